@@ -1,0 +1,3 @@
+#include "base/err.h"
+
+int main(void) { return mr_err_exit(MR_OK); }

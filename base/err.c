@@ -1,0 +1,29 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
+  if (!d || d->code < 0) return code;
+  d->code = code;
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(d->text, sizeof d->text, fmt, ap);
+  va_end(ap);
+  return code;
+}
+
+const char *mr_err_text(mr_err_t code) {
+  switch (code) {
+#define MR_ERR_CASE(name, value, text) \
+  case MR_##name: return text;
+    MR_ERR_MAP(MR_ERR_CASE)
+#undef MR_ERR_CASE
+  }
+  return "unknown error";
+}
+
+int mr_err_exit(mr_err_t code) {
+  if (code >= 0) return 0;
+  return code == MR_ERR_USAGE || code == MR_ERR_CONFIG ? 2 : 1;
+}

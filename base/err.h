@@ -1,0 +1,54 @@
+/* Errors: one map of codes, one sentence a failure.
+
+   News is >= 0, failure is < 0.  A function that can fail takes a mr_diag_t
+   (or an object that holds one) and leaves there the sentence a person reads:
+   it names the stage, setting or file, the value, and what was expected.
+   A library function never exits and never prints. */
+#ifndef MR_BASE_ERR_H
+#define MR_BASE_ERR_H
+
+#define MR_ERR_MAP(X)                                       \
+  X(OK, 0, "done")                                          \
+  X(AGAIN, 1, "no data or no room now; call again")         \
+  X(END, 2, "the stream is over")                           \
+  X(ERR_USAGE, -1, "the command or the graph text is wrong") \
+  X(ERR_CONFIG, -2, "a setting is unknown or out of range") \
+  X(ERR_SHAPE, -3, "shapes or dtypes do not fit")           \
+  X(ERR_DATA, -4, "a file does not hold what it should")    \
+  X(ERR_IO, -5, "the operating system refused a read or a write") \
+  X(ERR_NOMEM, -6, "out of memory")                         \
+  X(ERR_NORULE, -7, "an op has no rule for this transform") \
+  X(ERR_CANCEL, -8, "cancelled because another part failed") \
+  X(ERR_UNAVAILABLE, -9, "this build or machine lacks what was asked for")
+
+typedef enum mr_err {
+#define MR_ERR_ENUM(name, value, text) MR_##name = value,
+  MR_ERR_MAP(MR_ERR_ENUM)
+#undef MR_ERR_ENUM
+} mr_err_t;
+
+/* Where a failure is told.  Zero-initialise.  One thread at a time. */
+typedef struct mr_diag {
+  mr_err_t code;   /* MR_OK until a failure is told */
+  char text[1024]; /* one sentence without a newline */
+} mr_diag_t;
+
+/* Writes the sentence and returns code.  The first failure wins: a diag that
+   already holds one keeps it.  d may be NULL: then only code is passed on. */
+mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Static text of a code; "unknown error" for a number that is none. */
+const char *mr_err_text(mr_err_t code);
+
+/* Exit status of a program that ends with code: 0 for news, 2 for usage
+   (ERR_USAGE, ERR_CONFIG), 1 for the rest. */
+int mr_err_exit(mr_err_t code);
+
+#define MR_TRY(call)           \
+  do {                         \
+    mr_err_t mr_e_ = (call);   \
+    if (mr_e_ < 0) return mr_e_; \
+  } while (0)
+
+#endif

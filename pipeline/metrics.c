@@ -1,0 +1,16 @@
+#include "pipeline/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void mr_metrics_add(mr_metrics_t *r, const char *name, double value) {
+  if (r->n == MR_METRICS_MAX) return;
+  snprintf(r->m[r->n].name, sizeof r->m[r->n].name, "%s", name);
+  r->m[r->n++].value = value;
+}
+
+double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise) {
+  for (int i = 0; i < r->n; i++)
+    if (!strcmp(r->m[i].name, name)) return r->m[i].value;
+  return otherwise;
+}

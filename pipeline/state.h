@@ -1,0 +1,19 @@
+/* The payload of a STATE buffer: named tensors and text that make up a checkpoint.
+
+   The stage that trains fills it, the checkpoint sink writes it; on resume the
+   stage reads the file itself (base/safetensors.h).  Pointers point into the
+   same buffer's data, so the buffer owns everything. */
+#ifndef MR_PIPELINE_STATE_H
+#define MR_PIPELINE_STATE_H
+
+#include "base/safetensors.h"
+
+typedef struct mr_state {
+  int64_t step;       /* steps done */
+  bool last;          /* the run ends with this one (finished or stopped) */
+  int n_tensors, n_meta;
+  mr_st_tensor_t *tensor; /* [n_tensors] */
+  mr_st_meta_t *meta;     /* [n_meta] */
+} mr_state_t;
+
+#endif
