@@ -1,0 +1,45 @@
+#include "base/index_shuffle.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/seedseq.h"
+
+/* log2 of max_index as a double, not of the number of indices: grain's own block size. */
+static int block_bits(uint64_t max_index) {
+  int bits = max_index ? (int)ceil(log2((double)max_index)) : 0;
+  bits += bits % 2;
+  return bits < 16 ? 16 : bits > 64 ? 64 : bits;
+}
+
+void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds) {
+  assert(rounds >= 2 && rounds <= MR_SHUFFLE_ROUNDS_MAX && rounds % 2 == 0);
+  int half = block_bits(max_index) / 2;
+  *s = (mr_index_shuffle_t){.max_index = max_index, .seed = seed, .half = half, .rounds = rounds};
+  s->mask = ((uint64_t)1 << half) - 1;
+  mr_seed_seq(&seed, 1, s->key, (size_t)rounds);
+  for (int i = 0; i < rounds; i++) s->key[i] &= (uint32_t)s->mask;
+}
+
+static inline uint64_t rotl(uint64_t x, int r, int half, uint64_t mask) {
+  return ((x << r) | (x >> (half - r))) & mask;
+}
+
+static inline uint64_t simon_f(uint64_t x, int half, uint64_t mask) {
+  return (rotl(x, 1, half, mask) & rotl(x, 8, half, mask)) ^ rotl(x, 2, half, mask);
+}
+
+uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index) {
+  if (s->max_index == 0) return 0;
+  uint64_t v = index, mask = s->mask;
+  int half = s->half;
+  do {
+    uint64_t left = (v >> half) & mask, right = v & mask;
+    for (int i = 0; i < s->rounds; i += 2) {
+      left ^= simon_f(right, half, mask) ^ s->key[i];
+      right ^= simon_f(left, half, mask) ^ s->key[i + 1];
+    }
+    v = left << half | right;
+  } while (v > s->max_index);
+  return v;
+}

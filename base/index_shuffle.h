@@ -1,0 +1,27 @@
+/* A keyed permutation of [0,max_index]: grain's index_shuffle, bit for bit.
+
+   A Simon block cipher (Beaulieu et al., 2013) of the smallest even block that grain takes for
+   max_index, walked until the result lies inside.  Where max_index is exactly 4^k, k >= 8, the
+   block is one bit short and index max_index gives index 0's result: grain does so too. */
+#ifndef MR_BASE_INDEX_SHUFFLE_H
+#define MR_BASE_INDEX_SHUFFLE_H
+
+#include <stdint.h>
+
+enum { MR_SHUFFLE_ROUNDS = 4, MR_SHUFFLE_ROUNDS_MAX = 16 };
+
+/* The keys for one (max_index, seed, rounds); immutable once made, so threads may share it. */
+typedef struct mr_index_shuffle {
+  uint64_t max_index, mask; /* mask: ones of half a block */
+  uint32_t seed;
+  int half, rounds; /* half: bits of half a block, [8,32] */
+  uint32_t key[MR_SHUFFLE_ROUNDS_MAX];
+} mr_index_shuffle_t;
+
+/* rounds: even, in [2,MR_SHUFFLE_ROUNDS_MAX]; grain's samplers use MR_SHUFFLE_ROUNDS. */
+void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds);
+
+/* The result for index in [0,max_index]. */
+uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index);
+
+#endif

@@ -1,0 +1,82 @@
+#include <inttypes.h>
+
+#include "base/index_shuffle.h"
+#include "base/seedseq.h"
+#include "tests/vectors.h"
+
+static void every_golden_index_shuffles_as_grain_does(void **state) {
+  FILE *f = vectors_open("index_shuffle.txt");
+  char line[256];
+  int rows = 0;
+  while (vectors_line(f, line, sizeof line)) {
+    uint64_t index, max, want;
+    uint32_t seed;
+    int rounds;
+    assert_int_equal(sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %d %" SCNu64, &index, &max,
+                            &seed, &rounds, &want),
+                     5);
+    mr_index_shuffle_t s;
+    mr_index_shuffle_init(&s, max, seed, rounds);
+    if (mr_index_shuffle_at(&s, index) != want) fail_msg("row %s", line);
+    rows++;
+  }
+  fclose(f);
+  assert_true(rows > 3000);
+}
+
+static void a_small_range_is_permuted(void **state) {
+  for (uint64_t max = 0; max < 300; max += 7) {
+    uint8_t seen[300] = {0};
+    mr_index_shuffle_t s;
+    mr_index_shuffle_init(&s, max, 99, MR_SHUFFLE_ROUNDS);
+    for (uint64_t i = 0; i <= max; i++) {
+      uint64_t at = mr_index_shuffle_at(&s, i);
+      assert_true(at <= max);
+      assert_int_equal(seen[at]++, 0);
+    }
+  }
+}
+
+static void four_to_the_eighth_loses_its_last_record_as_in_grain(void **state) {
+  mr_index_shuffle_t s;
+  mr_index_shuffle_init(&s, 65536, 12, MR_SHUFFLE_ROUNDS);
+  assert_int_equal(mr_index_shuffle_at(&s, 65536), mr_index_shuffle_at(&s, 0));
+}
+
+static void seed_sequences_match_numpy(void **state) {
+  FILE *f = vectors_open("seedsequence.txt");
+  char line[512];
+  int rows = 0;
+  while (vectors_line(f, line, sizeof line)) {
+    uint32_t word[64], want[4], got[4];
+    uint64_t wide[2];
+    size_t n = 0;
+    char *p = line;
+    do {
+      uint64_t v = strtoull(p, &p, 10);
+      word[n++] = (uint32_t)v;
+      if (v >> 32) word[n++] = (uint32_t)(v >> 32);
+    } while (*p++ == ',');
+    while (*p == ' ' || *p == '|') p++;
+    int k = sscanf(p, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32 " | %" SCNu64 " %" SCNu64,
+                   want, want + 1, want + 2, want + 3, wide, wide + 1);
+    assert_int_equal(k, 6);
+    mr_seed_sequence(word, n, got, 4);
+    assert_memory_equal(got, want, sizeof want);
+    assert_true(wide[0] == (got[0] | (uint64_t)got[1] << 32));
+    assert_true(wide[1] == (got[2] | (uint64_t)got[3] << 32));
+    rows++;
+  }
+  fclose(f);
+  assert_true(rows > 10);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_golden_index_shuffles_as_grain_does),
+      cmocka_unit_test(a_small_range_is_permuted),
+      cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
+      cmocka_unit_test(seed_sequences_match_numpy),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
