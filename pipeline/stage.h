@@ -70,6 +70,10 @@ typedef struct mr_stage_def {
 
   /* Step: one burst.  MR_OK: did something.  MR_AGAIN: wait for a port.  MR_END: over.  < 0: failed. */
   mr_err_t (*step)(mr_stage_t *s);
+
+  /* One line for people when the run is over (after close; state still stands) into text[0,n);
+     left empty: nothing is said.  NULL: never says anything. */
+  void (*report)(mr_stage_t *s, char *text, size_t n);
 } mr_stage_def_t;
 
 /* A running (or planned) stage; with workers=N one mr_stage_t a worker, state shared. */

@@ -1,0 +1,44 @@
+#include "base/suggest.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WORD_MAX = 63 };
+
+static size_t min3(size_t a, size_t b, size_t c) {
+  size_t m = a < b ? a : b;
+  return m < c ? m : c;
+}
+
+/* Optimal string alignment over three rolling rows. */
+size_t mr_edit_distance(const char *a, const char *b) {
+  size_t na = strlen(a), nb = strlen(b);
+  if (na > WORD_MAX || nb > WORD_MAX) return na > nb ? na : nb;
+  uint8_t row[3][WORD_MAX + 1];
+  for (size_t j = 0; j <= nb; j++) row[0][j] = (uint8_t)j;
+  for (size_t i = 1; i <= na; i++) {
+    uint8_t *now = row[i % 3], *before = row[(i + 2) % 3], *older = row[(i + 1) % 3];
+    now[0] = (uint8_t)i;
+    for (size_t j = 1; j <= nb; j++) {
+      size_t d = min3(before[j] + 1u, now[j - 1] + 1u, before[j - 1] + (a[i - 1] != b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && older[j - 2] + 1u < d)
+        d = older[j - 2] + 1u;
+      now[j] = (uint8_t)d;
+    }
+  }
+  return row[na % 3][nb];
+}
+
+void mr_suggest_offer(mr_suggest_t *s, const char *candidate) {
+  size_t d = mr_edit_distance(s->word, candidate), most = strlen(candidate) / 3;
+  if (d > (most ? most : 1) || d >= strlen(candidate)) return;
+  if (!s->best || d < s->distance) s->best = candidate, s->distance = d;
+}
+
+const char *mr_suggest_text(const mr_suggest_t *s, char *text, size_t n) {
+  if (!n) return text;
+  text[0] = 0;
+  if (s->best) snprintf(text, n, "; did you mean \"%s\"?", s->best);
+  return text;
+}

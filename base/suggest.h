@@ -1,0 +1,24 @@
+/* "Did you mean": the nearest known word by edit distance. */
+#ifndef MR_BASE_SUGGEST_H
+#define MR_BASE_SUGGEST_H
+
+#include <stddef.h>
+
+/* Edits (insert, delete, replace, swap of neighbours) that turn a into b; words longer than 63
+   bytes are as far apart as the longer one is long. */
+size_t mr_edit_distance(const char *a, const char *b);
+
+/* Collects candidates one by one: start from {.word = what the person wrote}. */
+typedef struct mr_suggest {
+  const char *word, *best; /* best: NULL until a candidate is near enough */
+  size_t distance;
+} mr_suggest_t;
+
+/* Offers a candidate; keeps the pointer if it is the nearest so far and at most a third of its
+   letters (at least one) differ. */
+void mr_suggest_offer(mr_suggest_t *s, const char *candidate);
+
+/* "; did you mean "batch"?" into text[0,n), or "" when nothing is near.  Returns text. */
+const char *mr_suggest_text(const mr_suggest_t *s, char *text, size_t n);
+
+#endif

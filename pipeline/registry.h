@@ -1,0 +1,34 @@
+/* The stages a program knows.
+
+   Each room of stages has a list.def with one line a stage, MR_STAGE(resized_crop) for
+   mr_stage_resized_crop, and a NULL-ended table made from it (mr_loaders_stages,
+   mr_stages_stages, mr_sinks_stages).  A program adds the tables it links. */
+#ifndef MR_PIPELINE_REGISTRY_H
+#define MR_PIPELINE_REGISTRY_H
+
+#include "base/suggest.h"
+#include "pipeline/stage.h"
+
+enum { MR_REGISTRY_MAX = 256 };
+
+/* Zero-initialise; the caller keeps it as long as graphs use it.  Read-only once filled. */
+typedef struct mr_registry {
+  const mr_stage_def_t *def[MR_REGISTRY_MAX];
+  int n;
+} mr_registry_t;
+
+/* Adds every stage of a NULL-ended table.  A stage whose name is already known, or one beyond
+   MR_REGISTRY_MAX, is an error in the program: asserted. */
+void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table);
+
+/* The stage of this name, or NULL. */
+const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name);
+
+/* The setting of this name, or NULL. */
+const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name);
+
+/* Ports until the NULL name. */
+int mr_stage_def_n_in(const mr_stage_def_t *def);
+int mr_stage_def_n_out(const mr_stage_def_t *def);
+
+#endif

@@ -1,0 +1,20 @@
+/* What a stage has done: counted always, without a clock on the hot path.
+
+   A worker reads the clock only when it starts and ends waiting; busy time is what is left of its
+   life.  Every field is written by its worker alone and read by any thread. */
+#ifndef MR_PIPELINE_STATS_H
+#define MR_PIPELINE_STATS_H
+
+#include <stdint.h>
+
+typedef struct mr_stats {
+  int workers;
+  int64_t items;      /* buffers given, or taken by a stage that gives none */
+  int64_t alive_ns;   /* sum over the workers, like the next three, which add up to it */
+  int64_t busy_ns;    /* neither of the two below */
+  int64_t starved_ns; /* waited for an input */
+  int64_t blocked_ns; /* waited for room or for a free buffer */
+  double depth;       /* mean number of buffers found waiting at an input */
+} mr_stats_t;
+
+#endif

@@ -1,0 +1,9 @@
+/* The table of this room's stages, for mr_registry_add. */
+#ifndef MR_SINKS_SINKS_H
+#define MR_SINKS_SINKS_H
+
+#include "pipeline/stage.h"
+
+extern const mr_stage_def_t *const mr_sinks_stages[]; /* ends at NULL */
+
+#endif

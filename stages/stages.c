@@ -1,0 +1,12 @@
+#include "stages/stages.h"
+
+/* Each line of list.def is said twice: as a declaration and as a row. */
+#define MR_STAGE(name) extern const mr_stage_def_t mr_stage_##name;
+#include "stages/list.def"
+#undef MR_STAGE
+
+const mr_stage_def_t *const mr_stages_stages[] = {
+#define MR_STAGE(name) &mr_stage_##name,
+#include "stages/list.def"
+#undef MR_STAGE
+    NULL};

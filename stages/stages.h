@@ -1,0 +1,9 @@
+/* The table of this room's stages, for mr_registry_add. */
+#ifndef MR_STAGES_STAGES_H
+#define MR_STAGES_STAGES_H
+
+#include "pipeline/stage.h"
+
+extern const mr_stage_def_t *const mr_stages_stages[]; /* ends at NULL */
+
+#endif
