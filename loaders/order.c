@@ -1,0 +1,44 @@
+#include "loaders/order.h"
+
+/* Positions to epochs, so that a batch can end where an epoch does. */
+static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {
+  const mr_sampler_conf_t *c = &m->conf;
+  out->n_epochs = c->n_epochs;
+  if (c->n_shards == 1) {
+    out->n_records = c->n_records;
+  } else if (c->n_epochs == 0) {
+    out->n_records = c->sequential ? c->n_records / c->n_shards : m->size;
+  } else if (m->local_len % c->n_epochs == 0) {
+    out->n_records = m->local_len / c->n_epochs;
+  } else {
+    out->n_records = m->local_len, out->n_epochs = 1;
+  }
+}
+
+mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
+  mr_order_t *o = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  *out = s->in_spec[0];
+  mr_sampler_conf_t conf = {.n_records = out->n_records,
+                            .n_epochs = o->epochs,
+                            .sequential = sequential,
+                            .shuffle = shuffle,
+                            .seeded = o->seed >= 0,
+                            .seed = (uint32_t)(o->seed >= 0 ? o->seed : 0),
+                            .drop_remainder = o->drop_remainder};
+  if (!mr_sampler_parse_shard(o->shard, &conf.shard, &conf.n_shards))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "shard=%s, want I/N with 0 <= I < N", o->shard);
+  mr_diag_t why = {0};
+  if (mr_sampler_init(&o->sampler, &conf, &why) < 0)
+    return mr_stage_fail(s, why.code, "%s", why.text);
+  order_lengths(&o->sampler, out);
+  return MR_OK;
+}
+
+mr_err_t mr__order_at(mr_stage_t *s, int64_t position, int64_t *index, uint64_t *seed,
+                      bool *seeded) {
+  const mr_order_t *o = s->state;
+  mr_sampler_at(&o->sampler, mr_sampler_index(&o->sampler, position), index, seed);
+  *seeded = o->sampler.conf.seeded;
+  return MR_OK;
+}

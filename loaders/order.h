@@ -1,0 +1,25 @@
+/* What the stages shuffle and sequential share: an order stage over a sampler. */
+#ifndef MR_LOADERS_ORDER_H
+#define MR_LOADERS_ORDER_H
+
+#include "loaders/sampler.h"
+#include "pipeline/stage.h"
+
+typedef struct mr_order {
+  int64_t seed; /* -1: none */
+  int64_t epochs;
+  const char *shard; /* "I/N" or NULL */
+  bool drop_remainder, shuffle;
+  mr_sampler_t sampler;
+} mr_order_t;
+
+/* Settles the lengths.  With one shard an epoch is the dataset and epochs is as given.  Several
+   shards: grain's local length is n_epochs equal epochs where it divides so, else (an uneven split,
+   whose shards' epochs drift apart) one stretch of that many positions. */
+mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle);
+
+/* The order hook of both. */
+mr_err_t mr__order_at(mr_stage_t *s, int64_t position, int64_t *index, uint64_t *seed,
+                      bool *seeded);
+
+#endif

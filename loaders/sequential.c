@@ -1,0 +1,26 @@
+/* The records in their own order, as grain's SequentialSampler gives them. */
+#include "loaders/order.h"
+
+static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, false); }
+
+static const mr_opt_t sequential_opts[] = {
+    {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "-1", -1, 4294967295.0, NULL,
+     "Decides the draws on the way; -1: records have no generator and stay as they are.", 0},
+    {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,
+     "How often all records come; 0 never ends.", 0},
+    {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
+     "Reads only records I, I+N, I+2N, ...; all without it.", 0},
+    {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,
+     "Leaves out records that do not divide among the shards.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_sequential = {
+    .name = "sequential",
+    .help = "Gives the records in their own order (grain's SequentialSampler).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = sequential_opts,
+    .state_sz = sizeof(mr_order_t),
+    .plan = sequential_plan,
+    .order = mr__order_at,
+};

@@ -1,0 +1,31 @@
+/* A new order of the records each epoch, as grain's IndexSampler gives it. */
+#include "loaders/order.h"
+
+static mr_err_t shuffle_plan(mr_stage_t *s) {
+  const mr_order_t *o = s->state;
+  return mr__order_plan(s, false, o->shuffle);
+}
+
+static const mr_opt_t shuffle_opts[] = {
+    {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "0", -1, 4294967295.0, NULL,
+     "Decides the order and every draw on the way; -1 is none (with shuffle=false).", 0},
+    {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,
+     "How often all records come; 0 never ends.", 0},
+    {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
+     "Reads only the I-th of N consecutive parts of the records; all without it.", 0},
+    {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,
+     "Leaves out records that do not divide among the shards.", 0},
+    {"shuffle", MR_OPT_BOOL, offsetof(mr_order_t, shuffle), "", "true", 0, 0, NULL,
+     "Reorders the records each epoch; false keeps their order.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_shuffle = {
+    .name = "shuffle",
+    .help = "Puts the records into a new order each epoch (grain's IndexSampler).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = shuffle_opts,
+    .state_sz = sizeof(mr_order_t),
+    .plan = shuffle_plan,
+    .order = mr__order_at,
+};
