@@ -1,0 +1,91 @@
+#include "base/npy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/xio.h"
+
+static const struct {
+  const char *descr;
+  mr_dtype_t dtype;
+} npy_types[] = {{"|b1", MR_BOOL}, {"|u1", MR_U8},  {"<i4", MR_I32},
+                 {"<u4", MR_U32},  {"<i8", MR_I64}, {"<u8", MR_U64},
+                 {"<f2", MR_F16},  {"<f4", MR_F32}, {"<f8", MR_F64}};
+
+/* The text after 'key': in the header's Python dictionary; NULL if there is none. */
+static const char *value_of(const char *header, const char *key) {
+  const char *at = strstr(header, key);
+  if (!at) return NULL;
+  at += strlen(key);
+  return at + strspn(at, " ");
+}
+
+static int parse_dtype(const char *at, mr_dtype_t *dtype) {
+  for (size_t i = 0; i < sizeof npy_types / sizeof npy_types[0]; i++)
+    if (at[0] == '\'' && !strncmp(at + 1, npy_types[i].descr, 3) && at[4] == '\'') {
+      *dtype = npy_types[i].dtype;
+      return 1;
+    }
+  return 0;
+}
+
+/* "(2, 3)", "(5,)" or "()": fills ndim, dim and count; 0 if it is none of these or too large. */
+static int parse_shape(const char *at, mr_npy_t *a) {
+  if (*at++ != '(') return 0;
+  a->ndim = 0;
+  a->count = 1;
+  while (*(at += strspn(at, " ,")) != ')') {
+    char *end;
+    long long v = strtoll(at, &end, 10);
+    if (end == at || v < 0 || a->ndim == MR_MAX_NDIM) return 0;
+    if (__builtin_mul_overflow(a->count, (size_t)v, &a->count)) return 0;
+    a->dim[a->ndim++] = v;
+    at = end;
+  }
+  return 1;
+}
+
+static mr_err_t parse(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
+                      mr_diag_t *diag) {
+  if (n < 12 || memcmp(file, "\x93NUMPY", 6) || file[6] < 1 || file[6] > 3)
+    return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
+  size_t at = file[6] == 1 ? 10 : 12;
+  size_t len = (size_t)file[8] | (size_t)file[9] << 8;
+  if (file[6] > 1) len |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
+  if (len > n - at || len > 65536)
+    return mr_fail(diag, MR_ERR_DATA, "%s: a header of %zu bytes does not fit", path, len);
+  char *header = strndup((const char *)file + at, len);
+  if (!header) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  const char *descr = value_of(header, "'descr':"), *order = value_of(header, "'fortran_order':");
+  const char *shape = value_of(header, "'shape':");
+  int good = descr && order && shape && parse_dtype(descr, &a->dtype) &&
+             !strncmp(order, "False", 5) && parse_shape(shape, a);
+  free(header);
+  if (!good)
+    return mr_fail(diag, MR_ERR_DATA, "%s: expected a C-ordered array of a plain type", path);
+  size_t bytes;
+  if (__builtin_mul_overflow(a->count, mr_dtype_size(a->dtype), &bytes) || bytes != n - at - len)
+    return mr_fail(diag, MR_ERR_DATA, "%s: holds %zu data bytes, its shape wants others", path,
+                   n - at - len);
+  a->data = aligned_alloc(64, (bytes + 64) / 64 * 64);
+  if (!a->data) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
+  memcpy(a->data, file + at + len, bytes);
+  return MR_OK;
+}
+
+mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag) {
+  *out = (mr_npy_t){0};
+  void *file;
+  size_t n;
+  MR_TRY(mr_read_file(path, (size_t)1 << 34, &file, &n, diag));
+  mr_err_t e = parse(path, file, n, out, diag);
+  free(file);
+  if (e < 0) *out = (mr_npy_t){0};
+  return e;
+}
+
+void mr_npy_free(mr_npy_t *a) {
+  if (!a) return;
+  free(a->data);
+  *a = (mr_npy_t){0};
+}

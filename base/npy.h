@@ -1,0 +1,26 @@
+/* Reads NumPy's .npy files (format 1.0 to 3.0, C order, little-endian): golden vectors and
+   arrays that people bring.
+
+   Source of the format: numpy.lib.format. */
+#ifndef MR_BASE_NPY_H
+#define MR_BASE_NPY_H
+
+#include <stddef.h>
+
+#include "base/dtype.h"
+#include "base/err.h"
+
+typedef struct mr_npy {
+  mr_dtype_t dtype;
+  int ndim;
+  int64_t dim[MR_MAX_NDIM];
+  size_t count; /* elements */
+  void *data;   /* count elements, row-major, 64-aligned */
+} mr_npy_t;
+
+/* Loads a whole file.  MR_ERR_IO or MR_ERR_DATA with the path in the sentence; then nothing is
+   held.  Types: b1 u1 i4 u4 i8 u8 f2 f4 f8. */
+mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag);
+void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
+
+#endif

@@ -1,0 +1,374 @@
+/* Writing: the header is built with the digest's digits as zeros, hashed together with the
+   tensors' bytes, then the digits are put in place.  Reading: the file is mapped, the header
+   parsed by cJSON and every number checked before it is used. */
+#include "base/safetensors.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/xio.h"
+
+#define DIGEST_KEY "millrace.xxh3"
+#define DIGEST_PREFIX "\"" DIGEST_KEY "\":\"" /* unescaped quotes: cannot stand inside a string */
+#define FORMAT_KEY "millrace.format"
+static const size_t header_max = 100 << 20; /* as in the format's reference reader */
+
+struct mr_safetensors {
+  unsigned char *map;
+  size_t size;
+  size_t body; /* offset of the tensors' bytes */
+  cJSON *json;
+  mr_st_tensor_t *tensor;
+  int n;
+};
+
+/* Bytes of a tensor; 0 on overflow or a bad shape through *bad. */
+static size_t tensor_bytes(const mr_st_tensor_t *t, int *bad) {
+  size_t n = mr_dtype_size(t->dtype);
+  *bad = t->ndim < 0 || t->ndim > MR_MAX_NDIM;
+  for (int i = 0; !*bad && i < t->ndim; i++)
+    if (t->dim[i] < 0 || __builtin_mul_overflow(n, (size_t)t->dim[i], &n)) *bad = 1;
+  return *bad || n > (size_t)1 << 52 ? (*bad = 1, 0) : n; /* offsets stay exact in a double */
+}
+
+/* ---- writing ---- */
+
+static int add_metadata(cJSON *root, const mr_st_meta_t *meta, int n_meta) {
+  cJSON *m = cJSON_AddObjectToObject(root, "__metadata__");
+  if (!m || !cJSON_AddStringToObject(m, DIGEST_KEY, "0000000000000000")) return 0;
+  if (!cJSON_AddStringToObject(m, FORMAT_KEY, "1")) return 0;
+  for (int i = 0; i < n_meta; i++)
+    if (!cJSON_AddStringToObject(m, meta[i].key, meta[i].value)) return 0;
+  return 1;
+}
+
+static int add_tensor(cJSON *root, const mr_st_tensor_t *t, size_t from, size_t to) {
+  cJSON *o = cJSON_AddObjectToObject(root, t->name);
+  if (!o || !cJSON_AddStringToObject(o, "dtype", mr_dtype_safetensors(t->dtype))) return 0;
+  cJSON *shape = cJSON_AddArrayToObject(o, "shape");
+  for (int i = 0; shape && i < t->ndim; i++)
+    if (!cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->dim[i]))) return 0;
+  cJSON *off = cJSON_AddArrayToObject(o, "data_offsets");
+  return shape && off && cJSON_AddItemToArray(off, cJSON_CreateNumber((double)from)) &&
+         cJSON_AddItemToArray(off, cJSON_CreateNumber((double)to));
+}
+
+/* The header with zeros for a digest, padded with spaces to 8 bytes; heap, or NULL. */
+static char *make_header(const mr_st_tensor_t *t, int n_tensors, const mr_st_meta_t *meta,
+                         int n_meta, size_t *len) {
+  cJSON *root = cJSON_CreateObject();
+  int good = root && add_metadata(root, meta, n_meta);
+  size_t at = 0;
+  for (int i = 0, bad; good && i < n_tensors; i++) {
+    size_t bytes = tensor_bytes(&t[i], &bad);
+    good = !bad && add_tensor(root, &t[i], at, at + bytes);
+    at += bytes;
+  }
+  char *text = good ? cJSON_PrintUnformatted(root) : NULL;
+  cJSON_Delete(root);
+  if (!text) return NULL;
+  size_t n = strlen(text);
+  *len = (n + 7) / 8 * 8;
+  char *header = malloc(*len);
+  if (header) {
+    memset(header, ' ', *len);
+    memcpy(header, text, n);
+  }
+  cJSON_free(text);
+  return header;
+}
+
+static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_tensors) {
+  XXH3_state_t *h = XXH3_createState();
+  char *digits = memmem(header, len, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
+  if (!h || !digits) {
+    XXH3_freeState(h);
+    return 0;
+  }
+  uint64_t len64 = len;
+  XXH3_64bits_reset(h);
+  XXH3_64bits_update(h, &len64, sizeof len64);
+  XXH3_64bits_update(h, header, len);
+  for (int i = 0, bad; i < n_tensors; i++) {
+    size_t bytes = tensor_bytes(&t[i], &bad);
+    if (bytes) XXH3_64bits_update(h, t[i].data, bytes);
+  }
+  char hex[17];
+  snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
+  memcpy(digits + strlen(DIGEST_PREFIX), hex, 16);
+  XXH3_freeState(h);
+  return 1;
+}
+
+static mr_err_t write_parts(int fd, const char *path, const char *header, size_t len,
+                            const mr_st_tensor_t *t, int n_tensors, mr_diag_t *diag) {
+  uint64_t len64 = len;
+  MR_TRY(mr_write_all(fd, &len64, sizeof len64, path, diag));
+  MR_TRY(mr_write_all(fd, header, len, path, diag));
+  for (int i = 0, bad; i < n_tensors; i++)
+    MR_TRY(mr_write_all(fd, t[i].data, tensor_bytes(&t[i], &bad), path, diag));
+  return MR_OK;
+}
+
+mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_tensors,
+                              const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag) {
+  size_t len = 0;
+  char *header = make_header(t, n_tensors, meta, n_meta, &len);
+  if (!header || !put_digest(header, len, t, n_tensors)) {
+    free(header);
+    return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the header of %d tensors", path,
+                   n_tensors);
+  }
+  mr_newfile_t f;
+  mr_err_t e = mr_newfile_open(&f, path, diag);
+  if (e >= 0) {
+    e = write_parts(f.fd, path, header, len, t, n_tensors, diag);
+    if (e < 0)
+      mr_newfile_drop(&f);
+    else
+      e = mr_newfile_commit(&f, diag);
+  }
+  free(header);
+  return e;
+}
+
+/* ---- reading ---- */
+
+/* A JSON number that is a whole one in [0,2^53]. */
+static int whole(const cJSON *j, uint64_t *out) {
+  if (!cJSON_IsNumber(j) || !(j->valuedouble >= 0 && j->valuedouble <= 9007199254740992.0))
+    return 0;
+  *out = (uint64_t)j->valuedouble;
+  return (double)*out == j->valuedouble;
+}
+
+static int dtype_of(const cJSON *j, mr_dtype_t *out) {
+  if (!cJSON_IsString(j)) return 0;
+  for (int t = 0; t < MR_DTYPE_COUNT; t++)
+    if (!strcmp(j->valuestring, mr_dtype_safetensors((mr_dtype_t)t))) {
+      *out = (mr_dtype_t)t;
+      return 1;
+    }
+  return 0;
+}
+
+static mr_err_t read_tensor(const mr_safetensors_t *f, const char *path, const cJSON *j,
+                            mr_st_tensor_t *t, mr_diag_t *diag) {
+  t->name = j->string;
+  if (!dtype_of(cJSON_GetObjectItemCaseSensitive(j, "dtype"), &t->dtype))
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has no known dtype", path, t->name);
+  const cJSON *shape = cJSON_GetObjectItemCaseSensitive(j, "shape"), *d;
+  int good = cJSON_IsArray(shape) && cJSON_GetArraySize(shape) <= MR_MAX_NDIM, bad;
+  cJSON_ArrayForEach(d, shape) {
+    uint64_t v;
+    if (!good || !(good = whole(d, &v))) break;
+    t->dim[t->ndim++] = (int64_t)v;
+  }
+  size_t bytes = tensor_bytes(t, &bad);
+  if (!good || bad)
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has a shape that is none", path, t->name);
+  const cJSON *off = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
+  uint64_t from, to;
+  if (!cJSON_IsArray(off) || cJSON_GetArraySize(off) != 2 || !whole(off->child, &from) ||
+      !whole(off->child->next, &to) || from > to || to > f->size - f->body)
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s lies outside the file", path, t->name);
+  if (to - from != bytes)
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has %llu bytes, its shape wants %zu", path,
+                   t->name, (unsigned long long)(to - from), bytes);
+  t->data = f->map + f->body + from;
+  return MR_OK;
+}
+
+static size_t bytes_of(const mr_st_tensor_t *t) {
+  int bad;
+  return tensor_bytes(t, &bad);
+}
+
+static int by_place(const void *a, const void *b) {
+  const mr_st_tensor_t *x = a, *y = b;
+  if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
+  size_t m = bytes_of(x), n = bytes_of(y); /* empty ones first: they share their place */
+  return (m > n) - (m < n);
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static mr_err_t check_names(const cJSON *object, const char *path, mr_diag_t *diag) {
+  int n = cJSON_GetArraySize(object), at = 0;
+  const char **name = malloc(sizeof *name * (size_t)(n + 1));
+  if (!name) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  const cJSON *j;
+  cJSON_ArrayForEach(j, object) name[at++] = j->string;
+  qsort(name, (size_t)n, sizeof *name, by_name);
+  mr_err_t e = MR_OK;
+  for (int i = 1; i < n && e >= 0; i++)
+    if (!strcmp(name[i - 1], name[i]))
+      e = mr_fail(diag, MR_ERR_DATA, "%s: the name %s stands twice", path, name[i]);
+  free(name);
+  return e;
+}
+
+/* The tensors must fill the body from its first byte to its last without holes or overlaps. */
+static mr_err_t check_cover(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  const unsigned char *at = f->map + f->body;
+  for (int i = 0; i < f->n; i++) {
+    if (f->tensor[i].data != at)
+      return mr_fail(diag, MR_ERR_DATA, "%s: a hole or an overlap before tensor %s", path,
+                     f->tensor[i].name);
+    at += bytes_of(&f->tensor[i]);
+  }
+  if (at != f->map + f->size)
+    return mr_fail(diag, MR_ERR_DATA, "%s: %zu bytes at the end belong to no tensor", path,
+                   (size_t)(f->map + f->size - at));
+  return MR_OK;
+}
+
+static mr_err_t read_tensors(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  MR_TRY(check_names(f->json, path, diag));
+  f->tensor = calloc((size_t)cJSON_GetArraySize(f->json) + 1, sizeof *f->tensor);
+  if (!f->tensor) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  const cJSON *j;
+  cJSON_ArrayForEach(j, f->json) {
+    if (!strcmp(j->string, "__metadata__")) continue;
+    if (!cJSON_IsObject(j))
+      return mr_fail(diag, MR_ERR_DATA, "%s: %s is not a tensor", path, j->string);
+    MR_TRY(read_tensor(f, path, j, &f->tensor[f->n++], diag));
+  }
+  qsort(f->tensor, (size_t)f->n, sizeof *f->tensor, by_place);
+  return check_cover(f, path, diag);
+}
+
+static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *ours,
+                              mr_diag_t *diag) {
+  const cJSON *m = cJSON_GetObjectItemCaseSensitive(f->json, "__metadata__"), *j;
+  *ours = 0;
+  if (!m) return MR_OK;
+  if (!cJSON_IsObject(m)) return mr_fail(diag, MR_ERR_DATA, "%s: bad __metadata__", path);
+  MR_TRY(check_names(m, path, diag));
+  cJSON_ArrayForEach(j, m) {
+    if (!cJSON_IsString(j))
+      return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is not text", path, j->string);
+    *ours |= !strncmp(j->string, "millrace.", 9);
+  }
+  return MR_OK;
+}
+
+/* A file with any key of ours must carry the digest: else one changed byte in the digest's own
+   name would switch the check off. */
+static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  const char *said = mr_safetensors_meta(f, DIGEST_KEY);
+  unsigned char *at = memmem(f->map, f->body, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
+  if (!said || !at || strlen(said) != 16)
+    return mr_fail(diag, MR_ERR_DATA, "%s: its digest is missing or damaged", path);
+  at += strlen(DIGEST_PREFIX);
+  XXH3_state_t *h = XXH3_createState();
+  if (!h) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  XXH3_64bits_reset(h);
+  XXH3_64bits_update(h, f->map, (size_t)(at - f->map));
+  XXH3_64bits_update(h, "0000000000000000", 16);
+  XXH3_64bits_update(h, at + 16, f->size - (size_t)(at + 16 - f->map));
+  char hex[17];
+  snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
+  XXH3_freeState(h);
+  if (strcmp(hex, said))
+    return mr_fail(diag, MR_ERR_DATA, "%s: changed since it was written: digest %s, expected %s",
+                   path, hex, said);
+  return MR_OK;
+}
+
+static mr_err_t map_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  struct stat st;
+  mr_err_t e = MR_OK;
+  if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    e = mr_fail(diag, MR_ERR_IO, "%s: not a regular file", path);
+  } else if (st.st_size < 10) {
+    e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes are too few for a safetensors file", path,
+                (long long)st.st_size);
+  } else {
+    f->size = (size_t)st.st_size;
+    void *map = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED)
+      e = mr_fail(diag, MR_ERR_IO, "%s: cannot map: %s", path, strerror(errno));
+    else
+      f->map = map;
+  }
+  close(fd);
+  return e;
+}
+
+static mr_err_t read_header(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  uint64_t len;
+  memcpy(&len, f->map, sizeof len);
+  if (len < 2 || len > header_max || len > f->size - 8)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: a header of %llu bytes in a file of %zu: cut short or not safetensors",
+                   path, (unsigned long long)len, f->size);
+  const char *text = (const char *)f->map + 8, *end = NULL;
+  f->body = 8 + (size_t)len;
+  f->json = cJSON_ParseWithLengthOpts(text, (size_t)len, &end, 0);
+  if (f->json)
+    while (end < text + len && *end == ' ') end++;
+  if (!cJSON_IsObject(f->json) || end != text + len)
+    return mr_fail(diag, MR_ERR_DATA, "%s: the header is not one JSON object", path);
+  return MR_OK;
+}
+
+static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  int ours;
+  MR_TRY(map_file(f, path, diag));
+  MR_TRY(read_header(f, path, diag));
+  MR_TRY(read_tensors(f, path, diag));
+  MR_TRY(read_metadata(f, path, &ours, diag));
+  return ours ? check_digest(f, path, diag) : MR_OK;
+}
+
+mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
+  *out = NULL;
+  mr_safetensors_t *f = calloc(1, sizeof *f);
+  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  mr_err_t e = read_file(f, path, diag);
+  if (e < 0) {
+    mr_safetensors_close(f);
+    return e;
+  }
+  *out = f;
+  return MR_OK;
+}
+
+void mr_safetensors_close(mr_safetensors_t *f) {
+  if (!f) return;
+  if (f->map) munmap(f->map, f->size);
+  cJSON_Delete(f->json);
+  free(f->tensor);
+  free(f);
+}
+
+int mr_safetensors_count(const mr_safetensors_t *f) { return f->n; }
+
+const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i) {
+  return i >= 0 && i < f->n ? &f->tensor[i] : NULL;
+}
+
+const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char *name) {
+  for (int i = 0; i < f->n; i++)
+    if (!strcmp(f->tensor[i].name, name)) return &f->tensor[i];
+  return NULL;
+}
+
+const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key) {
+  const cJSON *m = cJSON_GetObjectItemCaseSensitive(f->json, "__metadata__");
+  return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(m, key));
+}

@@ -1,0 +1,155 @@
+#include "base/xio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag) {
+  const char *at = data;
+  while (n > 0) {
+    ssize_t k = write(fd, at, n < ((size_t)1 << 30) ? n : (size_t)1 << 30);
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    at += k;
+    n -= (size_t)k;
+  }
+  return MR_OK;
+}
+
+static mr_err_t read_all(int fd, const char *path, char *out, size_t max, size_t *n,
+                         mr_diag_t *diag) {
+  *n = 0;
+  while (*n < max) {
+    ssize_t k = read(fd, out + *n, max - *n);
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (k == 0) break;
+    *n += (size_t)k;
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag) {
+  *data = NULL;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  struct stat st;
+  mr_err_t e = MR_OK;
+  char *bytes = NULL;
+  if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    e = mr_fail(diag, MR_ERR_IO, "%s: not a regular file", path);
+  } else if ((size_t)st.st_size > max) {
+    e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes, expected at most %zu", path,
+                (long long)st.st_size, max);
+  } else if (!(bytes = malloc((size_t)st.st_size + 1))) {
+    e = mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)st.st_size);
+  } else {
+    e = read_all(fd, path, bytes, (size_t)st.st_size, n, diag);
+  }
+  close(fd);
+  if (e < 0) {
+    free(bytes);
+    return e;
+  }
+  bytes[*n] = 0;
+  *data = bytes;
+  return MR_OK;
+}
+
+mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
+  char part[MR_PATH_MAX];
+  size_t n = strlen(path);
+  if (n == 0 || n >= sizeof part)
+    return mr_fail(diag, MR_ERR_IO, "%s: a folder's name has 1 to %d bytes", path, MR_PATH_MAX - 1);
+  memcpy(part, path, n + 1);
+  for (size_t i = 1; i <= n; i++) {
+    if (part[i] != '/' && part[i] != 0) continue;
+    char kept = part[i];
+    part[i] = 0;
+    if (mkdir(part, 0777) < 0 && errno != EEXIST)
+      return mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", part, strerror(errno));
+    part[i] = kept;
+  }
+  struct stat st;
+  if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+    return mr_fail(diag, MR_ERR_IO, "%s: not a folder", path);
+  return MR_OK;
+}
+
+mr_err_t mr_folder_writable(const char *path, mr_diag_t *diag) {
+  char probe[MR_PATH_MAX + 32];
+  snprintf(probe, sizeof probe, "%s/.writable-%ld", path, (long)getpid());
+  int fd = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot write in this folder: %s", path, strerror(errno));
+  close(fd);
+  unlink(probe);
+  return MR_OK;
+}
+
+mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag) {
+  char folder[MR_PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  size_t n = slash ? (size_t)(slash - path) : 0;
+  if (n >= sizeof folder) return mr_fail(diag, MR_ERR_IO, "%s: the path is too long", path);
+  memcpy(folder, path, n);
+  folder[n] = 0;
+  int fd = open(n ? folder : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", folder, strerror(errno));
+  int failed = fsync(fd) < 0 && errno != EINVAL; /* some file systems cannot sync a folder */
+  int reason = errno;
+  close(fd);
+  return failed ? mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", folder, strerror(reason)) : MR_OK;
+}
+
+mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
+  f->fd = -1;
+  f->path[0] = f->tmp[0] = 0;
+  if (strlen(path) >= sizeof f->path)
+    return mr_fail(diag, MR_ERR_IO, "%.64s...: the path is too long", path);
+  strcpy(f->path, path);
+  snprintf(f->tmp, sizeof f->tmp, "%s.part-%ld", path, (long)getpid());
+  f->fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (f->fd < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot make the file: %s", path, strerror(errno));
+  return MR_OK;
+}
+
+void mr_newfile_drop(mr_newfile_t *f) {
+  if (f->fd >= 0) {
+    close(f->fd);
+    unlink(f->tmp);
+  }
+  f->fd = -1;
+}
+
+mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
+  if (fsync(f->fd) < 0) {
+    mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", f->path, strerror(errno));
+    mr_newfile_drop(f);
+    return MR_ERR_IO;
+  }
+  if (rename(f->tmp, f->path) < 0) {
+    mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", f->path, strerror(errno));
+    mr_newfile_drop(f);
+    return MR_ERR_IO;
+  }
+  close(f->fd);
+  f->fd = -1;
+  return mr_sync_parent(f->path, diag);
+}
+
+mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag) {
+  mr_newfile_t f;
+  MR_TRY(mr_newfile_open(&f, path, diag));
+  mr_err_t e = mr_write_all(f.fd, data, n, path, diag);
+  if (e < 0) {
+    mr_newfile_drop(&f);
+    return e;
+  }
+  return mr_newfile_commit(&f, diag);
+}

@@ -1,0 +1,44 @@
+/* Files whole or not at all, and the few calls around that.
+
+   Every failure is MR_ERR_IO with the path and the system's reason in the sentence. */
+#ifndef MR_BASE_XIO_H
+#define MR_BASE_XIO_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+enum { MR_PATH_MAX = 4096 };
+
+/* Writes all n bytes to fd, over short writes and EINTR.  path: for the sentence. */
+mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag);
+
+/* Reads a file of at most max bytes into *data (heap, the caller frees it; one NUL byte follows
+   the contents).  MR_ERR_DATA if the file is larger. */
+mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
+
+/* Makes a folder and its parents; one that exists is fine. */
+mr_err_t mr_make_folder(const char *path, mr_diag_t *diag);
+
+/* Fails unless path is a folder in which this process can make a file: it makes and removes one. */
+mr_err_t mr_folder_writable(const char *path, mr_diag_t *diag);
+
+/* Flushes the folder that holds path to the disk, so that a rename in it lasts. */
+mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag);
+
+/* A file that appears under its name only when it is complete. */
+typedef struct mr_newfile {
+  int fd;
+  char path[MR_PATH_MAX], tmp[MR_PATH_MAX + 32];
+} mr_newfile_t;
+
+mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
+mr_err_t mr_newfile_commit(mr_newfile_t *f,
+                           mr_diag_t *diag); /* fsync, rename, fsync of the folder;
+                                                on failure it has dropped the file */
+void mr_newfile_drop(mr_newfile_t *f);       /* closes and removes; harmless after commit */
+
+/* mr_newfile for contents that lie in memory. */
+mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag);
+
+#endif

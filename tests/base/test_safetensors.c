@@ -1,0 +1,232 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/safetensors.h"
+#include "base/xio.h"
+
+static char folder[64], path[96];
+
+static const float weights[6] = {1, -2, 3.5f, 0, 1e-30f, 7};
+static const mr_bf16_t halves[3] = {0x3F80, 0xC000, 0x7F80};
+static const mr_st_tensor_t tensors[] = {
+    {.name = "layer.weight", .dtype = MR_F32, .ndim = 2, .dim = {2, 3}, .data = weights},
+    {.name = "empty", .dtype = MR_I64, .ndim = 1, .dim = {0}, .data = weights},
+    {.name = "a \"quoted\" \xC3\xA9", .dtype = MR_BF16, .ndim = 1, .dim = {3}, .data = halves},
+    {.name = "scalar", .dtype = MR_U8, .ndim = 0, .data = "\x2A"},
+};
+static const mr_st_meta_t meta[] = {{"step", "351"}, {"data", "\"millrace.xxh3\":\"0\""}};
+
+static int setup(void **state) {
+  strcpy(folder, "/tmp/mr-safetensors-XXXXXX");
+  if (!mkdtemp(folder)) return -1;
+  snprintf(path, sizeof path, "%s/x.safetensors", folder);
+  return 0;
+}
+
+static int files_left(void) {
+  int n = 0;
+  DIR *d = opendir(folder);
+  for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+  closedir(d);
+  return n;
+}
+
+static int teardown(void **state) {
+  unlink(path);
+  return rmdir(folder);
+}
+
+static void write_sample(void) {
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_safetensors_write(path, tensors, 4, meta, 2, &diag), MR_OK);
+}
+
+static mr_err_t try_open(mr_diag_t *diag) {
+  mr_safetensors_t *f;
+  *diag = (mr_diag_t){0};
+  mr_err_t e = mr_safetensors_open(path, &f, diag);
+  if (e < 0) assert_null(f);
+  mr_safetensors_close(f);
+  return e;
+}
+
+static void what_is_written_is_read(void **state) {
+  write_sample();
+  mr_safetensors_t *f;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_safetensors_open(path, &f, &diag), MR_OK);
+  assert_int_equal(mr_safetensors_count(f), 4);
+  for (int i = 0; i < 4; i++) {
+    const mr_st_tensor_t *t = mr_safetensors_find(f, tensors[i].name);
+    assert_non_null(t);
+    assert_int_equal(t->dtype, tensors[i].dtype);
+    assert_int_equal(t->ndim, tensors[i].ndim);
+    assert_memory_equal(t->dim, tensors[i].dim, sizeof t->dim);
+  }
+  assert_memory_equal(mr_safetensors_find(f, "layer.weight")->data, weights, sizeof weights);
+  assert_memory_equal(mr_safetensors_find(f, tensors[2].name)->data, halves, sizeof halves);
+  assert_string_equal(mr_safetensors_at(f, 0)->name, "layer.weight");
+  assert_string_equal(mr_safetensors_meta(f, "step"), "351");
+  assert_string_equal(mr_safetensors_meta(f, "data"), meta[1].value);
+  assert_null(mr_safetensors_meta(f, "stop"));
+  assert_null(mr_safetensors_find(f, "layer.weights"));
+  mr_safetensors_close(f);
+  assert_int_equal(files_left(), 1);
+}
+
+static void every_cut_is_noticed(void **state) {
+  write_sample();
+  void *bytes;
+  size_t n;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_read_file(path, 1 << 20, &bytes, &n, &diag), MR_OK);
+  for (size_t len = 0; len < n; len++) {
+    assert_int_equal(truncate(path, (off_t)len), 0);
+    assert_int_equal(try_open(&diag), MR_ERR_DATA);
+    assert_non_null(strstr(diag.text, path));
+    assert_int_equal(mr_write_file(path, bytes, n, NULL), MR_OK);
+  }
+  free(bytes);
+}
+
+static void every_changed_byte_is_noticed(void **state) {
+  write_sample();
+  void *bytes;
+  size_t n;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_read_file(path, 1 << 20, &bytes, &n, &diag), MR_OK);
+  FILE *file = fopen(path, "r+b");
+  for (size_t i = 0; i < n; i++)
+    for (int bit = 0; bit < 8; bit++) {
+      unsigned char *b = (unsigned char *)bytes + i;
+      fseek(file, (long)i, SEEK_SET);
+      fputc(*b ^ 1 << bit, file);
+      fflush(file);
+      if (try_open(&diag) >= 0) fail_msg("byte %zu bit %d changed unnoticed", i, bit);
+      fseek(file, (long)i, SEEK_SET);
+      fputc(*b, file);
+      fflush(file);
+    }
+  fclose(file);
+  assert_int_equal(try_open(&diag), MR_OK);
+  free(bytes);
+}
+
+static void write_raw(const char *header, const void *body, size_t n) {
+  FILE *f = fopen(path, "wb");
+  uint64_t len = strlen(header);
+  fwrite(&len, 8, 1, f);
+  fwrite(header, 1, len, f);
+  fwrite(body, 1, n, f);
+  fclose(f);
+}
+
+#define T(shape, from, to) \
+  "{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+
+static void foreign_files_are_read_and_wrong_ones_refused(void **state) {
+  static const struct {
+    const char *header;
+    size_t body;
+    mr_err_t want;
+    const char *say;
+  } cases[] = {
+      {"{\"w\":" T("[2]", 0, 8) "}", 8, MR_OK, ""},
+      {"{\"b\":" T("[1]", 4, 8) ",\"a\":" T("[1]", 0, 4) "}   ", 8, MR_OK, ""},
+      {"{\"__metadata__\":{\"format\":\"pt\"},\"w\":" T("[]", 0, 4) "}", 4, MR_OK, ""},
+      {"{}", 0, MR_OK, ""},
+      {"{}", 3, MR_ERR_DATA, "belong to no tensor"},
+      {"[]", 0, MR_ERR_DATA, "JSON object"},
+      {"{\"w\":" T("[2]", 0, 8) "}x", 8, MR_ERR_DATA, "JSON object"},
+      {"{\"w\":3}", 0, MR_ERR_DATA, "w is not a tensor"},
+      {"{\"w\":" T("[2]", 0, 8) "}", 12, MR_ERR_DATA, "belong to no tensor"},
+      {"{\"w\":" T("[2]", 0, 8) "}", 4, MR_ERR_DATA, "outside the file"},
+      {"{\"w\":" T("[3]", 0, 8) "}", 8, MR_ERR_DATA, "its shape wants 12"},
+      {"{\"w\":" T("[2]", 8, 0) "}", 8, MR_ERR_DATA, "outside the file"},
+      {"{\"w\":" T("[-2]", 0, 8) "}", 8, MR_ERR_DATA, "shape"},
+      {"{\"w\":" T("[1.5]", 0, 8) "}", 8, MR_ERR_DATA, "shape"},
+      {"{\"w\":" T("[4294967296,4294967296,4294967296]", 0, 8) "}", 8, MR_ERR_DATA, "shape"},
+      {"{\"w\":" T("[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, MR_ERR_DATA, "shape"},
+      {"{\"w\":" T("[1e300]", 0, 8) "}", 8, MR_ERR_DATA, "shape"},
+      {"{\"w\":" T("2", 0, 8) "}", 8, MR_ERR_DATA, "shape"},
+      {"{\"a\":" T("[1]", 0, 4) ",\"b\":" T("[1]", 0, 4) "}", 4, MR_ERR_DATA, "overlap"},
+      {"{\"a\":" T("[1]", 0, 4) ",\"b\":" T("[1]", 8, 12) "}", 12, MR_ERR_DATA, "hole"},
+      {"{\"a\":" T("[1]", 0, 4) ",\"a\":" T("[1]", 4, 8) "}", 8, MR_ERR_DATA, "twice"},
+      {"{\"w\":{\"dtype\":\"Q4\",\"shape\":[],\"data_offsets\":[0,1]}}", 1, MR_ERR_DATA, "dtype"},
+      {"{\"w\":{\"shape\":[],\"data_offsets\":[0,1]}}", 1, MR_ERR_DATA, "dtype"},
+      {"{\"w\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0]}}", 1, MR_ERR_DATA, "outside"},
+      {"{\"__metadata__\":[]}", 0, MR_ERR_DATA, "__metadata__"},
+      {"{\"__metadata__\":{\"a\":1}}", 0, MR_ERR_DATA, "not text"},
+      {"{\"__metadata__\":{\"millrace.format\":\"1\"}}", 0, MR_ERR_DATA, "digest"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    static const char zeros[64];
+    mr_diag_t diag;
+    write_raw(cases[i].header, zeros, cases[i].body);
+    if (try_open(&diag) != cases[i].want) fail_msg("%s: %s", cases[i].header, diag.text);
+    if (!strstr(diag.text, cases[i].say)) fail_msg("%s: %s", cases[i].header, diag.text);
+  }
+}
+
+static void a_missing_file_and_a_folder_are_said(void **state) {
+  mr_diag_t diag;
+  unlink(path);
+  assert_int_equal(try_open(&diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "No such file"));
+  assert_int_equal(mkdir(path, 0777), 0);
+  assert_int_equal(try_open(&diag), MR_ERR_IO);
+  rmdir(path);
+}
+
+static void a_full_disk_leaves_the_older_file(void **state) {
+  write_sample();
+  static char large[1 << 16];
+  mr_st_tensor_t t = {.name = "x", .dtype = MR_U8, .ndim = 1, .dim = {sizeof large}, .data = large};
+  struct rlimit old, small;
+  getrlimit(RLIMIT_FSIZE, &old);
+  small = old;
+  small.rlim_cur =
+      20000; /* a write past this fails with EFBIG, as one on a full disk does with ENOSPC */
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  mr_diag_t diag = {0};
+  mr_err_t e = mr_safetensors_write(path, &t, 1, NULL, 0, &diag);
+  setrlimit(RLIMIT_FSIZE, &old);
+  assert_int_equal(e, MR_ERR_IO);
+  assert_non_null(strstr(diag.text, path));
+  assert_int_equal(files_left(), 1);
+  assert_int_equal(try_open(&diag), MR_OK);
+}
+
+static void a_folder_that_is_not_there_is_said(void **state) {
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_safetensors_write("/nowhere/at/all.safetensors", tensors, 1, NULL, 0, &diag),
+                   MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "/nowhere/at/all.safetensors"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_written_is_read),
+      cmocka_unit_test(every_cut_is_noticed),
+      cmocka_unit_test(every_changed_byte_is_noticed),
+      cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),
+      cmocka_unit_test(a_missing_file_and_a_folder_are_said),
+      cmocka_unit_test(a_full_disk_leaves_the_older_file),
+      cmocka_unit_test(a_folder_that_is_not_there_is_said),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
