@@ -1,0 +1,68 @@
+#include "base/threefry.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint32_t rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
+
+static mr_key_t threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
+  static const int rotation[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint32_t ks[3] = {k.a, k.b, k.a ^ k.b ^ 0x1BD11BDAu};
+  x0 += ks[0], x1 += ks[1];
+  for (uint32_t group = 1; group <= 5; group++) {
+    for (int i = 0; i < 4; i++) {
+      x0 += x1;
+      x1 = rotl(x1, rotation[(group + 1) & 1][i]) ^ x0;
+    }
+    x0 += ks[group % 3], x1 += ks[(group + 1) % 3] + group;
+  }
+  return (mr_key_t){x0, x1};
+}
+
+mr_key_t mr_key(uint64_t seed) { return (mr_key_t){0, (uint32_t)seed}; }
+
+mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data) { return threefry2x32(k, 0, data); }
+
+mr_key_t mr_key_split(mr_key_t k, uint64_t i) {
+  return threefry2x32(k, (uint32_t)(i >> 32), (uint32_t)i);
+}
+
+uint32_t mr_key_bits(mr_key_t k, uint64_t i) {
+  mr_key_t x = mr_key_split(k, i);
+  return x.a ^ x.b;
+}
+
+/* XLA contracts the scaling to one fused multiply-add; a plain product and sum differs in the
+   last bit. */
+float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi) {
+  uint32_t bits = (mr_key_bits(k, i) >> 9) | 0x3F800000u;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return fmaxf(lo, fmaf(f - 1.0f, hi - lo, lo));
+}
+
+float mr_erfinv(float x) {
+  static const float small[] = {2.81022636e-08f, 3.43273939e-07f,  -3.5233877e-06f,
+                                -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
+                                -0.00417768164f, 0.246640727f,     1.50140941f};
+  static const float large[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f,
+                                -0.00367342844f,  0.00573950773f,  -0.0076224613f,
+                                0.00943887047f,   1.00167406f,     2.83297682f};
+  if (fabsf(x) == 1.0f) return x * INFINITY;
+  float w = -log1pf(-x * x);
+  const float *c = w < 5.0f ? small : large;
+  w = w < 5.0f ? w - 2.5f : sqrtf(w) - 3.0f;
+  float p = c[0];
+  for (int i = 1; i < 9; i++) p = c[i] + p * w;
+  return p * x;
+}
+
+float mr_key_normal(mr_key_t k, uint64_t i) {
+  return (float)M_SQRT2 * mr_erfinv(mr_key_uniform(k, i, nextafterf(-1.0f, 0.0f), 1.0f));
+}
+
+float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi) {
+  float a = erff(lo / (float)M_SQRT2), b = erff(hi / (float)M_SQRT2);
+  float x = (float)M_SQRT2 * mr_erfinv(mr_key_uniform(k, i, a, b));
+  return fminf(fmaxf(x, nextafterf(lo, INFINITY)), nextafterf(hi, -INFINITY));
+}

@@ -1,0 +1,28 @@
+/* JAX's default random keys: threefry2x32, 20 rounds, partitionable layout.
+
+   Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); jax.random of
+   jax 0.10 with jax_threefry_partitionable=1.  Bits, splits and folds are bit-identical to JAX. */
+#ifndef MR_BASE_THREEFRY_H
+#define MR_BASE_THREEFRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mr_key {
+  uint32_t a, b;
+} mr_key_t;
+
+mr_key_t mr_key(uint64_t seed);                           /* jax.random.key: (0, seed mod 2^32) */
+mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data);       /* jax.random.fold_in */
+mr_key_t mr_key_split(mr_key_t k, uint64_t i);            /* element i of jax.random.split(k, n) */
+uint32_t mr_key_bits(mr_key_t k, uint64_t i);             /* element i of jax.random.bits */
+float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi); /* in [lo,hi) */
+float mr_key_normal(mr_key_t k, uint64_t i);
+/* A standard normal cut to (lo,hi), both finite, lo < hi. */
+float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi);
+
+/* The inverse error function in f32 on [-1,1] (M. Giles, "Approximating the erfinv function",
+   GPU Computing Gems 2011), as XLA computes it. */
+float mr_erfinv(float x);
+
+#endif
