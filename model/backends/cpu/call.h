@@ -1,0 +1,29 @@
+/* A bound kernel call: what one equation becomes when it is lowered for CPU.
+
+   An op's cpu rule fills run, and what it needs of state and scratch, from c->eqn's avals and
+   attributes; in, out and scratch point at memory when run is called. */
+#ifndef MR_MODEL_CPU_CALL_H
+#define MR_MODEL_CPU_CALL_H
+
+#include "model/ir/fn.h"
+
+typedef struct mr_cpu_call mr_cpu_call_t;
+struct mr_cpu_call {
+  const mr_eqn_t *eqn;
+  void (*run)(const mr_cpu_call_t *c);
+  void **in, **out; /* [eqn->n_in], [eqn->n_out]; literals are scalars in memory */
+  void (*fn)(void); /* a function for run, or NULL */
+  void *state;      /* owned by the call, or NULL */
+  void (*fini)(void *state);
+  void *scratch; /* 64-aligned, scratch_bytes, alive during run only */
+  size_t scratch_bytes;
+};
+
+/* MR_OK, or why the CPU cannot run it. */
+typedef mr_err_t mr_cpu_lower_fn(mr_cpu_call_t *c, mr_diag_t *diag);
+
+/* The rule of ops whose output has the bytes of input 0 (reshape): the planner gives both the
+   same memory and no call is made. */
+mr_err_t mr_cpu_alias(mr_cpu_call_t *c, mr_diag_t *diag);
+
+#endif

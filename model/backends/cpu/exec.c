@@ -1,0 +1,123 @@
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model/backends/cpu/exec_private.h"
+#include "model/ops/rules.h"
+#include "model/transforms/transforms.h"
+
+static void bind(mr_exec_t *x, void **slot, int block) {
+  const mr_block_t *b = &x->plan.block[block];
+  if (b->place == MR_PLACE_ARENA)
+    *slot = x->arena + b->offset;
+  else
+    x->patch[x->n_patch++] = (mr_exec_patch_t){slot, b->place, b->index};
+}
+
+static void write_literal(mr_exec_t *x, const mr_var_t *v) {
+  char *at = x->arena + x->plan.block[x->plan.of_var[v->id]].offset;
+  if (v->aval.dtype == MR_U64) {
+    *(uint64_t *)at = (uint64_t)v->value;
+  } else {
+    mr_cpu_set(v->aval.dtype, at, 0, (float)v->value);
+  }
+}
+
+static void bind_var(mr_exec_t *x, void **slot, const mr_var_t *v) {
+  bind(x, slot, x->plan.of_var[v->id]);
+  if (v->literal) write_literal(x, v);
+}
+
+static void bind_all(mr_exec_t *x) {
+  const mr_fn_t *f = x->fn;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_cpu_call_t *c = &x->call[i];
+    if (!c->run) continue;
+    for (int k = 0; k < c->eqn->n_in; k++) bind_var(x, &c->in[k], c->eqn->in[k]);
+    for (int k = 0; k < c->eqn->n_out; k++) bind_var(x, &c->out[k], c->eqn->out[k]);
+    if (x->plan.of_scratch[i] >= 0) bind(x, &c->scratch, x->plan.of_scratch[i]);
+  }
+  for (int i = 0; i < f->n_out; i++) bind_var(x, &x->result[i], f->out[i]);
+}
+
+static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const bool *donate, mr_diag_t *diag) {
+  x->fn = mr_fn_copy(f, diag);
+  if (!x->fn) return diag ? diag->code : MR_ERR_NOMEM;
+  mr_dce(x->fn);
+  mr_fold_convert(x->fn);
+  x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
+  x->ns = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->ns);
+  if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  MR_TRY(mr__lower(x, diag));
+  MR_TRY(mr_plan_init(&x->plan, x->fn, donate, x->call, diag));
+  x->arena = aligned_alloc(64, x->plan.bytes + 64);
+  if (!x->arena)
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory: the plan needs %zu bytes", x->plan.bytes);
+  bind_all(x);
+  return MR_OK;
+}
+
+mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **out,
+                mr_diag_t *diag) {
+  mr_exec_t *x = calloc(1, sizeof *x);
+  if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  mr_err_t err = compile(x, f, options ? options->donate : NULL, diag);
+  if (err < 0) {
+    mr_exec_destroy(x);
+    return err;
+  }
+  *out = x;
+  return MR_OK;
+}
+
+void mr_exec_destroy(mr_exec_t *x) {
+  if (!x) return;
+  for (int i = 0; x->call && i < x->fn->n_eqn; i++)
+    if (x->call[i].fini) x->call[i].fini(x->call[i].state);
+  free(x->call);
+  free(x->ns);
+  free(x->slots);
+  free(x->patch);
+  free(x->arena);
+  mr_plan_fini(&x->plan);
+  mr_fn_destroy(x->fn);
+  free(x);
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void run_profiled(mr_exec_t *x) {
+  int64_t before = now_ns();
+  for (int i = 0; i < x->fn->n_eqn; i++) {
+    if (!x->call[i].run) continue;
+    x->call[i].run(&x->call[i]);
+    int64_t after = now_ns();
+    x->ns[i] += after - before;
+    before = after;
+  }
+  x->runs++;
+}
+
+void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
+  for (int i = 0; i < x->n_patch; i++) {
+    const mr_exec_patch_t *p = &x->patch[i];
+    /* A donated input is written to: the caller has said that it may be. */
+    *p->slot = p->place == MR_PLACE_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
+  }
+  if (x->profile) {
+    run_profiled(x);
+  } else {
+    for (int i = 0; i < x->fn->n_eqn; i++)
+      if (x->call[i].run) x->call[i].run(&x->call[i]);
+  }
+  for (int i = 0; i < x->fn->n_out; i++)
+    if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));
+}
+
+const mr_fn_t *mr_exec_fn(const mr_exec_t *x) { return x->fn; }
+
+size_t mr_exec_peak_bytes(const mr_exec_t *x) { return x->plan.bytes; }

@@ -1,0 +1,35 @@
+/* jit for CPU: a graph compiled to a list of bound kernel calls over one planned arena. */
+#ifndef MR_MODEL_CPU_EXEC_H
+#define MR_MODEL_CPU_EXEC_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "model/ir/fn.h"
+
+typedef struct mr_jit_options {
+  const bool *donate; /* [f->n_in]: a run may write over that input; NULL: none */
+} mr_jit_options_t;
+
+typedef struct mr_exec mr_exec_t;
+
+/* Compiles a copy of f (which the caller keeps).  options may be NULL.  MR_ERR_NORULE names an op
+   without a CPU kernel, MR_ERR_NOMEM the planned peak. */
+mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **out,
+                mr_diag_t *diag);
+void mr_exec_destroy(mr_exec_t *x); /* NULL is fine */
+
+/* Runs and blocks until the outputs hold their values.  in[n_in], out[n_out]: dense arrays,
+   64-aligned, of the caller; out may repeat a donated input that becomes it, else no output
+   overlaps an input or another output.  One run at a time. */
+void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out);
+
+const mr_fn_t *mr_exec_fn(const mr_exec_t *x); /* the graph as compiled; prints as a jaxpr */
+size_t mr_exec_peak_bytes(const mr_exec_t *x); /* of the arena */
+
+/* Where the time goes.  Off at first. */
+void mr_exec_profile(mr_exec_t *x, bool on); /* on: starts at zero */
+/* A table by op: calls, milliseconds a run, share; nothing without a profiled run. */
+void mr_exec_profile_print(const mr_exec_t *x, FILE *to);
+
+#endif

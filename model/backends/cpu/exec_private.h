@@ -1,0 +1,30 @@
+#ifndef MR_MODEL_CPU_EXEC_PRIVATE_H
+#define MR_MODEL_CPU_EXEC_PRIVATE_H
+
+#include "model/backends/cpu/exec.h"
+#include "model/backends/cpu/memory.h"
+
+/* A pointer that changes with each run: *slot = the caller's array number index. */
+typedef struct mr_exec_patch {
+  void **slot;
+  mr_place_t place;
+  int index;
+} mr_exec_patch_t;
+
+struct mr_exec {
+  mr_fn_t *fn;
+  mr_cpu_call_t *call; /* [fn->n_eqn]; run is NULL where nothing is to do */
+  void **slots;        /* what call.in and call.out point into */
+  mr_plan_t plan;
+  char *arena;
+  mr_exec_patch_t *patch;
+  int n_patch;
+  void **result; /* [fn->n_out]: where the values are, to be copied if not in place */
+  bool profile;
+  int64_t runs, *ns; /* [fn->n_eqn] */
+};
+
+/* Lowers each equation of x->fn into x->call. */
+mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,27 @@
+#include <stdlib.h>
+
+#include "model/backends/cpu/exec_private.h"
+#include "model/ops/op.h"
+
+mr_err_t mr_cpu_alias(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = NULL;
+  return MR_OK;
+}
+
+mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag) {
+  const mr_fn_t *f = x->fn;
+  size_t n_slots = (size_t)f->n_out;
+  for (int i = 0; i < f->n_eqn; i++) n_slots += (size_t)(f->eqn[i]->n_in + f->eqn[i]->n_out);
+  x->slots = calloc(n_slots + 1, sizeof *x->slots);
+  x->patch = calloc(n_slots + 1, sizeof *x->patch);
+  if (!x->slots || !x->patch) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower a graph");
+  void **slot = x->slots;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_cpu_call_t *c = &x->call[i];
+    *c = (mr_cpu_call_t){.eqn = f->eqn[i], .in = slot, .out = slot + f->eqn[i]->n_in};
+    slot += f->eqn[i]->n_in + f->eqn[i]->n_out;
+    MR_TRY(f->eqn[i]->op->cpu(c, diag));
+  }
+  x->result = slot;
+  return MR_OK;
+}

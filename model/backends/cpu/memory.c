@@ -1,0 +1,173 @@
+#include "model/backends/cpu/memory.h"
+
+#include <stdlib.h>
+
+#include "model/ops/op.h"
+
+typedef struct planner {
+  mr_plan_t *p;
+  const mr_fn_t *f;
+  int *root;   /* by var id: the var whose bytes it has (reshapes undone) */
+  int *last;   /* by root id: the last equation that reads it; n_eqn for outputs */
+  int *output; /* by root id: the output it is, or -1 */
+} planner_t;
+
+static bool is_alias(const mr_eqn_t *e) { return e->op->cpu == mr_cpu_alias; }
+
+static void find_lifetimes(planner_t *s) {
+  const mr_fn_t *f = s->f;
+  for (int i = 0; i < f->n_var; i++) {
+    s->root[i] = i;
+    s->last[i] = s->output[i] = -1;
+  }
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    for (int k = 0; k < e->n_in; k++) s->last[s->root[e->in[k]->id]] = i;
+    if (is_alias(e)) s->root[e->out[0]->id] = s->root[e->in[0]->id];
+  }
+  for (int i = f->n_out - 1; i >= 0; i--) {
+    int r = s->root[f->out[i]->id];
+    s->last[r] = f->n_eqn;
+    s->output[r] = i;
+  }
+}
+
+static int add_block(planner_t *s, mr_block_t b) {
+  s->p->block[s->p->n_block] = b;
+  return s->p->n_block++;
+}
+
+static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated) {
+  s->p->of_var[v->id] = add_block(s, (mr_block_t){.place = MR_PLACE_IN,
+                                                  .index = index,
+                                                  .bytes = mr_aval_bytes(&v->aval),
+                                                  .first = -1,
+                                                  .last = s->last[v->id],
+                                                  .pinned = !donated});
+}
+
+static void place_literal(planner_t *s, const mr_var_t *v) {
+  if (!v->literal || s->p->of_var[v->id] >= 0) return;
+  s->p->of_var[v->id] = add_block(
+      s,
+      (mr_block_t){
+          .bytes = mr_aval_bytes(&v->aval), .first = -1, .last = s->f->n_eqn + 1, .pinned = true});
+}
+
+/* An operand of e, dead after it, whose bytes output o may take; -1 if there is none. */
+static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
+  for (int k = 0; k < e->n_in && k < 8; k++) {
+    if (!(e->op->inplace[o] >> k & 1)) continue;
+    int b = s->p->of_var[e->in[k]->id];
+    const mr_block_t *block = &s->p->block[b];
+    if (!block->pinned && block->last == i && block->bytes == mr_aval_bytes(&e->out[o]->aval))
+      return b;
+  }
+  return -1;
+}
+
+static void place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
+  int id = e->out[o]->id;
+  int last = s->last[id] < i ? i : s->last[id];
+  int b = reusable(s, e, i, o);
+  if (b >= 0) {
+    s->p->block[b].last = last;
+  } else {
+    bool out = s->output[id] >= 0;
+    b = add_block(s, (mr_block_t){.place = out ? MR_PLACE_OUT : MR_PLACE_ARENA,
+                                  .index = s->output[id],
+                                  .bytes = mr_aval_bytes(&e->out[o]->aval),
+                                  .first = i,
+                                  .last = last});
+  }
+  s->p->of_var[id] = b;
+}
+
+static void place_eqn(planner_t *s, int i, const mr_cpu_call_t *call) {
+  const mr_eqn_t *e = s->f->eqn[i];
+  for (int k = 0; k < e->n_in; k++) place_literal(s, e->in[k]);
+  if (is_alias(e)) {
+    s->p->of_var[e->out[0]->id] = s->p->of_var[e->in[0]->id];
+    return;
+  }
+  for (int o = 0; o < e->n_out; o++) place_output(s, e, i, o);
+  if (call->scratch_bytes)
+    s->p->of_scratch[i] =
+        add_block(s, (mr_block_t){.bytes = call->scratch_bytes, .first = i, .last = i});
+}
+
+/* ---- offsets: the largest block first, each at the lowest place that is free in its time ---- */
+static const mr_block_t *sort_base;
+
+static int by_size(const void *a, const void *b) {
+  const mr_block_t *x = &sort_base[*(const int *)a], *y = &sort_base[*(const int *)b];
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->first - y->first;
+}
+
+static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+static size_t lowest_gap(const mr_plan_t *p, const int *placed, int n, const mr_block_t *b) {
+  size_t at = 0, want = round64(b->bytes);
+  for (int i = 0; i < n; i++) { /* placed is sorted by offset */
+    const mr_block_t *q = &p->block[placed[i]];
+    if (q->last < b->first || q->first > b->last) continue;
+    if (q->offset >= at + want) break;
+    size_t end = q->offset + round64(q->bytes);
+    if (end > at) at = end;
+  }
+  return at;
+}
+
+static void assign_offsets(mr_plan_t *p, int *order, int *placed) {
+  int n = 0, n_placed = 0;
+  for (int i = 0; i < p->n_block; i++)
+    if (p->block[i].place == MR_PLACE_ARENA) order[n++] = i;
+  sort_base = p->block;
+  qsort(order, (size_t)n, sizeof *order, by_size);
+  for (int i = 0; i < n; i++) {
+    mr_block_t *b = &p->block[order[i]];
+    b->offset = lowest_gap(p, placed, n_placed, b);
+    int k = n_placed++;
+    for (; k > 0 && p->block[placed[k - 1]].offset > b->offset; k--) placed[k] = placed[k - 1];
+    placed[k] = order[i];
+    size_t end = b->offset + round64(b->bytes);
+    if (end > p->bytes) p->bytes = end;
+  }
+}
+
+static void plan_all(planner_t *s, const bool *donate, const mr_cpu_call_t *call) {
+  const mr_fn_t *f = s->f;
+  for (int i = 0; i < f->n_var; i++) s->p->of_var[i] = -1;
+  for (int i = 0; i < f->n_eqn; i++) s->p->of_scratch[i] = -1;
+  find_lifetimes(s);
+  for (int i = 0; i < f->n_in; i++) place_input(s, f->in[i], i, donate && donate[i]);
+  for (int i = 0; i < f->n_eqn; i++) place_eqn(s, i, &call[i]);
+  for (int i = 0; i < f->n_out; i++) place_literal(s, f->out[i]);
+}
+
+mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, const mr_cpu_call_t *call,
+                      mr_diag_t *diag) {
+  size_t n = (size_t)(f->n_var + f->n_eqn) + 1;
+  *p = (mr_plan_t){.block = calloc(n, sizeof *p->block),
+                   .of_var = calloc(n, sizeof(int)),
+                   .of_scratch = calloc(n, sizeof(int))};
+  int *work = calloc(5 * n, sizeof *work);
+  if (!p->block || !p->of_var || !p->of_scratch || !work) {
+    free(work);
+    mr_plan_fini(p);
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory to plan memory");
+  }
+  planner_t s = {.p = p, .f = f, .root = work, .last = work + n, .output = work + 2 * n};
+  plan_all(&s, donate, call);
+  assign_offsets(p, work + 3 * n, work + 4 * n);
+  free(work);
+  return MR_OK;
+}
+
+void mr_plan_fini(mr_plan_t *p) {
+  free(p->block);
+  free(p->of_var);
+  free(p->of_scratch);
+  *p = (mr_plan_t){0};
+}

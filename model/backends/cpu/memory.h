@@ -1,0 +1,40 @@
+/* The memory plan: which bytes each value of a graph lives in.
+
+   Values with disjoint lifetimes share bytes of one 64-aligned arena; reshapes are their
+   operand; an op that may write over an operand does so when the operand dies there, which is
+   also how a donated input becomes an output. */
+#ifndef MR_MODEL_CPU_MEMORY_H
+#define MR_MODEL_CPU_MEMORY_H
+
+#include "base/err.h"
+#include "model/backends/cpu/call.h"
+
+typedef enum mr_place {
+  MR_PLACE_ARENA, /* at offset */
+  MR_PLACE_IN,    /* in the caller's input number index */
+  MR_PLACE_OUT    /* in the caller's output number index */
+} mr_place_t;
+
+typedef struct mr_block {
+  mr_place_t place;
+  int index;
+  size_t bytes, offset; /* offset in the arena, a multiple of 64 */
+  int first, last;      /* equations between which it is alive, both included */
+  bool pinned;          /* nothing may be written over it: literals, inputs that are not donated */
+} mr_block_t;
+
+typedef struct mr_plan {
+  int n_block;
+  mr_block_t *block;
+  int *of_var;     /* [f->n_var]: its block, -1 if it is never used */
+  int *of_scratch; /* [f->n_eqn]: the block of the call's scratch, -1 */
+  size_t bytes;    /* of the arena: the peak */
+} mr_plan_t;
+
+/* donate: [f->n_in], or NULL for none.  call: [f->n_eqn], for their scratch.  mr_plan_fini frees.
+ */
+mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, const mr_cpu_call_t *call,
+                      mr_diag_t *diag);
+void mr_plan_fini(mr_plan_t *p);
+
+#endif

@@ -1,0 +1,58 @@
+/* Attributes of an equation: named constants that its op reads, printed as in a jaxpr. */
+#ifndef MR_MODEL_IR_ATTR_H
+#define MR_MODEL_IR_ATTR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/dtype.h"
+
+typedef enum mr_attr_kind {
+  MR_ATTR_INT,   /* i[0] */
+  MR_ATTR_INTS,  /* i[0,n), printed as a tuple */
+  MR_ATTR_FLOAT, /* f */
+  MR_ATTR_BOOL,  /* i[0] */
+  MR_ATTR_DTYPE, /* i[0] is an mr_dtype_t */
+  MR_ATTR_TEXT,  /* text */
+  MR_ATTR_NONE,  /* None */
+  MR_ATTR_DOT    /* dimension numbers of a product: four lists, see mr_attr_dot */
+} mr_attr_kind_t;
+
+#define MR_ATTR_MAX 24
+
+typedef struct mr_attr {
+  const char *name; /* lives as long as the program or the fn */
+  mr_attr_kind_t kind;
+  bool hidden; /* not printed (what jax does not print either) */
+  int n;
+  int64_t i[MR_ATTR_MAX];
+  double f;
+  const char *text;
+} mr_attr_t;
+
+/* Dimension numbers of dot_general: contracted and batch dimensions of both sides. */
+typedef struct mr_dot_dims {
+  int n_contract, n_batch;
+  int lhs_contract[MR_MAX_NDIM], rhs_contract[MR_MAX_NDIM];
+  int lhs_batch[MR_MAX_NDIM], rhs_batch[MR_MAX_NDIM];
+} mr_dot_dims_t;
+
+mr_attr_t mr_attr_int(const char *name, int64_t v);
+mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v); /* n in [0,MR_ATTR_MAX] */
+mr_attr_t mr_attr_float(const char *name, double v);
+mr_attr_t mr_attr_bool(const char *name, bool v);
+mr_attr_t mr_attr_dtype(const char *name, mr_dtype_t v);
+mr_attr_t mr_attr_text(const char *name, const char *v);
+mr_attr_t mr_attr_none(const char *name);
+/* n_contract + n_batch <= 8 */
+mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d);
+mr_dot_dims_t mr_attr_as_dot(const mr_attr_t *a);
+mr_attr_t mr_attr_hide(mr_attr_t a);
+
+/* Writes "name=value" as jax does. */
+void mr_attr_print(const mr_attr_t *a, FILE *to);
+/* A number as Python's repr writes a float: the shortest that reads back the same. */
+void mr_print_float(double v, FILE *to);
+
+#endif

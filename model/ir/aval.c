@@ -1,0 +1,43 @@
+#include "model/ir/aval.h"
+
+#include <stdio.h>
+
+mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim) {
+  mr_aval_t a = {.dtype = dtype, .ndim = ndim};
+  for (int i = 0; i < ndim; i++) a.dim[i] = dim[i];
+  return a;
+}
+
+mr_aval_t mr_aval_scalar(mr_dtype_t dtype) { return (mr_aval_t){.dtype = dtype}; }
+
+int64_t mr_aval_span(const mr_aval_t *a, int from, int to) {
+  int64_t n = 1;
+  for (int i = from; i < to; i++) n *= a->dim[i];
+  return n;
+}
+
+int64_t mr_aval_elems(const mr_aval_t *a) { return mr_aval_span(a, 0, a->ndim); }
+
+size_t mr_aval_bytes(const mr_aval_t *a) {
+  return (size_t)mr_aval_elems(a) * mr_dtype_size(a->dtype);
+}
+
+bool mr_aval_same_shape(const mr_aval_t *a, const mr_aval_t *b) {
+  if (a->ndim != b->ndim) return false;
+  for (int i = 0; i < a->ndim; i++)
+    if (a->dim[i] != b->dim[i]) return false;
+  return true;
+}
+
+bool mr_aval_equal(const mr_aval_t *a, const mr_aval_t *b) {
+  return a->dtype == b->dtype && mr_aval_same_shape(a, b);
+}
+
+const char *mr_aval_text(const mr_aval_t *a, char *out) {
+  int at = snprintf(out, MR_AVAL_TEXT, "%s[", mr_dtype_name(a->dtype));
+  for (int i = 0; i < a->ndim; i++)
+    at +=
+        snprintf(out + at, (size_t)(MR_AVAL_TEXT - at), i ? ",%lld" : "%lld", (long long)a->dim[i]);
+  snprintf(out + at, (size_t)(MR_AVAL_TEXT - at), "]");
+  return out;
+}

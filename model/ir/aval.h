@@ -1,0 +1,37 @@
+/* Abstract values: the dtype and shape of a tensor, known before any number is. */
+#ifndef MR_MODEL_IR_AVAL_H
+#define MR_MODEL_IR_AVAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+typedef struct mr_aval {
+  mr_dtype_t dtype;
+  int ndim; /* [0,MR_MAX_NDIM]; 0 is a scalar */
+  int64_t dim[MR_MAX_NDIM];
+} mr_aval_t;
+
+/* dim: [ndim] sizes >= 0, outermost first. */
+mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim);
+
+/* mr_aval_of(MR_F32, 3, 4) is f32[3,4]; mr_aval_scalar(MR_F32) is f32[]. */
+#define mr_aval_of(dtype, ...)                                              \
+  mr_aval(dtype, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+          (int64_t[]){__VA_ARGS__})
+mr_aval_t mr_aval_scalar(mr_dtype_t dtype);
+
+int64_t mr_aval_elems(const mr_aval_t *a); /* 1 for a scalar */
+size_t mr_aval_bytes(const mr_aval_t *a);
+bool mr_aval_same_shape(const mr_aval_t *a, const mr_aval_t *b);
+bool mr_aval_equal(const mr_aval_t *a, const mr_aval_t *b);
+/* Product of dim[from,to). */
+int64_t mr_aval_span(const mr_aval_t *a, int from, int to);
+
+#define MR_AVAL_TEXT 192
+/* Writes "f32[3,4]" into out[MR_AVAL_TEXT] and returns out. */
+const char *mr_aval_text(const mr_aval_t *a, char *out);
+
+#endif

@@ -1,0 +1,140 @@
+#include "model/ir/fn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/op.h"
+
+mr_fn_t *mr_fn_create(void) {
+  mr_fn_t *f = calloc(1, sizeof *f);
+  if (f) f->scope = "";
+  return f;
+}
+
+void mr_fn_destroy(mr_fn_t *f) {
+  if (!f) return;
+  mr_mem_fini(&f->mem);
+  free(f->in);
+  free(f->eqn);
+  free(f);
+}
+
+static void *push(void *array, int *cap, int n, size_t size) {
+  if (n < *cap) return array;
+  int more = *cap ? *cap * 2 : 32;
+  void *grown = realloc(array, (size_t)more * size);
+  if (!grown) abort();
+  *cap = more;
+  return grown;
+}
+
+static mr_var_t *new_var(mr_fn_t *f, mr_aval_t aval, mr_eqn_t *def) {
+  mr_var_t *v = mr_mem_take(&f->mem, sizeof *v);
+  *v = (mr_var_t){.aval = aval, .def = def, .id = f->n_var++};
+  return v;
+}
+
+mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval) {
+  f->in = push(f->in, &f->cap_in, f->n_in, sizeof *f->in);
+  return f->in[f->n_in++] = new_var(f, aval, NULL);
+}
+
+mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out) {
+  for (int i = 0; i < n; i++)
+    if (!out[i])
+      return mr_fail(&f->diag, MR_ERR_SHAPE, "output %d of the function has no value", i);
+  if (f->diag.code < 0) return f->diag.code;
+  f->out = mr_mem_copy(&f->mem, out, (size_t)n, sizeof *out);
+  f->n_out = n;
+  return MR_OK;
+}
+
+mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value) {
+  if (dtype == MR_F32) value = (float)value;
+  if (dtype == MR_BF16) value = mr_bf16_to_f32(mr_bf16_from_f32((float)value));
+  mr_var_t *v = new_var(f, mr_aval_scalar(dtype), NULL);
+  v->literal = true;
+  v->value = value;
+  return v;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const mr_attr_t *)a)->name, ((const mr_attr_t *)b)->name);
+}
+
+static mr_err_t check_counts(mr_fn_t *f, const mr_eqn_t *e) {
+  const mr_op_def_t *op = e->op;
+  if (op->n_in >= 0 && e->n_in != op->n_in)
+    return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: %d inputs, want %d", op->name, e->n_in, op->n_in);
+  if (op->n_out >= 0 && e->n_out != op->n_out)
+    return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: %d outputs, want %d", op->name, e->n_out,
+                   op->n_out);
+  if (e->n_out > MR_MAX_OUT)
+    return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: %d outputs, want at most %d", op->name, e->n_out,
+                   MR_MAX_OUT);
+  return MR_OK;
+}
+
+mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
+                  const mr_attr_t *attr, int n_out) {
+  if (f->diag.code < 0) return NULL;
+  for (int i = 0; i < n_in; i++)
+    if (!in[i]) {
+      mr_fail(&f->diag, MR_ERR_SHAPE, "%s: operand %d has no value", op->name, i);
+      return NULL;
+    }
+  mr_eqn_t *e = mr_mem_take(&f->mem, sizeof *e);
+  *e = (mr_eqn_t){.op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .scope = f->scope};
+  e->in = mr_mem_copy(&f->mem, in, (size_t)n_in, sizeof *in);
+  e->attr = mr_mem_copy(&f->mem, attr, (size_t)n_attr, sizeof *attr);
+  if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, by_name);
+  mr_aval_t out[MR_MAX_OUT] = {0};
+  if (check_counts(f, e) < 0 || op->shape(e, out, &f->diag) < 0) return NULL;
+  e->out = mr_mem_take(&f->mem, (size_t)n_out * sizeof *e->out);
+  for (int i = 0; i < n_out; i++) e->out[i] = new_var(f, out[i], e);
+  f->eqn = push(f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn);
+  return f->eqn[f->n_eqn++] = e;
+}
+
+mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
+                   const mr_attr_t *attr) {
+  mr_eqn_t *e = mr_emit(f, op, n_in, in, n_attr, attr, 1);
+  return e ? e->out[0] : NULL;
+}
+
+const char *mr_scope_enter(mr_fn_t *f, const char *name) {
+  const char *outer = f->scope;
+  size_t n = strlen(outer) + strlen(name) + 2;
+  char *inner = mr_mem_take(&f->mem, n);
+  snprintf(inner, n, "%s%s%s", outer, *outer ? "/" : "", name);
+  f->scope = inner;
+  return outer;
+}
+
+void mr_scope_leave(mr_fn_t *f, const char *outer) { f->scope = outer; }
+
+const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name) {
+  for (int i = 0; i < e->n_attr; i++)
+    if (!strcmp(e->attr[i].name, name)) return &e->attr[i];
+  return NULL;
+}
+
+const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name) {
+  const mr_attr_t *a = mr_attr_find(e, name);
+  assert(a);
+  return a;
+}
+
+void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr) {
+  for (int i = 0; i < e->n_attr; i++)
+    if (!strcmp(e->attr[i].name, attr.name)) {
+      e->attr[i] = attr;
+      return;
+    }
+  mr_attr_t *more = mr_mem_take(&f->mem, (size_t)(e->n_attr + 1) * sizeof *more);
+  if (e->n_attr) memcpy(more, e->attr, (size_t)e->n_attr * sizeof *more);
+  more[e->n_attr++] = attr;
+  e->attr = more;
+  qsort(e->attr, (size_t)e->n_attr, sizeof *more, by_name);
+}

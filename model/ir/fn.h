@@ -1,0 +1,77 @@
+/* The tensor graph: a function as a list of equations over values that are assigned once (SSA),
+   in the manner of a jaxpr.
+
+   A fn owns everything in it (vars, eqns, attributes, names); all of it lives until
+   mr_fn_destroy.  Building never returns half a result: a call that fails leaves its sentence in
+   f->diag, returns NULL, and calls that are given a NULL var return NULL too, so that a builder
+   may look at f->diag once at its end.  One thread at a time. */
+#ifndef MR_MODEL_IR_FN_H
+#define MR_MODEL_IR_FN_H
+
+#include "base/err.h"
+#include "model/ir/attr.h"
+#include "model/ir/aval.h"
+#include "model/ir/mem.h"
+
+typedef struct mr_op_def mr_op_def_t;
+typedef struct mr_eqn mr_eqn_t;
+
+typedef struct mr_var {
+  mr_aval_t aval;
+  mr_eqn_t *def; /* the equation that assigns it; NULL: an input or a literal */
+  int id;        /* in [0,f->n_var): index into side tables */
+  bool literal;
+  double value; /* of a literal, already rounded to its dtype */
+} mr_var_t;
+
+struct mr_eqn {
+  const mr_op_def_t *op;
+  int n_in, n_out, n_attr;
+  mr_var_t **in, **out;
+  mr_attr_t *attr;   /* sorted by name */
+  const char *scope; /* "vit/encoder_blocks.0/attn", "" outside any scope */
+};
+
+typedef struct mr_fn {
+  mr_diag_t diag;
+  int n_in, n_out, n_eqn, n_var;
+  mr_var_t **in, **out;
+  mr_eqn_t **eqn; /* in an order in which they can run */
+  const char *scope;
+  mr_mem_t mem;
+  int cap_in, cap_eqn;
+} mr_fn_t;
+
+mr_fn_t *mr_fn_create(void);
+void mr_fn_destroy(mr_fn_t *f); /* NULL is fine */
+
+mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input */
+/* Sets the outputs; MR_ERR_SHAPE or an earlier failure if one is NULL. */
+mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
+
+/* A constant scalar of dtype (MR_F32, MR_BF16, MR_I32, MR_U32, MR_BOOL). */
+mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);
+
+/* Appends an equation and settles its outputs by the op's shape rule.  in and attr are copied.
+   n_out: the op's, or for an op whose count varies, as its header says.  NULL on failure. */
+mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
+                  const mr_attr_t *attr, int n_out);
+/* The same for an op with one output. */
+mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
+                   const mr_attr_t *attr);
+
+/* Equations that follow carry the scope "outer/name".  Returns what mr_scope_leave takes. */
+const char *mr_scope_enter(mr_fn_t *f, const char *name);
+void mr_scope_leave(mr_fn_t *f, const char *outer);
+
+const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name); /* NULL if it has none */
+const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name);  /* it must have it */
+/* Sets or adds an attribute of an equation of f. */
+void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr);
+
+/* Prints f as jax prints a jaxpr (names a, b, ... in order; "_" for what nobody uses). */
+void mr_fn_print(const mr_fn_t *f, FILE *to);
+/* The same as heap text the caller frees; NULL without memory. */
+char *mr_fn_text(const mr_fn_t *f);
+
+#endif

@@ -1,0 +1,58 @@
+/* One AdamW update of one tensor: p, g, m, v, lr, t, grad_scale -> p, m, v, in place where the
+   caller has donated them. */
+#include <math.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
+                      mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]) {
+  mr_var_t *all[] = {in[0], in[1], in[2], in[3], lr, t, grad_scale};
+  mr_attr_t attr[] = {mr_attr_float("b1", c->b1), mr_attr_float("b2", c->b2),
+                      mr_attr_float("eps", c->eps), mr_attr_float("weight_decay", c->weight_decay)};
+  mr_eqn_t *e = mr_emit(f, &mr_op_adamw, 7, all, 4, attr, 3);
+  for (int i = 0; i < 3; i++) out[i] = e ? e->out[i] : NULL;
+  return mr_rule_done(f);
+}
+
+static mr_err_t adamw_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  mr_aval_t scalar = mr_aval_scalar(MR_F32);
+  if (e->in[0]->aval.dtype != MR_F32) return mr_shape_fail(e, diag, "want f32 parameters");
+  for (int i = 1; i < 4; i++)
+    if (!mr_aval_equal(&e->in[0]->aval, &e->in[i]->aval))
+      return mr_shape_fail(e, diag, "p, g, m and v must be alike");
+  for (int i = 4; i < 7; i++)
+    if (!mr_aval_equal(&e->in[i]->aval, &scalar))
+      return mr_shape_fail(e, diag, "lr, t and grad_scale must be f32[]");
+  for (int i = 0; i < 3; i++) out[i] = e->in[0]->aval;
+  return MR_OK;
+}
+
+static float attr_of(const mr_cpu_call_t *c, const char *name) {
+  return (float)mr_attr_get(c->eqn, name)->f;
+}
+
+static void adamw_run(const mr_cpu_call_t *c) {
+  double t = *(const float *)c->in[5];
+  mr_adamw_step_t s = {.lr = *(const float *)c->in[4],
+                       .b1 = attr_of(c, "b1"),
+                       .b2 = attr_of(c, "b2"),
+                       .eps = attr_of(c, "eps"),
+                       .weight_decay = attr_of(c, "weight_decay"),
+                       .grad_scale = *(const float *)c->in[6]};
+  s.bias1 = (float)(1 - pow(s.b1, t));
+  s.bias2 = (float)(1 - pow(s.b2, t));
+  mr_adamw(&s, c->in[0], c->in[1], c->in[2], c->in[3], c->out[0], c->out[1], c->out[2],
+           mr_aval_elems(&c->eqn->in[0]->aval));
+}
+
+static mr_err_t adamw_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = adamw_run;
+  return MR_OK;
+}
+
+const mr_op_def_t mr_op_adamw = {
+    MR_RULES_NONE_YET,  .name = "adamw",      .n_in = 7,
+    .n_out = 3,         .shape = adamw_shape, .vjp = mr_no_vjp,
+    .amp = MR_AMP_WIDE, .cpu = adamw_cpu,     .inplace = {1, 4, 8},
+};

@@ -1,0 +1,10 @@
+/* The rules of add, which add_any (the sum of two cotangents) shares. */
+#ifndef MR_MODEL_OPS_ADD_H
+#define MR_MODEL_OPS_ADD_H
+
+#include "model/ops/op.h"
+
+mr_err_t mr__add_cpu(mr_cpu_call_t *c, mr_diag_t *diag);
+mr_err_t mr__add_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
+
+#endif

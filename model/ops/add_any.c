@@ -1,0 +1,15 @@
+#include "model/ops/add.h"
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
+  return mr_emit1(f, &mr_op_add_any, 2, (mr_var_t *[]){a, b}, 0, NULL);
+}
+
+const mr_op_def_t mr_op_add_any = {
+    MR_RULES_NONE_YET,    .name = "add_any",           .n_in = 2,
+    .n_out = 1,           .shape = mr_shape_pointwise, .vjp = mr__add_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = mr__add_cpu,          .inplace = {3},
+    .mixes = true,
+};

@@ -1,0 +1,66 @@
+#include "model/ops/lax.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_broadcast_in_dim(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim,
+                                  const int *at) {
+  if (!x) return NULL;
+  int64_t place[MR_MAX_NDIM];
+  for (int i = 0; i < x->aval.ndim; i++) place[i] = at[i];
+  mr_attr_t dims = mr_attr_ints("broadcast_dimensions", x->aval.ndim, place);
+  dims.hidden = x->aval.ndim == 0;
+  return mr_emit1(f, &mr_op_broadcast_in_dim, 1, &x, 2,
+                  (mr_attr_t[]){dims, mr_attr_hide(mr_attr_ints("shape", ndim, dim))});
+}
+
+static mr_err_t broadcast_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const mr_attr_t *at = mr_attr_get(e, "broadcast_dimensions"), *to = mr_attr_get(e, "shape");
+  *out = mr_aval(x->dtype, to->n, to->i);
+  for (int i = 0; i < x->ndim; i++) {
+    if (at->i[i] < 0 || at->i[i] >= to->n || (i && at->i[i] <= at->i[i - 1]))
+      return mr_shape_fail(e, diag, "broadcast_dimensions must ascend within the shape");
+    if (x->dim[i] != 1 && x->dim[i] != to->i[at->i[i]])
+      return mr_shape_fail(e, diag, "a size is neither 1 nor the result's");
+  }
+  return MR_OK;
+}
+
+static void broadcast_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  const mr_attr_t *at = mr_attr_get(c->eqn, "broadcast_dimensions");
+  int64_t from[MR_MAX_NDIM];
+  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
+  mr__strides(x, from);
+  mr__strides(y, m.to);
+  for (int i = 0; i < y->ndim; i++) m.dim[i] = y->dim[i];
+  for (int i = 0; i < x->ndim; i++)
+    if (x->dim[i] != 1) m.from[at->i[i]] = from[i];
+  mr__move(&m, c->in[0], c->out[0]);
+}
+
+static mr_err_t broadcast_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = broadcast_run;
+  return MR_OK;
+}
+
+static mr_err_t broadcast_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                              mr_var_t **din) {
+  const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;
+  const mr_attr_t *at = mr_attr_get(e, "broadcast_dimensions");
+  int axes[MR_MAX_NDIM], n = 0;
+  for (int d = 0; d < y->ndim; d++) {
+    bool kept = false;
+    for (int i = 0; i < x->ndim; i++) kept |= at->i[i] == d && x->dim[i] == y->dim[d];
+    if (!kept) axes[n++] = d;
+  }
+  mr_var_t *sum = n ? mr_lax_reduce_sum(f, dout[0], n, axes) : dout[0];
+  din[0] = sum && sum->aval.ndim != x->ndim ? mr_lax_reshape(f, sum, x->ndim, x->dim) : sum;
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_broadcast_in_dim = {
+    MR_RULES_NONE_YET,    .name = "broadcast_in_dim", .n_in = 1,
+    .n_out = 1,           .shape = broadcast_shape,   .vjp = broadcast_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = broadcast_cpu,
+};

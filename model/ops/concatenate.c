@@ -1,0 +1,62 @@
+#include "model/ops/lax.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_concatenate(mr_fn_t *f, int n, mr_var_t *const *x, int dimension) {
+  return mr_emit1(f, &mr_op_concatenate, n, x, 1,
+                  (mr_attr_t[]){mr_attr_int("dimension", dimension)});
+}
+
+static mr_err_t concatenate_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  int64_t d = mr_attr_get(e, "dimension")->i[0];
+  if (e->n_in < 1) return mr_shape_fail(e, diag, "want at least one operand");
+  *out = e->in[0]->aval;
+  if (d < 0 || d >= out->ndim) return mr_shape_fail(e, diag, "no such dimension");
+  for (int k = 1; k < e->n_in; k++) {
+    mr_aval_t a = e->in[k]->aval;
+    int64_t more = d < a.ndim ? a.dim[d] : 0;
+    if (d < a.ndim) a.dim[d] = out->dim[d];
+    if (!mr_aval_equal(&a, out))
+      return mr_shape_fail(e, diag, "operands differ beside the joined dimension");
+    out->dim[d] += more;
+  }
+  return MR_OK;
+}
+
+static void concatenate_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *y = &c->eqn->out[0]->aval;
+  int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], at = 0;
+  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
+  mr__strides(y, m.to);
+  for (int k = 0; k < c->eqn->n_in; k++) {
+    const mr_aval_t *x = &c->eqn->in[k]->aval;
+    mr__strides(x, m.from);
+    for (int i = 0; i < y->ndim; i++) m.dim[i] = x->dim[i];
+    mr__move(&m, c->in[k], (char *)c->out[0] + at * m.to[d] * (int64_t)m.size);
+    at += x->dim[d];
+  }
+}
+
+static mr_err_t concatenate_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = concatenate_run;
+  return MR_OK;
+}
+
+static mr_err_t concatenate_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                                mr_var_t **din) {
+  int64_t d = mr_attr_get(e, "dimension")->i[0], start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
+  const mr_aval_t *y = &e->out[0]->aval;
+  for (int i = 0; i < y->ndim; i++) limit[i] = y->dim[i];
+  for (int k = 0; k < e->n_in; k++) {
+    limit[d] = start[d] + e->in[k]->aval.dim[d];
+    din[k] = mr_lax_slice(f, dout[0], start, limit);
+    start[d] = limit[d];
+  }
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_concatenate = {
+    MR_RULES_NONE_YET,    .name = "concatenate",      .n_in = -1,
+    .n_out = 1,           .shape = concatenate_shape, .vjp = concatenate_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = concatenate_cpu,
+};

@@ -1,0 +1,125 @@
+#include "model/ops/lax.h"
+#include "model/ops/product.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_dot_general(mr_fn_t *f, mr_var_t *a, mr_var_t *b, const mr_dot_dims_t *d,
+                             mr_dtype_t out) {
+  return mr_emit1(f, &mr_op_dot_general, 2, (mr_var_t *[]){a, b}, 2,
+                  (mr_attr_t[]){mr_attr_dot("dimension_numbers", d),
+                                mr_attr_dtype("preferred_element_type", out)});
+}
+
+mr_var_t *mr_lax_dot(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
+  if (!a || !b) return NULL;
+  mr_dot_dims_t d = {.n_contract = 1, .lhs_contract = {a->aval.ndim - 1}};
+  return mr_lax_dot_general(f, a, b, &d, a->aval.dtype);
+}
+
+static void groups(const mr_aval_t *x, const int *contract, int n_contract, const int *batch,
+                   int n_batch, mr_side_t *s) {
+  unsigned taken = 0;
+  *s = (mr_side_t){.n_batch = n_batch, .n_contract = n_contract};
+  for (int i = 0; i < n_contract; i++) taken |= 1u << (s->contract[i] = contract[i]);
+  for (int i = 0; i < n_batch; i++) taken |= 1u << (s->batch[i] = batch[i]);
+  for (int i = 0; i < x->ndim; i++)
+    if (!(taken >> i & 1)) s->free[s->n_free++] = i;
+}
+
+static void sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
+  mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
+  groups(&e->in[0]->aval, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch, a);
+  groups(&e->in[1]->aval, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch, b);
+}
+
+static bool within(const mr_aval_t *x, const int *dims, int n) {
+  for (int i = 0; i < n; i++)
+    if (dims[i] < 0 || dims[i] >= x->ndim) return false;
+  return true;
+}
+
+static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
+  mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
+  mr_side_t a, b;
+  if (!within(x, d.lhs_contract, d.n_contract) || !within(w, d.rhs_contract, d.n_contract) ||
+      !within(x, d.lhs_batch, d.n_batch) || !within(w, d.rhs_batch, d.n_batch))
+    return mr_shape_fail(e, diag, "a dimension number lies outside");
+  if (x->dtype != w->dtype) return mr_shape_fail(e, diag, "want one dtype");
+  for (int i = 0; i < d.n_contract; i++)
+    if (x->dim[d.lhs_contract[i]] != w->dim[d.rhs_contract[i]])
+      return mr_shape_fail(e, diag, "contracted sizes differ");
+  for (int i = 0; i < d.n_batch; i++)
+    if (x->dim[d.lhs_batch[i]] != w->dim[d.rhs_batch[i]])
+      return mr_shape_fail(e, diag, "batch sizes differ");
+  sides(e, &a, &b);
+  if (a.n_batch + a.n_free + b.n_free > MR_MAX_NDIM)
+    return mr_shape_fail(e, diag, "the result has too many dimensions");
+  *out = mr_aval_scalar((mr_dtype_t)mr_attr_get(e, "preferred_element_type")->i[0]);
+  for (int i = 0; i < a.n_batch; i++) out->dim[out->ndim++] = x->dim[a.batch[i]];
+  for (int i = 0; i < a.n_free; i++) out->dim[out->ndim++] = x->dim[a.free[i]];
+  for (int i = 0; i < b.n_free; i++) out->dim[out->ndim++] = w->dim[b.free[i]];
+  return MR_OK;
+}
+
+static mr_err_t dot_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  mr_side_t a, b;
+  sides(c->eqn, &a, &b);
+  return mr__product_lower(c, &a, &b, -1, diag);
+}
+
+/* The cotangent of one side: dout times the other side over the other's free dimensions, then
+   put into the side's own order.  mine is the left operand if left. */
+static mr_var_t *one_side(mr_fn_t *f, mr_var_t *dout, mr_var_t *other, const mr_side_t *mine,
+                          const mr_side_t *its, bool left, mr_dtype_t dtype) {
+  int nb = mine->n_batch, perm[MR_MAX_NDIM], at = 0;
+  mr_dot_dims_t d = {.n_batch = nb, .n_contract = its->n_free};
+  for (int i = 0; i < nb; i++) {
+    d.lhs_batch[i] = i;
+    d.rhs_batch[i] = its->batch[i];
+  }
+  for (int i = 0; i < its->n_free; i++) {
+    d.lhs_contract[i] = nb + i + (left ? mine->n_free : 0);
+    d.rhs_contract[i] = its->free[i];
+  }
+  /* Result: batch, mine's free, other's contracted dimensions in other's own order. */
+  for (int i = 0; i < nb; i++) perm[mine->batch[i]] = at++;
+  for (int i = 0; i < mine->n_free; i++) perm[mine->free[i]] = at++;
+  bool ordered = true;
+  for (int i = 0; i < mine->n_contract; i++) {
+    int rank = 0;
+    for (int k = 0; k < its->n_contract; k++) rank += its->contract[k] < its->contract[i];
+    perm[mine->contract[i]] = at + rank;
+  }
+  for (int i = 0; i < at + mine->n_contract; i++) ordered &= perm[i] == i;
+  mr_var_t *r = mr_lax_dot_general(f, dout, other, &d, dtype);
+  return ordered ? r : mr_lax_transpose(f, r, perm);
+}
+
+/* db of a plain product x (..., k) by w (k, n): x' dout, already in w's order. */
+static mr_var_t *weight_side(mr_fn_t *f, mr_var_t *x, mr_var_t *dout, const mr_side_t *a,
+                             mr_dtype_t dtype) {
+  mr_dot_dims_t d = {.n_contract = a->n_free};
+  for (int i = 0; i < a->n_free; i++) {
+    d.lhs_contract[i] = a->free[i];
+    d.rhs_contract[i] = i;
+  }
+  return mr_lax_dot_general(f, x, dout, &d, dtype);
+}
+
+static mr_err_t dot_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  mr_var_t *x = e->in[0], *w = e->in[1];
+  mr_side_t a, b;
+  sides(e, &a, &b);
+  mr_var_t *g = mr_lax_convert(f, dout[0], x->aval.dtype);
+  din[0] = one_side(f, g, w, &a, &b, true, x->aval.dtype);
+  if (!b.n_batch && b.n_contract == 1 && b.contract[0] == 0)
+    din[1] = weight_side(f, x, g, &a, w->aval.dtype);
+  else
+    din[1] = one_side(f, g, x, &b, &a, false, w->aval.dtype);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_dot_general = {
+    MR_RULES_NONE_YET, .name = "dot_general", .n_in = 2,      .n_out = 1,     .shape = dot_shape,
+    .vjp = dot_vjp,    .amp = MR_AMP_NARROW,  .cpu = dot_cpu, .widens = true,
+};

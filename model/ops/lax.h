@@ -1,0 +1,90 @@
+/* One function an op: appends it to a graph under construction and returns its value.
+
+   Names and meaning follow jax.lax and jax.nn.  All return NULL on failure, with the sentence in
+   f->diag (MR_ERR_SHAPE where shapes or dtypes do not fit), and pass a NULL operand on.  dtypes
+   are f32 or bf16 unless said. */
+#ifndef MR_MODEL_OPS_LAX_H
+#define MR_MODEL_OPS_LAX_H
+
+#include "model/backends/cpu/kernels.h"
+#include "model/ir/fn.h"
+
+/* ---- elementwise; operands of one dtype and one shape, or one of them a scalar ---- */
+mr_var_t *mr_lax_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* the sum of two cotangents */
+mr_var_t *mr_lax_sub(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_mul(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_div(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_max(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* NaN if one is NaN */
+mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_eq(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* bool */
+mr_var_t *mr_lax_neg(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_exp(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_log(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_sqrt(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_rsqrt(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y);
+mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x); /* mul s x, s a literal of x's dtype */
+/* x itself if it has the dtype already.  f32, bf16, i32, u32, bool. */
+mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to);
+
+/* ---- shapes ---- */
+mr_var_t *mr_lax_reshape(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim);
+#define mr_lax_reshape_to(f, x, ...)                                              \
+  mr_lax_reshape(f, x, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+                 (int64_t[]){__VA_ARGS__})
+/* Dimension i of the result is dimension perm[i] of x. */
+mr_var_t *mr_lax_transpose(mr_fn_t *f, mr_var_t *x, const int *perm);
+/* x's dimension i becomes dimension at[i] of the result (at ascending); x's size there is the
+   result's, or 1. */
+mr_var_t *mr_lax_broadcast_in_dim(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim,
+                                  const int *at);
+/* x[start:limit] in each dimension. */
+mr_var_t *mr_lax_slice(mr_fn_t *f, mr_var_t *x, const int64_t *start, const int64_t *limit);
+/* low and high zeros (counts >= 0) around each dimension. */
+mr_var_t *mr_lax_pad(mr_fn_t *f, mr_var_t *x, const int64_t *low, const int64_t *high);
+mr_var_t *mr_lax_concatenate(mr_fn_t *f, int n, mr_var_t *const *x, int dimension);
+
+/* ---- reductions; sums in f32 ---- */
+mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
+mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
+mr_var_t *mr_lax_sum_squares(mr_fn_t *f, mr_var_t *x); /* f32 in, f32[] out; summed in f64 */
+
+/* ---- products: accumulated in f32, rounded once to `out` ---- */
+/* Result: batch dimensions, free dimensions of a, free dimensions of b. */
+mr_var_t *mr_lax_dot_general(mr_fn_t *f, mr_var_t *a, mr_var_t *b, const mr_dot_dims_t *d,
+                             mr_dtype_t out);
+mr_var_t *mr_lax_dot(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* (...,k) x (k,n) */
+/* x (...,K), w (K,N), or (N,K) if transposed; b (N) or NULL -> (...,N) in x's dtype; one dtype. */
+mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed);
+
+/* ---- composites with fused kernels ---- */
+/* x (...,C), scale and bias (C) f32 -> dtype out.  Statistics in f32 (see kernels.h). */
+mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
+                            bool two_pass, mr_dtype_t out);
+mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind);
+mr_var_t *mr_lax_softmax(mr_fn_t *f, mr_var_t *x); /* over the last dimension */
+/* q, k, v (B,T,H,D) -> (B,T,H,D): softmax(q k' scale) v per image and head. */
+mr_var_t *mr_lax_attention(mr_fn_t *f, mr_var_t *q, mr_var_t *k, mr_var_t *v, float scale);
+/* The same with q, k, v side by side in one tensor (B,T,3,H,D): no copies around it. */
+mr_var_t *mr_lax_attention_packed(mr_fn_t *f, mr_var_t *qkv, float scale);
+/* logits (B,C) f32, labels (B) i32 in [0,C) -> (B) f32; smoothing in [0,1). */
+mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
+                                       float smoothing);
+/* Zero with probability rate in [0,1), else x/(1-rate).  seed u64[], step u32[]; site tells this
+   call from the model's others.  The same three give the same mask. */
+mr_var_t *mr_lax_dropout(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, mr_var_t *seed,
+                         mr_var_t *step);
+
+typedef struct mr_adamw_config {
+  float b1, b2, eps, weight_decay;
+  float clip_norm; /* gradients are scaled to at most this global norm; 0: as they are */
+} mr_adamw_config_t;
+/* p, g, m, v f32 of one shape; lr, t (the step's number, from 1), grad_scale f32[].  out: the new
+   p, m, v.  optax.adamw's arithmetic (kernels.h mr_adamw). */
+mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
+                      mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]);
+
+#endif

@@ -1,0 +1,51 @@
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
+                            bool two_pass, mr_dtype_t out) {
+  mr_eqn_t *e = mr_emit(f, &mr_op_layer_norm, 3, (mr_var_t *[]){x, scale, bias}, 3,
+                        (mr_attr_t[]){mr_attr_float("eps", eps), mr_attr_dtype("dtype", out),
+                                      mr_attr_bool("two_pass", two_pass)},
+                        3);
+  return e ? e->out[0] : NULL;
+}
+
+/* -> y, and for the backward pass mean and 1/deviation of each row. */
+static mr_err_t layer_norm_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  if (x->ndim < 1) return mr_shape_fail(e, diag, "want at least one dimension");
+  mr_aval_t row = mr_aval_of(MR_F32, x->dim[x->ndim - 1]);
+  if (!mr_aval_equal(&e->in[1]->aval, &row) || !mr_aval_equal(&e->in[2]->aval, &row))
+    return mr_shape_fail(e, diag, "scale and bias must be f32 of x's last size");
+  out[0] = *x;
+  out[0].dtype = (mr_dtype_t)mr_attr_get(e, "dtype")->i[0];
+  out[1] = out[2] = mr_aval(MR_F32, x->ndim - 1, x->dim);
+  return MR_OK;
+}
+
+static void layer_norm_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  mr_layer_norm_fwd(x->dtype, c->in[0], c->in[1], c->in[2], (float)mr_attr_get(c->eqn, "eps")->f,
+                    mr_attr_get(c->eqn, "two_pass")->i[0] != 0, y->dtype, c->out[0], c->out[1],
+                    c->out[2], mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
+}
+
+static mr_err_t layer_norm_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = layer_norm_run;
+  return MR_OK;
+}
+
+static mr_err_t layer_norm_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                               mr_var_t **din) {
+  if (dout[1] || dout[2]) return mr_no_vjp(f, e, dout, din); /* the saved statistics */
+  if (!dout[0]) return MR_OK;
+  mr_var_t *in[] = {e->in[0], e->in[1], e->out[1], e->out[2], dout[0]};
+  mr_eqn_t *b = mr_emit(f, &mr_op_layer_norm_vjp, 5, in, 0, NULL, 3);
+  for (int i = 0; b && i < 3; i++) din[i] = b->out[i];
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_layer_norm = {
+    MR_RULES_NONE_YET,         .name = "layer_norm",  .n_in = 3,          .n_out = 3,
+    .shape = layer_norm_shape, .vjp = layer_norm_vjp, .amp = MR_AMP_WIDE, .cpu = layer_norm_cpu,
+};

@@ -1,0 +1,52 @@
+/* x w + b with the bias added inside the product. */
+#include "model/ops/lax.h"
+#include "model/ops/product.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed) {
+  return mr_emit1(f, &mr_op_linear, b ? 3 : 2, (mr_var_t *[]){x, w, b}, 1,
+                  (mr_attr_t[]){mr_attr_bool("transposed", transposed)});
+}
+
+static bool is_transposed(const mr_eqn_t *e) { return mr_attr_get(e, "transposed")->i[0] != 0; }
+
+static mr_err_t linear_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (e->n_in != 2 && e->n_in != 3) return mr_shape_fail(e, diag, "want x, w and perhaps b");
+  const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
+  int k = is_transposed(e) ? 1 : 0;
+  if (x->ndim < 1 || w->ndim != 2 || w->dim[k] != x->dim[x->ndim - 1])
+    return mr_shape_fail(e, diag, "x's last size is not the kernel's input size");
+  for (int i = 1; i < e->n_in; i++)
+    if (e->in[i]->aval.dtype != x->dtype) return mr_shape_fail(e, diag, "want one dtype");
+  if (e->n_in == 3 && (e->in[2]->aval.ndim != 1 || e->in[2]->aval.dim[0] != w->dim[1 - k]))
+    return mr_shape_fail(e, diag, "the bias has another size than the kernel's output");
+  *out = *x;
+  out->dim[x->ndim - 1] = w->dim[1 - k];
+  return MR_OK;
+}
+
+static mr_err_t linear_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  int n = c->eqn->in[0]->aval.ndim, k = is_transposed(c->eqn) ? 1 : 0;
+  mr_side_t a = {.n_free = n - 1, .n_contract = 1, .contract = {n - 1}};
+  mr_side_t b = {.n_free = 1, .free = {1 - k}, .n_contract = 1, .contract = {k}};
+  for (int i = 0; i < n - 1; i++) a.free[i] = i;
+  return mr__product_lower(c, &a, &b, c->eqn->n_in == 3 ? 2 : -1, diag);
+}
+
+/* dx = dout w', dw = x' dout (or its transpose), db = sum of dout over the rows. */
+static mr_err_t linear_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  mr_var_t *x = e->in[0], *w = e->in[1];
+  int n = x->aval.ndim, k = is_transposed(e) ? 1 : 0, rows[MR_MAX_NDIM];
+  mr_dot_dims_t dx = {.n_contract = 1, .lhs_contract = {n - 1}, .rhs_contract = {1 - k}};
+  mr_dot_dims_t dw = {.n_contract = n - 1};
+  for (int i = 0; i < n - 1; i++) rows[i] = dw.lhs_contract[i] = dw.rhs_contract[i] = i;
+  din[0] = mr_lax_dot_general(f, dout[0], w, &dx, x->aval.dtype);
+  din[1] = mr_lax_dot_general(f, k ? dout[0] : x, k ? x : dout[0], &dw, w->aval.dtype);
+  if (e->n_in == 3) din[2] = mr_lax_reduce_sum(f, dout[0], n - 1, rows);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_linear = {
+    MR_RULES_NONE_YET,     .name = "linear",  .n_in = -1,           .n_out = 1,
+    .shape = linear_shape, .vjp = linear_vjp, .amp = MR_AMP_NARROW, .cpu = linear_cpu,
+};

@@ -1,0 +1,61 @@
+/* An op and all its rules in one constant.  A transform asks the rule; none looks at names.
+
+   "Has none" is written: mr_no_jvp and its sisters fail with the op's name.  NULL is a forgotten
+   rule, and the table test says so. */
+#ifndef MR_MODEL_OPS_OP_H
+#define MR_MODEL_OPS_OP_H
+
+#include "model/backends/cpu/call.h"
+#include "model/ir/fn.h"
+
+#define MR_MAX_OUT 4
+
+/* What mixed precision does with an op. */
+typedef enum mr_amp {
+  MR_AMP_FOLLOW, /* computes in the dtype of its inputs */
+  MR_AMP_NARROW, /* bf16 is safe and faster: products */
+  MR_AMP_WIDE    /* keep f32: reductions, losses, optimizers */
+} mr_amp_t;
+
+/* A value in vmap: var, and which of its dimensions is mapped (-1: none). */
+typedef struct mr_batched {
+  mr_var_t *var;
+  int axis;
+} mr_batched_t;
+
+/* How a value lies on a mesh: the mesh axis each dimension is cut along, -1 for none. */
+typedef struct mr_shard {
+  int axis[MR_MAX_NDIM];
+} mr_shard_t;
+
+struct mr_op_def {
+  const char *name;
+  int n_in, n_out; /* -1: varies */
+  /* Settles out[e->n_out] from the avals of e->in; the sentence names op and shapes. */
+  mr_err_t (*shape)(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
+  /* Tangents: din[n_in] (NULL: zero) -> dout[n_out], emitted into f, where e itself stands. */
+  mr_err_t (*jvp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
+  /* Cotangents: dout[n_out] (NULL: zero) -> din[n_in], zeroed before (NULL: zero), in f. */
+  mr_err_t (*vjp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
+  mr_err_t (*batch)(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
+  mr_err_t (*split)(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
+  /* A composite as primitives; a primitive says mr_no_open. */
+  mr_err_t (*open)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
+  mr_amp_t amp;
+  mr_cpu_lower_fn *cpu, *cuda;
+  /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
+  uint8_t inplace[MR_MAX_OUT];
+  bool widens; /* output 0 may be asked in f32 by the attribute preferred_element_type */
+  bool mixes;  /* its CPU kernel takes bf16 inputs beside an f32 output */
+};
+
+/* The table of all ops, in list.def's order. */
+extern const mr_op_def_t *const mr_ops[];
+extern const int mr_n_ops;
+const mr_op_def_t *mr_op_find(const char *name); /* NULL if there is none */
+
+#define MR_OP(name) extern const mr_op_def_t mr_op_##name;
+#include "model/ops/list.def"
+#undef MR_OP
+
+#endif

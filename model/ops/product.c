@@ -1,0 +1,147 @@
+#include "model/ops/product.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/kernels.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+typedef struct state {
+  mr_matmul_t *matmul;
+  int bias_in;
+  bool copy_a, copy_b;
+  mr_move_t move_a, move_b;
+  size_t b_at; /* bytes of scratch before b's copy */
+} state_t;
+
+typedef struct view {
+  int64_t batch, rows, cols; /* strides */
+} view_t;
+
+static void product_run(const mr_cpu_call_t *c) {
+  const state_t *s = c->state;
+  const void *a = c->in[0], *b = c->in[1];
+  if (s->copy_a) {
+    mr__move(&s->move_a, a, c->scratch);
+    a = c->scratch;
+  }
+  if (s->copy_b) {
+    void *copy = (char *)c->scratch + s->b_at;
+    mr__move(&s->move_b, b, copy);
+    b = copy;
+  }
+  mr_matmul_run(s->matmul, a, b, s->bias_in < 0 ? NULL : c->in[s->bias_in], c->out[0]);
+}
+
+static void product_fini(void *state) {
+  state_t *s = state;
+  mr_matmul_destroy(s->matmul);
+  free(s);
+}
+
+/* One stride for a group of dimensions walked row-major; false if none does. */
+static bool one_stride(const mr_aval_t *x, const int *dims, int n, int64_t *stride) {
+  int64_t s[MR_MAX_NDIM], next = 0;
+  bool any = false;
+  mr__strides(x, s);
+  *stride = 0;
+  for (int i = n - 1; i >= 0; i--) {
+    if (x->dim[dims[i]] == 1) continue;
+    if (!any) *stride = s[dims[i]];
+    if (any && s[dims[i]] != next) return false;
+    next = s[dims[i]] * x->dim[dims[i]];
+    any = true;
+  }
+  return true;
+}
+
+static int64_t size_of(const mr_aval_t *x, const int *dims, int n) {
+  int64_t size = 1;
+  for (int i = 0; i < n; i++) size *= x->dim[dims[i]];
+  return size;
+}
+
+/* rows and cols: the two groups in the matrix's order.  A group of size 1 gets a stride that fits.
+ */
+static bool view_of(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
+                    const int *cols, int n_cols, view_t *v) {
+  int64_t m = size_of(x, rows, n_rows), n = size_of(x, cols, n_cols);
+  if (!one_stride(x, d->batch, d->n_batch, &v->batch) || !one_stride(x, rows, n_rows, &v->rows) ||
+      !one_stride(x, cols, n_cols, &v->cols))
+    return false;
+  if (n == 1 && m == 1) {
+    v->rows = v->cols = 1;
+  } else if (n == 1) {
+    v->cols = v->rows == 1 ? m : 1;
+  } else if (m == 1) {
+    v->rows = v->cols == 1 ? n : 1;
+  }
+  return v->rows == 1 || v->cols == 1;
+}
+
+/* The copy that makes x dense as (batch, rows, cols). */
+static mr_move_t ordered(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
+                         const int *cols, int n_cols, view_t *v) {
+  int64_t s[MR_MAX_NDIM], dense = 1;
+  mr_move_t m = {.size = mr_dtype_size(x->dtype)};
+  int order[MR_MAX_NDIM];
+  mr__strides(x, s);
+  for (int i = 0; i < d->n_batch; i++) order[m.ndim++] = d->batch[i];
+  for (int i = 0; i < n_rows; i++) order[m.ndim++] = rows[i];
+  for (int i = 0; i < n_cols; i++) order[m.ndim++] = cols[i];
+  for (int i = m.ndim - 1; i >= 0; i--) {
+    m.dim[i] = x->dim[order[i]];
+    m.from[i] = s[order[i]];
+    m.to[i] = dense;
+    dense *= m.dim[i];
+  }
+  v->cols = 1;
+  v->rows = size_of(x, cols, n_cols);
+  v->batch = v->rows * size_of(x, rows, n_rows);
+  return m;
+}
+
+static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
+                           mr_diag_t *diag) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
+  const mr_aval_t *y = &c->eqn->out[0]->aval;
+  state_t *s = calloc(1, sizeof *s);
+  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
+  view_t va, vb;
+  s->bias_in = bias_in;
+  s->copy_a = !view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, &va);
+  s->copy_b = !view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, &vb);
+  if (s->copy_a) s->move_a = ordered(x, a, a->free, a->n_free, a->contract, a->n_contract, &va);
+  if (s->copy_b) s->move_b = ordered(w, b, b->contract, b->n_contract, b->free, b->n_free, &vb);
+  s->b_at = s->copy_a ? round64(mr_aval_bytes(x)) : 0;
+  c->scratch_bytes = s->b_at + (s->copy_b ? round64(mr_aval_bytes(w)) : 0);
+  mr_matmul_spec_t spec = {.batch = size_of(x, a->batch, a->n_batch),
+                           .m = size_of(x, a->free, a->n_free),
+                           .n = size_of(w, b->free, b->n_free),
+                           .k = size_of(x, a->contract, a->n_contract),
+                           .a_batch = va.batch,
+                           .a_row = va.rows,
+                           .a_col = va.cols,
+                           .b_batch = vb.batch,
+                           .b_row = vb.rows,
+                           .b_col = vb.cols,
+                           .a = x->dtype,
+                           .b = w->dtype,
+                           .out = y->dtype,
+                           .bias = bias_in >= 0};
+  spec.out_row = spec.n;
+  spec.out_batch = spec.m * spec.n;
+  if (spec.bias) spec.bias_dtype = c->eqn->in[bias_in]->aval.dtype;
+  mr_err_t err = mr_matmul_create(&spec, &s->matmul, diag);
+  if (err < 0) {
+    free(s);
+    return err;
+  }
+  c->state = s;
+  c->fini = product_fini;
+  c->run = product_run;
+  return MR_OK;
+}

@@ -1,0 +1,78 @@
+#include "model/ops/reduce.h"
+
+#include "model/ops/lax.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+static unsigned reduced_mask(const mr_eqn_t *e) {
+  const mr_attr_t *axes = mr_attr_get(e, "axes");
+  unsigned mask = 0;
+  for (int i = 0; i < axes->n; i++) mask |= 1u << axes->i[i];
+  return mask;
+}
+
+mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const mr_attr_t *axes = mr_attr_get(e, "axes");
+  for (int i = 0; i < axes->n; i++)
+    if (axes->i[i] < 0 || axes->i[i] >= x->ndim) return mr_shape_fail(e, diag, "no such axis");
+  unsigned mask = reduced_mask(e);
+  *out = mr_aval_scalar(x->dtype);
+  for (int i = 0; i < x->ndim; i++)
+    if (!(mask >> i & 1)) out->dim[out->ndim++] = x->dim[i];
+  return MR_OK;
+}
+
+mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  unsigned mask = reduced_mask(e);
+  int at[MR_MAX_NDIM], n = 0;
+  for (int i = 0; i < x->ndim; i++)
+    if (!(mask >> i & 1)) at[n++] = i;
+  return mr_lax_broadcast_in_dim(f, v, x->ndim, x->dim, at);
+}
+
+int mr__reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  unsigned mask = reduced_mask(e);
+  int64_t s[MR_MAX_NDIM];
+  int n = 0, kept = 0;
+  mr__strides(x, s);
+  for (unsigned pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < x->ndim; i++) {
+      if ((mask >> i & 1) != pass) continue;
+      dim[n] = x->dim[i];
+      stride[n++] = s[i];
+    }
+    if (!pass) kept = n;
+  }
+  return kept;
+}
+
+static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
+                         const int64_t *stride) {
+  int64_t at = 0;
+  for (int i = to - 1; i >= from; i--) {
+    at += index % dim[i] * stride[i];
+    index /= dim[i];
+  }
+  return at;
+}
+
+void mr__reduce_run(const mr_cpu_call_t *c, float start, float (*fold)(float, float)) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];
+  int kept = mr__reduce_walk(c->eqn, dim, stride);
+  int64_t n = mr_aval_elems(y), inner = 1;
+  for (int i = kept; i < x->ndim; i++) inner *= dim[i];
+#pragma omp parallel for schedule(static) if (n * inner > 65536)
+  for (int64_t o = 0; o < n; o++) {
+    int64_t base = offset_of(o, 0, kept, dim, stride);
+    float sum = start;
+    for (int64_t k = 0; k < inner; k++) {
+      int64_t at = base + offset_of(k, kept, x->ndim, dim, stride);
+      sum = fold(sum, mr_cpu_get(x->dtype, c->in[0], at));
+    }
+    mr_cpu_set(y->dtype, c->out[0], o, sum);
+  }
+}

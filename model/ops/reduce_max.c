@@ -1,0 +1,40 @@
+#include <math.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/reduce.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
+  int64_t a[MR_MAX_NDIM];
+  for (int i = 0; i < n && i < MR_MAX_NDIM; i++) a[i] = axes[i];
+  return mr_emit1(f, &mr_op_reduce_max, 1, &x, 1, (mr_attr_t[]){mr_attr_ints("axes", n, a)});
+}
+
+static float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
+
+static void reduce_max_run(const mr_cpu_call_t *c) { mr__reduce_run(c, -INFINITY, larger); }
+
+static mr_err_t reduce_max_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = reduce_max_run;
+  return MR_OK;
+}
+
+/* Equal maxima share the cotangent, as in jax. */
+static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                               mr_var_t **din) {
+  const mr_attr_t *axes = mr_attr_get(e, "axes");
+  int a[MR_MAX_NDIM];
+  for (int i = 0; i < axes->n; i++) a[i] = (int)axes->i[i];
+  mr_var_t *x = e->in[0];
+  mr_var_t *where = mr_lax_eq(f, x, mr__reduce_spread(f, e, e->out[0]));
+  where = mr_lax_convert(f, where, x->aval.dtype);
+  mr_var_t *share = mr_lax_div(f, dout[0], mr_lax_reduce_sum(f, where, axes->n, a));
+  din[0] = mr_lax_mul(f, mr__reduce_spread(f, e, share), where);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_reduce_max = {
+    MR_RULES_NONE_YET,    .name = "reduce_max",      .n_in = 1,
+    .n_out = 1,           .shape = mr__reduce_shape, .vjp = reduce_max_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = reduce_max_cpu,
+};

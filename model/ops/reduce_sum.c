@@ -1,0 +1,43 @@
+#include "model/ops/lax.h"
+#include "model/ops/reduce.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
+  int64_t a[MR_MAX_NDIM];
+  for (int i = 0; i < n && i < MR_MAX_NDIM; i++) a[i] = axes[i];
+  return mr_emit1(f, &mr_op_reduce_sum, 1, &x, 2,
+                  (mr_attr_t[]){mr_attr_ints("axes", n, a), mr_attr_none("out_sharding")});
+}
+
+static float plus(float a, float b) { return a + b; }
+
+static void general_run(const mr_cpu_call_t *c) { mr__reduce_run(c, 0.0f, plus); }
+
+/* Leading axes only: (rows, c) -> (c). */
+static void columns_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  int64_t n = mr_aval_elems(y);
+  mr_col_sum(x->dtype, c->in[0], y->dtype, c->out[0], c->scratch, mr_aval_elems(x) / n, n);
+}
+
+static mr_err_t reduce_sum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  const mr_attr_t *axes = mr_attr_get(c->eqn, "axes");
+  bool leading = axes->n < x->ndim && (x->dtype == MR_F32 || x->dtype == MR_BF16);
+  for (int i = 0; i < axes->n; i++) leading &= axes->i[i] == i;
+  c->run = leading && mr_aval_elems(x) ? columns_run : general_run;
+  if (leading) c->scratch_bytes = mr_layer_norm_scratch(mr_aval_elems(&c->eqn->out[0]->aval));
+  return MR_OK;
+}
+
+static mr_err_t reduce_sum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                               mr_var_t **din) {
+  din[0] = mr__reduce_spread(f, e, dout[0]);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_reduce_sum = {
+    MR_RULES_NONE_YET,  .name = "reduce_sum",      .n_in = 1,
+    .n_out = 1,         .shape = mr__reduce_shape, .vjp = reduce_sum_vjp,
+    .amp = MR_AMP_WIDE, .cpu = reduce_sum_cpu,     .widens = true,
+};

@@ -1,0 +1,27 @@
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_reshape(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim) {
+  return mr_emit1(f, &mr_op_reshape, 1, &x, 2,
+                  (mr_attr_t[]){mr_attr_none("dimensions"), mr_attr_ints("new_sizes", ndim, dim)});
+}
+
+static mr_err_t reshape_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_attr_t *to = mr_attr_get(e, "new_sizes");
+  if (to->n > MR_MAX_NDIM) return mr_shape_fail(e, diag, "too many new dimensions");
+  out[0] = mr_aval(e->in[0]->aval.dtype, to->n, to->i);
+  if (mr_aval_elems(out) != mr_aval_elems(&e->in[0]->aval))
+    return mr_shape_fail(e, diag, "the new sizes hold another number of elements");
+  return MR_OK;
+}
+
+static mr_err_t reshape_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_reshape(f, dout[0], e->in[0]->aval.ndim, e->in[0]->aval.dim);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_reshape = {
+    MR_RULES_NONE_YET,    .name = "reshape",      .n_in = 1,
+    .n_out = 1,           .shape = reshape_shape, .vjp = reshape_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_alias,
+};

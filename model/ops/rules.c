@@ -1,0 +1,63 @@
+#include "model/ops/rules.h"
+
+#include "model/ops/lax.h"
+
+static mr_err_t none(mr_diag_t *diag, const mr_eqn_t *e, const char *rule) {
+  return mr_fail(diag, MR_ERR_NORULE, "%s%s%s has no %s rule", e->scope, *e->scope ? ": " : "",
+                 e->op->name, rule);
+}
+
+mr_err_t mr_no_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  return none(&f->diag, e, "jvp");
+}
+
+mr_err_t mr_no_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  return none(&f->diag, e, "vjp");
+}
+
+mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
+  return none(&f->diag, e, "batch");
+}
+
+mr_err_t mr_no_split(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out) {
+  return none(NULL, e, "split");
+}
+
+mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  return none(&f->diag, e, "open");
+}
+
+mr_err_t mr_no_cuda(mr_cpu_call_t *c, mr_diag_t *diag) { return none(diag, c->eqn, "cuda"); }
+
+mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why) {
+  char list[512] = "", text[MR_AVAL_TEXT];
+  size_t at = 0;
+  for (int i = 0; i < e->n_in && at < sizeof list; i++)
+    at += (size_t)snprintf(list + at, sizeof list - at, " %s", mr_aval_text(&e->in[i]->aval, text));
+  return mr_fail(diag, MR_ERR_SHAPE, "%s%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name,
+                 list, why);
+}
+
+mr_err_t mr_shape_same(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  out[0] = e->in[0]->aval;
+  return MR_OK;
+}
+
+mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *a = &e->in[0]->aval, *b = &e->in[1]->aval;
+  if (a->dtype != b->dtype) return mr_shape_fail(e, diag, "want one dtype");
+  if (a->ndim && b->ndim && !mr_aval_same_shape(a, b))
+    return mr_shape_fail(e, diag, "want one shape, or one scalar");
+  out[0] = a->ndim ? *a : *b;
+  return MR_OK;
+}
+
+mr_var_t *mr_unbroadcast(mr_fn_t *f, mr_var_t *d, const mr_var_t *operand) {
+  if (!d || operand->literal) return NULL;
+  if (d->aval.ndim == operand->aval.ndim) return d;
+  int axes[MR_MAX_NDIM];
+  for (int i = 0; i < d->aval.ndim; i++) axes[i] = i;
+  return mr_lax_reduce_sum(f, d, d->aval.ndim, axes);
+}
+
+mr_err_t mr_rule_done(const mr_fn_t *f) { return f->diag.code < 0 ? f->diag.code : MR_OK; }

@@ -1,0 +1,58 @@
+#include "model/ops/lax.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_slice(mr_fn_t *f, mr_var_t *x, const int64_t *start, const int64_t *limit) {
+  if (!x) return NULL;
+  return mr_emit1(
+      f, &mr_op_slice, 1, &x, 3,
+      (mr_attr_t[]){mr_attr_ints("start_indices", x->aval.ndim, start),
+                    mr_attr_ints("limit_indices", x->aval.ndim, limit), mr_attr_none("strides")});
+}
+
+static mr_err_t slice_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const int64_t *start = mr_attr_get(e, "start_indices")->i;
+  const int64_t *limit = mr_attr_get(e, "limit_indices")->i;
+  *out = *x;
+  for (int i = 0; i < x->ndim; i++) {
+    if (start[i] < 0 || start[i] > limit[i] || limit[i] > x->dim[i])
+      return mr_shape_fail(e, diag, "a limit lies outside");
+    out->dim[i] = limit[i] - start[i];
+  }
+  return MR_OK;
+}
+
+static void slice_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  const int64_t *start = mr_attr_get(c->eqn, "start_indices")->i;
+  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
+  int64_t first = 0;
+  mr__strides(x, m.from);
+  mr__strides(y, m.to);
+  for (int i = 0; i < y->ndim; i++) {
+    m.dim[i] = y->dim[i];
+    first += start[i] * m.from[i];
+  }
+  mr__move(&m, (const char *)c->in[0] + first * (int64_t)m.size, c->out[0]);
+}
+
+static mr_err_t slice_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = slice_run;
+  return MR_OK;
+}
+
+static mr_err_t slice_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const int64_t *start = mr_attr_get(e, "start_indices")->i;
+  const int64_t *limit = mr_attr_get(e, "limit_indices")->i;
+  int64_t high[MR_MAX_NDIM];
+  for (int i = 0; i < x->ndim; i++) high[i] = x->dim[i] - limit[i];
+  din[0] = mr_lax_pad(f, dout[0], start, high);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_slice = {
+    MR_RULES_NONE_YET, .name = "slice",      .n_in = 1,        .n_out = 1, .shape = slice_shape,
+    .vjp = slice_vjp,  .amp = MR_AMP_FOLLOW, .cpu = slice_cpu,
+};

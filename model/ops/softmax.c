@@ -1,0 +1,51 @@
+/* Softmax over the last dimension, in f32. */
+#include <math.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_softmax(mr_fn_t *f, mr_var_t *x) {
+  return mr_emit1(f, &mr_op_softmax, 1, &x, 0, NULL);
+}
+
+static mr_err_t softmax_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (e->in[0]->aval.ndim < 1) return mr_shape_fail(e, diag, "want at least one dimension");
+  return mr_shape_same(e, out, diag);
+}
+
+static void softmax_row(mr_dtype_t t, const void *x, void *y, int64_t at, int64_t n) {
+  float top = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < n; i++) top = fmaxf(top, mr_cpu_get(t, x, at + i));
+  for (int64_t i = 0; i < n; i++) sum += expf(mr_cpu_get(t, x, at + i) - top);
+  for (int64_t i = 0; i < n; i++)
+    mr_cpu_set(t, y, at + i, expf(mr_cpu_get(t, x, at + i) - top) / sum);
+}
+
+static void softmax_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  int64_t n = x->dim[x->ndim - 1], rows = mr_aval_span(x, 0, x->ndim - 1);
+#pragma omp parallel for schedule(static) if (rows * n > 16384)
+  for (int64_t r = 0; r < rows; r++) softmax_row(x->dtype, c->in[0], c->out[0], r * n, n);
+}
+
+static mr_err_t softmax_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = softmax_run;
+  return MR_OK;
+}
+
+/* dx = y (dy - sum(dy y)) */
+static mr_err_t softmax_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  int last = x->ndim - 1, at[MR_MAX_NDIM];
+  for (int i = 0; i < last; i++) at[i] = i;
+  mr_var_t *y = e->out[0];
+  mr_var_t *sum = mr_lax_reduce_sum(f, mr_lax_mul(f, dout[0], y), 1, &last);
+  sum = mr_lax_broadcast_in_dim(f, sum, x->ndim, x->dim, at);
+  din[0] = mr_lax_mul(f, y, mr_lax_sub(f, dout[0], sum));
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_softmax = {
+    MR_RULES_NONE_YET,      .name = "softmax",  .n_in = 1,          .n_out = 1,
+    .shape = softmax_shape, .vjp = softmax_vjp, .amp = MR_AMP_WIDE, .cpu = softmax_cpu,
+};

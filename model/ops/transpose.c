@@ -1,0 +1,60 @@
+#include "model/ops/lax.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_transpose(mr_fn_t *f, mr_var_t *x, const int *perm) {
+  if (!x) return NULL;
+  int64_t p[MR_MAX_NDIM];
+  for (int i = 0; i < x->aval.ndim; i++) p[i] = perm[i];
+  return mr_emit1(f, &mr_op_transpose, 1, &x, 1,
+                  (mr_attr_t[]){mr_attr_ints("permutation", x->aval.ndim, p)});
+}
+
+static mr_err_t transpose_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const mr_attr_t *p = mr_attr_get(e, "permutation");
+  unsigned seen = 0;
+  *out = *x;
+  if (p->n != x->ndim) return mr_shape_fail(e, diag, "permutation of another length");
+  for (int i = 0; i < x->ndim; i++) {
+    if (p->i[i] < 0 || p->i[i] >= x->ndim || (seen >> p->i[i] & 1))
+      return mr_shape_fail(e, diag, "not a permutation");
+    seen |= 1u << p->i[i];
+    out->dim[i] = x->dim[p->i[i]];
+  }
+  return MR_OK;
+}
+
+static void transpose_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  const mr_attr_t *p = mr_attr_get(c->eqn, "permutation");
+  int64_t from[MR_MAX_NDIM];
+  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
+  mr__strides(x, from);
+  mr__strides(y, m.to);
+  for (int i = 0; i < y->ndim; i++) {
+    m.dim[i] = y->dim[i];
+    m.from[i] = from[p->i[i]];
+  }
+  mr__move(&m, c->in[0], c->out[0]);
+}
+
+static mr_err_t transpose_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = transpose_run;
+  return MR_OK;
+}
+
+static mr_err_t transpose_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                              mr_var_t **din) {
+  const mr_attr_t *p = mr_attr_get(e, "permutation");
+  int back[MR_MAX_NDIM];
+  for (int i = 0; i < p->n; i++) back[p->i[i]] = i;
+  din[0] = mr_lax_transpose(f, dout[0], back);
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_transpose = {
+    MR_RULES_NONE_YET,    .name = "transpose",      .n_in = 1,
+    .n_out = 1,           .shape = transpose_shape, .vjp = transpose_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = transpose_cpu,
+};
