@@ -27,7 +27,10 @@ static inline FILE *vectors_open(const char *name) {
 /* The next line that is no comment into line[0,n), without its newline; 0 at the end. */
 static inline int vectors_line(FILE *f, char *line, size_t n) {
   while (fgets(line, (int)n, f)) {
-    if (line[0] == '#') continue;
+    if (line[0] == '#') {
+      for (int c = 0; !strchr(line, '\n') && c != '\n' && c != EOF;) c = fgetc(f);
+      continue;
+    }
     line[strcspn(line, "\n")] = 0;
     return 1;
   }

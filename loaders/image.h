@@ -1,0 +1,24 @@
+/* What the image sources share: the spec of 32x32 colour pictures in CIFAR's layout. */
+#ifndef MR_LOADERS_IMAGE_H
+#define MR_LOADERS_IMAGE_H
+
+#include "pipeline/spec.h"
+
+enum { MR_IMAGE_SIDE = 32, MR_IMAGE_PLANE = 1024, MR_IMAGE_BYTES = 3072, MR_IMAGE_CLASSES = 10 };
+
+enum { MR_SPLIT_TRAIN, MR_SPLIT_VALID, MR_SPLIT_TEST, MR_SPLIT_ALL };
+
+/* Records u8 (3,32,32) CHW, one epoch of n_records. */
+static inline mr_spec_t mr_image_spec(int64_t n_records, const mr_dataset_t *dataset) {
+  return (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                     .dtype = MR_U8,
+                     .layout = MR_LAYOUT_CHW,
+                     .place = MR_PLACE_HOST,
+                     .ndim = 3,
+                     .dim = {3, MR_IMAGE_SIDE, MR_IMAGE_SIDE},
+                     .n_records = n_records,
+                     .n_epochs = 1,
+                     .dataset = dataset};
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* Crop and bilinear resize of u8 planes: Pillow's fixed-point resampling, bit for bit.
+
+   A box is cut first, so pixels outside of it never enter.  Then rows, rounded to u8, then columns,
+   each with weights of 22 bits that depend on the box's side alone: they are tables, made once.
+   Source: Pillow's two-pass resize (antialiased when shrinking) as golden grain.md section 7
+   words it. */
+#ifndef MR_STAGES_PIL_RESIZE_H
+#define MR_STAGES_PIL_RESIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MR_PIL_SIDE_MAX = 256 };
+
+typedef struct mr_box {
+  int i, j, h, w; /* top row, left column, height and width, inside the picture */
+} mr_box_t;
+
+/* Weights of one pass from `in` pixels to the table's `out`. */
+typedef struct mr_pil_pass {
+  int taps;            /* most taps of a pixel */
+  bool two;            /* no pixel has a third tap: fast paths may run */
+  int *first;          /* [out] first input pixel */
+  int *count;          /* [out] taps in use, [1,taps] */
+  int32_t *q;          /* [out][taps] weights times 2^22, zeros after count */
+  uint8_t pick[64];    /* fast path, out == 32: tap offsets from first[x&~7], two a pixel */
+  int16_t *high, *low; /* [2*out] where two: q>>11 and q&2047 of two taps a pixel */
+} mr_pil_pass_t;
+
+typedef struct mr_pil {
+  int max_in, out;
+  bool avx2;           /* boxes with two-tap passes of 32 wide pictures go the fast way */
+  mr_pil_pass_t *pass; /* [max_in+1], by the box's side; [0] is empty */
+} mr_pil_t;
+
+/* Tables for boxes with sides in [1,max_in] and pictures of out x out, both in [1,MR_PIL_SIDE_MAX].
+   False when memory is short.  simd false: the plain path alone, the oracle of the others. */
+bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd);
+void mr_pil_fini(mr_pil_t *p); /* also after a failed init or on zeros */
+
+/* src: (C,H,W) u8 with sides <= max_in; dst: (C,out,out) u8, no overlap.  box inside the picture.
+   scratch: H*out bytes of the calling thread.  Tables are read-only: any thread. */
+void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
+                 uint8_t *dst, uint8_t *scratch);
+
+/* The fast way, as mr_pil_crop for p->avx2, W == 32 and two-tap passes (or none for a side of 32).
+ */
+void mr__pil_crop_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_box_t box,
+                       uint8_t *dst, uint8_t *scratch);
+
+#endif

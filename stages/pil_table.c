@@ -1,0 +1,85 @@
+/* Weights of Pillow's bilinear passes, as fixed-point numbers. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "stages/pil_resize.h"
+
+static int imin(int a, int b) { return a < b ? a : b; }
+static int imax(int a, int b) { return a > b ? a : b; }
+
+/* Pixel x of a pass: its taps' doubles into w, their first into *first; returns how many. */
+static int pixel_weights(int in, int out, int x, double *w, int *first) {
+  double scale = (double)in / out, fscale = fmax(scale, 1.0), center = (x + 0.5) * scale, sum = 0;
+  int lo = imax((int)(center - fscale + 0.5), 0), hi = imin((int)(center + fscale + 0.5), in);
+  for (int k = 0; k < hi - lo; k++) {
+    double a = fabs((k + lo - center + 0.5) * (1.0 / fscale));
+    w[k] = a < 1.0 ? 1.0 - a : 0.0;
+    sum += w[k];
+  }
+  for (int k = 0; k < hi - lo; k++)
+    if (sum != 0.0) w[k] /= sum;
+  *first = lo;
+  return hi - lo;
+}
+
+static bool pass_alloc(mr_pil_pass_t *t, int in, int out) {
+  t->taps = 2 * imax(in / out + 1, 1) + 1;
+  t->first = calloc((size_t)out, sizeof *t->first);
+  t->count = calloc((size_t)out, sizeof *t->count);
+  t->q = calloc((size_t)out * (size_t)t->taps, sizeof *t->q);
+  t->high = calloc(2 * (size_t)out, sizeof *t->high);
+  t->low = calloc(2 * (size_t)out, sizeof *t->low);
+  return t->first && t->count && t->q && t->high && t->low;
+}
+
+static void pass_weights(mr_pil_pass_t *t, int in, int out) {
+  double w[2 * MR_PIL_SIDE_MAX + 4];
+  t->two = true;
+  for (int x = 0; x < out; x++) {
+    int n = pixel_weights(in, out, x, w, &t->first[x]);
+    int32_t *q = &t->q[x * t->taps];
+    for (int k = 0; k < n; k++) q[k] = (int32_t)(0.5 + w[k] * (1 << 22));
+    while (n > 1 && q[n - 1] == 0) n--; /* a weight of nothing is no tap */
+    t->count[x] = n;
+    t->two &= n <= 2;
+  }
+}
+
+/* The same weights in the shapes that 16-bit dot products and byte permutes want. */
+static void pass_halves(mr_pil_pass_t *t, int out) {
+  for (int x = 0; x < out; x++) {
+    for (int k = 0; k < 2; k++) {
+      int32_t q = k < t->count[x] ? t->q[x * t->taps + k] : 0;
+      t->high[2 * x + k] = (int16_t)(q >> 11), t->low[2 * x + k] = (int16_t)(q & 2047);
+    }
+    if (out != 32) continue;
+    int offset = t->first[x] - t->first[x & ~7];
+    t->two &= offset < 15;
+    t->pick[2 * x] = (uint8_t)offset, t->pick[2 * x + 1] = (uint8_t)(offset + 1);
+  }
+}
+
+bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
+  *p = (mr_pil_t){.max_in = max_in, .out = out};
+  p->pass = calloc((size_t)max_in + 1, sizeof *p->pass);
+  if (!p->pass) return false;
+  for (int in = 1; in <= max_in; in++) {
+    mr_pil_pass_t *t = &p->pass[in];
+    if (!pass_alloc(t, in, out)) return false;
+    pass_weights(t, in, out);
+    if (t->two) pass_halves(t, out);
+  }
+#if defined(__x86_64__)
+  p->avx2 = simd && out == 32 && __builtin_cpu_supports("avx2");
+#endif
+  return true;
+}
+
+void mr_pil_fini(mr_pil_t *p) {
+  for (int in = 1; p->pass && in <= p->max_in; in++) {
+    mr_pil_pass_t *t = &p->pass[in];
+    free(t->first), free(t->count), free(t->q), free(t->high), free(t->low);
+  }
+  free(p->pass);
+  *p = (mr_pil_t){0};
+}

@@ -1,0 +1,95 @@
+/* A random part of each picture, resized to one size: torchvision's RandomResizedCrop with the
+   record's own generator.  Records without a generator give the whole picture, resized. */
+#include <assert.h>
+#include <math.h>
+
+#include "pipeline/stage.h"
+#include "stages/crop_box.h"
+
+typedef struct resized_crop {
+  int64_t size;
+  double scale[2], ratio[2], log_ratio[2];
+  int C, H, W;
+  mr_pil_t pil;
+} resized_crop_t;
+
+static mr_err_t resized_crop_plan(mr_stage_t *s) {
+  resized_crop_t *t = s->state;
+  const mr_spec_t *in = &s->in_spec[0];
+  if (in->dtype != MR_U8 || in->ndim != 3 || in->layout != MR_LAYOUT_CHW)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "takes u8 pictures in CHW");
+  if (in->dim[0] > 4 || in->dim[1] > MR_PIL_SIDE_MAX || in->dim[2] > MR_PIL_SIDE_MAX)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "takes pictures of at most 4 x %d x %d", MR_PIL_SIDE_MAX,
+                         MR_PIL_SIDE_MAX);
+  t->C = (int)in->dim[0], t->H = (int)in->dim[1], t->W = (int)in->dim[2];
+  for (int k = 0; k < 2; k++) t->log_ratio[k] = log(t->ratio[k]);
+  s->out_spec[0] = *in;
+  s->out_spec[0].dim[1] = s->out_spec[0].dim[2] = t->size;
+  return MR_OK;
+}
+
+static mr_err_t resized_crop_open(mr_stage_t *s) {
+  resized_crop_t *t = s->state;
+  int side = t->H > t->W ? t->H : t->W;
+  if (mr_pil_init(&t->pil, side, (int)t->size, true)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the weights of %d boxes", side);
+}
+
+static void resized_crop_close(mr_stage_t *s) {
+  resized_crop_t *t = s->state;
+  mr_pil_fini(&t->pil);
+}
+
+static mr_box_t draw_box(const resized_crop_t *t, mr_philox_t *g) {
+  mr_box_t b;
+  for (int k = 0; k < 10; k++) {
+    double area = t->H * t->W * mr_philox_uniform(g, t->scale[0], t->scale[1]);
+    double aspect = exp(mr_philox_uniform(g, t->log_ratio[0], t->log_ratio[1]));
+    if (!mr_crop_size(t->H, t->W, area, aspect, &b)) continue;
+    b.i = (int)mr_philox_integers(g, 0, t->H - b.h + 1);
+    b.j = (int)mr_philox_integers(g, 0, t->W - b.w + 1);
+    return b;
+  }
+  return mr_crop_fallback(t->H, t->W, t->ratio[0], t->ratio[1]);
+}
+
+static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
+  const resized_crop_t *t = s->state;
+  mr_box_t b = {.h = t->H, .w = t->W};
+  if (in->rng) {
+    b = draw_box(t, in->rng);
+    mr_draw_note(out,
+                 (uint64_t)b.i | (uint64_t)b.j << 16 | (uint64_t)b.h << 32 | (uint64_t)b.w << 48);
+  }
+  if (b.h == t->size && b.w == t->size && b.h == t->H && b.w == t->W) {
+    out->data = in->data;
+    return MR_OK;
+  }
+  uint8_t scratch[MR_PIL_SIDE_MAX * MR_PIL_SIDE_MAX];
+  mr_pil_crop(&t->pil, in->data, t->C, t->H, t->W, b, out->data, scratch);
+  return MR_OK;
+}
+
+static const mr_opt_t resized_crop_opts[] = {
+    {"size", MR_OPT_INT, offsetof(resized_crop_t, size), "pixels", "32", 1, MR_PIL_SIDE_MAX, NULL,
+     "Height and width of the pictures that come out.", 0},
+    {"scale", MR_OPT_RANGE, offsetof(resized_crop_t, scale), "area", "0.08:1.0", 1e-6, 1, NULL,
+     "Share of the picture's area that a box covers, drawn evenly.", 0},
+    {"ratio", MR_OPT_RANGE, offsetof(resized_crop_t, ratio), "width/height",
+     "0.75:1.3333333333333333", 1e-3, 1e3, NULL,
+     "Aspect ratio of a box, drawn evenly in its logarithm.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_resized_crop = {
+    .name = "resized-crop",
+    .help =
+        "Cuts a random box out of each picture and resizes it as Pillow's bilinear filter does.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = resized_crop_opts,
+    .state_sz = sizeof(resized_crop_t),
+    .plan = resized_crop_plan,
+    .open = resized_crop_open,
+    .close = resized_crop_close,
+    .map = resized_crop_map,
+};
