@@ -1,0 +1,114 @@
+#include "loaders/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loaders/reader_private.h"
+
+mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t got,
+                         mr_diag_t *diag) {
+  const char *path = r->path[left->file];
+  if (got == 0)
+    return mr_fail(diag, MR_ERR_DATA, "%s: ends at byte %" PRId64 ", want %zu bytes more", path,
+                   left->offset, left->len);
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot be read at byte %" PRId64 ": %s", path, left->offset,
+                 strerror((int)-got));
+}
+
+static mr_err_t open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *diag) {
+  struct stat st;
+  r->path[i] = strdup(path);
+  if (!r->path[i]) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a path");
+  r->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
+  if (r->fd[i] < 0 || fstat(r->fd[i], &st) < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  if (!S_ISREG(st.st_mode)) return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
+  r->size[i] = st.st_size;
+  return MR_OK;
+}
+
+static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  for (int i = 0; i < r->n_files; i++) MR_TRY(open_file(r, i, conf->path[i], diag));
+  const char *way = getenv("MILLRACE_IO");
+  if (!way || strcmp(way, "pread")) return mr__reader_ring_open(r, diag);
+  snprintf(r->fallback, sizeof r->fallback, "MILLRACE_IO=pread, reading with pread");
+  return MR_OK;
+}
+
+mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  *out = NULL;
+  unsigned depth = conf->depth ? conf->depth : MR_READER_DEPTH;
+  if (conf->n_files < 1 || conf->n_files > MR_READER_FILES_MAX || depth > 4096)
+    return mr_fail(diag, MR_ERR_CONFIG, "reader: %d files at depth %u, want [1,%d] at [1,4096]",
+                   conf->n_files, depth, MR_READER_FILES_MAX);
+  mr_reader_t *r = calloc(1, sizeof *r);
+  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  r->n_files = conf->n_files, r->depth = depth;
+  r->window = conf->window ? conf->window : MR_READER_WINDOW;
+  r->buffer = conf->buffer, r->buffer_len = conf->buffer_len;
+  for (int i = 0; i < MR_READER_FILES_MAX; i++) r->fd[i] = -1;
+  mr_err_t e = open_all(r, conf, diag);
+  if (e < 0) {
+    mr_reader_close(r);
+    return e;
+  }
+  *out = r;
+  return MR_OK;
+}
+
+void mr_reader_close(mr_reader_t *r) {
+  if (!r) return;
+  mr__reader_ring_close(r);
+  for (int i = 0; i < r->n_files; i++) {
+    if (r->fd[i] >= 0) close(r->fd[i]);
+    free(r->path[i]);
+  }
+  free(r);
+}
+
+mr_err_t mr__reader_pread(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  for (size_t i = 0; i < n; i++) {
+    mr_read_t left = read[i];
+    while (left.len) {
+      size_t want = left.len < r->window ? left.len : r->window;
+      ssize_t got = pread(r->fd[left.file], left.dst, want, left.offset);
+      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (got <= 0) return mr__reader_fail(r, &left, got < 0 ? -errno : 0, diag);
+      left.dst = (char *)left.dst + got, left.offset += got, left.len -= (size_t)got;
+    }
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  for (size_t i = 0; i < n; i++)
+    if (read[i].file < 0 || read[i].file >= r->n_files || read[i].offset < 0)
+      return mr_fail(diag, MR_ERR_CONFIG, "reader: file %d at byte %" PRId64 " is none",
+                     read[i].file, read[i].offset);
+  return (r->ring_open ? mr__reader_uring : mr__reader_pread)(r, read, n, diag);
+}
+
+mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len, void *dst,
+                            mr_diag_t *diag) {
+  mr_read_t part[64];
+  while (len) {
+    size_t n = 0;
+    for (; n < 64 && len; n++) {
+      size_t take = len < r->window ? len : r->window;
+      part[n] = (mr_read_t){file, offset, take, dst};
+      dst = (char *)dst + take, offset += (int64_t)take, len -= take;
+    }
+    MR_TRY(mr_reader_read(r, part, n, diag));
+  }
+  return MR_OK;
+}
+
+int64_t mr_reader_size(const mr_reader_t *r, int file) { return r->size[file]; }
+const char *mr_reader_path(const mr_reader_t *r, int file) { return r->path[file]; }
+const char *mr_reader_fallback(const mr_reader_t *r) { return *r->fallback ? r->fallback : NULL; }
