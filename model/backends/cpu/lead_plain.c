@@ -1,0 +1,271 @@
+/* The kernels, plainly. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/kernels.h"
+
+const char *mr_cpu_isa(void) { return "plain"; }
+
+static float get(mr_dtype_t t, const void *x, int64_t i) {
+  return t == MR_F32 ? ((const float *)x)[i] : mr_bf16_to_f32(((const mr_bf16_t *)x)[i]);
+}
+static void put(mr_dtype_t t, void *x, int64_t i, float v) {
+  if (t == MR_F32)
+    ((float *)x)[i] = v;
+  else
+    ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
+}
+
+struct mr_matmul {
+  mr_matmul_spec_t s;
+};
+mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag) {
+  *out = malloc(sizeof **out);
+  if (!*out) return mr_fail(diag, MR_ERR_NOMEM, "matmul: out of memory");
+  (*out)->s = *spec;
+  return MR_OK;
+}
+void mr_matmul_destroy(mr_matmul_t *p) { free(p); }
+size_t mr_matmul_workspace(const mr_matmul_t *p) { return 0; }
+void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
+  const mr_matmul_spec_t *s = &p->s;
+  for (int64_t z = 0; z < s->batch; z++)
+#pragma omp parallel for
+    for (int64_t i = 0; i < s->m; i++)
+      for (int64_t j = 0; j < s->n; j++) {
+        float sum = 0;
+        for (int64_t k = 0; k < s->k; k++)
+          sum += get(s->a, a, z * s->a_batch + i * s->a_row + k * s->a_col) *
+                 get(s->b, b, z * s->b_batch + k * s->b_row + j * s->b_col);
+        if (s->bias) sum += get(s->bias_dtype, bias, j);
+        put(s->out, out, z * s->out_batch + i * s->out_row + j, sum);
+      }
+}
+
+void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias, float eps,
+                       bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd, int64_t rows,
+                       int64_t c) {
+#pragma omp parallel for
+  for (int64_t r = 0; r < rows; r++) {
+    float sum = 0, sq = 0;
+    for (int64_t j = 0; j < c; j++) {
+      float v = get(xt, x, r * c + j);
+      sum += v, sq += v * v;
+    }
+    float mu = sum / (float)c, var = sq / (float)c - mu * mu;
+    if (two_pass) {
+      var = 0;
+      for (int64_t j = 0; j < c; j++) {
+        float d = get(xt, x, r * c + j) - mu;
+        var += d * d;
+      }
+      var /= (float)c;
+    }
+    float rs = 1 / sqrtf((var > 0 ? var : 0) + eps);
+    for (int64_t j = 0; j < c; j++)
+      put(yt, y, r * c + j, (get(xt, x, r * c + j) - mu) * (rs * scale[j]) + bias[j]);
+    if (mean) mean[r] = mu, rstd[r] = rs;
+  }
+}
+size_t mr_layer_norm_scratch(int64_t c) { return (size_t)c * 8; }
+void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
+                       const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
+                       float *dbias, void *scratch, int64_t rows, int64_t c) {
+  memset(dscale, 0, (size_t)c * 4);
+  memset(dbias, 0, (size_t)c * 4);
+  for (int64_t r = 0; r < rows; r++) {
+    float s1 = 0, s2 = 0;
+    for (int64_t j = 0; j < c; j++) {
+      float h = (get(xt, x, r * c + j) - mean[r]) * rstd[r], d = get(dyt, dy, r * c + j);
+      dscale[j] += d * h, dbias[j] += d;
+      s1 += d * scale[j], s2 += d * scale[j] * h;
+    }
+    s1 /= (float)c, s2 /= (float)c;
+    for (int64_t j = 0; j < c; j++) {
+      float h = (get(xt, x, r * c + j) - mean[r]) * rstd[r], d = get(dyt, dy, r * c + j);
+      put(xt, dx, r * c + j, rstd[r] * (d * scale[j] - s1 - h * s2));
+    }
+  }
+}
+void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
+                int64_t c) {
+  for (int64_t j = 0; j < c; j++) {
+    float sum = 0;
+    for (int64_t r = 0; r < rows; r++) sum += get(xt, x, r * c + j);
+    put(ot, out, j, sum);
+  }
+}
+#define K0 0.7978845608028654f
+#define K1 0.044715f
+void mr_gelu_fwd(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) {
+    float v = get(t, x, i);
+    float phi = kind == MR_GELU_ERF ? erff(v * (float)M_SQRT1_2) : tanhf(K0 * (v + K1 * v * v * v));
+    put(t, y, i, 0.5f * v * (1 + phi));
+  }
+}
+void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx, int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) {
+    float v = get(t, x, i), d;
+    if (kind == MR_GELU_ERF) {
+      d = 0.5f * (1 + erff(v * (float)M_SQRT1_2)) + v * 0.3989422804014327f * expf(-0.5f * v * v);
+    } else {
+      float th = tanhf(K0 * (v + K1 * v * v * v));
+      d = 0.5f * (1 + th) + 0.5f * v * (1 - th * th) * K0 * (1 + 3 * K1 * v * v);
+    }
+    put(t, dx, i, get(t, dy, i) * d);
+  }
+}
+static void philox4x32(uint32_t c[4], uint32_t k0, uint32_t k1) {
+  for (int r = 0; r < 10; r++) {
+    if (r) k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
+    uint32_t n0 = (uint32_t)(q >> 32) ^ c[1] ^ k0, n2 = (uint32_t)(p >> 32) ^ c[3] ^ k1;
+    c[1] = (uint32_t)q, c[3] = (uint32_t)p, c[0] = n0, c[2] = n2;
+  }
+}
+void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
+                uint32_t site, uint32_t step) {
+  uint32_t limit = (uint32_t)lrintf(rate * 65536);
+  float scale = 1 / (1 - rate);
+#pragma omp parallel for
+  for (int64_t b = 0; b < (n + 7) / 8; b++) {
+    uint32_t c[4] = {(uint32_t)b, (uint32_t)(b >> 32), site, step};
+    philox4x32(c, (uint32_t)seed, (uint32_t)(seed >> 32));
+    for (int64_t i = b * 8; i < n && i < b * 8 + 8; i++) {
+      uint32_t r = c[(i & 7) / 2] >> 16 * (i & 1) & 0xFFFF;
+      put(t, y, i, r >= limit ? get(t, x, i) * scale : 0);
+    }
+  }
+}
+void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) put(to, y, i, get(from, x, i));
+}
+void mr_add(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype_t ot, void *out,
+            int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) put(ot, out, i, get(at, a, i) + get(bt, b, i));
+}
+typedef struct head {
+  int64_t q, k, v, o;
+} head_t;
+static head_t head_at(const mr_attention_spec_t *s, int64_t z) {
+  int64_t b = z / s->H, h = z % s->H;
+  return (head_t){b * s->T * s->q_tok + h * s->D, b * s->T * s->k_tok + h * s->D,
+                  b * s->T * s->v_tok + h * s->D, b * s->T * s->o_tok + h * s->D};
+}
+static void scores(const mr_attention_spec_t *s, head_t o, const void *q, const void *k, int64_t i,
+                   float *p) {
+  float top = -INFINITY, sum = 0;
+  for (int64_t j = 0; j < s->T; j++) {
+    p[j] = 0;
+    for (int64_t d = 0; d < s->D; d++)
+      p[j] += get(s->t, q, o.q + i * s->q_tok + d) * get(s->t, k, o.k + j * s->k_tok + d);
+    p[j] *= s->scale;
+    if (p[j] > top) top = p[j];
+  }
+  for (int64_t j = 0; j < s->T; j++) sum += p[j] = expf(p[j] - top);
+  for (int64_t j = 0; j < s->T; j++) p[j] /= sum;
+  p[s->T] = top + logf(sum);
+}
+static float rounded(mr_dtype_t t, float v) {
+  return t == MR_F32 ? v : mr_bf16_to_f32(mr_bf16_from_f32(v));
+}
+void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
+                      void *out, float *lse) {
+#pragma omp parallel for
+  for (int64_t z = 0; z < s->B * s->H; z++) {
+    head_t o = head_at(s, z);
+    float p[1024];
+    for (int64_t i = 0; i < s->T; i++) {
+      scores(s, o, q, k, i, p);
+      if (lse) lse[z * s->T + i] = p[s->T];
+      for (int64_t d = 0; d < s->D; d++) {
+        float sum = 0;
+        for (int64_t j = 0; j < s->T; j++)
+          sum += rounded(s->t, p[j]) * get(s->t, v, o.v + j * s->v_tok + d);
+        put(s->t, out, o.o + i * s->o_tok + d, sum);
+      }
+    }
+  }
+}
+void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
+                      const void *out, const float *lse, const void *dout, void *dq, void *dk,
+                      void *dv) {
+#pragma omp parallel for
+  for (int64_t z = 0; z < s->B * s->H; z++) {
+    head_t o = head_at(s, z);
+    int64_t T = s->T, D = s->D;
+    float p[1024], dp[1024];
+    float *gk = calloc((size_t)(T * D), 4), *gv = calloc((size_t)(T * D), 4);
+    for (int64_t i = 0; i < T; i++) {
+      scores(s, o, q, k, i, p);
+      float dot = 0;
+      for (int64_t j = 0; j < T; j++) {
+        dp[j] = 0;
+        for (int64_t d = 0; d < D; d++) {
+          float g = get(s->t, dout, o.o + i * s->o_tok + d);
+          dp[j] += g * get(s->t, v, o.v + j * s->v_tok + d);
+          gv[j * D + d] += rounded(s->t, p[j]) * g;
+        }
+        dot += dp[j] * p[j];
+      }
+      for (int64_t d = 0; d < D; d++) {
+        float sum = 0;
+        for (int64_t j = 0; j < T; j++) {
+          float ds = p[j] * (dp[j] - dot) * s->scale;
+          sum += ds * get(s->t, k, o.k + j * s->k_tok + d);
+          gk[j * D + d] += ds * get(s->t, q, o.q + i * s->q_tok + d);
+        }
+        put(s->t, dq, o.q + i * s->q_tok + d, sum);
+      }
+    }
+    for (int64_t j = 0; j < T; j++)
+      for (int64_t d = 0; d < D; d++) {
+        put(s->t, dk, o.k + j * s->k_tok + d, gk[j * D + d]);
+        put(s->t, dv, o.v + j * s->v_tok + d, gv[j * D + d]);
+      }
+    free(gk);
+    free(gv);
+  }
+}
+void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, float *loss, int64_t B,
+                 int64_t C) {
+  for (int64_t b = 0; b < B; b++) {
+    const float *x = logits + b * C;
+    float top = x[0], sum = 0, all = 0;
+    for (int64_t c = 1; c < C; c++) top = fmaxf(top, x[c]);
+    for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c];
+    loss[b] = top + logf(sum) - (1 - smoothing) * x[label[b]] - smoothing / (float)C * all;
+  }
+}
+void mr_xent_bwd(const float *logits, const int32_t *label, float smoothing, const float *dloss,
+                 float *dlogits, int64_t B, int64_t C) {
+  for (int64_t b = 0; b < B; b++) {
+    const float *x = logits + b * C;
+    float top = x[0], sum = 0;
+    for (int64_t c = 1; c < C; c++) top = fmaxf(top, x[c]);
+    for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top);
+    for (int64_t c = 0; c < C; c++)
+      dlogits[b * C + c] = (expf(x[c] - top) / sum - (c == label[b] ? 1 - smoothing : 0) - smoothing / (float)C) * dloss[b];
+  }
+}
+void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
+              const float *v, float *p_out, float *m_out, float *v_out, int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) {
+    float gi = g[i] * s->grad_scale, pi = p[i];
+    float mi = s->b1 * m[i] + (1 - s->b1) * gi, vi = s->b2 * v[i] + (1 - s->b2) * gi * gi;
+    m_out[i] = mi, v_out[i] = vi;
+    p_out[i] = pi - s->lr * (mi / s->bias1 / (sqrtf(vi / s->bias2) + s->eps) + s->weight_decay * pi);
+  }
+}
+double mr_sum_squares(const float *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  return sum;
+}
