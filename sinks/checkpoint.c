@@ -1,0 +1,128 @@
+/* Checkpoints: each state becomes DIR/step-000351.safetensors, complete or not there, and the
+   link DIR/latest points to the newest. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+#include "pipeline/stage.h"
+#include "pipeline/state.h"
+
+enum { KEEP_MAX = 64 };
+
+typedef struct checkpoint {
+  const char *dir;
+  int64_t keep;
+  int64_t written[KEEP_MAX]; /* steps of the files of this run that are still there, oldest first */
+  int n_written;
+  int64_t last; /* step of the newest, -1 before it */
+} checkpoint_t;
+
+static const mr_opt_t checkpoint_opts[] = {
+    {.name = "dir",
+     .type = MR_OPT_STR,
+     .offset = offsetof(checkpoint_t, dir),
+     .unit = "",
+     .def = "checkpoints",
+     .help = "Folder to write to; it is made if need be.",
+     .positional = 1},
+    {.name = "keep",
+     .type = MR_OPT_INT,
+     .offset = offsetof(checkpoint_t, keep),
+     .unit = "files",
+     .def = "2",
+     .lo = 0,
+     .hi = KEEP_MAX,
+     .help = "Newest checkpoints of a run that stay; older ones of this run are removed; 0 keeps "
+             "all."},
+    {0}};
+
+static void path_of(const checkpoint_t *c, int64_t step, char *path, size_t n) {
+  snprintf(path, n, "%s/step-%06" PRId64 ".safetensors", c->dir, step);
+}
+
+static mr_err_t checkpoint_plan(mr_stage_t *s) {
+  checkpoint_t *c = s->state;
+  c->last = -1;
+  if (!c->dir || !c->dir[0] || strlen(c->dir) > MR_PATH_MAX - 64)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "dir: expected the name of a folder");
+  return MR_OK;
+}
+
+/* An unwritable folder is said before the first step, not after hours. */
+static mr_err_t checkpoint_open(mr_stage_t *s) {
+  const checkpoint_t *c = s->state;
+  mr_diag_t diag = {0};
+  mr_err_t e = mr_make_folder(c->dir, &diag);
+  if (e >= 0) e = mr_folder_writable(c->dir, &diag);
+  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
+}
+
+/* The link changes in one step: a reader finds the old file or the new one. */
+static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *diag) {
+  char name[64], link[MR_PATH_MAX], tmp[MR_PATH_MAX];
+  snprintf(name, sizeof name, "step-%06" PRId64 ".safetensors", step);
+  snprintf(link, sizeof link, "%s/latest", c->dir);
+  snprintf(tmp, sizeof tmp, "%s/.latest-%ld", c->dir, (long)getpid());
+  unlink(tmp);
+  if (symlink(name, tmp) < 0 || rename(tmp, link) < 0) {
+    mr_err_t e = mr_fail(diag, MR_ERR_IO, "%s: cannot make the link: %s", link, strerror(errno));
+    unlink(tmp);
+    return e;
+  }
+  return mr_sync_parent(link, diag);
+}
+
+static void remember(checkpoint_t *c, int64_t step) {
+  c->last = step;
+  if (c->keep == 0 || (c->n_written && c->written[c->n_written - 1] == step)) return;
+  if (c->n_written == c->keep) {
+    char old[MR_PATH_MAX];
+    path_of(c, c->written[0], old, sizeof old);
+    unlink(old);
+    memmove(c->written, c->written + 1, sizeof c->written[0] * (size_t)--c->n_written);
+  }
+  c->written[c->n_written++] = step;
+}
+
+static mr_err_t checkpoint_write(mr_stage_t *s, const mr_state_t *st) {
+  checkpoint_t *c = s->state;
+  char path[MR_PATH_MAX];
+  mr_diag_t diag = {0};
+  path_of(c, st->step, path, sizeof path);
+  mr_err_t e = mr_safetensors_write(path, st->tensor, st->n_tensors, st->meta, st->n_meta, &diag);
+  if (e >= 0) e = point_latest(c, st->step, &diag);
+  if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
+  remember(c, st->step);
+  return MR_OK;
+}
+
+static mr_err_t checkpoint_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (mr_take(s, 0, &b, 1) == 0) return mr_idle(s);
+  mr_err_t e = checkpoint_write(s, b->data);
+  mr_buf_unref(b);
+  return e;
+}
+
+static void checkpoint_report(mr_stage_t *s, char *text, size_t n) {
+  const checkpoint_t *c = s->state;
+  char path[MR_PATH_MAX];
+  if (c->last < 0) return;
+  path_of(c, c->last, path, sizeof path);
+  snprintf(text, n, "%s", path);
+}
+
+const mr_stage_def_t mr_stage_checkpoint = {
+    .name = "checkpoint",
+    .help = "Writes training states as safetensors files.",
+    .in = {{.name = "state", .flow = MR_FLOW_STATE}},
+    .opts = checkpoint_opts,
+    .state_sz = sizeof(checkpoint_t),
+    .plan = checkpoint_plan,
+    .open = checkpoint_open,
+    .step = checkpoint_step,
+    .report = checkpoint_report,
+};

@@ -1,0 +1,196 @@
+/* What a person watches: on a terminal one live line, and everywhere a plain line every 20 steps,
+   after each validation and at the end. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/metrics.h"
+#include "pipeline/stage.h"
+
+typedef struct progress {
+  int64_t every;
+  bool terminal, live; /* live: a line without its newline stands on the screen */
+  bool begun;
+  double line_s, shown_s; /* elapsed_s at the last plain line and the last live one */
+  int64_t line_step, line_images;
+  double rate, step_s; /* images/s and seconds a step, as last measured */
+} progress_t;
+
+static const mr_opt_t progress_opts[] = {{.name = "every",
+                                          .type = MR_OPT_INT,
+                                          .offset = offsetof(progress_t, every),
+                                          .unit = "steps",
+                                          .def = "20",
+                                          .lo = 1,
+                                          .hi = 1e9,
+                                          .help = "Steps from one plain line to the next.",
+                                          .positional = 1},
+                                         {0}};
+
+static void clear_live(progress_t *p) {
+  if (p->live) fputs("\r\033[K", stdout);
+  p->live = false;
+}
+
+static bool synthetic(const mr_metrics_t *r) {
+  return r->dataset && r->dataset->origin && !strcmp(r->dataset->origin, "synthetic");
+}
+
+/* "12m03s", "1h05m", "7s". */
+static void duration_text(double s, char *text, size_t n) {
+  int64_t t = s > 0 ? (int64_t)(s + 0.5) : 0;
+  if (t >= 3600)
+    snprintf(text, n, "%" PRId64 "h%02dm", t / 3600, (int)(t % 3600 / 60));
+  else if (t >= 60)
+    snprintf(text, n, "%dm%02ds", (int)(t / 60), (int)(t % 60));
+  else
+    snprintf(text, n, "%ds", (int)t);
+}
+
+/* Rates since the last plain line; before the first one, what the record itself says. */
+static void measure(progress_t *p, const mr_metrics_t *r) {
+  double s = r->elapsed_s - p->line_s;
+  int64_t steps = r->step - p->line_step;
+  if (p->begun && steps > 0 && s > 0) {
+    p->rate = (double)(r->images - p->line_images) / s;
+    p->step_s = s / (double)steps;
+  } else if (!p->begun) {
+    p->rate = mr_metrics_get(r, "images_per_s", 0);
+    p->step_s = mr_metrics_get(r, "step_s", 0);
+  }
+}
+
+static void mark(progress_t *p, const mr_metrics_t *r) {
+  p->begun = true;
+  p->line_s = r->elapsed_s;
+  p->line_step = r->step;
+  p->line_images = r->images;
+}
+
+/* ", 45.1 images/s, ETA 12m03s, waiting for: train" */
+static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n) {
+  const progress_t *p = s->state;
+  char eta[32] = "unknown", limiting[64] = "";
+  if (r->total_steps > 0)
+    duration_text(p->step_s * (double)(r->total_steps - r->step), eta, sizeof eta);
+  mr_limiting_stage(s, limiting, sizeof limiting);
+  snprintf(text, n, ", %.1f images/s, ETA %s%s%s", p->rate, eta,
+           limiting[0] ? ", waiting for: " : "", limiting);
+}
+
+static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
+  progress_t *p = s->state;
+  bool line = r->step % p->every == 0;
+  if (!line && !(p->terminal && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
+    if (!p->begun) mark(p, r);
+    return;
+  }
+  measure(p, r);
+  char pace[160];
+  pace_text(s, r, pace, sizeof pace);
+  double loss = mr_metrics_get(r, "loss", 0), accuracy = mr_metrics_get(r, "accuracy", 0);
+  clear_live(p);
+  if (line) {
+    printf("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s\n", r->step, loss, accuracy, pace);
+  } else {
+    printf("%" PRId64 "/%" PRId64 ", loss %.4f, accuracy %.4f%s", r->step, r->total_steps, loss,
+           accuracy, pace);
+    p->live = true;
+    p->shown_s = r->elapsed_s;
+  }
+  if (line || !p->begun) mark(p, r);
+}
+
+static const char *class_name(const mr_metrics_t *r, int i) {
+  return r->dataset && i < r->dataset->n_classes ? r->dataset->class_name[i] : "?";
+}
+
+/* Rows are the truth, columns the guess. */
+static void say_confusion(const mr_metrics_t *r) {
+  int n = r->n_classes;
+  if (n < 1 || n > MR_METRICS_CLASSES) return;
+  printf("%-12s", "truth\\guess");
+  for (int g = 0; g < n; g++) printf(" %6.6s", class_name(r, g));
+  putchar('\n');
+  for (int t = 0; t < n; t++) {
+    printf("%-12.12s", class_name(r, t));
+    for (int g = 0; g < n; g++) printf(" %6" PRIu32, r->confusion[t * n + g]);
+    putchar('\n');
+  }
+}
+
+static void say_valid(const mr_metrics_t *r) {
+  printf("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f, Accuracy: %.4f\n",
+         r->epoch, r->step, mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0));
+}
+
+static void say_test(const mr_metrics_t *r) {
+  printf("Test, Loss: %.4f, Accuracy: %.4f%s\n", mr_metrics_get(r, "loss", 0),
+         mr_metrics_get(r, "accuracy", 0), synthetic(r) ? " (synthetic data)" : "");
+  say_confusion(r);
+}
+
+static void say_final(const mr_metrics_t *r) {
+  char time[32];
+  duration_text(r->elapsed_s, time, sizeof time);
+  printf("Done: %" PRId64 " steps, %" PRId64 " images, %s%s%s\n", r->step, r->images, time,
+         r->note[0] ? ", " : "", r->note);
+  if (synthetic(r)) puts("These results are of SYNTHETIC data, made up by the program.");
+  printf("ledger %016" PRIx64 "\n", r->ledger);
+}
+
+static void say(mr_stage_t *s, const mr_metrics_t *r) {
+  progress_t *p = s->state;
+  if (!p->begun && synthetic(r))
+    puts(
+        "*** SYNTHETIC DATA: these pictures are made up by the program; train on CIFAR-10 with "
+        "--data DIR ***");
+  if (r->kind == MR_METRICS_STEP) {
+    say_step(s, r);
+  } else {
+    clear_live(p);
+    if (r->kind == MR_METRICS_VALID) say_valid(r);
+    if (r->kind == MR_METRICS_TEST) say_test(r);
+    if (r->kind == MR_METRICS_FINAL) say_final(r);
+    mark(p, r); /* the time an evaluation takes is not the training's */
+  }
+  fflush(stdout);
+}
+
+static mr_err_t progress_open(mr_stage_t *s) {
+  progress_t *p = s->state;
+  p->terminal = isatty(STDOUT_FILENO);
+  return MR_OK;
+}
+
+static mr_err_t progress_step(mr_stage_t *s) {
+  mr_buf_t *b[MR_BURST];
+  size_t k = mr_take(s, 0, b, MR_BURST);
+  for (size_t i = 0; i < k; i++) {
+    say(s, b[i]->data);
+    mr_buf_unref(b[i]);
+  }
+  return k ? MR_OK : mr_idle(s);
+}
+
+static void progress_close(mr_stage_t *s) {
+  progress_t *p = s->state;
+  if (p->live) putchar('\n'); /* the last words of a run that failed stay readable */
+  p->live = false;
+  fflush(stdout);
+}
+
+static mr_err_t progress_plan(mr_stage_t *s) { return MR_OK; }
+
+const mr_stage_def_t mr_stage_progress = {
+    .name = "progress",
+    .help = "Shows how training goes: a live line on a terminal, plain lines elsewhere.",
+    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
+    .opts = progress_opts,
+    .state_sz = sizeof(progress_t),
+    .plan = progress_plan,
+    .open = progress_open,
+    .close = progress_close,
+    .step = progress_step,
+};
