@@ -1,3 +1,86 @@
-#include "base/err.h"
+/* The program: finds the command, sorts its words, runs it, tells its failure. */
+#include <stdio.h>
+#include <string.h>
 
-int main(void) { return mr_err_exit(MR_OK); }
+#include "apps/cli.h"
+#include "base/suggest.h"
+
+#define MR_COMMAND(name) extern const mr_command_t mr_command_##name;
+#include "apps/commands.def"
+#undef MR_COMMAND
+
+static const mr_command_t *const commands[] = {
+#define MR_COMMAND(name) &mr_command_##name,
+#include "apps/commands.def"
+#undef MR_COMMAND
+    NULL};
+
+static const char usage[] = "usage: millrace COMMAND ...\n\nDataflow training pipelines.\n";
+
+static void help(void) {
+  puts(usage);
+  for (int i = 0; commands[i]; i++) printf("  %-9s %s\n", commands[i]->name, commands[i]->help);
+  puts(
+      "\n  --help    Shows this; after a command, shows that command's flags.\n"
+      "  --version Shows the version.");
+}
+
+static const mr_command_t *find(const char *name) {
+  for (int i = 0; commands[i]; i++)
+    if (!strcmp(commands[i]->name, name)) return commands[i];
+  return NULL;
+}
+
+static int unknown(const char *word) {
+  char near[128];
+  mr_suggest_t s = {.word = word};
+  for (int i = 0; commands[i]; i++) mr_suggest_offer(&s, commands[i]->name);
+  fprintf(stderr, "millrace: unknown command \"%s\"%s; millrace --help lists them\n", word,
+          mr_suggest_text(&s, near, sizeof near));
+  return 2;
+}
+
+/* --help counts before "--" only: after it everything is a plain word. */
+static bool wants_help(int argc, char **argv) {
+  for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+  return false;
+}
+
+static int run(const mr_command_t *c, int argc, char **argv) {
+  mr_args_t args;
+  mr_diag_t diag = {0};
+  int e = mr_args_parse(c, argc, argv, &args, &diag);
+  if (e >= 0) e = c->run(&args, &diag);
+  if (e >= 0) {
+    if (fflush(stdout) == 0) return e;
+    mr_fail(&diag, MR_ERR_IO, "standard output: cannot write");
+    e = MR_ERR_IO;
+  }
+  fflush(stdout);
+  fprintf(stderr, "millrace: %s\n", diag.code < 0 ? diag.text : mr_err_text((mr_err_t)e));
+  return mr_err_exit((mr_err_t)e);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    fputs(usage, stderr);
+    fputs("millrace --help lists the commands.\n", stderr);
+    return 2;
+  }
+  if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    help();
+    return 0;
+  }
+  if (!strcmp(argv[1], "--version")) {
+    puts("millrace " MR_VERSION);
+    return 0;
+  }
+  const mr_command_t *c = find(argv[1]);
+  if (!c) return unknown(argv[1]);
+  if (wants_help(argc - 2, argv + 2)) {
+    mr_args_help(c);
+    return 0;
+  }
+  return run(c, argc - 2, argv + 2);
+}

@@ -1,0 +1,65 @@
+/* The command line: one constant a command, one line in commands.def.
+
+   A command returns a failure (< 0) with its sentence in diag, or the exit status of the program:
+   0, or EXIT_STOPPED after Ctrl-C. */
+#ifndef MR_APPS_CLI_H
+#define MR_APPS_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "pipeline/registry.h"
+
+enum { MR_FLAGS_MAX = 24, MR_WORDS_MAX = 256, MR_EXIT_STOPPED = 130 };
+
+typedef struct mr_flag {
+  const char *name;  /* "--records" */
+  const char *value; /* what stands for its value in the help, "N"; NULL: the flag has none */
+  const char *help;  /* one sentence, ends with a period */
+} mr_flag_t;
+
+typedef struct mr_args mr_args_t;
+
+typedef struct mr_command {
+  const char *name;
+  const char *words; /* the words after it, for the help: "GRAPH|FILE [KEY=VALUE...]" */
+  const char *help;  /* what it does: one sentence for the list of commands, ends with a period */
+  const char *more;  /* further lines for its own help, or NULL */
+  const mr_flag_t *flags;   /* ends at {0}; NULL: none.  Every command has --help */
+  int min_words, max_words; /* words that are not flags; max_words at most MR_WORDS_MAX */
+  int (*run)(const mr_args_t *a, mr_diag_t *diag);
+} mr_command_t;
+
+struct mr_args {
+  const mr_command_t *command;
+  const char *flag[MR_FLAGS_MAX]; /* the text given for flags[i], "" for one without a value; NULL:
+                                     not given */
+  const char *word[MR_WORDS_MAX];
+  int n_words;
+};
+
+/* Sorts the words after a command's name.  "--flag value" and "--flag=value" are the same; after
+   "--" everything is a word.  MR_ERR_USAGE on an unknown flag (with the nearest one), a missing
+   value, a flag given twice, too few or too many words. */
+mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *out,
+                       mr_diag_t *diag);
+
+/* What was given for a flag of the command's table, or NULL. */
+const char *mr_args_text(const mr_args_t *a, const char *flag);
+
+/* A flag's whole number in [lo,hi]; *out is left alone if it was not given.  MR_ERR_USAGE. */
+mr_err_t mr_args_int(const mr_args_t *a, const char *flag, int64_t lo, int64_t hi, int64_t *out,
+                     mr_diag_t *diag);
+
+/* Writes a command's help to standard output. */
+void mr_args_help(const mr_command_t *c);
+
+/* Every stage of this program. */
+const mr_registry_t *mr_all_stages(void);
+
+/* The text of a graph argument (heap): the contents of the file of that name, else the argument
+   itself.  *origin: the file's name or "graph", for "FILE:LINE:COLUMN" in sentences. */
+mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_diag_t *diag);
+
+#endif

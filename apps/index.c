@@ -1,0 +1,56 @@
+/* millrace index: the order in which a sampler asks for records. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "apps/cli.h"
+#include "loaders/sampler.h"
+
+static const mr_flag_t index_flags[] = {
+    {"--records", "N", "Records of the dataset; must be given."},
+    {"--seed", "S", "Seed of the shuffle and of the records' generators; default 0."},
+    {"--epochs", "E", "Passes over the records; default 1."},
+    {"--shard", "I/N", "Only shard I of N, counted from 0; default 0/1."},
+    {"--drop-remainder", NULL, "Makes all shards equally long."},
+    {"--no-shuffle", NULL, "Keeps the records in their order."},
+    {"--sequential", NULL, "Uses the sequential sampler: strided shards, one order in all epochs."},
+    {0}};
+
+static mr_err_t settings(const mr_args_t *a, mr_sampler_conf_t *c, mr_diag_t *diag) {
+  int64_t seed = 0;
+  if (!mr_args_text(a, "--records"))
+    return mr_fail(diag, MR_ERR_USAGE, "index: --records N must be given");
+  MR_TRY(mr_args_int(a, "--records", 1, INT64_C(1) << 31, &c->n_records, diag));
+  MR_TRY(mr_args_int(a, "--seed", 0, UINT32_MAX, &seed, diag));
+  MR_TRY(mr_args_int(a, "--epochs", 1, INT64_C(1) << 31, &c->n_epochs, diag));
+  const char *shard = mr_args_text(a, "--shard");
+  if (!mr_sampler_parse_shard(shard, &c->shard, &c->n_shards))
+    return mr_fail(diag, MR_ERR_USAGE, "index: --shard: \"%s\", expected I/N with 0 <= I < N",
+                   shard);
+  c->seed = (uint32_t)seed;
+  c->sequential = mr_args_text(a, "--sequential") != NULL;
+  c->shuffle = !c->sequential && !mr_args_text(a, "--no-shuffle");
+  c->drop_remainder = mr_args_text(a, "--drop-remainder") != NULL;
+  return MR_OK;
+}
+
+static int index_run(const mr_args_t *a, mr_diag_t *diag) {
+  mr_sampler_conf_t conf = {.n_epochs = 1, .seeded = true};
+  mr_sampler_t s;
+  MR_TRY(settings(a, &conf, diag));
+  MR_TRY(mr_sampler_init(&s, &conf, diag));
+  for (int64_t i = 0; i < s.local_len && !ferror(stdout); i++) {
+    int64_t record;
+    uint64_t key;
+    mr_sampler_at(&s, mr_sampler_index(&s, i), &record, &key);
+    printf("%" PRId64 " %" PRId64 " %" PRIu64 "\n", i, record, key);
+  }
+  return 0;
+}
+
+const mr_command_t mr_command_index = {
+    .name = "index",
+    .words = "--records N [--seed S] [--epochs E] [--shard I/N]",
+    .help = "Prints a sampler's order: position, record and the key of its generator.",
+    .flags = index_flags,
+    .run = index_run,
+};

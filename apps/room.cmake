@@ -1,0 +1,1 @@
+target_compile_definitions(millrace PRIVATE MR_VERSION="${PROJECT_VERSION}")
