@@ -12,10 +12,10 @@ typedef struct mr_key {
   uint32_t a, b;
 } mr_key_t;
 
-mr_key_t mr_key(uint64_t seed);                           /* jax.random.key: (0, seed mod 2^32) */
-mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data);       /* jax.random.fold_in */
-mr_key_t mr_key_split(mr_key_t k, uint64_t i);            /* element i of jax.random.split(k, n) */
-uint32_t mr_key_bits(mr_key_t k, uint64_t i);             /* element i of jax.random.bits */
+mr_key_t mr_key(uint64_t seed);                     /* jax.random.key: (0, seed mod 2^32) */
+mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data); /* jax.random.fold_in */
+mr_key_t mr_key_split(mr_key_t k, uint64_t i);      /* element i of jax.random.split(k, n) */
+uint32_t mr_key_bits(mr_key_t k, uint64_t i);       /* element i of jax.random.bits */
 float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi); /* in [lo,hi) */
 float mr_key_normal(mr_key_t k, uint64_t i);
 /* A standard normal cut to (lo,hi), both finite, lo < hi. */

@@ -1,16 +1,9 @@
 /* jax.random against the vectors of golden/jax_random.txt, partitionable rows. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/threefry.h"
+#include "tests/vectors.h"
 
 static float from_bits(uint32_t u) {
   float f;
@@ -53,8 +46,7 @@ static int check_value(const char *what, mr_key_t key, uint64_t i, const char *t
 }
 
 static void equals_jax(void **state) {
-  FILE *in = fopen(MR_GOLDEN "/jax_random.txt", "r");
-  assert_non_null(in);
+  FILE *in = vectors_open("jax_random.txt");
   char *line = NULL;
   size_t cap = 0;
   int checked = 0;
@@ -72,8 +64,7 @@ static void equals_jax(void **state) {
 }
 
 static void the_inverse_of_erf_is_one(void **state) {
-  for (float x = -0.999f; x < 1; x += 0.0137f)
-    assert_true(fabsf(erff(mr_erfinv(x)) - x) < 4e-7f);
+  for (float x = -0.999f; x < 1; x += 0.0137f) assert_true(fabsf(erff(mr_erfinv(x)) - x) < 4e-7f);
   assert_true(isinf(mr_erfinv(1)) && mr_erfinv(-1) < 0);
 }
 
