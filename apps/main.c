@@ -35,8 +35,8 @@ static int unknown(const char *word) {
   char near[128];
   mr_suggest_t s = {.word = word};
   for (int i = 0; commands[i]; i++) mr_suggest_offer(&s, commands[i]->name);
-  fprintf(stderr, "millrace: unknown command \"%s\"%s; millrace --help lists them\n", word,
-          mr_suggest_text(&s, near, sizeof near));
+  fprintf(stderr, "millrace: unknown command \"%s\"%s\n", word,
+          s.best ? mr_suggest_text(&s, near, sizeof near) : "; millrace --help lists them");
   return 2;
 }
 

@@ -6,6 +6,8 @@
 #ifndef MR_PIPELINE_STATE_H
 #define MR_PIPELINE_STATE_H
 
+#include <stdbool.h>
+
 #include "base/safetensors.h"
 
 typedef struct mr_state {

@@ -1,0 +1,57 @@
+/* Runs the real program and keeps what it said. */
+#ifndef MR_TESTS_APPS_PROGRAM_H
+#define MR_TESTS_APPS_PROGRAM_H
+
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct program {
+  int status; /* exit status; 128 + signal if killed */
+  char out[1 << 16], err[1 << 16];
+} program_t;
+
+static inline void program_read(FILE *f, char *text, size_t n) {
+  rewind(f);
+  text[fread(text, 1, n - 1, f)] = 0;
+  fclose(f);
+}
+
+/* Starts the program; out and err take what it says.  argv[0] is put in. */
+static inline pid_t program_start(const char *const *words, FILE *out, FILE *err) {
+  char *argv[64] = {(char *)MR_PROGRAM};
+  for (int i = 0; words[i] && i < 62; i++) argv[i + 1] = (char *)words[i];
+  posix_spawn_file_actions_t fa;
+  posix_spawn_file_actions_init(&fa);
+  posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", 0, 0);
+  posix_spawn_file_actions_adddup2(&fa, fileno(out), 1);
+  posix_spawn_file_actions_adddup2(&fa, fileno(err), 2);
+  pid_t pid = -1;
+  if (posix_spawn(&pid, MR_PROGRAM, &fa, NULL, argv, environ)) pid = -1;
+  posix_spawn_file_actions_destroy(&fa);
+  return pid;
+}
+
+static inline int program_wait(pid_t pid) {
+  int status = -1;
+  if (pid < 0 || waitpid(pid, &status, 0) < 0) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Runs it with the words of a NULL-ended list. */
+static inline void program_run(program_t *p, const char *const *words) {
+  FILE *out = tmpfile(), *err = tmpfile();
+  p->status = program_wait(program_start(words, out, err));
+  program_read(out, p->out, sizeof p->out);
+  program_read(err, p->err, sizeof p->err);
+}
+
+#define RUN(p, ...) program_run(p, (const char *const[]){__VA_ARGS__, NULL})
+
+#endif
