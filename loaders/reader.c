@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,22 @@ static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t
   return MR_OK;
 }
 
+/* 0: none fell back; 1: the text is being written; 2: it can be read (release pairs with the
+   acquire in mr_reader_fallback_seen). */
+static atomic_int seen;
+static char seen_text[sizeof(((mr_reader_t *)0)->fallback)];
+
+static void note_fallback(const mr_reader_t *r) {
+  int none = 0;
+  if (!*r->fallback || !atomic_compare_exchange_strong(&seen, &none, 1)) return;
+  memcpy(seen_text, r->fallback, sizeof seen_text);
+  atomic_store_explicit(&seen, 2, memory_order_release);
+}
+
+const char *mr_reader_fallback_seen(void) {
+  return atomic_load_explicit(&seen, memory_order_acquire) == 2 ? seen_text : NULL;
+}
+
 mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   *out = NULL;
   unsigned depth = conf->depth ? conf->depth : MR_READER_DEPTH;
@@ -58,6 +75,7 @@ mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag
     mr_reader_close(r);
     return e;
   }
+  note_fallback(r);
   *out = r;
   return MR_OK;
 }

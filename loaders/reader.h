@@ -51,4 +51,8 @@ const char *mr_reader_path(const mr_reader_t *r, int file);
 /* NULL while io_uring is used, else why not: "io_uring is refused (...), reading with pread". */
 const char *mr_reader_fallback(const mr_reader_t *r);
 
+/* The same for the first reader of this process that fell back, for a program to say once; NULL
+   while none did.  Static text; any thread. */
+const char *mr_reader_fallback_seen(void);
+
 #endif

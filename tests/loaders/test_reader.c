@@ -115,6 +115,7 @@ static void pread_gives_the_same_bytes_and_says_so(void **state) {
   uint8_t *to = malloc(100 * 5000);
   mr_reader_t *r = opened(8, 0, NULL, 0);
   assert_string_equal(mr_reader_fallback(r), "MILLRACE_IO=pread, reading with pread");
+  assert_string_equal(mr_reader_fallback_seen(), mr_reader_fallback(r));
   check_random_reads(r, to);
   mr_reader_close(r);
   reading_past_the_end_names_file_and_byte(NULL);
