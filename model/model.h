@@ -1,0 +1,16 @@
+/* The tensor graph, all of it: build or take a graph, transform it, compile it, run it. */
+#ifndef MR_MODEL_MODEL_H
+#define MR_MODEL_MODEL_H
+
+#include "model/backends/cpu/exec.h"
+#include "model/ir/fn.h"
+#include "model/nn/params.h"
+#include "model/nn/summary.h"
+#include "model/nn/vit.h"
+#include "model/ops/lax.h"
+#include "model/optim/adamw.h"
+#include "model/optim/schedule.h"
+#include "model/train.h"
+#include "model/transforms/transforms.h"
+
+#endif

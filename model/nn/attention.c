@@ -1,0 +1,59 @@
+/* Self-attention with one product for q, k and v: their kernels are joined (in f32, so that the
+   gradient of the joined kernel is f32 too) and the result is read in place by strides. */
+#include <math.h>
+
+#include "model/nn/nn.h"
+
+/* qkv (B,T,3E) -> (B,T,E), or (B,1,E) if only token 0 is wanted. */
+static mr_var_t *attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool first_only) {
+  if (!qkv) return NULL;
+  int64_t B = qkv->aval.dim[0], T = qkv->aval.dim[1], E = qkv->aval.dim[2] / 3, D = E / heads;
+  mr_var_t *packed = mr_lax_reshape_to(s->f, qkv, B, T, 3, heads, D);
+  mr_var_t *o = mr_lax_attention_packed(s->f, packed, 1.0f / sqrtf((float)D));
+  o = mr_lax_reshape_to(s->f, o, B, T, E);
+  return first_only ? mr_nn_first_token(s, o) : o;
+}
+
+static mr_var_t *joined(mr_nn_t *s, mr_var_t *const v[3], int dimension) {
+  return mr_nn_cast(s, mr_lax_concatenate(s->f, 3, v, dimension));
+}
+
+mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
+                          bool first_only) {
+  static const char *const part[] = {"query", "key", "value"};
+  if (!x) return NULL;
+  int64_t E = x->aval.dim[2], D = E / heads;
+  mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)E}, zeros = {MR_INIT_ZEROS, 0};
+  mr_var_t *w[3], *b[3];
+  size_t mark = mr_nn_enter(s, name);
+  for (int i = 0; i < 3; i++) {
+    size_t inner = mr_nn_enter(s, part[i]);
+    w[i] = mr_nn_param_of(s, "kernel", lecun, E, heads, D);
+    b[i] = mr_nn_param_of(s, "bias", zeros, heads, D);
+    w[i] = mr_lax_reshape_to(s->f, w[i], E, E);
+    b[i] = mr_lax_reshape_to(s->f, b[i], E);
+    mr_nn_leave(s, inner);
+  }
+  mr_var_t *qkv = mr_lax_linear(s->f, x, joined(s, w, 1), joined(s, b, 0), false);
+  mr_var_t *o = attend(s, qkv, heads, first_only);
+  size_t inner = mr_nn_enter(s, "out");
+  mr_var_t *wo = mr_nn_param_of(s, "kernel", lecun, heads, D, E);
+  mr_var_t *bo = mr_nn_param_of(s, "bias", zeros, E);
+  wo = mr_nn_cast(s, mr_lax_reshape_to(s->f, wo, E, E));
+  bo = mr_nn_cast(s, bo);
+  mr_var_t *y = bo ? mr_lax_linear(s->f, o, wo, bo, false) : NULL;
+  mr_nn_leave(s, inner);
+  mr_nn_leave(s, mark);
+  return y;
+}
+
+mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
+                               bool first_only) {
+  if (!x) return NULL;
+  int64_t E = x->aval.dim[2];
+  size_t mark = mr_nn_enter(s, name);
+  mr_var_t *o = attend(s, mr_nn_linear_timm(s, "qkv", x, 3 * E), heads, first_only);
+  mr_var_t *y = mr_nn_linear_timm(s, "proj", o, E);
+  mr_nn_leave(s, mark);
+  return y;
+}

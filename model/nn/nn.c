@@ -1,0 +1,42 @@
+#include "model/nn/nn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t mr_nn_enter(mr_nn_t *s, const char *name) {
+  size_t mark = strlen(s->prefix);
+  snprintf(s->prefix + mark, sizeof s->prefix - mark, "%s.", name);
+  s->f->scope = mr_mem_text(&s->f->mem, s->prefix);
+  return mark;
+}
+
+void mr_nn_leave(mr_nn_t *s, size_t mark) {
+  s->prefix[mark] = 0;
+  s->f->scope = mr_mem_text(&s->f->mem, s->prefix);
+}
+
+mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim) {
+  char full[320];
+  snprintf(full, sizeof full, "%s%s", s->prefix, name);
+  mr_aval_t aval = mr_aval(MR_F32, ndim, dim);
+  if (s->f->diag.code < 0 || mr_params_add(s->params, full, aval, init, &s->f->diag) < 0)
+    return NULL;
+  return mr_fn_input(s->f, aval);
+}
+
+mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v) { return mr_lax_convert(s->f, v, s->dtype); }
+
+mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) {
+  if (s->dropout <= 0) return x;
+  return mr_lax_dropout(s->f, x, s->dropout, s->next_site++, s->seed, s->step);
+}
+
+mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y) {
+  return mr_lax_add(s->f, x, mr_lax_convert(s->f, y, MR_F32));
+}
+
+mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x) {
+  if (!x) return NULL;
+  int64_t start[] = {0, 0, 0}, limit[] = {x->aval.dim[0], 1, x->aval.dim[2]};
+  return mr_lax_slice(s->f, x, start, limit);
+}

@@ -1,0 +1,59 @@
+/* Layers as functions over the graph.  A layer asks for its parameters by name; asking makes them
+   inputs of the graph and rows of the parameter list, in the order of asking. */
+#ifndef MR_MODEL_NN_NN_H
+#define MR_MODEL_NN_NN_H
+
+#include "model/nn/params.h"
+#include "model/ops/lax.h"
+
+typedef struct mr_nn {
+  mr_fn_t *f;
+  mr_params_t *params; /* gets the list; not the owner */
+  mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16; parameters are f32 */
+  float dropout;       /* rate; 0: none */
+  mr_var_t *seed, *step;
+  uint32_t next_site; /* numbers the dropouts */
+  char prefix[256];   /* "encoder_blocks.0.attn." */
+} mr_nn_t;
+
+/* Parameters that follow are called "name. ..."; leave takes what enter returned. */
+size_t mr_nn_enter(mr_nn_t *s, const char *name);
+void mr_nn_leave(mr_nn_t *s, size_t mark);
+
+/* The parameter "prefix name", f32. */
+mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim);
+#define mr_nn_param_of(s, name, init, ...)                                              \
+  mr_nn_param(s, name, init, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+              (int64_t[]){__VA_ARGS__})
+/* v in the dtype of computation. */
+mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v);
+
+/* ---- flax names ---- */
+/* x (...,in) -> (...,out): "name.kernel" [in,out] lecun_normal, "name.bias" [out] zeros. */
+mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
+/* "name.scale", "name.bias"; result in the dtype of computation. */
+mr_var_t *mr_nn_layer_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
+/* Multi-head self-attention on x (B,T,E): query, key, value [E,H,E/H], out [H,E/H,E] with biases.
+   first_only: only token 0's result is wanted: (B,1,E). */
+mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
+                          bool first_only);
+
+/* ---- timm names ---- */
+/* The same layers with "name.weight" [out,in] and "name.bias"; trunc_normal .02. */
+mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
+mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
+/* "qkv" (3,H,D outwards) and "proj". */
+mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
+                               bool first_only);
+
+/* ---- both ---- */
+mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x);
+/* Pixels (B,H,W,C) -> (B, H/P*W/P, P*P*C): patches row-major; inside (row, column, channel), or
+   (channel, row, column) if channel_first.  In x's dtype. */
+mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first);
+/* Puts cls (1,1,E) before x (B,N,E) and adds pos (1,N+1,E), in f32. */
+mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos);
+mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y); /* x f32 + y, in f32 */
+mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x);           /* (B,T,E) -> (B,1,E) */
+
+#endif

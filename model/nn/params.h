@@ -1,0 +1,50 @@
+/* A model's parameters: a list of named tensors and three flat arenas (values and AdamW's two
+   moments) in which they lie. */
+#ifndef MR_MODEL_NN_PARAMS_H
+#define MR_MODEL_NN_PARAMS_H
+
+#include "base/err.h"
+#include "model/ir/aval.h"
+
+typedef enum mr_init_kind {
+  MR_INIT_ZEROS,
+  MR_INIT_ONES,
+  MR_INIT_NORMAL,       /* a: standard deviation */
+  MR_INIT_LECUN_NORMAL, /* a: fan_in; normal cut at two deviations, of variance 1/fan_in */
+  MR_INIT_TRUNC_NORMAL, /* a: standard deviation; cut at +-2 absolute (timm) */
+  MR_INIT_UNIFORM       /* a: bound; in [-a,a) */
+} mr_init_kind_t;
+
+typedef struct mr_init {
+  mr_init_kind_t kind;
+  float a;
+} mr_init_t;
+
+typedef struct mr_param {
+  const char *name; /* "encoder_blocks.0.attn.query.kernel" */
+  mr_aval_t aval;   /* f32 */
+  mr_init_t init;
+  size_t offset, size; /* elements, in each arena; offset is a multiple of 16 (64 bytes) */
+} mr_param_t;
+
+typedef struct mr_params {
+  int n, cap;
+  mr_param_t *param;
+  size_t arena_size; /* elements of an arena, padding included; padding stays 0 */
+  int64_t count;     /* elements of the tensors */
+  float *p, *m, *v;  /* 64-aligned; NULL until mr_params_alloc */
+} mr_params_t;
+
+/* Zero-initialise, add tensors, then alloc.  init frees with mr_params_fini. */
+mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
+                       mr_diag_t *diag);
+mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag); /* arenas of zeros */
+void mr_params_fini(mr_params_t *s);
+
+/* Index of a name, -1 if there is none. */
+int mr_params_find(const mr_params_t *s, const char *name);
+/* Draws p by the initialisers, m = v = 0.  Tensor i takes key split(key(seed), i) of threefry, so
+   the values do not depend on the number of threads. */
+void mr_params_init(mr_params_t *s, uint64_t seed);
+
+#endif

@@ -1,0 +1,21 @@
+/* A convolution whose stride is its size is a product of patches and kernel. */
+#include "model/nn/nn.h"
+
+mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first) {
+  if (!x) return NULL;
+  static const int rows_first[] = {0, 1, 3, 2, 4, 5}, channels_first[] = {0, 1, 3, 5, 2, 4};
+  int64_t B = x->aval.dim[0], R = x->aval.dim[1] / P, Q = x->aval.dim[2] / P, C = x->aval.dim[3];
+  x = mr_lax_reshape_to(s->f, x, B, R, P, Q, P, C);
+  x = mr_lax_transpose(s->f, x, channel_first ? channels_first : rows_first);
+  return mr_lax_reshape_to(s->f, x, B, R * Q, P * P * C);
+}
+
+mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos) {
+  if (!x || !cls || !pos) return NULL;
+  static const int at[] = {0, 1, 2};
+  int64_t B = x->aval.dim[0], N = x->aval.dim[1], E = x->aval.dim[2];
+  mr_var_t *part[] = {mr_lax_broadcast_in_dim(s->f, cls, 3, (int64_t[]){B, 1, E}, at),
+                      mr_lax_convert(s->f, x, MR_F32)};
+  x = mr_lax_concatenate(s->f, 2, part, 1);
+  return mr_lax_add(s->f, x, mr_lax_broadcast_in_dim(s->f, pos, 3, (int64_t[]){B, N + 1, E}, at));
+}

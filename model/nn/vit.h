@@ -1,0 +1,37 @@
+/* Vision Transformers: flax's (cls token, pre-norm, tanh-GELU) and timm's (qkv, erf-GELU). */
+#ifndef MR_MODEL_NN_VIT_H
+#define MR_MODEL_NN_VIT_H
+
+#include "model/nn/nn.h"
+
+typedef enum mr_vit_variant { MR_VIT_FLAX, MR_VIT_TIMM } mr_vit_variant_t;
+
+typedef struct mr_vit_config {
+  mr_vit_variant_t variant;
+  int image, patch, channels;             /* pixels; patch divides image */
+  int embed, mlp, heads, layers, classes; /* heads divides embed */
+  float dropout;                          /* rate in training, [0,1) */
+  mr_dtype_t dtype;                       /* of computation: MR_F32 or MR_BF16 */
+  float ln_eps;                           /* 0: the variant's own (flax 1e-6, timm 1e-5) */
+} mr_vit_config_t;
+
+/* The recipe: image 32, patch 4, embed 384, mlp 1536, heads 8, layers 6, classes 10, dropout .1,
+   bf16; 10,695,562 parameters. */
+mr_vit_config_t mr_vit_default(void);
+/* MR_ERR_CONFIG with the setting, its value and its range. */
+mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
+
+/* images (B,H,W,C) f32, normalised -> logits (B,classes) in the dtype of computation.  The last
+   block computes what token 0 needs alone: the head reads nothing else. */
+mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
+mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
+
+/* Inputs of the graph that mr_vit_loss makes, before the parameters (in params' order). */
+enum { MR_VIT_IMAGES, MR_VIT_LABELS, MR_VIT_SEED, MR_VIT_STEP, MR_VIT_N_DATA };
+/* The graph (images f32 (B,H,W,C), labels i32 (B), seed u64[], step u32[], parameters f32...) ->
+   (mean loss f32[], logits f32 (B,classes), losses f32 (B)).  train: with dropout.  Fills params'
+   list (zeroed before).  NULL on failure; the caller destroys it. */
+mr_fn_t *mr_vit_loss(const mr_vit_config_t *c, int64_t batch, bool train, float label_smoothing,
+                     mr_params_t *params, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,220 @@
+#include "model/train.h"
+
+#include <stdlib.h>
+
+#include "model/optim/adamw.h"
+
+mr_adamw_config_t mr_adamw_default(void) {
+  return (mr_adamw_config_t){.b1 = .9f, .b2 = .999f, .eps = 1e-8f, .weight_decay = 1e-4f};
+}
+
+mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
+                       mr_diag_t *diag) {
+  mr_diag_t own = {0};
+  mr_fn_t *f = mr_vit_loss(c, 1, false, 0, params, &own);
+  if (!f) return mr_fail(diag, own.code, "%s", own.text);
+  mr_fn_destroy(f);
+  MR_TRY(mr_params_alloc(params, diag));
+  mr_params_init(params, seed);
+  return MR_OK;
+}
+
+/* What both kinds of step hold.  The scalars lie in arrays of their own that runs point at. */
+typedef struct step {
+  mr_exec_t *exec;
+  mr_params_t list; /* names and places only: no arenas */
+  int64_t batch, classes;
+  const void **in;
+  void **out;
+  float *logits, *losses;
+  uint64_t seed;
+  uint32_t step;
+  float lr, t, loss, norm;
+} step_t;
+
+struct mr_train_step {
+  step_t s;
+};
+
+struct mr_eval_step {
+  step_t s;
+};
+
+static float *floats(int64_t n) {
+  return aligned_alloc(64, ((size_t)n * sizeof(float) + 127) & ~(size_t)63);
+}
+
+static void step_fini(step_t *s) {
+  mr_exec_destroy(s->exec);
+  mr_params_fini(&s->list);
+  free(s->in);
+  free(s->out);
+  free(s->logits);
+  free(s->losses);
+}
+
+static mr_err_t step_alloc(step_t *s, mr_diag_t *diag) {
+  const mr_fn_t *f = mr_exec_fn(s->exec);
+  s->in = calloc((size_t)f->n_in, sizeof *s->in);
+  s->out = calloc((size_t)f->n_out, sizeof *s->out);
+  s->logits = floats(s->batch * s->classes);
+  s->losses = floats(s->batch);
+  if (!s->in || !s->out || !s->logits || !s->losses)
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the outputs of a step");
+  return MR_OK;
+}
+
+/* The checkpoint or the caller may bring parameters of another model. */
+static mr_err_t same_params(const step_t *s, const mr_params_t *p, mr_diag_t *diag) {
+  if (p->n != s->list.n || p->arena_size != s->list.arena_size || p->count != s->list.count)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "parameters of another model: %lld in %d tensors, want %lld in %d",
+                   (long long)p->count, p->n, (long long)s->list.count, s->list.n);
+  return MR_OK;
+}
+
+static mr_err_t check_labels(const step_t *s, const int32_t *labels, mr_diag_t *diag) {
+  for (int64_t i = 0; i < s->batch; i++)
+    if (labels[i] < 0 || labels[i] >= s->classes)
+      return mr_fail(diag, MR_ERR_DATA, "record %lld of the batch has label %d, want [0,%lld)",
+                     (long long)i, labels[i], (long long)s->classes);
+  return MR_OK;
+}
+
+static void set_data(step_t *s, const float *images, const int32_t *labels) {
+  s->in[MR_VIT_IMAGES] = images;
+  s->in[MR_VIT_LABELS] = labels;
+  s->in[MR_VIT_SEED] = &s->seed;
+  s->in[MR_VIT_STEP] = &s->step;
+}
+
+/* ---- training ---- */
+static mr_err_t check_adamw(const mr_adamw_config_t *o, mr_diag_t *diag) {
+  const struct {
+    const char *name;
+    float v, lo, hi;
+  } row[] = {{"b1", o->b1, 0, 1},
+             {"b2", o->b2, 0, 1},
+             {"eps", o->eps, 0, 1},
+             {"weight-decay", o->weight_decay, 0, 100},
+             {"clip-norm", o->clip_norm, 0, 1e9f}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!(row[i].v >= row[i].lo && row[i].v < row[i].hi))
+      return mr_fail(diag, MR_ERR_CONFIG, "adamw.%s: %g, want [%g,%g)", row[i].name,
+                     (double)row[i].v, (double)row[i].lo, (double)row[i].hi);
+  return MR_OK;
+}
+
+static mr_err_t compile_train(step_t *s, const mr_fn_t *loss, const mr_adamw_config_t *opt,
+                              mr_diag_t *diag) {
+  mr_fn_t *f = NULL;
+  MR_TRY(mr_adamw_step_fn(loss, MR_VIT_N_DATA, opt, &f, diag));
+  bool *donate = calloc((size_t)f->n_in, sizeof *donate);
+  mr_err_t err = donate ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  for (int i = MR_VIT_N_DATA + 2; donate && i < f->n_in; i++) donate[i] = true;
+  if (err >= 0) err = mr_jit(f, &(mr_jit_options_t){.donate = donate}, &s->exec, diag);
+  free(donate);
+  mr_fn_destroy(f);
+  return err;
+}
+
+mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_adamw_config_t *opt,
+                              float label_smoothing, int64_t batch, mr_train_step_t **out,
+                              mr_diag_t *diag) {
+  mr_diag_t own = {0};
+  MR_TRY(check_adamw(opt, diag));
+  mr_train_step_t *t = calloc(1, sizeof *t);
+  if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  t->s.batch = batch;
+  t->s.classes = c->classes;
+  mr_fn_t *loss = mr_vit_loss(c, batch, true, label_smoothing, &t->s.list, &own);
+  mr_err_t err = loss ? compile_train(&t->s, loss, opt, &own) : own.code;
+  mr_fn_destroy(loss);
+  if (err >= 0) err = step_alloc(&t->s, &own);
+  if (err < 0) {
+    mr_train_step_destroy(t);
+    return mr_fail(diag, err, "%s", own.text);
+  }
+  *out = t;
+  return MR_OK;
+}
+
+mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const float *images,
+                           const int32_t *labels, float lr, int64_t t, uint64_t seed,
+                           mr_train_out_t *out, mr_diag_t *diag) {
+  step_t *s = &step->s;
+  MR_TRY(same_params(s, params, diag));
+  MR_TRY(check_labels(s, labels, diag));
+  int n = params->n, in = MR_VIT_N_DATA, o = 0;
+  set_data(s, images, labels);
+  s->seed = seed;
+  s->step = (uint32_t)t;
+  s->lr = lr;
+  s->t = (float)t;
+  s->in[in++] = &s->lr;
+  s->in[in++] = &s->t;
+  s->out[o++] = &s->loss;
+  s->out[o++] = s->logits;
+  s->out[o++] = s->losses;
+  s->out[o++] = &s->norm;
+  float *const arena[] = {params->p, params->m, params->v};
+  for (int set = 0; set < 3; set++)
+    for (int i = 0; i < n; i++) s->in[in++] = s->out[o++] = arena[set] + params->param[i].offset;
+  mr_exec_run(s->exec, s->in, s->out);
+  *out = (mr_train_out_t){.loss = s->loss, .grad_norm = s->norm, .logits = s->logits};
+  return MR_OK;
+}
+
+const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s) { return s->s.exec; }
+
+mr_exec_t *mr_train_step_profiled(mr_train_step_t *s) { return s->s.exec; }
+
+void mr_train_step_destroy(mr_train_step_t *s) {
+  if (!s) return;
+  step_fini(&s->s);
+  free(s);
+}
+
+/* ---- evaluation ---- */
+mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, mr_eval_step_t **out,
+                             mr_diag_t *diag) {
+  mr_diag_t own = {0};
+  mr_eval_step_t *e = calloc(1, sizeof *e);
+  if (!e) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  e->s.batch = batch;
+  e->s.classes = c->classes;
+  mr_fn_t *loss = mr_vit_loss(c, batch, false, 0, &e->s.list, &own);
+  mr_err_t err = loss ? mr_jit(loss, NULL, &e->s.exec, &own) : own.code;
+  mr_fn_destroy(loss);
+  if (err >= 0) err = step_alloc(&e->s, &own);
+  if (err < 0) {
+    mr_eval_step_destroy(e);
+    return mr_fail(diag, err, "%s", own.text);
+  }
+  *out = e;
+  return MR_OK;
+}
+
+mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const float *images,
+                          const int32_t *labels, const float **logits, const float **losses,
+                          mr_diag_t *diag) {
+  step_t *s = &e->s;
+  MR_TRY(same_params(s, params, diag));
+  MR_TRY(check_labels(s, labels, diag));
+  set_data(s, images, labels);
+  for (int i = 0; i < params->n; i++)
+    s->in[MR_VIT_N_DATA + i] = params->p + params->param[i].offset;
+  s->out[0] = &s->loss;
+  s->out[1] = s->logits;
+  s->out[2] = s->losses;
+  mr_exec_run(s->exec, s->in, s->out);
+  *logits = s->logits;
+  *losses = s->losses;
+  return MR_OK;
+}
+
+void mr_eval_step_destroy(mr_eval_step_t *e) {
+  if (!e) return;
+  step_fini(&e->s);
+  free(e);
+}

@@ -1,0 +1,49 @@
+/* A model compiled for training and for evaluation: what a stage runs. */
+#ifndef MR_MODEL_TRAIN_H
+#define MR_MODEL_TRAIN_H
+
+#include "model/backends/cpu/exec.h"
+#include "model/nn/vit.h"
+
+/* Fills the list and takes the arenas: values by the initialisers from seed, moments zero.  params
+   is zeroed before; mr_params_fini gives back, also after a failure. */
+mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
+                       mr_diag_t *diag);
+
+/* b1 .9, b2 .999, eps 1e-8, weight decay 1e-4, no clipping. */
+mr_adamw_config_t mr_adamw_default(void);
+
+typedef struct mr_train_step mr_train_step_t;
+
+typedef struct mr_train_out {
+  float loss;          /* mean over the batch, before the update */
+  float grad_norm;     /* global, before clipping */
+  const float *logits; /* (B,classes); of the step, until its next run */
+} mr_train_out_t;
+
+/* Compiles forward, backward and update for one batch size.  MR_ERR_CONFIG names the setting. */
+mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_adamw_config_t *opt,
+                              float label_smoothing, int64_t batch, mr_train_step_t **out,
+                              mr_diag_t *diag);
+/* One step, in place on params' p, m, v; blocks.  images (B,H,W,C) f32, labels (B) i32, both
+   64-aligned.  t counts from 1 and, with seed, decides the dropout masks. */
+mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const float *images,
+                           const int32_t *labels, float lr, int64_t t, uint64_t seed,
+                           mr_train_out_t *out, mr_diag_t *diag);
+const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s); /* for its graph and its peak */
+mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);         /* for mr_exec_profile */
+void mr_train_step_destroy(mr_train_step_t *s);                /* NULL is fine */
+
+typedef struct mr_eval_step mr_eval_step_t;
+
+/* Without dropout and smoothing. */
+mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, mr_eval_step_t **out,
+                             mr_diag_t *diag);
+/* logits (B,classes) and losses (B), one per record: of the step, until its next run.  A partial
+   batch is padded by the caller with any label in range. */
+mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const float *images,
+                          const int32_t *labels, const float **logits, const float **losses,
+                          mr_diag_t *diag);
+void mr_eval_step_destroy(mr_eval_step_t *s);
+
+#endif
