@@ -1,0 +1,370 @@
+/* The ViTs against numbers of flax and PyTorch (golden/vit/vit.md gives the tolerances). */
+
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/npy.h"
+#include "model/model.h"
+
+static mr_npy_t load(const char *variant, const char *file) {
+  char path[512];
+  mr_npy_t a = {0};
+  mr_diag_t diag = {0};
+  snprintf(path, sizeof path, "%s/vit/%s/%s.npy", MR_GOLDEN, variant, file);
+  if (mr_npy_load(path, &a, &diag) < 0) fail_msg("%s", diag.text);
+  return a;
+}
+
+static double scalar(const char *variant, const char *name) {
+  char path[512], line[256], key[128];
+  double v = NAN, got;
+  snprintf(path, sizeof path, "%s/vit/%s/scalars.txt", MR_GOLDEN, variant);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f))
+    if (sscanf(line, "%127s %lf", key, &got) == 2 && !strcmp(key, name)) v = got;
+  fclose(f);
+  assert_false(isnan(v));
+  return v;
+}
+
+static mr_vit_config_t small(mr_vit_variant_t variant, mr_dtype_t dtype) {
+  return (mr_vit_config_t){.variant = variant,
+                           .image = 32,
+                           .patch = 4,
+                           .channels = 3,
+                           .embed = 32,
+                           .mlp = 64,
+                           .heads = 4,
+                           .layers = 2,
+                           .classes = 10,
+                           .dtype = dtype};
+}
+
+typedef struct model {
+  mr_vit_config_t config;
+  mr_params_t params;
+  mr_npy_t golden; /* the parameters as one vector */
+  float *images;   /* (4,32,32,3) */
+  mr_npy_t labels;
+} model_t;
+
+/* The golden vectors are dense; ours are padded to 64 bytes a tensor. */
+static void scatter(const mr_params_t *s, const float *dense, float *arena) {
+  for (int i = 0; i < s->n; i++) {
+    memcpy(arena + s->param[i].offset, dense, s->param[i].size * sizeof(float));
+    dense += s->param[i].size;
+  }
+}
+
+static void gather(const mr_params_t *s, const float *arena, float *dense) {
+  for (int i = 0; i < s->n; i++) {
+    memcpy(dense, arena + s->param[i].offset, s->param[i].size * sizeof(float));
+    dense += s->param[i].size;
+  }
+}
+
+static void check_names(const model_t *m, const char *variant) {
+  char path[512], line[256], name[128];
+  long offset = 0, want = 0;
+  int i = 0;
+  snprintf(path, sizeof path, "%s/vit/%s/params.index.txt", MR_GOLDEN, variant);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f)) {
+    if (line[0] == '#' || sscanf(line, "%127s %ld", name, &want) != 2) continue;
+    assert_true(i < m->params.n);
+    assert_string_equal(m->params.param[i].name, name);
+    assert_int_equal(offset, want);
+    offset += (long)m->params.param[i++].size;
+  }
+  fclose(f);
+  assert_int_equal(i, m->params.n);
+}
+
+static model_t setup(mr_vit_variant_t variant, mr_dtype_t dtype) {
+  const char *name = variant == MR_VIT_FLAX ? "flax" : "timm";
+  model_t m = {.config = small(variant, dtype)};
+  mr_diag_t diag = {0};
+  if (mr_vit_params(&m.config, 1, &m.params, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(m.params.count, 21162);
+  check_names(&m, name);
+  m.golden = load(name, "params");
+  m.labels = load(name, "labels");
+  scatter(&m.params, m.golden.data, m.params.p);
+  mr_npy_t images = load(name, "images");
+  const float *x = images.data;
+  m.images = aligned_alloc(64, images.count * sizeof(float));
+  assert_non_null(m.images);
+  for (size_t i = 0; i < images.count; i++) {
+    size_t b = i / 3072, c = i % 3, pixel = i % 3072 / 3;
+    m.images[i] = variant == MR_VIT_FLAX ? x[i] : x[b * 3072 + c * 1024 + pixel];
+  }
+  mr_npy_free(&images);
+  return m;
+}
+
+static void teardown(model_t *m) {
+  mr_params_fini(&m->params);
+  mr_npy_free(&m->golden);
+  mr_npy_free(&m->labels);
+  free(m->images);
+}
+
+static bool is_key_bias(const char *name, size_t size, size_t at) {
+  if (strstr(name, "attn.key.bias")) return true;
+  return strstr(name, "attn.qkv.bias") && at >= size / 3 && at < 2 * size / 3;
+}
+
+/* Whole and worst tensor's relative L2 distance, without the key biases. */
+static double distance(const mr_params_t *s, const float *got, const float *want, double *worst) {
+  double num = 0, den = 0;
+  *worst = 0;
+  for (int i = 0; i < s->n; i++) {
+    const mr_param_t *t = &s->param[i];
+    double tn = 0, td = 0;
+    for (size_t k = 0; k < t->size; k++) {
+      if (is_key_bias(t->name, t->size, k)) continue;
+      double d = (double)got[t->offset + k] - (double)want[t->offset + k];
+      assert_true(isfinite(d));
+      tn += d * d;
+      td += (double)want[t->offset + k] * (double)want[t->offset + k];
+    }
+    if (td > 0 && sqrt(tn / td) > *worst) *worst = sqrt(tn / td);
+    num += tn;
+    den += td;
+  }
+  return sqrt(num / den);
+}
+
+typedef struct result {
+  float loss;
+  float logits[40], losses[4];
+  float *grad; /* an arena */
+} result_t;
+
+static result_t value_and_grad(model_t *m) {
+  mr_diag_t diag = {0};
+  mr_params_t list = {0};
+  result_t r = {0};
+  mr_fn_t *loss = mr_vit_loss(&m->config, 4, false, 0, &list, &diag), *g = NULL;
+  mr_exec_t *x = NULL;
+  if (!loss) fail_msg("%s", diag.text);
+  int n = list.n, wrt[256];
+  const void *in[260];
+  void *out[260];
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  for (int i = 0; i < n; i++) wrt[i] = MR_VIT_N_DATA + i;
+  if (mr_value_and_grad(loss, n, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_jit(g, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  r.grad = aligned_alloc(64, (list.arena_size * sizeof(float) + 63) & ~(size_t)63);
+  in[0] = m->images;
+  in[1] = m->labels.data;
+  in[2] = &seed;
+  in[3] = &step;
+  out[0] = &r.loss;
+  out[1] = r.logits;
+  out[2] = r.losses;
+  for (int i = 0; i < n; i++) {
+    in[MR_VIT_N_DATA + i] = m->params.p + list.param[i].offset;
+    out[3 + i] = r.grad + list.param[i].offset;
+  }
+  mr_exec_run(x, in, out);
+  mr_exec_destroy(x);
+  mr_fn_destroy(g);
+  mr_fn_destroy(loss);
+  mr_params_fini(&list);
+  return r;
+}
+
+static void check_grads(mr_vit_variant_t variant, mr_dtype_t dtype, double logit_tol,
+                        double loss_tol, double whole_tol, double tensor_tol) {
+  const char *name = variant == MR_VIT_FLAX ? "flax" : "timm";
+  const char *kind = dtype == MR_F32 ? "f32" : "bf16";
+  char file[64];
+  model_t m = setup(variant, dtype);
+  result_t r = value_and_grad(&m);
+  snprintf(file, sizeof file, "%s.logits", kind);
+  mr_npy_t logits = load(name, file);
+  snprintf(file, sizeof file, "%s.grads", kind);
+  mr_npy_t grads = load(name, file);
+  float *want = calloc(m.params.arena_size, sizeof *want);
+  double worst_logit = 0, worst;
+  for (int i = 0; i < 40; i++)
+    worst_logit = fmax(worst_logit, fabs(r.logits[i] - (double)((float *)logits.data)[i]));
+  scatter(&m.params, grads.data, want);
+  double whole = distance(&m.params, r.grad, want, &worst);
+  snprintf(file, sizeof file, "%s.loss", kind);
+  double loss_off = fabs(r.loss - scalar(name, file));
+  print_message("%s %s: logits %.2e, loss %.2e, gradients %.2e, worst tensor %.2e\n", name, kind,
+                worst_logit, loss_off, whole, worst);
+  assert_true(worst_logit < logit_tol);
+  assert_true(loss_off < loss_tol);
+  assert_true(whole < whole_tol);
+  assert_true(worst < tensor_tol);
+  free(want);
+  free(r.grad);
+  mr_npy_free(&logits);
+  mr_npy_free(&grads);
+  teardown(&m);
+}
+
+static void flax_f32_gives_jax_logits_loss_and_gradients(void **state) {
+  check_grads(MR_VIT_FLAX, MR_F32, 5e-6, 2e-6, 5e-6, 1e-4);
+}
+
+static void timm_f32_gives_pytorch_logits_loss_and_gradients(void **state) {
+  check_grads(MR_VIT_TIMM, MR_F32, 5e-6, 2e-6, 5e-6, 1e-4);
+}
+
+static void flax_bf16_stays_as_near_to_jax_as_jax_to_itself(void **state) {
+  check_grads(MR_VIT_FLAX, MR_BF16, 0.05, 0.02, 0.03, 1.0);
+}
+
+static void check_params(const model_t *m, const char *file) {
+  mr_npy_t want = load("flax", file);
+  float *got = calloc(want.count, sizeof *got);
+  gather(&m->params, m->params.p, got);
+  size_t at = 0, far = 0;
+  double worst = 0;
+  for (int i = 0; i < m->params.n; i++) {
+    const mr_param_t *t = &m->params.param[i];
+    for (size_t k = 0; k < t->size; k++, at++) {
+      if (is_key_bias(t->name, t->size, k)) continue;
+      double d = fabs(got[at] - (double)((float *)want.data)[at]);
+      assert_true(isfinite(d));
+      far += d > 2e-6;
+      worst = fmax(worst, d);
+    }
+  }
+  print_message("%s: %zu of %zu beyond 2e-6, worst %.2e\n", file, far, want.count, worst);
+  assert_true(far <= want.count / 1000);
+  assert_true(worst < 1e-4);
+  free(got);
+  mr_npy_free(&want);
+}
+
+static void check_adamw(const char *tag, float clip_norm) {
+  model_t m = setup(MR_VIT_FLAX, MR_F32);
+  mr_adamw_config_t opt = mr_adamw_default();
+  mr_train_step_t *step = NULL;
+  mr_train_out_t out;
+  mr_diag_t diag = {0};
+  char name[64];
+  opt.clip_norm = clip_norm;
+  if (mr_train_step_create(&m.config, &opt, 0, 4, &step, &diag) < 0) fail_msg("%s", diag.text);
+  for (int t = 1; t <= 3; t++) {
+    if (mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, &out, &diag) < 0)
+      fail_msg("%s", diag.text);
+    snprintf(name, sizeof name, "f32.%s.loss_before_step%d", tag, t);
+    assert_true(fabs(out.loss - scalar("flax", name)) < 1e-5);
+    snprintf(name, sizeof name, "f32.%s.grad_norm_before_clip_step%d", tag, t);
+    assert_true(fabs(out.grad_norm - scalar("flax", name)) < 1e-4);
+    snprintf(name, sizeof name, "f32.%s.params%d", tag, t);
+    if (t != 2) check_params(&m, name);
+  }
+  mr_train_step_destroy(step);
+  teardown(&m);
+}
+
+static void adamw_gives_optax_parameters_after_one_and_three_steps(void **state) {
+  check_adamw("adamw", 0);
+}
+
+static void clipped_adamw_gives_optax_parameters_after_one_and_three_steps(void **state) {
+  check_adamw("clip_adamw", 1.0f);
+}
+
+static void evaluation_gives_the_logits_and_each_record_its_loss(void **state) {
+  model_t m = setup(MR_VIT_FLAX, MR_F32);
+  mr_eval_step_t *e = NULL;
+  mr_diag_t diag = {0};
+  const float *logits, *losses;
+  mr_npy_t want = load("flax", "f32.logits");
+  assert_int_equal(mr_eval_step_create(&m.config, 4, &e, &diag), MR_OK);
+  assert_int_equal(mr_eval_step_run(e, &m.params, m.images, m.labels.data, &logits, &losses, &diag),
+                   MR_OK);
+  for (int i = 0; i < 40; i++) assert_true(fabsf(logits[i] - ((float *)want.data)[i]) < 5e-6f);
+  double mean = ((double)losses[0] + losses[1] + losses[2] + losses[3]) / 4;
+  assert_true(fabs(mean - scalar("flax", "f32.loss")) < 2e-6);
+  mr_eval_step_destroy(e);
+  mr_npy_free(&want);
+  teardown(&m);
+}
+
+static void a_label_out_of_range_is_refused(void **state) {
+  model_t m = setup(MR_VIT_FLAX, MR_F32);
+  mr_eval_step_t *e = NULL;
+  mr_diag_t diag = {0};
+  const float *logits, *losses;
+  int32_t bad[4] = {0, 1, 10, 2};
+  assert_int_equal(mr_eval_step_create(&m.config, 4, &e, &diag), MR_OK);
+  assert_int_equal(mr_eval_step_run(e, &m.params, m.images, bad, &logits, &losses, &diag),
+                   MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "label 10"));
+  mr_eval_step_destroy(e);
+  teardown(&m);
+}
+
+static void dropout_follows_seed_and_step_alone(void **state) {
+  float loss[4];
+  for (int run = 0; run < 4; run++) {
+    model_t m = setup(MR_VIT_FLAX, MR_F32);
+    m.config.dropout = 0.1f;
+    mr_adamw_config_t opt = mr_adamw_default();
+    mr_train_step_t *step = NULL;
+    mr_train_out_t out;
+    mr_diag_t diag = {0};
+    assert_int_equal(mr_train_step_create(&m.config, &opt, 0, 4, &step, &diag), MR_OK);
+    int64_t t = run == 2 ? 2 : 1;
+    uint64_t seed = run == 3 ? 8 : 7;
+    assert_int_equal(
+        mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, seed, &out, &diag),
+        MR_OK);
+    loss[run] = out.loss;
+    mr_train_step_destroy(step);
+    teardown(&m);
+  }
+  assert_memory_equal(&loss[0], &loss[1], sizeof(float));
+  assert_true(loss[0] != loss[2] && loss[0] != loss[3]);
+}
+
+static void bad_settings_are_named(void **state) {
+  mr_diag_t diag = {0};
+  mr_vit_config_t c = mr_vit_default();
+  c.patch = 5;
+  assert_int_equal(mr_vit_check(&c, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "vit.patch: 5"));
+  c = mr_vit_default();
+  c.heads = 7;
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_vit_check(&c, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "vit.heads: 7"));
+  assert_int_equal(mr_vit_check(&(mr_vit_config_t){0}, NULL), MR_ERR_CONFIG);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(flax_f32_gives_jax_logits_loss_and_gradients),
+      cmocka_unit_test(timm_f32_gives_pytorch_logits_loss_and_gradients),
+      cmocka_unit_test(flax_bf16_stays_as_near_to_jax_as_jax_to_itself),
+      cmocka_unit_test(adamw_gives_optax_parameters_after_one_and_three_steps),
+      cmocka_unit_test(clipped_adamw_gives_optax_parameters_after_one_and_three_steps),
+      cmocka_unit_test(evaluation_gives_the_logits_and_each_record_its_loss),
+      cmocka_unit_test(a_label_out_of_range_is_refused),
+      cmocka_unit_test(dropout_follows_seed_and_step_alone),
+      cmocka_unit_test(bad_settings_are_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
