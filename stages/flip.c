@@ -1,10 +1,12 @@
 /* Mirrors a picture left to right, with probability p: torchvision's RandomHorizontalFlip with the
    record's own generator.  Records without a generator stay as they are. */
 #include "pipeline/stage.h"
+#include "stages/mirror.h"
 
 typedef struct flip {
   double p;
   int rows, W;
+  bool avx2; /* rows of 32 bytes on a machine that can */
 } flip_t;
 
 static mr_err_t flip_plan(mr_stage_t *s) {
@@ -17,20 +19,12 @@ static mr_err_t flip_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* A fixed width lets the compiler reverse a row with byte shuffles. */
-static void mirror_32(const uint8_t *src, uint8_t *dst, int rows) {
-  for (int y = 0; y < rows; y++, src += 32, dst += 32) {
-    uint64_t w[4];
-    memcpy(w, src, sizeof w);
-    uint64_t r[4] = {__builtin_bswap64(w[3]), __builtin_bswap64(w[2]), __builtin_bswap64(w[1]),
-                     __builtin_bswap64(w[0])};
-    memcpy(dst, r, sizeof r);
-  }
-}
-
-static void mirror(const uint8_t *src, uint8_t *dst, int rows, int W) {
-  for (int y = 0; y < rows; y++, src += W, dst += W)
-    for (int x = 0; x < W; x++) dst[x] = src[W - 1 - x];
+static mr_err_t flip_open(mr_stage_t *s) {
+  flip_t *t = s->state;
+#if defined(__x86_64__)
+  t->avx2 = t->W == 32 && __builtin_cpu_supports("avx2");
+#endif
+  return MR_OK;
 }
 
 static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
@@ -42,10 +36,10 @@ static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   }
   if (!turn) {
     out->data = in->data;
-  } else if (t->W == 32) {
-    mirror_32(in->data, out->data, t->rows);
+  } else if (t->avx2) {
+    mr__mirror_32_avx2(in->data, out->data, t->rows);
   } else {
-    mirror(in->data, out->data, t->rows, t->W);
+    mr_mirror(in->data, out->data, t->rows, t->W);
   }
   return MR_OK;
 }
@@ -62,5 +56,6 @@ const mr_stage_def_t mr_stage_flip = {
     .opts = flip_opts,
     .state_sz = sizeof(flip_t),
     .plan = flip_plan,
+    .open = flip_open,
     .map = flip_map,
 };
