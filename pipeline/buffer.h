@@ -14,17 +14,17 @@ enum { MR_BUF_EPOCH_END = 1 }; /* the last buffer of its epoch */
 typedef struct mr_pool mr_pool_t;
 
 typedef struct mr_buf {
-  void *data;      /* 64-aligned, cap bytes */
+  void *data; /* 64-aligned, cap bytes */
   size_t cap;
-  size_t size;     /* bytes in use */
-  int64_t seq;     /* number on its edge, from 0 (from the resumed batch after a resume) */
-  int64_t epoch;   /* from 0 */
+  size_t size;      /* bytes in use */
+  int64_t seq;      /* number on its edge, from 0 (from the resumed batch after a resume) */
+  int64_t epoch;    /* from 0 */
   int64_t position; /* position in the sampler's order after this buffer: resume here */
-  int32_t n;       /* records in use, [0,B] */
-  uint32_t flags;  /* MR_BUF_* */
-  int32_t *label;  /* [B], BATCHES only; NULL else (as key and draw) */
-  uint64_t *key;   /* [B] record ids within the source */
-  uint64_t *draw;  /* [B] hash of the record's augmentation draws, 0 without any */
+  int32_t n;        /* records in use, [0,B] */
+  uint32_t flags;   /* MR_BUF_* */
+  int32_t *label;   /* [B], BATCHES only; NULL else (as key and draw) */
+  uint64_t *key;    /* [B] record ids within the source */
+  uint64_t *draw;   /* [B] hash of the record's augmentation draws, 0 without any */
   atomic_int refs;
   mr_pool_t *pool;
 } mr_buf_t;

@@ -21,13 +21,13 @@ typedef enum mr_opt_type {
 typedef struct mr_opt {
   const char *name;
   mr_opt_type_t type;
-  size_t offset;        /* of the value in the stage's state */
-  const char *unit;     /* "records", "s", "" */
-  const char *def;      /* default, as text; NULL: must be given (STR: NULL value) */
-  double lo, hi;        /* range of INT, F64, RANGE, VEC3, both ends included; lo == hi: any */
-  const char *choices;  /* ENUM */
-  const char *help;     /* one sentence, ends with a period */
-  int positional;       /* 1: `batch 128` means this one */
+  size_t offset;       /* of the value in the stage's state */
+  const char *unit;    /* "records", "s", "" */
+  const char *def;     /* default, as text; NULL: must be given (STR: NULL value) */
+  double lo, hi;       /* range of INT, F64, RANGE, VEC3, both ends included; lo == hi: any */
+  const char *choices; /* ENUM */
+  const char *help;    /* one sentence, ends with a period */
+  int positional;      /* 1: `batch 128` means this one */
 } mr_opt_t;
 
 /* Parses text into the row's place in state.  On failure the sentence names

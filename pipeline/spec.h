@@ -29,10 +29,10 @@ typedef struct mr_spec {
   mr_layout_t layout;
   mr_place_t place;
   int ndim;
-  int64_t dim[MR_MAX_NDIM];    /* RECORDS: of one record, (3,32,32); BATCHES: (B,32,32,3) */
-  int64_t n_records;           /* RECORDS, BATCHES: records in one epoch; 0 where it means nothing */
-  int64_t n_batches;           /* BATCHES: buffers in one epoch */
-  int64_t n_epochs;            /* epochs the stream has; 0: endless */
+  int64_t dim[MR_MAX_NDIM]; /* RECORDS: of one record, (3,32,32); BATCHES: (B,32,32,3) */
+  int64_t n_records;        /* RECORDS, BATCHES: records in one epoch; 0 where it means nothing */
+  int64_t n_batches;        /* BATCHES: buffers in one epoch */
+  int64_t n_epochs;         /* epochs the stream has; 0: endless */
   const mr_dataset_t *dataset; /* NULL where there is none */
 } mr_spec_t;
 

@@ -11,8 +11,8 @@
 #include "base/safetensors.h"
 
 typedef struct mr_state {
-  int64_t step;       /* steps done */
-  bool last;          /* the run ends with this one (finished or stopped) */
+  int64_t step; /* steps done */
+  bool last;    /* the run ends with this one (finished or stopped) */
   int n_tensors, n_meta;
   mr_st_tensor_t *tensor; /* [n_tensors] */
   mr_st_meta_t *meta;     /* [n_meta] */

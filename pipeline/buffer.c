@@ -1,0 +1,124 @@
+#include "pipeline/buffer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "pipeline/pool_private.h"
+
+/* The free list is a stack of indices.  Its head carries a tag that grows with every change, so a
+   head that looks the same is the same (no ABA within 2^32 changes between two instructions).  Last
+   in, first out: buffers never needed are never touched. */
+#define NONE UINT32_MAX
+
+struct mr_pool {
+  _Alignas(64) _Atomic uint64_t head; /* tag << 32 | index, NONE when empty */
+  _Alignas(64) mr_buf_t *buf;         /* [n] */
+  _Atomic uint32_t *next;             /* [n] below in the stack; relaxed, ordered by head */
+  uint32_t n;
+  void *map;
+  size_t map_bytes;
+  mr_wait_t *const *waiter;
+  int n_waiters;
+};
+
+static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+
+/* One slot: data, then key, draw and label of a batch. */
+static void format_buf(mr_pool_t *p, uint32_t i, char *slot, size_t cap, size_t records) {
+  mr_buf_t *b = &p->buf[i];
+  *b = (mr_buf_t){.data = slot, .cap = cap, .pool = p};
+  if (records) {
+    char *at = slot + align64(cap);
+    b->key = (uint64_t *)at, at += align64(records * 8);
+    b->draw = (uint64_t *)at, at += align64(records * 8);
+    b->label = (int32_t *)at;
+  }
+  atomic_init(&p->next[i], i + 1 < p->n ? i + 1 : NONE);
+}
+
+mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) {
+  size_t cap = mr_spec_bytes(spec);
+  size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->dim[0] : 0;
+  size_t slot = align64(cap) + 2 * align64(records * 8) + align64(records * 4);
+  if (n >= NONE || (n && slot > SIZE_MAX / 2 / n)) return NULL;
+  mr_pool_t *p = aligned_alloc(64, align64(sizeof *p));
+  if (!p) return NULL;
+  memset(p, 0, sizeof *p);
+  p->n = (uint32_t)n;
+  p->map_bytes = slot && n ? slot * n : 64;
+  p->buf = calloc(n ? n : 1, sizeof *p->buf);
+  p->next = calloc(n ? n : 1, sizeof *p->next);
+  p->map = mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p->map == MAP_FAILED) p->map = NULL;
+  if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
+  for (uint32_t i = 0; i < p->n; i++) format_buf(p, i, (char *)p->map + slot * i, cap, records);
+  atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
+  return p;
+}
+
+void mr_pool_destroy(mr_pool_t *p) {
+  if (!p) return;
+  if (p->map) munmap(p->map, p->map_bytes);
+  free(p->buf);
+  free((void *)p->next);
+  free(p);
+}
+
+/* acquire pairs with the release in pool_put: the last owner's writes are visible. */
+static uint32_t pool_pop(mr_pool_t *p) {
+  uint64_t head = atomic_load_explicit(&p->head, memory_order_acquire), want;
+  do {
+    uint32_t i = (uint32_t)head;
+    if (i == NONE) return NONE;
+    want = ((head >> 32) + 1) << 32 | atomic_load_explicit(&p->next[i], memory_order_relaxed);
+  } while (!atomic_compare_exchange_weak_explicit(&p->head, &head, want, memory_order_acq_rel,
+                                                  memory_order_acquire));
+  return (uint32_t)head;
+}
+
+mr_buf_t *mr_pool_get(mr_pool_t *p) {
+  uint32_t i = pool_pop(p);
+  if (i == NONE) return NULL;
+  mr_buf_t *b = &p->buf[i];
+  b->size = 0, b->seq = 0, b->epoch = 0, b->position = 0, b->n = 0, b->flags = 0;
+  atomic_store_explicit(&b->refs, 1, memory_order_relaxed); /* the ring publishes it */
+  return b;
+}
+
+/* seq_cst: news for waiters, ordered before the loads of their parked flags. */
+static void pool_put(mr_pool_t *p, uint32_t i) {
+  uint64_t head = atomic_load_explicit(&p->head, memory_order_relaxed), want;
+  do {
+    atomic_store_explicit(&p->next[i], (uint32_t)head, memory_order_relaxed);
+    want = ((head >> 32) + 1) << 32 | i;
+  } while (!atomic_compare_exchange_weak_explicit(&p->head, &head, want, memory_order_seq_cst,
+                                                  memory_order_relaxed));
+  for (int w = 0; w < p->n_waiters; w++) mr_wait_wake(p->waiter[w]);
+}
+
+mr_buf_t *mr_buf_ref(mr_buf_t *b) {
+  /* relaxed: the caller holds a reference already, nothing is handed over here. */
+  atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+  return b;
+}
+
+void mr_buf_unref(mr_buf_t *b) {
+  if (!b) return;
+  /* acq_rel: every owner's accesses come before the buffer is free. */
+  int before = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel);
+  assert(before > 0);
+  if (before == 1) pool_put(b->pool, (uint32_t)(b - b->pool->buf));
+}
+
+void mr__pool_waiters(mr_pool_t *p, mr_wait_t *const *waiter, int n) {
+  p->waiter = waiter, p->n_waiters = n;
+}
+
+uint64_t mr__pool_news(const mr_pool_t *p) {
+  return atomic_load_explicit(&p->head, memory_order_seq_cst);
+}
+
+size_t mr__pool_free(const mr_pool_t *p) { return (uint32_t)mr__pool_news(p) == NONE ? 0 : 1; }

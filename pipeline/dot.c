@@ -1,0 +1,75 @@
+/* A settled graph as Graphviz text. */
+#include <string.h>
+
+#include "pipeline/graph_private.h"
+
+/* Inside a DOT string: quotes and backslashes escaped. */
+static void put_escaped(const char *s, FILE *out) {
+  for (; *s; s++) {
+    if (*s == '"' || *s == '\\') fputc('\\', out);
+    fputc(*s == '\n' ? ' ' : *s, out);
+  }
+}
+
+static void put_node(const mr_graph_t *g, int i, FILE *out) {
+  const mr__node_t *node = g->node[i];
+  fprintf(out, "  n%d [label=\"", i);
+  put_escaped(node->name, out);
+  if (strcmp(node->name, node->def->name)) fprintf(out, " (%s)", node->def->name);
+  if (node->n_workers > 1) fprintf(out, " x%d", node->n_workers);
+  for (int k = 0; k < node->n_set; k++) {
+    const char *text = mr__setting_text(g, &node->set[k]);
+    fputs("\\n", out);
+    put_escaped(node->set[k].name, out);
+    fputs(" = ", out);
+    put_escaped(text ? text : "", out);
+  }
+  fprintf(out, "\"%s];\n", node->n_workers ? "" : ", style=\"rounded,filled\", fillcolor=white");
+}
+
+/* The records stages upstream of a step stage's port, written once each. */
+static void put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    for (const mr__edge_t *e = mr__edge_into(g, node, p);
+         e && !g->node[e->from]->n_workers && !done[e->from]; e = mr__edge_into(g, e->from, 0)) {
+      done[e->from] = true;
+      put_node(g, e->from, out);
+    }
+}
+
+static void put_edge(const mr_graph_t *g, const mr__edge_t *e, FILE *out) {
+  char spec[160];
+  const mr__node_t *from = g->node[e->from];
+  mr_spec_text(&from->worker->out_spec[e->out], spec, sizeof spec);
+  fprintf(out, "  n%d -> n%d [label=\"", e->from, e->to);
+  put_escaped(spec, out);
+  fprintf(out, "\"%s];\n", from->n_workers ? "" : ", style=dashed");
+}
+
+static bool reads_records(const mr_graph_t *g, int node) {
+  for (int p = 0; p < MR_MAX_PORTS; p++) {
+    const mr__edge_t *e = mr__edge_into(g, node, p);
+    if (e && !g->node[e->from]->n_workers) return true;
+  }
+  return false;
+}
+
+void mr_graph_dot(const mr_graph_t *g, FILE *out) {
+  bool done[1024] = {false};
+  fputs(
+      "digraph millrace {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
+      "  edge [fontname=\"sans-serif\", fontsize=10];\n",
+      out);
+  for (int i = 0; i < g->n_nodes && i < 1024; i++) {
+    if (!g->node[i]->n_workers || !reads_records(g, i)) continue;
+    fprintf(out, "  subgraph cluster_%d {\n  label=\"fused\"; style=filled; color=lightgrey;\n", i);
+    put_chain(g, i, done, out);
+    put_node(g, i, out);
+    done[i] = true;
+    fputs("  }\n", out);
+  }
+  for (int i = 0; i < g->n_nodes; i++)
+    if (i >= 1024 || !done[i]) put_node(g, i, out);
+  for (int i = 0; i < g->n_edges; i++) put_edge(g, &g->edge[i], out);
+  fputs("}\n", out);
+}

@@ -1,0 +1,113 @@
+/* The inside of a graph: what the builder, the parser, settle and the scheduler share. */
+#ifndef MR_PIPELINE_GRAPH_PRIVATE_H
+#define MR_PIPELINE_GRAPH_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "pipeline/graph.h"
+#include "pipeline/pool_private.h"
+#include "pipeline/ring.h"
+
+typedef struct mr__pos {
+  int line, column; /* from 1; line 0: built by calls */
+} mr__pos_t;
+
+typedef struct mr__setting {
+  const char *name, *text;
+  bool expand; /* text may hold $NAME */
+  mr__pos_t pos;
+} mr__setting_t;
+
+typedef struct mr__var {
+  const char *name, *text;
+  bool expand;
+} mr__var_t;
+
+typedef struct mr__node {
+  const mr_stage_def_t *def;
+  const char *name; /* "" while the parser has not named it */
+  bool named;       /* by name=, not after its def */
+  mr__pos_t pos;
+  mr__setting_t *set;
+  int n_set;
+  int64_t start_position;
+  void *state;
+  mr_stage_t *worker; /* [MR_MAX_WORKERS] */
+  int n_workers;      /* threads; 0: none (source, order, map) */
+  int n_chains;       /* source: chains that read it */
+  bool opened;
+  struct mr_runtime *rt; /* [n_workers] */
+} mr__node_t;
+
+typedef struct mr__edge {
+  int from, out, to, in; /* node, port, node, port */
+  mr__pos_t pos;
+  mr_ring_t **ring; /* [workers of from][workers of to] */
+} mr__edge_t;
+
+typedef struct mr__text {
+  struct mr__text *next;
+  char s[];
+} mr__text_t;
+
+struct mr_graph {
+  const mr_registry_t *reg;
+  mr__text_t *texts; /* every string of the graph */
+  mr__node_t **node;
+  int n_nodes;
+  mr__edge_t *edge;
+  int n_edges;
+  mr__var_t *var;
+  int n_vars;
+  int depth;  /* 0: by buffer size */
+  int *order; /* [n_nodes] topological, sources first; NULL until settled */
+  bool settled, started, joined;
+
+  mr_pool_t **pool; /* [n_nodes * MR_MAX_PORTS] */
+  mr_wait_t **wait; /* [n_waits] of all threads, grouped by node */
+  _Atomic int n_waits;
+  atomic_int stop, cancel;
+  pthread_mutex_t lock; /* the three below */
+  mr_diag_t failure;    /* the first one */
+  mr_stats_t *sample;   /* [n_nodes] where the window of mr_limiting_stage began; NULL: none yet */
+  int64_t sampled_ns;
+  char limiting[64];
+};
+
+/* A copy of s[0,n) that lives as long as the graph; NULL when memory is short. */
+const char *mr__graph_text(mr_graph_t *g, const char *s, size_t n);
+int mr__graph_find(const mr_graph_t *g, const char *name); /* node index, or -1 */
+
+/* The parser's builder: as the calls of graph.h, by node index and with positions.  A node added
+   with name NULL stays nameless until mr__graph_name_all. */
+int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos); /* or -1 */
+mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
+mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag);
+mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag);
+mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
+/* Index of a port by name (NULL: the first), or -1 with a failure told after `where`. */
+int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,
+                   mr__pos_t pos, mr_diag_t *diag);
+
+/* Value of a text with variables replaced, owned by the graph; NULL when memory is short. */
+const char *mr__graph_expand(mr_graph_t *g, const char *text, int n_vars);
+/* Index of the variable, or -1. */
+int mr__graph_var(const mr_graph_t *g, const char *name, size_t n);
+const char *mr__setting_text(const mr_graph_t *g, const mr__setting_t *set);
+
+/* "3:14: " or "" into text[0,n). */
+const char *mr__pos_text(mr__pos_t pos, char *text, size_t n);
+
+/* True if threads run def (it has step). */
+static inline bool mr__is_step(const mr_stage_def_t *def) { return def->step != NULL; }
+
+/* The edge into an input port, or NULL. */
+const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port);
+
+/* chain.c: builds the chain that ends in an input port, for one worker whose failures
+   go to diag; NULL without memory. */
+mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag);
+void mr__chain_destroy(mr_chain_t *c);
+
+#endif

@@ -1,0 +1,110 @@
+#include "pipeline/opt.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a setting wants, as a person reads it. */
+static void want_text(const mr_opt_t *o, char *text, size_t n) {
+  static const char *const kind[] = {[MR_OPT_INT] = "a whole number",
+                                     [MR_OPT_F64] = "a number",
+                                     [MR_OPT_BOOL] = "true or false",
+                                     [MR_OPT_STR] = "a text",
+                                     [MR_OPT_ENUM] = "one of",
+                                     [MR_OPT_RANGE] = "LOW:HIGH, two numbers in order",
+                                     [MR_OPT_VEC3] = "three numbers A,B,C"};
+  const char *unit = o->unit ? o->unit : "", *gap = *unit ? " of " : "";
+  if (o->type == MR_OPT_ENUM)
+    snprintf(text, n, "one of %s", o->choices);
+  else if (o->lo == o->hi || o->type == MR_OPT_BOOL || o->type == MR_OPT_STR)
+    snprintf(text, n, "%s%s%s", kind[o->type], gap, unit);
+  else
+    snprintf(text, n, "%s in [%.15g,%.15g]%s%s", kind[o->type], o->lo, o->hi, gap, unit);
+}
+
+static bool in_range(const mr_opt_t *o, double v) {
+  return o->lo == o->hi || (v >= o->lo && v <= o->hi);
+}
+
+/* A number that ends at *end, which must be there; neither NaN nor infinite. */
+static bool number(const char *text, char stop, const char **rest, double *out) {
+  char *end;
+  if (!*text || *text == ' ' || *text == '\t' || *text == '\n') return false;
+  errno = 0;
+  double v = strtod(text, &end);
+  if (end == text || *end != stop || !isfinite(v)) return false;
+  *out = v, *rest = stop ? end + 1 : end;
+  return true;
+}
+
+static bool parse_int(const mr_opt_t *o, const char *text, void *at) {
+  char *end;
+  if (!(*text == '-' || *text == '+' || (*text >= '0' && *text <= '9'))) return false;
+  errno = 0;
+  long long v = strtoll(text, &end, 10);
+  if (end == text || *end || errno || !in_range(o, (double)v)) return false;
+  *(int64_t *)at = v;
+  return true;
+}
+
+/* n numbers with sep between them, each in range. */
+static bool parse_numbers(const mr_opt_t *o, const char *text, int n, char sep, double *at) {
+  double v[3];
+  for (int i = 0; i < n; i++)
+    if (!number(text, i + 1 < n ? sep : 0, &text, &v[i]) || !in_range(o, v[i])) return false;
+  memcpy(at, v, (size_t)n * sizeof *v);
+  return true;
+}
+
+static bool parse_bool(const char *text, bool *at) {
+  static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no", "off",
+                                                                              "0"};
+  for (int i = 0; i < 4; i++) {
+    if (!strcmp(text, yes[i])) return *at = true, true;
+    if (!strcmp(text, no[i])) return *at = false, true;
+  }
+  return false;
+}
+
+static bool parse_enum(const mr_opt_t *o, const char *text, int *at) {
+  size_t n = strlen(text);
+  int k = 0;
+  for (const char *c = o->choices; c; k++) {
+    const char *bar = strchr(c, '|');
+    size_t len = bar ? (size_t)(bar - c) : strlen(c);
+    if (len == n && !memcmp(c, text, n)) return *at = k, true;
+    c = bar ? bar + 1 : NULL;
+  }
+  return false;
+}
+
+static bool parse(const mr_opt_t *o, const char *text, void *at) {
+  switch (o->type) {
+    case MR_OPT_INT: return parse_int(o, text, at);
+    case MR_OPT_F64: return parse_numbers(o, text, 1, 0, at);
+    case MR_OPT_BOOL: return parse_bool(text, at);
+    case MR_OPT_STR: return *(const char **)at = text, true;
+    case MR_OPT_ENUM: return parse_enum(o, text, at);
+    case MR_OPT_VEC3: return parse_numbers(o, text, 3, ',', at);
+    case MR_OPT_RANGE: {
+      double v[2];
+      if (!parse_numbers(o, text, 2, ':', v) || v[0] > v[1]) return false;
+      memcpy(at, v, sizeof v);
+      return true;
+    }
+    case MR_OPT_END: break;
+  }
+  return false;
+}
+
+mr_err_t mr_opt_set(const mr_opt_t *opt, void *state, const char *who, const char *text,
+                    mr_diag_t *diag) {
+  char want[256];
+  if (parse(opt, text, (char *)state + opt->offset)) return MR_OK;
+  want_text(opt, want, sizeof want);
+  return mr_fail(diag, MR_ERR_CONFIG, "%s: setting %s = \"%.200s\": want %s", who, opt->name, text,
+                 want);
+}

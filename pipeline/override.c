@@ -1,0 +1,141 @@
+/* Values: variables, overrides from the command line, and the canonical dump. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/graph_private.h"
+
+int mr__graph_var(const mr_graph_t *g, const char *name, size_t n) {
+  for (int i = 0; i < g->n_vars; i++)
+    if (strlen(g->var[i].name) == n && !memcmp(g->var[i].name, name, n)) return i;
+  return -1;
+}
+
+static size_t var_name_span(const char *s) {
+  return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+}
+
+/* One replacement step at *s, which stands on "$": the text to put there and its length.  The
+   parser has checked names, so an unknown one can only be a lone dollar. */
+static const char *dollar(mr_graph_t *g, const char **s, int n_vars, size_t *len) {
+  const char *at = *s + 1;
+  if (*at == '$') return *s += 2, *len = 1, "$";
+  bool brace = *at == '{';
+  size_t n = var_name_span(at + brace);
+  int i = mr__graph_var(g, at + brace, n);
+  if (!n || i < 0 || i >= n_vars) return *s += 1, *len = 1, "$";
+  *s = at + brace + n + brace;
+  const mr__var_t *v = &g->var[i];
+  /* A variable sees only those before it, so this ends. */
+  const char *text = v->expand ? mr__graph_expand(g, v->text, i) : v->text;
+  return *len = text ? strlen(text) : 0, text;
+}
+
+const char *mr__graph_expand(mr_graph_t *g, const char *text, int n_vars) {
+  char *out = NULL;
+  size_t at = 0, len;
+  FILE *f = open_memstream(&out, &at);
+  if (!f) return NULL;
+  for (const char *s = text; *s;) {
+    if (*s != '$') {
+      fputc(*s++, f);
+      continue;
+    }
+    const char *put = dollar(g, &s, n_vars, &len);
+    if (put) fwrite(put, 1, len, f);
+  }
+  fclose(f);
+  const char *kept = out ? mr__graph_text(g, out, at) : NULL;
+  free(out);
+  return kept;
+}
+
+const char *mr__setting_text(const mr_graph_t *g, const mr__setting_t *set) {
+  /* Expanding adds to the graph's store of strings, which no reader of the graph sees. */
+  return set->expand ? mr__graph_expand((mr_graph_t *)g, set->text, g->n_vars) : set->text;
+}
+
+static mr_err_t override_var(mr_graph_t *g, int i, const char *value, mr_diag_t *diag) {
+  const char *text = mr__graph_text(g, value, strlen(value));
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  g->var[i].text = text, g->var[i].expand = false;
+  return MR_OK;
+}
+
+static bool stage_knows(const mr__node_t *node, const char *setting) {
+  return mr_stage_def_opt(node->def, setting) ||
+         (node->def->parallel && !strcmp(setting, "workers"));
+}
+
+/* No such key: names what is near among variables and settings. */
+static mr_err_t no_key(const mr_graph_t *g, const char *key, mr_diag_t *diag) {
+  char hint[96];
+  mr_suggest_t near = {.word = key};
+  for (int i = 0; i < g->n_vars; i++) mr_suggest_offer(&near, g->var[i].name);
+  for (int i = 0; i < g->n_nodes; i++)
+    for (const mr_opt_t *o = g->node[i]->def->opts; o && o->type != MR_OPT_END; o++)
+      mr_suggest_offer(&near, o->name);
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "%.60s=: neither a variable of the graph nor a setting of a stage%s", key,
+                 mr_suggest_text(&near, hint, sizeof hint));
+}
+
+/* The only stage with this setting; several are listed. */
+static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value, mr_diag_t *diag) {
+  int found = 0, which = -1;
+  char list[512] = "";
+  for (int i = 0; i < g->n_nodes; i++) {
+    if (!stage_knows(g->node[i], key)) continue;
+    size_t at = strlen(list);
+    snprintf(list + at, sizeof list - at, "%s%s.%s", found ? ", " : "", g->node[i]->name, key);
+    which = i, found++;
+  }
+  if (!found) return no_key(g, key, diag);
+  if (found > 1)
+    return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; say one of %s", key, list);
+  return mr_graph_set(g, g->node[which]->name, key, value, diag);
+}
+
+mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
+  const char *eq = strchr(key_value, '=');
+  if (!eq || eq == key_value)
+    return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want KEY=VALUE", key_value);
+  const char *key = mr__graph_text(g, key_value, (size_t)(eq - key_value));
+  if (!key) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  int v = mr__graph_var(g, key, strlen(key));
+  if (v >= 0 && !g->settled) return override_var(g, v, eq + 1, diag);
+  const char *dot = strchr(key, '.');
+  if (!dot) return override_bare(g, key, eq + 1, diag);
+  const char *stage = mr__graph_text(g, key, (size_t)(dot - key));
+  if (!stage) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  return mr_graph_set(g, stage, dot + 1, eq + 1, diag);
+}
+
+const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char *setting) {
+  int i = mr__graph_find(g, stage);
+  if (i < 0) return NULL;
+  for (int k = 0; k < g->node[i]->n_set; k++)
+    if (!strcmp(g->node[i]->set[k].name, setting)) return mr__setting_text(g, &g->node[i]->set[k]);
+  const mr_opt_t *o = mr_stage_def_opt(g->node[i]->def, setting);
+  return o ? o->def : NULL;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const mr__setting_t *)a)->name, ((const mr__setting_t *)b)->name);
+}
+
+void mr_graph_dump(const mr_graph_t *g, FILE *out) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr__node_t *node = g->node[i];
+    fprintf(out, "%s name=%s", node->def->name, node->name);
+    if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, by_name);
+    for (int k = 0; k < node->n_set; k++)
+      fprintf(out, " %s=\"%s\"", node->set[k].name, mr__setting_text(g, &node->set[k]));
+    fputc('\n', out);
+  }
+  for (int i = 0; i < g->n_edges; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    const mr__node_t *a = g->node[e->from], *b = g->node[e->to];
+    fprintf(out, "%s.%s ! %s.%s\n", a->name, a->def->out[e->out].name, b->name,
+            b->def->in[e->in].name);
+  }
+}

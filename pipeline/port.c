@@ -1,0 +1,243 @@
+/* The calls of step functions: taking, giving, waiting. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/runtime_private.h"
+
+enum { DEPTH_EVERY = 16 }; /* takes between two samples of the queue depth */
+
+mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
+  char text[900];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  return mr_fail(s->diag, code, "%s: %s", s->name, text);
+}
+
+bool mr_stopping(const mr_stage_t *s) {
+  /* relaxed: asks for an end some time soon, hands over nothing. */
+  return s->rt && atomic_load_explicit(&s->rt->g->stop, memory_order_relaxed);
+}
+
+mr_chain_t *mr_in_chain(mr_stage_t *s, int port) { return s->rt->chain[port]; }
+
+/* The ring that the next buffer comes from. */
+static mr_ring_t *in_ring(const mr__in_t *in, int worker) {
+  int from = in->n == 1 ? 0 : (int)(in->next % (uint64_t)in->n);
+  return in->ring[from * in->stride + worker];
+}
+
+bool mr__in_over(mr__in_t *in, int worker) { return !in->n || mr_ring_over(in_ring(in, worker)); }
+
+static void sample_depth(mr_runtime_t *rt, mr__in_t *in) {
+  mr__count(&rt->count.depth_sum, (int64_t)mr_ring_ready(in_ring(in, rt->s->worker)));
+  mr__count(&rt->count.depth_n, 1);
+}
+
+size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
+  mr_runtime_t *rt = s->rt;
+  mr__in_t *in = &rt->in[port];
+  size_t k = 0;
+  if (!in->n || !n) return 0;
+  if (rt->n_takes++ % DEPTH_EVERY == 0) sample_depth(rt, in);
+  if (in->n == 1) {
+    k = mr_ring_pop(in->ring[s->worker], out, n);
+    in->next += k * (uint64_t)in->stride;
+  } else {
+    for (; k < n && mr_ring_pop(in_ring(in, s->worker), &out[k], 1); k++)
+      in->next += (uint64_t)in->stride;
+  }
+  if (k) mr__count(&rt->count.taken, (int64_t)k);
+  return k;
+}
+
+static bool fan_gone(const mr__fan_t *f) {
+  for (int i = 0; i < f->m; i++)
+    if (!mr_ring_gone(f->ring[i])) return false;
+  return true;
+}
+
+bool mr__out_gone(const mr__out_t *out) {
+  for (int i = 0; i < out->n_edges; i++)
+    if (!fan_gone(&out->edge[i])) return false;
+  return out->n_edges > 0;
+}
+
+/* How many of this worker's next buffers fit the edge, in turn over its consumers. */
+static size_t fan_room(const mr__fan_t *f, uint64_t next, int step, size_t most) {
+  if (f->m == 1) {
+    if (mr_ring_gone(f->ring[0])) return most;
+    size_t room = mr_ring_room(f->ring[0]);
+    return room < most ? room : most;
+  }
+  size_t room[MR_MAX_WORKERS], k = 0;
+  for (int i = 0; i < f->m; i++)
+    room[i] = mr_ring_gone(f->ring[i]) ? most : mr_ring_room(f->ring[i]);
+  while (k < most && room[next % (uint64_t)f->m]) {
+    room[next % (uint64_t)f->m]--;
+    next += (uint64_t)step, k++;
+  }
+  return k;
+}
+
+size_t mr_room(mr_stage_t *s, int port) {
+  const mr__out_t *out = &s->rt->out[port];
+  size_t k = MR_BURST;
+  for (int i = 0; i < out->n_edges && k; i++)
+    k = fan_room(&out->edge[i], out->next, s->n_workers, k);
+  return k;
+}
+
+static void give_one(mr__fan_t *f, uint64_t number, mr_buf_t *b) {
+  mr_ring_t *r = f->ring[number % (uint64_t)f->m];
+  /* A consumer that left may have left a full ring behind; nobody else fills it. */
+  if (mr_ring_gone(r) || !mr_ring_push(r, &b, 1)) mr_buf_unref(b);
+}
+
+static void give_edge(mr_stage_t *s, mr__fan_t *f, uint64_t next, mr_buf_t *const *in, size_t n) {
+  if (f->m == 1 && !mr_ring_gone(f->ring[0])) {
+    size_t k = mr_ring_push(f->ring[0], in, n);
+    for (; k < n; k++) mr_buf_unref(in[k]);
+    return;
+  }
+  for (size_t i = 0; i < n; i++) give_one(f, next + i * (uint64_t)s->n_workers, in[i]);
+}
+
+void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
+  mr__out_t *out = &s->rt->out[port];
+  if (!n) return;
+  for (size_t i = 0; i < n; i++) {
+    uint64_t number = out->next + i * (uint64_t)s->n_workers;
+    /* A buffer that others hold too keeps its number: writing would race with their reading. */
+    if (atomic_load_explicit(&in[i]->refs, memory_order_acquire) == 1) in[i]->seq = (int64_t)number;
+    for (int e = 1; e < out->n_edges; e++) mr_buf_ref(in[i]);
+    if (!out->n_edges) mr_buf_unref(in[i]);
+  }
+  for (int e = 0; e < out->n_edges; e++) give_edge(s, &out->edge[e], out->next, in, n);
+  out->next += n * (uint64_t)s->n_workers;
+  mr__count(&s->rt->count.given, (int64_t)n);
+}
+
+mr_err_t mr_idle(mr_stage_t *s) {
+  mr_runtime_t *rt = s->rt;
+  if (mr__cancelled(rt)) return MR_ERR_CANCEL;
+  bool over = rt->n_in > 0, gone = rt->n_out > 0;
+  for (int i = 0; i < MR_MAX_PORTS; i++) {
+    if (rt->in[i].n && !mr__in_over(&rt->in[i], s->worker)) over = false;
+    if (rt->out[i].n_edges && !mr__out_gone(&rt->out[i])) gone = false;
+  }
+  return over || gone ? MR_END : MR_AGAIN;
+}
+
+/* ---- waiting ---- */
+
+typedef struct {
+  mr_runtime_t *rt;
+  int port;
+  uint64_t mark;
+} wait_for_t;
+
+void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void *arg) {
+  if (ready(arg)) return;
+  mr__counters_t *c = &rt->count;
+  int64_t since = mr__now_ns();
+  atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
+  atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
+  mr_wait_until(&rt->wait, ready, arg);
+  atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
+  mr__count(kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, mr__now_ns() - since);
+}
+
+uint64_t mr__news(const mr_runtime_t *rt) {
+  uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst);
+  for (int p = 0; p < MR_MAX_PORTS; p++) {
+    const mr__in_t *in = &rt->in[p];
+    const mr__out_t *out = &rt->out[p];
+    for (int i = 0; i < in->n; i++) sum += mr_ring_pushed(in->ring[i * in->stride + rt->s->worker]);
+    for (int e = 0; e < out->n_edges; e++)
+      for (int i = 0; i < out->edge[e].m; i++) sum += mr_ring_popped(out->edge[e].ring[i]);
+    if (out->pool) sum += mr__pool_news(out->pool);
+  }
+  return sum;
+}
+
+static bool news_changed(void *arg) {
+  wait_for_t *w = arg;
+  return mr__cancelled(w->rt) || mr__news(w->rt) != w->mark;
+}
+
+/* A stage with a buffer at hand waits for room, one without starves. */
+static int why_idle(mr_runtime_t *rt) {
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    if (rt->in[p].n && mr_ring_ready(in_ring(&rt->in[p], rt->s->worker))) return MR__BLOCKED;
+  return rt->n_in ? MR__STARVED : MR__BLOCKED;
+}
+
+void mr__wait_news(mr_runtime_t *rt, uint64_t mark) {
+  wait_for_t w = {rt, 0, mark};
+  mr__wait_counted(rt, why_idle(rt), news_changed, &w);
+}
+
+static bool can_pull(void *arg) {
+  wait_for_t *w = arg;
+  mr__in_t *in = &w->rt->in[w->port];
+  int me = w->rt->s->worker;
+  return mr__cancelled(w->rt) || mr__in_over(in, me) || mr_ring_ready(in_ring(in, me));
+}
+
+mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) {
+  wait_for_t w = {s->rt, port, 0};
+  for (;;) {
+    if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
+    if (mr_take(s, port, out, 1)) return MR_OK;
+    if (mr__in_over(&s->rt->in[port], s->worker)) return MR_END;
+    mr__wait_counted(s->rt, MR__STARVED, can_pull, &w);
+  }
+}
+
+static bool can_push(void *arg) {
+  wait_for_t *w = arg;
+  return mr__cancelled(w->rt) || mr__out_gone(&w->rt->out[w->port]) || mr_room(w->rt->s, w->port);
+}
+
+mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b) {
+  wait_for_t w = {s->rt, port, 0};
+  mr__wait_counted(s->rt, MR__BLOCKED, can_push, &w);
+  mr_err_t e = mr__cancelled(s->rt) ? MR_ERR_CANCEL : MR_OK;
+  if (e == MR_OK && mr__out_gone(&s->rt->out[port])) e = MR_END;
+  if (e != MR_OK) return mr_buf_unref(b), e;
+  mr_give(s, port, &b, 1);
+  return MR_OK;
+}
+
+static bool can_get(void *arg) {
+  wait_for_t *w = arg;
+  const mr__out_t *out = &w->rt->out[w->port];
+  return mr__cancelled(w->rt) || mr__out_gone(out) || mr__pool_free(out->pool);
+}
+
+mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out) {
+  wait_for_t w = {s->rt, port, 0};
+  for (;;) {
+    if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
+    if (mr__out_gone(&s->rt->out[port])) return MR_END;
+    if ((*out = mr_pool_get(s->rt->out[port].pool))) return MR_OK;
+    mr__wait_counted(s->rt, MR__BLOCKED, can_get, &w);
+  }
+}
+
+void mr__leave(mr_runtime_t *rt) {
+  for (int p = 0; p < MR_MAX_PORTS; p++) {
+    const mr__in_t *in = &rt->in[p];
+    const mr__out_t *out = &rt->out[p];
+    for (int e = 0; e < out->n_edges; e++)
+      for (int i = 0; i < out->edge[e].m; i++) mr_ring_close(out->edge[e].ring[i]);
+    for (int i = 0; i < in->n; i++) {
+      mr_ring_t *r = in->ring[i * in->stride + rt->s->worker];
+      mr_ring_abandon(r);
+      mr_ring_fini(r); /* still this side's: pops what waits */
+    }
+  }
+}

@@ -1,0 +1,112 @@
+#include "pipeline/ring.h"
+
+#include <string.h>
+
+/* Each side writes its own line and reads the other's only when its cached copy of the other's
+   index says full or empty.  Indices grow for ever; their lowest bit of the published word says
+   that the side is done (closed, abandoned), so that one load tells all. */
+enum { DONE = 1 };
+
+typedef struct {
+  _Alignas(64) _Atomic uint64_t word; /* index << 1 | DONE */
+  uint64_t index;                     /* own copy */
+  uint64_t seen;                      /* the other side's index, when last looked at */
+  mr_wait_t *other;                   /* who waits for this side's news */
+} side_t;
+
+struct mr_ring {
+  side_t producer, consumer;
+  _Alignas(64) size_t mask;
+  _Alignas(64) mr_buf_t *slot[]; /* [depth] */
+};
+_Static_assert(offsetof(struct mr_ring, consumer) - offsetof(struct mr_ring, producer) >= 64,
+               "producer and consumer do not share a cache line");
+_Static_assert(offsetof(struct mr_ring, mask) - offsetof(struct mr_ring, consumer) >= 64,
+               "what both read does not share a line with what one writes");
+
+size_t mr_ring_footprint(size_t depth) {
+  if (depth < 2 || depth > 65536 || (depth & (depth - 1))) return 0;
+  return (sizeof(mr_ring_t) + depth * sizeof(mr_buf_t *) + 63) / 64 * 64;
+}
+
+mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t *consumer) {
+  if (!mr_ring_footprint(depth)) return NULL;
+  mr_ring_t *r = mem;
+  memset(r, 0, sizeof *r);
+  r->mask = depth - 1;
+  r->producer.other = consumer;
+  r->consumer.other = producer;
+  return r;
+}
+
+void mr_ring_fini(mr_ring_t *r) {
+  mr_buf_t *b;
+  while (mr_ring_pop(r, &b, 1)) mr_buf_unref(b);
+}
+
+/* seq_cst exchange: releases the slots to the acquire in look(), and is ordered before the load of
+   the other's parked flag in mr_wait_wake. */
+static void publish(side_t *s, uint64_t done) {
+  atomic_exchange_explicit(&s->word, s->index << 1 | done, memory_order_seq_cst);
+  if (s->other) mr_wait_wake(s->other);
+}
+
+/* Pairs with publish(): what the other side did before is visible.  seq_cst because waiters decide
+   by it whether to sleep. */
+static uint64_t look(const side_t *s) {
+  return atomic_load_explicit(&s->word, memory_order_seq_cst);
+}
+
+/* Own word: nobody else writes it, relaxed reads suffice. */
+static uint64_t own_done(const side_t *s) {
+  return atomic_load_explicit(&s->word, memory_order_relaxed) & DONE;
+}
+
+static size_t room_cached(const mr_ring_t *r) {
+  return r->mask + 1 - (size_t)(r->producer.index - r->producer.seen);
+}
+
+size_t mr_ring_room(mr_ring_t *r) {
+  r->producer.seen = look(&r->consumer) >> 1;
+  return room_cached(r);
+}
+
+size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
+  size_t k = room_cached(r);
+  if (k < n) k = mr_ring_room(r);
+  if (k > n) k = n;
+  if (!k) return 0;
+  for (size_t i = 0; i < k; i++) r->slot[(r->producer.index + i) & r->mask] = in[i];
+  r->producer.index += k;
+  publish(&r->producer, own_done(&r->producer));
+  return k;
+}
+
+void mr_ring_close(mr_ring_t *r) { publish(&r->producer, DONE); }
+bool mr_ring_gone(mr_ring_t *r) { return look(&r->consumer) & DONE; }
+
+static size_t ready_cached(const mr_ring_t *r) {
+  return (size_t)(r->consumer.seen - r->consumer.index);
+}
+
+size_t mr_ring_ready(mr_ring_t *r) {
+  r->consumer.seen = look(&r->producer) >> 1;
+  return ready_cached(r);
+}
+
+size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n) {
+  size_t k = ready_cached(r);
+  if (k < n) k = mr_ring_ready(r);
+  if (k > n) k = n;
+  if (!k) return 0;
+  for (size_t i = 0; i < k; i++) out[i] = r->slot[(r->consumer.index + i) & r->mask];
+  r->consumer.index += k;
+  publish(&r->consumer, own_done(&r->consumer));
+  return k;
+}
+
+bool mr_ring_over(mr_ring_t *r) { return look(&r->producer) == (r->consumer.index << 1 | DONE); }
+
+void mr_ring_abandon(mr_ring_t *r) { publish(&r->consumer, DONE); }
+uint64_t mr_ring_pushed(const mr_ring_t *r) { return look(&r->producer); }
+uint64_t mr_ring_popped(const mr_ring_t *r) { return look(&r->consumer); }

@@ -1,0 +1,79 @@
+/* One worker of a step stage while the graph runs. */
+#ifndef MR_PIPELINE_RUNTIME_PRIVATE_H
+#define MR_PIPELINE_RUNTIME_PRIVATE_H
+
+#include "pipeline/graph_private.h"
+
+/* Rings into one input port: buffer number t of the edge comes from producer t % n. */
+typedef struct mr__in {
+  mr_ring_t **ring; /* [n * stride], every stride-th is this worker's */
+  int n, stride;    /* producers, consumers; n 0: not linked, or records */
+  uint64_t next;    /* number of the next buffer */
+} mr__in_t;
+
+/* Rings of one edge from this worker: buffer number t goes to consumer t % m. */
+typedef struct mr__fan {
+  mr_ring_t **ring; /* [m] */
+  int m;
+} mr__fan_t;
+
+typedef struct mr__out {
+  mr__fan_t *edge; /* [n_edges] */
+  int n_edges;
+  uint64_t next; /* number of the next buffer */
+  mr_pool_t *pool;
+} mr__out_t;
+
+/* Written by the worker with relaxed stores, read live with relaxed loads: each number stands for
+   itself. */
+typedef struct mr__counters {
+  _Atomic int64_t given, taken, starved_ns, blocked_ns, start_ns, end_ns;
+  _Atomic int64_t waits_since; /* ns; 0: not waiting */
+  _Atomic int64_t depth_sum, depth_n;
+  atomic_int wait_kind; /* MR__STARVED or MR__BLOCKED */
+} mr__counters_t;
+
+enum { MR__STARVED, MR__BLOCKED };
+
+typedef struct mr_runtime {
+  mr_wait_t wait;
+  mr_graph_t *g;
+  mr__node_t *node;
+  mr_stage_t *s;
+  mr__in_t in[MR_MAX_PORTS];
+  mr__out_t out[MR_MAX_PORTS];
+  mr_chain_t *chain[MR_MAX_PORTS];
+  int n_in, n_out; /* linked ports with rings */
+  uint64_t n_takes;
+  mr_diag_t diag;
+  pthread_t thread;
+  bool running;
+  _Alignas(64) mr__counters_t count;
+} mr_runtime_t;
+
+int64_t mr__now_ns(void);
+
+/* Adds to a counter that this thread alone writes. */
+static inline void mr__count(_Atomic int64_t *c, int64_t n) {
+  atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static inline bool mr__cancelled(const mr_runtime_t *rt) {
+  /* acquire pairs with mr_graph_cancel's exchange; on the hot path it costs a plain load. */
+  return atomic_load_explicit(&rt->g->cancel, memory_order_seq_cst);
+}
+
+/* Waits on the worker's wait object and accounts the time; does not enter when ready at once. */
+void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void *arg);
+
+/* A sum that changes whenever anything the worker may wait for does. */
+uint64_t mr__news(const mr_runtime_t *rt);
+/* Waits until mr__news is no longer mark, or the graph is cancelled. */
+void mr__wait_news(mr_runtime_t *rt, uint64_t mark);
+
+bool mr__in_over(mr__in_t *in, int worker);
+bool mr__out_gone(const mr__out_t *out);
+/* Ends every output, leaves every input and lets go of what waits there. */
+void mr__leave(mr_runtime_t *rt);
+
+#endif

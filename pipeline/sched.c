@@ -1,0 +1,334 @@
+/* Running a settled graph: rings, pools and chains are made, stages opened, one thread a worker. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pipeline/runtime_private.h"
+
+enum { DEPTH_MIN = 4, DEPTH_MAX = 64, DEPTH_BYTES = 8 << 20 };
+
+int64_t mr__now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- memory ---- */
+
+static size_t edge_depth(const mr_graph_t *g, const mr__edge_t *e) {
+  if (g->depth) return (size_t)g->depth;
+  size_t bytes = mr_spec_bytes(&g->node[e->from]->worker->out_spec[e->out]), depth = DEPTH_MAX;
+  while (depth > DEPTH_MIN && depth * bytes > DEPTH_BYTES) depth /= 2;
+  return depth;
+}
+
+static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
+  if (!node->n_workers) return MR_OK;
+  node->rt = aligned_alloc(64, (size_t)node->n_workers * sizeof *node->rt);
+  if (!node->rt) return MR_ERR_NOMEM;
+  memset(node->rt, 0, (size_t)node->n_workers * sizeof *node->rt);
+  for (int w = 0; w < node->n_workers; w++) {
+    mr_runtime_t *rt = &node->rt[w];
+    mr_stage_t *s = &node->worker[w];
+    rt->g = g, rt->node = node, rt->s = s;
+    s->rt = rt, s->diag = &rt->diag, s->start_position = node->start_position;
+    for (int p = 0; p < MR_MAX_PORTS; p++) rt->out[p].next = rt->in[p].next = (uint64_t)w;
+  }
+  return MR_OK;
+}
+
+/* Ring (i,j) carries what worker i of the producer has for worker j of the consumer. */
+static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
+  mr__node_t *a = g->node[e->from], *b = g->node[e->to];
+  if (!a->n_workers) return MR_OK; /* records: a chain */
+  size_t depth = edge_depth(g, e);
+  e->ring = calloc((size_t)(a->n_workers * b->n_workers), sizeof *e->ring);
+  if (!e->ring) return MR_ERR_NOMEM;
+  for (int i = 0; i < a->n_workers; i++) {
+    for (int j = 0; j < b->n_workers; j++) {
+      void *mem = aligned_alloc(64, mr_ring_footprint(depth));
+      if (!mem) return MR_ERR_NOMEM;
+      e->ring[i * b->n_workers + j] = mr_ring_init(mem, depth, &a->rt[i].wait, &b->rt[j].wait);
+    }
+  }
+  for (int j = 0; j < b->n_workers; j++) {
+    mr__in_t *in = &b->rt[j].in[e->in];
+    in->ring = e->ring, in->n = a->n_workers, in->stride = b->n_workers;
+    b->rt[j].n_in++;
+  }
+  for (int i = 0; i < a->n_workers; i++) {
+    mr__out_t *out = &a->rt[i].out[e->out];
+    mr__fan_t *more = realloc(out->edge, (size_t)(out->n_edges + 1) * sizeof *more);
+    if (!more) return MR_ERR_NOMEM;
+    out->edge = more;
+    out->edge[out->n_edges++] = (mr__fan_t){e->ring + i * b->n_workers, b->n_workers};
+    a->rt[i].n_out++;
+  }
+  return MR_OK;
+}
+
+/* Buffers that may be under way downstream of a stage: full rings, and two in each worker's hands.
+   A pool of that many never stops a stage that the rings would let go on. */
+static size_t downstream(const mr_graph_t *g, int node, bool *seen) {
+  size_t n = 0;
+  for (int i = 0; i < g->n_edges; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    if (e->from != node) continue;
+    size_t to = (size_t)g->node[e->to]->n_workers;
+    n += (size_t)g->node[node]->n_workers * to * edge_depth(g, e);
+    if (seen[e->to]) continue;
+    seen[e->to] = true;
+    n += 2 * to + downstream(g, e->to, seen);
+  }
+  return n;
+}
+
+static mr_err_t make_pools(mr_graph_t *g, int i) {
+  mr__node_t *node = g->node[i];
+  if (!node->n_workers) return MR_OK;
+  bool *seen = calloc((size_t)g->n_nodes, sizeof *seen);
+  if (!seen) return MR_ERR_NOMEM;
+  size_t n = downstream(g, i, seen) + 2 * (size_t)node->n_workers + 2;
+  free(seen);
+  mr_wait_t **own = &g->wait[0];
+  while (*own != &node->rt->wait) own++;
+  for (int p = 0; p < mr_stage_def_n_out(node->def); p++) {
+    mr_pool_t *pool = mr_pool_create(&node->worker->out_spec[p], n);
+    if (!pool) return MR_ERR_NOMEM;
+    g->pool[i * MR_MAX_PORTS + p] = pool;
+    mr__pool_waiters(pool, own, node->n_workers);
+    for (int w = 0; w < node->n_workers; w++) node->rt[w].out[p].pool = pool;
+  }
+  return MR_OK;
+}
+
+static mr_err_t make_chains(mr_graph_t *g, int i) {
+  mr__node_t *node = g->node[i];
+  for (int p = 0; p < MR_MAX_PORTS; p++) {
+    const mr__edge_t *e = mr__edge_into(g, i, p);
+    if (!e || g->node[e->from]->n_workers) continue;
+    for (int w = 0; w < node->n_workers; w++)
+      if (!(node->rt[w].chain[p] = mr__chain_create(g, i, p, &node->rt[w].diag)))
+        return MR_ERR_NOMEM;
+  }
+  return MR_OK;
+}
+
+static mr_err_t make_all(mr_graph_t *g) {
+  int n = 0;
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(make_runtimes(g, g->node[i]));
+  for (int i = 0; i < g->n_nodes; i++) n += g->node[i]->n_workers;
+  g->wait = calloc((size_t)n + 1, sizeof *g->wait);
+  g->pool = calloc((size_t)g->n_nodes * MR_MAX_PORTS, sizeof *g->pool);
+  if (!g->wait || !g->pool) return MR_ERR_NOMEM;
+  for (int i = 0, k = 0; i < g->n_nodes; i++)
+    for (int w = 0; w < g->node[i]->n_workers; w++) g->wait[k++] = &g->node[i]->rt[w].wait;
+  for (int i = 0; i < g->n_edges; i++) MR_TRY(make_rings(g, &g->edge[i]));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(make_pools(g, i));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(make_chains(g, i));
+  for (int i = 0; i < g->n_nodes; i++)
+    if (g->node[i]->n_chains) g->node[i]->worker->n_workers = g->node[i]->n_chains;
+  /* release: whoever sees the number sees the wait objects (wake_all). */
+  atomic_store_explicit(&g->n_waits, n, memory_order_release);
+  return MR_OK;
+}
+
+/* ---- the end of it ---- */
+
+static void wake_all(mr_graph_t *g) {
+  int n = atomic_load_explicit(&g->n_waits, memory_order_acquire);
+  for (int i = 0; i < n; i++) mr_wait_wake(g->wait[i]);
+}
+
+void mr_graph_stop(mr_graph_t *g) {
+  /* seq_cst: before the loads of parked flags, as wait.h asks; cancel likewise. */
+  atomic_exchange_explicit(&g->stop, 1, memory_order_seq_cst);
+  wake_all(g);
+}
+
+void mr_graph_cancel(mr_graph_t *g) {
+  atomic_exchange_explicit(&g->cancel, 1, memory_order_seq_cst);
+  wake_all(g);
+}
+
+/* Keeps the first failure, then ends everything. */
+static void fail_graph(mr_graph_t *g, mr_stage_t *s, mr_err_t code) {
+  mr_err_t told = s->diag->code;
+  if (code == MR_ERR_CANCEL && told >= 0 && atomic_load_explicit(&g->cancel, memory_order_seq_cst))
+    return; /* it ends because another failed */
+  if (told >= 0) mr_stage_fail(s, code, "%s", mr_err_text(code));
+  pthread_mutex_lock(&g->lock);
+  if (g->failure.code >= 0) g->failure = *s->diag;
+  pthread_mutex_unlock(&g->lock);
+  mr_graph_cancel(g);
+}
+
+/* ---- threads ---- */
+
+/* AGAIN twice with no news in between means that nothing was overlooked: only then it waits. */
+static mr_err_t run_steps(mr_runtime_t *rt) {
+  uint64_t mark = 0;
+  bool marked = false;
+  for (;;) {
+    if (mr__cancelled(rt)) return MR_ERR_CANCEL;
+    mr_err_t e = rt->node->def->step(rt->s);
+    if (e < 0 || e == MR_END) return e;
+    if (e == MR_OK) {
+      marked = false;
+    } else if (!marked) {
+      mark = mr__news(rt), marked = true;
+    } else {
+      mr__wait_news(rt, mark);
+      marked = false;
+    }
+  }
+}
+
+static void *worker_main(void *arg) {
+  mr_runtime_t *rt = arg;
+  char name[16];
+  snprintf(name, sizeof name, "%.11s/%d", rt->node->name, rt->s->worker % 100);
+  pthread_setname_np(pthread_self(), name);
+  atomic_store_explicit(&rt->count.start_ns, mr__now_ns(), memory_order_relaxed);
+  mr_err_t e = run_steps(rt);
+  if (e < 0) fail_graph(rt->g, rt->s, e);
+  mr__leave(rt);
+  atomic_store_explicit(&rt->count.end_ns, mr__now_ns(), memory_order_relaxed);
+  return NULL;
+}
+
+static mr_err_t start_threads(mr_graph_t *g, mr_diag_t *diag) {
+  sigset_t all, before;
+  mr_err_t e = MR_OK;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals are the program's, not a worker's */
+  for (int i = 0; i < g->n_nodes && e == MR_OK; i++) {
+    for (int w = 0; w < g->node[i]->n_workers && e == MR_OK; w++) {
+      mr_runtime_t *rt = &g->node[i]->rt[w];
+      int err = pthread_create(&rt->thread, NULL, worker_main, rt);
+      rt->running = !err;
+      if (err) e = mr_fail(diag, MR_ERR_IO, "%s: no thread: %s", g->node[i]->name, strerror(err));
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return e;
+}
+
+static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr__node_t *node = g->node[g->order[i]];
+    mr_diag_t *kept = node->worker->diag;
+    mr_diag_t why = {0};
+    node->opened = true;
+    node->worker->diag = &why;
+    mr_err_t e = node->def->open ? node->def->open(node->worker) : MR_OK;
+    node->worker->diag = kept;
+    if (e < 0 && why.code >= 0) return mr_fail(diag, e, "%s: %s", node->name, mr_err_text(e));
+    if (e < 0) return mr_fail(diag, e, "%s", why.text);
+  }
+  return MR_OK;
+}
+
+static void close_stages(mr_graph_t *g) {
+  for (int i = g->n_nodes - 1; i >= 0; i--) {
+    mr__node_t *node = g->node[g->order[i]];
+    if (node->opened && node->def->close) node->def->close(node->worker);
+    node->opened = false;
+  }
+}
+
+static void join_threads(mr_graph_t *g) {
+  for (int i = 0; i < g->n_nodes; i++)
+    for (int w = 0; g->node[i]->rt && w < g->node[i]->n_workers; w++) {
+      mr_runtime_t *rt = &g->node[i]->rt[w];
+      if (rt->running) pthread_join(rt->thread, NULL);
+      rt->running = false;
+    }
+}
+
+mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
+  MR_TRY(mr_graph_settle(g, diag));
+  if (g->started) return mr_fail(diag, MR_ERR_USAGE, "the graph has run already");
+  g->started = true;
+  mr_err_t e = make_all(g);
+  if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");
+  e = open_stages(g, diag);
+  if (e >= 0) e = start_threads(g, diag);
+  if (e >= 0) return MR_OK;
+  mr_graph_cancel(g);
+  join_threads(g);
+  close_stages(g);
+  g->joined = true;
+  return e;
+}
+
+mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
+  if (!g->started || g->joined) return MR_OK;
+  join_threads(g);
+  close_stages(g);
+  g->joined = true;
+  if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
+  if (atomic_load_explicit(&g->cancel, memory_order_seq_cst))
+    return mr_fail(diag, MR_ERR_CANCEL, "the graph was cancelled");
+  return MR_OK;
+}
+
+mr_err_t mr_graph_run(mr_graph_t *g, mr_diag_t *diag) {
+  MR_TRY(mr_graph_start(g, diag));
+  return mr_graph_join(g, diag);
+}
+
+void mr_graph_report(const mr_graph_t *g, FILE *out) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    char text[512] = "";
+    const mr__node_t *node = g->node[i];
+    if (node->def->report) node->def->report(node->worker, text, sizeof text);
+    if (*text) fprintf(out, "%s: %s\n", node->name, text);
+  }
+}
+
+/* ---- destroy ---- */
+
+static void destroy_rings(mr_graph_t *g) {
+  for (int i = 0; i < g->n_edges; i++) {
+    mr__edge_t *e = &g->edge[i];
+    int n = e->ring ? g->node[e->from]->n_workers * g->node[e->to]->n_workers : 0;
+    for (int k = 0; k < n; k++) {
+      if (e->ring[k]) mr_ring_fini(e->ring[k]);
+      free(e->ring[k]);
+    }
+    free(e->ring);
+  }
+}
+
+static void destroy_node(mr__node_t *node) {
+  for (int w = 0; node->rt && w < node->n_workers; w++)
+    for (int p = 0; p < MR_MAX_PORTS; p++) {
+      mr__chain_destroy(node->rt[w].chain[p]);
+      free(node->rt[w].out[p].edge);
+    }
+  free(node->rt), free(node->set), free(node->state), free(node->worker);
+  free(node);
+}
+
+void mr_graph_destroy(mr_graph_t *g) {
+  if (!g) return;
+  if (g->started && !g->joined) {
+    mr_graph_cancel(g);
+    mr_graph_join(g, NULL);
+  }
+  destroy_rings(g);
+  for (int i = 0; g->pool && i < g->n_nodes * MR_MAX_PORTS; i++) mr_pool_destroy(g->pool[i]);
+  for (int i = 0; i < g->n_nodes; i++) destroy_node(g->node[i]);
+  while (g->texts) {
+    mr__text_t *next = g->texts->next;
+    free(g->texts);
+    g->texts = next;
+  }
+  free(g->node), free(g->edge), free(g->var), free(g->order), free(g->pool), free(g->wait);
+  free(g->sample);
+  pthread_mutex_destroy(&g->lock);
+  free(g);
+}

@@ -1,0 +1,184 @@
+/* Settling: from text and calls to checked settings, ports, specs and thread counts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/graph_private.h"
+
+/* ---- settings ---- */
+
+static mr_err_t set_one(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
+                        mr_diag_t *diag) {
+  static const mr_opt_t workers = {
+      .name = "workers", .type = MR_OPT_INT, .unit = "threads", .lo = 1, .hi = MR_MAX_WORKERS};
+  char at[32], who[128];
+  snprintf(who, sizeof who, "%s%s", mr__pos_text(set->pos, at, sizeof at), node->name);
+  const char *text = mr__setting_text(g, set);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  const mr_opt_t *o = mr_stage_def_opt(node->def, set->name);
+  if (o) return mr_opt_set(o, node->state, who, text, diag);
+  int64_t n;
+  MR_TRY(mr_opt_set(&workers, &n, who, text, diag));
+  node->n_workers = (int)n;
+  return MR_OK;
+}
+
+static bool is_set(const mr__node_t *node, const char *name) {
+  for (int i = 0; i < node->n_set; i++)
+    if (!strcmp(node->set[i].name, name)) return true;
+  return false;
+}
+
+static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
+  char at[32];
+  memset(node->state, 0, node->def->state_sz);
+  node->n_workers = mr__is_step(node->def) ? 1 : 0;
+  for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++) {
+    if (is_set(node, o->name)) continue;
+    if (o->def)
+      MR_TRY(mr_opt_set(o, node->state, node->name, o->def, diag));
+    else if (o->type != MR_OPT_STR)
+      return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s must be given",
+                     mr__pos_text(node->pos, at, sizeof at), node->name, o->name);
+  }
+  for (int i = 0; i < node->n_set; i++) MR_TRY(set_one(g, node, &node->set[i], diag));
+  *node->worker = (mr_stage_t){.def = node->def,
+                               .name = node->name,
+                               .state = node->state,
+                               .n_workers = 1,
+                               .diag = diag,
+                               .start_position = node->start_position};
+  return MR_OK;
+}
+
+/* ---- ports ---- */
+
+static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
+  char at[32];
+  for (int i = 0; i < g->n_edges; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+    if (to->worker->in_linked[e->in])
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s has two connections, from %s and %s",
+                     mr__pos_text(e->pos, at, sizeof at), to->name, to->def->in[e->in].name,
+                     g->node[mr__edge_into(g, e->to, e->in)->from]->name, from->name);
+    to->worker->in_linked[e->in] = true;
+    from->worker->out_linked[e->out] = true;
+  }
+  return MR_OK;
+}
+
+static mr_err_t check_ports(const mr__node_t *node, mr_diag_t *diag) {
+  for (int out = 0; out < 2; out++) {
+    const mr_port_def_t *port = out ? node->def->out : node->def->in;
+    const bool *linked = out ? node->worker->out_linked : node->worker->in_linked;
+    for (int i = 0; i < MR_MAX_PORTS && port[i].name; i++) {
+      char at[32];
+      if (linked[i] || port[i].optional) continue;
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s: the %s \"%s\" is not connected",
+                     mr__pos_text(node->pos, at, sizeof at), node->name, out ? "output" : "input",
+                     port[i].name);
+    }
+  }
+  return MR_OK;
+}
+
+/* ---- order ---- */
+
+static mr_err_t cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
+  char list[400] = "", at[32] = "";
+  for (int i = 0; i < g->n_nodes; i++) {
+    if (!waits[i]) continue;
+    if (!*list) mr__pos_text(g->node[i]->pos, at, sizeof at);
+    size_t n = strlen(list);
+    snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", g->node[i]->name);
+  }
+  return mr_fail(diag, MR_ERR_USAGE, "%sthe graph runs in a circle through %s", at, list);
+}
+
+/* Kahn's algorithm; stages that are ready keep the order of the text. */
+static mr_err_t sort_nodes(mr_graph_t *g, mr_diag_t *diag) {
+  int *waits = calloc((size_t)g->n_nodes + 1, sizeof *waits), done = 0;
+  g->order = calloc((size_t)g->n_nodes + 1, sizeof *g->order);
+  if (!waits || !g->order) return free(waits), mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  for (int i = 0; i < g->n_edges; i++) waits[g->edge[i].to]++;
+  for (int i = 0; i < g->n_nodes; i++)
+    if (!waits[i]) g->order[done++] = i;
+  for (int at = 0; at < done; at++)
+    for (int i = 0; i < g->n_edges; i++)
+      if (g->edge[i].from == g->order[at] && --waits[g->edge[i].to] == 0)
+        g->order[done++] = g->edge[i].to;
+  mr_err_t e = done < g->n_nodes ? cycle(g, waits, diag) : MR_OK;
+  free(waits);
+  return e;
+}
+
+/* ---- specs ---- */
+
+static const char *flow_name(mr_flow_t f) {
+  static const char *const name[] = {"anything", "records", "batches", "metrics", "state", "bytes"};
+  return name[f];
+}
+
+static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
+  mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+  const mr_spec_t *spec = &from->worker->out_spec[e->out];
+  mr_flow_t want = to->def->in[e->in].flow;
+  char at[32], text[160];
+  to->worker->in_spec[e->in] = *spec;
+  bool records = spec->flow == MR_FLOW_RECORDS;
+  if (want == spec->flow || (want == MR_FLOW_NONE && !records)) return MR_OK;
+  mr_spec_text(spec, text, sizeof text);
+  return mr_fail(diag, MR_ERR_SHAPE, "%s%s gives %s, but %s takes %s%s",
+                 mr__pos_text(e->pos, at, sizeof at), from->name, text, to->name,
+                 want == MR_FLOW_NONE ? "buffers" : flow_name(want),
+                 records ? " (a \"batch\" makes batches of records)" : "");
+}
+
+/* The sentence of a failed plan, with the place in the text and what came in. */
+static mr_err_t explain_plan(mr_graph_t *g, int i, mr_err_t code, const mr_diag_t *why,
+                             mr_diag_t *diag) {
+  const mr__node_t *node = g->node[i];
+  char at[32], from[512] = "", spec[160];
+  for (int p = 0; p < MR_MAX_PORTS && code == MR_ERR_SHAPE; p++) {
+    const mr__edge_t *e = mr__edge_into(g, i, p);
+    if (!e) continue;
+    size_t n = strlen(from);
+    mr_spec_text(&node->worker->in_spec[p], spec, sizeof spec);
+    snprintf(from + n, sizeof from - n, "; %s gives %s", g->node[e->from]->name, spec);
+  }
+  mr__pos_text(node->pos, at, sizeof at);
+  if (why->code >= 0)
+    return mr_fail(diag, code, "%s%s: %s%s", at, node->name, mr_err_text(code), from);
+  return mr_fail(diag, code, "%s%s%s", at, why->text, from);
+}
+
+static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
+  mr__node_t *node = g->node[i];
+  mr_diag_t why = {0};
+  for (int k = 0; k < g->n_edges; k++)
+    if (g->edge[k].to == i) MR_TRY(settle_edge(g, &g->edge[k], diag));
+  node->worker->diag = &why;
+  node->worker->n_workers = node->n_workers ? node->n_workers : 1;
+  for (int p = 0; p < MR_MAX_PORTS; p++) node->worker->out_spec[p].flow = node->def->out[p].flow;
+  mr_err_t e = node->def->plan ? node->def->plan(node->worker) : MR_OK;
+  node->worker->diag = NULL;
+  if (e < 0) return explain_plan(g, i, e, &why, diag);
+  for (int w = 1; w < node->n_workers; w++) {
+    node->worker[w] = *node->worker;
+    node->worker[w].worker = w;
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
+  if (g->settled) return MR_OK;
+  if (!g->n_nodes) return mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
+  free(g->order), g->order = NULL;
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_settings(g, g->node[i], diag));
+  MR_TRY(link_ports(g, diag));
+  MR_TRY(sort_nodes(g, diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(check_ports(g->node[i], diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
+  g->settled = true;
+  return MR_OK;
+}

@@ -1,0 +1,69 @@
+#include "pipeline/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/runtime_private.h"
+
+enum { WINDOW_NS = 1000000000 };
+
+static int64_t load(const _Atomic int64_t *c) {
+  return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+static void add_worker(const mr_runtime_t *rt, mr_stats_t *out, int64_t now) {
+  const mr__counters_t *c = &rt->count;
+  int64_t start = load(&c->start_ns), end = load(&c->end_ns), since = load(&c->waits_since);
+  if (!start) return;
+  int64_t starved = load(&c->starved_ns), blocked = load(&c->blocked_ns);
+  if (since && !end && now > since) {
+    bool hungry = atomic_load_explicit(&c->wait_kind, memory_order_relaxed) == MR__STARVED;
+    *(hungry ? &starved : &blocked) += now - since; /* the wait it is in */
+  }
+  int64_t alive = (end ? end : now) - start, busy = alive - starved - blocked;
+  out->workers++;
+  out->items += rt->node->def->out[0].name ? load(&c->given) : load(&c->taken);
+  out->alive_ns += alive, out->starved_ns += starved, out->blocked_ns += blocked;
+  out->busy_ns += busy > 0 ? busy : 0;
+}
+
+void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
+  *out = (mr_stats_t){0};
+  /* acquire pairs with make_all's release: the runtimes are there. */
+  if (i < 0 || i >= g->n_nodes || !atomic_load_explicit(&g->n_waits, memory_order_acquire)) return;
+  const mr__node_t *node = g->node[i];
+  int64_t now = mr__now_ns(), sum = 0, n = 0;
+  for (int w = 0; w < node->n_workers; w++) {
+    add_worker(&node->rt[w], out, now);
+    sum += load(&node->rt[w].count.depth_sum), n += load(&node->rt[w].count.depth_n);
+  }
+  if (n) out->depth = (double)sum / (double)n;
+}
+
+/* Largest share of busy time since the window began. */
+static void judge(mr_graph_t *g) {
+  double best = -1;
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr_stats_t now;
+    mr_graph_stats(g, i, &now);
+    int64_t alive = now.alive_ns - g->sample[i].alive_ns;
+    double share = alive > 0 ? (double)(now.busy_ns - g->sample[i].busy_ns) / (double)alive : -1;
+    g->sample[i] = now;
+    if (share <= best) continue;
+    best = share;
+    snprintf(g->limiting, sizeof g->limiting, "%s", g->node[i]->name);
+  }
+}
+
+void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n) {
+  if (!n) return;
+  text[0] = 0;
+  if (!s->rt) return;
+  mr_graph_t *g = s->rt->g;
+  pthread_mutex_lock(&g->lock);
+  if (!g->sample) g->sample = calloc((size_t)g->n_nodes, sizeof *g->sample);
+  int64_t now = mr__now_ns();
+  if (g->sample && now - g->sampled_ns > WINDOW_NS) judge(g), g->sampled_ns = now;
+  snprintf(text, n, "%s", g->limiting);
+  pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,263 @@
+/* Building and settling without running: text, calls, overrides, and every way to be wrong. */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/graph.h"
+
+typedef struct {
+  int64_t n;
+  bool fast;
+  const char *path;
+} knobs_t;
+
+static const mr_opt_t knobs[] = {
+    {.name = "n",
+     .type = MR_OPT_INT,
+     .offset = offsetof(knobs_t, n),
+     .def = "1",
+     .lo = 1,
+     .hi = 9,
+     .positional = 1},
+    {.name = "fast", .type = MR_OPT_BOOL, .offset = offsetof(knobs_t, fast), .def = "false"},
+    {.name = "path", .type = MR_OPT_STR, .offset = offsetof(knobs_t, path)},
+    {0}};
+static const mr_opt_t other_knobs[] = {
+    {.name = "n", .type = MR_OPT_INT, .offset = offsetof(knobs_t, n), .lo = 1, .hi = 9}, {0}};
+
+static mr_err_t records_plan(mr_stage_t *s) {
+  s->out_spec[0] =
+      (mr_spec_t){.flow = MR_FLOW_RECORDS, .dtype = MR_U8, .ndim = 1, .dim = {4}, .n_records = 10};
+  return MR_OK;
+}
+static mr_err_t no_fetch(mr_stage_t *s, int w, const int64_t *i, int n, mr_rec_t *out) {
+  return MR_ERR_DATA;
+}
+static mr_err_t pass_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
+static mr_err_t no_step(mr_stage_t *s) { return MR_END; }
+static mr_err_t picky_plan(mr_stage_t *s) {
+  return mr_stage_fail(s, MR_ERR_SHAPE, "wants four dimensions");
+}
+
+#define IN                                                       \
+  {                                                              \
+    {"in", MR_FLOW_NONE, false}, { "extra", MR_FLOW_NONE, true } \
+  }
+#define OUT                                                        \
+  {                                                                \
+    {"out", MR_FLOW_BYTES, true}, { "log", MR_FLOW_METRICS, true } \
+  }
+static const mr_stage_def_t source = {.name = "source",
+                                      .out = {{"out", MR_FLOW_BYTES, false}},
+                                      .opts = knobs,
+                                      .state_sz = sizeof(knobs_t),
+                                      .step = no_step};
+static const mr_stage_def_t records = {.name = "records",
+                                       .out = {{"out", MR_FLOW_RECORDS, false}},
+                                       .opts = other_knobs,
+                                       .state_sz = sizeof(knobs_t),
+                                       .plan = records_plan,
+                                       .fetch = no_fetch};
+static const mr_stage_def_t pass = {.name = "pass",
+                                    .in = IN,
+                                    .out = OUT,
+                                    .opts = knobs,
+                                    .state_sz = sizeof(knobs_t),
+                                    .parallel = true,
+                                    .plan = pass_plan,
+                                    .step = no_step};
+static const mr_stage_def_t picky = {
+    .name = "picky", .in = IN, .plan = picky_plan, .step = no_step};
+static const mr_stage_def_t sink = {
+    .name = "sink", .in = IN, .opts = knobs, .state_sz = sizeof(knobs_t), .step = no_step};
+static const mr_stage_def_t meter = {
+    .name = "meter", .in = {{"in", MR_FLOW_METRICS, false}}, .step = no_step};
+static const mr_stage_def_t *const table[] = {&source, &records, &pass, &picky,
+                                              &sink,   &meter,   NULL};
+
+static mr_registry_t reg;
+static int setup(void **state) { return mr_registry_add(&reg, table), 0; }
+
+static char *dump(const mr_graph_t *g) {
+  char *text = NULL;
+  size_t n;
+  FILE *f = open_memstream(&text, &n);
+  mr_graph_dump(g, f);
+  fclose(f);
+  return text;
+}
+
+static mr_graph_t *parsed(const char *text, const char *const *over, int n) {
+  mr_diag_t diag = {0};
+  mr_graph_t *g = mr_graph_create(&reg);
+  if (mr_graph_parse(g, text, over, n, &diag) < 0) fail_msg("%s: %s", text, diag.text);
+  return g;
+}
+
+static void text_and_calls_give_the_same_graph(void **state) {
+  mr_graph_t *g = parsed(
+      "# a comment\nlet two = 2\nlet three=3 # more\nlet dir = 'a b'\n"
+      "source $two fast path=\"$dir/${two}x$$\" ! x.extra  # forward\n"
+      "source 3\n  ! pass name=x workers=$three n=4\n  ! sink\n"
+      "x.out ! pass! sink 'name=odd' fast=false\n"
+      "x.log ! meter",
+      NULL, 0);
+  mr_graph_t *h = mr_graph_create(&reg);
+  static const char *const add[][2] = {{"source", NULL}, {"source", NULL}, {"pass", "x"},
+                                       {"sink", NULL},   {"pass", NULL},   {"sink", NULL},
+                                       {"meter", NULL}};
+  for (int i = 0; i < 7; i++)
+    assert_int_equal(mr_graph_add(h, add[i][0], add[i][1], NULL, NULL), MR_OK);
+  static const char *const set[][3] = {{"source", "n", "2"},          {"source", "fast", "true"},
+                                       {"source", "path", "a b/2x$"}, {"source2", "n", "3"},
+                                       {"x", "workers", "3"},         {"x", "n", "4"},
+                                       {"sink2", "n", "name=odd"},    {"sink2", "fast", "false"}};
+  for (int i = 0; i < 8; i++)
+    assert_int_equal(mr_graph_set(h, set[i][0], set[i][1], set[i][2], NULL), MR_OK);
+  static const char *const link[][4] = {
+      {"source", NULL, "x", "extra"}, {"source2", NULL, "x", NULL},  {"x", NULL, "sink", NULL},
+      {"x", "out", "pass", "in"},     {"pass", NULL, "sink2", NULL}, {"x", "log", "meter", NULL}};
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(mr_graph_link(h, link[i][0], link[i][1], link[i][2], link[i][3], NULL), MR_OK);
+  char *a = dump(g), *b = dump(h);
+  assert_string_equal(a, b);
+  free(a), free(b);
+  mr_graph_destroy(g), mr_graph_destroy(h);
+}
+
+static void wrong_text_is_told_with_its_place(void **state) {
+  static const char *const bad[][2] = {
+      {"", "the graph has no stages"},
+      {"sourse ! sink", "1:1: unknown stage \"sourse\"; did you mean \"source\"?"},
+      {"source !\n  sunk", "2:3: unknown stage \"sunk\"; did you mean \"sink\"?"},
+      {"source ! sink m=1 ", "1:15: sink: unknown setting \"m\""},
+      {"source ! pass workrs=1",
+       "1:15: pass: unknown setting \"workrs\"; did you mean \"workers\"?"},
+      {"source ! ! sink", "1:10: want a stage before \"!\""},
+      {"source !", "1:9: want a stage before the end of the text"},
+      {"! sink", "1:1: want a stage before \"!\""},
+      {"source 1 2 ! sink",
+       "1:10: unexpected \"2\" after source: neither a stage nor a yes-or-no "
+       "setting of it"},
+      {"source 1 fst ! sink",
+       "1:10: unexpected \"fst\" after source: neither a stage nor a "
+       "yes-or-no setting of it; did you mean \"fast\"?"},
+      {"source n=1 n=2 ! sink", "1:12: source: setting \"n\" is given twice"},
+      {"source path=\"a ! sink", "1:13: the quote \" is not closed"},
+      {"source path=$x ! sink", "1:8: unknown variable $x"},
+      {"let runs = 1\nsource n=$run ! sink", "2:8: unknown variable $run; did you mean \"runs\"?"},
+      {"let = 1", "1:5: want let NAME = VALUE"},
+      {"let a =\nsource", "1:8: want a value after \"let a =\""},
+      {"let a = 1 2\nsource", "1:11: \"2\nsource\" after the value of a variable: quote it"},
+      {"let a = 1\nlet a = 2", "2:5: the variable \"a\" is already there"},
+      {"source name=a ! sink name=a", "1:22: sink: the name \"a\" is taken"},
+      {"source name=a.b ! sink", "1:8: source: name = \"a.b\": want letters, digits, - and _"},
+      {"source ! sink.inn sink", "1:10: sink has no input \"inn\"; did you mean \"in\"?"},
+      {"source ! snk. sink", "1:10: no stage is called \"snk\"; did you mean \"sink\"?"},
+      {"source. sink", "1:1: \"source.\" stands alone: want \"!\" after it"},
+      {"sink ! sink", "1:1: sink has no output"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    mr_graph_t *g = mr_graph_create(&reg);
+    mr_graph_parse(g, bad[i][0], NULL, 0, &diag);
+    assert_string_equal(diag.text, bad[i][1]);
+    mr_graph_destroy(g);
+  }
+}
+
+static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
+  static const char *const bad[][2] = {
+      {"source", "1:1: source: the output \"out\" is not connected"},
+      {"sink", "1:1: sink: the input \"in\" is not connected"},
+      {"source ! sink name=s\nsource ! s.",
+       "2:10: s.in has two connections, from source and source2"},
+      {"pass name=a ! pass name=b ! a.", "1:1: the graph runs in a circle through a, b"},
+      {"source ! meter", "1:10: source gives bytes bool[] host, but meter takes metrics"},
+      {"records n=1 ! sink",
+       "1:15: records gives records u8[4] host, but sink takes buffers (a "
+       "\"batch\" makes batches of records)"},
+      {"source ! picky", "1:10: picky: wants four dimensions; source gives bytes bool[] host"},
+      {"source\n n=10 ! sink", "2:2: source: setting n = \"10\": want a whole number in [1,9]"},
+      {"source ! pass workers=65 ! sink",
+       "1:15: pass: setting workers = \"65\": want a whole number in [1,64] of threads"},
+      {"records ! sink", "1:1: records: setting n must be given"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    mr_graph_t *g = parsed(bad[i][0], NULL, 0);
+    assert_true(mr_graph_settle(g, &diag) < 0);
+    assert_string_equal(diag.text, bad[i][1]);
+    mr_graph_destroy(g);
+  }
+}
+
+static void overrides_reach_variables_and_settings(void **state) {
+  const char *over[] = {"dir=/x", "fast=yes", "pass.n=7", "b=$a"};
+  mr_graph_t *g = parsed(
+      "let a = 1\nlet dir = d$a\nlet b = 2\n"
+      "source path=$dir/$b ! pass n=2 ! meter name=m",
+      over, 1);
+  assert_string_equal(mr_graph_setting(g, "source", "path"), "/x/2");
+  for (int i = 2; i < 4; i++) assert_int_equal(mr_graph_override(g, over[i], NULL), MR_OK);
+  assert_string_equal(mr_graph_setting(g, "source", "path"), "/x/$a"); /* taken as it is */
+  assert_string_equal(mr_graph_setting(g, "pass", "n"), "7");
+  assert_string_equal(mr_graph_setting(g, "source", "n"), "1");
+  static const char *const bad[][2] = {
+      {"n=3", "n=: several stages have it; say one of source.n, pass.n"},
+      {"fsat=1",
+       "fsat=: neither a variable of the graph nor a setting of a stage; did you mean "
+       "\"fast\"?"},
+      {"pas.n=3", "no stage of the graph is called \"pas\"; did you mean \"pass\"?"},
+      {"pass.m=3", "pass: unknown setting \"m\""},
+      {"n", "\"n\": want KEY=VALUE"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    assert_true(mr_graph_override(g, bad[i][0], &diag) < 0);
+    assert_string_equal(diag.text, bad[i][1]);
+  }
+  mr_graph_destroy(g);
+}
+
+static void a_swap_keeps_what_both_stages_know(void **state) {
+  mr_graph_t *g = parsed("source 4 fast ! sink\nsource name=own ! sink", NULL, 0);
+  assert_int_equal(mr_graph_swap(g, "source", "records", NULL), MR_OK);
+  assert_int_equal(mr_graph_swap(g, "nobody", "records", NULL), MR_OK);
+  assert_true(mr_graph_swap(g, "sink", "nobody", NULL) < 0);
+  char *text = dump(g);
+  assert_string_equal(text,
+                      "records name=records n=\"4\"\nsink name=sink\nrecords name=own\n"
+                      "sink name=sink2\nrecords.out ! sink.in\nown.out ! sink2.in\n");
+  free(text);
+  mr_graph_destroy(g);
+}
+
+static void settings_reach_the_state(void **state) {
+  mr_graph_t *g = parsed("source 4 fast path='x y' ! sink", NULL, 0);
+  assert_int_equal(mr_graph_settle(g, NULL), MR_OK);
+  const knobs_t *k = mr_graph_stage(g, "source")->state;
+  assert_true(k->n == 4 && k->fast);
+  assert_string_equal(k->path, "x y");
+  assert_true(mr_graph_set(g, "source", "n", "5", NULL) < 0); /* too late */
+  assert_ptr_equal(mr_graph_stage_of(g, "sink"), mr_graph_stage_at(g, 1));
+  mr_graph_destroy(g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(text_and_calls_give_the_same_graph),
+      cmocka_unit_test(wrong_text_is_told_with_its_place),
+      cmocka_unit_test(a_graph_that_does_not_fit_is_refused_when_it_settles),
+      cmocka_unit_test(overrides_reach_variables_and_settings),
+      cmocka_unit_test(a_swap_keeps_what_both_stages_know),
+      cmocka_unit_test(settings_reach_the_state),
+  };
+  return cmocka_run_group_tests(tests, setup, NULL);
+}

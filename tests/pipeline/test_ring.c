@@ -1,0 +1,134 @@
+/* The ring alone: failures first, then a million seeded random rounds between two threads. */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "pipeline/ring.h"
+
+enum { DEPTH = 8 };
+
+static mr_buf_t *fake(size_t i) { return (mr_buf_t *)(i + 1); }
+
+static int setup(void **state) {
+  alarm(60);
+  *state = aligned_alloc(64, mr_ring_footprint(DEPTH));
+  return !mr_ring_init(*state, DEPTH, NULL, NULL);
+}
+static int teardown(void **state) { return free(*state), 0; }
+
+static void a_depth_that_is_no_power_of_two_is_refused(void **state) {
+  const size_t bad[] = {0, 1, 3, 6, 100, 131072, (size_t)-1};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    assert_int_equal(mr_ring_footprint(bad[i]), 0);
+    assert_null(mr_ring_init(*state, bad[i], NULL, NULL));
+  }
+  assert_int_equal(mr_ring_footprint(2) % 64, 0);
+}
+
+static void an_empty_ring_gives_nothing(void **state) {
+  mr_buf_t *out[1];
+  assert_int_equal(mr_ring_pop(*state, out, 1), 0);
+  assert_int_equal(mr_ring_ready(*state), 0);
+  assert_int_equal(mr_ring_room(*state), DEPTH);
+  assert_false(mr_ring_over(*state));
+}
+
+static void full_ring_pushes_back(void **state) {
+  mr_buf_t *in[DEPTH + 1], *out[DEPTH + 1];
+  for (size_t i = 0; i <= DEPTH; i++) in[i] = fake(i);
+  assert_int_equal(mr_ring_push(*state, in, DEPTH + 1), DEPTH); /* one is left over */
+  assert_int_equal(mr_ring_push(*state, in, 1), 0);
+  assert_int_equal(mr_ring_pop(*state, out, DEPTH + 1), DEPTH);
+  assert_memory_equal(out, in, DEPTH * sizeof *in); /* in order, once */
+}
+
+static void a_closed_ring_is_over_once_it_is_empty(void **state) {
+  mr_buf_t *in[1] = {fake(0)}, *out[1];
+  assert_int_equal(mr_ring_push(*state, in, 1), 1);
+  mr_ring_close(*state);
+  assert_false(mr_ring_over(*state));
+  assert_int_equal(mr_ring_pop(*state, out, 1), 1);
+  assert_true(mr_ring_over(*state));
+}
+
+static void the_producer_sees_that_the_consumer_left(void **state) {
+  assert_false(mr_ring_gone(*state));
+  mr_ring_abandon(*state);
+  assert_true(mr_ring_gone(*state));
+}
+
+/* ---- two threads ---- */
+
+typedef struct {
+  mr_ring_t *ring;
+  mr_wait_t producer, consumer;
+  uint64_t total, seed;
+} duel_t;
+
+static uint64_t step_random(uint64_t *x) {
+  *x ^= *x << 13, *x ^= *x >> 7, *x ^= *x << 17;
+  return *x;
+}
+
+static bool has_room(void *arg) { return mr_ring_room(((duel_t *)arg)->ring) > 0; }
+static bool has_news(void *arg) {
+  mr_ring_t *r = ((duel_t *)arg)->ring;
+  return mr_ring_ready(r) || mr_ring_over(r);
+}
+
+static void *produce(void *arg) {
+  duel_t *d = arg;
+  uint64_t x = d->seed;
+  for (uint64_t at = 0; at < d->total;) {
+    mr_buf_t *in[2 * DEPTH];
+    uint64_t n = 1 + step_random(&x) % (2 * DEPTH);
+    if (n > d->total - at) n = d->total - at;
+    for (uint64_t i = 0; i < n; i++) in[i] = fake(at + i);
+    size_t k = mr_ring_push(d->ring, in, n);
+    at += k;
+    if (!k) mr_wait_until(&d->producer, has_room, d);
+  }
+  mr_ring_close(d->ring);
+  return NULL;
+}
+
+static void a_million_random_bursts_arrive_once_and_in_order(void **state) {
+  duel_t d = {.ring = NULL, .total = 1000000, .seed = 88172645463325252u};
+  uint64_t x = d.seed * 3, got = 0;
+  pthread_t thread;
+  d.ring = mr_ring_init(*state, DEPTH, &d.producer, &d.consumer);
+  assert_int_equal(pthread_create(&thread, NULL, produce, &d), 0);
+  while (!mr_ring_over(d.ring)) {
+    mr_buf_t *out[2 * DEPTH];
+    size_t k = mr_ring_pop(d.ring, out, 1 + step_random(&x) % (2 * DEPTH));
+    for (size_t i = 0; i < k; i++)
+      if (out[i] != fake(got + i))
+        fail_msg("seed %llu: wrong at %llu", (unsigned long long)d.seed,
+                 (unsigned long long)(got + i));
+    got += k;
+    if (!k) mr_wait_until(&d.consumer, has_news, &d);
+  }
+  pthread_join(thread, NULL);
+  assert_int_equal(got, d.total);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_depth_that_is_no_power_of_two_is_refused, setup, teardown),
+      cmocka_unit_test_setup_teardown(an_empty_ring_gives_nothing, setup, teardown),
+      cmocka_unit_test_setup_teardown(full_ring_pushes_back, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_closed_ring_is_over_once_it_is_empty, setup, teardown),
+      cmocka_unit_test_setup_teardown(the_producer_sees_that_the_consumer_left, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_million_random_bursts_arrive_once_and_in_order, setup,
+                                      teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
