@@ -1,0 +1,125 @@
+/* batch: runs the chain before it and gives batches of its records.
+
+   Batches never cross an epoch: n = floor or ceil(n_records / size) a epoch; number b holds the
+   records from position (b / n) * n_records + (b % n) * size on.  Worker w of N makes the batches
+   w, w + N, ..., so what is in a batch depends on its number alone. */
+#include <stdlib.h>
+
+#include "pipeline/stage.h"
+
+typedef struct cursor {
+  _Alignas(64) int64_t next; /* batch this worker makes next */
+} cursor_t;
+
+typedef struct batch {
+  int64_t size;
+  bool drop;
+  cursor_t *cursor; /* [workers] */
+} batch_t;
+
+static const mr_opt_t batch_opts[] = {
+    {.name = "size",
+     .type = MR_OPT_INT,
+     .offset = offsetof(batch_t, size),
+     .unit = "records",
+     .lo = 1,
+     .hi = 65536,
+     .positional = 1,
+     .help = "How many records a batch holds."},
+    {.name = "drop-remainder",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(batch_t, drop),
+     .unit = "",
+     .def = "false",
+     .help = "Leaves out an epoch's last batch if it is not full."},
+    {0},
+};
+
+static mr_err_t batch_plan(mr_stage_t *s) {
+  const batch_t *b = s->state;
+  const mr_spec_t *in = &s->in_spec[0];
+  mr_spec_t *out = &s->out_spec[0];
+  if (in->ndim + 1 > MR_MAX_NDIM)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "records have %d dimensions, want at most %d", in->ndim,
+                         MR_MAX_NDIM - 1);
+  *out = *in;
+  out->flow = MR_FLOW_BATCHES;
+  out->ndim = in->ndim + 1;
+  out->dim[0] = b->size;
+  for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
+  out->n_batches = (in->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
+  if (out->n_batches < 1)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
+                         (long long)b->size, (long long)in->n_records);
+  return MR_OK;
+}
+
+/* The batch that starts at the resumed position. */
+static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
+  const batch_t *b = s->state;
+  const mr_spec_t *spec = &s->out_spec[0];
+  int64_t epoch = s->start_position / spec->n_records, i = s->start_position % spec->n_records;
+  if (s->start_position < 0 || i % b->size || i / b->size >= spec->n_batches)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
+                         (long long)b->size, (long long)s->start_position);
+  *first = epoch * spec->n_batches + i / b->size;
+  return MR_OK;
+}
+
+static mr_err_t batch_open(mr_stage_t *s) {
+  batch_t *b = s->state;
+  int64_t first = 0;
+  MR_TRY(first_batch(s, &first));
+  b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
+  if (!b->cursor) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  for (int w = 0; w < s->n_workers; w++) b->cursor[w] = (cursor_t){.next = first + w};
+  return MR_OK;
+}
+
+static void batch_close(mr_stage_t *s) {
+  batch_t *b = s->state;
+  free(b->cursor);
+  b->cursor = NULL;
+}
+
+static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
+  const batch_t *b = s->state;
+  const mr_spec_t *spec = &s->out_spec[0];
+  int64_t epoch = number / spec->n_batches, i = number % spec->n_batches;
+  int64_t start = i * b->size, left = spec->n_records - start;
+  bool last = i + 1 == spec->n_batches;
+  buf->n = (int32_t)(left < b->size ? left : b->size);
+  buf->epoch = epoch;
+  buf->flags = last ? MR_BUF_EPOCH_END : 0;
+  buf->position = last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + start + buf->n;
+  buf->size = mr_spec_bytes(spec) / (size_t)b->size * (size_t)buf->n;
+  return mr_chain_fill(s, mr_in_chain(s, 0), epoch * spec->n_records + start, buf->n, buf);
+}
+
+static mr_err_t batch_step(mr_stage_t *s) {
+  cursor_t *c = &((batch_t *)s->state)->cursor[s->worker];
+  const mr_spec_t *spec = &s->out_spec[0];
+  mr_buf_t *buf = NULL;
+  if (spec->n_epochs && c->next >= spec->n_epochs * spec->n_batches) return MR_END;
+  if (mr_stopping(s)) return MR_END;
+  mr_err_t e = mr_fresh(s, 0, &buf);
+  if (e != MR_OK) return e;
+  e = fill(s, c->next, buf);
+  if (e < 0) return mr_buf_unref(buf), e;
+  c->next += s->n_workers;
+  return mr_push(s, 0, buf);
+}
+
+const mr_stage_def_t mr_stage_batch = {
+    .name = "batch",
+    .help = "Gathers the records of a chain into batches.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_BATCHES, false}},
+    .opts = batch_opts,
+    .state_sz = sizeof(batch_t),
+    .parallel = true,
+    .plan = batch_plan,
+    .open = batch_open,
+    .close = batch_close,
+    .step = batch_step,
+};

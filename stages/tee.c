@@ -1,0 +1,36 @@
+/* tee: the same buffers to up to four places, said in the text.  A port linked twice does the same
+   without a thread of its own. */
+#include "pipeline/stage.h"
+
+static mr_err_t tee_plan(mr_stage_t *s) {
+  for (int i = 0; i < MR_MAX_PORTS; i++) s->out_spec[i] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t tee_step(mr_stage_t *s) {
+  mr_buf_t *b[MR_BURST];
+  size_t room = MR_BURST;
+  for (int p = 0; p < MR_MAX_PORTS; p++) {
+    size_t r = s->out_linked[p] ? mr_room(s, p) : room;
+    if (r < room) room = r;
+  }
+  size_t k = mr_take(s, 0, b, room);
+  for (size_t i = 0; i < k; i++)
+    for (int p = 1; p < MR_MAX_PORTS; p++)
+      if (s->out_linked[p]) mr_buf_ref(b[i]);
+  for (int p = MR_MAX_PORTS - 1; p >= 0; p--)
+    if (p == 0 || s->out_linked[p]) mr_give(s, p, b, k);
+  return k ? MR_OK : mr_idle(s);
+}
+
+const mr_stage_def_t mr_stage_tee = {
+    .name = "tee",
+    .help = "Gives every buffer to all of its outputs.",
+    .in = {{"in", MR_FLOW_NONE, false}},
+    .out = {{"a", MR_FLOW_NONE, false},
+            {"b", MR_FLOW_NONE, true},
+            {"c", MR_FLOW_NONE, true},
+            {"d", MR_FLOW_NONE, true}},
+    .plan = tee_plan,
+    .step = tee_step,
+};
