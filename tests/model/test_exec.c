@@ -1,0 +1,162 @@
+/* The compiled executable: aliases, reuse in place, donation, outputs that repeat. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+
+static mr_exec_t *compile(const mr_fn_t *f, const bool *donate) {
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  mr_jit_options_t o = {.donate = donate};
+  if (mr_jit(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
+  return x;
+}
+
+static void a_chain_of_elementwise_ops_lives_in_one_buffer(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 1024)), *y = mr_lax_neg(f, x);
+  for (int i = 0; i < 8; i++) y = mr_lax_tanh(f, y);
+  y = mr_lax_reduce_sum(f, y, 1, (int[]){0});
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  assert_true(mr_exec_peak_bytes(e) <= 4096 + 256);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+static void a_reshape_costs_no_bytes_and_no_call(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 4, 256));
+  mr_var_t *y = mr_lax_exp(f, mr_lax_reshape_to(f, x, 1024));
+  y = mr_lax_reshape_to(f, y, 256, 4);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  assert_true(mr_exec_peak_bytes(e) <= 64);
+  _Alignas(64) float in[1024] = {0}, out[1024] = {0};
+  mr_exec_run(e, (const void *[]){in}, (void *[]){out});
+  for (int i = 0; i < 1024; i++) assert_true(out[i] == 1.0f);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+static void an_input_is_never_written_unless_donated(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 16)), *y = mr_lax_neg(f, x);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  _Alignas(64) float in[16], out[16];
+  for (int i = 0; i < 16; i++) in[i] = (float)i;
+  mr_exec_t *e = compile(f, NULL);
+  mr_exec_run(e, (const void *[]){in}, (void *[]){out});
+  for (int i = 0; i < 16; i++) assert_true(in[i] == (float)i && out[i] == -(float)i);
+  mr_exec_destroy(e);
+  e = compile(f, (bool[]){true});
+  mr_exec_run(e, (const void *[]){in}, (void *[]){in});
+  for (int i = 0; i < 16; i++) assert_true(in[i] == -(float)i);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+/* An input read again later must not be overwritten early, donated or not. */
+static void a_donated_input_lives_until_its_last_use(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 16)), *y = mr_lax_neg(f, x);
+  mr_var_t *z = mr_lax_mul(f, y, x);
+  assert_int_equal(mr_fn_return(f, 2, (mr_var_t *[]){y, z}), MR_OK);
+  _Alignas(64) float in[16], a[16], b[16];
+  for (int i = 0; i < 16; i++) in[i] = (float)i;
+  mr_exec_t *e = compile(f, (bool[]){true});
+  mr_exec_run(e, (const void *[]){in}, (void *[]){a, b});
+  for (int i = 0; i < 16; i++) assert_true(a[i] == -(float)i && b[i] == -(float)(i * i));
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+static void an_output_may_repeat_or_be_an_input_or_a_literal(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3)), *y = mr_lax_exp(f, x);
+  mr_var_t *out[] = {y, x, y, mr_literal(f, MR_F32, 2.5)};
+  assert_int_equal(mr_fn_return(f, 4, out), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  _Alignas(64) float in[3] = {0}, a[3], b[3] = {7, 7, 7}, c[3], d;
+  mr_exec_run(e, (const void *[]){in}, (void *[]){a, b, c, &d});
+  assert_memory_equal(a, c, sizeof a);
+  assert_true(a[0] == 1 && b[0] == 0 && d == 2.5f);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+/* Random graphs of elementwise ops: planned memory gives what separate memory gives. */
+static void random_graphs_give_what_a_loop_gives(void **state) {
+  enum { N = 64, STEPS = 40 };
+  static float value[STEPS + 2][N];
+  uint32_t r = 12345;
+  for (int round = 0; round < 200; round++) {
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *v[STEPS + 2], *out[3];
+    _Alignas(64) float in[2][N], got[3][N];
+    for (int i = 0; i < 2; i++) {
+      v[i] = mr_fn_input(f, mr_aval_of(MR_F32, N));
+      for (int k = 0; k < N; k++)
+        in[i][k] = value[i][k] = (float)((k * 7 + i * 3 + round) % 11) - 5;
+    }
+    for (int i = 2; i < STEPS + 2; i++) {
+      r = r * 1664525u + 1013904223u;
+      int a = (int)(r >> 8) % i, b = (int)(r >> 16) % i;
+      v[i] = r >> 31 ? mr_lax_sub(f, v[a], v[b]) : mr_lax_max(f, v[a], v[b]);
+      for (int k = 0; k < N; k++) {
+        float p = value[a][k], q = value[b][k];
+        value[i][k] = r >> 31 ? p - q : p > q ? p : q;
+      }
+    }
+    int pick[3] = {STEPS + 1, STEPS - 7, (int)(r >> 9) % STEPS};
+    for (int i = 0; i < 3; i++) out[i] = v[pick[i]];
+    assert_int_equal(mr_fn_return(f, 3, out), MR_OK);
+    mr_exec_t *e = compile(f, NULL);
+    mr_exec_run(e, (const void *[]){in[0], in[1]}, (void *[]){got[0], got[1], got[2]});
+    for (int i = 0; i < 3; i++)
+      if (memcmp(got[i], value[pick[i]], sizeof got[i])) fail_msg("round %d, output %d", round, i);
+    mr_exec_destroy(e);
+    mr_fn_destroy(f);
+  }
+}
+
+static void a_widened_product_is_rounded_once(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_BF16, 2, 3));
+  mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_BF16, 3, 2));
+  mr_var_t *y = mr_lax_convert(f, mr_lax_dot(f, x, w), MR_F32);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  assert_int_equal(mr_exec_fn(e)->n_eqn, 1);
+  assert_int_equal(mr_exec_fn(e)->eqn[0]->out[0]->aval.dtype, MR_F32);
+  _Alignas(64) mr_bf16_t a[6], b[6];
+  _Alignas(64) float got[4];
+  for (int i = 0; i < 6; i++) a[i] = b[i] = mr_bf16_from_f32(1.0f + 0.0078125f * (float)i);
+  mr_exec_run(e, (const void *[]){a, b}, (void *[]){got});
+  double want = 0;
+  for (int k = 0; k < 3; k++) want += (double)mr_bf16_to_f32(a[k]) * mr_bf16_to_f32(b[2 * k]);
+  assert_true(got[0] > want - 1e-6 && got[0] < want + 1e-6);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_chain_of_elementwise_ops_lives_in_one_buffer),
+      cmocka_unit_test(a_reshape_costs_no_bytes_and_no_call),
+      cmocka_unit_test(an_input_is_never_written_unless_donated),
+      cmocka_unit_test(a_donated_input_lives_until_its_last_use),
+      cmocka_unit_test(an_output_may_repeat_or_be_an_input_or_a_literal),
+      cmocka_unit_test(random_graphs_give_what_a_loop_gives),
+      cmocka_unit_test(a_widened_product_is_rounded_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,96 @@
+/* Parameters: the table against flax, initial values, and the learning-rate schedule. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+
+static mr_params_t recipe(uint64_t seed) {
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  mr_vit_config_t c = mr_vit_default();
+  if (mr_vit_params(&c, seed, &p, &diag) < 0) fail_msg("%s", diag.text);
+  return p;
+}
+
+static void the_recipe_has_flax_s_tensors_and_modules(void **state) {
+  char path[512], line[512], name[200];
+  mr_params_t p = recipe(12);
+  mr_summary_row_t *rows = NULL;
+  int n = 0, row = 0, tensor = 0;
+  long long count;
+  assert_int_equal(mr_summary(&p, &rows, &n, NULL), MR_OK);
+  assert_int_equal(p.count, 10695562);
+  snprintf(path, sizeof path, "%s/vit/tabulate.txt", MR_GOLDEN);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f)) {
+    if (sscanf(line, "tensor %199s %lld", name, &count) == 2) {
+      assert_string_equal(p.param[tensor].name, name);
+      assert_int_equal(p.param[tensor++].size, count);
+    } else if (sscanf(line, "module %199s %lld", name, &count) == 2) {
+      assert_true(row < n);
+      assert_string_equal(rows[row].name, name);
+      assert_int_equal(rows[row++].count, count);
+    }
+  }
+  fclose(f);
+  assert_int_equal(tensor, p.n);
+  assert_int_equal(row, n);
+  free(rows);
+  mr_params_fini(&p);
+}
+
+static void initial_values_follow_the_seed_and_the_initialisers(void **state) {
+  mr_params_t a = recipe(12), b = recipe(12), c = recipe(13);
+  assert_memory_equal(a.p, b.p, a.arena_size * sizeof(float));
+  assert_true(memcmp(a.p, c.p, a.arena_size * sizeof(float)) != 0);
+  int k = mr_params_find(&a, "encoder_blocks.3.linear1.kernel");
+  assert_true(k >= 0);
+  const mr_param_t *t = &a.param[k];
+  double sum = 0, square = 0, worst = 0;
+  for (size_t i = 0; i < t->size; i++) {
+    double v = a.p[t->offset + i];
+    sum += v;
+    square += v * v;
+    worst = fmax(worst, fabs(v));
+  }
+  double n = (double)t->size, deviation = sqrt(1.0 / 384);
+  assert_true(fabs(sum / n) < 4 * deviation / sqrt(n));
+  assert_true(fabs(sqrt(square / n) / deviation - 1) < 0.01);
+  assert_true(worst <= 2 * deviation / 0.8796 && worst > 1.9 * deviation / 0.8796);
+  assert_int_equal(mr_params_find(&a, "no such tensor"), -1);
+  for (int i = 0; i < a.n; i++) assert_int_equal(a.param[i].offset % 16, 0);
+  mr_params_fini(&a);
+  mr_params_fini(&b);
+  mr_params_fini(&c);
+}
+
+static void the_schedule_warms_up_and_follows_half_a_cosine(void **state) {
+  mr_schedule_t s = {.peak = 1e-3f, .end = 1e-5f, .warmup = 10, .total = 110};
+  assert_true(mr_schedule_at(&s, 0) == 0);
+  assert_true(fabsf(mr_schedule_at(&s, 5) - 5e-4f) < 1e-9f);
+  assert_true(fabsf(mr_schedule_at(&s, 10) - 1e-3f) < 1e-9f);
+  assert_true(fabsf(mr_schedule_at(&s, 60) - 5.05e-4f) < 1e-8f);
+  assert_true(mr_schedule_at(&s, 110) == 1e-5f && mr_schedule_at(&s, 9999) == 1e-5f);
+  mr_schedule_t constant = {.peak = 1e-3f};
+  assert_true(mr_schedule_at(&constant, 0) == 1e-3f && mr_schedule_at(&constant, 77) == 1e-3f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_recipe_has_flax_s_tensors_and_modules),
+      cmocka_unit_test(initial_values_follow_the_seed_and_the_initialisers),
+      cmocka_unit_test(the_schedule_warms_up_and_follows_half_a_cosine),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
