@@ -45,16 +45,23 @@ static bool figure_covers(const figure_t *f, int px, int py) {
   }
 }
 
-/* Two colours that differ by at least 60 in sum, so that a figure can be seen. */
-static void draw_colours(mr_philox_t *g, int ink[3], int ground[3]) {
-  int apart;
-  do {
-    apart = 0;
-    for (int c = 0; c < 3; c++) {
-      ink[c] = draw_int(g, 30, 225), ground[c] = draw_int(g, 30, 225);
-      apart += abs(ink[c] - ground[c]);
-    }
-  } while (apart < 60);
+/* Share of a channel in a full colour of a hue in degrees, [0,60] standing for [0,1]. */
+static int hue_share(int hue, int channel) {
+  int turn = abs((hue + 120 * (3 - channel)) % 360 - 180); /* 180: the channel's own hue */
+  int share = turn - 60;
+  return share < 0 ? 0 : share > 60 ? 60 : share;
+}
+
+/* Ink leans to its class's hue, so widely that neighbours overlap; the ground is dark and random.
+ */
+static void draw_colours(mr_philox_t *g, int label, int ink[3], int ground[3]) {
+  int hue = (36 * label + draw_int(g, 0, 120) + 300) % 360;
+  int light = draw_int(g, 130, 240), grey = draw_int(g, 20, 60); /* grey: percent without colour */
+  for (int c = 0; c < 3; c++) {
+    int full = light * hue_share(hue, c) / 60;
+    ink[c] = (full * (100 - grey) + light * grey) / 100;
+    ground[c] = draw_int(g, 10, 130);
+  }
 }
 
 static uint8_t clip(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
@@ -77,7 +84,7 @@ static uint64_t scatter(uint64_t x) {
 void mr_synthetic_draw(mr_philox_t *g, int label, uint8_t *dst) {
   figure_t f = draw_figure(g, label);
   int ink[3], ground[3], strength = draw_int(g, 15, 50);
-  draw_colours(g, ink, ground);
+  draw_colours(g, label, ink, ground);
   uint64_t stream = mr_philox_next64(g);
   for (int k = 0; k < 1024; k++) {
     const int *colour = figure_covers(&f, k % 32, k / 32) ? ink : ground;
