@@ -2,7 +2,9 @@
 #include <math.h>
 
 #include "stages/crop_box.h"
-#include "tests/vectors.h"
+#include "tests/stage.h"
+
+extern const mr_stage_def_t mr_stage_resized_crop;
 
 enum { IMAGE = 3072, SOURCES = 12, CASES = 62 };
 
@@ -185,6 +187,52 @@ static void flips_and_boxes_match_torchs_pipeline(void **state) {
   assert_true(checked > 100);
 }
 
+/* Expected boxes: the same arithmetic over numpy's Philox(key) in Python, after one random() that a
+   flip before the crop has taken. */
+static void the_stage_draws_its_box_from_the_records_generator(void **state) {
+  static const struct {
+    uint64_t key;
+    int flip;
+    mr_box_t box;
+  } row[] = {
+      {0u, 1, {0, 0, 32, 30}},          {1u, 1, {1, 0, 29, 32}},
+      {12u, 0, {0, 0, 32, 30}},         {13u, 0, {0, 1, 31, 30}},
+      {4294967295u, 0, {1, 1, 31, 31}}, {4294967303u, 0, {1, 0, 30, 32}},
+      {123456789u, 0, {0, 1, 32, 31}},
+  };
+  uint8_t src[IMAGE], want[IMAGE], got[IMAGE], scratch[1024];
+  uint32_t seed = 4;
+  for (int k = 0; k < IMAGE; k++) src[k] = (uint8_t)(lcg(&seed) >> 24);
+  mr_spec_t in = {.flow = MR_FLOW_RECORDS,
+                  .dtype = MR_U8,
+                  .layout = MR_LAYOUT_CHW,
+                  .ndim = 3,
+                  .dim = {3, 32, 32}};
+  hand_t h;
+  mr_pil_t p;
+  assert_true(mr_pil_init(&p, 32, 32, false));
+  assert_int_equal(
+      hand_open(&h, &mr_stage_resized_crop, &in, HAND_SETTINGS("scale=0.9:1.0", "ratio=0.9:1.1")),
+      MR_OK);
+  for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+    mr_philox_t g;
+    mr_philox_init(&g, row[k].key, 0);
+    assert_int_equal(mr_philox_random(&g) < 0.5, row[k].flip);
+    mr_rec_t a = {.data = src, .rng = &g}, b = a;
+    b.data = got;
+    assert_int_equal(mr_stage_resized_crop.map(&h.s, &a, &b), MR_OK);
+    mr_pil_crop(&p, src, 3, 32, 32, row[k].box, want, scratch);
+    assert_memory_equal(b.data, want, IMAGE);
+    mr_rec_t note = {0};
+    mr_box_t x = row[k].box;
+    mr_draw_note(&note,
+                 (uint64_t)x.i | (uint64_t)x.j << 16 | (uint64_t)x.h << 32 | (uint64_t)x.w << 48);
+    assert_true(b.draw == note.draw);
+  }
+  hand_close(&h);
+  mr_pil_fini(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(crops_match_pillow_byte_for_byte),
@@ -193,6 +241,7 @@ int main(void) {
       cmocka_unit_test(every_box_gives_the_same_bytes_fast_and_plain),
       cmocka_unit_test(boxes_match_torchvision_under_its_generator),
       cmocka_unit_test(flips_and_boxes_match_torchs_pipeline),
+      cmocka_unit_test(the_stage_draws_its_box_from_the_records_generator),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,122 @@
+#include "tests/stage.h"
+
+extern const mr_stage_def_t mr_stage_flip, mr_stage_resized_crop, mr_stage_normalize;
+
+static mr_spec_t pictures(int64_t H, int64_t W) {
+  return (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                     .dtype = MR_U8,
+                     .layout = MR_LAYOUT_CHW,
+                     .ndim = 3,
+                     .dim = {3, H, W},
+                     .n_records = 10,
+                     .n_epochs = 1};
+}
+
+static void fill(uint8_t *data, int n) {
+  uint32_t seed = 5;
+  for (int k = 0; k < n; k++) seed = seed * 1664525u + 1013904223u, data[k] = (uint8_t)(seed >> 24);
+}
+
+/* Pictures of CIFAR's width and of another, mirrored in about half of the draws. */
+static void a_flip_mirrors_every_row_or_keeps_the_picture(void **state) {
+  static const int width[] = {32, 7};
+  for (int k = 0; k < 2; k++) {
+    int W = width[k], n = 3 * 32 * W, turned = 0;
+    uint8_t *src = malloc((size_t)n), *dst = malloc((size_t)n);
+    fill(src, n);
+    hand_t h;
+    mr_spec_t in = pictures(32, W);
+    assert_int_equal(hand_open(&h, &mr_stage_flip, &in, HAND_SETTINGS("p=0.5")), MR_OK);
+    for (uint64_t key = 0; key < 1000; key++) {
+      mr_philox_t g, same;
+      mr_philox_init(&g, key, 0), mr_philox_init(&same, key, 0);
+      mr_rec_t a = {.data = src, .rng = &g}, b = a;
+      b.data = dst;
+      assert_int_equal(mr_stage_flip.map(&h.s, &a, &b), MR_OK);
+      bool turn = mr_philox_random(&same) < 0.5;
+      assert_int_equal(g.at, same.at); /* one draw, taken whatever comes of it */
+      assert_int_equal(b.data == src, !turn);
+      mr_rec_t note = {0};
+      mr_draw_note(&note, turn);
+      assert_true(b.draw == note.draw);
+      for (int i = 0; turn && i < n; i++) assert_int_equal(dst[i], src[i / W * W + W - 1 - i % W]);
+      turned += turn;
+    }
+    assert_true(turned > 440 && turned < 560);
+    hand_close(&h);
+    free(src), free(dst);
+  }
+}
+
+static void without_a_generator_nothing_random_happens(void **state) {
+  uint8_t src[3072], dst[3072];
+  fill(src, 3072);
+  static const mr_stage_def_t *const def[] = {&mr_stage_flip, &mr_stage_resized_crop};
+  for (int k = 0; k < 2; k++) {
+    hand_t h;
+    mr_spec_t in = pictures(32, 32);
+    assert_int_equal(hand_open(&h, def[k], &in, k ? NULL : HAND_SETTINGS("p=1")), MR_OK);
+    mr_rec_t a = {.data = src}, b = {.data = dst};
+    assert_int_equal(def[k]->map(&h.s, &a, &b), MR_OK);
+    assert_ptr_equal(b.data, src);
+    assert_int_equal(b.draw, 0);
+    hand_close(&h);
+  }
+}
+
+static void other_input_is_refused_by_each_stage(void **state) {
+  static const mr_stage_def_t *const def[] = {&mr_stage_flip, &mr_stage_resized_crop,
+                                              &mr_stage_normalize};
+  for (int k = 0; k < 3; k++) {
+    hand_t h;
+    mr_spec_t in = pictures(32, 32);
+    in.dtype = MR_F32;
+    assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_SHAPE);
+    assert_true(strlen(h.diag.text) > 10);
+    hand_close(&h);
+    in = pictures(32, 32), in.layout = MR_LAYOUT_HWC;
+    assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_SHAPE);
+    hand_close(&h);
+  }
+}
+
+static void settings_out_of_range_are_refused(void **state) {
+  hand_t h;
+  mr_spec_t in = pictures(32, 32);
+  assert_int_equal(hand_plan(&h, &mr_stage_flip, &in, HAND_SETTINGS("p=1.5")), MR_ERR_CONFIG);
+  hand_close(&h);
+  assert_int_equal(hand_plan(&h, &mr_stage_resized_crop, &in, HAND_SETTINGS("scale=0:1")),
+                   MR_ERR_CONFIG);
+  hand_close(&h);
+  assert_int_equal(hand_plan(&h, &mr_stage_resized_crop, &in, HAND_SETTINGS("ratio=1.1:0.9")),
+                   MR_ERR_CONFIG);
+  hand_close(&h);
+  assert_int_equal(hand_plan(&h, &mr_stage_normalize, &in, HAND_SETTINGS("std=0.2,0,0.2")),
+                   MR_ERR_CONFIG);
+  assert_string_equal(h.diag.text, "normalize: std of channel 1 is 0, want more than 0");
+  hand_close(&h);
+}
+
+static void normalize_settles_hwc_or_chw_floats(void **state) {
+  hand_t h;
+  mr_spec_t in = pictures(32, 16);
+  assert_int_equal(hand_plan(&h, &mr_stage_normalize, &in, HAND_SETTINGS("preset=cifar10")), MR_OK);
+  const mr_spec_t *o = &h.s.out_spec[0];
+  assert_true(o->dtype == MR_F32 && o->layout == MR_LAYOUT_HWC);
+  assert_true(o->dim[0] == 32 && o->dim[1] == 16 && o->dim[2] == 3);
+  hand_close(&h);
+  assert_int_equal(hand_plan(&h, &mr_stage_normalize, &in, HAND_SETTINGS("layout=chw")), MR_OK);
+  assert_true(o->layout == MR_LAYOUT_CHW && o->dim[0] == 3 && o->dim[1] == 32);
+  hand_close(&h);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_flip_mirrors_every_row_or_keeps_the_picture),
+      cmocka_unit_test(without_a_generator_nothing_random_happens),
+      cmocka_unit_test(other_input_is_refused_by_each_stage),
+      cmocka_unit_test(settings_out_of_range_are_refused),
+      cmocka_unit_test(normalize_settles_hwc_or_chw_floats),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
