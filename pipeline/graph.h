@@ -68,7 +68,7 @@ void mr_graph_dump(const mr_graph_t *g, FILE *out);
 /* ---- settling and running ---- */
 
 /* Buffers a ring of every edge holds, a power of two in [2,1024].  Default: 4, and for small
-   buffers up to 64 so that bursts pay.  Before settle. */
+   buffers up to 256 so that bursts pay.  Before settle. */
 mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag);
 
 /* Where a stage's stream goes on (mr_stage_t.start_position), for a resume.  Before run. */

@@ -139,8 +139,16 @@ typedef struct {
   uint64_t mark;
 } wait_for_t;
 
+/* Producers whose wake-up pop put off; without this two stages could wait for each other. */
+static void nudge_producers(mr_runtime_t *rt) {
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    for (int i = 0; i < rt->in[p].n; i++)
+      mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
+}
+
 void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void *arg) {
   if (ready(arg)) return;
+  nudge_producers(rt);
   mr__counters_t *c = &rt->count;
   int64_t since = mr__now_ns();
   atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);

@@ -46,8 +46,12 @@ void mr_ring_fini(mr_ring_t *r) {
 
 /* seq_cst exchange: releases the slots to the acquire in look(), and is ordered before the load of
    the other's parked flag in mr_wait_wake. */
-static void publish(side_t *s, uint64_t done) {
+static void post(side_t *s, uint64_t done) {
   atomic_exchange_explicit(&s->word, s->index << 1 | done, memory_order_seq_cst);
+}
+
+static void publish(side_t *s, uint64_t done) {
+  post(s, done);
   if (s->other) mr_wait_wake(s->other);
 }
 
@@ -101,8 +105,13 @@ size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n) {
   if (!k) return 0;
   for (size_t i = 0; i < k; i++) out[i] = r->slot[(r->consumer.index + i) & r->mask];
   r->consumer.index += k;
-  publish(&r->consumer, own_done(&r->consumer));
+  post(&r->consumer, own_done(&r->consumer));
+  if (ready_cached(r) <= r->mask / 2) mr_ring_nudge(r);
   return k;
+}
+
+void mr_ring_nudge(mr_ring_t *r) {
+  if (r->consumer.other) mr_wait_wake(r->consumer.other);
 }
 
 bool mr_ring_over(mr_ring_t *r) { return look(&r->producer) == (r->consumer.index << 1 | DONE); }

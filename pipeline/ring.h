@@ -34,8 +34,12 @@ size_t mr_ring_room(mr_ring_t *r); /* producer: buffers that push takes now, [0,
 void mr_ring_close(mr_ring_t *r);  /* producer: nothing follows */
 bool mr_ring_gone(mr_ring_t *r);   /* producer: the consumer has left; pushing is of no use */
 
-/* Consumer: takes up to n buffers in order, returns how many, in [0,n]; 0 means empty. */
+/* Consumer: takes up to n buffers in order, returns how many, in [0,n]; 0 means empty.  A producer
+   that sleeps is woken only when half of the ring is free, since waking it for every slot costs a
+   switch of threads each; so a consumer that stops popping earlier, to wait for something else,
+   calls mr_ring_nudge first. */
 size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n);
+void mr_ring_nudge(mr_ring_t *r);   /* consumer: wakes the producer if it sleeps */
 size_t mr_ring_ready(mr_ring_t *r); /* consumer: buffers that pop gives now, [0,depth] */
 bool mr_ring_over(mr_ring_t *r);    /* consumer: closed, and every buffer has been popped */
 void mr_ring_abandon(mr_ring_t *r); /* consumer: takes nothing any more */

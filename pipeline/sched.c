@@ -7,7 +7,7 @@
 
 #include "pipeline/runtime_private.h"
 
-enum { DEPTH_MIN = 4, DEPTH_MAX = 64, DEPTH_BYTES = 8 << 20 };
+enum { DEPTH_MIN = 4, DEPTH_MAX = 256, DEPTH_BYTES = 8 << 20 };
 
 int64_t mr__now_ns(void) {
   struct timespec t;

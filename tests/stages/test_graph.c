@@ -153,10 +153,6 @@ static const mr_stage_def_t *const own[] = {&mr_stage_picks,     &mr_stage_backw
                                             &mr_stage_addrandom, &mr_stage_check,
                                             &mr_stage_nap,       NULL};
 
-extern const mr_stage_def_t mr_stage_batch, mr_stage_identity, mr_stage_tee;
-static const mr_stage_def_t *const plain[] = {&mr_stage_batch, &mr_stage_identity, &mr_stage_tee,
-                                              NULL};
-
 static mr_registry_t registry;
 
 static int setup(void **state) {
@@ -165,7 +161,6 @@ static int setup(void **state) {
   mr_registry_add(&registry, mr_stages_stages);
   mr_registry_add(&registry, mr_sinks_stages);
   mr_registry_add(&registry, own);
-  if (!mr_registry_find(&registry, "batch")) mr_registry_add(&registry, plain);
   return 0;
 }
 
