@@ -1,0 +1,7 @@
+/* examples/cifar10-vit.mr, compiled in: what train runs without --graph. */
+#ifndef MR_APPS_DEFAULT_GRAPH_H
+#define MR_APPS_DEFAULT_GRAPH_H
+
+extern const char mr_default_graph[];
+
+#endif

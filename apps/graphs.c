@@ -1,0 +1,45 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/cli.h"
+#include "base/xio.h"
+#include "loaders/loaders.h"
+#include "sinks/sinks.h"
+#include "stages/stages.h"
+
+const mr_registry_t *mr_all_stages(void) {
+  static mr_registry_t reg;
+  if (!reg.n) {
+    mr_registry_add(&reg, mr_loaders_stages);
+    mr_registry_add(&reg, mr_stages_stages);
+    mr_registry_add(&reg, mr_sinks_stages);
+  }
+  return &reg;
+}
+
+/* A word with nothing that only a graph has is meant as a file's name. */
+static bool looks_like_file(const char *arg) {
+  size_t n = strlen(arg);
+  return !strpbrk(arg, " !\n") && (strchr(arg, '/') || (n > 3 && !strcmp(arg + n - 3, ".mr")));
+}
+
+mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_diag_t *diag) {
+  struct stat st;
+  *text = NULL;
+  *origin = "graph";
+  if (looks_like_file(arg) || (stat(arg, &st) == 0 && S_ISREG(st.st_mode))) {
+    void *bytes;
+    size_t n;
+    MR_TRY(mr_read_file(arg, 1 << 20, &bytes, &n, diag));
+    *origin = arg;
+    *text = bytes;
+    if (!memchr(bytes, 0, n)) return MR_OK;
+    free(bytes);
+    *text = NULL;
+    return mr_fail(diag, MR_ERR_DATA, "%s: not a text file", arg);
+  }
+  *text = strdup(arg);
+  return *text ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+}

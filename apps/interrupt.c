@@ -1,0 +1,29 @@
+#include "apps/interrupt.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+static _Atomic(mr_graph_t *) running;
+static atomic_bool signalled;
+
+static void on_signal(int signo) {
+  mr_graph_t *g = atomic_load(&running);
+  atomic_store(&signalled, true);
+  if (g) mr_graph_stop(g);
+  signal(signo, SIG_DFL);
+}
+
+mr_err_t mr_run_interruptible(mr_graph_t *g, bool *stopped, mr_diag_t *diag) {
+  struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
+  atomic_store(&signalled, false);
+  atomic_store(&running, g);
+  sigaction(SIGINT, &act, &old_int);
+  sigaction(SIGTERM, &act, &old_term);
+  mr_err_t e = mr_graph_run(g, diag);
+  sigaction(SIGINT, &old_int, NULL);
+  sigaction(SIGTERM, &old_term, NULL);
+  atomic_store(&running, NULL);
+  *stopped = atomic_load(&signalled);
+  return e;
+}

@@ -1,0 +1,157 @@
+#include "apps/run_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/safetensors.h"
+#include "base/xio.h"
+
+enum { TEXT_MAX = 1 << 20 };
+
+static const char runs[] = "runs";
+
+/* The highest N of runs/N, 0 without any. */
+static long newest(void) {
+  long top = 0;
+  DIR *d = opendir(runs);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    char *end;
+    long n = strtol(e->d_name, &end, 10);
+    if (end != e->d_name && !*end && n > top) top = n;
+  }
+  if (d) closedir(d);
+  return top;
+}
+
+static mr_err_t set_path(mr_run_dir_t *r, const char *path, bool next, mr_diag_t *diag) {
+  *r = (mr_run_dir_t){0};
+  if (path && (!*path || strlen(path) > MR_RUN_PATH - 64))
+    return mr_fail(diag, MR_ERR_CONFIG, "--run-dir: \"%.40s\": want the name of a folder", path);
+  long n = newest();
+  if (!path && !next && !n)
+    return mr_fail(diag, MR_ERR_CONFIG, "--resume: there is no run in %s/; name one with --run-dir",
+                   runs);
+  if (path)
+    snprintf(r->path, sizeof r->path, "%s", path);
+  else
+    snprintf(r->path, sizeof r->path, "%s/%ld", runs, next ? n + 1 : n);
+  return MR_OK;
+}
+
+static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
+  snprintf(path, MR_RUN_PATH + 64, "%s/%s", r->path, name);
+}
+
+mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  char settings[MR_RUN_PATH + 64];
+  MR_TRY(set_path(r, path, true, diag));
+  file_in(r, "settings.txt", settings);
+  if (access(settings, F_OK) == 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "--run-dir: %s holds an earlier run; go on with it by --resume, or name another "
+                   "folder",
+                   r->path);
+  MR_TRY(mr_make_folder(r->path, diag));
+  return mr_folder_writable(r->path, diag);
+}
+
+static mr_err_t read_text(const mr_run_dir_t *r, const char *name, char **text, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  void *data;
+  size_t n;
+  file_in(r, name, path);
+  MR_TRY(mr_read_file(path, TEXT_MAX, &data, &n, diag));
+  *text = realloc(data, n + 1);
+  if (!*text) {
+    free(data);
+    return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  }
+  (*text)[n] = 0;
+  if (strlen(*text) == n) return MR_OK;
+  free(*text);
+  *text = NULL;
+  return mr_fail(diag, MR_ERR_DATA, "%s: holds a zero byte, want text", path);
+}
+
+mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  char *settings = NULL, *save = NULL;
+  MR_TRY(set_path(r, path, false, diag));
+  MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
+  MR_TRY(read_text(r, "settings.txt", &settings, diag));
+  mr_err_t e = MR_OK;
+  for (char *line = strtok_r(settings, "\n", &save); line && e >= 0;
+       line = strtok_r(NULL, "\n", &save))
+    e = mr_run_dir_set(r, line, diag);
+  free(settings);
+  return e;
+}
+
+mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag) {
+  const char *eq = strchr(key_value, '=');
+  if (!eq || eq == key_value || strchr(key_value, '\n'))
+    return mr_fail(diag, MR_ERR_USAGE, "\"%s\": want KEY=VALUE in one line", key_value);
+  if (r->n_settings == MR_RUN_SETTINGS)
+    return mr_fail(diag, MR_ERR_USAGE, "more than %d settings", MR_RUN_SETTINGS);
+  char *copy = strdup(key_value);
+  if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
+  r->setting[r->n_settings++] = copy;
+  return MR_OK;
+}
+
+const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key) {
+  size_t n = strlen(key);
+  for (int i = r->n_settings - 1; i >= 0; i--)
+    if (!strncmp(r->setting[i], key, n) && r->setting[i][n] == '=') return r->setting[i] + n + 1;
+  return NULL;
+}
+
+mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64], *text = NULL;
+  size_t n = 0;
+  FILE *f = open_memstream(&text, &n);
+  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
+  for (int i = 0; i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
+  fclose(f);
+  file_in(r, "graph.mr", path);
+  mr_err_t e = mr_write_file(path, r->graph, strlen(r->graph), diag);
+  file_in(r, "settings.txt", path);
+  if (e >= 0) e = mr_write_file(path, text, n, diag);
+  free(text);
+  return e;
+}
+
+void mr_run_dir_free(mr_run_dir_t *r) {
+  for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
+  free(r->graph);
+  *r = (mr_run_dir_t){0};
+}
+
+static mr_err_t number(const mr_safetensors_t *f, const char *path, const char *key, int64_t *out,
+                       mr_diag_t *diag) {
+  const char *text = mr_safetensors_meta(f, key);
+  char *end = NULL;
+  errno = 0;
+  *out = text ? strtoll(text, &end, 10) : -1;
+  if (text && end != text && !*end && !errno && *out >= 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, key,
+                 text ? text : "missing");
+}
+
+mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
+  mr_safetensors_t *f;
+  file_in(r, "checkpoints/latest", out->path);
+  if (access(out->path, F_OK) != 0)
+    return mr_fail(diag, MR_ERR_IO,
+                   "--resume: %s is not there: the run stopped before its first checkpoint",
+                   out->path);
+  MR_TRY(mr_safetensors_open(out->path, &f, diag));
+  mr_err_t e = number(f, out->path, "millrace.step", &out->step, diag);
+  if (e >= 0) e = number(f, out->path, "millrace.position", &out->position, diag);
+  mr_safetensors_close(f);
+  return e;
+}

@@ -1,0 +1,43 @@
+/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/metrics.jsonl, RUN/checkpoints/. */
+#ifndef MR_APPS_RUN_DIR_H
+#define MR_APPS_RUN_DIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };
+
+typedef struct mr_run_dir {
+  char path[MR_RUN_PATH];
+  char *graph;                    /* the text of the graph; heap */
+  char *setting[MR_RUN_SETTINGS]; /* KEY=VALUE each; heap */
+  int n_settings;
+} mr_run_dir_t;
+
+/* A new run in path, or with path NULL in the next free of runs/1, runs/2, ...  Makes the folder.
+   MR_ERR_CONFIG if it holds an earlier run, MR_ERR_IO if it cannot be made or written. */
+mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
+
+/* An earlier run, with its graph and settings; path NULL: the newest of runs/. */
+mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
+
+/* Appends a setting.  One that holds a newline is refused. */
+mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag);
+/* The value of the last setting of this key, or NULL. */
+const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
+
+/* Writes graph.mr and settings.txt, each whole or not at all. */
+mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
+void mr_run_dir_free(mr_run_dir_t *r);
+
+/* Where the newest checkpoint of the run stands.  MR_ERR_IO or MR_ERR_DATA says why it cannot be
+   used. */
+typedef struct mr_resume_point {
+  char path[MR_RUN_PATH + 64];
+  int64_t step, position;
+} mr_resume_point_t;
+mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag);
+
+#endif

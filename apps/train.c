@@ -1,0 +1,155 @@
+/* millrace train: the recipe's graph, or one's own, in a run folder; Ctrl-C and resume. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/cli.h"
+#include "apps/default_graph.h"
+#include "apps/interrupt.h"
+#include "apps/run_dir.h"
+
+static const mr_flag_t train_flags[] = {
+    {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
+    {"--steps", "N", "Ends after N steps."},
+    {"--epochs", "N", "Passes over the training records; default 1."},
+    {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
+    {"--resume", NULL, "Goes on with the run of --run-dir, or the newest one."},
+    {"--device", "cpu|cuda", "Where the step runs; default cpu."},
+    {"--graph", "FILE", "Another graph than the default one."},
+    {0}};
+
+/* Where CIFAR-10 is looked for when --data does not say. */
+static const char usual_data[] = "data/cifar-10-batches-bin";
+
+/* Flags are settings with a short name: they go the same way. */
+static mr_err_t settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
+  const struct {
+    const char *flag, *key;
+  } known[] = {
+      {"--data", "data"}, {"--steps", "steps"}, {"--epochs", "epochs"}, {"--device", "device"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const char *value = mr_args_text(a, known[i].flag);
+    char text[MR_RUN_PATH];
+    if (!value) continue;
+    if (snprintf(text, sizeof text, "%s=%s", known[i].key, value) >= (int)sizeof text)
+      return mr_fail(diag, MR_ERR_USAGE, "%s: too long a value", known[i].flag);
+    MR_TRY(mr_run_dir_set(r, text, diag));
+  }
+  for (int i = 0; i < a->n_words; i++) MR_TRY(mr_run_dir_set(r, a->word[i], diag));
+  return MR_OK;
+}
+
+/* Without any word on data: CIFAR-10 where it usually lies, else made-up pictures. */
+static mr_err_t choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
+  if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
+  char text[64];
+  snprintf(text, sizeof text, "data=%s", access(usual_data, F_OK) ? "synthetic" : usual_data);
+  return mr_run_dir_set(r, text, diag);
+}
+
+static bool is_synthetic(const mr_run_dir_t *r) {
+  const char *data = mr_run_dir_get(r, "data");
+  return data && !strcmp(data, "synthetic");
+}
+
+static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
+  const char *file = mr_args_text(a, "--graph"), *origin;
+  MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
+  if (file)
+    MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
+  else if (!(r->graph = strdup(mr_default_graph)))
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  MR_TRY(settings(a, r, diag));
+  return choose_data(r, diag);
+}
+
+static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, mr_resume_point_t *at,
+                               mr_diag_t *diag) {
+  if (mr_args_text(a, "--graph"))
+    return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
+  MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
+  MR_TRY(settings(a, r, diag));
+  return mr_run_dir_resume_point(r, at, diag);
+}
+
+/* Sets what a resumed run needs: the checkpoint to read, where the metrics go on, and the position
+   of the training stream, which the first batch stage of the graph makes. */
+static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
+  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step"), *batch = mr_graph_stage_of(g, "batch"),
+                   *jsonl = mr_graph_stage_of(g, "jsonl");
+  char text[32];
+  if (!step || !batch)
+    return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no %s stage",
+                   step ? "batch" : "vit-step");
+  snprintf(text, sizeof text, "%" PRId64, at->step);
+  MR_TRY(mr_graph_set(g, step->name, "resume", at->path, diag));
+  if (jsonl) MR_TRY(mr_graph_set(g, jsonl->name, "resume-step", text, diag));
+  return mr_graph_start_at(g, batch->name, at->position, diag);
+}
+
+static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
+                      mr_diag_t *diag) {
+  char run[MR_RUN_PATH + 8];
+  const char *setting[MR_RUN_SETTINGS + 1];
+  int n = 0;
+  for (; n < r->n_settings; n++) setting[n] = r->setting[n];
+  snprintf(run, sizeof run, "run=%s", r->path);
+  if (strstr(r->graph, "$run")) setting[n++] = run;
+  MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
+  if (is_synthetic(r)) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
+  if (resume) MR_TRY(set_resume(g, resume, diag));
+  return mr_graph_settle(g, diag);
+}
+
+static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
+  if (is_synthetic(r))
+    puts(
+        "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10. `millrace data fetch` brings the real "
+        "ones, --data DIR names them. ***");
+  printf("run folder: %s\n", r->path);
+  if (resume) printf("resumed at step %" PRId64 "\n", resume->step);
+  fflush(stdout);
+}
+
+static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, mr_diag_t *diag) {
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  bool stopped = false;
+  int e = build(r, resume, g, diag);
+  if (e >= 0) e = mr_run_dir_save(r, diag);
+  if (e >= 0) {
+    greet(r, resume);
+    e = mr_run_interruptible(g, &stopped, diag);
+  }
+  mr_graph_destroy(g);
+  if (e >= 0 && stopped)
+    printf("stopped; go on with: millrace train --run-dir %s --resume\n", r->path);
+  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+}
+
+static int train_run(const mr_args_t *a, mr_diag_t *diag) {
+  mr_run_dir_t r = {0};
+  mr_resume_point_t at;
+  bool resume = mr_args_text(a, "--resume") != NULL;
+  int e = resume ? prepare_resume(a, &r, &at, diag) : prepare_new(a, &r, diag);
+  if (e >= 0) e = train(&r, resume ? &at : NULL, diag);
+  mr_run_dir_free(&r);
+  return e;
+}
+
+const mr_command_t mr_command_train = {
+    .name = "train",
+    .words = "[KEY=VALUE...]",
+    .help = "Trains a Vision Transformer on CIFAR-10, or on made-up pictures without it.",
+    .more =
+        "\nKEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
+        "stage\n"
+        "has (lr, dropout, ...): `millrace inspect vit-step` lists them.  Ctrl-C finishes the "
+        "step,\n"
+        "writes a checkpoint and ends.",
+    .flags = train_flags,
+    .max_words = MR_WORDS_MAX,
+    .run = train_run,
+};

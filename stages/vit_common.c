@@ -1,0 +1,109 @@
+#include "stages/vit_common.h"
+
+#include <math.h>
+#include <string.h>
+
+mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
+                           mr_vit_config_t *out) {
+  const mr_spec_t *in = &s->in_spec[port];
+  char text[256];
+  mr_spec_text(in, text, sizeof text);
+  if (in->dtype != MR_F32 || in->ndim != 4 || in->layout != MR_LAYOUT_HWC)
+    return mr_stage_fail(
+        s, MR_ERR_SHAPE,
+        "input %s is %s: want batches of f32 pictures laid out HWC; put `normalize "
+        "layout=hwc` before batch",
+        s->def->in[port].name, text);
+  int64_t H = in->dim[1], W = in->dim[2];
+  if (H != W)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "input %s is %s: want square pictures",
+                         s->def->in[port].name, text);
+  if (!in->dataset || in->dataset->n_classes < 1 || in->dataset->n_classes > MR_METRICS_CLASSES)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "input %s: want a dataset with 1 to %d classes",
+                         s->def->in[port].name, MR_METRICS_CLASSES);
+  *out = (mr_vit_config_t){.variant = v->variant ? MR_VIT_TIMM : MR_VIT_FLAX,
+                           .image = (int)H,
+                           .patch = (int)v->patch,
+                           .channels = (int)in->dim[3],
+                           .embed = (int)v->embed,
+                           .mlp = (int)v->mlp,
+                           .heads = (int)v->heads,
+                           .layers = (int)v->layers,
+                           .classes = in->dataset->n_classes,
+                           .dropout = (float)v->dropout,
+                           .dtype = v->dtype ? MR_BF16 : MR_F32};
+  mr_diag_t why = {0};
+  mr_err_t e = mr_vit_check(out, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : e;
+}
+
+static int guess(const float *logits, int64_t classes) {
+  int best = 0;
+  for (int c = 1; c < classes; c++)
+    if (logits[c] > logits[best]) best = c;
+  return best;
+}
+
+int64_t mr_vit_right(const float *logits, const int32_t *label, int64_t n, int64_t classes) {
+  int64_t right = 0;
+  for (int64_t i = 0; i < n; i++) right += guess(logits + i * classes, classes) == label[i];
+  return right;
+}
+
+static void count(mr_vit_tally_t *tally, const float *logits, const float *losses,
+                  const mr_buf_t *b) {
+  int C = tally->n_classes;
+  for (int i = 0; i < b->n; i++) {
+    const float *row = logits + (int64_t)i * C;
+    tally->loss += (double)losses[i];
+    tally->confusion[b->label[i] * C + guess(row, C)]++;
+  }
+  tally->records += b->n;
+  tally->right += mr_vit_right(logits, b->label, b->n, C);
+}
+
+/* The last batch of an epoch may be short: the rest of its buffer is filled with its last record,
+   and those rows are not counted. */
+static void fill_up(mr_buf_t *b, const mr_spec_t *spec) {
+  char *data = b->data;
+  size_t picture = mr_spec_bytes(spec) / (size_t)spec->dim[0];
+  for (int64_t i = b->n; i < spec->dim[0]; i++) {
+    memcpy(data + (size_t)i * picture, data + (size_t)(b->n - 1) * picture, picture);
+    b->label[i] = b->label[b->n - 1];
+  }
+}
+
+static mr_err_t evaluate_batch(mr_stage_t *s, int port, mr_eval_step_t *step,
+                               const mr_params_t *params, mr_buf_t *b, mr_vit_tally_t *tally) {
+  const float *logits, *losses;
+  fill_up(b, &s->in_spec[port]);
+  MR_TRY(mr_eval_step_run(step, params, b->data, b->label, &logits, &losses, s->diag));
+  count(tally, logits, losses, b);
+  return MR_OK;
+}
+
+mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
+                         mr_vit_tally_t *tally) {
+  *tally = (mr_vit_tally_t){.n_classes = s->in_spec[port].dataset->n_classes};
+  for (bool last = false; !last;) {
+    mr_buf_t *b = NULL;
+    mr_err_t e = mr_stopping(s) ? MR_AGAIN : mr_pull(s, port, &b);
+    if (e == MR_END && mr_stopping(s)) return MR_AGAIN;
+    if (e == MR_END && tally->records) return MR_OK;
+    if (e != MR_OK) return e;
+    e = evaluate_batch(s, port, step, params, b, tally);
+    last = b->flags & MR_BUF_EPOCH_END;
+    mr_buf_unref(b);
+    if (e < 0) return e;
+  }
+  return MR_OK;
+}
+
+void mr_vit_tally_metrics(const mr_vit_tally_t *tally, mr_metrics_t *r) {
+  double n = tally->records ? (double)tally->records : 1;
+  mr_metrics_add(r, "loss", tally->loss / n);
+  mr_metrics_add(r, "accuracy", (double)tally->right / n);
+  mr_metrics_add(r, "records", (double)tally->records);
+  r->n_classes = tally->n_classes;
+  memcpy(r->confusion, tally->confusion, sizeof r->confusion);
+}

@@ -1,0 +1,69 @@
+/* What vit-step and vit-eval share: the model's settings, the check of their inputs, and counting
+   over an evaluation stream. */
+#ifndef MR_STAGES_VIT_COMMON_H
+#define MR_STAGES_VIT_COMMON_H
+
+#include "model/train.h"
+#include "pipeline/metrics.h"
+#include "pipeline/stage.h"
+
+/* The model as settings say it. */
+typedef struct mr_vit_settings {
+  int variant, dtype;
+  int64_t patch, embed, mlp, heads, layers;
+  double dropout;
+} mr_vit_settings_t;
+
+#define MR_VIT_AT(base, field) ((base) + offsetof(mr_vit_settings_t, field))
+/* Rows for a stage whose state holds an mr_vit_settings_t at offset base. */
+#define MR_VIT_OPTS(base)                                                                            \
+  {"model", MR_OPT_ENUM, MR_VIT_AT(base, variant),          "", "flax", 0,                           \
+   0,       "flax|timm", "Form of the Vision Transformer.", 0},                                      \
+      {"patch",  MR_OPT_INT, MR_VIT_AT(base, patch),                                                 \
+       "pixels", "4",        1,                                                                      \
+       1024,     NULL,       "Side of a patch; it divides the picture's.",                           \
+       0},                                                                                           \
+      {"embed", MR_OPT_INT, MR_VIT_AT(base, embed), "", "384", 1,                                    \
+       65536,   NULL,       "Width of a token.",    0},                                              \
+      {"mlp",  MR_OPT_INT, MR_VIT_AT(base, mlp),    "", "1536", 1,                                   \
+       262144, NULL,       "Width inside the MLP.", 0},                                              \
+      {"heads", MR_OPT_INT, MR_VIT_AT(base, heads),                                                  \
+       "",      "8",        1,                                                                       \
+       1024,    NULL,       "Attention heads; they divide embed.",                                   \
+       0},                                                                                           \
+      {"layers", MR_OPT_INT, MR_VIT_AT(base, layers), "", "6", 1, 1024, NULL, "Encoder blocks.", 0}, \
+      {"dropout", MR_OPT_F64, MR_VIT_AT(base, dropout),                                              \
+       "",        "0.1",      0,                                                                     \
+       0.99,      NULL,       "Rate of dropout in the MLP, while training.",                         \
+       0},                                                                                           \
+  {                                                                                                  \
+    "dtype", MR_OPT_ENUM, MR_VIT_AT(base, dtype), "", "bf16", 0, 0, "f32|bf16",                      \
+        "Type of the matrix products; parameters are f32.", 0                                        \
+  }
+
+/* The configuration for pictures of this spec.  Fails as the stage s where port's spec does not
+   suit: dtype, layout, a square picture, class names. */
+mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
+                           mr_vit_config_t *out);
+
+/* Counts of an evaluation. */
+typedef struct mr_vit_tally {
+  int64_t records, right;
+  double loss; /* sum */
+  int n_classes;
+  uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES];
+} mr_vit_tally_t;
+
+/* Reads port up to the end of an epoch, or of the stream, and counts; step takes the port's
+   batches. MR_END if the stream had ended before; MR_AGAIN if an orderly stop was asked for
+   meanwhile. */
+mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
+                         mr_vit_tally_t *tally);
+
+/* How many of n rows of logits (n,classes) have their largest value at label. */
+int64_t mr_vit_right(const float *logits, const int32_t *label, int64_t n, int64_t classes);
+
+/* Writes loss, accuracy, records and the confusion matrix. */
+void mr_vit_tally_metrics(const mr_vit_tally_t *tally, mr_metrics_t *r);
+
+#endif

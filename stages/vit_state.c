@@ -1,0 +1,168 @@
+#include "stages/vit_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_META = 9, TEXT = 192, N_GROUPS = 3, NAME = 256 };
+static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v"};
+
+static float *arena(const mr_params_t *params, int which) {
+  return which == 0 ? params->p : which == 1 ? params->m : params->v;
+}
+
+static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+
+size_t mr_vit_state_bytes(const mr_params_t *params) {
+  size_t tensors = (size_t)params->n * N_GROUPS;
+  return align64(sizeof(mr_state_t)) + align64(N_META * sizeof(mr_st_meta_t)) + N_META * TEXT +
+         align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
+         N_GROUPS * align64(params->arena_size * sizeof(float));
+}
+
+/* Every setting that shapes the model, as one text: two checkpoints fit if theirs are equal. */
+static void model_text(const mr_vit_config_t *c, char *text, size_t n) {
+  snprintf(text, n,
+           "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d",
+           c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
+           c->mlp, c->heads, c->layers, c->classes);
+}
+
+/* A place that is taken piece by piece; mr_vit_state_bytes knows the total. */
+typedef struct cursor {
+  char *at;
+} cursor_t;
+
+static void *take(cursor_t *c, size_t bytes) {
+  void *p = c->at;
+  c->at += align64(bytes);
+  return p;
+}
+
+static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_state_t *s,
+                      char *text) {
+  const struct {
+    const char *key;
+    int64_t value;
+  } number[] = {{"millrace.step", p->step},          {"millrace.images", p->images},
+                {"millrace.position", p->position},  {"millrace.epoch", p->epoch},
+                {"millrace.seed", (int64_t)p->seed}, {"millrace.unvalidated", p->unvalidated}};
+  int n = 0;
+  for (; n < (int)(sizeof number / sizeof *number); n++, text += TEXT) {
+    snprintf(text, TEXT, "%" PRId64, number[n].value);
+    s->meta[n] = (mr_st_meta_t){number[n].key, text};
+  }
+  snprintf(text, TEXT, "%016" PRIx64, p->ledger);
+  s->meta[n++] = (mr_st_meta_t){"millrace.ledger", text};
+  model_text(c, text + TEXT, TEXT);
+  s->meta[n++] = (mr_st_meta_t){"millrace.model", text + TEXT};
+  snprintf(text + 2 * TEXT, TEXT, "%s", p->origin);
+  s->meta[n++] = (mr_st_meta_t){"millrace.data", text + 2 * TEXT};
+  s->n_meta = n;
+}
+
+static void pack_tensors(const mr_params_t *params, mr_state_t *s, cursor_t *cur) {
+  s->n_tensors = params->n * N_GROUPS;
+  s->tensor = take(cur, (size_t)s->n_tensors * sizeof *s->tensor);
+  char *name = take(cur, (size_t)s->n_tensors * NAME);
+  mr_st_tensor_t *t = s->tensor;
+  for (int which = 0; which < N_GROUPS; which++) {
+    size_t bytes = params->arena_size * sizeof(float);
+    float *copy = take(cur, bytes);
+    memcpy(copy, arena(params, which), bytes);
+    for (int i = 0; i < params->n; i++, t++, name += NAME) {
+      const mr_param_t *q = &params->param[i];
+      snprintf(name, NAME, "%s/%s", group[which], q->name);
+      *t = (mr_st_tensor_t){
+          .name = name, .dtype = MR_F32, .ndim = q->aval.ndim, .data = copy + q->offset};
+      memcpy(t->dim, q->aval.dim, sizeof t->dim);
+    }
+  }
+}
+
+size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
+                         const mr_vit_progress_t *p, bool last, void *mem) {
+  cursor_t cur = {mem};
+  mr_state_t *s = take(&cur, sizeof *s);
+  *s = (mr_state_t){.step = p->step, .last = last};
+  s->meta = take(&cur, N_META * sizeof *s->meta);
+  pack_meta(c, p, s, take(&cur, (size_t)N_META * TEXT));
+  pack_tensors(params, s, &cur);
+  return (size_t)(cur.at - (char *)mem);
+}
+
+static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const char *prefix,
+                            const mr_param_t *q, float *to, mr_diag_t *diag) {
+  char name[NAME], want[MR_AVAL_TEXT];
+  snprintf(name, sizeof name, "%s/%s", prefix, q->name);
+  const mr_st_tensor_t *t = mr_safetensors_find(f, name);
+  if (!t) return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is missing", path, name);
+  bool same = t->dtype == MR_F32 && t->ndim == q->aval.ndim &&
+              !memcmp(t->dim, q->aval.dim, (size_t)t->ndim * sizeof *t->dim);
+  if (!same)
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the %s of the model", path, name,
+                   mr_aval_text(&q->aval, want));
+  memcpy(to, t->data, mr_aval_bytes(&q->aval));
+  return MR_OK;
+}
+
+/* A whole number of the metadata, in [0, 2^62] if decimal. */
+static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const char *word, int base,
+                            uint64_t *out, mr_diag_t *diag) {
+  char key[64], *end = NULL;
+  snprintf(key, sizeof key, "millrace.%s", word);
+  const char *text = mr_safetensors_meta(f, key);
+  *out = text ? strtoull(text, &end, base) : 0;
+  if (!text || end == text || *end || text[0] == '-' || (base == 10 && *out >> 62))
+    return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, key,
+                   text ? text : "missing");
+  return MR_OK;
+}
+
+static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vit_progress_t *p,
+                              mr_diag_t *diag) {
+  const char *word[] = {"step", "images", "position", "epoch", "seed", "unvalidated"};
+  uint64_t n[6];
+  for (int i = 0; i < 6; i++) MR_TRY(load_number(f, path, word[i], 10, &n[i], diag));
+  *p = (mr_vit_progress_t){.step = (int64_t)n[0],
+                           .images = (int64_t)n[1],
+                           .position = (int64_t)n[2],
+                           .epoch = (int64_t)n[3],
+                           .seed = n[4],
+                           .unvalidated = n[5] != 0};
+  MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
+  const char *origin = mr_safetensors_meta(f, "millrace.data");
+  snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
+  return MR_OK;
+}
+
+static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const mr_vit_config_t *c,
+                            mr_diag_t *diag) {
+  char want[TEXT];
+  model_text(c, want, sizeof want);
+  const char *model = mr_safetensors_meta(f, "millrace.model");
+  if (!model)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: not a checkpoint of vit-step: metadata millrace.model is missing", path);
+  if (strcmp(model, want))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: a checkpoint of another model: it holds \"%s\", the graph says \"%s\"",
+                   path, model, want);
+  return MR_OK;
+}
+
+mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,
+                           mr_vit_progress_t *p, mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  mr_err_t e = check_model(f, path, c, diag);
+  for (int k = 0; k < N_GROUPS * params->n && e >= 0; k++) {
+    const mr_param_t *q = &params->param[k % params->n];
+    int which = k / params->n;
+    e = load_tensor(f, path, group[which], q, arena(params, which) + q->offset, diag);
+  }
+  if (e >= 0) e = load_progress(f, path, p, diag);
+  mr_safetensors_close(f);
+  return e;
+}

@@ -1,0 +1,38 @@
+/* What a checkpoint of vit-step holds, packed into the payload of a STATE buffer, and read back.
+
+   Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32.
+   Text: millrace.model (every setting that shapes the model), step, images, position, epoch,
+   ledger, seed, unvalidated and the data's origin, each as "millrace.WORD". */
+#ifndef MR_STAGES_VIT_STATE_H
+#define MR_STAGES_VIT_STATE_H
+
+#include "model/train.h"
+#include "pipeline/state.h"
+
+/* Where a run stands between two steps. */
+typedef struct mr_vit_progress {
+  int64_t step;     /* steps done */
+  int64_t images;   /* training images seen */
+  int64_t position; /* of the training stream: the next batch starts there */
+  int64_t epoch;    /* epochs done */
+  uint64_t ledger;
+  uint64_t seed;    /* of initialisation and dropout */
+  bool unvalidated; /* an epoch is over, its validation is not */
+  char origin[32];  /* of the data, "cifar10" */
+} mr_vit_progress_t;
+
+/* Bytes a STATE buffer must hold for a model of these parameters. */
+size_t mr_vit_state_bytes(const mr_params_t *params);
+
+/* Copies parameters, moments and progress into mem (64-aligned, mr_vit_state_bytes).  The
+   mr_state_t at its start is complete: everything it points to is in mem.  Returns the bytes used.
+ */
+size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
+                         const mr_vit_progress_t *p, bool last, void *mem);
+
+/* Fills the arenas of params and p from a checkpoint file.
+   MR_ERR_DATA names path and what does not fit: another model, a missing tensor, bad text. */
+mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,
+                           mr_vit_progress_t *p, mr_diag_t *diag);
+
+#endif
