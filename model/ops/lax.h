@@ -50,7 +50,8 @@ mr_var_t *mr_lax_concatenate(mr_fn_t *f, int n, mr_var_t *const *x, int dimensio
 /* ---- reductions; sums in f32 ---- */
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
-mr_var_t *mr_lax_sum_squares(mr_fn_t *f, mr_var_t *x); /* f32 in, f32[] out; summed in f64 */
+/* n f32 tensors -> f32[]: the squares of all elements, summed in f64. */
+mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x);
 
 /* ---- products: accumulated in f32, rounded once to `out` ---- */
 /* Result: batch dimensions, free dimensions of a, free dimensions of b. */

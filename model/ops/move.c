@@ -58,7 +58,8 @@ void mr__move(const mr_move_t *whole, const void *src, void *dst) {
   }
   int last = m.ndim - 1;
   for (int i = 0; i < last; i++) rows *= m.dim[i];
-#pragma omp parallel for schedule(static) if (rows * m.dim[last] > 65536)
+/* Below a few MB, waking threads costs more than they save. */
+#pragma omp parallel for schedule(static) if (rows * m.dim[last] * size > (1 << 22))
   for (int64_t r = 0; r < rows; r++) {
     int64_t rest = r, from = 0, to = 0;
     for (int i = last - 1; i >= 0; i--) {

@@ -1,18 +1,22 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-mr_var_t *mr_lax_sum_squares(mr_fn_t *f, mr_var_t *x) {
-  return mr_emit1(f, &mr_op_sum_squares, 1, &x, 0, NULL);
+mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x) {
+  return mr_emit1(f, &mr_op_sum_squares, n, x, 0, NULL);
 }
 
 static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  if (e->in[0]->aval.dtype != MR_F32) return mr_shape_fail(e, diag, "want f32");
+  for (int i = 0; i < e->n_in; i++)
+    if (e->in[i]->aval.dtype != MR_F32) return mr_shape_fail(e, diag, "want f32");
   out[0] = mr_aval_scalar(MR_F32);
   return MR_OK;
 }
 
 static void sum_squares_run(const mr_cpu_call_t *c) {
-  *(float *)c->out[0] = (float)mr_sum_squares(c->in[0], mr_aval_elems(&c->eqn->in[0]->aval));
+  double sum = 0;
+  for (int i = 0; i < c->eqn->n_in; i++)
+    sum += mr_sum_squares(c->in[i], mr_aval_elems(&c->eqn->in[i]->aval));
+  *(float *)c->out[0] = (float)sum;
 }
 
 static mr_err_t sum_squares_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
@@ -22,11 +26,11 @@ static mr_err_t sum_squares_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
 
 static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                 mr_var_t **din) {
-  din[0] = mr_lax_mul(f, dout[0], mr_lax_scale(f, 2, e->in[0]));
+  for (int i = 0; i < e->n_in; i++) din[i] = mr_lax_mul(f, dout[0], mr_lax_scale(f, 2, e->in[i]));
   return mr_rule_done(f);
 }
 
 const mr_op_def_t mr_op_sum_squares = {
-    MR_RULES_NONE_YET,          .name = "sum_squares",  .n_in = 1,          .n_out = 1,
+    MR_RULES_NONE_YET,          .name = "sum_squares",  .n_in = -1,         .n_out = 1,
     .shape = sum_squares_shape, .vjp = sum_squares_vjp, .amp = MR_AMP_WIDE, .cpu = sum_squares_cpu,
 };

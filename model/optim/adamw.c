@@ -2,13 +2,7 @@
 
 #include "model/transforms/transforms.h"
 
-/* The global norm, and what gradients are multiplied by so that it is at most clip_norm. */
-static mr_var_t *global_norm(mr_fn_t *g, int n, mr_var_t *const *grad) {
-  mr_var_t *sum = mr_lax_sum_squares(g, grad[0]);
-  for (int i = 1; i < n; i++) sum = mr_lax_add(g, sum, mr_lax_sum_squares(g, grad[i]));
-  return mr_lax_sqrt(g, sum);
-}
-
+/* What gradients are multiplied by so that their global norm is at most clip_norm. */
 static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
   mr_var_t *one = mr_literal(g, MR_F32, 1);
   if (!(clip_norm > 0)) return one;
@@ -45,7 +39,8 @@ static mr_err_t build(mr_fn_t *g, const mr_fn_t *loss, int n_data, const mr_adam
   MR_TRY(mr_inline(g, loss, in, out));
   MR_TRY(mr_backward(g, out[0], mr_literal(g, MR_F32, 1), s.n, s.p, grad));
   const char *outer = mr_scope_enter(g, "adamw");
-  mr_var_t *norm = global_norm(g, s.n, grad), *scale = clip_scale(g, norm, c->clip_norm);
+  mr_var_t *norm = mr_lax_sqrt(g, mr_lax_sum_squares(g, s.n, grad));
+  mr_var_t *scale = clip_scale(g, norm, c->clip_norm);
   mr_var_t **next = out + loss->n_out;
   *next++ = norm;
   for (int i = 0; i < s.n; i++) {

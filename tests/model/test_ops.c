@@ -70,7 +70,7 @@ BUILD(gelu_erf, mr_lax_gelu(f, in[0], MR_GELU_ERF))
 BUILD(softmax, mr_lax_softmax(f, in[0]))
 BUILD(attention, mr_lax_attention(f, in[0], in[1], in[2], 0.5f))
 BUILD(packed, mr_lax_attention_packed(f, in[0], 0.5f))
-BUILD(sum_squares, mr_lax_sum_squares(f, in[0]))
+BUILD(sum_squares, mr_lax_sum_squares(f, 2, in))
 
 static mr_var_t *b_batched_dot(mr_fn_t *f, mr_var_t **in) { /* bhqd,bkhd->bhqk */
   mr_dot_dims_t d = {.n_batch = 2,
@@ -149,7 +149,7 @@ static const op_case_t cases[] = {
     {"attention", b_packed, 1, {F(2, 3, 3, 2, 4)}, -1, 1},
     {"softmax_cross_entropy", b_xent, 1, {F(3, 5)}, -1, 1},
     {"dropout", b_dropout, 1, {F(40)}, -1, 1},
-    {"sum_squares", b_sum_squares, 1, {F(3, 4)}, -1, 1},
+    {"sum_squares", b_sum_squares, 2, {F(3, 4), F(5)}, -1, 1},
 };
 #define N_CASES (int)(sizeof cases / sizeof *cases)
 

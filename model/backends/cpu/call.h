@@ -17,6 +17,7 @@ struct mr_cpu_call {
   void (*fini)(void *state);
   void *scratch; /* 64-aligned, scratch_bytes, alive during run only */
   size_t scratch_bytes;
+  bool serial; /* set by the lowering: too small to wake other threads for */
 };
 
 /* MR_OK, or why the CPU cannot run it. */

@@ -1,3 +1,4 @@
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -90,15 +91,23 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void run_profiled(mr_exec_t *x) {
-  int64_t before = now_ns();
+/* Kernels run on the OpenMP team of this thread, small ones on this thread alone. */
+static void run_calls(mr_exec_t *x) {
+  int threads = omp_get_max_threads();
+  bool serial = false;
+  int64_t before = x->profile ? now_ns() : 0;
   for (int i = 0; i < x->fn->n_eqn; i++) {
-    if (!x->call[i].run) continue;
-    x->call[i].run(&x->call[i]);
+    const mr_cpu_call_t *c = &x->call[i];
+    if (!c->run) continue;
+    if (c->serial != serial) omp_set_num_threads(c->serial ? 1 : threads);
+    serial = c->serial;
+    c->run(c);
+    if (!x->profile) continue;
     int64_t after = now_ns();
     x->ns[i] += after - before;
     before = after;
   }
+  if (serial) omp_set_num_threads(threads);
   x->runs++;
 }
 
@@ -108,12 +117,7 @@ void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
     /* A donated input is written to: the caller has said that it may be. */
     *p->slot = p->place == MR_PLACE_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
-  if (x->profile) {
-    run_profiled(x);
-  } else {
-    for (int i = 0; i < x->fn->n_eqn; i++)
-      if (x->call[i].run) x->call[i].run(&x->call[i]);
-  }
+  run_calls(x);
   for (int i = 0; i < x->fn->n_out; i++)
     if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));
 }

@@ -8,6 +8,16 @@ mr_err_t mr_cpu_alias(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Tensors below this many elements in all: one thread is faster than calling a team together. */
+#define SERIAL_ELEMS 8192
+
+static bool is_small(const mr_eqn_t *e) {
+  int64_t n = 0;
+  for (int k = 0; k < e->n_in; k++) n += mr_aval_elems(&e->in[k]->aval);
+  for (int k = 0; k < e->n_out; k++) n += mr_aval_elems(&e->out[k]->aval);
+  return n < SERIAL_ELEMS && e->op->amp != MR_AMP_NARROW; /* products know their own size */
+}
+
 mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
   size_t n_slots = (size_t)f->n_out;
@@ -20,6 +30,7 @@ mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag) {
     mr_cpu_call_t *c = &x->call[i];
     *c = (mr_cpu_call_t){.eqn = f->eqn[i], .in = slot, .out = slot + f->eqn[i]->n_in};
     slot += f->eqn[i]->n_in + f->eqn[i]->n_out;
+    c->serial = is_small(f->eqn[i]);
     MR_TRY(f->eqn[i]->op->cpu(c, diag));
   }
   x->result = slot;
