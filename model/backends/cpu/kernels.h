@@ -30,9 +30,11 @@ typedef struct mr_matmul_spec {
 
 typedef struct mr_matmul mr_matmul_t;
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag);
+/* One thread at a time for one p. */
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out);
 void mr_matmul_destroy(mr_matmul_t *p);
-size_t mr_matmul_workspace(const mr_matmul_t *p); /* bytes it holds for packed operands */
+/* Bytes that a run borrows for packed operands; products that follow one another share them. */
+size_t mr_matmul_workspace(const mr_matmul_t *p);
 
 /* ---- rows: x is (rows, c) ---- */
 /* y = (x - mean) * (rsqrt(var + eps) * scale) + bias.  two_pass: var = mean((x-mean)^2), else

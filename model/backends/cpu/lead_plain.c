@@ -17,32 +17,6 @@ static void put(mr_dtype_t t, void *x, int64_t i, float v) {
     ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
 }
 
-struct mr_matmul {
-  mr_matmul_spec_t s;
-};
-mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag) {
-  *out = malloc(sizeof **out);
-  if (!*out) return mr_fail(diag, MR_ERR_NOMEM, "matmul: out of memory");
-  (*out)->s = *spec;
-  return MR_OK;
-}
-void mr_matmul_destroy(mr_matmul_t *p) { free(p); }
-size_t mr_matmul_workspace(const mr_matmul_t *p) { return 0; }
-void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
-  const mr_matmul_spec_t *s = &p->s;
-  for (int64_t z = 0; z < s->batch; z++)
-#pragma omp parallel for
-    for (int64_t i = 0; i < s->m; i++)
-      for (int64_t j = 0; j < s->n; j++) {
-        float sum = 0;
-        for (int64_t k = 0; k < s->k; k++)
-          sum += get(s->a, a, z * s->a_batch + i * s->a_row + k * s->a_col) *
-                 get(s->b, b, z * s->b_batch + k * s->b_row + j * s->b_col);
-        if (s->bias) sum += get(s->bias_dtype, bias, j);
-        put(s->out, out, z * s->out_batch + i * s->out_row + j, sum);
-      }
-}
-
 void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias, float eps,
                        bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd, int64_t rows,
                        int64_t c) {

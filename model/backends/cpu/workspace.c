@@ -1,0 +1,62 @@
+#include "model/backends/cpu/workspace.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct block {
+  _Alignas(64) struct block *next;
+  size_t bytes; /* after the head */
+} block_t;
+
+static struct {
+  pthread_mutex_t lock;
+  size_t users;
+  block_t *idle; /* the one given back last comes first */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void mr__workspace_join(void) {
+  pthread_mutex_lock(&pool.lock);
+  pool.users++;
+  pthread_mutex_unlock(&pool.lock);
+}
+
+void mr__workspace_leave(void) {
+  block_t *left = NULL;
+  pthread_mutex_lock(&pool.lock);
+  if (--pool.users == 0) {
+    left = pool.idle;
+    pool.idle = NULL;
+  }
+  pthread_mutex_unlock(&pool.lock);
+  while (left) {
+    block_t *next = left->next;
+    free(left);
+    left = next;
+  }
+}
+
+void *mr__workspace_take(size_t bytes) {
+  pthread_mutex_lock(&pool.lock);
+  block_t *b = pool.idle;
+  if (b) pool.idle = b->next;
+  pthread_mutex_unlock(&pool.lock);
+  if (b && b->bytes < bytes) {
+    free(b);
+    b = NULL;
+  }
+  if (!b) {
+    size_t rounded = (bytes + 63) & ~(size_t)63;
+    b = aligned_alloc(64, sizeof *b + rounded);
+    if (!b) return NULL;
+    b->bytes = rounded;
+  }
+  return b + 1;
+}
+
+void mr__workspace_give(void *block) {
+  block_t *b = (block_t *)block - 1;
+  pthread_mutex_lock(&pool.lock);
+  b->next = pool.idle;
+  pool.idle = b;
+  pthread_mutex_unlock(&pool.lock);
+}
