@@ -1,0 +1,110 @@
+/* millrace bench: figures of this machine, as a table or as JSON lines. */
+#include "apps/bench.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static const mr_flag_t bench_flags[] = {
+    {"--json", NULL, "Prints one JSON object a line."},
+    {"--seconds", "S", "How long loader and reader run; default 5."},
+    {"--workers", "N", "Threads of the batch stage; default: one a core."},
+    {"--batch", "N", "Records in a batch; default 128."},
+    {"--data", "DIR",
+     "CIFAR-10's folder; default data/cifar-10-batches-bin, synthetic without it."},
+    {"--steps", "N", "Measured steps of bench step; default 5."},
+    {"--layers", "N", "Encoder blocks of bench step; default 6."},
+    {"--dtype", "bf16|f32", "Type of computation of bench step; default bf16."},
+    {0}};
+
+static const struct {
+  const char *name;
+  mr_err_t (*run)(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
+} benches[] = {
+    {"loader", mr_bench_loader},
+    {"reader", mr_bench_reader},
+    {"stage", mr_bench_stage},
+    {"step", mr_bench_step},
+};
+enum { N_BENCHES = sizeof benches / sizeof benches[0] };
+
+void mr_bench_add(mr_bench_t *b, const char *name, double value) {
+  if (b->n == MR_BENCH_ROWS) return;
+  b->row[b->n].name = name;
+  b->row[b->n++].value = value;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double mr_bench_median(double *v, int n) {
+  qsort(v, (size_t)n, sizeof *v, by_value);
+  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static mr_err_t print_json(const char *name, const mr_bench_t *b, mr_diag_t *diag) {
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "bench", name);
+  for (int i = 0; i < b->n; i++) cJSON_AddNumberToObject(o, b->row[i].name, b->row[i].value);
+  cJSON_AddStringToObject(o, "data", b->data);
+  char *text = cJSON_PrintUnformatted(o);
+  cJSON_Delete(o);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  puts(text);
+  cJSON_free(text);
+  return MR_OK;
+}
+
+static void print_table(const char *name, const mr_bench_t *b) {
+  printf("%s (data: %s)\n", name, b->data);
+  for (int i = 0; i < b->n; i++) printf("  %-16s %.6g\n", b->row[i].name, b->row[i].value);
+}
+
+static int find(const char *name, mr_diag_t *diag) {
+  char near[128];
+  mr_suggest_t s = {.word = name};
+  for (int i = 0; i < N_BENCHES; i++) {
+    if (!strcmp(benches[i].name, name)) return i;
+    mr_suggest_offer(&s, benches[i].name);
+  }
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "bench: unknown measurement \"%s\"%s; there are loader, reader, stage, step", name,
+                 mr_suggest_text(&s, near, sizeof near));
+}
+
+static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
+  int which[MR_WORDS_MAX];
+  for (int i = 0; i < a->n_words; i++) MR_TRY(which[i] = find(a->word[i], diag));
+  for (int i = 0; i < a->n_words; i++) {
+    mr_bench_t b = {.data = "none"};
+    struct rusage use;
+    MR_TRY(benches[which[i]].run(a, &b, diag));
+    getrusage(RUSAGE_SELF, &use);
+    mr_bench_add(&b, "peak_rss_mb", (double)use.ru_maxrss / 1024);
+    if (mr_args_text(a, "--json"))
+      MR_TRY(print_json(benches[which[i]].name, &b, diag));
+    else
+      print_table(benches[which[i]].name, &b);
+    fflush(stdout);
+  }
+  return 0;
+}
+
+const mr_command_t mr_command_bench = {
+    .name = "bench",
+    .words = "loader|reader|stage|step... [--json]",
+    .help = "Measures loading, stage overhead and training steps on this machine.",
+    .more =
+        "\n  loader  the recipe's training transform into batches of f32\n"
+        "  reader  records from the files into batches of bytes, none kept in memory\n"
+        "  stage   a buffer's way through six empty stages\n"
+        "  step    one training step of the recipe's model, pictures of noise",
+    .flags = bench_flags,
+    .min_words = 1,
+    .max_words = 16,
+    .run = bench_run,
+};

@@ -1,0 +1,29 @@
+/* Measurements that the program makes of itself. */
+#ifndef MR_APPS_BENCH_H
+#define MR_APPS_BENCH_H
+
+#include "apps/cli.h"
+
+enum { MR_BENCH_ROWS = 16 };
+
+/* What one measurement found: names as scripts read them. */
+typedef struct mr_bench {
+  const char *data; /* "cifar10", "synthetic", "none" */
+  int n;
+  struct {
+    const char *name; /* static: "images_per_s", "step_s", "ns_per_hop" */
+    double value;
+  } row[MR_BENCH_ROWS];
+} mr_bench_t;
+
+void mr_bench_add(mr_bench_t *b, const char *name, double value);
+
+/* The median of v[0,n), n >= 1; sorts v. */
+double mr_bench_median(double *v, int n);
+
+mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
+mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
+mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
+mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,146 @@
+/* Measurements of the stream graph: loading, reading, the cost of a hop. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "apps/bench.h"
+#include "pipeline/graph.h"
+
+enum { SAMPLES_MAX = 512 };
+
+static double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void sleep_s(double s) {
+  struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+  nanosleep(&t, NULL);
+}
+
+typedef struct plan {
+  int64_t seconds, workers, batch;
+  char source[1024]; /* "cifar10 path=\"...\" split=train" or "synthetic ..." */
+  const char *data;
+} plan_t;
+
+/* CIFAR-10 where it is; a folder that was asked for must be there. */
+static mr_err_t choose_data(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
+  const char *given = mr_args_text(a, "--data");
+  const char *dir = given ? given : "data/cifar-10-batches-bin";
+  struct stat st;
+  if (strlen(dir) > 900 || strpbrk(dir, "\"$"))
+    return mr_fail(diag, MR_ERR_USAGE, "bench: --data: a folder's name without quotes and dollars");
+  if (given || stat(dir, &st) == 0) {
+    snprintf(p->source, sizeof p->source, "cifar10 path=\"%s\" split=train", dir);
+    p->data = "cifar10";
+  } else {
+    snprintf(p->source, sizeof p->source, "synthetic");
+    p->data = "synthetic";
+  }
+  return MR_OK;
+}
+
+static mr_err_t make_plan(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  *p = (plan_t){.seconds = 5, .batch = 128};
+  p->workers = cores < 1 ? 1 : cores > MR_MAX_WORKERS ? MR_MAX_WORKERS : cores;
+  MR_TRY(mr_args_int(a, "--seconds", 1, 3600, &p->seconds, diag));
+  MR_TRY(mr_args_int(a, "--workers", 1, MR_MAX_WORKERS, &p->workers, diag));
+  MR_TRY(mr_args_int(a, "--batch", 1, 65536, &p->batch, diag));
+  return choose_data(a, p, diag);
+}
+
+static int64_t items_of(const mr_graph_t *g, const char *name) {
+  mr_stats_t st = {0};
+  for (int i = 0; i < mr_graph_n_stages(g); i++)
+    if (!strcmp(mr_graph_stage_at(g, i)->name, name)) mr_graph_stats(g, i, &st);
+  return st.items;
+}
+
+/* Buffers a second of the stage "b" of a graph that never ends: the median over samples of a
+   quarter of a second, after a first one that does not count. */
+static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_diag_t *diag) {
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
+  if (e >= 0) e = mr_graph_start(g, diag);
+  double sample[SAMPLES_MAX];
+  int n = 0;
+  if (e >= 0) {
+    sleep_s(0.25);
+    double begin = now_s(), last = begin;
+    int64_t items = items_of(g, "b");
+    while (last - begin < seconds && n < SAMPLES_MAX) {
+      sleep_s(seconds > 120 ? seconds / SAMPLES_MAX : 0.25);
+      double t = now_s();
+      int64_t more = items_of(g, "b");
+      sample[n++] = (double)(more - items) / (t - last);
+      items = more;
+      last = t;
+    }
+    mr_graph_stop(g);
+    e = mr_graph_join(g, diag);
+  }
+  mr_graph_destroy(g);
+  if (e < 0) return e;
+  *rate = mr_bench_median(sample, n);
+  return MR_OK;
+}
+
+static mr_err_t report_rate(const plan_t *p, const char *text, mr_bench_t *out, mr_diag_t *diag) {
+  double rate;
+  MR_TRY(measure_rate(text, (double)p->seconds, &rate, diag));
+  out->data = p->data;
+  mr_bench_add(out, "images_per_s", rate * (double)p->batch);
+  mr_bench_add(out, "batches_per_s", rate);
+  mr_bench_add(out, "batch", (double)p->batch);
+  mr_bench_add(out, "workers", (double)p->workers);
+  return MR_OK;
+}
+
+mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  plan_t p;
+  char text[2048];
+  MR_TRY(make_plan(a, &p, diag));
+  snprintf(
+      text, sizeof text,
+      "%s ! shuffle seed=12 epochs=0 ! flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 "
+      "ratio=0.9:1.1 ! normalize preset=cifar10 ! batch %lld drop-remainder workers=%lld name=b "
+      "! null",
+      p.source, (long long)p.batch, (long long)p.workers);
+  return report_rate(&p, text, out, diag);
+}
+
+mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  plan_t p;
+  char text[2048];
+  MR_TRY(make_plan(a, &p, diag));
+  if (strcmp(p.data, "cifar10"))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "bench: reader needs CIFAR-10's files: --data DIR, or millrace data fetch");
+  snprintf(text, sizeof text,
+           "%s memory=0 ! shuffle seed=12 epochs=0 ! batch %lld drop-remainder workers=%lld name=b "
+           "! null",
+           p.source, (long long)p.batch, (long long)p.workers);
+  return report_rate(&p, text, out, diag);
+}
+
+mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  enum { HOPS = 7 }; /* edges between count, six stages and null */
+  double rate;
+  plan_t p;
+  MR_TRY(make_plan(a, &p, diag));
+  MR_TRY(
+      measure_rate("count 0 ! identity ! identity ! identity ! identity ! identity ! identity "
+                   "name=b ! null",
+                   (double)p.seconds, &rate, diag));
+  mr_bench_add(out, "buffers_per_s", rate);
+  mr_bench_add(out, "ns_per_buffer", 1e9 / rate);
+  mr_bench_add(out, "ns_per_hop", 1e9 / rate / HOPS);
+  mr_bench_add(out, "stages", 6);
+  return MR_OK;
+}

@@ -1,0 +1,78 @@
+/* millrace graph: the settled graph as DOT, and as a picture where Graphviz is. */
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "apps/graph_arg.h"
+#include "base/xio.h"
+
+extern char **environ;
+
+static const mr_flag_t graph_flags[] = {
+    {"--svg", "FILE", "Writes a picture with Graphviz' dot instead."}, {0}};
+
+/* Runs dot on the DOT file; what it writes goes to svg. */
+static mr_err_t call_dot(const char *dot, const char *svg, mr_diag_t *diag) {
+  char *argv[] = {"dot", "-Tsvg", "-o", (char *)svg, (char *)dot, NULL};
+  pid_t pid;
+  int status, e = posix_spawnp(&pid, "dot", NULL, NULL, argv, environ);
+  if (e == ENOENT)
+    return mr_fail(
+        diag, MR_ERR_UNAVAILABLE,
+        "--svg: the program dot is not here; install Graphviz (apt-get install graphviz)");
+  if (e) return mr_fail(diag, MR_ERR_UNAVAILABLE, "--svg: cannot start dot: %s", strerror(e));
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return mr_fail(diag, MR_ERR_IO, "--svg: lost dot: %s", strerror(errno));
+  if (status != 0) return mr_fail(diag, MR_ERR_IO, "%s: dot failed, status %d", svg, status);
+  return MR_OK;
+}
+
+static mr_err_t write_svg(const char *text, size_t n, const char *svg, mr_diag_t *diag) {
+  char dot[MR_PATH_MAX], part[MR_PATH_MAX];
+  if (strlen(svg) > sizeof dot - 64) return mr_fail(diag, MR_ERR_USAGE, "--svg: too long a name");
+  snprintf(dot, sizeof dot, "%s.dot-%ld", svg, (long)getpid());
+  snprintf(part, sizeof part, "%s.part-%ld", svg, (long)getpid());
+  MR_TRY(mr_write_file(dot, text, n, diag));
+  mr_err_t e = call_dot(dot, part, diag);
+  if (e >= 0 && rename(part, svg) < 0)
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", svg, strerror(errno));
+  unlink(part);
+  unlink(dot);
+  return e;
+}
+
+static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
+  mr_graph_t *g;
+  const char *svg = mr_args_text(a, "--svg");
+  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
+  int e = mr_graph_settle(g, diag);
+  if (e >= 0 && !svg) mr_graph_dot(g, stdout);
+  if (e >= 0 && svg) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (f) {
+      mr_graph_dot(g, f);
+      fclose(f);
+    }
+    e = f ? write_svg(text, n, svg, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+    free(text);
+  }
+  mr_graph_destroy(g);
+  return e < 0 ? e : 0;
+}
+
+const mr_command_t mr_command_graph = {
+    .name = "graph",
+    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .help = "Prints a graph with the specs of its edges, in Graphviz' DOT language.",
+    .more = "\nNo file or device of the graph is touched.",
+    .flags = graph_flags,
+    .min_words = 1,
+    .max_words = MR_WORDS_MAX,
+    .run = graph_run,
+};

@@ -1,0 +1,12 @@
+/* A graph made from a command's words. */
+#ifndef MR_APPS_GRAPH_ARG_H
+#define MR_APPS_GRAPH_ARG_H
+
+#include "apps/cli.h"
+#include "pipeline/graph.h"
+
+/* Parses word[at] (text or a file's name) with the words after it as overrides KEY=VALUE.  The
+   caller destroys *g; on failure there is none.  Sentences of a file begin with its name. */
+mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,97 @@
+/* millrace inspect: the stages, and the settings of one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "apps/cli.h"
+#include "loaders/loaders.h"
+#include "sinks/sinks.h"
+#include "stages/stages.h"
+
+static const char *type_text(const mr_opt_t *o) {
+  switch (o->type) {
+    case MR_OPT_INT: return "whole number";
+    case MR_OPT_F64: return "number";
+    case MR_OPT_BOOL: return "yes or no";
+    case MR_OPT_STR: return "text";
+    case MR_OPT_ENUM: return o->choices;
+    case MR_OPT_RANGE: return "LO:HI";
+    case MR_OPT_VEC3: return "A,B,C";
+    case MR_OPT_END: break;
+  }
+  return "";
+}
+
+static const char *flow_text(mr_flow_t flow) {
+  switch (flow) {
+    case MR_FLOW_RECORDS: return "records";
+    case MR_FLOW_BATCHES: return "batches";
+    case MR_FLOW_METRICS: return "metrics";
+    case MR_FLOW_STATE: return "state";
+    case MR_FLOW_BYTES: return "bytes";
+    case MR_FLOW_NONE: break;
+  }
+  return "anything";
+}
+
+static void print_ports(const char *side, const mr_port_def_t *p) {
+  for (int i = 0; i < MR_MAX_PORTS && p[i].name; i++)
+    printf("  %-4s %-10s %s%s\n", side, p[i].name, flow_text(p[i].flow),
+           p[i].optional ? ", may stay unconnected" : "");
+}
+
+static void print_option(const mr_opt_t *o) {
+  char range[64] = "";
+  if (o->lo != o->hi) snprintf(range, sizeof range, "[%.10g, %.10g]", o->lo, o->hi);
+  printf("  %-16s %-14s %-9s %-24s %-20s %s%s\n", o->name, type_text(o), o->unit ? o->unit : "",
+         o->def                  ? o->def
+         : o->type == MR_OPT_STR ? "none"
+                                 : "must be given",
+         range, o->help, o->positional ? " The bare value means this one." : "");
+}
+
+static void print_stage(const mr_stage_def_t *d) {
+  printf("%s: %s\n\n", d->name, d->help);
+  print_ports("in", d->in);
+  print_ports("out", d->out);
+  printf("\n  %-16s %-14s %-9s %-24s %-20s %s\n", "setting", "type", "unit", "default", "range",
+         "meaning");
+  for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
+  if (d->parallel)
+    printf("  %-16s %-14s %-9s %-24s %-20s %s\n", "workers", "whole number", "threads", "1",
+           "[1, 64]", "Threads that share the work; the order of the results stays.");
+  printf("  %-16s %-14s %-9s %-24s %-20s %s\n", "name", "text", "", d->name, "",
+         "What this stage is called in the graph.");
+}
+
+static void print_room(const char *room, const mr_stage_def_t *const *table) {
+  printf("%s\n", room);
+  for (int i = 0; table[i]; i++) printf("  %-14s %s\n", table[i]->name, table[i]->help);
+}
+
+static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
+  if (a->n_words == 0) {
+    print_room("loaders", mr_loaders_stages);
+    print_room("stages", mr_stages_stages);
+    print_room("sinks", mr_sinks_stages);
+    return 0;
+  }
+  const mr_registry_t *reg = mr_all_stages();
+  const mr_stage_def_t *d = mr_registry_find(reg, a->word[0]);
+  if (d) {
+    print_stage(d);
+    return 0;
+  }
+  char near[128];
+  mr_suggest_t s = {.word = a->word[0]};
+  for (int i = 0; i < reg->n; i++) mr_suggest_offer(&s, reg->def[i]->name);
+  return mr_fail(diag, MR_ERR_USAGE, "inspect: unknown stage \"%s\"%s", a->word[0],
+                 mr_suggest_text(&s, near, sizeof near));
+}
+
+const mr_command_t mr_command_inspect = {
+    .name = "inspect",
+    .words = "[STAGE]",
+    .help = "Lists the stages, or the ports and settings of one.",
+    .max_words = 1,
+    .run = inspect_run,
+};

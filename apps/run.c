@@ -1,0 +1,57 @@
+/* millrace run: any graph, from text or a file. */
+#include <stdio.h>
+
+#include "apps/graph_arg.h"
+#include "apps/interrupt.h"
+
+static double share(int64_t part, int64_t whole) {
+  return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* One line a stage that had a thread; the busiest one holds the rest back. */
+static void print_stats(const mr_graph_t *g) {
+  const char *limiting = NULL;
+  double most = 0;
+  fprintf(stderr, "%-20s %8s %10s %7s %8s %8s %6s\n", "stage", "workers", "items", "busy",
+          "starved", "blocked", "queue");
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    mr_stats_t st;
+    mr_graph_stats(g, i, &st);
+    if (st.workers < 1 || st.alive_ns <= 0) continue;
+    double busy = share(st.busy_ns, st.alive_ns);
+    fprintf(stderr, "%-20s %8d %10lld %6.1f%% %7.1f%% %7.1f%% %6.1f\n",
+            mr_graph_stage_at(g, i)->name, st.workers, (long long)st.items, busy,
+            share(st.starved_ns, st.alive_ns), share(st.blocked_ns, st.alive_ns), st.depth);
+    if (busy > most) {
+      most = busy;
+      limiting = mr_graph_stage_at(g, i)->name;
+    }
+  }
+  if (limiting) fprintf(stderr, "the others wait for: %s\n", limiting);
+}
+
+static int run_run(const mr_args_t *a, mr_diag_t *diag) {
+  mr_graph_t *g;
+  bool stopped = false;
+  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
+  int e = mr_run_interruptible(g, &stopped, diag);
+  if (e >= 0) {
+    mr_graph_report(g, stdout);
+    fflush(stdout);
+    print_stats(g);
+  }
+  mr_graph_destroy(g);
+  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+}
+
+const mr_command_t mr_command_run = {
+    .name = "run",
+    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .help = "Runs a graph of stages, given as text or as a file.",
+    .more =
+        "\nKEY is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
+        "Statistics of each stage go to standard error at the end.",
+    .min_words = 1,
+    .max_words = MR_WORDS_MAX,
+    .run = run_run,
+};

@@ -1,0 +1,169 @@
+/* run, graph, inspect, summary and bench as a person meets them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <sys/stat.h>
+
+#include "tests/apps/program.h"
+
+static program_t p;
+
+static void ends(int status, const char *on_out, const char *on_err) {
+  if (p.status != status) fail_msg("status %d, expected %d: %s%s", p.status, status, p.err, p.out);
+  if (!strstr(p.out, on_out)) fail_msg("\"%s\" is not in: %s", on_out, p.out);
+  if (!strstr(p.err, on_err)) fail_msg("\"%s\" is not in: %s", on_err, p.err);
+}
+
+/* One sentence, nothing else. */
+static void refuses(int status, const char *sentence) {
+  ends(status, "", sentence);
+  char *end = strchr(p.err, '\n');
+  assert_non_null(end);
+  if (end[1]) fail_msg("more than one line: %s", p.err);
+  assert_string_equal(p.out, "");
+}
+
+static void run_takes_a_graph_as_text(void **state) {
+  RUN(&p, "run", "count 1000 ! identity ! null");
+  ends(0, "1000 buffers", "the others wait for:");
+}
+
+static void run_takes_a_graph_as_a_file_with_overrides(void **state) {
+  char path[] = "/tmp/mr-graph-XXXXXX.mr";
+  int fd = mkstemps(path, 3);
+  FILE *f = fdopen(fd, "w");
+  fputs("let n = 10\ncount $n ! null\n", f);
+  fclose(f);
+  RUN(&p, "run", path, "n=77");
+  ends(0, "77 buffers", "");
+  RUN(&p, "run", path, "count.n=5");
+  ends(0, "5 buffers", "");
+  RUN(&p, "run", path, "m=77");
+  refuses(2, "m");
+  unlink(path);
+  RUN(&p, "run", path);
+  refuses(1, "No such file");
+}
+
+static void wrong_graphs_are_refused_with_their_place(void **state) {
+  RUN(&p, "run", "count 5 ! nul");
+  refuses(2, "graph:1:11: unknown stage \"nul\"; did you mean \"null\"?");
+  RUN(&p, "run", "count nn=5 ! null");
+  refuses(2, "nn");
+  RUN(&p, "run", "count five ! null");
+  refuses(2, "five");
+  RUN(&p, "run", "count -1 ! null");
+  refuses(2, "-1");
+  RUN(&p, "run", "count 5 ! batch 2 ! null");
+  refuses(1, "batch");
+  RUN(&p, "run", "null");
+  refuses(2, "null");
+  RUN(&p, "run", "count", "5", "!", "null");
+  refuses(2, "expected KEY=VALUE");
+}
+
+static void missing_data_is_one_sentence(void **state) {
+  RUN(&p, "run", "cifar10 path=/nowhere ! sequential ! batch 10 ! null");
+  refuses(1, "/nowhere");
+}
+
+static void graph_prints_dot_and_touches_no_file(void **state) {
+  RUN(&p, "graph", "cifar10 path=/nowhere ! sequential ! batch 10 name=b ! null");
+  ends(0, "digraph", "");
+  assert_non_null(strstr(p.out, "u8[10,"));
+  RUN(&p, "graph", "cifar10 ! nul");
+  assert_int_equal(p.status, 2);
+  assert_string_equal(p.out, "");
+}
+
+static void graph_draws_where_graphviz_is(void **state) {
+  char path[] = "/tmp/mr-svg-XXXXXX";
+  close(mkstemp(path));
+  RUN(&p, "graph", "count ! null", "--svg", path);
+  if (p.status == 1) {
+    refuses(1, "install Graphviz");
+  } else {
+    ends(0, "", "");
+    char head[6] = "";
+    FILE *f = fopen(path, "r");
+    assert_int_equal(fread(head, 1, 5, f), 5);
+    fclose(f);
+    assert_string_equal(head, "<?xml");
+  }
+  unlink(path);
+}
+
+static void inspect_lists_stages_and_settings(void **state) {
+  RUN(&p, "inspect");
+  ends(0, "resized-crop", "");
+  ends(0, "checkpoint", "");
+  RUN(&p, "inspect", "jsonl");
+  ends(0, "resume-step", "");
+  ends(0, "[-1, 1e+15]", "");
+  RUN(&p, "inspect", "jsnl");
+  refuses(2, "did you mean \"jsonl\"?");
+}
+
+static void summary_counts_the_recipe(void **state) {
+  RUN(&p, "summary", "--depth", "0");
+  ends(0, "10,695,562", "");
+  assert_null(strstr(p.out, "attn"));
+  RUN(&p, "summary", "--layers", "1", "--depth", "3");
+  ends(0, "encoder_blocks.0.attn.query", "");
+  RUN(&p, "summary", "--heads", "7");
+  refuses(2, "7");
+  RUN(&p, "summary", "--variant", "vim");
+  refuses(2, "expected flax or timm");
+}
+
+static void bench_prints_one_json_object_a_line(void **state) {
+  RUN(&p, "bench", "stage", "loader", "--seconds", "1", "--json", "--batch", "16", "--workers",
+      "2");
+  ends(0, "", "");
+  char *second = strchr(p.out, '\n');
+  assert_non_null(second);
+  cJSON *a = cJSON_ParseWithLength(p.out, (size_t)(second - p.out)), *b = cJSON_Parse(second + 1);
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(a, "bench")), "stage");
+  assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(a, "ns_per_hop")) > 0);
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(b, "bench")), "loader");
+  assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(b, "images_per_s")) > 0);
+  assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(b, "peak_rss_mb")) > 0);
+  cJSON_Delete(a);
+  cJSON_Delete(b);
+  RUN(&p, "bench", "lodaer");
+  refuses(2, "did you mean \"loader\"?");
+  RUN(&p, "bench", "loader", "--data", "/nowhere", "--seconds", "1");
+  refuses(1, "/nowhere");
+}
+
+static void ctrl_c_ends_an_endless_graph_in_order(void **state) {
+  FILE *out = tmpfile(), *err = tmpfile();
+  pid_t pid = program_start((const char *const[]){"run", "count 0 ! null", NULL}, out, err);
+  usleep(400000);
+  kill(pid, SIGINT);
+  p.status = program_wait(pid);
+  program_read(out, p.out, sizeof p.out);
+  program_read(err, p.err, sizeof p.err);
+  ends(130, "buffers", "");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(run_takes_a_graph_as_text),
+      cmocka_unit_test(run_takes_a_graph_as_a_file_with_overrides),
+      cmocka_unit_test(wrong_graphs_are_refused_with_their_place),
+      cmocka_unit_test(missing_data_is_one_sentence),
+      cmocka_unit_test(graph_prints_dot_and_touches_no_file),
+      cmocka_unit_test(graph_draws_where_graphviz_is),
+      cmocka_unit_test(inspect_lists_stages_and_settings),
+      cmocka_unit_test(summary_counts_the_recipe),
+      cmocka_unit_test(bench_prints_one_json_object_a_line),
+      cmocka_unit_test(ctrl_c_ends_an_endless_graph_in_order),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
