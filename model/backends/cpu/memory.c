@@ -97,10 +97,9 @@ static void place_eqn(planner_t *s, int i, const mr_cpu_call_t *call) {
 }
 
 /* ---- offsets: the largest block first, each at the lowest place that is free in its time ---- */
-static const mr_block_t *sort_base;
-
-static int by_size(const void *a, const void *b) {
-  const mr_block_t *x = &sort_base[*(const int *)a], *y = &sort_base[*(const int *)b];
+static int by_size(const void *a, const void *b, void *blocks) {
+  const mr_block_t *x = (const mr_block_t *)blocks + *(const int *)a;
+  const mr_block_t *y = (const mr_block_t *)blocks + *(const int *)b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   return x->first - y->first;
 }
@@ -123,8 +122,7 @@ static void assign_offsets(mr_plan_t *p, int *order, int *placed) {
   int n = 0, n_placed = 0;
   for (int i = 0; i < p->n_block; i++)
     if (p->block[i].place == MR_PLACE_ARENA) order[n++] = i;
-  sort_base = p->block;
-  qsort(order, (size_t)n, sizeof *order, by_size);
+  qsort_r(order, (size_t)n, sizeof *order, by_size, p->block);
   for (int i = 0; i < n; i++) {
     mr_block_t *b = &p->block[order[i]];
     b->offset = lowest_gap(p, placed, n_placed, b);
