@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
-                           mr_vit_config_t *out) {
+mr_err_t mr_vit_check_input(mr_stage_t *s, int port) {
   const mr_spec_t *in = &s->in_spec[port];
   char text[256];
   mr_spec_text(in, text, sizeof text);
@@ -14,15 +13,21 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
         "input %s is %s: want batches of f32 pictures laid out HWC; put `normalize "
         "layout=hwc` before batch",
         s->def->in[port].name, text);
-  int64_t H = in->dim[1], W = in->dim[2];
-  if (H != W)
+  if (in->dim[1] != in->dim[2])
     return mr_stage_fail(s, MR_ERR_SHAPE, "input %s is %s: want square pictures",
                          s->def->in[port].name, text);
   if (!in->dataset || in->dataset->n_classes < 1 || in->dataset->n_classes > MR_METRICS_CLASSES)
     return mr_stage_fail(s, MR_ERR_SHAPE, "input %s: want a dataset with 1 to %d classes",
                          s->def->in[port].name, MR_METRICS_CLASSES);
+  return MR_OK;
+}
+
+mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
+                           mr_vit_config_t *out) {
+  const mr_spec_t *in = &s->in_spec[port];
+  MR_TRY(mr_vit_check_input(s, port));
   *out = (mr_vit_config_t){.variant = v->variant ? MR_VIT_TIMM : MR_VIT_FLAX,
-                           .image = (int)H,
+                           .image = (int)in->dim[1],
                            .patch = (int)v->patch,
                            .channels = (int)in->dim[3],
                            .embed = (int)v->embed,

@@ -41,8 +41,9 @@ typedef struct mr_vit_settings {
         "Type of the matrix products; parameters are f32.", 0                                        \
   }
 
-/* The configuration for pictures of this spec.  Fails as the stage s where port's spec does not
-   suit: dtype, layout, a square picture, class names. */
+/* Fails as the stage s unless port brings f32 batches of square pictures, HWC, with classes. */
+mr_err_t mr_vit_check_input(mr_stage_t *s, int port);
+/* The configuration for the pictures of port, checked. */
 mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
                            mr_vit_config_t *out);
 

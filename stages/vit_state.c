@@ -137,14 +137,47 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vi
   return MR_OK;
 }
 
+static mr_err_t find_model(const mr_safetensors_t *f, const char *path, const char **text,
+                           mr_diag_t *diag) {
+  *text = mr_safetensors_meta(f, "millrace.model");
+  if (*text) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: not a checkpoint of vit-step: metadata millrace.model is missing", path);
+}
+
+static mr_err_t parse_model(const char *path, const char *text, mr_vit_config_t *c,
+                            mr_diag_t *diag) {
+  char variant[8] = "", again[TEXT];
+  *c = mr_vit_default();
+  c->dropout = 0;
+  sscanf(text,
+         "vit %7s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d",
+         variant, &c->image, &c->patch, &c->channels, &c->embed, &c->mlp, &c->heads, &c->layers,
+         &c->classes);
+  c->variant = strcmp(variant, "timm") ? MR_VIT_FLAX : MR_VIT_TIMM;
+  model_text(c, again, sizeof again);
+  if (strcmp(again, text))
+    return mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model is \"%.100s\", want a ViT", path,
+                   text);
+  return mr_vit_check(c, diag);
+}
+
+mr_err_t mr_vit_state_config(const char *path, mr_vit_config_t *out, mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  const char *text;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  mr_err_t e = find_model(f, path, &text, diag);
+  if (e >= 0) e = parse_model(path, text, out, diag);
+  mr_safetensors_close(f);
+  return e;
+}
+
 static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const mr_vit_config_t *c,
                             mr_diag_t *diag) {
   char want[TEXT];
   model_text(c, want, sizeof want);
-  const char *model = mr_safetensors_meta(f, "millrace.model");
-  if (!model)
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: not a checkpoint of vit-step: metadata millrace.model is missing", path);
+  const char *model;
+  MR_TRY(find_model(f, path, &model, diag));
   if (strcmp(model, want))
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: a checkpoint of another model: it holds \"%s\", the graph says \"%s\"",

@@ -30,6 +30,10 @@ size_t mr_vit_state_bytes(const mr_params_t *params);
 size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
                          const mr_vit_progress_t *p, bool last, void *mem);
 
+/* The configuration of the model in a checkpoint file; dropout is 0 and dtype bf16, which are no
+   part of it.  MR_ERR_IO or MR_ERR_DATA. */
+mr_err_t mr_vit_state_config(const char *path, mr_vit_config_t *out, mr_diag_t *diag);
+
 /* Fills the arenas of params and p from a checkpoint file.
    MR_ERR_DATA names path and what does not fit: another model, a missing tensor, bad text. */
 mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,

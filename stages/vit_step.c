@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/ledger.h"
 #include "model/optim/schedule.h"
 #include "stages/vit_common.h"
@@ -67,12 +67,6 @@ static const mr_opt_t vit_step_opts[] = {
     {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
     {0},
 };
-
-static double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int64_t total_steps(const vit_step_t *v, const mr_spec_t *in) {
   int64_t stream = in->n_batches * in->n_epochs; /* 0: endless */
@@ -167,7 +161,7 @@ static mr_err_t vit_step_open(mr_stage_t *s) {
     v->saved_step = v->at.step;
   }
   snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
-  v->t0 = v->step_t0 = now_s();
+  v->t0 = v->step_t0 = mr_now_s();
   return MR_OK;
 }
 
@@ -190,7 +184,7 @@ static mr_err_t metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **
   memset(r, 0, sizeof *r);
   r->kind = kind, r->step = v->at.step, r->total_steps = v->total;
   r->epoch = v->at.epoch + (kind == MR_METRICS_STEP);
-  r->images = v->at.images, r->elapsed_s = now_s() - v->t0, r->ledger = v->at.ledger;
+  r->images = v->at.images, r->elapsed_s = mr_now_s() - v->t0, r->ledger = v->at.ledger;
   r->dataset = s->in_spec[IN_TRAIN].dataset;
   (*out)->size = sizeof *r;
   return MR_OK;
@@ -203,7 +197,7 @@ static mr_err_t metrics_give(mr_stage_t *s, mr_buf_t *b) {
 static mr_err_t tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
                           double lr) {
   vit_step_t *v = s->state;
-  double took = now_s() - v->step_t0;
+  double took = mr_now_s() - v->step_t0;
   v->step_t0 += took;
   mr_buf_t *b;
   MR_TRY(metrics_fresh(s, MR_METRICS_STEP, &b));
@@ -239,7 +233,7 @@ static mr_err_t evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   if (!s->in_linked[port]) return MR_OK;
   mr_vit_tally_t tally;
   mr_err_t e = mr_vit_evaluate(s, port, v->eval, &v->params, &tally);
-  v->step_t0 = now_s();
+  v->step_t0 = mr_now_s();
   if (e == MR_END) return MR_OK;
   if (e != MR_OK) return e;
   mr_buf_t *b;
