@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "pipeline/runtime_private.h"
 
 enum { DEPTH_EVERY = 16 }; /* takes between two samples of the queue depth */
@@ -150,12 +151,12 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
   if (ready(arg)) return;
   nudge_producers(rt);
   mr__counters_t *c = &rt->count;
-  int64_t since = mr__now_ns();
+  int64_t since = mr_now_ns();
   atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
   atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
   mr_wait_until(&rt->wait, ready, arg);
   atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
-  mr__count(kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, mr__now_ns() - since);
+  mr__count(kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, mr_now_ns() - since);
 }
 
 uint64_t mr__news(const mr_runtime_t *rt) {

@@ -51,7 +51,6 @@ typedef struct mr_runtime {
   _Alignas(64) mr__counters_t count;
 } mr_runtime_t;
 
-int64_t mr__now_ns(void);
 
 /* Adds to a counter that this thread alone writes. */
 static inline void mr__count(_Atomic int64_t *c, int64_t n) {

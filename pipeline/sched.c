@@ -3,17 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "pipeline/runtime_private.h"
 
 enum { DEPTH_MIN = 4, DEPTH_MAX = 256, DEPTH_BYTES = 8 << 20 };
-
-int64_t mr__now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- memory ---- */
 
@@ -191,11 +185,11 @@ static void *worker_main(void *arg) {
   char name[16];
   snprintf(name, sizeof name, "%.11s/%d", rt->node->name, rt->s->worker % 100);
   pthread_setname_np(pthread_self(), name);
-  atomic_store_explicit(&rt->count.start_ns, mr__now_ns(), memory_order_relaxed);
+  atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
   if (e < 0) fail_graph(rt->g, rt->s, e);
   mr__leave(rt);
-  atomic_store_explicit(&rt->count.end_ns, mr__now_ns(), memory_order_relaxed);
+  atomic_store_explicit(&rt->count.end_ns, mr_now_ns(), memory_order_relaxed);
   return NULL;
 }
 

@@ -1,4 +1,5 @@
 #include "pipeline/stats.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
   /* acquire pairs with make_all's release: the runtimes are there. */
   if (i < 0 || i >= g->n_nodes || !atomic_load_explicit(&g->n_waits, memory_order_acquire)) return;
   const mr__node_t *node = g->node[i];
-  int64_t now = mr__now_ns(), sum = 0, n = 0;
+  int64_t now = mr_now_ns(), sum = 0, n = 0;
   for (int w = 0; w < node->n_workers; w++) {
     add_worker(&node->rt[w], out, now);
     sum += load(&node->rt[w].count.depth_sum), n += load(&node->rt[w].count.depth_n);
@@ -62,7 +63,7 @@ void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n) {
   mr_graph_t *g = s->rt->g;
   pthread_mutex_lock(&g->lock);
   if (!g->sample) g->sample = calloc((size_t)g->n_nodes, sizeof *g->sample);
-  int64_t now = mr__now_ns();
+  int64_t now = mr_now_ns();
   if (g->sample && now - g->sampled_ns > WINDOW_NS) judge(g), g->sampled_ns = now;
   snprintf(text, n, "%s", g->limiting);
   pthread_mutex_unlock(&g->lock);
