@@ -1,0 +1,305 @@
+/* The sinks behind a stage that gives records and states of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/safetensors.h"
+#include "base/xio.h"
+#include "pipeline/graph.h"
+#include "pipeline/metrics.h"
+#include "pipeline/state.h"
+#include "sinks/sinks.h"
+
+static const char *const names[] = {"cat", "dog"};
+static const mr_dataset_t made_up = {"synthetic", 2, names};
+
+/* ---- a source of metrics: steps first..last, then a test record and the final one ---- */
+
+typedef struct talk {
+  int64_t first, last, next;
+} talk_t;
+
+static const mr_opt_t talk_opts[] = {{.name = "first",
+                                      .type = MR_OPT_INT,
+                                      .offset = offsetof(talk_t, first),
+                                      .unit = "",
+                                      .def = "1",
+                                      .help = "First step."},
+                                     {.name = "last",
+                                      .type = MR_OPT_INT,
+                                      .offset = offsetof(talk_t, last),
+                                      .unit = "",
+                                      .def = "40",
+                                      .help = "Last step."},
+                                     {0}};
+
+static mr_err_t talk_plan(mr_stage_t *s) {
+  s->out_spec[0] = (mr_spec_t){
+      .flow = MR_FLOW_METRICS, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_metrics_t)}};
+  return MR_OK;
+}
+
+static mr_err_t talk_open(mr_stage_t *s) {
+  talk_t *t = s->state;
+  t->next = t->first;
+  return MR_OK;
+}
+
+static void talk_record(const talk_t *t, mr_metrics_t *r) {
+  int64_t step = t->next <= t->last ? t->next : t->last;
+  memset(r, 0, sizeof *r);
+  r->kind = t->next <= t->last       ? MR_METRICS_STEP
+            : t->next == t->last + 1 ? MR_METRICS_TEST
+                                     : MR_METRICS_FINAL;
+  r->step = step;
+  r->total_steps = t->last;
+  r->epoch = 1;
+  r->images = step * 10;
+  r->elapsed_s = (double)step * 0.5;
+  r->ledger = 0xABCDEF + (uint64_t)step;
+  r->dataset = &made_up;
+  mr_metrics_add(r, "loss", 2.5 / (double)step);
+  mr_metrics_add(r, "accuracy", 0.25);
+  if (r->kind == MR_METRICS_TEST) {
+    r->n_classes = 2;
+    r->confusion[1] = 7;
+  }
+}
+
+static mr_err_t talk_step(mr_stage_t *s) {
+  talk_t *t = s->state;
+  mr_buf_t *b;
+  if (t->next > t->last + 2) return MR_END;
+  mr_err_t e = mr_fresh(s, 0, &b);
+  if (e != MR_OK) return e;
+  talk_record(t, b->data);
+  b->size = sizeof(mr_metrics_t);
+  t->next++;
+  return mr_push(s, 0, b);
+}
+
+static const mr_stage_def_t talk_def = {
+    .name = "talk",
+    .help = "Gives metrics.",
+    .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
+    .opts = talk_opts,
+    .state_sz = sizeof(talk_t),
+    .plan = talk_plan,
+    .open = talk_open,
+    .step = talk_step,
+};
+
+/* ---- a source of states: steps 10, 20, ... 50 ---- */
+
+typedef struct save {
+  int64_t next;
+} save_t;
+
+static float weight[4] = {1, 2, 3, 4};
+static mr_st_tensor_t weight_tensor = {
+    .name = "w", .dtype = MR_F32, .ndim = 1, .dim = {4}, .data = weight};
+
+static mr_err_t save_plan(mr_stage_t *s) {
+  s->out_spec[0] =
+      (mr_spec_t){.flow = MR_FLOW_STATE, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_state_t)}};
+  return MR_OK;
+}
+
+static mr_err_t save_step(mr_stage_t *s) {
+  save_t *t = s->state;
+  mr_buf_t *b;
+  if (t->next == 5) return MR_END;
+  mr_err_t e = mr_fresh(s, 0, &b);
+  if (e != MR_OK) return e;
+  *(mr_state_t *)b->data =
+      (mr_state_t){.step = 10 * ++t->next, .n_tensors = 1, .tensor = &weight_tensor};
+  return mr_push(s, 0, b);
+}
+
+static const mr_stage_def_t save_def = {
+    .name = "save",
+    .help = "Gives states.",
+    .out = {{.name = "state", .flow = MR_FLOW_STATE}},
+    .state_sz = sizeof(save_t),
+    .plan = save_plan,
+    .step = save_step,
+};
+
+/* ---- running ---- */
+
+static const mr_stage_def_t *const own[] = {&talk_def, &save_def, NULL};
+static mr_registry_t reg;
+static char dir[64];
+
+static mr_err_t run(const char *text, mr_diag_t *diag) {
+  *diag = (mr_diag_t){0};
+  mr_graph_t *g = mr_graph_create(&reg);
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
+  if (e >= 0) e = mr_graph_run(g, diag);
+  mr_graph_destroy(g);
+  return e;
+}
+
+/* Runs with standard output in a file; its text (heap). */
+static char *run_said(const char *text) {
+  char path[96];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/said", dir);
+  fflush(stdout);
+  int kept = dup(STDOUT_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  dup2(fd, STDOUT_FILENO);
+  mr_err_t e = run(text, &diag);
+  fflush(stdout);
+  dup2(kept, STDOUT_FILENO);
+  close(kept);
+  close(fd);
+  if (e < 0) fail_msg("%s", diag.text);
+  void *said;
+  size_t n;
+  assert_int_equal(mr_read_file(path, 1 << 20, &said, &n, &diag), MR_OK);
+  return said;
+}
+
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-sinks-XXXXXX");
+  if (reg.n == 0) {
+    mr_registry_add(&reg, own);
+    mr_registry_add(&reg, mr_sinks_stages);
+  }
+  return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", dir);
+  return system(command);
+}
+
+__attribute__((noinline)) static char *read_text(const char *name) {
+  char path[128];
+  void *text;
+  size_t n;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  mr_diag_t diag = {0};
+  if (mr_read_file(path, 1 << 20, &text, &n, &diag) < 0) fail_msg("%s", diag.text);
+  return text;
+}
+
+static void progress_says_the_lines_that_scripts_read(void **state) {
+  char *said = run_said("talk last=45 ! progress");
+  assert_non_null(strstr(said, "SYNTHETIC DATA"));
+  /* 10 images and half a second a step: 20 images/s, 25 steps left. */
+  assert_non_null(
+      strstr(said, "\nStep 20, Loss: 0.1250, Accuracy: 0.2500, 20.0 images/s, ETA 13s"));
+  assert_non_null(strstr(said, "\nStep 40, Loss: 0.0625, Accuracy: 0.2500, 20.0 images/s, ETA 3s"));
+  assert_null(strstr(said, "Step 30,"));
+  assert_non_null(strstr(said, "\nTest, Loss: "));
+  assert_non_null(strstr(said, "\ncat               0      7\n"));
+  assert_non_null(strstr(said, "\nledger 0000000000abce1c\n")); /* 0xABCDEF + 45 */
+  assert_null(strchr(said, '\r'));                              /* a file is no terminal */
+  free(said);
+}
+
+static int lines_of(const char *text) {
+  int n = 0;
+  for (; (text = strchr(text, '\n')); text++) n++;
+  return n;
+}
+
+static void jsonl_writes_one_object_a_record(void **state) {
+  char text[192];
+  mr_diag_t diag;
+  snprintf(text, sizeof text, "talk last=3 ! jsonl path=%s/a/b/m.jsonl", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *said = read_text("a/b/m.jsonl");
+  assert_int_equal(lines_of(said), 5);
+  cJSON *first = cJSON_ParseWithOpts(said, NULL, 0);
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "kind")), "step");
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "data")), "synthetic");
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "ledger")),
+                      "0000000000abcdf0");
+  assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(first, "loss")) == 2.5);
+  cJSON_Delete(first);
+  assert_non_null(strstr(said, "\"confusion\":[[0,7],[0,0]],\"classes\":[\"cat\",\"dog\"]"));
+  free(said);
+}
+
+static void resumed_jsonl_is_as_one_that_never_stopped(void **state) {
+  char text[192], path[96];
+  mr_diag_t diag;
+  snprintf(text, sizeof text, "talk last=9 ! jsonl path=%s/whole", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  snprintf(text, sizeof text, "talk last=7 ! jsonl path=%s/parts", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  snprintf(path, sizeof path, "%s/parts", dir);
+  FILE *f = fopen(path, "a");
+  fputs("{\"kind\":\"step\",\"st", f); /* the write that a kill cut */
+  fclose(f);
+  snprintf(text, sizeof text, "talk first=5 last=9 ! jsonl path=%s/parts resume-step=4", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *whole = read_text("whole"), *parts = read_text("parts");
+  assert_int_equal(lines_of(parts), 11);
+  /* total_steps differs: the first part was meant to end at 7. */
+  const char *old = "\"total_steps\":7";
+  for (char *at = strstr(parts, old); at; at = strstr(at, old)) at[strlen(old) - 1] = '9';
+  assert_string_equal(parts, whole);
+  free(whole);
+  free(parts);
+}
+
+static void checkpoint_keeps_the_newest_and_points_to_it(void **state) {
+  char text[192], path[128], link[64] = "";
+  mr_diag_t diag;
+  struct stat st;
+  snprintf(text, sizeof text, "save ! checkpoint dir=%s/c keep=2", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  snprintf(path, sizeof path, "%s/c/latest", dir);
+  assert_true(readlink(path, link, sizeof link - 1) > 0);
+  assert_string_equal(link, "step-000050.safetensors");
+  mr_safetensors_t *f;
+  assert_int_equal(mr_safetensors_open(path, &f, &diag), MR_OK);
+  assert_memory_equal(mr_safetensors_find(f, "w")->data, weight, sizeof weight);
+  mr_safetensors_close(f);
+  snprintf(path, sizeof path, "%s/c/step-000040.safetensors", dir);
+  assert_int_equal(stat(path, &st), 0);
+  snprintf(path, sizeof path, "%s/c/step-000030.safetensors", dir);
+  assert_int_equal(stat(path, &st), -1);
+}
+
+static void unwritable_folders_are_said_before_the_first_step(void **state) {
+  mr_diag_t diag;
+  assert_int_equal(run("save ! checkpoint dir=/proc/nowhere/c", &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "checkpoint: /proc/nowhere"));
+  assert_int_equal(run("talk ! jsonl path=/proc/nowhere/m.jsonl", &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "jsonl: /proc/nowhere"));
+}
+
+static void a_full_disk_ends_the_run_with_the_path(void **state) {
+  mr_diag_t diag;
+  assert_int_equal(run("talk ! jsonl path=/dev/full", &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "/dev/full: cannot write: No space left on device"));
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      CASE(progress_says_the_lines_that_scripts_read),
+      CASE(jsonl_writes_one_object_a_record),
+      CASE(resumed_jsonl_is_as_one_that_never_stopped),
+      CASE(checkpoint_keeps_the_newest_and_points_to_it),
+      CASE(unwritable_folders_are_said_before_the_first_step),
+      CASE(a_full_disk_ends_the_run_with_the_path),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
