@@ -1,0 +1,165 @@
+/* millrace train on a small model: what it leaves, resume, and every way to spoil a run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+static const char graph[] =
+    "let run = unset\n"
+    "let data = synthetic\n"
+    "synthetic split=train ! shuffle seed=12 epochs=1 ! flip p=0.5 ! normalize preset=cifar10\n"
+    "  ! batch 8 drop-remainder\n"
+    "  ! vit-step name=train layers=1 embed=32 mlp=32 heads=2 seed=12 checkpoint-every=5\n"
+    "train.metrics ! progress\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+static program_t p;
+static char dir[64], file[96], a[96], b[96];
+
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-train-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(file, sizeof file, "%s/small.mr", dir);
+  snprintf(a, sizeof a, "%s/a", dir);
+  snprintf(b, sizeof b, "%s/b", dir);
+  return mr_write_file(file, graph, sizeof graph - 1, NULL);
+}
+
+static int teardown(void **state) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", dir);
+  return system(command);
+}
+
+static void expect(int status, const char *sentence) {
+  if (p.status != status || !strstr(p.err, sentence))
+    fail_msg("status %d, expected %d and \"%s\": %s%s", p.status, status, sentence, p.err, p.out);
+}
+
+static void train(const char *run, const char *steps) {
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", steps);
+}
+
+static void ledger_of(char text[17]) {
+  const char *at = strstr(p.out, "\nledger ");
+  if (!at) fail_msg("no ledger in: %s", p.out);
+  snprintf(text, 17, "%.16s", at + 8);
+}
+
+/* The bytes of RUN/checkpoints/NAME (heap). */
+static char *checkpoint_bytes(const char *run, const char *name, size_t *n) {
+  char path[192];
+  void *bytes;
+  snprintf(path, sizeof path, "%s/checkpoints/%s", run, name);
+  mr_diag_t diag = {0};
+  if (mr_read_file(path, 1 << 28, &bytes, n, &diag) < 0) fail_msg("%s", diag.text);
+  return bytes;
+}
+
+static void put_checkpoint(const char *run, const char *name, const char *bytes, size_t n) {
+  char path[192];
+  snprintf(path, sizeof path, "%s/checkpoints/%s", run, name);
+  assert_int_equal(mr_write_file(path, bytes, n, NULL), MR_OK);
+}
+
+static void a_resumed_run_ends_as_one_that_never_stopped(void **state) {
+  char whole[17], parts[17];
+  size_t n, m;
+  train(a, "12");
+  expect(0, "");
+  ledger_of(whole);
+  train(b, "7");
+  expect(0, "");
+  RUN(&p, "train", "--resume", "--run-dir", b, "--steps", "12");
+  expect(0, "");
+  ledger_of(parts);
+  assert_string_equal(parts, whole);
+  char *x = checkpoint_bytes(a, "step-000012.safetensors", &n);
+  char *y = checkpoint_bytes(b, "step-000012.safetensors", &m);
+  uint64_t len_x, len_y;
+  memcpy(&len_x, x, 8);
+  memcpy(&len_y, y, 8);
+  assert_int_equal(n - len_x, m - len_y); /* headers hold settings; the tensors must be equal */
+  assert_memory_equal(x + 8 + len_x, y + 8 + len_y, n - 8 - len_x);
+  free(x);
+  free(y);
+}
+
+static void a_damaged_checkpoint_is_not_resumed(void **state) {
+  size_t n;
+  train(a, "5");
+  expect(0, "");
+  char *bytes = checkpoint_bytes(a, "step-000005.safetensors", &n);
+  bytes[n / 2] ^= 1;
+  put_checkpoint(a, "step-000005.safetensors", bytes, n);
+  RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9");
+  expect(1, "changed since it was written");
+  bytes[n / 2] ^= 1;
+  put_checkpoint(a, "step-000005.safetensors", bytes, n - 1);
+  RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9");
+  expect(1, "lies outside the file");
+  put_checkpoint(a, "step-000005.safetensors", bytes, n);
+  RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9");
+  expect(0, "");
+  free(bytes);
+}
+
+static void a_checkpoint_of_another_model_is_refused(void **state) {
+  train(a, "5");
+  expect(0, "");
+  RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9", "embed=64");
+  assert_in_range(p.status, 1, 2);
+  assert_non_null(strchr(p.err, '\n'));
+}
+
+static void ctrl_c_leaves_a_checkpoint_to_go_on_from(void **state) {
+  FILE *out = tmpfile(), *err = tmpfile();
+  pid_t pid = program_start((const char *const[]){"train", "--graph", file, "--run-dir", a,
+                                                  "mlp=2048", "embed=256", NULL},
+                            out, err);
+  char path[192];
+  snprintf(path, sizeof path, "%s/checkpoints/latest", a);
+  struct stat st;
+  for (int i = 0; i < 3000 && lstat(path, &st); i++) usleep(10000); /* until the first five steps */
+  kill(pid, SIGINT);
+  p.status = program_wait(pid);
+  program_read(out, p.out, sizeof p.out);
+  program_read(err, p.err, sizeof p.err);
+  assert_int_equal(p.status, 130);
+  assert_true(strstr(p.out, "--resume") || strstr(p.err, "--resume"));
+}
+
+static void bad_input_gets_one_sentence(void **state) {
+  RUN(&p, "train", "--graph", file, "--run-dir", "/proc/nowhere/run", "--steps", "1");
+  expect(1, "/proc/nowhere");
+  RUN(&p, "train", "--run-dir", a, "--data", "/nowhere", "--steps", "1");
+  expect(1, "/nowhere");
+  RUN(&p, "train", "--stesp", "1");
+  expect(2, "did you mean \"--steps\"?");
+  RUN(&p, "train", "--graph", file, "--run-dir", b, "droput=0");
+  expect(2, "droput");
+  RUN(&p, "train", "--graph", file, "--run-dir", b, "dropout=2");
+  expect(2, "dropout");
+  RUN(&p, "train", "--resume", "--run-dir", "/nowhere/run");
+  expect(1, "/nowhere/run");
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      CASE(a_resumed_run_ends_as_one_that_never_stopped),
+      CASE(a_damaged_checkpoint_is_not_resumed),
+      CASE(a_checkpoint_of_another_model_is_refused),
+      CASE(ctrl_c_leaves_a_checkpoint_to_go_on_from),
+      CASE(bad_input_gets_one_sentence),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
