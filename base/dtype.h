@@ -9,27 +9,27 @@
 #define MR_MAX_NDIM 8
 
 /* X(enum, bytes, name as in a jaxpr, name as in safetensors) */
-#define MR_DTYPE_MAP(X)   \
+#define MR_DTYPE_MAP(X)      \
   X(BOOL, 1, "bool", "BOOL") \
-  X(U8, 1, "u8", "U8")    \
-  X(I32, 4, "i32", "I32") \
-  X(U32, 4, "u32", "U32") \
-  X(I64, 8, "i64", "I64") \
-  X(U64, 8, "u64", "U64") \
+  X(U8, 1, "u8", "U8")       \
+  X(I32, 4, "i32", "I32")    \
+  X(U32, 4, "u32", "U32")    \
+  X(I64, 8, "i64", "I64")    \
+  X(U64, 8, "u64", "U64")    \
   X(BF16, 2, "bf16", "BF16") \
-  X(F16, 2, "f16", "F16") \
-  X(F32, 4, "f32", "F32") \
+  X(F16, 2, "f16", "F16")    \
+  X(F32, 4, "f32", "F32")    \
   X(F64, 8, "f64", "F64")
 
 typedef enum mr_dtype {
 #define MR_DTYPE_ENUM(name, bytes, text, st) MR_##name,
   MR_DTYPE_MAP(MR_DTYPE_ENUM)
 #undef MR_DTYPE_ENUM
-  MR_DTYPE_COUNT
+      MR_DTYPE_COUNT
 } mr_dtype_t;
 
-size_t mr_dtype_size(mr_dtype_t t);      /* bytes of one element */
-const char *mr_dtype_name(mr_dtype_t t); /* "f32"; static */
+size_t mr_dtype_size(mr_dtype_t t);             /* bytes of one element */
+const char *mr_dtype_name(mr_dtype_t t);        /* "f32"; static */
 const char *mr_dtype_safetensors(mr_dtype_t t); /* "F32"; static */
 
 typedef uint16_t mr_bf16_t; /* the upper half of an IEEE binary32 */

@@ -7,18 +7,18 @@
 #ifndef MR_BASE_ERR_H
 #define MR_BASE_ERR_H
 
-#define MR_ERR_MAP(X)                                       \
-  X(OK, 0, "done")                                          \
-  X(AGAIN, 1, "no data or no room now; call again")         \
-  X(END, 2, "the stream is over")                           \
-  X(ERR_USAGE, -1, "the command or the graph text is wrong") \
-  X(ERR_CONFIG, -2, "a setting is unknown or out of range") \
-  X(ERR_SHAPE, -3, "shapes or dtypes do not fit")           \
-  X(ERR_DATA, -4, "a file does not hold what it should")    \
+#define MR_ERR_MAP(X)                                             \
+  X(OK, 0, "done")                                                \
+  X(AGAIN, 1, "no data or no room now; call again")               \
+  X(END, 2, "the stream is over")                                 \
+  X(ERR_USAGE, -1, "the command or the graph text is wrong")      \
+  X(ERR_CONFIG, -2, "a setting is unknown or out of range")       \
+  X(ERR_SHAPE, -3, "shapes or dtypes do not fit")                 \
+  X(ERR_DATA, -4, "a file does not hold what it should")          \
   X(ERR_IO, -5, "the operating system refused a read or a write") \
-  X(ERR_NOMEM, -6, "out of memory")                         \
-  X(ERR_NORULE, -7, "an op has no rule for this transform") \
-  X(ERR_CANCEL, -8, "cancelled because another part failed") \
+  X(ERR_NOMEM, -6, "out of memory")                               \
+  X(ERR_NORULE, -7, "an op has no rule for this transform")       \
+  X(ERR_CANCEL, -8, "cancelled because another part failed")      \
   X(ERR_UNAVAILABLE, -9, "this build or machine lacks what was asked for")
 
 typedef enum mr_err {
@@ -45,9 +45,9 @@ const char *mr_err_text(mr_err_t code);
    (ERR_USAGE, ERR_CONFIG), 1 for the rest. */
 int mr_err_exit(mr_err_t code);
 
-#define MR_TRY(call)           \
-  do {                         \
-    mr_err_t mr_e_ = (call);   \
+#define MR_TRY(call)             \
+  do {                           \
+    mr_err_t mr_e_ = (call);     \
     if (mr_e_ < 0) return mr_e_; \
   } while (0)
 

@@ -10,16 +10,17 @@
 typedef struct mr_philox {
   uint64_t counter[4], key[2];
   uint64_t block[4];
-  int at;         /* next word of block in [0,4]; 4: make a new block */
-  uint32_t half;  /* the kept upper half of a 64-bit draw */
+  int at;        /* next word of block in [0,4]; 4: make a new block */
+  uint32_t half; /* the kept upper half of a 64-bit draw */
   int has_half;
 } mr_philox_t;
 
 void mr_philox_init(mr_philox_t *g, uint64_t key0, uint64_t key1); /* numpy Philox(key=...) */
 uint64_t mr_philox_next64(mr_philox_t *g);
 uint32_t mr_philox_next32(mr_philox_t *g);
-double mr_philox_random(mr_philox_t *g);                        /* Generator.random(): [0,1) */
-double mr_philox_uniform(mr_philox_t *g, double a, double b);   /* Generator.uniform(a,b) */
-int64_t mr_philox_integers(mr_philox_t *g, int64_t lo, int64_t hi); /* Generator.integers(lo,hi): [lo,hi), lo < hi */
+double mr_philox_random(mr_philox_t *g);                      /* Generator.random(): [0,1) */
+double mr_philox_uniform(mr_philox_t *g, double a, double b); /* Generator.uniform(a,b) */
+int64_t mr_philox_integers(mr_philox_t *g, int64_t lo,
+                           int64_t hi); /* Generator.integers(lo,hi): [lo,hi), lo < hi */
 
 #endif

@@ -4,7 +4,8 @@
    A file: u64 little-endian header length, a JSON header {"name": {"dtype","shape",
    "data_offsets"}, "__metadata__": {text: text}}, then the tensors' bytes.  Millrace adds the
    metadata key "millrace.xxh3" (16 hex digits): XXH3-64 of the whole file with those digits
-   as zeros, so that a changed byte anywhere is noticed. */
+   as zeros, so that a changed byte anywhere is noticed; and "millrace.format": a file with any
+   key "millrace.*" must carry the digest.  A tensor's data need not be aligned for its dtype. */
 #ifndef MR_BASE_SAFETENSORS_H
 #define MR_BASE_SAFETENSORS_H
 
@@ -35,8 +36,10 @@ typedef struct mr_safetensors mr_safetensors_t;
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag);
 void mr_safetensors_close(mr_safetensors_t *f); /* NULL is fine */
 int mr_safetensors_count(const mr_safetensors_t *f);
-const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i); /* file order; lives until close */
-const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char *name); /* or NULL */
-const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key);            /* or NULL */
+const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f,
+                                        int i); /* file order; lives until close */
+const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f,
+                                          const char *name);                 /* or NULL */
+const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key); /* or NULL */
 
 #endif

@@ -51,7 +51,6 @@ typedef struct mr_runtime {
   _Alignas(64) mr__counters_t count;
 } mr_runtime_t;
 
-
 /* Adds to a counter that this thread alone writes. */
 static inline void mr__count(_Atomic int64_t *c, int64_t n) {
   atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);

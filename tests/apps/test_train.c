@@ -116,8 +116,7 @@ static void a_checkpoint_of_another_model_is_refused(void **state) {
   train(a, "5");
   expect(0, "");
   RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9", "embed=64");
-  assert_in_range(p.status, 1, 2);
-  assert_non_null(strchr(p.err, '\n'));
+  expect(1, "a checkpoint of another model: it holds");
 }
 
 static void ctrl_c_leaves_a_checkpoint_to_go_on_from(void **state) {

@@ -18,13 +18,13 @@ const char *mr_cpu_isa(void); /* "avx512_bf16", "avx512", "avx2" or "plain": wha
 
 /* ---- matrix products (oneDNN) ---- */
 typedef struct mr_matmul_spec {
-  int64_t batch;          /* >= 1 */
-  int64_t m, n, k;        /* out[m,n] = a[m,k] b[k,n] (+ bias[n]) */
+  int64_t batch;                 /* >= 1 */
+  int64_t m, n, k;               /* out[m,n] = a[m,k] b[k,n] (+ bias[n]) */
   int64_t a_batch, a_row, a_col; /* strides in elements; of row and column one is 1 */
   int64_t b_batch, b_row, b_col;
   int64_t out_batch, out_row; /* columns of out are dense */
-  mr_dtype_t a, b, out;   /* f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32 (accumulated in f32) */
-  bool bias;              /* in out's dtype or f32: bias_dtype */
+  mr_dtype_t a, b, out; /* f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32 (accumulated in f32) */
+  bool bias;            /* in out's dtype or f32: bias_dtype */
   mr_dtype_t bias_dtype;
 } mr_matmul_spec_t;
 
@@ -39,9 +39,9 @@ size_t mr_matmul_workspace(const mr_matmul_t *p);
 /* ---- rows: x is (rows, c) ---- */
 /* y = (x - mean) * (rsqrt(var + eps) * scale) + bias.  two_pass: var = mean((x-mean)^2), else
    max(0, mean(x^2) - mean^2).  mean, rstd: [rows] f32, both NULL if not wanted. */
-void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias, float eps,
-                       bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd, int64_t rows,
-                       int64_t c);
+void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
+                       float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
+                       int64_t rows, int64_t c);
 /* dx in xt, dscale and dbias [c] f32.  partial: scratch of mr_layer_norm_scratch(c) bytes. */
 size_t mr_layer_norm_scratch(int64_t c);
 void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
@@ -72,7 +72,8 @@ void mr_add(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype
    t before the second product.  lse: [B][H][T] f32, log of the sum of exponents, or NULL. */
 typedef struct mr_attention_spec {
   int64_t B, T, H, D;
-  int64_t q_tok, k_tok, v_tok, o_tok; /* token strides; an image is T tokens further, a head D elements */
+  int64_t q_tok, k_tok, v_tok,
+      o_tok; /* token strides; an image is T tokens further, a head D elements */
   float scale;
   mr_dtype_t t;
 } mr_attention_spec_t;

@@ -17,9 +17,9 @@ static void put(mr_dtype_t t, void *x, int64_t i, float v) {
     ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
 }
 
-void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias, float eps,
-                       bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd, int64_t rows,
-                       int64_t c) {
+void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
+                       float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
+                       int64_t rows, int64_t c) {
 #pragma omp parallel for
   for (int64_t r = 0; r < rows; r++) {
     float sum = 0, sq = 0;
@@ -225,7 +225,9 @@ void mr_xent_bwd(const float *logits, const int32_t *label, float smoothing, con
     for (int64_t c = 1; c < C; c++) top = fmaxf(top, x[c]);
     for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top);
     for (int64_t c = 0; c < C; c++)
-      dlogits[b * C + c] = (expf(x[c] - top) / sum - (c == label[b] ? 1 - smoothing : 0) - smoothing / (float)C) * dloss[b];
+      dlogits[b * C + c] =
+          (expf(x[c] - top) / sum - (c == label[b] ? 1 - smoothing : 0) - smoothing / (float)C) *
+          dloss[b];
   }
 }
 void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
@@ -235,7 +237,8 @@ void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const fl
     float gi = g[i] * s->grad_scale, pi = p[i];
     float mi = s->b1 * m[i] + (1 - s->b1) * gi, vi = s->b2 * v[i] + (1 - s->b2) * gi * gi;
     m_out[i] = mi, v_out[i] = vi;
-    p_out[i] = pi - s->lr * (mi / s->bias1 / (sqrtf(vi / s->bias2) + s->eps) + s->weight_decay * pi);
+    p_out[i] =
+        pi - s->lr * (mi / s->bias1 / (sqrtf(vi / s->bias2) + s->eps) + s->weight_decay * pi);
   }
 }
 double mr_sum_squares(const float *x, int64_t n) {
