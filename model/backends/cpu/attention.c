@@ -1,0 +1,79 @@
+/* Attention head by head, heads shared among the OpenMP team; the way is chosen once a call. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/attention_private.h"
+#include "model/backends/cpu/workspace.h"
+
+static bool avx512_wanted(void) {
+  const char *isa = getenv("MILLRACE_ISA");
+  return mr__attention_has_avx512() && (!isa || strncmp(isa, "avx512", 6) == 0);
+}
+
+typedef struct tensors {
+  const void *q, *k, *v, *dout;
+  void *out, *dq, *dk, *dv;
+  float *lse;
+} tensors_t;
+
+static void *head_of(const mr_attention_spec_t *s, const void *x, int64_t token, int64_t z) {
+  int64_t at = z / s->H * s->T * token + z % s->H * s->D;
+  return x ? (char *)x + at * (int64_t)mr_dtype_size(s->t) : NULL;
+}
+
+static mr_attention_head_t head(const mr_attention_spec_t *s, const tensors_t *x, int64_t z) {
+  return (mr_attention_head_t){.q = head_of(s, x->q, s->q_tok, z),
+                               .k = head_of(s, x->k, s->k_tok, z),
+                               .v = head_of(s, x->v, s->v_tok, z),
+                               .dout = head_of(s, x->dout, s->o_tok, z),
+                               .out = head_of(s, x->out, s->o_tok, z),
+                               .lse = x->lse ? x->lse + z * s->T : NULL,
+                               .dq = head_of(s, x->dq, s->q_tok, z),
+                               .dk = head_of(s, x->dk, s->k_tok, z),
+                               .dv = head_of(s, x->dv, s->v_tok, z)};
+}
+
+typedef void fast_t(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work);
+typedef void plain_t(const mr_attention_spec_t *s, const mr_attention_head_t *h);
+
+/* Each thread borrows its tiles; a thread that gets none computes without. */
+static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, fast_t *fast,
+                       plain_t *plain, size_t bytes) {
+  bool try_fast = avx512_wanted();
+  mr__workspace_join();
+#pragma omp parallel
+  {
+    void *work = try_fast ? mr__workspace_take(bytes) : NULL;
+#pragma omp for schedule(static)
+    for (int64_t z = 0; z < s->B * s->H; z++) {
+      mr_attention_head_t h = head(s, x, z);
+      if (work)
+        fast(s, &h, work);
+      else
+        plain(s, &h);
+    }
+    if (work) mr__workspace_give(work);
+  }
+  mr__workspace_leave();
+}
+
+void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
+                      void *out, float *lse) {
+  tensors_t x = {.q = q, .k = k, .v = v, .out = out, .lse = lse};
+  over_heads(s, &x, mr__attention_fwd_avx512, mr__attention_fwd_plain, mr__attention_fwd_work(s));
+}
+
+void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
+                      const void *out, const float *lse, const void *dout, void *dq, void *dk,
+                      void *dv) {
+  tensors_t x = {.q = q,
+                 .k = k,
+                 .v = v,
+                 .dout = dout,
+                 .out = (void *)out,
+                 .lse = (float *)lse,
+                 .dq = dq,
+                 .dk = dk,
+                 .dv = dv};
+  over_heads(s, &x, mr__attention_bwd_avx512, mr__attention_bwd_plain, mr__attention_bwd_work(s));
+}
