@@ -135,8 +135,22 @@ static void weight_gradients_sum_over_all_tokens(void **state) {
   check(&s);
   s = spec_of(1, 1100, 40, 2000, true, false, MR_BF16, MR_F32);
   check(&s);
+  s = spec_of(1, 71, 67, 2051, true, false, MR_BF16, MR_BF16);
+  s.bias = true;
+  check(&s);
   s = spec_of(1, 64, 48, 4160, true, false, MR_F32, MR_F32);
   check(&s);
+}
+
+static void a_turned_matrix_holds_columns_and_then_zeros(void **state) {
+  enum { ROWS = 77, COLS = 37, STRIDE = 41, LD = 96 };
+  if (!mr__turn_works()) skip();
+  mr_bf16_t *x = filled(MR_BF16, ROWS * STRIDE), *out = aligned_alloc(64, COLS * LD * 2);
+  mr__turn(x, STRIDE, ROWS, COLS, out, LD);
+  for (int c = 0; c < COLS; c++)
+    for (int i = 0; i < LD; i++)
+      assert_int_equal(out[c * LD + i], i < ROWS ? x[i * STRIDE + c] : 0);
+  free(x), free(out);
 }
 
 static void *many(void *arg) {
@@ -187,6 +201,7 @@ int main(void) {
       cmocka_unit_test(the_plain_product_agrees_with_f64),
       cmocka_unit_test(many_rows_with_packed_weights_agree_with_f64),
       cmocka_unit_test(weight_gradients_sum_over_all_tokens),
+      cmocka_unit_test(a_turned_matrix_holds_columns_and_then_zeros),
       cmocka_unit_test(threads_multiply_at_the_same_time),
       cmocka_unit_test(a_product_of_mixed_dtypes_is_refused),
   };

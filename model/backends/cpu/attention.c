@@ -1,14 +1,7 @@
 /* Attention head by head, heads shared among the OpenMP team; the way is chosen once a call. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "model/backends/cpu/attention_private.h"
+#include "model/backends/cpu/tile_avx512.h"
 #include "model/backends/cpu/workspace.h"
-
-static bool avx512_wanted(void) {
-  const char *isa = getenv("MILLRACE_ISA");
-  return mr__attention_has_avx512() && (!isa || strncmp(isa, "avx512", 6) == 0);
-}
 
 typedef struct tensors {
   const void *q, *k, *v, *dout;
@@ -39,7 +32,7 @@ typedef void plain_t(const mr_attention_spec_t *s, const mr_attention_head_t *h)
 /* Each thread borrows its tiles; a thread that gets none computes without. */
 static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, fast_t *fast,
                        plain_t *plain, size_t bytes) {
-  bool try_fast = avx512_wanted();
+  bool try_fast = mr__avx512_wanted();
   mr__workspace_join();
 #pragma omp parallel
   {

@@ -13,11 +13,6 @@ static int64_t round16(int64_t n) { return (n + 15) & ~(int64_t)15; }
 
 #if defined(__x86_64__)
 
-bool mr__attention_has_avx512(void) {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
 static float *take(float **work, int64_t floats) {
   float *at = *work;
   *work += floats;
@@ -169,7 +164,6 @@ void mr__attention_bwd_avx512(const mr_attention_spec_t *s, const mr_attention_h
 
 #else
 
-bool mr__attention_has_avx512(void) { return false; }
 size_t mr__attention_fwd_work(const mr_attention_spec_t *s) { return 0; }
 size_t mr__attention_bwd_work(const mr_attention_spec_t *s) { return 0; }
 void mr__attention_fwd_avx512(const mr_attention_spec_t *s, const mr_attention_head_t *h,

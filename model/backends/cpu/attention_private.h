@@ -17,8 +17,8 @@ typedef struct mr_attention_head {
 void mr__attention_fwd_plain(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 void mr__attention_bwd_plain(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 
-/* AVX-512 (f, bw, dq, vl).  work: 64-aligned bytes as told, contents undefined. */
-bool mr__attention_has_avx512(void);
+/* AVX-512 (f, bw, dq, vl).  Where
+   mr__avx512_wanted().  work: 64-aligned bytes as told, contents undefined. */
 size_t mr__attention_fwd_work(const mr_attention_spec_t *s);
 size_t mr__attention_bwd_work(const mr_attention_spec_t *s);
 void mr__attention_fwd_avx512(const mr_attention_spec_t *s, const mr_attention_head_t *h,

@@ -1,7 +1,8 @@
 /* oneDNN's matmul with strides for operands that lie transposed.  Where many rows of a share one
    b, b is first reordered into the blocks the primitive likes: that is n k moves against 2 m n k
-   operations, and saves a copy of b's panels for every block of rows.  What oneDNN has no
-   implementation for runs in plain C. */
+   operations, and saves a copy of b's panels for every block of rows.  A bf16 a that
+   lies transposed under a long sum (a weight's gradient) is turned first for the same reason.
+   What oneDNN has no implementation for runs in plain C. */
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +10,10 @@
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/workspace.h"
 
-enum { PACK_ROWS = 1024 }; /* from so many rows on, packing b pays */
+enum {
+  PACK_ROWS = 1024, /* from so many rows on, packing b pays */
+  TURN_SUM = 2048,  /* from so many terms on, turning a and packing b pays */
+};
 
 struct mr_matmul {
   mr_matmul_spec_t s;
@@ -17,7 +21,9 @@ struct mr_matmul {
   dnnl_primitive_t pack;    /* NULL: b is used as it lies */
   dnnl_stream_t stream;
   dnnl_memory_t a, b, packed, bias, out, scratch;
-  size_t packed_bytes, scratch_bytes; /* rounded to 64 */
+  bool turn;                                        /* a is brought into rows first */
+  int64_t turned;                                   /* elements from row to row of the turned a */
+  size_t packed_bytes, scratch_bytes, turned_bytes; /* rounded to 64 */
 };
 
 static struct {
@@ -55,23 +61,30 @@ static dnnl_status_t bias_view(const mr_matmul_spec_t *s, dnnl_memory_desc_t *md
     if (status_ != dnnl_success) return status_; \
   } while (0)
 
+static bool turn_pays(const mr_matmul_spec_t *s) {
+  return s->batch == 1 && s->a == MR_BF16 && s->a_row == 1 && s->m >= 64 && s->n >= 64 &&
+         s->k >= TURN_SUM && mr__turn_works();
+}
+
 typedef struct views {
   dnnl_memory_desc_t a, b, bias, out;
 } views_t;
 
-static dnnl_status_t views_of(const mr_matmul_spec_t *s, views_t *v) {
-  DNN(view(s, s->a, s->m, s->k, s->a_batch, s->a_row, s->a_col, &v->a));
+static dnnl_status_t views_of(const mr_matmul_t *p, views_t *v) {
+  const mr_matmul_spec_t *s = &p->s;
+  int64_t row = p->turn ? p->turned : s->a_row, col = p->turn ? 1 : s->a_col;
+  DNN(view(s, s->a, s->m, s->k, s->a_batch, row, col, &v->a));
   DNN(view(s, s->b, s->k, s->n, s->b_batch, s->b_row, s->b_col, &v->b));
   DNN(view(s, s->out, s->m, s->n, s->out_batch, s->out_row, 1, &v->out));
   return s->bias ? bias_view(s, &v->bias) : dnnl_success;
 }
 
-static dnnl_status_t describe(const mr_matmul_spec_t *s, const views_t *v,
-                              dnnl_primitive_desc_t *pd) {
+static dnnl_status_t describe(const mr_matmul_t *p, const views_t *v, dnnl_primitive_desc_t *pd) {
+  const mr_matmul_spec_t *s = &p->s;
   dnnl_memory_desc_t b = v->b;
   dnnl_matmul_desc_t desc;
   dnnl_primitive_attr_t attr;
-  if (s->batch == 1 && s->m >= PACK_ROWS)
+  if (p->turn || (s->batch == 1 && s->m >= PACK_ROWS))
     DNN(dnnl_memory_desc_init_by_tag(&b, 2, v->b.dims, type_of(s->b), dnnl_format_tag_any));
   DNN(dnnl_matmul_desc_init(&desc, &v->a, &b, s->bias ? &v->bias : NULL, &v->out));
   DNN(dnnl_primitive_attr_create(&attr));
@@ -116,8 +129,11 @@ static dnnl_status_t make(mr_matmul_t *p) {
   dnnl_primitive_desc_t pd;
   pthread_once(&dnn.once, dnn_start);
   if (!dnn.engine) return dnnl_unimplemented;
-  DNN(views_of(&p->s, &v));
-  DNN(describe(&p->s, &v, &pd));
+  p->turn = turn_pays(&p->s);
+  p->turned = (p->s.k + 31) & ~(int64_t)31;
+  if (p->turn) p->turned_bytes = (size_t)(p->s.m * p->turned) * sizeof(mr_bf16_t);
+  DNN(views_of(p, &v));
+  DNN(describe(p, &v, &pd));
   dnnl_status_t status = make_parts(p, &v, pd);
   dnnl_primitive_desc_destroy(pd);
   return status;
@@ -135,7 +151,7 @@ static void clear(mr_matmul_t *p) {
   if (p->stream) dnnl_stream_destroy(p->stream);
   p->product = p->pack = NULL;
   p->stream = NULL;
-  p->packed_bytes = p->scratch_bytes = 0;
+  p->packed_bytes = p->scratch_bytes = p->turned_bytes = 0;
 }
 
 static bool fits(const mr_matmul_spec_t *s) {
@@ -169,7 +185,9 @@ void mr_matmul_destroy(mr_matmul_t *p) {
   mr__workspace_leave();
 }
 
-size_t mr_matmul_workspace(const mr_matmul_t *p) { return p->packed_bytes + p->scratch_bytes; }
+size_t mr_matmul_workspace(const mr_matmul_t *p) {
+  return p->packed_bytes + p->scratch_bytes + p->turned_bytes;
+}
 
 static dnnl_status_t pack(mr_matmul_t *p) {
   dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->b}, {DNNL_ARG_TO, p->packed}};
@@ -179,6 +197,11 @@ static dnnl_status_t pack(mr_matmul_t *p) {
 
 static dnnl_status_t multiply(mr_matmul_t *p, const void *a, const void *b, const void *bias,
                               void *out, char *work) {
+  if (p->turn) {
+    mr_bf16_t *rows = (mr_bf16_t *)(work + p->scratch_bytes + p->packed_bytes);
+    mr__turn(a, p->s.a_col, p->s.k, p->s.m, rows, p->turned);
+    a = rows;
+  }
   DNN(dnnl_memory_set_data_handle(p->a, (void *)a));
   DNN(dnnl_memory_set_data_handle(p->b, (void *)b));
   DNN(dnnl_memory_set_data_handle(p->out, out));

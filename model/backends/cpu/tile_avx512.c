@@ -1,5 +1,19 @@
 #include "model/backends/cpu/tile_avx512.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+bool mr__avx512_wanted(void) {
+#if defined(__x86_64__)
+  const char *isa = getenv("MILLRACE_ISA");
+  return (!isa || strncmp(isa, "avx512", 6) == 0) && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
 #if defined(__x86_64__)
 
 MR_AVX512 void mr__tile_load(mr_dtype_t t, const void *x, int64_t stride, int64_t rows,
@@ -16,30 +30,6 @@ MR_AVX512 void mr__tile_store(mr_dtype_t t, void *x, int64_t stride, int64_t row
       mr__store(t, x, i * stride + c, mr__lanes(cols - c), _mm512_load_ps(tile + i * ld + c));
 }
 
-/* In four rounds lanes 1, 2, 4 and 8 apart change places with rows as far apart. */
-MR_AVX512_INLINE void transpose16(__m512 r[16]) {
-  __m512 s[16];
-  for (int i = 0; i < 16; i += 2) {
-    s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-    s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4)
-    for (int k = 0; k < 2; k++) {
-      __m512d lo = _mm512_castps_pd(s[i + k]), hi = _mm512_castps_pd(s[i + k + 2]);
-      r[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(lo, hi));
-      r[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(lo, hi));
-    }
-  for (int i = 0; i < 16; i += 8)
-    for (int k = 0; k < 4; k++) {
-      s[i + k] = _mm512_shuffle_f32x4(r[i + k], r[i + k + 4], 0x88);
-      s[i + k + 4] = _mm512_shuffle_f32x4(r[i + k], r[i + k + 4], 0xDD);
-    }
-  for (int k = 0; k < 8; k++) {
-    r[k] = _mm512_shuffle_f32x4(s[k], s[k + 8], 0x88);
-    r[k + 8] = _mm512_shuffle_f32x4(s[k], s[k + 8], 0xDD);
-  }
-}
-
 MR_AVX512 void mr__tile_load_t(mr_dtype_t t, const void *x, int64_t stride, int64_t rows,
                                int64_t cols, float *tile, int64_t ld) {
   for (int64_t i = 0; i < rows; i += 16)
@@ -49,7 +39,7 @@ MR_AVX512 void mr__tile_load_t(mr_dtype_t t, const void *x, int64_t stride, int6
         __mmask16 m = i + k < rows ? mr__lanes(cols - c) : 0;
         r[k] = m ? mr__load(t, x, (i + k) * stride + c, m) : _mm512_setzero_ps();
       }
-      transpose16(r);
+      mr__transpose16(r);
       for (int k = 0; k < 16; k++) _mm512_store_ps(tile + (c + k) * ld + i, r[k]);
     }
 }

@@ -3,9 +3,13 @@
 #ifndef MR_MODEL_CPU_TILE_AVX512_H
 #define MR_MODEL_CPU_TILE_AVX512_H
 
+#include <stdbool.h>
+
+/* The machine has AVX-512 (f, bw, dq, vl) and MILLRACE_ISA does not forbid it. */
+bool mr__avx512_wanted(void);
+
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <stdbool.h>
 
 #include "base/dtype.h"
 
@@ -59,6 +63,30 @@ MR_AVX512_INLINE __m512 mr__exp(__m512 x) {
   y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1));
   y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1));
   return _mm512_scalef_ps(y, n);
+}
+
+/* In four rounds lanes 1, 2, 4 and 8 apart change places with rows as far apart. */
+MR_AVX512_INLINE void mr__transpose16(__m512 r[16]) {
+  __m512 s[16];
+  for (int i = 0; i < 16; i += 2) {
+    s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int k = 0; k < 2; k++) {
+      __m512d lo = _mm512_castps_pd(s[i + k]), hi = _mm512_castps_pd(s[i + k + 2]);
+      r[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(lo, hi));
+      r[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(lo, hi));
+    }
+  for (int i = 0; i < 16; i += 8)
+    for (int k = 0; k < 4; k++) {
+      s[i + k] = _mm512_shuffle_f32x4(r[i + k], r[i + k + 4], 0x88);
+      s[i + k + 4] = _mm512_shuffle_f32x4(r[i + k], r[i + k + 4], 0xDD);
+    }
+  for (int k = 0; k < 8; k++) {
+    r[k] = _mm512_shuffle_f32x4(s[k], s[k + 8], 0x88);
+    r[k + 8] = _mm512_shuffle_f32x4(s[k], s[k + 8], 0xDD);
+  }
 }
 
 /* rows x cols elements of x, `stride` apart from row to row, to tile[rows][ld]; columns up to ld
