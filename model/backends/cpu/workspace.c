@@ -1,6 +1,7 @@
 #include "model/backends/cpu/workspace.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 typedef struct block {
@@ -35,10 +36,23 @@ void mr__workspace_leave(void) {
   }
 }
 
+/* Takes the smallest idle block that is large enough off the list, else the largest, else NULL. */
+static block_t *choose(size_t bytes) {
+  block_t **best = NULL;
+  for (block_t **at = &pool.idle; *at; at = &(*at)->next) {
+    bool fits = (*at)->bytes >= bytes, best_fits = best && (*best)->bytes >= bytes;
+    bool smaller = best && (*at)->bytes < (*best)->bytes;
+    if (!best || (fits && !best_fits) || (fits == best_fits && smaller == fits)) best = at;
+  }
+  if (!best) return NULL;
+  block_t *b = *best;
+  *best = b->next;
+  return b;
+}
+
 void *mr__workspace_take(size_t bytes) {
   pthread_mutex_lock(&pool.lock);
-  block_t *b = pool.idle;
-  if (b) pool.idle = b->next;
+  block_t *b = choose(bytes);
   pthread_mutex_unlock(&pool.lock);
   if (b && b->bytes < bytes) {
     free(b);
