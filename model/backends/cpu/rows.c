@@ -1,0 +1,143 @@
+/* Threads over the row and element kernels.
+
+   Rows and elements are cut into chunks whose borders depend on the sizes alone, and partial sums
+   are added in the order of the chunks: results do not depend on the number of threads. */
+#include "model/backends/cpu/rows.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNKS = 64, PIECE = 1 << 14, SUM_PIECE = 1 << 16 };
+
+/* ---- which instruction set ---- */
+
+static const mr__rows_t *chosen;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static bool machine_has(const mr__rows_t *r) {
+  if (r == &mr__rows_avx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (r == &mr__rows_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return true;
+}
+
+static void choose(void) {
+  const mr__rows_t *all[] = {&mr__rows_avx512, &mr__rows_avx2, &mr__rows_plain};
+  const char *want = getenv("MILLRACE_ISA");
+  for (int pass = want ? 0 : 1; pass < 2 && !chosen; pass++)
+    for (int i = 0; i < 3 && !chosen; i++)
+      if (machine_has(all[i]) && (pass || !strcmp(want, all[i]->name))) chosen = all[i];
+}
+
+const mr__rows_t *mr__rows(void) {
+  pthread_once(&once, choose);
+  return chosen;
+}
+
+const char *mr_cpu_isa(void) { return mr__rows()->name; }
+
+/* ---- rows ---- */
+
+static int64_t chunk_rows(int64_t rows) { return (rows + CHUNKS - 1) / CHUNKS; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
+                       float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
+                       int64_t rows, int64_t c) {
+  const mr__rows_t *k = mr__rows();
+  int64_t per = chunk_rows(rows);
+#pragma omp parallel for schedule(static) if (rows * c > PIECE)
+  for (int64_t r = 0; r < rows; r += per)
+    k->layer_norm_fwd(xt, x, scale, bias, eps, two_pass, yt, y, mean, rstd, r, least(r + per, rows),
+                      c);
+}
+
+size_t mr_layer_norm_scratch(int64_t c) { return (size_t)CHUNKS * 2 * (size_t)c * sizeof(float); }
+
+/* out[j] = sum over chunks of partial[chunk * stride + j] */
+static void add_partials(const float *partial, int64_t chunks, int64_t stride, float *out,
+                         int64_t c) {
+  memcpy(out, partial, (size_t)c * sizeof *out);
+  for (int64_t k = 1; k < chunks; k++)
+    for (int64_t j = 0; j < c; j++) out[j] += partial[k * stride + j];
+}
+
+void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
+                       const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
+                       float *dbias, void *scratch, int64_t rows, int64_t c) {
+  const mr__rows_t *k = mr__rows();
+  int64_t per = chunk_rows(rows), chunks = (rows + per - 1) / per;
+  float *partial = scratch;
+#pragma omp parallel for schedule(static) if (rows * c > PIECE)
+  for (int64_t i = 0; i < chunks; i++)
+    k->layer_norm_bwd(xt, x, scale, mean, rstd, dyt, dy, dx, partial + i * 2 * c,
+                      partial + i * 2 * c + c, i * per, least((i + 1) * per, rows), c);
+  add_partials(partial, chunks, 2 * c, dscale, c);
+  add_partials(partial + c, chunks, 2 * c, dbias, c);
+}
+
+void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
+                int64_t c) {
+  const mr__rows_t *k = mr__rows();
+  int64_t per = chunk_rows(rows), chunks = (rows + per - 1) / per;
+  float *partial = scratch, *sum = partial + CHUNKS * c;
+#pragma omp parallel for schedule(static) if (rows * c > PIECE)
+  for (int64_t i = 0; i < chunks; i++)
+    k->col_sum(xt, x, partial + i * c, i * per, least((i + 1) * per, rows), c);
+  add_partials(partial, chunks, c, sum, c);
+  k->convert(MR_F32, sum, ot, out, 0, c);
+}
+
+/* ---- elements ---- */
+
+/* Runs call for [i0,i1) in pieces of [0,n), all in scope where it stands. */
+#define OVER_PIECES(call)                                                                  \
+  const mr__rows_t *k = mr__rows();                                                        \
+  _Pragma("omp parallel for schedule(static) if (n > PIECE)") for (int64_t i0 = 0; i0 < n; \
+                                                                   i0 += PIECE) {          \
+    int64_t i1 = least(i0 + PIECE, n);                                                     \
+    call;                                                                                  \
+  }
+
+void mr_gelu_fwd(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t n) {
+  OVER_PIECES(k->gelu_fwd(kind, t, x, y, i0, i1))
+}
+
+void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx, int64_t n) {
+  OVER_PIECES(k->gelu_bwd(kind, t, x, dy, dx, i0, i1))
+}
+
+void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
+                uint32_t site, uint32_t step) {
+  OVER_PIECES(k->dropout(t, x, y, i0, i1, rate, seed, site, step))
+}
+
+void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n) {
+  OVER_PIECES(k->convert(from, x, to, y, i0, i1))
+}
+
+void mr_add(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype_t ot, void *out,
+            int64_t n) {
+  OVER_PIECES(k->add(at, a, bt, b, ot, out, i0, i1))
+}
+
+void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
+              const float *v, float *p_out, float *m_out, float *v_out, int64_t n) {
+  OVER_PIECES(k->adamw(s, p, g, m, v, p_out, m_out, v_out, i0, i1))
+}
+
+double mr_sum_squares(const float *x, int64_t n) {
+  const mr__rows_t *k = mr__rows();
+  double partial[CHUNKS], sum = 0;
+  int64_t per = (n + CHUNKS - 1) / CHUNKS;
+  per = per < SUM_PIECE ? SUM_PIECE : per;
+  int64_t chunks = (n + per - 1) / per;
+#pragma omp parallel for schedule(static) if (n > SUM_PIECE)
+  for (int64_t i = 0; i < chunks; i++)
+    partial[i] = k->sum_squares(x, i * per, least((i + 1) * per, n));
+  for (int64_t i = 0; i < chunks; i++) sum += partial[i];
+  return sum;
+}

@@ -1,0 +1,36 @@
+/* The row and element kernels of one instruction set: single-threaded, over a range. */
+#ifndef MR_MODEL_CPU_ROWS_H
+#define MR_MODEL_CPU_ROWS_H
+
+#include "model/backends/cpu/kernels.h"
+
+typedef struct mr__rows {
+  const char *name; /* of the instruction set */
+  void (*layer_norm_fwd)(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
+                         float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
+                         int64_t r0, int64_t r1, int64_t c);
+  /* dscale, dbias: [c] sums of these rows, overwritten */
+  void (*layer_norm_bwd)(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
+                         const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
+                         float *dbias, int64_t r0, int64_t r1, int64_t c);
+  void (*col_sum)(mr_dtype_t xt, const void *x, float *sum, int64_t r0, int64_t r1, int64_t c);
+  void (*gelu_fwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1);
+  void (*gelu_bwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx,
+                   int64_t i0, int64_t i1);
+  void (*dropout)(mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1, float rate,
+                  uint64_t seed, uint32_t site, uint32_t step); /* i0 a multiple of 128 */
+  void (*convert)(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t i0, int64_t i1);
+  void (*add)(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype_t ot, void *out,
+              int64_t i0, int64_t i1);
+  void (*adamw)(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
+                const float *v, float *p_out, float *m_out, float *v_out, int64_t i0, int64_t i1);
+  double (*sum_squares)(const float *x, int64_t i0, int64_t i1);
+} mr__rows_t;
+
+extern const mr__rows_t mr__rows_plain, mr__rows_avx2, mr__rows_avx512;
+
+/* The best set of this machine, or the one MILLRACE_ISA names if the machine has it.  Chosen at the
+   first call; any thread. */
+const mr__rows_t *mr__rows(void);
+
+#endif

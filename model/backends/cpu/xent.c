@@ -1,0 +1,33 @@
+/* Softmax cross-entropy: few rows, few classes, so plain. */
+#include <math.h>
+
+#include "model/backends/cpu/kernels.h"
+
+static float largest(const float *x, int64_t n) {
+  float top = x[0];
+  for (int64_t i = 1; i < n; i++) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, float *loss, int64_t B,
+                 int64_t C) {
+  for (int64_t b = 0; b < B; b++) {
+    const float *x = logits + b * C;
+    float top = largest(x, C), sum = 0, all = 0;
+    for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c];
+    loss[b] = top + logf(sum) - (1 - smoothing) * x[label[b]] - smoothing / (float)C * all;
+  }
+}
+
+void mr_xent_bwd(const float *logits, const int32_t *label, float smoothing, const float *dloss,
+                 float *dlogits, int64_t B, int64_t C) {
+  for (int64_t b = 0; b < B; b++) {
+    const float *x = logits + b * C;
+    float *d = dlogits + b * C, top = largest(x, C), sum = 0;
+    for (int64_t c = 0; c < C; c++) sum += d[c] = expf(x[c] - top);
+    for (int64_t c = 0; c < C; c++) {
+      float target = (c == label[b] ? 1 - smoothing : 0) + smoothing / (float)C;
+      d[c] = (d[c] / sum - target) * dloss[b];
+    }
+  }
+}
