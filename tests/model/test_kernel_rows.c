@@ -1,22 +1,12 @@
 /* The row and element kernels of every instruction set this machine has, against f64. */
 #include <math.h>
 
+#include "model/backends/cpu/isa.h"
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/vec_math.h"
 #include "tests/vectors.h"
 
-static const mr__rows_t *sets[3];
-static int n_sets;
-
-static int find_sets(void **state) {
-  const mr__rows_t *all[] = {&mr__rows_plain, &mr__rows_avx2, &mr__rows_avx512};
-  int has[] = {1, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
-               __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")};
-  for (int i = 0; i < 3; i++)
-    if (has[i]) sets[n_sets++] = all[i];
-  return 0;
-}
+static const mr__rows_t *const all[] = {&mr__rows_plain, &mr__rows_avx2, &mr__rows_avx512};
 
 static uint64_t seed = 12;
 static double uniform(void) { /* [-1,1) */
@@ -53,10 +43,10 @@ static void expect(const char *what, const char *isa, mr_dtype_t t, double got, 
 }
 
 static const int64_t sizes[] = {1, 7, 15, 16, 17, 127, 128, 129, 384, 1000, 4099};
-#define EACH_CASE(n)                                               \
-  for (int k = 0; k < n_sets; k++)                                 \
-    for (int ti = 0; ti < 2; ti++)                                 \
-      for (size_t si = 0; si < sizeof sizes / sizeof *sizes; si++) \
+#define EACH_CASE(n)                                                            \
+  for (mr_isa_t k = MR_ISA_PLAIN; k < MR_ISA_COUNT && mr_isa_available(k); k++) \
+    for (int ti = 0; ti < 2; ti++)                                              \
+      for (size_t si = 0; si < sizeof sizes / sizeof *sizes; si++)              \
         for (int64_t n = sizes[si], once = 1; once; once = 0)
 
 static double gelu64(mr_gelu_t kind, double x) {
@@ -74,12 +64,12 @@ static void gelu_is_near(void **state) {
     mr_dtype_t t = ti ? MR_BF16 : MR_F32;
     for (mr_gelu_t kind = MR_GELU_TANH; kind <= MR_GELU_ERF; kind++) {
       fill(9, n);
-      sets[k]->gelu_fwd(kind, t, x_of(t), z_of(t), 0, n);
+      all[k]->gelu_fwd(kind, t, x_of(t), z_of(t), 0, n);
       for (int64_t i = 0; i < n; i++)
-        expect("gelu", sets[k]->name, t, z_at(t, i), gelu64(kind, (double)xf[i]), 4e-7);
-      sets[k]->gelu_bwd(kind, t, x_of(t), y_of(t), z_of(t), 0, n);
+        expect("gelu", mr_isa_name(k), t, z_at(t, i), gelu64(kind, (double)xf[i]), 4e-7);
+      all[k]->gelu_bwd(kind, t, x_of(t), y_of(t), z_of(t), 0, n);
       for (int64_t i = 0; i < n; i++)
-        expect("gelu slope", sets[k]->name, t, z_at(t, i),
+        expect("gelu slope", mr_isa_name(k), t, z_at(t, i),
                (double)yf[i] * slope64(kind, (double)xf[i]), 2e-6);
     }
   }
@@ -92,7 +82,7 @@ static void layer_norm_is_near(void **state) {
     fill(2, 3 * c);
     for (int64_t j = 0; j < c; j++) scale[j] = (float)uniform(), bias[j] = (float)uniform();
     for (int two = 0; two < 2 && c > 1; two++) {
-      sets[k]->layer_norm_fwd(t, x_of(t), scale, bias, 1e-3f, two, t, z_of(t), mean, rstd, 0, 3, c);
+      all[k]->layer_norm_fwd(t, x_of(t), scale, bias, 1e-3f, two, t, z_of(t), mean, rstd, 0, 3, c);
       for (int64_t i = 0; i < 3 * c; i++) {
         double mu = 0, var = 0;
         const float *row = xf + i / c * c;
@@ -100,11 +90,11 @@ static void layer_norm_is_near(void **state) {
         for (int64_t j = 0; j < c; j++)
           var += ((double)row[j] - mu) * ((double)row[j] - mu) / (double)c;
         double rs = 1 / sqrt(var + 1e-3), h = ((double)xf[i] - mu) * rs;
-        expect("layer norm", sets[k]->name, t, z_at(t, i),
+        expect("layer norm", mr_isa_name(k), t, z_at(t, i),
                h * (double)scale[i % c] + (double)bias[i % c], 2e-5);
       }
     }
-    sets[k]->layer_norm_bwd(t, x_of(t), scale, mean, rstd, t, y_of(t), z_of(t), ds, db, 0, 3, c);
+    all[k]->layer_norm_bwd(t, x_of(t), scale, mean, rstd, t, y_of(t), z_of(t), ds, db, 0, 3, c);
     for (int64_t i = 0; i < 3 * c && c > 1; i++) {
       const float *x = xf + i / c * c, *dy = yf + i / c * c;
       double mu = (double)mean[i / c], rs = (double)rstd[i / c], s1 = 0, s2 = 0;
@@ -113,7 +103,7 @@ static void layer_norm_is_near(void **state) {
         s1 += d, s2 += d * ((double)x[j] - mu) * rs;
       }
       double h = ((double)xf[i] - mu) * rs;
-      expect("layer norm dx", sets[k]->name, t, z_at(t, i),
+      expect("layer norm dx", mr_isa_name(k), t, z_at(t, i),
              rs * ((double)yf[i] * (double)scale[i % c] - s1 - h * s2), 2e-5);
     }
     for (int64_t j = 0; j < c && c > 1; j++) {
@@ -122,8 +112,8 @@ static void layer_norm_is_near(void **state) {
         double d = (double)yf[r * c + j];
         b += d, s += d * ((double)xf[r * c + j] - (double)mean[r]) * (double)rstd[r];
       }
-      expect("layer norm dscale", sets[k]->name, MR_F32, (double)ds[j], s, 1e-5);
-      expect("layer norm dbias", sets[k]->name, MR_F32, (double)db[j], b, 1e-5);
+      expect("layer norm dscale", mr_isa_name(k), MR_F32, (double)ds[j], s, 1e-5);
+      expect("layer norm dbias", mr_isa_name(k), MR_F32, (double)db[j], b, 1e-5);
     }
   }
 }
@@ -133,15 +123,15 @@ static void sums_are_near(void **state) {
   EACH_CASE(c) {
     mr_dtype_t t = ti ? MR_BF16 : MR_F32;
     fill(1, 5 * c);
-    sets[k]->col_sum(t, x_of(t), sum, 1, 5, c);
+    all[k]->col_sum(t, x_of(t), sum, 1, 5, c);
     double sq = 0;
     for (int64_t j = 0; j < c; j++) {
       double s = 0;
       for (int r = 1; r < 5; r++) s += (double)xf[r * c + j];
-      expect("column sum", sets[k]->name, MR_F32, (double)sum[j], s, 1e-6);
+      expect("column sum", mr_isa_name(k), MR_F32, (double)sum[j], s, 1e-6);
       sq += (double)xf[j] * (double)xf[j];
     }
-    expect("sum of squares", sets[k]->name, MR_F32, sets[k]->sum_squares(xf, 0, c), sq, 1e-12);
+    expect("sum of squares", mr_isa_name(k), MR_F32, all[k]->sum_squares(xf, 0, c), sq, 1e-12);
   }
 }
 
@@ -152,9 +142,9 @@ static void dropout_draws_the_same_masks_everywhere(void **state) {
     fill(1, n);
     for (int64_t i = 0; i < n; i++) xf[i] = 1, xb[i] = mr_bf16_from_f32(1);
     mr__rows_plain.dropout(MR_F32, xf, want_f, 0, n, 0.1f, 77, 3, 9);
-    sets[k]->dropout(t, x_of(t), z_of(t), 0, n, 0.1f, 77, 3, 9);
+    all[k]->dropout(t, x_of(t), z_of(t), 0, n, 0.1f, 77, 3, 9);
     for (int64_t i = 0; i < n; i++)
-      expect("dropout", sets[k]->name, t, z_at(t, i), (double)want_f[i], 1e-6);
+      expect("dropout", mr_isa_name(k), t, z_at(t, i), (double)want_f[i], 1e-6);
   }
 }
 
@@ -188,9 +178,9 @@ static void conversions_round_to_even(void **state) {
       uint32_t u = (uint32_t)(uniform() * 0x7fffffff) * 2u;
       memcpy(&xf[i], &u, sizeof u);
     }
-    sets[k]->convert(MR_F32, xf, MR_BF16, zb, 0, n);
+    all[k]->convert(MR_F32, xf, MR_BF16, zb, 0, n);
     for (int64_t i = 0; i < n; i++) assert_int_equal(zb[i], mr_bf16_from_f32(xf[i]));
-    sets[k]->convert(MR_BF16, zb, MR_F32, zf, 0, n);
+    all[k]->convert(MR_BF16, zb, MR_F32, zf, 0, n);
     for (int64_t i = 0; i < n; i++) {
       float back = mr_bf16_to_f32(zb[i]);
       assert_memory_equal(&zf[i], &back, sizeof back);
@@ -202,9 +192,9 @@ static void additions_mix_dtypes(void **state) {
   EACH_CASE(n) {
     fill(3, n);
     mr_dtype_t t = ti ? MR_BF16 : MR_F32;
-    sets[k]->add(MR_F32, xf, t, y_of(t), MR_F32, zf, 0, n);
+    all[k]->add(MR_F32, xf, t, y_of(t), MR_F32, zf, 0, n);
     for (int64_t i = 0; i < n; i++) assert_true(zf[i] == xf[i] + yf[i]);
-    sets[k]->add(t, x_of(t), MR_BF16, yb, MR_BF16, zb, 0, n);
+    all[k]->add(t, x_of(t), MR_BF16, yb, MR_BF16, zb, 0, n);
     for (int64_t i = 0; i < n; i++) assert_int_equal(zb[i], mr_bf16_from_f32(xf[i] + yf[i]));
   }
 }
@@ -215,15 +205,15 @@ static void adamw_is_near(void **state) {
   EACH_CASE(n) {
     fill(1, n);
     for (int64_t i = 0; i < n; i++) m[i] = (float)uniform(), v[i] = (float)fabs(uniform());
-    sets[k]->adamw(&s, xf, yf, m, v, zf, m2, v2, 0, n);
+    all[k]->adamw(&s, xf, yf, m, v, zf, m2, v2, 0, n);
     for (int64_t i = 0; i < n; i++) {
       double g = 0.5 * (double)yf[i], mi = 0.9f * (double)m[i] + (1 - 0.9) * g;
       double vi = (double)0.999f * (double)v[i] + (1 - (double)0.999f) * g * g;
       double p = (double)xf[i] - 1e-3 * (mi / (double)0.271f / (sqrt(vi / (double)0.003f) + 1e-8) +
                                          1e-2 * (double)xf[i]);
-      expect("adamw m", sets[k]->name, MR_F32, (double)m2[i], mi, 1e-6);
-      expect("adamw v", sets[k]->name, MR_F32, (double)v2[i], vi, 1e-6);
-      expect("adamw p", sets[k]->name, MR_F32, (double)zf[i], p, 1e-6);
+      expect("adamw m", mr_isa_name(k), MR_F32, (double)m2[i], mi, 1e-6);
+      expect("adamw v", mr_isa_name(k), MR_F32, (double)v2[i], vi, 1e-6);
+      expect("adamw p", mr_isa_name(k), MR_F32, (double)zf[i], p, 1e-6);
     }
   }
 }
@@ -235,7 +225,7 @@ static void elementary_functions_are_near(void **state) {
   }
   for (double x = -6; x < 8; x += 0.00037) {
     double want = erfc((double)(float)x);
-    assert_true(fabs((double)vec_erfc((float)x) - want) <= (3e-7 + 1.5e-7 * x * x) * want);
+    assert_true(fabs((double)vec_erfc((float)x) - want) <= (4e-7 + 1.5e-7 * x * x) * want);
   }
 }
 
@@ -257,5 +247,5 @@ int main(void) {
       cmocka_unit_test(elementary_functions_are_near),
       cmocka_unit_test(an_isa_can_be_named),
   };
-  return cmocka_run_group_tests(tests, find_sets, NULL);
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

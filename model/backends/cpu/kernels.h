@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 
-const char *mr_cpu_isa(void); /* "avx512_bf16", "avx512", "avx2" or "plain": what runs */
+const char *mr_cpu_isa(void); /* "avx512", "avx2" or "plain": what runs */
 
 /* ---- matrix products (oneDNN) ---- */
 typedef struct mr_matmul_spec {

@@ -4,40 +4,17 @@
    are added in the order of the chunks: results do not depend on the number of threads. */
 #include "model/backends/cpu/rows.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "model/backends/cpu/isa.h"
 
 enum { CHUNKS = 64, PIECE = 1 << 14, SUM_PIECE = 1 << 16 };
 
-/* ---- which instruction set ---- */
-
-static const mr__rows_t *chosen;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static bool machine_has(const mr__rows_t *r) {
-  if (r == &mr__rows_avx512)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (r == &mr__rows_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return true;
-}
-
-static void choose(void) {
-  const mr__rows_t *all[] = {&mr__rows_avx512, &mr__rows_avx2, &mr__rows_plain};
-  const char *want = getenv("MILLRACE_ISA");
-  for (int pass = want ? 0 : 1; pass < 2 && !chosen; pass++)
-    for (int i = 0; i < 3 && !chosen; i++)
-      if (machine_has(all[i]) && (pass || !strcmp(want, all[i]->name))) chosen = all[i];
-}
-
 const mr__rows_t *mr__rows(void) {
-  pthread_once(&once, choose);
-  return chosen;
+  static const mr__rows_t *const all[MR_ISA_COUNT] = {&mr__rows_plain, &mr__rows_avx2,
+                                                      &mr__rows_avx512};
+  return all[mr_isa()];
 }
-
-const char *mr_cpu_isa(void) { return mr__rows()->name; }
 
 /* ---- rows ---- */
 

@@ -5,7 +5,6 @@
 #include "model/backends/cpu/kernels.h"
 
 typedef struct mr__rows {
-  const char *name; /* of the instruction set */
   void (*layer_norm_fwd)(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
                          float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
                          int64_t r0, int64_t r1, int64_t c);
@@ -29,8 +28,7 @@ typedef struct mr__rows {
 
 extern const mr__rows_t mr__rows_plain, mr__rows_avx2, mr__rows_avx512;
 
-/* The best set of this machine, or the one MILLRACE_ISA names if the machine has it.  Chosen at the
-   first call; any thread. */
+/* The one that mr_isa() names. */
 const mr__rows_t *mr__rows(void);
 
 #endif

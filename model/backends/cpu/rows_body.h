@@ -270,7 +270,6 @@ static double sum_squares(const float *x, int64_t i0, int64_t i1) {
 }
 
 const mr__rows_t ROWS = {
-    .name = ROWS_NAME,
     .layer_norm_fwd = layer_norm_fwd,
     .layer_norm_bwd = layer_norm_bwd,
     .col_sum = col_sum,

@@ -1,18 +1,10 @@
 #include "model/backends/cpu/tile_avx512.h"
+#include "model/backends/cpu/isa.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool mr__avx512_wanted(void) {
-#if defined(__x86_64__)
-  const char *isa = getenv("MILLRACE_ISA");
-  return (!isa || strncmp(isa, "avx512", 6) == 0) && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
-}
+bool mr__avx512_wanted(void) { return mr_isa() == MR_ISA_AVX512; }
 
 #if defined(__x86_64__)
 
