@@ -15,7 +15,7 @@ static void on_signal(int signo) {
 }
 
 mr_err_t mr_run_interruptible(mr_graph_t *g, bool *stopped, mr_diag_t *diag) {
-  struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
+  struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old_int, old_term;
   atomic_store(&signalled, false);
   atomic_store(&running, g);
   sigaction(SIGINT, &act, &old_int);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,29 @@ static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
   snprintf(path, MR_RUN_PATH + 64, "%s/%s", r->path, name);
 }
 
+/* Whether NAME is a temporary file of a run whose writer, named at its end, is gone. */
+static bool is_leftover(const char *name) {
+  static const char *const first[] = {"graph.mr.part-", "settings.txt.part-", "metrics.jsonl.part-",
+                                      "step-",          ".latest-",           ".writable-"};
+  bool ours = false;
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    ours |= !strncmp(name, first[i], strlen(first[i]));
+  const char *dash = strrchr(name, '-');
+  if (!ours || (name[0] == 's' && !strstr(name, ".part-"))) return false;
+  char *end;
+  long pid = strtol(dash + 1, &end, 10);
+  return pid > 0 && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+static void sweep(const mr_run_dir_t *r, const char *sub) {
+  char folder[MR_RUN_PATH + 64];
+  file_in(r, sub, folder);
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));)
+    if (is_leftover(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
+  if (d) closedir(d);
+}
+
 mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   char settings[MR_RUN_PATH + 64];
   MR_TRY(set_path(r, path, true, diag));
@@ -56,8 +80,28 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
                    "--run-dir: %s holds an earlier run; go on with it by --resume, or name another "
                    "folder",
                    r->path);
+  struct stat st;
+  bool made = stat(r->path, &st) < 0;
   MR_TRY(mr_make_folder(r->path, diag));
+  r->made = made;
+  sweep(r, "."), sweep(r, "checkpoints");
   return mr_folder_writable(r->path, diag);
+}
+
+void mr_run_dir_undo(const mr_run_dir_t *r) {
+  static const char *const written[] = {"settings.txt", "graph.mr"};
+  char path[MR_RUN_PATH + 64];
+  struct stat st;
+  file_in(r, "metrics.jsonl", path);
+  if (stat(path, &st) == 0 && st.st_size > 0) return;
+  unlink(path);
+  file_in(r, "checkpoints", path);
+  if (rmdir(path) < 0 && errno != ENOENT) return;
+  for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+    file_in(r, written[i], path);
+    unlink(path);
+  }
+  if (r->made) rmdir(r->path);
 }
 
 static mr_err_t read_text(const mr_run_dir_t *r, const char *name, char **text, mr_diag_t *diag) {
@@ -88,6 +132,7 @@ mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
        line = strtok_r(NULL, "\n", &save))
     e = mr_run_dir_set(r, line, diag);
   free(settings);
+  if (e >= 0) sweep(r, "."), sweep(r, "checkpoints");
   return e;
 }
 
@@ -145,10 +190,12 @@ static mr_err_t number(const mr_safetensors_t *f, const char *path, const char *
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
   mr_safetensors_t *f;
   file_in(r, "checkpoints/latest", out->path);
-  if (access(out->path, F_OK) != 0)
-    return mr_fail(diag, MR_ERR_IO,
-                   "--resume: %s is not there: the run stopped before its first checkpoint",
-                   out->path);
+  out->step = out->position = 0;
+  struct stat st;
+  if (lstat(out->path, &st) < 0 && errno == ENOENT) {
+    out->path[0] = 0; /* ended before its first checkpoint: the same run from its beginning */
+    return MR_OK;
+  }
   MR_TRY(mr_safetensors_open(out->path, &f, diag));
   mr_err_t e = number(f, out->path, "millrace.step", &out->step, diag);
   if (e >= 0) e = number(f, out->path, "millrace.position", &out->position, diag);

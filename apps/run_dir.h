@@ -14,13 +14,19 @@ typedef struct mr_run_dir {
   char *graph;                    /* the text of the graph; heap */
   char *setting[MR_RUN_SETTINGS]; /* KEY=VALUE each; heap */
   int n_settings;
+  bool made; /* the folder was not there before */
 } mr_run_dir_t;
 
 /* A new run in path, or with path NULL in the next free of runs/1, runs/2, ...  Makes the folder.
    MR_ERR_CONFIG if it holds an earlier run, MR_ERR_IO if it cannot be made or written. */
 mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
-/* An earlier run, with its graph and settings; path NULL: the newest of runs/. */
+/* Takes back what a new run has written, if it failed before its first metrics and checkpoint: the
+   folder is then as it was before. */
+void mr_run_dir_undo(const mr_run_dir_t *r);
+
+/* An earlier run, with its graph and settings; path NULL: the newest of runs/.  Removes temporary
+   files that a killed process has left there. */
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* Appends a setting.  One that holds a newline is refused. */
@@ -32,8 +38,8 @@ const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
 void mr_run_dir_free(mr_run_dir_t *r);
 
-/* Where the newest checkpoint of the run stands.  MR_ERR_IO or MR_ERR_DATA says why it cannot be
-   used. */
+/* Where the newest checkpoint of the run stands; path is "" if the run ended before its first one.
+   MR_ERR_IO or MR_ERR_DATA says why a checkpoint cannot be used. */
 typedef struct mr_resume_point {
   char path[MR_RUN_PATH + 64];
   int64_t step, position;

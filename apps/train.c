@@ -1,5 +1,6 @@
 /* millrace train: the recipe's graph, or one's own, in a run folder; Ctrl-C and resume. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,11 @@ static bool is_synthetic(const mr_run_dir_t *r) {
   return data && !strcmp(data, "synthetic");
 }
 
-static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
+/* *begun: the folder is ours, to be taken back on failure. */
+static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--graph"), *origin;
   MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
+  *begun = true;
   if (file)
     MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
   else if (!(r->graph = strdup(mr_default_graph)))
@@ -99,7 +102,7 @@ static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr
   if (strstr(r->graph, "$run")) setting[n++] = run;
   MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
   if (is_synthetic(r)) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
-  if (resume) MR_TRY(set_resume(g, resume, diag));
+  if (resume && resume->path[0]) MR_TRY(set_resume(g, resume, diag));
   return mr_graph_settle(g, diag);
 }
 
@@ -109,7 +112,8 @@ static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10. `millrace data fetch` brings the real "
         "ones, --data DIR names them. ***");
   printf("run folder: %s\n", r->path);
-  if (resume) printf("resumed at step %" PRId64 "\n", resume->step);
+  if (resume && resume->path[0]) printf("resumed at step %" PRId64 "\n", resume->step);
+  if (resume && !resume->path[0]) puts("no checkpoint yet: starts from the beginning");
   fflush(stdout);
 }
 
@@ -132,9 +136,11 @@ static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, mr_diag_t *di
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_run_dir_t r = {0};
   mr_resume_point_t at;
-  bool resume = mr_args_text(a, "--resume") != NULL;
-  int e = resume ? prepare_resume(a, &r, &at, diag) : prepare_new(a, &r, diag);
+  bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
+  signal(SIGXFSZ, SIG_IGN); /* a file size limit is said as a failed write, like a full disk */
+  int e = resume ? prepare_resume(a, &r, &at, diag) : prepare_new(a, &r, &begun, diag);
   if (e >= 0) e = train(&r, resume ? &at : NULL, diag);
+  if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);
   return e;
 }
