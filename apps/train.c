@@ -107,10 +107,6 @@ static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr
 }
 
 static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
-  if (is_synthetic(r))
-    puts(
-        "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10. `millrace data fetch` brings the real "
-        "ones, --data DIR names them. ***");
   printf("run folder: %s\n", r->path);
   if (resume && resume->path[0]) printf("resumed at step %" PRId64 "\n", resume->step);
   if (resume && !resume->path[0]) puts("no checkpoint yet: starts from the beginning");

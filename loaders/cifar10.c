@@ -154,7 +154,7 @@ static mr_err_t cifar10_fetch(mr_stage_t *s, int worker, const int64_t *index, i
 
 static const mr_opt_t cifar10_opts[] = {
     {"path", MR_OPT_STR, offsetof(cifar10_t, path), "", "data/cifar-10-batches-bin", 0, 0, NULL,
-     "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.", 0},
+     "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.", 1},
     {"split", MR_OPT_ENUM, offsetof(cifar10_t, split), "", "train", 0, 0, "train|valid|test|all",
      "Training records but the held-back ones, those, the test records, or all for training.", 0},
     {"holdout", MR_OPT_INT, offsetof(cifar10_t, holdout), "records", "5000", 0, 50000, NULL,

@@ -144,8 +144,9 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   if (!p->begun && synthetic(r))
     puts(
-        "*** SYNTHETIC DATA: these pictures are made up by the program; train on CIFAR-10 with "
-        "--data DIR ***");
+        "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "
+        "real "
+        "ones, --data DIR names them. ***");
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);
   } else {
