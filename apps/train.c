@@ -68,11 +68,13 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   return choose_data(r, diag);
 }
 
-static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, mr_resume_point_t *at,
-                               mr_diag_t *diag) {
+/* *n_kept: how many settings the run had before this resume. */
+static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int *n_kept,
+                               mr_resume_point_t *at, mr_diag_t *diag) {
   if (mr_args_text(a, "--graph"))
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
+  *n_kept = r->n_settings;
   MR_TRY(settings(a, r, diag));
   return mr_run_dir_resume_point(r, at, diag);
 }
@@ -129,13 +131,27 @@ static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, mr_diag_t *di
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
+/* A resumed run that failed before its next checkpoint: the settings it was given are not kept, as
+   they may be the reason. */
+static void forget_settings(mr_run_dir_t *r, int n_kept, const mr_resume_point_t *from) {
+  mr_resume_point_t now;
+  mr_diag_t unsaid = {0}; /* the first failure is the one to tell */
+  if (n_kept == r->n_settings) return;
+  if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.step != from->step) return;
+  while (r->n_settings > n_kept) free(r->setting[--r->n_settings]);
+  (void)mr_run_dir_save(r, &unsaid);
+}
+
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_run_dir_t r = {0};
   mr_resume_point_t at;
   bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
   signal(SIGXFSZ, SIG_IGN); /* a file size limit is said as a failed write, like a full disk */
-  int e = resume ? prepare_resume(a, &r, &at, diag) : prepare_new(a, &r, &begun, diag);
-  if (e >= 0) e = train(&r, resume ? &at : NULL, diag);
+  int n_kept = 0;
+  int e = resume ? prepare_resume(a, &r, &n_kept, &at, diag) : prepare_new(a, &r, &begun, diag);
+  bool ready = e >= 0;
+  if (ready) e = train(&r, resume ? &at : NULL, diag);
+  if (e < 0 && ready && resume) forget_settings(&r, n_kept, &at);
   if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);
   return e;
