@@ -176,15 +176,16 @@ void mr_train_step_destroy(mr_train_step_t *s) {
 }
 
 /* ---- evaluation ---- */
-mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, mr_eval_step_t **out,
-                             mr_diag_t *diag) {
+mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_train_step_t *lender,
+                             mr_eval_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_eval_step_t *e = calloc(1, sizeof *e);
   if (!e) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   e->s.batch = batch;
   e->s.classes = c->classes;
   mr_fn_t *loss = mr_vit_loss(c, batch, false, 0, &e->s.list, &own);
-  mr_err_t err = loss ? mr_jit(loss, NULL, &e->s.exec, &own) : own.code;
+  mr_jit_options_t options = {.lender = lender ? lender->s.exec : NULL};
+  mr_err_t err = loss ? mr_jit(loss, &options, &e->s.exec, &own) : own.code;
   mr_fn_destroy(loss);
   if (err >= 0) err = step_alloc(&e->s, &own);
   if (err < 0) {

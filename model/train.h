@@ -36,9 +36,10 @@ void mr_train_step_destroy(mr_train_step_t *s);                /* NULL is fine *
 
 typedef struct mr_eval_step mr_eval_step_t;
 
-/* Without dropout and smoothing. */
-mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, mr_eval_step_t **out,
-                             mr_diag_t *diag);
+/* Without dropout and smoothing.  lender: a training step that never runs at the same time and is
+   destroyed later; evaluation then works in its memory.  NULL: none. */
+mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_train_step_t *lender,
+                             mr_eval_step_t **out, mr_diag_t *diag);
 /* logits (B,classes) and losses (B), one per record: of the step, until its next run.  A partial
    batch is padded by the caller with any label in range. */
 mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const float *images,

@@ -48,7 +48,7 @@ static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
   c.dtype = v->dtype ? MR_BF16 : MR_F32;
   MR_TRY(mr_vit_params(&c, 0, &v->params, diag));
   MR_TRY(mr_vit_state_load(v->checkpoint, &c, &v->params, &v->at, diag));
-  return mr_eval_step_create(&c, in->dim[0], &v->step, diag);
+  return mr_eval_step_create(&c, in->dim[0], NULL, &v->step, diag);
 }
 
 static mr_err_t vit_eval_open(mr_stage_t *s) {

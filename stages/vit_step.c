@@ -145,7 +145,8 @@ static mr_err_t compile(mr_stage_t *s) {
   if (e >= 0)
     e = mr_train_step_create(&v->config, &adamw, (float)v->label_smoothing,
                              s->in_spec[IN_TRAIN].dim[0], &v->step, &why);
-  if (e >= 0 && v->eval_batch) e = mr_eval_step_create(&v->config, v->eval_batch, &v->eval, &why);
+  if (e >= 0 && v->eval_batch)
+    e = mr_eval_step_create(&v->config, v->eval_batch, v->step, &v->eval, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
@@ -167,8 +168,8 @@ static mr_err_t vit_step_open(mr_stage_t *s) {
 
 static void vit_step_close(mr_stage_t *s) {
   vit_step_t *v = s->state;
+  mr_eval_step_destroy(v->eval); /* works in the training step's memory */
   mr_train_step_destroy(v->step);
-  mr_eval_step_destroy(v->eval);
   mr_params_fini(&v->params);
   v->step = NULL, v->eval = NULL;
 }

@@ -34,7 +34,7 @@ static mr_err_t dropout_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout
 }
 
 const mr_op_def_t mr_op_dropout = {
-    MR_RULES_NONE_YET,    .name = "dropout",      .n_in = 3,
-    .n_out = 1,           .shape = dropout_shape, .vjp = dropout_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = dropout_cpu,     .inplace = {1},
+    MR_RULES_NONE_YET,      .name = "dropout",  .n_in = 3,     .n_out = 1,
+    .shape = dropout_shape, .vjp = dropout_vjp, .cheap = true, .amp = MR_AMP_FOLLOW,
+    .cpu = dropout_cpu,     .inplace = {1},
 };

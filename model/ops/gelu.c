@@ -28,6 +28,7 @@ static mr_err_t gelu_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
 }
 
 const mr_op_def_t mr_op_gelu = {
-    MR_RULES_NONE_YET, .name = "gelu",       .n_in = 1,       .n_out = 1, .shape = mr_shape_same,
-    .vjp = gelu_vjp,   .amp = MR_AMP_FOLLOW, .cpu = gelu_cpu,
+    MR_RULES_NONE_YET, .name = "gelu",         .n_in = 1,
+    .n_out = 1,        .shape = mr_shape_same, .vjp = gelu_vjp,
+    .cheap = true,     .amp = MR_AMP_FOLLOW,   .cpu = gelu_cpu,
 };

@@ -46,6 +46,7 @@ static mr_err_t layer_norm_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
 }
 
 const mr_op_def_t mr_op_layer_norm = {
-    MR_RULES_NONE_YET,         .name = "layer_norm",  .n_in = 3,          .n_out = 3,
-    .shape = layer_norm_shape, .vjp = layer_norm_vjp, .amp = MR_AMP_WIDE, .cpu = layer_norm_cpu,
+    MR_RULES_NONE_YET, .name = "layer_norm",      .n_in = 3,
+    .n_out = 3,        .shape = layer_norm_shape, .vjp = layer_norm_vjp,
+    .cheap = true,     .amp = MR_AMP_WIDE,        .cpu = layer_norm_cpu,
 };

@@ -46,6 +46,7 @@ struct mr_op_def {
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_MAX_OUT];
   bool widens; /* output 0 may be asked in f32 by the attribute preferred_element_type */
+  bool cheap;  /* rather computed twice than kept: one pass over its operands */
   bool mixes;  /* its CPU kernel takes bf16 inputs beside an f32 output */
 };
 

@@ -29,4 +29,10 @@ void mr_dce(mr_fn_t *f);
    but by that rounding. */
 void mr_fold_convert(mr_fn_t *f);
 
+/* Rematerialisation: a value of a cheap op (mr_op_def.cheap) whose next use is far away is computed
+   again just before that use instead of being kept, as long as its operands are still there then.
+   In place; results stay equal to the bit.  After Chen et al., "Training Deep Nets with Sublinear
+   Memory Cost" (2016). */
+mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag);
+
 #endif

@@ -292,7 +292,7 @@ static void evaluation_gives_the_logits_and_each_record_its_loss(void **state) {
   mr_diag_t diag = {0};
   const float *logits, *losses;
   mr_npy_t want = load("flax", "f32.logits");
-  assert_int_equal(mr_eval_step_create(&m.config, 4, &e, &diag), MR_OK);
+  assert_int_equal(mr_eval_step_create(&m.config, 4, NULL, &e, &diag), MR_OK);
   assert_int_equal(mr_eval_step_run(e, &m.params, m.images, m.labels.data, &logits, &losses, &diag),
                    MR_OK);
   for (int i = 0; i < 40; i++) assert_true(fabsf(logits[i] - ((float *)want.data)[i]) < 5e-6f);
@@ -309,7 +309,7 @@ static void a_label_out_of_range_is_refused(void **state) {
   mr_diag_t diag = {0};
   const float *logits, *losses;
   int32_t bad[4] = {0, 1, 10, 2};
-  assert_int_equal(mr_eval_step_create(&m.config, 4, &e, &diag), MR_OK);
+  assert_int_equal(mr_eval_step_create(&m.config, 4, NULL, &e, &diag), MR_OK);
   assert_int_equal(mr_eval_step_run(e, &m.params, m.images, bad, &logits, &losses, &diag),
                    MR_ERR_DATA);
   assert_non_null(strstr(diag.text, "label 10"));

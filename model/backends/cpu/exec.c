@@ -1,8 +1,8 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "model/backends/cpu/exec_private.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
@@ -41,19 +41,26 @@ static void bind_all(mr_exec_t *x) {
   for (int i = 0; i < f->n_out; i++) bind_var(x, &x->result[i], f->out[i]);
 }
 
-static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const bool *donate, mr_diag_t *diag) {
+static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *diag) {
+  x->lent = lender && lender->plan.bytes >= x->plan.bytes;
+  x->arena = x->lent ? lender->arena : aligned_alloc(64, x->plan.bytes + 64);
+  if (x->arena) return MR_OK;
+  return mr_fail(diag, MR_ERR_NOMEM, "out of memory: the plan needs %zu bytes", x->plan.bytes);
+}
+
+static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
+                        mr_diag_t *diag) {
   x->fn = mr_fn_copy(f, diag);
   if (!x->fn) return diag ? diag->code : MR_ERR_NOMEM;
   mr_dce(x->fn);
   mr_fold_convert(x->fn);
+  if (!o->keep) MR_TRY(mr_remat(x->fn, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
   x->ns = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->ns);
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   MR_TRY(mr__lower(x, diag));
-  MR_TRY(mr_plan_init(&x->plan, x->fn, donate, x->call, diag));
-  x->arena = aligned_alloc(64, x->plan.bytes + 64);
-  if (!x->arena)
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory: the plan needs %zu bytes", x->plan.bytes);
+  MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
+  MR_TRY(take_arena(x, o->lender, diag));
   bind_all(x);
   return MR_OK;
 }
@@ -62,7 +69,8 @@ mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **o
                 mr_diag_t *diag) {
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
-  mr_err_t err = compile(x, f, options ? options->donate : NULL, diag);
+  static const mr_jit_options_t plain;
+  mr_err_t err = compile(x, f, options ? options : &plain, diag);
   if (err < 0) {
     mr_exec_destroy(x);
     return err;
@@ -79,23 +87,17 @@ void mr_exec_destroy(mr_exec_t *x) {
   free(x->ns);
   free(x->slots);
   free(x->patch);
-  free(x->arena);
+  if (!x->lent) free(x->arena);
   mr_plan_fini(&x->plan);
   mr_fn_destroy(x->fn);
   free(x);
-}
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Kernels run on the OpenMP team of this thread, small ones on this thread alone. */
 static void run_calls(mr_exec_t *x) {
   int threads = omp_get_max_threads();
   bool serial = false;
-  int64_t before = x->profile ? now_ns() : 0;
+  int64_t before = x->profile ? mr_now_ns() : 0;
   for (int i = 0; i < x->fn->n_eqn; i++) {
     const mr_cpu_call_t *c = &x->call[i];
     if (!c->run) continue;
@@ -103,7 +105,7 @@ static void run_calls(mr_exec_t *x) {
     serial = c->serial;
     c->run(c);
     if (!x->profile) continue;
-    int64_t after = now_ns();
+    int64_t after = mr_now_ns();
     x->ns[i] += after - before;
     before = after;
   }

@@ -7,11 +7,16 @@
 #include "base/err.h"
 #include "model/ir/fn.h"
 
+typedef struct mr_exec mr_exec_t;
+
 typedef struct mr_jit_options {
   const bool *donate; /* [f->n_in]: a run may write over that input; NULL: none */
+  /* An executable that never runs at the same time: its arena is used where it is large enough.
+     It must be destroyed later.  NULL: none. */
+  const mr_exec_t *lender;
+  bool keep; /* keeps every value that is used again; else cheap ones are computed twice (mr_remat)
+              */
 } mr_jit_options_t;
-
-typedef struct mr_exec mr_exec_t;
 
 /* Compiles a copy of f (which the caller keeps).  options may be NULL.  MR_ERR_NORULE names an op
    without a CPU kernel, MR_ERR_NOMEM the planned peak. */
@@ -25,7 +30,7 @@ void mr_exec_destroy(mr_exec_t *x); /* NULL is fine */
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out);
 
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x); /* the graph as compiled; prints as a jaxpr */
-size_t mr_exec_peak_bytes(const mr_exec_t *x); /* of the arena */
+size_t mr_exec_peak_bytes(const mr_exec_t *x); /* of the arena, lent or its own */
 
 /* Where the time goes.  Off at first. */
 void mr_exec_profile(mr_exec_t *x, bool on); /* on: starts at zero */

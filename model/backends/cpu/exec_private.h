@@ -17,6 +17,7 @@ struct mr_exec {
   void **slots;        /* what call.in and call.out point into */
   mr_plan_t plan;
   char *arena;
+  bool lent; /* the arena is another executable's */
   mr_exec_patch_t *patch;
   int n_patch;
   void **result; /* [fn->n_out]: where the values are, to be copied if not in place */

@@ -1,0 +1,126 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/op.h"
+#include "model/transforms/transforms.h"
+
+/* A use is far if so many equations lie before it; a value counts if it is so large. */
+enum { FAR = 24, LARGE = 1 << 16 };
+
+typedef struct remat {
+  mr_fn_t *f;
+  mr_eqn_t **old; /* the equations before, in order */
+  int n_old;
+  int *place;     /* [n_var] number in old of the equation that made it, -1: an input */
+  int *last;      /* [n_var] number in old of its last use */
+  mr_var_t **now; /* [n_var] what stands for it from here on */
+  int *fresh;     /* [n_var] where that was made or last read */
+  int n_var;
+} remat_t;
+
+static void find_uses(remat_t *r) {
+  for (int v = 0; v < r->n_var; v++) r->place[v] = r->last[v] = r->fresh[v] = -1;
+  for (int i = 0; i < r->n_old; i++) {
+    const mr_eqn_t *e = r->old[i];
+    for (int k = 0; k < e->n_in; k++) r->last[e->in[k]->id] = i;
+    for (int k = 0; k < e->n_out; k++) r->place[e->out[k]->id] = i;
+  }
+  for (int k = 0; k < r->f->n_out; k++) r->last[r->f->out[k]->id] = r->n_old;
+}
+
+static bool is_far(const remat_t *r, const mr_var_t *v, int at) {
+  return r->place[v->id] >= 0 && at - r->fresh[v->id] > FAR;
+}
+
+static bool is_cheap(const remat_t *r, const mr_var_t *v) {
+  return r->place[v->id] >= 0 && r->old[r->place[v->id]]->op->cheap;
+}
+
+/* Whether v can be read at equation `at` without keeping anything that would be gone: it is an
+   input, is read then or later anyway, or is itself made of such by a cheap op. */
+static bool reachable(const remat_t *r, const mr_var_t *v, int at) {
+  if (v->literal || r->place[v->id] < 0) return true;
+  bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
+  if (!cheap_and_far) return r->last[v->id] >= at;
+  const mr_eqn_t *e = r->old[r->place[v->id]];
+  for (int k = 0; k < e->n_in; k++)
+    if (!reachable(r, e->in[k], at)) return false;
+  return true;
+}
+
+static bool wanted(const remat_t *r, const mr_var_t *v, int at) {
+  return !v->literal && is_cheap(r, v) && is_far(r, v, at) && mr_aval_bytes(&v->aval) >= LARGE &&
+         reachable(r, v, at);
+}
+
+static mr_var_t *current(const remat_t *r, mr_var_t *v) {
+  return v->id < r->n_var && r->now[v->id] ? r->now[v->id] : v;
+}
+
+/* Emits the equation that made v once more; all its outputs stand for the old ones from here. */
+static mr_err_t again(remat_t *r, mr_var_t *v, int at) {
+  mr_eqn_t *e = r->old[r->place[v->id]];
+  mr_var_t **in = calloc((size_t)e->n_in + 1, sizeof(mr_var_t *));
+  if (!in) return mr_fail(&r->f->diag, MR_ERR_NOMEM, "remat: out of memory");
+  for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = at;
+  mr_err_t err = MR_OK;
+  for (int k = 0; k < e->n_in && err >= 0; k++) {
+    mr_var_t *x = e->in[k];
+    if (!x->literal && is_cheap(r, x) && is_far(r, x, at)) err = again(r, x, at);
+    in[k] = current(r, x);
+  }
+  const char *scope = r->f->scope;
+  r->f->scope = e->scope;
+  mr_eqn_t *copy = err < 0 ? NULL : mr_emit(r->f, e->op, e->n_in, in, e->n_attr, e->attr, e->n_out);
+  r->f->scope = scope;
+  for (int k = 0; copy && k < e->n_out; k++) r->now[e->out[k]->id] = copy->out[k];
+  free(in);
+  return err < 0 ? err : r->f->diag.code;
+}
+
+/* mr_emit appends; the old equations follow one by one in the same list. */
+static mr_err_t append(mr_fn_t *f, mr_eqn_t *e) {
+  if (f->n_eqn == f->cap_eqn) {
+    int cap = 2 * f->cap_eqn + 16;
+    mr_eqn_t **grown = realloc(f->eqn, (size_t)cap * sizeof(mr_eqn_t *));
+    if (!grown) return mr_fail(&f->diag, MR_ERR_NOMEM, "remat: out of memory");
+    f->eqn = grown, f->cap_eqn = cap;
+  }
+  f->eqn[f->n_eqn++] = e;
+  return MR_OK;
+}
+
+static mr_err_t rewrite(remat_t *r) {
+  for (int i = 0; i < r->n_old; i++) {
+    mr_eqn_t *e = r->old[i];
+    for (int k = 0; k < e->n_in; k++)
+      if (wanted(r, e->in[k], i)) MR_TRY(again(r, e->in[k], i));
+    for (int k = 0; k < e->n_in; k++) {
+      if (!e->in[k]->literal) r->fresh[e->in[k]->id] = i;
+      e->in[k] = current(r, e->in[k]);
+    }
+    for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = i;
+    MR_TRY(append(r->f, e));
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag) {
+  remat_t r = {.f = f, .n_old = f->n_eqn, .n_var = f->n_var};
+  size_t n = (size_t)f->n_var + 1;
+  r.old = calloc((size_t)f->n_eqn + 1, sizeof(mr_eqn_t *));
+  r.place = calloc(3 * n, sizeof(int)), r.last = r.place + n, r.fresh = r.last + n;
+  r.now = calloc(n, sizeof(mr_var_t *));
+  mr_err_t e = MR_ERR_NOMEM;
+  if (r.old && r.place && r.now) {
+    memcpy(r.old, f->eqn, (size_t)f->n_eqn * sizeof(mr_eqn_t *));
+    find_uses(&r);
+    f->n_eqn = 0;
+    e = rewrite(&r);
+  }
+  free(r.old);
+  free(r.place);
+  free(r.now);
+  return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "remat: out of memory")
+               : MR_OK;
+}
