@@ -24,7 +24,7 @@ for room in base pipeline loaders model stages sinks apps; do
   allowed="$room $(sees "$room")"
   for r in $allowed; do ln -s "$PWD/$r" "$dir/$r"; done
   pattern=$(printf '%s' "$allowed" | tr -s ' \n' '|' | sed 's/|*$//')
-  find "$room" -name '*.[ch]' -o -name '*.def' >"$work/files"
+  find "$room" -name '*.[ch]' -o -name '*.inc' -o -name '*.def' >"$work/files"
   while read -r file; do
     wrong=$(grep -nE '#include "[a-z]+/' "$file" | grep -vE "#include \"($pattern)/" || true)
     if [ -n "$wrong" ]; then

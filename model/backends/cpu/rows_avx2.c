@@ -1,2 +1,2 @@
 #define ROWS mr__rows_avx2
-#include "model/backends/cpu/rows_body.h"
+#include "model/backends/cpu/rows_body.inc"
