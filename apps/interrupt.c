@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
+
+#include "loaders/reader.h"
 
 static _Atomic(mr_graph_t *) running;
 static atomic_bool signalled;
@@ -14,13 +17,21 @@ static void on_signal(int signo) {
   signal(signo, SIG_DFL);
 }
 
+/* Where io_uring is refused the records still come; the program says once why they come slower. */
+static mr_err_t run(mr_graph_t *g, mr_diag_t *diag) {
+  MR_TRY(mr_graph_start(g, diag));
+  const char *why = mr_reader_fallback_seen();
+  if (why) fprintf(stderr, "millrace: %s\n", why);
+  return mr_graph_join(g, diag);
+}
+
 mr_err_t mr_run_interruptible(mr_graph_t *g, bool *stopped, mr_diag_t *diag) {
   struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old_int, old_term;
   atomic_store(&signalled, false);
   atomic_store(&running, g);
   sigaction(SIGINT, &act, &old_int);
   sigaction(SIGTERM, &act, &old_term);
-  mr_err_t e = mr_graph_run(g, diag);
+  mr_err_t e = run(g, diag);
   sigaction(SIGINT, &old_int, NULL);
   sigaction(SIGTERM, &old_term, NULL);
   atomic_store(&running, NULL);

@@ -3,12 +3,13 @@
    (split-seed); its first part is train, the rest valid, so no record is in both. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/index_shuffle.h"
 #include "loaders/cifar10_files.h"
 #include "pipeline/stage.h"
 
-enum { WORKERS_MAX = 64 };
+enum { WORKERS_MAX = 64, WINDOW = 2730 /* records, 8 MiB: in flight together */ };
 
 /* What one worker reads with; touched by that worker alone. */
 typedef struct lane {
@@ -23,7 +24,7 @@ typedef struct cifar10 {
   mr_cifar10_names_t names;
   mr_dataset_t dataset;
   mr_index_shuffle_t order;
-  uint8_t *resident; /* the files one after the other, or NULL */
+  uint8_t *resident; /* [split_size][3073] in the order of the split, or NULL */
   lane_t lane[WORKERS_MAX];
 } cifar10_t;
 
@@ -61,21 +62,50 @@ static int64_t locate(const cifar10_t *t, int64_t index) {
   return (int64_t)mr_index_shuffle_at(&t->order, (uint64_t)index);
 }
 
-static mr_err_t load_resident(cifar10_t *t, size_t bytes, mr_diag_t *diag) {
-  mr_reader_t *r;
-  int n = is_test(t) ? 1 : MR_CIFAR10_FILES;
-  size_t file = (size_t)t->records * MR_CIFAR10_RECORD;
-  t->resident = malloc(bytes);
-  if (!t->resident) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu bytes of records", bytes);
-  MR_TRY(mr__cifar10_open(t->path, is_test(t), t->records, t->resident, bytes, &r, diag));
-  mr_err_t e = MR_OK;
-  for (int f = 0; f < n && e == MR_OK; f++) {
-    uint8_t *at = t->resident + (size_t)f * file;
-    e = mr_reader_read_big(r, f, 0, file, at, diag);
-    for (int64_t i = 0; i < t->records && e == MR_OK; i++)
-      e = mr__cifar10_check_label(r, f, i, at[i * MR_CIFAR10_RECORD], diag);
+/* Checks the labels of n records of a file from record first on, and keeps those of the split.
+   slot: where each record of the files goes, -1 for one of another split. */
+static mr_err_t keep_window(cifar10_t *t, const mr_reader_t *r, int file, int64_t first, int64_t n,
+                            const uint8_t *window, const int32_t *slot, mr_diag_t *diag) {
+  for (int64_t i = 0; i < n; i++) {
+    const uint8_t *record = window + i * MR_CIFAR10_RECORD;
+    int32_t to = slot[file * t->records + first + i];
+    MR_TRY(mr__cifar10_check_label(r, file, first + i, record[0], diag));
+    if (to >= 0) memcpy(t->resident + (int64_t)to * MR_CIFAR10_RECORD, record, MR_CIFAR10_RECORD);
   }
+  return MR_OK;
+}
+
+static mr_err_t load_files(cifar10_t *t, uint8_t *window, int32_t *slot, mr_diag_t *diag) {
+  int n = is_test(t) ? 1 : MR_CIFAR10_FILES;
+  mr_reader_t *r;
+  MR_TRY(mr__cifar10_open(t->path, is_test(t), t->records, window,
+                          (size_t)WINDOW * MR_CIFAR10_RECORD, &r, diag));
+  for (int64_t i = 0; i < n * t->records; i++) slot[i] = -1;
+  for (int64_t i = 0; i < split_size(t); i++) slot[locate(t, i)] = (int32_t)i;
+  mr_err_t e = MR_OK;
+  for (int f = 0; f < n; f++)
+    for (int64_t at = 0; at < t->records && e == MR_OK; at += WINDOW) {
+      int64_t k = t->records - at < WINDOW ? t->records - at : WINDOW;
+      e = mr_reader_read_big(r, f, at * MR_CIFAR10_RECORD, (size_t)(k * MR_CIFAR10_RECORD), window,
+                             diag);
+      if (e == MR_OK) e = keep_window(t, r, f, at, k, window, slot, diag);
+    }
   mr_reader_close(r);
+  return e;
+}
+
+/* Keeps the split's own records, in the split's order; what else the files hold passes through a
+   window. */
+static mr_err_t load_resident(cifar10_t *t, mr_diag_t *diag) {
+  size_t bytes = (size_t)split_size(t) * MR_CIFAR10_RECORD;
+  uint8_t *window = malloc((size_t)WINDOW * MR_CIFAR10_RECORD);
+  int32_t *slot = malloc((size_t)training_records(t) * sizeof *slot);
+  t->resident = malloc(bytes);
+  mr_err_t e = t->resident && window && slot
+                   ? load_files(t, window, slot, diag)
+                   : mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu bytes of records", bytes);
+  free(window);
+  free(slot);
   return e;
 }
 
@@ -89,9 +119,9 @@ static mr_err_t open_lane(cifar10_t *t, lane_t *l, mr_diag_t *diag) {
 static mr_err_t cifar10_open(mr_stage_t *s) {
   cifar10_t *t = s->state;
   mr_diag_t why = {0};
-  size_t bytes = (size_t)(is_test(t) ? t->records : training_records(t)) * MR_CIFAR10_RECORD;
+  size_t bytes = (size_t)split_size(t) * MR_CIFAR10_RECORD;
   mr_err_t e =
-      bytes <= (size_t)t->memory ? load_resident(t, bytes, &why) : open_lane(t, &t->lane[0], &why);
+      bytes <= (size_t)t->memory ? load_resident(t, &why) : open_lane(t, &t->lane[0], &why);
   if (e == MR_OK) e = mr__cifar10_read_names(t->path, &t->names, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
@@ -141,7 +171,7 @@ static mr_err_t cifar10_fetch(mr_stage_t *s, int worker, const int64_t *index, i
   if (t->resident) {
     for (int i = 0; i < n; i++) {
       int64_t number = locate(t, index[i]);
-      set_record(t, number, t->resident + number * MR_CIFAR10_RECORD, &out[i]);
+      set_record(t, number, t->resident + index[i] * MR_CIFAR10_RECORD, &out[i]);
     }
     return MR_OK;
   }
@@ -162,8 +192,7 @@ static const mr_opt_t cifar10_opts[] = {
     {"split-seed", MR_OPT_INT, offsetof(cifar10_t, split_seed), "", "12", 0, 4294967295.0, NULL,
      "Decides which records are held back.", 0},
     {"memory", MR_OPT_INT, offsetof(cifar10_t, memory), "bytes", "1073741824", 0, 1e15, NULL,
-     "Files up to this size in all are kept in memory, larger ones are read as records are due.",
-     0},
+     "Splits up to this size are kept in memory, larger ones are read as records are due.", 0},
     {"records", MR_OPT_INT, offsetof(cifar10_t, records), "records", "10000", 1,
      MR_CIFAR10_PER_FILE, NULL, "Records that every file holds.", 0},
     {0}};
