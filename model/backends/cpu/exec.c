@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "model/backends/cpu/exec_private.h"
+#include "model/backends/cpu/isa.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
@@ -67,6 +68,7 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
 
 mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **out,
                 mr_diag_t *diag) {
+  MR_TRY(mr_isa_check(diag));
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   static const mr_jit_options_t plain;

@@ -7,28 +7,55 @@
 #include "model/backends/cpu/kernels.h"
 
 static const char *const names[MR_ISA_COUNT] = {"plain", "avx2", "avx512"};
-static mr_isa_t chosen;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static struct {
+  pthread_once_t once;
+  mr_isa_t isa;
+  mr_diag_t told; /* what is wrong with MILLRACE_ISA */
+} chosen = {.once = PTHREAD_ONCE_INIT};
 
 bool mr_isa_available(mr_isa_t isa) {
+#if defined(__x86_64__)
   if (isa == MR_ISA_AVX512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (isa == MR_ISA_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return true;
+#endif
+  return isa == MR_ISA_PLAIN;
+}
+
+mr_isa_t mr_isa_best(void) {
+  mr_isa_t best = MR_ISA_PLAIN;
+  for (mr_isa_t i = MR_ISA_PLAIN; i < MR_ISA_COUNT; i++)
+    if (mr_isa_available(i)) best = i;
+  return best;
 }
 
 static void choose(void) {
   const char *want = getenv("MILLRACE_ISA");
-  for (mr_isa_t i = MR_ISA_PLAIN; i < MR_ISA_COUNT; i++)
-    if (mr_isa_available(i)) chosen = i;
-  for (mr_isa_t i = MR_ISA_PLAIN; want && i < MR_ISA_COUNT; i++)
-    if (!strcmp(want, names[i]) && mr_isa_available(i)) chosen = i;
+  mr_isa_t i = MR_ISA_PLAIN;
+  chosen.isa = mr_isa_best();
+  if (!want || !*want) return;
+  while (i < MR_ISA_COUNT && strcmp(want, names[i])) i++;
+  if (i == MR_ISA_COUNT)
+    mr_fail(&chosen.told, MR_ERR_CONFIG,
+            "MILLRACE_ISA is \"%.40s\"; expected plain, avx2 or avx512", want);
+  else if (!mr_isa_available(i))
+    mr_fail(&chosen.told, MR_ERR_UNAVAILABLE,
+            "MILLRACE_ISA is %s, which this machine lacks; its best is %s", names[i],
+            names[chosen.isa]);
+  else
+    chosen.isa = i;
 }
 
 mr_isa_t mr_isa(void) {
-  pthread_once(&once, choose);
-  return chosen;
+  pthread_once(&chosen.once, choose);
+  return chosen.isa;
+}
+
+mr_err_t mr_isa_check(mr_diag_t *diag) {
+  pthread_once(&chosen.once, choose);
+  return chosen.told.code < 0 ? mr_fail(diag, chosen.told.code, "%s", chosen.told.text) : MR_OK;
 }
 
 const char *mr_isa_name(mr_isa_t isa) { return names[isa]; }

@@ -1,14 +1,21 @@
 /* Which instruction set the kernels use: the machine's best, or the one MILLRACE_ISA names
-   (plain, avx2, avx512) if the machine has it.  Decided at the first call; any thread. */
+   (plain, avx2, avx512).  Decided at the first call; any thread. */
 #ifndef MR_MODEL_CPU_ISA_H
 #define MR_MODEL_CPU_ISA_H
 
 #include <stdbool.h>
 
+#include "base/err.h"
+
 typedef enum mr_isa { MR_ISA_PLAIN, MR_ISA_AVX2, MR_ISA_AVX512, MR_ISA_COUNT } mr_isa_t;
 
 mr_isa_t mr_isa(void);
+mr_isa_t mr_isa_best(void);          /* of those this build and machine have */
 bool mr_isa_available(mr_isa_t isa); /* AVX512 means F, BW, DQ and VL */
 const char *mr_isa_name(mr_isa_t isa);
+
+/* MILLRACE_ISA names nothing (MR_ERR_CONFIG) or what this build or machine lacks
+   (MR_ERR_UNAVAILABLE): then mr_isa() is the best, and nobody who was told should go on. */
+mr_err_t mr_isa_check(mr_diag_t *diag);
 
 #endif

@@ -5,7 +5,8 @@
    in a fixed order, so that results do not depend on the number of threads).  Kernels run on the
    OpenMP team of the calling thread and block until done.  Outputs may not overlap inputs unless
    said.  The instruction set is chosen once (mr_cpu_isa); MILLRACE_ISA=plain|avx2|avx512 forces
-   one.  The plain C kernel is the oracle of the others. */
+   one, in oneDNN too (plain: its lowest, SSE4.1), and mr_jit refuses a value that cannot be had.
+   The plain C kernel is the oracle of the others. */
 #ifndef MR_MODEL_CPU_KERNELS_H
 #define MR_MODEL_CPU_KERNELS_H
 
@@ -28,9 +29,12 @@ typedef struct mr_matmul_spec {
   mr_dtype_t bias_dtype;
 } mr_matmul_spec_t;
 
+/* Where oneDNN multiplies no bf16 (without AVX-512) the operands are widened to f32 for a run and
+   the result is rounded once.  MR_ERR_SHAPE: dtypes or sizes that do not fit; MR_ERR_UNAVAILABLE:
+   oneDNN has no such product. */
 typedef struct mr_matmul mr_matmul_t;
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag);
-/* One thread at a time for one p. */
+/* One thread at a time for one p.  A run that gets no memory to work in computes in plain C. */
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out);
 void mr_matmul_destroy(mr_matmul_t *p);
 /* Bytes that a run borrows for packed operands; products that follow one another share them. */

@@ -2,11 +2,13 @@
    b, b is first reordered into the blocks the primitive likes: that is n k moves against 2 m n k
    operations, and saves a copy of b's panels for every block of rows.  A bf16 a that
    lies transposed under a long sum (a weight's gradient) is turned first for the same reason.
-   What oneDNN has no implementation for runs in plain C. */
+   A bf16 product that oneDNN does not have is an f32 product of widened operands. */
 #include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "model/backends/cpu/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/workspace.h"
 
@@ -17,8 +19,9 @@ enum {
 
 struct mr_matmul {
   mr_matmul_spec_t s;
-  dnnl_primitive_t product; /* NULL: plain */
-  dnnl_primitive_t pack;    /* NULL: b is used as it lies */
+  mr_matmul_t *wide; /* the f32 product that stands for this one; then the rest is unused */
+  dnnl_primitive_t product;
+  dnnl_primitive_t pack; /* NULL: b is used as it lies */
   dnnl_stream_t stream;
   dnnl_memory_t a, b, packed, bias, out, scratch;
   bool turn;                                        /* a is brought into rows first */
@@ -31,8 +34,19 @@ static struct {
   dnnl_engine_t engine; /* NULL: oneDNN does not start here */
 } dnn = {.once = PTHREAD_ONCE_INIT};
 
+/* A named instruction set holds for oneDNN too, which must hear of it before its first use. */
+static dnnl_status_t cap_isa(void) {
+#if defined(__x86_64__)
+  static const dnnl_cpu_isa_t cap[] = {
+      [MR_ISA_PLAIN] = dnnl_cpu_isa_sse41, [MR_ISA_AVX2] = dnnl_cpu_isa_avx2};
+  if (mr_isa() != mr_isa_best()) return dnnl_set_max_cpu_isa(cap[mr_isa()]);
+#endif
+  return dnnl_success;
+}
+
 static void dnn_start(void) {
-  if (dnnl_engine_create(&dnn.engine, dnnl_cpu, 0) != dnnl_success) dnn.engine = NULL;
+  if (cap_isa() != dnnl_success || dnnl_engine_create(&dnn.engine, dnnl_cpu, 0) != dnnl_success)
+    dnn.engine = NULL;
 }
 
 static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
@@ -128,7 +142,7 @@ static dnnl_status_t make(mr_matmul_t *p) {
   views_t v;
   dnnl_primitive_desc_t pd;
   pthread_once(&dnn.once, dnn_start);
-  if (!dnn.engine) return dnnl_unimplemented;
+  if (!dnn.engine) return dnnl_runtime_error;
   p->turn = turn_pays(&p->s);
   p->turned = (p->s.k + 31) & ~(int64_t)31;
   if (p->turn) p->turned_bytes = (size_t)(p->s.m * p->turned) * sizeof(mr_bf16_t);
@@ -139,7 +153,6 @@ static dnnl_status_t make(mr_matmul_t *p) {
   return status;
 }
 
-/* Back to the plain product. */
 static void clear(mr_matmul_t *p) {
   dnnl_memory_t *all[] = {&p->a, &p->b, &p->packed, &p->bias, &p->out, &p->scratch};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -152,12 +165,27 @@ static void clear(mr_matmul_t *p) {
   p->product = p->pack = NULL;
   p->stream = NULL;
   p->packed_bytes = p->scratch_bytes = p->turned_bytes = 0;
+  mr_matmul_destroy(p->wide);
+  p->wide = NULL;
 }
 
 static bool fits(const mr_matmul_spec_t *s) {
   bool f32 = s->a == MR_F32 && s->b == MR_F32 && s->out == MR_F32;
   bool bf16 = s->a == MR_BF16 && s->b == MR_BF16 && (s->out == MR_BF16 || s->out == MR_F32);
   return (f32 || bf16) && s->batch > 0 && s->m > 0 && s->n > 0 && s->k > 0;
+}
+
+static mr_err_t refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag_t *diag) {
+  return mr_fail(diag, status == dnnl_out_of_memory ? MR_ERR_NOMEM : MR_ERR_UNAVAILABLE,
+                 "matmul: oneDNN (%s) does not multiply %s %lld x (%lld,%lld) (%lld,%lld): %s",
+                 mr_cpu_isa(), mr_dtype_name(s->a), (long long)s->batch, (long long)s->m,
+                 (long long)s->k, (long long)s->k, (long long)s->n, dnnl_status2str(status));
+}
+
+static mr_err_t widen(mr_matmul_t *p, mr_diag_t *diag) {
+  mr_matmul_spec_t f32 = mr__wide_spec(&p->s);
+  clear(p);
+  return mr_matmul_create(&f32, &p->wide, diag);
 }
 
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag) {
@@ -172,8 +200,17 @@ mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_di
   mr_matmul_t *p = calloc(1, sizeof *p);
   if (!p) return mr_fail(diag, MR_ERR_NOMEM, "matmul: no memory for the product");
   p->s = *spec;
-  if (make(p) != dnnl_success) clear(p);
   mr__workspace_join();
+  dnnl_status_t status = make(p);
+  mr_err_t err = MR_OK;
+  if (status == dnnl_unimplemented && spec->a == MR_BF16)
+    err = widen(p, diag);
+  else if (status != dnnl_success)
+    err = refused(spec, status, diag);
+  if (err < 0) {
+    mr_matmul_destroy(p);
+    return err;
+  }
   *out = p;
   return MR_OK;
 }
@@ -186,6 +223,7 @@ void mr_matmul_destroy(mr_matmul_t *p) {
 }
 
 size_t mr_matmul_workspace(const mr_matmul_t *p) {
+  if (p->wide) return mr__wide_bytes(&p->s) + mr_matmul_workspace(p->wide);
   return p->packed_bytes + p->scratch_bytes + p->turned_bytes;
 }
 
@@ -221,8 +259,14 @@ static dnnl_status_t multiply(mr_matmul_t *p, const void *a, const void *b, cons
 }
 
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
-  char *work = p->product ? mr__workspace_take(mr_matmul_workspace(p)) : NULL;
-  dnnl_status_t status = work ? multiply(p, a, b, bias, out, work) : dnnl_unimplemented;
+  char *work = mr__workspace_take(p->wide ? mr__wide_bytes(&p->s) : mr_matmul_workspace(p));
+  dnnl_status_t status = dnnl_success;
+  if (!work)
+    status = dnnl_out_of_memory;
+  else if (p->wide)
+    mr__wide_run(&p->s, p->wide, a, b, bias, out, work);
+  else
+    status = multiply(p, a, b, bias, out, work);
   if (work) mr__workspace_give(work);
   if (status != dnnl_success) mr__matmul_plain(&p->s, a, b, bias, out);
 }

@@ -4,8 +4,8 @@
 
 #include "model/backends/cpu/kernels.h"
 
-/* The product in plain C: any strides, no memory; the oracle, and what runs where oneDNN has no
-   implementation.  Rows are shared among the OpenMP team. */
+/* The product in plain C: any strides, no memory; the oracle, and what runs when there is
+   no memory.  Rows are shared among the OpenMP team. */
 void mr__matmul_plain(const mr_matmul_spec_t *s, const void *a, const void *b, const void *bias,
                       void *out);
 
@@ -14,5 +14,13 @@ void mr__matmul_plain(const mr_matmul_spec_t *s, const void *a, const void *b, c
 bool mr__turn_works(void); /* here, on this machine */
 void mr__turn(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols, mr_bf16_t *out,
               int64_t ld);
+
+/* A bf16 product through f32: operands are copied dense into f32, each in the order it lies in,
+   and a bf16 result is rounded from an f32 one.  `f32` is the product of mr__wide_spec(s); work:
+   mr__wide_bytes(s), 64-aligned, contents undefined.  On the OpenMP team. */
+mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s);
+size_t mr__wide_bytes(const mr_matmul_spec_t *s);
+void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, const void *b,
+                  const void *bias, void *out, void *work);
 
 #endif

@@ -6,15 +6,17 @@
 
 #include <string.h>
 
-#include "model/backends/cpu/isa.h"
-
 enum { CHUNKS = 64, PIECE = 1 << 14, SUM_PIECE = 1 << 16 };
 
-const mr__rows_t *mr__rows(void) {
-  static const mr__rows_t *const all[MR_ISA_COUNT] = {&mr__rows_plain, &mr__rows_avx2,
-                                                      &mr__rows_avx512};
-  return all[mr_isa()];
+const mr__rows_t *mr__rows_of(mr_isa_t isa) {
+#if defined(__x86_64__)
+  if (isa == MR_ISA_AVX512) return &mr__rows_avx512;
+  if (isa == MR_ISA_AVX2) return &mr__rows_avx2;
+#endif
+  return isa == MR_ISA_PLAIN ? &mr__rows_plain : NULL;
 }
+
+const mr__rows_t *mr__rows(void) { return mr__rows_of(mr_isa()); }
 
 /* ---- rows ---- */
 
@@ -37,8 +39,8 @@ size_t mr_layer_norm_scratch(int64_t c) { return (size_t)CHUNKS * 2 * (size_t)c 
 /* out[j] = sum over chunks of partial[chunk * stride + j] */
 static void add_partials(const float *partial, int64_t chunks, int64_t stride, float *out,
                          int64_t c) {
-  memcpy(out, partial, (size_t)c * sizeof *out);
-  for (int64_t k = 1; k < chunks; k++)
+  memset(out, 0, (size_t)c * sizeof *out);
+  for (int64_t k = 0; k < chunks; k++)
     for (int64_t j = 0; j < c; j++) out[j] += partial[k * stride + j];
 }
 
@@ -46,7 +48,7 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
                        const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
                        float *dbias, void *scratch, int64_t rows, int64_t c) {
   const mr__rows_t *k = mr__rows();
-  int64_t per = chunk_rows(rows), chunks = (rows + per - 1) / per;
+  int64_t per = chunk_rows(rows), chunks = per ? (rows + per - 1) / per : 0;
   float *partial = scratch;
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
   for (int64_t i = 0; i < chunks; i++)
@@ -59,7 +61,7 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
 void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
                 int64_t c) {
   const mr__rows_t *k = mr__rows();
-  int64_t per = chunk_rows(rows), chunks = (rows + per - 1) / per;
+  int64_t per = chunk_rows(rows), chunks = per ? (rows + per - 1) / per : 0;
   float *partial = scratch, *sum = partial + CHUNKS * c;
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
   for (int64_t i = 0; i < chunks; i++)

@@ -2,6 +2,7 @@
 #ifndef MR_MODEL_CPU_ROWS_H
 #define MR_MODEL_CPU_ROWS_H
 
+#include "model/backends/cpu/isa.h"
 #include "model/backends/cpu/kernels.h"
 
 typedef struct mr__rows {
@@ -27,6 +28,8 @@ typedef struct mr__rows {
 } mr__rows_t;
 
 extern const mr__rows_t mr__rows_plain, mr__rows_avx2, mr__rows_avx512;
+
+const mr__rows_t *mr__rows_of(mr_isa_t isa); /* NULL: not in this build */
 
 /* The one that mr_isa() names. */
 const mr__rows_t *mr__rows(void);
