@@ -190,7 +190,9 @@ static mr_err_t number(const mr_safetensors_t *f, const char *path, const char *
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
   mr_safetensors_t *f;
   file_in(r, "checkpoints/latest", out->path);
+  int64_t unvalidated = 0;
   out->step = out->position = 0;
+  out->validated = true;
   struct stat st;
   if (lstat(out->path, &st) < 0 && errno == ENOENT) {
     out->path[0] = 0; /* ended before its first checkpoint: the same run from its beginning */
@@ -199,6 +201,8 @@ mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, 
   MR_TRY(mr_safetensors_open(out->path, &f, diag));
   mr_err_t e = number(f, out->path, "millrace.step", &out->step, diag);
   if (e >= 0) e = number(f, out->path, "millrace.position", &out->position, diag);
+  if (e >= 0) e = number(f, out->path, "millrace.unvalidated", &unvalidated, diag);
+  out->validated = !unvalidated;
   mr_safetensors_close(f);
   return e;
 }

@@ -43,6 +43,7 @@ void mr_run_dir_free(mr_run_dir_t *r);
 typedef struct mr_resume_point {
   char path[MR_RUN_PATH + 64];
   int64_t step, position;
+  bool validated; /* nothing of that step is still to be evaluated */
 } mr_resume_point_t;
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag);
 

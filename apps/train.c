@@ -90,7 +90,10 @@ static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t
                    step ? "batch" : "vit-step");
   snprintf(text, sizeof text, "%" PRId64, at->step);
   MR_TRY(mr_graph_set(g, step->name, "resume", at->path, diag));
-  if (jsonl) MR_TRY(mr_graph_set(g, jsonl->name, "resume-step", text, diag));
+  if (jsonl) {
+    MR_TRY(mr_graph_set(g, jsonl->name, "resume-step", text, diag));
+    MR_TRY(mr_graph_set(g, jsonl->name, "resume-valid", at->validated ? "true" : "false", diag));
+  }
   return mr_graph_start_at(g, batch->name, at->position, diag);
 }
 

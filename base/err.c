@@ -25,5 +25,5 @@ const char *mr_err_text(mr_err_t code) {
 
 int mr_err_exit(mr_err_t code) {
   if (code >= 0) return 0;
-  return code == MR_ERR_USAGE || code == MR_ERR_CONFIG ? 2 : 1;
+  return code == MR_ERR_USAGE || code == MR_ERR_CONFIG || code == MR_ERR_SHAPE ? 2 : 1;
 }

@@ -41,8 +41,8 @@ mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...)
 /* Static text of a code; "unknown error" for a number that is none. */
 const char *mr_err_text(mr_err_t code);
 
-/* Exit status of a program that ends with code: 0 for news, 2 for usage
-   (ERR_USAGE, ERR_CONFIG), 1 for the rest. */
+/* Exit status of a program that ends with code: 0 for news, 2 for what the caller said
+   (ERR_USAGE, ERR_CONFIG, ERR_SHAPE: a graph whose parts do not fit), 1 for the rest. */
 int mr_err_exit(mr_err_t code);
 
 #define MR_TRY(call)             \

@@ -1,8 +1,10 @@
 /* Checkpoints: each state becomes DIR/step-000351.safetensors, complete or not there, and the
    link DIR/latest points to the newest. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,7 +37,7 @@ static const mr_opt_t checkpoint_opts[] = {
      .def = "2",
      .lo = 0,
      .hi = KEEP_MAX,
-     .help = "Newest checkpoints of a run that stay; older ones of this run are removed; 0 keeps "
+     .help = "Newest checkpoints of a run that stay; older ones of the run are removed; 0 keeps "
              "all."},
     {0}};
 
@@ -51,12 +53,33 @@ static mr_err_t checkpoint_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
+static int by_step(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Checkpoints of the same run from before a resume count as its own.  More than KEEP_MAX of them
+   stay where they are. */
+static void find_earlier(checkpoint_t *c) {
+  DIR *d = opendir(c->dir);
+  char again[MR_PATH_MAX];
+  for (struct dirent *e; d && c->n_written < c->keep && (e = readdir(d));) {
+    int64_t step;
+    if (sscanf(e->d_name, "step-%" SCNd64, &step) != 1) continue;
+    snprintf(again, sizeof again, "step-%06" PRId64 ".safetensors", step);
+    if (!strcmp(again, e->d_name)) c->written[c->n_written++] = step;
+  }
+  if (d) closedir(d);
+  qsort(c->written, (size_t)c->n_written, sizeof c->written[0], by_step);
+}
+
 /* An unwritable folder is said before the first step, not after hours. */
 static mr_err_t checkpoint_open(mr_stage_t *s) {
-  const checkpoint_t *c = s->state;
+  checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
   mr_err_t e = mr_make_folder(c->dir, &diag);
   if (e >= 0) e = mr_folder_writable(c->dir, &diag);
+  if (e >= 0) find_earlier(c);
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 

@@ -14,6 +14,7 @@
 typedef struct jsonl {
   const char *path;
   int64_t resume_step;
+  bool resume_valid;
   FILE *out;
   int64_t lines;
 } jsonl_t;
@@ -35,6 +36,13 @@ static const mr_opt_t jsonl_opts[] = {
      .hi = 1e15,
      .help = "Keeps the lines up to this step of an earlier run and goes on after them; -1 starts "
              "a new file."},
+    {.name = "resume-valid",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(jsonl_t, resume_valid),
+     .unit = "",
+     .def = "true",
+     .help = "Whether the validation of that step had been done before its checkpoint; else its "
+             "line comes again."},
     {0}};
 
 static const char *kind_text(mr_metrics_kind_t kind) {
@@ -49,34 +57,36 @@ static const char *kind_text(mr_metrics_kind_t kind) {
 
 /* ---- going on after a resume ---- */
 
-/* Whether a line of an earlier run still holds: whole, not beyond the step, and not one that
-   speaks of that run's end. */
-static bool line_holds(const char *line, size_t n, int64_t step) {
+/* Whether a line of an earlier run still holds: whole, not beyond the step, not one that speaks of
+   that run's end, and not of a validation that is still to come. */
+static bool line_holds(const jsonl_t *s, const char *line, size_t n) {
   cJSON *j = cJSON_ParseWithLength(line, n);
   const cJSON *at = cJSON_GetObjectItemCaseSensitive(j, "step");
   const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
-  bool holds = cJSON_IsNumber(at) && at->valuedouble <= (double)step && kind &&
-               strcmp(kind, "final") && strcmp(kind, "test");
+  double step = (double)s->resume_step;
+  bool holds = cJSON_IsNumber(at) && at->valuedouble <= step && kind && strcmp(kind, "final") &&
+               strcmp(kind, "test");
+  if (holds && !s->resume_valid && at->valuedouble == step) holds = strcmp(kind, "valid") != 0;
   cJSON_Delete(j);
   return holds;
 }
 
-static mr_err_t cut_back(const char *path, int64_t step, mr_diag_t *diag) {
+static mr_err_t cut_back(const jsonl_t *s, mr_diag_t *diag) {
   void *bytes;
   size_t n, kept = 0;
-  MR_TRY(mr_read_file(path, (size_t)1 << 32, &bytes, &n, diag));
+  MR_TRY(mr_read_file(s->path, (size_t)1 << 32, &bytes, &n, diag));
   char *text = bytes;
   for (size_t at = 0; at < n;) {
     char *end = memchr(text + at, '\n', n - at);
     if (!end) break; /* cut short when that run was killed */
     size_t len = (size_t)(end - text) + 1 - at;
-    if (line_holds(text + at, len, step)) {
+    if (line_holds(s, text + at, len)) {
       memmove(text + kept, text + at, len);
       kept += len;
     }
     at += len;
   }
-  mr_err_t e = kept < n ? mr_write_file(path, text, kept, diag) : MR_OK;
+  mr_err_t e = kept < n ? mr_write_file(s->path, text, kept, diag) : MR_OK;
   free(bytes);
   return e;
 }
@@ -94,7 +104,7 @@ static mr_err_t jsonl_prepare(jsonl_t *j, mr_diag_t *diag) {
   FILE *old = j->resume_step >= 0 ? fopen(j->path, "r") : NULL;
   if (old) {
     fclose(old);
-    MR_TRY(cut_back(j->path, j->resume_step, diag));
+    MR_TRY(cut_back(j, diag));
   }
   j->out = fopen(j->path, old ? "ae" : "we");
   if (!j->out)

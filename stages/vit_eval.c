@@ -40,7 +40,7 @@ static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
   mr_vit_config_t c;
   MR_TRY(mr_vit_state_config(v->checkpoint, &c, diag));
   if (c.image != in->dim[1] || c.channels != in->dim[3] || c.classes != in->dataset->n_classes)
-    return mr_fail(diag, MR_ERR_SHAPE,
+    return mr_fail(diag, MR_ERR_DATA,
                    "%s: its model takes %dx%dx%d pictures of %d classes, the stream brings "
                    "%lldx%lldx%lld of %d",
                    v->checkpoint, c.image, c.image, c.channels, c.classes, (long long)in->dim[1],

@@ -107,7 +107,7 @@ static void a_graph(const char *text, int status, const char *what, const char *
 
 static void bad_graphs_are_told_with_their_place(void **state) {
   a_graph("synthetic ! shuffle ! normalize ! batch 8 drop-remainder\n" MODEL, 2, "batch", "");
-  a_graph("synthetic ! shuffle ! " MODEL, 1, "train takes batches", "records");
+  a_graph("synthetic ! shuffle ! " MODEL, 2, "train takes batches", "records");
   a_graph("synthetic ! shufle ! null", 2, "shufle", "did you mean \"shuffle\"?");
   a_graph("synthetic ! ", 2, "1:", "");
   a_graph("", 2, "", "");

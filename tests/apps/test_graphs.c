@@ -60,7 +60,7 @@ static void wrong_graphs_are_refused_with_their_place(void **state) {
   RUN(&p, "run", "count -1 ! null");
   refuses(2, "-1");
   RUN(&p, "run", "count 5 ! batch 2 ! null");
-  refuses(1, "batch");
+  refuses(2, "batch");
   RUN(&p, "run", "null");
   refuses(2, "null");
   RUN(&p, "run", "count", "5", "!", "null");

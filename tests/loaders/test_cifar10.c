@@ -94,6 +94,41 @@ static void resident_splits_are_disjoint_and_whole(void **state) {
   splits_are_disjoint_and_cover_all("memory=100000000");
 }
 
+/* More records a file than pass through the loading window at once, and no whole number of
+   windows: each must still end up at its index. */
+static void files_of_several_windows_are_kept_in_order(void **state) {
+  enum { MANY = 6001 };
+  char kept[sizeof folder];
+  strcpy(kept, folder);
+  assert_int_equal(make_folder(NULL), 0);
+  uint8_t *data = malloc((size_t)MANY * RECORD);
+  for (int f = 0; f < FILES - 1; f++) {
+    for (int i = 0; i < MANY; i++) {
+      data[(size_t)i * RECORD] = (uint8_t)((f + i) % 10);
+      for (int k = 0; k < 3072; k++) data[(size_t)i * RECORD + 1 + (size_t)k] = pixel(f, i, k);
+    }
+    write_bytes(file_name[f], data, (size_t)MANY * RECORD);
+  }
+  free(data);
+  hand_t h;
+  if (hand_open(&h, &mr_stage_cifar10, NULL,
+                HAND_SETTINGS(setting, "split=train", "records=6001", "holdout=5")) < 0)
+    fail_msg("%s", h.diag.text);
+  for (int64_t at = 0; at < 5 * MANY - 5; at++) {
+    mr_rec_t r = {0};
+    assert_int_equal(mr_stage_cifar10.fetch(&h.s, 0, &at, 1, &r), MR_OK);
+    int file = (int)(r.key / 10000), record = (int)(r.key % 10000);
+    const uint8_t *got = r.data;
+    assert_int_equal(r.label, (file + record) % 10);
+    assert_int_equal(got[0], pixel(file, record, 0));
+    assert_int_equal(got[3071], pixel(file, record, 3071));
+  }
+  hand_close(&h);
+  assert_int_equal(remove_folder(NULL), 0);
+  strcpy(folder, kept);
+  sprintf(setting, "path=%s", folder);
+}
+
 static void bursts_read_from_disk_give_the_same(void **state) {
   splits_are_disjoint_and_cover_all("memory=0");
 }
@@ -234,6 +269,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(resident_splits_are_disjoint_and_whole),
       cmocka_unit_test(bursts_read_from_disk_give_the_same),
+      cmocka_unit_test(files_of_several_windows_are_kept_in_order),
       cmocka_unit_test(pread_gives_the_same),
       cmocka_unit_test(wrong_sizes_name_the_file_and_both_sizes),
       cmocka_unit_test(a_label_above_9_is_refused_at_open_when_resident),

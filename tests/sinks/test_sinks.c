@@ -258,6 +258,44 @@ static void resumed_jsonl_is_as_one_that_never_stopped(void **state) {
   free(parts);
 }
 
+static void a_validation_that_comes_again_is_not_said_twice(void **state) {
+  char text[192], path[96], *left;
+  mr_diag_t diag;
+  for (int done = 0; done < 2; done++) {
+    snprintf(path, sizeof path, "%s/valid", dir);
+    FILE *f = fopen(path, "w");
+    fputs("{\"kind\":\"valid\",\"step\":2}\n{\"kind\":\"valid\",\"step\":4}\n", f);
+    fclose(f);
+    snprintf(text, sizeof text, "talk first=5 last=5 ! jsonl path=%s resume-step=4 resume-valid=%s",
+             path, done ? "true" : "false");
+    assert_int_equal(run(text, &diag), MR_OK);
+    left = read_text("valid");
+    assert_non_null(strstr(left, "\"valid\",\"step\":2"));
+    assert_true(done == (strstr(left, "\"valid\",\"step\":4") != NULL));
+    free(left);
+  }
+}
+
+static void checkpoints_of_the_run_before_a_resume_count_too(void **state) {
+  char text[192], path[128];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/d", dir);
+  assert_int_equal(mkdir(path, 0755), 0);
+  const char *name[] = {"step-000003.safetensors", "step-000007.safetensors",
+                        "step-7x.safetensors"};
+  for (int i = 0; i < 3; i++) {
+    snprintf(path, sizeof path, "%s/d/%s", dir, name[i]);
+    FILE *f = fopen(path, "w");
+    fclose(f);
+  }
+  snprintf(text, sizeof text, "save ! checkpoint dir=%s/d keep=6", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  for (int i = 0; i < 3; i++) { /* the oldest of seven goes; what is not ours stays */
+    snprintf(path, sizeof path, "%s/d/%s", dir, name[i]);
+    assert_int_equal(access(path, F_OK), i ? 0 : -1);
+  }
+}
+
 static void checkpoint_keeps_the_newest_and_points_to_it(void **state) {
   char text[192], path[128], link[64] = "";
   mr_diag_t diag;
@@ -297,6 +335,8 @@ int main(void) {
       CASE(progress_says_the_lines_that_scripts_read),
       CASE(jsonl_writes_one_object_a_record),
       CASE(resumed_jsonl_is_as_one_that_never_stopped),
+      CASE(a_validation_that_comes_again_is_not_said_twice),
+      CASE(checkpoints_of_the_run_before_a_resume_count_too),
       CASE(checkpoint_keeps_the_newest_and_points_to_it),
       CASE(unwritable_folders_are_said_before_the_first_step),
       CASE(a_full_disk_ends_the_run_with_the_path),
