@@ -106,6 +106,7 @@ static mr_err_t rewrite(remat_t *r) {
 }
 
 mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag) {
+  if (f->n_eqn == 0) return MR_OK;
   remat_t r = {.f = f, .n_old = f->n_eqn, .n_var = f->n_var};
   size_t n = (size_t)f->n_var + 1;
   r.old = calloc((size_t)f->n_eqn + 1, sizeof(mr_eqn_t *));

@@ -1,8 +1,8 @@
 /* Elementary functions without branches, so that loops over them vectorise.
 
-   Included once per instruction set by rows_body.inc; everything is static inline.  Accuracy against
-   f64, checked by tests/model/test_kernel_rows.c: exp 2.5e-7 relative, erfc
-   4e-7 + 1.5e-7 x^2 relative. */
+   Included once per instruction set by rows_body.inc; everything is static inline.  Accuracy
+   against f64, checked by tests/model/test_kernel_rows.c: exp 2.5e-7 relative, erfc 4e-7 + 1.5e-7
+   x^2 relative. */
 #ifndef MR_MODEL_CPU_VEC_MATH_H
 #define MR_MODEL_CPU_VEC_MATH_H
 
