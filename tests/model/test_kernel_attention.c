@@ -7,10 +7,11 @@
 #include <cmocka.h>
 // clang-format on
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/kernels.h"
+#include "model/backends/cpu/attention_private.h"
 
 static uint64_t rng = 88172645463325252u;
 static int64_t below(int64_t n) {
@@ -110,20 +111,21 @@ static void expect_row(const mr_attention_spec_t *s, const arrays_t *x, int64_t 
 
 /* Within a share of the largest expected value: sums cancel.  Where large scores make weights of
    0 and 1, gradients vanish and their error does not. */
-static void same(const mr_attention_spec_t *s, const char *what, const double *want,
-                 const void *got, int64_t from, int64_t tok, double reach) {
+static void same(const mr_attention_spec_t *s, const char *way, const char *what,
+                 const double *want, const void *got, int64_t from, int64_t tok, double reach) {
   double top = 1e-3;
   for (int64_t i = 0; i < s->T * s->D; i++) top = fmax(top, fabs(want[i]));
   for (int64_t i = 0; i < s->T; i++)
     for (int64_t d = 0; d < s->D; d++) {
       double w = want[i * s->D + d], g = at(s->t, got, from + i * tok + d);
       if (!(fabs(g - w) <= (s->t == MR_F32 ? 2e-5 : 1e-2) * top + 1e-6 * reach * fmax(top, 1)))
-        fail_msg("%s of %s, T %d D %d: (%d,%d) is %g instead of %g", what, mr_dtype_name(s->t),
-                 (int)s->T, (int)s->D, (int)i, (int)d, g, w);
+        fail_msg("%s: %s of %s, T %d D %d: (%d,%d) is %g instead of %g", way, what,
+                 mr_dtype_name(s->t), (int)s->T, (int)s->D, (int)i, (int)d, g, w);
     }
 }
 
-static void check_head(const mr_attention_spec_t *s, const arrays_t *x, int64_t b, int64_t h) {
+static void check_head(const mr_attention_spec_t *s, const arrays_t *x, int64_t b, int64_t h,
+                       const char *way) {
   size_t n = (size_t)(s->T * s->D), row = (size_t)s->T;
   double *all = calloc(4 * n + 2 * row, sizeof *all);
   expected_t e = {all, all + n, all + 2 * n, all + 3 * n, all + 4 * n, all + 4 * n + row, 0, 0};
@@ -132,10 +134,10 @@ static void check_head(const mr_attention_spec_t *s, const arrays_t *x, int64_t 
     expect_row(s, x, qkv, o, i, &e);
     assert_true(fabs(x->lse[(b * s->H + h) * s->T + i] - e.lse) < 1e-5 * (10 + fabs(e.lse)));
   }
-  same(s, "out", e.out, x->out, o, s->o_tok, e.reach);
-  same(s, "dq", e.dq, part(s, x->dqkv, 0), qkv, s->q_tok, e.reach);
-  same(s, "dk", e.dk, part(s, x->dqkv, 1), qkv, s->k_tok, e.reach);
-  same(s, "dv", e.dv, part(s, x->dqkv, 2), qkv, s->v_tok, e.reach);
+  same(s, way, "out", e.out, x->out, o, s->o_tok, e.reach);
+  same(s, way, "dq", e.dq, part(s, x->dqkv, 0), qkv, s->q_tok, e.reach);
+  same(s, way, "dk", e.dk, part(s, x->dqkv, 1), qkv, s->k_tok, e.reach);
+  same(s, way, "dv", e.dv, part(s, x->dqkv, 2), qkv, s->v_tok, e.reach);
   free(all);
 }
 
@@ -145,74 +147,137 @@ static void check_gaps(const mr_attention_spec_t *s, const arrays_t *x, const vo
     if (i % s->q_tok >= 3 * s->H * s->D) assert_true(at(s->t, x->dqkv, i) == at(s->t, before, i));
 }
 
-static void run(const mr_attention_spec_t *s, arrays_t *x) {
+/* SCALAR or a mr_isa_t: how run() computes. */
+enum { SCALAR = MR_ISA_COUNT, WAYS };
+static const char *way_name(int way) { return way == SCALAR ? "scalar" : mr_isa_name(way); }
+
+static void run_head(int way, const mr_attention_spec_t *s, const mr_attention_head_t *h) {
+  if (way == SCALAR) {
+    mr__attention_fwd_scalar(s, h);
+    mr__attention_bwd_scalar(s, h);
+    return;
+  }
+  const mr__attention_t *a = mr__attention_of(way);
+  size_t bytes = a->fwd_work(s) > a->bwd_work(s) ? a->fwd_work(s) : a->bwd_work(s);
+  char *work = aligned_alloc(64, bytes + 64);
+  for (size_t i = 0; i < bytes; i++) work[i] = (char)0xFF; /* NaN to whoever reads it unset */
+  a->fwd(s, h, work);
+  for (size_t i = 0; i < bytes; i++) work[i] = (char)0xFF;
+  a->bwd(s, h, work);
+  free(work);
+}
+
+static void run(int way, const mr_attention_spec_t *s, arrays_t *x) {
+  const char *q = part(s, x->qkv, 0), *k = part(s, x->qkv, 1), *v = part(s, x->qkv, 2);
+  char *dq = (char *)part(s, x->dqkv, 0), *dk = (char *)part(s, x->dqkv, 1);
+  char *dv = (char *)part(s, x->dqkv, 2), *out = x->out, *dout = x->dout;
+  for (int64_t z = 0; z < s->B * s->H; z++) {
+    int64_t size = (int64_t)mr_dtype_size(s->t), b = z / s->H, h = z % s->H;
+    int64_t i = (b * s->T * s->q_tok + h * s->D) * size,
+            o = (b * s->T * s->o_tok + h * s->D) * size;
+    mr_attention_head_t head = {.q = q + i,
+                                .k = k + i,
+                                .v = v + i,
+                                .dout = dout + o,
+                                .out = out + o,
+                                .lse = x->lse + z * s->T,
+                                .dq = dq + i,
+                                .dk = dk + i,
+                                .dv = dv + i};
+    run_head(way, s, &head);
+  }
+}
+
+/* The same by the public functions, on the team. */
+static void run_all(const mr_attention_spec_t *s, arrays_t *x) {
   const char *q = part(s, x->qkv, 0), *k = part(s, x->qkv, 1), *v = part(s, x->qkv, 2);
   mr_attention_fwd(s, q, k, v, x->out, x->lse);
   mr_attention_bwd(s, q, k, v, x->out, x->lse, x->dout, (char *)part(s, x->dqkv, 0),
                    (char *)part(s, x->dqkv, 1), (char *)part(s, x->dqkv, 2));
 }
 
-static void check(int64_t B, int64_t T, int64_t H, int64_t D, mr_dtype_t t, float size) {
+static mr_attention_spec_t spec_of(int64_t B, int64_t T, int64_t H, int64_t D, mr_dtype_t t) {
   mr_attention_spec_t s = {.B = B, .T = T, .H = H, .D = D, .t = t, .scale = 1 / sqrtf((float)D)};
   s.q_tok = s.k_tok = s.v_tok = 3 * H * D + below(2) * 5;
   s.o_tok = H * D + below(2) * 3;
+  return s;
+}
+
+static void check(int way, int64_t B, int64_t T, int64_t H, int64_t D, mr_dtype_t t, float size) {
+  mr_attention_spec_t s = spec_of(B, T, H, D, t);
   arrays_t x = arrays_of(&s, size);
   void *before = zeros(t, x.n_qkv);
   memcpy(before, x.dqkv, (size_t)x.n_qkv * mr_dtype_size(t));
-  run(&s, &x);
+  run(way, &s, &x);
   for (int64_t b = 0; b < B; b++)
-    for (int64_t h = 0; h < H; h++) check_head(&s, &x, b, h);
+    for (int64_t h = 0; h < H; h++) check_head(&s, &x, b, h, way_name(way));
   check_gaps(&s, &x, before);
   free(before);
   release(&x);
 }
 
-static void random_shapes(void) {
-  for (int i = 0; i < 30; i++)
-    check(1 + below(3), 1 + below(i % 4 ? 70 : 230), 1 + below(3),
-          below(2) ? 16 * (1 + below(4)) : 1 + below(75), i & 1 ? MR_F32 : MR_BF16,
-          (float)(1 + below(3)));
-}
+#define EACH_WAY(way)                  \
+  for (int way = 0; way < WAYS; way++) \
+    if (way == SCALAR || mr_isa_available(way))
 
-static void the_fastest_way_agrees_with_f64(void **state) {
-  unsetenv("MILLRACE_ISA");
-  random_shapes();
-  check(2, 65, 8, 48, MR_BF16, 2);
-  check(1, 65, 2, 48, MR_F32, 2);
-  check(1, 600, 1, 32, MR_F32, 2);
-}
-
-static void the_plain_way_agrees_with_f64(void **state) {
-  setenv("MILLRACE_ISA", "plain", 1);
-  random_shapes();
-  check(1, 65, 2, 48, MR_BF16, 2);
-  unsetenv("MILLRACE_ISA");
+static void every_way_agrees_with_f64(void **state) {
+  EACH_WAY(way) {
+    for (int i = 0; i < 30; i++)
+      check(way, 1 + below(3), 1 + below(i % 4 ? 70 : 230), 1 + below(3),
+            below(2) ? 16 * (1 + below(4)) : 1 + below(75), i & 1 ? MR_F32 : MR_BF16,
+            (float)(1 + below(3)));
+    check(way, 2, 65, 8, 48, MR_BF16, 2);
+    check(way, 1, 65, 2, 48, MR_F32, 2);
+    if (way != SCALAR) check(way, 1, 600, 1, 32, MR_F32, 2);
+  }
 }
 
 static void large_scores_do_not_overflow(void **state) {
-  check(1, 40, 2, 16, MR_F32, 30);
-  setenv("MILLRACE_ISA", "plain", 1);
-  check(1, 40, 2, 16, MR_F32, 30);
-  unsetenv("MILLRACE_ISA");
+  EACH_WAY(way) check(way, 1, 40, 2, 16, MR_F32, 30);
 }
 
 static void a_nan_in_a_query_reaches_its_row_alone(void **state) {
-  mr_attention_spec_t s = {.B = 1, .T = 20, .H = 1, .D = 16, .t = MR_F32, .scale = 0.25f};
-  s.q_tok = s.k_tok = s.v_tok = 48, s.o_tok = 16;
-  arrays_t x = arrays_of(&s, 1);
-  ((float *)x.qkv)[7 * 48 + 3] = NAN;
-  run(&s, &x);
-  for (int64_t i = 0; i < 20 * 16; i++)
-    assert_int_equal(isnan(((float *)x.out)[i]) != 0, i / 16 == 7);
-  release(&x);
+  static const uint32_t nans[] = {0x7fc00000u, 0x7fc12345u, 0xffc00001u};
+  EACH_WAY(way) {
+    for (int n = 0; n < 3; n++) {
+      mr_attention_spec_t s = {.B = 1, .T = 20, .H = 1, .D = 16, .t = MR_F32, .scale = 0.25f};
+      s.q_tok = s.k_tok = s.v_tok = 48, s.o_tok = 16;
+      arrays_t x = arrays_of(&s, 1);
+      memcpy((float *)x.qkv + 7 * 48 + 3, &nans[n], sizeof nans[n]);
+      run(way, &s, &x);
+      for (int64_t i = 0; i < 20 * 16; i++)
+        assert_int_equal(isnan(((float *)x.out)[i]) != 0, i / 16 == 7);
+      release(&x);
+    }
+  }
+}
+
+/* What the team computes, with 1, 2 and 3 threads, is what one thread computes head by head. */
+static void threads_change_no_bit(void **state) {
+  for (int n = 1; n <= 3; n++) {
+    mr_attention_spec_t s = spec_of(3, 37, 2, 24, n & 1 ? MR_BF16 : MR_F32);
+    arrays_t x = arrays_of(&s, 2), y = arrays_of(&s, 2);
+    size_t size = mr_dtype_size(s.t);
+    memcpy(y.qkv, x.qkv, (size_t)x.n_qkv * size);
+    memcpy(y.dqkv, x.dqkv, (size_t)x.n_qkv * size);
+    memcpy(y.out, x.out, (size_t)x.n_out * size);
+    memcpy(y.dout, x.dout, (size_t)x.n_out * size);
+    run(mr_isa(), &s, &x);
+    omp_set_num_threads(n);
+    run_all(&s, &y);
+    assert_memory_equal(x.out, y.out, (size_t)x.n_out * size);
+    assert_memory_equal(x.dqkv, y.dqkv, (size_t)x.n_qkv * size);
+    assert_memory_equal(x.lse, y.lse, (size_t)(s.B * s.H * s.T) * sizeof(float));
+    release(&x), release(&y);
+  }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_fastest_way_agrees_with_f64),
-      cmocka_unit_test(the_plain_way_agrees_with_f64),
+      cmocka_unit_test(every_way_agrees_with_f64),
       cmocka_unit_test(large_scores_do_not_overflow),
       cmocka_unit_test(a_nan_in_a_query_reaches_its_row_alone),
+      cmocka_unit_test(threads_change_no_bit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-/* Attention head by head, heads shared among the OpenMP team; the way is chosen once a call. */
+/* Attention head by head, heads shared among the OpenMP team. */
 #include "model/backends/cpu/attention_private.h"
-#include "model/backends/cpu/tile_avx512.h"
 #include "model/backends/cpu/workspace.h"
 
 typedef struct tensors {
@@ -26,24 +25,30 @@ static mr_attention_head_t head(const mr_attention_spec_t *s, const tensors_t *x
                                .dv = head_of(s, x->dv, s->v_tok, z)};
 }
 
-typedef void fast_t(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work);
-typedef void plain_t(const mr_attention_spec_t *s, const mr_attention_head_t *h);
+const mr__attention_t *mr__attention_of(mr_isa_t isa) {
+#if defined(__x86_64__)
+  if (isa == MR_ISA_AVX512) return &mr__attention_avx512;
+  if (isa == MR_ISA_AVX2) return &mr__attention_avx2;
+#endif
+  return isa == MR_ISA_PLAIN ? &mr__attention_plain : NULL;
+}
+
+typedef void scalar_t(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 
 /* Each thread borrows its tiles; a thread that gets none computes without. */
-static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, fast_t *fast,
-                       plain_t *plain, size_t bytes) {
-  bool try_fast = mr__avx512_wanted();
+static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, mr__attend_t *tiled,
+                       scalar_t *scalar, size_t bytes) {
   mr__workspace_join();
 #pragma omp parallel
   {
-    void *work = try_fast ? mr__workspace_take(bytes) : NULL;
+    void *work = mr__workspace_take(bytes);
 #pragma omp for schedule(static)
     for (int64_t z = 0; z < s->B * s->H; z++) {
       mr_attention_head_t h = head(s, x, z);
       if (work)
-        fast(s, &h, work);
+        tiled(s, &h, work);
       else
-        plain(s, &h);
+        scalar(s, &h);
     }
     if (work) mr__workspace_give(work);
   }
@@ -53,7 +58,8 @@ static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, fast_t 
 void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
                       void *out, float *lse) {
   tensors_t x = {.q = q, .k = k, .v = v, .out = out, .lse = lse};
-  over_heads(s, &x, mr__attention_fwd_avx512, mr__attention_fwd_plain, mr__attention_fwd_work(s));
+  const mr__attention_t *a = mr__attention_of(mr_isa());
+  over_heads(s, &x, a->fwd, mr__attention_fwd_scalar, a->fwd_work(s));
 }
 
 void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
@@ -68,5 +74,6 @@ void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k
                  .dq = dq,
                  .dk = dk,
                  .dv = dv};
-  over_heads(s, &x, mr__attention_bwd_avx512, mr__attention_bwd_plain, mr__attention_bwd_work(s));
+  const mr__attention_t *a = mr__attention_of(mr_isa());
+  over_heads(s, &x, a->bwd, mr__attention_bwd_scalar, a->bwd_work(s));
 }

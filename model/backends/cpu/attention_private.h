@@ -2,6 +2,7 @@
 #ifndef MR_MODEL_CPU_ATTENTION_PRIVATE_H
 #define MR_MODEL_CPU_ATTENTION_PRIVATE_H
 
+#include "model/backends/cpu/isa.h"
 #include "model/backends/cpu/kernels.h"
 
 /* One head's first elements; a token further by the spec's strides.  What a pass has no use for
@@ -13,17 +14,20 @@ typedef struct mr_attention_head {
   void *dq, *dk, *dv;
 } mr_attention_head_t;
 
-/* Plain C: needs no memory, computes scores anew where it needs them; the oracle. */
-void mr__attention_fwd_plain(const mr_attention_spec_t *s, const mr_attention_head_t *h);
-void mr__attention_bwd_plain(const mr_attention_spec_t *s, const mr_attention_head_t *h);
+/* Scalar C: needs no memory, computes scores anew where it needs them; the oracle, and what runs
+   when there is no memory. */
+void mr__attention_fwd_scalar(const mr_attention_spec_t *s, const mr_attention_head_t *h);
+void mr__attention_bwd_scalar(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 
-/* AVX-512 (f, bw, dq, vl).  Where
-   mr__avx512_wanted().  work: 64-aligned bytes as told, contents undefined. */
-size_t mr__attention_fwd_work(const mr_attention_spec_t *s);
-size_t mr__attention_bwd_work(const mr_attention_spec_t *s);
-void mr__attention_fwd_avx512(const mr_attention_spec_t *s, const mr_attention_head_t *h,
-                              void *work);
-void mr__attention_bwd_avx512(const mr_attention_spec_t *s, const mr_attention_head_t *h,
-                              void *work);
+/* By tiles.  work: 64-aligned bytes as told, contents undefined. */
+typedef void mr__attend_t(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work);
+typedef struct mr__attention {
+  size_t (*fwd_work)(const mr_attention_spec_t *s);
+  size_t (*bwd_work)(const mr_attention_spec_t *s);
+  mr__attend_t *fwd, *bwd;
+} mr__attention_t;
+
+extern const mr__attention_t mr__attention_plain, mr__attention_avx2, mr__attention_avx512;
+const mr__attention_t *mr__attention_of(mr_isa_t isa); /* NULL: not in this build */
 
 #endif

@@ -1,9 +1,10 @@
 /* Turning a bf16 matrix: two rows make lanes of 32 bits, sixteen such pairs are transposed in
    registers, and each column leaves as one cache line. */
+#include "model/backends/cpu/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
 
-bool mr__turn_works(void) { return mr__avx512_wanted(); }
+bool mr__turn_works(void) { return mr_isa() == MR_ISA_AVX512; }
 
 #if defined(__x86_64__)
 

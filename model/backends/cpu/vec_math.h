@@ -73,4 +73,11 @@ static inline void vec_store(mr_dtype_t t, void *x, int64_t i, float v) {
   }
 }
 
+/* v as it is after a store and a load. */
+static inline float vec_rounded(mr_dtype_t t, float v) {
+  if (t == MR_F32) return v;
+  uint32_t u = vec_bits(v), rounded = u + 0x7FFFu + ((u >> 16) & 1u);
+  return vec_float((v != v ? u | 0x400000u : rounded) & 0xFFFF0000u);
+}
+
 #endif

@@ -1,0 +1,122 @@
+#include <math.h>
+
+#include "model/backends/cpu/attention_private.h"
+
+enum { CHUNK = 64 }; /* keys and columns summed at a time */
+
+static float get(mr_dtype_t t, const void *x, int64_t i) {
+  return t == MR_F32 ? ((const float *)x)[i] : mr_bf16_to_f32(((const mr_bf16_t *)x)[i]);
+}
+
+static void put(mr_dtype_t t, void *x, int64_t i, float v) {
+  if (t == MR_F32)
+    ((float *)x)[i] = v;
+  else
+    ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
+}
+
+static float rounded(mr_dtype_t t, float v) {
+  return t == MR_F32 ? v : mr_bf16_to_f32(mr_bf16_from_f32(v));
+}
+
+static float dot(const mr_attention_spec_t *s, const void *x, int64_t at_x, const void *y,
+                 int64_t at_y) {
+  float sum = 0;
+  for (int64_t d = 0; d < s->D; d++) sum += get(s->t, x, at_x + d) * get(s->t, y, at_y + d);
+  return sum;
+}
+
+static float score(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
+                   int64_t j) {
+  return s->scale * dot(s, h->q, i * s->q_tok, h->k, j * s->k_tok);
+}
+
+static float log_sum(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i) {
+  float top = -INFINITY, sum = 0;
+  for (int64_t j = 0; j < s->T; j++) top = fmaxf(top, score(s, h, i, j));
+  for (int64_t j = 0; j < s->T; j++) sum += expf(score(s, h, i, j) - top);
+  return top + logf(sum);
+}
+
+static int64_t chunk(int64_t n, int64_t from) { return n - from < CHUNK ? n - from : CHUNK; }
+
+void mr__attention_fwd_scalar(const mr_attention_spec_t *s, const mr_attention_head_t *h) {
+  for (int64_t i = 0; i < s->T; i++) {
+    float lse = log_sum(s, h, i);
+    if (h->lse) h->lse[i] = lse;
+    for (int64_t d = 0; d < s->D; d += CHUNK) {
+      float sum[CHUNK] = {0};
+      for (int64_t j = 0; j < s->T; j++) {
+        float p = rounded(s->t, expf(score(s, h, i, j) - lse));
+        for (int64_t c = 0; c < chunk(s->D, d); c++)
+          sum[c] += p * get(s->t, h->v, j * s->v_tok + d + c);
+      }
+      for (int64_t c = 0; c < chunk(s->D, d); c++) put(s->t, h->out, i * s->o_tok + d + c, sum[c]);
+    }
+  }
+}
+
+static float weight(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
+                    int64_t j) {
+  return expf(score(s, h, i, j) - h->lse[i]);
+}
+
+/* The gradient of weight (i,j). */
+static float dweight(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
+                     int64_t j) {
+  return dot(s, h->dout, i * s->o_tok, h->v, j * s->v_tok);
+}
+
+/* What softmax takes off all gradients of row i. */
+static float mean(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i) {
+  float sum = 0;
+  for (int64_t j = 0; j < s->T; j++) sum += weight(s, h, i, j) * dweight(s, h, i, j);
+  return sum;
+}
+
+static void bwd_q(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
+                  int64_t d) {
+  float sum[CHUNK] = {0}, less = mean(s, h, i);
+  for (int64_t j = 0; j < s->T; j++) {
+    float ds = weight(s, h, i, j) * (dweight(s, h, i, j) - less) * s->scale;
+    for (int64_t c = 0; c < chunk(s->D, d); c++)
+      sum[c] += ds * get(s->t, h->k, j * s->k_tok + d + c);
+  }
+  for (int64_t c = 0; c < chunk(s->D, d); c++) put(s->t, h->dq, i * s->q_tok + d + c, sum[c]);
+}
+
+typedef struct sums {
+  float dk[CHUNK][CHUNK], dv[CHUNK][CHUNK]; /* keys from one on, columns from one on */
+} sums_t;
+
+/* Adds what query i contributes to keys from j and columns from d on. */
+static void add_query(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
+                      int64_t j, int64_t d, sums_t *sums) {
+  float less = mean(s, h, i);
+  for (int64_t n = 0; n < chunk(s->T, j); n++) {
+    float p = weight(s, h, i, j + n), ds = p * (dweight(s, h, i, j + n) - less) * s->scale;
+    p = rounded(s->t, p);
+    for (int64_t c = 0; c < chunk(s->D, d); c++) {
+      sums->dk[n][c] += ds * get(s->t, h->q, i * s->q_tok + d + c);
+      sums->dv[n][c] += p * get(s->t, h->dout, i * s->o_tok + d + c);
+    }
+  }
+}
+
+static void bwd_kv(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t j,
+                   int64_t d) {
+  sums_t sums = {0};
+  for (int64_t i = 0; i < s->T; i++) add_query(s, h, i, j, d, &sums);
+  for (int64_t n = 0; n < chunk(s->T, j); n++)
+    for (int64_t c = 0; c < chunk(s->D, d); c++) {
+      put(s->t, h->dk, (j + n) * s->k_tok + d + c, sums.dk[n][c]);
+      put(s->t, h->dv, (j + n) * s->v_tok + d + c, sums.dv[n][c]);
+    }
+}
+
+void mr__attention_bwd_scalar(const mr_attention_spec_t *s, const mr_attention_head_t *h) {
+  for (int64_t d = 0; d < s->D; d += CHUNK) {
+    for (int64_t i = 0; i < s->T; i++) bwd_q(s, h, i, d);
+    for (int64_t j = 0; j < s->T; j += CHUNK) bwd_kv(s, h, j, d);
+  }
+}
