@@ -1,4 +1,5 @@
-/* Softmax cross-entropy: few rows, few classes, so plain. */
+/* Softmax cross-entropy: few rows, few classes, so plain.  Logits are taken relative to the
+   largest: a small loss of large logits loses no digits. */
 #include <math.h>
 
 #include "model/backends/cpu/kernels.h"
@@ -14,8 +15,8 @@ void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, flo
   for (int64_t b = 0; b < B; b++) {
     const float *x = logits + b * C;
     float top = largest(x, C), sum = 0, all = 0;
-    for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c];
-    loss[b] = top + logf(sum) - (1 - smoothing) * x[label[b]] - smoothing / (float)C * all;
+    for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c] - top;
+    loss[b] = logf(sum) - (1 - smoothing) * (x[label[b]] - top) - smoothing / (float)C * all;
   }
 }
 
