@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "apps/bench.h"
+#include "apps/notice.h"
 #include "pipeline/graph.h"
 
 enum { SAMPLES_MAX = 512 };
@@ -87,6 +88,7 @@ static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_
   }
   mr_graph_destroy(g);
   if (e < 0) return e;
+  mr_notice_reader();
   *rate = mr_bench_median(sample, n);
   return MR_OK;
 }

@@ -3,9 +3,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 
-#include "loaders/reader.h"
+#include "apps/notice.h"
 
 static _Atomic(mr_graph_t *) running;
 static atomic_bool signalled;
@@ -17,12 +16,13 @@ static void on_signal(int signo) {
   signal(signo, SIG_DFL);
 }
 
-/* Where io_uring is refused the records still come; the program says once why they come slower. */
+/* Readers are opened with the graph, or by a worker with its first record. */
 static mr_err_t run(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_start(g, diag));
-  const char *why = mr_reader_fallback_seen();
-  if (why) fprintf(stderr, "millrace: %s\n", why);
-  return mr_graph_join(g, diag);
+  mr_notice_reader();
+  mr_err_t e = mr_graph_join(g, diag);
+  mr_notice_reader();
+  return e;
 }
 
 mr_err_t mr_run_interruptible(mr_graph_t *g, bool *stopped, mr_diag_t *diag) {

@@ -19,7 +19,7 @@ typedef struct lane {
 
 typedef struct cifar10 {
   const char *path;
-  int split;
+  int split, backend;
   int64_t holdout, split_seed, memory, records;
   mr_cifar10_names_t names;
   mr_dataset_t dataset;
@@ -78,8 +78,11 @@ static mr_err_t keep_window(cifar10_t *t, const mr_reader_t *r, int file, int64_
 static mr_err_t load_files(cifar10_t *t, uint8_t *window, int32_t *slot, mr_diag_t *diag) {
   int n = is_test(t) ? 1 : MR_CIFAR10_FILES;
   mr_reader_t *r;
-  MR_TRY(mr__cifar10_open(t->path, is_test(t), t->records, window,
-                          (size_t)WINDOW * MR_CIFAR10_RECORD, &r, diag));
+  mr_reader_conf_t conf = {.backend = (mr_backend_t)t->backend,
+                           .once = true,
+                           .buffer = window,
+                           .buffer_len = (size_t)WINDOW * MR_CIFAR10_RECORD};
+  MR_TRY(mr__cifar10_open(t->path, is_test(t), t->records, conf, &r, diag));
   for (int64_t i = 0; i < n * t->records; i++) slot[i] = -1;
   for (int64_t i = 0; i < split_size(t); i++) slot[locate(t, i)] = (int32_t)i;
   mr_err_t e = MR_OK;
@@ -113,7 +116,9 @@ static mr_err_t open_lane(cifar10_t *t, lane_t *l, mr_diag_t *diag) {
   size_t bytes = (size_t)MR_BURST * MR_CIFAR10_RECORD;
   if (!l->scratch) l->scratch = malloc(bytes);
   if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a burst of records");
-  return mr__cifar10_open(t->path, is_test(t), t->records, l->scratch, bytes, &l->reader, diag);
+  mr_reader_conf_t conf = {
+      .backend = (mr_backend_t)t->backend, .buffer = l->scratch, .buffer_len = bytes};
+  return mr__cifar10_open(t->path, is_test(t), t->records, conf, &l->reader, diag);
 }
 
 static mr_err_t cifar10_open(mr_stage_t *s) {
@@ -193,6 +198,8 @@ static const mr_opt_t cifar10_opts[] = {
      "Decides which records are held back.", 0},
     {"memory", MR_OPT_INT, offsetof(cifar10_t, memory), "bytes", "1073741824", 0, 1e15, NULL,
      "Splits up to this size are kept in memory, larger ones are read as records are due.", 0},
+    {"backend", MR_OPT_ENUM, offsetof(cifar10_t, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,
+     "How files are read; auto takes what the machine allows and the data needs.", 0},
     {"records", MR_OPT_INT, offsetof(cifar10_t, records), "records", "10000", 1,
      MR_CIFAR10_PER_FILE, NULL, "Records that every file holds.", 0},
     {0}};

@@ -60,8 +60,8 @@ static mr_err_t check_sizes(const mr_reader_t *r, int n, int64_t records, mr_dia
   return MR_OK;
 }
 
-mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, void *buffer,
-                          size_t buffer_len, mr_reader_t **out, mr_diag_t *diag) {
+mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, mr_reader_conf_t conf,
+                          mr_reader_t **out, mr_diag_t *diag) {
   static char const *const test_name = "test_batch.bin";
   char text[MR_CIFAR10_FILES][MR_CIFAR10_PATH + 32];
   const char *path[MR_CIFAR10_FILES];
@@ -80,7 +80,7 @@ mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, void *
       snprintf(text[i], sizeof text[i], "%s/data_batch_%d.bin", folder, i + 1);
     path[i] = text[i];
   }
-  mr_reader_conf_t conf = {.path = path, .n_files = n, .buffer = buffer, .buffer_len = buffer_len};
+  conf.path = path, conf.n_files = n;
   MR_TRY(mr_reader_open(out, &conf, diag));
   mr_err_t e = check_sizes(*out, n, records, diag);
   if (e < 0) mr_reader_close(*out), *out = NULL;

@@ -29,10 +29,10 @@ void mr__cifar10_usual_names(mr_cifar10_names_t *names);
    MR_ERR_DATA if it holds anything else.  Without the file names stay as they are. */
 mr_err_t mr__cifar10_read_names(const char *folder, mr_cifar10_names_t *names, mr_diag_t *diag);
 
-/* Opens the five training files or the test file with a registered buffer, and checks that each
-   holds exactly `records` records. */
-mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, void *buffer,
-                          size_t buffer_len, mr_reader_t **out, mr_diag_t *diag);
+/* Opens the five training files or the test file as conf says (but for the paths), and checks that
+   each holds exactly `records` records. */
+mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, mr_reader_conf_t conf,
+                          mr_reader_t **out, mr_diag_t *diag);
 
 /* MR_ERR_DATA if the label of record i of a file is none of the ten. */
 mr_err_t mr__cifar10_check_label(const mr_reader_t *r, int file, int64_t i, uint8_t label,

@@ -12,6 +12,20 @@
 
 #include "loaders/reader_private.h"
 
+static const struct {
+  const char *name;
+  const mr_reader_way_t *way;
+} backend[] = {
+    [MR_BACKEND_AUTO] = {"auto", NULL},
+    [MR_BACKEND_URING] = {"uring", &mr__reader_uring},
+    [MR_BACKEND_DIRECT] = {"direct", &mr__reader_direct},
+    [MR_BACKEND_PREAD] = {"pread", &mr__reader_pread},
+    [MR_BACKEND_MMAP] = {"mmap", &mr__reader_mmap},
+};
+enum { N_BACKENDS = sizeof backend / sizeof backend[0] };
+
+const char *mr_backend_name(mr_backend_t b) { return backend[b].name; }
+
 mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t got,
                          mr_diag_t *diag) {
   const char *path = r->path[left->file];
@@ -26,7 +40,9 @@ static mr_err_t open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *di
   struct stat st;
   r->path[i] = strdup(path);
   if (!r->path[i]) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a path");
-  r->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
+  do {
+    r->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
+  } while (r->fd[i] < 0 && errno == EINTR);
   if (r->fd[i] < 0 || fstat(r->fd[i], &st) < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
   if (!S_ISREG(st.st_mode)) return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
@@ -34,18 +50,10 @@ static mr_err_t open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *di
   return MR_OK;
 }
 
-static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
-  for (int i = 0; i < r->n_files; i++) MR_TRY(open_file(r, i, conf->path[i], diag));
-  const char *way = getenv("MILLRACE_IO");
-  if (!way || strcmp(way, "pread")) return mr__reader_ring_open(r, diag);
-  snprintf(r->fallback, sizeof r->fallback, "MILLRACE_IO=pread, reading with pread");
-  return MR_OK;
-}
-
 /* 0: none fell back; 1: the text is being written; 2: it can be read (release pairs with the
    acquire in mr_reader_fallback_seen). */
 static atomic_int seen;
-static char seen_text[sizeof(((mr_reader_t *)0)->fallback)];
+static char seen_text[MR_READER_WHY];
 
 static void note_fallback(const mr_reader_t *r) {
   int none = 0;
@@ -56,6 +64,56 @@ static void note_fallback(const mr_reader_t *r) {
 
 const char *mr_reader_fallback_seen(void) {
   return atomic_load_explicit(&seen, memory_order_acquire) == 2 ? seen_text : NULL;
+}
+
+/* What MILLRACE_IO names; AUTO if it names nothing. */
+static mr_backend_t backend_asked(mr_reader_t *r) {
+  const char *way = getenv("MILLRACE_IO");
+  for (int i = 1; way && i < N_BACKENDS; i++)
+    if (!strcmp(way, backend[i].name)) {
+      snprintf(r->fallback, sizeof r->fallback, "MILLRACE_IO=%s, reading with %s", way, way);
+      return (mr_backend_t)i;
+    }
+  return MR_BACKEND_AUTO;
+}
+
+static mr_err_t open_way(mr_reader_t *r, mr_backend_t b, mr_diag_t *diag) {
+  r->backend = b;
+  r->way = backend[b].way;
+  return r->way->open(r, diag);
+}
+
+/* AUTO and MILLRACE_IO are wishes: what the machine refuses becomes pread, which every one has. */
+static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  mr_reader_facts_t facts;
+  char why[MR_READER_WHY];
+  mr_backend_t b = backend_asked(r);
+  if (b == MR_BACKEND_AUTO) {
+    mr_reader_facts(r->fd, r->n_files, &facts);
+    b = mr_reader_choose(&facts, conf->once, why);
+    if (facts.uring_errno)
+      snprintf(r->fallback, sizeof r->fallback,
+               "io_uring is refused (%s), reading with pread in 32 threads",
+               strerror(facts.uring_errno));
+  }
+  mr_diag_t refused = {0};
+  mr_err_t e = open_way(r, b, &refused);
+  if (e != MR_ERR_UNAVAILABLE) return e < 0 ? mr_fail(diag, e, "%s", refused.text) : MR_OK;
+  r->way->close(r);
+  snprintf(r->fallback, sizeof r->fallback, "%.100s, reading with pread in 32 threads",
+           refused.text);
+  return open_way(r, MR_BACKEND_PREAD, diag);
+}
+
+static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  for (int i = 0; i < r->n_files; i++) MR_TRY(open_file(r, i, conf->path[i], diag));
+  r->scratch = malloc(MR_READER_JOIN_BYTES);
+  if (!r->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  if (conf->backend == MR_BACKEND_AUTO) return open_wished(r, conf, diag);
+  mr_diag_t refused = {0};
+  mr_err_t e = open_way(r, conf->backend, &refused);
+  return e < 0 ? mr_fail(diag, e, "backend=%s: %s", mr_backend_name(conf->backend), refused.text)
+               : MR_OK;
 }
 
 mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag_t *diag) {
@@ -82,34 +140,24 @@ mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag
 
 void mr_reader_close(mr_reader_t *r) {
   if (!r) return;
-  mr__reader_ring_close(r);
+  if (r->way) r->way->close(r);
   for (int i = 0; i < r->n_files; i++) {
     if (r->fd[i] >= 0) close(r->fd[i]);
     free(r->path[i]);
   }
+  free(r->scratch);
   free(r);
-}
-
-mr_err_t mr__reader_pread(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
-  for (size_t i = 0; i < n; i++) {
-    mr_read_t left = read[i];
-    while (left.len) {
-      size_t want = left.len < r->window ? left.len : r->window;
-      ssize_t got = pread(r->fd[left.file], left.dst, want, left.offset);
-      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (got <= 0) return mr__reader_fail(r, &left, got < 0 ? -errno : 0, diag);
-      left.dst = (char *)left.dst + got, left.offset += got, left.len -= (size_t)got;
-    }
-  }
-  return MR_OK;
 }
 
 mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   for (size_t i = 0; i < n; i++)
-    if (read[i].file < 0 || read[i].file >= r->n_files || read[i].offset < 0)
-      return mr_fail(diag, MR_ERR_CONFIG, "reader: file %d at byte %" PRId64 " is none",
+    if (read[i].file < 0 || read[i].file >= r->n_files || read[i].offset < 0 ||
+        read[i].len > (size_t)(INT64_MAX - read[i].offset))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "reader: %zu bytes of file %d at byte %" PRId64 " are none", read[i].len,
                      read[i].file, read[i].offset);
-  return (r->ring_open ? mr__reader_uring : mr__reader_pread)(r, read, n, diag);
+  return n > 1 && r->way->merges ? mr__reader_joined(r, read, n, diag)
+                                 : r->way->read(r, read, n, diag);
 }
 
 mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len, void *dst,
@@ -122,11 +170,12 @@ mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len
       part[n] = (mr_read_t){file, offset, take, dst};
       dst = (char *)dst + take, offset += (int64_t)take, len -= take;
     }
-    MR_TRY(mr_reader_read(r, part, n, diag));
+    MR_TRY(r->way->read(r, part, n, diag));
   }
   return MR_OK;
 }
 
 int64_t mr_reader_size(const mr_reader_t *r, int file) { return r->size[file]; }
 const char *mr_reader_path(const mr_reader_t *r, int file) { return r->path[file]; }
+mr_backend_t mr_reader_backend(const mr_reader_t *r) { return r->backend; }
 const char *mr_reader_fallback(const mr_reader_t *r) { return *r->fallback ? r->fallback : NULL; }

@@ -1,17 +1,32 @@
-/* Batched reads of a few files: io_uring with registered files and buffers, or pread where the
-   kernel refuses io_uring (old kernels, containers' seccomp) or MILLRACE_IO=pread asks for it.
-   Both give the same bytes and the same errors.
+/* Batched reads of a few files, in one of four ways that give the same bytes and the same errors:
+
+   uring   io_uring with registered files and buffers, through the page cache
+   direct  io_uring with O_DIRECT: past the page cache, from the device into place
+   pread   pread by 32 threads that all readers of the process share
+   mmap    copies out of a mapping: the quickest where the page cache holds the data already
 
    A reader belongs to one thread at a time. */
 #ifndef MR_LOADERS_READER_H
 #define MR_LOADERS_READER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 enum { MR_READER_FILES_MAX = 16, MR_READER_WINDOW = 1 << 20, MR_READER_DEPTH = 32 };
+
+typedef enum mr_backend {
+  MR_BACKEND_AUTO,
+  MR_BACKEND_URING,
+  MR_BACKEND_DIRECT,
+  MR_BACKEND_PREAD,
+  MR_BACKEND_MMAP,
+} mr_backend_t;
+#define MR_BACKEND_CHOICES "auto|uring|direct|pread|mmap" /* in the order above, for a setting */
+
+const char *mr_backend_name(mr_backend_t b);
 
 typedef struct mr_reader mr_reader_t;
 
@@ -22,6 +37,8 @@ typedef struct mr_reader_conf {
   size_t window;           /* bytes of one read at most; 0: MR_READER_WINDOW */
   void *buffer; /* registered with the kernel if it allows; NULL: none.  Lives until close */
   size_t buffer_len;
+  mr_backend_t backend; /* AUTO: what the machine allows and the data needs */
+  bool once;            /* for AUTO: each byte is read once and in order, not records at random */
 } mr_reader_conf_t;
 
 /* One read: len bytes at offset of file into dst (inside the registered buffer or anywhere). */
@@ -32,13 +49,16 @@ typedef struct mr_read {
   void *dst;
 } mr_read_t;
 
-/* Opens every file.  MR_ERR_IO with the path and the system's reason. */
+/* Opens every file.  MR_ERR_IO with the path and the system's reason; MR_ERR_UNAVAILABLE if the
+   machine refuses a backend that was asked for by name (AUTO, and the name in MILLRACE_IO which
+   stands in for AUTO, then fall back to pread). */
 mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag_t *diag);
 void mr_reader_close(mr_reader_t *r); /* NULL is fine */
 
-/* Blocks until all n reads are whole.  Short reads go on, interrupted ones are repeated.
-   MR_ERR_IO (the system refused) or MR_ERR_DATA (the file ends before), with path and offset;
-   then what dst holds is unspecified, but nothing is in flight any more. */
+/* Blocks until all n reads are whole.  Short reads go on, interrupted ones are repeated;
+   neighbours in a file become one read.  MR_ERR_IO (the system refused) or MR_ERR_DATA (the file
+   ends before), with path and offset; then what dst holds is unspecified, but nothing is in flight
+   any more. */
 mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
 
 /* Bytes [offset,offset+len) of a file, in windows that are in flight together. */
@@ -47,8 +67,10 @@ mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len
 
 int64_t mr_reader_size(const mr_reader_t *r, int file); /* bytes at open */
 const char *mr_reader_path(const mr_reader_t *r, int file);
+mr_backend_t mr_reader_backend(const mr_reader_t *r); /* never AUTO */
 
-/* NULL while io_uring is used, else why not: "io_uring is refused (...), reading with pread". */
+/* NULL while AUTO could choose freely, else why it could not: "io_uring is refused (...), reading
+   with pread in 32 threads". */
 const char *mr_reader_fallback(const mr_reader_t *r);
 
 /* The same for the first reader of this process that fell back, for a program to say once; NULL

@@ -1,10 +1,18 @@
 #ifndef MR_LOADERS_READER_PRIVATE_H
 #define MR_LOADERS_READER_PRIVATE_H
 
-#include <liburing.h>
-#include <stdbool.h>
-
 #include "loaders/reader.h"
+#include "loaders/reader_choose.h"
+
+/* One of the four ways. */
+typedef struct mr_reader_way {
+  bool merges; /* a read costs more than copying a few pages: neighbours are worth joining */
+  mr_err_t (*open)(mr_reader_t *r, mr_diag_t *diag); /* ERR_UNAVAILABLE: the machine refuses it */
+  void (*close)(mr_reader_t *r);                     /* also after a failed open */
+  mr_err_t (*read)(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
+} mr_reader_way_t;
+
+extern const mr_reader_way_t mr__reader_uring, mr__reader_direct, mr__reader_pread, mr__reader_mmap;
 
 struct mr_reader {
   int n_files;
@@ -13,25 +21,24 @@ struct mr_reader {
   char *path[MR_READER_FILES_MAX];
   size_t window;
   unsigned depth;
-  bool ring_open, files_fixed, buffer_fixed;
   char *buffer;
   size_t buffer_len;
-  struct io_uring ring;
-  struct mr_reader_slot *slot; /* [depth] reads in flight */
-  int *idle;                   /* [depth] stack of slots that are not */
-  char fallback[160];          /* "" while io_uring is used */
+  mr_backend_t backend;
+  const mr_reader_way_t *way;
+  void *state;   /* of the way */
+  char *scratch; /* where joined neighbours land before they are copied apart */
+  char fallback[MR_READER_WHY];
 };
 
 /* A failed read of what is left: code and sentence.  got is 0 at the end of the file, else -errno.
  */
 mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t got, mr_diag_t *diag);
 
-/* The two ways of mr_reader_read. */
-mr_err_t mr__reader_pread(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
-mr_err_t mr__reader_uring(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
+/* One read from beginning to end with pread alone, by this thread. */
+mr_err_t mr__reader_plain(const mr_reader_t *r, mr_read_t left, mr_diag_t *diag);
 
-/* Sets the ring up; on refusal writes r->fallback.  MR_ERR_NOMEM alone is a failure. */
-mr_err_t mr__reader_ring_open(mr_reader_t *r, mr_diag_t *diag);
-void mr__reader_ring_close(mr_reader_t *r);
+/* Does n reads with neighbours joined (reader_join.c) by calls of r->way->read. */
+mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
+enum { MR_READER_JOIN_BYTES = 1 << 18 /* of scratch */ };
 
 #endif

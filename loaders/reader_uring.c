@@ -1,69 +1,162 @@
-/* The io_uring way: slots are reads in flight; one submission starts as many as there are slots. */
+/* The two io_uring ways.  Slots are reads in flight; one submission starts as many as there are
+   slots.  With O_DIRECT a read must begin and end at multiples of the device's block and land on
+   one: what lies so goes straight into place, the rest through a slot's own bounce buffer. */
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
+#include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "loaders/reader_private.h"
 
-typedef struct mr_reader_slot {
+enum { BOUNCE = 1 << 16, ODD_MAX = 64 /* short reads of a slot that brought nothing new */ };
+
+typedef struct slot {
   mr_read_t left; /* what is still to come */
+  int64_t from;   /* where the read in flight begins; before left.offset only into bounce */
+  bool bounced;
+  int odd;
 } slot_t;
 
+typedef struct mr_ring_state {
+  struct io_uring ring;
+  bool ring_open, files_fixed, buffer_fixed, bounce_fixed;
+  int64_t align; /* of O_DIRECT; 0: the page cache is used */
+  char *bounce;  /* [depth][BOUNCE] */
+  slot_t *slot;  /* [depth] */
+  int *idle;     /* [depth] stack of slots that are not in flight */
+} uring_t;
+
 /* Registration saves a lookup per read; without it (a low RLIMIT_MEMLOCK) all still works. */
-static void register_all(mr_reader_t *r) {
-  struct iovec v = {r->buffer, r->buffer_len};
-  r->files_fixed = io_uring_register_files(&r->ring, r->fd, (unsigned)r->n_files) == 0;
-  r->buffer_fixed = r->buffer && io_uring_register_buffers(&r->ring, &v, 1) == 0;
+static void register_all(mr_reader_t *r, uring_t *u) {
+  struct iovec v[2] = {{u->bounce, (size_t)r->depth * BOUNCE}, {r->buffer, r->buffer_len}};
+  int first = u->bounce ? 0 : 1, last = r->buffer ? 2 : 1;
+  u->files_fixed = io_uring_register_files(&u->ring, r->fd, (unsigned)r->n_files) == 0;
+  bool fixed =
+      last > first && io_uring_register_buffers(&u->ring, v + first, (unsigned)(last - first)) == 0;
+  u->bounce_fixed = fixed && u->bounce;
+  u->buffer_fixed = fixed && r->buffer;
 }
 
-mr_err_t mr__reader_ring_open(mr_reader_t *r, mr_diag_t *diag) {
-  int e = io_uring_queue_init(r->depth, &r->ring, 0);
-  if (e < 0) {
-    snprintf(r->fallback, sizeof r->fallback, "io_uring is refused (%s), reading with pread",
-             strerror(-e));
-    return MR_OK;
-  }
-  r->ring_open = true;
-  r->slot = calloc(r->depth, sizeof *r->slot);
-  r->idle = calloc(r->depth, sizeof *r->idle);
-  if (!r->slot || !r->idle) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
-  for (unsigned i = 0; i < r->depth; i++) r->idle[i] = (int)i;
-  register_all(r);
+static mr_err_t ring_open(mr_reader_t *r, mr_diag_t *diag) {
+  uring_t *u = r->state;
+  int e = io_uring_queue_init(r->depth, &u->ring, 0);
+  if (e < 0) return mr_fail(diag, MR_ERR_UNAVAILABLE, "io_uring is refused (%s)", strerror(-e));
+  u->ring_open = true;
+  u->slot = calloc(r->depth, sizeof *u->slot);
+  u->idle = calloc(r->depth, sizeof *u->idle);
+  if (!u->slot || !u->idle) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
+  for (unsigned i = 0; i < r->depth; i++) u->idle[i] = (int)i;
+  register_all(r, u);
   return MR_OK;
 }
 
-void mr__reader_ring_close(mr_reader_t *r) {
-  if (r->ring_open) io_uring_queue_exit(&r->ring);
-  free(r->slot), free(r->idle);
-  r->ring_open = false, r->slot = NULL, r->idle = NULL;
+static mr_err_t uring_open(mr_reader_t *r, mr_diag_t *diag) {
+  r->state = calloc(1, sizeof(uring_t));
+  if (!r->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  return ring_open(r, diag);
+}
+
+static mr_err_t direct_open(mr_reader_t *r, mr_diag_t *diag) {
+  uring_t *u = r->state = calloc(1, sizeof(uring_t));
+  if (!u) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  u->align = mr_reader_direct_align(r->fd, r->n_files);
+  bool taken = u->align > 0 && u->align <= BOUNCE / 2;
+  for (int i = 0; taken && i < r->n_files; i++) taken = fcntl(r->fd[i], F_SETFL, O_DIRECT) == 0;
+  if (!taken)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: the file system refuses O_DIRECT", r->path[0]);
+  void *bounce = mmap(NULL, (size_t)r->depth * BOUNCE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (bounce == MAP_FAILED) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
+  u->bounce = bounce;
+  return ring_open(r, diag);
+}
+
+static void ring_close(mr_reader_t *r, uring_t *u) {
+  if (u->ring_open) io_uring_queue_exit(&u->ring);
+  free(u->slot), free(u->idle);
+  u->ring_open = false, u->slot = NULL, u->idle = NULL;
+}
+
+static void uring_close(mr_reader_t *r) {
+  uring_t *u = r->state;
+  if (!u) return;
+  ring_close(r, u);
+  if (u->bounce) munmap(u->bounce, (size_t)r->depth * BOUNCE);
+  if (u->align) /* the files may be opened by another way next */
+    for (int i = 0; i < r->n_files; i++) fcntl(r->fd[i], F_SETFL, 0);
+  free(u);
+  r->state = NULL;
 }
 
 static bool in_buffer(const mr_reader_t *r, const char *dst, size_t len) {
-  return r->buffer_fixed && dst >= r->buffer && len <= r->buffer_len &&
+  return r->buffer && dst >= r->buffer && len <= r->buffer_len &&
          (size_t)(dst - r->buffer) <= r->buffer_len - len;
 }
 
-/* Puts a slot's next window into the submission queue, which has room for every slot. */
-static void prepare(mr_reader_t *r, int at) {
-  const mr_read_t *left = &r->slot[at].left;
-  struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
-  unsigned want = (unsigned)(left->len < r->window ? left->len : r->window);
-  int fd = r->files_fixed ? left->file : r->fd[left->file];
-  if (in_buffer(r, left->dst, want))
-    io_uring_prep_read_fixed(sqe, fd, left->dst, want, (uint64_t)left->offset, 0);
+/* Which registered buffer holds [dst,dst+len); -1: none. */
+static int fixed_index(const mr_reader_t *r, const uring_t *u, const slot_t *s, const char *dst,
+                       size_t len) {
+  if (s->bounced) return u->bounce_fixed ? 0 : -1;
+  return u->buffer_fixed && in_buffer(r, dst, len) ? u->bounce != NULL : -1;
+}
+
+/* How much of a slot's rest goes into one read, and where it lands.  An O_DIRECT read that does
+   not fit the device's blocks begins before the bytes that are wanted and ends after them. */
+static size_t next_piece(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, char **dst) {
+  const mr_read_t *left = &s->left;
+  size_t want = left->len < r->window ? left->len : r->window, mask = (size_t)u->align - 1;
+  *dst = left->dst, s->from = left->offset, s->bounced = false;
+  if (!u->align) return want;
+  if ((((uintptr_t)left->dst | (size_t)left->offset) & mask) == 0 && want > mask)
+    return want & ~mask;
+  s->bounced = true, s->from = left->offset & ~(int64_t)mask,
+  *dst = u->bounce + (size_t)at * BOUNCE;
+  size_t all = ((size_t)(left->offset - s->from) + want + mask) & ~mask;
+  return all < BOUNCE ? all : BOUNCE;
+}
+
+/* Puts a slot's next piece into the submission queue, which has room for every slot. */
+static void prepare(mr_reader_t *r, uring_t *u, int at) {
+  slot_t *s = &u->slot[at];
+  struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+  char *dst;
+  unsigned want = (unsigned)next_piece(r, u, s, at, &dst);
+  int fd = u->files_fixed ? s->left.file : r->fd[s->left.file];
+  int fixed = fixed_index(r, u, s, dst, want);
+  if (fixed >= 0)
+    io_uring_prep_read_fixed(sqe, fd, dst, want, (uint64_t)s->from, fixed);
   else
-    io_uring_prep_read(sqe, fd, left->dst, want, (uint64_t)left->offset);
-  if (r->files_fixed) sqe->flags |= IOSQE_FIXED_FILE;
+    io_uring_prep_read(sqe, fd, dst, want, (uint64_t)s->from);
+  if (u->files_fixed) sqe->flags |= IOSQE_FIXED_FILE;
   sqe->user_data = (uint64_t)at;
 }
 
+/* Bytes of the rest that `got` bytes in flight brought; copies them if they bounced.  A read that
+   ended before the bytes that are wanted brought none: 0 is the file's end, -EAGAIN to try again,
+   -EIO after too many of them. */
+static int64_t gain(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, int got) {
+  if (!s->bounced || got <= 0) return got;
+  int64_t skip = s->left.offset - s->from, more = got - skip;
+  if (more <= 0) {
+    struct stat st; /* the file may be shorter by now than it was at open */
+    if (fstat(r->fd[s->left.file], &st) == 0 && s->from + got >= st.st_size) return 0;
+    return ++s->odd < ODD_MAX ? -EAGAIN : -EIO;
+  }
+  if (more > (int64_t)s->left.len) more = (int64_t)s->left.len;
+  memcpy(s->left.dst, u->bounce + (size_t)at * BOUNCE + skip, (size_t)more);
+  return more;
+}
+
 /* One completion: true when its slot is in flight again with what is left. */
-static bool complete(mr_reader_t *r, int at, int got, mr_err_t *e, mr_diag_t *diag) {
-  mr_read_t *left = &r->slot[at].left;
+static bool complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e, mr_diag_t *diag) {
+  mr_read_t *left = &u->slot[at].left;
   if (*e < 0) return false; /* draining after a failure */
+  int64_t got = gain(r, u, &u->slot[at], at, res);
   if (got == -EINTR || got == -EAGAIN) {
-    prepare(r, at);
+    prepare(r, u, at);
     return true;
   }
   if (got <= 0) {
@@ -72,43 +165,65 @@ static bool complete(mr_reader_t *r, int at, int got, mr_err_t *e, mr_diag_t *di
   }
   left->dst = (char *)left->dst + got, left->offset += got, left->len -= (size_t)got;
   if (left->len == 0) return false;
-  prepare(r, at);
+  prepare(r, u, at);
   return true;
 }
 
 /* Submits what is prepared and waits for a completion.  EINTR and a full completion queue are
    answered by trying again. */
-static int submit_and_wait(mr_reader_t *r) {
+static int submit_and_wait(uring_t *u) {
   int e;
   do {
-    e = io_uring_submit_and_wait(&r->ring, 1);
+    e = io_uring_submit_and_wait(&u->ring, 1);
   } while (e == -EINTR || e == -EAGAIN || e == -EBUSY);
   return e;
 }
 
-mr_err_t mr__reader_uring(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+/* Takes every completion that has come. */
+static void reap(mr_reader_t *r, uring_t *u, unsigned *flying, mr_err_t *e, mr_diag_t *diag) {
+  struct io_uring_cqe *cqe;
+  while (*flying && io_uring_peek_cqe(&u->ring, &cqe) == 0) {
+    int at = (int)cqe->user_data, res = cqe->res;
+    io_uring_cqe_seen(&u->ring, cqe);
+    if (!complete(r, u, at, res, e, diag)) u->idle[r->depth - (*flying)--] = at;
+  }
+}
+
+/* Without a ring: one after the other.  (O_DIRECT is off then.) */
+static mr_err_t read_plain(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  for (size_t i = 0; i < n; i++) MR_TRY(mr__reader_plain(r, read[i], diag));
+  return MR_OK;
+}
+
+/* The ring itself is broken: closing it ends what is in flight; later reads do without it. */
+static mr_err_t give_up(mr_reader_t *r, uring_t *u, int error, mr_diag_t *diag) {
+  ring_close(r, u);
+  for (int i = 0; u->align && i < r->n_files; i++) fcntl(r->fd[i], F_SETFL, 0);
+  return mr_fail(diag, MR_ERR_IO, "%s: io_uring failed: %s", r->path[0], strerror(-error));
+}
+
+static mr_err_t uring_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  uring_t *u = r->state;
   mr_err_t e = MR_OK;
   unsigned flying = 0;
   size_t next = 0;
+  if (!u->ring_open) return read_plain(r, read, n, diag);
   while (flying || (e == MR_OK && next < n)) {
     for (; e == MR_OK && next < n && flying < r->depth; next++) {
       if (read[next].len == 0) continue;
-      int at = r->idle[r->depth - 1 - flying++];
-      r->slot[at].left = read[next];
-      prepare(r, at);
+      int at = u->idle[r->depth - 1 - flying++];
+      u->slot[at] = (slot_t){.left = read[next]};
+      prepare(r, u, at);
     }
     if (!flying) break;
-    int sent = submit_and_wait(r);
-    if (sent < 0) { /* the ring itself is broken: give it up, later reads use pread */
-      mr__reader_ring_close(r);
-      return mr_fail(diag, MR_ERR_IO, "io_uring failed: %s", strerror(-sent));
-    }
-    struct io_uring_cqe *cqe;
-    while (flying && io_uring_peek_cqe(&r->ring, &cqe) == 0) {
-      int at = (int)cqe->user_data, got = cqe->res;
-      io_uring_cqe_seen(&r->ring, cqe);
-      if (!complete(r, at, got, &e, diag)) r->idle[r->depth - flying--] = at;
-    }
+    int sent = submit_and_wait(u);
+    if (sent < 0) return give_up(r, u, sent, diag);
+    reap(r, u, &flying, &e, diag);
   }
   return e;
 }
+
+const mr_reader_way_t mr__reader_uring = {
+    .merges = true, .open = uring_open, .close = uring_close, .read = uring_read};
+const mr_reader_way_t mr__reader_direct = {
+    .merges = true, .open = direct_open, .close = uring_close, .read = uring_read};

@@ -1,0 +1,12 @@
+#include "apps/notice.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "loaders/reader.h"
+
+void mr_notice_reader(void) {
+  static atomic_bool said;
+  const char *why = mr_reader_fallback_seen();
+  if (why && !atomic_exchange(&said, true)) fprintf(stderr, "millrace: %s\n", why);
+}

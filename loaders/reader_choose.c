@@ -1,0 +1,127 @@
+#include "loaders/reader_choose.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { SAMPLES = 64 /* of each file: does the page cache hold this byte? */ };
+
+int mr_uring_refused(void) {
+  struct io_uring ring;
+  int e = io_uring_queue_init(2, &ring, 0);
+  if (e == 0) io_uring_queue_exit(&ring);
+  return -e;
+}
+
+/* Statx says what a file wants since Linux 6.1; before, a page is what every device takes. */
+static int direct_align(int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx st;
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && (st.stx_mask & STATX_DIOALIGN)) {
+    unsigned most = st.stx_dio_offset_align > st.stx_dio_mem_align ? st.stx_dio_offset_align
+                                                                   : st.stx_dio_mem_align;
+    return most <= 1 << 16 ? (int)most : 0;
+  }
+#endif
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) < 0) return 0;
+  return fcntl(fd, F_SETFL, flags) < 0 ? 0 : 4096;
+}
+
+int mr_reader_direct_align(const int *fd, int n_files) {
+  int most = 1;
+  for (int i = 0; i < n_files && most; i++) {
+    int align = direct_align(fd[i]);
+    most = align == 0 ? 0 : align > most ? align : most;
+  }
+  return most;
+}
+
+static int samples_cached(int fd, int64_t size) {
+  int got = 0;
+  for (int i = 0; i < SAMPLES; i++) {
+    char byte;
+    struct iovec v = {&byte, 1};
+    got += preadv2(fd, &v, 1, (off_t)((double)size * i / SAMPLES), RWF_NOWAIT) == 1;
+  }
+  return got;
+}
+
+/* The number in a file of one number; fallback if there is none. */
+static int64_t file_number(const char *path, int64_t fallback) {
+  char text[32];
+  FILE *f = fopen(path, "r");
+  if (!f) return fallback;
+  char *line = fgets(text, sizeof text, f);
+  fclose(f);
+  return line && *line >= '0' && *line <= '9' ? strtoll(line, NULL, 10) : fallback;
+}
+
+static int64_t machine_available(void) {
+  char line[128];
+  long long kb = 0;
+  FILE *f = fopen("/proc/meminfo", "r");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "MemAvailable: %lld", &kb) == 1) break;
+  if (f) fclose(f);
+  return kb * 1024;
+}
+
+int64_t mr_memory_available(void) {
+  int64_t all = machine_available();
+  int64_t limit = file_number("/sys/fs/cgroup/memory.max", 0);
+  if (limit <= 0) return all;
+  int64_t left = limit - file_number("/sys/fs/cgroup/memory.current", 0);
+  if (left < 1) left = 1;
+  return all && all < left ? all : left;
+}
+
+void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out) {
+  struct stat st;
+  double cached = 0;
+  *out = (mr_reader_facts_t){
+      .uring_errno = mr_uring_refused(), .available = mr_memory_available(), .direct_align = 1};
+  for (int i = 0; i < n_files; i++) {
+    int align = direct_align(fd[i]);
+    if (align == 0 || out->direct_align == 0)
+      out->direct_align = 0;
+    else if (align > out->direct_align)
+      out->direct_align = align;
+    if (fstat(fd[i], &st) < 0 || st.st_size == 0) continue;
+    out->bytes += st.st_size;
+    cached += (double)st.st_size * samples_cached(fd[i], st.st_size) / SAMPLES;
+  }
+  out->cached = out->bytes ? cached / (double)out->bytes : 1;
+}
+
+static mr_backend_t pick(mr_backend_t b, char *why, const char *reason) {
+  snprintf(why, MR_READER_WHY, "%s", reason);
+  return b;
+}
+
+mr_backend_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why) {
+  bool large = f->available && f->bytes > f->available / 2;
+  if (f->uring_errno) {
+    snprintf(why, MR_READER_WHY,
+             "io_uring is refused (%s): a pool of 32 threads keeps the device busy",
+             strerror(f->uring_errno));
+    return MR_BACKEND_PREAD;
+  }
+  if (!once && f->cached >= 0.97)
+    return pick(MR_BACKEND_MMAP, why,
+                "the page cache holds the files, and copying is all it takes");
+  if (f->direct_align && f->cached < 0.5 && large)
+    return pick(MR_BACKEND_DIRECT, why,
+                "the files are larger than half of the free memory and hardly cached: the page "
+                "cache would only be in the way");
+  if (f->cached >= 0.97)
+    return pick(MR_BACKEND_URING, why, "the page cache holds the files, read once in large pieces");
+  return pick(MR_BACKEND_URING, why,
+              "many reads in flight, and the page cache keeps what it has room for");
+}

@@ -1,0 +1,160 @@
+/* The pread way: what the page cache holds is read by the calling thread; what waits for the
+   device goes to 32 threads, so that as many reads are in flight as io_uring would have.  All
+   readers of the process share the threads, which start at the first such read and end with the
+   last reader. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "loaders/reader_private.h"
+
+enum { THREADS = 32 };
+
+/* One call's reads that wait for the device. */
+typedef struct job {
+  const mr_reader_t *r;
+  const mr_read_t *read;
+  size_t n, next, done; /* next: not yet begun */
+  mr_err_t e;
+  mr_diag_t diag;
+  pthread_cond_t whole;
+  struct job *after;
+} job_t;
+
+/* Everything is under the lock; a read itself is not. */
+static struct pool {
+  pthread_mutex_t lock;
+  pthread_cond_t work;
+  job_t *first, *last; /* with reads not yet begun */
+  int readers, threads;
+  bool ending;
+  pthread_t thread[THREADS];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+/* Opening and closing readers, so that threads are made and joined by one at a time. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+mr_err_t mr__reader_plain(const mr_reader_t *r, mr_read_t left, mr_diag_t *diag) {
+  while (left.len) {
+    size_t want = left.len < r->window ? left.len : r->window;
+    ssize_t got = pread(r->fd[left.file], left.dst, want, left.offset);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return mr__reader_fail(r, &left, got < 0 ? -errno : 0, diag);
+    left.dst = (char *)left.dst + got, left.offset += got, left.len -= (size_t)got;
+  }
+  return MR_OK;
+}
+
+/* Takes one read of the first job and does it.  Called and returns with the lock held. */
+static void do_one(void) {
+  job_t *j = pool.first;
+  const mr_read_t *read = &j->read[j->next++];
+  if (j->next == j->n) {
+    pool.first = j->after;
+    if (!pool.first) pool.last = NULL;
+  }
+  bool skip = j->e < 0;
+  pthread_mutex_unlock(&pool.lock);
+  mr_diag_t diag = {0};
+  mr_err_t e = skip ? MR_OK : mr__reader_plain(j->r, *read, &diag);
+  pthread_mutex_lock(&pool.lock);
+  if (e < 0 && j->e == MR_OK) j->e = e, j->diag = diag;
+  if (++j->done == j->n) pthread_cond_signal(&j->whole);
+}
+
+static void *thread_main(void *unused) {
+  pthread_mutex_lock(&pool.lock);
+  while (!pool.ending) {
+    if (pool.first)
+      do_one();
+    else
+      pthread_cond_wait(&pool.work, &pool.lock);
+  }
+  pthread_mutex_unlock(&pool.lock);
+  return NULL;
+}
+
+/* With none at all the calling threads do the reads. */
+static void start_threads(void) {
+  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&pool.lock);
+  bool none = pool.threads == 0;
+  pthread_mutex_unlock(&pool.lock);
+  int n = 0;
+  while (none && n < THREADS && pthread_create(&pool.thread[n], NULL, thread_main, NULL) == 0) n++;
+  pthread_mutex_lock(&pool.lock);
+  if (none) pool.threads = n;
+  pthread_mutex_unlock(&pool.lock);
+  pthread_mutex_unlock(&gate);
+}
+
+static mr_err_t pread_open(mr_reader_t *r, mr_diag_t *diag) {
+  r->state = calloc(r->depth, sizeof(mr_read_t)); /* reads that wait */
+  if (!r->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
+  pthread_mutex_lock(&pool.lock);
+  pool.readers++;
+  pthread_mutex_unlock(&pool.lock);
+  return MR_OK;
+}
+
+static void pread_close(mr_reader_t *r) {
+  if (!r->state) return;
+  free(r->state);
+  r->state = NULL;
+  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&pool.lock);
+  bool last = --pool.readers == 0;
+  int n = pool.threads;
+  if (last) {
+    pool.ending = true;
+    pthread_cond_broadcast(&pool.work);
+  }
+  pthread_mutex_unlock(&pool.lock);
+  for (int i = 0; last && i < n; i++) pthread_join(pool.thread[i], NULL);
+  if (last) pool.threads = 0, pool.ending = false;
+  pthread_mutex_unlock(&gate);
+}
+
+/* Reads what is in memory already; the rest is left in *read.  False if something is left. */
+static bool read_cached(const mr_reader_t *r, mr_read_t *read) {
+  struct iovec v = {read->dst, read->len};
+  ssize_t got = preadv2(r->fd[read->file], &v, 1, read->offset, RWF_NOWAIT);
+  if (got <= 0) return read->len == 0; /* also where the file system cannot tell */
+  read->dst = (char *)read->dst + got, read->offset += got, read->len -= (size_t)got;
+  return read->len == 0;
+}
+
+/* Blocks until the pool has done n reads; this thread lends a hand. */
+static mr_err_t read_waiting(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  job_t j = {.r = r, .read = read, .n = n, .whole = PTHREAD_COND_INITIALIZER};
+  start_threads();
+  pthread_mutex_lock(&pool.lock);
+  *(pool.last ? &pool.last->after : &pool.first) = &j;
+  pool.last = &j;
+  pthread_cond_broadcast(&pool.work);
+  while (j.next < n) do_one();
+  while (j.done < n) pthread_cond_wait(&j.whole, &pool.lock);
+  pthread_mutex_unlock(&pool.lock);
+  pthread_cond_destroy(&j.whole);
+  return j.e < 0 ? mr_fail(diag, j.e, "%s", j.diag.text) : MR_OK;
+}
+
+static mr_err_t pread_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  mr_read_t *left = r->state;
+  for (size_t i = 0; i < n;) {
+    size_t waiting = 0;
+    for (; i < n && waiting < r->depth; i++) {
+      left[waiting] = read[i];
+      if (!read_cached(r, &left[waiting])) waiting++;
+    }
+    if (waiting == 1) MR_TRY(mr__reader_plain(r, left[0], diag));
+    if (waiting > 1) MR_TRY(read_waiting(r, left, waiting, diag));
+  }
+  return MR_OK;
+}
+
+const mr_reader_way_t mr__reader_pread = {
+    .merges = true, .open = pread_open, .close = pread_close, .read = pread_read};
