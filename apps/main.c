@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apps/cli.h"
+#include "base/isa.h"
 #include "base/suggest.h"
 
 #define MR_COMMAND(name) extern const mr_command_t mr_command_##name;
@@ -50,7 +51,8 @@ static bool wants_help(int argc, char **argv) {
 static int run(const mr_command_t *c, int argc, char **argv) {
   mr_args_t args;
   mr_diag_t diag = {0};
-  int e = mr_args_parse(c, argc, argv, &args, &diag);
+  int e = mr_isa_check(&diag);
+  if (e >= 0) e = mr_args_parse(c, argc, argv, &args, &diag);
   if (e >= 0) e = c->run(&args, &diag);
   if (e >= 0) {
     if (fflush(stdout) == 0) return e;

@@ -1,5 +1,6 @@
 /* Mirrors a picture left to right, with probability p: torchvision's RandomHorizontalFlip with the
    record's own generator.  Records without a generator stay as they are. */
+#include "base/isa.h"
 #include "pipeline/stage.h"
 #include "stages/mirror.h"
 
@@ -21,9 +22,7 @@ static mr_err_t flip_plan(mr_stage_t *s) {
 
 static mr_err_t flip_open(mr_stage_t *s) {
   flip_t *t = s->state;
-#if defined(__x86_64__)
-  t->avx2 = t->W == 32 && __builtin_cpu_supports("avx2");
-#endif
+  t->avx2 = t->W == 32 && mr_isa() >= MR_ISA_AVX2;
   return MR_OK;
 }
 

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/isa.h"
+
 /* x/y rounded correctly out of a rounded reciprocal, for most operands (Markstein's step): what the
    vector path computes.  Where it is not for some byte, the table serves. */
 static float divided(float x, float y, float inv) {
@@ -31,10 +33,7 @@ void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool 
       t->table[c][x] = centred / t->std[c];
     }
   }
-#if defined(__x86_64__)
-  t->avx2 =
-      simd && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && formula_agrees(t);
-#endif
+  t->avx2 = simd && mr_isa() >= MR_ISA_AVX2 && formula_agrees(t);
 }
 
 void mr_norm_hwc(const mr_norm_t *t, const uint8_t *src, int n, float *dst) {

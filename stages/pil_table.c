@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/isa.h"
 #include "stages/pil_resize.h"
 
 static int imin(int a, int b) { return a < b ? a : b; }
@@ -69,9 +70,7 @@ bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
     pass_weights(t, in, out);
     if (t->two) pass_halves(t, out);
   }
-#if defined(__x86_64__)
-  p->avx2 = simd && out == 32 && __builtin_cpu_supports("avx2");
-#endif
+  p->avx2 = simd && out == 32 && mr_isa() >= MR_ISA_AVX2;
   return true;
 }
 

@@ -77,6 +77,13 @@ static void wrong_flags_are_said(void **state) {
   says(2, "--md5: \"abc\", expected 32 lower-case hex digits");
 }
 
+static void a_wrong_instruction_set_is_said_at_once(void **state) {
+  setenv("MILLRACE_ISA", "sse9", 1);
+  RUN(&p, "index", "--records", "5");
+  unsetenv("MILLRACE_ISA");
+  says(2, "MILLRACE_ISA is \"sse9\"; expected plain, avx2 or avx512");
+}
+
 static void index_prints_each_record_once(void **state) {
   RUN(&p, "index", "--records", "10", "--seed", "12", "--epochs", "2");
   assert_int_equal(p.status, 0);
@@ -101,6 +108,7 @@ int main(void) {
       cmocka_unit_test(no_command_is_a_usage_error),
       cmocka_unit_test(unknown_words_get_the_nearest_known_one),
       cmocka_unit_test(wrong_flags_are_said),
+      cmocka_unit_test(a_wrong_instruction_set_is_said_at_once),
       cmocka_unit_test(index_prints_each_record_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/isa.h"
 #include "model/backends/cpu/exec.h"
-#include "model/backends/cpu/isa.h"
 #include "model/backends/cpu/kernels.h"
 #include "model/ir/fn.h"
 
@@ -27,7 +27,8 @@ static int say(void) {
   if (mr_matmul_create(&s, &p, NULL) < 0) return 1;
   mr_matmul_destroy(p);
   mr_err_t err = mr_jit(f, NULL, &x, &diag);
-  printf("%s %d %d %s", mr_cpu_isa(), (int)dnnl_get_effective_cpu_isa(), (int)err, diag.text);
+  printf("%s %d %d %s", mr_isa_name(mr_isa()), (int)dnnl_get_effective_cpu_isa(), (int)err,
+         diag.text);
   mr_exec_destroy(x);
   mr_fn_destroy(f);
   return 0;

@@ -1,7 +1,7 @@
 /* The row and element kernels of every instruction set this machine has, against f64. */
 #include <math.h>
 
-#include "model/backends/cpu/isa.h"
+#include "base/isa.h"
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/vec_math.h"
 #include "tests/vectors.h"

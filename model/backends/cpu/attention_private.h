@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_CPU_ATTENTION_PRIVATE_H
 #define MR_MODEL_CPU_ATTENTION_PRIVATE_H
 
-#include "model/backends/cpu/isa.h"
+#include "base/isa.h"
 #include "model/backends/cpu/kernels.h"
 
 /* One head's first elements; a token further by the spec's strides.  What a pass has no use for

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/isa.h"
 #include "model/backends/cpu/exec_private.h"
-#include "model/backends/cpu/isa.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 

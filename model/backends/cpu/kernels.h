@@ -4,7 +4,7 @@
    MR_F32 or MR_BF16; arithmetic and statistics are f32 (sums over many rows: fixed chunks added
    in a fixed order, so that results do not depend on the number of threads).  Kernels run on the
    OpenMP team of the calling thread and block until done.  Outputs may not overlap inputs unless
-   said.  The instruction set is chosen once (mr_cpu_isa); MILLRACE_ISA=plain|avx2|avx512 forces
+   said.  The instruction set is chosen once (base/isa.h); MILLRACE_ISA=plain|avx2|avx512 forces
    one, in oneDNN too (plain: its lowest, SSE4.1), and mr_jit refuses a value that cannot be had.
    The plain C kernel is the oracle of the others. */
 #ifndef MR_MODEL_CPU_KERNELS_H
@@ -14,8 +14,6 @@
 
 #include "base/dtype.h"
 #include "base/err.h"
-
-const char *mr_cpu_isa(void); /* "avx512", "avx2" or "plain": what runs */
 
 /* ---- matrix products (oneDNN) ---- */
 typedef struct mr_matmul_spec {

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "model/backends/cpu/isa.h"
+#include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/workspace.h"
 
@@ -178,7 +178,7 @@ static bool fits(const mr_matmul_spec_t *s) {
 static mr_err_t refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag_t *diag) {
   return mr_fail(diag, status == dnnl_out_of_memory ? MR_ERR_NOMEM : MR_ERR_UNAVAILABLE,
                  "matmul: oneDNN (%s) does not multiply %s %lld x (%lld,%lld) (%lld,%lld): %s",
-                 mr_cpu_isa(), mr_dtype_name(s->a), (long long)s->batch, (long long)s->m,
+                 mr_isa_name(mr_isa()), mr_dtype_name(s->a), (long long)s->batch, (long long)s->m,
                  (long long)s->k, (long long)s->k, (long long)s->n, dnnl_status2str(status));
 }
 

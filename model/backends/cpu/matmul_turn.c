@@ -1,6 +1,6 @@
 /* Turning a bf16 matrix: two rows make lanes of 32 bits, sixteen such pairs are transposed in
    registers, and each column leaves as one cache line. */
-#include "model/backends/cpu/isa.h"
+#include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
 

@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_CPU_ROWS_H
 #define MR_MODEL_CPU_ROWS_H
 
-#include "model/backends/cpu/isa.h"
+#include "base/isa.h"
 #include "model/backends/cpu/kernels.h"
 
 typedef struct mr__rows {

@@ -1,7 +1,7 @@
 /* Which instruction set the kernels use: the machine's best, or the one MILLRACE_ISA names
    (plain, avx2, avx512).  Decided at the first call; any thread. */
-#ifndef MR_MODEL_CPU_ISA_H
-#define MR_MODEL_CPU_ISA_H
+#ifndef MR_BASE_ISA_H
+#define MR_BASE_ISA_H
 
 #include <stdbool.h>
 

@@ -1,10 +1,8 @@
-#include "model/backends/cpu/isa.h"
+#include "base/isa.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "model/backends/cpu/kernels.h"
 
 static const char *const names[MR_ISA_COUNT] = {"plain", "avx2", "avx512"};
 
@@ -59,4 +57,3 @@ mr_err_t mr_isa_check(mr_diag_t *diag) {
 }
 
 const char *mr_isa_name(mr_isa_t isa) { return names[isa]; }
-const char *mr_cpu_isa(void) { return names[mr_isa()]; }
