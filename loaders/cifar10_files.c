@@ -49,47 +49,28 @@ mr_err_t mr__cifar10_read_names(const char *folder, mr_cifar10_names_t *names, m
   return mr_fail(diag, MR_ERR_DATA, "%s: want the names of ten classes, one a line", path);
 }
 
-static mr_err_t check_sizes(const mr_reader_t *r, int n, int64_t records, mr_diag_t *diag) {
-  for (int i = 0; i < n; i++) {
-    int64_t want = records * MR_CIFAR10_RECORD, size = mr_reader_size(r, i);
-    if (size != want)
-      return mr_fail(diag, MR_ERR_DATA,
-                     "%s: %" PRId64 " bytes, want %" PRId64 " (%" PRId64 " records of %d)",
-                     mr_reader_path(r, i), size, want, records, MR_CIFAR10_RECORD);
-  }
-  return MR_OK;
-}
-
-mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, mr_reader_conf_t conf,
-                          mr_reader_t **out, mr_diag_t *diag) {
-  static char const *const test_name = "test_batch.bin";
-  char text[MR_CIFAR10_FILES][MR_CIFAR10_PATH + 32];
-  const char *path[MR_CIFAR10_FILES];
-  int n = test ? 1 : MR_CIFAR10_FILES;
-  *out = NULL;
+mr_err_t mr__cifar10_paths(const char *folder, bool test, mr_cifar10_paths_t *out,
+                           mr_diag_t *diag) {
   if (strlen(folder) >= MR_CIFAR10_PATH)
     return mr_fail(diag, MR_ERR_CONFIG, "path has %zu bytes, want less than %d", strlen(folder),
                    MR_CIFAR10_PATH);
   if (access(folder, R_OK | X_OK) < 0)
     return mr_fail(diag, MR_ERR_IO, "path=%s: the folder cannot be read: %s", folder,
                    strerror(errno));
-  for (int i = 0; i < n; i++) {
+  out->n = test ? 1 : MR_CIFAR10_FILES;
+  for (int i = 0; i < out->n; i++) {
     if (test)
-      snprintf(text[i], sizeof text[i], "%s/%s", folder, test_name);
+      snprintf(out->text[i], sizeof out->text[i], "%s/test_batch.bin", folder);
     else
-      snprintf(text[i], sizeof text[i], "%s/data_batch_%d.bin", folder, i + 1);
-    path[i] = text[i];
+      snprintf(out->text[i], sizeof out->text[i], "%s/data_batch_%d.bin", folder, i + 1);
+    out->path[i] = out->text[i];
   }
-  conf.path = path, conf.n_files = n;
-  MR_TRY(mr_reader_open(out, &conf, diag));
-  mr_err_t e = check_sizes(*out, n, records, diag);
-  if (e < 0) mr_reader_close(*out), *out = NULL;
-  return e;
+  return MR_OK;
 }
 
-mr_err_t mr__cifar10_check_label(const mr_reader_t *r, int file, int64_t i, uint8_t label,
-                                 mr_diag_t *diag) {
-  if (label < MR_IMAGE_CLASSES) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA, "%s: label %d of record %" PRId64 ", want [0,9]",
-                 mr_reader_path(r, file), label, i);
+mr_err_t mr__cifar10_check(const void *ctx, const char *path, int64_t at, const uint8_t *record,
+                           mr_diag_t *diag) {
+  if (record[0] < MR_IMAGE_CLASSES) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s: label %d of record %" PRId64 ", want [0,9]", path,
+                 record[0], at);
 }

@@ -3,10 +3,10 @@
 #define MR_LOADERS_CIFAR10_FILES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "loaders/image.h"
-#include "loaders/reader.h"
 
 enum {
   MR_CIFAR10_RECORD = 1 + MR_IMAGE_BYTES, /* a label byte, then u8 (3,32,32) CHW */
@@ -29,13 +29,18 @@ void mr__cifar10_usual_names(mr_cifar10_names_t *names);
    MR_ERR_DATA if it holds anything else.  Without the file names stay as they are. */
 mr_err_t mr__cifar10_read_names(const char *folder, mr_cifar10_names_t *names, mr_diag_t *diag);
 
-/* Opens the five training files or the test file as conf says (but for the paths), and checks that
-   each holds exactly `records` records. */
-mr_err_t mr__cifar10_open(const char *folder, bool test, int64_t records, mr_reader_conf_t conf,
-                          mr_reader_t **out, mr_diag_t *diag);
+/* The paths of the five training files or the test file of a folder; text owns them. */
+typedef struct mr_cifar10_paths {
+  char text[MR_CIFAR10_FILES][MR_CIFAR10_PATH + 32];
+  const char *path[MR_CIFAR10_FILES];
+  int n;
+} mr_cifar10_paths_t;
 
-/* MR_ERR_DATA if the label of record i of a file is none of the ten. */
-mr_err_t mr__cifar10_check_label(const mr_reader_t *r, int file, int64_t i, uint8_t label,
-                                 mr_diag_t *diag);
+/* MR_ERR_IO if the folder cannot be read. */
+mr_err_t mr__cifar10_paths(const char *folder, bool test, mr_cifar10_paths_t *out, mr_diag_t *diag);
+
+/* MR_ERR_DATA if the label of a record is none of the ten; for mr_store_conf_t. */
+mr_err_t mr__cifar10_check(const void *ctx, const char *path, int64_t at, const uint8_t *record,
+                           mr_diag_t *diag);
 
 #endif

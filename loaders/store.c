@@ -1,0 +1,151 @@
+#include "loaders/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "loaders/reader_choose.h"
+#include "loaders/store_private.h"
+#include "pipeline/stage.h"
+
+static mr_err_t copy_paths(mr_store_t *st, const mr_store_conf_t *conf, mr_diag_t *diag) {
+  for (int i = 0; i < conf->n_files; i++) {
+    st->path[i] = strdup(conf->path[i]);
+    if (!st->path[i]) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a path");
+  }
+  st->conf.path = (const char *const *)st->path;
+  return MR_OK;
+}
+
+static mr_err_t check_sizes(const mr_store_t *st, const mr_reader_t *r, mr_diag_t *diag) {
+  const mr_store_conf_t *c = &st->conf;
+  int64_t want = c->head + c->per_file * (int64_t)c->record;
+  for (int i = 0; i < c->n_files; i++)
+    if (mr_reader_size(r, i) != want)
+      return mr_fail(diag, MR_ERR_DATA,
+                     "%s: %" PRId64 " bytes, want %" PRId64 " (%" PRId64 " records of %zu%s)",
+                     mr_reader_path(r, i), mr_reader_size(r, i), want, c->per_file, c->record,
+                     c->head ? " after the header" : "");
+  return MR_OK;
+}
+
+mr_err_t mr__store_reader(const mr_store_t *st, bool once, void *buffer, size_t len,
+                          mr_reader_t **out, mr_diag_t *diag) {
+  mr_reader_conf_t conf = {.path = st->conf.path,
+                           .n_files = st->conf.n_files,
+                           .backend = st->conf.backend,
+                           .once = once,
+                           .buffer = buffer,
+                           .buffer_len = len};
+  MR_TRY(mr_reader_open(out, &conf, diag));
+  mr_err_t e = check_sizes(st, *out, diag);
+  if (e < 0) mr_reader_close(*out), *out = NULL;
+  return e;
+}
+
+mr_err_t mr__store_check(const mr_store_t *st, int64_t number, const uint8_t *record,
+                         mr_diag_t *diag) {
+  if (!st->conf.check) return MR_OK;
+  return st->conf.check(st->conf.ctx, st->path[number / st->conf.per_file],
+                        number % st->conf.per_file, record, diag);
+}
+
+bool mr_store_keeps(int64_t bytes, int64_t memory, int64_t available, char *why, size_t n) {
+  int64_t budget = memory >= 0 ? memory : available / 2;
+  bool keeps = bytes <= budget;
+  snprintf(why, n, "%s: %.0f MB, the budget is %.0f MB (%s)",
+           keeps ? "read once and kept in memory" : "read record by record as they are due",
+           (double)bytes / 1e6, (double)budget / 1e6,
+           memory >= 0 ? "memory=" : "half of the free memory");
+  return keeps;
+}
+
+/* Keeps the files as they are if at least half of their records are wanted. */
+static mr_err_t keep(mr_store_t *st, mr_diag_t *diag) {
+  const mr_store_conf_t *c = &st->conf;
+  char why[160];
+  int64_t all = c->per_file * c->n_files;
+  st->whole = c->n >= all / 2;
+  int64_t bytes = st->whole ? st->stride * c->n_files : c->n * (int64_t)c->record;
+  if (!mr_store_keeps(bytes, c->memory, c->memory < 0 ? mr_memory_available() : 0, why, sizeof why))
+    return MR_OK;
+  st->kept_bytes = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
+  st->kept = aligned_alloc(MR_STORE_HUGE, st->kept_bytes);
+  if (!st->kept)
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", bytes);
+  madvise(st->kept, st->kept_bytes, MADV_HUGEPAGE); /* a wish: 70 page faults instead of 35,000 */
+  return st->whole ? mr__store_keep_whole(st, diag) : mr__store_keep_few(st, diag);
+}
+
+static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
+  size_t bytes = (size_t)MR_BURST * st->conf.record;
+  if (!l->scratch) l->scratch = malloc(bytes);
+  if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a burst of records");
+  return mr__store_reader(st, false, l->scratch, bytes, &l->reader, diag);
+}
+
+mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
+  *out = NULL;
+  if (conf->n_files < 1 || conf->n_files > MR_READER_FILES_MAX || conf->record < 1)
+    return mr_fail(diag, MR_ERR_CONFIG, "%d files, want [1,%d]", conf->n_files,
+                   MR_READER_FILES_MAX);
+  mr_store_t *st = calloc(1, sizeof *st);
+  if (!st) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a store");
+  st->conf = *conf;
+  int64_t file = conf->head + conf->per_file * (int64_t)conf->record;
+  st->stride = (file + MR_STORE_PAGE - 1) / MR_STORE_PAGE * MR_STORE_PAGE;
+  mr_err_t e = copy_paths(st, conf, diag);
+  if (e >= 0) e = keep(st, diag);
+  if (e >= 0 && !st->kept) e = open_lane(st, &st->lane[0], diag);
+  if (e < 0) {
+    mr_store_close(st);
+    return e;
+  }
+  *out = st;
+  return MR_OK;
+}
+
+void mr_store_close(mr_store_t *st) {
+  if (!st) return;
+  for (int w = 0; w < MR_STORE_WORKERS; w++) {
+    mr_reader_close(st->lane[w].reader);
+    free(st->lane[w].scratch);
+  }
+  for (int i = 0; i < MR_READER_FILES_MAX; i++) free(st->path[i]);
+  free(st->kept);
+  free(st);
+}
+
+bool mr_store_kept(const mr_store_t *st) { return st->kept; }
+
+static mr_err_t read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *number, int n,
+                         uint8_t **record, mr_diag_t *diag) {
+  const mr_store_conf_t *c = &st->conf;
+  mr_read_t read[MR_BURST];
+  if (!l->reader) MR_TRY(open_lane(st, l, diag));
+  for (int i = 0; i < n; i++) {
+    record[i] = l->scratch + (size_t)i * c->record;
+    read[i] =
+        (mr_read_t){(int)(number[i] / c->per_file),
+                    c->head + number[i] % c->per_file * (int64_t)c->record, c->record, record[i]};
+  }
+  MR_TRY(mr_reader_read(l->reader, read, (size_t)n, diag));
+  for (int i = 0; i < n; i++) MR_TRY(mr__store_check(st, number[i], record[i], diag));
+  return MR_OK;
+}
+
+mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n, int64_t *number,
+                        uint8_t **record, mr_diag_t *diag) {
+  const mr_store_conf_t *c = &st->conf;
+  if (worker >= MR_STORE_WORKERS)
+    return mr_fail(diag, MR_ERR_CONFIG, "%d workers, want at most %d", worker + 1,
+                   MR_STORE_WORKERS);
+  for (int i = 0; i < n; i++) number[i] = c->locate(c->ctx, index[i]);
+  if (!st->kept) return read_due(st, &st->lane[worker], number, n, record, diag);
+  for (int i = 0; i < n; i++)
+    record[i] =
+        st->whole ? mr__store_place(st, number[i]) : st->kept + (size_t)index[i] * c->record;
+  return MR_OK;
+}

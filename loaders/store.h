@@ -1,0 +1,56 @@
+/* Records of one size in a few files of one shape, for the sources that are made of such files.
+
+   What fits the memory budget is read once, in large requests on several threads, and gathered from
+   memory; what does not is read record by record when it is due.  Which of both it is changes no
+   byte.  A source that takes most records of its files keeps the files as they are; one that takes
+   few keeps these alone. */
+#ifndef MR_LOADERS_STORE_H
+#define MR_LOADERS_STORE_H
+
+#include <stdbool.h>
+
+#include "loaders/reader.h"
+
+enum { MR_STORE_WORKERS = 64 };
+
+typedef struct mr_store mr_store_t;
+
+typedef struct mr_store_conf {
+  const char *const *path; /* [n_files] copied */
+  int n_files;
+  int64_t head;     /* bytes of a file before its first record */
+  size_t record;    /* bytes of one, at least 1 */
+  int64_t per_file; /* records of each file; its size must be exactly these and the head */
+  int64_t n;        /* records of the source, in [1, n_files * per_file] */
+  int64_t memory;   /* bytes kept at most; -1: half of what the machine has free */
+  mr_backend_t backend;
+
+  /* Where record index of the source stands: a number in [0, n_files * per_file).  A pure function;
+     any thread. */
+  int64_t (*locate)(const void *ctx, int64_t index);
+
+  /* MR_ERR_DATA with a sentence if a record is none: number `at` of the file at path.  Any thread.
+     NULL: every content is good. */
+  mr_err_t (*check)(const void *ctx, const char *path, int64_t at, const uint8_t *record,
+                    mr_diag_t *diag);
+  const void *ctx; /* of both; lives until close */
+} mr_store_conf_t;
+
+/* Opens the files, checks their sizes and reads what is kept; every kept record is checked. */
+mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag);
+void mr_store_close(mr_store_t *st); /* NULL is fine */
+
+/* Finds records index[0,n), n <= MR_BURST: number[i] in the files, and record[i], which stays valid
+   until the next fetch of this worker, in [0,MR_STORE_WORKERS).  Several workers may call at once.
+   A record that is not kept is checked here. */
+mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n, int64_t *number,
+                        uint8_t **record, mr_diag_t *diag);
+
+/* True if the records are kept in memory. */
+bool mr_store_kept(const mr_store_t *st);
+
+/* How the records of files of these sizes would be read, for people: "kept in memory: ..." or "read
+   as they are due: ...", into why[n].  available: mr_memory_available(). */
+bool mr_store_keeps(int64_t bytes, int64_t memory, int64_t available, char *why, size_t n);
+
+#endif

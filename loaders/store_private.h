@@ -1,0 +1,43 @@
+#ifndef MR_LOADERS_STORE_PRIVATE_H
+#define MR_LOADERS_STORE_PRIVATE_H
+
+#include "loaders/store.h"
+
+enum { MR_STORE_PAGE = 4096, MR_STORE_HUGE = 2 << 20 };
+
+/* What one worker reads with; touched by that worker alone. */
+typedef struct mr_store_lane {
+  mr_reader_t *reader;
+  uint8_t *scratch; /* [MR_BURST][record] */
+} mr_store_lane_t;
+
+struct mr_store {
+  mr_store_conf_t conf;
+  char *path[MR_READER_FILES_MAX];
+  uint8_t *kept; /* NULL: nothing is kept */
+  size_t kept_bytes;
+  bool whole;     /* kept holds the files, byte b of file f at f * stride + b; else the records of
+                     the source in its order */
+  int64_t stride; /* bytes from file to file, a multiple of a page: O_DIRECT reads into place */
+  mr_store_lane_t lane[MR_STORE_WORKERS];
+};
+
+/* A reader of the files, whose sizes are checked. */
+mr_err_t mr__store_reader(const mr_store_t *st, bool once, void *buffer, size_t len,
+                          mr_reader_t **out, mr_diag_t *diag);
+
+/* What the source says of a record by its number in the files. */
+mr_err_t mr__store_check(const mr_store_t *st, int64_t number, const uint8_t *record,
+                         mr_diag_t *diag);
+
+/* Fill st->kept (store_keep.c). */
+mr_err_t mr__store_keep_whole(mr_store_t *st, mr_diag_t *diag);
+mr_err_t mr__store_keep_few(mr_store_t *st, mr_diag_t *diag);
+
+/* Where the record of that number lies if the files are kept whole. */
+static inline uint8_t *mr__store_place(const mr_store_t *st, int64_t number) {
+  int64_t file = number / st->conf.per_file, at = number % st->conf.per_file;
+  return st->kept + file * st->stride + st->conf.head + at * (int64_t)st->conf.record;
+}
+
+#endif
