@@ -79,21 +79,34 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int *n_kept,
   return mr_run_dir_resume_point(r, at, diag);
 }
 
+static bool has_setting(const mr_stage_def_t *def, const char *name) {
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    if (!strcmp(o->name, name)) return true;
+  return false;
+}
+
+/* Every sink that keeps what an earlier run wrote. */
+static mr_err_t set_resume_of_sinks(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
+  char text[32];
+  snprintf(text, sizeof text, "%" PRId64, at->step);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (!has_setting(s->def, "resume-step")) continue;
+    MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
+    MR_TRY(mr_graph_set(g, s->name, "resume-valid", at->validated ? "true" : "false", diag));
+  }
+  return MR_OK;
+}
+
 /* Sets what a resumed run needs: the checkpoint to read, where the metrics go on, and the position
    of the training stream, which the first batch stage of the graph makes. */
 static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
-  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step"), *batch = mr_graph_stage_of(g, "batch"),
-                   *jsonl = mr_graph_stage_of(g, "jsonl");
-  char text[32];
+  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step"), *batch = mr_graph_stage_of(g, "batch");
   if (!step || !batch)
     return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no %s stage",
                    step ? "batch" : "vit-step");
-  snprintf(text, sizeof text, "%" PRId64, at->step);
   MR_TRY(mr_graph_set(g, step->name, "resume", at->path, diag));
-  if (jsonl) {
-    MR_TRY(mr_graph_set(g, jsonl->name, "resume-step", text, diag));
-    MR_TRY(mr_graph_set(g, jsonl->name, "resume-valid", at->validated ? "true" : "false", diag));
-  }
+  MR_TRY(set_resume_of_sinks(g, at, diag));
   return mr_graph_start_at(g, batch->name, at->position, diag);
 }
 

@@ -3,6 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *mr_metrics_kind_text(mr_metrics_kind_t kind) {
+  switch (kind) {
+    case MR_METRICS_STEP: return "step";
+    case MR_METRICS_VALID: return "valid";
+    case MR_METRICS_TEST: return "test";
+    case MR_METRICS_FINAL: return "final";
+  }
+  return "unknown";
+}
+
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value) {
   if (r->n == MR_METRICS_MAX) return;
   snprintf(r->m[r->n].name, sizeof r->m[r->n].name, "%s", name);

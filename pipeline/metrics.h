@@ -6,7 +6,7 @@
 
 #include "pipeline/spec.h"
 
-enum { MR_METRICS_MAX = 24, MR_METRICS_CLASSES = 16 };
+enum { MR_METRICS_MAX = 40, MR_METRICS_CLASSES = 16, MR_METRICS_STAGES = 24 };
 
 typedef enum mr_metrics_kind {
   MR_METRICS_STEP,  /* one training step */
@@ -20,6 +20,14 @@ typedef struct mr_metric {
   double value;
 } mr_metric_t;
 
+/* What a stage with threads of its own did since the last record that says so. */
+typedef struct mr_metrics_stage {
+  const char *name;              /* owned by the graph */
+  double busy, starved, blocked; /* shares of the time, add up to 1 */
+  double queue;                  /* buffers found waiting at its inputs, mean over the run */
+  int64_t items;                 /* buffers it has given, or taken, in the whole run */
+} mr_metrics_stage_t;
+
 typedef struct mr_metrics {
   mr_metrics_kind_t kind;
   int64_t step, total_steps; /* step counts from 1; total 0: unknown */
@@ -30,10 +38,15 @@ typedef struct mr_metrics {
   int n;
   mr_metric_t m[MR_METRICS_MAX];
   const mr_dataset_t *dataset;
+  int n_stages; /* > 0 in the records that telemetry has measured at */
+  mr_metrics_stage_t stage[MR_METRICS_STAGES];
   int n_classes; /* > 0: confusion holds [truth*n_classes + guess] */
   uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES];
   char note[256]; /* why the run ended, or "" */
 } mr_metrics_t;
+
+/* "step", "valid", "test", "final". */
+const char *mr_metrics_kind_text(mr_metrics_kind_t kind);
 
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value); /* dropped when full */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);

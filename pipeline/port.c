@@ -54,6 +54,13 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
   return k;
 }
 
+int64_t mr_lost(const mr_stage_t *s, int port) {
+  const mr__in_t *in = &s->rt->in[port];
+  int64_t n = 0;
+  for (int i = 0; i < in->n; i++) n += mr_ring_lost(in->ring[i * in->stride + s->worker]);
+  return n;
+}
+
 static bool fan_gone(const mr__fan_t *f) {
   for (int i = 0; i < f->m; i++)
     if (!mr_ring_gone(f->ring[i])) return false;

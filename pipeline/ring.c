@@ -17,7 +17,9 @@ typedef struct {
 struct mr_ring {
   side_t producer, consumer;
   _Alignas(64) size_t mask;
-  _Alignas(64) mr_buf_t *slot[]; /* [depth] */
+  bool lossy;
+  _Atomic int64_t lost;                    /* written by the producer */
+  _Alignas(64) _Atomic(mr_buf_t *) slot[]; /* [depth]; relaxed: the words order them */
 };
 _Static_assert(offsetof(struct mr_ring, consumer) - offsetof(struct mr_ring, producer) >= 64,
                "producer and consumer do not share a cache line");
@@ -37,6 +39,12 @@ mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t 
   r->producer.other = consumer;
   r->consumer.other = producer;
   return r;
+}
+
+void mr_ring_set_lossy(mr_ring_t *r) { r->lossy = true; }
+
+int64_t mr_ring_lost(const mr_ring_t *r) {
+  return atomic_load_explicit(&r->lost, memory_order_relaxed); /* a count stands for itself */
 }
 
 void mr_ring_fini(mr_ring_t *r) {
@@ -71,16 +79,57 @@ static size_t room_cached(const mr_ring_t *r) {
 }
 
 size_t mr_ring_room(mr_ring_t *r) {
+  if (r->lossy) return r->mask + 1;
   r->producer.seen = look(&r->consumer) >> 1;
   return room_cached(r);
 }
 
+/* ---- lossy: both sides take from the front, by turns that a compare-and-swap decides ---- */
+
+/* The oldest buffer, or NULL.  A slot is written again only once the front has passed it, so a swap
+   that succeeds proves that the pointer read before is the one that stood there. */
+static mr_buf_t *take_front(mr_ring_t *r) {
+  uint64_t front = look(&r->consumer), want;
+  mr_buf_t *b;
+  do {
+    if (front >> 1 == look(&r->producer) >> 1) return NULL;
+    b = atomic_load_explicit(&r->slot[front >> 1 & r->mask], memory_order_relaxed);
+    want = front + 2; /* one further; the bit of the side's end stays */
+  } while (!atomic_compare_exchange_weak_explicit(&r->consumer.word, &front, want,
+                                                  memory_order_seq_cst, memory_order_seq_cst));
+  return b;
+}
+
+static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
+  while (r->producer.index - (look(&r->consumer) >> 1) > r->mask) {
+    mr_buf_t *old = take_front(r);
+    if (!old) continue; /* the consumer was faster: there is room */
+    mr_buf_unref(old);
+    atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
+  }
+  atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
+  publish(&r->producer, own_done(&r->producer));
+}
+
+static size_t pop_lossy(mr_ring_t *r, mr_buf_t **out, size_t n) {
+  size_t k = 0;
+  while (k < n && (out[k] = take_front(r))) k++;
+  return k;
+}
+
+/* ---- both kinds ---- */
+
 size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
+  if (r->lossy) {
+    for (size_t i = 0; i < n; i++) push_lossy(r, in[i]);
+    return n;
+  }
   size_t k = room_cached(r);
   if (k < n) k = mr_ring_room(r);
   if (k > n) k = n;
   if (!k) return 0;
-  for (size_t i = 0; i < k; i++) r->slot[(r->producer.index + i) & r->mask] = in[i];
+  for (size_t i = 0; i < k; i++)
+    atomic_store_explicit(&r->slot[(r->producer.index + i) & r->mask], in[i], memory_order_relaxed);
   r->producer.index += k;
   publish(&r->producer, own_done(&r->producer));
   return k;
@@ -95,15 +144,19 @@ static size_t ready_cached(const mr_ring_t *r) {
 
 size_t mr_ring_ready(mr_ring_t *r) {
   r->consumer.seen = look(&r->producer) >> 1;
+  if (r->lossy) return (size_t)(r->consumer.seen - (look(&r->consumer) >> 1));
   return ready_cached(r);
 }
 
 size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n) {
+  if (r->lossy) return pop_lossy(r, out, n);
   size_t k = ready_cached(r);
   if (k < n) k = mr_ring_ready(r);
   if (k > n) k = n;
   if (!k) return 0;
-  for (size_t i = 0; i < k; i++) out[i] = r->slot[(r->consumer.index + i) & r->mask];
+  for (size_t i = 0; i < k; i++)
+    out[i] =
+        atomic_load_explicit(&r->slot[(r->consumer.index + i) & r->mask], memory_order_relaxed);
   r->consumer.index += k;
   post(&r->consumer, own_done(&r->consumer));
   if (ready_cached(r) <= r->mask / 2) mr_ring_nudge(r);
@@ -114,8 +167,20 @@ void mr_ring_nudge(mr_ring_t *r) {
   if (r->consumer.other) mr_wait_wake(r->consumer.other);
 }
 
-bool mr_ring_over(mr_ring_t *r) { return look(&r->producer) == (r->consumer.index << 1 | DONE); }
+bool mr_ring_over(mr_ring_t *r) {
+  uint64_t front = r->lossy ? look(&r->consumer) >> 1 : r->consumer.index;
+  return look(&r->producer) == (front << 1 | DONE);
+}
 
-void mr_ring_abandon(mr_ring_t *r) { publish(&r->consumer, DONE); }
+void mr_ring_abandon(mr_ring_t *r) {
+  if (!r->lossy) {
+    publish(&r->consumer, DONE);
+    return;
+  }
+  atomic_fetch_or_explicit(&r->consumer.word, DONE, memory_order_seq_cst);
+  if (r->consumer.other) mr_wait_wake(r->consumer.other);
+}
+
+size_t mr_ring_depth(const mr_ring_t *r) { return r->mask + 1; }
 uint64_t mr_ring_pushed(const mr_ring_t *r) { return look(&r->producer); }
 uint64_t mr_ring_popped(const mr_ring_t *r) { return look(&r->consumer); }

@@ -1,6 +1,9 @@
 /* mr_ring: a bounded FIFO of buffers between one producer thread and one consumer thread.  No call
    blocks or allocates; push and pop enter the kernel only to wake a sleeping neighbour.
 
+   A lossy ring never says that it is full: a push into a full one lets go of the oldest buffers and
+   counts them, so that a slow consumer cannot hold its producer up.
+
    The producer may end the stream (close), the consumer may leave (abandon); both are seen by the
    other side and wake it. */
 #ifndef MR_PIPELINE_RING_H
@@ -23,6 +26,10 @@ size_t mr_ring_footprint(size_t depth);
    objects of both threads, outlive it; either may be NULL when that side polls.  The caller keeps
    mem and may free it after mr_ring_fini.  NULL on bad depth. */
 mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t *consumer);
+
+/* Makes r lossy, before either thread uses it.  room is then always the depth. */
+void mr_ring_set_lossy(mr_ring_t *r);
+int64_t mr_ring_lost(const mr_ring_t *r); /* any thread: buffers let go so far */
 
 /* Lets go of the buffers that nobody popped; both threads are done. */
 void mr_ring_fini(mr_ring_t *r);
@@ -48,5 +55,6 @@ void mr_ring_abandon(mr_ring_t *r); /* consumer: takes nothing any more */
    with every pop or abandon. */
 uint64_t mr_ring_pushed(const mr_ring_t *r); /* consumer's news */
 uint64_t mr_ring_popped(const mr_ring_t *r); /* producer's news */
+size_t mr_ring_depth(const mr_ring_t *r);
 
 #endif

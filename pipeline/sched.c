@@ -44,7 +44,9 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
     for (int j = 0; j < b->n_workers; j++) {
       void *mem = aligned_alloc(64, mr_ring_footprint(depth));
       if (!mem) return MR_ERR_NOMEM;
-      e->ring[i * b->n_workers + j] = mr_ring_init(mem, depth, &a->rt[i].wait, &b->rt[j].wait);
+      mr_ring_t *r = mr_ring_init(mem, depth, &a->rt[i].wait, &b->rt[j].wait);
+      if (b->def->in[e->in].lossy) mr_ring_set_lossy(r);
+      e->ring[i * b->n_workers + j] = r;
     }
   }
   for (int j = 0; j < b->n_workers; j++) {
@@ -63,8 +65,9 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   return MR_OK;
 }
 
-/* Buffers that may be under way downstream of a stage: full rings, and two in each worker's hands.
-   A pool of that many never stops a stage that the rings would let go on. */
+/* Buffers that may be under way downstream of a stage: full rings, and two in each worker's hands;
+   a whole burst in those of one that the stage must never wait for.  A pool of that many never
+   stops a stage that the rings would let go on. */
 static size_t downstream(const mr_graph_t *g, int node, bool *seen) {
   size_t n = 0;
   for (int i = 0; i < g->n_edges; i++) {
@@ -72,6 +75,7 @@ static size_t downstream(const mr_graph_t *g, int node, bool *seen) {
     if (e->from != node) continue;
     size_t to = (size_t)g->node[e->to]->n_workers;
     n += (size_t)g->node[node]->n_workers * to * edge_depth(g, e);
+    if (g->node[e->to]->def->in[e->in].lossy) n += MR_BURST * to;
     if (seen[e->to]) continue;
     seen[e->to] = true;
     n += 2 * to + downstream(g, e->to, seen);

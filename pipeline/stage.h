@@ -40,6 +40,8 @@ typedef struct mr_port_def {
   const char *name;
   mr_flow_t flow; /* MR_FLOW_NONE: any */
   bool optional;  /* may stay unconnected */
+  bool lossy;     /* input: when its ring is full the oldest buffers go, and the stage before never
+                     waits for this one.  For what is only watched */
 } mr_port_def_t;
 
 typedef struct mr_stage_def {
@@ -102,6 +104,9 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n); /* n <= ro
                        on to every consumer of the port; with none linked they are released */
 mr_err_t mr_idle(
     mr_stage_t *s); /* AGAIN, or END once every input is over (or every linked output is gone) */
+
+/* Buffers that a lossy input has let go so far.  Any thread. */
+int64_t mr_lost(const mr_stage_t *s, int port);
 
 /* Blocking forms: MR_OK; MR_END when upstream is over (pull) or every consumer is gone (push,
    fresh); MR_ERR_CANCEL when the graph failed or was cancelled.  push owns b whatever it returns.

@@ -187,7 +187,7 @@ static mr_err_t progress_plan(mr_stage_t *s) { return MR_OK; }
 const mr_stage_def_t mr_stage_progress = {
     .name = "progress",
     .help = "Shows how training goes: a live line on a terminal, plain lines elsewhere.",
-    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
+    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = progress_opts,
     .state_sz = sizeof(progress_t),
     .plan = progress_plan,

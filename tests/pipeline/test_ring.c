@@ -120,6 +120,81 @@ static void a_million_random_bursts_arrive_once_and_in_order(void **state) {
   assert_int_equal(got, d.total);
 }
 
+/* ---- lossy: buffers of a pool, so that one that is lost or given twice shows ---- */
+
+static mr_pool_t *pool_of(size_t n) {
+  mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {8}};
+  return mr_pool_create(&spec, n);
+}
+
+static void a_full_lossy_ring_lets_the_oldest_go(void **state) {
+  mr_pool_t *pool = pool_of(DEPTH + 3);
+  mr_buf_t *out[DEPTH + 1];
+  mr_ring_set_lossy(*state);
+  for (int64_t i = 0; i < DEPTH + 3; i++) {
+    mr_buf_t *b = mr_pool_get(pool);
+    assert_non_null(b);
+    b->seq = i;
+    assert_true(mr_ring_room(*state) > 0);
+    assert_int_equal(mr_ring_push(*state, &b, 1), 1);
+  }
+  assert_int_equal(mr_ring_lost(*state), 3);
+  assert_int_equal(mr_ring_ready(*state), DEPTH);
+  mr_ring_close(*state);
+  assert_false(mr_ring_over(*state));
+  assert_int_equal(mr_ring_pop(*state, out, DEPTH + 1), DEPTH);
+  for (int64_t i = 0; i < DEPTH; i++) {
+    assert_int_equal(out[i]->seq, i + 3); /* the newest, in order */
+    mr_buf_unref(out[i]);
+  }
+  assert_true(mr_ring_over(*state));
+  mr_pool_destroy(pool);
+}
+
+typedef struct {
+  mr_ring_t *ring;
+  mr_pool_t *pool;
+  int64_t total;
+} flood_t;
+
+static void *flood(void *arg) {
+  flood_t *f = arg;
+  for (int64_t i = 0; i < f->total; i++) {
+    mr_buf_t *b = mr_pool_get(f->pool);
+    if (!b) return "the pool is empty: a buffer was lost";
+    b->seq = i;
+    mr_ring_push(f->ring, &b, 1);
+  }
+  mr_ring_close(f->ring);
+  return NULL;
+}
+
+static void a_slow_consumer_of_a_lossy_ring_sees_growing_numbers_up_to_the_last(void **state) {
+  flood_t f = {*state, pool_of(2 * DEPTH), 300000};
+  int64_t last = -1, got = 0;
+  uint64_t x = 88172645463325252u;
+  pthread_t thread;
+  void *said;
+  mr_ring_set_lossy(*state);
+  assert_int_equal(pthread_create(&thread, NULL, flood, &f), 0);
+  while (!mr_ring_over(f.ring)) {
+    mr_buf_t *out[4];
+    size_t k = mr_ring_pop(f.ring, out, 1 + step_random(&x) % 4);
+    for (size_t i = 0; i < k; i++) {
+      assert_true(out[i]->seq > last);
+      last = out[i]->seq;
+      mr_buf_unref(out[i]);
+    }
+    got += (int64_t)k;
+  }
+  pthread_join(thread, &said);
+  if (said) fail_msg("%s", (const char *)said);
+  assert_int_equal(last, f.total - 1);
+  assert_int_equal(got + mr_ring_lost(f.ring), f.total);
+  for (int i = 0; i < 2 * DEPTH; i++) assert_non_null(mr_pool_get(f.pool)); /* all are back */
+  mr_pool_destroy(f.pool);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_depth_that_is_no_power_of_two_is_refused, setup, teardown),
@@ -129,6 +204,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_producer_sees_that_the_consumer_left, setup, teardown),
       cmocka_unit_test_setup_teardown(a_million_random_bursts_arrive_once_and_in_order, setup,
                                       teardown),
+      cmocka_unit_test_setup_teardown(a_full_lossy_ring_lets_the_oldest_go, setup, teardown),
+      cmocka_unit_test_setup_teardown(
+          a_slow_consumer_of_a_lossy_ring_sees_growing_numbers_up_to_the_last, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,30 @@
+#include "pipeline/watch.h"
+
+#include "pipeline/runtime_private.h"
+
+int mr_watch_n_stages(const mr_stage_t *s) { return s->rt ? s->rt->g->n_nodes : 0; }
+
+const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out) {
+  mr_graph_stats(s->rt->g, i, out);
+  return s->rt->g->node[i]->name;
+}
+
+int mr_watch_n_edges(const mr_stage_t *s) { return s->rt ? s->rt->g->n_edges : 0; }
+
+/* The indices stand above the bit that says a side is done. */
+static int64_t waiting(const mr_ring_t *r) {
+  uint64_t popped = mr_ring_popped(r) >> 1; /* first: it never passes what was pushed */
+  return (int64_t)((mr_ring_pushed(r) >> 1) - popped);
+}
+
+void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out) {
+  const mr_graph_t *g = s->rt->g;
+  const mr__edge_t *e = &g->edge[i];
+  *out = (mr_watch_edge_t){.from = e->from, .to = e->to};
+  int n = e->ring ? g->node[e->from]->n_workers * g->node[e->to]->n_workers : 0;
+  for (int k = 0; k < n; k++) {
+    out->waiting += waiting(e->ring[k]);
+    out->room += (int64_t)mr_ring_depth(e->ring[k]);
+    out->lost += mr_ring_lost(e->ring[k]);
+  }
+}

@@ -1,0 +1,23 @@
+/* What a stage may see of the graph that it runs in: for sinks that tell people how it goes. */
+#ifndef MR_PIPELINE_WATCH_H
+#define MR_PIPELINE_WATCH_H
+
+#include "pipeline/stage.h"
+#include "pipeline/stats.h"
+
+/* Stages of the graph, numbered as in its text. */
+int mr_watch_n_stages(const mr_stage_t *s);
+/* Name (owned by the graph) and what stage i has done so far; workers 0: it has no thread. */
+const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out);
+
+typedef struct mr_watch_edge {
+  int from, to;    /* stages */
+  int64_t waiting; /* buffers in its rings now */
+  int64_t room;    /* buffers that its rings hold at most; 0: records, which wait nowhere */
+  int64_t lost;    /* buffers that a lossy edge has let go */
+} mr_watch_edge_t;
+
+int mr_watch_n_edges(const mr_stage_t *s);
+void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out);
+
+#endif

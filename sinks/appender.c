@@ -1,0 +1,121 @@
+#include "sinks/appender.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+
+enum { LAST_TRY_MS = 2000 }; /* for a pipe whose reader may read on */
+
+struct mr_held {
+  mr_held_t *next;
+  size_t n;
+  char data[];
+};
+
+mr_err_t mr_make_parent(const char *path, mr_diag_t *diag) {
+  char folder[MR_PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  if (!slash || slash == path) return MR_OK;
+  snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+  return mr_make_folder(folder, diag);
+}
+
+/* O_NONBLOCK: a pipe must not hold the sink; it means nothing to a file. */
+mr_err_t mr_appender_open(mr_appender_t *f, const char *path, bool keep, mr_diag_t *diag) {
+  *f = (mr_appender_t){.fd = -1, .path = path};
+  f->last = &f->first;
+  MR_TRY(mr_make_parent(path, diag));
+  int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (keep ? 0 : O_TRUNC);
+  f->fd = open(path, how, 0666);
+  if (f->fd < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot open for writing: %s", path, strerror(errno));
+  return MR_OK;
+}
+
+static void drop_first(mr_appender_t *f) {
+  mr_held_t *h = f->first;
+  f->first = h->next;
+  if (!f->first) f->last = &f->first;
+  f->n_held--, f->at = 0;
+  free(h);
+}
+
+/* Writes what is held; false (with errno) where the file takes no more. */
+static bool flush_held(mr_appender_t *f) {
+  while (f->first) {
+    ssize_t k = write(f->fd, f->first->data + f->at, f->first->n - f->at);
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return false;
+    f->at += (size_t)k;
+    if (f->at < f->first->n) continue;
+    f->written++;
+    drop_first(f);
+  }
+  return true;
+}
+
+/* Lets the oldest go that is not half written. */
+static void let_one_go(mr_appender_t *f) {
+  mr_held_t *h = f->first;
+  f->lost++;
+  if (!f->at) {
+    drop_first(f);
+  } else if (h->next) {
+    mr_held_t *old = h->next;
+    h->next = old->next;
+    if (!h->next) f->last = &h->next;
+    f->n_held--;
+    free(old);
+  }
+}
+
+static void say_once(mr_appender_t *f, const mr_stage_t *s, bool failed) {
+  if (failed == f->failing) return;
+  if (failed)
+    fprintf(stderr,
+            "millrace: %s: %s: cannot write: %s; the run goes on, the newest %d records are kept "
+            "until there is room\n",
+            s->name, f->path, strerror(errno), MR_APPENDER_HELD);
+  else
+    fprintf(stderr, "millrace: %s: %s: writes again\n", s->name, f->path);
+  f->failing = failed;
+}
+
+void mr_appender_add(mr_appender_t *f, const mr_stage_t *s, const void *record, size_t n) {
+  mr_held_t *h = malloc(sizeof *h + n);
+  if (!h) {
+    f->lost++;
+    return;
+  }
+  h->next = NULL, h->n = n;
+  memcpy(h->data, record, n);
+  *f->last = h, f->last = &h->next;
+  if (f->n_held++ == MR_APPENDER_HELD) let_one_go(f);
+  say_once(f, s, !flush_held(f));
+}
+
+void mr_appender_close(mr_appender_t *f, const mr_stage_t *s) {
+  if (!f->path || f->fd < 0) return;
+  struct pollfd p = {.fd = f->fd, .events = POLLOUT};
+  while (!flush_held(f) && errno == EAGAIN && poll(&p, 1, LAST_TRY_MS) > 0) {
+  }
+  f->lost += f->n_held;
+  while (f->first) drop_first(f);
+  if (f->lost)
+    fprintf(stderr, "millrace: %s: %s: %" PRId64 " records could not be written\n", s->name,
+            f->path, f->lost);
+  close(f->fd);
+  f->fd = -1;
+}
+
+void mr_appender_lost_text(const mr_appender_t *f, char *text, size_t n) {
+  text[0] = 0;
+  if (f->lost) snprintf(text, n, ", %" PRId64 " lost", f->lost);
+}

@@ -1,0 +1,44 @@
+/* What a sink keeps of the run before a resume: one line without a zig-zag in every face. */
+#ifndef MR_SINKS_RESUME_H
+#define MR_SINKS_RESUME_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "pipeline/opt.h"
+
+typedef struct mr_resume {
+  int64_t step; /* the checkpoint's; -1: a new run */
+  bool valid;   /* that step's validation had been done */
+} mr_resume_t;
+
+/* The two rows of settings, for a mr_resume_t at an offset of the state. */
+#define MR_RESUME_OPTS(at)                                                                      \
+  {.name = "resume-step",                                                                       \
+   .type = MR_OPT_INT,                                                                          \
+   .offset = (at) + offsetof(mr_resume_t, step),                                                \
+   .unit = "steps",                                                                             \
+   .def = "-1",                                                                                 \
+   .lo = -1,                                                                                    \
+   .hi = 1e15,                                                                                  \
+   .help =                                                                                      \
+       "Keeps what an earlier run wrote up to this step and goes on after it; -1 starts "       \
+       "anew."},                                                                                \
+  {                                                                                             \
+    .name = "resume-valid", .type = MR_OPT_BOOL, .offset = (at) + offsetof(mr_resume_t, valid), \
+    .unit = "", .def = "true",                                                                  \
+    .help =                                                                                     \
+        "Whether the validation of that step had been done before its checkpoint; else "        \
+        "its record comes again."                                                               \
+  }
+
+/* Whether a record of the earlier run still holds: not beyond the step, not one that speaks of that
+   run's end, and not of a validation that is still to come.  kind: as mr_metrics_kind_text. */
+bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step);
+
+/* Removes from a file of lines those that do not hold, and what follows the last newline.  holds
+   gets each line with its newline.  A file that is not there is fine. */
+mr_err_t mr_resume_cut(const char *path, bool (*holds)(const void *arg, const char *line, size_t n),
+                       const void *arg, mr_diag_t *diag);
+
+#endif

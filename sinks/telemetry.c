@@ -1,0 +1,172 @@
+/* telemetry: adds to the records of training what can be measured beside it, in a thread of its
+   own: shares and queues of every stage, step-time quantiles, the process and the machine.
+
+   Its input is lossy, so the step never waits for it; every face after it gets the same numbers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "pipeline/metrics.h"
+#include "pipeline/watch.h"
+#include "sinks/host.h"
+
+enum { WINDOW = 512 }; /* step times that the quantiles are of */
+
+typedef struct telemetry {
+  double every;
+  const char *disk;
+  double took[WINDOW];
+  int64_t n_took;
+  double at; /* when measured last, mr_now_s; 0: not yet */
+  mr_host_t host;
+  mr_stats_t *before; /* [n_stages] */
+} telemetry_t;
+
+static const mr_opt_t telemetry_opts[] = {
+    {.name = "every",
+     .type = MR_OPT_F64,
+     .offset = offsetof(telemetry_t, every),
+     .unit = "s",
+     .def = "1",
+     .lo = 0,
+     .hi = 1e6,
+     .help = "Time from one measurement to the next; records in between pass as they are."},
+    {.name = "disk",
+     .type = MR_OPT_STR,
+     .offset = offsetof(telemetry_t, disk),
+     .unit = "",
+     .def = ".",
+     .help = "Folder on the disk whose free space is told."},
+    {0}};
+
+static mr_err_t telemetry_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t telemetry_open(mr_stage_t *s) {
+  telemetry_t *t = s->state;
+  t->at = mr_now_s();
+  mr_host_read(t->disk, &t->host);
+  t->before = calloc((size_t)mr_watch_n_stages(s) + 1, sizeof *t->before);
+  return t->before
+             ? MR_OK
+             : mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %d stages", mr_watch_n_stages(s));
+}
+
+static void telemetry_close(mr_stage_t *s) {
+  telemetry_t *t = s->state;
+  free(t->before);
+  t->before = NULL;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void add_quantiles(const telemetry_t *t, mr_metrics_t *r) {
+  double sorted[WINDOW];
+  size_t n = t->n_took < WINDOW ? (size_t)t->n_took : WINDOW;
+  if (!n) return;
+  memcpy(sorted, t->took, n * sizeof *sorted);
+  qsort(sorted, n, sizeof *sorted, by_value);
+  mr_metrics_add(r, "step_p50_s", sorted[(n - 1) / 2]);
+  mr_metrics_add(r, "step_p90_s", sorted[(n - 1) * 9 / 10]);
+  mr_metrics_add(r, "step_p99_s", sorted[(n - 1) * 99 / 100]);
+}
+
+static double share(int64_t part, int64_t whole) {
+  return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
+  telemetry_t *t = s->state;
+  for (int i = 0; i < mr_watch_n_stages(s); i++) {
+    mr_stats_t now, *was = &t->before[i];
+    const char *name = mr_watch_stage(s, i, &now);
+    if (!now.workers) continue;
+    int64_t alive = now.alive_ns - was->alive_ns;
+    if (r->n_stages < MR_METRICS_STAGES)
+      r->stage[r->n_stages++] =
+          (mr_metrics_stage_t){.name = name,
+                               .busy = share(now.busy_ns - was->busy_ns, alive),
+                               .starved = share(now.starved_ns - was->starved_ns, alive),
+                               .blocked = share(now.blocked_ns - was->blocked_ns, alive),
+                               .queue = now.depth,
+                               .items = now.items};
+    *was = now;
+  }
+}
+
+static void add_known(mr_metrics_t *r, const char *name, double v) {
+  if (v >= 0) mr_metrics_add(r, name, v);
+}
+
+static void add_host(telemetry_t *t, mr_metrics_t *r, double passed) {
+  mr_host_t h;
+  mr_host_read(t->disk, &h);
+  if (passed > 0) mr_metrics_add(r, "cpu_cores", (h.cpu_s - t->host.cpu_s) / passed);
+  add_known(r, "rss_bytes", h.rss);
+  add_known(r, "rss_peak_bytes", h.peak_rss);
+  add_known(r, "disk_read_bytes", h.read);
+  add_known(r, "disk_written_bytes", h.written);
+  add_known(r, "disk_free_bytes", h.disk_free);
+  t->host = h;
+}
+
+static int64_t lost_anywhere(const mr_stage_t *s) {
+  int64_t n = 0;
+  for (int i = 0; i < mr_watch_n_edges(s); i++) {
+    mr_watch_edge_t e;
+    mr_watch_edge(s, i, &e);
+    n += e.lost;
+  }
+  return n;
+}
+
+static void measure(mr_stage_t *s, mr_metrics_t *r) {
+  telemetry_t *t = s->state;
+  double now = mr_now_s(), passed = now - t->at;
+  double took = mr_metrics_get(r, "step_s", -1);
+  if (r->kind == MR_METRICS_STEP && took >= 0) t->took[t->n_took++ % WINDOW] = took;
+  if (r->kind == MR_METRICS_STEP && passed < t->every) return;
+  t->at = now;
+  add_quantiles(t, r);
+  add_stages(s, r);
+  add_host(t, r, passed);
+  mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
+}
+
+/* What came in may be read by others too: it goes on as a copy. */
+static mr_err_t pass_on(mr_stage_t *s, mr_buf_t *in) {
+  mr_buf_t *out;
+  mr_err_t e = mr_fresh(s, 0, &out);
+  if (e != MR_OK) return e;
+  memcpy(out->data, in->data, sizeof(mr_metrics_t));
+  out->size = sizeof(mr_metrics_t);
+  measure(s, out->data);
+  return mr_push(s, 0, out);
+}
+
+static mr_err_t telemetry_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
+  mr_err_t e = pass_on(s, b);
+  mr_buf_unref(b);
+  return e;
+}
+
+const mr_stage_def_t mr_stage_telemetry = {
+    .name = "telemetry",
+    .help =
+        "Adds stage shares, queue depths, step-time quantiles, CPU, memory and disk to metrics.",
+    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
+    .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
+    .opts = telemetry_opts,
+    .state_sz = sizeof(telemetry_t),
+    .plan = telemetry_plan,
+    .open = telemetry_open,
+    .close = telemetry_close,
+    .step = telemetry_step,
+};
