@@ -14,7 +14,8 @@ typedef struct mr_watch_edge {
   int from, to;    /* stages */
   int64_t waiting; /* buffers in its rings now */
   int64_t room;    /* buffers that its rings hold at most; 0: records, which wait nowhere */
-  int64_t lost;    /* buffers that a lossy edge has let go */
+  bool lossy;
+  int64_t lost; /* buffers that a lossy edge has let go */
 } mr_watch_edge_t;
 
 int mr_watch_n_edges(const mr_stage_t *s);

@@ -11,8 +11,9 @@
 #include "base/xio.h"
 #include "pipeline/stage.h"
 #include "pipeline/state.h"
+#include "pipeline/watch.h"
 
-enum { KEEP_MAX = 64 };
+enum { KEEP_MAX = 64, CATCH_UP_MS = 500 };
 
 typedef struct checkpoint {
   const char *dir;
@@ -122,9 +123,26 @@ static mr_err_t checkpoint_write(mr_stage_t *s, const mr_state_t *st) {
   return MR_OK;
 }
 
+static bool watchers_have_all(const mr_stage_t *s) {
+  for (int i = 0; i < mr_watch_n_edges(s); i++) {
+    mr_watch_edge_t e;
+    mr_watch_edge(s, i, &e);
+    if (e.lossy && e.waiting) return false;
+  }
+  return true;
+}
+
+/* A run that is killed goes on from its newest checkpoint, and the records of the steps before it
+   come from nowhere else: those under way reach their files first.  A sink that stands still must
+   not keep checkpoints from being written, so the wait is bounded. */
+static void let_watchers_catch_up(const mr_stage_t *s) {
+  for (int ms = 0; ms < CATCH_UP_MS && !watchers_have_all(s); ms++) usleep(1000);
+}
+
 static mr_err_t checkpoint_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (mr_take(s, 0, &b, 1) == 0) return mr_idle(s);
+  let_watchers_catch_up(s);
   mr_err_t e = checkpoint_write(s, b->data);
   mr_buf_unref(b);
   return e;
