@@ -13,21 +13,10 @@ enum {
   MR_CIFAR10_FILES = 5,                   /* of training records */
   MR_CIFAR10_PER_FILE = 10000,
   MR_CIFAR10_PATH = 1024,
-  MR_CIFAR10_META = 512,
 };
 
-/* Names of the classes: text owns them. */
-typedef struct mr_cifar10_names {
-  char text[MR_CIFAR10_META];
-  const char *name[MR_IMAGE_CLASSES];
-} mr_cifar10_names_t;
-
 /* The official names. */
-void mr__cifar10_usual_names(mr_cifar10_names_t *names);
-
-/* Those of folder/batches.meta.txt, if it is there: ten words of 1 to 31 letters, one a line;
-   MR_ERR_DATA if it holds anything else.  Without the file names stay as they are. */
-mr_err_t mr__cifar10_read_names(const char *folder, mr_cifar10_names_t *names, mr_diag_t *diag);
+extern const char *const mr__cifar10_class[MR_IMAGE_CLASSES];
 
 /* The paths of the five training files or the test file of a folder; text owns them. */
 typedef struct mr_cifar10_paths {

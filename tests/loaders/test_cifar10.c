@@ -242,7 +242,7 @@ static void class_names_come_from_the_meta_file(void **state) {
   hand_close(&h);
   write_bytes("batches.meta.txt", ten, 10);
   check_refused("memory=0", MR_ERR_DATA,
-                "batches.meta.txt: want the names of ten classes, one a line");
+                "batches.meta.txt: want the names of 10 classes, one a line");
   write_bytes("batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\0k\n", 22);
   check_refused("memory=0", MR_ERR_DATA, "batches.meta.txt");
   char path[128];
