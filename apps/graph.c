@@ -70,7 +70,7 @@ const mr_command_t mr_command_graph = {
     .name = "graph",
     .words = "GRAPH|FILE [KEY=VALUE...]",
     .help = "Prints a graph with the specs of its edges, in Graphviz' DOT language.",
-    .more = "\nNo file or device of the graph is touched.",
+    .more = "\nNo file or device of the graph is touched, but for the headers of .npy files.",
     .flags = graph_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -1,9 +1,14 @@
 #include "base/npy.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/xio.h"
+
+enum { HEADER_MAX = 65536 };
 
 static const struct {
   const char *descr;
@@ -45,31 +50,71 @@ static int parse_shape(const char *at, mr_npy_t *a) {
   return 1;
 }
 
-static mr_err_t parse(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
-                      mr_diag_t *diag) {
-  if (n < 12 || memcmp(file, "\x93NUMPY", 6) || file[6] < 1 || file[6] > 3)
-    return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
+/* Length of the header's dictionary and where it begins; 0 if it is none. */
+static size_t header_place(const unsigned char *file, size_t n, size_t *len) {
+  if (n < 12 || memcmp(file, "\x93NUMPY", 6) || file[6] < 1 || file[6] > 3) return 0;
   size_t at = file[6] == 1 ? 10 : 12;
-  size_t len = (size_t)file[8] | (size_t)file[9] << 8;
-  if (file[6] > 1) len |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
-  if (len > n - at || len > 65536)
+  *len = (size_t)file[8] | (size_t)file[9] << 8;
+  if (file[6] > 1) *len |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
+  return at;
+}
+
+mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
+                       mr_diag_t *diag) {
+  size_t len, bytes, at = header_place(file, n, &len);
+  *out = (mr_npy_t){0};
+  if (at == 0) return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
+  if (len > n - at || len > HEADER_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a header of %zu bytes does not fit", path, len);
   char *header = strndup((const char *)file + at, len);
   if (!header) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
   const char *descr = value_of(header, "'descr':"), *order = value_of(header, "'fortran_order':");
   const char *shape = value_of(header, "'shape':");
-  int good = descr && order && shape && parse_dtype(descr, &a->dtype) &&
-             !strncmp(order, "False", 5) && parse_shape(shape, a);
+  int good = descr && order && shape && parse_dtype(descr, &out->dtype) &&
+             !strncmp(order, "False", 5) && parse_shape(shape, out) &&
+             !__builtin_mul_overflow(out->count, mr_dtype_size(out->dtype), &bytes);
   free(header);
-  if (!good)
-    return mr_fail(diag, MR_ERR_DATA, "%s: expected a C-ordered array of a plain type", path);
-  size_t bytes;
-  if (__builtin_mul_overflow(a->count, mr_dtype_size(a->dtype), &bytes) || bytes != n - at - len)
-    return mr_fail(diag, MR_ERR_DATA, "%s: holds %zu data bytes, its shape wants others", path,
-                   n - at - len);
-  a->data = aligned_alloc(64, (bytes + 64) / 64 * 64);
-  if (!a->data) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
-  memcpy(a->data, file + at + len, bytes);
+  *offset = at + len;
+  if (good) return MR_OK;
+  *out = (mr_npy_t){0};
+  return mr_fail(diag, MR_ERR_DATA, "%s: expected a C-ordered array of a plain type", path);
+}
+
+static mr_err_t check_size(const char *path, const mr_npy_t *a, size_t bytes, mr_diag_t *diag) {
+  if (bytes == a->count * mr_dtype_size(a->dtype)) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s: holds %zu data bytes, its shape wants %zu", path, bytes,
+                 a->count * mr_dtype_size(a->dtype));
+}
+
+mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag) {
+  *out = (mr_npy_t){0};
+  FILE *f = fopen(path, "rb");
+  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  char *head = malloc(HEADER_MAX + 12);
+  struct stat st;
+  size_t n = head ? fread(head, 1, HEADER_MAX + 12, f) : 0;
+  mr_err_t e = MR_OK;
+  if (!head)
+    e = mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  else if (ferror(f) || fstat(fileno(f), &st) < 0)
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+  else if (!S_ISREG(st.st_mode))
+    e = mr_fail(diag, MR_ERR_IO, "%s: not a regular file", path);
+  else
+    e = mr_npy_header(path, head, n, out, offset, diag);
+  fclose(f);
+  free(head);
+  return e < 0 ? e : check_size(path, out, (size_t)st.st_size - *offset, diag);
+}
+
+static mr_err_t parse(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
+                      mr_diag_t *diag) {
+  size_t at;
+  MR_TRY(mr_npy_header(path, file, n, a, &at, diag));
+  MR_TRY(check_size(path, a, n - at, diag));
+  a->data = aligned_alloc(64, (n - at + 64) / 64 * 64);
+  if (!a->data) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, n - at);
+  memcpy(a->data, file + at, n - at);
   return MR_OK;
 }
 

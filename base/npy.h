@@ -18,6 +18,16 @@ typedef struct mr_npy {
   void *data;   /* count elements, row-major, 64-aligned */
 } mr_npy_t;
 
+/* Reads type and shape from a file's first n bytes into *out (data stays NULL) and the place of its
+   first element into *offset.  MR_ERR_DATA with the path in the sentence on anything else than a
+   plain C-ordered array: its dimensions are not negative, and their product in bytes fits size_t.
+ */
+mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
+                       mr_diag_t *diag);
+
+/* The same, of the file at path, whose size must be that of its shape.  Nothing else is read. */
+mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag);
+
 /* Loads a whole file.  MR_ERR_IO or MR_ERR_DATA with the path in the sentence; then nothing is
    held.  Types: b1 u1 i4 u4 i8 u8 f2 f4 f8. */
 mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag);

@@ -83,7 +83,7 @@ static mr_err_t cifar10_fetch(mr_stage_t *s, int worker, const int64_t *index, i
 static const mr_opt_t cifar10_opts[] = {
     {"path", MR_OPT_STR, offsetof(cifar10_t, path), "", "data/cifar-10-batches-bin", 0, 0, NULL,
      "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.", 1},
-    MR_SPLIT_OPTS(cifar10_t, split),
+    MR_SPLIT_OPTS(cifar10_t, split, "train", "5000"),
     MR_READ_OPTS(cifar10_t),
     {"records", MR_OPT_INT, offsetof(cifar10_t, records), "records", "10000", 1,
      MR_CIFAR10_PER_FILE, NULL, "Records that every file holds.", 0},

@@ -33,10 +33,10 @@ static bool split_names(mr_class_names_t *names) {
 mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const char *file,
                               mr_diag_t *diag) {
   char path[4200];
-  int len = snprintf(path, sizeof path, "%s/%s", folder, file);
+  int len = snprintf(path, sizeof path, "%s%s%s", folder ? folder : "", folder ? "/" : "", file);
   if (len >= (int)sizeof path) return mr_fail(diag, MR_ERR_CONFIG, "%s: too long a path", file);
   FILE *f = fopen(path, "rb");
-  if (!f && errno == ENOENT) return MR_OK;
+  if (!f && errno == ENOENT && folder) return MR_OK;
   if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
   size_t n = fread(names->text, 1, sizeof names->text, f);
   bool whole = n < sizeof names->text && !ferror(f) && !memchr(names->text, 0, n);

@@ -15,8 +15,9 @@ typedef struct mr_class_names {
 /* Names that are known without a file: usual[n], static. */
 void mr__class_names_usual(mr_class_names_t *names, const char *const *usual, int n);
 
-/* Those of folder/file, if it is there: as many as names has, of 1 to 31 bytes without control
-   characters; MR_ERR_DATA if it holds anything else.  Without the file names stay as they are. */
+/* Those of folder/file (folder NULL: file is the whole path): as many as names has, of 1 to 31
+   bytes without control characters; MR_ERR_DATA if it holds anything else.  Names stay as they are
+   if there is no such file in the folder. */
 mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const char *file,
                               mr_diag_t *diag);
 

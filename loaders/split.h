@@ -27,20 +27,23 @@ int64_t mr__split_size(const mr_split_t *p);
 /* Where record index of the split stands among the files it is in. */
 int64_t mr__split_at(const mr_split_t *p, int64_t index);
 
-/* The rows of such a source's settings; member: of mr_split_t in its state. */
-#define MR_SPLIT_OPTS(state, member)                                                         \
+/* clang-format off: rows of tables, as they stand in every stage's file. */
+
+/* The rows of such a source's settings; member: of mr_split_t in its state; usual, held: the
+   defaults of split and holdout. */
+#define MR_SPLIT_OPTS(state, member, usual, held)                                            \
   {"split",                                                                                  \
    MR_OPT_ENUM,                                                                              \
    offsetof(state, member.kind),                                                             \
    "",                                                                                       \
-   "train",                                                                                  \
+   usual,                                                                                    \
    0,                                                                                        \
    0,                                                                                        \
    "train|valid|test|all",                                                                   \
    "Training records but the held-back ones, those, the test records, or all for training.", \
    0},                                                                                       \
       {"holdout", MR_OPT_INT, offsetof(state, member.holdout),                               \
-       "records", "5000",     0,                                                             \
+       "records", held,       0,                                                             \
        1e12,      NULL,       "Training records held back for validation.",                  \
        0},                                                                                   \
   {                                                                                          \
@@ -65,5 +68,6 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
     "backend", MR_OPT_ENUM, offsetof(state, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,       \
         "How files are read; auto takes what the machine allows and the data needs.", 0           \
   }
+/* clang-format on */
 
 #endif

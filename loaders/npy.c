@@ -1,0 +1,205 @@
+/* A pair of .npy files: images (N, ...) and a label for each. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/npy.h"
+#include "loaders/class_names.h"
+#include "loaders/split.h"
+#include "loaders/store.h"
+
+enum { LAYOUT_AUTO, LAYOUT_HWC, LAYOUT_CHW, LAYOUT_NONE };
+
+typedef struct npy {
+  const char *images, *labels, *names_file;
+  int backend, layout;
+  int64_t memory, classes, id_base;
+  mr_split_t split;
+  mr_npy_t image_head, label_head; /* types and shapes; no data */
+  size_t head, record;             /* bytes before the first record, of one */
+  mr_npy_t label;
+  char number[MR_CLASSES_MAX][8]; /* names of classes that have none */
+  const char *number_at[MR_CLASSES_MAX];
+  mr_class_names_t names;
+  mr_dataset_t dataset;
+  mr_store_t *store;
+} npy_t;
+
+static bool is_label_type(mr_dtype_t t) {
+  return t == MR_U8 || t == MR_I32 || t == MR_U32 || t == MR_I64 || t == MR_U64;
+}
+
+/* (N,C,H,W) if said so, or if there are 1 or 3 planes and the last dimension is something else. */
+static mr_layout_t layout_of(const npy_t *t) {
+  const mr_npy_t *a = &t->image_head;
+  if (a->ndim != 4 || t->layout == LAYOUT_NONE) return MR_LAYOUT_NONE;
+  if (t->layout != LAYOUT_AUTO) return t->layout == LAYOUT_HWC ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
+  if (a->dim[3] == 1 || a->dim[3] == 3) return MR_LAYOUT_HWC;
+  return a->dim[1] == 1 || a->dim[1] == 3 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
+}
+
+static mr_err_t peek_images(npy_t *t, mr_diag_t *diag) {
+  mr_npy_t *a = &t->image_head;
+  MR_TRY(mr_npy_peek(t->images, a, &t->head, diag));
+  size_t each = mr_dtype_size(a->dtype);
+  if ((a->dtype != MR_U8 && a->dtype != MR_F32) || a->ndim < 2 || a->count == 0)
+    return mr_fail(diag, MR_ERR_DATA, "%s: want an array (N, ...) of u1 or f4 with records in it",
+                   t->images);
+  if (t->head % each)
+    return mr_fail(diag, MR_ERR_DATA, "%s: its data begin at byte %zu, want a multiple of %zu",
+                   t->images, t->head, each);
+  t->record = a->count / (size_t)a->dim[0] * each;
+  return t->record <= 1 << 28 ? MR_OK
+                              : mr_fail(diag, MR_ERR_DATA,
+                                        "%s: records of %zu bytes, want at "
+                                        "most %d",
+                                        t->images, t->record, 1 << 28);
+}
+
+static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
+  size_t offset;
+  mr_npy_t *a = &t->label_head;
+  MR_TRY(mr_npy_peek(t->labels, a, &offset, diag));
+  if (!is_label_type(a->dtype) || a->ndim != 1 || a->dim[0] != t->image_head.dim[0])
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: want whole numbers (%" PRId64 ",), one for each record of %s", t->labels,
+                   t->image_head.dim[0], t->images);
+  return MR_OK;
+}
+
+static void number_classes(npy_t *t) {
+  for (int i = 0; i < t->classes; i++) {
+    snprintf(t->number[i], sizeof t->number[i], "%d", i);
+    t->number_at[i] = t->number[i];
+  }
+  mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
+}
+
+static mr_err_t npy_plan(mr_stage_t *s) {
+  npy_t *t = s->state;
+  mr_diag_t why = {0};
+  mr_err_t e = peek_images(t, &why);
+  if (e >= 0) e = peek_labels(t, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (t->split.kind == MR_SPLIT_TEST) /* the pair is the test set: all of it */
+    t->split.holdout = 0;
+  t->split.training = t->split.test = t->image_head.dim[0];
+  MR_TRY(mr__split_plan(s, &t->split));
+  number_classes(t);
+  t->dataset = (mr_dataset_t){"npy", (int)t->classes, t->names.name};
+  mr_spec_t *out = &s->out_spec[0];
+  *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                     .dtype = t->image_head.dtype,
+                     .layout = layout_of(t),
+                     .ndim = t->image_head.ndim - 1,
+                     .n_records = mr__split_size(&t->split),
+                     .n_epochs = 1,
+                     .dataset = &t->dataset};
+  memcpy(out->dim, t->image_head.dim + 1, (size_t)out->ndim * sizeof *out->dim);
+  return MR_OK;
+}
+
+static int64_t locate(const void *ctx, int64_t index) {
+  return mr__split_at(&((const npy_t *)ctx)->split, index);
+}
+
+/* -1 if it is no class of this set. */
+static int32_t label_at(const npy_t *t, int64_t i) {
+  const void *p = t->label.data;
+  uint64_t v = 0;
+  switch (t->label.dtype) {
+    case MR_U8: v = ((const uint8_t *)p)[i]; break;
+    case MR_I32: v = (uint64_t)(int64_t)((const int32_t *)p)[i]; break;
+    case MR_U32: v = ((const uint32_t *)p)[i]; break;
+    default: v = ((const uint64_t *)p)[i];
+  }
+  return v < (uint64_t)t->classes ? (int32_t)v : -1;
+}
+
+static mr_err_t check_labels(const npy_t *t, mr_diag_t *diag) {
+  const mr_npy_t *head = &t->label_head, *now = &t->label;
+  if (now->dtype != head->dtype || now->count != head->count)
+    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", t->labels);
+  for (int64_t i = 0; i < (int64_t)now->count; i++)
+    if (label_at(t, i) < 0)
+      return mr_fail(diag, MR_ERR_DATA,
+                     "%s: the label of record %" PRId64 " is not in [0,%" PRId64
+                     "], want classes=N with N above every label",
+                     t->labels, i, t->classes - 1);
+  return MR_OK;
+}
+
+static mr_err_t open_pair(npy_t *t, mr_diag_t *diag) {
+  const char *const path[] = {t->images};
+  mr_store_conf_t conf = {.path = path,
+                          .n_files = 1,
+                          .head = (int64_t)t->head,
+                          .record = t->record,
+                          .per_file = t->image_head.dim[0],
+                          .n = mr__split_size(&t->split),
+                          .memory = t->memory,
+                          .backend = (mr_backend_t)t->backend,
+                          .locate = locate,
+                          .ctx = t};
+  MR_TRY(mr_npy_load(t->labels, &t->label, diag));
+  MR_TRY(check_labels(t, diag));
+  MR_TRY(mr_store_open(&t->store, &conf, diag));
+  return t->names_file ? mr__class_names_read(&t->names, NULL, t->names_file, diag) : MR_OK;
+}
+
+static mr_err_t npy_open(mr_stage_t *s) {
+  mr_diag_t why = {0};
+  mr_err_t e = open_pair(s->state, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+static void npy_close(mr_stage_t *s) {
+  npy_t *t = s->state;
+  mr_store_close(t->store);
+  mr_npy_free(&t->label);
+  t->store = NULL;
+}
+
+static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
+  npy_t *t = s->state;
+  int64_t number[MR_BURST];
+  uint8_t *record[MR_BURST];
+  mr_diag_t why = {0};
+  mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  for (int i = 0; i < n; i++) {
+    out[i].label = label_at(t, number[i]);
+    out[i].data = record[i];
+    out[i].key = (uint64_t)(number[i] + t->id_base);
+  }
+  return MR_OK;
+}
+
+static const mr_opt_t npy_opts[] = {
+    {"images", MR_OPT_STR, offsetof(npy_t, images), "", "images.npy", 0, 0, NULL,
+     "File of the records, (N, ...) of u1 or f4, C-ordered.", 1},
+    {"labels", MR_OPT_STR, offsetof(npy_t, labels), "", "labels.npy", 0, 0, NULL,
+     "File of the labels, (N,) of u1, i4, u4, i8 or u8.", 0},
+    {"classes", MR_OPT_INT, offsetof(npy_t, classes), "classes", "10", 1, MR_CLASSES_MAX, NULL,
+     "Labels are in [0,classes).", 0},
+    {"names", MR_OPT_STR, offsetof(npy_t, names_file), "", NULL, 0, 0, NULL,
+     "File of the classes' names, one a line.", 0},
+    {"layout", MR_OPT_ENUM, offsetof(npy_t, layout), "", "auto", 0, 0, "auto|hwc|chw|none",
+     "What the dimensions of a record mean; auto: three channels or one, last or first.", 0},
+    {"id-base", MR_OPT_INT, offsetof(npy_t, id_base), "", "0", 0, 1e15, NULL,
+     "Id of the first record; give pairs that meet in one graph ids of their own.", 0},
+    MR_SPLIT_OPTS(npy_t, split, "all", "0"),
+    MR_READ_OPTS(npy_t),
+    {0}};
+
+const mr_stage_def_t mr_stage_npy = {
+    .name = "npy",
+    .help = "Reads records and labels from a pair of .npy files.",
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = npy_opts,
+    .state_sz = sizeof(npy_t),
+    .plan = npy_plan,
+    .open = npy_open,
+    .close = npy_close,
+    .fetch = npy_fetch,
+};

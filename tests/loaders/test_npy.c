@@ -1,0 +1,168 @@
+#include <unistd.h>
+
+#include "tests/stage.h"
+
+extern const mr_stage_def_t mr_stage_npy;
+
+enum { N = 40, H = 5, W = 7, C = 3, REC = H * W * C };
+
+static char folder[64], image_file[96], label_file[96], images[104], labels[104];
+
+/* A header as NumPy writes it (version 1, padded to 64), then the data. */
+static void write_npy(const char *path, const char *dict, const void *data, size_t n) {
+  char head[256] = "\x93NUMPY\x01";
+  size_t len = strlen(dict), all = (10 + len + 1 + 63) / 64 * 64;
+  head[8] = (char)(all - 10), head[9] = 0;
+  memset(head + 10, ' ', all - 10);
+  memcpy(head + 10, dict, len);
+  head[all - 1] = '\n';
+  FILE *o = fopen(path, "wb");
+  assert_non_null(o);
+  assert_int_equal(fwrite(head, 1, all, o), all);
+  assert_int_equal(fwrite(data, 1, n, o), n);
+  assert_int_equal(fclose(o), 0);
+}
+
+static uint8_t pixel(int64_t i, int k) { return (uint8_t)(i * 31 + k * 3); }
+
+static void write_images(const char *dict) {
+  static uint8_t data[N * REC];
+  for (int i = 0; i < N * REC; i++) data[i] = pixel(i / REC, i % REC);
+  write_npy(image_file, dict, data, sizeof data);
+}
+
+#define U8_IMAGES "{'descr': '|u1', 'fortran_order': False, 'shape': (40, 5, 7, 3), }"
+
+static void write_labels(int64_t bad) {
+  int64_t data[N];
+  for (int i = 0; i < N; i++) data[i] = i % 10;
+  data[17] = bad;
+  write_npy(label_file, "{'descr': '<i8', 'fortran_order': False, 'shape': (40,), }", data,
+            sizeof data);
+}
+
+static int make_folder(void **state) {
+  strcpy(folder, "/tmp/millrace-npy-XXXXXX");
+  if (!mkdtemp(folder)) return -1;
+  sprintf(image_file, "%s/images.npy", folder), sprintf(images, "images=%s", image_file);
+  sprintf(label_file, "%s/labels.npy", folder), sprintf(labels, "labels=%s", label_file);
+  write_images(U8_IMAGES);
+  write_labels(7);
+  return 0;
+}
+
+static int remove_folder(void **state) {
+  unlink(image_file), unlink(label_file);
+  return rmdir(folder);
+}
+
+static void records_and_labels_of_both_splits_come_as_written(void **state) {
+  static const char *const memory[] = {"memory=-1", "memory=0"};
+  for (int m = 0; m < 2; m++) {
+    uint8_t seen[N] = {0};
+    for (int split = 0; split < 2; split++) {
+      hand_t h;
+      if (hand_open(&h, &mr_stage_npy, NULL,
+                    HAND_SETTINGS(images, labels, memory[m], "holdout=9",
+                                  split ? "split=valid" : "split=train")) < 0)
+        fail_msg("%s", h.diag.text);
+      const mr_spec_t *spec = &h.s.out_spec[0];
+      assert_int_equal(spec->layout, MR_LAYOUT_HWC);
+      assert_int_equal(spec->ndim, 3);
+      assert_int_equal(spec->dim[0] * 10000 + spec->dim[1] * 100 + spec->dim[2], 50703);
+      for (int64_t i = 0; i < spec->n_records; i++) {
+        mr_rec_t r = {0};
+        assert_int_equal(mr_stage_npy.fetch(&h.s, 0, &i, 1, &r), MR_OK);
+        assert_int_equal(seen[r.key]++, 0);
+        assert_int_equal(r.label, r.key == 17 ? 7 : r.key % 10);
+        for (int k = 0; k < REC; k++)
+          assert_int_equal(((uint8_t *)r.data)[k], pixel((int64_t)r.key, k));
+      }
+      hand_close(&h);
+    }
+    for (int i = 0; i < N; i++) assert_int_equal(seen[i], 1);
+  }
+}
+
+static void layouts_follow_the_dimensions_or_the_setting(void **state) {
+  static const struct {
+    const char *shape, *setting;
+    mr_layout_t want;
+    int ndim;
+  } row[] = {{"(40, 3, 5, 7)", "layout=auto", MR_LAYOUT_CHW, 3},
+             {"(40, 3, 5, 7)", "layout=none", MR_LAYOUT_NONE, 3},
+             {"(40, 5, 7, 3)", "layout=chw", MR_LAYOUT_CHW, 3},
+             {"(40, 105)", "layout=auto", MR_LAYOUT_NONE, 1}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char dict[128];
+    hand_t h;
+    sprintf(dict, "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }", row[i].shape);
+    write_images(dict);
+    if (hand_plan(&h, &mr_stage_npy, NULL, HAND_SETTINGS(images, labels, row[i].setting)) < 0)
+      fail_msg("%s", h.diag.text);
+    assert_int_equal(h.s.out_spec[0].layout, row[i].want);
+    assert_int_equal(h.s.out_spec[0].ndim, row[i].ndim);
+    assert_int_equal(h.s.out_spec[0].n_records, N);
+    hand_close(&h);
+  }
+  write_images(U8_IMAGES);
+}
+
+static void check_refused(const char *piece) {
+  hand_t h;
+  assert_true(hand_open(&h, &mr_stage_npy, NULL, HAND_SETTINGS(images, labels)) < 0);
+  if (!strstr(h.diag.text, piece)) fail_msg("want '%s' in '%s'", piece, h.diag.text);
+  hand_close(&h);
+}
+
+static void headers_that_lie_are_refused_by_name(void **state) {
+  static const struct {
+    const char *dict, *piece;
+  } row[] = {
+      {"{'descr': '|u1', 'fortran_order': True, 'shape': (40, 5, 7, 3), }", "C-ordered"},
+      {"{'descr': '>f4', 'fortran_order': False, 'shape': (40, 5, 7, 3), }", "plain type"},
+      {"{'descr': '|O', 'fortran_order': False, 'shape': (40,), }", "plain type"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (40, 5, 7, 4), }",
+       "its shape wants 5600"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5, 7, 3), }", "its shape wants 0"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (-40, 5, 7, 3), }", "plain type"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296, 16), }",
+       "plain type"},
+      {"{'descr': '<f8', 'fortran_order': False, 'shape': (2305843009213693952, 2), }",
+       "plain type"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (4200,), }", "want an array (N, ...)"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (40, 5", "plain type"},
+      {"{'descr': '|u1', 'fortran_order': False, 'shape': (42, 5, 5, 4), }",
+       "one for each record of"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    write_images(row[i].dict);
+    check_refused(row[i].piece);
+  }
+  FILE *o = fopen(image_file, "wb");
+  fwrite("\x93NUMPY\x02\x00\xff\xff\xff\xff", 1, 12, o);
+  fclose(o);
+  check_refused("a header of 4294967295 bytes does not fit");
+  unlink(image_file);
+  check_refused("cannot open: No such file");
+  write_images(U8_IMAGES);
+}
+
+static void a_label_outside_the_classes_names_its_record(void **state) {
+  static const int64_t bad[] = {10, -1, INT64_MIN, INT64_MAX};
+  for (int i = 0; i < 4; i++) {
+    write_labels(bad[i]);
+    check_refused("labels.npy: the label of record 17 is not in [0,9], want classes=N");
+  }
+  write_labels(7);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(records_and_labels_of_both_splits_come_as_written),
+      cmocka_unit_test(layouts_follow_the_dimensions_or_the_setting),
+      cmocka_unit_test(headers_that_lie_are_refused_by_name),
+      cmocka_unit_test(a_label_outside_the_classes_names_its_record),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
