@@ -34,6 +34,9 @@ typedef struct step {
 
 struct mr_train_step {
   step_t s;
+  mr_err_t (*wait)(void *arg);
+  void *wait_arg;
+  mr_err_t waited; /* what the last run's wait returned */
 };
 
 struct mr_eval_step {
@@ -160,9 +163,23 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   float *const arena[] = {params->p, params->m, params->v};
   for (int set = 0; set < 3; set++)
     for (int i = 0; i < n; i++) s->in[in++] = s->out[o++] = arena[set] + params->param[i].offset;
+  step->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);
+  if (step->waited < 0) return step->waited;
   *out = (mr_train_out_t){.loss = s->loss, .grad_norm = s->norm, .logits = s->logits};
   return MR_OK;
+}
+
+static bool may_update(void *arg) {
+  mr_train_step_t *s = arg;
+  s->waited = s->wait(s->wait_arg);
+  return s->waited >= 0;
+}
+
+void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg) {
+  s->wait = wait;
+  s->wait_arg = arg;
+  mr_exec_gate(s->s.exec, wait ? may_update : NULL, s);
 }
 
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s) { return s->s.exec; }

@@ -30,6 +30,10 @@ mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_adamw_config_t 
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const float *images,
                            const int32_t *labels, float lr, int64_t t, uint64_t seed,
                            mr_train_out_t *out, mr_diag_t *diag);
+/* While a run works on forward and backward, others may read params; wait is called once a run,
+   before the first write to them.  Its failure ends the run with that error and params as they
+   were.  NULL (at first): nobody reads. */
+void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg);
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s); /* for its graph and its peak */
 mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);         /* for mr_exec_profile */
 void mr_train_step_destroy(mr_train_step_t *s);                /* NULL is fine */

@@ -121,4 +121,12 @@ uint64_t mr__pool_news(const mr_pool_t *p) {
   return atomic_load_explicit(&p->head, memory_order_seq_cst);
 }
 
+/* Others only add to the stack meanwhile, so what lies below a head that was read stays. */
+bool mr__pool_whole(const mr_pool_t *p) {
+  uint32_t n = 0;
+  for (uint32_t i = (uint32_t)mr__pool_news(p); i != NONE && n < p->n; n++)
+    i = atomic_load_explicit(&p->next[i], memory_order_relaxed);
+  return n == p->n;
+}
+
 size_t mr__pool_free(const mr_pool_t *p) { return (uint32_t)mr__pool_news(p) == NONE ? 0 : 1; }

@@ -244,6 +244,17 @@ mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out) {
   }
 }
 
+static bool all_back(void *arg) {
+  wait_for_t *w = arg;
+  return mr__cancelled(w->rt) || mr__pool_whole(w->rt->out[w->port].pool);
+}
+
+mr_err_t mr_all_back(mr_stage_t *s, int port) {
+  wait_for_t w = {s->rt, port, 0};
+  mr__wait_counted(s->rt, MR__BLOCKED, all_back, &w);
+  return mr__cancelled(s->rt) ? MR_ERR_CANCEL : MR_OK;
+}
+
 void mr__leave(mr_runtime_t *rt) {
   for (int p = 0; p < MR_MAX_PORTS; p++) {
     const mr__in_t *in = &rt->in[p];

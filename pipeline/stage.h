@@ -114,6 +114,9 @@ int64_t mr_lost(const mr_stage_t *s, int port);
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out);
 mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b);
 mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer of the port's pool */
+/* Waits until every consumer has let go of what was given at the port, and of what that points to.
+   For stages of one worker, which holds no buffer of the port.  MR_OK or MR_ERR_CANCEL. */
+mr_err_t mr_all_back(mr_stage_t *s, int port);
 
 bool mr_stopping(const mr_stage_t *s); /* somebody asked for an orderly stop (Ctrl-C) */
 

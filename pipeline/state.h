@@ -1,8 +1,8 @@
 /* The payload of a STATE buffer: named tensors and text that make up a checkpoint.
 
-   The stage that trains fills it, the checkpoint sink writes it; on resume the
-   stage reads the file itself (base/safetensors.h).  Pointers point into the
-   same buffer's data, so the buffer owns everything. */
+   The stage that trains fills it, the checkpoint sink writes it; on resume the stage reads the file
+   itself (base/safetensors.h).  Names and text lie in the buffer; tensor data is the stage's own,
+   which changes nothing of it until every consumer has released the buffer. */
 #ifndef MR_PIPELINE_STATE_H
 #define MR_PIPELINE_STATE_H
 

@@ -17,8 +17,7 @@ static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 size_t mr_vit_state_bytes(const mr_params_t *params) {
   size_t tensors = (size_t)params->n * N_GROUPS;
   return align64(sizeof(mr_state_t)) + align64(N_META * sizeof(mr_st_meta_t)) + N_META * TEXT +
-         align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
-         N_GROUPS * align64(params->arena_size * sizeof(float));
+         align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME;
 }
 
 /* Every setting that shapes the model, as one text: two checkpoints fit if theirs are equal. */
@@ -68,14 +67,13 @@ static void pack_tensors(const mr_params_t *params, mr_state_t *s, cursor_t *cur
   char *name = take(cur, (size_t)s->n_tensors * NAME);
   mr_st_tensor_t *t = s->tensor;
   for (int which = 0; which < N_GROUPS; which++) {
-    size_t bytes = params->arena_size * sizeof(float);
-    float *copy = take(cur, bytes);
-    memcpy(copy, arena(params, which), bytes);
     for (int i = 0; i < params->n; i++, t++, name += NAME) {
       const mr_param_t *q = &params->param[i];
       snprintf(name, NAME, "%s/%s", group[which], q->name);
-      *t = (mr_st_tensor_t){
-          .name = name, .dtype = MR_F32, .ndim = q->aval.ndim, .data = copy + q->offset};
+      *t = (mr_st_tensor_t){.name = name,
+                            .dtype = MR_F32,
+                            .ndim = q->aval.ndim,
+                            .data = arena(params, which) + q->offset};
       memcpy(t->dim, q->aval.dim, sizeof t->dim);
     }
   }

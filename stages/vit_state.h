@@ -24,9 +24,9 @@ typedef struct mr_vit_progress {
 /* Bytes a STATE buffer must hold for a model of these parameters. */
 size_t mr_vit_state_bytes(const mr_params_t *params);
 
-/* Copies parameters, moments and progress into mem (64-aligned, mr_vit_state_bytes).  The
-   mr_state_t at its start is complete: everything it points to is in mem.  Returns the bytes used.
- */
+/* Writes names and progress into mem (64-aligned, mr_vit_state_bytes) as the mr_state_t at its
+   start; its tensors point at the arenas of params, which must not change while anyone reads it.
+   Returns the bytes used. */
 size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
                          const mr_vit_progress_t *p, bool last, void *mem);
 

@@ -150,9 +150,14 @@ static mr_err_t compile(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
+/* A checkpoint is written from the parameters themselves while the next step computes its
+   gradients; its update waits until that is done. */
+static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STATE); }
+
 static mr_err_t vit_step_open(mr_stage_t *s) {
   vit_step_t *v = s->state;
   MR_TRY(compile(s));
+  mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_vit_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
   if (v->resume) {

@@ -79,6 +79,42 @@ static void a_donated_input_lives_until_its_last_use(void **state) {
   mr_fn_destroy(f);
 }
 
+typedef struct gate {
+  const float *watched;
+  int asked;
+  float seen;
+  bool open;
+} gate_t;
+
+static bool ask_gate(void *arg) {
+  gate_t *g = arg;
+  g->asked++;
+  g->seen = g->watched[0];
+  return g->open;
+}
+
+static void a_gate_stands_before_the_first_write_to_a_donated_input(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 16)), *y = mr_lax_neg(f, x);
+  y = mr_lax_sub(f, x, mr_lax_exp(f, y));
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  _Alignas(64) float in[16];
+  for (int i = 0; i < 16; i++) in[i] = 3;
+  mr_exec_t *e = compile(f, (bool[]){true});
+  gate_t gate = {.watched = in};
+  mr_exec_gate(e, ask_gate, &gate);
+  mr_exec_run(e, (const void *[]){in}, (void *[]){in});
+  assert_true(gate.asked == 1 && gate.seen == 3 && in[0] == 3 && in[15] == 3);
+  gate.open = true;
+  mr_exec_run(e, (const void *[]){in}, (void *[]){in});
+  assert_true(gate.asked == 2 && gate.seen == 3 && in[0] < 3 && in[0] > 2 && in[15] == in[0]);
+  mr_exec_gate(e, NULL, NULL);
+  mr_exec_run(e, (const void *[]){in}, (void *[]){in});
+  assert_int_equal(gate.asked, 2);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
 static void an_output_may_repeat_or_be_an_input_or_a_literal(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3)), *y = mr_lax_exp(f, x);
@@ -154,6 +190,7 @@ int main(void) {
       cmocka_unit_test(a_reshape_costs_no_bytes_and_no_call),
       cmocka_unit_test(an_input_is_never_written_unless_donated),
       cmocka_unit_test(a_donated_input_lives_until_its_last_use),
+      cmocka_unit_test(a_gate_stands_before_the_first_write_to_a_donated_input),
       cmocka_unit_test(an_output_may_repeat_or_be_an_input_or_a_literal),
       cmocka_unit_test(random_graphs_give_what_a_loop_gives),
       cmocka_unit_test(a_widened_product_is_rounded_once),

@@ -30,6 +30,20 @@ static void bind_var(mr_exec_t *x, void **slot, const mr_var_t *v) {
   if (v->literal) write_literal(x, v);
 }
 
+static bool writes_input(const mr_exec_t *x, const mr_eqn_t *e) {
+  for (int k = 0; k < e->n_out; k++) {
+    int b = x->plan.of_var[e->out[k]->id];
+    if (b >= 0 && x->plan.block[b].place == MR_PLACE_IN) return true;
+  }
+  return false;
+}
+
+static int first_write(const mr_exec_t *x) {
+  int i = 0;
+  while (i < x->fn->n_eqn && !(x->call[i].run && writes_input(x, x->fn->eqn[i]))) i++;
+  return i;
+}
+
 static void bind_all(mr_exec_t *x) {
   const mr_fn_t *f = x->fn;
   for (int i = 0; i < f->n_eqn; i++) {
@@ -63,6 +77,7 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
   MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
   MR_TRY(take_arena(x, o->lender, diag));
   bind_all(x);
+  x->first_write = first_write(x);
   return MR_OK;
 }
 
@@ -95,13 +110,16 @@ void mr_exec_destroy(mr_exec_t *x) {
   free(x);
 }
 
-/* Kernels run on the OpenMP team of this thread, small ones on this thread alone. */
-static void run_calls(mr_exec_t *x) {
+/* Kernels run on the OpenMP team of this thread, small ones on this thread alone.  false: the gate
+   stayed shut. */
+static bool run_calls(mr_exec_t *x) {
   int threads = omp_get_max_threads();
   bool serial = false;
   int64_t before = x->profile ? mr_now_ns() : 0;
+  bool open = true;
   for (int i = 0; i < x->fn->n_eqn; i++) {
     const mr_cpu_call_t *c = &x->call[i];
+    if (i == x->first_write && x->may_write && !(open = x->may_write(x->gate_arg))) break;
     if (!c->run) continue;
     if (c->serial != serial) omp_set_num_threads(c->serial ? 1 : threads);
     serial = c->serial;
@@ -112,7 +130,8 @@ static void run_calls(mr_exec_t *x) {
     before = after;
   }
   if (serial) omp_set_num_threads(threads);
-  x->runs++;
+  x->runs += open;
+  return open;
 }
 
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
@@ -121,9 +140,14 @@ void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
     /* A donated input is written to: the caller has said that it may be. */
     *p->slot = p->place == MR_PLACE_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
-  run_calls(x);
+  if (!run_calls(x)) return;
   for (int i = 0; i < x->fn->n_out; i++)
     if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));
+}
+
+void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {
+  x->may_write = may_write;
+  x->gate_arg = arg;
 }
 
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x) { return x->fn; }

@@ -29,6 +29,11 @@ void mr_exec_destroy(mr_exec_t *x); /* NULL is fine */
    overlaps an input or another output.  One run at a time. */
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out);
 
+/* may_write is asked once a run, before the first kernel that writes over a donated input; until
+   then others may read those arrays.  false ends the run there: donated inputs are as they were,
+   outputs undefined.  NULL (at first): always allowed. */
+void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg);
+
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x); /* the graph as compiled; prints as a jaxpr */
 size_t mr_exec_peak_bytes(const mr_exec_t *x); /* of the arena, lent or its own */
 

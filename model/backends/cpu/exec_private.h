@@ -21,6 +21,9 @@ struct mr_exec {
   mr_exec_patch_t *patch;
   int n_patch;
   void **result; /* [fn->n_out]: where the values are, to be copied if not in place */
+  bool (*may_write)(void *arg);
+  void *gate_arg;
+  int first_write; /* the first equation that writes over a donated input; n_eqn: none does */
   bool profile;
   int64_t runs, *ns; /* [fn->n_eqn] */
 };
