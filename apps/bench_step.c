@@ -31,10 +31,10 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
 }
 
 static mr_err_t prepare(setup_t *s, mr_diag_t *diag) {
-  mr_adamw_config_t opt = mr_adamw_default();
+  mr_train_config_t train = mr_train_default(s->batch);
   size_t pixels = (size_t)s->batch * (size_t)(s->vit.image * s->vit.image * s->vit.channels);
   MR_TRY(mr_vit_params(&s->vit, 12, &s->params, diag));
-  MR_TRY(mr_train_step_create(&s->vit, &opt, 0, s->batch, &s->step, diag));
+  MR_TRY(mr_train_step_create(&s->vit, &train, &s->step, diag));
   s->images = aligned_alloc(64, (pixels * sizeof *s->images + 63) / 64 * 64);
   s->labels = aligned_alloc(64, ((size_t)s->batch * sizeof *s->labels + 63) / 64 * 64);
   if (!s->images || !s->labels) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a batch");

@@ -8,7 +8,7 @@
 #include "model/nn/summary.h"
 #include "model/nn/vit.h"
 #include "model/ops/lax.h"
-#include "model/optim/adamw.h"
+#include "model/optim/optim.h"
 #include "model/optim/schedule.h"
 #include "model/train.h"
 #include "model/transforms/transforms.h"

@@ -2,10 +2,8 @@
 
 #include <stdlib.h>
 
-#include "model/optim/adamw.h"
-
-mr_adamw_config_t mr_adamw_default(void) {
-  return (mr_adamw_config_t){.b1 = .9f, .b2 = .999f, .eps = 1e-8f, .weight_decay = 1e-4f};
+mr_train_config_t mr_train_default(int64_t batch) {
+  return (mr_train_config_t){.optim = mr_optim_of("adamw"), .batch = batch, .accumulate = 1};
 }
 
 mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
@@ -24,6 +22,7 @@ typedef struct step {
   mr_exec_t *exec;
   mr_params_t list; /* names and places only: no arenas */
   int64_t batch, classes;
+  int sets; /* of training: parameters and the optimizer's slots */
   const void **in;
   void **out;
   float *logits, *losses;
@@ -92,26 +91,10 @@ static void set_data(step_t *s, const float *images, const int32_t *labels) {
 }
 
 /* ---- training ---- */
-static mr_err_t check_adamw(const mr_adamw_config_t *o, mr_diag_t *diag) {
-  const struct {
-    const char *name;
-    float v, lo, hi;
-  } row[] = {{"b1", o->b1, 0, 1},
-             {"b2", o->b2, 0, 1},
-             {"eps", o->eps, 0, 1},
-             {"weight-decay", o->weight_decay, 0, 100},
-             {"clip-norm", o->clip_norm, 0, 1e9f}};
-  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (!(row[i].v >= row[i].lo && row[i].v < row[i].hi))
-      return mr_fail(diag, MR_ERR_CONFIG, "adamw.%s: %g, want [%g,%g)", row[i].name,
-                     (double)row[i].v, (double)row[i].lo, (double)row[i].hi);
-  return MR_OK;
-}
-
-static mr_err_t compile_train(step_t *s, const mr_fn_t *loss, const mr_adamw_config_t *opt,
+static mr_err_t compile_train(step_t *s, const mr_optim_loss_t *loss, const mr_optim_t *optim,
                               mr_diag_t *diag) {
   mr_fn_t *f = NULL;
-  MR_TRY(mr_adamw_step_fn(loss, MR_VIT_N_DATA, opt, &f, diag));
+  MR_TRY(mr_optim_step_fn(loss, optim, &f, diag));
   bool *donate = calloc((size_t)f->n_in, sizeof *donate);
   mr_err_t err = donate ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   for (int i = MR_VIT_N_DATA + 2; donate && i < f->n_in; i++) donate[i] = true;
@@ -121,18 +104,49 @@ static mr_err_t compile_train(step_t *s, const mr_fn_t *loss, const mr_adamw_con
   return err;
 }
 
-mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_adamw_config_t *opt,
-                              float label_smoothing, int64_t batch, mr_train_step_t **out,
-                              mr_diag_t *diag) {
+enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
+
+/* One trace a part; the first fills the step's list of parameters. */
+static mr_err_t trace_parts(step_t *s, const mr_vit_config_t *c, const mr_train_config_t *t,
+                            mr_fn_t **part, mr_diag_t *diag) {
+  for (int k = 0; k < t->accumulate; k++) {
+    mr_vit_config_t own = *c;
+    mr_params_t again = {0};
+    own.first_site = (uint32_t)k * SITES;
+    part[k] = mr_vit_loss(&own, t->batch / t->accumulate, true, t->label_smoothing,
+                          k ? &again : &s->list, diag);
+    mr_params_fini(&again);
+    if (!part[k]) return diag->code;
+  }
+  return MR_OK;
+}
+
+static mr_err_t build_train(step_t *s, const mr_vit_config_t *c, const mr_train_config_t *t,
+                            mr_diag_t *diag) {
+  if (t->accumulate < 1 || t->batch % t->accumulate)
+    return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
+                   (long long)t->accumulate, (long long)t->batch);
+  const bool split[MR_VIT_N_DATA] = {[MR_VIT_IMAGES] = true, [MR_VIT_LABELS] = true};
+  mr_fn_t **part = calloc((size_t)t->accumulate, sizeof *part);
+  if (!part) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  mr_err_t err = trace_parts(s, c, t, part, diag);
+  mr_optim_loss_t loss = {MR_VIT_N_DATA, (int)t->accumulate, (const mr_fn_t *const *)part, split};
+  if (err >= 0) err = compile_train(s, &loss, &t->optim, diag);
+  for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
+  free(part);
+  return err;
+}
+
+mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t *config,
+                              mr_train_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
-  MR_TRY(check_adamw(opt, diag));
   mr_train_step_t *t = calloc(1, sizeof *t);
   if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
-  t->s.batch = batch;
+  t->s.batch = config->batch;
   t->s.classes = c->classes;
-  mr_fn_t *loss = mr_vit_loss(c, batch, true, label_smoothing, &t->s.list, &own);
-  mr_err_t err = loss ? compile_train(&t->s, loss, opt, &own) : own.code;
-  mr_fn_destroy(loss);
+  t->s.sets = config->optim.def ? 1 + config->optim.def->n_slots : 0;
+  mr_err_t err = mr_optim_check(&config->optim, &own);
+  if (err >= 0) err = build_train(&t->s, c, config, &own);
   if (err >= 0) err = step_alloc(&t->s, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
@@ -161,7 +175,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   s->out[o++] = s->losses;
   s->out[o++] = &s->norm;
   float *const arena[] = {params->p, params->m, params->v};
-  for (int set = 0; set < 3; set++)
+  for (int set = 0; set < s->sets; set++)
     for (int i = 0; i < n; i++) s->in[in++] = s->out[o++] = arena[set] + params->param[i].offset;
   step->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);

@@ -4,14 +4,22 @@
 
 #include "model/backends/cpu/exec.h"
 #include "model/nn/vit.h"
+#include "model/optim/optim.h"
 
 /* Fills the list and takes the arenas: values by the initialisers from seed, moments zero.  params
    is zeroed before; mr_params_fini gives back, also after a failure. */
 mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
                        mr_diag_t *diag);
 
-/* b1 .9, b2 .999, eps 1e-8, weight decay 1e-4, no clipping. */
-mr_adamw_config_t mr_adamw_default(void);
+typedef struct mr_train_config {
+  mr_optim_t optim;
+  float label_smoothing; /* [0,1) */
+  int64_t batch;         /* records of one step */
+  int64_t accumulate;    /* parts the batch is worked through in; divides it */
+} mr_train_config_t;
+
+/* AdamW with its usual settings, the whole batch at once. */
+mr_train_config_t mr_train_default(int64_t batch);
 
 typedef struct mr_train_step mr_train_step_t;
 
@@ -21,12 +29,12 @@ typedef struct mr_train_out {
   const float *logits; /* (B,classes); of the step, until its next run */
 } mr_train_out_t;
 
-/* Compiles forward, backward and update for one batch size.  MR_ERR_CONFIG names the setting. */
-mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_adamw_config_t *opt,
-                              float label_smoothing, int64_t batch, mr_train_step_t **out,
-                              mr_diag_t *diag);
-/* One step, in place on params' p, m, v; blocks.  images (B,H,W,C) f32, labels (B) i32, both
-   64-aligned.  t counts from 1 and, with seed, decides the dropout masks. */
+/* Compiles forward, backward and update.  MR_ERR_CONFIG names the setting. */
+mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t *config,
+                              mr_train_step_t **out, mr_diag_t *diag);
+/* One step, in place on params' p and its slots m and v as far as the optimizer has them; blocks.
+   images (B,H,W,C) f32, labels (B) i32, both 64-aligned.  t counts from 1 and, with seed, decides
+   the dropout masks. */
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const float *images,
                            const int32_t *labels, float lr, int64_t t, uint64_t seed,
                            mr_train_out_t *out, mr_diag_t *diag);

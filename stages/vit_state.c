@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_META = 9, TEXT = 192, N_GROUPS = 3, NAME = 256 };
+enum { N_META = 10, TEXT = 192, N_GROUPS = 3, NAME = 256 };
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v"};
 
 static float *arena(const mr_params_t *params, int which) {
@@ -58,6 +58,8 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   s->meta[n++] = (mr_st_meta_t){"millrace.model", text + TEXT};
   snprintf(text + 2 * TEXT, TEXT, "%s", p->origin);
   s->meta[n++] = (mr_st_meta_t){"millrace.data", text + 2 * TEXT};
+  snprintf(text + 3 * TEXT, TEXT, "%s", p->optimizer);
+  s->meta[n++] = (mr_st_meta_t){"millrace.optimizer", text + 3 * TEXT};
   s->n_meta = n;
 }
 
@@ -132,6 +134,8 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vi
   MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
   const char *origin = mr_safetensors_meta(f, "millrace.data");
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
+  const char *optimizer = mr_safetensors_meta(f, "millrace.optimizer");
+  snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer ? optimizer : "adamw");
   return MR_OK;
 }
 

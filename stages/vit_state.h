@@ -2,7 +2,7 @@
 
    Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32.
    Text: millrace.model (every setting that shapes the model), step, images, position, epoch,
-   ledger, seed, unvalidated and the data's origin, each as "millrace.WORD". */
+   ledger, seed, unvalidated, the data's origin and the optimizer, each as "millrace.WORD". */
 #ifndef MR_STAGES_VIT_STATE_H
 #define MR_STAGES_VIT_STATE_H
 
@@ -16,9 +16,10 @@ typedef struct mr_vit_progress {
   int64_t position; /* of the training stream: the next batch starts there */
   int64_t epoch;    /* epochs done */
   uint64_t ledger;
-  uint64_t seed;    /* of initialisation and dropout */
-  bool unvalidated; /* an epoch is over, its validation is not */
-  char origin[32];  /* of the data, "cifar10" */
+  uint64_t seed;      /* of initialisation and dropout */
+  bool unvalidated;   /* an epoch is over, its validation is not */
+  char origin[32];    /* of the data, "cifar10" */
+  char optimizer[16]; /* whose moments adam.m and adam.v are */
 } mr_vit_progress_t;
 
 /* Bytes a STATE buffer must hold for a model of these parameters. */

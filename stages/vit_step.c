@@ -1,4 +1,4 @@
-/* vit-step: one training step a batch, with AdamW; evaluation after each epoch and at the end.
+/* vit-step: one training step a batch; evaluation after each epoch and at the end.
 
    Here the two graphs meet: batches come from the stream graph, a compiled tensor graph takes
    them.  The stage owns the parameters.  It reads its valid input up to the end of an epoch
@@ -20,8 +20,9 @@ enum { OUT_METRICS, OUT_STATE };
 typedef struct vit_step {
   mr_vit_settings_t model;
   double lr, b1, b2, eps, weight_decay, clip_norm, label_smoothing;
-  int64_t warmup, steps, seed, checkpoint_every;
-  int schedule, device;
+  int64_t warmup, steps, seed, checkpoint_every, accumulate;
+  int optimizer, schedule, device;
+  bool nesterov;
   const char *resume;
 
   mr_vit_config_t config;
@@ -38,19 +39,28 @@ typedef struct vit_step {
 
 #define AT(field) offsetof(vit_step_t, field)
 
+#define OPTIMIZERS "sgd|momentum|adam|adamw|lion|lamb"
+static const char *const optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
+
 static const mr_opt_t vit_step_opts[] = {
     MR_VIT_OPTS(AT(model)),
     {"seed", MR_OPT_INT, AT(seed), "", "12", 0, 4294967295.0, NULL,
      "Seed of the initial parameters and of dropout.", 0},
     {"lr", MR_OPT_F64, AT(lr), "", "1e-3", 0, 100, NULL, "Peak learning rate.", 0},
-    {"b1", MR_OPT_F64, AT(b1), "", "0.9", 0, 0.9999999, NULL, "AdamW: decay of the first moment.",
-     0},
-    {"b2", MR_OPT_F64, AT(b2), "", "0.999", 0, 0.9999999, NULL,
-     "AdamW: decay of the second moment.", 0},
-    {"eps", MR_OPT_F64, AT(eps), "", "1e-8", 1e-30, 1, NULL,
-     "AdamW: added to the root of the second moment.", 0},
-    {"weight-decay", MR_OPT_F64, AT(weight_decay), "", "1e-4", 0, 10, NULL,
-     "AdamW: decoupled weight decay, of every parameter.", 0},
+    {"optimizer", MR_OPT_ENUM, AT(optimizer), "", "adamw", 0, 0, OPTIMIZERS,
+     "How gradients move the parameters.", 0},
+    {"b1", MR_OPT_F64, AT(b1), "", "-1", -1, 0.9999999, NULL,
+     "Decay of the first moment, or of the momentum; -1: the optimizer's usual one.", 0},
+    {"b2", MR_OPT_F64, AT(b2), "", "-1", -1, 0.9999999, NULL,
+     "Decay of the second moment; -1: the optimizer's usual one.", 0},
+    {"eps", MR_OPT_F64, AT(eps), "", "-1", -1, 1, NULL,
+     "Added to the root of the second moment; -1: the optimizer's usual value.", 0},
+    {"weight-decay", MR_OPT_F64, AT(weight_decay), "", "-1", -1, 10, NULL,
+     "Decoupled weight decay, of every parameter; -1: the optimizer's usual one.", 0},
+    {"nesterov", MR_OPT_BOOL, AT(nesterov), "", "false", 0, 0, NULL,
+     "Momentum looks ahead by one step.", 0},
+    {"accumulate", MR_OPT_INT, AT(accumulate), "parts", "1", 1, 65536, NULL,
+     "Works through a batch in so many parts and adds up their gradients: less memory.", 0},
     {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
      "Scales gradients down to this global norm; 0 leaves them.", 0},
     {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
@@ -135,16 +145,31 @@ static mr_err_t vit_step_plan(mr_stage_t *s) {
   return plan_outputs(s);
 }
 
+static void set_unless_usual(float *to, double v) {
+  if (v >= 0) *to = (float)v;
+}
+
+static mr_train_config_t train_config(const vit_step_t *v, int64_t batch) {
+  mr_train_config_t t = {.optim = mr_optim_of(optimizer_name[v->optimizer]),
+                         .label_smoothing = (float)v->label_smoothing,
+                         .batch = batch,
+                         .accumulate = v->accumulate};
+  set_unless_usual(&t.optim.b1, v->b1);
+  set_unless_usual(&t.optim.b2, v->b2);
+  set_unless_usual(&t.optim.eps, v->eps);
+  set_unless_usual(&t.optim.weight_decay, v->weight_decay);
+  t.optim.clip_norm = (float)v->clip_norm;
+  t.optim.nesterov = v->nesterov;
+  return t;
+}
+
 /* Compiles both functions; the messages of the model get the stage's name. */
 static mr_err_t compile(mr_stage_t *s) {
   vit_step_t *v = s->state;
-  mr_adamw_config_t adamw = {(float)v->b1, (float)v->b2, (float)v->eps, (float)v->weight_decay,
-                             (float)v->clip_norm};
+  mr_train_config_t train = train_config(v, s->in_spec[IN_TRAIN].dim[0]);
   mr_diag_t why = {0};
   mr_err_t e = mr_vit_params(&v->config, (uint64_t)v->seed, &v->params, &why);
-  if (e >= 0)
-    e = mr_train_step_create(&v->config, &adamw, (float)v->label_smoothing,
-                             s->in_spec[IN_TRAIN].dim[0], &v->step, &why);
+  if (e >= 0) e = mr_train_step_create(&v->config, &train, &v->step, &why);
   if (e >= 0 && v->eval_batch)
     e = mr_eval_step_create(&v->config, v->eval_batch, v->step, &v->eval, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
@@ -164,9 +189,16 @@ static mr_err_t vit_step_open(mr_stage_t *s) {
     mr_diag_t why = {0};
     mr_err_t e = mr_vit_state_load(v->resume, &v->config, &v->params, &v->at, &why);
     if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+    if (strcmp(v->at.optimizer, optimizer_name[v->optimizer]))
+      return mr_stage_fail(
+          s, MR_ERR_CONFIG,
+          "setting optimizer = %s: the checkpoint %s was made by %s, whose moments "
+          "mean something else; resume with that one",
+          optimizer_name[v->optimizer], v->resume, v->at.optimizer);
     v->saved_step = v->at.step;
   }
   snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
+  snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", optimizer_name[v->optimizer]);
   v->t0 = v->step_t0 = mr_now_s();
   return MR_OK;
 }
@@ -322,7 +354,7 @@ static void vit_step_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_vit_step = {
     .name = "vit-step",
-    .help = "Trains a Vision Transformer with AdamW, one step a batch, and evaluates it.",
+    .help = "Trains a Vision Transformer, one step a batch, and evaluates it.",
     .in = {{"in", MR_FLOW_BATCHES, false},
            {"valid", MR_FLOW_BATCHES, true},
            {"test", MR_FLOW_BATCHES, true}},

@@ -48,6 +48,7 @@ static void build(mr_fn_t *f, const mr_vit_config_t *c, int64_t batch, bool trai
   mr_var_t *images = mr_fn_input(f, mr_aval_of(MR_F32, batch, c->image, c->image, c->channels));
   mr_var_t *labels = mr_fn_input(f, mr_aval_of(MR_I32, batch));
   mr_nn_t s = {.f = f, .params = params, .dtype = c->dtype, .dropout = train ? c->dropout : 0};
+  s.next_site = c->first_site;
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
   mr_var_t *logits =

@@ -19,6 +19,7 @@ mr_var_t *mr_lax_max(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* NaN if one is NaN
 mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_eq(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* bool */
 mr_var_t *mr_lax_neg(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_sign(mr_fn_t *f, mr_var_t *x); /* -1, 0 or 1; NaN stays */
 mr_var_t *mr_lax_exp(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_log(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x);

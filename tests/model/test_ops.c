@@ -41,6 +41,7 @@ BUILD(max, mr_lax_max(f, in[0], in[1]))
 BUILD(min, mr_lax_min(f, in[0], in[1]))
 BUILD(eq, mr_lax_mul(f, mr_lax_convert(f, mr_lax_eq(f, in[0], in[0]), MR_F32), in[0]))
 BUILD(neg, mr_lax_neg(f, in[0]))
+BUILD(sign, mr_lax_mul(f, mr_lax_sign(f, in[0]), in[0]))
 BUILD(exp, mr_lax_exp(f, in[0]))
 BUILD(log, mr_lax_log(f, in[0]))
 BUILD(tanh, mr_lax_tanh(f, in[0]))
@@ -114,6 +115,7 @@ static const op_case_t cases[] = {
     {"min", b_min, 2, {F(3, 4), F(3, 4)}, -1, 1},
     {"eq", b_eq, 1, {F(5)}, -1, 1},
     {"neg", b_neg, 1, {F(5)}, -1, 1},
+    {"sign", b_sign, 1, {F(5)}, 0.1f, 1},
     {"exp", b_exp, 1, {F(5)}, -1, 1},
     {"log", b_log, 1, {F(5)}, 1, 2},
     {"tanh", b_tanh, 1, {F(5)}, -1, 1},

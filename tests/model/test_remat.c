@@ -35,12 +35,13 @@ static run_t train(bool keep) {
   run_t r = {0};
   mr_diag_t diag = {0};
   mr_vit_config_t c = small_model();
-  mr_adamw_config_t adamw = mr_adamw_default();
+  mr_train_config_t adamw = mr_train_default(B);
   if (mr_vit_params(&c, 3, &r.params, &diag) < 0) fail_msg("%s", diag.text);
   mr_params_t list = {0};
   mr_fn_t *loss = mr_vit_loss(&c, B, true, 0, &list, &diag), *f = NULL;
-  if (!loss || mr_adamw_step_fn(loss, MR_VIT_N_DATA, &adamw, &f, &diag) < 0)
-    fail_msg("%s", diag.text);
+  const mr_fn_t *parts[] = {loss};
+  mr_optim_loss_t whole = {MR_VIT_N_DATA, 1, parts, NULL};
+  if (!loss || mr_optim_step_fn(&whole, &adamw.optim, &f, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_t *x;
   if (mr_jit(f, &(mr_jit_options_t){.keep = keep}, &x, &diag) < 0) fail_msg("%s", diag.text);
 
@@ -97,13 +98,12 @@ static void computing_twice_changes_no_bit_and_needs_less(void **state) {
 
 static void evaluation_in_lent_memory_says_the_same(void **state) {
   mr_vit_config_t c = small_model();
-  mr_adamw_config_t adamw = mr_adamw_default();
+  mr_train_config_t adamw = mr_train_default(B);
   mr_params_t p = {0};
   mr_diag_t diag = {0};
   mr_train_step_t *step;
   mr_eval_step_t *own, *lent;
-  if (mr_vit_params(&c, 3, &p, &diag) < 0 ||
-      mr_train_step_create(&c, &adamw, 0, B, &step, &diag) < 0 ||
+  if (mr_vit_params(&c, 3, &p, &diag) < 0 || mr_train_step_create(&c, &adamw, &step, &diag) < 0 ||
       mr_eval_step_create(&c, B, NULL, &own, &diag) < 0 ||
       mr_eval_step_create(&c, B, step, &lent, &diag) < 0)
     fail_msg("%s", diag.text);

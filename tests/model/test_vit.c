@@ -257,13 +257,13 @@ static void check_params(const model_t *m, const char *file) {
 
 static void check_adamw(const char *tag, float clip_norm) {
   model_t m = setup(MR_VIT_FLAX, MR_F32);
-  mr_adamw_config_t opt = mr_adamw_default();
+  mr_train_config_t opt = mr_train_default(4);
   mr_train_step_t *step = NULL;
   mr_train_out_t out;
   mr_diag_t diag = {0};
   char name[64];
-  opt.clip_norm = clip_norm;
-  if (mr_train_step_create(&m.config, &opt, 0, 4, &step, &diag) < 0) fail_msg("%s", diag.text);
+  opt.optim.clip_norm = clip_norm;
+  if (mr_train_step_create(&m.config, &opt, &step, &diag) < 0) fail_msg("%s", diag.text);
   for (int t = 1; t <= 3; t++) {
     if (mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, &out, &diag) < 0)
       fail_msg("%s", diag.text);
@@ -322,11 +322,11 @@ static void dropout_follows_seed_and_step_alone(void **state) {
   for (int run = 0; run < 4; run++) {
     model_t m = setup(MR_VIT_FLAX, MR_F32);
     m.config.dropout = 0.1f;
-    mr_adamw_config_t opt = mr_adamw_default();
+    mr_train_config_t opt = mr_train_default(4);
     mr_train_step_t *step = NULL;
     mr_train_out_t out;
     mr_diag_t diag = {0};
-    assert_int_equal(mr_train_step_create(&m.config, &opt, 0, 4, &step, &diag), MR_OK);
+    assert_int_equal(mr_train_step_create(&m.config, &opt, &step, &diag), MR_OK);
     int64_t t = run == 2 ? 2 : 1;
     uint64_t seed = run == 3 ? 8 : 7;
     assert_int_equal(

@@ -1,0 +1,38 @@
+/* LAMB (You et al., "Large Batch Optimization for Deep Learning", 2019): Adam's step of a tensor,
+   made as long as lr times the tensor's own norm. */
+#include "model/optim/optim.h"
+
+/* |p| / |u|, or 1 where one of them is 0. */
+static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
+  mr_var_t *zero = mr_literal(f, MR_F32, 0);
+  mr_var_t *np = mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &p));
+  mr_var_t *nu = mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &u));
+  mr_var_t *none = mr_lax_max(f, mr_lax_convert(f, mr_lax_eq(f, np, zero), MR_F32),
+                              mr_lax_convert(f, mr_lax_eq(f, nu, zero), MR_F32));
+  mr_var_t *some = mr_lax_sub(f, mr_literal(f, MR_F32, 1), none);
+  mr_var_t *ratio = mr_lax_div(f, np, mr_lax_add(f, nu, none)); /* divides by no zero */
+  return mr_lax_add(f, none, mr_lax_mul(f, some, ratio));
+}
+
+/* Adam's direction: the fused op at p = 0 and lr = -1. */
+static mr_err_t direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
+                          mr_var_t **out) {
+  const mr_aval_t *a = &in->p->aval;
+  mr_adamw_config_t c = {.b1 = o->b1, .b2 = o->b2, .eps = o->eps};
+  mr_var_t *zeros = mr_lax_broadcast_in_dim(f, mr_literal(f, MR_F32, 0), a->ndim, a->dim, NULL);
+  mr_var_t *now[] = {zeros, in->g, in->slot[0], in->slot[1]};
+  return mr_lax_adamw(f, &c, now, mr_literal(f, MR_F32, -1), in->t, in->scale, out);
+}
+
+static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in, mr_var_t **out) {
+  MR_TRY(direction(f, o, in, out));
+  mr_var_t *u = mr_lax_add(f, out[0], mr_lax_scale(f, o->weight_decay, in->p));
+  mr_var_t *rate = mr_lax_mul(f, in->lr, trust(f, in->p, u));
+  out[0] = mr_lax_sub(f, in->p, mr_lax_mul(f, u, rate));
+  return f->diag.code;
+}
+
+const mr_optim_def_t mr_optim_lamb = {.name = "lamb",
+                                      .n_slots = 2,
+                                      .usual = {.b1 = .9f, .b2 = .999f, .eps = 1e-6f},
+                                      .update = update};

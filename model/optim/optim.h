@@ -1,0 +1,68 @@
+/* Optimizers as functions of the graph: what one step does to a parameter and to the tensors that
+   an optimizer keeps beside it (its slots: momentum, second moment).
+
+   Arithmetic and defaults are optax's (https://optax.readthedocs.io); tests compare with it. */
+#ifndef MR_MODEL_OPTIM_H
+#define MR_MODEL_OPTIM_H
+
+#include "model/ops/lax.h"
+
+enum { MR_OPTIM_SLOTS = 2 }; /* at most */
+
+typedef struct mr_optim_def mr_optim_def_t;
+
+typedef struct mr_optim {
+  const mr_optim_def_t *def;
+  float b1, b2;       /* decays of the first and the second moment, in [0,1); momentum: b1 */
+  float eps;          /* adam, adamw, lamb: added to the root of the second moment, in [0,1) */
+  float weight_decay; /* decoupled, of every parameter, in [0,100); sgd and adam have none */
+  float clip_norm;    /* gradients are scaled to at most this global norm; 0: as they are */
+  bool nesterov;      /* momentum: looks ahead by one step */
+} mr_optim_t;
+
+/* One parameter's tensors: p, g and the slots f32 and alike; lr, t (the step's number, from 1) and
+   scale (g is multiplied by it first) f32[]. */
+typedef struct mr_optim_in {
+  mr_var_t *p, *g, *slot[MR_OPTIM_SLOTS], *lr, *t, *scale;
+} mr_optim_in_t;
+
+struct mr_optim_def {
+  const char *name;
+  int n_slots;
+  /* The config with the usual settings. */
+  mr_optim_t usual;
+  /* Appends the update to f: out[0] is the new p, out[1 + i] the new slot i. */
+  mr_err_t (*update)(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in, mr_var_t **out);
+};
+
+#define MR_OPTIM(name) extern const mr_optim_def_t mr_optim_##name;
+#include "model/optim/list.def"
+#undef MR_OPTIM
+
+/* sgd, momentum, adam, adamw, lion, lamb with its usual settings; def is NULL for another name. */
+mr_optim_t mr_optim_of(const char *name);
+/* MR_ERR_CONFIG with setting, value and range. */
+mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag);
+
+/* What a step is made of.  The losses are one function traced `parts` times (with other dropout
+   sites); part k gets the k-th of `parts` equal pieces, along dimension 0, of each data input with
+   split[i], and the other data inputs whole.  parts = 1: split is not read. */
+typedef struct mr_optim_loss {
+  int n_data, parts;
+  const mr_fn_t *const *part; /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
+  const bool *split;          /* [n_data] */
+} mr_optim_loss_t;
+
+/* *out: (data[n_data], lr f32[], t f32[], p..., slot 0..., slot 1...) ->
+         (mean loss, aux..., global gradient norm f32[] before clipping, p..., slot 0..., slot 1...)
+   With several parts, the gradient is the mean of theirs, computed one after the other in the
+   memory of one; an aux that is a scalar is averaged, another is joined along dimension 0.  The
+   caller destroys *out. */
+mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
+                          mr_diag_t *diag);
+
+/* Average of weights over time: decay * average + (1 - decay) * p, f32 (optax.incremental_update
+   with step_size 1 - decay). */
+mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p);
+
+#endif

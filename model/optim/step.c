@@ -1,0 +1,147 @@
+/* A training step around a loss: gradients (of one batch, or gathered over its parts), clipping,
+   and the optimizer's update of each parameter. */
+#include "model/optim/optim.h"
+#include "model/transforms/transforms.h"
+
+typedef struct step {
+  mr_fn_t *g;
+  const mr_optim_loss_t *loss;
+  const mr_optim_t *o;
+  int n, n_out; /* parameters; outputs of the loss */
+  mr_var_t **data, *lr, *t, **p, **slot[MR_OPTIM_SLOTS];
+  mr_var_t **out;  /* [n_out] of the loss, over all parts */
+  mr_var_t **grad; /* [n] */
+} step_t;
+
+static mr_aval_t whole(const mr_optim_loss_t *loss, int i) {
+  mr_aval_t a = loss->part[0]->in[i]->aval;
+  if (loss->parts > 1 && loss->split[i]) a.dim[0] *= loss->parts;
+  return a;
+}
+
+static void make_inputs(step_t *s) {
+  const mr_fn_t *f = s->loss->part[0];
+  int n_data = s->loss->n_data, n_slots = s->o->def->n_slots;
+  for (int i = 0; i < n_data; i++) mr_fn_input(s->g, whole(s->loss, i));
+  mr_fn_input(s->g, mr_aval_scalar(MR_F32));
+  mr_fn_input(s->g, mr_aval_scalar(MR_F32));
+  for (int set = 0; set < 1 + n_slots; set++)
+    for (int i = 0; i < s->n; i++) mr_fn_input(s->g, f->in[n_data + i]->aval);
+  s->data = s->g->in; /* the array has its final place now */
+  s->lr = s->data[n_data];
+  s->t = s->data[n_data + 1];
+  s->p = s->data + n_data + 2;
+  for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + (k + 1) * s->n;
+}
+
+/* The piece of a data input that part k sees. */
+static mr_var_t *piece(step_t *s, int i, int k) {
+  mr_var_t *x = s->data[i];
+  if (s->loss->parts == 1 || !s->loss->split[i]) return x;
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM], rows = x->aval.dim[0] / s->loss->parts;
+  for (int d = 0; d < x->aval.ndim; d++) limit[d] = x->aval.dim[d];
+  start[0] = k * rows, limit[0] = (k + 1) * rows;
+  return mr_lax_slice(s->g, x, start, limit);
+}
+
+/* Loss and gradients of one part: out[n_out], grad[n]. */
+static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
+  const mr_fn_t *f = s->loss->part[k];
+  mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)f->n_in * sizeof *in);
+  for (int i = 0; i < f->n_in; i++)
+    in[i] = i < s->loss->n_data ? piece(s, i, k) : s->p[i - s->loss->n_data];
+  MR_TRY(mr_inline(s->g, f, in, out));
+  return mr_backward(s->g, out[0], mr_literal(s->g, MR_F32, 1.0 / s->loss->parts), s->n, s->p,
+                     grad);
+}
+
+/* One output of the loss from those of all parts, which lie n_out apart. */
+static mr_var_t *join(step_t *s, mr_var_t **all, int i) {
+  int parts = s->loss->parts;
+  mr_var_t **x = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *x);
+  for (int k = 0; k < parts; k++) x[k] = all[k * s->n_out + i];
+  if (parts == 1 || !x[0]) return x[0];
+  if (x[0]->aval.ndim) return mr_lax_concatenate(s->g, parts, x, 0);
+  mr_var_t *sum = x[0];
+  for (int k = 1; k < parts; k++) sum = mr_lax_add(s->g, sum, x[k]);
+  return mr_lax_scale(s->g, 1.0 / parts, sum);
+}
+
+static mr_err_t run_parts(step_t *s) {
+  int parts = s->loss->parts;
+  mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(parts * s->n_out) * sizeof *all);
+  mr_var_t **more = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *more);
+  for (int k = 0; k < parts; k++) {
+    MR_TRY(run_part(s, k, all + k * s->n_out, k ? more : s->grad));
+    for (int i = 0; k && i < s->n; i++) s->grad[i] = mr_lax_add(s->g, s->grad[i], more[i]);
+  }
+  for (int i = 0; i < s->n_out; i++) s->out[i] = join(s, all, i);
+  return s->g->diag.code;
+}
+
+/* What gradients are multiplied by so that their global norm is at most clip_norm. */
+static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
+  mr_var_t *one = mr_literal(g, MR_F32, 1);
+  if (!(clip_norm > 0)) return one;
+  return mr_lax_min(g, mr_lax_div(g, mr_literal(g, MR_F32, (double)clip_norm), norm), one);
+}
+
+static mr_err_t update(step_t *s, mr_var_t **next) {
+  mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
+  mr_var_t *scale = clip_scale(s->g, norm, s->o->clip_norm);
+  int sets = 1 + s->o->def->n_slots;
+  *next++ = norm;
+  for (int i = 0; i < s->n; i++) {
+    mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .lr = s->lr, .t = s->t, .scale = scale};
+    mr_var_t *then[1 + MR_OPTIM_SLOTS];
+    for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
+    MR_TRY(s->o->def->update(s->g, s->o, &in, then));
+    for (int k = 0; k < sets; k++) next[k * s->n + i] = then[k];
+  }
+  return s->g->diag.code;
+}
+
+static mr_err_t build(step_t *s) {
+  int n = s->n_out + 1 + (1 + s->o->def->n_slots) * s->n;
+  s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *s->grad);
+  s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
+  make_inputs(s);
+  MR_TRY(run_parts(s));
+  const char *outer = mr_scope_enter(s->g, s->o->def->name);
+  MR_TRY(update(s, s->out + s->n_out));
+  mr_scope_leave(s->g, outer);
+  return mr_fn_return(s->g, n, s->out);
+}
+
+static mr_err_t check(const mr_optim_loss_t *l, mr_diag_t *diag) {
+  if (l->parts < 1)
+    return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
+  for (int k = 0; k < l->parts; k++) {
+    const mr_fn_t *f = l->part[k], *first = l->part[0];
+    if (f->n_in <= l->n_data) return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
+    bool same = f->n_in == first->n_in && f->n_out == first->n_out;
+    for (int i = 0; same && i < f->n_in; i++)
+      same = mr_aval_equal(&f->in[i]->aval, &first->in[i]->aval);
+    if (!same) return mr_fail(diag, MR_ERR_SHAPE, "part %d of the loss differs from the first", k);
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
+                          mr_diag_t *diag) {
+  MR_TRY(mr_optim_check(o, diag));
+  MR_TRY(check(loss, diag));
+  const mr_fn_t *first = loss->part[0];
+  step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
+  if (!s.g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the step's graph", o->def->name);
+  s.n = first->n_in - loss->n_data, s.n_out = first->n_out;
+  mr_err_t err = build(&s);
+  if (err < 0) {
+    mr_fail(diag, err, "%s", s.g->diag.text);
+    mr_fn_destroy(s.g);
+    return err;
+  }
+  mr_dce(s.g);
+  *out = s.g;
+  return MR_OK;
+}

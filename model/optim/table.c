@@ -1,0 +1,36 @@
+#include <string.h>
+
+#include "model/optim/optim.h"
+
+static const mr_optim_def_t *const defs[] = {
+#define MR_OPTIM(name) &mr_optim_##name,
+#include "model/optim/list.def"
+#undef MR_OPTIM
+};
+
+mr_optim_t mr_optim_of(const char *name) {
+  for (size_t i = 0; i < sizeof defs / sizeof *defs; i++) {
+    if (strcmp(defs[i]->name, name)) continue;
+    mr_optim_t o = defs[i]->usual;
+    o.def = defs[i];
+    return o;
+  }
+  return (mr_optim_t){0};
+}
+
+mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag) {
+  const struct {
+    const char *name;
+    float v, lo, hi;
+  } row[] = {{"b1", o->b1, 0, 1},
+             {"b2", o->b2, 0, 1},
+             {"eps", o->eps, 0, 1},
+             {"weight-decay", o->weight_decay, 0, 100},
+             {"clip-norm", o->clip_norm, 0, 1e9f}};
+  if (!o->def) return mr_fail(diag, MR_ERR_CONFIG, "optimizer: none is set");
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!(row[i].v >= row[i].lo && row[i].v < row[i].hi))
+      return mr_fail(diag, MR_ERR_CONFIG, "%s.%s: %g, want [%g,%g)", o->def->name, row[i].name,
+                     (double)row[i].v, (double)row[i].lo, (double)row[i].hi);
+  return MR_OK;
+}

@@ -1,0 +1,213 @@
+/* Optimizers against optax (tests/golden/optim.txt), and a batch in parts against the whole one. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+
+enum { NA = 6, NB = 3, N = NA + NB };
+
+static const float start[N] = {0.5f, -1.25f, 0, 2, -0.03125f, 1, 0, 0, 0};
+static const float base_grad[N] = {0.25f, -0.5f, 1, -2, 0, 0.125f, 0.75f, -1.5f, 0};
+
+static float grad_at(int i, int step) { return base_grad[i] * (float)(i < NA ? 4 - step : step); }
+
+/* sum(a ga) + sum(b gb), whose gradients are ga and gb: data ga, gb; parameters a, b. */
+static mr_fn_t *linear_loss(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_aval_t a = mr_aval_of(MR_F32, 2, 3), b = mr_aval_of(MR_F32, 3);
+  for (int i = 0; i < 4; i++) mr_fn_input(f, i % 2 ? b : a);
+  mr_var_t *x = mr_lax_reduce_sum(f, mr_lax_mul(f, f->in[0], f->in[2]), 2, (int[]){0, 1});
+  mr_var_t *y = mr_lax_reduce_sum(f, mr_lax_mul(f, f->in[1], f->in[3]), 1, (int[]){0});
+  mr_var_t *loss = mr_lax_add(f, x, y);
+  assert_int_equal(mr_fn_return(f, 1, &loss), MR_OK);
+  return f;
+}
+
+static mr_exec_t *compile(const mr_optim_t *o) {
+  mr_fn_t *loss = linear_loss(), *f = NULL;
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  const mr_fn_t *part[] = {loss};
+  if (mr_optim_step_fn(&(mr_optim_loss_t){2, 1, part, NULL}, o, &f, &diag) < 0 ||
+      mr_jit(f, NULL, &x, &diag) < 0)
+    fail_msg("%s: %s", o->def->name, diag.text);
+  mr_fn_destroy(loss);
+  mr_fn_destroy(f);
+  return x;
+}
+
+/* The values that optax has after a step of a case. */
+static void golden(const char *name, int step, float want[N]) {
+  char line[512], word[32];
+  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/optim.txt", "r");
+  assert_non_null(f);
+  bool found = false;
+  while (!found && fgets(line, sizeof line, f)) {
+    int at, k = 0;
+    found = sscanf(line, "%31s %d%n", word, &k, &at) == 2 && !strcmp(word, name) && k == step;
+    char *next = line + at;
+    for (int i = 0; found && i < N; i++) want[i] = strtof(next, &next);
+  }
+  fclose(f);
+  if (!found) fail_msg("optim.txt has no %s %d", name, step);
+}
+
+static void check(const char *name, const mr_optim_t *o) {
+  mr_exec_t *x = compile(o);
+  int sets = 1 + o->def->n_slots;
+  float state[2][3][N + 7], want[N], g[N], lr = 0.05f, loss, norm;
+  memset(state, 0, sizeof state);
+  memcpy(state[0][0], start, sizeof start);
+  for (int step = 1; step <= 3; step++) {
+    float t = (float)step, (*now)[N + 7] = state[(step - 1) % 2], (*then)[N + 7] = state[step % 2];
+    const void *in[4 + 6] = {g, g + NA, &lr, &t};
+    void *out[2 + 6] = {&loss, &norm};
+    for (int i = 0; i < N; i++) g[i] = grad_at(i, step);
+    for (int k = 0; k < 2 * sets; k++)
+      in[4 + k] = now[k / 2] + k % 2 * NA, out[2 + k] = then[k / 2] + k % 2 * NA;
+    mr_exec_run(x, in, out);
+    golden(name, step, want);
+    for (int i = 0; i < N; i++)
+      if (!(fabsf(then[0][i] - want[i]) <= 2e-6f * (1 + fabsf(want[i]))))
+        fail_msg("%s, step %d, value %d: %.9g, want %.9g", name, step, i, (double)then[0][i],
+                 (double)want[i]);
+  }
+  mr_exec_destroy(x);
+}
+
+static void each_optimizer_steps_as_optax_does(void **state) {
+  static const char *const name[] = {"sgd", "momentum", "adam", "lion", "lamb"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    mr_optim_t o = mr_optim_of(name[i]);
+    assert_non_null(o.def);
+    check(name[i], &o);
+  }
+}
+
+static void settings_of_an_optimizer_count(void **state) {
+  mr_optim_t o = mr_optim_of("momentum");
+  o.nesterov = true;
+  check("nesterov", &o);
+  o = mr_optim_of("momentum");
+  o.clip_norm = 1;
+  check("clipped", &o);
+  o = mr_optim_of("adamw");
+  o.weight_decay = 1e-2f;
+  check("adamw", &o);
+  o = mr_optim_of("lamb");
+  o.weight_decay = 1e-2f;
+  check("lamb_decay", &o);
+}
+
+static void wrong_settings_are_named(void **state) {
+  mr_diag_t diag = {0};
+  assert_null(mr_optim_of("adamx").def);
+  mr_optim_t o = mr_optim_of("lion");
+  o.b2 = 1.5f;
+  assert_int_equal(mr_optim_check(&o, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text, "lion.b2: 1.5, want [0,1)");
+}
+
+static void an_average_follows_the_weights(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_diag_t diag = {0};
+  mr_exec_t *x = NULL;
+  for (int i = 0; i < 2; i++) mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  mr_var_t *y = mr_optim_ema(f, 0.75f, f->in[0], f->in[1]);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  assert_int_equal(mr_jit(f, NULL, &x, &diag), MR_OK);
+  _Alignas(64) float average[3] = {4, 0, -8}, p[3] = {0, 4, 8}, got[3];
+  mr_exec_run(x, (const void *[]){average, p}, (void *[]){got});
+  const float want[3] = {3, 1, -4};
+  assert_memory_equal(got, want, sizeof want);
+  mr_exec_destroy(x);
+  mr_fn_destroy(f);
+}
+
+/* ---- a batch in parts ---- */
+
+typedef struct trained {
+  float loss, norm;
+  size_t peak;
+  mr_params_t params;
+} trained_t;
+
+enum { B = 64, PIXELS = 8 * 8 * 3 };
+
+static trained_t train(int64_t parts, float dropout) {
+  trained_t r = {0};
+  mr_diag_t diag = {0};
+  mr_vit_config_t c = mr_vit_default();
+  c.image = 8, c.embed = 32, c.mlp = 64, c.heads = 2, c.layers = 2;
+  c.dropout = dropout, c.dtype = MR_F32;
+  mr_train_config_t t = mr_train_default(B);
+  mr_train_step_t *step = NULL;
+  mr_train_out_t out;
+  t.accumulate = parts;
+  t.optim = mr_optim_of("sgd");
+  if (mr_vit_params(&c, 3, &r.params, &diag) < 0 || mr_train_step_create(&c, &t, &step, &diag) < 0)
+    fail_msg("%s", diag.text);
+  float *images = aligned_alloc(64, B * PIXELS * sizeof *images);
+  _Alignas(64) int32_t labels[B];
+  for (int i = 0; i < B * PIXELS; i++)
+    images[i] = (float)(i % B % 7 - 3) * .3f + (float)(i % 5) * .1f;
+  for (int i = 0; i < B; i++) labels[i] = i % 10;
+  if (mr_train_step_run(step, &r.params, images, labels, 0.1f, 1, 5, &out, &diag) < 0)
+    fail_msg("%s", diag.text);
+  r.loss = out.loss, r.norm = out.grad_norm;
+  r.peak = mr_exec_peak_bytes(mr_train_step_exec(step));
+  mr_train_step_destroy(step);
+  free(images);
+  return r;
+}
+
+static void parts_of_a_batch_add_up_to_its_step_in_less_memory(void **state) {
+  trained_t whole = train(1, 0), parts = train(4, 0);
+  assert_true(fabsf(whole.loss - parts.loss) < 1e-5f);
+  assert_true(fabsf(whole.norm - parts.norm) < 1e-4f * whole.norm);
+  for (size_t i = 0; i < whole.params.arena_size; i++)
+    if (!(fabsf(whole.params.p[i] - parts.params.p[i]) < 1e-5f))
+      fail_msg("weight %zu: %g, want %g", i, (double)parts.params.p[i], (double)whole.params.p[i]);
+  if (!(parts.peak < whole.peak / 2)) fail_msg("%zu bytes against %zu", parts.peak, whole.peak);
+  mr_params_fini(&whole.params), mr_params_fini(&parts.params);
+}
+
+static void parts_draw_masks_of_their_own(void **state) {
+  trained_t a = train(2, .5f), b = train(2, .5f), whole = train(1, .5f);
+  assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
+  assert_true(a.loss != whole.loss);
+  mr_params_fini(&a.params), mr_params_fini(&b.params), mr_params_fini(&whole.params);
+}
+
+static void parts_must_divide_the_batch(void **state) {
+  mr_diag_t diag = {0};
+  mr_vit_config_t c = mr_vit_default();
+  mr_train_config_t t = mr_train_default(32);
+  mr_train_step_t *step = NULL;
+  t.accumulate = 5;
+  assert_int_equal(mr_train_step_create(&c, &t, &step, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text, "accumulate: 5, want a divisor of the batch 32");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_optimizer_steps_as_optax_does),
+      cmocka_unit_test(settings_of_an_optimizer_count),
+      cmocka_unit_test(wrong_settings_are_named),
+      cmocka_unit_test(an_average_follows_the_weights),
+      cmocka_unit_test(parts_of_a_batch_add_up_to_its_step_in_less_memory),
+      cmocka_unit_test(parts_draw_masks_of_their_own),
+      cmocka_unit_test(parts_must_divide_the_batch),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
