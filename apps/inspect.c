@@ -1,8 +1,10 @@
-/* millrace inspect: the stages, and the settings of one. */
+/* millrace inspect: the stages, the settings of one, and what data files hold. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/cli.h"
+#include "apps/inspect_data.h"
 #include "loaders/loaders.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
@@ -81,6 +83,7 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
     print_stage(d);
     return 0;
   }
+  if (access(a->word[0], F_OK) == 0) return mr_inspect_data(a->word[0], diag);
   char near[128];
   mr_suggest_t s = {.word = a->word[0]};
   for (int i = 0; i < reg->n; i++) mr_suggest_offer(&s, reg->def[i]->name);
@@ -90,8 +93,9 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
-    .words = "[STAGE]",
-    .help = "Lists the stages, or the ports and settings of one.",
+    .words = "[STAGE|FILE|FOLDER]",
+    .help = "Lists the stages, the ports and settings of one, or what data files hold.",
+    .more = "\nFiles: .npy, .safetensors, CIFAR-10's and CIFAR-100's binary ones.",
     .max_words = 1,
     .run = inspect_run,
 };

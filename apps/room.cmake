@@ -1,4 +1,4 @@
-target_compile_definitions(millrace PRIVATE MR_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(millrace PRIVATE MR_VERSION="${PROJECT_VERSION}" MR_LIBURING="${URING_VERSION}")
 
 # The default graph as a C string: one literal a line.
 set(MR_GRAPH_FILE ${CMAKE_SOURCE_DIR}/examples/cifar10-vit.mr)

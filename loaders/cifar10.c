@@ -29,19 +29,27 @@ static int64_t locate(const void *ctx, int64_t index) {
   return mr__split_at(&((const cifar10_t *)ctx)->split, index);
 }
 
+/* paths: where the names that conf points to are kept. */
+static mr_err_t store_conf(const cifar10_t *t, mr_cifar10_paths_t *paths, mr_store_conf_t *conf,
+                           mr_diag_t *diag) {
+  MR_TRY(mr__cifar10_paths(t->path, mr__split_is_test(&t->split), paths, diag));
+  *conf = (mr_store_conf_t){.path = paths->path,
+                            .n_files = paths->n,
+                            .record = MR_CIFAR10_RECORD,
+                            .per_file = t->records,
+                            .n = mr__split_size(&t->split),
+                            .memory = t->memory,
+                            .backend = (mr_backend_t)t->backend,
+                            .locate = locate,
+                            .check = mr__cifar10_check,
+                            .ctx = t};
+  return MR_OK;
+}
+
 static mr_err_t open_store(cifar10_t *t, mr_diag_t *diag) {
-  mr_cifar10_paths_t p;
-  MR_TRY(mr__cifar10_paths(t->path, mr__split_is_test(&t->split), &p, diag));
-  mr_store_conf_t conf = {.path = p.path,
-                          .n_files = p.n,
-                          .record = MR_CIFAR10_RECORD,
-                          .per_file = t->records,
-                          .n = mr__split_size(&t->split),
-                          .memory = t->memory,
-                          .backend = (mr_backend_t)t->backend,
-                          .locate = locate,
-                          .check = mr__cifar10_check,
-                          .ctx = t};
+  mr_cifar10_paths_t paths;
+  mr_store_conf_t conf;
+  MR_TRY(store_conf(t, &paths, &conf, diag));
   MR_TRY(mr_store_open(&t->store, &conf, diag));
   return mr__class_names_read(&t->names, t->path, "batches.meta.txt", diag);
 }
@@ -49,6 +57,15 @@ static mr_err_t open_store(cifar10_t *t, mr_diag_t *diag) {
 static mr_err_t cifar10_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = open_store(s->state, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+static mr_err_t cifar10_explain(mr_stage_t *s, char *text, size_t n) {
+  mr_cifar10_paths_t paths;
+  mr_store_conf_t conf;
+  mr_diag_t why = {0};
+  mr_err_t e = store_conf(s->state, &paths, &conf, &why);
+  if (e >= 0) e = mr_store_explain(&conf, text, n, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
@@ -99,4 +116,5 @@ const mr_stage_def_t mr_stage_cifar10 = {
     .open = cifar10_open,
     .close = cifar10_close,
     .fetch = cifar10_fetch,
+    .explain = cifar10_explain,
 };

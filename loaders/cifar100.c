@@ -85,8 +85,14 @@ static mr_err_t check(const void *ctx, const char *path, int64_t at, const uint8
                  record[0], record[1], at);
 }
 
-static mr_err_t open_store(cifar100_t *t, mr_diag_t *diag) {
+typedef struct path {
   char text[FOLDER + 16];
+  const char *at;
+} path_t;
+
+/* path: where the name that conf points to is kept. */
+static mr_err_t store_conf(const cifar100_t *t, path_t *path, mr_store_conf_t *conf,
+                           mr_diag_t *diag) {
   bool test = mr__split_is_test(&t->split);
   if (strlen(t->path) >= FOLDER)
     return mr_fail(diag, MR_ERR_CONFIG, "path has %zu bytes, want less than %d", strlen(t->path),
@@ -94,18 +100,25 @@ static mr_err_t open_store(cifar100_t *t, mr_diag_t *diag) {
   if (access(t->path, R_OK | X_OK) < 0)
     return mr_fail(diag, MR_ERR_IO, "path=%s: the folder cannot be read: %s", t->path,
                    strerror(errno));
-  snprintf(text, sizeof text, "%s/%s", t->path, test ? "test.bin" : "train.bin");
-  const char *const path[] = {text};
-  mr_store_conf_t conf = {.path = path,
-                          .n_files = 1,
-                          .record = RECORD,
-                          .per_file = test ? t->split.test : t->split.training,
-                          .n = mr__split_size(&t->split),
-                          .memory = t->memory,
-                          .backend = (mr_backend_t)t->backend,
-                          .locate = locate,
-                          .check = check,
-                          .ctx = t};
+  snprintf(path->text, sizeof path->text, "%s/%s", t->path, test ? "test.bin" : "train.bin");
+  path->at = path->text;
+  *conf = (mr_store_conf_t){.path = &path->at,
+                            .n_files = 1,
+                            .record = RECORD,
+                            .per_file = test ? t->split.test : t->split.training,
+                            .n = mr__split_size(&t->split),
+                            .memory = t->memory,
+                            .backend = (mr_backend_t)t->backend,
+                            .locate = locate,
+                            .check = check,
+                            .ctx = t};
+  return MR_OK;
+}
+
+static mr_err_t open_store(cifar100_t *t, mr_diag_t *diag) {
+  path_t path;
+  mr_store_conf_t conf;
+  MR_TRY(store_conf(t, &path, &conf, diag));
   MR_TRY(mr_store_open(&t->store, &conf, diag));
   return mr__class_names_read(
       &t->names, t->path,
@@ -115,6 +128,15 @@ static mr_err_t open_store(cifar100_t *t, mr_diag_t *diag) {
 static mr_err_t cifar100_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = open_store(s->state, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+static mr_err_t cifar100_explain(mr_stage_t *s, char *text, size_t n) {
+  path_t path;
+  mr_store_conf_t conf;
+  mr_diag_t why = {0};
+  mr_err_t e = store_conf(s->state, &path, &conf, &why);
+  if (e >= 0) e = mr_store_explain(&conf, text, n, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
@@ -162,4 +184,5 @@ const mr_stage_def_t mr_stage_cifar100 = {
     .open = cifar100_open,
     .close = cifar100_close,
     .fetch = cifar100_fetch,
+    .explain = cifar100_explain,
 };

@@ -129,18 +129,21 @@ static mr_err_t check_labels(const npy_t *t, mr_diag_t *diag) {
   return MR_OK;
 }
 
+static mr_store_conf_t store_conf(const npy_t *t) {
+  return (mr_store_conf_t){.path = &t->images,
+                           .n_files = 1,
+                           .head = (int64_t)t->head,
+                           .record = t->record,
+                           .per_file = t->image_head.dim[0],
+                           .n = mr__split_size(&t->split),
+                           .memory = t->memory,
+                           .backend = (mr_backend_t)t->backend,
+                           .locate = locate,
+                           .ctx = t};
+}
+
 static mr_err_t open_pair(npy_t *t, mr_diag_t *diag) {
-  const char *const path[] = {t->images};
-  mr_store_conf_t conf = {.path = path,
-                          .n_files = 1,
-                          .head = (int64_t)t->head,
-                          .record = t->record,
-                          .per_file = t->image_head.dim[0],
-                          .n = mr__split_size(&t->split),
-                          .memory = t->memory,
-                          .backend = (mr_backend_t)t->backend,
-                          .locate = locate,
-                          .ctx = t};
+  mr_store_conf_t conf = store_conf(t);
   MR_TRY(mr_npy_load(t->labels, &t->label, diag));
   MR_TRY(check_labels(t, diag));
   MR_TRY(mr_store_open(&t->store, &conf, diag));
@@ -150,6 +153,13 @@ static mr_err_t open_pair(npy_t *t, mr_diag_t *diag) {
 static mr_err_t npy_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = open_pair(s->state, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+static mr_err_t npy_explain(mr_stage_t *s, char *text, size_t n) {
+  mr_store_conf_t conf = store_conf(s->state);
+  mr_diag_t why = {0};
+  mr_err_t e = mr_store_explain(&conf, text, n, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
@@ -202,4 +212,5 @@ const mr_stage_def_t mr_stage_npy = {
     .open = npy_open,
     .close = npy_close,
     .fetch = npy_fetch,
+    .explain = npy_explain,
 };

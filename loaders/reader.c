@@ -72,6 +72,7 @@ static mr_backend_t backend_asked(mr_reader_t *r) {
   for (int i = 1; way && i < N_BACKENDS; i++)
     if (!strcmp(way, backend[i].name)) {
       snprintf(r->fallback, sizeof r->fallback, "MILLRACE_IO=%s, reading with %s", way, way);
+      snprintf(r->why, sizeof r->why, "MILLRACE_IO=%s", way);
       return (mr_backend_t)i;
     }
   return MR_BACKEND_AUTO;
@@ -86,11 +87,10 @@ static mr_err_t open_way(mr_reader_t *r, mr_backend_t b, mr_diag_t *diag) {
 /* AUTO and MILLRACE_IO are wishes: what the machine refuses becomes pread, which every one has. */
 static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   mr_reader_facts_t facts;
-  char why[MR_READER_WHY];
   mr_backend_t b = backend_asked(r);
   if (b == MR_BACKEND_AUTO) {
     mr_reader_facts(r->fd, r->n_files, &facts);
-    b = mr_reader_choose(&facts, conf->once, why);
+    b = mr_reader_choose(&facts, conf->once, r->why);
     if (facts.uring_errno)
       snprintf(r->fallback, sizeof r->fallback,
                "io_uring is refused (%s), reading with pread in 32 threads",
@@ -100,6 +100,7 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
   mr_err_t e = open_way(r, b, &refused);
   if (e != MR_ERR_UNAVAILABLE) return e < 0 ? mr_fail(diag, e, "%s", refused.text) : MR_OK;
   r->way->close(r);
+  snprintf(r->why, sizeof r->why, "%.150s", refused.text);
   snprintf(r->fallback, sizeof r->fallback, "%.100s, reading with pread in 32 threads",
            refused.text);
   return open_way(r, MR_BACKEND_PREAD, diag);
@@ -111,6 +112,7 @@ static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t
   if (!r->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
   if (conf->backend == MR_BACKEND_AUTO) return open_wished(r, conf, diag);
   mr_diag_t refused = {0};
+  snprintf(r->why, sizeof r->why, "it was asked for by name");
   mr_err_t e = open_way(r, conf->backend, &refused);
   return e < 0 ? mr_fail(diag, e, "backend=%s: %s", mr_backend_name(conf->backend), refused.text)
                : MR_OK;
@@ -178,4 +180,5 @@ mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len
 int64_t mr_reader_size(const mr_reader_t *r, int file) { return r->size[file]; }
 const char *mr_reader_path(const mr_reader_t *r, int file) { return r->path[file]; }
 mr_backend_t mr_reader_backend(const mr_reader_t *r) { return r->backend; }
+const char *mr_reader_why(const mr_reader_t *r) { return r->why; }
 const char *mr_reader_fallback(const mr_reader_t *r) { return *r->fallback ? r->fallback : NULL; }

@@ -69,6 +69,9 @@ int64_t mr_reader_size(const mr_reader_t *r, int file); /* bytes at open */
 const char *mr_reader_path(const mr_reader_t *r, int file);
 mr_backend_t mr_reader_backend(const mr_reader_t *r); /* never AUTO */
 
+/* Why it is this one: half a sentence. */
+const char *mr_reader_why(const mr_reader_t *r);
+
 /* NULL while AUTO could choose freely, else why it could not: "io_uring is refused (...), reading
    with pread in 32 threads". */
 const char *mr_reader_fallback(const mr_reader_t *r);

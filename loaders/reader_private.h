@@ -27,7 +27,7 @@ struct mr_reader {
   const mr_reader_way_t *way;
   void *state;   /* of the way */
   char *scratch; /* where joined neighbours land before they are copied apart */
-  char fallback[MR_READER_WHY];
+  char fallback[MR_READER_WHY], why[MR_READER_WHY];
 };
 
 /* A failed read of what is left: code and sentence.  got is 0 at the end of the file, else -errno.

@@ -52,29 +52,30 @@ mr_err_t mr__store_check(const mr_store_t *st, int64_t number, const uint8_t *re
                         number % st->conf.per_file, record, diag);
 }
 
-bool mr_store_keeps(int64_t bytes, int64_t memory, int64_t available, char *why, size_t n) {
-  int64_t budget = memory >= 0 ? memory : available / 2;
-  bool keeps = bytes <= budget;
-  snprintf(why, n, "%s: %.0f MB, the budget is %.0f MB (%s)",
-           keeps ? "read once and kept in memory" : "read record by record as they are due",
-           (double)bytes / 1e6, (double)budget / 1e6,
-           memory >= 0 ? "memory=" : "half of the free memory");
-  return keeps;
+/* Where the records will be, and how much memory that takes. */
+typedef struct decision {
+  bool whole, kept;
+  int64_t bytes, budget;
+} decision_t;
+
+/* The files are kept as they are if at least half of their records are wanted. */
+static decision_t decide(const mr_store_t *st) {
+  const mr_store_conf_t *c = &st->conf;
+  decision_t d = {.whole = c->n >= c->per_file * c->n_files / 2};
+  d.bytes = d.whole ? st->stride * c->n_files : c->n * (int64_t)c->record;
+  d.budget = c->memory >= 0 ? c->memory : mr_memory_available() / 2;
+  d.kept = d.bytes <= d.budget;
+  return d;
 }
 
-/* Keeps the files as they are if at least half of their records are wanted. */
 static mr_err_t keep(mr_store_t *st, mr_diag_t *diag) {
-  const mr_store_conf_t *c = &st->conf;
-  char why[160];
-  int64_t all = c->per_file * c->n_files;
-  st->whole = c->n >= all / 2;
-  int64_t bytes = st->whole ? st->stride * c->n_files : c->n * (int64_t)c->record;
-  if (!mr_store_keeps(bytes, c->memory, c->memory < 0 ? mr_memory_available() : 0, why, sizeof why))
-    return MR_OK;
-  st->kept_bytes = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
+  decision_t d = decide(st);
+  if (!d.kept) return MR_OK;
+  st->whole = d.whole;
+  st->kept_bytes = ((size_t)d.bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
   st->kept = aligned_alloc(MR_STORE_HUGE, st->kept_bytes);
   if (!st->kept)
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", bytes);
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", d.bytes);
   madvise(st->kept, st->kept_bytes, MADV_HUGEPAGE); /* a wish: 70 page faults instead of 35,000 */
   return st->whole ? mr__store_keep_whole(st, diag) : mr__store_keep_few(st, diag);
 }
@@ -86,25 +87,51 @@ static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
   return mr__store_reader(st, false, l->scratch, bytes, &l->reader, diag);
 }
 
-mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
+static mr_err_t make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
   *out = NULL;
   if (conf->n_files < 1 || conf->n_files > MR_READER_FILES_MAX || conf->record < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "%d files, want [1,%d]", conf->n_files,
                    MR_READER_FILES_MAX);
-  mr_store_t *st = calloc(1, sizeof *st);
+  mr_store_t *st = *out = calloc(1, sizeof *st);
   if (!st) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a store");
   st->conf = *conf;
   int64_t file = conf->head + conf->per_file * (int64_t)conf->record;
   st->stride = (file + MR_STORE_PAGE - 1) / MR_STORE_PAGE * MR_STORE_PAGE;
-  mr_err_t e = copy_paths(st, conf, diag);
-  if (e >= 0) e = keep(st, diag);
-  if (e >= 0 && !st->kept) e = open_lane(st, &st->lane[0], diag);
-  if (e < 0) {
-    mr_store_close(st);
-    return e;
+  return copy_paths(st, conf, diag);
+}
+
+mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
+  mr_err_t e = make(out, conf, diag);
+  if (e >= 0) e = keep(*out, diag);
+  if (e >= 0 && !(*out)->kept) e = open_lane(*out, &(*out)->lane[0], diag);
+  if (e >= 0) return MR_OK;
+  mr_store_close(*out);
+  *out = NULL;
+  return e;
+}
+
+static void explain(const mr_store_t *st, const mr_reader_t *r, decision_t d, char *text,
+                    size_t n) {
+  const char *budget = st->conf.memory >= 0 ? "memory=" : "half of the free memory";
+  const char *how = !d.kept   ? "read record by record as they are due"
+                    : d.whole ? "read once in large requests and kept in memory"
+                              : "read once by themselves and kept in memory";
+  snprintf(text, n, "%s (%.1f MB, budget %.1f MB: %s), backend %s: %s", how, (double)d.bytes / 1e6,
+           (double)d.budget / 1e6, budget, mr_backend_name(mr_reader_backend(r)), mr_reader_why(r));
+}
+
+mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag) {
+  mr_store_t *st;
+  mr_reader_t *r = NULL;
+  mr_err_t e = make(&st, conf, diag);
+  if (e >= 0) {
+    decision_t d = decide(st);
+    e = mr__store_reader(st, d.kept && d.whole, NULL, 0, &r, diag);
+    if (e >= 0) explain(st, r, d, text, n);
   }
-  *out = st;
-  return MR_OK;
+  mr_reader_close(r);
+  mr_store_close(st);
+  return e;
 }
 
 void mr_store_close(mr_store_t *st) {

@@ -49,8 +49,7 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
 /* True if the records are kept in memory. */
 bool mr_store_kept(const mr_store_t *st);
 
-/* How the records of files of these sizes would be read, for people: "kept in memory: ..." or "read
-   as they are due: ...", into why[n].  available: mr_memory_available(). */
-bool mr_store_keeps(int64_t bytes, int64_t memory, int64_t available, char *why, size_t n);
+/* How such a store would read its files here and now, and why: one line into text[0,n). */
+mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag);
 
 #endif

@@ -77,6 +77,10 @@ typedef struct mr_stage_def {
   /* One line for people when the run is over (after close; state still stands) into text[0,n);
      left empty: nothing is said.  NULL: never says anything. */
   void (*report)(mr_stage_t *s, char *text, size_t n);
+
+  /* Source: how its records would be read here and why, one line into text[0,n); after plan,
+     without open: it looks at the files and keeps none.  NULL: they are made in memory. */
+  mr_err_t (*explain)(mr_stage_t *s, char *text, size_t n);
 } mr_stage_def_t;
 
 /* A running (or planned) stage; with workers=N one mr_stage_t a worker, state shared. */

@@ -109,6 +109,49 @@ static void inspect_lists_stages_and_settings(void **state) {
   refuses(2, "did you mean \"jsonl\"?");
 }
 
+static void inspect_reads_data_files(void **state) {
+  RUN(&p, "inspect", MR_SOURCE_DIR "/tests/golden/pil_src.npy");
+  ends(0, "pil_src.npy: .npy, u8[12,32,32,3], 36864 bytes from byte 128 on", "");
+  RUN(&p, "inspect", MR_SOURCE_DIR "/tests/golden/philox.txt");
+  refuses(1, "philox.txt: want a name that ends in .npy");
+  char dir[] = "/tmp/mr-inspect-XXXXXX", path[64];
+  assert_non_null(mkdtemp(dir));
+  RUN(&p, "inspect", dir);
+  refuses(1, "no data file that millrace knows");
+  snprintf(path, sizeof path, "%s/train.bin", dir);
+  FILE *f = fopen(path, "wb");
+  for (int i = 0; i < 200 * 3074; i++) fputc(i % 3074 == 0 ? i / 3074 % 20 : i / 3074 % 101, f);
+  fclose(f);
+  RUN(&p, "inspect", dir);
+  ends(0, "train.bin: CIFAR-100, 200 records of 3074 bytes", "");
+  ends(0, "coarse labels in [0,19]: 10 to 10 records each\n", "");
+  ends(0, "fine labels in [0,99]: 1 to 2 records each, 1 OUT OF RANGE", "");
+  assert_int_equal(truncate(path, 1000), 0);
+  RUN(&p, "inspect", dir);
+  refuses(1, "train.bin: 1000 bytes, want a multiple of 3074");
+  unlink(path);
+  rmdir(dir);
+}
+
+static void doctor_tells_machine_and_sources(void **state) {
+  RUN(&p, "doctor", "synthetic n=20 ! batch 4 ! null cifar10 path=/nonexistent ! batch 4 ! null");
+  ends(0, "io_uring ", "");
+  ends(0, "libraries\n", "");
+  ends(0, "synthetic                made in memory", "");
+  ends(0, "cifar10                  cannot be read: cifar10: path=/nonexistent", "");
+  RUN(&p, "doctor", "--json", "npy " MR_SOURCE_DIR "/tests/golden/pil_src.npy labels=/none ! null");
+  refuses(1, "/none: cannot open");
+  RUN(&p, "doctor", "--json");
+  ends(0, "", "");
+  cJSON *report = cJSON_Parse(p.out);
+  assert_non_null(report);
+  const cJSON *processor = cJSON_GetObjectItem(report, "processor");
+  assert_int_equal(cJSON_GetObjectItem(processor, "cores")->valueint,
+                   sysconf(_SC_NPROCESSORS_ONLN));
+  assert_non_null(cJSON_GetObjectItem(cJSON_GetObjectItem(report, "io"), "o_direct"));
+  cJSON_Delete(report);
+}
+
 static void summary_counts_the_recipe(void **state) {
   RUN(&p, "summary", "--depth", "0");
   ends(0, "10,695,562", "");
@@ -161,6 +204,8 @@ int main(void) {
       cmocka_unit_test(graph_prints_dot_and_touches_no_file),
       cmocka_unit_test(graph_draws_where_graphviz_is),
       cmocka_unit_test(inspect_lists_stages_and_settings),
+      cmocka_unit_test(inspect_reads_data_files),
+      cmocka_unit_test(doctor_tells_machine_and_sources),
       cmocka_unit_test(summary_counts_the_recipe),
       cmocka_unit_test(bench_prints_one_json_object_a_line),
       cmocka_unit_test(ctrl_c_ends_an_endless_graph_in_order),

@@ -44,20 +44,19 @@ static int refuse_io_uring(void) {
   return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
 }
 
-/* What the program prints on both streams; 77 as its status if filters cannot be set here. */
-static int run(int refused, char *said, size_t n) {
+/* What the program prints on both streams, called with words; 77 as its status if filters cannot
+   be set here. */
+static int run(int refused, const char *const *words, char *said, size_t n) {
   int out[2], status;
-  char graph[256];
-  snprintf(graph, sizeof graph,
-           "cifar10 path=%s records=%d holdout=20 memory=0 ! shuffle seed=3 ! batch 8 ! null", dir,
-           RECORDS);
+  char *argv[16] = {"millrace"};
+  for (int i = 0; words[i]; i++) argv[i + 1] = (char *)words[i];
   assert_int_equal(pipe(out), 0);
   pid_t child = fork();
   if (child == 0) {
     dup2(out[1], 1), dup2(out[1], 2);
     close(out[0]), close(out[1]);
     if (refused && refuse_io_uring() != 0) _exit(77);
-    execl(MR_PROGRAM, "millrace", "run", graph, (char *)NULL);
+    execv(MR_PROGRAM, argv);
     _exit(127);
   }
   close(out[1]);
@@ -69,6 +68,18 @@ static int run(int refused, char *said, size_t n) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* A graph over the files that keeps nothing in memory. */
+static const char *graph_text(void) {
+  static char graph[256];
+  snprintf(graph, sizeof graph,
+           "cifar10 path=%s records=%d holdout=20 memory=0 ! shuffle seed=3 ! batch 8 workers=3 ! "
+           "null",
+           dir, RECORDS);
+  return graph;
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 static const char *ledger_of(const char *said) {
   const char *at = strstr(said, "ledger ");
   if (!at) fail_msg("no ledger in: %s", said);
@@ -77,14 +88,31 @@ static const char *ledger_of(const char *said) {
 
 static void refusal_is_said_once_and_changes_nothing(void **state) {
   char free_to[4096], refused[4096];
-  assert_int_equal(run(0, free_to, sizeof free_to), 0);
-  int status = run(1, refused, sizeof refused);
+  assert_int_equal(run(0, WORDS("run", graph_text()), free_to, sizeof free_to), 0);
+  int status = run(1, WORDS("run", graph_text()), refused, sizeof refused);
   if (status == 77) skip();
   assert_int_equal(status, 0);
   assert_memory_equal(ledger_of(free_to), ledger_of(refused), strlen("ledger 0123456789abcdef"));
   const char *said = strstr(refused, "reading with pread");
   if (!said) fail_msg("nothing is said of pread: %s", refused);
   assert_null(strstr(said + 1, "reading with pread"));
+}
+
+static void a_way_asked_for_by_name_is_refused_with_the_reason(void **state) {
+  char said[4096];
+  int status = run(1, WORDS("run", graph_text(), "cifar10.backend=uring"), said, sizeof said);
+  if (status == 77) skip();
+  assert_int_equal(status, 1);
+  assert_non_null(strstr(said, "backend=uring: io_uring is refused (Operation not permitted)"));
+}
+
+static void the_doctor_says_it_too(void **state) {
+  char said[8192];
+  int status = run(1, WORDS("doctor", graph_text()), said, sizeof said);
+  if (status == 77) skip();
+  assert_int_equal(status, 0);
+  assert_non_null(strstr(said, "refused (Operation not permitted)"));
+  assert_non_null(strstr(said, "backend pread: io_uring is refused"));
 }
 
 int main(void) {
@@ -94,7 +122,10 @@ int main(void) {
     snprintf(name, sizeof name, "data_batch_%d.bin", i);
     write_file(name);
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(refusal_is_said_once_and_changes_nothing)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(refusal_is_said_once_and_changes_nothing),
+      cmocka_unit_test(a_way_asked_for_by_name_is_refused_with_the_reason),
+      cmocka_unit_test(the_doctor_says_it_too)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char command[64];
   snprintf(command, sizeof command, "rm -rf '%s'", dir);

@@ -1,0 +1,89 @@
+/* millrace doctor: what the machine has, what would be chosen here, and why. */
+#include "apps/doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/graph_arg.h"
+
+static const mr_flag_t doctor_flags[] = {
+    {"--json", NULL, "Prints one JSON object."},
+    {"--data", "DIR", "Where data lie; default data if it is there, else this folder."},
+    {0}};
+
+/* A section a block; numbers and texts as they are. */
+static void print_tree(const cJSON *report) {
+  for (const cJSON *s = report->child; s; s = s->next) {
+    printf("%s\n", s->string);
+    for (const cJSON *row = s->child; row; row = row->next) {
+      if (cJSON_IsNumber(row))
+        printf("  %-24s %.10g\n", row->string, row->valuedouble);
+      else
+        printf("  %-24s %s\n", row->string, row->valuestring);
+    }
+  }
+}
+
+/* How each source of the graph would be read.  A source that cannot say so (a missing file) has
+   its failure for a text: a doctor does not faint at what is found. */
+static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) {
+  mr_graph_t *g;
+  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
+  mr_err_t e = mr_graph_settle(g, diag);
+  cJSON *s = cJSON_AddObjectToObject(report, "sources");
+  for (int i = 0; e >= 0 && i < mr_graph_n_stages(g); i++) {
+    char text[512] = "made in memory";
+    mr_stage_t own = *mr_graph_stage_at(g, i);
+    mr_diag_t why = {0};
+    own.diag = &why;
+    if (!own.def->fetch) continue;
+    if (own.def->explain && own.def->explain(&own, text, sizeof text) < 0)
+      mr_doctor_say(s, own.name, "cannot be read: %s", why.text);
+    else
+      mr_doctor_say(s, own.name, "%s", text);
+  }
+  mr_graph_destroy(g);
+  return e;
+}
+
+static mr_err_t print(const mr_args_t *a, const cJSON *report, mr_diag_t *diag) {
+  if (!mr_args_text(a, "--json")) {
+    print_tree(report);
+    return MR_OK;
+  }
+  char *text = cJSON_PrintUnformatted(report);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  puts(text);
+  cJSON_free(text);
+  return MR_OK;
+}
+
+static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
+  struct stat st;
+  const char *folder = mr_args_text(a, "--data");
+  if (folder && (stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)))
+    return mr_fail(diag, MR_ERR_USAGE, "doctor: --data %s: want a folder", folder);
+  if (!folder) folder = stat("data", &st) == 0 && S_ISDIR(st.st_mode) ? "data" : ".";
+  cJSON *report = cJSON_CreateObject();
+  if (!report) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  mr_doctor_processor(report);
+  mr_doctor_memory(report);
+  mr_doctor_io(report, folder);
+  mr_doctor_gpu(report);
+  mr_doctor_libraries(report);
+  mr_err_t e = a->n_words ? add_sources(a, report, diag) : MR_OK;
+  if (e >= 0) e = print(a, report, diag);
+  cJSON_Delete(report);
+  return e;
+}
+
+const mr_command_t mr_command_doctor = {
+    .name = "doctor",
+    .words = "[GRAPH|FILE [KEY=VALUE...]] [--json]",
+    .help = "Says what this machine has, and which reader and kernels would be chosen.",
+    .more = "\nWith a graph: how the files of each of its sources would be read, and why.",
+    .flags = doctor_flags,
+    .max_words = MR_WORDS_MAX,
+    .run = doctor_run,
+};

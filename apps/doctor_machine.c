@@ -1,0 +1,163 @@
+/* The sections of millrace doctor that are about the machine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "apps/doctor.h"
+#include "base/isa.h"
+#include "loaders/reader_choose.h"
+
+void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  cJSON_AddStringToObject(section, name, text);
+}
+
+/* What stands after the first colon of the first line that begins with key; "" if none does. */
+static void file_value(const char *path, const char *key, char *value, size_t n) {
+  char line[4096];
+  *value = 0;
+  FILE *f = fopen(path, "r");
+  while (f && fgets(line, sizeof line, f)) {
+    char *at = strchr(line, ':');
+    if (strncmp(line, key, strlen(key)) || !at) continue;
+    at += 1 + strspn(at + 1, " \t");
+    at[strcspn(at, "\n")] = 0;
+    snprintf(value, n, "%s", at);
+    break;
+  }
+  if (f) fclose(f);
+}
+
+/* The sets that some kernel of millrace or of its libraries asks for. */
+static void features(char *text, size_t n) {
+#define HAS(name) \
+  if (__builtin_cpu_supports(name)) at += snprintf(text + at, at < n ? n - at : 0, "%s ", name)
+  size_t at = 0;
+  *text = 0;
+#if defined(__x86_64__)
+  HAS("avx2");
+  HAS("fma");
+  HAS("avx512f");
+  HAS("avx512bw");
+  HAS("avx512dq");
+  HAS("avx512vl");
+  HAS("avx512vbmi");
+  HAS("avx512vnni");
+  HAS("avx512bf16");
+#endif
+#undef HAS
+  if (at && at < n) text[at - 1] = 0;
+}
+
+void mr_doctor_processor(cJSON *report) {
+  char model[256], sets[256];
+  struct utsname u;
+  cpu_set_t mine;
+  cJSON *s = cJSON_AddObjectToObject(report, "processor");
+  file_value("/proc/cpuinfo", "model name", model, sizeof model);
+  features(sets, sizeof sets);
+  mr_doctor_say(s, "model", "%s", *model ? model : "unknown");
+  cJSON_AddNumberToObject(s, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
+  if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+    cJSON_AddNumberToObject(s, "cores_of_this_process", CPU_COUNT(&mine));
+  mr_doctor_say(s, "instruction_sets", "%s", *sets ? sets : "none that a kernel asks for");
+  mr_doctor_say(s, "kernels", "%s: %s", mr_isa_name(mr_isa()),
+                getenv("MILLRACE_ISA") ? "MILLRACE_ISA names it" : "the best this machine has");
+  if (uname(&u) == 0) mr_doctor_say(s, "system", "%s %s %s", u.sysname, u.release, u.machine);
+}
+
+static void megabytes(cJSON *s, const char *name, double bytes) {
+  cJSON_AddNumberToObject(s, name, (double)(int64_t)(bytes / 1e6));
+}
+
+void mr_doctor_memory(cJSON *report) {
+  struct statvfs v;
+  struct rlimit lock;
+  cJSON *s = cJSON_AddObjectToObject(report, "memory");
+  megabytes(s, "total_mb", (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE));
+  megabytes(s, "free_mb", (double)mr_memory_available());
+  megabytes(s, "kept_data_at_most_mb", (double)mr_memory_available() / 2);
+  if (statvfs("/dev/shm", &v) == 0)
+    megabytes(s, "dev_shm_free_mb", (double)v.f_bavail * (double)v.f_frsize);
+  else
+    mr_doctor_say(s, "dev_shm_free_mb", "none: %s", strerror(errno));
+  if (getrlimit(RLIMIT_MEMLOCK, &lock) == 0 && lock.rlim_cur != RLIM_INFINITY)
+    mr_doctor_say(s, "memlock", "%lld KiB", (long long)(lock.rlim_cur >> 10));
+  else
+    mr_doctor_say(s, "memlock", "unlimited");
+}
+
+static const char *yes(bool b) { return b ? "yes" : "no"; }
+
+static void ring_features(cJSON *s) {
+  struct io_uring ring;
+  char page[4096];
+  struct iovec v = {page, sizeof page};
+  int ops = 0;
+  if (io_uring_queue_init(128, &ring, 0) < 0) return;
+  struct io_uring_probe *probe = io_uring_get_probe_ring(&ring);
+  for (int i = 0; probe && i <= probe->last_op; i++) ops += io_uring_opcode_supported(probe, i);
+  io_uring_free_probe(probe);
+  cJSON_AddNumberToObject(s, "operations", ops);
+  mr_doctor_say(s, "depth_128", "yes");
+  mr_doctor_say(s, "registered_buffers", "%s", yes(io_uring_register_buffers(&ring, &v, 1) == 0));
+  mr_doctor_say(s, "registered_files", "%s",
+                yes(io_uring_register_files(&ring, (int[]){0}, 1) == 0));
+  mr_doctor_say(s, "no_dropped_completions", "%s", yes(ring.features & IORING_FEAT_NODROP));
+  mr_doctor_say(s, "fast_poll", "%s", yes(ring.features & IORING_FEAT_FAST_POLL));
+  io_uring_queue_exit(&ring);
+}
+
+/* Asks the file system with a file that has no name. */
+static void direct(cJSON *s, const char *folder) {
+  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    mr_doctor_say(s, "o_direct", "unknown: no file can be made in %s (%s)", folder,
+                  strerror(errno));
+    return;
+  }
+  int align = mr_reader_direct_align(&fd, 1);
+  close(fd);
+  if (align)
+    mr_doctor_say(s, "o_direct", "yes, in blocks of %d bytes (%s)", align, folder);
+  else
+    mr_doctor_say(s, "o_direct", "refused by the file system of %s", folder);
+}
+
+void mr_doctor_io(cJSON *report, const char *folder) {
+  cJSON *s = cJSON_AddObjectToObject(report, "io");
+  int refused = mr_uring_refused();
+  if (refused)
+    mr_doctor_say(s, "io_uring", "refused (%s): records are read with pread in 32 threads",
+                  strerror(refused));
+  else
+    mr_doctor_say(s, "io_uring", "yes");
+  if (!refused) ring_features(s);
+  direct(s, folder);
+  if (getenv("MILLRACE_IO")) mr_doctor_say(s, "MILLRACE_IO", "%s", getenv("MILLRACE_IO"));
+}
+
+void mr_doctor_gpu(cJSON *report) {
+  char version[256];
+  cJSON *s = cJSON_AddObjectToObject(report, "gpu");
+  if (access("/proc/driver/nvidia/version", R_OK) != 0) {
+    mr_doctor_say(s, "nvidia", "none: there is no driver");
+    return;
+  }
+  file_value("/proc/driver/nvidia/version", "NVRM version", version, sizeof version);
+  mr_doctor_say(s, "nvidia", "%s", access("/dev/nvidia0", R_OK) == 0 ? "yes" : "driver, no device");
+  mr_doctor_say(s, "driver", "%s", version);
+}

@@ -1,0 +1,163 @@
+#include "apps/inspect_data.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/npy.h"
+#include "base/safetensors.h"
+#include "loaders/reader.h"
+
+enum { PICTURE = 3072, PATH = 4096, RECORDS = 1024 /* looked at together */ };
+
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), k = strlen(end);
+  return n >= k && !strcmp(s + n - k, end);
+}
+
+static void print_shape(mr_dtype_t dtype, int ndim, const int64_t *dim) {
+  printf("%s[", mr_dtype_name(dtype));
+  for (int i = 0; i < ndim; i++) printf("%s%" PRId64, i ? "," : "", dim[i]);
+  printf("]");
+}
+
+static mr_err_t inspect_npy(const char *path, mr_diag_t *diag) {
+  mr_npy_t a;
+  size_t offset;
+  MR_TRY(mr_npy_peek(path, &a, &offset, diag));
+  printf("%s: .npy, ", path);
+  print_shape(a.dtype, a.ndim, a.dim);
+  printf(", %zu bytes from byte %zu on\n", a.count * mr_dtype_size(a.dtype), offset);
+  return MR_OK;
+}
+
+static mr_err_t inspect_safetensors(const char *path, mr_diag_t *diag) {
+  mr_safetensors_t *f;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  const char *digest = mr_safetensors_meta(f, "millrace.xxh3");
+  printf("%s: safetensors, %d tensors%s%s\n", path, mr_safetensors_count(f),
+         digest ? ", digest good: " : "", digest ? digest : "");
+  for (int i = 0; i < mr_safetensors_count(f); i++) {
+    const mr_st_tensor_t *t = mr_safetensors_at(f, i);
+    printf("  %-40s ", t->name);
+    print_shape(t->dtype, t->ndim, t->dim);
+    printf("\n");
+  }
+  mr_safetensors_close(f);
+  return MR_OK;
+}
+
+/* How often each byte stands at `at` of the records. */
+typedef struct labels {
+  int at, n;
+  const char *name;
+  int64_t count[256];
+} labels_t;
+
+static void print_labels(const labels_t *l) {
+  int64_t bad = 0, least = INT64_MAX, most = 0;
+  for (int i = 0; i < 256; i++) {
+    if (i >= l->n) {
+      bad += l->count[i];
+      continue;
+    }
+    if (l->count[i] < least) least = l->count[i];
+    if (l->count[i] > most) most = l->count[i];
+  }
+  printf("  %s in [0,%d]: %" PRId64 " to %" PRId64 " records each", l->name, l->n - 1, least, most);
+  if (bad) printf(", %" PRId64 " OUT OF RANGE", bad);
+  printf("\n");
+}
+
+static mr_err_t count_labels(mr_reader_t *r, int64_t n, int record, labels_t *l, int n_labels,
+                             mr_diag_t *diag) {
+  uint8_t *data = malloc((size_t)RECORDS * (size_t)record);
+  mr_err_t e = data ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for %d records", RECORDS);
+  for (int64_t at = 0; e >= 0 && at < n; at += RECORDS) {
+    int64_t k = n - at < RECORDS ? n - at : RECORDS;
+    e = mr_reader_read_big(r, 0, at * record, (size_t)(k * record), data, diag);
+    for (int64_t i = 0; e >= 0 && i < k; i++)
+      for (int j = 0; j < n_labels; j++) l[j].count[data[i * record + l[j].at]]++;
+  }
+  free(data);
+  return e;
+}
+
+/* Files of CIFAR's have no header: their size and name tell which it is. */
+static mr_err_t inspect_cifar(const char *path, bool hundred, mr_diag_t *diag) {
+  static const labels_t ten[] = {{0, 10, "labels", {0}}};
+  static const labels_t two[] = {{0, 20, "coarse labels", {0}}, {1, 100, "fine labels", {0}}};
+  int n_labels = hundred ? 2 : 1, record = PICTURE + n_labels;
+  labels_t l[2];
+  memcpy(l, hundred ? two : ten, (size_t)n_labels * sizeof *l);
+  mr_reader_t *r;
+  mr_reader_conf_t conf = {.path = &path, .n_files = 1, .once = true};
+  MR_TRY(mr_reader_open(&r, &conf, diag));
+  int64_t size = mr_reader_size(r, 0);
+  mr_err_t e = size && size % record == 0
+                   ? count_labels(r, size / record, record, l, n_labels, diag)
+                   : mr_fail(diag, MR_ERR_DATA,
+                             "%s: %" PRId64 " bytes, want a multiple of %d: records of CIFAR-%d",
+                             path, size, record, hundred ? 100 : 10);
+  mr_reader_close(r);
+  if (e < 0) return e;
+  printf("%s: CIFAR-%d, %" PRId64 " records of %d bytes, u8[3,32,32]\n", path, hundred ? 100 : 10,
+         size / record, record);
+  for (int i = 0; i < n_labels; i++) print_labels(&l[i]);
+  return MR_OK;
+}
+
+static const char *base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+static bool is_ten(const char *name) {
+  return (!strncmp(name, "data_batch_", 11) || !strcmp(name, "test_batch.bin")) &&
+         ends_with(name, ".bin");
+}
+
+static bool is_hundred(const char *name) {
+  return !strcmp(name, "train.bin") || !strcmp(name, "test.bin");
+}
+
+/* MR_AGAIN: the name is none that is known. */
+static mr_err_t inspect_file(const char *path, mr_diag_t *diag) {
+  const char *name = base_name(path);
+  if (ends_with(name, ".npy")) return inspect_npy(path, diag);
+  if (ends_with(name, ".safetensors")) return inspect_safetensors(path, diag);
+  if (is_ten(name) || is_hundred(name)) return inspect_cifar(path, is_hundred(name), diag);
+  return MR_AGAIN;
+}
+
+static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
+  struct dirent **entry;
+  int n = scandir(path, &entry, NULL, alphasort), known = 0;
+  if (n < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+  mr_err_t e = MR_OK;
+  for (int i = 0; i < n; i++) {
+    char file[PATH + 300];
+    snprintf(file, sizeof file, "%s/%s", path, entry[i]->d_name);
+    free(entry[i]);
+    if (e >= 0) e = inspect_file(file, diag);
+    known += e == MR_OK;
+  }
+  free(entry);
+  if (e < 0 || known) return e < 0 ? e : MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s: no data file that millrace knows lies here", path);
+}
+
+mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag) {
+  struct stat st;
+  if (strlen(path) >= PATH || stat(path, &st) < 0)
+    return mr_fail(diag, MR_ERR_IO, "%.200s: cannot be read: %s", path, strerror(errno));
+  mr_err_t e = S_ISDIR(st.st_mode) ? inspect_folder(path, diag) : inspect_file(path, diag);
+  if (e != MR_AGAIN) return e;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: want a name that ends in .npy or .safetensors, or one of CIFAR's", path);
+}
