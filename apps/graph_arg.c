@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "apps/run_dir.h"
 
 static mr_err_t parse(const mr_args_t *a, int at, const char *text, const char *origin,
                       mr_graph_t *g, mr_diag_t *diag) {
@@ -11,20 +14,43 @@ static mr_err_t parse(const mr_args_t *a, int at, const char *text, const char *
   return mr_fail(diag, e, "%s:%s", origin, inner.text);
 }
 
-mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {
+static bool is_run(const char *word) {
+  char path[MR_RUN_PATH + 64];
+  struct stat st;
+  int n = snprintf(path, sizeof path, "%s/graph.mr", word);
+  return n < (int)sizeof path && stat(path, &st) == 0;
+}
+
+static mr_err_t from_run(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
+  mr_run_dir_t r = {0};
+  mr_err_t e = mr_run_dir_read(&r, a->word[at], diag);
+  for (int i = at + 1; i < a->n_words && e >= 0; i++) e = mr_run_dir_set(&r, a->word[i], diag);
+  if (e >= 0) e = mr_run_dir_graph(&r, g, diag);
+  mr_run_dir_free(&r);
+  return e;
+}
+
+static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
   char *text;
   const char *origin;
+  MR_TRY(mr_graph_text(a->word[at], &text, &origin, diag));
+  mr_err_t e = parse(a, at, text, origin, g, diag);
+  free(text);
+  for (int i = at + 1; i < a->n_words && e >= 0; i++)
+    if (!strcmp(a->word[i], "data=synthetic")) e = mr_graph_swap(g, "cifar10", "synthetic", diag);
+  return e;
+}
+
+mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {
   *g = NULL;
   for (int i = at + 1; i < a->n_words; i++)
     if (!strchr(a->word[i], '='))
       return mr_fail(diag, MR_ERR_USAGE,
                      "%s: \"%s\", expected KEY=VALUE (quote the graph as one word)",
                      a->command->name, a->word[i]);
-  MR_TRY(mr_graph_text(a->word[at], &text, &origin, diag));
   *g = mr_graph_create(mr_all_stages());
-  mr_err_t e = *g ? parse(a, at, text, origin, *g, diag)
-                  : mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
-  free(text);
+  if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  mr_err_t e = is_run(a->word[at]) ? from_run(a, at, *g, diag) : from_text(a, at, *g, diag);
   if (e < 0) {
     mr_graph_destroy(*g);
     *g = NULL;

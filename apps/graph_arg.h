@@ -5,8 +5,10 @@
 #include "apps/cli.h"
 #include "pipeline/graph.h"
 
-/* Parses word[at] (text or a file's name) with the words after it as overrides KEY=VALUE.  The
-   caller destroys *g; on failure there is none.  Sentences of a file begin with its name. */
+/* Parses word[at] (text, a file's name, or the folder of a run, whose settings come first) with the
+   words after it as overrides KEY=VALUE; data=synthetic puts synthetic sources in the place of
+   cifar10, as train does.  The caller destroys *g; on failure there is none.  Sentences of a file
+   begin with its name. */
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);
 
 #endif

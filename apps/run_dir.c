@@ -122,7 +122,7 @@ static mr_err_t read_text(const mr_run_dir_t *r, const char *name, char **text, 
   return mr_fail(diag, MR_ERR_DATA, "%s: holds a zero byte, want text", path);
 }
 
-mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   char *settings = NULL, *save = NULL;
   MR_TRY(set_path(r, path, false, diag));
   MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
@@ -132,8 +132,25 @@ mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
        line = strtok_r(NULL, "\n", &save))
     e = mr_run_dir_set(r, line, diag);
   free(settings);
-  if (e >= 0) sweep(r, "."), sweep(r, "checkpoints");
   return e;
+}
+
+mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(mr_run_dir_read(r, path, diag));
+  sweep(r, "."), sweep(r, "checkpoints");
+  return MR_OK;
+}
+
+mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  char run[MR_RUN_PATH + 8];
+  const char *setting[MR_RUN_SETTINGS + 1], *data = mr_run_dir_get(r, "data");
+  int n = 0;
+  for (; n < r->n_settings; n++) setting[n] = r->setting[n];
+  snprintf(run, sizeof run, "run=%s", r->path);
+  if (strstr(r->graph, "$run")) setting[n++] = run;
+  MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
+  return data && !strcmp(data, "synthetic") ? mr_graph_swap(g, "cifar10", "synthetic", diag)
+                                            : MR_OK;
 }
 
 mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag) {

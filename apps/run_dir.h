@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "pipeline/graph.h"
 
 enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };
 
@@ -28,6 +29,13 @@ void mr_run_dir_undo(const mr_run_dir_t *r);
 /* An earlier run, with its graph and settings; path NULL: the newest of runs/.  Removes temporary
    files that a killed process has left there. */
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
+
+/* The same without touching anything there: to look at a run that may be under way. */
+mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
+
+/* Parses the run's graph into g, with its settings and $run; data=synthetic puts synthetic sources
+   in the place of cifar10. */
+mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag);
 
 /* Appends a setting.  One that holds a newline is refused. */
 mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag);

@@ -50,11 +50,6 @@ static mr_err_t choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
   return mr_run_dir_set(r, text, diag);
 }
 
-static bool is_synthetic(const mr_run_dir_t *r) {
-  const char *data = mr_run_dir_get(r, "data");
-  return data && !strcmp(data, "synthetic");
-}
-
 /* *begun: the folder is ours, to be taken back on failure. */
 static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--graph"), *origin;
@@ -112,14 +107,7 @@ static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t
 
 static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
                       mr_diag_t *diag) {
-  char run[MR_RUN_PATH + 8];
-  const char *setting[MR_RUN_SETTINGS + 1];
-  int n = 0;
-  for (; n < r->n_settings; n++) setting[n] = r->setting[n];
-  snprintf(run, sizeof run, "run=%s", r->path);
-  if (strstr(r->graph, "$run")) setting[n++] = run;
-  MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
-  if (is_synthetic(r)) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
+  MR_TRY(mr_run_dir_graph(r, g, diag));
   if (resume && resume->path[0]) MR_TRY(set_resume(g, resume, diag));
   return mr_graph_settle(g, diag);
 }

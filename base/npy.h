@@ -1,5 +1,5 @@
-/* Reads NumPy's .npy files (format 1.0 to 3.0, C order, little-endian): golden vectors and
-   arrays that people bring.
+/* Reads and writes NumPy's .npy files (format 1.0 to 3.0, C order, little-endian): golden vectors
+   and arrays that people bring.
 
    Source of the format: numpy.lib.format. */
 #ifndef MR_BASE_NPY_H
@@ -32,5 +32,10 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
    held.  Types: b1 u1 i4 u4 i8 u8 f2 f4 f8. */
 mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag);
 void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
+
+/* Writes ndim <= MR_MAX_NDIM dimensions of data as format 1.0, whole or not at all.  bf16 becomes
+   two raw bytes (V2): NumPy has no such type. */
+mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,
+                     const void *data, mr_diag_t *diag);
 
 #endif

@@ -98,8 +98,14 @@ mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const ch
     return mr_fail(diag, MR_ERR_USAGE, "unknown stage \"%.60s\"%s", def,
                    mr_suggest_text(&near, hint, sizeof hint));
   }
+  return mr_graph_add_def(g, d, name, given, diag);
+}
+
+mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *name,
+                          const char **given, mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
   if (name && mr__graph_find(g, name) >= 0)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", def, name);
+    return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
   int i = mr__graph_new_node(g, d, (mr__pos_t){0});
   if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   mr__node_t *node = g->node[i];

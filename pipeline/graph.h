@@ -26,6 +26,10 @@ void mr_graph_destroy(mr_graph_t *g); /* cancels and joins a running graph; NULL
 mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const char **given,
                       mr_diag_t *diag);
 
+/* The same for a stage that no registry holds: a program's own.  def outlives the graph. */
+mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *def, const char *name,
+                          const char **given, mr_diag_t *diag);
+
 /* Sets a setting from its text; the last call wins.  The name is checked now, the value when the
    graph settles. */
 mr_err_t mr_graph_set(mr_graph_t *g, const char *stage, const char *setting, const char *value,
@@ -60,6 +64,10 @@ mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag
 /* Replaces every stage of def from by one of def to, keeping links and the settings that both
    know.  MR_OK also when there is none; a stage with an own name= keeps it. */
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag);
+
+/* Drops every stage that does not stand before this one, so that its stream can be had alone.
+   Pointers to stages and their names stay as they are for those that are kept. */
+mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag);
 
 /* Writes the graph in a canonical form (one stage or link a line, settings given, variables
    replaced): two graphs are the same if their dumps are. */
@@ -107,6 +115,10 @@ mr_stage_t *mr_graph_stage(const mr_graph_t *g, const char *name);
 mr_stage_t *mr_graph_stage_of(const mr_graph_t *g, const char *def);
 /* The text of a setting as given (variables replaced) or its default; NULL if neither is there. */
 const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char *setting);
+
+/* The first stage of the text that makes batches of records, and the last one on the line of
+   batches behind it (itself, if none changes them); NULL if there is none.  Before settle too. */
+const char *mr_graph_batches(const mr_graph_t *g, const char **last);
 
 /* What stage i has done so far, summed over its workers.  Live; zero for stages without a thread.
  */

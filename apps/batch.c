@@ -1,0 +1,65 @@
+/* millrace batch: one step's batch as .npy files, without the ones before it. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "apps/graph_arg.h"
+#include "apps/one_batch.h"
+#include "base/ledger.h"
+#include "base/npy.h"
+
+static const mr_flag_t batch_flags[] = {
+    {"--step", "N", "The step whose batch is wanted, from 1; must be given."},
+    {"--out", "FILE.npy", "Where its records go."},
+    {"--labels", "FILE.npy", "Where its labels go, as i32."},
+    {"--stage", "NAME",
+     "The batches that this stage gives; default: what the first line of batches "
+     "in the graph ends with."},
+    {0}};
+
+typedef struct wanted {
+  int64_t step;
+  const char *out, *labels;
+} wanted_t;
+
+static mr_err_t save(void *ctx, const mr_spec_t *spec, const mr_buf_t *b, mr_diag_t *diag) {
+  const wanted_t *w = ctx;
+  int64_t dim[MR_MAX_NDIM];
+  char text[160];
+  for (int i = 0; i < spec->ndim; i++) dim[i] = spec->dim[i];
+  dim[0] = b->n;
+  if (w->out) MR_TRY(mr_npy_save(w->out, spec->dtype, spec->ndim, dim, b->data, diag));
+  if (w->labels) MR_TRY(mr_npy_save(w->labels, MR_I32, 1, dim, b->label, diag));
+  mr_spec_text(spec, text, sizeof text);
+  printf("step %" PRId64 ", epoch %" PRId64 ": %d records of %s, ledger of this step %016" PRIx64
+         "\n",
+         w->step, b->epoch + 1, b->n, text, mr_ledger_step(0, w->step, b->key, b->draw, b->n, 0));
+  printf("keys");
+  for (int i = 0; i < b->n; i++) printf(" %" PRIu64, b->key[i]);
+  puts("");
+  return MR_OK;
+}
+
+static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
+  wanted_t w = {.out = mr_args_text(a, "--out"), .labels = mr_args_text(a, "--labels")};
+  mr_graph_t *g;
+  if (!mr_args_text(a, "--step"))
+    return mr_fail(diag, MR_ERR_USAGE, "batch: --step N must be given");
+  MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &w.step, diag));
+  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
+  mr_err_t e = mr_one_batch(g, mr_args_text(a, "--stage"), w.step, save, &w, diag);
+  mr_graph_destroy(g);
+  return e;
+}
+
+const mr_command_t mr_command_batch = {
+    .name = "batch",
+    .words = "GRAPH|FILE|RUN --step N --out F.npy [--labels F.npy] [KEY=VALUE...]",
+    .help = "Writes the batch of one step, without making those before it.",
+    .more =
+        "\nRUN is the folder of a run: its graph with its settings.  The keys and the ledger's "
+        "hash of\nthis step alone go to standard output.",
+    .flags = batch_flags,
+    .min_words = 1,
+    .max_words = MR_WORDS_MAX,
+    .run = batch_run,
+};

@@ -1,0 +1,79 @@
+/* A graph cut down to one stage and what stands before it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/graph_private.h"
+
+static void mark(const mr_graph_t *g, int node, int *kept) {
+  if (kept[node]) return;
+  kept[node] = 1;
+  for (int i = 0; i < g->n_edges; i++)
+    if (g->edge[i].to == node) mark(g, g->edge[i].from, kept);
+}
+
+static void free_node(mr__node_t *node) {
+  free(node->set), free(node->state), free(node->worker);
+  free(node);
+}
+
+/* kept[i] becomes the new number of node i. */
+static void drop_others(mr_graph_t *g, int *kept) {
+  int n = 0, edges = 0;
+  for (int i = 0; i < g->n_nodes; i++) {
+    if (!kept[i]) {
+      free_node(g->node[i]);
+      kept[i] = -1;
+      continue;
+    }
+    g->node[n] = g->node[i];
+    kept[i] = n++;
+  }
+  g->n_nodes = n;
+  for (int i = 0; i < g->n_edges; i++) {
+    mr__edge_t e = g->edge[i];
+    if (kept[e.from] < 0 || kept[e.to] < 0) continue;
+    e.from = kept[e.from], e.to = kept[e.to];
+    g->edge[edges++] = e;
+  }
+  g->n_edges = edges;
+}
+
+mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
+  int at = mr__graph_find(g, stage);
+  if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
+  if (at < 0)
+    return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
+  int *kept = calloc((size_t)g->n_nodes, sizeof *kept);
+  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  mark(g, at, kept);
+  drop_others(g, kept);
+  free(kept);
+  return MR_OK;
+}
+
+/* ---- the line of batches ---- */
+
+static bool gives_batches(const mr_stage_def_t *def) {
+  return def->step && def->out[0].name &&
+         (def->out[0].flow == MR_FLOW_BATCHES || def->out[0].flow == MR_FLOW_NONE);
+}
+
+static int after(const mr_graph_t *g, int node) {
+  for (int i = 0; i < g->n_edges; i++)
+    if (g->edge[i].from == node && g->edge[i].out == 0) return g->edge[i].to;
+  return -1;
+}
+
+const char *mr_graph_batches(const mr_graph_t *g, const char **last) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    const mr_stage_def_t *def = g->node[i]->def;
+    if (!def->step || def->in[0].flow != MR_FLOW_RECORDS || !def->in[0].name) continue;
+    int end = i, steps = 0;
+    for (int to; (to = after(g, end)) >= 0 && gives_batches(g->node[to]->def); end = to)
+      if (++steps > g->n_nodes) break; /* a circle: settle says it */
+    *last = g->node[end]->name;
+    return g->node[i]->name;
+  }
+  *last = NULL;
+  return NULL;
+}

@@ -1,0 +1,198 @@
+/* millrace batch gives what the whole run gives at that step, from any step, in any graph. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+
+#include "base/npy.h"
+#include "loaders/loaders.h"
+#include "pipeline/graph.h"
+#include "sinks/sinks.h"
+#include "stages/stages.h"
+#include "tests/apps/program.h"
+
+enum { BATCHES_MAX = 64 };
+
+typedef struct kept {
+  int n;
+  mr_spec_t spec;
+  struct {
+    int n;
+    void *data;
+    int32_t *label;
+    uint64_t *key;
+  } batch[BATCHES_MAX];
+} kept_t;
+
+static program_t p;
+static kept_t whole;
+static char dir[64], out[96], labels[96];
+
+/* ---- the whole run, every batch of it ---- */
+
+static void *copy(const void *from, size_t n) {
+  void *to = malloc(n + 1);
+  memcpy(to, from, n);
+  return to;
+}
+
+static mr_err_t keep_step(mr_stage_t *s) {
+  mr_buf_t *b = NULL;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e != MR_OK) return e;
+  assert_in_range(whole.n, 0, BATCHES_MAX - 1);
+  whole.spec = s->in_spec[0];
+  whole.batch[whole.n].n = b->n;
+  whole.batch[whole.n].data = copy(b->data, b->size);
+  whole.batch[whole.n].label = copy(b->label, (size_t)b->n * sizeof *b->label);
+  whole.batch[whole.n++].key = copy(b->key, (size_t)b->n * sizeof *b->key);
+  mr_buf_unref(b);
+  return MR_OK;
+}
+
+static const mr_stage_def_t keep = {.name = "keep",
+                                    .help = "Keeps a copy of every batch.",
+                                    .in = {{"in", MR_FLOW_BATCHES, false}},
+                                    .step = keep_step};
+
+static void forget(void) {
+  for (int i = 0; i < whole.n; i++)
+    free(whole.batch[i].data), free(whole.batch[i].label), free(whole.batch[i].key);
+  whole.n = 0;
+}
+
+/* Runs text up to its stage "last", with two workers in "batch". */
+static void run_whole(const char *text) {
+  static mr_registry_t reg;
+  mr_diag_t diag = {0};
+  const char *name;
+  if (!reg.n) {
+    mr_registry_add(&reg, mr_loaders_stages);
+    mr_registry_add(&reg, mr_stages_stages);
+    mr_registry_add(&reg, mr_sinks_stages);
+  }
+  forget();
+  mr_graph_t *g = mr_graph_create(&reg);
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, &diag);
+  if (e >= 0) e = mr_graph_only(g, "last", &diag);
+  if (e >= 0) e = mr_graph_add_def(g, &keep, NULL, &name, &diag);
+  if (e >= 0) e = mr_graph_link(g, "last", NULL, name, NULL, &diag);
+  if (e >= 0) e = mr_graph_set(g, mr_graph_batches(g, &name), "workers", "2", &diag);
+  if (e >= 0) e = mr_graph_run(g, &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  mr_graph_destroy(g);
+}
+
+/* ---- one of them by the program ---- */
+
+static void expect_batch(const char *text, int i) {
+  char step[32], keys[4096];
+  mr_npy_t data, label;
+  snprintf(step, sizeof step, "%d", i + 1);
+  RUN(&p, "batch", text, "--step", step, "--out", out, "--labels", labels);
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(mr_npy_load(out, &data, NULL), MR_OK);
+  assert_int_equal(mr_npy_load(labels, &label, NULL), MR_OK);
+  assert_int_equal(data.dtype, whole.spec.dtype);
+  assert_int_equal(data.ndim, whole.spec.ndim);
+  assert_int_equal(data.dim[0], whole.batch[i].n);
+  for (int k = 1; k < data.ndim; k++) assert_int_equal(data.dim[k], whole.spec.dim[k]);
+  assert_memory_equal(data.data, whole.batch[i].data, data.count * mr_dtype_size(data.dtype));
+  assert_int_equal(label.count, whole.batch[i].n);
+  assert_memory_equal(label.data, whole.batch[i].label, label.count * sizeof(int32_t));
+  int n = snprintf(keys, sizeof keys, "keys");
+  for (int k = 0; k < whole.batch[i].n; k++)
+    n += snprintf(keys + n, sizeof keys - (size_t)n, " %" PRIu64, whole.batch[i].key[k]);
+  if (!strstr(p.out, keys)) fail_msg("\"%s\" is not in: %s", keys, p.out);
+  mr_npy_free(&data), mr_npy_free(&label);
+}
+
+static void each_step_is_the_runs_own(const char *text) {
+  run_whole(text);
+  for (int i = 0; i < whole.n; i += 1 + whole.n / 9) expect_batch(text, i);
+  expect_batch(text, whole.n - 1);
+}
+
+static void a_batch_of_an_augmented_stream(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=300 ! shuffle seed=3 epochs=2 ! flip ! resized-crop size=32 scale=0.5:1 ! "
+      "normalize ! batch 16 name=last ! null");
+  assert_int_equal(whole.n, 38); /* with a part of a batch at each epoch's end */
+}
+
+static void a_batch_behind_another_stage_of_batches(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=200 split=test ! sequential epochs=1 ! normalize ! batch 32 ! "
+      "identity name=last ! null");
+}
+
+static void a_batch_of_a_shard(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=301 ! shuffle seed=9 epochs=3 shard=1/4 drop-remainder ! "
+      "batch 10 drop-remainder name=last ! null");
+}
+
+static void the_batch_of_a_training_graph_is_what_its_step_takes(void **state) {
+  RUN(&p, "batch", MR_SOURCE_DIR "/examples/cifar10-vit.mr", "data=synthetic", "batch=8", "--step",
+      "1250", "--out", out);
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "step 1250, epoch 1: 8 records of batches f32[8,32,32,3] HWC"));
+  RUN(&p, "batch", MR_SOURCE_DIR "/examples/cifar10-vit.mr", "data=synthetic", "--stage",
+      "valid-batches", "--step", "4");
+  assert_non_null(strstr(p.out, "step 4, epoch 1: 232 records"));
+}
+
+static void a_far_step_of_an_endless_stream_is_there_at_once(void **state) {
+  RUN(&p, "batch", "synthetic n=10 ! shuffle epochs=0 ! batch 4 ! null", "--step", "900000000000");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "step 900000000000, epoch 300000000000: 2 records"));
+}
+
+static void refused(const char *graph, const char *step, int status, const char *sentence) {
+  RUN(&p, "batch", graph, "--step", step, "--out", out);
+  if (p.status != status || !strstr(p.err, sentence))
+    fail_msg("status %d, %s; expected %d, %s", p.status, p.err, status, sentence);
+}
+
+static void a_step_that_is_none_is_refused(void **state) {
+  refused("synthetic n=100 ! shuffle ! batch 50 ! null", "3", 2, "the stream has steps 1 to 2");
+  refused("synthetic n=100 ! shuffle ! batch 50 ! null", "0", 2, "from 1 to");
+  refused("count 5 ! null", "1", 2, "the graph makes no batches");
+  RUN(&p, "batch", "synthetic ! shuffle ! batch 50 ! null");
+  assert_non_null(strstr(p.err, "--step N must be given"));
+  RUN(&p, "batch", "synthetic ! shuffle ! batch 50 ! null", "--step", "1", "--out", "/none/x.npy");
+  assert_non_null(strstr(p.err, "/none/x.npy"));
+  RUN(&p, "batch", "synthetic ! shuffle ! batch 5 ! null", "--step", "1", "--stage", "shuffle");
+  assert_int_equal(p.status, 2);
+}
+
+static int group_setup(void **state) {
+  strcpy(dir, "/tmp/mr-batch-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(out, sizeof out, "%s/out.npy", dir);
+  snprintf(labels, sizeof labels, "%s/labels.npy", dir);
+  return 0;
+}
+
+static int group_teardown(void **state) {
+  char command[128];
+  forget();
+  snprintf(command, sizeof command, "rm -rf '%s'", dir);
+  return system(command);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_batch_of_an_augmented_stream),
+      cmocka_unit_test(a_batch_behind_another_stage_of_batches),
+      cmocka_unit_test(a_batch_of_a_shard),
+      cmocka_unit_test(the_batch_of_a_training_graph_is_what_its_step_takes),
+      cmocka_unit_test(a_far_step_of_an_endless_stream_is_there_at_once),
+      cmocka_unit_test(a_step_that_is_none_is_refused),
+  };
+  return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
