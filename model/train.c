@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/label.h"
+
 mr_train_config_t mr_train_default(int64_t batch) {
   return (mr_train_config_t){.optim = mr_optim_of("adamw"), .batch = batch, .accumulate = 1};
 }
@@ -77,10 +79,18 @@ static mr_err_t same_params(const step_t *s, const mr_params_t *p, mr_diag_t *di
 
 static mr_err_t check_labels(const step_t *s, const int32_t *labels, mr_diag_t *diag) {
   for (int64_t i = 0; i < s->batch; i++)
-    if (labels[i] < 0 || labels[i] >= s->classes)
+    if (labels[i] != MR_LABEL_NONE && (labels[i] < 0 || labels[i] >= s->classes))
       return mr_fail(diag, MR_ERR_DATA, "record %lld of the batch has label %d, want [0,%lld)",
                      (long long)i, labels[i], (long long)s->classes);
   return MR_OK;
+}
+
+/* The graph divides by the batch whatever labels there are, so that no other record's weight in the
+   gradient changes when one is left out; the loss that is told is the mean of those that count. */
+static float mean_loss(const step_t *s, const int32_t *labels) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < s->batch; i++) n += labels[i] != MR_LABEL_NONE;
+  return n == s->batch || !n ? s->loss : s->loss * ((float)s->batch / (float)n);
 }
 
 static void set_data(step_t *s, const float *images, const int32_t *labels) {
@@ -180,7 +190,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   step->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);
   if (step->waited < 0) return step->waited;
-  *out = (mr_train_out_t){.loss = s->loss, .grad_norm = s->norm, .logits = s->logits};
+  *out = (mr_train_out_t){.loss = mean_loss(s, labels), .grad_norm = s->norm, .logits = s->logits};
   return MR_OK;
 }
 

@@ -24,7 +24,7 @@ mr_train_config_t mr_train_default(int64_t batch);
 typedef struct mr_train_step mr_train_step_t;
 
 typedef struct mr_train_out {
-  float loss;          /* mean over the batch, before the update */
+  float loss;          /* mean over the records with a label, before the update */
   float grad_norm;     /* global, before clipping */
   const float *logits; /* (B,classes); of the step, until its next run */
 } mr_train_out_t;
@@ -34,7 +34,8 @@ mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t 
                               mr_train_step_t **out, mr_diag_t *diag);
 /* One step, in place on params' p and its slots m and v as far as the optimizer has them; blocks.
    images (B,H,W,C) f32, labels (B) i32, both 64-aligned.  t counts from 1 and, with seed, decides
-   the dropout masks. */
+   the dropout masks.  A record labelled MR_LABEL_NONE (base/label.h) weighs nothing; the
+   weight of the others in the gradient, 1/batch, stays. */
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const float *images,
                            const int32_t *labels, float lr, int64_t t, uint64_t seed,
                            mr_train_out_t *out, mr_diag_t *diag);
@@ -53,7 +54,7 @@ typedef struct mr_eval_step mr_eval_step_t;
 mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_train_step_t *lender,
                              mr_eval_step_t **out, mr_diag_t *diag);
 /* logits (B,classes) and losses (B), one per record: of the step, until its next run.  A partial
-   batch is padded by the caller with any label in range. */
+   batch is padded by the caller with MR_LABEL_NONE, whose loss is 0. */
 mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const float *images,
                           const int32_t *labels, const float **logits, const float **losses,
                           mr_diag_t *diag);

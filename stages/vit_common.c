@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/label.h"
+
 mr_err_t mr_vit_check_input(mr_stage_t *s, int port) {
   const mr_spec_t *in = &s->in_spec[port];
   char text[256];
@@ -55,26 +57,33 @@ int64_t mr_vit_right(const float *logits, const int32_t *label, int64_t n, int64
   return right;
 }
 
+int64_t mr_vit_labels(const int32_t *label, int64_t n) {
+  int64_t labels = 0;
+  for (int64_t i = 0; i < n; i++) labels += label[i] != MR_LABEL_NONE;
+  return labels;
+}
+
 static void count(mr_vit_tally_t *tally, const float *logits, const float *losses,
                   const mr_buf_t *b) {
   int C = tally->n_classes;
   for (int i = 0; i < b->n; i++) {
     const float *row = logits + (int64_t)i * C;
+    if (b->label[i] == MR_LABEL_NONE) continue;
+    tally->records++;
     tally->loss += (double)losses[i];
     tally->confusion[b->label[i] * C + guess(row, C)]++;
   }
-  tally->records += b->n;
   tally->right += mr_vit_right(logits, b->label, b->n, C);
 }
 
 /* The last batch of an epoch may be short: the rest of its buffer is filled with its last record,
-   and those rows are not counted. */
+   without a label. */
 static void fill_up(mr_buf_t *b, const mr_spec_t *spec) {
   char *data = b->data;
   size_t picture = mr_spec_bytes(spec) / (size_t)spec->dim[0];
   for (int64_t i = b->n; i < spec->dim[0]; i++) {
     memcpy(data + (size_t)i * picture, data + (size_t)(b->n - 1) * picture, picture);
-    b->label[i] = b->label[b->n - 1];
+    b->label[i] = MR_LABEL_NONE;
   }
 }
 

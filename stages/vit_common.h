@@ -61,6 +61,9 @@ typedef struct mr_vit_tally {
 mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                          mr_vit_tally_t *tally);
 
+/* How many of n labels are one. */
+int64_t mr_vit_labels(const int32_t *label, int64_t n);
+
 /* How many of n rows of logits (n,classes) have their largest value at label. */
 int64_t mr_vit_right(const float *logits, const int32_t *label, int64_t n, int64_t classes);
 

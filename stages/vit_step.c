@@ -242,9 +242,9 @@ static mr_err_t tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t
   if (!b) return MR_OK;
   mr_metrics_t *m = b->data;
   mr_metrics_add(m, "loss", (double)r->loss);
-  mr_metrics_add(
-      m, "accuracy",
-      (double)mr_vit_right(r->logits, batch->label, batch->n, v->config.classes) / batch->n);
+  int64_t right = mr_vit_right(r->logits, batch->label, batch->n, v->config.classes);
+  int64_t labels = mr_vit_labels(batch->label, batch->n);
+  mr_metrics_add(m, "accuracy", labels ? (double)right / (double)labels : 0);
   mr_metrics_add(m, "lr", (double)lr);
   mr_metrics_add(m, "grad_norm", (double)r->grad_norm);
   mr_metrics_add(m, "step_s", took);

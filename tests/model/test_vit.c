@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/label.h"
 #include "base/npy.h"
 #include "model/model.h"
 
@@ -317,6 +318,61 @@ static void a_label_out_of_range_is_refused(void **state) {
   teardown(&m);
 }
 
+/* One step with record 1 left out, its picture filled with v: loss, norm and all parameters. */
+static void step_without_record_1(float v, mr_train_out_t *out, model_t *m) {
+  *m = setup(MR_VIT_FLAX, MR_F32);
+  mr_train_config_t config = mr_train_default(4);
+  mr_train_step_t *step = NULL;
+  mr_diag_t diag = {0};
+  int32_t label[4];
+  config.label_smoothing = 0.1f;
+  config.accumulate = 2;
+  size_t picture = (size_t)(m->config.image * m->config.image * m->config.channels);
+  memcpy(label, m->labels.data, sizeof label);
+  label[1] = MR_LABEL_NONE;
+  for (size_t i = 0; i < picture; i++) m->images[picture + i] = v;
+  assert_int_equal(mr_train_step_create(&m->config, &config, &step, &diag), MR_OK);
+  assert_int_equal(mr_train_step_run(step, &m->params, m->images, label, 1e-3f, 1, 7, out, &diag),
+                   MR_OK);
+  mr_train_step_destroy(step);
+}
+
+static void a_record_without_a_label_weighs_nothing(void **state) {
+  mr_train_out_t a, b;
+  model_t m, n;
+  step_without_record_1(0, &a, &m);
+  step_without_record_1(0.7f, &b, &n);
+  assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
+  assert_memory_equal(&a.grad_norm, &b.grad_norm, sizeof a.grad_norm);
+  assert_memory_equal(m.params.p, n.params.p, m.params.arena_size * sizeof(float));
+  teardown(&m), teardown(&n);
+}
+
+static void the_loss_is_the_mean_over_records_with_labels(void **state) {
+  model_t m = setup(MR_VIT_FLAX, MR_F32);
+  mr_train_config_t config = mr_train_default(4);
+  mr_eval_step_t *e = NULL;
+  mr_train_step_t *step = NULL;
+  mr_train_out_t out;
+  mr_diag_t diag = {0};
+  const float *logits, *losses;
+  int32_t label[4] = {1, MR_LABEL_NONE, 0, MR_LABEL_NONE};
+  assert_int_equal(mr_eval_step_create(&m.config, 4, NULL, &e, &diag), MR_OK);
+  assert_int_equal(mr_eval_step_run(e, &m.params, m.images, label, &logits, &losses, &diag), MR_OK);
+  assert_true(losses[1] == 0 && losses[3] == 0 && losses[0] > 0);
+  double mean = ((double)losses[0] + (double)losses[2]) / 2;
+  assert_int_equal(mr_train_step_create(&m.config, &config, &step, &diag), MR_OK);
+  assert_int_equal(mr_train_step_run(step, &m.params, m.images, label, 0, 1, 7, &out, &diag),
+                   MR_OK);
+  assert_true(fabs((double)out.loss - mean) < 2e-6);
+  label[0] = label[2] = MR_LABEL_NONE;
+  assert_int_equal(mr_train_step_run(step, &m.params, m.images, label, 0, 2, 7, &out, &diag),
+                   MR_OK);
+  assert_true(out.loss == 0 && out.grad_norm == 0);
+  mr_eval_step_destroy(e), mr_train_step_destroy(step);
+  teardown(&m);
+}
+
 static void dropout_follows_seed_and_step_alone(void **state) {
   float loss[4];
   for (int run = 0; run < 4; run++) {
@@ -363,6 +419,8 @@ int main(void) {
       cmocka_unit_test(clipped_adamw_gives_optax_parameters_after_one_and_three_steps),
       cmocka_unit_test(evaluation_gives_the_logits_and_each_record_its_loss),
       cmocka_unit_test(a_label_out_of_range_is_refused),
+      cmocka_unit_test(a_record_without_a_label_weighs_nothing),
+      cmocka_unit_test(the_loss_is_the_mean_over_records_with_labels),
       cmocka_unit_test(dropout_follows_seed_and_step_alone),
       cmocka_unit_test(bad_settings_are_named),
   };

@@ -86,7 +86,7 @@ void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k
                       const void *out, const float *lse, const void *dout, void *dq, void *dk,
                       void *dv);
 
-/* ---- loss: logits (B,C) f32, labels in [0,C) ---- */
+/* ---- loss: logits (B,C) f32, labels in [0,C), or MR_LABEL_NONE: no loss, no gradient ---- */
 /* loss[b] = logsumexp - sum_c target_c logit_c; target = (1-smoothing) one-hot + smoothing/C. */
 void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, float *loss, int64_t B,
                  int64_t C);

@@ -1,7 +1,9 @@
 /* Softmax cross-entropy: few rows, few classes, so plain.  Logits are taken relative to the
    largest: a small loss of large logits loses no digits. */
 #include <math.h>
+#include <string.h>
 
+#include "base/label.h"
 #include "model/backends/cpu/kernels.h"
 
 static float largest(const float *x, int64_t n) {
@@ -15,6 +17,10 @@ void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, flo
   for (int64_t b = 0; b < B; b++) {
     const float *x = logits + b * C;
     float top = largest(x, C), sum = 0, all = 0;
+    if (label[b] == MR_LABEL_NONE) {
+      loss[b] = 0;
+      continue;
+    }
     for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c] - top;
     loss[b] = logf(sum) - (1 - smoothing) * (x[label[b]] - top) - smoothing / (float)C * all;
   }
@@ -25,6 +31,10 @@ void mr_xent_bwd(const float *logits, const int32_t *label, float smoothing, con
   for (int64_t b = 0; b < B; b++) {
     const float *x = logits + b * C;
     float *d = dlogits + b * C, top = largest(x, C), sum = 0;
+    if (label[b] == MR_LABEL_NONE) {
+      memset(d, 0, (size_t)C * sizeof *d);
+      continue;
+    }
     for (int64_t c = 0; c < C; c++) sum += d[c] = expf(x[c] - top);
     for (int64_t c = 0; c < C; c++) {
       float target = (c == label[b] ? 1 - smoothing : 0) + smoothing / (float)C;
