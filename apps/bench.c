@@ -14,19 +14,20 @@ static const mr_flag_t bench_flags[] = {
     {"--batch", "N", "Records in a batch; default 128."},
     {"--data", "DIR",
      "CIFAR-10's folder; default data/cifar-10-batches-bin, synthetic without it."},
-    {"--steps", "N", "Measured steps of bench step; default 5."},
-    {"--layers", "N", "Encoder blocks of bench step; default 6."},
-    {"--dtype", "bf16|f32", "Type of computation of bench step; default bf16."},
+    {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
+    {"--layers", "N", "Encoder blocks of these; default 6."},
+    {"--accumulate", "N", "Parts that a training step computes one after the other; default 1."},
+    {"--dtype", "bf16|f32", "Type of their matrix products; default bf16."},
+    {"--threads", "N", "Threads that compute; default one a processor."},
+    {"--pin", NULL, "Ties each of them to a processor of its own."},
     {0}};
 
 static const struct {
   const char *name;
   mr_err_t (*run)(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 } benches[] = {
-    {"loader", mr_bench_loader},
-    {"reader", mr_bench_reader},
-    {"stage", mr_bench_stage},
-    {"step", mr_bench_step},
+    {"loader", mr_bench_loader}, {"reader", mr_bench_reader}, {"stage", mr_bench_stage},
+    {"step", mr_bench_step},     {"infer", mr_bench_infer},   {"compile", mr_bench_compile},
 };
 enum { N_BENCHES = sizeof benches / sizeof benches[0] };
 
@@ -72,8 +73,9 @@ static int find(const char *name, mr_diag_t *diag) {
     mr_suggest_offer(&s, benches[i].name);
   }
   return mr_fail(diag, MR_ERR_USAGE,
-                 "bench: unknown measurement \"%s\"%s; there are loader, reader, stage, step", name,
-                 mr_suggest_text(&s, near, sizeof near));
+                 "bench: unknown measurement \"%s\"%s; there are loader, reader, stage, step, "
+                 "infer, compile",
+                 name, mr_suggest_text(&s, near, sizeof near));
 }
 
 static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -96,13 +98,15 @@ static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_bench = {
     .name = "bench",
-    .words = "loader|reader|stage|step... [--json]",
+    .words = "loader|reader|stage|step|infer|compile... [--json]",
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more =
         "\n  loader  the recipe's training transform into batches of f32\n"
         "  reader  records from the files into batches of bytes, none kept in memory\n"
         "  stage   a buffer's way through six empty stages\n"
-        "  step    one training step of the recipe's model, pictures of noise",
+        "  step    one training step of the recipe's model, pictures of noise\n"
+        "  infer   the forward pass of the same\n"
+        "  compile tracing, differentiating, planning and compiling that step",
     .flags = bench_flags,
     .min_words = 1,
     .max_words = 16,

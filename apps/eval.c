@@ -10,6 +10,8 @@ static const mr_flag_t eval_flags[] = {
     {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
     {"--split", "train|valid|test", "Which records; default test."},
     {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."},
+    {"--threads", "N", "Threads that compute; default one a processor."},
+    {"--pin", NULL, "Ties each of them to a processor of its own."},
     {"--jsonl", "FILE", "Also writes the result as JSON."},
     {0}};
 
@@ -17,7 +19,8 @@ static const char usual_data[] = "data/cifar-10-batches-bin";
 
 static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *data = mr_args_text(a, "--data"), *split = mr_args_text(a, "--split"),
-             *dtype = mr_args_text(a, "--dtype"), *jsonl = mr_args_text(a, "--jsonl");
+             *dtype = mr_args_text(a, "--dtype"), *jsonl = mr_args_text(a, "--jsonl"),
+             *threads = mr_args_text(a, "--threads");
   if (!data) data = access(usual_data, F_OK) ? "synthetic" : usual_data;
   bool synthetic = !strcmp(data, "synthetic");
   MR_TRY(mr_graph_parse(g, synthetic ? "synthetic name=data" : "cifar10 name=data", NULL, 0, diag));
@@ -29,6 +32,8 @@ static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
                         NULL, 0, diag));
   MR_TRY(mr_graph_set(g, "eval", "checkpoint", a->word[0], diag));
   if (dtype) MR_TRY(mr_graph_set(g, "eval", "dtype", dtype, diag));
+  if (threads) MR_TRY(mr_graph_set(g, "eval", "threads", threads, diag));
+  if (mr_args_text(a, "--pin")) MR_TRY(mr_graph_set(g, "eval", "pin", "true", diag));
   if (!jsonl) return MR_OK;
   MR_TRY(mr_graph_add(g, "jsonl", "jsonl", NULL, diag));
   MR_TRY(mr_graph_set(g, "jsonl", "path", jsonl, diag));

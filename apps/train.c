@@ -18,6 +18,7 @@ static const mr_flag_t train_flags[] = {
     {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
     {"--resume", NULL, "Goes on with the run of --run-dir, or the newest one."},
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
+    {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
     {"--graph", "FILE", "Another graph than the default one."},
     {0}};
 
@@ -28,8 +29,11 @@ static const char usual_data[] = "data/cifar-10-batches-bin";
 static mr_err_t settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   const struct {
     const char *flag, *key;
-  } known[] = {
-      {"--data", "data"}, {"--steps", "steps"}, {"--epochs", "epochs"}, {"--device", "device"}};
+  } known[] = {{"--data", "data"},
+               {"--steps", "steps"},
+               {"--epochs", "epochs"},
+               {"--device", "device"},
+               {"--threads", "threads"}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const char *value = mr_args_text(a, known[i].flag);
     char text[MR_RUN_PATH];

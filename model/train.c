@@ -101,14 +101,15 @@ static void set_data(step_t *s, const float *images, const int32_t *labels) {
 }
 
 /* ---- training ---- */
-static mr_err_t compile_train(step_t *s, const mr_optim_loss_t *loss, const mr_optim_t *optim,
-                              mr_diag_t *diag) {
+static mr_err_t compile_train(step_t *s, const mr_vit_config_t *c, const mr_optim_loss_t *loss,
+                              const mr_optim_t *optim, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   MR_TRY(mr_optim_step_fn(loss, optim, &f, diag));
   bool *donate = calloc((size_t)f->n_in, sizeof *donate);
   mr_err_t err = donate ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  mr_jit_options_t options = {.donate = donate, .threads = c->threads, .pin = c->pin};
   for (int i = MR_VIT_N_DATA + 2; donate && i < f->n_in; i++) donate[i] = true;
-  if (err >= 0) err = mr_jit(f, &(mr_jit_options_t){.donate = donate}, &s->exec, diag);
+  if (err >= 0) err = mr_jit(f, &options, &s->exec, diag);
   free(donate);
   mr_fn_destroy(f);
   return err;
@@ -141,7 +142,7 @@ static mr_err_t build_train(step_t *s, const mr_vit_config_t *c, const mr_train_
   if (!part) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   mr_err_t err = trace_parts(s, c, t, part, diag);
   mr_optim_loss_t loss = {MR_VIT_N_DATA, (int)t->accumulate, (const mr_fn_t *const *)part, split};
-  if (err >= 0) err = compile_train(s, &loss, &t->optim, diag);
+  if (err >= 0) err = compile_train(s, c, &loss, &t->optim, diag);
   for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
   free(part);
   return err;
@@ -225,7 +226,8 @@ mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_t
   e->s.batch = batch;
   e->s.classes = c->classes;
   mr_fn_t *loss = mr_vit_loss(c, batch, false, 0, &e->s.list, &own);
-  mr_jit_options_t options = {.lender = lender ? lender->s.exec : NULL};
+  mr_jit_options_t options = {
+      .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
   mr_err_t err = loss ? mr_jit(loss, &options, &e->s.exec, &own) : own.code;
   mr_fn_destroy(loss);
   if (err >= 0) err = step_alloc(&e->s, &own);

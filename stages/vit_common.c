@@ -38,7 +38,9 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
                            .layers = (int)v->layers,
                            .classes = in->dataset->n_classes,
                            .dropout = (float)v->dropout,
-                           .dtype = v->dtype ? MR_BF16 : MR_F32};
+                           .dtype = v->dtype ? MR_BF16 : MR_F32,
+                           .threads = (int)v->team.threads,
+                           .pin = v->team.pin};
   mr_diag_t why = {0};
   mr_err_t e = mr_vit_check(out, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : e;

@@ -3,20 +3,38 @@
 #ifndef MR_STAGES_VIT_COMMON_H
 #define MR_STAGES_VIT_COMMON_H
 
+#include "model/backends/cpu/team.h"
 #include "model/train.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
+
+/* Who computes. */
+typedef struct mr_vit_team {
+  int64_t threads;
+  bool pin;
+} mr_vit_team_t;
+
+/* Rows for a stage whose state holds an mr_vit_team_t at offset base. */
+#define MR_VIT_TEAM_OPTS(base)                                                          \
+  {"threads", MR_OPT_INT, (base) + offsetof(mr_vit_team_t, threads),   "", "0", 0,      \
+   1024,      NULL,       "Threads that compute; 0: one a processor.", 0},              \
+  {                                                                                     \
+    "pin", MR_OPT_BOOL, (base) + offsetof(mr_vit_team_t, pin), "", "false", 0, 0, NULL, \
+        "Ties each of these threads to a processor of its own.", 0                      \
+  }
 
 /* The model as settings say it. */
 typedef struct mr_vit_settings {
   int variant, dtype;
   int64_t patch, embed, mlp, heads, layers;
   double dropout;
+  mr_vit_team_t team;
 } mr_vit_settings_t;
 
 #define MR_VIT_AT(base, field) ((base) + offsetof(mr_vit_settings_t, field))
 /* Rows for a stage whose state holds an mr_vit_settings_t at offset base. */
-#define MR_VIT_OPTS(base)                                                                            \
+#define MR_VIT_OPTS(base) MR_VIT_TEAM_OPTS(MR_VIT_AT(base, team)), MR_VIT_MODEL_OPTS(base)
+#define MR_VIT_MODEL_OPTS(base)                                                                      \
   {"model", MR_OPT_ENUM, MR_VIT_AT(base, variant),          "", "flax", 0,                           \
    0,       "flax|timm", "Form of the Vision Transformer.", 0},                                      \
       {"patch",  MR_OPT_INT, MR_VIT_AT(base, patch),                                                 \

@@ -8,6 +8,7 @@
 typedef struct vit_eval {
   const char *checkpoint;
   int dtype;
+  mr_vit_team_t team;
 
   mr_params_t params;
   mr_eval_step_t *step;
@@ -20,6 +21,7 @@ static const mr_opt_t vit_eval_opts[] = {
      "Checkpoint file of vit-step; the model is the one it holds.", 1},
     {"dtype", MR_OPT_ENUM, offsetof(vit_eval_t, dtype), "", "bf16", 0, 0, "f32|bf16",
      "Type of the matrix products.", 0},
+    MR_VIT_TEAM_OPTS(offsetof(vit_eval_t, team)),
     {0},
 };
 
@@ -46,6 +48,8 @@ static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
                    v->checkpoint, c.image, c.image, c.channels, c.classes, (long long)in->dim[1],
                    (long long)in->dim[2], (long long)in->dim[3], in->dataset->n_classes);
   c.dtype = v->dtype ? MR_BF16 : MR_F32;
+  c.threads = (int)v->team.threads;
+  c.pin = v->team.pin;
   MR_TRY(mr_vit_params(&c, 0, &v->params, diag));
   MR_TRY(mr_vit_state_load(v->checkpoint, &c, &v->params, &v->at, diag));
   return mr_eval_step_create(&c, in->dim[0], NULL, &v->step, diag);
@@ -56,6 +60,7 @@ static mr_err_t vit_eval_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   v->t0 = mr_now_s();
   mr_err_t e = load(v, &s->in_spec[0], &why);
+  mr_team_release(); /* batches are evaluated in the stage's own thread */
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 

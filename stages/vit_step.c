@@ -181,13 +181,15 @@ static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STA
 
 static mr_err_t vit_step_open(mr_stage_t *s) {
   vit_step_t *v = s->state;
-  MR_TRY(compile(s));
+  mr_err_t e = compile(s);
+  mr_team_release(); /* steps run in the stage's own thread, with a team of its own */
+  if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_vit_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
   if (v->resume) {
     mr_diag_t why = {0};
-    mr_err_t e = mr_vit_state_load(v->resume, &v->config, &v->params, &v->at, &why);
+    e = mr_vit_state_load(v->resume, &v->config, &v->params, &v->at, &why);
     if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
     if (strcmp(v->at.optimizer, optimizer_name[v->optimizer]))
       return mr_stage_fail(

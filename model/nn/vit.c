@@ -28,6 +28,7 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   MR_TRY(in_range("heads", c->heads, 1, c->embed, diag));
   MR_TRY(in_range("layers", c->layers, 1, 256, diag));
   MR_TRY(in_range("classes", c->classes, 2, 1 << 20, diag));
+  MR_TRY(in_range("threads", c->threads, 0, 1024, diag));
   if (c->image % c->patch)
     return mr_fail(diag, MR_ERR_CONFIG, "vit.patch: %d, want a divisor of the image size %d",
                    c->patch, c->image);

@@ -13,6 +13,8 @@ typedef struct mr_vit_config {
   float dropout;                          /* rate in training, [0,1) */
   mr_dtype_t dtype;                       /* of computation: MR_F32 or MR_BF16 */
   float ln_eps;                           /* 0: the variant's own (flax 1e-6, timm 1e-5) */
+  int threads;                            /* of a step, [1,1024]; 0: one a processor */
+  bool pin;                               /* each to a processor of its own */
   uint32_t first_site;                    /* number of the first dropout: parts of a batch differ */
 } mr_vit_config_t;
 

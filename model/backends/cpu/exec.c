@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/isa.h"
 #include "model/backends/cpu/exec_private.h"
+#include "model/backends/cpu/team.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
@@ -87,7 +88,12 @@ mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **o
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   static const mr_jit_options_t plain;
-  mr_err_t err = compile(x, f, options ? options : &plain, diag);
+  const mr_jit_options_t *o = options ? options : &plain;
+  x->threads = o->threads ? o->threads : omp_get_max_threads();
+  x->pin = o->pin;
+  int before = mr__team_set(x->threads);
+  mr_err_t err = compile(x, f, o, diag);
+  mr__team_set(before);
   if (err < 0) {
     mr_exec_destroy(x);
     return err;
@@ -113,7 +119,6 @@ void mr_exec_destroy(mr_exec_t *x) {
 /* Kernels run on the OpenMP team of this thread, small ones on this thread alone.  false: the gate
    stayed shut. */
 static bool run_calls(mr_exec_t *x) {
-  int threads = omp_get_max_threads();
   bool serial = false;
   int64_t before = x->profile ? mr_now_ns() : 0;
   bool open = true;
@@ -121,7 +126,7 @@ static bool run_calls(mr_exec_t *x) {
     const mr_cpu_call_t *c = &x->call[i];
     if (i == x->first_write && x->may_write && !(open = x->may_write(x->gate_arg))) break;
     if (!c->run) continue;
-    if (c->serial != serial) omp_set_num_threads(c->serial ? 1 : threads);
+    if (c->serial != serial) mr__team_set(c->serial ? 1 : x->threads);
     serial = c->serial;
     c->run(c);
     if (!x->profile) continue;
@@ -129,7 +134,6 @@ static bool run_calls(mr_exec_t *x) {
     x->ns[i] += after - before;
     before = after;
   }
-  if (serial) omp_set_num_threads(threads);
   x->runs += open;
   return open;
 }
@@ -140,7 +144,11 @@ void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
     /* A donated input is written to: the caller has said that it may be. */
     *p->slot = p->place == MR_PLACE_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
-  if (!run_calls(x)) return;
+  int before = mr__team_set(x->threads);
+  if (x->pin) mr__team_pin();
+  bool done = run_calls(x);
+  mr__team_set(before);
+  if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++)
     if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));
 }

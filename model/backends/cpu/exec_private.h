@@ -21,6 +21,8 @@ struct mr_exec {
   mr_exec_patch_t *patch;
   int n_patch;
   void **result; /* [fn->n_out]: where the values are, to be copied if not in place */
+  int threads;   /* of the team it was compiled for */
+  bool pin;
   bool (*may_write)(void *arg);
   void *gate_arg;
   int first_write; /* the first equation that writes over a donated input; n_eqn: none does */

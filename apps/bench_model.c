@@ -1,0 +1,145 @@
+/* Measurements of the model alone, no loading, pictures of noise: a training step, a forward pass,
+   and the compiling of a training step. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/bench.h"
+#include "base/clock.h"
+#include "model/train.h"
+
+enum { WARM_UP = 2, STEPS_MAX = 1000 };
+
+typedef struct setup {
+  mr_vit_config_t vit;
+  int64_t steps, batch, accumulate;
+  mr_params_t params;
+  mr_train_step_t *train;
+  mr_eval_step_t *eval;
+  float *images;   /* (B,H,W,C) */
+  int32_t *labels; /* (B) */
+} setup_t;
+
+static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
+  *s = (setup_t){.vit = mr_vit_default(), .steps = 5, .batch = 128, .accumulate = 1};
+  int64_t layers = s->vit.layers, threads = 0;
+  const char *dtype = mr_args_text(a, "--dtype");
+  MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &s->steps, diag));
+  MR_TRY(mr_args_int(a, "--batch", 1, 65536, &s->batch, diag));
+  MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &s->accumulate, diag));
+  MR_TRY(mr_args_int(a, "--layers", 1, 1000, &layers, diag));
+  MR_TRY(mr_args_int(a, "--threads", 0, 1024, &threads, diag));
+  s->vit.layers = (int)layers;
+  s->vit.threads = (int)threads;
+  s->vit.pin = mr_args_text(a, "--pin") != NULL;
+  if (dtype && strcmp(dtype, "bf16") && strcmp(dtype, "f32"))
+    return mr_fail(diag, MR_ERR_USAGE, "bench: --dtype: \"%s\", expected bf16 or f32", dtype);
+  if (dtype) s->vit.dtype = strcmp(dtype, "f32") ? MR_BF16 : MR_F32;
+  return MR_OK;
+}
+
+static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
+  size_t pixels = (size_t)s->batch * (size_t)(s->vit.image * s->vit.image * s->vit.channels);
+  s->images = aligned_alloc(64, (pixels * sizeof *s->images + 63) / 64 * 64);
+  s->labels = aligned_alloc(64, ((size_t)s->batch * sizeof *s->labels + 63) / 64 * 64);
+  if (!s->images || !s->labels) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a batch");
+  mr_philox_t g;
+  mr_philox_init(&g, 12, 0);
+  for (size_t i = 0; i < pixels; i++) s->images[i] = (float)mr_philox_uniform(&g, -2, 2);
+  for (int64_t i = 0; i < s->batch; i++) s->labels[i] = (int32_t)(i % s->vit.classes);
+  return MR_OK;
+}
+
+static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
+  mr_train_config_t train = mr_train_default(s->batch);
+  train.accumulate = s->accumulate;
+  return mr_train_step_create(&s->vit, &train, &s->train, diag);
+}
+
+static mr_err_t run_train(setup_t *s, int64_t t, mr_diag_t *diag) {
+  mr_train_out_t out;
+  return mr_train_step_run(s->train, &s->params, s->images, s->labels, 1e-3f, t, 12, &out, diag);
+}
+
+static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
+  const float *logits, *losses;
+  return mr_eval_step_run(s->eval, &s->params, s->images, s->labels, &logits, &losses, diag);
+}
+
+/* The first runs fault memory in and are left out. */
+static mr_err_t time_runs(setup_t *s, mr_err_t (*run)(setup_t *s, int64_t t, mr_diag_t *diag),
+                          mr_bench_t *out, mr_diag_t *diag) {
+  double seconds[STEPS_MAX];
+  for (int64_t t = 0; t < WARM_UP + s->steps; t++) {
+    double from = mr_now_s();
+    MR_TRY(run(s, t + 1, diag));
+    if (t >= WARM_UP) seconds[t - WARM_UP] = mr_now_s() - from;
+  }
+  double median = mr_bench_median(seconds, (int)s->steps);
+  mr_bench_add(out, "step_s", median);
+  mr_bench_add(out, "images_per_s", (double)s->batch / median);
+  return MR_OK;
+}
+
+static void describe(const setup_t *s, mr_bench_t *out) {
+  mr_bench_add(out, "batch", (double)s->batch);
+  mr_bench_add(out, "threads", s->vit.threads ? s->vit.threads : omp_get_max_threads());
+  mr_bench_add(out, "parameters", (double)s->params.count);
+  out->data = "noise";
+}
+
+static void setup_fini(setup_t *s) {
+  free(s->images);
+  free(s->labels);
+  mr_train_step_destroy(s->train);
+  mr_eval_step_destroy(s->eval);
+  mr_params_fini(&s->params);
+}
+
+mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  setup_t s;
+  MR_TRY(read_flags(a, &s, diag));
+  mr_err_t e = mr_vit_params(&s.vit, 12, &s.params, diag);
+  if (e >= 0) e = compile_train(&s, diag);
+  if (e >= 0) e = make_noise(&s, diag);
+  if (e >= 0) e = time_runs(&s, run_train, out, diag);
+  if (e >= 0) describe(&s, out);
+  setup_fini(&s);
+  return e;
+}
+
+mr_err_t mr_bench_infer(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  setup_t s;
+  MR_TRY(read_flags(a, &s, diag));
+  mr_err_t e = mr_vit_params(&s.vit, 12, &s.params, diag);
+  if (e >= 0) e = mr_eval_step_create(&s.vit, s.batch, NULL, &s.eval, diag);
+  if (e >= 0) e = make_noise(&s, diag);
+  if (e >= 0) e = time_runs(&s, run_eval, out, diag);
+  if (e >= 0) describe(&s, out);
+  setup_fini(&s);
+  return e;
+}
+
+/* Traced, differentiated, planned and compiled anew each time; what oneDNN keeps of a shape helps
+   from the second time on, so the first is told beside the median. */
+mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  setup_t s;
+  double ms[STEPS_MAX];
+  MR_TRY(read_flags(a, &s, diag));
+  MR_TRY(mr_vit_params(&s.vit, 12, &s.params, diag));
+  mr_err_t e = MR_OK;
+  for (int64_t t = 0; t < s.steps && e >= 0; t++) {
+    double from = mr_now_s();
+    e = compile_train(&s, diag);
+    ms[t] = 1e3 * (mr_now_s() - from);
+    mr_train_step_destroy(s.train);
+    s.train = NULL;
+  }
+  if (e >= 0) {
+    mr_bench_add(out, "first_ms", ms[0]);
+    mr_bench_add(out, "compile_ms", mr_bench_median(ms, (int)s.steps));
+    describe(&s, out);
+  }
+  setup_fini(&s);
+  return e;
+}

@@ -1,0 +1,20 @@
+/* The OpenMP team that kernels of one run share. */
+#ifndef MR_MODEL_CPU_TEAM_H
+#define MR_MODEL_CPU_TEAM_H
+
+#include <stdbool.h>
+
+enum { MR_TEAM_MAX = 1024 };
+
+/* The team of this thread from now on: n >= 1 threads.  Returns how many there were before. */
+int mr__team_set(int n);
+
+/* Ties each thread of this thread's team, itself included, to a processor of its own among those
+   the process may use; in turn where there are fewer.  Where the system refuses, nothing happens.
+ */
+void mr__team_pin(void);
+
+/* Ends the team's other threads: they would wait, spinning, beside the team of another thread. */
+void mr_team_release(void);
+
+#endif
