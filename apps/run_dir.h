@@ -27,7 +27,7 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 void mr_run_dir_undo(const mr_run_dir_t *r);
 
 /* An earlier run, with its graph and settings; path NULL: the newest of runs/.  Removes temporary
-   files that a killed process has left there. */
+   files that a killed process has left there.  mr_run_dir_free follows in any case. */
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* The same without touching anything there: to look at a run that may be under way. */

@@ -123,13 +123,26 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const mr__setting_t *)a)->name, ((const mr__setting_t *)b)->name);
 }
 
+/* A value as the text form reads it back. */
+static void put_quoted(const char *s, FILE *out) {
+  fputc('"', out);
+  for (; *s; s++) {
+    if (*s == '"' || *s == '\\') fputc('\\', out);
+    if (*s == '$') fputc('$', out);
+    fputc(*s, out);
+  }
+  fputc('"', out);
+}
+
 void mr_graph_dump(const mr_graph_t *g, FILE *out) {
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[i];
     fprintf(out, "%s name=%s", node->def->name, node->name);
     if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, by_name);
-    for (int k = 0; k < node->n_set; k++)
-      fprintf(out, " %s=\"%s\"", node->set[k].name, mr__setting_text(g, &node->set[k]));
+    for (int k = 0; k < node->n_set; k++) {
+      fprintf(out, " %s=", node->set[k].name);
+      put_quoted(mr__setting_text(g, &node->set[k]), out);
+    }
     fputc('\n', out);
   }
   for (int i = 0; i < g->n_edges; i++) {

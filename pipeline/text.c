@@ -239,7 +239,8 @@ static mr_err_t bad_bare_word(parser_t *p, const mr__node_t *node) {
 static mr_err_t parse_bare(parser_t *p, mr__node_t *node, bool *done) {
   word_t *w = &p->word;
   const mr_opt_t *o = w->quoted ? NULL : mr_stage_def_opt(node->def, w->text);
-  if (o && o->type == MR_OPT_BOOL) return put(p, node, o->name, "true", false);
+  bool stage = w->line_start && mr_registry_find(p->g->reg, w->text); /* shuffle has shuffle= */
+  if (o && o->type == MR_OPT_BOOL && !stage) return put(p, node, o->name, "true", false);
   const mr_opt_t *place = open_positional(node);
   if (!w->quoted) {
     size_t ref = reference(w);

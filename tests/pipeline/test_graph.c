@@ -239,6 +239,20 @@ static void a_swap_keeps_what_both_stages_know(void **state) {
   mr_graph_destroy(g);
 }
 
+/* Quotes, backslashes and dollars of a value, and a stage that is called like a setting of the one
+   before it. */
+static void a_dump_reads_back_as_the_same_graph(void **state) {
+  mr_graph_t *g = parsed("source 4 path='a\"b\\c' fast ! sink\nsource path=$$x", NULL, 0);
+  char *text = dump(g);
+  mr_graph_t *h = parsed(text, NULL, 0);
+  char *again = dump(h);
+  assert_string_equal(again, text);
+  assert_string_equal(mr_graph_setting(h, "source", "path"), "a\"b\\c");
+  assert_string_equal(mr_graph_setting(h, "source2", "path"), "$x");
+  free(text), free(again);
+  mr_graph_destroy(g), mr_graph_destroy(h);
+}
+
 static void settings_reach_the_state(void **state) {
   mr_graph_t *g = parsed("source 4 fast path='x y' ! sink", NULL, 0);
   assert_int_equal(mr_graph_settle(g, NULL), MR_OK);
@@ -257,6 +271,7 @@ int main(void) {
       cmocka_unit_test(a_graph_that_does_not_fit_is_refused_when_it_settles),
       cmocka_unit_test(overrides_reach_variables_and_settings),
       cmocka_unit_test(a_swap_keeps_what_both_stages_know),
+      cmocka_unit_test(a_dump_reads_back_as_the_same_graph),
       cmocka_unit_test(settings_reach_the_state),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

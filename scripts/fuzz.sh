@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# usage: scripts/fuzz.sh [SECONDS] [TARGET...]
+# Runs the libFuzzer targets (all, or those named: graph cifar npy safetensors metrics settings) for
+# SECONDS each (default 600) over tests/fuzz/corpus and what earlier calls have found in
+# build/fuzz-corpus.  A crash leaves its input in build/fuzz-found and fails.  Needs clang.
+set -eu
+cd "$(dirname "$0")/.."
+seconds=${1:-600}
+shift || true
+[ $# -gt 0 ] || set -- graph cifar npy safetensors metrics settings
+cmake --preset fuzz >build/fuzz-cmake.log 2>&1 || { cat build/fuzz-cmake.log; exit 1; }
+cmake --build build/fuzz -- --quiet
+mkdir -p build/fuzz-found
+TMPDIR=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)") # the inputs as files
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+export UBSAN_OPTIONS=print_stacktrace=1
+# Leaks are looked for where a round ends, not per input: the libraries keep some memory on purpose.
+export LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp:print_suppressions=0
+failed=0
+for t in "$@"; do
+  mkdir -p "build/fuzz-corpus/$t"
+  log=build/fuzz-found/$t.log
+  if build/fuzz/tests/fuzz/fuzz_"$t" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
+    -max_len=4096 -artifact_prefix="build/fuzz-found/$t-" -print_final_stats=1 \
+    "build/fuzz-corpus/$t" "tests/fuzz/corpus/$t" >"$log" 2>&1; then
+    echo "fuzz_$t: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, nothing found"
+  else
+    failed=1
+    tail -n 40 "$log"
+    echo "fuzz_$t: FAILED, see $log and build/fuzz-found/$t-*"
+  fi
+done
+exit $failed
