@@ -8,6 +8,7 @@
 
 #include "apps/cli.h"
 #include "apps/default_graph.h"
+#include "apps/faces.h"
 #include "apps/interrupt.h"
 #include "apps/run_dir.h"
 
@@ -20,6 +21,7 @@ static const mr_flag_t train_flags[] = {
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
     {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
     {"--graph", "FILE", "Another graph than the default one."},
+    MR_FACE_FLAGS,
     {0}};
 
 /* Where CIFAR-10 is looked for when --data does not say. */
@@ -64,6 +66,7 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   else if (!(r->graph = strdup(mr_default_graph)))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   MR_TRY(settings(a, r, diag));
+  MR_TRY(mr_faces_add(a, r, diag));
   return choose_data(r, diag);
 }
 
@@ -75,6 +78,7 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int *n_kept,
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
   *n_kept = r->n_settings;
   MR_TRY(settings(a, r, diag));
+  MR_TRY(mr_faces_add(a, r, diag));
   return mr_run_dir_resume_point(r, at, diag);
 }
 

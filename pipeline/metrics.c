@@ -9,6 +9,9 @@ const char *mr_metrics_kind_text(mr_metrics_kind_t kind) {
     case MR_METRICS_VALID: return "valid";
     case MR_METRICS_TEST: return "test";
     case MR_METRICS_FINAL: return "final";
+    case MR_METRICS_HISTOGRAMS: return "histograms";
+    case MR_METRICS_SAMPLE: return "sample";
+    case MR_METRICS_WRONG: return "wrong";
   }
   return "unknown";
 }

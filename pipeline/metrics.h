@@ -2,17 +2,22 @@
 #ifndef MR_PIPELINE_METRICS_H
 #define MR_PIPELINE_METRICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "pipeline/spec.h"
 
 enum { MR_METRICS_MAX = 40, MR_METRICS_CLASSES = 16, MR_METRICS_STAGES = 24 };
+enum { MR_HISTOGRAM_BINS = 32, MR_METRICS_HISTOGRAMS_MAX = 8, MR_PICTURE_SIDE = 32 };
 
 typedef enum mr_metrics_kind {
-  MR_METRICS_STEP,  /* one training step */
-  MR_METRICS_VALID, /* after an epoch, on the held-back records */
-  MR_METRICS_TEST,  /* at the end */
-  MR_METRICS_FINAL, /* the run is over: last record of the stream */
+  MR_METRICS_STEP,       /* one training step */
+  MR_METRICS_VALID,      /* after an epoch, on the held-back records */
+  MR_METRICS_TEST,       /* at the end */
+  MR_METRICS_FINAL,      /* the run is over: last record of numbers */
+  MR_METRICS_HISTOGRAMS, /* the three kinds from here carry what only some sinks show */
+  MR_METRICS_SAMPLE,     /* a picture as training saw it */
+  MR_METRICS_WRONG,      /* a picture that an evaluation took for something else */
 } mr_metrics_kind_t;
 
 typedef struct mr_metric {
@@ -28,6 +33,21 @@ typedef struct mr_metrics_stage {
   int64_t items;                 /* buffers it has given, or taken, in the whole run */
 } mr_metrics_stage_t;
 
+/* Values of one tensor: bins of equal width from min to max. */
+typedef struct mr_histogram {
+  char name[64]; /* "weights/..." or "gradients/..." */
+  double min, max, sum, sum_squares;
+  int64_t n; /* finite values */
+  uint32_t count[MR_HISTOGRAM_BINS];
+} mr_histogram_t;
+
+typedef struct mr_picture {
+  int32_t truth, guess; /* classes; guess -1: none was made */
+  uint64_t key;         /* record id within the source */
+  int32_t width, height;
+  uint8_t rgb[MR_PICTURE_SIDE * MR_PICTURE_SIDE * 3]; /* (height,width,3) */
+} mr_picture_t;
+
 typedef struct mr_metrics {
   mr_metrics_kind_t kind;
   int64_t step, total_steps; /* step counts from 1; total 0: unknown */
@@ -42,11 +62,21 @@ typedef struct mr_metrics {
   mr_metrics_stage_t stage[MR_METRICS_STAGES];
   int n_classes; /* > 0: confusion holds [truth*n_classes + guess] */
   uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES];
+  int n_histograms;
+  union { /* by kind */
+    mr_histogram_t histogram[MR_METRICS_HISTOGRAMS_MAX];
+    mr_picture_t picture;
+  };
   char note[256]; /* why the run ended, or "" */
 } mr_metrics_t;
 
-/* "step", "valid", "test", "final". */
+/* "step", "valid", "test", "final", "histograms", "sample", "wrong". */
 const char *mr_metrics_kind_text(mr_metrics_kind_t kind);
+
+/* A record of numbers, as every sink understands it. */
+static inline bool mr_metrics_is_numbers(const mr_metrics_t *r) {
+  return r->kind <= MR_METRICS_FINAL;
+}
 
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value); /* dropped when full */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);

@@ -34,6 +34,7 @@ typedef struct mr_spec {
   int64_t n_batches;        /* BATCHES: buffers in one epoch */
   int64_t n_epochs;         /* epochs the stream has; 0: endless */
   const mr_dataset_t *dataset; /* NULL where there is none */
+  float mean[3], std[3]; /* f32 pictures: a byte was 255 * (value * std + mean); std 0: unknown */
 } mr_spec_t;
 
 /* Bytes of one item of the edge (a record, or a whole batch). */

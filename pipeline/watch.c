@@ -9,6 +9,12 @@ const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out) {
   return s->rt->g->node[i]->name;
 }
 
+const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i) { return s->rt->g->node[i]->def; }
+
+const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting) {
+  return mr_graph_setting(s->rt->g, s->rt->g->node[i]->name, setting);
+}
+
 int mr_watch_n_edges(const mr_stage_t *s) { return s->rt ? s->rt->g->n_edges : 0; }
 
 /* The indices stand above the bit that says a side is done. */

@@ -10,6 +10,10 @@ int mr_watch_n_stages(const mr_stage_t *s);
 /* Name (owned by the graph) and what stage i has done so far; workers 0: it has no thread. */
 const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out);
 
+/* The stage's constant, for its settings; and a setting's text as given or its default, or NULL. */
+const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i);
+const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting);
+
 typedef struct mr_watch_edge {
   int from, to;    /* stages */
   int64_t waiting; /* buffers in its rings now */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/xio.h"
@@ -37,6 +38,11 @@ mr_err_t mr_appender_open(mr_appender_t *f, const char *path, bool keep, mr_diag
   if (f->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot open for writing: %s", path, strerror(errno));
   return MR_OK;
+}
+
+int64_t mr_appender_size(const mr_appender_t *f) {
+  struct stat st;
+  return fstat(f->fd, &st) == 0 ? st.st_size : 0;
 }
 
 static void drop_first(mr_appender_t *f) {

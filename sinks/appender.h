@@ -28,6 +28,9 @@ mr_err_t mr_appender_open(mr_appender_t *f, const char *path, bool keep, mr_diag
 /* Copies and writes n bytes.  Never blocks longer than the file system does. */
 void mr_appender_add(mr_appender_t *f, const mr_stage_t *s, const void *record, size_t n);
 
+/* Bytes in the file; 0 for a pipe. */
+int64_t mr_appender_size(const mr_appender_t *f);
+
 /* A last try for what is held, then the file is closed; f may be all zero or closed before. */
 void mr_appender_close(mr_appender_t *f, const mr_stage_t *s);
 

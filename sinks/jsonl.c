@@ -54,6 +54,7 @@ static mr_err_t jsonl_open(mr_stage_t *s) {
 /* The newline goes where cJSON's text had its end. */
 static mr_err_t jsonl_write(mr_stage_t *s, const mr_metrics_t *r) {
   jsonl_t *j = s->state;
+  if (!mr_metrics_is_numbers(r)) return MR_OK;
   char *line = mr_metrics_json(r);
   if (!line) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a line");
   size_t n = strlen(line);

@@ -142,6 +142,7 @@ static void say_final(const mr_metrics_t *r) {
 
 static void say(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
+  if (!mr_metrics_is_numbers(r)) return;
   if (!p->begun && synthetic(r))
     puts(
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "

@@ -127,6 +127,7 @@ static int64_t lost_anywhere(const mr_stage_t *s) {
 
 static void measure(mr_stage_t *s, mr_metrics_t *r) {
   telemetry_t *t = s->state;
+  if (!mr_metrics_is_numbers(r)) return;
   double now = mr_now_s(), passed = now - t->at;
   double took = mr_metrics_get(r, "step_s", -1);
   if (r->kind == MR_METRICS_STEP && took >= 0) t->took[t->n_took++ % WINDOW] = took;

@@ -11,6 +11,9 @@ typedef struct normalize {
   mr_norm_t norm;
 } normalize_t;
 
+static const double cifar10_mean[3] = {0.4914, 0.4822, 0.4465},
+                    cifar10_std[3] = {0.2023, 0.1994, 0.2010};
+
 static mr_err_t normalize_plan(mr_stage_t *s) {
   normalize_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
@@ -24,6 +27,10 @@ static mr_err_t normalize_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   *out = *in;
   out->dtype = MR_F32;
+  for (int c = 0; c < 3; c++) {
+    out->mean[c] = (float)(t->preset == PRESET_NONE ? t->mean : cifar10_mean)[c];
+    out->std[c] = (float)(t->preset == PRESET_NONE ? t->std : cifar10_std)[c];
+  }
   if (t->layout == 0) {
     out->layout = MR_LAYOUT_HWC;
     out->dim[0] = in->dim[1], out->dim[1] = in->dim[2], out->dim[2] = 3;
@@ -32,10 +39,9 @@ static mr_err_t normalize_plan(mr_stage_t *s) {
 }
 
 static mr_err_t normalize_open(mr_stage_t *s) {
-  static const double mean[3] = {0.4914, 0.4822, 0.4465}, std[3] = {0.2023, 0.1994, 0.2010};
   normalize_t *t = s->state;
   bool own = t->preset == PRESET_NONE;
-  mr_norm_init(&t->norm, own ? t->mean : mean, own ? t->std : std, true);
+  mr_norm_init(&t->norm, own ? t->mean : cifar10_mean, own ? t->std : cifar10_std, true);
   return MR_OK;
 }
 

@@ -65,15 +65,17 @@ int64_t mr_vit_labels(const int32_t *label, int64_t n) {
   return labels;
 }
 
-static void count(mr_vit_tally_t *tally, const float *logits, const float *losses,
-                  const mr_buf_t *b) {
+static void count(mr_stage_t *s, int port, mr_vit_tally_t *tally, const float *logits,
+                  const float *losses, const mr_buf_t *b) {
   int C = tally->n_classes;
   for (int i = 0; i < b->n; i++) {
     const float *row = logits + (int64_t)i * C;
     if (b->label[i] == MR_LABEL_NONE) continue;
     tally->records++;
+    int g = guess(row, C);
     tally->loss += (double)losses[i];
-    tally->confusion[b->label[i] * C + guess(row, C)]++;
+    tally->confusion[b->label[i] * C + g]++;
+    if (g != b->label[i] && tally->wrong) tally->wrong(s, tally, port, b, i, g);
   }
   tally->right += mr_vit_right(logits, b->label, b->n, C);
 }
@@ -94,13 +96,13 @@ static mr_err_t evaluate_batch(mr_stage_t *s, int port, mr_eval_step_t *step,
   const float *logits, *losses;
   fill_up(b, &s->in_spec[port]);
   MR_TRY(mr_eval_step_run(step, params, b->data, b->label, &logits, &losses, s->diag));
-  count(tally, logits, losses, b);
+  count(s, port, tally, logits, losses, b);
   return MR_OK;
 }
 
 mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                          mr_vit_tally_t *tally) {
-  *tally = (mr_vit_tally_t){.n_classes = s->in_spec[port].dataset->n_classes};
+  tally->n_classes = s->in_spec[port].dataset->n_classes;
   for (bool last = false; !last;) {
     mr_buf_t *b = NULL;
     mr_err_t e = mr_stopping(s) ? MR_AGAIN : mr_pull(s, port, &b);

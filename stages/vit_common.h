@@ -71,11 +71,14 @@ typedef struct mr_vit_tally {
   double loss; /* sum */
   int n_classes;
   uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES];
+  /* Told of every record with a wrong guess, after it is counted; NULL: nobody is. */
+  void (*wrong)(mr_stage_t *s, const struct mr_vit_tally *tally, int port, const mr_buf_t *b, int i,
+                int guess);
 } mr_vit_tally_t;
 
 /* Reads port up to the end of an epoch, or of the stream, and counts; step takes the port's
    batches. MR_END if the stream had ended before; MR_AGAIN if an orderly stop was asked for
-   meanwhile. */
+   meanwhile.  tally: zero but for wrong. */
 mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                          mr_vit_tally_t *tally);
 

@@ -73,7 +73,7 @@ static void vit_eval_close(mr_stage_t *s) {
 
 static mr_err_t vit_eval_step(mr_stage_t *s) {
   vit_eval_t *v = s->state;
-  mr_vit_tally_t tally;
+  mr_vit_tally_t tally = {0};
   mr_buf_t *b = NULL;
   mr_err_t e = mr_vit_evaluate(s, 0, v->step, &v->params, &tally);
   if (e == MR_AGAIN) return MR_END; /* stopped: half an evaluation says nothing */

@@ -13,6 +13,7 @@
 #include "model/optim/schedule.h"
 #include "stages/vit_common.h"
 #include "stages/vit_state.h"
+#include "stages/vit_watch.h"
 
 enum { IN_TRAIN, IN_VALID, IN_TEST };
 enum { OUT_METRICS, OUT_STATE };
@@ -20,7 +21,7 @@ enum { OUT_METRICS, OUT_STATE };
 typedef struct vit_step {
   mr_vit_settings_t model;
   double lr, b1, b2, eps, weight_decay, clip_norm, label_smoothing;
-  int64_t warmup, steps, seed, checkpoint_every, accumulate;
+  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate;
   int optimizer, schedule, device;
   bool nesterov;
   const char *resume;
@@ -35,6 +36,7 @@ typedef struct vit_step {
   int64_t eval_batch;
   int64_t saved_step; /* of the latest state given out or loaded, -1: none */
   double t0, step_t0;
+  mr_vit_watch_t watch;
 } vit_step_t;
 
 #define AT(field) offsetof(vit_step_t, field)
@@ -73,6 +75,10 @@ static const mr_opt_t vit_step_opts[] = {
      "Ends the run after so many steps; 0: when the stream ends.", 0},
     {"checkpoint-every", MR_OPT_INT, AT(checkpoint_every), "steps", "0", 0, 1e12, NULL,
      "Also gives out state every so many steps; 0: after each epoch and at the end only.", 0},
+    {"watch-every", MR_OPT_INT, AT(watch_every), "steps", "100", 0, 1e12, NULL,
+     "Steps from one set of histograms and sample pictures to the next, the first after step 1; 0: "
+     "none.",
+     0},
     {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to go on from.", 0},
     {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
     {0},
@@ -209,6 +215,7 @@ static void vit_step_close(mr_stage_t *s) {
   vit_step_t *v = s->state;
   mr_eval_step_destroy(v->eval); /* works in the training step's memory */
   mr_train_step_destroy(v->step);
+  mr_vit_watch_fini(&v->watch);
   mr_params_fini(&v->params);
   v->step = NULL, v->eval = NULL;
 }
@@ -249,9 +256,42 @@ static mr_err_t tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t
   mr_metrics_add(m, "accuracy", labels ? (double)right / (double)labels : 0);
   mr_metrics_add(m, "lr", (double)lr);
   mr_metrics_add(m, "grad_norm", (double)r->grad_norm);
+  mr_metrics_add(m, "param_norm", mr_vit_norm(v->params.p, v->params.arena_size));
   mr_metrics_add(m, "step_s", took);
   mr_metrics_add(m, "images_per_s", batch->n / took);
   return metrics_give(s, b);
+}
+
+/* Whether histograms and samples follow the step that comes to stand at. */
+static bool watched(const mr_stage_t *s, int64_t step) {
+  const vit_step_t *v = s->state;
+  return s->out_linked[OUT_METRICS] && v->watch_every && (step - 1) % v->watch_every == 0;
+}
+
+static mr_err_t tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
+  vit_step_t *v = s->state;
+  mr_buf_t *b;
+  for (int i = 0; i < MR_VIT_SAMPLES && i < batch->n; i++) {
+    MR_TRY(metrics_fresh(s, MR_METRICS_SAMPLE, &b));
+    if (b) mr_vit_picture(&s->in_spec[IN_TRAIN], batch, i, -1, b->data);
+    MR_TRY(metrics_give(s, b));
+  }
+  for (int first = 0; first < 2 * v->params.n; first += MR_METRICS_HISTOGRAMS_MAX) {
+    MR_TRY(metrics_fresh(s, MR_METRICS_HISTOGRAMS, &b));
+    if (b) mr_vit_watch_histograms(&v->watch, &v->params, (float)v->b1, first, b->data);
+    MR_TRY(metrics_give(s, b));
+  }
+  return MR_OK;
+}
+
+/* A few pictures of each cell of the confusion matrix. */
+static void tell_wrong(mr_stage_t *s, const mr_vit_tally_t *tally, int port, const mr_buf_t *batch,
+                       int i, int guess) {
+  mr_buf_t *b;
+  if (tally->confusion[batch->label[i] * tally->n_classes + guess] > MR_VIT_WRONG) return;
+  if (metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
+  mr_vit_picture(&s->in_spec[port], batch, i, guess, b->data);
+  (void)metrics_give(s, b); /* lossy: a failure here is the graph's, and ends the step anyway */
 }
 
 /* Gives out state unless this step's is out already.  last: the run ends with it. */
@@ -271,7 +311,7 @@ static mr_err_t save(mr_stage_t *s, bool last) {
 static mr_err_t evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   vit_step_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  mr_vit_tally_t tally;
+  mr_vit_tally_t tally = {.wrong = tell_wrong};
   mr_err_t e = mr_vit_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
   if (e == MR_END) return MR_OK;
@@ -316,6 +356,8 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
                          batch->n, s->in_spec[IN_TRAIN].dim[0]);
   float lr = mr_schedule_at(&v->rate, v->at.step);
   mr_train_out_t r;
+  bool watch = watched(s, v->at.step + 1);
+  if (watch) mr_vit_watch_before(&v->watch, &v->params);
   MR_TRY(mr_train_step_run(v->step, &v->params, batch->data, batch->label, lr, v->at.step + 1,
                            v->at.seed, &r, s->diag));
   uint32_t bits;
@@ -325,6 +367,7 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   v->at.position = batch->position;
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
   MR_TRY(tell_step(s, &r, batch, lr));
+  if (watch) MR_TRY(tell_watched(s, batch));
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
   return MR_OK;
 }

@@ -1,0 +1,17 @@
+/* Further sinks for a run's metrics, asked for by flags of train. */
+#ifndef MR_APPS_FACES_H
+#define MR_APPS_FACES_H
+
+#include "apps/cli.h"
+#include "apps/run_dir.h"
+
+/* Rows for a command's table of flags. */
+#define MR_FACE_FLAGS \
+  {"--tensorboard", NULL, "Also writes event files for TensorBoard into RUN/tensorboard."}
+
+/* Adds a line to the graph of r for each of these flags that is given and whose stage the graph
+   does not have yet; a resumed run therefore keeps them.  MR_ERR_CONFIG if no stage of the graph
+   gives metrics. */
+mr_err_t mr_faces_add(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag);
+
+#endif

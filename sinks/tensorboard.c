@@ -1,0 +1,345 @@
+/* tensorboard: scalars, histograms, pictures, the confusion matrix and the settings of the run as
+   an event file that TensorBoard reads while it grows. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+#include "events.pb-c.h"
+#include "pipeline/metrics.h"
+#include "pipeline/watch.h"
+#include "sinks/appender.h"
+#include "sinks/picture.h"
+#include "sinks/resume.h"
+#include "sinks/tfrecord.h"
+
+enum { VALUES = MR_METRICS_MAX + 4 * MR_METRICS_STAGES, TAG = 128 };
+
+typedef struct tensorboard {
+  const char *dir;
+  mr_resume_t resume;
+  char path[MR_PATH_MAX];
+  mr_appender_t out;
+  int64_t samples; /* of the step below: numbers in their tags */
+  int64_t sample_step;
+} tensorboard_t;
+
+static const mr_opt_t tensorboard_opts[] = {
+    {.name = "dir",
+     .type = MR_OPT_STR,
+     .offset = offsetof(tensorboard_t, dir),
+     .unit = "",
+     .def = "tensorboard",
+     .help = "Folder of the event files; it is made if need be.",
+     .positional = 1},
+    MR_RESUME_OPTS(offsetof(tensorboard_t, resume)),
+    {0}};
+
+static double wall_time(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- events ---- */
+
+static void put(mr_stage_t *s, Tb__Event *e, int64_t step) {
+  tensorboard_t *t = s->state;
+  e->has_wall_time = 1, e->wall_time = wall_time();
+  e->has_step = 1, e->step = step;
+  size_t n = tb__event__get_packed_size(e);
+  uint8_t *record = malloc(MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL);
+  if (!record) return;
+  tb__event__pack(e, record + MR_TFRECORD_HEAD);
+  mr_tfrecord_frame(record, n);
+  mr_appender_add(&t->out, s, record, MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL);
+  free(record);
+}
+
+/* Values collected for one event. */
+typedef struct values {
+  int n;
+  Tb__SummaryValue value[VALUES], *list[VALUES];
+  char tag[VALUES][TAG];
+} values_t;
+
+static Tb__SummaryValue *add_value(values_t *v) {
+  Tb__SummaryValue *x = &v->value[v->n];
+  tb__summary_value__init(x);
+  x->tag = v->tag[v->n];
+  v->list[v->n++] = x;
+  return x;
+}
+
+static void put_values(mr_stage_t *s, values_t *v, int64_t step) {
+  Tb__Summary summary = TB__SUMMARY__INIT;
+  Tb__Event e = TB__EVENT__INIT;
+  summary.n_value = (size_t)v->n, summary.value = v->list;
+  e.what_case = TB__EVENT__WHAT_SUMMARY, e.summary = &summary;
+  if (v->n) put(s, &e, step);
+}
+
+/* ---- numbers ---- */
+
+static void add_scalar(values_t *v, double x, const char *fmt, const char *a, const char *b) {
+  if (v->n == VALUES) return;
+  snprintf(v->tag[v->n], TAG, fmt, a, b);
+  Tb__SummaryValue *value = add_value(v);
+  value->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, value->simple_value = (float)x;
+}
+
+static void put_numbers(mr_stage_t *s, const mr_metrics_t *r) {
+  values_t v;
+  v.n = 0;
+  const char *kind = r->kind == MR_METRICS_STEP ? "train" : mr_metrics_kind_text(r->kind);
+  for (int i = 0; i < r->n; i++) add_scalar(&v, r->m[i].value, "%s/%s", kind, r->m[i].name);
+  for (int i = 0; i < r->n_stages; i++) {
+    const mr_metrics_stage_t *st = &r->stage[i];
+    add_scalar(&v, st->busy, "stages/%s/%s", st->name, "busy");
+    add_scalar(&v, st->starved, "stages/%s/%s", st->name, "starved");
+    add_scalar(&v, st->blocked, "stages/%s/%s", st->name, "blocked");
+    add_scalar(&v, st->queue, "stages/%s/%s", st->name, "queue");
+  }
+  put_values(s, &v, r->step);
+}
+
+/* ---- pictures ---- */
+
+static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int height, int64_t step,
+                        const char *tag) {
+  values_t v;
+  Tb__Image image = TB__IMAGE__INIT;
+  v.n = 0;
+  snprintf(v.tag[0], TAG, "%s", tag);
+  Tb__SummaryValue *x = add_value(&v);
+  image.has_width = image.has_height = image.has_colorspace = image.has_encoded_image_string = 1;
+  image.width = width, image.height = height, image.colorspace = 3;
+  image.encoded_image_string = (ProtobufCBinaryData){n, png};
+  x->value_case = TB__SUMMARY_VALUE__VALUE_IMAGE, x->image = &image;
+  if (png) put_values(s, &v, step);
+  free(png);
+}
+
+static const char *class_of(const mr_metrics_t *r, int i) {
+  return r->dataset && i >= 0 && i < r->dataset->n_classes ? r->dataset->class_name[i] : "?";
+}
+
+/* A tag keeps one picture a step, so each of a step's pictures has a tag of its own. */
+static void put_sample(mr_stage_t *s, const mr_metrics_t *r) {
+  tensorboard_t *t = s->state;
+  const mr_picture_t *p = &r->picture;
+  char tag[TAG];
+  size_t n;
+  if (r->step != t->sample_step) t->samples = 0, t->sample_step = r->step;
+  snprintf(tag, sizeof tag, "samples/%" PRId64, t->samples++);
+  void *png = mr_png_of(p->rgb, p->width, p->height, &n);
+  put_picture(s, png, n, p->width, p->height, r->step, tag);
+}
+
+static void put_wrong(mr_stage_t *s, const mr_metrics_t *r) {
+  const mr_picture_t *p = &r->picture;
+  char tag[TAG];
+  size_t n;
+  snprintf(tag, sizeof tag, "wrong/%s taken for %s/%" PRIu64, class_of(r, p->truth),
+           class_of(r, p->guess), p->key);
+  void *png = mr_png_of(p->rgb, p->width, p->height, &n);
+  put_picture(s, png, n, p->width, p->height, r->step, tag);
+}
+
+static void put_confusion(mr_stage_t *s, const mr_metrics_t *r) {
+  int side;
+  size_t n = 0;
+  char tag[TAG];
+  snprintf(tag, sizeof tag, "confusion/%s", mr_metrics_kind_text(r->kind));
+  void *png = mr_png_of_confusion(r, &side, &n);
+  put_picture(s, png, n, side, side, r->step, tag);
+}
+
+/* ---- histograms ---- */
+
+static void put_histogram(mr_stage_t *s, const mr_histogram_t *h, int64_t step) {
+  values_t v;
+  Tb__Histogram histo = TB__HISTOGRAM__INIT;
+  double limit[MR_HISTOGRAM_BINS], count[MR_HISTOGRAM_BINS];
+  if (!h->n) return;
+  for (int i = 0; i < MR_HISTOGRAM_BINS; i++) {
+    limit[i] = h->min + (h->max - h->min) * (i + 1) / MR_HISTOGRAM_BINS;
+    count[i] = h->count[i];
+  }
+  v.n = 0;
+  snprintf(v.tag[0], TAG, "%s", h->name);
+  Tb__SummaryValue *x = add_value(&v);
+  histo.has_min = histo.has_max = histo.has_num = histo.has_sum = histo.has_sum_squares = 1;
+  histo.min = h->min, histo.max = h->max, histo.num = (double)h->n;
+  histo.sum = h->sum, histo.sum_squares = h->sum_squares;
+  histo.n_bucket_limit = histo.n_bucket = MR_HISTOGRAM_BINS;
+  histo.bucket_limit = limit, histo.bucket = count;
+  x->value_case = TB__SUMMARY_VALUE__VALUE_HISTO, x->histo = &histo;
+  put_values(s, &v, step);
+}
+
+/* ---- settings ---- */
+
+static void put_plugin(mr_stage_t *s, const char *tag, Tb__HparamsData *data) {
+  values_t v;
+  uint8_t *content = malloc(tb__hparams_data__get_packed_size(data));
+  Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
+  Tb__Metadata meta = TB__METADATA__INIT;
+  if (!content) return;
+  v.n = 0;
+  snprintf(v.tag[0], TAG, "%s", tag);
+  Tb__SummaryValue *x = add_value(&v);
+  plugin.plugin_name = (char *)"hparams", plugin.has_content = 1;
+  plugin.content = (ProtobufCBinaryData){tb__hparams_data__pack(data, content), content};
+  meta.plugin_data = &plugin, x->metadata = &meta;
+  x->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, x->simple_value = 0;
+  put_values(s, &v, 0);
+  free(content);
+}
+
+typedef struct hparams {
+  size_t n;
+  Tb__HparamEntry entry[256], *list[256];
+  Tb__HparamValue value[256];
+  char key[256][64];
+} hparams_t;
+
+static void add_setting(hparams_t *h, const char *stage, const mr_opt_t *o, const char *text) {
+  if (!text || h->n == sizeof h->list / sizeof *h->list) return;
+  Tb__HparamEntry *e = h->list[h->n] = &h->entry[h->n];
+  Tb__HparamValue *v = &h->value[h->n];
+  snprintf(h->key[h->n], sizeof h->key[h->n], "%s.%s", stage, o->name);
+  tb__hparam_entry__init(e), tb__hparam_value__init(v);
+  e->key = h->key[h->n++], e->value = v;
+  if (o->type == MR_OPT_INT || o->type == MR_OPT_F64)
+    v->kind_case = TB__HPARAM_VALUE__KIND_NUMBER_VALUE, v->number_value = strtod(text, NULL);
+  else if (o->type == MR_OPT_BOOL)
+    v->kind_case = TB__HPARAM_VALUE__KIND_BOOL_VALUE, v->bool_value = text[0] == 't';
+  else
+    v->kind_case = TB__HPARAM_VALUE__KIND_STRING_VALUE, v->string_value = (char *)text;
+}
+
+/* Stages that show or store results are not what an experiment varies. */
+static bool is_sink(const mr_stage_def_t *def) {
+  return def->in[0].name && (!def->out[0].name || def->in[0].flow == MR_FLOW_METRICS);
+}
+
+static void put_settings(mr_stage_t *s) {
+  hparams_t *h = calloc(1, sizeof *h);
+  for (int i = 0; h && i < mr_watch_n_stages(s); i++) {
+    mr_stats_t unused;
+    const mr_stage_def_t *def = mr_watch_def(s, i);
+    for (const mr_opt_t *o = def->opts; !is_sink(def) && o && o->type != MR_OPT_END; o++)
+      add_setting(h, mr_watch_stage(s, i, &unused), o, mr_watch_setting(s, i, o->name));
+  }
+  if (!h) return;
+  Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
+  Tb__SessionStart start = TB__SESSION_START__INIT;
+  start.n_hparams = h->n, start.hparams = h->list;
+  start.has_start_time_secs = 1, start.start_time_secs = wall_time();
+  data.has_version = 1, data.version = 0;
+  data.data_case = TB__HPARAMS_DATA__DATA_SESSION_START, data.session_start = &start;
+  put_plugin(s, "_hparams_/session_start_info", &data);
+  free(h);
+}
+
+static void put_end(mr_stage_t *s) {
+  Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
+  Tb__SessionEnd end = TB__SESSION_END__INIT;
+  end.has_status = 1, end.status = 1;
+  end.has_end_time_secs = 1, end.end_time_secs = wall_time();
+  data.has_version = 1, data.version = 0;
+  data.data_case = TB__HPARAMS_DATA__DATA_SESSION_END, data.session_end = &end;
+  put_plugin(s, "_hparams_/session_end_info", &data);
+}
+
+/* ---- the stage ---- */
+
+static mr_err_t tensorboard_plan(mr_stage_t *s) {
+  const tensorboard_t *t = s->state;
+  if (!t->dir || !t->dir[0] || strlen(t->dir) > MR_PATH_MAX - 400)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "dir: expected the name of a folder");
+  return MR_OK;
+}
+
+/* Readers take the files of a folder in the order of their names. */
+static void name_file(tensorboard_t *t) {
+  char host[256] = "";
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  gethostname(host, sizeof host - 1);
+  snprintf(t->path, sizeof t->path, "%s/events.out.tfevents.%010lld.%09ld.%s", t->dir,
+           (long long)now.tv_sec, now.tv_nsec, host);
+}
+
+/* After a resume readers forget what the run before wrote beyond the checkpoint. */
+static void put_start(mr_stage_t *s) {
+  const tensorboard_t *t = s->state;
+  Tb__Event version = TB__EVENT__INIT, restart = TB__EVENT__INIT;
+  Tb__SessionLog log = TB__SESSION_LOG__INIT;
+  version.what_case = TB__EVENT__WHAT_FILE_VERSION;
+  version.file_version = (char *)"brain.Event:2";
+  put(s, &version, 0);
+  if (t->resume.step < 0) return;
+  log.has_status = 1, log.status = 1;
+  restart.what_case = TB__EVENT__WHAT_SESSION_LOG, restart.session_log = &log;
+  put(s, &restart, t->resume.step + 1);
+}
+
+static mr_err_t tensorboard_open(mr_stage_t *s) {
+  tensorboard_t *t = s->state;
+  mr_diag_t diag = {0};
+  name_file(t);
+  mr_err_t e = mr_appender_open(&t->out, t->path, false, &diag);
+  if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
+  put_start(s);
+  put_settings(s);
+  return MR_OK;
+}
+
+static void put_record(mr_stage_t *s, const mr_metrics_t *r) {
+  if (mr_metrics_is_numbers(r)) put_numbers(s, r);
+  if (mr_metrics_is_numbers(r) && r->n_classes > 0) put_confusion(s, r);
+  if (r->kind == MR_METRICS_SAMPLE) put_sample(s, r);
+  if (r->kind == MR_METRICS_WRONG) put_wrong(s, r);
+  if (r->kind == MR_METRICS_FINAL) put_end(s);
+  if (r->kind == MR_METRICS_HISTOGRAMS)
+    for (int i = 0; i < r->n_histograms; i++) put_histogram(s, &r->histogram[i], r->step);
+}
+
+static mr_err_t tensorboard_step(mr_stage_t *s) {
+  mr_buf_t *b[MR_BURST];
+  size_t k = mr_take(s, 0, b, MR_BURST);
+  for (size_t i = 0; i < k; i++) {
+    put_record(s, b[i]->data);
+    mr_buf_unref(b[i]);
+  }
+  return k ? MR_OK : mr_idle(s);
+}
+
+static void tensorboard_close(mr_stage_t *s) {
+  mr_appender_close(&((tensorboard_t *)s->state)->out, s);
+}
+
+static void tensorboard_report(mr_stage_t *s, char *text, size_t n) {
+  const tensorboard_t *t = s->state;
+  char lost[48];
+  mr_appender_lost_text(&t->out, lost, sizeof lost);
+  snprintf(text, n, "%" PRId64 " events in %s%s", t->out.written, t->path, lost);
+}
+
+const mr_stage_def_t mr_stage_tensorboard = {
+    .name = "tensorboard",
+    .help = "Writes metrics, histograms, pictures and settings as TensorBoard event files.",
+    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
+    .opts = tensorboard_opts,
+    .state_sz = sizeof(tensorboard_t),
+    .plan = tensorboard_plan,
+    .open = tensorboard_open,
+    .close = tensorboard_close,
+    .step = tensorboard_step,
+    .report = tensorboard_report,
+};
