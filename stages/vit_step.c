@@ -278,7 +278,7 @@ static mr_err_t tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
   }
   for (int first = 0; first < 2 * v->params.n; first += MR_METRICS_HISTOGRAMS_MAX) {
     MR_TRY(metrics_fresh(s, MR_METRICS_HISTOGRAMS, &b));
-    if (b) mr_vit_watch_histograms(&v->watch, &v->params, (float)v->b1, first, b->data);
+    if (b) mr_vit_watch_histograms(&v->watch, &v->params, first, b->data);
     MR_TRY(metrics_give(s, b));
   }
   return MR_OK;
@@ -357,7 +357,10 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   float lr = mr_schedule_at(&v->rate, v->at.step);
   mr_train_out_t r;
   bool watch = watched(s, v->at.step + 1);
-  if (watch) mr_vit_watch_before(&v->watch, &v->params);
+  if (watch) {
+    mr_optim_t optim = train_config(v, batch->n).optim;
+    mr_vit_watch_before(&v->watch, &optim, lr, &v->params);
+  }
   MR_TRY(mr_train_step_run(v->step, &v->params, batch->data, batch->label, lr, v->at.step + 1,
                            v->at.seed, &r, s->diag));
   uint32_t bits;

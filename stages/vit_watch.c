@@ -47,33 +47,40 @@ void mr_histogram_of(const char *kind, const char *name, const float *x, int64_t
   }
 }
 
-void mr_vit_watch_before(mr_vit_watch_t *w, const mr_params_t *params) {
-  if (!w->m) w->m = malloc(params->arena_size * sizeof *w->m);
-  if (w->m) memcpy(w->m, params->m, params->arena_size * sizeof *w->m);
+void mr_vit_watch_before(mr_vit_watch_t *w, const mr_optim_t *o, float lr,
+                         const mr_params_t *params) {
+  size_t bytes = params->arena_size * sizeof *w->before;
+  bool lion = o->def == &mr_optim_lion, momentum = o->def == &mr_optim_momentum;
+  w->of_p = o->def->n_slots == 0;
+  w->decay = w->of_p ? 1 : lion ? o->b2 : o->b1;
+  w->gain = w->of_p ? -lr : momentum ? 1 : 1 - w->decay;
+  if (!w->before) w->before = malloc(bytes);
+  if (w->before) memcpy(w->before, w->of_p ? params->p : params->m, bytes);
 }
 
 void mr_vit_watch_fini(mr_vit_watch_t *w) {
-  free(w->m);
-  w->m = NULL;
+  free(w->before);
+  w->before = NULL;
 }
 
-/* In place: the noted moments of a tensor are needed once. */
-static const float *gradients(float *m, const float *after, float b1, size_t n) {
-  float by = 1 / (1 - b1);
-  for (size_t i = 0; i < n; i++) m[i] = (after[i] - b1 * m[i]) * by;
-  return m;
+/* In place: what was noted of a tensor is needed once. */
+static const float *gradients(const mr_vit_watch_t *w, const mr_params_t *params,
+                              const mr_param_t *p) {
+  float *was = w->before + p->offset;
+  const float *now = (w->of_p ? params->p : params->m) + p->offset;
+  for (size_t i = 0; i < p->size; i++) was[i] = (now[i] - w->decay * was[i]) / w->gain;
+  return was;
 }
 
-void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params, float b1,
-                             int first, mr_metrics_t *out) {
+void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params, int first,
+                             mr_metrics_t *out) {
   for (int i = first; i < 2 * params->n && out->n_histograms < MR_METRICS_HISTOGRAMS_MAX; i++) {
     const mr_param_t *p = &params->param[i % params->n];
     mr_histogram_t *h = &out->histogram[out->n_histograms];
-    if (i >= params->n && !w->m) return;
-    const float *x = i < params->n
-                         ? params->p + p->offset
-                         : gradients(w->m + p->offset, params->m + p->offset, b1, p->size);
-    mr_histogram_of(i < params->n ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
+    bool weights = i < params->n;
+    if (!weights && (!w->before || w->gain == 0)) return;
+    const float *x = weights ? params->p + p->offset : gradients(w, params, p);
+    mr_histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
     out->n_histograms++;
   }
 }

@@ -3,24 +3,29 @@
 #define MR_STAGES_VIT_WATCH_H
 
 #include "model/nn/params.h"
+#include "model/optim/optim.h"
 #include "pipeline/buffer.h"
 #include "pipeline/metrics.h"
 
 enum { MR_VIT_SAMPLES = 16, MR_VIT_WRONG = 2 }; /* pictures of a batch, and of a kind of mistake */
 
-/* The first moments from before a step.  Gradients are no output of the compiled step, but the
-   moments after it hold them: m' = b1 m + (1-b1) g. */
+/* Gradients are no output of the compiled step, but what it leaves holds them: an optimizer with
+   momentum makes m' = decay m + gain g, one without makes p' = p - lr g, of the same form. */
 typedef struct mr_vit_watch {
-  float *m; /* [arena_size], heap; NULL: none yet */
+  float *before; /* [arena_size] m or p from before the step, heap; NULL: none */
+  bool of_p;
+  float decay, gain;
 } mr_vit_watch_t;
 
-/* Notes the moments; without memory for them there are no gradients to tell. */
-void mr_vit_watch_before(mr_vit_watch_t *w, const mr_params_t *params);
+/* Notes what the gradients of the step to come are found by; without memory for it, or with an lr
+   of 0 and no momentum, there are none to tell. */
+void mr_vit_watch_before(mr_vit_watch_t *w, const mr_optim_t *o, float lr,
+                         const mr_params_t *params);
 
 /* Histograms [first, first + MR_METRICS_HISTOGRAMS_MAX) of 2 n: tensor i's weights, then n + i its
-   gradients as AdamW saw them (clipped). */
-void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params, float b1,
-                             int first, mr_metrics_t *out);
+   gradients as the optimizer saw them (clipped). */
+void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params, int first,
+                             mr_metrics_t *out);
 void mr_vit_watch_fini(mr_vit_watch_t *w);
 
 /* Euclidean norm of x[0,n). */
