@@ -7,7 +7,7 @@
 
 /* Rows for a command's table of flags. */
 #define MR_FACE_FLAGS \
-  {"--tensorboard", NULL, "Also writes event files for TensorBoard into RUN/tensorboard."}
+  { "--tensorboard", NULL, "Also writes event files for TensorBoard into RUN/tensorboard." }
 
 /* Adds a line to the graph of r for each of these flags that is given and whose stage the graph
    does not have yet; a resumed run therefore keeps them.  MR_ERR_CONFIG if no stage of the graph
