@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the Release build to a folder of its own and runs the program from there.
+# Installs the Release build to a folder of its own, runs the program from there, and builds the
+# examples against the library: by pkg-config, and by CMake.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=$(mktemp -d)
@@ -8,5 +9,15 @@ cmake --install "$root/build/release" --prefix "$prefix" >/dev/null
 cd /
 "$prefix/bin/millrace" --version
 "$prefix/bin/millrace" inspect >/dev/null
-test -f "$prefix/share/millrace/examples/cifar10-vit.mr"
-echo "install: the installed program runs"
+examples=$prefix/share/millrace/examples
+test -f "$examples/cifar10-vit.mr"
+export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+cd "$prefix"
+# shellcheck disable=SC2046
+cc -O2 -Wall "$examples/spirals/spirals.c" $(pkg-config --cflags --libs millrace) -o spirals
+./spirals
+test -s spirals.svg
+cmake -S "$examples/own-op" -B own-op -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build own-op >/dev/null
+own-op/squareplus >/dev/null
+echo "install: the installed program runs; programs build against the library by pkg-config and CMake"

@@ -33,13 +33,15 @@ static mr_fn_t *linear_loss(void) {
   return f;
 }
 
-static mr_exec_t *compile(const mr_optim_t *o) {
+static mr_exec_t *compile(const mr_optim_t *o, bool in_place) {
   mr_fn_t *loss = linear_loss(), *f = NULL;
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   const mr_fn_t *part[] = {loss};
+  bool donate[4 + 6];
+  for (int i = 0; i < 10; i++) donate[i] = in_place && i >= 4;
   if (mr_optim_step_fn(&(mr_optim_loss_t){2, 1, part, NULL}, o, &f, &diag) < 0 ||
-      mr_jit(f, NULL, &x, &diag) < 0)
+      mr_jit(f, &(mr_jit_options_t){.donate = donate}, &x, &diag) < 0)
     fail_msg("%s: %s", o->def->name, diag.text);
   mr_fn_destroy(loss);
   mr_fn_destroy(f);
@@ -62,27 +64,41 @@ static void golden(const char *name, int step, float want[N]) {
   if (!found) fail_msg("optim.txt has no %s %d", name, step);
 }
 
-static void check(const char *name, const mr_optim_t *o) {
-  mr_exec_t *x = compile(o);
+enum { ROW = 16 }; /* floats from one tensor to the next: 64 bytes */
+
+static void near(const char *name, int step, const float *p) {
+  float want[N];
+  golden(name, step, want);
+  for (int i = 0; i < N; i++) {
+    float got = p[i < NA ? i : ROW + i - NA];
+    if (!(fabsf(got - want[i]) <= 2e-6f * (1 + fabsf(want[i]))))
+      fail_msg("%s, step %d, value %d: %.9g, want %.9g", name, step, i, (double)got,
+               (double)want[i]);
+  }
+}
+
+static void steps(const char *name, const mr_optim_t *o, bool in_place) {
+  mr_exec_t *x = compile(o, in_place);
   int sets = 1 + o->def->n_slots;
-  float state[2][3][N + 7], want[N], g[N], lr = 0.05f, loss, norm;
-  memset(state, 0, sizeof state);
-  memcpy(state[0][0], start, sizeof start);
+  _Alignas(64) float state[2][6 * ROW] = {{0}}, g[2 * ROW];
+  float lr = 0.05f, loss, norm;
+  memcpy(state[0], start, NA * sizeof *start);
   for (int step = 1; step <= 3; step++) {
-    float t = (float)step, (*now)[N + 7] = state[(step - 1) % 2], (*then)[N + 7] = state[step % 2];
-    const void *in[4 + 6] = {g, g + NA, &lr, &t};
+    float t = (float)step, *now = state[in_place ? 0 : (step - 1) % 2];
+    float *then = state[in_place ? 0 : step % 2];
+    const void *in[4 + 6] = {g, g + ROW, &lr, &t};
     void *out[2 + 6] = {&loss, &norm};
-    for (int i = 0; i < N; i++) g[i] = grad_at(i, step);
-    for (int k = 0; k < 2 * sets; k++)
-      in[4 + k] = now[k / 2] + k % 2 * NA, out[2 + k] = then[k / 2] + k % 2 * NA;
+    for (int i = 0; i < N; i++) g[i < NA ? i : ROW + i - NA] = grad_at(i, step);
+    for (int k = 0; k < 2 * sets; k++) in[4 + k] = now + k * ROW, out[2 + k] = then + k * ROW;
     mr_exec_run(x, in, out);
-    golden(name, step, want);
-    for (int i = 0; i < N; i++)
-      if (!(fabsf(then[0][i] - want[i]) <= 2e-6f * (1 + fabsf(want[i]))))
-        fail_msg("%s, step %d, value %d: %.9g, want %.9g", name, step, i, (double)then[0][i],
-                 (double)want[i]);
+    near(name, step, then);
   }
   mr_exec_destroy(x);
+}
+
+static void check(const char *name, const mr_optim_t *o) {
+  steps(name, o, false);
+  steps(name, o, true);
 }
 
 static void each_optimizer_steps_as_optax_does(void **state) {

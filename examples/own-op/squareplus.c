@@ -1,0 +1,90 @@
+/* An op of one's own, outside the library: squareplus, (x + sqrt(x^2 + 4)) / 2 (Barron,
+   "Squareplus: A Softplus-Like Algebraic Rectifier", 2021), with its rules.  It is then traced,
+   differentiated and compiled like any other op.
+
+   cc squareplus.c $(pkg-config --cflags --libs millrace) -o squareplus && ./squareplus */
+#include <math.h>
+#include <millrace.h>
+#include <stdio.h>
+
+extern const mr_op_def_t squareplus_op;
+
+static mr_var_t *squareplus(mr_fn_t *f, mr_var_t *x) {
+  return mr_emit1(f, &squareplus_op, 1, &x, 0, NULL);
+}
+
+/* How it runs: one function an element, on all cores, in f32 or bf16. */
+static float at(float x) { return .5f * (x + sqrtf(x * x + 4)); }
+static mr_err_t run_on_cpu(mr_cpu_call_t *call, mr_diag_t *diag) {
+  return mr_cpu_unary(call, at, diag);
+}
+
+/* y / sqrt(x^2 + 4), the slope: from ops that have rules themselves, so that it goes on and on. */
+static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e) {
+  mr_var_t *square = mr_lax_mul(f, e->in[0], e->in[0]);
+  mr_var_t *root = mr_lax_rsqrt(f, mr_lax_add(f, square, mr_literal(f, square->aval.dtype, 4)));
+  return mr_lax_mul(f, e->out[0], root);
+}
+
+static mr_err_t backward(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_mul(f, dout[0], slope(f, e));
+  return mr_rule_done(f);
+}
+
+static mr_err_t forward(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  dout[0] = mr_lax_mul(f, din[0], slope(f, e));
+  return mr_rule_done(f);
+}
+
+/* Elementwise: the mapped dimension stays where it is. */
+static mr_err_t batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
+  out[0] = (mr_batched_t){squareplus(f, in[0].var), in[0].axis};
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t squareplus_op = {.name = "squareplus",
+                                   .n_in = 1,
+                                   .n_out = 1,
+                                   .shape = mr_shape_same,
+                                   .jvp = forward,
+                                   .vjp = backward,
+                                   .batch = batch,
+                                   .split = mr_no_split,
+                                   .open = mr_no_open,
+                                   .amp = MR_AMP_FOLLOW,
+                                   .cpu = run_on_cpu,
+                                   .cuda = mr_no_cuda,
+                                   .inplace = {1}};
+
+enum { N = 5 };
+
+/* sum(squareplus(x)): its gradient is the slope at each x. */
+static mr_fn_t *sum(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, N));
+  mr_var_t *y = mr_lax_reduce_sum(f, squareplus(f, x), 1, (int[]){0});
+  mr_fn_return(f, 1, &y);
+  return f;
+}
+
+int main(void) {
+  _Alignas(64) float x[N] = {-2, -.5f, 0, 1, 3}, value, grad[N];
+  mr_diag_t diag = {0};
+  mr_fn_t *f = sum(), *g = NULL;
+  mr_exec_t *exec = NULL;
+  if (mr_value_and_grad(f, 1, (int[]){0}, &g, &diag) < 0 || mr_jit(g, NULL, &exec, &diag) < 0) {
+    fprintf(stderr, "squareplus: %s\n", diag.text);
+    return 1;
+  }
+  mr_fn_print(g, stdout);
+  mr_exec_run(exec, (const void *[]){x}, (void *[]){&value, grad});
+  for (int i = 0; i < N; i++) {
+    double want = .5 * (1 + (double)x[i] / sqrt((double)(x[i] * x[i] + 4)));
+    printf("squareplus'(%4.1f) = %.6f\n", (double)x[i], (double)grad[i]);
+    if (fabs((double)grad[i] - want) > 1e-6) return 1;
+  }
+  mr_exec_destroy(exec);
+  mr_fn_destroy(g);
+  mr_fn_destroy(f);
+  return 0;
+}
