@@ -25,7 +25,8 @@ typedef struct mr_metric {
   double value;
 } mr_metric_t;
 
-/* What a stage with threads of its own did since the last record that says so. */
+/* What a stage with threads of its own did since the last record that says so; in the final one,
+   from its start to its end. */
 typedef struct mr_metrics_stage {
   const char *name;              /* owned by the graph */
   double busy, starved, blocked; /* shares of the time, add up to 1 */

@@ -154,6 +154,15 @@ static void nudge_producers(mr_runtime_t *rt) {
       mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
 }
 
+static void end_wait(mr__counters_t *c, _Atomic int64_t *sum, int64_t since) {
+  unsigned turn = atomic_load_explicit(&c->wait_turn, memory_order_relaxed);
+  int64_t waited = atomic_load_explicit(sum, memory_order_relaxed) + mr_now_ns() - since;
+  atomic_store_explicit(&c->wait_turn, turn + 1, memory_order_relaxed);
+  atomic_store_explicit(&c->waits_since, 0, memory_order_release);
+  atomic_store_explicit(sum, waited, memory_order_release);
+  atomic_store_explicit(&c->wait_turn, turn + 2, memory_order_release);
+}
+
 void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void *arg) {
   if (ready(arg)) return;
   nudge_producers(rt);
@@ -162,8 +171,7 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
   atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
   atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
   mr_wait_until(&rt->wait, ready, arg);
-  atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
-  mr__count(kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, mr_now_ns() - since);
+  end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
 }
 
 uint64_t mr__news(const mr_runtime_t *rt) {

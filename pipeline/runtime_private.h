@@ -25,10 +25,12 @@ typedef struct mr__out {
 } mr__out_t;
 
 /* Written by the worker with relaxed stores, read live with relaxed loads: each number stands for
-   itself. */
+   itself.  But a wait that ends moves its time from waits_since to a sum: around that wait_turn is
+   odd, and who reads them together tries again if it was odd or has changed. */
 typedef struct mr__counters {
   _Atomic int64_t given, taken, starved_ns, blocked_ns, start_ns, end_ns;
   _Atomic int64_t waits_since; /* ns; 0: not waiting */
+  atomic_uint wait_turn;
   _Atomic int64_t depth_sum, depth_n;
   atomic_int wait_kind; /* MR__STARVED or MR__BLOCKED */
 } mr__counters_t;

@@ -12,19 +12,34 @@ static int64_t load(const _Atomic int64_t *c) {
   return atomic_load_explicit(c, memory_order_relaxed);
 }
 
-static void add_worker(const mr_runtime_t *rt, mr_stats_t *out, int64_t now) {
+/* A worker's waits at one moment, the wait it is in included. */
+typedef struct waits {
+  int64_t now, starved, blocked;
+} waits_t;
+
+/* False if a wait ended meanwhile: its time may then be seen twice or not at all. */
+static bool read_waits(const mr__counters_t *c, waits_t *w) {
+  unsigned turn = atomic_load_explicit(&c->wait_turn, memory_order_acquire);
+  w->now = mr_now_ns();
+  int64_t since = atomic_load_explicit(&c->waits_since, memory_order_acquire);
+  bool hungry = atomic_load_explicit(&c->wait_kind, memory_order_acquire) == MR__STARVED;
+  w->starved = atomic_load_explicit(&c->starved_ns, memory_order_acquire);
+  w->blocked = atomic_load_explicit(&c->blocked_ns, memory_order_acquire);
+  if (since && w->now > since) *(hungry ? &w->starved : &w->blocked) += w->now - since;
+  return !(turn & 1) && turn == atomic_load_explicit(&c->wait_turn, memory_order_acquire);
+}
+
+static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
   const mr__counters_t *c = &rt->count;
-  int64_t start = load(&c->start_ns), end = load(&c->end_ns), since = load(&c->waits_since);
+  int64_t start = load(&c->start_ns);
+  waits_t w;
   if (!start) return;
-  int64_t starved = load(&c->starved_ns), blocked = load(&c->blocked_ns);
-  if (since && !end && now > since) {
-    bool hungry = atomic_load_explicit(&c->wait_kind, memory_order_relaxed) == MR__STARVED;
-    *(hungry ? &starved : &blocked) += now - since; /* the wait it is in */
-  }
-  int64_t alive = (end ? end : now) - start, busy = alive - starved - blocked;
+  for (int tries = 0; !read_waits(c, &w) && tries < 1000; tries++) continue;
+  int64_t end = load(&c->end_ns), alive = (end ? end : w.now) - start;
+  int64_t busy = alive - w.starved - w.blocked;
   out->workers++;
   out->items += rt->node->def->out[0].name ? load(&c->given) : load(&c->taken);
-  out->alive_ns += alive, out->starved_ns += starved, out->blocked_ns += blocked;
+  out->alive_ns += alive, out->starved_ns += w.starved, out->blocked_ns += w.blocked;
   out->busy_ns += busy > 0 ? busy : 0;
 }
 
@@ -33,9 +48,9 @@ void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
   /* acquire pairs with make_all's release: the runtimes are there. */
   if (i < 0 || i >= g->n_nodes || !atomic_load_explicit(&g->n_waits, memory_order_acquire)) return;
   const mr__node_t *node = g->node[i];
-  int64_t now = mr_now_ns(), sum = 0, n = 0;
+  int64_t sum = 0, n = 0;
   for (int w = 0; w < node->n_workers; w++) {
-    add_worker(&node->rt[w], out, now);
+    add_worker(&node->rt[w], out);
     sum += load(&node->rt[w].count.depth_sum), n += load(&node->rt[w].count.depth_n);
   }
   if (n) out->depth = (double)sum / (double)n;

@@ -80,10 +80,14 @@ static double share(int64_t part, int64_t whole) {
   return whole > 0 ? (double)part / (double)whole : 0;
 }
 
+/* Shares since the record before; in the final record, of the stage's whole life: it may have been
+   over before the last interval began. */
 static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
+  static const mr_stats_t birth;
   telemetry_t *t = s->state;
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
-    mr_stats_t now, *was = &t->before[i];
+    mr_stats_t now;
+    const mr_stats_t *was = r->kind == MR_METRICS_FINAL ? &birth : &t->before[i];
     const char *name = mr_watch_stage(s, i, &now);
     if (!now.workers) continue;
     int64_t alive = now.alive_ns - was->alive_ns;
@@ -95,7 +99,7 @@ static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
                                .blocked = share(now.blocked_ns - was->blocked_ns, alive),
                                .queue = now.depth,
                                .items = now.items};
-    *was = now;
+    t->before[i] = now;
   }
 }
 
