@@ -6,8 +6,11 @@
 #include "apps/run_dir.h"
 
 /* Rows for a command's table of flags. */
-#define MR_FACE_FLAGS \
-  { "--tensorboard", NULL, "Also writes event files for TensorBoard into RUN/tensorboard." }
+/* clang-format off */
+#define MR_FACE_FLAGS                                                                              \
+  {"--tensorboard", NULL, "Also writes event files for TensorBoard into RUN/tensorboard."},        \
+  {"--prometheus", NULL, "Also serves metrics for Prometheus at 127.0.0.1:9464/metrics."}
+/* clang-format on */
 
 /* Adds a line to the graph of r for each of these flags that is given and whose stage the graph
    does not have yet; a resumed run therefore keeps them.  MR_ERR_CONFIG if no stage of the graph

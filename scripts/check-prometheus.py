@@ -1,0 +1,46 @@
+"""Compares what a real Prometheus has scraped from a run with the run, and runs every query of the
+dashboard against it.  usage: check-prometheus.py PROMETHEUS_URL DASHBOARD METRICS_JSONL"""
+
+import json
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+url, dashboard, metrics = sys.argv[1:]
+
+
+def query(text):
+    where = f"{url}/api/v1/query?query={urllib.parse.quote(text)}"
+    with urllib.request.urlopen(where, timeout=10) as answer:
+        return json.load(answer)["data"]["result"]
+
+
+for _ in range(60):
+    try:
+        if query("count_over_time(millrace_step[30s]) >= 4"):
+            break
+    except OSError:
+        pass
+    time.sleep(0.5)
+else:
+    sys.exit("Prometheus has not scraped the run four times in 30 s")
+
+told = {}
+for line in open(metrics):
+    record = json.loads(line)
+    if record["kind"] == "step":
+        told[record["step"]] = record["loss"]
+samples = query("millrace_step")
+loss = float(query('millrace_loss{split="train"}')[0]["value"][1])
+if not any(abs(v - loss) <= 1e-6 * abs(v) for v in told.values()):
+    sys.exit(f"the scraped loss {loss} is that of no step")
+
+count = 0
+for panel in json.load(open(dashboard))["panels"]:
+    for target in panel.get("targets", []):
+        text = target["expr"].replace("$__rate_interval", "30s")
+        if not query(text):
+            sys.exit(f"panel {panel['title']}: no data for {text}")
+        count += 1
+print(f"prometheus: step {samples[0]['value'][1]}, loss {loss}, {count} queries of the dashboard")

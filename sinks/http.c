@@ -1,0 +1,234 @@
+#include "sinks/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/xio.h"
+
+enum { CONNECTIONS = 32, IDLE_S = 20, HEAD_BYTES = 16 << 10 };
+
+/* ---- addresses ---- */
+
+typedef union address {
+  struct sockaddr sa;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+} address_t;
+
+static bool parse_address(const char *text, int port, address_t *out) {
+  memset(out, 0, sizeof *out);
+  if (inet_pton(AF_INET, text, &out->v4.sin_addr) == 1) {
+    out->v4.sin_family = AF_INET, out->v4.sin_port = htons((uint16_t)port);
+    return true;
+  }
+  if (inet_pton(AF_INET6, text, &out->v6.sin6_addr) != 1) return false;
+  out->v6.sin6_family = AF_INET6, out->v6.sin6_port = htons((uint16_t)port);
+  return true;
+}
+
+static bool is_loopback(const address_t *a) {
+  if (a->sa.sa_family == AF_INET) return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
+mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set) {
+  address_t a;
+  if (!parse_address(set->bind, 0, &a))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "bind = %s: want an IPv4 or IPv6 address", set->bind);
+  bool tls = set->cert[0] && set->key[0];
+  if (!tls && (set->cert[0] || set->key[0]))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "tls-cert and tls-key: want both or neither");
+  if (!is_loopback(&a) && !tls)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "bind = %s is beyond this machine: want tls-cert and tls-key beside it, "
+                         "or an SSH tunnel to the loopback address",
+                         set->bind);
+  return MR_OK;
+}
+
+/* ---- who may ask ---- */
+
+/* NAME or NAME:PORT, where the port, if said, is ours. */
+static bool host_is(const mr_http_t *h, const char *host, const char *name) {
+  size_t n = strlen(name);
+  char port[8];
+  if (!n || strncasecmp(host, name, n)) return false;
+  snprintf(port, sizeof port, ":%d", h->port);
+  return !host[n] || !strcmp(host + n, port);
+}
+
+static bool host_allowed(const mr_http_t *h, const char *host) {
+  char six[64];
+  if (!host) return false;
+  snprintf(six, sizeof six, "[%s]", h->bind);
+  return host_is(h, host, "localhost") || host_is(h, host, "127.0.0.1") ||
+         host_is(h, host, "[::1]") || host_is(h, host, h->bind) || host_is(h, host, six) ||
+         host_is(h, host, h->allow_host);
+}
+
+/* Browsers say where a request comes from; other programs say nothing. */
+static bool origin_allowed(const mr_http_t *h, const char *origin) {
+  const char *scheme = h->tls ? "https://" : "http://";
+  size_t n = strlen(scheme);
+  return !origin || (!strncmp(origin, scheme, n) && host_allowed(h, origin + n));
+}
+
+/* Takes as long for a wrong digit at the front as for one at the end. */
+static bool same_token(const mr_http_t *h, const char *text) {
+  unsigned differ = 0;
+  if (!text || strlen(text) < MR_HTTP_TOKEN - 1) return false;
+  for (int i = 0; i < MR_HTTP_TOKEN - 1; i++) differ |= (unsigned)(h->token[i] ^ text[i]);
+  return !differ;
+}
+
+static void cookie_name(const mr_http_t *h, char *name, size_t n) {
+  snprintf(name, n, "millrace_%d", h->port);
+}
+
+static bool token_given(const mr_http_t *h, struct MHD_Connection *c) {
+  char name[32];
+  const char *bearer = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+  cookie_name(h, name, sizeof name);
+  return same_token(h, MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token")) ||
+         same_token(h, MHD_lookup_connection_value(c, MHD_COOKIE_KIND, name)) ||
+         (bearer && !strncmp(bearer, "Bearer ", 7) && same_token(h, bearer + 7));
+}
+
+/* 0: allowed; else the status to refuse with. */
+static unsigned refusal(const mr_http_t *h, struct MHD_Connection *c, const char *method) {
+  if (strcmp(method, MHD_HTTP_METHOD_GET)) return MHD_HTTP_METHOD_NOT_ALLOWED;
+  if (!host_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")) ||
+      !origin_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin")))
+    return MHD_HTTP_FORBIDDEN;
+  if (h->need_token && !token_given(h, c)) return MHD_HTTP_UNAUTHORIZED;
+  return 0;
+}
+
+/* ---- answering ---- */
+
+struct MHD_Response *mr_http_text(void *text, size_t n, const char *type) {
+  struct MHD_Response *r = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
+  if (!r) free(text);
+  if (r) MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+  return r;
+}
+
+static struct MHD_Response *plain(const char *text) {
+  return mr_http_text(strdup(text), strlen(text), "text/plain; charset=utf-8");
+}
+
+static void add_headers(const mr_http_t *h, struct MHD_Connection *c, struct MHD_Response *r) {
+  static const char *const always[][2] = {
+      {"Content-Security-Policy",
+       "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+       "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+      {"X-Content-Type-Options", "nosniff"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cross-Origin-Resource-Policy", "same-origin"},
+      {"Cross-Origin-Opener-Policy", "same-origin"},
+      {"Cache-Control", "no-store"}};
+  for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+    MHD_add_response_header(r, always[i][0], always[i][1]);
+  if (!h->need_token || !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token")) return;
+  char name[32], cookie[160];
+  cookie_name(h, name, sizeof name);
+  snprintf(cookie, sizeof cookie, "%s=%s; Path=/; HttpOnly; SameSite=Strict%s", name, h->token,
+           h->tls ? "; Secure" : "");
+  MHD_add_response_header(r, MHD_HTTP_HEADER_SET_COOKIE, cookie);
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **state) {
+  mr_http_t *h = arg;
+  static int seen;
+  if (!*state) { /* the head alone is here; a body, if any, is not read */
+    *state = &seen;
+    if (!refusal(h, c, method) && !*upload_size) return MHD_YES;
+  }
+  unsigned status = refusal(h, c, method);
+  struct MHD_Response *r = status ? NULL : h->answer(h->arg, c, url);
+  if (!status && !r) status = MHD_HTTP_NOT_FOUND;
+  if (!r)
+    r = plain(status == MHD_HTTP_UNAUTHORIZED
+                  ? "The token is missing: use the whole URL that millrace has printed.\n"
+                  : "refused\n");
+  if (!r) return MHD_NO;
+  add_headers(h, c, r);
+  enum MHD_Result done = MHD_queue_response(c, status ? status : MHD_HTTP_OK, r);
+  MHD_destroy_response(r);
+  return done;
+}
+
+/* ---- life ---- */
+
+static bool draw_token(char *token) {
+  uint8_t bytes[(MR_HTTP_TOKEN - 1) / 2];
+  if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return false;
+  for (size_t i = 0; i < sizeof bytes; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+  return true;
+}
+
+static void quiet(void *arg, const char *fmt, va_list ap) {}
+
+static mr_err_t read_tls(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set) {
+  mr_diag_t why = {0};
+  size_t n;
+  void *cert = NULL, *key = NULL;
+  h->tls = set->cert[0] != 0;
+  if (!h->tls) return MR_OK;
+  mr_err_t e = mr_read_file(set->cert, 1 << 20, &cert, &n, &why);
+  if (e >= 0) e = mr_read_file(set->key, 1 << 20, &key, &n, &why);
+  h->cert = cert, h->key = key;
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,
+                      mr_http_answer_t *answer, void *arg) {
+  address_t a;
+  *h = (mr_http_t){.answer = answer,
+                   .arg = arg,
+                   .need_token = need_token,
+                   .bind = set->bind,
+                   .allow_host = set->allow_host};
+  if (!draw_token(h->token)) return mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");
+  MR_TRY(read_tls(h, s, set));
+  parse_address(set->bind, (int)set->port, &a);
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
+                   MHD_USE_ERROR_LOG | (a.sa.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0) |
+                   (h->tls ? MHD_USE_TLS : 0);
+  h->daemon = MHD_start_daemon(
+      flags, (uint16_t)set->port, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet,
+      NULL, MHD_OPTION_SOCK_ADDR, &a.sa, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      (size_t)HEAD_BYTES, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
+      h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, h->cert, MHD_OPTION_HTTPS_MEM_KEY,
+      h->key, MHD_OPTION_END);
+  if (!h->daemon) {
+    mr_err_t e = mr_stage_fail(s, MR_ERR_IO, "cannot listen at %s port %" PRId64 ": %s", set->bind,
+                               set->port, strerror(errno));
+    mr_http_close(h);
+    return e;
+  }
+  h->port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+  return MR_OK;
+}
+
+void mr_http_close(mr_http_t *h) {
+  if (h->daemon) MHD_stop_daemon(h->daemon);
+  h->daemon = NULL;
+  free(h->cert), free(h->key);
+  h->cert = h->key = NULL;
+}
+
+void mr_http_url(const mr_http_t *h, char *text, size_t n) {
+  bool six = strchr(h->bind, ':') != NULL;
+  snprintf(text, n, "%s://%s%s%s:%d/%s%s", h->tls ? "https" : "http", six ? "[" : "", h->bind,
+           six ? "]" : "", h->port, h->need_token ? "?token=" : "", h->need_token ? h->token : "");
+}

@@ -1,0 +1,85 @@
+/* A small HTTP server for sinks that people and programs look at while a run goes on.
+
+   It answers GET alone, and closes on whatever it does not know: another Host than its own (DNS
+   rebinding), another Origin (a page of somebody else), a missing or wrong token.  Connections,
+   header bytes and idle time are limited.  It has a thread of its own; nothing waits for it. */
+#ifndef MR_SINKS_HTTP_H
+#define MR_SINKS_HTTP_H
+
+#include <microhttpd.h>
+
+#include "pipeline/stage.h"
+
+enum { MR_HTTP_TOKEN = 33 }; /* 32 hexadecimal digits and the end */
+
+/* Settings that a stage with a server has. */
+typedef struct mr_http_settings {
+  const char *bind, *allow_host, *cert, *key;
+  int64_t port;
+} mr_http_settings_t;
+
+#define MR_HTTP_OPTS(at, default_port)                                                         \
+  {.name = "bind",                                                                             \
+   .type = MR_OPT_STR,                                                                         \
+   .offset = (at) + offsetof(mr_http_settings_t, bind),                                        \
+   .unit = "",                                                                                 \
+   .def = "127.0.0.1",                                                                         \
+   .help = "Address to listen at; one beyond loopback needs tls-cert and tls-key."},           \
+      {.name = "port",                                                                         \
+       .type = MR_OPT_INT,                                                                     \
+       .offset = (at) + offsetof(mr_http_settings_t, port),                                    \
+       .unit = "",                                                                             \
+       .def = default_port,                                                                    \
+       .lo = 0,                                                                                \
+       .hi = 65535,                                                                            \
+       .help = "Port to listen at; 0 takes a free one.",                                       \
+       .positional = 1},                                                                       \
+      {.name = "allow-host",                                                                   \
+       .type = MR_OPT_STR,                                                                     \
+       .offset = (at) + offsetof(mr_http_settings_t, allow_host),                              \
+       .unit = "",                                                                             \
+       .def = "",                                                                              \
+       .help = "Another name, without port, under which requests may come."},                  \
+      {.name = "tls-cert",                                                                     \
+       .type = MR_OPT_STR,                                                                     \
+       .offset = (at) + offsetof(mr_http_settings_t, cert),                                    \
+       .unit = "",                                                                             \
+       .def = "",                                                                              \
+       .help = "File with the certificate, PEM."},                                             \
+  {                                                                                            \
+    .name = "tls-key", .type = MR_OPT_STR, .offset = (at) + offsetof(mr_http_settings_t, key), \
+    .unit = "", .def = "", .help = "File with its key, PEM."                                   \
+  }
+
+/* The response for a path of an allowed request; NULL: not found.  On the server's thread. */
+typedef struct MHD_Response *mr_http_answer_t(void *arg, struct MHD_Connection *c,
+                                              const char *path);
+
+typedef struct mr_http {
+  struct MHD_Daemon *daemon;
+  mr_http_answer_t *answer;
+  void *arg;
+  bool need_token, tls;
+  char token[MR_HTTP_TOKEN];
+  const char *allow_host, *bind;
+  char *cert, *key; /* heap: the files' text */
+  int port;         /* the one it listens at */
+} mr_http_t;
+
+/* Fails as the stage s, naming the setting: an address that is none, one beyond loopback without
+   TLS. */
+mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set);
+
+/* Starts to listen.  need_token: requests carry ?token=TOKEN or the cookie that the first one gets.
+   A port in use fails with its number. */
+mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,
+                      mr_http_answer_t *answer, void *arg);
+void mr_http_close(mr_http_t *h); /* all zero or closed before is fine */
+
+/* "http://127.0.0.1:8080/", with the token if there is one. */
+void mr_http_url(const mr_http_t *h, char *text, size_t n);
+
+/* A response that owns text (heap) of a type. */
+struct MHD_Response *mr_http_text(void *text, size_t n, const char *type);
+
+#endif

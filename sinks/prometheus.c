@@ -1,0 +1,233 @@
+/* prometheus: the newest numbers of a run at /metrics, as OpenMetrics or Prometheus' older text,
+   whichever the scraper asks for. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/metrics.h"
+#include "sinks/http.h"
+
+typedef struct prometheus {
+  mr_http_settings_t set;
+  mr_http_t http;
+  pthread_mutex_t lock;                     /* the rest */
+  bool ready;                               /* lock is there */
+  mr_metrics_t step, measured, valid, test; /* newest of each; kind FINAL stands for "none yet" */
+  int64_t n_steps;
+  double steps_s; /* sum of step_s */
+  bool over;
+} prometheus_t;
+
+static const mr_opt_t prometheus_opts[] = {MR_HTTP_OPTS(offsetof(prometheus_t, set), "9464"), {0}};
+
+/* ---- the text ---- */
+
+typedef struct page {
+  FILE *out;
+  bool open_metrics;
+} page_t;
+
+static void head(const page_t *p, const char *name, const char *type, const char *help) {
+  bool total = !p->open_metrics && !strcmp(type, "counter"); /* the older text names the sample */
+  fprintf(p->out, "# HELP millrace_%s%s %s\n# TYPE millrace_%s%s %s\n", name, total ? "_total" : "",
+          help, name, total ? "_total" : "", type);
+}
+
+static void gauge(const page_t *p, const char *name, const char *help, double v) {
+  head(p, name, "gauge", help);
+  fprintf(p->out, "millrace_%s %.9g\n", name, v);
+}
+
+static void counter(const page_t *p, const char *name, const char *help, double v) {
+  head(p, name, "counter", help);
+  fprintf(p->out, "millrace_%s_total %.17g\n", name, v);
+}
+
+static bool known(const mr_metrics_t *r, const char *name, double *v) {
+  for (int i = 0; i < r->n; i++)
+    if (!strcmp(r->m[i].name, name)) {
+      *v = r->m[i].value;
+      return true;
+    }
+  return false;
+}
+
+/* Loss and accuracy of training, validation and test, told apart by a label. */
+static void by_split(const page_t *p, const prometheus_t *t, const char *name, const char *help) {
+  const struct {
+    const char *split;
+    const mr_metrics_t *r;
+  } row[] = {{"train", &t->step}, {"valid", &t->valid}, {"test", &t->test}};
+  double v;
+  head(p, name, "gauge", help);
+  for (int i = 0; i < 3; i++)
+    if (known(row[i].r, name, &v))
+      fprintf(p->out, "millrace_%s{split=\"%s\"} %.9g\n", name, row[i].split, v);
+}
+
+static void one(const page_t *p, const mr_metrics_t *r, const char *metric, const char *name,
+                const char *help) {
+  double v;
+  if (known(r, metric, &v)) gauge(p, name, help, v);
+}
+
+static void step_times(const page_t *p, const prometheus_t *t) {
+  static const char *const quantile[][2] = {
+      {"0.5", "step_p50_s"}, {"0.9", "step_p90_s"}, {"0.99", "step_p99_s"}};
+  double v;
+  head(p, "step_seconds", "summary", "Time a training step takes; quantiles of the latest 512.");
+  for (int i = 0; i < 3; i++)
+    if (known(&t->measured, quantile[i][1], &v))
+      fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"} %.9g\n", quantile[i][0], v);
+  fprintf(p->out, "millrace_step_seconds_sum %.9g\nmillrace_step_seconds_count %" PRId64 "\n",
+          t->steps_s, t->n_steps);
+}
+
+/* A label's value: backslash, quote and newline are escaped. */
+static void label(FILE *out, const char *text) {
+  for (; *text; text++) {
+    if (*text == '\\' || *text == '"') fputc('\\', out);
+    if (*text == '\n')
+      fputs("\\n", out);
+    else
+      fputc(*text, out);
+  }
+}
+
+static void stages(const page_t *p, const mr_metrics_t *r) {
+  if (!r->n_stages) return;
+  head(p, "stage_time_ratio", "gauge", "Share of a stage's time by state: busy, starved, blocked.");
+  for (int i = 0; i < r->n_stages; i++) {
+    const mr_metrics_stage_t *st = &r->stage[i];
+    const double share[] = {st->busy, st->starved, st->blocked};
+    static const char *const state[] = {"busy", "starved", "blocked"};
+    for (int k = 0; k < 3; k++) {
+      fputs("millrace_stage_time_ratio{stage=\"", p->out);
+      label(p->out, st->name);
+      fprintf(p->out, "\",state=\"%s\"} %.6g\n", state[k], share[k]);
+    }
+  }
+  head(p, "stage_queue_buffers", "gauge", "Buffers found waiting at a stage's inputs, mean.");
+  for (int i = 0; i < r->n_stages; i++) {
+    fputs("millrace_stage_queue_buffers{stage=\"", p->out);
+    label(p->out, r->stage[i].name);
+    fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
+  }
+  head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
+  for (int i = 0; i < r->n_stages; i++) {
+    fputs("millrace_stage_buffers_total{stage=\"", p->out);
+    label(p->out, r->stage[i].name);
+    fprintf(p->out, "\"} %" PRId64 "\n", r->stage[i].items);
+  }
+}
+
+static void write_page(const page_t *p, const prometheus_t *t) {
+  double v;
+  gauge(p, "step", "Training steps done, over all parts of a resumed run.", (double)t->step.step);
+  gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.",
+        (double)t->step.total_steps);
+  gauge(p, "epoch", "Epoch of training, from 1.", (double)t->step.epoch);
+  counter(p, "images", "Training images seen by this process's run, earlier parts included.",
+          (double)t->step.images);
+  by_split(p, t, "loss", "Mean loss: of the newest batch, of the newest validation, of the test.");
+  by_split(p, t, "accuracy", "Share of right answers, like loss.");
+  one(p, &t->step, "lr", "learning_rate", "Learning rate of the newest step.");
+  one(p, &t->step, "grad_norm", "gradient_norm", "Global norm of the gradients, before clipping.");
+  one(p, &t->step, "param_norm", "parameter_norm", "Global norm of the parameters.");
+  one(p, &t->step, "images_per_s", "images_per_second", "Images a second of the newest step.");
+  step_times(p, t);
+  stages(p, &t->measured);
+  one(p, &t->measured, "cpu_cores", "cpu_cores", "CPU seconds the process uses a second.");
+  one(p, &t->measured, "rss_bytes", "resident_memory_bytes", "Resident memory of the process.");
+  one(p, &t->measured, "disk_free_bytes", "disk_free_bytes", "Free space where the run lies.");
+  if (known(&t->measured, "telemetry_lost", &v))
+    counter(p, "telemetry_lost", "Buffers that lossy inputs have let go.", v);
+  gauge(p, "finished", "1 once the run is over.", t->over);
+  if (p->open_metrics) fputs("# EOF\n", p->out);
+}
+
+/* ---- answering ---- */
+
+static struct MHD_Response *prometheus_answer(void *arg, struct MHD_Connection *c,
+                                              const char *path) {
+  prometheus_t *t = arg;
+  const char *accept = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Accept");
+  page_t p = {.open_metrics = accept && strstr(accept, "application/openmetrics-text")};
+  char *text = NULL;
+  size_t n = 0;
+  if (strcmp(path, "/metrics") || !(p.out = open_memstream(&text, &n))) return NULL;
+  pthread_mutex_lock(&t->lock);
+  write_page(&p, t);
+  pthread_mutex_unlock(&t->lock);
+  fclose(p.out);
+  return mr_http_text(text, n,
+                      p.open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                     : "text/plain; version=0.0.4; charset=utf-8");
+}
+
+/* ---- the stage ---- */
+
+static mr_err_t prometheus_plan(mr_stage_t *s) {
+  return mr_http_plan(s, &((prometheus_t *)s->state)->set);
+}
+
+static mr_err_t prometheus_open(mr_stage_t *s) {
+  prometheus_t *t = s->state;
+  char url[512];
+  pthread_mutex_init(&t->lock, NULL);
+  t->ready = true;
+  /* On loopback the numbers are no secret; beyond it they are. */
+  bool beyond = t->set.cert[0] != 0;
+  MR_TRY(mr_http_open(&t->http, s, &t->set, beyond, prometheus_answer, t));
+  mr_http_url(&t->http, url, sizeof url);
+  char *query = strchr(url, '?');
+  printf("%s: %.*smetrics%s\n", s->name, (int)(query ? query - url : (long)strlen(url)), url,
+         query ? query : "");
+  fflush(stdout);
+  return MR_OK;
+}
+
+static void keep(prometheus_t *t, const mr_metrics_t *r) {
+  if (r->kind == MR_METRICS_STEP) {
+    t->step = *r;
+    t->n_steps++, t->steps_s += mr_metrics_get(r, "step_s", 0);
+  }
+  if (r->kind == MR_METRICS_VALID) t->valid = *r;
+  if (r->kind == MR_METRICS_TEST) t->test = *r;
+  if (r->n_stages) t->measured = *r;
+  t->over |= r->kind == MR_METRICS_FINAL;
+}
+
+static mr_err_t prometheus_step(mr_stage_t *s) {
+  prometheus_t *t = s->state;
+  mr_buf_t *b[MR_BURST];
+  size_t k = mr_take(s, 0, b, MR_BURST);
+  pthread_mutex_lock(&t->lock);
+  for (size_t i = 0; i < k; i++) {
+    if (mr_metrics_is_numbers(b[i]->data)) keep(t, b[i]->data);
+    mr_buf_unref(b[i]);
+  }
+  pthread_mutex_unlock(&t->lock);
+  return k ? MR_OK : mr_idle(s);
+}
+
+static void prometheus_close(mr_stage_t *s) {
+  prometheus_t *t = s->state;
+  mr_http_close(&t->http);
+  if (t->ready) pthread_mutex_destroy(&t->lock);
+  t->ready = false;
+}
+
+const mr_stage_def_t mr_stage_prometheus = {
+    .name = "prometheus",
+    .help = "Serves the newest metrics at /metrics for Prometheus.",
+    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
+    .opts = prometheus_opts,
+    .state_sz = sizeof(prometheus_t),
+    .plan = prometheus_plan,
+    .open = prometheus_open,
+    .close = prometheus_close,
+    .step = prometheus_step,
+};
