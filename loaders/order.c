@@ -35,10 +35,14 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   return MR_OK;
 }
 
-mr_err_t mr__order_at(mr_stage_t *s, int64_t position, int64_t *index, uint64_t *seed,
-                      bool *seeded) {
+mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const mr_order_t *o = s->state;
-  mr_sampler_at(&o->sampler, mr_sampler_index(&o->sampler, position), index, seed);
-  *seeded = o->sampler.conf.seeded;
+  const mr_sampler_conf_t *c = &o->sampler.conf;
+  int64_t index = mr_sampler_index(&o->sampler, position);
+  mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
+  /* A stage before this one may tell epochs apart. */
+  int64_t epoch = c->sequential ? index / c->n_records : position / o->sampler.size;
+  at->index += epoch * c->n_records;
+  at->seeded = c->seeded;
   return MR_OK;
 }

@@ -19,7 +19,6 @@ typedef struct mr_order {
 mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle);
 
 /* The order hook of both. */
-mr_err_t mr__order_at(mr_stage_t *s, int64_t position, int64_t *index, uint64_t *seed,
-                      bool *seeded);
+mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at);
 
 #endif

@@ -25,15 +25,17 @@ struct mr_pool {
 
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
-/* One slot: data, then key, draw and label of a batch. */
-static void format_buf(mr_pool_t *p, uint32_t i, char *slot, size_t cap, size_t records) {
+/* One slot: data, then key, draw, label and words of a batch. */
+static void format_buf(mr_pool_t *p, uint32_t i, char *slot, size_t cap, size_t records,
+                       size_t words) {
   mr_buf_t *b = &p->buf[i];
   *b = (mr_buf_t){.data = slot, .cap = cap, .pool = p};
   if (records) {
     char *at = slot + align64(cap);
     b->key = (uint64_t *)at, at += align64(records * 8);
     b->draw = (uint64_t *)at, at += align64(records * 8);
-    b->label = (int32_t *)at;
+    b->label = (int32_t *)at, at += align64(records * 4);
+    if (words) b->word = (int64_t *)at;
   }
   atomic_init(&p->next[i], i + 1 < p->n ? i + 1 : NONE);
 }
@@ -41,7 +43,8 @@ static void format_buf(mr_pool_t *p, uint32_t i, char *slot, size_t cap, size_t 
 mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) {
   size_t cap = mr_spec_bytes(spec);
   size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->dim[0] : 0;
-  size_t slot = align64(cap) + 2 * align64(records * 8) + align64(records * 4);
+  size_t words = records ? (size_t)spec->n_words : 0;
+  size_t slot = align64(cap) + 2 * align64(records * 8) + align64(records * 4) + align64(words * 8);
   if (n >= NONE || (n && slot > SIZE_MAX / 2 / n)) return NULL;
   mr_pool_t *p = aligned_alloc(64, align64(sizeof *p));
   if (!p) return NULL;
@@ -54,7 +57,8 @@ mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p->map == MAP_FAILED) p->map = NULL;
   if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
-  for (uint32_t i = 0; i < p->n; i++) format_buf(p, i, (char *)p->map + slot * i, cap, records);
+  for (uint32_t i = 0; i < p->n; i++)
+    format_buf(p, i, (char *)p->map + slot * i, cap, records, words);
   atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
   return p;
 }

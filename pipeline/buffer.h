@@ -25,6 +25,8 @@ typedef struct mr_buf {
   int32_t *label;   /* [B], BATCHES only; NULL else (as key and draw) */
   uint64_t *key;    /* [B] record ids within the source */
   uint64_t *draw;   /* [B] hash of the record's augmentation draws, 0 without any */
+  int64_t *word;    /* [n_words of the spec] state of the walk after this buffer; where there are
+                       any, resume with them */
   atomic_int refs;
   mr_pool_t *pool;
 } mr_buf_t;

@@ -1,129 +1,97 @@
-/* A fused chain: source -> (order | map)* -> the port of a step stage.
-
-   Positions are turned into indices by the orders, last one first; records are fetched in bursts
-   and go through all maps one by one, while each is in the first-level cache, between two scratch
-   records; the last map writes into the batch. */
-#include <assert.h>
+/* The tree of record stages before a port, built for one worker. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ledger.h"
-#include "pipeline/graph_private.h"
+#include "pipeline/chain_private.h"
 
-/* Stages are copies of this worker's own, so that failures are told in its own diag; their states
-   are shared. */
-struct mr_chain {
-  mr_stage_t source;
-  mr_stage_t *order; /* [n_orders] nearest the batch first */
-  mr_stage_t *map;   /* [n_maps] in the order of flow */
-  int n_orders, n_maps;
-  int worker;        /* in [0,workers) of the source */
-  int64_t n_records; /* of the source */
-  size_t bytes;      /* of a finished record */
-  size_t scratch_bytes;
-  char *scratch[2]; /* 64-aligned */
-  int64_t index[MR_BURST];
-  mr_rec_t rec[MR_BURST];
-  mr_philox_t rng[MR_BURST];
-};
-
-void mr_draw_note(mr_rec_t *r, uint64_t what) { r->draw = mr_hash_mix(r->draw, what); }
+enum { BRANCHES_MAX = 1024 };
 
 void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
-  free(c->order), free(c->map);
-  free(c->scratch[0]), free(c->scratch[1]);
+  for (int i = 0; i < c->n_branches; i++) free(c->branch[i].index), free(c->branch[i].rec);
+  free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole), free(c->prog.op);
   free(c);
 }
 
-/* Walks back from the port to the source; maps come out last first. */
-static void collect(mr_graph_t *g, mr_chain_t *c, int node, int port, mr_diag_t *diag) {
-  for (const mr__edge_t *e = mr__edge_into(g, node, port); e; e = mr__edge_into(g, e->from, 0)) {
-    mr__node_t *n = g->node[e->from];
-    mr_stage_t own = *n->worker;
-    own.diag = diag;
-    size_t bytes = mr_spec_bytes(&n->worker->out_spec[e->out]);
-    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
-    if (n->def->order) c->order[c->n_orders++] = own;
-    if (n->def->map) c->map[c->n_maps++] = own;
-    if (!n->def->fetch) continue;
-    c->source = own;
-    c->worker = n->n_chains++;
-    c->n_records = n->worker->out_spec[e->out].n_records;
+static mr__kind_t kind_of(const mr_stage_t *s) {
+  const mr_stage_def_t *def = s->def;
+  if (def->fetch) return MR__SOURCE;
+  if (def->next && s->out_spec[0].sequential) return MR__NEXT;
+  if (def->order) return MR__ORDER;
+  return def->map ? MR__MAP : def->keep ? MR__KEEP : MR__JOIN;
+}
+
+/* Adds node and all before it; returns its branch, or -1.  *depth: records it needs at once. */
+static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag, int *depth) {
+  mr__node_t *node = g->node[from->from];
+  mr__branch_t b = {.s = *node->worker};
+  b.s.diag = diag;
+  b.kind = kind_of(&b.s);
+  *depth = 1;
+  for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {
+    const mr__edge_t *e = mr__edge_into(g, from->from, p);
+    int below;
+    if (!e) continue;
+    if ((b.in[p] = grow(g, c, e, diag, &below)) < 0) return -1;
+    if (b.kind == MR__JOIN) below += p;
+    if (below > *depth) *depth = below;
+    b.n_in = p + 1;
   }
-  for (int i = 0; i < c->n_maps / 2; i++) {
-    mr_stage_t kept = c->map[i];
-    c->map[i] = c->map[c->n_maps - 1 - i], c->map[c->n_maps - 1 - i] = kept;
+  if (b.kind == MR__SOURCE) {
+    b.lane = node->n_chains++;
+    b.index = calloc(MR_BURST, sizeof *b.index), b.rec = calloc(MR_BURST, sizeof *b.rec);
   }
+  size_t bytes = mr_spec_bytes(&node->worker->out_spec[from->out]);
+  if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
+  if (c->n_branches == BRANCHES_MAX || (b.kind == MR__SOURCE && (!b.index || !b.rec)))
+    return free(b.index), free(b.rec), -1;
+  c->branch[c->n_branches] = b;
+  return c->n_branches++;
+}
+
+static bool make_scratch(mr_chain_t *c) {
+  size_t depth = (size_t)c->depth;
+  c->scratch_bytes = (c->scratch_bytes + 127) / 64 * 64;
+  c->scratch = aligned_alloc(64, 2 * depth * c->scratch_bytes);
+  c->rec = calloc(depth, sizeof *c->rec);
+  c->rng = calloc(depth, sizeof *c->rng);
+  c->hole = calloc(depth, sizeof *c->hole);
+  c->prog.cap = (size_t)c->n_branches * 2 * MR_BURST;
+  c->prog.op = malloc(c->prog.cap * sizeof *c->prog.op);
+  return c->scratch && c->rec && c->rng && c->hole && c->prog.op;
 }
 
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {
   mr_chain_t *c = calloc(1, sizeof *c);
   if (!c) return NULL;
-  c->order = calloc((size_t)g->n_nodes + 1, sizeof(mr_stage_t));
-  c->map = calloc((size_t)g->n_nodes + 1, sizeof(mr_stage_t));
-  if (!c->order || !c->map) return mr__chain_destroy(c), NULL;
-  collect(g, c, node, port, diag);
+  c->branch = calloc(BRANCHES_MAX, sizeof *c->branch);
   c->bytes = mr_spec_bytes(&g->node[node]->worker->in_spec[port]);
-  c->scratch_bytes = (c->scratch_bytes + 63) / 64 * 64;
-  for (int i = 0; i < 2; i++) c->scratch[i] = aligned_alloc(64, c->scratch_bytes + 64);
-  if (!c->scratch[0] || !c->scratch[1] || !c->source.def) return mr__chain_destroy(c), NULL;
+  if (!c->branch || grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 ||
+      !make_scratch(c))
+    return mr__chain_destroy(c), NULL;
   return c;
 }
 
-/* Index and generator of the record at a position into slot k of the burst.  The order nearest the
-   batch that gives a seed decides. */
-static mr_err_t locate(mr_chain_t *c, int64_t position, int k) {
-  bool has_seed = false;
-  uint64_t seed = 0;
-  for (int i = 0; i < c->n_orders; i++) {
-    bool seeded = false;
-    uint64_t s = 0;
-    MR_TRY(c->order[i].def->order(&c->order[i], position, &position, &s, &seeded));
-    if (seeded && !has_seed) seed = s, has_seed = true;
-  }
-  assert(position >= 0);
-  c->index[k] = position % c->n_records;
-  c->rec[k] = (mr_rec_t){.rng = has_seed ? &c->rng[k] : NULL};
-  if (has_seed) mr_philox_init(&c->rng[k], seed, 0);
+/* ---- programs ---- */
+
+static mr_err_t reserve(mr__prog_t *p, size_t more, mr_diag_t *diag) {
+  if (p->n + more <= p->cap) return MR_OK;
+  size_t cap = 2 * p->cap > p->n + more ? 2 * p->cap : p->n + more;
+  mr__op_t *op = realloc(p->op, cap * sizeof *op);
+  if (!op) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the programs of %zu records", cap);
+  p->op = op, p->cap = cap;
   return MR_OK;
 }
 
-/* The scratch record that data does not lie in. */
-static void *other_scratch(const mr_chain_t *c, const void *data) {
-  uintptr_t at = (uintptr_t)data, s = (uintptr_t)c->scratch[0];
-  return c->scratch[at >= s && at < s + c->scratch_bytes];
-}
-
-static mr_err_t run_maps(mr_chain_t *c, mr_rec_t *rec, char *slot) {
-  for (int i = 0; i < c->n_maps; i++) {
-    mr_rec_t out = *rec;
-    out.data = i + 1 < c->n_maps ? other_scratch(c, rec->data) : slot;
-    MR_TRY(c->map[i].def->map(&c->map[i], rec, &out));
-    *rec = out;
-  }
-  if (rec->data != slot) memcpy(slot, rec->data, c->bytes);
+mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag) {
+  if (p->n == p->cap) MR_TRY(reserve(p, 1, diag));
+  p->op[p->n++] = op;
   return MR_OK;
 }
 
-static mr_err_t fill_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf,
-                           int slot) {
-  for (int i = 0; i < n; i++) MR_TRY(locate(c, pos + i, i));
-  MR_TRY(c->source.def->fetch(&c->source, c->worker, c->index, n, c->rec));
-  for (int i = 0; i < n; i++) {
-    mr_rec_t *r = &c->rec[i];
-    MR_TRY(run_maps(c, r, (char *)buf->data + (size_t)(slot + i) * c->bytes));
-    buf->label[slot + i] = r->label;
-    buf->key[slot + i] = r->key;
-    buf->draw[slot + i] = r->draw;
-  }
-  return MR_OK;
-}
-
-mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
-  for (int i = 0; i < n; i += MR_BURST) {
-    int k = n - i < MR_BURST ? n - i : MR_BURST;
-    MR_TRY(fill_burst(s, c, pos + i, k, buf, i));
-  }
+mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag) {
+  MR_TRY(reserve(p, n, diag));
+  memcpy(p->op + p->n, op, n * sizeof *op);
+  p->n += n;
   return MR_OK;
 }

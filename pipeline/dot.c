@@ -27,14 +27,15 @@ static void put_node(const mr_graph_t *g, int i, FILE *out) {
   fprintf(out, "\"%s];\n", node->n_workers ? "" : ", style=\"rounded,filled\", fillcolor=white");
 }
 
-/* The records stages upstream of a step stage's port, written once each. */
+/* The record stages before a stage, written once each. */
 static void put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
-  for (int p = 0; p < MR_MAX_PORTS; p++)
-    for (const mr__edge_t *e = mr__edge_into(g, node, p);
-         e && !g->node[e->from]->n_workers && !done[e->from]; e = mr__edge_into(g, e->from, 0)) {
-      done[e->from] = true;
-      put_node(g, e->from, out);
-    }
+  for (int p = 0; p < MR_MAX_PORTS; p++) {
+    const mr__edge_t *e = mr__edge_into(g, node, p);
+    if (!e || e->from >= 1024 || g->node[e->from]->n_workers || done[e->from]) continue;
+    done[e->from] = true;
+    put_node(g, e->from, out);
+    put_chain(g, e->from, done, out);
+  }
 }
 
 static void put_edge(const mr_graph_t *g, const mr__edge_t *e, FILE *out) {

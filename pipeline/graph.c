@@ -220,6 +220,19 @@ mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, m
   return MR_OK;
 }
 
+mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
+                              const int64_t *word, int n, mr_diag_t *diag) {
+  mr__node_t *node = NULL;
+  MR_TRY(mr_graph_start_at(g, stage, position, diag));
+  MR_TRY(find_stage(g, stage, &node, diag));
+  int64_t *kept = malloc(((size_t)n + 1) * sizeof *kept);
+  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (n) memcpy(kept, word, (size_t)n * sizeof *kept);
+  free(node->start_word);
+  node->start_word = kept, node->n_start_words = n;
+  return MR_OK;
+}
+
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, to);

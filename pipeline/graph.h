@@ -82,6 +82,12 @@ mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag);
 /* Where a stage's stream goes on (mr_stage_t.start_position), for a resume.  Before run. */
 mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag);
 
+/* The same with the state of a stream that has more than a position: mr_buf_t.word[0,n) of the
+   buffer that stands at it.  Without it such a stream goes through its records from the start (and
+   reads those that filters look at).  Words are copied. */
+mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
+                              const int64_t *word, int n, mr_diag_t *diag);
+
 /* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge.
    Touches no file or device. */
 mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag);

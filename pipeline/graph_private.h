@@ -32,6 +32,8 @@ typedef struct mr__node {
   mr__setting_t *set;
   int n_set;
   int64_t start_position;
+  int64_t *start_word; /* [n_start_words] */
+  int n_start_words;
   void *state;
   mr_stage_t *worker; /* [MR_MAX_WORKERS] */
   int n_workers;      /* threads; 0: none (source, order, map) */
@@ -104,6 +106,13 @@ static inline bool mr__is_step(const mr_stage_def_t *def) { return def->step != 
 
 /* The edge into an input port, or NULL. */
 const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port);
+
+/* records.c: what all record stages have in common when the graph settles.  The seed that follows
+   from the pipeline's, if it has one; whether the inputs are of the kind that the stage takes;
+   what of the output follows from the inputs. */
+mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s);
+mr_err_t mr__before_plan(mr_stage_t *s);
+mr_err_t mr__after_plan(mr_stage_t *s);
 
 /* chain.c: builds the chain that ends in an input port, for one worker whose failures
    go to diag; NULL without memory. */

@@ -28,6 +28,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
     mr_stage_t *s = &node->worker[w];
     rt->g = g, rt->node = node, rt->s = s;
     s->rt = rt, s->diag = &rt->diag, s->start_position = node->start_position;
+    s->start_word = node->start_word, s->n_start_words = node->n_start_words;
     for (int p = 0; p < MR_MAX_PORTS; p++) rt->out[p].next = rt->in[p].next = (uint64_t)w;
   }
   return MR_OK;
@@ -307,7 +308,7 @@ static void destroy_node(mr__node_t *node) {
       mr__chain_destroy(node->rt[w].chain[p]);
       free(node->rt[w].out[p].edge);
     }
-  free(node->rt), free(node->set), free(node->state), free(node->worker);
+  free(node->rt), free(node->set), free(node->state), free(node->worker), free(node->start_word);
   free(node);
 }
 

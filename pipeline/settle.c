@@ -40,14 +40,27 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
       return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s must be given",
                      mr__pos_text(node->pos, at, sizeof at), node->name, o->name);
   }
-  for (int i = 0; i < node->n_set; i++) MR_TRY(set_one(g, node, &node->set[i], diag));
+  uint64_t given = 0;
+  for (int i = 0; i < node->n_set; i++) {
+    const mr_opt_t *o = mr_stage_def_opt(node->def, node->set[i].name);
+    MR_TRY(set_one(g, node, &node->set[i], diag));
+    if (o) given |= UINT64_C(1) << (o - node->def->opts);
+  }
   *node->worker = (mr_stage_t){.def = node->def,
                                .name = node->name,
                                .state = node->state,
                                .n_workers = 1,
                                .diag = diag,
-                               .start_position = node->start_position};
+                               .start_position = node->start_position,
+                               .given = given,
+                               .base_seed = -1};
   return MR_OK;
+}
+
+bool mr_setting_given(const mr_stage_t *s, size_t offset) {
+  for (const mr_opt_t *o = s->def->opts; o && o->type != MR_OPT_END; o++)
+    if (o->offset == offset) return s->given >> (o - s->def->opts) & 1;
+  return false;
 }
 
 /* ---- ports ---- */
@@ -160,7 +173,10 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   node->worker->diag = &why;
   node->worker->n_workers = node->n_workers ? node->n_workers : 1;
   for (int p = 0; p < MR_MAX_PORTS; p++) node->worker->out_spec[p].flow = node->def->out[p].flow;
-  mr_err_t e = node->def->plan ? node->def->plan(node->worker) : MR_OK;
+  mr_err_t e = mr__default_seed(g, i, node->worker);
+  if (e >= 0) e = mr__before_plan(node->worker);
+  if (e >= 0 && node->def->plan) e = node->def->plan(node->worker);
+  if (e >= 0) e = mr__after_plan(node->worker);
   node->worker->diag = NULL;
   if (e < 0) return explain_plan(g, i, e, &why, diag);
   for (int w = 1; w < node->n_workers; w++) {

@@ -1,12 +1,19 @@
 /* A stage: one constant, one file, one line in its folder's list.def.
 
    There are three kinds, told apart by which functions are set:
-   - a *source of records* (fetch) or an *order* over one (order): indexable, no thread;
-   - a *map* (map): one record to one record; neighbours fuse, no thread;
-   - a *step* stage (step): works on buffers in a thread of its own, or in
-     workers=N threads if .parallel is set.
-   A chain of fetch, order and map stages ends in a step stage (batch), which
-   runs it with mr_chain_fill. */
+   - stages of a *record stream*, without a thread: a source (fetch); an order, which says what
+     stands at a position (order: shuffle, slice, mix); a map, one record to one record (map);
+     a filter, which leaves holes (keep); a join of several records into one (join: zip); and a
+     walk, which gives records one after the other (next: interleave);
+   - a *step* stage (step): works on buffers in a thread of its own, or in workers=N threads if
+     .parallel is set.
+   Record stages form a tree that ends in a step stage (batch), which runs it: by position with
+   mr_chain_fill, or in order, without the holes, with mr_walk_next and mr_plan_fill.
+
+   A record stream is *indexable* (grain's MapDataset): a function of any position >= 0, of which
+   an epoch has n_records; some positions may be holes.  Or it is *sequential* (grain's
+   IterDataset): a walk with a few numbers as its state.  Filters, maps and joins of sequential
+   streams are sequential; a stage with both order and next (mix) is what its inputs are. */
 #ifndef MR_PIPELINE_STAGE_H
 #define MR_PIPELINE_STAGE_H
 
@@ -18,10 +25,12 @@
 #include "pipeline/opt.h"
 #include "pipeline/spec.h"
 
-enum { MR_BURST = 32, MR_MAX_PORTS = 4 };
+enum { MR_BURST = 32, MR_MAX_PORTS = 4, MR_MAX_LANES = 256 /* readers of one source */ };
 
 typedef struct mr_stage mr_stage_t;
 typedef struct mr_chain mr_chain_t;
+typedef struct mr_walk mr_walk_t;
+typedef struct mr_plan mr_plan_t;
 
 /* One record on its way through a chain. */
 typedef struct mr_rec {
@@ -32,6 +41,16 @@ typedef struct mr_rec {
   uint64_t draw;    /* hash of the draws so far: mr_draw_note */
   mr_philox_t *rng; /* the record's own generator; NULL without a seed */
 } mr_rec_t;
+
+/* What an order finds at a position. */
+typedef struct mr_at {
+  int port;      /* input to ask, 0 unless set */
+  int64_t index; /* position there, >= 0; the position asked for unless set */
+  bool hole;     /* nothing stands here */
+  bool seeded;   /* from here on the record's generator is Philox of key, its counter starting at
+                    (0, 0, 0, counter) */
+  uint64_t key[2], counter;
+} mr_at_t;
 
 /* Notes a random decision in the ledger's hash of this record. */
 void mr_draw_note(mr_rec_t *r, uint64_t what);
@@ -63,12 +82,27 @@ typedef struct mr_stage_def {
      stays valid until the next fetch of that worker.  n <= the chain's burst (MR_BURST). */
   mr_err_t (*fetch)(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out);
 
-  /* Order: what stands at a position in [0, n_epochs*n_records): the index to ask the stage
-     before for, and the seed of the record's generator (philox key; *seeded false: none). */
-  mr_err_t (*order)(mr_stage_t *s, int64_t position, int64_t *index, uint64_t *seed, bool *seeded);
+  /* Order: what stands at a position >= 0. */
+  mr_err_t (*order)(mr_stage_t *s, int64_t position, mr_at_t *at);
 
   /* Map: hot.  State is read-only here: several workers call it at once. */
   mr_err_t (*map)(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out);
+
+  /* Filter: whether a record stays.  As read-only as map; a record may be asked for twice. */
+  mr_err_t (*keep)(mr_stage_t *s, const mr_rec_t *rec, bool *keep);
+
+  /* Join: one record from those of the inputs [0,n); out->data has room for one, out's label,
+     key, draw and generator are the first input's unless set. */
+  mr_err_t (*join)(mr_stage_t *s, const mr_rec_t *in, int n, mr_rec_t *out);
+
+  /* Walk: makes the next record this stage's next one with a single mr_walk_pull that gave
+     MR_OK; MR_END when there is none. */
+  mr_err_t (*next)(mr_stage_t *s, mr_walk_t *w);
+  int n_words; /* numbers of state that next keeps in mr_walk_words, zero at the start */
+  int (*n_walks)(const mr_stage_t *s); /* walks over parts of input 0; NULL: one over each input */
+
+  bool sparse;    /* order leaves holes */
+  bool uncounted; /* does not count where grain counts the steps from a pipeline's seed */
 
   /* Step: one burst.  MR_OK: did something.  MR_AGAIN: wait for a port.  MR_END: over.  < 0:
    * failed. */
@@ -91,10 +125,19 @@ struct mr_stage {
   int worker, n_workers; /* worker in [0,n_workers) */
   mr_spec_t in_spec[MR_MAX_PORTS], out_spec[MR_MAX_PORTS];
   bool in_linked[MR_MAX_PORTS], out_linked[MR_MAX_PORTS];
-  mr_diag_t *diag;        /* where this stage's thread tells failures: mr_stage_fail */
-  int64_t start_position; /* where a resumed stream goes on; set before open, 0 else */
-  struct mr_runtime *rt;  /* the scheduler's side */
+  mr_diag_t *diag;           /* where this stage's thread tells failures: mr_stage_fail */
+  int64_t start_position;    /* where a resumed stream goes on; set before open, 0 else */
+  const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: none are known */
+  int n_start_words;
+  uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */
+  bool has_default_seed; /* the pipeline has a seed, from which this stage's own one follows as */
+  uint32_t default_seed; /* grain derives it */
+  int64_t base_seed;     /* plan sets it (-1): stages after this one derive their seeds from it */
+  struct mr_runtime *rt; /* the scheduler's side */
 };
+
+/* True if the setting at this offset of the state was given. */
+bool mr_setting_given(const mr_stage_t *s, size_t offset);
 
 /* Fails with "STAGE: sentence". */
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)
@@ -127,8 +170,60 @@ bool mr_stopping(const mr_stage_t *s); /* somebody asked for an orderly stop (Ct
 /* The chain before an input port of flow RECORDS. */
 mr_chain_t *mr_in_chain(mr_stage_t *s, int port);
 /* Runs positions [pos,pos+n) through the chain into slots [0,n) of buf (data, label, key, draw).
-   One worker at a time per s. */
+   The stream is indexable and none of the positions a hole (MR_ERR_DATA).  One worker at a time
+   per s. */
 mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf);
+
+/* ---- walking a chain: its records in order, without holes ----
+
+   A walk finds records and appends them to a plan; mr_plan_fill then makes them, in any worker of
+   the stage.  A walk is used by one worker at a time, with that worker's own chain. */
+
+/* A walk over the records of c.  Over an indexable stream it visits the positions offset, offset +
+   stride, ... of all epochs; over a sequential one the streams below are taken apart so (grain's
+   worker processes).  NULL when memory is short; mr_walk_destroy takes NULL. */
+mr_walk_t *mr_walk_create(mr_chain_t *c, int64_t offset, int64_t stride);
+void mr_walk_destroy(mr_walk_t *w);
+
+/* Appends the next record: MR_OK; MR_END after the last one, or when the graph ends; MR_AGAIN if
+   it would stand at position until or behind (indexable streams; the walk then stands there). */
+mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *plan);
+
+/* The walk's whole state: in_spec.n_words numbers.  An indexable stream has one: how many
+   positions the walk has passed. */
+void mr_walk_save(const mr_walk_t *w, int64_t *word);
+void mr_walk_load(mr_walk_t *w, const int64_t *word);
+
+/* A plan with room for n records of c (it grows if need be); NULL when memory is short. */
+mr_plan_t *mr_plan_create(const mr_chain_t *c, int n);
+void mr_plan_destroy(mr_plan_t *p);
+void mr_plan_clear(mr_plan_t *p);
+int mr_plan_n(const mr_plan_t *p);
+/* Makes the plan's records into slots [0,n) of buf. */
+mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, mr_buf_t *buf);
+
+/* Workers that take turns: waits until *turn is number.  MR_OK; MR_END when the graph stops or
+   every consumer of output 0 is gone; MR_ERR_CANCEL. */
+mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number);
+void mr_turn_pass(mr_stage_t *s, _Atomic int64_t *turn); /* to the next number; wakes its worker */
+
+/* ---- calls for next: w is the stage's own walk, those below it are numbered from 0 ---- */
+int64_t *mr_walk_words(mr_walk_t *w); /* [n_words], part of the state */
+int mr_walk_n_below(const mr_walk_t *w);
+mr_err_t mr_walk_pull(mr_walk_t *w, int i); /* takes the next record of walk i: MR_OK, MR_END */
+void mr_walk_rewind(mr_walk_t *w, int i);   /* to its start */
+/* As pull, but a hole comes as a record too: zeros, label -1, key 2^64-1; maps leave it alone. */
+mr_err_t mr_walk_pull_any(mr_walk_t *w, int i);
+/* The record pulled last has this generator from here on; for a walk over a part of the stream
+   (offset, stride) number k stands for offset + k * stride. */
+mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k);
+/* A window: pulls up to n records of walk 0 and says how many it got; then give makes number i of
+   them this stage's next record.  The state that is saved is the one at the window's start and the
+   stage's own words, so after a load the window is not held (-1) and is to be pulled again. */
+mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got);
+mr_err_t mr_walk_give(mr_walk_t *w, int64_t i);
+int64_t mr_walk_held(const mr_walk_t *w); /* -1: no window yet, or not since a load */
+void mr_walk_let_go(mr_walk_t *w);        /* the window is over: -1 again */
 
 /* The stage that the others wait for (largest busy share lately) into text; "" if unknown. */
 void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n);

@@ -1,21 +1,28 @@
 /* batch: runs the chain before it and gives batches of its records.
 
-   Batches never cross an epoch: n = floor or ceil(n_records / size) a epoch; number b holds the
-   records from position (b / n) * n_records + (b % n) * size on.  Worker w of N makes the batches
-   w, w + N, ..., so what is in a batch depends on its number alone. */
+   Batches never cross an epoch unless asked: n = floor or ceil(n_records / size) a epoch; number b
+   holds the records from position (b / n) * n_records + (b % n) * size on.  Worker w of N makes the
+   batches w, w + N, ..., so what is in a batch depends on its number alone.
+
+   Where a stream has holes or no positions, that number does not say where a batch begins: then the
+   batches are found in order by one walk (batch_walk.c). */
 #include <stdlib.h>
 
-#include "pipeline/stage.h"
+#include "stages/batch_walk.h"
 
 typedef struct cursor {
   _Alignas(64) int64_t next; /* batch this worker makes next */
 } cursor_t;
 
 typedef struct batch {
-  int64_t size;
-  bool drop;
+  int64_t size, loader_workers;
+  bool drop, across;
+  int order;
   cursor_t *cursor; /* [workers] */
+  mr_batch_walk_t *walk;
 } batch_t;
+
+enum { ORDER_STREAM, ORDER_GRAIN_WORKERS };
 
 static const mr_opt_t batch_opts[] = {
     {.name = "size",
@@ -32,8 +39,67 @@ static const mr_opt_t batch_opts[] = {
      .unit = "",
      .def = "false",
      .help = "Leaves out an epoch's last batch if it is not full."},
+    {.name = "across-epochs",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(batch_t, across),
+     .unit = "",
+     .def = "false",
+     .help = "Lets a batch go on into the next epoch, as grain's DataLoader does."},
+    {.name = "order",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(batch_t, order),
+     .unit = "",
+     .def = "stream",
+     .choices = "stream|grain-workers",
+     .help =
+         "grain-workers: batches in the order of grain's worker processes, each of which batches "
+         "every loader-workers-th record; they cross epochs."},
+    {.name = "loader-workers",
+     .type = MR_OPT_INT,
+     .offset = offsetof(batch_t, loader_workers),
+     .unit = "processes",
+     .def = "0",
+     .lo = 0,
+     .hi = 256,
+     .help = "How many worker processes of grain order=grain-workers stands for; threads of this "
+             "stage are workers=."},
     {0},
 };
+
+static bool is_walked(const mr_stage_t *s) {
+  const batch_t *b = s->state;
+  const mr_spec_t *in = &s->in_spec[0];
+  return in->sequential || in->holes || (b->order == ORDER_GRAIN_WORKERS && b->loader_workers > 1);
+}
+
+/* All epochs as one; endless ones as epochs that batches divide. */
+static void join_epochs(int64_t size, mr_spec_t *out) {
+  out->n_records *= out->n_epochs ? out->n_epochs : size;
+  if (out->n_epochs) out->n_epochs = 1;
+}
+
+static mr_err_t plan_lengths(mr_stage_t *s) {
+  const batch_t *b = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  if (is_walked(s)) { /* how many batches there are is known at the end */
+    int words = mr_batch_walk_words(&s->in_spec[0], (int)b->loader_workers);
+    if (words > MR_BATCH_WORDS_MAX)
+      return mr_stage_fail(
+          s, MR_ERR_CONFIG,
+          "setting loader-workers = %lld: the state has %d numbers, want at most %d",
+          (long long)b->loader_workers, words, MR_BATCH_WORDS_MAX);
+    out->n_words = words > 1 ? words : 0; /* a single one is the position */
+    out->n_batches = 0;
+    return MR_OK;
+  }
+  out->n_words = 0;
+  if (b->across || b->order == ORDER_GRAIN_WORKERS) join_epochs(b->size, out);
+  out->n_batches = (out->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
+  if (out->n_batches < 1)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
+                         (long long)b->size, (long long)out->n_records);
+  return MR_OK;
+}
 
 static mr_err_t batch_plan(mr_stage_t *s) {
   const batch_t *b = s->state;
@@ -47,11 +113,7 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   out->ndim = in->ndim + 1;
   out->dim[0] = b->size;
   for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
-  out->n_batches = (in->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
-  if (out->n_batches < 1)
-    return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
-                         (long long)b->size, (long long)in->n_records);
-  return MR_OK;
+  return plan_lengths(s);
 }
 
 /* The batch that starts at the resumed position. */
@@ -69,6 +131,11 @@ static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
 static mr_err_t batch_open(mr_stage_t *s) {
   batch_t *b = s->state;
   int64_t first = 0;
+  if (is_walked(s)) {
+    bool across = b->across || b->order == ORDER_GRAIN_WORKERS;
+    int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
+    return mr_batch_walk_open(s, (mr_batch_conf_t){b->size, b->drop, across, parts}, &b->walk);
+  }
   MR_TRY(first_batch(s, &first));
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
   if (!b->cursor) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
@@ -79,7 +146,8 @@ static mr_err_t batch_open(mr_stage_t *s) {
 static void batch_close(mr_stage_t *s) {
   batch_t *b = s->state;
   free(b->cursor);
-  b->cursor = NULL;
+  mr_batch_walk_close(b->walk);
+  b->cursor = NULL, b->walk = NULL;
 }
 
 static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
@@ -97,7 +165,9 @@ static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
 }
 
 static mr_err_t batch_step(mr_stage_t *s) {
-  cursor_t *c = &((batch_t *)s->state)->cursor[s->worker];
+  batch_t *b = s->state;
+  if (b->walk) return mr_batch_walk_step(s, b->walk);
+  cursor_t *c = &b->cursor[s->worker];
   const mr_spec_t *spec = &s->out_spec[0];
   mr_buf_t *buf = NULL;
   if (spec->n_epochs && c->next >= spec->n_epochs * spec->n_batches) return MR_END;

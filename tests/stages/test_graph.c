@@ -60,11 +60,10 @@ static const mr_stage_def_t mr_stage_picks = {.name = "picks",
 
 /* backwards: an order that turns each epoch round and seeds by position. */
 static mr_err_t pass_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
-static mr_err_t backwards_order(mr_stage_t *s, int64_t position, int64_t *index, uint64_t *seed,
-                                bool *seeded) {
+static mr_err_t backwards_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   int64_t n = s->in_spec[0].n_records;
-  *index = n - 1 - position % n;
-  *seed = (uint64_t)position, *seeded = true;
+  at->index = n - 1 - position % n;
+  at->key[0] = (uint64_t)position, at->seeded = true;
   return MR_OK;
 }
 static const mr_stage_def_t mr_stage_backwards = {.name = "backwards",

@@ -1,0 +1,87 @@
+/* Leaves out records by what is cheap to ask: label, key, chance.  Those left out are holes: the
+   others keep their positions, and batches close up over them. */
+#include <stdlib.h>
+
+#include "base/philox.h"
+#include "pipeline/stage.h"
+
+enum { LABELS_MAX = 64 };
+
+typedef struct filter {
+  const char *label_text;
+  int32_t label[LABELS_MAX];
+  int n_labels;
+  double key[2], remainder[2], p;
+  int64_t modulo, seed;
+  bool invert;
+} filter_t;
+
+static mr_err_t filter_plan(mr_stage_t *s) {
+  filter_t *t = s->state;
+  const char *at = t->label_text;
+  t->n_labels = 0;
+  while (at && *at) {
+    char *end;
+    long v = strtol(at, &end, 10);
+    if (end == at || (*end && *end != ',') || v != (int32_t)v || t->n_labels == LABELS_MAX)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "setting label = \"%.200s\": want up to %d whole numbers A,B,C",
+                           t->label_text, LABELS_MAX);
+    t->label[t->n_labels++] = (int32_t)v;
+    at = *end ? end + 1 : end;
+  }
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static bool has_label(const filter_t *t, int32_t label) {
+  for (int i = 0; i < t->n_labels; i++)
+    if (t->label[i] == label) return true;
+  return t->n_labels == 0;
+}
+
+/* Of the record alone, so that it stays or goes in every epoch. */
+static bool is_lucky(const filter_t *t, uint64_t key) {
+  mr_philox_t g;
+  if (t->p >= 1) return true;
+  mr_philox_init(&g, key, (uint64_t)t->seed);
+  return mr_philox_random(&g) < t->p;
+}
+
+static mr_err_t filter_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
+  const filter_t *t = s->state;
+  double key = (double)rec->key;
+  double rest = t->modulo ? (double)(rec->key % (uint64_t)t->modulo) : t->remainder[0];
+  bool fits = has_label(t, rec->label) && key >= t->key[0] && key <= t->key[1] &&
+              rest >= t->remainder[0] && rest <= t->remainder[1] && is_lucky(t, rec->key);
+  *keep = fits != t->invert;
+  return MR_OK;
+}
+
+static const mr_opt_t filter_opts[] = {
+    {"label", MR_OPT_STR, offsetof(filter_t, label_text), "A,B,C", NULL, 0, 0, NULL,
+     "Keeps records with one of these labels; all without it.", 1},
+    {"key", MR_OPT_RANGE, offsetof(filter_t, key), "", "0:1.9e19", 0, 1.9e19, NULL,
+     "Keeps records whose key lies in this range, both ends included.", 0},
+    {"modulo", MR_OPT_INT, offsetof(filter_t, modulo), "", "0", 0, 1e15, NULL,
+     "Keeps records by the remainder of key / modulo; 0 asks for none.", 0},
+    {"remainder", MR_OPT_RANGE, offsetof(filter_t, remainder), "", "0:0", 0, 1e15, NULL,
+     "Remainders that stay, both ends included.", 0},
+    {"p", MR_OPT_F64, offsetof(filter_t, p), "", "1", 0, 1, NULL,
+     "Keeps this share of the records, drawn by key and seed.", 0},
+    {"seed", MR_OPT_INT, offsetof(filter_t, seed), "", "0", 0, 4294967295.0, NULL,
+     "Decides which share p keeps.", 0},
+    {"invert", MR_OPT_BOOL, offsetof(filter_t, invert), "", "false", 0, 0, NULL,
+     "Keeps what would be left out, and the other way round.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_filter = {
+    .name = "filter",
+    .help = "Keeps the records of some labels or keys, or a share of them (grain's filter).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = filter_opts,
+    .state_sz = sizeof(filter_t),
+    .plan = filter_plan,
+    .keep = filter_keep,
+};

@@ -1,0 +1,63 @@
+/* The whole numbers of a range as records: grain's MapDataset.range, and a source to try graphs
+   with. */
+#include <inttypes.h>
+
+#include "pipeline/stage.h"
+
+typedef struct range {
+  int64_t start, stop, step, epochs;
+  int64_t value[MR_MAX_LANES][MR_BURST]; /* of each worker's last fetch */
+} range_t;
+
+/* `range 11` is 0 to 10, as in Python. */
+static mr_err_t range_plan(mr_stage_t *s) {
+  range_t *t = s->state;
+  if (!mr_setting_given(s, offsetof(range_t, stop))) t->stop = t->start, t->start = 0;
+  if (!t->step) return mr_stage_fail(s, MR_ERR_CONFIG, "setting step = 0: want another");
+  int64_t span = t->step > 0 ? t->stop - t->start : t->start - t->stop;
+  int64_t step = t->step > 0 ? t->step : -t->step;
+  int64_t n = span > 0 ? (span - 1) / step + 1 : 0;
+  if (n < 1)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "no number from %" PRId64 " up to %" PRId64 " in steps of %" PRId64,
+                         t->start, t->stop, t->step);
+  s->out_spec[0] =
+      (mr_spec_t){.flow = MR_FLOW_RECORDS, .dtype = MR_I64, .n_records = n, .n_epochs = t->epochs};
+  return MR_OK;
+}
+
+/* label: the number, as far as it fits; key: the number. */
+static mr_err_t range_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
+  range_t *t = s->state;
+  if (worker >= MR_MAX_LANES)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "%d readers, want at most %d", worker + 1, MR_MAX_LANES);
+  for (int i = 0; i < n; i++) {
+    int64_t *value = &t->value[worker][i];
+    *value = t->start + index[i] * t->step;
+    out[i].data = value;
+    out[i].label = (int32_t)*value;
+    out[i].key = (uint64_t)*value;
+  }
+  return MR_OK;
+}
+
+static const mr_opt_t range_opts[] = {
+    {"start", MR_OPT_INT, offsetof(range_t, start), "", NULL, -4e15, 4e15, NULL,
+     "The first number; the only setting given: where the range ends, from 0.", 1},
+    {"stop", MR_OPT_INT, offsetof(range_t, stop), "", "0", -4e15, 4e15, NULL,
+     "Where the range ends; not in it.", 0},
+    {"step", MR_OPT_INT, offsetof(range_t, step), "", "1", -1e15, 1e15, NULL,
+     "From one number to the next.", 0},
+    {"epochs", MR_OPT_INT, offsetof(range_t, epochs), "epochs", "1", 0, 1e9, NULL,
+     "How often all of them come; 0 never ends.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_range = {
+    .name = "range",
+    .help = "Gives the whole numbers of a range (grain's MapDataset.range).",
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = range_opts,
+    .state_sz = sizeof(range_t),
+    .plan = range_plan,
+    .fetch = range_fetch,
+};

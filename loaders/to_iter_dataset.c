@@ -1,0 +1,33 @@
+/* Makes a stream of records that stand at positions one of records that come one after the other:
+   grain's to_iter_dataset.  Stages after it behave as grain's IterDatasets do. */
+#include "pipeline/stage.h"
+
+typedef struct to_iter {
+  bool allow_nones;
+} to_iter_t;
+
+static mr_err_t to_iter_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t to_iter_next(mr_stage_t *s, mr_walk_t *w) {
+  const to_iter_t *t = s->state;
+  return t->allow_nones ? mr_walk_pull_any(w, 0) : mr_walk_pull(w, 0);
+}
+
+static const mr_opt_t to_iter_opts[] = {
+    {"allow-nones", MR_OPT_BOOL, offsetof(to_iter_t, allow_nones), "", "false", 0, 0, NULL,
+     "Gives a hole as a record of zeros with label -1 and key 2^64-1 instead of skipping it.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_to_iter_dataset = {
+    .name = "to-iter-dataset",
+    .help = "Gives records one after the other, without holes (grain's to_iter_dataset).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = to_iter_opts,
+    .state_sz = sizeof(to_iter_t),
+    .plan = to_iter_plan,
+    .next = to_iter_next,
+};

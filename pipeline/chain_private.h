@@ -1,0 +1,78 @@
+/* The inside of a chain: the tree of record stages before one port of a step stage, as one worker
+   sees it.
+
+   Where a record comes from is said by a *program*: a few operations in the order of evaluation,
+   found by locate (from a position) or by a walk, and run when the record is made.  So finding
+   records is apart from making them: the first needs one order, the second may be done by many
+   workers. */
+#ifndef MR_PIPELINE_CHAIN_PRIVATE_H
+#define MR_PIPELINE_CHAIN_PRIVATE_H
+
+#include "pipeline/graph_private.h"
+
+typedef enum mr__kind { MR__SOURCE, MR__ORDER, MR__MAP, MR__KEEP, MR__JOIN, MR__NEXT } mr__kind_t;
+
+typedef enum mr__code { MR__OP_LEAF, MR__OP_SEED, MR__OP_MAP, MR__OP_JOIN, MR__OP_HOLE } mr__code_t;
+
+typedef struct mr__op {
+  int32_t code; /* mr__code_t */
+  int32_t node;
+  int64_t index;   /* LEAF: of the source; SEED: the counter */
+  uint64_t key[2]; /* SEED; LEAF: key[0] is the slot of the fetch */
+} mr__op_t;
+
+/* Programs one after the other. */
+typedef struct mr__prog {
+  mr__op_t *op; /* [cap] */
+  size_t n, cap;
+} mr__prog_t;
+
+/* Stages are copies of this worker's own, so that failures are told in its own diag; their states
+   are shared. */
+typedef struct mr__branch {
+  mr_stage_t s;
+  mr__kind_t kind;
+  int in[MR_MAX_PORTS], n_in; /* branches below, by input port */
+  int lane;                   /* SOURCE: in [0,workers) of the source */
+  int64_t *index;             /* SOURCE: [MR_BURST] */
+  mr_rec_t *rec;              /* SOURCE: [MR_BURST] */
+  int n;                      /* SOURCE: of them in use */
+} mr__branch_t;
+
+struct mr_chain {
+  mr__branch_t *branch; /* [n_branches], inputs before the stages that read them; the last one is
+                           nearest the batch */
+  int n_branches;
+  int depth;    /* records that a program holds at once, at most */
+  size_t bytes; /* of a finished record */
+  size_t scratch_bytes;
+  char *scratch;    /* [depth][2][scratch_bytes], 64-aligned */
+  mr_rec_t *rec;    /* [depth] */
+  mr_philox_t *rng; /* [depth] */
+  bool *hole;       /* [depth] */
+  mr__prog_t prog;  /* of a burst */
+};
+
+static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }
+
+mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag);
+mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag);
+
+/* Appends the program of the record at a position of an indexable branch.  MR_AGAIN: a hole,
+   nothing appended. */
+mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
+
+/* Fetches what the leaves of op[0,n) ask for, at most MR_BURST of each source; their data lasts
+   until the next call. */
+mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n);
+
+/* Runs one program, fetched before, into slot (NULL: anywhere); out->data says where it lies. */
+mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec_t *out);
+
+/* Appended last: op[from,n) makes a record that the filter keeps? */
+mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept);
+
+/* Makes the records of n programs, number i of which is op[at[i],at[i+1]), into slots [0,n). */
+mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf);
+
+#endif

@@ -1,0 +1,199 @@
+/* From positions to records: locating writes programs, running them makes the records.
+
+   Records are fetched in bursts and each goes through its whole program while it is in the
+   first-level cache, between two scratch records; the last map or join writes into the batch. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/ledger.h"
+#include "pipeline/chain_private.h"
+
+void mr_draw_note(mr_rec_t *r, uint64_t what) { r->draw = mr_hash_mix(r->draw, what); }
+
+/* ---- locating ---- */
+
+static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+  mr__branch_t *b = &c->branch[branch];
+  mr_at_t at = {.index = position};
+  MR_TRY(b->s.def->order(&b->s, position, &at));
+  if (at.hole) return MR_AGAIN;
+  mr_err_t e = mr__locate(c, b->in[at.port], at.index, p);
+  if (e != MR_OK || !at.seeded) return e;
+  mr__op_t op = {MR__OP_SEED, branch, (int64_t)at.counter, {at.key[0], at.key[1]}};
+  return mr__prog_push(p, op, b->s.diag);
+}
+
+static mr_err_t locate_join(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+  mr__branch_t *b = &c->branch[branch];
+  size_t from = p->n;
+  for (int i = 0; i < b->n_in; i++) {
+    mr_err_t e = mr__locate(c, b->in[i], position, p);
+    if (e == MR_AGAIN) p->n = from; /* a hole in any input is one in the output */
+    if (e != MR_OK) return e;
+  }
+  return mr__prog_push(p, (mr__op_t){MR__OP_JOIN, branch, 0, {0}}, b->s.diag);
+}
+
+static mr_err_t locate_kept(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+  size_t from = p->n;
+  bool kept;
+  mr_err_t e = mr__locate(c, c->branch[branch].in[0], position, p);
+  if (e != MR_OK) return e;
+  MR_TRY(mr__kept(c, branch, p, from, &kept));
+  if (!kept) p->n = from;
+  return kept ? MR_OK : MR_AGAIN;
+}
+
+mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+  mr__branch_t *b = &c->branch[branch];
+  mr__op_t op = {MR__OP_LEAF, branch, 0, {0}};
+  mr_err_t e = MR_OK;
+  assert(position >= 0);
+  switch (b->kind) {
+    case MR__SOURCE: op.index = position % mr__branch_spec(b)->n_records; break;
+    case MR__ORDER: return locate_order(c, branch, position, p);
+    case MR__KEEP: return locate_kept(c, branch, position, p);
+    case MR__JOIN: return locate_join(c, branch, position, p);
+    case MR__NEXT: return mr_stage_fail(&b->s, MR_ERR_USAGE, "gives a stream without positions");
+    case MR__MAP: op.code = MR__OP_MAP; e = mr__locate(c, b->in[0], position, p);
+  }
+  return e == MR_OK ? mr__prog_push(p, op, b->s.diag) : e;
+}
+
+mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept) {
+  mr__branch_t *b = &c->branch[branch];
+  mr_rec_t rec;
+  MR_TRY(mr__fetch(c, p->op + from, p->n - from));
+  MR_TRY(mr__run(c, p->op + from, p->n - from, NULL, &rec));
+  *kept = true;
+  return c->hole[0] ? MR_OK : b->s.def->keep(&b->s, &rec, kept);
+}
+
+/* ---- making ---- */
+
+mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
+  for (int i = 0; i < c->n_branches; i++) c->branch[i].n = 0;
+  for (size_t k = 0; k < n; k++) {
+    if (op[k].code != MR__OP_LEAF) continue;
+    mr__branch_t *b = &c->branch[op[k].node];
+    assert(b->n < MR_BURST);
+    op[k].key[0] = (uint64_t)b->n;
+    b->rec[b->n] = (mr_rec_t){0};
+    b->index[b->n++] = op[k].index;
+  }
+  for (int i = 0; i < c->n_branches; i++) {
+    mr__branch_t *b = &c->branch[i];
+    if (b->n) MR_TRY(b->s.def->fetch(&b->s, b->lane, b->index, b->n, b->rec));
+  }
+  return MR_OK;
+}
+
+static char *scratch(const mr_chain_t *c, int level, int k) {
+  return c->scratch + (size_t)(2 * level + k) * c->scratch_bytes;
+}
+
+/* The scratch record of a level that data does not lie in. */
+static void *other_scratch(const mr_chain_t *c, int level, const void *data) {
+  return scratch(c, level, data == (void *)scratch(c, level, 0));
+}
+
+/* A hole that was asked for as a record. */
+static mr_rec_t hole_record(mr_chain_t *c, int level) {
+  memset(scratch(c, level, 0), 0, c->scratch_bytes);
+  return (mr_rec_t){.data = scratch(c, level, 0), .label = -1, .key = UINT64_MAX};
+}
+
+static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
+  mr_rec_t *rec = &c->rec[level], out = *rec;
+  if (c->hole[level]) return MR_OK;
+  out.data = slot ? slot : other_scratch(c, level, rec->data);
+  MR_TRY(b->s.def->map(&b->s, rec, &out));
+  *rec = out;
+  return MR_OK;
+}
+
+static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
+  mr_rec_t *rec = &c->rec[level], out = *rec;
+  out.data = slot ? slot : other_scratch(c, level, rec->data);
+  MR_TRY(b->s.def->join(&b->s, rec, b->n_in, &out));
+  *rec = out;
+  return MR_OK;
+}
+
+static void run_seed(mr_chain_t *c, const mr__op_t *op, int level) {
+  mr_philox_init(&c->rng[level], op->key[0], op->key[1]);
+  c->rng[level].counter[3] = (uint64_t)op->index;
+  c->rec[level].rng = &c->rng[level];
+}
+
+/* The operation that may write into the slot: the last one that makes data. */
+static size_t last_maker(const mr__op_t *op, size_t n) {
+  while (n && op[n - 1].code != MR__OP_MAP && op[n - 1].code != MR__OP_JOIN) n--;
+  return n - 1; /* beyond all if there is none */
+}
+
+mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec_t *out) {
+  size_t last = last_maker(op, n);
+  int top = -1;
+  for (size_t k = 0; k < n; k++) {
+    mr__branch_t *b = &c->branch[op[k].node];
+    void *to = k == last ? slot : NULL;
+    switch ((mr__code_t)op[k].code) {
+      case MR__OP_LEAF: c->rec[++top] = b->rec[op[k].key[0]], c->hole[top] = false; break;
+      case MR__OP_HOLE: top++, c->rec[top] = hole_record(c, top), c->hole[top] = true; break;
+      case MR__OP_SEED: run_seed(c, &op[k], top); break;
+      case MR__OP_MAP: MR_TRY(run_map(c, b, top, to)); break;
+      case MR__OP_JOIN:
+        top -= b->n_in - 1;
+        MR_TRY(run_join(c, b, top, to));
+        break;
+    }
+  }
+  assert(top == 0);
+  *out = c->rec[0];
+  if (slot && out->data != slot) out->data = memcpy(slot, out->data, c->bytes);
+  return MR_OK;
+}
+
+/* Programs of n <= MR_BURST records, number i of which begins at op[at[i]], into buf from slot on.
+ */
+static mr_err_t make_burst(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf,
+                           int slot) {
+  MR_TRY(mr__fetch(c, op + at[0], at[n] - at[0]));
+  for (int i = 0; i < n; i++) {
+    mr_rec_t r;
+    void *to = (char *)buf->data + (size_t)(slot + i) * c->bytes;
+    MR_TRY(mr__run(c, op + at[i], at[i + 1] - at[i], to, &r));
+    buf->label[slot + i] = r.label;
+    buf->key[slot + i] = r.key;
+    buf->draw[slot + i] = r.draw;
+  }
+  return MR_OK;
+}
+
+mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf) {
+  for (int i = 0; i < n; i += MR_BURST)
+    MR_TRY(make_burst(c, op, at + i, n - i < MR_BURST ? n - i : MR_BURST, buf, i));
+  return MR_OK;
+}
+
+static mr_err_t fill_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf,
+                           int slot) {
+  size_t at[MR_BURST + 1] = {0};
+  c->prog.n = 0;
+  for (int i = 0; i < n; i++) {
+    mr_err_t e = mr__locate(c, c->n_branches - 1, pos + i, &c->prog);
+    if (e == MR_AGAIN)
+      return mr_stage_fail(s, MR_ERR_DATA, "a filter left nothing at position %lld",
+                           (long long)(pos + i));
+    if (e < 0) return e;
+    at[i + 1] = c->prog.n;
+  }
+  return make_burst(c, c->prog.op, at, n, buf, slot);
+}
+
+mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
+  for (int i = 0; i < n; i += MR_BURST)
+    MR_TRY(fill_burst(s, c, pos + i, n - i < MR_BURST ? n - i : MR_BURST, buf, i));
+  return MR_OK;
+}

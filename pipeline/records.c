@@ -1,0 +1,97 @@
+/* What all record stages have in common when the graph settles. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/seedseq.h"
+#include "pipeline/graph_private.h"
+
+enum { SEEDS_MAX = 64, WORDS_MAX = 512 /* 4 KiB of state */ };
+
+/* ---- seeds ---- */
+
+typedef struct visit {
+  int node, depth;
+} visit_t;
+
+/* grain walks the stages before this one breadth-first, up to the nearest that has a seed of its
+   own on each way, and hashes the seeds with their distances. */
+static int gather_seeds(const mr_graph_t *g, int node, uint32_t *word, visit_t *queue, int cap) {
+  int n = 0, head = 0, tail = 0;
+  queue[tail++] = (visit_t){node, 0};
+  while (head < tail && n + 2 <= SEEDS_MAX) {
+    visit_t v = queue[head++];
+    int64_t seed = v.depth ? g->node[v.node]->worker->base_seed : -1;
+    if (seed >= 0) {
+      word[n++] = (uint32_t)seed, word[n++] = (uint32_t)v.depth;
+      continue;
+    }
+    for (int p = 0; p < MR_MAX_PORTS; p++) {
+      const mr__edge_t *e = mr__edge_into(g, v.node, p);
+      if (!e || tail == cap) continue;
+      bool counts = !g->node[e->from]->def->uncounted;
+      queue[tail++] = (visit_t){e->from, v.depth + counts};
+    }
+  }
+  return n;
+}
+
+mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s) {
+  uint32_t word[SEEDS_MAX];
+  if (s->def->out[0].flow != MR_FLOW_RECORDS) return MR_OK;
+  int cap = 4 * g->n_nodes + 16;
+  visit_t *queue = calloc((size_t)cap, sizeof *queue);
+  if (!queue) return MR_ERR_NOMEM;
+  int n = gather_seeds(g, node, word, queue, cap);
+  free(queue);
+  if (!n) return MR_OK;
+  mr_seed_sequence(word, (size_t)n, &s->default_seed, 1);
+  s->has_default_seed = true;
+  return MR_OK;
+}
+
+/* ---- kinds of streams ---- */
+
+static bool any_sequential(const mr_stage_t *s) {
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    if (s->in_linked[p] && s->in_spec[p].sequential) return true;
+  return false;
+}
+
+static bool any_holes(const mr_stage_t *s) {
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    if (s->in_linked[p] && s->in_spec[p].holes) return true;
+  return false;
+}
+
+mr_err_t mr__before_plan(mr_stage_t *s) {
+  if (s->def->order && !s->def->next && any_sequential(s))
+    return mr_stage_fail(s, MR_ERR_SHAPE,
+                         "takes records that stand at positions, but gets a stream of one after "
+                         "the other; put it before what makes them so");
+  return MR_OK;
+}
+
+static int words_of(const mr_stage_t *s) {
+  int n = s->def->next ? s->def->n_words : 0;
+  int parts = s->def->n_walks && s->def->next ? s->def->n_walks(s) : 0;
+  if (parts) return n + parts * s->in_spec[0].n_words;
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    if (s->in_linked[p]) n += s->in_spec[p].n_words;
+  return n;
+}
+
+mr_err_t mr__after_plan(mr_stage_t *s) {
+  const mr_stage_def_t *def = s->def;
+  mr_spec_t *out = &s->out_spec[0];
+  if (out->flow != MR_FLOW_RECORDS || def->step) return MR_OK;
+  bool only_next = def->next && !def->order && !def->map && !def->keep && !def->join;
+  out->sequential = any_sequential(s) || only_next;
+  out->holes = !out->sequential && (any_holes(s) || def->keep || def->sparse);
+  out->n_words = out->sequential ? words_of(s) : 1;
+  if (out->n_words > WORDS_MAX)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "the state of this stream has %d numbers, want at most %d; take fewer "
+                         "inputs or workers",
+                         out->n_words, WORDS_MAX);
+  return MR_OK;
+}

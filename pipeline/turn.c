@@ -1,0 +1,36 @@
+/* Workers of one stage that take turns. */
+#include "pipeline/runtime_private.h"
+
+typedef struct turn {
+  mr_runtime_t *rt;
+  _Atomic int64_t *at;
+  int64_t number;
+} turn_t;
+
+/* seq_cst, as wait.h asks of what a waiter waits for. */
+static bool mine(const turn_t *t) {
+  return atomic_load_explicit(t->at, memory_order_seq_cst) == t->number;
+}
+
+static bool over(const mr_runtime_t *rt) {
+  return atomic_load_explicit(&rt->g->stop, memory_order_seq_cst) || mr__out_gone(&rt->out[0]);
+}
+
+static bool ready(void *arg) {
+  const turn_t *t = arg;
+  return mine(t) || mr__cancelled(t->rt) || over(t->rt);
+}
+
+mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number) {
+  turn_t t = {s->rt, turn, number};
+  mr__wait_counted(s->rt, MR__BLOCKED, ready, &t);
+  if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
+  return over(s->rt) ? MR_END : MR_OK;
+}
+
+void mr_turn_pass(mr_stage_t *s, _Atomic int64_t *turn) {
+  mr__node_t *node = s->rt->node;
+  /* seq_cst: also hands over what was done in this turn. */
+  atomic_fetch_add_explicit(turn, 1, memory_order_seq_cst);
+  for (int w = 0; w < node->n_workers; w++) mr_wait_wake(&node->rt[w].wait);
+}

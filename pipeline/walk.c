@@ -1,0 +1,283 @@
+/* Walks: the records of a chain one after the other, without the holes.
+
+   A walk stands over each branch that is sequential, and one over each indexable branch that a
+   sequential one reads; those hold one number, how many positions they have passed.  All numbers
+   together are the state of the walk. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/chain_private.h"
+#include "pipeline/runtime_private.h"
+
+enum { LOOK_UP_EVERY = 1024 }; /* holes between two looks at whether the graph ends */
+
+/* What a call of mr_walk_next works with. */
+typedef struct context {
+  mr_stage_t *s; /* the step stage */
+  mr_chain_t *c;
+  int64_t until;
+  mr__prog_t *prog;
+} context_t;
+
+struct mr_walk {
+  int branch;
+  bool at; /* over the positions of an indexable branch */
+  int64_t offset, stride;
+  int64_t *word; /* [n_words] */
+  int n_words;
+  mr_walk_t **below; /* [n_below] */
+  int n_below;
+  context_t *x; /* during a call */
+
+  int64_t *start;  /* the words of all below at the start of the window; NULL without one */
+  mr__prog_t held; /* the window's records: number i is held.op[held_at[i],held_at[i+1]) */
+  size_t *held_at;
+  int64_t n_held, cap_held; /* n_held -1: no window */
+};
+
+/* ---- life ---- */
+
+void mr_walk_destroy(mr_walk_t *w) {
+  if (!w) return;
+  for (int i = 0; i < w->n_below; i++) mr_walk_destroy(w->below[i]);
+  free(w->below), free(w->word), free(w->start), free(w->held.op), free(w->held_at);
+  free(w);
+}
+
+static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride);
+
+static bool create_below(const mr_chain_t *c, mr_walk_t *w) {
+  const mr__branch_t *b = &c->branch[w->branch];
+  int parts = b->s.def->n_walks && b->kind == MR__NEXT ? b->s.def->n_walks(&b->s) : 0;
+  int n = parts ? parts : b->n_in;
+  w->below = calloc((size_t)n + 1, sizeof *w->below);
+  if (!w->below) return false;
+  for (; w->n_below < n; w->n_below++) {
+    int i = w->n_below;
+    mr_walk_t *below = parts ? create(c, b->in[0], w->offset + i * w->stride, w->stride * parts)
+                             : create(c, b->in[i], w->offset, w->stride);
+    if (!below) return false;
+    w->below[i] = below;
+  }
+  return true;
+}
+
+static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride) {
+  const mr__branch_t *b = &c->branch[branch];
+  mr_walk_t *w = calloc(1, sizeof *w);
+  if (!w) return NULL;
+  w->branch = branch, w->offset = offset, w->stride = stride, w->n_held = -1;
+  w->at = !mr__branch_spec(b)->sequential;
+  w->n_words = w->at ? 1 : b->kind == MR__NEXT ? b->s.def->n_words : 0;
+  w->word = calloc((size_t)w->n_words + 1, sizeof *w->word);
+  if (!w->word || (!w->at && !create_below(c, w))) return mr_walk_destroy(w), NULL;
+  return w;
+}
+
+mr_walk_t *mr_walk_create(mr_chain_t *c, int64_t offset, int64_t stride) {
+  return create(c, c->n_branches - 1, offset, stride);
+}
+
+/* ---- state ---- */
+
+static int count_words(const mr_walk_t *w) {
+  int n = w->n_words;
+  for (int i = 0; i < w->n_below; i++) n += count_words(w->below[i]);
+  return n;
+}
+
+static int64_t *save(const mr_walk_t *w, int64_t *to) {
+  memcpy(to, w->word, (size_t)w->n_words * sizeof *to);
+  to += w->n_words;
+  int n = count_words(w) - w->n_words;
+  if (w->n_held >= 0) return memcpy(to, w->start, (size_t)n * sizeof *to), to + n;
+  for (int i = 0; i < w->n_below; i++) to = save(w->below[i], to);
+  return to;
+}
+
+static const int64_t *load(mr_walk_t *w, const int64_t *from) {
+  memcpy(w->word, from, (size_t)w->n_words * sizeof *from);
+  from += w->n_words;
+  w->n_held = -1;
+  for (int i = 0; i < w->n_below; i++) from = load(w->below[i], from);
+  return from;
+}
+
+void mr_walk_save(const mr_walk_t *w, int64_t *word) { save(w, word); }
+void mr_walk_load(mr_walk_t *w, const int64_t *word) { load(w, word); }
+
+static void rewind_walk(mr_walk_t *w) {
+  memset(w->word, 0, (size_t)w->n_words * sizeof *w->word);
+  w->n_held = -1;
+  for (int i = 0; i < w->n_below; i++) rewind_walk(w->below[i]);
+}
+
+/* ---- the next record ---- */
+
+static mr_err_t ended(const context_t *x) {
+  const mr_runtime_t *rt = x->s->rt;
+  if (rt && mr__cancelled(rt)) return MR_ERR_CANCEL;
+  return mr_stopping(x->s) ? MR_END : MR_OK;
+}
+
+/* any: a hole comes as a record. */
+static mr_err_t pull_at(mr_walk_t *w, context_t *x, bool any) {
+  mr__branch_t *b = &x->c->branch[w->branch];
+  const mr_spec_t *spec = mr__branch_spec(b);
+  int64_t end = spec->n_epochs ? spec->n_records * spec->n_epochs : INT64_MAX;
+  for (int holes = 1;; holes++) {
+    int64_t position = w->offset + w->word[0] * w->stride;
+    if (position >= end) return MR_END;
+    if (position >= x->until) return MR_AGAIN;
+    w->word[0]++;
+    mr_err_t e = mr__locate(x->c, w->branch, position, x->prog);
+    if (e == MR_AGAIN && any) {
+      mr__op_t op = {MR__OP_HOLE, w->branch, 0, {0}};
+      return mr__prog_push(x->prog, op, b->s.diag);
+    }
+    if (e != MR_AGAIN) return e;
+    if (holes % LOOK_UP_EVERY == 0 && (e = ended(x)) != MR_OK) return e;
+  }
+}
+
+static mr_err_t pull(mr_walk_t *w, context_t *x);
+
+static mr_err_t pull_kept(mr_walk_t *w, context_t *x) {
+  for (int dropped = 1;; dropped++) {
+    size_t from = x->prog->n;
+    bool kept;
+    mr_err_t e = pull(w->below[0], x);
+    if (e != MR_OK) return e;
+    MR_TRY(mr__kept(x->c, w->branch, x->prog, from, &kept));
+    if (kept) return MR_OK;
+    x->prog->n = from;
+    if (dropped % LOOK_UP_EVERY == 0 && (e = ended(x)) != MR_OK) return e;
+  }
+}
+
+/* Ends with the shortest input. */
+static mr_err_t pull_join(mr_walk_t *w, context_t *x) {
+  size_t from = x->prog->n;
+  for (int i = 0; i < w->n_below; i++) {
+    mr_err_t e = pull(w->below[i], x);
+    if (e != MR_OK) return x->prog->n = from, e;
+  }
+  mr__op_t op = {MR__OP_JOIN, w->branch, 0, {0}};
+  return mr__prog_push(x->prog, op, x->s->diag);
+}
+
+static mr_err_t pull(mr_walk_t *w, context_t *x) {
+  mr__branch_t *b = &x->c->branch[w->branch];
+  mr_err_t e;
+  w->x = x;
+  if (w->at) return pull_at(w, x, false);
+  switch (b->kind) {
+    case MR__KEEP: return pull_kept(w, x);
+    case MR__JOIN: return pull_join(w, x);
+    case MR__NEXT: return b->s.def->next(&b->s, w);
+    default: break;
+  }
+  e = pull(w->below[0], x);
+  if (e != MR_OK) return e;
+  return mr__prog_push(x->prog, (mr__op_t){MR__OP_MAP, w->branch, 0, {0}}, b->s.diag);
+}
+
+/* ---- plans ---- */
+
+struct mr_plan {
+  mr__prog_t prog;
+  size_t *at; /* [cap + 1] */
+  int n, cap;
+};
+
+mr_plan_t *mr_plan_create(const mr_chain_t *c, int n) {
+  mr_plan_t *p = calloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->cap = n;
+  p->prog.cap = (size_t)n * 2 * (size_t)c->n_branches;
+  p->prog.op = malloc(p->prog.cap * sizeof *p->prog.op);
+  p->at = calloc((size_t)n + 1, sizeof *p->at);
+  if (!p->prog.op || !p->at) return mr_plan_destroy(p), NULL;
+  return p;
+}
+
+void mr_plan_destroy(mr_plan_t *p) {
+  if (!p) return;
+  free(p->prog.op), free(p->at);
+  free(p);
+}
+
+void mr_plan_clear(mr_plan_t *p) { p->n = 0, p->prog.n = 0; }
+int mr_plan_n(const mr_plan_t *p) { return p->n; }
+
+static mr_err_t widen(mr_stage_t *s, size_t **at, int64_t *cap) {
+  int64_t more = *cap ? 2 * *cap : 64;
+  size_t *wider = realloc(*at, ((size_t)more + 1) * sizeof *wider);
+  if (!wider) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld records", (long long)more);
+  *at = wider, *cap = more;
+  return MR_OK;
+}
+
+mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *p) {
+  context_t x = {s, c, w->at ? until : INT64_MAX, &p->prog};
+  size_t from = p->prog.n;
+  int64_t cap = p->cap;
+  if (p->n == p->cap) MR_TRY(widen(s, &p->at, &cap));
+  p->cap = (int)cap;
+  mr_err_t e = pull(w, &x);
+  if (e != MR_OK) return p->prog.n = from, e;
+  p->at[p->n++] = from;
+  p->at[p->n] = p->prog.n;
+  return MR_OK;
+}
+
+mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, mr_buf_t *buf) {
+  return p->n ? mr__make(c, p->prog.op, p->at, p->n, buf) : MR_OK;
+}
+
+/* ---- calls for next ---- */
+
+int64_t *mr_walk_words(mr_walk_t *w) { return w->word; }
+int mr_walk_n_below(const mr_walk_t *w) { return w->n_below; }
+mr_err_t mr_walk_pull(mr_walk_t *w, int i) { return pull(w->below[i], w->x); }
+void mr_walk_rewind(mr_walk_t *w, int i) { rewind_walk(w->below[i]); }
+
+mr_err_t mr_walk_pull_any(mr_walk_t *w, int i) {
+  mr_walk_t *below = w->below[i];
+  return below->at ? pull_at(below, w->x, true) : pull(below, w->x);
+}
+
+mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k) {
+  mr__op_t op = {MR__OP_SEED, w->branch, w->offset + k * w->stride, {key[0], key[1]}};
+  return mr__prog_push(w->x->prog, op, w->x->s->diag);
+}
+
+/* ---- windows ---- */
+
+int64_t mr_walk_held(const mr_walk_t *w) { return w->n_held; }
+void mr_walk_let_go(mr_walk_t *w) { w->n_held = -1; }
+
+mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
+  mr__prog_t *out = w->x->prog;
+  mr_err_t e = MR_OK;
+  w->n_held = -1;
+  if (!w->start) w->start = calloc((size_t)count_words(w) + 1, sizeof *w->start);
+  if (!w->start) return mr_fail(w->x->s->diag, MR_ERR_NOMEM, "no memory for a window");
+  save(w->below[0], w->start);
+  w->held.n = 0, *got = 0;
+  w->x->prog = &w->held;
+  while (*got < n) {
+    if (*got == w->cap_held && (e = widen(w->x->s, &w->held_at, &w->cap_held)) < 0) break;
+    w->held_at[*got] = w->held.n;
+    if ((e = pull(w->below[0], w->x)) != MR_OK) break;
+    w->held_at[++*got] = w->held.n;
+  }
+  w->x->prog = out;
+  if (e < 0) return e;
+  return w->n_held = *got, MR_OK;
+}
+
+mr_err_t mr_walk_give(mr_walk_t *w, int64_t i) {
+  size_t from = w->held_at[i], n = w->held_at[i + 1] - from;
+  return mr__prog_copy(w->x->prog, w->held.op + from, n, w->x->s->diag);
+}

@@ -1,0 +1,215 @@
+/* The next batch is planned while the one before it is still in hand, because only that tells
+   whether the latter ends its epoch. */
+#include "stages/batch_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Records found for one batch. */
+typedef struct planned {
+  mr_plan_t *plan;
+  bool over; /* there is none: the stream has ended */
+  int64_t epoch, position;
+  int64_t *word; /* [words]: the state after it */
+} planned_t;
+
+struct mr_batch_walk {
+  mr_batch_conf_t conf;
+  _Alignas(64) _Atomic int64_t turn; /* number of the batch that is taken next */
+
+  /* the rest belongs to the worker whose turn it is */
+  mr_walk_t **walk; /* [parts] */
+  int64_t part;     /* whose batch comes next */
+  int64_t records;  /* found so far */
+  int words, words_part;
+  planned_t ahead;
+  planned_t *mine; /* [workers]: touched by that worker alone */
+  int n_workers;
+  int64_t *next; /* [workers] number of the batch that worker makes next */
+};
+
+int mr_batch_walk_words(const mr_spec_t *in, int parts) {
+  return parts > 1 ? 1 + parts * in->n_words : in->n_words;
+}
+
+/* ---- state ---- */
+
+static void save(const mr_batch_walk_t *t, int64_t *word) {
+  if (t->conf.parts > 1) *word++ = t->part;
+  for (int i = 0; i < t->conf.parts; i++, word += t->words_part) mr_walk_save(t->walk[i], word);
+}
+
+static void load(mr_batch_walk_t *t, const int64_t *word) {
+  if (t->conf.parts > 1) t->part = *word++;
+  for (int i = 0; i < t->conf.parts; i++, word += t->words_part) mr_walk_load(t->walk[i], word);
+}
+
+/* ---- finding the next batch ---- */
+
+/* Where the epoch of an indexable stream ends that the walk is in. */
+static int64_t epoch_end(const mr_stage_t *s, const mr_batch_walk_t *t, int64_t *epoch) {
+  const mr_spec_t *in = &s->in_spec[0];
+  int64_t at;
+  *epoch = 0;
+  if (t->conf.across || in->sequential) return INT64_MAX;
+  mr_walk_save(t->walk[0], &at);
+  *epoch = at / in->n_records;
+  return (*epoch + 1) * in->n_records;
+}
+
+/* Up to a batch from one walk: MR_OK when it is full, else why it is not. */
+static mr_err_t collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
+                        mr_plan_t *plan) {
+  mr_err_t e = MR_OK;
+  mr_plan_clear(plan);
+  while (mr_plan_n(plan) < t->conf.size && e == MR_OK)
+    e = mr_walk_next(s, mr_in_chain(s, 0), w, until, plan);
+  return e;
+}
+
+static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
+  for (int ended = 0; ended < t->conf.parts;) {
+    mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may hold nothing */
+    if (ending != MR_AGAIN) return ending;
+    mr_walk_t *w = t->walk[t->part];
+    mr_err_t e = collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan);
+    if (e < 0) return e;
+    if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream may well go on */
+    t->part = (t->part + 1) % t->conf.parts;
+    ended = e == MR_END ? ended + 1 : 0;
+    if (mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop)) return MR_OK;
+  }
+  mr_plan_clear(p->plan);
+  p->over = true;
+  return MR_OK;
+}
+
+static mr_err_t plan_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
+  p->over = false;
+  mr_err_t e = find_batch(s, t, p);
+  if (e != MR_OK) return e;
+  save(t, p->word);
+  t->records += mr_plan_n(p->plan);
+  p->position = t->words == 1 ? p->word[0] : t->records;
+  return MR_OK;
+}
+
+/* ---- life ---- */
+
+static bool make_planned(const mr_chain_t *c, const mr_batch_walk_t *t, planned_t *p) {
+  p->plan = mr_plan_create(c, (int)t->conf.size);
+  p->word = calloc((size_t)t->words + 1, sizeof *p->word);
+  return p->plan && p->word;
+}
+
+static void free_planned(planned_t *p) {
+  mr_plan_destroy(p->plan);
+  free(p->word);
+}
+
+static bool make(mr_stage_t *s, mr_batch_walk_t *t) {
+  mr_chain_t *c = mr_in_chain(s, 0);
+  size_t n = (size_t)s->n_workers;
+  t->words_part = s->in_spec[0].n_words;
+  t->words = mr_batch_walk_words(&s->in_spec[0], t->conf.parts);
+  t->walk = calloc((size_t)t->conf.parts, sizeof *t->walk);
+  t->mine = calloc(n, sizeof *t->mine);
+  t->next = calloc(n, sizeof *t->next);
+  if (!t->walk || !t->mine || !t->next || !make_planned(c, t, &t->ahead)) return false;
+  for (int i = 0; i < t->conf.parts; i++)
+    if (!(t->walk[i] = mr_walk_create(c, i, t->conf.parts))) return false;
+  for (; t->n_workers < s->n_workers; t->n_workers++) {
+    t->next[t->n_workers] = t->n_workers;
+    if (!make_planned(c, t, &t->mine[t->n_workers])) return t->n_workers++, false;
+  }
+  return true;
+}
+
+/* With the position alone, a state of several numbers is found by going there from the start. */
+static mr_err_t go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
+  if (t->words == 1) {
+    load(t, &s->start_position);
+    return MR_OK;
+  }
+  if (s->n_start_words) {
+    if (s->n_start_words != t->words)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "the stream was left with a state of %d numbers, this one has %d",
+                           s->n_start_words, t->words);
+    load(t, s->start_word);
+    t->records = s->start_position;
+    return MR_OK;
+  }
+  while (t->records < s->start_position) {
+    MR_TRY(plan_batch(s, t, &t->ahead));
+    if (t->ahead.over) break;
+  }
+  if (t->records == s->start_position) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts after %lld records",
+                       (long long)t->conf.size, (long long)s->start_position);
+}
+
+mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t **out) {
+  mr_batch_walk_t *t = *out = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
+  if (!t) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  memset(t, 0, sizeof *t);
+  t->conf = conf;
+  return make(s, t) ? MR_OK : mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a walk");
+}
+
+void mr_batch_walk_close(mr_batch_walk_t *t) {
+  if (!t) return;
+  for (int i = 0; t->walk && i < t->conf.parts; i++) mr_walk_destroy(t->walk[i]);
+  for (int i = 0; i < t->n_workers; i++) free_planned(&t->mine[i]);
+  free_planned(&t->ahead);
+  free(t->walk), free(t->mine), free(t->next);
+  free(t);
+}
+
+/* ---- giving ---- */
+
+/* Worker's turn: the batch that was planned ahead is its own, and the next one is planned. */
+static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, planned_t *own, bool *last) {
+  if (t->turn == 0) {
+    MR_TRY(go_to_start(s, t));
+    mr_err_t e = plan_batch(s, t, &t->ahead);
+    if (e != MR_OK) return e;
+  }
+  planned_t kept = *own;
+  *own = t->ahead, t->ahead = kept;
+  if (own->over) return t->ahead.over = true, MR_OK;
+  mr_err_t e = plan_batch(s, t, &t->ahead);
+  *last = t->ahead.over || t->ahead.epoch != own->epoch;
+  return e;
+}
+
+static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const planned_t *p, bool last,
+                           mr_buf_t *buf) {
+  const mr_spec_t *spec = &s->out_spec[0];
+  buf->n = (int32_t)mr_plan_n(p->plan);
+  buf->epoch = p->epoch;
+  buf->flags = last ? MR_BUF_EPOCH_END : 0;
+  buf->position = p->position;
+  buf->size = mr_spec_bytes(spec) / (size_t)t->conf.size * (size_t)buf->n;
+  if (spec->n_words) memcpy(buf->word, p->word, (size_t)spec->n_words * sizeof *p->word);
+  return mr_plan_fill(s, mr_in_chain(s, 0), p->plan, buf);
+}
+
+mr_err_t mr_batch_walk_step(mr_stage_t *s, mr_batch_walk_t *t) {
+  planned_t *own = &t->mine[s->worker];
+  mr_buf_t *buf = NULL;
+  bool last = false;
+  if (mr_stopping(s)) return MR_END;
+  mr_err_t e = mr_turn_wait(s, &t->turn, t->next[s->worker]);
+  if (e != MR_OK) return e;
+  e = take_turn(s, t, own, &last);
+  if (e != MR_OK) return e;
+  mr_turn_pass(s, &t->turn);
+  if (own->over) return MR_END;
+  e = mr_fresh(s, 0, &buf);
+  if (e != MR_OK) return e;
+  e = make_batch(s, t, own, last, buf);
+  if (e < 0) return mr_buf_unref(buf), e;
+  t->next[s->worker] += s->n_workers;
+  return mr_push(s, 0, buf);
+}
