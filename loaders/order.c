@@ -19,6 +19,9 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   mr_order_t *o = s->state;
   mr_spec_t *out = &s->out_spec[0];
   *out = s->in_spec[0];
+  if (!mr_setting_given(s, offsetof(mr_order_t, epochs))) o->epochs = out->n_epochs;
+  if (!sequential && s->has_default_seed && !mr_setting_given(s, offsetof(mr_order_t, seed)))
+    o->seed = s->default_seed;
   mr_sampler_conf_t conf = {.n_records = out->n_records,
                             .n_epochs = o->epochs,
                             .sequential = sequential,

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/index_shuffle.h"
+#include "loaders/permute.h"
 
 static const int64_t LENGTH_MAX = (int64_t)1 << 62;
 
@@ -49,14 +49,6 @@ int64_t mr_sampler_index(const mr_sampler_t *s, int64_t i) {
   return i * s->conf.n_shards + s->conf.shard;
 }
 
-/* A pure function of its arguments, so the thread's last keys can serve any sampler. */
-static uint64_t epoch_shuffle(uint64_t i, uint64_t max_index, uint32_t seed) {
-  static _Thread_local mr_index_shuffle_t last;
-  if (last.rounds == 0 || last.seed != seed || last.max_index != max_index)
-    mr_index_shuffle_init(&last, max_index, seed, MR_SHUFFLE_ROUNDS);
-  return mr_index_shuffle_at(&last, i);
-}
-
 void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64_t *key) {
   const mr_sampler_conf_t *c = &s->conf;
   *key = c->seeded ? (uint64_t)c->seed + (uint64_t)index : 0;
@@ -67,7 +59,7 @@ void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64
   }
   int64_t local = index / c->n_shards, epoch = local / s->size, i = local % s->size;
   if (c->shuffle)
-    i = (int64_t)epoch_shuffle((uint64_t)i, (uint64_t)s->size - 1, c->seed + (uint32_t)epoch);
+    i = (int64_t)mr_permute((uint64_t)i, (uint64_t)s->size - 1, c->seed + (uint32_t)epoch);
   *record = s->start + i;
 }
 

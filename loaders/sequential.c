@@ -7,7 +7,7 @@ static const mr_opt_t sequential_opts[] = {
     {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "-1", -1, 4294967295.0, NULL,
      "Decides the draws on the way; -1: records have no generator and stay as they are.", 0},
     {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,
-     "How often all records come; 0 never ends.", 0},
+     "How often all records come; 0 never ends; as often as they come in if not given.", 0},
     {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
      "Reads only records I, I+N, I+2N, ...; all without it.", 0},
     {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,

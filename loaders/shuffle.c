@@ -8,9 +8,11 @@ static mr_err_t shuffle_plan(mr_stage_t *s) {
 
 static const mr_opt_t shuffle_opts[] = {
     {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "0", -1, 4294967295.0, NULL,
-     "Decides the order and every draw on the way; -1 is none (with shuffle=false).", 0},
+     "Decides the order and every draw on the way; -1 is none (with shuffle=false).  If not given "
+     "it follows from a stage \"seed\" before this one, where there is one.",
+     0},
     {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,
-     "How often all records come; 0 never ends.", 0},
+     "How often all records come; 0 never ends; as often as they come in if not given.", 0},
     {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
      "Reads only the I-th of N consecutive parts of the records; all without it.", 0},
     {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,

@@ -230,7 +230,11 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
   if (n) memcpy(kept, word, (size_t)n * sizeof *kept);
   free(node->start_word);
   node->start_word = kept, node->n_start_words = n;
-  return MR_OK;
+  /* A stage that keeps some numbers of its own hands on those of the stage before it. */
+  const mr__edge_t *before = mr__edge_into(g, mr__graph_find(g, stage), 0);
+  int own = mr__is_step(node->def) ? node->def->n_words : 0;
+  if (!own || !before || own > n) return MR_OK;
+  return mr_graph_start_words(g, g->node[before->from]->name, position, word + own, n - own, diag);
 }
 
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {

@@ -84,7 +84,8 @@ mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, m
 
 /* The same with the state of a stream that has more than a position: mr_buf_t.word[0,n) of the
    buffer that stands at it.  Without it such a stream goes through its records from the start (and
-   reads those that filters look at).  Words are copied. */
+   reads those that filters look at).  Words are copied; a stage that adds to them (rebatch) hands
+   on those of the stage before it, so links come first. */
 mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
                               const int64_t *word, int n, mr_diag_t *diag);
 

@@ -25,7 +25,7 @@
 #include "pipeline/opt.h"
 #include "pipeline/spec.h"
 
-enum { MR_BURST = 32, MR_MAX_PORTS = 4, MR_MAX_LANES = 256 /* readers of one source */ };
+enum { MR_BURST = 32, MR_MAX_PORTS = 8, MR_MAX_LANES = 256 /* readers of one source */ };
 
 typedef struct mr_stage mr_stage_t;
 typedef struct mr_chain mr_chain_t;
@@ -98,7 +98,8 @@ typedef struct mr_stage_def {
   /* Walk: makes the next record this stage's next one with a single mr_walk_pull that gave
      MR_OK; MR_END when there is none. */
   mr_err_t (*next)(mr_stage_t *s, mr_walk_t *w);
-  int n_words; /* numbers of state that next keeps in mr_walk_words, zero at the start */
+  int n_words; /* numbers of state that next keeps in mr_walk_words, zero at the start; a step
+                  stage: that it adds before those of the buffers it takes */
   int (*n_walks)(const mr_stage_t *s); /* walks over parts of input 0; NULL: one over each input */
 
   bool sparse;    /* order leaves holes */

@@ -1,9 +1,9 @@
 /* Runs a graph of record stages and keeps what comes out, for tests of orders.
 
    The graph's text ends before its sink: "collect" is added.  Besides the program's own stages
-   there are three of this file, as a program may add its own: affine (x -> mul*x + add), rand (x ->
-   mul*x + integers(0, below) of the record's generator) and keep-if (keeps x % 3 != 0), all on
-   records of one i64. */
+   there are some of this file, as a program may add its own, all on records of one i64: affine (x
+   -> mul*x + add), rand (x -> mul*x + integers(0, below) of the record's generator), raw-random (x
+   -> x, one raw draw, the bits of one random()) and keep-if (keeps x % mod != 0). */
 #ifndef MR_TESTS_LOADERS_STREAMS_H
 #define MR_TESTS_LOADERS_STREAMS_H
 
@@ -17,6 +17,7 @@ enum { STREAM_MAX = 100000, STREAM_WORDS = 512 };
 
 typedef struct element {
   int64_t *value; /* [n * width] */
+  bool hole;      /* its first record stands for one */
   int n, width;   /* records in the batch, numbers in a record */
   int64_t position, epoch;
   uint32_t flags;
@@ -39,7 +40,7 @@ static inline mr_err_t collect_step(mr_stage_t *s) {
   const mr_spec_t *spec = &s->in_spec[0];
   element_t *x = &t->element[t->n++];
   *x = (element_t){.n = b->n, .width = 1, .position = b->position, .epoch = b->epoch};
-  x->flags = b->flags;
+  x->flags = b->flags, x->hole = b->n && b->key[0] == UINT64_MAX;
   for (int i = 1; i < spec->ndim; i++) x->width *= (int)spec->dim[i];
   size_t bytes = (size_t)x->n * (size_t)x->width * 8;
   x->value = malloc(bytes + 8);
@@ -57,7 +58,7 @@ static const mr_stage_def_t mr_stage_collect = {.name = "collect",
                                                 .step = collect_step};
 
 typedef struct arith {
-  int64_t mul, add, below;
+  int64_t mul, add, below, mod;
 } arith_t;
 
 static inline mr_err_t arith_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
@@ -76,8 +77,24 @@ static inline mr_err_t rand_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out
   return MR_OK;
 }
 
+static inline mr_err_t raw_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  s->out_spec[0].ndim = 1, s->out_spec[0].dim[0] = 3;
+  return MR_OK;
+}
+
+static inline mr_err_t raw_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
+  int64_t *to = out->data;
+  if (!in->rng) return mr_stage_fail(s, MR_ERR_USAGE, "a record has no generator");
+  to[0] = *(const int64_t *)in->data;
+  to[1] = (int64_t)mr_philox_next64(in->rng);
+  double r = mr_philox_random(in->rng);
+  memcpy(&to[2], &r, sizeof r);
+  return MR_OK;
+}
+
 static inline mr_err_t keep_if_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
-  *keep = *(const int64_t *)rec->data % 3 != 0;
+  *keep = *(const int64_t *)rec->data % ((const arith_t *)s->state)->mod != 0;
   return MR_OK;
 }
 
@@ -85,6 +102,7 @@ static const mr_opt_t arith_opts[] = {
     {.name = "mul", .type = MR_OPT_INT, .offset = offsetof(arith_t, mul), .def = "1"},
     {.name = "add", .type = MR_OPT_INT, .offset = offsetof(arith_t, add), .def = "0"},
     {.name = "below", .type = MR_OPT_INT, .offset = offsetof(arith_t, below), .def = "1"},
+    {.name = "mod", .type = MR_OPT_INT, .offset = offsetof(arith_t, mod), .def = "3"},
     {0}};
 
 #define STREAM_STAGE(text, ...)                                               \
@@ -96,13 +114,20 @@ static const mr_opt_t arith_opts[] = {
 static const mr_stage_def_t mr_stage_affine = STREAM_STAGE("affine", .map = affine_map);
 static const mr_stage_def_t mr_stage_rand = STREAM_STAGE("rand", .map = rand_map);
 static const mr_stage_def_t mr_stage_keep_if = STREAM_STAGE("keep-if", .keep = keep_if_keep);
+static const mr_stage_def_t mr_stage_raw_random = {.name = "raw-random",
+                                                   .help = "Test stage.",
+                                                   .in = {{"in", MR_FLOW_RECORDS, false}},
+                                                   .out = {{"out", MR_FLOW_RECORDS, false}},
+                                                   .plan = raw_plan,
+                                                   .map = raw_map};
 static const mr_stage_def_t *const stream_table[] = {&mr_stage_collect, &mr_stage_affine,
-                                                     &mr_stage_rand, &mr_stage_keep_if, NULL};
+                                                     &mr_stage_rand,    &mr_stage_raw_random,
+                                                     &mr_stage_keep_if, NULL};
 
 static inline mr_graph_t *stream_graph(const char *text) {
   static mr_registry_t reg;
   mr_diag_t d = {0};
-  char whole[8192];
+  char whole[16384];
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages);
     mr_registry_add(&reg, mr_stages_stages);
@@ -111,7 +136,7 @@ static inline mr_graph_t *stream_graph(const char *text) {
   }
   mr_graph_t *g = mr_graph_create(&reg);
   assert_non_null(g);
-  snprintf(whole, sizeof whole, "%s ! collect", text);
+  assert_true((size_t)snprintf(whole, sizeof whole, "%s ! collect", text) < sizeof whole);
   if (mr_graph_parse(g, whole, NULL, 0, &d) < 0) fail_msg("%s: %s", text, d.text);
   return g;
 }
@@ -122,22 +147,27 @@ static inline void stream_free(stream_t *t) {
   *t = (stream_t){0};
 }
 
-/* Runs text; from: the element of an earlier run after which its stage "batch" goes on, or NULL;
+/* Runs text; from: the element of an earlier run after which its stage "stage" goes on, or NULL;
    words: with its state too. */
-static inline stream_t stream_resume(const char *text, const stream_t *earlier, int from,
-                                     bool words) {
+static inline stream_t stream_resume_at(const char *text, const char *stage,
+                                        const stream_t *earlier, int from, bool words) {
   stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
   mr_diag_t d = {0};
   mr_graph_t *g = stream_graph(text);
   if (earlier) {
     const element_t *x = &earlier->element[from];
     int n = words ? earlier->n_words : 0;
-    assert_int_equal(mr_graph_start_words(g, "batch", x->position, x->word, n, &d), MR_OK);
+    assert_int_equal(mr_graph_start_words(g, stage, x->position, x->word, n, &d), MR_OK);
   }
   stream_now = &t;
   if (mr_graph_run(g, &d) < 0) fail_msg("%s: %s", text, d.text);
   mr_graph_destroy(g);
   return t;
+}
+
+static inline stream_t stream_resume(const char *text, const stream_t *earlier, int from,
+                                     bool words) {
+  return stream_resume_at(text, "batch", earlier, from, words);
 }
 
 static inline stream_t stream_run(const char *text) { return stream_resume(text, NULL, 0, false); }

@@ -1,0 +1,57 @@
+/* One stream after the other: grain's MapDataset.concatenate. */
+#include <inttypes.h>
+
+#include "loaders/inputs.h"
+
+typedef struct concatenate {
+  int n;
+  int64_t length[MR_MAX_PORTS];
+} concatenate_t;
+
+static mr_err_t concatenate_plan(mr_stage_t *s) {
+  concatenate_t *t = s->state;
+  int64_t sum = 0;
+  MR_TRY(mr_inputs_plan(s, &t->n));
+  MR_TRY(mr_inputs_alike(s, t->n));
+  for (int i = 0; i < t->n; i++) {
+    t->length[i] = s->in_spec[i].n_records;
+    if (t->length[i] > (INT64_C(1) << 62) / MR_MAX_PORTS)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "input %s has %" PRId64 " records and never ends",
+                           s->def->in[i].name, t->length[i]);
+    sum += t->length[i];
+  }
+  s->out_spec[0].n_records = sum;
+  return MR_OK;
+}
+
+/* Epoch e of the whole is epoch e of each part. */
+static mr_err_t concatenate_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const concatenate_t *t = s->state;
+  int64_t n = s->out_spec[0].n_records, epoch = position / n, i = position % n;
+  int p = 0;
+  while (i >= t->length[p]) i -= t->length[p++];
+  at->port = p;
+  at->index = i + epoch * t->length[p];
+  return MR_OK;
+}
+
+static mr_err_t concatenate_next(mr_stage_t *s, mr_walk_t *w) {
+  int64_t *part = &mr_walk_words(w)[0];
+  for (; *part < mr_walk_n_below(w); ++*part) {
+    mr_err_t e = mr_walk_pull(w, (int)*part);
+    if (e != MR_END) return e;
+  }
+  return MR_END;
+}
+
+const mr_stage_def_t mr_stage_concatenate = {
+    .name = "concatenate",
+    .help = "Gives one stream after the other (grain's MapDataset.concatenate).",
+    .in = MR_RECORD_INPUTS,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .state_sz = sizeof(concatenate_t),
+    .plan = concatenate_plan,
+    .order = concatenate_order,
+    .next = concatenate_next,
+    .n_words = 1,
+};

@@ -1,0 +1,59 @@
+/* One record from each of some open streams in turn, the next stream opened where one has ended:
+   grain's InterleaveIterDataset. */
+#include "loaders/inputs.h"
+
+typedef struct interleave {
+  int64_t cycle;
+  int n;
+} interleave_t;
+
+enum { TURN, OPENED, SLOT /* [cycle] stream in it + 1, 0: none */, WORDS = SLOT + MR_MAX_PORTS };
+
+static mr_err_t interleave_plan(mr_stage_t *s) {
+  interleave_t *t = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  MR_TRY(mr_inputs_plan(s, &t->n));
+  MR_TRY(mr_inputs_alike(s, t->n));
+  if (t->cycle > t->n) t->cycle = t->n;
+  for (int i = 1; i < t->n; i++) out->n_records += s->in_spec[i].n_records;
+  out->n_epochs = 1;
+  return MR_OK;
+}
+
+static bool any_open(const int64_t *word, int64_t cycle) {
+  for (int i = 0; i < cycle; i++)
+    if (word[SLOT + i]) return true;
+  return false;
+}
+
+static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
+  const interleave_t *t = s->state;
+  int64_t *word = mr_walk_words(w);
+  for (;;) {
+    int64_t *slot = &word[SLOT + word[TURN]];
+    if (!*slot && word[OPENED] < t->n) *slot = ++word[OPENED];
+    if (!*slot && !any_open(word, t->cycle)) return MR_END;
+    mr_err_t e = *slot ? mr_walk_pull(w, (int)*slot - 1) : MR_END;
+    if (e < 0) return e;
+    if (e == MR_END) *slot = 0;
+    word[TURN] = (word[TURN] + 1) % t->cycle;
+    if (e == MR_OK) return MR_OK;
+  }
+}
+
+static const mr_opt_t interleave_opts[] = {
+    {"cycle-length", MR_OPT_INT, offsetof(interleave_t, cycle), "streams", NULL, 1, 1e6, NULL,
+     "How many streams are open at a time.", 1},
+    {0}};
+
+const mr_stage_def_t mr_stage_interleave = {
+    .name = "interleave",
+    .help = "Gives records of several streams in turn (grain's InterleaveIterDataset).",
+    .in = MR_RECORD_INPUTS,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = interleave_opts,
+    .state_sz = sizeof(interleave_t),
+    .plan = interleave_plan,
+    .next = interleave_next,
+    .n_words = WORDS,
+};

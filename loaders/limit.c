@@ -1,0 +1,39 @@
+/* The first records of a stream: grain's LimitIterDataset. */
+#include "pipeline/stage.h"
+
+typedef struct limit {
+  int64_t n;
+} limit_t;
+
+static mr_err_t limit_plan(mr_stage_t *s) {
+  const limit_t *t = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  *out = s->in_spec[0];
+  out->n_epochs = 1, out->n_records = t->n;
+  return MR_OK;
+}
+
+static mr_err_t limit_next(mr_stage_t *s, mr_walk_t *w) {
+  const limit_t *t = s->state;
+  int64_t *given = &mr_walk_words(w)[0];
+  if (*given >= t->n) return MR_END;
+  mr_err_t e = mr_walk_pull(w, 0);
+  *given += e == MR_OK;
+  return e;
+}
+
+static const mr_opt_t limit_opts[] = {{"n", MR_OPT_INT, offsetof(limit_t, n), "records", NULL, 1,
+                                       1e15, NULL, "How many records come at most.", 1},
+                                      {0}};
+
+const mr_stage_def_t mr_stage_limit = {
+    .name = "limit",
+    .help = "Ends a stream after some records (grain's LimitIterDataset).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = limit_opts,
+    .state_sz = sizeof(limit_t),
+    .plan = limit_plan,
+    .next = limit_next,
+    .n_words = 1,
+};

@@ -1,0 +1,120 @@
+/* Weighted choice over several streams, the same at every position of every run: grain's
+   MapDataset.mix, and after to-iter-dataset its IterDataset.mix. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "loaders/inputs.h"
+
+typedef struct mix {
+  const char *weights;
+  int n;
+  int64_t share[MR_MAX_PORTS], sum; /* weights as whole numbers */
+} mix_t;
+
+enum { INDEX, STOP }; /* words */
+
+static mr_err_t bad_weights(mr_stage_t *s) {
+  const mix_t *t = s->state;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting weights = \"%.200s\": want %d numbers A,B,.. above 0, one for each "
+                       "input, of which none is a million times another",
+                       t->weights, t->n);
+}
+
+static mr_err_t parse_weights(mr_stage_t *s, double *weight) {
+  const mix_t *t = s->state;
+  const char *at = t->weights;
+  for (int i = 0; i < t->n; i++) {
+    char *end;
+    weight[i] = strtod(at, &end);
+    bool last = i + 1 == t->n;
+    if (end == at || *end != (last ? 0 : ',') || !(weight[i] > 0) || !isfinite(weight[i]))
+      return bad_weights(s);
+    at = end + 1;
+  }
+  return MR_OK;
+}
+
+/* grain scales the smallest weight to 100 and cuts what is behind the point. */
+static mr_err_t plan_shares(mr_stage_t *s) {
+  mix_t *t = s->state;
+  double weight[MR_MAX_PORTS], least = INFINITY;
+  for (int i = 0; i < t->n; i++) t->share[i] = 1;
+  t->sum = t->n;
+  if (!t->weights) return MR_OK;
+  MR_TRY(parse_weights(s, weight));
+  for (int i = 0; i < t->n; i++) least = fmin(least, weight[i]);
+  double scale = 100 / least;
+  t->sum = 0;
+  for (int i = 0; i < t->n; i++) {
+    double share = weight[i] * scale;
+    if (!(share < 1e8)) return bad_weights(s);
+    t->share[i] = (int64_t)share;
+    t->sum += t->share[i];
+  }
+  return MR_OK;
+}
+
+static mr_err_t mix_plan(mr_stage_t *s) {
+  mix_t *t = s->state;
+  double length = 0x1p62;
+  MR_TRY(mr_inputs_plan(s, &t->n));
+  MR_TRY(mr_inputs_alike(s, t->n));
+  MR_TRY(plan_shares(s));
+  for (int i = 0; i < t->n; i++)
+    length = fmin(length, (double)s->in_spec[i].n_records / ((double)t->share[i] / (double)t->sum));
+  s->out_spec[0].n_records = (int64_t)length;
+  if (length < 1 && !s->in_spec[0].sequential)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "an input has no record for its weight");
+  return MR_OK;
+}
+
+/* The input whose share of the first k + 1 records is one more than of the first k. */
+static void choose(const mix_t *t, int64_t k, mr_at_t *at) {
+  int64_t left = t->sum;
+  __int128 a = k, b = (__int128)k + 1;
+  for (int i = 0; i < t->n; i++) {
+    __int128 na = a * (left - t->share[i]) / left, nb = b * (left - t->share[i]) / left;
+    if (a - na != b - nb) {
+      at->port = i, at->index = (int64_t)(b - nb - 1);
+      return;
+    }
+    left -= t->share[i];
+    a = na, b = nb;
+  }
+}
+
+static mr_err_t mix_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  choose(s->state, position, at);
+  return MR_OK;
+}
+
+/* Over with the first input that is. */
+static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
+  int64_t *word = mr_walk_words(w);
+  mr_at_t at = {0};
+  if (word[STOP]) return MR_END;
+  choose(s->state, word[INDEX], &at);
+  word[INDEX]++;
+  mr_err_t e = mr_walk_pull(w, at.port);
+  word[STOP] = e == MR_END;
+  return e;
+}
+
+static const mr_opt_t mix_opts[] = {
+    {"weights", MR_OPT_STR, offsetof(mix_t, weights), "A,B,..", NULL, 0, 0, NULL,
+     "Shares of the inputs a, b, .. in what comes out; equal ones without it.", 1},
+    {0}};
+
+const mr_stage_def_t mr_stage_mix = {
+    .name = "mix",
+    .help = "Mixes streams by weights (grain's MapDataset.mix and IterDataset.mix).",
+    .in = MR_RECORD_INPUTS,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = mix_opts,
+    .state_sz = sizeof(mix_t),
+    .plan = mix_plan,
+    .order = mix_order,
+    .next = mix_next,
+    .n_words = 2,
+};

@@ -1,0 +1,48 @@
+/* The order in which grain's mp_prefetch gives records: worker i of P takes the positions i, i + P,
+   ... of every source and runs all stages before this one on them, and the workers' records come in
+   turn.  It is an order only: threads are a setting of batch, and change nothing. */
+#include "pipeline/stage.h"
+
+typedef struct mp_prefetch {
+  int64_t workers;
+} mp_prefetch_t;
+
+static mr_err_t prefetch_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static int prefetch_walks(const mr_stage_t *s) {
+  return (int)((const mp_prefetch_t *)s->state)->workers;
+}
+
+/* A worker without another record is left out from then on. */
+static mr_err_t prefetch_next(mr_stage_t *s, mr_walk_t *w) {
+  int64_t *turn = &mr_walk_words(w)[0];
+  int n = mr_walk_n_below(w);
+  for (int ended = 0; ended < n; ended++) {
+    int64_t i = *turn;
+    mr_err_t e = mr_walk_pull(w, (int)i);
+    *turn = (i + 1) % n;
+    if (e != MR_END) return e;
+  }
+  return MR_END;
+}
+
+static const mr_opt_t prefetch_opts[] = {
+    {"num-workers", MR_OPT_INT, offsetof(mp_prefetch_t, workers), "processes", NULL, 1, 256, NULL,
+     "How many worker processes of grain the order stands for.", 1},
+    {0}};
+
+const mr_stage_def_t mr_stage_mp_prefetch = {
+    .name = "mp-prefetch",
+    .help = "Gives records in the order of grain's worker processes (grain's mp_prefetch).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = prefetch_opts,
+    .state_sz = sizeof(mp_prefetch_t),
+    .plan = prefetch_plan,
+    .next = prefetch_next,
+    .n_words = 1,
+    .n_walks = prefetch_walks,
+};

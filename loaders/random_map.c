@@ -1,0 +1,58 @@
+/* The generator that grain's random_map(seed=) hands to its transform: the stages after this one
+   draw from it.  Unlike a sampler's it depends on the position here and not on the record: on the
+   number of the record where records come one after the other. */
+#include "base/seedseq.h"
+#include "pipeline/stage.h"
+
+typedef struct random_map {
+  int64_t seed;
+  uint64_t key[2];
+} random_map_t;
+
+static mr_err_t random_map_plan(mr_stage_t *s) {
+  random_map_t *t = s->state;
+  uint32_t seed = (uint32_t)t->seed, word[4];
+  if (!mr_setting_given(s, offsetof(random_map_t, seed))) {
+    if (!s->has_default_seed)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "no seed: set seed=, or put a stage \"seed\" after the source");
+    seed = s->default_seed;
+  }
+  mr_seed_sequence(&seed, 1, word, 4);
+  for (int i = 0; i < 2; i++) t->key[i] = word[2 * i] | (uint64_t)word[2 * i + 1] << 32;
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t random_map_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const random_map_t *t = s->state;
+  at->seeded = true;
+  at->key[0] = t->key[0], at->key[1] = t->key[1];
+  at->counter = (uint64_t)position;
+  return MR_OK;
+}
+
+static mr_err_t random_map_next(mr_stage_t *s, mr_walk_t *w) {
+  const random_map_t *t = s->state;
+  mr_err_t e = mr_walk_pull(w, 0);
+  return e == MR_OK ? mr_walk_seed(w, t->key, mr_walk_words(w)[0]++) : e;
+}
+
+static const mr_opt_t random_map_opts[] = {
+    {"seed", MR_OPT_INT, offsetof(random_map_t, seed), "", "0", 0, 4294967295.0, NULL,
+     "Decides the draws; without it the seed follows from a stage \"seed\" before this one.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_random_map = {
+    .name = "random-map",
+    .help = "Gives records the generator that grain's random_map hands its transform.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = random_map_opts,
+    .state_sz = sizeof(random_map_t),
+    .plan = random_map_plan,
+    .order = random_map_order,
+    .next = random_map_next,
+    .n_words = 1,
+    .uncounted = true, /* one step of grain's together with the transform after it */
+};

@@ -1,0 +1,67 @@
+/* A stream several times over, as one epoch: grain's repeat.  Before to-iter-dataset each pass is
+   an epoch of its own (a shuffle before it reshuffles); after it every pass is as the first. */
+#include <inttypes.h>
+
+#include "pipeline/stage.h"
+
+typedef struct repeat {
+  int64_t n; /* 0: without end */
+  bool reseed;
+} repeat_t;
+
+static const int64_t LENGTH_MAX = INT64_C(1) << 62;
+
+static mr_err_t repeat_plan(mr_stage_t *s) {
+  const repeat_t *t = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  *out = s->in_spec[0];
+  if (out->sequential) {
+    out->n_records *= t->n; /* 0: not known */
+    return MR_OK;
+  }
+  int64_t most = LENGTH_MAX / out->n_records / (out->n_epochs ? out->n_epochs : 1);
+  if (t->n > most)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting n = %" PRId64 ": %" PRId64 " records so often are more than 2^62",
+                         t->n, out->n_records);
+  out->n_records *= t->n ? t->n : most;
+  if (!t->n) out->n_epochs = 1;
+  return MR_OK;
+}
+
+static mr_err_t repeat_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const repeat_t *t = s->state;
+  if (!t->reseed) at->index = position % s->in_spec[0].n_records;
+  return MR_OK;
+}
+
+static mr_err_t repeat_next(mr_stage_t *s, mr_walk_t *w) {
+  const repeat_t *t = s->state;
+  int64_t *epoch = &mr_walk_words(w)[0];
+  if (t->n && *epoch >= t->n) return MR_END;
+  mr_err_t e = mr_walk_pull(w, 0);
+  if (e != MR_END) return e;
+  if (++*epoch == t->n) return MR_END;
+  mr_walk_rewind(w, 0);
+  return mr_walk_pull(w, 0); /* again the end: a stream of nothing, however often */
+}
+
+static const mr_opt_t repeat_opts[] = {
+    {"n", MR_OPT_INT, offsetof(repeat_t, n), "times", "0", 0, 1e15, NULL,
+     "How often the stream comes; 0 never ends.", 1},
+    {"reseed-each-epoch", MR_OPT_BOOL, offsetof(repeat_t, reseed), "", "true", 0, 0, NULL,
+     "false: every pass is as the first, whatever was shuffled or drawn before.", 0},
+    {0}};
+
+const mr_stage_def_t mr_stage_repeat = {
+    .name = "repeat",
+    .help = "Gives a stream several times, as one epoch (grain's repeat).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = repeat_opts,
+    .state_sz = sizeof(repeat_t),
+    .plan = repeat_plan,
+    .order = repeat_order,
+    .next = repeat_next,
+    .n_words = 1,
+};

@@ -1,0 +1,34 @@
+/* A seed for all random stages after it that have none of their own: grain's Dataset.seed.  Each
+   derives its own from this one and its distance in stages. */
+#include "pipeline/stage.h"
+
+typedef struct seed {
+  int64_t seed;
+} seed_t;
+
+static mr_err_t seed_plan(mr_stage_t *s) {
+  const seed_t *t = s->state;
+  s->base_seed = t->seed;
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t seed_order(mr_stage_t *s, int64_t position, mr_at_t *at) { return MR_OK; }
+static mr_err_t seed_next(mr_stage_t *s, mr_walk_t *w) { return mr_walk_pull(w, 0); }
+
+static const mr_opt_t seed_opts[] = {
+    {"seed", MR_OPT_INT, offsetof(seed_t, seed), "", NULL, 0, 4294967295.0, NULL,
+     "What the seeds of the stages after this one follow from.", 1},
+    {0}};
+
+const mr_stage_def_t mr_stage_seed = {
+    .name = "seed",
+    .help = "Gives the random stages after it their seeds (grain's Dataset.seed).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = seed_opts,
+    .state_sz = sizeof(seed_t),
+    .plan = seed_plan,
+    .order = seed_order,
+    .next = seed_next,
+};

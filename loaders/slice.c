@@ -1,0 +1,84 @@
+/* Some positions of a stream, said as Python says a slice: grain's MapDataset.slice. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/stage.h"
+
+typedef struct slice {
+  const char *text;
+  int64_t start, step, parent;
+} slice_t;
+
+/* One of "A:B:C"; *given false where nothing stands.  NULL on anything else. */
+static const char *part(const char *at, bool *given, int64_t *v) {
+  char *end;
+  *given = *at && *at != ':';
+  if (!*given) return at;
+  if (!strchr("+-0123456789", *at)) return NULL;
+  *v = strtoll(at, &end, 10);
+  return end == at || *v < -(INT64_C(1) << 62) || *v > INT64_C(1) << 62 ? NULL : end;
+}
+
+static bool parse(const char *text, bool given[3], int64_t v[3]) {
+  const char *at = text;
+  given[0] = given[1] = given[2] = false;
+  for (int i = 0; i < 3; i++) {
+    if (!(at = part(at, &given[i], &v[i]))) return false;
+    if (!*at) return i > 0;
+    at++;
+  }
+  return false;
+}
+
+/* An end as Python's slice.indices takes it: counted from the back if negative, cut to [lo,hi]. */
+static int64_t clip(int64_t v, int64_t n, int64_t lo, int64_t hi) {
+  if (v < 0) v += n;
+  return v < lo ? lo : v > hi ? hi : v;
+}
+
+static mr_err_t slice_plan(mr_stage_t *s) {
+  slice_t *t = s->state;
+  int64_t n = s->in_spec[0].n_records, v[3] = {0};
+  bool given[3];
+  if (!t->text || !parse(t->text, given, v) || (given[2] && !v[2]))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting range = \"%.100s\": want START:STOP or START:STOP:STEP as in "
+                         "Python, STEP not 0",
+                         t->text ? t->text : "");
+  t->step = given[2] ? v[2] : 1;
+  int64_t lo = t->step > 0 ? 0 : -1, hi = t->step > 0 ? n : n - 1;
+  t->start = given[0] ? clip(v[0], n, lo, hi) : t->step > 0 ? lo : hi;
+  int64_t stop = given[1] ? clip(v[1], n, lo, hi) : t->step > 0 ? hi : lo;
+  int64_t span = t->step > 0 ? stop - t->start : t->start - stop;
+  int64_t step = t->step > 0 ? t->step : -t->step;
+  t->parent = n;
+  s->out_spec[0] = s->in_spec[0];
+  s->out_spec[0].n_records = span > 0 ? (span - 1) / step + 1 : 0;
+  if (span > 0) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting range = \"%.100s\": nothing of %" PRId64 " records", t->text, n);
+}
+
+static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const slice_t *t = s->state;
+  int64_t n = s->out_spec[0].n_records;
+  at->index = t->start + position % n * t->step + position / n * t->parent;
+  return MR_OK;
+}
+
+static const mr_opt_t slice_opts[] = {
+    {"range", MR_OPT_STR, offsetof(slice_t, text), "START:STOP:STEP", NULL, 0, 0, NULL,
+     "Positions of an epoch that stay, as in Python: 2:9:3, ::2, -100: or ::-1.", 1},
+    {0}};
+
+const mr_stage_def_t mr_stage_slice = {
+    .name = "slice",
+    .help = "Keeps some positions of each epoch (grain's MapDataset.slice).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = slice_opts,
+    .state_sz = sizeof(slice_t),
+    .plan = slice_plan,
+    .order = slice_order,
+};
