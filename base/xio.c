@@ -8,16 +8,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Where the file stands is part of the sentence, if it is a file that stands anywhere. */
+static mr_err_t write_failed(int fd, const char *path, mr_diag_t *diag) {
+  int reason = errno;
+  off_t at = lseek(fd, 0, SEEK_CUR);
+  if (at < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", path, strerror(reason));
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot write at byte %lld: %s", path, (long long)at,
+                 strerror(reason));
+}
+
 mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag) {
   const char *at = data;
   while (n > 0) {
     ssize_t k = write(fd, at, n < ((size_t)1 << 30) ? n : (size_t)1 << 30);
     if (k < 0 && errno == EINTR) continue;
-    if (k < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    if (k < 0) return write_failed(fd, path, diag);
     at += k;
     n -= (size_t)k;
   }
   return MR_OK;
+}
+
+static int open_again(const char *path, int flags, mode_t mode) {
+  int fd;
+  do {
+    fd = open(path, flags, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+static int sync_again(int fd) {
+  int e;
+  do {
+    e = fsync(fd);
+  } while (e < 0 && errno == EINTR);
+  return e;
 }
 
 static mr_err_t read_all(int fd, const char *path, char *out, size_t max, size_t *n,
@@ -26,7 +51,8 @@ static mr_err_t read_all(int fd, const char *path, char *out, size_t max, size_t
   while (*n < max) {
     ssize_t k = read(fd, out + *n, max - *n);
     if (k < 0 && errno == EINTR) continue;
-    if (k < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (k < 0)
+      return mr_fail(diag, MR_ERR_IO, "%s: cannot read at byte %zu: %s", path, *n, strerror(errno));
     if (k == 0) break;
     *n += (size_t)k;
   }
@@ -35,7 +61,7 @@ static mr_err_t read_all(int fd, const char *path, char *out, size_t max, size_t
 
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag) {
   *data = NULL;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open_again(path, O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
   struct stat st;
   mr_err_t e = MR_OK;
@@ -83,7 +109,7 @@ mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
 mr_err_t mr_folder_writable(const char *path, mr_diag_t *diag) {
   char probe[MR_PATH_MAX + 32];
   snprintf(probe, sizeof probe, "%s/.writable-%ld", path, (long)getpid());
-  int fd = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int fd = open_again(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot write in this folder: %s", path, strerror(errno));
   close(fd);
@@ -98,9 +124,9 @@ mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag) {
   if (n >= sizeof folder) return mr_fail(diag, MR_ERR_IO, "%s: the path is too long", path);
   memcpy(folder, path, n);
   folder[n] = 0;
-  int fd = open(n ? folder : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = open_again(n ? folder : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", folder, strerror(errno));
-  int failed = fsync(fd) < 0 && errno != EINVAL; /* some file systems cannot sync a folder */
+  int failed = sync_again(fd) < 0 && errno != EINVAL; /* some file systems cannot sync a folder */
   int reason = errno;
   close(fd);
   return failed ? mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", folder, strerror(reason)) : MR_OK;
@@ -113,7 +139,7 @@ mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_IO, "%.64s...: the path is too long", path);
   strcpy(f->path, path);
   snprintf(f->tmp, sizeof f->tmp, "%s.part-%ld", path, (long)getpid());
-  f->fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  f->fd = open_again(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (f->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot make the file: %s", path, strerror(errno));
   return MR_OK;
@@ -128,7 +154,7 @@ void mr_newfile_drop(mr_newfile_t *f) {
 }
 
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
-  if (fsync(f->fd) < 0) {
+  if (sync_again(f->fd) < 0) {
     mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", f->path, strerror(errno));
     mr_newfile_drop(f);
     return MR_ERR_IO;

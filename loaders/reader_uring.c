@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "loaders/reader_private.h"
 
@@ -153,7 +155,10 @@ static int64_t gain(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, i
 /* One completion: true when its slot is in flight again with what is left. */
 static bool complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e, mr_diag_t *diag) {
   mr_read_t *left = &u->slot[at].left;
-  if (*e < 0) return false; /* draining after a failure */
+  if (*e < 0) { /* draining after a failure */
+    left->len = 0;
+    return false;
+  }
   int64_t got = gain(r, u, &u->slot[at], at, res);
   if (got == -EINTR || got == -EAGAIN) {
     prepare(r, u, at);
@@ -161,6 +166,7 @@ static bool complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e, m
   }
   if (got <= 0) {
     *e = mr__reader_fail(r, left, got, diag);
+    left->len = 0;
     return false;
   }
   left->dst = (char *)left->dst + got, left->offset += got, left->len -= (size_t)got;
@@ -195,11 +201,22 @@ static mr_err_t read_plain(mr_reader_t *r, const mr_read_t *read, size_t n, mr_d
   return MR_OK;
 }
 
-/* The ring itself is broken: closing it ends what is in flight; later reads do without it. */
-static mr_err_t give_up(mr_reader_t *r, uring_t *u, int error, mr_diag_t *diag) {
-  ring_close(r, u);
+/* The ring itself is broken.  What the kernel has taken still writes to its place, so it is waited
+   for; then the rest is read without a ring, and so is all that comes later. */
+static mr_err_t give_up(mr_reader_t *r, uring_t *u, unsigned flying, int error, mr_diag_t *diag) {
+  struct io_uring_cqe *cqe;
+  mr_err_t e = MR_OK;
+  for (unsigned taken = flying - io_uring_sq_ready(&u->ring); taken; taken--) {
+    while (io_uring_peek_cqe(&u->ring, &cqe) != 0) usleep(100);
+    io_uring_cqe_seen(&u->ring, cqe);
+  }
   for (int i = 0; u->align && i < r->n_files; i++) fcntl(r->fd[i], F_SETFL, 0);
-  return mr_fail(diag, MR_ERR_IO, "%s: io_uring failed: %s", r->path[0], strerror(-error));
+  for (unsigned i = 0; i < r->depth && e >= 0; i++)
+    if (u->slot[i].left.len) e = mr__reader_plain(r, u->slot[i].left, diag);
+  ring_close(r, u);
+  snprintf(r->fallback, sizeof r->fallback, "io_uring failed (%s), reading with pread",
+           strerror(-error));
+  return e;
 }
 
 static mr_err_t uring_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
@@ -217,7 +234,11 @@ static mr_err_t uring_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_d
     }
     if (!flying) break;
     int sent = submit_and_wait(u);
-    if (sent < 0) return give_up(r, u, sent, diag);
+    if (sent < 0) {
+      mr_err_t rest = give_up(r, u, flying, sent, e < 0 ? NULL : diag);
+      if (e < 0 || rest < 0) return e < 0 ? e : rest;
+      return read_plain(r, read + next, n - next, diag);
+    }
     reap(r, u, &flying, &e, diag);
   }
   return e;
