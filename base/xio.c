@@ -155,7 +155,7 @@ void mr_newfile_drop(mr_newfile_t *f) {
 
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
   if (sync_again(f->fd) < 0) {
-    mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", f->path, strerror(errno));
+    mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", f->path, strerror(errno));
     mr_newfile_drop(f);
     return MR_ERR_IO;
   }

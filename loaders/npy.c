@@ -18,7 +18,7 @@ typedef struct npy {
   mr_npy_t image_head, label_head; /* types and shapes; no data */
   size_t head, record;             /* bytes before the first record, of one */
   mr_npy_t label;
-  char number[MR_CLASSES_MAX][8]; /* names of classes that have none */
+  char number[MR_CLASSES_MAX][12]; /* names of classes that have none */
   const char *number_at[MR_CLASSES_MAX];
   mr_class_names_t names;
   mr_dataset_t dataset;

@@ -99,14 +99,22 @@ static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *dia
   return mr_sync_parent(link, diag);
 }
 
+static void forget(checkpoint_t *c, int at) {
+  memmove(c->written + at, c->written + at + 1,
+          sizeof c->written[0] * (size_t)(--c->n_written - at));
+}
+
+/* A step that is written again, over an earlier run's file, becomes the newest. */
 static void remember(checkpoint_t *c, int64_t step) {
   c->last = step;
-  if (c->keep == 0 || (c->n_written && c->written[c->n_written - 1] == step)) return;
+  if (c->keep == 0) return;
+  for (int i = 0; i < c->n_written; i++)
+    if (c->written[i] == step) forget(c, i--);
   if (c->n_written == c->keep) {
     char old[MR_PATH_MAX];
     path_of(c, c->written[0], old, sizeof old);
     unlink(old);
-    memmove(c->written, c->written + 1, sizeof c->written[0] * (size_t)--c->n_written);
+    forget(c, 0);
   }
   c->written[c->n_written++] = step;
 }
