@@ -27,7 +27,8 @@ typedef struct mr_vit_team {
 typedef struct mr_vit_settings {
   int variant, dtype;
   int64_t patch, embed, mlp, heads, layers;
-  double dropout;
+  double dropout, attn_drop, drop_path;
+  bool qkv_bias;
   mr_vit_team_t team;
 } mr_vit_settings_t;
 
@@ -54,6 +55,29 @@ typedef struct mr_vit_settings {
        "",        "0.1",      0,                                                                     \
        0.99,      NULL,       "Rate of dropout in the MLP, while training.",                         \
        0},                                                                                           \
+      {"attn-drop",                                                                                  \
+       MR_OPT_F64,                                                                                   \
+       MR_VIT_AT(base, attn_drop),                                                                   \
+       "",                                                                                           \
+       "0",                                                                                          \
+       0,                                                                                            \
+       0.99,                                                                                         \
+       NULL,                                                                                         \
+       "Rate of dropout of attention's probabilities, while training.",                              \
+       0},                                                                                           \
+      {"drop-path",                                                                                  \
+       MR_OPT_F64,                                                                                   \
+       MR_VIT_AT(base, drop_path),                                                                   \
+       "",                                                                                           \
+       "0",                                                                                          \
+       0,                                                                                            \
+       0.99,                                                                                         \
+       NULL,                                                                                         \
+       "timm: rate at which a record skips the last block while training; 0 in the first block, "    \
+       "linear between.",                                                                            \
+       0},                                                                                           \
+      {"qkv-bias", MR_OPT_BOOL, MR_VIT_AT(base, qkv_bias),     "", "true", 0,                        \
+       0,          NULL,        "timm: biases of q, k and v.", 0},                                   \
   {                                                                                                  \
     "dtype", MR_OPT_ENUM, MR_VIT_AT(base, dtype), "", "bf16", 0, 0, "f32|bf16",                      \
         "Type of the matrix products; parameters are f32.", 0                                        \

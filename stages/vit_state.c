@@ -20,12 +20,14 @@ size_t mr_vit_state_bytes(const mr_params_t *params) {
          align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME;
 }
 
+static const char no_qkv_bias[] = " qkv-bias=false";
+
 /* Every setting that shapes the model, as one text: two checkpoints fit if theirs are equal. */
 static void model_text(const mr_vit_config_t *c, char *text, size_t n) {
   snprintf(text, n,
-           "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d",
+           "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s",
            c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
-           c->mlp, c->heads, c->layers, c->classes);
+           c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? no_qkv_bias : "");
 }
 
 /* A place that is taken piece by piece; mr_vit_state_bytes knows the total. */
@@ -157,6 +159,7 @@ static mr_err_t parse_model(const char *path, const char *text, mr_vit_config_t 
          variant, &c->image, &c->patch, &c->channels, &c->embed, &c->mlp, &c->heads, &c->layers,
          &c->classes);
   c->variant = strcmp(variant, "timm") ? MR_VIT_FLAX : MR_VIT_TIMM;
+  c->no_qkv_bias = strstr(text, no_qkv_bias) != NULL;
   model_text(c, again, sizeof again);
   if (strcmp(again, text))
     return mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model is \"%.100s\", want a ViT", path,

@@ -4,12 +4,39 @@
 
 #include "model/nn/nn.h"
 
+/* q, k or v (B,T,H,D) of qkv (B,T,3,H,D). */
+static mr_var_t *third(mr_nn_t *s, mr_var_t *qkv, int which) {
+  const int64_t *d = qkv->aval.dim;
+  int64_t start[] = {0, 0, which, 0, 0}, limit[] = {d[0], d[1], which + 1, d[3], d[4]};
+  return mr_lax_reshape_to(s->f, mr_lax_slice(s->f, qkv, start, limit), d[0], d[1], d[3], d[4]);
+}
+
+/* The probabilities stand as a value (B,H,T,T) of their own, so that some can be dropped. */
+static mr_var_t *attend_dropping(mr_nn_t *s, mr_var_t *qkv, float scale) {
+  static const int heads_last[] = {0, 2, 1, 3};
+  const mr_dot_dims_t scores = {1, 2, {3}, {3}, {0, 2}, {0, 2}};
+  const mr_dot_dims_t mixes = {1, 2, {3}, {1}, {0, 1}, {0, 2}};
+  mr_var_t *q = third(s, qkv, 0), *k = third(s, qkv, 1), *v = third(s, qkv, 2);
+  mr_var_t *p = mr_lax_dot_general(s->f, q, k, &scores, MR_F32);
+  p = mr_nn_cast(s, mr_lax_softmax(s->f, mr_lax_scale(s->f, (double)scale, p)));
+  p = mr_lax_dropout(s->f, p, s->attn_drop, s->next_site++, s->seed, s->step);
+  mr_var_t *o = mr_lax_dot_general(s->f, p, v, &mixes, s->dtype); /* (B,H,T,D) */
+  return mr_lax_transpose(s->f, o, heads_last);
+}
+
+mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv) {
+  if (!qkv) return NULL;
+  float scale = 1.0f / sqrtf((float)qkv->aval.dim[4]);
+  if (s->attn_drop > 0) return attend_dropping(s, qkv, scale);
+  return mr_lax_attention_packed(s->f, qkv, scale);
+}
+
 /* qkv (B,T,3E) -> (B,T,E), or (B,1,E) if only token 0 is wanted. */
 static mr_var_t *attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool first_only) {
   if (!qkv) return NULL;
   int64_t B = qkv->aval.dim[0], T = qkv->aval.dim[1], E = qkv->aval.dim[2] / 3, D = E / heads;
   mr_var_t *packed = mr_lax_reshape_to(s->f, qkv, B, T, 3, heads, D);
-  mr_var_t *o = mr_lax_attention_packed(s->f, packed, 1.0f / sqrtf((float)D));
+  mr_var_t *o = mr_nn_attend(s, packed);
   o = mr_lax_reshape_to(s->f, o, B, T, E);
   return first_only ? mr_nn_first_token(s, o) : o;
 }
@@ -52,7 +79,9 @@ mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_
   if (!x) return NULL;
   int64_t E = x->aval.dim[2];
   size_t mark = mr_nn_enter(s, name);
-  mr_var_t *o = attend(s, mr_nn_linear_timm(s, "qkv", x, 3 * E), heads, first_only);
+  mr_var_t *qkv =
+      (s->no_qkv_bias ? mr_nn_linear_timm_no_bias : mr_nn_linear_timm)(s, "qkv", x, 3 * E);
+  mr_var_t *o = attend(s, qkv, heads, first_only);
   mr_var_t *y = mr_nn_linear_timm(s, "proj", o, E);
   mr_nn_leave(s, mark);
   return y;

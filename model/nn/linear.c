@@ -3,7 +3,8 @@
 #include "model/nn/nn.h"
 
 static mr_var_t *apply(mr_nn_t *s, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed) {
-  return mr_lax_linear(s->f, mr_nn_cast(s, x), mr_nn_cast(s, w), mr_nn_cast(s, b), transposed);
+  return mr_lax_linear(s->f, mr_nn_cast(s, x), mr_nn_cast(s, w), b ? mr_nn_cast(s, b) : NULL,
+                       transposed);
 }
 
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
@@ -18,13 +19,21 @@ mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
   return y;
 }
 
-mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
+static mr_var_t *linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out, bool bias) {
   if (!x) return NULL;
   size_t mark = mr_nn_enter(s, name);
   int64_t in = x->aval.dim[x->aval.ndim - 1];
   mr_var_t *w = mr_nn_param_of(s, "weight", ((mr_init_t){MR_INIT_TRUNC_NORMAL, .02f}), out, in);
-  mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), out);
-  mr_var_t *y = b ? apply(s, x, w, b, true) : NULL;
+  mr_var_t *b = bias ? mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), out) : NULL;
+  mr_var_t *y = w && (b || !bias) ? apply(s, x, w, b, true) : NULL;
   mr_nn_leave(s, mark);
   return y;
+}
+
+mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
+  return linear_timm(s, name, x, out, true);
+}
+
+mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
+  return linear_timm(s, name, x, out, false);
 }

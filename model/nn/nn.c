@@ -31,6 +31,17 @@ mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) {
   return mr_lax_dropout(s->f, x, s->dropout, s->next_site++, s->seed, s->step);
 }
 
+mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate) {
+  if (rate <= 0 || !x) return x;
+  const mr_aval_t *a = &x->aval;
+  mr_var_t *one = mr_literal(s->f, MR_F32, 1);
+  mr_var_t *keep = mr_lax_broadcast_in_dim(s->f, one, 1, a->dim, NULL);
+  keep = mr_lax_dropout(s->f, keep, rate, s->next_site++, s->seed, s->step);
+  keep = mr_lax_broadcast_in_dim(s->f, mr_lax_convert(s->f, keep, a->dtype), a->ndim, a->dim,
+                                 (int[]){0});
+  return mr_lax_mul(s->f, x, keep);
+}
+
 mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y) {
   return mr_lax_add(s->f, x, mr_lax_convert(s->f, y, MR_F32));
 }

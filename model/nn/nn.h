@@ -11,6 +11,9 @@ typedef struct mr_nn {
   mr_params_t *params; /* gets the list; not the owner */
   mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16; parameters are f32 */
   float dropout;       /* rate; 0: none */
+  bool train;          /* what only training does is done */
+  float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
+  bool no_qkv_bias;    /* timm: q, k and v without biases */
   mr_var_t *seed, *step;
   uint32_t next_site; /* numbers the dropouts */
   char prefix[256];   /* "encoder_blocks.0.attn." */
@@ -41,6 +44,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
 /* ---- timm names ---- */
 /* The same layers with "name.weight" [out,in] and "name.bias"; trunc_normal .02. */
 mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
+mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
 /* "qkv" (3,H,D outwards) and "proj". */
 mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
@@ -48,6 +52,12 @@ mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_
 
 /* ---- both ---- */
 mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x);
+/* Stochastic depth (Huang et al., 2016): each record of x (B,...) is zero with probability rate,
+   else divided by 1 - rate.  rate 0: x itself. */
+mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate);
+/* softmax(q k' / sqrt(D)) v of qkv (B,T,3,H,D) -> (B,T,H,D), by the fused op, or as primitives
+   where s->attn_drop drops probabilities. */
+mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv);
 /* Pixels (B,H,W,C) -> (B, H/P*W/P, P*P*C): patches row-major; inside (row, column, channel), or
    (channel, row, column) if channel_first.  In x's dtype. */
 mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first);

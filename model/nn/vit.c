@@ -19,6 +19,11 @@ static mr_err_t in_range(const char *name, int v, int lo, int hi, mr_diag_t *dia
   return mr_fail(diag, MR_ERR_CONFIG, "vit.%s: %d, want [%d,%d]", name, v, lo, hi);
 }
 
+static mr_err_t rate(const char *name, float v, mr_diag_t *diag) {
+  if (v >= 0 && v < 1) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "vit.%s: %g, want [0,1)", name, (double)v);
+}
+
 mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   MR_TRY(in_range("image", c->image, 1, 4096, diag));
   MR_TRY(in_range("patch", c->patch, 1, c->image, diag));
@@ -35,8 +40,12 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   if (c->embed % c->heads)
     return mr_fail(diag, MR_ERR_CONFIG, "vit.heads: %d, want a divisor of embed %d", c->heads,
                    c->embed);
-  if (!(c->dropout >= 0 && c->dropout < 1))
-    return mr_fail(diag, MR_ERR_CONFIG, "vit.dropout: %g, want [0,1)", (double)c->dropout);
+  MR_TRY(rate("dropout", c->dropout, diag));
+  MR_TRY(rate("attn-drop", c->attn_drop, diag));
+  MR_TRY(rate("drop-path", c->drop_path, diag));
+  if (c->variant == MR_VIT_FLAX && (c->drop_path > 0 || c->no_qkv_bias))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "vit: drop-path and no qkv bias are timm's; take model=timm");
   if (!(c->ln_eps >= 0 && c->ln_eps < 1))
     return mr_fail(diag, MR_ERR_CONFIG, "vit.ln-eps: %g, want [0,1)", (double)c->ln_eps);
   if (c->dtype != MR_F32 && c->dtype != MR_BF16)
@@ -48,7 +57,13 @@ static void build(mr_fn_t *f, const mr_vit_config_t *c, int64_t batch, bool trai
                   mr_params_t *params) {
   mr_var_t *images = mr_fn_input(f, mr_aval_of(MR_F32, batch, c->image, c->image, c->channels));
   mr_var_t *labels = mr_fn_input(f, mr_aval_of(MR_I32, batch));
-  mr_nn_t s = {.f = f, .params = params, .dtype = c->dtype, .dropout = train ? c->dropout : 0};
+  mr_nn_t s = {.f = f,
+               .params = params,
+               .dtype = c->dtype,
+               .dropout = train ? c->dropout : 0,
+               .train = train,
+               .attn_drop = train ? c->attn_drop : 0,
+               .no_qkv_bias = c->no_qkv_bias};
   s.next_site = c->first_site;
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));

@@ -11,11 +11,14 @@ typedef struct mr_vit_config {
   int image, patch, channels;             /* pixels; patch divides image */
   int embed, mlp, heads, layers, classes; /* heads divides embed */
   float dropout;                          /* rate in training, [0,1) */
-  mr_dtype_t dtype;                       /* of computation: MR_F32 or MR_BF16 */
-  float ln_eps;                           /* 0: the variant's own (flax 1e-6, timm 1e-5) */
-  int threads;                            /* of a step, [1,1024]; 0: one a processor */
-  bool pin;                               /* each to a processor of its own */
-  uint32_t first_site;                    /* number of the first dropout: parts of a batch differ */
+  float attn_drop;                        /* of attention's probabilities, in training, [0,1) */
+  float drop_path;     /* of the last block, 0 in the first, linear between; timm */
+  bool no_qkv_bias;    /* timm */
+  mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16 */
+  float ln_eps;        /* 0: the variant's own (flax 1e-6, timm 1e-5) */
+  int threads;         /* of a step, [1,1024]; 0: one a processor */
+  bool pin;            /* each to a processor of its own */
+  uint32_t first_site; /* number of the first dropout: parts of a batch differ */
 } mr_vit_config_t;
 
 /* The recipe: image 32, patch 4, embed 384, mlp 1536, heads 8, layers 6, classes 10, dropout .1,
@@ -28,6 +31,9 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
    block computes what token 0 needs alone: the head reads nothing else. */
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
+/* timm's two halves: the normed token 0 (B,E), f32 or the dtype of computation, and its logits. */
+mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
+mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features);
 
 /* Inputs of the graph that mr_vit_loss makes, before the parameters (in params' order). */
 enum { MR_VIT_IMAGES, MR_VIT_LABELS, MR_VIT_SEED, MR_VIT_STEP, MR_VIT_N_DATA };

@@ -22,21 +22,23 @@ static mr_var_t *block(mr_nn_t *s, const mr_vit_config_t *c, int i, mr_var_t *x,
   char name[40];
   bool last = i == c->layers - 1;
   snprintf(name, sizeof name, "blocks.%d", i);
+  float drop = s->train && c->layers > 1 ? c->drop_path * (float)i / (float)(c->layers - 1) : 0;
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *y = mr_nn_layer_norm_timm(s, "norm1", x, eps);
   y = mr_nn_attention_timm(s, "attn", y, c->heads, last);
-  x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, mr_nn_dropout(s, y));
+  y = mr_nn_drop_path(s, mr_nn_dropout(s, y), drop);
+  x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm_timm(s, "norm2", x, eps);
   size_t inner = mr_nn_enter(s, "mlp");
   y = mr_lax_gelu(s->f, mr_nn_linear_timm(s, "fc1", y, c->mlp), MR_GELU_ERF);
   y = mr_nn_linear_timm(s, "fc2", mr_nn_dropout(s, y), c->embed);
   mr_nn_leave(s, inner);
-  x = mr_nn_residual(s, x, mr_nn_dropout(s, y));
+  x = mr_nn_residual(s, x, mr_nn_drop_path(s, mr_nn_dropout(s, y), drop));
   mr_nn_leave(s, mark);
   return x;
 }
 
-mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
+mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
   float eps = c->ln_eps > 0 ? c->ln_eps : 1e-5f;
   int64_t side = c->image / c->patch, E = c->embed;
   mr_init_t trunc = {MR_INIT_TRUNC_NORMAL, .02f};
@@ -46,5 +48,13 @@ mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
   for (int i = 0; i < c->layers; i++) x = block(s, c, i, x, eps);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
-  return mr_nn_linear_timm(s, "head", mr_nn_layer_norm_timm(s, "norm", x, eps), c->classes);
+  return mr_nn_layer_norm_timm(s, "norm", x, eps);
+}
+
+mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features) {
+  return mr_nn_linear_timm(s, "head", features, c->classes);
+}
+
+mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
+  return mr_vit_timm_head(s, c, mr_vit_timm_features(s, c, images));
 }

@@ -396,6 +396,99 @@ static void dropout_follows_seed_and_step_alone(void **state) {
   assert_true(loss[0] != loss[2] && loss[0] != loss[3]);
 }
 
+/* sum of out, which is a function of x (B,T,3,H,D) with seed and step, traced by hand. */
+static mr_fn_t *attention_of(mr_aval_t x, float rate) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *qkv = mr_fn_input(f, x);
+  mr_nn_t s = {.f = f, .dtype = MR_F32, .attn_drop = rate};
+  s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
+  s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
+  mr_var_t *o = mr_nn_attend(&s, qkv);
+  assert_int_equal(mr_fn_return(f, 1, &o), MR_OK);
+  return f;
+}
+
+static void attention_with_dropped_probabilities_is_the_fused_one_where_none_is_dropped(
+    void **state) {
+  enum { N = 2 * 5 * 3 * 2 * 4 };
+  _Alignas(64) float x[N], o[3][N / 3];
+  const float rate[] = {0, 1e-7f, .5f};
+  uint64_t seed = 3;
+  uint32_t step = 1;
+  for (int i = 0; i < N; i++) x[i] = (float)(i * 37 % 23) / 11 - 1;
+  for (int k = 0; k < 3; k++) {
+    mr_fn_t *f = attention_of(mr_aval_of(MR_F32, 2, 5, 3, 2, 4), rate[k]);
+    mr_exec_t *e = NULL;
+    mr_diag_t diag = {0};
+    if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+    mr_exec_run(e, (const void *[]){x, &seed, &step}, (void *[]){o[k]});
+    mr_exec_destroy(e);
+    mr_fn_destroy(f);
+  }
+  int other = 0;
+  for (int i = 0; i < N / 3; i++) {
+    assert_true(fabsf(o[0][i] - o[1][i]) < 1e-5f);
+    other += fabsf(o[0][i] - o[2][i]) > 1e-3f;
+  }
+  assert_true(other > N / 6);
+}
+
+static void drop_path_takes_whole_records(void **state) {
+  enum { B = 400, E = 3 };
+  static _Alignas(64) float x[B * E], y[B * E];
+  uint64_t seed = 3;
+  uint32_t step = 1;
+  mr_fn_t *f = mr_fn_create();
+  mr_nn_t s = {.f = f, .dtype = MR_F32};
+  mr_var_t *in = mr_fn_input(f, mr_aval_of(MR_F32, B, E));
+  s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
+  s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
+  mr_var_t *out = mr_nn_drop_path(&s, in, .25f);
+  mr_exec_t *e = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_fn_return(f, 1, &out), MR_OK);
+  if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < B * E; i++) x[i] = (float)(i + 1);
+  mr_exec_run(e, (const void *[]){x, &seed, &step}, (void *[]){y});
+  int kept = 0;
+  for (int b = 0; b < B; b++) {
+    bool keep = y[b * E] != 0;
+    for (int k = 0; k < E; k++) {
+      float want = keep ? x[b * E + k] / .75f : 0;
+      assert_true(fabsf(y[b * E + k] - want) <= 1e-6f * want);
+    }
+    kept += keep;
+  }
+  assert_in_range(kept, 270, 330); /* 300 on average, deviation 8.7 */
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+static mr_params_t list_of(const mr_vit_config_t *c, bool train) {
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  mr_fn_t *f = mr_vit_loss(c, 2, train, 0, &p, &diag);
+  if (!f) fail_msg("%s", diag.text);
+  mr_fn_destroy(f);
+  return p;
+}
+
+static void timm_settings_shape_the_model(void **state) {
+  mr_vit_config_t c = mr_vit_default();
+  mr_diag_t diag = {0};
+  c.variant = MR_VIT_TIMM;
+  mr_params_t with = list_of(&c, true);
+  c.no_qkv_bias = true, c.drop_path = .1f, c.attn_drop = .1f;
+  mr_params_t without = list_of(&c, true);
+  assert_int_equal(with.n - without.n, c.layers);
+  assert_int_equal(with.count - without.count, 3 * c.embed * c.layers);
+  mr_params_fini(&with);
+  mr_params_fini(&without);
+  c.variant = MR_VIT_FLAX;
+  assert_int_equal(mr_vit_check(&c, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "model=timm"));
+}
+
 static void bad_settings_are_named(void **state) {
   mr_diag_t diag = {0};
   mr_vit_config_t c = mr_vit_default();
@@ -422,6 +515,9 @@ int main(void) {
       cmocka_unit_test(a_record_without_a_label_weighs_nothing),
       cmocka_unit_test(the_loss_is_the_mean_over_records_with_labels),
       cmocka_unit_test(dropout_follows_seed_and_step_alone),
+      cmocka_unit_test(attention_with_dropped_probabilities_is_the_fused_one_where_none_is_dropped),
+      cmocka_unit_test(drop_path_takes_whole_records),
+      cmocka_unit_test(timm_settings_shape_the_model),
       cmocka_unit_test(bad_settings_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
