@@ -94,7 +94,7 @@ typedef struct mr_vit_tally {
   int64_t records, right;
   double loss; /* sum */
   int n_classes;
-  uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES];
+  uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES]; /* zeros if there are more classes */
   /* Told of every record with a wrong guess, after it is counted; NULL: nobody is. */
   void (*wrong)(mr_stage_t *s, const struct mr_vit_tally *tally, int port, const mr_buf_t *b, int i,
                 int guess);

@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 
+#include "base/npy.h"
 #include "base/xio.h"
 #include "tests/apps/program.h"
 
@@ -151,6 +152,38 @@ static void bad_input_gets_one_sentence(void **state) {
   expect(1, "/nowhere/run");
 }
 
+/* More classes than a confusion matrix is drawn for. */
+static void many_classes_are_trained_and_tested_without_a_matrix(void **state) {
+  enum { N = 48, CLASSES = 24, PICTURE = 3 * 8 * 8 };
+  static uint8_t images[N * PICTURE];
+  int32_t labels[N];
+  char name[3][128], text[1024];
+  mr_diag_t diag = {0};
+  snprintf(name[0], sizeof name[0], "%s/images.npy", dir);
+  snprintf(name[1], sizeof name[1], "%s/labels.npy", dir);
+  snprintf(name[2], sizeof name[2], "%s/many.mr", dir);
+  for (int i = 0; i < N * PICTURE; i++) images[i] = (uint8_t)(i * 7 % 251);
+  for (int i = 0; i < N; i++) labels[i] = i % CLASSES;
+  if (mr_npy_save(name[0], MR_U8, 4, (int64_t[]){N, 3, 8, 8}, images, &diag) < 0 ||
+      mr_npy_save(name[1], MR_I32, 1, (int64_t[]){N}, labels, &diag) < 0)
+    fail_msg("%s", diag.text);
+  int n = snprintf(text, sizeof text,
+                   "let run = unset\n"
+                   "npy %s labels=%s classes=24 ! shuffle seed=1 epochs=1 ! normalize ! batch 16\n"
+                   "  ! vit-step name=train layers=1 embed=32 mlp=32 heads=2 patch=4\n"
+                   "npy %s labels=%s classes=24 name=again id-base=1000 ! sequential epochs=1\n"
+                   "  ! normalize ! batch 16 name=again-batches ! train.test\n"
+                   "train.metrics ! progress\n"
+                   "train.metrics ! jsonl path=$run/metrics.jsonl\n",
+                   name[0], name[1], name[0], name[1]);
+  assert_int_equal(mr_write_file(name[2], text, (size_t)n, &diag), MR_OK);
+  RUN(&p, "train", "--graph", name[2], "--run-dir", a);
+  if (p.status != 0) fail_msg("status %d: %s%s", p.status, p.err, p.out);
+  assert_non_null(strstr(p.out, "Done: 3 steps, 48 images"));
+  assert_non_null(strstr(p.out, "Test, Loss: "));
+  assert_null(strstr(p.out, "truth"));
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -159,6 +192,7 @@ int main(void) {
       CASE(a_checkpoint_of_another_model_is_refused),
       CASE(ctrl_c_leaves_a_checkpoint_to_go_on_from),
       CASE(bad_input_gets_one_sentence),
+      CASE(many_classes_are_trained_and_tested_without_a_matrix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
