@@ -13,11 +13,9 @@ static mr_var_t *squareplus(mr_fn_t *f, mr_var_t *x) {
   return mr_emit1(f, &squareplus_op, 1, &x, 0, NULL);
 }
 
-/* How it runs: one function an element, on all cores, in f32 or bf16. */
-static float at(float x) { return .5f * (x + sqrtf(x * x + 4)); }
-static mr_err_t run_on_cpu(mr_cpu_call_t *call, mr_diag_t *diag) {
-  return mr_cpu_unary(call, at, diag);
-}
+/* How it runs: one function an element, on all cores, in f32, bf16 or f64. */
+static float at_f32(float x) { return .5f * (x + sqrtf(x * x + 4)); }
+static double at_f64(double x) { return .5 * (x + sqrt(x * x + 4)); }
 
 /* y / sqrt(x^2 + 4), the slope: from ops that have rules themselves, so that it goes on and on. */
 static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e) {
@@ -31,28 +29,21 @@ static mr_err_t backward(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
   return mr_rule_done(f);
 }
 
-static mr_err_t forward(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  dout[0] = mr_lax_mul(f, din[0], slope(f, e));
-  return mr_rule_done(f);
-}
-
-/* Elementwise: the mapped dimension stays where it is. */
-static mr_err_t batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
-  out[0] = (mr_batched_t){squareplus(f, in[0].var), in[0].axis};
-  return mr_rule_done(f);
-}
-
+/* Elementwise: forward mode is the same product with the slope, and a mapped dimension stays where
+   it is; the library has both rules. */
 const mr_op_def_t squareplus_op = {.name = "squareplus",
                                    .n_in = 1,
                                    .n_out = 1,
                                    .shape = mr_shape_same,
-                                   .jvp = forward,
+                                   .jvp = mr_jvp_symmetric,
                                    .vjp = backward,
-                                   .batch = batch,
+                                   .batch = mr_batch_pointwise,
                                    .split = mr_no_split,
                                    .open = mr_no_open,
                                    .amp = MR_AMP_FOLLOW,
-                                   .cpu = run_on_cpu,
+                                   .cpu = mr_cpu_pointwise,
+                                   .at = {.f1 = at_f32, .d1 = at_f64},
+                                   .sample = mr_sample_unary,
                                    .cuda = mr_no_cuda,
                                    .inplace = {1}};
 

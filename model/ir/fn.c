@@ -103,6 +103,24 @@ mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const 
   return e ? e->out[0] : NULL;
 }
 
+/* Attribute names and texts of g must not point into f. */
+static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
+  mr_attr_t *a = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *a);
+  for (int i = 0; i < e->n_attr; i++) {
+    a[i].name = mr_mem_text(&g->mem, a[i].name);
+    if (a[i].text) a[i].text = mr_mem_text(&g->mem, a[i].text);
+  }
+  return a;
+}
+
+mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in) {
+  const char *outer = f->scope;
+  f->scope = mr_mem_text(&f->mem, e->scope);
+  mr_eqn_t *c = mr_emit(f, e->op, e->n_in, in, e->n_attr, own_attrs(f, e), e->n_out);
+  f->scope = outer;
+  return c;
+}
+
 const char *mr_scope_enter(mr_fn_t *f, const char *name) {
   const char *outer = f->scope;
   size_t n = strlen(outer) + strlen(name) + 2;

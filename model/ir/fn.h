@@ -60,6 +60,9 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
 mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                    const mr_attr_t *attr);
 
+/* The same op, attributes and scope as e, which may belong to another fn, on in[e->n_in]. */
+mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in);
+
 /* Equations that follow carry the scope "outer/name".  Returns what mr_scope_leave takes. */
 const char *mr_scope_enter(mr_fn_t *f, const char *name);
 void mr_scope_leave(mr_fn_t *f, const char *outer);

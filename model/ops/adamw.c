@@ -51,8 +51,47 @@ static mr_err_t adamw_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* b x + (1 - b) g */
+static mr_var_t *decay(mr_fn_t *f, double b, mr_var_t *x, mr_var_t *g) {
+  return mr_lax_add(f, mr_lax_scale(f, b, x), mr_lax_scale(f, 1 - b, g));
+}
+
+/* 1 - b^t */
+static mr_var_t *bias(mr_fn_t *f, double b, mr_var_t *t) {
+  mr_dtype_t dtype = t->aval.dtype;
+  mr_var_t *power = mr_lax_pow(f, mr_literal(f, dtype, b), t);
+  return mr_lax_sub(f, mr_literal(f, dtype, 1), power);
+}
+
+static mr_err_t adamw_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_var_t *p = e->in[0], *t = e->in[5];
+  double b1 = mr_attr_get(e, "b1")->f, b2 = mr_attr_get(e, "b2")->f;
+  mr_var_t *eps = mr_literal(f, p->aval.dtype, mr_attr_get(e, "eps")->f);
+  mr_var_t *g = mr_lax_mul(f, e->in[1], e->in[6]);
+  mr_var_t *m = decay(f, b1, e->in[2], g);
+  mr_var_t *v = decay(f, b2, e->in[3], mr_lax_integer_pow(f, g, 2));
+  mr_var_t *root = mr_lax_sqrt(f, mr_lax_div(f, v, bias(f, b2, t)));
+  mr_var_t *step = mr_lax_div(f, mr_lax_div(f, m, bias(f, b1, t)), mr_lax_add(f, root, eps));
+  step = mr_lax_add(f, step, mr_lax_scale(f, mr_attr_get(e, "weight_decay")->f, p));
+  out[0] = mr_lax_sub(f, p, mr_lax_mul(f, e->in[4], step));
+  out[1] = m;
+  out[2] = v;
+  return mr_rule_done(f);
+}
+
+static bool adamw_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *in[4], *out[3];
+  for (int i = 0; i < 4; i++) in[i] = mr_sample_f32(s, i == 3 ? 0.5 : -1, 1, 2, 3);
+  mr_var_t *lr = mr_sample_scalar(s, MR_F32, 0.1, 0.5), *t = mr_sample_scalar(s, MR_F32, 2, 4);
+  mr_adamw_config_t c = {.b1 = 0.9f, .b2 = 0.95f, .eps = 1e-2f, .weight_decay = 0.1f};
+  mr_lax_adamw(s->f, &c, in, lr, t, mr_sample_scalar(s, MR_F32, 0.5, 1.5), out);
+  return mr_sample_done(s, out[0]);
+}
+
 const mr_op_def_t mr_op_adamw = {
-    MR_RULES_NONE_YET,  .name = "adamw",      .n_in = 7,
-    .n_out = 3,         .shape = adamw_shape, .vjp = mr_no_vjp,
-    .amp = MR_AMP_WIDE, .cpu = adamw_cpu,     .inplace = {1, 4, 8},
+    MR_RULES_COMPOSITE,     .open = adamw_open, .jvp = mr_jvp_open, .batch = mr_batch_open,
+    .sample = adamw_sample, .name = "adamw",    .n_in = 7,          .n_out = 3,
+    .shape = adamw_shape,   .vjp = mr_vjp_open, .amp = MR_AMP_WIDE, .cpu = adamw_cpu,
+    .inplace = {1, 4, 8},
 };

@@ -7,8 +7,6 @@ mr_var_t *mr_lax_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_add, 2, (mr_var_t *[]){a, b}, 0, NULL);
 }
 
-static float add_at(float a, float b) { return a + b; }
-
 static bool fused(const mr_aval_t *a) { return a->dtype == MR_F32 || a->dtype == MR_BF16; }
 
 static void add_run(const mr_cpu_call_t *c) {
@@ -19,7 +17,7 @@ static void add_run(const mr_cpu_call_t *c) {
 
 mr_err_t mr__add_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   const mr_aval_t *a = &c->eqn->in[0]->aval, *b = &c->eqn->in[1]->aval;
-  if (!mr_aval_same_shape(a, b) || !fused(a) || !fused(b)) return mr_cpu_binary(c, add_at, diag);
+  if (!mr_aval_same_shape(a, b) || !fused(a) || !fused(b)) return mr_cpu_pointwise(c, diag);
   c->run = add_run;
   return MR_OK;
 }
@@ -29,8 +27,21 @@ mr_err_t mr__add_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_va
   return mr_rule_done(f);
 }
 
+mr_err_t mr__add_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  dout[0] = mr_tangent_add(f, mr_tangent_spread(f, e, din[0]), mr_tangent_spread(f, e, din[1]));
+  return mr_rule_done(f);
+}
+
+float mr__add_f2(float a, float b) { return a + b; }
+double mr__add_d2(double a, double b) { return a + b; }
+int64_t mr__add_i2(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
 const mr_op_def_t mr_op_add = {
-    MR_RULES_NONE_YET,
+    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
+    MR_RULES_PRIMITIVE,
+    .jvp = mr__add_jvp,
+    .batch = mr_batch_pointwise,
+    .sample = mr_sample_binary,
     .name = "add",
     .n_in = 2,
     .n_out = 1,

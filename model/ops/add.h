@@ -5,6 +5,10 @@
 #include "model/ops/op.h"
 
 mr_err_t mr__add_cpu(mr_cpu_call_t *c, mr_diag_t *diag);
+float mr__add_f2(float a, float b);
+double mr__add_d2(double a, double b);
+int64_t mr__add_i2(int64_t a, int64_t b);
+mr_err_t mr__add_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 mr_err_t mr__add_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
 
 #endif

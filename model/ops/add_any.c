@@ -8,8 +8,18 @@ mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 }
 
 const mr_op_def_t mr_op_add_any = {
-    MR_RULES_NONE_YET,    .name = "add_any",           .n_in = 2,
-    .n_out = 1,           .shape = mr_shape_pointwise, .vjp = mr__add_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = mr__add_cpu,          .inplace = {3},
+    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
+    MR_RULES_PRIMITIVE,
+    .jvp = mr__add_jvp,
+    .batch = mr_batch_pointwise,
+    .sample = mr_sample_binary,
+    .name = "add_any",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = mr_shape_pointwise,
+    .vjp = mr__add_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = mr__add_cpu,
+    .inplace = {3},
     .mixes = true,
 };

@@ -1,6 +1,7 @@
 #include "model/ops/attention.h"
 
 #include "model/ops/lax.h"
+#include "model/ops/rows.h"
 #include "model/ops/rules.h"
 
 static mr_var_t *emit(mr_fn_t *f, int n, mr_var_t *const *in, float scale) {
@@ -43,6 +44,42 @@ void mr__attention_split(const mr_eqn_t *e, const mr_attention_spec_t *s, void *
   for (size_t i = 0; i < 3; i++) qkv[i] = packed ? (char *)in[0] + i * token : in[i];
 }
 
+void mr__attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) {
+  const mr_aval_t *a = &e->in[0]->aval;
+  for (int i = 0; i < 3; i++) {
+    if (!mr__attention_packed(e)) {
+      qkv[i] = e->in[i];
+      continue;
+    }
+    int64_t start[5] = {0, 0, i, 0, 0},
+            limit[5] = {a->dim[0], a->dim[1], i + 1, a->dim[3], a->dim[4]};
+    mr_var_t *one = mr_lax_slice(f, e->in[0], start, limit);
+    qkv[i] = mr_lax_reshape_to(f, one, a->dim[0], a->dim[1], a->dim[3], a->dim[4]);
+  }
+}
+
+mr_var_t *mr__attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qkv[3]) {
+  mr_dot_dims_t d = {.n_batch = 2,
+                     .lhs_batch = {0, 2},
+                     .rhs_batch = {0, 2},
+                     .n_contract = 1,
+                     .lhs_contract = {3},
+                     .rhs_contract = {3}};
+  return mr_lax_scale(f, mr_attr_get(e, "scale")->f,
+                      mr_lax_dot_general(f, qkv[0], qkv[1], &d, MR_F32));
+}
+
+mr_var_t *mr__attention_mix(mr_fn_t *f, mr_var_t *w, mr_var_t *v) {
+  mr_dot_dims_t d = {.n_batch = 2,
+                     .lhs_batch = {0, 1},
+                     .rhs_batch = {0, 2},
+                     .n_contract = 1,
+                     .lhs_contract = {3},
+                     .rhs_contract = {1}};
+  if (!v) return NULL;
+  return mr_lax_transpose(f, mr_lax_dot_general(f, w, v, &d, v->aval.dtype), (int[]){0, 2, 1, 3});
+}
+
 static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *q = &e->in[0]->aval;
   if (e->n_in == 1) {
@@ -71,7 +108,7 @@ static mr_err_t attention_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
 
 static mr_err_t attention_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
-  if (dout[1]) return mr_no_vjp(f, e, dout, din); /* through the saved sums */
+  if (dout[1]) return mr_vjp_open(f, e, dout, din); /* through the saved sums */
   if (!dout[0]) return MR_OK;
   mr_var_t *in[6];
   int n = 0;
@@ -84,7 +121,42 @@ static mr_err_t attention_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *do
   return mr_rule_done(f);
 }
 
+/* softmax(q k' scale) v with the log of the sums of exponents beside it. */
+static mr_err_t attention_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_var_t *qkv[3];
+  mr__attention_operands(f, e, qkv);
+  mr_var_t *s = mr__attention_scores(f, e, qkv);
+  const mr_aval_t *a = s ? &s->aval : &e->in[0]->aval;
+  mr_var_t *top = mr_lax_stop_gradient(f, mr_lax_reduce_max(f, s, 1, (int[]){3}));
+  mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, s, mr_rows_spread(f, top, a)));
+  mr_var_t *sum = mr_lax_reduce_sum(f, w, 1, (int[]){3});
+  w = mr_lax_convert(f, mr_lax_div(f, w, mr_rows_spread(f, sum, a)), e->in[0]->aval.dtype);
+  out[0] = mr__attention_mix(f, w, qkv[2]);
+  out[1] = mr_lax_add(f, top, mr_lax_log(f, sum));
+  return mr_rule_done(f);
+}
+
+static bool attention_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  if (k == 1)
+    return mr_sample_done(
+        s, mr_lax_attention_packed(s->f, mr_sample_f32(s, -1, 1, 2, 3, 3, 2, 4), 0.5f));
+  mr_var_t *q = mr_sample_f32(s, -1, 1, 2, 3, 2, 4), *kk = mr_sample_f32(s, -1, 1, 2, 3, 2, 4);
+  return mr_sample_done(s,
+                        mr_lax_attention(s->f, q, kk, mr_sample_f32(s, -1, 1, 2, 3, 2, 4), 0.5f));
+}
+
 const mr_op_def_t mr_op_attention = {
-    MR_RULES_NONE_YET,        .name = "attention",  .n_in = -1,           .n_out = 2,
-    .shape = attention_shape, .vjp = attention_vjp, .amp = MR_AMP_NARROW, .cpu = attention_cpu,
+    MR_RULES_COMPOSITE,
+    .open = attention_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_merge,
+    .sample = attention_sample,
+    .name = "attention",
+    .n_in = -1,
+    .n_out = 2,
+    .shape = attention_shape,
+    .vjp = attention_vjp,
+    .amp = MR_AMP_NARROW,
+    .cpu = attention_cpu,
 };

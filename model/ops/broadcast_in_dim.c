@@ -59,8 +59,52 @@ static mr_err_t broadcast_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *do
   return mr_rule_done(f);
 }
 
+static mr_err_t broadcast_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                mr_batched_t *out) {
+  const mr_aval_t *y = &e->out[0]->aval;
+  const mr_attr_t *place = mr_attr_get(e, "broadcast_dimensions");
+  int at[MR_MAX_NDIM + 1] = {0};
+  int64_t dim[MR_MAX_NDIM] = {mr_batch_size(1, in)};
+  if (y->ndim == MR_MAX_NDIM) return mr_shape_fail(e, &f->diag, "vmap: too many dimensions");
+  for (int i = 0; i < place->n; i++) at[i + 1] = (int)place->i[i] + 1;
+  for (int i = 0; i < y->ndim; i++) dim[i + 1] = y->dim[i];
+  out[0].var = mr_lax_broadcast_in_dim(f, mr_batch_front(f, &in[0], 1), y->ndim + 1, dim, at);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool broadcast_in_dim_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  mr_var_t *x;
+  switch (k) {
+    case 0:
+      x = mr_sample_f32(s, -1, 1, 2, 4);
+      x = mr_lax_broadcast_in_dim(s->f, x, 3, (int64_t[]){2, 3, 4}, (int[]){0, 2});
+      return mr_sample_done(s, x);
+    case 1:
+      x = mr_sample_f32(s, -1, 1, 2, 1);
+      x = mr_lax_broadcast_in_dim(s->f, x, 3, (int64_t[]){2, 3, 4}, (int[]){0, 2});
+      return mr_sample_done(s, x);
+    case 2:
+      x = mr_sample_scalar(s, MR_F32, -1, 1);
+      return mr_sample_done(s, mr_lax_broadcast_in_dim(s->f, x, 2, (int64_t[]){2, 3}, NULL));
+  }
+  return false;
+}
+
 const mr_op_def_t mr_op_broadcast_in_dim = {
-    MR_RULES_NONE_YET,    .name = "broadcast_in_dim", .n_in = 1,
-    .n_out = 1,           .shape = broadcast_shape,   .vjp = broadcast_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = broadcast_cpu,
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_linear,
+    .batch = broadcast_batch,
+    .sample = broadcast_in_dim_sample,
+    .name = "broadcast_in_dim",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = broadcast_shape,
+    .vjp = broadcast_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = broadcast_cpu,
 };
+
+mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value) {
+  return mr_lax_broadcast_in_dim(f, mr_literal(f, like->dtype, value), like->ndim, like->dim, NULL);
+}

@@ -55,8 +55,33 @@ static mr_err_t concatenate_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
   return mr_rule_done(f);
 }
 
+static mr_err_t concatenate_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                  mr_batched_t *out) {
+  int64_t size = mr_batch_size(e->n_in, in);
+  mr_var_t **x = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++) x[i] = mr_batch_front(f, &in[i], size);
+  out[0].var = mr_lax_concatenate(f, e->n_in, x, (int)mr_attr_get(e, "dimension")->i[0] + 1);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool concatenate_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *x[] = {mr_sample_f32(s, -1, 1, 2, 1), mr_sample_f32(s, -1, 1, 2, 3),
+                   mr_sample_f32(s, -1, 1, 2, 2)};
+  return mr_sample_done(s, mr_lax_concatenate(s->f, 3, x, 1));
+}
+
 const mr_op_def_t mr_op_concatenate = {
-    MR_RULES_NONE_YET,    .name = "concatenate",      .n_in = -1,
-    .n_out = 1,           .shape = concatenate_shape, .vjp = concatenate_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = concatenate_cpu,
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_linear,
+    .batch = concatenate_batch,
+    .sample = concatenate_sample,
+    .name = "concatenate",
+    .n_in = -1,
+    .n_out = 1,
+    .shape = concatenate_shape,
+    .vjp = concatenate_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = concatenate_cpu,
 };

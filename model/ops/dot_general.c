@@ -1,4 +1,5 @@
 #include "model/ops/lax.h"
+#include "model/ops/move.h"
 #include "model/ops/product.h"
 #include "model/ops/rules.h"
 
@@ -61,7 +62,49 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* f64 has no library's kernel: sums over the contracted dimensions, element by element. */
+static int64_t offset_at(int64_t index, const mr_aval_t *x, const int *dims, int n) {
+  int64_t stride[MR_MAX_NDIM], at = 0;
+  mr__strides(x, stride);
+  for (int i = n - 1; i >= 0; i--) {
+    at += index % x->dim[dims[i]] * stride[dims[i]];
+    index /= x->dim[dims[i]];
+  }
+  return at;
+}
+
+static int64_t count(const mr_aval_t *x, const int *dims, int n) {
+  int64_t size = 1;
+  for (int i = 0; i < n; i++) size *= x->dim[dims[i]];
+  return size;
+}
+
+static void dot_run_f64(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
+  const double *p = c->in[0], *q = c->in[1];
+  double *y = c->out[0];
+  mr_side_t a, b;
+  sides(c->eqn, &a, &b);
+  int64_t m = count(x, a.free, a.n_free), n = count(w, b.free, b.n_free);
+  int64_t kk = count(x, a.contract, a.n_contract), all = count(x, a.batch, a.n_batch) * m * n;
+  for (int64_t o = 0; o < all; o++) {
+    int64_t batch = o / (m * n);
+    int64_t pa =
+        offset_at(batch, x, a.batch, a.n_batch) + offset_at(o / n % m, x, a.free, a.n_free);
+    int64_t qa = offset_at(batch, w, b.batch, b.n_batch) + offset_at(o % n, w, b.free, b.n_free);
+    double sum = 0;
+    for (int64_t i = 0; i < kk; i++)
+      sum += p[pa + offset_at(i, x, a.contract, a.n_contract)] *
+             q[qa + offset_at(i, w, b.contract, b.n_contract)];
+    y[o] = sum;
+  }
+}
+
 static mr_err_t dot_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  if (c->eqn->in[0]->aval.dtype == MR_F64 && c->eqn->out[0]->aval.dtype == MR_F64) {
+    c->run = dot_run_f64;
+    return MR_OK;
+  }
   mr_side_t a, b;
   sides(c->eqn, &a, &b);
   return mr__product_lower(c, &a, &b, -1, diag);
@@ -119,7 +162,78 @@ static mr_err_t dot_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
   return mr_rule_done(f);
 }
 
+/* The dimension numbers of an operand whose mapped dimension stands first. */
+static void shift(int *dims, int n) {
+  for (int i = 0; i < n; i++) dims[i]++;
+}
+
+/* Both mapped: one batch dimension more, first in the result.  One mapped: a free dimension more,
+   whose place in the result is behind the batch dimensions (left) or the left's free ones. */
+static mr_err_t dot_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                          mr_batched_t *out) {
+  mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
+  int ndim = e->in[0]->aval.ndim;
+  bool left = in[0].axis >= 0, right = in[1].axis >= 0;
+  int64_t size = mr_batch_size(2, in);
+  if (left) shift(d.lhs_contract, d.n_contract), shift(d.lhs_batch, d.n_batch);
+  if (right) shift(d.rhs_contract, d.n_contract), shift(d.rhs_batch, d.n_batch);
+  out[0].axis = left ? d.n_batch : d.n_batch + ndim - d.n_batch - d.n_contract;
+  if (left && right) {
+    for (int i = d.n_batch++; i > 0; i--) {
+      d.lhs_batch[i] = d.lhs_batch[i - 1];
+      d.rhs_batch[i] = d.rhs_batch[i - 1];
+    }
+    d.lhs_batch[0] = d.rhs_batch[0] = out[0].axis = 0;
+  }
+  mr_var_t *a = left ? mr_batch_front(f, &in[0], size) : in[0].var;
+  mr_var_t *b = right ? mr_batch_front(f, &in[1], size) : in[1].var;
+  out[0].var = mr_lax_dot_general(f, a, b, &d, e->out[0]->aval.dtype);
+  return mr_rule_done(f);
+}
+
+static bool dot_general_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  mr_dot_dims_t d = {.n_contract = 1, .lhs_contract = {2}};
+  mr_var_t *a, *b;
+  switch (k) {
+    case 0: /* abc,cd->abd */
+      a = mr_sample_f32(s, -1, 1, 2, 3, 4);
+      b = mr_sample_f32(s, -1, 1, 4, 2);
+      return mr_sample_done(s, mr_lax_dot_general(s->f, a, b, &d, MR_F32));
+    case 1: /* bqhd,bkhd->bhqk */
+      d = (mr_dot_dims_t){.n_batch = 2,
+                          .lhs_batch = {0, 2},
+                          .rhs_batch = {0, 2},
+                          .n_contract = 1,
+                          .lhs_contract = {3},
+                          .rhs_contract = {3}};
+      a = mr_sample_f32(s, -1, 1, 2, 3, 2, 2);
+      b = mr_sample_f32(s, -1, 1, 2, 2, 2, 2);
+      return mr_sample_done(s, mr_lax_dot_general(s->f, a, b, &d, MR_F32));
+    case 2: /* abc,cxb->ax */
+      d = (mr_dot_dims_t){.n_contract = 2, .lhs_contract = {1, 2}, .rhs_contract = {2, 0}};
+      a = mr_sample_f32(s, -1, 1, 2, 3, 2);
+      b = mr_sample_f32(s, -1, 1, 2, 4, 3);
+      return mr_sample_done(s, mr_lax_dot_general(s->f, a, b, &d, MR_F32));
+    case 3: /* i,i-> */
+      d = (mr_dot_dims_t){.n_contract = 1};
+      a = mr_sample_f32(s, -1, 1, 4);
+      b = mr_sample_f32(s, -1, 1, 4);
+      return mr_sample_done(s, mr_lax_dot_general(s->f, a, b, &d, MR_F32));
+  }
+  return false;
+}
+
 const mr_op_def_t mr_op_dot_general = {
-    MR_RULES_NONE_YET, .name = "dot_general", .n_in = 2,      .n_out = 1,     .shape = dot_shape,
-    .vjp = dot_vjp,    .amp = MR_AMP_NARROW,  .cpu = dot_cpu, .widens = true,
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_product,
+    .batch = dot_batch,
+    .sample = dot_general_sample,
+    .name = "dot_general",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = dot_shape,
+    .vjp = dot_vjp,
+    .amp = MR_AMP_NARROW,
+    .cpu = dot_cpu,
+    .widens = true,
 };

@@ -9,19 +9,45 @@ mr_var_t *mr_lax_dropout(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, mr_
 
 static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *seed = &e->in[1]->aval, *step = &e->in[2]->aval;
-  if (seed->ndim || seed->dtype != MR_U64 || step->ndim || step->dtype != MR_U32)
+  if (seed->dtype != MR_U64 || step->dtype != MR_U32 || !mr_aval_same_shape(seed, step))
     return mr_shape_fail(e, diag, "want seed u64[] and step u32[]");
+  for (int i = 0; i < seed->ndim; i++) /* mapped: one draw for each leading index */
+    if (i >= e->in[0]->aval.ndim || seed->dim[i] != e->in[0]->aval.dim[i])
+      return mr_shape_fail(e, diag, "seed's sizes are not x's first ones");
   return mr_shape_same(e, out, diag);
+}
+
+/* f64 has no kernel of its own: the f32 mask of ones, times x. */
+static void draw_f64(const mr_cpu_call_t *c, int64_t at, int64_t n, float rate, uint64_t seed,
+                     uint32_t site, uint32_t step) {
+  const double *x = (const double *)c->in[0] + at;
+  double *y = (double *)c->out[0] + at;
+  float *mask = c->scratch;
+  for (int64_t i = 0; i < n; i++) mask[i] = 1;
+  mr_dropout(MR_F32, mask, mask, n, rate, seed, site, step);
+  for (int64_t i = 0; i < n; i++) y[i] = mask[i] != 0 ? x[i] / (1 - (double)rate) : 0;
 }
 
 static void dropout_run(const mr_cpu_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
-  mr_dropout(x->dtype, c->in[0], c->out[0], mr_aval_elems(x), (float)mr_attr_get(c->eqn, "rate")->f,
-             *(const uint64_t *)c->in[1], (uint32_t)mr_attr_get(c->eqn, "site")->i[0],
-             *(const uint32_t *)c->in[2]);
+  float rate = (float)mr_attr_get(c->eqn, "rate")->f;
+  uint32_t site = (uint32_t)mr_attr_get(c->eqn, "site")->i[0];
+  int64_t draws = mr_aval_elems(&c->eqn->in[1]->aval), n = draws ? mr_aval_elems(x) / draws : 0;
+  for (int64_t d = 0; d < draws; d++) {
+    uint64_t seed = ((const uint64_t *)c->in[1])[d];
+    uint32_t step = ((const uint32_t *)c->in[2])[d];
+    int64_t at = d * n * (int64_t)mr_dtype_size(x->dtype);
+    if (x->dtype == MR_F64)
+      draw_f64(c, d * n, n, rate, seed, site, step);
+    else
+      mr_dropout(x->dtype, (char *)c->in[0] + at, (char *)c->out[0] + at, n, rate, seed, site,
+                 step);
+  }
 }
 
 static mr_err_t dropout_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  if (x->dtype == MR_F64) c->scratch_bytes = (size_t)mr_aval_elems(x) * sizeof(float);
   c->run = dropout_run;
   return MR_OK;
 }
@@ -33,8 +59,49 @@ static mr_err_t dropout_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout
   return mr_rule_done(f);
 }
 
+/* Examples that share seed and step share the mask: it is drawn once, on ones. */
+static mr_var_t *shared_mask(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in) {
+  mr_var_t *ones = mr_lax_full(f, &e->in[0]->aval, 1);
+  mr_eqn_t *m = mr_emit_like(f, e, (mr_var_t *[]){ones, in[1].var, in[2].var});
+  mr_batched_t mask = {m ? m->out[0] : NULL, -1};
+  return mr_lax_mul(f, mr_batch_front(f, &in[0], 1),
+                    mr_batch_front(f, &mask, mr_batch_size(1, in)));
+}
+
+static mr_err_t dropout_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                              mr_batched_t *out) {
+  int64_t size = mr_batch_size(3, in);
+  out[0].axis = 0;
+  if (in[1].axis < 0 && in[2].axis < 0) {
+    out[0].var = shared_mask(f, e, in);
+    return mr_rule_done(f);
+  }
+  mr_var_t *v[3];
+  for (int i = 0; i < 3; i++) v[i] = mr_batch_front(f, &in[i], size);
+  mr_eqn_t *b = mr_emit_like(f, e, v);
+  out[0].var = b ? b->out[0] : NULL;
+  return mr_rule_done(f);
+}
+
+static bool dropout_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 4), *seed = mr_sample_scalar(s, MR_U64, 1, 99);
+  return mr_sample_done(s,
+                        mr_lax_dropout(s->f, x, 0.4f, 3, seed, mr_sample_scalar(s, MR_U32, 1, 9)));
+}
+
 const mr_op_def_t mr_op_dropout = {
-    MR_RULES_NONE_YET,      .name = "dropout",  .n_in = 3,     .n_out = 1,
-    .shape = dropout_shape, .vjp = dropout_vjp, .cheap = true, .amp = MR_AMP_FOLLOW,
-    .cpu = dropout_cpu,     .inplace = {1},
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_symmetric,
+    .batch = dropout_batch,
+    .sample = dropout_sample,
+    .name = "dropout",
+    .n_in = 3,
+    .n_out = 1,
+    .shape = dropout_shape,
+    .vjp = dropout_vjp,
+    .cheap = true,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = dropout_cpu,
+    .inplace = {1},
 };

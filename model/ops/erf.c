@@ -5,10 +5,6 @@
 
 mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_erf, 1, &x, 0, NULL); }
 
-static float erf_at(float x) { return erff(x); }
-
-static mr_err_t erf_cpu(mr_cpu_call_t *c, mr_diag_t *diag) { return mr_cpu_unary(c, erf_at, diag); }
-
 static mr_err_t erf_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   /* d erf(x) = 2/sqrt(pi) exp(-x^2) dx */
   mr_var_t *bell = mr_lax_exp(f, mr_lax_neg(f, mr_lax_integer_pow(f, e->in[0], 2)));
@@ -17,6 +13,15 @@ static mr_err_t erf_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
 }
 
 const mr_op_def_t mr_op_erf = {
-    MR_RULES_NONE_YET, .name = "erf",        .n_in = 1,      .n_out = 1,     .shape = mr_shape_same,
-    .vjp = erf_vjp,    .amp = MR_AMP_FOLLOW, .cpu = erf_cpu, .inplace = {1},
+    MR_RULES_POINTWISE,
+    .name = "erf",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .jvp = mr_jvp_symmetric,
+    .vjp = erf_vjp,
+    .sample = mr_sample_unary,
+    .amp = MR_AMP_FOLLOW,
+    .at = {.f1 = erff, .d1 = erf},
+    .inplace = {1},
 };

@@ -9,10 +9,11 @@ mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind) {
   return mr_emit1(f, &mr_op_gelu, 1, &x, 1, (mr_attr_t[]){mr_attr_text("kind", kind_name(kind))});
 }
 
+static bool is_erf(const mr_eqn_t *e) { return !strcmp(mr_attr_get(e, "kind")->text, "erf"); }
+
 static void gelu_run(const mr_cpu_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
-  bool erf_kind = !strcmp(mr_attr_get(c->eqn, "kind")->text, "erf");
-  mr_gelu_fwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->out[0],
+  mr_gelu_fwd(is_erf(c->eqn) ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->out[0],
               mr_aval_elems(x));
 }
 
@@ -27,8 +28,36 @@ static mr_err_t gelu_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
   return mr_rule_done(f);
 }
 
+/* x Phi(x), Phi by erf or by the tanh formula of Hendrycks and Gimpel. */
+static mr_err_t gelu_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_var_t *x = e->in[0], *one = mr_literal(f, x->aval.dtype, 1), *inner;
+  if (is_erf(e)) {
+    inner = mr_lax_erf(f, mr_lax_scale(f, 0.70710678118654752, x));
+  } else {
+    inner = mr_lax_add(f, x, mr_lax_scale(f, 0.044715, mr_lax_integer_pow(f, x, 3)));
+    inner = mr_lax_tanh(f, mr_lax_scale(f, 0.79788456080286536, inner));
+  }
+  out[0] = mr_lax_mul(f, x, mr_lax_scale(f, 0.5, mr_lax_add(f, one, inner)));
+  return mr_rule_done(f);
+}
+
+static bool gelu_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  return mr_sample_done(s, mr_lax_gelu(s->f, mr_sample_f32(s, -2, 2, 2, 3), (mr_gelu_t)k));
+}
+
 const mr_op_def_t mr_op_gelu = {
-    MR_RULES_NONE_YET, .name = "gelu",         .n_in = 1,
-    .n_out = 1,        .shape = mr_shape_same, .vjp = gelu_vjp,
-    .cheap = true,     .amp = MR_AMP_FOLLOW,   .cpu = gelu_cpu,
+    MR_RULES_COMPOSITE,
+    .open = gelu_open,
+    .jvp = mr_jvp_symmetric,
+    .batch = mr_batch_pointwise,
+    .sample = gelu_sample,
+    .name = "gelu",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .vjp = gelu_vjp,
+    .cheap = true,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = gelu_cpu,
 };

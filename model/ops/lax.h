@@ -26,10 +26,34 @@ mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_sqrt(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_rsqrt(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_sin(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_cos(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_log1p(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_expm1(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_logistic(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x); /* slope 0 at 0 */
+mr_var_t *mr_lax_floor(mr_fn_t *f, mr_var_t *x);
+mr_var_t *mr_lax_pow(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_ne(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* bool, as eq and those that follow */
+mr_var_t *mr_lax_lt(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_le(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+/* which (bool, a scalar or of the cases' shape) false: a, true: b. */
+mr_var_t *mr_lax_select_n(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y);
 mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x); /* mul s x, s a literal of x's dtype */
 /* x itself if it has the dtype already.  f32, bf16, i32, u32, bool. */
 mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to);
+
+/* x, of which derivatives say that it is constant. */
+mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x);
+
+/* ---- made from nothing; any dtype ---- */
+mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value);
+/* 0, 1, 2, ... along one dimension. */
+mr_var_t *mr_lax_iota(mr_fn_t *f, mr_dtype_t dtype, int ndim, const int64_t *dim, int dimension);
+mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n);
 
 /* ---- shapes ---- */
 mr_var_t *mr_lax_reshape(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim);

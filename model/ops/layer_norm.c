@@ -1,4 +1,5 @@
 #include "model/ops/lax.h"
+#include "model/ops/rows.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
@@ -37,7 +38,7 @@ static mr_err_t layer_norm_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
 
 static mr_err_t layer_norm_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                mr_var_t **din) {
-  if (dout[1] || dout[2]) return mr_no_vjp(f, e, dout, din); /* the saved statistics */
+  if (dout[1] || dout[2]) return mr_vjp_open(f, e, dout, din); /* the saved statistics */
   if (!dout[0]) return MR_OK;
   mr_var_t *in[] = {e->in[0], e->in[1], e->out[1], e->out[2], dout[0]};
   mr_eqn_t *b = mr_emit(f, &mr_op_layer_norm_vjp, 5, in, 0, NULL, 3);
@@ -45,8 +46,52 @@ static mr_err_t layer_norm_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   return mr_rule_done(f);
 }
 
+/* y = (x - mean) * (rsqrt(var + eps) * scale) + bias, in f32. */
+static mr_err_t layer_norm_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_dtype_t t = e->in[1]->aval.dtype;
+  mr_var_t *x = mr_lax_convert(f, e->in[0], t);
+  const mr_aval_t *a = &e->in[0]->aval;
+  int last = a->ndim - 1;
+  double per = 1.0 / (double)a->dim[last];
+  mr_var_t *mean = mr_lax_scale(f, per, mr_lax_reduce_sum(f, x, 1, &last)), *var;
+  mr_var_t *centred = mr_lax_sub(f, x, mr_rows_spread(f, mean, a));
+  if (mr_attr_get(e, "two_pass")->i[0]) {
+    var = mr_lax_reduce_sum(f, mr_lax_integer_pow(f, centred, 2), 1, &last);
+    var = mr_lax_scale(f, per, var);
+  } else {
+    var = mr_lax_reduce_sum(f, mr_lax_integer_pow(f, x, 2), 1, &last);
+    var = mr_lax_sub(f, mr_lax_scale(f, per, var), mr_lax_integer_pow(f, mean, 2));
+    var = mr_lax_max(f, mr_literal(f, t, 0), var);
+  }
+  mr_var_t *eps = mr_literal(f, t, mr_attr_get(e, "eps")->f);
+  mr_var_t *rstd = mr_lax_rsqrt(f, mr_lax_add(f, var, eps));
+  mr_var_t *gain = mr_lax_mul(f, mr_rows_spread(f, rstd, a), mr_row_repeat(f, e->in[1], a));
+  mr_var_t *y = mr_lax_add(f, mr_lax_mul(f, centred, gain), mr_row_repeat(f, e->in[2], a));
+  out[0] = mr_lax_convert(f, y, e->out[0]->aval.dtype);
+  out[1] = mean;
+  out[2] = rstd;
+  return mr_rule_done(f);
+}
+
+static bool layer_norm_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 3, 5);
+  mr_var_t *scale = mr_sample_f32(s, 0.5, 1.5, 5), *bias = mr_sample_f32(s, -1, 1, 5);
+  return mr_sample_done(s, mr_lax_layer_norm(s->f, x, scale, bias, 1e-3f, k == 1, MR_F32));
+}
+
 const mr_op_def_t mr_op_layer_norm = {
-    MR_RULES_NONE_YET, .name = "layer_norm",      .n_in = 3,
-    .n_out = 3,        .shape = layer_norm_shape, .vjp = layer_norm_vjp,
-    .cheap = true,     .amp = MR_AMP_WIDE,        .cpu = layer_norm_cpu,
+    MR_RULES_COMPOSITE,
+    .open = layer_norm_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_rows,
+    .sample = layer_norm_sample,
+    .name = "layer_norm",
+    .n_in = 3,
+    .n_out = 3,
+    .shape = layer_norm_shape,
+    .vjp = layer_norm_vjp,
+    .cheap = true,
+    .amp = MR_AMP_WIDE,
+    .cpu = layer_norm_cpu,
 };

@@ -1,5 +1,7 @@
 /* x, scale, mean, rstd, dy -> dx, dscale, dbias. */
 #include "model/backends/cpu/kernels.h"
+#include "model/ops/lax.h"
+#include "model/ops/rows.h"
 #include "model/ops/rules.h"
 
 static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -23,7 +25,47 @@ static mr_err_t cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* h = (x - mean) rstd, g = dy scale: dx = rstd (g - mean(g) - h mean(g h)). */
+static mr_err_t layer_norm_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_dtype_t t = e->in[1]->aval.dtype;
+  const mr_aval_t *a = &e->in[0]->aval;
+  int last = a->ndim - 1, rows[MR_MAX_NDIM];
+  for (int i = 0; i < last; i++) rows[i] = i;
+  double per = 1.0 / (double)a->dim[last];
+  mr_var_t *x = mr_lax_convert(f, e->in[0], t), *dy = mr_lax_convert(f, e->in[4], t);
+  mr_var_t *rstd = mr_rows_spread(f, e->in[3], a);
+  mr_var_t *h = mr_lax_mul(f, mr_lax_sub(f, x, mr_rows_spread(f, e->in[2], a)), rstd);
+  mr_var_t *g = mr_lax_mul(f, dy, mr_row_repeat(f, e->in[1], a));
+  mr_var_t *mg = mr_lax_scale(f, per, mr_lax_reduce_sum(f, g, 1, &last));
+  mr_var_t *mgh = mr_lax_scale(f, per, mr_lax_reduce_sum(f, mr_lax_mul(f, g, h), 1, &last));
+  mr_var_t *dx = mr_lax_sub(f, g, mr_rows_spread(f, mg, a));
+  dx = mr_lax_sub(f, dx, mr_lax_mul(f, h, mr_rows_spread(f, mgh, a)));
+  out[0] = mr_lax_convert(f, mr_lax_mul(f, rstd, dx), a->dtype);
+  out[1] = mr_lax_reduce_sum(f, mr_lax_mul(f, dy, h), last, rows);
+  out[2] = mr_lax_reduce_sum(f, dy, last, rows);
+  return mr_rule_done(f);
+}
+
+static bool layer_norm_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *in[] = {mr_sample_f32(s, -1, 1, 2, 3, 5), mr_sample_f32(s, 0.5, 1.5, 5),
+                    mr_sample_f32(s, -0.5, 0.5, 2, 3), mr_sample_f32(s, 0.5, 2, 2, 3),
+                    mr_sample_f32(s, -1, 1, 2, 3, 5)};
+  mr_eqn_t *e = mr_emit(s->f, op, 5, in, 0, NULL, 3);
+  return mr_sample_done(s, e ? e->out[0] : NULL);
+}
+
 const mr_op_def_t mr_op_layer_norm_vjp = {
-    MR_RULES_NONE_YET, .name = "layer_norm_vjp", .n_in = 5,          .n_out = 3,
-    .shape = shape,    .vjp = mr_no_vjp,         .amp = MR_AMP_WIDE, .cpu = cpu,
+    MR_RULES_COMPOSITE,
+    .open = layer_norm_vjp_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_open,
+    .sample = layer_norm_vjp_sample,
+    .name = "layer_norm_vjp",
+    .n_in = 5,
+    .n_out = 3,
+    .shape = shape,
+    .vjp = mr_vjp_open,
+    .amp = MR_AMP_WIDE,
+    .cpu = cpu,
 };

@@ -46,7 +46,40 @@ static mr_err_t linear_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
   return mr_rule_done(f);
 }
 
+static mr_err_t linear_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  bool t = is_transposed(e);
+  if (din[0]) dout[0] = mr_lax_linear(f, din[0], e->in[1], NULL, t);
+  if (din[1]) dout[0] = mr_tangent_add(f, dout[0], mr_lax_linear(f, e->in[0], din[1], NULL, t));
+  if (e->n_in == 3 && din[2]) {
+    const mr_aval_t *y = &e->out[0]->aval;
+    mr_var_t *b = mr_lax_broadcast_in_dim(f, din[2], y->ndim, y->dim, (int[]){y->ndim - 1});
+    dout[0] = mr_tangent_add(f, dout[0], b);
+  }
+  return mr_rule_done(f);
+}
+
+static mr_err_t linear_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  const mr_aval_t *y = &e->out[0]->aval;
+  mr_dot_dims_t d = {.n_contract = 1, .lhs_contract = {y->ndim - 1}};
+  d.rhs_contract[0] = is_transposed(e) ? 1 : 0;
+  out[0] = mr_lax_dot_general(f, e->in[0], e->in[1], &d, y->dtype);
+  if (e->n_in == 3) {
+    mr_var_t *b = mr_lax_broadcast_in_dim(f, e->in[2], y->ndim, y->dim, (int[]){y->ndim - 1});
+    out[0] = mr_lax_add(f, out[0], b);
+  }
+  return mr_rule_done(f);
+}
+
+static bool linear_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 2) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 3, 4);
+  mr_var_t *w = k == 1 ? mr_sample_f32(s, -1, 1, 2, 4) : mr_sample_f32(s, -1, 1, 4, 2);
+  mr_var_t *b = k < 2 ? mr_sample_f32(s, -1, 1, 2) : NULL;
+  return mr_sample_done(s, mr_lax_linear(s->f, x, w, b, k == 1));
+}
+
 const mr_op_def_t mr_op_linear = {
-    MR_RULES_NONE_YET,     .name = "linear",  .n_in = -1,           .n_out = 1,
-    .shape = linear_shape, .vjp = linear_vjp, .amp = MR_AMP_NARROW, .cpu = linear_cpu,
+    MR_RULES_COMPOSITE,      .open = linear_open, .jvp = linear_jvp,    .batch = mr_batch_rows,
+    .sample = linear_sample, .name = "linear",    .n_in = -1,           .n_out = 1,
+    .shape = linear_shape,   .vjp = linear_vjp,   .amp = MR_AMP_NARROW, .cpu = linear_cpu,
 };

@@ -23,6 +23,27 @@ typedef struct mr_batched {
   int axis;
 } mr_batched_t;
 
+/* What an elementwise op computes for one element: in f32 for f32 and bf16, in f64, in 64-bit
+   integers (wrapped to the width of the result) for integers and bool.  f1, d1, i1 for one
+   operand, f2, d2, i2 for two; NULL: not for such dtypes. */
+typedef struct mr_at {
+  float (*f1)(float x);
+  double (*d1)(double x);
+  int64_t (*i1)(int64_t x);
+  float (*f2)(float a, float b);
+  double (*d2)(double a, double b);
+  int64_t (*i2)(int64_t a, int64_t b);
+} mr_at_t;
+
+#define MR_SAMPLE_IN 8
+
+/* A graph that shows one op at work, with the range its inputs' values are drawn from: what tests
+   of all ops run on. */
+typedef struct mr_sample {
+  mr_fn_t *f;
+  double lo[MR_SAMPLE_IN], hi[MR_SAMPLE_IN];
+} mr_sample_t;
+
 /* How a value lies on a mesh: the mesh axis each dimension is cut along, -1 for none. */
 typedef struct mr_shard {
   int axis[MR_MAX_NDIM];
@@ -41,7 +62,11 @@ struct mr_op_def {
   mr_err_t (*split)(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
   /* A composite as primitives; a primitive says mr_no_open. */
   mr_err_t (*open)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
+  /* Builds example k = 0, 1, ... in the empty s->f, with outputs set; false: there is no such
+     (see sample.h).  Ranges keep clear of kinks and poles. */
+  bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
   mr_amp_t amp;
+  mr_at_t at; /* of an op whose cpu is mr_cpu_pointwise */
   mr_cpu_lower_fn *cpu, *cuda;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_MAX_OUT];

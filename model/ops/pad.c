@@ -50,7 +50,28 @@ static mr_err_t pad_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
   return mr_rule_done(f);
 }
 
+static mr_err_t pad_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                          mr_batched_t *out) {
+  const mr_attr_t *before = mr_attr_get(e, "low"), *after = mr_attr_get(e, "high");
+  int64_t low[MR_MAX_NDIM + 1] = {0}, high[MR_MAX_NDIM + 1] = {0};
+  for (int i = 0; i < before->n; i++) {
+    low[i + 1] = before->i[i];
+    high[i + 1] = after->i[i];
+  }
+  out[0].var = mr_lax_pad(f, mr_batch_front(f, &in[0], 1), low, high);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool pad_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 3);
+  return mr_sample_done(s, mr_lax_pad(s->f, x, (int64_t[]){1, 0}, (int64_t[]){0, 2}));
+}
+
 const mr_op_def_t mr_op_pad = {
-    MR_RULES_NONE_YET, .name = "pad",        .n_in = 1,      .n_out = 1, .shape = pad_shape,
-    .vjp = pad_vjp,    .amp = MR_AMP_FOLLOW, .cpu = pad_cpu,
+    MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear, .batch = pad_batch,
+    .sample = pad_sample, .name = "pad",        .n_in = 1,
+    .n_out = 1,           .shape = pad_shape,   .vjp = pad_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = pad_cpu,
 };

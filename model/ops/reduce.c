@@ -59,20 +59,44 @@ static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
   return at;
 }
 
-void mr__reduce_run(const mr_cpu_call_t *c, float start, float (*fold)(float, float)) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];
-  int kept = mr__reduce_walk(c->eqn, dim, stride);
-  int64_t n = mr_aval_elems(y), inner = 1;
-  for (int i = kept; i < x->ndim; i++) inner *= dim[i];
-#pragma omp parallel for schedule(static) if (n * inner > 65536)
-  for (int64_t o = 0; o < n; o++) {
-    int64_t base = offset_of(o, 0, kept, dim, stride);
-    float sum = start;
-    for (int64_t k = 0; k < inner; k++) {
-      int64_t at = base + offset_of(k, kept, x->ndim, dim, stride);
-      sum = fold(sum, mr_cpu_get(x->dtype, c->in[0], at));
-    }
-    mr_cpu_set(y->dtype, c->out[0], o, sum);
+#define FOLD(name, type, get, set)                                                                 \
+  static void name(const mr_cpu_call_t *c, type start, type (*fold)(type, type)) {                 \
+    const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;                         \
+    int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];                                                 \
+    int kept = mr__reduce_walk(c->eqn, dim, stride);                                               \
+    int64_t n = mr_aval_elems(y), inner = 1;                                                       \
+    for (int i = kept; i < x->ndim; i++) inner *= dim[i];                                          \
+    _Pragma("omp parallel for schedule(static) if (n * inner > 65536)") for (int64_t o = 0; o < n; \
+                                                                             o++) {                \
+      int64_t base = offset_of(o, 0, kept, dim, stride);                                           \
+      type sum = start;                                                                            \
+      for (int64_t k = 0; k < inner; k++) {                                                        \
+        int64_t at = base + offset_of(k, kept, x->ndim, dim, stride);                              \
+        sum = fold(sum, get(x->dtype, c->in[0], at));                                              \
+      }                                                                                            \
+      set(y->dtype, c->out[0], o, sum);                                                            \
+    }                                                                                              \
   }
+
+FOLD(fold_f32, float, mr_cpu_get, mr_cpu_set)
+FOLD(fold_f64, double, mr_cpu_get_f64, mr_cpu_set_f64)
+
+void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, float),
+                    double (*wide)(double, double)) {
+  mr_dtype_t t = c->eqn->in[0]->aval.dtype;
+  if (t == MR_F32 || t == MR_BF16)
+    fold_f32(c, (float)start, fold);
+  else
+    fold_f64(c, start, wide);
+}
+
+int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis) {
+  const mr_attr_t *old = mr_attr_get(e, "axes");
+  *axis = in->axis;
+  for (int i = 0; i < old->n; i++) {
+    bool before = old->i[i] < in->axis;
+    axes[i] = (int)old->i[i] + !before;
+    *axis -= before;
+  }
+  return old->n;
 }

@@ -9,7 +9,11 @@ mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v);
 /* x's dimensions as (kept..., reduced...): sizes and strides; returns how many are kept. */
 int mr__reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride);
-/* out = fold over the reduced elements from start, in f32. */
-void mr__reduce_run(const mr_cpu_call_t *c, float start, float (*fold)(float, float));
+/* out = fold over the reduced elements from start: f32 and bf16 in f32, other dtypes in f64. */
+void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, float),
+                    double (*fold_f64)(double, double));
+/* The axes of the mapped reduction into axes; returns their number, and in *axis where the mapped
+   dimension is then. */
+int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis);
 
 #endif

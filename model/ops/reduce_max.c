@@ -12,7 +12,11 @@ mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
 
 static float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
 
-static void reduce_max_run(const mr_cpu_call_t *c) { mr__reduce_run(c, -INFINITY, larger); }
+static double larger_f64(double a, double b) { return a > b || isnan(a) ? a : b; }
+
+static void reduce_max_run(const mr_cpu_call_t *c) {
+  mr__reduce_run(c, -INFINITY, larger, larger_f64);
+}
 
 static mr_err_t reduce_max_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   c->run = reduce_max_run;
@@ -33,8 +37,43 @@ static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   return mr_rule_done(f);
 }
 
+/* Equal maxima share the tangent. */
+static mr_err_t reduce_max_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
+                               mr_var_t **dout) {
+  const mr_attr_t *axes = mr_attr_get(e, "axes");
+  int a[MR_MAX_NDIM];
+  for (int i = 0; i < axes->n; i++) a[i] = (int)axes->i[i];
+  mr_var_t *x = e->in[0], *where = mr_lax_eq(f, x, mr__reduce_spread(f, e, e->out[0]));
+  where = mr_lax_convert(f, where, x->aval.dtype);
+  mr_var_t *sum = mr_lax_reduce_sum(f, mr_lax_mul(f, where, din[0]), axes->n, a);
+  dout[0] = mr_lax_div(f, sum, mr_lax_reduce_sum(f, where, axes->n, a));
+  return mr_rule_done(f);
+}
+
+static mr_err_t reduce_max_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                 mr_batched_t *out) {
+  int axes[MR_MAX_NDIM], n = mr__reduce_batch(e, &in[0], axes, &out[0].axis);
+  out[0].var = mr_lax_reduce_max(f, in[0].var, n, axes);
+  return mr_rule_done(f);
+}
+
+static bool reduce_max_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 2) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 4, 2);
+  const int axes[3][2] = {{1}, {0, 1}, {0, 2}};
+  return mr_sample_done(s, mr_lax_reduce_max(s->f, x, k ? 2 : 1, axes[k]));
+}
+
 const mr_op_def_t mr_op_reduce_max = {
-    MR_RULES_NONE_YET,    .name = "reduce_max",      .n_in = 1,
-    .n_out = 1,           .shape = mr__reduce_shape, .vjp = reduce_max_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = reduce_max_cpu,
+    MR_RULES_PRIMITIVE,
+    .jvp = reduce_max_jvp,
+    .batch = reduce_max_batch,
+    .sample = reduce_max_sample,
+    .name = "reduce_max",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr__reduce_shape,
+    .vjp = reduce_max_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = reduce_max_cpu,
 };

@@ -11,7 +11,9 @@ mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
 
 static float plus(float a, float b) { return a + b; }
 
-static void general_run(const mr_cpu_call_t *c) { mr__reduce_run(c, 0.0f, plus); }
+static double plus_f64(double a, double b) { return a + b; }
+
+static void general_run(const mr_cpu_call_t *c) { mr__reduce_run(c, 0, plus, plus_f64); }
 
 /* Leading axes only: (rows, c) -> (c). */
 static void columns_run(const mr_cpu_call_t *c) {
@@ -36,8 +38,31 @@ static mr_err_t reduce_sum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   return mr_rule_done(f);
 }
 
+static mr_err_t reduce_sum_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                 mr_batched_t *out) {
+  int axes[MR_MAX_NDIM], n = mr__reduce_batch(e, &in[0], axes, &out[0].axis);
+  out[0].var = mr_lax_reduce_sum(f, in[0].var, n, axes);
+  return mr_rule_done(f);
+}
+
+static bool reduce_sum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 2) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 4, 2);
+  const int axes[3][2] = {{1}, {0, 1}, {0, 2}};
+  return mr_sample_done(s, mr_lax_reduce_sum(s->f, x, k ? 2 : 1, axes[k]));
+}
+
 const mr_op_def_t mr_op_reduce_sum = {
-    MR_RULES_NONE_YET,  .name = "reduce_sum",      .n_in = 1,
-    .n_out = 1,         .shape = mr__reduce_shape, .vjp = reduce_sum_vjp,
-    .amp = MR_AMP_WIDE, .cpu = reduce_sum_cpu,     .widens = true,
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_linear,
+    .batch = reduce_sum_batch,
+    .sample = reduce_sum_sample,
+    .name = "reduce_sum",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr__reduce_shape,
+    .vjp = reduce_sum_vjp,
+    .amp = MR_AMP_WIDE,
+    .cpu = reduce_sum_cpu,
+    .widens = true,
 };

@@ -20,8 +20,34 @@ static mr_err_t reshape_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout
   return mr_rule_done(f);
 }
 
+static mr_err_t reshape_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                              mr_batched_t *out) {
+  int64_t size = mr_batch_size(1, in), dim[MR_MAX_NDIM] = {size};
+  const mr_aval_t *y = &e->out[0]->aval;
+  if (y->ndim == MR_MAX_NDIM) return mr_shape_fail(e, &f->diag, "vmap: too many dimensions");
+  for (int i = 0; i < y->ndim; i++) dim[i + 1] = y->dim[i];
+  out[0].var = mr_lax_reshape(f, mr_batch_front(f, &in[0], size), y->ndim + 1, dim);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool reshape_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 6);
+  return mr_sample_done(s,
+                        k ? mr_lax_reshape_to(s->f, x, 12) : mr_lax_reshape_to(s->f, x, 4, 1, 3));
+}
+
 const mr_op_def_t mr_op_reshape = {
-    MR_RULES_NONE_YET,    .name = "reshape",      .n_in = 1,
-    .n_out = 1,           .shape = reshape_shape, .vjp = reshape_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_alias,
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_linear,
+    .batch = reshape_batch,
+    .sample = reshape_sample,
+    .name = "reshape",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = reshape_shape,
+    .vjp = reshape_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = mr_cpu_alias,
 };

@@ -1,6 +1,7 @@
 #include "model/ops/rules.h"
 
 #include "model/ops/lax.h"
+#include "model/transforms/transforms.h"
 
 static mr_err_t none(mr_diag_t *diag, const mr_eqn_t *e, const char *rule) {
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s has no %s rule", e->scope, *e->scope ? ": " : "",
@@ -61,3 +62,72 @@ mr_var_t *mr_unbroadcast(mr_fn_t *f, mr_var_t *d, const mr_var_t *operand) {
 }
 
 mr_err_t mr_rule_done(const mr_fn_t *f) { return f->diag.code < 0 ? f->diag.code : MR_OK; }
+
+mr_var_t *mr_tangent_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
+  return !a ? b : !b ? a : mr_lax_add_any(f, a, b);
+}
+
+mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d) {
+  const mr_aval_t *y = &e->out[0]->aval;
+  if (!d || d->aval.ndim == y->ndim) return d;
+  return mr_lax_broadcast_in_dim(f, d, y->ndim, y->dim, NULL);
+}
+
+mr_err_t mr_shape_compare(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  MR_TRY(mr_shape_pointwise(e, out, diag));
+  out[0].dtype = MR_BOOL;
+  return MR_OK;
+}
+
+mr_err_t mr_jvp_zero(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  return MR_OK;
+}
+
+mr_err_t mr_vjp_zero(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  return MR_OK;
+}
+
+mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  mr_var_t **d = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++) d[i] = din[i] ? din[i] : mr_lax_full(f, &e->in[i]->aval, 0);
+  mr_eqn_t *t = mr_emit_like(f, e, d);
+  for (int i = 0; t && i < e->n_out; i++) dout[i] = t->out[i];
+  return mr_rule_done(f);
+}
+
+mr_err_t mr_jvp_symmetric(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  if (!din[0]) return MR_OK;
+  mr_var_t **d = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  MR_TRY(e->op->vjp(f, e, &din[0], d));
+  dout[0] = d[0];
+  return mr_rule_done(f);
+}
+
+mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  for (int i = 0; i < 2; i++) {
+    if (!din[i]) continue;
+    mr_var_t *in[2] = {e->in[0], e->in[1]};
+    in[i] = din[i];
+    mr_eqn_t *t = mr_emit_like(f, e, in);
+    dout[0] = mr_tangent_add(f, dout[0], t ? t->out[0] : NULL);
+  }
+  return mr_rule_done(f);
+}
+
+mr_err_t mr_jvp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  mr_var_t *out[MR_MAX_OUT] = {NULL};
+  int from = f->n_eqn;
+  MR_TRY(e->op->open(f, e, out));
+  return mr_forward_range(f, from, e->n_in, e->in, din, e->n_out, out, dout);
+}
+
+mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  mr_var_t *out[MR_MAX_OUT] = {NULL};
+  int from = f->n_eqn;
+  MR_TRY(e->op->open(f, e, out));
+  MR_TRY(mr_backward_range(f, from, e->n_out, out, dout, e->n_in, e->in, din));
+  for (int i = 0; i < e->n_in; i++) /* an operand given twice has one cotangent */
+    for (int k = 0; k < i; k++)
+      if (e->in[k] == e->in[i]) din[i] = NULL;
+  return mr_rule_done(f);
+}

@@ -2,7 +2,9 @@
 #ifndef MR_MODEL_OPS_RULES_H
 #define MR_MODEL_OPS_RULES_H
 
+#include "model/ops/batch.h"
 #include "model/ops/op.h"
+#include "model/ops/sample.h"
 
 /* Fail with MR_ERR_NORULE and the op's name. */
 mr_err_t mr_no_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
@@ -12,15 +14,17 @@ mr_err_t mr_no_split(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
 mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
 mr_err_t mr_no_cuda(mr_cpu_call_t *c, mr_diag_t *diag);
 
-/* The rows that no op has yet, so that a constant stays short; each is still named. */
-#define MR_RULES_NONE_YET                                                           \
-  .jvp = mr_no_jvp, .batch = mr_no_batch, .split = mr_no_split, .open = mr_no_open, \
-  .cuda = mr_no_cuda
+/* The rows that a primitive has not yet, so that a constant stays short; each is still named. */
+#define MR_RULES_PRIMITIVE .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda
+/* The same of a composite, which has an open rule. */
+#define MR_RULES_COMPOSITE .split = mr_no_split, .cuda = mr_no_cuda
 
 /* Output as the input: elementwise ops with one input. */
 mr_err_t mr_shape_same(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 /* Two inputs of one dtype and one shape, or one of them a scalar. */
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
+/* The same, giving bool. */
+mr_err_t mr_shape_compare(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 /* "op: in0, in1 ...: why" with the inputs' avals; returns MR_ERR_SHAPE. */
 mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why);
 
@@ -33,13 +37,40 @@ static inline bool mr_is_float(mr_dtype_t t) {
   return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
 }
 
-/* ---- CPU runs of elementwise ops in f32 and bf16, computed in f32 ---- */
-typedef float mr_unary_fn(float x);
-typedef float mr_binary_fn(float a, float b);
-mr_err_t mr_cpu_unary(mr_cpu_call_t *c, mr_unary_fn *at, mr_diag_t *diag);
-mr_err_t mr_cpu_binary(mr_cpu_call_t *c, mr_binary_fn *at, mr_diag_t *diag);
-/* Element i of an array of f32, bf16, i32, u32 or bool, as f32. */
+/* ---- jvp rules ---- */
+/* An op that is linear in its operands taken together: itself on the tangents. */
+mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
+/* One output whose Jacobian with respect to operand 0 is symmetric (every elementwise op of one
+   operand): the vjp rule on the tangent.  Other operands are constants. */
+mr_err_t mr_jvp_symmetric(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
+/* An op linear in each of its first two operands: the sum of the op with one of them exchanged. */
+mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
+/* Through the op's open rule. */
+mr_err_t mr_jvp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
+mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
+/* Constant almost everywhere: no tangent and no cotangent. */
+mr_err_t mr_jvp_zero(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
+mr_err_t mr_vjp_zero(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
+/* Tangents summed: either may be NULL (zero). */
+mr_var_t *mr_tangent_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+/* A tangent of a scalar operand spread over the shape of e's output 0; others as they are. */
+mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
+
+/* ---- elementwise ops ---- */
+/* The cpu rule of ops that fill mr_op_def.at. */
+mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag);
+/* Element i of an array of f32, bf16, i32, u32 or bool, as f32; of any dtype, as f64; of an integer
+   or bool array, as a 64-bit integer.  Setting rounds (f32, f64) or wraps (integers). */
 float mr_cpu_get(mr_dtype_t t, const void *p, int64_t i);
 void mr_cpu_set(mr_dtype_t t, void *p, int64_t i, float v);
+double mr_cpu_get_f64(mr_dtype_t t, const void *p, int64_t i);
+void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v);
+int64_t mr_cpu_get_i64(mr_dtype_t t, const void *p, int64_t i);
+void mr_cpu_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v);
+
+/* Rows of an elementwise op's constant. */
+#define MR_RULES_POINTWISE                                                                   \
+  .batch = mr_batch_pointwise, .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda, \
+  .cpu = mr_cpu_pointwise
 
 #endif

@@ -52,7 +52,30 @@ static mr_err_t slice_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, 
   return mr_rule_done(f);
 }
 
+static mr_err_t slice_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                            mr_batched_t *out) {
+  const mr_attr_t *from = mr_attr_get(e, "start_indices"), *to = mr_attr_get(e, "limit_indices");
+  int64_t start[MR_MAX_NDIM + 1] = {0}, limit[MR_MAX_NDIM + 1] = {mr_batch_size(1, in)};
+  for (int i = 0; i < from->n; i++) {
+    start[i + 1] = from->i[i];
+    limit[i + 1] = to->i[i];
+  }
+  out[0].var = mr_lax_slice(f, mr_batch_front(f, &in[0], 1), start, limit);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool slice_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 4, 3);
+  return mr_sample_done(s, mr_lax_slice(s->f, x, (int64_t[]){1, 0}, (int64_t[]){3, 2}));
+}
+
 const mr_op_def_t mr_op_slice = {
-    MR_RULES_NONE_YET, .name = "slice",      .n_in = 1,        .n_out = 1, .shape = slice_shape,
-    .vjp = slice_vjp,  .amp = MR_AMP_FOLLOW, .cpu = slice_cpu,
+    MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear,
+    .batch = slice_batch, .sample = slice_sample,
+    .name = "slice",      .n_in = 1,
+    .n_out = 1,           .shape = slice_shape,
+    .vjp = slice_vjp,     .amp = MR_AMP_FOLLOW,
+    .cpu = slice_cpu,
 };

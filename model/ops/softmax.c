@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/ops/lax.h"
+#include "model/ops/rows.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_softmax(mr_fn_t *f, mr_var_t *x) {
@@ -45,7 +46,32 @@ static mr_err_t softmax_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout
   return mr_rule_done(f);
 }
 
+static mr_err_t softmax_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_var_t *x = e->in[0];
+  const mr_aval_t *a = &x->aval;
+  int last = a->ndim - 1;
+  mr_var_t *top = mr_lax_stop_gradient(f, mr_lax_reduce_max(f, x, 1, &last));
+  mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, x, mr_rows_spread(f, top, a)));
+  out[0] = mr_lax_div(f, w, mr_rows_spread(f, mr_lax_reduce_sum(f, w, 1, &last), a));
+  return mr_rule_done(f);
+}
+
+static bool softmax_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  return mr_sample_done(s, mr_lax_softmax(s->f, mr_sample_f32(s, -1, 1, 2, 5)));
+}
+
 const mr_op_def_t mr_op_softmax = {
-    MR_RULES_NONE_YET,      .name = "softmax",  .n_in = 1,          .n_out = 1,
-    .shape = softmax_shape, .vjp = softmax_vjp, .amp = MR_AMP_WIDE, .cpu = softmax_cpu,
+    MR_RULES_COMPOSITE,
+    .open = softmax_open,
+    .jvp = mr_jvp_symmetric,
+    .batch = mr_batch_rows,
+    .sample = softmax_sample,
+    .name = "softmax",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = softmax_shape,
+    .vjp = softmax_vjp,
+    .amp = MR_AMP_WIDE,
+    .cpu = softmax_cpu,
 };

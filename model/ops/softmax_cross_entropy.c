@@ -1,10 +1,22 @@
 #include "model/ops/lax.h"
+#include "model/ops/rows.h"
 #include "model/ops/rules.h"
+#include "model/ops/xent.h"
 
 mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                        float smoothing) {
   return mr_emit1(f, &mr_op_softmax_cross_entropy, 2, (mr_var_t *[]){logits, labels}, 1,
                   (mr_attr_t[]){mr_attr_float("smoothing", smoothing)});
+}
+
+mr_var_t *mr__xent_target(mr_fn_t *f, const mr_eqn_t *e) {
+  const mr_aval_t *a = &e->in[0]->aval;
+  double smoothing = mr_attr_get(e, "smoothing")->f;
+  mr_var_t *at = mr_lax_iota(f, MR_I32, 2, a->dim, 1);
+  mr_var_t *hot = mr_lax_eq(f, at, mr_lax_broadcast_in_dim(f, e->in[1], 2, a->dim, (int[]){0}));
+  mr_var_t *one = mr_lax_scale(f, 1 - smoothing, mr_lax_convert(f, hot, a->dtype));
+  mr_var_t *rest = mr_literal(f, a->dtype, smoothing / (double)a->dim[1]);
+  return mr_lax_add(f, one, rest);
 }
 
 static mr_err_t xent_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -33,9 +45,45 @@ static mr_err_t xent_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
   return mr_rule_done(f);
 }
 
+/* The tangent is the gradient of each row times the row's tangent. */
+static mr_err_t xent_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  if (!din[0]) return MR_OK;
+  mr_var_t *one = mr_lax_full(f, &e->out[0]->aval, 1);
+  mr_var_t *g = mr_emit1(f, &mr_op_softmax_cross_entropy_vjp, 3,
+                         (mr_var_t *[]){e->in[0], e->in[1], one}, 1, mr_attr_get(e, "smoothing"));
+  dout[0] = mr_lax_reduce_sum(f, mr_lax_mul(f, g, din[0]), 1, (int[]){1});
+  return mr_rule_done(f);
+}
+
+/* loss = log sum exp(x) - sum target x */
+static mr_err_t xent_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_var_t *x = e->in[0], *target = mr__xent_target(f, e);
+  const mr_aval_t *a = &x->aval;
+  const int last = 1;
+  mr_var_t *top = mr_lax_stop_gradient(f, mr_lax_reduce_max(f, x, 1, &last));
+  mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, x, mr_rows_spread(f, top, a)));
+  mr_var_t *lse = mr_lax_add(f, top, mr_lax_log(f, mr_lax_reduce_sum(f, w, 1, &last)));
+  out[0] = mr_lax_sub(f, lse, mr_lax_reduce_sum(f, mr_lax_mul(f, target, x), 1, &last));
+  return mr_rule_done(f);
+}
+
+static bool softmax_cross_entropy_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 5), *label = mr_sample_dims(s, MR_I32, 0, 4, 3);
+  return mr_sample_done(s, mr_lax_softmax_cross_entropy(s->f, x, label, k ? 0.1f : 0));
+}
+
 const mr_op_def_t mr_op_softmax_cross_entropy = {
-    MR_RULES_NONE_YET,   .name = "softmax_cross_entropy",
-    .n_in = 2,           .n_out = 1,
-    .shape = xent_shape, .vjp = xent_vjp,
-    .amp = MR_AMP_WIDE,  .cpu = xent_cpu,
+    MR_RULES_COMPOSITE,
+    .open = xent_open,
+    .jvp = xent_jvp,
+    .batch = mr_batch_merge,
+    .sample = softmax_cross_entropy_sample,
+    .name = "softmax_cross_entropy",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = xent_shape,
+    .vjp = xent_vjp,
+    .amp = MR_AMP_WIDE,
+    .cpu = xent_cpu,
 };

@@ -30,7 +30,34 @@ static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
   return mr_rule_done(f);
 }
 
+static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  int axes[MR_MAX_NDIM];
+  for (int i = 0; i < MR_MAX_NDIM; i++) axes[i] = i;
+  for (int i = 0; i < e->n_in; i++) {
+    mr_var_t *x = e->in[i];
+    x = mr_lax_reduce_sum(f, mr_lax_integer_pow(f, x, 2), x->aval.ndim, axes);
+    out[0] = i ? mr_lax_add(f, out[0], x) : x;
+  }
+  return mr_rule_done(f);
+}
+
+static bool sum_squares_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *x[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 4)};
+  return mr_sample_done(s, mr_lax_sum_squares(s->f, 2, x));
+}
+
 const mr_op_def_t mr_op_sum_squares = {
-    MR_RULES_NONE_YET,          .name = "sum_squares",  .n_in = -1,         .n_out = 1,
-    .shape = sum_squares_shape, .vjp = sum_squares_vjp, .amp = MR_AMP_WIDE, .cpu = sum_squares_cpu,
+    MR_RULES_COMPOSITE,
+    .open = sum_squares_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_open,
+    .sample = sum_squares_sample,
+    .name = "sum_squares",
+    .n_in = -1,
+    .n_out = 1,
+    .shape = sum_squares_shape,
+    .vjp = sum_squares_vjp,
+    .amp = MR_AMP_WIDE,
+    .cpu = sum_squares_cpu,
 };

@@ -53,8 +53,32 @@ static mr_err_t transpose_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *do
   return mr_rule_done(f);
 }
 
+static mr_err_t transpose_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                mr_batched_t *out) {
+  const mr_attr_t *p = mr_attr_get(e, "permutation");
+  int perm[MR_MAX_NDIM] = {0};
+  for (int i = 0; i < p->n; i++) perm[i + 1] = (int)p->i[i] + 1;
+  out[0].var = mr_lax_transpose(f, mr_batch_front(f, &in[0], 1), perm);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool transpose_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 3, 4);
+  return mr_sample_done(s, mr_lax_transpose(s->f, x, k ? (int[]){0, 2, 1} : (int[]){2, 0, 1}));
+}
+
 const mr_op_def_t mr_op_transpose = {
-    MR_RULES_NONE_YET,    .name = "transpose",      .n_in = 1,
-    .n_out = 1,           .shape = transpose_shape, .vjp = transpose_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = transpose_cpu,
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_linear,
+    .batch = transpose_batch,
+    .sample = transpose_sample,
+    .name = "transpose",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = transpose_shape,
+    .vjp = transpose_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = transpose_cpu,
 };

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "model/ops/lax.h"
-#include "model/ops/op.h"
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
 typedef struct sweep {
@@ -12,13 +13,21 @@ typedef struct sweep {
   bool *active;  /* depends on a var of wrt */
 } sweep_t;
 
-static void mark_active(sweep_t *s, int n_eqn) {
-  for (int i = 0; i < n_eqn; i++) {
+/* Equations [from,n_eqn) are swept. */
+static void mark_active(sweep_t *s, int from, int n_eqn) {
+  for (int i = from; i < n_eqn; i++) {
     const mr_eqn_t *e = s->g->eqn[i];
     bool any = false;
     for (int k = 0; k < e->n_in; k++) any |= s->active[e->in[k]->id];
     for (int k = 0; k < e->n_out; k++) s->active[e->out[k]->id] |= any;
   }
+}
+
+static mr_err_t add_cotangent(sweep_t *s, const mr_var_t *v, mr_var_t *d) {
+  if (!d || !s->active[v->id]) return MR_OK;
+  mr_var_t **ct = &s->ct[v->id];
+  *ct = *ct ? mr_lax_add_any(s->g, *ct, d) : d;
+  return *ct ? MR_OK : s->g->diag.code;
 }
 
 static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
@@ -31,108 +40,85 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *din);
   g->scope = e->scope;
   MR_TRY(e->op->vjp(g, e, dout, din));
-  for (int k = 0; k < e->n_in; k++) {
-    int id = e->in[k]->id;
-    if (!din[k] || !s->active[id]) continue;
-    s->ct[id] = s->ct[id] ? mr_lax_add_any(g, s->ct[id], din[k]) : din[k];
-    if (!s->ct[id]) return g->diag.code;
-  }
+  for (int k = 0; k < e->n_in; k++) MR_TRY(add_cotangent(s, e->in[k], din[k]));
   return MR_OK;
 }
 
-static mr_err_t run_sweep(sweep_t *s, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *const *wrt,
-                          mr_var_t **grad) {
+static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
+                          int n, mr_var_t *const *wrt, mr_var_t **grad) {
   mr_fn_t *g = s->g;
   int n_eqn = g->n_eqn;
   const char *scope = g->scope;
-  for (int i = 0; i < n; i++) s->active[wrt[i]->id] = true;
-  mark_active(s, n_eqn);
-  s->ct[y->id] = dout;
+  for (int i = 0; i < n; i++) s->active[wrt[i]->id] |= !wrt[i]->literal;
+  mark_active(s, from, n_eqn);
   mr_err_t err = MR_OK;
-  for (int i = n_eqn - 1; i >= 0 && err >= 0; i--) err = back_one(s, g->eqn[i]);
+  for (int i = 0; i < n_y && err >= 0; i++) err = add_cotangent(s, y[i], dy[i]);
+  for (int i = n_eqn - 1; i >= from && err >= 0; i--) err = back_one(s, g->eqn[i]);
   g->scope = scope;
-  for (int i = 0; i < n && err >= 0; i++) {
-    const mr_aval_t *a = &wrt[i]->aval;
-    grad[i] = s->ct[wrt[i]->id];
-    if (!grad[i])
-      grad[i] = mr_lax_broadcast_in_dim(g, mr_literal(g, a->dtype, 0), a->ndim, a->dim, NULL);
-  }
+  for (int i = 0; i < n && err >= 0; i++) grad[i] = s->ct[wrt[i]->id];
   return err < 0 ? err : g->diag.code;
 }
 
-mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *const *wrt,
-                     mr_var_t **grad) {
+mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
+                           int n, mr_var_t *const *wrt, mr_var_t **grad) {
   if (g->diag.code < 0) return g->diag.code;
-  if (!mr_aval_equal(&y->aval, &dout->aval))
-    return mr_fail(&g->diag, MR_ERR_SHAPE, "a cotangent must have the shape of its value");
+  for (int i = 0; i < n_y; i++)
+    if (dy[i] && !mr_aval_equal(&y[i]->aval, &dy[i]->aval))
+      return mr_fail(&g->diag, MR_ERR_SHAPE, "a cotangent must have the shape of its value");
   sweep_t s = {.g = g,
-               .ct = calloc((size_t)g->n_var, sizeof *s.ct),
-               .active = calloc((size_t)g->n_var, sizeof *s.active)};
+               .ct = calloc((size_t)g->n_var + 1, sizeof *s.ct),
+               .active = calloc((size_t)g->n_var + 1, sizeof *s.active)};
   mr_err_t err = s.ct && s.active
-                     ? run_sweep(&s, y, dout, n, wrt, grad)
+                     ? run_sweep(&s, from, n_y, y, dy, n, wrt, grad)
                      : mr_fail(&g->diag, MR_ERR_NOMEM, "no memory for the reverse sweep");
   free(s.ct);
   free(s.active);
   return err < 0 ? err : MR_OK;
 }
 
-/* g: a copy of f's inputs and body; its results in *out. */
-static mr_fn_t *begin(const mr_fn_t *f, mr_var_t ***out) {
-  mr_fn_t *g = mr_fn_create();
-  if (!g) return NULL;
-  *out = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof **out);
-  for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);
-  mr_inline(g, f, g->in, *out);
-  return g;
+mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *const *wrt,
+                     mr_var_t **grad) {
+  MR_TRY(mr_backward_range(g, 0, 1, &y, &dout, n, wrt, grad));
+  for (int i = 0; i < n; i++)
+    if (!grad[i]) grad[i] = mr_lax_full(g, &wrt[i]->aval, 0);
+  return g->diag.code < 0 ? g->diag.code : MR_OK;
 }
 
-static mr_err_t finish(mr_fn_t *g, int n_out, mr_var_t *const *all, mr_fn_t **out,
-                       mr_diag_t *diag) {
-  if (g->diag.code >= 0) mr_fn_return(g, n_out, all);
-  if (g->diag.code < 0) {
-    mr_err_t err = mr_fail(diag, g->diag.code, "%s", g->diag.text);
-    mr_fn_destroy(g);
-    return err;
-  }
+mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out,
+                           mr_diag_t *diag) {
+  mr_var_t **all;
+  char text[MR_AVAL_TEXT];
+  if (f->n_out < 1) return mr_fail(diag, MR_ERR_SHAPE, "grad: the function has no output");
+  if (f->out[0]->aval.ndim != 0 || !mr_is_float(f->out[0]->aval.dtype))
+    return mr_fail(diag, MR_ERR_SHAPE, "grad: output 0 must be a scalar of floats, is %s",
+                   mr_aval_text(&f->out[0]->aval, text));
+  mr_fn_t *g = mr__begin(f, n, &all);
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "grad: no memory");
+  mr_var_t **v = mr__pick(g, f->n_in, n, wrt, "grad");
+  if (g->diag.code >= 0)
+    mr_backward(g, all[0], mr_literal(g, all[0]->aval.dtype, 1), n, v, all + f->n_out);
+  return mr__finish(g, f->n_out + n, all, out, diag);
+}
+
+mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *g;
+  MR_TRY(mr_value_and_grad(f, n, wrt, &g, diag));
+  mr_var_t **grad = g->out + f->n_out;
+  mr_fn_return(g, n, grad);
   mr_dce(g);
   *out = g;
   return MR_OK;
 }
 
-static mr_var_t **pick(mr_fn_t *g, int n_in, int n, const int *wrt) {
-  mr_var_t **v = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *v);
-  for (int i = 0; i < n; i++) {
-    if (wrt[i] < 0 || wrt[i] >= n_in) {
-      mr_fail(&g->diag, MR_ERR_SHAPE, "grad: no input %d among %d", wrt[i], n_in);
-      return v;
-    }
-    v[i] = g->in[wrt[i]];
-  }
-  return v;
-}
-
-mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out,
-                           mr_diag_t *diag) {
-  mr_var_t **y, **all;
-  if (f->n_out < 1 || f->out[0]->aval.ndim != 0)
-    return mr_fail(diag, MR_ERR_SHAPE, "grad: output 0 must be a scalar");
-  mr_fn_t *g = begin(f, &y);
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "grad: no memory");
-  mr_var_t **v = pick(g, f->n_in, n, wrt);
-  all = mr_mem_take(&g->mem, (size_t)(f->n_out + n) * sizeof *all);
-  for (int i = 0; i < f->n_out; i++) all[i] = y[i];
-  if (g->diag.code >= 0)
-    mr_backward(g, y[0], mr_literal(g, y[0]->aval.dtype, 1), n, v, all + f->n_out);
-  return finish(g, f->n_out + n, all, out, diag);
-}
-
 mr_err_t mr_vjp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
   mr_var_t **y;
-  if (f->n_out != 1) return mr_fail(diag, MR_ERR_SHAPE, "vjp: want one output");
-  mr_fn_t *g = begin(f, &y);
+  mr_fn_t *g = mr__begin(f, f->n_out, &y);
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "vjp: no memory");
-  mr_var_t **v = pick(g, f->n_in, n, wrt);
+  mr_var_t **v = mr__pick(g, f->n_in, n, wrt, "vjp"), **dy = y + f->n_out;
   mr_var_t **grad = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *grad);
-  if (g->diag.code >= 0) mr_backward(g, y[0], mr_fn_input(g, y[0]->aval), n, v, grad);
-  return finish(g, n, grad, out, diag);
+  for (int i = 0; i < f->n_out; i++) dy[i] = g->diag.code < 0 ? NULL : mr_fn_input(g, y[i]->aval);
+  if (g->diag.code >= 0) mr_backward_range(g, 0, f->n_out, y, dy, n, v, grad);
+  for (int i = 0; i < n && g->diag.code >= 0; i++)
+    if (!grad[i]) grad[i] = mr_lax_full(g, &v[i]->aval, 0);
+  return mr__finish(g, n, grad, out, diag);
 }

@@ -1,28 +1,18 @@
 #include <stdlib.h>
 
 #include "model/ops/op.h"
+#include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-static mr_var_t *mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v) {
+mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v) {
   if (!map[v->id] && v->literal) map[v->id] = mr_literal(g, v->aval.dtype, v->value);
   return map[v->id];
 }
 
-/* Attribute names and texts of g must not point into f. */
-static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
-  mr_attr_t *a = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *a);
-  for (int i = 0; i < e->n_attr; i++) {
-    a[i].name = mr_mem_text(&g->mem, a[i].name);
-    if (a[i].text) a[i].text = mr_mem_text(&g->mem, a[i].text);
-  }
-  return a;
-}
-
-static mr_err_t copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map) {
+mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map) {
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *in);
-  for (int k = 0; k < e->n_in; k++) in[k] = mapped(g, map, e->in[k]);
-  g->scope = mr_mem_text(&g->mem, e->scope);
-  mr_eqn_t *c = mr_emit(g, e->op, e->n_in, in, e->n_attr, own_attrs(g, e), e->n_out);
+  for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
+  mr_eqn_t *c = mr_emit_like(g, e, in);
   if (!c) return g->diag.code;
   for (int k = 0; k < e->n_out; k++) map[e->out[k]->id] = c->out[k];
   return MR_OK;
@@ -34,8 +24,8 @@ mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t *
   const char *scope = g->scope;
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
-  for (int i = 0; i < f->n_eqn && err >= 0; i++) err = copy_eqn(g, f->eqn[i], map);
-  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = mapped(g, map, f->out[i]);
+  for (int i = 0; i < f->n_eqn && err >= 0; i++) err = mr__copy_eqn(g, f->eqn[i], map);
+  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = mr__mapped(g, map, f->out[i]);
   g->scope = scope;
   free(map);
   return err;

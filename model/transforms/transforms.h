@@ -3,24 +3,86 @@
 #ifndef MR_MODEL_TRANSFORMS_H
 #define MR_MODEL_TRANSFORMS_H
 
+#include <limits.h>
+
 #include "model/ir/fn.h"
+#include "model/ops/op.h"
 
 /* Appends f's equations to g with in[f->n_in] for its inputs; out[f->n_out] are its results. */
 mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out);
 /* A copy of f.  NULL on failure. */
 mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag);
 
+/* Appends f's equations to g with one dimension more on those of in[f->n_in] that are mapped, by
+   the ops' batch rules; out[f->n_out]: the results and which dimension of them is mapped (-1: it
+   depends on no mapped input). */
+mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, mr_batched_t *out);
+
+/* ---- derivatives.  wrt[n] are numbers of inputs of floats; MR_ERR_SHAPE for others.  A failure
+   of a rule is MR_ERR_NORULE with the op's name and scope.  An input or output that is not of
+   floats is a constant. ---- */
+
 /* Reverse sweep inside a graph under construction: appends what computes the cotangents of
    wrt[n] given dout, the cotangent of y (same aval).  grad[i] has wrt[i]'s aval; zeros where y
    does not depend on it.  Fails with MR_ERR_NORULE where an op on the way has no vjp. */
 mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *const *wrt,
                      mr_var_t **grad);
+/* The same over equations [from,g->n_eqn) for several results y[n_y]; dy[k] NULL: zero.  grad[i]
+   NULL where it is zero. */
+mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
+                           int n, mr_var_t *const *wrt, mr_var_t **grad);
+/* Forward sweep over equations [from,g->n_eqn): the tangents din[n_in] of in[n_in] (NULL: zero)
+   give dout[n_out], those of out[n_out] (NULL: zero). */
+mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, mr_var_t *const *din,
+                          int n_out, mr_var_t *const *out, mr_var_t **dout);
 
 /* f: (inputs) -> (y, aux...), y a float scalar.  *out: (inputs) -> (y, aux..., dy/d in[wrt[i]]...),
    without dead code; the caller destroys it. */
 mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
-/* f: (inputs) -> (y).  *out: (inputs, cotangent of y) -> (cotangents of in[wrt[i]]...). */
+/* *out: (inputs) -> (dy/d in[wrt[i]]...) alone. */
+mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+/* *out: (inputs, a cotangent of each output) -> (cotangents of in[wrt[i]]...).  Cotangents have
+   the avals of what they belong to. */
 mr_err_t mr_vjp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+/* *out: (inputs, a tangent of each in[wrt[i]]) -> (outputs, their tangents).  Tangents have the
+   avals of what they belong to. */
+mr_err_t mr_jvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+
+/* The jvp cut in two, so that many tangents cost one evaluation.  *point: (inputs) -> (outputs,
+   residuals...); *linear: (residuals..., a tangent of each in[wrt[i]]) -> (tangents of the
+   outputs), a linear function of the tangents.  The caller destroys both.  After jax.linearize. */
+mr_err_t mr_linearize(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **point, mr_fn_t **linear,
+                      mr_diag_t *diag);
+/* *out: (inputs) -> (d out[k] / d in[wrt[i]]..., for k = 0, 1, ..., the i's within each k), each of
+   the output's shape followed by the input's: column by column in forward mode (jacfwd), row by
+   row in reverse (jacrev).  Outputs must be of floats; together at most MR_MAX_NDIM dimensions. */
+mr_err_t mr_jacfwd(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+mr_err_t mr_jacrev(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+/* f: (inputs) -> (y), y a float scalar.  *out: (inputs) -> (d2 y / d in[wrt[k]] d in[wrt[i]]...,
+   the i's within each k): jacfwd of the gradient. */
+mr_err_t mr_hessian(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+/* *out: (inputs, a tangent of each in[wrt[i]]) -> (the Hessian times the tangents, of each
+   in[wrt[i]]'s shape): jvp of the gradient, without the Hessian in memory. */
+mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
+
+/* ---- vmap ---- */
+#define MR_UNMAPPED INT_MIN
+/* *out: f on size examples at once.  in_axes[f->n_in]: where the new dimension of size stands in
+   each input, counted from the end if negative, MR_UNMAPPED for an input all examples share;
+   out_axes[f->n_out] the same for outputs (MR_UNMAPPED only for one that depends on no mapped
+   input).  NULL: 0 for all.  MR_ERR_SHAPE for an axis that is not there and beyond MR_MAX_NDIM
+   dimensions, MR_ERR_NORULE with the op's name.  After jax.vmap. */
+mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *out_axes,
+                 mr_fn_t **out, mr_diag_t *diag);
+
+/* ---- rewriting ---- */
+/* *out: f with every composite written as primitives by its open rule. */
+mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
+/* *out: the same with f64 in place of f32 everywhere: the function in double precision, against
+   which derivatives are checked. */
+mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
+/* A graph of e alone, opened once: (e's operands) -> (e's outputs).  NULL on failure. */
+mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag);
 
 /* Removes equations whose results reach no output.  In place. */
 void mr_dce(mr_fn_t *f);

@@ -22,7 +22,7 @@ static void write_literal(mr_exec_t *x, const mr_var_t *v) {
   if (v->aval.dtype == MR_U64) {
     *(uint64_t *)at = (uint64_t)v->value;
   } else {
-    mr_cpu_set(v->aval.dtype, at, 0, (float)v->value);
+    mr_cpu_set_f64(v->aval.dtype, at, 0, v->value);
   }
 }
 

@@ -1,0 +1,27 @@
+#include <math.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_abs, 1, &x, 0, NULL); }
+
+static int64_t abs_i1(int64_t x) { return x < 0 ? (int64_t)(0 - (uint64_t)x) : x; }
+
+static mr_err_t abs_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_mul(f, dout[0], mr_lax_sign(f, e->in[0]));
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_abs = {
+    MR_RULES_POINTWISE,
+    .name = "abs",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .jvp = mr_jvp_symmetric,
+    .vjp = abs_vjp,
+    .sample = mr_sample_unary_positive,
+    .amp = MR_AMP_FOLLOW,
+    .at = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1},
+    .inplace = {1},
+};

@@ -1,0 +1,50 @@
+#include "model/ops/lax.h"
+#include "model/ops/move.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_iota(mr_fn_t *f, mr_dtype_t dtype, int ndim, const int64_t *dim, int dimension) {
+  mr_attr_t attr[] = {mr_attr_int("dimension", dimension), mr_attr_dtype("dtype", dtype),
+                      mr_attr_ints("shape", ndim, dim), mr_attr_none("sharding")};
+  return mr_emit1(f, &mr_op_iota, 0, NULL, 4, attr);
+}
+
+static mr_err_t iota_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_attr_t *shape = mr_attr_get(e, "shape");
+  int64_t d = mr_attr_get(e, "dimension")->i[0];
+  if (shape->n > MR_MAX_NDIM || d < 0 || d >= shape->n)
+    return mr_shape_fail(e, diag, "no such dimension");
+  *out = mr_aval((mr_dtype_t)mr_attr_get(e, "dtype")->i[0], shape->n, shape->i);
+  return MR_OK;
+}
+
+static void iota_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *y = &c->eqn->out[0]->aval;
+  int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], n = mr_aval_elems(y), stride[MR_MAX_NDIM];
+  mr__strides(y, stride);
+  for (int64_t i = 0; i < n; i++)
+    mr_cpu_set_f64(y->dtype, c->out[0], i, (double)(i / stride[d] % y->dim[d]));
+}
+
+static mr_err_t iota_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = iota_run;
+  return MR_OK;
+}
+
+static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  return mr_sample_done(s, mr_lax_iota(s->f, k ? MR_I32 : MR_F32, 2, (int64_t[]){2, 3}, k));
+}
+
+/* No operand, so no rule is ever asked but shape and cpu. */
+const mr_op_def_t mr_op_iota = {
+    MR_RULES_PRIMITIVE,    .name = "iota",       .n_in = 0,          .n_out = 1,
+    .shape = iota_shape,   .jvp = mr_jvp_zero,   .vjp = mr_vjp_zero, .batch = mr_no_batch,
+    .sample = iota_sample, .amp = MR_AMP_FOLLOW, .cpu = iota_cpu,
+};
+
+mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n) {
+  int64_t dim[] = {n, n};
+  mr_var_t *same =
+      mr_lax_eq(f, mr_lax_iota(f, MR_I32, 2, dim, 0), mr_lax_iota(f, MR_I32, 2, dim, 1));
+  return mr_lax_convert(f, same, dtype);
+}

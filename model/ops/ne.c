@@ -1,0 +1,26 @@
+#include <math.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_ne(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
+  return mr_emit1(f, &mr_op_ne, 2, (mr_var_t *[]){a, b}, 0, NULL);
+}
+
+static float ne_f2(float a, float b) { return a != b; }
+static double ne_d2(double a, double b) { return a != b; }
+static int64_t ne_i2(int64_t a, int64_t b) { return a != b; }
+
+const mr_op_def_t mr_op_ne = {
+    MR_RULES_POINTWISE,
+    .name = "ne",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = mr_shape_compare,
+    .jvp = mr_jvp_zero,
+    .vjp = mr_vjp_zero,
+    .sample = mr_sample_binary,
+    .amp = MR_AMP_FOLLOW,
+    .at = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2},
+    .inplace = {0},
+};

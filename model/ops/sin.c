@@ -1,0 +1,25 @@
+#include <math.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_sin(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sin, 1, &x, 0, NULL); }
+
+static mr_err_t sin_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_mul(f, dout[0], mr_lax_cos(f, e->in[0]));
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_sin = {
+    MR_RULES_POINTWISE,
+    .name = "sin",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .jvp = mr_jvp_symmetric,
+    .vjp = sin_vjp,
+    .sample = mr_sample_unary,
+    .amp = MR_AMP_FOLLOW,
+    .at = {.f1 = sinf, .d1 = sin},
+    .inplace = {1},
+};

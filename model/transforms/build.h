@@ -1,0 +1,19 @@
+/* What transforms that give a new graph share. */
+#ifndef MR_MODEL_TRANSFORMS_BUILD_H
+#define MR_MODEL_TRANSFORMS_BUILD_H
+
+#include "model/ir/fn.h"
+
+/* A graph with f's inputs and body; (*out)[f->n_out + more] begins with its results.  A failure
+   is left in its diag; NULL without memory. */
+mr_fn_t *mr__begin(const mr_fn_t *f, int more, mr_var_t ***out);
+/* Returns out[n_out] from g, clears dead code and sets *to; a failed g is destroyed. */
+mr_err_t mr__finish(mr_fn_t *g, int n_out, mr_var_t *const *out, mr_fn_t **to, mr_diag_t *diag);
+/* g->in[wrt[i]]; MR_ERR_SHAPE in g's diag where wrt[i] is not in [0,n_in) or not of floats. */
+mr_var_t **mr__pick(mr_fn_t *g, int n_in, int n, const int *wrt, const char *who);
+/* map[var id of another graph] is what stands for the var in g: what v is there (a literal is made
+   on first sight; NULL for what has not been mapped), and e copied into g. */
+mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v);
+mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map);
+
+#endif

@@ -1,0 +1,50 @@
+/* Forward mode: the equations in order, each followed by what its jvp rule says of the tangents;
+   where no operand has one, none is computed. */
+#include <stdlib.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/op.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
+  mr_var_t *dout[MR_MAX_OUT] = {NULL};
+  mr_var_t **din = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *din);
+  bool any = false;
+  for (int k = 0; k < e->n_in; k++) any |= (din[k] = tangent[e->in[k]->id]) != NULL;
+  if (!any) return MR_OK;
+  g->scope = e->scope;
+  MR_TRY(e->op->jvp(g, e, din, dout));
+  for (int k = 0; k < e->n_out; k++) tangent[e->out[k]->id] = dout[k];
+  return g->diag.code < 0 ? g->diag.code : MR_OK;
+}
+
+mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, mr_var_t *const *din,
+                          int n_out, mr_var_t *const *out, mr_var_t **dout) {
+  if (g->diag.code < 0) return g->diag.code;
+  int to = g->n_eqn;
+  const char *scope = g->scope;
+  mr_var_t **tangent = calloc((size_t)g->n_var + 1, sizeof *tangent);
+  if (!tangent) return mr_fail(&g->diag, MR_ERR_NOMEM, "jvp: no memory for the tangents");
+  mr_err_t err = MR_OK;
+  for (int i = 0; i < n_in; i++)
+    if (!in[i]->literal) tangent[in[i]->id] = din[i];
+  for (int i = from; i < to && err >= 0; i++) err = forward_one(g, g->eqn[i], tangent);
+  for (int i = 0; i < n_out && err >= 0; i++) dout[i] = tangent[out[i]->id];
+  g->scope = scope;
+  free(tangent);
+  return err < 0 ? err : MR_OK;
+}
+
+mr_err_t mr_jvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
+  mr_var_t **all;
+  mr_fn_t *g = mr__begin(f, f->n_out, &all);
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "jvp: no memory");
+  mr_var_t **x = mr__pick(g, f->n_in, n, wrt, "jvp"), **d = all + f->n_out;
+  mr_var_t **dx = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *dx);
+  for (int i = 0; i < n && g->diag.code >= 0; i++) dx[i] = mr_fn_input(g, x[i]->aval);
+  if (g->diag.code >= 0) mr_forward_range(g, 0, n, x, dx, f->n_out, all, d);
+  for (int i = 0; i < f->n_out && g->diag.code >= 0; i++)
+    if (!d[i]) d[i] = mr_lax_full(g, &all[i]->aval, 0);
+  return mr__finish(g, 2 * f->n_out, all, out, diag);
+}

@@ -1,0 +1,104 @@
+#include <stdlib.h>
+
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+typedef struct opening {
+  mr_fn_t *g;
+  mr_dtype_t from, to; /* equal: dtypes stay */
+} opening_t;
+
+static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
+
+static mr_var_t *mapped(const opening_t *o, mr_var_t **map, const mr_var_t *v) {
+  if (!map[v->id] && v->literal) map[v->id] = mr_literal(o->g, changed(o, v->aval.dtype), v->value);
+  return map[v->id];
+}
+
+static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
+  mr_fn_t *g = o->g;
+  mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  for (int k = 0; k < e->n_in; k++) in[k] = mapped(o, map, e->in[k]);
+  mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
+  for (int k = 0; k < e->n_attr; k++)
+    if (attr[k].kind == MR_ATTR_DTYPE) attr[k].i[0] = changed(o, (mr_dtype_t)attr[k].i[0]);
+  mr_eqn_t copy = *e;
+  copy.attr = attr;
+  mr_eqn_t *c = mr_emit_like(g, &copy, in);
+  for (int k = 0; c && k < e->n_out; k++) map[e->out[k]->id] = c->out[k];
+  return mr_rule_done(g);
+}
+
+static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map);
+
+/* The opened form stands in a graph of its own first: it may hold composites, and its dtypes
+   change after it has been written in the dtypes it knows. */
+static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
+  mr_fn_t *t = mr_open_eqn(e, &o->g->diag);
+  if (!t) return o->g->diag.code;
+  mr_var_t **inner = calloc((size_t)t->n_var + 1, sizeof *inner);
+  mr_err_t err = inner ? MR_OK : mr_fail(&o->g->diag, MR_ERR_NOMEM, "open: no memory");
+  for (int k = 0; k < t->n_in && err >= 0; k++) inner[t->in[k]->id] = mapped(o, map, e->in[k]);
+  for (int i = 0; i < t->n_eqn && err >= 0; i++) err = open_eqn(o, t->eqn[i], inner);
+  for (int k = 0; k < t->n_out && err >= 0; k++) map[e->out[k]->id] = mapped(o, inner, t->out[k]);
+  free(inner);
+  mr_fn_destroy(t);
+  return err;
+}
+
+static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
+  return e->op->open == mr_no_open ? copy_eqn(o, e, map) : open_composite(o, e, map);
+}
+
+static mr_err_t rewrite(const mr_fn_t *f, mr_dtype_t from, mr_dtype_t to, mr_fn_t **out,
+                        mr_diag_t *diag) {
+  mr_fn_t *g = mr_fn_create();
+  mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
+  if (!g || !map) {
+    mr_fn_destroy(g);
+    free(map);
+    return mr_fail(diag, MR_ERR_NOMEM, "open: no memory");
+  }
+  opening_t o = {g, from, to};
+  mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < f->n_in; i++) {
+    mr_aval_t a = f->in[i]->aval;
+    a.dtype = changed(&o, a.dtype);
+    map[f->in[i]->id] = mr_fn_input(g, a);
+  }
+  mr_err_t err = MR_OK;
+  for (int i = 0; i < f->n_eqn && err >= 0; i++) err = open_eqn(&o, f->eqn[i], map);
+  for (int i = 0; i < f->n_out && err >= 0; i++) all[i] = mapped(&o, map, f->out[i]);
+  free(map);
+  return mr__finish(g, f->n_out, all, out, diag);
+}
+
+mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
+  return rewrite(f, MR_F32, MR_F32, out, diag);
+}
+
+mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
+  return rewrite(f, MR_F32, MR_F64, out, diag);
+}
+
+mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
+  mr_fn_t *t = mr_fn_create();
+  if (!t) {
+    mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to open it", e->op->name);
+    return NULL;
+  }
+  mr_var_t **in = mr_mem_take(&t->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t *out[MR_MAX_OUT] = {NULL};
+  for (int i = 0; i < e->n_in; i++) in[i] = mr_fn_input(t, e->in[i]->aval);
+  mr_eqn_t *c = mr_emit_like(t, e, in);
+  t->scope = mr_mem_text(&t->mem, e->scope);
+  if (c && e->op->open(t, c, out) >= 0) mr_fn_return(t, e->n_out, out);
+  if (t->diag.code >= 0) {
+    mr_dce(t);
+    return t;
+  }
+  mr_fail(diag, t->diag.code, "%s", t->diag.text);
+  mr_fn_destroy(t);
+  return NULL;
+}

@@ -1,0 +1,103 @@
+/* vmap: the equations in order, each by its op's batch rule where an operand is mapped, copied as
+   it is where none is. */
+#include <stdlib.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+static mr_batched_t mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
+  if (!map[v->id].var && v->literal)
+    map[v->id] = (mr_batched_t){mr_literal(g, v->aval.dtype, v->value), -1};
+  return map[v->id];
+}
+
+static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
+  mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
+  mr_batched_t out[MR_MAX_OUT] = {{NULL, -1}};
+  bool any = false;
+  for (int k = 0; k < e->n_in; k++) any |= (in[k] = mapped(g, map, e->in[k])).axis >= 0;
+  g->scope = mr_mem_text(&g->mem, e->scope);
+  if (any) {
+    MR_TRY(e->op->batch(g, e, in, out));
+  } else {
+    mr_var_t **v = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+    for (int k = 0; k < e->n_in; k++) v[k] = in[k].var;
+    mr_eqn_t *c = mr_emit_like(g, e, v);
+    for (int k = 0; c && k < e->n_out; k++) out[k] = (mr_batched_t){c->out[k], -1};
+  }
+  for (int k = 0; k < e->n_out; k++) map[e->out[k]->id] = out[k];
+  return g->diag.code < 0 ? g->diag.code : MR_OK;
+}
+
+mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, mr_batched_t *out) {
+  if (g->diag.code < 0) return g->diag.code;
+  mr_batched_t *map = calloc((size_t)f->n_var + 1, sizeof *map);
+  if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "vmap: no memory");
+  const char *scope = g->scope;
+  mr_err_t err = MR_OK;
+  for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
+  for (int i = 0; i < f->n_eqn && err >= 0; i++) err = map_eqn(g, f->eqn[i], map);
+  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = mapped(g, map, f->out[i]);
+  g->scope = scope;
+  free(map);
+  return err;
+}
+
+/* Adds the mapped inputs to g; *size: of the mapped dimension, -1 if there is none. */
+static mr_err_t map_inputs(mr_fn_t *g, const mr_fn_t *f, const int *in_axes, int64_t size,
+                           mr_batched_t *in) {
+  char text[MR_AVAL_TEXT];
+  for (int i = 0; i < f->n_in; i++) {
+    const mr_aval_t *a = &f->in[i]->aval;
+    int axis = in_axes ? in_axes[i] : 0;
+    if (axis == MR_UNMAPPED) {
+      in[i] = (mr_batched_t){mr_fn_input(g, *a), -1};
+      continue;
+    }
+    if (axis < 0) axis += a->ndim + 1;
+    if (axis < 0 || axis > a->ndim || a->ndim == MR_MAX_NDIM)
+      return mr_fail(&g->diag, MR_ERR_SHAPE,
+                     "vmap: in_axes[%d] is %d, but an example of that input is %s", i,
+                     in_axes ? in_axes[i] : 0, mr_aval_text(a, text));
+    mr_aval_t b = *a;
+    b.ndim++;
+    for (int k = a->ndim; k > axis; k--) b.dim[k] = a->dim[k - 1];
+    b.dim[axis] = size;
+    in[i] = (mr_batched_t){mr_fn_input(g, b), axis};
+  }
+  return MR_OK;
+}
+
+static mr_var_t *place_output(mr_fn_t *g, const mr_batched_t *y, int k, const int *out_axes,
+                              int64_t size) {
+  int axis = out_axes ? out_axes[k] : 0;
+  if (axis == MR_UNMAPPED) {
+    if (y->axis < 0) return y->var;
+    mr_fail(&g->diag, MR_ERR_SHAPE, "vmap: out_axes[%d] is none, but output %d is mapped", k, k);
+    return NULL;
+  }
+  mr_batched_t front = {mr_batch_front(g, y, size), 0};
+  if (!front.var) return NULL;
+  int ndim = front.var->aval.ndim, to = axis < 0 ? axis + ndim : axis;
+  if (to >= 0 && to < ndim)
+    return y->axis >= 0 ? mr_batch_move(g, y, to) : mr_batch_move(g, &front, to);
+  mr_fail(&g->diag, MR_ERR_SHAPE, "vmap: out_axes[%d] is %d, but output %d has %d dimensions", k,
+          axis, k, ndim);
+  return NULL;
+}
+
+mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *out_axes,
+                 mr_fn_t **out, mr_diag_t *diag) {
+  if (size < 0)
+    return mr_fail(diag, MR_ERR_SHAPE, "vmap: size is %lld, want >= 0", (long long)size);
+  mr_fn_t *g = mr_fn_create();
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "vmap: no memory");
+  mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(f->n_in + 1) * sizeof *in);
+  mr_batched_t *y = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof *y);
+  mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
+  if (map_inputs(g, f, in_axes, size, in) >= 0 && mr_inline_mapped(g, f, in, y) >= 0)
+    for (int k = 0; k < f->n_out; k++) all[k] = place_output(g, &y[k], k, out_axes, size);
+  return mr__finish(g, f->n_out, all, out, diag);
+}
