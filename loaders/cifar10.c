@@ -3,6 +3,7 @@
 #include "loaders/class_names.h"
 #include "loaders/split.h"
 #include "loaders/store.h"
+#include "pipeline/care.h"
 #include "pipeline/stage.h"
 
 typedef struct cifar10 {
@@ -13,6 +14,7 @@ typedef struct cifar10 {
   mr_class_names_t names;
   mr_dataset_t dataset;
   mr_store_t *store;
+  mr_care_t care;
 } cifar10_t;
 
 static mr_err_t cifar10_plan(mr_stage_t *s) {
@@ -41,6 +43,7 @@ static mr_err_t store_conf(const cifar10_t *t, mr_cifar10_paths_t *paths, mr_sto
                             .memory = t->memory,
                             .backend = (mr_backend_t)t->backend,
                             .locate = locate,
+                            .lenient = t->care.lenient,
                             .check = mr__cifar10_check,
                             .ctx = t};
   return MR_OK;
@@ -81,6 +84,15 @@ static uint64_t id_of(const cifar10_t *t, int64_t number) {
   return (uint64_t)(file * MR_CIFAR10_PER_FILE + number % t->records);
 }
 
+static void cifar10_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const cifar10_t *t = s->state;
+  int64_t number = locate(t, index);
+  mr__cifar10_path(t->path, mr__split_is_test(&t->split), (int)(number / t->records), out->file,
+                   MR_WHERE_MAX);
+  out->offset = number % t->records * MR_CIFAR10_RECORD;
+  out->key = id_of(t, number);
+}
+
 static mr_err_t cifar10_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                               mr_rec_t *out) {
   cifar10_t *t = s->state;
@@ -102,6 +114,7 @@ static const mr_opt_t cifar10_opts[] = {
      "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.", 1},
     MR_SPLIT_OPTS(cifar10_t, split, "train", "5000"),
     MR_READ_OPTS(cifar10_t),
+    MR_CARE_OPTS(cifar10_t, care),
     {"records", MR_OPT_INT, offsetof(cifar10_t, records), "records", "10000", 1,
      MR_CIFAR10_PER_FILE, NULL, "Records that every file holds.", 0},
     {0}};
@@ -116,5 +129,7 @@ const mr_stage_def_t mr_stage_cifar10 = {
     .open = cifar10_open,
     .close = cifar10_close,
     .fetch = cifar10_fetch,
+    .where = cifar10_where,
+    .care = offsetof(cifar10_t, care),
     .explain = cifar10_explain,
 };

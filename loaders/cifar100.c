@@ -8,6 +8,7 @@
 #include "loaders/class_names.h"
 #include "loaders/split.h"
 #include "loaders/store.h"
+#include "pipeline/care.h"
 
 enum { HEAD = 2, RECORD = HEAD + MR_IMAGE_BYTES, FINE = 100, COARSE = 20, FOLDER = 1024 };
 enum { LABELS_FINE, LABELS_COARSE };
@@ -60,6 +61,7 @@ typedef struct cifar100 {
   mr_class_names_t names;
   mr_dataset_t dataset;
   mr_store_t *store;
+  mr_care_t care;
 } cifar100_t;
 
 static mr_err_t cifar100_plan(mr_stage_t *s) {
@@ -110,6 +112,7 @@ static mr_err_t store_conf(const cifar100_t *t, path_t *path, mr_store_conf_t *c
                             .memory = t->memory,
                             .backend = (mr_backend_t)t->backend,
                             .locate = locate,
+                            .lenient = t->care.lenient,
                             .check = check,
                             .ctx = t};
   return MR_OK;
@@ -147,6 +150,19 @@ static void cifar100_close(mr_stage_t *s) {
 }
 
 /* Ids: test records come after all others. */
+static uint64_t id_of(const cifar100_t *t, int64_t number) {
+  return (uint64_t)(number + (mr__split_is_test(&t->split) ? t->records : 0));
+}
+
+static void cifar100_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const cifar100_t *t = s->state;
+  int64_t number = locate(t, index);
+  snprintf(out->file, MR_WHERE_MAX, "%s/%s", t->path,
+           mr__split_is_test(&t->split) ? "test.bin" : "train.bin");
+  out->offset = number * RECORD;
+  out->key = id_of(t, number);
+}
+
 static mr_err_t cifar100_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                                mr_rec_t *out) {
   cifar100_t *t = s->state;
@@ -158,7 +174,7 @@ static mr_err_t cifar100_fetch(mr_stage_t *s, int worker, const int64_t *index, 
   for (int i = 0; i < n; i++) {
     out[i].label = record[i][t->labels == LABELS_FINE];
     out[i].data = record[i] + HEAD;
-    out[i].key = (uint64_t)(number[i] + (mr__split_is_test(&t->split) ? t->records : 0));
+    out[i].key = id_of(t, number[i]);
   }
   return MR_OK;
 }
@@ -170,6 +186,7 @@ static const mr_opt_t cifar100_opts[] = {
      "Which label a record has: one of 100 classes or of 20.", 0},
     MR_SPLIT_OPTS(cifar100_t, split, "train", "5000"),
     MR_READ_OPTS(cifar100_t),
+    MR_CARE_OPTS(cifar100_t, care),
     {"records", MR_OPT_INT, offsetof(cifar100_t, records), "records", "50000", 5, 1e12, NULL,
      "Records of train.bin; test.bin holds a fifth as many.", 0},
     {0}};
@@ -184,5 +201,7 @@ const mr_stage_def_t mr_stage_cifar100 = {
     .open = cifar100_open,
     .close = cifar100_close,
     .fetch = cifar100_fetch,
+    .where = cifar100_where,
+    .care = offsetof(cifar100_t, care),
     .explain = cifar100_explain,
 };

@@ -9,6 +9,13 @@
 const char *const mr__cifar10_class[MR_IMAGE_CLASSES] = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
+void mr__cifar10_path(const char *folder, bool test, int i, char *text, size_t n) {
+  if (test)
+    snprintf(text, n, "%s/test_batch.bin", folder);
+  else
+    snprintf(text, n, "%s/data_batch_%d.bin", folder, i + 1);
+}
+
 mr_err_t mr__cifar10_paths(const char *folder, bool test, mr_cifar10_paths_t *out,
                            mr_diag_t *diag) {
   if (strlen(folder) >= MR_CIFAR10_PATH)
@@ -19,10 +26,7 @@ mr_err_t mr__cifar10_paths(const char *folder, bool test, mr_cifar10_paths_t *ou
                    strerror(errno));
   out->n = test ? 1 : MR_CIFAR10_FILES;
   for (int i = 0; i < out->n; i++) {
-    if (test)
-      snprintf(out->text[i], sizeof out->text[i], "%s/test_batch.bin", folder);
-    else
-      snprintf(out->text[i], sizeof out->text[i], "%s/data_batch_%d.bin", folder, i + 1);
+    mr__cifar10_path(folder, test, i, out->text[i], sizeof out->text[i]);
     out->path[i] = out->text[i];
   }
   return MR_OK;

@@ -18,6 +18,9 @@ enum {
 /* The official names. */
 extern const char *const mr__cifar10_class[MR_IMAGE_CLASSES];
 
+/* The path of the i-th training file, or of the test file, into text[0,n). */
+void mr__cifar10_path(const char *folder, bool test, int i, char *text, size_t n);
+
 /* The paths of the five training files or the test file of a folder; text owns them. */
 typedef struct mr_cifar10_paths {
   char text[MR_CIFAR10_FILES][MR_CIFAR10_PATH + 32];

@@ -7,6 +7,7 @@
 #include "loaders/class_names.h"
 #include "loaders/split.h"
 #include "loaders/store.h"
+#include "pipeline/care.h"
 
 enum { LAYOUT_AUTO, LAYOUT_HWC, LAYOUT_CHW, LAYOUT_NONE };
 
@@ -23,6 +24,7 @@ typedef struct npy {
   mr_class_names_t names;
   mr_dataset_t dataset;
   mr_store_t *store;
+  mr_care_t care;
 } npy_t;
 
 static bool is_label_type(mr_dtype_t t) {
@@ -116,16 +118,21 @@ static int32_t label_at(const npy_t *t, int64_t i) {
   return v < (uint64_t)t->classes ? (int32_t)v : -1;
 }
 
+/* With on-bad= a wrong label is a bad record, not a bad file. */
+static mr_err_t check_label(const npy_t *t, int64_t number, mr_diag_t *diag) {
+  if (label_at(t, number) >= 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: the label of record %" PRId64 " is not in [0,%" PRId64
+                 "], want classes=N with N above every label",
+                 t->labels, number, t->classes - 1);
+}
+
 static mr_err_t check_labels(const npy_t *t, mr_diag_t *diag) {
   const mr_npy_t *head = &t->label_head, *now = &t->label;
   if (now->dtype != head->dtype || now->count != head->count)
     return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", t->labels);
-  for (int64_t i = 0; i < (int64_t)now->count; i++)
-    if (label_at(t, i) < 0)
-      return mr_fail(diag, MR_ERR_DATA,
-                     "%s: the label of record %" PRId64 " is not in [0,%" PRId64
-                     "], want classes=N with N above every label",
-                     t->labels, i, t->classes - 1);
+  for (int64_t i = 0; i < (int64_t)now->count && !t->care.lenient; i++)
+    MR_TRY(check_label(t, i, diag));
   return MR_OK;
 }
 
@@ -139,6 +146,7 @@ static mr_store_conf_t store_conf(const npy_t *t) {
                            .memory = t->memory,
                            .backend = (mr_backend_t)t->backend,
                            .locate = locate,
+                           .lenient = t->care.lenient,
                            .ctx = t};
 }
 
@@ -170,12 +178,22 @@ static void npy_close(mr_stage_t *s) {
   t->store = NULL;
 }
 
+static void npy_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const npy_t *t = s->state;
+  int64_t number = locate(t, index);
+  snprintf(out->file, MR_WHERE_MAX, "%s", t->images);
+  out->offset = (int64_t)t->head + number * (int64_t)t->record;
+  out->key = (uint64_t)(number + t->id_base);
+}
+
 static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
   npy_t *t = s->state;
   int64_t number[MR_BURST];
   uint8_t *record[MR_BURST];
   mr_diag_t why = {0};
   mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  for (int i = 0; i < n && t->care.lenient && e >= 0; i++) e = check_label(t, number[i], &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
   for (int i = 0; i < n; i++) {
     out[i].label = label_at(t, number[i]);
@@ -200,6 +218,7 @@ static const mr_opt_t npy_opts[] = {
      "Id of the first record; give pairs that meet in one graph ids of their own.", 0},
     MR_SPLIT_OPTS(npy_t, split, "all", "0"),
     MR_READ_OPTS(npy_t),
+    MR_CARE_OPTS(npy_t, care),
     {0}};
 
 const mr_stage_def_t mr_stage_npy = {
@@ -212,5 +231,7 @@ const mr_stage_def_t mr_stage_npy = {
     .open = npy_open,
     .close = npy_close,
     .fetch = npy_fetch,
+    .where = npy_where,
+    .care = offsetof(npy_t, care),
     .explain = npy_explain,
 };

@@ -22,6 +22,7 @@ static mr_err_t copy_paths(mr_store_t *st, const mr_store_conf_t *conf, mr_diag_
 static mr_err_t check_sizes(const mr_store_t *st, const mr_reader_t *r, mr_diag_t *diag) {
   const mr_store_conf_t *c = &st->conf;
   int64_t want = c->head + c->per_file * (int64_t)c->record;
+  if (c->lenient) return MR_OK;
   for (int i = 0; i < c->n_files; i++)
     if (mr_reader_size(r, i) != want)
       return mr_fail(diag, MR_ERR_DATA,
@@ -77,7 +78,13 @@ static mr_err_t keep(mr_store_t *st, mr_diag_t *diag) {
   if (!st->kept)
     return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", d.bytes);
   madvise(st->kept, st->kept_bytes, MADV_HUGEPAGE); /* a wish: 70 page faults instead of 35,000 */
-  return st->whole ? mr__store_keep_whole(st, diag) : mr__store_keep_few(st, diag);
+  mr_diag_t why = {0};
+  mr_err_t e = st->whole ? mr__store_keep_whole(st, &why) : mr__store_keep_few(st, &why);
+  if (e >= 0) return e;
+  if (!st->conf.lenient || e == MR_ERR_NOMEM) return mr_fail(diag, e, "%s", why.text);
+  free(st->kept); /* something there is bad: records are read, and checked, one by one */
+  st->kept = NULL;
+  return MR_OK;
 }
 
 static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {

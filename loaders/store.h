@@ -34,6 +34,10 @@ typedef struct mr_store_conf {
   mr_err_t (*check)(const void *ctx, const char *path, int64_t at, const uint8_t *record,
                     mr_diag_t *diag);
   const void *ctx; /* of both; lives until close */
+
+  /* A file that is too short or cannot be read, and records that are none, fail the fetch of what
+     they hold instead of open. */
+  bool lenient;
 } mr_store_conf_t;
 
 /* Opens the files, checks their sizes and reads what is kept; every kept record is checked. */

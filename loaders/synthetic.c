@@ -1,9 +1,12 @@
 /* Procedural pictures of ten classes, made in memory from a seed: for a first run without data. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loaders/image.h"
 #include "loaders/synthetic_draw.h"
+#include "pipeline/care.h"
 #include "pipeline/stage.h"
 
 static const mr_dataset_t synthetic_dataset = {"synthetic", MR_SYNTHETIC_CLASSES,
@@ -14,6 +17,7 @@ typedef struct synthetic {
   int64_t n, seed;
   uint8_t *picture; /* [n][3072] */
   uint8_t *label;   /* [n] */
+  mr_care_t care;
 } synthetic_t;
 
 static mr_err_t synthetic_plan(mr_stage_t *s) {
@@ -47,13 +51,24 @@ static void synthetic_close(mr_stage_t *s) {
 }
 
 /* Ids of the splits do not overlap: the split is the upper word. */
+static uint64_t id_of(const synthetic_t *t, int64_t index) {
+  return (uint64_t)t->split << 32 | (uint64_t)index;
+}
+
+static void synthetic_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const synthetic_t *t = s->state;
+  snprintf(out->file, MR_WHERE_MAX, "synthetic seed=%" PRId64, t->seed);
+  out->offset = -1;
+  out->key = id_of(t, index);
+}
+
 static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                                 mr_rec_t *out) {
   const synthetic_t *t = s->state;
   for (int i = 0; i < n; i++) {
     out[i].data = t->picture + index[i] * MR_IMAGE_BYTES;
     out[i].label = t->label[index[i]];
-    out[i].key = (uint64_t)t->split << 32 | (uint64_t)index[i];
+    out[i].key = id_of(t, index[i]);
   }
   return MR_OK;
 }
@@ -65,6 +80,7 @@ static const mr_opt_t synthetic_opts[] = {
      "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.", 0},
     {"seed", MR_OPT_INT, offsetof(synthetic_t, seed), "", "0", 0, 4294967295.0, NULL,
      "Decides every picture.", 0},
+    MR_CARE_OPTS(synthetic_t, care),
     {0}};
 
 const mr_stage_def_t mr_stage_synthetic = {
@@ -77,4 +93,6 @@ const mr_stage_def_t mr_stage_synthetic = {
     .open = synthetic_open,
     .close = synthetic_close,
     .fetch = synthetic_fetch,
+    .where = synthetic_where,
+    .care = offsetof(synthetic_t, care),
 };

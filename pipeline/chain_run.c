@@ -5,7 +5,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/label.h"
 #include "base/ledger.h"
+#include "pipeline/care_private.h"
 #include "pipeline/chain_private.h"
 
 void mr_draw_note(mr_rec_t *r, uint64_t what) { r->draw = mr_hash_mix(r->draw, what); }
@@ -83,7 +85,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
   }
   for (int i = 0; i < c->n_branches; i++) {
     mr__branch_t *b = &c->branch[i];
-    if (b->n) MR_TRY(b->s.def->fetch(&b->s, b->lane, b->index, b->n, b->rec));
+    if (b->n) MR_TRY(mr__care_fetch(&b->s, b->lane, b->index, b->n, b->rec));
   }
   return MR_OK;
 }
@@ -115,6 +117,7 @@ static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
 static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
   mr_rec_t *rec = &c->rec[level], out = *rec;
   out.data = slot ? slot : other_scratch(c, level, rec->data);
+  for (int i = 1; i < b->n_in; i++) out.skipped |= rec[i].skipped;
   MR_TRY(b->s.def->join(&b->s, rec, b->n_in, &out));
   *rec = out;
   return MR_OK;
@@ -164,8 +167,9 @@ static mr_err_t make_burst(mr_chain_t *c, mr__op_t *op, const size_t *at, int n,
     mr_rec_t r;
     void *to = (char *)buf->data + (size_t)(slot + i) * c->bytes;
     MR_TRY(mr__run(c, op + at[i], at[i + 1] - at[i], to, &r));
-    buf->label[slot + i] = r.label;
-    buf->key[slot + i] = r.key;
+    if (r.skipped) memset(to, 0, c->bytes);
+    buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
+    buf->key[slot + i] = r.key | (r.skipped ? MR_KEY_SKIPPED : 0);
     buf->draw[slot + i] = r.draw;
   }
   return MR_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/care_private.h"
 #include "pipeline/runtime_private.h"
 
 enum { DEPTH_MIN = 4, DEPTH_MAX = 256, DEPTH_BYTES = 8 << 20 };
@@ -222,7 +223,8 @@ static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
     mr_diag_t why = {0};
     node->opened = true;
     node->worker->diag = &why;
-    mr_err_t e = node->def->open ? node->def->open(node->worker) : MR_OK;
+    mr_err_t e = mr__care_open(node->worker);
+    if (e >= 0 && node->def->open) e = node->def->open(node->worker);
     node->worker->diag = kept;
     if (e < 0 && why.code >= 0) return mr_fail(diag, e, "%s: %s", node->name, mr_err_text(e));
     if (e < 0) return mr_fail(diag, e, "%s", why.text);
@@ -234,6 +236,7 @@ static void close_stages(mr_graph_t *g) {
   for (int i = g->n_nodes - 1; i >= 0; i--) {
     mr__node_t *node = g->node[g->order[i]];
     if (node->opened && node->def->close) node->def->close(node->worker);
+    if (node->opened) mr__care_close(node->worker);
     node->opened = false;
   }
 }
@@ -284,6 +287,8 @@ void mr_graph_report(const mr_graph_t *g, FILE *out) {
     char text[512] = "";
     const mr__node_t *node = g->node[i];
     if (node->def->report) node->def->report(node->worker, text, sizeof text);
+    if (*text) fprintf(out, "%s: %s\n", node->name, text);
+    mr__care_report(node->worker, text, sizeof text);
     if (*text) fprintf(out, "%s: %s\n", node->name, text);
   }
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/care_private.h"
 #include "pipeline/graph_private.h"
 
 /* ---- settings ---- */
@@ -175,6 +176,7 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   for (int p = 0; p < MR_MAX_PORTS; p++) node->worker->out_spec[p].flow = node->def->out[p].flow;
   mr_err_t e = mr__default_seed(g, i, node->worker);
   if (e >= 0) e = mr__before_plan(node->worker);
+  if (e >= 0) e = mr__care_plan(node->worker);
   if (e >= 0 && node->def->plan) e = node->def->plan(node->worker);
   if (e >= 0) e = mr__after_plan(node->worker);
   node->worker->diag = NULL;

@@ -40,7 +40,17 @@ typedef struct mr_rec {
   uint64_t key;     /* record id within the source */
   uint64_t draw;    /* hash of the draws so far: mr_draw_note */
   mr_philox_t *rng; /* the record's own generator; NULL without a seed */
+  bool skipped;     /* skip-records= leaves it out: the batch gets no label and zeros for it */
 } mr_rec_t;
+
+/* Where a record comes from. */
+enum { MR_WHERE_MAX = 4096 };
+typedef struct mr_where {
+  uint64_t key;   /* as in mr_rec_t */
+  char *file;     /* [MR_WHERE_MAX] the caller's: the file that holds it, or the words that say what
+                     makes it */
+  int64_t offset; /* of its first byte in the file; -1: it is made in memory */
+} mr_where_t;
 
 /* What an order finds at a position. */
 typedef struct mr_at {
@@ -81,6 +91,11 @@ typedef struct mr_stage_def {
      several workers at once; worker in [0,workers) picks per-worker scratch, slot i of which
      stays valid until the next fetch of that worker.  n <= the chain's burst (MR_BURST). */
   mr_err_t (*fetch)(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out);
+
+  /* Source: where record index comes from, into *out, whose file stands.  After plan; a pure
+     function that touches no file.  NULL: nobody can tell but fetch. */
+  void (*where)(mr_stage_t *s, int64_t index, mr_where_t *out);
+  size_t care; /* source: offset of an mr_care_t in the state (pipeline/care.h), 0: none */
 
   /* Order: what stands at a position >= 0. */
   mr_err_t (*order)(mr_stage_t *s, int64_t position, mr_at_t *at);

@@ -1,0 +1,63 @@
+/* What a source does with records that are bad or not wanted.
+
+   A source takes part by an mr_care_t in its state (mr_stage_def_t.care is its offset), the rows
+   MR_CARE_OPTS among its settings, and, where care->lenient is set, by failing in fetch instead of
+   open for records that cannot be read or are none.  The rest is done around its fetch. */
+#ifndef MR_PIPELINE_CARE_H
+#define MR_PIPELINE_CARE_H
+
+#include <stdbool.h>
+
+#include "pipeline/opt.h"
+
+/* Set in mr_buf_t.key for a record that skip-records= left out; its label is MR_LABEL_NONE. */
+#define MR_KEY_SKIPPED (UINT64_C(1) << 63)
+
+typedef struct mr_care {
+  const char *skip, *on_bad, *file; /* settings */
+  int64_t seed;
+  bool lenient;                         /* set before plan: bad records are fetch's matter */
+  int64_t n_skipped, n_replaced, n_bad; /* after close: how often, how often, how many */
+  struct mr__care *rt;
+} mr_care_t;
+
+/* clang-format off: rows of a table. */
+#define MR_CARE_OPTS(state, member)                                                          \
+  {"skip-records",                                                                           \
+   MR_OPT_STR,                                                                               \
+   offsetof(state, member.skip),                                                             \
+   "ids",                                                                                    \
+   NULL,                                                                                     \
+   0,                                                                                        \
+   0,                                                                                        \
+   NULL,                                                                                     \
+   "Records that keep their place but weigh nothing: 3,10-20 or @FILE.",                     \
+   0},                                                                                       \
+      {"on-bad",                                                                             \
+       MR_OPT_STR,                                                                           \
+       offsetof(state, member.on_bad),                                                       \
+       "",                                                                                   \
+       "fail",                                                                               \
+       0,                                                                                    \
+       0,                                                                                    \
+       NULL,                                                                                 \
+       "A record that is unreadable or none: fail, skip-replace (another one stands in) or " \
+       "quarantine:N (the same, up to N of them, told in a file).",                          \
+       0},                                                                                   \
+      {"quarantine",                                                                         \
+       MR_OPT_STR,                                                                           \
+       offsetof(state, member.file),                                                         \
+       "",                                                                                   \
+       "quarantine.jsonl",                                                                   \
+       0,                                                                                    \
+       0,                                                                                    \
+       NULL,                                                                                 \
+       "The file of on-bad=quarantine:N, one line of JSON a record.",                        \
+       0},                                                                                   \
+  {                                                                                          \
+    "bad-seed", MR_OPT_INT, offsetof(state, member.seed), "", "0", 0, 4294967295.0, NULL,    \
+        "Decides which record stands in for a bad one.", 0                                   \
+  }
+/* clang-format on */
+
+#endif

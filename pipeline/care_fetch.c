@@ -1,0 +1,144 @@
+/* Around a source's fetch: bad records are found one by one, only once a burst has failed. */
+#include <string.h>
+
+#include "base/ledger.h"
+#include "pipeline/care_rt.h"
+
+enum { TRIES = 64 };
+
+static bool is_bad(mr_err_t e) { return e == MR_ERR_DATA || e == MR_ERR_IO; }
+
+/* A fetch that tells its failure in why. */
+static mr_err_t fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
+                      mr_diag_t *why) {
+  mr_stage_t own = *s;
+  *why = (mr_diag_t){0};
+  own.diag = why;
+  return s->def->fetch(&own, lane, index, n, rec);
+}
+
+static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t index) {
+  mr_where_t where;
+  char path[MR_WHERE_MAX];
+  if (!t->skip.n || !s->def->where) return false;
+  where.file = path;
+  s->def->where((mr_stage_t *)s, index, &where);
+  return mr_ranges_has(&t->skip, where.key);
+}
+
+/* The first good one of a row of records that the seed and the bad one decide. */
+static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t index,
+                           int64_t *other) {
+  uint64_t n = (uint64_t)s->out_spec[0].n_records;
+  uint64_t h = mr_hash_mix((uint64_t)mr__care_of(s)->seed, (uint64_t)index);
+  mr_rec_t rec;
+  mr_diag_t why;
+  for (int k = 0; k < TRIES; k++) {
+    h = mr_hash_mix(h, (uint64_t)k);
+    *other = (int64_t)(h % n);
+    if (*other == index || mr__care_bad(t, *other) || is_skipped(s, t, *other)) continue;
+    mr_err_t e = fetch(s, lane, other, 1, &rec, &why);
+    if (!is_bad(e)) return e < 0 ? mr_fail(s->diag, e, "%s", why.text) : MR_OK;
+  }
+  return mr_stage_fail(s, MR_ERR_DATA, "record %lld is bad, and %d records in its place too",
+                       (long long)index, TRIES);
+}
+
+static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t index,
+                         const mr_diag_t *reason) {
+  bad_t row = {.index = index};
+  const char *sentence = reason->text;
+  size_t name = strlen(s->name);
+  if (!strncmp(sentence, s->name, name) && !strncmp(sentence + name, ": ", 2)) sentence += name + 2;
+  if (t->most >= 0 && t->n_bad >= t->most)
+    return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad records (on-bad): %s",
+                         (long long)t->most, sentence);
+  MR_TRY(find_other(s, t, lane, index, &row.other));
+  MR_TRY(mr__care_tell(s, t, row, sentence));
+  return mr__care_add(s, t, row);
+}
+
+/* Finds the bad ones among index[0,n) by themselves.  One worker at a time: another may be about to
+   find the same. */
+static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index, int n) {
+  mr_rec_t rec;
+  mr_diag_t why;
+  mr_err_t e = MR_OK;
+  pthread_mutex_lock(&t->lock);
+  for (int i = 0; i < n && e >= 0; i++) {
+    if (mr__care_bad(t, index[i]) || is_skipped(s, t, index[i])) continue;
+    e = fetch(s, lane, &index[i], 1, &rec, &why);
+    if (is_bad(e))
+      e = note_bad(s, t, lane, index[i], &why);
+    else if (e < 0)
+      mr_fail(s->diag, e, "%s", why.text);
+  }
+  pthread_mutex_unlock(&t->lock);
+  return e;
+}
+
+/* index with those that stand in for bad ones; the number of them. */
+static int put_others(struct mr__care *t, const int64_t *index, int n, int64_t *out) {
+  int put = 0;
+  pthread_mutex_lock(&t->lock);
+  for (int i = 0; i < n; i++) {
+    const bad_t *bad = mr__care_bad(t, index[i]);
+    out[i] = bad ? bad->other : index[i];
+    put += bad != NULL;
+  }
+  pthread_mutex_unlock(&t->lock);
+  return put;
+}
+
+/* Records that are left out need not be readable: they are fetched one by one, zeros if need be. */
+static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index,
+                             int n, mr_rec_t *rec, mr_diag_t *why) {
+  int64_t good[MR_BURST];
+  int at[MR_BURST], k = 0;
+  mr_rec_t found[MR_BURST];
+  for (int i = 0; i < n; i++) {
+    if (is_skipped(s, t, index[i])) {
+      char path[MR_WHERE_MAX];
+      mr_where_t where = {.file = path};
+      s->def->where(s, index[i], &where);
+      rec[i] = (mr_rec_t){.data = t->zero, .label = 0, .key = where.key};
+    } else {
+      good[k] = index[i], at[k++] = i;
+    }
+  }
+  memset(found, 0, sizeof found);
+  mr_err_t e = k ? fetch(s, lane, good, k, found, why) : MR_OK;
+  for (int i = 0; i < k && e >= 0; i++) rec[at[i]] = found[i];
+  return e;
+}
+
+static void mark_skipped(struct mr__care *t, int n, mr_rec_t *rec) {
+  int64_t marked = 0;
+  if (!t->skip.n) return;
+  for (int i = 0; i < n; i++) {
+    rec[i].skipped = mr_ranges_has(&t->skip, rec[i].key);
+    marked += rec[i].skipped;
+  }
+  t->n_skipped += marked;
+}
+
+mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec) {
+  mr_care_t *c = mr__care_of(s);
+  struct mr__care *t = c ? c->rt : NULL;
+  if (!t || (!t->skip.n && !t->replaces)) return s->def->fetch(s, lane, index, n, rec);
+  int64_t real[MR_BURST];
+  mr_diag_t why;
+  int put = put_others(t, index, n, real);
+  mr_err_t e = fetch(s, lane, real, n, rec, &why);
+  if (is_bad(e) && t->replaces) {
+    MR_TRY(find_bad(s, t, lane, real, n));
+    put = put_others(t, index, n, real);
+  }
+  if (is_bad(e)) e = fetch_singly(s, t, lane, real, n, rec, &why);
+  if (e < 0) return mr_fail(s->diag, e, "%s", why.text);
+  for (int i = 0; i < n && put; i++)
+    if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]); /* the ledger says so */
+  t->n_replaced += put;
+  mark_skipped(t, n, rec);
+  return MR_OK;
+}

@@ -1,0 +1,35 @@
+/* What care.c and care_fetch.c share. */
+#ifndef MR_PIPELINE_CARE_RT_H
+#define MR_PIPELINE_CARE_RT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/ranges.h"
+#include "pipeline/care_private.h"
+
+/* A bad record of the source and the one that stands in for it. */
+typedef struct bad {
+  int64_t index, other;
+} bad_t;
+
+struct mr__care {
+  mr_ranges_t skip;
+  bool replaces;
+  int64_t most; /* bad records that are borne; -1: any number */
+  int fd;       /* of the quarantine file, -1: none */
+  void *zero;   /* a record of zeros */
+  _Atomic int64_t n_skipped, n_replaced, n_bad;
+  pthread_mutex_t lock; /* the rest */
+  bad_t *bad;           /* [n_bad] by index */
+  int64_t cap;
+};
+
+/* The row of a record that is known to be bad, or NULL.  With the lock held. */
+const bad_t *mr__care_bad(const struct mr__care *t, int64_t index);
+mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row);
+
+/* Writes a line of the quarantine file, if there is one. */
+mr_err_t mr__care_tell(mr_stage_t *s, const struct mr__care *t, bad_t row, const char *reason);
+
+#endif
