@@ -9,7 +9,8 @@
 static const struct face {
   const char *flag, *stage, *settings; /* settings: what follows the stage; %s is the run folder */
 } faces[] = {{"--tensorboard", "tensorboard", "dir='%s/tensorboard'"},
-             {"--prometheus", "prometheus", ""}};
+             {"--prometheus", "prometheus", ""},
+             {"--web", "web", "run='%s'"}};
 
 /* "telemetry." or "train.metrics": where metrics come from in this graph. */
 static bool metrics_of(const mr_graph_t *g, char *text, size_t n) {

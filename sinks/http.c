@@ -126,7 +126,8 @@ static struct MHD_Response *plain(const char *text) {
 static void add_headers(const mr_http_t *h, struct MHD_Connection *c, struct MHD_Response *r) {
   static const char *const always[][2] = {
       {"Content-Security-Policy",
-       "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+       "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
+       "img-src 'self'; connect-src "
        "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
       {"X-Content-Type-Options", "nosniff"},
       {"Referrer-Policy", "no-referrer"},

@@ -9,3 +9,34 @@ add_custom_command(OUTPUT ${EVENTS}.c ${EVENTS}.h
 target_sources(mr_sinks PRIVATE ${EVENTS}.c ${EVENTS}.h)
 set_source_files_properties(${EVENTS}.c PROPERTIES COMPILE_OPTIONS "-w")
 target_include_directories(mr_sinks SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
+
+# The live page's files as a table of bytes: our own, and Dygraphs as Debian ships it.
+set(DYGRAPHS /usr/share/javascript/dygraphs CACHE PATH "folder of libjs-dygraphs")
+if(NOT EXISTS ${DYGRAPHS}/dygraph.min.js)
+  message(FATAL_ERROR "${DYGRAPHS}/dygraph.min.js is not there: install libjs-dygraphs or set DYGRAPHS")
+endif()
+set(WEB_TABLE "")
+set(WEB_BYTES "")
+set(WEB_N 0)
+function(web_asset path type file)
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  math(EXPR n "${WEB_N} + 1")
+  set(WEB_N ${n} PARENT_SCOPE)
+  set(WEB_BYTES "${WEB_BYTES}static const unsigned char asset_${n}[] = {${bytes}};\n" PARENT_SCOPE)
+  set(WEB_TABLE "${WEB_TABLE}    {\"${path}\", \"${type}; charset=utf-8\", asset_${n}, sizeof asset_${n}},\n" PARENT_SCOPE)
+endfunction()
+web_asset(/ text/html ${CMAKE_SOURCE_DIR}/sinks/web/index.html)
+web_asset(/app.js text/javascript ${CMAKE_SOURCE_DIR}/sinks/web/app.js)
+web_asset(/style.css text/css ${CMAKE_SOURCE_DIR}/sinks/web/style.css)
+web_asset(/dygraph.js text/javascript ${DYGRAPHS}/dygraph.min.js)
+web_asset(/dygraph.css text/css ${DYGRAPHS}/dygraph.min.css)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/web_assets.c @ONLY CONTENT
+"#include \"sinks/web_assets.h\"
+
+@WEB_BYTES@
+const mr_web_asset_t mr_web_assets[] = {
+@WEB_TABLE@    {0}};
+")
+target_sources(mr_sinks PRIVATE ${CMAKE_BINARY_DIR}/generated/web_assets.c)

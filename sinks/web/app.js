@@ -1,0 +1,307 @@
+'use strict';
+/* The live page: records come as server-sent events, and everything is drawn from them. */
+
+const $ = (id) => document.getElementById(id);
+const svgNS = 'http://www.w3.org/2000/svg';
+const steps = new Map();   // step -> record, so that what comes twice counts once
+const valid = new Map();
+let classes = [], wrong = [], samples = [], run = null, over = false, dirty = true;
+let overlay = null;        // step -> record of another run
+let shown = null;          // [from, to] of the curves, null: all
+
+function el(name, text, attributes) {
+  const e = document.createElement(name);
+  if (text !== undefined) e.textContent = text;
+  for (const k in attributes || {}) e.setAttribute(k, attributes[k]);
+  return e;
+}
+
+function svg(name, attributes, text) {
+  const e = document.createElementNS(svgNS, name);
+  for (const k in attributes) e.setAttribute(k, attributes[k]);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+/* ---- what arrives ---- */
+
+function say(line) {
+  const log = $('log-tail'), low = log.scrollTop + log.clientHeight > log.scrollHeight - 20;
+  log.append(line + '\n');
+  while (log.childNodes.length > 400) log.firstChild.remove();
+  if (low) log.scrollTop = log.scrollHeight;
+}
+
+function take(r) {
+  if (r.kind === 'step') {
+    if (!steps.has(r.step) && r.step % 20 === 0)
+      say(`Step ${r.step}, Loss: ${r.loss.toFixed(4)}, Accuracy: ${r.accuracy.toFixed(4)}`);
+    steps.set(r.step, r);
+    if (r.step >= (Number($('now-step').textContent) || 0)) showNow(r);
+  } else if (r.kind === 'valid' || r.kind === 'test') {
+    valid.set(r.step, r);
+    say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${r.loss.toFixed(4)}, Accuracy: ${r.accuracy.toFixed(4)}`);
+    if (r.confusion) drawConfusion(r);
+  } else if (r.kind === 'sample') {
+    if (samples.length && samples[0].step !== r.step) samples = [];
+    samples.push(r);
+    drawPictures($('samples'), samples);
+  } else if (r.kind === 'wrong') {
+    if (wrong.length && wrong[0].step !== r.step) wrong = [];
+    wrong.push(r);
+  } else if (r.kind === 'final') {
+    over = true;
+    $('state').textContent = r.note || 'finished';
+    say(`Done: ${r.step} steps, ledger ${r.ledger}`);
+  }
+  dirty = true;
+}
+
+function showNow(r) {
+  const put = (id, text) => { $(id).textContent = text; };
+  put('now-step', r.step);
+  put('now-loss', r.loss.toFixed(4));
+  put('now-accuracy', r.accuracy.toFixed(4));
+  put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
+  if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (r.step_p50_s || r.step_s)));
+  $('numbers').dataset.step = r.step;       /* every digit, for programs that read the page */
+  $('numbers').dataset.loss = r.loss;
+  $('numbers').dataset.accuracy = r.accuracy;
+}
+
+function duration(s) {
+  const t = Math.round(s);
+  if (t >= 3600) return `${Math.floor(t / 3600)}h${String(Math.floor(t % 3600 / 60)).padStart(2, '0')}m`;
+  return t >= 60 ? `${Math.floor(t / 60)}m${String(t % 60).padStart(2, '0')}s` : `${t}s`;
+}
+
+/* ---- curves ---- */
+
+const charts = {};
+const ink = () => getComputedStyle(document.body).getPropertyValue('--soft');
+
+function makeChart(id, labels) {
+  const blank = labels.map((_, i) => (i ? null : 0));
+  charts[id] = new Dygraph($(id), [blank], {
+    labels, connectSeparatedPoints: true, legend: 'always', strokeWidth: 1.4,
+    axisLineColor: '#8888', gridLineColor: '#8883', colors: ['#1f6feb', '#e0731d', '#9aa3af'],
+    series: { valid: { drawPoints: true, pointSize: 3 } },
+    zoomCallback: (from, to) => { shown = charts[id].isZoomed('x') ? [from, to] : null; applyZoom(id); },
+  });
+}
+
+function rows(value, withValid) {
+  const at = new Set(steps.keys());
+  if (withValid) for (const s of valid.keys()) at.add(s);
+  if (overlay) for (const s of overlay.keys()) at.add(s);
+  const out = [];
+  for (const s of [...at].sort((a, b) => a - b)) {
+    const get = (m) => { const v = m && m.get(s) ? m.get(s)[value] : undefined; return v === undefined ? null : v; };
+    out.push([s, get(steps), ...(withValid ? [get(valid)] : []), get(overlay)]);
+  }
+  return out;
+}
+
+function drawCurves() {
+  if (!steps.size) return;
+  const common = { rollPeriod: Number($('smooth').value), logscale: false };
+  charts.loss.updateOptions({ ...common, file: rows('loss', true), logscale: $('log').checked });
+  charts.accuracy.updateOptions({ ...common, file: rows('accuracy', true) });
+  charts.rate.updateOptions({ ...common, file: rows('images_per_s', false) });
+  document.body.dataset.points = steps.size;
+}
+
+function applyZoom(except) {
+  for (const id in charts)
+    if (id !== except) charts[id].updateOptions({ dateWindow: shown, valueRange: null });
+}
+
+function move(by, scale) {
+  const [a, b] = charts.loss.xAxisRange(), mid = (a + b) / 2 + by * (b - a), half = (b - a) / 2 * scale;
+  shown = [mid - half, mid + half];
+  applyZoom();
+}
+
+async function chooseOverlay(name) {
+  overlay = null;
+  if (name) {
+    const text = await (await fetch('/runs/' + encodeURIComponent(name))).text();
+    overlay = new Map();
+    for (const line of text.split('\n')) {
+      if (!line) continue;
+      try {
+        const r = JSON.parse(line);
+        if (r.kind === 'step') overlay.set(r.step, r);
+      } catch (e) { /* a line that is being written */ }
+    }
+  }
+  dirty = true;
+}
+
+/* ---- the graph: layers by the longest way from a source ---- */
+
+const box = { w: 132, h: 46, dx: 34, dy: 26 };
+let drawn = null;
+
+function layers(r) {
+  const depth = r.stages.map(() => 0);
+  for (let again = true, n = 0; again && n <= depth.length; n++) {
+    again = false;
+    for (const e of r.edges)
+      if (depth[e.to] < depth[e.from] + 1) { depth[e.to] = depth[e.from] + 1; again = true; }
+  }
+  return depth;
+}
+
+/* A stage stands in the row of the stage before it where that is free. */
+function place(r) {
+  const depth = layers(r), taken = new Set(), at = [];
+  const order = r.stages.map((_, i) => i).sort((a, b) => depth[a] - depth[b] || a - b);
+  for (const i of order) {
+    const before = r.edges.filter((e) => e.to === i && at[e.from]).map((e) => at[e.from].row);
+    let row = before.length ? Math.min(...before) : 0;
+    while (taken.has(depth[i] + ':' + row)) row++;
+    taken.add(depth[i] + ':' + row);
+    at[i] = { row, x: depth[i] * (box.w + box.dx) + 4, y: row * (box.h + box.dy) + 4 };
+  }
+  return at;
+}
+
+function drawGraph(r) {
+  const at = place(r);
+  const w = Math.max(...at.map((p) => p.x)) + box.w + 8, h = Math.max(...at.map((p) => p.y)) + box.h + 8;
+  const s = svg('svg', { class: 'graph', viewBox: `0 0 ${w} ${h}`, role: 'img', 'aria-label': 'Stages and edges' });
+  drawn = { boxes: [], edges: [] };
+  for (const e of r.edges) {
+    const a = at[e.from], b = at[e.to], x1 = a.x + box.w, y1 = a.y + box.h / 2, x2 = b.x, y2 = b.y + box.h / 2;
+    s.append(svg('path', { class: 'edge', d: `M${x1} ${y1} C${x1 + 20} ${y1} ${x2 - 20} ${y2} ${x2} ${y2}`, 'stroke-dasharray': e.lossy ? '4 3' : 'none' }));
+    const fan = r.edges.filter((o) => o.from === e.from).length > 1; /* the number stands where edges are apart */
+    const t = svg('text', { class: 'soft', x: fan ? x2 - 14 : x1 + 14, y: (fan ? y2 : y1) - 5, 'text-anchor': 'middle' });
+    s.append(t);
+    drawn.edges.push(t);
+  }
+  r.stages.forEach((st, i) => {
+    const g = svg('g', { transform: `translate(${at[i].x} ${at[i].y})`, tabindex: 0 });
+    const frame = svg('rect', { class: 'box', width: box.w, height: box.h, rx: 6 });
+    g.append(frame, svg('text', { x: 8, y: 18 }, st.name), svg('text', { class: 'soft', x: 8, y: 33 }, st.def === st.name ? '' : st.def), svg('title', {}, `${st.def}: ${st.help}`));
+    const bars = ['busy', 'starved', 'blocked'].map((c) => svg('rect', { class: c, x: 0, y: box.h - 8, width: 0, height: 5 }));
+    g.append(...bars);
+    const tell = () => { $('stage-note').textContent = `${st.name} (${st.def}): ${st.help}`; };
+    g.addEventListener('focus', tell);
+    g.addEventListener('click', tell);
+    s.append(g);
+    drawn.boxes.push({ frame, bars });
+  });
+  $('graph').replaceChildren(s);
+}
+
+function takeLive(live) {
+  if (!drawn) return;
+  live.stages.forEach((st, i) => {
+    let x = 8;
+    const b = drawn.boxes[i], room = box.w - 16;
+    ['busy', 'starved', 'blocked'].forEach((c, k) => {
+      const w = (st[c] || 0) * room;
+      b.bars[k].setAttribute('x', x);
+      b.bars[k].setAttribute('width', w);
+      x += w;
+    });
+    b.frame.classList.toggle('limiting', run.stages[i].name === live.limiting);
+  });
+  live.edges.forEach((e, i) => {
+    drawn.edges[i].textContent = run.edges[i].room ? e.waiting + (e.lost ? ` (−${e.lost})` : '') : '';
+  });
+  $('now-limiting').textContent = live.limiting || '-';
+}
+
+/* ---- the rest ---- */
+
+function drawTimes() {
+  const t = [...steps.values()].slice(-2000).map((r) => r.step_s).filter((v) => v > 0);
+  if (!t.length) return;
+  const lo = Math.min(...t), hi = Math.max(...t), n = 30, bins = Array(n).fill(0);
+  for (const v of t) bins[Math.min(n - 1, Math.floor((v - lo) / (hi - lo || 1) * n))]++;
+  const top = Math.max(...bins), s = svg('svg', { width: 460, height: 130, role: 'img', 'aria-label': 'Histogram of step times' });
+  bins.forEach((c, i) => s.append(svg('rect', { class: 'bar', x: 5 + i * 15, y: 105 - 95 * c / top, width: 13, height: 95 * c / top })));
+  s.append(svg('text', { class: 'soft', x: 5, y: 122 }, lo.toPrecision(3) + ' s'), svg('text', { class: 'soft', x: 455, y: 122, 'text-anchor': 'end' }, hi.toPrecision(3) + ' s'));
+  $('times').replaceChildren(s);
+}
+
+function drawPictures(where, list) {
+  where.replaceChildren(...list.map((p) => {
+    const f = el('figure'), name = classes[p.truth] || p.truth;
+    const text = p.guess >= 0 ? `${name}, taken for ${classes[p.guess] || p.guess}` : name;
+    f.append(el('img', undefined, { src: '/picture/' + p.picture, alt: text }), el('figcaption', text));
+    return f;
+  }));
+}
+
+function drawConfusion(r) {
+  const names = r.classes || classes, table = el('table'), head = el('tr');
+  $('confusion-of').textContent = `(${r.kind === 'test' ? 'test' : 'validation'}, step ${r.step})`;
+  head.append(el('th'), ...names.map((n) => el('th', n.slice(0, 7), { title: n, scope: 'col' })));
+  table.append(head);
+  r.confusion.forEach((row, t) => {
+    const tr = el('tr'), sum = row.reduce((a, b) => a + b, 0) || 1;
+    tr.append(el('th', names[t], { scope: 'row' }));
+    row.forEach((n, g) => {
+      const b = el('button', n, { type: 'button', 'aria-label': `${names[t]} taken for ${names[g]}: ${n}` }), td = el('td');
+      b.style.setProperty('--share', (n / sum * 0.8).toFixed(3));
+      b.addEventListener('click', () => {
+        const found = wrong.filter((p) => p.truth === t && p.guess === g);
+        drawPictures($('wrong'), found);
+        if (!found.length) $('wrong').textContent = t === g ? 'These are right.' : 'No picture of this mistake was kept.';
+      });
+      td.append(b);
+      tr.append(td);
+    });
+    table.append(tr);
+  });
+  $('confusion').replaceChildren(table);
+}
+
+function drawSettings(r) {
+  $('settings').replaceChildren(...r.stages.map((st) => {
+    const d = el('details'), table = el('table');
+    d.append(el('summary', `${st.name} (${st.def})`), table);
+    for (const k in st.settings) {
+      const tr = el('tr');
+      tr.append(el('td', k), el('td', st.settings[k]));
+      table.append(tr);
+    }
+    return d;
+  }));
+}
+
+async function begin() {
+  makeChart('loss', ['step', 'train', 'valid', 'other run']);
+  makeChart('accuracy', ['step', 'train', 'valid', 'other run']);
+  makeChart('rate', ['step', 'train', 'other run']);
+  run = await (await fetch('/run.json')).json();
+  classes = run.classes;
+  $('run').textContent = run.run;
+  drawGraph(run);
+  drawSettings(run);
+  for (const name of (await (await fetch('/runs.json')).json()).sort())
+    $('overlay').append(el('option', name, { value: name }));
+
+  const source = new EventSource('/events');
+  source.onopen = () => { $('state').textContent = 'live'; };
+  source.onmessage = (e) => take(JSON.parse(e.data));
+  source.addEventListener('live', (e) => takeLive(JSON.parse(e.data)));
+  source.onerror = () => {
+    if (over) source.close();
+    else $('state').textContent = 'no connection; trying again';
+  };
+  setInterval(() => { if (dirty) { dirty = false; drawCurves(); drawTimes(); } }, 250);
+}
+
+$('smooth').addEventListener('input', () => { $('smooth-n').textContent = $('smooth').value; dirty = true; });
+$('log').addEventListener('change', () => { dirty = true; });
+$('overlay').addEventListener('change', () => chooseOverlay($('overlay').value));
+$('zoom-in').addEventListener('click', () => move(0, 0.5));
+$('zoom-out').addEventListener('click', () => move(0, 2));
+$('left').addEventListener('click', () => move(-0.25, 1));
+$('right').addEventListener('click', () => move(0.25, 1));
+$('reset').addEventListener('click', () => { shown = null; applyZoom(); });
+begin();

@@ -1,0 +1,20 @@
+/* The graph of stages as the page draws it: what stands fixed, and how it goes right now. */
+#ifndef MR_SINKS_WEB_GRAPH_H
+#define MR_SINKS_WEB_GRAPH_H
+
+#include "pipeline/watch.h"
+
+/* Stages with their settings, edges, class names: JSON (cJSON_free), NULL without memory. */
+char *mr_web_run_json(const mr_stage_t *s, const char *run);
+
+typedef struct mr_web_live {
+  mr_stats_t *before, *now; /* [n_stages]: the shares told are of the time between */
+  int64_t at_ns;
+} mr_web_live_t;
+
+bool mr_web_live_init(mr_web_live_t *l, const mr_stage_t *s);
+void mr_web_live_fini(mr_web_live_t *l);
+/* Shares of the last second or so and the queues of this moment: JSON, like above. */
+char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s);
+
+#endif

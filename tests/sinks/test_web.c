@@ -1,0 +1,221 @@
+/* The live page's server by hand: who is let in, and what the stream of events brings.  A real
+   browser looks at it in scripts/check-web.sh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "sinks/web_log.h"
+#include "tests/sinks/talk.h"
+
+static const mr_stage_def_t *const own[] = {&talk_def, NULL};
+static int setup(void **state) { return talk_setup(own); }
+static int teardown(void **state) {
+  talk_over = false;
+  return talk_teardown();
+}
+
+/* ---- a graph that runs in another thread, and the address it prints ---- */
+
+static pthread_t runner;
+static char graph_text[256], token[40];
+static int port;
+static mr_err_t run_said_code;
+
+static void *run_graph(void *arg) {
+  mr_diag_t diag;
+  run_said_code = run(graph_text, &diag);
+  return NULL;
+}
+
+/* Starts with standard output in a file, reads the address there. */
+static void start(const char *text) {
+  char path[96], line[256] = "";
+  snprintf(path, sizeof path, "%s/said", dir);
+  fflush(stdout);
+  int kept = dup(STDOUT_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  dup2(fd, STDOUT_FILENO), close(fd);
+  snprintf(graph_text, sizeof graph_text, "%s", text);
+  assert_int_equal(pthread_create(&runner, NULL, run_graph, NULL), 0);
+  for (int i = 0; i < 5000 && !strchr(line, '\n'); i++) {
+    usleep(1000);
+    FILE *f = fopen(path, "r");
+    if (!fgets(line, sizeof line, f)) line[0] = 0;
+    fclose(f);
+  }
+  dup2(kept, STDOUT_FILENO), close(kept);
+  assert_int_equal(sscanf(line, "web: http://127.0.0.1:%d/?token=%32s", &port, token), 2);
+}
+
+static void finish(void) {
+  talk_over = true;
+  pthread_join(runner, NULL);
+  assert_int_equal(run_said_code, MR_OK);
+}
+
+static int dial(void) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+  return fd;
+}
+
+/* Sends text, reads up to the end of the answer; the caller frees it. */
+static char *ask_raw(const char *text, size_t n, bool hang_up) {
+  int fd = dial();
+  char *answer = NULL;
+  size_t have = 0, cap = 0;
+  (void)!send(fd, text, n, MSG_NOSIGNAL);
+  if (hang_up) shutdown(fd, SHUT_WR);
+  for (;;) {
+    if (cap - have < 4096) answer = realloc(answer, cap = 2 * cap + 8192);
+    ssize_t k = recv(fd, answer + have, cap - have - 1, 0);
+    if (k <= 0) break;
+    have += (size_t)k;
+  }
+  answer[have] = 0;
+  close(fd);
+  return answer;
+}
+
+static int status_of(const char *path, const char *with_token, const char *host, const char *more) {
+  char text[1024];
+  int n = snprintf(text, sizeof text,
+                   "GET %s?token=%s HTTP/1.1\r\nHost: %s\r\n%sConnection: "
+                   "close\r\n\r\n",
+                   path, with_token, host, more);
+  char *answer = ask_raw(text, (size_t)n, false);
+  int status = 0;
+  sscanf(answer, "HTTP/1.1 %d", &status);
+  free(answer);
+  return status;
+}
+
+/* ---- the tests ---- */
+
+static void only_its_own_pages_with_the_token_get_in(void **state) {
+  char host[64], origin[128], wrong[40];
+  start("talk last=1000000 pause=5000 ! web port=0");
+  snprintf(host, sizeof host, "127.0.0.1:%d", port);
+  assert_int_equal(status_of("/run.json", token, host, ""), 200);
+  assert_int_equal(status_of("/app.js", token, host, ""), 200);
+  snprintf(origin, sizeof origin, "Origin: http://%s\r\n", host);
+  assert_int_equal(status_of("/run.json", token, host, origin), 200);
+  assert_int_equal(status_of("/run.json", token, host, "Origin: http://evil.example\r\n"), 403);
+  assert_int_equal(status_of("/run.json", token, host, "Origin: null\r\n"), 403);
+  assert_int_equal(status_of("/run.json", token, "evil.example", ""), 403);
+  assert_int_equal(status_of("/run.json", token, "127.0.0.1.evil.example", ""), 403);
+  assert_int_equal(status_of("/run.json", token, "127.0.0.1:1", ""), 403);
+  assert_int_equal(status_of("/run.json", "", host, ""), 401);
+  snprintf(wrong, sizeof wrong, "%s", token);
+  wrong[31] = wrong[31] == '0' ? '1' : '0';
+  assert_int_equal(status_of("/run.json", wrong, host, ""), 401);
+  assert_int_equal(status_of("/runs/../../etc/passwd", token, host, ""), 404);
+  assert_int_equal(status_of("/runs/..%2f..%2fetc", token, host, ""), 404);
+  assert_int_equal(status_of("/picture/-1", token, host, ""), 404);
+  assert_int_equal(status_of("/picture/99999999999999999999", token, host, ""), 404);
+  finish();
+}
+
+static void bodies_nonsense_and_long_heads_do_not_get_in(void **state) {
+  static char text[40000];
+  start("talk last=1000000 pause=5000 ! web port=0");
+  int n = snprintf(text, sizeof text,
+                   "POST /run.json?token=%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: "
+                   "10\r\nConnection: close\r\n\r\n0123456789",
+                   token, port);
+  char *answer = ask_raw(text, (size_t)n, false);
+  assert_non_null(strstr(answer, " 405 "));
+  free(answer);
+  memset(text, 'a', sizeof text);
+  memcpy(text, "GET /", 5);
+  answer = ask_raw(text, sizeof text, true);
+  assert_null(strstr(answer, " 200 "));
+  free(answer);
+  uint64_t x = 88172645463325252u;
+  for (int i = 0; i < 100; i++) { /* random bytes: closed or refused, never answered */
+    for (int k = 0; k < 64; k++) x ^= x << 13, x ^= x >> 7, x ^= x << 17, text[k] = (char)x;
+    memcpy(text + 60, "\r\n\r\n", 4);
+    answer = ask_raw(text, 64, true);
+    if (strstr(answer, " 200 ")) fail_msg("round %d was let in", i);
+    free(answer);
+  }
+  finish();
+}
+
+static void the_stream_brings_every_record_and_ends_with_the_run(void **state) {
+  char text[256];
+  start("talk last=60 pause=5000 ! telemetry every=0 ! web port=0");
+  int n = snprintf(text, sizeof text,
+                   "GET /events?token=%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: "
+                   "close\r\n\r\n",
+                   token, port);
+  char *answer = ask_raw(text, (size_t)n, false);
+  assert_non_null(strstr(answer, "Content-Type: text/event-stream"));
+  assert_null(strstr(answer, "Access-Control-Allow-Origin"));
+  for (int step = 1; step <= 60; step++) {
+    snprintf(text, sizeof text, "data: {\"kind\":\"step\",\"step\":%d,", step);
+    if (!strstr(answer, text)) fail_msg("no step %d", step);
+  }
+  assert_non_null(strstr(answer, "\"kind\":\"final\""));
+  assert_non_null(strstr(answer, "event: live"));
+  free(answer);
+  finish();
+}
+
+static void clients_that_say_nothing_do_not_hold_the_run(void **state) {
+  int fd[50];
+  start("talk last=1000000 pause=5000 ! web port=0");
+  for (int i = 0; i < 50; i++) fd[i] = dial(); /* more than are let in */
+  finish();
+  for (int i = 0; i < 50; i++) close(fd[i]);
+}
+
+static void beyond_loopback_it_wants_tls(void **state) {
+  mr_diag_t diag;
+  assert_int_equal(run("talk ! web port=0 bind=0.0.0.0", &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "tls-cert"));
+  assert_int_equal(run("talk ! prometheus port=0 bind=::", &diag), MR_ERR_CONFIG);
+  assert_int_equal(run("talk ! web port=0 bind=localhost", &diag), MR_ERR_CONFIG);
+  assert_int_equal(run("talk ! web port=0 tls-cert=x", &diag), MR_ERR_CONFIG);
+}
+
+static void a_full_log_keeps_every_second_old_step_and_all_the_rest(void **state) {
+  mr_web_log_t l = {0};
+  for (int i = 0; i < MR_WEB_LOG_MAX + 1; i++) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", i);
+    mr_web_log_add(&l, strdup(text), i % 100 == 0);
+  }
+  assert_int_equal(l.thinned, 1);
+  assert_true(l.n < MR_WEB_LOG_MAX * 4 / 5);
+  int stays = 0, last = -1;
+  for (size_t i = 0; i < l.n; i++) {
+    assert_true(atoi(l.message[i].text) > last);
+    last = atoi(l.message[i].text);
+    stays += l.message[i].stays;
+  }
+  assert_int_equal(last, MR_WEB_LOG_MAX);
+  assert_int_equal(stays, MR_WEB_LOG_MAX / 100 + 1);
+  mr_web_log_fini(&l);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      CASE(only_its_own_pages_with_the_token_get_in),
+      CASE(bodies_nonsense_and_long_heads_do_not_get_in),
+      CASE(the_stream_brings_every_record_and_ends_with_the_run),
+      CASE(clients_that_say_nothing_do_not_hold_the_run),
+      CASE(beyond_loopback_it_wants_tls),
+      CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
