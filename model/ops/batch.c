@@ -77,6 +77,15 @@ mr_err_t mr_batch_pointwise(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *i
   return mr_rule_done(f);
 }
 
+mr_err_t mr_batch_alike(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
+  int64_t size = mr_batch_size(e->n_in, in);
+  mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++) v[i] = mr_batch_front(f, &in[i], size);
+  mr_eqn_t *b = mr_emit_like(f, e, v);
+  for (int i = 0; b && i < e->n_out; i++) out[i] = (mr_batched_t){b->out[i], 0};
+  return mr_rule_done(f);
+}
+
 mr_err_t mr_batch_rows(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
   for (int i = 1; i < e->n_in; i++)
     if (in[i].axis >= 0) return mr_batch_open(f, e, in, out);

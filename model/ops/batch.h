@@ -16,6 +16,8 @@ mr_var_t *mr_batch_front(mr_fn_t *f, const mr_batched_t *b, int64_t size);
 /* Ops on operands of one shape, or scalars. */
 mr_err_t mr_batch_pointwise(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                             mr_batched_t *out);
+/* Ops on operands of one shape that repeat no scalar. */
+mr_err_t mr_batch_alike(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
 /* Ops that treat leading dimensions of operand 0 and of each output as rows and whose other
    operands are not mapped; where one is, through open. */
 mr_err_t mr_batch_rows(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);

@@ -5,6 +5,12 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
+static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (!mr_aval_equal(&e->in[0]->aval, &e->in[1]->aval))
+    return mr_shape_fail(e, diag, "dy must be as x");
+  return mr_shape_same(e, out, diag);
+}
+
 static void run(const mr_cpu_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   bool erf_kind = !strcmp(mr_attr_get(c->eqn, "kind")->text, "erf");
@@ -45,8 +51,10 @@ static mr_err_t gelu_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
 }
 
 static bool gelu_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  if (k > 1) return false;
-  mr_var_t *in[] = {mr_sample_f32(s, -2, 2, 2, 3), mr_sample_f32(s, -1, 1, 2, 3)};
+  if (k > 2) return false;
+  int ndim = k < 2 ? 2 : 0;
+  mr_var_t *in[] = {mr_sample_in(s, MR_F32, -2, 2, ndim, (int64_t[]){2, 3}),
+                    mr_sample_in(s, MR_F32, -1, 1, ndim, (int64_t[]){2, 3})};
   mr_attr_t kind = mr_attr_text("kind", k ? "erf" : "tanh");
   return mr_sample_done(s, mr_emit1(s->f, op, 2, in, 1, &kind));
 }
@@ -55,12 +63,12 @@ const mr_op_def_t mr_op_gelu_vjp = {
     MR_RULES_COMPOSITE,
     .open = gelu_vjp_open,
     .jvp = mr_jvp_open,
-    .batch = mr_batch_pointwise,
+    .batch = mr_batch_alike,
     .sample = gelu_vjp_sample,
     .name = "gelu_vjp",
     .n_in = 2,
     .n_out = 1,
-    .shape = mr_shape_pointwise,
+    .shape = shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_FOLLOW,
     .cpu = cpu,

@@ -6,9 +6,17 @@
 mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_tanh, 1, &x, 0, NULL); }
 
 static mr_err_t tanh_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  /* dx = g - g y y */
-  mr_var_t *gyy = mr_lax_mul(f, dout[0], mr_lax_mul(f, e->out[0], e->out[0]));
-  din[0] = mr_lax_sub(f, dout[0], gyy);
+  /* dx = g (1 - y) (1 + y): near 1, 1 - y y would lose its digits. */
+  mr_var_t *y = e->out[0], *one = mr_literal(f, y->aval.dtype, 1);
+  mr_var_t *h = mr_lax_mul(f, dout[0], mr_lax_sub(f, one, y));
+  din[0] = mr_lax_add_any(f, h, mr_lax_mul(f, h, y));
+  return mr_rule_done(f);
+}
+
+static mr_err_t tanh_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  mr_var_t *y = e->out[0], *one = mr_literal(f, y->aval.dtype, 1);
+  mr_var_t *h = mr_lax_add(f, din[0], mr_lax_mul(f, din[0], y));
+  dout[0] = mr_lax_mul(f, h, mr_lax_sub(f, one, y));
   return mr_rule_done(f);
 }
 
@@ -18,7 +26,7 @@ const mr_op_def_t mr_op_tanh = {
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
+    .jvp = tanh_jvp,
     .vjp = tanh_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,

@@ -1,0 +1,347 @@
+/* Derivatives, Jacobians, Hessians and vmap against values of jax (shared golden: transforms). */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+
+#include "base/npy.h"
+#include "tests/model/grid.h"
+
+/* An array of the golden values; dims as in the file. */
+static mr_npy_t load(const char *name) {
+  char path[512];
+  mr_npy_t a = {0};
+  mr_diag_t diag = {0};
+  snprintf(path, sizeof path, "%s/transforms/%s.npy", MR_GOLDEN, name);
+  if (mr_npy_load(path, &a, &diag) < 0) fail_msg("%s", diag.text);
+  return a;
+}
+
+static double value(const mr_npy_t *a, size_t i) {
+  return a->dtype == MR_I32 ? ((const int32_t *)a->data)[i] : (double)((const float *)a->data)[i];
+}
+
+static mr_aval_t aval_of(const char *name) {
+  mr_npy_t a = load(name);
+  mr_aval_t v = mr_aval(a.dtype, a.ndim, a.dim);
+  mr_npy_free(&a);
+  return v;
+}
+
+static mr_var_t *input(mr_fn_t *f, const char *name) { return mr_fn_input(f, aval_of(name)); }
+
+static double *numbers(const char *name) {
+  mr_npy_t a = load(name);
+  double *v = doubles((int64_t)a.count);
+  for (size_t i = 0; i < a.count; i++) v[i] = value(&a, i);
+  mr_npy_free(&a);
+  return v;
+}
+
+/* Rounding differs from jax's within what the largest element carries; where the two differ here,
+   values in double precision lie nearer to ours. */
+static double largest(const mr_npy_t *w, size_t at, size_t n) {
+  double top = 0;
+  for (size_t i = 0; i < n; i++) top = fmax(top, fabs(value(w, at + i)));
+  return top;
+}
+
+/* f (destroyed) run in f32 on the arrays named in `in` gives row `row` of the array named want. */
+static void gives_row(mr_fn_t *f, const char *const *in, const char *want, size_t row) {
+  double *x[GRID_MAX], *y[GRID_MAX];
+  mr_npy_t w = load(want);
+  for (int i = 0; i < f->n_in; i++) x[i] = numbers(in[i]);
+  run_as_it_is(f, x, y);
+  size_t n = (size_t)elems(f->out[0]);
+  assert_true((row + 1) * n <= w.count);
+  double tolerance = 2e-6 + 1e-5 * largest(&w, row * n, n);
+  for (size_t i = 0; i < n; i++) {
+    double a = y[0][i], b = value(&w, row * n + i);
+    if (!(fabs(a - b) <= tolerance))
+      fail_msg("%s[%zu] is %.9g, want %.9g\n%s", want, row * n + i, a, b, mr_fn_text(f));
+  }
+  free_all(f->n_in, x);
+  free_all(f->n_out, y);
+  mr_npy_free(&w);
+  mr_fn_destroy(f);
+}
+
+#define GIVES(f, want, ...) gives_row(f, (const char *[]){__VA_ARGS__}, want, 0)
+
+#define APPLY(what, f, call)                                      \
+  static mr_fn_t *what {                                          \
+    mr_fn_t *out = NULL;                                          \
+    mr_diag_t diag = {0};                                         \
+    if ((call) < 0) fail_msg("%s\n%s", diag.text, mr_fn_text(f)); \
+    mr_fn_destroy(f);                                             \
+    return out;                                                   \
+  }
+
+/* Each takes f away and gives the transformed function; derivatives are by input 0. */
+static int first[] = {0};
+APPLY(grad(mr_fn_t *f), f, mr_grad(f, 1, first, &out, &diag))
+APPLY(jacfwd(mr_fn_t *f), f, mr_jacfwd(f, 1, first, &out, &diag))
+APPLY(jacrev(mr_fn_t *f), f, mr_jacrev(f, 1, first, &out, &diag))
+APPLY(hessian(mr_fn_t *f), f, mr_hessian(f, 1, first, &out, &diag))
+APPLY(hvp(mr_fn_t *f), f, mr_hvp(f, 1, first, &out, &diag))
+APPLY(jvp(mr_fn_t *f), f, mr_jvp(f, 1, first, &out, &diag))
+APPLY(vmap_at(mr_fn_t *f, int64_t n, const int *in, const int *to), f,
+      mr_vmap(f, n, in, to, &out, &diag))
+
+static mr_fn_t *vmap(mr_fn_t *f, int64_t n) { return vmap_at(f, n, NULL, NULL); }
+
+/* Inputs after the first are shared. */
+static mr_fn_t *vmap_first(mr_fn_t *f, int64_t n) {
+  int axes[GRID_MAX] = {0};
+  for (int i = 1; i < f->n_in; i++) axes[i] = MR_UNMAPPED;
+  return vmap_at(f, n, axes, NULL);
+}
+
+static mr_fn_t *only(mr_fn_t *f, int k) {
+  mr_var_t *y = f->out[k];
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_dce(f);
+  return f;
+}
+
+static mr_fn_t *done(mr_fn_t *f, mr_var_t *y) {
+  if (mr_fn_return(f, 1, &y) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static mr_var_t *sum(mr_fn_t *f, mr_var_t *x) {
+  int axes[MR_MAX_NDIM] = {0, 1, 2, 3, 4, 5, 6, 7};
+  return x && x->aval.ndim ? mr_lax_reduce_sum(f, x, x->aval.ndim, axes) : x;
+}
+
+static mr_var_t *number(mr_fn_t *f, double v) { return mr_literal(f, MR_F32, v); }
+
+static mr_fn_t *polynomial(void) { /* 3 x^2 + 2 x + 5 */
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  mr_var_t *y = mr_lax_scale(f, 3, mr_lax_integer_pow(f, x, 2));
+  return done(f, mr_lax_add(f, mr_lax_add(f, y, mr_lax_scale(f, 2, x)), number(f, 5)));
+}
+
+static void a_polynomial_has_jax_s_derivatives(void **state) {
+  GIVES(polynomial(), "poly.f", "poly.x");
+  GIVES(grad(polynomial()), "poly.grad", "poly.x");
+  GIVES(grad(grad(polynomial())), "poly.gradgrad", "poly.x");
+}
+
+static mr_var_t *element(mr_fn_t *f, mr_var_t *v, int64_t i) {
+  mr_var_t *one = mr_lax_slice(f, v, &i, (int64_t[]){i + 1});
+  return mr_lax_reshape(f, one, 0, NULL);
+}
+
+static mr_fn_t *two_products(void) { /* [x x, y z] */
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v = input(f, "jac.v"), *x = element(f, v, 0);
+  mr_var_t *both[] = {mr_lax_mul(f, x, x), mr_lax_mul(f, element(f, v, 1), element(f, v, 2))};
+  for (int i = 0; i < 2; i++)
+    both[i] = mr_lax_broadcast_in_dim(f, both[i], 1, (int64_t[]){1}, NULL);
+  return done(f, mr_lax_concatenate(f, 2, both, 0));
+}
+
+static void jacobians_in_both_modes_are_jax_s(void **state) {
+  GIVES(jacfwd(two_products()), "jac.fwd", "jac.v");
+  GIVES(jacrev(two_products()), "jac.rev", "jac.v");
+}
+
+static mr_fn_t *squares(void) {
+  mr_fn_t *f = mr_fn_create();
+  return done(f, sum(f, mr_lax_integer_pow(f, input(f, "hess_sq.x"), 2)));
+}
+
+static mr_fn_t *tanh_layer(void) { /* (x, W) -> sum(tanh(W x)^2) */
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = input(f, "hess_tanh.x"), *w = input(f, "hess_tanh.W");
+  return done(f, sum(f, mr_lax_integer_pow(f, mr_lax_tanh(f, mr_lax_dot(f, w, x)), 2)));
+}
+
+static void hessians_and_their_products_are_jax_s(void **state) {
+  GIVES(hessian(squares()), "hess_sq.h", "hess_sq.x");
+  GIVES(tanh_layer(), "hess_tanh.f", "hess_tanh.x", "hess_tanh.W");
+  GIVES(grad(tanh_layer()), "hess_tanh.grad", "hess_tanh.x", "hess_tanh.W");
+  GIVES(hessian(tanh_layer()), "hess_tanh.h", "hess_tanh.x", "hess_tanh.W");
+  GIVES(jacrev(grad(tanh_layer())), "hess_tanh.h", "hess_tanh.x", "hess_tanh.W");
+  GIVES(only(jvp(tanh_layer()), 1), "hess_tanh.jvp", "hess_tanh.x", "hess_tanh.W", "hess_tanh.t");
+  GIVES(hvp(tanh_layer()), "hess_tanh.hvp", "hess_tanh.x", "hess_tanh.W", "hess_tanh.t");
+}
+
+static mr_fn_t *matvec(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = input(f, "hess_tanh.x"), *w = input(f, "hess_tanh.W");
+  return done(f, mr_lax_dot(f, w, x));
+}
+
+/* x -> transposed, so that axis 1 of the array is the batch. */
+static mr_fn_t *turned(mr_fn_t *f) {
+  mr_fn_t *g = mr_fn_create();
+  mr_var_t *in[2] = {mr_fn_input(g, aval_of("vmap.X")), mr_fn_input(g, f->in[1]->aval)}, *y;
+  in[0] = mr_lax_transpose(g, in[0], (int[]){1, 0});
+  assert_int_equal(mr_inline(g, f, in, &y), MR_OK);
+  mr_fn_destroy(f);
+  return done(g, y);
+}
+
+static void vmap_with_axes_is_jax_s(void **state) {
+  int64_t n = aval_of("vmap.X").dim[0];
+  const int none[] = {0, MR_UNMAPPED}, one[] = {1, MR_UNMAPPED}, last[] = {-1, MR_UNMAPPED};
+  GIVES(vmap_at(matvec(), n, none, NULL), "vmap.matvec", "vmap.X", "hess_tanh.W");
+  GIVES(vmap_at(matvec(), n, none, (int[]){1}), "vmap.matvec_out1", "vmap.X", "hess_tanh.W");
+  GIVES(vmap_at(matvec(), n, none, (int[]){-1}), "vmap.matvec_out1", "vmap.X", "hess_tanh.W");
+  GIVES(turned(vmap_at(matvec(), n, one, NULL)), "vmap.in1", "vmap.X", "hess_tanh.W");
+  GIVES(turned(vmap_at(matvec(), n, last, NULL)), "vmap.in1", "vmap.X", "hess_tanh.W");
+}
+
+static void vmap_of_derivatives_is_jax_s(void **state) {
+  int64_t n = aval_of("vmap.X").dim[0], m = aval_of("vmap.XX").dim[0];
+  GIVES(vmap_first(grad(tanh_layer()), n), "vmap.grad", "vmap.X", "hess_tanh.W");
+  GIVES(vmap_first(hessian(tanh_layer()), n), "vmap.hess", "vmap.X", "hess_tanh.W");
+  GIVES(vmap_first(vmap_first(grad(tanh_layer()), n), m), "vmap.vmap_grad", "vmap.XX",
+        "hess_tanh.W");
+}
+
+static mr_fn_t *wave(void) { /* sin(x) exp(-x x) */
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  mr_var_t *bell = mr_lax_exp(f, mr_lax_mul(f, mr_lax_neg(f, x), x));
+  return done(f, mr_lax_mul(f, mr_lax_sin(f, x), bell));
+}
+
+/* x -> the derivative of f along 1, by forward mode. */
+static mr_fn_t *slope(mr_fn_t *f) {
+  mr_fn_t *j = only(jvp(f), 1), *g = mr_fn_create();
+  mr_var_t *in[2] = {mr_fn_input(g, mr_aval_scalar(MR_F32)), number(g, 1)}, *y;
+  assert_int_equal(mr_inline(g, j, in, &y), MR_OK);
+  mr_fn_destroy(j);
+  return done(g, y);
+}
+
+static void three_derivatives_and_jvp_of_jvp_under_vmap_are_jax_s(void **state) {
+  int64_t n = aval_of("chain.x").dim[0];
+  GIVES(vmap(wave(), n), "chain.d0", "chain.x");
+  GIVES(vmap(grad(wave()), n), "chain.d1", "chain.x");
+  GIVES(vmap(grad(grad(wave())), n), "chain.d2", "chain.x");
+  GIVES(vmap(grad(grad(grad(wave()))), n), "chain.d3", "chain.x");
+  GIVES(vmap(slope(slope(wave())), n), "chain.jvp_of_jvp", "chain.x");
+}
+
+static mr_fn_t *loop(bool summed) { /* ten times x = 0.5 x + 0.1 sin x */
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = input(f, "loop.x");
+  for (int i = 0; i < 10; i++) {
+    mr_var_t *half = mr_lax_scale(f, 0.5, x);
+    x = mr_lax_add(f, half, mr_lax_scale(f, 0.1, mr_lax_sin(f, x)));
+  }
+  return done(f, summed ? sum(f, x) : x);
+}
+
+static void an_unrolled_loop_is_jax_s(void **state) {
+  GIVES(loop(false), "loop.y", "loop.x");
+  GIVES(grad(loop(true)), "loop.grad", "loop.x");
+}
+
+/* ---- primitives ---- */
+
+static mr_var_t *relu(mr_fn_t *f, mr_var_t *x) { return mr_lax_max(f, x, number(f, 0)); }
+static mr_var_t *square(mr_fn_t *f, mr_var_t *x) { return mr_lax_mul(f, x, x); }
+static mr_var_t *cube(mr_fn_t *f, mr_var_t *x) { return mr_lax_integer_pow(f, x, 3); }
+static mr_var_t *gelu_tanh(mr_fn_t *f, mr_var_t *x) { return mr_lax_gelu(f, x, MR_GELU_TANH); }
+static mr_var_t *gelu_erf(mr_fn_t *f, mr_var_t *x) { return mr_lax_gelu(f, x, MR_GELU_ERF); }
+static mr_var_t *log1pabs(mr_fn_t *f, mr_var_t *x) { return mr_lax_log1p(f, mr_lax_abs(f, x)); }
+static mr_var_t *rsqrt1(mr_fn_t *f, mr_var_t *x) {
+  return mr_lax_rsqrt(f, mr_lax_add(f, number(f, 1), mr_lax_mul(f, x, x)));
+}
+
+typedef struct primitive {
+  const char *file;
+  mr_var_t *(*at)(mr_fn_t *f, mr_var_t *x);
+} primitive_t;
+
+static const primitive_t primitives[] = {
+    {"prim.tanh", mr_lax_tanh},  {"prim.logistic", mr_lax_logistic},
+    {"prim.exp", mr_lax_exp},    {"prim.sin", mr_lax_sin},
+    {"prim.cos", mr_lax_cos},    {"prim.erf", mr_lax_erf},
+    {"prim.abs", mr_lax_abs},    {"prim.gelu_tanh", gelu_tanh},
+    {"prim.gelu_erf", gelu_erf}, {"prim.relu", relu},
+    {"prim.square", square},     {"prim.log1pabs", log1pabs},
+    {"prim.rsqrt1", rsqrt1},     {"prim.pow3", cube},
+};
+
+static mr_fn_t *primitive_fn(const primitive_t *p) {
+  mr_fn_t *f = mr_fn_create();
+  return done(f, p->at(f, mr_fn_input(f, mr_aval_scalar(MR_F32))));
+}
+
+/* Derivatives by reverse over reverse, and by forward over forward. */
+static void primitives_and_two_derivatives_in_both_modes_are_jax_s(void **state) {
+  const char *x[] = {"prim.x"};
+  int64_t n = aval_of("prim.x").dim[0];
+  for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++) {
+    const primitive_t *p = &primitives[i];
+    gives_row(vmap(primitive_fn(p), n), x, p->file, 0);
+    gives_row(vmap(grad(primitive_fn(p)), n), x, p->file, 1);
+    gives_row(vmap(slope(primitive_fn(p)), n), x, p->file, 1);
+    gives_row(vmap(grad(grad(primitive_fn(p))), n), x, p->file, 2);
+    gives_row(vmap(slope(slope(primitive_fn(p))), n), x, p->file, 2);
+  }
+}
+
+/* ---- cross-entropy, the fused op ---- */
+
+static mr_fn_t *mean_loss(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *logits = input(f, "sm.logits"), *labels = input(f, "sm.labels");
+  double n = (double)logits->aval.dim[0];
+  mr_var_t *loss = mr_lax_softmax_cross_entropy(f, logits, labels, 0);
+  return done(f, mr_lax_div(f, sum(f, loss), number(f, n)));
+}
+
+static void the_fused_loss_has_jax_s_gradient_and_hessian_product(void **state) {
+  GIVES(mean_loss(), "sm.loss", "sm.logits", "sm.labels");
+  GIVES(grad(mean_loss()), "sm.grad", "sm.logits", "sm.labels");
+  mr_fn_t *h = hvp(mean_loss()), *f = mr_fn_create(); /* along rows 1, 2, 3, ... */
+  mr_aval_t a = aval_of("sm.logits");
+  mr_var_t *in[] = {mr_fn_input(f, a), mr_fn_input(f, aval_of("sm.labels")), NULL}, *y;
+  in[2] = mr_lax_add(f, mr_lax_iota(f, MR_F32, 2, a.dim, 1), number(f, 1));
+  assert_int_equal(mr_inline(f, h, in, &y), MR_OK);
+  mr_fn_destroy(h);
+  GIVES(done(f, y), "sm.hvp", "sm.logits", "sm.labels");
+}
+
+/* ---- what is refused ---- */
+
+static void axes_that_are_not_there_are_refused(void **state) {
+  mr_fn_t *f = matvec(), *out = NULL;
+  mr_diag_t d[3] = {{0}};
+  assert_int_equal(mr_vmap(f, 3, (int[]){2, 0}, NULL, &out, &d[0]), MR_ERR_SHAPE);
+  assert_non_null(strstr(d[0].text, "in_axes[0] is 2"));
+  assert_int_equal(mr_vmap(f, 3, NULL, (int[]){5}, &out, &d[1]), MR_ERR_SHAPE);
+  assert_non_null(strstr(d[1].text, "out_axes[0] is 5"));
+  assert_int_equal(mr_vmap(f, 3, NULL, (int[]){MR_UNMAPPED}, &out, &d[2]), MR_ERR_SHAPE);
+  assert_non_null(strstr(d[2].text, "output 0 is mapped"));
+  mr_fn_destroy(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_polynomial_has_jax_s_derivatives),
+      cmocka_unit_test(jacobians_in_both_modes_are_jax_s),
+      cmocka_unit_test(hessians_and_their_products_are_jax_s),
+      cmocka_unit_test(vmap_with_axes_is_jax_s),
+      cmocka_unit_test(vmap_of_derivatives_is_jax_s),
+      cmocka_unit_test(three_derivatives_and_jvp_of_jvp_under_vmap_are_jax_s),
+      cmocka_unit_test(an_unrolled_loop_is_jax_s),
+      cmocka_unit_test(primitives_and_two_derivatives_in_both_modes_are_jax_s),
+      cmocka_unit_test(the_fused_loss_has_jax_s_gradient_and_hessian_product),
+      cmocka_unit_test(axes_that_are_not_there_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
