@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "apps/graph_arg.h"
-#include "apps/one_batch.h"
+#include "apps/take_batches.h"
 #include "base/ledger.h"
 #include "base/npy.h"
 
@@ -17,11 +17,11 @@ static const mr_flag_t batch_flags[] = {
     {0}};
 
 typedef struct wanted {
-  int64_t step;
   const char *out, *labels;
 } wanted_t;
 
-static mr_err_t save(void *ctx, const mr_spec_t *spec, const mr_buf_t *b, mr_diag_t *diag) {
+static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                     mr_diag_t *diag) {
   const wanted_t *w = ctx;
   int64_t dim[MR_MAX_NDIM];
   char text[160];
@@ -32,7 +32,7 @@ static mr_err_t save(void *ctx, const mr_spec_t *spec, const mr_buf_t *b, mr_dia
   mr_spec_text(spec, text, sizeof text);
   printf("step %" PRId64 ", epoch %" PRId64 ": %d records of %s, ledger of this step %016" PRIx64
          "\n",
-         w->step, b->epoch + 1, b->n, text, mr_ledger_step(0, w->step, b->key, b->draw, b->n, 0));
+         step, b->epoch + 1, b->n, text, mr_ledger_step(0, step, b->key, b->draw, b->n, 0));
   printf("keys");
   for (int i = 0; i < b->n; i++) printf(" %" PRIu64, b->key[i]);
   puts("");
@@ -44,9 +44,10 @@ static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g;
   if (!mr_args_text(a, "--step"))
     return mr_fail(diag, MR_ERR_USAGE, "batch: --step N must be given");
-  MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &w.step, diag));
+  mr_batches_t want = {.stage = mr_args_text(a, "--stage"), .n = 1, .take = save, .ctx = &w};
+  MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &want.first, diag));
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  mr_err_t e = mr_one_batch(g, mr_args_text(a, "--stage"), w.step, save, &w, diag);
+  mr_err_t e = mr_take_batches(g, &want, diag);
   mr_graph_destroy(g);
   return e;
 }

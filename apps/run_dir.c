@@ -223,3 +223,22 @@ mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, 
   mr_safetensors_close(f);
   return e;
 }
+
+mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {
+  static const char key[] = "\"step\":";
+  char file[MR_RUN_PATH + 64], tail[1 << 16];
+  *steps = 0;
+  if (snprintf(file, sizeof file, "%s/metrics.jsonl", path) >= (int)sizeof file) return MR_OK;
+  FILE *f = fopen(file, "rb");
+  if (!f && (errno == ENOENT || errno == ENOTDIR)) return MR_OK;
+  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", file, strerror(errno));
+  if (fseeko(f, -(off_t)(sizeof tail - 1), SEEK_END) < 0) rewind(f);
+  size_t n = fread(tail, 1, sizeof tail - 1, f);
+  fclose(f);
+  tail[n] = 0;
+  for (char *at = tail; (at = strstr(at, key)); at++) {
+    long long step = strtoll(at + sizeof key - 1, NULL, 10);
+    if (step > *steps) *steps = step;
+  }
+  return MR_OK;
+}

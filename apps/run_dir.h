@@ -46,6 +46,9 @@ const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
 void mr_run_dir_free(mr_run_dir_t *r);
 
+/* The last step that the run in path has told in its metrics; 0 if there is no such file. */
+mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag);
+
 /* Where the newest checkpoint of the run stands; path is "" if the run ended before its first one.
    MR_ERR_IO or MR_ERR_DATA says why a checkpoint cannot be used. */
 typedef struct mr_resume_point {

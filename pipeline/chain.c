@@ -9,7 +9,8 @@ enum { BRANCHES_MAX = 1024 };
 void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
   for (int i = 0; i < c->n_branches; i++) free(c->branch[i].index), free(c->branch[i].rec);
-  free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole), free(c->prog.op);
+  free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole), free(c->prog.op),
+      free(c->draws);
   free(c);
 }
 
@@ -65,9 +66,10 @@ mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag)
   mr_chain_t *c = calloc(1, sizeof *c);
   if (!c) return NULL;
   c->branch = calloc(BRANCHES_MAX, sizeof *c->branch);
+  if (g->trace.fn) c->tracer = &g->trace, c->draws = calloc(1, sizeof *c->draws);
   c->bytes = mr_spec_bytes(&g->node[node]->worker->in_spec[port]);
-  if (!c->branch || grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 ||
-      !make_scratch(c))
+  if (!c->branch || (c->tracer && !c->draws) ||
+      grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
     return mr__chain_destroy(c), NULL;
   return c;
 }

@@ -46,11 +46,13 @@ struct mr_chain {
   int depth;    /* records that a program holds at once, at most */
   size_t bytes; /* of a finished record */
   size_t scratch_bytes;
-  char *scratch;    /* [depth][2][scratch_bytes], 64-aligned */
-  mr_rec_t *rec;    /* [depth] */
-  mr_philox_t *rng; /* [depth] */
-  bool *hole;       /* [depth] */
-  mr__prog_t prog;  /* of a burst */
+  char *scratch;              /* [depth][2][scratch_bytes], 64-aligned */
+  mr_rec_t *rec;              /* [depth] */
+  mr_philox_t *rng;           /* [depth] */
+  bool *hole;                 /* [depth] */
+  const mr__tracer_t *tracer; /* NULL: nobody watches */
+  mr_draws_t *draws;          /* of the record in hand; NULL without a tracer */
+  mr__prog_t prog;            /* of a burst */
 };
 
 static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }

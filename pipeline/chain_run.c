@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "base/label.h"
-#include "base/ledger.h"
 #include "pipeline/care_private.h"
 #include "pipeline/chain_private.h"
-
-void mr_draw_note(mr_rec_t *r, uint64_t what) { r->draw = mr_hash_mix(r->draw, what); }
+#include "pipeline/trace_private.h"
 
 /* ---- locating ---- */
 
@@ -105,10 +103,17 @@ static mr_rec_t hole_record(mr_chain_t *c, int level) {
   return (mr_rec_t){.data = scratch(c, level, 0), .label = -1, .key = UINT64_MAX};
 }
 
+static void run_leaf(mr_chain_t *c, const mr__branch_t *b, const mr__op_t *op, int level) {
+  c->rec[level] = b->rec[op->key[0]];
+  c->rec[level].draws = c->draws;
+  c->hole[level] = false;
+}
+
 static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
   mr_rec_t *rec = &c->rec[level], out = *rec;
   if (c->hole[level]) return MR_OK;
   out.data = slot ? slot : other_scratch(c, level, rec->data);
+  if (c->draws) c->draws->now = &b->s;
   MR_TRY(b->s.def->map(&b->s, rec, &out));
   *rec = out;
   return MR_OK;
@@ -142,7 +147,7 @@ mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec
     mr__branch_t *b = &c->branch[op[k].node];
     void *to = k == last ? slot : NULL;
     switch ((mr__code_t)op[k].code) {
-      case MR__OP_LEAF: c->rec[++top] = b->rec[op[k].key[0]], c->hole[top] = false; break;
+      case MR__OP_LEAF: run_leaf(c, b, &op[k], ++top); break;
       case MR__OP_HOLE: top++, c->rec[top] = hole_record(c, top), c->hole[top] = true; break;
       case MR__OP_SEED: run_seed(c, &op[k], top); break;
       case MR__OP_MAP: MR_TRY(run_map(c, b, top, to)); break;
@@ -158,15 +163,29 @@ mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec
   return MR_OK;
 }
 
+/* Instead of making the records: what the tracer says is their key. */
+static void tell_burst(mr_chain_t *c, const mr__op_t *op, const size_t *at, int n, mr_buf_t *buf,
+                       int slot) {
+  for (int i = 0; i < n; i++) {
+    c->draws->n = 0;
+    buf->key[slot + i] = mr__trace_record(c, op + at[i], at[i + 1] - at[i], slot + i, NULL);
+    buf->label[slot + i] = 0;
+    buf->draw[slot + i] = 0;
+  }
+}
+
 /* Programs of n <= MR_BURST records, number i of which begins at op[at[i]], into buf from slot on.
  */
 static mr_err_t make_burst(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf,
                            int slot) {
+  if (c->tracer && c->tracer->only) return tell_burst(c, op, at, n, buf, slot), MR_OK;
   MR_TRY(mr__fetch(c, op + at[0], at[n] - at[0]));
   for (int i = 0; i < n; i++) {
     mr_rec_t r;
+    if (c->draws) c->draws->n = 0;
     void *to = (char *)buf->data + (size_t)(slot + i) * c->bytes;
     MR_TRY(mr__run(c, op + at[i], at[i + 1] - at[i], to, &r));
+    if (c->tracer) mr__trace_record(c, op + at[i], at[i + 1] - at[i], slot + i, &r);
     if (r.skipped) memset(to, 0, c->bytes);
     buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
     buf->key[slot + i] = r.key | (r.skipped ? MR_KEY_SKIPPED : 0);

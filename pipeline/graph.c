@@ -237,6 +237,16 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
   return mr_graph_start_words(g, g->node[before->from]->name, position, word + own, n - own, diag);
 }
 
+mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {
+  mr__node_t *node = NULL;
+  MR_TRY(find_stage(g, stage, &node, diag));
+  if (number < 0)
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: start number %lld: want 0 or more", stage,
+                   (long long)number);
+  node->start_number = number;
+  return MR_OK;
+}
+
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, to);

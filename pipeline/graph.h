@@ -89,6 +89,11 @@ mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, m
 mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
                               const int64_t *word, int n, mr_diag_t *diag);
 
+/* The number, from 0, of the first buffer that a stage gives.  Beside a position it says what
+   number that buffer has; alone it is where the stream begins: found at once where batches are a
+   function of their number, else by going through the records without making them. */
+mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag);
+
 /* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge.
    Touches no file or device. */
 mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag);

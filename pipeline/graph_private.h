@@ -8,6 +8,7 @@
 #include "pipeline/graph.h"
 #include "pipeline/pool_private.h"
 #include "pipeline/ring.h"
+#include "pipeline/trace.h"
 
 typedef struct mr__pos {
   int line, column; /* from 1; line 0: built by calls */
@@ -31,7 +32,7 @@ typedef struct mr__node {
   mr__pos_t pos;
   mr__setting_t *set;
   int n_set;
-  int64_t start_position;
+  int64_t start_position, start_number;
   int64_t *start_word; /* [n_start_words] */
   int n_start_words;
   void *state;
@@ -53,6 +54,12 @@ typedef struct mr__text {
   char s[];
 } mr__text_t;
 
+typedef struct mr__tracer {
+  mr_trace_fn fn; /* NULL: nobody watches */
+  void *ctx;
+  bool only;
+} mr__tracer_t;
+
 struct mr_graph {
   const mr_registry_t *reg;
   mr__text_t *texts; /* every string of the graph */
@@ -65,6 +72,8 @@ struct mr_graph {
   int depth;  /* 0: by buffer size */
   int *order; /* [n_nodes] topological, sources first; NULL until settled */
   bool settled, started, joined;
+
+  mr__tracer_t trace;
 
   mr_pool_t **pool; /* [n_nodes * MR_MAX_PORTS] */
   mr_wait_t **wait; /* [n_waits] of all threads, grouped by node */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "pipeline/care_private.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/trace_private.h"
 
 enum { DEPTH_MIN = 4, DEPTH_MAX = 256, DEPTH_BYTES = 8 << 20 };
 
@@ -29,6 +30,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
     mr_stage_t *s = &node->worker[w];
     rt->g = g, rt->node = node, rt->s = s;
     s->rt = rt, s->diag = &rt->diag, s->start_position = node->start_position;
+    s->start_number = node->start_number;
     s->start_word = node->start_word, s->n_start_words = node->n_start_words;
     for (int p = 0; p < MR_MAX_PORTS; p++) rt->out[p].next = rt->in[p].next = (uint64_t)w;
   }
@@ -221,6 +223,7 @@ static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
     mr__node_t *node = g->node[g->order[i]];
     mr_diag_t *kept = node->worker->diag;
     mr_diag_t why = {0};
+    if (!mr__trace_opens(g, node->def)) continue;
     node->opened = true;
     node->worker->diag = &why;
     mr_err_t e = mr__care_open(node->worker);

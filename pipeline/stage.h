@@ -37,10 +37,11 @@ typedef struct mr_rec {
   void *data; /* fetch sets it (may point into resident memory); a map reads in->data and
                  either writes out->data or sets out->data = in->data (nothing to do) */
   int32_t label;
-  uint64_t key;     /* record id within the source */
-  uint64_t draw;    /* hash of the draws so far: mr_draw_note */
-  mr_philox_t *rng; /* the record's own generator; NULL without a seed */
-  bool skipped;     /* skip-records= leaves it out: the batch gets no label and zeros for it */
+  uint64_t key;           /* record id within the source */
+  uint64_t draw;          /* hash of the draws so far: mr_draw_note */
+  mr_philox_t *rng;       /* the record's own generator; NULL without a seed */
+  struct mr_draws *draws; /* where draws are noted in words (pipeline/trace.h); NULL: nowhere */
+  bool skipped; /* skip-records= leaves it out: the batch gets no label and zeros for it */
 } mr_rec_t;
 
 /* Where a record comes from. */
@@ -103,6 +104,9 @@ typedef struct mr_stage_def {
   /* Map: hot.  State is read-only here: several workers call it at once. */
   mr_err_t (*map)(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out);
 
+  /* Map: says what mr_draw_note(r, what) meant, "mirrored", into text[0,n).  NULL: the number. */
+  void (*draw_text)(const mr_stage_t *s, uint64_t what, char *text, size_t n);
+
   /* Filter: whether a record stays.  As read-only as map; a record may be asked for twice. */
   mr_err_t (*keep)(mr_stage_t *s, const mr_rec_t *rec, bool *keep);
 
@@ -143,6 +147,8 @@ struct mr_stage {
   bool in_linked[MR_MAX_PORTS], out_linked[MR_MAX_PORTS];
   mr_diag_t *diag;           /* where this stage's thread tells failures: mr_stage_fail */
   int64_t start_position;    /* where a resumed stream goes on; set before open, 0 else */
+  int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
+                                stage goes there by itself */
   const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: none are known */
   int n_start_words;
   uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */
@@ -217,6 +223,9 @@ void mr_plan_clear(mr_plan_t *p);
 int mr_plan_n(const mr_plan_t *p);
 /* Makes the plan's records into slots [0,n) of buf. */
 mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, mr_buf_t *buf);
+/* The same for its records [from,from+n) alone, into slots [0,n). */
+mr_err_t mr_plan_fill_part(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
+                           mr_buf_t *buf);
 
 /* Workers that take turns: waits until *turn is number.  MR_OK; MR_END when the graph stops or
    every consumer of output 0 is gone; MR_ERR_CANCEL. */

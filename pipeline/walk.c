@@ -232,7 +232,12 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
 }
 
 mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, mr_buf_t *buf) {
-  return p->n ? mr__make(c, p->prog.op, p->at, p->n, buf) : MR_OK;
+  return mr_plan_fill_part(s, c, p, 0, p->n, buf);
+}
+
+mr_err_t mr_plan_fill_part(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
+                           mr_buf_t *buf) {
+  return n ? mr__make(c, p->prog.op, p->at + from, n, buf) : MR_OK;
 }
 
 /* ---- calls for next ---- */

@@ -91,7 +91,9 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   pace_text(s, r, pace, sizeof pace);
   double loss = mr_metrics_get(r, "loss", 0), accuracy = mr_metrics_get(r, "accuracy", 0);
   clear_live(p);
-  if (line) {
+  if (mr_metrics_get(r, "skipped", 0) != 0) {
+    printf("Step %" PRId64 ", left out%s\n", r->step, pace);
+  } else if (line) {
     printf("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s\n", r->step, loss, accuracy, pace);
   } else {
     printf("%" PRId64 "/%" PRId64 ", loss %.4f, accuracy %.4f%s", r->step, r->total_steps, loss,

@@ -18,6 +18,10 @@ typedef struct batch {
   int64_t size, loader_workers;
   bool drop, across;
   int order;
+  const char *skip_steps;
+  mr_ranges_t skip;
+  const char *host_text;
+  mr_host_t host;
   cursor_t *cursor; /* [workers] */
   mr_batch_walk_t *walk;
 } batch_t;
@@ -63,6 +67,17 @@ static const mr_opt_t batch_opts[] = {
      .hi = 256,
      .help = "How many worker processes of grain order=grain-workers stands for; threads of this "
              "stage are workers=."},
+    {.name = "host",
+     .type = MR_OPT_STR,
+     .offset = offsetof(batch_t, host_text),
+     .unit = "I/N",
+     .help = "Gives only the I-th of N slices of each batch, for N processes that share it; I is "
+             "from 0."},
+    {.name = "skip-steps",
+     .type = MR_OPT_STR,
+     .offset = offsetof(batch_t, skip_steps),
+     .unit = "steps",
+     .help = "Steps, from 1, whose batches come empty and move nothing: 3,10-20 or @FILE."},
     {0},
 };
 
@@ -102,7 +117,7 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
 }
 
 static mr_err_t batch_plan(mr_stage_t *s) {
-  const batch_t *b = s->state;
+  batch_t *b = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   mr_spec_t *out = &s->out_spec[0];
   if (in->ndim + 1 > MR_MAX_NDIM)
@@ -111,7 +126,8 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   *out = *in;
   out->flow = MR_FLOW_BATCHES;
   out->ndim = in->ndim + 1;
-  out->dim[0] = b->size;
+  MR_TRY(mr_host_parse(s, b->host_text, b->size, &b->host));
+  out->dim[0] = (b->size + b->host.n - 1) / b->host.n;
   for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
   return plan_lengths(s);
 }
@@ -121,6 +137,7 @@ static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t epoch = s->start_position / spec->n_records, i = s->start_position % spec->n_records;
+  if (!s->start_position && s->start_number) return *first = s->start_number, MR_OK;
   if (s->start_position < 0 || i % b->size || i / b->size >= spec->n_batches)
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
@@ -131,10 +148,14 @@ static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
 static mr_err_t batch_open(mr_stage_t *s) {
   batch_t *b = s->state;
   int64_t first = 0;
+  mr_diag_t why = {0};
+  if (mr_ranges_parse(&b->skip, b->skip_steps, &why) < 0)
+    return mr_stage_fail(s, why.code, "setting skip-steps: %s", why.text);
   if (is_walked(s)) {
     bool across = b->across || b->order == ORDER_GRAIN_WORKERS;
     int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
-    return mr_batch_walk_open(s, (mr_batch_conf_t){b->size, b->drop, across, parts}, &b->walk);
+    return mr_batch_walk_open(
+        s, (mr_batch_conf_t){b->size, b->drop, across, parts, b->host, &b->skip}, &b->walk);
   }
   MR_TRY(first_batch(s, &first));
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
@@ -147,6 +168,7 @@ static void batch_close(mr_stage_t *s) {
   batch_t *b = s->state;
   free(b->cursor);
   mr_batch_walk_close(b->walk);
+  mr_ranges_fini(&b->skip);
   b->cursor = NULL, b->walk = NULL;
 }
 
@@ -156,12 +178,17 @@ static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   int64_t epoch = number / spec->n_batches, i = number % spec->n_batches;
   int64_t start = i * b->size, left = spec->n_records - start;
   bool last = i + 1 == spec->n_batches;
-  buf->n = (int32_t)(left < b->size ? left : b->size);
+  int from = 0, n = (int)(left < b->size ? left : b->size);
+  int64_t end = start + n;
+  mr_host_slice(&b->host, &from, &n);
   buf->epoch = epoch;
   buf->flags = last ? MR_BUF_EPOCH_END : 0;
-  buf->position = last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + start + buf->n;
-  buf->size = mr_spec_bytes(spec) / (size_t)b->size * (size_t)buf->n;
-  return mr_chain_fill(s, mr_in_chain(s, 0), epoch * spec->n_records + start, buf->n, buf);
+  buf->position = last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + end;
+  if (mr_ranges_has(&b->skip, (uint64_t)number + 1)) n = 0;
+  buf->n = n;
+  buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)n;
+  if (!n) return MR_OK;
+  return mr_chain_fill(s, mr_in_chain(s, 0), epoch * spec->n_records + start + from, n, buf);
 }
 
 static mr_err_t batch_step(mr_stage_t *s) {

@@ -19,6 +19,7 @@ struct mr_batch_walk {
 
   /* the rest belongs to the worker whose turn it is */
   mr_walk_t **walk; /* [parts] */
+  int64_t base;     /* number of the first batch given */
   int64_t part;     /* whose batch comes next */
   int64_t records;  /* found so far */
   int words, words_part;
@@ -125,8 +126,18 @@ static bool make(mr_stage_t *s, mr_batch_walk_t *t) {
   return true;
 }
 
+/* Goes past the batches before the first one wanted, without making them. */
+static mr_err_t go_to_number(mr_stage_t *s, mr_batch_walk_t *t) {
+  for (int64_t k = 0; k < s->start_number && !t->ahead.over; k++) {
+    mr_err_t e = plan_batch(s, t, &t->ahead);
+    if (e != MR_OK) return e;
+  }
+  return MR_OK;
+}
+
 /* With the position alone, a state of several numbers is found by going there from the start. */
 static mr_err_t go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
+  if (!s->start_position && !s->n_start_words) return go_to_number(s, t);
   if (t->words == 1) {
     load(t, &s->start_position);
     return MR_OK;
@@ -154,6 +165,7 @@ mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t
   if (!t) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   memset(t, 0, sizeof *t);
   t->conf = conf;
+  t->base = s->start_number;
   return make(s, t) ? MR_OK : mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a walk");
 }
 
@@ -186,13 +198,16 @@ static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, planned_t *own, boo
 static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const planned_t *p, bool last,
                            mr_buf_t *buf) {
   const mr_spec_t *spec = &s->out_spec[0];
-  buf->n = (int32_t)mr_plan_n(p->plan);
+  int from = 0, n = mr_plan_n(p->plan);
+  mr_host_slice(&t->conf.host, &from, &n);
+  if (mr_ranges_has(t->conf.skip, (uint64_t)(t->base + t->next[s->worker]) + 1)) n = 0;
+  buf->n = n;
   buf->epoch = p->epoch;
   buf->flags = last ? MR_BUF_EPOCH_END : 0;
   buf->position = p->position;
-  buf->size = mr_spec_bytes(spec) / (size_t)t->conf.size * (size_t)buf->n;
+  buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)n;
   if (spec->n_words) memcpy(buf->word, p->word, (size_t)spec->n_words * sizeof *p->word);
-  return mr_plan_fill(s, mr_in_chain(s, 0), p->plan, buf);
+  return mr_plan_fill_part(s, mr_in_chain(s, 0), p->plan, from, n, buf);
 }
 
 mr_err_t mr_batch_walk_step(mr_stage_t *s, mr_batch_walk_t *t) {

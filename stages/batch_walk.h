@@ -3,7 +3,9 @@
 #ifndef MR_STAGES_BATCH_WALK_H
 #define MR_STAGES_BATCH_WALK_H
 
+#include "base/ranges.h"
 #include "pipeline/stage.h"
+#include "stages/host.h"
 
 enum { MR_BATCH_WORDS_MAX = 512 /* 4 KiB */ };
 
@@ -14,6 +16,8 @@ typedef struct mr_batch_conf {
   bool drop;   /* leaves out what does not fill a batch */
   bool across; /* batches cross epochs */
   int parts;   /* grain's worker processes: so many walks, each with batches of its own, in turn */
+  mr_host_t host;
+  const mr_ranges_t *skip; /* steps, from 1, whose batches come empty */
 } mr_batch_conf_t;
 
 /* Numbers that say where the batches stand, over a stream of this spec. */

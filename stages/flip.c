@@ -1,5 +1,7 @@
 /* Mirrors a picture left to right, with probability p: torchvision's RandomHorizontalFlip with the
    record's own generator.  Records without a generator stay as they are. */
+#include <stdio.h>
+
 #include "base/isa.h"
 #include "pipeline/stage.h"
 #include "stages/mirror.h"
@@ -43,6 +45,10 @@ static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   return MR_OK;
 }
 
+static void flip_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_t n) {
+  snprintf(text, n, "%s", what ? "mirrored" : "not mirrored");
+}
+
 static const mr_opt_t flip_opts[] = {{"p", MR_OPT_F64, offsetof(flip_t, p), "", "0.5", 0, 1, NULL,
                                       "Probability that a picture is mirrored.", 0},
                                      {0}};
@@ -57,4 +63,5 @@ const mr_stage_def_t mr_stage_flip = {
     .plan = flip_plan,
     .open = flip_open,
     .map = flip_map,
+    .draw_text = flip_draw_text,
 };

@@ -2,6 +2,7 @@
    record's own generator.  Records without a generator give the whole picture, resized. */
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "pipeline/stage.h"
 #include "stages/crop_box.h"
@@ -70,6 +71,12 @@ static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
   return MR_OK;
 }
 
+static void resized_crop_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_t n) {
+  unsigned i = what & 0xFFFF, j = what >> 16 & 0xFFFF, h = what >> 32 & 0xFFFF,
+           w = what >> 48 & 0xFFFF;
+  snprintf(text, n, "rows %u-%u, columns %u-%u", i, i + h - 1, j, j + w - 1);
+}
+
 static const mr_opt_t resized_crop_opts[] = {
     {"size", MR_OPT_INT, offsetof(resized_crop_t, size), "pixels", "32", 1, MR_PIL_SIDE_MAX, NULL,
      "Height and width of the pictures that come out.", 0},
@@ -92,4 +99,5 @@ const mr_stage_def_t mr_stage_resized_crop = {
     .open = resized_crop_open,
     .close = resized_crop_close,
     .map = resized_crop_map,
+    .draw_text = resized_crop_draw_text,
 };

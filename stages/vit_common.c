@@ -98,6 +98,7 @@ static void fill_up(mr_buf_t *b, const mr_spec_t *spec) {
 static mr_err_t evaluate_batch(mr_stage_t *s, int port, mr_eval_step_t *step,
                                const mr_params_t *params, mr_buf_t *b, mr_vit_tally_t *tally) {
   const float *logits, *losses;
+  if (!b->n) return MR_OK;
   fill_up(b, &s->in_spec[port]);
   MR_TRY(mr_eval_step_run(step, params, b->data, b->label, &logits, &losses, s->diag));
   count(s, port, tally, logits, losses, b);

@@ -347,8 +347,24 @@ static mr_err_t finish(mr_stage_t *s) {
   return MR_END;
 }
 
+/* The step counts, so that those after it are the same: their rate, masks and corrections follow
+   its number. */
+static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
+  vit_step_t *v = s->state;
+  mr_buf_t *b;
+  v->at.step++;
+  v->at.position = batch->position;
+  v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, NULL, NULL, 0, 0);
+  MR_TRY(metrics_fresh(s, MR_METRICS_STEP, &b));
+  if (b) mr_metrics_add(b->data, "skipped", 1);
+  MR_TRY(metrics_give(s, b));
+  if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
+  return MR_OK;
+}
+
 static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   vit_step_t *v = s->state;
+  if (!batch->n) return pass_step(s, batch);
   if (batch->n != s->in_spec[IN_TRAIN].dim[0])
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "a batch of %d records: want %" PRId64

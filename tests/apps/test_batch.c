@@ -136,6 +136,72 @@ static void a_batch_of_a_shard(void **state) {
       "batch 10 drop-remainder name=last ! null");
 }
 
+static void a_batch_of_a_filtered_stream(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=300 ! filter 0,3,7 ! shuffle seed=2 epochs=2 ! flip ! "
+      "batch 8 name=last ! null");
+}
+
+static void a_batch_of_a_mixed_stream_without_positions(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=120 ! shuffle seed=2 epochs=1 ! flip ! filter 1,2,3,4 ! to-iter-dataset ! mix.a "
+      "synthetic n=90 split=test ! sequential epochs=1 ! to-iter-dataset ! mix.b "
+      "mix weights=2,1 name=mix ! batch 8 name=last ! null");
+}
+
+static void a_batch_behind_a_stage_that_makes_others(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=100 ! shuffle seed=2 epochs=2 ! batch 12 ! rebatch 7 name=last ! null");
+}
+
+/* The slices of all hosts, one after the other, are the batches of the whole. */
+static void hosts_share_each_batch(const char *text, int hosts) {
+  static kept_t all;
+  static char part[1024], host[32];
+  run_whole(text);
+  all = whole, whole.n = 0;
+  int at[BATCHES_MAX] = {0};
+  for (int h = 0; h < hosts; h++) {
+    const char *name = strstr(text, " name=last");
+    snprintf(host, sizeof host, " host=%d/%d", h, hosts);
+    snprintf(part, sizeof part, "%.*s%s%s", (int)(name - text), text, host, name);
+    run_whole(part);
+    assert_int_equal(whole.n, all.n);
+    size_t each = mr_spec_bytes(&whole.spec) / (size_t)whole.spec.dim[0];
+    for (int i = 0; i < all.n; i++) {
+      int n = whole.batch[i].n;
+      assert_true(at[i] + n <= all.batch[i].n);
+      assert_memory_equal(whole.batch[i].data, (char *)all.batch[i].data + (size_t)at[i] * each,
+                          (size_t)n * each);
+      assert_memory_equal(whole.batch[i].key, all.batch[i].key + at[i], (size_t)n * 8);
+      assert_memory_equal(whole.batch[i].label, all.batch[i].label + at[i], (size_t)n * 4);
+      at[i] += n;
+    }
+  }
+  for (int i = 0; i < all.n; i++) assert_int_equal(at[i], all.batch[i].n);
+  forget();
+  whole = all;
+}
+
+static void hosts_share_each_batch_also_where_they_do_not_divide_it(void **state) {
+  for (int hosts = 1; hosts <= 10; hosts += 3) {
+    hosts_share_each_batch(
+        "synthetic n=105 ! shuffle seed=3 epochs=2 ! flip ! batch 10 name=last ! "
+        "null",
+        hosts);
+    hosts_share_each_batch(
+        "synthetic n=205 ! filter 0,1,2,3 ! shuffle seed=3 epochs=2 ! flip ! "
+        "batch 10 name=last ! null",
+        hosts);
+  }
+}
+
+static void a_host_that_is_none_is_refused(void **state) {
+  RUN(&p, "run", "synthetic ! shuffle ! batch 5 host=5/5 ! null");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "host = 5/5: want I/N with 0 <= I < N <= 5"));
+}
+
 static void the_batch_of_a_training_graph_is_what_its_step_takes(void **state) {
   RUN(&p, "batch", MR_SOURCE_DIR "/examples/cifar10-vit.mr", "data=synthetic", "batch=8", "--step",
       "1250", "--out", out);
@@ -190,6 +256,11 @@ int main(void) {
       cmocka_unit_test(a_batch_of_an_augmented_stream),
       cmocka_unit_test(a_batch_behind_another_stage_of_batches),
       cmocka_unit_test(a_batch_of_a_shard),
+      cmocka_unit_test(a_batch_of_a_filtered_stream),
+      cmocka_unit_test(a_batch_of_a_mixed_stream_without_positions),
+      cmocka_unit_test(a_batch_behind_a_stage_that_makes_others),
+      cmocka_unit_test(hosts_share_each_batch_also_where_they_do_not_divide_it),
+      cmocka_unit_test(a_host_that_is_none_is_refused),
       cmocka_unit_test(the_batch_of_a_training_graph_is_what_its_step_takes),
       cmocka_unit_test(a_far_step_of_an_endless_stream_is_there_at_once),
       cmocka_unit_test(a_step_that_is_none_is_refused),

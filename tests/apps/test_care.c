@@ -232,6 +232,60 @@ static void the_ledger_tells_that_records_were_left_out(void **state) {
   refused("skip-records=x", 2, "skip-records");
 }
 
+/* ---- skipped steps ---- */
+
+static void skipped_steps_come_empty_and_move_no_other(void **state) {
+  char first[17];
+  write_files();
+  strcpy(first, ledger_of("", "skip-steps=2,5-7"));
+  assert_non_null(strstr(p.out, "39 batches, 268 records"));
+  assert_string_equal(ledger_of("", "skip-steps=2,5-7 workers=3"), first);
+  assert_string_not_equal(ledger_of("", ""), first);
+  one_t a = one_batch("", "", 8), b;
+  char text[512];
+  snprintf(text, sizeof text,
+           "%s ! shuffle seed=4 epochs=3 ! flip ! resized-crop scale=0.5:1 ! normalize "
+           "preset=cifar10 ! batch 8 skip-steps=2,5-7 ! null",
+           source);
+  RUN(&p, "batch", text, "--step", "8", "--out", out);
+  assert_int_equal(mr_npy_load(out, &b.data, NULL), MR_OK);
+  assert_int_equal(a.data.count, b.data.count);
+  assert_memory_equal(a.data.data, b.data.data, a.data.count * sizeof(float));
+  free_one(&a), mr_npy_free(&b.data);
+  RUN(&p, "run", "synthetic ! shuffle ! batch 5 skip-steps=x ! null");
+  assert_int_equal(p.status, 2);
+}
+
+static const char *trained(const char *run, const char *more) {
+  static char ledger[17];
+  RUN(&p, "train", "--data", "synthetic", "--run-dir", run, "--steps", "6", "batch=4", "embed=24",
+      "heads=2", "layers=1", "mlp=32", more);
+  const char *at = strstr(p.out, "ledger ");
+  if (p.status || !at) fail_msg("status %d: %s%s", p.status, p.out, p.err);
+  snprintf(ledger, sizeof ledger, "%.16s", at + 7);
+  return ledger;
+}
+
+static void training_passes_skipped_steps_and_says_so(void **state) {
+  char run[96], path[128], first[17];
+  void *text;
+  size_t n;
+  snprintf(run, sizeof run, "%s/a", dir);
+  strcpy(first, trained(run, "batches.skip-steps=3,5"));
+  snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+  assert_int_equal(mr_read_file(path, 1 << 20, &text, &n, NULL), MR_OK);
+  char *third = strstr(text, "\"step\":3,"), *fourth = strstr(text, "\"step\":4,");
+  assert_non_null(third);
+  assert_true(strstr(third, "\"skipped\":1") && strstr(third, "\"skipped\":1") < fourth);
+  free(text);
+  snprintf(run, sizeof run, "%s/b", dir);
+  assert_string_equal(trained(run, "batches.skip-steps=3,5"), first);
+  snprintf(run, sizeof run, "%s/c", dir);
+  assert_string_not_equal(trained(run, "batches.skip-steps=3"), first);
+  snprintf(run, sizeof run, "%s/d", dir);
+  trained(run, "data.skip-records=0-5000");
+}
+
 static int setup(void **state) {
   strcpy(dir, "/tmp/mr-care-XXXXXX");
   if (!mkdtemp(dir)) return -1;
@@ -258,6 +312,8 @@ int main(void) {
       cmocka_unit_test(skipped_records_keep_their_place_and_move_nothing),
       cmocka_unit_test(a_skipped_record_need_not_be_readable),
       cmocka_unit_test(the_ledger_tells_that_records_were_left_out),
+      cmocka_unit_test(skipped_steps_come_empty_and_move_no_other),
+      cmocka_unit_test(training_passes_skipped_steps_and_says_so),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

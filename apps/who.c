@@ -1,0 +1,222 @@
+/* millrace who: which records a step saw, and which steps saw a record.  Both follow from the
+   graph, its settings and the seed: a run stores nothing of it. */
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/graph_arg.h"
+#include "apps/run_dir.h"
+#include "apps/take_batches.h"
+#include "base/label.h"
+#include "pipeline/care.h"
+#include "pipeline/trace.h"
+
+static const mr_flag_t who_flags[] = {
+    {"--step", "N", "Lists the records of this step, from 1."},
+    {"--record", "ID", "Lists the steps that saw the record of this id."},
+    {"--source", "NAME", "With --record: only records of this source."},
+    {"--steps", "N",
+     "With --record: looks at steps 1 to N; default: those that the run has done, or "
+     "all of a stream that ends."},
+    {"--stage", "NAME",
+     "Batches that this stage gives; default: what the first line of batches in "
+     "the graph ends with."},
+    {"--json", NULL, "One line of JSON a record or step."},
+    {0}};
+
+typedef struct who {
+  bool json;
+  uint64_t record;
+  const char *source; /* NULL: any */
+  char *text;         /* of the batch in hand: a line a slot, made by the tracer */
+  FILE *out;
+  int slots; /* of the batch in hand that were told */
+  bool over; /* the batch that was asked for is told */
+  int64_t found;
+} who_t;
+
+/* ---- the records of a step ---- */
+
+static void add_leaf(cJSON *leaves, const mr_leaf_t *leaf) {
+  char file[MR_WHERE_MAX] = "";
+  mr_where_t where = {.file = file, .offset = -1};
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "source", leaf->source->name);
+  cJSON_AddNumberToObject(o, "index", (double)leaf->index);
+  if (leaf->source->def->where) leaf->source->def->where(leaf->source, leaf->index, &where);
+  if (leaf->source->def->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
+  if (*file) cJSON_AddStringToObject(o, "file", file);
+  if (where.offset >= 0) cJSON_AddNumberToObject(o, "offset", (double)where.offset);
+  if (leaf->source->def->where && leaf->rec && leaf->rec->key != where.key)
+    cJSON_AddNumberToObject(o, "replaced_by", (double)leaf->rec->key);
+  cJSON_AddItemToArray(leaves, o);
+}
+
+static cJSON *object_of(const mr_trace_t *t) {
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddNumberToObject(o, "slot", t->slot);
+  cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
+  cJSON_AddNumberToObject(o, "label", t->rec->label);
+  if (t->rec->skipped) cJSON_AddTrueToObject(o, "left_out");
+  cJSON *leaves = cJSON_AddArrayToObject(o, "from"), *draws = cJSON_AddArrayToObject(o, "draws");
+  for (int i = 0; i < t->n_leaves; i++) add_leaf(leaves, &t->leaf[i]);
+  for (int i = 0; i < t->draws->n; i++) {
+    char text[256];
+    mr_draw_text(t->draws, i, text, sizeof text);
+    cJSON_AddItemToArray(draws, cJSON_CreateString(text));
+  }
+  return o;
+}
+
+static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
+  const mr_leaf_t *leaf = &t->leaf[i];
+  char file[MR_WHERE_MAX] = "-", offset[32] = "";
+  mr_where_t where = {.file = file, .offset = -1, .key = t->rec->key};
+  if (leaf->source->def->where) leaf->source->def->where(leaf->source, leaf->index, &where);
+  if (where.offset >= 0) snprintf(offset, sizeof offset, " @ %" PRId64, where.offset);
+  fprintf(out, "%4d %10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", t->slot, where.key,
+          t->rec->label, leaf->source->name, leaf->index, file, offset);
+  if (leaf->rec && leaf->rec->key != where.key)
+    fprintf(out, "  (bad: %" PRIu64 " stands in)", leaf->rec->key);
+  if (t->rec->skipped) fputs("  (left out)", out);
+}
+
+static uint64_t tell_record(void *ctx, const mr_trace_t *t) {
+  who_t *w = ctx;
+  w->over |= t->slot < w->slots; /* the batch stage has begun another batch */
+  w->slots = t->slot + 1;
+  if (w->over) return 0;
+  if (w->json) {
+    cJSON *o = object_of(t);
+    char *line = cJSON_PrintUnformatted(o);
+    if (line) fprintf(w->out, "%s\n", line);
+    cJSON_free(line);
+    cJSON_Delete(o);
+    return 0;
+  }
+  for (int i = 0; i < t->n_leaves; i++) {
+    print_leaf(w->out, t, i);
+    for (int k = 0; k < t->draws->n && i == 0; k++) {
+      char text[256];
+      mr_draw_text(t->draws, k, text, sizeof text);
+      fprintf(w->out, "%s%s", k ? "; " : "  ", text);
+    }
+    fputs("\n", w->out);
+  }
+  return 0;
+}
+
+static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                          mr_diag_t *diag) {
+  const who_t *w = ctx;
+  if (w->json) return MR_OK;
+  printf("step %" PRId64 ", epoch %" PRId64 ": %d records%s\n", step, b->epoch + 1, b->n,
+         b->n ? "" : ", left out by skip-steps");
+  if (b->n)
+    printf("%4s %10s %5s  %-12s %10s  %s\n", "slot", "id", "label", "source", "index",
+           "file @ offset, and what was drawn");
+  return MR_OK;
+}
+
+static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *diag) {
+  who_t w = {.json = mr_args_text(a, "--json") != NULL};
+  size_t n = 0;
+  w.out = open_memstream(&w.text, &n);
+  if (!w.out) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  mr_graph_trace(g, tell_record, &w, false);
+  mr_batches_t want = {mr_args_text(a, "--stage"), step, 1, true, tell_step, &w};
+  mr_err_t e = mr_take_batches(g, &want, diag);
+  fclose(w.out);
+  if (e >= 0) fputs(w.text, stdout);
+  free(w.text);
+  return e;
+}
+
+/* ---- the steps of a record ---- */
+
+/* 1 if a source's record in it has the id that is asked for. */
+static uint64_t is_record(void *ctx, const mr_trace_t *t) {
+  const who_t *w = ctx;
+  char file[MR_WHERE_MAX];
+  for (int i = 0; i < t->n_leaves; i++) {
+    mr_where_t where = {.file = file};
+    mr_stage_t *s = t->leaf[i].source;
+    if ((w->source && strcmp(w->source, s->name)) || !s->def->where) continue;
+    s->def->where(s, t->leaf[i].index, &where);
+    if (where.key == w->record) return 1;
+  }
+  return 0;
+}
+
+static mr_err_t look_in(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                        mr_diag_t *diag) {
+  who_t *w = ctx;
+  for (int i = 0; i < b->n; i++) {
+    if (!b->key[i]) continue;
+    w->found++;
+    printf(w->json ? "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"slot\":%d}\n"
+                   : "step %" PRId64 ", epoch %" PRId64 ", slot %d\n",
+           step, b->epoch + 1, i);
+  }
+  return MR_OK;
+}
+
+static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int64_t steps,
+                      mr_diag_t *diag) {
+  char *end;
+  who_t w = {.json = mr_args_text(a, "--json") != NULL, .source = mr_args_text(a, "--source")};
+  w.record = *record >= '0' && *record <= '9' ? strtoull(record, &end, 10) : 0;
+  if (*record < '0' || *record > '9' || *end)
+    return mr_fail(diag, MR_ERR_USAGE, "who: --record: \"%s\", expected an id", record);
+  if (w.source && !mr_graph_stage(g, w.source))
+    return mr_fail(diag, MR_ERR_USAGE, "who: --source: no stage is called \"%s\"", w.source);
+  mr_graph_trace(g, is_record, &w, true);
+  mr_batches_t want = {mr_args_text(a, "--stage"), 1, steps, false, look_in, &w};
+  MR_TRY(mr_take_batches(g, &want, diag));
+  if (!w.json && !w.found) puts("no step saw it");
+  return 0;
+}
+
+/* ---- what was asked ---- */
+
+/* Steps that the run of word[0] has done, as its metrics say; 0 if it is no run. */
+static mr_err_t steps_done(const mr_args_t *a, int64_t *steps, mr_diag_t *diag) {
+  bool given = mr_args_text(a, "--steps") != NULL;
+  *steps = 0;
+  if (given) return mr_args_int(a, "--steps", 1, INT64_C(1) << 53, steps, diag);
+  return mr_run_dir_steps(a->word[0], steps, diag);
+}
+
+static int ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+  const char *record = mr_args_text(a, "--record");
+  int64_t step = 0, steps = 0;
+  if ((mr_args_text(a, "--step") != NULL) == (record != NULL))
+    return mr_fail(diag, MR_ERR_USAGE, "who: give one of --step N and --record ID");
+  MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &step, diag));
+  if (!record) return who_step(a, g, step, diag);
+  MR_TRY(steps_done(a, &steps, diag));
+  return who_record(a, g, record, steps, diag);
+}
+
+static int who_run(const mr_args_t *a, mr_diag_t *diag) {
+  mr_graph_t *g;
+  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
+  int e = ask(a, g, diag);
+  mr_graph_destroy(g);
+  return e;
+}
+
+const mr_command_t mr_command_who = {
+    .name = "who",
+    .words = "RUN|GRAPH|FILE --step N | --record ID [KEY=VALUE...]",
+    .help = "Lists the records of a step with their draws, or the steps that saw a record.",
+    .more =
+        "\nNothing of it is stored: it follows from the graph, its settings and the seed.  RUN "
+        "is a run's\nfolder.",
+    .flags = who_flags,
+    .min_words = 1,
+    .max_words = MR_WORDS_MAX,
+    .run = who_run,
+};

@@ -1,0 +1,45 @@
+#include "pipeline/trace.h"
+
+#include <inttypes.h>
+
+#include "base/ledger.h"
+#include "pipeline/chain_private.h"
+#include "pipeline/trace_private.h"
+
+void mr_graph_trace(mr_graph_t *g, mr_trace_fn fn, void *ctx, bool only) {
+  g->trace = (mr__tracer_t){.fn = fn, .ctx = ctx, .only = only};
+}
+
+bool mr__trace_opens(const mr_graph_t *g, const mr_stage_def_t *def) {
+  if (!g->trace.only || !def->fetch) return true;
+  for (int i = 0; i < g->n_nodes; i++)
+    if (g->node[i]->def->keep) return true;
+  return false;
+}
+
+void mr_draw_note(mr_rec_t *r, uint64_t what) {
+  mr_draws_t *d = r->draws;
+  r->draw = mr_hash_mix(r->draw, what);
+  if (!d || d->n == MR_DRAWS_MAX) return;
+  d->row[d->n].stage = d->now;
+  d->row[d->n++].what = what;
+}
+
+void mr_draw_text(const mr_draws_t *d, int i, char *text, size_t n) {
+  const mr_stage_t *s = d->row[i].stage;
+  char words[128];
+  snprintf(words, sizeof words, "%" PRIu64, d->row[i].what);
+  if (s && s->def->draw_text) s->def->draw_text(s, d->row[i].what, words, sizeof words);
+  snprintf(text, n, "%s: %s", s ? s->name : "source", words);
+}
+
+uint64_t mr__trace_record(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
+                          const mr_rec_t *rec) {
+  mr_trace_t t = {.slot = slot, .rec = rec, .draws = c->draws};
+  for (size_t k = 0; k < n; k++) {
+    if (op[k].code != MR__OP_LEAF || t.n_leaves == MR_LEAVES_MAX) continue;
+    mr__branch_t *b = &c->branch[op[k].node];
+    t.leaf[t.n_leaves++] = (mr_leaf_t){&b->s, op[k].index, rec ? &b->rec[op[k].key[0]] : NULL};
+  }
+  return c->tracer->fn(c->tracer->ctx, &t);
+}

@@ -1,0 +1,18 @@
+/* A batch cut over hosts: host I of N takes a contiguous slice of every batch. */
+#ifndef MR_STAGES_HOST_H
+#define MR_STAGES_HOST_H
+
+#include "pipeline/stage.h"
+
+typedef struct mr_host {
+  int64_t i, n; /* i in [0,n) */
+} mr_host_t;
+
+/* "I/N" with 0 <= I < N <= size into *h; NULL or "" is 0/1.  Fails as the stage. */
+mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t *h);
+
+/* Of slots [*from,*from+*n) the host's own; slices of all hosts follow one another and differ by at
+   most one slot. */
+void mr_host_slice(const mr_host_t *h, int *from, int *n);
+
+#endif
