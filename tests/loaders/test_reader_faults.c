@@ -104,8 +104,8 @@ static int remove_files(void **state) {
 }
 
 static const mr_reader_conf_t *conf_of(mr_backend_t backend) {
-  static const char *paths[2];
-  static mr_reader_conf_t conf;
+  static _Thread_local const char *paths[2];
+  static _Thread_local mr_reader_conf_t conf;
   paths[0] = path[0], paths[1] = path[1];
   conf = (mr_reader_conf_t){.path = paths, .n_files = 2, .depth = 8, .backend = backend};
   return &conf;
