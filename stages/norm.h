@@ -1,25 +1,38 @@
-/* Bytes to normalised floats, bit for bit as torch's ToTensor and Normalize:
-   f32(f32(f32(x/255) - mean) / std). */
+/* Bytes to normalised numbers, bit for bit as torch's ToTensor and Normalize:
+   f32(f32(f32(x/255) - mean) / std), and that rounded to bf16. */
 #ifndef MR_STAGES_NORM_H
 #define MR_STAGES_NORM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
+
 typedef struct mr_norm {
-  float table[3][256]; /* the answer for each channel and byte */
-  float mean[3], std[3], inv_std[3];
-  bool avx2; /* the vector formula gives the table's bits for every byte, and can run */
+  float table[3][256];       /* the answer for each channel and byte */
+  mr_bf16_t table16[3][256]; /* the same in bf16 */
+  float mean[3], std[3];
+  float inv[3], rest[3]; /* 1/std as a sum of two floats */
+  float turn[3][18];     /* mean, inv and rest of channels 0, 1, 2, 0, 1, 2 ... */
+  bool avx2, avx512;     /* the formula gives the table's bits for every byte, and can run */
 } mr_norm_t;
 
 /* mean, std: of bytes scaled to [0,1]; std not 0.  simd false: tables alone. */
 void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool simd);
 
-/* src: (3,n) u8 planes.  dst: (n,3) for hwc, (3,n) for chw, f32. */
-void mr_norm_hwc(const mr_norm_t *t, const uint8_t *src, int n, float *dst);
-void mr_norm_chw(const mr_norm_t *t, const uint8_t *src, int n, float *dst);
+/* src: (3,n) u8 planes.  dst: (n,3) if hwc, else (3,n), of f32 or bf16, or of u8: the bytes as they
+   are, in that layout. */
+void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out, void *dst);
 
-/* mr_norm_hwc for t->avx2 and n a multiple of 16. */
-void mr__norm_hwc_avx2(const mr_norm_t *t, const uint8_t *src, int n, float *dst);
+/* The constants of the division by 255, as inv and rest. */
+#define MR_NORM_INV (1.0f / 255.0f)
+#define MR_NORM_REST ((float)(1.0 / 255.0 - (double)MR_NORM_INV))
+
+/* mr_norm for t->avx2 or t->avx512 and n a multiple of 32; AVX2 alone does u8. */
+void mr__norm_avx2(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
+                   void *dst);
+void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
+                     void *dst);
+bool mr__norm_has_avx512(void); /* this build and machine have what it takes besides AVX-512 */
 
 #endif

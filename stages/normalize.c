@@ -3,9 +3,10 @@
 #include "stages/norm.h"
 
 enum { PRESET_NONE, PRESET_CIFAR10 };
+static const mr_dtype_t dtypes[] = {MR_F32, MR_BF16, MR_U8}; /* as the setting lists them */
 
 typedef struct normalize {
-  int preset, layout;
+  int preset, layout, dtype;
   double mean[3], std[3];
   int pixels;
   mr_norm_t norm;
@@ -26,7 +27,7 @@ static mr_err_t normalize_plan(mr_stage_t *s) {
   t->pixels = (int)(in->dim[1] * in->dim[2]);
   mr_spec_t *out = &s->out_spec[0];
   *out = *in;
-  out->dtype = MR_F32;
+  out->dtype = dtypes[t->dtype];
   for (int c = 0; c < 3; c++) {
     out->mean[c] = (float)(t->preset == PRESET_NONE ? t->mean : cifar10_mean)[c];
     out->std[c] = (float)(t->preset == PRESET_NONE ? t->std : cifar10_std)[c];
@@ -47,7 +48,7 @@ static mr_err_t normalize_open(mr_stage_t *s) {
 
 static mr_err_t normalize_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const normalize_t *t = s->state;
-  (t->layout == 0 ? mr_norm_hwc : mr_norm_chw)(&t->norm, in->data, t->pixels, out->data);
+  mr_norm(&t->norm, in->data, t->pixels, t->layout == 0, dtypes[t->dtype], out->data);
   return MR_OK;
 }
 
@@ -60,6 +61,8 @@ static const mr_opt_t normalize_opts[] = {
      "Each channel is divided by it; more than 0.", 0},
     {"layout", MR_OPT_ENUM, offsetof(normalize_t, layout), "", "hwc", 0, 0, "hwc|chw",
      "Order of the axes that come out.", 0},
+    {"dtype", MR_OPT_ENUM, offsetof(normalize_t, dtype), "", "f32", 0, 0, "f32|bf16|u8",
+     "Type of what comes out; u8: the bytes as they are, in the layout asked for.", 0},
     {0}};
 
 const mr_stage_def_t mr_stage_normalize = {

@@ -51,7 +51,7 @@ static bool fits_fast(const mr_pil_t *p, int W, mr_box_t b) {
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch) {
   if (fits_fast(p, W, box)) {
-    mr__pil_crop_avx2(p, src, C, H, box, dst, scratch);
+    (p->avx512 ? mr__pil_crop_avx512 : mr__pil_crop_avx2)(p, src, C, H, box, dst, scratch);
     return;
   }
   for (int c = 0; c < C; c++)

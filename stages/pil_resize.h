@@ -16,6 +16,12 @@ typedef struct mr_box {
   int i, j, h, w; /* top row, left column, height and width, inside the picture */
 } mr_box_t;
 
+/* What AVX-512 wants of a pass of two taps to 32 pixels. */
+typedef struct mr_pil_wide {
+  uint8_t pick[2][64];       /* places of both taps of 16 pixels in a row, at every second byte */
+  int16_t high[64], low[64]; /* (4*q)>>12 and (4*q)&4095 of two taps a pixel */
+} mr_pil_wide_t;
+
 /* Weights of one pass from `in` pixels to the table's `out`. */
 typedef struct mr_pil_pass {
   int taps;            /* most taps of a pixel */
@@ -25,11 +31,12 @@ typedef struct mr_pil_pass {
   int32_t *q;          /* [out][taps] weights times 2^22, zeros after count */
   uint8_t pick[64];    /* fast path, out == 32: tap offsets from first[x&~7], two a pixel */
   int16_t *high, *low; /* [2*out] where two: q>>11 and q&2047 of two taps a pixel */
+  mr_pil_wide_t *wide; /* where two and out == 32, else NULL */
 } mr_pil_pass_t;
 
 typedef struct mr_pil {
   int max_in, out;
-  bool avx2;           /* boxes with two-tap passes of 32 wide pictures go the fast way */
+  bool avx2, avx512;   /* boxes with two-tap passes of 32 wide pictures go a fast way */
   mr_pil_pass_t *pass; /* [max_in+1], by the box's side; [0] is empty */
 } mr_pil_t;
 
@@ -43,9 +50,12 @@ void mr_pil_fini(mr_pil_t *p); /* also after a failed init or on zeros */
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch);
 
-/* The fast way, as mr_pil_crop for p->avx2, W == 32 and two-tap passes (or none for a side of 32).
- */
+/* The fast ways, as mr_pil_crop for p->avx2 or p->avx512, W == 32 and two-tap passes (or none for a
+   side of 32). */
 void mr__pil_crop_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_box_t box,
                        uint8_t *dst, uint8_t *scratch);
+void mr__pil_crop_avx512(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_box_t box,
+                         uint8_t *dst, uint8_t *scratch);
+bool mr__pil_has_avx512(void); /* this build and machine have the sets it takes besides AVX-512 */
 
 #endif

@@ -60,6 +60,17 @@ static void pass_halves(mr_pil_pass_t *t, int out) {
   }
 }
 
+static bool pass_wide(mr_pil_pass_t *t) {
+  mr_pil_wide_t *v = t->wide = calloc(1, sizeof *v);
+  for (int i = 0; v && i < 64; i++) {
+    int x = i / 2, k = i % 2;
+    int32_t q = k < t->count[x] ? 4 * t->q[x * t->taps + k] : 0;
+    v->high[i] = (int16_t)(q >> 12), v->low[i] = (int16_t)(q & 4095);
+    v->pick[i / 32][2 * (i % 32)] = (uint8_t)(t->first[x] + k);
+  }
+  return v;
+}
+
 bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
   *p = (mr_pil_t){.max_in = max_in, .out = out};
   p->pass = calloc((size_t)max_in + 1, sizeof *p->pass);
@@ -69,8 +80,10 @@ bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
     if (!pass_alloc(t, in, out)) return false;
     pass_weights(t, in, out);
     if (t->two) pass_halves(t, out);
+    if (t->two && out == 32 && !pass_wide(t)) return false;
   }
   p->avx2 = simd && out == 32 && mr_isa() >= MR_ISA_AVX2;
+  p->avx512 = simd && out == 32 && mr_isa() >= MR_ISA_AVX512 && mr__pil_has_avx512();
   return true;
 }
 
@@ -78,6 +91,7 @@ void mr_pil_fini(mr_pil_t *p) {
   for (int in = 1; p->pass && in <= p->max_in; in++) {
     mr_pil_pass_t *t = &p->pass[in];
     free(t->first), free(t->count), free(t->q), free(t->high), free(t->low);
+    free(t->wide);
   }
   free(p->pass);
   *p = (mr_pil_t){0};

@@ -12,9 +12,9 @@ static void every_byte_has_torchs_bits(void **state) {
     mr_norm_t t;
     mr_norm_init(&t, MEAN, STD, simd);
     memset(got, 0, sizeof got);
-    mr_norm_hwc(&t, planes, 256, got);
+    mr_norm(&t, planes, 256, true, MR_F32, got);
     assert_memory_equal(got, want, sizeof got);
-    mr_norm_chw(&t, planes, 256, got);
+    mr_norm(&t, planes, 256, false, MR_F32, got);
     for (int c = 0; c < 3; c++)
       for (int x = 0; x < 256; x++) assert_memory_equal(&got[256 * c + x], &want[3 * x + c], 4);
   }
@@ -26,25 +26,48 @@ static double draw(uint32_t *seed) {
   return *seed / 4294967296.0;
 }
 
-static void other_numbers_give_the_same_bits_fast_and_plain(void **state) {
+/* Every type and layout, from numbers of all kinds: what a machine's best path gives is what the
+   tables give, and the tables of bf16 and u8 say what f32 says. */
+static void fast_and_plain_agree_in_every_type_and_layout(void **state) {
+  static const mr_dtype_t type[] = {MR_F32, MR_BF16, MR_U8};
   uint32_t seed = 7;
   static float a[3 * 1024], b[3 * 1024];
   static uint8_t src[3 * 1024];
-  for (int round = 0; round < 200; round++) {
+  for (int round = 0; round < 600; round++) {
     double mean[3], std[3];
+    mr_dtype_t out = type[round % 3];
+    bool hwc = round / 3 % 2;
+    int n = round % 7 ? 1024 : 1000; /* the latter is no multiple of 32 */
     for (int c = 0; c < 3; c++) mean[c] = draw(&seed), std[c] = 0.001 + draw(&seed);
     for (int k = 0; k < 3 * 1024; k++) src[k] = (uint8_t)(256 * draw(&seed));
     mr_norm_t plain, fast;
     mr_norm_init(&plain, mean, std, false), mr_norm_init(&fast, mean, std, true);
-    mr_norm_hwc(&plain, src, 1024, a), mr_norm_hwc(&fast, src, 1024, b);
-    if (memcmp(a, b, sizeof a)) fail_msg("round %d", round);
+    mr_norm(&plain, src, n, hwc, out, a), mr_norm(&fast, src, n, hwc, out, b);
+    if (memcmp(a, b, 3 * (size_t)n * mr_dtype_size(out))) fail_msg("round %d", round);
+  }
+}
+
+static void bf16_is_f32_rounded_and_u8_is_the_byte(void **state) {
+  float f[3 * 256];
+  mr_bf16_t h[3 * 256];
+  uint8_t src[3 * 256], u[3 * 256];
+  mr_norm_t t;
+  for (int k = 0; k < 3 * 256; k++) src[k] = (uint8_t)(k * 7);
+  mr_norm_init(&t, MEAN, STD, true);
+  mr_norm(&t, src, 256, true, MR_F32, f);
+  mr_norm(&t, src, 256, true, MR_BF16, h);
+  mr_norm(&t, src, 256, true, MR_U8, u);
+  for (int k = 0; k < 3 * 256; k++) {
+    assert_int_equal(h[k], mr_bf16_from_f32(f[k]));
+    assert_int_equal(u[k], src[k % 3 * 256 + k / 3]);
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_byte_has_torchs_bits),
-      cmocka_unit_test(other_numbers_give_the_same_bits_fast_and_plain),
+      cmocka_unit_test(fast_and_plain_agree_in_every_type_and_layout),
+      cmocka_unit_test(bf16_is_f32_rounded_and_u8_is_the_byte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void expect_record(int64_t position, float *pixel, int32_t *label, uint64
   mr_pil_crop(&p, turned, 3, 32, 32, b, cut, scratch);
   mr_pil_fini(&p);
   mr_norm_init(&norm, mean, std, false);
-  mr_norm_hwc(&norm, cut, 1024, pixel);
+  mr_norm(&norm, cut, 1024, true, MR_F32, pixel);
   *id = (uint64_t)record;
 }
 
