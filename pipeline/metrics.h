@@ -31,6 +31,7 @@ typedef struct mr_metrics_stage {
   const char *name;              /* owned by the graph */
   double busy, starved, blocked; /* shares of the time, add up to 1 */
   double queue;                  /* buffers found waiting at its inputs, mean over the run */
+  bool trains;                   /* it makes the metrics */
   int64_t items;                 /* buffers it has given, or taken, in the whole run */
 } mr_metrics_stage_t;
 

@@ -244,6 +244,16 @@ static void close_stages(mr_graph_t *g) {
   }
 }
 
+/* The first verdict that is a failure, told as any failure is. */
+static mr_err_t hear_verdicts(mr_graph_t *g, mr_diag_t *diag) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr_stage_t *s = g->node[i]->worker;
+    mr_err_t e = g->node[i]->def->verdict ? g->node[i]->def->verdict(s) : MR_OK;
+    if (e < 0) return mr_fail(diag, e, "%s", s->diag->text);
+  }
+  return MR_OK;
+}
+
 static void join_threads(mr_graph_t *g) {
   for (int i = 0; i < g->n_nodes; i++)
     for (int w = 0; g->node[i]->rt && w < g->node[i]->n_workers; w++) {
@@ -277,7 +287,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
   if (atomic_load_explicit(&g->cancel, memory_order_seq_cst))
     return mr_fail(diag, MR_ERR_CANCEL, "the graph was cancelled");
-  return MR_OK;
+  return hear_verdicts(g, diag);
 }
 
 mr_err_t mr_graph_run(mr_graph_t *g, mr_diag_t *diag) {

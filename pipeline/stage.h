@@ -128,6 +128,9 @@ typedef struct mr_stage_def {
    * failed. */
   mr_err_t (*step)(mr_stage_t *s);
 
+  /* After close: a failure makes a run fail in which nothing else has.  NULL: never. */
+  mr_err_t (*verdict)(mr_stage_t *s);
+
   /* One line for people when the run is over (after close; state still stands) into text[0,n);
      left empty: nothing is said.  NULL: never says anything. */
   void (*report)(mr_stage_t *s, char *text, size_t n);

@@ -82,6 +82,12 @@ static double share(int64_t part, int64_t whole) {
 
 /* Shares since the record before; in the final record, of the stage's whole life: it may have been
    over before the last interval began. */
+static bool makes_metrics(const mr_stage_def_t *def) {
+  for (int p = 0; p < MR_MAX_PORTS && def->in[0].flow != MR_FLOW_METRICS && def->out[p].name; p++)
+    if (def->out[p].flow == MR_FLOW_METRICS) return true;
+  return false;
+}
+
 static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
   static const mr_stats_t birth;
   telemetry_t *t = s->state;
@@ -98,6 +104,7 @@ static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
                                .starved = share(now.starved_ns - was->starved_ns, alive),
                                .blocked = share(now.blocked_ns - was->blocked_ns, alive),
                                .queue = now.depth,
+                               .trains = makes_metrics(mr_watch_def(s, i)),
                                .items = now.items};
     t->before[i] = now;
   }

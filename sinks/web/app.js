@@ -25,6 +25,9 @@ function svg(name, attributes, text) {
 
 /* ---- what arrives ---- */
 
+/* JSON has no NaN: it comes as null. */
+const four = (v) => (typeof v === 'number' ? v.toFixed(4) : 'nan');
+
 function say(line) {
   const log = $('log-tail'), low = log.scrollTop + log.clientHeight > log.scrollHeight - 20;
   log.append(line + '\n');
@@ -35,12 +38,12 @@ function say(line) {
 function take(r) {
   if (r.kind === 'step') {
     if (!steps.has(r.step) && r.step % 20 === 0)
-      say(`Step ${r.step}, Loss: ${r.loss.toFixed(4)}, Accuracy: ${r.accuracy.toFixed(4)}`);
+      say(`Step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
     steps.set(r.step, r);
     if (r.step >= (Number($('now-step').textContent) || 0)) showNow(r);
   } else if (r.kind === 'valid' || r.kind === 'test') {
     valid.set(r.step, r);
-    say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${r.loss.toFixed(4)}, Accuracy: ${r.accuracy.toFixed(4)}`);
+    say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
     if (r.confusion) drawConfusion(r);
   } else if (r.kind === 'sample') {
     if (samples.length && samples[0].step !== r.step) samples = [];
@@ -60,8 +63,8 @@ function take(r) {
 function showNow(r) {
   const put = (id, text) => { $(id).textContent = text; };
   put('now-step', r.step);
-  put('now-loss', r.loss.toFixed(4));
-  put('now-accuracy', r.accuracy.toFixed(4));
+  put('now-loss', four(r.loss));
+  put('now-accuracy', four(r.accuracy));
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (r.step_p50_s || r.step_s)));
   $('numbers').dataset.step = r.step;       /* every digit, for programs that read the page */

@@ -26,8 +26,8 @@ typedef struct talk {
 /* Ends the steps early: what follows is the test record and the final one. */
 static atomic_bool talk_over __attribute__((unused));
 
-/* Called before each record is given, if set. */
-static void (*talk_before)(const mr_metrics_t *r) __attribute__((unused));
+/* Called before each record is given, if set; may change it. */
+static void (*talk_before)(mr_metrics_t *r) __attribute__((unused));
 
 static const mr_opt_t talk_opts[] = {{.name = "first",
                                       .type = MR_OPT_INT,

@@ -30,7 +30,7 @@ static pid_t reader;
 static int hold; /* keeps the pipe open until the run is over */
 static double steps_done;
 
-static void wake_reader_for_the_last_words(const mr_metrics_t *r) {
+static void wake_reader_for_the_last_words(mr_metrics_t *r) {
   if (r->kind == MR_METRICS_TEST) steps_done = mr_now_s();
   if (r->kind == MR_METRICS_FINAL) kill(reader, SIGCONT);
 }
@@ -85,7 +85,7 @@ static void a_stopped_reader_holds_nobody_and_gets_the_final_values(void **state
 
 /* ---- a disk that is full for a while ---- */
 
-static void give_room_at_the_end(const mr_metrics_t *r) {
+static void give_room_at_the_end(mr_metrics_t *r) {
   struct rlimit any = {RLIM_INFINITY, RLIM_INFINITY};
   if (r->kind != MR_METRICS_FINAL) return;
   getrlimit(RLIMIT_FSIZE, &any);

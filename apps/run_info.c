@@ -1,0 +1,109 @@
+#include "apps/run_info.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/xio.h"
+
+enum { MEAN_OF = 20, RUNNING_S = 30 };
+static const int64_t most_steps = 100000000;
+
+static double number(const cJSON *j, const char *key) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+  return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+}
+
+static const char *text(const cJSON *j, const char *key) {
+  const char *v = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
+  return v ? v : "";
+}
+
+static bool note_loss(mr_run_info_t *r, int64_t step, double loss) {
+  if (step < 1 || step > most_steps) return true;
+  if (step > r->n_loss) {
+    int64_t n = step > 2 * r->n_loss ? step : 2 * r->n_loss;
+    double *more = realloc(r->loss_at, (size_t)n * sizeof *more);
+    if (!more) return false;
+    for (int64_t i = r->n_loss; i < n; i++) more[i] = NAN;
+    r->loss_at = more, r->n_loss = n;
+  }
+  r->loss_at[step - 1] = loss;
+  return true;
+}
+
+static bool take_line(mr_run_info_t *r, const char *line, size_t n) {
+  cJSON *j = cJSON_ParseWithLength(line, n);
+  const char *kind = text(j, "kind");
+  double step = number(j, "step"), total = number(j, "total_steps");
+  bool fits = true;
+  if (step >= 0 && step <= (double)most_steps) r->step = (int64_t)step;
+  if (total >= 0 && total <= 1e15) r->total = (int64_t)total;
+  if (number(j, "elapsed_s") >= 0) r->elapsed_s = number(j, "elapsed_s");
+  if (*text(j, "ledger")) snprintf(r->ledger, sizeof r->ledger, "%s", text(j, "ledger"));
+  if (*text(j, "data")) snprintf(r->data, sizeof r->data, "%s", text(j, "data"));
+  if (!strcmp(kind, "step")) {
+    fits = note_loss(r, r->step, number(j, "loss"));
+    double rate = number(j, "images_per_s");
+    r->rate = isnan(r->rate) ? rate : r->rate + (rate - r->rate) / MEAN_OF;
+    r->state[0] = 0; /* a resumed run goes on after its "final" */
+  }
+  if (!strcmp(kind, "valid")) r->valid = number(j, "accuracy");
+  if (!strcmp(kind, "test")) r->test = number(j, "accuracy");
+  if (!strcmp(kind, "final"))
+    snprintf(r->state, sizeof r->state, "%s",
+             strstr(text(j, "note"), "stopped") ? "stopped" : "finished");
+  cJSON_Delete(j);
+  return fits;
+}
+
+static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
+  char file[MR_RUN_PATH + 32];
+  struct stat st;
+  FILE *f;
+  char *line = NULL;
+  size_t cap = 0;
+  bool fits = true;
+  snprintf(file, sizeof file, "%s/metrics.jsonl", r->path);
+  if (stat(file, &st) < 0 || !(f = fopen(file, "re")))
+    return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is no run", r->path);
+  for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;) fits = take_line(r, line, (size_t)n);
+  free(line);
+  fclose(f);
+  if (!r->state[0])
+    snprintf(r->state, sizeof r->state, "%s",
+             time(NULL) - st.st_mtime < RUNNING_S ? "running" : "broken off");
+  return fits ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its losses", r->path);
+}
+
+mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag) {
+  char file[MR_RUN_PATH + 32];
+  void *data = NULL;
+  size_t n;
+  mr_diag_t unsaid = {0};
+  *out = (mr_run_info_t){.loss = NAN, .valid = NAN, .test = NAN, .rate = NAN};
+  if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
+    return mr_fail(diag, MR_ERR_USAGE, "%.60s...: too long a name", path);
+  MR_TRY(read_metrics(out, diag));
+  out->loss = mr_run_info_loss(out, out->step);
+  snprintf(file, sizeof file, "%s/settings.txt", path);
+  if (mr_read_file(file, 1 << 20, &data, &n, &unsaid) >= 0) out->settings = data;
+  return MR_OK;
+}
+
+void mr_run_info_free(mr_run_info_t *r) {
+  free(r->settings), free(r->loss_at);
+  *r = (mr_run_info_t){0};
+}
+
+double mr_run_info_loss(const mr_run_info_t *r, int64_t step) {
+  double sum = 0;
+  int n = 0;
+  for (int64_t i = step - 1; i >= 0 && i >= step - MEAN_OF; i--)
+    if (i < r->n_loss && !isnan(r->loss_at[i])) sum += r->loss_at[i], n++;
+  return n ? sum / n : NAN;
+}

@@ -1,0 +1,201 @@
+/* alert: notices what a person would want to be woken for, once each: a loss that is no number or
+   no longer falls, a training step that waits for data, a rate that has dropped, a disk that fills.
+   It runs a command, posts to a web address, or lets the run end with a failure. */
+#include <cjson/cJSON.h>
+#include <curl/curl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pipeline/metrics.h"
+#include "pipeline/stage.h"
+
+enum { SETTLE = 20, WEBHOOK_S = 10, COMMAND_MS = 10000 };
+static const double lower = 1e-3; /* share by which the loss must fall to count as lower */
+enum { NAN_LOSS, PLATEAU, STALL, SLOW, DISK, KINDS };
+static const char *const kind_name[] = {"nan", "plateau", "stall", "slow", "disk"};
+
+typedef struct alert {
+  bool nan, fail;
+  int64_t plateau;
+  double stall, slow, disk;
+  const char *command, *webhook;
+
+  int64_t steps, best_step;
+  double mean, best;      /* loss, smoothed; its lowest */
+  double rate, best_rate; /* images/s, likewise */
+  bool told[KINDS];
+  int n_told;
+  char first[256];
+} alert_t;
+
+#define AT(field) offsetof(alert_t, field)
+static const mr_opt_t alert_opts[] = {
+    {"nan", MR_OPT_BOOL, AT(nan), "", "true", 0, 0, NULL, "A loss that is no number.", 0},
+    {"plateau", MR_OPT_INT, AT(plateau), "steps", "0", 0, 1e12, NULL,
+     "The smoothed loss has had no new low for so many steps; 0: never.", 0},
+    {"stall", MR_OPT_F64, AT(stall), "", "0", 0, 1, NULL,
+     "The stage that trains waits for data for this share of its time; 0: never.", 0},
+    {"slow", MR_OPT_F64, AT(slow), "", "0", 0, 1, NULL,
+     "The smoothed images/s fall below this share of their best; 0: never.", 0},
+    {"disk", MR_OPT_F64, AT(disk), "bytes", "1e9", 0, 1e18, NULL,
+     "Less free space than this where the run lies (needs telemetry before it); 0: never.", 0},
+    {"command", MR_OPT_STR, AT(command), "", "", 0, 0, NULL,
+     "Shell command to run; MILLRACE_ALERT, MILLRACE_STEP and MILLRACE_TEXT are set for it; a "
+     "graph's text has $$ for a dollar.",
+     0},
+    {"webhook", MR_OPT_STR, AT(webhook), "", "", 0, 0, NULL,
+     "Address that gets a POST with the alert as JSON.", 0},
+    {"fail", MR_OPT_BOOL, AT(fail), "", "false", 0, 0, NULL,
+     "Lets the run end with a failure, after it has gone on to its end.", 0},
+    {0}};
+
+/* ---- telling ---- */
+
+/* The command may not hold the run either: after some seconds it is left to itself. */
+static void run_command(const alert_t *a, const char *kind, int64_t step, const char *text) {
+  char set[3][400], *argv[] = {"sh", "-c", (char *)(uintptr_t)a->command, NULL};
+  int n = 0, status;
+  while (environ[n]) n++;
+  char **env = calloc((size_t)n + 4, sizeof *env);
+  if (!env) return;
+  snprintf(set[0], sizeof set[0], "MILLRACE_ALERT=%s", kind);
+  snprintf(set[1], sizeof set[1], "MILLRACE_STEP=%" PRId64, step);
+  snprintf(set[2], sizeof set[2], "MILLRACE_TEXT=%s", text);
+  for (int i = 0; i < 3; i++) env[i] = set[i];
+  memcpy(env + 3, environ, (size_t)n * sizeof *env);
+  pid_t pid;
+  if (posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, env) == 0)
+    for (int ms = 0; ms < COMMAND_MS && waitpid(pid, &status, WNOHANG) == 0; ms += 10)
+      usleep(10000);
+  free(env);
+}
+
+static size_t ignore(char *data, size_t size, size_t n, void *arg) { return size * n; }
+
+static void post(const alert_t *a, const char *kind, int64_t step, const char *text) {
+  CURL *c = curl_easy_init();
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "alert", kind);
+  cJSON_AddNumberToObject(o, "step", (double)step);
+  cJSON_AddStringToObject(o, "text", text);
+  char *body = cJSON_PrintUnformatted(o);
+  struct curl_slist *head = curl_slist_append(NULL, "Content-Type: application/json");
+  if (c && body) {
+    curl_easy_setopt(c, CURLOPT_URL, a->webhook);
+    curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, head);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)WEBHOOK_S);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, ignore);
+    CURLcode e = curl_easy_perform(c);
+    if (e != CURLE_OK)
+      fprintf(stderr, "millrace: alert: %s: %s\n", a->webhook, curl_easy_strerror(e));
+  }
+  curl_slist_free_all(head);
+  cJSON_free(body);
+  cJSON_Delete(o);
+  curl_easy_cleanup(c);
+}
+
+static void tell(alert_t *a, int kind, int64_t step, const char *text) {
+  if (a->told[kind]) return;
+  a->told[kind] = true;
+  fprintf(stderr, "millrace: alert: %s at step %" PRId64 ": %s\n", kind_name[kind], step, text);
+  if (!a->n_told++)
+    snprintf(a->first, sizeof a->first, "%s at step %" PRId64 ": %s", kind_name[kind], step, text);
+  if (a->command[0]) run_command(a, kind_name[kind], step, text);
+  if (a->webhook[0]) post(a, kind_name[kind], step, text);
+}
+
+/* ---- noticing ---- */
+
+static double smooth(double mean, double v, int64_t n) {
+  double by = n < SETTLE ? 1.0 / (double)n : 1.0 / SETTLE;
+  return mean + (v - mean) * by;
+}
+
+static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
+  char text[128];
+  double loss = mr_metrics_get(r, "loss", 0);
+  if (!isfinite(loss)) {
+    snprintf(text, sizeof text, "the loss is %g", loss);
+    if (a->nan) tell(a, NAN_LOSS, r->step, text);
+    return;
+  }
+  a->mean = smooth(a->mean, loss, a->steps);
+  if (a->steps <= SETTLE || a->best - a->mean > lower * fabs(a->best))
+    a->best = a->mean, a->best_step = r->step;
+  snprintf(text, sizeof text,
+           "the loss, smoothed %.4g, has been no lower than %.4g since step %" PRId64, a->mean,
+           a->best, a->best_step);
+  if (a->plateau && r->step - a->best_step >= a->plateau) tell(a, PLATEAU, r->step, text);
+}
+
+static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
+  char text[128];
+  a->rate = smooth(a->rate, mr_metrics_get(r, "images_per_s", 0), a->steps);
+  if (a->steps < SETTLE) return;
+  if (a->rate > a->best_rate) a->best_rate = a->rate;
+  snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);
+  if (a->slow > 0 && a->rate < a->slow * a->best_rate) tell(a, SLOW, r->step, text);
+}
+
+static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
+  char text[128];
+  double free_bytes = mr_metrics_get(r, "disk_free_bytes", -1);
+  for (int i = 0; i < r->n_stages && a->stall > 0; i++) {
+    const mr_metrics_stage_t *st = &r->stage[i];
+    if (!st->trains || st->starved < a->stall) continue;
+    snprintf(text, sizeof text, "%s waits for data for %.0f %% of its time", st->name,
+             100 * st->starved);
+    tell(a, STALL, r->step, text);
+  }
+  snprintf(text, sizeof text, "%.3g bytes are free", free_bytes);
+  if (a->disk > 0 && free_bytes >= 0 && free_bytes < a->disk) tell(a, DISK, r->step, text);
+}
+
+static mr_err_t alert_step(mr_stage_t *s) {
+  alert_t *a = s->state;
+  mr_buf_t *b;
+  if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
+  const mr_metrics_t *r = b->data;
+  if (r->kind == MR_METRICS_STEP) {
+    a->steps++;
+    look_at_loss(a, r);
+    look_at_rate(a, r);
+  }
+  if (mr_metrics_is_numbers(r) && r->n_stages) look_at_measured(a, r);
+  mr_buf_unref(b);
+  return MR_OK;
+}
+
+static mr_err_t alert_verdict(mr_stage_t *s) {
+  const alert_t *a = s->state;
+  return a->fail && a->n_told ? mr_stage_fail(s, MR_ERR_DATA, "%s", a->first) : MR_OK;
+}
+
+static mr_err_t alert_plan(mr_stage_t *s) { return MR_OK; }
+
+static void alert_report(mr_stage_t *s, char *text, size_t n) {
+  const alert_t *a = s->state;
+  if (a->n_told) snprintf(text, n, "%d, first: %s", a->n_told, a->first);
+}
+
+const mr_stage_def_t mr_stage_alert = {
+    .name = "alert",
+    .help = "Runs a command, posts, or fails the run when something is wrong with it.",
+    .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
+    .opts = alert_opts,
+    .state_sz = sizeof(alert_t),
+    .plan = alert_plan,
+    .step = alert_step,
+    .verdict = alert_verdict,
+    .report = alert_report,
+};

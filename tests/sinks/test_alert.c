@@ -1,0 +1,262 @@
+/* Alerts, each by causing it; and what goes out over ZeroMQ. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#include "tests/sinks/talk.h"
+
+/* ---- a training stage that waits for its data ---- */
+
+static mr_err_t drip_plan(mr_stage_t *s) {
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {8}};
+  return MR_OK;
+}
+
+typedef struct drip {
+  int64_t n;
+} drip_t;
+
+static mr_err_t drip_step(mr_stage_t *s) {
+  drip_t *d = s->state;
+  mr_buf_t *b;
+  if (d->n++ == 30) return MR_END;
+  usleep(5000);
+  mr_err_t e = mr_fresh(s, 0, &b);
+  return e != MR_OK ? e : mr_push(s, 0, b);
+}
+
+static const mr_stage_def_t drip_def = {.name = "drip",
+                                        .help = "Gives bytes, slowly.",
+                                        .out = {{.name = "out", .flow = MR_FLOW_BYTES}},
+                                        .state_sz = sizeof(drip_t),
+                                        .plan = drip_plan,
+                                        .step = drip_step};
+
+static mr_err_t hungry_step(mr_stage_t *s) {
+  mr_buf_t *in, *out;
+  mr_err_t e = mr_pull(s, 0, &in);
+  if (e != MR_OK) return e;
+  mr_buf_unref(in);
+  if ((e = mr_fresh(s, 0, &out)) != MR_OK) return e;
+  mr_metrics_t *r = out->data;
+  memset(r, 0, sizeof *r);
+  r->step = out->seq + 1;
+  mr_metrics_add(r, "loss", 1);
+  return mr_push(s, 0, out);
+}
+
+static const mr_stage_def_t hungry_def = {.name = "hungry",
+                                          .help = "Trains, as far as anyone can see.",
+                                          .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
+                                          .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
+                                          .plan = talk_plan,
+                                          .step = hungry_step};
+
+static const mr_stage_def_t *const own[] = {&talk_def, &drip_def, &hungry_def, NULL};
+static int setup(void **state) { return talk_setup(own); }
+static int teardown(void **state) {
+  talk_before = NULL;
+  return talk_teardown();
+}
+
+/* ---- causing them ---- */
+
+static void set_metric(mr_metrics_t *r, const char *name, double v) {
+  for (int i = 0; i < r->n; i++)
+    if (!strcmp(r->m[i].name, name)) r->m[i].value = v;
+}
+
+static void nan_from_step_30(mr_metrics_t *r) {
+  if (r->step >= 30) set_metric(r, "loss", NAN);
+}
+static void no_better_after_step_40(mr_metrics_t *r) {
+  set_metric(r, "loss", r->step < 40 ? 3 - 0.05 * (double)r->step : 1.05);
+}
+static void slower_from_step_100(mr_metrics_t *r) {
+  mr_metrics_add(r, "images_per_s", r->step < 100 ? 50 : 20);
+}
+
+/* Runs a graph whose alert, with settings, writes what it was told; the text (heap). */
+static char *told(const char *source, const char *settings) {
+  char text[512];
+  mr_diag_t diag;
+  snprintf(text, sizeof text,
+           "%s ! alert %s command='echo \"$$MILLRACE_ALERT $$MILLRACE_STEP\" >> %s/told'", source,
+           settings, dir);
+  mr_err_t e = run(text, &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  snprintf(text, sizeof text, "touch %s/told", dir);
+  assert_int_equal(system(text), 0);
+  return read_text("told");
+}
+
+static void a_run_without_a_fault_is_left_alone(void **state) {
+  char *got = told("talk last=300 ! telemetry every=0", "plateau=400 slow=0.5 stall=0.9 disk=1");
+  assert_string_equal(got, "");
+  free(got);
+}
+
+static void a_loss_that_is_no_number_is_told_once(void **state) {
+  talk_before = nan_from_step_30;
+  char *got = told("talk last=50", "");
+  assert_string_equal(got, "nan 30\n");
+  free(got);
+}
+
+static void a_plateau_is_told(void **state) {
+  talk_before = no_better_after_step_40;
+  char *got = told("talk last=400", "plateau=50");
+  int step = 0;
+  assert_int_equal(sscanf(got, "plateau %d\n", &step), 1);
+  assert_true(step >= 90 && step <= 300);
+  free(got);
+}
+
+static void a_rate_that_drops_is_told(void **state) {
+  talk_before = slower_from_step_100;
+  char *got = told("talk last=200", "slow=0.6");
+  int step = 0;
+  assert_int_equal(sscanf(got, "slow %d\n", &step), 1);
+  assert_true(step > 100 && step < 160);
+  free(got);
+}
+
+static void a_full_disk_is_told(void **state) {
+  char *got = told("talk last=3 ! telemetry every=0", "disk=1e18");
+  assert_string_equal(got, "disk 1\n");
+  free(got);
+}
+
+static void a_training_stage_that_waits_is_told(void **state) {
+  char *got = told("drip ! hungry ! telemetry every=0.05", "stall=0.6");
+  assert_memory_equal(got, "stall ", 6);
+  free(got);
+}
+
+static void an_alert_can_fail_the_run_after_its_end(void **state) {
+  char text[256];
+  mr_diag_t diag;
+  talk_before = nan_from_step_30;
+  snprintf(text, sizeof text, "talk last=50 name=t t.metrics ! alert fail t.metrics ! jsonl %s/m",
+           dir);
+  assert_int_equal(run(text, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "alert: nan at step 30"));
+  char *got = read_text("m");
+  assert_non_null(strstr(got, "\"final\""));
+  free(got);
+}
+
+/* ---- a web address that gets them ---- */
+
+static char posted[4096];
+
+static void *serve_one(void *arg) {
+  int fd = accept(*(int *)arg, NULL, NULL);
+  size_t have = 0;
+  while (!strstr(posted, "}") && have < sizeof posted - 1) {
+    ssize_t k = recv(fd, posted + have, sizeof posted - 1 - have, 0);
+    if (k <= 0) break;
+    have += (size_t)k;
+  }
+  (void)!write(fd, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 46);
+  close(fd);
+  return NULL;
+}
+
+static void a_webhook_gets_the_alert_as_json(void **state) {
+  struct sockaddr_in a = {.sin_family = AF_INET};
+  socklen_t n = sizeof a;
+  pthread_t server;
+  char text[128];
+  mr_diag_t diag;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+  assert_int_equal(listen(fd, 1), 0);
+  getsockname(fd, (struct sockaddr *)&a, &n);
+  pthread_create(&server, NULL, serve_one, &fd);
+  talk_before = nan_from_step_30;
+  snprintf(text, sizeof text, "talk last=40 ! alert webhook=http://127.0.0.1:%d/x",
+           ntohs(a.sin_port));
+  assert_int_equal(run(text, &diag), MR_OK);
+  pthread_join(server, NULL);
+  close(fd);
+  assert_memory_equal(posted, "POST /x HTTP/1.1", 16);
+  assert_non_null(strstr(posted, "{\"alert\":\"nan\",\"step\":30,"));
+}
+
+/* ---- ZeroMQ ---- */
+
+static void *publish_graph(void *arg) {
+  mr_diag_t diag;
+  return run(arg, &diag) == MR_OK ? NULL : "the graph failed";
+}
+
+static void a_subscriber_gets_topics_and_whole_records(void **state) {
+  char text[256], at[128], topic[64], body[8192];
+  void *said;
+  bool final = false;
+  int losses = 0, timeout = 10000;
+  pthread_t thread;
+  snprintf(at, sizeof at, "ipc://%s/pub", dir);
+  snprintf(text, sizeof text, "talk last=100 pause=3000 ! publish %s", at);
+  void *context = zmq_ctx_new(), *sub = zmq_socket(context, ZMQ_SUB);
+  zmq_setsockopt(sub, ZMQ_SUBSCRIBE, "train/loss", 10);
+  zmq_setsockopt(sub, ZMQ_SUBSCRIBE, "record", 6);
+  zmq_setsockopt(sub, ZMQ_RCVTIMEO, &timeout, sizeof timeout);
+  assert_int_equal(zmq_connect(sub, at), 0);
+  assert_int_equal(pthread_create(&thread, NULL, publish_graph, text), 0);
+  while (!final) {
+    int k = zmq_recv(sub, topic, sizeof topic - 1, 0), n = zmq_recv(sub, body, sizeof body - 1, 0);
+    assert_true(k > 0 && n > 0);
+    topic[k] = 0, body[n] = 0;
+    cJSON *j = cJSON_Parse(body);
+    double step = cJSON_GetNumberValue(cJSON_GetObjectItem(j, "step"));
+    if (!strcmp(topic, "train/loss")) {
+      losses++;
+      assert_true(fabs(cJSON_GetNumberValue(cJSON_GetObjectItem(j, "value")) * step - 2.5) < 1e-12);
+    } else {
+      assert_string_equal(topic, "record");
+      final = strstr(body, "\"kind\":\"final\"") != NULL;
+    }
+    cJSON_Delete(j);
+  }
+  assert_true(losses > 0);
+  pthread_join(thread, &said);
+  if (said) fail_msg("%s", (char *)said);
+  zmq_close(sub);
+  zmq_ctx_term(context);
+}
+
+static void a_socket_beyond_this_machine_is_refused(void **state) {
+  mr_diag_t diag;
+  assert_int_equal(run("talk ! publish tcp://0.0.0.0:5560", &diag), MR_ERR_CONFIG);
+  assert_int_equal(run("talk ! publish 'tcp://*:5560'", &diag), MR_ERR_CONFIG);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      CASE(a_run_without_a_fault_is_left_alone),
+      CASE(a_loss_that_is_no_number_is_told_once),
+      CASE(a_plateau_is_told),
+      CASE(a_rate_that_drops_is_told),
+      CASE(a_full_disk_is_told),
+      CASE(a_training_stage_that_waits_is_told),
+      CASE(an_alert_can_fail_the_run_after_its_end),
+      CASE(a_webhook_gets_the_alert_as_json),
+      CASE(a_subscriber_gets_topics_and_whole_records),
+      CASE(a_socket_beyond_this_machine_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
