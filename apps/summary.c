@@ -4,45 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/cli.h"
+#include "apps/model_arg.h"
 #include "model/nn/summary.h"
-#include "model/nn/vit.h"
 
 static const mr_flag_t summary_flags[] = {
-    {"--variant", "flax|timm", "Names and layout of the parameters; default flax."},
-    {"--layers", "N", "Encoder blocks; default 6."},
-    {"--embed", "N", "Width of a token; default 384."},
-    {"--mlp", "N", "Width inside a block's MLP; default 1536."},
-    {"--heads", "N", "Attention heads; default 8."},
-    {"--patch", "N", "Pixels along a patch; default 4."},
-    {"--image", "N", "Pixels along a picture; default 32."},
-    {"--classes", "N", "Classes; default 10."},
-    {"--depth", "N", "Prints modules down to this depth; default 1."},
-    {0}};
-
-static mr_err_t size_flag(const mr_args_t *a, const char *flag, int *out, mr_diag_t *diag) {
-  int64_t v = *out;
-  MR_TRY(mr_args_int(a, flag, 1, 1 << 20, &v, diag));
-  *out = (int)v;
-  return MR_OK;
-}
-
-static mr_err_t settings(const mr_args_t *a, mr_vit_config_t *c, mr_diag_t *diag) {
-  const char *variant = mr_args_text(a, "--variant");
-  if (variant && strcmp(variant, "flax") && strcmp(variant, "timm"))
-    return mr_fail(diag, MR_ERR_USAGE, "summary: --variant: \"%s\", expected flax or timm",
-                   variant);
-  if (variant && !strcmp(variant, "timm")) c->variant = MR_VIT_TIMM;
-  const struct {
-    const char *flag;
-    int *out;
-  } sizes[] = {{"--layers", &c->layers},  {"--embed", &c->embed}, {"--mlp", &c->mlp},
-               {"--heads", &c->heads},    {"--patch", &c->patch}, {"--image", &c->image},
-               {"--classes", &c->classes}};
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-    MR_TRY(size_flag(a, sizes[i].flag, sizes[i].out, diag));
-  return mr_vit_check(c, diag);
-}
+    MR_MODEL_FLAGS, {"--depth", "N", "Prints modules down to this depth; default 1."}, {0}};
 
 /* 10695562 as "10,695,562". */
 static void grouped(int64_t v, char text[32]) {
@@ -55,27 +21,56 @@ static void grouped(int64_t v, char text[32]) {
   text[at] = 0;
 }
 
-static void print_table(const mr_summary_row_t *row, int n, int64_t depth) {
-  printf("%-44s %14s\n", "module", "parameters");
-  for (int i = 0; i < n; i++) {
-    char count[32];
-    if (row[i].depth > depth) continue;
-    grouped(row[i].count, count);
-    printf("%-44s %14s\n", row[i].name, count);
+static void print_row(const char *name, const char *shape, int64_t count) {
+  char text[4][32];
+  for (int k = 0; k < 4; k++) grouped(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
+  printf("%-36s %-18s %14s %14s %14s %14s\n", name, shape, text[0], text[1], text[2], text[3]);
+}
+
+/* "4x4x3x384", as flax says a shape. */
+static void shape_text(const mr_aval_t *a, char text[64]) {
+  size_t at = 0;
+  text[0] = 0;
+  for (int d = 0; d < a->ndim && at < 48; d++)
+    at += (size_t)snprintf(text + at, 64 - at, "%s%" PRId64, d ? "x" : "", a->dim[d]);
+}
+
+/* The parameters that stand directly in a module; NULL: in the model itself. */
+static void print_own(const char *module, const mr_params_t *p) {
+  size_t n = module ? strlen(module) + 1 : 0;
+  for (int i = 0; i < p->n; i++) {
+    const mr_param_t *q = &p->param[i];
+    bool below = !n || (!strncmp(module, q->name, n - 1) && q->name[n - 1] == '.');
+    char shape[64];
+    if (!below || strchr(q->name + n, '.')) continue;
+    shape_text(&q->aval, shape);
+    print_row(q->name, shape, (int64_t)q->size);
   }
 }
 
+static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const mr_params_t *p) {
+  printf("%-36s %-18s %14s %14s %14s %14s\n", "module", "shape", "parameters", "bytes f32",
+         "bytes f16", "bytes bf16");
+  print_own(NULL, p);
+  for (int i = 1; i < n; i++) {
+    if (row[i].depth > depth) continue;
+    print_row(row[i].name, "", row[i].count);
+    if (row[i].depth < depth) print_own(row[i].name, p);
+  }
+  print_row("total", "", row[0].count);
+}
+
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
-  mr_vit_config_t c = mr_vit_default();
+  mr_vit_config_t c;
   int64_t depth = 1;
-  MR_TRY(settings(a, &c, diag));
+  MR_TRY(mr_model_arg(a, &c, NULL, diag));
   MR_TRY(mr_args_int(a, "--depth", 0, 16, &depth, diag));
   mr_params_t params = {0};
   mr_summary_row_t *rows = NULL;
   int n = 0;
   mr_fn_t *fn = mr_vit_loss(&c, 1, false, 0, &params, diag);
   mr_err_t e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
-  if (e >= 0) print_table(rows, n, depth);
+  if (e >= 0) print_table(rows, n, depth, &params);
   free(rows);
   mr_fn_destroy(fn);
   mr_params_fini(&params);

@@ -105,7 +105,7 @@ BINARY(binary_f64, double, d2, mr_cpu_get_f64, mr_cpu_set_f64)
 BINARY(binary_i64, int64_t, i2, mr_cpu_get_i64, mr_cpu_set_i64)
 
 mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag) {
-  const mr_at_t *at = &c->eqn->op->at;
+  const mr_pointwise_t *at = &c->eqn->op->at;
   mr_dtype_t t = c->eqn->in[0]->aval.dtype;
   bool one = c->eqn->n_in == 1;
   if (t == MR_F32 || t == MR_BF16)

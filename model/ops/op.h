@@ -26,14 +26,14 @@ typedef struct mr_batched {
 /* What an elementwise op computes for one element: in f32 for f32 and bf16, in f64, in 64-bit
    integers (wrapped to the width of the result) for integers and bool.  f1, d1, i1 for one
    operand, f2, d2, i2 for two; NULL: not for such dtypes. */
-typedef struct mr_at {
+typedef struct mr_pointwise {
   float (*f1)(float x);
   double (*d1)(double x);
   int64_t (*i1)(int64_t x);
   float (*f2)(float a, float b);
   double (*d2)(double a, double b);
   int64_t (*i2)(int64_t a, int64_t b);
-} mr_at_t;
+} mr_pointwise_t;
 
 #define MR_SAMPLE_IN 8
 
@@ -66,7 +66,7 @@ struct mr_op_def {
      (see sample.h).  Ranges keep clear of kinks and poles. */
   bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
   mr_amp_t amp;
-  mr_at_t at; /* of an op whose cpu is mr_cpu_pointwise */
+  mr_pointwise_t at; /* of an op whose cpu is mr_cpu_pointwise */
   mr_cpu_lower_fn *cpu, *cuda;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_MAX_OUT];

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 
 #include "tests/apps/program.h"
@@ -152,12 +153,29 @@ static void doctor_tells_machine_and_sources(void **state) {
   cJSON_Delete(report);
 }
 
+/* A line of standard output that begins so, without its runs of blanks. */
+static void has_row(const char *row) {
+  char line[256];
+  for (const char *at = p.out; *at;) {
+    size_t n = strcspn(at, "\n"), k = 0;
+    for (size_t i = 0; i < n && k + 1 < sizeof line; i++)
+      if (at[i] != ' ' || (k && line[k - 1] != ' ')) line[k++] = at[i];
+    line[k] = 0;
+    if (!strncmp(line, row, strlen(row))) return;
+    at += n + (at[n] == '\n');
+  }
+  fail_msg("no row \"%s\" in: %s", row, p.out);
+}
+
 static void summary_counts_the_recipe(void **state) {
-  RUN(&p, "summary", "--depth", "0");
-  ends(0, "10,695,562", "");
-  assert_null(strstr(p.out, "attn"));
+  RUN(&p, "summary", "--depth", "1");
+  has_row("total 10,695,562 42,782,248 21,391,124 21,391,124");
+  has_row("patch_embed 18,816 75,264 37,632 37,632");
+  has_row("encoder_blocks.5 1,774,464 7,097,856 3,548,928");
+  has_row("encoder_blocks.0.attn 591,360 2,365,440 1,182,720");
+  has_row("pos_embed 1x65x384 24,960 99,840");
   RUN(&p, "summary", "--layers", "1", "--depth", "3");
-  ends(0, "encoder_blocks.0.attn.query", "");
+  has_row("encoder_blocks.0.attn.query.kernel 384x8x48 147,456 589,824");
   RUN(&p, "summary", "--heads", "7");
   refuses(2, "7");
   RUN(&p, "summary", "--variant", "vim");
@@ -195,6 +213,41 @@ static void ctrl_c_ends_an_endless_graph_in_order(void **state) {
   ends(130, "buffers", "");
 }
 
+/* The text under "## title" of the golden file. */
+static void golden_jaxpr(const char *title, char *text, size_t size) {
+  char path[512], line[512];
+  bool in = false;
+  snprintf(path, sizeof path, "%s/transforms/jaxprs.txt", MR_GOLDEN);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  for (text[0] = 0; fgets(line, sizeof line, f);) {
+    if (in && (line[0] == '#' || line[0] == '\n')) break;
+    if (in) snprintf(text + strlen(text), size - strlen(text), "%s", line);
+    in |= !strncmp(line, "## ", 3) && !strncmp(line + 3, title, strlen(title));
+  }
+  fclose(f);
+  assert_true(in);
+}
+
+static void jaxpr_prints_as_jax_does(void **state) {
+  const char *pair[][2] = {{"poly", "3*x**2 + 2*x + 5, x f32"},
+                           {"dot", "dot(x+1, y+1), x f32[3,4], y f32[4,1]"},
+                           {"gelu", "gelu(tanh)"}};
+  char want[4096];
+  for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+    RUN(&p, "jaxpr", pair[i][0]);
+    golden_jaxpr(pair[i][1], want, sizeof want);
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.out, want);
+  }
+  RUN(&p, "jaxpr", "step", "--layers", "1", "--batch", "2", "--dtype", "f32");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, " = adamw["));
+  RUN(&p, "jaxpr", "stpe");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "did you mean \"step\"?"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_takes_a_graph_as_text),
@@ -207,6 +260,7 @@ int main(void) {
       cmocka_unit_test(inspect_reads_data_files),
       cmocka_unit_test(doctor_tells_machine_and_sources),
       cmocka_unit_test(summary_counts_the_recipe),
+      cmocka_unit_test(jaxpr_prints_as_jax_does),
       cmocka_unit_test(bench_prints_one_json_object_a_line),
       cmocka_unit_test(ctrl_c_ends_an_endless_graph_in_order),
   };

@@ -1,0 +1,14 @@
+/* Small functions by name, for `millrace jaxpr NAME`. */
+#ifndef MR_APPS_JAXPR_EXAMPLES_H
+#define MR_APPS_JAXPR_EXAMPLES_H
+
+#include "model/ops/lax.h"
+
+typedef struct mr_jaxpr_example {
+  const char *name, *help;
+  void (*build)(mr_fn_t *f); /* makes inputs and outputs; input 0 is f32, output 0 alone */
+} mr_jaxpr_example_t;
+
+extern const mr_jaxpr_example_t mr_jaxpr_examples[]; /* ends at a NULL name */
+
+#endif

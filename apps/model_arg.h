@@ -1,0 +1,33 @@
+/* A Vision Transformer as flags say it, and its functions by name: what summary, jaxpr and mem
+ * share. */
+#ifndef MR_APPS_MODEL_ARG_H
+#define MR_APPS_MODEL_ARG_H
+
+#include "apps/cli.h"
+#include "model/train.h"
+
+/* Rows for a command's flags. */
+#define MR_MODEL_FLAGS                                                             \
+  {"--variant", "flax|timm", "Names and layout of the parameters; default flax."}, \
+      {"--layers", "N", "Encoder blocks; default 6."},                             \
+      {"--embed", "N", "Width of a token; default 384."},                          \
+      {"--mlp", "N", "Width inside a block's MLP; default 1536."},                 \
+      {"--heads", "N", "Attention heads; default 8."},                             \
+      {"--patch", "N", "Pixels along a patch; default 4."},                        \
+      {"--image", "N", "Pixels along a picture; default 32."}, {                   \
+    "--classes", "N", "Classes; default 10."                                       \
+  }
+#define MR_MODEL_RUN_FLAGS                                              \
+  {"--batch", "N", "Records at once; default 128."}, {                  \
+    "--dtype", "f32|bf16", "Type of the matrix products; default bf16." \
+  }
+
+/* The flags that were given, over the recipe's defaults; *batch may be NULL. */
+mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, int64_t *batch, mr_diag_t *diag);
+
+/* "loss", "grad" (loss and gradients) or "step" (with AdamW) of a model.  params (zeroed before)
+   gets its list.  NULL on failure; MR_ERR_USAGE names the words there are. */
+mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, int64_t batch, mr_params_t *params,
+                     mr_diag_t *diag);
+
+#endif
