@@ -1,6 +1,7 @@
 /* millrace run: any graph, from text or a file. */
 #include <stdio.h>
 
+#include "apps/from_state.h"
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
 
@@ -30,11 +31,32 @@ static void print_stats(const mr_graph_t *g) {
   if (limiting) fprintf(stderr, "the others wait for: %s\n", limiting);
 }
 
+static const mr_flag_t run_flags[] = {
+    {"--from", "FILE[,FILE...]",
+     "Goes on where the stage ledger has left the stream; of several "
+     "states, where the first stands."},
+    {"--host", "I/N", "Makes only the I-th of N slices of each batch: N processes share the run."},
+    {"--depth", "N", "Buffers that every ring holds, a power of two."},
+    {0}};
+
+static mr_err_t set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+  const char *last, *batch = mr_graph_batches(g, &last), *host = mr_args_text(a, "--host");
+  int64_t depth = 0;
+  MR_TRY(mr_args_int(a, "--depth", 2, 1024, &depth, diag));
+  if (depth) MR_TRY(mr_graph_set_depth(g, (int)depth, diag));
+  if (host && !batch)
+    return mr_fail(diag, MR_ERR_USAGE, "run: --host: the graph makes no batches to share");
+  if (host) MR_TRY(mr_graph_set(g, batch, "host", host, diag));
+  const char *from = mr_args_text(a, "--from");
+  return from ? mr_from_state(g, from, diag) : MR_OK;
+}
+
 static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g;
   bool stopped = false;
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  int e = mr_run_interruptible(g, &stopped, diag);
+  int e = set_flags(a, g, diag);
+  if (e >= 0) e = mr_run_interruptible(g, &stopped, diag);
   if (e >= 0) {
     mr_graph_report(g, stdout);
     fflush(stdout);
@@ -51,6 +73,7 @@ const mr_command_t mr_command_run = {
     .more =
         "\nKEY is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
         "Statistics of each stage go to standard error at the end.",
+    .flags = run_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,
     .run = run_run,

@@ -110,6 +110,7 @@ static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t
                    step ? "batch" : "vit-step");
   MR_TRY(mr_graph_set(g, step->name, "resume", at->path, diag));
   MR_TRY(set_resume_of_sinks(g, at, diag));
+  MR_TRY(mr_graph_start_number(g, batch->name, at->step, diag));
   return mr_graph_start_at(g, batch->name, at->position, diag);
 }
 

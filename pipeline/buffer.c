@@ -88,6 +88,7 @@ mr_buf_t *mr_pool_get(mr_pool_t *p) {
   if (i == NONE) return NULL;
   mr_buf_t *b = &p->buf[i];
   b->size = 0, b->seq = 0, b->epoch = 0, b->position = 0, b->n = 0, b->flags = 0;
+  b->first = 0;
   atomic_store_explicit(&b->refs, 1, memory_order_relaxed); /* the ring publishes it */
   return b;
 }

@@ -20,6 +20,7 @@ typedef struct mr_buf {
   int64_t seq;      /* number on its edge, from 0 (from the resumed batch after a resume) */
   int64_t epoch;    /* from 0 */
   int64_t position; /* position in the sampler's order after this buffer: resume here */
+  int32_t first;    /* slot of the whole batch that slot 0 is: not 0 where hosts share batches */
   int32_t n;        /* records in use, [0,B] */
   uint32_t flags;   /* MR_BUF_* */
   int32_t *label;   /* [B], BATCHES only; NULL else (as key and draw) */

@@ -122,6 +122,7 @@ static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
 static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
   mr_rec_t *rec = &c->rec[level], out = *rec;
   out.data = slot ? slot : other_scratch(c, level, rec->data);
+  if (c->draws) c->draws->now = &b->s;
   for (int i = 1; i < b->n_in; i++) out.skipped |= rec[i].skipped;
   MR_TRY(b->s.def->join(&b->s, rec, b->n_in, &out));
   *rec = out;

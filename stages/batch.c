@@ -185,7 +185,7 @@ static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   buf->flags = last ? MR_BUF_EPOCH_END : 0;
   buf->position = last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + end;
   if (mr_ranges_has(&b->skip, (uint64_t)number + 1)) n = 0;
-  buf->n = n;
+  buf->n = n, buf->first = from;
   buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)n;
   if (!n) return MR_OK;
   return mr_chain_fill(s, mr_in_chain(s, 0), epoch * spec->n_records + start + from, n, buf);

@@ -201,7 +201,7 @@ static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const planned_t *p
   int from = 0, n = mr_plan_n(p->plan);
   mr_host_slice(&t->conf.host, &from, &n);
   if (mr_ranges_has(t->conf.skip, (uint64_t)(t->base + t->next[s->worker]) + 1)) n = 0;
-  buf->n = n;
+  buf->n = n, buf->first = from;
   buf->epoch = p->epoch;
   buf->flags = last ? MR_BUF_EPOCH_END : 0;
   buf->position = p->position;

@@ -1,0 +1,92 @@
+#include "apps/from_state.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/xio.h"
+
+enum { WORDS_MAX = 512, FILE_MAX = 1 << 16 };
+
+typedef struct state {
+  int64_t step, position, word[WORDS_MAX];
+  int n_words;
+  char ledger[17];
+} state_t;
+
+static bool whole(const cJSON *o, const char *key, int64_t *out) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+  if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0 && v->valuedouble <= 9e15)) return false;
+  *out = (int64_t)v->valuedouble;
+  return true;
+}
+
+static bool parse_words(const cJSON *words, state_t *st) {
+  int n = cJSON_GetArraySize(words);
+  if (!cJSON_IsArray(words) || n > WORDS_MAX) return false;
+  for (int i = 0; i < n; i++) {
+    const char *text = cJSON_GetStringValue(cJSON_GetArrayItem(words, i));
+    char *end = NULL;
+    errno = 0;
+    st->word[i] = text ? strtoll(text, &end, 10) : 0;
+    if (!text || end == text || *end || errno) return false;
+  }
+  st->n_words = n;
+  return true;
+}
+
+static bool parse_ledger(const cJSON *o, state_t *st) {
+  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "ledger"));
+  if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return false;
+  memcpy(st->ledger, text, sizeof st->ledger);
+  return true;
+}
+
+static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {
+  void *text;
+  size_t n;
+  MR_TRY(mr_read_file(path, FILE_MAX, &text, &n, diag));
+  cJSON *o = cJSON_ParseWithLength(text, n);
+  bool good = o && whole(o, "step", &st->step) && whole(o, "position", &st->position) &&
+              parse_ledger(o, st) && parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
+  cJSON_Delete(o);
+  free(text);
+  return good ? MR_OK : mr_fail(diag, MR_ERR_DATA, "--from: %s: is no state of a stream", path);
+}
+
+/* Hosts are stopped at different steps: all of them have what came before the earliest. */
+static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
+  char *copy = strdup(files), *save = NULL;
+  bool any = false;
+  mr_err_t e = copy ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  for (char *path = copy ? strtok_r(copy, ",", &save) : NULL; path && e >= 0;
+       path = strtok_r(NULL, ",", &save)) {
+    state_t next = {0};
+    e = read_state(path, &next, diag);
+    if (e >= 0 && (!any || next.step < st->step)) *st = next;
+    any = true;
+  }
+  free(copy);
+  return e >= 0 && !any ? mr_fail(diag, MR_ERR_USAGE, "--from: want the name of a file") : e;
+}
+
+mr_err_t mr_from_state(mr_graph_t *g, const char *files, mr_diag_t *diag) {
+  state_t st = {0};
+  char step[32];
+  const char *last, *batch = mr_graph_batches(g, &last);
+  if (!batch) return mr_fail(diag, MR_ERR_USAGE, "--from: the graph makes no batches");
+  MR_TRY(earliest(files, &st, diag));
+  snprintf(step, sizeof step, "%" PRId64, st.step);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (strcmp(s->def->name, "ledger")) continue;
+    MR_TRY(mr_graph_set(g, s->name, "resume-step", step, diag));
+    MR_TRY(mr_graph_set(g, s->name, "resume-ledger", st.ledger, diag));
+  }
+  MR_TRY(mr_graph_start_number(g, batch, st.step, diag));
+  return st.n_words ? mr_graph_start_words(g, batch, st.position, st.word, st.n_words, diag)
+                    : mr_graph_start_at(g, batch, st.position, diag);
+}
