@@ -26,9 +26,16 @@ static bool any_open(const int64_t *word, int64_t cycle) {
   return false;
 }
 
+static bool sane(const interleave_t *t, const int64_t *word) {
+  bool ok = word[TURN] < t->cycle && word[OPENED] <= t->n;
+  for (int i = 0; i < t->cycle; i++) ok = ok && word[SLOT + i] <= t->n;
+  return ok;
+}
+
 static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
   const interleave_t *t = s->state;
   int64_t *word = mr_walk_words(w);
+  if (!sane(t, word)) return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state that cannot be");
   for (;;) {
     int64_t *slot = &word[SLOT + word[TURN]];
     if (!*slot && word[OPENED] < t->n) *slot = ++word[OPENED];

@@ -21,7 +21,7 @@ static mr_err_t prefetch_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *turn = &mr_walk_words(w)[0];
   int n = mr_walk_n_below(w);
   for (int ended = 0; ended < n; ended++) {
-    int64_t i = *turn;
+    int64_t i = *turn % n;
     mr_err_t e = mr_walk_pull(w, (int)i);
     *turn = (i + 1) % n;
     if (e != MR_END) return e;

@@ -217,7 +217,7 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
 /* The walk's whole state: in_spec.n_words numbers.  An indexable stream has one: how many
    positions the walk has passed. */
 void mr_walk_save(const mr_walk_t *w, int64_t *word);
-void mr_walk_load(mr_walk_t *w, const int64_t *word);
+bool mr_walk_load(mr_walk_t *w, const int64_t *word); /* false: a number that cannot be */
 
 /* A plan with room for n records of c (it grows if need be); NULL when memory is short. */
 mr_plan_t *mr_plan_create(const mr_chain_t *c, int n);
@@ -236,7 +236,8 @@ mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number);
 void mr_turn_pass(mr_stage_t *s, _Atomic int64_t *turn); /* to the next number; wakes its worker */
 
 /* ---- calls for next: w is the stage's own walk, those below it are numbered from 0 ---- */
-int64_t *mr_walk_words(mr_walk_t *w); /* [n_words], part of the state */
+int64_t *mr_walk_words(mr_walk_t *w); /* [n_words], part of the state; may have come from a file,
+                                         so only 0 <= word < 2^62 is sure */
 int mr_walk_n_below(const mr_walk_t *w);
 mr_err_t mr_walk_pull(mr_walk_t *w, int i); /* takes the next record of walk i: MR_OK, MR_END */
 void mr_walk_rewind(mr_walk_t *w, int i);   /* to its start */

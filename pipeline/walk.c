@@ -95,16 +95,19 @@ static int64_t *save(const mr_walk_t *w, int64_t *to) {
   return to;
 }
 
+/* NULL on a number that no walk has: positions are in [0,2^62). */
 static const int64_t *load(mr_walk_t *w, const int64_t *from) {
+  for (int i = 0; i < w->n_words; i++)
+    if (from[i] < 0 || from[i] >= (INT64_C(1) << 62) / w->stride) return NULL;
   memcpy(w->word, from, (size_t)w->n_words * sizeof *from);
   from += w->n_words;
   w->n_held = -1;
-  for (int i = 0; i < w->n_below; i++) from = load(w->below[i], from);
+  for (int i = 0; i < w->n_below && from; i++) from = load(w->below[i], from);
   return from;
 }
 
 void mr_walk_save(const mr_walk_t *w, int64_t *word) { save(w, word); }
-void mr_walk_load(mr_walk_t *w, const int64_t *word) { load(w, word); }
+bool mr_walk_load(mr_walk_t *w, const int64_t *word) { return load(w, word) != NULL; }
 
 static void rewind_walk(mr_walk_t *w) {
   memset(w->word, 0, (size_t)w->n_words * sizeof *w->word);

@@ -40,9 +40,17 @@ static void save(const mr_batch_walk_t *t, int64_t *word) {
   for (int i = 0; i < t->conf.parts; i++, word += t->words_part) mr_walk_save(t->walk[i], word);
 }
 
-static void load(mr_batch_walk_t *t, const int64_t *word) {
-  if (t->conf.parts > 1) t->part = *word++;
-  for (int i = 0; i < t->conf.parts; i++, word += t->words_part) mr_walk_load(t->walk[i], word);
+static mr_err_t load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) {
+  bool fits = true;
+  if (t->conf.parts > 1) {
+    fits = *word >= 0 && *word < t->conf.parts;
+    t->part = fits ? *word : 0;
+    word++;
+  }
+  for (int i = 0; i < t->conf.parts && fits; i++, word += t->words_part)
+    fits = mr_walk_load(t->walk[i], word);
+  if (fits) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "the state to go on from has a number that cannot be");
 }
 
 /* ---- finding the next batch ---- */
@@ -138,18 +146,14 @@ static mr_err_t go_to_number(mr_stage_t *s, mr_batch_walk_t *t) {
 /* With the position alone, a state of several numbers is found by going there from the start. */
 static mr_err_t go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
   if (!s->start_position && !s->n_start_words) return go_to_number(s, t);
-  if (t->words == 1) {
-    load(t, &s->start_position);
-    return MR_OK;
-  }
+  if (t->words == 1) return load(s, t, &s->start_position);
   if (s->n_start_words) {
     if (s->n_start_words != t->words)
       return mr_stage_fail(s, MR_ERR_CONFIG,
                            "the stream was left with a state of %d numbers, this one has %d",
                            s->n_start_words, t->words);
-    load(t, s->start_word);
     t->records = s->start_position;
-    return MR_OK;
+    return load(s, t, s->start_word);
   }
   while (t->records < s->start_position) {
     MR_TRY(plan_batch(s, t, &t->ahead));

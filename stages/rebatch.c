@@ -41,6 +41,8 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   t->before_position = s->start_position;
   if (s->n_start_words) {
     t->skip = s->start_word[0];
+    if (s->n_start_words != 1 + (int)n || t->skip < 0)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state of another graph");
     memcpy(t->before_word, s->start_word + 1, n * sizeof *t->before_word);
   }
   return MR_OK;
