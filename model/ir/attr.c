@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/ir/fn.h"
+
 mr_attr_t mr_attr_int(const char *name, int64_t v) {
   return (mr_attr_t){.name = name, .kind = MR_ATTR_INT, .n = 1, .i = {v}};
 }
@@ -30,6 +32,10 @@ mr_attr_t mr_attr_dtype(const char *name, mr_dtype_t v) {
 
 mr_attr_t mr_attr_text(const char *name, const char *v) {
   return (mr_attr_t){.name = name, .kind = MR_ATTR_TEXT, .text = v};
+}
+
+mr_attr_t mr_attr_fn(const char *name, const struct mr_fn *fn) {
+  return (mr_attr_t){.name = name, .kind = MR_ATTR_FN, .fn = fn};
 }
 
 mr_attr_t mr_attr_none(const char *name) { return (mr_attr_t){.name = name, .kind = MR_ATTR_NONE}; }
@@ -131,5 +137,6 @@ void mr_attr_print(const mr_attr_t *a, FILE *to) {
     case MR_ATTR_TEXT: fputs(a->text, to); break;
     case MR_ATTR_NONE: fputs("None", to); break;
     case MR_ATTR_DOT: print_dot(a, to); break;
+    case MR_ATTR_FN: mr_fn_print_nested(a->fn, to); break;
   }
 }

@@ -16,7 +16,8 @@ typedef enum mr_attr_kind {
   MR_ATTR_DTYPE, /* i[0] is an mr_dtype_t */
   MR_ATTR_TEXT,  /* text */
   MR_ATTR_NONE,  /* None */
-  MR_ATTR_DOT    /* dimension numbers of a product: four lists, see mr_attr_dot */
+  MR_ATTR_DOT,   /* dimension numbers of a product: four lists, see mr_attr_dot */
+  MR_ATTR_FN     /* fn: a function that the op calls */
 } mr_attr_kind_t;
 
 #define MR_ATTR_MAX 24
@@ -29,6 +30,7 @@ typedef struct mr_attr {
   int64_t i[MR_ATTR_MAX];
   double f;
   const char *text;
+  const struct mr_fn *fn;
 } mr_attr_t;
 
 /* Dimension numbers of dot_general: contracted and batch dimensions of both sides. */
@@ -44,6 +46,8 @@ mr_attr_t mr_attr_float(const char *name, double v);
 mr_attr_t mr_attr_bool(const char *name, bool v);
 mr_attr_t mr_attr_dtype(const char *name, mr_dtype_t v);
 mr_attr_t mr_attr_text(const char *name, const char *v);
+/* The equation that takes the attribute keeps a copy of fn. */
+mr_attr_t mr_attr_fn(const char *name, const struct mr_fn *fn);
 mr_attr_t mr_attr_none(const char *name);
 /* n_contract + n_batch <= 8 */
 mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d);

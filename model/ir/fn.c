@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/ops/op.h"
+#include "model/transforms/transforms.h"
 
 mr_fn_t *mr_fn_create(void) {
   mr_fn_t *f = calloc(1, sizeof *f);
@@ -14,6 +15,8 @@ mr_fn_t *mr_fn_create(void) {
 
 void mr_fn_destroy(mr_fn_t *f) {
   if (!f) return;
+  for (int i = 0; i < f->n_child; i++) mr_fn_destroy(f->child[i]);
+  free(f->child);
   mr_mem_fini(&f->mem);
   free(f->in);
   free(f->eqn);
@@ -70,9 +73,18 @@ static mr_err_t check_counts(mr_fn_t *f, const mr_eqn_t *e) {
   if (op->n_out >= 0 && e->n_out != op->n_out)
     return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: %d outputs, want %d", op->name, e->n_out,
                    op->n_out);
-  if (e->n_out > MR_MAX_OUT)
-    return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: %d outputs, want at most %d", op->name, e->n_out,
-                   MR_MAX_OUT);
+  return MR_OK;
+}
+
+/* The equation calls copies that f owns. */
+static mr_err_t adopt(mr_fn_t *f, mr_eqn_t *e) {
+  for (int i = 0; i < e->n_attr; i++) {
+    if (e->attr[i].kind != MR_ATTR_FN) continue;
+    mr_fn_t *copy = mr_fn_copy(e->attr[i].fn, &f->diag);
+    if (!copy) return f->diag.code;
+    f->child = push(f->child, &f->cap_child, f->n_child, sizeof *f->child);
+    e->attr[i].fn = f->child[f->n_child++] = copy;
+  }
   return MR_OK;
 }
 
@@ -89,8 +101,8 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   e->in = mr_mem_copy(&f->mem, in, (size_t)n_in, sizeof *in);
   e->attr = mr_mem_copy(&f->mem, attr, (size_t)n_attr, sizeof *attr);
   if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, by_name);
-  mr_aval_t out[MR_MAX_OUT] = {0};
-  if (check_counts(f, e) < 0 || op->shape(e, out, &f->diag) < 0) return NULL;
+  mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
+  if (check_counts(f, e) < 0 || adopt(f, e) < 0 || op->shape(e, out, &f->diag) < 0) return NULL;
   e->out = mr_mem_take(&f->mem, (size_t)n_out * sizeof *e->out);
   for (int i = 0; i < n_out; i++) e->out[i] = new_var(f, out[i], e);
   f->eqn = push(f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn);
@@ -142,6 +154,12 @@ const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name) {
   const mr_attr_t *a = mr_attr_find(e, name);
   assert(a);
   return a;
+}
+
+const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name) {
+  const mr_attr_t *a = mr_attr_get(e, name);
+  assert(a->kind == MR_ATTR_FN);
+  return a->fn;
 }
 
 void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr) {

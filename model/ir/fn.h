@@ -40,6 +40,8 @@ typedef struct mr_fn {
   const char *scope;
   mr_mem_t mem;
   int cap_in, cap_eqn;
+  struct mr_fn **child; /* [n_child] the functions its equations call */
+  int n_child, cap_child;
 } mr_fn_t;
 
 mr_fn_t *mr_fn_create(void);
@@ -72,8 +74,13 @@ const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name);  /* it must h
 /* Sets or adds an attribute of an equation of f. */
 void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr);
 
+/* The function that attribute name of e holds; e must have it. */
+const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name);
+
 /* Prints f as jax prints a jaxpr (names a, b, ... in order; "_" for what nobody uses). */
 void mr_fn_print(const mr_fn_t *f, FILE *to);
+/* The same without the last newline, on lines that stand deeper: inside an attribute. */
+void mr_fn_print_nested(const mr_fn_t *f, FILE *to);
 /* The same as heap text the caller frees; NULL without memory. */
 char *mr_fn_text(const mr_fn_t *f);
 

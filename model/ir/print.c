@@ -80,7 +80,7 @@ static void print_eqn(names_t *s, const mr_eqn_t *e, FILE *to) {
   print_tail(s, e, false, t);
   fclose(t);
   fprintf(to, "    %s", head);
-  if (4 + n_head + n_tail <= 80)
+  if (4 + n_head + n_tail <= 80 && !strchr(tail, '\n'))
     fputs(tail, to);
   else
     print_tail(s, e, true, to);
@@ -125,4 +125,15 @@ char *mr_fn_text(const mr_fn_t *f) {
   mr_fn_print(f, to);
   fclose(to);
   return text;
+}
+
+/* jax sets a function inside an attribute six columns deeper. */
+void mr_fn_print_nested(const mr_fn_t *f, FILE *to) {
+  char *text = mr_fn_text(f);
+  for (const char *at = text; at && *at; at++) {
+    if (*at == '\n' && !at[1]) break;
+    fputc(*at, to);
+    if (*at == '\n') fputs("      ", to);
+  }
+  free(text);
 }

@@ -49,6 +49,25 @@ mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to);
 /* x, of which derivatives say that it is constant. */
 mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x);
 
+/* x, but to passes another value: what is computed from it is not merged with what was. */
+mr_var_t *mr_lax_optimization_barrier(mr_fn_t *f, mr_var_t *x);
+
+/* ---- calls; the functions are copied, in[] has the avals of their inputs; MR_ERR_SHAPE else ----
+ */
+/* out: body's outputs but the last n_saved, which are kept for the backward pass; the rest of body
+   is computed again there.  mr_checkpoint makes such calls by a policy. */
+mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
+                           mr_var_t **out);
+/* body with a jvp rule of one's own.  rule: (inputs, a tangent of each) -> (outputs, their
+   tangents), linear in the tangents; reverse mode is its transpose.  After jax.custom_jvp. */
+mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
+                           mr_var_t *const *in, mr_var_t **out);
+/* body with a vjp rule of one's own.  fwd: (inputs) -> (outputs, residuals...); bwd: (residuals...,
+   a cotangent of each output) -> (a cotangent of each input).  Forward mode differentiates body
+   itself, so that jvp(grad) works; jax refuses it.  After jax.custom_vjp. */
+mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
+                           mr_var_t *const *in, mr_var_t **out);
+
 /* ---- made from nothing; any dtype ---- */
 mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value);
 /* 0, 1, 2, ... along one dimension. */

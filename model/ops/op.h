@@ -8,7 +8,7 @@
 #include "model/backends/cpu/call.h"
 #include "model/ir/fn.h"
 
-#define MR_MAX_OUT 4
+#define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
 
 /* What mixed precision does with an op. */
 typedef enum mr_amp {
@@ -69,7 +69,7 @@ struct mr_op_def {
   mr_pointwise_t at; /* of an op whose cpu is mr_cpu_pointwise */
   mr_cpu_lower_fn *cpu, *cuda;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
-  uint8_t inplace[MR_MAX_OUT];
+  uint8_t inplace[MR_INPLACE_OUT];
   bool widens; /* output 0 may be asked in f32 by the attribute preferred_element_type */
   bool cheap;  /* rather computed twice than kept: one pass over its operands */
   bool mixes;  /* its CPU kernel takes bf16 inputs beside an f32 output */

@@ -115,14 +115,14 @@ mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_
 }
 
 mr_err_t mr_jvp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  mr_var_t *out[MR_MAX_OUT] = {NULL};
+  mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   int from = f->n_eqn;
   MR_TRY(e->op->open(f, e, out));
   return mr_forward_range(f, from, e->n_in, e->in, din, e->n_out, out, dout);
 }
 
 mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  mr_var_t *out[MR_MAX_OUT] = {NULL};
+  mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   int from = f->n_eqn;
   MR_TRY(e->op->open(f, e, out));
   MR_TRY(mr_backward_range(f, from, e->n_out, out, dout, e->n_in, e->in, din));

@@ -32,7 +32,7 @@ static mr_err_t add_cotangent(sweep_t *s, const mr_var_t *v, mr_var_t *d) {
 
 static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   mr_fn_t *g = s->g;
-  mr_var_t *dout[MR_MAX_OUT] = {NULL};
+  mr_var_t **dout = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   bool any = false, want = false;
   for (int k = 0; k < e->n_out; k++) any |= (dout[k] = s->ct[e->out[k]->id]) != NULL;
   for (int k = 0; k < e->n_in; k++) want |= s->active[e->in[k]->id];

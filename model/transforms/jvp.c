@@ -8,7 +8,7 @@
 #include "model/transforms/transforms.h"
 
 static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
-  mr_var_t *dout[MR_MAX_OUT] = {NULL};
+  mr_var_t **dout = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *din);
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (din[k] = tangent[e->in[k]->id]) != NULL;

@@ -7,6 +7,7 @@
 typedef struct opening {
   mr_fn_t *g;
   mr_dtype_t from, to; /* equal: dtypes stay */
+  bool calls;          /* opens only ops without a kernel */
 } opening_t;
 
 static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
@@ -48,11 +49,11 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
 }
 
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
-  return e->op->open == mr_no_open ? copy_eqn(o, e, map) : open_composite(o, e, map);
+  bool closed = o->calls ? e->op->cpu != mr_cpu_opened : e->op->open == mr_no_open;
+  return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 
-static mr_err_t rewrite(const mr_fn_t *f, mr_dtype_t from, mr_dtype_t to, mr_fn_t **out,
-                        mr_diag_t *diag) {
+static mr_err_t rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!g || !map) {
@@ -60,7 +61,7 @@ static mr_err_t rewrite(const mr_fn_t *f, mr_dtype_t from, mr_dtype_t to, mr_fn_
     free(map);
     return mr_fail(diag, MR_ERR_NOMEM, "open: no memory");
   }
-  opening_t o = {g, from, to};
+  o.g = g;
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < f->n_in; i++) {
     mr_aval_t a = f->in[i]->aval;
@@ -75,11 +76,15 @@ static mr_err_t rewrite(const mr_fn_t *f, mr_dtype_t from, mr_dtype_t to, mr_fn_
 }
 
 mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
-  return rewrite(f, MR_F32, MR_F32, out, diag);
+  return rewrite(f, (opening_t){0}, out, diag);
+}
+
+mr_err_t mr_open_calls(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
+  return rewrite(f, (opening_t){.calls = true}, out, diag);
 }
 
 mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
-  return rewrite(f, MR_F32, MR_F64, out, diag);
+  return rewrite(f, (opening_t){.from = MR_F32, .to = MR_F64}, out, diag);
 }
 
 mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
@@ -89,7 +94,7 @@ mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
     return NULL;
   }
   mr_var_t **in = mr_mem_take(&t->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
-  mr_var_t *out[MR_MAX_OUT] = {NULL};
+  mr_var_t **out = mr_mem_take(&t->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < e->n_in; i++) in[i] = mr_fn_input(t, e->in[i]->aval);
   mr_eqn_t *c = mr_emit_like(t, e, in);
   t->scope = mr_mem_text(&t->mem, e->scope);

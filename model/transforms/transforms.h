@@ -75,10 +75,23 @@ mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
 mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *out_axes,
                  mr_fn_t **out, mr_diag_t *diag);
 
+/* ---- memory for time ---- */
+/* Whether the results of an equation are kept for the backward pass. */
+typedef bool mr_policy_fn(const mr_eqn_t *e);
+bool mr_save_nothing(const mr_eqn_t *e);    /* all is computed again */
+bool mr_save_dots(const mr_eqn_t *e);       /* matrix products and fused attention are kept */
+bool mr_save_everything(const mr_eqn_t *e); /* nothing is computed again */
+/* *out: f as one call whose inner values, but those the policy saves (NULL: mr_save_nothing), are
+   computed again in the backward pass.  Same outputs and derivatives, less memory between the
+   passes.  Inline it (mr_inline) where f would stand.  After jax.checkpoint. */
+mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag);
+
 /* ---- rewriting ---- */
 /* *out: f with every composite written as primitives by its open rule. */
 mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
-/* *out: the same with f64 in place of f32 everywhere: the function in double precision, against
+/* *out: f with the calls of functions alone (ops that have no kernel) written as their bodies. */
+mr_err_t mr_open_calls(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
+/* *out: mr_open's with f64 in place of f32 everywhere: the function in double precision, against
    which derivatives are checked. */
 mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
 /* A graph of e alone, opened once: (e's operands) -> (e's outputs).  NULL on failure. */

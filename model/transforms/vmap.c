@@ -15,7 +15,7 @@ static mr_batched_t mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
 
 static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
-  mr_batched_t out[MR_MAX_OUT] = {{NULL, -1}};
+  mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (in[k] = mapped(g, map, e->in[k])).axis >= 0;
   g->scope = mr_mem_text(&g->mem, e->scope);

@@ -26,5 +26,8 @@ typedef mr_err_t mr_cpu_lower_fn(mr_cpu_call_t *c, mr_diag_t *diag);
 /* The rule of ops whose output has the bytes of input 0 (reshape): the planner gives both the
    same memory and no call is made. */
 mr_err_t mr_cpu_alias(mr_cpu_call_t *c, mr_diag_t *diag);
+/* The rule of ops without a kernel that have an open rule (calls of functions): mr_jit writes them
+   as what they stand for before it plans. */
+mr_err_t mr_cpu_opened(mr_cpu_call_t *c, mr_diag_t *diag);
 
 #endif

@@ -66,9 +66,7 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
 
 static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
                         mr_diag_t *diag) {
-  x->fn = mr_fn_copy(f, diag);
-  if (!x->fn) return diag ? diag->code : MR_ERR_NOMEM;
-  mr_dce(x->fn);
+  MR_TRY(mr_open_calls(f, &x->fn, diag));
   mr_fold_convert(x->fn);
   if (!o->keep) MR_TRY(mr_remat(x->fn, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);

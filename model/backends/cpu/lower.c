@@ -8,6 +8,10 @@ mr_err_t mr_cpu_alias(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+mr_err_t mr_cpu_opened(mr_cpu_call_t *c, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_NORULE, "%s: is left in the graph that is lowered", c->eqn->op->name);
+}
+
 /* Tensors below this many elements in all: one thread is faster than calling a team together. */
 #define SERIAL_ELEMS 8192
 

@@ -56,7 +56,7 @@ static void place_literal(planner_t *s, const mr_var_t *v) {
 
 /* An operand of e, dead after it, whose bytes output o may take; -1 if there is none. */
 static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
-  for (int k = 0; k < e->n_in && k < 8; k++) {
+  for (int k = 0; o < MR_INPLACE_OUT && k < e->n_in && k < 8; k++) {
     if (!(e->op->inplace[o] >> k & 1)) continue;
     int b = s->p->of_var[e->in[k]->id];
     const mr_block_t *block = &s->p->block[b];

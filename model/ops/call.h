@@ -1,0 +1,17 @@
+/* What ops that call a function share: the function lies in an attribute, a copy owned by the graph
+   (mr_attr_fn). */
+#ifndef MR_MODEL_OPS_CALL_H
+#define MR_MODEL_OPS_CALL_H
+
+#include "model/ops/op.h"
+
+/* Operands and outputs must be those of e's function `name`, or the first of its outputs. */
+mr_err_t mr__call_shape(const mr_eqn_t *e, const char *name, mr_aval_t *out, mr_diag_t *diag);
+/* The body of the function in place of the call: an open rule. */
+mr_err_t mr__call_inline(mr_fn_t *f, const mr_eqn_t *e, const char *name, mr_var_t **out);
+/* Mapped operands with the mapped dimension first into v[n_in], and axes[n_in] for mr_vmap. */
+void mr__call_front(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_var_t **v, int *axes);
+/* g, a failed transform of a called function, tells f why. */
+mr_err_t mr__call_failed(mr_fn_t *f, const mr_diag_t *why);
+
+#endif

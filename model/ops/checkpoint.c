@@ -1,0 +1,140 @@
+/* A call whose inner values are not kept for the backward pass but computed again there, except
+   those it gives out beside its results (the last n_saved outputs).
+
+   After jax.checkpoint; Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). */
+#include "model/ops/call.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/transforms.h"
+
+static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
+                     mr_eqn_t **e) {
+  mr_attr_t attr[] = {mr_attr_fn("jaxpr", body), mr_attr_int("saved", n_saved)};
+  *e = mr_emit(f, &mr_op_checkpoint, body->n_in, in, 2, attr, body->n_out);
+  return mr_rule_done(f);
+}
+
+mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
+                           mr_var_t **out) {
+  mr_eqn_t *e;
+  MR_TRY(emit(f, body, n_saved, in, &e));
+  for (int i = 0; i < body->n_out - n_saved; i++) out[i] = e->out[i];
+  return MR_OK;
+}
+
+static mr_err_t checkpoint_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  return mr__call_shape(e, "jaxpr", out, diag);
+}
+
+static mr_err_t checkpoint_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  return mr__call_inline(f, e, "jaxpr", out);
+}
+
+/* Equations from `from` on, and cotangents, read what was saved instead of what was made again. */
+static void use_saved(mr_fn_t *f, int from, const mr_var_t *again, mr_var_t *saved, int n,
+                      mr_var_t **d) {
+  for (int i = from; i < f->n_eqn; i++)
+    for (int k = 0; k < f->eqn[i]->n_in; k++)
+      if (f->eqn[i]->in[k] == again) f->eqn[i]->in[k] = saved;
+  for (int k = 0; k < n; k++)
+    if (d[k] == again) d[k] = saved;
+}
+
+static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                               mr_var_t **din) {
+  const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  int saved = (int)mr_attr_get(e, "saved")->i[0];
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **again = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++) in[i] = mr_lax_optimization_barrier(f, e->in[i]);
+  int from = f->n_eqn;
+  MR_TRY(mr_inline(f, body, in, again));
+  MR_TRY(mr_backward_range(f, from, e->n_out, again, dout, e->n_in, in, din));
+  for (int i = e->n_out - saved; i < e->n_out; i++)
+    if (again[i]->def) use_saved(f, from, again[i], e->out[i], e->n_in, din);
+  return mr_rule_done(f);
+}
+
+/* The jvp of the body, which gives out the same saved values: y, dy and their tangents, saved. */
+static mr_err_t tangent_body(const mr_eqn_t *e, int n, const int *wrt, mr_fn_t **out,
+                             mr_diag_t *diag) {
+  mr_fn_t *j;
+  MR_TRY(mr_jvp(mr_attr_called(e, "jaxpr"), n, wrt, &j, diag));
+  int saved = (int)mr_attr_get(e, "saved")->i[0], y = e->n_out - saved, at = 0;
+  mr_var_t **all = mr_mem_take(&j->mem, (size_t)(j->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < y; i++) all[at++] = j->out[i];
+  for (int i = 0; i < e->n_out; i++) all[at++] = j->out[e->n_out + i];
+  for (int i = y; i < e->n_out; i++) all[at++] = j->out[i];
+  mr_err_t err = mr_fn_return(j, at, all);
+  mr_dce(j);
+  *out = j;
+  return err;
+}
+
+static mr_err_t checkpoint_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
+                               mr_var_t **dout) {
+  mr_diag_t why = {0};
+  mr_fn_t *body;
+  mr_eqn_t *c = NULL;
+  int n = 0, *wrt = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(2 * e->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++) in[i] = e->in[i];
+  for (int i = 0; i < e->n_in; i++) {
+    if (!din[i] || !mr_is_float(e->in[i]->aval.dtype)) continue;
+    in[e->n_in + n] = din[i];
+    wrt[n++] = i;
+  }
+  if (!n) return MR_OK;
+  if (tangent_body(e, n, wrt, &body, &why) < 0) return mr__call_failed(f, &why);
+  int saved = (int)mr_attr_get(e, "saved")->i[0], y = e->n_out - saved;
+  mr_err_t err = emit(f, body, saved, in, &c);
+  mr_fn_destroy(body);
+  for (int i = 0; i < e->n_out && err >= 0; i++) dout[i] = c->out[y + i];
+  return err;
+}
+
+static mr_err_t checkpoint_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                 mr_batched_t *out) {
+  mr_diag_t why = {0};
+  mr_fn_t *body;
+  mr_eqn_t *c = NULL;
+  mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  int *axes = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
+  mr__call_front(f, e, in, v, axes);
+  if (mr_vmap(mr_attr_called(e, "jaxpr"), mr_batch_size(e->n_in, in), axes, NULL, &body, &why) < 0)
+    return mr__call_failed(f, &why);
+  mr_err_t err = emit(f, body, (int)mr_attr_get(e, "saved")->i[0], v, &c);
+  mr_fn_destroy(body);
+  for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};
+  return err;
+}
+
+/* sin(x)^2 y, without and with sin(x) saved. */
+static bool checkpoint_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2, 3)), *y = mr_fn_input(b, x->aval);
+  mr_var_t *wave = mr_lax_sin(b, x), *all[2] = {NULL, wave};
+  all[0] = mr_lax_mul(b, mr_lax_mul(b, wave, wave), y);
+  mr_fn_return(b, 1 + k, all);
+  mr_var_t *in[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 2, 3)}, *out = NULL;
+  mr_lax_checkpoint(s->f, b, k, in, &out);
+  mr_fn_destroy(b);
+  mr_fn_return(s->f, 1, &out);
+  return true;
+}
+
+const mr_op_def_t mr_op_checkpoint = {
+    MR_RULES_COMPOSITE,
+    .name = "checkpoint",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = checkpoint_shape,
+    .jvp = checkpoint_jvp,
+    .vjp = checkpoint_vjp,
+    .batch = checkpoint_batch,
+    .open = checkpoint_open,
+    .sample = checkpoint_sample,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = mr_cpu_opened,
+};

@@ -1,0 +1,119 @@
+/* A function whose vjp rule its author has written: fwd keeps residuals, bwd turns them and the
+   cotangents of the results into those of the operands. */
+#include "model/ops/call.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/transforms.h"
+
+static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
+                     mr_var_t *const *in, mr_eqn_t **e) {
+  mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", body), mr_attr_fn("fwd_jaxpr", fwd),
+                      mr_attr_fn("bwd_jaxpr", bwd)};
+  *e = mr_emit(f, &mr_op_custom_vjp_call, body->n_in, in, 3, attr, body->n_out);
+  return mr_rule_done(f);
+}
+
+mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
+                           mr_var_t *const *in, mr_var_t **out) {
+  mr_eqn_t *e;
+  MR_TRY(emit(f, body, fwd, bwd, in, &e));
+  for (int i = 0; i < body->n_out; i++) out[i] = e->out[i];
+  return MR_OK;
+}
+
+static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
+  int kept = fwd->n_out - e->n_out;
+  if (fwd->n_in != e->n_in || kept < 0 || bwd->n_in != kept + e->n_out || bwd->n_out != e->n_in)
+    return mr_shape_fail(
+        e, diag,
+        "want fwd: inputs -> outputs, residuals; bwd: residuals, cotangents of the "
+        "outputs -> cotangents of the inputs");
+  for (int i = 0; i < kept; i++)
+    if (!mr_aval_equal(&bwd->in[i]->aval, &fwd->out[e->n_out + i]->aval))
+      return mr_shape_fail(e, diag, "bwd takes other residuals than fwd gives");
+  return mr__call_shape(e, "call_jaxpr", out, diag);
+}
+
+static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  return mr__call_inline(f, e, "call_jaxpr", out);
+}
+
+static mr_err_t custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
+  int kept = fwd->n_out - e->n_out;
+  mr_var_t **y = mr_mem_take(&f->mem, (size_t)(fwd->n_out + 1) * sizeof(mr_var_t *));
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(bwd->n_in + 1) * sizeof(mr_var_t *));
+  MR_TRY(mr_inline(f, fwd, e->in, y));
+  for (int i = 0; i < kept; i++) in[i] = y[e->n_out + i];
+  for (int i = 0; i < e->n_out; i++)
+    in[kept + i] = dout[i] ? dout[i] : mr_lax_full(f, &e->out[i]->aval, 0);
+  MR_TRY(mr_inline(f, bwd, in, din));
+  for (int i = 0; i < e->n_in; i++)
+    if (!mr_is_float(e->in[i]->aval.dtype)) din[i] = NULL;
+  return mr_rule_done(f);
+}
+
+/* bwd on all examples; the cotangent of an operand that they share is the sum of theirs. */
+static mr_err_t map_bwd(const mr_eqn_t *e, int64_t size, const int *axes, mr_fn_t **out,
+                        mr_diag_t *diag) {
+  mr_fn_t *m, *g;
+  MR_TRY(mr_vmap(mr_attr_called(e, "bwd_jaxpr"), size, NULL, NULL, &m, diag));
+  g = mr_fn_copy(m, diag);
+  mr_fn_destroy(m);
+  if (!g) return MR_ERR_NOMEM;
+  mr_var_t **d = mr_mem_copy(&g->mem, g->out, (size_t)g->n_out, sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++)
+    if (axes[i] == MR_UNMAPPED) d[i] = mr_lax_reduce_sum(g, d[i], 1, (int[]){0});
+  mr_err_t err = mr_fn_return(g, e->n_in, d);
+  *out = g;
+  return err;
+}
+
+static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                             mr_batched_t *out) {
+  mr_diag_t why = {0};
+  mr_fn_t *body = NULL, *fwd = NULL, *bwd = NULL;
+  mr_eqn_t *c = NULL;
+  int64_t size = mr_batch_size(e->n_in, in);
+  mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  int *axes = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
+  mr__call_front(f, e, in, v, axes);
+  mr_err_t err = mr_vmap(mr_attr_called(e, "call_jaxpr"), size, axes, NULL, &body, &why);
+  if (err >= 0) err = mr_vmap(mr_attr_called(e, "fwd_jaxpr"), size, axes, NULL, &fwd, &why);
+  if (err >= 0) err = map_bwd(e, size, axes, &bwd, &why);
+  err = err < 0 ? mr__call_failed(f, &why) : emit(f, body, fwd, bwd, v, &c);
+  for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};
+  mr_fn_destroy(body);
+  mr_fn_destroy(fwd);
+  mr_fn_destroy(bwd);
+  return err;
+}
+
+/* sin(x) y with its gradient written out. */
+static bool custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *body = mr_fn_create(), *fwd = mr_fn_create(), *bwd = mr_fn_create();
+  mr_aval_t a = mr_aval_of(MR_F32, 2, 3);
+  mr_var_t *x = mr_fn_input(body, a), *y = mr_fn_input(body, a), *out, *p[3], *d[2];
+  out = mr_lax_mul(body, mr_lax_sin(body, x), y);
+  mr_fn_return(body, 1, &out);
+  for (int i = 0; i < 2; i++) p[i] = mr_fn_input(fwd, a);
+  mr_fn_return(fwd, 3, (mr_var_t *[]){mr_lax_mul(fwd, mr_lax_sin(fwd, p[0]), p[1]), p[0], p[1]});
+  for (int i = 0; i < 3; i++) p[i] = mr_fn_input(bwd, a);
+  d[0] = mr_lax_mul(bwd, p[2], mr_lax_mul(bwd, p[1], mr_lax_cos(bwd, p[0])));
+  d[1] = mr_lax_mul(bwd, p[2], mr_lax_sin(bwd, p[0]));
+  mr_fn_return(bwd, 2, d);
+  mr_var_t *in[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 2, 3)};
+  mr_lax_custom_vjp(s->f, body, fwd, bwd, in, &out);
+  mr_fn_destroy(body);
+  mr_fn_destroy(fwd);
+  mr_fn_destroy(bwd);
+  return mr_sample_done(s, out);
+}
+
+const mr_op_def_t mr_op_custom_vjp_call = {
+    MR_RULES_COMPOSITE,    .name = "custom_vjp_call", .n_in = -1,           .n_out = -1,
+    .shape = custom_shape, .jvp = mr_jvp_open,        .vjp = custom_vjp,    .batch = custom_batch,
+    .open = custom_open,   .sample = custom_sample,   .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_opened,
+};

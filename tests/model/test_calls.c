@@ -1,0 +1,179 @@
+/* Functions called by functions: checkpoint with policies, rules of one's own. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+
+#include "tests/model/grid.h"
+
+enum { N = 64, LAYERS = 6 };
+
+/* (x, w1, ..., w6) -> x through six layers tanh(x w), on x (64,64). */
+static mr_fn_t *layers(mr_policy_fn *policy, bool wrapped) {
+  mr_fn_t *one = mr_fn_create(), *f = mr_fn_create(), *call = NULL;
+  mr_aval_t a = mr_aval_of(MR_F32, N, N);
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(one, a), *w = mr_fn_input(one, a);
+  x = mr_lax_tanh(one, mr_lax_exp(one, mr_lax_sin(one, mr_lax_dot(one, x, w))));
+  assert_int_equal(mr_fn_return(one, 1, &x), MR_OK);
+  if (wrapped) assert_int_equal(mr_checkpoint(one, policy, &call, &diag), MR_OK);
+  x = mr_fn_input(f, a);
+  for (int i = 0; i < LAYERS; i++) {
+    mr_var_t *in[] = {x, mr_fn_input(f, a)};
+    assert_int_equal(mr_inline(f, wrapped ? call : one, in, &x), MR_OK);
+  }
+  x = mr_lax_reduce_sum(f, x, 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  mr_fn_destroy(one);
+  mr_fn_destroy(call);
+  return f;
+}
+
+static mr_fn_t *gradients(mr_fn_t *f) {
+  mr_fn_t *g = NULL;
+  mr_diag_t diag = {0};
+  int wrt[LAYERS + 1] = {0, 1, 2, 3, 4, 5, 6};
+  if (mr_grad(f, LAYERS + 1, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
+  mr_fn_destroy(f);
+  return g;
+}
+
+/* The gradients' values, and what the compiled graph needs. */
+static size_t run_gradients(mr_fn_t *g, double **out, int *products) {
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  static _Alignas(64) float in[LAYERS + 1][N * N], y[LAYERS + 1][N * N];
+  const void *a[LAYERS + 1];
+  void *b[LAYERS + 1];
+  if (mr_jit(g, &(mr_jit_options_t){.keep = true}, &x, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i <= LAYERS; i++) {
+    for (int k = 0; k < N * N; k++) in[i][k] = (float)((k * 37 + i * 11) % 101) / 505 - 0.1f;
+    a[i] = in[i], b[i] = y[i];
+  }
+  mr_exec_run(x, a, b);
+  for (int i = 0; i <= LAYERS; i++) {
+    out[i] = doubles(N * N);
+    for (int k = 0; k < N * N; k++) out[i][k] = (double)y[i][k];
+  }
+  *products = 0;
+  for (int i = 0; i < mr_exec_fn(x)->n_eqn; i++)
+    *products += mr_exec_fn(x)->eqn[i]->op == &mr_op_dot_general;
+  size_t peak = mr_exec_peak_bytes(x);
+  mr_exec_destroy(x);
+  return peak;
+}
+
+static void checkpoint_gives_the_same_bits_in_less_memory_and_its_policy_holds(void **state) {
+  mr_policy_fn *policy[] = {NULL, mr_save_nothing, mr_save_dots, mr_save_everything};
+  double *y[4][LAYERS + 1];
+  size_t peak[4];
+  int products[4];
+  for (int i = 0; i < 4; i++) {
+    mr_fn_t *g = gradients(layers(policy[i], i > 0));
+    peak[i] = run_gradients(g, y[i], &products[i]);
+    assert_near("checkpoint", g, y[i], y[0], 0);
+    mr_fn_destroy(g);
+  }
+  assert_int_equal(products[0], 3 * LAYERS);
+  assert_true(products[1] >= products[0] + LAYERS - 1); /* all computed again but the last result */
+  assert_int_equal(products[2], products[0]);
+  assert_int_equal(products[3], products[0]);
+  assert_true(peak[1] < peak[2] && peak[2] < peak[0]);
+  for (int i = 0; i < 4; i++) free_all(LAYERS + 1, y[i]);
+}
+
+/* x -> |x| whose slope its author declares to be 7. */
+static mr_fn_t *declared(bool forward) {
+  mr_fn_t *f = mr_fn_create(), *body = mr_fn_create(), *a = mr_fn_create(), *b = mr_fn_create();
+  mr_aval_t s = mr_aval_scalar(MR_F32);
+  mr_var_t *x = mr_lax_abs(body, mr_fn_input(body, s)), *y, *in = mr_fn_input(f, s), *out[2];
+  mr_fn_return(body, 1, &x);
+  x = mr_fn_input(a, s);
+  out[0] = mr_lax_abs(a, x);
+  if (forward) out[1] = mr_lax_scale(a, 7, mr_fn_input(a, s));
+  mr_fn_return(a, forward ? 2 : 1, out);
+  y = mr_lax_scale(b, 7, mr_fn_input(b, s));
+  mr_fn_return(b, 1, &y);
+  mr_err_t err =
+      forward ? mr_lax_custom_jvp(f, body, a, &in, &y) : mr_lax_custom_vjp(f, body, a, b, &in, &y);
+  if (err < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_fn_destroy(body);
+  mr_fn_destroy(a);
+  mr_fn_destroy(b);
+  return f;
+}
+
+static double slope_at(const mr_fn_t *g, double x) {
+  double *in[] = {&x}, *y[1];
+  run_as_it_is(g, in, y);
+  double v = y[0][0];
+  free(y[0]);
+  return v;
+}
+
+static void a_rule_of_ones_own_takes_the_place_of_the_derivative(void **state) {
+  for (int forward = 0; forward < 2; forward++) {
+    mr_fn_t *f = declared(forward), *g = NULL, *v = NULL, *gv = NULL;
+    mr_diag_t diag = {0};
+    if (mr_grad(f, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    assert_true(slope_at(f, -3) == 3 && slope_at(g, -3) == 7);
+    assert_int_equal(mr_vmap(f, 2, NULL, NULL, &v, &diag), MR_OK); /* the rule is mapped too */
+    if (mr_jacrev(v, 1, (int[]){0}, &gv, &diag) < 0) fail_msg("%s", diag.text);
+    double x[2] = {-3, 4}, *in[] = {x}, *y[1];
+    run_as_it_is(gv, in, y);
+    assert_true(y[0][0] == 7 && y[0][1] == 0 && y[0][2] == 0 && y[0][3] == 7);
+    free(y[0]);
+    mr_fn_t *all[] = {f, g, v, gv};
+    for (int i = 0; i < 4; i++) mr_fn_destroy(all[i]);
+  }
+}
+
+static void stop_gradient_is_constant_in_both_modes(void **state) {
+  mr_fn_t *f = mr_fn_create(), *g = NULL, *j = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  mr_var_t *y = mr_lax_mul(f, x, mr_lax_stop_gradient(f, x)); /* half of the slope of x x */
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  assert_int_equal(mr_grad(f, 1, (int[]){0}, &g, &diag), MR_OK);
+  assert_true(slope_at(g, 3) == 3);
+  assert_int_equal(mr_jvp(f, 1, (int[]){0}, &j, &diag), MR_OK);
+  double at = 3, t = 1, *in[] = {&at, &t}, *out[2];
+  run_as_it_is(j, in, out);
+  assert_true(out[0][0] == 9 && out[1][0] == 3);
+  free_all(2, out);
+  mr_fn_destroy(f);
+  mr_fn_destroy(g);
+  mr_fn_destroy(j);
+}
+
+static void a_rule_of_another_shape_is_refused(void **state) {
+  mr_fn_t *f = mr_fn_create(), *body = mr_fn_create();
+  mr_var_t *x = mr_fn_input(body, mr_aval_scalar(MR_F32)), *y, *in;
+  mr_fn_return(body, 1, &x);
+  in = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  assert_int_equal(mr_lax_custom_jvp(f, body, body, &in, &y), MR_ERR_SHAPE);
+  assert_non_null(strstr(f->diag.text, "custom_jvp_call f32[]: the rule must take"));
+  mr_fn_destroy(f);
+  f = mr_fn_create();
+  in = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  assert_int_equal(mr_lax_checkpoint(f, body, 0, &in, &y), MR_ERR_SHAPE);
+  assert_non_null(strstr(f->diag.text, "the function takes other shapes"));
+  mr_fn_destroy(f);
+  mr_fn_destroy(body);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(checkpoint_gives_the_same_bits_in_less_memory_and_its_policy_holds),
+      cmocka_unit_test(a_rule_of_ones_own_takes_the_place_of_the_derivative),
+      cmocka_unit_test(stop_gradient_is_constant_in_both_modes),
+      cmocka_unit_test(a_rule_of_another_shape_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
