@@ -5,7 +5,7 @@
 
 static uint32_t rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
 
-static mr_key_t threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
+mr_key_t mr_threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
   static const int rotation[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   const uint32_t ks[3] = {k.a, k.b, k.a ^ k.b ^ 0x1BD11BDAu};
   x0 += ks[0], x1 += ks[1];
@@ -21,10 +21,10 @@ static mr_key_t threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
 
 mr_key_t mr_key(uint64_t seed) { return (mr_key_t){0, (uint32_t)seed}; }
 
-mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data) { return threefry2x32(k, 0, data); }
+mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data) { return mr_threefry2x32(k, 0, data); }
 
 mr_key_t mr_key_split(mr_key_t k, uint64_t i) {
-  return threefry2x32(k, (uint32_t)(i >> 32), (uint32_t)i);
+  return mr_threefry2x32(k, (uint32_t)(i >> 32), (uint32_t)i);
 }
 
 uint32_t mr_key_bits(mr_key_t k, uint64_t i) {
@@ -34,8 +34,8 @@ uint32_t mr_key_bits(mr_key_t k, uint64_t i) {
 
 /* XLA contracts the scaling to one fused multiply-add; a plain product and sum differs in the
    last bit. */
-float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi) {
-  uint32_t bits = (mr_key_bits(k, i) >> 9) | 0x3F800000u;
+float mr_uniform_of_bits(uint32_t bits, float lo, float hi) {
+  bits = bits >> 9 | 0x3F800000u;
   float f;
   memcpy(&f, &bits, sizeof f);
   return fmaxf(lo, fmaf(f - 1.0f, hi - lo, lo));
@@ -57,12 +57,22 @@ float mr_erfinv(float x) {
   return p * x;
 }
 
-float mr_key_normal(mr_key_t k, uint64_t i) {
-  return (float)M_SQRT2 * mr_erfinv(mr_key_uniform(k, i, nextafterf(-1.0f, 0.0f), 1.0f));
+float mr_normal_of_bits(uint32_t bits) {
+  return (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, nextafterf(-1.0f, 0.0f), 1.0f));
 }
 
-float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi) {
+float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi) {
   float a = erff(lo / (float)M_SQRT2), b = erff(hi / (float)M_SQRT2);
-  float x = (float)M_SQRT2 * mr_erfinv(mr_key_uniform(k, i, a, b));
+  float x = (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, a, b));
   return fminf(fmaxf(x, nextafterf(lo, INFINITY)), nextafterf(hi, -INFINITY));
+}
+
+float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi) {
+  return mr_uniform_of_bits(mr_key_bits(k, i), lo, hi);
+}
+
+float mr_key_normal(mr_key_t k, uint64_t i) { return mr_normal_of_bits(mr_key_bits(k, i)); }
+
+float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi) {
+  return mr_truncated_normal_of_bits(mr_key_bits(k, i), lo, hi);
 }

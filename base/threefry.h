@@ -12,6 +12,9 @@ typedef struct mr_key {
   uint32_t a, b;
 } mr_key_t;
 
+/* The block cipher itself: counter (x0,x1) under key k. */
+mr_key_t mr_threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1);
+
 mr_key_t mr_key(uint64_t seed);                     /* jax.random.key: (0, seed mod 2^32) */
 mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data); /* jax.random.fold_in */
 mr_key_t mr_key_split(mr_key_t k, uint64_t i);      /* element i of jax.random.split(k, n) */
@@ -20,6 +23,11 @@ float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi); /* in [lo,hi) 
 float mr_key_normal(mr_key_t k, uint64_t i);
 /* A standard normal cut to (lo,hi), both finite, lo < hi. */
 float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi);
+
+/* What the three above make of 32 random bits. */
+float mr_uniform_of_bits(uint32_t bits, float lo, float hi);
+float mr_normal_of_bits(uint32_t bits);
+float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi);
 
 /* The inverse error function in f32 on [-1,1] (M. Giles, "Approximating the erfinv function",
    GPU Computing Gems 2011), as XLA computes it. */

@@ -1,0 +1,104 @@
+#include "model/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout) {
+  return (mr_prng_t){mr_key(seed), layout};
+}
+
+mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data) {
+  return (mr_prng_t){mr_key_fold_in(k.key, data), k.layout};
+}
+
+/* Word i of n in the original layout: counters 0..n-1, and a 0 if n is odd, in two halves that
+   are the two words of a block. */
+static uint32_t original_word(mr_key_t k, uint64_t i, uint64_t n) {
+  uint64_t half = (n + 1) / 2, low = i < half ? i : i - half, high = low + half;
+  mr_key_t block = mr_threefry2x32(k, (uint32_t)low, high < n ? (uint32_t)high : 0);
+  return i < half ? block.a : block.b;
+}
+
+static uint32_t bits_at(mr_prng_t k, size_t i, size_t n) {
+  return k.layout == MR_KEY_PARTITIONABLE ? mr_key_bits(k.key, i) : original_word(k.key, i, n);
+}
+
+void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out) {
+  for (size_t i = 0; i < n; i++) {
+    out[i].layout = k.layout;
+    if (k.layout == MR_KEY_PARTITIONABLE)
+      out[i].key = mr_key_split(k.key, i);
+    else
+      out[i].key =
+          (mr_key_t){original_word(k.key, 2 * i, 2 * n), original_word(k.key, 2 * i + 1, 2 * n)};
+  }
+}
+
+void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out) {
+  if (k.layout == MR_KEY_PARTITIONABLE) {
+    for (size_t i = 0; i < n; i++) out[i] = mr_key_bits(k.key, i);
+    return;
+  }
+  size_t half = (n + 1) / 2; /* both words of a block at once */
+  for (size_t i = 0; i < half; i++) {
+    mr_key_t b = mr_threefry2x32(k.key, (uint32_t)i, half + i < n ? (uint32_t)(half + i) : 0);
+    out[i] = b.a;
+    if (half + i < n) out[half + i] = b.b;
+  }
+}
+
+void mr_random_uniform(mr_prng_t k, size_t n, float lo, float hi, float *out) {
+  for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(bits_at(k, i, n), lo, hi);
+}
+
+void mr_random_normal(mr_prng_t k, size_t n, float *out) {
+  for (size_t i = 0; i < n; i++) out[i] = mr_normal_of_bits(bits_at(k, i, n));
+}
+
+void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out) {
+  for (size_t i = 0; i < n; i++) out[i] = mr_truncated_normal_of_bits(bits_at(k, i, n), lo, hi);
+}
+
+void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out) {
+  for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(bits_at(k, i, n), 0, 1) < p;
+}
+
+/* Two words an element, so that the remainder's bias is 2^-32 of what one word has. */
+void mr_random_randint(mr_prng_t k, size_t n, int32_t lo, int32_t hi, int32_t *out) {
+  mr_prng_t sub[2];
+  mr_random_split(k, 2, sub);
+  uint32_t span = hi <= lo ? 1 : (uint32_t)hi - (uint32_t)lo;
+  uint32_t half = 65536u % span, word = half * half % span; /* 2^32 mod span, as JAX wraps it */
+  for (size_t i = 0; i < n; i++) {
+    uint32_t high = bits_at(sub[0], i, n), low = bits_at(sub[1], i, n);
+    out[i] = (int32_t)((uint32_t)lo + (high % span * word + low % span) % span);
+  }
+}
+
+typedef struct card {
+  uint32_t bits, at, value;
+} card_t;
+
+static int by_bits(const void *a, const void *b) {
+  const card_t *x = a, *y = b;
+  if (x->bits != y->bits) return x->bits < y->bits ? -1 : 1;
+  return x->at < y->at ? -1 : x->at > y->at; /* stable, as lax.sort is */
+}
+
+/* Sorted by random words as often as makes equal words unlikely to matter. */
+mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag) {
+  card_t *card = malloc(((size_t)n + 1) * sizeof *card);
+  if (!card) return mr_fail(diag, MR_ERR_NOMEM, "random permutation: no memory for %u numbers", n);
+  int rounds = n > 1 ? (int)ceil(3 * log(n) / log(UINT32_MAX)) : 0;
+  for (uint32_t i = 0; i < n; i++) out[i] = i;
+  while (rounds--) {
+    mr_prng_t sub[2];
+    mr_random_split(k, 2, sub);
+    k = sub[0];
+    for (uint32_t i = 0; i < n; i++) card[i] = (card_t){bits_at(sub[1], i, n), i, out[i]};
+    qsort(card, n, sizeof *card, by_bits);
+    for (uint32_t i = 0; i < n; i++) out[i] = card[i].value;
+  }
+  free(card);
+  return MR_OK;
+}

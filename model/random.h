@@ -1,0 +1,41 @@
+/* jax.random on arrays: keys, and draws by key.
+
+   Source: jax.random of jax 0.10 (threefry2x32).  Integers (keys, bits, randint, permutation,
+   bernoulli) and uniform are JAX's to the bit; normal and truncated_normal within 4 ulp + 1e-7.
+   Arrays are dense in row-major order: n is the product of the shape.  Nothing here fails or
+   allocates but mr_random_permutation; any thread. */
+#ifndef MR_MODEL_RANDOM_H
+#define MR_MODEL_RANDOM_H
+
+#include "base/err.h"
+#include "base/threefry.h"
+
+/* How counters map to elements: jax_threefry_partitionable. */
+typedef enum mr_key_layout {
+  MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
+  MR_KEY_ORIGINAL       /* False: on n too; n < 2^32, for split < 2^31 */
+} mr_key_layout_t;
+
+typedef struct mr_prng {
+  mr_key_t key;
+  mr_key_layout_t layout;
+} mr_prng_t;
+
+mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout); /* PRNGKey(seed): seed mod 2^32 */
+mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data);
+void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out); /* out[n] */
+
+void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out);
+/* f32 in [lo,hi), lo < hi both finite. */
+void mr_random_uniform(mr_prng_t k, size_t n, float lo, float hi, float *out);
+void mr_random_normal(mr_prng_t k, size_t n, float *out);
+/* Standard normals cut to (lo,hi), both finite, lo < hi. */
+void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out);
+/* 1 with probability p, else 0. */
+void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out);
+/* In [lo,hi); lo everywhere if hi <= lo, as in JAX. */
+void mr_random_randint(mr_prng_t k, size_t n, int32_t lo, int32_t hi, int32_t *out);
+/* The numbers 0..n-1 shuffled.  MR_ERR_NOMEM names n. */
+mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag);
+
+#endif
