@@ -1,6 +1,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/isa.h"
@@ -59,9 +60,15 @@ static void bind_all(mr_exec_t *x) {
 
 static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *diag) {
   x->lent = lender && lender->plan.bytes >= x->plan.bytes;
-  x->arena = x->lent ? lender->arena : aligned_alloc(64, x->plan.bytes + 64);
+  size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+  /* The system would promise more than there is, and end the program in the middle of a run. */
+  bool fits = x->lent || x->plan.bytes < machine;
+  if (fits) x->arena = x->lent ? lender->arena : aligned_alloc(64, x->plan.bytes + 64);
   if (x->arena) return MR_OK;
-  return mr_fail(diag, MR_ERR_NOMEM, "out of memory: the plan needs %zu bytes", x->plan.bytes);
+  return mr_fail(diag, MR_ERR_NOMEM,
+                 "out of memory: the planned peak is %zu bytes, the machine has %zu; take a "
+                 "smaller batch, or work through it in parts",
+                 x->plan.bytes, machine);
 }
 
 static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
@@ -115,7 +122,7 @@ void mr_exec_destroy(mr_exec_t *x) {
 }
 
 /* Kernels run on the OpenMP team of this thread, small ones on this thread alone.  false: the gate
-   stayed shut. */
+   stayed shut, or a NaN came. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
   int64_t before = x->profile ? mr_now_ns() : 0;
@@ -127,6 +134,11 @@ static bool run_calls(mr_exec_t *x) {
     if (c->serial != serial) mr__team_set(c->serial ? 1 : x->threads);
     serial = c->serial;
     c->run(c);
+    if (x->check_nans && mr__gives_nan(c)) {
+      x->nan = c->eqn;
+      open = false;
+      break;
+    }
     if (!x->profile) continue;
     int64_t after = mr_now_ns();
     x->ns[i] += after - before;
@@ -142,6 +154,7 @@ void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
     /* A donated input is written to: the caller has said that it may be. */
     *p->slot = p->place == MR_PLACE_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
+  x->nan = NULL;
   int before = mr__team_set(x->threads);
   if (x->pin) mr__team_pin();
   bool done = run_calls(x);
@@ -157,5 +170,10 @@ void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {
 }
 
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x) { return x->fn; }
+
+int mr_exec_output_in(const mr_exec_t *x, int i) {
+  const mr_block_t *b = &x->plan.block[x->plan.of_var[x->fn->out[i]->id]];
+  return b->place == MR_PLACE_IN ? b->index : -1;
+}
 
 size_t mr_exec_peak_bytes(const mr_exec_t *x) { return x->plan.bytes; }

@@ -39,6 +39,13 @@ void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg);
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x); /* the graph as compiled; prints as a jaxpr */
 size_t mr_exec_peak_bytes(const mr_exec_t *x); /* of the arena, lent or its own */
 
+/* The input in whose memory output i is after a run, -1: in none. */
+int mr_exec_output_in(const mr_exec_t *x, int i);
+
+/* A run ends at the first op that gives a NaN; its outputs are then undefined.  Off at first. */
+void mr_exec_check_nans(mr_exec_t *x, bool on);
+const mr_eqn_t *mr_exec_nan(const mr_exec_t *x); /* that op in the last run, or NULL */
+
 /* Where the time goes.  Off at first. */
 void mr_exec_profile(mr_exec_t *x, bool on); /* on: starts at zero */
 /* A table by op: calls, milliseconds a run, share; nothing without a profiled run. */

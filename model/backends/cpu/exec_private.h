@@ -26,11 +26,16 @@ struct mr_exec {
   bool (*may_write)(void *arg);
   void *gate_arg;
   int first_write; /* the first equation that writes over a donated input; n_eqn: none does */
+  bool check_nans;
+  const mr_eqn_t *nan; /* of the last run: what first gave one, or NULL */
   bool profile;
   int64_t runs, *ns; /* [fn->n_eqn] */
 };
 
 /* Lowers each equation of x->fn into x->call. */
 mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag);
+
+/* Whether an output of the call, which has run, holds one. */
+bool mr__gives_nan(const mr_cpu_call_t *c);
 
 #endif

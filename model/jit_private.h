@@ -1,0 +1,34 @@
+#ifndef MR_MODEL_JIT_PRIVATE_H
+#define MR_MODEL_JIT_PRIVATE_H
+
+#include "model/array_private.h"
+#include "model/backends/cpu/exec.h"
+#include "model/jit.h"
+
+/* One list of avals and what was compiled for it. */
+typedef struct mr__jit_entry {
+  struct mr__jit_entry *next;
+  mr_exec_t *exec;
+  int n_in, n_out;
+  mr_aval_t *in, *out;
+  int *from;  /* [n_out]: the donated input whose memory output i takes, -1 for none */
+  bool small; /* cheaper to run than to hand to another thread */
+} mr__jit_entry_t;
+
+struct mr_jitted {
+  mr_queue_t *queue;
+  char *name;
+  mr_trace_fn *trace;
+  void *arg;
+  mr_jitted_options_t options;
+  mr__jit_entry_t *first;
+  mr_jitted_stats_t stats;
+  bool tracing;
+};
+
+/* Traces and compiles for the avals of in[n_in]; jit_trace.c. */
+mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__jit_entry_t **out,
+                         mr_diag_t *diag);
+void mr__jit_entry_destroy(mr__jit_entry_t *e);
+
+#endif

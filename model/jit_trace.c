@@ -1,0 +1,96 @@
+#include <stdlib.h>
+
+#include "model/jit_private.h"
+#include "model/ops/op.h"
+
+/* A run of so few elements is over before another thread has woken. */
+enum { SMALL_ELEMS = 1 << 15 };
+
+void mr__jit_entry_destroy(mr__jit_entry_t *e) {
+  if (!e) return;
+  mr_exec_destroy(e->exec);
+  free(e->in);
+  free(e->out);
+  free(e->from);
+  free(e);
+}
+
+static bool is_small(const mr_fn_t *f) {
+  int64_t n = 0;
+  for (int i = 0; i < f->n_eqn && n < SMALL_ELEMS; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    int64_t most = 0;
+    for (int k = 0; k < e->n_in; k++) most += mr_aval_elems(&e->in[k]->aval);
+    for (int k = 0; k < e->n_out; k++) most += mr_aval_elems(&e->out[k]->aval);
+    n += e->op->amp == MR_AMP_NARROW ? most * 64 : most; /* products work on each for longer */
+  }
+  return n < SMALL_ELEMS;
+}
+
+static mr_err_t trace(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_fn_t *f,
+                      mr_diag_t *diag) {
+  for (int i = 0; i < n_in; i++) mr_fn_input(f, in[i]->aval);
+  j->tracing = true;
+  mr_err_t e = j->trace(f, j->arg);
+  j->tracing = false;
+  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "jit of %s: %s", j->name, f->diag.text);
+  if (e < 0) return mr_fail(diag, e, "jit of %s: its trace failed: %s", j->name, mr_err_text(e));
+  if (f->n_in != n_in)
+    return mr_fail(diag, MR_ERR_SHAPE, "jit of %s: its trace adds inputs: %d where %d were given",
+                   j->name, f->n_in, n_in);
+  return MR_OK;
+}
+
+static mr_err_t keep_avals(mr__jit_entry_t *e, const mr_fn_t *f, mr_diag_t *diag) {
+  e->n_in = f->n_in;
+  e->n_out = f->n_out;
+  e->in = calloc((size_t)f->n_in + 1, sizeof *e->in);
+  e->out = calloc((size_t)f->n_out + 1, sizeof *e->out);
+  e->from = calloc((size_t)f->n_out + 1, sizeof *e->from);
+  if (!e->in || !e->out || !e->from) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
+  for (int i = 0; i < f->n_in; i++) e->in[i] = f->in[i]->aval;
+  for (int i = 0; i < f->n_out; i++) e->out[i] = f->out[i]->aval;
+  return MR_OK;
+}
+
+/* A donated input becomes one output, the first that lies in it. */
+static void find_reuse(const mr_jitted_t *j, mr__jit_entry_t *e) {
+  uint64_t taken = 0;
+  for (int i = 0; i < e->n_out; i++) {
+    int k = mr_exec_output_in(e->exec, i);
+    bool free_to_take = k >= 0 && k < 64 && (j->options.donate >> k & 1) && !(taken >> k & 1);
+    e->from[i] = free_to_take ? k : -1;
+    if (free_to_take) taken |= (uint64_t)1 << k;
+  }
+}
+
+static mr_err_t compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_fn_t *f, mr_diag_t *diag) {
+  MR_TRY(keep_avals(e, f, diag));
+  bool *donate = calloc((size_t)f->n_in + 1, sizeof *donate);
+  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
+  for (int i = 0; i < f->n_in && i < 64; i++) donate[i] = j->options.donate >> i & 1;
+  mr_diag_t own = {0};
+  mr_jit_options_t o = {.donate = donate, .threads = j->options.threads};
+  mr_err_t err = mr_jit(f, &o, &e->exec, &own);
+  free(donate);
+  if (err < 0) return mr_fail(diag, err, "jit of %s: %s", j->name, own.text);
+  mr_exec_check_nans(e->exec, j->options.check_nans);
+  find_reuse(j, e);
+  e->small = is_small(mr_exec_fn(e->exec));
+  return MR_OK;
+}
+
+mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__jit_entry_t **out,
+                         mr_diag_t *diag) {
+  mr_fn_t *f = mr_fn_create();
+  mr__jit_entry_t *e = calloc(1, sizeof *e);
+  mr_err_t err = f && e ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
+  if (err >= 0) err = trace(j, n_in, in, f, diag);
+  if (err >= 0) err = compile(j, e, f, diag);
+  mr_fn_destroy(f);
+  if (err < 0)
+    mr__jit_entry_destroy(e);
+  else
+    *out = e;
+  return err;
+}

@@ -1,0 +1,107 @@
+#include "model/queue.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "model/array.h"
+#include "model/backends/cpu/team.h"
+
+struct mr_queue {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t news, done; /* a task or the end came; a task has ended */
+  mr__task_t *first, **last;
+  bool busy, end; /* busy: a task runs, on the thread or on a caller's */
+};
+
+static void finish(mr_queue_t *q) {
+  q->busy = false;
+  pthread_cond_broadcast(&q->done);
+  if (q->first || q->end) pthread_cond_signal(&q->news);
+}
+
+static mr__task_t *next_task(mr_queue_t *q) {
+  while (q->busy || (!q->first && !q->end)) pthread_cond_wait(&q->news, &q->lock);
+  mr__task_t *t = q->first;
+  if (!t) return NULL;
+  q->first = t->next;
+  if (!q->first) q->last = &q->first;
+  q->busy = true;
+  return t;
+}
+
+static void *work(void *arg) {
+  mr_queue_t *q = arg;
+  mr__task_t *t;
+  pthread_mutex_lock(&q->lock);
+  while ((t = next_task(q))) {
+    pthread_mutex_unlock(&q->lock);
+    t->run(t);
+    pthread_mutex_lock(&q->lock);
+    finish(q);
+  }
+  pthread_mutex_unlock(&q->lock);
+  mr_team_release();
+  return NULL;
+}
+
+mr_err_t mr_queue_create(mr_queue_t **out, mr_diag_t *diag) {
+  mr_queue_t *q = calloc(1, sizeof *q);
+  if (!q) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a queue of runs");
+  q->last = &q->first;
+  pthread_mutex_init(&q->lock, NULL);
+  pthread_cond_init(&q->news, NULL);
+  pthread_cond_init(&q->done, NULL);
+  if (pthread_create(&q->thread, NULL, work, q)) {
+    pthread_mutex_destroy(&q->lock);
+    pthread_cond_destroy(&q->news);
+    pthread_cond_destroy(&q->done);
+    free(q);
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "the system gives no thread for a queue of runs");
+  }
+  *out = q;
+  return MR_OK;
+}
+
+void mr_queue_drain(mr_queue_t *q) {
+  pthread_mutex_lock(&q->lock);
+  while (q->busy || q->first) pthread_cond_wait(&q->done, &q->lock);
+  pthread_mutex_unlock(&q->lock);
+}
+
+void mr_queue_destroy(mr_queue_t *q) {
+  if (!q) return;
+  pthread_mutex_lock(&q->lock);
+  q->end = true;
+  pthread_cond_signal(&q->news);
+  pthread_mutex_unlock(&q->lock);
+  pthread_join(q->thread, NULL);
+  pthread_mutex_destroy(&q->lock);
+  pthread_cond_destroy(&q->news);
+  pthread_cond_destroy(&q->done);
+  free(q);
+}
+
+/* A small task costs less than waking the thread. */
+void mr__queue_put(mr_queue_t *q, mr__task_t *t, bool small) {
+  pthread_mutex_lock(&q->lock);
+  if (small && !q->busy && !q->first) {
+    q->busy = true;
+    pthread_mutex_unlock(&q->lock);
+    t->run(t);
+    pthread_mutex_lock(&q->lock);
+    finish(q);
+  } else {
+    t->next = NULL;
+    *q->last = t;
+    q->last = &t->next;
+    if (!q->busy) pthread_cond_signal(&q->news);
+  }
+  pthread_mutex_unlock(&q->lock);
+}
+
+void mr__queue_wait(mr_queue_t *q, const mr_array_t *a) {
+  pthread_mutex_lock(&q->lock);
+  while (!mr_array_is_ready(a)) pthread_cond_wait(&q->done, &q->lock);
+  pthread_mutex_unlock(&q->lock);
+}
