@@ -1,0 +1,286 @@
+/* millrace top: a run in a terminal, while it goes on. */
+#include <cjson/cJSON.h>
+#include <curses.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/cli.h"
+#include "apps/top_feed.h"
+
+enum { LOSSES = 1 << 16, STAGES = 24, LINES_KEPT = 6, CHART = 9 };
+
+typedef struct stage {
+  char name[24];
+  double busy, starved, blocked, queue;
+} stage_t;
+
+typedef struct top {
+  const char *where;
+  mr_top_feed_t *feed;
+  int64_t step, total, epoch;
+  double loss, accuracy, rate, p50, p99, cpu, rss, disk, lost;
+  double losses[LOSSES]; /* every n_each-th step's, oldest first */
+  int64_t n_losses, n_each, seen;
+  stage_t stage[STAGES];
+  int n_stages;
+  char line[LINES_KEPT][128]; /* newest last */
+  int n_lines;
+  char note[80];
+} top_t;
+
+/* ---- what comes ---- */
+
+static double number(const cJSON *j, const char *key, double otherwise) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+  if (cJSON_IsNull(v)) return NAN; /* JSON has no NaN */
+  return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
+}
+
+static int64_t whole(const cJSON *j, const char *key, int64_t otherwise) {
+  double v = number(j, key, (double)otherwise);
+  return v >= 0 && v < 1e15 ? (int64_t)v : otherwise;
+}
+
+static void keep_line(top_t *t, const char *text) {
+  if (t->n_lines == LINES_KEPT) memmove(t->line[0], t->line[1], sizeof t->line[0] * --t->n_lines);
+  snprintf(t->line[t->n_lines++], sizeof t->line[0], "%s", text);
+}
+
+/* A long run keeps every second of its losses, then every fourth, and so on. */
+static void keep_loss(top_t *t, double loss) {
+  if (t->seen++ % t->n_each) return;
+  if (t->n_losses == LOSSES) {
+    for (int i = 0; i < LOSSES / 2; i++) t->losses[i] = t->losses[2 * i];
+    t->n_losses /= 2, t->n_each *= 2;
+  }
+  t->losses[t->n_losses++] = loss;
+}
+
+static void take_stages(top_t *t, const cJSON *all) {
+  const cJSON *one;
+  t->n_stages = 0;
+  cJSON_ArrayForEach(one, all) {
+    if (t->n_stages == STAGES) break;
+    stage_t *st = &t->stage[t->n_stages++];
+    snprintf(st->name, sizeof st->name, "%s", one->string ? one->string : "");
+    st->busy = number(one, "busy", 0), st->starved = number(one, "starved", 0);
+    st->blocked = number(one, "blocked", 0), st->queue = number(one, "queue", 0);
+  }
+}
+
+static void take_step(top_t *t, const cJSON *j) {
+  t->loss = number(j, "loss", t->loss), t->accuracy = number(j, "accuracy", t->accuracy);
+  t->rate = number(j, "images_per_s", t->rate);
+  keep_loss(t, t->loss);
+}
+
+static void take_record(top_t *t, const char *text) {
+  cJSON *j = cJSON_Parse(text);
+  const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
+  char line[128];
+  if (!kind || cJSON_HasObjectItem(j, "picture")) return cJSON_Delete(j);
+  t->step = whole(j, "step", t->step);
+  t->total = whole(j, "total_steps", t->total);
+  t->epoch = whole(j, "epoch", t->epoch);
+  t->p50 = number(j, "step_p50_s", t->p50), t->p99 = number(j, "step_p99_s", t->p99);
+  t->cpu = number(j, "cpu_cores", t->cpu), t->rss = number(j, "rss_bytes", t->rss);
+  t->disk = number(j, "disk_free_bytes", t->disk), t->lost = number(j, "telemetry_lost", t->lost);
+  if (cJSON_HasObjectItem(j, "stages")) take_stages(t, cJSON_GetObjectItem(j, "stages"));
+  if (!strcmp(kind, "step")) {
+    take_step(t, j);
+    t->note[0] = 0;
+  } else if (!strcmp(kind, "final")) {
+    const char *note = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "note"));
+    snprintf(t->note, sizeof t->note, "%s", note && *note ? note : "finished");
+  } else {
+    snprintf(line, sizeof line, "%s at step %" PRId64 ": loss %.4f, accuracy %.4f", kind, t->step,
+             number(j, "loss", NAN), number(j, "accuracy", NAN));
+    keep_line(t, line);
+  }
+  cJSON_Delete(j);
+}
+
+static void forget(top_t *t) {
+  *t = (top_t){.where = t->where, .feed = t->feed, .n_each = 1};
+  t->loss = t->accuracy = t->rate = t->p50 = t->p99 = NAN;
+  t->cpu = t->rss = t->disk = t->lost = NAN;
+}
+
+/* Everything that has come up to now. */
+static bool drain(top_t *t) {
+  bool again = false, any = false;
+  for (char *text; (text = mr_top_feed_next(t->feed, &again)) || again; any = true) {
+    if (again) forget(t);
+    if (text) take_record(t, text);
+    free(text);
+  }
+  return any;
+}
+
+/* ---- text, for both forms ---- */
+
+static void numbers_text(const top_t *t, char *text, size_t n) {
+  snprintf(text, n,
+           "step %" PRId64 "/%" PRId64 "  epoch %" PRId64
+           "  loss %.4f  accuracy %.4f  %.1f images/s  step p50 %.3f s, p99 %.3f s",
+           t->step, t->total, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p99);
+}
+
+static void host_text(const top_t *t, char *text, size_t n) {
+  snprintf(text, n, "CPU %.2f cores  memory %.0f MB  disk free %.1f GB  lost records %.0f", t->cpu,
+           t->rss / 1e6, t->disk / 1e9, t->lost);
+}
+
+static void stage_text(const stage_t *st, char *text, size_t n) {
+  snprintf(text, n, "%-16.16s %5.1f%% busy %5.1f%% starved %5.1f%% blocked %6.1f waiting", st->name,
+           100 * st->busy, 100 * st->starved, 100 * st->blocked, st->queue);
+}
+
+static int print_once(top_t *t) {
+  char text[256];
+  numbers_text(t, text, sizeof text);
+  printf("%s  %s\n%s\n", t->where, t->note, text);
+  host_text(t, text, sizeof text);
+  puts(text);
+  for (int i = 0; i < t->n_stages; i++) {
+    stage_text(&t->stage[i], text, sizeof text);
+    puts(text);
+  }
+  for (int i = 0; i < t->n_lines; i++) puts(t->line[i]);
+  return 0;
+}
+
+/* ---- the screen ---- */
+
+enum { COLOUR_BUSY = 1, COLOUR_STARVED, COLOUR_BLOCKED, COLOUR_CURVE };
+
+/* The mean loss of each column's share of the steps, NAN where it has none. */
+static double column(const top_t *t, int x, int width) {
+  int64_t from = t->n_losses * x / width, to = t->n_losses * (x + 1) / width, n = 0;
+  double sum = 0;
+  if (to == from && from < t->n_losses) to = from + 1;
+  for (int64_t i = from; i < to; i++)
+    if (isfinite(t->losses[i])) sum += t->losses[i], n++;
+  return n ? sum / (double)n : NAN;
+}
+
+static void draw_curve(const top_t *t, int y, int width) {
+  double lo = INFINITY, hi = -INFINITY;
+  for (int x = 0; x < width; x++) {
+    double v = column(t, x, width);
+    if (isnan(v)) continue;
+    lo = fmin(lo, v), hi = fmax(hi, v);
+  }
+  if (!(hi >= lo)) return;
+  mvprintw(y, 0, "%8.4f", hi);
+  mvprintw(y + CHART - 1, 0, "%8.4f", lo);
+  attron(COLOR_PAIR(COLOUR_CURVE));
+  for (int x = 0; x < width; x++) {
+    double v = column(t, x, width);
+    if (!isnan(v))
+      mvaddch(y + (int)((hi - v) / (hi - lo > 0 ? hi - lo : 1) * (CHART - 1) + .5), 9 + x, '*');
+  }
+  attroff(COLOR_PAIR(COLOUR_CURVE));
+}
+
+static void draw_bar(int y, int x, int width, const stage_t *st) {
+  const double share[] = {st->busy, st->starved, st->blocked};
+  const char sign[] = {'#', '-', '='};
+  for (int i = 0; i < 3; i++) {
+    int n = (int)(share[i] * width + .5);
+    attron(COLOR_PAIR(COLOUR_BUSY + i));
+    for (int k = 0; k < n && x < COLS; k++) mvaddch(y, x++, (chtype)sign[i]);
+    attroff(COLOR_PAIR(COLOUR_BUSY + i));
+  }
+}
+
+static void draw(top_t *t) {
+  char text[256];
+  const char *over = t->note[0] ? t->note : mr_top_feed_over(t->feed);
+  int y = 0, width = COLS - 10 > 8 ? COLS - 10 : 8;
+  erase();
+  attron(A_BOLD);
+  mvprintw(y++, 0, "millrace top  %s", t->where);
+  attroff(A_BOLD);
+  mvprintw(y++, 0, "%s; q leaves", over ? over : "running");
+  numbers_text(t, text, sizeof text);
+  mvaddnstr(y++, 0, text, COLS);
+  host_text(t, text, sizeof text);
+  mvaddnstr(y++, 0, text, COLS);
+  draw_curve(t, ++y, width);
+  y += CHART + 1;
+  for (int i = 0; i < t->n_stages && y < LINES; i++, y++) {
+    stage_text(&t->stage[i], text, sizeof text);
+    mvaddnstr(y, 0, text, COLS);
+    draw_bar(y, 76, 40, &t->stage[i]);
+  }
+  for (int i = 0; i < t->n_lines && y + 1 < LINES; i++) mvaddnstr(++y, 0, t->line[i], COLS);
+  refresh();
+}
+
+static int watch(top_t *t) {
+  setlocale(LC_ALL, "");
+  initscr();
+  cbreak(), noecho(), curs_set(0), timeout(200), keypad(stdscr, TRUE);
+  if (has_colors()) {
+    start_color(), use_default_colors();
+    init_pair(COLOUR_BUSY, COLOR_GREEN, -1), init_pair(COLOUR_STARVED, COLOR_YELLOW, -1);
+    init_pair(COLOUR_BLOCKED, COLOR_RED, -1), init_pair(COLOUR_CURVE, COLOR_CYAN, -1);
+  }
+  for (int key = 0; key != 'q' && key != 'Q' && key != 27; key = getch()) {
+    drain(t);
+    draw(t);
+  }
+  endwin();
+  return 0;
+}
+
+/* A page needs a moment to send what there is. */
+static void wait_for_first(top_t *t) {
+  for (int ms = 0; ms < 5000 && !t->seen && !mr_top_feed_over(t->feed); ms += 50) {
+    drain(t);
+    if (!t->seen) usleep(50000);
+  }
+  usleep(200000);
+  drain(t);
+}
+
+static int top_run(const mr_args_t *a, mr_diag_t *diag) {
+  bool once = mr_args_text(a, "--once") != NULL;
+  if (!once && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
+    return mr_fail(diag, MR_ERR_USAGE, "top: this is no terminal; --once prints the numbers");
+  top_t *t = calloc(1, sizeof *t);
+  if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory for top");
+  t->where = a->word[0];
+  mr_err_t e = mr_top_feed_open(t->where, &t->feed, diag);
+  int result = e;
+  if (e >= 0) {
+    forget(t);
+    if (once) wait_for_first(t);
+    const char *over = once && !t->seen ? mr_top_feed_over(t->feed) : NULL;
+    result = over   ? mr_fail(diag, MR_ERR_IO, "%s: %s", t->where, over)
+             : once ? print_once(t)
+                    : watch(t);
+  }
+  mr_top_feed_close(t->feed);
+  free(t);
+  return result;
+}
+
+static const mr_flag_t top_flags[] = {{"--once", NULL, "Prints the newest numbers and ends."}, {0}};
+
+const mr_command_t mr_command_top = {
+    .name = "top",
+    .words = "RUN|URL",
+    .help = "Shows a run in the terminal while it goes on: its folder, or the address of its page.",
+    .more = "\nBars: # busy, - waits for input, = waits for room.  q leaves.",
+    .flags = top_flags,
+    .min_words = 1,
+    .max_words = 1,
+    .run = top_run,
+};

@@ -1,0 +1,23 @@
+/* Where `millrace top` gets its records: a run's folder that is followed, or a live page. */
+#ifndef MR_APPS_TOP_FEED_H
+#define MR_APPS_TOP_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+typedef struct mr_top_feed mr_top_feed_t;
+
+/* where: a folder with metrics.jsonl, or the http address that `train --web` prints. */
+mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag);
+void mr_top_feed_close(mr_top_feed_t *f); /* NULL is fine */
+
+/* The next record's JSON, the caller frees it; NULL if there is none now.  *again: what came before
+   is to be forgotten (the run was resumed and its file written anew). */
+char *mr_top_feed_next(mr_top_feed_t *f, bool *again);
+
+/* Why no more can come, or NULL while it may. */
+const char *mr_top_feed_over(mr_top_feed_t *f);
+
+#endif

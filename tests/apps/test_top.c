@@ -1,0 +1,144 @@
+/* millrace top in a real terminal, tmux's, and what it says without one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+static char dir[64];
+static program_t p;
+
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-top-XXXXXX");
+  return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+  char command[256];
+  snprintf(command, sizeof command, "tmux -S %s/tmux kill-server 2>/dev/null; rm -rf '%s'", dir,
+           dir);
+  (void)!system(command);
+  return 0;
+}
+
+static void add_line(const char *text) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+  FILE *f = fopen(path, "a");
+  fputs(text, f);
+  fclose(f);
+}
+
+static void add_step(int step, double loss) {
+  char text[512];
+  snprintf(text, sizeof text,
+           "{\"kind\":\"step\",\"step\":%d,\"total_steps\":100,\"epoch\":1,\"loss\":%.4f,"
+           "\"accuracy\":0.5,\"images_per_s\":80.5,\"cpu_cores\":1.5,\"stages\":{\"train\":{"
+           "\"busy\":0.75,\"starved\":0.25,\"blocked\":0,\"queue\":2}}}\n",
+           step, loss);
+  add_line(text);
+}
+
+/* What the terminal shows once it holds want; the text (static). */
+static const char *screen_with(const char *want) {
+  static char text[1 << 14];
+  char command[256];
+  for (int i = 0; i < 500; i++) {
+    snprintf(command, sizeof command, "tmux -S %s/tmux capture-pane -p 2>/dev/null", dir);
+    FILE *f = popen(command, "r");
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    pclose(f);
+    if (strstr(text, want)) return text;
+    usleep(20000);
+  }
+  fail_msg("the terminal never shows \"%s\": %s", want, text);
+  return NULL;
+}
+
+static void tmux(const char *words) {
+  char command[800];
+  snprintf(command, sizeof command, "tmux -S %s/tmux %s", dir, words);
+  assert_int_equal(system(command), 0);
+}
+
+static void it_follows_a_run_and_leaves_on_q(void **state) {
+  char words[512], path[96];
+  if (system("command -v tmux >/dev/null 2>&1")) skip();
+  for (int i = 1; i <= 40; i++) add_step(i, 3 - 0.05 * i);
+  snprintf(words, sizeof words,
+           "-f /dev/null new-session -d -x 130 -y 40 '%s top %s; echo left with $? > %s/left'",
+           MR_PROGRAM, dir, dir);
+  tmux(words);
+  const char *text = screen_with("step 40/100");
+  assert_non_null(strstr(text, "loss 1.0000"));
+  assert_non_null(strstr(text, "train             75.0% busy  25.0% starved"));
+  assert_non_null(strstr(text, "##########"));
+  assert_non_null(strstr(text, "  2.9500")); /* the curve's ends */
+  assert_non_null(strstr(text, "****"));
+  add_step(41, 0.9);
+  add_line("{\"kind\":\"valid\",\"step\":41,\"loss\":0.8,\"accuracy\":0.625}\n");
+  text = screen_with("step 41/100");
+  assert_non_null(strstr(text, "loss 0.9000"));
+  assert_non_null(strstr(screen_with("valid at step 41"), "accuracy 0.6250"));
+  add_line("{\"kind\":\"final\",\"step\":41,\"note\":\"stopped on request\"}\n");
+  screen_with("stopped on request");
+  tmux("resize-window -x 60 -y 12"); /* too small for all of it */
+  screen_with("step 41/100");
+  tmux("send-keys q");
+  snprintf(path, sizeof path, "%s/left", dir);
+  for (int i = 0; i < 500 && access(path, F_OK); i++) usleep(10000);
+  void *left;
+  size_t n;
+  assert_int_equal(mr_read_file(path, 100, &left, &n, NULL), MR_OK);
+  assert_string_equal(left, "left with 0\n");
+  free(left);
+}
+
+static void after_a_resume_it_forgets_what_was_cut(void **state) {
+  char words[512], path[96], part[96];
+  if (system("command -v tmux >/dev/null 2>&1")) skip();
+  for (int i = 1; i <= 40; i++) add_step(i, 3);
+  snprintf(words, sizeof words, "-f /dev/null new-session -d -x 130 -y 40 '%s top %s'", MR_PROGRAM,
+           dir);
+  tmux(words);
+  screen_with("step 40/100");
+  snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+  snprintf(part, sizeof part, "%s/old", dir);
+  assert_int_equal(rename(path, part), 0);
+  for (int i = 1; i <= 30; i++) add_step(i, 2);
+  const char *text = screen_with("step 30/100");
+  assert_null(strstr(text, "3.0000"));
+}
+
+static void without_a_terminal_it_says_what_to_do(void **state) {
+  add_step(7, 1.25);
+  RUN(&p, "top", dir);
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "--once"));
+  RUN(&p, "top", dir, "--once");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "step 7/100  epoch 1  loss 1.2500"));
+  RUN(&p, "top", "/nowhere", "--once");
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "/nowhere: holds no metrics.jsonl"));
+  RUN(&p, "top", "http://127.0.0.1:1/", "--once");
+  assert_int_equal(p.status, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(it_follows_a_run_and_leaves_on_q, setup, teardown),
+      cmocka_unit_test_setup_teardown(after_a_resume_it_forgets_what_was_cut, setup, teardown),
+      cmocka_unit_test_setup_teardown(without_a_terminal_it_says_what_to_do, setup, teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
