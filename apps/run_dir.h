@@ -1,4 +1,5 @@
-/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/metrics.jsonl, RUN/checkpoints/. */
+/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/versions.json, RUN/metrics.jsonl,
+ * RUN/checkpoints/. */
 #ifndef MR_APPS_RUN_DIR_H
 #define MR_APPS_RUN_DIR_H
 
@@ -42,7 +43,7 @@ mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag)
 /* The value of the last setting of this key, or NULL. */
 const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
 
-/* Writes graph.mr and settings.txt, each whole or not at all. */
+/* Writes graph.mr, settings.txt and versions.json, each whole or not at all. */
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
 void mr_run_dir_free(mr_run_dir_t *r);
 

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -88,8 +89,8 @@ class Browser:
             "features": [{"name": "prefers-color-scheme", "value": mode}]}})
 
 
-def start_run(folder):
-    command = [millrace, "train", "--run-dir", "runs/shown", "--web", "web.port=0", "batch=32", "epochs=1000",
+def start_run(folder, *settings):
+    command = [millrace, "train", "--run-dir", "runs/" + os.path.basename(folder), *settings, "--web", "web.port=0", "batch=32", "epochs=1000",
                "train.layers=1", "train.embed=64", "train.heads=2", "train.mlp=64",
                "train.watch-every=20", "train.steps=100000"]
     run = subprocess.Popen(command, stdout=open(folder + ".log", "w"), stderr=subprocess.STDOUT,
@@ -233,6 +234,36 @@ def hostile(browser, url):
     return floods  # the rest says nothing and must time out
 
 
+def beyond_loopback(work):
+    """With a certificate it listens anywhere, and still wants the token."""
+    cert, key = os.path.join(work, "cert.pem"), os.path.join(work, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-keyout", key, "-out", cert], check=True, stderr=subprocess.DEVNULL)
+    folder = os.path.join(work, "runs", "tls")
+    run, url = start_run(folder, "web.bind=0.0.0.0", f"web.tls-cert={cert}", f"web.tls-key={key}")
+    port = int(re.search(r":(\d+)/", url).group(1))
+    trust = ssl.create_default_context(cafile=cert)
+    trust.check_hostname = False
+
+    def status_with(headers):
+        c = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=trust)
+        c.request("GET", "/run.json", headers=headers)
+        got = c.getresponse().status
+        c.close()
+        return got
+
+    token = url.split("token=")[1]
+    got = [status_with({"Authorization": f"Bearer {token}"}), status_with({}), status_with({"Host": "evil.example"})]
+    if got != [200, 401, 403]:
+        fail(f"over TLS: {got}, want 200 with the token, 401 without, 403 for another host")
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        if b"200" in s.recv(100):
+            fail("it answers without TLS")
+    run.send_signal(signal.SIGINT)
+    run.wait(30)
+
+
 def main():
     work = tempfile.mkdtemp()
     folder = os.path.join(work, "runs", "shown")
@@ -264,6 +295,7 @@ def main():
     run.send_signal(signal.SIGINT)
     if run.wait(30) != 130:
         fail(f"the run ended with {run.returncode}")
+    beyond_loopback(work)
     print(f"web: the page showed step {step} as metrics.jsonl does; hostile clients "
           f"were refused; the page took {100 * core:.1f} % of a core")
 

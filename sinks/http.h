@@ -7,6 +7,7 @@
 #define MR_SINKS_HTTP_H
 
 #include <microhttpd.h>
+#include <stdatomic.h>
 
 #include "pipeline/stage.h"
 
@@ -63,7 +64,7 @@ typedef struct mr_http {
   char token[MR_HTTP_TOKEN];
   const char *allow_host, *bind;
   char *cert, *key; /* heap: the files' text */
-  int port;         /* the one it listens at */
+  atomic_int port;  /* the one it listens at; 0 until that is known, and nobody gets in before */
 } mr_http_t;
 
 /* Fails as the stage s, naming the setting: an address that is none, one beyond loopback without

@@ -40,3 +40,4 @@ const mr_web_asset_t mr_web_assets[] = {
 @WEB_TABLE@    {0}};
 ")
 target_sources(mr_sinks PRIVATE ${CMAKE_BINARY_DIR}/generated/web_assets.c)
+target_link_libraries(mr_sinks PRIVATE ${CMAKE_DL_LIBS})

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "pipeline/metrics.h"
 #include "pipeline/watch.h"
+#include "sinks/gpu.h"
 #include "sinks/host.h"
 
 enum { WINDOW = 512 }; /* step times that the quantiles are of */
@@ -19,6 +20,7 @@ typedef struct telemetry {
   int64_t n_took;
   double at; /* when measured last, mr_now_s; 0: not yet */
   mr_host_t host;
+  mr_gpu_t gpu;
   mr_stats_t *before; /* [n_stages] */
 } telemetry_t;
 
@@ -48,6 +50,7 @@ static mr_err_t telemetry_open(mr_stage_t *s) {
   telemetry_t *t = s->state;
   t->at = mr_now_s();
   mr_host_read(t->disk, &t->host);
+  mr_gpu_open(&t->gpu); /* without one there is nothing to tell */
   t->before = calloc((size_t)mr_watch_n_stages(s) + 1, sizeof *t->before);
   return t->before
              ? MR_OK
@@ -56,6 +59,7 @@ static mr_err_t telemetry_open(mr_stage_t *s) {
 
 static void telemetry_close(mr_stage_t *s) {
   telemetry_t *t = s->state;
+  mr_gpu_close(&t->gpu);
   free(t->before);
   t->before = NULL;
 }
@@ -126,6 +130,15 @@ static void add_host(telemetry_t *t, mr_metrics_t *r, double passed) {
   t->host = h;
 }
 
+static void add_gpu(const telemetry_t *t, mr_metrics_t *r) {
+  mr_gpu_now_t g;
+  if (!mr_gpu_read(&t->gpu, &g)) return;
+  add_known(r, "gpu_busy", g.busy);
+  add_known(r, "gpu_memory_bytes", g.memory);
+  add_known(r, "gpu_watts", g.watts);
+  add_known(r, "gpu_celsius", g.celsius);
+}
+
 static int64_t lost_anywhere(const mr_stage_t *s) {
   int64_t n = 0;
   for (int i = 0; i < mr_watch_n_edges(s); i++) {
@@ -147,6 +160,7 @@ static void measure(mr_stage_t *s, mr_metrics_t *r) {
   add_quantiles(t, r);
   add_stages(s, r);
   add_host(t, r, passed);
+  add_gpu(t, r);
   mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
 }
 

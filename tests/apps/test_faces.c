@@ -255,6 +255,12 @@ static void after_a_kill_and_a_resume_every_face_shows_one_line(void **state) {
   free(text);
   seen_t s = by_top(run);
   assert_int_equal(s.step, 90);
+  snprintf(path, sizeof path, "%s/versions.json", run); /* what the run was made with */
+  assert_int_equal(mr_read_file(path, 1 << 16, &text, &n, NULL), MR_OK);
+  cJSON *j = cJSON_Parse(text);
+  assert_non_null(cJSON_GetObjectItem(cJSON_GetObjectItem(j, "libraries"), "oneDNN"));
+  cJSON_Delete(j);
+  free(text);
 }
 
 int main(void) {

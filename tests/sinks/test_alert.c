@@ -244,6 +244,38 @@ static void a_socket_beyond_this_machine_is_refused(void **state) {
   assert_int_equal(run("talk ! publish 'tcp://*:5560'", &diag), MR_ERR_CONFIG);
 }
 
+/* ---- peers that do not speak the protocol ---- */
+
+static void malformed_peers_hold_nobody(void **state) {
+  struct sockaddr_in a = {.sin_family = AF_INET};
+  socklen_t n = sizeof a;
+  char text[128];
+  void *said;
+  pthread_t thread;
+  uint64_t x = 88172645463325252u;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+  getsockname(fd, (struct sockaddr *)&a, &n);
+  close(fd); /* a port that was free a moment ago */
+  snprintf(text, sizeof text, "talk last=200 pause=2000 ! publish tcp://127.0.0.1:%d",
+           ntohs(a.sin_port));
+  assert_int_equal(pthread_create(&thread, NULL, publish_graph, text), 0);
+  int reached = 0;
+  for (int i = 0; i < 60; i++, usleep(5000)) {
+    unsigned char bytes[256] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}; /* a greeting's start */
+    for (size_t k = i % 2 ? 0 : 11; k < sizeof bytes; k++)
+      x ^= x << 13, x ^= x >> 7, x ^= x << 17, bytes[k] = (unsigned char)x;
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+      reached += send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0;
+    close(fd);
+  }
+  assert_true(reached > 0);
+  pthread_join(thread, &said);
+  if (said) fail_msg("%s", (char *)said);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -257,6 +289,7 @@ int main(void) {
       CASE(a_webhook_gets_the_alert_as_json),
       CASE(a_subscriber_gets_topics_and_whole_records),
       CASE(a_socket_beyond_this_machine_is_refused),
+      CASE(malformed_peers_hold_nobody),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
