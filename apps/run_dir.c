@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "apps/doctor.h"
 #include "base/safetensors.h"
 #include "base/xio.h"
 
@@ -174,21 +173,6 @@ const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key) {
   return NULL;
 }
 
-/* What the run is made with, as millrace doctor says it. */
-static mr_err_t save_versions(const mr_run_dir_t *r, mr_diag_t *diag) {
-  char path[MR_RUN_PATH + 64];
-  cJSON *report = cJSON_CreateObject();
-  mr_doctor_libraries(report);
-  mr_doctor_processor(report);
-  char *text = cJSON_Print(report);
-  cJSON_Delete(report);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for versions");
-  file_in(r, "versions.json", path);
-  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
-  cJSON_free(text);
-  return e;
-}
-
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
   char path[MR_RUN_PATH + 64], *text = NULL;
   size_t n = 0;
@@ -200,7 +184,6 @@ mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
   mr_err_t e = mr_write_file(path, r->graph, strlen(r->graph), diag);
   file_in(r, "settings.txt", path);
   if (e >= 0) e = mr_write_file(path, text, n, diag);
-  if (e >= 0) e = save_versions(r, diag);
   free(text);
   return e;
 }

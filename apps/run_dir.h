@@ -43,7 +43,7 @@ mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag)
 /* The value of the last setting of this key, or NULL. */
 const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
 
-/* Writes graph.mr, settings.txt and versions.json, each whole or not at all. */
+/* Writes graph.mr and settings.txt, each whole or not at all. */
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
 void mr_run_dir_free(mr_run_dir_t *r);
 

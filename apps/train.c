@@ -11,6 +11,7 @@
 #include "apps/faces.h"
 #include "apps/interrupt.h"
 #include "apps/run_dir.h"
+#include "apps/versions.h"
 
 static const mr_flag_t train_flags[] = {
     {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
@@ -134,6 +135,7 @@ static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, mr_diag_t *di
   bool stopped = false;
   int e = build(r, resume, g, diag);
   if (e >= 0) e = mr_run_dir_save(r, diag);
+  if (e >= 0) e = mr_versions_save(r->path, diag);
   if (e >= 0) {
     greet(r, resume);
     e = mr_run_interruptible(g, &stopped, diag);

@@ -1,0 +1,21 @@
+#include "apps/versions.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "apps/doctor.h"
+#include "base/xio.h"
+
+mr_err_t mr_versions_save(const char *folder, mr_diag_t *diag) {
+  char path[MR_PATH_MAX];
+  cJSON *report = cJSON_CreateObject();
+  mr_doctor_libraries(report);
+  mr_doctor_processor(report);
+  char *text = cJSON_Print(report);
+  cJSON_Delete(report);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for versions");
+  snprintf(path, sizeof path, "%s/versions.json", folder);
+  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
+  cJSON_free(text);
+  return e;
+}
