@@ -93,5 +93,5 @@ const mr_op_def_t mr_op_adamw = {
     MR_RULES_COMPOSITE,     .open = adamw_open, .jvp = mr_jvp_open, .batch = mr_batch_open,
     .sample = adamw_sample, .name = "adamw",    .n_in = 7,          .n_out = 3,
     .shape = adamw_shape,   .vjp = mr_vjp_open, .amp = MR_AMP_WIDE, .cpu = adamw_cpu,
-    .inplace = {1, 4, 8},
+    .inplace = {1, 4, 8},   .flop_each = 14,
 };

@@ -146,6 +146,14 @@ static bool attention_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
                         mr_lax_attention(s->f, q, kk, mr_sample_f32(s, -1, 1, 2, 3, 2, 4), 0.5f));
 }
 
+double mr__attention_product(const mr_eqn_t *e) {
+  mr_attention_spec_t s = mr__attention_spec(e);
+  return 2 * (double)(s.B * s.H) * (double)(s.T * s.T) * (double)s.D;
+}
+
+/* Scores, and their weights times v. */
+static double flop(const mr_eqn_t *e) { return 2 * mr__attention_product(e); }
+
 const mr_op_def_t mr_op_attention = {
     MR_RULES_COMPOSITE,
     .open = attention_open,
@@ -159,4 +167,5 @@ const mr_op_def_t mr_op_attention = {
     .vjp = attention_vjp,
     .amp = MR_AMP_NARROW,
     .cpu = attention_cpu,
+    .flop = flop,
 };

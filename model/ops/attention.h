@@ -11,6 +11,8 @@ mr_attention_spec_t mr__attention_spec(const mr_eqn_t *e);
 /* Pointers to q, k, v in one packed array or three arrays. */
 void mr__attention_split(const mr_eqn_t *e, const mr_attention_spec_t *s, void *const *in,
                          void **qkv);
+/* Arithmetic of one product of all heads, (T,D) by (D,T). */
+double mr__attention_product(const mr_eqn_t *e);
 
 /* q, k, v as three values (B,T,H,D). */
 void mr__attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]);

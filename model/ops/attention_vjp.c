@@ -84,6 +84,9 @@ static bool attention_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, e ? e->out[0] : NULL);
 }
 
+/* Scores again, and the cotangents of weights, v, q and k. */
+static double flop(const mr_eqn_t *e) { return 5 * mr__attention_product(e); }
+
 const mr_op_def_t mr_op_attention_vjp = {
     MR_RULES_COMPOSITE,
     .open = attention_vjp_open,
@@ -97,4 +100,5 @@ const mr_op_def_t mr_op_attention_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_NARROW,
     .cpu = cpu,
+    .flop = flop,
 };

@@ -103,6 +103,7 @@ const mr_op_def_t mr_op_broadcast_in_dim = {
     .vjp = broadcast_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = broadcast_cpu,
+    .moves = true,
 };
 
 mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value) {

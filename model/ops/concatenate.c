@@ -84,4 +84,5 @@ const mr_op_def_t mr_op_concatenate = {
     .vjp = concatenate_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = concatenate_cpu,
+    .moves = true,
 };

@@ -78,4 +78,5 @@ const mr_op_def_t mr_op_convert_element_type = {
     .vjp = convert_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = convert_cpu,
+    .moves = true,
 };

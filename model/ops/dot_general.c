@@ -223,6 +223,13 @@ static bool dot_general_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return false;
 }
 
+static double flop(const mr_eqn_t *e) {
+  mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
+  double k = 2;
+  for (int i = 0; i < d.n_contract; i++) k *= (double)e->in[0]->aval.dim[d.lhs_contract[i]];
+  return k * (double)mr_aval_elems(&e->out[0]->aval);
+}
+
 const mr_op_def_t mr_op_dot_general = {
     MR_RULES_PRIMITIVE,
     .jvp = mr_jvp_product,
@@ -236,4 +243,5 @@ const mr_op_def_t mr_op_dot_general = {
     .amp = MR_AMP_NARROW,
     .cpu = dot_cpu,
     .widens = true,
+    .flop = flop,
 };

@@ -104,4 +104,5 @@ const mr_op_def_t mr_op_dropout = {
     .amp = MR_AMP_FOLLOW,
     .cpu = dropout_cpu,
     .inplace = {1},
+    .flop_each = 2,
 };

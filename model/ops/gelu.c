@@ -60,4 +60,5 @@ const mr_op_def_t mr_op_gelu = {
     .cheap = true,
     .amp = MR_AMP_FOLLOW,
     .cpu = gelu_cpu,
+    .flop_each = 12,
 };

@@ -72,4 +72,5 @@ const mr_op_def_t mr_op_gelu_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_FOLLOW,
     .cpu = cpu,
+    .flop_each = 20,
 };

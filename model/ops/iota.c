@@ -39,7 +39,7 @@ static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_iota = {
     MR_RULES_PRIMITIVE,    .name = "iota",       .n_in = 0,          .n_out = 1,
     .shape = iota_shape,   .jvp = mr_jvp_zero,   .vjp = mr_vjp_zero, .batch = mr_no_batch,
-    .sample = iota_sample, .amp = MR_AMP_FOLLOW, .cpu = iota_cpu,
+    .sample = iota_sample, .amp = MR_AMP_FOLLOW, .cpu = iota_cpu,    .moves = true,
 };
 
 mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n) {

@@ -94,4 +94,5 @@ const mr_op_def_t mr_op_layer_norm = {
     .cheap = true,
     .amp = MR_AMP_WIDE,
     .cpu = layer_norm_cpu,
+    .flop_each = 8,
 };

@@ -68,4 +68,5 @@ const mr_op_def_t mr_op_layer_norm_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_WIDE,
     .cpu = cpu,
+    .flop_each = 14,
 };

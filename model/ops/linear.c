@@ -78,8 +78,24 @@ static bool linear_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_linear(s->f, x, w, b, k == 1));
 }
 
+static double flop(const mr_eqn_t *e) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  double k = 2 * (double)x->dim[x->ndim - 1] + (e->n_in == 3);
+  return k * (double)mr_aval_elems(&e->out[0]->aval);
+}
+
 const mr_op_def_t mr_op_linear = {
-    MR_RULES_COMPOSITE,      .open = linear_open, .jvp = linear_jvp,    .batch = mr_batch_rows,
-    .sample = linear_sample, .name = "linear",    .n_in = -1,           .n_out = 1,
-    .shape = linear_shape,   .vjp = linear_vjp,   .amp = MR_AMP_NARROW, .cpu = linear_cpu,
+    MR_RULES_COMPOSITE,
+    .open = linear_open,
+    .jvp = linear_jvp,
+    .batch = mr_batch_rows,
+    .sample = linear_sample,
+    .name = "linear",
+    .n_in = -1,
+    .n_out = 1,
+    .shape = linear_shape,
+    .vjp = linear_vjp,
+    .amp = MR_AMP_NARROW,
+    .cpu = linear_cpu,
+    .flop = flop,
 };

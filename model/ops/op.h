@@ -73,6 +73,11 @@ struct mr_op_def {
   bool widens; /* output 0 may be asked in f32 by the attribute preferred_element_type */
   bool cheap;  /* rather computed twice than kept: one pass over its operands */
   bool mixes;  /* its CPU kernel takes bf16 inputs beside an f32 output */
+  /* For mr_cost_of: arithmetic of a matrix product, NULL for every other op; else how much an
+     element of the largest operand costs, 0 meaning one operation; or nothing, as it only moves. */
+  double (*flop)(const mr_eqn_t *e);
+  double flop_each;
+  bool moves;
 };
 
 /* The table of all ops, in list.def's order. */

@@ -73,5 +73,5 @@ const mr_op_def_t mr_op_pad = {
     MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear, .batch = pad_batch,
     .sample = pad_sample, .name = "pad",        .n_in = 1,
     .n_out = 1,           .shape = pad_shape,   .vjp = pad_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = pad_cpu,
+    .amp = MR_AMP_FOLLOW, .cpu = pad_cpu,       .moves = true,
 };

@@ -50,4 +50,5 @@ const mr_op_def_t mr_op_reshape = {
     .vjp = reshape_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = mr_cpu_alias,
+    .moves = true,
 };

@@ -77,5 +77,5 @@ const mr_op_def_t mr_op_slice = {
     .name = "slice",      .n_in = 1,
     .n_out = 1,           .shape = slice_shape,
     .vjp = slice_vjp,     .amp = MR_AMP_FOLLOW,
-    .cpu = slice_cpu,
+    .cpu = slice_cpu,     .moves = true,
 };

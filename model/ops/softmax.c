@@ -74,4 +74,5 @@ const mr_op_def_t mr_op_softmax = {
     .vjp = softmax_vjp,
     .amp = MR_AMP_WIDE,
     .cpu = softmax_cpu,
+    .flop_each = 5,
 };

@@ -86,4 +86,5 @@ const mr_op_def_t mr_op_softmax_cross_entropy = {
     .vjp = xent_vjp,
     .amp = MR_AMP_WIDE,
     .cpu = xent_cpu,
+    .flop_each = 5,
 };

@@ -44,4 +44,5 @@ const mr_op_def_t mr_op_softmax_cross_entropy_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_WIDE,
     .cpu = cpu,
+    .flop_each = 5,
 };

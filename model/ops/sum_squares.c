@@ -60,4 +60,5 @@ const mr_op_def_t mr_op_sum_squares = {
     .vjp = sum_squares_vjp,
     .amp = MR_AMP_WIDE,
     .cpu = sum_squares_cpu,
+    .flop_each = 2,
 };

@@ -81,4 +81,5 @@ const mr_op_def_t mr_op_transpose = {
     .vjp = transpose_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = transpose_cpu,
+    .moves = true,
 };

@@ -77,8 +77,9 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
   mr_fold_convert(x->fn);
   if (!o->keep) MR_TRY(mr_remat(x->fn, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
-  x->ns = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->ns);
+  x->ns = calloc(3 * ((size_t)x->fn->n_eqn + 1), sizeof *x->ns);
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, diag));
   MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
   MR_TRY(take_arena(x, o->lender, diag));
@@ -125,12 +126,12 @@ void mr_exec_destroy(mr_exec_t *x) {
    stayed shut, or a NaN came. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
-  int64_t before = x->profile ? mr_now_ns() : 0;
   bool open = true;
   for (int i = 0; i < x->fn->n_eqn; i++) {
     const mr_cpu_call_t *c = &x->call[i];
     if (i == x->first_write && x->may_write && !(open = x->may_write(x->gate_arg))) break;
     if (!c->run) continue;
+    int64_t before = x->profile ? mr_now_ns() : 0;
     if (c->serial != serial) mr__team_set(c->serial ? 1 : x->threads);
     serial = c->serial;
     c->run(c);
@@ -140,15 +141,15 @@ static bool run_calls(mr_exec_t *x) {
       break;
     }
     if (!x->profile) continue;
-    int64_t after = mr_now_ns();
-    x->ns[i] += after - before;
-    before = after;
+    x->at[i] = before;
+    x->last[i] = mr_now_ns() - before;
+    x->ns[i] += x->last[i];
   }
   x->runs += open;
   return open;
 }
 
-void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
+static void run(mr_exec_t *x, const void *const *in, void *const *out) {
   for (int i = 0; i < x->n_patch; i++) {
     const mr_exec_patch_t *p = &x->patch[i];
     /* A donated input is written to: the caller has said that it may be. */
@@ -162,6 +163,12 @@ void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++)
     if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));
+}
+
+void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
+  int64_t from = x->profile ? mr_now_ns() : 0;
+  run(x, in, out);
+  if (x->profile) x->wall_ns += mr_now_ns() - from;
 }
 
 void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {

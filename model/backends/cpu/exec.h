@@ -46,9 +46,7 @@ int mr_exec_output_in(const mr_exec_t *x, int i);
 void mr_exec_check_nans(mr_exec_t *x, bool on);
 const mr_eqn_t *mr_exec_nan(const mr_exec_t *x); /* that op in the last run, or NULL */
 
-/* Where the time goes.  Off at first. */
-void mr_exec_profile(mr_exec_t *x, bool on); /* on: starts at zero */
-/* A table by op: calls, milliseconds a run, share; nothing without a profiled run. */
-void mr_exec_profile_print(const mr_exec_t *x, FILE *to);
+/* Where the time goes (profile.h reads it).  Off at first; on: starts at zero. */
+void mr_exec_profile(mr_exec_t *x, bool on);
 
 #endif

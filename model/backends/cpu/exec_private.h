@@ -29,7 +29,9 @@ struct mr_exec {
   bool check_nans;
   const mr_eqn_t *nan; /* of the last run: what first gave one, or NULL */
   bool profile;
-  int64_t runs, *ns; /* [fn->n_eqn] */
+  int64_t runs, wall_ns;
+  int64_t *ns, *at; /* [fn->n_eqn] of all runs together; where the last one began it */
+  int64_t *last;    /* [fn->n_eqn] of the last run */
 };
 
 /* Lowers each equation of x->fn into x->call. */

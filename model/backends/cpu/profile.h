@@ -1,0 +1,23 @@
+/* Where the time of an executable goes, equation by equation, beside what each one costs. */
+#ifndef MR_MODEL_CPU_PROFILE_H
+#define MR_MODEL_CPU_PROFILE_H
+
+#include "model/backends/cpu/exec.h"
+#include "model/ops/cost.h"
+
+/* One kernel call of a run. */
+typedef struct mr_profile_call {
+  const mr_eqn_t *eqn; /* owned by the executable */
+  mr_cost_t cost;
+  int64_t ns;               /* of all profiled runs together */
+  int64_t last_at, last_ns; /* the last run: when it began (mr_now_ns) and how long it took */
+  bool serial;              /* runs on one thread */
+} mr_profile_call_t;
+
+/* Fills call[0,n), in running order, and returns n <= mr_exec_fn(x)->n_eqn: equations that need no
+   kernel are left out. */
+int mr_exec_profile_calls(const mr_exec_t *x, mr_profile_call_t *call);
+/* Runs since the profile was switched on, and their duration from call to return. */
+int64_t mr_exec_profile_runs(const mr_exec_t *x, int64_t *wall_ns);
+
+#endif

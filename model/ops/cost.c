@@ -1,0 +1,39 @@
+#include "model/ops/cost.h"
+
+static bool seen_before(const mr_eqn_t *e, int i) {
+  for (int k = 0; k < i; k++)
+    if (e->in[k] == e->in[i]) return true;
+  return false;
+}
+
+/* An op that moves reads no more of an operand than it gives: a slice. */
+static double bytes_in(const mr_eqn_t *e, double given) {
+  double sum = 0;
+  for (int i = 0; i < e->n_in; i++) {
+    if (e->in[i]->literal || seen_before(e, i)) continue;
+    double n = (double)mr_aval_bytes(&e->in[i]->aval);
+    sum += e->op->moves && n > given ? given : n;
+  }
+  return sum;
+}
+
+static double largest(const mr_eqn_t *e) {
+  int64_t most = 0;
+  for (int i = 0; i < e->n_in + e->n_out; i++) {
+    const mr_var_t *v = i < e->n_in ? e->in[i] : e->out[i - e->n_in];
+    int64_t n = mr_aval_elems(&v->aval);
+    if (n > most) most = n;
+  }
+  return (double)most;
+}
+
+mr_cost_t mr_cost_of(const mr_eqn_t *e) {
+  const mr_op_def_t *op = e->op;
+  double given = 0, each = op->flop_each > 0 ? op->flop_each : 1;
+  for (int k = 0; k < e->n_out; k++) given += (double)mr_aval_bytes(&e->out[k]->aval);
+  return (mr_cost_t){.flop = op->flop    ? op->flop(e)
+                             : op->moves ? 0
+                                         : each * largest(e),
+                     .bytes = bytes_in(e, given) + given,
+                     .product = op->flop != NULL};
+}
