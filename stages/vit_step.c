@@ -12,6 +12,7 @@
 #include "base/ledger.h"
 #include "model/optim/schedule.h"
 #include "stages/vit_common.h"
+#include "stages/vit_profile.h"
 #include "stages/vit_state.h"
 #include "stages/vit_watch.h"
 
@@ -37,6 +38,7 @@ typedef struct vit_step {
   int64_t saved_step; /* of the latest state given out or loaded, -1: none */
   double t0, step_t0;
   mr_vit_watch_t watch;
+  mr_vit_profile_t profile;
 } vit_step_t;
 
 #define AT(field) offsetof(vit_step_t, field)
@@ -379,6 +381,8 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   }
   MR_TRY(mr_train_step_run(v->step, &v->params, batch->data, batch->label, lr, v->at.step + 1,
                            v->at.seed, &r, s->diag));
+  if (v->profile.after)
+    v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), v->at.step + 1);
   uint32_t bits;
   memcpy(&bits, &r.loss, sizeof bits);
   v->at.step++;
@@ -409,6 +413,10 @@ static mr_err_t vit_step_step(mr_stage_t *s) {
       !v->at.unvalidated)
     e = save(s, false);
   return e;
+}
+
+void mr_vit_step_profile(mr_stage_t *s, mr_vit_profile_t p) {
+  ((vit_step_t *)s->state)->profile = p;
 }
 
 static void vit_step_report(mr_stage_t *s, char *text, size_t n) {

@@ -1,5 +1,7 @@
 #include "model/ops/cost.h"
 
+#include "model/ops/op.h"
+
 static bool seen_before(const mr_eqn_t *e, int i) {
   for (int k = 0; k < i; k++)
     if (e->in[k] == e->in[i]) return true;

@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_OPS_COST_H
 #define MR_MODEL_OPS_COST_H
 
-#include "model/ops/op.h"
+#include "model/ir/fn.h"
 
 typedef struct mr_cost {
   double flop;  /* additions and multiplications, a fused one counts as two */

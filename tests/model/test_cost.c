@@ -10,6 +10,7 @@
 
 #include "model/backends/cpu/profile.h"
 #include "model/ops/lax.h"
+#include "model/ops/op.h"
 #include "model/train.h"
 
 static void a_product_costs_two_operations_a_term(void **state) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model/backends/cpu/exec_private.h"
+#include "model/ops/op.h"
 
 void mr_exec_profile(mr_exec_t *x, bool on) {
   x->profile = on;
@@ -15,6 +16,7 @@ int mr_exec_profile_calls(const mr_exec_t *x, mr_profile_call_t *call) {
   for (int i = 0; i < x->fn->n_eqn; i++) {
     if (!x->call[i].run) continue;
     call[n++] = (mr_profile_call_t){.eqn = x->fn->eqn[i],
+                                    .op = x->fn->eqn[i]->op->name,
 
                                     .cost = mr_cost_of(x->fn->eqn[i]),
                                     .ns = x->ns[i],

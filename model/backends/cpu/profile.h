@@ -8,6 +8,7 @@
 /* One kernel call of a run. */
 typedef struct mr_profile_call {
   const mr_eqn_t *eqn; /* owned by the executable */
+  const char *op;      /* its op's name */
   mr_cost_t cost;
   int64_t ns;               /* of all profiled runs together */
   int64_t last_at, last_ns; /* the last run: when it began (mr_now_ns) and how long it took */

@@ -1,0 +1,185 @@
+/* millrace profile: some training steps of a graph, and where their time goes. */
+#include "apps/profile.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/default_graph.h"
+#include "apps/graph_arg.h"
+#include "apps/interrupt.h"
+#include "base/clock.h"
+#include "stages/vit_profile.h"
+
+enum { WARM_UP = 2, STEPS_MAX = 1000 };
+
+static const mr_flag_t profile_flags[] = {
+    {"--steps", "N", "Measured steps, after 2 that are not; default 5."},
+    {"--trace", "FILE", "Also writes every kernel call as a Chrome trace (Perfetto opens it)."},
+    {"--flame", "FILE", "Also writes a flame graph by scope as SVG."},
+    {"--json", "FILE", "Also writes limits, ops and sums as JSON."},
+    {0}};
+
+static const char usual_data[] = "data/cifar-10-batches-bin";
+
+/* What the training stage's thread fills while the graph runs. */
+typedef struct watch {
+  mr_profile_t p;
+  mr_graph_t *g;
+  int64_t before_ns;       /* end of the step before */
+  int64_t wall_ns;         /* of the steps before */
+  mr_profile_call_t *call; /* [n_eqn] room for what the executable says */
+  mr_diag_t diag;
+} watch_t;
+
+static mr_err_t begin(watch_t *w, mr_exec_t *x) {
+  mr_profile_t *p = &w->p;
+  size_t n = (size_t)mr_exec_fn(x)->n_eqn, runs = (size_t)p->max_runs;
+  w->call = calloc(n + 1, sizeof *w->call);
+  p->call = calloc(n + 1, sizeof *p->call);
+  p->at = calloc(n * runs + 1, sizeof *p->at);
+  p->ns = calloc(n * runs + 1, sizeof *p->ns);
+  if (!w->call || !p->call || !p->at || !p->ns)
+    return mr_fail(&w->diag, MR_ERR_NOMEM, "profile: out of memory for %zu steps", runs);
+  mr_exec_profile(x, true);
+  w->before_ns = mr_now_ns();
+  return MR_OK;
+}
+
+static void shape_text(const mr_eqn_t *e, char *text, size_t n) {
+  char a[MR_AVAL_TEXT];
+  size_t at = 0;
+  text[0] = 0;
+  for (int i = 0; i < e->n_in && i < 2 && at < n; i++)
+    at += (size_t)snprintf(text + at, n - at, "%s ", mr_aval_text(&e->in[i]->aval, a));
+  if (e->n_in > 2 && at < n) at += (size_t)snprintf(text + at, n - at, ".. ");
+  if (at < n) snprintf(text + at, n - at, "-> %s", mr_aval_text(&e->out[0]->aval, a));
+}
+
+/* The executable goes with its stage: what is told later is a copy. */
+static void keep(mr_profile_op_t *to, const mr_profile_call_t *c) {
+  to->op = c->op;
+  snprintf(to->scope, sizeof to->scope, "%s", c->eqn->scope);
+  shape_text(c->eqn, to->shape, sizeof to->shape);
+  to->narrow = c->cost.product && c->eqn->in[0]->aval.dtype == MR_BF16;
+  to->serial = c->serial, to->cost = c->cost, to->ns = c->ns;
+}
+
+static void note(watch_t *w, mr_exec_t *x) {
+  mr_profile_t *p = &w->p;
+  int64_t now = mr_now_ns();
+  p->n = mr_exec_profile_calls(x, w->call);
+  p->runs = (int)mr_exec_profile_runs(x, &p->wall_ns);
+  p->outside_ns += now - w->before_ns - (p->wall_ns - w->wall_ns);
+  w->before_ns = now, w->wall_ns = p->wall_ns;
+  for (int i = 0; i < p->n; i++) {
+    size_t at = (size_t)(p->runs - 1) * (size_t)p->n + (size_t)i;
+    p->at[at] = w->call[i].last_at, p->ns[at] = w->call[i].last_ns;
+    keep(&p->call[i], &w->call[i]);
+  }
+}
+
+static void after_step(void *arg, mr_exec_t *x, int64_t step) {
+  watch_t *w = arg;
+  if (w->diag.code < 0 || w->p.runs == w->p.max_runs) return;
+  if (!w->call && step < WARM_UP) return;
+  if (!w->call) {
+    if (begin(w, x) < 0) mr_graph_stop(w->g);
+    return;
+  }
+  note(w, x);
+  if (w->p.runs == w->p.max_runs) mr_graph_stop(w->g);
+}
+
+static void measure_limits(mr_profile_limits_t *l) {
+  l->threads = omp_get_max_threads();
+  l->f32 = mr_limit_fma(MR_F32, l->threads), l->f32_one = mr_limit_fma(MR_F32, 1);
+  l->bf16 = mr_limit_fma(MR_BF16, l->threads), l->bf16_one = mr_limit_fma(MR_BF16, 1);
+  l->copy = mr_limit_copy(l->threads), l->copy_one = mr_limit_copy(1);
+}
+
+static bool is_graph(const char *word) {
+  return !strchr(word, '=') || strpbrk(word, "! \n") || !access(word, F_OK);
+}
+
+/* Results go nowhere: a profile leaves no run folder behind. */
+static mr_err_t silence(mr_graph_t *g, mr_diag_t *diag) {
+  static const char *const sink[] = {"progress", "jsonl", "checkpoint"};
+  for (size_t i = 0; i < sizeof sink / sizeof sink[0]; i++)
+    MR_TRY(mr_graph_swap(g, sink[i], "null", diag));
+  return MR_OK;
+}
+
+static mr_err_t own_graph(const mr_args_t *a, mr_graph_t **g, mr_diag_t *diag) {
+  bool made_up = access(usual_data, F_OK) != 0;
+  for (int i = 0; i < a->n_words; i++)
+    if (!strncmp(a->word[i], "data=", 5)) made_up = !strcmp(a->word[i] + 5, "synthetic");
+  *g = mr_graph_create(mr_all_stages());
+  if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  MR_TRY(mr_graph_parse(*g, mr_default_graph, a->word, a->n_words, diag));
+  return made_up ? mr_graph_swap(*g, "cifar10", "synthetic", diag) : MR_OK;
+}
+
+static mr_err_t build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
+  if (a->n_words && is_graph(a->word[0]))
+    MR_TRY(mr_graph_from_args(a, 0, &w->g, diag));
+  else
+    MR_TRY(own_graph(a, &w->g, diag));
+  mr_stage_t *step = mr_graph_stage_of(w->g, "vit-step");
+  if (!step) return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no vit-step stage");
+  MR_TRY(silence(w->g, diag));
+  MR_TRY(mr_graph_settle(w->g, diag));
+  mr_vit_step_profile(mr_graph_stage_of(w->g, "vit-step"), (mr_vit_profile_t){after_step, w});
+  return MR_OK;
+}
+
+static mr_err_t tell(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
+  const mr_profile_t *p = &w->p;
+  if (w->diag.code < 0) return mr_fail(diag, w->diag.code, "%s", w->diag.text);
+  if (!p->runs)
+    return mr_fail(diag, MR_ERR_USAGE, "profile: the stream ended within the first %d steps",
+                   WARM_UP);
+  const struct {
+    const char *flag;
+    mr_err_t (*write)(const mr_profile_t *p, const char *path, mr_diag_t *diag);
+  } form[] = {
+      {"--trace", mr_profile_trace}, {"--flame", mr_profile_flame}, {"--json", mr_profile_json}};
+  mr_profile_table(p, stdout);
+  for (size_t i = 0; i < sizeof form / sizeof form[0]; i++) {
+    const char *path = mr_args_text(a, form[i].flag);
+    if (!path) continue;
+    MR_TRY(form[i].write(p, path, diag));
+    printf("%s: %s\n", form[i].flag + 2, path);
+  }
+  return MR_OK;
+}
+
+static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
+  watch_t w = {0};
+  int64_t steps = 5;
+  bool stopped = false;
+  MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &steps, diag));
+  w.p.max_runs = (int)steps;
+  int e = build(a, &w, diag);
+  if (e >= 0) measure_limits(&w.p.limit);
+  if (e >= 0) e = mr_run_interruptible(w.g, &stopped, diag);
+  if (e >= 0) e = tell(a, &w, diag);
+  mr_graph_destroy(w.g);
+  free(w.call), free(w.p.call), free(w.p.at), free(w.p.ns);
+  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+}
+
+const mr_command_t mr_command_profile = {
+    .name = "profile",
+    .words = "[GRAPH|FILE] [KEY=VALUE...]",
+    .help = "Runs some training steps and says where their time goes, op by op and scope by scope.",
+    .more =
+        "\nWithout a graph: the default one, on made-up pictures where CIFAR-10 is not there.\n"
+        "progress, jsonl and checkpoint write nothing.  FLOP and bytes follow from shapes; limits\n"
+        "are measured at the start.",
+    .flags = profile_flags,
+    .max_words = MR_WORDS_MAX,
+    .run = profile_run,
+};
