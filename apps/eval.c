@@ -45,7 +45,7 @@ static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   bool stopped = false;
   int e = build(a, g, diag);
-  if (e >= 0) e = mr_run_interruptible(g, &stopped, diag);
+  if (e >= 0) e = mr_run_interruptible(g, NULL, &stopped, diag);
   mr_graph_destroy(g);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }

@@ -4,10 +4,11 @@
 
 #include <stdbool.h>
 
-#include "pipeline/graph.h"
+#include "apps/explain.h"
 
 /* Starts g and waits for its end.  The first SIGINT or SIGTERM asks for an orderly end, the second
-   one kills as usual.  *stopped: whether one came.  One graph at a time. */
-mr_err_t mr_run_interruptible(mr_graph_t *g, bool *stopped, mr_diag_t *diag);
+   one kills as usual.  *stopped: whether one came.  look: what else is wanted of the run, NULL:
+   nothing.  One graph at a time. */
+mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped, mr_diag_t *diag);
 
 #endif

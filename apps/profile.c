@@ -164,7 +164,7 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   w.p.max_runs = (int)steps;
   int e = build(a, &w, diag);
   if (e >= 0) measure_limits(&w.p.limit);
-  if (e >= 0) e = mr_run_interruptible(w.g, &stopped, diag);
+  if (e >= 0) e = mr_run_interruptible(w.g, NULL, &stopped, diag);
   if (e >= 0) e = tell(a, &w, diag);
   mr_graph_destroy(w.g);
   free(w.call), free(w.p.call), free(w.p.at), free(w.p.ns);

@@ -22,6 +22,7 @@ static const mr_flag_t train_flags[] = {
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
     {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
     {"--graph", "FILE", "Another graph than the default one."},
+    MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
     {0}};
 
@@ -129,7 +130,8 @@ static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
   fflush(stdout);
 }
 
-static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, mr_diag_t *diag) {
+static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, const mr_look_t *look,
+                 mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   bool stopped = false;
@@ -138,7 +140,7 @@ static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, mr_diag_t *di
   if (e >= 0) e = mr_versions_save(r->path, diag);
   if (e >= 0) {
     greet(r, resume);
-    e = mr_run_interruptible(g, &stopped, diag);
+    e = mr_run_interruptible(g, look, &stopped, diag);
   }
   mr_graph_destroy(g);
   if (e >= 0 && stopped)
@@ -162,10 +164,11 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_resume_point_t at;
   bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
   signal(SIGXFSZ, SIG_IGN); /* a file size limit is said as a failed write, like a full disk */
+  mr_look_t look = mr_look_of(a);
   int n_kept = 0;
   int e = resume ? prepare_resume(a, &r, &n_kept, &at, diag) : prepare_new(a, &r, &begun, diag);
   bool ready = e >= 0;
-  if (ready) e = train(&r, resume ? &at : NULL, diag);
+  if (ready) e = train(&r, resume ? &at : NULL, &look, diag);
   if (e < 0 && ready && resume) forget_settings(&r, n_kept, &at);
   if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);

@@ -26,7 +26,7 @@ static mr__kind_t kind_of(const mr_stage_t *s) {
 static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag, int *depth) {
   mr__node_t *node = g->node[from->from];
   mr__branch_t b = {.s = *node->worker};
-  b.s.diag = diag;
+  b.s.diag = diag, b.node = from->from;
   b.kind = kind_of(&b.s);
   *depth = 1;
   for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {

@@ -9,6 +9,7 @@
 #define MR_PIPELINE_CHAIN_PRIVATE_H
 
 #include "pipeline/graph_private.h"
+#include "pipeline/tally_private.h"
 
 typedef enum mr__kind { MR__SOURCE, MR__ORDER, MR__MAP, MR__KEEP, MR__JOIN, MR__NEXT } mr__kind_t;
 
@@ -31,7 +32,9 @@ typedef struct mr__prog {
    are shared. */
 typedef struct mr__branch {
   mr_stage_t s;
+  int node; /* of the graph */
   mr__kind_t kind;
+  mr__tally_t tally;          /* of its own calls, without those of the stages before it */
   int in[MR_MAX_PORTS], n_in; /* branches below, by input port */
   int lane;                   /* SOURCE: in [0,workers) of the source */
   int64_t *index;             /* SOURCE: [MR_BURST] */

@@ -15,7 +15,9 @@
 static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
   mr__branch_t *b = &c->branch[branch];
   mr_at_t at = {.index = position};
+  int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->order(&b->s, position, &at));
+  mr__tally_end(&b->tally, since);
   if (at.hole) return MR_AGAIN;
   mr_err_t e = mr__locate(c, b->in[at.port], at.index, p);
   if (e != MR_OK || !at.seeded) return e;
@@ -66,7 +68,11 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
   MR_TRY(mr__fetch(c, p->op + from, p->n - from));
   MR_TRY(mr__run(c, p->op + from, p->n - from, NULL, &rec));
   *kept = true;
-  return c->hole[0] ? MR_OK : b->s.def->keep(&b->s, &rec, kept);
+  if (c->hole[0]) return MR_OK;
+  int64_t since = mr__tally_begin(&b->tally);
+  mr_err_t e = b->s.def->keep(&b->s, &rec, kept);
+  mr__tally_end(&b->tally, since);
+  return e;
 }
 
 /* ---- making ---- */
@@ -83,7 +89,10 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
   }
   for (int i = 0; i < c->n_branches; i++) {
     mr__branch_t *b = &c->branch[i];
-    if (b->n) MR_TRY(mr__care_fetch(&b->s, b->lane, b->index, b->n, b->rec));
+    if (!b->n) continue;
+    int64_t since = mr__tally_begin(&b->tally);
+    MR_TRY(mr__care_fetch(&b->s, b->lane, b->index, b->n, b->rec));
+    mr__tally_end(&b->tally, since);
   }
   return MR_OK;
 }
@@ -114,7 +123,9 @@ static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
   if (c->hole[level]) return MR_OK;
   out.data = slot ? slot : other_scratch(c, level, rec->data);
   if (c->draws) c->draws->now = &b->s;
+  int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->map(&b->s, rec, &out));
+  mr__tally_end(&b->tally, since);
   *rec = out;
   return MR_OK;
 }
@@ -124,7 +135,9 @@ static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, void *slot) 
   out.data = slot ? slot : other_scratch(c, level, rec->data);
   if (c->draws) c->draws->now = &b->s;
   for (int i = 1; i < b->n_in; i++) out.skipped |= rec[i].skipped;
+  int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->join(&b->s, rec, b->n_in, &out));
+  mr__tally_end(&b->tally, since);
   *rec = out;
   return MR_OK;
 }

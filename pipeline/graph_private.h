@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "pipeline/diagnose.h"
 #include "pipeline/graph.h"
 #include "pipeline/pool_private.h"
 #include "pipeline/ring.h"
@@ -69,9 +70,13 @@ struct mr_graph {
   int n_edges;
   mr__var_t *var;
   int n_vars;
-  int depth;  /* 0: by buffer size */
-  int *order; /* [n_nodes] topological, sources first; NULL until settled */
+  int timeline_events; /* a worker; 0: off */
+  int depth;           /* 0: by buffer size */
+  int *order;          /* [n_nodes] topological, sources first; NULL until settled */
   bool settled, started, joined;
+  int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process then */
+  _Atomic int64_t end_ns;         /* when they had ended; 0 before */
+  int64_t end_cpu_ns;             /* written before end_ns */
 
   mr__tracer_t trace;
 
@@ -79,9 +84,9 @@ struct mr_graph {
   mr_wait_t **wait; /* [n_waits] of all threads, grouped by node */
   _Atomic int n_waits;
   atomic_int stop, cancel;
-  pthread_mutex_t lock; /* the three below */
-  mr_diag_t failure;    /* the first one */
-  mr_stats_t *sample;   /* [n_nodes] where the window of mr_limiting_stage began; NULL: none yet */
+  pthread_mutex_t lock;  /* the three below */
+  mr_diag_t failure;     /* the first one */
+  mr_snapshot_t *sample; /* where the window of mr_limiting_stage began; NULL: none yet */
   int64_t sampled_ns;
   char limiting[64];
 };

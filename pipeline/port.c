@@ -37,10 +37,22 @@ static void sample_depth(mr_runtime_t *rt, mr__in_t *in) {
   mr__count(&rt->count.depth_n, 1);
 }
 
+static void note(mr_runtime_t *rt, mr__event_kind_t kind, int port, uint64_t first, int stride,
+                 const mr_buf_t *b, size_t n) {
+  mr__timeline_note(rt->timeline, (mr__event_t){.at_ns = mr_now_ns(),
+                                                .what = (int64_t)first,
+                                                .position = b->position,
+                                                .n = (uint16_t)n,
+                                                .stride = (uint16_t)stride,
+                                                .port = (uint16_t)port,
+                                                .kind = (uint16_t)kind});
+}
+
 size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
   mr_runtime_t *rt = s->rt;
   mr__in_t *in = &rt->in[port];
   size_t k = 0;
+  uint64_t first = in->next;
   if (!in->n || !n) return 0;
   if (rt->n_takes++ % DEPTH_EVERY == 0) sample_depth(rt, in);
   if (in->n == 1) {
@@ -51,6 +63,7 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
       in->next += (uint64_t)in->stride;
   }
   if (k) mr__count(&rt->count.taken, (int64_t)k);
+  if (k && rt->timeline) note(rt, MR__TOOK, port, first, in->stride, out[0], k);
   return k;
 }
 
@@ -116,6 +129,7 @@ static void give_edge(mr_stage_t *s, mr__fan_t *f, uint64_t next, mr_buf_t *cons
 void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
   mr__out_t *out = &s->rt->out[port];
   if (!n) return;
+  if (s->rt->timeline) note(s->rt, MR__GAVE, port, out->next, s->n_workers, in[0], n);
   for (size_t i = 0; i < n; i++) {
     uint64_t number = out->next + i * (uint64_t)s->n_workers;
     /* A buffer that others hold too keeps its number: writing would race with their reading. */
@@ -172,6 +186,11 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
   atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
   mr_wait_until(&rt->wait, ready, arg);
   end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
+  if (rt->timeline)
+    mr__timeline_note(rt->timeline,
+                      (mr__event_t){.at_ns = since,
+                                    .what = mr_now_ns() - since,
+                                    .kind = kind == MR__STARVED ? MR__STARVES : MR__BLOCKS});
 }
 
 uint64_t mr__news(const mr_runtime_t *rt) {

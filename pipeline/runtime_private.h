@@ -3,6 +3,7 @@
 #define MR_PIPELINE_RUNTIME_PRIVATE_H
 
 #include "pipeline/graph_private.h"
+#include "pipeline/timeline_private.h"
 
 /* Rings into one input port: buffer number t of the edge comes from producer t % n. */
 typedef struct mr__in {
@@ -47,6 +48,7 @@ typedef struct mr_runtime {
   mr_chain_t *chain[MR_MAX_PORTS];
   int n_in, n_out; /* linked ports with rings */
   uint64_t n_takes;
+  mr__timeline_t *timeline; /* NULL: off */
   mr_diag_t diag;
   pthread_t thread;
   bool running;

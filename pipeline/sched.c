@@ -20,6 +20,12 @@ static size_t edge_depth(const mr_graph_t *g, const mr__edge_t *e) {
   return depth;
 }
 
+static mr__timeline_t *make_timeline(int events) {
+  mr__timeline_t *t = malloc(sizeof *t + (size_t)events * sizeof *t->event);
+  if (t) t->n = 0, t->cap = (uint64_t)events;
+  return t;
+}
+
 static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
   if (!node->n_workers) return MR_OK;
   node->rt = aligned_alloc(64, (size_t)node->n_workers * sizeof *node->rt);
@@ -29,6 +35,8 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
     mr_runtime_t *rt = &node->rt[w];
     mr_stage_t *s = &node->worker[w];
     rt->g = g, rt->node = node, rt->s = s;
+    if (g->timeline_events && !(rt->timeline = make_timeline(g->timeline_events)))
+      return MR_ERR_NOMEM;
     s->rt = rt, s->diag = &rt->diag, s->start_position = node->start_position;
     s->start_number = node->start_number;
     s->start_word = node->start_word, s->n_start_words = node->n_start_words;
@@ -270,6 +278,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   mr_err_t e = make_all(g);
   if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");
   e = open_stages(g, diag);
+  g->start_ns = mr_now_ns(), g->start_cpu_ns = mr_cpu_ns();
   if (e >= 0) e = start_threads(g, diag);
   if (e >= 0) return MR_OK;
   mr_graph_cancel(g);
@@ -282,6 +291,8 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
 mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->started || g->joined) return MR_OK;
   join_threads(g);
+  g->end_cpu_ns = mr_cpu_ns();
+  atomic_store_explicit(&g->end_ns, mr_now_ns(), memory_order_release);
   close_stages(g);
   g->joined = true;
   if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
@@ -326,6 +337,7 @@ static void destroy_node(mr__node_t *node) {
       mr__chain_destroy(node->rt[w].chain[p]);
       free(node->rt[w].out[p].edge);
     }
+  for (int w = 0; node->rt && w < node->n_workers; w++) free(node->rt[w].timeline);
   free(node->rt), free(node->set), free(node->state), free(node->worker), free(node->start_word);
   free(node);
 }
@@ -345,7 +357,7 @@ void mr_graph_destroy(mr_graph_t *g) {
     g->texts = next;
   }
   free(g->node), free(g->edge), free(g->var), free(g->order), free(g->pool), free(g->wait);
-  free(g->sample);
+  mr_snapshot_free(g->sample);
   pthread_mutex_destroy(&g->lock);
   free(g);
 }

@@ -56,30 +56,21 @@ void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
   if (n) out->depth = (double)sum / (double)n;
 }
 
-/* Largest share of busy time since the window began. */
-static void judge(mr_graph_t *g) {
-  double best = -1;
-  for (int i = 0; i < g->n_nodes; i++) {
-    mr_stats_t now;
-    mr_graph_stats(g, i, &now);
-    int64_t alive = now.alive_ns - g->sample[i].alive_ns;
-    double share = alive > 0 ? (double)(now.busy_ns - g->sample[i].busy_ns) / (double)alive : -1;
-    g->sample[i] = now;
-    if (share <= best) continue;
-    best = share;
-    snprintf(g->limiting, sizeof g->limiting, "%s", g->node[i]->name);
-  }
-}
-
 void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n) {
   if (!n) return;
   text[0] = 0;
   if (!s->rt) return;
   mr_graph_t *g = s->rt->g;
-  pthread_mutex_lock(&g->lock);
-  if (!g->sample) g->sample = calloc((size_t)g->n_nodes, sizeof *g->sample);
   int64_t now = mr_now_ns();
-  if (g->sample && now - g->sampled_ns > WINDOW_NS) judge(g), g->sampled_ns = now;
+  pthread_mutex_lock(&g->lock);
+  if (now - g->sampled_ns > WINDOW_NS) {
+    mr_diagnosis_t d;
+    mr_snapshot_t *next = mr_snapshot_take(g);
+    if (next && mr_diagnose(g, g->sample, next, &d))
+      snprintf(g->limiting, sizeof g->limiting, "%s", d.stage);
+    mr_snapshot_free(g->sample);
+    g->sample = next, g->sampled_ns = now;
+  }
   snprintf(text, n, "%s", g->limiting);
   pthread_mutex_unlock(&g->lock);
 }

@@ -31,7 +31,7 @@ static void refuses(int status, const char *sentence) {
 
 static void run_takes_a_graph_as_text(void **state) {
   RUN(&p, "run", "count 1000 ! identity ! null");
-  ends(0, "1000 buffers", "the others wait for:");
+  ends(0, "1000 buffers", " limits: ");
 }
 
 static void run_takes_a_graph_as_a_file_with_overrides(void **state) {

@@ -1,0 +1,102 @@
+#include "apps/explain.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/xio.h"
+#include "pipeline/diagnose.h"
+#include "pipeline/timeline.h"
+
+enum { EVERY_S = 3 };
+
+struct mr_explain {
+  const mr_graph_t *g;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+  bool end;
+};
+
+mr_look_t mr_look_of(const mr_args_t *a) {
+  return (mr_look_t){mr_args_text(a, "--explain") != NULL, true, mr_args_text(a, "--trace")};
+}
+
+static void say(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *to) {
+  mr_diagnosis_t d;
+  char text[768];
+  if (!to || !mr_diagnose(g, from, to, &d)) return;
+  mr_diagnosis_text(&d, text, sizeof text);
+  fprintf(stderr, "%s\n", text);
+}
+
+void mr_explain_run(const mr_graph_t *g) {
+  mr_snapshot_t *all = mr_snapshot_take(g);
+  say(g, NULL, all);
+  mr_snapshot_free(all);
+}
+
+/* True if the run is over; else some seconds have passed. */
+static bool wait_some(mr_explain_t *e) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += EVERY_S;
+  pthread_mutex_lock(&e->lock);
+  while (!e->end && !pthread_cond_timedwait(&e->ended, &e->lock, &until)) continue;
+  bool end = e->end;
+  pthread_mutex_unlock(&e->lock);
+  return end;
+}
+
+static void *explain_main(void *arg) {
+  mr_explain_t *e = arg;
+  mr_snapshot_t *from = mr_snapshot_take(e->g);
+  while (!wait_some(e)) {
+    mr_snapshot_t *to = mr_snapshot_take(e->g);
+    if (from) say(e->g, from, to);
+    mr_snapshot_free(from);
+    from = to;
+  }
+  mr_snapshot_free(from);
+  return NULL;
+}
+
+mr_explain_t *mr_explain_begin(const mr_graph_t *g) {
+  pthread_condattr_t clock;
+  mr_explain_t *e = calloc(1, sizeof *e);
+  if (!e) return NULL;
+  e->g = g;
+  pthread_mutex_init(&e->lock, NULL);
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&e->ended, &clock);
+  pthread_condattr_destroy(&clock);
+  if (!pthread_create(&e->thread, NULL, explain_main, e)) return e;
+  free(e);
+  return NULL;
+}
+
+void mr_explain_end(mr_explain_t *e) {
+  if (!e) return;
+  pthread_mutex_lock(&e->lock);
+  e->end = true;
+  pthread_cond_signal(&e->ended);
+  pthread_mutex_unlock(&e->lock);
+  pthread_join(e->thread, NULL);
+  pthread_cond_destroy(&e->ended);
+  pthread_mutex_destroy(&e->lock);
+  free(e);
+}
+
+mr_err_t mr_look_write_trace(const mr_graph_t *g, const char *path, mr_diag_t *diag) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *to = open_memstream(&text, &n);
+  if (to) mr_timeline_write(g, to);
+  bool whole = to && !ferror(to);
+  if (to) whole &= fclose(to) == 0;
+  mr_err_t e = whole ? mr_write_file(path, text, n, diag)
+                     : mr_fail(diag, MR_ERR_NOMEM, "out of memory for %s", path);
+  free(text);
+  return e;
+}

@@ -1,0 +1,203 @@
+#include "pipeline/diagnose.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/chain_private.h"
+#include "pipeline/runtime_private.h"
+
+enum { PARTS_MAX = 512 };
+
+/* A record stage's work in the threads of a step stage. */
+typedef struct part {
+  int host, node;
+  double ns;
+} part_t;
+
+struct mr_snapshot {
+  int64_t wall_ns, cpu_ns;
+  mr_stats_t *node; /* [n_nodes] */
+  part_t *part;     /* [n_parts] */
+  int n_parts;
+};
+
+/* ---- snapshots ---- */
+
+void mr_snapshot_free(mr_snapshot_t *s) {
+  if (!s) return;
+  free(s->node), free(s->part);
+  free(s);
+}
+
+static void add_part(mr_snapshot_t *s, int host, int node, double ns) {
+  int i = 0;
+  while (i < s->n_parts && (s->part[i].host != host || s->part[i].node != node)) i++;
+  if (i == PARTS_MAX) return;
+  if (i == s->n_parts) s->part[s->n_parts++] = (part_t){host, node, 0};
+  s->part[i].ns += ns;
+}
+
+static void add_chains(const mr_graph_t *g, int host, mr_snapshot_t *s) {
+  const mr__node_t *node = g->node[host];
+  for (int w = 0; w < node->n_workers; w++)
+    for (int p = 0; p < MR_MAX_PORTS; p++) {
+      const mr_chain_t *c = node->rt[w].chain[p];
+      for (int i = 0; c && i < c->n_branches; i++)
+        add_part(s, host, c->branch[i].node, mr__tally_ns(&c->branch[i].tally));
+    }
+}
+
+mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
+  /* acquire pairs with make_all's release and with join's. */
+  if (!atomic_load_explicit(&g->n_waits, memory_order_acquire)) return NULL;
+  int64_t end = atomic_load_explicit(&g->end_ns, memory_order_acquire);
+  mr_snapshot_t *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->node = calloc((size_t)g->n_nodes + 1, sizeof *s->node);
+  s->part = calloc(PARTS_MAX, sizeof *s->part);
+  if (!s->node || !s->part) return mr_snapshot_free(s), NULL;
+  s->wall_ns = (end ? end : mr_now_ns()) - g->start_ns;
+  s->cpu_ns = (end ? g->end_cpu_ns : mr_cpu_ns()) - g->start_cpu_ns;
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr_graph_stats(g, i, &s->node[i]);
+    add_chains(g, i, s);
+  }
+  return s;
+}
+
+/* ---- the model ---- */
+
+typedef struct window {
+  const mr_graph_t *g;
+  const mr_snapshot_t *from, *to; /* from: NULL at the start */
+  double wall, cpu;               /* ns */
+  double worked;                  /* ns of all threads together */
+  int cores;
+} window_t;
+
+/* A stage whose speed might change. */
+typedef struct candidate {
+  int host, node;
+  double work; /* ns in one of the host's threads */
+} candidate_t;
+
+static double since(const window_t *w, int node, size_t field) {
+  const int64_t *b = (const int64_t *)((const char *)&w->to->node[node] + field);
+  const int64_t *a = w->from ? (const int64_t *)((const char *)&w->from->node[node] + field) : NULL;
+  return (double)(*b - (a ? *a : 0));
+}
+
+#define SINCE(w, node, field) since(w, node, offsetof(mr_stats_t, field))
+
+/* ns that one thread of a stage has worked, of the window's wall. */
+static double work_of(const window_t *w, int node) {
+  int workers = w->to->node[node].workers;
+  return workers ? SINCE(w, node, busy_ns) / workers : 0;
+}
+
+static double part_ns(const window_t *w, const part_t *p) {
+  double ns = p->ns;
+  for (int i = 0; w->from && i < w->from->n_parts; i++)
+    if (w->from->part[i].host == p->host && w->from->part[i].node == p->node)
+      ns -= w->from->part[i].ns;
+  int workers = w->to->node[p->host].workers;
+  return workers && ns > 0 ? ns / workers : 0;
+}
+
+/* Duration with one candidate twice as fast; *next: the thread that limits then, -1: its own
+   still, -2: the processor. */
+static double faster(const window_t *w, const candidate_t *c, int *next) {
+  double best = w->wall - c->work / 2;
+  double own = c->work * w->to->node[c->host].workers;
+  double cpu = w->worked > 0 ? w->cpu * (1 - own / w->worked / 2) / w->cores : 0;
+  *next = -1;
+  for (int i = 0; i < w->g->n_nodes; i++)
+    if (i != c->host && work_of(w, i) > best) best = work_of(w, i), *next = i;
+  if (cpu > best) best = cpu, *next = -2;
+  return best < w->wall ? best : w->wall;
+}
+
+/* Candidates of a thread: the record stages in it, and what they leave to itself. */
+static int candidates(const window_t *w, int host, candidate_t *out) {
+  double all = work_of(w, host), parts = 0;
+  int n = 0;
+  for (int i = 0; i < w->to->n_parts; i++) {
+    const part_t *p = &w->to->part[i];
+    if (p->host != host) continue;
+    out[n] = (candidate_t){host, p->node, part_ns(w, p)};
+    parts += out[n++].work;
+  }
+  for (int i = 0; i < n && parts > all; i++) out[i].work *= all / parts; /* they are estimates */
+  out[n++] = (candidate_t){host, host, parts < all ? all - parts : 0};
+  return n;
+}
+
+/* The one whose doubled speed helps most; among equals the one that works most. */
+static bool choose(const window_t *w, candidate_t *best, double *best_ns, int *best_next) {
+  candidate_t *all = calloc(PARTS_MAX + 1, sizeof *all);
+  bool any = false;
+  if (!all) return false;
+  for (int host = 0; host < w->g->n_nodes; host++) {
+    if (!w->to->node[host].workers) continue;
+    int n = candidates(w, host, all), next;
+    for (int i = 0; i < n; i++) {
+      double ns = faster(w, &all[i], &next);
+      if (all[i].work <= 0 || (any && ns > *best_ns) ||
+          (any && ns == *best_ns && all[i].work <= best->work))
+        continue;
+      any = true, *best = all[i], *best_ns = ns, *best_next = next;
+    }
+  }
+  free(all);
+  return any;
+}
+
+static int cores_allowed(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *now,
+                 mr_diagnosis_t *out) {
+  window_t w = {.g = g, .from = from, .to = now, .cores = cores_allowed()};
+  candidate_t c;
+  double ns;
+  int next;
+  w.wall = (double)(now->wall_ns - (from ? from->wall_ns : 0));
+  w.cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
+  for (int i = 0; i < g->n_nodes; i++) w.worked += SINCE(&w, i, busy_ns);
+  if (w.wall <= 0 || !choose(&w, &c, &ns, &next)) return false;
+  double alive = SINCE(&w, c.host, alive_ns), work = work_of(&w, c.host);
+  *out = (mr_diagnosis_t){.stage = g->node[c.node]->name,
+                          .thread = g->node[c.host]->name,
+                          .next = next >= 0    ? g->node[next]->name
+                                  : next == -2 ? "the processor"
+                                               : NULL,
+                          .share = c.work / work,
+                          .busy = SINCE(&w, c.host, busy_ns) / alive,
+                          .starved = SINCE(&w, c.host, starved_ns) / alive,
+                          .blocked = SINCE(&w, c.host, blocked_ns) / alive,
+                          .cores_used = w.cpu / w.wall,
+                          .cores = w.cores,
+                          .seconds = w.wall / 1e9,
+                          .twice_s = ns / 1e9};
+  return true;
+}
+
+void mr_diagnosis_text(const mr_diagnosis_t *d, char *text, size_t n) {
+  char where[128] = "", then[128] = "";
+  if (d->thread != d->stage)
+    snprintf(where, sizeof where, ", %.0f %% of that in %s", 100 * d->share, d->stage);
+  else if (d->share < 0.995)
+    snprintf(where, sizeof where, ", %.0f %% of that its own", 100 * d->share);
+  if (d->next) snprintf(then, sizeof then, "; then %s limits", d->next);
+  snprintf(
+      text, n,
+      "%s limits: %s works %.0f %% of the time%s, waits for input %.0f %%, for room %.0f %% "
+      "(%.1f of %d cores used). Twice as fast it would make the run %.2f times as fast: %.3g s "
+      "instead of %.3g s%s.",
+      d->stage, d->thread, 100 * d->busy, where, 100 * d->starved, 100 * d->blocked, d->cores_used,
+      d->cores, d->seconds / d->twice_s, d->twice_s, d->seconds, then);
+}

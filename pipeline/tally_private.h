@@ -1,0 +1,43 @@
+/* How long the calls of one record stage take: one call in some is timed, the rest are counted. */
+#ifndef MR_PIPELINE_TALLY_PRIVATE_H
+#define MR_PIPELINE_TALLY_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+
+/* Prime, so that it does not keep step with bursts and batches. */
+enum { MR__TALLY_EVERY = 13, MR__TALLY_CLOCK_NS = 20 /* of it, what reading the clock takes */ };
+
+/* Written by one worker, read by any thread. */
+typedef struct mr__tally {
+  _Atomic int64_t calls, timed, ns;
+} mr__tally_t;
+
+static inline void mr__tally_add(_Atomic int64_t *c, int64_t n) {
+  atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* Before a call; hand on to mr__tally_end what it returns. */
+static inline int64_t mr__tally_begin(mr__tally_t *t) {
+  int64_t n = atomic_load_explicit(&t->calls, memory_order_relaxed);
+  atomic_store_explicit(&t->calls, n + 1, memory_order_relaxed);
+  return n % MR__TALLY_EVERY ? 0 : mr_now_ns();
+}
+
+static inline void mr__tally_end(mr__tally_t *t, int64_t since) {
+  if (!since) return;
+  int64_t took = mr_now_ns() - since - MR__TALLY_CLOCK_NS;
+  mr__tally_add(&t->ns, took > 0 ? took : 0);
+  mr__tally_add(&t->timed, 1);
+}
+
+/* All calls together, as estimated. */
+static inline double mr__tally_ns(const mr__tally_t *t) {
+  int64_t timed = atomic_load_explicit(&t->timed, memory_order_relaxed);
+  double ns = (double)atomic_load_explicit(&t->ns, memory_order_relaxed);
+  double calls = (double)atomic_load_explicit(&t->calls, memory_order_relaxed);
+  return timed ? ns / (double)timed * calls : 0;
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* delay: passes buffers on, each a little later: a stand-in for a slow stage. */
+#include "pipeline/stage.h"
+#include "stages/busy.h"
+
+typedef struct delay {
+  double us;
+  bool asleep;
+} delay_t;
+
+static const mr_opt_t delay_opts[] = {
+    {"us", MR_OPT_F64, offsetof(delay_t, us), "microseconds", "1000", 0, 1e9, NULL,
+     "How long a buffer is held.", 1},
+    {"asleep", MR_OPT_BOOL, offsetof(delay_t, asleep), "", "false", 0, 0, NULL,
+     "Sleeps meanwhile, and leaves the processor to others.", 0},
+    {0}};
+
+static mr_err_t delay_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t delay_step(mr_stage_t *s) {
+  const delay_t *d = s->state;
+  mr_buf_t *b;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e != MR_OK) return e;
+  mr_pass_us(d->us, d->asleep);
+  return mr_push(s, 0, b);
+}
+
+const mr_stage_def_t mr_stage_delay = {
+    .name = "delay",
+    .help = "Holds each buffer for a while, in a thread of its own: a stand-in for a slow stage.",
+    .in = {{"in", MR_FLOW_NONE, false}},
+    .out = {{"out", MR_FLOW_NONE, false}},
+    .opts = delay_opts,
+    .state_sz = sizeof(delay_t),
+    .parallel = true,
+    .plan = delay_plan,
+    .step = delay_step,
+};

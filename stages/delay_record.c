@@ -1,0 +1,38 @@
+/* delay-record: leaves records as they are, but takes its time: a stand-in for a slow transform. */
+#include "pipeline/stage.h"
+#include "stages/busy.h"
+
+typedef struct delay_record {
+  double us;
+  bool asleep;
+} delay_record_t;
+
+static const mr_opt_t delay_record_opts[] = {
+    {"us", MR_OPT_F64, offsetof(delay_record_t, us), "microseconds", "10", 0, 1e9, NULL,
+     "How long a record is held.", 1},
+    {"asleep", MR_OPT_BOOL, offsetof(delay_record_t, asleep), "", "false", 0, 0, NULL,
+     "Sleeps meanwhile, and leaves the processor to others.", 0},
+    {0}};
+
+static mr_err_t delay_record_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t delay_record_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
+  const delay_record_t *d = s->state;
+  mr_pass_us(d->us, d->asleep);
+  out->data = in->data;
+  return MR_OK;
+}
+
+const mr_stage_def_t mr_stage_delay_record = {
+    .name = "delay-record",
+    .help = "Holds each record for a while, in its chain: a stand-in for a slow transform.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = delay_record_opts,
+    .state_sz = sizeof(delay_record_t),
+    .plan = delay_record_plan,
+    .map = delay_record_map,
+};
