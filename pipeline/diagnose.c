@@ -162,9 +162,9 @@ static int cores_allowed(void) {
 bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *now,
                  mr_diagnosis_t *out) {
   window_t w = {.g = g, .from = from, .to = now, .cores = cores_allowed()};
-  candidate_t c;
-  double ns;
-  int next;
+  candidate_t c = {0};
+  double ns = 0;
+  int next = -1;
   w.wall = (double)(now->wall_ns - (from ? from->wall_ns : 0));
   w.cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
   for (int i = 0; i < g->n_nodes; i++) w.worked += SINCE(&w, i, busy_ns);
