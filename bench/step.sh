@@ -1,20 +1,46 @@
-#!/bin/sh
-# The train step beside PyTorch's, in turn, on this machine: bench/step.sh [ROUNDS]
-# Needs a Python with torch==2.15.0 (PYTHON=...); prints one line a run and the ratio of the medians.
+#!/bin/bash
+# The model's step beside its peers, in turn, on this machine: bench/step.sh [ROUNDS] [CASE...]
+# CASE: train-bf16, train-f32, infer-bf16, infer-f32; all four without any.
+# PYTHON names a Python with torch==2.15.0 (and jax, optax, flax for jax); PEERS the peers, by default
+# "torch-eager"; also torch-compile and jax.  Five steps of 128 records a round; medians over all.
+# RECORD=FILE also appends a line of JSON a case (bench/record.py draws them).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-3}
+[ $# = 0 ] || shift
+[ $# -gt 0 ] || set -- train-bf16 train-f32 infer-bf16 infer-f32
 python=${PYTHON:-python3}
-ours=$(mktemp)
-theirs=$(mktemp)
-trap 'rm -f "$ours" "$theirs"' EXIT
-i=0
-while [ "$i" -lt "$rounds" ]; do
-  i=$((i + 1))
-  "$root/build/release/millrace" bench step --json --steps 5 | sed -n 's/.*"step_s":\([0-9.]*\).*/\1/p' | tee -a "$ours"
-  "$python" "$root/bench/peers/vit_step.py" torch-eager-bf16 train --steps 5 | awk '{print $3}' | tee -a "$theirs"
-done
+peers=${PEERS:-torch-eager}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
 median() { sort -n "$1" | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
-a=$(median "$ours")
-b=$(median "$theirs")
-echo "millrace $a s, PyTorch eager bf16 $b s a step of 128: $(awk "BEGIN {printf \"%.2f\", $b / $a}") times as fast"
+
+ours() { # MODE DTYPE
+  local command=step
+  [ "$1" = train ] || command=infer
+  "$root/build/release/millrace" bench "$command" --json --steps 5 --dtype "$2" |
+    sed -nE 's/.*"[a-z]+_s":([0-9.]+),"images_per_s".*/\1/p'
+}
+
+peer() { "$python" "$root/bench/peers/vit_step.py" "$1-$3" "$2" --steps 5 2>/dev/null | awk '{print $3}'; }
+
+for case in "$@"; do
+  mode=${case%-*} dtype=${case#*-}
+  for ((i = 0; i < rounds; i++)); do
+    ours "$mode" "$dtype" >>"$work/millrace"
+    for p in $peers; do peer "$p" "$mode" "$dtype" >>"$work/$p"; done
+  done
+  a=$(median "$work/millrace")
+  line="$case: millrace $a s"
+  json="\"millrace_s\": $a"
+  for p in $peers; do
+    b=$(median "$work/$p")
+    ratio=$(awk "BEGIN {printf \"%.2f\", $b / $a}")
+    line="$line; $p $b s, $ratio times ours"
+    json="$json, \"${p}_s\": $b, \"${p}_ratio\": $ratio"
+  done
+  echo "$line"
+  if [ -n "${RECORD:-}" ]; then "$root/bench/record.py" add "$RECORD" "$case" "{$json}"; fi
+  rm -f "$work"/*
+done
