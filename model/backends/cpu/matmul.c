@@ -1,170 +1,150 @@
-/* oneDNN's matmul with strides for operands that lie transposed.  Where many rows of a share one
-   b, b is first reordered into the blocks the primitive likes: that is n k moves against 2 m n k
-   operations, and saves a copy of b's panels for every block of rows.  A bf16 a that
-   lies transposed under a long sum (a weight's gradient) is turned first for the same reason.
+/* Matrix products: oneDNN's, tile by tile.  How a product is cut depends on its sizes alone, each
+   tile is computed by one thread, and a long sum is cut into parts that are added in their order:
+   so no result depends on the number of threads.  Tiles are taken by whoever is free.
+
+   Where many rows of a share one b, b is first reordered into the blocks that oneDNN likes: that
+   is n k moves against 2 m n k operations, and saves a copy of b's panels for every block of rows.
+   A bf16 a that lies transposed under a long sum (a weight's gradient) is turned first for the
+   same reason.  Both are done for one part of the sum at a time, which then lies in cache.
    A bf16 product that oneDNN does not have is an f32 product of widened operands. */
-#include <oneapi/dnnl/dnnl.h>
+#include <assert.h>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl_debug.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
+#include "model/backends/cpu/matmul_tile.h"
 #include "model/backends/cpu/workspace.h"
 
 enum {
   PACK_ROWS = 1024, /* from so many rows on, packing b pays */
-  TURN_SUM = 2048,  /* from so many terms on, turning a and packing b pays */
+  TURN_SUM = 2048,  /* from so many terms on, turning a pays */
+  PART = 2048,      /* terms of a long sum that are added at a time, about */
+  TILES = 32,       /* wanted: enough for the largest teams, few enough to be large */
+  FEW_TILES = 8,    /* below which columns are cut too */
+  TILE_ROWS = 64,
+  TILE_COLS = 256,
 };
+
+/* n cut into `count` pieces of `size`; the last one has `rest`, which may be less. */
+typedef struct cut {
+  int64_t count, size, rest;
+} cut_t;
+
+/* The sum's parts: the first writes the result, more add to it; SHORT: the last, if it is shorter.
+ */
+enum { FIRST, MORE, SHORT, N_PARTS };
 
 struct mr_matmul {
   mr_matmul_spec_t s;
   mr_matmul_t *wide; /* the f32 product that stands for this one; then the rest is unused */
-  dnnl_primitive_t product;
-  dnnl_primitive_t pack; /* NULL: b is used as it lies */
-  dnnl_stream_t stream;
-  dnnl_memory_t a, b, packed, bias, out, scratch;
-  bool turn;                                        /* a is brought into rows first */
-  int64_t turned;                                   /* elements from row to row of the turned a */
-  size_t packed_bytes, scratch_bytes, turned_bytes; /* rounded to 64 */
+  cut_t m, n, k;
+  bool turn, packs;
+  mr__pack_t pack[2];             /* [short part]; run is NULL: b is used as it lies */
+  mr__tile_t tile[N_PARTS][2][2]; /* [part][short rows][short columns] */
+  int threads;                    /* of the largest team */
+  size_t scratch_bytes;           /* of one thread */
+  size_t packed_bytes;
+  size_t turned_bytes;
 };
 
-static struct {
-  pthread_once_t once;
-  dnnl_engine_t engine; /* NULL: oneDNN does not start here */
-} dnn = {.once = PTHREAD_ONCE_INIT};
+static int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* A named instruction set holds for oneDNN too, which must hear of it before its first use. */
-static dnnl_status_t cap_isa(void) {
-#if defined(__x86_64__)
-  static const dnnl_cpu_isa_t cap[] = {
-      [MR_ISA_PLAIN] = dnnl_cpu_isa_sse41, [MR_ISA_AVX2] = dnnl_cpu_isa_avx2};
-  if (mr_isa() != mr_isa_best()) return dnnl_set_max_cpu_isa(cap[mr_isa()]);
-#endif
-  return dnnl_success;
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static cut_t cut(int64_t n, int64_t count, int64_t unit) {
+  int64_t size = least(n, ceil_to((n + count - 1) / count, unit));
+  count = (n + size - 1) / size;
+  return (cut_t){count, size, n - (count - 1) * size};
 }
-
-static void dnn_start(void) {
-  if (cap_isa() != dnnl_success || dnnl_engine_create(&dnn.engine, dnnl_cpu, 0) != dnnl_success)
-    dnn.engine = NULL;
-}
-
-static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
-
-static dnnl_data_type_t type_of(mr_dtype_t t) { return t == MR_F32 ? dnnl_f32 : dnnl_bf16; }
-
-/* A matrix or, if there is more than one, a batch of them. */
-static dnnl_status_t view(const mr_matmul_spec_t *s, mr_dtype_t t, int64_t rows, int64_t cols,
-                          int64_t batch_stride, int64_t row, int64_t col, dnnl_memory_desc_t *md) {
-  dnnl_dims_t dim3 = {s->batch, rows, cols}, stride3 = {batch_stride, row, col};
-  dnnl_dims_t dim2 = {rows, cols}, stride2 = {row, col};
-  return s->batch > 1 ? dnnl_memory_desc_init_by_strides(md, 3, dim3, type_of(t), stride3)
-                      : dnnl_memory_desc_init_by_strides(md, 2, dim2, type_of(t), stride2);
-}
-
-static dnnl_status_t bias_view(const mr_matmul_spec_t *s, dnnl_memory_desc_t *md) {
-  dnnl_dims_t dim3 = {1, 1, s->n}, dim2 = {1, s->n};
-  bool many = s->batch > 1;
-  return dnnl_memory_desc_init_by_tag(md, many ? 3 : 2, many ? dim3 : dim2, type_of(s->bias_dtype),
-                                      many ? dnnl_abc : dnnl_ab);
-}
-
-#define DNN(call)                                \
-  do {                                           \
-    dnnl_status_t status_ = (call);              \
-    if (status_ != dnnl_success) return status_; \
-  } while (0)
 
 static bool turn_pays(const mr_matmul_spec_t *s) {
   return s->batch == 1 && s->a == MR_BF16 && s->a_row == 1 && s->m >= 64 && s->n >= 64 &&
          s->k >= TURN_SUM && mr__turn_works();
 }
 
-typedef struct views {
-  dnnl_memory_desc_t a, b, bias, out;
-} views_t;
-
-static dnnl_status_t views_of(const mr_matmul_t *p, views_t *v) {
+/* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps. */
+static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
-  int64_t row = p->turn ? p->turned : s->a_row, col = p->turn ? 1 : s->a_col;
-  DNN(view(s, s->a, s->m, s->k, s->a_batch, row, col, &v->a));
-  DNN(view(s, s->b, s->k, s->n, s->b_batch, s->b_row, s->b_col, &v->b));
-  DNN(view(s, s->out, s->m, s->n, s->out_batch, s->out_row, 1, &v->out));
-  return s->bias ? bias_view(s, &v->bias) : dnnl_success;
+  int64_t rows = most(1, least(TILES, s->m / TILE_ROWS));
+  p->m = cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 16);
+  p->n = cut(s->n, p->packs ? 1 : most(1, least(FEW_TILES / p->m.count, s->n / TILE_COLS)), 64);
+  bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * PART;
+  p->k = cut(s->k, parts ? s->k / PART : 1, 32);
 }
 
-static dnnl_status_t describe(const mr_matmul_t *p, const views_t *v, dnnl_primitive_desc_t *pd) {
-  const mr_matmul_spec_t *s = &p->s;
-  dnnl_memory_desc_t b = v->b;
-  dnnl_matmul_desc_t desc;
-  dnnl_primitive_attr_t attr;
-  if (p->turn || (s->batch == 1 && s->m >= PACK_ROWS))
-    DNN(dnnl_memory_desc_init_by_tag(&b, 2, v->b.dims, type_of(s->b), dnnl_format_tag_any));
-  DNN(dnnl_matmul_desc_init(&desc, &v->a, &b, s->bias ? &v->bias : NULL, &v->out));
-  DNN(dnnl_primitive_attr_create(&attr));
-  dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-  if (status == dnnl_success)
-    status = dnnl_primitive_desc_create(pd, &desc, attr, dnn.engine, NULL);
-  dnnl_primitive_attr_destroy(attr);
-  return status;
+/* Elements from row to row of the turned a: dense where it can be, which oneDNN packs b for. */
+static int64_t turned_row(int64_t terms) { return ceil_to(terms, 32); }
+
+static mr_matmul_spec_t tile_spec(const mr_matmul_t *p, int part, int i, int j) {
+  mr_matmul_spec_t s = p->s;
+  s.batch = 1;
+  s.m = i ? p->m.rest : p->m.size;
+  s.n = j ? p->n.rest : p->n.size;
+  s.k = part == SHORT ? p->k.rest : p->k.size;
+  if (p->turn) s.a_row = turned_row(s.k), s.a_col = 1;
+  return s;
 }
 
-static dnnl_status_t handle(const dnnl_memory_desc_t *md, dnnl_memory_t *m) {
-  return dnnl_memory_create(m, md, dnn.engine, DNNL_MEMORY_NONE);
+static dnnl_status_t make_tile(mr_matmul_t *p, int part, int i, int j) {
+  mr_matmul_spec_t s = tile_spec(p, part, i, j);
+  const mr__pack_t *pack = &p->pack[part == SHORT];
+  mr__tile_t *t = &p->tile[part][i][j];
+  MR_DNN(mr__tile_init(t, &s, part != FIRST, pack->run ? &pack->to : NULL));
+  if (t->scratch_bytes > p->scratch_bytes) p->scratch_bytes = t->scratch_bytes;
+  return dnnl_success;
 }
 
-static dnnl_status_t make_pack(mr_matmul_t *p, const dnnl_memory_desc_t *b,
-                               const dnnl_memory_desc_t *wanted) {
-  dnnl_primitive_desc_t pd;
-  if (dnnl_memory_desc_equal(wanted, b)) return dnnl_success;
-  DNN(dnnl_reorder_primitive_desc_create(&pd, b, dnn.engine, wanted, dnn.engine, NULL));
-  dnnl_status_t status = dnnl_primitive_create(&p->pack, pd);
-  dnnl_primitive_desc_destroy(pd);
-  if (status != dnnl_success) return status;
-  p->packed_bytes = round64(dnnl_memory_desc_get_size(wanted));
-  return handle(wanted, &p->packed);
+/* 1 for a piece that is smaller than the others. */
+static int is_short(const cut_t *c, int64_t i) { return i == c->count - 1 && c->rest != c->size; }
+
+static int part_kind(const cut_t *k, int64_t i) {
+  return i == 0 ? FIRST : is_short(k, i) ? SHORT : MORE;
 }
 
-static dnnl_status_t make_parts(mr_matmul_t *p, const views_t *v, const_dnnl_primitive_desc_t pd) {
-  const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-  DNN(make_pack(p, &v->b, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0)));
-  DNN(handle(&v->a, &p->a));
-  DNN(handle(&v->b, &p->b));
-  DNN(handle(&v->out, &p->out));
-  if (p->s.bias) DNN(handle(&v->bias, &p->bias));
-  DNN(handle(scratch, &p->scratch));
-  p->scratch_bytes = round64(dnnl_memory_desc_get_size(scratch));
-  DNN(dnnl_stream_create(&p->stream, dnn.engine, dnnl_stream_default_flags));
-  return dnnl_primitive_create(&p->product, pd);
+static bool has_short(const cut_t *c) { return c->rest != c->size; }
+
+static bool has_part(const cut_t *k, int part) {
+  if (part == FIRST) return true;
+  return part == SHORT ? has_short(k) : k->count > 1 + has_short(k);
+}
+
+static dnnl_status_t make_pack(mr_matmul_t *p, int part) {
+  mr_matmul_spec_t s = tile_spec(p, part, 0, 0);
+  mr__pack_t *pack = &p->pack[part == SHORT];
+  if (pack->run) return dnnl_success;
+  MR_DNN(mr__pack_init(pack, &s));
+  if (pack->bytes > p->packed_bytes) p->packed_bytes = pack->bytes;
+  return dnnl_success;
+}
+
+static dnnl_status_t make_part(mr_matmul_t *p, int part) {
+  if (p->packs) MR_DNN(make_pack(p, part));
+  for (int i = 0; i <= has_short(&p->m); i++)
+    for (int j = 0; j <= has_short(&p->n); j++) MR_DNN(make_tile(p, part, i, j));
+  return dnnl_success;
 }
 
 static dnnl_status_t make(mr_matmul_t *p) {
-  views_t v;
-  dnnl_primitive_desc_t pd;
-  pthread_once(&dnn.once, dnn_start);
-  if (!dnn.engine) return dnnl_runtime_error;
   p->turn = turn_pays(&p->s);
-  p->turned = (p->s.k + 31) & ~(int64_t)31;
-  if (p->turn) p->turned_bytes = (size_t)(p->s.m * p->turned) * sizeof(mr_bf16_t);
-  DNN(views_of(p, &v));
-  DNN(describe(p, &v, &pd));
-  dnnl_status_t status = make_parts(p, &v, pd);
-  dnnl_primitive_desc_destroy(pd);
-  return status;
+  p->packs = p->turn || (p->s.batch == 1 && p->s.m >= PACK_ROWS);
+  cut_up(p);
+  if (p->turn) p->turned_bytes = (size_t)(p->s.m * turned_row(p->k.size)) * sizeof(mr_bf16_t);
+  p->threads = omp_get_max_threads();
+  for (int part = 0; part < N_PARTS; part++)
+    if (has_part(&p->k, part)) MR_DNN(make_part(p, part));
+  return dnnl_success;
 }
 
 static void clear(mr_matmul_t *p) {
-  dnnl_memory_t *all[] = {&p->a, &p->b, &p->packed, &p->bias, &p->out, &p->scratch};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    if (*all[i]) dnnl_memory_destroy(*all[i]);
-    *all[i] = NULL;
+  for (int i = 0; i < 4; i++) {
+    for (int part = 0; part < N_PARTS; part++) mr__tile_fini(&p->tile[part][i / 2][i % 2]);
   }
-  if (p->product) dnnl_primitive_destroy(p->product);
-  if (p->pack) dnnl_primitive_destroy(p->pack);
-  if (p->stream) dnnl_stream_destroy(p->stream);
-  p->product = p->pack = NULL;
-  p->stream = NULL;
-  p->packed_bytes = p->scratch_bytes = p->turned_bytes = 0;
+  for (int i = 0; i < 2; i++) mr__pack_fini(&p->pack[i]);
   mr_matmul_destroy(p->wide);
   p->wide = NULL;
 }
@@ -222,51 +202,91 @@ void mr_matmul_destroy(mr_matmul_t *p) {
   mr__workspace_leave();
 }
 
+static size_t scratch_total(const mr_matmul_t *p) { return (size_t)p->threads * p->scratch_bytes; }
+
 size_t mr_matmul_workspace(const mr_matmul_t *p) {
   if (p->wide) return mr__wide_bytes(&p->s) + mr_matmul_workspace(p->wide);
-  return p->packed_bytes + p->scratch_bytes + p->turned_bytes;
+  return scratch_total(p) + p->packed_bytes + p->turned_bytes;
 }
 
-static dnnl_status_t pack(mr_matmul_t *p) {
-  dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->b}, {DNNL_ARG_TO, p->packed}};
-  DNN(dnnl_primitive_execute(p->pack, p->stream, 2, args));
-  return dnnl_stream_wait(p->stream);
+/* One run: operands of one part of the sum. */
+typedef struct run {
+  mr_matmul_t *p;
+  int part;
+  const char *a, *b, *bias;
+  char *out, *work, *packed;
+  int64_t a_row; /* elements between rows of a, turned or not */
+  atomic_int failed;
+} run_t;
+
+static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__lane_t lane[2][2], void *work) {
+  const mr_matmul_t *p = r->p;
+  const mr_matmul_spec_t *s = &p->s;
+  int64_t i = at % p->m.count, j = at / p->m.count % p->n.count, z = at / p->m.count / p->n.count;
+  int64_t row = i * p->m.size, col = j * p->n.size, size = (int64_t)mr_dtype_size(s->a);
+  int short_i = is_short(&p->m, i), short_j = is_short(&p->n, j);
+  const char *b =
+      p->pack[r->part == SHORT].run ? r->packed : r->b + (z * s->b_batch + col * s->b_col) * size;
+  return mr__tile_run(
+      &p->tile[r->part][short_i][short_j], &lane[short_i][short_j],
+      r->a + (z * s->a_batch + row * r->a_row) * size, b,
+      s->bias ? r->bias + col * (int64_t)mr_dtype_size(s->bias_dtype) : NULL,
+      r->out + (z * s->out_batch + row * s->out_row + col) * (int64_t)mr_dtype_size(s->out), work);
 }
 
-static dnnl_status_t multiply(mr_matmul_t *p, const void *a, const void *b, const void *bias,
-                              void *out, char *work) {
-  if (p->turn) {
-    mr_bf16_t *rows = (mr_bf16_t *)(work + p->scratch_bytes + p->packed_bytes);
-    mr__turn(a, p->s.a_col, p->s.k, p->s.m, rows, p->turned);
-    a = rows;
+static void run_tiles(run_t *r, int team, int64_t tiles) {
+#pragma omp parallel num_threads(team)
+  {
+    mr__lane_t lane[2][2] = {0};
+    char *work = r->work + (size_t)omp_get_thread_num() * r->p->scratch_bytes;
+#pragma omp for schedule(dynamic) nowait
+    for (int64_t at = 0; at < tiles; at++)
+      if (run_tile(r, at, lane, work) != dnnl_success)
+        atomic_store_explicit(&r->failed, 1, memory_order_relaxed);
+    for (int i = 0; i < 4; i++) mr__lane_close(&lane[i / 2][i % 2]);
   }
-  DNN(dnnl_memory_set_data_handle(p->a, (void *)a));
-  DNN(dnnl_memory_set_data_handle(p->b, (void *)b));
-  DNN(dnnl_memory_set_data_handle(p->out, out));
-  if (p->bias) DNN(dnnl_memory_set_data_handle(p->bias, (void *)bias));
-  DNN(dnnl_memory_set_data_handle(p->scratch, work));
-  if (p->pack) {
-    DNN(dnnl_memory_set_data_handle(p->packed, work + p->scratch_bytes));
-    DNN(pack(p));
+}
+
+/* A tile's primitive is made for one thread: outside of a team it must be told so. */
+static bool run_part(run_t *r) {
+  const mr_matmul_t *p = r->p;
+  int64_t tiles = p->s.batch * p->m.count * p->n.count;
+  int most_now = omp_get_max_threads(), team = (int)least(most_now, p->threads);
+  const mr__pack_t *pack = &p->pack[r->part == SHORT];
+  if (pack->run && mr__pack_run(pack, r->b, r->packed) != dnnl_success) return false;
+  if (tiles == 1 || team == 1) omp_set_num_threads(team = 1);
+  run_tiles(r, team, tiles);
+  omp_set_num_threads(most_now);
+  return !atomic_load_explicit(&r->failed, memory_order_relaxed);
+}
+
+static bool multiply(mr_matmul_t *p, const char *a, const char *b, const char *bias, char *out,
+                     char *work) {
+  const mr_matmul_spec_t *s = &p->s;
+  int64_t size = (int64_t)mr_dtype_size(s->a);
+  run_t r = {.p = p, .bias = bias, .out = out, .work = work, .packed = work + scratch_total(p)};
+  mr_bf16_t *turned = (mr_bf16_t *)(r.packed + p->packed_bytes);
+  for (int64_t k = 0; k < p->k.count; k++) {
+    int64_t from = k * p->k.size, terms = k == p->k.count - 1 ? p->k.rest : p->k.size;
+    r.part = part_kind(&p->k, k);
+    r.a = a + from * s->a_col * size;
+    r.b = b + from * s->b_row * size;
+    r.a_row = p->turn ? turned_row(terms) : s->a_row;
+    if (p->turn) mr__turn((const mr_bf16_t *)r.a, s->a_col, terms, s->m, turned, r.a_row);
+    if (p->turn) r.a = (const char *)turned;
+    if (!run_part(&r)) return false;
   }
-  dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->a},
-                            {DNNL_ARG_WEIGHTS, p->pack ? p->packed : p->b},
-                            {DNNL_ARG_DST, p->out},
-                            {DNNL_ARG_SCRATCHPAD, p->scratch},
-                            {DNNL_ARG_BIAS, p->bias}};
-  DNN(dnnl_primitive_execute(p->product, p->stream, p->bias ? 5 : 4, args));
-  return dnnl_stream_wait(p->stream);
+  return true;
 }
 
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
   char *work = mr__workspace_take(p->wide ? mr__wide_bytes(&p->s) : mr_matmul_workspace(p));
-  dnnl_status_t status = dnnl_success;
-  if (!work)
-    status = dnnl_out_of_memory;
-  else if (p->wide)
+  bool done = work != NULL;
+  if (work && p->wide)
     mr__wide_run(&p->s, p->wide, a, b, bias, out, work);
-  else
-    status = multiply(p, a, b, bias, out, work);
+  else if (work)
+    done = multiply(p, a, b, bias, out, work);
   if (work) mr__workspace_give(work);
-  if (status != dnnl_success) mr__matmul_plain(&p->s, a, b, bias, out);
+  assert(done || !work);
+  if (!done) mr__matmul_plain(&p->s, a, b, bias, out);
 }

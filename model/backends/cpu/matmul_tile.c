@@ -1,0 +1,196 @@
+#include "model/backends/cpu/matmul_tile.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/isa.h"
+
+static struct {
+  pthread_once_t once;
+  dnnl_engine_t engine;
+} dnn = {.once = PTHREAD_ONCE_INIT};
+
+/* A named instruction set holds for oneDNN too, which must hear of it before its first use. */
+static dnnl_status_t cap_isa(void) {
+#if defined(__x86_64__)
+  static const dnnl_cpu_isa_t cap[] = {
+      [MR_ISA_PLAIN] = dnnl_cpu_isa_sse41, [MR_ISA_AVX2] = dnnl_cpu_isa_avx2};
+  if (mr_isa() != mr_isa_best()) return dnnl_set_max_cpu_isa(cap[mr_isa()]);
+#endif
+  return dnnl_success;
+}
+
+static void dnn_start(void) {
+  if (cap_isa() != dnnl_success || dnnl_engine_create(&dnn.engine, dnnl_cpu, 0) != dnnl_success)
+    dnn.engine = NULL;
+}
+
+dnnl_engine_t mr__dnn_engine(void) {
+  pthread_once(&dnn.once, dnn_start);
+  return dnn.engine;
+}
+
+static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+static dnnl_data_type_t type_of(mr_dtype_t t) { return t == MR_F32 ? dnnl_f32 : dnnl_bf16; }
+
+static dnnl_status_t view(mr_dtype_t t, int64_t rows, int64_t cols, int64_t row, int64_t col,
+                          dnnl_memory_desc_t *md) {
+  dnnl_dims_t dim = {rows, cols}, stride = {row, col};
+  return dnnl_memory_desc_init_by_strides(md, 2, dim, type_of(t), stride);
+}
+
+static dnnl_status_t views(mr__tile_t *t, const mr_matmul_spec_t *s) {
+  dnnl_dims_t row = {1, s->n};
+  MR_DNN(view(s->a, s->m, s->k, s->a_row, s->a_col, &t->a));
+  MR_DNN(view(s->b, s->k, s->n, s->b_row, s->b_col, &t->b));
+  MR_DNN(view(s->out, s->m, s->n, s->out_row, 1, &t->out));
+  t->with_bias = s->bias;
+  if (!s->bias) return dnnl_success;
+  return dnnl_memory_desc_init_by_tag(&t->bias, 2, row, type_of(s->bias_dtype), dnnl_ab);
+}
+
+static dnnl_status_t attributes(bool add, dnnl_primitive_attr_t *attr) {
+  dnnl_post_ops_t ops;
+  MR_DNN(dnnl_primitive_attr_create(attr));
+  dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+  if (status == dnnl_success && add) {
+    status = dnnl_post_ops_create(&ops);
+    if (status != dnnl_success) return status;
+    status = dnnl_post_ops_append_sum(ops, 1);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    dnnl_post_ops_destroy(ops);
+  }
+  return status;
+}
+
+static dnnl_status_t describe(const mr__tile_t *t, bool add, dnnl_primitive_desc_t *pd) {
+  dnnl_matmul_desc_t desc;
+  dnnl_primitive_attr_t attr = NULL;
+  MR_DNN(dnnl_matmul_desc_init(&desc, &t->a, &t->b, t->with_bias ? &t->bias : NULL, &t->out));
+  dnnl_status_t status = attributes(add, &attr);
+  if (status == dnnl_success)
+    status = dnnl_primitive_desc_create(pd, &desc, attr, mr__dnn_engine(), NULL);
+  if (attr) dnnl_primitive_attr_destroy(attr);
+  return status;
+}
+
+/* oneDNN makes a primitive for the team of the thread that asks. */
+static dnnl_status_t describe_for_one(const mr__tile_t *t, bool add, dnnl_primitive_desc_t *pd) {
+  int team = omp_get_max_threads();
+  omp_set_num_threads(1);
+  dnnl_status_t status = describe(t, add, pd);
+  omp_set_num_threads(team);
+  return status;
+}
+
+dnnl_status_t mr__tile_init(mr__tile_t *t, const mr_matmul_spec_t *s, bool add,
+                            const dnnl_memory_desc_t *b) {
+  dnnl_primitive_desc_t pd;
+  if (!mr__dnn_engine()) return dnnl_runtime_error;
+  MR_DNN(views(t, s));
+  if (b) t->b = *b;
+  MR_DNN(describe_for_one(t, add, &pd));
+  t->scratch = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+  t->scratch_bytes = round64(dnnl_memory_desc_get_size(&t->scratch));
+  dnnl_status_t status = dnnl_primitive_create(&t->run, pd);
+  dnnl_primitive_desc_destroy(pd);
+  return status;
+}
+
+/* ---- packing ---- */
+
+/* The layout that oneDNN chooses for b. */
+static dnnl_status_t liked(const mr_matmul_spec_t *s, dnnl_memory_desc_t *to) {
+  dnnl_primitive_desc_t pd;
+  mr__tile_t t = {0};
+  if (!mr__dnn_engine()) return dnnl_runtime_error;
+  MR_DNN(views(&t, s));
+  MR_DNN(dnnl_memory_desc_init_by_tag(&t.b, 2, t.b.dims, t.b.data_type, dnnl_format_tag_any));
+  MR_DNN(describe_for_one(&t, false, &pd));
+  *to = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+  dnnl_primitive_desc_destroy(pd);
+  return dnnl_success;
+}
+
+static bool is_blocked(const dnnl_memory_desc_t *md) {
+  return md->format_kind == dnnl_blocked && md->format_desc.blocking.inner_nblks > 0;
+}
+
+dnnl_status_t mr__pack_init(mr__pack_t *p, const mr_matmul_spec_t *s) {
+  dnnl_primitive_desc_t pd;
+  MR_DNN(liked(s, &p->to));
+  if (!is_blocked(&p->to)) return dnnl_success;
+  MR_DNN(view(s->b, s->k, s->n, s->b_row, s->b_col, &p->from));
+  MR_DNN(dnnl_reorder_primitive_desc_create(&pd, &p->from, mr__dnn_engine(), &p->to,
+                                            mr__dnn_engine(), NULL));
+  dnnl_status_t status = dnnl_primitive_create(&p->run, pd);
+  dnnl_primitive_desc_destroy(pd);
+  p->bytes = round64(dnnl_memory_desc_get_size(&p->to));
+  return status;
+}
+
+void mr__tile_fini(mr__tile_t *t) {
+  if (t->run) dnnl_primitive_destroy(t->run);
+  *t = (mr__tile_t){0};
+}
+
+void mr__pack_fini(mr__pack_t *p) {
+  if (p->run) dnnl_primitive_destroy(p->run);
+  *p = (mr__pack_t){0};
+}
+
+static dnnl_status_t handle(const dnnl_memory_desc_t *md, void *at, dnnl_memory_t *m) {
+  return dnnl_memory_create(m, md, mr__dnn_engine(), at);
+}
+
+dnnl_status_t mr__pack_run(const mr__pack_t *p, const void *b, void *packed) {
+  dnnl_stream_t stream = NULL;
+  dnnl_memory_t from = NULL, to = NULL;
+  dnnl_status_t status = dnnl_stream_create(&stream, mr__dnn_engine(), dnnl_stream_default_flags);
+  if (status == dnnl_success) status = handle(&p->from, (void *)b, &from);
+  if (status == dnnl_success) status = handle(&p->to, packed, &to);
+  if (status == dnnl_success) {
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    status = dnnl_primitive_execute(p->run, stream, 2, args);
+  }
+  if (status == dnnl_success) status = dnnl_stream_wait(stream);
+  if (from) dnnl_memory_destroy(from);
+  if (to) dnnl_memory_destroy(to);
+  if (stream) dnnl_stream_destroy(stream);
+  return status;
+}
+
+static dnnl_status_t lane_open(const mr__tile_t *t, mr__lane_t *lane, void *work) {
+  MR_DNN(dnnl_stream_create(&lane->stream, mr__dnn_engine(), dnnl_stream_default_flags));
+  MR_DNN(handle(&t->a, DNNL_MEMORY_NONE, &lane->a));
+  MR_DNN(handle(&t->b, DNNL_MEMORY_NONE, &lane->b));
+  MR_DNN(handle(&t->out, DNNL_MEMORY_NONE, &lane->out));
+  if (t->with_bias) MR_DNN(handle(&t->bias, DNNL_MEMORY_NONE, &lane->bias));
+  return handle(&t->scratch, work, &lane->scratch);
+}
+
+dnnl_status_t mr__tile_run(const mr__tile_t *t, mr__lane_t *lane, const void *a, const void *b,
+                           const void *bias, void *out, void *work) {
+  if (!lane->stream) MR_DNN(lane_open(t, lane, work));
+  MR_DNN(dnnl_memory_set_data_handle(lane->a, (void *)a));
+  MR_DNN(dnnl_memory_set_data_handle(lane->b, (void *)b));
+  MR_DNN(dnnl_memory_set_data_handle(lane->out, out));
+  if (t->with_bias) MR_DNN(dnnl_memory_set_data_handle(lane->bias, (void *)bias));
+  dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, lane->a},
+                            {DNNL_ARG_WEIGHTS, lane->b},
+                            {DNNL_ARG_DST, lane->out},
+                            {DNNL_ARG_SCRATCHPAD, lane->scratch},
+                            {DNNL_ARG_BIAS, lane->bias}};
+  MR_DNN(dnnl_primitive_execute(t->run, lane->stream, t->with_bias ? 5 : 4, args));
+  return dnnl_stream_wait(lane->stream);
+}
+
+void mr__lane_close(mr__lane_t *lane) {
+  dnnl_memory_t all[] = {lane->a, lane->b, lane->bias, lane->out, lane->scratch};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (all[i]) dnnl_memory_destroy(all[i]);
+  if (lane->stream) dnnl_stream_destroy(lane->stream);
+  *lane = (mr__lane_t){0};
+}
