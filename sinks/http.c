@@ -212,8 +212,9 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
       h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, h->cert, MHD_OPTION_HTTPS_MEM_KEY,
       h->key, MHD_OPTION_END);
   if (!h->daemon) {
-    mr_err_t e = mr_stage_fail(s, MR_ERR_IO, "cannot listen at %s port %" PRId64 ": %s", set->bind,
-                               set->port, strerror(errno));
+    mr_err_t e = mr_stage_fail(
+        s, MR_ERR_IO, "cannot listen at %s port %" PRId64 ": %s; port = 0 takes a free one",
+        set->bind, set->port, strerror(errno));
     mr_http_close(h);
     return e;
   }
