@@ -84,4 +84,8 @@ void mr_fn_print_nested(const mr_fn_t *f, FILE *to);
 /* The same as heap text the caller frees; NULL without memory. */
 char *mr_fn_text(const mr_fn_t *f);
 
+/* Prints f as a graph in DOT's language (graphviz): a box an equation, grouped by scope; edges
+   carry shapes. */
+void mr_fn_dot(const mr_fn_t *f, FILE *to);
+
 #endif

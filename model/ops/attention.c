@@ -81,10 +81,11 @@ mr_var_t *mr__attention_mix(mr_fn_t *f, mr_var_t *w, mr_var_t *v) {
 }
 
 static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (e->n_in != 1 && e->n_in != 3) return mr_shape_fail(e, diag, "want qkv or q, k, v");
   const mr_aval_t *q = &e->in[0]->aval;
   if (e->n_in == 1) {
     if (q->ndim != 5 || q->dim[2] != 3) return mr_shape_fail(e, diag, "want (B,T,3,H,D)");
-  } else if (e->n_in != 3 || q->ndim != 4 || !mr_aval_equal(q, &e->in[1]->aval) ||
+  } else if (q->ndim != 4 || !mr_aval_equal(q, &e->in[1]->aval) ||
              !mr_aval_equal(q, &e->in[2]->aval)) {
     return mr_shape_fail(e, diag, "want q, k, v of one shape (B,T,H,D)");
   }

@@ -5,11 +5,17 @@
 #include "model/ops/rules.h"
 
 static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  int n = mr__attention_packed(e) ? 1 : 3;
-  if (e->n_in != n + 3 || e->n_out != n)
+  int n = e->n_in - 3;
+  const mr_aval_t *q = n > 0 ? &e->in[0]->aval : NULL;
+  if ((n != 1 && n != 3) || e->n_out != n || q->ndim != (n == 1 ? 5 : 4))
     return mr_shape_fail(e, diag, "want qkv or q, k, v; then out, lse, dout");
-  if (!mr_aval_equal(&e->in[n]->aval, &e->in[n + 2]->aval))
-    return mr_shape_fail(e, diag, "dout must be as out");
+  mr_attention_spec_t s = mr__attention_spec(e);
+  mr_aval_t o = mr_aval_of(s.t, s.B, s.T, s.H, s.D), lse = mr_aval_of(MR_F32, s.B, s.H, s.T);
+  for (int i = 1; i < n; i++)
+    if (!mr_aval_equal(q, &e->in[i]->aval)) return mr_shape_fail(e, diag, "want q, k, v alike");
+  if ((n == 1 && q->dim[2] != 3) || !mr_aval_equal(&e->in[n]->aval, &o) ||
+      !mr_aval_equal(&e->in[n + 1]->aval, &lse) || !mr_aval_equal(&e->in[n + 2]->aval, &o))
+    return mr_shape_fail(e, diag, "out, lse and dout must be as attention gives them");
   for (int i = 0; i < n; i++) out[i] = e->in[i]->aval;
   return MR_OK;
 }

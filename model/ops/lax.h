@@ -79,6 +79,8 @@ mr_var_t *mr_lax_reshape(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim);
 #define mr_lax_reshape_to(f, x, ...)                                              \
   mr_lax_reshape(f, x, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
                  (int64_t[]){__VA_ARGS__})
+/* Without the n dimensions of size 1 that dims names. */
+mr_var_t *mr_lax_squeeze(mr_fn_t *f, mr_var_t *x, int n, const int *dims);
 /* Dimension i of the result is dimension perm[i] of x. */
 mr_var_t *mr_lax_transpose(mr_fn_t *f, mr_var_t *x, const int *perm);
 /* x's dimension i becomes dimension at[i] of the result (at ascending); x's size there is the

@@ -5,6 +5,15 @@
 #include "model/ops/rules.h"
 #include "model/ops/xent.h"
 
+static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  mr_aval_t row = mr_aval(MR_F32, 1, x->dim), label = mr_aval(MR_I32, 1, x->dim);
+  if (x->ndim != 2 || x->dtype != MR_F32 || !mr_aval_equal(&e->in[1]->aval, &label) ||
+      !mr_aval_equal(&e->in[2]->aval, &row))
+    return mr_shape_fail(e, diag, "want logits f32[B,C], labels i32[B] and dloss f32[B]");
+  return mr_shape_same(e, out, diag);
+}
+
 static void run(const mr_cpu_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_xent_bwd(c->in[0], c->in[1], (float)mr_attr_get(c->eqn, "smoothing")->f, c->in[2], c->out[0],
@@ -40,7 +49,7 @@ const mr_op_def_t mr_op_softmax_cross_entropy_vjp = {
     .name = "softmax_cross_entropy_vjp",
     .n_in = 3,
     .n_out = 1,
-    .shape = mr_shape_same,
+    .shape = shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_WIDE,
     .cpu = cpu,
