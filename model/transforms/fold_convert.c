@@ -34,6 +34,7 @@ void mr_fold_convert(mr_fn_t *f) {
         if (instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
         if (e->op->mixes && widening(e->in[k]->def)) e->in[k] = e->in[k]->def->in[0];
       }
+      if (!e->n_in) continue;
       const mr_var_t *x = e->in[0];
       if (widening(e) && x->def && x->def->op->widens && uses[x->id] == 1)
         widen_producer(f, e, instead);
