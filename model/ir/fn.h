@@ -42,6 +42,8 @@ typedef struct mr_fn {
   int cap_in, cap_eqn;
   struct mr_fn **child; /* [n_child] the functions its equations call */
   int n_child, cap_child;
+  const char *axis_name; /* of the dimension that vmap is mapping into this graph, or NULL */
+  int64_t axis_size;
 } mr_fn_t;
 
 mr_fn_t *mr_fn_create(void);

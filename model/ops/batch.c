@@ -1,8 +1,15 @@
 #include "model/ops/batch.h"
 
+#include <string.h>
+
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
+
+bool mr_axis_bound(const mr_fn_t *f, const mr_eqn_t *e) {
+  return e->op->collective && f->axis_name &&
+         !strcmp(mr_attr_get(e, "axis_name")->text, f->axis_name);
+}
 
 int64_t mr_batch_size(int n, const mr_batched_t *in) {
   for (int i = 0; i < n; i++)

@@ -13,6 +13,9 @@ mr_var_t *mr_batch_move(mr_fn_t *f, const mr_batched_t *b, int to);
 /* The value with its mapped dimension first; repeated size times where it is not mapped. */
 mr_var_t *mr_batch_front(mr_fn_t *f, const mr_batched_t *b, int64_t size);
 
+/* Whether e speaks over the axis that is being mapped into f. */
+bool mr_axis_bound(const mr_fn_t *f, const mr_eqn_t *e);
+
 /* Ops on operands of one shape, or scalars. */
 mr_err_t mr_batch_pointwise(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                             mr_batched_t *out);

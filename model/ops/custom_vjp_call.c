@@ -79,8 +79,10 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   int *axes = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
   mr__call_front(f, e, in, v, axes);
-  mr_err_t err = mr_vmap(mr_attr_called(e, "call_jaxpr"), size, axes, NULL, &body, &why);
-  if (err >= 0) err = mr_vmap(mr_attr_called(e, "fwd_jaxpr"), size, axes, NULL, &fwd, &why);
+  mr_err_t err =
+      mr_vmap_axis(mr_attr_called(e, "call_jaxpr"), f->axis_name, size, axes, NULL, &body, &why);
+  if (err >= 0)
+    err = mr_vmap_axis(mr_attr_called(e, "fwd_jaxpr"), f->axis_name, size, axes, NULL, &fwd, &why);
   if (err >= 0) err = map_bwd(e, size, axes, &bwd, &why);
   err = err < 0 ? mr__call_failed(f, &why) : emit(f, body, fwd, bwd, v, &c);
   for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};

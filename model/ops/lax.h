@@ -68,6 +68,14 @@ mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
 mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
                            mr_var_t *const *in, mr_var_t **out);
 
+/* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, the graph cannot be run ----
+ */
+mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name);  /* sum over its examples */
+mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name); /* x of floats */
+/* The examples' values along a new dimension 0 of `size`, the axis's. */
+mr_var_t *mr_lax_all_gather(mr_fn_t *f, mr_var_t *x, const char *axis_name, int64_t size);
+mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name); /* i32[]: which example this is */
+
 /* ---- made from nothing; any dtype ---- */
 mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value);
 /* 0, 1, 2, ... along one dimension. */

@@ -78,6 +78,7 @@ struct mr_op_def {
   double (*flop)(const mr_eqn_t *e);
   double flop_each;
   bool moves;
+  bool collective; /* speaks over the mapped axis that its attribute axis_name names */
 };
 
 /* The table of all ops, in list.def's order. */

@@ -75,6 +75,11 @@ mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
 mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *out_axes,
                  mr_fn_t **out, mr_diag_t *diag);
 
+/* The same, and inside f the mapped dimension has a name, over which psum, pmean, all_gather and
+   axis_index speak (lax.h).  NULL: it has none.  After jax.vmap's axis_name. */
+mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, const int *in_axes,
+                      const int *out_axes, mr_fn_t **out, mr_diag_t *diag);
+
 /* ---- memory for time ---- */
 /* Whether the results of an equation are kept for the backward pass. */
 typedef bool mr_policy_fn(const mr_eqn_t *e);

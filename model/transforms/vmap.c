@@ -19,7 +19,7 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (in[k] = mapped(g, map, e->in[k])).axis >= 0;
   g->scope = mr_mem_text(&g->mem, e->scope);
-  if (any) {
+  if (any || mr_axis_bound(g, e)) {
     MR_TRY(e->op->batch(g, e, in, out));
   } else {
     mr_var_t **v = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
@@ -90,14 +90,22 @@ static mr_var_t *place_output(mr_fn_t *g, const mr_batched_t *y, int k, const in
 
 mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *out_axes,
                  mr_fn_t **out, mr_diag_t *diag) {
+  return mr_vmap_axis(f, NULL, size, in_axes, out_axes, out, diag);
+}
+
+mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, const int *in_axes,
+                      const int *out_axes, mr_fn_t **out, mr_diag_t *diag) {
   if (size < 0)
     return mr_fail(diag, MR_ERR_SHAPE, "vmap: size is %lld, want >= 0", (long long)size);
   mr_fn_t *g = mr_fn_create();
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "vmap: no memory");
+  g->axis_name = axis_name;
+  g->axis_size = size;
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(f->n_in + 1) * sizeof *in);
   mr_batched_t *y = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof *y);
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   if (map_inputs(g, f, in_axes, size, in) >= 0 && mr_inline_mapped(g, f, in, y) >= 0)
     for (int k = 0; k < f->n_out; k++) all[k] = place_output(g, &y[k], k, out_axes, size);
+  g->axis_name = NULL;
   return mr__finish(g, f->n_out, all, out, diag);
 }

@@ -316,6 +316,87 @@ static void the_fused_loss_has_jax_s_gradient_and_hessian_product(void **state) 
   GIVES(done(f, y), "sm.hvp", "sm.logits", "sm.labels");
 }
 
+/* ---- named axes ---- */
+
+/* x[2] -> a scalar in which the examples of axis "i" meet in every way. */
+static mr_fn_t *meeting(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2)), *y = mr_lax_sin(f, x);
+  y = mr_lax_mul(f, y, mr_lax_psum(f, mr_lax_exp(f, x), "i"));
+  y = mr_lax_add(f, y, mr_lax_pmean(f, y, "i"));
+  mr_var_t *all = mr_lax_all_gather(f, mr_lax_mul(f, x, x), "i", 3);
+  mr_var_t *place = mr_lax_iota(f, MR_F32, 2, (int64_t[]){3, 2}, 0);
+  all = mr_lax_reduce_sum(f, mr_lax_mul(f, all, place), 1, (int[]){0});
+  mr_var_t *own = mr_lax_convert(f, mr_lax_axis_index(f, "i"), MR_F32);
+  return done(f, sum(f, mr_lax_add(f, y, mr_lax_mul(f, own, all))));
+}
+
+static mr_fn_t *over_i(mr_fn_t *f) {
+  mr_fn_t *m = NULL;
+  mr_diag_t diag = {0};
+  if (mr_vmap_axis(f, "i", 3, NULL, NULL, &m, &diag) < 0) fail_msg("%s", diag.text);
+  mr_fn_destroy(f);
+  return m;
+}
+
+static mr_fn_t *summed(mr_fn_t *f) {
+  mr_fn_t *g = mr_fn_create();
+  mr_var_t *x = mr_fn_input(g, f->in[0]->aval), *y;
+  assert_int_equal(mr_inline(g, f, &x, &y), MR_OK);
+  mr_fn_destroy(f);
+  return done(g, sum(g, y));
+}
+
+static void psum_pmean_all_gather_and_axis_index_are_sums_over_the_examples(void **state) {
+  double x[6] = {0.1, -0.4, 0.7, 0.2, -0.3, 0.5}, *in[] = {x}, *y[1], want[3] = {0}, *w[] = {want};
+  mr_fn_t *f = over_i(meeting());
+  for (int k = 0; k < 2; k++) {
+    double total = 0, mean = 0, all = 0, own[3];
+    for (int i = 0; i < 3; i++) total += exp(x[2 * i + k]);
+    for (int i = 0; i < 3; i++) mean += (own[i] = sin(x[2 * i + k]) * total) / 3;
+    for (int i = 0; i < 3; i++) all += i * x[2 * i + k] * x[2 * i + k];
+    for (int i = 0; i < 3; i++) want[i] += own[i] + mean + i * all;
+  }
+  run_f64(f, in, y);
+  assert_near("collectives", f, y, w, 1e-12);
+  free(y[0]);
+  mr_fn_destroy(f);
+}
+
+/* A cotangent of one at each example: the gradient of their sum. */
+static void grad_under_a_named_axis_is_the_gradient_of_the_sum(void **state) {
+  double x[6] = {0.1, -0.4, 0.7, 0.2, -0.3, 0.5}, *in[] = {x};
+  mr_fn_t *inside = over_i(grad(meeting())), *outside = grad(summed(over_i(meeting())));
+  assert_same_fn("vmap(grad) with collectives", inside, outside, in, 1e-12);
+  mr_fn_destroy(inside);
+  mr_fn_destroy(outside);
+}
+
+static void two_axes_are_told_apart_by_their_names(void **state) {
+  mr_fn_t *f = mr_fn_create(), *m = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  f = done(f, mr_lax_div(f, x, mr_lax_psum(f, x, "i"))); /* x (j,i) over its rows' sums */
+  f = over_i(f);
+  assert_int_equal(mr_vmap_axis(f, "j", 2, NULL, NULL, &m, &diag), MR_OK);
+  double v[6] = {1, 2, 5, 2, 2, 4}, *in[] = {v}, *y[1];
+  double want[6] = {0.125, 0.25, 0.625, 0.25, 0.25, 0.5}, *w[] = {want};
+  run_f64(m, in, y);
+  assert_near("psum over i", m, y, w, 1e-12);
+  free(y[0]);
+  mr_fn_destroy(m);
+  mr_fn_destroy(f);
+}
+
+static void an_axis_that_nobody_maps_is_named(void **state) {
+  mr_fn_t *f = meeting();
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_jit(f, NULL, &x, &diag), MR_ERR_NORULE);
+  assert_string_equal(diag.text, "psum: no vmap binds the axis \"i\"");
+  mr_fn_destroy(f);
+}
+
 /* ---- what is refused ---- */
 
 static void axes_that_are_not_there_are_refused(void **state) {
@@ -341,6 +422,10 @@ int main(void) {
       cmocka_unit_test(an_unrolled_loop_is_jax_s),
       cmocka_unit_test(primitives_and_two_derivatives_in_both_modes_are_jax_s),
       cmocka_unit_test(the_fused_loss_has_jax_s_gradient_and_hessian_product),
+      cmocka_unit_test(psum_pmean_all_gather_and_axis_index_are_sums_over_the_examples),
+      cmocka_unit_test(grad_under_a_named_axis_is_the_gradient_of_the_sum),
+      cmocka_unit_test(two_axes_are_told_apart_by_their_names),
+      cmocka_unit_test(an_axis_that_nobody_maps_is_named),
       cmocka_unit_test(axes_that_are_not_there_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
