@@ -101,7 +101,14 @@ mr_var_t *mr_lax_slice(mr_fn_t *f, mr_var_t *x, const int64_t *start, const int6
 mr_var_t *mr_lax_pad(mr_fn_t *f, mr_var_t *x, const int64_t *low, const int64_t *high);
 mr_var_t *mr_lax_concatenate(mr_fn_t *f, int n, mr_var_t *const *x, int dimension);
 
+mr_var_t *mr_lax_rev(mr_fn_t *f, mr_var_t *x, int n, const int *dims); /* turned round along dims */
+/* Rows of x (N,...) by index i32 (any shape) -> (index's shape, x's other dimensions); an index
+   outside [0,N) is moved to the nearest row.  The cotangents of a row that is taken more than once
+   are added in order. */
+mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index);
+
 /* ---- reductions; sums in f32 ---- */
+mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse);
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 /* n f32 tensors -> f32[]: the squares of all elements, summed in f64. */

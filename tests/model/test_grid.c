@@ -358,6 +358,36 @@ static void grad_of_vmap_is_vmap_of_grad(const cell_t *c) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) mr_fn_destroy(all[i]);
 }
 
+/* The scalar computed again in the backward pass, mapped and derived: as without. */
+static void grad_of_vmap_of_checkpoint_is_that_of_the_scalar(const cell_t *c) {
+  mr_fn_t *r = NULL, *m[2] = {NULL}, *g[2] = {NULL}, *h[2] = {NULL};
+  double *in[GRID_MAX];
+  TRY(mr_checkpoint(c->s, mr_save_dots, &r, &diag));
+  for (int i = 0; i < 2; i++) {
+    mr_var_t *y;
+    mr_fn_t *sum = mr_fn_create();
+    TRY(mr_vmap(i ? r : c->s, SIZE, NULL, NULL, &m[i], &diag));
+    for (int k = 0; k < m[i]->n_in; k++) mr_fn_input(sum, m[i]->in[k]->aval);
+    mr_inline(sum, m[i], sum->in, &y);
+    y = mr_lax_reduce_sum(sum, y, 1, (int[]){0});
+    assert_int_equal(mr_fn_return(sum, 1, &y), MR_OK);
+    TRY(mr_grad(sum, c->n_wrt, c->wrt, &g[i], &diag));
+    TRY(mr_hvp(i ? r : c->s, c->n_wrt, c->wrt, &h[i], &diag));
+    mr_fn_destroy(sum);
+  }
+  draw_mapped(c, c->s, m[0], in);
+  assert_same_fn(c->name, g[1], g[0], in, 1e-12);
+  free_all(m[0]->n_in, in);
+  with_tangents(c, c->s, in);
+  assert_same_fn(c->name, h[1], h[0], in, 1e-12);
+  mr_fn_destroy(r);
+  for (int i = 0; i < 2; i++) {
+    mr_fn_destroy(m[i]);
+    mr_fn_destroy(g[i]);
+    mr_fn_destroy(h[i]);
+  }
+}
+
 /* ---- the walk ---- */
 
 typedef void check_fn(const cell_t *c);
@@ -399,6 +429,10 @@ static void grad_of_vmap_of_every_op_is_vmap_of_grad(void **state) {
   walk(grad_of_vmap_is_vmap_of_grad, true);
 }
 
+static void grad_of_vmap_of_checkpoint_of_every_op_is_that_without(void **state) {
+  walk(grad_of_vmap_of_checkpoint_is_that_of_the_scalar, true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(forward_mode_of_every_op_agrees_with_finite_differences),
@@ -408,6 +442,7 @@ int main(void) {
       cmocka_unit_test(jacfwd_of_every_op_is_jacrev),
       cmocka_unit_test(vmap_of_every_op_and_of_its_derivatives_is_a_loop),
       cmocka_unit_test(grad_of_vmap_of_every_op_is_vmap_of_grad),
+      cmocka_unit_test(grad_of_vmap_of_checkpoint_of_every_op_is_that_without),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

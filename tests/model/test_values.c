@@ -1,0 +1,134 @@
+/* What ops without golden values give, against numbers written out; integers and edges as in
+   jax. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+
+#include "tests/model/grid.h"
+
+/* y of a graph f (destroyed) whose inputs are in[] gives want[]. */
+static void gives(mr_fn_t *f, mr_var_t *y, double *const *in, const double *want) {
+  double *got[1], *w[1] = {(double *)(uintptr_t)want};
+  if (mr_fn_return(f, 1, &y) < 0) fail_msg("%s", f->diag.text);
+  run_as_it_is(f, in, got);
+  assert_near(y->def->op->name, f, got, w, 1e-6);
+  free(got[0]);
+  mr_fn_destroy(f);
+}
+
+static double grid[6] = {1, 2, 3, 4, 5, 6}, *one[1] = {grid};
+
+#define ON_GRID(want, expr)                                 \
+  do {                                                      \
+    mr_fn_t *f = mr_fn_create();                            \
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2, 3)); \
+    gives(f, expr, one, (const double[]){NUMBERS want});    \
+  } while (0)
+#define NUMBERS(...) __VA_ARGS__
+
+static void sums_and_turns_go_along_their_dimension(void **state) {
+  ON_GRID((1, 3, 6, 4, 9, 15), mr_lax_cumsum(f, x, 1, false));
+  ON_GRID((6, 5, 3, 15, 11, 6), mr_lax_cumsum(f, x, 1, true));
+  ON_GRID((1, 2, 3, 5, 7, 9), mr_lax_cumsum(f, x, 0, false));
+  ON_GRID((3, 2, 1, 6, 5, 4), mr_lax_rev(f, x, 1, (int[]){1}));
+  ON_GRID((4, 5, 6, 1, 2, 3), mr_lax_rev(f, x, 1, (int[]){0}));
+  ON_GRID((6, 5, 4, 3, 2, 1), mr_lax_rev(f, x, 2, (int[]){0, 1}));
+}
+
+static void take_gives_rows_and_its_transpose_adds_them(void **state) {
+  double index[3] = {1, 0, 7}, *in[] = {grid, index};
+  mr_fn_t *f = mr_fn_create(), *v = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2, 3));
+  mr_var_t *y = mr_lax_take(f, x, mr_fn_input(f, mr_aval_of(MR_I32, 3)));
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  assert_int_equal(mr_vjp(f, 1, (int[]){0}, &v, &diag), MR_OK);
+  double dy[9] = {1, 2, 3, 10, 20, 30, 100, 200, 300}, *back[] = {grid, index, dy}, *got[1];
+  double want[6] = {10, 20, 30, 101, 202, 303}, *w[] = {want};
+  run_as_it_is(v, back, got);
+  assert_near("take_vjp", v, got, w, 0);
+  free(got[0]);
+  mr_fn_destroy(v);
+  gives(f, y, in, (double[]){4, 5, 6, 1, 2, 3, 4, 5, 6});
+}
+
+static void select_takes_the_second_case_where_true(void **state) {
+  double which[3] = {0, 1, 0}, a[3] = {1, 2, 3}, b[3] = {7, 8, 9}, *in[] = {which, a, b};
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v[3];
+  for (int i = 0; i < 3; i++) v[i] = mr_fn_input(f, mr_aval_of(i ? MR_F32 : MR_BOOL, 3));
+  gives(f, mr_lax_select_n(f, v[0], v[1], v[2]), in, (double[]){1, 8, 3});
+}
+
+/* A binary op on i32 or f32 vectors of three. */
+static void pairs(mr_var_t *(*op)(mr_fn_t *, mr_var_t *, mr_var_t *), mr_dtype_t t, const double *a,
+                  const double *b, const double *want) {
+  double *in[] = {(double *)(uintptr_t)a, (double *)(uintptr_t)b};
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(t, 3)), *y = mr_fn_input(f, mr_aval_of(t, 3));
+  gives(f, op(f, x, y), in, want);
+}
+
+static void integers_wrap_and_divide_as_in_jax(void **state) {
+  const double a[3] = {2147483647, -7, 65536}, b[3] = {1, 0, 65536};
+  pairs(mr_lax_add, MR_I32, a, b, (double[]){-2147483648.0, -7, 131072});
+  pairs(mr_lax_mul, MR_I32, a, b, (double[]){2147483647, 0, 0});
+  pairs(mr_lax_div, MR_I32, a, b, (double[]){2147483647, -1, 1});
+  pairs(mr_lax_sub, MR_U32, (double[]){0, 5, 1}, (double[]){1, 2, 1},
+        (double[]){4294967295.0, 3, 0});
+  pairs(mr_lax_max, MR_I32, a, b, (double[]){2147483647, 0, 65536});
+}
+
+static void comparisons_and_powers_know_nan(void **state) {
+  const double a[3] = {1, 2, NAN}, b[3] = {2, 2, 1};
+  pairs(mr_lax_lt, MR_F32, a, b, (double[]){1, 0, 0});
+  pairs(mr_lax_le, MR_F32, a, b, (double[]){1, 1, 0});
+  pairs(mr_lax_gt, MR_F32, a, b, (double[]){0, 0, 0});
+  pairs(mr_lax_ge, MR_F32, a, b, (double[]){0, 1, 0});
+  pairs(mr_lax_ne, MR_F32, a, b, (double[]){1, 0, 1});
+  pairs(mr_lax_pow, MR_F32, a, b, (double[]){1, 4, NAN});
+  pairs(mr_lax_max, MR_F32, a, b, (double[]){2, 2, NAN});
+}
+
+static void conversions_to_integers_saturate_and_nan_is_zero(void **state) {
+  double x[4] = {3e9, -3e9, NAN, -1.9}, *in[] = {x};
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v = mr_fn_input(f, mr_aval_of(MR_F32, 4));
+  gives(f, mr_lax_convert(f, v, MR_I32), in, (double[]){2147483647, -2147483648.0, 0, -1});
+}
+
+static void empty_tensors_go_through_every_transform(void **state) {
+  mr_fn_t *f = mr_fn_create(), *g = NULL, *v = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 0, 3));
+  mr_var_t *y = mr_lax_reduce_sum(f, mr_lax_mul(f, mr_lax_sin(f, x), x), 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  assert_int_equal(mr_value_and_grad(f, 1, (int[]){0}, &g, &diag), MR_OK);
+  assert_int_equal(mr_vmap(g, 2, NULL, NULL, &v, &diag), MR_OK);
+  double none[1], *in[] = {none}, *out[2];
+  run_as_it_is(v, in, out);
+  assert_true(out[0][0] == 0 && out[0][1] == 0 && elems(v->out[1]) == 0);
+  free_all(2, out);
+  mr_fn_destroy(f);
+  mr_fn_destroy(g);
+  mr_fn_destroy(v);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sums_and_turns_go_along_their_dimension),
+      cmocka_unit_test(take_gives_rows_and_its_transpose_adds_them),
+      cmocka_unit_test(select_takes_the_second_case_where_true),
+      cmocka_unit_test(integers_wrap_and_divide_as_in_jax),
+      cmocka_unit_test(comparisons_and_powers_know_nan),
+      cmocka_unit_test(conversions_to_integers_saturate_and_nan_is_zero),
+      cmocka_unit_test(empty_tensors_go_through_every_transform),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
