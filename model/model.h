@@ -4,8 +4,8 @@
 
 #include "model/backends/cpu/exec.h"
 #include "model/ir/fn.h"
-#include "model/jit.h"
 #include "model/ir/parse.h"
+#include "model/jit.h"
 #include "model/nn/params.h"
 #include "model/nn/summary.h"
 #include "model/nn/vit.h"

@@ -17,6 +17,9 @@ cd "$prefix"
 cc -O2 -Wall "$examples/spirals/spirals.c" $(pkg-config --cflags --libs millrace) -o spirals
 ./spirals
 test -s spirals.svg
+# shellcheck disable=SC2046
+cc -O2 -Wall "$examples/tour/tour.c" $(pkg-config --cflags --libs millrace) -o tour
+./tour | diff - "$examples/tour/tour.txt"
 cmake -S "$examples/own-op" -B own-op -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build own-op >/dev/null
 own-op/squareplus >/dev/null
