@@ -58,8 +58,8 @@ static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_all_gather = {
-    MR_RULES_PRIMITIVE,   .name = "all_gather",    .n_in = 1,
-    .n_out = 1,           .shape = gather_shape,   .jvp = mr_jvp_linear,
-    .vjp = gather_vjp,    .batch = gather_batch,   .sample = gather_sample,
-    .amp = MR_AMP_FOLLOW, .cpu = mr__axis_unbound, .collective = true,
+    MR_RULES_PRIMITIVE,      .name = "all_gather", .n_in = 1,         .n_out = 1,
+    .shape = gather_shape,   .jvp = mr_jvp_linear, .vjp = gather_vjp, .batch = gather_batch,
+    .sample = gather_sample, .amp = MR_AMP_FOLLOW, .moves = true,     .cpu = mr__axis_unbound,
+    .collective = true,
 };

@@ -23,5 +23,6 @@ const mr_op_def_t mr_op_optimization_barrier = {
     .batch = mr_batch_pointwise,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
+    .moves = true,
     .cpu = mr_cpu_alias,
 };

@@ -68,5 +68,5 @@ static bool rev_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_rev = {
     MR_RULES_PRIMITIVE,   .name = "rev",        .n_in = 1,      .n_out = 1,
     .shape = rev_shape,   .jvp = mr_jvp_linear, .vjp = rev_vjp, .batch = rev_batch,
-    .sample = rev_sample, .amp = MR_AMP_FOLLOW, .cpu = rev_cpu,
+    .sample = rev_sample, .amp = MR_AMP_FOLLOW, .moves = true,  .cpu = rev_cpu,
 };

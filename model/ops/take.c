@@ -88,5 +88,5 @@ static bool take_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_take = {
     MR_RULES_PRIMITIVE,    .name = "take",       .n_in = 2,       .n_out = 1,
     .shape = take_shape,   .jvp = take_jvp,      .vjp = take_vjp, .batch = take_batch,
-    .sample = take_sample, .amp = MR_AMP_FOLLOW, .cpu = take_cpu,
+    .sample = take_sample, .amp = MR_AMP_FOLLOW, .moves = true,   .cpu = take_cpu,
 };
