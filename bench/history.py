@@ -60,7 +60,7 @@ def add(path, commit, peers_path=None):
             continue
         figures = json.loads(text)
         bench, data = figures.pop("bench"), figures.pop("data", "none")
-        mine = peers.get(bench, {})
+        mine = figures.pop("peers", peers.get(bench, {}))
         lines.append({"date": date, "commit": commit, "machine": machine(), "bench": bench, "data": data,
                       "figures": figures, "peers": mine, "ratios": ratios(figures, mine)})
     if not lines:
@@ -132,7 +132,7 @@ def plot(path, target):
     body, top = [], 10
     for (bench, figure), lines in sorted(panels.items()):
         less = MAIN.get(bench, (figure, True))[1]
-        title = f"millrace bench {bench}: {figure} ({'less' if less else 'more'} is better)"
+        title = f"{bench}: {figure} ({'less' if less else 'more'} is better)"
         top += draw_panel(top, title, lines, body)
     style = ("<style>text{font:12px sans-serif;fill:#222}.t{font-weight:bold}.g{stroke:#8884}"
              ".b{fill:#fff}@media(prefers-color-scheme:dark){text{fill:#eee}.b{fill:#16181d}}</style>")

@@ -3,7 +3,7 @@
 # CASE: train-bf16, train-f32, infer-bf16, infer-f32; all four without any.
 # PYTHON names a Python with torch==2.15.0 (and jax, optax, flax for jax); PEERS the peers, by default
 # "torch-eager"; also torch-compile and jax.  Five steps of 128 records a round; medians over all.
-# RECORD=FILE also appends a line of JSON a case (bench/record.py draws them).
+# RECORD=FILE also appends a line of JSON a case (bench/plot.sh draws results/history.jsonl).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-3}
@@ -33,14 +33,17 @@ for case in "$@"; do
   done
   a=$(median "$work/millrace")
   line="$case: millrace $a s"
-  json="\"millrace_s\": $a"
+  json=""
   for p in $peers; do
     b=$(median "$work/$p")
     ratio=$(awk "BEGIN {printf \"%.2f\", $b / $a}")
     line="$line; $p $b s, $ratio times ours"
-    json="$json, \"${p}_s\": $b, \"${p}_ratio\": $ratio"
+    json="$json${json:+, }\"$p\": $b"
   done
   echo "$line"
-  if [ -n "${RECORD:-}" ]; then "$root/bench/record.py" add "$RECORD" "$case" "{$json}"; fi
+  if [ -n "${RECORD:-}" ]; then
+    echo "{\"bench\": \"$case\", \"step_s\": $a, \"batch\": 128, \"peers\": {\"step_s\": {$json}}}" |
+      "$root/bench/record.sh"
+  fi
   rm -f "$work"/*
 done
