@@ -57,15 +57,28 @@ static void run_graph(const double *us, found_t *out) {
   mr_graph_destroy(g);
 }
 
-static bool trial(mr_philox_t *g, bool *near) {
+static int faster(const void *a, const void *b) {
+  double x = ((const found_t *)a)->seconds, y = ((const found_t *)b)->seconds;
+  return (x > y) - (x < y);
+}
+
+/* The run of median length: what others do on the machine meanwhile lengthens some. */
+static void run_some(const double *us, int runs, found_t *out) {
+  found_t all[9];
+  for (int i = 0; i < runs; i++) run_graph(us, &all[i]);
+  qsort(all, (size_t)runs, sizeof *all, faster);
+  *out = all[runs / 2];
+}
+
+static bool trial(mr_philox_t *g, int runs, bool *near) {
   double us[STAGES];
   found_t slow, half;
   for (int i = 0; i < STAGES; i++) us[i] = mr_philox_uniform(g, 100, 800);
   int k = (int)mr_philox_uniform(g, 0, STAGES);
   us[k] = mr_philox_uniform(g, 6000, 12000);
-  run_graph(us, &slow);
+  run_some(us, runs, &slow);
   us[k] /= 2;
-  run_graph(us, &half);
+  run_some(us, runs, &half);
   double gain = slow.seconds / half.seconds;
   *near = fabs(slow.gain - gain) <= 0.15 * gain;
   print_message("%s slowed: %s named, gain %.2f predicted, %.2f measured\n", stage_name[k],
@@ -82,7 +95,7 @@ static void a_slowed_stage_is_named_and_its_gain_foretold(void **state) {
   print_message("seed %llu\n", (unsigned long long)seed);
   for (int i = 0; i < n; i++) {
     bool right;
-    named += trial(&g, &right);
+    named += trial(&g, wanted ? 5 : 1, &right);
     near += right;
   }
   print_message("%d of %d named, %d gains within 15 %%\n", named, n, near);
