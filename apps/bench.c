@@ -14,6 +14,8 @@ static const mr_flag_t bench_flags[] = {
     {"--batch", "N", "Records in a batch; default 128."},
     {"--data", "DIR",
      "CIFAR-10's folder; default data/cifar-10-batches-bin, synthetic without it."},
+    {"--graph", "GRAPH",
+     "loader: measures the batches of stage b of this endless graph instead of the recipe's."},
     {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
     {"--layers", "N", "Encoder blocks of these; default 6."},
     {"--accumulate", "N", "Parts that a training step computes one after the other; default 1."},

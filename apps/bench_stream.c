@@ -104,9 +104,33 @@ static mr_err_t report_rate(const plan_t *p, const char *text, mr_bench_t *out, 
   return MR_OK;
 }
 
+/* The records of a batch of stage b, and its workers, of a graph that somebody brings. */
+static mr_err_t look_at(const char *text, plan_t *p, mr_diag_t *diag) {
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
+  if (e >= 0) e = mr_graph_settle(g, diag);
+  const mr_stage_t *b = e >= 0 ? mr_graph_stage(g, "b") : NULL;
+  if (b && b->out_spec[0].flow == MR_FLOW_BATCHES)
+    p->batch = b->out_spec[0].dim[0], p->workers = b->n_workers;
+  else if (e >= 0)
+    e = mr_fail(diag, MR_ERR_USAGE, "bench: --graph: want a stage batch with name=b in it");
+  mr_graph_destroy(g);
+  return e;
+}
+
+static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *out,
+                            mr_diag_t *diag) {
+  plan_t p = {.seconds = 5, .data = "graph"};
+  MR_TRY(mr_args_int(a, "--seconds", 1, 3600, &p.seconds, diag));
+  MR_TRY(look_at(text, &p, diag));
+  return report_rate(&p, text, out, diag);
+}
+
 mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   plan_t p;
   char text[2048];
+  if (mr_args_text(a, "--graph")) return bench_graph(a, mr_args_text(a, "--graph"), out, diag);
   MR_TRY(make_plan(a, &p, diag));
   snprintf(
       text, sizeof text,

@@ -88,6 +88,7 @@ static mr_err_t open_way(mr_reader_t *r, mr_backend_t b, mr_diag_t *diag) {
 static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   mr_reader_facts_t facts;
   mr_backend_t b = backend_asked(r);
+  if (b == MR_BACKEND_AUTO) b = conf->chosen;
   if (b == MR_BACKEND_AUTO) {
     mr_reader_facts(r->fd, r->n_files, &facts);
     b = mr_reader_choose(&facts, conf->once, r->why);

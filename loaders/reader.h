@@ -39,6 +39,7 @@ typedef struct mr_reader_conf {
   size_t buffer_len;
   mr_backend_t backend; /* AUTO: what the machine allows and the data needs */
   bool once;            /* for AUTO: each byte is read once and in order, not records at random */
+  mr_backend_t chosen;  /* for AUTO: what another reader of these files has chosen; AUTO: look */
 } mr_reader_conf_t;
 
 /* One read: len bytes at offset of file into dst (inside the registered buffer or anywhere). */

@@ -38,6 +38,7 @@ mr_err_t mr__store_reader(const mr_store_t *st, bool once, void *buffer, size_t 
                            .n_files = st->conf.n_files,
                            .backend = st->conf.backend,
                            .once = once,
+                           .chosen = once ? MR_BACKEND_AUTO : st->chosen,
                            .buffer = buffer,
                            .buffer_len = len};
   MR_TRY(mr_reader_open(out, &conf, diag));
@@ -111,6 +112,7 @@ mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t 
   mr_err_t e = make(out, conf, diag);
   if (e >= 0) e = keep(*out, diag);
   if (e >= 0 && !(*out)->kept) e = open_lane(*out, &(*out)->lane[0], diag);
+  if (e >= 0 && !(*out)->kept) (*out)->chosen = mr_reader_backend((*out)->lane[0].reader);
   if (e >= 0) return MR_OK;
   mr_store_close(*out);
   *out = NULL;
