@@ -41,6 +41,10 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
   return e;
 }
 
+mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
+  return is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag);
+}
+
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {
   *g = NULL;
   for (int i = at + 1; i < a->n_words; i++)
@@ -50,7 +54,7 @@ mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_
                      a->command->name, a->word[i]);
   *g = mr_graph_create(mr_all_stages());
   if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
-  mr_err_t e = is_run(a->word[at]) ? from_run(a, at, *g, diag) : from_text(a, at, *g, diag);
+  mr_err_t e = mr_graph_again(a, at, *g, diag);
   if (e < 0) {
     mr_graph_destroy(*g);
     *g = NULL;

@@ -11,4 +11,7 @@
    begin with its name. */
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);
 
+/* Parses the same once more into an empty g. */
+mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag);
+
 #endif

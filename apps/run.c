@@ -4,6 +4,7 @@
 #include "apps/from_state.h"
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
+#include "apps/leak.h"
 
 static double share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
@@ -45,12 +46,17 @@ static mr_err_t set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   return from ? mr_from_state(g, from, diag) : MR_OK;
 }
 
+static mr_err_t build_again(void *args, mr_graph_t *g, mr_diag_t *diag) {
+  return mr_graph_again(args, 0, g, diag);
+}
+
 static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g;
   bool stopped = false;
   mr_look_t look = mr_look_of(a);
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   int e = set_flags(a, g, diag);
+  if (e >= 0) e = mr_leak_check(g, build_again, (void *)a, diag);
   look.says = false; /* after the statistics */
   if (e >= 0) e = mr_run_interruptible(g, &look, &stopped, diag);
   if (e >= 0) {

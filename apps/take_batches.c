@@ -73,6 +73,7 @@ mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *dia
   int64_t drop;
   MR_TRY(build(g, want->stage, &name, &batch, diag));
   MR_TRY(mr_graph_settle(g, diag));
+  if (want->ready && !want->ready(want->ctx, g)) return MR_OK;
   MR_TRY(start_at(g, batch, name, want, &drop, diag));
   taker_t *t = mr_graph_stage(g, name)->state;
   *t = (taker_t){.want = *want, .drop = drop};

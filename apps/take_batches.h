@@ -15,6 +15,8 @@ typedef struct mr_batches {
   bool direct;       /* fail where step N is not batch N of the stage that makes batches */
   mr_take_fn take;
   void *ctx;
+  bool (*ready)(void *ctx, const mr_graph_t *g); /* of the settled graph: false ends it here, well;
+                                                    NULL: true */
 } mr_batches_t;
 
 /* Cuts g, not yet settled, down to the stage, starts it at step first, and hands each batch to

@@ -10,6 +10,7 @@
 #include "apps/default_graph.h"
 #include "apps/faces.h"
 #include "apps/interrupt.h"
+#include "apps/leak.h"
 #include "apps/run_dir.h"
 #include "apps/versions.h"
 
@@ -130,12 +131,17 @@ static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
   fflush(stdout);
 }
 
+static mr_err_t build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
+  return mr_run_dir_graph(run, g, diag);
+}
+
 static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, const mr_look_t *look,
                  mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   bool stopped = false;
   int e = build(r, resume, g, diag);
+  if (e >= 0) e = mr_leak_check(g, build_again, r, diag);
   if (e >= 0) e = mr_run_dir_save(r, diag);
   if (e >= 0) e = mr_versions_save(r->path, diag);
   if (e >= 0) {

@@ -126,7 +126,12 @@ static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *
   w.out = open_memstream(&w.text, &n);
   if (!w.out) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
   mr_graph_trace(g, tell_record, &w, false);
-  mr_batches_t want = {mr_args_text(a, "--stage"), step, 1, true, tell_step, &w};
+  mr_batches_t want = {.stage = mr_args_text(a, "--stage"),
+                       .first = step,
+                       .n = 1,
+                       .direct = true,
+                       .take = tell_step,
+                       .ctx = &w};
   mr_err_t e = mr_take_batches(g, &want, diag);
   fclose(w.out);
   if (e >= 0) fputs(w.text, stdout);
@@ -173,7 +178,8 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
   if (w.source && !mr_graph_stage(g, w.source))
     return mr_fail(diag, MR_ERR_USAGE, "who: --source: no stage is called \"%s\"", w.source);
   mr_graph_trace(g, is_record, &w, true);
-  mr_batches_t want = {mr_args_text(a, "--stage"), 1, steps, false, look_in, &w};
+  mr_batches_t want = {
+      .stage = mr_args_text(a, "--stage"), .first = 1, .n = steps, .take = look_in, .ctx = &w};
   MR_TRY(mr_take_batches(g, &want, diag));
   if (!w.json && !w.found) puts("no step saw it");
   return 0;

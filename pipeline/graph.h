@@ -132,6 +132,9 @@ const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char 
    batches behind it (itself, if none changes them); NULL if there is none.  Before settle too. */
 const char *mr_graph_batches(const mr_graph_t *g, const char **last);
 
+/* The stage linked to an input port, or NULL.  Before settle too. */
+const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);
+
 /* What stage i has done so far, summed over its workers.  Live; zero for stages without a thread.
  */
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out);

@@ -77,3 +77,9 @@ const char *mr_graph_batches(const mr_graph_t *g, const char **last) {
   *last = NULL;
   return NULL;
 }
+
+const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port) {
+  int i = mr__graph_find(g, stage);
+  const mr__edge_t *e = i >= 0 ? mr__edge_into(g, i, in_port) : NULL;
+  return e ? g->node[e->from]->name : NULL;
+}

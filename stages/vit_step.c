@@ -23,7 +23,7 @@ typedef struct vit_step {
   mr_vit_settings_t model;
   double lr, b1, b2, eps, weight_decay, clip_norm, label_smoothing;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate;
-  int optimizer, schedule, device;
+  int optimizer, schedule, device, leak_check;
   bool nesterov;
   const char *resume;
 
@@ -82,6 +82,9 @@ static const mr_opt_t vit_step_opts[] = {
      "none.",
      0},
     {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to go on from.", 0},
+    {"leak-check", MR_OPT_ENUM, AT(leak_check), "", "ids", 0, 0, "ids|content|off",
+     "Refuses inputs that share records: by their place in their files, by their bytes, or never.",
+     0},
     {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
     {0},
 };

@@ -1,0 +1,231 @@
+#include "apps/leak.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "apps/cli.h"
+#include "apps/take_batches.h"
+#include "pipeline/trace.h"
+
+enum { SOURCES = 32, FIRST = 3 /* pairs that are told */, RECORDS_MAX = 100 << 20 };
+
+/* A record of an input, known by the hash of its place or of its bytes. */
+typedef struct seen {
+  uint64_t hash, key;
+  int source;    /* in leak_t.name */
+  int port;      /* + 1; 0: a free row */
+  unsigned told; /* bit p: counted for port p: an endless stream may come by again */
+} seen_t;
+
+typedef struct leak {
+  const mr_stage_def_t *def;
+  bool content;
+  int port;    /* whose records come now */
+  bool stores; /* they are kept for those of the ports after it */
+  seen_t *row; /* [cap], a power of two: open addressing */
+  size_t cap, n;
+  bool no_memory;
+  char name[SOURCES][40]; /* of sources, whose graphs do not last; "": free */
+  int64_t looked, most;   /* records looked at of this port, at most */
+  int64_t shared[MR_MAX_PORTS];
+  char first[MR_MAX_PORTS][512];           /* words for the first pairs, by the other port */
+  char file[MR_WHERE_MAX], real[PATH_MAX]; /* the last file's name and what it stands for */
+} leak_t;
+
+/* ---- a set of records ---- */
+
+static seen_t *slot_of(const leak_t *t, uint64_t hash) {
+  size_t i = (size_t)hash & (t->cap - 1);
+  while (t->row[i].port && t->row[i].hash != hash) i = (i + 1) & (t->cap - 1);
+  return &t->row[i];
+}
+
+static bool grow(leak_t *t) {
+  seen_t *old = t->row;
+  size_t n = t->cap;
+  if (2 * t->n < t->cap) return true;
+  t->cap = n ? 2 * n : 1 << 12;
+  t->row = calloc(t->cap, sizeof *t->row);
+  if (!t->row) return t->row = old, t->cap = n, false;
+  for (size_t i = 0; i < n; i++)
+    if (old[i].port) *slot_of(t, old[i].hash) = old[i];
+  free(old);
+  return true;
+}
+
+/* ---- what a record is known by ---- */
+
+/* One file may have several names. */
+static const char *real_name(leak_t *t, const char *file) {
+  if (strcmp(t->file, file)) {
+    snprintf(t->file, sizeof t->file, "%s", file);
+    if (!realpath(file, t->real)) snprintf(t->real, sizeof t->real, "%s", file);
+  }
+  return t->real;
+}
+
+static uint64_t hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t *where) {
+  if (t->content) {
+    const mr_spec_t *spec = &leaf->source->out_spec[0];
+    return XXH3_64bits(leaf->rec->data, mr_spec_bytes(spec));
+  }
+  const char *name = where->offset >= 0 ? real_name(t, where->file) : where->file;
+  uint64_t at = where->offset >= 0 ? (uint64_t)where->offset : where->key;
+  return XXH3_64bits_withSeed(name, strlen(name), at);
+}
+
+static void tell_pair(leak_t *t, const seen_t *other, const mr_leaf_t *leaf, uint64_t key) {
+  char pair[160], *text = t->first[other->port - 1];
+  size_t n = strlen(text);
+  if (t->shared[other->port - 1]++ >= FIRST) return;
+  snprintf(pair, sizeof pair, "%.32s %" PRIu64 " = %.39s %" PRIu64, leaf->source->name, key,
+           t->name[other->source], other->key);
+  snprintf(text + n, sizeof t->first[0] - n, "%s%s", n ? ", " : "", pair);
+}
+
+/* The last name stands for all that find no room. */
+static int name_of(leak_t *t, const char *source) {
+  int i = 0;
+  while (i < SOURCES - 1 && t->name[i][0] && strncmp(t->name[i], source, sizeof t->name[i] - 1))
+    i++;
+  snprintf(t->name[i], sizeof t->name[i], "%s", source);
+  return i;
+}
+
+static void look_at(leak_t *t, const mr_leaf_t *leaf) {
+  char file[MR_WHERE_MAX] = "";
+  mr_where_t where = {.file = file, .offset = -1};
+  if (!leaf->source->def->where) return;
+  leaf->source->def->where(leaf->source, leaf->index, &where);
+  uint64_t hash = hash_of(t, leaf, &where);
+  if (!grow(t)) {
+    t->no_memory = true;
+    return;
+  }
+  seen_t *s = slot_of(t, hash);
+  if (s->port && s->port != t->port + 1 && !(s->told >> t->port & 1)) {
+    s->told |= 1u << t->port;
+    tell_pair(t, s, leaf, where.key);
+  }
+  if (s->port || !t->stores) return;
+  *s = (seen_t){hash, where.key, name_of(t, leaf->source->name), t->port + 1, 0};
+  t->n++;
+}
+
+static uint64_t look(void *ctx, const mr_trace_t *r) {
+  leak_t *t = ctx;
+  for (int i = 0; i < r->n_leaves; i++) look_at(t, &r->leaf[i]);
+  return 0;
+}
+
+/* ---- the records of an input: those of one epoch ---- */
+
+static mr_err_t count(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                      mr_diag_t *diag) {
+  leak_t *t = ctx;
+  t->looked += b->n;
+  return b->flags & MR_BUF_EPOCH_END || t->looked >= t->most ? MR_END : MR_OK;
+}
+
+/* Every record counts: also those that fill no batch, go to another host or are left out. */
+static mr_err_t set_whole(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
+  const char *last;
+  MR_TRY(mr_graph_only(g, stage, diag));
+  const char *batch = mr_graph_batches(g, &last);
+  if (!batch || strcmp(mr_graph_stage(g, batch)->def->name, "batch")) return MR_OK;
+  MR_TRY(mr_graph_set(g, batch, "drop-remainder", "false", diag));
+  MR_TRY(mr_graph_set(g, batch, "host", "", diag));
+  return mr_graph_set(g, batch, "skip-steps", "", diag);
+}
+
+static int64_t records_of(const mr_graph_t *g) {
+  int64_t n = 0;
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (s->def->fetch) n += s->out_spec[0].n_records;
+  }
+  return n;
+}
+
+/* Before the records come.  A walk without epochs is followed for twice as many records as there
+   are: that it has repeated itself by then is the best that can be known. */
+static bool is_small(void *ctx, const mr_graph_t *g) {
+  leak_t *t = ctx;
+  t->looked = 0, t->most = 2 * records_of(g);
+  if (t->most <= RECORDS_MAX) return true;
+  fprintf(stderr,
+          "millrace: leak-check: %" PRId64 " records are too many, input %s is not looked at\n",
+          t->most / 2, t->def->in[t->port].name);
+  return false;
+}
+
+static mr_err_t look_through(leak_t *t, mr_graph_t *g, const char *stage, mr_diag_t *diag) {
+  mr_batches_t want = {.stage = stage, .first = 1, .take = count, .ctx = t, .ready = is_small};
+  MR_TRY(set_whole(g, stage, diag));
+  mr_graph_trace(g, look, t, !t->content);
+  return mr_take_batches(g, &want, diag);
+}
+
+static mr_err_t look_at_port(leak_t *t, const char *stage, mr_build_fn build, void *ctx,
+                             mr_diag_t *diag) {
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  mr_err_t e = build(ctx, g, diag);
+  if (e >= 0) e = look_through(t, g, stage, diag);
+  mr_graph_destroy(g);
+  if (e >= 0 && t->no_memory) e = mr_fail(diag, MR_ERR_NOMEM, "out of memory for leak-check");
+  return e;
+}
+
+/* ---- the check ---- */
+
+static const char *port_name(const leak_t *t, int port) {
+  return port ? t->def->in[port].name : "train";
+}
+
+static mr_err_t refuse(const leak_t *t, const char *stage, mr_diag_t *diag) {
+  char text[1600] = "";
+  size_t n = 0;
+  for (int p = 0; p < MR_MAX_PORTS && n < sizeof text; p++)
+    if (t->shared[p])
+      n += (size_t)snprintf(text + n, sizeof text - n,
+                            "%s%s and %s share %" PRId64 " records (%s%s)", n ? "; " : "",
+                            port_name(t, t->port), port_name(t, p), t->shared[p], t->first[p],
+                            t->shared[p] > FIRST ? ", ..." : "");
+  if (!n) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "%s: leak-check: %s; leak-check=off lets them", stage, text);
+}
+
+/* The first input, mostly the largest by far, comes last: its records are looked for, not kept. */
+static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, mr_build_fn build,
+                            void *ctx, mr_diag_t *diag) {
+  int others = 0;
+  for (int p = mr_stage_def_n_in(t->def) - 1; p >= 0; p--) {
+    const char *before = mr_graph_before(g, stage, p);
+    if (!before || (p == 0 && !others)) continue;
+    t->port = p, t->stores = p > 0, others++;
+    MR_TRY(look_at_port(t, before, build, ctx, diag));
+    MR_TRY(refuse(t, stage, diag));
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_leak_check(const mr_graph_t *g, mr_build_fn build, void *ctx, mr_diag_t *diag) {
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (!mr_stage_def_opt(s->def, "leak-check")) continue;
+    const char *mode = mr_graph_setting(g, s->name, "leak-check");
+    if (!mode || !strcmp(mode, "off")) continue;
+    leak_t *t = calloc(1, sizeof *t);
+    if (!t) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for leak-check");
+    t->def = s->def, t->content = !strcmp(mode, "content");
+    mr_err_t e = check_stage(t, g, s->name, build, ctx, diag);
+    free(t->row), free(t);
+    if (e < 0) return e;
+  }
+  return MR_OK;
+}
