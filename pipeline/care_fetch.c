@@ -80,6 +80,10 @@ static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int6
 /* index with those that stand in for bad ones; the number of them. */
 static int put_others(struct mr__care *t, const int64_t *index, int n, int64_t *out) {
   int put = 0;
+  if (!t->n_bad) { /* the usual case, without the lock */
+    memcpy(out, index, (size_t)n * sizeof *out);
+    return 0;
+  }
   pthread_mutex_lock(&t->lock);
   for (int i = 0; i < n; i++) {
     const bad_t *bad = mr__care_bad(t, index[i]);
