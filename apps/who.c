@@ -177,6 +177,14 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
     return mr_fail(diag, MR_ERR_USAGE, "who: --record: \"%s\", expected an id", record);
   if (w.source && !mr_graph_stage(g, w.source))
     return mr_fail(diag, MR_ERR_USAGE, "who: --source: no stage is called \"%s\"", w.source);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (s->def->fetch && !s->def->where)
+      return mr_fail(
+          diag, MR_ERR_UNAVAILABLE,
+          "who: --record: the source %s cannot tell its records' ids without reading them",
+          s->name);
+  }
   mr_graph_trace(g, is_record, &w, true);
   mr_batches_t want = {
       .stage = mr_args_text(a, "--stage"), .first = 1, .n = steps, .take = look_in, .ctx = &w};

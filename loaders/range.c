@@ -1,6 +1,7 @@
 /* The whole numbers of a range as records: grain's MapDataset.range, and a source to try graphs
    with. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "pipeline/stage.h"
 
@@ -41,6 +42,13 @@ static mr_err_t range_fetch(mr_stage_t *s, int worker, const int64_t *index, int
   return MR_OK;
 }
 
+static void range_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const range_t *t = s->state;
+  snprintf(out->file, MR_WHERE_MAX, "range");
+  out->offset = -1;
+  out->key = (uint64_t)(t->start + index * t->step);
+}
+
 static const mr_opt_t range_opts[] = {
     {"start", MR_OPT_INT, offsetof(range_t, start), "", NULL, -4e15, 4e15, NULL,
      "The first number; the only setting given: where the range ends, from 0.", 1},
@@ -60,4 +68,5 @@ const mr_stage_def_t mr_stage_range = {
     .state_sz = sizeof(range_t),
     .plan = range_plan,
     .fetch = range_fetch,
+    .where = range_where,
 };

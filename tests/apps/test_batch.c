@@ -9,6 +9,7 @@
 #include <inttypes.h>
 
 #include "base/npy.h"
+#include "base/xio.h"
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
 #include "sinks/sinks.h"
@@ -154,6 +155,53 @@ static void a_batch_behind_a_stage_that_makes_others(void **state) {
       "synthetic n=100 ! shuffle seed=2 epochs=2 ! batch 12 ! rebatch 7 name=last ! null");
 }
 
+/* Every graph of the table in docs/loading.md: the ids of each step's batch are those that the
+   whole run has put into its ledger. */
+static void expect_ledger_of(const char *graph) {
+  char text[1024], path[96], step[24], want[4096], *save = NULL;
+  void *lines;
+  size_t n;
+  snprintf(path, sizeof path, "%s/ledger", dir);
+  snprintf(text, sizeof text, "%.*s! ledger %s", (int)(strlen(graph) - 6), graph, path);
+  RUN(&p, "run", text);
+  if (p.status) fail_msg("%s: %s", text, p.err);
+  assert_int_equal(mr_read_file(path, 1 << 24, &lines, &n, NULL), MR_OK);
+  long now = 1;
+  size_t at = (size_t)snprintf(want, sizeof want, "keys");
+  for (char *l = strtok_r(lines, "\n", &save);; l = strtok_r(NULL, "\n", &save)) {
+    long number = -1;
+    unsigned long long slot, key;
+    if (l) assert_int_equal(sscanf(l, "%ld %llu %llu", &number, &slot, &key), 3);
+    if (number != now) { /* the step is whole */
+      snprintf(step, sizeof step, "%ld", now);
+      RUN(&p, "batch", graph, "--step", step);
+      snprintf(want + at, sizeof want - at, "\n");
+      if (!strstr(p.out, want))
+        fail_msg("%s, step %ld: %s%s, want %s", graph, now, p.out, p.err, want);
+      at = strlen("keys"), now = number;
+    }
+    if (!l || number > 3) break;
+    at += (size_t)snprintf(want + at, sizeof want - at, " %llu", key);
+  }
+  free(lines);
+}
+
+static void a_batch_of_every_graph_in_the_docs(void **state) {
+  void *page;
+  size_t n;
+  int graphs = 0;
+  assert_int_equal(mr_read_file(MR_SOURCE_DIR "/docs/loading.md", 1 << 20, &page, &n, NULL), MR_OK);
+  for (char *end = page; (end = strstr(end, "! null`")); end++) {
+    char *from = end, graph[512];
+    while (from > (char *)page && from[-1] != '`') from--;
+    snprintf(graph, sizeof graph, "%.*s", (int)(end + 6 - from), from);
+    expect_ledger_of(graph);
+    graphs++;
+  }
+  free(page);
+  assert_in_range(graphs, 20, 1000);
+}
+
 /* The slices of all hosts, one after the other, are the batches of the whole. */
 static void hosts_share_each_batch(const char *text, int hosts) {
   static kept_t all;
@@ -259,6 +307,7 @@ int main(void) {
       cmocka_unit_test(a_batch_of_a_filtered_stream),
       cmocka_unit_test(a_batch_of_a_mixed_stream_without_positions),
       cmocka_unit_test(a_batch_behind_a_stage_that_makes_others),
+      cmocka_unit_test(a_batch_of_every_graph_in_the_docs),
       cmocka_unit_test(hosts_share_each_batch_also_where_they_do_not_divide_it),
       cmocka_unit_test(a_host_that_is_none_is_refused),
       cmocka_unit_test(the_batch_of_a_training_graph_is_what_its_step_takes),

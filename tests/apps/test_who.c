@@ -89,6 +89,11 @@ static void the_steps_of_a_record_are_all_that_hold_it(void **state) {
   said(0, "no step saw it");
 }
 
+static void numbers_of_a_range_have_places_too(void **state) {
+  RUN(&p, "who", "range 11 ! slice 2:9 ! batch 4 ! null", "--record", "7");
+  assert_string_equal(p.out, "step 2, epoch 1, slot 1\n");
+}
+
 static void draws_come_in_words(void **state) {
   RUN(&p, "who",
       "synthetic n=9 ! shuffle ! flip p=1 ! resized-crop scale=1:1 ratio=1:1 ! batch 9 ! "
@@ -161,6 +166,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_records_of_a_step_are_those_of_its_batch),
       cmocka_unit_test(the_steps_of_a_record_are_all_that_hold_it),
+      cmocka_unit_test(numbers_of_a_range_have_places_too),
       cmocka_unit_test(draws_come_in_words),
       cmocka_unit_test(a_filtered_and_mixed_stream_is_answered_too),
       cmocka_unit_test(a_run_answers_for_what_it_has_done),
