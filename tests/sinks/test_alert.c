@@ -108,14 +108,14 @@ static void a_run_without_a_fault_is_left_alone(void **state) {
 
 static void a_loss_that_is_no_number_is_told_once(void **state) {
   talk_before = nan_from_step_30;
-  char *got = told("talk last=50", "");
+  char *got = told("talk last=50 pause=500", "");
   assert_string_equal(got, "nan 30\n");
   free(got);
 }
 
 static void a_plateau_is_told(void **state) {
   talk_before = no_better_after_step_40;
-  char *got = told("talk last=400", "plateau=50");
+  char *got = told("talk last=400 pause=500", "plateau=50");
   int step = 0;
   assert_int_equal(sscanf(got, "plateau %d\n", &step), 1);
   assert_true(step >= 90 && step <= 300);
