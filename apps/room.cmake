@@ -14,3 +14,16 @@ const char mr_default_graph[] =
     \"@MR_GRAPH_TEXT@\";
 ")
 target_sources(millrace PRIVATE ${CMAKE_BINARY_DIR}/default_graph.c)
+
+# pprof's profile format as C, by protoc-c; its text is not ours to warn about.
+find_program(PROTOC_C protoc-c REQUIRED)
+set(PPROF ${CMAKE_BINARY_DIR}/generated/pprof.pb-c)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
+add_custom_command(OUTPUT ${PPROF}.c ${PPROF}.h
+  COMMAND ${PROTOC_C} --c_out=${CMAKE_BINARY_DIR}/generated --proto_path=${CMAKE_SOURCE_DIR}/apps
+    ${CMAKE_SOURCE_DIR}/apps/pprof.proto
+  DEPENDS ${CMAKE_SOURCE_DIR}/apps/pprof.proto)
+target_sources(millrace PRIVATE ${PPROF}.c ${PPROF}.h)
+set_source_files_properties(${PPROF}.c PROPERTIES COMPILE_OPTIONS "-w")
+target_include_directories(millrace SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
+target_link_libraries(millrace PRIVATE PkgConfig::PROTOBUF_C)

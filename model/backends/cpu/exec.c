@@ -63,7 +63,8 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
   size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
   /* The system would promise more than there is, and end the program in the middle of a run. */
   bool fits = x->lent || x->plan.bytes < machine;
-  if (fits) x->arena = x->lent ? lender->arena : aligned_alloc(64, x->plan.bytes + 64);
+  if (fits)
+    x->arena = x->lent ? lender->arena : aligned_alloc(64, (x->plan.bytes + 127) & ~(size_t)63);
   if (x->arena) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
                  "out of memory: the planned peak is %zu bytes, the machine has %zu; take a "

@@ -129,7 +129,7 @@ static void assign_offsets(mr_plan_t *p, int *order, int *placed) {
     int k = n_placed++;
     for (; k > 0 && p->block[placed[k - 1]].offset > b->offset; k--) placed[k] = placed[k - 1];
     placed[k] = order[i];
-    size_t end = b->offset + round64(b->bytes);
+    size_t end = b->offset + b->bytes;
     if (end > p->bytes) p->bytes = end;
   }
 }

@@ -1,0 +1,151 @@
+/* millrace mem: the memory plan of a function of the model, and whether a run keeps to it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/mem_pprof.h"
+#include "apps/model_arg.h"
+#include "model/ops/op.h"
+
+static const mr_flag_t mem_flags[] = {
+    {"--timeline", NULL, "Prints the bytes alive at each equation."},
+    {"--top", "N", "Prints the N largest tensors alive at the peak; default 20."},
+    {"--pprof", "FILE", "Writes what is alive at the peak as a profile for pprof."},
+    {"--no-run", NULL, "Prints the plan alone."},
+    MR_MODEL_FLAGS,
+    MR_MODEL_RUN_FLAGS,
+    {0}};
+
+typedef struct job {
+  mr_fn_t *f;
+  mr_exec_t *x;
+  void **in, **out; /* heap; out repeats donated inputs */
+  mr_mem_report_t report;
+} job_t;
+
+/* As in training: the parameters and the optimizer's slots, behind the data and two scalars. */
+static mr_err_t compile(job_t *j, const char *word, mr_diag_t *diag) {
+  bool *donate = calloc((size_t)j->f->n_in + 1, sizeof *donate);
+  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "mem: no memory");
+  for (int i = MR_VIT_N_DATA + 2; i < j->f->n_in; i++) donate[i] = !strcmp(word, "step");
+  mr_jit_options_t o = {.donate = donate};
+  mr_err_t e = mr_jit(j->f, &o, &j->x, diag);
+  free(donate);
+  return e;
+}
+
+static void *zeros(const mr_aval_t *a) {
+  size_t n = (mr_aval_bytes(a) + 127) & ~(size_t)63;
+  void *x = aligned_alloc(64, n);
+  return x ? memset(x, 0, n) : NULL;
+}
+
+/* Labels of 0, pictures of 0 and weights of 0 take the same memory as any. */
+static mr_err_t take_arrays(job_t *j, mr_diag_t *diag) {
+  j->in = calloc((size_t)j->f->n_in + 1, sizeof *j->in);
+  j->out = calloc((size_t)j->f->n_out + 1, sizeof *j->out);
+  bool ok = j->in && j->out;
+  for (int i = 0; ok && i < j->f->n_in; i++) ok = (j->in[i] = zeros(&j->f->in[i]->aval));
+  for (int i = 0; ok && i < j->f->n_out; i++) {
+    int k = mr_exec_output_in(j->x, i);
+    ok = (j->out[i] = k >= 0 ? j->in[k] : zeros(&j->f->out[i]->aval));
+  }
+  return ok ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "mem: no memory for inputs and outputs");
+}
+
+static void job_fini(job_t *j) {
+  for (int i = 0; j->out && i < j->f->n_out; i++)
+    if (mr_exec_output_in(j->x, i) < 0) free(j->out[i]);
+  for (int i = 0; j->in && i < j->f->n_in; i++) free(j->in[i]);
+  free(j->in);
+  free(j->out);
+  mr_mem_report_fini(&j->report);
+  mr_exec_destroy(j->x);
+  mr_fn_destroy(j->f);
+}
+
+static void print_timeline(const job_t *j) {
+  const mr_mem_report_t *r = &j->report;
+  const mr_fn_t *f = mr_exec_fn(j->x);
+  for (int i = 0; i < r->n_time; i++) {
+    int bar = r->peak < 0 || !r->alive[r->peak] ? 0 : (int)(40 * r->alive[i] / r->alive[r->peak]);
+    printf("%5d %14zu %-40.*s %s%s%s%s\n", i, r->alive[i], bar,
+           "########################################", f->eqn[i]->op->name,
+           *f->eqn[i]->scope ? " in " : "", f->eqn[i]->scope, i == r->peak ? "  <- peak" : "");
+  }
+}
+
+static int by_bytes(const void *a, const void *b) {
+  const mr_mem_row_t *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static void print_row(const mr_mem_row_t *r) {
+  char text[MR_AVAL_TEXT] = "literal";
+  if (r->eqn && r->out >= 0) mr_aval_text(&r->eqn->out[r->out]->aval, text);
+  if (r->eqn && r->out < 0) snprintf(text, sizeof text, "scratch");
+  printf("%14zu %14zu  %-24s %s%s%s\n", r->bytes, r->offset, text, r->eqn ? r->eqn->op->name : "",
+         r->eqn && *r->eqn->scope ? " in " : "", r->eqn ? r->eqn->scope : "");
+}
+
+/* Sorts the report's rows: the last that is done with it. */
+static void print_alive(mr_mem_report_t *r, int64_t top) {
+  int n = 0;
+  for (int i = 0; i < r->n_row; i++)
+    if (r->row[i].first <= r->peak && r->row[i].last >= r->peak) r->row[n++] = r->row[i];
+  qsort(r->row, (size_t)n, sizeof *r->row, by_bytes);
+  printf("alive at the peak, equation %d: %d tensors\n%14s %14s  %-24s %s\n", r->peak, n, "bytes",
+         "offset", "tensor", "written by");
+  for (int i = 0; i < n && i < top; i++) print_row(&r->row[i]);
+  if (n > top) printf("%14s %d more; --top N shows them\n", "", n - (int)top);
+}
+
+static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
+  int64_t top = 20;
+  MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
+  MR_TRY(mr_mem_report_init(&j->report, j->x, diag));
+  const char *pprof = mr_args_text(a, "--pprof");
+  if (pprof) MR_TRY(mr_mem_pprof(&j->report, pprof, diag));
+  if (mr_args_text(a, "--timeline")) print_timeline(j);
+  size_t planned = mr_exec_peak_bytes(j->x);
+  printf("planned peak  %14zu bytes\n", planned);
+  if (!mr_args_text(a, "--no-run")) {
+    MR_TRY(take_arrays(j, diag));
+    size_t measured = mr_exec_touched(j->x, (const void *const *)j->in, j->out);
+    printf("measured peak %14zu bytes\n", measured);
+    if (measured != planned)
+      return mr_fail(diag, MR_ERR_DATA, "mem: a run touches %zu bytes where %zu were planned",
+                     measured, planned);
+  }
+  print_alive(&j->report, top);
+  return MR_OK;
+}
+
+static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
+  const char *word = a->n_words ? a->word[0] : "step";
+  mr_vit_config_t c;
+  int64_t batch = 128;
+  mr_params_t params = {0};
+  job_t j = {0};
+  MR_TRY(mr_model_arg(a, &c, &batch, diag));
+  j.f = mr_model_fn(word, &c, batch, &params, diag);
+  mr_err_t e = j.f ? compile(&j, word, diag) : diag->code;
+  if (e >= 0) e = report(&j, a, diag);
+  job_fini(&j);
+  mr_params_fini(&params);
+  return e < 0 ? e : 0;
+}
+
+const mr_command_t mr_command_mem = {
+    .name = "mem",
+    .words = "[FUNCTION]",
+    .help = "Prints the memory plan of a function of the model, beside a run's peak.",
+    .more =
+        "FUNCTION: loss, grad (loss and gradients), step (with AdamW, in place); default step.\n"
+        "The arena holds what lies between inputs and outputs; those are the caller's.",
+    .flags = mem_flags,
+    .max_words = 1,
+    .run = mem_run,
+};

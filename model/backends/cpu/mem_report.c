@@ -1,0 +1,93 @@
+#include "model/backends/cpu/mem_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/exec_private.h"
+
+static void add(mr_mem_report_t *r, const mr_exec_t *x, bool *seen, int block, const mr_eqn_t *e,
+                int out) {
+  const mr_block_t *b = block < 0 ? NULL : &x->plan.block[block];
+  if (!b || seen[block] || b->place != MR_PLACE_ARENA) return;
+  seen[block] = true;
+  r->row[r->n_row++] = (mr_mem_row_t){e, out, b->bytes, b->offset, b->first, b->last};
+}
+
+static void collect(mr_mem_report_t *r, const mr_exec_t *x, bool *seen) {
+  const mr_fn_t *f = x->fn;
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    for (int k = 0; k < e->n_in; k++)
+      if (e->in[k]->literal) add(r, x, seen, x->plan.of_var[e->in[k]->id], NULL, 0);
+    for (int k = 0; k < e->n_out; k++) add(r, x, seen, x->plan.of_var[e->out[k]->id], e, k);
+    add(r, x, seen, x->plan.of_scratch[i], e, -1);
+  }
+  for (int i = 0; i < f->n_out; i++)
+    if (f->out[i]->literal) add(r, x, seen, x->plan.of_var[f->out[i]->id], NULL, 0);
+}
+
+static void count(mr_mem_report_t *r) {
+  r->peak = r->n_time ? 0 : -1;
+  for (int i = 0; i < r->n_row; i++) {
+    const mr_mem_row_t *w = &r->row[i];
+    for (int k = w->first < 0 ? 0 : w->first; k <= w->last && k < r->n_time; k++)
+      r->alive[k] += w->bytes;
+  }
+  for (int k = 1; k < r->n_time; k++)
+    if (r->alive[k] > r->alive[r->peak]) r->peak = k;
+}
+
+mr_err_t mr_mem_report_init(mr_mem_report_t *r, const mr_exec_t *x, mr_diag_t *diag) {
+  size_t n = (size_t)x->plan.n_block + 1;
+  bool *seen = calloc(n, sizeof *seen);
+  *r = (mr_mem_report_t){.n_time = x->fn->n_eqn,
+                         .row = calloc(n, sizeof *r->row),
+                         .alive = calloc((size_t)x->fn->n_eqn + 1, sizeof *r->alive)};
+  mr_err_t e = MR_OK;
+  if (seen && r->row && r->alive) {
+    collect(r, x, seen);
+    count(r);
+  } else {
+    e = mr_fail(diag, MR_ERR_NOMEM, "no memory for a report of the arena");
+  }
+  free(seen);
+  return e;
+}
+
+void mr_mem_report_fini(mr_mem_report_t *r) {
+  free(r->row);
+  free(r->alive);
+  *r = (mr_mem_report_t){0};
+}
+
+/* Literals stand in the arena from the start and stay. */
+static void paint(mr_exec_t *x, unsigned char color, const unsigned char *literals) {
+  memset(x->arena, color, x->plan.bytes);
+  for (int i = 0; i < x->plan.n_block; i++) {
+    const mr_block_t *b = &x->plan.block[i];
+    if (b->place == MR_PLACE_ARENA && b->pinned)
+      memcpy(x->arena + b->offset, literals + b->offset, b->bytes);
+  }
+}
+
+static size_t touched_after(const mr_exec_t *x, unsigned char color) {
+  size_t end = x->plan.bytes;
+  while (end && (unsigned char)x->arena[end - 1] == color) end--;
+  return end;
+}
+
+size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out) {
+  unsigned char *before = malloc(x->plan.bytes + 1);
+  size_t most = 0;
+  if (!before) return 0;
+  memcpy(before, x->arena, x->plan.bytes);
+  for (int i = 0; i < 2; i++) {
+    unsigned char color = i ? 0x5A : 0xA5;
+    paint(x, color, before);
+    mr_exec_run(x, in, out);
+    size_t end = touched_after(x, color);
+    if (end > most) most = end;
+  }
+  free(before);
+  return most;
+}
