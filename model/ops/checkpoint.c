@@ -46,12 +46,15 @@ static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   int saved = (int)mr_attr_get(e, "saved")->i[0];
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   mr_var_t **again = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
+  mr_var_t **kept = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
+  int first = e->n_out - saved;
   for (int i = 0; i < e->n_in; i++) in[i] = mr_lax_optimization_barrier(f, e->in[i]);
+  for (int i = first; i < e->n_out; i++) kept[i] = mr_lax_optimization_barrier(f, e->out[i]);
   int from = f->n_eqn;
   MR_TRY(mr_inline(f, body, in, again));
   MR_TRY(mr_backward_range(f, from, e->n_out, again, dout, e->n_in, in, din));
-  for (int i = e->n_out - saved; i < e->n_out; i++)
-    if (again[i]->def) use_saved(f, from, again[i], e->out[i], e->n_in, din);
+  for (int i = first; i < e->n_out; i++)
+    if (again[i]->def) use_saved(f, from, again[i], kept[i], e->n_in, din);
   return mr_rule_done(f);
 }
 

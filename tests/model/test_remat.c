@@ -43,7 +43,8 @@ static run_t train(bool keep) {
   mr_optim_loss_t whole = {MR_VIT_N_DATA, 1, parts, NULL};
   if (!loss || mr_optim_step_fn(&whole, &adamw.optim, &f, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_t *x;
-  if (mr_jit(f, &(mr_jit_options_t){.keep = keep}, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_jit(f, &(mr_jit_options_t){.skip = keep ? "remat" : ""}, &x, &diag) < 0)
+    fail_msg("%s", diag.text);
 
   int n = r.params.n;
   const void **in = calloc((size_t)f->n_in, sizeof *in);

@@ -8,6 +8,7 @@
 #include "model/backends/cpu/exec_private.h"
 #include "model/backends/cpu/team.h"
 #include "model/ops/rules.h"
+#include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
 static void bind(mr_exec_t *x, void **slot, int block) {
@@ -75,8 +76,7 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
 static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
                         mr_diag_t *diag) {
   MR_TRY(mr_open_calls(f, &x->fn, diag));
-  mr_fold_convert(x->fn);
-  if (!o->keep) MR_TRY(mr_remat(x->fn, diag));
+  MR_TRY(mr_passes_run(x->fn, o->skip, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
   x->ns = calloc(3 * ((size_t)x->fn->n_eqn + 1), sizeof *x->ns);
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");

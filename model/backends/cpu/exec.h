@@ -14,10 +14,10 @@ typedef struct mr_jit_options {
   /* An executable that never runs at the same time: its arena is used where it is large enough.
      It must be destroyed later.  NULL: none. */
   const mr_exec_t *lender;
-  int threads; /* of a run, [1,1024]; 0: as many as the caller's team has */
-  bool pin;    /* each of them to a processor of its own, the caller of mr_exec_run included */
-  bool keep; /* keeps every value that is used again; else cheap ones are computed twice (mr_remat)
-              */
+  int threads;      /* of a run, [1,1024]; 0: as many as the caller's team has */
+  bool pin;         /* each of them to a processor of its own, the caller of mr_exec_run included */
+  const char *skip; /* passes to leave out (transforms/passes.h), "cse,remat"; NULL: as the
+                       environment's MILLRACE_SKIP_PASSES says */
 } mr_jit_options_t;
 
 /* Compiles a copy of f (which the caller keeps).  options may be NULL.  MR_ERR_NORULE names an op

@@ -1,0 +1,99 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/op.h"
+#include "model/transforms/passes.h"
+#include "model/transforms/transforms.h"
+
+static bool same_var(const mr_var_t *a, const mr_var_t *b) {
+  if (a == b) return true;
+  return a->literal && b->literal && mr_aval_equal(&a->aval, &b->aval) &&
+         !memcmp(&a->value, &b->value, sizeof a->value); /* -0 is not 0 */
+}
+
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
+
+static bool same_attr(const mr_attr_t *a, const mr_attr_t *b) {
+  return !strcmp(a->name, b->name) && a->kind == b->kind && a->n == b->n &&
+         !memcmp(a->i, b->i, sizeof a->i) && !memcmp(&a->f, &b->f, sizeof a->f) &&
+         same_text(a->text, b->text) && a->fn == b->fn;
+}
+
+static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
+  if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out || a->n_attr != b->n_attr)
+    return false;
+  for (int k = 0; k < a->n_in; k++)
+    if (!same_var(a->in[k], b->in[k])) return false;
+  for (int k = 0; k < a->n_out; k++)
+    if (!mr_aval_equal(&a->out[k]->aval, &b->out[k]->aval)) return false;
+  for (int k = 0; k < a->n_attr; k++)
+    if (!same_attr(&a->attr[k], &b->attr[k])) return false;
+  return true;
+}
+
+/* A barrier is there to be taken for something else. */
+static bool mergeable(const mr_eqn_t *e) {
+  if (e->op == &mr_op_optimization_barrier) return false;
+  for (int k = 0; k < e->n_attr; k++)
+    if (e->attr[k].kind == MR_ATTR_FN) return false;
+  return true;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9E3779B97F4A7C15u; }
+
+static uint64_t hash_of(const mr_eqn_t *e) {
+  uint64_t h = mix(7, (uint64_t)(uintptr_t)e->op);
+  for (int k = 0; k < e->n_in; k++) {
+    uint64_t value = (uint64_t)e->in[k]->id;
+    if (e->in[k]->literal) memcpy(&value, &e->in[k]->value, sizeof value);
+    h = mix(h, value);
+  }
+  for (int k = 0; k < e->n_attr; k++) h = mix(h, (uint64_t)e->attr[k].i[0]);
+  return h ^ h >> 29;
+}
+
+typedef struct table {
+  mr_eqn_t **slot; /* open addressing; [mask + 1] */
+  size_t mask;
+} table_t;
+
+/* The equation that stands there already, or NULL and e is put in. */
+static mr_eqn_t *earlier(table_t *t, mr_eqn_t *e) {
+  size_t at = (size_t)hash_of(e) & t->mask;
+  for (; t->slot[at]; at = (at + 1) & t->mask)
+    if (same_eqn(t->slot[at], e)) return t->slot[at];
+  t->slot[at] = e;
+  return NULL;
+}
+
+static void merge(mr_fn_t *f, table_t *t, mr_var_t **instead) {
+  int kept = 0;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_eqn_t *e = f->eqn[i], *before = NULL;
+    for (int k = 0; k < e->n_in; k++)
+      if (instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
+    if (mergeable(e)) before = earlier(t, e);
+    if (before)
+      for (int k = 0; k < e->n_out; k++) instead[e->out[k]->id] = before->out[k];
+    else
+      f->eqn[kept++] = e;
+  }
+  f->n_eqn = kept;
+  for (int i = 0; i < f->n_out; i++)
+    if (instead[f->out[i]->id]) f->out[i] = instead[f->out[i]->id];
+}
+
+mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag) {
+  table_t t = {.mask = 15};
+  while (t.mask < 2 * (size_t)f->n_eqn) t.mask = 2 * t.mask + 1;
+  t.slot = calloc(t.mask + 1, sizeof *t.slot);
+  mr_var_t **instead = calloc((size_t)f->n_var + 1, sizeof *instead);
+  mr_err_t e = MR_OK;
+  if (t.slot && instead)
+    merge(f, &t, instead);
+  else
+    e = mr_fail(diag, MR_ERR_NOMEM, "no memory to merge common subexpressions");
+  free(t.slot);
+  free(instead);
+  return e;
+}

@@ -1,0 +1,56 @@
+#include "model/transforms/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/transforms/transforms.h"
+
+static mr_err_t fold_convert(mr_fn_t *f, mr_diag_t *diag) {
+  mr_fold_convert(f);
+  return MR_OK;
+}
+
+const mr_pass_t mr_passes[] = {
+    {"fold-constants", "computes elementwise ops of constants", mr_fold_constants},
+    {"fold-convert", "takes conversions into the products beside them", fold_convert},
+    {"cse", "computes what stands there twice once", mr_cse},
+    {"remat", "computes cheap values again instead of keeping them", mr_remat},
+    {0}};
+
+static bool lists(const char *skip, const char *name) {
+  size_t n = strlen(name);
+  while (skip && *skip) {
+    size_t word = strcspn(skip, ",");
+    if (word == n && !strncmp(skip, name, n)) return true;
+    skip += word + (skip[word] == ',');
+  }
+  return false;
+}
+
+static bool is_pass(const char *word, size_t n) {
+  for (const mr_pass_t *p = mr_passes; p->name; p++)
+    if (strlen(p->name) == n && !strncmp(p->name, word, n)) return true;
+  return false;
+}
+
+static mr_err_t check(const char *skip, mr_diag_t *diag) {
+  while (skip && *skip) {
+    size_t n = strcspn(skip, ",");
+    if (!is_pass(skip, n))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "passes to skip: \"%.*s\" is none; there are fold-constants, fold-convert, "
+                     "cse and remat",
+                     (int)n, skip);
+    skip += n + (skip[n] == ',');
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
+  if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
+  MR_TRY(check(skip, diag));
+  for (const mr_pass_t *p = mr_passes; p->name; p++)
+    if (!lists(skip, p->name)) MR_TRY(p->run(f, diag));
+  mr_dce(f);
+  return MR_OK;
+}

@@ -1,0 +1,26 @@
+/* The compiler's passes over a graph, in the order in which they run, each of which can be left
+   out.  None changes results but for fold-convert's rounding (see mr_fold_convert). */
+#ifndef MR_MODEL_PASSES_H
+#define MR_MODEL_PASSES_H
+
+#include "model/ir/fn.h"
+
+typedef struct mr_pass {
+  const char *name;
+  const char *help;
+  mr_err_t (*run)(mr_fn_t *f, mr_diag_t *diag);
+} mr_pass_t;
+
+extern const mr_pass_t mr_passes[]; /* ends at {0} */
+
+/* skip: names of passes to leave out, with commas between; NULL: the environment's
+   MILLRACE_SKIP_PASSES, if it is set.  MR_ERR_CONFIG for a name that is none lists them. */
+mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag);
+
+/* Equations that compute the same become one: the same op, operands and attributes.  Barriers and
+   ops that call functions stay. */
+mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag);
+/* Elementwise f32 ops of constants become constants; x * 1, x / 1 and x - 0 become x. */
+mr_err_t mr_fold_constants(mr_fn_t *f, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,160 @@
+/* The compiler's passes: the same results with and without each. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "model/transforms/passes.h"
+#include "tests/model/grid.h"
+
+static int count(const mr_fn_t *f, const char *op) {
+  int n = 0;
+  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
+  return n;
+}
+
+static void fill(const mr_sample_t *s, double **in) {
+  for (int i = 0; i < s->f->n_in; i++) {
+    bool whole = s->f->in[i]->aval.dtype != MR_F32 && s->f->in[i]->aval.dtype != MR_BF16;
+    in[i] = doubles(elems(s->f->in[i]));
+    for (int64_t k = 0; k < elems(s->f->in[i]); k++) {
+      double v = random_in(s->lo[i], s->hi[i]);
+      in[i][k] = whole ? round(v) : v;
+    }
+  }
+}
+
+static void run_without(const char *skip, const mr_fn_t *f, double *const *in, double **out) {
+  setenv("MILLRACE_SKIP_PASSES", skip, 1);
+  run_as_it_is(f, in, out);
+  unsetenv("MILLRACE_SKIP_PASSES");
+}
+
+/* The op twice on the same operands, times one. */
+static mr_fn_t *doubled(const mr_fn_t *f) {
+  mr_diag_t diag = {0};
+  mr_fn_t *g = mr_fn_create();
+  mr_var_t *in[GRID_MAX], *out[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) in[i] = mr_fn_input(g, f->in[i]->aval);
+  assert_int_equal(mr_inline(g, f, in, out), MR_OK);
+  assert_int_equal(mr_inline(g, f, in, out + f->n_out), MR_OK);
+  for (int i = 0; i < 2 * f->n_out; i++)
+    if (out[i]->aval.dtype == MR_F32) out[i] = mr_lax_scale(g, 1, out[i]);
+  if (mr_fn_return(g, 2 * f->n_out, out) < 0) fail_msg("%s", diag.text);
+  return g;
+}
+
+static void same_with_and_without(const mr_fn_t *f, double *const *in) {
+  double *all[GRID_MAX], *none[GRID_MAX];
+  run_without("", f, in, all);
+  run_without("cse,fold-constants", f, in, none);
+  for (int i = 0; i < f->n_out; i++)
+    assert_memory_equal(all[i], none[i], (size_t)elems(f->out[i]) * sizeof(double));
+  free_all(f->n_out, all);
+  free_all(f->n_out, none);
+}
+
+static void every_op_written_twice_gives_the_same_bits_with_and_without(void **state) {
+  int n = 0;
+  for (int i = 0; i < mr_n_ops; i++)
+    for (int k = 0;; k++, n++) {
+      double *in[GRID_MAX];
+      mr_sample_t s = {.f = mr_fn_create()};
+      bool there = mr_ops[i]->sample(mr_ops[i], &s, k);
+      if (there) {
+        mr_fn_t *f = doubled(s.f);
+        fill(&s, in);
+        same_with_and_without(f, in);
+        free_all(f->n_in, in);
+        mr_fn_destroy(f);
+      }
+      mr_fn_destroy(s.f);
+      if (!there) break;
+    }
+  assert_true(n > mr_n_ops);
+}
+
+static mr_fn_t *chain(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 8));
+  mr_var_t *a = mr_lax_exp(f, mr_lax_scale(f, 2, x)), *b = mr_lax_exp(f, mr_lax_scale(f, 2, x));
+  mr_var_t *c = mr_lax_exp(f, mr_lax_scale(f, 3, x));
+  mr_var_t *y = mr_lax_add(f, mr_lax_mul(f, a, b), c);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  return f;
+}
+
+static void what_is_the_same_is_computed_once_and_what_differs_stays(void **state) {
+  mr_fn_t *f = chain();
+  assert_int_equal(mr_cse(f, NULL), MR_OK);
+  assert_int_equal(count(f, "exp"), 2);
+  assert_int_equal(count(f, "mul"), 3);
+  mr_fn_destroy(f);
+}
+
+static void a_barrier_keeps_what_is_behind_it_apart(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 8));
+  mr_var_t *y[] = {mr_lax_exp(f, mr_lax_optimization_barrier(f, x)),
+                   mr_lax_exp(f, mr_lax_optimization_barrier(f, x))};
+  assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+  assert_int_equal(mr_cse(f, NULL), MR_OK);
+  assert_int_equal(count(f, "exp"), 2);
+  mr_fn_destroy(f);
+}
+
+static void minus_zero_is_no_zero(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+  mr_var_t *y[] = {mr_lax_add(f, x, mr_literal(f, MR_F32, 0.0)),
+                   mr_lax_add(f, x, mr_literal(f, MR_F32, -0.0))};
+  assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+  assert_int_equal(mr_cse(f, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(f, NULL), MR_OK);
+  assert_int_equal(count(f, "add"), 2);
+  mr_fn_destroy(f);
+}
+
+static void constants_are_computed_when_compiling(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+  mr_var_t *four = mr_lax_add(f, mr_literal(f, MR_F32, 1), mr_literal(f, MR_F32, 3));
+  mr_var_t *one = mr_lax_sub(f, mr_lax_sqrt(f, four), mr_literal(f, MR_F32, 1));
+  mr_var_t *y[] = {mr_lax_mul(f, one, x), mr_lax_mul(f, four, x), four};
+  assert_int_equal(mr_fn_return(f, 3, y), MR_OK);
+  assert_int_equal(mr_fold_constants(f, NULL), MR_OK);
+  assert_int_equal(f->n_eqn, 1);
+  assert_ptr_equal(f->out[0], x);
+  assert_true(f->out[2]->literal && f->out[2]->value == 4);
+  mr_fn_destroy(f);
+}
+
+static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
+  mr_fn_t *f = chain();
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,cse"}, &x, &diag), MR_OK);
+  assert_int_equal(count(mr_exec_fn(x), "exp"), 3);
+  mr_exec_destroy(x);
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat"}, &x, &diag), MR_OK);
+  assert_int_equal(count(mr_exec_fn(x), "exp"), 2);
+  mr_exec_destroy(x);
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "cse,inline"}, &x, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "\"inline\" is none; there are fold-constants"));
+  mr_fn_destroy(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_op_written_twice_gives_the_same_bits_with_and_without),
+      cmocka_unit_test(what_is_the_same_is_computed_once_and_what_differs_stays),
+      cmocka_unit_test(a_barrier_keeps_what_is_behind_it_apart),
+      cmocka_unit_test(minus_zero_is_no_zero),
+      cmocka_unit_test(constants_are_computed_when_compiling),
+      cmocka_unit_test(a_pass_can_be_left_out_and_a_wrong_name_is_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
