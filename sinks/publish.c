@@ -11,7 +11,7 @@
 #include "pipeline/stage.h"
 #include "sinks/json.h"
 
-enum { HIGH_WATER = 1000, LINGER_MS = 500 };
+enum { HIGH_WATER = 1000, LONGEST_TOPIC = 4096, LINGER_MS = 500 };
 
 typedef struct publish {
   const char *bind;
@@ -46,6 +46,7 @@ static mr_err_t publish_plan(mr_stage_t *s) {
 
 static mr_err_t publish_open(mr_stage_t *s) {
   publish_t *p = s->state;
+  int64_t longest = LONGEST_TOPIC; /* else a peer's size field decides what is allocated */
   int high = HIGH_WATER, linger = LINGER_MS, v6 = starts(p->bind, "tcp://[");
   size_t n = sizeof p->at;
   p->context = zmq_ctx_new();
@@ -54,6 +55,7 @@ static mr_err_t publish_open(mr_stage_t *s) {
   zmq_setsockopt(p->socket, ZMQ_SNDHWM, &high, sizeof high);
   zmq_setsockopt(p->socket, ZMQ_LINGER, &linger, sizeof linger);
   zmq_setsockopt(p->socket, ZMQ_IPV6, &v6, sizeof v6);
+  zmq_setsockopt(p->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
   if (zmq_bind(p->socket, p->bind) < 0)
     return mr_stage_fail(s, MR_ERR_IO, "cannot bind %s: %s", p->bind, zmq_strerror(zmq_errno()));
   zmq_getsockopt(p->socket, ZMQ_LAST_ENDPOINT, p->at, &n);
