@@ -117,7 +117,9 @@ static cJSON *trace_of(program_t *p, const char *path) {
   fclose(f), remove(path);
   cJSON *o = cJSON_Parse(text);
   if (!o) fail_msg("no JSON: %.200s", text);
-  return cJSON_DetachItemFromObject(o, "traceEvents"); /* o itself is empty then */
+  cJSON *events = cJSON_DetachItemFromObject(o, "traceEvents");
+  cJSON_Delete(o);
+  return events;
 }
 
 static double number(const cJSON *e, const char *name) {
