@@ -9,11 +9,10 @@
 
 #include "base/xio.h"
 
-enum { WORDS_MAX = 512, FILE_MAX = 1 << 16 };
+enum { FILE_MAX = 1 << 16, VERSION = 2 /* 1 had no "version" */ };
 
 typedef struct state {
-  int64_t step, position, word[WORDS_MAX];
-  int n_words;
+  mr_stream_at_t at;
   char ledger[17];
 } state_t;
 
@@ -26,15 +25,15 @@ static bool whole(const cJSON *o, const char *key, int64_t *out) {
 
 static bool parse_words(const cJSON *words, state_t *st) {
   int n = cJSON_GetArraySize(words);
-  if (!cJSON_IsArray(words) || n > WORDS_MAX) return false;
+  if (!cJSON_IsArray(words) || n > MR_STREAM_WORDS_MAX) return false;
   for (int i = 0; i < n; i++) {
     const char *text = cJSON_GetStringValue(cJSON_GetArrayItem(words, i));
     char *end = NULL;
     errno = 0;
-    st->word[i] = text ? strtoll(text, &end, 10) : 0;
+    st->at.word[i] = text ? strtoll(text, &end, 10) : 0;
     if (!text || end == text || *end || errno) return false;
   }
-  st->n_words = n;
+  st->at.n_words = n;
   return true;
 }
 
@@ -45,16 +44,32 @@ static bool parse_ledger(const cJSON *o, state_t *st) {
   return true;
 }
 
+static mr_err_t check_version(const char *path, const cJSON *o, mr_diag_t *diag) {
+  int64_t version;
+  if (!cJSON_GetObjectItemCaseSensitive(o, "version")) return MR_OK;
+  if (whole(o, "version", &version) && version >= 1 && version <= VERSION) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "--from: %s: a state of another version, want at most %d; a newer millrace reads "
+                 "it",
+                 path, VERSION);
+}
+
+static mr_err_t parse_state(const char *path, const cJSON *o, state_t *st, mr_diag_t *diag) {
+  MR_TRY(check_version(path, o, diag));
+  bool good = o && whole(o, "step", &st->at.number) && whole(o, "position", &st->at.position) &&
+              parse_ledger(o, st) && parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
+  return good ? MR_OK : mr_fail(diag, MR_ERR_DATA, "--from: %s: is no state of a stream", path);
+}
+
 static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {
   void *text;
   size_t n;
   MR_TRY(mr_read_file(path, FILE_MAX, &text, &n, diag));
   cJSON *o = cJSON_ParseWithLength(text, n);
-  bool good = o && whole(o, "step", &st->step) && whole(o, "position", &st->position) &&
-              parse_ledger(o, st) && parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
+  mr_err_t e = parse_state(path, o, st, diag);
   cJSON_Delete(o);
   free(text);
-  return good ? MR_OK : mr_fail(diag, MR_ERR_DATA, "--from: %s: is no state of a stream", path);
+  return e;
 }
 
 /* Hosts are stopped at different steps: all of them have what came before the earliest. */
@@ -66,27 +81,33 @@ static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
        path = strtok_r(NULL, ",", &save)) {
     state_t next = {0};
     e = read_state(path, &next, diag);
-    if (e >= 0 && (!any || next.step < st->step)) *st = next;
+    if (e >= 0 && (!any || next.at.number < st->at.number)) *st = next;
     any = true;
   }
   free(copy);
   return e >= 0 && !any ? mr_fail(diag, MR_ERR_USAGE, "--from: want the name of a file") : e;
 }
 
+/* The stage whose stream stood there: the one before the first ledger. */
+static mr_err_t find_stream(const mr_graph_t *g, const char **stage, mr_diag_t *diag) {
+  const mr_stage_t *ledger = mr_graph_stage_of(g, "ledger");
+  *stage = ledger ? mr_graph_before(g, ledger->name, 0) : NULL;
+  if (!ledger) mr_graph_batches(g, stage);
+  return *stage ? MR_OK : mr_fail(diag, MR_ERR_USAGE, "--from: the graph makes no batches");
+}
+
 mr_err_t mr_from_state(mr_graph_t *g, const char *files, mr_diag_t *diag) {
   state_t st = {0};
   char step[32];
-  const char *last, *batch = mr_graph_batches(g, &last);
-  if (!batch) return mr_fail(diag, MR_ERR_USAGE, "--from: the graph makes no batches");
+  const char *stage;
+  MR_TRY(find_stream(g, &stage, diag));
   MR_TRY(earliest(files, &st, diag));
-  snprintf(step, sizeof step, "%" PRId64, st.step);
+  snprintf(step, sizeof step, "%" PRId64, st.at.number);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (strcmp(s->def->name, "ledger")) continue;
     MR_TRY(mr_graph_set(g, s->name, "resume-step", step, diag));
     MR_TRY(mr_graph_set(g, s->name, "resume-ledger", st.ledger, diag));
   }
-  MR_TRY(mr_graph_start_number(g, batch, st.step, diag));
-  return st.n_words ? mr_graph_start_words(g, batch, st.position, st.word, st.n_words, diag)
-                    : mr_graph_start_at(g, batch, st.position, diag);
+  return mr_graph_go_on(g, stage, &st.at, diag);
 }

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/safetensors.h"
 #include "base/xio.h"
 
 enum { TEXT_MAX = 1 << 20 };
@@ -194,35 +193,15 @@ void mr_run_dir_free(mr_run_dir_t *r) {
   *r = (mr_run_dir_t){0};
 }
 
-static mr_err_t number(const mr_safetensors_t *f, const char *path, const char *key, int64_t *out,
-                       mr_diag_t *diag) {
-  const char *text = mr_safetensors_meta(f, key);
-  char *end = NULL;
-  errno = 0;
-  *out = text ? strtoll(text, &end, 10) : -1;
-  if (text && end != text && !*end && !errno && *out >= 0) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, key,
-                 text ? text : "missing");
-}
-
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
-  mr_safetensors_t *f;
-  file_in(r, "checkpoints/latest", out->path);
-  int64_t unvalidated = 0;
-  out->step = out->position = 0;
-  out->validated = true;
   struct stat st;
+  file_in(r, "checkpoints/latest", out->path);
+  out->at = (mr_vit_progress_t){0};
   if (lstat(out->path, &st) < 0 && errno == ENOENT) {
     out->path[0] = 0; /* ended before its first checkpoint: the same run from its beginning */
     return MR_OK;
   }
-  MR_TRY(mr_safetensors_open(out->path, &f, diag));
-  mr_err_t e = number(f, out->path, "millrace.step", &out->step, diag);
-  if (e >= 0) e = number(f, out->path, "millrace.position", &out->position, diag);
-  if (e >= 0) e = number(f, out->path, "millrace.unvalidated", &unvalidated, diag);
-  out->validated = !unvalidated;
-  mr_safetensors_close(f);
-  return e;
+  return mr_vit_state_progress(out->path, &out->at, diag);
 }
 
 mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "pipeline/graph.h"
+#include "stages/vit_state.h"
 
 enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };
 
@@ -54,8 +55,7 @@ mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag);
    MR_ERR_IO or MR_ERR_DATA says why a checkpoint cannot be used. */
 typedef struct mr_resume_point {
   char path[MR_RUN_PATH + 64];
-  int64_t step, position;
-  bool validated; /* nothing of that step is still to be evaluated */
+  mr_vit_progress_t at;
 } mr_resume_point_t;
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag);
 

@@ -94,27 +94,34 @@ static bool has_setting(const mr_stage_def_t *def, const char *name) {
 /* Every sink that keeps what an earlier run wrote. */
 static mr_err_t set_resume_of_sinks(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
   char text[32];
-  snprintf(text, sizeof text, "%" PRId64, at->step);
+  snprintf(text, sizeof text, "%" PRId64, at->at.step);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (!has_setting(s->def, "resume-step")) continue;
     MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
-    MR_TRY(mr_graph_set(g, s->name, "resume-valid", at->validated ? "true" : "false", diag));
+    MR_TRY(mr_graph_set(g, s->name, "resume-valid", !at->at.unvalidated ? "true" : "false", diag));
   }
   return MR_OK;
 }
 
-/* Sets what a resumed run needs: the checkpoint to read, where the metrics go on, and the position
-   of the training stream, which the first batch stage of the graph makes. */
+/* Each stream of the training stage where the checkpoint left it. */
+static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_vit_progress_t *at,
+                            mr_diag_t *diag) {
+  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+    const char *before = mr_graph_before(g, step, i);
+    if (before && at->stream_known[i]) MR_TRY(mr_graph_go_on(g, before, &at->stream[i], diag));
+  }
+  return MR_OK;
+}
+
+/* Sets what a resumed run needs: the checkpoint to read, where the metrics and the streams go on.
+ */
 static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
-  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step"), *batch = mr_graph_stage_of(g, "batch");
-  if (!step || !batch)
-    return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no %s stage",
-                   step ? "batch" : "vit-step");
+  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step");
+  if (!step) return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no vit-step stage");
   MR_TRY(mr_graph_set(g, step->name, "resume", at->path, diag));
   MR_TRY(set_resume_of_sinks(g, at, diag));
-  MR_TRY(mr_graph_start_number(g, batch->name, at->step, diag));
-  return mr_graph_start_at(g, batch->name, at->position, diag);
+  return set_streams(g, step->name, &at->at, diag);
 }
 
 static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
@@ -126,7 +133,7 @@ static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr
 
 static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
   printf("run folder: %s\n", r->path);
-  if (resume && resume->path[0]) printf("resumed at step %" PRId64 "\n", resume->step);
+  if (resume && resume->path[0]) printf("resumed at step %" PRId64 "\n", resume->at.step);
   if (resume && !resume->path[0]) puts("no checkpoint yet: starts from the beginning");
   fflush(stdout);
 }
@@ -160,7 +167,7 @@ static void forget_settings(mr_run_dir_t *r, int n_kept, const mr_resume_point_t
   mr_resume_point_t now;
   mr_diag_t unsaid = {0}; /* the first failure is the one to tell */
   if (n_kept == r->n_settings) return;
-  if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.step != from->step) return;
+  if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.at.step != from->at.step) return;
   while (r->n_settings > n_kept) free(r->setting[--r->n_settings]);
   (void)mr_run_dir_save(r, &unsaid);
 }

@@ -210,43 +210,6 @@ mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {
-  mr__node_t *node = NULL;
-  MR_TRY(find_stage(g, stage, &node, diag));
-  if (position < 0)
-    return mr_fail(diag, MR_ERR_CONFIG, "%s: start position %lld: want 0 or more", stage,
-                   (long long)position);
-  node->start_position = position;
-  return MR_OK;
-}
-
-mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
-                              const int64_t *word, int n, mr_diag_t *diag) {
-  mr__node_t *node = NULL;
-  MR_TRY(mr_graph_start_at(g, stage, position, diag));
-  MR_TRY(find_stage(g, stage, &node, diag));
-  int64_t *kept = malloc(((size_t)n + 1) * sizeof *kept);
-  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-  if (n) memcpy(kept, word, (size_t)n * sizeof *kept);
-  free(node->start_word);
-  node->start_word = kept, node->n_start_words = n;
-  /* A stage that keeps some numbers of its own hands on those of the stage before it. */
-  const mr__edge_t *before = mr__edge_into(g, mr__graph_find(g, stage), 0);
-  int own = mr__is_step(node->def) ? node->def->n_words : 0;
-  if (!own || !before || own > n) return MR_OK;
-  return mr_graph_start_words(g, g->node[before->from]->name, position, word + own, n - own, diag);
-}
-
-mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {
-  mr__node_t *node = NULL;
-  MR_TRY(find_stage(g, stage, &node, diag));
-  if (number < 0)
-    return mr_fail(diag, MR_ERR_CONFIG, "%s: start number %lld: want 0 or more", stage,
-                   (long long)number);
-  node->start_number = number;
-  return MR_OK;
-}
-
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, to);

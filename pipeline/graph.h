@@ -10,6 +10,7 @@
 #include "pipeline/registry.h"
 #include "pipeline/stage.h"
 #include "pipeline/stats.h"
+#include "pipeline/stream_at.h"
 
 typedef struct mr_graph mr_graph_t;
 
@@ -79,13 +80,15 @@ void mr_graph_dump(const mr_graph_t *g, FILE *out);
    buffers up to 256 so that bursts pay.  Before settle. */
 mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag);
 
-/* Where a stage's stream goes on (mr_stage_t.start_position), for a resume.  Before run. */
-mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag);
+/* The stream of batches that a stage gives goes on where it stood, for a resume: told to each stage
+   from this one back to the one that makes batches of records.  A stream with words is found by
+   them at once.  MR_ERR_DATA: the state of another graph.  Links come first; before run. */
+mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
+                        mr_diag_t *diag);
 
-/* The same with the state of a stream that has more than a position: mr_buf_t.word[0,n) of the
-   buffer that stands at it.  Without it such a stream goes through its records from the start (and
-   reads those that filters look at).  Words are copied; a stage that adds to them (rebatch) hands
-   on those of the stage before it, so links come first. */
+/* The same from parts: a position alone (a stream that has words then goes through its records from
+   the start, and reads those that filters look at), or with words. */
+mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag);
 mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
                               const int64_t *word, int n, mr_diag_t *diag);
 

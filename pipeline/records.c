@@ -5,7 +5,7 @@
 #include "base/seedseq.h"
 #include "pipeline/graph_private.h"
 
-enum { SEEDS_MAX = 64, WORDS_MAX = 512 /* 4 KiB of state */ };
+enum { SEEDS_MAX = 64 };
 
 /* ---- seeds ---- */
 
@@ -88,10 +88,10 @@ mr_err_t mr__after_plan(mr_stage_t *s) {
   out->sequential = any_sequential(s) || only_next;
   out->holes = !out->sequential && (any_holes(s) || def->keep || def->sparse);
   out->n_words = out->sequential ? words_of(s) : 1;
-  if (out->n_words > WORDS_MAX)
+  if (out->n_words > MR_STREAM_WORDS_MAX)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "the state of this stream has %d numbers, want at most %d; take fewer "
                          "inputs or workers",
-                         out->n_words, WORDS_MAX);
+                         out->n_words, MR_STREAM_WORDS_MAX);
   return MR_OK;
 }

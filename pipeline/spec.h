@@ -18,6 +18,10 @@ typedef enum mr_flow {
 typedef enum mr_layout { MR_LAYOUT_NONE, MR_LAYOUT_CHW, MR_LAYOUT_HWC } mr_layout_t;
 typedef enum mr_place { MR_PLACE_HOST, MR_PLACE_PINNED, MR_PLACE_CUDA } mr_place_t;
 
+/* Numbers that the state of a stream may have beside position and number: all together 4 KiB, for
+   any dataset, shuffle, mix and host count. */
+enum { MR_STREAM_WORDS_MAX = 510 };
+
 /* Where records come from; static or owned by the source stage. */
 typedef struct mr_dataset {
   const char *origin; /* "cifar10", "synthetic": said in every metrics record */

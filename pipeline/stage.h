@@ -118,7 +118,8 @@ typedef struct mr_stage_def {
      MR_OK; MR_END when there is none. */
   mr_err_t (*next)(mr_stage_t *s, mr_walk_t *w);
   int n_words; /* numbers of state that next keeps in mr_walk_words, zero at the start; a step
-                  stage: that it adds before those of the buffers it takes */
+                  stage: that it adds before those of the buffers it takes, the last of them the
+                  number of the buffer it goes on with */
   int (*n_walks)(const mr_stage_t *s); /* walks over parts of input 0; NULL: one over each input */
 
   bool sparse;    /* order leaves holes */

@@ -109,6 +109,7 @@ static mr_err_t write_state(mr_stage_t *s, const mr_buf_t *b) {
   const ledger_t *t = s->state;
   mr_diag_t why = {0};
   cJSON *o = cJSON_CreateObject(), *words;
+  cJSON_AddNumberToObject(o, "version", 2);
   cJSON_AddNumberToObject(o, "step", (double)t->step);
   cJSON_AddNumberToObject(o, "position", (double)b->position);
   char hash[17];

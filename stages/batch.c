@@ -98,11 +98,11 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   if (is_walked(s)) { /* how many batches there are is known at the end */
     int words = mr_batch_walk_words(&s->in_spec[0], (int)b->loader_workers);
-    if (words > MR_BATCH_WORDS_MAX)
+    if (words > MR_STREAM_WORDS_MAX)
       return mr_stage_fail(
           s, MR_ERR_CONFIG,
           "setting loader-workers = %lld: the state has %d numbers, want at most %d",
-          (long long)b->loader_workers, words, MR_BATCH_WORDS_MAX);
+          (long long)b->loader_workers, words, MR_STREAM_WORDS_MAX);
     out->n_words = words > 1 ? words : 0; /* a single one is the position */
     out->n_batches = 0;
     return MR_OK;

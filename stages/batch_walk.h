@@ -7,8 +7,6 @@
 #include "pipeline/stage.h"
 #include "stages/host.h"
 
-enum { MR_BATCH_WORDS_MAX = 512 /* 4 KiB */ };
-
 typedef struct mr_batch_walk mr_batch_walk_t;
 
 typedef struct mr_batch_conf {

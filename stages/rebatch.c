@@ -1,11 +1,13 @@
 /* Batches of another size from batches: grain's RebatchIterDataset.
 
    A batch that comes out may end in the middle of one that came in; its state is then that before
-   the latter, and how many of its records are used. */
+   the latter, how many of its records are used, and its number. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/stage.h"
+
+enum { USED, NUMBER, OWN_WORDS };
 
 typedef struct rebatch {
   int64_t size;
@@ -13,6 +15,7 @@ typedef struct rebatch {
   mr_buf_t *in;                          /* partly used, or NULL */
   int used;                              /* records of it */
   int64_t before_position, *before_word; /* the state before it */
+  int64_t number;                        /* of it, or of the next one */
   int64_t skip; /* records of the first batch that a resumed stream leaves out */
 } rebatch_t;
 
@@ -29,8 +32,10 @@ static mr_err_t rebatch_plan(mr_stage_t *s) {
   *out = s->in_spec[0];
   out->dim[0] = t->size;
   out->n_batches = 0; /* known at the end */
-  out->n_words = 1 + s->in_spec[0].n_words;
-  return MR_OK;
+  out->n_words = OWN_WORDS + s->in_spec[0].n_words;
+  if (out->n_words <= MR_STREAM_WORDS_MAX) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "the state of this stream has %d numbers, want at most %d",
+                       out->n_words, MR_STREAM_WORDS_MAX);
 }
 
 static mr_err_t rebatch_open(mr_stage_t *s) {
@@ -40,10 +45,11 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   if (!t->before_word) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   t->before_position = s->start_position;
   if (s->n_start_words) {
-    t->skip = s->start_word[0];
-    if (s->n_start_words != 1 + (int)n || t->skip < 0)
+    bool fits = s->n_start_words == OWN_WORDS + (int)n;
+    if (fits) t->skip = s->start_word[USED], t->number = s->start_word[NUMBER];
+    if (!fits || t->skip < 0 || t->number < 0)
       return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state of another graph");
-    memcpy(t->before_word, s->start_word + 1, n * sizeof *t->before_word);
+    memcpy(t->before_word, s->start_word + OWN_WORDS, n * sizeof *t->before_word);
   }
   return MR_OK;
 }
@@ -69,7 +75,7 @@ static void copy_records(const mr_spec_t *in, const mr_buf_t *from, int at, mr_b
 /* The used-up batch is what the next one stands after. */
 static void release(mr_stage_t *s, mr_buf_t *out) {
   rebatch_t *t = s->state;
-  t->before_position = t->in->position;
+  t->before_position = t->in->position, t->number++;
   if (t->in->word)
     memcpy(t->before_word, t->in->word, (size_t)s->in_spec[0].n_words * sizeof *t->before_word);
   out->flags = t->in->flags;
@@ -103,8 +109,8 @@ static mr_err_t rebatch_step(mr_stage_t *s) {
   e = fill(s, out);
   if (e < 0 || (e == MR_END && (t->drop || !out->n))) return mr_buf_unref(out), e;
   out->position = t->before_position;
-  out->word[0] = t->in ? t->used : 0;
-  memcpy(out->word + 1, t->before_word, (size_t)s->in_spec[0].n_words * sizeof *out->word);
+  out->word[USED] = t->in ? t->used : 0, out->word[NUMBER] = t->number;
+  memcpy(out->word + OWN_WORDS, t->before_word, (size_t)s->in_spec[0].n_words * sizeof *out->word);
   return mr_push(s, 0, out);
 }
 
@@ -119,5 +125,5 @@ const mr_stage_def_t mr_stage_rebatch = {
     .open = rebatch_open,
     .close = rebatch_close,
     .step = rebatch_step,
-    .n_words = 1,
+    .n_words = OWN_WORDS,
 };

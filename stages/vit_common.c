@@ -116,6 +116,7 @@ mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr
     if (e != MR_OK) return e;
     e = evaluate_batch(s, port, step, params, b, tally);
     last = b->flags & MR_BUF_EPOCH_END;
+    mr_stream_at_pass(&tally->at, &s->in_spec[port], b);
     mr_buf_unref(b);
     if (e < 0) return e;
   }

@@ -7,6 +7,7 @@
 #include "model/train.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
+#include "pipeline/stream_at.h"
 
 /* Who computes. */
 typedef struct mr_vit_team {
@@ -94,6 +95,7 @@ typedef struct mr_vit_tally {
   int64_t records, right;
   double loss; /* sum */
   int n_classes;
+  mr_stream_at_t at; /* behind the last batch that was read, if it was right before */
   uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES]; /* zeros if there are more classes */
   /* Told of every record with a wrong guess, after it is counted; NULL: nobody is. */
   void (*wrong)(mr_stage_t *s, const struct mr_vit_tally *tally, int port, const mr_buf_t *b, int i,

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_META = 10, TEXT = 192, N_GROUPS = 3, NAME = 256 };
+enum { N_META = 11, TEXT = 192, N_GROUPS = 3, NAME = 256, VERSION = 2 };
+
+const char *const mr_vit_stream_name[MR_VIT_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v"};
 
 static float *arena(const mr_params_t *params, int which) {
@@ -15,9 +17,10 @@ static float *arena(const mr_params_t *params, int which) {
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t mr_vit_state_bytes(const mr_params_t *params) {
-  size_t tensors = (size_t)params->n * N_GROUPS;
+  size_t tensors = (size_t)params->n * N_GROUPS + MR_VIT_STREAMS;
   return align64(sizeof(mr_state_t)) + align64(N_META * sizeof(mr_st_meta_t)) + N_META * TEXT +
-         align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME;
+         align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
+         align64(MR_VIT_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
 
 static const char no_qkv_bias[] = " qkv-bias=false";
@@ -47,8 +50,9 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
     const char *key;
     int64_t value;
   } number[] = {{"millrace.step", p->step},          {"millrace.images", p->images},
-                {"millrace.position", p->position},  {"millrace.epoch", p->epoch},
-                {"millrace.seed", (int64_t)p->seed}, {"millrace.unvalidated", p->unvalidated}};
+                {"millrace.epoch", p->epoch},        {"millrace.position", p->stream[0].position},
+                {"millrace.seed", (int64_t)p->seed}, {"millrace.unvalidated", p->unvalidated},
+                {"millrace.version", VERSION}};
   int n = 0;
   for (; n < (int)(sizeof number / sizeof *number); n++, text += TEXT) {
     snprintf(text, TEXT, "%" PRId64, number[n].value);
@@ -65,10 +69,25 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   s->n_meta = n;
 }
 
-static void pack_tensors(const mr_params_t *params, mr_state_t *s, cursor_t *cur) {
+static int pack_streams(const mr_vit_progress_t *p, mr_st_tensor_t *t, char *name, cursor_t *cur) {
+  int64_t *to = take(cur, (size_t)MR_VIT_STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
+  int n_streams = 0;
+  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+    if (!p->stream_known[i]) continue;
+    int n = mr_stream_at_pack(&p->stream[i], to);
+    snprintf(name, NAME, "stream/%s", mr_vit_stream_name[i]);
+    *t = (mr_st_tensor_t){.name = name, .dtype = MR_I64, .ndim = 1, .dim = {n}, .data = to};
+    t++, name += NAME, to += n, n_streams++;
+  }
+  return n_streams;
+}
+
+static void pack_tensors(const mr_params_t *params, const mr_vit_progress_t *p, mr_state_t *s,
+                         cursor_t *cur) {
   s->n_tensors = params->n * N_GROUPS;
-  s->tensor = take(cur, (size_t)s->n_tensors * sizeof *s->tensor);
-  char *name = take(cur, (size_t)s->n_tensors * NAME);
+  size_t most = (size_t)s->n_tensors + MR_VIT_STREAMS;
+  s->tensor = take(cur, most * sizeof *s->tensor);
+  char *name = take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
   for (int which = 0; which < N_GROUPS; which++) {
     for (int i = 0; i < params->n; i++, t++, name += NAME) {
@@ -81,6 +100,7 @@ static void pack_tensors(const mr_params_t *params, mr_state_t *s, cursor_t *cur
       memcpy(t->dim, q->aval.dim, sizeof t->dim);
     }
   }
+  s->n_tensors += pack_streams(p, t, name, cur);
 }
 
 size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
@@ -90,7 +110,7 @@ size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
   *s = (mr_state_t){.step = p->step, .last = last};
   s->meta = take(&cur, N_META * sizeof *s->meta);
   pack_meta(c, p, s, take(&cur, (size_t)N_META * TEXT));
-  pack_tensors(params, s, &cur);
+  pack_tensors(params, p, s, &cur);
   return (size_t)(cur.at - (char *)mem);
 }
 
@@ -122,23 +142,63 @@ static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
+static mr_err_t check_version(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  uint64_t version = 1;
+  if (!mr_safetensors_meta(f, "millrace.version")) return MR_OK;
+  MR_TRY(load_number(f, path, "version", 10, &version, diag));
+  if (version >= 1 && version <= VERSION) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: a checkpoint of version %" PRIu64
+                 ", want at most %d; a newer millrace reads it",
+                 path, version, VERSION);
+}
+
+/* A stream of which only the position is known, or nothing, is one of version 1. */
+static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_t position,
+                             mr_vit_progress_t *p, mr_diag_t *diag) {
+  p->stream[0] = (mr_stream_at_t){.position = position, .number = p->step};
+  p->stream_known[0] = true;
+  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+    char name[NAME];
+    int64_t number[MR_STREAM_AT_NUMBERS];
+    snprintf(name, sizeof name, "stream/%s", mr_vit_stream_name[i]);
+    const mr_st_tensor_t *t = mr_safetensors_find(f, name);
+    if (!t) continue;
+    bool good = t->dtype == MR_I64 && t->ndim == 1 && t->dim[0] <= MR_STREAM_AT_NUMBERS;
+    if (good) memcpy(number, t->data, (size_t)t->dim[0] * sizeof *number);
+    if (!good || !mr_stream_at_unpack(&p->stream[i], number, t->dim[0]))
+      return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is no state of a stream", path, name);
+    p->stream_known[i] = true;
+  }
+  return MR_OK;
+}
+
 static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vit_progress_t *p,
                               mr_diag_t *diag) {
   const char *word[] = {"step", "images", "position", "epoch", "seed", "unvalidated"};
   uint64_t n[6];
+  MR_TRY(check_version(f, path, diag));
   for (int i = 0; i < 6; i++) MR_TRY(load_number(f, path, word[i], 10, &n[i], diag));
   *p = (mr_vit_progress_t){.step = (int64_t)n[0],
                            .images = (int64_t)n[1],
-                           .position = (int64_t)n[2],
                            .epoch = (int64_t)n[3],
                            .seed = n[4],
                            .unvalidated = n[5] != 0};
+  MR_TRY(load_streams(f, path, (int64_t)n[2], p, diag));
   MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
   const char *origin = mr_safetensors_meta(f, "millrace.data");
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
   const char *optimizer = mr_safetensors_meta(f, "millrace.optimizer");
   snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer ? optimizer : "adamw");
   return MR_OK;
+}
+
+mr_err_t mr_vit_state_progress(const char *path, mr_vit_progress_t *p, mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  mr_err_t e = load_progress(f, path, p, diag);
+  mr_safetensors_close(f);
+  return e;
 }
 
 static mr_err_t find_model(const mr_safetensors_t *f, const char *path, const char **text,

@@ -210,6 +210,7 @@ static mr_err_t vit_step_open(mr_stage_t *s) {
           optimizer_name[v->optimizer], v->resume, v->at.optimizer);
     v->saved_step = v->at.step;
   }
+  for (int i = 0; i < MR_VIT_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
   snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", optimizer_name[v->optimizer]);
   v->t0 = v->step_t0 = mr_now_s();
@@ -317,10 +318,12 @@ static mr_err_t evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   vit_step_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
   mr_vit_tally_t tally = {.wrong = tell_wrong};
+  if (port < MR_VIT_STREAMS) tally.at = v->at.stream[port];
   mr_err_t e = mr_vit_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
   if (e == MR_END) return MR_OK;
   if (e != MR_OK) return e;
+  if (port < MR_VIT_STREAMS) v->at.stream[port] = tally.at;
   mr_buf_t *b;
   MR_TRY(metrics_fresh(s, kind, &b));
   if (b) mr_vit_tally_metrics(&tally, b->data);
@@ -358,7 +361,7 @@ static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
   vit_step_t *v = s->state;
   mr_buf_t *b;
   v->at.step++;
-  v->at.position = batch->position;
+  mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, NULL, NULL, 0, 0);
   MR_TRY(metrics_fresh(s, MR_METRICS_STEP, &b));
   if (b) mr_metrics_add(b->data, "skipped", 1);
@@ -390,7 +393,7 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   memcpy(&bits, &r.loss, sizeof bits);
   v->at.step++;
   v->at.images += batch->n;
-  v->at.position = batch->position;
+  mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
   MR_TRY(tell_step(s, &r, batch, lr));
   if (watch) MR_TRY(tell_watched(s, batch));

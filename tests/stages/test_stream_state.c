@@ -56,7 +56,7 @@ static void no_state_is_larger_than_4_kib(void **state) {
         assert_true(mr_graph_stage(g, "batch")->out_spec[0].n_words * 8 <= STATE_BYTES);
         taken++;
       } else {
-        assert_non_null(strstr(d.text, "want at most 512"));
+        assert_non_null(strstr(d.text, "want at most 510"));
         refused++;
       }
       mr_graph_destroy(g);

@@ -1,0 +1,86 @@
+/* Where streams begin that do not begin at their start. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/graph_private.h"
+
+static mr_err_t find(mr_graph_t *g, const char *stage, int64_t number, const char *what, int *at,
+                     mr_diag_t *diag) {
+  *at = mr__graph_find(g, stage);
+  if (*at < 0)
+    return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
+  if (number >= 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "%s: start %s %lld: want 0 or more", stage, what,
+                 (long long)number);
+}
+
+static mr_err_t keep_words(mr__node_t *node, const int64_t *word, int n, mr_diag_t *diag) {
+  int64_t *kept = malloc(((size_t)n + 1) * sizeof *kept);
+  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (n) memcpy(kept, word, (size_t)n * sizeof *kept);
+  free(node->start_word);
+  node->start_word = kept, node->n_start_words = n;
+  return MR_OK;
+}
+
+static bool makes_batches(const mr_stage_def_t *def) {
+  return !def->in[0].name || def->in[0].flow == MR_FLOW_RECORDS;
+}
+
+/* A stage that keeps some numbers of its own hands on those of the stage before it; the last of its
+   own is the number of the buffer that it goes on with. */
+static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, mr_diag_t *diag) {
+  const int64_t *word = here->word;
+  int n = here->n_words;
+  for (int steps = 0; steps <= g->n_nodes; steps++) {
+    mr__node_t *node = g->node[at];
+    node->start_position = here->position, node->start_number = here->number;
+    MR_TRY(keep_words(node, word, n, diag));
+    const mr__edge_t *before = mr__edge_into(g, at, 0);
+    if (!mr__is_step(node->def) || makes_batches(node->def) || !before) break;
+    int own = n ? node->def->n_words : 0;
+    if (own > n)
+      return mr_fail(diag, MR_ERR_DATA, "%s: was left with a state of %d numbers, want %d or more",
+                     node->name, n, own);
+    if (own) here->number = word[own - 1] < 0 ? 0 : word[own - 1]; /* the stage refuses it */
+    word += own, n -= own;
+    at = before->from;
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
+                        mr_diag_t *diag) {
+  mr_stream_at_t here = *at;
+  int node;
+  MR_TRY(find(g, stage, at->position, "position", &node, diag));
+  MR_TRY(find(g, stage, at->number, "number", &node, diag));
+  return tell_back(g, node, &here, diag);
+}
+
+mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {
+  int node;
+  MR_TRY(find(g, stage, position, "position", &node, diag));
+  g->node[node]->start_position = position;
+  return MR_OK;
+}
+
+mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position,
+                              const int64_t *word, int n, mr_diag_t *diag) {
+  int node;
+  MR_TRY(mr_graph_start_at(g, stage, position, diag));
+  if (n < 0 || n > MR_STREAM_WORDS_MAX)
+    return mr_fail(diag, MR_ERR_DATA, "%s: a state of %d numbers, want at most %d", stage, n,
+                   MR_STREAM_WORDS_MAX);
+  MR_TRY(find(g, stage, 0, "", &node, diag));
+  mr_stream_at_t at = {.position = position, .number = g->node[node]->start_number, .n_words = n};
+  if (n) memcpy(at.word, word, (size_t)n * sizeof *word);
+  return tell_back(g, node, &at, diag);
+}
+
+mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {
+  int node;
+  MR_TRY(find(g, stage, number, "number", &node, diag));
+  g->node[node]->start_number = number;
+  return MR_OK;
+}

@@ -1,0 +1,30 @@
+/* Where a stream of batches stands between two of them: all that is kept to go on from there.
+
+   As numbers, in files too: position, number, words. */
+#ifndef MR_PIPELINE_STREAM_AT_H
+#define MR_PIPELINE_STREAM_AT_H
+
+#include <stdbool.h>
+
+#include "pipeline/buffer.h"
+
+typedef struct mr_stream_at {
+  int64_t position;                  /* mr_buf_t.position after the last buffer; 0 at the start */
+  int64_t number;                    /* of the next buffer, from 0 */
+  int64_t word[MR_STREAM_WORDS_MAX]; /* [n_words] mr_buf_t.word; none where the position says all */
+  int32_t n_words;
+} mr_stream_at_t;
+
+enum { MR_STREAM_AT_NUMBERS = 2 + MR_STREAM_WORDS_MAX }; /* the most that pack writes */
+_Static_assert(MR_STREAM_AT_NUMBERS * sizeof(int64_t) <= 4096, "a state is at most 4 KiB");
+
+/* Moves behind a buffer of an edge of this spec, which need not be in use. */
+void mr_stream_at_pass(mr_stream_at_t *at, const mr_spec_t *spec, const mr_buf_t *b);
+
+/* Writes to[0,n) and returns n, in [2,MR_STREAM_AT_NUMBERS]. */
+int mr_stream_at_pack(const mr_stream_at_t *at, int64_t *to);
+
+/* The other way.  False, and at as it was, if they cannot be one: negative, or too few or many. */
+bool mr_stream_at_unpack(mr_stream_at_t *at, const int64_t *from, int64_t n);
+
+#endif
