@@ -9,7 +9,7 @@
 typedef struct flip {
   double p;
   int rows, W;
-  bool avx2; /* rows of 32 bytes on a machine that can */
+  bool avx2; /* rows of 32 bytes or more on a machine that can */
 } flip_t;
 
 static mr_err_t flip_plan(mr_stage_t *s) {
@@ -24,7 +24,7 @@ static mr_err_t flip_plan(mr_stage_t *s) {
 
 static mr_err_t flip_open(mr_stage_t *s) {
   flip_t *t = s->state;
-  t->avx2 = t->W == 32 && mr_isa() >= MR_ISA_AVX2;
+  t->avx2 = t->W >= 32 && mr_isa() >= MR_ISA_AVX2;
   return MR_OK;
 }
 
@@ -38,7 +38,7 @@ static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   if (!turn) {
     out->data = in->data;
   } else if (t->avx2) {
-    mr__mirror_32_avx2(in->data, out->data, t->rows);
+    mr__mirror_avx2(in->data, out->data, t->rows, t->W);
   } else {
     mr_mirror(in->data, out->data, t->rows, t->W);
   }

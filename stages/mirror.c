@@ -9,20 +9,26 @@ void mr_mirror(const uint8_t *src, uint8_t *dst, int rows, int W) {
 #include <immintrin.h>
 
 /* Bytes turn around within each half, then the halves change places. */
-__attribute__((target("avx2"))) void mr__mirror_32_avx2(const uint8_t *src, uint8_t *dst,
-                                                        int rows) {
+__attribute__((target("avx2"))) static inline void turn32(const uint8_t *src, uint8_t *dst) {
   const __m128i half = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __m256i turn = _mm256_broadcastsi128_si256(half);
-  for (int y = 0; y < rows; y++, src += 32, dst += 32) {
-    __m256i v = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)src), turn);
-    _mm256_storeu_si256((__m256i *)dst, _mm256_permute4x64_epi64(v, 0x4E));
+  __m256i v = _mm256_loadu_si256((const __m256i *)src);
+  v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(half));
+  _mm256_storeu_si256((__m256i *)dst, _mm256_permute4x64_epi64(v, 0x4E));
+}
+
+/* The last 32 of a row may overlap those before. */
+__attribute__((target("avx2"))) void mr__mirror_avx2(const uint8_t *src, uint8_t *dst, int rows,
+                                                     int W) {
+  for (int y = 0; y < rows; y++, src += W, dst += W) {
+    for (int x = 0; x + 32 < W; x += 32) turn32(src + W - 32 - x, dst + x);
+    turn32(src, dst + W - 32);
   }
 }
 
 #else
 
-void mr__mirror_32_avx2(const uint8_t *src, uint8_t *dst, int rows) {
-  mr_mirror(src, dst, rows, 32);
+void mr__mirror_avx2(const uint8_t *src, uint8_t *dst, int rows, int W) {
+  mr_mirror(src, dst, rows, W);
 }
 
 #endif

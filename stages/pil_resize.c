@@ -48,10 +48,18 @@ static bool fits_fast(const mr_pil_t *p, int W, mr_box_t b) {
   return p->avx2 && W == 32 && p->pass[b.w].two && p->pass[b.h].two;
 }
 
+static bool fits_any(const mr_pil_t *p, mr_box_t b) {
+  return p->any2 && p->pass[b.w].any && p->pass[b.h].any;
+}
+
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch) {
   if (fits_fast(p, W, box)) {
     (p->avx512 ? mr__pil_crop_avx512 : mr__pil_crop_avx2)(p, src, C, H, box, dst, scratch);
+    return;
+  }
+  if (fits_any(p, box)) {
+    (p->any512 ? mr__pil_any_avx512 : mr__pil_any_avx2)(p, src, C, H, W, box, dst, scratch);
     return;
   }
   for (int c = 0; c < C; c++)

@@ -22,6 +22,19 @@ typedef struct mr_pil_wide {
   int16_t high[64], low[64]; /* (4*q)>>12 and (4*q)&4095 of two taps a pixel */
 } mr_pil_wide_t;
 
+/* What the fast ways of any size want of a pass: blocks of 16 pixels, the last of which begins at
+   out - 16 and so may overlap the one before; taps come in pairs, the last padded with no weight.
+ */
+typedef struct mr_pil_any {
+  int pairs, blocks;
+  bool narrow;        /* a pair's taps of a block lie within 64 bytes, else within 128 */
+  bool near;          /* a pair's taps of half a block lie within 16 bytes */
+  int16_t *high;      /* [blocks][pairs][16][2] (4*q)>>12 */
+  int16_t *low;       /* the same of (4*q)&4095 */
+  uint8_t *pick;      /* [blocks][64] places from the block's first tap, at every second byte */
+  uint8_t *pick_near; /* [blocks][2][16] places from the half block's first tap; if near */
+} mr_pil_any_t;
+
 /* Weights of one pass from `in` pixels to the table's `out`. */
 typedef struct mr_pil_pass {
   int taps;            /* most taps of a pixel */
@@ -32,11 +45,13 @@ typedef struct mr_pil_pass {
   uint8_t pick[64];    /* fast path, out == 32: tap offsets from first[x&~7], two a pixel */
   int16_t *high, *low; /* [2*out] where two: q>>11 and q&2047 of two taps a pixel */
   mr_pil_wide_t *wide; /* where two and out == 32, else NULL */
+  mr_pil_any_t *any;   /* where out is 16 or more and no eighth of `in`, else NULL */
 } mr_pil_pass_t;
 
 typedef struct mr_pil {
   int max_in, out;
   bool avx2, avx512;   /* boxes with two-tap passes of 32 wide pictures go a fast way */
+  bool any2, any512;   /* boxes whose passes have `any` go another */
   mr_pil_pass_t *pass; /* [max_in+1], by the box's side; [0] is empty */
 } mr_pil_t;
 
@@ -56,6 +71,20 @@ void mr__pil_crop_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_b
                        uint8_t *dst, uint8_t *scratch);
 void mr__pil_crop_avx512(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_box_t box,
                          uint8_t *dst, uint8_t *scratch);
+/* The same for p->any2 or p->any512, any W and passes that have `any`. */
+void mr__pil_any_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
+                      uint8_t *dst, uint8_t *scratch);
+void mr__pil_any_avx512(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
+                        uint8_t *dst, uint8_t *scratch);
+
+/* Fills t->any from the weights, for out >= 16 and in <= 8 * out (pil_any.c).  False when memory is
+   short. */
+bool mr__pil_any_init(mr_pil_pass_t *t, int out);
+void mr__pil_any_free(mr_pil_any_t *a); /* NULL is fine */
+
+/* Where block b of a pass begins. */
+static inline int mr__pil_any_at(int b, int out) { return 16 * b + 16 <= out ? 16 * b : out - 16; }
+
 bool mr__pil_has_avx512(void); /* this build and machine have the sets it takes besides AVX-512 */
 
 #endif

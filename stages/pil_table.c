@@ -81,9 +81,11 @@ bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
     pass_weights(t, in, out);
     if (t->two) pass_halves(t, out);
     if (t->two && out == 32 && !pass_wide(t)) return false;
+    if (out >= 16 && in <= 8 * out && !mr__pil_any_init(t, out)) return false;
   }
-  p->avx2 = simd && out == 32 && mr_isa() >= MR_ISA_AVX2;
-  p->avx512 = simd && out == 32 && mr_isa() >= MR_ISA_AVX512 && mr__pil_has_avx512();
+  p->any2 = simd && mr_isa() >= MR_ISA_AVX2;
+  p->any512 = simd && mr_isa() >= MR_ISA_AVX512 && mr__pil_has_avx512();
+  p->avx2 = p->any2 && out == 32, p->avx512 = p->any512 && out == 32;
   return true;
 }
 
@@ -92,6 +94,7 @@ void mr_pil_fini(mr_pil_t *p) {
     mr_pil_pass_t *t = &p->pass[in];
     free(t->first), free(t->count), free(t->q), free(t->high), free(t->low);
     free(t->wide);
+    mr__pil_any_free(t->any);
   }
   free(p->pass);
   *p = (mr_pil_t){0};

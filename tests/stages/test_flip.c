@@ -17,10 +17,10 @@ static void fill(uint8_t *data, int n) {
   for (int k = 0; k < n; k++) seed = seed * 1664525u + 1013904223u, data[k] = (uint8_t)(seed >> 24);
 }
 
-/* Pictures of CIFAR's width and of another, mirrored in about half of the draws. */
+/* Pictures of CIFAR's width and of others, mirrored in about half of the draws. */
 static void a_flip_mirrors_every_row_or_keeps_the_picture(void **state) {
-  static const int width[] = {32, 7};
-  for (int k = 0; k < 2; k++) {
+  static const int width[] = {32, 7, 100};
+  for (int k = 0; k < 3; k++) {
     int W = width[k], n = 3 * 32 * W, turned = 0;
     uint8_t *src = malloc((size_t)n), *dst = malloc((size_t)n);
     fill(src, n);

@@ -98,6 +98,36 @@ static void every_box_gives_the_same_bytes_fast_and_plain(void **state) {
   mr_pil_fini(&plain), mr_pil_fini(&fast);
 }
 
+static int below(uint32_t *seed, int n) { return (int)(lcg(seed) >> 8) % n; }
+
+/* Boxes and sizes at random, and each corner of the picture: loads must not leave it. */
+static void sides_of_any_size_give_the_same_bytes_fast_and_plain(void **state) {
+  static const int sides[] = {16, 31, 32, 33, 48, 64, 100, 128, 224, 256};
+  static uint8_t a[3 * 256 * 256], b[3 * 256 * 256], scratch[256 * 256];
+  uint32_t seed = 21;
+  for (int round = 0; round < 60; round++) {
+    int H = sides[below(&seed, 10)], W = sides[below(&seed, 10)], out = sides[below(&seed, 10)];
+    mr_pil_t plain, fast;
+    uint8_t *src = malloc((size_t)(3 * H * W)); /* exact size: no over-read */
+    assert_true(src && mr_pil_init(&plain, H > W ? H : W, out, false));
+    assert_true(mr_pil_init(&fast, H > W ? H : W, out, true));
+    if (round % 2) fast.avx512 = fast.any512 = false;
+    for (int k = 0; k < 3 * H * W; k++) src[k] = round % 8 ? (uint8_t)(lcg(&seed) >> 24) : 255;
+    for (int n = 0; n < 12; n++) {
+      mr_box_t box = {.h = n == 4 && out <= H ? out : 1 + below(&seed, H),
+                      .w = n == 5 && out <= W ? out : 1 + below(&seed, W)};
+      box.i = n & 1 ? H - box.h : below(&seed, H - box.h + 1);
+      box.j = n & 2 ? W - box.w : below(&seed, W - box.w + 1);
+      mr_pil_crop(&plain, src, 3, H, W, box, a, scratch);
+      mr_pil_crop(&fast, src, 3, H, W, box, b, scratch);
+      if (memcmp(a, b, (size_t)(3 * out * out)))
+        fail_msg("%d x %d at %d, %d of %d x %d to %d", box.h, box.w, box.i, box.j, H, W, out);
+    }
+    free(src);
+    mr_pil_fini(&plain), mr_pil_fini(&fast);
+  }
+}
+
 /* ---- torch's generator, to replay torchvision's get_params ---- */
 
 typedef struct mt19937 {
@@ -239,6 +269,7 @@ int main(void) {
       cmocka_unit_test(fast_crops_match_pillow_byte_for_byte),
       cmocka_unit_test(other_sizes_match_pillow_up_and_down),
       cmocka_unit_test(every_box_gives_the_same_bytes_fast_and_plain),
+      cmocka_unit_test(sides_of_any_size_give_the_same_bytes_fast_and_plain),
       cmocka_unit_test(boxes_match_torchvision_under_its_generator),
       cmocka_unit_test(flips_and_boxes_match_torchs_pipeline),
       cmocka_unit_test(the_stage_draws_its_box_from_the_records_generator),
