@@ -24,17 +24,6 @@ typedef struct job {
   mr_mem_report_t report;
 } job_t;
 
-/* As in training: the parameters and the optimizer's slots, behind the data and two scalars. */
-static mr_err_t compile(job_t *j, const char *word, mr_diag_t *diag) {
-  bool *donate = calloc((size_t)j->f->n_in + 1, sizeof *donate);
-  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "mem: no memory");
-  for (int i = MR_VIT_N_DATA + 2; i < j->f->n_in; i++) donate[i] = !strcmp(word, "step");
-  mr_jit_options_t o = {.donate = donate};
-  mr_err_t e = mr_jit(j->f, &o, &j->x, diag);
-  free(donate);
-  return e;
-}
-
 static void *zeros(const mr_aval_t *a) {
   size_t n = (mr_aval_bytes(a) + 127) & ~(size_t)63;
   void *x = aligned_alloc(64, n);
@@ -131,7 +120,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   job_t j = {0};
   MR_TRY(mr_model_arg(a, &c, &batch, diag));
   j.f = mr_model_fn(word, &c, batch, &params, diag);
-  mr_err_t e = j.f ? compile(&j, word, diag) : diag->code;
+  mr_err_t e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);
   mr_params_fini(&params);

@@ -44,6 +44,8 @@ mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, int64_t *batch, mr
     MR_TRY(size_flag(a, sizes[i].flag, sizes[i].out, diag));
   if (batch) MR_TRY(mr_args_int(a, "--batch", 1, 65536, batch, diag));
   if (takes(a, "--dtype")) MR_TRY(word_flag(a, "--dtype", "f32", "bf16", &bf16, diag));
+  const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
+  if (precision) MR_TRY(mr_precision_parse("--precision", precision, &c->precision, diag));
   c->variant = timm ? MR_VIT_TIMM : MR_VIT_FLAX;
   c->dtype = bf16 ? MR_BF16 : MR_F32;
   return mr_vit_check(c, diag);
@@ -79,4 +81,14 @@ mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, int64_t batch, 
   f = grad ? grad_of(loss, diag) : step_of(loss, diag);
   mr_fn_destroy(loss);
   return f;
+}
+
+mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag) {
+  bool *donate = calloc((size_t)f->n_in + 1, sizeof *donate);
+  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  for (int i = MR_VIT_N_DATA + 2; i < f->n_in; i++) donate[i] = !strcmp(word, "step");
+  mr_jit_options_t o = {.donate = donate};
+  mr_err_t e = mr_jit(f, &o, out, diag);
+  free(donate);
+  return e;
 }

@@ -17,9 +17,10 @@
       {"--image", "N", "Pixels along a picture; default 32."}, {                   \
     "--classes", "N", "Classes; default 10."                                       \
   }
-#define MR_MODEL_RUN_FLAGS                                              \
-  {"--batch", "N", "Records at once; default 128."}, {                  \
-    "--dtype", "f32|bf16", "Type of the matrix products; default bf16." \
+#define MR_MODEL_RUN_FLAGS                                                                \
+  {"--batch", "N", "Records at once; default 128."},                                      \
+      {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."}, {            \
+    "--precision", "P", "none, default, high or highest: of the products of --dtype f32." \
   }
 
 /* The flags that were given, over the recipe's defaults; *batch may be NULL. */
@@ -29,5 +30,9 @@ mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, int64_t *batch, mr
    gets its list.  NULL on failure; MR_ERR_USAGE names the words there are. */
 mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, int64_t batch, mr_params_t *params,
                      mr_diag_t *diag);
+
+/* Compiles f, which mr_model_fn made by that name; a step, as in training, in place: its parameters
+   and the optimizer's slots, behind the data and two scalars, are donated. */
+mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag);
 
 #endif

@@ -1,5 +1,5 @@
 /* jit as in JAX: a function that is traced and compiled once for each list of shapes and dtypes it
-   is called with, and runs without its caller waiting.
+   is called with (and each default precision of products), and runs without its caller waiting.
 
    mr_jit (backends/cpu/exec.h) compiles one graph; this keeps the graphs of one function. */
 #ifndef MR_MODEL_JIT_H

@@ -11,8 +11,9 @@ typedef struct mr__jit_entry {
   mr_exec_t *exec;
   int n_in, n_out;
   mr_aval_t *in, *out;
-  int *from;  /* [n_out]: the donated input whose memory output i takes, -1 for none */
-  bool small; /* cheaper to run than to hand to another thread */
+  int *from; /* [n_out]: the donated input whose memory output i takes, -1 for none */
+  mr_precision_t precision; /* the process's default when it was traced */
+  bool small;               /* cheaper to run than to hand to another thread */
 } mr__jit_entry_t;
 
 struct mr_jitted {

@@ -41,6 +41,7 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
                            .attn_drop = (float)v->attn_drop,
                            .drop_path = (float)v->drop_path,
                            .no_qkv_bias = !v->qkv_bias,
+                           .precision = (mr_precision_t)v->precision, /* the enum's order */
                            .dtype = v->dtype ? MR_BF16 : MR_F32,
                            .threads = (int)v->team.threads,
                            .pin = v->team.pin};

@@ -26,7 +26,7 @@ typedef struct mr_vit_team {
 
 /* The model as settings say it. */
 typedef struct mr_vit_settings {
-  int variant, dtype;
+  int variant, dtype, precision;
   int64_t patch, embed, mlp, heads, layers;
   double dropout, attn_drop, drop_path;
   bool qkv_bias;
@@ -79,6 +79,18 @@ typedef struct mr_vit_settings {
        0},                                                                                           \
       {"qkv-bias", MR_OPT_BOOL, MR_VIT_AT(base, qkv_bias),     "", "true", 0,                        \
        0,          NULL,        "timm: biases of q, k and v.", 0},                                   \
+      {"matmul-precision",                                                                           \
+       MR_OPT_ENUM,                                                                                  \
+       MR_VIT_AT(base, precision),                                                                   \
+       "",                                                                                           \
+       "none",                                                                                       \
+       0,                                                                                            \
+       0,                                                                                            \
+       "none|default|high|highest",                                                                  \
+       "Of dtype=f32's products: bf16 with f32 sums (default), three of these (high) or f32; "       \
+       "none: "                                                                                      \
+       "what MILLRACE_MATMUL_PRECISION says, else f32.",                                             \
+       0},                                                                                           \
   {                                                                                                  \
     "dtype", MR_OPT_ENUM, MR_VIT_AT(base, dtype), "", "bf16", 0, 0, "f32|bf16",                      \
         "Type of the matrix products; parameters are f32.", 0                                        \

@@ -38,6 +38,10 @@ mr_attr_t mr_attr_fn(const char *name, const struct mr_fn *fn) {
   return (mr_attr_t){.name = name, .kind = MR_ATTR_FN, .fn = fn};
 }
 
+mr_attr_t mr_attr_precision(mr_precision_t p) {
+  return (mr_attr_t){.name = "precision", .kind = MR_ATTR_PRECISION, .n = 1, .i = {(int64_t)p}};
+}
+
 mr_attr_t mr_attr_none(const char *name) { return (mr_attr_t){.name = name, .kind = MR_ATTR_NONE}; }
 
 mr_attr_t mr_attr_hide(mr_attr_t a) {
@@ -120,6 +124,13 @@ static void print_dot(const mr_attr_t *a, FILE *to) {
   fputs("))", to);
 }
 
+/* jax says it for each operand, and shows None as nothing. */
+static void print_precision(const mr_attr_t *a, FILE *to) {
+  static const char *const names[] = {"None", "Precision.DEFAULT", "Precision.HIGH",
+                                      "Precision.HIGHEST"};
+  fprintf(to, "(%s, %s)", names[a->i[0]], names[a->i[0]]);
+}
+
 static void print_tuple(const mr_attr_t *a, FILE *to) {
   fputc('(', to);
   for (int k = 0; k < a->n; k++) fprintf(to, k ? ", %lld" : "%lld", (long long)a->i[k]);
@@ -137,6 +148,7 @@ void mr_attr_print(const mr_attr_t *a, FILE *to) {
     case MR_ATTR_TEXT: fputs(a->text, to); break;
     case MR_ATTR_NONE: fputs("None", to); break;
     case MR_ATTR_DOT: print_dot(a, to); break;
+    case MR_ATTR_PRECISION: print_precision(a, to); break;
     case MR_ATTR_FN: mr_fn_print_nested(a->fn, to); break;
   }
 }

@@ -7,17 +7,19 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "model/ir/precision.h"
 
 typedef enum mr_attr_kind {
-  MR_ATTR_INT,   /* i[0] */
-  MR_ATTR_INTS,  /* i[0,n), printed as a tuple */
-  MR_ATTR_FLOAT, /* f */
-  MR_ATTR_BOOL,  /* i[0] */
-  MR_ATTR_DTYPE, /* i[0] is an mr_dtype_t */
-  MR_ATTR_TEXT,  /* text */
-  MR_ATTR_NONE,  /* None */
-  MR_ATTR_DOT,   /* dimension numbers of a product: four lists, see mr_attr_dot */
-  MR_ATTR_FN     /* fn: a function that the op calls */
+  MR_ATTR_INT,       /* i[0] */
+  MR_ATTR_INTS,      /* i[0,n), printed as a tuple */
+  MR_ATTR_FLOAT,     /* f */
+  MR_ATTR_BOOL,      /* i[0] */
+  MR_ATTR_DTYPE,     /* i[0] is an mr_dtype_t */
+  MR_ATTR_TEXT,      /* text */
+  MR_ATTR_NONE,      /* None */
+  MR_ATTR_DOT,       /* dimension numbers of a product: four lists, see mr_attr_dot */
+  MR_ATTR_PRECISION, /* i[0] is an mr_precision_t, of both operands */
+  MR_ATTR_FN         /* fn: a function that the op calls */
 } mr_attr_kind_t;
 
 #define MR_ATTR_MAX 24
@@ -48,6 +50,7 @@ mr_attr_t mr_attr_dtype(const char *name, mr_dtype_t v);
 mr_attr_t mr_attr_text(const char *name, const char *v);
 /* The equation that takes the attribute keeps a copy of fn. */
 mr_attr_t mr_attr_fn(const char *name, const struct mr_fn *fn);
+mr_attr_t mr_attr_precision(mr_precision_t p); /* named "precision" */
 mr_attr_t mr_attr_none(const char *name);
 /* n_contract + n_batch <= 8 */
 mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d);

@@ -9,7 +9,7 @@
 
 mr_fn_t *mr_fn_create(void) {
   mr_fn_t *f = calloc(1, sizeof *f);
-  if (f) f->scope = "";
+  if (f) f->scope = "", f->by = "", f->precision = mr_matmul_precision();
   return f;
 }
 
@@ -98,8 +98,12 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
     }
   mr_eqn_t *e = mr_mem_take(&f->mem, sizeof *e);
   *e = (mr_eqn_t){.op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .scope = f->scope};
+  e->by = f->by, e->of = f->of;
   e->in = mr_mem_copy(&f->mem, in, (size_t)n_in, sizeof *in);
   e->attr = mr_mem_copy(&f->mem, attr, (size_t)n_attr, sizeof *attr);
+  if (f->precision && op->amp == MR_AMP_NARROW && !mr_attr_find(e, "precision"))
+    mr_attr_set(f, e, mr_attr_precision(f->precision));
+  n_attr = e->n_attr;
   if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, by_name);
   mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
   if (check_counts(f, e) < 0 || adopt(f, e) < 0 || op->shape(e, out, &f->diag) < 0) return NULL;
@@ -126,10 +130,11 @@ static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
 }
 
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in) {
-  const char *outer = f->scope;
-  f->scope = mr_mem_text(&f->mem, e->scope);
+  mr_standing_t outer = mr_standing(f);
+  const char *scope = mr_mem_text(&f->mem, e->scope);
+  mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE, e->of}); /* e has said its own */
   mr_eqn_t *c = mr_emit(f, e->op, e->n_in, in, e->n_attr, own_attrs(f, e), e->n_out);
-  f->scope = outer;
+  mr_stand(f, outer);
   return c;
 }
 
@@ -143,6 +148,31 @@ const char *mr_scope_enter(mr_fn_t *f, const char *name) {
 }
 
 void mr_scope_leave(mr_fn_t *f, const char *outer) { f->scope = outer; }
+
+mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p) {
+  mr_precision_t outer = f->precision;
+  f->precision = p;
+  return outer;
+}
+
+void mr_precision_leave(mr_fn_t *f, mr_precision_t outer) { f->precision = outer; }
+
+mr_precision_t mr_precision_of(const mr_eqn_t *e) {
+  const mr_attr_t *a = mr_attr_find(e, "precision");
+  return a && a->kind == MR_ATTR_PRECISION ? (mr_precision_t)a->i[0] : MR_PRECISION_NONE;
+}
+
+mr_standing_t mr_standing(const mr_fn_t *f) {
+  return (mr_standing_t){f->scope, f->by, f->precision, f->of};
+}
+
+void mr_stand(mr_fn_t *f, mr_standing_t s) {
+  f->scope = s.scope, f->by = s.by, f->precision = s.precision, f->of = s.of;
+}
+
+void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by) {
+  mr_stand(f, (mr_standing_t){e->scope, by, mr_precision_of(e), e->op});
+}
 
 const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name) {
   for (int i = 0; i < e->n_attr; i++)

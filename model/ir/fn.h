@@ -30,6 +30,9 @@ struct mr_eqn {
   mr_var_t **in, **out;
   mr_attr_t *attr;   /* sorted by name */
   const char *scope; /* "vit/encoder_blocks.0/attn", "" outside any scope */
+  const char *by; /* the transform or pass that wrote it, "" for what a builder did; lives as long
+                     as the program */
+  const mr_op_def_t *of; /* the op of the equation for which it did, or NULL */
 };
 
 typedef struct mr_fn {
@@ -38,6 +41,9 @@ typedef struct mr_fn {
   mr_var_t **in, **out;
   mr_eqn_t **eqn; /* in an order in which they can run */
   const char *scope;
+  mr_precision_t precision; /* asked of products that are appended and do not say themselves */
+  const char *by;           /* who appends, and for which op: see mr_eqn */
+  const mr_op_def_t *of;
   mr_mem_t mem;
   int cap_in, cap_eqn;
   struct mr_fn **child; /* [n_child] the functions its equations call */
@@ -70,6 +76,25 @@ mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in);
 /* Equations that follow carry the scope "outer/name".  Returns what mr_scope_leave takes. */
 const char *mr_scope_enter(mr_fn_t *f, const char *name);
 void mr_scope_leave(mr_fn_t *f, const char *outer);
+
+/* Products that follow are computed so, whatever the process's default (precision.h); printed as
+   their attribute precision.  Returns what mr_precision_leave takes. */
+mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p);
+void mr_precision_leave(mr_fn_t *f, mr_precision_t outer);
+/* What e asks; MR_PRECISION_NONE for what is no product. */
+mr_precision_t mr_precision_of(const mr_eqn_t *e);
+
+/* Where f stands: what equations that are appended take beside their operands. */
+typedef struct mr_standing {
+  const char *scope, *by;
+  mr_precision_t precision;
+  const mr_op_def_t *of;
+} mr_standing_t;
+mr_standing_t mr_standing(const mr_fn_t *f);
+void mr_stand(mr_fn_t *f, mr_standing_t s);
+/* What follows is written `by` somebody (a text that lives as long as the program) for e: it takes
+   e's scope, whose text must live as long as f, and asks e's precision. */
+void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by);
 
 const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name); /* NULL if it has none */
 const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name);  /* it must have it */

@@ -91,6 +91,7 @@ static bool operand_follows(mr_parser_t *p) {
 /* What the op's sample shows of its attributes; the sample's graph in *keep. */
 static const mr_eqn_t *example_of(const mr_op_def_t *op, mr_fn_t **keep) {
   mr_sample_t s = {.f = *keep = mr_fn_create()};
+  if (s.f) s.f->precision = MR_PRECISION_NONE;
   if (!s.f || !op->sample || !op->sample(op, &s, 0)) return NULL;
   for (int i = s.f->n_eqn - 1; i >= 0; i--)
     if (s.f->eqn[i]->op == op) return s.f->eqn[i];
@@ -142,7 +143,9 @@ static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op, 
   mr_err_t err = e ? MR_OK : mr__parse_fail(p, "an op with a sample");
   for (int i = 0; e && i < e->n_attr && err >= 0; i++)
     err = settle_attr(p, g, &e->attr[i], at, x, y);
-  if (err >= 0 && e->n_attr != at->n) err = mr__parse_fail(p, "no other attributes before");
+  const mr_attr_t *asked = find(at->a, at->n, "precision"); /* of any product, and optional */
+  bool asks = asked && asked->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW;
+  if (err >= 0 && e->n_attr + asks != at->n) err = mr__parse_fail(p, "no other attributes before");
   mr_fn_destroy(keep);
   return err;
 }
@@ -252,6 +255,7 @@ static mr_err_t parse_body(mr_parser_t *p, scope_t *s) {
 mr_err_t mr__parse_fn(mr_parser_t *p, mr_fn_t **out) {
   scope_t s = {.g = mr_fn_create()};
   if (!s.g) return mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory");
+  s.g->precision = MR_PRECISION_NONE; /* the text says what is asked */
   mr_err_t err = parse_body(p, &s);
   free(s.b);
   *out = s.g;

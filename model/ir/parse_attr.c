@@ -44,11 +44,27 @@ static mr_err_t parse_dot(mr_parser_t *p, const char *name, mr_attr_t *a) {
   return mr__parse_want(p, ")");
 }
 
+/* "Precision.HIGH, Precision.HIGH)": both operands alike. */
+static mr_err_t parse_precision(mr_parser_t *p, mr_attr_t *a) {
+  static const char *const names[] = {"DEFAULT", "HIGH", "HIGHEST"};
+  int asked[2] = {-1, -1};
+  for (int side = 0; side < 2; side++) {
+    MR_TRY(mr__parse_want(p, side ? ", Precision." : "Precision."));
+    for (int k = 0; k < 3; k++)
+      if (asked[side] < 0 && mr__parse_is(p, names[k])) asked[side] = k;
+  }
+  if (asked[0] < 0 || asked[0] != asked[1])
+    return mr__parse_fail(p, "one of DEFAULT, HIGH, HIGHEST, twice");
+  *a = mr_attr_precision((mr_precision_t)(MR_PRECISION_DEFAULT + asked[0]));
+  return mr__parse_want(p, ")");
+}
+
 static mr_err_t parse_tuple(mr_parser_t *p, const char *name, mr_attr_t *a) {
   int64_t v[MR_MAX_NDIM];
   int n;
   mr__parse_space(p);
   if (*p->at == '(') return parse_dot(p, name, a);
+  if (*p->at == 'P') return parse_precision(p, a);
   MR_TRY(parse_ints(p, ")", &n, v));
   *a = mr_attr_ints(name, n, v);
   return MR_OK;

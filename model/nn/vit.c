@@ -64,6 +64,7 @@ static void build(mr_fn_t *f, const mr_vit_config_t *c, int64_t batch, bool trai
                .train = train,
                .attn_drop = train ? c->attn_drop : 0,
                .no_qkv_bias = c->no_qkv_bias};
+  if (c->precision) f->precision = c->precision;
   s.next_site = c->first_site;
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));

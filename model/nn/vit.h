@@ -12,13 +12,14 @@ typedef struct mr_vit_config {
   int embed, mlp, heads, layers, classes; /* heads divides embed */
   float dropout;                          /* rate in training, [0,1) */
   float attn_drop;                        /* of attention's probabilities, in training, [0,1) */
-  float drop_path;     /* of the last block, 0 in the first, linear between; timm */
-  bool no_qkv_bias;    /* timm */
-  mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16 */
-  float ln_eps;        /* 0: the variant's own (flax 1e-6, timm 1e-5) */
-  int threads;         /* of a step, [1,1024]; 0: one a processor */
-  bool pin;            /* each to a processor of its own */
-  uint32_t first_site; /* number of the first dropout: parts of a batch differ */
+  float drop_path;          /* of the last block, 0 in the first, linear between; timm */
+  bool no_qkv_bias;         /* timm */
+  mr_dtype_t dtype;         /* of computation: MR_F32 or MR_BF16 */
+  mr_precision_t precision; /* of f32 products; NONE: the process's default */
+  float ln_eps;             /* 0: the variant's own (flax 1e-6, timm 1e-5) */
+  int threads;              /* of a step, [1,1024]; 0: one a processor */
+  bool pin;                 /* each to a processor of its own */
+  uint32_t first_site;      /* number of the first dropout: parts of a batch differ */
 } mr_vit_config_t;
 
 /* The recipe: image 32, patch 4, embed 384, mlp 1536, heads 8, layers 6, classes 10, dropout .1,

@@ -102,8 +102,13 @@ static void attention_run(const mr_cpu_call_t *c) {
   mr_attention_fwd(&s, qkv[0], qkv[1], qkv[2], c->out[0], c->out[1]);
 }
 
+const char *mr__attention_how(const mr_eqn_t *e) {
+  return e->in[0]->aval.dtype == MR_F32 ? "f32, fused" : "bf16 read as f32, fused";
+}
+
 static mr_err_t attention_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   c->run = attention_run;
+  c->how = mr__attention_how(c->eqn);
   return MR_OK;
 }
 
@@ -168,5 +173,6 @@ const mr_op_def_t mr_op_attention = {
     .vjp = attention_vjp,
     .amp = MR_AMP_NARROW,
     .cpu = attention_cpu,
+    .f32_alone = true,
     .flop = flop,
 };

@@ -11,6 +11,8 @@ mr_attention_spec_t mr__attention_spec(const mr_eqn_t *e);
 /* Pointers to q, k, v in one packed array or three arrays. */
 void mr__attention_split(const mr_eqn_t *e, const mr_attention_spec_t *s, void *const *in,
                          void **qkv);
+/* How its kernels multiply, in a few words. */
+const char *mr__attention_how(const mr_eqn_t *e);
 /* Arithmetic of one product of all heads, (T,D) by (D,T). */
 double mr__attention_product(const mr_eqn_t *e);
 

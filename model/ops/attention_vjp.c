@@ -32,6 +32,7 @@ static void run(const mr_cpu_call_t *c) {
 
 static mr_err_t cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   c->run = run;
+  c->how = mr__attention_how(c->eqn);
   return MR_OK;
 }
 
@@ -106,5 +107,6 @@ const mr_op_def_t mr_op_attention_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_NARROW,
     .cpu = cpu,
+    .f32_alone = true,
     .flop = flop,
 };

@@ -8,13 +8,16 @@ static bool seen_before(const mr_eqn_t *e, int i) {
   return false;
 }
 
-/* An op that moves reads no more of an operand than it gives: a slice. */
-static double bytes_in(const mr_eqn_t *e, double given) {
+/* An op that moves reads no more elements of an operand than it gives: a slice. */
+static double bytes_in(const mr_eqn_t *e) {
+  double given = 0;
+  for (int k = 0; k < e->n_out; k++) given += (double)mr_aval_elems(&e->out[k]->aval);
   double sum = 0;
   for (int i = 0; i < e->n_in; i++) {
     if (e->in[i]->literal || seen_before(e, i)) continue;
-    double n = (double)mr_aval_bytes(&e->in[i]->aval);
-    sum += e->op->moves && n > given ? given : n;
+    double n = (double)mr_aval_elems(&e->in[i]->aval);
+    if (e->op->moves && n > given) n = given;
+    sum += n * (double)mr_dtype_size(e->in[i]->aval.dtype);
   }
   return sum;
 }
@@ -36,6 +39,6 @@ mr_cost_t mr_cost_of(const mr_eqn_t *e) {
   return (mr_cost_t){.flop = op->flop    ? op->flop(e)
                              : op->moves ? 0
                                          : each * largest(e),
-                     .bytes = bytes_in(e, given) + given,
+                     .bytes = bytes_in(e) + given,
                      .product = op->flop != NULL};
 }

@@ -103,6 +103,7 @@ static void dot_run_f64(const mr_cpu_call_t *c) {
 static mr_err_t dot_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   if (c->eqn->in[0]->aval.dtype == MR_F64 && c->eqn->out[0]->aval.dtype == MR_F64) {
     c->run = dot_run_f64;
+    c->how = "f64";
     return MR_OK;
   }
   mr_side_t a, b;

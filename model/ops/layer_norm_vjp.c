@@ -28,7 +28,8 @@ static void run(const mr_cpu_call_t *c) {
 
 static mr_err_t cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   c->run = run;
-  c->scratch_bytes = mr_layer_norm_scratch(mr_aval_elems(&c->eqn->in[1]->aval));
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  c->scratch_bytes = mr_layer_norm_scratch(mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
   return MR_OK;
 }
 

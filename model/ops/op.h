@@ -70,9 +70,10 @@ struct mr_op_def {
   mr_cpu_lower_fn *cpu, *cuda;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_INPLACE_OUT];
-  bool widens; /* output 0 may be asked in f32 by the attribute preferred_element_type */
-  bool cheap;  /* rather computed twice than kept: one pass over its operands */
-  bool mixes;  /* its CPU kernel takes bf16 inputs beside an f32 output */
+  bool widens;    /* output 0 may be asked in f32 by the attribute preferred_element_type */
+  bool cheap;     /* rather computed twice than kept: one pass over its operands */
+  bool f32_alone; /* its CPU kernel knows no other precision for products of f32 */
+  bool mixes;     /* its CPU kernel takes bf16 inputs beside an f32 output */
   /* For mr_cost_of: arithmetic of a matrix product, NULL for every other op; else how much an
      element of the largest operand costs, 0 meaning one operation; or nothing, as it only moves. */
   double (*flop)(const mr_eqn_t *e);

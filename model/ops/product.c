@@ -102,6 +102,24 @@ static mr_move_t ordered(const mr_aval_t *x, const mr_side_t *d, const int *rows
   return m;
 }
 
+static void add_note(mr_cpu_call_t *c, const char *what, size_t bytes) {
+  int n = 0;
+  while (n < MR_CPU_NOTES && c->note[n].what) n++;
+  if (bytes && n < MR_CPU_NOTES) c->note[n] = (mr_cpu_note_t){what, bytes};
+}
+
+static void describe(mr_cpu_call_t *c, const state_t *s) {
+  mr_matmul_moves_t moves = mr_matmul_moves(s->matmul);
+  c->how = mr_matmul_how(s->matmul);
+  if (s->copy_a)
+    add_note(c, "operand 0 copied into order", 2 * mr_aval_bytes(&c->eqn->in[0]->aval));
+  if (s->copy_b)
+    add_note(c, "operand 1 copied into order", 2 * mr_aval_bytes(&c->eqn->in[1]->aval));
+  add_note(c, "operands converted", moves.converted);
+  add_note(c, "operand 1 packed", moves.packed);
+  add_note(c, "operand 0 turned", moves.turned);
+}
+
 static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
@@ -131,7 +149,8 @@ mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t
                            .a = x->dtype,
                            .b = w->dtype,
                            .out = y->dtype,
-                           .bias = bias_in >= 0};
+                           .bias = bias_in >= 0,
+                           .precision = mr_precision_of(c->eqn)};
   spec.out_row = spec.n;
   spec.out_batch = spec.m * spec.n;
   if (spec.bias) spec.bias_dtype = c->eqn->in[bias_in]->aval.dtype;
@@ -143,5 +162,6 @@ mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t
   c->state = s;
   c->fini = product_fini;
   c->run = product_run;
+  describe(c, s);
   return MR_OK;
 }

@@ -28,7 +28,9 @@ static mr_err_t reduce_sum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   bool leading = axes->n < x->ndim && (x->dtype == MR_F32 || x->dtype == MR_BF16);
   for (int i = 0; i < axes->n; i++) leading &= axes->i[i] == i;
   c->run = leading && mr_aval_elems(x) ? columns_run : general_run;
-  if (leading) c->scratch_bytes = mr_layer_norm_scratch(mr_aval_elems(&c->eqn->out[0]->aval));
+  int64_t columns = mr_aval_elems(&c->eqn->out[0]->aval);
+  if (c->run == columns_run)
+    c->scratch_bytes = mr_col_sum_scratch(mr_aval_elems(x) / columns, columns);
   return MR_OK;
 }
 

@@ -38,7 +38,7 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_in; k++) want |= s->active[e->in[k]->id];
   if (!any || !want) return MR_OK;
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *din);
-  g->scope = e->scope;
+  mr_stand_at(g, e, "grad");
   MR_TRY(e->op->vjp(g, e, dout, din));
   for (int k = 0; k < e->n_in; k++) MR_TRY(add_cotangent(s, e->in[k], din[k]));
   return MR_OK;
@@ -48,13 +48,13 @@ static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_
                           int n, mr_var_t *const *wrt, mr_var_t **grad) {
   mr_fn_t *g = s->g;
   int n_eqn = g->n_eqn;
-  const char *scope = g->scope;
+  mr_standing_t before = mr_standing(g);
   for (int i = 0; i < n; i++) s->active[wrt[i]->id] |= !wrt[i]->literal;
   mark_active(s, from, n_eqn);
   mr_err_t err = MR_OK;
   for (int i = 0; i < n_y && err >= 0; i++) err = add_cotangent(s, y[i], dy[i]);
   for (int i = n_eqn - 1; i >= from && err >= 0; i--) err = back_one(s, g->eqn[i]);
-  g->scope = scope;
+  mr_stand(g, before);
   for (int i = 0; i < n && err >= 0; i++) grad[i] = s->ct[wrt[i]->id];
   return err < 0 ? err : g->diag.code;
 }

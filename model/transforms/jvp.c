@@ -13,7 +13,7 @@ static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (din[k] = tangent[e->in[k]->id]) != NULL;
   if (!any) return MR_OK;
-  g->scope = e->scope;
+  mr_stand_at(g, e, "jvp");
   MR_TRY(e->op->jvp(g, e, din, dout));
   for (int k = 0; k < e->n_out; k++) tangent[e->out[k]->id] = dout[k];
   return g->diag.code < 0 ? g->diag.code : MR_OK;
@@ -23,7 +23,7 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
                           int n_out, mr_var_t *const *out, mr_var_t **dout) {
   if (g->diag.code < 0) return g->diag.code;
   int to = g->n_eqn;
-  const char *scope = g->scope;
+  mr_standing_t before = mr_standing(g);
   mr_var_t **tangent = calloc((size_t)g->n_var + 1, sizeof *tangent);
   if (!tangent) return mr_fail(&g->diag, MR_ERR_NOMEM, "jvp: no memory for the tangents");
   mr_err_t err = MR_OK;
@@ -31,7 +31,7 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
     if (!in[i]->literal) tangent[in[i]->id] = din[i];
   for (int i = from; i < to && err >= 0; i++) err = forward_one(g, g->eqn[i], tangent);
   for (int i = 0; i < n_out && err >= 0; i++) dout[i] = tangent[out[i]->id];
-  g->scope = scope;
+  mr_stand(g, before);
   free(tangent);
   return err < 0 ? err : MR_OK;
 }

@@ -48,8 +48,16 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
   return err;
 }
 
+/* Its kernel multiplies f32 as f32, and something else is asked. */
+static bool asks_in_vain(const mr_eqn_t *e) {
+  mr_precision_t p = mr_precision_of(e);
+  return e->op->f32_alone && e->in[0]->aval.dtype == MR_F32 &&
+         (p == MR_PRECISION_DEFAULT || p == MR_PRECISION_HIGH);
+}
+
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
-  bool closed = o->calls ? e->op->cpu != mr_cpu_opened : e->op->open == mr_no_open;
+  bool closed =
+      o->calls ? e->op->cpu != mr_cpu_opened && !asks_in_vain(e) : e->op->open == mr_no_open;
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 
@@ -97,7 +105,7 @@ mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
   mr_var_t **out = mr_mem_take(&t->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < e->n_in; i++) in[i] = mr_fn_input(t, e->in[i]->aval);
   mr_eqn_t *c = mr_emit_like(t, e, in);
-  t->scope = mr_mem_text(&t->mem, e->scope);
+  if (c) mr_stand_at(t, c, "open");
   if (c && e->op->open(t, c, out) >= 0) mr_fn_return(t, e->n_out, out);
   if (t->diag.code >= 0) {
     mr_dce(t);

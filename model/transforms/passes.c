@@ -46,11 +46,20 @@ static mr_err_t check(const char *skip, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* What it writes says who wrote it, and asks the precision of what it stands for. */
+static mr_err_t run_one(const mr_pass_t *p, mr_fn_t *f, mr_diag_t *diag) {
+  mr_standing_t before = mr_standing(f);
+  mr_stand(f, (mr_standing_t){f->scope, p->name, MR_PRECISION_NONE, NULL});
+  mr_err_t e = p->run(f, diag);
+  mr_stand(f, before);
+  return e;
+}
+
 mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
   MR_TRY(check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
-    if (!lists(skip, p->name)) MR_TRY(p->run(f, diag));
+    if (!lists(skip, p->name)) MR_TRY(run_one(p, f, diag));
   mr_dce(f);
   return MR_OK;
 }

@@ -94,7 +94,8 @@ mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr
 /* ---- rewriting ---- */
 /* *out: f with every composite written as primitives by its open rule. */
 mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
-/* *out: f with the calls of functions alone (ops that have no kernel) written as their bodies. */
+/* *out: f with the calls of functions (ops that have no kernel) written as their bodies, and the
+   composites whose kernels do not have the precision that is asked of them as primitives. */
 mr_err_t mr_open_calls(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
 /* *out: mr_open's with f64 in place of f32 everywhere: the function in double precision, against
    which derivatives are checked. */

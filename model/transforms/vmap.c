@@ -18,6 +18,7 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (in[k] = mapped(g, map, e->in[k])).axis >= 0;
+  mr_stand_at(g, e, "vmap");
   g->scope = mr_mem_text(&g->mem, e->scope);
   if (any || mr_axis_bound(g, e)) {
     MR_TRY(e->op->batch(g, e, in, out));
@@ -35,12 +36,12 @@ mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, 
   if (g->diag.code < 0) return g->diag.code;
   mr_batched_t *map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "vmap: no memory");
-  const char *scope = g->scope;
+  mr_standing_t before = mr_standing(g);
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
   for (int i = 0; i < f->n_eqn && err >= 0; i++) err = map_eqn(g, f->eqn[i], map);
   for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = mapped(g, map, f->out[i]);
-  g->scope = scope;
+  mr_stand(g, before);
   free(map);
   return err;
 }

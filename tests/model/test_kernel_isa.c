@@ -22,7 +22,7 @@ static int say(void) {
   mr_diag_t diag = {0};
   mr_matmul_t *p = NULL;
   mr_exec_t *x = NULL;
-  mr_matmul_spec_t s = {1, 4, 4, 4, 16, 4, 1, 16, 4, 1, 16, 4, MR_F32, MR_F32, MR_F32, false, 0};
+  mr_matmul_spec_t s = {1, 4, 4, 4, 16, 4, 1, 16, 4, 1, 16, 4, MR_F32, MR_F32, MR_F32, false, 0, 0};
   mr_fn_t *f = mr_fn_create();
   if (mr_matmul_create(&s, &p, NULL) < 0) return 1;
   mr_matmul_destroy(p);

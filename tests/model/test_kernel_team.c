@@ -34,7 +34,7 @@ static int fill(void **state) {
 }
 
 static void layer_norm(result_t *r) {
-  void *scratch = malloc(mr_layer_norm_scratch(C));
+  void *scratch = malloc(mr_layer_norm_scratch(ROWS, C));
   mr_layer_norm_fwd(MR_F32, a, scale, bias, 1e-6f, true, MR_BF16, r->n, r->row[0], r->row[1], ROWS,
                     C);
   mr_layer_norm_bwd(MR_F32, a, scale, r->row[0], r->row[1], MR_F32, b, r->x, r->c[0], r->c[1],
@@ -43,7 +43,7 @@ static void layer_norm(result_t *r) {
 }
 
 static void col_sum(result_t *r) {
-  void *scratch = malloc(mr_layer_norm_scratch(C));
+  void *scratch = malloc(mr_col_sum_scratch(ROWS, C));
   mr_col_sum(MR_BF16, an, MR_F32, r->c[0], scratch, ROWS, C);
   free(scratch);
 }

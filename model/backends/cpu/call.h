@@ -8,6 +8,14 @@
 #include "model/ir/fn.h"
 
 typedef struct mr_cpu_call mr_cpu_call_t;
+
+/* Something a kernel moves on each run before it computes. */
+typedef struct mr_cpu_note {
+  const char *what; /* "operand 0 copied into order"; lives as long as the program */
+  size_t bytes;     /* read and written */
+} mr_cpu_note_t;
+enum { MR_CPU_NOTES = 4 };
+
 struct mr_cpu_call {
   const mr_eqn_t *eqn;
   void (*run)(const mr_cpu_call_t *c);
@@ -17,7 +25,9 @@ struct mr_cpu_call {
   void (*fini)(void *state);
   void *scratch; /* 64-aligned, scratch_bytes, alive during run only */
   size_t scratch_bytes;
-  bool serial; /* set by the lowering: too small to wake other threads for */
+  const char *how;                  /* of products: as executed, in a few words; NULL for others */
+  mr_cpu_note_t note[MR_CPU_NOTES]; /* up to the first without a text */
+  bool serial;                      /* set by the lowering: too small to wake other threads for */
 };
 
 /* MR_OK, or why the CPU cannot run it. */

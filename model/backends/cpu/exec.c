@@ -92,6 +92,7 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
 mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **out,
                 mr_diag_t *diag) {
   MR_TRY(mr_isa_check(diag));
+  MR_TRY(mr_matmul_precision_check(diag));
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   static const mr_jit_options_t plain;

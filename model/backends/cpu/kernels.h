@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/err.h"
+#include "model/ir/precision.h"
 
 /* ---- matrix products (oneDNN) ---- */
 typedef struct mr_matmul_spec {
@@ -25,6 +26,7 @@ typedef struct mr_matmul_spec {
   mr_dtype_t a, b, out; /* f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32 (accumulated in f32) */
   bool bias;            /* in out's dtype or f32: bias_dtype */
   mr_dtype_t bias_dtype;
+  mr_precision_t precision; /* of f32 operands (precision.h); NONE is HIGHEST */
 } mr_matmul_spec_t;
 
 /* Where oneDNN multiplies no bf16 (without AVX-512) the operands are widened to f32 for a run and
@@ -35,6 +37,14 @@ mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_di
 /* One thread at a time for one p.  A run that gets no memory to work in computes in plain C. */
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out);
 void mr_matmul_destroy(mr_matmul_t *p);
+/* Bytes that a run reads and writes to bring the operands into p's own order: packed (b), turned
+   (a), rounded, cut or widened (both). */
+typedef struct mr_matmul_moves {
+  size_t packed, turned, converted;
+} mr_matmul_moves_t;
+mr_matmul_moves_t mr_matmul_moves(const mr_matmul_t *p);
+/* How p multiplies, in a few words that live as long as the program. */
+const char *mr_matmul_how(const mr_matmul_t *p);
 /* Bytes that a run borrows for packed operands; products that follow one another share them. */
 size_t mr_matmul_workspace(const mr_matmul_t *p);
 
@@ -44,12 +54,13 @@ size_t mr_matmul_workspace(const mr_matmul_t *p);
 void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
                        float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
                        int64_t rows, int64_t c);
-/* dx in xt, dscale and dbias [c] f32.  partial: scratch of mr_layer_norm_scratch(c) bytes. */
-size_t mr_layer_norm_scratch(int64_t c);
+/* dx in xt, dscale and dbias [c] f32.  scratch: mr_layer_norm_scratch(rows, c) bytes. */
+size_t mr_layer_norm_scratch(int64_t rows, int64_t c);
 void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
                        const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
                        float *dbias, void *scratch, int64_t rows, int64_t c);
-/* out[c] = sum over rows, f32 sums.  scratch as for layer_norm. */
+/* out[c] = sum over rows, f32 sums.  scratch: mr_col_sum_scratch(rows, c) bytes. */
+size_t mr_col_sum_scratch(int64_t rows, int64_t c);
 void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
                 int64_t c);
 

@@ -39,7 +39,8 @@ enum { FIRST, MORE, SHORT, N_PARTS };
 
 struct mr_matmul {
   mr_matmul_spec_t s;
-  mr_matmul_t *wide; /* the f32 product that stands for this one; then the rest is unused */
+  mr_matmul_t *other; /* the product that stands for this one (f32 for bf16, bf16 for f32), or NULL;
+                         then the rest is unused */
   cut_t m, n, k;
   bool turn, packs;
   mr__pack_t pack[2];             /* [short part]; run is NULL: b is used as it lies */
@@ -145,8 +146,8 @@ static void clear(mr_matmul_t *p) {
     for (int part = 0; part < N_PARTS; part++) mr__tile_fini(&p->tile[part][i / 2][i % 2]);
   }
   for (int i = 0; i < 2; i++) mr__pack_fini(&p->pack[i]);
-  mr_matmul_destroy(p->wide);
-  p->wide = NULL;
+  mr_matmul_destroy(p->other);
+  p->other = NULL;
 }
 
 static bool fits(const mr_matmul_spec_t *s) {
@@ -162,10 +163,22 @@ static mr_err_t refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag
                  (long long)s->k, (long long)s->k, (long long)s->n, dnnl_status2str(status));
 }
 
-static mr_err_t widen(mr_matmul_t *p, mr_diag_t *diag) {
-  mr_matmul_spec_t f32 = mr__wide_spec(&p->s);
+static mr_err_t stand_in(mr_matmul_t *p, const mr_matmul_spec_t *spec, mr_diag_t *diag) {
   clear(p);
-  return mr_matmul_create(&f32, &p->wide, diag);
+  return mr_matmul_create(spec, &p->other, diag);
+}
+
+static mr_err_t make_or_refuse(mr_matmul_t *p, mr_diag_t *diag) {
+  mr_matmul_spec_t other;
+  if (mr__narrows(&p->s)) {
+    other = mr__narrow_spec(&p->s);
+    return stand_in(p, &other, diag);
+  }
+  dnnl_status_t status = make(p);
+  if (status == dnnl_success) return MR_OK;
+  if (status != dnnl_unimplemented || p->s.a != MR_BF16) return refused(&p->s, status, diag);
+  other = mr__wide_spec(&p->s);
+  return stand_in(p, &other, diag);
 }
 
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag) {
@@ -181,12 +194,7 @@ mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_di
   if (!p) return mr_fail(diag, MR_ERR_NOMEM, "matmul: no memory for the product");
   p->s = *spec;
   mr__workspace_join();
-  dnnl_status_t status = make(p);
-  mr_err_t err = MR_OK;
-  if (status == dnnl_unimplemented && spec->a == MR_BF16)
-    err = widen(p, diag);
-  else if (status != dnnl_success)
-    err = refused(spec, status, diag);
+  mr_err_t err = make_or_refuse(p, diag);
   if (err < 0) {
     mr_matmul_destroy(p);
     return err;
@@ -204,8 +212,13 @@ void mr_matmul_destroy(mr_matmul_t *p) {
 
 static size_t scratch_total(const mr_matmul_t *p) { return (size_t)p->threads * p->scratch_bytes; }
 
+/* What a stand-in needs beside its own work. */
+static size_t copies(const mr_matmul_t *p) {
+  return p->s.a == MR_F32 ? mr__narrow_bytes(&p->s) : mr__wide_bytes(&p->s);
+}
+
 size_t mr_matmul_workspace(const mr_matmul_t *p) {
-  if (p->wide) return mr__wide_bytes(&p->s) + mr_matmul_workspace(p->wide);
+  if (p->other) return copies(p) + mr_matmul_workspace(p->other);
   return scratch_total(p) + p->packed_bytes + p->turned_bytes;
 }
 
@@ -280,13 +293,36 @@ static bool multiply(mr_matmul_t *p, const char *a, const char *b, const char *b
 }
 
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
-  char *work = mr__workspace_take(p->wide ? mr__wide_bytes(&p->s) : mr_matmul_workspace(p));
+  char *work = mr__workspace_take(p->other ? copies(p) : mr_matmul_workspace(p));
   bool done = work != NULL;
-  if (work && p->wide)
-    mr__wide_run(&p->s, p->wide, a, b, bias, out, work);
+  if (work && p->other && p->s.a == MR_F32)
+    mr__narrow_run(&p->s, p->other, a, b, bias, out, work);
+  else if (work && p->other)
+    mr__wide_run(&p->s, p->other, a, b, bias, out, work);
   else if (work)
     done = multiply(p, a, b, bias, out, work);
   if (work) mr__workspace_give(work);
   assert(done || !work);
   if (!done) mr__matmul_plain(&p->s, a, b, bias, out);
+}
+
+const char *mr_matmul_how(const mr_matmul_t *p) {
+  bool wide = p->other && (p->s.a == MR_BF16 || p->other->other);
+  if (p->s.a == MR_BF16) return wide ? "bf16 widened to f32" : "bf16, f32 sums";
+  if (!p->other) return "f32";
+  if (p->s.precision == MR_PRECISION_DEFAULT)
+    return wide ? "f32 rounded to bf16, widened" : "f32 rounded to bf16, f32 sums";
+  return wide ? "f32 as 3 bf16 products, widened" : "f32 as 3 bf16 products, f32 sums";
+}
+
+mr_matmul_moves_t mr_matmul_moves(const mr_matmul_t *p) {
+  const mr_matmul_spec_t *s = &p->s;
+  size_t size = mr_dtype_size(s->a), of_a = (size_t)(s->m * s->k) * size;
+  size_t of_b = (size_t)(s->k * s->n) * size;
+  if (p->other) {
+    mr_matmul_moves_t inner = mr_matmul_moves(p->other);
+    inner.converted += (size_t)s->batch * (of_a + of_b) + copies(p);
+    return inner;
+  }
+  return (mr_matmul_moves_t){p->pack[0].run ? 2 * of_b : 0, p->turn ? 2 * of_a : 0, 0};
 }

@@ -23,4 +23,15 @@ size_t mr__wide_bytes(const mr_matmul_spec_t *s);
 void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, const void *b,
                   const void *bias, void *out, void *work);
 
+/* An f32 product as one of bf16: operands are copied dense and rounded (DEFAULT), or cut into an
+   upper and a lower bf16 each and laid side by side along k, so that one sum holds upper upper,
+   upper lower and lower upper (HIGH; what is left out is below 2^-16 of a term).  `bf16` is the
+   product of mr__narrow_spec(s); work: mr__narrow_bytes(s), 64-aligned, contents undefined.  On
+   the OpenMP team. */
+bool mr__narrows(const mr_matmul_spec_t *s); /* its precision asks for it */
+mr_matmul_spec_t mr__narrow_spec(const mr_matmul_spec_t *s);
+size_t mr__narrow_bytes(const mr_matmul_spec_t *s);
+void mr__narrow_run(const mr_matmul_spec_t *s, mr_matmul_t *bf16, const float *a, const float *b,
+                    const void *bias, void *out, void *work);
+
 #endif

@@ -34,7 +34,18 @@ void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const f
                       c);
 }
 
-size_t mr_layer_norm_scratch(int64_t c) { return (size_t)CHUNKS * 2 * (size_t)c * sizeof(float); }
+static int64_t chunks_of(int64_t rows) {
+  int64_t per = chunk_rows(rows);
+  return per ? (rows + per - 1) / per : 0;
+}
+
+size_t mr_layer_norm_scratch(int64_t rows, int64_t c) {
+  return (size_t)(chunks_of(rows) * 2 * c) * sizeof(float);
+}
+
+size_t mr_col_sum_scratch(int64_t rows, int64_t c) {
+  return (size_t)((chunks_of(rows) + 1) * c) * sizeof(float);
+}
 
 /* out[j] = sum over chunks of partial[chunk * stride + j] */
 static void add_partials(const float *partial, int64_t chunks, int64_t stride, float *out,
@@ -48,7 +59,7 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
                        const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
                        float *dbias, void *scratch, int64_t rows, int64_t c) {
   const mr__rows_t *k = mr__rows();
-  int64_t per = chunk_rows(rows), chunks = per ? (rows + per - 1) / per : 0;
+  int64_t per = chunk_rows(rows), chunks = chunks_of(rows);
   float *partial = scratch;
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
   for (int64_t i = 0; i < chunks; i++)
@@ -61,8 +72,8 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
 void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
                 int64_t c) {
   const mr__rows_t *k = mr__rows();
-  int64_t per = chunk_rows(rows), chunks = per ? (rows + per - 1) / per : 0;
-  float *partial = scratch, *sum = partial + CHUNKS * c;
+  int64_t per = chunk_rows(rows), chunks = chunks_of(rows);
+  float *partial = scratch, *sum = partial + chunks * c;
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
   for (int64_t i = 0; i < chunks; i++)
     k->col_sum(xt, x, partial + i * c, i * per, least((i + 1) * per, rows), c);
