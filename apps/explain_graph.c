@@ -1,0 +1,71 @@
+/* millrace explain: what the compiler put into a graph, why and at what cost. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/explain_graph.h"
+#include "apps/named_fn.h"
+#include "model/ops/op.h"
+#include "model/transforms/passes.h"
+#include "model/transforms/transforms.h"
+
+static const mr_flag_t explain_flags[] = {
+    {"--all", NULL, "A row for each equation, not one for those of like layers."},
+    {"--top", "N", "Prints the N costliest rows of moves; default 20."},
+    {"--json", NULL, "Prints everything as JSON."},
+    MR_NAMED_FN_FLAGS,
+    {0}};
+
+/* Passes once more, one by one, on a copy of what is compiled. */
+static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *diag) {
+  mr_fn_t *g = NULL;
+  MR_TRY(mr_open_calls(f, &g, diag));
+  mr_err_t e = MR_OK;
+  x->pass[x->n_pass++] = (mr_pass_row_t){
+      "open", "writes calls, and what no kernel does, as primitives", f->n_eqn, g->n_eqn};
+  for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && x->n_pass < MR_PASS_ROWS; p++) {
+    int before = g->n_eqn;
+    e = p->run(g, diag);
+    mr_dce(g);
+    x->pass[x->n_pass++] = (mr_pass_row_t){p->name, p->help, before, g->n_eqn};
+  }
+  mr_fn_destroy(g);
+  return e;
+}
+
+static mr_err_t explain(const mr_args_t *a, const mr_fn_t *f, mr_exec_t *exec, mr_diag_t *diag) {
+  int64_t top = 20;
+  MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
+  mr_explanation_t x = {.exec = exec};
+  mr_err_t e = mr_explained_init(&x.made, exec, diag);
+  if (e >= 0) e = count_passes(&x, f, diag);
+  if (e >= 0 && mr_args_text(a, "--json"))
+    e = mr_explanation_json(&x, stdout, diag);
+  else if (e >= 0)
+    e = mr_explanation_table(&x, mr_args_text(a, "--all") != NULL, (int)top, stdout, diag);
+  mr_explained_fini(&x.made);
+  return e;
+}
+
+static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
+  const char *word = a->n_words ? a->word[0] : "step";
+  mr_fn_t *f = NULL;
+  mr_exec_t *exec = NULL;
+  mr_err_t e = mr_named_fn(a, word, &f, diag);
+  if (e >= 0) e = mr_model_jit(f, word, &exec, diag);
+  if (e >= 0) e = explain(a, f, exec, diag);
+  mr_exec_destroy(exec);
+  mr_fn_destroy(f);
+  return e < 0 ? e : 0;
+}
+
+const mr_command_t mr_command_explain = {
+    .name = "explain",
+    .words = "[FUNCTION]",
+    .help = "Prints each cast, copy and transpose of a compiled graph, with cause and cost.",
+    .more = MR_NAMED_FN_HELP
+    "  Default: step.\n"
+    "Also how each product is computed, what stands as one kernel, and what each pass did.",
+    .flags = explain_flags,
+    .max_words = 1,
+    .run = explain_run,
+};

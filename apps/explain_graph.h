@@ -1,0 +1,34 @@
+/* What `millrace explain` says of a compiled graph, as a table and as JSON. */
+#ifndef MR_APPS_EXPLAIN_GRAPH_H
+#define MR_APPS_EXPLAIN_GRAPH_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "model/backends/cpu/explain.h"
+
+/* A pass, and how many equations there were before and after it. */
+typedef struct mr_pass_row {
+  const char *name, *help;
+  int before, after;
+} mr_pass_row_t;
+
+enum { MR_PASS_ROWS = 32 };
+
+typedef struct mr_explanation {
+  const mr_exec_t *exec;
+  mr_explained_t made;
+  mr_pass_row_t pass[MR_PASS_ROWS];
+  int n_pass;
+} mr_explanation_t;
+
+/* Rows that differ in the numbers of their scopes alone stand as one, unless all is true; top:
+   at most so many rows of moves. */
+mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,
+                              mr_diag_t *diag);
+mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
+
+/* "convert_element_type f32[128,65,384] -> bf16[128,65,384]" of a row, into text. */
+void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size);
+
+#endif

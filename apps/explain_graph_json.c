@@ -1,0 +1,64 @@
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+
+#include "apps/explain_graph.h"
+#include "model/ops/op.h"
+
+static void add_eqn(cJSON *o, const char *op, const char *scope, const mr_eqn_t *e) {
+  if (!e) return;
+  cJSON_AddStringToObject(o, op, e->op->name);
+  cJSON_AddStringToObject(o, scope, e->scope);
+}
+
+static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
+  char what[2 * MR_AVAL_TEXT];
+  cJSON *o = cJSON_CreateObject();
+  mr_move_text(x, r, what, sizeof what);
+  cJSON_AddStringToObject(o, "kind", mr_move_kind_name(r->kind));
+  cJSON_AddStringToObject(o, "what", what);
+  cJSON_AddNumberToObject(o, "bytes", (double)r->bytes);
+  cJSON_AddNumberToObject(o, "share", x->made.bytes > 0 ? (double)r->bytes / x->made.bytes : 0);
+  add_eqn(o, "op", "scope", r->eqn);
+  if (r->eqn) cJSON_AddStringToObject(o, "by", r->eqn->by);
+  if (r->eqn && r->eqn->of) cJSON_AddStringToObject(o, "of", r->eqn->of->name);
+  add_eqn(o, "for_op", "for_scope", r->user);
+  cJSON_AddNumberToObject(o, "readers", r->n_user);
+  return o;
+}
+
+static cJSON *product_of(const mr_product_row_t *p) {
+  cJSON *o = cJSON_CreateObject();
+  add_eqn(o, "op", "scope", p->eqn);
+  cJSON_AddStringToObject(o, "asked", mr_precision_name(p->asked));
+  cJSON_AddStringToObject(o, "executed", p->how);
+  cJSON_AddNumberToObject(o, "flop", p->flop);
+  return o;
+}
+
+static cJSON *pass_of(const mr_pass_row_t *p) {
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "name", p->name);
+  cJSON_AddNumberToObject(o, "before", p->before);
+  cJSON_AddNumberToObject(o, "after", p->after);
+  return o;
+}
+
+mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag) {
+  const mr_explained_t *m = &x->made;
+  cJSON *all = cJSON_CreateObject();
+  cJSON *moves = cJSON_AddArrayToObject(all, "moves");
+  cJSON *products = cJSON_AddArrayToObject(all, "products");
+  cJSON *passes = cJSON_AddArrayToObject(all, "passes");
+  for (int i = 0; i < m->n_move; i++) cJSON_AddItemToArray(moves, move_of(x, &m->move[i]));
+  for (int i = 0; i < m->n_product; i++) cJSON_AddItemToArray(products, product_of(&m->product[i]));
+  for (int i = 0; i < x->n_pass; i++) cJSON_AddItemToArray(passes, pass_of(&x->pass[i]));
+  cJSON_AddNumberToObject(all, "bytes", m->bytes);
+  cJSON_AddNumberToObject(all, "flop", m->flop);
+  cJSON_AddNumberToObject(all, "equations", m->n_eqn);
+  char *text = cJSON_Print(all);
+  cJSON_Delete(all);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "explain: no memory for JSON");
+  fprintf(to, "%s\n", text);
+  free(text);
+  return MR_OK;
+}

@@ -1,0 +1,181 @@
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/explain_graph.h"
+#include "model/ops/rules.h"
+
+enum { LINE = 512 };
+
+/* Rows of one text, added up. */
+typedef struct sum {
+  char text[LINE];
+  int calls;
+  double amount;
+} sum_t;
+
+typedef struct sums {
+  sum_t *row;
+  int n;
+} sums_t;
+
+static void add(sums_t *s, const char *text, double amount) {
+  int i = 0;
+  while (i < s->n && strcmp(s->row[i].text, text)) i++;
+  if (i == s->n) {
+    s->row[s->n++] = (sum_t){0};
+    snprintf(s->row[i].text, LINE, "%s", text);
+  }
+  s->row[i].calls++;
+  s->row[i].amount += amount;
+}
+
+static int by_amount(const void *a, const void *b) {
+  double x = ((const sum_t *)a)->amount, y = ((const sum_t *)b)->amount;
+  return (x < y) - (x > y);
+}
+
+/* The number of a layer becomes a star: "encoder_blocks.3.attn" -> "encoder_blocks.*.attn". */
+static void like(char *text, const char *scope, size_t size, bool all) {
+  size_t at = 0;
+  for (const char *c = scope; *c && at + 1 < size; c++) {
+    bool number = isdigit((unsigned char)*c) && (c == scope || c[-1] == '.' || c[-1] == '/');
+    text[at++] = number && !all ? '*' : *c;
+    while (number && !all && isdigit((unsigned char)c[1])) c++;
+  }
+  text[at] = 0;
+  if (at && text[at - 1] == '.') text[at - 1] = 0;
+}
+
+static void cause_of(const mr_move_row_t *r, bool all, char *text, size_t size) {
+  char at[128] = "", user[128] = "";
+  const mr_eqn_t *e = r->eqn;
+  if (!e) {
+    snprintf(text, size, "an output that stands elsewhere");
+    return;
+  }
+  like(at, e->scope, sizeof at, all);
+  if (r->user) like(user, r->user->scope, sizeof user, all);
+  if (r->kind == MR_MOVE_OPERAND) {
+    snprintf(text, size, "the order its kernel wants%s%s", *at ? ", in " : "", at);
+    return;
+  }
+  int n = snprintf(text, size, "%s%s%s%s%s", *e->by ? e->by : "as written", e->of ? " of " : "",
+                   e->of ? e->of->name : "", *at ? " in " : "", at);
+  if (n < 0 || (size_t)n >= size) return;
+  bool elsewhere = strcmp(at, user) != 0;
+  snprintf(text + n, size - (size_t)n, ", for %s%s%s%s", r->user ? r->user->op->name : "the caller",
+           elsewhere && *user ? " in " : "", elsewhere ? user : "",
+           r->n_user > 1 ? " and others" : "");
+}
+
+void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size) {
+  char from[MR_AVAL_TEXT], to[MR_AVAL_TEXT];
+  if (r->kind == MR_MOVE_OPERAND) {
+    snprintf(text, size, "%s: %s", r->eqn->op->name, r->note);
+  } else if (!r->eqn) {
+    snprintf(text, size, "output %d %s", r->out,
+             mr_aval_text(&mr_exec_fn(x->exec)->out[r->out]->aval, to));
+  } else {
+    snprintf(text, size, "%s %s -> %s", r->eqn->op->name, mr_aval_text(&r->eqn->in[0]->aval, from),
+             mr_aval_text(&r->eqn->out[0]->aval, to));
+  }
+}
+
+static void print_sums(sums_t *s, int top, double unit, double total, FILE *to) {
+  qsort(s->row, (size_t)s->n, sizeof *s->row, by_amount);
+  double rest = 0;
+  for (int i = 0; i < s->n; i++) {
+    const sum_t *r = &s->row[i];
+    if (i < top)
+      fprintf(to, "%6d %11.3f %5.1f%%  %s\n", r->calls, r->amount / unit,
+              total > 0 ? 100 * r->amount / total : 0, r->text);
+    else
+      rest += r->amount;
+  }
+  if (s->n > top)
+    fprintf(to, "%6s %11.3f %5.1f%%  %d more rows; --top N shows them\n", "", rest / unit,
+            total > 0 ? 100 * rest / total : 0, s->n - top);
+  s->n = 0;
+}
+
+static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top, FILE *to) {
+  const mr_explained_t *m = &x->made;
+  for (int i = 0; i < m->n_move; i++) {
+    char what[2 * MR_AVAL_TEXT], cause[LINE / 2 + 32], text[LINE];
+    mr_move_text(x, &m->move[i], what, sizeof what);
+    cause_of(&m->move[i], all, cause, sizeof cause);
+    snprintf(text, sizeof text, "%-9s %.160s: %.300s", mr_move_kind_name(m->move[i].kind), what,
+             cause);
+    add(s, text, (double)m->move[i].bytes);
+  }
+  fprintf(to, "%6s %11s %6s  %s\n", "calls", "MB", "share", "casts, copies and transposes: cause");
+  print_sums(s, top, 1e6, m->bytes, to);
+  for (int i = 0; i < m->n_move; i++) {
+    const mr_eqn_t *e = m->move[i].eqn;
+    bool written = e && !*e->by && m->move[i].kind != MR_MOVE_OPERAND;
+    add(s,
+        written ? "in all, as the function says it" : "in all, put in by transforms and compiler",
+        (double)m->move[i].bytes);
+  }
+  print_sums(s, 2, 1e6, m->bytes, to);
+}
+
+static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE *to) {
+  const mr_explained_t *m = &x->made;
+  for (int i = 0; i < m->n_product; i++) {
+    const mr_product_row_t *p = &m->product[i];
+    char text[LINE], at[128], of[MR_AVAL_TEXT];
+    like(at, p->eqn->scope, sizeof at, true);
+    int n = snprintf(text, sizeof text, "%-36s asked %-8s %s", p->how, mr_precision_name(p->asked),
+                     p->eqn->op->name);
+    if (all && n > 0)
+      snprintf(text + n, sizeof text - (size_t)n, " -> %s in %s",
+               mr_aval_text(&p->eqn->out[0]->aval, of), at);
+    add(s, text, p->flop);
+  }
+  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "GFLOP", "share", "products as executed");
+  print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
+}
+
+/* Composites that kept their kernel, and those that a transform has opened. */
+static void print_kept(const mr_explanation_t *x, sums_t *s, FILE *to) {
+  const mr_fn_t *f = mr_exec_fn(x->exec);
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    char text[LINE];
+    if (e->op->open != mr_no_open && *e->by && !strcmp(e->by, "open") && e->of)
+      snprintf(text, sizeof text, "%s, opened: part of it is %s", e->of->name, e->op->name);
+    else if (*e->by && !strcmp(e->by, "open") && e->of)
+      snprintf(text, sizeof text, "%s, opened into primitives", e->of->name);
+    else if (e->op->open != mr_no_open)
+      snprintf(text, sizeof text, "%s, kept as one kernel", e->op->name);
+    else
+      continue;
+    add(s, text, 1);
+  }
+  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "equations", "share", "composites");
+  print_sums(s, 40, 1, f->n_eqn, to);
+}
+
+static void print_passes(const mr_explanation_t *x, FILE *to) {
+  fprintf(to, "\n%6s %11s %6s  %s\n", "before", "after", "", "passes over the equations");
+  for (int i = 0; i < x->n_pass; i++)
+    fprintf(to, "%6d %11d %6s  %s: %s\n", x->pass[i].before, x->pass[i].after, "", x->pass[i].name,
+            x->pass[i].help);
+  fprintf(to, "%6d equations run, %d more share their operand's bytes and cost nothing\n",
+          x->made.n_eqn - x->made.n_alias, x->made.n_alias);
+}
+
+mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,
+                              mr_diag_t *diag) {
+  size_t n = (size_t)(x->made.n_move + x->made.n_eqn) + 2;
+  sums_t s = {calloc(n, sizeof *s.row), 0};
+  if (!s.row) return mr_fail(diag, MR_ERR_NOMEM, "explain: no memory for a table");
+  print_moves(x, &s, all, top, to);
+  print_products(x, &s, all, to);
+  print_kept(x, &s, to);
+  print_passes(x, to);
+  free(s.row);
+  return MR_OK;
+}

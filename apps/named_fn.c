@@ -1,0 +1,61 @@
+#include "apps/named_fn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/jaxpr_examples.h"
+#include "base/suggest.h"
+#include "model/transforms/transforms.h"
+
+static const mr_jaxpr_example_t *find(const char *name) {
+  for (const mr_jaxpr_example_t *e = mr_jaxpr_examples; e->name; e++)
+    if (!strcmp(e->name, name)) return e;
+  return NULL;
+}
+
+static mr_err_t build_example(const char *command, const mr_jaxpr_example_t *e, bool grad,
+                              mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *f = mr_fn_create();
+  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  e->build(f);
+  mr_err_t err = f->diag.code < 0 ? mr_fail(diag, f->diag.code, "%s", f->diag.text) : MR_OK;
+  *out = f;
+  if (err < 0 || !grad) return err;
+  if (f->out[0]->aval.ndim)
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad: %s gives no scalar; poly and energy do",
+                   command, e->name);
+  mr_fn_t *g = NULL;
+  err = mr_value_and_grad(f, 1, (int[]){0}, &g, diag);
+  mr_fn_destroy(f);
+  *out = g;
+  return err;
+}
+
+/* With the nearest of the words there are. */
+static mr_err_t unknown(const char *command, const char *word, mr_diag_t *diag) {
+  char near[80];
+  mr_suggest_t s = {.word = word};
+  for (const mr_jaxpr_example_t *e = mr_jaxpr_examples; e->name; e++) mr_suggest_offer(&s, e->name);
+  mr_suggest_offer(&s, "loss"), mr_suggest_offer(&s, "grad"), mr_suggest_offer(&s, "step");
+  return mr_fail(diag, MR_ERR_USAGE, "%s: unknown function \"%s\"%s; its --help lists them",
+                 command, word, mr_suggest_text(&s, near, sizeof near));
+}
+
+mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_diag_t *diag) {
+  const char *command = a->command->name;
+  const mr_jaxpr_example_t *e = find(word);
+  bool grad = mr_args_text(a, "--grad") != NULL;
+  if (e) return build_example(command, e, grad, out, diag);
+  if (strcmp(word, "loss") && strcmp(word, "grad") && strcmp(word, "step"))
+    return unknown(command, word, diag);
+  if (grad)
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples; take `%s grad`", command,
+                   command);
+  mr_vit_config_t c;
+  int64_t batch = 128;
+  mr_params_t params = {0};
+  MR_TRY(mr_model_arg(a, &c, &batch, diag));
+  *out = mr_model_fn(word, &c, batch, &params, diag);
+  mr_params_fini(&params);
+  return *out ? MR_OK : diag->code;
+}

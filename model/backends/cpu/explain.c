@@ -1,0 +1,100 @@
+#include "model/backends/cpu/explain.h"
+
+#include <stdlib.h>
+
+#include "model/backends/cpu/exec_private.h"
+#include "model/ops/cost.h"
+#include "model/ops/op.h"
+
+const char *mr_move_kind_name(mr_move_kind_t k) {
+  static const char *const names[] = {"cast", "copy", "transpose", "operand"};
+  return names[k];
+}
+
+typedef struct users {
+  const mr_eqn_t **first; /* by var id */
+  int *count;
+} users_t;
+
+static void find_users(const mr_fn_t *f, users_t *u) {
+  for (int i = f->n_eqn - 1; i >= 0; i--)
+    for (int k = 0; k < f->eqn[i]->n_in; k++) {
+      u->first[f->eqn[i]->in[k]->id] = f->eqn[i];
+      u->count[f->eqn[i]->in[k]->id]++;
+    }
+}
+
+/* Of what runs; an op that moves and changes the dtype is a cast. */
+static mr_move_kind_t kind_of(const mr_eqn_t *e) {
+  if (e->n_in && e->in[0]->aval.dtype != e->out[0]->aval.dtype) return MR_MOVE_CAST;
+  return e->op == &mr_op_transpose ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
+}
+
+static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u) {
+  const mr_eqn_t *e = c->eqn;
+  mr_cost_t cost = mr_cost_of(e);
+  double bytes = cost.bytes;
+  int id = e->n_out ? e->out[0]->id : 0;
+  if (e->op->moves && e->n_in && e->n_out)
+    r->move[r->n_move++] =
+        (mr_move_row_t){kind_of(e), e, u->first[id], u->count[id], NULL, (size_t)cost.bytes, -1};
+  for (int k = 0; k < MR_CPU_NOTES && c->note[k].what; k++) {
+    r->move[r->n_move++] =
+        (mr_move_row_t){MR_MOVE_OPERAND, e, e, 1, c->note[k].what, c->note[k].bytes, -1};
+    bytes += (double)c->note[k].bytes;
+  }
+  if (c->how)
+    r->product[r->n_product++] = (mr_product_row_t){e, mr_precision_of(e), c->how, cost.flop};
+  r->bytes += bytes;
+  r->flop += cost.flop;
+}
+
+/* An output that stands elsewhere at the end of a run is copied to the caller's array. */
+static void add_outputs(mr_explained_t *r, const mr_exec_t *x) {
+  const mr_fn_t *f = x->fn;
+  for (int i = 0; i < f->n_out; i++) {
+    const mr_block_t *b = &x->plan.block[x->plan.of_var[f->out[i]->id]];
+    if (b->place == MR_PLACE_IN && !b->pinned) continue; /* a donated input: in place */
+    if (b->place == MR_PLACE_OUT && b->index == i) continue;
+    size_t bytes = 2 * mr_aval_bytes(&f->out[i]->aval);
+    r->move[r->n_move++] = (mr_move_row_t){MR_MOVE_COPY, NULL, NULL, 0, NULL, bytes, i};
+    r->bytes += (double)bytes;
+  }
+}
+
+static void collect(mr_explained_t *r, const mr_exec_t *x, const users_t *u) {
+  const mr_fn_t *f = x->fn;
+  r->n_eqn = f->n_eqn;
+  for (int i = 0; i < f->n_eqn; i++) {
+    if (x->call[i].run)
+      add_eqn(r, &x->call[i], u);
+    else
+      r->n_alias++;
+  }
+  add_outputs(r, x);
+}
+
+mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *diag) {
+  const mr_fn_t *f = x->fn;
+  size_t n = (size_t)f->n_eqn * (1 + MR_CPU_NOTES) + (size_t)f->n_out + 1;
+  *r = (mr_explained_t){.move = calloc(n, sizeof *r->move),
+                        .product = calloc((size_t)f->n_eqn + 1, sizeof *r->product)};
+  users_t u = {calloc((size_t)f->n_var + 1, sizeof *u.first),
+               calloc((size_t)f->n_var + 1, sizeof *u.count)};
+  mr_err_t e = MR_OK;
+  if (r->move && r->product && u.first && u.count) {
+    find_users(f, &u);
+    collect(r, x, &u);
+  } else {
+    e = mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+  }
+  free(u.first);
+  free(u.count);
+  return e;
+}
+
+void mr_explained_fini(mr_explained_t *r) {
+  free(r->move);
+  free(r->product);
+  *r = (mr_explained_t){0};
+}

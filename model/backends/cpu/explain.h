@@ -1,0 +1,46 @@
+/* What the compiler made of a graph: everything that only moves or converts values on a run, and
+   how each product is computed. */
+#ifndef MR_MODEL_CPU_EXPLAIN_H
+#define MR_MODEL_CPU_EXPLAIN_H
+
+#include "model/backends/cpu/exec.h"
+
+typedef enum mr_move_kind {
+  MR_MOVE_CAST,      /* another dtype */
+  MR_MOVE_COPY,      /* the same elements elsewhere: slices, joins, spreads, outputs */
+  MR_MOVE_TRANSPOSE, /* another order of dimensions */
+  MR_MOVE_OPERAND,   /* within a product, before it computes: note says what */
+  MR_MOVE_KINDS
+} mr_move_kind_t;
+const char *mr_move_kind_name(mr_move_kind_t k);
+
+typedef struct mr_move_row {
+  mr_move_kind_t kind;
+  const mr_eqn_t *eqn;  /* what moves; NULL: the copy of output `out` to the caller */
+  const mr_eqn_t *user; /* the first equation that reads the result; NULL: an output of the graph */
+  int n_user;
+  const char *note; /* of MR_MOVE_OPERAND */
+  size_t bytes;     /* read and written in a run */
+  int out;
+} mr_move_row_t;
+
+typedef struct mr_product_row {
+  const mr_eqn_t *eqn;
+  mr_precision_t asked;
+  const char *how; /* as executed */
+  double flop;
+} mr_product_row_t;
+
+typedef struct mr_explained {
+  int n_move, n_product;
+  mr_move_row_t *move;       /* in the order in which they run */
+  mr_product_row_t *product; /* likewise */
+  double bytes, flop;        /* of all equations that run, moves included */
+  int n_eqn, n_alias; /* equations; those that cost nothing, as they share their operand's bytes */
+} mr_explained_t;
+
+/* x outlives the result.  MR_ERR_NOMEM; mr_explained_fini frees, also after a failure. */
+mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *diag);
+void mr_explained_fini(mr_explained_t *r);
+
+#endif

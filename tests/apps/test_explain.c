@@ -1,0 +1,117 @@
+/* millrace explain as a person meets it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+#include "tests/apps/program.h"
+
+#define TINY "--layers", "2", "--embed", "32", "--mlp", "64", "--heads", "2", "--batch", "4"
+
+static program_t p;
+
+static cJSON *explained(void) {
+  if (p.status) fail_msg("%s", p.err);
+  cJSON *all = cJSON_Parse(p.out);
+  assert_non_null(all);
+  return all;
+}
+
+static const char *text_of(const cJSON *o, const char *name) {
+  const cJSON *v = cJSON_GetObjectItem(o, name);
+  return cJSON_IsString(v) ? v->valuestring : "";
+}
+
+static bool every_product(const cJSON *all, const char *asked, const char *executed) {
+  const cJSON *o;
+  int n = 0;
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "products")) {
+    if (strcmp(text_of(o, "asked"), asked) || !strstr(text_of(o, "executed"), executed))
+      return false;
+    n++;
+  }
+  return n > 10;
+}
+
+static void products_are_computed_as_asked(void **state) {
+  RUN(&p, "explain", "grad", TINY, "--json", "--dtype", "f32");
+  cJSON *all = explained();
+  assert_true(every_product(all, "none", "f32"));
+  cJSON_Delete(all);
+  RUN(&p, "explain", "grad", TINY, "--json", "--dtype", "f32", "--precision", "high");
+  all = explained();
+  assert_true(every_product(all, "high", "f32 as 3 bf16 products"));
+  cJSON_Delete(all);
+  RUN(&p, "explain", "grad", TINY, "--json", "--dtype", "f32", "--precision", "default");
+  all = explained();
+  assert_true(every_product(all, "default", "f32 rounded to bf16"));
+  cJSON_Delete(all);
+  RUN(&p, "explain", "grad", TINY, "--precision", "exact");
+  assert_true(p.status != 0 && strstr(p.err, "--precision: \"exact\""));
+}
+
+static void each_cast_has_a_cause_a_reader_and_bytes(void **state) {
+  RUN(&p, "explain", "grad", TINY, "--json");
+  cJSON *all = explained();
+  const cJSON *o;
+  int casts = 0, by_grad = 0;
+  double sum = 0, total = cJSON_GetObjectItem(all, "bytes")->valuedouble;
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "moves")) {
+    double bytes = cJSON_GetObjectItem(o, "bytes")->valuedouble;
+    sum += bytes;
+    assert_true(bytes > 0);
+    if (strcmp(text_of(o, "kind"), "cast")) continue;
+    assert_string_equal(text_of(o, "op"), "convert_element_type");
+    casts++;
+    by_grad += !strcmp(text_of(o, "by"), "grad") && *text_of(o, "of");
+  }
+  assert_true(casts > 4 && by_grad > 0 && by_grad < casts);
+  assert_true(sum > 0 && sum < total);
+  cJSON_Delete(all);
+}
+
+static void a_cast_costs_what_it_reads_and_writes(void **state) {
+  RUN(&p, "explain", "loss", TINY, "--json");
+  cJSON *all = explained();
+  const cJSON *o;
+  bool seen = false; /* pictures: 4 * 32 * 32 * 3 elements of 4 and of 2 bytes */
+  cJSON_ArrayForEach(
+      o, cJSON_GetObjectItem(all, "moves")) if (strstr(text_of(o, "what"),
+                                                       "f32[4,32,32,3] -> bf16[4,32,32,3]")) {
+    assert_int_equal(cJSON_GetObjectItem(o, "bytes")->valueint, 4 * 32 * 32 * 3 * 6);
+    seen = true;
+  }
+  assert_true(seen);
+  cJSON_Delete(all);
+}
+
+static void the_table_joins_like_layers_unless_all_are_wanted(void **state) {
+  RUN(&p, "explain", "step", TINY);
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "encoder_blocks.*"));
+  assert_null(strstr(p.out, "encoder_blocks.1"));
+  assert_non_null(strstr(p.out, "attention, kept as one kernel"));
+  assert_non_null(strstr(p.out, "fold-convert: "));
+  RUN(&p, "explain", "step", TINY, "--all", "--top", "500");
+  assert_non_null(strstr(p.out, "encoder_blocks.1"));
+  assert_null(strstr(p.out, "encoder_blocks.*"));
+  RUN(&p, "explain", "gelu", "--grad", "--top", "3");
+  assert_true(p.status == 2);
+  RUN(&p, "explain", "dot");
+  assert_non_null(strstr(p.out, "products as executed"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(products_are_computed_as_asked),
+      cmocka_unit_test(each_cast_has_a_cause_a_reader_and_bytes),
+      cmocka_unit_test(a_cast_costs_what_it_reads_and_writes),
+      cmocka_unit_test(the_table_joins_like_layers_unless_all_are_wanted),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
