@@ -22,6 +22,6 @@ const mr_op_def_t mr_op_abs = {
     .vjp = abs_vjp,
     .sample = mr_sample_unary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1},
+    .at = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1, .lane = MR_LANE_ABS},
     .inplace = {1},
 };

@@ -4,7 +4,6 @@
 
 #include "model/ops/op.h"
 
-mr_err_t mr__add_cpu(mr_cpu_call_t *c, mr_diag_t *diag);
 float mr__add_f2(float a, float b);
 double mr__add_d2(double a, double b);
 int64_t mr__add_i2(int64_t a, int64_t b);

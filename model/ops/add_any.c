@@ -8,7 +8,7 @@ mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 }
 
 const mr_op_def_t mr_op_add_any = {
-    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
+    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2, .lane = MR_LANE_ADD},
     MR_RULES_PRIMITIVE,
     .jvp = mr__add_jvp,
     .batch = mr_batch_pointwise,
@@ -19,7 +19,8 @@ const mr_op_def_t mr_op_add_any = {
     .shape = mr_shape_pointwise,
     .vjp = mr__add_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = mr__add_cpu,
+    .cpu = mr_cpu_pointwise,
+    .unit = mr_unit_pointwise,
     .inplace = {3},
     .mixes = true,
 };

@@ -44,6 +44,24 @@ static mr_err_t broadcast_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* A unit where the operand's sizes other than 1 are neighbours in the result: element i is the
+   operand's i / inner mod mid. */
+static bool broadcast_unit(mr_unit_t *u) {
+  const mr_aval_t *x = &u->eqn->in[0]->aval, *y = &u->eqn->out[0]->aval;
+  const mr_attr_t *at = mr_attr_get(u->eqn, "broadcast_dimensions");
+  int last = -1;
+  u->kind = MR_UNIT_REPEAT;
+  u->mid = mr_aval_elems(x);
+  u->inner = mr_aval_elems(y);
+  for (int i = 0; i < x->ndim; i++) {
+    if (x->dim[i] == 1) continue;
+    if (last >= 0 && mr_aval_span(y, last + 1, (int)at->i[i]) != 1) return false;
+    last = (int)at->i[i];
+    u->inner = mr_aval_span(y, last + 1, y->ndim);
+  }
+  return u->inner > 0;
+}
+
 static mr_err_t broadcast_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
   const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;
@@ -103,6 +121,7 @@ const mr_op_def_t mr_op_broadcast_in_dim = {
     .vjp = broadcast_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = broadcast_cpu,
+    .unit = broadcast_unit,
     .moves = true,
 };
 

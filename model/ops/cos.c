@@ -20,6 +20,6 @@ const mr_op_def_t mr_op_cos = {
     .vjp = cos_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = cosf, .d1 = cos},
+    .at = {.f1 = cosf, .d1 = cos, .lane = MR_LANE_COS},
     .inplace = {1},
 };

@@ -1,7 +1,9 @@
-/* How elementwise ops without a kernel of their own run on CPU: one function an element, blocks
-   spread over the threads. */
+/* How elementwise ops run on CPU: a vector kernel (lanes.h) if the op names one, else one function
+   an element. */
 #include <math.h>
 
+#include "model/backends/cpu/program.h"
+#include "model/backends/cpu/rows.h"
 #include "model/ops/rules.h"
 
 float mr_cpu_get(mr_dtype_t t, const void *p, int64_t i) {
@@ -76,45 +78,103 @@ void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
 }
 
 /* f32 and bf16 in f32, f64 in f64, the rest in integers. */
-#define UNARY(name, type, member, get, set)                                                     \
-  static void name(const mr_cpu_call_t *c) {                                                    \
-    type (*at)(type) = c->eqn->op->at.member;                                                   \
-    mr_dtype_t xt = c->eqn->in[0]->aval.dtype, yt = c->eqn->out[0]->aval.dtype;                 \
-    int64_t n = mr_aval_elems(&c->eqn->out[0]->aval);                                           \
-    _Pragma("omp parallel for schedule(static) if (n > 16384)") for (int64_t i = 0; i < n; i++) \
-        set(yt, c->out[0], i, at(get(xt, c->in[0], i)));                                        \
+#define UNARY(name, type, member, get, set)                                              \
+  static void name(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {    \
+    type (*at)(type) = u->eqn->op->at.member;                                            \
+    mr_dtype_t xt = u->eqn->in[0]->aval.dtype, yt = u->eqn->out[0]->aval.dtype;          \
+    for (int64_t i = 0; i < n; i++) set(yt, out, i, at(get(xt, in[0], i * u->step[0]))); \
   }
 
 UNARY(unary_f32, float, f1, mr_cpu_get, mr_cpu_set)
 UNARY(unary_f64, double, d1, mr_cpu_get_f64, mr_cpu_set_f64)
 UNARY(unary_i64, int64_t, i1, mr_cpu_get_i64, mr_cpu_set_i64)
 
-#define BINARY(name, type, member, get, set)                                                    \
-  static void name(const mr_cpu_call_t *c) {                                                    \
-    type (*at)(type, type) = c->eqn->op->at.member;                                             \
-    const mr_aval_t *a = &c->eqn->in[0]->aval, *b = &c->eqn->in[1]->aval;                       \
-    const mr_aval_t *y = &c->eqn->out[0]->aval;                                                 \
-    int64_t n = mr_aval_elems(y), as = a->ndim || !y->ndim, bs = b->ndim || !y->ndim;           \
-    _Pragma("omp parallel for schedule(static) if (n > 16384)") for (int64_t i = 0; i < n; i++) \
-        set(y->dtype, c->out[0], i,                                                             \
-            at(get(a->dtype, c->in[0], i *as), get(b->dtype, c->in[1], i *bs)));                \
+#define BINARY(name, type, member, get, set)                                                   \
+  static void name(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {          \
+    type (*at)(type, type) = u->eqn->op->at.member;                                            \
+    mr_dtype_t at_a = u->eqn->in[0]->aval.dtype, at_b = u->eqn->in[1]->aval.dtype;             \
+    mr_dtype_t yt = u->eqn->out[0]->aval.dtype;                                                \
+    for (int64_t i = 0; i < n; i++)                                                            \
+      set(yt, out, i, at(get(at_a, in[0], i * u->step[0]), get(at_b, in[1], i * u->step[1]))); \
   }
 
 BINARY(binary_f32, float, f2, mr_cpu_get, mr_cpu_set)
 BINARY(binary_f64, double, d2, mr_cpu_get_f64, mr_cpu_set_f64)
 BINARY(binary_i64, int64_t, i2, mr_cpu_get_i64, mr_cpu_set_i64)
 
-mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag) {
-  const mr_pointwise_t *at = &c->eqn->op->at;
-  mr_dtype_t t = c->eqn->in[0]->aval.dtype;
-  bool one = c->eqn->n_in == 1;
-  if (t == MR_F32 || t == MR_BF16)
-    c->run = one ? (at->f1 ? unary_f32 : NULL) : (at->f2 ? binary_f32 : NULL);
+static void lane_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr__lanes()->at[u->eqn->op->at.lane](u->eqn->in[0]->aval.dtype, in[0], u->step[0], in[1],
+                                       u->step[1], out, n);
+}
+
+/* bf16 beside f32: the narrow operands are widened, a few at a time. */
+static void mixed_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  enum { RUN = 256 };
+  _Alignas(64) float wide[2][RUN];
+  mr_lane_fn *kernel = mr__lanes()->at[u->eqn->op->at.lane];
+  for (int64_t from = 0; from < n; from += RUN) {
+    int64_t m = n - from < RUN ? n - from : RUN;
+    const void *x[2];
+    for (int k = 0; k < 2; k++) {
+      int64_t at = from * u->step[k];
+      mr_dtype_t t = u->eqn->in[k]->aval.dtype;
+      x[k] = t == MR_F32 ? (const void *)((const float *)in[k] + at) : wide[k];
+      if (t != MR_F32)
+        mr__rows()->convert(t, (const mr_bf16_t *)in[k] + at, MR_F32, wide[k], 0,
+                            u->step[k] ? m : 1);
+    }
+    kernel(MR_F32, x[0], u->step[0], x[1], u->step[1], (float *)out + from, m);
+  }
+}
+
+static bool narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
+
+/* The kernel of ops in f32: bf16 may stand beside it where the op mixes. */
+static bool lane_unit(mr_unit_t *u) {
+  const mr_eqn_t *e = u->eqn;
+  mr_dtype_t t = e->in[0]->aval.dtype, y = e->out[0]->aval.dtype;
+  bool mixed = y != MR_BOOL && y != t;
+  if (!e->op->at.lane || !narrow(t)) return false;
+  for (int k = 1; k < e->n_in; k++) {
+    if (!narrow(e->in[k]->aval.dtype)) return false;
+    mixed |= e->in[k]->aval.dtype != t;
+  }
+  if (mixed && (e->n_in != 2 || y != MR_F32)) return false;
+  u->run = mixed ? mixed_run : lane_run;
+  return true;
+}
+
+bool mr_unit_pointwise(mr_unit_t *u) {
+  const mr_pointwise_t *at = &u->eqn->op->at;
+  mr_dtype_t t = u->eqn->in[0]->aval.dtype;
+  bool one = u->eqn->n_in == 1;
+  u->kind = MR_UNIT_EACH;
+  if (lane_unit(u)) return true;
+  if (narrow(t))
+    u->run = one ? (at->f1 ? unary_f32 : NULL) : (at->f2 ? binary_f32 : NULL);
   else if (t == MR_F64)
-    c->run = one ? (at->d1 ? unary_f64 : NULL) : (at->d2 ? binary_f64 : NULL);
+    u->run = one ? (at->d1 ? unary_f64 : NULL) : (at->d2 ? binary_f64 : NULL);
   else if (t != MR_F16)
-    c->run = one ? (at->i1 ? unary_i64 : NULL) : (at->i2 ? binary_i64 : NULL);
-  if (c->run) return MR_OK;
+    u->run = one ? (at->i1 ? unary_i64 : NULL) : (at->i2 ? binary_i64 : NULL);
+  return u->run;
+}
+
+mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag) {
+  mr_unit_t u = {.eqn = c->eqn};
+  if (mr_unit_pointwise(&u)) return mr__program_one(c, diag);
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: the CPU has no kernel for %s", c->eqn->scope,
-                 *c->eqn->scope ? ": " : "", c->eqn->op->name, mr_dtype_name(t));
+                 *c->eqn->scope ? ": " : "", c->eqn->op->name,
+                 mr_dtype_name(c->eqn->in[0]->aval.dtype));
+}
+
+bool mr_unit_same(mr_unit_t *u) {
+  u->kind = MR_UNIT_SAME;
+  return true;
+}
+
+float mr_pointwise_f32(const mr_op_def_t *op, float a, float b) {
+  float y;
+  if (!op->at.lane) return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+  mr__lanes()->at[op->at.lane](MR_F32, &a, 1, &b, 1, &y, 1);
+  return y;
 }

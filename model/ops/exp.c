@@ -20,6 +20,6 @@ const mr_op_def_t mr_op_exp = {
     .vjp = exp_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = expf, .d1 = exp},
+    .at = {.f1 = expf, .d1 = exp, .lane = MR_LANE_EXP},
     .inplace = {1},
 };

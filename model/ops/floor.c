@@ -17,6 +17,6 @@ const mr_op_def_t mr_op_floor = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_unary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = floorf, .d1 = floor},
+    .at = {.f1 = floorf, .d1 = floor, .lane = MR_LANE_FLOOR},
     .inplace = {1},
 };

@@ -1,3 +1,4 @@
+#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -12,16 +13,40 @@ static double power(double x, int64_t y) {
   return y < 0 ? 1 / r : r;
 }
 
-static void integer_pow_run(const mr_cpu_call_t *c) {
-  const mr_aval_t *a = &c->eqn->out[0]->aval;
-  int64_t n = mr_aval_elems(a), y = mr_attr_get(c->eqn, "y")->i[0];
+static void power_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr_dtype_t t = u->eqn->out[0]->aval.dtype;
+  int64_t y = mr_attr_get(u->eqn, "y")->i[0];
   for (int64_t i = 0; i < n; i++)
-    mr_cpu_set_f64(a->dtype, c->out[0], i, power(mr_cpu_get_f64(a->dtype, c->in[0], i), y));
+    mr_cpu_set_f64(t, out, i, power(mr_cpu_get_f64(t, in[0], i * u->step[0]), y));
 }
 
-static mr_err_t integer_pow_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
-  c->run = integer_pow_run;
-  return MR_OK;
+static void square_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr__lanes()->at[MR_LANE_MUL](u->eqn->out[0]->aval.dtype, in[0], u->step[0], in[0], u->step[0],
+                               out, n);
+}
+
+/* x^3 and x^4 in f32; larger powers, and those of other dtypes, in f64. */
+static void small_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  const float *x = in[0];
+  float *y = out;
+  int64_t step = u->step[0];
+  if (mr_attr_get(u->eqn, "y")->i[0] == 3)
+    for (int64_t i = 0; i < n; i++) y[i] = x[i * step] * x[i * step] * x[i * step];
+  else
+    for (int64_t i = 0; i < n; i++) {
+      float square = x[i * step] * x[i * step];
+      y[i] = square * square;
+    }
+}
+
+static bool integer_pow_unit(mr_unit_t *u) {
+  int64_t y = mr_attr_get(u->eqn, "y")->i[0];
+  mr_dtype_t t = u->eqn->out[0]->aval.dtype;
+  u->kind = MR_UNIT_EACH;
+  u->run = y == 2 && (t == MR_F32 || t == MR_BF16) ? square_run
+           : (y == 3 || y == 4) && t == MR_F32     ? small_run
+                                                   : power_run;
+  return true;
 }
 
 static mr_err_t integer_pow_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
@@ -53,6 +78,7 @@ const mr_op_def_t mr_op_integer_pow = {
     .shape = mr_shape_same,
     .vjp = integer_pow_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = integer_pow_cpu,
+    .cpu = mr__program_one,
+    .unit = integer_pow_unit,
     .inplace = {1},
 };

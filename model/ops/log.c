@@ -20,6 +20,6 @@ const mr_op_def_t mr_op_log = {
     .vjp = log_vjp,
     .sample = mr_sample_unary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = logf, .d1 = log},
+    .at = {.f1 = logf, .d1 = log, .lane = MR_LANE_LOG},
     .inplace = {1},
 };

@@ -27,6 +27,6 @@ const mr_op_def_t mr_op_logistic = {
     .vjp = logistic_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = logistic_f1, .d1 = logistic_d1},
+    .at = {.f1 = logistic_f1, .d1 = logistic_d1, .lane = MR_LANE_LOGISTIC},
     .inplace = {1},
 };

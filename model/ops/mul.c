@@ -28,7 +28,7 @@ const mr_op_def_t mr_op_mul = {
     .vjp = mul_vjp,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = mul_f2, .d2 = mul_d2, .i2 = mul_i2},
+    .at = {.f2 = mul_f2, .d2 = mul_d2, .i2 = mul_i2, .lane = MR_LANE_MUL},
     .inplace = {3},
 };
 

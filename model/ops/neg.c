@@ -24,6 +24,6 @@ const mr_op_def_t mr_op_neg = {
     .vjp = neg_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1},
+    .at = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1, .lane = MR_LANE_NEG},
     .inplace = {1},
 };

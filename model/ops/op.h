@@ -6,6 +6,7 @@
 #define MR_MODEL_OPS_OP_H
 
 #include "model/backends/cpu/call.h"
+#include "model/backends/cpu/unit.h"
 #include "model/ir/fn.h"
 
 #define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
@@ -25,7 +26,8 @@ typedef struct mr_batched {
 
 /* What an elementwise op computes for one element: in f32 for f32 and bf16, in f64, in 64-bit
    integers (wrapped to the width of the result) for integers and bool.  f1, d1, i1 for one
-   operand, f2, d2, i2 for two; NULL: not for such dtypes. */
+   operand, f2, d2, i2 for two; NULL: not for such dtypes.  lane: the vector kernel that stands for
+   f1 or f2, if there is one. */
 typedef struct mr_pointwise {
   float (*f1)(float x);
   double (*d1)(double x);
@@ -33,6 +35,7 @@ typedef struct mr_pointwise {
   float (*f2)(float a, float b);
   double (*d2)(double a, double b);
   int64_t (*i2)(int64_t a, int64_t b);
+  mr_lane_t lane;
 } mr_pointwise_t;
 
 #define MR_SAMPLE_IN 8
@@ -68,6 +71,9 @@ struct mr_op_def {
   mr_amp_t amp;
   mr_pointwise_t at; /* of an op whose cpu is mr_cpu_pointwise */
   mr_cpu_lower_fn *cpu, *cuda;
+  /* How the CPU works on a run of elements, for the ops that fusion can join; NULL for every other
+     op (unit.h). */
+  mr_unit_rule *unit;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_INPLACE_OUT];
   bool widens;    /* output 0 may be asked in f32 by the attribute preferred_element_type */

@@ -90,6 +90,17 @@ void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, f
     fold_f64(c, start, wide);
 }
 
+bool mr__reduce_trailing(mr_unit_t *u) {
+  const mr_aval_t *x = &u->eqn->in[0]->aval;
+  const mr_attr_t *axes = mr_attr_get(u->eqn, "axes");
+  if ((x->dtype != MR_F32 && x->dtype != MR_BF16) || !mr_aval_elems(x)) return false;
+  unsigned mask = reduced_mask(u->eqn), from = (unsigned)(x->ndim - axes->n);
+  if (mask != ((1u << axes->n) - 1) << from) return false;
+  u->kind = MR_UNIT_REDUCE;
+  u->inner = mr_aval_span(x, (int)from, x->ndim);
+  return u->inner > 1;
+}
+
 int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis) {
   const mr_attr_t *old = mr_attr_get(e, "axes");
   *axis = in->axis;

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/reduce.h"
 #include "model/ops/rules.h"
@@ -18,7 +19,15 @@ static void reduce_max_run(const mr_cpu_call_t *c) {
   mr__reduce_run(c, -INFINITY, larger, larger_f64);
 }
 
+static bool reduce_max_unit(mr_unit_t *u) {
+  u->fold = mr__lanes()->max;
+  u->join = mr__lanes()->max_join;
+  u->start = -INFINITY;
+  return mr__reduce_trailing(u);
+}
+
 static mr_err_t reduce_max_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  if (reduce_max_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
   c->run = reduce_max_run;
   return MR_OK;
 }
@@ -76,4 +85,5 @@ const mr_op_def_t mr_op_reduce_max = {
     .vjp = reduce_max_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = reduce_max_cpu,
+    .unit = reduce_max_unit,
 };

@@ -1,3 +1,4 @@
+#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/reduce.h"
 #include "model/ops/rules.h"
@@ -22,7 +23,15 @@ static void columns_run(const mr_cpu_call_t *c) {
   mr_col_sum(x->dtype, c->in[0], y->dtype, c->out[0], c->scratch, mr_aval_elems(x) / n, n);
 }
 
+static bool reduce_sum_unit(mr_unit_t *u) {
+  u->fold = mr__lanes()->sum;
+  u->join = mr__lanes()->sum_join;
+  u->start = 0;
+  return mr__reduce_trailing(u);
+}
+
 static mr_err_t reduce_sum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  if (reduce_sum_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   const mr_attr_t *axes = mr_attr_get(c->eqn, "axes");
   bool leading = axes->n < x->ndim && (x->dtype == MR_F32 || x->dtype == MR_BF16);
@@ -66,5 +75,6 @@ const mr_op_def_t mr_op_reduce_sum = {
     .vjp = reduce_sum_vjp,
     .amp = MR_AMP_WIDE,
     .cpu = reduce_sum_cpu,
+    .unit = reduce_sum_unit,
     .widens = true,
 };

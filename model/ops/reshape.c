@@ -50,5 +50,6 @@ const mr_op_def_t mr_op_reshape = {
     .vjp = reshape_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = mr_cpu_alias,
+    .unit = mr_unit_same,
     .moves = true,
 };

@@ -27,6 +27,6 @@ const mr_op_def_t mr_op_rsqrt = {
     .vjp = rsqrt_vjp,
     .sample = mr_sample_unary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = rsqrt_f1, .d1 = rsqrt_d1},
+    .at = {.f1 = rsqrt_f1, .d1 = rsqrt_d1, .lane = MR_LANE_RSQRT},
     .inplace = {1},
 };

@@ -57,8 +57,13 @@ mr_var_t *mr_tangent_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
 
 /* ---- elementwise ops ---- */
-/* The cpu rule of ops that fill mr_op_def.at. */
+/* The cpu and unit rules of ops that fill mr_op_def.at. */
 mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag);
+bool mr_unit_pointwise(mr_unit_t *u);
+/* What the kernel of such an op gives for one element of f32 (b: ignored by ops of one operand). */
+float mr_pointwise_f32(const mr_op_def_t *op, float a, float b);
+/* The unit rule of ops whose result has the bytes of operand 0. */
+bool mr_unit_same(mr_unit_t *u);
 /* Element i of an array of f32, bf16, i32, u32 or bool, as f32; of any dtype, as f64; of an integer
    or bool array, as a 64-bit integer.  Setting rounds (f32, f64) or wraps (integers). */
 float mr_cpu_get(mr_dtype_t t, const void *p, int64_t i);
@@ -71,6 +76,6 @@ void mr_cpu_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v);
 /* Rows of an elementwise op's constant. */
 #define MR_RULES_POINTWISE                                                                   \
   .batch = mr_batch_pointwise, .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda, \
-  .cpu = mr_cpu_pointwise
+  .cpu = mr_cpu_pointwise, .unit = mr_unit_pointwise
 
 #endif

@@ -1,6 +1,5 @@
 /* which ? b : a, as jax.lax.select_n of two cases. */
-#include <string.h>
-
+#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -18,20 +17,15 @@ static mr_err_t select_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-static void select_run(const mr_cpu_call_t *c) {
-  const mr_aval_t *y = &c->eqn->out[0]->aval;
-  const uint8_t *which = c->in[0];
-  size_t size = mr_dtype_size(y->dtype);
-  int64_t n = mr_aval_elems(y), step = c->eqn->in[0]->aval.ndim > 0;
-  for (int64_t i = 0; i < n; i++) {
-    const char *from = which[i * step] ? c->in[2] : c->in[1];
-    memcpy((char *)c->out[0] + (size_t)i * size, from + (size_t)i * size, size);
-  }
+static void select_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr__lanes()->select(in[0], u->step[0], in[1], u->step[1], in[2], u->step[2], out,
+                      (int)mr_dtype_size(u->eqn->out[0]->aval.dtype), n);
 }
 
-static mr_err_t select_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
-  c->run = select_run;
-  return MR_OK;
+static bool select_unit(mr_unit_t *u) {
+  u->kind = MR_UNIT_EACH;
+  u->run = select_run;
+  return true;
 }
 
 static mr_err_t select_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
@@ -69,7 +63,8 @@ static bool select_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_select_n = {
-    MR_RULES_PRIMITIVE,      .name = "select_n",   .n_in = 3,         .n_out = 1,
-    .shape = select_shape,   .jvp = select_jvp,    .vjp = select_vjp, .batch = select_batch,
-    .sample = select_sample, .amp = MR_AMP_FOLLOW, .cpu = select_cpu,
+    MR_RULES_PRIMITIVE,   .name = "select_n",     .n_in = 3,
+    .n_out = 1,           .shape = select_shape,  .jvp = select_jvp,
+    .vjp = select_vjp,    .batch = select_batch,  .sample = select_sample,
+    .amp = MR_AMP_FOLLOW, .cpu = mr__program_one, .unit = select_unit,
 };

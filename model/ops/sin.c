@@ -20,6 +20,6 @@ const mr_op_def_t mr_op_sin = {
     .vjp = sin_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = sinf, .d1 = sin},
+    .at = {.f1 = sinf, .d1 = sin, .lane = MR_LANE_SIN},
     .inplace = {1},
 };

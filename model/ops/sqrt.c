@@ -20,6 +20,6 @@ const mr_op_def_t mr_op_sqrt = {
     .vjp = sqrt_vjp,
     .sample = mr_sample_unary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = sqrtf, .d1 = sqrt},
+    .at = {.f1 = sqrtf, .d1 = sqrt, .lane = MR_LANE_SQRT},
     .inplace = {1},
 };

@@ -50,4 +50,5 @@ const mr_op_def_t mr_op_squeeze = {
     MR_RULES_PRIMITIVE,       .name = "squeeze",    .n_in = 1,          .n_out = 1,
     .shape = squeeze_shape,   .jvp = mr_jvp_linear, .vjp = squeeze_vjp, .batch = squeeze_batch,
     .sample = squeeze_sample, .amp = MR_AMP_FOLLOW, .moves = true,      .cpu = mr_cpu_alias,
+    .unit = mr_unit_same,
 };

@@ -15,5 +15,6 @@ const mr_op_def_t mr_op_stop_gradient = {
     MR_RULES_PRIMITIVE,   .name = "stop_gradient",     .n_in = 1,
     .n_out = 1,           .shape = mr_shape_same,      .jvp = mr_jvp_zero,
     .vjp = mr_vjp_zero,   .batch = mr_batch_pointwise, .sample = stop_sample,
-    .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_alias,         .moves = true,
+    .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_alias,         .unit = mr_unit_same,
+    .moves = true,
 };

@@ -33,6 +33,6 @@ const mr_op_def_t mr_op_sub = {
     .vjp = sub_vjp,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2},
+    .at = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2, .lane = MR_LANE_SUB},
     .inplace = {3},
 };

@@ -30,6 +30,6 @@ const mr_op_def_t mr_op_tanh = {
     .vjp = tanh_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = tanhf, .d1 = tanh},
+    .at = {.f1 = tanhf, .d1 = tanh, .lane = MR_LANE_TANH},
     .inplace = {1},
 };

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "model/ops/op.h"
+#include "model/ops/rules.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
@@ -16,11 +16,9 @@ static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_in; k++)
     if (!e->in[k]->literal || e->in[k]->aval.dtype != MR_F32) return NULL;
   if (e->n_attr) return NULL;
-  if (e->n_in == 1 && e->op->at.f1)
-    return mr_literal(f, MR_F32, e->op->at.f1((float)e->in[0]->value));
-  if (e->n_in == 2 && e->op->at.f2)
-    return mr_literal(f, MR_F32, e->op->at.f2((float)e->in[0]->value, (float)e->in[1]->value));
-  return NULL;
+  if (e->n_in == 1 ? !e->op->at.f1 : e->n_in != 2 || !e->op->at.f2) return NULL;
+  float b = e->n_in == 2 ? (float)e->in[1]->value : 0;
+  return mr_literal(f, MR_F32, mr_pointwise_f32(e->op, (float)e->in[0]->value, b));
 }
 
 /* An operand that e only passes on, to the bit; x + 0 does not: -0 + 0 is 0. */

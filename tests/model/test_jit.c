@@ -214,7 +214,8 @@ static void without_the_check_a_nan_is_a_value(void **state) {
 
 static mr_err_t huge(mr_fn_t *f, void *arg) {
   mr_var_t *x = mr_lax_broadcast_in_dim(f, f->in[0], 2, (int64_t[]){1 << 20, 1 << 22}, NULL);
-  mr_var_t *y = mr_lax_reduce_sum(f, mr_lax_exp(f, x), 2, (int[]){0, 1});
+  mr_var_t *y = mr_lax_transpose(f, mr_lax_exp(f, x), (int[]){1, 0}); /* no loop fuses it */
+  y = mr_lax_reduce_sum(f, y, 2, (int[]){0, 1});
   return mr_fn_return(f, 1, &y);
 }
 
@@ -223,7 +224,7 @@ static void too_little_memory_is_told_with_the_planned_peak_before_a_run(void **
   mr_array_t *a = mr_array_of(mr_aval_scalar(MR_F32), &(float){1}, NULL), *out = NULL;
   mr_diag_t diag = {0};
   assert_int_equal(mr_jitted_call(j, 1, &a, 1, &out, &diag), MR_ERR_NOMEM);
-  assert_non_null(strstr(diag.text, "jit of huge: out of memory: the planned peak is 1759218604"));
+  assert_non_null(strstr(diag.text, "jit of huge: out of memory: the planned peak is 3518"));
   mr_array_drop(a);
   mr_jitted_destroy(j);
 }

@@ -1,0 +1,67 @@
+/* Elementwise kernels of one instruction set on runs of elements of f32 or bf16 (computed in f32,
+   rounded to bf16): single-threaded, of any length.  What an element becomes depends on it alone,
+   never on where it stands in a run.  Accuracy: tests/model/test_lanes.c. */
+#ifndef MR_MODEL_CPU_LANES_H
+#define MR_MODEL_CPU_LANES_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/isa.h"
+
+/* Ops of one operand and of two; comparisons give bool.  LANE_NONE: no kernel here. */
+typedef enum mr_lane {
+  MR_LANE_NONE,
+  MR_LANE_NEG,
+  MR_LANE_ABS,
+  MR_LANE_SIGN,
+  MR_LANE_FLOOR,
+  MR_LANE_SQRT,
+  MR_LANE_RSQRT,
+  MR_LANE_EXP,
+  MR_LANE_LOG,
+  MR_LANE_SIN,
+  MR_LANE_COS,
+  MR_LANE_TANH,
+  MR_LANE_LOGISTIC,
+  MR_LANE_ADD,
+  MR_LANE_SUB,
+  MR_LANE_MUL,
+  MR_LANE_DIV,
+  MR_LANE_MAX,
+  MR_LANE_MIN,
+  MR_LANE_EQ,
+  MR_LANE_NE,
+  MR_LANE_LT,
+  MR_LANE_LE,
+  MR_LANE_GT,
+  MR_LANE_GE,
+  MR_LANE_N
+} mr_lane_t;
+
+/* out[i] = op(a[i * a_step], b[i * b_step]); steps are 0 or 1; b is ignored by ops of one operand.
+   out may be a or b where their step is 1 and the element sizes agree. */
+typedef void mr_lane_fn(mr_dtype_t t, const void *a, int a_step, const void *b, int b_step,
+                        void *out, int64_t n);
+
+#define MR_FOLD_LANES 64
+
+typedef struct mr__lanes {
+  mr_lane_fn *at[MR_LANE_N];
+  /* out[i] = which[i] ? b[i] : a[i], each index times its step, for elements of 1, 2, 4, 8 bytes */
+  void (*select)(const uint8_t *which, int step, const void *a, int a_step, const void *b,
+                 int b_step, void *out, int size, int64_t n);
+  /* Element i is folded into lane i mod MR_FOLD_LANES: pieces of a row whose lengths are multiples
+     of it, the last excepted, give what the whole row gives. */
+  void (*sum)(mr_dtype_t t, const void *x, float *lane, int64_t n);
+  void (*max)(mr_dtype_t t, const void *x, float *lane, int64_t n);
+  /* All lanes into one, pairwise. */
+  float (*sum_join)(const float *lane);
+  float (*max_join)(const float *lane);
+} mr__lanes_t;
+
+extern const mr__lanes_t mr__lanes_plain, mr__lanes_avx2, mr__lanes_avx512;
+const mr__lanes_t *mr__lanes_of(mr_isa_t isa); /* NULL: not in this build */
+const mr__lanes_t *mr__lanes(void);            /* the one that mr_isa() names */
+
+#endif

@@ -1,0 +1,2 @@
+#define LANES mr__lanes_plain
+#include "model/backends/cpu/lanes_body.inc"

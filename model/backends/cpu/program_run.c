@@ -1,0 +1,207 @@
+/* How a program runs: block by block, each step on the whole block, so that what lies between two
+   steps never leaves the first-level cache. */
+#include <string.h>
+
+#include "model/backends/cpu/program_private.h"
+#include "model/ops/rules.h"
+
+typedef struct frame {
+  const program_t *p;
+  const mr_cpu_call_t *c;
+  char *slots;
+  void *at[VALUES_MAX]; /* where each value's part of the block is */
+} frame_t;
+
+static void frame_init(frame_t *f, const mr_cpu_call_t *c, char *slots) {
+  f->p = c->state, f->c = c, f->slots = slots;
+  for (int v = 0; v < f->p->n_value; v++) {
+    const value_t *x = &f->p->value[v];
+    if (x->place == PLACE_ONE) f->at[v] = c->in[x->index];
+    if (x->place == PLACE_CONST) f->at[v] = (void *)(uintptr_t)x->constant; /* it is only read */
+    if (x->place == PLACE_SLOT) f->at[v] = slots + (size_t)x->slot * f->p->slot_bytes;
+  }
+}
+
+static void fill(char *to, const char *from, size_t size, int64_t n) {
+  if (size == 4) {
+    uint32_t v;
+    memcpy(&v, from, sizeof v);
+    for (int64_t i = 0; i < n; i++) memcpy(to + 4 * i, &v, sizeof v);
+  } else {
+    for (int64_t i = 0; i < n; i++) memcpy(to + size * (size_t)i, from, size);
+  }
+}
+
+/* Elements [i0,i0+m) of a repeated value, written out. */
+static void repeat(const value_t *x, const char *from, char *to, int64_t i0, int64_t m) {
+  size_t size = x->size;
+  for (int64_t i = i0; i < i0 + m;) {
+    int64_t k = i / x->inner % x->mid, left = i0 + m - i, run;
+    if (x->inner == 1) {
+      run = x->mid - k < left ? x->mid - k : left;
+      memcpy(to, from + size * (size_t)k, size * (size_t)run);
+    } else {
+      run = x->inner - i % x->inner < left ? x->inner - i % x->inner : left;
+      fill(to, from + size * (size_t)k, size, run);
+    }
+    to += size * (size_t)run;
+    i += run;
+  }
+}
+
+static void *repeated(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
+  char *from = f->c->in[x->index], *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
+  if (x->inner == 1 && i0 % x->mid + m <= x->mid) return from + x->size * (size_t)(i0 % x->mid);
+  repeat(x, from, slot, i0, m);
+  return slot;
+}
+
+static void run_block(frame_t *f, int64_t i0, int64_t m) {
+  const program_t *p = f->p;
+  for (int v = 0; v < p->n_value; v++) {
+    const value_t *x = &p->value[v];
+    size_t at = x->size * (size_t)i0;
+    if (x->place == PLACE_IN) f->at[v] = (char *)f->c->in[x->index] + at;
+    if (x->place == PLACE_OUT) f->at[v] = (char *)f->c->out[x->index] + at;
+    if (x->place == PLACE_REPEAT) f->at[v] = repeated(f, x, i0, m);
+  }
+  for (int s = 0; s < p->n_step; s++) {
+    const step_t *t = &p->step[s];
+    const void *in[MR_UNIT_IN] = {f->at[t->in[0]], f->at[t->in[1]], f->at[t->in[2]]};
+    t->unit.run(&t->unit, in, f->at[t->out], m);
+  }
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- without reductions ---- */
+enum { SPAN = 8 * BLOCK_MAX };
+
+static void run_span(const mr_cpu_call_t *c, int64_t from, int64_t to) {
+  _Alignas(64) char slots[SLOT_BYTES];
+  frame_t f;
+  frame_init(&f, c, slots);
+  for (int64_t i = from; i < to; i += f.p->block) run_block(&f, i, least(f.p->block, to - i));
+}
+
+static void run_each(const mr_cpu_call_t *c) {
+  const program_t *p = c->state;
+  int64_t n = p->n;
+  if (n <= SPAN || c->serial) {
+    run_span(c, 0, n);
+    return;
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i += SPAN) run_span(c, i, least(i + SPAN, n));
+}
+
+/* ---- with reductions: rows, or chunks of a long row ---- */
+static const value_t *operand(const program_t *p, const step_t *r) { return &p->value[r->in[0]]; }
+
+static void begin(const program_t *p, float (*lane)[MR_FOLD_LANES]) {
+  for (int k = 0; k < p->n_reduce; k++)
+    for (int i = 0; i < MR_FOLD_LANES; i++) lane[k][i] = p->reduce[k].unit.start;
+}
+
+static void fold(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t skip, int64_t m) {
+  for (int k = 0; k < f->p->n_reduce; k++) {
+    const step_t *r = &f->p->reduce[k];
+    const value_t *x = operand(f->p, r);
+    r->unit.fold(x->dtype, (char *)f->at[r->in[0]] + x->size * (size_t)skip, lane[k], m);
+  }
+}
+
+static void end(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t row) {
+  for (int k = 0; k < f->p->n_reduce; k++) {
+    const step_t *r = &f->p->reduce[k];
+    const value_t *y = &f->p->value[r->out];
+    mr_cpu_set(y->dtype, f->c->out[y->index], row, r->unit.join(lane[k]));
+  }
+}
+
+/* Rows of which several fit into a block. */
+static void run_short_rows(frame_t *f, int64_t from, int64_t to) {
+  int64_t inner = f->p->inner, each = f->p->block / inner;
+  float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
+  for (int64_t r = from; r < to; r += each) {
+    int64_t rows = least(each, to - r);
+    run_block(f, r * inner, rows * inner);
+    for (int64_t j = 0; j < rows; j++) {
+      begin(f->p, lane);
+      fold(f, lane, j * inner, inner);
+      end(f, lane, r + j);
+    }
+  }
+}
+
+static void fold_part(frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t from, int64_t to) {
+  begin(f->p, lane);
+  for (int64_t i = from; i < to; i += f->p->block) {
+    int64_t m = least(f->p->block, to - i);
+    run_block(f, i, m);
+    fold(f, lane, 0, m);
+  }
+}
+
+static void run_rows(const mr_cpu_call_t *c, int64_t from, int64_t to) {
+  _Alignas(64) char slots[SLOT_BYTES];
+  float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
+  frame_t f;
+  frame_init(&f, c, slots);
+  int64_t inner = f.p->inner;
+  if (inner <= f.p->block) {
+    run_short_rows(&f, from, to);
+    return;
+  }
+  for (int64_t r = from; r < to; r++) {
+    fold_part(&f, lane, r * inner, (r + 1) * inner);
+    end(&f, lane, r);
+  }
+}
+
+/* One chunk of a row: what it folds to goes into the scratch. */
+static void run_chunk(const mr_cpu_call_t *c, int64_t chunk, int64_t chunks, int64_t total) {
+  _Alignas(64) char slots[SLOT_BYTES];
+  float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
+  frame_t f;
+  frame_init(&f, c, slots);
+  int64_t row = chunk / chunks, at = chunk % chunks * CHUNK, inner = f.p->inner;
+  fold_part(&f, lane, row * inner + at, row * inner + least(at + CHUNK, inner));
+  for (int k = 0; k < f.p->n_reduce; k++)
+    ((float *)c->scratch)[k * total + chunk] = f.p->reduce[k].unit.join(lane[k]);
+}
+
+static void join_chunks(const mr_cpu_call_t *c, int64_t rows, int64_t chunks) {
+  const program_t *p = c->state;
+  frame_t f = {.p = p, .c = c};
+  float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
+  for (int64_t r = 0; r < rows; r++) {
+    begin(p, lane);
+    for (int k = 0; k < p->n_reduce; k++)
+      p->reduce[k].unit.fold(MR_F32, (float *)c->scratch + k * rows * chunks + r * chunks, lane[k],
+                             chunks);
+    end(&f, lane, r);
+  }
+}
+
+static void run_reduce(const mr_cpu_call_t *c) {
+  const program_t *p = c->state;
+  int64_t rows = p->n / p->inner, chunks = (p->inner + CHUNK - 1) / CHUNK, total = rows * chunks;
+  if (chunks > 1) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < total; i++) run_chunk(c, i, chunks, total);
+    join_chunks(c, rows, chunks);
+    return;
+  }
+  int64_t each = p->inner < SPAN ? SPAN / p->inner : 1;
+#pragma omp parallel for schedule(static) if (rows > each && !c->serial)
+  for (int64_t r = 0; r < rows; r += each) run_rows(c, r, least(r + each, rows));
+}
+
+void mr__program_run(const mr_cpu_call_t *c) {
+  const program_t *p = c->state;
+  if (p->inner)
+    run_reduce(c);
+  else
+    run_each(c);
+}
