@@ -31,14 +31,17 @@ static const mr_flag_t run_flags[] = {
      "states, where the first stands."},
     {"--host", "I/N", "Makes only the I-th of N slices of each batch: N processes share the run."},
     {"--depth", "N", "Buffers that every ring holds, a power of two."},
+    {"--pool", "N", "Most buffers a stage has under way: less memory; too few are refused."},
     MR_LOOK_FLAGS,
     {0}};
 
 static mr_err_t set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *last, *batch = mr_graph_batches(g, &last), *host = mr_args_text(a, "--host");
-  int64_t depth = 0;
+  int64_t depth = 0, pool = 0;
   MR_TRY(mr_args_int(a, "--depth", 2, 1024, &depth, diag));
   if (depth) MR_TRY(mr_graph_set_depth(g, (int)depth, diag));
+  MR_TRY(mr_args_int(a, "--pool", 1, 65536, &pool, diag));
+  if (pool) MR_TRY(mr_graph_set_pool(g, (int)pool, diag));
   if (host && !batch)
     return mr_fail(diag, MR_ERR_USAGE, "run: --host: the graph makes no batches to share");
   if (host) MR_TRY(mr_graph_set(g, batch, "host", host, diag));

@@ -210,6 +210,14 @@ mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {
   return MR_OK;
 }
 
+mr_err_t mr_graph_set_pool(mr_graph_t *g, int most, mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
+  if (most < 1 || most > 65536)
+    return mr_fail(diag, MR_ERR_CONFIG, "pool = %d: want a number of buffers in [1,65536]", most);
+  g->pool_most = most;
+  return MR_OK;
+}
+
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, to);

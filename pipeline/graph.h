@@ -80,6 +80,11 @@ void mr_graph_dump(const mr_graph_t *g, FILE *out);
    buffers up to 256 so that bursts pay.  Before settle. */
 mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag);
 
+/* Most buffers that the pool of any stage has, in [1,65536]: less memory for less overlap.
+   Default: as many as the rings hold.  One that could bring the graph to a standstill is refused
+   when it settles.  Before settle. */
+mr_err_t mr_graph_set_pool(mr_graph_t *g, int most, mr_diag_t *diag);
+
 /* The stream of batches that a stage gives goes on where it stood, for a resume: told to each stage
    from this one back to the one that makes batches of records.  A stream with words is found by
    them at once.  MR_ERR_DATA: the state of another graph.  Links come first; before run. */
@@ -97,8 +102,9 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
    function of their number, else by going through the records without making them. */
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag);
 
-/* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge.
-   Touches no file or device. */
+/* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge;
+   refuses what could come to a standstill (a stage whose inputs wait for one another, a pool that
+   is too small).  Touches no file or device. */
 mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag);
 
 /* Settles if need be, opens the stages and starts their threads.  A graph runs once. */

@@ -72,6 +72,7 @@ struct mr_graph {
   int n_vars;
   int timeline_events; /* a worker; 0: off */
   int depth;           /* 0: by buffer size */
+  int pool_most;       /* 0: as many as the rings hold */
   int *order;          /* [n_nodes] topological, sources first; NULL until settled */
   bool settled, started, joined;
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process then */

@@ -7,18 +7,10 @@
 #include "base/clock.h"
 #include "pipeline/care_private.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/standstill_private.h"
 #include "pipeline/trace_private.h"
 
-enum { DEPTH_MIN = 4, DEPTH_MAX = 256, DEPTH_BYTES = 8 << 20 };
-
 /* ---- memory ---- */
-
-static size_t edge_depth(const mr_graph_t *g, const mr__edge_t *e) {
-  if (g->depth) return (size_t)g->depth;
-  size_t bytes = mr_spec_bytes(&g->node[e->from]->worker->out_spec[e->out]), depth = DEPTH_MAX;
-  while (depth > DEPTH_MIN && depth * bytes > DEPTH_BYTES) depth /= 2;
-  return depth;
-}
 
 static mr__timeline_t *make_timeline(int events) {
   mr__timeline_t *t = malloc(sizeof *t + (size_t)events * sizeof *t->event);
@@ -49,7 +41,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
 static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   mr__node_t *a = g->node[e->from], *b = g->node[e->to];
   if (!a->n_workers) return MR_OK; /* records: a chain */
-  size_t depth = edge_depth(g, e);
+  size_t depth = mr__edge_depth(g, e);
   e->ring = calloc((size_t)(a->n_workers * b->n_workers), sizeof *e->ring);
   if (!e->ring) return MR_ERR_NOMEM;
   for (int i = 0; i < a->n_workers; i++) {
@@ -77,31 +69,11 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   return MR_OK;
 }
 
-/* Buffers that may be under way downstream of a stage: full rings, and two in each worker's hands;
-   a whole burst in those of one that the stage must never wait for.  A pool of that many never
-   stops a stage that the rings would let go on. */
-static size_t downstream(const mr_graph_t *g, int node, bool *seen) {
-  size_t n = 0;
-  for (int i = 0; i < g->n_edges; i++) {
-    const mr__edge_t *e = &g->edge[i];
-    if (e->from != node) continue;
-    size_t to = (size_t)g->node[e->to]->n_workers;
-    n += (size_t)g->node[node]->n_workers * to * edge_depth(g, e);
-    if (g->node[e->to]->def->in[e->in].lossy) n += MR_BURST * to;
-    if (seen[e->to]) continue;
-    seen[e->to] = true;
-    n += 2 * to + downstream(g, e->to, seen);
-  }
-  return n;
-}
-
 static mr_err_t make_pools(mr_graph_t *g, int i) {
   mr__node_t *node = g->node[i];
   if (!node->n_workers) return MR_OK;
-  bool *seen = calloc((size_t)g->n_nodes, sizeof *seen);
-  if (!seen) return MR_ERR_NOMEM;
-  size_t n = downstream(g, i, seen) + 2 * (size_t)node->n_workers + 2;
-  free(seen);
+  size_t n;
+  MR_TRY(mr__pool_size(g, i, &n));
   mr_wait_t **own = &g->wait[0];
   while (*own != &node->rt->wait) own++;
   for (int p = 0; p < mr_stage_def_n_out(node->def); p++) {

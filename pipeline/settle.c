@@ -4,6 +4,7 @@
 
 #include "pipeline/care_private.h"
 #include "pipeline/graph_private.h"
+#include "pipeline/standstill_private.h"
 
 /* ---- settings ---- */
 
@@ -197,6 +198,7 @@ mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(sort_nodes(g, diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(check_ports(g->node[i], diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
+  MR_TRY(mr__check_standstill(g, diag));
   g->settled = true;
   return MR_OK;
 }

@@ -158,6 +158,8 @@ struct mr_stage {
   uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */
   bool has_default_seed; /* the pipeline has a seed, from which this stage's own one follows as */
   uint32_t default_seed; /* grain derives it */
+  int64_t holds;         /* plan may set it: buffers that a worker keeps while it waits for more, 0
+                            stands for 1; pools are made so much larger */
   int64_t base_seed;     /* plan sets it (-1): stages after this one derive their seeds from it */
   struct mr_runtime *rt; /* the scheduler's side */
 };
