@@ -17,6 +17,10 @@ static const mr_flag_t index_flags[] = {
     {"--epochs", "E", "Passes over the records; default 1."},
     {"--shard", "I/N", "Only shard I of N, counted from 0; default 0/1."},
     {"--drop-remainder", NULL, "Makes all shards equally long."},
+    {"--whole-shards", NULL,
+     "Each shard gives all its records every epoch, also where sizes differ; grain does not."},
+    {"--bijective", NULL,
+     "Each record comes once, also of 4^k + 1 records; grain misses one there."},
     {"--no-shuffle", NULL, "Keeps the records in their order."},
     {"--sequential", NULL, "Uses the sequential sampler: strided shards, one order in all epochs."},
     {0}};
@@ -36,6 +40,8 @@ static mr_err_t settings(const mr_args_t *a, mr_sampler_conf_t *c, mr_diag_t *di
   c->sequential = mr_args_text(a, "--sequential") != NULL;
   c->shuffle = !c->sequential && !mr_args_text(a, "--no-shuffle");
   c->drop_remainder = mr_args_text(a, "--drop-remainder") != NULL;
+  c->whole_shards = mr_args_text(a, "--whole-shards") != NULL;
+  c->bijective = mr_args_text(a, "--bijective") != NULL;
   return MR_OK;
 }
 

@@ -6,19 +6,33 @@
 #include "base/seedseq.h"
 
 /* log2 of max_index as a double, not of the number of indices: grain's own block size. */
-static int block_bits(uint64_t max_index) {
-  int bits = max_index ? (int)ceil(log2((double)max_index)) : 0;
+static int grain_bits(uint64_t max_index) {
+  return max_index ? (int)ceil(log2((double)max_index)) : 0;
+}
+
+static int all_bits(uint64_t max_index) { return max_index ? 64 - __builtin_clzll(max_index) : 0; }
+
+static int block_bits(int bits) {
   bits += bits % 2;
   return bits < 16 ? 16 : bits > 64 ? 64 : bits;
 }
 
-void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds) {
+static void init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds, int bits) {
   assert(rounds >= 2 && rounds <= MR_SHUFFLE_ROUNDS_MAX && rounds % 2 == 0);
-  int half = block_bits(max_index) / 2;
+  int half = block_bits(bits) / 2;
   *s = (mr_index_shuffle_t){.max_index = max_index, .seed = seed, .half = half, .rounds = rounds};
   s->mask = ((uint64_t)1 << half) - 1;
   mr_seed_seq(&seed, 1, s->key, (size_t)rounds);
   for (int i = 0; i < rounds; i++) s->key[i] &= (uint32_t)s->mask;
+}
+
+void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds) {
+  init(s, max_index, seed, rounds, grain_bits(max_index));
+}
+
+void mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
+                                     int rounds) {
+  init(s, max_index, seed, rounds, all_bits(max_index));
 }
 
 static inline uint64_t rotl(uint64_t x, int r, int half, uint64_t mask) {

@@ -21,6 +21,10 @@ typedef struct mr_index_shuffle {
 /* rounds: even, in [2,MR_SHUFFLE_ROUNDS_MAX]; grain's samplers use MR_SHUFFLE_ROUNDS. */
 void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds);
 
+/* The same with a block that always holds max_index: each result comes once. */
+void mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
+                                     int rounds);
+
 /* The result for index in [0,max_index]. */
 uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index);
 

@@ -9,9 +9,11 @@ typedef struct mix {
   const char *weights;
   int n;
   int64_t share[MR_MAX_PORTS], sum; /* weights as whole numbers */
+  bool exact;
 } mix_t;
 
 enum { INDEX, STOP }; /* words */
+enum { DIGITS_MAX = 9, SHARE_MAX = 100000000 };
 
 static mr_err_t bad_weights(mr_stage_t *s) {
   const mix_t *t = s->state;
@@ -36,35 +38,76 @@ static mr_err_t parse_weights(mr_stage_t *s, double *weight) {
 }
 
 /* grain scales the smallest weight to 100 and cuts what is behind the point. */
-static mr_err_t plan_shares(mr_stage_t *s) {
+static mr_err_t shares_of_grain(mr_stage_t *s, const double *weight) {
   mix_t *t = s->state;
-  double weight[MR_MAX_PORTS], least = INFINITY;
-  for (int i = 0; i < t->n; i++) t->share[i] = 1;
-  t->sum = t->n;
-  if (!t->weights) return MR_OK;
-  MR_TRY(parse_weights(s, weight));
+  double least = INFINITY;
   for (int i = 0; i < t->n; i++) least = fmin(least, weight[i]);
   double scale = 100 / least;
-  t->sum = 0;
   for (int i = 0; i < t->n; i++) {
     double share = weight[i] * scale;
-    if (!(share < 1e8)) return bad_weights(s);
+    if (!(share < SHARE_MAX)) return bad_weights(s);
     t->share[i] = (int64_t)share;
-    t->sum += t->share[i];
   }
   return MR_OK;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+/* The weights times the least power of ten that makes all of them whole, in lowest terms. */
+static mr_err_t shares_as_said(mr_stage_t *s, const double *weight) {
+  mix_t *t = s->state;
+  double scale = 1;
+  int whole = 0;
+  for (int digits = 0; whole < t->n; digits++, scale *= 10) {
+    if (digits > DIGITS_MAX) return bad_weights(s);
+    for (whole = 0; whole < t->n; whole++) {
+      double share = weight[whole] * scale;
+      if (!(share < SHARE_MAX) || fabs(share - rint(share)) > 1e-6) break;
+      t->share[whole] = (int64_t)rint(share);
+    }
+  }
+  int64_t common = 0;
+  for (int i = 0; i < t->n; i++) common = common_divisor(t->share[i], common);
+  for (int i = 0; i < t->n; i++)
+    if (t->share[i] == 0) return bad_weights(s);
+  for (int i = 0; i < t->n; i++) t->share[i] /= common;
+  return MR_OK;
+}
+
+static mr_err_t plan_shares(mr_stage_t *s) {
+  mix_t *t = s->state;
+  double weight[MR_MAX_PORTS];
+  for (int i = 0; i < t->n; i++) t->share[i] = 1;
+  if (t->weights) {
+    MR_TRY(parse_weights(s, weight));
+    MR_TRY(t->exact ? shares_as_said(s, weight) : shares_of_grain(s, weight));
+  }
+  t->sum = 0;
+  for (int i = 0; i < t->n; i++) t->sum += t->share[i];
+  return MR_OK;
+}
+
+/* Records until an input has no more for its share; in grain's doubles, or exactly. */
+static int64_t mixed_records(const mr_stage_t *s) {
+  const mix_t *t = s->state;
+  double least = 0x1p62;
+  __int128 most = INT64_C(1) << 62;
+  for (int i = 0; i < t->n; i++) {
+    int64_t records = s->in_spec[i].n_records;
+    __int128 here = (__int128)records * t->sum / t->share[i];
+    most = here < most ? here : most;
+    least = fmin(least, (double)records / ((double)t->share[i] / (double)t->sum));
+  }
+  return t->exact ? (int64_t)most : (int64_t)least;
+}
+
 static mr_err_t mix_plan(mr_stage_t *s) {
   mix_t *t = s->state;
-  double length = 0x1p62;
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
   MR_TRY(plan_shares(s));
-  for (int i = 0; i < t->n; i++)
-    length = fmin(length, (double)s->in_spec[i].n_records / ((double)t->share[i] / (double)t->sum));
-  s->out_spec[0].n_records = (int64_t)length;
-  if (length < 1 && !s->in_spec[0].sequential)
+  s->out_spec[0].n_records = mixed_records(s);
+  if (s->out_spec[0].n_records < 1 && !s->in_spec[0].sequential)
     return mr_stage_fail(s, MR_ERR_CONFIG, "an input has no record for its weight");
   return MR_OK;
 }
@@ -104,6 +147,11 @@ static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
 static const mr_opt_t mix_opts[] = {
     {"weights", MR_OPT_STR, offsetof(mix_t, weights), "A,B,..", NULL, 0, 0, NULL,
      "Shares of the inputs a, b, .. in what comes out; equal ones without it.", 1},
+    {"exact", MR_OPT_BOOL, offsetof(mix_t, exact), "", "false", 0, 0, NULL,
+     "Takes the weights as they are said; grain makes the smallest 100 and cuts the others to "
+     "whole "
+     "numbers, 233:100 of 7:3.",
+     0},
     {0}};
 
 const mr_stage_def_t mr_stage_mix = {

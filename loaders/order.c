@@ -7,7 +7,8 @@ static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {
   if (c->n_shards == 1) {
     out->n_records = c->n_records;
   } else if (c->n_epochs == 0) {
-    out->n_records = c->sequential ? c->n_records / c->n_shards : m->size;
+    bool strided = c->sequential && !c->whole_shards;
+    out->n_records = strided ? c->n_records / c->n_shards : m->size;
   } else if (m->local_len % c->n_epochs == 0) {
     out->n_records = m->local_len / c->n_epochs;
   } else {
@@ -28,7 +29,9 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
                             .shuffle = shuffle,
                             .seeded = o->seed >= 0,
                             .seed = (uint32_t)(o->seed >= 0 ? o->seed : 0),
-                            .drop_remainder = o->drop_remainder};
+                            .drop_remainder = o->drop_remainder,
+                            .whole_shards = o->whole_shards,
+                            .bijective = o->bijective};
   if (!mr_sampler_parse_shard(o->shard, &conf.shard, &conf.n_shards))
     return mr_stage_fail(s, MR_ERR_CONFIG, "shard=%s, want I/N with 0 <= I < N", o->shard);
   mr_diag_t why = {0};
@@ -44,7 +47,8 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   int64_t index = mr_sampler_index(&o->sampler, position);
   mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
   /* A stage before this one may tell epochs apart. */
-  int64_t epoch = c->sequential ? index / c->n_records : position / o->sampler.size;
+  bool strided = c->sequential && !c->whole_shards;
+  int64_t epoch = strided ? index / c->n_records : position / o->sampler.size;
   at->index += epoch * c->n_records;
   at->seeded = c->seeded;
   return MR_OK;

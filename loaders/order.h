@@ -9,7 +9,7 @@ typedef struct mr_order {
   int64_t seed; /* -1: none */
   int64_t epochs;
   const char *shard; /* "I/N" or NULL */
-  bool drop_remainder, shuffle;
+  bool drop_remainder, shuffle, whole_shards, bijective;
   mr_sampler_t sampler;
 } mr_order_t;
 

@@ -2,10 +2,12 @@
 #ifndef MR_LOADERS_PERMUTE_H
 #define MR_LOADERS_PERMUTE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Where i in [0,max_index] goes under seed; a pure function.  Each thread keeps the keys of its
-   last seed and length for its next call. */
-uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed);
+/* Where i in [0,max_index] goes under seed; a pure function.  bijective: no two go to one place, as
+   in grain they do where max_index is 4^k (base/index_shuffle.h).  Each thread keeps the keys of
+   its last seed and length for its next call. */
+uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective);
 
 #endif

@@ -38,6 +38,7 @@ mr_err_t mr_sampler_init(mr_sampler_t *s, const mr_sampler_conf_t *c, mr_diag_t 
   even_split(c, &s->start, &s->size);
   s->len = sampler_len(s);
   s->local_len = s->len / c->n_shards;
+  if (c->whole_shards) s->local_len = s->size * c->n_epochs;
   if (s->size < 1 || (s->len && !s->local_len))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "shard %" PRId64 "/%" PRId64 " of %" PRId64 " records has none", c->shard,
@@ -52,14 +53,19 @@ int64_t mr_sampler_index(const mr_sampler_t *s, int64_t i) {
 void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64_t *key) {
   const mr_sampler_conf_t *c = &s->conf;
   *key = c->seeded ? (uint64_t)c->seed + (uint64_t)index : 0;
+  int64_t local = index / c->n_shards, epoch = local / s->size, i = local % s->size;
+  if (c->sequential && c->whole_shards) {
+    *record = c->shard + i * c->n_shards;
+    return;
+  }
   if (c->sequential) {
     int64_t whole = c->drop_remainder ? c->n_records / c->n_shards * c->n_shards : c->n_records;
     *record = index % whole;
     return;
   }
-  int64_t local = index / c->n_shards, epoch = local / s->size, i = local % s->size;
   if (c->shuffle)
-    i = (int64_t)mr_permute((uint64_t)i, (uint64_t)s->size - 1, c->seed + (uint32_t)epoch);
+    i = (int64_t)mr_permute((uint64_t)i, (uint64_t)s->size - 1, c->seed + (uint32_t)epoch,
+                            c->bijective);
   *record = s->start + i;
 }
 

@@ -19,11 +19,14 @@ typedef struct mr_sampler_conf {
   uint32_t seed;
   int64_t shard, n_shards; /* shard in [0,n_shards); n_shards 1: all records */
   bool drop_remainder;     /* shards of one size */
+  /* what grain 0.2.18 does not do */
+  bool whole_shards; /* each shard gives all its records each epoch, also where sizes differ */
+  bool bijective;    /* base/index_shuffle.h: of 4^k + 1 records none comes twice */
 } mr_sampler_conf_t;
 
 typedef struct mr_sampler {
   mr_sampler_conf_t conf;
-  int64_t start, size; /* IndexSampler: this shard's records are [start,start+size) */
+  int64_t start, size; /* records of this shard; the IndexSampler's are [start,start+size) */
   int64_t len;         /* grain's len(sampler), over all epochs and shards; 0: endless */
   int64_t local_len;   /* positions that this shard's DataLoader walks; 0: endless */
 } mr_sampler_t;

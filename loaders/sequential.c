@@ -12,6 +12,10 @@ static const mr_opt_t sequential_opts[] = {
      "Reads only records I, I+N, I+2N, ...; all without it.", 0},
     {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,
      "Leaves out records that do not divide among the shards.", 0},
+    {"whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,
+     "Where records do not divide among the shards, each shard still gives all of its own every "
+     "epoch; grain 0.2.18 leaves some out and lets the shards' epochs drift apart.",
+     0},
     {0}};
 
 const mr_stage_def_t mr_stage_sequential = {

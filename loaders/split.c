@@ -10,7 +10,8 @@ mr_err_t mr__split_plan(mr_stage_t *s, mr_split_t *p) {
     return mr_stage_fail(s, MR_ERR_CONFIG, "split=%s has no records%s",
                          p->kind == MR_SPLIT_VALID ? "valid" : "test",
                          p->kind == MR_SPLIT_VALID ? " with holdout=0" : "");
-  mr_index_shuffle_init(&p->order, (uint64_t)p->training - 1, (uint32_t)p->seed, MR_SHUFFLE_ROUNDS);
+  mr_index_shuffle_init_bijective(&p->order, (uint64_t)p->training - 1, (uint32_t)p->seed,
+                                  MR_SHUFFLE_ROUNDS);
   return MR_OK;
 }
 

@@ -7,6 +7,7 @@
 
 typedef struct window_shuffle {
   int64_t size, seed;
+  bool within_epoch, wrap_seed, bijective;
 } window_shuffle_t;
 
 enum { WINDOW, TAKEN }; /* words */
@@ -19,21 +20,39 @@ static mr_err_t window_plan(mr_stage_t *s) {
 /* grain does not let seed + window wrap around, and fails there. */
 static mr_err_t permute(mr_stage_t *s, int64_t i, int64_t n, int64_t window, int64_t *to) {
   const window_shuffle_t *t = s->state;
-  if (t->seed + window > UINT32_MAX)
+  uint64_t seed = (uint64_t)t->seed + (uint64_t)window;
+  if (seed > UINT32_MAX && !t->wrap_seed)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "seed + number of the window is %" PRId64 ", want at most 2^32-1",
-                         t->seed + window);
-  *to = (int64_t)mr_permute((uint64_t)i, (uint64_t)n - 1, (uint32_t)(t->seed + window));
+                         "seed + number of the window is %" PRIu64
+                         ", want at most 2^32-1; wrap-seed goes on from 0",
+                         seed);
+  *to = (int64_t)mr_permute((uint64_t)i, (uint64_t)n - 1, (uint32_t)seed, t->bijective);
   return MR_OK;
 }
 
 /* A last window that is short reaches into the next epoch, as grain's does. */
-static mr_err_t window_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+static mr_err_t order_across(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const window_shuffle_t *t = s->state;
   int64_t window = position / t->size, to = 0;
   MR_TRY(permute(s, position % t->size, t->size, window, &to));
   at->index = to + window * t->size;
   return MR_OK;
+}
+
+/* A last window ends with its epoch; windows are counted on from one epoch to the next. */
+static mr_err_t order_within(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const window_shuffle_t *t = s->state;
+  int64_t records = s->in_spec[0].n_records, epoch = position / records, i = position % records;
+  int64_t first = i / t->size * t->size, n = records - first < t->size ? records - first : t->size;
+  int64_t windows = (records - 1) / t->size + 1, to = 0;
+  MR_TRY(permute(s, i - first, n, epoch * windows + first / t->size, &to));
+  at->index = epoch * records + first + to;
+  return MR_OK;
+}
+
+static mr_err_t window_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const window_shuffle_t *t = s->state;
+  return t->within_epoch ? order_within(s, position, at) : order_across(s, position, at);
 }
 
 /* The next window, or after a load the one that was under way. */
@@ -64,6 +83,15 @@ static const mr_opt_t window_opts[] = {
      "How many records a window holds.", 1},
     {"seed", MR_OPT_INT, offsetof(window_shuffle_t, seed), "", NULL, 0, 4294967295.0, NULL,
      "Decides the orders.", 0},
+    {"within-epoch", MR_OPT_BOOL, offsetof(window_shuffle_t, within_epoch), "", "false", 0, 0, NULL,
+     "An epoch's last window is as short as it must be; in grain's MapDataset it reaches into the "
+     "next epoch, so that records come twice or never.",
+     0},
+    {"wrap-seed", MR_OPT_BOOL, offsetof(window_shuffle_t, wrap_seed), "", "false", 0, 0, NULL,
+     "A window's seed beyond 2^32-1 goes on from 0; grain fails there.", 0},
+    {"bijective", MR_OPT_BOOL, offsetof(window_shuffle_t, bijective), "", "false", 0, 0, NULL,
+     "Of a window of exactly 4^k + 1 records (k >= 8) each comes once; in grain one never does.",
+     0},
     {0}};
 
 const mr_stage_def_t mr_stage_window_shuffle = {

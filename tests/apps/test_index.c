@@ -50,6 +50,22 @@ static void large_numbers_and_shards_too(void **state) {
                                    .n_shards = 100000});
 }
 
+static void corrected_orders_too(void **state) {
+  expect_lines("--records 65537 --bijective --seed 4", (mr_sampler_conf_t){.n_records = 65537,
+                                                                           .n_epochs = 1,
+                                                                           .shuffle = true,
+                                                                           .seed = 4,
+                                                                           .n_shards = 1,
+                                                                           .bijective = true});
+  expect_lines("--records 1000 --whole-shards --shard 1/7 --epochs 3",
+               (mr_sampler_conf_t){.n_records = 1000,
+                                   .n_epochs = 3,
+                                   .shuffle = true,
+                                   .shard = 1,
+                                   .n_shards = 7,
+                                   .whole_shards = true});
+}
+
 static void sequential_order_too(void **state) {
   expect_lines("--records 1001 --shard 2/7 --epochs 30 --drop-remainder --sequential",
                (mr_sampler_conf_t){.n_records = 1001,
@@ -75,6 +91,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(many_blocks_of_lines_are_the_samplers_answers),
       cmocka_unit_test(large_numbers_and_shards_too),
+      cmocka_unit_test(corrected_orders_too),
       cmocka_unit_test(sequential_order_too),
       cmocka_unit_test(a_full_disk_is_a_failure),
   };

@@ -43,6 +43,22 @@ static void four_to_the_eighth_loses_its_last_record_as_in_grain(void **state) {
   assert_int_equal(mr_index_shuffle_at(&s, 65536), mr_index_shuffle_at(&s, 0));
 }
 
+static void a_bijective_shuffle_is_grains_but_there(void **state) {
+  static const uint64_t max[] = {1, 9, 16384, 65535, 65537, 262143, 262145, 999999, 1u << 31};
+  mr_index_shuffle_t s, t;
+  for (size_t k = 0; k < sizeof max / sizeof *max; k++) {
+    mr_index_shuffle_init(&s, max[k], 12, MR_SHUFFLE_ROUNDS);
+    mr_index_shuffle_init_bijective(&t, max[k], 12, MR_SHUFFLE_ROUNDS);
+    for (uint64_t i = 0; i <= max[k] && i < 1000; i++)
+      assert_true(mr_index_shuffle_at(&s, i) == mr_index_shuffle_at(&t, i));
+  }
+  uint8_t *seen = calloc(65537, 1);
+  mr_index_shuffle_init_bijective(&t, 65536, 12, MR_SHUFFLE_ROUNDS);
+  for (uint64_t i = 0; i <= 65536; i++) seen[mr_index_shuffle_at(&t, i)]++;
+  for (int i = 0; i <= 65536; i++) assert_int_equal(seen[i], 1);
+  free(seen);
+}
+
 static void seed_sequences_match_numpy(void **state) {
   FILE *f = vectors_open("seedsequence.txt");
   char line[512];
@@ -76,6 +92,7 @@ int main(void) {
       cmocka_unit_test(every_golden_index_shuffles_as_grain_does),
       cmocka_unit_test(a_small_range_is_permuted),
       cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
+      cmocka_unit_test(a_bijective_shuffle_is_grains_but_there),
       cmocka_unit_test(seed_sequences_match_numpy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
