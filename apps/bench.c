@@ -103,7 +103,8 @@ const mr_command_t mr_command_bench = {
     .words = "loader|reader|stage|step|infer|compile... [--json]",
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more =
-        "\n  loader  the recipe's training transform into batches of f32\n"
+        "\n  loader  the recipe's training transform into batches of f32, and a process with one "
+        "batch\n"
         "  reader  records from the files into batches of bytes, none kept in memory\n"
         "  stage   a buffer's way through six empty stages\n"
         "  step    one training step of the recipe's model, pictures of noise\n"

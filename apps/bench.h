@@ -21,6 +21,10 @@ void mr_bench_add(mr_bench_t *b, const char *name, double value);
 /* The median of v[0,n), n >= 1; sorts v. */
 double mr_bench_median(double *v, int n);
 
+/* Milliseconds that `millrace run GRAPH` takes as a process, from its start to its end: the median
+   of nine.  GRAPH is to end after one batch. */
+mr_err_t mr_bench_first(const char *graph, double *ms, mr_diag_t *diag);
+
 mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);

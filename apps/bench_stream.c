@@ -127,18 +127,31 @@ static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *ou
   return report_rate(&p, text, out, diag);
 }
 
+#define RECIPE                                                     \
+  "flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1 " \
+  "! normalize preset=cifar10 ! batch %lld drop-remainder"
+
+/* From the start of a process to its end after one batch. */
+static mr_err_t report_first(const plan_t *p, mr_bench_t *out, mr_diag_t *diag) {
+  char text[2048];
+  double ms;
+  snprintf(text, sizeof text, "%s ! shuffle seed=12 ! slice :%lld ! " RECIPE " ! null", p->source,
+           (long long)p->batch, (long long)p->batch);
+  MR_TRY(mr_bench_first(text, &ms, diag));
+  mr_bench_add(out, "first_batch_ms", ms);
+  return MR_OK;
+}
+
 mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   plan_t p;
   char text[2048];
   if (mr_args_text(a, "--graph")) return bench_graph(a, mr_args_text(a, "--graph"), out, diag);
   MR_TRY(make_plan(a, &p, diag));
-  snprintf(
-      text, sizeof text,
-      "%s ! shuffle seed=12 epochs=0 ! flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 "
-      "ratio=0.9:1.1 ! normalize preset=cifar10 ! batch %lld drop-remainder workers=%lld name=b "
-      "! null",
-      p.source, (long long)p.batch, (long long)p.workers);
-  return report_rate(&p, text, out, diag);
+  snprintf(text, sizeof text,
+           "%s ! shuffle seed=12 epochs=0 ! " RECIPE " workers=%lld name=b ! null", p.source,
+           (long long)p.batch, (long long)p.workers);
+  MR_TRY(report_rate(&p, text, out, diag));
+  return report_first(&p, out, diag);
 }
 
 mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {

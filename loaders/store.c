@@ -70,22 +70,19 @@ static decision_t decide(const mr_store_t *st) {
   return d;
 }
 
-static mr_err_t keep(mr_store_t *st, mr_diag_t *diag) {
-  decision_t d = decide(st);
-  if (!d.kept) return MR_OK;
-  st->whole = d.whole;
-  st->kept_bytes = ((size_t)d.bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
-  st->kept = aligned_alloc(MR_STORE_HUGE, st->kept_bytes);
+mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
+  int64_t bytes = decide(st).bytes;
+  size_t room = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
+  st->kept = aligned_alloc(MR_STORE_HUGE, room);
   if (!st->kept)
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", d.bytes);
-  madvise(st->kept, st->kept_bytes, MADV_HUGEPAGE); /* a wish: 70 page faults instead of 35,000 */
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", bytes);
+  madvise(st->kept, room, MADV_HUGEPAGE); /* a wish: 70 page faults instead of 35,000 */
   mr_diag_t why = {0};
   mr_err_t e = st->whole ? mr__store_keep_whole(st, &why) : mr__store_keep_few(st, &why);
   if (e >= 0) return e;
-  if (!st->conf.lenient || e == MR_ERR_NOMEM) return mr_fail(diag, e, "%s", why.text);
-  free(st->kept); /* something there is bad: records are read, and checked, one by one */
+  free(st->kept);
   st->kept = NULL;
-  return MR_OK;
+  return good_alone && e != MR_ERR_NOMEM ? MR_OK : mr_fail(diag, e, "%s", why.text);
 }
 
 static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
@@ -93,6 +90,12 @@ static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
   if (!l->scratch) l->scratch = malloc(bytes);
   if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a burst of records");
   return mr__store_reader(st, false, l->scratch, bytes, &l->reader, diag);
+}
+
+static void close_lane(mr_store_lane_t *l) {
+  mr_reader_close(l->reader);
+  free(l->scratch);
+  *l = (mr_store_lane_t){0};
 }
 
 static mr_err_t make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
@@ -108,11 +111,33 @@ static mr_err_t make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *d
   return copy_paths(st, conf, diag);
 }
 
+/* The first lane tells how the others read.  Files that the page cache holds are kept behind the
+   back of the first batches, which need not wait; from a cold device both would be slower. */
+static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
+  MR_TRY(open_lane(st, &st->lane[0], diag));
+  st->chosen = mr_reader_backend(st->lane[0].reader);
+  bool cached = st->conf.backend == MR_BACKEND_AUTO && st->chosen == MR_BACKEND_MMAP;
+  if (!keep || (cached && mr__store_behind(st))) return MR_OK;
+  close_lane(&st->lane[0]);
+  MR_TRY(mr__store_fill(st, st->conf.lenient, diag));
+  if (!st->kept) return open_lane(st, &st->lane[0], diag);
+  atomic_store_explicit(&st->ready, true, memory_order_release);
+  return MR_OK;
+}
+
+static mr_err_t open_records(mr_store_t *st, mr_diag_t *diag) {
+  decision_t d = decide(st);
+  st->whole = d.whole;
+  if (!d.kept || d.bytes >= MR_STORE_BEHIND) return open_reading(st, d.kept, diag);
+  MR_TRY(mr__store_fill(st, st->conf.lenient, diag));
+  if (!st->kept) return open_reading(st, false, diag);
+  atomic_store_explicit(&st->ready, true, memory_order_release);
+  return MR_OK;
+}
+
 mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
   mr_err_t e = make(out, conf, diag);
-  if (e >= 0) e = keep(*out, diag);
-  if (e >= 0 && !(*out)->kept) e = open_lane(*out, &(*out)->lane[0], diag);
-  if (e >= 0 && !(*out)->kept) (*out)->chosen = mr_reader_backend((*out)->lane[0].reader);
+  if (e >= 0) e = open_records(*out, diag);
   if (e >= 0) return MR_OK;
   mr_store_close(*out);
   *out = NULL;
@@ -145,16 +170,16 @@ mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_
 
 void mr_store_close(mr_store_t *st) {
   if (!st) return;
-  for (int w = 0; w < MR_STORE_WORKERS; w++) {
-    mr_reader_close(st->lane[w].reader);
-    free(st->lane[w].scratch);
-  }
+  mr__store_join(st);
+  for (int w = 0; w < MR_STORE_WORKERS; w++) close_lane(&st->lane[w]);
   for (int i = 0; i < MR_READER_FILES_MAX; i++) free(st->path[i]);
   free(st->kept);
   free(st);
 }
 
-bool mr_store_kept(const mr_store_t *st) { return st->kept; }
+bool mr_store_kept(mr_store_t *st) {
+  return atomic_load_explicit(&st->ready, memory_order_acquire);
+}
 
 static mr_err_t read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *number, int n,
                          uint8_t **record, mr_diag_t *diag) {
@@ -179,7 +204,8 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
     return mr_fail(diag, MR_ERR_CONFIG, "%d workers, want at most %d", worker + 1,
                    MR_STORE_WORKERS);
   for (int i = 0; i < n; i++) number[i] = c->locate(c->ctx, index[i]);
-  if (!st->kept) return read_due(st, &st->lane[worker], number, n, record, diag);
+  if (!mr_store_kept(st)) return read_due(st, &st->lane[worker], number, n, record, diag);
+  if (st->lane[worker].reader) close_lane(&st->lane[worker]); /* was read as it was due until now */
   for (int i = 0; i < n; i++)
     record[i] =
         st->whole ? mr__store_place(st, number[i]) : st->kept + (size_t)index[i] * c->record;

@@ -2,8 +2,9 @@
 
    What fits the memory budget is read once, in large requests on several threads, and gathered from
    memory; what does not is read record by record when it is due.  Which of both it is changes no
-   byte.  A source that takes most records of its files keeps the files as they are; one that takes
-   few keeps these alone. */
+   byte.  Where the page cache holds the files, the first records are read as they are due while a
+   thread fetches the rest, so that the first batch comes at once.  A source that takes most records
+   of its files keeps the files as they are; one that takes few keeps these alone. */
 #ifndef MR_LOADERS_STORE_H
 #define MR_LOADERS_STORE_H
 
@@ -40,7 +41,8 @@ typedef struct mr_store_conf {
   bool lenient;
 } mr_store_conf_t;
 
-/* Opens the files, checks their sizes and reads what is kept; every kept record is checked. */
+/* Opens the files, checks their sizes and reads what is kept or begins to.  A bad record fails open
+   if it was found by then, else the fetch that wants it. */
 mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag);
 void mr_store_close(mr_store_t *st); /* NULL is fine */
 
@@ -50,8 +52,8 @@ void mr_store_close(mr_store_t *st); /* NULL is fine */
 mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n, int64_t *number,
                         uint8_t **record, mr_diag_t *diag);
 
-/* True if the records are kept in memory. */
-bool mr_store_kept(const mr_store_t *st);
+/* True once the records are kept in memory. */
+bool mr_store_kept(mr_store_t *st);
 
 /* How such a store would read its files here and now, and why: one line into text[0,n). */
 mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag);

@@ -1,5 +1,6 @@
 /* Reading what is kept: the files in large pieces, or few records by themselves, by as many threads
-   as there are cores (at most four: then the memory is the limit). */
+   as there are cores (at most four: then the memory is the limit); by half as many while batches
+   are made already. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ static void *work_main(void *arg) {
   mr_diag_t diag = {0};
   mr_err_t e = w->reads ? mr__store_reader(w->st, !w->few, NULL, 0, &r, &diag) : MR_OK;
   while (e >= 0 && !atomic_load(&w->failed)) {
+    if (atomic_load(&w->st->stop)) e = mr_fail(&diag, MR_ERR_CANCEL, "nobody waits any more");
+    if (e < 0) break;
     int64_t k = atomic_fetch_add(&w->next, 1);
     if (k >= w->n) break;
     e = w->piece(w, r, k, &diag);
@@ -43,6 +46,7 @@ static void *work_main(void *arg) {
 static mr_err_t work_together(work_t *w, mr_diag_t *diag) {
   pthread_t thread[THREADS];
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  if (w->st->behind) cores = (cores + 1) / 2;
   int n = 0, most = cores < THREADS ? (int)cores : THREADS;
   pthread_mutex_init(&w->lock, NULL);
   for (; n + 1 < most && n + 1 < w->n; n++)

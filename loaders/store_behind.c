@@ -1,0 +1,23 @@
+/* A thread that reads what is kept while the first records are read as they are due.  It tells no
+   failure: where something is bad, nothing is kept, and the fetch that wants it will say so. */
+#include "loaders/store_private.h"
+
+static void *keeper_main(void *arg) {
+  mr_store_t *st = arg;
+  mr_diag_t why = {0};
+  if (mr__store_fill(st, true, &why) >= 0 && st->kept)
+    atomic_store_explicit(&st->ready, true, memory_order_release);
+  return NULL;
+}
+
+bool mr__store_behind(mr_store_t *st) {
+  st->behind = true; /* before the thread, which reads it */
+  if (pthread_create(&st->keeper, NULL, keeper_main, st) != 0) st->behind = false;
+  return st->behind;
+}
+
+void mr__store_join(mr_store_t *st) {
+  if (!st->behind) return;
+  atomic_store(&st->stop, true);
+  pthread_join(st->keeper, NULL);
+}
