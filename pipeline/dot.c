@@ -3,6 +3,8 @@
 
 #include "pipeline/graph_private.h"
 
+enum { NODES_MAX = 1024 /* more are drawn without clusters */ };
+
 /* Inside a DOT string: quotes and backslashes escaped. */
 static void put_escaped(const char *s, FILE *out) {
   for (; *s; s++) {
@@ -31,7 +33,7 @@ static void put_node(const mr_graph_t *g, int i, FILE *out) {
 static void put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
   for (int p = 0; p < MR_MAX_PORTS; p++) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
-    if (!e || e->from >= 1024 || g->node[e->from]->n_workers || done[e->from]) continue;
+    if (!e || e->from >= NODES_MAX || g->node[e->from]->n_workers || done[e->from]) continue;
     done[e->from] = true;
     put_node(g, e->from, out);
     put_chain(g, e->from, done, out);
@@ -44,7 +46,10 @@ static void put_edge(const mr_graph_t *g, const mr__edge_t *e, FILE *out) {
   mr_spec_text(&from->worker->out_spec[e->out], spec, sizeof spec);
   fprintf(out, "  n%d -> n%d [label=\"", e->from, e->to);
   put_escaped(spec, out);
-  fprintf(out, "\"%s];\n", from->n_workers ? "" : ", style=dashed");
+  const char *style = from->n_workers ? "" : ", style=dashed";
+  if (from->process != g->node[e->to]->process)
+    style = ", style=bold, color=steelblue"; /* a link */
+  fprintf(out, "\"%s];\n", style);
 }
 
 static bool reads_records(const mr_graph_t *g, int node) {
@@ -55,14 +60,10 @@ static bool reads_records(const mr_graph_t *g, int node) {
   return false;
 }
 
-void mr_graph_dot(const mr_graph_t *g, FILE *out) {
-  bool done[1024] = {false};
-  fputs(
-      "digraph millrace {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
-      "  edge [fontname=\"sans-serif\", fontsize=10];\n",
-      out);
-  for (int i = 0; i < g->n_nodes && i < 1024; i++) {
-    if (!g->node[i]->n_workers || !reads_records(g, i)) continue;
+/* The stages of a block, in clusters of those that run as one loop. */
+static void put_stages(const mr_graph_t *g, int process, bool *done, FILE *out) {
+  for (int i = 0; i < g->n_nodes && i < NODES_MAX; i++) {
+    if (!g->node[i]->n_workers || !reads_records(g, i) || g->node[i]->process != process) continue;
     fprintf(out, "  subgraph cluster_%d {\n  label=\"fused\"; style=filled; color=lightgrey;\n", i);
     put_chain(g, i, done, out);
     put_node(g, i, out);
@@ -70,7 +71,22 @@ void mr_graph_dot(const mr_graph_t *g, FILE *out) {
     fputs("  }\n", out);
   }
   for (int i = 0; i < g->n_nodes; i++)
-    if (i >= 1024 || !done[i]) put_node(g, i, out);
+    if (g->node[i]->process == process && (i >= NODES_MAX || !done[i])) put_node(g, i, out);
+}
+
+void mr_graph_dot(const mr_graph_t *g, FILE *out) {
+  bool done[NODES_MAX] = {false};
+  fputs(
+      "digraph millrace {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
+      "  edge [fontname=\"sans-serif\", fontsize=10];\n",
+      out);
+  put_stages(g, 0, done, out);
+  for (int i = 0; i < g->n_processes; i++) {
+    fprintf(out, "  subgraph cluster_process_%d {\n  fontname=\"sans-serif\"; style=rounded; ", i);
+    fprintf(out, "label=\"process %s\";\n", g->process[i]->name);
+    put_stages(g, i + 1, done, out);
+    fputs("  }\n", out);
+  }
   for (int i = 0; i < g->n_edges; i++) put_edge(g, &g->edge[i], out);
   fputs("}\n", out);
 }

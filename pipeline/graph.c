@@ -52,6 +52,10 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) 
   return g->n_nodes++;
 }
 
+static bool taken(const mr_graph_t *g, const char *name) {
+  return mr__graph_find(g, name) >= 0 || mr__process_find(g, name) >= 0;
+}
+
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag) {
   char at[32];
   mr__pos_text(node->pos, at, sizeof at);
@@ -59,7 +63,7 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
                     strlen(name))
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: name = \"%.60s\": want letters, digits, - and _", at,
                    node->def->name, name);
-  if (mr__graph_find(g, name) >= 0)
+  if (taken(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: the name \"%.60s\" is taken", at, node->def->name,
                    name);
   node->name = mr__graph_text(g, name, strlen(name));
@@ -72,8 +76,7 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
 static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
   char name[128];
   snprintf(name, sizeof name, "%s", node->def->name);
-  for (int k = 2; mr__graph_find(g, name) >= 0; k++)
-    snprintf(name, sizeof name, "%s%d", node->def->name, k);
+  for (int k = 2; taken(g, name); k++) snprintf(name, sizeof name, "%s%d", node->def->name, k);
   return mr__graph_rename(g, node, name, diag);
 }
 
@@ -104,7 +107,7 @@ mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const ch
 mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *name,
                           const char **given, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
-  if (name && mr__graph_find(g, name) >= 0)
+  if (name && taken(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
   int i = mr__graph_new_node(g, d, (mr__pos_t){0});
   if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
@@ -147,6 +150,7 @@ static mr_err_t find_stage(const mr_graph_t *g, const char *name, mr__node_t **o
                            mr_diag_t *diag) {
   int i = mr__graph_find(g, name);
   if (i >= 0) return *out = g->node[i], MR_OK;
+  if ((i = mr__process_find(g, name)) >= 0) return *out = g->process[i], MR_OK;
   char hint[96];
   mr_suggest_t near = {.word = name};
   for (int k = 0; k < g->n_nodes; k++) mr_suggest_offer(&near, g->node[k]->name);

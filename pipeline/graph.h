@@ -51,7 +51,9 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
    words; a chain ends where a stage or a reference follows without "!".  A bare word is a yes-or-no
    setting or the stage's positional value.  "x." goes on from the first output port of stage x,
    "x.port" from (or at the end of a chain, into) a named one, wherever x stands.  Quotes "" and ''
-   keep spaces; $NAME or ${NAME} in a value is replaced, $$ is a dollar; # starts a comment. */
+   keep spaces; $NAME or ${NAME} in a value is replaced, $$ is a dollar; # starts a comment.
+   process NAME key=value ... { ... } at the start of a line says in which process the stages of
+   its chains run (pipeline/process.h). */
 
 /* Adds what text says, then applies overrides[0,n) (mr_graph_override).  A failure reads
    "LINE:COLUMN: ..."; the graph is then fit only to be destroyed. */

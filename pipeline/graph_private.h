@@ -39,9 +39,11 @@ typedef struct mr__node {
   void *state;
   mr_stage_t *worker; /* [MR_MAX_WORKERS] */
   int n_workers;      /* threads; 0: none (source, order, map) */
+  int process;        /* the block it stands in, from 1; 0: none */
   int n_chains;       /* source: chains that read it */
   bool opened;
   struct mr_runtime *rt; /* [n_workers] */
+  struct mr__node *next_dropped;
 } mr__node_t;
 
 typedef struct mr__edge {
@@ -66,6 +68,9 @@ struct mr_graph {
   mr__text_t *texts; /* every string of the graph */
   mr__node_t **node;
   int n_nodes;
+  mr__node_t *dropped;
+  mr__node_t **process; /* blocks of the text: only name, pos and set are used */
+  int n_processes;
   mr__edge_t *edge;
   int n_edges;
   mr__var_t *var;
@@ -102,6 +107,11 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos);
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag);
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag);
+int mr__process_find(const mr_graph_t *g, const char *name); /* index, or -1 */
+/* A block without name or settings; NULL when memory is short. */
+mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos);
+/* Drops the nodes i with kept[i] == 0, and their edges; kept[i] becomes the new number or -1. */
+void mr__graph_drop(mr_graph_t *g, int *kept);
 mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
 /* Index of a port by name (NULL: the first), or -1 with a failure told after `where`. */
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,

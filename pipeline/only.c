@@ -11,21 +11,17 @@ static void mark(const mr_graph_t *g, int node, int *kept) {
     if (g->edge[i].to == node) mark(g, g->edge[i].from, kept);
 }
 
-static void free_node(mr__node_t *node) {
-  free(node->set), free(node->state), free(node->worker);
-  free(node);
-}
-
-/* kept[i] becomes the new number of node i. */
-static void drop_others(mr_graph_t *g, int *kept) {
+/* Dropped nodes stay in memory: specs may point at what their state holds. */
+void mr__graph_drop(mr_graph_t *g, int *kept) {
   int n = 0, edges = 0;
   for (int i = 0; i < g->n_nodes; i++) {
+    mr__node_t *node = g->node[i];
     if (!kept[i]) {
-      free_node(g->node[i]);
+      node->next_dropped = g->dropped, g->dropped = node;
       kept[i] = -1;
       continue;
     }
-    g->node[n] = g->node[i];
+    g->node[n] = node;
     kept[i] = n++;
   }
   g->n_nodes = n;
@@ -46,7 +42,7 @@ mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
   int *kept = calloc((size_t)g->n_nodes, sizeof *kept);
   if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   mark(g, at, kept);
-  drop_others(g, kept);
+  mr__graph_drop(g, kept);
   free(kept);
   return MR_OK;
 }

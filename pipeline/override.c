@@ -134,16 +134,33 @@ static void put_quoted(const char *s, FILE *out) {
   fputc('"', out);
 }
 
-void mr_graph_dump(const mr_graph_t *g, FILE *out) {
+static void put_node(const mr_graph_t *g, mr__node_t *node, const char *head, FILE *out) {
+  fputs(head, out);
+  if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, by_name);
+  for (int k = 0; k < node->n_set; k++) {
+    fprintf(out, " %s=", node->set[k].name);
+    put_quoted(mr__setting_text(g, &node->set[k]), out);
+  }
+}
+
+static void put_stages(const mr_graph_t *g, int process, FILE *out) {
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[i];
-    fprintf(out, "%s name=%s", node->def->name, node->name);
-    if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, by_name);
-    for (int k = 0; k < node->n_set; k++) {
-      fprintf(out, " %s=", node->set[k].name);
-      put_quoted(mr__setting_text(g, &node->set[k]), out);
-    }
+    if (node->process != process) continue;
+    fprintf(out, "%s name=", node->def->name);
+    put_node(g, node, node->name, out);
     fputc('\n', out);
+  }
+}
+
+void mr_graph_dump(const mr_graph_t *g, FILE *out) {
+  put_stages(g, 0, out);
+  for (int i = 0; i < g->n_processes; i++) {
+    fputs("process ", out);
+    put_node(g, g->process[i], g->process[i]->name, out);
+    fputs(" {\n", out);
+    put_stages(g, i + 1, out);
+    fputs("}\n", out);
   }
   for (int i = 0; i < g->n_edges; i++) {
     const mr__edge_t *e = &g->edge[i];

@@ -223,6 +223,22 @@ void mr__wait_news(mr_runtime_t *rt, uint64_t mark) {
   mr__wait_counted(rt, why_idle(rt), news_changed, &w);
 }
 
+uint64_t mr_news(const mr_stage_t *s) { return mr__news(s->rt); }
+
+mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms) {
+  wait_for_t w = {s->rt, 0, seen};
+  mr__counters_t *c = &s->rt->count;
+  int kind = why_idle(s->rt);
+  if (news_changed(&w) || ms == 0) return MR_OK;
+  nudge_producers(s->rt);
+  int64_t since = mr_now_ns();
+  atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
+  atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
+  bool could = mr_wait_poll(&s->rt->wait, news_changed, &w, fd, n, ms);
+  end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
+  return could ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no descriptor left to wait with");
+}
+
 static bool can_pull(void *arg) {
   wait_for_t *w = arg;
   mr__in_t *in = &w->rt->in[w->port];

@@ -69,19 +69,29 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   return MR_OK;
 }
 
+static void set_pool(mr_graph_t *g, int i, int port, mr_pool_t *pool) {
+  mr__node_t *node = g->node[i];
+  mr_wait_t **own = &g->wait[0];
+  while (*own != &node->rt->wait) own++;
+  mr_pool_destroy(g->pool[i * MR_MAX_PORTS + port]);
+  g->pool[i * MR_MAX_PORTS + port] = pool;
+  mr__pool_waiters(pool, own, node->n_workers);
+  for (int w = 0; w < node->n_workers; w++) node->rt[w].out[port].pool = pool;
+}
+
+void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p) {
+  set_pool(s->rt->g, mr__graph_find(s->rt->g, s->name), port, p);
+}
+
 static mr_err_t make_pools(mr_graph_t *g, int i) {
   mr__node_t *node = g->node[i];
   if (!node->n_workers) return MR_OK;
   size_t n;
   MR_TRY(mr__pool_size(g, i, &n));
-  mr_wait_t **own = &g->wait[0];
-  while (*own != &node->rt->wait) own++;
   for (int p = 0; p < mr_stage_def_n_out(node->def); p++) {
     mr_pool_t *pool = mr_pool_create(&node->worker->out_spec[p], n);
     if (!pool) return MR_ERR_NOMEM;
-    g->pool[i * MR_MAX_PORTS + p] = pool;
-    mr__pool_waiters(pool, own, node->n_workers);
-    for (int w = 0; w < node->n_workers; w++) node->rt[w].out[p].pool = pool;
+    set_pool(g, i, p, pool);
   }
   return MR_OK;
 }
@@ -309,7 +319,10 @@ static void destroy_node(mr__node_t *node) {
       mr__chain_destroy(node->rt[w].chain[p]);
       free(node->rt[w].out[p].edge);
     }
-  for (int w = 0; node->rt && w < node->n_workers; w++) free(node->rt[w].timeline);
+  for (int w = 0; node->rt && w < node->n_workers; w++) {
+    free(node->rt[w].timeline);
+    mr_wait_fini(&node->rt[w].wait);
+  }
   free(node->rt), free(node->set), free(node->state), free(node->worker), free(node->start_word);
   free(node);
 }
@@ -323,6 +336,12 @@ void mr_graph_destroy(mr_graph_t *g) {
   destroy_rings(g);
   for (int i = 0; g->pool && i < g->n_nodes * MR_MAX_PORTS; i++) mr_pool_destroy(g->pool[i]);
   for (int i = 0; i < g->n_nodes; i++) destroy_node(g->node[i]);
+  for (int i = 0; i < g->n_processes; i++) destroy_node(g->process[i]);
+  free(g->process);
+  for (mr__node_t *next; g->dropped; g->dropped = next) {
+    next = g->dropped->next_dropped;
+    destroy_node(g->dropped);
+  }
   while (g->texts) {
     mr__text_t *next = g->texts->next;
     free(g->texts);

@@ -180,6 +180,17 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n); /* n <= ro
 mr_err_t mr_idle(
     mr_stage_t *s); /* AGAIN, or END once every input is over (or every linked output is gone) */
 
+/* For a stage that also waits for file descriptors, whose step then returns MR_OK: news changes
+   with everything that the stage may wait for in the graph; wait_fds returns once it is no longer
+   seen (what it was before the stage last looked around), a descriptor is ready, or ms have passed.
+   n in [0,MR_WAIT_FDS]. */
+struct pollfd;
+uint64_t mr_news(const mr_stage_t *s);
+mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms);
+
+/* In open: the buffers that this stage gives at a port come from p, which the graph then owns. */
+void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p);
+
 /* Buffers that a lossy input has let go so far.  Any thread. */
 int64_t mr_lost(const mr_stage_t *s, int port);
 

@@ -34,6 +34,7 @@ typedef struct parser {
   const char *at, *line_start;
   int line;
   bool fresh_line; /* only blanks since the line began */
+  int process;     /* the block it is in, from 1; 0: none */
   word_t word;     /* the one looked at */
   link_t *link;
   int n_links, cap_links;
@@ -235,6 +236,15 @@ static mr_err_t bad_bare_word(parser_t *p, const mr__node_t *node) {
                p->word.text, node->def->name, mr_suggest_text(&near, hint, sizeof hint));
 }
 
+static bool is_word(const word_t *w, const char *text) {
+  return !w->quoted && !strcmp(w->text, text);
+}
+
+/* What ends a chain beside a stage or a reference. */
+static bool begins_other(const word_t *w) {
+  return is_word(w, "}") || (w->line_start && (is_word(w, "let") || is_word(w, "process")));
+}
+
 /* A bare word after a stage: *done if it starts the next chain instead. */
 static mr_err_t parse_bare(parser_t *p, mr__node_t *node, bool *done) {
   word_t *w = &p->word;
@@ -244,7 +254,7 @@ static mr_err_t parse_bare(parser_t *p, mr__node_t *node, bool *done) {
   const mr_opt_t *place = open_positional(node);
   if (!w->quoted) {
     size_t ref = reference(w);
-    *done = mr_registry_find(p->g->reg, w->text) || (w->line_start && !strcmp(w->text, "let")) ||
+    *done = mr_registry_find(p->g->reg, w->text) || begins_other(w) ||
             (ref && (!w->text[ref + 1] || w->line_start || !place));
     if (*done) return MR_OK;
   }
@@ -279,6 +289,7 @@ static mr_err_t parse_stage(parser_t *p, end_t *out) {
   int i = mr__graph_new_node(p->g, def, w->pos);
   if (i < 0) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
   *out = (end_t){.node = i, .pos = w->pos};
+  p->g->node[i]->process = p->process;
   return parse_settings(p, p->g->node[i]);
 }
 
@@ -349,12 +360,51 @@ static mr_err_t resolve_links(parser_t *p) {
   return MR_OK;
 }
 
+/* After the word "process": NAME KEY=VALUE ... { */
+static mr_err_t open_process(parser_t *p) {
+  mr__pos_t pos = p->word.pos;
+  if (p->process)
+    return wrong(p, MR_ERR_USAGE, pos,
+                 "process %s is not closed yet: want \"}\" before the next one",
+                 p->g->process[p->process - 1]->name);
+  MR_TRY(next(p));
+  if (p->word.end || p->word.bang || p->word.key || is_word(&p->word, "{"))
+    return wrong(p, MR_ERR_USAGE, pos, "want process NAME { ... }");
+  mr__node_t *node = mr__process_new(p->g, pos);
+  if (!node) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  MR_TRY(mr__graph_rename(p->g, node, p->word.text, p->diag));
+  for (;;) {
+    MR_TRY(next(p));
+    if (is_word(&p->word, "{")) break;
+    if (!p->word.key)
+      return wrong(p, MR_ERR_USAGE, p->word.pos, "want \"{\" or KEY=VALUE after process %s",
+                   node->name);
+    MR_TRY(parse_setting(p, node));
+  }
+  p->process = p->g->n_processes;
+  return next(p);
+}
+
+static mr_err_t close_process(parser_t *p) {
+  if (!p->process)
+    return wrong(p, MR_ERR_USAGE, p->word.pos, "\"}\" without a process { before it");
+  p->process = 0;
+  return next(p);
+}
+
 static mr_err_t parse_all(parser_t *p) {
   MR_TRY(next(p));
   while (!p->word.end) {
-    bool let = p->word.line_start && !p->word.quoted && !strcmp(p->word.text, "let");
-    MR_TRY(let ? parse_let(p) : parse_chain(p));
+    if (!begins_other(&p->word))
+      MR_TRY(parse_chain(p));
+    else if (is_word(&p->word, "}"))
+      MR_TRY(close_process(p));
+    else
+      MR_TRY(is_word(&p->word, "let") ? parse_let(p) : open_process(p));
   }
+  if (p->process)
+    return wrong(p, MR_ERR_USAGE, p->word.pos, "process %s is not closed: want \"}\"",
+                 p->g->process[p->process - 1]->name);
   MR_TRY(mr__graph_name_all(p->g, p->diag));
   return resolve_links(p);
 }

@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,8 +27,13 @@ static long futex(atomic_uint *word, int op, unsigned value) {
 void mr__wait_unpark(mr_wait_t *w) {
   int kept = errno; /* a signal handler must not change it */
   /* Pairs with the exchange below: of several notifiers one makes the call. */
-  if (atomic_exchange_explicit(&w->parked, 0, memory_order_seq_cst))
-    futex(&w->parked, FUTEX_WAKE, 1);
+  unsigned how = atomic_exchange_explicit(&w->parked, 0, memory_order_seq_cst);
+  if (how == 1) futex(&w->parked, FUTEX_WAKE, 1);
+  if (how == 2) { /* acquire pairs with the release in open_event */
+    uint64_t one = 1;
+    int fd = atomic_load_explicit(&w->event, memory_order_acquire) - 1;
+    if (write(fd, &one, sizeof one) < 0) errno = 0; /* full: it is readable already */
+  }
   errno = kept;
 }
 
@@ -45,4 +53,33 @@ void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
     futex(&w->parked, FUTEX_WAIT, 1); /* returns at once if a notifier was faster */
   }
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* the owner runs: no pair needed */
+}
+
+static int open_event(mr_wait_t *w) {
+  int fd = atomic_load_explicit(&w->event, memory_order_relaxed) - 1; /* the owner's own */
+  if (fd >= 0) return fd;
+  fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (fd >= 0) atomic_store_explicit(&w->event, fd + 1, memory_order_release);
+  return fd;
+}
+
+bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struct pollfd *fd, int n,
+                  int ms) {
+  struct pollfd all[MR_WAIT_FDS + 1];
+  uint64_t drained;
+  int event = open_event(w);
+  if (event < 0) return false;
+  all[0] = (struct pollfd){.fd = event, .events = POLLIN};
+  if (n) memcpy(all + 1, fd, (size_t)n * sizeof *fd);
+  atomic_exchange_explicit(&w->parked, 2, memory_order_seq_cst); /* as in mr_wait_until */
+  if (!ready(arg)) poll(all, (nfds_t)n + 1, ms);
+  atomic_store_explicit(&w->parked, 0, memory_order_relaxed);
+  while (read(event, &drained, sizeof drained) > 0) {
+  }
+  return true;
+}
+
+void mr_wait_fini(mr_wait_t *w) {
+  int event = atomic_exchange_explicit(&w->event, 0, memory_order_acq_rel);
+  if (event) close(event - 1);
 }

@@ -7,17 +7,27 @@
 #ifndef MR_PIPELINE_WAIT_H
 #define MR_PIPELINE_WAIT_H
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 typedef struct mr_wait {
-  _Alignas(64) atomic_uint parked; /* 1: the owner sleeps or is about to */
+  _Alignas(64) atomic_uint parked; /* the owner sleeps or is about to: 1 in a futex, 2 in poll */
+  atomic_int event;                /* poll: the descriptor that wakes it, plus 1; 0: none yet */
 } mr_wait_t;
 _Static_assert(sizeof(mr_wait_t) == 64, "a wait object has a cache line to itself");
 
 /* Owner: returns once ready(arg) is true.  ready reads the news with sequentially consistent loads
    and is called many times. */
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg);
+
+/* Owner: as mr_wait_until, and returns also once one of fd[0,n), n in [0,MR_WAIT_FDS], is ready or
+   ms have passed.  false: no descriptor left for this. */
+enum { MR_WAIT_FDS = 7 };
+bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struct pollfd *fd, int n,
+                  int ms);
+
+void mr_wait_fini(mr_wait_t *w); /* closes what mr_wait_poll opened */
 
 void mr__wait_unpark(mr_wait_t *w);
 

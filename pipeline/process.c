@@ -1,0 +1,245 @@
+/* Graphs of several processes: blocks of the text, the settings of each, and the cut.
+
+   A block only says where stages run.  The whole graph can still be settled, looked at and run in
+   one process, with the same stream; cutting it puts a link on every edge that crosses. */
+#include "pipeline/process.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/graph_private.h"
+
+#define AT(field) offsetof(mr_process_t, field)
+
+static const mr_opt_t process_opts[] = {
+    {.name = "restart",
+     .type = MR_OPT_INT,
+     .offset = AT(restart),
+     .unit = "times",
+     .def = "3",
+     .lo = 0,
+     .hi = 1000000,
+     .help = "How often it is started again when it dies."},
+    {.name = "address",
+     .type = MR_OPT_STR,
+     .offset = AT(address),
+     .help = "Where its links wait for the other processes, tcp://HOST:PORT or ipc://@NAME; the "
+             "second link has the next port, and so on.  Without: links of this host."},
+    {.name = "key",
+     .type = MR_OPT_STR,
+     .offset = AT(key),
+     .help = "File of its secret key (`millrace keys`), for links between hosts."},
+    {.name = "peers",
+     .type = MR_OPT_STR,
+     .offset = AT(peers),
+     .help = "Public key files of the processes it talks to, comma between."},
+    {.name = "window",
+     .type = MR_OPT_INT,
+     .offset = AT(window),
+     .unit = "buffers",
+     .def = "8",
+     .lo = 1,
+     .hi = 4096,
+     .help = "Buffers on the way or in use here, for each link that comes in."},
+    {0}};
+
+static const mr_stage_def_t process_def = {
+    .name = "process",
+    .help = "Stages that run in a process of their own.",
+    .opts = process_opts,
+    .state_sz = sizeof(mr_process_t),
+};
+
+int mr__process_find(const mr_graph_t *g, const char *name) {
+  for (int i = 0; i < g->n_processes; i++)
+    if (!strcmp(g->process[i]->name, name)) return i;
+  return -1;
+}
+
+mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos) {
+  mr__node_t **more = realloc(g->process, (size_t)(g->n_processes + 1) * sizeof *more);
+  if (!more) return NULL;
+  g->process = more;
+  int i = mr__graph_new_node(g, &process_def, pos);
+  if (i < 0) return NULL;
+  g->n_nodes--; /* it is no stage */
+  return g->process[g->n_processes++] = g->node[i];
+}
+
+/* ---- what each is told ---- */
+
+int mr_graph_n_processes(const mr_graph_t *g) { return g->n_processes; }
+
+static mr_err_t read_setting(const mr_graph_t *g, const mr__node_t *node, const mr_opt_t *o,
+                             mr_process_t *out, mr_diag_t *diag) {
+  const char *text = o->def;
+  for (int k = 0; k < node->n_set; k++)
+    if (!strcmp(node->set[k].name, o->name)) text = mr__setting_text(g, &node->set[k]);
+  return text ? mr_opt_set(o, out, node->name, text, diag) : MR_OK;
+}
+
+mr_err_t mr_graph_process(const mr_graph_t *g, int i, mr_process_t *out, mr_diag_t *diag) {
+  const mr__node_t *node = g->process[i];
+  *out = (mr_process_t){.name = node->name};
+  for (const mr_opt_t *o = process_opts; o->type != MR_OPT_END; o++)
+    MR_TRY(read_setting(g, node, o, out, diag));
+  return MR_OK;
+}
+
+/* ---- the cut ---- */
+
+static mr_err_t check_all_placed(const mr_graph_t *g, mr_diag_t *diag) {
+  char at[32];
+  for (int i = 0; i < g->n_nodes; i++)
+    if (!g->node[i]->process)
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s stands in no process; put it into one of the blocks",
+                     mr__pos_text(g->node[i]->pos, at, sizeof at), g->node[i]->name);
+  return MR_OK;
+}
+
+static bool crosses(const mr_graph_t *g, const mr__edge_t *e) {
+  return g->node[e->from]->process != g->node[e->to]->process;
+}
+
+static mr_err_t check_crossing(const mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
+  const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+  mr_flow_t flow = from->def->out[e->out].flow;
+  const char *why = NULL;
+  char at[32];
+  if (!mr__is_step(from->def))
+    why = "records do not leave a process; put a \"batch\" beside it";
+  else if (flow == MR_FLOW_METRICS)
+    why = "metrics do not leave a process this way; stage \"publish\" sends them";
+  else if (flow == MR_FLOW_STATE)
+    why = "a state is the trainer's own memory; put the checkpoint beside it";
+  if (!why) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s to %s.%s: %s", mr__pos_text(e->pos, at, sizeof at),
+                 from->name, from->def->out[e->out].name, to->name, to->def->in[e->in].name, why);
+}
+
+typedef struct cut {
+  const char *run;  /* name of this run's links on one host */
+  int n_links;      /* so far */
+  int n_bound[256]; /* links that wait at each process' address */
+} cut_t;
+
+/* "tcp://HOST:PORT" with PORT + k, "ipc://@NAME" with "-k" after it. */
+static mr_err_t address_of(const mr_process_t *p, int k, char *text, size_t n, mr_diag_t *diag) {
+  const char *colon = strrchr(p->address, ':');
+  char *end;
+  if (strncmp(p->address, "tcp://", 6)) {
+    snprintf(text, n, k ? "%s-%d" : "%s", p->address, k);
+    return MR_OK;
+  }
+  long port = strtol(colon + 1, &end, 10);
+  if (end == colon + 1 || *end || port < 1 || port + k > 65535)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%s: address = \"%.200s\": want tcp://HOST:PORT with PORT + %d in [1,65535]",
+                   p->name, p->address, k);
+  snprintf(text, n, "%.*s:%ld", (int)(colon - p->address), p->address, port + k);
+  return MR_OK;
+}
+
+static mr_err_t set(mr_graph_t *g, mr__node_t *node, const char *name, const char *text,
+                    mr_diag_t *diag) {
+  if (!text) return MR_OK;
+  return mr__graph_put(g, node, (mr__setting_t){.name = name, .text = text, .pos = node->pos},
+                       diag);
+}
+
+/* "to-train", "to-train-valid", "to-train2" ... */
+static mr_err_t name_end(mr_graph_t *g, mr__node_t *node, const char *way, const mr__node_t *other,
+                         const char *port, mr_diag_t *diag) {
+  char base[160], name[192];
+  snprintf(base, sizeof base, "%s-%s%s%s", way, other->name, port ? "-" : "", port ? port : "");
+  snprintf(name, sizeof name, "%s", base);
+  for (int k = 2; mr__graph_find(g, name) >= 0 || mr__process_find(g, name) >= 0; k++)
+    snprintf(name, sizeof name, "%s%d", base, k);
+  return mr__graph_rename(g, node, name, diag);
+}
+
+/* One end of a link; returns its node, or a failure. */
+static int new_end(mr_graph_t *g, const char *def, int beside, mr_diag_t *diag) {
+  const mr_stage_def_t *d = mr_registry_find(g->reg, def);
+  if (!d) return mr_fail(diag, MR_ERR_UNAVAILABLE, "this program has no stage \"%s\"", def);
+  int i = mr__graph_new_node(g, d, g->node[beside]->pos);
+  if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  g->node[i]->process = g->node[beside]->process;
+  g->node[i]->named = true;
+  return i;
+}
+
+/* The receiving process waits at its address, or else the sending one at its own. */
+static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, mr_diag_t *diag) {
+  mr_process_t from, to;
+  char address[512], window[24];
+  MR_TRY(mr_graph_process(g, a->process - 1, &from, diag));
+  MR_TRY(mr_graph_process(g, b->process - 1, &to, diag));
+  bool at_from = !to.address && from.address;
+  const mr_process_t *there = at_from ? &from : &to;
+  int *bound = &c->n_bound[(at_from ? a : b)->process - 1];
+  if (there->address)
+    MR_TRY(address_of(there, (*bound)++, address, sizeof address, diag));
+  else
+    snprintf(address, sizeof address, "ipc://@millrace-%s-%d", c->run, c->n_links);
+  snprintf(window, sizeof window, "%lld", (long long)to.window);
+  MR_TRY(set(g, a, "address", address, diag));
+  MR_TRY(set(g, b, "address", address, diag));
+  MR_TRY(set(g, at_from ? a : b, "bind", "true", diag));
+  MR_TRY(set(g, b, "window", window, diag));
+  MR_TRY(set(g, a, "key", from.key, diag));
+  MR_TRY(set(g, a, "peers", from.peers, diag));
+  MR_TRY(set(g, b, "key", to.key, diag));
+  return set(g, b, "peers", to.peers, diag);
+}
+
+static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
+  mr__edge_t e = g->edge[edge];
+  const mr__node_t *from = g->node[e.from], *to = g->node[e.to];
+  char link[24];
+  MR_TRY(check_crossing(g, &e, diag));
+  int a = new_end(g, "link-out", e.from, diag);
+  if (a < 0) return a;
+  int b = new_end(g, "link-in", e.to, diag);
+  if (b < 0) return b;
+  mr__node_t *out = g->node[a], *in = g->node[b];
+  MR_TRY(name_end(g, out, "to", to, e.in ? to->def->in[e.in].name : NULL, diag));
+  MR_TRY(name_end(g, in, "from", from, e.out ? from->def->out[e.out].name : NULL, diag));
+  snprintf(link, sizeof link, "link-%d", c->n_links);
+  MR_TRY(set(g, out, "link", link, diag));
+  MR_TRY(set(g, in, "link", link, diag));
+  MR_TRY(set_ends(g, c, out, in, diag));
+  c->n_links++;
+  g->edge[edge].to = a, g->edge[edge].in = 0;
+  MR_TRY(mr__graph_new_edge(g, (mr__edge_t){a, 0, b, 0, e.pos, NULL}, diag));
+  return mr__graph_new_edge(g, (mr__edge_t){b, 0, e.to, e.in, e.pos, NULL}, diag);
+}
+
+mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {
+  cut_t c = {.run = run};
+  if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
+  if (g->n_processes > 256) return mr_fail(diag, MR_ERR_USAGE, "more than 256 processes");
+  MR_TRY(check_all_placed(g, diag));
+  for (int i = 0, n = g->n_edges; i < n; i++)
+    if (crosses(g, &g->edge[i])) MR_TRY(cut_edge(g, i, &c, diag));
+  return MR_OK;
+}
+
+mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag) {
+  int process = mr__process_find(g, name), n = 0;
+  if (process < 0) {
+    char hint[96];
+    mr_suggest_t near = {.word = name};
+    for (int i = 0; i < g->n_processes; i++) mr_suggest_offer(&near, g->process[i]->name);
+    return mr_fail(diag, MR_ERR_USAGE, "no process of the graph is called \"%.60s\"%s", name,
+                   mr_suggest_text(&near, hint, sizeof hint));
+  }
+  int *kept = calloc((size_t)g->n_nodes + 1, sizeof *kept), nodes = g->n_nodes;
+  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  for (int i = 0; i < nodes; i++) kept[i] = g->node[i]->process == process + 1;
+  mr__graph_drop(g, kept);
+  for (int i = 0; g->order && i < nodes; i++)
+    if (kept[g->order[i]] >= 0) g->order[n++] = kept[g->order[i]];
+  free(kept);
+  return MR_OK;
+}

@@ -1,0 +1,35 @@
+/* Graphs of several processes.
+
+     process reader { cifar10 ! shuffle ! batch 128 name=batches }
+     process trainer restart=5 { vit-step name=train ! progress }
+     batches. ! train.
+
+   Edges between stages of two blocks become links when the graph is cut.  Uncut, the graph is one
+   like any other, and gives the same stream in a single process. */
+#ifndef MR_PIPELINE_PROCESS_H
+#define MR_PIPELINE_PROCESS_H
+
+#include "pipeline/graph.h"
+
+typedef struct mr_process {
+  const char *name;
+  int64_t restart;                   /* how often it is started again when it dies */
+  const char *address, *key, *peers; /* NULL: none */
+  int64_t window;
+} mr_process_t;
+
+/* The blocks of the text, in its order; 0 for a graph of one process. */
+int mr_graph_n_processes(const mr_graph_t *g);
+/* The settings of block i in [0,n); texts are the graph's.  MR_ERR_CONFIG. */
+mr_err_t mr_graph_process(const mr_graph_t *g, int i, mr_process_t *out, mr_diag_t *diag);
+
+/* Puts a stage link-out and a stage link-in on every edge from one block to another.  run: a word
+   that all processes of a run are told, for the names of links on one host.  MR_ERR_USAGE: a stage
+   stands in no block, or an edge carries what cannot leave a process.  Before settle. */
+mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag);
+
+/* Drops every stage of the other blocks from a cut and settled graph: the specs of links that come
+   in stay as they were settled.  Before start. */
+mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag);
+
+#endif
