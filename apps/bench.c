@@ -18,6 +18,8 @@ static const mr_flag_t bench_flags[] = {
      "loader: measures the batches of stage b of this endless graph instead of the recipe's."},
     {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
     {"--layers", "N", "Encoder blocks of these; default 6."},
+    {"--fit", "SIZE",
+     "step: chooses remat and accumulate so that the planned peak is at most that."},
     {"--accumulate", "N", "Parts that a training step computes one after the other; default 1."},
     {"--dtype", "bf16|f32", "Type of their matrix products; default bf16."},
     {"--threads", "N", "Threads that compute; default one a processor."},

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "apps/bench.h"
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "model/fit.h"
 #include "model/train.h"
 
 enum { WARM_UP = 2, STEPS_MAX = 1000 };
@@ -13,6 +15,7 @@ enum { WARM_UP = 2, STEPS_MAX = 1000 };
 typedef struct setup {
   mr_vit_config_t vit;
   int64_t steps, batch, accumulate;
+  size_t limit; /* of --fit; 0: none */
   mr_params_t params;
   mr_train_step_t *train;
   mr_eval_step_t *eval;
@@ -27,6 +30,8 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &s->steps, diag));
   MR_TRY(mr_args_int(a, "--batch", 1, 65536, &s->batch, diag));
   MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &s->accumulate, diag));
+  if (mr_args_text(a, "--fit"))
+    MR_TRY(mr_bytes_parse("--fit", mr_args_text(a, "--fit"), &s->limit, diag));
   MR_TRY(mr_args_int(a, "--layers", 1, 1000, &layers, diag));
   MR_TRY(mr_args_int(a, "--threads", 0, 1024, &threads, diag));
   s->vit.layers = (int)layers;
@@ -50,9 +55,20 @@ static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* --fit: the choice is told beside the times. */
+static mr_err_t fit(setup_t *s, mr_train_config_t *t, mr_diag_t *diag) {
+  mr_fit_t choice;
+  if (!s->limit) return MR_OK;
+  MR_TRY(mr_fit(&s->vit, t, s->limit, &choice, diag));
+  s->vit.remat = choice.remat;
+  s->accumulate = t->accumulate = choice.accumulate;
+  return MR_OK;
+}
+
 static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
   mr_train_config_t train = mr_train_default(s->batch);
   train.accumulate = s->accumulate;
+  MR_TRY(fit(s, &train, diag));
   return mr_train_step_create(&s->vit, &train, &s->train, diag);
 }
 
@@ -88,6 +104,12 @@ static void describe(const setup_t *s, mr_bench_t *out) {
   out->data = "noise";
 }
 
+static void describe_memory(const setup_t *s, mr_bench_t *out) {
+  mr_bench_add(out, "accumulate", (double)s->accumulate);
+  mr_bench_add(out, "remat", (double)s->vit.remat); /* 0 none, 1 dots, 2 full */
+  mr_bench_add(out, "planned_peak_bytes", (double)mr_exec_peak_bytes(mr_train_step_exec(s->train)));
+}
+
 static void setup_fini(setup_t *s) {
   free(s->images);
   free(s->labels);
@@ -104,6 +126,7 @@ mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   if (e >= 0) e = make_noise(&s, diag);
   if (e >= 0) e = time_runs(&s, run_train, out, diag);
   if (e >= 0) describe(&s, out);
+  if (e >= 0) describe_memory(&s, out);
   setup_fini(&s);
   return e;
 }

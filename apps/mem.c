@@ -6,6 +6,8 @@
 
 #include "apps/mem_pprof.h"
 #include "apps/model_arg.h"
+#include "base/bytes.h"
+#include "model/fit.h"
 #include "model/ops/op.h"
 
 static const mr_flag_t mem_flags[] = {
@@ -13,6 +15,7 @@ static const mr_flag_t mem_flags[] = {
     {"--top", "N", "Prints the N largest tensors alive at the peak; default 20."},
     {"--pprof", "FILE", "Writes what is alive at the peak as a profile for pprof."},
     {"--no-run", NULL, "Prints the plan alone."},
+    {"--fit", "SIZE", "Chooses --remat and --accumulate so that the peak is at most that, 2GiB."},
     MR_MODEL_FLAGS,
     MR_MODEL_RUN_FLAGS,
     {0}};
@@ -112,14 +115,33 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* --fit: as the training stage would choose. */
+static mr_err_t fit(const mr_args_t *a, const char *word, mr_vit_config_t *c, mr_train_config_t *t,
+                    mr_diag_t *diag) {
+  const char *text = mr_args_text(a, "--fit");
+  size_t limit;
+  mr_fit_t choice;
+  if (!text) return MR_OK;
+  if (strcmp(word, "step"))
+    return mr_fail(diag, MR_ERR_USAGE, "mem: --fit is for `mem step`, not for %s", word);
+  MR_TRY(mr_bytes_parse("--fit", text, &limit, diag));
+  MR_TRY(mr_fit(c, t, limit, &choice, diag));
+  c->remat = choice.remat;
+  t->accumulate = choice.accumulate;
+  printf("fits %-8s  remat=%s accumulate=%" PRId64 "\n", text, mr_vit_remat_name(choice.remat),
+         choice.accumulate);
+  return MR_OK;
+}
+
 static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *word = a->n_words ? a->word[0] : "step";
   mr_vit_config_t c;
-  int64_t batch = 128;
+  mr_train_config_t t;
   mr_params_t params = {0};
   job_t j = {0};
-  MR_TRY(mr_model_arg(a, &c, &batch, diag));
-  j.f = mr_model_fn(word, &c, batch, &params, diag);
+  MR_TRY(mr_model_arg(a, &c, &t, diag));
+  MR_TRY(fit(a, word, &c, &t, diag));
+  j.f = mr_model_fn(word, &c, &t, &params, diag);
   mr_err_t e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);

@@ -30,7 +30,28 @@ static mr_err_t word_flag(const mr_args_t *a, const char *flag, const char *firs
   return MR_OK;
 }
 
-mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, int64_t *batch, mr_diag_t *diag) {
+static mr_err_t remat_flag(const mr_args_t *a, mr_vit_remat_t *out, mr_diag_t *diag) {
+  const char *text = mr_args_text(a, "--remat");
+  if (!text) return MR_OK;
+  for (int r = 0; r < MR_VIT_REMATS; r++)
+    if (!strcmp(text, mr_vit_remat_name((mr_vit_remat_t)r))) {
+      *out = (mr_vit_remat_t)r;
+      return MR_OK;
+    }
+  return mr_fail(diag, MR_ERR_USAGE, "%s: --remat: \"%s\", expected none, dots or full",
+                 a->command->name, text);
+}
+
+static mr_err_t step_flags(const mr_args_t *a, mr_vit_config_t *c, mr_train_config_t *t,
+                           mr_diag_t *diag) {
+  *t = mr_train_default(128);
+  MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
+  MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
+  return remat_flag(a, &c->remat, diag);
+}
+
+mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, mr_train_config_t *t,
+                      mr_diag_t *diag) {
   *c = mr_vit_default();
   bool timm = false, bf16 = true;
   const struct {
@@ -42,7 +63,7 @@ mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, int64_t *batch, mr
   MR_TRY(word_flag(a, "--variant", "flax", "timm", &timm, diag));
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
     MR_TRY(size_flag(a, sizes[i].flag, sizes[i].out, diag));
-  if (batch) MR_TRY(mr_args_int(a, "--batch", 1, 65536, batch, diag));
+  if (t) MR_TRY(step_flags(a, c, t, diag));
   if (takes(a, "--dtype")) MR_TRY(word_flag(a, "--dtype", "f32", "bf16", &bf16, diag));
   const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &c->precision, diag));
@@ -62,23 +83,18 @@ static mr_fn_t *grad_of(const mr_fn_t *loss, mr_diag_t *diag) {
   return e < 0 ? NULL : f;
 }
 
-static mr_fn_t *step_of(const mr_fn_t *loss, mr_diag_t *diag) {
-  mr_optim_t adamw = mr_optim_of("adamw");
-  mr_optim_loss_t whole = {MR_VIT_N_DATA, 1, &loss, NULL};
-  mr_fn_t *f = NULL;
-  return mr_optim_step_fn(&whole, &adamw, &f, diag) < 0 ? NULL : f;
-}
-
-mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, int64_t batch, mr_params_t *params,
-                     mr_diag_t *diag) {
+mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, const mr_train_config_t *t,
+                     mr_params_t *params, mr_diag_t *diag) {
   bool grad = !strcmp(word, "grad"), step = !strcmp(word, "step");
+  mr_fn_t *f = NULL;
   if (!grad && !step && strcmp(word, "loss")) {
     mr_fail(diag, MR_ERR_USAGE, "unknown function \"%s\"; expected loss, grad or step", word);
     return NULL;
   }
-  mr_fn_t *loss = mr_vit_loss(c, batch, true, 0, params, diag), *f = loss;
-  if (!loss || (!grad && !step)) return loss;
-  f = grad ? grad_of(loss, diag) : step_of(loss, diag);
+  if (step) return mr_train_step_fn(c, t, params, &f, diag) < 0 ? NULL : f;
+  mr_fn_t *loss = mr_vit_loss(c, t->batch, true, 0, params, diag);
+  if (!loss || !grad) return loss;
+  f = grad_of(loss, diag);
   mr_fn_destroy(loss);
   return f;
 }

@@ -52,10 +52,10 @@ mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_dia
     return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples; take `%s grad`", command,
                    command);
   mr_vit_config_t c;
-  int64_t batch = 128;
+  mr_train_config_t t;
   mr_params_t params = {0};
-  MR_TRY(mr_model_arg(a, &c, &batch, diag));
-  *out = mr_model_fn(word, &c, batch, &params, diag);
+  MR_TRY(mr_model_arg(a, &c, &t, diag));
+  *out = mr_model_fn(word, &c, &t, &params, diag);
   mr_params_fini(&params);
   return *out ? MR_OK : diag->code;
 }

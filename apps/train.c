@@ -22,6 +22,7 @@ static const mr_flag_t train_flags[] = {
     {"--resume", NULL, "Goes on with the run of --run-dir, or the newest one."},
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
     {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
+    {"--fit", "SIZE", "Trains within so much memory for a step's values, such as 2GiB."},
     {"--graph", "FILE", "Another graph than the default one."},
     MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
@@ -34,11 +35,8 @@ static const char usual_data[] = "data/cifar-10-batches-bin";
 static mr_err_t settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   const struct {
     const char *flag, *key;
-  } known[] = {{"--data", "data"},
-               {"--steps", "steps"},
-               {"--epochs", "epochs"},
-               {"--device", "device"},
-               {"--threads", "threads"}};
+  } known[] = {{"--data", "data"},     {"--steps", "steps"}, {"--epochs", "epochs"},
+               {"--device", "device"}, {"--fit", "fit"},     {"--threads", "threads"}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const char *value = mr_args_text(a, known[i].flag);
     char text[MR_RUN_PATH];

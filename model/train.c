@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/label.h"
+#include "model/ops/cost.h"
 
 mr_train_config_t mr_train_default(int64_t batch) {
   return (mr_train_config_t){.optim = mr_optim_of("adamw"), .batch = batch, .accumulate = 1};
@@ -101,50 +102,58 @@ static void set_data(step_t *s, const float *images, const int32_t *labels) {
 }
 
 /* ---- training ---- */
-static mr_err_t compile_train(step_t *s, const mr_vit_config_t *c, const mr_optim_loss_t *loss,
-                              const mr_optim_t *optim, mr_diag_t *diag) {
-  mr_fn_t *f = NULL;
-  MR_TRY(mr_optim_step_fn(loss, optim, &f, diag));
+static mr_err_t compile_train(step_t *s, const mr_fn_t *f, const mr_vit_config_t *c, bool plan_only,
+                              mr_diag_t *diag) {
   bool *donate = calloc((size_t)f->n_in, sizeof *donate);
-  mr_err_t err = donate ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
-  mr_jit_options_t options = {.donate = donate, .threads = c->threads, .pin = c->pin};
-  for (int i = MR_VIT_N_DATA + 2; donate && i < f->n_in; i++) donate[i] = true;
-  if (err >= 0) err = mr_jit(f, &options, &s->exec, diag);
+  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  mr_jit_options_t options = {
+      .donate = donate, .threads = c->threads, .pin = c->pin, .plan_only = plan_only};
+  for (int i = MR_VIT_N_DATA + 2; i < f->n_in; i++) donate[i] = true;
+  mr_err_t err = mr_jit(f, &options, &s->exec, diag);
   free(donate);
-  mr_fn_destroy(f);
   return err;
 }
 
 enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
 
-/* One trace a part; the first fills the step's list of parameters. */
-static mr_err_t trace_parts(step_t *s, const mr_vit_config_t *c, const mr_train_config_t *t,
+/* One trace a part; the first fills the list of parameters. */
+static mr_err_t trace_parts(mr_params_t *list, const mr_vit_config_t *c, const mr_train_config_t *t,
                             mr_fn_t **part, mr_diag_t *diag) {
   for (int k = 0; k < t->accumulate; k++) {
     mr_vit_config_t own = *c;
     mr_params_t again = {0};
     own.first_site = (uint32_t)k * SITES;
     part[k] = mr_vit_loss(&own, t->batch / t->accumulate, true, t->label_smoothing,
-                          k ? &again : &s->list, diag);
+                          k ? &again : list, diag);
     mr_params_fini(&again);
     if (!part[k]) return diag->code;
   }
   return MR_OK;
 }
 
-static mr_err_t build_train(step_t *s, const mr_vit_config_t *c, const mr_train_config_t *t,
-                            mr_diag_t *diag) {
+mr_err_t mr_train_step_fn(const mr_vit_config_t *c, const mr_train_config_t *t, mr_params_t *list,
+                          mr_fn_t **out, mr_diag_t *diag) {
+  MR_TRY(mr_optim_check(&t->optim, diag));
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
                    (long long)t->accumulate, (long long)t->batch);
   const bool split[MR_VIT_N_DATA] = {[MR_VIT_IMAGES] = true, [MR_VIT_LABELS] = true};
   mr_fn_t **part = calloc((size_t)t->accumulate, sizeof *part);
-  if (!part) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
-  mr_err_t err = trace_parts(s, c, t, part, diag);
+  if (!part) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a step");
+  mr_err_t err = trace_parts(list, c, t, part, diag);
   mr_optim_loss_t loss = {MR_VIT_N_DATA, (int)t->accumulate, (const mr_fn_t *const *)part, split};
-  if (err >= 0) err = compile_train(s, c, &loss, &t->optim, diag);
+  if (err >= 0) err = mr_optim_step_fn(&loss, &t->optim, out, diag);
   for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
   free(part);
+  return err;
+}
+
+static mr_err_t build_train(step_t *s, const mr_vit_config_t *c, const mr_train_config_t *t,
+                            bool plan_only, mr_diag_t *diag) {
+  mr_fn_t *f = NULL;
+  mr_err_t err = mr_train_step_fn(c, t, &s->list, &f, diag);
+  if (err >= 0) err = compile_train(s, f, c, plan_only, diag);
+  mr_fn_destroy(f);
   return err;
 }
 
@@ -156,8 +165,7 @@ mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t 
   t->s.batch = config->batch;
   t->s.classes = c->classes;
   t->s.sets = config->optim.def ? 1 + config->optim.def->n_slots : 0;
-  mr_err_t err = mr_optim_check(&config->optim, &own);
-  if (err >= 0) err = build_train(&t->s, c, config, &own);
+  mr_err_t err = build_train(&t->s, c, config, false, &own);
   if (err >= 0) err = step_alloc(&t->s, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
@@ -165,6 +173,26 @@ mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t 
   }
   *out = t;
   return MR_OK;
+}
+
+/* A byte costs as much as 10 operations, about what machines with a few cores do. */
+static double cost_of(const mr_fn_t *f) {
+  double sum = 0;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_cost_t c = mr_cost_of(f->eqn[i]);
+    sum += c.flop + 10 * c.bytes;
+  }
+  return sum;
+}
+
+mr_err_t mr_train_step_plan(const mr_vit_config_t *c, const mr_train_config_t *config,
+                            mr_train_plan_t *out, mr_diag_t *diag) {
+  step_t s = {.batch = config->batch, .classes = c->classes};
+  mr_diag_t own = {0};
+  mr_err_t err = build_train(&s, c, config, true, &own);
+  if (err >= 0) *out = (mr_train_plan_t){mr_exec_peak_bytes(s.exec), cost_of(mr_exec_fn(s.exec))};
+  step_fini(&s);
+  return err < 0 ? mr_fail(diag, err, "%s", own.text) : MR_OK;
 }
 
 mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const float *images,

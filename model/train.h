@@ -21,6 +21,11 @@ typedef struct mr_train_config {
 /* AdamW with its usual settings, the whole batch at once. */
 mr_train_config_t mr_train_default(int64_t batch);
 
+/* The graph of a step, as mr_optim_step_fn says, on the data of mr_vit_loss.  list (zeroed before)
+   gets the parameters' names and places; the caller gives back both. */
+mr_err_t mr_train_step_fn(const mr_vit_config_t *c, const mr_train_config_t *t, mr_params_t *list,
+                          mr_fn_t **out, mr_diag_t *diag);
+
 typedef struct mr_train_step mr_train_step_t;
 
 typedef struct mr_train_out {
@@ -32,6 +37,14 @@ typedef struct mr_train_out {
 /* Compiles forward, backward and update.  MR_ERR_CONFIG names the setting. */
 mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag);
+/* What such a step would take: the planned peak of its arena in bytes, and what it computes and
+   moves (cost.h) at 10 operations a byte, as a number to compare plans by.  Takes no arena. */
+typedef struct mr_train_plan {
+  size_t peak;
+  double cost;
+} mr_train_plan_t;
+mr_err_t mr_train_step_plan(const mr_vit_config_t *c, const mr_train_config_t *config,
+                            mr_train_plan_t *out, mr_diag_t *diag);
 /* One step, in place on params' p and its slots m and v as far as the optimizer has them; blocks.
    images (B,H,W,C) f32, labels (B) i32, both 64-aligned.  t counts from 1 and, with seed, decides
    the dropout masks.  A record labelled MR_LABEL_NONE (base/label.h) weighs nothing; the

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/ledger.h"
+#include "model/fit.h"
 #include "model/optim/schedule.h"
 #include "stages/vit_common.h"
 #include "stages/vit_profile.h"
@@ -23,9 +25,9 @@ typedef struct vit_step {
   mr_vit_settings_t model;
   double lr, b1, b2, eps, weight_decay, clip_norm, label_smoothing;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate;
-  int optimizer, schedule, device, leak_check;
+  int optimizer, schedule, device, leak_check, remat;
   bool nesterov;
-  const char *resume;
+  const char *resume, *fit;
 
   mr_vit_config_t config;
   mr_schedule_t rate;
@@ -65,6 +67,12 @@ static const mr_opt_t vit_step_opts[] = {
      "Momentum looks ahead by one step.", 0},
     {"accumulate", MR_OPT_INT, AT(accumulate), "parts", "1", 1, 65536, NULL,
      "Works through a batch in so many parts and adds up their gradients: less memory.", 0},
+    {"remat", MR_OPT_ENUM, AT(remat), "", "none", 0, 0, "none|dots|full",
+     "What the backward pass of a block computes again instead of keeping it: less memory.", 0},
+    {"fit", MR_OPT_STR, AT(fit), "", NULL, 0, 0, NULL,
+     "Size of memory, such as 2GiB: chooses remat and accumulate so that a step's planned peak is "
+     "at most that.",
+     0},
     {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
      "Scales gradients down to this global norm; 0 leaves them.", 0},
     {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
@@ -174,12 +182,28 @@ static mr_train_config_t train_config(const vit_step_t *v, int64_t batch) {
   return t;
 }
 
+/* Evaluation works in the training step's memory; where it needs more, it has its own. */
+static mr_err_t fit(vit_step_t *v, mr_train_config_t *t, mr_diag_t *diag) {
+  size_t limit;
+  mr_fit_t choice;
+  if (!v->fit) return MR_OK;
+  MR_TRY(mr_bytes_parse("setting fit", v->fit, &limit, diag));
+  MR_TRY(mr_fit(&v->config, t, limit, &choice, diag));
+  v->config.remat = choice.remat;
+  t->accumulate = choice.accumulate;
+  fprintf(stderr, "millrace: fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes\n", v->fit,
+          mr_vit_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
+  return MR_OK;
+}
+
 /* Compiles both functions; the messages of the model get the stage's name. */
 static mr_err_t compile(mr_stage_t *s) {
   vit_step_t *v = s->state;
   mr_train_config_t train = train_config(v, s->in_spec[IN_TRAIN].dim[0]);
   mr_diag_t why = {0};
-  mr_err_t e = mr_vit_params(&v->config, (uint64_t)v->seed, &v->params, &why);
+  v->config.remat = (mr_vit_remat_t)v->remat; /* the enum's order */
+  mr_err_t e = fit(v, &train, &why);
+  if (e >= 0) e = mr_vit_params(&v->config, (uint64_t)v->seed, &v->params, &why);
   if (e >= 0) e = mr_train_step_create(&v->config, &train, &v->step, &why);
   if (e >= 0 && v->eval_batch)
     e = mr_eval_step_create(&v->config, v->eval_batch, v->step, &v->eval, &why);

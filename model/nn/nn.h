@@ -5,6 +5,7 @@
 
 #include "model/nn/params.h"
 #include "model/ops/lax.h"
+#include "model/transforms/transforms.h"
 
 typedef struct mr_nn {
   mr_fn_t *f;
@@ -55,6 +56,12 @@ mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x);
 /* Stochastic depth (Huang et al., 2016): each record of x (B,...) is zero with probability rate,
    else divided by 1 - rate.  rate 0: x itself. */
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate);
+/* body(s, arg, x), whose inner values are not kept for the backward pass, but those that the policy
+   saves: they are computed again there (mr_checkpoint).  body may ask for parameters and draw
+   dropout; policy NULL: body as it is. */
+typedef mr_var_t *mr_nn_body_fn(mr_nn_t *s, const void *arg, mr_var_t *x);
+mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, const void *arg,
+                      mr_var_t *x);
 /* softmax(q k' / sqrt(D)) v of qkv (B,T,3,H,D) -> (B,T,H,D), by the fused op, or as primitives
    where s->attn_drop drops probabilities. */
 mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv);

@@ -53,6 +53,16 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+const char *mr_vit_remat_name(mr_vit_remat_t r) {
+  static const char *const names[] = {"none", "dots", "full"};
+  return names[r];
+}
+
+mr_policy_fn *mr_vit_policy(const mr_nn_t *s, const mr_vit_config_t *c) {
+  if (!s->train || c->remat == MR_VIT_REMAT_NONE) return NULL;
+  return c->remat == MR_VIT_REMAT_DOTS ? mr_save_dots : mr_save_nothing;
+}
+
 static void build(mr_fn_t *f, const mr_vit_config_t *c, int64_t batch, bool train, float smoothing,
                   mr_params_t *params) {
   mr_var_t *images = mr_fn_input(f, mr_aval_of(MR_F32, batch, c->image, c->image, c->channels));

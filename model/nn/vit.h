@@ -6,6 +6,15 @@
 
 typedef enum mr_vit_variant { MR_VIT_FLAX, MR_VIT_TIMM } mr_vit_variant_t;
 
+/* What the backward pass of a block computes again instead of finding it kept. */
+typedef enum mr_vit_remat {
+  MR_VIT_REMAT_NONE, /* nothing: cheap values alone (mr_remat) */
+  MR_VIT_REMAT_DOTS, /* everything but matrix products and attention */
+  MR_VIT_REMAT_FULL, /* everything: only a block's input is kept */
+  MR_VIT_REMATS
+} mr_vit_remat_t;
+const char *mr_vit_remat_name(mr_vit_remat_t r); /* "none", "dots", "full" */
+
 typedef struct mr_vit_config {
   mr_vit_variant_t variant;
   int image, patch, channels;             /* pixels; patch divides image */
@@ -15,6 +24,7 @@ typedef struct mr_vit_config {
   float drop_path;          /* of the last block, 0 in the first, linear between; timm */
   bool no_qkv_bias;         /* timm */
   mr_dtype_t dtype;         /* of computation: MR_F32 or MR_BF16 */
+  mr_vit_remat_t remat;     /* while training */
   mr_precision_t precision; /* of f32 products; NONE: the process's default */
   float ln_eps;             /* 0: the variant's own (flax 1e-6, timm 1e-5) */
   int threads;              /* of a step, [1,1024]; 0: one a processor */
@@ -27,6 +37,9 @@ typedef struct mr_vit_config {
 mr_vit_config_t mr_vit_default(void);
 /* MR_ERR_CONFIG with the setting, its value and its range. */
 mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
+
+/* The policy of c's blocks where s trains; NULL: nothing is computed again. */
+mr_policy_fn *mr_vit_policy(const mr_nn_t *s, const mr_vit_config_t *c);
 
 /* images (B,H,W,C) f32, normalised -> logits (B,classes) in the dtype of computation.  The last
    block computes what token 0 needs alone: the head reads nothing else. */

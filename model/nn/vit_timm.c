@@ -18,7 +18,17 @@ static mr_var_t *patch_embed(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *ima
   return x;
 }
 
-static mr_var_t *block(mr_nn_t *s, const mr_vit_config_t *c, int i, mr_var_t *x, float eps) {
+typedef struct block {
+  const mr_vit_config_t *c;
+  int i;
+  float eps;
+} block_t;
+
+static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
+  const block_t *b = arg;
+  const mr_vit_config_t *c = b->c;
+  int i = b->i;
+  float eps = b->eps;
   char name[40];
   bool last = i == c->layers - 1;
   snprintf(name, sizeof name, "blocks.%d", i);
@@ -45,7 +55,8 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
   mr_var_t *cls = mr_nn_param_of(s, "cls_token", trunc, 1, 1, E);
   mr_var_t *pos = mr_nn_param_of(s, "pos_embed", trunc, 1, side * side + 1, E);
   mr_var_t *x = mr_nn_embed(s, patch_embed(s, c, images), cls, pos);
-  for (int i = 0; i < c->layers; i++) x = block(s, c, i, x, eps);
+  for (int i = 0; i < c->layers; i++)
+    x = mr_nn_remat(s, mr_vit_policy(s, c), block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
   return mr_nn_layer_norm_timm(s, "norm", x, eps);

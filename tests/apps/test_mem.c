@@ -85,6 +85,23 @@ static void a_profile_for_pprof_holds_each_tensor_alive_at_the_peak(void **state
   assert_int_equal(fields(bytes, bytes + n, 4), fields(bytes, bytes + n, 5));
 }
 
+static void a_size_to_fit_into_chooses_what_fits(void **state) {
+  RUN(&p, "mem", "step", TINY, "--no-run");
+  size_t whole = after("planned peak ");
+  char size[32];
+  snprintf(size, sizeof size, "%zuB", whole * 3 / 4);
+  RUN(&p, "mem", "step", TINY, "--fit", size);
+  if (p.status) fail_msg("%s", p.err);
+  assert_true(after("planned peak ") <= whole * 3 / 4);
+  assert_int_equal(after("planned peak "), after("measured peak "));
+  assert_true(after("accumulate=") > 1 || strstr(p.out, "remat=full"));
+  RUN(&p, "mem", "step", TINY, "--fit", "1k");
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "the smallest peak is"));
+  RUN(&p, "mem", "loss", TINY, "--fit", "1k");
+  assert_int_equal(p.status, 2);
+}
+
 static void what_cannot_be_is_refused_in_one_sentence(void **state) {
   RUN(&p, "mem", "sum");
   assert_int_equal(p.status, 2);
@@ -105,6 +122,7 @@ int main(void) {
       cmocka_unit_test(a_run_touches_what_was_planned_to_the_byte),
       cmocka_unit_test(the_timeline_marks_one_peak_and_tensors_stand_there),
       cmocka_unit_test(a_profile_for_pprof_holds_each_tensor_alive_at_the_peak),
+      cmocka_unit_test(a_size_to_fit_into_chooses_what_fits),
       cmocka_unit_test(what_cannot_be_is_refused_in_one_sentence),
       cmocka_unit_test(too_large_a_batch_is_told_with_the_planned_peak),
   };

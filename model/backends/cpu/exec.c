@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, diag));
   MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
+  if (o->plan_only) return MR_OK;
   MR_TRY(take_arena(x, o->lender, diag));
   bind_all(x);
   x->first_write = first_write(x);
@@ -152,6 +154,7 @@ static bool run_calls(mr_exec_t *x) {
 }
 
 static void run(mr_exec_t *x, const void *const *in, void *const *out) {
+  assert(x->arena);
   for (int i = 0; i < x->n_patch; i++) {
     const mr_exec_patch_t *p = &x->patch[i];
     /* A donated input is written to: the caller has said that it may be. */

@@ -16,6 +16,7 @@ typedef struct mr_jit_options {
   const mr_exec_t *lender;
   int threads;      /* of a run, [1,1024]; 0: as many as the caller's team has */
   bool pin;         /* each of them to a processor of its own, the caller of mr_exec_run included */
+  bool plan_only;   /* takes no memory for the arena: for its graph, plan and peak; it cannot run */
   const char *skip; /* passes to leave out (transforms/passes.h), "cse,remat"; NULL: as the
                        environment's MILLRACE_SKIP_PASSES says */
 } mr_jit_options_t;
