@@ -32,11 +32,19 @@ static double largest(const mr_eqn_t *e) {
   return (double)most;
 }
 
+static double flop_inside(const mr_eqn_t *e) {
+  const mr_fn_t *body = mr_attr_called(e, e->op->body);
+  double sum = 0;
+  for (int i = 0; i < body->n_eqn; i++) sum += mr_cost_of(body->eqn[i]).flop;
+  return sum;
+}
+
 mr_cost_t mr_cost_of(const mr_eqn_t *e) {
   const mr_op_def_t *op = e->op;
   double given = 0, each = op->flop_each > 0 ? op->flop_each : 1;
   for (int k = 0; k < e->n_out; k++) given += (double)mr_aval_bytes(&e->out[k]->aval);
   return (mr_cost_t){.flop = op->flop    ? op->flop(e)
+                             : op->body  ? flop_inside(e)
                              : op->moves ? 0
                                          : each * largest(e),
                      .bytes = bytes_in(e) + given,

@@ -76,6 +76,8 @@ struct mr_op_def {
   mr_unit_rule *unit;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_INPLACE_OUT];
+  /* Whether output o of e may take operand k's memory; NULL: inplace says it all. */
+  bool (*reuses)(const mr_eqn_t *e, int k, int o);
   bool widens;    /* output 0 may be asked in f32 by the attribute preferred_element_type */
   bool cheap;     /* rather computed twice than kept: one pass over its operands */
   bool f32_alone; /* its CPU kernel knows no other precision for products of f32 */
@@ -84,6 +86,8 @@ struct mr_op_def {
      element of the largest operand costs, 0 meaning one operation; or nothing, as it only moves. */
   double (*flop)(const mr_eqn_t *e);
   double flop_each;
+  const char
+      *body; /* or what the ops of the function in this attribute cost; NULL: it calls none */
   bool moves;
   bool collective; /* speaks over the mapped axis that its attribute axis_name names */
 };

@@ -15,6 +15,7 @@ const mr_pass_t mr_passes[] = {
     {"fold-convert", "takes conversions into the products beside them", fold_convert},
     {"cse", "computes what stands there twice once", mr_cse},
     {"remat", "computes cheap values again instead of keeping them", mr_remat},
+    {"fuse", "makes chains of elementwise ops, and sums of them, one loop", mr_fuse},
     {0}};
 
 static bool lists(const char *skip, const char *name) {
@@ -39,7 +40,7 @@ static mr_err_t check(const char *skip, mr_diag_t *diag) {
     if (!is_pass(skip, n))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "passes to skip: \"%.*s\" is none; there are fold-constants, fold-convert, "
-                     "cse and remat",
+                     "cse, remat and fuse",
                      (int)n, skip);
     skip += n + (skip[n] == ',');
   }

@@ -58,6 +58,7 @@ static void place_literal(planner_t *s, const mr_var_t *v) {
 static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   for (int k = 0; o < MR_INPLACE_OUT && k < e->n_in && k < 8; k++) {
     if (!(e->op->inplace[o] >> k & 1)) continue;
+    if (e->op->reuses && !e->op->reuses(e, k, o)) continue;
     int b = s->p->of_var[e->in[k]->id];
     const mr_block_t *block = &s->p->block[b];
     if (!block->pinned && block->last == i && block->bytes == mr_aval_bytes(&e->out[o]->aval))

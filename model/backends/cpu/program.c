@@ -78,7 +78,7 @@ static bool bind_each(builder_t *b, step_t *t) {
     value_t *x = &b->p->value[t->in[k]];
     if (x->place == PLACE_ROWS || x->place == PLACE_OTHER) return false;
     t->unit.step[k] = !is_one(x);
-    x->last = b->p->n_step;
+    if (x->last < b->p->n_step) x->last = b->p->n_step;
   }
   t->out = add(b, e->out[0]->aval.dtype, PLACE_SLOT, -1);
   if (t->out < 0 || b->p->n_step == STEPS_MAX || !call_it(b, e->out[0], t->out)) return false;
@@ -232,16 +232,37 @@ static mr_err_t build(builder_t *b, int n_eqn, mr_eqn_t *const *eqn, int n_in, m
   return finish(b);
 }
 
+/* A program with room for anything it may become. */
+typedef struct draft {
+  program_t p;
+  step_t step[STEPS_MAX], reduce[MR_PROGRAM_ENDS];
+  value_t value[VALUES_MAX];
+} draft_t;
+
+/* The same in one block of memory; NULL without memory. */
+static program_t *compact(const program_t *d) {
+  size_t steps = (size_t)d->n_step * sizeof(step_t), folds = (size_t)d->n_reduce * sizeof(step_t);
+  size_t values = (size_t)d->n_value * sizeof(value_t);
+  program_t *p = malloc(sizeof *p + steps + folds + values);
+  if (!p) return NULL;
+  *p = *d;
+  p->step = (step_t *)(p + 1);
+  p->reduce = p->step + d->n_step;
+  p->value = (value_t *)(p->reduce + d->n_reduce);
+  memcpy(p->step, d->step, steps);
+  memcpy(p->reduce, d->reduce, folds);
+  memcpy(p->value, d->value, values);
+  return p;
+}
+
 mr_err_t mr__program_lower(mr_cpu_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_in,
                            mr_var_t *const *in, int n_out, mr_var_t *const *out, mr_diag_t *diag) {
-  program_t *p = calloc(1, sizeof *p);
+  draft_t draft;
+  builder_t b = {.p = &draft.p, .c = c, .diag = diag};
+  draft.p = (program_t){.step = draft.step, .reduce = draft.reduce, .value = draft.value};
+  MR_TRY(build(&b, n_eqn, eqn, n_in, in, n_out, out));
+  program_t *p = compact(&draft.p);
   if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower a fused loop");
-  builder_t b = {.p = p, .c = c, .diag = diag};
-  mr_err_t err = build(&b, n_eqn, eqn, n_in, in, n_out, out);
-  if (err < 0) {
-    free(p);
-    return err;
-  }
   c->state = p;
   c->fini = free;
   c->run = mr__program_run;

@@ -8,7 +8,7 @@
 #include "model/backends/cpu/call.h"
 
 /* What a program can hold: equations, and operands and results beside them. */
-#define MR_PROGRAM_EQNS 48
+#define MR_PROGRAM_EQNS 72
 #define MR_PROGRAM_ENDS 32
 
 /* Fills c->run for eqn[n_eqn], in an order in which they can run, from values in[n_in] (c->in) to

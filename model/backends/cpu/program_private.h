@@ -46,8 +46,8 @@ typedef struct program {
   int64_t block; /* elements of a block */
   int n_step, n_value, n_slot, n_reduce;
   size_t slot_bytes;
-  step_t step[STEPS_MAX], reduce[MR_PROGRAM_ENDS];
-  value_t value[VALUES_MAX];
+  step_t *step, *reduce; /* [n_step], [n_reduce] */
+  value_t *value;        /* [n_value] */
 } program_t;
 
 void mr__program_run(const mr_cpu_call_t *c);

@@ -1,0 +1,64 @@
+/* A chain of elementwise ops, with sums at its end perhaps, as one loop (backends/cpu/program.h).
+   The compiler makes it (transforms/fuse.c), after all transforms. */
+#include "model/backends/cpu/program.h"
+#include "model/ops/call.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+static mr_err_t fused_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  return mr__call_shape(e, "jaxpr", out, diag);
+}
+
+static mr_err_t fused_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  return mr__call_inline(f, e, "jaxpr", out);
+}
+
+static mr_err_t fused_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  const mr_fn_t *body = mr_attr_called(c->eqn, "jaxpr");
+  return mr__program_lower(c, body->n_eqn, body->eqn, body->n_in, body->in, body->n_out, body->out,
+                           diag);
+}
+
+/* Only an operand that is read where the result is written, element by element. */
+static bool fused_reuses(const mr_eqn_t *e, int k, int o) {
+  const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  int64_t n = mr_aval_elems(&e->in[k]->aval);
+  for (int i = 0; i < body->n_eqn; i++)
+    if (mr_aval_elems(&body->eqn[i]->out[0]->aval) > n) return false;
+  return n == mr_aval_elems(&e->out[o]->aval);
+}
+
+/* sin(x) y + row, and the sums of its rows. */
+static bool fused_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2, 3)), *y = mr_fn_input(b, x->aval);
+  mr_var_t *row = mr_fn_input(b, mr_aval_of(MR_F32, 3));
+  mr_var_t *z = mr_lax_mul(b, mr_lax_sin(b, x), y);
+  z = mr_lax_add(b, z, mr_lax_broadcast_in_dim(b, row, 2, z->aval.dim, (int[]){1}));
+  mr_fn_return(b, 2, (mr_var_t *[]){z, mr_lax_reduce_sum(b, z, 1, (int[]){1})});
+  mr_var_t *in[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 2, 3),
+                    mr_sample_f32(s, -1, 1, 3)};
+  mr_eqn_t *e = mr_emit(s->f, op, 3, in, 1, (mr_attr_t[]){mr_attr_fn("jaxpr", b)}, 2);
+  mr_fn_destroy(b);
+  if (e) mr_fn_return(s->f, 2, e->out);
+  return true;
+}
+
+const mr_op_def_t mr_op_fused = {
+    MR_RULES_COMPOSITE,
+    .name = "fused",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = fused_shape,
+    .jvp = mr_jvp_open,
+    .vjp = mr_vjp_open,
+    .batch = mr_batch_open,
+    .open = fused_open,
+    .sample = fused_sample,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = fused_cpu,
+    .inplace = {0xFF, 0xFF, 0xFF, 0xFF},
+    .reuses = fused_reuses,
+    .body = "jaxpr",
+};

@@ -1,0 +1,276 @@
+/* Elementwise ops that follow one another, and sums over their results, become one op: a loop over
+   blocks that stay in the first-level cache.
+
+   A group grows along the list of equations and is written where its last member stands, which is
+   right as long as nobody outside has read one of its values: then it is closed.  Broadcasts are
+   written into each group that reads them.  After XLA's loop fusion. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/program.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
+#include "model/transforms/passes.h"
+#include "model/transforms/transforms.h"
+
+/* A group waits for members no longer than REACH equations: what it reads must be kept so long. */
+enum { MEMBERS = 48, REACH = 24 };
+
+typedef struct group {
+  int first, last; /* members are among these equations */
+  int n_member, n_each;
+  int64_t n, inner; /* elements; of a row, 0 without reductions */
+  bool closed;
+  int into;    /* the group it was merged into, or itself */
+  mr_eqn_t *e; /* what it becomes; NULL: its members stay as they are */
+} group_t;
+
+typedef struct fuser {
+  mr_fn_t *f;
+  mr_eqn_t **eqn; /* as they were */
+  int n_eqn, n_var, n_group;
+  int *of;   /* [n_eqn]: its group, -1 */
+  int *at;   /* by var id: the equation that assigns it, -1 */
+  int *uses; /* by var id: who reads it, outputs of the graph included */
+  group_t *group;
+  mr_var_t **map; /* by var id: what stands for it in the body of one group */
+} fuser_t;
+
+static int64_t elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
+
+static int root(const fuser_t *s, int g) {
+  while (g >= 0 && s->group[g].into != g) g = s->group[g].into;
+  return g;
+}
+
+static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : root(s, s->of[i]); }
+
+static bool unit_of(const mr_eqn_t *e, mr_unit_t *u) {
+  *u = (mr_unit_t){.eqn = e};
+  return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(u) &&
+         elems(e->in[0]) && elems(e->out[0]);
+}
+
+/* ---- which equations go together ---- */
+/* The open group that operand v comes from, if an op on n elements may join it. */
+static int candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
+  int g = group_of(s, s->at[v->id]);
+  if (g < 0) return -1;
+  const group_t *x = &s->group[g];
+  return !x->closed && x->n == n && i - x->last <= REACH && x->n_member < MEMBERS ? g : -1;
+}
+
+static bool fits_together(const group_t *a, const group_t *b) {
+  return a->n_member + b->n_member < MEMBERS && (!a->inner || !b->inner || a->inner == b->inner);
+}
+
+static void merge(fuser_t *s, int a, int b) {
+  group_t *x = &s->group[a], *y = &s->group[b];
+  if (y->first < x->first) x->first = y->first;
+  if (y->last > x->last) x->last = y->last;
+  x->n_member += y->n_member;
+  x->n_each += y->n_each;
+  if (y->inner) x->inner = y->inner;
+  y->into = a;
+}
+
+/* The group that e at i may join, groups of several operands merged; -1: none. */
+static int choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
+  int g = -1;
+  for (int k = 0; k < e->n_in; k++) {
+    int c = candidate(s, e->in[k], i, n);
+    if (c < 0 || c == g) continue;
+    if (g < 0)
+      g = c;
+    else if (fits_together(&s->group[g], &s->group[c]))
+      merge(s, g, c);
+  }
+  return g;
+}
+
+static int new_group(fuser_t *s, int i, int64_t n) {
+  int g = s->n_group++;
+  s->group[g] = (group_t){.first = i, .last = i, .n = n, .into = g};
+  return g;
+}
+
+static int place(fuser_t *s, int i) {
+  const mr_eqn_t *e = s->eqn[i];
+  mr_unit_t u;
+  if (!unit_of(e, &u) || u.kind == MR_UNIT_REPEAT) return -1;
+  int64_t n = elems(e->in[0]) > elems(e->out[0]) ? elems(e->in[0]) : elems(e->out[0]);
+  int g = choose(s, e, i, n);
+  if (u.kind != MR_UNIT_EACH && g < 0) return -1;
+  if (u.kind == MR_UNIT_REDUCE && s->group[g].inner && s->group[g].inner != u.inner) return -1;
+  if (g < 0) g = new_group(s, i, n);
+  s->group[g].last = i;
+  s->group[g].n_member++;
+  s->group[g].n_each += u.kind == MR_UNIT_EACH;
+  if (u.kind == MR_UNIT_REDUCE) s->group[g].inner = u.inner;
+  return g;
+}
+
+/* Whoever reads a value of a group from outside closes it. */
+static void close_others(fuser_t *s, const mr_eqn_t *e, int mine) {
+  for (int k = 0; k < e->n_in; k++) {
+    int g = group_of(s, s->at[e->in[k]->id]);
+    if (g >= 0 && g != mine) s->group[g].closed = true;
+  }
+}
+
+static void find_groups(fuser_t *s) {
+  for (int i = 0; i < s->n_eqn; i++) {
+    const mr_eqn_t *e = s->eqn[i];
+    s->of[i] = place(s, i);
+    close_others(s, e, root(s, s->of[i]));
+    for (int k = 0; k < e->n_out; k++) s->at[e->out[k]->id] = i;
+    for (int k = 0; k < e->n_in; k++) s->uses[e->in[k]->id]++;
+  }
+  for (int i = 0; i < s->f->n_out; i++) s->uses[s->f->out[i]->id]++;
+}
+
+/* ---- one group as an equation ---- */
+typedef struct body {
+  mr_fn_t *fn;
+  mr_var_t *in[MR_PROGRAM_ENDS], *out[MR_PROGRAM_ENDS], *inner[MR_PROGRAM_ENDS];
+  int n_in, n_out, n_repeat;
+  bool full; /* too many of them */
+} body_t;
+
+static void add_input(fuser_t *s, body_t *b, mr_var_t *v) {
+  if (v->literal || s->map[v->id]) return;
+  b->full |= b->n_in == MR_PROGRAM_ENDS;
+  if (b->full) return;
+  s->map[v->id] = mr_fn_input(b->fn, v->aval);
+  b->in[b->n_in++] = v;
+}
+
+static bool is_repeat(const mr_var_t *v) {
+  mr_unit_t u;
+  return v->def && unit_of(v->def, &u) && u.kind == MR_UNIT_REPEAT &&
+         elems(v->def->in[0]) != elems(v);
+}
+
+/* An operand that no member computes: a broadcast comes along. */
+static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
+  if (s->map[v->id]) return;
+  if (!is_repeat(v)) {
+    add_input(s, b, v);
+    return;
+  }
+  add_input(s, b, v->def->in[0]);
+  if (!b->full) mr__copy_eqn(b->fn, v->def, s->map);
+  b->n_repeat++;
+}
+
+/* Operands that e takes in bf16 beside its f32 result (mr_fold_convert) are widened in the body,
+   where the ops' own rules hold. */
+static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
+  mr_var_t *x = mr__mapped(b->fn, s->map, v);
+  bool beside = (e->op->mixes || e->op->widens) && e->out[0]->aval.dtype == MR_F32;
+  return beside && v->aval.dtype == MR_BF16 ? mr_lax_convert(b->fn, x, MR_F32) : x;
+}
+
+static void add_member(fuser_t *s, body_t *b, const mr_eqn_t *e) {
+  mr_var_t *in[MR_UNIT_IN];
+  for (int k = 0; k < e->n_in && !b->full; k++) add_operand(s, b, e->in[k]);
+  for (int k = 0; k < e->n_in && !b->full; k++) in[k] = widened(s, b, e, e->in[k]);
+  mr_eqn_t *c = b->full ? NULL : mr_emit_like(b->fn, e, in);
+  if (c) s->map[e->out[0]->id] = c->out[0];
+  b->full |= b->fn->n_eqn > MR_PROGRAM_EQNS;
+}
+
+static void add_members(fuser_t *s, int g, body_t *b) {
+  for (int i = s->group[g].first; i <= s->group[g].last && !b->full; i++)
+    if (group_of(s, i) == g) add_member(s, b, s->eqn[i]);
+}
+
+static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
+  int n = 0;
+  for (int i = s->group[g].first; i <= s->group[g].last; i++)
+    for (int k = 0; group_of(s, i) == g && k < s->eqn[i]->n_in; k++) n += s->eqn[i]->in[k] == v;
+  return n;
+}
+
+/* Values that someone outside reads too. */
+static void add_outputs(fuser_t *s, int g, body_t *b) {
+  for (int i = s->group[g].first; i <= s->group[g].last && !b->full; i++) {
+    if (group_of(s, i) != g) continue;
+    mr_var_t *v = s->eqn[i]->out[0];
+    if (s->uses[v->id] == reads_inside(s, g, v)) continue;
+    b->full |= b->n_out == MR_PROGRAM_ENDS || s->eqn[i]->op->unit == mr_unit_same;
+    if (b->full) return;
+    b->inner[b->n_out] = s->map[v->id];
+    b->out[b->n_out++] = v;
+  }
+}
+
+static bool worth_it(const group_t *x, const body_t *b) {
+  return x->n_each && x->n_each + b->n_repeat + (x->inner > 0) > 1 && b->n_out;
+}
+
+/* The vars keep their identity: the new equation assigns them. */
+static mr_eqn_t *emit(fuser_t *s, int g, const body_t *b) {
+  mr_standing_t before = mr_standing(s->f);
+  mr_stand_at(s->f, s->eqn[s->group[g].last], "fuse");
+  mr_eqn_t *e = mr_emit(s->f, &mr_op_fused, b->n_in, (mr_var_t **)b->in, 1,
+                        (mr_attr_t[]){mr_attr_fn("jaxpr", b->fn)}, b->n_out);
+  mr_stand(s->f, before);
+  for (int k = 0; e && k < b->n_out; k++) {
+    e->out[k] = b->out[k];
+    b->out[k]->def = e;
+  }
+  return e;
+}
+
+static mr_err_t form(fuser_t *s, int g) {
+  body_t b = {.fn = mr_fn_create()};
+  if (!b.fn) return mr_fail(&s->f->diag, MR_ERR_NOMEM, "fuse: out of memory");
+  memset(s->map, 0, (size_t)s->n_var * sizeof *s->map);
+  add_members(s, g, &b);
+  add_outputs(s, g, &b);
+  mr_err_t err = b.fn->diag.code;
+  if (!b.full && err >= 0 && worth_it(&s->group[g], &b)) {
+    err = mr_fn_return(b.fn, b.n_out, b.inner);
+    if (err >= 0) s->group[g].e = emit(s, g, &b);
+  }
+  if (err < 0) mr_fail(&s->f->diag, err, "%s", b.fn->diag.text);
+  mr_fn_destroy(b.fn);
+  return s->f->diag.code;
+}
+
+/* Groups first, while each equation still stands where it stood; then the list. */
+static mr_err_t rewrite(fuser_t *s) {
+  for (int g = 0; g < s->n_group; g++)
+    if (root(s, g) == g && s->group[g].n_member > 0) MR_TRY(form(s, g));
+  s->f->n_eqn = 0;
+  for (int i = 0; i < s->n_eqn; i++) {
+    int g = group_of(s, i);
+    mr_eqn_t *whole = g < 0 ? NULL : s->group[g].e;
+    if (!whole) s->f->eqn[s->f->n_eqn++] = s->eqn[i];
+    if (whole && s->group[g].last == i) s->f->eqn[s->f->n_eqn++] = whole;
+  }
+  mr_dce(s->f); /* broadcasts that every reader has taken along */
+  return MR_OK;
+}
+
+mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag) {
+  size_t n = (size_t)f->n_eqn + 1, v = (size_t)f->n_var + 1;
+  fuser_t s = {.f = f, .n_eqn = f->n_eqn, .n_var = f->n_var};
+  s.eqn = calloc(n, sizeof *s.eqn);
+  s.of = calloc(n + 2 * v, sizeof *s.of);
+  s.group = calloc(n, sizeof *s.group);
+  s.map = calloc(v, sizeof *s.map);
+  mr_err_t e = MR_ERR_NOMEM;
+  if (s.eqn && s.of && s.group && s.map) {
+    memcpy(s.eqn, f->eqn, (n - 1) * sizeof *s.eqn);
+    s.at = s.of + n, s.uses = s.at + v;
+    for (size_t i = 0; i < v; i++) s.at[i] = -1;
+    find_groups(&s);
+    e = rewrite(&s);
+  }
+  free(s.eqn), free(s.of), free(s.group), free(s.map);
+  return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "fuse: out of memory")
+               : MR_OK;
+}

@@ -1,0 +1,224 @@
+/* Fused loops: the bits of the ops one by one. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "model/ops/cost.h"
+#include "model/transforms/passes.h"
+#include "tests/model/grid.h"
+
+static int count(const mr_fn_t *f, const char *op) {
+  int n = 0;
+  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
+  return n;
+}
+
+static mr_exec_t *compiled(const mr_fn_t *f, const char *skip, const bool *donate, int threads) {
+  mr_diag_t diag = {0};
+  mr_exec_t *x = NULL;
+  mr_jit_options_t o = {.skip = skip, .donate = donate, .threads = threads};
+  if (mr_jit(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
+  return x;
+}
+
+/* Runs on copies of in: a donated one may be written over. */
+static void run_on(mr_exec_t *x, const mr_fn_t *f, void *const *in, void **out) {
+  void *copy[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) {
+    size_t n = mr_aval_bytes(&f->in[i]->aval);
+    copy[i] = memcpy(grid_bytes(n), in[i], n);
+  }
+  for (int i = 0; i < f->n_out; i++) out[i] = grid_bytes(mr_aval_bytes(&f->out[i]->aval));
+  mr_exec_run(x, (const void *const *)copy, out);
+  for (int i = 0; i < f->n_in; i++) free(copy[i]);
+}
+
+static void same_bits(const mr_fn_t *f, mr_exec_t *a, mr_exec_t *b, void *const *in) {
+  void *x[GRID_MAX], *y[GRID_MAX];
+  run_on(a, f, in, x);
+  run_on(b, f, in, y);
+  for (int i = 0; i < f->n_out; i++) {
+    if (memcmp(x[i], y[i], mr_aval_bytes(&f->out[i]->aval)))
+      fail_msg("output %d differs\n%s\n%s", i, mr_fn_text(mr_exec_fn(a)),
+               mr_fn_text(mr_exec_fn(b)));
+    free(x[i]), free(y[i]);
+  }
+}
+
+static void **filled(const mr_fn_t *f) {
+  void **in = calloc((size_t)f->n_in, sizeof *in);
+  for (int i = 0; i < f->n_in; i++) {
+    mr_dtype_t t = f->in[i]->aval.dtype;
+    in[i] = grid_bytes(mr_aval_bytes(&f->in[i]->aval));
+    for (int64_t k = 0; k < elems(f->in[i]); k++)
+      mr_cpu_set_f64(t, in[i], k, t == MR_I32 ? round(random_in(-9, 9)) : random_in(-2, 2));
+  }
+  return in;
+}
+
+static void forget(const mr_fn_t *f, void **in) {
+  for (int i = 0; i < f->n_in; i++) free(in[i]);
+  free(in);
+}
+
+static mr_var_t *as(mr_fn_t *f, mr_var_t *v, mr_dtype_t t) { return mr_lax_convert(f, v, t); }
+
+/* A random op on two of the values that stand there, of any dtype. */
+static mr_var_t *random_op(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
+  mr_dtype_t t = grid_random() % 4 ? MR_F32 : MR_BF16;
+  switch (grid_random() % 12) {
+    case 0: return mr_lax_add(f, as(f, a, t), as(f, b, t));
+    case 1: return mr_lax_mul(f, as(f, a, t), as(f, b, t));
+    case 2: return mr_lax_sub(f, mr_literal(f, t, 1.5), as(f, b, t));
+    case 3: return mr_lax_sin(f, as(f, a, t));
+    case 4: return mr_lax_tanh(f, as(f, a, t));
+    case 5: return mr_lax_max(f, as(f, a, t), as(f, b, t));
+    case 6: return mr_lax_integer_pow(f, mr_lax_tanh(f, as(f, a, t)), 1 + (int)(grid_random() % 5));
+    case 7: return as(f, mr_lax_scale(f, 3, as(f, a, t)), MR_I32);
+    case 8:
+      return mr_lax_select_n(f, mr_lax_lt(f, as(f, a, t), as(f, b, t)), as(f, a, MR_F32),
+                             as(f, b, MR_F32));
+    case 9: return mr_lax_scale(f, 0.5, as(f, a, MR_F64));
+    case 10: return mr_lax_reshape(f, mr_lax_neg(f, a), a->aval.ndim, a->aval.dim);
+    default: return mr_lax_erf(f, as(f, a, t));
+  }
+}
+
+enum { VALUES = 40 };
+
+/* Chains that branch and meet, over tensors, rows, columns and scalars, with sums at the end. */
+static mr_fn_t *random_graph(int64_t rows, int64_t c) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v[VALUES], *out[GRID_MAX];
+  int64_t dim[] = {rows, c};
+  int n = 0, n_out = 0;
+  v[n++] = mr_fn_input(f, mr_aval(MR_F32, 2, dim));
+  v[n++] = mr_fn_input(f, mr_aval(grid_random() % 2 ? MR_I32 : MR_BF16, 2, dim));
+  v[n++] = mr_lax_broadcast_in_dim(f, mr_fn_input(f, mr_aval(MR_F32, 1, &c)), 2, dim, (int[]){1});
+  v[n++] =
+      mr_lax_broadcast_in_dim(f, mr_fn_input(f, mr_aval(MR_F32, 1, &rows)), 2, dim, (int[]){0});
+  v[n++] = mr_lax_broadcast_in_dim(f, mr_fn_input(f, mr_aval_scalar(MR_BF16)), 2, dim, NULL);
+  while (n < VALUES) {
+    v[n] = random_op(f, v[grid_random() % (uint32_t)n], v[grid_random() % (uint32_t)n]);
+    n++;
+  }
+  for (int i = 0; i < 4; i++) out[n_out++] = v[n - 1 - i * 3];
+  out[n_out++] = mr_lax_reduce_sum(f, as(f, v[n - 1], MR_F32), 1, (int[]){1});
+  out[n_out++] = mr_lax_reduce_max(f, as(f, v[n - 2], MR_F32), 1, (int[]){1});
+  out[n_out++] = mr_lax_reduce_sum(f, as(f, v[n - 4], MR_F32), 2, (int[]){0, 1});
+  if (mr_fn_return(f, n_out, out) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static void random_graphs_give_the_same_bits_fused_and_one_by_one(void **state) {
+  const int64_t sizes[][2] = {{1, 1}, {1, 7}, {5, 3}, {33, 65}, {3, 5000}, {700, 64}, {2, 70001}};
+  int fused = 0;
+  for (int round = 0; round < 60; round++) {
+    const int64_t *size = sizes[round % 7];
+    mr_fn_t *f = random_graph(size[0], size[1]);
+    mr_exec_t *one = compiled(f, "fuse", NULL, 1), *two = compiled(f, "", NULL, 1 + round % 3);
+    void **in = filled(f);
+    same_bits(f, one, two, in);
+    fused += count(mr_exec_fn(two), "fused");
+    assert_int_equal(count(mr_exec_fn(one), "fused"), 0);
+    forget(f, in);
+    mr_exec_destroy(one), mr_exec_destroy(two);
+    mr_fn_destroy(f);
+  }
+  assert_true(fused > 100);
+}
+
+static void donated_operands_are_written_over_only_after_their_last_read(void **state) {
+  const bool donate[] = {true, true, true, true, true};
+  for (int round = 0; round < 40; round++) {
+    mr_fn_t *f = random_graph(40, 40); /* a row has as many elements as a column */
+    mr_exec_t *one = compiled(f, "fuse", NULL, 1), *two = compiled(f, "", donate, 2);
+    void **in = filled(f);
+    same_bits(f, one, two, in);
+    forget(f, in);
+    mr_exec_destroy(one), mr_exec_destroy(two);
+    mr_fn_destroy(f);
+  }
+}
+
+static mr_fn_t *waves(int n) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 100, 100));
+  for (int i = 0; i < n; i++)
+    x = mr_lax_add(f, mr_lax_scale(f, 0.5, x), mr_lax_scale(f, 0.1, mr_lax_sin(f, x)));
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  return f;
+}
+
+static void a_chain_becomes_one_loop_without_memory_of_its_own(void **state) {
+  mr_fn_t *f = waves(10);
+  mr_exec_t *x = compiled(f, "", NULL, 1), *y = compiled(f, "fuse", NULL, 1);
+  assert_int_equal(mr_exec_fn(x)->n_eqn, 1);
+  assert_int_equal(count(mr_exec_fn(x), "fused"), 1);
+  assert_true(mr_exec_peak_bytes(x) == 0);
+  assert_true(mr_exec_peak_bytes(y) >= 40000);
+  void **in = filled(f);
+  same_bits(f, x, y, in);
+  forget(f, in);
+  mr_exec_destroy(x), mr_exec_destroy(y);
+  mr_fn_destroy(f);
+}
+
+static void a_long_chain_becomes_several_loops(void **state) {
+  mr_fn_t *f = waves(40);
+  mr_exec_t *x = compiled(f, "", NULL, 1), *y = compiled(f, "fuse", NULL, 1);
+  assert_in_range(mr_exec_fn(x)->n_eqn, 2, 8);
+  void **in = filled(f);
+  same_bits(f, x, y, in);
+  forget(f, in);
+  mr_exec_destroy(x), mr_exec_destroy(y);
+  mr_fn_destroy(f);
+}
+
+/* x -> a = 2 x -> product with a reads a: what follows may not move before it, nor a behind it. */
+static void a_value_that_another_op_reads_in_between_ends_its_loop(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8));
+  mr_var_t *a = mr_lax_exp(f, mr_lax_scale(f, 2, x)), *p = mr_lax_transpose(f, a, (int[]){1, 0});
+  mr_var_t *y = mr_lax_add(f, mr_lax_tanh(f, a), p);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_exec_t *one = compiled(f, "", NULL, 1), *two = compiled(f, "fuse", NULL, 1);
+  assert_int_equal(count(mr_exec_fn(one), "fused"), 2);
+  assert_int_equal(mr_exec_fn(one)->n_eqn, 3);
+  void **in = filled(f);
+  same_bits(f, one, two, in);
+  forget(f, in);
+  mr_exec_destroy(one), mr_exec_destroy(two);
+  mr_fn_destroy(f);
+}
+
+/* What it costs does not change. */
+static double flop_of(const mr_fn_t *f) {
+  double sum = 0;
+  for (int i = 0; i < f->n_eqn; i++) sum += mr_cost_of(f->eqn[i]).flop;
+  return sum;
+}
+
+static void a_fused_loop_costs_what_its_ops_cost(void **state) {
+  mr_fn_t *f = waves(3);
+  mr_exec_t *x = compiled(f, "", NULL, 1);
+  assert_true(flop_of(mr_exec_fn(x)) == flop_of(f));
+  mr_exec_destroy(x);
+  mr_fn_destroy(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(random_graphs_give_the_same_bits_fused_and_one_by_one),
+      cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
+      cmocka_unit_test(a_chain_becomes_one_loop_without_memory_of_its_own),
+      cmocka_unit_test(a_long_chain_becomes_several_loops),
+      cmocka_unit_test(a_value_that_another_op_reads_in_between_ends_its_loop),
+      cmocka_unit_test(a_fused_loop_costs_what_its_ops_cost),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
