@@ -15,6 +15,11 @@ bool mr__turn_works(void); /* here, on this machine */
 void mr__turn(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols, mr_bf16_t *out,
               int64_t ld);
 
+/* Packs bf16 b[k][n] of s to out[n/64][k/32][16][64][2], 64-aligned; only the sizes, rows and
+   dtype of b count.  On the OpenMP team. */
+bool mr__pairs_work(const mr_matmul_spec_t *s); /* here, for these sizes */
+void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out);
+
 /* A bf16 product through f32: operands are copied dense into f32, each in the order it lies in,
    and a bf16 result is rounded from an f32 one.  `f32` is the product of mr__wide_spec(s); work:
    mr__wide_bytes(s), 64-aligned, contents undefined.  On the OpenMP team. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/isa.h"
+#include "model/backends/cpu/matmul_private.h"
 
 static struct {
   pthread_once_t once;
@@ -118,6 +119,15 @@ static bool is_blocked(const dnnl_memory_desc_t *md) {
   return md->format_kind == dnnl_blocked && md->format_desc.blocking.inner_nblks > 0;
 }
 
+/* [n/64][k/32][16][64][2] */
+static bool in_pairs(const dnnl_memory_desc_t *md, int64_t k) {
+  const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
+  static const dnnl_dims_t size = {16, 64, 2}, dim = {0, 1, 0};
+  return b->inner_nblks == 3 && memcmp(b->inner_blks, size, 3 * sizeof *size) == 0 &&
+         memcmp(b->inner_idxs, dim, 3 * sizeof *dim) == 0 && b->strides[0] == 32 * 64 &&
+         b->strides[1] == 64 * k;
+}
+
 dnnl_status_t mr__pack_init(mr__pack_t *p, const mr_matmul_spec_t *s) {
   dnnl_primitive_desc_t pd;
   MR_DNN(liked(s, &p->to));
@@ -128,6 +138,8 @@ dnnl_status_t mr__pack_init(mr__pack_t *p, const mr_matmul_spec_t *s) {
   dnnl_status_t status = dnnl_primitive_create(&p->run, pd);
   dnnl_primitive_desc_destroy(pd);
   p->bytes = round64(dnnl_memory_desc_get_size(&p->to));
+  p->spec = *s;
+  p->pairs = mr__pairs_work(s) && in_pairs(&p->to, s->k);
   return status;
 }
 
@@ -148,6 +160,10 @@ static dnnl_status_t handle(const dnnl_memory_desc_t *md, void *at, dnnl_memory_
 dnnl_status_t mr__pack_run(const mr__pack_t *p, const void *b, void *packed) {
   dnnl_stream_t stream = NULL;
   dnnl_memory_t from = NULL, to = NULL;
+  if (p->pairs) {
+    mr__pairs_pack(&p->spec, b, packed);
+    return dnnl_success;
+  }
   dnnl_status_t status = dnnl_stream_create(&stream, mr__dnn_engine(), dnnl_stream_default_flags);
   if (status == dnnl_success) status = handle(&p->from, (void *)b, &from);
   if (status == dnnl_success) status = handle(&p->to, packed, &to);

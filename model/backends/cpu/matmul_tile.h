@@ -19,6 +19,8 @@ dnnl_engine_t mr__dnn_engine(void); /* NULL: oneDNN does not start here */
 typedef struct mr__pack {
   dnnl_primitive_t run; /* NULL: b is used as it lies */
   dnnl_memory_desc_t from, to;
+  mr_matmul_spec_t spec;
+  bool pairs;   /* the blocks are those of mr__pairs_pack, which does it */
   size_t bytes; /* of the packed b, a multiple of 64 */
 } mr__pack_t;
 

@@ -1,0 +1,56 @@
+/* Packing a bf16 b[k][n] for oneDNN's products: blocks of 32 rows and 64 columns, in which the two
+   rows that a dot product takes together lie side by side ([n/64][k/32][16][64][2]).  The blocks'
+   layout is asked of oneDNN (matmul_tile.c); its own reorder takes four times as long,
+   and a weight's gradient packs as many bytes as the activations have. */
+#include "base/isa.h"
+#include "model/backends/cpu/matmul_private.h"
+#include "model/backends/cpu/tile_avx512.h"
+
+enum { ROWS = 32, COLS = 64 };
+
+bool mr__pairs_work(const mr_matmul_spec_t *s) {
+  return mr_isa() == MR_ISA_AVX512 && s->b == MR_BF16 && s->b_col == 1 && s->k % ROWS == 0 &&
+         s->n % COLS == 0;
+}
+
+#if defined(__x86_64__)
+
+/* 32 columns of two rows, one lane of each in turn. */
+MR_AVX512_INLINE void weave(const mr_bf16_t *even, const mr_bf16_t *odd, mr_bf16_t *out) {
+  const __m512i first = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+  __m512i a = _mm512_loadu_si512(even), b = _mm512_loadu_si512(odd);
+  _mm512_store_si512(out, _mm512_permutex2var_epi16(a, first, b));
+  _mm512_store_si512(out + 32, _mm512_permutex2var_epi16(a, second, b));
+}
+
+MR_AVX512 static void pack_block(const mr_bf16_t *b, int64_t stride, mr_bf16_t *out) {
+  for (int i = 0; i < ROWS; i += 2, b += 2 * stride, out += 2 * COLS) {
+    _mm_prefetch((const char *)(b + COLS), _MM_HINT_T0);
+    _mm_prefetch((const char *)(b + COLS + 32), _MM_HINT_T0);
+    _mm_prefetch((const char *)(b + stride + COLS), _MM_HINT_T0);
+    _mm_prefetch((const char *)(b + stride + COLS + 32), _MM_HINT_T0);
+    weave(b, b + stride, out);
+    weave(b + 32, b + stride + 32, out + 64);
+  }
+}
+
+void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < s->k; i += ROWS)
+    for (int64_t j = 0; j < s->n; j += COLS)
+      pack_block(b + i * s->b_row + j, s->b_row, out + j * s->k + i * COLS);
+}
+
+#else
+
+void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < s->k; i++)
+    for (int64_t j = 0; j < s->n; j++)
+      out[(j / COLS * s->k + i / ROWS * ROWS) * COLS + (i % ROWS / 2 * COLS + j % COLS) * 2 +
+          i % 2] = b[i * s->b_row + j];
+}
+
+#endif
