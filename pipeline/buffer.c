@@ -1,9 +1,11 @@
 #include "pipeline/buffer.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "pipeline/pool_private.h"
 
@@ -19,53 +21,85 @@ struct mr_pool {
   uint32_t n;
   void *map;
   size_t map_bytes;
+  int fd; /* of the memory, if it is shared; -1 */
+  mr__pool_hooks_t hooks;
   mr_wait_t *const *waiter;
   int n_waiters;
 };
 
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
-/* One slot: data, then key, draw, label and words of a batch. */
-static void format_buf(mr_pool_t *p, uint32_t i, char *slot, size_t cap, size_t records,
-                       size_t words) {
-  mr_buf_t *b = &p->buf[i];
-  *b = (mr_buf_t){.data = slot, .cap = cap, .pool = p};
-  if (records) {
-    char *at = slot + align64(cap);
-    b->key = (uint64_t *)at, at += align64(records * 8);
-    b->draw = (uint64_t *)at, at += align64(records * 8);
-    b->label = (int32_t *)at, at += align64(records * 4);
-    if (words) b->word = (int64_t *)at;
-  }
+mr__slot_t mr__slot_of(const mr_spec_t *spec) {
+  size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->dim[0] : 0;
+  size_t words = records ? (size_t)spec->n_words : 0;
+  mr__slot_t t = {.cap = mr_spec_bytes(spec), .records = records, .words = words};
+  t.key = align64(t.cap);
+  t.draw = t.key + align64(records * 8);
+  t.label = t.draw + align64(records * 8);
+  t.word = t.label + align64(records * 4);
+  t.bytes = t.word + align64(words * 8);
+  return t;
+}
+
+void mr__slot_set(mr_buf_t *b, const mr__slot_t *t, char *at) {
+  b->data = at, b->cap = t->cap;
+  b->key = t->records ? (uint64_t *)(at + t->key) : NULL;
+  b->draw = t->records ? (uint64_t *)(at + t->draw) : NULL;
+  b->label = t->records ? (int32_t *)(at + t->label) : NULL;
+  b->word = t->words ? (int64_t *)(at + t->word) : NULL;
+}
+
+static void format_buf(mr_pool_t *p, uint32_t i, const mr__slot_t *t) {
+  p->buf[i] = (mr_buf_t){.pool = p};
+  mr__slot_set(&p->buf[i], t, (char *)p->map + t->bytes * i);
   atomic_init(&p->next[i], i + 1 < p->n ? i + 1 : NONE);
 }
 
-mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) {
-  size_t cap = mr_spec_bytes(spec);
-  size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->dim[0] : 0;
-  size_t words = records ? (size_t)spec->n_words : 0;
-  size_t slot = align64(cap) + 2 * align64(records * 8) + align64(records * 4) + align64(words * 8);
-  if (n >= NONE || (n && slot > SIZE_MAX / 2 / n)) return NULL;
+/* Sealed against shrinking, a peer that maps it can never fault on it. */
+static int make_memfd(size_t bytes) {
+  int fd = memfd_create("millrace-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -1;
+  if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+static void *map_memory(mr_pool_t *p, bool shared) {
+  p->fd = shared ? make_memfd(p->map_bytes) : -1;
+  if (shared && p->fd < 0) return NULL;
+  int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void *m = mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, p->fd, 0);
+  /* From here on nobody else gets to write to it; older kernels do without. */
+  if (shared) (void)fcntl(p->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+  return m == MAP_FAILED ? NULL : m;
+}
+
+static mr_pool_t *create(const mr_spec_t *spec, size_t n, bool shared) {
+  mr__slot_t t = mr__slot_of(spec);
+  if (n >= NONE || (n && t.bytes > SIZE_MAX / 2 / n)) return NULL;
   mr_pool_t *p = aligned_alloc(64, align64(sizeof *p));
   if (!p) return NULL;
   memset(p, 0, sizeof *p);
   p->n = (uint32_t)n;
-  p->map_bytes = slot && n ? slot * n : 64;
+  p->map_bytes = t.bytes && n ? t.bytes * n : 64;
   p->buf = calloc(n ? n : 1, sizeof *p->buf);
   p->next = calloc(n ? n : 1, sizeof *p->next);
-  p->map = mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p->map == MAP_FAILED) p->map = NULL;
+  p->map = map_memory(p, shared);
   if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
-  for (uint32_t i = 0; i < p->n; i++)
-    format_buf(p, i, (char *)p->map + slot * i, cap, records, words);
+  for (uint32_t i = 0; i < p->n; i++) format_buf(p, i, &t);
   atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
   return p;
 }
 
+mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) { return create(spec, n, false); }
+mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n) { return create(spec, n, true); }
+
 void mr_pool_destroy(mr_pool_t *p) {
   if (!p) return;
   if (p->map) munmap(p->map, p->map_bytes);
+  if (p->fd >= 0) close(p->fd);
+  if (p->hooks.destroyed) p->hooks.destroyed(p->hooks.arg);
   free(p->buf);
   free((void *)p->next);
   free(p);
@@ -115,7 +149,17 @@ void mr_buf_unref(mr_buf_t *b) {
   /* acq_rel: every owner's accesses come before the buffer is free. */
   int before = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel);
   assert(before > 0);
-  if (before == 1) pool_put(b->pool, (uint32_t)(b - b->pool->buf));
+  if (before != 1) return;
+  if (b->pool->hooks.released) b->pool->hooks.released(b->pool->hooks.arg, b);
+  pool_put(b->pool, (uint32_t)(b - b->pool->buf));
+}
+
+void mr__pool_hook(mr_pool_t *p, const mr__pool_hooks_t *hooks) { p->hooks = *hooks; }
+size_t mr__pool_index(const mr_buf_t *b) { return (size_t)(b - b->pool->buf); }
+
+int mr__pool_memory(const mr_pool_t *p, const char **base, size_t *bytes) {
+  *base = p->map, *bytes = p->map_bytes;
+  return p->fd;
 }
 
 void mr__pool_waiters(mr_pool_t *p, mr_wait_t *const *waiter, int n) {

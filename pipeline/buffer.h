@@ -14,7 +14,7 @@ enum { MR_BUF_EPOCH_END = 1 }; /* the last buffer of its epoch */
 typedef struct mr_pool mr_pool_t;
 
 typedef struct mr_buf {
-  void *data; /* 64-aligned, cap bytes */
+  void *data; /* 64-aligned, of a link's buffer 8-aligned; cap bytes */
   size_t cap;
   size_t size;      /* bytes in use */
   int64_t seq;      /* number on its edge, from 0 (from the resumed batch after a resume) */
@@ -36,6 +36,8 @@ typedef struct mr_buf {
    Memory is mapped lazily: a buffer never used costs no resident memory.
    NULL when memory is short. */
 mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n);
+/* The same in memory that another process can map: what a link on one host gives on in place. */
+mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n);
 void mr_pool_destroy(mr_pool_t *p); /* all buffers must be back; NULL is fine */
 
 /* A free buffer with one reference, all fields but data reset; NULL if none is

@@ -4,14 +4,14 @@
    Every buffer has a *number*, counted from the first one of the run.  The sending end keeps a
    buffer until the receiving end has acknowledged it, which happens once nobody there holds it any
    more (or, with by_hand, once mr_link_commit says so): only then has it had its effect.  After a
-   lost connection, and after a death of either process, the receiving end says the number it goes on
-   from; the sending end sends again from there, or, when it no longer holds that buffer, says so
+   lost connection, and after a death of either process, the receiving end says the number it goes
+   on from; the sending end sends again from there, or, when it no longer holds that buffer, says so
    (mr_link_asked): its stream must then be started anew at that point.  A stream is a function of
    its position, so nothing is lost by this.
 
    The receiving end grants credit: the sending end never has more than window buffers on the way,
-   so no queue in between is ever full.  Between hosts buffers travel as ZeroMQ messages; on one host
-   (ipc://) and from a pool made with mr_pool_create_shared they stay where they are, and the message
+   so no queue in between is ever full.  Between hosts buffers travel as ZeroMQ messages; on one
+   host and from a pool made with mr_pool_create_shared they stay where they are, and the message
    carries only their place.  docs/links.md has the protocol frame by frame.
 
    A link belongs to one thread at a time, which calls mr_link_pump whenever one of its file
@@ -30,7 +30,7 @@
 
 enum {
   MR_LINK_FDS = 2,
-  MR_LINK_WORDS = 64,  /* numbers of a walk's state that a link can carry */
+  MR_LINK_WORDS = 64, /* numbers of a walk's state that a link can carry */
   MR_LINK_NAME_MAX = 64,
   MR_LINK_WINDOW_MAX = 4096,
 };
@@ -43,13 +43,13 @@ typedef struct mr_link_cfg {
   bool bind;           /* this end waits at the address, the other one comes */
   int window;          /* receiving end: buffers on the way or in use here, [1,MR_LINK_WINDOW_MAX];
                           0: 8 */
-  bool by_hand;        /* receiving end: acknowledges what mr_link_commit names, not what is released */
-  bool copy;           /* never by reference, even on one host */
-  int linger_ms;       /* how long close waits for what the peer has not acknowledged; 0: 2000 */
-  const char *key;     /* CURVE: file of this end's secret key (`millrace keys`); NULL: none.  An end
-                          that binds beyond loopback must have one */
-  const char *peers;   /* CURVE: public key files, comma between.  Binding end: who may come;
-                          connecting end: the one it expects there */
+  bool by_hand;    /* receiving end: acknowledges what mr_link_commit names, not what is released */
+  bool copy;       /* never by reference, even on one host */
+  int linger_ms;   /* how long close waits for what the peer has not acknowledged; 0: 2000 */
+  const char *key; /* CURVE: file of this end's secret key (`millrace keys`); NULL: none.  An end
+                      that binds beyond loopback must have one */
+  const char *peers; /* CURVE: public key files, comma between.  Binding end: who may come;
+                        connecting end: the one it expects there */
 } mr_link_cfg_t;
 
 /* Where a stream goes on: with the buffer of this number. */
@@ -62,14 +62,14 @@ typedef struct mr_link_point {
 } mr_link_point_t;
 
 typedef struct mr_link_stats {
-  int64_t sent, resent;     /* sending end: buffers, those sent more than once counted again */
-  int64_t received;         /* receiving end: buffers, each once */
-  int64_t repeated;         /* receiving end: came again and were dropped */
-  int64_t acknowledged;     /* the number before which everything is */
-  int64_t bytes;            /* of payload that travelled in messages */
-  int64_t by_reference;     /* buffers that stayed in place */
-  int64_t connections;      /* times that both ends agreed on a point */
-  int64_t malformed;        /* messages refused: bad header, unknown peer, wrong sizes */
+  int64_t sent, resent; /* sending end: buffers, those sent more than once counted again */
+  int64_t received;     /* receiving end: buffers, each once */
+  int64_t repeated;     /* receiving end: came again and were dropped */
+  int64_t acknowledged; /* the number before which everything is */
+  int64_t bytes;        /* of payload that travelled in messages */
+  int64_t by_reference; /* buffers that stayed in place */
+  int64_t connections;  /* times that both ends agreed on a point */
+  int64_t malformed;    /* messages refused: bad header, unknown peer, wrong sizes */
   bool connected;
 } mr_link_stats_t;
 
@@ -79,8 +79,8 @@ typedef struct mr_link_stats {
 mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int64_t first,
                             mr_diag_t *diag);
 
-/* Opens the receiving end, going on from a point (NULL: the start).  want: the spec that the sending
-   end must have, else mr_link_pump fails with MR_ERR_SHAPE; NULL: any, see mr_link_spec. */
+/* Opens the receiving end, going on from a point (NULL: the start).  want: the spec that the
+   sending end must have, else mr_link_pump fails with MR_ERR_SHAPE; NULL: any, see mr_link_spec. */
 mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
                            const mr_link_point_t *point, mr_diag_t *diag);
 
@@ -109,17 +109,19 @@ void mr_link_wait(mr_link_t *l, int ms);
    link, start the stream at *point and open a link with first = point->number. */
 mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point);
 
-size_t mr_link_room(const mr_link_t *l); /* buffers that send takes now: a window's worth unacknowledged */
+size_t mr_link_room(
+    const mr_link_t *l); /* buffers that send takes now: a window's worth unacknowledged */
 void mr_link_send(mr_link_t *l, mr_buf_t *b); /* takes over the caller's reference; room > 0 */
 void mr_link_end(mr_link_t *l);               /* nothing follows */
 bool mr_link_done(const mr_link_t *l); /* ended and all acknowledged, or the peer wants no more */
 
 /* ---- receiving end ---- */
 
-const mr_spec_t *mr_link_spec(const mr_link_t *l); /* of the sending end, the link's; NULL: unknown */
+const mr_spec_t *mr_link_spec(
+    const mr_link_t *l); /* of the sending end, the link's; NULL: unknown */
 
-/* The next buffers in order, up to n; the caller owns them.  Their data is read-only: on one host it
-   is the sending end's memory.  mr_buf_t.seq is the number. */
+/* The next buffers in order, up to n; the caller owns them.  Their data is read-only: on one host
+   it is the sending end's memory.  mr_buf_t.seq is the number. */
 size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n);
 bool mr_link_over(const mr_link_t *l); /* the stream has ended and all of it has been taken */
 
@@ -130,7 +132,8 @@ void mr_link_leave(mr_link_t *l); /* wants no more: the sending end is done */
 /* ---- both ---- */
 
 void mr_link_stats(const mr_link_t *l, mr_link_stats_t *out);
-const char *mr_link_address(const mr_link_t *l); /* bound or connected to, with the port that * took */
+const char *mr_link_address(
+    const mr_link_t *l); /* bound or connected to, with the port that * took */
 
 /* The pool whose buffers take gives: the stage hands it to its graph (mr_use_pool), which destroys
    it after the last buffer is back; else mr_link_close does, and every buffer must be back. */

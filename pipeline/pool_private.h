@@ -5,6 +5,27 @@
 #include "pipeline/buffer.h"
 #include "pipeline/wait.h"
 
+/* One buffer's memory: data, then the arrays of its records. */
+typedef struct mr__slot {
+  size_t cap, records, words;           /* bytes of data, B, n_words */
+  size_t key, draw, label, word, bytes; /* offsets; of all of it */
+} mr__slot_t;
+mr__slot_t mr__slot_of(const mr_spec_t *spec);
+void mr__slot_set(mr_buf_t *b, const mr__slot_t *t, char *at); /* points b there */
+
+/* For a pool whose buffers point elsewhere while in use: released is called by the thread that lets
+   go of the last reference, before the buffer is free again; destroyed with the pool. */
+typedef struct mr__pool_hooks {
+  void (*released)(void *arg, mr_buf_t *b);
+  void (*destroyed)(void *arg);
+  void *arg;
+} mr__pool_hooks_t;
+void mr__pool_hook(mr_pool_t *p, const mr__pool_hooks_t *hooks); /* before any thread uses it */
+size_t mr__pool_index(const mr_buf_t *b);                        /* of b in its pool */
+
+/* Its memory, [base,base+bytes), and the descriptor of it, -1: private to this process. */
+int mr__pool_memory(const mr_pool_t *p, const char **base, size_t *bytes);
+
 /* Sets who is woken when a buffer comes back: n objects, kept by the caller as long as the pool
    lives.  Before any thread uses the pool. */
 void mr__pool_waiters(mr_pool_t *p, mr_wait_t *const *waiter, int n);

@@ -1,0 +1,168 @@
+/* The sending end: it holds every buffer until the peer says that it has had its effect. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/link_private.h"
+
+static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
+  return &l->held[number % l->cfg.window];
+}
+
+/* ---- sending ---- */
+
+static void release_hold(void *data, void *hint) { mr_buf_unref(hint); }
+
+static char *put(char *at, const void *from, size_t n) {
+  if (n) memcpy(at, from, n);
+  return at + n;
+}
+
+/* Head, body, words and arrays; the payload too if it is short. */
+static size_t write_first(const mr_link_t *l, const mr_buf_t *b, int64_t number, bool in_line,
+                          const mr__place_t *place, char *out) {
+  size_t n = l->spec.flow == MR_FLOW_BATCHES ? (size_t)b->n : 0;
+  mr__link_data_t d = {.epoch = b->epoch,
+                       .position = b->position,
+                       .size = b->size,
+                       .offset = place->offset,
+                       .first = b->first,
+                       .n = b->n,
+                       .flags = b->flags,
+                       .n_words = n || l->spec.n_words ? (uint32_t)l->spec.n_words : 0,
+                       .where = place->is_known ? MR__LINK_WHERE_POOL : MR__LINK_WHERE_PAYLOAD,
+                       .pool = place->pool};
+  char *at = put(out + sizeof(mr__link_head_t), &d, sizeof d);
+  at = put(at, b->word, d.n_words * 8);
+  if (!place->is_known) {
+    at = put(at, b->key, n * 8);
+    at = put(at, b->draw, n * 8);
+    at = put(at, b->label, n * 4);
+    if (in_line) at = put(at, b->data, b->size);
+  }
+  mr__link_head_t head;
+  size_t body = (size_t)(at - out) - sizeof head;
+  mr__link_head(&head, MR__LINK_DATA, l->session, number, body, place->is_known || in_line ? 0 : 1);
+  memcpy(out, &head, sizeof head);
+  return sizeof head + body;
+}
+
+static bool send_one(mr_link_t *l, int64_t number) {
+  mr_buf_t *b = *held_at(l, number);
+  mr__place_t place = mr__share_place(l->share, b);
+  bool in_line = b->size <= MR__LINK_INLINE;
+  size_t n = write_first(l, b, number, in_line, &place, l->scratch);
+  zmq_msg_t payload;
+  bool second = !place.is_known && !in_line, sent;
+  if (second) zmq_msg_init_data(&payload, b->data, b->size, release_hold, mr_buf_ref(b));
+  sent = mr__socket_send(&l->k, false, l->scratch, n, second ? &payload : NULL);
+  if (!sent && second) zmq_msg_close(&payload);
+  if (!sent) return false;
+  l->said_ms = mr__link_now_ms();
+  l->stats.sent++;
+  if (number < l->reached) l->stats.resent++;
+  if (place.is_known) l->stats.by_reference++;
+  if (!place.is_known) l->stats.bytes += (int64_t)b->size;
+  return true;
+}
+
+void mr__link_out_speaks(mr_link_t *l) {
+  int64_t now = mr__link_now_ms();
+  if (l->state == MR__LINK_ALONE) {
+    mr__link_knock_t knock = {{0}};
+    if (l->k.router || l->left || now - l->tried_ms < MR__LINK_KNOCK_MS) return;
+    l->tried_ms = now;
+    strcpy(knock.name, l->cfg.name); /* shorter: check_cfg */
+    if (!mr__link_say(l, MR__LINK_KNOCK, l->first_held, &knock, sizeof knock))
+      l->tried_ms = now - MR__LINK_KNOCK_MS + MR__LINK_RETRY_MS;
+    return;
+  }
+  while (l->sent < l->next && l->sent < l->limit) {
+    if (!send_one(l, l->sent)) return;
+    if (++l->sent > l->reached) l->reached = l->sent;
+  }
+  if (l->ended && l->sent == l->next && !l->end_said)
+    l->end_said = mr__link_say(l, MR__LINK_END, l->next, NULL, 0);
+}
+
+/* ---- hearing ---- */
+
+static void let_go(mr_link_t *l, int64_t number) {
+  for (; l->first_held < number; l->first_held++) {
+    mr_buf_unref(*held_at(l, l->first_held));
+    *held_at(l, l->first_held) = NULL;
+  }
+}
+
+static bool welcome(mr_link_t *l, bool shares) {
+  char body[32 << 10];
+  memset(body, 0, MR__LINK_TOKEN);
+  if (shares) mr__share_token(l->share, body);
+  size_t n = mr__link_spec_write(&l->spec, body + MR__LINK_TOKEN, sizeof body - MR__LINK_TOKEN);
+  return mr__link_say(l, MR__LINK_WELCOME, l->sent, body, MR__LINK_TOKEN + n);
+}
+
+static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *body) {
+  mr__link_hello_t hello;
+  mr_link_point_t p = {.number = head->number};
+  if (!mr__link_hello_read(body, head->body, &hello, p.word)) return mr__link_malformed(l);
+  if (strcmp(hello.name, l->cfg.name))
+    return mr__link_answer(l, MR__LINK_REFUSE, head->session,
+                           "another link answers at this address");
+  if (!mr__link_let_in(l)) return;
+  p.epoch = hello.epoch, p.position = hello.position, p.n_words = (int)hello.n_words;
+  l->asked = p;
+  l->session = head->session;
+  l->asked_state = MR_END;
+  if (p.number < l->first_held || p.number > l->next) return mr__link_part(l);
+  l->asked_state = MR_OK;
+  l->sent = p.number, l->limit = hello.limit, l->end_said = false;
+  bool shares = hello.flags & MR__LINK_SHARES && mr__share_same_host(l->share, hello.host);
+  mr__share_use(l->share, shares);
+  if (!welcome(l, shares)) return mr__link_part(l);
+  l->state = MR__LINK_MET;
+  l->heard_ms = mr__link_now_ms();
+  l->stats.connections++;
+}
+
+static void hear_ack(mr_link_t *l, const mr__link_head_t *head, const void *body) {
+  int64_t limit;
+  memcpy(&limit, body, sizeof limit);
+  if (head->number > l->sent || limit < head->number) return mr__link_malformed(l);
+  let_go(l, head->number);
+  l->limit = limit;
+}
+
+void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *body) {
+  if (head->kind == MR__LINK_HELLO) return hear_hello(l, head, body);
+  if (head->kind == MR__LINK_ACK) return hear_ack(l, head, body);
+  if (head->kind == MR__LINK_LEAVE) {
+    l->left = true;
+    return;
+  }
+  if (head->kind == MR__LINK_REFUSE) return mr__link_refused(l, head, body);
+  mr__link_malformed(l);
+}
+
+/* ---- calls ---- */
+
+mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point) {
+  *point = l->asked;
+  return l->asked_state;
+}
+
+size_t mr_link_room(const mr_link_t *l) {
+  if (l->left || l->ended) return 0;
+  return (size_t)(l->cfg.window - (l->next - l->first_held));
+}
+
+void mr_link_send(mr_link_t *l, mr_buf_t *b) {
+  assert(mr_link_room(l) > 0);
+  *held_at(l, l->next++) = b;
+}
+
+void mr_link_end(mr_link_t *l) { l->ended = true; }
+
+bool mr_link_done(const mr_link_t *l) {
+  return l->left || (l->ended && l->end_said && l->first_held == l->next);
+}
