@@ -42,6 +42,15 @@ mr_attr_t mr_attr_precision(mr_precision_t p) {
   return (mr_attr_t){.name = "precision", .kind = MR_ATTR_PRECISION, .n = 1, .i = {(int64_t)p}};
 }
 
+mr_attr_t mr_attr_fns(const char *name, int n, const struct mr_fn *const *fns) {
+  return (mr_attr_t){.name = name, .kind = MR_ATTR_FNS, .n = n, .fns = fns};
+}
+
+int mr_attr_calls(const mr_attr_t *a, const struct mr_fn *const **fns) {
+  *fns = a->kind == MR_ATTR_FN ? &a->fn : a->fns;
+  return a->kind == MR_ATTR_FN ? 1 : a->kind == MR_ATTR_FNS ? a->n : 0;
+}
+
 mr_attr_t mr_attr_none(const char *name) { return (mr_attr_t){.name = name, .kind = MR_ATTR_NONE}; }
 
 mr_attr_t mr_attr_hide(mr_attr_t a) {
@@ -149,6 +158,7 @@ void mr_attr_print(const mr_attr_t *a, FILE *to) {
     case MR_ATTR_NONE: fputs("None", to); break;
     case MR_ATTR_DOT: print_dot(a, to); break;
     case MR_ATTR_PRECISION: print_precision(a, to); break;
-    case MR_ATTR_FN: mr_fn_print_nested(a->fn, to); break;
+    case MR_ATTR_FN:
+    case MR_ATTR_FNS: fputs("...", to); break;
   }
 }

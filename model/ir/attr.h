@@ -19,7 +19,8 @@ typedef enum mr_attr_kind {
   MR_ATTR_NONE,      /* None */
   MR_ATTR_DOT,       /* dimension numbers of a product: four lists, see mr_attr_dot */
   MR_ATTR_PRECISION, /* i[0] is an mr_precision_t, of both operands */
-  MR_ATTR_FN         /* fn: a function that the op calls */
+  MR_ATTR_FN,        /* fn: a function that the op calls */
+  MR_ATTR_FNS        /* fns[n]: functions of which it calls one */
 } mr_attr_kind_t;
 
 #define MR_ATTR_MAX 24
@@ -33,6 +34,7 @@ typedef struct mr_attr {
   double f;
   const char *text;
   const struct mr_fn *fn;
+  const struct mr_fn *const *fns;
 } mr_attr_t;
 
 /* Dimension numbers of dot_general: contracted and batch dimensions of both sides. */
@@ -51,13 +53,16 @@ mr_attr_t mr_attr_text(const char *name, const char *v);
 /* The equation that takes the attribute keeps a copy of fn. */
 mr_attr_t mr_attr_fn(const char *name, const struct mr_fn *fn);
 mr_attr_t mr_attr_precision(mr_precision_t p); /* named "precision" */
+mr_attr_t mr_attr_fns(const char *name, int n, const struct mr_fn *const *fns);
+/* How many functions the attribute holds, and where they stand: [n]. */
+int mr_attr_calls(const mr_attr_t *a, const struct mr_fn *const **fns);
 mr_attr_t mr_attr_none(const char *name);
 /* n_contract + n_batch <= 8 */
 mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d);
 mr_dot_dims_t mr_attr_as_dot(const mr_attr_t *a);
 mr_attr_t mr_attr_hide(mr_attr_t a);
 
-/* Writes "name=value" as jax does. */
+/* Writes "name=value" as jax does; functions, which need the names around them, as "..." */
 void mr_attr_print(const mr_attr_t *a, FILE *to);
 /* A number as Python's repr writes a float: the shortest that reads back the same. */
 void mr_print_float(double v, FILE *to);

@@ -76,14 +76,25 @@ static mr_err_t check_counts(mr_fn_t *f, const mr_eqn_t *e) {
   return MR_OK;
 }
 
-/* The equation calls copies that f owns. */
+/* A copy of fn that f owns. */
+static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
+  mr_fn_t *copy = mr_fn_copy(fn, &f->diag);
+  if (!copy) return NULL;
+  f->child = push(f->child, &f->cap_child, f->n_child, sizeof *f->child);
+  return f->child[f->n_child++] = copy;
+}
+
 static mr_err_t adopt(mr_fn_t *f, mr_eqn_t *e) {
   for (int i = 0; i < e->n_attr; i++) {
-    if (e->attr[i].kind != MR_ATTR_FN) continue;
-    mr_fn_t *copy = mr_fn_copy(e->attr[i].fn, &f->diag);
-    if (!copy) return f->diag.code;
-    f->child = push(f->child, &f->cap_child, f->n_child, sizeof *f->child);
-    e->attr[i].fn = f->child[f->n_child++] = copy;
+    mr_attr_t *a = &e->attr[i];
+    const mr_fn_t *const *fns;
+    int n = mr_attr_calls(a, &fns);
+    if (!n) continue;
+    const mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
+    for (int k = 0; k < n; k++)
+      if (!(own[k] = owned(f, fns[k]))) return f->diag.code;
+    a->fn = own[0];
+    a->fns = own;
   }
   return MR_OK;
 }
@@ -111,6 +122,19 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   for (int i = 0; i < n_out; i++) e->out[i] = new_var(f, out[i], e);
   f->eqn = push(f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn);
   return f->eqn[f->n_eqn++] = e;
+}
+
+mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, const char *name, const mr_fn_t *fn, int n,
+                      const mr_aval_t *more) {
+  const mr_fn_t *copy = owned(f, fn);
+  if (!copy) return f->diag.code;
+  mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + n + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_out + n; i++)
+    out[i] = i < e->n_out ? e->out[i] : new_var(f, more[i - e->n_out], e);
+  e->out = out;
+  e->n_out += n;
+  mr_attr_set(f, e, mr_attr_fn(mr_attr_get(e, name)->name, copy));
+  return MR_OK;
 }
 
 mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,

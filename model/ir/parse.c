@@ -197,8 +197,11 @@ static mr_err_t parse_line(mr_parser_t *p, scope_t *s, line_t *l) {
 
 /* The functions that attributes hold have been copied into the graph, or will not be. */
 static void drop_called(const attrs_t *at) {
-  for (int i = 0; i < at->n; i++)
-    if (at->a[i].kind == MR_ATTR_FN) mr_fn_destroy((mr_fn_t *)(uintptr_t)at->a[i].fn);
+  for (int i = 0; i < at->n; i++) {
+    const mr_fn_t *const *fns;
+    int n = mr_attr_calls(&at->a[i], &fns);
+    for (int k = 0; k < n; k++) mr_fn_destroy((mr_fn_t *)(uintptr_t)fns[k]);
+  }
 }
 
 static mr_err_t parse_equation(mr_parser_t *p, scope_t *s) {

@@ -4,6 +4,8 @@
 
 #include "model/ir/parse_private.h"
 
+#define MOST_BRANCHES 64
+
 /* "(1, 2)", "(1,)", "[1, 2]": at most MR_MAX_NDIM integers up to the closing bracket. */
 static mr_err_t parse_ints(mr_parser_t *p, const char *close, int *n, int64_t *v) {
   for (*n = 0; !mr__parse_is(p, close); ++*n) {
@@ -115,6 +117,27 @@ static mr_err_t parse_called(mr_parser_t *p, const char *name, mr_attr_t *a) {
   return MR_OK;
 }
 
+/* "({ lambda ... } { lambda ... })" */
+static mr_err_t parse_branches(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
+  const mr_fn_t **fns = mr_mem_take(&g->mem, MOST_BRANCHES * sizeof(mr_fn_t *));
+  mr_err_t err = MR_OK;
+  int n = 0;
+  if (p->depth == MR_PARSE_DEPTH) return mr__parse_fail(p, "functions nested less deeply");
+  p->depth++;
+  while (err >= 0 && !mr__parse_is(p, ")")) {
+    err = n < MOST_BRANCHES ? mr__parse_fn(p, (mr_fn_t **)(uintptr_t)&fns[n])
+                            : mr__parse_fail(p, "fewer functions");
+    n += err >= 0;
+  }
+  p->depth--;
+  if (err >= 0) {
+    *a = mr_attr_fns(name, n, fns);
+    return MR_OK;
+  }
+  while (n > 0) mr_fn_destroy((mr_fn_t *)(uintptr_t)fns[--n]);
+  return err;
+}
+
 mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a) {
   char word[MR_PARSE_NAME];
   MR_TRY(mr__parse_name(p, word));
@@ -124,6 +147,8 @@ mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a) {
   if (*p->at == '{') return parse_called(p, name, a);
   if (*p->at == '(') {
     p->at++;
+    mr__parse_space(p);
+    if (*p->at == '{') return parse_branches(p, g, name, a);
     return parse_tuple(p, name, a);
   }
   bool number = isdigit((unsigned char)*p->at) || *p->at == '-';

@@ -1,14 +1,17 @@
-/* Printing in jaxpr's notation.  jax breaks an equation's attributes onto lines of their own
-   where the line would pass 80 columns; so does this. */
+/* Printing in jaxpr's notation.  jax sets a function on one line if that ends by column 80, else
+   an equation a line; an equation's attributes stand on lines of their own where the equation would
+   pass column 80.  Names go on within the functions that an equation calls. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/ir/fn.h"
 #include "model/ops/op.h"
 
+enum { WIDTH = 80 };
+
 typedef struct names {
   int *number; /* by var id; -1: not named yet, -2: nobody uses it */
-  int next;
+  int *next;   /* shared by all functions of one text */
 } names_t;
 
 static void print_name(int n, FILE *to) {
@@ -39,53 +42,104 @@ static void print_use(names_t *s, const mr_var_t *v, FILE *to) {
 
 static void print_def(names_t *s, const mr_var_t *v, FILE *to) {
   char aval[MR_AVAL_TEXT];
-  if (s->number[v->id] == -2) {
+  if (s->number[v->id] == -1) s->number[v->id] = (*s->next)++;
+  if (s->number[v->id] == -2)
     fputc('_', to);
-  } else {
-    s->number[v->id] = s->next++;
+  else
     print_name(s->number[v->id], to);
-  }
   fprintf(to, ":%s", mr_aval_text(&v->aval, aval));
 }
 
-static void print_attrs(const mr_eqn_t *e, bool broken, FILE *to) {
+/* FLAT: on one line; else the column in which the line begins. */
+enum { FLAT = -1 };
+
+static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, int line, int column,
+                     FILE *to);
+
+static void new_line(int column, FILE *to) { fprintf(to, "\n%*s", column, ""); }
+
+static void print_fns(names_t *s, const mr_eqn_t *e, const mr_attr_t *a, int line, FILE *to) {
+  for (int k = 0; k < a->n; k++) {
+    if (line != FLAT)
+      new_line(line + 2, to);
+    else if (k)
+      fputc(' ', to);
+    print_fn(a->fns[k], s, e, line == FLAT ? FLAT : line + 2, line + 2, to);
+  }
+  if (line != FLAT) new_line(line, to);
+}
+
+static void print_attr(names_t *s, const mr_eqn_t *e, const mr_attr_t *a, int line, FILE *to) {
+  if (a->kind != MR_ATTR_FN && a->kind != MR_ATTR_FNS) {
+    mr_attr_print(a, to);
+    return;
+  }
+  fprintf(to, "%s=", a->name);
+  if (a->kind == MR_ATTR_FN) {
+    print_fn(a->fn, s, e, line, line + (int)strlen(a->name) + 1, to);
+    return;
+  }
+  fputc('(', to);
+  print_fns(s, e, a, line, to);
+  fputc(')', to);
+}
+
+static void print_attrs(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   int shown = 0;
   for (int i = 0; i < e->n_attr; i++) {
     if (e->attr[i].hidden) continue;
-    fputs(shown++ ? (broken ? "\n      " : " ") : (broken ? "[\n      " : "["), to);
-    mr_attr_print(&e->attr[i], to);
+    if (!shown) fputc('[', to);
+    if (line != FLAT)
+      new_line(line + 2, to);
+    else if (shown)
+      fputc(' ', to);
+    print_attr(s, e, &e->attr[i], line == FLAT ? FLAT : line + 2, to);
+    shown++;
   }
-  if (shown) fputs(broken ? "\n    ]" : "]", to);
+  if (shown && line != FLAT) new_line(line, to);
+  if (shown) fputc(']', to);
 }
 
-static void print_tail(names_t *s, const mr_eqn_t *e, bool broken, FILE *to) {
+static void print_tail(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   fprintf(to, " = %s", e->op->name);
-  print_attrs(e, broken, to);
+  print_attrs(s, e, line, to);
   for (int i = 0; i < e->n_in; i++) {
     fputc(' ', to);
     print_use(s, e->in[i], to);
   }
 }
 
-static void print_eqn(names_t *s, const mr_eqn_t *e, FILE *to) {
-  char *head = NULL, *tail = NULL;
-  size_t n_head = 0, n_tail = 0;
-  FILE *h = open_memstream(&head, &n_head);
+static size_t print_head(names_t *s, const mr_eqn_t *e, FILE *to) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *t = open_memstream(&text, &n);
   for (int i = 0; i < e->n_out; i++) {
-    if (i) fputc(' ', h);
-    print_def(s, e->out[i], h);
+    if (i) fputc(' ', t);
+    print_def(s, e->out[i], t);
   }
-  fclose(h);
-  FILE *t = open_memstream(&tail, &n_tail);
-  print_tail(s, e, false, t);
   fclose(t);
-  fprintf(to, "    %s", head);
-  if (4 + n_head + n_tail <= 80 && !strchr(tail, '\n'))
+  fputs(text, to);
+  free(text);
+  return n;
+}
+
+static void print_eqn(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
+  size_t n_head = print_head(s, e, to), n_tail = 0;
+  char *tail = NULL;
+  if (line == FLAT) {
+    print_tail(s, e, FLAT, to);
+    return;
+  }
+  int next = *s->next;
+  FILE *t = open_memstream(&tail, &n_tail);
+  print_tail(s, e, FLAT, t);
+  fclose(t);
+  if ((size_t)line + n_head + n_tail <= WIDTH) {
     fputs(tail, to);
-  else
-    print_tail(s, e, true, to);
-  fputc('\n', to);
-  free(head);
+  } else {
+    *s->next = next; /* what was tried names nothing */
+    print_tail(s, e, line, to);
+  }
   free(tail);
 }
 
@@ -97,24 +151,71 @@ static void mark_used(const mr_fn_t *f, int *number) {
   for (int i = 0; i < f->n_out; i++) number[f->out[i]->id] = -1;
 }
 
-void mr_fn_print(const mr_fn_t *f, FILE *to) {
-  names_t s = {.number = calloc((size_t)f->n_var + 1, sizeof(int))};
-  if (!s.number) return;
-  mark_used(f, s.number);
+/* jit's function has the names of the values it is called on. */
+static void name_all(names_t *s, const mr_fn_t *f, const names_t *around, const mr_eqn_t *call) {
+  mark_used(f, s->number);
+  if (!call || !call->op->shares_names) return;
+  for (int i = 0; i < f->n_in && i < call->n_in; i++)
+    if (s->number[f->in[i]->id] == -1 && !call->in[i]->literal)
+      s->number[f->in[i]->id] = around->number[call->in[i]->id];
+  for (int i = 0; i < f->n_out && i < call->n_out; i++)
+    if (s->number[f->out[i]->id] == -1 && around->number[call->out[i]->id] >= 0)
+      s->number[f->out[i]->id] = around->number[call->out[i]->id];
+}
+
+static void print_lines(names_t *s, const mr_fn_t *f, int line, FILE *to) {
   fputs("{ lambda ;", to);
   for (int i = 0; i < f->n_in; i++) {
     fputc(' ', to);
-    print_def(&s, f->in[i], to);
+    print_def(s, f->in[i], to);
   }
-  fputs(". let\n", to);
-  for (int i = 0; i < f->n_eqn; i++) print_eqn(&s, f->eqn[i], to);
-  fputs("  in (", to);
+  fputs(f->n_eqn || line != FLAT ? ". let" : ". let ", to);
+  for (int i = 0; i < f->n_eqn; i++) {
+    if (line != FLAT)
+      new_line(line + 4, to);
+    else
+      fputs(i ? "; " : " ", to);
+    print_eqn(s, f->eqn[i], line == FLAT ? FLAT : line + 4, to);
+  }
+  if (line != FLAT)
+    new_line(line + 2, to);
+  else
+    fputc(' ', to);
+  fputs("in (", to);
   for (int i = 0; i < f->n_out; i++) {
     if (i) fputs(", ", to);
-    print_use(&s, f->out[i], to);
+    print_use(s, f->out[i], to);
   }
-  fputs(f->n_out == 1 ? ",) }\n" : ") }\n", to);
+  fputs(f->n_out == 1 ? ",) }" : ") }", to);
+}
+
+/* line: where the lines of the function begin; column: where its brace stands. */
+static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, int line, int column,
+                     FILE *to) {
+  names_t s = {calloc((size_t)f->n_var + 1, sizeof(int)), around->next};
+  char *flat = NULL;
+  size_t n = 0;
+  int next = *s.next;
+  if (!s.number) return;
+  name_all(&s, f, around, call);
+  FILE *t = open_memstream(&flat, &n);
+  print_lines(&s, f, FLAT, t);
+  fclose(t);
+  if (line == FLAT || (size_t)column + n <= WIDTH) {
+    fputs(flat, to);
+  } else {
+    *s.next = next;
+    name_all(&s, f, around, call);
+    print_lines(&s, f, line, to);
+  }
+  free(flat);
   free(s.number);
+}
+
+void mr_fn_print(const mr_fn_t *f, FILE *to) {
+  int next = 0;
+  print_fn(f, &(names_t){.next = &next}, NULL, 0, 0, to);
+  fputc('\n', to);
 }
 
 char *mr_fn_text(const mr_fn_t *f) {
@@ -125,15 +226,4 @@ char *mr_fn_text(const mr_fn_t *f) {
   mr_fn_print(f, to);
   fclose(to);
   return text;
-}
-
-/* jax sets a function inside an attribute six columns deeper. */
-void mr_fn_print_nested(const mr_fn_t *f, FILE *to) {
-  char *text = mr_fn_text(f);
-  for (const char *at = text; at && *at; at++) {
-    if (*at == '\n' && !at[1]) break;
-    fputc(*at, to);
-    if (*at == '\n') fputs("      ", to);
-  }
-  free(text);
 }

@@ -6,9 +6,20 @@
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
+static bool speaks_of(const mr_eqn_t *e, const char *axis_name) {
+  if (e->op->collective) return !strcmp(mr_attr_get(e, "axis_name")->text, axis_name);
+  for (int k = 0; k < e->n_attr; k++) {
+    const mr_fn_t *const *fns;
+    int n = mr_attr_calls(&e->attr[k], &fns);
+    for (int j = 0; j < n; j++)
+      for (int i = 0; i < fns[j]->n_eqn; i++)
+        if (speaks_of(fns[j]->eqn[i], axis_name)) return true;
+  }
+  return false;
+}
+
 bool mr_axis_bound(const mr_fn_t *f, const mr_eqn_t *e) {
-  return e->op->collective && f->axis_name &&
-         !strcmp(mr_attr_get(e, "axis_name")->text, f->axis_name);
+  return f->axis_name && speaks_of(e, f->axis_name);
 }
 
 int64_t mr_batch_size(int n, const mr_batched_t *in) {

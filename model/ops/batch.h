@@ -13,7 +13,7 @@ mr_var_t *mr_batch_move(mr_fn_t *f, const mr_batched_t *b, int to);
 /* The value with its mapped dimension first; repeated size times where it is not mapped. */
 mr_var_t *mr_batch_front(mr_fn_t *f, const mr_batched_t *b, int64_t size);
 
-/* Whether e speaks over the axis that is being mapped into f. */
+/* Whether e, or a function that it calls, speaks over the axis that is being mapped into f. */
 bool mr_axis_bound(const mr_fn_t *f, const mr_eqn_t *e);
 
 /* Ops on operands of one shape, or scalars. */

@@ -68,6 +68,24 @@ mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
 mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
                            mr_var_t *const *in, mr_var_t **out);
 
+/* ---- control flow; the functions are copied; MR_ERR_SHAPE names the values that do not fit ----
+ */
+typedef struct mr_scan {
+  int64_t length;
+  int n_consts, n_carry;
+  bool reverse; /* from the last row to the first */
+} mr_scan_t;
+/* body: (constants..., carries..., a row of each x...) -> (carries..., a row of each y...); in[]:
+   (constants..., first carries..., x... with their rows along dimension 0); out[]: (last
+   carries..., y...).  Derivatives in both modes; reverse mode stacks what the way back reads.
+   After jax.lax.scan. */
+mr_err_t mr_lax_scan(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,
+                     mr_var_t **out);
+/* For i = lo ... hi-1: a scan.  body: (constants..., i i32[], carries...) -> (carries...); in[]:
+   (constants..., first carries...).  After jax.lax.fori_loop with bounds that are known. */
+mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *body, int n_consts,
+                          mr_var_t *const *in, mr_var_t **out);
+
 /* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, the graph cannot be run ----
  */
 mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name);  /* sum over its examples */

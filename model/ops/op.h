@@ -89,7 +89,8 @@ struct mr_op_def {
   const char
       *body; /* or what the ops of the function in this attribute cost; NULL: it calls none */
   bool moves;
-  bool collective; /* speaks over the mapped axis that its attribute axis_name names */
+  bool shares_names; /* its function is printed with the names of the values around it */
+  bool collective;   /* speaks over the mapped axis that its attribute axis_name names */
 };
 
 /* The table of all ops, in list.def's order. */

@@ -34,8 +34,9 @@ static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
 /* A barrier is there to be taken for something else. */
 static bool mergeable(const mr_eqn_t *e) {
   if (e->op == &mr_op_optimization_barrier) return false;
+  const mr_fn_t *const *fns;
   for (int k = 0; k < e->n_attr; k++)
-    if (e->attr[k].kind == MR_ATTR_FN) return false;
+    if (mr_attr_calls(&e->attr[k], &fns)) return false;
   return true;
 }
 

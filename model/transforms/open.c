@@ -17,17 +17,40 @@ static mr_var_t *mapped(const opening_t *o, mr_var_t **map, const mr_var_t *v) {
   return map[v->id];
 }
 
+static mr_err_t rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag);
+
+/* Dtypes changed, functions that the equation keeps (a loop's step) rewritten like the graph around
+   them; those are the caller's. */
+static mr_err_t change_attrs(const opening_t *o, const mr_eqn_t *e, mr_attr_t *attr) {
+  mr_err_t err = MR_OK;
+  for (int k = 0; k < e->n_attr; k++) {
+    if (attr[k].kind == MR_ATTR_DTYPE) attr[k].i[0] = changed(o, (mr_dtype_t)attr[k].i[0]);
+    const mr_fn_t *const *fns;
+    int n = mr_attr_calls(&attr[k], &fns);
+    if (!n) continue;
+    const mr_fn_t **inner = mr_mem_take(&o->g->mem, (size_t)n * sizeof(mr_fn_t *));
+    for (int i = 0; i < n && err >= 0; i++)
+      err = rewrite(fns[i], *o, (mr_fn_t **)(uintptr_t)&inner[i], &o->g->diag);
+    attr[k].fn = inner[0];
+    attr[k].fns = inner;
+  }
+  return err;
+}
+
 static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
   mr_fn_t *g = o->g;
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   for (int k = 0; k < e->n_in; k++) in[k] = mapped(o, map, e->in[k]);
   mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
-  for (int k = 0; k < e->n_attr; k++)
-    if (attr[k].kind == MR_ATTR_DTYPE) attr[k].i[0] = changed(o, (mr_dtype_t)attr[k].i[0]);
-  mr_eqn_t copy = *e;
+  mr_eqn_t copy = *e, *c = NULL;
   copy.attr = attr;
-  mr_eqn_t *c = mr_emit_like(g, &copy, in);
+  if (change_attrs(o, e, attr) >= 0) c = mr_emit_like(g, &copy, in);
   for (int k = 0; c && k < e->n_out; k++) map[e->out[k]->id] = c->out[k];
+  for (int k = 0; k < e->n_attr; k++) {
+    const mr_fn_t *const *fns;
+    int n = mr_attr_calls(&attr[k], &fns);
+    for (int i = 0; i < n; i++) mr_fn_destroy((mr_fn_t *)(uintptr_t)fns[i]);
+  }
   return mr_rule_done(g);
 }
 

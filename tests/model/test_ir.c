@@ -11,34 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
-
-/* The text under "## title" in jaxprs.txt, up to the empty line. */
-static void golden_text(const char *title, char *out, size_t size) {
-  char path[512], line[512];
-  bool in = false;
-  size_t at = 0;
-  snprintf(path, sizeof path, "%s/transforms/jaxprs.txt", MR_GOLDEN);
-  FILE *f = fopen(path, "r");
-  assert_non_null(f);
-  out[0] = 0;
-  while (fgets(line, sizeof line, f)) {
-    if (in && line[0] == '\n') break;
-    if (in) at += (size_t)snprintf(out + at, size - at, "%s", line);
-    line[strcspn(line, "\n")] = 0;
-    if (!strncmp(line, "## ", 3) && !strcmp(line + 3, title)) in = true;
-  }
-  fclose(f);
-  assert_true(in && at > 0);
-}
+#include "tests/model/jaxprs.h"
 
 static void check_text(mr_fn_t *f, mr_var_t *out, const char *title) {
-  char want[4096];
-  golden_text(title, want, sizeof want);
   if (mr_fn_return(f, 1, &out) < 0) fail_msg("%s", f->diag.text);
-  char *got = mr_fn_text(f);
-  assert_string_equal(got, want);
-  free(got);
+  assert_jaxpr(f, title);
   mr_fn_destroy(f);
 }
 

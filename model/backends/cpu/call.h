@@ -28,6 +28,7 @@ struct mr_cpu_call {
   const char *how;                  /* of products: as executed, in a few words; NULL for others */
   mr_cpu_note_t note[MR_CPU_NOTES]; /* up to the first without a text */
   bool serial;                      /* set by the lowering: too small to wake other threads for */
+  const struct mr_jit_options *options; /* what the graph is compiled with; while it is lowered */
 };
 
 /* MR_OK, or why the CPU cannot run it. */

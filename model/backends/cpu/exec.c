@@ -48,8 +48,9 @@ static int first_write(const mr_exec_t *x) {
   return i;
 }
 
-static void bind_all(mr_exec_t *x) {
+void mr__exec_bind(mr_exec_t *x) {
   const mr_fn_t *f = x->fn;
+  x->n_patch = 0;
   for (int i = 0; i < f->n_eqn; i++) {
     mr_cpu_call_t *c = &x->call[i];
     if (!c->run) continue;
@@ -74,19 +75,23 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
                  x->plan.bytes, machine);
 }
 
-static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
-                        mr_diag_t *diag) {
+mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o, mr_diag_t *diag) {
   MR_TRY(mr_open_calls(f, &x->fn, diag));
   MR_TRY(mr_passes_run(x->fn, o->skip, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
   x->ns = calloc(3 * ((size_t)x->fn->n_eqn + 1), sizeof *x->ns);
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
-  MR_TRY(mr__lower(x, diag));
-  MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
+  MR_TRY(mr__lower(x, o, diag));
+  return mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag);
+}
+
+static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
+                        mr_diag_t *diag) {
+  MR_TRY(mr__exec_plan(x, f, o, diag));
   if (o->plan_only) return MR_OK;
   MR_TRY(take_arena(x, o->lender, diag));
-  bind_all(x);
+  mr__exec_bind(x);
   x->first_write = first_write(x);
   return MR_OK;
 }

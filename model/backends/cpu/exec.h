@@ -9,7 +9,8 @@
 
 typedef struct mr_exec mr_exec_t;
 
-typedef struct mr_jit_options {
+typedef struct mr_jit_options mr_jit_options_t;
+struct mr_jit_options {
   const bool *donate; /* [f->n_in]: a run may write over that input; NULL: none */
   /* An executable that never runs at the same time: its arena is used where it is large enough.
      It must be destroyed later.  NULL: none. */
@@ -19,7 +20,7 @@ typedef struct mr_jit_options {
   bool plan_only;   /* takes no memory for the arena: for its graph, plan and peak; it cannot run */
   const char *skip; /* passes to leave out (transforms/passes.h), "cse,remat"; NULL: as the
                        environment's MILLRACE_SKIP_PASSES says */
-} mr_jit_options_t;
+};
 
 /* Compiles a copy of f (which the caller keeps).  options may be NULL.  MR_ERR_NORULE names an op
    without a CPU kernel, MR_ERR_NOMEM the planned peak. */

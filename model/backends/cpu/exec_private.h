@@ -35,7 +35,11 @@ struct mr_exec {
 };
 
 /* Lowers each equation of x->fn into x->call. */
-mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag);
+mr_err_t mr__lower(mr_exec_t *x, const mr_jit_options_t *o, mr_diag_t *diag);
+/* Passes, lowering and the memory plan of f: all but an arena. */
+mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o, mr_diag_t *diag);
+/* Points all calls into x->arena and writes the constants there. */
+void mr__exec_bind(mr_exec_t *x);
 
 /* Whether an output of the call, which has run, holds one. */
 bool mr__gives_nan(const mr_cpu_call_t *c);

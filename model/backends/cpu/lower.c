@@ -22,7 +22,7 @@ static bool is_small(const mr_eqn_t *e) {
   return n < SERIAL_ELEMS && e->op->amp != MR_AMP_NARROW; /* products know their own size */
 }
 
-mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag) {
+mr_err_t mr__lower(mr_exec_t *x, const mr_jit_options_t *o, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
   size_t n_slots = (size_t)f->n_out;
   for (int i = 0; i < f->n_eqn; i++) n_slots += (size_t)(f->eqn[i]->n_in + f->eqn[i]->n_out);
@@ -35,7 +35,9 @@ mr_err_t mr__lower(mr_exec_t *x, mr_diag_t *diag) {
     *c = (mr_cpu_call_t){.eqn = f->eqn[i], .in = slot, .out = slot + f->eqn[i]->n_in};
     slot += f->eqn[i]->n_in + f->eqn[i]->n_out;
     c->serial = is_small(f->eqn[i]);
+    c->options = o;
     MR_TRY(f->eqn[i]->op->cpu(c, diag));
+    c->options = NULL;
   }
   x->result = slot;
   return MR_OK;

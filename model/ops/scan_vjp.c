@@ -1,0 +1,216 @@
+/* Reverse mode of scan.  One step is differentiated in a graph of its own; what its way back reads
+   of its way forth is kept: rows of x are read again, values made of constants alone are computed
+   again, all else becomes a further stacked result of the scan.  The way back is a scan in the
+   other direction, which carries the sums of the constants' cotangents beside those of the
+   carries. */
+#include <stdlib.h>
+
+#include "model/ops/call.h"
+#include "model/ops/rules.h"
+#include "model/ops/scan.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+typedef struct reverse {
+  const mr_eqn_t *e;
+  mr_scan_parts_t p;
+  mr_fn_t *j;  /* the step and its way back */
+  int n_forth; /* equations of the step in j */
+  int n_in, n_out;
+  mr_var_t **ct;   /* [n_out] cotangents that enter, NULL where there are none */
+  mr_var_t **grad; /* [n_in] those that leave, NULL where they are zero */
+  bool *forth;     /* by var of j: belongs to the step */
+  bool *varies;    /* of those: depends on a carry or a row */
+  bool *live;      /* the way back needs it */
+  mr_var_t **kept; /* [n_kept] values to be stacked */
+  int n_kept;
+} reverse_t;
+
+static bool carries_float(const reverse_t *r, int k) {
+  return k < r->p.s.n_carry && mr_is_float(r->p.body->out[k]->aval.dtype);
+}
+
+/* j: the step with its equations swept backwards. */
+static mr_err_t differentiate(reverse_t *r, mr_var_t *const *dout) {
+  mr_fn_t *j = r->j;
+  const mr_fn_t *body = r->p.body;
+  mr_var_t **y = mr_mem_take(&j->mem, (size_t)(r->n_out + 1) * sizeof(mr_var_t *));
+  mr_var_t **x = mr_mem_take(&j->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **dx = mr_mem_take(&j->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
+  int n = 0;
+  for (int i = 0; i < r->n_in; i++) mr_fn_input(j, body->in[i]->aval);
+  MR_TRY(mr_inline(j, body, j->in, y));
+  r->n_forth = j->n_eqn;
+  for (int k = 0; k < r->n_out; k++)
+    if (carries_float(r, k) || (k >= r->p.s.n_carry && dout[k] && mr_is_float(y[k]->aval.dtype)))
+      r->ct[k] = mr_fn_input(j, y[k]->aval);
+  for (int i = 0; i < r->n_in; i++)
+    if (mr_is_float(j->in[i]->aval.dtype)) x[n++] = j->in[i];
+  MR_TRY(mr_backward_range(j, 0, r->n_out, y, r->ct, n, x, dx));
+  for (int i = 0, at = 0; i < r->n_in; i++)
+    if (mr_is_float(j->in[i]->aval.dtype)) r->grad[i] = dx[at++];
+  for (int i = r->p.s.n_consts; i < r->p.s.n_consts + r->p.s.n_carry; i++)
+    if (mr_is_float(j->in[i]->aval.dtype) && !r->grad[i])
+      r->grad[i] = mr_lax_full(j, &j->in[i]->aval, 0);
+  return mr_fn_return(j, r->n_out, y);
+}
+
+/* ---- what is kept ---- */
+
+static void keep(reverse_t *r, mr_var_t *v) {
+  if (v->literal || r->live[v->id]) return;
+  r->live[v->id] = true;
+  if (!r->forth[v->id]) return;
+  bool row = !v->def && v->id >= r->p.s.n_consts + r->p.s.n_carry; /* inputs come first */
+  if (r->varies[v->id]) {
+    if (!row) r->kept[r->n_kept++] = v;
+    return;
+  }
+  for (int k = 0; v->def && k < v->def->n_in; k++) keep(r, v->def->in[k]);
+}
+
+static void find_kept(reverse_t *r) {
+  const mr_fn_t *j = r->j;
+  for (int i = 0; i < r->n_in; i++) {
+    r->forth[j->in[i]->id] = true;
+    r->varies[j->in[i]->id] = i >= r->p.s.n_consts;
+  }
+  for (int i = 0; i < r->n_forth; i++) {
+    const mr_eqn_t *e = j->eqn[i];
+    bool any = false;
+    for (int k = 0; k < e->n_in; k++) any |= r->varies[e->in[k]->id];
+    for (int k = 0; k < e->n_out; k++) {
+      r->forth[e->out[k]->id] = true;
+      r->varies[e->out[k]->id] = any;
+    }
+  }
+  for (int i = 0; i < r->n_in; i++)
+    if (r->grad[i]) keep(r, r->grad[i]);
+  for (int i = j->n_eqn - 1; i >= r->n_forth; i--) {
+    const mr_eqn_t *e = j->eqn[i];
+    bool wanted = false;
+    for (int k = 0; k < e->n_out; k++) wanted |= r->live[e->out[k]->id];
+    for (int k = 0; wanted && k < e->n_in; k++) keep(r, e->in[k]);
+  }
+}
+
+/* ---- the two steps ---- */
+
+/* Gives the scan that stands in the graph the kept values as results. */
+static mr_err_t widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag_t *diag) {
+  mr_fn_t *b = mr_fn_create(), *step;
+  const mr_fn_t *j = r->j;
+  int n = r->n_out + r->n_kept;
+  mr_var_t **all = mr_mem_take(&b->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
+  mr_aval_t *more = mr_mem_take(&b->mem, (size_t)(r->n_kept + 1) * sizeof *more);
+  for (int i = 0; i < r->n_in; i++) map[j->in[i]->id] = mr_fn_input(b, j->in[i]->aval);
+  for (int i = 0; i < r->n_forth && b->diag.code >= 0; i++) mr__copy_eqn(b, j->eqn[i], map);
+  for (int k = 0; k < n && b->diag.code >= 0; k++)
+    all[k] = mr__mapped(b, map, k < r->n_out ? j->out[k] : r->kept[k - r->n_out]);
+  mr_err_t err = MR_OK;
+  for (int k = 0; k < r->n_kept && err >= 0; k++)
+    err = mr__scan_stacked(&r->kept[k]->aval, r->p.s.length, &more[k], diag);
+  if (err < 0) return mr_fn_destroy(b), err;
+  mr_aval_t *stacked = mr_mem_copy(&f->mem, more, (size_t)r->n_kept, sizeof *more);
+  MR_TRY(mr__finish(b, n, all, &step, diag));
+  mr_eqn_t *own = r->e->out[0]->def;
+  err = mr_eqn_widen(f, own, "jaxpr", step, r->n_kept, stacked);
+  mr_fn_destroy(step);
+  return err;
+}
+
+/* The step back takes (constants, sums, cotangents of carries, rows of x, kept, rows of dy) and
+   gives (sums, cotangents of carries, rows of dx). */
+static void back_inputs(reverse_t *r, mr_fn_t *b, mr_var_t **map, mr_var_t **sum, mr_scan_t *s) {
+  const mr_fn_t *j = r->j;
+  int consts = r->p.s.n_consts, rows = consts + r->p.s.n_carry;
+  for (int i = 0; i < consts; i++) map[j->in[i]->id] = mr_fn_input(b, j->in[i]->aval);
+  for (int i = 0; i < consts; i++)
+    if (r->grad[i]) sum[i] = mr_fn_input(b, j->in[i]->aval);
+  for (int k = 0; k < r->p.s.n_carry; k++)
+    if (r->ct[k]) map[r->ct[k]->id] = mr_fn_input(b, r->ct[k]->aval);
+  *s = (mr_scan_t){r->p.s.length, consts, b->n_in - consts, !r->p.s.reverse};
+  for (int i = rows; i < r->n_in; i++) map[j->in[i]->id] = mr_fn_input(b, j->in[i]->aval);
+  for (int i = 0; i < r->n_kept; i++) map[r->kept[i]->id] = mr_fn_input(b, r->kept[i]->aval);
+  for (int k = r->p.s.n_carry; k < r->n_out; k++)
+    if (r->ct[k]) map[r->ct[k]->id] = mr_fn_input(b, r->ct[k]->aval);
+}
+
+/* Whether equation i of j is part of the step back. */
+static bool goes_back(const reverse_t *r, int i) {
+  const mr_eqn_t *e = r->j->eqn[i];
+  for (int k = 0; k < e->n_out; k++)
+    if (r->live[e->out[k]->id] && (i >= r->n_forth || !r->varies[e->out[k]->id])) return true;
+  return false;
+}
+
+static mr_err_t step_back(reverse_t *r, mr_var_t **map, mr_scan_t *s, mr_fn_t **out,
+                          mr_diag_t *diag) {
+  mr_fn_t *b = mr_fn_create();
+  int n = 0;
+  mr_var_t **sum = mr_mem_take(&b->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **all = mr_mem_take(&b->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
+  back_inputs(r, b, map, sum, s);
+  for (int i = 0; i < r->j->n_eqn && b->diag.code >= 0; i++)
+    if (goes_back(r, i)) mr__copy_eqn(b, r->j->eqn[i], map);
+  for (int i = 0; i < r->n_in && b->diag.code >= 0; i++) {
+    if (!r->grad[i]) continue;
+    mr_var_t *d = mr__mapped(b, map, r->grad[i]);
+    all[n++] = i < r->p.s.n_consts ? mr_lax_add_any(b, sum[i], d) : d;
+  }
+  return mr__finish(b, n, all, out, diag);
+}
+
+/* The scan back on the operands of e, what was kept of it and the cotangents of its results. */
+static mr_err_t run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step, const mr_scan_t *s,
+                         mr_var_t *const *dout, mr_var_t **din) {
+  const mr_eqn_t *e = r->e;
+  int n = 0, consts = r->p.s.n_consts, rows = consts + r->p.s.n_carry;
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(step->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < consts; i++) in[n++] = e->in[i];
+  for (int i = 0; i < consts; i++)
+    if (r->grad[i]) in[n++] = mr_lax_full(f, &e->in[i]->aval, 0);
+  for (int k = 0; k < r->p.s.n_carry; k++)
+    if (r->ct[k]) in[n++] = dout[k] ? dout[k] : mr_lax_full(f, &e->out[k]->aval, 0);
+  for (int i = rows; i < r->n_in; i++) in[n++] = e->in[i];
+  for (int i = 0; i < r->n_kept; i++) in[n++] = e->out[r->n_out + i];
+  for (int k = r->p.s.n_carry; k < r->n_out; k++)
+    if (r->ct[k]) in[n++] = dout[k];
+  mr_eqn_t *c;
+  MR_TRY(mr__scan_emit(f, step, s, in, &c));
+  for (int i = 0, at = 0; i < r->n_in; i++)
+    if (r->grad[i]) din[i] = c->out[at++];
+  return MR_OK;
+}
+
+static mr_err_t reverse(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_t **din,
+                        mr_diag_t *why) {
+  if (differentiate(r, dout) < 0) return mr_fail(why, r->j->diag.code, "%s", r->j->diag.text);
+  size_t n = (size_t)r->j->n_var + 1;
+  r->forth = mr_mem_take(&f->mem, 3 * n);
+  r->varies = r->forth + n;
+  r->live = r->varies + n;
+  mr_var_t **map = mr_mem_take(&f->mem, 3 * n * sizeof(mr_var_t *));
+  r->kept = map + 2 * n;
+  find_kept(r);
+  mr_fn_t *step;
+  mr_scan_t s;
+  MR_TRY(widen(r, f, map, why));
+  MR_TRY(step_back(r, map + n, &s, &step, why));
+  mr_err_t err = run_back(r, f, step, &s, dout, din);
+  mr_fn_destroy(step);
+  return err;
+}
+
+mr_err_t mr__scan_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  reverse_t r = {.e = e, .p = mr__scan_parts(e), .n_in = e->n_in, .n_out = e->n_out};
+  r.j = mr_fn_create();
+  if (!r.j) return mr_fail(&f->diag, MR_ERR_NOMEM, "scan: no memory for its vjp");
+  r.ct = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out + 1) * sizeof(mr_var_t *));
+  r.grad = r.ct + e->n_out;
+  mr_diag_t why = {0};
+  mr_err_t err = reverse(&r, f, dout, din, &why);
+  if (why.code < 0) err = mr__call_failed(f, &why);
+  mr_fn_destroy(r.j);
+  return err < 0 ? err : mr_rule_done(f);
+}

@@ -1,0 +1,227 @@
+/* Loops and branches in a graph: against jax's values and texts, and against the same written
+   out. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+
+#include "base/npy.h"
+#include "tests/model/grid.h"
+#include "tests/model/jaxprs.h"
+
+static mr_diag_t diag;
+
+#define OK(call)                               \
+  do {                                         \
+    diag = (mr_diag_t){0};                     \
+    if ((call) < 0) fail_msg("%s", diag.text); \
+  } while (0)
+
+static double *numbers(const char *name, size_t *n) {
+  char path[512];
+  mr_npy_t a = {0};
+  snprintf(path, sizeof path, "%s/transforms/%s.npy", MR_GOLDEN, name);
+  OK(mr_npy_load(path, &a, &diag));
+  double *v = doubles((int64_t)a.count);
+  for (size_t i = 0; i < a.count; i++) v[i] = (double)((const float *)a.data)[i];
+  *n = a.count;
+  mr_npy_free(&a);
+  return v;
+}
+
+/* f at loop.x is the array named want. */
+static void gives(const mr_fn_t *f, const char *want) {
+  size_t n, m;
+  double *x = numbers("loop.x", &n), *w = numbers(want, &m), *y[1];
+  run_as_it_is(f, &x, y);
+  assert_int_equal(n, m);
+  for (size_t i = 0; i < n; i++)
+    if (!(fabs(y[0][i] - w[i]) <= 1e-6))
+      fail_msg("%s[%zu]: %.9g, want %.9g", want, i, y[0][i], w[i]);
+  free(x);
+  free(w);
+  free(y[0]);
+}
+
+/* x -> 0.5 x + 0.1 sin(x), after a counter if it is wanted. */
+static mr_fn_t *wave(bool counter) {
+  mr_fn_t *b = mr_fn_create();
+  if (counter) mr_fn_input(b, mr_aval_scalar(MR_I32));
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 3, 4)), *half = mr_lax_scale(b, 0.5, x);
+  x = mr_lax_add(b, half, mr_lax_scale(b, 0.1, mr_lax_sin(b, x)));
+  assert_int_equal(mr_fn_return(b, 1, &x), MR_OK);
+  return b;
+}
+
+static mr_fn_t *ten_waves(void) {
+  mr_fn_t *f = mr_fn_create(), *b = wave(true);
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3, 4));
+  if (mr_lax_fori_loop(f, 0, 10, b, 0, &x, &x) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  mr_fn_destroy(b);
+  return f;
+}
+
+static void fori_loop_prints_as_in_jax_and_gives_its_values(void **state) {
+  mr_fn_t *f = ten_waves();
+  assert_jaxpr(f, "fori_loop 10x");
+  gives(f, "loop.fori");
+  mr_fn_destroy(f);
+}
+
+static void the_gradient_through_a_scan_is_that_of_jax(void **state) {
+  mr_fn_t *f = mr_fn_create(), *b = wave(false), *g = NULL;
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3, 4));
+  if (mr_lax_scan(f, b, &(mr_scan_t){.length = 10, .n_carry = 1}, &x, &x) < 0)
+    fail_msg("%s", f->diag.text);
+  x = mr_lax_reduce_sum(f, x, 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  OK(mr_grad(f, 1, (int[]){0}, &g, &diag));
+  gives(g, "loop.scan_grad");
+  mr_fn_destroy(f);
+  mr_fn_destroy(b);
+  mr_fn_destroy(g);
+}
+
+enum { LAYERS = 5, N = 32 };
+
+/* (x, w) -> tanh(sin(exp(x w))) on (32,32). */
+static mr_fn_t *layer(void) {
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, N, N)), *w = mr_fn_input(b, x->aval);
+  x = mr_lax_tanh(b, mr_lax_sin(b, mr_lax_exp(b, mr_lax_dot(b, x, w))));
+  assert_int_equal(mr_fn_return(b, 1, &x), MR_OK);
+  return b;
+}
+
+/* (x, W (5,32,32)) -> sum of x through five layers: as a scan, or written out. */
+static mr_fn_t *stack(const mr_fn_t *b, bool scan) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, N, N));
+  mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, LAYERS, N, N)), *in[] = {x, w};
+  if (scan && mr_lax_scan(f, b, &(mr_scan_t){.length = LAYERS, .n_carry = 1}, in, &x) < 0)
+    fail_msg("%s", f->diag.text);
+  for (int64_t i = 0; i < LAYERS && !scan; i++) {
+    int64_t from[] = {i, 0, 0}, to[] = {i + 1, N, N};
+    in[0] = x;
+    in[1] = mr_lax_reshape_to(f, mr_lax_slice(f, w, from, to), N, N);
+    assert_int_equal(mr_inline(f, b, in, &x), MR_OK);
+  }
+  x = mr_lax_reduce_sum(f, x, 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  return f;
+}
+
+static size_t peak_of(const mr_fn_t *f) {
+  mr_exec_t *x = NULL;
+  OK(mr_jit(f, NULL, &x, &diag));
+  size_t n = mr_exec_peak_bytes(x);
+  mr_exec_destroy(x);
+  return n;
+}
+
+static void draw(double *v, int64_t n) {
+  for (int64_t i = 0; i < n; i++) v[i] = random_in(-0.3, 0.3);
+}
+
+static void a_stack_of_layers_as_a_scan_is_the_layers_written_out(void **state) {
+  mr_fn_t *b = layer(), *f[2], *g[2];
+  double *in[] = {doubles(N * N), doubles(LAYERS * N * N)};
+  draw(in[0], N * N);
+  draw(in[1], LAYERS * N * N);
+  for (int i = 0; i < 2; i++) {
+    f[i] = stack(b, i);
+    OK(mr_value_and_grad(f[i], 2, (int[]){0, 1}, &g[i], &diag));
+  }
+  assert_same_fn("five layers", g[1], g[0], in, 1e-12);
+  assert_true(g[1]->n_eqn < g[0]->n_eqn / 3);
+  assert_true(peak_of(f[1]) <= peak_of(f[0]));
+  for (int i = 0; i < 2; i++) {
+    mr_fn_destroy(f[i]);
+    mr_fn_destroy(g[i]);
+  }
+  free_all(2, in);
+  mr_fn_destroy(b);
+}
+
+static void a_step_under_checkpoint_keeps_its_carry_alone(void **state) {
+  mr_fn_t *b[2] = {layer()}, *g[2];
+  double *in[] = {doubles(N * N), doubles(LAYERS * N * N)};
+  draw(in[0], N * N);
+  draw(in[1], LAYERS * N * N);
+  OK(mr_checkpoint(b[0], NULL, &b[1], &diag));
+  for (int i = 0; i < 2; i++) {
+    mr_fn_t *f = stack(b[i], true);
+    OK(mr_grad(f, 2, (int[]){0, 1}, &g[i], &diag));
+    const mr_eqn_t *e = g[i]->eqn[0];
+    assert_string_equal(e->op->name, "scan");
+    assert_int_equal(e->n_out, i ? 2 : 4); /* the last x; each x; without, each exp and tanh too */
+    mr_fn_destroy(f);
+  }
+  assert_same_fn("checkpoint", g[1], g[0], in, 1e-12);
+  assert_true(peak_of(g[1]) < peak_of(g[0]));
+  for (int i = 0; i < 2; i++) {
+    mr_fn_destroy(b[i]);
+    mr_fn_destroy(g[i]);
+  }
+  free_all(2, in);
+}
+
+static void a_scan_of_no_rows_gives_its_carry_back(void **state) {
+  mr_fn_t *f = mr_fn_create(), *b = layer();
+  mr_var_t *in[] = {mr_fn_input(f, mr_aval_of(MR_F32, N, N)),
+                    mr_fn_input(f, mr_aval_of(MR_F32, 0, N, N))};
+  mr_var_t *y;
+  if (mr_lax_scan(f, b, &(mr_scan_t){.n_carry = 1}, in, &y) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  double *x[] = {doubles(N * N), doubles(1)}, *out[1];
+  draw(x[0], N * N);
+  run_f64(f, x, out);
+  assert_near("no rows", f, out, x, 0);
+  free_all(2, x);
+  free_all(1, out);
+  mr_fn_destroy(f);
+  mr_fn_destroy(b);
+}
+
+static void what_does_not_fit_a_scan_is_named(void **state) {
+  mr_fn_t *f = mr_fn_create(), *b = layer();
+  const char *outer = mr_scope_enter(f, "stack");
+  mr_var_t *in[] = {mr_fn_input(f, mr_aval_of(MR_F32, N, N)),
+                    mr_fn_input(f, mr_aval_of(MR_F32, 3, N, 7))};
+  mr_var_t *y;
+  assert_int_equal(mr_lax_scan(f, b, &(mr_scan_t){.length = 3, .n_carry = 1}, in, &y),
+                   MR_ERR_SHAPE);
+  assert_string_equal(f->diag.text,
+                      "stack: scan: operand 1 is f32[3,32,7], the function wants f32[3,32,32]");
+  mr_scope_leave(f, outer);
+  mr_fn_destroy(f);
+  mr_fn_destroy(b);
+  b = mr_fn_create();
+  f = mr_fn_create();
+  y = mr_lax_convert(b, mr_fn_input(b, mr_aval_scalar(MR_F32)), MR_BF16);
+  mr_fn_return(b, 1, &y);
+  in[0] = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  assert_int_equal(mr_lax_scan(f, b, &(mr_scan_t){.length = 3, .n_carry = 1}, in, &y),
+                   MR_ERR_SHAPE);
+  assert_string_equal(f->diag.text, "scan: carry 0 enters a step as f32[] and leaves it as bf16[]");
+  mr_fn_destroy(f);
+  mr_fn_destroy(b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fori_loop_prints_as_in_jax_and_gives_its_values),
+      cmocka_unit_test(the_gradient_through_a_scan_is_that_of_jax),
+      cmocka_unit_test(a_stack_of_layers_as_a_scan_is_the_layers_written_out),
+      cmocka_unit_test(a_step_under_checkpoint_keeps_its_carry_alone),
+      cmocka_unit_test(a_scan_of_no_rows_gives_its_carry_back),
+      cmocka_unit_test(what_does_not_fit_a_scan_is_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
