@@ -1,5 +1,6 @@
 #include "loaders/reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -143,24 +144,50 @@ mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag
 
 void mr_reader_close(mr_reader_t *r) {
   if (!r) return;
+  if (r->begun) mr_reader_finish(r, NULL);
   if (r->way) r->way->close(r);
   for (int i = 0; i < r->n_files; i++) {
     if (r->fd[i] >= 0) close(r->fd[i]);
     free(r->path[i]);
   }
-  free(r->scratch);
+  free(r->scratch), free(r->ahead);
   free(r);
 }
 
-mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+static mr_err_t check(const mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   for (size_t i = 0; i < n; i++)
     if (read[i].file < 0 || read[i].file >= r->n_files || read[i].offset < 0 ||
         read[i].len > (size_t)(INT64_MAX - read[i].offset))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "reader: %zu bytes of file %d at byte %" PRId64 " are none", read[i].len,
                      read[i].file, read[i].offset);
+  return MR_OK;
+}
+
+mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  assert(!r->begun);
+  MR_TRY(check(r, read, n, diag));
   return n > 1 && r->way->merges ? mr__reader_joined(r, read, n, diag)
                                  : r->way->read(r, read, n, diag);
+}
+
+bool mr_reader_begins(const mr_reader_t *r) { return r->way->begin; }
+
+mr_err_t mr_reader_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  assert(!r->begun && r->way->begin);
+  if (n > MR_READER_AHEAD)
+    return mr_fail(diag, MR_ERR_CONFIG, "reader: %zu reads ahead, want at most %d", n,
+                   MR_READER_AHEAD);
+  MR_TRY(check(r, read, n, diag));
+  MR_TRY(mr__reader_joined_begin(r, read, n, diag));
+  r->begun = true;
+  return MR_OK;
+}
+
+mr_err_t mr_reader_finish(mr_reader_t *r, mr_diag_t *diag) {
+  assert(r->begun);
+  r->begun = false;
+  return mr__reader_joined_finish(r, diag);
 }
 
 mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len, void *dst,

@@ -15,7 +15,12 @@
 
 #include "base/err.h"
 
-enum { MR_READER_FILES_MAX = 16, MR_READER_WINDOW = 1 << 20, MR_READER_DEPTH = 32 };
+enum {
+  MR_READER_FILES_MAX = 16,
+  MR_READER_WINDOW = 1 << 20,
+  MR_READER_DEPTH = 32,
+  MR_READER_AHEAD = 256 /* reads that can be begun together */
+};
 
 typedef enum mr_backend {
   MR_BACKEND_AUTO,
@@ -61,6 +66,13 @@ void mr_reader_close(mr_reader_t *r); /* NULL is fine */
    ends before), with path and offset; then what dst holds is unspecified, but nothing is in flight
    any more. */
 mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
+
+/* The same in two: begin starts n <= MR_READER_AHEAD reads and does not wait for them, finish does
+   and tells their failure.  read and what it points to last until then; no other call but close
+   may come between.  Only where begins is true (a mapping cannot read ahead by itself). */
+bool mr_reader_begins(const mr_reader_t *r);
+mr_err_t mr_reader_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
+mr_err_t mr_reader_finish(mr_reader_t *r, mr_diag_t *diag);
 
 /* Bytes [offset,offset+len) of a file, in windows that are in flight together. */
 mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len, void *dst,

@@ -6,9 +6,12 @@
 
 #include "loaders/reader_private.h"
 
-enum { GROUP = 256 /* reads looked at together */, GAP = 4096 /* bytes read in vain at most */ };
+enum {
+  GROUP = MR_READER_AHEAD /* reads looked at together */,
+  GAP = 4096 /* bytes read in vain at most */
+};
 
-typedef struct group {
+typedef struct mr_reader_group {
   const mr_read_t *read;
   size_t n;
   uint16_t order[GROUP]; /* of read, by file and offset */
@@ -56,8 +59,11 @@ static bool extend(group_t *g, const mr_reader_t *r, const mr_read_t *next, size
   return true;
 }
 
-static void join(group_t *g, const mr_reader_t *r) {
+/* The reads as spans. */
+static void join(group_t *g, const mr_reader_t *r, const mr_read_t *read, size_t n) {
   size_t used = 0;
+  g->read = read, g->n = n, g->n_spans = 0;
+  sort(g);
   for (size_t i = 0; i < g->n; i++) {
     const mr_read_t *next = &g->read[g->order[i]];
     if (i && extend(g, r, next, &used)) continue;
@@ -79,11 +85,23 @@ static void copy_apart(const group_t *g) {
 mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   for (size_t at = 0; at < n; at += GROUP) {
     group_t g;
-    g.read = read + at, g.n = n - at < GROUP ? n - at : GROUP, g.n_spans = 0;
-    sort(&g);
-    join(&g, r);
+    join(&g, r, read + at, n - at < GROUP ? n - at : GROUP);
     MR_TRY(r->way->read(r, g.span, g.n_spans, diag));
     copy_apart(&g);
   }
+  return MR_OK;
+}
+
+mr_err_t mr__reader_joined_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  if (!r->ahead) r->ahead = malloc(sizeof *r->ahead);
+  if (!r->ahead) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu reads", n);
+  join(r->ahead, r, read, n);
+  r->way->begin(r, r->ahead->span, r->ahead->n_spans);
+  return MR_OK;
+}
+
+mr_err_t mr__reader_joined_finish(mr_reader_t *r, mr_diag_t *diag) {
+  MR_TRY(r->way->finish(r, diag));
+  copy_apart(r->ahead);
   return MR_OK;
 }

@@ -34,6 +34,14 @@ static struct pool {
   pthread_t thread[THREADS];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
+/* A reader's own. */
+typedef struct pread {
+  const mr_read_t *read; /* [n] what is being read */
+  size_t n, next;        /* next: not yet looked at */
+  job_t job;             /* reads of `left`, if n of it is not 0 */
+  mr_read_t left[];      /* [depth] reads that wait for the device */
+} pread_t;
+
 /* Opening and closing readers, so that threads are made and joined by one at a time. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
@@ -92,7 +100,7 @@ static void start_threads(void) {
 }
 
 static mr_err_t pread_open(mr_reader_t *r, mr_diag_t *diag) {
-  r->state = calloc(r->depth, sizeof(mr_read_t)); /* reads that wait */
+  r->state = calloc(1, sizeof(pread_t) + r->depth * sizeof(mr_read_t));
   if (!r->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
   pthread_mutex_lock(&pool.lock);
   pool.readers++;
@@ -127,34 +135,66 @@ static bool read_cached(const mr_reader_t *r, mr_read_t *read) {
   return read->len == 0;
 }
 
-/* Blocks until the pool has done n reads; this thread lends a hand. */
-static mr_err_t read_waiting(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
-  job_t j = {.r = r, .read = read, .n = n, .whole = PTHREAD_COND_INITIALIZER};
+static void give_to_pool(job_t *j) {
   start_threads();
+  pthread_cond_init(&j->whole, NULL);
   pthread_mutex_lock(&pool.lock);
-  *(pool.last ? &pool.last->after : &pool.first) = &j;
-  pool.last = &j;
+  *(pool.last ? &pool.last->after : &pool.first) = j;
+  pool.last = j;
   pthread_cond_broadcast(&pool.work);
-  while (j.next < n) do_one();
-  while (j.done < n) pthread_cond_wait(&j.whole, &pool.lock);
   pthread_mutex_unlock(&pool.lock);
-  pthread_cond_destroy(&j.whole);
-  return j.e < 0 ? mr_fail(diag, j.e, "%s", j.diag.text) : MR_OK;
+}
+
+/* Blocks until the pool has done a job; this thread lends a hand. */
+static mr_err_t wait_for_pool(job_t *j, mr_diag_t *diag) {
+  pthread_mutex_lock(&pool.lock);
+  while (j->next < j->n) do_one();
+  while (j->done < j->n) pthread_cond_wait(&j->whole, &pool.lock);
+  pthread_mutex_unlock(&pool.lock);
+  pthread_cond_destroy(&j->whole);
+  j->n = 0;
+  return j->e < 0 ? mr_fail(diag, j->e, "%s", j->diag.text) : MR_OK;
+}
+
+/* Looks at reads until as many wait as may be in flight; those go to the pool. */
+static void begin_some(mr_reader_t *r, pread_t *t) {
+  size_t waiting = 0;
+  for (; t->next < t->n && waiting < r->depth; t->next++) {
+    t->left[waiting] = t->read[t->next];
+    if (!read_cached(r, &t->left[waiting])) waiting++;
+  }
+  t->job = (job_t){.r = r, .read = t->left, .n = waiting};
+  if (waiting) give_to_pool(&t->job);
+}
+
+static void pread_begin(mr_reader_t *r, const mr_read_t *read, size_t n) {
+  pread_t *t = r->state;
+  t->read = read, t->n = n, t->next = 0;
+  begin_some(r, t);
+}
+
+static mr_err_t pread_finish(mr_reader_t *r, mr_diag_t *diag) {
+  pread_t *t = r->state;
+  for (;; begin_some(r, t)) {
+    if (t->job.n) MR_TRY(wait_for_pool(&t->job, diag));
+    if (t->next == t->n) return MR_OK;
+  }
+}
+
+/* A single read that waits is not worth another thread. */
+static mr_err_t pread_one(mr_reader_t *r, mr_read_t read, mr_diag_t *diag) {
+  return read_cached(r, &read) ? MR_OK : mr__reader_plain(r, read, diag);
 }
 
 static mr_err_t pread_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
-  mr_read_t *left = r->state;
-  for (size_t i = 0; i < n;) {
-    size_t waiting = 0;
-    for (; i < n && waiting < r->depth; i++) {
-      left[waiting] = read[i];
-      if (!read_cached(r, &left[waiting])) waiting++;
-    }
-    if (waiting == 1) MR_TRY(mr__reader_plain(r, left[0], diag));
-    if (waiting > 1) MR_TRY(read_waiting(r, left, waiting, diag));
-  }
-  return MR_OK;
+  if (n == 1) return pread_one(r, *read, diag);
+  pread_begin(r, read, n);
+  return pread_finish(r, diag);
 }
 
-const mr_reader_way_t mr__reader_pread = {
-    .merges = true, .open = pread_open, .close = pread_close, .read = pread_read};
+const mr_reader_way_t mr__reader_pread = {.merges = true,
+                                          .open = pread_open,
+                                          .close = pread_close,
+                                          .read = pread_read,
+                                          .begin = pread_begin,
+                                          .finish = pread_finish};

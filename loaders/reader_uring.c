@@ -30,6 +30,10 @@ typedef struct mr_ring_state {
   char *bounce;  /* [depth][BOUNCE] */
   slot_t *slot;  /* [depth] */
   int *idle;     /* [depth] stack of slots that are not in flight */
+
+  const mr_read_t *read; /* [n] what is being read */
+  size_t n, next;        /* next: not yet in a slot */
+  unsigned flying;       /* slots in flight */
 } uring_t;
 
 /* Rings are mapped and unmapped by liburing's own system calls, which the thread sanitizer does not
@@ -229,32 +233,61 @@ static mr_err_t give_up(mr_reader_t *r, uring_t *u, unsigned flying, int error, 
   return e;
 }
 
-static mr_err_t uring_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+/* Gives a slot to each read as long as there are some. */
+static void fill_slots(mr_reader_t *r, uring_t *u) {
+  for (; u->next < u->n && u->flying < r->depth; u->next++) {
+    if (u->read[u->next].len == 0) continue;
+    int at = u->idle[r->depth - 1 - u->flying++];
+    u->slot[at] = (slot_t){.left = u->read[u->next]};
+    prepare(r, u, at);
+  }
+}
+
+static void set_reads(uring_t *u, const mr_read_t *read, size_t n) {
+  u->read = read, u->n = n, u->next = 0, u->flying = 0;
+}
+
+/* What a submission refuses is submitted again by finish. */
+static void uring_begin(mr_reader_t *r, const mr_read_t *read, size_t n) {
+  uring_t *u = r->state;
+  set_reads(u, read, n);
+  if (!u->ring_open) return;
+  fill_slots(r, u);
+  io_uring_submit(&u->ring);
+}
+
+static mr_err_t uring_finish(mr_reader_t *r, mr_diag_t *diag) {
   uring_t *u = r->state;
   mr_err_t e = MR_OK;
-  unsigned flying = 0;
-  size_t next = 0;
-  if (!u->ring_open) return read_plain(r, read, n, diag);
-  while (flying || (e == MR_OK && next < n)) {
-    for (; e == MR_OK && next < n && flying < r->depth; next++) {
-      if (read[next].len == 0) continue;
-      int at = u->idle[r->depth - 1 - flying++];
-      u->slot[at] = (slot_t){.left = read[next]};
-      prepare(r, u, at);
-    }
-    if (!flying) break;
+  if (!u->ring_open) return read_plain(r, u->read, u->n, diag);
+  while (u->flying || (e == MR_OK && u->next < u->n)) {
+    if (e == MR_OK) fill_slots(r, u);
+    if (!u->flying) break;
     int sent = submit_and_wait(u);
     if (sent < 0) {
-      mr_err_t rest = give_up(r, u, flying, sent, e < 0 ? NULL : diag);
+      mr_err_t rest = give_up(r, u, u->flying, sent, e < 0 ? NULL : diag);
       if (e < 0 || rest < 0) return e < 0 ? e : rest;
-      return read_plain(r, read + next, n - next, diag);
+      return read_plain(r, u->read + u->next, u->n - u->next, diag);
     }
-    reap(r, u, &flying, &e, diag);
+    reap(r, u, &u->flying, &e, diag);
   }
   return e;
 }
 
-const mr_reader_way_t mr__reader_uring = {
-    .merges = true, .open = uring_open, .close = uring_close, .read = uring_read};
-const mr_reader_way_t mr__reader_direct = {
-    .merges = true, .open = direct_open, .close = uring_close, .read = uring_read};
+static mr_err_t uring_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+  set_reads(r->state, read, n);
+  return uring_finish(r, diag);
+}
+
+const mr_reader_way_t mr__reader_uring = {.merges = true,
+                                          .open = uring_open,
+                                          .close = uring_close,
+                                          .read = uring_read,
+                                          .begin = uring_begin,
+                                          .finish = uring_finish};
+const mr_reader_way_t mr__reader_direct = {.merges = true,
+                                           .open = direct_open,
+                                           .close = uring_close,
+                                           .read = uring_read,
+                                           .begin = uring_begin,
+                                           .finish = uring_finish};
