@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# usage: bench/loader-table.sh DATA [SECONDS] > bench/results/DATE-loader-table.txt
+# usage: bench/loader-table.sh DATA [SECONDS]
 # The loader's figures on this machine: workers, output types, image sizes, dataset sizes by the
 # sampler alone, the four ways of reading warm and cold, the time to the first batch.  DATA is
-# CIFAR-10's folder; SECONDS of each measurement (default 2).  Writes 3 GB below ${TMPDIR:-/tmp}.
+# CIFAR-10's folder; SECONDS of each measurement (default 2).  Writes 2 GB below ${TMPDIR:-/tmp}.
+# What it prints is kept in bench/results/DATE-loader-table.txt (OUT names another file).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 millrace=$root/build/release/millrace
@@ -11,6 +12,7 @@ seconds=${2:-2}
 cores=$(nproc)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+exec > >(tee "${OUT:-$root/bench/results/$(date -u +%F)-loader-table.txt}")
 
 recipe='flip ! resized-crop scale=0.9:1.0 ratio=0.9:1.1'
 rate() { # GRAPH
