@@ -109,6 +109,11 @@ static mr_err_t cifar10_fetch(mr_stage_t *s, int worker, const int64_t *index, i
   return MR_OK;
 }
 
+static bool cifar10_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
+  cifar10_t *t = s->state;
+  return mr_store_ahead(t->store, worker, index, n);
+}
+
 static const mr_opt_t cifar10_opts[] = {
     {"path", MR_OPT_STR, offsetof(cifar10_t, path), "", "data/cifar-10-batches-bin", 0, 0, NULL,
      "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.", 1},
@@ -129,6 +134,7 @@ const mr_stage_def_t mr_stage_cifar10 = {
     .open = cifar10_open,
     .close = cifar10_close,
     .fetch = cifar10_fetch,
+    .ahead = cifar10_ahead,
     .where = cifar10_where,
     .care = offsetof(cifar10_t, care),
     .explain = cifar10_explain,

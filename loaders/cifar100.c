@@ -179,6 +179,11 @@ static mr_err_t cifar100_fetch(mr_stage_t *s, int worker, const int64_t *index, 
   return MR_OK;
 }
 
+static bool cifar100_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
+  cifar100_t *t = s->state;
+  return mr_store_ahead(t->store, worker, index, n);
+}
+
 static const mr_opt_t cifar100_opts[] = {
     {"path", MR_OPT_STR, offsetof(cifar100_t, path), "", "data/cifar-100-binary", 0, 0, NULL,
      "Folder of train.bin and test.bin.", 1},
@@ -201,6 +206,7 @@ const mr_stage_def_t mr_stage_cifar100 = {
     .open = cifar100_open,
     .close = cifar100_close,
     .fetch = cifar100_fetch,
+    .ahead = cifar100_ahead,
     .where = cifar100_where,
     .care = offsetof(cifar100_t, care),
     .explain = cifar100_explain,

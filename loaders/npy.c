@@ -203,6 +203,11 @@ static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n
   return MR_OK;
 }
 
+static bool npy_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
+  npy_t *t = s->state;
+  return mr_store_ahead(t->store, worker, index, n);
+}
+
 static const mr_opt_t npy_opts[] = {
     {"images", MR_OPT_STR, offsetof(npy_t, images), "", "images.npy", 0, 0, NULL,
      "File of the records, (N, ...) of u1 or f4, C-ordered.", 1},
@@ -231,6 +236,7 @@ const mr_stage_def_t mr_stage_npy = {
     .open = npy_open,
     .close = npy_close,
     .fetch = npy_fetch,
+    .ahead = npy_ahead,
     .where = npy_where,
     .care = offsetof(npy_t, care),
     .explain = npy_explain,

@@ -87,9 +87,10 @@ mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
 
 static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
   size_t bytes = (size_t)MR_BURST * st->conf.record;
-  if (!l->scratch) l->scratch = malloc(bytes);
-  if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a burst of records");
-  return mr__store_reader(st, false, l->scratch, bytes, &l->reader, diag);
+  if (!l->scratch) l->scratch = malloc(2 * bytes);
+  if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for two bursts of records");
+  l->burst[0].scratch = l->scratch, l->burst[1].scratch = l->scratch + bytes;
+  return mr__store_reader(st, false, l->scratch, 2 * bytes, &l->reader, diag);
 }
 
 static void close_lane(mr_store_lane_t *l) {
@@ -181,20 +182,50 @@ bool mr_store_kept(mr_store_t *st) {
   return atomic_load_explicit(&st->ready, memory_order_acquire);
 }
 
-static mr_err_t read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *number, int n,
-                         uint8_t **record, mr_diag_t *diag) {
+/* Where records index[0,n) stand and go. */
+static void aim(const mr_store_t *st, mr_store_burst_t *b, const int64_t *index, int n) {
   const mr_store_conf_t *c = &st->conf;
-  mr_read_t read[MR_BURST];
-  if (!l->reader) MR_TRY(open_lane(st, l, diag));
+  b->n = n;
   for (int i = 0; i < n; i++) {
-    record[i] = l->scratch + (size_t)i * c->record;
-    read[i] =
-        (mr_read_t){(int)(number[i] / c->per_file),
-                    c->head + number[i] % c->per_file * (int64_t)c->record, c->record, record[i]};
+    b->index[i] = index[i];
+    int64_t k = b->number[i] = c->locate(c->ctx, index[i]);
+    b->read[i] = (mr_read_t){(int)(k / c->per_file), c->head + k % c->per_file * (int64_t)c->record,
+                             c->record, b->scratch + (size_t)i * c->record};
   }
-  MR_TRY(mr_reader_read(l->reader, read, (size_t)n, diag));
-  for (int i = 0; i < n; i++) MR_TRY(mr__store_check(st, number[i], record[i], diag));
-  return MR_OK;
+}
+
+static bool is_burst(const mr_store_burst_t *b, const int64_t *index, int n) {
+  return b->n == n && !memcmp(b->index, index, (size_t)n * sizeof *index);
+}
+
+/* Reads what is due, or waits for it if its reads have begun. */
+static mr_err_t read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *index, int n,
+                         int64_t *number, uint8_t **record, mr_diag_t *diag) {
+  if (!l->reader) MR_TRY(open_lane(st, l, diag));
+  mr_store_burst_t *b = &l->burst[l->last ^= 1];
+  bool begun = l->begun, ahead = begun && is_burst(b, index, n);
+  l->begun = false;
+  mr_err_t e = begun ? mr_reader_finish(l->reader, ahead ? diag : NULL) : MR_OK;
+  if (!ahead) {
+    aim(st, b, index, n);
+    e = mr_reader_read(l->reader, b->read, (size_t)n, diag);
+  }
+  for (int i = 0; i < n && e >= 0; i++) {
+    number[i] = b->number[i], record[i] = b->read[i].dst;
+    e = mr__store_check(st, number[i], record[i], diag);
+  }
+  return e < 0 ? e : MR_OK;
+}
+
+bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
+  if (worker >= MR_STORE_WORKERS || mr_store_kept(st)) return false;
+  mr_store_lane_t *l = &st->lane[worker];
+  if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
+  if (!n) return true;
+  mr_store_burst_t *b = &l->burst[l->last ^ 1];
+  aim(st, b, index, n);
+  l->begun = mr_reader_begin(l->reader, b->read, (size_t)n, NULL) >= 0;
+  return l->begun;
 }
 
 mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n, int64_t *number,
@@ -203,11 +234,13 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
   if (worker >= MR_STORE_WORKERS)
     return mr_fail(diag, MR_ERR_CONFIG, "%d workers, want at most %d", worker + 1,
                    MR_STORE_WORKERS);
-  for (int i = 0; i < n; i++) number[i] = c->locate(c->ctx, index[i]);
-  if (!mr_store_kept(st)) return read_due(st, &st->lane[worker], number, n, record, diag);
-  if (st->lane[worker].reader) close_lane(&st->lane[worker]); /* was read as it was due until now */
-  for (int i = 0; i < n; i++)
+  mr_store_lane_t *l = &st->lane[worker];
+  if (!mr_store_kept(st)) return read_due(st, l, index, n, number, record, diag);
+  if (l->reader) close_lane(l); /* was read as it was due until now */
+  for (int i = 0; i < n; i++) {
+    number[i] = c->locate(c->ctx, index[i]);
     record[i] =
         st->whole ? mr__store_place(st, number[i]) : st->kept + (size_t)index[i] * c->record;
+  }
   return MR_OK;
 }

@@ -52,6 +52,11 @@ void mr_store_close(mr_store_t *st); /* NULL is fine */
 mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n, int64_t *number,
                         uint8_t **record, mr_diag_t *diag);
 
+/* This worker's next fetch will be of index[0,n): their reads may begin, and fly until then.  What
+   was fetched last stays.  False: nothing has begun, they are kept or cannot be read ahead.  n == 0
+   asks whether it is worth while. */
+bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n);
+
 /* True once the records are kept in memory. */
 bool mr_store_kept(mr_store_t *st);
 

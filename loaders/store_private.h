@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "loaders/store.h"
+#include "pipeline/stage.h"
 
 enum {
   MR_STORE_PAGE = 4096,
@@ -12,10 +13,21 @@ enum {
   MR_STORE_BEHIND = 8 << 20 /* bytes from which on reading them all is worth a thread */
 };
 
+/* Records of one fetch, read or being read. */
+typedef struct mr_store_burst {
+  int n;
+  int64_t index[MR_BURST], number[MR_BURST]; /* [n] */
+  mr_read_t read[MR_BURST];                  /* [n] into scratch */
+  uint8_t *scratch;                          /* [MR_BURST][record] */
+} mr_store_burst_t;
+
 /* What one worker reads with; touched by that worker alone. */
 typedef struct mr_store_lane {
   mr_reader_t *reader;
-  uint8_t *scratch; /* [MR_BURST][record] */
+  mr_store_burst_t burst[2]; /* the last fetch's, and the next one's */
+  int last;                  /* which is the last fetch's */
+  bool begun;                /* the other one's reads have begun */
+  uint8_t *scratch;          /* of both */
 } mr_store_lane_t;
 
 struct mr_store {

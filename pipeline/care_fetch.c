@@ -146,3 +146,11 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
   mark_skipped(t, n, rec);
   return MR_OK;
 }
+
+void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n) {
+  mr_care_t *c = mr__care_of(s);
+  struct mr__care *t = c ? c->rt : NULL;
+  int64_t real[MR_BURST];
+  if (t && t->replaces) put_others(t, index, n, real), index = real;
+  s->def->ahead(s, lane, index, n);
+}

@@ -17,6 +17,9 @@ void mr__care_close(mr_stage_t *s);
 /* The source's fetch, with replacements for bad records and marks on skipped ones. */
 mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec);
 
+/* The source's ahead, for the records that such a fetch would ask for. */
+void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n);
+
 /* What became of bad and skipped records into text[0,n), "" if there were none.  After close. */
 void mr__care_report(const mr_stage_t *s, char *text, size_t n);
 

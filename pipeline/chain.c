@@ -9,8 +9,8 @@ enum { BRANCHES_MAX = 1024 };
 void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
   for (int i = 0; i < c->n_branches; i++) free(c->branch[i].index), free(c->branch[i].rec);
-  free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole), free(c->prog.op),
-      free(c->draws);
+  free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole);
+  free(c->prog[0].op), free(c->prog[1].op), free(c->draws);
   free(c);
 }
 
@@ -57,9 +57,11 @@ static bool make_scratch(mr_chain_t *c) {
   c->rec = calloc(depth, sizeof *c->rec);
   c->rng = calloc(depth, sizeof *c->rng);
   c->hole = calloc(depth, sizeof *c->hole);
-  c->prog.cap = (size_t)c->n_branches * 2 * MR_BURST;
-  c->prog.op = malloc(c->prog.cap * sizeof *c->prog.op);
-  return c->scratch && c->rec && c->rng && c->hole && c->prog.op;
+  for (int i = 0; i < 2; i++) {
+    c->prog[i].cap = (size_t)c->n_branches * 2 * MR_BURST;
+    c->prog[i].op = malloc(c->prog[i].cap * sizeof *c->prog[i].op);
+  }
+  return c->scratch && c->rec && c->rng && c->hole && c->prog[0].op && c->prog[1].op;
 }
 
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {

@@ -55,7 +55,9 @@ struct mr_chain {
   bool *hole;                 /* [depth] */
   const mr__tracer_t *tracer; /* NULL: nobody watches */
   mr_draws_t *draws;          /* of the record in hand; NULL without a tracer */
-  mr__prog_t prog;            /* of a burst */
+  mr__prog_t prog[2];         /* of a burst, and of the one after it */
+  int64_t then;               /* where the fill after the next one begins, */
+  int then_n;                 /* and how long it is; 0: nobody knows */
 };
 
 static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }
@@ -70,6 +72,12 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
 /* Fetches what the leaves of op[0,n) ask for, at most MR_BURST of each source; their data lasts
    until the next call. */
 mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n);
+
+/* True if reads of the next burst can fly while one is made. */
+bool mr__wants_ahead(const mr_chain_t *c);
+
+/* The next fetch will be of op[0,n): their reads may begin. */
+void mr__ahead(mr_chain_t *c, const mr__op_t *op, size_t n);
 
 /* Runs one program, fetched before, into slot (NULL: anywhere); out->data says where it lies. */
 mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec_t *out);

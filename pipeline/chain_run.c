@@ -97,6 +97,31 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
   return MR_OK;
 }
 
+/* Looking for records of the next burst may itself fetch where a filter is asked. */
+bool mr__wants_ahead(const mr_chain_t *c) {
+  bool wants = false;
+  if (c->tracer && c->tracer->only) return false;
+  for (int i = 0; i < c->n_branches; i++) {
+    const mr__branch_t *b = &c->branch[i];
+    if (b->kind == MR__KEEP) return false;
+    if (b->kind != MR__SOURCE || !b->s.def->ahead) continue;
+    wants |= b->s.def->ahead((mr_stage_t *)&b->s, b->lane, NULL, 0);
+  }
+  return wants;
+}
+
+void mr__ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
+  int64_t index[MR_BURST];
+  for (int i = 0; i < c->n_branches; i++) {
+    mr__branch_t *b = &c->branch[i];
+    int found = 0;
+    if (b->kind != MR__SOURCE || !b->s.def->ahead) continue;
+    for (size_t k = 0; k < n; k++)
+      if (op[k].code == MR__OP_LEAF && op[k].node == i) index[found++] = op[k].index;
+    if (found) mr__care_ahead(&b->s, b->lane, index, found);
+  }
+}
+
 static char *scratch(const mr_chain_t *c, int level, int k) {
   return c->scratch + (size_t)(2 * level + k) * c->scratch_bytes;
 }
@@ -188,18 +213,27 @@ static void tell_burst(mr_chain_t *c, const mr__op_t *op, const size_t *at, int 
   }
 }
 
-/* Programs of n <= MR_BURST records, number i of which begins at op[at[i]], into buf from slot on.
- */
-static mr_err_t make_burst(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf,
+/* Programs of n <= MR_BURST records, number i of which begins at op[at[i]]. */
+typedef struct burst {
+  mr__op_t *op;
+  const size_t *at; /* [n+1] */
+  int n;
+} burst_t;
+
+/* Into buf from slot on, while the reads of the next burst (NULL: unknown) fly. */
+static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next, mr_buf_t *buf,
                            int slot) {
-  if (c->tracer && c->tracer->only) return tell_burst(c, op, at, n, buf, slot), MR_OK;
-  MR_TRY(mr__fetch(c, op + at[0], at[n] - at[0]));
-  for (int i = 0; i < n; i++) {
+  if (c->tracer && c->tracer->only) return tell_burst(c, b->op, b->at, b->n, buf, slot), MR_OK;
+  MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0]));
+  if (next && next->n) mr__ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);
+  for (int i = 0; i < b->n; i++) {
     mr_rec_t r;
+    mr__op_t *op = b->op + b->at[i];
+    size_t n = b->at[i + 1] - b->at[i];
     if (c->draws) c->draws->n = 0;
     void *to = (char *)buf->data + (size_t)(slot + i) * c->bytes;
-    MR_TRY(mr__run(c, op + at[i], at[i + 1] - at[i], to, &r));
-    if (c->tracer) mr__trace_record(c, op + at[i], at[i + 1] - at[i], slot + i, &r);
+    MR_TRY(mr__run(c, op, n, to, &r));
+    if (c->tracer) mr__trace_record(c, op, n, slot + i, &r);
     if (r.skipped) memset(to, 0, c->bytes);
     buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
     buf->key[slot + i] = r.key | (r.skipped ? MR_KEY_SKIPPED : 0);
@@ -208,29 +242,67 @@ static mr_err_t make_burst(mr_chain_t *c, mr__op_t *op, const size_t *at, int n,
   return MR_OK;
 }
 
+static int upto_burst(int64_t n) { return n < 0 ? 0 : n < MR_BURST ? (int)n : MR_BURST; }
+
 mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf) {
-  for (int i = 0; i < n; i += MR_BURST)
-    MR_TRY(make_burst(c, op, at + i, n - i < MR_BURST ? n - i : MR_BURST, buf, i));
+  bool ahead = mr__wants_ahead(c);
+  for (int i = 0; i < n; i += MR_BURST) {
+    burst_t b = {op, at + i, upto_burst(n - i)}, next = {op, at + i + b.n, upto_burst(n - i - b.n)};
+    MR_TRY(make_burst(c, &b, ahead ? &next : NULL, buf, i));
+  }
   return MR_OK;
 }
 
-static mr_err_t fill_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf,
-                           int slot) {
-  size_t at[MR_BURST + 1] = {0};
-  c->prog.n = 0;
+/* ---- filling by position ---- */
+
+/* at: [n+1], of the program that is found. */
+static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog_t *p, size_t *at,
+                             int n) {
+  p->n = at[0] = 0;
   for (int i = 0; i < n; i++) {
-    mr_err_t e = mr__locate(c, c->n_branches - 1, pos + i, &c->prog);
+    mr_err_t e = mr__locate(c, c->n_branches - 1, pos + i, p);
     if (e == MR_AGAIN)
       return mr_stage_fail(s, MR_ERR_DATA, "a filter left nothing at position %lld",
                            (long long)(pos + i));
     if (e < 0) return e;
-    at[i + 1] = c->prog.n;
+    at[i + 1] = p->n;
   }
-  return make_burst(c, c->prog.op, at, n, buf, slot);
+  return MR_OK;
+}
+
+void mr_chain_then(mr_chain_t *c, int64_t pos, int n) { c->then = pos, c->then_n = n; }
+
+/* Each burst is found while the one before it is about to be made; the first of the fill after this
+   one is found for its reads alone, and once more when it is due. */
+static mr_err_t fill_ahead(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
+  size_t at[2][MR_BURST + 1];
+  int now = 0;
+  MR_TRY(locate_burst(s, c, pos, &c->prog[0], at[0], upto_burst(n)));
+  for (int i = 0; i < n; i += MR_BURST, now ^= 1) {
+    int more = upto_burst(n - i - MR_BURST), then = more ? 0 : upto_burst(c->then_n);
+    mr__prog_t *next = &c->prog[now ^ 1];
+    if (more) MR_TRY(locate_burst(s, c, pos + i + MR_BURST, next, at[now ^ 1], more));
+    if (then) MR_TRY(locate_burst(s, c, c->then, next, at[now ^ 1], then));
+    burst_t a = {c->prog[now].op, at[now], upto_burst(n - i)},
+            b = {next->op, at[now ^ 1], more + then};
+    MR_TRY(make_burst(c, &a, &b, buf, i));
+  }
+  return MR_OK;
+}
+
+static mr_err_t fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
+  size_t at[MR_BURST + 1];
+  for (int i = 0; i < n; i += MR_BURST) {
+    int some = upto_burst(n - i);
+    MR_TRY(locate_burst(s, c, pos + i, &c->prog[0], at, some));
+    burst_t b = {c->prog[0].op, at, some};
+    MR_TRY(make_burst(c, &b, NULL, buf, i));
+  }
+  return MR_OK;
 }
 
 mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
-  for (int i = 0; i < n; i += MR_BURST)
-    MR_TRY(fill_burst(s, c, pos + i, n - i < MR_BURST ? n - i : MR_BURST, buf, i));
-  return MR_OK;
+  mr_err_t e = (mr__wants_ahead(c) ? fill_ahead : fill)(s, c, pos, n, buf);
+  c->then_n = 0;
+  return e;
 }

@@ -93,6 +93,11 @@ typedef struct mr_stage_def {
      stays valid until the next fetch of that worker.  n <= the chain's burst (MR_BURST). */
   mr_err_t (*fetch)(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out);
 
+  /* Source: the next fetch of this worker will most likely be of index[0,n); true if their reads
+     have begun.  What its last fetch gave stays, failures are told by fetch.  n == 0 asks whether
+     it is worth while now.  NULL: it never is. */
+  bool (*ahead)(mr_stage_t *s, int worker, const int64_t *index, int n);
+
   /* Source: where record index comes from, into *out, whose file stands.  After plan; a pure
      function that touches no file.  NULL: nobody can tell but fetch. */
   void (*where)(mr_stage_t *s, int64_t index, mr_where_t *out);
@@ -212,6 +217,8 @@ mr_chain_t *mr_in_chain(mr_stage_t *s, int port);
    The stream is indexable and none of the positions a hole (MR_ERR_DATA).  One worker at a time
    per s. */
 mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf);
+/* The fill after the next one will be of [pos,pos+n), n >= 0: a wish for its reads to begin. */
+void mr_chain_then(mr_chain_t *c, int64_t pos, int n);
 
 /* ---- walking a chain: its records in order, without holes ----
 

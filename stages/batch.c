@@ -172,32 +172,53 @@ static void batch_close(mr_stage_t *s) {
   b->cursor = NULL, b->walk = NULL;
 }
 
-static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
+/* What batch `number` holds of its epoch. */
+typedef struct span {
+  int64_t pos, end; /* first position of this host's share; end of the whole batch in its epoch */
+  int first, n;     /* the share: slots [first,first+n) of the batch */
+  bool last;        /* of its epoch */
+} span_t;
+
+static span_t span_of(const mr_stage_t *s, int64_t number) {
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t epoch = number / spec->n_batches, i = number % spec->n_batches;
   int64_t start = i * b->size, left = spec->n_records - start;
-  bool last = i + 1 == spec->n_batches;
-  int from = 0, n = (int)(left < b->size ? left : b->size);
-  int64_t end = start + n;
-  mr_host_slice(&b->host, &from, &n);
+  span_t at = {.n = (int)(left < b->size ? left : b->size), .last = i + 1 == spec->n_batches};
+  at.end = start + at.n;
+  mr_host_slice(&b->host, &at.first, &at.n);
+  if (mr_ranges_has(&b->skip, (uint64_t)number + 1)) at.n = 0;
+  at.pos = epoch * spec->n_records + start + at.first;
+  return at;
+}
+
+static bool is_over(const mr_stage_t *s, int64_t number) {
+  const mr_spec_t *spec = &s->out_spec[0];
+  return spec->n_epochs && number >= spec->n_epochs * spec->n_batches;
+}
+
+static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
+  const mr_spec_t *spec = &s->out_spec[0];
+  mr_chain_t *c = mr_in_chain(s, 0);
+  int64_t epoch = number / spec->n_batches, next = number + s->n_workers;
+  span_t at = span_of(s, number), then = {0};
   buf->epoch = epoch;
-  buf->flags = last ? MR_BUF_EPOCH_END : 0;
-  buf->position = last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + end;
-  if (mr_ranges_has(&b->skip, (uint64_t)number + 1)) n = 0;
-  buf->n = n, buf->first = from;
-  buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)n;
-  if (!n) return MR_OK;
-  return mr_chain_fill(s, mr_in_chain(s, 0), epoch * spec->n_records + start + from, n, buf);
+  buf->flags = at.last ? MR_BUF_EPOCH_END : 0;
+  buf->position = at.last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
+  buf->n = at.n, buf->first = at.first;
+  buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)at.n;
+  if (!at.n) return MR_OK;
+  if (!is_over(s, next)) then = span_of(s, next);
+  mr_chain_then(c, then.pos, then.n);
+  return mr_chain_fill(s, c, at.pos, at.n, buf);
 }
 
 static mr_err_t batch_step(mr_stage_t *s) {
   batch_t *b = s->state;
   if (b->walk) return mr_batch_walk_step(s, b->walk);
   cursor_t *c = &b->cursor[s->worker];
-  const mr_spec_t *spec = &s->out_spec[0];
   mr_buf_t *buf = NULL;
-  if (spec->n_epochs && c->next >= spec->n_epochs * spec->n_batches) return MR_END;
+  if (is_over(s, c->next)) return MR_END;
   if (mr_stopping(s)) return MR_END;
   mr_err_t e = mr_fresh(s, 0, &buf);
   if (e != MR_OK) return e;
