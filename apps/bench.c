@@ -32,6 +32,7 @@ static const struct {
 } benches[] = {
     {"loader", mr_bench_loader}, {"reader", mr_bench_reader}, {"stage", mr_bench_stage},
     {"step", mr_bench_step},     {"infer", mr_bench_infer},   {"compile", mr_bench_compile},
+    {"jax-cases", mr_bench_jax},
 };
 enum { N_BENCHES = sizeof benches / sizeof benches[0] };
 
@@ -78,7 +79,7 @@ static int find(const char *name, mr_diag_t *diag) {
   }
   return mr_fail(diag, MR_ERR_USAGE,
                  "bench: unknown measurement \"%s\"%s; there are loader, reader, stage, step, "
-                 "infer, compile",
+                 "infer, compile, jax-cases",
                  name, mr_suggest_text(&s, near, sizeof near));
 }
 
@@ -102,7 +103,7 @@ static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_bench = {
     .name = "bench",
-    .words = "loader|reader|stage|step|infer|compile... [--json]",
+    .words = "loader|reader|stage|step|infer|compile|jax-cases... [--json]",
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more =
         "\n  loader  the recipe's training transform into batches of f32, and a process with one "
@@ -111,7 +112,8 @@ const mr_command_t mr_command_bench = {
         "  stage   a buffer's way through six empty stages\n"
         "  step    one training step of the recipe's model, pictures of noise\n"
         "  infer   the forward pass of the same\n"
-        "  compile tracing, differentiating, planning and compiling that step",
+        "  compile tracing, differentiating, planning and compiling that step\n"
+        "  jax-cases  compiled functions, calls and compiling as in bench/jax.sh, beside JAX",
     .flags = bench_flags,
     .min_words = 1,
     .max_words = 16,

@@ -4,7 +4,7 @@
 
 #include "apps/cli.h"
 
-enum { MR_BENCH_ROWS = 16 };
+enum { MR_BENCH_ROWS = 32 };
 
 /* What one measurement found: names as scripts read them. */
 typedef struct mr_bench {
@@ -30,6 +30,7 @@ mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_infer(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
+mr_err_t mr_bench_jax(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 
 #endif
