@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "model/ops/op.h"
 #include "pprof.pb-c.h"
@@ -32,7 +33,8 @@ static uint64_t location_of(writer_t *w, const char *name) {
   return (uint64_t)++w->n_name;
 }
 
-/* "net/block" with leaf "dot f32[2,3]" gives dot, net/block, net. */
+/* "net/block.0.attn" with leaf "dot f32[2,3]" gives dot, net/block.0.attn, net/block.0, net/block,
+   net. */
 static void stack_of(writer_t *w, P(Sample) * s, const char *scope, const char *leaf) {
   char text[512];
   s->location_id = mr_mem_take(&w->mem, DEEPEST * sizeof *s->location_id);
@@ -40,9 +42,9 @@ static void stack_of(writer_t *w, P(Sample) * s, const char *scope, const char *
   snprintf(text, sizeof text, "%s", scope);
   while (*text && s->n_location_id < DEEPEST) {
     s->location_id[s->n_location_id++] = location_of(w, text);
-    char *cut = strrchr(text, '/');
-    if (!cut) break;
-    *cut = 0;
+    size_t n = strlen(text);
+    while (n && text[n] != '/' && text[n] != '.') n--;
+    text[n] = 0;
   }
 }
 
@@ -86,15 +88,26 @@ static void name_all(writer_t *w, P(Profile) * p) {
   p->n_location = p->n_function = n;
 }
 
+/* As pprof writes its own: gzip.  *why: an errno. */
+static bool save_zipped(const uint8_t *bytes, size_t n, const char *path, int *why) {
+  errno = 0;
+  gzFile f = gzopen(path, "wb9");
+  *why = errno ? errno : ENOMEM;
+  if (!f) return false;
+  bool ok = gzfwrite(bytes, 1, n, f) == n;
+  if (!ok && errno) *why = errno;
+  if (gzclose(f) == Z_OK) return ok;
+  *why = errno ? errno : EIO;
+  return false;
+}
+
 static mr_err_t save(const P(Profile) * p, const char *path, mr_diag_t *diag) {
   size_t n = perftools__profiles__profile__get_packed_size(p);
   uint8_t *bytes = malloc(n + 1);
   if (!bytes) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a profile of %zu bytes", n);
   perftools__profiles__profile__pack(p, bytes);
-  FILE *f = fopen(path, "wb");
-  bool ok = f && fwrite(bytes, 1, n, f) == n;
-  int why = errno;
-  if (f && fclose(f)) ok = false, why = errno;
+  int why;
+  bool ok = save_zipped(bytes, n, path, &why);
   free(bytes);
   if (ok) return MR_OK;
   return mr_fail(diag, MR_ERR_IO, "%s: cannot be written: %s", path, strerror(why));

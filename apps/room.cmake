@@ -26,4 +26,4 @@ add_custom_command(OUTPUT ${PPROF}.c ${PPROF}.h
 target_sources(millrace PRIVATE ${PPROF}.c ${PPROF}.h)
 set_source_files_properties(${PPROF}.c PROPERTIES COMPILE_OPTIONS "-w")
 target_include_directories(millrace SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
-target_link_libraries(millrace PRIVATE PkgConfig::PROTOBUF_C)
+target_link_libraries(millrace PRIVATE PkgConfig::PROTOBUF_C PkgConfig::ZLIB)

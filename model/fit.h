@@ -14,8 +14,8 @@ typedef struct mr_fit {
 /* The cheapest choice, by mr_train_step_plan's cost, whose planned peak is at most limit bytes;
    remat of c and accumulate of t are not looked at.  Plans step after step, about a tenth of a
    second each.  MR_ERR_NOMEM if none fits: the sentence says the smallest peak that can be
-   reached, and how.  remat does not change what a step computes but by rounding; accumulate draws
-   other dropout masks. */
+   reached, and how.  remat does not change what a step computes; accumulate draws other dropout
+   masks. */
 mr_err_t mr_fit(const mr_vit_config_t *c, const mr_train_config_t *t, size_t limit, mr_fit_t *out,
                 mr_diag_t *diag);
 

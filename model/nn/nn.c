@@ -3,16 +3,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Equations carry the prefix without its last dot. */
+static void set_scope(mr_nn_t *s) {
+  size_t n = strlen(s->prefix);
+  char *scope = mr_mem_take(&s->f->mem, n + 1);
+  memcpy(scope, s->prefix, n ? n - 1 : 0);
+  s->f->scope = scope;
+}
+
 size_t mr_nn_enter(mr_nn_t *s, const char *name) {
   size_t mark = strlen(s->prefix);
   snprintf(s->prefix + mark, sizeof s->prefix - mark, "%s.", name);
-  s->f->scope = mr_mem_text(&s->f->mem, s->prefix);
+  set_scope(s);
   return mark;
 }
 
 void mr_nn_leave(mr_nn_t *s, size_t mark) {
   s->prefix[mark] = 0;
-  s->f->scope = mr_mem_text(&s->f->mem, s->prefix);
+  set_scope(s);
 }
 
 mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim) {

@@ -20,7 +20,8 @@ typedef struct mr_nn {
   char prefix[256];   /* "encoder_blocks.0.attn." */
 } mr_nn_t;
 
-/* Parameters that follow are called "name. ..."; leave takes what enter returned. */
+/* Parameters that follow are called "name. ...", and equations stand in that scope; leave takes
+   what enter returned. */
 size_t mr_nn_enter(mr_nn_t *s, const char *name);
 void mr_nn_leave(mr_nn_t *s, size_t mark);
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <stdbool.h>
+#include <zlib.h>
 
 #include "tests/apps/program.h"
 
@@ -73,9 +74,12 @@ static void a_profile_for_pprof_holds_each_tensor_alive_at_the_peak(void **state
   RUN(&p, "mem", "grad", TINY, "--no-run", "--pprof", path);
   assert_int_equal(p.status, 0);
   unsigned char bytes[1 << 15];
-  FILE *f = fopen(path, "rb");
-  size_t n = fread(bytes, 1, sizeof bytes, f);
-  fclose(f);
+  FILE *raw = fopen(path, "rb");
+  assert_true(getc(raw) == 0x1f && getc(raw) == 0x8b); /* gzip, as pprof writes it */
+  fclose(raw);
+  gzFile f = gzopen(path, "rb");
+  size_t n = gzfread(bytes, 1, sizeof bytes, f);
+  gzclose(f);
   unlink(path);
   assert_true(n < sizeof bytes);
   const char *at = strstr(p.out, "alive at the peak");
