@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/backends/cpu/memory.h"
 #include "model/model.h"
 
 static mr_exec_t *compile(const mr_fn_t *f, const bool *donate) {
@@ -91,6 +92,33 @@ static bool ask_gate(void *arg) {
   g->asked++;
   g->seen = g->watched[0];
   return g->open;
+}
+
+/* y = (x + 1) * sin(x + 1), x donated: x + 1 takes x's memory.  A plan in which sin takes it too is
+   found out, as is one whose output is overwritten. */
+static void a_plan_that_overwrites_what_is_read_later_is_found_out(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 8));
+  mr_var_t *a = mr_lax_add(f, x, mr_literal(f, MR_F32, 1)), *b = mr_lax_sin(f, a);
+  mr_var_t *out[] = {mr_lax_mul(f, a, b), b};
+  assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
+  mr_cpu_call_t calls[3] = {0};
+  mr_plan_t p;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_plan_init(&p, f, (bool[]){true}, calls, &diag), MR_OK);
+  assert_int_equal(p.of_var[a->id], p.of_var[x->id]);
+  assert_int_equal(mr_plan_check(&p, f, &diag), MR_OK);
+  int right = p.of_var[b->id];
+  p.of_var[b->id] = p.of_var[a->id];
+  assert_int_equal(mr_plan_check(&p, f, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "mul reads f32[8], which sin has written over"));
+  p.of_var[b->id] = right;
+  p.of_var[out[0]->id] = right;
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_plan_check(&p, f, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "the caller reads f32[8], which mul has written over"));
+  mr_plan_fini(&p);
+  mr_fn_destroy(f);
 }
 
 static void a_gate_stands_before_the_first_write_to_a_donated_input(void **state) {
@@ -190,6 +218,7 @@ int main(void) {
       cmocka_unit_test(a_reshape_costs_no_bytes_and_no_call),
       cmocka_unit_test(an_input_is_never_written_unless_donated),
       cmocka_unit_test(a_donated_input_lives_until_its_last_use),
+      cmocka_unit_test(a_plan_that_overwrites_what_is_read_later_is_found_out),
       cmocka_unit_test(a_gate_stands_before_the_first_write_to_a_donated_input),
       cmocka_unit_test(an_output_may_repeat_or_be_an_input_or_a_literal),
       cmocka_unit_test(random_graphs_give_what_a_loop_gives),

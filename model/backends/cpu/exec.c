@@ -83,7 +83,8 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, o, diag));
-  return mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag);
+  MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
+  return mr_plan_check(&x->plan, x->fn, diag);
 }
 
 static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,

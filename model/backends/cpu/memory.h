@@ -35,6 +35,11 @@ typedef struct mr_plan {
  */
 mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, const mr_cpu_call_t *call,
                       mr_diag_t *diag);
+/* Walks f in the order of a run and verifies that each equation, and the caller at the end, finds
+   the value it reads: that nothing has been written over it, be it a donated input that became an
+   output or a value whose bytes another took.  MR_ERR_DATA names both equations: a defect of the
+   planner, never of f.  mr_jit asks this of every plan. */
+mr_err_t mr_plan_check(const mr_plan_t *p, const mr_fn_t *f, mr_diag_t *diag);
 void mr_plan_fini(mr_plan_t *p);
 
 #endif

@@ -1,0 +1,75 @@
+#include <stdlib.h>
+
+#include "model/backends/cpu/memory.h"
+#include "model/ops/op.h"
+
+/* Which value stands in each block, and by whom it was written. */
+typedef struct walk {
+  const mr_plan_t *p;
+  const mr_fn_t *f;
+  int *value;              /* by var id: the var whose value it has (reshapes undone) */
+  int *stands;             /* by block: that of the value there, -1: none yet */
+  const mr_eqn_t **writer; /* by block; NULL: it came from outside */
+} walk_t;
+
+static void put(walk_t *w, const mr_var_t *v, const mr_eqn_t *e) {
+  int b = w->p->of_var[v->id];
+  w->value[v->id] = v->id;
+  if (b < 0) return;
+  w->stands[b] = v->id;
+  w->writer[b] = e;
+}
+
+static mr_err_t lost(const walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
+  const mr_eqn_t *by = w->writer[w->p->of_var[v->id]];
+  char text[MR_AVAL_TEXT];
+  return mr_fail(diag, MR_ERR_DATA,
+                 "memory plan: %s%s%s reads %s, which %s%s%s has written over; this is a defect of "
+                 "the compiler",
+                 e ? e->op->name : "the caller", e && *e->scope ? " in " : "", e ? e->scope : "",
+                 mr_aval_text(&v->aval, text), by ? by->op->name : "nothing",
+                 by && *by->scope ? " in " : "", by ? by->scope : "");
+}
+
+/* e NULL: the caller reads an output. */
+static mr_err_t read_var(walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
+  int b = w->p->of_var[v->id];
+  if (v->literal && b >= 0 && w->stands[b] < 0) put(w, v, NULL);
+  if (b >= 0 && w->stands[b] == w->value[v->id]) return MR_OK;
+  return lost(w, v, e, diag);
+}
+
+static mr_err_t walk(walk_t *w, mr_diag_t *diag) {
+  const mr_fn_t *f = w->f;
+  for (int i = 0; i < f->n_in; i++) put(w, f->in[i], NULL);
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    for (int k = 0; k < e->n_in; k++) MR_TRY(read_var(w, e->in[k], e, diag));
+    if (e->op->cpu == mr_cpu_alias)
+      w->value[e->out[0]->id] = w->value[e->in[0]->id];
+    else
+      for (int k = 0; k < e->n_out; k++) put(w, e->out[k], e);
+  }
+  for (int i = 0; i < f->n_out; i++) MR_TRY(read_var(w, f->out[i], NULL, diag));
+  return MR_OK;
+}
+
+mr_err_t mr_plan_check(const mr_plan_t *p, const mr_fn_t *f, mr_diag_t *diag) {
+  walk_t w = {.p = p,
+              .f = f,
+              .value = calloc((size_t)f->n_var + 1, sizeof *w.value),
+              .stands = calloc((size_t)p->n_block + 1, sizeof *w.stands),
+              .writer = calloc((size_t)p->n_block + 1, sizeof *w.writer)};
+  mr_err_t e = MR_ERR_NOMEM;
+  if (w.value && w.stands && w.writer) {
+    for (int i = 0; i < p->n_block; i++) w.stands[i] = -1;
+    for (int i = 0; i < f->n_var; i++) w.value[i] = i;
+    e = walk(&w, diag);
+  } else {
+    mr_fail(diag, e, "no memory to check a plan");
+  }
+  free(w.value);
+  free(w.stands);
+  free(w.writer);
+  return e;
+}
