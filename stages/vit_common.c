@@ -39,6 +39,7 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
                            .classes = in->dataset->n_classes,
                            .dropout = (float)v->dropout,
                            .attn_drop = (float)v->attn_drop,
+                           .proj_drop = (float)v->proj_drop,
                            .drop_path = (float)v->drop_path,
                            .no_qkv_bias = !v->qkv_bias,
                            .precision = (mr_precision_t)v->precision, /* the enum's order */

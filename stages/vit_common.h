@@ -28,7 +28,7 @@ typedef struct mr_vit_team {
 typedef struct mr_vit_settings {
   int variant, dtype, precision;
   int64_t patch, embed, mlp, heads, layers;
-  double dropout, attn_drop, drop_path;
+  double dropout, attn_drop, proj_drop, drop_path;
   bool qkv_bias;
   mr_vit_team_t team;
 } mr_vit_settings_t;
@@ -65,6 +65,16 @@ typedef struct mr_vit_settings {
        0.99,                                                                                         \
        NULL,                                                                                         \
        "Rate of dropout of attention's probabilities, while training.",                              \
+       0},                                                                                           \
+      {"proj-drop",                                                                                  \
+       MR_OPT_F64,                                                                                   \
+       MR_VIT_AT(base, proj_drop),                                                                   \
+       "",                                                                                           \
+       "-1",                                                                                         \
+       -1,                                                                                           \
+       0.99,                                                                                         \
+       NULL,                                                                                         \
+       "timm: rate of dropout of what attention gives, while training; -1: as dropout.",             \
        0},                                                                                           \
       {"drop-path",                                                                                  \
        MR_OPT_F64,                                                                                   \

@@ -84,5 +84,5 @@ mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_
   mr_var_t *o = attend(s, qkv, heads, first_only);
   mr_var_t *y = mr_nn_linear_timm(s, "proj", o, E);
   mr_nn_leave(s, mark);
-  return y;
+  return mr_nn_drop(s, y, s->proj_drop);
 }

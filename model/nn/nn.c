@@ -34,10 +34,12 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
 
 mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v) { return mr_lax_convert(s->f, v, s->dtype); }
 
-mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) {
-  if (s->dropout <= 0) return x;
-  return mr_lax_dropout(s->f, x, s->dropout, s->next_site++, s->seed, s->step);
+mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {
+  if (rate <= 0) return x;
+  return mr_lax_dropout(s->f, x, rate, s->next_site++, s->seed, s->step);
 }
+
+mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) { return mr_nn_drop(s, x, s->dropout); }
 
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate) {
   if (rate <= 0 || !x) return x;

@@ -13,6 +13,7 @@ typedef struct mr_nn {
   mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16; parameters are f32 */
   float dropout;       /* rate; 0: none */
   bool train;          /* what only training does is done */
+  float proj_drop;     /* timm: rate of dropout of what attention gives; 0: none */
   float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
   bool no_qkv_bias;    /* timm: q, k and v without biases */
   mr_var_t *seed, *step;
@@ -33,27 +34,52 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
 /* v in the dtype of computation. */
 mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v);
 
-/* ---- flax names ---- */
+/* What follows appends to s->f and returns the layer's value, or NULL with the sentence in f->diag:
+   MR_ERR_SHAPE names op, scope and shapes where x does not fit, MR_ERR_CONFIG a parameter that is
+   asked for twice.  A NULL x is passed on.  x is f32 or bf16, the result in the dtype of
+   computation unless said; parameters are f32.  E is the width of a token, T tokens of a record, B
+   records. */
+
+/* ---- flax names.  Source: flax.nnx layers and their defaults (flax 0.12) ---- */
 /* x (...,in) -> (...,out): "name.kernel" [in,out] lecun_normal, "name.bias" [out] zeros. */
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
-/* "name.scale", "name.bias"; result in the dtype of computation. */
+/* x (...,C) -> the same: "name.scale" [C] ones, "name.bias" [C] zeros; variance as E[x^2] - E[x]^2.
+   Ba et al., "Layer Normalization" (2016). */
 mr_var_t *mr_nn_layer_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
-/* Multi-head self-attention on x (B,T,E): query, key, value [E,H,E/H], out [H,E/H,E] with biases.
-   first_only: only token 0's result is wanted: (B,1,E). */
+/* Multi-head self-attention on x (B,T,E): "query", "key", "value" [E,H,E/H], "out" [H,E/H,E], with
+   biases; heads divides E.  first_only: only token 0's result is wanted: (B,1,E), else (B,T,E).
+   Vaswani et al., "Attention Is All You Need" (2017). */
 mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                           bool first_only);
+/* x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh), dropout, "linear2" to E, dropout. */
+mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden);
+/* A convolution by patches of P pixels, x (B,H,W,C) with P dividing H and W -> (B,H/P*W/P,E):
+   "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  Dosovitskiy et al., "An Image is
+   Worth 16x16 Words" (2021). */
+mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E);
 
-/* ---- timm names ---- */
-/* The same layers with "name.weight" [out,in] and "name.bias"; trunc_normal .02. */
+/* ---- timm names: the same layers with "name.weight" [out,in] and "name.bias".  Source: timm's
+   vision_transformer and LiBai's, PyTorch's layouts; weights trunc_normal .02, biases zeros ---- */
 mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
+/* "name.weight" [C] ones, "name.bias" [C] zeros; variance as E[(x - mean)^2]. */
 mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
-/* "qkv" (3,H,D outwards) and "proj". */
+/* "qkv" (3,H,D outwards; without bias where s->no_qkv_bias) and "proj", then dropout at
+   s->proj_drop. */
 mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                                bool first_only);
+/* "name.fc1", GELU (erf), dropout, "name.fc2", dropout. */
+mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidden);
+/* "name.weight" [E,C,P,P] and "name.bias", both uniform within 1/sqrt(P P C), as PyTorch draws
+   convolutions. */
+mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E);
 
 /* ---- both ---- */
-mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x);
+/* x, each element zero with probability rate, in [0,1), else divided by 1 - rate; 0: x itself.
+   Each call draws other masks, by s->seed, s->step and its own number.  Srivastava et al.,
+   "Dropout" (2014). */
+mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate);
+mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x); /* at s->dropout */
 /* Stochastic depth (Huang et al., 2016): each record of x (B,...) is zero with probability rate,
    else divided by 1 - rate.  rate 0: x itself. */
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate);

@@ -1,4 +1,6 @@
 /* A convolution whose stride is its size is a product of patches and kernel. */
+#include <math.h>
+
 #include "model/nn/nn.h"
 
 mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first) {
@@ -18,4 +20,34 @@ mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos) {
                       mr_lax_convert(s->f, x, MR_F32)};
   x = mr_lax_concatenate(s->f, 2, part, 1);
   return mr_lax_add(s->f, x, mr_lax_broadcast_in_dim(s->f, pos, 3, (int64_t[]){B, N + 1, E}, at));
+}
+
+/* flax's convolution: kernel [P,P,C,E]. */
+mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E) {
+  if (!x) return NULL;
+  int64_t C = x->aval.dim[3];
+  size_t mark = mr_nn_enter(s, name);
+  mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)(P * P * C)};
+  mr_var_t *w = mr_nn_param_of(s, "kernel", lecun, P, P, C, E);
+  mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), E);
+  x = mr_nn_patches(s, mr_nn_cast(s, x), P, false);
+  w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, P * P * C, E));
+  x = mr_lax_linear(s->f, x, w, mr_nn_cast(s, b), false);
+  mr_nn_leave(s, mark);
+  return x;
+}
+
+/* PyTorch's: weight [E,C,P,P], drawn uniformly within 1/sqrt(fan_in). */
+mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E) {
+  if (!x) return NULL;
+  int64_t C = x->aval.dim[3];
+  size_t mark = mr_nn_enter(s, name);
+  mr_init_t uniform = {MR_INIT_UNIFORM, 1.0f / sqrtf((float)(P * P * C))};
+  mr_var_t *w = mr_nn_param_of(s, "weight", uniform, E, C, P, P);
+  mr_var_t *b = mr_nn_param_of(s, "bias", uniform, E);
+  x = mr_nn_patches(s, mr_nn_cast(s, x), P, true);
+  w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, E, P * P * C));
+  x = mr_lax_linear(s->f, x, w, mr_nn_cast(s, b), true);
+  mr_nn_leave(s, mark);
+  return x;
 }

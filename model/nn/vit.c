@@ -11,6 +11,7 @@ mr_vit_config_t mr_vit_default(void) {
                            .layers = 6,
                            .classes = 10,
                            .dropout = 0.1f,
+                           .proj_drop = -1,
                            .dtype = MR_BF16};
 }
 
@@ -42,6 +43,7 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
                    c->embed);
   MR_TRY(rate("dropout", c->dropout, diag));
   MR_TRY(rate("attn-drop", c->attn_drop, diag));
+  if (c->proj_drop != -1) MR_TRY(rate("proj-drop", c->proj_drop, diag));
   MR_TRY(rate("drop-path", c->drop_path, diag));
   if (c->variant == MR_VIT_FLAX && (c->drop_path > 0 || c->no_qkv_bias))
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -73,6 +75,9 @@ static void build(mr_fn_t *f, const mr_vit_config_t *c, int64_t batch, bool trai
                .dropout = train ? c->dropout : 0,
                .train = train,
                .attn_drop = train ? c->attn_drop : 0,
+               .proj_drop = !train               ? 0
+                            : c->proj_drop == -1 ? c->dropout
+                                                 : c->proj_drop,
                .no_qkv_bias = c->no_qkv_bias};
   if (c->precision) f->precision = c->precision;
   s.next_site = c->first_site;

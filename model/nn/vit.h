@@ -21,6 +21,7 @@ typedef struct mr_vit_config {
   int embed, mlp, heads, layers, classes; /* heads divides embed */
   float dropout;                          /* rate in training, [0,1) */
   float attn_drop;                        /* of attention's probabilities, in training, [0,1) */
+  float proj_drop;          /* timm: of what attention gives, in training, [0,1); -1: as dropout */
   float drop_path;          /* of the last block, 0 in the first, linear between; timm */
   bool no_qkv_bias;         /* timm */
   mr_dtype_t dtype;         /* of computation: MR_F32 or MR_BF16 */

@@ -2,20 +2,6 @@
 
 #include "model/nn/vit.h"
 
-static mr_var_t *patch_embed(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  int64_t P = c->patch, C = c->channels, E = c->embed;
-  size_t outer = mr_nn_enter(s, "patch_embed"), inner = mr_nn_enter(s, "conv_proj");
-  mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)(P * P * C)};
-  mr_var_t *w = mr_nn_param_of(s, "kernel", lecun, P, P, C, E);
-  mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), E);
-  mr_var_t *x = mr_nn_patches(s, mr_nn_cast(s, images), P, false);
-  w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, P * P * C, E));
-  x = mr_lax_linear(s->f, x, w, mr_nn_cast(s, b), false);
-  mr_nn_leave(s, inner);
-  mr_nn_leave(s, outer);
-  return x;
-}
-
 typedef struct block {
   const mr_vit_config_t *c;
   int i;
@@ -35,9 +21,7 @@ static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   y = mr_nn_attention(s, "attn", y, c->heads, last);
   x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm(s, "norm2", x, eps);
-  y = mr_lax_gelu(s->f, mr_nn_linear(s, "linear1", y, c->mlp), MR_GELU_TANH);
-  y = mr_nn_linear(s, "linear2", mr_nn_dropout(s, y), c->embed);
-  x = mr_nn_residual(s, x, mr_nn_dropout(s, y));
+  x = mr_nn_residual(s, x, mr_nn_mlp(s, y, c->mlp));
   mr_nn_leave(s, mark);
   return x;
 }
@@ -45,7 +29,7 @@ static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
   float eps = c->ln_eps > 0 ? c->ln_eps : 1e-6f;
   int64_t side = c->image / c->patch, E = c->embed;
-  mr_var_t *x = patch_embed(s, c, images);
+  mr_var_t *x = mr_nn_patch_embed(s, "patch_embed.conv_proj", images, c->patch, E);
   mr_var_t *cls = mr_nn_param_of(s, "cls_token", ((mr_init_t){MR_INIT_ZEROS, 0}), 1, 1, E);
   mr_var_t *pos =
       mr_nn_param_of(s, "pos_embed", ((mr_init_t){MR_INIT_NORMAL, 1}), 1, side * side + 1, E);

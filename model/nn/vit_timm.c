@@ -1,22 +1,6 @@
-#include <math.h>
 #include <stdio.h>
 
 #include "model/nn/vit.h"
-
-/* PyTorch's convolution: weight [E,C,P,P], drawn uniformly within 1/sqrt(fan_in). */
-static mr_var_t *patch_embed(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  int64_t P = c->patch, C = c->channels, E = c->embed;
-  size_t outer = mr_nn_enter(s, "patch_embed"), inner = mr_nn_enter(s, "proj");
-  mr_init_t uniform = {MR_INIT_UNIFORM, 1.0f / sqrtf((float)(P * P * C))};
-  mr_var_t *w = mr_nn_param_of(s, "weight", uniform, E, C, P, P);
-  mr_var_t *b = mr_nn_param_of(s, "bias", uniform, E);
-  mr_var_t *x = mr_nn_patches(s, mr_nn_cast(s, images), P, true);
-  w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, E, P * P * C));
-  x = mr_lax_linear(s->f, x, w, mr_nn_cast(s, b), true);
-  mr_nn_leave(s, inner);
-  mr_nn_leave(s, outer);
-  return x;
-}
 
 typedef struct block {
   const mr_vit_config_t *c;
@@ -36,14 +20,11 @@ static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *y = mr_nn_layer_norm_timm(s, "norm1", x, eps);
   y = mr_nn_attention_timm(s, "attn", y, c->heads, last);
-  y = mr_nn_drop_path(s, mr_nn_dropout(s, y), drop);
+  y = mr_nn_drop_path(s, y, drop);
   x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm_timm(s, "norm2", x, eps);
-  size_t inner = mr_nn_enter(s, "mlp");
-  y = mr_lax_gelu(s->f, mr_nn_linear_timm(s, "fc1", y, c->mlp), MR_GELU_ERF);
-  y = mr_nn_linear_timm(s, "fc2", mr_nn_dropout(s, y), c->embed);
-  mr_nn_leave(s, inner);
-  x = mr_nn_residual(s, x, mr_nn_drop_path(s, mr_nn_dropout(s, y), drop));
+  y = mr_nn_mlp_timm(s, "mlp", y, c->mlp);
+  x = mr_nn_residual(s, x, mr_nn_drop_path(s, y, drop));
   mr_nn_leave(s, mark);
   return x;
 }
@@ -54,7 +35,8 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
   mr_init_t trunc = {MR_INIT_TRUNC_NORMAL, .02f};
   mr_var_t *cls = mr_nn_param_of(s, "cls_token", trunc, 1, 1, E);
   mr_var_t *pos = mr_nn_param_of(s, "pos_embed", trunc, 1, side * side + 1, E);
-  mr_var_t *x = mr_nn_embed(s, patch_embed(s, c, images), cls, pos);
+  mr_var_t *x =
+      mr_nn_embed(s, mr_nn_patch_embed_timm(s, "patch_embed.proj", images, c->patch, E), cls, pos);
   for (int i = 0; i < c->layers; i++)
     x = mr_nn_remat(s, mr_vit_policy(s, c), block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
