@@ -122,8 +122,25 @@ static void describe(mr_cpu_call_t *c, const state_t *s) {
 
 static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
+/* Without terms a sum is 0, and the bias is added to it. */
+static void empty_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *y = &c->eqn->out[0]->aval;
+  memset(c->out[0], 0, mr_aval_bytes(y));
+  if (c->eqn->n_in < 3 || !mr_aval_elems(y)) return;
+  mr_dtype_t from = c->eqn->in[2]->aval.dtype;
+  int64_t n = mr_aval_elems(&c->eqn->in[2]->aval);
+  for (int64_t at = 0; at < mr_aval_elems(y); at += n)
+    mr_convert(from, c->in[2], y->dtype, (char *)c->out[0] + at * (int64_t)mr_dtype_size(y->dtype),
+               n);
+}
+
 mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
                            mr_diag_t *diag) {
+  if (!mr_aval_elems(&c->eqn->in[0]->aval) || !mr_aval_elems(&c->eqn->in[1]->aval)) {
+    c->run = empty_run;
+    c->how = "nothing to multiply";
+    return MR_OK;
+  }
   const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   state_t *s = calloc(1, sizeof *s);

@@ -120,6 +120,28 @@ static void empty_tensors_go_through_every_transform(void **state) {
   mr_fn_destroy(v);
 }
 
+static void products_of_empty_tensors_are_empty_or_zeros(void **state) {
+  double a[6] = {1, 2, 3, 4, 5, 6}, none[1], bias[2] = {7, -1}, *out[3];
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *wide = mr_fn_input(f, mr_aval_of(MR_F32, 3, 2));
+  mr_var_t *no_rows = mr_fn_input(f, mr_aval_of(MR_F32, 0, 3));
+  mr_var_t *no_terms = mr_fn_input(f, mr_aval_of(MR_F32, 2, 0));
+  mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 0, 2));
+  mr_var_t *b = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+  mr_var_t *y[] = {mr_lax_dot(f, no_rows, wide), mr_lax_dot(f, no_terms, w),
+                   mr_lax_linear(f, no_terms, w, b, false)};
+  assert_int_equal(mr_fn_return(f, 3, y), MR_OK);
+  double *in[] = {a, none, none, none, bias};
+  run_as_it_is(f, in, out);
+  assert_int_equal(elems(f->out[0]), 0);
+  for (int i = 0; i < 4; i++) {
+    assert_true(out[1][i] == 0);
+    assert_true(out[2][i] == bias[i % 2]);
+  }
+  free_all(3, out);
+  mr_fn_destroy(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_and_turns_go_along_their_dimension),
@@ -128,6 +150,7 @@ int main(void) {
       cmocka_unit_test(integers_wrap_and_divide_as_in_jax),
       cmocka_unit_test(comparisons_and_powers_know_nan),
       cmocka_unit_test(conversions_to_integers_saturate_and_nan_is_zero),
+      cmocka_unit_test(products_of_empty_tensors_are_empty_or_zeros),
       cmocka_unit_test(empty_tensors_go_through_every_transform),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
