@@ -138,13 +138,26 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
   print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
 }
 
+/* "one loop: mul add reduce_sum": each op once. */
+static void fused_text(const mr_fn_t *body, const char *name, char *text, size_t size) {
+  size_t at = (size_t)snprintf(text, size, "%s:", name);
+  for (int i = 0; i < body->n_eqn && at + 1 < size; i++) {
+    const char *op = body->eqn[i]->op->name;
+    bool first = true;
+    for (int k = 0; k < i; k++) first &= body->eqn[k]->op != body->eqn[i]->op;
+    if (first) at += (size_t)snprintf(text + at, size - at, " %s", op);
+  }
+}
+
 /* Composites that kept their kernel, and those that a transform has opened. */
 static void print_kept(const mr_explanation_t *x, sums_t *s, FILE *to) {
   const mr_fn_t *f = mr_exec_fn(x->exec);
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     char text[LINE];
-    if (e->op->open != mr_no_open && *e->by && !strcmp(e->by, "open") && e->of)
+    if (e->op == &mr_op_fused)
+      fused_text(mr_attr_called(e, "jaxpr"), "one loop", text, sizeof text);
+    else if (e->op->open != mr_no_open && *e->by && !strcmp(e->by, "open") && e->of)
       snprintf(text, sizeof text, "%s, opened: part of it is %s", e->of->name, e->op->name);
     else if (*e->by && !strcmp(e->by, "open") && e->of)
       snprintf(text, sizeof text, "%s, opened into primitives", e->of->name);

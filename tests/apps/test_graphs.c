@@ -182,6 +182,43 @@ static void summary_counts_the_recipe(void **state) {
   refuses(2, "expected flax or timm");
 }
 
+/* "1,774,464" -> 1774464 */
+static long long ungrouped(const char *text) {
+  long long v = 0;
+  for (; *text; text++)
+    if (*text != ',') v = 10 * v + (*text - '0');
+  return v;
+}
+
+/* flax's own table: every module and tensor, its parameters and its bytes in f32 and two bytes. */
+static void summary_is_flax_s_table(void **state) {
+  char path[512], line[512], name[200], row[256];
+  long long count;
+  int seen = 0;
+  RUN(&p, "summary", "--depth", "9");
+  snprintf(path, sizeof path, "%s/vit/tabulate.txt", MR_GOLDEN);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f)) {
+    bool module = sscanf(line, "module %199s %lld", name, &count) == 2;
+    if (!module && sscanf(line, "tensor %199s %lld", name, &count) != 2) continue;
+    snprintf(row, sizeof row, "\n%s ", strcmp(name, "(all)") ? name : "total");
+    const char *at = strstr(p.out, row);
+    if (!at) fail_msg("no row %s", name);
+    char field[6][32];
+    int n = sscanf(at, "%*s %31s %31s %31s %31s %31s", field[0], field[1], field[2], field[3],
+                   field[4]);
+    int first = n == 5 && !module; /* behind the shape */
+    assert_int_equal(ungrouped(field[first]), count);
+    assert_int_equal(ungrouped(field[first + 1]), 4 * count);
+    assert_int_equal(ungrouped(field[first + 2]), 2 * count);
+    assert_int_equal(ungrouped(field[first + 3]), 2 * count);
+    seen++;
+  }
+  fclose(f);
+  assert_true(seen > 150);
+}
+
 static void bench_prints_one_json_object_a_line(void **state) {
   RUN(&p, "bench", "stage", "loader", "--seconds", "1", "--json", "--batch", "16", "--workers",
       "2");
@@ -260,6 +297,7 @@ int main(void) {
       cmocka_unit_test(inspect_reads_data_files),
       cmocka_unit_test(doctor_tells_machine_and_sources),
       cmocka_unit_test(summary_counts_the_recipe),
+      cmocka_unit_test(summary_is_flax_s_table),
       cmocka_unit_test(jaxpr_prints_as_jax_does),
       cmocka_unit_test(bench_prints_one_json_object_a_line),
       cmocka_unit_test(ctrl_c_ends_an_endless_graph_in_order),
