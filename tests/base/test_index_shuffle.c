@@ -21,7 +21,7 @@ static void every_golden_index_shuffles_as_grain_does(void **state) {
     rows++;
   }
   fclose(f);
-  assert_true(rows > 3000);
+  assert_true(rows > 100);
 }
 
 static void a_small_range_is_permuted(void **state) {
