@@ -54,7 +54,7 @@ static void start(const char *const *words) {
 static void address(const char *name, char *text, size_t n) {
   char said[8192] = "", key[32];
   snprintf(key, sizeof key, "%s: ", name);
-  for (int i = 0; i < 2000; i++) {
+  for (int i = 0; i < 12000; i++) {
     ssize_t k = pread(fileno(out), said, sizeof said - 1, 0);
     said[k > 0 ? k : 0] = 0;
     char *at = strstr(said, key);
@@ -128,7 +128,7 @@ static double file_loss(int step) {
 
 static void agrees(const char *face, seen_t s, double within) {
   double loss = -1;
-  for (int i = 0; i < 500 && loss < 0; i++, usleep(10000)) loss = file_loss(s.step);
+  for (int i = 0; i < 12000 && loss < 0; i++, usleep(10000)) loss = file_loss(s.step);
   if (s.step < 1 || loss < 0 || s.loss < loss - within || s.loss > loss + within)
     fail_msg("%s says loss %.9g at step %d, metrics.jsonl %.9g", face, s.loss, s.step, loss);
 }
@@ -199,7 +199,7 @@ static void every_face_says_the_same_of_a_step(void **state) {
   address("prometheus", prometheus, sizeof prometheus);
   address("web", web, sizeof web);
   seen_t s = {0};
-  for (int i = 0; i < 500 && s.step < 25; i++, usleep(10000)) s = by_prometheus(prometheus);
+  for (int i = 0; i < 12000 && s.step < 25; i++, usleep(10000)) s = by_prometheus(prometheus);
   agrees("prometheus", s, 1e-6);
   agrees("top, of the folder", by_top(run), 6e-5);
   agrees("top, of the page", by_top(web), 6e-5);
@@ -238,7 +238,7 @@ static void after_a_kill_and_a_resume_every_face_shows_one_line(void **state) {
       SMALL,   NULL};
   start(words);
   address("web", web, sizeof web);
-  for (int i = 0; i < 1000 && file_loss(37) < 0; i++) usleep(10000);
+  for (int i = 0; i < 12000 && file_loss(37) < 0; i++) usleep(10000);
   assert_int_equal(end_with(SIGKILL), -SIGKILL);
   snprintf(graph, sizeof graph, "--steps=%d", 90);
   const char *again[] = {"train", "--run-dir", run, "--resume", graph, NULL};

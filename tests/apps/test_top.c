@@ -52,7 +52,7 @@ static void add_step(int step, double loss) {
 static const char *screen_with(const char *want) {
   static char text[1 << 14];
   char command[256];
-  for (int i = 0; i < 500; i++) {
+  for (int i = 0; i < 6000; i++) {
     snprintf(command, sizeof command, "tmux -S %s/tmux capture-pane -p 2>/dev/null", dir);
     FILE *f = popen(command, "r");
     text[fread(text, 1, sizeof text - 1, f)] = 0;
@@ -95,7 +95,7 @@ static void it_follows_a_run_and_leaves_on_q(void **state) {
   screen_with("step 41/100");
   tmux("send-keys q");
   snprintf(path, sizeof path, "%s/left", dir);
-  for (int i = 0; i < 500 && access(path, F_OK); i++) usleep(10000);
+  for (int i = 0; i < 12000 && access(path, F_OK); i++) usleep(10000);
   void *left;
   size_t n;
   assert_int_equal(mr_read_file(path, 100, &left, &n, NULL), MR_OK);

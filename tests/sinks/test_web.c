@@ -43,7 +43,7 @@ static void start(const char *text) {
   dup2(fd, STDOUT_FILENO), close(fd);
   snprintf(graph_text, sizeof graph_text, "%s", text);
   assert_int_equal(pthread_create(&runner, NULL, run_graph, NULL), 0);
-  for (int i = 0; i < 5000 && !strchr(line, '\n'); i++) {
+  for (int i = 0; i < 120000 && !strchr(line, '\n'); i++) {
     usleep(1000);
     FILE *f = fopen(path, "r");
     if (!fgets(line, sizeof line, f)) line[0] = 0;
