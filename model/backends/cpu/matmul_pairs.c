@@ -2,6 +2,8 @@
    rows that a dot product takes together lie side by side ([n/64][k/32][16][64][2]).  The blocks'
    layout is asked of oneDNN (matmul_tile.c); its own reorder takes four times as long,
    and a weight's gradient packs as many bytes as the activations have. */
+#include <string.h>
+
 #include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
@@ -9,8 +11,7 @@
 enum { ROWS = 32, COLS = 64 };
 
 bool mr__pairs_work(const mr_matmul_spec_t *s) {
-  return mr_isa() == MR_ISA_AVX512 && s->b == MR_BF16 && s->b_col == 1 && s->k % ROWS == 0 &&
-         s->n % COLS == 0;
+  return mr_isa() == MR_ISA_AVX512 && s->b == MR_BF16 && s->b_col == 1 && s->n % COLS == 0;
 }
 
 #if defined(__x86_64__)
@@ -36,21 +37,36 @@ MR_AVX512 static void pack_block(const mr_bf16_t *b, int64_t stride, mr_bf16_t *
   }
 }
 
+/* The last rows, which a whole block would read past. */
+MR_AVX512 static void pack_tail(const mr_bf16_t *b, int64_t stride, int64_t rows, mr_bf16_t *out) {
+  mr_bf16_t block[ROWS + 1][COLS] = {0};
+  for (int64_t i = 0; i < rows; i++) memcpy(block[i], b + i * stride, sizeof block[i]);
+  pack_block(block[0], COLS, out);
+}
+
 void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out) {
+  int64_t ld = (s->k + ROWS - 1) / ROWS * ROWS;
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < s->k; i += ROWS)
-    for (int64_t j = 0; j < s->n; j += COLS)
-      pack_block(b + i * s->b_row + j, s->b_row, out + j * s->k + i * COLS);
+    for (int64_t j = 0; j < s->n; j += COLS) {
+      const mr_bf16_t *from = b + i * s->b_row + j;
+      mr_bf16_t *to = out + j * ld + i * COLS;
+      if (s->k - i < ROWS)
+        pack_tail(from, s->b_row, s->k - i, to);
+      else
+        pack_block(from, s->b_row, to);
+    }
 }
 
 #else
 
 void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out) {
+  int64_t ld = (s->k + ROWS - 1) / ROWS * ROWS;
 #pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < s->k; i++)
+  for (int64_t i = 0; i < ld; i++)
     for (int64_t j = 0; j < s->n; j++)
-      out[(j / COLS * s->k + i / ROWS * ROWS) * COLS + (i % ROWS / 2 * COLS + j % COLS) * 2 +
-          i % 2] = b[i * s->b_row + j];
+      out[(j / COLS * ld + i / ROWS * ROWS) * COLS + (i % ROWS / 2 * COLS + j % COLS) * 2 + i % 2] =
+          i < s->k ? b[i * s->b_row + j] : 0;
 }
 
 #endif

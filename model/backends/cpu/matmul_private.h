@@ -15,8 +15,8 @@ bool mr__turn_works(void); /* here, on this machine */
 void mr__turn(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols, mr_bf16_t *out,
               int64_t ld);
 
-/* Packs bf16 b[k][n] of s to out[n/64][k/32][16][64][2], 64-aligned; only the sizes, rows and
-   dtype of b count.  On the OpenMP team. */
+/* Packs bf16 b[k][n] of s to out[n/64][k/32][16][64][2], 64-aligned, k rounded up to 32
+   by zeros; only the sizes, rows and dtype of b count.  On the OpenMP team. */
 bool mr__pairs_work(const mr_matmul_spec_t *s); /* here, for these sizes */
 void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out);
 

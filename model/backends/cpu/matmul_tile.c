@@ -125,7 +125,7 @@ static bool in_pairs(const dnnl_memory_desc_t *md, int64_t k) {
   static const dnnl_dims_t size = {16, 64, 2}, dim = {0, 1, 0};
   return b->inner_nblks == 3 && memcmp(b->inner_blks, size, 3 * sizeof *size) == 0 &&
          memcmp(b->inner_idxs, dim, 3 * sizeof *dim) == 0 && b->strides[0] == 32 * 64 &&
-         b->strides[1] == 64 * k;
+         b->strides[1] == 64 * ((k + 31) / 32 * 32);
 }
 
 dnnl_status_t mr__pack_init(mr__pack_t *p, const mr_matmul_spec_t *s) {
