@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[MR_ISA_COUNT] = {"plain", "avx2", "avx512"};
+static const char *const names[MR_ISA_COUNT] = {"plain", "avx2", "avx512", "avx512-bf16"};
 
 static struct {
   pthread_once_t once;
@@ -14,6 +14,8 @@ static struct {
 
 bool mr_isa_available(mr_isa_t isa) {
 #if defined(__x86_64__)
+  if (isa == MR_ISA_AVX512_BF16)
+    return mr_isa_available(MR_ISA_AVX512) && __builtin_cpu_supports("avx512bf16");
   if (isa == MR_ISA_AVX512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -37,7 +39,7 @@ static void choose(void) {
   while (i < MR_ISA_COUNT && strcmp(want, names[i])) i++;
   if (i == MR_ISA_COUNT)
     mr_fail(&chosen.told, MR_ERR_CONFIG,
-            "MILLRACE_ISA is \"%.40s\"; expected plain, avx2 or avx512", want);
+            "MILLRACE_ISA is \"%.40s\"; expected plain, avx2, avx512 or avx512-bf16", want);
   else if (!mr_isa_available(i))
     mr_fail(&chosen.told, MR_ERR_UNAVAILABLE,
             "MILLRACE_ISA is %s, which this machine lacks; its best is %s", names[i],

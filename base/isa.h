@@ -1,5 +1,6 @@
 /* Which instruction set the kernels use: the machine's best, or the one MILLRACE_ISA names
-   (plain, avx2, avx512).  Decided at the first call; any thread. */
+   (plain, avx2,
+   avx512, avx512-bf16).  Decided at the first call; any thread. */
 #ifndef MR_BASE_ISA_H
 #define MR_BASE_ISA_H
 
@@ -7,11 +8,18 @@
 
 #include "base/err.h"
 
-typedef enum mr_isa { MR_ISA_PLAIN, MR_ISA_AVX2, MR_ISA_AVX512, MR_ISA_COUNT } mr_isa_t;
+/* Each holds the ones before it. */
+typedef enum mr_isa {
+  MR_ISA_PLAIN,
+  MR_ISA_AVX2,
+  MR_ISA_AVX512,      /* F, BW, DQ and VL */
+  MR_ISA_AVX512_BF16, /* and dot products of bf16 pairs */
+  MR_ISA_COUNT
+} mr_isa_t;
 
 mr_isa_t mr_isa(void);
-mr_isa_t mr_isa_best(void);          /* of those this build and machine have */
-bool mr_isa_available(mr_isa_t isa); /* AVX512 means F, BW, DQ and VL */
+mr_isa_t mr_isa_best(void); /* of those this build and machine have */
+bool mr_isa_available(mr_isa_t isa);
 const char *mr_isa_name(mr_isa_t isa);
 
 /* MILLRACE_ISA names nothing (MR_ERR_CONFIG) or what this build or machine lacks

@@ -27,7 +27,7 @@ static mr_attention_head_t head(const mr_attention_spec_t *s, const tensors_t *x
 
 const mr__attention_t *mr__attention_of(mr_isa_t isa) {
 #if defined(__x86_64__)
-  if (isa == MR_ISA_AVX512) return &mr__attention_avx512;
+  if (isa >= MR_ISA_AVX512) return &mr__attention_avx512;
   if (isa == MR_ISA_AVX2) return &mr__attention_avx2;
 #endif
   return isa == MR_ISA_PLAIN ? &mr__attention_plain : NULL;

@@ -4,7 +4,7 @@
 
 const mr__lanes_t *mr__lanes_of(mr_isa_t isa) {
 #if defined(__x86_64__)
-  if (isa == MR_ISA_AVX512) return &mr__lanes_avx512;
+  if (isa >= MR_ISA_AVX512) return &mr__lanes_avx512;
   if (isa == MR_ISA_AVX2) return &mr__lanes_avx2;
 #endif
   return isa == MR_ISA_PLAIN ? &mr__lanes_plain : NULL;

@@ -63,10 +63,10 @@ PROBE(avx512_bf16, "avx512f,avx512bf16", __m512, NEXT_BF16,
 
 static probe_fn *choose(mr_dtype_t dtype, double *lanes) {
   mr_isa_t isa = mr_isa();
-  *lanes = isa == MR_ISA_AVX512 ? 16 : isa == MR_ISA_AVX2 ? 8 : PLAIN_LANES;
+  *lanes = isa >= MR_ISA_AVX512 ? 16 : isa == MR_ISA_AVX2 ? 8 : PLAIN_LANES;
   if (isa == MR_ISA_PLAIN) return plain_f32;
   if (isa == MR_ISA_AVX2) return avx2_f32;
-  if (dtype != MR_BF16 || !__builtin_cpu_supports("avx512bf16")) return avx512_f32;
+  if (dtype != MR_BF16 || isa < MR_ISA_AVX512_BF16) return avx512_f32;
   *lanes = 32;
   return avx512_bf16;
 }

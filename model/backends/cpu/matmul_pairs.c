@@ -11,7 +11,7 @@
 enum { ROWS = 32, COLS = 64 };
 
 bool mr__pairs_work(const mr_matmul_spec_t *s) {
-  return mr_isa() == MR_ISA_AVX512 && s->b == MR_BF16 && s->b_col == 1 && s->n % COLS == 0;
+  return mr_isa() >= MR_ISA_AVX512 && s->b == MR_BF16 && s->b_col == 1 && s->n % COLS == 0;
 }
 
 #if defined(__x86_64__)

@@ -15,8 +15,9 @@ static struct {
 /* A named instruction set holds for oneDNN too, which must hear of it before its first use. */
 static dnnl_status_t cap_isa(void) {
 #if defined(__x86_64__)
-  static const dnnl_cpu_isa_t cap[] = {
-      [MR_ISA_PLAIN] = dnnl_cpu_isa_sse41, [MR_ISA_AVX2] = dnnl_cpu_isa_avx2};
+  static const dnnl_cpu_isa_t cap[] = {[MR_ISA_PLAIN] = dnnl_cpu_isa_sse41,
+                                       [MR_ISA_AVX2] = dnnl_cpu_isa_avx2,
+                                       [MR_ISA_AVX512] = dnnl_cpu_isa_avx512_core_vnni};
   if (mr_isa() != mr_isa_best()) return dnnl_set_max_cpu_isa(cap[mr_isa()]);
 #endif
   return dnnl_success;

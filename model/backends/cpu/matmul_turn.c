@@ -4,7 +4,7 @@
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
 
-bool mr__turn_works(void) { return mr_isa() == MR_ISA_AVX512; }
+bool mr__turn_works(void) { return mr_isa() >= MR_ISA_AVX512; }
 
 #if defined(__x86_64__)
 
