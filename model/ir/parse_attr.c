@@ -92,7 +92,14 @@ static const struct {
 
 static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
   char word[MR_PARSE_NAME];
+  bool nameless = *p->at == '<'; /* "<lambda>" */
+  if (nameless) p->at++;
   MR_TRY(mr__parse_name(p, word));
+  if (nameless) {
+    MR_TRY(mr__parse_want(p, ">"));
+    *a = mr_attr_text(name, mr_mem_text(&g->mem, "<lambda>"));
+    return strcmp(word, "lambda") ? mr__parse_fail(p, "<lambda> before") : MR_OK;
+  }
   if (!strcmp(word, "None"))
     *a = mr_attr_none(name);
   else if (!strcmp(word, "True") || !strcmp(word, "False"))

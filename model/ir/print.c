@@ -84,16 +84,24 @@ static void print_attr(names_t *s, const mr_eqn_t *e, const mr_attr_t *a, int li
   fputc(')', to);
 }
 
+/* jax sorts attributes by name, but a function called by name says the name first. */
+static const mr_attr_t *attr_in_order(const mr_eqn_t *e, int i) {
+  const mr_attr_t *name = e->op->shares_names ? mr_attr_find(e, "name") : NULL;
+  if (!name) return &e->attr[i];
+  return i == 0 ? name : &e->attr[i - (&e->attr[i - 1] < name)];
+}
+
 static void print_attrs(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   int shown = 0;
   for (int i = 0; i < e->n_attr; i++) {
-    if (e->attr[i].hidden) continue;
+    const mr_attr_t *a = attr_in_order(e, i);
+    if (a->hidden) continue;
     if (!shown) fputc('[', to);
     if (line != FLAT)
       new_line(line + 2, to);
     else if (shown)
       fputc(' ', to);
-    print_attr(s, e, &e->attr[i], line == FLAT ? FLAT : line + 2, to);
+    print_attr(s, e, a, line == FLAT ? FLAT : line + 2, to);
     shown++;
   }
   if (shown && line != FLAT) new_line(line, to);

@@ -57,6 +57,12 @@ mr_var_t *mr_batch_front(mr_fn_t *f, const mr_batched_t *b, int64_t size) {
   return mr_lax_broadcast_in_dim(f, b->var, a->ndim + 1, dim, at);
 }
 
+mr_var_t *mr_batch_select(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b) {
+  if (which && a && a->aval.ndim > 1)
+    which = mr_lax_broadcast_in_dim(f, which, a->aval.ndim, a->aval.dim, (int[]){0});
+  return mr_lax_select_n(f, which, a, b);
+}
+
 /* A mapped scalar (B) beside tensors: (B,1,1) spread over the shape of the result. */
 static mr_var_t *spread_scalar(mr_fn_t *f, mr_var_t *v, int64_t size, const mr_aval_t *y) {
   if (!v || y->ndim == 0) return v;

@@ -13,6 +13,9 @@ mr_var_t *mr_batch_move(mr_fn_t *f, const mr_batched_t *b, int to);
 /* The value with its mapped dimension first; repeated size times where it is not mapped. */
 mr_var_t *mr_batch_front(mr_fn_t *f, const mr_batched_t *b, int64_t size);
 
+/* which (B) of each example: b where it is true, else a; both (B,...). */
+mr_var_t *mr_batch_select(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b);
+
 /* Whether e, or a function that it calls, speaks over the axis that is being mapped into f. */
 bool mr_axis_bound(const mr_fn_t *f, const mr_eqn_t *e);
 

@@ -73,6 +73,11 @@ mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
 mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
                            mr_var_t *const *in, mr_var_t **out);
 
+/* body as one named equation, printed as jax prints a jitted function; compiled as if it stood
+ * there. */
+mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
+                    mr_var_t **out);
+
 /* ---- control flow; the functions are copied; MR_ERR_SHAPE names the values that do not fit ----
  */
 typedef struct mr_scan {
@@ -90,6 +95,18 @@ mr_err_t mr_lax_scan(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var
    (constants..., first carries...).  After jax.lax.fori_loop with bounds that are known. */
 mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *body, int n_consts,
                           mr_var_t *const *in, mr_var_t **out);
+/* Which runs is settled at run time: branch 0 .. n-1 by index i32[], moved into that range.  All
+   take in[] and give values of the same avals.  After jax.lax.switch. */
+mr_err_t mr_lax_switch(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
+                       mr_var_t *const *in, mr_var_t **out);
+/* pred bool[].  After jax.lax.cond. */
+mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
+                     const mr_fn_t *when_false, mr_var_t *const *in, mr_var_t **out);
+/* cond: (its constants..., carries...) -> bool[]; body: (its constants..., carries...) ->
+   (carries...), as long as cond says; in[]: (constants of both..., first carries...).  Forward mode
+   alone: the vjp fails by name.  After jax.lax.while_loop. */
+mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const mr_fn_t *body,
+                      int n_body_consts, mr_var_t *const *in, mr_var_t **out);
 
 /* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, the graph cannot be run ----
  */

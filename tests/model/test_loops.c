@@ -214,6 +214,120 @@ static void what_does_not_fit_a_scan_is_named(void **state) {
   mr_fn_destroy(b);
 }
 
+/* One of x + 1 and 2 x on f32[3]. */
+static mr_fn_t *branch(bool add) {
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 3));
+  x = add ? mr_lax_add(b, x, mr_literal(b, MR_F32, 1)) : mr_lax_mul(b, x, mr_literal(b, MR_F32, 2));
+  assert_int_equal(mr_fn_return(b, 1, &x), MR_OK);
+  return b;
+}
+
+static void cond_prints_as_in_jax_and_runs_one_branch(void **state) {
+  mr_fn_t *f = mr_fn_create(), *yes = branch(true), *no = branch(false);
+  mr_var_t *pred = mr_fn_input(f, mr_aval_scalar(MR_BOOL));
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  if (mr_lax_cond(f, pred, yes, no, &x, &x) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  assert_jaxpr(f, "cond");
+  for (int which = 0; which < 2; which++) {
+    double p = which, v[] = {1, 2, 4}, *in[] = {&p, v}, *y[1];
+    run_as_it_is(f, in, y);
+    for (int i = 0; i < 3; i++) assert_true(y[0][i] == (which ? v[i] + 1 : 2 * v[i]));
+    free(y[0]);
+  }
+  mr_fn_destroy(f);
+  mr_fn_destroy(yes);
+  mr_fn_destroy(no);
+}
+
+static void branches_that_differ_are_named(void **state) {
+  mr_fn_t *f = mr_fn_create(), *b[2] = {branch(true), mr_fn_create()};
+  mr_var_t *x = mr_lax_reduce_sum(b[1], mr_fn_input(b[1], mr_aval_of(MR_F32, 3)), 1, (int[]){0});
+  assert_int_equal(mr_fn_return(b[1], 1, &x), MR_OK);
+  x = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  assert_int_equal(mr_lax_cond(f, mr_literal(f, MR_F32, 1), b[0], b[1], &x, &x), MR_ERR_SHAPE);
+  assert_string_equal(f->diag.text, "cond: the predicate is f32[], want bool[]");
+  mr_fn_destroy(f);
+  f = mr_fn_create();
+  x = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  assert_int_equal(mr_lax_cond(f, mr_literal(f, MR_BOOL, 1), b[0], b[1], &x, &x), MR_ERR_SHAPE);
+  assert_string_equal(f->diag.text, "cond: result 0 is f32[] in branch 0, f32[3] in branch 1");
+  mr_fn_destroy(f);
+  for (int i = 0; i < 2; i++) mr_fn_destroy(b[i]);
+}
+
+/* x -> x halved until it is at most the bound; and how often. */
+static mr_fn_t *halved(void) {
+  mr_fn_t *f = mr_fn_create(), *c = mr_fn_create(), *b = mr_fn_create();
+  mr_aval_t s = mr_aval_scalar(MR_F32), n = mr_aval_scalar(MR_I32);
+  mr_var_t *bound = mr_fn_input(c, s), *y[2], *in[3];
+  y[0] = mr_lax_gt(c, mr_fn_input(c, s), bound);
+  mr_fn_input(c, n);
+  mr_fn_return(c, 1, y);
+  y[0] = mr_lax_scale(b, 0.5, mr_fn_input(b, s));
+  y[1] = mr_lax_add(b, mr_fn_input(b, n), mr_literal(b, MR_I32, 1));
+  mr_fn_return(b, 2, y);
+  in[1] = mr_fn_input(f, s);
+  in[0] = mr_fn_input(f, s);
+  in[2] = mr_literal(f, MR_I32, 0);
+  if (mr_lax_while(f, c, 1, b, 0, in, y) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+  mr_fn_destroy(c);
+  mr_fn_destroy(b);
+  return f;
+}
+
+static void a_mapped_while_goes_on_until_all_examples_are_done(void **state) {
+  mr_fn_t *f = halved(), *m = NULL;
+  OK(mr_vmap(f, 4, (int[]){0, MR_UNMAPPED}, NULL, &m, &diag));
+  double x[] = {0.5, 8, 100, NAN}, bound = 1, *in[] = {x, &bound}, *y[2];
+  double want[] = {0.5, 1, 0.78125, NAN}, steps[] = {0, 3, 7, 0};
+  run_as_it_is(m, in, y);
+  for (int i = 0; i < 4; i++) {
+    assert_true(y[0][i] == want[i] || (isnan(y[0][i]) && isnan(want[i])));
+    assert_true(y[1][i] == steps[i]);
+  }
+  free_all(2, y);
+  mr_fn_destroy(f);
+  mr_fn_destroy(m);
+}
+
+static void while_has_forward_mode_and_says_that_it_has_no_other(void **state) {
+  mr_fn_t *f = halved(), *j = NULL, *g = NULL;
+  double x = 100, bound = 1, t = 1, *in[] = {&x, &bound, &t}, *y[4];
+  OK(mr_jvp(f, 1, (int[]){0}, &j, &diag));
+  run_as_it_is(j, in, y);
+  assert_true(y[0][0] == 0.78125 && y[1][0] == 7 && y[2][0] == 1.0 / 128);
+  free_all(4, y);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_grad(f, 1, (int[]){0}, &g, &diag), MR_ERR_NORULE);
+  assert_string_equal(diag.text, "while has no vjp rule");
+  mr_fn_destroy(f);
+  mr_fn_destroy(j);
+}
+
+/* A named axis inside a step: psum over examples, bound by the vmap around the scan. */
+static void a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop(void **state) {
+  mr_fn_t *b = mr_fn_create(), *f = mr_fn_create(), *m = NULL;
+  mr_var_t *x = mr_fn_input(b, mr_aval_scalar(MR_F32));
+  mr_var_t *i = mr_lax_convert(b, mr_lax_axis_index(b, "i"), MR_F32);
+  x = mr_lax_add(b, i, mr_lax_psum(b, x, "i"));
+  assert_int_equal(mr_fn_return(b, 1, &x), MR_OK);
+  x = mr_fn_input(f, mr_aval_scalar(MR_F32));
+  if (mr_lax_scan(f, b, &(mr_scan_t){.length = 2, .n_carry = 1}, &x, &x) < 0)
+    fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  OK(mr_vmap_axis(f, "i", 3, NULL, NULL, &m, &diag));
+  double v[] = {1, 2, 4}, *in[] = {v}, *y[1];
+  run_as_it_is(m, in, y);
+  for (int k = 0; k < 3; k++) assert_true(y[0][k] == (7 + 8 + 9) + k);
+  free(y[0]);
+  mr_fn_destroy(b);
+  mr_fn_destroy(f);
+  mr_fn_destroy(m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fori_loop_prints_as_in_jax_and_gives_its_values),
@@ -222,6 +336,11 @@ int main(void) {
       cmocka_unit_test(a_step_under_checkpoint_keeps_its_carry_alone),
       cmocka_unit_test(a_scan_of_no_rows_gives_its_carry_back),
       cmocka_unit_test(what_does_not_fit_a_scan_is_named),
+      cmocka_unit_test(cond_prints_as_in_jax_and_runs_one_branch),
+      cmocka_unit_test(branches_that_differ_are_named),
+      cmocka_unit_test(a_mapped_while_goes_on_until_all_examples_are_done),
+      cmocka_unit_test(while_has_forward_mode_and_says_that_it_has_no_other),
+      cmocka_unit_test(a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,11 +35,9 @@ static mr_fn_t *parsed(const char *text) {
   return f;
 }
 
-/* Calls by jit are no ops of the table, control flow prints no function alone; jax's softmax
-   spreads a dimension of size 1 within sub and div, which here is an equation of its own. */
-static bool of_other_ops(const char *text) {
-  return strstr(text, " jit[") || strstr(text, " cond[") || strstr(text, "sub a e");
-}
+/* jax's softmax spreads a dimension of size 1 within sub and div, which here is an equation of its
+   own. */
+static bool of_other_ops(const char *text) { return strstr(text, "sub a e"); }
 
 static void texts_of_jax_come_back_as_they_are(void **state) {
   char path[512], title[128], text[4096];
@@ -60,7 +58,7 @@ static void texts_of_jax_come_back_as_they_are(void **state) {
     seen++;
   }
   fclose(f);
-  assert_true(seen >= 10);
+  assert_true(seen >= 13);
 }
 
 /* jax's softmax, as text, computes what ours does; its gradient text the gradient of ours. */
@@ -109,12 +107,13 @@ static void each_sample(void (*visit)(const mr_fn_t *f)) {
 
 static void every_op_comes_back_from_its_text(void **state) { each_sample(assert_round_trip); }
 
-/* Every beginning of the text, and the text with each byte replaced, is read or refused. */
+/* Every beginning of the text, and the text with each byte replaced, is read or refused; of long
+   texts some. */
 static void spoil(const mr_fn_t *f) {
   char *text = mr_fn_text(f);
   size_t n = strlen(text);
   char *bad = malloc(n + 1);
-  for (size_t i = 0; i < 2 * n; i++) {
+  for (size_t i = 0; i < 2 * n; i += 1 + n / 700) {
     mr_fn_t *g = NULL;
     mr_diag_t diag = {0};
     strcpy(bad, text);

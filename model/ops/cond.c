@@ -1,0 +1,277 @@
+/* One of several functions, chosen by an index: only that one runs.  Where the index itself is
+   mapped all run, and their results are selected.  After jax.lax.cond and switch. */
+#include <stdlib.h>
+
+#include "model/backends/cpu/sub.h"
+#include "model/ops/call.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+static mr_err_t emit(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
+                     mr_var_t *const *in, mr_eqn_t **e) {
+  int n_in = branch[0]->n_in;
+  mr_attr_t attr = mr_attr_fns("branches", n, branch);
+  mr_var_t **v = mr_mem_take(&f->mem, (size_t)(n_in + 1) * sizeof(mr_var_t *));
+  v[0] = index;
+  for (int i = 0; i < n_in; i++) v[i + 1] = in[i];
+  *e = mr_emit(f, &mr_op_cond, n_in + 1, v, 1, &attr, branch[0]->n_out);
+  return mr_rule_done(f);
+}
+
+mr_err_t mr_lax_switch(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
+                       mr_var_t *const *in, mr_var_t **out) {
+  mr_eqn_t *e;
+  if (n < 1) return mr_fail(&f->diag, MR_ERR_SHAPE, "switch: no branch");
+  MR_TRY(emit(f, index, n, branch, in, &e));
+  for (int k = 0; k < e->n_out; k++) out[k] = e->out[k];
+  return MR_OK;
+}
+
+mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
+                     const mr_fn_t *when_false, mr_var_t *const *in, mr_var_t **out) {
+  const mr_fn_t *branch[] = {when_false, when_true};
+  if (pred && (pred->aval.dtype != MR_BOOL || pred->aval.ndim)) {
+    char text[MR_AVAL_TEXT];
+    return mr_fail(&f->diag, MR_ERR_SHAPE, "cond: the predicate is %s, want bool[]",
+                   mr_aval_text(&pred->aval, text));
+  }
+  return mr_lax_switch(f, mr_lax_convert(f, pred, MR_I32), 2, branch, in, out);
+}
+
+/* e's branches: *b[return value]. */
+static int branches(const mr_eqn_t *e, const mr_fn_t *const **b) {
+  return mr_attr_calls(mr_attr_get(e, "branches"), b);
+}
+
+static mr_err_t cond_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_fn_t *const *b;
+  int n = branches(e, &b);
+  if (n < 1 || e->n_in < 1 || e->in[0]->aval.dtype != MR_I32 || e->in[0]->aval.ndim)
+    return mr_shape_fail(e, diag, "want an index i32[] first");
+  for (int j = 0; j < n; j++) {
+    if (b[j]->n_in != e->n_in - 1 || b[j]->n_out != e->n_out)
+      return mr_shape_fail(e, diag, "a branch takes or gives another number of values");
+    for (int i = 1; i < e->n_in; i++)
+      if (!mr_aval_equal(&b[j]->in[i - 1]->aval, &e->in[i]->aval))
+        return mr_shape_fail(e, diag, "a branch takes other shapes");
+    for (int k = 0; k < e->n_out; k++) {
+      char one[MR_AVAL_TEXT], other[MR_AVAL_TEXT];
+      if (!mr_aval_equal(&b[j]->out[k]->aval, &b[0]->out[k]->aval))
+        return mr_fail(diag, MR_ERR_SHAPE, "%s%scond: result %d is %s in branch 0, %s in branch %d",
+                       e->scope, *e->scope ? ": " : "", k, mr_aval_text(&b[0]->out[k]->aval, one),
+                       mr_aval_text(&b[j]->out[k]->aval, other), j);
+      out[k] = b[0]->out[k]->aval;
+    }
+  }
+  return MR_OK;
+}
+
+/* Emits cond over own[n], which are destroyed whether it succeeds or not. */
+static mr_err_t emit_own(mr_fn_t *f, mr_var_t *index, int n, mr_fn_t **own, mr_var_t *const *in,
+                         const mr_diag_t *why, mr_eqn_t **e) {
+  mr_err_t err = why->code < 0 ? mr__call_failed(f, why)
+                               : emit(f, index, n, (const mr_fn_t *const *)(uintptr_t)own, in, e);
+  for (int j = 0; j < n; j++) mr_fn_destroy(own[j]);
+  return err;
+}
+
+/* ---- forward mode: a second cond that gives the tangents ---- */
+
+/* (operands, tangents of wrt) -> (tangents of the results that move in some branch) */
+static mr_err_t tangent_branch(const mr_fn_t *b, int n, const int *wrt, const bool *moves,
+                               mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *j;
+  MR_TRY(mr_jvp(b, n, wrt, &j, diag));
+  mr_var_t **d = mr_mem_take(&j->mem, (size_t)(b->n_out + 1) * sizeof(mr_var_t *));
+  int n_out = 0;
+  for (int k = 0; k < b->n_out; k++)
+    if (moves[k]) d[n_out++] = j->out[b->n_out + k];
+  mr_fn_return(j, n_out, d);
+  mr_dce(j);
+  *out = j;
+  return MR_OK;
+}
+
+static mr_err_t cond_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  const mr_fn_t *const *b;
+  mr_diag_t why = {0};
+  mr_eqn_t *c;
+  int n = branches(e, &b), n_wrt = 0, n_in = e->n_in - 1, at = 0;
+  int *wrt = mr_mem_take(&f->mem, (size_t)e->n_in * sizeof(int));
+  bool *given = mr_mem_take(&f->mem, (size_t)(e->n_in + 2 * e->n_out) + 1);
+  bool *moves = given + e->n_in, *one = moves + e->n_out;
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(2 * e->n_in) * sizeof(mr_var_t *));
+  for (int i = 0; i < n_in; i++) {
+    in[i] = e->in[i + 1];
+    given[i] = din[i + 1] && mr_is_float(in[i]->aval.dtype);
+    if (given[i]) in[n_in + n_wrt] = din[i + 1], wrt[n_wrt++] = i;
+  }
+  for (int j = 0; j < n; j++) {
+    mr__call_moves(b[j], given, one);
+    for (int k = 0; k < e->n_out; k++) moves[k] |= one[k];
+  }
+  mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
+  for (int j = 0; j < n && why.code >= 0; j++)
+    tangent_branch(b[j], n_wrt, wrt, moves, &own[j], &why);
+  mr_err_t err = emit_own(f, e->in[0], n, own, in, &why, &c);
+  for (int k = 0; k < e->n_out && err >= 0; k++)
+    if (moves[k]) dout[k] = c->out[at++];
+  return err;
+}
+
+/* ---- reverse mode: a cond of the branches' ways back, which begin by computing them again ---- */
+
+/* (operands, cotangents) -> (cotangents of the operands of floats) */
+static mr_err_t branch_back(const mr_fn_t *b, mr_var_t *const *dout, mr_fn_t **out,
+                            mr_diag_t *diag) {
+  mr_var_t **y;
+  mr_fn_t *g = mr__begin(b, b->n_out, &y);
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "cond: no memory for its vjp");
+  mr_var_t **x = mr_mem_take(&g->mem, (size_t)(2 * b->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **dx = x + b->n_in, **dy = y + b->n_out;
+  int n = 0;
+  for (int k = 0; k < b->n_out && g->diag.code >= 0; k++)
+    if (dout[k]) dy[k] = mr_fn_input(g, y[k]->aval);
+  for (int i = 0; i < b->n_in; i++)
+    if (mr_is_float(g->in[i]->aval.dtype)) x[n++] = g->in[i];
+  if (g->diag.code >= 0) mr_backward_range(g, 0, b->n_out, y, dy, n, x, dx);
+  for (int i = 0; i < n && g->diag.code >= 0; i++)
+    if (!dx[i]) dx[i] = mr_lax_full(g, &x[i]->aval, 0);
+  return mr__finish(g, n, dx, out, diag);
+}
+
+static mr_err_t cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_fn_t *const *b;
+  mr_diag_t why = {0};
+  mr_eqn_t *c;
+  int n = branches(e, &b), n_in = 0, at = 0;
+  mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) * sizeof(mr_var_t *));
+  mr_var_t **ct = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 1; i < e->n_in; i++) in[n_in++] = e->in[i];
+  for (int k = 0; k < e->n_out; k++) {
+    if (!dout[k] || !mr_is_float(e->out[k]->aval.dtype)) continue;
+    ct[k] = in[n_in++] = dout[k];
+  }
+  for (int j = 0; j < n && why.code >= 0; j++) branch_back(b[j], ct, &own[j], &why);
+  mr_err_t err = emit_own(f, e->in[0], n, own, in, &why, &c);
+  for (int i = 1; i < e->n_in && err >= 0; i++)
+    if (mr_is_float(e->in[i]->aval.dtype)) din[i] = c->out[at++];
+  return err;
+}
+
+/* ---- vmap ---- */
+
+static mr_err_t select_all(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                           mr_batched_t *out) {
+  const mr_fn_t *const *b;
+  int n = branches(e, &b);
+  int64_t size = mr_batch_size(1, in);
+  mr_batched_t *y = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof *y);
+  for (int j = 0; j < n; j++) {
+    MR_TRY(mr_inline_mapped(f, b[j], in + 1, y));
+    mr_var_t *which = j ? mr_lax_ge(f, in[0].var, mr_literal(f, MR_I32, j)) : NULL;
+    for (int k = 0; k < e->n_out; k++) {
+      mr_var_t *v = mr_batch_front(f, &y[k], size);
+      out[k] = (mr_batched_t){j ? mr_batch_select(f, which, out[k].var, v) : v, 0};
+    }
+  }
+  return mr_rule_done(f);
+}
+
+static mr_err_t cond_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                           mr_batched_t *out) {
+  if (in[0].axis >= 0) return select_all(f, e, in, out);
+  const mr_fn_t *const *b;
+  mr_diag_t fine = {0};
+  mr_eqn_t *c;
+  int n = branches(e, &b);
+  int64_t size = mr__call_size(f, e, in);
+  bool *mapped = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) + 1);
+  bool *gives = mapped + e->n_in;
+  mr_var_t **v = mr_mem_take(&f->mem, (size_t)e->n_in * sizeof(mr_var_t *));
+  mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
+  for (int i = 1; i < e->n_in; i++) {
+    mapped[i - 1] = in[i].axis >= 0;
+    v[i - 1] = mapped[i - 1] ? mr_batch_front(f, &in[i], size) : in[i].var;
+  }
+  /* Twice: a result that is mapped in one branch must be in all. */
+  for (int j = 0; j < 2 * n && f->diag.code >= 0; j++) {
+    mr_fn_destroy(own[j % n]);
+    own[j % n] = NULL;
+    mr__call_mapped(f, b[j % n], size, mapped, gives, &own[j % n]);
+  }
+  mr_err_t err = emit_own(f, in[0].var, n, own, v, f->diag.code < 0 ? &f->diag : &fine, &c);
+  for (int k = 0; k < e->n_out && err >= 0; k++)
+    out[k] = (mr_batched_t){c->out[k], gives[k] ? 0 : -1};
+  return err;
+}
+
+/* ---- CPU ---- */
+
+typedef struct choice {
+  int n;
+  mr_exec_t *branch[];
+} choice_t;
+
+static void choice_fini(void *state) {
+  choice_t *s = state;
+  for (int j = 0; j < s->n; j++) mr_exec_destroy(s->branch[j]);
+  free(s);
+}
+
+static void cond_run(const mr_cpu_call_t *c) {
+  choice_t *s = c->state;
+  int32_t index = *(const int32_t *)c->in[0];
+  mr_exec_t *x = s->branch[index < 0 ? 0 : index < s->n ? index : s->n - 1];
+  mr__sub_begin(x, c->scratch);
+  mr__sub_run(x, (const void *const *)(uintptr_t)(c->in + 1), c->out);
+}
+
+static mr_err_t cond_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  const mr_fn_t *const *b;
+  int n = branches(c->eqn, &b);
+  choice_t *s = calloc(1, sizeof *s + (size_t)n * sizeof s->branch[0]);
+  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower cond");
+  c->state = s;
+  c->fini = choice_fini;
+  s->n = n;
+  for (int j = 0; j < n; j++) {
+    MR_TRY(mr__sub_create(c, b[j], &s->branch[j], diag));
+    size_t bytes = mr__sub_bytes(s->branch[j]);
+    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
+  }
+  c->serial = false;
+  c->run = cond_run;
+  return MR_OK;
+}
+
+/* Of three: x sin(y), x alone, and constants beside y^2. */
+static bool cond_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b[3];
+  mr_var_t *out[3][2];
+  for (int j = 0; j < 3; j++) {
+    b[j] = mr_fn_create();
+    mr_var_t *x = mr_fn_input(b[j], mr_aval_of(MR_F32, 2, 3)), *y = mr_fn_input(b[j], x->aval);
+    out[j][0] = j == 0   ? mr_lax_mul(b[j], x, mr_lax_sin(b[j], y))
+                : j == 1 ? x
+                         : mr_lax_full(b[j], &x->aval, 2);
+    out[j][1] = j == 2 ? mr_lax_mul(b[j], y, y) : mr_lax_neg(b[j], x);
+    mr_fn_return(b[j], 2, out[j]);
+  }
+  mr_var_t *index = mr_sample_scalar(s, MR_I32, -1, 3), *y[2];
+  mr_var_t *in[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 2, 3)};
+  if (mr_lax_switch(s->f, index, 3, (const mr_fn_t *const *)(uintptr_t)b, in, y) >= 0)
+    mr_fn_return(s->f, 2, y);
+  for (int j = 0; j < 3; j++) mr_fn_destroy(b[j]);
+  return true;
+}
+
+const mr_op_def_t mr_op_cond = {
+    MR_RULES_PRIMITIVE,    .name = "cond",       .n_in = -1,      .n_out = -1,
+    .shape = cond_shape,   .jvp = cond_jvp,      .vjp = cond_vjp, .batch = cond_batch,
+    .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
+};

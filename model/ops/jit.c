@@ -1,0 +1,42 @@
+/* A function called by name: what jax's jit leaves in a jaxpr.  Every rule goes through its body,
+   and the compiler writes the body in its place. */
+#include "model/ops/call.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
+                    mr_var_t **out) {
+  mr_attr_t attr[] = {mr_attr_text("name", mr_mem_text(&f->mem, name)), mr_attr_fn("jaxpr", body)};
+  mr_eqn_t *e = mr_emit(f, &mr_op_jit, body->n_in, in, 2, attr, body->n_out);
+  for (int k = 0; e && k < e->n_out; k++) out[k] = e->out[k];
+  return mr_rule_done(f);
+}
+
+static mr_err_t jit_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  return mr__call_shape(e, "jaxpr", out, diag);
+}
+
+static mr_err_t jit_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  return mr__call_inline(f, e, "jaxpr", out);
+}
+
+/* sum(tanh(x)^2) beside y */
+static bool jit_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2, 3)), *y[2];
+  y[0] = mr_lax_reduce_sum(b, mr_lax_integer_pow(b, mr_lax_tanh(b, x), 2), 2, (int[]){0, 1});
+  y[1] = mr_lax_mul(b, x, mr_fn_input(b, x->aval));
+  mr_fn_return(b, 2, y);
+  mr_var_t *in[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 2, 3)};
+  if (mr_lax_jit(s->f, "f", b, in, y) >= 0) mr_fn_return(s->f, 2, y);
+  mr_fn_destroy(b);
+  return true;
+}
+
+const mr_op_def_t mr_op_jit = {
+    MR_RULES_COMPOSITE,   .name = "jit",        .n_in = -1,           .n_out = -1,
+    .shape = jit_shape,   .jvp = mr_jvp_open,   .vjp = mr_vjp_open,   .batch = mr_batch_open,
+    .open = jit_open,     .sample = jit_sample, .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_opened,
+    .shares_names = true,
+};

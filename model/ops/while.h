@@ -1,0 +1,19 @@
+/* What the rules of while share.  Its operands are (the condition's constants..., the body's
+   constants..., carries...), its results the carries. */
+#ifndef MR_MODEL_OPS_WHILE_H
+#define MR_MODEL_OPS_WHILE_H
+
+#include "model/ops/lax.h"
+#include "model/ops/op.h"
+
+typedef struct mr_while_parts {
+  const mr_fn_t *cond, *body;
+  int n_cond, n_body, n_carry; /* constants of each, and carries */
+} mr_while_parts_t;
+
+mr_while_parts_t mr__while_parts(const mr_eqn_t *e);
+
+mr_err_t mr__while_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
+mr_err_t mr__while_cpu(mr_cpu_call_t *c, mr_diag_t *diag);
+
+#endif
