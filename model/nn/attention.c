@@ -19,7 +19,7 @@ static mr_var_t *attend_dropping(mr_nn_t *s, mr_var_t *qkv, float scale) {
   mr_var_t *q = third(s, qkv, 0), *k = third(s, qkv, 1), *v = third(s, qkv, 2);
   mr_var_t *p = mr_lax_dot_general(s->f, q, k, &scores, MR_F32);
   p = mr_nn_cast(s, mr_lax_softmax(s->f, mr_lax_scale(s->f, (double)scale, p)));
-  p = mr_lax_dropout(s->f, p, s->attn_drop, s->next_site++, s->seed, s->step);
+  p = mr_nn_drop(s, p, s->attn_drop);
   mr_var_t *o = mr_lax_dot_general(s->f, p, v, &mixes, s->dtype); /* (B,H,T,D) */
   return mr_lax_transpose(s->f, o, heads_last);
 }

@@ -36,7 +36,10 @@ mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v) { return mr_lax_convert(s->f, v, s
 
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {
   if (rate <= 0) return x;
-  return mr_lax_dropout(s->f, x, rate, s->next_site++, s->seed, s->step);
+  uint32_t site = s->next_site++;
+  if (!s->key) return mr_lax_dropout(s->f, x, rate, site, s->seed, s->step);
+  mr_var_t *key = mr_lax_random_fold_in(s->f, s->key, mr_literal(s->f, MR_U32, site));
+  return mr_lax_dropout_by_key(s->f, x, rate, key);
 }
 
 mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) { return mr_nn_drop(s, x, s->dropout); }
@@ -46,7 +49,7 @@ mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate) {
   const mr_aval_t *a = &x->aval;
   mr_var_t *one = mr_literal(s->f, MR_F32, 1);
   mr_var_t *keep = mr_lax_broadcast_in_dim(s->f, one, 1, a->dim, NULL);
-  keep = mr_lax_dropout(s->f, keep, rate, s->next_site++, s->seed, s->step);
+  keep = mr_nn_drop(s, keep, rate);
   keep = mr_lax_broadcast_in_dim(s->f, mr_lax_convert(s->f, keep, a->dtype), a->ndim, a->dim,
                                  (int[]){0});
   return mr_lax_mul(s->f, x, keep);

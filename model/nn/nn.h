@@ -17,6 +17,7 @@ typedef struct mr_nn {
   float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
   bool no_qkv_bias;    /* timm: q, k and v without biases */
   mr_var_t *seed, *step;
+  mr_var_t *key; /* u32[2]: dropouts draw by it and their number instead; NULL: by seed, step */
   uint32_t next_site; /* numbers the dropouts */
   char prefix[256];   /* "encoder_blocks.0.attn." */
 } mr_nn_t;
@@ -76,8 +77,8 @@ mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int6
 
 /* ---- both ---- */
 /* x, each element zero with probability rate, in [0,1), else divided by 1 - rate; 0: x itself.
-   Each call draws other masks, by s->seed, s->step and its own number.  Srivastava et al.,
-   "Dropout" (2014). */
+   Each call draws other masks, by its own number and s->key, or s->seed and s->step.  Srivastava et
+   al., "Dropout" (2014). */
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate);
 mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x); /* at s->dropout */
 /* Stochastic depth (Huang et al., 2016): each record of x (B,...) is zero with probability rate,

@@ -1,25 +1,39 @@
 /* A part of the model as a function of its own, which is called as a checkpoint. */
 #include "model/nn/nn.h"
 
-/* Traces body into g, whose inputs are x, seed, step and the parameters body asks for. */
+/* What dropout draws by, as far as there is one; at[3] leads to where it stands in s. */
+static int find_draws(mr_nn_t *s, mr_var_t **at[3]) {
+  mr_var_t **all[] = {&s->seed, &s->step, &s->key};
+  int n = 0;
+  for (int i = 0; i < 3; i++)
+    if (*all[i]) at[n++] = all[i];
+  return n;
+}
+
+/* Traces body into g, whose inputs are x, what dropout draws by, and the parameters body asks for.
+ */
 static void trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void *arg,
                   const mr_aval_t *x) {
   mr_nn_t outer = *s;
+  mr_var_t **draw[3];
   mr_stand(g, mr_standing(s->f));
   s->f = g;
   mr_var_t *in = mr_fn_input(g, *x);
-  s->seed = mr_fn_input(g, outer.seed->aval);
-  s->step = mr_fn_input(g, outer.step->aval);
+  int n = find_draws(s, draw);
+  for (int i = 0; i < n; i++) *draw[i] = mr_fn_input(g, (*draw[i])->aval);
   mr_var_t *y = body(s, arg, in);
   mr_fn_return(g, 1, &y);
-  s->f = outer.f, s->seed = outer.seed, s->step = outer.step;
+  s->f = outer.f, s->seed = outer.seed, s->step = outer.step, s->key = outer.key;
 }
 
 /* A call of ck in s->f, with its parameters as further inputs there. */
 static mr_var_t *call(mr_nn_t *s, const mr_fn_t *ck, mr_var_t *x) {
   mr_var_t **in = mr_mem_take(&s->f->mem, (size_t)ck->n_in * sizeof(mr_var_t *)), *y = NULL;
-  in[0] = x, in[1] = s->seed, in[2] = s->step;
-  for (int i = 3; i < ck->n_in; i++) in[i] = mr_fn_input(s->f, ck->in[i]->aval);
+  mr_var_t **draw[3];
+  int n = find_draws(s, draw);
+  in[0] = x;
+  for (int i = 0; i < n; i++) in[1 + i] = *draw[i];
+  for (int i = 1 + n; i < ck->n_in; i++) in[i] = mr_fn_input(s->f, ck->in[i]->aval);
   return mr_inline(s->f, ck, in, &y) < 0 ? NULL : y;
 }
 

@@ -108,6 +108,19 @@ mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
 mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const mr_fn_t *body,
                       int n_body_consts, mr_var_t *const *in, mr_var_t **out);
 
+/* ---- draws by key: u32[2] as jax.random's, or u32[...,2]: as many, each of which draws; the same
+   values as model/random.h (partitionable) ---- */
+mr_var_t *mr_lax_random_bits(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
+mr_var_t *mr_lax_random_uniform(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
+                                const int64_t *dim); /* f32 in [lo,hi) */
+mr_var_t *mr_lax_random_normal(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
+/* bool, true with probability p. */
+mr_var_t *mr_lax_random_bernoulli(mr_fn_t *f, mr_var_t *key, float p, int ndim, const int64_t *dim);
+mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n);        /* u32[n,2] */
+mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data); /* data u32[] */
+/* x / (1 - rate) where a coin of that probability falls so, else 0, as flax's Dropout draws. */
+mr_var_t *mr_lax_dropout_by_key(mr_fn_t *f, mr_var_t *x, float rate, mr_var_t *key);
+
 /* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, the graph cannot be run ----
  */
 mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name);  /* sum over its examples */

@@ -264,7 +264,7 @@ mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag) {
   s.map = calloc(v, sizeof *s.map);
   mr_err_t e = MR_ERR_NOMEM;
   if (s.eqn && s.of && s.group && s.map) {
-    memcpy(s.eqn, f->eqn, (n - 1) * sizeof *s.eqn);
+    if (f->n_eqn) memcpy(s.eqn, f->eqn, (n - 1) * sizeof *s.eqn);
     s.at = s.of + n, s.uses = s.at + v;
     for (size_t i = 0; i < v; i++) s.at[i] = -1;
     find_groups(&s);

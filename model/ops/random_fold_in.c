@@ -1,0 +1,42 @@
+/* A new key of a key and a number, jax.random.fold_in's. */
+#include "model/ops/key.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data) {
+  return mr_emit1(f, &mr_op_random_fold_in, 2, (mr_var_t *[]){key, data}, 0, NULL);
+}
+
+static mr_err_t fold_in_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  mr_aval_t each;
+  MR_TRY(mr__key_shape(e, MR_U32, 0, NULL, &each, diag));
+  if (!mr_aval_equal(&each, &e->in[1]->aval))
+    return mr_shape_fail(e, diag, "want a number u32[] for each key");
+  *out = e->in[0]->aval;
+  return MR_OK;
+}
+
+static void fold_in_run(const mr_cpu_call_t *c) {
+  uint32_t *out = c->out[0];
+  for (int64_t i = 0; i < mr__key_count(c->eqn); i++) {
+    mr_key_t k = mr_key_fold_in(mr__key_at(c, i), ((const uint32_t *)c->in[1])[i]);
+    out[2 * i] = k.a;
+    out[2 * i + 1] = k.b;
+  }
+}
+
+static mr_err_t fold_in_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = fold_in_run;
+  return MR_OK;
+}
+
+static bool fold_in_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *key = mr_sample_dims(s, MR_U32, 0, 9e8, 2);
+  return mr_sample_done(s, mr_lax_random_fold_in(s->f, key, mr_sample_scalar(s, MR_U32, 0, 9)));
+}
+
+const mr_op_def_t mr_op_random_fold_in = {
+    MR_RULES_KEY,           .name = "random_fold_in", .n_in = 2,          .n_out = 1,
+    .shape = fold_in_shape, .sample = fold_in_sample, .cpu = fold_in_cpu, .flop_each = 75,
+};
