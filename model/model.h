@@ -12,6 +12,7 @@
 #include "model/ops/lax.h"
 #include "model/optim/optim.h"
 #include "model/optim/schedule.h"
+#include "model/pmap.h"
 #include "model/random.h"
 #include "model/train.h"
 #include "model/transforms/transforms.h"

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "model/ops/axis.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -46,6 +48,24 @@ static mr_err_t gather_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   return mr_rule_done(f);
 }
 
+static void gather_run(const mr_cpu_call_t *c) {
+  const mr_axis_state_t *s = c->state;
+  size_t n = mr_aval_bytes(&c->eqn->in[0]->aval);
+  const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
+  for (int r = 0; r < mr_comm_size(s->comm); r++)
+    memcpy((char *)c->out[0] + (size_t)r * n, all[r], n);
+  mr__comm_leave(s->comm);
+}
+
+static mr_err_t gather_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  MR_TRY(mr__axis_lower(c, gather_run, diag));
+  const mr_axis_state_t *s = c->state;
+  int64_t size = mr_attr_get(c->eqn, "axis_size")->i[0];
+  if (size == mr_comm_size(s->comm)) return MR_OK;
+  return mr_fail(diag, MR_ERR_SHAPE, "all_gather: axis \"%s\" has %d devices, not %lld",
+                 mr_attr_get(c->eqn, "axis_name")->text, mr_comm_size(s->comm), (long long)size);
+}
+
 /* x + sum of sin over what is gathered, weighted by its place */
 static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
@@ -60,6 +80,6 @@ static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_all_gather = {
     MR_RULES_PRIMITIVE,      .name = "all_gather", .n_in = 1,         .n_out = 1,
     .shape = gather_shape,   .jvp = mr_jvp_linear, .vjp = gather_vjp, .batch = gather_batch,
-    .sample = gather_sample, .amp = MR_AMP_FOLLOW, .moves = true,     .cpu = mr__axis_unbound,
+    .sample = gather_sample, .amp = MR_AMP_FOLLOW, .moves = true,     .cpu = gather_cpu,
     .collective = true,
 };

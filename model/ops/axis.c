@@ -1,9 +1,23 @@
 #include "model/ops/axis.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/exec.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
-mr_err_t mr__axis_unbound(mr_cpu_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__axis_lower(mr_cpu_call_t *c, void (*run)(const mr_cpu_call_t *c), mr_diag_t *diag) {
+  const mr_comm_rank_t *rank = c->options->rank;
+  if (rank && !strcmp(rank->axis, mr_attr_get(c->eqn, "axis_name")->text)) {
+    mr_axis_state_t *s = malloc(sizeof *s);
+    if (!s) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
+    *s = (mr_axis_state_t){rank->comm, rank->rank};
+    c->state = s;
+    c->fini = free;
+    c->run = run;
+    return MR_OK;
+  }
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: no vmap binds the axis \"%s\"", c->eqn->scope,
                  *c->eqn->scope ? ": " : "", c->eqn->op->name,
                  mr_attr_get(c->eqn, "axis_name")->text);

@@ -27,9 +27,16 @@ static bool index_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr__axis_sample(s, b, mr_lax_mul(b, x, i));
 }
 
+static void index_run(const mr_cpu_call_t *c) {
+  *(int32_t *)c->out[0] = ((const mr_axis_state_t *)c->state)->rank;
+}
+
+static mr_err_t index_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  return mr__axis_lower(c, index_run, diag);
+}
+
 const mr_op_def_t mr_op_axis_index = {
-    MR_RULES_PRIMITIVE,   .name = "axis_index",    .n_in = 0,
-    .n_out = 1,           .shape = index_shape,    .jvp = mr_jvp_zero,
-    .vjp = mr_vjp_zero,   .batch = index_batch,    .sample = index_sample,
-    .amp = MR_AMP_FOLLOW, .cpu = mr__axis_unbound, .collective = true,
+    MR_RULES_PRIMITIVE,     .name = "axis_index", .n_in = 0,          .n_out = 1,
+    .shape = index_shape,   .jvp = mr_jvp_zero,   .vjp = mr_vjp_zero, .batch = index_batch,
+    .sample = index_sample, .amp = MR_AMP_FOLLOW, .cpu = index_cpu,   .collective = true,
 };

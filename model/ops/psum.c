@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "model/ops/axis.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -28,6 +30,35 @@ static mr_err_t psum_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
   return mr_rule_done(f);
 }
 
+/* out = out + x, element by element in the dtype's own arithmetic. */
+static void add_to(mr_dtype_t t, void *out, const void *x, int64_t n) {
+  if (t == MR_F32) {
+    float *y = out;
+    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)x)[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (mr_is_float(t))
+      mr_cpu_set_f64(t, out, i, mr_cpu_get_f64(t, out, i) + mr_cpu_get_f64(t, x, i));
+    else
+      mr_cpu_set_i64(t, out, i, mr_cpu_get_i64(t, out, i) + mr_cpu_get_i64(t, x, i));
+}
+
+/* Each device adds all values for itself, in the order of ranks: the same bits on all. */
+static void psum_run(const mr_cpu_call_t *c) {
+  const mr_axis_state_t *s = c->state;
+  const mr_aval_t *a = &c->eqn->out[0]->aval;
+  const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
+  memcpy(c->out[0], all[0], mr_aval_bytes(a));
+  for (int r = 1; r < mr_comm_size(s->comm); r++)
+    add_to(a->dtype, c->out[0], all[r], mr_aval_elems(a));
+  mr__comm_leave(s->comm);
+}
+
+static mr_err_t psum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  return mr__axis_lower(c, psum_run, diag);
+}
+
 /* x psum(sin(x)) + pmean(x) */
 static bool psum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
@@ -38,8 +69,7 @@ static bool psum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_psum = {
-    MR_RULES_PRIMITIVE,   .name = "psum",          .n_in = 1,
-    .n_out = 1,           .shape = mr_shape_same,  .jvp = mr_jvp_linear,
-    .vjp = psum_vjp,      .batch = psum_batch,     .sample = psum_sample,
-    .amp = MR_AMP_FOLLOW, .cpu = mr__axis_unbound, .collective = true,
+    MR_RULES_PRIMITIVE,     .name = "psum",       .n_in = 1,       .n_out = 1,
+    .shape = mr_shape_same, .jvp = mr_jvp_linear, .vjp = psum_vjp, .batch = psum_batch,
+    .sample = psum_sample,  .amp = MR_AMP_FOLLOW, .cpu = psum_cpu, .collective = true,
 };

@@ -20,6 +20,9 @@ struct mr_jit_options {
   bool plan_only;   /* takes no memory for the arena: for its graph, plan and peak; it cannot run */
   const char *skip; /* passes to leave out (transforms/passes.h), "cse,remat"; NULL: as the
                        environment's MILLRACE_SKIP_PASSES says */
+  /* The device this is compiled for, whose collectives speak to others (comm.h; while mr_jit runs).
+     NULL: none. */
+  const struct mr_comm_rank *rank;
 };
 
 /* Compiles a copy of f (which the caller keeps).  options may be NULL.  MR_ERR_NORULE names an op

@@ -1,0 +1,137 @@
+#include "model/pmap.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "model/backends/cpu/comm.h"
+#include "model/backends/cpu/exec.h"
+
+typedef struct device {
+  mr_pmapped_t *all;
+  int rank;
+  mr_exec_t *exec;
+  const void **in;
+  void **out;
+  pthread_t thread;
+  bool started;
+} device_t;
+
+struct mr_pmapped {
+  mr_comm_t *comm;
+  int n, n_in, n_out;
+  size_t *step_in, *step_out; /* bytes from one device's value to the next; 0: shared */
+  const void *const *in;      /* of the run under way */
+  void *const *out;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int64_t run; /* number of the run that devices are to do */
+  int working; /* devices that have not ended it */
+  bool stop;
+  device_t device[];
+};
+
+static void compute(device_t *d) {
+  mr_pmapped_t *p = d->all;
+  size_t rank = (size_t)d->rank;
+  for (int i = 0; i < p->n_in; i++) d->in[i] = (const char *)p->in[i] + rank * p->step_in[i];
+  for (int k = 0; k < p->n_out; k++) d->out[k] = (char *)p->out[k] + rank * p->step_out[k];
+  mr_exec_run(d->exec, d->in, d->out);
+}
+
+static void *device_main(void *arg) {
+  device_t *d = arg;
+  mr_pmapped_t *p = d->all;
+  int64_t done = 0;
+  pthread_mutex_lock(&p->lock);
+  for (;;) {
+    while (!p->stop && p->run == done) pthread_cond_wait(&p->changed, &p->lock);
+    if (p->stop) break;
+    done = p->run;
+    pthread_mutex_unlock(&p->lock);
+    compute(d);
+    pthread_mutex_lock(&p->lock);
+    if (--p->working == 0) pthread_cond_broadcast(&p->changed);
+  }
+  pthread_mutex_unlock(&p->lock);
+  return NULL;
+}
+
+void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out) {
+  pthread_mutex_lock(&p->lock);
+  p->in = in;
+  p->out = out;
+  p->working = p->n;
+  p->run++;
+  pthread_cond_broadcast(&p->changed);
+  while (p->working) pthread_cond_wait(&p->changed, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static mr_err_t start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const char *axis, int threads,
+                      mr_diag_t *diag) {
+  device_t *d = &p->device[rank];
+  mr_comm_rank_t speaks = {p->comm, rank, axis};
+  mr_jit_options_t o = {.threads = threads ? threads : 1, .rank = axis ? &speaks : NULL};
+  d->all = p;
+  d->rank = rank;
+  d->in = calloc((size_t)p->n_in + 1, sizeof *d->in);
+  d->out = calloc((size_t)p->n_out + 1, sizeof *d->out);
+  if (!d->in || !d->out) return mr_fail(diag, MR_ERR_NOMEM, "pmap: no memory");
+  MR_TRY(mr_jit(f, &o, &d->exec, diag));
+  if (pthread_create(&d->thread, NULL, device_main, d))
+    return mr_fail(diag, MR_ERR_NOMEM, "pmap: no thread for device %d of %d", rank, p->n);
+  d->started = true;
+  return MR_OK;
+}
+
+mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
+                 const mr_pmap_options_t *options, mr_pmapped_t **out, mr_diag_t *diag) {
+  mr_comm_t *comm;
+  MR_TRY(mr_comm_create(devices, &comm, diag));
+  mr_pmapped_t *p = calloc(1, sizeof *p + (size_t)devices * sizeof p->device[0]);
+  size_t *step = calloc((size_t)(f->n_in + f->n_out) + 1, sizeof *step);
+  if (!p || !step) {
+    mr_comm_destroy(comm);
+    free(p);
+    free(step);
+    return mr_fail(diag, MR_ERR_NOMEM, "pmap: no memory");
+  }
+  p->comm = comm;
+  p->n = devices, p->n_in = f->n_in, p->n_out = f->n_out;
+  p->step_in = step, p->step_out = step + f->n_in;
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->changed, NULL);
+  for (int i = 0; i < f->n_in; i++)
+    if (!options || !options->shared || !options->shared[i])
+      p->step_in[i] = mr_aval_bytes(&f->in[i]->aval);
+  for (int k = 0; k < f->n_out; k++) p->step_out[k] = mr_aval_bytes(&f->out[k]->aval);
+  mr_err_t err = MR_OK;
+  for (int i = 0; i < devices && err >= 0; i++)
+    err = start(p, f, i, axis_name, options ? options->threads : 0, diag);
+  if (err < 0) {
+    mr_pmap_destroy(p);
+    return err;
+  }
+  *out = p;
+  return MR_OK;
+}
+
+void mr_pmap_destroy(mr_pmapped_t *p) {
+  if (!p) return;
+  pthread_mutex_lock(&p->lock);
+  p->stop = true;
+  pthread_cond_broadcast(&p->changed);
+  pthread_mutex_unlock(&p->lock);
+  for (int i = 0; i < p->n; i++) {
+    device_t *d = &p->device[i];
+    if (d->started) pthread_join(d->thread, NULL);
+    mr_exec_destroy(d->exec);
+    free(d->in);
+    free(d->out);
+  }
+  pthread_cond_destroy(&p->changed);
+  pthread_mutex_destroy(&p->lock);
+  mr_comm_destroy(p->comm);
+  free(p->step_in);
+  free(p);
+}

@@ -1,0 +1,147 @@
+/* A function on several devices: as vmap of the same function, with the same bits every time. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "tests/model/grid.h"
+
+enum { DEVICES = 4, ROWS = 6, WIDE = 5 };
+
+static mr_diag_t diag;
+
+#define OK(call)                               \
+  do {                                         \
+    diag = (mr_diag_t){0};                     \
+    if ((call) < 0) fail_msg("%s", diag.text); \
+  } while (0)
+
+/* One device's step of data parallel training: (x (6,5), w (5)) -> the loss's mean over devices, w
+   after a step by the mean gradient, what all lost, and which device this is. */
+static mr_fn_t *step(void) {
+  mr_fn_t *l = mr_fn_create(), *g = NULL, *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(l, mr_aval_of(MR_F32, ROWS, WIDE)), *y;
+  mr_var_t *w = mr_fn_input(l, mr_aval_of(MR_F32, WIDE, 1));
+  y = mr_lax_integer_pow(l, mr_lax_tanh(l, mr_lax_dot(l, x, w)), 2);
+  y = mr_lax_reduce_sum(l, y, 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(l, 1, &y), MR_OK);
+  OK(mr_value_and_grad(l, 1, (int[]){1}, &g, &diag));
+  mr_var_t *in[] = {mr_fn_input(f, x->aval), mr_fn_input(f, w->aval)}, *out[4], *v[2];
+  assert_int_equal(mr_inline(f, g, in, v), MR_OK);
+  out[0] = mr_lax_pmean(f, v[0], "data");
+  out[1] = mr_lax_sub(f, in[1], mr_lax_scale(f, 0.1, mr_lax_pmean(f, v[1], "data")));
+  out[2] = mr_lax_all_gather(f, v[0], "data", DEVICES);
+  out[3] = mr_lax_axis_index(f, "data");
+  if (mr_fn_return(f, 4, out) < 0) fail_msg("%s", f->diag.text);
+  mr_fn_destroy(l);
+  mr_fn_destroy(g);
+  return f;
+}
+
+typedef struct results {
+  _Alignas(64) float loss[DEVICES], w[DEVICES][WIDE], all[DEVICES][DEVICES];
+  _Alignas(64) int32_t rank[DEVICES];
+} results_t;
+
+static _Alignas(64) float x[DEVICES][ROWS][WIDE], w[WIDE];
+
+static void draw(void) {
+  for (int i = 0; i < DEVICES * ROWS * WIDE; i++) (&x[0][0][0])[i] = (float)random_in(-1, 1);
+  for (int i = 0; i < WIDE; i++) w[i] = (float)random_in(-1, 1);
+}
+
+static void run_pmap(mr_pmapped_t *p, results_t *r) {
+  *r = (results_t){0};
+  mr_pmap_run(p, (const void *[]){x, w}, (void *[]){r->loss, r->w, r->all, r->rank});
+}
+
+static void a_step_on_four_devices_is_the_step_under_vmap(void **state) {
+  mr_fn_t *f = step(), *m = NULL;
+  mr_pmapped_t *p = NULL;
+  mr_exec_t *e = NULL;
+  results_t got, want = {0};
+  draw();
+  OK(mr_pmap(f, "data", DEVICES, &(mr_pmap_options_t){.shared = (bool[]){false, true}}, &p, &diag));
+  OK(mr_vmap_axis(f, "data", DEVICES, (int[]){0, MR_UNMAPPED}, NULL, &m, &diag));
+  OK(mr_jit(m, NULL, &e, &diag));
+  mr_exec_run(e, (const void *[]){x, w}, (void *[]){want.loss, want.w, want.all, want.rank});
+  run_pmap(p, &got);
+  for (int d = 0; d < DEVICES; d++) {
+    assert_int_equal(got.rank[d], d);
+    assert_true(fabsf(got.loss[d] - want.loss[d]) < 1e-5f && got.loss[d] == got.loss[0]);
+    for (int i = 0; i < WIDE; i++) assert_true(fabsf(got.w[d][i] - want.w[d][i]) < 1e-6f);
+    for (int k = 0; k < DEVICES; k++) assert_true(fabsf(got.all[d][k] - want.all[d][k]) < 1e-5f);
+    assert_memory_equal(got.w[d], got.w[0], sizeof got.w[0]); /* all devices hold the same bits */
+  }
+  mr_pmap_destroy(p);
+  mr_exec_destroy(e);
+  mr_fn_destroy(m);
+  mr_fn_destroy(f);
+}
+
+static void a_hundred_runs_give_the_same_bits(void **state) {
+  mr_fn_t *f = step();
+  mr_pmapped_t *p = NULL;
+  static results_t first, again;
+  draw();
+  OK(mr_pmap(f, "data", DEVICES, &(mr_pmap_options_t){.shared = (bool[]){false, true}}, &p, &diag));
+  run_pmap(p, &first);
+  for (int i = 0; i < 100; i++) {
+    run_pmap(p, &again);
+    assert_memory_equal(&again, &first, sizeof first);
+  }
+  mr_pmap_destroy(p);
+  mr_fn_destroy(f);
+}
+
+/* A loop whose every step speaks to the others. */
+static void collectives_work_inside_a_scan_and_in_every_dtype(void **state) {
+  mr_fn_t *b = mr_fn_create(), *f = mr_fn_create();
+  mr_pmapped_t *p = NULL;
+  mr_var_t *c[2] = {mr_fn_input(b, mr_aval_of(MR_I32, 2)), mr_fn_input(b, mr_aval_of(MR_BF16, 2))};
+  for (int i = 0; i < 2; i++) c[i] = mr_lax_psum(b, c[i], "i");
+  assert_int_equal(mr_fn_return(b, 2, c), MR_OK);
+  for (int i = 0; i < 2; i++) c[i] = mr_fn_input(f, b->in[i]->aval);
+  if (mr_lax_scan(f, b, &(mr_scan_t){.length = 3, .n_carry = 2}, c, c) < 0)
+    fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 2, c), MR_OK);
+  OK(mr_pmap(f, "i", 3, NULL, &p, &diag));
+  _Alignas(64) int32_t whole[6] = {1, 10, 2, 20, 3, 30}, sums[6];
+  _Alignas(64) mr_bf16_t real[6], real_sums[6];
+  for (int i = 0; i < 6; i++) real[i] = mr_bf16_from_f32((float)(i % 2) + 1);
+  mr_pmap_run(p, (const void *[]){whole, real}, (void *[]){sums, real_sums});
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal(sums[i], i % 2 ? 540 : 54);
+    assert_true(mr_bf16_to_f32(real_sums[i]) == (float)(i % 2 + 1) * 27);
+  }
+  mr_pmap_destroy(p);
+  mr_fn_destroy(f);
+  mr_fn_destroy(b);
+}
+
+static void what_does_not_fit_the_devices_is_said_before_anything_runs(void **state) {
+  mr_fn_t *f = step();
+  mr_pmapped_t *p = NULL;
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_pmap(f, "data", 3, NULL, &p, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text, "all_gather: axis \"data\" has 3 devices, not 4");
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_pmap(f, "model", DEVICES, NULL, &p, &diag), MR_ERR_NORULE);
+  assert_non_null(strstr(diag.text, "\"data\""));
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_pmap(f, "data", 0, NULL, &p, &diag), MR_ERR_CONFIG);
+  mr_fn_destroy(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_on_four_devices_is_the_step_under_vmap),
+      cmocka_unit_test(a_hundred_runs_give_the_same_bits),
+      cmocka_unit_test(collectives_work_inside_a_scan_and_in_every_dtype),
+      cmocka_unit_test(what_does_not_fit_the_devices_is_said_before_anything_runs),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
