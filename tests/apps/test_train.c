@@ -128,7 +128,8 @@ static void ctrl_c_leaves_a_checkpoint_to_go_on_from(void **state) {
   char path[192];
   snprintf(path, sizeof path, "%s/checkpoints/latest", a);
   struct stat st;
-  for (int i = 0; i < 30000 && lstat(path, &st); i++) usleep(10000); /* until the first five steps */
+  for (int i = 0; i < 30000 && lstat(path, &st); i++)
+    usleep(10000); /* until the first five steps */
   kill(pid, SIGINT);
   p.status = program_wait(pid);
   program_read(out, p.out, sizeof p.out);
