@@ -15,17 +15,32 @@ void mr__jit_entry_destroy(mr__jit_entry_t *e) {
   free(e);
 }
 
-static bool is_small(const mr_fn_t *f) {
+static int64_t work_of(const mr_fn_t *f);
+
+/* What the functions of a loop or branch do in all; a while may go on for long. */
+static int64_t work_within(const mr_eqn_t *e) {
+  const mr_attr_t *length = mr_attr_find(e, "length");
+  const mr_fn_t *const *fns;
+  int64_t n = 0, steps = length ? length->i[0] : e->op == &mr_op_while ? SMALL_ELEMS : 1;
+  for (int k = 0; k < e->n_attr; k++)
+    for (int i = mr_attr_calls(&e->attr[k], &fns) - 1; i >= 0; i--) n += 1 + work_of(fns[i]);
+  return n && steps > SMALL_ELEMS / n ? SMALL_ELEMS : n * steps;
+}
+
+/* Elements that are worked on, as far as SMALL_ELEMS. */
+static int64_t work_of(const mr_fn_t *f) {
   int64_t n = 0;
   for (int i = 0; i < f->n_eqn && n < SMALL_ELEMS; i++) {
     const mr_eqn_t *e = f->eqn[i];
-    int64_t most = 0;
+    int64_t most = work_within(e);
     for (int k = 0; k < e->n_in; k++) most += mr_aval_elems(&e->in[k]->aval);
     for (int k = 0; k < e->n_out; k++) most += mr_aval_elems(&e->out[k]->aval);
     n += e->op->amp == MR_AMP_NARROW ? most * 64 : most; /* products work on each for longer */
   }
-  return n < SMALL_ELEMS;
+  return n < SMALL_ELEMS ? n : SMALL_ELEMS;
 }
+
+static bool is_small(const mr_fn_t *f) { return work_of(f) < SMALL_ELEMS; }
 
 static mr_err_t trace(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_fn_t *f,
                       mr_diag_t *diag) {

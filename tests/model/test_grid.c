@@ -389,6 +389,84 @@ static void grad_of_vmap_of_checkpoint_is_that_of_the_scalar(const cell_t *c) {
   }
 }
 
+/* ---- control flow around every op ---- */
+
+/* f once a row of its stacked inputs, by scan. */
+static mr_fn_t *scanned(const cell_t *c, const mr_fn_t *f) {
+  mr_fn_t *s = mr_fn_create();
+  mr_var_t *y[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) {
+    mr_aval_t a = f->in[i]->aval;
+    for (int k = a.ndim++; k > 0; k--) a.dim[k] = a.dim[k - 1];
+    a.dim[0] = SIZE;
+    mr_fn_input(s, a);
+  }
+  if (mr_lax_scan(s, f, &(mr_scan_t){.length = SIZE}, s->in, y) < 0 ||
+      mr_fn_return(s, f->n_out, y) < 0)
+    fail_msg("%s: %s", c->name, s->diag.text);
+  return s;
+}
+
+/* f, chosen by an index that is 1 among two others that give zeros. */
+static mr_fn_t *chosen(const cell_t *c, const mr_fn_t *f) {
+  mr_fn_t *s = mr_fn_create(), *zeros = mr_fn_create();
+  mr_var_t *y[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) mr_fn_input(s, f->in[i]->aval);
+  for (int i = 0; i < f->n_in; i++) mr_fn_input(zeros, f->in[i]->aval);
+  for (int k = 0; k < f->n_out; k++) y[k] = mr_lax_full(zeros, &f->out[k]->aval, 0);
+  mr_fn_return(zeros, f->n_out, y);
+  const mr_fn_t *branch[] = {zeros, f, zeros};
+  if (mr_lax_switch(s, mr_literal(s, MR_I32, 1), 3, branch, s->in, y) < 0 ||
+      mr_fn_return(s, f->n_out, y) < 0)
+    fail_msg("%s: %s", c->name, s->diag.text);
+  mr_fn_destroy(zeros);
+  return s;
+}
+
+static void scan_is_vmap_and_cond_its_branch(const cell_t *c) {
+  mr_fn_t *m = NULL, *s, *b = chosen(c, c->f);
+  double *in[GRID_MAX];
+  assert_same_fn(c->name, b, c->f, c->in, 0);
+  mr_fn_destroy(b);
+  for (int i = 0; i < c->f->n_in; i++)
+    if (c->f->in[i]->aval.ndim == MR_MAX_NDIM) return;
+  for (int k = 0; k < c->f->n_out; k++)
+    if (c->f->out[k]->aval.ndim == MR_MAX_NDIM) return;
+  TRY(mr_vmap(c->f, SIZE, NULL, NULL, &m, &diag));
+  s = scanned(c, c->f);
+  draw_mapped(c, c->f, m, in);
+  assert_same_fn(c->name, s, m, in, 1e-9);
+  free_all(m->n_in, in);
+  mr_fn_destroy(m);
+  mr_fn_destroy(s);
+}
+
+/* The scalar's gradient through scan and cond, by jvp too. */
+static void grad_goes_through_scan_and_cond(const cell_t *c) {
+  mr_fn_t *g = NULL, *s = scanned(c, c->s), *gs = NULL, *sg, *b = chosen(c, c->s), *gb = NULL;
+  mr_fn_t *j = NULL, *jb = NULL, *sum = mr_fn_create();
+  double *in[GRID_MAX];
+  mr_var_t *y;
+  for (int i = 0; i < s->n_in; i++) mr_fn_input(sum, s->in[i]->aval);
+  mr_inline(sum, s, sum->in, &y);
+  y = mr_lax_reduce_sum(sum, y, 1, (int[]){0});
+  assert_int_equal(mr_fn_return(sum, 1, &y), MR_OK);
+  TRY(mr_grad(c->s, c->n_wrt, c->wrt, &g, &diag));
+  TRY(mr_grad(sum, c->n_wrt, c->wrt, &gs, &diag));
+  TRY(mr_grad(b, c->n_wrt, c->wrt, &gb, &diag));
+  TRY(mr_jvp(c->s, c->n_wrt, c->wrt, &j, &diag));
+  TRY(mr_jvp(b, c->n_wrt, c->wrt, &jb, &diag));
+  sg = scanned(c, g);
+  draw_mapped(c, c->s, s, in);
+  assert_same_fn(c->name, gs, sg, in, 1e-9);
+  free_all(s->n_in, in);
+  assert_same_fn(c->name, gb, g, c->in, 1e-12);
+  with_tangents(c, c->s, in);
+  assert_same_fn(c->name, jb, j, in, 1e-12);
+  mr_fn_t *all[] = {g, s, gs, sg, b, gb, j, jb, sum};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) mr_fn_destroy(all[i]);
+}
+
 /* ---- the walk ---- */
 
 typedef void check_fn(const cell_t *c);
@@ -440,6 +518,14 @@ static void grad_of_vmap_of_checkpoint_of_every_op_is_that_without(void **state)
   walk(grad_of_vmap_of_checkpoint_is_that_of_the_scalar, REVERSE);
 }
 
+static void scan_of_every_op_is_its_vmap_and_cond_is_the_branch_it_takes(void **state) {
+  walk(scan_is_vmap_and_cond_its_branch, ANY);
+}
+
+static void derivatives_of_every_op_go_through_scan_and_cond(void **state) {
+  walk(grad_goes_through_scan_and_cond, REVERSE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(forward_mode_of_every_op_agrees_with_finite_differences),
@@ -450,6 +536,8 @@ int main(void) {
       cmocka_unit_test(vmap_of_every_op_and_of_its_derivatives_is_a_loop),
       cmocka_unit_test(grad_of_vmap_of_every_op_is_vmap_of_grad),
       cmocka_unit_test(grad_of_vmap_of_checkpoint_of_every_op_is_that_without),
+      cmocka_unit_test(scan_of_every_op_is_its_vmap_and_cond_is_the_branch_it_takes),
+      cmocka_unit_test(derivatives_of_every_op_go_through_scan_and_cond),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
