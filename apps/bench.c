@@ -17,6 +17,7 @@ static const mr_flag_t bench_flags[] = {
     {"--graph", "GRAPH",
      "loader: measures the batches of stage b of this endless graph instead of the recipe's."},
     {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
+    {"--warm-up", "N", "Runs of step and infer before these, not measured; default 2."},
     {"--layers", "N", "Encoder blocks of these; default 6."},
     {"--fit", "SIZE",
      "step: chooses remat and accumulate so that the planned peak is at most that."},

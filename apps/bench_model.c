@@ -10,11 +10,11 @@
 #include "model/fit.h"
 #include "model/train.h"
 
-enum { WARM_UP = 2, STEPS_MAX = 1000 };
+enum { STEPS_MAX = 1000 };
 
 typedef struct setup {
   mr_vit_config_t vit;
-  int64_t steps, batch, accumulate;
+  int64_t steps, warm_up, batch, accumulate;
   size_t limit; /* of --fit; 0: none */
   mr_params_t params;
   mr_train_step_t *train;
@@ -24,10 +24,11 @@ typedef struct setup {
 } setup_t;
 
 static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
-  *s = (setup_t){.vit = mr_vit_default(), .steps = 5, .batch = 128, .accumulate = 1};
+  *s = (setup_t){.vit = mr_vit_default(), .steps = 5, .warm_up = 2, .batch = 128, .accumulate = 1};
   int64_t layers = s->vit.layers, threads = 0;
   const char *dtype = mr_args_text(a, "--dtype");
   MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &s->steps, diag));
+  MR_TRY(mr_args_int(a, "--warm-up", 0, STEPS_MAX, &s->warm_up, diag));
   MR_TRY(mr_args_int(a, "--batch", 1, 65536, &s->batch, diag));
   MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &s->accumulate, diag));
   if (mr_args_text(a, "--fit"))
@@ -86,10 +87,10 @@ static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
 static mr_err_t time_runs(setup_t *s, mr_err_t (*run)(setup_t *s, int64_t t, mr_diag_t *diag),
                           mr_bench_t *out, mr_diag_t *diag) {
   double seconds[STEPS_MAX];
-  for (int64_t t = 0; t < WARM_UP + s->steps; t++) {
+  for (int64_t t = 0; t < s->warm_up + s->steps; t++) {
     double from = mr_now_s();
     MR_TRY(run(s, t + 1, diag));
-    if (t >= WARM_UP) seconds[t - WARM_UP] = mr_now_s() - from;
+    if (t >= s->warm_up) seconds[t - s->warm_up] = mr_now_s() - from;
   }
   double median = mr_bench_median(seconds, (int)s->steps);
   mr_bench_add(out, "step_s", median);
