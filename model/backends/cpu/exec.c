@@ -2,10 +2,10 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/isa.h"
+#include "base/machine.h"
 #include "model/backends/cpu/exec_private.h"
 #include "model/backends/cpu/team.h"
 #include "model/ops/rules.h"
@@ -63,16 +63,17 @@ void mr__exec_bind(mr_exec_t *x) {
 
 static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *diag) {
   x->lent = lender && lender->plan.bytes >= x->plan.bytes;
-  size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
   /* The system would promise more than there is, and end the program in the middle of a run. */
-  bool fits = x->lent || x->plan.bytes < machine;
+  bool small = x->plan.bytes < (size_t)64 << 20; /* not worth asking */
+  size_t machine = x->lent || small ? SIZE_MAX : mr_machine_memory();
+  bool fits = x->plan.bytes < machine;
   if (fits)
     x->arena = x->lent ? lender->arena : aligned_alloc(64, (x->plan.bytes + 127) & ~(size_t)63);
   if (x->arena) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
-                 "out of memory: the planned peak is %zu bytes, the machine has %zu; take a "
-                 "smaller batch, or work through it in parts",
-                 x->plan.bytes, machine);
+                 "out of memory: the planned peak is %zu bytes, this process may have %zu; take a "
+                 "smaller batch, or let fit= choose to work through it in parts",
+                 x->plan.bytes, machine == SIZE_MAX ? mr_machine_memory() : machine);
 }
 
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o, mr_diag_t *diag) {
