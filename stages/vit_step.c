@@ -20,6 +20,7 @@
 
 enum { IN_TRAIN, IN_VALID, IN_TEST };
 enum { OUT_METRICS, OUT_STATE };
+enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
 
 typedef struct vit_step {
   mr_vit_settings_t model;
@@ -77,8 +78,11 @@ static const mr_opt_t vit_step_opts[] = {
      "Scales gradients down to this global norm; 0 leaves them.", 0},
     {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
      "Share of the target spread evenly over all classes.", 0},
-    {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine",
-     "Learning rate after the warm-up: constant, or a cosine to 0 at the last step.", 0},
+    {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine|linear|rsqrt",
+     "Learning rate after the warm-up: constant, a cosine or a line to 0 at the last step, or "
+     "falling "
+     "with the root of the step.",
+     0},
     {"warmup", MR_OPT_INT, AT(warmup), "steps", "0", 0, 1e9, NULL,
      "Steps over which the learning rate rises linearly.", 0},
     {"steps", MR_OPT_INT, AT(steps), "steps", "0", 0, 1e12, NULL,
@@ -156,11 +160,17 @@ static mr_err_t vit_step_plan(mr_stage_t *s) {
   v->eval_batch = 0;
   MR_TRY(plan_evaluation(s));
   v->total = total_steps(v, &s->in_spec[IN_TRAIN]);
-  v->rate = (mr_schedule_t){
-      .peak = (float)v->lr, .warmup = v->warmup, .total = v->schedule ? v->total : 0};
-  if (!v->total && v->schedule)
+  bool ends = v->schedule == COSINE || v->schedule == LINEAR;
+  v->rate = (mr_schedule_t){.peak = (float)v->lr,
+                            .warmup = v->warmup,
+                            .total = ends ? v->total : 0,
+                            .kind = v->schedule == RSQRT    ? MR_SCHEDULE_RSQRT
+                                    : v->schedule == LINEAR ? MR_SCHEDULE_LINEAR
+                                                            : MR_SCHEDULE_COSINE};
+  if (!v->total && ends)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting schedule = cosine: the stream is endless, want steps= beside it");
+                         "setting schedule = %s: the stream is endless, want steps= beside it",
+                         v->schedule == LINEAR ? "linear" : "cosine");
   return plan_outputs(s);
 }
 

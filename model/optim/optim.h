@@ -39,7 +39,10 @@ struct mr_optim_def {
 #include "model/optim/list.def"
 #undef MR_OPTIM
 
-/* sgd, momentum, adam, adamw, lion, lamb with its usual settings; def is NULL for another name. */
+/* sgd, momentum, adam, adamw, lion, lamb with its usual settings; def is NULL for another name.
+   Sources, beside optax: Kingma and Ba, "Adam" (2015); Loshchilov and Hutter, "Decoupled Weight
+   Decay Regularization" (2019); Chen et al., "Symbolic Discovery of Optimization Algorithms" (2023,
+   lion); You et al., "Large Batch Optimization for Deep Learning" (2020, lamb). */
 mr_optim_t mr_optim_of(const char *name);
 /* MR_ERR_CONFIG with setting, value and range. */
 mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag);

@@ -82,6 +82,15 @@ static void the_schedule_warms_up_and_follows_half_a_cosine(void **state) {
   assert_true(fabsf(mr_schedule_at(&s, 10) - 1e-3f) < 1e-9f);
   assert_true(fabsf(mr_schedule_at(&s, 60) - 5.05e-4f) < 1e-8f);
   assert_true(mr_schedule_at(&s, 110) == 1e-5f && mr_schedule_at(&s, 9999) == 1e-5f);
+  s.kind = MR_SCHEDULE_LINEAR;
+  assert_true(fabsf(mr_schedule_at(&s, 5) - 5e-4f) < 1e-9f);
+  assert_true(fabsf(mr_schedule_at(&s, 35) - 7.525e-4f) < 1e-8f);
+  assert_true(mr_schedule_at(&s, 110) == 1e-5f);
+  s.kind = MR_SCHEDULE_RSQRT;
+  assert_true(fabsf(mr_schedule_at(&s, 10) - 1e-3f) < 1e-9f);
+  assert_true(fabsf(mr_schedule_at(&s, 1000) - 1e-4f) < 1e-9f);
+  s.warmup = 0;
+  assert_true(mr_schedule_at(&s, 0) == 1e-3f && fabsf(mr_schedule_at(&s, 4) - 5e-4f) < 1e-9f);
   mr_schedule_t constant = {.peak = 1e-3f};
   assert_true(mr_schedule_at(&constant, 0) == 1e-3f && mr_schedule_at(&constant, 77) == 1e-3f);
 }
