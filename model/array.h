@@ -15,6 +15,7 @@ mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag);
 mr_array_t *mr_array_keep(mr_array_t *a); /* returns a */
 void mr_array_drop(mr_array_t *a);        /* NULL is fine */
 
+/* Of a; lives as long as a. */
 const mr_aval_t *mr_array_aval(const mr_array_t *a);
 bool mr_array_is_ready(const mr_array_t *a); /* or failed: a wait returns at once */
 

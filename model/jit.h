@@ -38,6 +38,7 @@ mr_err_t mr_jitted_call(mr_jitted_t *j, int n_in, mr_array_t *const *in, int n_o
 typedef struct mr_jitted_stats {
   int64_t hits, misses; /* calls that found their graph compiled, and that had it compiled */
 } mr_jitted_stats_t;
+/* Since it was created.  Not while another thread calls j. */
 mr_jitted_stats_t mr_jitted_stats(const mr_jitted_t *j);
 
 #endif

@@ -9,6 +9,7 @@
 
 typedef struct mr_queue mr_queue_t;
 
+/* Starts the thread; *out is the caller's.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE without threads. */
 mr_err_t mr_queue_create(mr_queue_t **out, mr_diag_t *diag);
 /* Does what is queued, then ends the thread.  NULL is fine. */
 void mr_queue_destroy(mr_queue_t *q);

@@ -25,9 +25,11 @@ mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout); /* PRNGKey(seed): seed
 mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data);
 void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out); /* out[n] */
 
+/* out[n]: 32 uniform bits each.  Source: jax.random.bits. */
 void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out);
 /* f32 in [lo,hi), lo < hi both finite. */
 void mr_random_uniform(mr_prng_t k, size_t n, float lo, float hi, float *out);
+/* out[n]: standard normals, by the inverse error function as in JAX. */
 void mr_random_normal(mr_prng_t k, size_t n, float *out);
 /* Standard normals cut to (lo,hi), both finite, lo < hi. */
 void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out);

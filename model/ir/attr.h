@@ -44,6 +44,8 @@ typedef struct mr_dot_dims {
   int lhs_batch[MR_MAX_NDIM], rhs_batch[MR_MAX_NDIM];
 } mr_dot_dims_t;
 
+/* Attributes by value; name and text are kept, not copied (an equation's own are, when it is copied
+   into another fn).  None fails. */
 mr_attr_t mr_attr_int(const char *name, int64_t v);
 mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v); /* n in [0,MR_ATTR_MAX] */
 mr_attr_t mr_attr_float(const char *name, double v);
@@ -59,7 +61,9 @@ int mr_attr_calls(const mr_attr_t *a, const struct mr_fn *const **fns);
 mr_attr_t mr_attr_none(const char *name);
 /* n_contract + n_batch <= 8 */
 mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d);
+/* What mr_attr_dot was given; a of MR_ATTR_DOT. */
 mr_dot_dims_t mr_attr_as_dot(const mr_attr_t *a);
+/* a, but not printed. */
 mr_attr_t mr_attr_hide(mr_attr_t a);
 
 /* Writes "name=value" as jax does; functions, which need the names around them, as "..." */

@@ -21,10 +21,11 @@ mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim);
 #define mr_aval_of(dtype, ...)                                              \
   mr_aval(dtype, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
           (int64_t[]){__VA_ARGS__})
-mr_aval_t mr_aval_scalar(mr_dtype_t dtype);
+mr_aval_t mr_aval_scalar(mr_dtype_t dtype); /* no dimensions */
 
 int64_t mr_aval_elems(const mr_aval_t *a); /* 1 for a scalar */
 size_t mr_aval_bytes(const mr_aval_t *a);
+/* Whether dimensions are equal; and the dtype too. */
 bool mr_aval_same_shape(const mr_aval_t *a, const mr_aval_t *b);
 bool mr_aval_equal(const mr_aval_t *a, const mr_aval_t *b);
 /* Product of dim[from,to). */

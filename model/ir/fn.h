@@ -52,7 +52,7 @@ typedef struct mr_fn {
   int64_t axis_size;
 } mr_fn_t;
 
-mr_fn_t *mr_fn_create(void);
+mr_fn_t *mr_fn_create(void);    /* empty, of the caller; NULL without memory */
 void mr_fn_destroy(mr_fn_t *f); /* NULL is fine */
 
 mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input */
@@ -75,6 +75,7 @@ mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in);
 
 /* Equations that follow carry the scope "outer/name".  Returns what mr_scope_leave takes. */
 const char *mr_scope_enter(mr_fn_t *f, const char *name);
+/* outer: what the mr_scope_enter that is left returned. */
 void mr_scope_leave(mr_fn_t *f, const char *outer);
 
 /* Products that follow are computed so, whatever the process's default (precision.h); printed as
@@ -90,6 +91,7 @@ typedef struct mr_standing {
   mr_precision_t precision;
   const mr_op_def_t *of;
 } mr_standing_t;
+/* Where f stands now, and back there. */
 mr_standing_t mr_standing(const mr_fn_t *f);
 void mr_stand(mr_fn_t *f, mr_standing_t s);
 /* What follows is written `by` somebody (a text that lives as long as the program) for e: it takes

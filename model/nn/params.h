@@ -35,16 +35,21 @@ typedef struct mr_params {
   float *p, *m, *v;  /* 64-aligned; NULL until mr_params_alloc */
 } mr_params_t;
 
-/* Zero-initialise, add tensors, then alloc.  init frees with mr_params_fini. */
+/* Zero-initialise, add tensors, then alloc; mr_params_fini gives back, also after a failure.  One
+   thread at a time. */
+/* Appends a tensor of aval, f32; name is copied.  MR_ERR_CONFIG for a name that is there already,
+   MR_ERR_NOMEM. */
 mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
                        mr_diag_t *diag);
-mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag); /* arenas of zeros */
+/* Arenas of zeros for all tensors.  MR_ERR_NOMEM names the bytes. */
+mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag);
 void mr_params_fini(mr_params_t *s);
 
 /* Index of a name, -1 if there is none. */
 int mr_params_find(const mr_params_t *s, const char *name);
 /* Draws p by the initialisers, m = v = 0.  Tensor i takes key split(key(seed), i) of threefry, so
-   the values do not depend on the number of threads. */
+   the values do not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal:
+   timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
 
 #endif

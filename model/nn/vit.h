@@ -43,7 +43,9 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
 mr_policy_fn *mr_vit_policy(const mr_nn_t *s, const mr_vit_config_t *c);
 
 /* images (B,H,W,C) f32, normalised -> logits (B,classes) in the dtype of computation.  The last
-   block computes what token 0 needs alone: the head reads nothing else. */
+   block computes what token 0 needs alone: the head reads nothing else.  NULL with the sentence in
+   s->f->diag.  Source: Dosovitskiy et al., "An Image is Worth 16x16 Words" (2021); flax: the
+   recipe's model in flax.nnx; timm: timm's and LiBai's vision_transformer. */
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 /* timm's two halves: the normed token 0 (B,E), f32 or the dtype of computation, and its logits. */
