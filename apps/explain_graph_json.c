@@ -17,6 +17,7 @@ static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
   cJSON_AddStringToObject(o, "kind", mr_move_kind_name(r->kind));
   cJSON_AddStringToObject(o, "what", what);
   cJSON_AddNumberToObject(o, "bytes", (double)r->bytes);
+  cJSON_AddNumberToObject(o, "times", (double)r->times);
   cJSON_AddNumberToObject(o, "share", x->made.bytes > 0 ? (double)r->bytes / x->made.bytes : 0);
   add_eqn(o, "op", "scope", r->eqn);
   if (r->eqn) cJSON_AddStringToObject(o, "by", r->eqn->by);
@@ -32,6 +33,7 @@ static cJSON *product_of(const mr_product_row_t *p) {
   cJSON_AddStringToObject(o, "asked", mr_precision_name(p->asked));
   cJSON_AddStringToObject(o, "executed", p->how);
   cJSON_AddNumberToObject(o, "flop", p->flop);
+  cJSON_AddNumberToObject(o, "times", (double)p->times);
   return o;
 }
 

@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@ enum { LINE = 512 };
 /* Rows of one text, added up. */
 typedef struct sum {
   char text[LINE];
-  int calls;
+  int64_t calls;
   double amount;
 } sum_t;
 
@@ -19,14 +20,14 @@ typedef struct sums {
   int n;
 } sums_t;
 
-static void add(sums_t *s, const char *text, double amount) {
+static void add(sums_t *s, const char *text, double amount, int64_t times) {
   int i = 0;
   while (i < s->n && strcmp(s->row[i].text, text)) i++;
   if (i == s->n) {
     s->row[s->n++] = (sum_t){0};
     snprintf(s->row[i].text, LINE, "%s", text);
   }
-  s->row[i].calls++;
+  s->row[i].calls += times;
   s->row[i].amount += amount;
 }
 
@@ -88,7 +89,7 @@ static void print_sums(sums_t *s, int top, double unit, double total, FILE *to) 
   for (int i = 0; i < s->n; i++) {
     const sum_t *r = &s->row[i];
     if (i < top)
-      fprintf(to, "%6d %11.3f %5.1f%%  %s\n", r->calls, r->amount / unit,
+      fprintf(to, "%6" PRId64 " %11.3f %5.1f%%  %s\n", r->calls, r->amount / unit,
               total > 0 ? 100 * r->amount / total : 0, r->text);
     else
       rest += r->amount;
@@ -107,7 +108,7 @@ static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top,
     cause_of(&m->move[i], all, cause, sizeof cause);
     snprintf(text, sizeof text, "%-9s %.160s: %.300s", mr_move_kind_name(m->move[i].kind), what,
              cause);
-    add(s, text, (double)m->move[i].bytes);
+    add(s, text, (double)m->move[i].bytes, m->move[i].times);
   }
   fprintf(to, "%6s %11s %6s  %s\n", "calls", "MB", "share", "casts, copies and transposes: cause");
   print_sums(s, top, 1e6, m->bytes, to);
@@ -116,7 +117,7 @@ static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top,
     bool written = e && !*e->by && m->move[i].kind != MR_MOVE_OPERAND;
     add(s,
         written ? "in all, as the function says it" : "in all, put in by transforms and compiler",
-        (double)m->move[i].bytes);
+        (double)m->move[i].bytes, m->move[i].times);
   }
   print_sums(s, 2, 1e6, m->bytes, to);
 }
@@ -132,7 +133,7 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
     if (all && n > 0)
       snprintf(text + n, sizeof text - (size_t)n, " -> %s in %s",
                mr_aval_text(&p->eqn->out[0]->aval, of), at);
-    add(s, text, p->flop);
+    add(s, text, p->flop, p->times);
   }
   fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "GFLOP", "share", "products as executed");
   print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
@@ -165,7 +166,7 @@ static void print_kept(const mr_explanation_t *x, sums_t *s, FILE *to) {
       snprintf(text, sizeof text, "%s, kept as one kernel", e->op->name);
     else
       continue;
-    add(s, text, 1);
+    add(s, text, 1, 1);
   }
   fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "equations", "share", "composites");
   print_sums(s, 40, 1, f->n_eqn, to);

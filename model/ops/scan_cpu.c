@@ -79,6 +79,8 @@ mr_err_t mr__scan_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
   c->scratch_bytes = mr__sub_bytes(l->body);
   for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += round64(l->size[e->n_in + k]);
+  c->inner = l->body;
+  c->inner_runs = p.s.length;
   c->serial = false; /* the equations of the body know best */
   c->run = scan_run;
   return MR_OK;

@@ -27,7 +27,9 @@ struct mr_cpu_call {
   size_t scratch_bytes;
   const char *how;                  /* of products: as executed, in a few words; NULL for others */
   mr_cpu_note_t note[MR_CPU_NOTES]; /* up to the first without a text */
-  bool serial;                      /* set by the lowering: too small to wake other threads for */
+  const struct mr_exec *inner; /* a graph that a run of the call runs, or NULL; and how often */
+  int64_t inner_runs;
+  bool serial; /* set by the lowering: too small to wake other threads for */
   const struct mr_jit_options *options; /* what the graph is compiled with; while it is lowered */
 };
 

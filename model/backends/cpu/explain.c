@@ -30,23 +30,40 @@ static mr_move_kind_t kind_of(const mr_eqn_t *e) {
   return e->op == &mr_op_transpose ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
 }
 
-static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u) {
+static void add_move(mr_explained_t *r, mr_move_row_t row) {
+  row.bytes *= (size_t)row.times;
+  r->move[r->n_move++] = row;
+}
+
+static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u, int64_t times) {
   const mr_eqn_t *e = c->eqn;
   mr_cost_t cost = mr_cost_of(e);
   double bytes = cost.bytes;
   int id = e->n_out ? e->out[0]->id : 0;
   if (e->op->moves && e->n_in && e->n_out)
-    r->move[r->n_move++] =
-        (mr_move_row_t){kind_of(e), e, u->first[id], u->count[id], NULL, (size_t)cost.bytes, -1};
+    add_move(r, (mr_move_row_t){.kind = kind_of(e),
+                                .eqn = e,
+                                .user = u->first[id],
+                                .n_user = u->count[id],
+                                .bytes = (size_t)cost.bytes,
+                                .times = times,
+                                .out = -1});
   for (int k = 0; k < MR_CPU_NOTES && c->note[k].what; k++) {
-    r->move[r->n_move++] =
-        (mr_move_row_t){MR_MOVE_OPERAND, e, e, 1, c->note[k].what, c->note[k].bytes, -1};
+    add_move(r, (mr_move_row_t){.kind = MR_MOVE_OPERAND,
+                                .eqn = e,
+                                .user = e,
+                                .n_user = 1,
+                                .note = c->note[k].what,
+                                .bytes = c->note[k].bytes,
+                                .times = times,
+                                .out = -1});
     bytes += (double)c->note[k].bytes;
   }
   if (c->how)
-    r->product[r->n_product++] = (mr_product_row_t){e, mr_precision_of(e), c->how, cost.flop};
-  r->bytes += bytes;
-  r->flop += cost.flop;
+    r->product[r->n_product++] =
+        (mr_product_row_t){e, mr_precision_of(e), c->how, cost.flop * (double)times, times};
+  r->bytes += bytes * (double)times;
+  r->flop += cost.flop * (double)times;
 }
 
 /* An output that stands elsewhere at the end of a run is copied to the caller's array. */
@@ -57,40 +74,49 @@ static void add_outputs(mr_explained_t *r, const mr_exec_t *x) {
     if (b->place == MR_PLACE_IN && !b->pinned) continue; /* a donated input: in place */
     if (b->place == MR_PLACE_OUT && b->index == i) continue;
     size_t bytes = 2 * mr_aval_bytes(&f->out[i]->aval);
-    r->move[r->n_move++] = (mr_move_row_t){MR_MOVE_COPY, NULL, NULL, 0, NULL, bytes, i};
+    add_move(r, (mr_move_row_t){.kind = MR_MOVE_COPY, .bytes = bytes, .times = 1, .out = i});
     r->bytes += (double)bytes;
   }
 }
 
-static void collect(mr_explained_t *r, const mr_exec_t *x, const users_t *u) {
+/* x's equations, and those of what they run, `times` times. */
+static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, int64_t times, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
-  r->n_eqn = f->n_eqn;
-  for (int i = 0; i < f->n_eqn; i++) {
-    if (x->call[i].run)
-      add_eqn(r, &x->call[i], u);
-    else
-      r->n_alias++;
-  }
-  add_outputs(r, x);
-}
-
-mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *diag) {
-  const mr_fn_t *f = x->fn;
-  size_t n = (size_t)f->n_eqn * (1 + MR_CPU_NOTES) + (size_t)f->n_out + 1;
-  *r = (mr_explained_t){.move = calloc(n, sizeof *r->move),
-                        .product = calloc((size_t)f->n_eqn + 1, sizeof *r->product)};
   users_t u = {calloc((size_t)f->n_var + 1, sizeof *u.first),
                calloc((size_t)f->n_var + 1, sizeof *u.count)};
-  mr_err_t e = MR_OK;
-  if (r->move && r->product && u.first && u.count) {
-    find_users(f, &u);
-    collect(r, x, &u);
-  } else {
-    e = mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+  mr_err_t e =
+      u.first && u.count ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+  if (e >= 0) find_users(f, &u);
+  r->n_eqn += f->n_eqn;
+  for (int i = 0; i < f->n_eqn && e >= 0; i++) {
+    const mr_cpu_call_t *c = &x->call[i];
+    r->n_alias += !c->run;
+    if (c->inner)
+      e = collect(r, c->inner, times * c->inner_runs, diag);
+    else if (c->run)
+      add_eqn(r, c, &u, times);
   }
   free(u.first);
   free(u.count);
   return e;
+}
+
+static size_t n_equations(const mr_exec_t *x) {
+  size_t n = (size_t)x->fn->n_eqn;
+  for (int i = 0; i < x->fn->n_eqn; i++)
+    if (x->call[i].inner) n += n_equations(x->call[i].inner);
+  return n;
+}
+
+mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *diag) {
+  size_t n = n_equations(x);
+  *r = (mr_explained_t){
+      .move = calloc(n * (1 + MR_CPU_NOTES) + (size_t)x->fn->n_out + 1, sizeof *r->move),
+      .product = calloc(n + 1, sizeof *r->product)};
+  if (!r->move || !r->product) return mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+  MR_TRY(collect(r, x, 1, diag));
+  add_outputs(r, x);
+  return MR_OK;
 }
 
 void mr_explained_fini(mr_explained_t *r) {

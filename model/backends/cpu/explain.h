@@ -20,7 +20,8 @@ typedef struct mr_move_row {
   const mr_eqn_t *user; /* the first equation that reads the result; NULL: an output of the graph */
   int n_user;
   const char *note; /* of MR_MOVE_OPERAND */
-  size_t bytes;     /* read and written in a run */
+  size_t bytes;     /* read and written in a run of the graph, all repetitions together */
+  int64_t times;    /* in a run: more than once within a loop */
   int out;
 } mr_move_row_t;
 
@@ -28,7 +29,8 @@ typedef struct mr_product_row {
   const mr_eqn_t *eqn;
   mr_precision_t asked;
   const char *how; /* as executed */
-  double flop;
+  double flop;     /* of all repetitions */
+  int64_t times;
 } mr_product_row_t;
 
 typedef struct mr_explained {
