@@ -1,10 +1,15 @@
 /* millrace run: any graph, from text or a file. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
 
 #include "apps/from_state.h"
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
 #include "apps/leak.h"
+#include "apps/process_run.h"
+#include "apps/supervise.h"
 
 static double share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
@@ -32,10 +37,14 @@ static const mr_flag_t run_flags[] = {
     {"--host", "I/N", "Makes only the I-th of N slices of each batch: N processes share the run."},
     {"--depth", "N", "Buffers that every ring holds, a power of two."},
     {"--pool", "N", "Most buffers a stage has under way: less memory; too few are refused."},
+    {"--process", "NAME", "Runs one process of the graph, for graphs over several hosts."},
+    {"--run-id", "WORD", "Names the links of one host; all processes of a run say the same."},
+    {"--resume", NULL, "Each process goes on from its newest checkpoint or its ledger's state."},
+    {"--since", "NS", "With --resume: leaves out what was written before (ns of the Unix clock)."},
     MR_LOOK_FLAGS,
     {0}};
 
-static mr_err_t set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+mr_err_t mr_run_set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *last, *batch = mr_graph_batches(g, &last), *host = mr_args_text(a, "--host");
   int64_t depth = 0, pool = 0;
   MR_TRY(mr_args_int(a, "--depth", 2, 1024, &depth, diag));
@@ -46,11 +55,52 @@ static mr_err_t set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "run: --host: the graph makes no batches to share");
   if (host) MR_TRY(mr_graph_set(g, batch, "host", host, diag));
   const char *from = mr_args_text(a, "--from");
-  return from ? mr_from_state(g, from, diag) : MR_OK;
+  return from ? mr_from_state(g, from, NULL, diag) : MR_OK;
 }
 
 static mr_err_t build_again(void *args, mr_graph_t *g, mr_diag_t *diag) {
   return mr_graph_again(args, 0, g, diag);
+}
+
+void mr_run_tell(const mr_graph_t *g) {
+  const char *process = mr_graph_n_processes(g) && mr_graph_n_stages(g)
+                            ? mr_graph_process_of(g, mr_graph_stage_at(g, 0)->name)
+                            : NULL;
+  mr_graph_report(g, stdout);
+  fflush(stdout);
+  if (process) fprintf(stderr, "process %s:\n", process);
+  print_stats(g);
+  mr_explain_run(g);
+}
+
+/* Who only looks at flags that belong to a graph of several processes. */
+static mr_err_t check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag_t *diag) {
+  static const char *const of_many[] = {"--process", "--run-id", "--resume", "--since"};
+  for (size_t i = 0; i < sizeof of_many / sizeof *of_many; i++)
+    if (mr_args_text(a, of_many[i]) && !mr_graph_n_processes(g))
+      return mr_fail(diag, MR_ERR_USAGE, "run: %s: the graph has no process { } blocks",
+                     of_many[i]);
+  if (mr_args_text(a, "--from") && mr_graph_n_processes(g))
+    return mr_fail(diag, MR_ERR_USAGE, "run: --from: each process goes on by itself; say --resume");
+  return MR_OK;
+}
+
+/* All processes: what is wrong with the graph is said here, once. */
+static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
+  const char *given = mr_args_text(a, "--run-id");
+  char run[32];
+  unsigned char random[6];
+  mr_graph_t *g;
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    return mr_fail(diag, MR_ERR_IO, "run: no random numbers: %s", strerror(errno));
+  for (size_t i = 0; i < sizeof random; i++) snprintf(run + 2 * i, 3, "%02x", random[i]);
+  if (!given) given = run;
+  MR_TRY(mr_process_cut(a, given, &g, diag));
+  int e = mr_graph_settle(g, diag);
+  if (e >= 0) e = mr_supervise(a, g, given, diag);
+  mr_graph_destroy(g);
+  if (e == MR_EXIT_STOPPED) puts("stopped; the same command with --resume goes on");
+  return e;
 }
 
 static int run_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -58,16 +108,18 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   bool stopped = false;
   mr_look_t look = mr_look_of(a);
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  int e = set_flags(a, g, diag);
-  if (e >= 0) e = mr_leak_check(g, build_again, (void *)a, diag);
+  int e = mr_run_set_flags(a, g, diag);
+  if (e >= 0) e = check_flags(a, g, diag);
+  bool several = mr_graph_n_processes(g) > 0;
+  if (e >= 0 && !mr_args_text(a, "--process")) e = mr_leak_check(g, build_again, (void *)a, diag);
+  if (several) {
+    mr_graph_destroy(g);
+    if (e < 0) return e;
+    return mr_args_text(a, "--process") ? mr_process_run(a, diag) : run_processes(a, diag);
+  }
   look.says = false; /* after the statistics */
   if (e >= 0) e = mr_run_interruptible(g, &look, &stopped, diag);
-  if (e >= 0) {
-    mr_graph_report(g, stdout);
-    fflush(stdout);
-    print_stats(g);
-    mr_explain_run(g);
-  }
+  if (e >= 0) mr_run_tell(g);
   mr_graph_destroy(g);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
@@ -78,6 +130,7 @@ const mr_command_t mr_command_run = {
     .help = "Runs a graph of stages, given as text or as a file.",
     .more =
         "\nKEY is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
+        "A graph with process { } blocks runs as that many processes, which are watched.\n"
         "Statistics of each stage, and which one limits, go to standard error at the end.",
     .flags = run_flags,
     .min_words = 1,

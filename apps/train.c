@@ -11,6 +11,7 @@
 #include "apps/faces.h"
 #include "apps/interrupt.h"
 #include "apps/leak.h"
+#include "apps/resume.h"
 #include "apps/run_dir.h"
 #include "apps/versions.h"
 
@@ -83,43 +84,10 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int *n_kept,
   return mr_run_dir_resume_point(r, at, diag);
 }
 
-static bool has_setting(const mr_stage_def_t *def, const char *name) {
-  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
-    if (!strcmp(o->name, name)) return true;
-  return false;
-}
-
-/* Every sink that keeps what an earlier run wrote. */
-static mr_err_t set_resume_of_sinks(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
-  char text[32];
-  snprintf(text, sizeof text, "%" PRId64, at->at.step);
-  for (int i = 0; i < mr_graph_n_stages(g); i++) {
-    const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (!has_setting(s->def, "resume-step")) continue;
-    MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
-    MR_TRY(mr_graph_set(g, s->name, "resume-valid", !at->at.unvalidated ? "true" : "false", diag));
-  }
-  return MR_OK;
-}
-
-/* Each stream of the training stage where the checkpoint left it. */
-static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_vit_progress_t *at,
-                            mr_diag_t *diag) {
-  for (int i = 0; i < MR_VIT_STREAMS; i++) {
-    const char *before = mr_graph_before(g, step, i);
-    if (before && at->stream_known[i]) MR_TRY(mr_graph_go_on(g, before, &at->stream[i], diag));
-  }
-  return MR_OK;
-}
-
-/* Sets what a resumed run needs: the checkpoint to read, where the metrics and the streams go on.
- */
 static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
   const mr_stage_t *step = mr_graph_stage_of(g, "vit-step");
   if (!step) return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no vit-step stage");
-  MR_TRY(mr_graph_set(g, step->name, "resume", at->path, diag));
-  MR_TRY(set_resume_of_sinks(g, at, diag));
-  return set_streams(g, step->name, &at->at, diag);
+  return mr_resume_set(g, step->name, at->path, &at->at, diag);
 }
 
 static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,

@@ -107,6 +107,13 @@ static void linger(mr_link_t *l) {
     l->ack_due_ms = 0; /* what was released meanwhile is said at once */
     mr_link_pump(l, NULL);
   }
+  /* What is on its way here when the connection ends takes along what was said last, so the end
+     waits until the other one has heard it. */
+  while (!l->out && l->left && !l->left_heard && l->state == MR__LINK_MET) {
+    int64_t left = until - mr__link_now_ms();
+    if (left <= 0 || mr_link_pump(l, NULL) < 0) return;
+    if (!l->left_heard) mr_link_wait(l, (int)left);
+  }
 }
 
 void mr_link_close(mr_link_t *l) {

@@ -115,6 +115,9 @@ void mr_link_send(mr_link_t *l, mr_buf_t *b); /* takes over the caller's referen
 void mr_link_end(mr_link_t *l);               /* nothing follows */
 bool mr_link_done(const mr_link_t *l); /* ended and all acknowledged, or the peer wants no more */
 
+bool mr_link_left(
+    const mr_link_t *l); /* the peer said mr_link_leave: it has done with what it got */
+
 /* ---- receiving end ---- */
 
 const mr_spec_t *mr_link_spec(

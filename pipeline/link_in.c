@@ -108,6 +108,7 @@ void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *bo
       if (head->number != l->expected) return mr__link_part(l);
       l->total = head->number;
       return;
+    case MR__LINK_LEAVE: l->left_heard = true; return;
     case MR__LINK_REFUSE: return mr__link_refused(l, head, body);
     default: mr__link_malformed(l);
   }

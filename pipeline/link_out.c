@@ -138,6 +138,7 @@ void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *b
   if (head->kind == MR__LINK_ACK) return hear_ack(l, head, body);
   if (head->kind == MR__LINK_LEAVE) {
     l->left = true;
+    mr__link_say(l, MR__LINK_LEAVE, 0, NULL, 0); /* else it is said again */
     return;
   }
   if (head->kind == MR__LINK_REFUSE) return mr__link_refused(l, head, body);
@@ -162,6 +163,8 @@ void mr_link_send(mr_link_t *l, mr_buf_t *b) {
 }
 
 void mr_link_end(mr_link_t *l) { l->ended = true; }
+
+bool mr_link_left(const mr_link_t *l) { return l->left; }
 
 bool mr_link_done(const mr_link_t *l) {
   return l->left || (l->ended && l->end_said && l->first_held == l->next);

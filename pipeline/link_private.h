@@ -119,6 +119,7 @@ struct mr_link {
   int64_t first_held, next, sent, limit;
   bool ended, end_said;
   bool left, left_said; /* the receiving end wants no more */
+  bool left_heard;      /* receiving end: the other one knows */
   mr_err_t asked_state;
   mr_link_point_t asked;
   mr__share_t *share;

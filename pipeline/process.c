@@ -86,6 +86,18 @@ mr_err_t mr_graph_process(const mr_graph_t *g, int i, mr_process_t *out, mr_diag
   return MR_OK;
 }
 
+const char *mr_graph_process_of(const mr_graph_t *g, const char *stage) {
+  int i = mr__graph_find(g, stage);
+  return i >= 0 && g->node[i]->process ? g->process[g->node[i]->process - 1]->name : NULL;
+}
+
+bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k) {
+  for (int n = 0; n < g->n_edges && i != k; n++)
+    if (g->node[g->edge[n].from]->process == i + 1 && g->node[g->edge[n].to]->process == k + 1)
+      return true;
+  return false;
+}
+
 /* ---- the cut ---- */
 
 static mr_err_t check_all_placed(const mr_graph_t *g, mr_diag_t *diag) {
@@ -186,6 +198,7 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   MR_TRY(set(g, a, "address", address, diag));
   MR_TRY(set(g, b, "address", address, diag));
   MR_TRY(set(g, at_from ? a : b, "bind", "true", diag));
+  MR_TRY(set(g, a, "window", window, diag));
   MR_TRY(set(g, b, "window", window, diag));
   MR_TRY(set(g, a, "key", from.key, diag));
   MR_TRY(set(g, a, "peers", from.peers, diag));

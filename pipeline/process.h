@@ -23,6 +23,11 @@ int mr_graph_n_processes(const mr_graph_t *g);
 /* The settings of block i in [0,n); texts are the graph's.  MR_ERR_CONFIG. */
 mr_err_t mr_graph_process(const mr_graph_t *g, int i, mr_process_t *out, mr_diag_t *diag);
 
+/* The block that a stage stands in, or NULL. */
+const char *mr_graph_process_of(const mr_graph_t *g, const char *stage);
+/* Whether an edge leads from block i to another block k.  Before mr_graph_keep_process. */
+bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k);
+
 /* Puts a stage link-out and a stage link-in on every edge from one block to another.  run: a word
    that all processes of a run are told, for the names of links on one host.  MR_ERR_USAGE: a stage
    stands in no block, or an edge carries what cannot leave a process.  Before settle. */

@@ -1,0 +1,137 @@
+#include "apps/process_run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/from_state.h"
+#include "apps/graph_arg.h"
+#include "apps/interrupt.h"
+#include "apps/resume.h"
+#include "stages/link_stage.h"
+
+enum { OUTS = 64 };
+
+/* Where the streams that leave this process begin; they have the order of their stages. */
+typedef struct outs {
+  mr_stream_at_t at[OUTS];
+  int n; /* 0: nobody has asked yet */
+} outs_t;
+
+mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_diag_t *diag) {
+  MR_TRY(mr_graph_from_args(a, 0, g, diag));
+  mr_err_t e = mr_run_set_flags(a, *g, diag);
+  if (e >= 0) e = mr_graph_cut(*g, run, diag);
+  if (e >= 0) return MR_OK;
+  mr_graph_destroy(*g);
+  *g = NULL;
+  return e;
+}
+
+/* The k-th stage of this def in the process. */
+static const mr_stage_t *nth(const mr_graph_t *g, const char *process, const char *def, int k) {
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    const char *in = mr_graph_process_of(g, s->name);
+    if (!strcmp(s->def->name, def) && in && !strcmp(in, process) && k-- == 0) return s;
+  }
+  return NULL;
+}
+
+/* A ledger on the way of a stream that begins anew goes back with it. */
+static mr_err_t set_ledgers(mr_graph_t *g, const char *process, int64_t step, mr_diag_t *diag) {
+  char text[32];
+  const mr_stage_t *s;
+  snprintf(text, sizeof text, "%" PRId64, step);
+  for (int k = 0; (s = nth(g, process, "ledger", k)); k++)
+    MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
+  return MR_OK;
+}
+
+static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs, mr_diag_t *diag) {
+  const mr_stage_t *s;
+  for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
+    MR_TRY(mr_graph_go_on(g, mr_graph_before(g, s->name, 0), &outs->at[k], diag));
+    MR_TRY(mr_graph_start_number(g, s->name, outs->at[k].number, diag));
+    MR_TRY(set_ledgers(g, process, outs->at[k].number, diag));
+  }
+  return MR_OK;
+}
+
+/* From the newest checkpoint of the process, else from the state of its ledger, else from the
+   beginning. */
+static mr_err_t set_resume(mr_graph_t *g, const char *process, int64_t since, mr_diag_t *diag) {
+  const mr_stage_t *keep = nth(g, process, "checkpoint", 0);
+  const mr_stage_t *ledger = nth(g, process, "ledger", 0);
+  const char *step = keep ? mr_graph_before(g, keep->name, 0) : NULL;
+  const char *state = ledger ? mr_graph_setting(g, ledger->name, "state") : NULL;
+  char latest[4096];
+  if (step) {
+    snprintf(latest, sizeof latest, "%s/latest", mr_graph_setting(g, keep->name, "dir"));
+    return mr_resume_is_newer(latest, since) ? mr_resume_from(g, step, latest, diag) : MR_OK;
+  }
+  if (!state || !mr_resume_is_newer(state, since)) return MR_OK;
+  return mr_from_state(g, state, ledger->name, diag);
+}
+
+static mr_err_t build(const mr_args_t *a, const outs_t *outs, mr_graph_t **g, mr_diag_t *diag) {
+  const char *process = mr_args_text(a, "--process"), *run = mr_args_text(a, "--run-id");
+  int64_t since = 0;
+  MR_TRY(mr_args_int(a, "--since", 0, INT64_MAX, &since, diag));
+  MR_TRY(mr_process_cut(a, run ? run : "run", g, diag));
+  mr_err_t e = MR_OK;
+  if (mr_args_text(a, "--resume")) e = set_resume(*g, process, since, diag);
+  if (e >= 0) e = set_outs(*g, process, outs, diag);
+  if (e >= 0) e = mr_graph_settle(*g, diag);
+  if (e >= 0) e = mr_graph_keep_process(*g, process, diag);
+  return e;
+}
+
+/* Where every peer of a process with several wants to go on.  They are asked while nothing is sent,
+   so that their answers still hold when the graph runs. */
+static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, mr_diag_t *diag) {
+  const mr_stage_t *s;
+  for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
+    MR_TRY(mr_link_out_ask(s, &outs->at[k], diag));
+  }
+  return MR_OK;
+}
+
+/* Whether a peer wants another part of its stream than this graph gives; outs is then where. */
+static bool has_moved(const mr_graph_t *g, const char *process, outs_t *outs) {
+  const mr_stage_t *s;
+  bool moved = false;
+  for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, "link-out", outs->n)); outs->n++)
+    moved |= mr_link_out_moved(s, &outs->at[outs->n]);
+  return moved;
+}
+
+/* MR_AGAIN: the graph is to be made again, with outs. */
+static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_diag_t *diag) {
+  const char *process = mr_args_text(a, "--process");
+  mr_look_t look = mr_look_of(a);
+  mr_graph_t *g = NULL;
+  mr_diag_t why = {0};
+  mr_err_t e = build(a, outs, &g, &why);
+  look.says = false;
+  if (e >= 0) e = mr_run_interruptible(g, &look, stopped, &why);
+  bool moved = g && !*stopped && has_moved(g, process, outs);
+  if (moved) e = MR_AGAIN;
+  if (moved && outs->n > 1 && ask_all(g, process, outs, diag) < 0) e = diag->code;
+  if (e == MR_OK) mr_run_tell(g);
+  if (e < 0) mr_fail(diag, e, "%s", why.text);
+  mr_graph_destroy(g);
+  return e;
+}
+
+int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
+  outs_t *outs = calloc(1, sizeof *outs);
+  bool stopped = false;
+  if (!outs) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a process");
+  mr_err_t e;
+  do e = run_once(a, outs, &stopped, diag);
+  while (e == MR_AGAIN);
+  free(outs);
+  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+}

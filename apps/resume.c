@@ -1,0 +1,50 @@
+#include "apps/resume.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Every sink that keeps what an earlier run wrote. */
+static mr_err_t set_sinks(mr_graph_t *g, const mr_vit_progress_t *at, mr_diag_t *diag) {
+  char text[32];
+  const char *valid = at->unvalidated ? "false" : "true";
+  snprintf(text, sizeof text, "%" PRId64, at->step);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (mr_stage_def_opt(s->def, "resume-step"))
+      MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
+    if (mr_stage_def_opt(s->def, "resume-valid"))
+      MR_TRY(mr_graph_set(g, s->name, "resume-valid", valid, diag));
+  }
+  return MR_OK;
+}
+
+/* Each stream of the training stage where the checkpoint left it. */
+static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_vit_progress_t *at,
+                            mr_diag_t *diag) {
+  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+    const char *before = mr_graph_before(g, step, i);
+    if (before && at->stream_known[i]) MR_TRY(mr_graph_go_on(g, before, &at->stream[i], diag));
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_resume_set(mr_graph_t *g, const char *step, const char *path,
+                       const mr_vit_progress_t *at, mr_diag_t *diag) {
+  MR_TRY(mr_graph_set(g, step, "resume", path, diag));
+  MR_TRY(set_sinks(g, at, diag));
+  return set_streams(g, step, at, diag);
+}
+
+mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_diag_t *diag) {
+  mr_vit_progress_t at;
+  MR_TRY(mr_vit_state_progress(path, &at, diag));
+  return mr_resume_set(g, step, path, &at, diag);
+}
+
+bool mr_resume_is_newer(const char *path, int64_t since) {
+  struct stat st;
+  if (lstat(path, &st) < 0) return false;
+  return st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec >= since;
+}

@@ -1,0 +1,287 @@
+#include "apps/supervise.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+  PROCESSES = 256,
+  TICK_MS = 200,
+  LATE_MS = 500,      /* after an end: time for those that end together */
+  NEEDLESS_MS = 2000, /* after the last end beside it: time to end in order */
+  ARGS = MR_WORDS_MAX + MR_FLAGS_MAX + 16,
+  TEXT = 4096
+};
+
+typedef struct child {
+  mr_process_t set;
+  pid_t pid;      /* 0: does not run */
+  bool ended;     /* by itself, without a failure */
+  bool complete;  /* has ended so at least once */
+  bool dismissed; /* nobody needs it any more */
+  bool told;      /* to stop */
+  int64_t deaths, start_ms, end_ms;
+} child_t;
+
+typedef struct crew {
+  const mr_args_t *args;
+  const mr_graph_t *g;
+  const char *run;
+  int64_t since; /* when the run began, ns of the Unix clock */
+  bool resume;   /* from what an earlier run has left */
+  child_t child[PROCESSES];
+  int n;
+  bool stopping, failed;
+  sigset_t before; /* the signal mask of who called */
+} crew_t;
+
+static int64_t now_ms(void) { return mr_now_ns() / 1000000; }
+
+/* ---- starting ---- */
+
+/* "millrace run GRAPH KEY=VALUE ... --flag=VALUE ... --process=NAME" into argv, texts into text. */
+static bool write_args(const crew_t *c, const child_t *k, bool again, char **argv, char *text) {
+  const mr_args_t *a = c->args;
+  static const char *const own[] = {"--resume", "--run-id", "--since", "--process"};
+  char *at = text, *end = text + TEXT;
+  int n = 0;
+  argv[n++] = "millrace", argv[n++] = (char *)a->command->name;
+  for (int i = 0; a->command->flags[i].name; i++) {
+    const char *name = a->command->flags[i].name;
+    bool skip = !a->flag[i];
+    for (int o = 0; o < 4; o++) skip |= !strcmp(name, own[o]);
+    if (skip) continue;
+    bool file = !strcmp(name, "--trace"); /* one for each process */
+    argv[n++] = at;
+    at += snprintf(at, (size_t)(end - at), a->command->flags[i].value ? "%s=%s%s%s" : "%s", name,
+                   a->flag[i], file ? "." : "", file ? k->set.name : "");
+    if (++at >= end) return false;
+  }
+  int left = (int)(end - at);
+  int used = snprintf(at, (size_t)left, "--process=%s", k->set.name);
+  argv[n++] = at, at += used + 1;
+  if (used + 64 + (int)strlen(c->run) >= left) return false;
+  argv[n++] = at, at += sprintf(at, "--run-id=%s", c->run) + 1;
+  if (!c->resume) argv[n++] = at, at += sprintf(at, "--since=%" PRId64, c->since) + 1;
+  if (again || c->resume) argv[n++] = "--resume";
+  argv[n++] = "--";
+  for (int i = 0; i < a->n_words; i++) argv[n++] = (char *)a->word[i];
+  argv[n] = NULL;
+  return true;
+}
+
+/* In the new process.  A death of the one above takes it along; the terminal's Ctrl-C goes to that
+   one alone. */
+static void become(const crew_t *c, pid_t above, char **argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != above) _exit(1);
+  setpgid(0, 0);
+  sigprocmask(SIG_SETMASK, &c->before, NULL);
+  execv("/proc/self/exe", argv);
+  dprintf(STDERR_FILENO, "millrace: cannot start a process: %s\n", strerror(errno));
+  _exit(1);
+}
+
+static mr_err_t start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
+  char *argv[ARGS], text[TEXT];
+  if (!write_args(c, k, again, argv, text))
+    return mr_fail(diag, MR_ERR_USAGE, "run: too long flags");
+  pid_t above = getpid();
+  fflush(NULL);
+  k->ended = k->told = k->dismissed = false;
+  k->start_ms = now_ms();
+  k->pid = fork();
+  if (k->pid == 0) become(c, above, argv);
+  if (k->pid > 0) return MR_OK;
+  k->pid = 0;
+  return mr_fail(diag, MR_ERR_IO, "process %s: cannot be started: %s", k->set.name,
+                 strerror(errno));
+}
+
+/* ---- stopping ---- */
+
+static bool runs(const crew_t *c) {
+  for (int i = 0; i < c->n; i++)
+    if (c->child[i].pid) return true;
+  return false;
+}
+
+static bool feeds_a_running_one(const crew_t *c, int i) {
+  for (int k = 0; k < c->n; k++)
+    if (c->child[k].pid && mr_graph_process_feeds(c->g, i, k)) return true;
+  return false;
+}
+
+/* Those that feed nobody who runs: what they were sent last has had its effect when they end, and
+   then it is the turn of those before them. */
+static void stop_last_ones(crew_t *c) {
+  for (int i = 0; i < c->n; i++) {
+    child_t *k = &c->child[i];
+    if (!k->pid || k->told || feeds_a_running_one(c, i)) continue;
+    k->told = true;
+    kill(k->pid, SIGINT);
+  }
+}
+
+static void kill_all(const crew_t *c) {
+  for (int i = 0; i < c->n; i++)
+    if (c->child[i].pid) kill(c->child[i].pid, SIGKILL);
+}
+
+static void on_interrupt(crew_t *c) {
+  if (c->stopping) return kill_all(c);
+  c->stopping = true;
+  stop_last_ones(c);
+}
+
+/* ---- ends ---- */
+
+static void fail(crew_t *c, mr_diag_t *diag, const child_t *k, const char *how, int number,
+                 const char *more) {
+  if (!c->failed && !c->stopping)
+    mr_fail(diag, MR_ERR_IO, "process %s %s %d%s", k->set.name, how, number, more);
+  c->failed = !c->stopping;
+  c->stopping = true;
+}
+
+/* Who has ended already, having given it all or taken all from it, meets it again: it gives again
+   what the death has lost, or says that nothing is missing. */
+static bool joined(const crew_t *c, int i, int k) {
+  return mr_graph_process_feeds(c->g, i, k) || mr_graph_process_feeds(c->g, k, i);
+}
+
+static mr_err_t start_again(crew_t *c, int i, mr_diag_t *diag) {
+  MR_TRY(start(c, &c->child[i], true, diag));
+  for (int k = 0; k < c->n; k++)
+    if (c->child[k].ended && joined(c, i, k)) MR_TRY(start_again(c, k, diag));
+  return MR_OK;
+}
+
+static mr_err_t died(crew_t *c, int i, int signo, mr_diag_t *diag) {
+  child_t *k = &c->child[i];
+  if (c->stopping) return MR_OK;
+  if (k->deaths == k->set.restart) {
+    char more[96];
+    snprintf(more, sizeof more, "; restart = %" PRId64 " allows no further start", k->set.restart);
+    return fail(c, diag, k, "was killed by signal", signo, more), MR_OK;
+  }
+  k->deaths++;
+  fprintf(stderr,
+          "millrace: process %s was killed by signal %d; start %" PRId64 " of %" PRId64 "\n",
+          k->set.name, signo, k->deaths + 1, k->set.restart + 1);
+  return start_again(c, i, diag);
+}
+
+static mr_err_t ended(crew_t *c, int i, int status, mr_diag_t *diag) {
+  child_t *k = &c->child[i];
+  k->pid = 0, k->end_ms = now_ms();
+  if (k->dismissed) return k->ended = true, MR_OK;
+  if (WIFSIGNALED(status)) return died(c, i, WTERMSIG(status), diag);
+  int code = WEXITSTATUS(status);
+  k->ended = code == 0, k->complete |= k->ended;
+  if (code == MR_EXIT_STOPPED) c->stopping = true; /* somebody stopped it by hand: all stop */
+  if (code && code != MR_EXIT_STOPPED) fail(c, diag, k, "ended with status", code, "");
+  return MR_OK;
+}
+
+static mr_err_t reap(crew_t *c, mr_diag_t *diag) {
+  int status;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (int i = 0; i < c->n; i++)
+      if (c->child[i].pid == pid) MR_TRY(ended(c, i, status, diag));
+  if (c->stopping) stop_last_ones(c);
+  return MR_OK;
+}
+
+/* ---- the watch ---- */
+
+/* It ended with a partner that died at that moment: the one that was started in its place may still
+   wait for it. */
+static bool is_missed(const crew_t *c, int i) {
+  const child_t *k = &c->child[i];
+  if (!k->ended || now_ms() - k->end_ms < LATE_MS) return false;
+  for (int x = 0; x < c->n; x++)
+    if (c->child[x].pid && c->child[x].start_ms > k->start_ms && joined(c, i, x)) return true;
+  return false;
+}
+
+/* Started again for one that needed nothing: it waits for nobody. */
+static bool is_needless(const crew_t *c, int i) {
+  const child_t *k = &c->child[i];
+  if (!k->pid || !k->complete) return false;
+  for (int x = 0; x < c->n; x++) {
+    const child_t *other = &c->child[x];
+    if (joined(c, i, x) && (!other->ended || now_ms() - other->end_ms < NEEDLESS_MS)) return false;
+  }
+  return true;
+}
+
+static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
+  for (int i = 0; i < c->n && !c->stopping; i++) {
+    if (is_missed(c, i)) MR_TRY(start(c, &c->child[i], true, diag));
+    if (!is_needless(c, i)) continue;
+    c->child[i].dismissed = true;
+    kill(c->child[i].pid, SIGKILL);
+  }
+  return MR_OK;
+}
+
+static mr_err_t watch(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
+  mr_err_t e = MR_OK;
+  while (runs(c) && e >= 0) {
+    const struct timespec most = {.tv_nsec = TICK_MS * 1000000L};
+    int signo = sigtimedwait(heard, NULL, &most);
+    if (signo == SIGINT || signo == SIGTERM) on_interrupt(c);
+    e = reap(c, diag); /* signals that came together are one */
+    if (e >= 0) e = tick(c, diag);
+  }
+  return e;
+}
+
+static mr_err_t run_all(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
+  mr_err_t e = MR_OK;
+  for (int i = 0; i < c->n && e >= 0; i++) e = start(c, &c->child[i], false, diag);
+  if (e >= 0) e = watch(c, heard, diag);
+  kill_all(c);
+  while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) errno = 0;
+  return e;
+}
+
+static void restarts(const crew_t *c) {
+  for (int i = 0; i < c->n; i++)
+    if (c->child[i].deaths)
+      fprintf(stderr, "millrace: process %s was started again %" PRId64 " times\n",
+              c->child[i].set.name, c->child[i].deaths);
+}
+
+int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_diag_t *diag) {
+  crew_t *c = calloc(1, sizeof *c);
+  struct timespec now;
+  sigset_t heard;
+  if (!c) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the processes");
+  clock_gettime(CLOCK_REALTIME, &now);
+  c->args = a, c->g = g, c->run = run, c->n = mr_graph_n_processes(g);
+  c->since = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+  c->resume = mr_args_text(a, "--resume") != NULL;
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGINT), sigaddset(&heard, SIGTERM), sigaddset(&heard, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &heard, &c->before);
+  mr_err_t e = MR_OK;
+  for (int i = 0; i < c->n && e >= 0; i++) e = mr_graph_process(g, i, &c->child[i].set, diag);
+  if (e >= 0) e = run_all(c, &heard, diag);
+  bool stopped = c->stopping, failed = c->failed;
+  restarts(c);
+  sigprocmask(SIG_SETMASK, &c->before, NULL);
+  free(c);
+  if (e < 0) return e;
+  return failed ? MR_ERR_IO : stopped ? MR_EXIT_STOPPED : 0;
+}

@@ -1,0 +1,95 @@
+/* link-in: buffers come into the process.
+
+   What they hold stays the link's: a buffer is acknowledged when nobody in this graph holds it any
+   more.  The thread waits for the peer, for room behind it and for buffers that come back. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "stages/link_stage.h"
+
+typedef struct in {
+  mr_link_settings_t set;
+  mr_link_t *link;
+  mr_link_stats_t told;
+} in_t;
+
+static const mr_opt_t in_opts[] = {MR_LINK_OPTS(offsetof(in_t, set)), {0}};
+
+static mr_err_t in_plan(mr_stage_t *s) {
+  in_t *t = s->state;
+  s->out_spec[0] = s->in_spec[0];
+  return mr_link_settings_check(s, &t->set);
+}
+
+static mr_err_t in_open(mr_stage_t *s) {
+  in_t *t = s->state;
+  mr_link_cfg_t cfg = mr_link_cfg(&t->set);
+  mr_link_point_t at = {
+      .number = s->start_number, .position = s->start_position, .n_words = s->n_start_words};
+  mr_diag_t why = {0};
+  if (at.n_words > MR_LINK_WORDS) at.n_words = 0; /* found by its number, more slowly */
+  if (at.n_words) memcpy(at.word, s->start_word, (size_t)at.n_words * sizeof *at.word);
+  t->link = mr_link_open_in(&cfg, &s->out_spec[0], &at, &why);
+  if (!t->link) return mr_stage_fail(s, why.code, "%s", why.text);
+  mr_use_pool(s, 0, mr_link_give_pool(t->link));
+  return MR_OK;
+}
+
+static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
+  mr_buf_t *b[MR_BURST];
+  size_t n = mr_link_take(link, b, mr_room(s, 0));
+  mr_give(s, 0, b, n);
+  return n;
+}
+
+static mr_err_t in_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
+  struct pollfd fd[MR_LINK_FDS];
+  int ms, n = mr_link_fds(link, fd, &ms);
+  return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
+}
+
+static mr_err_t in_step(mr_stage_t *s) {
+  in_t *t = s->state;
+  mr_diag_t why = {0};
+  uint64_t seen = mr_news(s);
+  if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_stopping(s) || mr_idle(s) == MR_END) {
+    mr_link_leave(t->link);
+    mr_link_pump(t->link, NULL);
+    return MR_END;
+  }
+  size_t n = pass_on(s, t->link);
+  if (mr_link_over(t->link)) return MR_END;
+  return n ? MR_OK : in_wait(s, t->link, seen);
+}
+
+static void in_close(mr_stage_t *s) {
+  in_t *t = s->state;
+  if (t->link) mr_link_stats(t->link, &t->told);
+  if (t->link && mr_link_over(t->link)) mr_link_leave(t->link);
+  mr_link_close(t->link);
+  t->link = NULL;
+}
+
+static void in_report(mr_stage_t *s, char *text, size_t n) {
+  const in_t *t = s->state;
+  snprintf(text, n,
+           "%" PRId64 " buffers received (%" PRId64 " came again and were dropped), %" PRId64
+           " connections",
+           t->told.received, t->told.repeated, t->told.connections);
+}
+
+const mr_stage_def_t mr_stage_link_in = {
+    .name = "link-in",
+    .help = "Receives buffers from a link-out in another process or on another host.",
+    .in = {{"link", MR_FLOW_NONE, true}},
+    .out = {{"out", MR_FLOW_NONE, false}},
+    .opts = in_opts,
+    .state_sz = sizeof(in_t),
+    .plan = in_plan,
+    .open = in_open,
+    .close = in_close,
+    .step = in_step,
+    .report = in_report,
+};

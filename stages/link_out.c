@@ -1,0 +1,125 @@
+/* link-out: buffers leave the process.
+
+   The thread waits for three things at once: buffers from the graph, room that the peer's
+   acknowledgements make, and the peer itself, who may come, go and come back.  A peer that wants to
+   go on where this end no longer stands cancels the graph (an end in order would tell the processes
+   before this one that all is over): whoever runs it makes it again from there. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "stages/link_stage.h"
+
+typedef struct out {
+  mr_link_settings_t set;
+  mr_link_t *link;
+  mr_link_stats_t told; /* of a closed link */
+  bool moved, ended;
+  mr_stream_at_t at;
+} out_t;
+
+static const mr_opt_t out_opts[] = {MR_LINK_OPTS(offsetof(out_t, set)), {0}};
+
+static mr_err_t out_plan(mr_stage_t *s) {
+  out_t *o = s->state;
+  s->out_spec[0] = s->in_spec[0];
+  s->holds = o->set.window; /* what the peer has not acknowledged */
+  return mr_link_settings_check(s, &o->set);
+}
+
+static mr_err_t out_open(mr_stage_t *s) {
+  out_t *o = s->state;
+  mr_link_cfg_t cfg = mr_link_cfg(&o->set);
+  mr_diag_t why = {0};
+  o->moved = o->ended = false;
+  o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
+  return o->link ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
+}
+
+static void to_stream_at(const mr_link_point_t *p, mr_stream_at_t *at) {
+  *at = (mr_stream_at_t){.position = p->position, .number = p->number, .n_words = p->n_words};
+  memcpy(at->word, p->word, (size_t)p->n_words * sizeof *at->word);
+}
+
+/* Passes on what the graph has and the link takes; returns how much. */
+static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
+  mr_buf_t *b[MR_BURST];
+  size_t room = mr_link_room(link);
+  size_t n = mr_take(s, 0, b, room < MR_BURST ? room : MR_BURST);
+  for (size_t i = 0; i < n; i++) mr_link_send(link, b[i]);
+  return n;
+}
+
+static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
+  struct pollfd fd[MR_LINK_FDS];
+  int ms, n = mr_link_fds(link, fd, &ms);
+  return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
+}
+
+/* A stream that is stopped is not over: the peer keeps waiting for who goes on with it. */
+static mr_err_t out_step(mr_stage_t *s) {
+  out_t *o = s->state;
+  mr_link_point_t asked;
+  mr_diag_t why = {0};
+  uint64_t seen = mr_news(s);
+  if (mr_stopping(s)) return MR_END;
+  size_t n = mr_link_room(o->link) ? pass_on(s, o->link) : 0;
+  if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
+  if (mr_link_pump(o->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_link_asked(o->link, &asked) == MR_END) {
+    to_stream_at(&asked, &o->at);
+    o->moved = true;
+    return mr_stage_fail(s, MR_ERR_CANCEL, "the peer goes on from buffer %" PRId64, asked.number);
+  }
+  if (mr_link_left(o->link)) return MR_END; /* it has done with all, or wants no more */
+  return n ? MR_OK : out_wait(s, o->link, seen);
+}
+
+static void out_close(mr_stage_t *s) {
+  out_t *o = s->state;
+  if (o->link) mr_link_stats(o->link, &o->told);
+  mr_link_close(o->link);
+  o->link = NULL;
+}
+
+static void out_report(mr_stage_t *s, char *text, size_t n) {
+  const out_t *o = s->state;
+  snprintf(text, n,
+           "%" PRId64 " buffers sent (%" PRId64 " again, %" PRId64 " by reference), %" PRId64
+           " connections",
+           o->told.sent, o->told.resent, o->told.by_reference, o->told.connections);
+}
+
+bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {
+  const out_t *o = s->state;
+  if (o->moved) *at = o->at;
+  return o->moved;
+}
+
+mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {
+  const out_t *o = s->state;
+  mr_link_cfg_t cfg = mr_link_cfg(&o->set);
+  mr_link_point_t asked = {0};
+  mr_link_t *link = mr_link_open_out(&cfg, &s->in_spec[0], 0, diag);
+  if (!link) return MR_ERR_IO;
+  mr_err_t e;
+  while ((e = mr_link_pump(link, diag)) >= 0 && mr_link_asked(link, &asked) == MR_AGAIN)
+    mr_link_wait(link, -1);
+  to_stream_at(&asked, at);
+  mr_link_close(link);
+  return e;
+}
+
+const mr_stage_def_t mr_stage_link_out = {
+    .name = "link-out",
+    .help = "Sends buffers to a link-in in another process or on another host.",
+    .in = {{"in", MR_FLOW_NONE, false}},
+    .out = {{"link", MR_FLOW_NONE, true}},
+    .opts = out_opts,
+    .state_sz = sizeof(out_t),
+    .plan = out_plan,
+    .open = out_open,
+    .close = out_close,
+    .step = out_step,
+    .report = out_report,
+};

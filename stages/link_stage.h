@@ -1,0 +1,60 @@
+/* What the two ends of a link have in common as stages, and what the program asks of them. */
+#ifndef MR_STAGES_LINK_STAGE_H
+#define MR_STAGES_LINK_STAGE_H
+
+#include "pipeline/link.h"
+#include "pipeline/stage.h"
+#include "pipeline/stream_at.h"
+
+typedef struct mr_link_settings {
+  const char *link, *address, *key, *peers;
+  bool bind;
+  int64_t window, linger;
+} mr_link_settings_t;
+
+#define MR_LINK_TEXT(NAME, AT, HELP)                                                        \
+  {                                                                                         \
+    .name = #NAME, .type = MR_OPT_STR, .offset = (AT) + offsetof(mr_link_settings_t, NAME), \
+    .unit = "", .help = HELP                                                                \
+  }
+
+/* The rows of settings, for an mr_link_settings_t at an offset of the state. */
+#define MR_LINK_OPTS(AT)                                                                         \
+  MR_LINK_TEXT(link, AT, "Name of the link; both ends say the same."),                           \
+      MR_LINK_TEXT(address, AT, "tcp://HOST:PORT, ipc://@NAME or ipc://FILE."),                  \
+      {.name = "bind",                                                                           \
+       .type = MR_OPT_BOOL,                                                                      \
+       .offset = (AT) + offsetof(mr_link_settings_t, bind),                                      \
+       .unit = "",                                                                               \
+       .def = "false",                                                                           \
+       .help = "This end waits at the address; the other one comes."},                           \
+      MR_LINK_TEXT(key, AT, "File of this end's secret key, for links between hosts."),          \
+      MR_LINK_TEXT(peers, AT, "Public key files of who may come, or is there; comma between."),  \
+      {.name = "window",                                                                         \
+       .type = MR_OPT_INT,                                                                       \
+       .offset = (AT) + offsetof(mr_link_settings_t, window),                                    \
+       .unit = "buffers",                                                                        \
+       .def = "8",                                                                               \
+       .lo = 1,                                                                                  \
+       .hi = MR_LINK_WINDOW_MAX,                                                                 \
+       .help = "Buffers on the way or in use on the receiving side."},                           \
+  {                                                                                              \
+    .name = "linger", .type = MR_OPT_INT, .offset = (AT) + offsetof(mr_link_settings_t, linger), \
+    .unit = "ms", .def = "2000", .lo = 1, .hi = 86400000,                                        \
+    .help = "How long the end waits for what the other one has not acknowledged."                \
+  }
+
+mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t);
+
+/* Fails with what is missing. */
+mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t);
+
+/* link-out, after join: true, and where, if the peer wants the stream to go on elsewhere.  The
+   graph is then to be made again, with this stage's input there (mr_graph_go_on). */
+bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at);
+
+/* link-out of a settled graph that does not run: waits until the peer has come, and says where it
+   wants to go on. */
+mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
+
+#endif

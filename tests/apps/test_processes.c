@@ -1,0 +1,287 @@
+/* Graphs of several processes: what dies is started again and nothing of the run changes; none is
+   left behind.  scripts/links.sh kills a hundred times. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+enum { KILLS = 6, TEXT_MAX = 4096 };
+
+static char dir[64];
+
+static int setup(void **state) {
+  snprintf(dir, sizeof dir, "/tmp/mr-processes-XXXXXX");
+  return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", dir);
+  return system(command);
+}
+
+/* The text of a graph whose files are DIR/NAME.*, written to DIR/NAME.mr; path has its name. */
+static void write_graph(const char *name, const char *text, char *path) {
+  char whole[TEXT_MAX];
+  int n = snprintf(whole, sizeof whole, "let out = %s/%s\n%s", dir, name, text);
+  snprintf(path, TEXT_MAX, "%s/%s.mr", dir, name);
+  assert_int_equal(mr_write_file(path, whole, (size_t)n, NULL), MR_OK);
+}
+
+static char *file_of(const char *name, const char *end) {
+  char path[TEXT_MAX];
+  void *text;
+  size_t n;
+  snprintf(path, sizeof path, "%s/%s%s", dir, name, end);
+  mr_diag_t why = {0};
+  if (mr_read_file(path, 1 << 24, &text, &n, &why) < 0) fail_msg("%s", why.text);
+  char *copy = realloc(text, n + 1);
+  copy[n] = 0;
+  return copy;
+}
+
+/* Processes whose command line holds both words, into pid[0,16); returns how many. */
+static int find(const char *a, const char *b, pid_t *pid) {
+  char path[300], text[TEXT_MAX];
+  int n = 0;
+  DIR *d = opendir("/proc");
+  for (struct dirent *e; (e = readdir(d)) && n < 16;) {
+    if (atoi(e->d_name) <= 0) continue;
+    snprintf(path, sizeof path, "/proc/%s/cmdline", e->d_name);
+    FILE *f = fopen(path, "r");
+    if (!f) continue;
+    size_t len = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[len] = 0;
+    for (size_t i = 0; i < len; i++)
+      if (!text[i]) text[i] = ' ';
+    if (strstr(text, a) && strstr(text, b)) pid[n++] = atoi(e->d_name);
+  }
+  closedir(d);
+  return n;
+}
+
+static void wait_until_gone(const char *path) {
+  pid_t pid[16];
+  while (find("--process=", path, pid)) usleep(10000);
+}
+
+/* ---- what the runs share ---- */
+
+static const char training[] =
+    "process reader restart=100 {\n"
+    "  synthetic n=320 ! shuffle seed=1 epochs=4 ! flip ! normalize ! batch 16 name=batches\n"
+    "  synthetic n=64 split=valid ! sequential epochs=0 ! normalize ! batch 32 name=held\n}\n"
+    "process trainer restart=100 {\n"
+    "  vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8 checkpoint-every=5\n"
+    "  train.state ! checkpoint dir=$out.d\n}\n"
+    "batches. ! train.   held. ! train.valid\n";
+
+static const char lines[] =
+    "process reader restart=100 {\n"
+    "  synthetic n=2000 ! shuffle seed=1 epochs=1 ! flip ! batch 16 name=batches workers=2\n}\n"
+    "process between restart=100 { delay 4 name=delay }\n"
+    "process writer restart=100 { ledger path=$out.txt state=$out.json every=5 name=lines }\n"
+    "batches. ! delay.   delay. ! lines.\n";
+
+/* The line "NAME: ... ledger HASH" of what a run said. */
+static void ledger_line(const char *out, const char *name, char *line) {
+  const char *at = strstr(out, name);
+  at = at ? strstr(at, "ledger ") : NULL;
+  if (!at) fail_msg("no ledger of %s in: %s", name, out);
+  snprintf(line, 24, "%.23s", at);
+}
+
+typedef struct {
+  program_t *p;
+  FILE *out, *err;
+  pid_t pid;
+} running_t;
+
+static running_t start(const char *const *words) {
+  running_t r = {calloc(1, sizeof *r.p), tmpfile(), tmpfile(), -1};
+  r.pid = program_start(words, r.out, r.err);
+  return r;
+}
+
+static void finish(running_t *r) {
+  r->p->status = program_wait(r->pid);
+  program_read(r->out, r->p->out, sizeof r->p->out);
+  program_read(r->err, r->p->err, sizeof r->p->err);
+}
+
+/* Kills the named processes in turn at moments of rand(), as long as the run lasts. */
+static int disturb(const running_t *r, const char *path, const char *const *process) {
+  int done = 0;
+  unsigned seed = 7;
+  for (int k = 0;; k++) {
+    siginfo_t info = {0};
+    usleep(30000 + (unsigned)rand_r(&seed) % 120000);
+    if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid) break;
+    if (!process[k]) k = 0;
+    pid_t pid[16];
+    if (done < KILLS && find(process[k], path, pid) && kill(pid[0], SIGKILL) == 0) done++;
+  }
+  return done;
+}
+
+static void a_run_whose_processes_are_killed_is_the_same(void **state) {
+  static const char *const trained[] = {"--process=reader", "--process=trainer", NULL};
+  char calm[TEXT_MAX], shaken[TEXT_MAX], a[24], b[24];
+  write_graph("calm", training, calm);
+  write_graph("shaken", training, shaken);
+  running_t quiet = start((const char *const[]){"run", calm, NULL});
+  finish(&quiet);
+  if (quiet.p->status) fail_msg("%s", quiet.p->err);
+  running_t r = start((const char *const[]){"run", shaken, NULL});
+  int done = disturb(&r, shaken, trained);
+  finish(&r);
+  if (r.p->status) fail_msg("after %d kills: %s", done, r.p->err);
+  assert_true(done > 0);
+  ledger_line(quiet.p->out, "train: ", a);
+  ledger_line(r.p->out, "train: ", b);
+  assert_string_equal(a, b);
+  char *x = file_of("calm", ".d/step-000080.safetensors");
+  char *y = file_of("shaken", ".d/step-000080.safetensors");
+  assert_memory_equal(x, y, 4000);
+  free(x), free(y), free(quiet.p), free(r.p);
+}
+
+static void lines_come_once_and_in_order_through_a_process_between(void **state) {
+  static const char *const all[] = {"--process=between", "--process=reader", "--process=writer",
+                                    NULL};
+  char calm[TEXT_MAX], shaken[TEXT_MAX];
+  write_graph("a", lines, calm);
+  write_graph("b", lines, shaken);
+  running_t quiet = start((const char *const[]){"run", calm, NULL});
+  finish(&quiet);
+  if (quiet.p->status) fail_msg("%s", quiet.p->err);
+  running_t r = start((const char *const[]){"run", shaken, NULL});
+  assert_true(disturb(&r, shaken, all) > 0);
+  finish(&r);
+  if (r.p->status) fail_msg("%s", r.p->err);
+  char *x = file_of("a", ".txt"), *y = file_of("b", ".txt");
+  assert_string_equal(x, y);
+  free(x), free(y), free(quiet.p), free(r.p);
+}
+
+static const char endless[] =
+    "process reader { synthetic n=320 ! shuffle seed=1 epochs=0 ! batch 16 name=batches }\n"
+    "process writer { ledger path=$out.txt state=$out.json name=lines }\n"
+    "batches. ! lines.\n";
+
+static void wait_for_lines(const char *name) {
+  char path[TEXT_MAX];
+  snprintf(path, sizeof path, "%s/%s.json", dir, name);
+  while (access(path, F_OK)) usleep(10000);
+}
+
+static void ctrl_c_stops_all_and_resume_goes_on(void **state) {
+  char path[TEXT_MAX], steps[] = "lines.steps=400";
+  write_graph("stop", endless, path);
+  running_t r = start((const char *const[]){"run", path, NULL});
+  wait_for_lines("stop");
+  kill(r.pid, SIGINT);
+  finish(&r);
+  assert_int_equal(r.p->status, 130);
+  assert_non_null(strstr(r.p->out, "--resume goes on"));
+  pid_t pid[16];
+  assert_int_equal(find("--process=", path, pid), 0);
+  running_t on = start((const char *const[]){"run", "--resume", path, steps, NULL});
+  finish(&on);
+  if (on.p->status) fail_msg("%s", on.p->err);
+  write_graph("whole", endless, path);
+  running_t whole = start((const char *const[]){"run", path, steps, NULL});
+  finish(&whole);
+  char *x = file_of("stop", ".txt"), *y = file_of("whole", ".txt");
+  assert_string_equal(x, y);
+  free(x), free(y), free(r.p), free(on.p), free(whole.p);
+}
+
+static void no_process_outlives_the_one_that_started_it(void **state) {
+  char path[TEXT_MAX];
+  write_graph("orphan", endless, path);
+  running_t r = start((const char *const[]){"run", path, NULL});
+  wait_for_lines("orphan");
+  kill(r.pid, SIGKILL);
+  finish(&r);
+  wait_until_gone(path);
+  free(r.p);
+}
+
+static void one_that_fails_ends_all_with_its_reason(void **state) {
+  char path[TEXT_MAX];
+  write_graph("bad", endless, path);
+  running_t r = start((const char *const[]){"run", path, "lines.path=/proc/no/such", NULL});
+  finish(&r);
+  assert_int_equal(r.p->status, 1);
+  assert_non_null(strstr(r.p->err, "/proc/no/such"));
+  assert_non_null(strstr(r.p->err, "process writer ended with status 1"));
+  free(r.p);
+}
+
+static void one_that_dies_too_often_ends_all(void **state) {
+  char path[TEXT_MAX];
+  write_graph("often", endless, path);
+  running_t r = start((const char *const[]){"run", path, "reader.restart=1", NULL});
+  wait_for_lines("often");
+  for (int i = 0; i < 2; i++) {
+    pid_t pid[16] = {0}, killed = 0;
+    while (!find("--process=reader", path, pid)) usleep(10000);
+    kill(killed = pid[0], SIGKILL);
+    while (find("--process=reader", path, pid) && pid[0] == killed) usleep(10000);
+  }
+  finish(&r);
+  assert_int_equal(r.p->status, 1);
+  assert_non_null(strstr(r.p->err, "process reader was killed by signal 9; restart = 1 allows"));
+  free(r.p);
+}
+
+static void processes_that_are_started_one_by_one_meet(void **state) {
+  char path[TEXT_MAX];
+  write_graph("one", endless, path);
+  running_t w = start((const char *const[]){"run", "--process=writer", "--run-id=x1", path,
+                                            "lines.steps=50", NULL});
+  running_t r = start((const char *const[]){"run", "--process=reader", "--run-id=x1", path,
+                                            "lines.steps=50", NULL});
+  finish(&w);
+  finish(&r);
+  if (w.p->status || r.p->status) fail_msg("%s\n%s", w.p->err, r.p->err);
+  assert_non_null(strstr(w.p->out, "up to step 50, 800 records"));
+  free(w.p), free(r.p);
+}
+
+static void wrong_words_are_told(void **state) {
+  char path[TEXT_MAX];
+  program_t *p = calloc(1, sizeof *p);
+  write_graph("words", endless, path);
+  RUN(p, "run", path, "--process=writr");
+  assert_int_equal(p->status, 2);
+  assert_non_null(strstr(p->err, "no process of the graph is called \"writr\""));
+  RUN(p, "run", "synthetic ! batch 4 ! null", "--process=a");
+  assert_int_equal(p->status, 2);
+  assert_non_null(strstr(p->err, "--process: the graph has no process { } blocks"));
+  free(p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_whose_processes_are_killed_is_the_same),
+      cmocka_unit_test(lines_come_once_and_in_order_through_a_process_between),
+      cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
+      cmocka_unit_test(no_process_outlives_the_one_that_started_it),
+      cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
+      cmocka_unit_test(one_that_dies_too_often_ends_all),
+      cmocka_unit_test(processes_that_are_started_one_by_one_meet),
+      cmocka_unit_test(wrong_words_are_told),
+  };
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
