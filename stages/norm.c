@@ -27,7 +27,8 @@ static void fill_channel(mr_norm_t *t, int c, double mean, double std) {
     volatile float scaled = (float)x / 255.0f; /* each step is rounded to f32 */
     volatile float centred = scaled - t->mean[c];
     t->table[c][x] = centred / t->std[c];
-    t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
+    uint16_t h = t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
+    t->half16[c][0][x] = (uint8_t)h, t->half16[c][1][x] = (uint8_t)(h >> 8);
   }
 }
 
@@ -61,8 +62,10 @@ static void plain(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dt
 void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out, void *dst) {
   if (n % 32 || !t->avx2)
     plain(t, src, n, hwc, out, dst);
-  else if (t->avx512 && out != MR_U8)
-    mr__norm_avx512(t, src, n, hwc, out, dst);
+  else if (t->avx512 && out == MR_F32)
+    mr__norm_avx512(t, src, n, hwc, dst);
+  else if (t->avx512 && out == MR_BF16)
+    mr__norm_bf16_avx512(t, src, n, hwc, dst);
   else
     mr__norm_avx2(t, src, n, hwc, out, dst);
 }

@@ -11,6 +11,7 @@
 typedef struct mr_norm {
   float table[3][256];       /* the answer for each channel and byte */
   mr_bf16_t table16[3][256]; /* the same in bf16 */
+  uint8_t half16[3][2][256]; /* its lower and upper bytes */
   float mean[3], std[3];
   float inv[3], rest[3]; /* 1/std as a sum of two floats */
   float turn[3][18];     /* mean, inv and rest of channels 0, 1, 2, 0, 1, 2 ... */
@@ -28,11 +29,12 @@ void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t
 #define MR_NORM_INV (1.0f / 255.0f)
 #define MR_NORM_REST ((float)(1.0 / 255.0 - (double)MR_NORM_INV))
 
-/* mr_norm for t->avx2 or t->avx512 and n a multiple of 32; AVX2 alone does u8. */
+/* mr_norm for t->avx2 or t->avx512 and n a multiple of 32; AVX2 alone does u8, and with AVX-512
+   bf16 has a way of its own. */
 void mr__norm_avx2(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
                    void *dst);
-void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
-                     void *dst);
+void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst);
+void mr__norm_bf16_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, void *dst);
 bool mr__norm_has_avx512(void); /* this build and machine have what it takes besides AVX-512 */
 
 #endif

@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
 #define INLINE AVX512 static inline __attribute__((always_inline))
 
 /* Every fourth byte of a vector: the lowest ones of 32-bit places. */
@@ -38,16 +38,6 @@ INLINE __m512 number(__m512i bytes, const lanes_t *l) {
   return divided(_mm512_sub_ps(x, l->mean), l->inv, l->rest);
 }
 
-/* Thirty-two numbers to their place, `at` elements behind dst. */
-INLINE void store32(__m512 a, __m512 b, bool wide, void *dst, int at) {
-  if (wide) {
-    _mm512_storeu_ps((float *)dst + at, a);
-    _mm512_storeu_ps((float *)dst + at + 16, b);
-  } else {
-    _mm512_storeu_si512((mr_bf16_t *)dst + at, (__m512i)_mm512_cvtne2ps_pbh(b, a));
-  }
-}
-
 /* Places of sixteen interleaved bytes, from 16v on, in 16 of r, then 16 of g, then 16 of b. */
 #define AT(k) (k) % 3 * 16 + (k) / 3, 0, 0, 0
 #define AT4(k) AT(k), AT(k + 1), AT(k + 2), AT(k + 3)
@@ -65,45 +55,34 @@ INLINE void numbers48(const uint8_t *src, int n, const lanes_t l[3], __m512 out[
     out[v] = number(_mm512_maskz_permutexvar_epi8(LOWEST, _mm512_loadu_si512(place[v]), px), &l[v]);
 }
 
-INLINE void hwc_floats(const mr_norm_t *t, const uint8_t *src, int n, bool wide, void *dst) {
+INLINE void hwc_floats(const mr_norm_t *t, const uint8_t *src, int n, float *dst) {
   const lanes_t l[3] = {turning(t, 0), turning(t, 1), turning(t, 2)};
-  __m512 a[3], b[3];
-  for (int k = 0; k < n; k += 32) {
-    numbers48(src + k, n, l, a), numbers48(src + k + 16, n, l, b);
-    store32(a[0], a[1], wide, dst, 3 * k);
-    store32(a[2], b[0], wide, dst, 3 * k + 32);
-    store32(b[1], b[2], wide, dst, 3 * k + 64);
+  for (int k = 0; k < n; k += 16, dst += 48) {
+    __m512 v[3];
+    numbers48(src + k, n, l, v);
+    for (int i = 0; i < 3; i++) _mm512_storeu_ps(dst + 16 * i, v[i]);
   }
 }
 
-INLINE __m512i load16(const uint8_t *src) {
-  return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)src));
-}
-
-INLINE void chw_floats(const mr_norm_t *t, const uint8_t *src, int n, bool wide, void *dst) {
+INLINE void chw_floats(const mr_norm_t *t, const uint8_t *src, int n, float *dst) {
   for (int c = 0; c < 3; c++) {
     const lanes_t l = steady(t, c);
-    for (int at = c * n; at < (c + 1) * n; at += 32)
-      store32(number(load16(src + at), &l), number(load16(src + at + 16), &l), wide, dst, at);
+    for (int at = c * n; at < (c + 1) * n; at += 16) {
+      __m128i bytes = _mm_loadu_si128((const __m128i *)(src + at));
+      _mm512_storeu_ps(dst + at, number(_mm512_cvtepu8_epi32(bytes), &l));
+    }
   }
 }
 
-AVX512 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
-                            void *dst) {
-  if (out == MR_F32)
-    hwc ? hwc_floats(t, src, n, true, dst) : chw_floats(t, src, n, true, dst);
-  else
-    hwc ? hwc_floats(t, src, n, false, dst) : chw_floats(t, src, n, false, dst);
+AVX512 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst) {
+  hwc ? hwc_floats(t, src, n, dst) : chw_floats(t, src, n, dst);
 }
 
-bool mr__norm_has_avx512(void) {
-  return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bf16");
-}
+bool mr__norm_has_avx512(void) { return __builtin_cpu_supports("avx512vbmi"); }
 
 #else
 
-void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
-                     void *dst) {
+void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst) {
   assert(!"t->avx512 is false on this machine");
 }
 

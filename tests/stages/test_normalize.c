@@ -37,11 +37,12 @@ static void fast_and_plain_agree_in_every_type_and_layout(void **state) {
     double mean[3], std[3];
     mr_dtype_t out = type[round % 3];
     bool hwc = round / 3 % 2;
-    int n = round % 7 ? 1024 : 1000; /* the latter is no multiple of 32 */
+    int n = round % 7 == 0 ? 1000 : round % 5 ? 1024 : 992; /* no multiple of 32; not of 64 */
     for (int c = 0; c < 3; c++) mean[c] = draw(&seed), std[c] = 0.001 + draw(&seed);
     for (int k = 0; k < 3 * 1024; k++) src[k] = (uint8_t)(256 * draw(&seed));
     mr_norm_t plain, fast;
     mr_norm_init(&plain, mean, std, false), mr_norm_init(&fast, mean, std, true);
+    if (round % 4 == 3) fast.avx512 = false;
     mr_norm(&plain, src, n, hwc, out, a), mr_norm(&fast, src, n, hwc, out, b);
     if (memcmp(a, b, 3 * (size_t)n * mr_dtype_size(out))) fail_msg("round %d", round);
   }
