@@ -157,10 +157,19 @@ static bool is_small(void *ctx, const mr_graph_t *g) {
   leak_t *t = ctx;
   t->looked = 0, t->most = 2 * records_of(g);
   if (t->most <= RECORDS_MAX) return true;
-  fprintf(stderr,
-          "millrace: leak-check: %" PRId64 " records are too many, input %s is not looked at\n",
-          t->most / 2, t->def->in[t->port].name);
-  return false;
+  const char *input = t->def->in[t->port].name;
+  if (t->stores)
+    fprintf(stderr,
+            "millrace: leak-check: input %s has %" PRId64
+            " records, more than the %d that are held in memory: it is not looked at; "
+            "leak-check=off says that this is meant\n",
+            input, t->most / 2, RECORDS_MAX / 2);
+  else
+    fprintf(stderr,
+            "millrace: leak-check: looks through %" PRId64
+            " records of input %s before the run; leak-check=off leaves that out\n",
+            t->most / 2, input);
+  return !t->stores;
 }
 
 static mr_err_t look_through(leak_t *t, mr_graph_t *g, const char *stage, mr_diag_t *diag) {
