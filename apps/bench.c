@@ -9,7 +9,7 @@
 
 static const mr_flag_t bench_flags[] = {
     {"--json", NULL, "Prints one JSON object a line."},
-    {"--seconds", "S", "How long loader and reader run; default 5."},
+    {"--seconds", "S", "How long loader and reader run, default 5, and link, default 9."},
     {"--workers", "N", "Threads of the batch stage; default: one a core."},
     {"--batch", "N", "Records in a batch; default 128."},
     {"--data", "DIR",
@@ -33,7 +33,7 @@ static const struct {
 } benches[] = {
     {"loader", mr_bench_loader}, {"reader", mr_bench_reader}, {"stage", mr_bench_stage},
     {"step", mr_bench_step},     {"infer", mr_bench_infer},   {"compile", mr_bench_compile},
-    {"jax-cases", mr_bench_jax},
+    {"link", mr_bench_link},     {"jax-cases", mr_bench_jax},
 };
 enum { N_BENCHES = sizeof benches / sizeof benches[0] };
 
@@ -80,7 +80,7 @@ static int find(const char *name, mr_diag_t *diag) {
   }
   return mr_fail(diag, MR_ERR_USAGE,
                  "bench: unknown measurement \"%s\"%s; there are loader, reader, stage, step, "
-                 "infer, compile, jax-cases",
+                 "infer, compile, link, jax-cases",
                  name, mr_suggest_text(&s, near, sizeof near));
 }
 
@@ -104,7 +104,7 @@ static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_bench = {
     .name = "bench",
-    .words = "loader|reader|stage|step|infer|compile|jax-cases... [--json]",
+    .words = "loader|reader|stage|step|infer|compile|link|jax-cases... [--json]",
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more =
         "\n  loader  the recipe's training transform into batches of f32, and a process with one "
@@ -114,6 +114,7 @@ const mr_command_t mr_command_bench = {
         "  step    one training step of the recipe's model, pictures of noise\n"
         "  infer   the forward pass of the same\n"
         "  compile tracing, differentiating, planning and compiling that step\n"
+        "  link    batches and 64 bytes between two processes, beside ZeroMQ alone\n"
         "  jax-cases  compiled functions, calls and compiling as in bench/jax.sh, beside JAX",
     .flags = bench_flags,
     .min_words = 1,

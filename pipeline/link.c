@@ -9,6 +9,7 @@
 
 enum {
   PER_PUMP = 256,           /* messages taken before others get their turn */
+  STREAM = 2,               /* pumps in a row that found one */
   SHORT_MESSAGE = 64 << 10, /* longest frame that a sending end accepts */
 };
 
@@ -96,23 +97,26 @@ mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
 
 /* ---- close ---- */
 
+/* A sending end waits for the last acknowledgement.  A receiving end that has everything, or has
+   said that it wants no more, waits until the sending end knows: what is on its way here when the
+   connection ends takes along what was said last. */
+static bool has_to_wait(const mr_link_t *l) {
+  if (l->out) return l->ended && !mr_link_done(l);
+  if (l->left_heard) return false;
+  if (l->left) return l->state == MR__LINK_MET;
+  return mr_link_over(l) && l->released == l->total;
+}
+
 static void linger(mr_link_t *l) {
   int64_t until = mr__link_now_ms() + l->cfg.linger_ms;
-  while (l->out && l->ended && !mr_link_done(l) && mr_link_pump(l, NULL) >= 0) {
+  if (!l->out) {
+    l->ack_due_ms = 1; /* what was released meanwhile is said at once */
+    mr_link_pump(l, NULL);
+  }
+  while (has_to_wait(l) && mr_link_pump(l, NULL) >= 0) {
     int64_t left = until - mr__link_now_ms();
     if (left <= 0) return;
     mr_link_wait(l, (int)left);
-  }
-  if (!l->out) {
-    l->ack_due_ms = 0; /* what was released meanwhile is said at once */
-    mr_link_pump(l, NULL);
-  }
-  /* What is on its way here when the connection ends takes along what was said last, so the end
-     waits until the other one has heard it. */
-  while (!l->out && l->left && !l->left_heard && l->state == MR__LINK_MET) {
-    int64_t left = until - mr__link_now_ms();
-    if (left <= 0 || mr_link_pump(l, NULL) < 0) return;
-    if (!l->left_heard) mr_link_wait(l, (int)left);
   }
 }
 
@@ -214,6 +218,7 @@ static void hear(mr_link_t *l, zmq_msg_t part[2], int n_frames) {
   if (!of_this_session(l, &head)) return;
   if (mr__socket_is_peer(&l->k)) l->heard_ms = mr__link_now_ms();
   if (head.kind == MR__LINK_BEAT) return;
+  l->heard = true;
   if (head.kind == MR__LINK_RESET) return mr__link_part(l);
   if (l->out)
     mr__link_out_hears(l, &head, first + sizeof head);
@@ -229,16 +234,25 @@ static void beat(mr_link_t *l) {
     l->said_ms = now; /* nobody to say it to; not again in a hurry */
 }
 
-mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
+/* Asking an empty socket costs a system call.  Where messages come singly the caller had better
+   have the first one at once, and the question is asked before the next wait; in a stream the
+   socket is emptied. */
+static void hear_all(mr_link_t *l) {
   zmq_msg_t part[2];
-  int n_frames;
-  for (int i = 0; i < PER_PUMP && l->failure.code >= 0; i++) {
+  int n_frames, most = l->streak < STREAM ? 1 : PER_PUMP;
+  for (int i = 0; i < most && l->failure.code >= 0; i++) {
     bool came = mr__socket_receive(&l->k, part, &n_frames);
     if (came) hear(l, part, n_frames);
     zmq_msg_close(&part[0]);
     zmq_msg_close(&part[1]);
-    if (!came) break;
+    if (!i) l->streak = came ? l->streak + 1 : 0;
+    if (!came) return;
   }
+  l->heard = true; /* there may be more */
+}
+
+mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
+  hear_all(l);
   if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
   if (l->out) {
     mr__share_pump(l->share);
@@ -267,7 +281,11 @@ int mr_link_fds(mr_link_t *l, struct pollfd fd[MR_LINK_FDS], int *timeout_ms) {
   return share >= 0 ? 2 : 1;
 }
 
-bool mr_link_pending(mr_link_t *l) { return mr__socket_readable(&l->k); }
+bool mr_link_pending(mr_link_t *l) {
+  bool heard = l->heard;
+  l->heard = false;
+  return heard || mr__socket_readable(&l->k);
+}
 
 void mr_link_wait(mr_link_t *l, int ms) {
   struct pollfd fd[MR_LINK_FDS];

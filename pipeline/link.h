@@ -93,8 +93,9 @@ void mr_link_close(mr_link_t *l);
 mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag);
 
 /* What to wait for before the next pump, if the last one left nothing to do: fills fd[0,n) and
-   returns n; *timeout_ms is the longest wait.  Check mr_link_pending before every wait: these
-   descriptors are readable on change only. */
+   returns n; *timeout_ms is the longest wait.  Ask mr_link_pending before every wait: these
+   descriptors are readable on change only, and the last pump may have made room or brought buffers
+   that the caller has not looked at yet (said once). */
 int mr_link_fds(mr_link_t *l, struct pollfd fd[MR_LINK_FDS], int *timeout_ms);
 bool mr_link_pending(mr_link_t *l);
 

@@ -66,6 +66,11 @@ static bool send_one(mr_link_t *l, int64_t number) {
   return true;
 }
 
+static void send_due(mr_link_t *l) {
+  while (l->sent < l->next && l->sent < l->limit && send_one(l, l->sent))
+    if (++l->sent > l->reached) l->reached = l->sent;
+}
+
 void mr__link_out_speaks(mr_link_t *l) {
   int64_t now = mr__link_now_ms();
   if (l->state == MR__LINK_ALONE) {
@@ -77,10 +82,7 @@ void mr__link_out_speaks(mr_link_t *l) {
       l->tried_ms = now - MR__LINK_KNOCK_MS + MR__LINK_RETRY_MS;
     return;
   }
-  while (l->sent < l->next && l->sent < l->limit) {
-    if (!send_one(l, l->sent)) return;
-    if (++l->sent > l->reached) l->reached = l->sent;
-  }
+  send_due(l);
   if (l->ended && l->sent == l->next && !l->end_said)
     l->end_said = mr__link_say(l, MR__LINK_END, l->next, NULL, 0);
 }
@@ -131,6 +133,9 @@ static void hear_ack(mr_link_t *l, const mr__link_head_t *head, const void *body
   if (head->number > l->sent || limit < head->number) return mr__link_malformed(l);
   let_go(l, head->number);
   l->limit = limit;
+  /* The receiving end waits for this before it goes: an acknowledgement that was on its way when
+     its connection closed may never be read here. */
+  if (mr_link_done(l)) mr__link_say(l, MR__LINK_LEAVE, l->next, NULL, 0);
 }
 
 void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *body) {
@@ -160,6 +165,7 @@ size_t mr_link_room(const mr_link_t *l) {
 void mr_link_send(mr_link_t *l, mr_buf_t *b) {
   assert(mr_link_room(l) > 0);
   *held_at(l, l->next++) = b;
+  if (l->state == MR__LINK_MET) send_due(l);
 }
 
 void mr_link_end(mr_link_t *l) { l->ended = true; }

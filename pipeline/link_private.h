@@ -29,6 +29,7 @@ typedef struct mr__zap mr__zap_t;
 typedef struct mr__socket {
   void *context, *socket;
   bool router;
+  bool drained; /* found empty, and nothing sent since: a new message makes fd readable */
   int fd;
   char at[256];
   mr__zap_t *zap;
@@ -102,6 +103,8 @@ typedef enum mr__link_state { MR__LINK_ALONE, MR__LINK_MET } mr__link_state_t;
 struct mr_link {
   mr_link_cfg_t cfg; /* its texts are copies */
   bool out;
+  bool heard; /* the last pump brought what the caller has not looked at */
+  int streak; /* pumps in a row that found a message */
   mr__socket_t k;
   mr__link_state_t state;
   uint64_t session;

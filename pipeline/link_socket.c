@@ -122,10 +122,7 @@ static bool receive_id(mr__socket_t *k) {
   return true;
 }
 
-bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
-  zmq_msg_init(&frame[0]);
-  zmq_msg_init(&frame[1]);
-  *n_frames = 0;
+static bool receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
   if (k->router && !receive_id(k)) return false;
   if (k->router && !more(k->socket)) return *n_frames = 3, true;
   while (*n_frames < 2 && (!*n_frames || more(k->socket)))
@@ -135,11 +132,20 @@ bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
   return true;
 }
 
+bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
+  zmq_msg_init(&frame[0]);
+  zmq_msg_init(&frame[1]);
+  *n_frames = 0;
+  k->drained = !receive(k, frame, n_frames);
+  return !k->drained;
+}
+
 bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n,
                      zmq_msg_t *second) {
   const unsigned char *id = to_from ? k->from : k->peer;
   size_t n_id = to_from ? k->n_from : k->n_peer;
   int flags = ZMQ_DONTWAIT;
+  k->drained = false; /* sending may take note of what came and clear fd */
   if (k->router && !n_id) return false;
   if (k->router && zmq_send(k->socket, id, n_id, flags | ZMQ_SNDMORE) < 0) return false;
   if (zmq_send(k->socket, first, n, flags | (second ? ZMQ_SNDMORE : 0)) < 0) return false;
@@ -158,6 +164,7 @@ void mr__socket_set_peer(mr__socket_t *k) {
 bool mr__socket_readable(mr__socket_t *k) {
   int events = 0;
   size_t n = sizeof events;
+  if (k->drained) return false;
   zmq_getsockopt(k->socket, ZMQ_EVENTS, &events, &n);
   return events & ZMQ_POLLIN;
 }

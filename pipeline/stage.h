@@ -72,6 +72,8 @@ typedef struct mr_port_def {
   bool optional;  /* may stay unconnected */
   bool lossy;     /* input: when its ring is full the oldest buffers go, and the stage before never
                      waits for this one.  For what is only watched */
+  bool leaves;    /* input: buffers go on to other processes, so that they are best made in memory
+                     that those can map */
 } mr_port_def_t;
 
 typedef struct mr_stage_def {

@@ -113,7 +113,7 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
 const mr_stage_def_t mr_stage_link_out = {
     .name = "link-out",
     .help = "Sends buffers to a link-in in another process or on another host.",
-    .in = {{"in", MR_FLOW_NONE, false}},
+    .in = {{.name = "in", .leaves = true}},
     .out = {{"link", MR_FLOW_NONE, true}},
     .opts = out_opts,
     .state_sz = sizeof(out_t),

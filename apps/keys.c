@@ -1,0 +1,25 @@
+/* millrace keys: a pair of CURVE keys for a link between hosts. */
+#include <stdio.h>
+
+#include "apps/cli.h"
+#include "pipeline/link_key.h"
+
+static int keys_run(const mr_args_t *a, mr_diag_t *diag) {
+  MR_TRY(mr_key_make(a->word[0], diag));
+  printf("%s.key is secret: keep it here, give it as key=%s.key\n", a->word[0], a->word[0]);
+  printf("%s.pub is for the peers: they give it in peers=\n", a->word[0]);
+  return 0;
+}
+
+const mr_command_t mr_command_keys = {
+    .name = "keys",
+    .words = "NAME",
+    .help = "Makes the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
+    .more =
+        "\nNeither file may exist already: a key is never overwritten.  An end of a link that "
+        "binds beyond\nthis machine needs key=NAME.key and, in peers=, the public keys of those "
+        "it lets in.\n",
+    .min_words = 1,
+    .max_words = 1,
+    .run = keys_run,
+};

@@ -1,0 +1,65 @@
+/* A link's messages: a frame that is believed has a body as long as said, and every part that is
+   pointed at lies within it. */
+#include "pipeline/link_wire.h"
+
+#include "tests/fuzz/fuzz.h"
+
+static const char *const class_name[] = {"cat", "dog"};
+static const mr_dataset_t dataset = {"test", 2, class_name};
+
+static void within(const char *part, size_t bytes, const uint8_t *frame, size_t n) {
+  if (!part) return;
+  const uint8_t *at = (const uint8_t *)part;
+  fuzz_need(at >= frame && bytes <= n && (size_t)(at - frame) <= n - bytes, "a part is outside");
+}
+
+static void read_data(const mr__link_head_t *head, const uint8_t *frame, size_t n) {
+  mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
+                    .dtype = MR_U8,
+                    .ndim = 2,
+                    .dim = {4, 16},
+                    .n_words = frame[6] % 3,
+                    .dataset = &dataset};
+  mr__link_data_t d;
+  mr__link_parts_t p;
+  if (frame[6] >= 128) spec = (mr_spec_t){.flow = MR_FLOW_BYTES, .ndim = 1, .dim = {64}};
+  const uint8_t *body = frame + sizeof *head;
+  if (!mr__link_data_read(body, head->body, head->frames, &spec, &d, &p)) return;
+  fuzz_need(d.n >= 0 && d.size <= mr_spec_bytes(&spec), "too much is believed");
+  within(p.word, d.n_words * 8, frame, n);
+  within(p.key, (size_t)d.n * 8, frame, n);
+  within(p.draw, (size_t)d.n * 8, frame, n);
+  within(p.label, (size_t)d.n * 4, frame, n);
+  within(p.payload, d.size, frame, n);
+}
+
+static void read_spec(const void *bytes, size_t n) {
+  mr_spec_t spec, again;
+  void *names, *names_again = NULL;
+  char text[160], wire[1 << 16];
+  if (mr__link_spec_read(bytes, n, &spec, &names)) {
+    mr_spec_text(&spec, text, sizeof text);
+    size_t k = mr__link_spec_write(&spec, wire, sizeof wire);
+    fuzz_need(k && mr__link_spec_read(wire, k, &again, &names_again), "a spec is lost on the way");
+    fuzz_need(mr__link_spec_same(&spec, &again), "a spec changes on the way");
+    free(names_again);
+  }
+  free(names);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  mr__link_head_t head;
+  mr__link_hello_t hello;
+  int64_t word[MR_LINK_WORDS];
+  const char *why;
+  read_spec(data, n);
+  if (!mr__link_head_read(data, n, &head, &why)) return 0;
+  fuzz_need(head.body + sizeof head == n && head.number >= 0, "a bad head is believed");
+  const uint8_t *body = data + sizeof head;
+  if (head.kind == MR__LINK_DATA) read_data(&head, data, n);
+  if (head.kind == MR__LINK_WELCOME && head.body > MR__LINK_TOKEN)
+    read_spec(body + MR__LINK_TOKEN, head.body - MR__LINK_TOKEN);
+  if (head.kind == MR__LINK_HELLO && mr__link_hello_read(body, head.body, &hello, word))
+    fuzz_need(strlen(hello.name) < sizeof hello.name && hello.n_words <= MR_LINK_WORDS, "a name");
+  return 0;
+}

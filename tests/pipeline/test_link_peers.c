@@ -1,0 +1,302 @@
+/* Who else may knock at a link: malformed messages, strangers, wrong keys.  All fail closed while
+   the stream of the right peer goes on. */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "pipeline/link_key.h"
+#include "pipeline/link_wire.h"
+#include "tests/pipeline/link_ends.h"
+
+typedef struct both {
+  mr_spec_t spec;
+  mr_pool_t *pool;
+  mr_link_t *out, *in;
+  int64_t next, got;
+  char address[64];
+} both_t;
+
+static char folder[64];
+
+static const char *in_folder(const char *name) {
+  static char path[6][128];
+  static int turn;
+  char *p = path[turn++ % 6];
+  snprintf(p, sizeof path[0], "%s/%s", folder, name);
+  return p;
+}
+
+static void open_both(both_t *t, const char *out_key, const char *in_key) {
+  mr_diag_t diag = {0};
+  *t = (both_t){.spec = ends_spec(ENDS_WIDTH)};
+  t->pool = mr_pool_create(&t->spec, 20);
+  mr_link_cfg_t out = {
+      .name = "edge", .address = "tcp://127.0.0.1:*", .bind = true, .key = out_key, .copy = true};
+  if (out_key) out.peers = in_folder("reader.pub");
+  t->out = mr_link_open_out(&out, &t->spec, 0, &diag);
+  if (!t->out) fail_msg("%s", diag.text);
+  snprintf(t->address, sizeof t->address, "%s", mr_link_address(t->out));
+  mr_link_cfg_t in = {.name = "edge", .address = t->address, .key = in_key, .copy = true};
+  if (in_key) in.peers = in_folder("sender.pub");
+  t->in = mr_link_open_in(&in, &t->spec, NULL, &diag);
+  if (!t->in) fail_msg("%s", diag.text);
+}
+
+static void close_both(both_t *t) {
+  mr_link_close(t->in);
+  mr_link_close(t->out);
+  mr_pool_destroy(t->pool);
+}
+
+/* A turn of both ends; every buffer that comes is looked at. */
+static void turn(both_t *t) {
+  mr_diag_t diag = {0};
+  mr_buf_t *b;
+  if (t->next < 1 << 20) ends_send(t->out, t->pool, &t->spec, &t->next, 1 << 20);
+  if (mr_link_pump(t->out, &diag) < 0 || mr_link_pump(t->in, &diag) < 0) fail_msg("%s", diag.text);
+  while (mr_link_take(t->in, &b, 1)) {
+    assert_true(ends_is(b, &t->spec, t->got++));
+    mr_buf_unref(b);
+  }
+}
+
+static void carry(both_t *t, int64_t more) {
+  for (int64_t until = t->got + more; t->got < until;) {
+    turn(t);
+    mr_link_wait(t->in, 1);
+  }
+}
+
+static int64_t malformed(const both_t *t) {
+  mr_link_stats_t st;
+  mr_link_stats(t->out, &st);
+  return st.malformed;
+}
+
+/* ---- malformed messages ---- */
+
+static void *stranger(void *context, const both_t *t) {
+  int zero = 0;
+  void *s = zmq_socket(context, ZMQ_DEALER);
+  zmq_setsockopt(s, ZMQ_LINGER, &zero, sizeof zero);
+  assert_int_equal(zmq_connect(s, t->address), 0);
+  return s;
+}
+
+/* One message of every kind with lengths, versions and numbers that cannot be. */
+static size_t bad_message(unsigned *seed, char *at, size_t cap) {
+  mr__link_head_t head;
+  size_t body = (size_t)rand_r(seed) % 300;
+  mr__link_head(&head, 1 + rand_r(seed) % (MR__LINK_KIND_N + 1), (uint64_t)rand_r(seed), 5, body,
+                0);
+  switch (rand_r(seed) % 6) {
+    case 0: head.magic[rand_r(seed) % 4] ^= 1; break;
+    case 1: head.version++; break;
+    case 2: head.body += 1 + (uint32_t)rand_r(seed); break;
+    case 3: head.number = -1; break;
+    case 4: head.frames = 7; break;
+    default: head.zero = 1;
+  }
+  memcpy(at, &head, sizeof head);
+  for (size_t i = 0; i < body; i++) at[sizeof head + i] = (char)rand_r(seed);
+  size_t n = sizeof head + body;
+  if (rand_r(seed) % 4 == 0) n = (size_t)rand_r(seed) % n;
+  return n < cap ? n : cap;
+}
+
+static void malformed_messages_are_counted_and_the_stream_goes_on(void **state) {
+  both_t t;
+  char message[512];
+  unsigned seed = 5;
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  void *context = zmq_ctx_new(), *s = stranger(context, &t);
+  int64_t sent = 0, before = malformed(&t);
+  for (int i = 0; i < 3000; i++) {
+    size_t n = bad_message(&seed, message, sizeof message);
+    int more = i % 50 == 0 ? ZMQ_SNDMORE : 0;
+    if (zmq_send(s, message, n, more) >= 0 && more) zmq_send(s, message, n, 0);
+    sent++;
+    if (i % 20 == 0) turn(&t);
+  }
+  while (malformed(&t) - before < sent) carry(&t, 1);
+  carry(&t, 100);
+  zmq_close(s);
+  zmq_ctx_term(context);
+  close_both(&t);
+}
+
+static void a_stranger_with_good_manners_does_not_take_the_stream_over(void **state) {
+  both_t t;
+  mr_diag_t diag = {0};
+  mr_buf_t *b;
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  mr_link_cfg_t cfg = {.name = "edge", .address = t.address};
+  mr_link_t *other = mr_link_open_in(&cfg, &t.spec, NULL, &diag);
+  for (int i = 0; i < 300; i++) {
+    carry(&t, 1);
+    mr_link_pump(other, &diag);
+    assert_int_equal(mr_link_take(other, &b, 1), 0);
+  }
+  mr_link_close(other);
+  close_both(&t);
+}
+
+static void another_links_peer_is_sent_away(void **state) {
+  both_t t;
+  mr_diag_t diag = {0};
+  open_both(&t, NULL, NULL);
+  mr_link_cfg_t cfg = {.name = "other", .address = t.address};
+  mr_link_t *other = mr_link_open_in(&cfg, &t.spec, NULL, &diag);
+  while (mr_link_pump(other, &diag) >= 0) carry(&t, 1);
+  assert_non_null(strstr(diag.text, "another link answers"));
+  mr_link_close(other);
+  close_both(&t);
+}
+
+/* Bytes that are no ZeroMQ at all, and a frame that claims to be enormous. */
+static void raw_bytes_close_their_own_connection(void **state) {
+  static const char *const greeting[] = {"GET / HTTP/1.1\r\n\r\n",
+                                         "\xff\xff\xff\xff\xff\xff\xff\xff", ""};
+  both_t t;
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  a.sin_port = htons((uint16_t)atoi(strrchr(t.address, ':') + 1));
+  int fd[30];
+  for (int i = 0; i < 30; i++) {
+    fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd[i], (struct sockaddr *)&a, sizeof a), 0);
+    const char *text = greeting[i % 3];
+    assert_true(send(fd[i], text, strlen(text), MSG_NOSIGNAL) >= 0);
+    carry(&t, 3);
+  }
+  carry(&t, 100);
+  for (int i = 0; i < 30; i++) close(fd[i]);
+  close_both(&t);
+}
+
+/* ---- keys ---- */
+
+static void keys_are_private_and_never_overwritten(void **state) {
+  char pub[MR_KEY_TEXT], sec[MR_KEY_TEXT], again[MR_KEY_TEXT];
+  struct stat st;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_key_make(in_folder("one"), &diag), MR_OK);
+  assert_int_equal(stat(in_folder("one.key"), &st), 0);
+  assert_int_equal(st.st_mode & 07777, 0600);
+  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_OK);
+  assert_int_equal(mr_key_read_public(in_folder("one.pub"), again, &diag), MR_OK);
+  assert_string_equal(pub, again);
+  assert_int_equal(mr_key_make(in_folder("one"), &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "never overwritten"));
+  unlink(in_folder("one.pub"));
+  assert_int_equal(mr_key_make(in_folder("one"), NULL), MR_ERR_IO);
+  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, again, NULL), MR_OK);
+  assert_string_equal(sec, again);
+  chmod(in_folder("one.key"), 0640);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "chmod 600"));
+  assert_int_equal(mr_key_read_public(in_folder("absent.pub"), pub, NULL), MR_ERR_IO);
+  assert_int_equal(mr_key_read_secret("/dev/null", pub, sec, NULL), MR_ERR_CONFIG);
+}
+
+static void with_keys_the_stream_flows(void **state) {
+  both_t t;
+  open_both(&t, in_folder("sender.key"), in_folder("reader.key"));
+  carry(&t, 300);
+  assert_int_equal(malformed(&t), 0);
+  close_both(&t);
+}
+
+/* Opens a receiving end that must never get anything, while the right one does. */
+static void keep_out(both_t *t, const char *key, const char *peers) {
+  mr_diag_t diag = {0};
+  mr_link_stats_t st;
+  mr_link_cfg_t cfg = {.name = "edge", .address = t->address, .key = key, .peers = peers};
+  mr_link_t *other = mr_link_open_in(&cfg, &t->spec, NULL, &diag);
+  if (!other) fail_msg("%s", diag.text);
+  for (int i = 0; i < 150; i++) {
+    carry(t, 1);
+    mr_link_pump(other, NULL);
+  }
+  mr_link_stats(other, &st);
+  assert_int_equal(st.connections + st.received, 0);
+  mr_link_close(other);
+}
+
+static void who_is_not_on_the_list_gets_nothing(void **state) {
+  both_t t;
+  open_both(&t, in_folder("sender.key"), in_folder("reader.key"));
+  carry(&t, 20);
+  keep_out(&t, in_folder("stranger.key"), in_folder("sender.pub"));
+  keep_out(&t, in_folder("reader.key"), in_folder("stranger.pub")); /* of another server */
+  keep_out(&t, NULL, NULL);
+  carry(&t, 100);
+  assert_int_equal(malformed(&t), 0);
+  close_both(&t);
+}
+
+static void beyond_this_machine_only_with_keys(void **state) {
+  mr_spec_t spec = ends_spec(16);
+  mr_diag_t diag = {0};
+  mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://0.0.0.0:*", .bind = true};
+  assert_null(mr_link_open_out(&cfg, &spec, 0, &diag));
+  assert_non_null(strstr(diag.text, "millrace keys"));
+  diag = (mr_diag_t){0};
+  cfg.key = in_folder("sender.key");
+  assert_null(mr_link_open_out(&cfg, &spec, 0, &diag));
+  assert_non_null(strstr(diag.text, "without peers"));
+  cfg.peers = in_folder("reader.pub");
+  diag = (mr_diag_t){0};
+  mr_link_t *l = mr_link_open_out(&cfg, &spec, 0, &diag);
+  if (!l) fail_msg("%s", diag.text);
+  mr_link_close(l);
+}
+
+/* ---- the group ---- */
+
+static int make_keys(void **state) {
+  static const char *const name[] = {"sender", "reader", "stranger"};
+  snprintf(folder, sizeof folder, "/tmp/mr-keys-XXXXXX");
+  if (!mkdtemp(folder)) return -1;
+  for (int i = 0; i < 3; i++)
+    if (mr_key_make(in_folder(name[i]), NULL) < 0) return -1;
+  return 0;
+}
+
+static int drop_keys(void **state) {
+  static const char *const name[] = {"sender", "reader", "stranger", "one"};
+  char file[32];
+  for (int i = 0; i < 8; i++) {
+    snprintf(file, sizeof file, "%s.%s", name[i / 2], i % 2 ? "pub" : "key");
+    unlink(in_folder(file));
+  }
+  return rmdir(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(malformed_messages_are_counted_and_the_stream_goes_on),
+      cmocka_unit_test(a_stranger_with_good_manners_does_not_take_the_stream_over),
+      cmocka_unit_test(another_links_peer_is_sent_away),
+      cmocka_unit_test(raw_bytes_close_their_own_connection),
+      cmocka_unit_test(keys_are_private_and_never_overwritten),
+      cmocka_unit_test(with_keys_the_stream_flows),
+      cmocka_unit_test(who_is_not_on_the_list_gets_nothing),
+      cmocka_unit_test(beyond_this_machine_only_with_keys),
+  };
+  return cmocka_run_group_tests(tests, make_keys, drop_keys);
+}
