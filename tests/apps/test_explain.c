@@ -51,6 +51,15 @@ static void products_are_computed_as_asked(void **state) {
   all = explained();
   assert_true(every_product(all, "default", "f32 rounded to bf16"));
   cJSON_Delete(all);
+  setenv("MILLRACE_MATMUL_PRECISION", "bfloat16_3x", 1);
+  RUN(&p, "explain", "grad", TINY, "--json", "--dtype", "f32");
+  all = explained();
+  assert_true(every_product(all, "high", "f32 as 3 bf16 products"));
+  cJSON_Delete(all);
+  setenv("MILLRACE_MATMUL_PRECISION", "most", 1);
+  RUN(&p, "explain", "grad", TINY);
+  assert_true(p.status != 0 && strstr(p.err, "MILLRACE_MATMUL_PRECISION: \"most\""));
+  unsetenv("MILLRACE_MATMUL_PRECISION");
   RUN(&p, "explain", "grad", TINY, "--precision", "exact");
   assert_true(p.status != 0 && strstr(p.err, "--precision: \"exact\""));
 }

@@ -153,6 +153,34 @@ static mr_err_t sum_of_two(mr_fn_t *f, void *arg) {
   return mr_fn_return(f, 1, &y);
 }
 
+static mr_err_t times_itself(mr_fn_t *f, void *arg) {
+  mr_dot_dims_t d = {.n_contract = 1};
+  mr_var_t *y = mr_lax_dot_general(f, f->in[0], f->in[0], &d, MR_F32);
+  return mr_fn_return(f, 1, &y);
+}
+
+/* 3.01 is no bf16: what is computed tells which graph ran. */
+static void another_default_precision_is_another_graph(void **state) {
+  mr_jitted_t *j = jitted("square", times_itself, (mr_jitted_options_t){0});
+  mr_array_t *a = filled(1, 3.01f), *out[4];
+  const mr_precision_t asked[4] = {MR_PRECISION_NONE, MR_PRECISION_DEFAULT, MR_PRECISION_NONE,
+                                   MR_PRECISION_DEFAULT};
+  float rounded = mr_bf16_to_f32(mr_bf16_from_f32(3.01f));
+  for (int i = 0; i < 4; i++) {
+    mr_matmul_precision_set(asked[i]);
+    out[i] = call1(j, a);
+  }
+  mr_matmul_precision_set(MR_PRECISION_NONE);
+  for (int i = 0; i < 4; i++) {
+    expect_all(out[i], i % 2 ? rounded * rounded : 3.01f * 3.01f);
+    mr_array_drop(out[i]);
+  }
+  assert_int_equal(mr_jitted_stats(j).misses, 2);
+  assert_int_equal(mr_jitted_stats(j).hits, 2);
+  mr_array_drop(a);
+  mr_jitted_destroy(j);
+}
+
 static void an_array_cannot_be_donated_and_read(void **state) {
   mr_jitted_t *j = jitted("sum", sum_of_two, (mr_jitted_options_t){.donate = 1});
   mr_array_t *a = filled(4, 1), *out = NULL;
@@ -254,6 +282,7 @@ int main(void) {
       cmocka_unit_test(another_dtype_is_another_graph),
       cmocka_unit_test(a_call_returns_before_its_run_and_dependent_runs_queue_up),
       cmocka_unit_test(a_donated_argument_becomes_the_output_and_is_gone),
+      cmocka_unit_test(another_default_precision_is_another_graph),
       cmocka_unit_test(an_array_cannot_be_donated_and_read),
       cmocka_unit_test(shapes_that_do_not_fit_fail_the_call_with_op_and_shapes),
       cmocka_unit_test(a_nan_comes_out_at_the_wait_with_op_and_scope_and_goes_on),
