@@ -35,6 +35,7 @@ const mr_op_def_t mr_op_add = {
     .amp = MR_AMP_FOLLOW,
     .cpu = mr_cpu_pointwise,
     .unit = mr_unit_pointwise,
+    .view = mr_view_each,
     .inplace = {3},
     .mixes = true,
 };

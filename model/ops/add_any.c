@@ -21,6 +21,7 @@ const mr_op_def_t mr_op_add_any = {
     .amp = MR_AMP_FOLLOW,
     .cpu = mr_cpu_pointwise,
     .unit = mr_unit_pointwise,
+    .view = mr_view_each,
     .inplace = {3},
     .mixes = true,
 };

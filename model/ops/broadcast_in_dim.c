@@ -62,6 +62,34 @@ static bool broadcast_unit(mr_unit_t *u) {
   return u->inner > 0;
 }
 
+/* Place in the view of what lies along dimension d of the result. */
+static int place_in(const mr_view_t *v, int d) {
+  for (int i = 0; v->transposes && i < v->ndim; i++)
+    if (v->perm[i] == d) return i;
+  return d;
+}
+
+static bool broadcast_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const int64_t *at = mr_attr_get(e, "broadcast_dimensions")->i;
+  in[0].ndim = v->transposes ? 0 : x->ndim;
+  for (int i = 0; i < x->ndim; i++) {
+    if (i && place_in(v, (int)at[i]) <= place_in(v, (int)at[i - 1])) return false;
+    in[0].start[i] = x->dim[i] == 1 ? 0 : v->start[at[i]];
+    in[0].limit[i] = x->dim[i] == 1 ? 1 : v->limit[at[i]];
+  }
+  return true;
+}
+
+static mr_var_t *broadcast_viewed(mr_fn_t *f, const mr_eqn_t *e, const mr_view_t *v,
+                                  mr_var_t *const *in) {
+  mr_aval_t y = mr_view_aval(&e->out[0]->aval, v);
+  const int64_t *old = mr_attr_get(e, "broadcast_dimensions")->i;
+  int at[MR_MAX_NDIM];
+  for (int i = 0; i < e->in[0]->aval.ndim; i++) at[i] = place_in(v, (int)old[i]);
+  return mr_lax_broadcast_in_dim(f, in[0], y.ndim, y.dim, at);
+}
+
 static mr_err_t broadcast_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
   const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;
@@ -122,6 +150,8 @@ const mr_op_def_t mr_op_broadcast_in_dim = {
     .amp = MR_AMP_FOLLOW,
     .cpu = broadcast_cpu,
     .unit = broadcast_unit,
+    .view = broadcast_view,
+    .viewed = broadcast_viewed,
     .moves = true,
 };
 

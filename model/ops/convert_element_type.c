@@ -101,5 +101,6 @@ const mr_op_def_t mr_op_convert_element_type = {
     .amp = MR_AMP_FOLLOW,
     .cpu = convert_cpu,
     .unit = convert_unit,
+    .view = mr_view_each,
     .moves = true,
 };

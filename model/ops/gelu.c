@@ -60,5 +60,6 @@ const mr_op_def_t mr_op_gelu = {
     .cheap = true,
     .amp = MR_AMP_FOLLOW,
     .cpu = gelu_cpu,
+    .view = mr_view_each,
     .flop_each = 12,
 };

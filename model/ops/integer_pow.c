@@ -80,5 +80,6 @@ const mr_op_def_t mr_op_integer_pow = {
     .amp = MR_AMP_FOLLOW,
     .cpu = mr__program_one,
     .unit = integer_pow_unit,
+    .view = mr_view_each,
     .inplace = {1},
 };

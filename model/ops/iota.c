@@ -30,6 +30,20 @@ static mr_err_t iota_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Counting begins at zero in a view too. */
+static bool iota_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
+  return v->transposes || v->start[mr_attr_get(e, "dimension")->i[0]] == 0;
+}
+
+static mr_var_t *iota_viewed(mr_fn_t *f, const mr_eqn_t *e, const mr_view_t *v,
+                             mr_var_t *const *in) {
+  mr_aval_t y = mr_view_aval(&e->out[0]->aval, v);
+  int d = (int)mr_attr_get(e, "dimension")->i[0], at = d;
+  for (int i = 0; v->transposes && i < v->ndim; i++)
+    if (v->perm[i] == d) at = i;
+  return mr_lax_iota(f, y.dtype, y.ndim, y.dim, at);
+}
+
 static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 1) return false;
   return mr_sample_done(s, mr_lax_iota(s->f, k ? MR_I32 : MR_F32, 2, (int64_t[]){2, 3}, k));
@@ -37,9 +51,11 @@ static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 /* No operand, so no rule is ever asked but shape and cpu. */
 const mr_op_def_t mr_op_iota = {
-    MR_RULES_PRIMITIVE,    .name = "iota",       .n_in = 0,          .n_out = 1,
-    .shape = iota_shape,   .jvp = mr_jvp_zero,   .vjp = mr_vjp_zero, .batch = mr_no_batch,
-    .sample = iota_sample, .amp = MR_AMP_FOLLOW, .cpu = iota_cpu,    .moves = true,
+    MR_RULES_PRIMITIVE, .name = "iota",        .n_in = 0,
+    .n_out = 1,         .shape = iota_shape,   .jvp = mr_jvp_zero,
+    .vjp = mr_vjp_zero, .batch = mr_no_batch,  .sample = iota_sample,
+    .view = iota_view,  .viewed = iota_viewed, .amp = MR_AMP_FOLLOW,
+    .cpu = iota_cpu,    .moves = true,
 };
 
 mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n) {

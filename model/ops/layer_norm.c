@@ -94,5 +94,6 @@ const mr_op_def_t mr_op_layer_norm = {
     .cheap = true,
     .amp = MR_AMP_WIDE,
     .cpu = layer_norm_cpu,
+    .view = mr_view_rows,
     .flop_each = 8,
 };

@@ -85,17 +85,8 @@ static double flop(const mr_eqn_t *e) {
 }
 
 const mr_op_def_t mr_op_linear = {
-    MR_RULES_COMPOSITE,
-    .open = linear_open,
-    .jvp = linear_jvp,
-    .batch = mr_batch_rows,
-    .sample = linear_sample,
-    .name = "linear",
-    .n_in = -1,
-    .n_out = 1,
-    .shape = linear_shape,
-    .vjp = linear_vjp,
-    .amp = MR_AMP_NARROW,
-    .cpu = linear_cpu,
-    .flop = flop,
+    MR_RULES_COMPOSITE,      .open = linear_open, .jvp = linear_jvp,    .batch = mr_batch_rows,
+    .sample = linear_sample, .name = "linear",    .n_in = -1,           .n_out = 1,
+    .shape = linear_shape,   .vjp = linear_vjp,   .amp = MR_AMP_NARROW, .cpu = linear_cpu,
+    .view = mr_view_rows,    .flop = flop,
 };

@@ -8,6 +8,7 @@
 #include "model/backends/cpu/call.h"
 #include "model/backends/cpu/unit.h"
 #include "model/ir/fn.h"
+#include "model/ops/view.h"
 
 #define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
 
@@ -74,6 +75,9 @@ struct mr_op_def {
   /* How the CPU works on a run of elements, for the ops that fusion can join; NULL for every other
      op (unit.h). */
   mr_unit_rule *unit;
+  /* How it lets slices and transpositions through; NULL: it does not (view.h). */
+  mr_view_rule *view;
+  mr_viewed_fn *viewed;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
   uint8_t inplace[MR_INPLACE_OUT];
   /* Whether output o of e may take operand k's memory; NULL: inplace says it all. */

@@ -31,6 +31,17 @@ static mr_err_t reshape_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t 
   return mr_rule_done(f);
 }
 
+/* One that changes nothing. */
+static bool reshape_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
+  in[0] = *v;
+  return mr_aval_equal(&e->in[0]->aval, &e->out[0]->aval);
+}
+
+static mr_var_t *reshape_viewed(mr_fn_t *f, const mr_eqn_t *e, const mr_view_t *v,
+                                mr_var_t *const *in) {
+  return in[0];
+}
+
 static bool reshape_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 1) return false;
   mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 6);
@@ -51,5 +62,7 @@ const mr_op_def_t mr_op_reshape = {
     .amp = MR_AMP_FOLLOW,
     .cpu = mr_cpu_alias,
     .unit = mr_unit_same,
+    .view = reshape_view,
+    .viewed = reshape_viewed,
     .moves = true,
 };

@@ -76,6 +76,6 @@ void mr_cpu_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v);
 /* Rows of an elementwise op's constant. */
 #define MR_RULES_POINTWISE                                                                   \
   .batch = mr_batch_pointwise, .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda, \
-  .cpu = mr_cpu_pointwise, .unit = mr_unit_pointwise
+  .cpu = mr_cpu_pointwise, .unit = mr_unit_pointwise, .view = mr_view_each
 
 #endif

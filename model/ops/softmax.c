@@ -74,5 +74,6 @@ const mr_op_def_t mr_op_softmax = {
     .vjp = softmax_vjp,
     .amp = MR_AMP_WIDE,
     .cpu = softmax_cpu,
+    .view = mr_view_rows,
     .flop_each = 5,
 };

@@ -12,6 +12,7 @@ static mr_err_t fold_convert(mr_fn_t *f, mr_diag_t *diag) {
 
 const mr_pass_t mr_passes[] = {
     {"fold-constants", "computes elementwise ops of constants", mr_fold_constants},
+    {"sink", "moves slices up to where they save work, and transpositions away", mr_sink},
     {"fold-convert", "takes conversions into the products beside them", fold_convert},
     {"cse", "computes what stands there twice once", mr_cse},
     {"remat", "computes cheap values again instead of keeping them", mr_remat},
@@ -39,7 +40,8 @@ static mr_err_t check(const char *skip, mr_diag_t *diag) {
     size_t n = strcspn(skip, ",");
     if (!is_pass(skip, n))
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "passes to skip: \"%.*s\" is none; there are fold-constants, fold-convert, "
+                     "passes to skip: \"%.*s\" is none; there are fold-constants, sink, "
+                     "fold-convert, "
                      "cse, remat and fuse",
                      (int)n, skip);
     skip += n + (skip[n] == ',');

@@ -22,6 +22,11 @@ mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag);
 mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag);
 /* Elementwise f32 ops of constants become constants; x * 1, x / 1 and x - 0 become x. */
 mr_err_t mr_fold_constants(mr_fn_t *f, mr_diag_t *diag);
+/* Slices move up over row-wise and elementwise ops whose results nobody else reads; transpositions
+   move into broadcasts and counters, where they vanish.  Values stay the same to the bit, where a
+   product of fewer rows is as exact as one of all.  Before mr_grad, it spares the backward pass the
+   same work. */
+mr_err_t mr_sink(mr_fn_t *f, mr_diag_t *diag);
 /* Chains of elementwise ops, with sums over trailing dimensions at their end, become one op that
    runs in blocks. */
 mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag);

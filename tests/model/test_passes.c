@@ -50,7 +50,7 @@ static mr_fn_t *doubled(const mr_fn_t *f) {
 static void same_with_and_without(const mr_fn_t *f, double *const *in) {
   double *all[GRID_MAX], *none[GRID_MAX];
   run_without("", f, in, all);
-  run_without("cse,fold-constants,fuse", f, in, none);
+  run_without("cse,fold-constants,sink,fuse", f, in, none);
   for (int i = 0; i < f->n_out; i++)
     assert_memory_equal(all[i], none[i], (size_t)elems(f->out[i]) * sizeof(double));
   free_all(f->n_out, all);
@@ -136,10 +136,10 @@ static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
   mr_fn_t *f = chain();
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,cse,fuse"}, &x, &diag), MR_OK);
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,cse,sink,fuse"}, &x, &diag), MR_OK);
   assert_int_equal(count(mr_exec_fn(x), "exp"), 3);
   mr_exec_destroy(x);
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,fuse"}, &x, &diag), MR_OK);
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,sink,fuse"}, &x, &diag), MR_OK);
   assert_int_equal(count(mr_exec_fn(x), "exp"), 2);
   mr_exec_destroy(x);
   assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "cse,inline"}, &x, &diag), MR_ERR_CONFIG);

@@ -1,0 +1,187 @@
+/* Slices move up over the ops that made what they cut, as long as nobody else reads it: those ops
+   then compute only what is read.  Transpositions move up where they disappear: into broadcasts,
+   counters and scalars. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/passes.h"
+#include "model/transforms/transforms.h"
+
+/* Operands of one shape lead to one value by several ways; after a round they are one. */
+enum { ROUNDS = 8, DEPTH = 200 };
+
+typedef struct sinker {
+  mr_fn_t *f;
+  int *uses;          /* by var id, n_var: equations that read it as the round begins */
+  mr_var_t **instead; /* by var id: what takes its place */
+  int n_var;
+  bool moved;
+} sinker_t;
+
+static bool view_of(const mr_eqn_t *e, mr_view_t *v) {
+  *v = (mr_view_t){.ndim = e->out[0]->aval.ndim};
+  v->transposes = e->op == &mr_op_transpose;
+  if (e->op != &mr_op_slice && !v->transposes) return false;
+  if (!v->transposes && mr_attr_get(e, "strides")->kind != MR_ATTR_NONE) return false;
+  for (int i = 0; i < v->ndim; i++) {
+    if (v->transposes) {
+      v->perm[i] = (int)mr_attr_get(e, "permutation")->i[i];
+    } else {
+      v->start[i] = mr_attr_get(e, "start_indices")->i[i];
+      v->limit[i] = mr_attr_get(e, "limit_indices")->i[i];
+    }
+  }
+  return v->ndim > 0;
+}
+
+static int uses_of(const sinker_t *s, const mr_var_t *x) {
+  return x->id < s->n_var ? s->uses[x->id] : 1;
+}
+
+/* And nobody reads another result of the op that made it. */
+static bool read_once(const sinker_t *s, const mr_var_t *x) {
+  for (int k = 1; k < x->def->n_out; k++)
+    if (uses_of(s, x->def->out[k])) return false;
+  return uses_of(s, x) == 1;
+}
+
+/* Whether the op that made x lets v through; in[VIEW_IN] are the operands' views. */
+enum { VIEW_IN = 4 };
+
+static bool lets_through(const mr_var_t *x, const mr_view_t *v, mr_view_t *in) {
+  const mr_eqn_t *d = x->def;
+  if (!d || !d->op->view || d->n_in > VIEW_IN || x != d->out[0]) return false;
+  memset(in, 0, VIEW_IN * sizeof *in);
+  return d->op->view(d, v, in);
+}
+
+/* Whether operand k of d, seen the same way, stood there before. */
+static int seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
+  for (int j = 0; j < k; j++)
+    if (d->in[j] == d->in[k] && !memcmp(&in[j], &in[k], sizeof in[k])) return j;
+  return -1;
+}
+
+/* A transposition of x that ends in values which cost nothing to turn round. */
+static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, int depth) {
+  mr_view_t in[VIEW_IN];
+  if (depth > DEPTH || !lets_through(x, v, in)) return false;
+  bool cheap = x->def->op->viewed != NULL;
+  if (!cheap && !read_once(s, x)) return false;
+  for (int k = 0; k < x->def->n_in; k++)
+    if (in[k].ndim && seen_before(x->def, in, k) < 0 &&
+        !vanishes(s, x->def->in[k], &in[k], depth + 1))
+      return false;
+  return true;
+}
+
+static bool worth_it(const sinker_t *s, const mr_var_t *x, const mr_view_t *v) {
+  mr_view_t in[VIEW_IN];
+  if (v->transposes) return vanishes(s, x, v, 0);
+  return lets_through(x, v, in) && (read_once(s, x) || x->def->op->viewed);
+}
+
+static mr_var_t *now(const sinker_t *s, mr_var_t *x) {
+  return x->id < s->n_var && s->instead[x->id] ? s->instead[x->id] : x;
+}
+
+/* x through v, appended to the graph: moved up as far as it pays. */
+static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth) {
+  mr_view_t in[VIEW_IN];
+  mr_fn_t *f = s->f;
+  if (!v->ndim) return now(s, x);
+  if (depth > DEPTH || !worth_it(s, x, v)) return mr_view_emit(f, now(s, x), v);
+  mr_var_t *operand[VIEW_IN];
+  const mr_eqn_t *d = x->def;
+  lets_through(x, v, in);
+  for (int k = 0; k < d->n_in; k++) {
+    int j = seen_before(d, in, k);
+    operand[k] = j < 0 ? viewed(s, d->in[k], &in[k], depth + 1) : operand[j];
+  }
+  mr_standing_t before = mr_standing(f);
+  mr_stand_at(f, d, "sink");
+  mr_eqn_t *e = d->op->viewed ? NULL : mr_emit_like(f, d, operand);
+  mr_var_t *y = d->op->viewed ? d->op->viewed(f, d, v, operand) : e ? e->out[0] : NULL;
+  mr_stand(f, before);
+  s->moved = true;
+  return y;
+}
+
+static mr_err_t keep(sinker_t *s, mr_eqn_t *e) {
+  mr_fn_t *f = s->f;
+  if (f->n_eqn == f->cap_eqn) {
+    int cap = 2 * f->cap_eqn + 16;
+    mr_eqn_t **grown = realloc(f->eqn, (size_t)cap * sizeof *grown);
+    if (!grown) return mr_fail(&f->diag, MR_ERR_NOMEM, "sink: out of memory");
+    f->eqn = grown, f->cap_eqn = cap;
+  }
+  for (int k = 0; k < e->n_in; k++) e->in[k] = now(s, e->in[k]);
+  f->eqn[f->n_eqn++] = e;
+  return MR_OK;
+}
+
+static mr_err_t sweep(sinker_t *s, mr_eqn_t *const *old, int n_old) {
+  for (int i = 0; i < n_old; i++) {
+    mr_view_t v;
+    mr_eqn_t *e = old[i];
+    if (e->n_in == 1 && view_of(e, &v) && worth_it(s, e->in[0], &v))
+      s->instead[e->out[0]->id] = viewed(s, e->in[0], &v, 0);
+    else
+      MR_TRY(keep(s, e));
+    if (s->f->diag.code < 0) return s->f->diag.code;
+  }
+  for (int i = 0; i < s->f->n_out; i++) s->f->out[i] = now(s, s->f->out[i]);
+  return MR_OK;
+}
+
+static bool is_first(const mr_eqn_t *e, int k) {
+  for (int j = 0; j < k; j++)
+    if (e->in[j] == e->in[k]) return false;
+  return true;
+}
+
+static void count_uses(sinker_t *s) {
+  const mr_fn_t *f = s->f;
+  for (int i = 0; i < f->n_eqn; i++)
+    for (int k = 0; k < f->eqn[i]->n_in; k++)
+      s->uses[f->eqn[i]->in[k]->id] += is_first(f->eqn[i], k);
+  for (int i = 0; i < f->n_out; i++) s->uses[f->out[i]->id]++;
+}
+
+static mr_err_t round_of(mr_fn_t *f, bool *moved, mr_diag_t *diag) {
+  size_t n = (size_t)f->n_var + 1, n_old = (size_t)f->n_eqn;
+  sinker_t s = {.f = f, .n_var = f->n_var};
+  mr_eqn_t **old = calloc(n_old + 1, sizeof *old);
+  s.uses = calloc(n, sizeof *s.uses);
+  s.instead = calloc(n, sizeof *s.instead);
+  mr_err_t e = MR_ERR_NOMEM;
+  if (old && s.uses && s.instead) {
+    memcpy(old, f->eqn, n_old * sizeof *old);
+    count_uses(&s);
+    f->n_eqn = 0;
+    e = sweep(&s, old, (int)n_old);
+  }
+  free(old), free(s.uses), free(s.instead);
+  *moved = s.moved;
+  return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "sink: out of memory")
+               : MR_OK;
+}
+
+static bool has_views(const mr_fn_t *f) {
+  for (int i = 0; i < f->n_eqn; i++)
+    if (f->eqn[i]->op == &mr_op_slice || f->eqn[i]->op == &mr_op_transpose) return true;
+  return false;
+}
+
+mr_err_t mr_sink(mr_fn_t *f, mr_diag_t *diag) {
+  bool moved = has_views(f);
+  for (int i = 0; i < ROUNDS && moved; i++) {
+    mr_dce(f);
+    MR_TRY(mr_cse(f, diag));
+    MR_TRY(round_of(f, &moved, diag));
+  }
+  mr_dce(f);
+  return MR_OK;
+}
