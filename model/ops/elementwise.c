@@ -107,6 +107,10 @@ static void lane_run(const mr_unit_t *u, const void *const *in, void *out, int64
                                        u->step[1], out, n);
 }
 
+static void whole_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr__lanes()->i32[u->eqn->op->at.lane](MR_I32, in[0], u->step[0], in[1], u->step[1], out, n);
+}
+
 /* bf16 beside f32: the narrow operands are widened, a few at a time. */
 static void mixed_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   enum { RUN = 256 };
@@ -150,6 +154,10 @@ bool mr_unit_pointwise(mr_unit_t *u) {
   bool one = u->eqn->n_in == 1;
   u->kind = MR_UNIT_EACH;
   if (lane_unit(u)) return true;
+  if (t == MR_I32 && u->eqn->n_in == 2 && at->lane && mr__lanes()->i32[at->lane]) {
+    u->run = whole_run;
+    return true;
+  }
   if (narrow(t))
     u->run = one ? (at->f1 ? unary_f32 : NULL) : (at->f2 ? binary_f32 : NULL);
   else if (t == MR_F64)

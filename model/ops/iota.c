@@ -17,10 +17,20 @@ static mr_err_t iota_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
+static bool iota_unit(mr_unit_t *u) {
+  const mr_aval_t *y = &u->eqn->out[0]->aval;
+  int d = (int)mr_attr_get(u->eqn, "dimension")->i[0];
+  u->kind = MR_UNIT_INDEX;
+  u->mid = y->dim[d];
+  u->inner = mr_aval_span(y, d + 1, y->ndim);
+  return (y->dtype == MR_F32 || y->dtype == MR_I32) && mr_aval_elems(y) > 0;
+}
+
 static void iota_run(const mr_cpu_call_t *c) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], n = mr_aval_elems(y), stride[MR_MAX_NDIM];
   mr__strides(y, stride);
+#pragma omp parallel for schedule(static) if (n > 65536)
   for (int64_t i = 0; i < n; i++)
     mr_cpu_set_f64(y->dtype, c->out[0], i, (double)(i / stride[d] % y->dim[d]));
 }
@@ -51,11 +61,10 @@ static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 /* No operand, so no rule is ever asked but shape and cpu. */
 const mr_op_def_t mr_op_iota = {
-    MR_RULES_PRIMITIVE, .name = "iota",        .n_in = 0,
-    .n_out = 1,         .shape = iota_shape,   .jvp = mr_jvp_zero,
-    .vjp = mr_vjp_zero, .batch = mr_no_batch,  .sample = iota_sample,
-    .view = iota_view,  .viewed = iota_viewed, .amp = MR_AMP_FOLLOW,
-    .cpu = iota_cpu,    .moves = true,
+    MR_RULES_PRIMITIVE,    .name = "iota",     .n_in = 0,          .n_out = 1,
+    .shape = iota_shape,   .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_no_batch,
+    .sample = iota_sample, .unit = iota_unit,  .view = iota_view,  .viewed = iota_viewed,
+    .amp = MR_AMP_FOLLOW,  .cpu = iota_cpu,    .moves = true,
 };
 
 mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n) {

@@ -2,8 +2,8 @@
    blocks that stay in the first-level cache.
 
    A group grows along the list of equations and is written where its last member stands, which is
-   right as long as nobody outside has read one of its values: then it is closed.  Broadcasts are
-   written into each group that reads them.  After XLA's loop fusion. */
+   right as long as nobody outside has read one of its values: then it is closed.  Broadcasts and
+   counters are written into each group that reads them.  After XLA's loop fusion. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : root(s, s->of
 static bool unit_of(const mr_eqn_t *e, mr_unit_t *u) {
   *u = (mr_unit_t){.eqn = e};
   return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(u) &&
-         elems(e->in[0]) && elems(e->out[0]);
+         (!e->n_in || elems(e->in[0])) && elems(e->out[0]);
 }
 
 /* ---- which equations go together ---- */
@@ -98,7 +98,7 @@ static int new_group(fuser_t *s, int i, int64_t n) {
 static int place(fuser_t *s, int i) {
   const mr_eqn_t *e = s->eqn[i];
   mr_unit_t u;
-  if (!unit_of(e, &u) || u.kind == MR_UNIT_REPEAT) return -1;
+  if (!unit_of(e, &u) || u.kind == MR_UNIT_REPEAT || u.kind == MR_UNIT_INDEX) return -1;
   int64_t n = elems(e->in[0]) > elems(e->out[0]) ? elems(e->in[0]) : elems(e->out[0]);
   int g = choose(s, e, i, n);
   if (u.kind != MR_UNIT_EACH && g < 0) return -1;
@@ -148,18 +148,18 @@ static void add_input(fuser_t *s, body_t *b, mr_var_t *v) {
 
 static bool is_repeat(const mr_var_t *v) {
   mr_unit_t u;
-  return v->def && unit_of(v->def, &u) && u.kind == MR_UNIT_REPEAT &&
-         elems(v->def->in[0]) != elems(v);
+  if (!v->def || !unit_of(v->def, &u)) return false;
+  return u.kind == MR_UNIT_INDEX || (u.kind == MR_UNIT_REPEAT && elems(v->def->in[0]) != elems(v));
 }
 
-/* An operand that no member computes: a broadcast comes along. */
+/* An operand that no member computes: a broadcast or a counter comes along. */
 static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
   if (s->map[v->id]) return;
   if (!is_repeat(v)) {
     add_input(s, b, v);
     return;
   }
-  add_input(s, b, v->def->in[0]);
+  if (v->def->n_in) add_input(s, b, v->def->in[0]);
   if (!b->full) mr__copy_eqn(b->fn, v->def, s->map);
   b->n_repeat++;
 }

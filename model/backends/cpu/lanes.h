@@ -48,6 +48,7 @@ typedef void mr_lane_fn(mr_dtype_t t, const void *a, int a_step, const void *b, 
 
 typedef struct mr__lanes {
   mr_lane_fn *at[MR_LANE_N];
+  mr_lane_fn *i32[MR_LANE_N]; /* the same for i32, wrapping; NULL where there is none */
   /* out[i] = which[i] ? b[i] : a[i], each index times its step, for elements of 1, 2, 4, 8 bytes */
   void (*select)(const uint8_t *which, int step, const void *a, int a_step, const void *b,
                  int b_step, void *out, int size, int64_t n);

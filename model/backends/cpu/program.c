@@ -102,6 +102,16 @@ static bool bind_view(builder_t *b, const step_t *t) {
   return call_it(b, e->out[0], to);
 }
 
+static bool bind_index(builder_t *b, const step_t *t) {
+  const mr_var_t *y = t->unit.eqn->out[0];
+  if (elems(y) != b->p->n) return false;
+  int to = add(b, y->aval.dtype, PLACE_INDEX, -1);
+  if (to < 0) return false;
+  b->p->value[to].mid = t->unit.mid;
+  b->p->value[to].inner = t->unit.inner;
+  return call_it(b, y, to);
+}
+
 static bool bind_reduce(builder_t *b, step_t *t) {
   program_t *p = b->p;
   const mr_eqn_t *e = t->unit.eqn;
@@ -122,6 +132,7 @@ static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
     return mr_fail(b->diag, MR_ERR_NORULE, "%s: the CPU cannot fuse it", e->op->name);
   bool fits = t.unit.kind == MR_UNIT_EACH     ? bind_each(b, &t)
               : t.unit.kind == MR_UNIT_REDUCE ? bind_reduce(b, &t)
+              : t.unit.kind == MR_UNIT_INDEX  ? bind_index(b, &t)
                                               : bind_view(b, &t);
   return fits ? MR_OK : refuse(b, e->op->name);
 }
@@ -178,7 +189,7 @@ static mr_err_t bind_output(builder_t *b, const mr_var_t *v, int k) {
 
 /* ---- slots ---- */
 static bool needs_slot(const value_t *x) {
-  return x->place == PLACE_SLOT || x->place == PLACE_REPEAT;
+  return x->place == PLACE_SLOT || x->place == PLACE_REPEAT || x->place == PLACE_INDEX;
 }
 
 /* A slot is free again after the last step that reads its value. */
@@ -193,7 +204,7 @@ static void assign_slots(program_t *p) {
     while (s < p->n_slot && until[s] >= x->born) s++;
     if (s == p->n_slot) p->n_slot++;
     x->slot = s;
-    until[s] = x->place == PLACE_REPEAT ? STEPS_MAX : x->last < x->born ? x->born : x->last;
+    until[s] = x->place != PLACE_SLOT ? STEPS_MAX : x->last < x->born ? x->born : x->last;
   }
   size_t room = p->n_slot ? SLOT_BYTES / 2 / (size_t)p->n_slot / size : BLOCK_MAX;
   p->block = (int64_t)room / BLOCK_MIN * BLOCK_MIN;

@@ -12,6 +12,7 @@ typedef enum place {
   PLACE_CONST,  /* one element that the program holds */
   PLACE_OTHER,  /* another number of the caller's elements: something to be repeated */
   PLACE_REPEAT, /* elements of the caller's again and again */
+  PLACE_INDEX,  /* numbers made from where an element stands */
   PLACE_ROWS    /* a reduction's result: one element a row */
 } place_t;
 

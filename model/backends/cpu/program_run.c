@@ -56,6 +56,21 @@ static void *repeated(const frame_t *f, const value_t *x, int64_t i0, int64_t m)
   return slot;
 }
 
+/* Elements [i0,i0+m) of a counter. */
+static void *counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
+  char *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
+  for (int64_t done = 0, run; done < m; done += run) {
+    int64_t i = i0 + done, k = i / x->inner % x->mid, each = x->inner == 1;
+    run = each ? x->mid - k : x->inner - i % x->inner;
+    if (run > m - done) run = m - done;
+    if (x->dtype == MR_F32)
+      for (int64_t j = 0; j < run; j++) ((float *)slot)[done + j] = (float)(k + j * each);
+    else
+      for (int64_t j = 0; j < run; j++) ((int32_t *)slot)[done + j] = (int32_t)(k + j * each);
+  }
+  return slot;
+}
+
 static void run_block(frame_t *f, int64_t i0, int64_t m) {
   const program_t *p = f->p;
   for (int v = 0; v < p->n_value; v++) {
@@ -64,6 +79,7 @@ static void run_block(frame_t *f, int64_t i0, int64_t m) {
     if (x->place == PLACE_IN) f->at[v] = (char *)f->c->in[x->index] + at;
     if (x->place == PLACE_OUT) f->at[v] = (char *)f->c->out[x->index] + at;
     if (x->place == PLACE_REPEAT) f->at[v] = repeated(f, x, i0, m);
+    if (x->place == PLACE_INDEX) f->at[v] = counted(f, x, i0, m);
   }
   for (int s = 0; s < p->n_step; s++) {
     const step_t *t = &p->step[s];

@@ -14,6 +14,7 @@ typedef enum mr_unit_kind {
   MR_UNIT_EACH,   /* element i of the result from elements i of the operands */
   MR_UNIT_SAME,   /* the operand's bytes: a reshape */
   MR_UNIT_REPEAT, /* element i is the operand's element i / inner mod mid: a broadcast */
+  MR_UNIT_INDEX,  /* element i is i / inner mod mid, in f32 or i32: a counter */
   MR_UNIT_REDUCE  /* each row of inner elements becomes one: a sum over trailing dimensions */
 } mr_unit_kind_t;
 
