@@ -87,6 +87,9 @@ static bool is_walked(const mr_stage_t *s) {
   return in->sequential || in->holes || (b->order == ORDER_GRAIN_WORKERS && b->loader_workers > 1);
 }
 
+/* Batches cross epochs. */
+static bool crosses(const batch_t *b) { return b->across || b->order == ORDER_GRAIN_WORKERS; }
+
 /* All epochs as one; endless ones as epochs that batches divide. */
 static void join_epochs(int64_t size, mr_spec_t *out) {
   out->n_records *= out->n_epochs ? out->n_epochs : size;
@@ -108,7 +111,7 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
     return MR_OK;
   }
   out->n_words = 0;
-  if (b->across || b->order == ORDER_GRAIN_WORKERS) join_epochs(b->size, out);
+  if (crosses(b)) join_epochs(b->size, out);
   out->n_batches = (out->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
   if (out->n_batches < 1)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
@@ -138,7 +141,8 @@ static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t epoch = s->start_position / spec->n_records, i = s->start_position % spec->n_records;
   if (!s->start_position && s->start_number) return *first = s->start_number, MR_OK;
-  if (s->start_position < 0 || i % b->size || i / b->size >= spec->n_batches)
+  bool over = crosses(b) && i / b->size == spec->n_batches; /* only what is dropped is left */
+  if (s->start_position < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
   *first = epoch * spec->n_batches + i / b->size;
@@ -152,10 +156,9 @@ static mr_err_t batch_open(mr_stage_t *s) {
   if (mr_ranges_parse(&b->skip, b->skip_steps, &why) < 0)
     return mr_stage_fail(s, why.code, "setting skip-steps: %s", why.text);
   if (is_walked(s)) {
-    bool across = b->across || b->order == ORDER_GRAIN_WORKERS;
     int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
     return mr_batch_walk_open(
-        s, (mr_batch_conf_t){b->size, b->drop, across, parts, b->host, &b->skip}, &b->walk);
+        s, (mr_batch_conf_t){b->size, b->drop, crosses(b), parts, b->host, &b->skip}, &b->walk);
   }
   MR_TRY(first_batch(s, &first));
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
@@ -204,7 +207,9 @@ static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   span_t at = span_of(s, number), then = {0};
   buf->epoch = epoch;
   buf->flags = at.last ? MR_BUF_EPOCH_END : 0;
-  buf->position = at.last ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
+  /* What an epoch drops is passed with it; grain's DataLoader, which knows no epochs, leaves it. */
+  bool passed = at.last && !crosses(s->state);
+  buf->position = passed ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
   buf->n = at.n, buf->first = at.first;
   buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)at.n;
   if (!at.n) return MR_OK;

@@ -23,6 +23,9 @@ struct mr_batch_walk {
   int64_t part;     /* whose batch comes next */
   int64_t records;  /* found so far */
   int words, words_part;
+  int64_t
+      *given; /* [parts * words_part]: each walk's state after the last batch that it gave, which
+                 is what grain's processes report: not what it went through to find no more */
   planned_t ahead;
   planned_t *mine; /* [workers]: touched by that worker alone */
   int n_workers;
@@ -35,9 +38,13 @@ int mr_batch_walk_words(const mr_spec_t *in, int parts) {
 
 /* ---- state ---- */
 
+static void note_given(mr_batch_walk_t *t, int64_t part) {
+  mr_walk_save(t->walk[part], t->given + part * t->words_part);
+}
+
 static void save(const mr_batch_walk_t *t, int64_t *word) {
   if (t->conf.parts > 1) *word++ = t->part;
-  for (int i = 0; i < t->conf.parts; i++, word += t->words_part) mr_walk_save(t->walk[i], word);
+  memcpy(word, t->given, (size_t)(t->conf.parts * t->words_part) * sizeof *word);
 }
 
 static mr_err_t load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) {
@@ -47,8 +54,10 @@ static mr_err_t load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) {
     t->part = fits ? *word : 0;
     word++;
   }
-  for (int i = 0; i < t->conf.parts && fits; i++, word += t->words_part)
+  for (int i = 0; i < t->conf.parts && fits; i++, word += t->words_part) {
     fits = mr_walk_load(t->walk[i], word);
+    note_given(t, i);
+  }
   if (fits) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "the state to go on from has a number that cannot be");
 }
@@ -84,9 +93,11 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
     mr_err_t e = collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan);
     if (e < 0) return e;
     if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream may well go on */
+    bool whole = mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop);
+    if (whole) note_given(t, t->part);
     t->part = (t->part + 1) % t->conf.parts;
     ended = e == MR_END ? ended + 1 : 0;
-    if (mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop)) return MR_OK;
+    if (whole) return MR_OK;
   }
   mr_plan_clear(p->plan);
   p->over = true;
@@ -124,9 +135,12 @@ static bool make(mr_stage_t *s, mr_batch_walk_t *t) {
   t->walk = calloc((size_t)t->conf.parts, sizeof *t->walk);
   t->mine = calloc(n, sizeof *t->mine);
   t->next = calloc(n, sizeof *t->next);
-  if (!t->walk || !t->mine || !t->next || !make_planned(c, t, &t->ahead)) return false;
-  for (int i = 0; i < t->conf.parts; i++)
+  t->given = calloc((size_t)(t->conf.parts * t->words_part) + 1, sizeof *t->given);
+  if (!t->walk || !t->mine || !t->next || !t->given || !make_planned(c, t, &t->ahead)) return false;
+  for (int i = 0; i < t->conf.parts; i++) {
     if (!(t->walk[i] = mr_walk_create(c, i, t->conf.parts))) return false;
+    note_given(t, i);
+  }
   for (; t->n_workers < s->n_workers; t->n_workers++) {
     t->next[t->n_workers] = t->n_workers;
     if (!make_planned(c, t, &t->mine[t->n_workers])) return t->n_workers++, false;
@@ -178,7 +192,7 @@ void mr_batch_walk_close(mr_batch_walk_t *t) {
   for (int i = 0; t->walk && i < t->conf.parts; i++) mr_walk_destroy(t->walk[i]);
   for (int i = 0; i < t->n_workers; i++) free_planned(&t->mine[i]);
   free_planned(&t->ahead);
-  free(t->walk), free(t->mine), free(t->next);
+  free(t->walk), free(t->mine), free(t->next), free(t->given);
   free(t);
 }
 
