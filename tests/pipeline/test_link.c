@@ -7,6 +7,9 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/pipeline/link_ends.h"
 
 typedef struct pair {
@@ -236,6 +239,57 @@ static void addresses_that_cannot_be_are_refused(void **state) {
   assert_int_equal(diag.code, MR_ERR_SHAPE);
 }
 
+/* Two hundred small buffers, closed at once: nothing of what was accepted is lost. */
+static void closing_waits_for_what_is_on_its_way(void **state) {
+  mr_spec_t spec = ends_spec(16);
+  char at[64];
+  mr_buf_t *b;
+  int64_t got = 0;
+  snprintf(at, sizeof at, "ipc://@mr-linger-%d", (int)getpid());
+  pid_t child = fork();
+  if (child == 0) { /* a sender of its own, which closes as soon as it has given away its last */
+    mr_link_cfg_t cfg = {.name = "back", .address = at, .window = 250};
+    mr_pool_t *pool = mr_pool_create(&spec, 210);
+    mr_link_t *l = mr_link_open_out(&cfg, &spec, 0, NULL);
+    int64_t next = 0;
+    if (!l) _exit(1);
+    ends_send(l, pool, &spec, &next, 200);
+    mr_link_close(l);
+    _exit(next == 200 ? 0 : 2);
+  }
+  mr_link_cfg_t cfg = {.name = "back", .address = at, .bind = true, .window = 250};
+  mr_link_t *in = mr_link_open_in(&cfg, &spec, NULL, NULL);
+  assert_non_null(in);
+  while (!mr_link_over(in)) {
+    turn(in);
+    while (mr_link_take(in, &b, 1)) {
+      assert_true(ends_is(b, &spec, got++));
+      mr_buf_unref(b);
+    }
+    mr_link_wait(in, 50);
+  }
+  mr_link_close(in);
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_int_equal(got, 200);
+}
+
+/* Nobody ever comes: closing ends all the same. */
+static void closing_without_a_peer_ends(void **state) {
+  mr_spec_t spec = ends_spec(16);
+  mr_pool_t *pool = mr_pool_create(&spec, 10);
+  mr_link_cfg_t cfg = {
+      .name = "edge", .address = "tcp://127.0.0.1:*", .bind = true, .linger_ms = 50};
+  mr_link_t *l = mr_link_open_out(&cfg, &spec, 0, NULL);
+  int64_t next = 0;
+  assert_non_null(l);
+  ends_send(l, pool, &spec, &next, 5);
+  mr_link_close(l);
+  for (int i = 0; i < 10; i++) assert_non_null(mr_pool_get(pool)); /* all are back */
+  mr_pool_destroy(pool);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_buffer_arrives_once_and_in_order),
@@ -245,6 +299,8 @@ int main(void) {
       cmocka_unit_test(a_point_that_is_not_held_is_reported),
       cmocka_unit_test(specs_that_differ_are_refused_on_both_ends),
       cmocka_unit_test(a_receiver_without_a_spec_learns_it),
+      cmocka_unit_test(closing_waits_for_what_is_on_its_way),
+      cmocka_unit_test(closing_without_a_peer_ends),
       cmocka_unit_test(addresses_that_cannot_be_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
