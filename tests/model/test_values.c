@@ -103,6 +103,57 @@ static void conversions_to_integers_saturate_and_nan_is_zero(void **state) {
   gives(f, mr_lax_convert(f, v, MR_I32), in, (double[]){2147483647, -2147483648.0, 0, -1});
 }
 
+/* op of x, alone and in a row long enough for the vector kernels, and its slope, are as in jax. */
+static void edge(mr_var_t *(*op)(mr_fn_t *, mr_var_t *), double x, double value, double slope) {
+  enum { ROW = 70 };
+  for (int64_t n = 1; n <= ROW; n += ROW - 1) {
+    mr_fn_t *f = mr_fn_create(), *j = NULL;
+    mr_diag_t diag = {0};
+    mr_var_t *y = op(f, mr_fn_input(f, mr_aval_of(MR_F32, n)));
+    assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+    assert_int_equal(mr_jvp(f, 1, (int[]){0}, &j, &diag), MR_OK);
+    double at[ROW], one_each[ROW], *in[] = {at, one_each}, *out[2];
+    for (int i = 0; i < ROW; i++) at[i] = x, one_each[i] = 1;
+    run_as_it_is(j, in, out);
+    for (int64_t i = 0; i < n; i++)
+      for (int k = 0; k < 2; k++) {
+        double got = out[k][i], want = k ? slope : value;
+        if (got != want && !(isnan(got) && isnan(want)) && !(fabs(got - want) < 1e-6))
+          fail_msg("%s of %g in a row of %lld: %s is %g, want %g", y->def->op->name, x,
+                   (long long)n, k ? "its slope" : "it", got, want);
+      }
+    free_all(2, out);
+    mr_fn_destroy(f);
+    mr_fn_destroy(j);
+  }
+}
+
+static void overflow_and_nan_are_as_in_jax(void **state) {
+  edge(mr_lax_exp, 89, INFINITY, INFINITY);
+  edge(mr_lax_exp, -200, 0, 0);
+  edge(mr_lax_exp, NAN, NAN, NAN);
+  edge(mr_lax_exp, -INFINITY, 0, 0);
+  edge(mr_lax_log, 0, -INFINITY, INFINITY);
+  edge(mr_lax_log, -1, NAN, -1);
+  edge(mr_lax_log, INFINITY, INFINITY, 0);
+  edge(mr_lax_sqrt, 0, 0, INFINITY);
+  edge(mr_lax_sqrt, -1, NAN, NAN);
+  edge(mr_lax_tanh, 1e30, 1, 0);
+  edge(mr_lax_tanh, -INFINITY, -1, 0);
+  edge(mr_lax_tanh, NAN, NAN, NAN);
+  edge(mr_lax_sin, INFINITY, NAN, NAN);
+  edge(mr_lax_cos, NAN, NAN, NAN);
+  edge(mr_lax_logistic, -200, 0, 0);
+  edge(mr_lax_logistic, 200, 1, 0);
+  edge(mr_lax_log1p, -1, -INFINITY, INFINITY);
+  edge(mr_lax_expm1, 89, INFINITY, INFINITY);
+  edge(mr_lax_rsqrt, 0, INFINITY, -INFINITY);
+  const double a[3] = {1, -1, 0}, zero[3] = {0, 0, 0}, huge[3] = {3e38, -3e38, 1};
+  pairs(mr_lax_div, MR_F32, a, zero, (double[]){INFINITY, -INFINITY, NAN});
+  pairs(mr_lax_add, MR_F32, huge, huge, (double[]){INFINITY, -INFINITY, 2});
+  pairs(mr_lax_mul, MR_F32, huge, zero, (double[]){0, 0, 0});
+}
+
 static void empty_tensors_go_through_every_transform(void **state) {
   mr_fn_t *f = mr_fn_create(), *g = NULL, *v = NULL;
   mr_diag_t diag = {0};
@@ -151,6 +202,7 @@ int main(void) {
       cmocka_unit_test(comparisons_and_powers_know_nan),
       cmocka_unit_test(conversions_to_integers_saturate_and_nan_is_zero),
       cmocka_unit_test(products_of_empty_tensors_are_empty_or_zeros),
+      cmocka_unit_test(overflow_and_nan_are_as_in_jax),
       cmocka_unit_test(empty_tensors_go_through_every_transform),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
