@@ -193,13 +193,26 @@ static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
   return n;
 }
 
+/* The var of the body whose elements v has: reshapes undone. */
+static const mr_var_t *bytes_of(const mr_var_t *v) {
+  while (v->def && v->def->op->unit == mr_unit_same) v = v->def->in[0];
+  return v;
+}
+
+/* A reshape of a value that is given out already. */
+static bool given(const body_t *b, const mr_var_t *inner) {
+  for (int k = 0; k < b->n_out; k++)
+    if (bytes_of(b->inner[k]) == bytes_of(inner)) return true;
+  return false;
+}
+
 /* Values that someone outside reads too. */
 static void add_outputs(fuser_t *s, int g, body_t *b) {
   for (int i = s->group[g].first; i <= s->group[g].last && !b->full; i++) {
     if (group_of(s, i) != g) continue;
     mr_var_t *v = s->eqn[i]->out[0];
     if (s->uses[v->id] == reads_inside(s, g, v)) continue;
-    b->full |= b->n_out == MR_PROGRAM_ENDS || s->eqn[i]->op->unit == mr_unit_same;
+    b->full |= b->n_out == MR_PROGRAM_ENDS || given(b, s->map[v->id]);
     if (b->full) return;
     b->inner[b->n_out] = s->map[v->id];
     b->out[b->n_out++] = v;
