@@ -1,6 +1,7 @@
 #include "apps/process_run.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,11 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_dia
   return e;
 }
 
+static void on_alone(int signo) { mr_link_out_nobody_comes(); }
+
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
+  struct sigaction act = {.sa_handler = on_alone, .sa_flags = SA_RESTART};
+  sigaction(SIGUSR1, &act, NULL); /* from the supervisor */
   outs_t *outs = calloc(1, sizeof *outs);
   bool stopped = false;
   if (!outs) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a process");

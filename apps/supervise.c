@@ -16,19 +16,18 @@
 enum {
   PROCESSES = 256,
   TICK_MS = 200,
-  LATE_MS = 500,      /* after an end: time for those that end together */
-  NEEDLESS_MS = 2000, /* after the last end beside it: time to end in order */
+  LATE_MS = 500,   /* after an end: time for those that end together */
+  ALONE_MS = 2000, /* after the last end beside it: time to end in order */
   ARGS = MR_WORDS_MAX + MR_FLAGS_MAX + 16,
   TEXT = 4096
 };
 
 typedef struct child {
   mr_process_t set;
-  pid_t pid;      /* 0: does not run */
-  bool ended;     /* by itself, without a failure */
-  bool complete;  /* has ended so at least once */
-  bool dismissed; /* nobody needs it any more */
-  bool told;      /* to stop */
+  pid_t pid;       /* 0: does not run */
+  bool ended;      /* by itself, without a failure */
+  bool told_alone; /* that nobody comes to its links any more */
+  bool told;       /* to stop */
   int64_t deaths, start_ms, end_ms;
 } child_t;
 
@@ -97,7 +96,7 @@ static mr_err_t start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "run: too long flags");
   pid_t above = getpid();
   fflush(NULL);
-  k->ended = k->told = k->dismissed = false;
+  k->ended = k->told = k->told_alone = false;
   k->start_ms = now_ms();
   k->pid = fork();
   if (k->pid == 0) become(c, above, argv);
@@ -184,10 +183,9 @@ static mr_err_t died(crew_t *c, int i, int signo, mr_diag_t *diag) {
 static mr_err_t ended(crew_t *c, int i, int status, mr_diag_t *diag) {
   child_t *k = &c->child[i];
   k->pid = 0, k->end_ms = now_ms();
-  if (k->dismissed) return k->ended = true, MR_OK;
   if (WIFSIGNALED(status)) return died(c, i, WTERMSIG(status), diag);
   int code = WEXITSTATUS(status);
-  k->ended = code == 0, k->complete |= k->ended;
+  k->ended = code == 0;
   if (code == MR_EXIT_STOPPED) c->stopping = true; /* somebody stopped it by hand: all stop */
   if (code && code != MR_EXIT_STOPPED) fail(c, diag, k, "ended with status", code, "");
   return MR_OK;
@@ -214,23 +212,26 @@ static bool is_missed(const crew_t *c, int i) {
   return false;
 }
 
-/* Started again for one that needed nothing: it waits for nobody. */
-static bool is_needless(const crew_t *c, int i) {
+/* All beside it have ended, and none will come again. */
+static bool is_left_alone(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
-  if (!k->pid || !k->complete) return false;
+  int beside = 0;
+  if (!k->pid || k->told_alone || now_ms() - k->start_ms < ALONE_MS) return false;
   for (int x = 0; x < c->n; x++) {
     const child_t *other = &c->child[x];
-    if (joined(c, i, x) && (!other->ended || now_ms() - other->end_ms < NEEDLESS_MS)) return false;
+    if (!joined(c, i, x)) continue;
+    if (!other->ended || now_ms() - other->end_ms < ALONE_MS) return false;
+    beside++;
   }
-  return true;
+  return beside > 0;
 }
 
 static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
   for (int i = 0; i < c->n && !c->stopping; i++) {
     if (is_missed(c, i)) MR_TRY(start(c, &c->child[i], true, diag));
-    if (!is_needless(c, i)) continue;
-    c->child[i].dismissed = true;
-    kill(c->child[i].pid, SIGKILL);
+    if (!is_left_alone(c, i)) continue;
+    c->child[i].told_alone = true;
+    kill(c->child[i].pid, SIGUSR1);
   }
   return MR_OK;
 }

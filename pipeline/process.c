@@ -135,20 +135,19 @@ typedef struct cut {
   int n_bound[256]; /* links that wait at each process' address */
 } cut_t;
 
-/* "tcp://HOST:PORT" with PORT + k, "ipc://@NAME" with "-k" after it. */
-static mr_err_t address_of(const mr_process_t *p, int k, char *text, size_t n, mr_diag_t *diag) {
-  const char *colon = strrchr(p->address, ':');
+mr_err_t mr_address_after(const char *address, int k, char *text, size_t n, mr_diag_t *diag) {
+  const char *colon = strrchr(address, ':');
   char *end;
-  if (strncmp(p->address, "tcp://", 6)) {
-    snprintf(text, n, k ? "%s-%d" : "%s", p->address, k);
+  if (strncmp(address, "tcp://", 6)) {
+    snprintf(text, n, k ? "%s-%d" : "%s", address, k);
     return MR_OK;
   }
   long port = strtol(colon + 1, &end, 10);
   if (end == colon + 1 || *end || port < 1 || port + k > 65535)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "%s: address = \"%.200s\": want tcp://HOST:PORT with PORT + %d in [1,65535]",
-                   p->name, p->address, k);
-  snprintf(text, n, "%.*s:%ld", (int)(colon - p->address), p->address, port + k);
+                   "address = \"%.200s\": want tcp://HOST:PORT with PORT + %d in [1,65535]",
+                   address, k);
+  snprintf(text, n, "%.*s:%ld", (int)(colon - address), address, port + k);
   return MR_OK;
 }
 
@@ -191,7 +190,7 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   const mr_process_t *there = at_from ? &from : &to;
   int *bound = &c->n_bound[(at_from ? a : b)->process - 1];
   if (there->address)
-    MR_TRY(address_of(there, (*bound)++, address, sizeof address, diag));
+    MR_TRY(mr_address_after(there->address, (*bound)++, address, sizeof address, diag));
   else
     snprintf(address, sizeof address, "ipc://@millrace-%s-%d", c->run, c->n_links);
   snprintf(window, sizeof window, "%lld", (long long)to.window);

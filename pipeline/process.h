@@ -33,6 +33,9 @@ bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k);
    stands in no block, or an edge carries what cannot leave a process.  Before settle. */
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag);
 
+/* The k-th address from one: "tcp://HOST:PORT" with PORT + k, "ipc://@NAME" with "-k" behind it. */
+mr_err_t mr_address_after(const char *address, int k, char *text, size_t n, mr_diag_t *diag);
+
 /* Drops every stage of the other blocks from a cut and settled graph: the specs of links that come
    in stay as they were settled.  Before start. */
 mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag);

@@ -67,7 +67,7 @@ same() { # WHAT A B
   cmp -s "$2" "$3" || { echo "links.sh: $1 differs after $done kills"; exit 1; }
 }
 
-hash_of() { grep -o "ledger [0-9a-f]\{16\}" "$1" | sort >"$1.hash"; }
+hash_of() { grep -o "ledger [0-9a-f]\{16\}" "$1" | sort -u >"$1.hash"; }
 numbers() { # what does not depend on the clock
   grep -oE '"(kind|step|loss|accuracy|lr|grad_norm|param_norm)":[^,}]*' "$1" >"$1.n"
 }
@@ -88,6 +88,6 @@ for ((i = 0; done < kills; i++)); do
   same "the final checkpoint" "$dir/quiet.d/latest" "$dir/t$i.d/latest"
   rm -rf "$dir/l$i".* "$dir/t$i".*
 done
-left=$(find /dev/shm /tmp -maxdepth 1 -newer "$dir/calm.mr" -name '*millrace*' 2>/dev/null | head -3)
+left=$(find /dev/shm -newer "$dir/calm.mr" -name '*millrace*' 2>/dev/null | head -3)
 [ -z "$left" ] || { echo "links.sh: left behind: $left"; exit 1; }
 echo "links.sh: $done kills of 5 processes in $((2 * i)) runs: the same ledgers, metrics and weights"

@@ -8,22 +8,16 @@
 
 #include "stages/link_stage.h"
 
-typedef struct in {
-  mr_link_settings_t set;
-  mr_link_t *link;
-  mr_link_stats_t told;
-} in_t;
-
-static const mr_opt_t in_opts[] = {MR_LINK_OPTS(offsetof(in_t, set)), {0}};
+static const mr_opt_t in_opts[] = {MR_LINK_OPTS(offsetof(mr_link_in_t, set)), {0}};
 
 static mr_err_t in_plan(mr_stage_t *s) {
-  in_t *t = s->state;
+  mr_link_in_t *t = s->state;
   s->out_spec[0] = s->in_spec[0];
   return mr_link_settings_check(s, &t->set);
 }
 
-static mr_err_t in_open(mr_stage_t *s) {
-  in_t *t = s->state;
+mr_err_t mr_link_in_open(mr_stage_t *s) {
+  mr_link_in_t *t = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&t->set);
   mr_link_point_t at = {
       .number = s->start_number, .position = s->start_position, .n_words = s->n_start_words};
@@ -49,8 +43,8 @@ static mr_err_t in_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
-static mr_err_t in_step(mr_stage_t *s) {
-  in_t *t = s->state;
+mr_err_t mr_link_in_step(mr_stage_t *s) {
+  mr_link_in_t *t = s->state;
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
   if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
@@ -64,16 +58,16 @@ static mr_err_t in_step(mr_stage_t *s) {
   return n ? MR_OK : in_wait(s, t->link, seen);
 }
 
-static void in_close(mr_stage_t *s) {
-  in_t *t = s->state;
+void mr_link_in_close(mr_stage_t *s) {
+  mr_link_in_t *t = s->state;
   if (t->link) mr_link_stats(t->link, &t->told);
   if (t->link && mr_link_over(t->link)) mr_link_leave(t->link);
   mr_link_close(t->link);
   t->link = NULL;
 }
 
-static void in_report(mr_stage_t *s, char *text, size_t n) {
-  const in_t *t = s->state;
+void mr_link_in_report(mr_stage_t *s, char *text, size_t n) {
+  const mr_link_in_t *t = s->state;
   snprintf(text, n,
            "%" PRId64 " buffers received (%" PRId64 " came again and were dropped), %" PRId64
            " connections",
@@ -86,10 +80,10 @@ const mr_stage_def_t mr_stage_link_in = {
     .in = {{"link", MR_FLOW_NONE, true}},
     .out = {{"out", MR_FLOW_NONE, false}},
     .opts = in_opts,
-    .state_sz = sizeof(in_t),
+    .state_sz = sizeof(mr_link_in_t),
     .plan = in_plan,
-    .open = in_open,
-    .close = in_close,
-    .step = in_step,
-    .report = in_report,
+    .open = mr_link_in_open,
+    .close = mr_link_in_close,
+    .step = mr_link_in_step,
+    .report = mr_link_in_report,
 };

@@ -56,6 +56,15 @@ static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
+/* Set in a signal handler. */
+static atomic_bool nobody_comes;
+
+void mr_link_out_nobody_comes(void) {
+  atomic_store_explicit(&nobody_comes, true, memory_order_relaxed); /* seen with the next wake-up */
+}
+
+static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_order_relaxed); }
+
 /* A stream that is stopped is not over: the peer keeps waiting for who goes on with it. */
 static mr_err_t out_step(mr_stage_t *s) {
   out_t *o = s->state;
@@ -71,7 +80,8 @@ static mr_err_t out_step(mr_stage_t *s) {
     o->moved = true;
     return mr_stage_fail(s, MR_ERR_CANCEL, "the peer goes on from buffer %" PRId64, asked.number);
   }
-  if (mr_link_left(o->link)) return MR_END; /* it has done with all, or wants no more */
+  if (mr_link_left(o->link) || is_alone())
+    return MR_END; /* it has done with all, or wants no more */
   return n ? MR_OK : out_wait(s, o->link, seen);
 }
 
@@ -92,8 +102,8 @@ static void out_report(mr_stage_t *s, char *text, size_t n) {
 
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {
   const out_t *o = s->state;
-  if (o->moved) *at = o->at;
-  return o->moved;
+  if (o && o->moved) *at = o->at; /* no state: it never settled */
+  return o && o->moved;
 }
 
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {
@@ -103,9 +113,13 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   mr_link_t *link = mr_link_open_out(&cfg, &s->in_spec[0], 0, diag);
   if (!link) return MR_ERR_IO;
   mr_err_t e;
-  while ((e = mr_link_pump(link, diag)) >= 0 && mr_link_asked(link, &asked) == MR_AGAIN)
-    mr_link_wait(link, -1);
-  to_stream_at(&asked, at);
+  mr_err_t come = MR_AGAIN;
+  while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone()) {
+    come = mr_link_asked(link, &asked);
+    if (come != MR_AGAIN) break;
+    mr_link_wait(link, 500);
+  }
+  if (come != MR_AGAIN) to_stream_at(&asked, at);
   mr_link_close(link);
   return e;
 }

@@ -44,6 +44,20 @@ typedef struct mr_link_settings {
     .help = "How long the end waits for what the other one has not acknowledged."                \
   }
 
+/* The name of the links of `millrace serve`. */
+#define MR_SERVE_LINK "serve"
+
+/* link-in, for stages that begin with its state. */
+typedef struct mr_link_in {
+  mr_link_settings_t set;
+  mr_link_t *link;
+  mr_link_stats_t told;
+} mr_link_in_t;
+mr_err_t mr_link_in_open(mr_stage_t *s);
+mr_err_t mr_link_in_step(mr_stage_t *s);
+void mr_link_in_close(mr_stage_t *s);
+void mr_link_in_report(mr_stage_t *s, char *text, size_t n);
+
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t);
 
 /* Fails with what is missing. */
@@ -53,8 +67,12 @@ mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t);
    graph is then to be made again, with this stage's input there (mr_graph_go_on). */
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at);
 
+/* Every link-out of this program ends: whom it serves has done with its stream, or will not come.
+   Any thread; also in a signal handler. */
+void mr_link_out_nobody_comes(void);
+
 /* link-out of a settled graph that does not run: waits until the peer has come, and says where it
-   wants to go on. */
+   wants to go on; at stays as it was if nobody comes. */
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 
 #endif
