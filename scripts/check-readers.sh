@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" -q install --disable-pip-version-check numpy safetensors tensorboard 'setuptools<81'
+"$work/venv/bin/pip" -q install --disable-pip-version-check numpy safetensors tensorboard pyzmq 'setuptools<81'
 
 train() {
   "$root/build/release/millrace" train --run-dir "$work/run" "$@" >"$work/train.log" 2>&1 || {
@@ -19,3 +19,18 @@ train --steps 3 --tensorboard train.layers=1 train.embed=64 train.heads=2 train.
 train --steps 5 --resume
 "$work/venv/bin/python" "$root/scripts/check-readers.py" "$work/run"
 "$work/venv/bin/python" "$root/scripts/check-tensorboard.py" "$work/run"
+
+# A trainer in Python: the batches of `millrace serve`, and what stage publish says of a run.
+graph='synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! normalize ! batch 16'
+"$root/build/release/millrace" serve "$graph" --bind tcp://127.0.0.1:5791 >"$work/serve.log" 2>&1 &
+server=$!
+"$root/build/release/millrace" run 'process a { synthetic n=32000 ! shuffle epochs=0 ! normalize ! batch 16 name=b }
+  process t { vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8
+              train.metrics ! publish tcp://127.0.0.1:5792 }
+  b. ! train.' >"$work/publish.log" 2>&1 &
+publisher=$!
+trap 'kill $server $publisher 2>/dev/null || true; rm -rf "$work"' EXIT
+for step in 1 20; do
+  "$root/build/release/millrace" batch "$graph" --step "$step" --out "$work/$step.npy" --labels "$work/$step-labels.npy" >/dev/null
+done
+"$work/venv/bin/python" "$root/scripts/check-link.py" "$root/examples/link" tcp://127.0.0.1:5791 tcp://127.0.0.1:5792 "$work"

@@ -4,7 +4,8 @@
 # in turn, and compares with an undisturbed run: the ledger line by line and its hash; of training
 # the ledger, the final weights to the bit and the metrics of every step.  Ends with status 1 at the
 # first difference, or if a process is left behind.
-set -eu
+set -eEu
+trap 'echo "links.sh: line $LINENO failed"' ERR
 here=$(cd "$(dirname "$0")/.." && pwd)
 program=${MILLRACE:-$here/build/release/millrace}
 kills=${1:-100}

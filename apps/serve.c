@@ -1,0 +1,156 @@
+/* millrace serve: batches for trainers in other processes or on other hosts. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "apps/graph_arg.h"
+#include "apps/interrupt.h"
+#include "pipeline/process.h"
+#include "stages/link_stage.h"
+
+enum { SHARDS = 64 };
+
+static const mr_flag_t serve_flags[] = {
+    {"--bind", "ADDRESS",
+     "Where trainers come: tcp://HOST:PORT (shard I at PORT + I) or ipc://@NAME; default "
+     "tcp://127.0.0.1:5570."},
+    {"--shards", "N", "Gives each of N trainers its slice of every batch; default 1."},
+    {"--window", "N", "Batches on the way or in use at a trainer; default 8."},
+    {"--key", "FILE", "Secret key of the server (`millrace keys`): needed beyond loopback."},
+    {"--peers", "FILE[,FILE...]", "Public keys of the trainers that may come."},
+    {0}};
+
+static mr_err_t set_link(const mr_args_t *a, mr_graph_t *g, int shard, mr_diag_t *diag) {
+  const char *bind = mr_args_text(a, "--bind"), *window = mr_args_text(a, "--window");
+  const char *key = mr_args_text(a, "--key"), *peers = mr_args_text(a, "--peers");
+  char address[512];
+  MR_TRY(
+      mr_address_after(bind ? bind : "tcp://127.0.0.1:5570", shard, address, sizeof address, diag));
+  MR_TRY(mr_graph_set(g, MR_SERVE_LINK, "link", MR_SERVE_LINK, diag));
+  MR_TRY(mr_graph_set(g, MR_SERVE_LINK, "address", address, diag));
+  MR_TRY(mr_graph_set(g, MR_SERVE_LINK, "bind", "true", diag));
+  if (window) MR_TRY(mr_graph_set(g, MR_SERVE_LINK, "window", window, diag));
+  if (key) MR_TRY(mr_graph_set(g, MR_SERVE_LINK, "key", key, diag));
+  return peers ? mr_graph_set(g, MR_SERVE_LINK, "peers", peers, diag) : MR_OK;
+}
+
+/* The graph up to its batches, and the link behind them; from a point of the stream. */
+static mr_err_t build(const mr_args_t *a, int shard, int shards, const mr_stream_at_t *at,
+                      mr_graph_t **g, mr_diag_t *diag) {
+  char host[32];
+  const char *last;
+  MR_TRY(mr_graph_from_args(a, 0, g, diag));
+  const char *batch = mr_graph_batches(*g, &last);
+  if (!batch)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "serve: the graph makes no batches; end it with a \"batch\"");
+  MR_TRY(mr_graph_only(*g, last, diag));
+  snprintf(host, sizeof host, "%d/%d", shard, shards);
+  if (shards > 1) MR_TRY(mr_graph_set(*g, batch, "host", host, diag));
+  MR_TRY(mr_graph_add(*g, "link-out", MR_SERVE_LINK, NULL, diag));
+  MR_TRY(mr_graph_link(*g, last, NULL, MR_SERVE_LINK, NULL, diag));
+  MR_TRY(set_link(a, *g, shard, diag));
+  if (at->number || at->position) {
+    MR_TRY(mr_graph_go_on(*g, last, at, diag));
+    MR_TRY(mr_graph_start_number(*g, MR_SERVE_LINK, at->number, diag));
+  }
+  return mr_graph_settle(*g, diag);
+}
+
+static void greet(const mr_graph_t *g, int shard, int shards) {
+  char spec[160];
+  const mr_stage_t *s = mr_graph_stage(g, MR_SERVE_LINK);
+  mr_spec_text(&s->in_spec[0], spec, sizeof spec);
+  printf("shard %d/%d: source link=%s  %s\n", shard, shards,
+         mr_graph_setting(g, MR_SERVE_LINK, "address"), spec);
+  fflush(stdout);
+}
+
+/* One trainer after the other, each from where it says; until Ctrl-C. */
+static int serve_shard(const mr_args_t *a, int shard, int shards, mr_diag_t *diag) {
+  mr_stream_at_t at = {0};
+  bool stopped = false, greeted = false;
+  mr_err_t e = MR_OK;
+  while (e >= 0 && !stopped) {
+    mr_graph_t *g = NULL;
+    mr_diag_t why = {0};
+    e = build(a, shard, shards, &at, &g, &why);
+    if (e >= 0 && !greeted) greet(g, shard, shards);
+    greeted = true;
+    if (e >= 0) e = mr_run_interruptible(g, NULL, &stopped, &why);
+    bool moved = g && mr_graph_stage(g, MR_SERVE_LINK) &&
+                 mr_link_out_moved(mr_graph_stage(g, MR_SERVE_LINK), &at);
+    if (moved) e = MR_OK;
+    if (!moved) at = (mr_stream_at_t){0}; /* the next one begins anew, or says where */
+    if (e < 0) mr_fail(diag, e, "%s", why.text);
+    mr_graph_destroy(g);
+  }
+  return e < 0 ? e : MR_EXIT_STOPPED;
+}
+
+/* ---- several shards: a process each ---- */
+
+static int in_child(const mr_args_t *a, int shard, int shards, pid_t above) {
+  mr_diag_t diag = {0};
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != above) return 1;
+  int e = serve_shard(a, shard, shards, &diag);
+  fflush(stdout);
+  if (e < 0) fprintf(stderr, "millrace: %s\n", diag.text);
+  return e < 0 ? mr_err_exit((mr_err_t)e) : e;
+}
+
+static volatile sig_atomic_t asked;
+static void on_signal(int signo) { asked = 1; }
+
+static int watch(pid_t *pid, int n, mr_diag_t *diag) {
+  int left = n, status, failed = 0;
+  bool told = false; /* a second signal would kill */
+  while (left) {
+    pid_t gone = wait(&status);
+    bool good = WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED;
+    if (gone > 0) left--, failed |= !good;
+    for (int i = 0; i < n; i++) {
+      if (pid[i] == gone) pid[i] = 0;
+      if (pid[i] > 0 && (asked || failed) && !told) kill(pid[i], SIGINT);
+    }
+    told |= asked || failed;
+    if (gone < 0 && errno != EINTR) break;
+  }
+  return failed ? mr_fail(diag, MR_ERR_IO, "serve: a shard has failed") : MR_EXIT_STOPPED;
+}
+
+static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
+  int64_t shards = 1;
+  pid_t pid[SHARDS] = {0}, above = getpid();
+  struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART: wait returns */
+  MR_TRY(mr_args_int(a, "--shards", 1, SHARDS, &shards, diag));
+  if (shards == 1) return serve_shard(a, 0, 1, diag);
+  for (int i = 0; i < shards; i++) {
+    pid[i] = fork();
+    if (pid[i] == 0) _exit(in_child(a, i, (int)shards, above));
+    if (pid[i] < 0) return mr_fail(diag, MR_ERR_IO, "serve: no process: %s", strerror(errno));
+  }
+  sigaction(SIGINT, &act, NULL);
+  sigaction(SIGTERM, &act, NULL);
+  return watch(pid, (int)shards, diag);
+}
+
+const mr_command_t mr_command_serve = {
+    .name = "serve",
+    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .help = "Gives the batches of a graph to trainers elsewhere, each its shard.",
+    .more =
+        "\nWhat stands behind the batches is left out.  A trainer's graph begins with\n"
+        "`source link=ADDRESS`; it may come, die and come back, and gets its stream from where\n"
+        "it goes on.  docs/processes.md has more.",
+    .flags = serve_flags,
+    .min_words = 1,
+    .max_words = MR_WORDS_MAX,
+    .run = serve_run,
+};

@@ -1,0 +1,105 @@
+/* source: batches that `millrace serve` gives, as the start of a graph.
+
+   What they are is the server's to say, so planning asks it; running is the work of link-in. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "stages/link_stage.h"
+#include "stages/stages.h"
+
+enum { CLASSES = 1024, NAMES = 32 << 10, ASK_MS = 10000 };
+
+typedef struct source {
+  mr_link_in_t in; /* first: link-in works on it */
+  mr_dataset_t dataset;
+  const char *class_name[CLASSES];
+  char names[NAMES];
+} source_t;
+
+static const mr_opt_t source_opts[] = {
+    {.name = "link",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, in.set.address),
+     .unit = "",
+     .help = "Where the server waits: tcp://HOST:PORT, as it says when it starts.",
+     .positional = 1},
+    {.name = "window",
+     .type = MR_OPT_INT,
+     .offset = offsetof(source_t, in.set.window),
+     .unit = "buffers",
+     .def = "8",
+     .lo = 1,
+     .hi = MR_LINK_WINDOW_MAX,
+     .help = "Batches on the way or in use here."},
+    {.name = "key",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, in.set.key),
+     .unit = "",
+     .help = "File of this end's secret key (`millrace keys`)."},
+    {.name = "peers",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, in.set.peers),
+     .unit = "",
+     .help = "File of the server's public key."},
+    {0}};
+
+/* The server's words stay when the link is gone. */
+static const char *keep(source_t *t, size_t *used, const char *text) {
+  size_t n = strlen(text) + 1;
+  if (*used + n > NAMES) return "";
+  char *at = memcpy(t->names + *used, text, n);
+  *used += n;
+  return at;
+}
+
+static void keep_dataset(source_t *t, mr_spec_t *spec) {
+  size_t used = 0;
+  const mr_dataset_t *d = spec->dataset;
+  if (!d) return;
+  t->dataset.origin = keep(t, &used, d->origin);
+  t->dataset.n_classes = d->n_classes < CLASSES ? d->n_classes : CLASSES;
+  t->dataset.class_name = t->class_name;
+  for (int i = 0; i < t->dataset.n_classes; i++)
+    t->class_name[i] = keep(t, &used, d->class_name[i]);
+  spec->dataset = &t->dataset;
+}
+
+static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
+  mr_diag_t why = {0};
+  for (int64_t until = mr_now_ns() + ASK_MS * INT64_C(1000000); !mr_link_spec(link);) {
+    if (mr_link_pump(link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+    if (mr_now_ns() > until)
+      return mr_stage_fail(s, MR_ERR_IO, "link = %s: nobody answers there; start millrace serve",
+                           ((source_t *)s->state)->in.set.address);
+    if (!mr_link_spec(link)) mr_link_wait(link, 50);
+  }
+  s->out_spec[0] = *mr_link_spec(link);
+  keep_dataset(s->state, &s->out_spec[0]);
+  return MR_OK;
+}
+
+static mr_err_t source_plan(mr_stage_t *s) {
+  source_t *t = s->state;
+  t->in.set.link = MR_SERVE_LINK, t->in.set.linger = 2000;
+  MR_TRY(mr_link_settings_check(s, &t->in.set));
+  mr_link_cfg_t cfg = mr_link_cfg(&t->in.set);
+  mr_diag_t why = {0};
+  cfg.window = 1;
+  mr_link_t *link = mr_link_open_in(&cfg, NULL, NULL, &why);
+  mr_err_t e = link ? ask(s, link) : mr_stage_fail(s, why.code, "%s", why.text);
+  mr_link_close(link);
+  return e;
+}
+
+const mr_stage_def_t mr_stage_source = {
+    .name = "source",
+    .help = "Takes the batches that `millrace serve` gives in another process or on another host.",
+    .out = {{"out", MR_FLOW_BATCHES, false}},
+    .opts = source_opts,
+    .state_sz = sizeof(source_t),
+    .plan = source_plan,
+    .open = mr_link_in_open,
+    .close = mr_link_in_close,
+    .step = mr_link_in_step,
+    .report = mr_link_in_report,
+};

@@ -1,0 +1,138 @@
+/* millrace serve: trainers elsewhere get their shard, from where they go on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+#define GRAPH "synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! batch 16"
+
+static char dir[64], at[64];
+
+static int setup(void **state) {
+  snprintf(dir, sizeof dir, "/tmp/mr-serve-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(at, sizeof at, "ipc://@mr-serve-%ld", (long)getpid());
+  return 0;
+}
+
+static int teardown(void **state) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", dir);
+  return system(command);
+}
+
+static pid_t serve(const char *shards, FILE *out) {
+  return program_start(
+      (const char *const[]){"serve", GRAPH, "--bind", at, "--shards", shards, NULL}, out, out);
+}
+
+/* Ctrl-C ends it with 130. */
+static void stop(pid_t server) {
+  kill(server, SIGINT);
+  assert_int_equal(program_wait(server), 130);
+}
+
+/* Ledger lines of what is taken from a link, or of a graph itself, into DIR/NAME. */
+static void take(const char *source, const char *name, const char *more) {
+  char graph[512];
+  program_t *p = calloc(1, sizeof *p);
+  snprintf(graph, sizeof graph, "%s ! ledger path=%s/%s state=%s/%s.json %s", source, dir, name,
+           dir, name, more);
+  RUN(p, "run", graph);
+  if (p->status) fail_msg("%s", p->err);
+  free(p);
+}
+
+static char *lines_of(const char *name) {
+  char path[200];
+  void *text;
+  size_t n;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  assert_int_equal(mr_read_file(path, 1 << 24, &text, &n, NULL), MR_OK);
+  char *copy = realloc(text, n + 1);
+  copy[n] = 0;
+  return copy;
+}
+
+static void same_lines(const char *a, const char *b) {
+  char *x = lines_of(a), *y = lines_of(b);
+  assert_string_equal(x, y);
+  free(x), free(y);
+}
+
+static void a_trainer_gets_the_stream_and_the_next_one_too(void **state) {
+  FILE *out = tmpfile();
+  char source[100];
+  pid_t server = serve("1", out);
+  snprintf(source, sizeof source, "source link=%s", at);
+  take(GRAPH, "whole", "");
+  take(source, "first", "");
+  take(source, "second", "");
+  same_lines("whole", "first");
+  same_lines("whole", "second");
+  stop(server);
+  fclose(out);
+}
+
+static void one_that_stops_goes_on_from_its_state(void **state) {
+  FILE *out = tmpfile();
+  char source[100], graph[400], from[100];
+  program_t *p = calloc(1, sizeof *p);
+  pid_t server = serve("1", out);
+  snprintf(source, sizeof source, "source link=%s", at);
+  take(GRAPH, "all", "");
+  take(source, "part", "steps=7");
+  snprintf(graph, sizeof graph, "%s ! ledger path=%s/part", source, dir);
+  snprintf(from, sizeof from, "%s/part.json", dir);
+  RUN(p, "run", graph, "--from", from);
+  if (p->status) fail_msg("%s", p->err);
+  same_lines("all", "part");
+  stop(server);
+  fclose(out), free(p);
+}
+
+static void each_shard_is_a_slice_of_every_batch(void **state) {
+  FILE *out = tmpfile();
+  char source[100], command[512];
+  pid_t server = serve("2", out);
+  take(GRAPH, "undivided", "");
+  snprintf(source, sizeof source, "source link=%s", at);
+  take(source, "shard0", "");
+  snprintf(source, sizeof source, "source link=%s-1", at);
+  take(source, "shard1", "");
+  snprintf(
+      command, sizeof command,
+      "cd %s && sort -n -k1 -k2 shard0 shard1 > both && sort -n -k1 -k2 undivided | cmp - both",
+      dir);
+  assert_int_equal(system(command), 0);
+  stop(server);
+  fclose(out);
+}
+
+static void what_cannot_be_served_is_told(void **state) {
+  program_t *p = calloc(1, sizeof *p);
+  RUN(p, "serve", "synthetic ! flip");
+  assert_int_equal(p->status, 2);
+  assert_non_null(strstr(p->err, "the graph makes no batches"));
+  RUN(p, "serve", GRAPH, "--bind", "tcp://0.0.0.0:5570");
+  assert_true(p->status != 0);
+  RUN(p, "serve", GRAPH, "--bind", "tcp://127.0.0.1:x");
+  assert_int_equal(p->status, 2);
+  assert_non_null(strstr(p->err, "want tcp://HOST:PORT"));
+  free(p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_trainer_gets_the_stream_and_the_next_one_too),
+      cmocka_unit_test(one_that_stops_goes_on_from_its_state),
+      cmocka_unit_test(each_shard_is_a_slice_of_every_batch),
+      cmocka_unit_test(what_cannot_be_served_is_told),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
