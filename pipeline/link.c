@@ -17,10 +17,13 @@ int64_t mr__link_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* ---- open ---- */
 
-static bool copy_text(const char **text) {
-  if (!*text) return true;
-  *text = strdup(*text);
-  return *text != NULL;
+/* All of them, so that closing can free what is there. */
+static bool copy_texts(mr_link_cfg_t *cfg) {
+  const char **text[] = {&cfg->name, &cfg->address, &cfg->key, &cfg->peers};
+  bool good = true;
+  for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+    if (*text[i] && !(*text[i] = strdup(*text[i]))) good = false;
+  return good;
 }
 
 static mr_err_t check_cfg(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
@@ -43,8 +46,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
   if (!l->cfg.linger_ms) l->cfg.linger_ms = MR__LINK_LINGER_MS;
   l->said_ms = l->heard_ms = mr__link_now_ms();
   l->tried_ms = l->said_ms - MR__LINK_KNOCK_MS;
-  bool good = copy_text(&l->cfg.name) & copy_text(&l->cfg.address) & copy_text(&l->cfg.key) &
-              copy_text(&l->cfg.peers);
+  bool good = copy_texts(&l->cfg);
   mr_buf_t **slots = calloc((size_t)l->cfg.window, sizeof(mr_buf_t *));
   if (out)
     l->held = slots;

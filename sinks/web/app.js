@@ -5,6 +5,7 @@ const $ = (id) => document.getElementById(id);
 const svgNS = 'http://www.w3.org/2000/svg';
 const steps = new Map();   // step -> record, so that what comes twice counts once
 const valid = new Map();
+let samplesDirty = false; // drawn at the next tick: what a page is told on opening holds pictures that are gone
 let classes = [], wrong = [], samples = [], run = null, over = false, dirty = true;
 let overlay = null;        // step -> record of another run
 let shown = null;          // [from, to] of the curves, null: all
@@ -48,7 +49,7 @@ function take(r) {
   } else if (r.kind === 'sample') {
     if (samples.length && samples[0].step !== r.step) samples = [];
     samples.push(r);
-    drawPictures($('samples'), samples);
+    samplesDirty = true;
   } else if (r.kind === 'wrong') {
     if (wrong.length && wrong[0].step !== r.step) wrong = [];
     wrong.push(r);
@@ -296,7 +297,7 @@ async function begin() {
     if (over) source.close();
     else $('state').textContent = 'no connection; trying again';
   };
-  setInterval(() => { if (dirty) { dirty = false; drawCurves(); drawTimes(); } }, 250);
+  setInterval(() => { if (samplesDirty) { samplesDirty = false; drawPictures($('samples'), samples); } if (dirty) { dirty = false; drawCurves(); drawTimes(); } }, 250);
 }
 
 $('smooth').addEventListener('input', () => { $('smooth-n').textContent = $('smooth').value; dirty = true; });

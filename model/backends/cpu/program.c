@@ -128,7 +128,8 @@ static bool bind_reduce(builder_t *b, step_t *t) {
 
 static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
   step_t t = {.unit = {.eqn = e}};
-  if (!e->op->unit || !e->op->unit(&t.unit))
+  mr_unit_rule *unit = e->op->cpu == mr_cpu_pointwise ? mr_unit_pointwise : e->op->unit;
+  if (!unit || !unit(&t.unit))
     return mr_fail(b->diag, MR_ERR_NORULE, "%s: the CPU cannot fuse it", e->op->name);
   bool fits = t.unit.kind == MR_UNIT_EACH     ? bind_each(b, &t)
               : t.unit.kind == MR_UNIT_REDUCE ? bind_reduce(b, &t)
