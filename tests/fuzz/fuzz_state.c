@@ -7,7 +7,7 @@ static void go_on(const char *graph, const char *path) {
   mr_diag_t diag = {0};
   mr_graph_t *g = mr_graph_create(fuzz_stages());
   fuzz_need(mr_graph_parse(g, graph, NULL, 0, &diag) >= 0, diag.text);
-  if (mr_from_state(g, path, &diag) >= 0) mr_graph_run(g, &diag);
+  if (mr_from_state(g, path, NULL, &diag) >= 0) mr_graph_run(g, &diag);
   mr_graph_destroy(g);
 }
 
