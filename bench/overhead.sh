@@ -1,8 +1,9 @@
 #!/bin/bash
 # What reading, augmenting and metrics cost the training step: bench/overhead.sh [ROUNDS] [DATA]
 # In turn, the step alone (bench step) and whole steps of `train` with the same model and batch (the
-# recipe's record stages, telemetry to a file, no evaluation).  The first steps of each, while memory
-# is touched for the first time, are left out.  Prints a line a round and the median of their ratios.  DATA: CIFAR-10's folder; else synthetic.
+# recipe's record stages, telemetry to a file, no evaluation).  The first six steps of both are left
+# out: they touch memory for the first time, and the processors' clock settles.  Prints a line a round
+# and the median of the ratios.  DATA: CIFAR-10's folder; else synthetic.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-5}
@@ -21,7 +22,7 @@ sed -i '1i let run = .' "$work/graph.mr"
 
 median() { sort -n | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
-alone() { "$root/build/release/millrace" bench step --json --steps 6 | sed -nE 's/.*"step_s":([0-9.]+).*/\1/p'; }
+alone() { "$root/build/release/millrace" bench step --json --warm-up 6 --steps 6 | sed -nE 's/.*"step_s":([0-9.]+).*/\1/p'; }
 
 whole() { # ROUND
   "$root/build/release/millrace" train --graph "$work/graph.mr" --run-dir "$work/run$1" --steps 12 >/dev/null 2>&1

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Training and inference over batch sizes and threads, as a table: bench/table.sh >bench/results/cpu-table.md
-# BATCHES and THREADS choose; STEPS are measured after two that are not (one of 1024, none of more:
-# they fault their memory in as they go).  FIT: what a plan may take, 16GiB; a step that would take
-# more goes through its batch in parts.
+# BATCHES and THREADS choose; STEPS are measured after two that are not (one from 1024 on): a first
+# step faults its memory in as it goes, which takes half as long again.  FIT: what a plan may take,
+# 16GiB; a step that would take more goes through its batch in parts.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 batches=${BATCHES:-1 2 4 8 16 32 64 128 256 512 1024 2048 4096}
@@ -14,7 +14,7 @@ echo
 echo "| batch |$(for t in $threads; do printf ' train, %s threads | infer, %s threads |' "$t" "$t"; done)"
 echo "| --- | $(for t in $threads; do printf -- '--- | --- |'; done)"
 for b in $batches; do
-  steps=${STEPS:-$((b < 256 ? 5 : 1))} warm=$((b < 1024 ? 2 : b < 2048))
+  steps=${STEPS:-$((b < 256 ? 5 : 1))} warm=$((b < 1024 ? 2 : 1))
   row="| $b |"
   for t in $threads; do
     for what in step infer; do
