@@ -45,15 +45,15 @@ static const mr_flag_t run_flags[] = {
     {0}};
 
 mr_err_t mr_run_set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
-  const char *last, *batch = mr_graph_batches(g, &last), *host = mr_args_text(a, "--host");
+  const char *shares = mr_graph_shares(g), *host = mr_args_text(a, "--host");
   int64_t depth = 0, pool = 0;
   MR_TRY(mr_args_int(a, "--depth", 2, 1024, &depth, diag));
   if (depth) MR_TRY(mr_graph_set_depth(g, (int)depth, diag));
   MR_TRY(mr_args_int(a, "--pool", 1, 65536, &pool, diag));
   if (pool) MR_TRY(mr_graph_set_pool(g, (int)pool, diag));
-  if (host && !batch)
+  if (host && !shares)
     return mr_fail(diag, MR_ERR_USAGE, "run: --host: the graph makes no batches to share");
-  if (host) MR_TRY(mr_graph_set(g, batch, "host", host, diag));
+  if (host) MR_TRY(mr_graph_set(g, shares, "host", host, diag));
   const char *from = mr_args_text(a, "--from");
   return from ? mr_from_state(g, from, NULL, diag) : MR_OK;
 }

@@ -43,7 +43,7 @@ static mr_err_t set_link(const mr_args_t *a, mr_graph_t *g, int shard, mr_diag_t
 static mr_err_t build(const mr_args_t *a, int shard, int shards, const mr_stream_at_t *at,
                       mr_graph_t **g, mr_diag_t *diag) {
   char host[32];
-  const char *last;
+  const char *last, *shares;
   MR_TRY(mr_graph_from_args(a, 0, g, diag));
   const char *batch = mr_graph_batches(*g, &last);
   if (!batch)
@@ -51,7 +51,8 @@ static mr_err_t build(const mr_args_t *a, int shard, int shards, const mr_stream
                    "serve: the graph makes no batches; end it with a \"batch\"");
   MR_TRY(mr_graph_only(*g, last, diag));
   snprintf(host, sizeof host, "%d/%d", shard, shards);
-  if (shards > 1) MR_TRY(mr_graph_set(*g, batch, "host", host, diag));
+  shares = mr_graph_shares(*g);
+  if (shards > 1) MR_TRY(mr_graph_set(*g, shares ? shares : batch, "host", host, diag));
   MR_TRY(mr_graph_add(*g, "link-out", MR_SERVE_LINK, NULL, diag));
   MR_TRY(mr_graph_link(*g, last, NULL, MR_SERVE_LINK, NULL, diag));
   MR_TRY(set_link(a, *g, shard, diag));

@@ -31,8 +31,9 @@ static const mr_stage_def_t taker = {
     .step = taker_step,
 };
 
-/* Where the stage that makes batches begins.  Behind a stage that makes others of them, step N is
-   not its batch N: then all are made from the first on, and *drop of them not handed over. */
+/* Where the stage that makes batches begins: at once where that follows from the step, else by
+   going through records without making them.  Behind a stage that makes other batches of such a
+   stream all are made from the first on, and *drop of them not handed over. */
 static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
                          const mr_batches_t *want, int64_t *drop, mr_diag_t *diag) {
   int64_t step = want->first;
@@ -42,15 +43,16 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
   if (step < 1 || (last && step > last))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: step %" PRId64 ": the stream has steps 1 to %" PRId64,
                    batch, step, last);
-  bool same = made->n_batches == taken->n_batches && made->dim[0] == taken->dim[0];
+  bool found = false, same = made->n_batches == taken->n_batches && made->dim[0] == taken->dim[0];
   if (!same && want->direct)
     return mr_fail(diag, MR_ERR_USAGE,
                    "step %" PRId64 " is not batch %" PRId64
                    " of %s, as a stage behind it makes others: ask "
                    "with --stage %s",
                    step, step, batch, batch);
-  *drop = same ? 0 : step - 1;
-  return same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;
+  MR_TRY(mr_graph_seek(g, name, step - 1, &found, diag));
+  *drop = found || same ? 0 : step - 1;
+  return !found && same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;
 }
 
 static mr_err_t build(mr_graph_t *g, const char *stage, const char **name, const char **batch,

@@ -4,6 +4,8 @@
 
 #include "pipeline/graph_private.h"
 
+enum { MR_OWN_WORDS_MAX = 8 }; /* of a stage of batches that knows where it would stand */
+
 static mr_err_t find(mr_graph_t *g, const char *stage, int64_t number, const char *what, int *at,
                      mr_diag_t *diag) {
   *at = mr__graph_find(g, stage);
@@ -56,6 +58,35 @@ mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *
   MR_TRY(find(g, stage, at->position, "position", &node, diag));
   MR_TRY(find(g, stage, at->number, "number", &node, diag));
   return tell_back(g, node, &here, diag);
+}
+
+/* What go_on is told for buffer `number` of a stage; false: the number alone does not say it. */
+static bool state_before(const mr_graph_t *g, int at, int64_t number, mr_stream_at_t *st) {
+  const mr__node_t *node = g->node[at];
+  const mr__edge_t *before = mr__edge_into(g, at, 0);
+  int64_t own[MR_OWN_WORDS_MAX], from = number;
+  int n = node->def->n_words;
+  if (!mr__is_step(node->def) || !before || n > MR_OWN_WORDS_MAX) return false;
+  if (node->def->seek && (from = node->def->seek(node->worker, number, own)) < 0) return false;
+  if (makes_batches(node->def)) {
+    *st = (mr_stream_at_t){.position = from, .number = number};
+    return node->def->seek != NULL;
+  }
+  if (!state_before(g, before->from, from, st) || st->n_words + n > MR_STREAM_WORDS_MAX)
+    return false;
+  memmove(st->word + n, st->word, (size_t)st->n_words * sizeof *st->word);
+  memcpy(st->word, own, (size_t)n * sizeof *own);
+  st->n_words += n, st->number = number;
+  return true;
+}
+
+mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *found,
+                       mr_diag_t *diag) {
+  mr_stream_at_t st;
+  int node;
+  MR_TRY(find(g, stage, number, "number", &node, diag));
+  *found = state_before(g, node, number, &st);
+  return *found ? tell_back(g, node, &st, diag) : MR_OK;
 }
 
 mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {

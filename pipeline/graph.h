@@ -104,6 +104,11 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
    function of their number, else by going through the records without making them. */
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag);
 
+/* As go_on, to before the buffer of this number, from 0, if its state follows from the number
+ *alone: found.  After settle, before run. */
+mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *found,
+                       mr_diag_t *diag);
+
 /* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge;
    refuses what could come to a standstill (a stage whose inputs wait for one another, a pool that
    is too small).  Touches no file or device. */
@@ -142,6 +147,10 @@ const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char 
 /* The first stage of the text that makes batches of records, and the last one on the line of
    batches behind it (itself, if none changes them); NULL if there is none.  Before settle too. */
 const char *mr_graph_batches(const mr_graph_t *g, const char **last);
+
+/* The stage of that line which cuts batches over hosts (setting host): the last one that can; NULL
+   if there is none.  Before settle too. */
+const char *mr_graph_shares(const mr_graph_t *g);
 
 /* The stage linked to an input port, or NULL.  Before settle too. */
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);

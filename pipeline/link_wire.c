@@ -112,7 +112,7 @@ bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t 
 /* ---- specs ---- */
 
 typedef struct spec_wire {
-  uint8_t flow, dtype, layout, ndim, sequential, holes, has_dataset, zero;
+  uint8_t flow, dtype, layout, ndim, sequential, holes, has_dataset, part;
   int64_t dim[MR_MAX_NDIM];
   int64_t n_records, n_batches, n_epochs;
   int32_t n_words, n_classes;
@@ -138,6 +138,7 @@ size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
                    .sequential = spec->sequential,
                    .holes = spec->holes,
                    .has_dataset = d != NULL,
+                   .part = spec->part,
                    .n_records = spec->n_records,
                    .n_batches = spec->n_batches,
                    .n_epochs = spec->n_epochs,
@@ -202,6 +203,7 @@ bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names)
                       .n_epochs = w.n_epochs,
                       .sequential = w.sequential,
                       .holes = w.holes,
+                      .part = w.part,
                       .n_words = w.n_words};
   memcpy(spec->dim, w.dim, sizeof w.dim);
   memcpy(spec->mean, w.mean, sizeof w.mean);

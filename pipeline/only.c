@@ -74,6 +74,13 @@ const char *mr_graph_batches(const mr_graph_t *g, const char **last) {
   return NULL;
 }
 
+const char *mr_graph_shares(const mr_graph_t *g) {
+  const char *last, *batch = mr_graph_batches(g, &last), *at = last;
+  while (at && at != batch && !mr_stage_def_opt(mr_graph_stage(g, at)->def, "host"))
+    at = mr_graph_before(g, at, 0);
+  return at && mr_stage_def_opt(mr_graph_stage(g, at)->def, "host") ? at : NULL;
+}
+
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port) {
   int i = mr__graph_find(g, stage);
   const mr__edge_t *e = i >= 0 ? mr__edge_into(g, i, in_port) : NULL;

@@ -39,10 +39,13 @@ typedef struct mr_spec {
   int64_t n_records;        /* RECORDS, BATCHES: records in one epoch; 0 where it means nothing */
   int64_t n_batches;        /* BATCHES: buffers in one epoch */
   int64_t n_epochs;         /* epochs the stream has; 0: endless */
-  bool sequential;          /* RECORDS: a walk (grain's IterDataset), not a function of positions;
-                               n_records may then be 0, unknown */
-  bool holes;               /* RECORDS: some positions may hold nothing */
-  int n_words;              /* RECORDS: numbers of a walk's state; BATCHES: of mr_buf_t.word */
+  bool even;       /* BATCHES: all hold dim[0] records but the last one of an epoch, or, where
+                      n_batches is 0, of the stream */
+  bool part;       /* BATCHES: one host's slices of batches */
+  bool sequential; /* RECORDS: a walk (grain's IterDataset), not a function of positions;
+                      n_records may then be 0, unknown */
+  bool holes;      /* RECORDS: some positions may hold nothing */
+  int n_words;     /* RECORDS: numbers of a walk's state; BATCHES: of mr_buf_t.word */
   const mr_dataset_t *dataset; /* NULL where there is none */
   float mean[3], std[3]; /* f32 pictures: a byte was 255 * (value * std + mean); std 0: unknown */
 } mr_spec_t;

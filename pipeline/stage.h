@@ -136,6 +136,11 @@ typedef struct mr_stage_def {
    * failed. */
   mr_err_t (*step)(mr_stage_t *s);
 
+  /* Step: what buffer number >= 0 of output 0 begins with: the number of a buffer of input 0, where
+     that has records their position; own[0,n_words) is what this stage keeps before it.  After
+     plan. -1: it does not follow from the number alone.  NULL: a buffer out for each one in. */
+  int64_t (*seek)(const mr_stage_t *s, int64_t number, int64_t *own);
+
   /* After close: a failure makes a run fail in which nothing else has.  NULL: never. */
   mr_err_t (*verdict)(mr_stage_t *s);
 

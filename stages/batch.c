@@ -132,6 +132,8 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   MR_TRY(mr_host_parse(s, b->host_text, b->size, &b->host));
   out->dim[0] = (b->size + b->host.n - 1) / b->host.n;
   for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
+  out->part = b->host.n > 1;
+  out->even = !out->part && !is_walked(s) && !(b->skip_steps && *b->skip_steps);
   return plan_lengths(s);
 }
 
@@ -147,6 +149,15 @@ static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
                          (long long)b->size, (long long)s->start_position);
   *first = epoch * spec->n_batches + i / b->size;
   return MR_OK;
+}
+
+static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own) {
+  const batch_t *b = s->state;
+  const mr_spec_t *spec = &s->out_spec[0];
+  int64_t at;
+  if (is_walked(s) || __builtin_mul_overflow(number / spec->n_batches, spec->n_records, &at))
+    return -1;
+  return __builtin_add_overflow(at, number % spec->n_batches * b->size, &at) ? -1 : at;
 }
 
 static mr_err_t batch_open(mr_stage_t *s) {
@@ -245,4 +256,5 @@ const mr_stage_def_t mr_stage_batch = {
     .open = batch_open,
     .close = batch_close,
     .step = batch_step,
+    .seek = batch_seek,
 };

@@ -1,17 +1,23 @@
 /* Batches of another size from batches: grain's RebatchIterDataset.
 
    A batch that comes out may end in the middle of one that came in; its state is then that before
-   the latter, how many of its records are used, and its number. */
+   the latter, how many of its records are used, and its number.
+
+   Hosts that share a run each make whole batches here and give their slice: slices of what comes in
+   would make up other batches under another number of hosts. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/stage.h"
+#include "stages/host.h"
 
 enum { USED, NUMBER, OWN_WORDS };
 
 typedef struct rebatch {
   int64_t size;
   bool drop;
+  const char *host_text;
+  mr_host_t host;
+  mr_pool_t *pool;                       /* of the one whole batch that a slice is taken of */
   mr_buf_t *in;                          /* partly used, or NULL */
   int used;                              /* records of it */
   int64_t before_position, *before_word; /* the state before it */
@@ -24,14 +30,25 @@ static const mr_opt_t rebatch_opts[] = {
      "How many records a batch holds that comes out.", 1},
     {"drop-remainder", MR_OPT_BOOL, offsetof(rebatch_t, drop), "", "false", 0, 0, NULL,
      "Leaves out the stream's last batch if it is not full.", 0},
+    {"host", MR_OPT_STR, offsetof(rebatch_t, host_text), "I/N", NULL, 0, 0, NULL,
+     "Gives only the I-th of N slices of each batch, for N processes that share it; I is from 0.",
+     0},
     {0}};
 
 static mr_err_t rebatch_plan(mr_stage_t *s) {
-  const rebatch_t *t = s->state;
+  rebatch_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
+  MR_TRY(mr_host_parse(s, t->host_text, t->size, &t->host));
+  if (s->in_spec[0].part)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting size = %lld: what comes in are one host's slices, whose records "
+                         "are not those of the whole stream in order; give host= to this stage "
+                         "instead of the one before",
+                         (long long)t->size);
   *out = s->in_spec[0];
-  out->dim[0] = t->size;
+  out->dim[0] = (t->size + t->host.n - 1) / t->host.n;
   out->n_batches = 0; /* known at the end */
+  out->part = t->host.n > 1, out->even = !out->part;
   out->n_words = OWN_WORDS + s->in_spec[0].n_words;
   if (out->n_words <= MR_STREAM_WORDS_MAX) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "the state of this stream has %d numbers, want at most %d",
@@ -42,7 +59,11 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   rebatch_t *t = s->state;
   size_t n = (size_t)s->in_spec[0].n_words;
   t->before_word = calloc(n + 1, sizeof *t->before_word);
-  if (!t->before_word) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  mr_spec_t whole = s->out_spec[0];
+  whole.dim[0] = t->size;
+  if (t->host.n > 1) t->pool = mr_pool_create(&whole, 1);
+  if (!t->before_word || (t->host.n > 1 && !t->pool))
+    return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   t->before_position = s->start_position;
   if (s->n_start_words) {
     bool fits = s->n_start_words == OWN_WORDS + (int)n;
@@ -57,8 +78,9 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
 static void rebatch_close(mr_stage_t *s) {
   rebatch_t *t = s->state;
   mr_buf_unref(t->in);
+  mr_pool_destroy(t->pool);
   free(t->before_word);
-  t->in = NULL, t->before_word = NULL;
+  t->in = NULL, t->before_word = NULL, t->pool = NULL;
 }
 
 static void copy_records(const mr_spec_t *in, const mr_buf_t *from, int at, mr_buf_t *to, int n) {
@@ -101,17 +123,54 @@ static mr_err_t fill(mr_stage_t *s, mr_buf_t *out) {
   return MR_OK;
 }
 
+/* MR_OK also for the stream's last records.  Those before a stop are kept for the resumed run,
+   whose batches would else begin elsewhere. */
+static mr_err_t gather(mr_stage_t *s, mr_buf_t *out) {
+  const rebatch_t *t = s->state;
+  mr_err_t e = fill(s, out);
+  return e == MR_END && out->n && !t->drop && !mr_stopping(s) ? MR_OK : e;
+}
+
+/* The host's slice of the next whole batch. */
+static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
+  rebatch_t *t = s->state;
+  mr_buf_t *whole = mr_pool_get(t->pool);
+  mr_err_t e = gather(s, whole);
+  int from = 0, n = whole->n;
+  mr_host_slice(&t->host, &from, &n);
+  if (e == MR_OK) copy_records(&s->in_spec[0], whole, from, out, n);
+  out->first = from, out->epoch = whole->epoch, out->flags = whole->flags;
+  mr_buf_unref(whole);
+  return e;
+}
+
 static mr_err_t rebatch_step(mr_stage_t *s) {
   rebatch_t *t = s->state;
   mr_buf_t *out;
   mr_err_t e = mr_fresh(s, 0, &out);
   if (e != MR_OK) return e;
-  e = fill(s, out);
-  if (e < 0 || (e == MR_END && (t->drop || !out->n))) return mr_buf_unref(out), e;
+  e = t->pool ? gather_slice(s, out) : gather(s, out);
+  if (e != MR_OK) return mr_buf_unref(out), e;
   out->position = t->before_position;
   out->word[USED] = t->in ? t->used : 0, out->word[NUMBER] = t->number;
   memcpy(out->word + OWN_WORDS, t->before_word, (size_t)s->in_spec[0].n_words * sizeof *out->word);
   return mr_push(s, 0, out);
+}
+
+/* Of a stream whose batches have known sizes: the batch that holds record number * size. */
+static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own) {
+  const rebatch_t *t = s->state;
+  const mr_spec_t *in = &s->in_spec[0];
+  int64_t record, each = in->dim[0], epoch = 0, batches = 0;
+  if (!in->even || __builtin_mul_overflow(number, t->size, &record)) return -1;
+  if (in->n_batches) { /* an epoch's last batch may be short, or have been dropped */
+    int64_t full = in->n_batches * each;
+    int64_t records = full < in->n_records ? full : in->n_records;
+    epoch = record / records, record %= records;
+    if (__builtin_mul_overflow(epoch, in->n_batches, &batches)) return -1;
+  }
+  own[USED] = record % each;
+  return own[NUMBER] = batches + record / each;
 }
 
 const mr_stage_def_t mr_stage_rebatch = {
@@ -125,5 +184,6 @@ const mr_stage_def_t mr_stage_rebatch = {
     .open = rebatch_open,
     .close = rebatch_close,
     .step = rebatch_step,
+    .seek = rebatch_seek,
     .n_words = OWN_WORDS,
 };

@@ -155,6 +155,24 @@ static void a_batch_behind_a_stage_that_makes_others(void **state) {
       "synthetic n=100 ! shuffle seed=2 epochs=2 ! batch 12 ! rebatch 7 name=last ! null");
 }
 
+static void a_batch_behind_two_stages_that_make_others_over_dropped_ends(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=100 ! shuffle seed=2 epochs=3 ! batch 12 drop-remainder ! rebatch 7 ! identity "
+      "! rebatch 5 name=last ! null");
+}
+
+static void a_batch_behind_rebatch_over_steps_left_out(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=100 ! shuffle seed=2 epochs=2 ! batch 12 skip-steps=2,5-6 ! rebatch 7 name=last "
+      "! null");
+}
+
+static void a_batch_behind_rebatch_of_a_filtered_stream(void **state) {
+  each_step_is_the_runs_own(
+      "synthetic n=200 ! filter 0,1,2 ! shuffle seed=2 epochs=2 ! batch 12 across-epochs ! "
+      "rebatch 7 name=last ! null");
+}
+
 /* Every graph of the table in docs/loading.md: the ids of each step's batch are those that the
    whole run has put into its ledger. */
 static void expect_ledger_of(const char *graph) {
@@ -241,7 +259,17 @@ static void hosts_share_each_batch_also_where_they_do_not_divide_it(void **state
         "synthetic n=205 ! filter 0,1,2,3 ! shuffle seed=3 epochs=2 ! flip ! "
         "batch 10 name=last ! null",
         hosts);
+    hosts_share_each_batch(
+        "synthetic n=105 ! shuffle seed=3 epochs=2 ! flip ! batch 8 ! rebatch 10 name=last ! null",
+        hosts);
   }
+}
+
+static void slices_are_not_rebatched(void **state) {
+  RUN(&p, "run", "synthetic n=100 ! shuffle ! batch 8 host=1/2 ! rebatch 10 ! null");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "rebatch: setting size = 10: what comes in are one host's slices"));
+  assert_non_null(strstr(p.err, "give host= to this stage"));
 }
 
 static void a_host_that_is_none_is_refused(void **state) {
@@ -264,6 +292,12 @@ static void a_far_step_of_an_endless_stream_is_there_at_once(void **state) {
   RUN(&p, "batch", "synthetic n=10 ! shuffle epochs=0 ! batch 4 ! null", "--step", "900000000000");
   assert_int_equal(p.status, 0);
   assert_non_null(strstr(p.out, "step 900000000000, epoch 300000000000: 2 records"));
+  /* 899999999999 * 7 records lie before it: whole epochs of 15, and 8 more */
+  RUN(&p, "batch", "synthetic n=15 ! sequential epochs=0 ! batch 5 ! rebatch 7 ! null", "--step",
+      "900000000000");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "step 900000000000"));
+  assert_non_null(strstr(p.out, "keys 8 9 10 11 12 13 14"));
 }
 
 static void refused(const char *graph, const char *step, int status, const char *sentence) {
@@ -307,8 +341,12 @@ int main(void) {
       cmocka_unit_test(a_batch_of_a_filtered_stream),
       cmocka_unit_test(a_batch_of_a_mixed_stream_without_positions),
       cmocka_unit_test(a_batch_behind_a_stage_that_makes_others),
+      cmocka_unit_test(a_batch_behind_two_stages_that_make_others_over_dropped_ends),
+      cmocka_unit_test(a_batch_behind_rebatch_over_steps_left_out),
+      cmocka_unit_test(a_batch_behind_rebatch_of_a_filtered_stream),
       cmocka_unit_test(a_batch_of_every_graph_in_the_docs),
       cmocka_unit_test(hosts_share_each_batch_also_where_they_do_not_divide_it),
+      cmocka_unit_test(slices_are_not_rebatched),
       cmocka_unit_test(a_host_that_is_none_is_refused),
       cmocka_unit_test(the_batch_of_a_training_graph_is_what_its_step_takes),
       cmocka_unit_test(a_far_step_of_an_endless_stream_is_there_at_once),

@@ -20,9 +20,11 @@
 
 enum { HOSTS_MAX = 5, LINES_MAX = 8192, TEXT_MAX = 2048 };
 
-/* Streams with shuffle, mix, zip, filter, prefetch and batch, indexable, with holes and walked. */
+/* Streams with shuffle, mix, zip, filter, prefetch, batch and rebatch, indexable, with holes and
+   walked; each has a stage "batch". */
 static const char *const graphs[] = {
     "synthetic n=90 ! shuffle seed=3 epochs=2 ! flip ! resized-crop scale=0.4:1 ! batch 10",
+    "synthetic n=95 ! shuffle seed=3 epochs=2 ! flip ! batch 12 ! rebatch 7",
     "synthetic n=120 ! filter 0,1,2,5,8 ! shuffle seed=5 epochs=3 ! flip ! batch 7",
     "synthetic n=80 ! shuffle seed=7 epochs=2 ! flip ! mix.a "
     "synthetic n=60 split=test ! shuffle seed=8 epochs=2 ! mix.b mix name=mix weights=2,1 ! batch "
@@ -59,15 +61,16 @@ static int batch_of(const char *graph) { return atoi(strstr(graph, "! batch ") +
 
 static pid_t start(const char *graph, const char *phase, triple_t t, int host, int steps, int every,
                    const char *from) {
-  char text[TEXT_MAX], slice[16], depth[16], out[128];
-  snprintf(text, sizeof text,
-           "%s workers=%d ! ledger path=%s/%s-%d.txt state=%s/%s-%d.json steps=%d every=%d", graph,
-           t.workers, dir, phase, host, dir, phase, host, steps, every);
+  char text[TEXT_MAX], slice[16], depth[16], workers[32], out[128];
+  snprintf(text, sizeof text, "%s ! ledger path=%s/%s-%d.txt state=%s/%s-%d.json steps=%d every=%d",
+           graph, dir, phase, host, dir, phase, host, steps, every);
+  snprintf(workers, sizeof workers, "batch.workers=%d", t.workers);
   snprintf(slice, sizeof slice, "%d/%d", host, t.hosts);
   snprintf(depth, sizeof depth, "%d", t.depth);
   snprintf(out, sizeof out, "%s/said", dir);
-  const char *fresh[] = {"run", text, "--host", slice, "--depth", depth, NULL};
-  const char *again[] = {"run", text, "--host", slice, "--depth", depth, "--from", from, NULL};
+  const char *fresh[] = {"run", text, workers, "--host", slice, "--depth", depth, NULL};
+  const char *again[] = {"run",     text,  workers,  "--host", slice,
+                         "--depth", depth, "--from", from,     NULL};
   FILE *said = fopen(out, "w");
   pid_t pid = program_start(from && *from ? again : fresh, said, said);
   fclose(said);
