@@ -18,6 +18,7 @@ static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
   cJSON_AddStringToObject(o, "what", what);
   cJSON_AddNumberToObject(o, "bytes", (double)r->bytes);
   cJSON_AddNumberToObject(o, "times", (double)r->times);
+  if (r->when) cJSON_AddStringToObject(o, "when", r->when);
   cJSON_AddNumberToObject(o, "share", x->made.bytes > 0 ? (double)r->bytes / x->made.bytes : 0);
   add_eqn(o, "op", "scope", r->eqn);
   if (r->eqn) cJSON_AddStringToObject(o, "by", r->eqn->by);
@@ -34,6 +35,7 @@ static cJSON *product_of(const mr_product_row_t *p) {
   cJSON_AddStringToObject(o, "executed", p->how);
   cJSON_AddNumberToObject(o, "flop", p->flop);
   cJSON_AddNumberToObject(o, "times", (double)p->times);
+  if (p->when) cJSON_AddStringToObject(o, "when", p->when);
   return o;
 }
 

@@ -48,7 +48,7 @@ static void like(char *text, const char *scope, size_t size, bool all) {
   if (at && text[at - 1] == '.') text[at - 1] = 0;
 }
 
-static void cause_of(const mr_move_row_t *r, bool all, char *text, size_t size) {
+static void written_by(const mr_move_row_t *r, bool all, char *text, size_t size) {
   char at[128] = "", user[128] = "";
   const mr_eqn_t *e = r->eqn;
   if (!e) {
@@ -68,6 +68,13 @@ static void cause_of(const mr_move_row_t *r, bool all, char *text, size_t size) 
   snprintf(text + n, size - (size_t)n, ", for %s%s%s%s", r->user ? r->user->op->name : "the caller",
            elsewhere && *user ? " in " : "", elsewhere ? user : "",
            r->n_user > 1 ? " and others" : "");
+}
+
+/* With when it runs, where a loop or a branch decides. */
+static void cause_of(const mr_move_row_t *r, bool all, char *text, size_t size) {
+  written_by(r, all, text, size);
+  size_t n = strlen(text);
+  if (r->when) snprintf(text + n, size - n, "; %s", r->when);
 }
 
 void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size) {
@@ -133,6 +140,8 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
     if (all && n > 0)
       snprintf(text + n, sizeof text - (size_t)n, " -> %s in %s",
                mr_aval_text(&p->eqn->out[0]->aval, of), at);
+    size_t end = strlen(text);
+    if (p->when) snprintf(text + end, sizeof text - end, "; %s", p->when);
     add(s, text, p->flop, p->times);
   }
   fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "GFLOP", "share", "products as executed");

@@ -11,7 +11,7 @@
 
 #define MR_NAMED_FN_HELP                                                                      \
   "FUNCTION of the Vision Transformer: loss, grad (loss and gradients), step (with AdamW).\n" \
-  "Examples: poly, dot, gelu, energy."
+  "Examples: poly, dot, gelu, energy, layers."
 
 /* The function `word` names, with the command's flags; the caller destroys it.  MR_ERR_USAGE. */
 mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_diag_t *diag);

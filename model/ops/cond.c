@@ -213,12 +213,14 @@ static mr_err_t cond_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
 
 typedef struct choice {
   int n;
+  mr_cpu_inner_t *inner; /* [n] */
   mr_exec_t *branch[];
 } choice_t;
 
 static void choice_fini(void *state) {
   choice_t *s = state;
   for (int j = 0; j < s->n; j++) mr_exec_destroy(s->branch[j]);
+  free(s->inner);
   free(s);
 }
 
@@ -238,8 +240,12 @@ static mr_err_t cond_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   c->state = s;
   c->fini = choice_fini;
   s->n = n;
+  c->inner = s->inner = calloc((size_t)n, sizeof *s->inner);
+  if (!s->inner) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower cond");
+  c->n_inner = n;
   for (int j = 0; j < n; j++) {
     MR_TRY(mr__sub_create(c, b[j], &s->branch[j], diag));
+    s->inner[j] = (mr_cpu_inner_t){s->branch[j], 1, NULL, j};
     size_t bytes = mr__sub_bytes(s->branch[j]);
     if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
   }

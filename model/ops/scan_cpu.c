@@ -9,6 +9,7 @@
 
 typedef struct loop {
   mr_exec_t *body;
+  mr_cpu_inner_t inner;
   size_t *size; /* [n_in + n_out] bytes of a carry, or of a row of x or y; 0 for constants */
   const void **in;
   void **out;
@@ -79,8 +80,9 @@ mr_err_t mr__scan_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
   c->scratch_bytes = mr__sub_bytes(l->body);
   for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += round64(l->size[e->n_in + k]);
-  c->inner = l->body;
-  c->inner_runs = p.s.length;
+  l->inner = (mr_cpu_inner_t){l->body, p.s.length, NULL, -1};
+  c->inner = &l->inner;
+  c->n_inner = 1;
   c->serial = false; /* the equations of the body know best */
   c->run = scan_run;
   return MR_OK;

@@ -8,6 +8,7 @@
 
 typedef struct loop {
   mr_exec_t *cond, *body;
+  mr_cpu_inner_t inner[2];
   const void **to_cond, **to_body; /* their operands, constants first */
   void **out;
 } loop_t;
@@ -70,6 +71,10 @@ mr_err_t mr__while_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
   c->scratch_bytes = mr__sub_bytes(l->cond) + mr__sub_bytes(l->body);
   for (int k = 0; k < p.n_carry; k++) c->scratch_bytes += carry_bytes(c->eqn, k);
+  l->inner[0] = (mr_cpu_inner_t){l->cond, 1, "each test of while", -1};
+  l->inner[1] = (mr_cpu_inner_t){l->body, 1, "each step of while", -1};
+  c->inner = l->inner;
+  c->n_inner = 2;
   c->serial = false;
   c->run = while_run;
   return MR_OK;

@@ -115,12 +115,32 @@ static void the_table_joins_like_layers_unless_all_are_wanted(void **state) {
   assert_non_null(strstr(p.out, "products as executed"));
 }
 
+/* Five steps of scan; a while, whose steps only a run knows. */
+static void moves_within_loops_say_how_often_they_run(void **state) {
+  RUN(&p, "explain", "layers", "--json");
+  cJSON *all = explained();
+  const cJSON *o;
+  int by_scan = 0, by_while = 0;
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "moves")) {
+    int times = cJSON_GetObjectItem(o, "times")->valueint;
+    by_scan += times == 5 && !*text_of(o, "when") && strstr(text_of(o, "what"), "f32[16,16]");
+    by_while += times == 1 && !strcmp(text_of(o, "when"), "each step of while");
+  }
+  assert_int_equal(by_scan, 1);
+  assert_true(by_while >= 1);
+  cJSON_Delete(all);
+  RUN(&p, "explain", "layers");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "; each step of while"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products_are_computed_as_asked),
       cmocka_unit_test(each_cast_has_a_cause_a_reader_and_bytes),
       cmocka_unit_test(a_cast_costs_what_it_reads_and_writes),
       cmocka_unit_test(the_table_joins_like_layers_unless_all_are_wanted),
+      cmocka_unit_test(moves_within_loops_say_how_often_they_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

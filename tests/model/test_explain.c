@@ -79,10 +79,56 @@ static void what_stands_in_a_loop_counts_once_a_step(void **state) {
   done(f, x, &r);
 }
 
+/* x' or x from its last column to its first. */
+static mr_fn_t *turned(bool round) {
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 8, 8));
+  x = round ? mr_lax_transpose(b, x, (int[]){1, 0}) : mr_lax_rev(b, x, 1, (int[]){1});
+  assert_int_equal(mr_fn_return(b, 1, &x), MR_OK);
+  return b;
+}
+
+/* while (sum(x) > 0) x = cond(sum(x) > 9, x', rev(x)). */
+static mr_fn_t *above(double limit) {
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 8, 8));
+  x = mr_lax_gt(b, mr_lax_reduce_sum(b, x, 2, (int[]){0, 1}), mr_literal(b, MR_F32, limit));
+  assert_int_equal(mr_fn_return(b, 1, &x), MR_OK);
+  return b;
+}
+
+static mr_fn_t *one_of_two(void) {
+  mr_fn_t *b = mr_fn_create(), *yes = turned(true), *no = turned(false);
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 8, 8)), *y;
+  mr_var_t *sum = mr_lax_reduce_sum(b, x, 2, (int[]){0, 1});
+  mr_lax_cond(b, mr_lax_gt(b, sum, mr_literal(b, MR_F32, 9)), yes, no, &x, &y);
+  assert_int_equal(mr_fn_return(b, 1, &y), MR_OK);
+  mr_fn_destroy(yes), mr_fn_destroy(no);
+  return b;
+}
+
+static void what_values_decide_says_for_once_each_what_it_counts(void **state) {
+  mr_fn_t *f = mr_fn_create(), *cond = above(0), *body = one_of_two();
+  mr_exec_t *x;
+  mr_var_t *in = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8)), *out;
+  assert_int_equal(mr_lax_while(f, cond, 0, body, 0, &in, &out), MR_OK);
+  assert_int_equal(mr_fn_return(f, 1, &out), MR_OK);
+  mr_explained_t r = explained(f, &x);
+  const mr_move_row_t *turn = find(&r, MR_MOVE_TRANSPOSE), *copy = find(&r, MR_MOVE_COPY);
+  assert_true(turn && copy);
+  assert_int_equal(turn->times, 1);
+  assert_int_equal(turn->bytes, 2 * 64 * 4);
+  assert_string_equal(turn->when, "each step of while, if branch 1 of cond is taken");
+  assert_string_equal(copy->when, "each step of while, if branch 0 of cond is taken");
+  mr_fn_destroy(cond), mr_fn_destroy(body);
+  done(f, x, &r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(moves_are_told_with_their_readers),
       cmocka_unit_test(what_stands_in_a_loop_counts_once_a_step),
+      cmocka_unit_test(what_values_decide_says_for_once_each_what_it_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

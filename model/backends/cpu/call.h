@@ -16,6 +16,14 @@ typedef struct mr_cpu_note {
 } mr_cpu_note_t;
 enum { MR_CPU_NOTES = 4 };
 
+/* A graph that a run of the call runs. */
+typedef struct mr_cpu_inner {
+  const struct mr_exec *exec;
+  int64_t runs;     /* of it in a run of the call; 1 where values decide */
+  const char *when; /* then: what it runs once for, "each step of while"; else NULL */
+  int branch;       /* of several, of which one runs: its number; else -1 */
+} mr_cpu_inner_t;
+
 struct mr_cpu_call {
   const mr_eqn_t *eqn;
   void (*run)(const mr_cpu_call_t *c);
@@ -27,8 +35,8 @@ struct mr_cpu_call {
   size_t scratch_bytes;
   const char *how;                  /* of products: as executed, in a few words; NULL for others */
   mr_cpu_note_t note[MR_CPU_NOTES]; /* up to the first without a text */
-  const struct mr_exec *inner; /* a graph that a run of the call runs, or NULL; and how often */
-  int64_t inner_runs;
+  const mr_cpu_inner_t *inner;      /* [n_inner], of state */
+  int n_inner;
   bool serial; /* set by the lowering: too small to wake other threads for */
   const struct mr_jit_options *options; /* what the graph is compiled with; while it is lowered */
 };

@@ -1,5 +1,6 @@
 #include "model/backends/cpu/explain.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/backends/cpu/exec_private.h"
@@ -35,7 +36,13 @@ static void add_move(mr_explained_t *r, mr_move_row_t row) {
   r->move[r->n_move++] = row;
 }
 
-static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u, int64_t times) {
+/* How often, and for once each what, the graph runs that is looked through. */
+typedef struct pace {
+  int64_t times;
+  const char *when;
+} pace_t;
+
+static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u, pace_t p) {
   const mr_eqn_t *e = c->eqn;
   mr_cost_t cost = mr_cost_of(e);
   double bytes = cost.bytes;
@@ -46,7 +53,8 @@ static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u,
                                 .user = u->first[id],
                                 .n_user = u->count[id],
                                 .bytes = (size_t)cost.bytes,
-                                .times = times,
+                                .times = p.times,
+                                .when = p.when,
                                 .out = -1});
   for (int k = 0; k < MR_CPU_NOTES && c->note[k].what; k++) {
     add_move(r, (mr_move_row_t){.kind = MR_MOVE_OPERAND,
@@ -55,15 +63,16 @@ static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u,
                                 .n_user = 1,
                                 .note = c->note[k].what,
                                 .bytes = c->note[k].bytes,
-                                .times = times,
+                                .times = p.times,
+                                .when = p.when,
                                 .out = -1});
     bytes += (double)c->note[k].bytes;
   }
   if (c->how)
-    r->product[r->n_product++] =
-        (mr_product_row_t){e, mr_precision_of(e), c->how, cost.flop * (double)times, times};
-  r->bytes += bytes * (double)times;
-  r->flop += cost.flop * (double)times;
+    r->product[r->n_product++] = (mr_product_row_t){
+        e, mr_precision_of(e), c->how, cost.flop * (double)p.times, p.times, p.when};
+  r->bytes += bytes * (double)p.times;
+  r->flop += cost.flop * (double)p.times;
 }
 
 /* An output that stands elsewhere at the end of a run is copied to the caller's array. */
@@ -79,8 +88,21 @@ static void add_outputs(mr_explained_t *r, const mr_exec_t *x) {
   }
 }
 
-/* x's equations, and those of what they run, `times` times. */
-static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, int64_t times, mr_diag_t *diag) {
+/* The pace of graph i of call c, which itself runs at p: "each step of while, if branch 1 ...". */
+static pace_t pace_of(mr_explained_t *r, const mr_cpu_call_t *c, int i, pace_t p) {
+  const mr_cpu_inner_t *n = &c->inner[i];
+  char own[160], all[320];
+  if (!n->when && n->branch < 0) return (pace_t){p.times * n->runs, p.when};
+  if (n->branch < 0)
+    snprintf(own, sizeof own, "%s", n->when);
+  else
+    snprintf(own, sizeof own, "if branch %d of %s is taken", n->branch, c->eqn->op->name);
+  snprintf(all, sizeof all, "%.150s%s%s", p.when ? p.when : "", p.when ? ", " : "", own);
+  return (pace_t){p.times * n->runs, mr_mem_text(&r->mem, all)};
+}
+
+/* x's equations, and those of what they run. */
+static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
   users_t u = {calloc((size_t)f->n_var + 1, sizeof *u.first),
                calloc((size_t)f->n_var + 1, sizeof *u.count)};
@@ -91,10 +113,9 @@ static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, int64_t times, mr
   for (int i = 0; i < f->n_eqn && e >= 0; i++) {
     const mr_cpu_call_t *c = &x->call[i];
     r->n_alias += !c->run;
-    if (c->inner)
-      e = collect(r, c->inner, times * c->inner_runs, diag);
-    else if (c->run)
-      add_eqn(r, c, &u, times);
+    for (int k = 0; k < c->n_inner && e >= 0; k++)
+      e = collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);
+    if (c->run && !c->n_inner) add_eqn(r, c, &u, p);
   }
   free(u.first);
   free(u.count);
@@ -104,7 +125,7 @@ static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, int64_t times, mr
 static size_t n_equations(const mr_exec_t *x) {
   size_t n = (size_t)x->fn->n_eqn;
   for (int i = 0; i < x->fn->n_eqn; i++)
-    if (x->call[i].inner) n += n_equations(x->call[i].inner);
+    for (int k = 0; k < x->call[i].n_inner; k++) n += n_equations(x->call[i].inner[k].exec);
   return n;
 }
 
@@ -114,7 +135,7 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
       .move = calloc(n * (1 + MR_CPU_NOTES) + (size_t)x->fn->n_out + 1, sizeof *r->move),
       .product = calloc(n + 1, sizeof *r->product)};
   if (!r->move || !r->product) return mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
-  MR_TRY(collect(r, x, 1, diag));
+  MR_TRY(collect(r, x, (pace_t){1, NULL}, diag));
   add_outputs(r, x);
   return MR_OK;
 }
@@ -122,5 +143,6 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
 void mr_explained_fini(mr_explained_t *r) {
   free(r->move);
   free(r->product);
+  mr_mem_fini(&r->mem);
   *r = (mr_explained_t){0};
 }

@@ -22,6 +22,7 @@ typedef struct mr_move_row {
   const char *note; /* of MR_MOVE_OPERAND */
   size_t bytes;     /* read and written in a run of the graph, all repetitions together */
   int64_t times;    /* in a run: more than once within a loop */
+  const char *when; /* NULL, or what times and bytes are for: "each step of while" */
   int out;
 } mr_move_row_t;
 
@@ -31,14 +32,18 @@ typedef struct mr_product_row {
   const char *how; /* as executed */
   double flop;     /* of all repetitions */
   int64_t times;
+  const char *when;
 } mr_product_row_t;
 
 typedef struct mr_explained {
   int n_move, n_product;
   mr_move_row_t *move;       /* in the order in which they run */
   mr_product_row_t *product; /* likewise */
-  double bytes, flop;        /* of all equations that run, moves included */
+  /* Of all equations that run, moves included; a while counts with one step, a cond with all of
+     its branches. */
+  double bytes, flop;
   int n_eqn, n_alias; /* equations; those that cost nothing, as they share their operand's bytes */
+  mr_mem_t mem;       /* of texts */
 } mr_explained_t;
 
 /* x outlives the result.  MR_ERR_NOMEM; mr_explained_fini frees, also after a failure. */
