@@ -1,6 +1,8 @@
 #include "sinks/web_graph.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,18 +17,13 @@ static void add_settings(cJSON *one, const mr_stage_t *s, int i) {
   }
 }
 
-static void add_edges(cJSON *o, const mr_stage_t *s, bool live) {
+static void add_edges(cJSON *o, const mr_stage_t *s) {
   cJSON *edges = cJSON_AddArrayToObject(o, "edges");
   for (int i = 0; i < mr_watch_n_edges(s); i++) {
     mr_watch_edge_t e;
     mr_watch_edge(s, i, &e);
     cJSON *one = cJSON_CreateObject();
     cJSON_AddItemToArray(edges, one);
-    if (live) {
-      cJSON_AddNumberToObject(one, "waiting", (double)e.waiting);
-      cJSON_AddNumberToObject(one, "lost", (double)e.lost);
-      continue;
-    }
     cJSON_AddNumberToObject(one, "from", e.from);
     cJSON_AddNumberToObject(one, "to", e.to);
     cJSON_AddNumberToObject(one, "room", (double)e.room);
@@ -48,7 +45,7 @@ char *mr_web_run_json(const mr_stage_t *s, const char *run) {
     cJSON_AddBoolToObject(one, "thread", mr_watch_def(s, i)->step != NULL);
     add_settings(one, s, i);
   }
-  add_edges(o, s, false);
+  add_edges(o, s);
   const mr_dataset_t *d = s->in_spec[0].dataset;
   cJSON *classes = cJSON_AddArrayToObject(o, "classes");
   for (int i = 0; d && i < d->n_classes; i++)
@@ -81,29 +78,49 @@ static void read_stages(mr_web_live_t *l, const mr_stage_t *s) {
   for (int i = 0; i < n; i++) mr_watch_stage(s, i, &l->now[i]);
 }
 
-static void add_share(cJSON *o, const char *name, int64_t part, int64_t whole) {
-  cJSON_AddNumberToObject(o, name, whole > 0 ? (double)(part * 1000 / whole) / 1000 : 0);
+/* Ten times a second this is all that is written, so it is written as it goes out: shares in
+   thousandths, [] for a stage without a thread. */
+static void write_stages(FILE *out, const mr_web_live_t *l, int n) {
+  for (int i = 0; i < n; i++) {
+    const mr_stats_t *a = &l->before[i], *b = &l->now[i];
+    int64_t alive = b->alive_ns - a->alive_ns;
+    fputs(i ? ",[" : "[", out);
+    if (b->workers && alive > 0)
+      fprintf(out, "%" PRId64 ",%" PRId64 ",%" PRId64, (b->busy_ns - a->busy_ns) * 1000 / alive,
+              (b->starved_ns - a->starved_ns) * 1000 / alive,
+              (b->blocked_ns - a->blocked_ns) * 1000 / alive);
+    fputc(']', out);
+  }
+}
+
+static void write_edges(FILE *out, const mr_stage_t *s) {
+  for (int i = 0; i < mr_watch_n_edges(s); i++) {
+    mr_watch_edge_t e;
+    mr_watch_edge(s, i, &e);
+    fprintf(out, "%s[%" PRId64 ",%" PRId64 "]", i ? "," : "", e.waiting, e.lost);
+  }
+}
+
+/* The number of a stage by its name, -1 for none: names would have to be quoted. */
+static int stage_named(const mr_stage_t *s, const char *name) {
+  for (int i = 0; i < mr_watch_n_stages(s); i++) {
+    mr_stats_t unused;
+    if (!strcmp(mr_watch_stage(s, i, &unused), name)) return i;
+  }
+  return -1;
 }
 
 char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s) {
-  cJSON *o = cJSON_CreateObject(), *stages = cJSON_AddArrayToObject(o, "stages");
-  char limiting[64];
+  char limiting[64], *text = NULL;
+  size_t n = 0;
+  FILE *out = open_memstream(&text, &n);
+  if (!out) return NULL;
   read_stages(l, s);
-  for (int i = 0; i < mr_watch_n_stages(s); i++) {
-    const mr_stats_t *a = &l->before[i], *b = &l->now[i];
-    int64_t alive = b->alive_ns - a->alive_ns;
-    cJSON *one = cJSON_CreateObject();
-    cJSON_AddItemToArray(stages, one);
-    if (!b->workers) continue;
-    add_share(one, "busy", b->busy_ns - a->busy_ns, alive);
-    add_share(one, "starved", b->starved_ns - a->starved_ns, alive);
-    add_share(one, "blocked", b->blocked_ns - a->blocked_ns, alive);
-    cJSON_AddNumberToObject(one, "items", (double)b->items);
-  }
-  add_edges(o, s, true);
   mr_limiting_stage(s, limiting, sizeof limiting);
-  cJSON_AddStringToObject(o, "limiting", limiting);
-  char *text = cJSON_PrintUnformatted(o);
-  cJSON_Delete(o);
-  return text;
+  fputs("{\"stages\":[", out);
+  write_stages(out, l, mr_watch_n_stages(s));
+  fputs("],\"edges\":[", out);
+  write_edges(out, s);
+  fprintf(out, "],\"limiting\":%d}", stage_named(s, limiting));
+  return fclose(out) ? free(text), NULL : text;
 }

@@ -1,14 +1,30 @@
 #include "sinks/web_log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+mr_web_message_t *mr_web_message(const char *event, const char *text) {
+  size_t room = strlen(text) + (event ? strlen(event) : 0) + sizeof "event: \ndata: \n\n";
+  mr_web_message_t *m = malloc(sizeof *m + room);
+  if (!m) return NULL;
+  m->refs = 1, m->stays = false;
+  m->n = (size_t)snprintf(m->text, room, "%s%s%sdata: %s\n\n", event ? "event: " : "",
+                          event ? event : "", event ? "\n" : "", text);
+  return m;
+}
+
+void mr_web_message_unref(mr_web_message_t *m) {
+  if (m && --m->refs == 0) free(m);
+}
 
 static void thin_out(mr_web_log_t *l) {
   size_t kept = 0;
   bool turn = false;
   for (size_t i = 0; i < l->n; i++) {
-    bool goes = i < l->n / 2 && !l->message[i].stays && (turn = !turn);
+    bool goes = i < l->n / 2 && !l->message[i]->stays && (turn = !turn);
     if (goes)
-      free(l->message[i].text);
+      mr_web_message_unref(l->message[i]);
     else
       l->message[kept++] = l->message[i];
   }
@@ -21,22 +37,21 @@ static bool make_room(mr_web_log_t *l) {
   if (l->n < l->cap) return true;
   if (l->n == MR_WEB_LOG_MAX) return false; /* nothing may go */
   size_t cap = l->cap ? 2 * l->cap : 256;
-  mr_web_message_t *more = realloc(l->message, cap * sizeof *more);
+  mr_web_message_t **more = realloc(l->message, cap * sizeof(mr_web_message_t *));
   if (!more) return false;
   l->message = more, l->cap = cap;
   return true;
 }
 
-void mr_web_log_add(mr_web_log_t *l, char *text, bool stays) {
-  if (!text) return;
-  if (make_room(l))
-    l->message[l->n++] = (mr_web_message_t){text, stays};
-  else
-    free(text);
+void mr_web_log_add(mr_web_log_t *l, const char *text, bool stays) {
+  mr_web_message_t *m = make_room(l) ? mr_web_message(NULL, text) : NULL;
+  if (!m) return;
+  m->stays = stays;
+  l->message[l->n++] = m;
 }
 
 void mr_web_log_fini(mr_web_log_t *l) {
-  for (size_t i = 0; i < l->n; i++) free(l->message[i].text);
+  for (size_t i = 0; i < l->n; i++) mr_web_message_unref(l->message[i]);
   free(l->message);
   *l = (mr_web_log_t){0};
 }

@@ -5,6 +5,7 @@ const $ = (id) => document.getElementById(id);
 const svgNS = 'http://www.w3.org/2000/svg';
 const steps = new Map();   // step -> record, so that what comes twice counts once
 const valid = new Map();
+const newest = new Map(); // name -> the last number told; some are measured once a second alone
 let samplesDirty = false; // drawn at the next tick: what a page is told on opening holds pictures that are gone
 let classes = [], wrong = [], samples = [], run = null, over = false, dirty = true;
 let overlay = null;        // step -> record of another run
@@ -68,6 +69,7 @@ function showNow(r) {
   put('now-accuracy', four(r.accuracy));
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (r.step_p50_s || r.step_s)));
+  for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
   $('numbers').dataset.step = r.step;       /* every digit, for programs that read the page */
   $('numbers').dataset.loss = r.loss;
   $('numbers').dataset.accuracy = r.accuracy;
@@ -199,23 +201,24 @@ function drawGraph(r) {
   $('graph').replaceChildren(s);
 }
 
+/* live: [[busy, starved, blocked], ...] in thousandths, [[waiting, lost], ...], number of a stage */
 function takeLive(live) {
   if (!drawn) return;
-  live.stages.forEach((st, i) => {
+  live.stages.forEach((shares, i) => {
     let x = 8;
     const b = drawn.boxes[i], room = box.w - 16;
-    ['busy', 'starved', 'blocked'].forEach((c, k) => {
-      const w = (st[c] || 0) * room;
-      b.bars[k].setAttribute('x', x);
-      b.bars[k].setAttribute('width', w);
+    b.bars.forEach((bar, k) => {
+      const w = (shares[k] || 0) / 1000 * room;
+      bar.setAttribute('x', x);
+      bar.setAttribute('width', w);
       x += w;
     });
-    b.frame.classList.toggle('limiting', run.stages[i].name === live.limiting);
+    b.frame.classList.toggle('limiting', i === live.limiting);
   });
-  live.edges.forEach((e, i) => {
-    drawn.edges[i].textContent = run.edges[i].room ? e.waiting + (e.lost ? ` (−${e.lost})` : '') : '';
+  live.edges.forEach(([waiting, lost], i) => {
+    drawn.edges[i].textContent = run.edges[i].room ? waiting + (lost ? ` (−${lost})` : '') : '';
   });
-  $('now-limiting').textContent = live.limiting || '-';
+  $('now-limiting').textContent = live.limiting >= 0 ? run.stages[live.limiting].name : '-';
 }
 
 /* ---- the rest ---- */
@@ -229,6 +232,21 @@ function drawTimes() {
   bins.forEach((c, i) => s.append(svg('rect', { class: 'bar', x: 5 + i * 15, y: 105 - 95 * c / top, width: 13, height: 95 * c / top })));
   s.append(svg('text', { class: 'soft', x: 5, y: 122 }, lo.toPrecision(3) + ' s'), svg('text', { class: 'soft', x: 455, y: 122, 'text-anchor': 'end' }, hi.toPrecision(3) + ' s'));
   $('times').replaceChildren(s);
+}
+
+function metricText(name, v) {
+  if (v === null) return 'nan';
+  if (name.endsWith('_bytes')) return `${(v / 1e9).toPrecision(4)} GB`;
+  if (name === 'elapsed_s') return duration(v);
+  return Number.isInteger(v) ? String(v) : Number(v.toPrecision(5)) + (name.endsWith('_s') && name !== 'images_per_s' ? ' s' : '');
+}
+
+function drawNumbers() {
+  $('all-numbers').replaceChildren(...[...newest].map(([name, v]) => {
+    const tr = el('tr');
+    tr.append(el('th', name.replaceAll('_', ' '), { scope: 'row' }), el('td', metricText(name, v)));
+    return tr;
+  }));
 }
 
 function drawPictures(where, list) {
@@ -297,7 +315,9 @@ async function begin() {
     if (over) source.close();
     else $('state').textContent = 'no connection; trying again';
   };
-  setInterval(() => { if (samplesDirty) { samplesDirty = false; drawPictures($('samples'), samples); } if (dirty) { dirty = false; drawCurves(); drawTimes(); } }, 250);
+  setInterval(() => { if (dirty) { dirty = false; drawCurves(); drawTimes(); drawNumbers(); } }, 250);
+  /* Pictures are asked for one by one: not more of them than an eye can follow. */
+  setInterval(() => { if (samplesDirty) { samplesDirty = false; drawPictures($('samples'), samples); } }, 2000);
 }
 
 $('smooth').addEventListener('input', () => { $('smooth-n').textContent = $('smooth').value; dirty = true; });
