@@ -23,8 +23,11 @@ typedef struct top {
   const char *where;
   mr_top_feed_t *feed;
   int64_t step, total, epoch;
-  double loss, accuracy, rate, p50, p99, cpu, rss, disk, lost;
-  double losses[LOSSES]; /* every n_each-th step's, oldest first */
+  double loss, accuracy, rate, p50, p90, p99;
+  double lr, grad_norm, param_norm, loss_scale;
+  double cpu, rss, disk, read, written, lost;
+  double gpu, gpu_memory, gpu_watts, gpu_celsius; /* NAN: there is none */
+  double losses[LOSSES];                          /* every n_each-th step's, oldest first */
   int64_t n_losses, n_each, seen;
   stage_t stage[STAGES];
   int n_stages;
@@ -73,9 +76,34 @@ static void take_stages(top_t *t, const cJSON *all) {
   }
 }
 
+/* What only some records have keeps its last value. */
+static void take_measured(top_t *t, const cJSON *j) {
+  const struct {
+    const char *key;
+    double *at;
+  } row[] = {{"step_p50_s", &t->p50},
+             {"step_p90_s", &t->p90},
+             {"step_p99_s", &t->p99},
+             {"cpu_cores", &t->cpu},
+             {"rss_bytes", &t->rss},
+             {"disk_free_bytes", &t->disk},
+             {"disk_read_bytes", &t->read},
+             {"disk_written_bytes", &t->written},
+             {"telemetry_lost", &t->lost},
+             {"gpu_busy", &t->gpu},
+             {"gpu_memory_bytes", &t->gpu_memory},
+             {"gpu_watts", &t->gpu_watts},
+             {"gpu_celsius", &t->gpu_celsius}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    *row[i].at = number(j, row[i].key, *row[i].at);
+}
+
 static void take_step(top_t *t, const cJSON *j) {
   t->loss = number(j, "loss", t->loss), t->accuracy = number(j, "accuracy", t->accuracy);
-  t->rate = number(j, "images_per_s", t->rate);
+  t->rate = number(j, "images_per_s", t->rate), t->lr = number(j, "lr", t->lr);
+  t->grad_norm = number(j, "grad_norm", t->grad_norm);
+  t->param_norm = number(j, "param_norm", t->param_norm);
+  t->loss_scale = number(j, "loss_scale", t->loss_scale);
   keep_loss(t, t->loss);
 }
 
@@ -87,9 +115,7 @@ static void take_record(top_t *t, const char *text) {
   t->step = whole(j, "step", t->step);
   t->total = whole(j, "total_steps", t->total);
   t->epoch = whole(j, "epoch", t->epoch);
-  t->p50 = number(j, "step_p50_s", t->p50), t->p99 = number(j, "step_p99_s", t->p99);
-  t->cpu = number(j, "cpu_cores", t->cpu), t->rss = number(j, "rss_bytes", t->rss);
-  t->disk = number(j, "disk_free_bytes", t->disk), t->lost = number(j, "telemetry_lost", t->lost);
+  take_measured(t, j);
   if (cJSON_HasObjectItem(j, "stages")) take_stages(t, cJSON_GetObjectItem(j, "stages"));
   if (!strcmp(kind, "step")) {
     take_step(t, j);
@@ -107,8 +133,10 @@ static void take_record(top_t *t, const char *text) {
 
 static void forget(top_t *t) {
   *t = (top_t){.where = t->where, .feed = t->feed, .n_each = 1};
-  t->loss = t->accuracy = t->rate = t->p50 = t->p99 = NAN;
-  t->cpu = t->rss = t->disk = t->lost = NAN;
+  t->loss = t->accuracy = t->rate = t->p50 = t->p90 = t->p99 = NAN;
+  t->lr = t->grad_norm = t->param_norm = t->loss_scale = NAN;
+  t->cpu = t->rss = t->disk = t->read = t->written = t->lost = NAN;
+  t->gpu = t->gpu_memory = t->gpu_watts = t->gpu_celsius = NAN;
 }
 
 /* Everything that has come up to now. */
@@ -124,16 +152,26 @@ static bool drain(top_t *t) {
 
 /* ---- text, for both forms ---- */
 
-static void numbers_text(const top_t *t, char *text, size_t n) {
-  snprintf(text, n,
-           "step %" PRId64 "/%" PRId64 "  epoch %" PRId64
-           "  loss %.4f  accuracy %.4f  %.1f images/s  step p50 %.3f s, p99 %.3f s",
-           t->step, t->total, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p99);
-}
+enum { HEAD_LINES = 4 };
 
-static void host_text(const top_t *t, char *text, size_t n) {
-  snprintf(text, n, "CPU %.2f cores  memory %.0f MB  disk free %.1f GB  lost records %.0f", t->cpu,
-           t->rss / 1e6, t->disk / 1e9, t->lost);
+/* The lines of numbers; returns how many. */
+static int head_text(const top_t *t, char text[HEAD_LINES][256]) {
+  int n = 0;
+  snprintf(text[n++], sizeof *text,
+           "step %" PRId64 "/%" PRId64 "  epoch %" PRId64
+           "  loss %.4f  accuracy %.4f  %.1f images/s  step p50 %.3f s, p90 %.3f s, p99 %.3f s",
+           t->step, t->total, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p90, t->p99);
+  snprintf(text[n++], sizeof *text,
+           "learning rate %.3g  gradient norm %.4g  parameter norm %.4g  loss scale %g", t->lr,
+           t->grad_norm, t->param_norm, t->loss_scale);
+  snprintf(text[n++], sizeof *text,
+           "CPU %.2f cores  memory %.0f MB  disk free %.1f GB, read %.1f MB, written %.1f MB  "
+           "lost records %.0f",
+           t->cpu, t->rss / 1e6, t->disk / 1e9, t->read / 1e6, t->written / 1e6, t->lost);
+  if (!isnan(t->gpu) || !isnan(t->gpu_memory))
+    snprintf(text[n++], sizeof *text, "GPU %.0f %% busy  memory %.0f MB  %.0f W  %.0f C",
+             100 * t->gpu, t->gpu_memory / 1e6, t->gpu_watts, t->gpu_celsius);
+  return n;
 }
 
 static void stage_text(const stage_t *st, char *text, size_t n) {
@@ -142,11 +180,10 @@ static void stage_text(const stage_t *st, char *text, size_t n) {
 }
 
 static int print_once(top_t *t) {
-  char text[256];
-  numbers_text(t, text, sizeof text);
-  printf("%s  %s\n%s\n", t->where, t->note, text);
-  host_text(t, text, sizeof text);
-  puts(text);
+  char text[256], head[HEAD_LINES][256];
+  int n = head_text(t, head);
+  printf("%s  %s\n", t->where, t->note);
+  for (int i = 0; i < n; i++) puts(head[i]);
   for (int i = 0; i < t->n_stages; i++) {
     stage_text(&t->stage[i], text, sizeof text);
     puts(text);
@@ -200,7 +237,7 @@ static void draw_bar(int y, int x, int width, const stage_t *st) {
 }
 
 static void draw(top_t *t) {
-  char text[256];
+  char text[256], head[HEAD_LINES][256];
   const char *over = t->note[0] ? t->note : mr_top_feed_over(t->feed);
   int y = 0, width = COLS - 10 > 8 ? COLS - 10 : 8;
   erase();
@@ -208,10 +245,7 @@ static void draw(top_t *t) {
   mvprintw(y++, 0, "millrace top  %s", t->where);
   attroff(A_BOLD);
   mvprintw(y++, 0, "%s; q leaves", over ? over : "running");
-  numbers_text(t, text, sizeof text);
-  mvaddnstr(y++, 0, text, COLS);
-  host_text(t, text, sizeof text);
-  mvaddnstr(y++, 0, text, COLS);
+  for (int i = 0, n = head_text(t, head); i < n; i++) mvaddnstr(y++, 0, head[i], COLS);
   draw_curve(t, ++y, width);
   y += CHART + 1;
   for (int i = 0; i < t->n_stages && y < LINES; i++, y++) {

@@ -123,6 +123,23 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
   }
 }
 
+/* The process and the machine; a GPU's rows stand only where there is one. */
+static void machine(const page_t *p, const mr_metrics_t *r) {
+  double v;
+  one(p, r, "cpu_cores", "cpu_cores", "CPU seconds the process uses a second.");
+  one(p, r, "rss_bytes", "resident_memory_bytes", "Resident memory of the process.");
+  one(p, r, "rss_peak_bytes", "resident_memory_peak_bytes", "Most resident memory so far.");
+  one(p, r, "disk_free_bytes", "disk_free_bytes", "Free space where the run lies.");
+  if (known(r, "disk_read_bytes", &v))
+    counter(p, "disk_read_bytes", "Bytes the process has read from disks.", v);
+  if (known(r, "disk_written_bytes", &v))
+    counter(p, "disk_written_bytes", "Bytes the process has written to disks.", v);
+  one(p, r, "gpu_busy", "gpu_busy_ratio", "Share of the time that the GPU works.");
+  one(p, r, "gpu_memory_bytes", "gpu_memory_bytes", "Memory in use on the GPU.");
+  one(p, r, "gpu_watts", "gpu_power_watts", "Power that the GPU draws.");
+  one(p, r, "gpu_celsius", "gpu_temperature_celsius", "Temperature of the GPU.");
+}
+
 static void write_page(const page_t *p, const prometheus_t *t) {
   double v;
   gauge(p, "step", "Training steps done, over all parts of a resumed run.", (double)t->step.step);
@@ -139,9 +156,7 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   one(p, &t->step, "images_per_s", "images_per_second", "Images a second of the newest step.");
   step_times(p, t);
   stages(p, &t->measured);
-  one(p, &t->measured, "cpu_cores", "cpu_cores", "CPU seconds the process uses a second.");
-  one(p, &t->measured, "rss_bytes", "resident_memory_bytes", "Resident memory of the process.");
-  one(p, &t->measured, "disk_free_bytes", "disk_free_bytes", "Free space where the run lies.");
+  machine(p, &t->measured);
   if (known(&t->measured, "telemetry_lost", &v))
     counter(p, "telemetry_lost", "Buffers that lossy inputs have let go.", v);
   gauge(p, "finished", "1 once the run is over.", t->over);
