@@ -29,24 +29,36 @@ static bool makes_batches(const mr_stage_def_t *def) {
   return !def->in[0].name || def->in[0].flow == MR_FLOW_RECORDS;
 }
 
-/* A stage that keeps some numbers of its own hands on those of the stage before it; the last of its
-   own is the number of the buffer that it goes on with. */
-static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, mr_diag_t *diag) {
-  const int64_t *word = here->word;
-  int n = here->n_words;
-  for (int steps = 0; steps <= g->n_nodes; steps++) {
-    mr__node_t *node = g->node[at];
-    node->start_position = here->position, node->start_number = here->number;
-    MR_TRY(keep_words(node, word, n, diag));
-    const mr__edge_t *before = mr__edge_into(g, at, 0);
-    if (!mr__is_step(node->def) || makes_batches(node->def) || !before) break;
-    int own = n ? node->def->n_words : 0;
-    if (own > n)
-      return mr_fail(diag, MR_ERR_DATA, "%s: was left with a state of %d numbers, want %d or more",
-                     node->name, n, own);
-    if (own) here->number = word[own - 1] < 0 ? 0 : word[own - 1]; /* the stage refuses it */
-    word += own, n -= own;
-    at = before->from;
+/* Sets where one stage goes on; MR_END: nothing before it is to be told.  A stage that keeps some
+   numbers of its own hands on those of the stage before it; the last of its own is the number of
+   the buffer that it goes on with. */
+static mr_err_t tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
+                     mr_diag_t *diag) {
+  mr__node_t *node = g->node[at];
+  int own = here->n_words ? node->def->n_words : 0;
+  node->start_position = here->position, node->start_number = here->number;
+  MR_TRY(keep_words(node, *word, here->n_words, diag));
+  if (!mr__is_step(node->def) || makes_batches(node->def)) return MR_END;
+  if (own > here->n_words)
+    return mr_fail(diag, MR_ERR_DATA, "%s: was left with a state of %d numbers, want %d or more",
+                   node->name, here->n_words, own);
+  if (own) here->number = (*word)[own - 1] < 0 ? 0 : (*word)[own - 1]; /* the stage refuses it */
+  *word += own, here->n_words -= own;
+  return MR_OK;
+}
+
+/* Back along the first inputs; a stage with several has slices of one stream at each. */
+static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t *word,
+                          int depth, mr_diag_t *diag) {
+  for (const mr__edge_t *before; depth <= g->n_nodes; depth++, at = before->from) {
+    mr_err_t e = tell(g, at, here, &word, diag);
+    before = mr__edge_into(g, at, 0);
+    if (e != MR_OK || !before) return e < 0 ? e : MR_OK;
+    for (int in = 1; in < MR_MAX_PORTS; in++) {
+      const mr__edge_t *beside = mr__edge_into(g, at, in);
+      mr_stream_at_t same = *here;
+      if (beside) MR_TRY(tell_back(g, beside->from, &same, word, depth + 1, diag));
+    }
   }
   return MR_OK;
 }
@@ -57,7 +69,7 @@ mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *
   int node;
   MR_TRY(find(g, stage, at->position, "position", &node, diag));
   MR_TRY(find(g, stage, at->number, "number", &node, diag));
-  return tell_back(g, node, &here, diag);
+  return tell_back(g, node, &here, at->word, 0, diag);
 }
 
 /* What go_on is told for buffer `number` of a stage; false: the number alone does not say it. */
@@ -86,7 +98,7 @@ mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *f
   int node;
   MR_TRY(find(g, stage, number, "number", &node, diag));
   *found = state_before(g, node, number, &st);
-  return *found ? tell_back(g, node, &st, diag) : MR_OK;
+  return *found ? tell_back(g, node, &st, st.word, 0, diag) : MR_OK;
 }
 
 mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {
@@ -106,7 +118,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
   MR_TRY(find(g, stage, 0, "", &node, diag));
   mr_stream_at_t at = {.position = position, .number = g->node[node]->start_number, .n_words = n};
   if (n) memcpy(at.word, word, (size_t)n * sizeof *word);
-  return tell_back(g, node, &at, diag);
+  return tell_back(g, node, &at, at.word, 0, diag);
 }
 
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {

@@ -110,6 +110,8 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
 int mr__process_find(const mr_graph_t *g, const char *name); /* index, or -1 */
 /* A block without name or settings; NULL when memory is short. */
 mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos);
+/* Writes every block with copies=N out as N blocks (process_copies.c). */
+mr_err_t mr__process_copies(mr_graph_t *g, mr_diag_t *diag);
 /* Drops the nodes i with kept[i] == 0, and their edges; kept[i] becomes the new number or -1. */
 void mr__graph_drop(mr_graph_t *g, int *kept);
 mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);

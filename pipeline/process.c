@@ -20,6 +20,14 @@ static const mr_opt_t process_opts[] = {
      .lo = 0,
      .hi = 1000000,
      .help = "How often it is started again when it dies."},
+    {.name = "copies",
+     .type = MR_OPT_INT,
+     .offset = AT(copies),
+     .unit = "processes",
+     .def = "1",
+     .lo = 1,
+     .hi = MR_MAX_PORTS,
+     .help = "Processes that run it, each for its slice of every batch."},
     {.name = "address",
      .type = MR_OPT_STR,
      .offset = AT(address),
@@ -232,6 +240,7 @@ mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {
   if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
   if (g->n_processes > 256) return mr_fail(diag, MR_ERR_USAGE, "more than 256 processes");
   MR_TRY(check_all_placed(g, diag));
+  MR_TRY(mr__process_copies(g, diag));
   for (int i = 0, n = g->n_edges; i < n; i++)
     if (crosses(g, &g->edge[i])) MR_TRY(cut_edge(g, i, &c, diag));
   return MR_OK;

@@ -5,7 +5,10 @@
      batches. ! train.
 
    Edges between stages of two blocks become links when the graph is cut.  Uncut, the graph is one
-   like any other, and gives the same stream in a single process. */
+   like any other, and gives the same stream in a single process.
+
+   With copies=N a block runs in N processes, NAME-0 to NAME-(N-1): each makes its slice of every
+   batch, and a stage "gather" on the other side puts them together again. */
 #ifndef MR_PIPELINE_PROCESS_H
 #define MR_PIPELINE_PROCESS_H
 
@@ -14,6 +17,7 @@
 typedef struct mr_process {
   const char *name;
   int64_t restart;                   /* how often it is started again when it dies */
+  int64_t copies;                    /* processes that run the block, each its slice of batches */
   const char *address, *key, *peers; /* NULL: none */
   int64_t window;
 } mr_process_t;
@@ -28,9 +32,11 @@ const char *mr_graph_process_of(const mr_graph_t *g, const char *stage);
 /* Whether an edge leads from block i to another block k.  Before mr_graph_keep_process. */
 bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k);
 
-/* Puts a stage link-out and a stage link-in on every edge from one block to another.  run: a word
+/* Puts a stage link-out and a stage link-in on every edge from one block to another, after blocks
+   with copies=N have been written out as N blocks.  run: a word
    that all processes of a run are told, for the names of links on one host.  MR_ERR_USAGE: a stage
-   stands in no block, or an edge carries what cannot leave a process.  Before settle. */
+   stands in no block, an edge carries what cannot leave a process, or a block cannot be copied.
+   Before settle. */
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag);
 
 /* The k-th address from one: "tcp://HOST:PORT" with PORT + k, "ipc://@NAME" with "-k" behind it. */

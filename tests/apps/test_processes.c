@@ -7,73 +7,7 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
-
-#include "base/xio.h"
-#include "tests/apps/program.h"
-
-enum { KILLS = 6, TEXT_MAX = 4096 };
-
-static char dir[64];
-
-static int setup(void **state) {
-  snprintf(dir, sizeof dir, "/tmp/mr-processes-XXXXXX");
-  return mkdtemp(dir) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", dir);
-  return system(command);
-}
-
-/* The text of a graph whose files are DIR/NAME.*, written to DIR/NAME.mr; path has its name. */
-static void write_graph(const char *name, const char *text, char *path) {
-  char whole[TEXT_MAX];
-  int n = snprintf(whole, sizeof whole, "let out = %s/%s\n%s", dir, name, text);
-  snprintf(path, TEXT_MAX, "%s/%s.mr", dir, name);
-  assert_int_equal(mr_write_file(path, whole, (size_t)n, NULL), MR_OK);
-}
-
-static char *file_of(const char *name, const char *end) {
-  char path[TEXT_MAX];
-  void *text;
-  size_t n;
-  snprintf(path, sizeof path, "%s/%s%s", dir, name, end);
-  mr_diag_t why = {0};
-  if (mr_read_file(path, 1 << 24, &text, &n, &why) < 0) fail_msg("%s", why.text);
-  char *copy = realloc(text, n + 1);
-  copy[n] = 0;
-  return copy;
-}
-
-/* Processes whose command line holds both words, into pid[0,16); returns how many. */
-static int find(const char *a, const char *b, pid_t *pid) {
-  char path[300], text[TEXT_MAX];
-  int n = 0;
-  DIR *d = opendir("/proc");
-  for (struct dirent *e; (e = readdir(d)) && n < 16;) {
-    if (atoi(e->d_name) <= 0) continue;
-    snprintf(path, sizeof path, "/proc/%s/cmdline", e->d_name);
-    FILE *f = fopen(path, "r");
-    if (!f) continue;
-    size_t len = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[len] = 0;
-    for (size_t i = 0; i < len; i++)
-      if (!text[i]) text[i] = ' ';
-    if (strstr(text, a) && strstr(text, b)) pid[n++] = atoi(e->d_name);
-  }
-  closedir(d);
-  return n;
-}
-
-static void wait_until_gone(const char *path) {
-  pid_t pid[16];
-  while (find("--process=", path, pid)) usleep(10000);
-}
-
-/* ---- what the runs share ---- */
+#include "tests/apps/processes.h"
 
 static const char training[] =
     "process reader restart=100 {\n"
@@ -90,47 +24,6 @@ static const char lines[] =
     "process between restart=100 { delay 4 name=delay }\n"
     "process writer restart=100 { ledger path=$out.txt state=$out.json every=5 name=lines }\n"
     "batches. ! delay.   delay. ! lines.\n";
-
-/* The line "NAME: ... ledger HASH" of what a run said. */
-static void ledger_line(const char *out, const char *name, char *line) {
-  const char *at = strstr(out, name);
-  at = at ? strstr(at, "ledger ") : NULL;
-  if (!at) fail_msg("no ledger of %s in: %s", name, out);
-  snprintf(line, 24, "%.23s", at);
-}
-
-typedef struct {
-  program_t *p;
-  FILE *out, *err;
-  pid_t pid;
-} running_t;
-
-static running_t start(const char *const *words) {
-  running_t r = {calloc(1, sizeof *r.p), tmpfile(), tmpfile(), -1};
-  r.pid = program_start(words, r.out, r.err);
-  return r;
-}
-
-static void finish(running_t *r) {
-  r->p->status = program_wait(r->pid);
-  program_read(r->out, r->p->out, sizeof r->p->out);
-  program_read(r->err, r->p->err, sizeof r->p->err);
-}
-
-/* Kills the named processes in turn at moments of rand(), as long as the run lasts. */
-static int disturb(const running_t *r, const char *path, const char *const *process) {
-  int done = 0;
-  unsigned seed = 7;
-  for (int k = 0;; k++) {
-    siginfo_t info = {0};
-    usleep(30000 + (unsigned)rand_r(&seed) % 120000);
-    if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid) break;
-    if (!process[k]) k = 0;
-    pid_t pid[16];
-    if (done < KILLS && find(process[k], path, pid) && kill(pid[0], SIGKILL) == 0) done++;
-  }
-  return done;
-}
 
 static void a_run_whose_processes_are_killed_is_the_same(void **state) {
   static const char *const trained[] = {"--process=reader", "--process=trainer", NULL};

@@ -1,0 +1,131 @@
+/* gather: whole batches again from the slices that several readers made of them (batch host=I/N).
+
+   Every input has the same batches, each input its slots of them; so the order of the stream is
+   that of any of them, and a batch that comes out is the one that a single reader would have
+   made, with the same number, position and state after it. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipeline/stage.h"
+
+typedef struct gather {
+  int64_t size;
+  int n; /* inputs */
+} gather_t;
+
+static const mr_opt_t gather_opts[] = {
+    {.name = "size",
+     .type = MR_OPT_INT,
+     .offset = offsetof(gather_t, size),
+     .unit = "records",
+     .def = "0",
+     .lo = 0,
+     .hi = 65536,
+     .positional = 1,
+     .help = "How many records a whole batch holds; 0: as many as the slices together."},
+    {0}};
+
+static bool alike(const mr_spec_t *a, const mr_spec_t *b) {
+  return a->dtype == b->dtype && a->layout == b->layout && a->ndim == b->ndim &&
+         a->n_words == b->n_words && a->n_batches == b->n_batches && a->n_records == b->n_records &&
+         a->n_epochs == b->n_epochs &&
+         !memcmp(a->dim + 1, b->dim + 1, (size_t)(a->ndim - 1) * sizeof *a->dim);
+}
+
+static mr_err_t gather_plan(mr_stage_t *s) {
+  gather_t *t = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  int64_t most = 0;
+  for (t->n = 0; t->n < MR_MAX_PORTS && s->in_linked[t->n]; t->n++) {
+    if (!alike(&s->in_spec[t->n], &s->in_spec[0]))
+      return mr_stage_fail(s, MR_ERR_SHAPE,
+                           "inputs a and %s are not slices of the same batches: want the same "
+                           "records, sizes and epochs",
+                           s->def->in[t->n].name);
+    most += s->in_spec[t->n].dim[0];
+  }
+  for (int i = t->n; i < MR_MAX_PORTS; i++)
+    if (s->in_linked[i])
+      return mr_stage_fail(s, MR_ERR_USAGE, "input %s is connected, but %s is not",
+                           s->def->in[i].name, s->def->in[t->n].name);
+  if (t->size > most)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting size = %" PRId64 ": the slices have at most %" PRId64
+                         " records together",
+                         t->size, most);
+  *out = s->in_spec[0];
+  out->dim[0] = t->size ? t->size : most;
+  return MR_OK;
+}
+
+/* Whether b goes on where out ends: slices come in the order of the inputs. */
+static bool follows(const mr_buf_t *out, const mr_buf_t *b, int64_t size) {
+  return b->epoch == out->epoch && b->position == out->position && b->n <= size - out->n &&
+         (!b->n || !out->n || b->first == out->first + out->n);
+}
+
+static void copy_slice(const mr_spec_t *spec, const mr_buf_t *from, mr_buf_t *to) {
+  size_t n = (size_t)from->n, bytes = mr_spec_bytes(spec) / (size_t)spec->dim[0];
+  memcpy((char *)to->data + (size_t)to->n * bytes, from->data, n * bytes);
+  memcpy(to->label + to->n, from->label, n * sizeof *to->label);
+  memcpy(to->key + to->n, from->key, n * sizeof *to->key);
+  memcpy(to->draw + to->n, from->draw, n * sizeof *to->draw);
+  if (!to->n) to->first = from->first;
+  to->n += from->n, to->size += n * bytes;
+}
+
+static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
+  const mr_spec_t *spec = &s->in_spec[i];
+  if (!i) {
+    out->epoch = b->epoch, out->position = b->position, out->flags = b->flags;
+    if (spec->n_words) memcpy(out->word, b->word, (size_t)spec->n_words * sizeof *b->word);
+  }
+  if (!follows(out, b, s->out_spec[0].dim[0]))
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "batch %" PRId64
+                         ": slots from %d on came at input %s after those up to "
+                         "%d; want host=I/N of one batch at inputs a, b, ... in the order of I",
+                         b->seq, b->first, s->def->in[i].name, out->first + out->n);
+  copy_slice(spec, b, out);
+  return MR_OK;
+}
+
+static mr_err_t ended(mr_stage_t *s, int i) {
+  if (!i || mr_stopping(s)) return MR_END;
+  return mr_stage_fail(s, MR_ERR_DATA, "input %s has ended, but a has another batch",
+                       s->def->in[i].name);
+}
+
+static mr_err_t gather_step(mr_stage_t *s) {
+  const gather_t *t = s->state;
+  mr_buf_t *out, *b;
+  mr_err_t e = mr_fresh(s, 0, &out);
+  if (e != MR_OK) return e;
+  for (int i = 0; i < t->n && e == MR_OK; i++) {
+    e = mr_pull(s, i, &b);
+    if (e == MR_END) e = ended(s, i);
+    if (e != MR_OK) break;
+    e = add_slice(s, i, b, out);
+    mr_buf_unref(b);
+  }
+  if (e != MR_OK) return mr_buf_unref(out), e;
+  return mr_push(s, 0, out);
+}
+
+const mr_stage_def_t mr_stage_gather = {
+    .name = "gather",
+    .help = "Makes whole batches from the slices of several readers (batch host=I/N).",
+    .in = {{"a", MR_FLOW_BATCHES, false},
+           {"b", MR_FLOW_BATCHES, true},
+           {"c", MR_FLOW_BATCHES, true},
+           {"d", MR_FLOW_BATCHES, true},
+           {"e", MR_FLOW_BATCHES, true},
+           {"f", MR_FLOW_BATCHES, true},
+           {"g", MR_FLOW_BATCHES, true},
+           {"h", MR_FLOW_BATCHES, true}},
+    .out = {{"out", MR_FLOW_BATCHES, false}},
+    .opts = gather_opts,
+    .state_sz = sizeof(gather_t),
+    .plan = gather_plan,
+    .step = gather_step,
+};
