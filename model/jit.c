@@ -180,9 +180,11 @@ static mr_err_t check(const mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_
 }
 
 static mr__jit_entry_t *find(const mr_jitted_t *j, int n_in, mr_array_t *const *in) {
+  mr_precision_t precision = mr_matmul_precision();
+  mr_key_layout_t keys = mr_key_layout();
   for (mr__jit_entry_t *e = j->first; e; e = e->next) {
     int i = 0;
-    if (e->n_in != n_in || e->precision != mr_matmul_precision()) continue;
+    if (e->n_in != n_in || e->precision != precision || e->keys != keys) continue;
     while (i < n_in && mr_aval_equal(&e->in[i], &in[i]->aval)) i++;
     if (i == n_in) return e;
   }

@@ -13,6 +13,7 @@ typedef struct mr__jit_entry {
   mr_aval_t *in, *out;
   int *from; /* [n_out]: the donated input whose memory output i takes, -1 for none */
   mr_precision_t precision; /* the process's default when it was traced */
+  mr_key_layout_t keys;     /* the same */
   bool small;               /* cheaper to run than to hand to another thread */
 } mr__jit_entry_t;
 

@@ -100,7 +100,7 @@ mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__ji
   mr_fn_t *f = mr_fn_create();
   mr__jit_entry_t *e = calloc(1, sizeof *e);
   mr_err_t err = f && e ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
-  if (err >= 0) e->precision = f->precision;
+  if (err >= 0) e->precision = f->precision, e->keys = f->keys;
   if (err >= 0) err = trace(j, n_in, in, f, diag);
   if (err >= 0) err = compile(j, e, f, diag);
   mr_fn_destroy(f);

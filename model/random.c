@@ -19,19 +19,18 @@ static uint32_t original_word(mr_key_t k, uint64_t i, uint64_t n) {
   return i < half ? block.a : block.b;
 }
 
-static uint32_t bits_at(mr_prng_t k, size_t i, size_t n) {
+uint32_t mr_random_word(mr_prng_t k, size_t i, size_t n) {
   return k.layout == MR_KEY_PARTITIONABLE ? mr_key_bits(k.key, i) : original_word(k.key, i, n);
 }
 
+mr_prng_t mr_random_split_at(mr_prng_t k, size_t i, size_t n) {
+  if (k.layout == MR_KEY_PARTITIONABLE) return (mr_prng_t){mr_key_split(k.key, i), k.layout};
+  return (mr_prng_t){{original_word(k.key, 2 * i, 2 * n), original_word(k.key, 2 * i + 1, 2 * n)},
+                     k.layout};
+}
+
 void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out) {
-  for (size_t i = 0; i < n; i++) {
-    out[i].layout = k.layout;
-    if (k.layout == MR_KEY_PARTITIONABLE)
-      out[i].key = mr_key_split(k.key, i);
-    else
-      out[i].key =
-          (mr_key_t){original_word(k.key, 2 * i, 2 * n), original_word(k.key, 2 * i + 1, 2 * n)};
-  }
+  for (size_t i = 0; i < n; i++) out[i] = mr_random_split_at(k, i, n);
 }
 
 void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out) {
@@ -48,31 +47,37 @@ void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out) {
 }
 
 void mr_random_uniform(mr_prng_t k, size_t n, float lo, float hi, float *out) {
-  for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(bits_at(k, i, n), lo, hi);
+  for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(mr_random_word(k, i, n), lo, hi);
 }
 
 void mr_random_normal(mr_prng_t k, size_t n, float *out) {
-  for (size_t i = 0; i < n; i++) out[i] = mr_normal_of_bits(bits_at(k, i, n));
+  for (size_t i = 0; i < n; i++) out[i] = mr_normal_of_bits(mr_random_word(k, i, n));
 }
 
 void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out) {
-  for (size_t i = 0; i < n; i++) out[i] = mr_truncated_normal_of_bits(bits_at(k, i, n), lo, hi);
+  for (size_t i = 0; i < n; i++)
+    out[i] = mr_truncated_normal_of_bits(mr_random_word(k, i, n), lo, hi);
 }
 
 void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out) {
-  for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(bits_at(k, i, n), 0, 1) < p;
+  for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(mr_random_word(k, i, n), 0, 1) < p;
 }
 
 /* Two words an element, so that the remainder's bias is 2^-32 of what one word has. */
-void mr_random_randint(mr_prng_t k, size_t n, int32_t lo, int32_t hi, int32_t *out) {
+void mr_random_randint_part(mr_prng_t k, size_t n, size_t from, size_t count, int32_t lo,
+                            int32_t hi, int32_t *out) {
   mr_prng_t sub[2];
   mr_random_split(k, 2, sub);
   uint32_t span = hi <= lo ? 1 : (uint32_t)hi - (uint32_t)lo;
   uint32_t half = 65536u % span, word = half * half % span; /* 2^32 mod span, as JAX wraps it */
-  for (size_t i = 0; i < n; i++) {
-    uint32_t high = bits_at(sub[0], i, n), low = bits_at(sub[1], i, n);
+  for (size_t i = 0; i < count; i++) {
+    uint32_t high = mr_random_word(sub[0], from + i, n), low = mr_random_word(sub[1], from + i, n);
     out[i] = (int32_t)((uint32_t)lo + (high % span * word + low % span) % span);
   }
+}
+
+void mr_random_randint(mr_prng_t k, size_t n, int32_t lo, int32_t hi, int32_t *out) {
+  mr_random_randint_part(k, n, 0, n, lo, hi, out);
 }
 
 typedef struct card {
@@ -85,20 +90,27 @@ static int by_bits(const void *a, const void *b) {
   return x->at < y->at ? -1 : x->at > y->at; /* stable, as lax.sort is */
 }
 
+size_t mr_random_permutation_room(uint32_t n) { return (size_t)n * sizeof(card_t); }
+
 /* Sorted by random words as often as makes equal words unlikely to matter. */
-mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag) {
-  card_t *card = malloc(((size_t)n + 1) * sizeof *card);
-  if (!card) return mr_fail(diag, MR_ERR_NOMEM, "random permutation: no memory for %u numbers", n);
+void mr_random_permutation_in(mr_prng_t k, uint32_t n, void *room, uint32_t *out) {
+  card_t *card = room;
   int rounds = n > 1 ? (int)ceil(3 * log(n) / log(UINT32_MAX)) : 0;
   for (uint32_t i = 0; i < n; i++) out[i] = i;
   while (rounds--) {
     mr_prng_t sub[2];
     mr_random_split(k, 2, sub);
     k = sub[0];
-    for (uint32_t i = 0; i < n; i++) card[i] = (card_t){bits_at(sub[1], i, n), i, out[i]};
+    for (uint32_t i = 0; i < n; i++) card[i] = (card_t){mr_random_word(sub[1], i, n), i, out[i]};
     qsort(card, n, sizeof *card, by_bits);
     for (uint32_t i = 0; i < n; i++) out[i] = card[i].value;
   }
-  free(card);
+}
+
+mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag) {
+  void *room = malloc(mr_random_permutation_room(n) + 1);
+  if (!room) return mr_fail(diag, MR_ERR_NOMEM, "random permutation: no memory for %u numbers", n);
+  mr_random_permutation_in(k, n, room, out);
+  free(room);
   return MR_OK;
 }

@@ -9,12 +9,7 @@
 
 #include "base/err.h"
 #include "base/threefry.h"
-
-/* How counters map to elements: jax_threefry_partitionable. */
-typedef enum mr_key_layout {
-  MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
-  MR_KEY_ORIGINAL       /* False: on n too; n < 2^32, for split < 2^31 */
-} mr_key_layout_t;
+#include "model/ir/key_layout.h"
 
 typedef struct mr_prng {
   mr_key_t key;
@@ -23,8 +18,11 @@ typedef struct mr_prng {
 
 mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout); /* PRNGKey(seed): seed mod 2^32 */
 mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data);
-void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out); /* out[n] */
+mr_prng_t mr_random_split_at(mr_prng_t k, size_t i, size_t n); /* element i of the n below */
+void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out);   /* out[n] */
 
+/* Element i of n of mr_random_bits, from which the other draws make theirs. */
+uint32_t mr_random_word(mr_prng_t k, size_t i, size_t n);
 /* out[n]: 32 uniform bits each.  Source: jax.random.bits. */
 void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out);
 /* f32 in [lo,hi), lo < hi both finite. */
@@ -37,7 +35,13 @@ void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float
 void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out);
 /* In [lo,hi); lo everywhere if hi <= lo, as in JAX. */
 void mr_random_randint(mr_prng_t k, size_t n, int32_t lo, int32_t hi, int32_t *out);
+/* Elements [from,from + count) of mr_random_randint's n. */
+void mr_random_randint_part(mr_prng_t k, size_t n, size_t from, size_t count, int32_t lo,
+                            int32_t hi, int32_t *out);
 /* The numbers 0..n-1 shuffled.  MR_ERR_NOMEM names n. */
 mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag);
+/* The same in room, mr_random_permutation_room(n) bytes, 8-aligned. */
+void mr_random_permutation_in(mr_prng_t k, uint32_t n, void *room, uint32_t *out);
+size_t mr_random_permutation_room(uint32_t n);
 
 #endif

@@ -9,7 +9,8 @@
 
 mr_fn_t *mr_fn_create(void) {
   mr_fn_t *f = calloc(1, sizeof *f);
-  if (f) f->scope = "", f->by = "", f->precision = mr_matmul_precision();
+  if (!f) return NULL;
+  f->scope = "", f->by = "", f->precision = mr_matmul_precision(), f->keys = mr_key_layout();
   return f;
 }
 
@@ -180,6 +181,14 @@ mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p) {
 }
 
 void mr_precision_leave(mr_fn_t *f, mr_precision_t outer) { f->precision = outer; }
+
+mr_key_layout_t mr_key_layout_enter(mr_fn_t *f, mr_key_layout_t layout) {
+  mr_key_layout_t outer = f->keys;
+  f->keys = layout;
+  return outer;
+}
+
+void mr_key_layout_leave(mr_fn_t *f, mr_key_layout_t outer) { f->keys = outer; }
 
 mr_precision_t mr_precision_of(const mr_eqn_t *e) {
   const mr_attr_t *a = mr_attr_find(e, "precision");

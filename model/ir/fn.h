@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "model/ir/attr.h"
 #include "model/ir/aval.h"
+#include "model/ir/key_layout.h"
 #include "model/ir/mem.h"
 
 typedef struct mr_op_def mr_op_def_t;
@@ -42,6 +43,7 @@ typedef struct mr_fn {
   mr_eqn_t **eqn; /* in an order in which they can run */
   const char *scope;
   mr_precision_t precision; /* asked of products that are appended and do not say themselves */
+  mr_key_layout_t keys;     /* of draws that are appended */
   const char *by;           /* who appends, and for which op: see mr_eqn */
   const mr_op_def_t *of;
   mr_mem_t mem;
@@ -84,6 +86,11 @@ mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p);
 void mr_precision_leave(mr_fn_t *f, mr_precision_t outer);
 /* What e asks; MR_PRECISION_NONE for what is no product. */
 mr_precision_t mr_precision_of(const mr_eqn_t *e);
+
+/* Draws by key that follow are laid out so, whatever the process's default (key_layout.h); printed
+   as partitionable=False where it is not jax's default.  Returns what mr_key_layout_leave takes. */
+mr_key_layout_t mr_key_layout_enter(mr_fn_t *f, mr_key_layout_t layout);
+void mr_key_layout_leave(mr_fn_t *f, mr_key_layout_t outer);
 
 /* Where f stands: what equations that are appended take beside their operands. */
 typedef struct mr_standing {

@@ -136,6 +136,14 @@ static mr_err_t settle_attr(mr_parser_t *p, mr_fn_t *g, const mr_attr_t *want, a
   return MR_OK;
 }
 
+/* What any product and any draw may say of itself. */
+static int optional_attrs(const mr_op_def_t *op, attrs_t *at) {
+  const mr_attr_t *precision = find(at->a, at->n, "precision");
+  const mr_attr_t *layout = find(at->a, at->n, "partitionable");
+  return (precision && precision->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW) +
+         (layout && layout->kind == MR_ATTR_BOOL && op->draws);
+}
+
 static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op, attrs_t *at,
                              const mr_aval_t *x, const mr_aval_t *y) {
   mr_fn_t *keep = NULL;
@@ -143,9 +151,8 @@ static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op, 
   mr_err_t err = e ? MR_OK : mr__parse_fail(p, "an op with a sample");
   for (int i = 0; e && i < e->n_attr && err >= 0; i++)
     err = settle_attr(p, g, &e->attr[i], at, x, y);
-  const mr_attr_t *asked = find(at->a, at->n, "precision"); /* of any product, and optional */
-  bool asks = asked && asked->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW;
-  if (err >= 0 && e->n_attr + asks != at->n) err = mr__parse_fail(p, "no other attributes before");
+  int n = e ? e->n_attr + optional_attrs(op, at) : 0;
+  if (err >= 0 && n != at->n) err = mr__parse_fail(p, "no other attributes before");
   mr_fn_destroy(keep);
   return err;
 }

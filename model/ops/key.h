@@ -1,22 +1,32 @@
 /* What ops that draw by key share.  A key is u32[2] as jax.random's; leading dimensions are as many
-   keys, each of which draws for itself, so that vmap over keys is the op itself. */
+   keys, each of which draws for itself, so that vmap over keys is the op itself.  How counters map
+   to elements is the attribute partitionable, which is not there where it is jax's default. */
 #ifndef MR_MODEL_OPS_KEY_H
 #define MR_MODEL_OPS_KEY_H
 
-#include "base/threefry.h"
 #include "model/ops/op.h"
+#include "model/random.h"
 
 /* out = (keys' leading dimensions..., attribute shape..., tail...) of dtype. */
 mr_err_t mr__key_shape(const mr_eqn_t *e, mr_dtype_t dtype, int n_tail, const int64_t *tail,
                        mr_aval_t *out, mr_diag_t *diag);
+/* The same with the dtype of attribute dtype: f32, or f64 with the same values. */
+mr_err_t mr__key_shape_float(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 int64_t mr__key_count(const mr_eqn_t *e); /* keys */
-mr_key_t mr__key_at(const mr_cpu_call_t *c, int64_t k);
+mr_prng_t mr__key_at(const mr_cpu_call_t *c, int64_t k);
+/* Appends op on key, in the layout that f asks. */
+mr_var_t *mr__key_emit(mr_fn_t *f, const mr_op_def_t *op, mr_var_t *key, int n_attr,
+                       const mr_attr_t *attr);
+/* The usual samples: 6 elements of 3 keys, then one of one; false: no more. */
+mr_var_t *mr__key_sample(mr_sample_t *s, int k, int64_t dim[2]);
 /* jvp, vjp, batch. */
 #define MR_RULES_KEY                                                                   \
   MR_RULES_PRIMITIVE, .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_batch_alike, \
-                      .amp = MR_AMP_FOLLOW
-/* Draws of f32 (or of f64 with the same values): *at fills out[n] for key from element i on. */
-typedef void mr_key_fill(mr_key_t key, const mr_eqn_t *e, int64_t i, int64_t n, float *out);
+                      .draws = true, .amp = MR_AMP_FOLLOW
+/* Elements [i,i + n) of the `of` that key draws, into out[n] of u32, i32 or f32 (of f64 results the
+   caller makes f32 first). */
+typedef void mr_key_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of,
+                         void *out);
 void mr__key_draw(const mr_cpu_call_t *c, mr_key_fill *fill);
 
 #endif

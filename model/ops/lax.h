@@ -109,11 +109,18 @@ mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const 
                       int n_body_consts, mr_var_t *const *in, mr_var_t **out);
 
 /* ---- draws by key: u32[2] as jax.random's, or u32[...,2]: as many, each of which draws; the same
-   values as model/random.h (partitionable) ---- */
+   values as model/random.h, in the layout that f asks (fn.h mr_key_layout_enter) ---- */
 mr_var_t *mr_lax_random_bits(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
 mr_var_t *mr_lax_random_uniform(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
                                 const int64_t *dim); /* f32 in [lo,hi) */
 mr_var_t *mr_lax_random_normal(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
+/* Standard normals within (lo,hi), both finite. */
+mr_var_t *mr_lax_random_truncated_normal(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
+                                         const int64_t *dim);
+/* i32 in [lo,hi); lo where hi <= lo. */
+mr_var_t *mr_lax_random_randint(mr_fn_t *f, mr_var_t *key, int32_t lo, int32_t hi, int ndim,
+                                const int64_t *dim);
+mr_var_t *mr_lax_random_permutation(mr_fn_t *f, mr_var_t *key, int64_t n); /* i32[n]: 0..n-1 */
 /* bool, true with probability p. */
 mr_var_t *mr_lax_random_bernoulli(mr_fn_t *f, mr_var_t *key, float p, int ndim, const int64_t *dim);
 mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n);        /* u32[n,2] */

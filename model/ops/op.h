@@ -94,6 +94,7 @@ struct mr_op_def {
       *body; /* or what the ops of the function in this attribute cost; NULL: it calls none */
   bool moves;
   bool shares_names; /* its function is printed with the names of the values around it */
+  bool draws;        /* by key, as its attribute partitionable says if it has one (key.h) */
   bool collective;   /* speaks over the mapped axis that its attribute axis_name names */
 };
 

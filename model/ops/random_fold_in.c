@@ -19,7 +19,7 @@ static mr_err_t fold_in_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
 static void fold_in_run(const mr_cpu_call_t *c) {
   uint32_t *out = c->out[0];
   for (int64_t i = 0; i < mr__key_count(c->eqn); i++) {
-    mr_key_t k = mr_key_fold_in(mr__key_at(c, i), ((const uint32_t *)c->in[1])[i]);
+    mr_key_t k = mr_random_fold_in(mr__key_at(c, i), ((const uint32_t *)c->in[1])[i]).key;
     out[2 * i] = k.a;
     out[2 * i + 1] = k.b;
   }

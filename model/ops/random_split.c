@@ -5,7 +5,7 @@
 
 mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n) {
   mr_attr_t shape = mr_attr_ints("shape", 1, &n);
-  return mr_emit1(f, &mr_op_random_split, 1, &key, 1, &shape);
+  return mr__key_emit(f, &mr_op_random_split, key, 1, &shape);
 }
 
 static mr_err_t split_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -15,8 +15,9 @@ static mr_err_t split_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
 static void split_run(const mr_cpu_call_t *c) {
   uint32_t *out = c->out[0];
   int64_t keys = mr__key_count(c->eqn), n = mr_aval_elems(&c->eqn->out[0]->aval) / 2;
+  int64_t each = keys ? n / keys : 0;
   for (int64_t i = 0; i < n; i++) {
-    mr_key_t k = mr_key_split(mr__key_at(c, i / (n / keys)), (uint64_t)(i % (n / keys)));
+    mr_key_t k = mr_random_split_at(mr__key_at(c, i / each), (size_t)(i % each), (size_t)each).key;
     out[2 * i] = k.a;
     out[2 * i + 1] = k.b;
   }
@@ -28,9 +29,9 @@ static mr_err_t split_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
 }
 
 static bool split_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  if (k > 1) return false;
-  mr_var_t *key = k ? mr_sample_dims(s, MR_U32, 0, 9e8, 3, 2) : mr_sample_dims(s, MR_U32, 0, 9, 2);
-  return mr_sample_done(s, mr_lax_random_split(s->f, key, 4));
+  int64_t dim[2];
+  mr_var_t *key = mr__key_sample(s, k, dim);
+  return key && mr_sample_done(s, mr_lax_random_split(s->f, key, 4));
 }
 
 const mr_op_def_t mr_op_random_split = {

@@ -7,7 +7,7 @@ mr_var_t *mr_lax_random_uniform(mr_fn_t *f, mr_var_t *key, float lo, float hi, i
                                 const int64_t *dim) {
   mr_attr_t attr[] = {mr_attr_dtype("dtype", MR_F32), mr_attr_float("maxval", hi),
                       mr_attr_float("minval", lo), mr_attr_ints("shape", ndim, dim)};
-  return mr_emit1(f, &mr_op_random_uniform, 1, &key, 4, attr);
+  return mr__key_emit(f, &mr_op_random_uniform, key, 4, attr);
 }
 
 mr_var_t *mr_lax_random_bernoulli(mr_fn_t *f, mr_var_t *key, float p, int ndim,
@@ -15,15 +15,11 @@ mr_var_t *mr_lax_random_bernoulli(mr_fn_t *f, mr_var_t *key, float p, int ndim,
   return mr_lax_lt(f, mr_lax_random_uniform(f, key, 0, 1, ndim, dim), mr_literal(f, MR_F32, p));
 }
 
-static mr_err_t uniform_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  mr_dtype_t t = (mr_dtype_t)mr_attr_get(e, "dtype")->i[0];
-  if (t != MR_F32 && t != MR_F64) return mr_shape_fail(e, diag, "want dtype float32");
-  return mr__key_shape(e, t, 0, NULL, out, diag);
-}
-
-static void fill(mr_key_t key, const mr_eqn_t *e, int64_t i, int64_t n, float *out) {
+static void fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of, void *to) {
   float lo = (float)mr_attr_get(e, "minval")->f, hi = (float)mr_attr_get(e, "maxval")->f;
-  for (int64_t k = 0; k < n; k++) out[k] = mr_key_uniform(key, (uint64_t)(i + k), lo, hi);
+  float *out = to;
+  for (int64_t k = 0; k < n; k++)
+    out[k] = mr_uniform_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), lo, hi);
 }
 
 static void uniform_run(const mr_cpu_call_t *c) { mr__key_draw(c, fill); }
@@ -34,12 +30,18 @@ static mr_err_t uniform_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
 }
 
 static bool uniform_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  if (k > 1) return false;
-  mr_var_t *key = k ? mr_sample_dims(s, MR_U32, 0, 9e8, 3, 2) : mr_sample_dims(s, MR_U32, 0, 9, 2);
-  return mr_sample_done(s, mr_lax_random_uniform(s->f, key, -1, 2, 2 * k, (int64_t[]){2, 3}));
+  int64_t dim[2];
+  mr_var_t *key = mr__key_sample(s, k, dim);
+  return key && mr_sample_done(s, mr_lax_random_uniform(s->f, key, -1, 2, 2, dim));
 }
 
 const mr_op_def_t mr_op_random_uniform = {
-    MR_RULES_KEY,           .name = "random_uniform", .n_in = 1,          .n_out = 1,
-    .shape = uniform_shape, .sample = uniform_sample, .cpu = uniform_cpu, .flop_each = 80,
+    MR_RULES_KEY,
+    .name = "random_uniform",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr__key_shape_float,
+    .sample = uniform_sample,
+    .cpu = uniform_cpu,
+    .flop_each = 80,
 };

@@ -102,6 +102,7 @@ mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **o
                 mr_diag_t *diag) {
   MR_TRY(mr_isa_check(diag));
   MR_TRY(mr_matmul_precision_check(diag));
+  MR_TRY(mr_key_layout_check(diag));
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   static const mr_jit_options_t plain;

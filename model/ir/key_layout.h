@@ -1,0 +1,20 @@
+/* How a random draw's counters map to its elements, after jax_threefry_partitionable. */
+#ifndef MR_MODEL_IR_KEY_LAYOUT_H
+#define MR_MODEL_IR_KEY_LAYOUT_H
+
+#include "base/err.h"
+
+typedef enum mr_key_layout {
+  MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
+  MR_KEY_ORIGINAL       /* False: on n too; n < 2^32, for split < 2^31 */
+} mr_key_layout_t;
+
+/* What graphs that are created from now on ask of their draws unless they say otherwise (fn.h
+   mr_key_layout_enter).  At first what the environment's MILLRACE_THREEFRY_PARTITIONABLE says (0 or
+   1), else MR_KEY_PARTITIONABLE.  Any thread. */
+mr_key_layout_t mr_key_layout(void);
+void mr_key_layout_set(mr_key_layout_t layout);
+/* MR_ERR_CONFIG if the environment's word is neither. */
+mr_err_t mr_key_layout_check(mr_diag_t *diag);
+
+#endif
