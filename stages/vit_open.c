@@ -1,0 +1,101 @@
+/* From the settings of vit-step to a compiled step and its parameters, fresh or from a checkpoint.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "model/fit.h"
+#include "stages/vit_step_private.h"
+
+static void set_unless_usual(float *to, double v) {
+  if (v >= 0) *to = (float)v;
+}
+
+mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
+  mr_train_config_t t = {.optim = mr_optim_of(mr__vit_optimizer_name[v->optimizer]),
+                         .label_smoothing = (float)v->label_smoothing,
+                         .batch = batch,
+                         .accumulate = v->accumulate};
+  set_unless_usual(&t.optim.b1, v->b1);
+  set_unless_usual(&t.optim.b2, v->b2);
+  set_unless_usual(&t.optim.eps, v->eps);
+  set_unless_usual(&t.optim.weight_decay, v->weight_decay);
+  t.optim.clip_norm = (float)v->clip_norm;
+  t.optim.nesterov = v->nesterov;
+  return t;
+}
+
+/* Evaluation works in the training step's memory; where it needs more, it has its own. */
+static mr_err_t fit(vit_step_t *v, mr_train_config_t *t, mr_diag_t *diag) {
+  size_t limit;
+  mr_fit_t choice;
+  if (!v->fit) return MR_OK;
+  MR_TRY(mr_bytes_parse("setting fit", v->fit, &limit, diag));
+  MR_TRY(mr_fit(&v->config, t, limit, &choice, diag));
+  v->config.remat = choice.remat;
+  t->accumulate = choice.accumulate;
+  fprintf(stderr, "millrace: fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes\n", v->fit,
+          mr_vit_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
+  return MR_OK;
+}
+
+/* Compiles both functions; the messages of the model get the stage's name. */
+static mr_err_t compile(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  mr_train_config_t train = mr__vit_train_config(v, s->in_spec[IN_TRAIN].dim[0]);
+  mr_diag_t why = {0};
+  v->config.remat = (mr_vit_remat_t)v->remat; /* the enum's order */
+  mr_err_t e = fit(v, &train, &why);
+  if (e >= 0) e = mr_vit_params(&v->config, (uint64_t)v->seed, &v->params, &why);
+  if (e >= 0) e = mr_train_step_create(&v->config, &train, &v->step, &why);
+  if (e >= 0 && v->eval_batch)
+    e = mr_eval_step_create(&v->config, v->eval_batch, v->step, &v->eval, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+/* A checkpoint is written from the parameters themselves while the next step computes its
+   gradients; its update waits until that is done. */
+static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STATE); }
+
+/* Parameters and progress of the checkpoint that the settings name, if they do. */
+static mr_err_t resume(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  const char *name = mr__vit_optimizer_name[v->optimizer];
+  if (!v->resume) return MR_OK;
+  mr_diag_t why = {0};
+  mr_err_t e = mr_vit_state_load(v->resume, &v->config, &v->params, &v->at, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (strcmp(v->at.optimizer, name))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting optimizer = %s: the checkpoint %s was made by %s, whose moments "
+                         "mean something else; resume with that one",
+                         name, v->resume, v->at.optimizer);
+  v->saved_step = v->at.step;
+  return MR_OK;
+}
+
+mr_err_t mr__vit_step_open(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  mr_err_t e = compile(s);
+  mr_team_release(); /* steps run in the stage's own thread, with a team of its own */
+  if (e < 0) return e;
+  mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
+  v->at = (mr_vit_progress_t){.seed = (uint64_t)v->seed};
+  v->saved_step = -1;
+  MR_TRY(resume(s));
+  for (int i = 0; i < MR_VIT_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
+  snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
+  snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__vit_optimizer_name[v->optimizer]);
+  v->t0 = v->step_t0 = mr_now_s();
+  return MR_OK;
+}
+
+void mr__vit_step_close(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  mr_eval_step_destroy(v->eval); /* works in the training step's memory */
+  mr_train_step_destroy(v->step);
+  mr_vit_watch_fini(&v->watch);
+  mr_params_fini(&v->params);
+  v->step = NULL, v->eval = NULL;
+}

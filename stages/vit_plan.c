@@ -1,0 +1,134 @@
+/* The settings of vit-step, and what follows from them and its inputs: the model, the rate's
+   course, how long the run is, what goes out. */
+#include "stages/vit_step_private.h"
+
+enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
+
+#define AT(field) offsetof(vit_step_t, field)
+
+#define OPTIMIZERS "sgd|momentum|adam|adamw|lion|lamb"
+const char *const mr__vit_optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
+
+const mr_opt_t mr__vit_step_opts[] = {
+    MR_VIT_OPTS(AT(model)),
+    {"seed", MR_OPT_INT, AT(seed), "", "12", 0, 4294967295.0, NULL,
+     "Seed of the initial parameters and of dropout.", 0},
+    {"lr", MR_OPT_F64, AT(lr), "", "1e-3", 0, 100, NULL, "Peak learning rate.", 0},
+    {"optimizer", MR_OPT_ENUM, AT(optimizer), "", "adamw", 0, 0, OPTIMIZERS,
+     "How gradients move the parameters.", 0},
+    {"b1", MR_OPT_F64, AT(b1), "", "-1", -1, 0.9999999, NULL,
+     "Decay of the first moment, or of the momentum; -1: the optimizer's usual one.", 0},
+    {"b2", MR_OPT_F64, AT(b2), "", "-1", -1, 0.9999999, NULL,
+     "Decay of the second moment; -1: the optimizer's usual one.", 0},
+    {"eps", MR_OPT_F64, AT(eps), "", "-1", -1, 1, NULL,
+     "Added to the root of the second moment; -1: the optimizer's usual value.", 0},
+    {"weight-decay", MR_OPT_F64, AT(weight_decay), "", "-1", -1, 10, NULL,
+     "Decoupled weight decay, of every parameter; -1: the optimizer's usual one.", 0},
+    {"nesterov", MR_OPT_BOOL, AT(nesterov), "", "false", 0, 0, NULL,
+     "Momentum looks ahead by one step.", 0},
+    {"accumulate", MR_OPT_INT, AT(accumulate), "parts", "1", 1, 65536, NULL,
+     "Works through a batch in so many parts and adds up their gradients: less memory.", 0},
+    {"remat", MR_OPT_ENUM, AT(remat), "", "none", 0, 0, "none|dots|full",
+     "What the backward pass of a block computes again instead of keeping it: less memory.", 0},
+    {"fit", MR_OPT_STR, AT(fit), "", NULL, 0, 0, NULL,
+     "Size of memory, such as 2GiB: chooses remat and accumulate so that a step's planned peak is "
+     "at most that.",
+     0},
+    {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
+     "Scales gradients down to this global norm; 0 leaves them.", 0},
+    {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
+     "Share of the target spread evenly over all classes.", 0},
+    {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine|linear|rsqrt",
+     "Learning rate after the warm-up: constant, a cosine or a line to 0 at the last step, or "
+     "falling with the root of the step.",
+     0},
+    {"warmup", MR_OPT_INT, AT(warmup), "steps", "0", 0, 1e9, NULL,
+     "Steps over which the learning rate rises linearly.", 0},
+    {"steps", MR_OPT_INT, AT(steps), "steps", "0", 0, 1e12, NULL,
+     "Ends the run after so many steps; 0: when the stream ends.", 0},
+    {"checkpoint-every", MR_OPT_INT, AT(checkpoint_every), "steps", "0", 0, 1e12, NULL,
+     "Also gives out state every so many steps; 0: after each epoch and at the end only.", 0},
+    {"watch-every", MR_OPT_INT, AT(watch_every), "steps", "100", 0, 1e12, NULL,
+     "Steps from one set of histograms and sample pictures to the next, the first after step 1; 0: "
+     "none.",
+     0},
+    {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to go on from.", 0},
+    {"leak-check", MR_OPT_ENUM, AT(leak_check), "", "ids", 0, 0, "ids|content|off",
+     "Refuses inputs that share records: by their place in their files, by their bytes, or never.",
+     0},
+    {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
+    {0},
+};
+
+static int64_t total_steps(const vit_step_t *v, const mr_spec_t *in) {
+  int64_t stream = in->n_batches * in->n_epochs; /* 0: endless */
+  if (!v->steps) return stream;
+  return stream && stream < v->steps ? stream : v->steps;
+}
+
+/* All evaluation inputs share one compiled function, so they share a batch size. */
+static mr_err_t plan_evaluation(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  for (int port = IN_VALID; port <= IN_TEST; port++) {
+    if (!s->in_linked[port]) continue;
+    mr_vit_config_t c;
+    MR_TRY(mr_vit_config_for(s, &v->model, port, &c));
+    int64_t B = s->in_spec[port].dim[0];
+    if (c.image != v->config.image || c.channels != v->config.channels ||
+        c.classes != v->config.classes || (v->eval_batch && v->eval_batch != B))
+      return mr_stage_fail(
+          s, MR_ERR_SHAPE,
+          "input %s: want the pictures and classes of input in, and one batch size "
+          "for valid and test",
+          s->def->in[port].name);
+    v->eval_batch = B;
+  }
+  return MR_OK;
+}
+
+/* The list of parameters, from a trace with one record: sizes the state. */
+static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
+  vit_step_t *v = s->state;
+  mr_params_t params = {0};
+  mr_diag_t why = {0};
+  mr_fn_t *f = mr_vit_loss(&v->config, 1, false, 0, &params, &why);
+  *bytes = (int64_t)mr_vit_state_bytes(&params);
+  mr_params_fini(&params);
+  mr_fn_destroy(f);
+  return f ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
+}
+
+static mr_err_t plan_outputs(mr_stage_t *s) {
+  int64_t bytes;
+  MR_TRY(state_bytes(s, &bytes));
+  mr_spec_t out = {.dtype = MR_U8, .ndim = 1, .dataset = s->in_spec[IN_TRAIN].dataset};
+  s->out_spec[OUT_METRICS] = s->out_spec[OUT_STATE] = out;
+  s->out_spec[OUT_METRICS].flow = MR_FLOW_METRICS;
+  s->out_spec[OUT_METRICS].dim[0] = sizeof(mr_metrics_t);
+  s->out_spec[OUT_STATE].flow = MR_FLOW_STATE;
+  s->out_spec[OUT_STATE].dim[0] = bytes;
+  return MR_OK;
+}
+
+mr_err_t mr__vit_step_plan(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  if (v->device)
+    return mr_stage_fail(s, MR_ERR_UNAVAILABLE,
+                         "setting device = cuda: this build has no CUDA backend, want cpu");
+  MR_TRY(mr_vit_config_for(s, &v->model, IN_TRAIN, &v->config));
+  v->eval_batch = 0;
+  MR_TRY(plan_evaluation(s));
+  v->total = total_steps(v, &s->in_spec[IN_TRAIN]);
+  bool ends = v->schedule == COSINE || v->schedule == LINEAR;
+  v->rate = (mr_schedule_t){.peak = (float)v->lr,
+                            .warmup = v->warmup,
+                            .total = ends ? v->total : 0,
+                            .kind = v->schedule == RSQRT    ? MR_SCHEDULE_RSQRT
+                                    : v->schedule == LINEAR ? MR_SCHEDULE_LINEAR
+                                                            : MR_SCHEDULE_COSINE};
+  if (!v->total && ends)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting schedule = %s: the stream is endless, want steps= beside it",
+                         v->schedule == LINEAR ? "linear" : "cosine");
+  return plan_outputs(s);
+}
