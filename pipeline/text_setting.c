@@ -1,0 +1,149 @@
+/* Values in graph text: variables, and the settings behind the name of a stage or a process. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/text_private.h"
+
+static mr_err_t check_vars(mr__text_parser_t *p, const char *text, mr__pos_t pos) {
+  for (const char *s = strchr(text, '$'); s; s = strchr(s, '$')) {
+    if (*++s == '$') {
+      s++;
+      continue;
+    }
+    bool brace = *s == '{';
+    s += brace;
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    if (!n || (brace && s[n] != '}'))
+      return mr__text_wrong(p, MR_ERR_USAGE, pos,
+                            "\"%.60s\": want $NAME or ${NAME}, or $$ for a dollar", text);
+    if (mr__graph_var(p->g, s, n) >= 0) continue;
+    char name[64], hint[96];
+    snprintf(name, sizeof name, "%.*s", (int)n, s);
+    mr_suggest_t near = {.word = name};
+    for (int i = 0; i < p->g->n_vars; i++) mr_suggest_offer(&near, p->g->var[i].name);
+    return mr__text_wrong(p, MR_ERR_USAGE, pos, "unknown variable $%s%s", name,
+                          mr_suggest_text(&near, hint, sizeof hint));
+  }
+  return MR_OK;
+}
+
+static mr_err_t add_var(mr__text_parser_t *p, const char *name, size_t n, const char *value,
+                        mr__pos_t pos) {
+  mr_graph_t *g = p->g;
+  if (mr__graph_var(g, name, n) >= 0)
+    return mr__text_wrong(p, MR_ERR_USAGE, pos, "the variable \"%.*s\" is already there", (int)n,
+                          name);
+  MR_TRY(check_vars(p, value, pos));
+  mr__var_t *more = realloc(g->var, (size_t)(g->n_vars + 1) * sizeof *more);
+  if (!more) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  g->var = more;
+  mr__var_t v = {mr__graph_text(g, name, n), mr__graph_text(g, value, strlen(value)), true};
+  if (!v.name || !v.text) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  g->var[g->n_vars++] = v;
+  return MR_OK;
+}
+
+static void skip_spaces(mr__text_parser_t *p) { p->at += strspn(p->at, " \t\r"); }
+
+mr_err_t mr__text_let(mr__text_parser_t *p) {
+  skip_spaces(p);
+  mr__pos_t pos = mr__text_here(p);
+  const char *name = p->at;
+  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+  p->at += n;
+  skip_spaces(p);
+  if (!n || *p->at != '=') return mr__text_wrong(p, MR_ERR_USAGE, pos, "want let NAME = VALUE");
+  p->at++;
+  skip_spaces(p);
+  MR_TRY(mr__text_word(p, &p->word));
+  if (!*p->word.text && !p->word.quoted)
+    return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos, "want a value after \"let %.*s =\"", (int)n,
+                          name);
+  MR_TRY(add_var(p, name, n, p->word.text, pos));
+  skip_spaces(p);
+  if (*p->at && *p->at != '\n' && *p->at != '#')
+    return mr__text_wrong(p, MR_ERR_USAGE, mr__text_here(p),
+                          "\"%.20s\" after the value of a variable: quote it", p->at);
+  return mr__text_next(p);
+}
+
+static bool has_set(const mr__node_t *node, const char *name) {
+  for (int i = 0; i < node->n_set; i++)
+    if (!strcmp(node->set[i].name, name)) return true;
+  return false;
+}
+
+/* The positional setting that still has no value, or NULL. */
+static const mr_opt_t *open_positional(const mr__node_t *node) {
+  for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++)
+    if (o->positional && !has_set(node, o->name)) return o;
+  return NULL;
+}
+
+static mr_err_t put(mr__text_parser_t *p, mr__node_t *node, const char *name, const char *text,
+                    bool expand) {
+  if (expand) MR_TRY(check_vars(p, text, p->word.pos));
+  mr__setting_t set = {name, text, expand, p->word.pos};
+  return mr__graph_put(p->g, node, set, p->diag);
+}
+
+mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
+  mr__word_t *w = &p->word;
+  char key[64];
+  snprintf(key, sizeof key, "%.*s", (int)w->key, w->text);
+  const char *value = w->text + w->key + 1;
+  if (has_set(node, key))
+    return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: setting \"%s\" is given twice",
+                          node->def->name, key);
+  if (strcmp(key, "name")) return put(p, node, key, value, true);
+  if (*node->name)
+    return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: name is given twice", node->name);
+  mr__pos_t kept = node->pos;
+  node->pos = w->pos, node->named = true;
+  mr_err_t e = mr__graph_rename(p->g, node, value, p->diag);
+  node->pos = kept;
+  return e;
+}
+
+static mr_err_t bad_bare_word(mr__text_parser_t *p, const mr__node_t *node) {
+  char hint[96];
+  mr_suggest_t near = {.word = p->word.text};
+  for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++)
+    if (o->type == MR_OPT_BOOL) mr_suggest_offer(&near, o->name);
+  for (int i = 0; i < p->g->reg->n; i++) mr_suggest_offer(&near, p->g->reg->def[i]->name);
+  return mr__text_wrong(
+      p, MR_ERR_USAGE, p->word.pos,
+      "unexpected \"%.60s\" after %s: neither a stage nor a yes-or-no setting of it%s",
+      p->word.text, node->def->name, mr_suggest_text(&near, hint, sizeof hint));
+}
+
+/* A bare word after a stage: *done if it starts the next chain instead. */
+static mr_err_t parse_bare(mr__text_parser_t *p, mr__node_t *node, bool *done) {
+  mr__word_t *w = &p->word;
+  const mr_opt_t *o = w->quoted ? NULL : mr_stage_def_opt(node->def, w->text);
+  bool stage = w->line_start && mr_registry_find(p->g->reg, w->text); /* shuffle has shuffle= */
+  if (o && o->type == MR_OPT_BOOL && !stage) return put(p, node, o->name, "true", false);
+  const mr_opt_t *place = open_positional(node);
+  if (!w->quoted) {
+    size_t ref = mr__word_reference(w);
+    *done = mr_registry_find(p->g->reg, w->text) || mr__word_begins_other(w) ||
+            (ref && (!w->text[ref + 1] || w->line_start || !place));
+    if (*done) return MR_OK;
+  }
+  return place ? put(p, node, place->name, w->text, true) : bad_bare_word(p, node);
+}
+
+mr_err_t mr__text_settings(mr__text_parser_t *p, mr__node_t *node) {
+  bool done = false;
+  MR_TRY(mr__text_next(p));
+  while (!p->word.end && !p->word.bang) {
+    if (p->word.key) {
+      MR_TRY(mr__text_setting(p, node));
+    } else {
+      MR_TRY(parse_bare(p, node, &done));
+      if (done) break;
+    }
+    MR_TRY(mr__text_next(p));
+  }
+  return MR_OK;
+}
