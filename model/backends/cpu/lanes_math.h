@@ -9,24 +9,16 @@
 
 /* 2^n for n in [-126,127], n a whole number. */
 static inline float lane_exp2i(float n) {
-  return vec_float(vec_bits(n + 12582912.0f + 127.0f) << 23);
+  return vec_float(vec_bits(n + VEC_SHIFT + 127.0f) << 23);
 }
 
 /* As vec_exp, but 2^n comes in two factors, so that results may be denormal or overflow. */
 static inline float lane_exp(float x) {
+  float shifted;
   x = x > 89.0f ? 89.0f : x;
   x = x < -104.0f ? -104.0f : x;
-  float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
-  float r = x - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  float half = (n * 0.5f + 12582912.0f) - 12582912.0f;
+  float p = vec_exp_rest(x, &shifted), n = shifted - VEC_SHIFT;
+  float half = (n * 0.5f + VEC_SHIFT) - VEC_SHIFT;
   return p * lane_exp2i(half) * lane_exp2i(n - half);
 }
 
@@ -71,7 +63,7 @@ static inline float lane_tanh(float x) {
 /* sin (turn 0) or cos (turn 1) for |x| <= LANE_WAVE_LIMIT: x = q pi/2 + r, |r| <= pi/4, and q says
    which of the two polynomials, with which sign. */
 static inline float lane_wave(float x, uint32_t turn) {
-  float shifted = x * 0.636619772f + 12582912.0f, n = shifted - 12582912.0f;
+  float shifted = x * 0.636619772f + VEC_SHIFT, n = shifted - VEC_SHIFT;
   uint32_t q = vec_bits(shifted) + turn;
   float r = x - n * 1.5703125f;
   r = r - n * 4.839897155761719e-4f;

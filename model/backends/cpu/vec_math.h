@@ -22,14 +22,13 @@ static inline uint32_t vec_bits(float f) {
   return u;
 }
 
-/* e^x: x = n ln 2 + r, a polynomial of degree 6 for e^r, 2^n through the exponent.  Arguments
-   beyond the range give 2^-126 or 2^127 times about 1.6, which every user here takes for 0 and
-   infinity. */
-static inline float vec_exp(float x) {
-  x = x > 88.0f ? 88.0f : x;
-  x = x < -87.0f ? -87.0f : x;
-  float shifted = x * 1.44269504f + 12582912.0f; /* rounds to the nearest integer in the low bits */
-  float n = shifted - 12582912.0f;
+/* Added and taken away again, it rounds to a whole number, which stands in the sum's low bits. */
+#define VEC_SHIFT 12582912.0f
+
+/* x in [-104,89] is n ln 2 + r: gives e^r by a polynomial of degree 6, and n + VEC_SHIFT. */
+static inline float vec_exp_rest(float x, float *shifted) {
+  *shifted = x * 1.44269504f + VEC_SHIFT;
+  float n = *shifted - VEC_SHIFT;
   float r = x - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -38,7 +37,16 @@ static inline float vec_exp(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
+  return p * r * r + r + 1.0f;
+}
+
+/* e^x, with 2^n through the exponent.  Arguments beyond the range give 2^-126 or 2^127 times about
+   1.6, which every user here takes for 0 and infinity. */
+static inline float vec_exp(float x) {
+  float shifted;
+  x = x > 88.0f ? 88.0f : x;
+  x = x < -87.0f ? -87.0f : x;
+  float p = vec_exp_rest(x, &shifted);
   return vec_float(vec_bits(p) + (vec_bits(shifted) << 23));
 }
 
