@@ -230,17 +230,6 @@ static void conversions_round_to_even(void **state) {
   }
 }
 
-static void additions_mix_dtypes(void **state) {
-  EACH_CASE(n) {
-    fill(3, n);
-    mr_dtype_t t = ti ? MR_BF16 : MR_F32;
-    mr__rows_of(k)->add(MR_F32, xf, t, y_of(t), MR_F32, zf, 0, n);
-    for (int64_t i = 0; i < n; i++) assert_true(zf[i] == xf[i] + yf[i]);
-    mr__rows_of(k)->add(t, x_of(t), MR_BF16, yb, MR_BF16, zb, 0, n);
-    for (int64_t i = 0; i < n; i++) assert_int_equal(zb[i], mr_bf16_from_f32(xf[i] + yf[i]));
-  }
-}
-
 static void adamw_is_near(void **state) {
   static float m[4099], v[4099], m2[4099], v2[4099];
   mr_adamw_step_t s = {1e-3f, 0.9f, 0.999f, 1e-8f, 1e-2f, 0.271f, 0.003f, 0.5f};
@@ -282,7 +271,6 @@ int main(void) {
       cmocka_unit_test(dropout_keeps_its_share),
       cmocka_unit_test(dropout_draws_philox),
       cmocka_unit_test(conversions_round_to_even),
-      cmocka_unit_test(additions_mix_dtypes),
       cmocka_unit_test(adamw_is_near),
       cmocka_unit_test(elementary_functions_are_near),
   };

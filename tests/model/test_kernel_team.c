@@ -54,7 +54,6 @@ static void gelu(result_t *r) {
 }
 
 static void elements(result_t *r) {
-  mr_add(MR_F32, a, MR_F32, b, MR_F32, r->x, N);
   mr_convert(MR_F32, a, MR_BF16, r->n, N);
   mr_dropout(MR_F32, a, r->y, N, 0.3f, 8, 2, 1);
 }
@@ -118,7 +117,6 @@ static void element_kernels_have_the_same_bits(void **state) {
   same_bits(elements);
   int kept = 0;
   for (int i = 0; i < N; i++) {
-    assert_true(one.x[i] == a[i] + b[i]);
     assert_int_equal(one.n[i], mr_bf16_from_f32(a[i]));
     kept += one.y[i] != 0;
     if (one.y[i] != 0) near(one.y[i], (double)a[i] / (1 - (double)0.3f), 1e-6);

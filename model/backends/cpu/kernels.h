@@ -76,9 +76,6 @@ void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uin
                 uint32_t site, uint32_t step);
 
 void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n);
-/* out = a + b, computed in f32, rounded to ot; out may be a or b if dtypes agree. */
-void mr_add(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype_t ot, void *out,
-            int64_t n);
 
 /* ---- attention without mask: q,k,v,out are [B][T][H][D] with token strides (elements) ----
    out = softmax(q k^T * scale) v per (image, head); scores and softmax in f32, weights rounded to

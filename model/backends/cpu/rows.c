@@ -109,11 +109,6 @@ void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t 
   OVER_PIECES(k->convert(from, x, to, y, i0, i1))
 }
 
-void mr_add(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype_t ot, void *out,
-            int64_t n) {
-  OVER_PIECES(k->add(at, a, bt, b, ot, out, i0, i1))
-}
-
 void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
               const float *v, float *p_out, float *m_out, float *v_out, int64_t n) {
   OVER_PIECES(k->adamw(s, p, g, m, v, p_out, m_out, v_out, i0, i1))

@@ -20,8 +20,6 @@ typedef struct mr__rows {
   void (*dropout)(mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1, float rate,
                   uint64_t seed, uint32_t site, uint32_t step); /* i0 a multiple of 128 */
   void (*convert)(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t i0, int64_t i1);
-  void (*add)(mr_dtype_t at, const void *a, mr_dtype_t bt, const void *b, mr_dtype_t ot, void *out,
-              int64_t i0, int64_t i1);
   void (*adamw)(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
                 const float *v, float *p_out, float *m_out, float *v_out, int64_t i0, int64_t i1);
   double (*sum_squares)(const float *x, int64_t i0, int64_t i1);
