@@ -2,6 +2,7 @@
 
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
+#include "model/ops/tie.h"
 
 mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_min, 2, (mr_var_t *[]){a, b}, 0, NULL);
@@ -11,40 +12,14 @@ static float min_f2(float a, float b) { return a < b || isnan(a) ? a : b; }
 static double min_d2(double a, double b) { return a < b || isnan(a) ? a : b; }
 static int64_t min_i2(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The share of each operand in a cotangent or tangent: a tie shares it, as in jax. */
-static void shares(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *share[2]) {
-  mr_dtype_t t = e->out[0]->aval.dtype;
-  mr_var_t *ma = mr_lax_convert(f, mr_lax_eq(f, e->in[0], e->out[0]), t);
-  mr_var_t *mb = mr_lax_convert(f, mr_lax_eq(f, e->in[1], e->out[0]), t);
-  mr_var_t *both = mr_lax_add(f, ma, mb);
-  share[0] = mr_lax_div(f, ma, both);
-  share[1] = mr_lax_div(f, mb, both);
-}
-
-static mr_err_t min_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  mr_var_t *share[2];
-  shares(f, e, share);
-  for (int i = 0; i < 2; i++)
-    din[i] = mr_unbroadcast(f, mr_lax_mul(f, dout[0], share[i]), e->in[i]);
-  return mr_rule_done(f);
-}
-
-static mr_err_t min_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  mr_var_t *share[2];
-  shares(f, e, share);
-  for (int i = 0; i < 2; i++)
-    if (din[i]) dout[0] = mr_tangent_add(f, dout[0], mr_lax_mul(f, share[i], din[i]));
-  return mr_rule_done(f);
-}
-
 const mr_op_def_t mr_op_min = {
     MR_RULES_POINTWISE,
     .name = "min",
     .n_in = 2,
     .n_out = 1,
     .shape = mr_shape_pointwise,
-    .jvp = min_jvp,
-    .vjp = min_vjp,
+    .jvp = mr__tie_jvp,
+    .vjp = mr__tie_vjp,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
     .at = {.f2 = min_f2, .d2 = min_d2, .i2 = min_i2, .lane = MR_LANE_MIN},
