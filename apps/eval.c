@@ -31,6 +31,9 @@ static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
                         "eval. ! progress",
                         NULL, 0, diag));
   MR_TRY(mr_graph_set(g, "eval", "checkpoint", a->word[0], diag));
+  if (split && strcmp(split, "test"))
+    MR_TRY(mr_graph_set(g, "eval", "records",
+                        strcmp(split, "train") ? "Held-back records" : "Training records", diag));
   if (dtype) MR_TRY(mr_graph_set(g, "eval", "dtype", dtype, diag));
   if (threads) MR_TRY(mr_graph_set(g, "eval", "threads", threads, diag));
   if (mr_args_text(a, "--pin")) MR_TRY(mr_graph_set(g, "eval", "pin", "true", diag));

@@ -44,7 +44,7 @@ static void print_ports(const char *side, const mr_port_def_t *p) {
 static void print_option(const mr_opt_t *o) {
   char range[64] = "";
   if (o->lo != o->hi) snprintf(range, sizeof range, "[%.10g, %.10g]", o->lo, o->hi);
-  printf("  %-16s %-14s %-9s %-24s %-20s %s%s\n", o->name, type_text(o), o->unit ? o->unit : "",
+  printf("  %-16s %-14s %-12s %-24s %-20s %s%s\n", o->name, type_text(o), o->unit ? o->unit : "",
          o->def                  ? o->def
          : o->type == MR_OPT_STR ? "none"
                                  : "must be given",
@@ -55,19 +55,19 @@ static void print_stage(const mr_stage_def_t *d) {
   printf("%s: %s\n\n", d->name, d->help);
   print_ports("in", d->in);
   print_ports("out", d->out);
-  printf("\n  %-16s %-14s %-9s %-24s %-20s %s\n", "setting", "type", "unit", "default", "range",
+  printf("\n  %-16s %-14s %-12s %-24s %-20s %s\n", "setting", "type", "unit", "default", "range",
          "meaning");
   for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
   if (d->parallel)
-    printf("  %-16s %-14s %-9s %-24s %-20s %s\n", "workers", "whole number", "threads", "1",
+    printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "workers", "whole number", "threads", "1",
            "[1, 64]", "Threads that share the work; the order of the results stays.");
-  printf("  %-16s %-14s %-9s %-24s %-20s %s\n", "name", "text", "", d->name, "",
+  printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "name", "text", "", d->name, "",
          "What this stage is called in the graph.");
 }
 
 static void print_room(const char *room, const mr_stage_def_t *const *table) {
   printf("%s\n", room);
-  for (int i = 0; table[i]; i++) printf("  %-14s %s\n", table[i]->name, table[i]->help);
+  for (int i = 0; table[i]; i++) printf("  %-15s %s\n", table[i]->name, table[i]->help);
 }
 
 static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {

@@ -153,7 +153,13 @@ static mr_err_t find_stage(const mr_graph_t *g, const char *name, mr__node_t **o
   if ((i = mr__process_find(g, name)) >= 0) return *out = g->process[i], MR_OK;
   char hint[96];
   mr_suggest_t near = {.word = name};
-  for (int k = 0; k < g->n_nodes; k++) mr_suggest_offer(&near, g->node[k]->name);
+  for (int k = 0; k < g->n_nodes; k++) {
+    if (!strcmp(g->node[k]->def->name, name))
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "no stage of the graph is called \"%.60s\"; the %s is \"%s\"", name, name,
+                     g->node[k]->name);
+    mr_suggest_offer(&near, g->node[k]->name);
+  }
   return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"%s", name,
                  mr_suggest_text(&near, hint, sizeof hint));
 }

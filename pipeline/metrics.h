@@ -69,7 +69,7 @@ typedef struct mr_metrics {
     mr_histogram_t histogram[MR_METRICS_HISTOGRAMS_MAX];
     mr_picture_t picture;
   };
-  char note[256]; /* why the run ended, or "" */
+  char note[256]; /* why the run ended, or which records were evaluated, or "" */
 } mr_metrics_t;
 
 /* "step", "valid", "test", "final", "histograms", "sample", "wrong". */

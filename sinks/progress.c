@@ -128,8 +128,9 @@ static void say_valid(const mr_metrics_t *r) {
 }
 
 static void say_test(const mr_metrics_t *r) {
-  printf("Test, Loss: %.4f, Accuracy: %.4f%s\n", mr_metrics_get(r, "loss", 0),
-         mr_metrics_get(r, "accuracy", 0), synthetic(r) ? " (synthetic data)" : "");
+  printf("%s, Loss: %.4f, Accuracy: %.4f%s\n", r->note[0] ? r->note : "Test",
+         mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
+         synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 

@@ -1,4 +1,5 @@
 /* vit-eval: the loss, accuracy and confusion matrix of a checkpoint over a stream of batches. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -6,7 +7,7 @@
 #include "stages/vit_state.h"
 
 typedef struct vit_eval {
-  const char *checkpoint;
+  const char *checkpoint, *records;
   int dtype;
   mr_vit_team_t team;
 
@@ -21,6 +22,8 @@ static const mr_opt_t vit_eval_opts[] = {
      "Checkpoint file of vit-step; the model is the one it holds.", 1},
     {"dtype", MR_OPT_ENUM, offsetof(vit_eval_t, dtype), "", "bf16", 0, 0, "f32|bf16",
      "Type of the matrix products.", 0},
+    {"records", MR_OPT_STR, offsetof(vit_eval_t, records), "", NULL, 0, 0, NULL,
+     "What the records are called beside the result, where they are no test records.", 0},
     MR_VIT_TEAM_OPTS(offsetof(vit_eval_t, team)),
     {0},
 };
@@ -85,6 +88,7 @@ static mr_err_t vit_eval_step(mr_stage_t *s) {
   r->kind = MR_METRICS_TEST, r->step = v->at.step, r->epoch = v->at.epoch;
   r->images = v->at.images, r->ledger = v->at.ledger, r->elapsed_s = mr_now_s() - v->t0;
   r->dataset = s->in_spec[0].dataset;
+  if (v->records) snprintf(r->note, sizeof r->note, "%s", v->records);
   mr_vit_tally_metrics(&tally, r);
   b->size = sizeof *r;
   return mr_push(s, 0, b);

@@ -216,6 +216,7 @@ static void overrides_reach_variables_and_settings(void **state) {
        "fsat=: neither a variable of the graph nor a setting of a stage; did you mean "
        "\"fast\"?"},
       {"pas.n=3", "no stage of the graph is called \"pas\"; did you mean \"pass\"?"},
+      {"meter.n=3", "no stage of the graph is called \"meter\"; the meter is \"m\""},
       {"pass.m=3", "pass: unknown setting \"m\""},
       {"n", "\"n\": want KEY=VALUE"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
