@@ -1,0 +1,81 @@
+/* millrace eval: a checkpoint gives again what its run said of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/apps/program.h"
+
+static char run[128], checkpoint[160];
+static program_t p;
+
+/* The number behind `"name":` in the first line of the run's metrics of this kind. */
+static double told(const char *file, const char *kind, const char *name) {
+  char line[8192], want[64], key[64];
+  FILE *f = fopen(file, "r");
+  assert_non_null(f);
+  snprintf(want, sizeof want, "\"kind\":\"%s\"", kind);
+  snprintf(key, sizeof key, "\"%s\":", name);
+  while (fgets(line, sizeof line, f)) {
+    const char *at = strstr(line, want) ? strstr(line, key) : NULL;
+    if (!at) continue;
+    fclose(f);
+    return strtod(at + strlen(key), NULL);
+  }
+  fail_msg("%s has no %s of kind %s", file, name, kind);
+  return 0;
+}
+
+static int setup(void **state) {
+  snprintf(run, sizeof run, "/tmp/mr_test_eval_%d", (int)getpid());
+  snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/latest", run);
+  RUN(&p, "train", "--data", "synthetic", "--run-dir", run, "--steps", "3", "layers=1", "embed=32",
+      "mlp=32", "heads=2", "batch=16");
+  if (p.status) fprintf(stderr, "%s%s", p.err, p.out);
+  return p.status;
+}
+
+static int teardown(void **state) {
+  char line[200];
+  snprintf(line, sizeof line, "rm -rf %s", run);
+  return system(line);
+}
+
+static void the_test_records_give_what_the_run_gave(void **state) {
+  char metrics[160], json[160];
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", run);
+  snprintf(json, sizeof json, "%s/eval.jsonl", run);
+  RUN(&p, "eval", checkpoint, "--data", "synthetic", "--jsonl", json);
+  if (p.status) fail_msg("%s%s", p.err, p.out);
+  assert_non_null(strstr(p.out, "\nTest, Loss: "));
+  assert_true(told(json, "test", "loss") == told(metrics, "test", "loss"));
+  assert_true(told(json, "test", "accuracy") == told(metrics, "test", "accuracy"));
+  assert_true(told(json, "test", "step") == 3);
+}
+
+static void other_records_are_called_by_their_name(void **state) {
+  RUN(&p, "eval", checkpoint, "--data", "synthetic", "--split", "valid", "--threads", "1");
+  if (p.status) fail_msg("%s%s", p.err, p.out);
+  assert_non_null(strstr(p.out, "\nHeld-back records, Loss: "));
+  assert_null(strstr(p.out, "Test,"));
+}
+
+static void what_is_no_checkpoint_or_no_split_is_refused(void **state) {
+  RUN(&p, "eval", run, "--data", "synthetic");
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, run));
+  RUN(&p, "eval", checkpoint, "--data", "synthetic", "--split", "half");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "half"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_test_records_give_what_the_run_gave),
+      cmocka_unit_test(other_records_are_called_by_their_name),
+      cmocka_unit_test(what_is_no_checkpoint_or_no_split_is_refused),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
