@@ -17,10 +17,11 @@ typedef enum mr_isa {
   MR_ISA_COUNT
 } mr_isa_t;
 
+/* What kernels are chosen by: what MILLRACE_ISA names, looked at once, else mr_isa_best. */
 mr_isa_t mr_isa(void);
-mr_isa_t mr_isa_best(void); /* of those this build and machine have */
-bool mr_isa_available(mr_isa_t isa);
-const char *mr_isa_name(mr_isa_t isa);
+mr_isa_t mr_isa_best(void);            /* of those this build and machine have */
+bool mr_isa_available(mr_isa_t isa);   /* in this build and on this machine */
+const char *mr_isa_name(mr_isa_t isa); /* as MILLRACE_ISA says it: "plain", ... */
 
 /* MILLRACE_ISA names nothing (MR_ERR_CONFIG) or what this build or machine lacks
    (MR_ERR_UNAVAILABLE): then mr_isa() is the best, and nobody who was told should go on. */

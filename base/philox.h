@@ -16,6 +16,7 @@ typedef struct mr_philox {
 } mr_philox_t;
 
 void mr_philox_init(mr_philox_t *g, uint64_t key0, uint64_t key1); /* numpy Philox(key=...) */
+/* Uniform bits; of a 64-bit draw next32 gives the lower half first and keeps the upper one. */
 uint64_t mr_philox_next64(mr_philox_t *g);
 uint32_t mr_philox_next32(mr_philox_t *g);
 double mr_philox_random(mr_philox_t *g);                      /* Generator.random(): [0,1) */

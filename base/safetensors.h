@@ -34,10 +34,10 @@ typedef struct mr_safetensors mr_safetensors_t;
 /* Maps and checks a file: lengths, offsets, JSON, dtypes, shapes against byte counts, and the
    hash if the file has one.  MR_ERR_IO or MR_ERR_DATA with the path in the sentence. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag);
-void mr_safetensors_close(mr_safetensors_t *f); /* NULL is fine */
-int mr_safetensors_count(const mr_safetensors_t *f);
-const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f,
-                                        int i); /* file order; lives until close */
+void mr_safetensors_close(mr_safetensors_t *f);      /* NULL is fine */
+int mr_safetensors_count(const mr_safetensors_t *f); /* tensors */
+/* Tensor i in [0,count), in the order of the file; lives until close, like all that follows. */
+const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i);
 const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f,
                                           const char *name);                 /* or NULL */
 const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key); /* or NULL */

@@ -20,7 +20,7 @@ mr_key_t mr_key_fold_in(mr_key_t k, uint32_t data); /* jax.random.fold_in */
 mr_key_t mr_key_split(mr_key_t k, uint64_t i);      /* element i of jax.random.split(k, n) */
 uint32_t mr_key_bits(mr_key_t k, uint64_t i);       /* element i of jax.random.bits */
 float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi); /* in [lo,hi) */
-float mr_key_normal(mr_key_t k, uint64_t i);
+float mr_key_normal(mr_key_t k, uint64_t i);                      /* a standard normal */
 /* A standard normal cut to (lo,hi), both finite, lo < hi. */
 float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi);
 

@@ -31,7 +31,7 @@ typedef enum mr_backend {
 } mr_backend_t;
 #define MR_BACKEND_CHOICES "auto|uring|direct|pread|mmap" /* in the order above, for a setting */
 
-const char *mr_backend_name(mr_backend_t b);
+const char *mr_backend_name(mr_backend_t b); /* as in MR_BACKEND_CHOICES */
 
 typedef struct mr_reader mr_reader_t;
 
@@ -78,9 +78,9 @@ mr_err_t mr_reader_finish(mr_reader_t *r, mr_diag_t *diag);
 mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len, void *dst,
                             mr_diag_t *diag);
 
-int64_t mr_reader_size(const mr_reader_t *r, int file); /* bytes at open */
-const char *mr_reader_path(const mr_reader_t *r, int file);
-mr_backend_t mr_reader_backend(const mr_reader_t *r); /* never AUTO */
+int64_t mr_reader_size(const mr_reader_t *r, int file);     /* bytes at open */
+const char *mr_reader_path(const mr_reader_t *r, int file); /* lives until close */
+mr_backend_t mr_reader_backend(const mr_reader_t *r);       /* never AUTO */
 
 /* Why it is this one: half a sentence. */
 const char *mr_reader_why(const mr_reader_t *r);

@@ -17,6 +17,7 @@ typedef struct mr_prng {
 } mr_prng_t;
 
 mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout); /* PRNGKey(seed): seed mod 2^32 */
+/* A new key from k and data; n new keys from k.  Source: jax.random.fold_in, split. */
 mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data);
 mr_prng_t mr_random_split_at(mr_prng_t k, size_t i, size_t n); /* element i of the n below */
 void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out);   /* out[n] */

@@ -81,6 +81,7 @@ static inline bool mr_metrics_is_numbers(const mr_metrics_t *r) {
 }
 
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value); /* dropped when full */
+/* The number of this name, or otherwise. */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);
 
 #endif

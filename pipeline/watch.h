@@ -22,6 +22,7 @@ typedef struct mr_watch_edge {
   int64_t lost; /* buffers that a lossy edge has let go */
 } mr_watch_edge_t;
 
+/* Edges of the graph, and edge i as it is now. */
 int mr_watch_n_edges(const mr_stage_t *s);
 void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out);
 

@@ -17,7 +17,7 @@ typedef struct mr_gpu_now {
 
 /* False without a GPU; then the calls below do nothing. */
 bool mr_gpu_open(mr_gpu_t *g);
-bool mr_gpu_read(const mr_gpu_t *g, mr_gpu_now_t *out);
-void mr_gpu_close(mr_gpu_t *g);
+bool mr_gpu_read(const mr_gpu_t *g, mr_gpu_now_t *out); /* false: nothing was read */
+void mr_gpu_close(mr_gpu_t *g);                         /* also after a failed open */
 
 #endif

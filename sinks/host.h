@@ -12,6 +12,7 @@ typedef struct mr_host {
   double disk_free;     /* bytes free where path lies */
 } mr_host_t;
 
+/* What stands in /proc/self now, and in the file system of path. */
 void mr_host_read(const char *path, mr_host_t *out);
 
 #endif

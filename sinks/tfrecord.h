@@ -7,6 +7,7 @@
 
 enum { MR_TFRECORD_HEAD = 12, MR_TFRECORD_TAIL = 4 };
 
+/* CRC-32C (Castagnoli) of data[0,n), not masked. */
 uint32_t mr_crc32c(const void *data, size_t n);
 
 /* record: MR_TFRECORD_HEAD bytes, n of data that stand already, MR_TFRECORD_TAIL bytes. */

@@ -55,10 +55,11 @@ mr_attr_t mr_attr_text(const char *name, const char *v);
 /* The equation that takes the attribute keeps a copy of fn. */
 mr_attr_t mr_attr_fn(const char *name, const struct mr_fn *fn);
 mr_attr_t mr_attr_precision(mr_precision_t p); /* named "precision" */
+/* The same of n >= 0 functions. */
 mr_attr_t mr_attr_fns(const char *name, int n, const struct mr_fn *const *fns);
 /* How many functions the attribute holds, and where they stand: [n]. */
 int mr_attr_calls(const mr_attr_t *a, const struct mr_fn *const **fns);
-mr_attr_t mr_attr_none(const char *name);
+mr_attr_t mr_attr_none(const char *name); /* Python's None */
 /* n_contract + n_batch <= 8 */
 mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d);
 /* What mr_attr_dot was given; a of MR_ATTR_DOT. */

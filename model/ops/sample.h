@@ -18,9 +18,9 @@ mr_var_t *mr_sample_in(mr_sample_t *s, mr_dtype_t t, double lo, double hi, int n
 bool mr_sample_done(mr_sample_t *s, mr_var_t *y);
 
 /* Samples of elementwise ops: operands of one shape, then each of the two a scalar. */
-bool mr_sample_unary(const mr_op_def_t *op, mr_sample_t *s, int k);          /* [-1.5,1.5] */
-bool mr_sample_unary_positive(const mr_op_def_t *op, mr_sample_t *s, int k); /* [0.6,1.9] */
-bool mr_sample_binary(const mr_op_def_t *op, mr_sample_t *s, int k);
-bool mr_sample_binary_positive(const mr_op_def_t *op, mr_sample_t *s, int k);
+bool mr_sample_unary(const mr_op_def_t *op, mr_sample_t *s, int k);           /* [-1.5,1.5] */
+bool mr_sample_unary_positive(const mr_op_def_t *op, mr_sample_t *s, int k);  /* [0.6,1.9] */
+bool mr_sample_binary(const mr_op_def_t *op, mr_sample_t *s, int k);          /* as unary */
+bool mr_sample_binary_positive(const mr_op_def_t *op, mr_sample_t *s, int k); /* as unary */
 
 #endif

@@ -14,9 +14,11 @@ typedef struct mr_comm_rank {
   const char *axis;
 } mr_comm_rank_t;
 
+/* A communicator of size >= 1 devices, which must outlive all graphs compiled with it.
+   MR_ERR_NOMEM. */
 mr_err_t mr_comm_create(int size, mr_comm_t **out, mr_diag_t *diag);
-void mr_comm_destroy(mr_comm_t *c); /* NULL is fine */
-int mr_comm_size(const mr_comm_t *c);
+void mr_comm_destroy(mr_comm_t *c);   /* NULL is fine */
+int mr_comm_size(const mr_comm_t *c); /* devices */
 
 /* Shows value to all and waits until all show theirs: then all[rank], in order, until leave.  Every
    device calls meet and leave in turn. */

@@ -66,6 +66,8 @@ void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *sc
 
 /* ---- elements ---- */
 typedef enum mr_gelu { MR_GELU_TANH, MR_GELU_ERF } mr_gelu_t;
+/* y = gelu(x), by tanh's approximation (Hendrycks and Gimpel, 2016) or exactly; dx = gelu'(x) dy.
+   All are n elements of t. */
 void mr_gelu_fwd(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t n);
 void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx, int64_t n);
 
@@ -75,6 +77,7 @@ void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, vo
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
                 uint32_t site, uint32_t step);
 
+/* y = x, rounded to nearest, ties to even, where `to` is narrower.  n elements. */
 void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n);
 
 /* ---- attention without mask: q,k,v,out are [B][T][H][D] with token strides (elements) ----
