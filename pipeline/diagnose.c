@@ -7,6 +7,7 @@
 
 #include "pipeline/chain_private.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/thread_time.h"
 
 enum { PARTS_MAX = 512 };
 
@@ -18,8 +19,9 @@ typedef struct part {
 
 struct mr_snapshot {
   int64_t wall_ns, cpu_ns;
-  mr_stats_t *node; /* [n_nodes] */
-  part_t *part;     /* [n_parts] */
+  mr_stats_t *node;       /* [n_nodes] */
+  mr_thread_time_t *time; /* [n_nodes] sums over the workers */
+  part_t *part;           /* [n_parts] */
   int n_parts;
 };
 
@@ -27,7 +29,7 @@ struct mr_snapshot {
 
 void mr_snapshot_free(mr_snapshot_t *s) {
   if (!s) return;
-  free(s->node), free(s->part);
+  free(s->node), free(s->time), free(s->part);
   free(s);
 }
 
@@ -49,6 +51,18 @@ static void add_chains(const mr_graph_t *g, int host, mr_snapshot_t *s) {
     }
 }
 
+static void add_times(const mr_graph_t *g, int host, mr_thread_time_t *sum) {
+  const mr__node_t *node = g->node[host];
+  for (int w = 0; w < node->n_workers; w++) {
+    const mr__counters_t *c = &node->rt[w].count;
+    int tid = atomic_load_explicit(&c->tid, memory_order_relaxed);
+    mr_thread_time_t t = {atomic_load_explicit(&c->cpu_ns, memory_order_relaxed),
+                          atomic_load_explicit(&c->delay_ns, memory_order_relaxed)};
+    if (tid && !t.cpu_ns) t = mr_thread_time(tid);
+    sum->cpu_ns += t.cpu_ns, sum->delay_ns += t.delay_ns;
+  }
+}
+
 mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
   /* acquire pairs with make_all's release and with join's. */
   if (!atomic_load_explicit(&g->n_waits, memory_order_acquire)) return NULL;
@@ -57,11 +71,13 @@ mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
   if (!s) return NULL;
   s->node = calloc((size_t)g->n_nodes + 1, sizeof *s->node);
   s->part = calloc(PARTS_MAX, sizeof *s->part);
-  if (!s->node || !s->part) return mr_snapshot_free(s), NULL;
+  s->time = calloc((size_t)g->n_nodes + 1, sizeof *s->time);
+  if (!s->node || !s->time || !s->part) return mr_snapshot_free(s), NULL;
   s->wall_ns = (end ? end : mr_now_ns()) - g->start_ns;
   s->cpu_ns = (end ? g->end_cpu_ns : mr_cpu_ns()) - g->start_cpu_ns;
   for (int i = 0; i < g->n_nodes; i++) {
     mr_graph_stats(g, i, &s->node[i]);
+    add_times(g, i, &s->time[i]);
     add_chains(g, i, s);
   }
   return s;
@@ -73,7 +89,7 @@ typedef struct window {
   const mr_graph_t *g;
   const mr_snapshot_t *from, *to; /* from: NULL at the start */
   double wall, cpu;               /* ns */
-  double worked;                  /* ns of all threads together */
+  double worked, known_cpu;       /* ns of all threads together */
   int cores;
 } window_t;
 
@@ -106,17 +122,54 @@ static double part_ns(const window_t *w, const part_t *p) {
   return workers && ns > 0 ? ns / workers : 0;
 }
 
+static mr_thread_time_t time_of(const window_t *w, int node) {
+  mr_thread_time_t t = w->to->time[node];
+  if (w->from) t.cpu_ns -= w->from->time[node].cpu_ns, t.delay_ns -= w->from->time[node].delay_ns;
+  return t;
+}
+
+/* The same if nobody else had wanted the processors. */
+static double need_of(const window_t *w, int node) {
+  int workers = w->to->node[node].workers;
+  mr_thread_time_t t = time_of(w, node);
+  double work = work_of(w, node), alone = workers ? work - (double)t.delay_ns / workers : 0;
+  double cpu = workers ? (double)t.cpu_ns / workers : 0;
+  return alone > cpu ? alone : cpu < work ? cpu : work; /* some of the delay was after waits */
+}
+
+/* Processor time of a stage: its own threads', and of what nobody's threads account for (teams of
+   threads that a stage calls) as much as it works. */
+static double cpu_of(const window_t *w, int node) {
+  double rest = w->cpu > w->known_cpu ? w->cpu - w->known_cpu : 0;
+  double share = w->worked > 0 ? SINCE(w, node, busy_ns) / w->worked : 0;
+  return (double)time_of(w, node).cpu_ns + rest * share;
+}
+
+/* The least duration, with the candidate (NULL: none) twice as fast; *next: the thread that limits
+   then, -2: the processor. */
+static double bound(const window_t *w, const candidate_t *c, int *next) {
+  double work = c ? work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
+  double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = cpu / w->cores;
+  *next = -2;
+  for (int i = 0; i < w->g->n_nodes; i++) {
+    double need = need_of(w, i) * (c && i == c->host ? 1 - saved : 1);
+    if (need > most) most = need, *next = i;
+  }
+  return most;
+}
+
 /* Duration with one candidate twice as fast; *next: the thread that limits then, -1: its own
-   still, -2: the processor. */
+   still, -2: the processor.  What the bound loses the run loses, and of its waiting for processors
+   that others held in proportion. */
 static double faster(const window_t *w, const candidate_t *c, int *next) {
-  double best = w->wall - c->work / 2;
-  double own = c->work * w->to->node[c->host].workers;
-  double cpu = w->worked > 0 ? w->cpu * (1 - own / w->worked / 2) / w->cores : 0;
-  *next = -1;
+  int now;
+  double before = bound(w, NULL, &now), after = bound(w, c, next), busiest = 0;
   for (int i = 0; i < w->g->n_nodes; i++)
-    if (i != c->host && work_of(w, i) > best) best = work_of(w, i), *next = i;
-  if (cpu > best) best = cpu, *next = -2;
-  return best < w->wall ? best : w->wall;
+    if (work_of(w, i) > busiest) busiest = work_of(w, i);
+  double stretch = before > 0 && busiest > before ? busiest / before : 1;
+  double ns = w->wall - (before - after) * stretch;
+  if (*next == c->host) *next = -1;
+  return ns < w->wall ? ns : w->wall;
 }
 
 /* Candidates of a thread: the record stages in it, and what they leave to itself. */
@@ -167,7 +220,8 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
   int next = -1;
   w.wall = (double)(now->wall_ns - (from ? from->wall_ns : 0));
   w.cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
-  for (int i = 0; i < g->n_nodes; i++) w.worked += SINCE(&w, i, busy_ns);
+  for (int i = 0; i < g->n_nodes; i++)
+    w.worked += SINCE(&w, i, busy_ns), w.known_cpu += (double)time_of(&w, i).cpu_ns;
   if (w.wall <= 0 || !choose(&w, &c, &ns, &next)) return false;
   double alive = SINCE(&w, c.host, alive_ns), work = work_of(&w, c.host);
   *out = (mr_diagnosis_t){.stage = g->node[c.node]->name,

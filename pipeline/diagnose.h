@@ -1,9 +1,11 @@
 /* Which stage limits a graph, on what evidence, and what a faster one would bring.
 
    The model: the threads of a graph overlap, so a run lasts as long as its busiest thread works,
-   and no shorter than its processor time spread over all cores.  A stage that shares a thread with
-   others (source, order, map) has the share of that thread's work that timing some of its calls
-   gives.  The stage whose doubled speed would shorten the run most is the one that limits. */
+   and no shorter than its processor time spread over all cores.  Time in which a thread could have
+   run but others had the processors is not its work; it is lost in proportion.  A stage that shares
+   a thread with others (source, order, map) has the share of that thread's work that timing some of
+   its calls gives.  The stage whose doubled speed would shorten the run most is the one that
+   limits. */
 #ifndef MR_PIPELINE_DIAGNOSE_H
 #define MR_PIPELINE_DIAGNOSE_H
 

@@ -33,7 +33,9 @@ typedef struct mr__counters {
   _Atomic int64_t waits_since; /* ns; 0: not waiting */
   atomic_uint wait_turn;
   _Atomic int64_t depth_sum, depth_n;
-  atomic_int wait_kind; /* MR__STARVED or MR__BLOCKED */
+  atomic_int wait_kind;             /* MR__STARVED or MR__BLOCKED */
+  atomic_int tid;                   /* kernel's number of the thread; 0: not begun */
+  _Atomic int64_t cpu_ns, delay_ns; /* mr_thread_time at the thread's end, 0 before */
 } mr__counters_t;
 
 enum { MR__STARVED, MR__BLOCKED };

@@ -8,6 +8,7 @@
 #include "pipeline/care_private.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/standstill_private.h"
+#include "pipeline/thread_time.h"
 #include "pipeline/trace_private.h"
 
 /* ---- memory ---- */
@@ -204,10 +205,15 @@ static void *worker_main(void *arg) {
   char name[16];
   snprintf(name, sizeof name, "%.11s/%d", rt->node->name, rt->s->worker % 100);
   pthread_setname_np(pthread_self(), name);
+  int tid = (int)gettid();
+  atomic_store_explicit(&rt->count.tid, tid, memory_order_relaxed);
   atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
   if (e < 0) fail_graph(rt->g, rt->s, e);
   mr__leave(rt);
+  mr_thread_time_t t = mr_thread_time(tid);
+  atomic_store_explicit(&rt->count.delay_ns, t.delay_ns, memory_order_relaxed);
+  atomic_store_explicit(&rt->count.cpu_ns, t.cpu_ns, memory_order_relaxed);
   atomic_store_explicit(&rt->count.end_ns, mr_now_ns(), memory_order_relaxed);
   return NULL;
 }

@@ -3,15 +3,20 @@
 #define MR_PIPELINE_TALLY_PRIVATE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/clock.h"
 
-/* Prime, so that it does not keep step with bursts and batches. */
-enum { MR__TALLY_EVERY = 13, MR__TALLY_CLOCK_NS = 20 /* of it, what reading the clock takes */ };
+/* Prime, so that it does not keep step with bursts and batches.  Calls that are long on average are
+   worth their clock: all of them are timed. */
+enum { MR__TALLY_EVERY = 13, MR__TALLY_LONG_NS = 5000, MR__TALLY_CLOCK_NS = 20 /* reading it */ };
 
 /* Written by one worker, read by any thread. */
 typedef struct mr__tally {
-  _Atomic int64_t calls, timed, ns;
+  _Atomic int64_t calls,
+      ns; /* ns: of the calls before `known`, each timed one for those untimed before it */
+  _Atomic int64_t known;
+  int64_t next; /* the worker's: number of the call to time */
 } mr__tally_t;
 
 static inline void mr__tally_add(_Atomic int64_t *c, int64_t n) {
@@ -22,22 +27,26 @@ static inline void mr__tally_add(_Atomic int64_t *c, int64_t n) {
 static inline int64_t mr__tally_begin(mr__tally_t *t) {
   int64_t n = atomic_load_explicit(&t->calls, memory_order_relaxed);
   atomic_store_explicit(&t->calls, n + 1, memory_order_relaxed);
-  return n % MR__TALLY_EVERY ? 0 : mr_now_ns();
+  return n < t->next ? 0 : mr_now_ns();
 }
 
 static inline void mr__tally_end(mr__tally_t *t, int64_t since) {
   if (!since) return;
   int64_t took = mr_now_ns() - since - MR__TALLY_CLOCK_NS;
-  mr__tally_add(&t->ns, took > 0 ? took : 0);
-  mr__tally_add(&t->timed, 1);
+  int64_t n = atomic_load_explicit(&t->calls, memory_order_relaxed);
+  int64_t known = atomic_load_explicit(&t->known, memory_order_relaxed);
+  mr__tally_add(&t->ns, took > 0 ? took * (n - known) : 0);
+  atomic_store_explicit(&t->known, n, memory_order_relaxed);
+  bool slow = atomic_load_explicit(&t->ns, memory_order_relaxed) / n > MR__TALLY_LONG_NS;
+  t->next = n - 1 + (slow ? 1 : MR__TALLY_EVERY);
 }
 
 /* All calls together, as estimated. */
 static inline double mr__tally_ns(const mr__tally_t *t) {
-  int64_t timed = atomic_load_explicit(&t->timed, memory_order_relaxed);
+  int64_t known = atomic_load_explicit(&t->known, memory_order_relaxed);
   double ns = (double)atomic_load_explicit(&t->ns, memory_order_relaxed);
   double calls = (double)atomic_load_explicit(&t->calls, memory_order_relaxed);
-  return timed ? ns / (double)timed * calls : 0;
+  return known ? ns / (double)known * calls : 0;
 }
 
 #endif

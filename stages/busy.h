@@ -5,16 +5,49 @@
 #include <errno.h>
 #include <stdbool.h>
 
+#include <stdint.h>
+
 #include "base/clock.h"
 
-/* Until us microseconds from now: asleep, or computing nothing as a slow stage would. */
-static inline void mr_pass_us(double us, bool asleep) {
-  int64_t end = mr_now_ns() + (int64_t)(us * 1e3);
+enum { MR_OWES = 16 }; /* delay stages that a thread runs, with their debts kept */
+
+/* How much longer this thread has slept in the stage of this state than it was to. */
+static inline int64_t *mr_sleep_owes(const void *state) {
+  static _Thread_local struct {
+    const void *state;
+    int64_t ns;
+  } owes[MR_OWES];
+  static _Thread_local unsigned oldest;
+  for (int i = 0; i < MR_OWES; i++)
+    if (owes[i].state == state) return &owes[i].ns;
+  unsigned i = oldest++ % MR_OWES;
+  owes[i].state = state, owes[i].ns = 0;
+  return &owes[i].ns;
+}
+
+/* Computes nothing for us microseconds of this thread's processor time, as a slow stage would. */
+static inline void mr_compute_us(double us) {
+  int64_t end = mr_thread_cpu_ns() + (int64_t)(us * 1e3);
+  while (mr_thread_cpu_ns() < end) continue;
+}
+
+/* Sleeps for us microseconds.  Who wakes too late sleeps for less the next times, so that many
+   calls take what was asked whatever else runs. */
+static inline void mr_sleep_us(const void *state, double us) {
+  int64_t *owes = mr_sleep_owes(state);
+  int64_t begin = mr_now_ns(), end = begin + (int64_t)(us * 1e3) - *owes;
   struct timespec t = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
-  if (asleep)
+  if (end > begin)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
+  *owes = mr_now_ns() - end;
+}
+
+/* One or the other. */
+static inline void mr_pass_us(const void *state, double us, bool asleep) {
+  if (asleep)
+    mr_sleep_us(state, us);
   else
-    while (mr_now_ns() < end) continue;
+    mr_compute_us(us);
 }
 
 #endif

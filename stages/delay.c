@@ -24,7 +24,7 @@ static mr_err_t delay_step(mr_stage_t *s) {
   mr_buf_t *b;
   mr_err_t e = mr_pull(s, 0, &b);
   if (e != MR_OK) return e;
-  mr_pass_us(d->us, d->asleep);
+  mr_pass_us(d, d->us, d->asleep);
   return mr_push(s, 0, b);
 }
 

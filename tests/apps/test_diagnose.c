@@ -1,6 +1,6 @@
 /* Which stage limits: a stage of a chain is slowed at random, and must be named; what half its
-   delay brings is predicted, then measured.  DIAGNOSE_TRIALS=40 is the long form
-   (scripts/check-diagnosis.sh). */
+   delay brings is predicted, then measured.  Stages sleep, or compute.  DIAGNOSE_TRIALS=40 is the
+   long form (scripts/check-diagnosis.sh). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #include "stages/stages.h"
 #include "tests/apps/program.h"
 
-enum { STAGES = 4, RECORDS = 8, BATCHES = 60 };
+enum { STAGES = 4, RECORDS = 4, BATCHES = 20 };
 
 static const char *const stage_name[STAGES] = {"first", "second", "third", "fourth"};
 
@@ -31,7 +31,7 @@ typedef struct found {
 
 /* First and second share the batch stage's thread, third and fourth have their own.  us: a
    buffer's delay in each. */
-static void run_graph(const double *us, found_t *out) {
+static mr_graph_t *start_graph(const double *us, bool asleep) {
   static mr_registry_t reg;
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages);
@@ -39,16 +39,23 @@ static void run_graph(const double *us, found_t *out) {
     mr_registry_add(&reg, mr_sinks_stages);
   }
   char text[512];
+  const char *how = asleep ? " asleep" : "";
   mr_diag_t diag = {0};
-  mr_diagnosis_t d;
   mr_graph_t *g = mr_graph_create(&reg);
   snprintf(text, sizeof text,
-           "synthetic n=%d ! delay-record %.1f asleep name=first ! delay-record %.1f asleep "
-           "name=second ! batch %d ! delay %.1f asleep name=third ! delay %.1f asleep name=fourth "
-           "! null",
-           RECORDS * BATCHES, us[0] / RECORDS, us[1] / RECORDS, RECORDS, us[2], us[3]);
+           "synthetic n=%d ! delay-record %.1f%s name=first ! delay-record %.1f%s name=second "
+           "! batch %d ! delay %.1f%s name=third ! delay %.1f%s name=fourth ! null",
+           RECORDS * BATCHES, us[0] / RECORDS, how, us[1] / RECORDS, how, RECORDS, us[2], how,
+           us[3], how);
   assert_int_equal(mr_graph_parse(g, text, NULL, 0, &diag), MR_OK);
-  if (mr_graph_run(g, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_graph_start(g, &diag) < 0) fail_msg("%s", diag.text);
+  return g;
+}
+
+static void end_graph(mr_graph_t *g, found_t *out) {
+  mr_diag_t diag = {0};
+  mr_diagnosis_t d;
+  if (mr_graph_join(g, &diag) < 0) fail_msg("%s", diag.text);
   mr_snapshot_t *all = mr_snapshot_take(g);
   assert_true(mr_diagnose(g, NULL, all, &d));
   snprintf(out->stage, sizeof out->stage, "%s", d.stage);
@@ -57,58 +64,65 @@ static void run_graph(const double *us, found_t *out) {
   mr_graph_destroy(g);
 }
 
-static int faster(const void *a, const void *b) {
-  double x = ((const found_t *)a)->seconds, y = ((const found_t *)b)->seconds;
+/* Who sleeps leaves the machine to the other: at once, so that whatever else runs strikes both.  A
+   run lasts until it is joined: the fast one is, first. */
+static void run_both(const double *slow_us, const double *fast_us, bool asleep, found_t *slow,
+                     found_t *fast) {
+  mr_graph_t *g = start_graph(slow_us, asleep);
+  if (!asleep) end_graph(g, slow);
+  end_graph(start_graph(fast_us, asleep), fast);
+  if (asleep) end_graph(g, slow);
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-/* The run of median length: what others do on the machine meanwhile lengthens some. */
-static void run_some(const double *us, int runs, found_t *out) {
-  found_t all[9];
-  for (int i = 0; i < runs; i++) run_graph(us, &all[i]);
-  qsort(all, (size_t)runs, sizeof *all, faster);
-  *out = all[runs / 2];
+static double median(double *v, int n) {
+  qsort(v, (size_t)n, sizeof *v, by_size);
+  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static bool trial(mr_philox_t *g, int runs, bool *near) {
-  double us[STAGES];
-  found_t slow, half;
-  for (int i = 0; i < STAGES; i++) us[i] = mr_philox_uniform(g, 100, 800);
-  int k = (int)mr_philox_uniform(g, 0, STAGES);
-  us[k] = mr_philox_uniform(g, 6000, 12000);
-  run_some(us, runs, &slow);
-  us[k] /= 2;
-  run_some(us, runs, &half);
-  double gain = slow.seconds / half.seconds;
-  *near = fabs(slow.gain - gain) <= 0.15 * gain;
-  print_message("%s slowed: %s named, gain %.2f predicted, %.2f measured\n", stage_name[k],
-                slow.stage, slow.gain, gain);
-  return !strcmp(slow.stage, stage_name[k]);
-}
-
-/* The short form allows for others that use the machine meanwhile. */
-static bool named_and_foretold(mr_philox_t *g, const char *wanted) {
-  int n = wanted ? atoi(wanted) : 6, named = 0, near = 0;
-  for (int i = 0; i < n; i++) {
-    bool right;
-    named += trial(g, wanted ? 5 : 1, &right);
-    near += right;
+/* The gain foretold and the one measured, each the median of runs in turn, slow and half: what
+   others do on the machine meanwhile strikes some. */
+static bool trial(mr_philox_t *g, int runs, bool asleep, bool *near) {
+  double us[STAGES], half[STAGES], foretold[9], measured[9];
+  int k = (int)mr_philox_uniform(g, 0, STAGES), named = 0;
+  for (int i = 0; i < STAGES; i++) us[i] = mr_philox_uniform(g, 200, 4000);
+  us[k] = mr_philox_uniform(g, 12000, 24000);
+  memcpy(half, us, sizeof half);
+  half[k] /= 2;
+  for (int i = 0; i < runs; i++) {
+    found_t slow, fast;
+    run_both(us, half, asleep, &slow, &fast);
+    named += !strcmp(slow.stage, stage_name[k]);
+    foretold[i] = slow.gain, measured[i] = slow.seconds / fast.seconds;
   }
-  print_message("%d of %d named, %d gains within 15 %%\n", named, n, near);
-  if (wanted) return named * 40 >= 38 * n && near * 40 >= 38 * n;
-  return n - named <= 1 && 3 * near >= n;
+  double gain = median(measured, runs), said = median(foretold, runs);
+  *near = fabs(said - gain) <= 0.15 * gain;
+  print_message("%s slowed%s: named in %d of %d, gain %.2f predicted, %.2f measured\n",
+                stage_name[k], asleep ? "" : " (computes)", named, runs, said, gain);
+  return 2 * named > runs;
 }
 
+/* At most two of 40 may be wrong, and none of the few of the short form, which all sleep: who
+   computes shares the processors with other tests. */
 static void a_slowed_stage_is_named_and_its_gain_foretold(void **state) {
   const char *wanted = getenv("DIAGNOSE_TRIALS");
   uint64_t seed = (uint64_t)time(NULL);
-  bool good = false;
+  int n = wanted ? atoi(wanted) : 6, named = 0, near = 0;
   mr_philox_t g;
   mr_philox_init(&g, seed, 0);
   print_message("seed %llu\n", (unsigned long long)seed);
-  for (int round = 0; round < (wanted ? 1 : 4) && !good; round++)
-    good = named_and_foretold(&g, wanted);
-  assert_true(good);
+  for (int i = 0; i < n; i++) {
+    bool right;
+    named += trial(&g, 3, !wanted || i % 2 == 0, &right);
+    near += right;
+  }
+  print_message("%d of %d named, %d gains within 15 %%\n", named, n, near);
+  assert_in_range(named, n - n / 20, n);
+  assert_in_range(near, n - n / 20, n);
 }
 
 /* ---- timeline ---- */
