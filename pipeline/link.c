@@ -41,7 +41,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
   if (check_cfg(cfg, diag) < 0) return NULL;
   mr_link_t *l = calloc(1, sizeof *l);
   if (!l) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link"), NULL;
-  l->cfg = *cfg, l->out = out, l->total = -1, l->asked_state = MR_AGAIN;
+  l->cfg = *cfg, l->out = out, l->total = l->wanted = -1, l->asked_state = MR_AGAIN;
   if (!l->cfg.window) l->cfg.window = MR__LINK_WINDOW;
   if (!l->cfg.linger_ms) l->cfg.linger_ms = MR__LINK_LINGER_MS;
   l->said_ms = l->heard_ms = mr__link_now_ms();
@@ -192,6 +192,7 @@ bool mr__link_let_in(mr_link_t *l) {
   char at[sizeof(mr__link_head_t)];
   if (mr__socket_is_peer(&l->k)) return true;
   bool silent = mr__link_now_ms() - l->heard_ms > MR__LINK_SILENT_MS;
+  if (l->state == MR__LINK_PLAIN && !silent) return false; /* no message of ours would please it */
   if (l->state == MR__LINK_MET && !silent &&
       mr__socket_peer_stands(&l->k, at, frame(l, at, MR__LINK_BEAT, 0, NULL, 0)))
     return false;
@@ -214,6 +215,7 @@ static void hear(mr_link_t *l, zmq_msg_t part[2], int n_frames) {
   mr__link_head_t head;
   const char *why;
   const char *first = zmq_msg_data(&part[0]);
+  if (l->out && n_frames == 1 && mr__link_out_hears_plain(l, first, zmq_msg_size(&part[0]))) return;
   if (n_frames > 2 || !mr__link_head_read(first, zmq_msg_size(&part[0]), &head, &why) ||
       head.frames != n_frames - 1)
     return mr__link_malformed(l);
@@ -271,6 +273,7 @@ mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
 static int64_t due_ms(const mr_link_t *l) {
   int64_t alone = l->tried_ms + MR__LINK_KNOCK_MS, met = l->said_ms + MR__LINK_BEAT_MS;
   if (l->state == MR__LINK_ALONE) return alone;
+  if (l->state == MR__LINK_PLAIN) return met;
   return l->ack_due_ms && l->ack_due_ms < met ? l->ack_due_ms : met;
 }
 
@@ -304,5 +307,5 @@ const char *mr_link_address(const mr_link_t *l) { return l->k.at; }
 void mr_link_stats(const mr_link_t *l, mr_link_stats_t *out) {
   *out = l->stats;
   out->acknowledged = l->out ? l->first_held : l->acked_said;
-  out->connected = l->state == MR__LINK_MET;
+  out->connected = l->state != MR__LINK_ALONE;
 }

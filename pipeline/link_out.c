@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/link_plain.h"
 #include "pipeline/link_private.h"
 
 static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
@@ -71,8 +72,28 @@ static void send_due(mr_link_t *l) {
     if (++l->sent > l->reached) l->reached = l->sent;
 }
 
+/* The answer to a plain request, once the buffer is there. */
+static void send_wanted(mr_link_t *l) {
+  zmq_msg_t part[MR__PLAIN_PARTS];
+  bool over = l->ended && l->wanted == l->next;
+  if (l->wanted < l->first_held || (l->wanted >= l->next && !over)) return;
+  mr_buf_t *b = over ? NULL : *held_at(l, l->wanted);
+  bool made =
+      over ? mr__plain_end(l->next, part) : mr__plain_write(&l->spec, b, l->wanted, true, part);
+  if (!made || !mr__socket_send_all(&l->k, part, MR__PLAIN_PARTS)) return; /* it asks again */
+  if (over) {
+    l->left = l->end_said = true;
+  } else {
+    l->stats.sent++, l->stats.bytes += (int64_t)b->size;
+    if (l->wanted < l->reached) l->stats.resent++;
+    if (l->wanted >= l->reached) l->sent = l->reached = l->wanted + 1;
+  }
+  l->wanted = -1;
+}
+
 void mr__link_out_speaks(mr_link_t *l) {
   int64_t now = mr__link_now_ms();
+  if (l->state == MR__LINK_PLAIN) return send_wanted(l);
   if (l->state == MR__LINK_ALONE) {
     mr__link_knock_t knock = {{0}};
     if (l->k.router || l->left || now - l->tried_ms < MR__LINK_KNOCK_MS) return;
@@ -125,6 +146,21 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
   l->state = MR__LINK_MET;
   l->heard_ms = mr__link_now_ms();
   l->stats.connections++;
+}
+
+bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n) {
+  int64_t number;
+  if (!mr__plain_read(frame, n, l->cfg.name, &number)) return false;
+  if (!l->k.router || !mr__link_let_in(l)) return true; /* it asks again, until its turn comes */
+  l->heard = true;
+  l->heard_ms = mr__link_now_ms();
+  l->asked = (mr_link_point_t){.number = number};
+  l->asked_state = number < l->first_held || number > l->next ? MR_END : MR_OK;
+  if (l->state != MR__LINK_PLAIN) l->stats.connections++;
+  l->state = MR__LINK_PLAIN, l->session = 0, l->wanted = number;
+  mr__share_use(l->share, false);
+  if (l->asked_state == MR_OK) let_go(l, number);
+  return true;
 }
 
 static void hear_ack(mr_link_t *l, const mr__link_head_t *head, const void *body) {

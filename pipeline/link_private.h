@@ -29,6 +29,7 @@ typedef struct mr__zap mr__zap_t;
 typedef struct mr__socket {
   void *context, *socket;
   bool router;
+  int most;     /* set before open: messages that wait for one peer; 0: credit bounds them */
   bool drained; /* found empty, and nothing sent since: a new message makes fd readable */
   int fd;
   char at[256];
@@ -51,6 +52,8 @@ bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames);
 /* Sends first (copied) and, unless NULL, second (taken over if true is returned) to peer, or to who
    spoke last.  false: not now. */
 bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n, zmq_msg_t *second);
+/* Sends n frames to peer, all or none; they are taken over in any case. */
+bool mr__socket_send_all(mr__socket_t *k, zmq_msg_t *part, int n);
 bool mr__socket_is_peer(const mr__socket_t *k); /* from is peer */
 void mr__socket_set_peer(mr__socket_t *k);      /* peer := from */
 bool mr__socket_readable(mr__socket_t *k);
@@ -98,7 +101,11 @@ mr__place_t mr__share_place(mr__share_t *s, const mr_buf_t *b);
 
 /* ---- the link ---- */
 
-typedef enum mr__link_state { MR__LINK_ALONE, MR__LINK_MET } mr__link_state_t;
+typedef enum mr__link_state {
+  MR__LINK_ALONE,
+  MR__LINK_MET,
+  MR__LINK_PLAIN /* sending end: its peer makes plain requests (link_plain.h) */
+} mr__link_state_t;
 
 struct mr_link {
   mr_link_cfg_t cfg; /* its texts are copies */
@@ -120,6 +127,7 @@ struct mr_link {
   /* sending end: held[first_held, next) by number, of which those before sent are on the way */
   mr_buf_t **held; /* [window], by number % window */
   int64_t first_held, next, sent, limit;
+  int64_t wanted; /* MR__LINK_PLAIN: asked for and not yet sent; -1: nothing */
   bool ended, end_said;
   bool left, left_said; /* the receiving end wants no more */
   bool left_heard;      /* receiving end: the other one knows */
@@ -157,6 +165,8 @@ mr_err_t mr__link_in_ready(mr_link_t *l, mr_diag_t *diag); /* the spec is known:
 void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *body);
 void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *body,
                        zmq_msg_t *second);
+/* A frame that is no message of the protocol: true if it was a plain request. */
+bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n);
 /* What there is to say now. */
 void mr__link_out_speaks(mr_link_t *l);
 void mr__link_in_speaks(mr_link_t *l);

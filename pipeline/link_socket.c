@@ -40,7 +40,7 @@ static void set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longe
   zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest,
                  sizeof longest); /* else a peer's size field decides */
   /* Credit bounds what is on the way; a bound below it would only hide that. */
-  set_int(s, ZMQ_SNDHWM, 2 * MR_LINK_WINDOW_MAX);
+  set_int(s, ZMQ_SNDHWM, k->most ? k->most : 2 * MR_LINK_WINDOW_MAX);
   set_int(s, ZMQ_RCVHWM, 2 * MR_LINK_WINDOW_MAX);
   set_int(s, ZMQ_LINGER, 0); /* close waits for acknowledgements itself */
   set_int(s, ZMQ_RECONNECT_IVL, RETRY_MS);
@@ -150,6 +150,18 @@ bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n,
   if (k->router && zmq_send(k->socket, id, n_id, flags | ZMQ_SNDMORE) < 0) return false;
   if (zmq_send(k->socket, first, n, flags | (second ? ZMQ_SNDMORE : 0)) < 0) return false;
   return !second || zmq_msg_send(second, k->socket, flags) >= 0;
+}
+
+bool mr__socket_send_all(mr__socket_t *k, zmq_msg_t *part, int n) {
+  int done = 0;
+  k->drained = false;
+  bool good = !k->router || (k->n_peer && zmq_send(k->socket, k->peer, k->n_peer,
+                                                   ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0);
+  for (; good && done < n; done++)
+    good =
+        zmq_msg_send(&part[done], k->socket, ZMQ_DONTWAIT | (done + 1 < n ? ZMQ_SNDMORE : 0)) >= 0;
+  for (int i = 0; i < n; i++) zmq_msg_close(&part[i]); /* of what was sent an empty one is left */
+  return good;
 }
 
 bool mr__socket_is_peer(const mr__socket_t *k) {

@@ -14,7 +14,7 @@ for step in (1, 20):
     assert numpy.array_equal(pictures, numpy.load(f"{work}/{step}.npy")), step
     assert numpy.array_equal(labels, numpy.load(f"{work}/{step}-labels.npy")), step
 assert sorted(numpy.concatenate([b[3] for b in whole]).tolist()) == list(range(320))
-rest = list(batches.batches(server, first=13))
+rest = list(batches.batches(server, number=13))
 assert [b[0] for b in rest] == list(range(13, 20))
 assert all(numpy.array_equal(a[1], b[1]) for a, b in zip(rest, whole[13:]))
 record = next(iter(batches.metrics(publisher)))
