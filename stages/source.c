@@ -7,10 +7,11 @@
 #include "stages/link_stage.h"
 #include "stages/stages.h"
 
-enum { CLASSES = 1024, NAMES = 32 << 10, ASK_MS = 10000 };
+enum { CLASSES = 1024, NAMES = 32 << 10 };
 
 typedef struct source {
   mr_link_in_t in; /* first: link-in works on it */
+  int64_t wait;
   mr_dataset_t dataset;
   const char *class_name[CLASSES];
   char names[NAMES];
@@ -41,6 +42,14 @@ static const mr_opt_t source_opts[] = {
      .offset = offsetof(source_t, in.set.peers),
      .unit = "",
      .help = "File of the server's public key."},
+    {.name = "wait",
+     .type = MR_OPT_INT,
+     .offset = offsetof(source_t, wait),
+     .unit = "s",
+     .def = "10",
+     .lo = 1,
+     .hi = 86400,
+     .help = "How long it waits for the server to answer before anything runs."},
     {0}};
 
 /* The server's words stay when the link is gone. */
@@ -65,12 +74,15 @@ static void keep_dataset(source_t *t, mr_spec_t *spec) {
 }
 
 static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
+  const source_t *t = s->state;
   mr_diag_t why = {0};
-  for (int64_t until = mr_now_ns() + ASK_MS * INT64_C(1000000); !mr_link_spec(link);) {
+  for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_link_spec(link);) {
     if (mr_link_pump(link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
     if (mr_now_ns() > until)
-      return mr_stage_fail(s, MR_ERR_IO, "link = %s: nobody answers there; start millrace serve",
-                           ((source_t *)s->state)->in.set.address);
+      return mr_stage_fail(s, MR_ERR_IO, "link = %s: nobody answers there; start millrace serve%s",
+                           t->in.set.address,
+                           t->in.set.key ? ", and see that each end has the other's public key"
+                                         : " (one that has a key answers to keys alone)");
     if (!mr_link_spec(link)) mr_link_wait(link, 50);
   }
   s->out_spec[0] = *mr_link_spec(link);
