@@ -1,10 +1,10 @@
 /* The ZeroMQ side of a link.  A connecting end is a DEALER; the end that binds is a ROUTER, which
    is a DEALER that knows its peers by name: with a plain one anybody who connects would be dealt
    every other message of the stream. */
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loopback.h"
 #include "pipeline/link_private.h"
 
 enum {
@@ -17,18 +17,6 @@ enum {
 
 static bool starts(const char *text, const char *with) {
   return !strncmp(text, with, strlen(with));
-}
-
-/* tcp://HOST:PORT with the numbers of the loopback interface, no name that merely looks so. */
-static bool stays_here(const char *address) {
-  char host[64];
-  struct in_addr v4;
-  if (starts(address, "ipc://")) return true;
-  const char *at = address + strlen("tcp://"), *colon = strrchr(at, ':');
-  if (!colon || (size_t)(colon - at) >= sizeof host) return false;
-  memcpy(host, at, (size_t)(colon - at)), host[colon - at] = 0;
-  if (!strcmp(host, "[::1]") || !strcmp(host, "localhost")) return true;
-  return inet_pton(AF_INET, host, &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
 }
 
 static void set_int(void *socket, int option, int value) {
@@ -61,7 +49,7 @@ static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   if (!starts(a, "tcp://") && !starts(a, "ipc://"))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "address = %s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE", a);
-  if (cfg->bind && !stays_here(a) && !cfg->key)
+  if (cfg->bind && !mr_address_stays_here(a) && !cfg->key)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "bind = %s: beyond this machine only with CURVE: make keys with `millrace keys "
                    "NAME` and give key=NAME.key peers=PEER.pub, or bind to tcp://127.0.0.1:PORT",

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/loopback.h"
 #include "base/xio.h"
 
 enum { CONNECTIONS = 32, IDLE_S = 20, HEAD_BYTES = 16 << 10 };
@@ -32,11 +33,6 @@ static bool parse_address(const char *text, int port, address_t *out) {
   return true;
 }
 
-static bool is_loopback(const address_t *a) {
-  if (a->sa.sa_family == AF_INET) return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
-  return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
-}
-
 mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set) {
   address_t a;
   if (!parse_address(set->bind, 0, &a))
@@ -44,7 +40,7 @@ mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set) {
   bool tls = set->cert[0] && set->key[0];
   if (!tls && (set->cert[0] || set->key[0]))
     return mr_stage_fail(s, MR_ERR_CONFIG, "tls-cert and tls-key: want both or neither");
-  if (!is_loopback(&a) && !tls)
+  if (!mr_host_is_loopback(set->bind) && !tls)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "bind = %s is beyond this machine: want tls-cert and tls-key beside it, "
                          "or an SSH tunnel to the loopback address",

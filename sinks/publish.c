@@ -7,6 +7,7 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "base/loopback.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
 #include "sinks/json.h"
@@ -36,8 +37,7 @@ static bool starts(const char *text, const char *with) {
 
 static mr_err_t publish_plan(mr_stage_t *s) {
   const publish_t *p = s->state;
-  if (starts(p->bind, "ipc://") || starts(p->bind, "tcp://127.") || starts(p->bind, "tcp://[::1]"))
-    return MR_OK;
+  if (mr_address_stays_here(p->bind)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "bind = %s: want tcp://127.0.0.1:PORT or ipc://FILE; the messages are "
                        "readable by all who reach the socket, so it stays on this machine",

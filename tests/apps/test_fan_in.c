@@ -116,6 +116,45 @@ static void a_trainer_of_three_readers_ends_with_the_same_weights(void **state) 
   free(x), free(y), free(one.p), free(three.p);
 }
 
+/* Until there is another newest checkpoint than seen, which then is it. */
+static void wait_for_checkpoint(const char *name, char seen[64]) {
+  char path[TEXT_MAX], now[64];
+  snprintf(path, sizeof path, "%s/%s.d/latest", dir, name);
+  for (ssize_t n = -1;; usleep(5000)) {
+    if ((n = readlink(path, now, sizeof now - 1)) > 0) now[n] = 0;
+    if (n > 0 && strcmp(now, seen)) break;
+  }
+  memcpy(seen, now, sizeof now);
+}
+
+/* All processes at once, the supervisor first: as if the host had lost its power, twice. */
+static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
+  char path[TEXT_MAX], a[24], b[24], seen[64] = "";
+  running_t calm, on;
+  undisturbed("calm-host", training, &calm);
+  running_t r = begin("host", training, 3, "", "");
+  snprintf(path, sizeof path, "%s/host.mr", dir);
+  for (int i = 0; i < 2; i++) {
+    wait_for_checkpoint("host", seen);
+    kill(r.pid, SIGKILL);
+    finish(&r);
+    assert_int_equal(r.p->status, 128 + SIGKILL);
+    wait_until_gone(path);
+    free(r.p);
+    if (!i) r = start((const char *const[]){"run", path, "--resume", NULL});
+  }
+  on = start((const char *const[]){"run", path, "--resume", NULL});
+  finish(&on);
+  if (on.p->status) fail_msg("%s", on.p->err);
+  ledger_line(calm.p->out, "train: ", a);
+  ledger_line(on.p->out, "train: ", b);
+  assert_string_equal(a, b);
+  char *x = file_of("calm-host", ".d/step-000080.safetensors");
+  char *y = file_of("host", ".d/step-000080.safetensors");
+  assert_memory_equal(x, y, 4000);
+  free(x), free(y), free(calm.p), free(on.p);
+}
+
 static void what_cannot_be_copied_is_told(void **state) {
   static const char *const bad[][2] = {
       {"synthetic ! batch 4 name=x ! null", "null stands in it"},
@@ -153,6 +192,7 @@ int main(void) {
       cmocka_unit_test(batches_of_another_size_are_cut_where_they_are_made),
       cmocka_unit_test(readers_that_die_and_come_back_change_no_line),
       cmocka_unit_test(a_trainer_of_three_readers_ends_with_the_same_weights),
+      cmocka_unit_test(a_host_that_dies_goes_on_from_the_last_checkpoint),
       cmocka_unit_test(what_cannot_be_copied_is_told),
   };
   setenv("OMP_WAIT_POLICY", "passive", 0);
