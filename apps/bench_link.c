@@ -16,8 +16,8 @@
 #include "pipeline/link_key.h"
 
 enum {
-  BUFFERS = 12,
-  WINDOW = 8,
+  WINDOW = 8, /* the default of a link; twice as many are shown beside it */
+  SPARE = 4,  /* buffers of a pool beyond the window */
   BATCHES = 400,
   REFERENCES = 100000,
   TURNS = 4000,
@@ -28,6 +28,7 @@ enum { SMALL = 64, SMALL_WINDOW = 256, SKIPPED = 16 };
 /* One way to move things, told to both processes. */
 typedef struct way {
   bool shared, round_trip;
+  int window; /* 0: WINDOW */
   int64_t n;
   char keys[64]; /* folder of the keys; "": none */
   char address[2][128];
@@ -70,8 +71,10 @@ static mr_err_t end_peer(pid_t p, mr_diag_t *diag) {
 
 /* ---- ZeroMQ alone ---- */
 
-static void *raw_socket(void *context) {
-  int window = WINDOW;
+static int window_of(const way_t *w) { return w->window ? w->window : WINDOW; }
+
+static void *raw_socket(void *context, const way_t *w) {
+  int window = window_of(w);
   void *s = zmq_socket(context, ZMQ_DEALER);
   zmq_setsockopt(s, ZMQ_SNDHWM, &window, sizeof window);
   zmq_setsockopt(s, ZMQ_RCVHWM, &window, sizeof window);
@@ -81,14 +84,15 @@ static void *raw_socket(void *context) {
 static void keep(void *data, void *hint) {}
 
 static void raw_peer(const way_t *w, size_t bytes) {
-  void *context = zmq_ctx_new(), *s = raw_socket(context);
-  char *memory = malloc(BUFFERS * bytes), small[SMALL];
+  void *context = zmq_ctx_new(), *s = raw_socket(context, w);
+  size_t buffers = (size_t)window_of(w) + SPARE;
+  char *memory = malloc(buffers * bytes), small[SMALL];
   zmq_msg_t m;
   if (!memory || zmq_connect(s, w->address[0])) _exit(1);
-  memset(memory, 1, BUFFERS * bytes);
+  memset(memory, 1, buffers * bytes);
   for (int64_t i = 0; i < w->n; i++) {
     if (w->round_trip && zmq_recv(s, small, SMALL, 0) != SMALL) _exit(1);
-    zmq_msg_init_data(&m, memory + (size_t)(i % BUFFERS) * bytes, bytes, keep, NULL);
+    zmq_msg_init_data(&m, memory + (size_t)i % buffers * bytes, bytes, keep, NULL);
     if (zmq_msg_send(&m, s, 0) < 0) _exit(1);
   }
   zmq_close(s);
@@ -109,7 +113,7 @@ static bool raw_take(void *s, bool round_trip) {
 static mr_err_t raw_run(way_t *w, result_t *r, mr_diag_t *diag) {
   mr_spec_t spec = w->round_trip ? small_spec() : batch_spec();
   size_t bytes = mr_spec_bytes(&spec), n = sizeof w->address[0];
-  void *context = zmq_ctx_new(), *s = raw_socket(context);
+  void *context = zmq_ctx_new(), *s = raw_socket(context, w);
   bool good = zmq_bind(s, "tcp://127.0.0.1:*") == 0;
   zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, w->address[0], &n);
   double cpu = cpu_us(RUSAGE_SELF) + cpu_us(RUSAGE_CHILDREN);
@@ -134,7 +138,7 @@ static mr_err_t raw_run(way_t *w, result_t *r, mr_diag_t *diag) {
 
 static mr_link_cfg_t link_cfg(const way_t *w, int i, bool bind, char file[2][128]) {
   mr_link_cfg_t c = {.name = i ? "back" : "there", .bind = bind, .copy = !w->shared};
-  c.window = w->round_trip ? SMALL_WINDOW : w->shared ? 64 : WINDOW;
+  c.window = w->round_trip ? SMALL_WINDOW : window_of(w);
   c.address = bind ? (w->shared ? w->address[i] : "tcp://127.0.0.1:*") : w->address[i];
   if (!*w->keys) return c;
   snprintf(file[0], 128, "%s/%s.key", w->keys, bind ? "here" : "there");
@@ -174,7 +178,7 @@ static void batches_peer(const way_t *w) {
   char file[2][128];
   mr_link_cfg_t c = link_cfg(w, 0, false, file);
   mr_spec_t spec = batch_spec();
-  mr_pool_t *pool = touched_pool(&spec, w->shared, w->shared ? 80 : BUFFERS);
+  mr_pool_t *pool = touched_pool(&spec, w->shared, window_of(w) + (w->shared ? 16 : SPARE));
   mr_link_t *l = mr_link_open_out(&c, &spec, 0, NULL);
   if (!l) _exit(1);
   for (int64_t i = 0; !mr_link_done(l);) {
@@ -319,7 +323,7 @@ typedef struct column {
   double per_s[ROUNDS_MAX], cpu_us[ROUNDS_MAX], turn_us[ROUNDS_MAX];
 } column_t;
 
-enum { RAW, TCP, SHARED, CURVE, RAW_TURN, LINK_TURN, COLUMNS };
+enum { RAW, TCP, RAW_WIDE, TCP_WIDE, SHARED, CURVE, RAW_TURN, LINK_TURN, COLUMNS };
 
 static mr_err_t measure(column_t *c, int rounds, mr_diag_t *diag) {
   for (int i = 0; i < rounds; i++)
@@ -339,10 +343,13 @@ static double ratio(const double *a, const double *b, int n) {
 
 static void tell(column_t *c, int n, mr_bench_t *out) {
   mr_bench_add(out, "tcp_ratio", ratio(c[TCP].per_s, c[RAW].per_s, n));
+  mr_bench_add(out, "tcp_ratio_window_16", ratio(c[TCP_WIDE].per_s, c[RAW_WIDE].per_s, n));
   mr_bench_add(out, "curve_ratio", ratio(c[CURVE].per_s, c[TCP].per_s, n));
   mr_bench_add(out, "turn_ratio", ratio(c[LINK_TURN].turn_us, c[RAW_TURN].turn_us, n));
   mr_bench_add(out, "raw_per_s", mr_bench_median(c[RAW].per_s, n));
   mr_bench_add(out, "tcp_per_s", mr_bench_median(c[TCP].per_s, n));
+  mr_bench_add(out, "raw_per_s_window_16", mr_bench_median(c[RAW_WIDE].per_s, n));
+  mr_bench_add(out, "tcp_per_s_window_16", mr_bench_median(c[TCP_WIDE].per_s, n));
   mr_bench_add(out, "shared_per_s", mr_bench_median(c[SHARED].per_s, n));
   mr_bench_add(out, "curve_per_s", mr_bench_median(c[CURVE].per_s, n));
   mr_bench_add(out, "raw_cpu_us", mr_bench_median(c[RAW].cpu_us, n));
@@ -364,7 +371,10 @@ mr_err_t mr_bench_link(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   if (e >= 0) {
     c[RAW] = (column_t){.run = raw_run, .way.n = BATCHES};
     c[TCP] = (column_t){.run = batches_run, .way.n = BATCHES};
-    c[SHARED] = (column_t){.run = batches_run, .way = {.n = REFERENCES, .shared = true}};
+    c[RAW_WIDE] = (column_t){.run = raw_run, .way = {.n = BATCHES, .window = 2 * WINDOW}};
+    c[TCP_WIDE] = (column_t){.run = batches_run, .way = {.n = BATCHES, .window = 2 * WINDOW}};
+    c[SHARED] =
+        (column_t){.run = batches_run, .way = {.n = REFERENCES, .shared = true, .window = 64}};
     c[CURVE] = (column_t){.run = batches_run, .way.n = BATCHES / 4};
     strcpy(c[CURVE].way.keys, keys);
     c[RAW_TURN] = (column_t){.run = raw_run, .way = {.n = TURNS, .round_trip = true}};
