@@ -39,6 +39,15 @@ batches. ! train.
 held. ! train.valid
 GRAPH
 
+# Lines again, of batches whose slices three readers make.
+cat >"$dir/slices.mr" <<'GRAPH'
+process reader restart=1000 copies=3 {
+  synthetic n=4000 ! shuffle seed=1 epochs=2 ! flip ! batch 16 name=batches workers=2
+}
+process writer restart=1000 { delay 1 name=delay ! ledger path=$out.txt state=$out.json every=5 name=lines }
+batches. ! delay.
+GRAPH
+
 run() { # GRAPH OUT
   { echo "let out = $2"; cat "$dir/$1.mr"; } >"$2.mr"
   "$program" run "$2.mr" >"$2.out" 2>"$2.err"
@@ -81,14 +90,16 @@ numbers "$dir/quiet.jsonl"
 for ((i = 0; done < kills; i++)); do
   disturbed lines "$dir/l$i" reader between writer
   same "the ledger" "$dir/calm.txt" "$dir/l$i.txt"
+  disturbed slices "$dir/s$i" reader-0 writer reader-1 reader-2
+  same "the ledger of three readers" "$dir/calm.txt" "$dir/s$i.txt"
   disturbed train "$dir/t$i" reader trainer
   hash_of "$dir/t$i.out"
   numbers "$dir/t$i.jsonl"
   same "the ledger of training" "$dir/quiet.out.hash" "$dir/t$i.out.hash"
   same "the metrics" "$dir/quiet.jsonl.n" "$dir/t$i.jsonl.n"
   same "the final checkpoint" "$dir/quiet.d/latest" "$dir/t$i.d/latest"
-  rm -rf "$dir/l$i".* "$dir/t$i".*
+  rm -rf "$dir/l$i".* "$dir/s$i".* "$dir/t$i".*
 done
 left=$(find /dev/shm -newer "$dir/calm.mr" -name '*millrace*' 2>/dev/null | head -3)
 [ -z "$left" ] || { echo "links.sh: left behind: $left"; exit 1; }
-echo "links.sh: $done kills of 5 processes in $((2 * i)) runs: the same ledgers, metrics and weights"
+echo "links.sh: $done kills of 9 processes in $((3 * i)) runs: the same ledgers, metrics and weights"

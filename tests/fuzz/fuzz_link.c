@@ -1,5 +1,6 @@
 /* A link's messages: a frame that is believed has a body as long as said, and every part that is
    pointed at lies within it. */
+#include "pipeline/link_plain.h"
 #include "pipeline/link_wire.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -47,12 +48,23 @@ static void read_spec(const void *bytes, size_t n) {
   free(names);
 }
 
+/* A plain request that is believed says the number that it was read as. */
+static void read_plain(const void *frame, size_t n) {
+  char text[64];
+  int64_t number;
+  if (!mr__plain_read(frame, n, "serve", &number)) return;
+  fuzz_need(number >= 0 && n < sizeof text, "a bad request is believed");
+  snprintf(text, sizeof text, "%.*s", (int)n, (const char *)frame);
+  fuzz_need(!strncmp(text, "serve ", 6) && strtoll(text + 6, NULL, 10) == number, "another number");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   mr__link_head_t head;
   mr__link_hello_t hello;
   int64_t word[MR_LINK_WORDS];
   const char *why;
   read_spec(data, n);
+  read_plain(data, n);
   if (!mr__link_head_read(data, n, &head, &why)) return 0;
   fuzz_need(head.body + sizeof head == n && head.number >= 0, "a bad head is believed");
   const uint8_t *body = data + sizeof head;
