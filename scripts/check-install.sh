@@ -5,6 +5,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
+cmake --build "$root/build/release" --target millrace millrace_archive >/dev/null
 cmake --install "$root/build/release" --prefix "$prefix" >/dev/null
 cd /
 "$prefix/bin/millrace" --version
