@@ -184,13 +184,15 @@ mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- calls for step functions; none of the first four blocks ---- */
-size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out,
-               size_t n);                /* in order; the caller owns them */
-size_t mr_room(mr_stage_t *s, int port); /* buffers that mr_give takes now, [0,MR_BURST] */
-void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n); /* n <= room; ownership passes
-                       on to every consumer of the port; with none linked they are released */
-mr_err_t mr_idle(
-    mr_stage_t *s); /* AGAIN, or END once every input is over (or every linked output is gone) */
+/* Up to n buffers in order; the caller owns them. */
+size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n);
+/* Buffers that mr_give takes now, [0,MR_BURST]. */
+size_t mr_room(mr_stage_t *s, int port);
+/* n <= room; ownership passes on to every consumer of the port; with none linked they are released.
+ */
+void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n);
+/* AGAIN, or END once every input is over (or every linked output is gone). */
+mr_err_t mr_idle(mr_stage_t *s);
 
 /* For a stage that also waits for file descriptors, whose step then returns MR_OK: news changes
    with everything that the stage may wait for in the graph; wait_fds returns once it is no longer
@@ -252,11 +254,9 @@ mr_plan_t *mr_plan_create(const mr_chain_t *c, int n);
 void mr_plan_destroy(mr_plan_t *p);
 void mr_plan_clear(mr_plan_t *p);
 int mr_plan_n(const mr_plan_t *p);
-/* Makes the plan's records into slots [0,n) of buf. */
-mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, mr_buf_t *buf);
-/* The same for its records [from,from+n) alone, into slots [0,n). */
-mr_err_t mr_plan_fill_part(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
-                           mr_buf_t *buf);
+/* Makes the plan's records [from,from+n) into slots [0,n) of buf. */
+mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
+                      mr_buf_t *buf);
 
 /* Workers that take turns: waits until *turn is number.  MR_OK; MR_END when the graph stops or
    every consumer of output 0 is gone; MR_ERR_CANCEL. */
@@ -280,7 +280,6 @@ mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k);
 mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got);
 mr_err_t mr_walk_give(mr_walk_t *w, int64_t i);
 int64_t mr_walk_held(const mr_walk_t *w); /* -1: no window yet, or not since a load */
-void mr_walk_let_go(mr_walk_t *w);        /* the window is over: -1 again */
 
 /* The stage that the others wait for (largest busy share lately) into text; "" if unknown. */
 void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n);

@@ -234,12 +234,8 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
   return MR_OK;
 }
 
-mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, mr_buf_t *buf) {
-  return mr_plan_fill_part(s, c, p, 0, p->n, buf);
-}
-
-mr_err_t mr_plan_fill_part(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
-                           mr_buf_t *buf) {
+mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
+                      mr_buf_t *buf) {
   return n ? mr__make(c, p->prog.op, p->at + from, n, buf) : MR_OK;
 }
 
@@ -263,7 +259,6 @@ mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k) {
 /* ---- windows ---- */
 
 int64_t mr_walk_held(const mr_walk_t *w) { return w->n_held; }
-void mr_walk_let_go(mr_walk_t *w) { w->n_held = -1; }
 
 mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
   mr__prog_t *out = w->x->prog;
