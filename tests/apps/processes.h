@@ -16,11 +16,7 @@ static inline int setup(void **state) {
   return mkdtemp(dir) ? 0 : -1;
 }
 
-static inline int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", dir);
-  return system(command);
-}
+static inline int teardown(void **state) { return program_forget(dir); }
 
 /* The text of a graph whose files are DIR/NAME.*, written to DIR/NAME.mr; path has its name. */
 static inline void write_graph(const char *name, const char *text, char *path) {

@@ -45,11 +45,7 @@ static int setup(void **state) {
   return mr_write_file(real_mr, real, sizeof real - 1, NULL);
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int teardown(void **state) { return program_forget(dir); }
 
 /* One line on standard error that holds both texts. */
 static void refuses(int status, const char *what, const char *expected) {

@@ -327,10 +327,8 @@ static int group_setup(void **state) {
 }
 
 static int group_teardown(void **state) {
-  char command[128];
   forget();
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
+  return program_forget(dir);
 }
 
 int main(void) {

@@ -37,11 +37,7 @@ static int setup(void **state) {
   return p.status;
 }
 
-static int teardown(void **state) {
-  char line[200];
-  snprintf(line, sizeof line, "rm -rf %s", run);
-  return system(line);
-}
+static int teardown(void **state) { return program_forget(run); }
 
 static void the_test_records_give_what_the_run_gave(void **state) {
   char metrics[160], json[160];

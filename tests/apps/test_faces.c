@@ -33,11 +33,7 @@ static int setup(void **state) {
   return 0;
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int teardown(void **state) { return program_forget(dir); }
 
 /* ---- a run in the background ---- */
 

@@ -90,10 +90,8 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-  char command[128];
   http_stop(&server);
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
+  return program_forget(dir);
 }
 
 static int files_in(const char *sub) {

@@ -40,9 +40,8 @@ static void write_set(const char *folder) {
 
 /* Trains a step with these sources for train, valid and test. */
 static void train(const char *train_source, const char *valid, const char *test, const char *more) {
-  char graph[4096], file[96], command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", run);
-  assert_int_equal(system(command), 0);
+  char graph[4096], file[96];
+  assert_int_equal(program_forget(run), 0);
   snprintf(graph, sizeof graph,
            "%s ! shuffle seed=1 epochs=1 ! normalize ! batch 8 drop-remainder ! "
            "vit-step name=train embed=12 heads=2 layers=1 mlp=16 steps=1 %s\n"
@@ -173,11 +172,7 @@ static int setup(void **state) {
   return symlink("one", "link");
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return chdir("/") || system(command);
-}
+static int teardown(void **state) { return chdir("/") || program_forget(dir); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -20,11 +20,7 @@ static int setup(void **state) {
   return 0;
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", dir);
-  return system(command);
-}
+static int teardown(void **state) { return program_forget(dir); }
 
 static pid_t serve(const char *shards, FILE *out) {
   return program_start(

@@ -34,11 +34,7 @@ static int setup(void **state) {
   return mr_write_file(file, graph, sizeof graph - 1, NULL);
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int teardown(void **state) { return program_forget(dir); }
 
 static void expect(int status, const char *sentence) {
   if (p.status != status || !strstr(p.err, sentence))

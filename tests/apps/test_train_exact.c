@@ -57,17 +57,9 @@ static int group_setup(void **state) {
   return 0;
 }
 
-static int remove_other(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", other);
-  return system(command);
-}
+static int remove_other(void **state) { return program_forget(other); }
 
-static int group_teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int group_teardown(void **state) { return program_forget(dir); }
 
 /* ---- what must be equal ---- */
 

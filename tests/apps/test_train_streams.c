@@ -71,11 +71,7 @@ static void go_on(const char *name, const char *steps, const char *workers) {
   went_well();
 }
 
-static void remove_run(const char *name) {
-  char command[256];
-  snprintf(command, sizeof command, "rm -rf '%s'", in_dir(name));
-  assert_int_equal(system(command), 0);
-}
+static void remove_run(const char *name) { assert_int_equal(program_forget(in_dir(name)), 0); }
 
 static char *contents(const char *run, const char *file, size_t *n) {
   char path[192];
@@ -232,11 +228,7 @@ static int setup(void **state) {
   return mkdtemp(dir) ? 0 : -1;
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int teardown(void **state) { return program_forget(dir); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -156,11 +156,7 @@ static int setup(void **state) {
   return mkdtemp(dir) ? 0 : -1;
 }
 
-static int teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int teardown(void **state) { return program_forget(dir); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
