@@ -50,7 +50,10 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
       void *mem = aligned_alloc(64, mr_ring_footprint(depth));
       if (!mem) return MR_ERR_NOMEM;
       mr_ring_t *r = mr_ring_init(mem, depth, &a->rt[i].wait, &b->rt[j].wait);
-      if (b->def->in[e->in].lossy) mr_ring_set_lossy(r);
+      if (b->def->in[e->in].lossy) {
+        mr_ring_set_lossy(r);
+        b->rt[j].wait.patient = true;
+      }
       e->ring[i * b->n_workers + j] = r;
     }
   }

@@ -37,15 +37,20 @@ void mr__wait_unpark(mr_wait_t *w) {
   errno = kept;
 }
 
-void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
+static bool spin(bool (*ready)(void *arg), void *arg) {
   for (int i = 0; i < PAUSES; i++) {
-    if (ready(arg)) return;
+    if (ready(arg)) return true;
     pause_cpu();
   }
   for (int i = 0; i < YIELDS; i++) {
-    if (ready(arg)) return;
+    if (ready(arg)) return true;
     sched_yield();
   }
+  return false;
+}
+
+void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
+  if (!w->patient && spin(ready, arg)) return;
   for (;;) {
     /* seq_cst: ordered before ready's loads; pairs with mr_wait_wake's load. */
     atomic_exchange_explicit(&w->parked, 1, memory_order_seq_cst);

@@ -1,4 +1,5 @@
-/* Adaptive waiting: some tens of pauses, a few yields, then a futex.
+/* Adaptive waiting: some tens of pauses, a few yields, then a futex; at once for those that nobody
+   waits for, whose spinning would be taken from those that work.
 
    One wait object a thread; everything that the thread may wait for notifies it.  The notifier
    first publishes its news with a sequentially consistent exchange or read-modify-write, then calls
@@ -14,6 +15,7 @@
 typedef struct mr_wait {
   _Alignas(64) atomic_uint parked; /* the owner sleeps or is about to: 1 in a futex, 2 in poll */
   atomic_int event;                /* poll: the descriptor that wakes it, plus 1; 0: none yet */
+  bool patient; /* set before the owner starts: it sleeps at once, as nobody waits for it */
 } mr_wait_t;
 _Static_assert(sizeof(mr_wait_t) == 64, "a wait object has a cache line to itself");
 

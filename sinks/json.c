@@ -1,60 +1,97 @@
+/* Written in one pass: a tree of cJSON's items for each record costs more than the record. */
 #include "sinks/json.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-static void add_confusion(cJSON *o, const mr_metrics_t *r) {
-  cJSON *rows = cJSON_AddArrayToObject(o, "confusion");
-  for (int t = 0; t < r->n_classes && t < MR_METRICS_CLASSES; t++) {
-    cJSON *row = cJSON_CreateArray();
-    for (int g = 0; g < r->n_classes; g++)
-      cJSON_AddItemToArray(row, cJSON_CreateNumber(r->confusion[t * r->n_classes + g]));
-    cJSON_AddItemToArray(rows, row);
+static void put_text(FILE *out, const char *text) {
+  fputc('"', out);
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (*c < 0x20)
+      fprintf(out, "\\u%04x", *c);
+    else if (*c == '"' || *c == '\\')
+      fputc('\\', out), fputc(*c, out);
+    else
+      fputc(*c, out);
   }
+  fputc('"', out);
+}
+
+/* The fewest of 15 and 17 digits that read back as the same number; JSON has no NaN. */
+static void put_number(FILE *out, double v) {
+  char text[32];
+  if (!isfinite(v)) {
+    fputs("null", out);
+  } else if (v == trunc(v) && fabs(v) < 1e15) {
+    fprintf(out, "%" PRId64, (int64_t)v);
+  } else {
+    snprintf(text, sizeof text, "%.15g", v);
+    if (strtod(text, NULL) != v) snprintf(text, sizeof text, "%.17g", v);
+    fputs(text, out);
+  }
+}
+
+static void put_confusion(FILE *out, const mr_metrics_t *r) {
+  int C = r->n_classes < MR_METRICS_CLASSES ? r->n_classes : MR_METRICS_CLASSES;
+  fputs(",\"confusion\":[", out);
+  for (int t = 0; t < C; t++) {
+    fputs(t ? ",[" : "[", out);
+    for (int g = 0; g < C; g++)
+      fprintf(out, "%s%" PRIu32, g ? "," : "", r->confusion[t * r->n_classes + g]);
+    fputc(']', out);
+  }
+  fputc(']', out);
   if (!r->dataset) return;
-  cJSON *names = cJSON_AddArrayToObject(o, "classes");
-  for (int t = 0; t < r->n_classes && t < r->dataset->n_classes; t++)
-    cJSON_AddItemToArray(names, cJSON_CreateString(r->dataset->class_name[t]));
+  fputs(",\"classes\":[", out);
+  for (int t = 0; t < C && t < r->dataset->n_classes; t++) {
+    if (t) fputc(',', out);
+    put_text(out, r->dataset->class_name[t]);
+  }
+  fputc(']', out);
 }
 
 /* Shares with four digits: a line a step should stay short. */
-static void add_share(cJSON *o, const char *name, double v) {
-  char text[32];
-  snprintf(text, sizeof text, "%.4g", v);
-  cJSON_AddRawToObject(o, name, text);
-}
-
-static void add_stages(cJSON *o, const mr_metrics_t *r) {
-  cJSON *all = cJSON_AddObjectToObject(o, "stages");
+static void put_stages(FILE *out, const mr_metrics_t *r) {
+  fputs(",\"stages\":{", out);
   for (int i = 0; i < r->n_stages; i++) {
     const mr_metrics_stage_t *st = &r->stage[i];
-    cJSON *one = cJSON_AddObjectToObject(all, st->name);
-    add_share(one, "busy", st->busy);
-    add_share(one, "starved", st->starved);
-    add_share(one, "blocked", st->blocked);
-    add_share(one, "queue", st->queue);
-    cJSON_AddNumberToObject(one, "items", (double)st->items);
+    if (i) fputc(',', out);
+    put_text(out, st->name);
+    fprintf(out,
+            ":{\"busy\":%.4g,\"starved\":%.4g,\"blocked\":%.4g,\"queue\":%.4g,\"items\":%" PRId64
+            "}",
+            st->busy, st->starved, st->blocked, st->queue, st->items);
   }
+  fputc('}', out);
+}
+
+static void put_record(FILE *out, const mr_metrics_t *r) {
+  fprintf(out,
+          "{\"kind\":\"%s\",\"step\":%" PRId64 ",\"total_steps\":%" PRId64 ",\"epoch\":%" PRId64
+          ",\"images\":%" PRId64 ",\"elapsed_s\":",
+          mr_metrics_kind_text(r->kind), r->step, r->total_steps, r->epoch, r->images);
+  put_number(out, r->elapsed_s);
+  for (int i = 0; i < r->n; i++) {
+    fputc(',', out), put_text(out, r->m[i].name), fputc(':', out);
+    put_number(out, r->m[i].value);
+  }
+  if (r->n_stages > 0) put_stages(out, r);
+  if (r->n_classes > 0) put_confusion(out, r);
+  fprintf(out, ",\"ledger\":\"%016" PRIx64 "\",\"data\":", r->ledger);
+  put_text(out, r->dataset ? r->dataset->origin : "none");
+  if (r->note[0]) fputs(",\"note\":", out), put_text(out, r->note);
+  fputc('}', out);
 }
 
 char *mr_metrics_json(const mr_metrics_t *r) {
-  cJSON *o = cJSON_CreateObject();
-  char hex[17];
-  snprintf(hex, sizeof hex, "%016" PRIx64, r->ledger);
-  cJSON_AddStringToObject(o, "kind", mr_metrics_kind_text(r->kind));
-  cJSON_AddNumberToObject(o, "step", (double)r->step);
-  cJSON_AddNumberToObject(o, "total_steps", (double)r->total_steps);
-  cJSON_AddNumberToObject(o, "epoch", (double)r->epoch);
-  cJSON_AddNumberToObject(o, "images", (double)r->images);
-  cJSON_AddNumberToObject(o, "elapsed_s", r->elapsed_s);
-  for (int i = 0; i < r->n; i++) cJSON_AddNumberToObject(o, r->m[i].name, r->m[i].value);
-  if (r->n_stages > 0) add_stages(o, r);
-  if (r->n_classes > 0) add_confusion(o, r);
-  cJSON_AddStringToObject(o, "ledger", hex);
-  cJSON_AddStringToObject(o, "data", r->dataset ? r->dataset->origin : "none");
-  if (r->note[0]) cJSON_AddStringToObject(o, "note", r->note);
-  char *text = cJSON_PrintUnformatted(o);
-  cJSON_Delete(o);
-  return text;
+  char *text = NULL;
+  size_t n = 0;
+  FILE *out = open_memstream(&text, &n);
+  if (!out) return NULL;
+  put_record(out, r);
+  if (!fclose(out)) return text;
+  free(text);
+  return NULL;
 }

@@ -4,7 +4,7 @@
 
 #include "pipeline/metrics.h"
 
-/* One line without its newline; the caller gives it to cJSON_free.  NULL when memory is short. */
+/* One line without its newline; the caller frees it.  NULL when memory is short. */
 char *mr_metrics_json(const mr_metrics_t *r);
 
 #endif

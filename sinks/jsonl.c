@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/metrics.h"
@@ -60,7 +61,7 @@ static mr_err_t jsonl_write(mr_stage_t *s, const mr_metrics_t *r) {
   size_t n = strlen(line);
   line[n] = '\n';
   mr_appender_add(&j->out, s, line, n + 1);
-  cJSON_free(line);
+  free(line);
   return MR_OK;
 }
 

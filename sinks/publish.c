@@ -1,9 +1,10 @@
 /* publish: metrics for whoever wants to listen, over a ZeroMQ PUB socket.  Each number goes out
    under a topic of its own ("train/loss", "valid/accuracy", "stages/train/busy") and each whole
    record under "record"; a subscriber that is slow or gone loses messages and holds nobody. */
-#include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
@@ -71,14 +72,11 @@ static void send_text(publish_t *p, const char *topic, const char *text) {
 }
 
 static void send_number(publish_t *p, const mr_metrics_t *r, const char *topic, double v) {
-  cJSON *o = cJSON_CreateObject();
-  cJSON_AddNumberToObject(o, "step", (double)r->step);
-  cJSON_AddNumberToObject(o, "value", v);
-  cJSON_AddNumberToObject(o, "elapsed_s", r->elapsed_s);
-  char *text = cJSON_PrintUnformatted(o);
+  char text[160], value[32] = "null"; /* JSON has no NaN */
+  if (isfinite(v)) snprintf(value, sizeof value, "%.17g", v);
+  snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
+           value, r->elapsed_s);
   send_text(p, topic, text);
-  cJSON_free(text);
-  cJSON_Delete(o);
 }
 
 static void send_record(publish_t *p, const mr_metrics_t *r) {
@@ -94,7 +92,7 @@ static void send_record(publish_t *p, const mr_metrics_t *r) {
     send_number(p, r, topic, st->busy);
   }
   send_text(p, "record", text);
-  cJSON_free(text);
+  free(text);
 }
 
 static mr_err_t publish_step(mr_stage_t *s) {
