@@ -108,7 +108,13 @@ static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
     atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
   }
   atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
-  publish(&r->producer, own_done(&r->producer));
+  post(&r->producer, own_done(&r->producer));
+  if (!r->producer.other) return;
+  /* News can wait as long as there is room for more of it. */
+  if (r->producer.index - (look(&r->consumer) >> 1) > r->mask / 2)
+    mr_wait_wake(r->producer.other);
+  else
+    mr_wait_hint(r->producer.other);
 }
 
 static size_t pop_lossy(mr_ring_t *r, mr_buf_t **out, size_t n) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Longer spinning takes the core away from the thread that is waited for. */
@@ -20,16 +21,16 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-static long futex(atomic_uint *word, int op, unsigned value) {
-  return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+static long futex(atomic_uint *word, int op, unsigned value, const struct timespec *most) {
+  return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, most, NULL, 0);
 }
 
 void mr__wait_unpark(mr_wait_t *w) {
   int kept = errno; /* a signal handler must not change it */
   /* Pairs with the exchange below: of several notifiers one makes the call. */
   unsigned how = atomic_exchange_explicit(&w->parked, 0, memory_order_seq_cst);
-  if (how == 1) futex(&w->parked, FUTEX_WAKE, 1);
-  if (how == 2) { /* acquire pairs with the release in open_event */
+  if (how == MR__PARKED || how == MR__DOZES) futex(&w->parked, FUTEX_WAKE, 1, NULL);
+  if (how == MR__POLLS) { /* acquire pairs with the release in open_event */
     uint64_t one = 1;
     int fd = atomic_load_explicit(&w->event, memory_order_acquire) - 1;
     if (write(fd, &one, sizeof one) < 0) errno = 0; /* full: it is readable already */
@@ -49,13 +50,21 @@ static bool spin(bool (*ready)(void *arg), void *arg) {
   return false;
 }
 
+/* A wake-up that comes just before the exchange is missed: what it told of is seen a doze later. */
+static void doze(mr_wait_t *w) {
+  const struct timespec most = {0, MR_WAIT_DOZE_MS * 1000000L};
+  atomic_exchange_explicit(&w->parked, MR__DOZES, memory_order_seq_cst);
+  futex(&w->parked, FUTEX_WAIT, MR__DOZES, &most);
+}
+
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
   if (!w->patient && spin(ready, arg)) return;
+  if (w->patient) doze(w);
   for (;;) {
     /* seq_cst: ordered before ready's loads; pairs with mr_wait_wake's load. */
-    atomic_exchange_explicit(&w->parked, 1, memory_order_seq_cst);
+    atomic_exchange_explicit(&w->parked, MR__PARKED, memory_order_seq_cst);
     if (ready(arg)) break;
-    futex(&w->parked, FUTEX_WAIT, 1); /* returns at once if a notifier was faster */
+    futex(&w->parked, FUTEX_WAIT, MR__PARKED, NULL); /* returns at once if a notifier was faster */
   }
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* the owner runs: no pair needed */
 }
@@ -76,7 +85,7 @@ bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struc
   if (event < 0) return false;
   all[0] = (struct pollfd){.fd = event, .events = POLLIN};
   if (n) memcpy(all + 1, fd, (size_t)n * sizeof *fd);
-  atomic_exchange_explicit(&w->parked, 2, memory_order_seq_cst); /* as in mr_wait_until */
+  atomic_exchange_explicit(&w->parked, MR__POLLS, memory_order_seq_cst); /* as in mr_wait_until */
   if (!ready(arg)) poll(all, (nfds_t)n + 1, ms);
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed);
   while (read(event, &drained, sizeof drained) > 0) {

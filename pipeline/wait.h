@@ -1,5 +1,8 @@
-/* Adaptive waiting: some tens of pauses, a few yields, then a futex; at once for those that nobody
-   waits for, whose spinning would be taken from those that work.
+/* Adaptive waiting: some tens of pauses, a few yields, then a futex.
+
+   Threads that nobody waits for (patient ones: the consumers of lossy rings) do not spin, and doze
+   for MR_WAIT_DOZE_MS before they park: news that can wait then costs its producer no system call,
+   and a burst of it one wake-up.
 
    One wait object a thread; everything that the thread may wait for notifies it.  The notifier
    first publishes its news with a sequentially consistent exchange or read-modify-write, then calls
@@ -12,10 +15,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+enum { MR_WAIT_DOZE_MS = 50 };
+enum { MR__PARKED = 1, MR__POLLS, MR__DOZES };
+
 typedef struct mr_wait {
-  _Alignas(64) atomic_uint parked; /* the owner sleeps or is about to: 1 in a futex, 2 in poll */
+  _Alignas(64) atomic_uint parked; /* the owner sleeps or is about to: MR__PARKED ... */
   atomic_int event;                /* poll: the descriptor that wakes it, plus 1; 0: none yet */
-  bool patient; /* set before the owner starts: it sleeps at once, as nobody waits for it */
+  bool patient;                    /* set before the owner starts */
 } mr_wait_t;
 _Static_assert(sizeof(mr_wait_t) == 64, "a wait object has a cache line to itself");
 
@@ -37,6 +43,12 @@ void mr__wait_unpark(mr_wait_t *w);
    when the owner sleeps. */
 static inline void mr_wait_wake(mr_wait_t *w) {
   if (atomic_load_explicit(&w->parked, memory_order_seq_cst)) mr__wait_unpark(w);
+}
+
+/* As mr_wait_wake, for news that can wait: one who dozes sees them when that is over. */
+static inline void mr_wait_hint(mr_wait_t *w) {
+  unsigned how = atomic_load_explicit(&w->parked, memory_order_seq_cst);
+  if (how && how != MR__DOZES) mr__wait_unpark(w);
 }
 
 #endif

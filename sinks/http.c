@@ -197,7 +197,9 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
   if (!draw_token(h->token)) return mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");
   MR_TRY(read_tls(h, s, set));
   parse_address(set->bind, (int)set->port, &a);
-  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
+  /* poll, not epoll: with the latter the end of a half-closed connection can go unseen until the
+     time-out. */
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME |
                    MHD_USE_ERROR_LOG | (a.sa.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0) |
                    (h->tls ? MHD_USE_TLS : 0);
   h->daemon = MHD_start_daemon(

@@ -129,7 +129,7 @@ static void every_measured_record_tells_stages_quantiles_and_the_process(void **
   char text[192];
   mr_diag_t diag;
   snprintf(text, sizeof text,
-           "talk last=20 pause=2000 name=source ! telemetry every=0.001 ! jsonl path=%s/m", dir);
+           "talk last=150 pause=2000 name=source ! telemetry every=0.001 ! jsonl path=%s/m", dir);
   assert_int_equal(run(text, &diag), MR_OK);
   char *got = read_text("m"), *last = strstr(got, "{\"kind\":\"final\"");
   cJSON *j = cJSON_Parse(last);
