@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/index_shuffle.h"
 #include "loaders/sampler.h"
 
 /* Each line as printf would write it, and none after the last. */
@@ -38,6 +39,23 @@ static void many_blocks_of_lines_are_the_samplers_answers(void **state) {
   expect_lines("--records 50000 --seed 12 --epochs 3",
                (mr_sampler_conf_t){
                    .n_records = 50000, .n_epochs = 3, .shuffle = true, .seed = 12, .n_shards = 1});
+}
+
+/* The sampler here keeps what the last call made, and so may the program: these come from grain's
+   formula alone. */
+static void tiny_sets_over_many_epochs_too(void **state) {
+  FILE *f = popen("'" MR_PROGRAM "' index --records 10 --seed 12 --epochs 60 --shard 1/2", "r");
+  assert_non_null(f);
+  for (int i = 0; i < 300; i++) {
+    long long position, record, key;
+    mr_index_shuffle_t s;
+    mr_index_shuffle_init(&s, 4, 12 + (uint32_t)(i / 5), MR_SHUFFLE_ROUNDS);
+    assert_int_equal(fscanf(f, "%lld %lld %lld", &position, &record, &key), 3);
+    assert_int_equal(position, i);
+    assert_int_equal(record, 5 + mr_index_shuffle_at(&s, (uint64_t)(i % 5)));
+    assert_int_equal(key, 12 + 2 * i + 1);
+  }
+  assert_int_equal(pclose(f), 0);
 }
 
 static void large_numbers_and_shards_too(void **state) {
@@ -90,6 +108,7 @@ static void a_full_disk_is_a_failure(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(many_blocks_of_lines_are_the_samplers_answers),
+      cmocka_unit_test(tiny_sets_over_many_epochs_too),
       cmocka_unit_test(large_numbers_and_shards_too),
       cmocka_unit_test(corrected_orders_too),
       cmocka_unit_test(sequential_order_too),

@@ -37,6 +37,17 @@ static void a_small_range_is_permuted(void **state) {
   }
 }
 
+static void all_results_of_a_small_range_are_those_one_by_one(void **state) {
+  for (uint64_t max = 0; max < MR_SHUFFLE_ALL_MAX; max += 1 + max / 5)
+    for (uint32_t seed = 0; seed < 8; seed++) {
+      uint16_t all[MR_SHUFFLE_ALL_MAX];
+      mr_index_shuffle_t s;
+      mr_index_shuffle_init(&s, max, seed * 0x9E3779B9u, seed % 2 ? MR_SHUFFLE_ROUNDS : 16);
+      mr_index_shuffle_all(&s, all);
+      for (uint64_t i = 0; i <= max; i++) assert_int_equal(all[i], mr_index_shuffle_at(&s, i));
+    }
+}
+
 static void four_to_the_eighth_loses_its_last_record_as_in_grain(void **state) {
   mr_index_shuffle_t s;
   mr_index_shuffle_init(&s, 65536, 12, MR_SHUFFLE_ROUNDS);
@@ -91,6 +102,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_golden_index_shuffles_as_grain_does),
       cmocka_unit_test(a_small_range_is_permuted),
+      cmocka_unit_test(all_results_of_a_small_range_are_those_one_by_one),
       cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
       cmocka_unit_test(a_bijective_shuffle_is_grains_but_there),
       cmocka_unit_test(seed_sequences_match_numpy),
