@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: bench/loader-table.sh DATA [SECONDS]
 # The loader's figures on this machine: workers, output types, image sizes, dataset sizes by the
-# sampler alone, the four ways of reading warm and cold, the time to the first batch.  DATA is
+# sampler alone, the four ways of reading warm and cold, reads ahead, the time to the first batch.  DATA is
 # CIFAR-10's folder; SECONDS of each measurement (default 2).  Writes 2 GB below ${TMPDIR:-/tmp}.
 # What it prints is kept in bench/results/DATE-loader-table.txt (OUT names another file).
 set -eu
@@ -78,6 +78,14 @@ for state in warm cold; do
   for backend in auto uring direct pread mmap; do
     if [ $state = cold ]; then sync; forget "$work/images.npy"; else cat "$work/images.npy" >/dev/null; fi
     row "2 GB $state, $backend" "$(rate "npy images=$work/images.npy labels=$work/labels.npy memory=0 backend=$backend ! shuffle seed=12 epochs=0 ! batch 128 drop-remainder workers=$cores name=b ! null")" records/s
+  done
+done
+
+echo; echo "## Reads ahead: the recipe's transform over 2 GB cold, nothing kept (memory=0), 1 worker"
+for backend in direct uring; do
+  for ahead in true false; do
+    sync; forget "$work/images.npy"
+    row "$backend, read-ahead=$ahead" "$(rate "npy images=$work/images.npy labels=$work/labels.npy memory=0 backend=$backend read-ahead=$ahead ! shuffle seed=12 epochs=0 ! $recipe ! normalize preset=cifar10 ! batch 128 drop-remainder workers=1 name=b ! null")"
   done
 done
 

@@ -9,6 +9,7 @@
 typedef struct cifar10 {
   const char *path;
   int backend;
+  bool ahead;
   int64_t memory, records;
   mr_split_t split;
   mr_class_names_t names;
@@ -42,6 +43,7 @@ static mr_err_t store_conf(const cifar10_t *t, mr_cifar10_paths_t *paths, mr_sto
                             .n = mr__split_size(&t->split),
                             .memory = t->memory,
                             .backend = (mr_backend_t)t->backend,
+                            .in_turn = !t->ahead,
                             .locate = locate,
                             .lenient = t->care.lenient,
                             .check = mr__cifar10_check,

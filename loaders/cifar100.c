@@ -56,6 +56,7 @@ static const char *const coarse_class[COARSE] = {"aquatic_mammals",
 typedef struct cifar100 {
   const char *path;
   int backend, labels;
+  bool ahead;
   int64_t memory, records;
   mr_split_t split;
   mr_class_names_t names;
@@ -111,6 +112,7 @@ static mr_err_t store_conf(const cifar100_t *t, path_t *path, mr_store_conf_t *c
                             .n = mr__split_size(&t->split),
                             .memory = t->memory,
                             .backend = (mr_backend_t)t->backend,
+                            .in_turn = !t->ahead,
                             .locate = locate,
                             .lenient = t->care.lenient,
                             .check = check,

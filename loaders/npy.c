@@ -14,6 +14,7 @@ enum { LAYOUT_AUTO, LAYOUT_HWC, LAYOUT_CHW, LAYOUT_NONE };
 typedef struct npy {
   const char *images, *labels, *names_file;
   int backend, layout;
+  bool ahead;
   int64_t memory, classes, id_base;
   mr_split_t split;
   mr_npy_t image_head, label_head; /* types and shapes; no data */
@@ -145,6 +146,7 @@ static mr_store_conf_t store_conf(const npy_t *t) {
                            .n = mr__split_size(&t->split),
                            .memory = t->memory,
                            .backend = (mr_backend_t)t->backend,
+                           .in_turn = !t->ahead,
                            .locate = locate,
                            .lenient = t->care.lenient,
                            .ctx = t};

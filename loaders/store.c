@@ -218,7 +218,7 @@ static mr_err_t read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *inde
 }
 
 bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
-  if (worker >= MR_STORE_WORKERS || mr_store_kept(st)) return false;
+  if (worker >= MR_STORE_WORKERS || st->conf.in_turn || mr_store_kept(st)) return false;
   mr_store_lane_t *l = &st->lane[worker];
   if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
   if (!n) return true;

@@ -38,6 +38,8 @@ static mr_err_t check(const void *ctx, const char *file, int64_t at, const uint8
   return mr_fail(diag, MR_ERR_DATA, "%s: record %lld is bad", file, (long long)at);
 }
 
+static bool in_turn; /* of the next store */
+
 static mr_store_t *opened_with(int64_t n, int64_t memory, mr_backend_t backend) {
   const char *name[FILES] = {path[0], path[1]};
   mr_store_conf_t conf = {.path = name,
@@ -47,6 +49,7 @@ static mr_store_t *opened_with(int64_t n, int64_t memory, mr_backend_t backend) 
                           .n = n,
                           .memory = memory,
                           .backend = backend,
+                          .in_turn = in_turn,
                           .locate = backwards,
                           .check = check};
   mr_store_t *st;
@@ -180,6 +183,20 @@ static void reads_ahead_change_no_record(void **state) {
   }
 }
 
+static void nothing_is_read_ahead_where_that_is_not_wanted(void **state) {
+  int64_t next[32];
+  write_files(-1);
+  in_turn = true;
+  mr_store_t *st = opened_with(ALL, 0, MR_BACKEND_PREAD);
+  in_turn = false;
+  burst_of(40, next);
+  fetch_and_compare(st, 0, 0); /* its reader is open from here on */
+  assert_false(mr_store_ahead(st, 0, NULL, 0));
+  assert_false(mr_store_ahead(st, 0, next, 32));
+  fetch_and_compare(st, 0, 40);
+  mr_store_close(st);
+}
+
 static int setup(void **state) {
   strcpy(folder, "/tmp/millrace-store-XXXXXX");
   if (!mkdtemp(folder)) return -1;
@@ -199,6 +216,7 @@ int main(void) {
       cmocka_unit_test(closing_does_not_wait_for_the_rest),
       cmocka_unit_test(a_bad_record_is_told_by_the_fetch_that_wants_it_alone),
       cmocka_unit_test(reads_ahead_change_no_record),
+      cmocka_unit_test(nothing_is_read_ahead_where_that_is_not_wanted),
       cmocka_unit_test(few_records_are_kept_by_themselves),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
