@@ -64,8 +64,16 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
    "Files up to this size are kept in memory, larger ones are read as records are due; -1: half " \
    "of what the machine has free.",                                                               \
    0},                                                                                            \
-      {"read-ahead", MR_OPT_BOOL, offsetof(state, ahead), "", "true", 0, 0, NULL,                 \
-       "What is not kept is read while the records before it are transformed.", 0},               \
+      {"read-ahead",                                                                              \
+       MR_OPT_BOOL,                                                                               \
+       offsetof(state, ahead),                                                                    \
+       "",                                                                                        \
+       "true",                                                                                    \
+       0,                                                                                         \
+       0,                                                                                         \
+       NULL,                                                                                      \
+       "What is not kept is read while the records before it are transformed.",                   \
+       0},                                                                                        \
   {                                                                                               \
     "backend", MR_OPT_ENUM, offsetof(state, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,       \
         "How files are read; auto takes what the machine allows and the data needs.", 0           \

@@ -76,14 +76,8 @@ static const mr_stage_def_t *const own[] = {&gate_def, NULL};
 static mr_registry_t reg;
 static char folder[] = "/tmp/millrace-malloc-XXXXXX";
 
-static long allocations_of(const char *source) {
-  char text[512];
+static long allocations_in(const char *text) {
   mr_diag_t d = {0};
-  snprintf(
-      text, sizeof text,
-      "%s ! shuffle seed=3 epochs=30 ! flip ! resized-crop ! normalize ! batch 128 workers=2 ! "
-      "gate",
-      source);
   mr_graph_t *g = mr_graph_create(&reg);
   atomic_store(&taken, 0);
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, &d);
@@ -100,6 +94,16 @@ static long allocations_of(const char *source) {
   return atomic_load(&taken);
 }
 
+static long allocations_of(const char *source) {
+  char text[512];
+  snprintf(
+      text, sizeof text,
+      "%s ! shuffle seed=3 epochs=30 ! flip ! resized-crop ! normalize ! batch 128 workers=2 ! "
+      "gate",
+      source);
+  return allocations_in(text);
+}
+
 static void no_batch_costs_an_allocation(void **state) {
   static const char *const how[] = {"memory=-1", "memory=0 backend=uring",
                                     "memory=0 backend=direct", "memory=0 backend=pread",
@@ -110,6 +114,36 @@ static void no_batch_costs_an_allocation(void **state) {
     snprintf(source, sizeof source, "cifar10 path=%s records=400 holdout=0 %s", folder, how[i]);
     long n = allocations_of(source);
     if (n) fail_msg("%s: %ld allocations in %d batches", how[i], n, LAST - FIRST);
+  }
+}
+
+/* Streams with holes, walks, several inputs, and stages behind batch. */
+static void no_batch_of_any_stream_costs_an_allocation(void **state) {
+  static const char *const graph[] = {
+      "synthetic n=2000 ! filter 0,1,2,3,4,5,6 ! shuffle seed=1 epochs=50 ! flip ! batch 128 "
+      "across-epochs workers=2 ! gate",
+      "synthetic n=2000 ! shuffle seed=1 epochs=50 ! mix.a synthetic n=1000 ! shuffle seed=2 "
+      "epochs=50 ! mix.b mix weights=7,3 name=mix ! flip ! batch 128 workers=2 ! gate",
+      "synthetic n=2000 ! shuffle seed=1 epochs=50 ! zip.a synthetic n=2000 ! shuffle seed=2 "
+      "epochs=50 ! zip.b zip name=zip ! batch 128 workers=2 ! gate",
+      "synthetic n=2000 ! shuffle seed=1 epochs=50 ! filter 1,2,3,4,5,6 ! to-iter-dataset ! "
+      "random-map seed=3 ! flip ! mp-prefetch 3 ! batch 64 workers=2 ! gate",
+      "synthetic n=60000 ! to-iter-dataset ! window-shuffle 300 seed=4 ! interleave.a synthetic "
+      "n=60000 ! to-iter-dataset ! interleave.b interleave 2 name=interleave ! batch 128 workers=2 "
+      "! gate",
+      "synthetic n=2000 ! shuffle seed=1 epochs=50 ! batch 96 across-epochs workers=2 ! rebatch "
+      "128 "
+      "! tee ! identity ! gate",
+      "synthetic n=2000 ! shuffle seed=1 epochs=50 ! batch 96 across-epochs workers=2 ! rebatch "
+      "128 "
+      "host=1/3 ! gate",
+      "synthetic n=2000 ! shuffle seed=1 epochs=50 ! batch 128 order=grain-workers "
+      "loader-workers=3 "
+      "workers=2 ! gate",
+  };
+  for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) {
+    long n = allocations_in(graph[i]);
+    if (n) fail_msg("%s: %ld allocations in %d batches", graph[i], n, LAST - FIRST);
   }
 }
 
@@ -149,6 +183,7 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_trap_sees_allocations),
-                                     cmocka_unit_test(no_batch_costs_an_allocation)};
+                                     cmocka_unit_test(no_batch_costs_an_allocation),
+                                     cmocka_unit_test(no_batch_of_any_stream_costs_an_allocation)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
