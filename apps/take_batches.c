@@ -44,12 +44,6 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
     return mr_fail(diag, MR_ERR_CONFIG, "%s: step %" PRId64 ": the stream has steps 1 to %" PRId64,
                    batch, step, last);
   bool found = false, same = made->n_batches == taken->n_batches && made->dim[0] == taken->dim[0];
-  if (!same && want->direct)
-    return mr_fail(diag, MR_ERR_USAGE,
-                   "step %" PRId64 " is not batch %" PRId64
-                   " of %s, as a stage behind it makes others: ask "
-                   "with --stage %s",
-                   step, step, batch, batch);
   MR_TRY(mr_graph_seek(g, name, step - 1, &found, diag));
   *drop = found || same ? 0 : step - 1;
   return !found && same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;
@@ -72,7 +66,7 @@ static mr_err_t build(mr_graph_t *g, const char *stage, const char **name, const
 
 mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *diag) {
   const char *name = NULL, *batch = NULL;
-  int64_t drop;
+  int64_t drop = 0;
   MR_TRY(build(g, want->stage, &name, &batch, diag));
   MR_TRY(mr_graph_settle(g, diag));
   if (want->ready && !want->ready(want->ctx, g)) return MR_OK;

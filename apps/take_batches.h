@@ -12,7 +12,6 @@ typedef mr_err_t (*mr_take_fn)(void *ctx, const mr_spec_t *spec, int64_t step,
 typedef struct mr_batches {
   const char *stage; /* whose batches; NULL: the end of the graph's line of batches */
   int64_t first, n;  /* steps first to first + n - 1, from 1; n 0: to the end */
-  bool direct;       /* fail where step N is not batch N of the stage that makes batches */
   mr_take_fn take;
   void *ctx;
   bool (*ready)(void *ctx, const mr_graph_t *g); /* of the settled graph: false ends it here, well;

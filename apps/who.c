@@ -26,15 +26,24 @@ static const mr_flag_t who_flags[] = {
     {"--json", NULL, "One line of JSON a record or step."},
     {0}};
 
+/* What the tracer says of a record.  Its address travels as the record's key, so that it comes out
+   with the batch that the record ends in. */
+typedef struct row {
+  struct row *next;
+  char *text; /* a line a source, without the slot; NULL: as an object, or no memory was left */
+  cJSON *object;
+} row_t;
+
+/* More than can be on their way to the end: batches have 65536 records at most. */
+enum { ROWS_KEPT = 1 << 20 };
+
 typedef struct who {
   bool json;
   uint64_t record;
-  const char *source; /* NULL: any */
-  char *text;         /* of the batch in hand: a line a slot, made by the tracer */
-  FILE *out;
-  int slots; /* of the batch in hand that were told */
-  bool over; /* the batch that was asked for is told */
-  int64_t found;
+  const char *source;   /* NULL: any */
+  row_t *rows, *newest; /* the last ROWS_KEPT that the tracer has made; its thread's until the graph
+                           is over */
+  int64_t n_rows, found;
 } who_t;
 
 /* ---- the records of a step ---- */
@@ -56,7 +65,7 @@ static void add_leaf(cJSON *leaves, const mr_leaf_t *leaf) {
 
 static cJSON *object_of(const mr_trace_t *t) {
   cJSON *o = cJSON_CreateObject();
-  cJSON_AddNumberToObject(o, "slot", t->slot);
+  cJSON_AddNumberToObject(o, "slot", t->slot); /* print_row knows better */
   cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
   cJSON_AddNumberToObject(o, "label", t->rec->label);
   if (t->rec->skipped) cJSON_AddTrueToObject(o, "left_out");
@@ -76,66 +85,86 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
   mr_where_t where = {.file = file, .offset = -1, .key = t->rec->key};
   if (leaf->source->def->where) leaf->source->def->where(leaf->source, leaf->index, &where);
   if (where.offset >= 0) snprintf(offset, sizeof offset, " @ %" PRId64, where.offset);
-  fprintf(out, "%4d %10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", t->slot, where.key,
-          t->rec->label, leaf->source->name, leaf->index, file, offset);
+  fprintf(out, "%10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", where.key, t->rec->label,
+          leaf->source->name, leaf->index, file, offset);
   if (leaf->rec && leaf->rec->key != where.key)
     fprintf(out, "  (bad: %" PRIu64 " stands in)", leaf->rec->key);
   if (t->rec->skipped) fputs("  (left out)", out);
 }
 
-static uint64_t tell_record(void *ctx, const mr_trace_t *t) {
-  who_t *w = ctx;
-  w->over |= t->slot < w->slots; /* the batch stage has begun another batch */
-  w->slots = t->slot + 1;
-  if (w->over) return 0;
-  if (w->json) {
-    cJSON *o = object_of(t);
-    char *line = cJSON_PrintUnformatted(o);
-    if (line) fprintf(w->out, "%s\n", line);
-    cJSON_free(line);
-    cJSON_Delete(o);
-    return 0;
-  }
-  for (int i = 0; i < t->n_leaves; i++) {
-    print_leaf(w->out, t, i);
+static char *lines_of(const mr_trace_t *t) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *out = open_memstream(&text, &n);
+  for (int i = 0; out && i < t->n_leaves; i++) {
+    print_leaf(out, t, i);
     for (int k = 0; k < t->draws->n && i == 0; k++) {
-      char text[256];
-      mr_draw_text(t->draws, k, text, sizeof text);
-      fprintf(w->out, "%s%s", k ? "; " : "  ", text);
+      char draw[256];
+      mr_draw_text(t->draws, k, draw, sizeof draw);
+      fprintf(out, "%s%s", k ? "; " : "  ", draw);
     }
-    fputs("\n", w->out);
+    fputs("\n", out);
   }
-  return 0;
+  if (out) fclose(out);
+  return text;
+}
+
+static void free_oldest(who_t *w) {
+  row_t *row = w->rows;
+  w->rows = row->next, w->n_rows--;
+  cJSON_Delete(row->object);
+  free(row->text), free(row);
+}
+
+static uint64_t note_record(void *ctx, const mr_trace_t *t) {
+  who_t *w = ctx;
+  row_t *row = calloc(1, sizeof *row);
+  if (!row) return 0;
+  *(w->rows ? &w->newest->next : &w->rows) = row, w->newest = row;
+  if (++w->n_rows > ROWS_KEPT) free_oldest(w);
+  if (w->json)
+    row->object = object_of(t);
+  else
+    row->text = lines_of(t);
+  return (uint64_t)(uintptr_t)row;
+}
+
+static mr_err_t print_row(int slot, const row_t *row, mr_diag_t *diag) {
+  char *text = row ? row->text : NULL, *save = NULL;
+  if (row && row->object) {
+    cJSON_SetNumberValue(cJSON_GetObjectItem(row->object, "slot"), slot);
+    char *line = cJSON_PrintUnformatted(row->object);
+    if (!line) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+    puts(line);
+    return cJSON_free(line), MR_OK;
+  }
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save))
+    printf("%4d %s\n", slot, l);
+  return MR_OK;
 }
 
 static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
                           mr_diag_t *diag) {
   const who_t *w = ctx;
-  if (w->json) return MR_OK;
-  printf("step %" PRId64 ", epoch %" PRId64 ": %d records%s\n", step, b->epoch + 1, b->n,
-         b->n ? "" : ", left out by skip-steps");
-  if (b->n)
-    printf("%4s %10s %5s  %-12s %10s  %s\n", "slot", "id", "label", "source", "index",
-           "file @ offset, and what was drawn");
+  if (!w->json) {
+    printf("step %" PRId64 ", epoch %" PRId64 ": %d records%s\n", step, b->epoch + 1, b->n,
+           b->n ? "" : ", left out by skip-steps");
+    if (b->n)
+      printf("%4s %10s %5s  %-12s %10s  %s\n", "slot", "id", "label", "source", "index",
+             "file @ offset, and what was drawn");
+  }
+  for (int i = 0; i < b->n; i++) MR_TRY(print_row(i, (const row_t *)(uintptr_t)b->key[i], diag));
   return MR_OK;
 }
 
 static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *diag) {
   who_t w = {.json = mr_args_text(a, "--json") != NULL};
-  size_t n = 0;
-  w.out = open_memstream(&w.text, &n);
-  if (!w.out) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
-  mr_graph_trace(g, tell_record, &w, false);
-  mr_batches_t want = {.stage = mr_args_text(a, "--stage"),
-                       .first = step,
-                       .n = 1,
-                       .direct = true,
-                       .take = tell_step,
-                       .ctx = &w};
+  mr_batches_t want = {
+      .stage = mr_args_text(a, "--stage"), .first = step, .n = 1, .take = tell_step, .ctx = &w};
+  mr_graph_trace(g, note_record, &w, false);
   mr_err_t e = mr_take_batches(g, &want, diag);
-  fclose(w.out);
-  if (e >= 0) fputs(w.text, stdout);
-  free(w.text);
+  while (w.rows) free_oldest(&w);
   return e;
 }
 

@@ -233,10 +233,10 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     if (c->draws) c->draws->n = 0;
     void *to = (char *)buf->data + (size_t)(slot + i) * c->bytes;
     MR_TRY(mr__run(c, op, n, to, &r));
-    if (c->tracer) mr__trace_record(c, op, n, slot + i, &r);
+    uint64_t told = c->tracer ? mr__trace_record(c, op, n, slot + i, &r) : 0;
     if (r.skipped) memset(to, 0, c->bytes);
     buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
-    buf->key[slot + i] = r.key | (r.skipped ? MR_KEY_SKIPPED : 0);
+    buf->key[slot + i] = c->tracer ? told : r.key | (r.skipped ? MR_KEY_SKIPPED : 0);
     buf->draw[slot + i] = r.draw;
   }
   return MR_OK;

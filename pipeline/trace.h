@@ -32,7 +32,7 @@ typedef struct mr_trace {
 } mr_trace_t;
 
 /* Called by the workers of the stages that make batches, for one batch after the other each.  What
-   it returns is the record's key in the batch if nothing is fetched. */
+   it returns is the record's key in the batch, also where later stages make other batches of it. */
 typedef uint64_t (*mr_trace_fn)(void *ctx, const mr_trace_t *t);
 
 /* Before start.  only: records are found but neither fetched nor made, batches hold no data, and

@@ -45,13 +45,13 @@ static double number(const cJSON *o, const char *name) {
   return v->valuedouble;
 }
 
-static void the_records_of_a_step_are_those_of_its_batch(void **state) {
+static void expect_steps_of(const char *graph) {
   unsigned long long key[64];
   for (int step = 1; step <= 18; step += 4) {
-    int n = keys_of(streamed, step, key), k = 0;
+    int n = keys_of(graph, step, key), k = 0;
     char text[16], *save = NULL;
     snprintf(text, sizeof text, "%d", step);
-    RUN(&p, "who", streamed, "--step", text, "--json");
+    RUN(&p, "who", graph, "--step", text, "--json");
     assert_int_equal(p.status, 0);
     for (char *line = strtok_r(p.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save), k++) {
       cJSON *o = cJSON_Parse(line);
@@ -66,6 +66,21 @@ static void the_records_of_a_step_are_those_of_its_batch(void **state) {
     }
     assert_int_equal(k, n);
   }
+}
+
+static void the_records_of_a_step_are_those_of_its_batch(void **state) {
+  expect_steps_of(streamed);
+}
+
+static void also_behind_a_stage_that_makes_other_batches(void **state) {
+  expect_steps_of(
+      "synthetic name=s n=90 ! shuffle seed=5 epochs=3 ! flip ! resized-crop ! batch 16 ! rebatch "
+      "14 "
+      "! identity ! null");
+  expect_steps_of(/* from the first batch on, as nobody can tell where step N begins */
+                  "synthetic name=s n=120 ! filter p=0.9 ! shuffle seed=5 epochs=3 ! flip ! "
+                  "resized-crop ! batch "
+                  "16 ! rebatch 15 ! null");
 }
 
 static void the_steps_of_a_record_are_all_that_hold_it(void **state) {
@@ -161,6 +176,7 @@ static int teardown(void **state) { return program_forget(dir); }
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_records_of_a_step_are_those_of_its_batch),
+      cmocka_unit_test(also_behind_a_stage_that_makes_other_batches),
       cmocka_unit_test(the_steps_of_a_record_are_all_that_hold_it),
       cmocka_unit_test(numbers_of_a_range_have_places_too),
       cmocka_unit_test(draws_come_in_words),
