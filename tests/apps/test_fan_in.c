@@ -186,6 +186,33 @@ static void what_cannot_be_copied_is_told(void **state) {
   free(p);
 }
 
+/* Without process blocks: slices of one batch, or what only looks so. */
+static void gather_takes_slices_of_one_batch_and_nothing_else(void **state) {
+#define HALF(I, N, MORE) "synthetic n=100 ! shuffle seed=1 epochs=1 ! batch 16 host=" #I "/" #N MORE
+  static const char *const bad[][2] = {
+      {HALF(1, 2, " ! g.a ") HALF(0, 2, " ! g.b") " gather name=g ! null",
+       "want host=I/N of one batch at inputs a, b, ... in the order of I"},
+      {HALF(0, 2, " ! g.a ") HALF(0, 2, " ! g.b") " gather name=g ! null",
+       "slots from 0 on came at input b after those up to 8"},
+      {HALF(0, 2, " ! g.a ") "synthetic n=50 ! shuffle seed=1 epochs=1 ! batch 16 host=1/2 ! g.b "
+                             "gather name=g ! null",
+       "inputs a and b are not slices of the same batches"},
+      {HALF(0, 2, " ! g.a ") HALF(1, 2, " ! g.c") " gather name=g ! null",
+       "input c is connected, but b is not"},
+      {HALF(0, 2, " ! g.a ") HALF(1, 2, " ! g.b") " gather 17 name=g ! null",
+       "setting size = 17: the slices have at most 16 records together"}};
+  program_t *p = calloc(1, sizeof *p);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    RUN(p, "run", bad[i][0]);
+    assert_int_not_equal(p->status, 0);
+    if (!strstr(p->err, bad[i][1])) fail_msg("%s: %s", bad[i][0], p->err);
+  }
+  RUN(p, "run", HALF(0, 2, " ! g.a ") HALF(1, 2, " ! g.b") " gather name=g ! ledger");
+  if (p->status) fail_msg("%s", p->err);
+  assert_non_null(strstr(p->out, "up to step 7, 100 records"));
+  free(p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_of_three_readers_are_those_of_one),
@@ -193,6 +220,7 @@ int main(void) {
       cmocka_unit_test(readers_that_die_and_come_back_change_no_line),
       cmocka_unit_test(a_trainer_of_three_readers_ends_with_the_same_weights),
       cmocka_unit_test(a_host_that_dies_goes_on_from_the_last_checkpoint),
+      cmocka_unit_test(gather_takes_slices_of_one_batch_and_nothing_else),
       cmocka_unit_test(what_cannot_be_copied_is_told),
   };
   setenv("OMP_WAIT_POLICY", "passive", 0);

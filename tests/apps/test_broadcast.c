@@ -1,0 +1,97 @@
+/* Subscribers of a run: they come, go, sleep and ask for nonsense, and the run is the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <zmq.h>
+
+#include "tests/apps/processes.h"
+
+#define STREAM \
+  "synthetic n=3200 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 name=b ! delay 4000 ! ledger"
+
+typedef struct peer {
+  void *context, *socket;
+} peer_t;
+
+static peer_t peer(const char *address) {
+  peer_t p = {.context = zmq_ctx_new()};
+  int zero = 0, patience = 60000;
+  p.socket = zmq_socket(p.context, ZMQ_DEALER);
+  zmq_setsockopt(p.socket, ZMQ_LINGER, &zero, sizeof zero);
+  zmq_setsockopt(p.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
+  assert_int_equal(zmq_connect(p.socket, address), 0);
+  return p;
+}
+
+static void gone(peer_t *p) {
+  zmq_close(p->socket);
+  zmq_ctx_term(p->context);
+}
+
+/* The head of the next answer, which says its number and whether it is the end. */
+static int64_t next(peer_t *p, int64_t asked, bool *end) {
+  char text[512];
+  zmq_msg_t m;
+  snprintf(text, sizeof text, "batches %ld", (long)asked);
+  assert_true(zmq_send(p->socket, text, strlen(text), 0) > 0);
+  int n = zmq_recv(p->socket, text, sizeof text - 1, 0);
+  assert_true(n > 0);
+  text[n] = 0;
+  for (int more = 1; more;) {
+    zmq_msg_init(&m);
+    assert_true(zmq_msg_recv(&m, p->socket, 0) >= 0);
+    more = zmq_msg_more(&m);
+    zmq_msg_close(&m);
+  }
+  *end = strstr(text, "\"end\": true") != NULL;
+  return atol(strchr(text, ':') + 1);
+}
+
+static void ledger_of(const char *graph, char *line) {
+  program_t *p = calloc(1, sizeof *p);
+  RUN(p, "run", graph);
+  if (p->status) fail_msg("%s", p->err);
+  ledger_line(p->out, "ledger: ", line);
+  free(p);
+}
+
+static void nobody_who_subscribes_changes_or_holds_up_a_run(void **state) {
+  char graph[TEXT_MAX], at[100], alone[24], seen[24];
+  bool end = false;
+  int64_t got = 0, missed = 0, number = 0;
+  snprintf(at, sizeof at, "ipc://@mr-broadcast-%ld", (long)getpid());
+  snprintf(graph, sizeof graph, STREAM "  b. ! broadcast %s", at);
+  running_t r = start((const char *const[]){"run", graph, NULL});
+  peer_t reader = peer(at), deaf = peer(at), late = peer(at), rude = peer(at);
+  zmq_send(rude.socket, "give me all", 11, 0);
+  for (int i = 0; i < 500; i++) zmq_send(deaf.socket, "batches 0", 9, 0);
+  for (; !end; got += !end) {
+    int64_t asked = number ? number + 1 : 0;
+    number = next(&reader, asked, &end);
+    if (got && !end) missed += number - asked;
+    if (got == 20) usleep(200000); /* fifty batches or so */
+    if (got == 30) next(&late, 0, &end), gone(&late);
+  }
+  finish(&r);
+  if (r.p->status) fail_msg("%s", r.p->err);
+  assert_int_equal(number, 200);
+  assert_true(got > 30 && missed > 0 && got + missed <= 200);
+  ledger_of(STREAM, alone);
+  ledger_line(r.p->out, "ledger: ", seen);
+  assert_string_equal(alone, seen);
+  assert_non_null(strstr(r.p->out, "200 buffers published"));
+  assert_non_null(strstr(r.p->out, "to 3 subscribers"));
+  gone(&reader), gone(&deaf), gone(&rude), free(r.p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nobody_who_subscribes_changes_or_holds_up_a_run),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
