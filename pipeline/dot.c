@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "pipeline/graph_private.h"
+#include "pipeline/process.h"
 
 enum { NODES_MAX = 1024 /* more are drawn without clusters */ };
 
@@ -83,7 +84,11 @@ void mr_graph_dot(const mr_graph_t *g, FILE *out) {
   put_stages(g, 0, done, out);
   for (int i = 0; i < g->n_processes; i++) {
     fprintf(out, "  subgraph cluster_process_%d {\n  fontname=\"sans-serif\"; style=rounded; ", i);
-    fprintf(out, "label=\"process %s\";\n", g->process[i]->name);
+    mr_process_t p;
+    bool several = mr_graph_process(g, i, &p, NULL) >= 0 && p.copies > 1;
+    fprintf(out, "label=\"process %s", g->process[i]->name);
+    if (several) fprintf(out, ", %d copies", (int)p.copies);
+    fprintf(out, "\";\n");
     put_stages(g, i + 1, done, out);
     fputs("  }\n", out);
   }
