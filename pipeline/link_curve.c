@@ -117,7 +117,7 @@ mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *
   mr_err_t e = read_peers(cfg->peers, z, peer, diag);
   bool good = e >= 0 && !zmq_setsockopt(k->socket, ZMQ_CURVE_SECRETKEY, sec, sizeof sec) &&
               !zmq_setsockopt(k->socket, ZMQ_CURVE_PUBLICKEY, pub, sizeof pub);
-  memset(sec, 0, sizeof sec);
+  explicit_bzero(sec, sizeof sec);
   if (good && k->router)
     good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVER, &one, sizeof one) &&
            !zmq_setsockopt(k->socket, ZMQ_ZAP_DOMAIN, "millrace", 8) && start(z, k->context);

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "stages/link_stage.h"
+
+enum { ALONE_MS = 5000 }; /* without a peer that long: people are told */
 
 static const mr_opt_t in_opts[] = {MR_LINK_OPTS(offsetof(mr_link_in_t, set)), {0}};
 
@@ -26,6 +29,7 @@ mr_err_t mr_link_in_open(mr_stage_t *s) {
   if (at.n_words) memcpy(at.word, s->start_word, (size_t)at.n_words * sizeof *at.word);
   t->link = mr_link_open_in(&cfg, &s->out_spec[0], &at, &why);
   if (!t->link) return mr_stage_fail(s, why.code, "%s", why.text);
+  t->opened_ns = mr_now_ns();
   mr_use_pool(s, 0, mr_link_give_pool(t->link));
   return MR_OK;
 }
@@ -37,7 +41,21 @@ static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
   return n;
 }
 
+/* A peer that never comes is most often one that was not started, or not let in. */
+static void say_alone(const mr_stage_t *s) {
+  mr_link_in_t *t = s->state;
+  mr_link_stats_t now;
+  if (!t->opened_ns || mr_now_ns() - t->opened_ns < ALONE_MS * INT64_C(1000000)) return;
+  t->opened_ns = 0;
+  mr_link_stats(t->link, &now);
+  if (now.connections) return;
+  fprintf(stderr,
+          "millrace: %s: nobody has answered at %s so far; is the other process running%s?\n",
+          s->name, t->set.address, t->set.key ? ", and does each end know the other's key" : "");
+}
+
 static mr_err_t in_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
+  say_alone(s);
   struct pollfd fd[MR_LINK_FDS];
   int ms, n = mr_link_fds(link, fd, &ms);
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);

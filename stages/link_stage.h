@@ -52,6 +52,7 @@ typedef struct mr_link_in {
   mr_link_settings_t set;
   mr_link_t *link;
   mr_link_stats_t told;
+  int64_t opened_ns; /* 0: it has been said that nobody comes, or somebody has come */
 } mr_link_in_t;
 mr_err_t mr_link_in_open(mr_stage_t *s);
 mr_err_t mr_link_in_step(mr_stage_t *s);
