@@ -6,6 +6,7 @@
 #include "apps/cli.h"
 #include "apps/inspect_data.h"
 #include "loaders/loaders.h"
+#include "pipeline/process.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 
@@ -61,8 +62,9 @@ static void print_stage(const mr_stage_def_t *d) {
   if (d->parallel)
     printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "workers", "whole number", "threads", "1",
            "[1, 64]", "Threads that share the work; the order of the results stays.");
-  printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "name", "text", "", d->name, "",
-         "What this stage is called in the graph.");
+  if (d != &mr_process_def)
+    printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "name", "text", "", d->name, "",
+           "What this stage is called in the graph.");
 }
 
 static void print_room(const char *room, const mr_stage_def_t *const *table) {
@@ -75,10 +77,12 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
     print_room("loaders", mr_loaders_stages);
     print_room("stages", mr_stages_stages);
     print_room("sinks", mr_sinks_stages);
+    printf("blocks\n  %-15s %s\n", mr_process_def.name, mr_process_def.help);
     return 0;
   }
   const mr_registry_t *reg = mr_all_stages();
   const mr_stage_def_t *d = mr_registry_find(reg, a->word[0]);
+  if (!d && !strcmp(a->word[0], mr_process_def.name)) d = &mr_process_def;
   if (d) {
     print_stage(d);
     return 0;
@@ -93,7 +97,7 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
-    .words = "[STAGE|FILE|FOLDER]",
+    .words = "[STAGE|process|FILE|FOLDER]",
     .help = "Lists the stages, the ports and settings of one, or what data files hold.",
     .more = "\nFiles: .npy, .safetensors, CIFAR-10's and CIFAR-100's binary ones.",
     .max_words = 1,

@@ -51,7 +51,7 @@ static const mr_opt_t process_opts[] = {
      .help = "Buffers on the way or in use here, for each link that comes in."},
     {0}};
 
-static const mr_stage_def_t process_def = {
+const mr_stage_def_t mr_process_def = {
     .name = "process",
     .help = "Stages that run in a process of their own.",
     .opts = process_opts,
@@ -68,7 +68,7 @@ mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos) {
   mr__node_t **more = realloc(g->process, (size_t)(g->n_processes + 1) * sizeof *more);
   if (!more) return NULL;
   g->process = more;
-  int i = mr__graph_new_node(g, &process_def, pos);
+  int i = mr__graph_new_node(g, &mr_process_def, pos);
   if (i < 0) return NULL;
   g->n_nodes--; /* it is no stage */
   return g->process[g->n_processes++] = g->node[i];

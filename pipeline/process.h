@@ -14,6 +14,9 @@
 
 #include "pipeline/graph.h"
 
+/* What a block can be told, as the settings of a stage; it is none and has no ports. */
+extern const mr_stage_def_t mr_process_def;
+
 typedef struct mr_process {
   const char *name;
   int64_t restart;                   /* how often it is started again when it dies */

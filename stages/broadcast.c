@@ -30,7 +30,7 @@ static const mr_opt_t broadcast_opts[] = {
      .help = "Where subscribers come: tcp://HOST:PORT (port * takes a free one), ipc://@NAME or "
              "ipc://FILE.",
      .positional = 1},
-    {.name = "name",
+    {.name = "link",
      .type = MR_OPT_STR,
      .offset = offsetof(broadcast_t, set.link),
      .unit = "",
