@@ -5,7 +5,9 @@
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
+/* One number throughout: a literal, or one that is broadcast. */
 static bool is_constant(const mr_var_t *v, double value) {
+  while (v->def && v->def->op == &mr_op_broadcast_in_dim) v = v->def->in[0];
   return v->literal && v->aval.dtype == MR_F32 && v->value == value;
 }
 

@@ -132,6 +132,22 @@ static void constants_are_computed_when_compiling(void **state) {
   mr_fn_destroy(f);
 }
 
+static void ones_of_any_shape_multiply_nothing(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2, 3)),
+           *row = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  mr_var_t *ones = mr_lax_full(f, &row->aval, 1);
+  ones = mr_lax_broadcast_in_dim(f, ones, 2, x->aval.dim, (int[]){1});
+  mr_var_t *spread = mr_lax_broadcast_in_dim(f, row, 2, x->aval.dim, (int[]){1});
+  mr_var_t *y[] = {mr_lax_mul(f, ones, x), mr_lax_mul(f, x, spread)};
+  assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+  assert_int_equal(mr_fold_constants(f, NULL), MR_OK);
+  assert_ptr_equal(f->out[0], x);
+  assert_ptr_equal(f->out[1], y[1]);
+  assert_int_equal(count(f, "mul"), 1);
+  mr_fn_destroy(f);
+}
+
 static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
   mr_fn_t *f = chain();
   mr_exec_t *x = NULL;
@@ -154,6 +170,7 @@ int main(void) {
       cmocka_unit_test(a_barrier_keeps_what_is_behind_it_apart),
       cmocka_unit_test(minus_zero_is_no_zero),
       cmocka_unit_test(constants_are_computed_when_compiling),
+      cmocka_unit_test(ones_of_any_shape_multiply_nothing),
       cmocka_unit_test(a_pass_can_be_left_out_and_a_wrong_name_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
