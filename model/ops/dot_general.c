@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/product.h"
@@ -192,6 +194,29 @@ static mr_err_t dot_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
   return mr_rule_done(f);
 }
 
+/* A transposition that puts the right side's free dimensions before the left's: the product with
+   its sides exchanged. */
+static bool dot_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
+  mr_side_t a, b;
+  sides(e, &a, &b);
+  for (int i = 0; i < v->ndim; i++) {
+    int at = i - a.n_batch;
+    int from = at < 0 ? i : at < b.n_free ? i + a.n_free : i - b.n_free;
+    if (!v->transposes || v->perm[i] != from) return false;
+  }
+  return true;
+}
+
+static mr_var_t *dot_viewed(mr_fn_t *f, const mr_eqn_t *e, const mr_view_t *v,
+                            mr_var_t *const *in) {
+  mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers")), turned = d;
+  memcpy(turned.lhs_contract, d.rhs_contract, sizeof d.lhs_contract);
+  memcpy(turned.rhs_contract, d.lhs_contract, sizeof d.lhs_contract);
+  memcpy(turned.lhs_batch, d.rhs_batch, sizeof d.lhs_batch);
+  memcpy(turned.rhs_batch, d.lhs_batch, sizeof d.lhs_batch);
+  return mr_lax_dot_general(f, in[1], in[0], &turned, e->out[0]->aval.dtype);
+}
+
 static bool dot_general_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   mr_dot_dims_t d = {.n_contract = 1, .lhs_contract = {2}};
   mr_var_t *a, *b;
@@ -245,4 +270,6 @@ const mr_op_def_t mr_op_dot_general = {
     .cpu = dot_cpu,
     .widens = true,
     .flop = flop,
+    .view = dot_view,
+    .viewed = dot_viewed,
 };

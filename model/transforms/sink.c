@@ -64,12 +64,14 @@ static int seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
   return -1;
 }
 
+/* What costs nothing may be made for one reader and once more for others. */
+static bool made_again(const mr_var_t *x) { return x->def->op->viewed && x->def->op->moves; }
+
 /* A transposition of x that ends in values which cost nothing to turn round. */
 static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, int depth) {
   mr_view_t in[VIEW_IN];
   if (depth > DEPTH || !lets_through(x, v, in)) return false;
-  bool cheap = x->def->op->viewed != NULL;
-  if (!cheap && !read_once(s, x)) return false;
+  if (!made_again(x) && !read_once(s, x)) return false;
   for (int k = 0; k < x->def->n_in; k++)
     if (in[k].ndim && seen_before(x->def, in, k) < 0 &&
         !vanishes(s, x->def->in[k], &in[k], depth + 1))
@@ -80,7 +82,7 @@ static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, i
 static bool worth_it(const sinker_t *s, const mr_var_t *x, const mr_view_t *v) {
   mr_view_t in[VIEW_IN];
   if (v->transposes) return vanishes(s, x, v, 0);
-  return lets_through(x, v, in) && (read_once(s, x) || x->def->op->viewed);
+  return lets_through(x, v, in) && (read_once(s, x) || made_again(x));
 }
 
 static mr_var_t *now(const sinker_t *s, mr_var_t *x) {

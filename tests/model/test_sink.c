@@ -175,6 +175,36 @@ static void a_hessian_of_squares_turns_nothing_round(void **state) {
   mr_fn_destroy(f), mr_fn_destroy(g), mr_fn_destroy(h);
 }
 
+/* a (2,3,4,5) by b (2,6,5), batched over 2: (2,3,4,6), turned as perm says. */
+static mr_fn_t *turned_product(const int *perm, bool read_twice) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 2, 3, 4, 5));
+  mr_var_t *b = mr_fn_input(f, mr_aval_of(MR_F32, 2, 6, 5)), *y[2];
+  mr_dot_dims_t d = {.n_batch = 1, .n_contract = 1, .lhs_contract = {3}, .rhs_contract = {2}};
+  y[1] = mr_lax_dot_general(f, a, b, &d, MR_F32);
+  y[0] = mr_lax_transpose(f, y[1], perm);
+  if (mr_fn_return(f, 1 + read_twice, y) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static void a_product_turned_round_is_that_of_its_sides_exchanged(void **state) {
+  const struct {
+    int perm[4];
+    bool read_twice, goes;
+  } c[] = {{{0, 3, 1, 2}, false, true},
+           {{0, 3, 1, 2}, true, false},  /* both orders are read */
+           {{0, 3, 2, 1}, false, false}, /* the left's own dimensions change places */
+           {{1, 0, 2, 3}, false, false}};
+  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+    mr_fn_t *f = turned_product(c[i].perm, c[i].read_twice), *sunk = mr_fn_copy(f, NULL);
+    assert_int_equal(mr_sink(sunk, NULL), MR_OK);
+    assert_int_equal(count(sunk, "transpose"), !c[i].goes);
+    assert_int_equal(count(sunk, "dot_general"), 1);
+    same_values(f, sunk, 1e-6);
+    mr_fn_destroy(f), mr_fn_destroy(sunk);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_head_that_reads_one_token_costs_what_the_slice_by_hand_costs),
@@ -184,6 +214,7 @@ int main(void) {
       cmocka_unit_test(a_slice_of_the_last_dimension_stays_below_a_norm),
       cmocka_unit_test(views_of_broadcasts_and_counters_are_made_small_at_once),
       cmocka_unit_test(a_hessian_of_squares_turns_nothing_round),
+      cmocka_unit_test(a_product_turned_round_is_that_of_its_sides_exchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
