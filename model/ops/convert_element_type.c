@@ -37,9 +37,8 @@ static void general_run(const mr_unit_t *u, const void *const *in, void *out, in
 
 /* Masks and whole numbers into f32, which gradients of comparisons are made of. */
 static void bool_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  const uint8_t *x = in[0];
-  float *y = out;
-  for (int64_t i = 0; i < n; i++) y[i] = x[i * u->step[0]] ? 1.0f : 0.0f;
+  static const float zero = 0, one = 1;
+  mr__lanes()->select(in[0], u->step[0], &zero, 0, &one, 0, out, sizeof one, n);
 }
 
 static void i32_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {

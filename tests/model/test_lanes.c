@@ -147,6 +147,26 @@ static void a_row_folded_in_pieces_gives_the_bits_of_the_whole(void **state) {
   }
 }
 
+/* Arrays and single values for each of the three operands, elements of each size. */
+static void selecting_is_the_same_on_every_instruction_set(void **state) {
+  enum { MOST = 77 };
+  static _Alignas(64) uint8_t which[MOST], a[8 * MOST], b[8 * MOST], got[8 * MOST], want[8 * MOST];
+  for (int i = 0; i < MOST; i++) which[i] = i * 7 % 3 == 1;
+  for (int i = 0; i < 8 * MOST; i++) a[i] = (uint8_t)(i * 37), b[i] = (uint8_t)(i * 101 + 9);
+  for (int k = 0; k < 3; k++) {
+    if (!has(isas[k])) continue;
+    for (int at = 0; at < 4 * 8 * 2; at++) {
+      int size = 1 << at / 16, step = at & 1, as = at >> 1 & 1, bs = at >> 2 & 1;
+      int64_t n = at & 8 ? MOST : 1;
+      for (int64_t i = 0; i < n; i++)
+        memcpy(want + i * size, which[i * step] ? b + i * bs * size : a + i * as * size,
+               (size_t)size);
+      mr__lanes_of(isas[k])->select(which, step, a, as, b, bs, got, size, n);
+      assert_memory_equal(got, want, (size_t)(n * size));
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions_agree_with_f64_over_all_floats),
@@ -154,6 +174,7 @@ int main(void) {
       cmocka_unit_test(an_elements_result_depends_on_it_alone),
       cmocka_unit_test(bf16_is_computed_in_f32_and_rounded_once),
       cmocka_unit_test(a_row_folded_in_pieces_gives_the_bits_of_the_whole),
+      cmocka_unit_test(selecting_is_the_same_on_every_instruction_set),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,17 +56,26 @@ static void *repeated(const frame_t *f, const value_t *x, int64_t i0, int64_t m)
   return slot;
 }
 
+/* k, k + 1, ..., or k throughout where inner elements share a number. */
+static void count_on(const value_t *x, int64_t k, char *to, int64_t n) {
+  float real = (float)k;
+  int32_t whole = (int32_t)k;
+  if (x->inner != 1)
+    fill(to, x->dtype == MR_F32 ? (char *)&real : (char *)&whole, x->size, n);
+  else if (x->dtype == MR_F32)
+    for (int32_t j = 0; j < (int32_t)n; j++) ((float *)to)[j] = (float)(whole + j);
+  else
+    for (int32_t j = 0; j < (int32_t)n; j++) ((int32_t *)to)[j] = whole + j;
+}
+
 /* Elements [i0,i0+m) of a counter. */
 static void *counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
   char *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
   for (int64_t done = 0, run; done < m; done += run) {
-    int64_t i = i0 + done, k = i / x->inner % x->mid, each = x->inner == 1;
-    run = each ? x->mid - k : x->inner - i % x->inner;
+    int64_t i = i0 + done, k = i / x->inner % x->mid;
+    run = x->inner == 1 ? x->mid - k : x->inner - i % x->inner;
     if (run > m - done) run = m - done;
-    if (x->dtype == MR_F32)
-      for (int64_t j = 0; j < run; j++) ((float *)slot)[done + j] = (float)(k + j * each);
-    else
-      for (int64_t j = 0; j < run; j++) ((int32_t *)slot)[done + j] = (int32_t)(k + j * each);
+    count_on(x, k, slot + (size_t)done * x->size, run);
   }
   return slot;
 }
