@@ -24,6 +24,7 @@ enum {
   PART = 2048,      /* terms of a long sum that are added at a time, about */
   TILES = 32,       /* wanted: enough for the largest teams, few enough to be large */
   FEW_TILES = 8,    /* below which columns are cut too */
+  FEW_TURNED = 4,   /* the same for a b that lies transposed, which each cut has copied again */
   TILE_ROWS = 64,
   TILE_COLS = 256,
 };
@@ -71,9 +72,10 @@ static bool turn_pays(const mr_matmul_spec_t *s) {
 /* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps. */
 static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
-  int64_t rows = most(1, least(TILES, s->m / TILE_ROWS));
+  int64_t rows = most(1, least(TILES, s->m / TILE_ROWS)), few = FEW_TILES;
+  if (s->b_row == 1 && s->b_col != 1) few = FEW_TURNED;
   p->m = cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 16);
-  p->n = cut(s->n, p->packs ? 1 : most(1, least(FEW_TILES / p->m.count, s->n / TILE_COLS)), 64);
+  p->n = cut(s->n, p->packs ? 1 : most(1, least(few / p->m.count, s->n / TILE_COLS)), 64);
   bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * PART;
   p->k = cut(s->k, parts ? s->k / PART : 1, 32);
 }
