@@ -25,7 +25,8 @@ typedef struct step {
   mr_exec_t *exec;
   mr_params_t list; /* names and places only: no arenas */
   int64_t batch, classes;
-  int sets; /* of training: parameters and the optimizer's slots */
+  int slots;     /* of the optimizer */
+  bool averages; /* training keeps an average of the parameters */
   const void **in;
   void **out;
   float *logits, *losses;
@@ -164,7 +165,8 @@ mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t 
   if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   t->s.batch = config->batch;
   t->s.classes = c->classes;
-  t->s.sets = config->optim.def ? 1 + config->optim.def->n_slots : 0;
+  t->s.slots = config->optim.def ? config->optim.def->n_slots : 0;
+  t->s.averages = config->optim.ema > 0;
   mr_err_t err = build_train(&t->s, c, config, false, &own);
   if (err >= 0) err = step_alloc(&t->s, &own);
   if (err < 0) {
@@ -201,6 +203,8 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   step_t *s = &step->s;
   MR_TRY(same_params(s, params, diag));
   MR_TRY(check_labels(s, labels, diag));
+  if (s->averages && !params->average)
+    return mr_fail(diag, MR_ERR_CONFIG, "ema: the parameters have no room for their average");
   int n = params->n, in = MR_VIT_N_DATA, o = 0;
   set_data(s, images, labels);
   s->seed = seed;
@@ -213,8 +217,9 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   s->out[o++] = s->logits;
   s->out[o++] = s->losses;
   s->out[o++] = &s->norm;
-  float *const arena[] = {params->p, params->m, params->v};
-  for (int set = 0; set < s->sets; set++)
+  float *arena[] = {params->p, params->m, params->v, NULL};
+  if (s->averages) arena[1 + s->slots] = params->average;
+  for (int set = 0; set < 1 + s->slots + s->averages; set++)
     for (int i = 0; i < n; i++) s->in[in++] = s->out[o++] = arena[set] + params->param[i].offset;
   step->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);
@@ -275,7 +280,7 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const fl
   MR_TRY(check_labels(s, labels, diag));
   set_data(s, images, labels);
   for (int i = 0; i < params->n; i++)
-    s->in[MR_VIT_N_DATA + i] = params->p + params->param[i].offset;
+    s->in[MR_VIT_N_DATA + i] = mr_params_judged(params) + params->param[i].offset;
   s->out[0] = &s->loss;
   s->out[1] = s->logits;
   s->out[2] = s->losses;

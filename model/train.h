@@ -7,7 +7,7 @@
 #include "model/optim/optim.h"
 
 /* Fills the list and takes the arenas: values by the initialisers from seed, moments zero.  params
-   is zeroed before; mr_params_fini gives back, also after a failure. */
+   is zeroed before but for averaged; mr_params_fini gives back, also after a failure. */
 mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
                        mr_diag_t *diag);
 
@@ -45,7 +45,8 @@ typedef struct mr_train_plan {
 } mr_train_plan_t;
 mr_err_t mr_train_step_plan(const mr_vit_config_t *c, const mr_train_config_t *config,
                             mr_train_plan_t *out, mr_diag_t *diag);
-/* One step, in place on params' p and its slots m and v as far as the optimizer has them; blocks.
+/* One step, in place on params' p, its slots m and v as far as the optimizer has them, and with
+   optim.ema its average, which params then has; blocks.
    images (B,H,W,C) f32, labels (B) i32, both 64-aligned.  t counts from 1 and, with seed, decides
    the dropout masks.  A record labelled MR_LABEL_NONE (base/label.h) weighs nothing; the
    weight of the others in the gradient, 1/batch, stays. */
@@ -66,8 +67,9 @@ typedef struct mr_eval_step mr_eval_step_t;
    destroyed later; evaluation then works in its memory.  NULL: none. */
 mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_train_step_t *lender,
                              mr_eval_step_t **out, mr_diag_t *diag);
-/* logits (B,classes) and losses (B), one per record: of the step, until its next run.  A partial
-   batch is padded by the caller with MR_LABEL_NONE, whose loss is 0. */
+/* By the values of mr_params_judged.  logits (B,classes) and losses (B), one per record: of the
+   step, until its next run.  A partial batch is padded by the caller with MR_LABEL_NONE, whose loss
+   is 0. */
 mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const float *images,
                           const int32_t *labels, const float **logits, const float **losses,
                           mr_diag_t *diag);

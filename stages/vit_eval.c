@@ -9,6 +9,7 @@
 typedef struct vit_eval {
   const char *checkpoint, *records;
   int dtype;
+  bool ema;
   mr_vit_team_t team;
 
   mr_params_t params;
@@ -24,6 +25,10 @@ static const mr_opt_t vit_eval_opts[] = {
      "Type of the matrix products.", 0},
     {"records", MR_OPT_STR, offsetof(vit_eval_t, records), "", NULL, 0, 0, NULL,
      "What the records are called beside the result, where they are no test records.", 0},
+    {"ema", MR_OPT_BOOL, offsetof(vit_eval_t, ema), "", "true", 0, 0, NULL,
+     "Evaluates the average of the weights if the checkpoint holds one (vit-step ema=), not the "
+     "weights of its last step.",
+     0},
     MR_VIT_TEAM_OPTS(offsetof(vit_eval_t, team)),
     {0},
 };
@@ -53,6 +58,8 @@ static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
   c.dtype = v->dtype ? MR_BF16 : MR_F32;
   c.threads = (int)v->team.threads;
   c.pin = v->team.pin;
+  MR_TRY(mr_vit_state_averaged(v->checkpoint, &v->params.averaged, diag));
+  v->params.averaged &= v->ema;
   MR_TRY(mr_vit_params(&c, 0, &v->params, diag));
   MR_TRY(mr_vit_state_load(v->checkpoint, &c, &v->params, &v->at, diag));
   return mr_eval_step_create(&c, in->dim[0], NULL, &v->step, diag);

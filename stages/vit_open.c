@@ -23,6 +23,7 @@ mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
   set_unless_usual(&t.optim.weight_decay, v->weight_decay);
   t.optim.clip_norm = (float)v->clip_norm;
   t.optim.nesterov = v->nesterov;
+  t.optim.ema = (float)v->ema;
   return t;
 }
 
@@ -47,6 +48,7 @@ static mr_err_t compile(mr_stage_t *s) {
   mr_diag_t why = {0};
   v->config.remat = (mr_vit_remat_t)v->remat; /* the enum's order */
   mr_err_t e = fit(v, &train, &why);
+  v->params.averaged = v->ema > 0;
   if (e >= 0) e = mr_vit_params(&v->config, (uint64_t)v->seed, &v->params, &why);
   if (e >= 0) e = mr_train_step_create(&v->config, &train, &v->step, &why);
   if (e >= 0 && v->eval_batch)
@@ -84,6 +86,7 @@ mr_err_t mr__vit_step_open(mr_stage_t *s) {
   v->at = (mr_vit_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
   MR_TRY(resume(s));
+  v->at.ema = (float)v->ema;
   for (int i = 0; i < MR_VIT_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
   snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__vit_optimizer_name[v->optimizer]);

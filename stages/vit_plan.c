@@ -34,6 +34,10 @@ const mr_opt_t mr__vit_step_opts[] = {
      "Size of memory, such as 2GiB: chooses remat and accumulate so that a step's planned peak is "
      "at most that.",
      0},
+    {"ema", MR_OPT_F64, AT(ema), "", "0", 0, 0.9999999, NULL,
+     "Decay of an average of the weights over the steps, which validation and test then use and "
+     "checkpoints hold beside the weights; 0: none.",
+     0},
     {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
      "Scales gradients down to this global norm; 0 leaves them.", 0},
     {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
@@ -92,6 +96,7 @@ static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
   mr_params_t params = {0};
   mr_diag_t why = {0};
   mr_fn_t *f = mr_vit_loss(&v->config, 1, false, 0, &params, &why);
+  params.averaged = v->ema > 0;
   *bytes = (int64_t)mr_vit_state_bytes(&params);
   mr_params_fini(&params);
   mr_fn_destroy(f);

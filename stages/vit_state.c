@@ -5,19 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_META = 11, TEXT = 192, N_GROUPS = 3, NAME = 256, VERSION = 2 };
+enum { N_META = 12, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
 const char *const mr_vit_stream_name[MR_VIT_STREAMS] = {"in", "valid"};
-static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v"};
+static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
+
+enum { VALUES = 0, AVERAGE = 3 }; /* of these */
 
 static float *arena(const mr_params_t *params, int which) {
-  return which == 0 ? params->p : which == 1 ? params->m : params->v;
+  float *const arenas[N_GROUPS] = {params->p, params->m, params->v, params->average};
+  return arenas[which];
 }
+
+static int groups(const mr_params_t *params) { return N_GROUPS - !params->averaged; }
 
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t mr_vit_state_bytes(const mr_params_t *params) {
-  size_t tensors = (size_t)params->n * N_GROUPS + MR_VIT_STREAMS;
+  size_t tensors = (size_t)(params->n * groups(params)) + MR_VIT_STREAMS;
   return align64(sizeof(mr_state_t)) + align64(N_META * sizeof(mr_st_meta_t)) + N_META * TEXT +
          align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
          align64(MR_VIT_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
@@ -66,6 +71,8 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   s->meta[n++] = (mr_st_meta_t){"millrace.data", text + 2 * TEXT};
   snprintf(text + 3 * TEXT, TEXT, "%s", p->optimizer);
   s->meta[n++] = (mr_st_meta_t){"millrace.optimizer", text + 3 * TEXT};
+  snprintf(text + 4 * TEXT, TEXT, "%.9g", (double)p->ema);
+  if (p->ema > 0) s->meta[n++] = (mr_st_meta_t){"millrace.ema", text + 4 * TEXT};
   s->n_meta = n;
 }
 
@@ -84,12 +91,12 @@ static int pack_streams(const mr_vit_progress_t *p, mr_st_tensor_t *t, char *nam
 
 static void pack_tensors(const mr_params_t *params, const mr_vit_progress_t *p, mr_state_t *s,
                          cursor_t *cur) {
-  s->n_tensors = params->n * N_GROUPS;
+  s->n_tensors = params->n * groups(params);
   size_t most = (size_t)s->n_tensors + MR_VIT_STREAMS;
   s->tensor = take(cur, most * sizeof *s->tensor);
   char *name = take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
-  for (int which = 0; which < N_GROUPS; which++) {
+  for (int which = 0; which < groups(params); which++) {
     for (int i = 0; i < params->n; i++, t++, name += NAME) {
       const mr_param_t *q = &params->param[i];
       snprintf(name, NAME, "%s/%s", group[which], q->name);
@@ -250,15 +257,30 @@ static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const m
   return MR_OK;
 }
 
+static bool has_average(const mr_safetensors_t *f) {
+  return mr_safetensors_meta(f, "millrace.ema") != NULL;
+}
+
+mr_err_t mr_vit_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  *out = has_average(f);
+  mr_safetensors_close(f);
+  return MR_OK;
+}
+
+/* An average that begins now begins as the parameters. */
 mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,
                            mr_vit_progress_t *p, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
   mr_err_t e = check_model(f, path, c, diag);
-  for (int k = 0; k < N_GROUPS * params->n && e >= 0; k++) {
-    const mr_param_t *q = &params->param[k % params->n];
-    int which = k / params->n;
-    e = load_tensor(f, path, group[which], q, arena(params, which) + q->offset, diag);
+  for (int which = 0; which < groups(params) && e >= 0; which++) {
+    int from = which == AVERAGE && !has_average(f) ? VALUES : which;
+    for (int i = 0; i < params->n && e >= 0; i++) {
+      const mr_param_t *q = &params->param[i];
+      e = load_tensor(f, path, group[from], q, arena(params, which) + q->offset, diag);
+    }
   }
   if (e >= 0) e = load_progress(f, path, p, diag);
   mr_safetensors_close(f);

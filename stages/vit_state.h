@@ -1,6 +1,7 @@
 /* What a checkpoint of vit-step holds, packed into the payload of a STATE buffer, and read back.
 
-   Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32; "stream/PORT" for
+   Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32, and "ema/NAME" if
+   an average of the weights is kept; "stream/PORT" for
    each of these inputs that is linked, i64: where its stream goes on (pipeline/stream_at.h), which
    takes no more time after a million steps than after one. Text: millrace.model (every setting that
    shapes the model), step, images, position, epoch, ledger, seed, unvalidated, the data's origin,
@@ -28,6 +29,7 @@ typedef struct mr_vit_progress {
   uint64_t seed;                         /* of initialisation and dropout */
   bool unvalidated;                      /* an epoch is over, its validation is not */
   char origin[32];                       /* of the data, "cifar10" */
+  float ema;                             /* decay of the average of weights, 0: none is kept */
   char optimizer[16];                    /* whose moments adam.m and adam.v are */
   mr_stream_at_t stream[MR_VIT_STREAMS]; /* as they stand between two steps, or validations */
   bool stream_known[MR_VIT_STREAMS];
@@ -49,7 +51,11 @@ mr_err_t mr_vit_state_config(const char *path, mr_vit_config_t *out, mr_diag_t *
 /* Where the run of a checkpoint file stands.  MR_ERR_IO or MR_ERR_DATA. */
 mr_err_t mr_vit_state_progress(const char *path, mr_vit_progress_t *p, mr_diag_t *diag);
 
-/* Fills the arenas of params and p from a checkpoint file.
+/* Whether a checkpoint file holds an average of the weights.  MR_ERR_IO or MR_ERR_DATA. */
+mr_err_t mr_vit_state_averaged(const char *path, bool *out, mr_diag_t *diag);
+
+/* Fills the arenas of params and p from a checkpoint file; params->averaged beside a checkpoint
+   without an average: it begins as the parameters.
    MR_ERR_DATA names path and what does not fit: another model, a missing tensor, bad text. */
 mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,
                            mr_vit_progress_t *p, mr_diag_t *diag);

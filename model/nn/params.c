@@ -37,9 +37,10 @@ mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
   s->p = arena(s->arena_size);
   s->m = arena(s->arena_size);
   s->v = arena(s->arena_size);
-  if (s->p && s->m && s->v) return MR_OK;
+  if (s->averaged) s->average = arena(s->arena_size);
+  if (s->p && s->m && s->v && (s->average || !s->averaged)) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM, "out of memory: parameters and moments need %zu bytes",
-                 3 * s->arena_size * sizeof(float));
+                 (size_t)(3 + s->averaged) * s->arena_size * sizeof(float));
 }
 
 void mr_params_fini(mr_params_t *s) {
@@ -48,8 +49,11 @@ void mr_params_fini(mr_params_t *s) {
   free(s->p);
   free(s->m);
   free(s->v);
+  free(s->average);
   *s = (mr_params_t){0};
 }
+
+const float *mr_params_judged(const mr_params_t *s) { return s->average ? s->average : s->p; }
 
 int mr_params_find(const mr_params_t *s, const char *name) {
   for (int i = 0; i < s->n; i++)
@@ -84,4 +88,5 @@ void mr_params_init(mr_params_t *s, uint64_t seed) {
   }
   memset(s->m, 0, s->arena_size * sizeof(float));
   memset(s->v, 0, s->arena_size * sizeof(float));
+  if (s->average) memcpy(s->average, s->p, s->arena_size * sizeof(float));
 }

@@ -1,5 +1,5 @@
-/* A model's parameters: a list of named tensors and three flat arenas (values and AdamW's two
-   moments) in which they lie. */
+/* A model's parameters: a list of named tensors and the flat arenas in which they lie: values,
+   AdamW's two moments, and an average of the values over time where one is kept. */
 #ifndef MR_MODEL_NN_PARAMS_H
 #define MR_MODEL_NN_PARAMS_H
 
@@ -32,7 +32,9 @@ typedef struct mr_params {
   mr_param_t *param;
   size_t arena_size; /* elements of an arena, padding included; padding stays 0 */
   int64_t count;     /* elements of the tensors */
+  bool averaged;     /* set before mr_params_alloc: an average is kept */
   float *p, *m, *v;  /* 64-aligned; NULL until mr_params_alloc */
+  float *average;    /* the same, NULL unless averaged */
 } mr_params_t;
 
 /* Zero-initialise, add tensors, then alloc; mr_params_fini gives back, also after a failure.  One
@@ -47,9 +49,11 @@ void mr_params_fini(mr_params_t *s);
 
 /* Index of a name, -1 if there is none. */
 int mr_params_find(const mr_params_t *s, const char *name);
-/* Draws p by the initialisers, m = v = 0.  Tensor i takes key split(key(seed), i) of threefry, so
-   the values do not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal:
-   timm. */
+/* The values that a model is judged by: the average where there is one. */
+const float *mr_params_judged(const mr_params_t *s);
+/* Draws p by the initialisers, m = v = 0, average = p.  Tensor i takes key split(key(seed), i) of
+   threefry, so the values do not depend on the number of threads.  Source: jax.nn.initializers;
+   trunc_normal: timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
 
 #endif

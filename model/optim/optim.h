@@ -17,6 +17,7 @@ typedef struct mr_optim {
   float eps;          /* adam, adamw, lamb: added to the root of the second moment, in [0,1) */
   float weight_decay; /* decoupled, of every parameter, in [0,100); sgd and adam have none */
   float clip_norm;    /* gradients are scaled to at most this global norm; 0: as they are */
+  float ema;          /* decay of an average of the parameters over time, in [0,1); 0: none */
   bool nesterov;      /* momentum: looks ahead by one step */
 } mr_optim_t;
 
@@ -56,8 +57,13 @@ typedef struct mr_optim_loss {
   const bool *split;          /* [n_data] */
 } mr_optim_loss_t;
 
-/* *out: (data[n_data], lr f32[], t f32[], p..., slot 0..., slot 1...) ->
-         (mean loss, aux..., global gradient norm f32[] before clipping, p..., slot 0..., slot 1...)
+/* How many tensors a step keeps for each parameter: itself, the slots, its average. */
+int mr_optim_sets(const mr_optim_t *o);
+
+/* *out: (data[n_data], lr f32[], t f32[], p..., slot 0..., slot 1..., average...) ->
+         (mean loss, aux..., global gradient norm f32[] before clipping, p..., slot 0..., slot 1...,
+         average...)
+   average: mr_optim_ema of the new p, only with o->ema.
    With several parts, the gradient is the mean of theirs, computed one after the other in the
    memory of one; an aux that is a scalar is averaged, another is joined along dimension 0.  The
    caller destroys *out. */

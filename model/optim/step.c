@@ -8,7 +8,7 @@ typedef struct step {
   const mr_optim_loss_t *loss;
   const mr_optim_t *o;
   int n, n_out; /* parameters; outputs of the loss */
-  mr_var_t **data, *lr, *t, **p, **slot[MR_OPTIM_SLOTS];
+  mr_var_t **data, *lr, *t, **p, **slot[MR_OPTIM_SLOTS], **average;
   mr_var_t **out;  /* [n_out] of the loss, over all parts */
   mr_var_t **grad; /* [n] */
 } step_t;
@@ -21,17 +21,18 @@ static mr_aval_t whole(const mr_optim_loss_t *loss, int i) {
 
 static void make_inputs(step_t *s) {
   const mr_fn_t *f = s->loss->part[0];
-  int n_data = s->loss->n_data, n_slots = s->o->def->n_slots;
+  int n_data = s->loss->n_data, n_slots = s->o->def->n_slots, sets = mr_optim_sets(s->o);
   for (int i = 0; i < n_data; i++) mr_fn_input(s->g, whole(s->loss, i));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
-  for (int set = 0; set < 1 + n_slots; set++)
+  for (int set = 0; set < sets; set++)
     for (int i = 0; i < s->n; i++) mr_fn_input(s->g, f->in[n_data + i]->aval);
   s->data = s->g->in; /* the array has its final place now */
   s->lr = s->data[n_data];
   s->t = s->data[n_data + 1];
   s->p = s->data + n_data + 2;
   for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + (k + 1) * s->n;
+  s->average = s->p + (n_slots + 1) * s->n;
 }
 
 /* The piece of a data input that part k sees. */
@@ -97,12 +98,14 @@ static mr_err_t update(step_t *s, mr_var_t **next) {
     for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
     MR_TRY(s->o->def->update(s->g, s->o, &in, then));
     for (int k = 0; k < sets; k++) next[k * s->n + i] = then[k];
+    if (s->o->ema > 0)
+      next[sets * s->n + i] = mr_optim_ema(s->g, s->o->ema, s->average[i], then[0]);
   }
   return s->g->diag.code;
 }
 
 static mr_err_t build(step_t *s) {
-  int n = s->n_out + 1 + (1 + s->o->def->n_slots) * s->n;
+  int n = s->n_out + 1 + mr_optim_sets(s->o) * s->n;
   s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *s->grad);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);

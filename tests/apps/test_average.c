@@ -1,0 +1,176 @@
+/* vit-step ema=: an average of the weights goes through evaluation, checkpoints and resuming. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/safetensors.h"
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+enum { STEPS = 12 };
+static const float decay = 0.75f;
+
+static const char graph[] =
+    "let run = unset\n"
+    "synthetic n=48 split=train ! shuffle seed=1 epochs=2 ! normalize preset=cifar10\n"
+    "  ! batch 8 drop-remainder\n"
+    "  ! vit-step name=train layers=1 embed=16 mlp=16 heads=2 ema=0.75 lr=1e-2 checkpoint-every=1\n"
+    "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"
+    "  ! batch 16 ! train.test\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+static program_t p;
+static char dir[64], file[96], whole[96], other[96];
+
+static int group_setup(void **state) {
+  strcpy(dir, "/tmp/mr-average-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(file, sizeof file, "%s/small.mr", dir);
+  snprintf(whole, sizeof whole, "%s/whole", dir);
+  snprintf(other, sizeof other, "%s/other", dir);
+  if (mr_write_file(file, graph, sizeof graph - 1, NULL) < 0) return -1;
+  RUN(&p, "train", "--graph", file, "--run-dir", whole);
+  if (p.status) fprintf(stderr, "%s%s", p.out, p.err);
+  return p.status;
+}
+
+static int group_teardown(void **state) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", dir);
+  return system(command);
+}
+
+static void checkpoint_path(const char *run, int step, char path[192]) {
+  snprintf(path, 192, "%s/checkpoints/step-%06d.safetensors", run, step);
+}
+
+static mr_safetensors_t *checkpoint(const char *run, int step) {
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  char path[192];
+  checkpoint_path(run, step, path);
+  if (mr_safetensors_open(path, &f, &diag) < 0) fail_msg("%s", diag.text);
+  return f;
+}
+
+static const char weight[] = "head.kernel";
+
+static const mr_st_tensor_t *tensor(const mr_safetensors_t *f, const char *group) {
+  char name[64];
+  snprintf(name, sizeof name, "%s/%s", group, weight);
+  const mr_st_tensor_t *t = mr_safetensors_find(f, name);
+  if (!t) fail_msg("no tensor %s", name);
+  return t;
+}
+
+static void each_steps_average_is_the_last_one_drawn_to_the_weights(void **state) {
+  mr_safetensors_t *before = checkpoint(whole, 1);
+  for (int step = 2; step <= STEPS; step++) {
+    mr_safetensors_t *now = checkpoint(whole, step);
+    const mr_st_tensor_t *old = tensor(before, "ema"), *t = tensor(now, "ema");
+    const float *from = old->data, *to = t->data, *w = tensor(now, "params")->data;
+    int64_t n = t->dim[0] * t->dim[1], moved = 0;
+    for (int64_t i = 0; i < n; i++) {
+      assert_true(to[i] == decay * from[i] + (1 - decay) * w[i]);
+      moved += to[i] != w[i];
+    }
+    assert_true(n == 160 && moved > n / 2);
+    mr_safetensors_close(before);
+    before = now;
+  }
+  mr_safetensors_close(before);
+}
+
+static void a_resumed_run_goes_on_with_the_same_average(void **state) {
+  char path[192];
+  void *x, *y;
+  size_t n, m;
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "train.steps=5");
+  assert_int_equal(p.status, 0);
+  RUN(&p, "train", "--run-dir", other, "--resume", "train.steps=0");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  checkpoint_path(whole, STEPS, path);
+  assert_int_equal(mr_read_file(path, 1 << 24, &x, &n, NULL), MR_OK);
+  checkpoint_path(other, STEPS, path);
+  assert_int_equal(mr_read_file(path, 1 << 24, &y, &m, NULL), MR_OK);
+  assert_int_equal(n, m);
+  assert_memory_equal(x, y, n);
+  free(x), free(y);
+}
+
+/* The loss of the last line of that kind. */
+static double loss_in(const char *path, const char *kind) {
+  char *save = NULL;
+  void *bytes;
+  size_t n;
+  double loss = -1;
+  assert_int_equal(mr_read_file(path, 1 << 24, &bytes, &n, NULL), MR_OK);
+  ((char *)bytes)[n - 1] = 0;
+  for (char *line = strtok_r(bytes, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+    cJSON *j = cJSON_Parse(line);
+    const cJSON *is = cJSON_GetObjectItemCaseSensitive(j, "kind");
+    if (cJSON_IsString(is) && !strcmp(is->valuestring, kind))
+      loss = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(j, "loss"));
+    cJSON_Delete(j);
+  }
+  free(bytes);
+  return loss;
+}
+
+/* The loss of the run's last checkpoint over the records the run was tested on. */
+static double evaluated(const char *ema) {
+  char text[512], out[128], eval[128];
+  snprintf(out, sizeof out, "%s/eval.jsonl", dir);
+  snprintf(eval, sizeof eval, "%s/eval.mr", dir);
+  int n =
+      snprintf(text, sizeof text,
+               "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10 ! "
+               "batch 16\n  ! vit-eval checkpoint=%s/checkpoints/latest ema=%s ! jsonl path=%s\n",
+               whole, ema, out);
+  remove(out);
+  assert_int_equal(mr_write_file(eval, text, (size_t)n, NULL), MR_OK);
+  RUN(&p, "run", eval);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  return loss_in(out, "test");
+}
+
+static void the_average_is_what_is_tested_and_evaluated(void **state) {
+  char path[192];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", whole);
+  double told = loss_in(path, "test");
+  assert_true(told > 0);
+  assert_true(evaluated("true") == told);
+  assert_true(evaluated("false") != told);
+}
+
+static void a_checkpoint_without_an_average_begins_one(void **state) {
+  char none[96];
+  snprintf(none, sizeof none, "%s/none", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", none, "train.steps=5", "train.ema=0");
+  assert_int_equal(p.status, 0);
+  mr_safetensors_t *f = checkpoint(none, 5);
+  assert_null(mr_safetensors_find(f, "ema/head.kernel"));
+  RUN(&p, "train", "--run-dir", none, "--resume", "train.steps=6", "train.ema=0.75");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  mr_safetensors_t *g = checkpoint(none, 6);
+  const float *from = tensor(f, "params")->data, *w = tensor(g, "params")->data;
+  const float *average = tensor(g, "ema")->data;
+  for (int i = 0; i < 160; i++) assert_true(average[i] == decay * from[i] + (1 - decay) * w[i]);
+  mr_safetensors_close(f), mr_safetensors_close(g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_steps_average_is_the_last_one_drawn_to_the_weights),
+      cmocka_unit_test(a_resumed_run_goes_on_with_the_same_average),
+      cmocka_unit_test(the_average_is_what_is_tested_and_evaluated),
+      cmocka_unit_test(a_checkpoint_without_an_average_begins_one),
+  };
+  return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
