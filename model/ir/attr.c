@@ -12,9 +12,8 @@ mr_attr_t mr_attr_int(const char *name, int64_t v) {
 }
 
 mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v) {
-  assert(n >= 0 && n <= MR_ATTR_MAX);
-  mr_attr_t a = {.name = name, .kind = MR_ATTR_INTS, .n = n};
-  for (int k = 0; k < n; k++) a.i[k] = v[k];
+  mr_attr_t a = {.name = name, .kind = MR_ATTR_INTS};
+  for (; a.n < n && a.n < MR_ATTR_MAX; a.n++) a.i[a.n] = v[a.n];
   return a;
 }
 

@@ -47,7 +47,8 @@ typedef struct mr_dot_dims {
 /* Attributes by value; name and text are kept, not copied (an equation's own are, when it is copied
    into another fn).  None fails. */
 mr_attr_t mr_attr_int(const char *name, int64_t v);
-mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v); /* n in [0,MR_ATTR_MAX] */
+/* At most MR_ATTR_MAX of them, which is more than any shape has. */
+mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v);
 mr_attr_t mr_attr_float(const char *name, double v);
 mr_attr_t mr_attr_bool(const char *name, bool v);
 mr_attr_t mr_attr_dtype(const char *name, mr_dtype_t v);

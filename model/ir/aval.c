@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim) {
-  mr_aval_t a = {.dtype = dtype, .ndim = ndim};
-  for (int i = 0; i < ndim; i++) a.dim[i] = dim[i];
+  mr_aval_t a = {.dtype = dtype, .ndim = ndim > MR_MAX_NDIM ? -1 : ndim};
+  for (int i = 0; i < a.ndim; i++) a.dim[i] = dim[i];
   return a;
 }
 
@@ -21,6 +21,19 @@ int64_t mr_aval_elems(const mr_aval_t *a) { return mr_aval_span(a, 0, a->ndim); 
 size_t mr_aval_bytes(const mr_aval_t *a) {
   return (size_t)mr_aval_elems(a) * mr_dtype_size(a->dtype);
 }
+
+const char *mr_aval_wrong(const mr_aval_t *a) {
+  int64_t bytes = (int64_t)mr_dtype_size(a->dtype);
+  bool over = false;
+  if (a->ndim < 0 || a->ndim > MR_MAX_NDIM) return "a value has more than 8 dimensions";
+  for (int i = 0; i < a->ndim; i++) {
+    if (a->dim[i] < 0) return "a size is negative";
+    over |= a->dim[i] && __builtin_mul_overflow(bytes, a->dim[i], &bytes);
+  }
+  return over ? "a value has more bytes than can be counted" : NULL;
+}
+
+_Static_assert(MR_MAX_NDIM == 8, "the sentence above says so");
 
 bool mr_aval_same_shape(const mr_aval_t *a, const mr_aval_t *b) {
   if (a->ndim != b->ndim) return false;

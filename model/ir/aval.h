@@ -14,7 +14,8 @@ typedef struct mr_aval {
   int64_t dim[MR_MAX_NDIM];
 } mr_aval_t;
 
-/* dim: [ndim] sizes >= 0, outermost first. */
+/* dim: [ndim] sizes >= 0, outermost first.  Where there are too many, the aval is one that no
+   function takes (mr_aval_wrong). */
 mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim);
 
 /* mr_aval_of(MR_F32, 3, 4) is f32[3,4]; mr_aval_scalar(MR_F32) is f32[]. */
@@ -25,6 +26,8 @@ mr_aval_t mr_aval_scalar(mr_dtype_t dtype); /* no dimensions */
 
 int64_t mr_aval_elems(const mr_aval_t *a); /* 1 for a scalar */
 size_t mr_aval_bytes(const mr_aval_t *a);
+/* What makes it no aval: too many dimensions, a negative size, a size past 2^63 bytes; or NULL. */
+const char *mr_aval_wrong(const mr_aval_t *a);
 /* Whether dimensions are equal; and the dtype too. */
 bool mr_aval_same_shape(const mr_aval_t *a, const mr_aval_t *b);
 bool mr_aval_equal(const mr_aval_t *a, const mr_aval_t *b);

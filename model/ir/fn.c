@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/ops/op.h"
+#include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
 mr_fn_t *mr_fn_create(void) {
@@ -40,6 +40,12 @@ static mr_var_t *new_var(mr_fn_t *f, mr_aval_t aval, mr_eqn_t *def) {
 }
 
 mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval) {
+  char text[MR_AVAL_TEXT];
+  const char *wrong = mr_aval_wrong(&aval);
+  if (wrong) {
+    mr_fail(&f->diag, MR_ERR_SHAPE, "input %d, %s: %s", f->n_in, mr_aval_text(&aval, text), wrong);
+    return NULL;
+  }
   f->in = push(f->in, &f->cap_in, f->n_in, sizeof *f->in);
   return f->in[f->n_in++] = new_var(f, aval, NULL);
 }
@@ -77,6 +83,14 @@ static mr_err_t check_counts(mr_fn_t *f, const mr_eqn_t *e) {
   return MR_OK;
 }
 
+static mr_err_t check_results(mr_fn_t *f, const mr_eqn_t *e, int n_out, const mr_aval_t *out) {
+  for (int i = 0; i < n_out; i++) {
+    const char *wrong = mr_aval_wrong(&out[i]);
+    if (wrong) return mr_shape_fail(e, &f->diag, wrong);
+  }
+  return MR_OK;
+}
+
 /* A copy of fn that f owns. */
 static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
   mr_fn_t *copy = mr_fn_copy(fn, &f->diag);
@@ -105,7 +119,8 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   if (f->diag.code < 0) return NULL;
   for (int i = 0; i < n_in; i++)
     if (!in[i]) {
-      mr_fail(&f->diag, MR_ERR_SHAPE, "%s: operand %d has no value", op->name, i);
+      mr_fail(&f->diag, MR_ERR_SHAPE, "%s%s%s: operand %d has no value", f->scope,
+              *f->scope ? ": " : "", op->name, i);
       return NULL;
     }
   mr_eqn_t *e = mr_mem_take(&f->mem, sizeof *e);
@@ -118,7 +133,9 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   n_attr = e->n_attr;
   if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, by_name);
   mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
-  if (check_counts(f, e) < 0 || adopt(f, e) < 0 || op->shape(e, out, &f->diag) < 0) return NULL;
+  if (check_counts(f, e) < 0 || adopt(f, e) < 0 || op->shape(e, out, &f->diag) < 0 ||
+      check_results(f, e, n_out, out) < 0)
+    return NULL;
   e->out = mr_mem_take(&f->mem, (size_t)n_out * sizeof *e->out);
   for (int i = 0; i < n_out; i++) e->out[i] = new_var(f, out[i], e);
   f->eqn = push(f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn);

@@ -57,7 +57,7 @@ typedef struct mr_fn {
 mr_fn_t *mr_fn_create(void);    /* empty, of the caller; NULL without memory */
 void mr_fn_destroy(mr_fn_t *f); /* NULL is fine */
 
-mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input */
+mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input; NULL: mr_aval_wrong */
 /* Sets the outputs; MR_ERR_SHAPE or an earlier failure if one is NULL. */
 mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 

@@ -7,6 +7,12 @@
 
 mr_var_t *mr_lax_dot_general(mr_fn_t *f, mr_var_t *a, mr_var_t *b, const mr_dot_dims_t *d,
                              mr_dtype_t out) {
+  if (d->n_contract < 0 || d->n_batch < 0 || d->n_contract + d->n_batch > MR_MAX_NDIM) {
+    mr_fail(&f->diag, MR_ERR_SHAPE,
+            "%s%sdot_general: %d contracted and %d batch dimensions, want at most %d in all",
+            f->scope, *f->scope ? ": " : "", d->n_contract, d->n_batch, MR_MAX_NDIM);
+    return NULL;
+  }
   return mr_emit1(f, &mr_op_dot_general, 2, (mr_var_t *[]){a, b}, 2,
                   (mr_attr_t[]){mr_attr_dot("dimension_numbers", d),
                                 mr_attr_dtype("preferred_element_type", out)});
@@ -34,9 +40,15 @@ static void sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
   groups(&e->in[1]->aval, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch, b);
 }
 
-static bool within(const mr_aval_t *x, const int *dims, int n) {
-  for (int i = 0; i < n; i++)
-    if (dims[i] < 0 || dims[i] >= x->ndim) return false;
+/* Different dimensions of x. */
+static bool within(const mr_aval_t *x, const int *contract, int n_contract, const int *batch,
+                   int n_batch) {
+  unsigned taken = 0;
+  for (int i = 0; i < n_contract + n_batch; i++) {
+    int d = i < n_contract ? contract[i] : batch[i - n_contract];
+    if (d < 0 || d >= x->ndim || taken >> d & 1) return false;
+    taken |= 1u << d;
+  }
   return true;
 }
 
@@ -44,9 +56,12 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
   mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
   mr_side_t a, b;
-  if (!within(x, d.lhs_contract, d.n_contract) || !within(w, d.rhs_contract, d.n_contract) ||
-      !within(x, d.lhs_batch, d.n_batch) || !within(w, d.rhs_batch, d.n_batch))
-    return mr_shape_fail(e, diag, "a dimension number lies outside");
+  if (!within(x, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch) ||
+      !within(w, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch))
+    return mr_shape_fail(e, diag, "a dimension number lies outside or stands twice");
+  if (!mr_is_float(x->dtype) ||
+      !mr_is_float((mr_dtype_t)mr_attr_get(e, "preferred_element_type")->i[0]))
+    return mr_shape_fail(e, diag, "want floats");
   if (x->dtype != w->dtype) return mr_shape_fail(e, diag, "want one dtype");
   for (int i = 0; i < d.n_contract; i++)
     if (x->dim[d.lhs_contract[i]] != w->dim[d.rhs_contract[i]])

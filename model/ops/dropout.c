@@ -14,7 +14,9 @@ static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   for (int i = 0; i < seed->ndim; i++) /* mapped: one draw for each leading index */
     if (i >= e->in[0]->aval.ndim || seed->dim[i] != e->in[0]->aval.dim[i])
       return mr_shape_fail(e, diag, "seed's sizes are not x's first ones");
-  return mr_shape_same(e, out, diag);
+  double rate = mr_attr_get(e, "rate")->f;
+  if (!(rate >= 0 && rate < 1)) return mr_shape_fail(e, diag, "want a rate in [0,1)");
+  return mr_shape_floats(e, out, diag);
 }
 
 /* f64 has no kernel of its own: the f32 mask of ones, times x. */

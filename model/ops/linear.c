@@ -20,6 +20,7 @@ static mr_err_t linear_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
     if (e->in[i]->aval.dtype != x->dtype) return mr_shape_fail(e, diag, "want one dtype");
   if (e->n_in == 3 && (e->in[2]->aval.ndim != 1 || e->in[2]->aval.dim[0] != w->dim[1 - k]))
     return mr_shape_fail(e, diag, "the bias has another size than the kernel's output");
+  if (!mr_is_float(x->dtype)) return mr_shape_fail(e, diag, "want floats");
   *out = *x;
   out->dim[x->ndim - 1] = w->dim[1 - k];
   return MR_OK;

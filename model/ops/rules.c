@@ -30,18 +30,48 @@ mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
 
 mr_err_t mr_no_cuda(mr_cpu_call_t *c, mr_diag_t *diag) { return none(diag, c->eqn, "cuda"); }
 
+/* " (axes=(1,))": sizes, axes and dimension numbers, which say what the operands' avals do not. */
+static void list_numbers(const mr_eqn_t *e, FILE *to) {
+  int n = 0;
+  for (int i = 0; i < e->n_attr; i++) {
+    const mr_attr_t *a = &e->attr[i];
+    bool says =
+        a->kind == MR_ATTR_INT || a->kind == MR_ATTR_DOT || (a->kind == MR_ATTR_INTS && a->n);
+    if (!says) continue;
+    fputs(n++ ? " " : " (", to);
+    mr_attr_print(a, to);
+  }
+  if (n) fputc(')', to);
+}
+
 mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why) {
-  char list[512] = "", text[MR_AVAL_TEXT];
+  char list[512] = "", numbers[256] = "", text[MR_AVAL_TEXT];
   size_t at = 0;
   for (int i = 0; i < e->n_in && at < sizeof list; i++)
     at += (size_t)snprintf(list + at, sizeof list - at, " %s", mr_aval_text(&e->in[i]->aval, text));
-  return mr_fail(diag, MR_ERR_SHAPE, "%s%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name,
-                 list, why);
+  FILE *to = fmemopen(numbers, sizeof numbers, "w");
+  if (to) list_numbers(e, to), fclose(to);
+  return mr_fail(diag, MR_ERR_SHAPE, "%s%s%s%s: %s%s", e->scope, *e->scope ? ": " : "", e->op->name,
+                 list, why, numbers);
+}
+
+/* Elementwise ops that are made of floats take no others. */
+static mr_err_t check_dtype(const mr_eqn_t *e, mr_diag_t *diag) {
+  const mr_pointwise_t *at = &e->op->at;
+  bool whole = e->op->cpu != mr_cpu_pointwise || (e->n_in == 1 ? at->i1 != NULL : at->i2 != NULL);
+  if (whole || mr_is_float(e->in[0]->aval.dtype)) return MR_OK;
+  return mr_shape_fail(e, diag, "want floats");
 }
 
 mr_err_t mr_shape_same(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  MR_TRY(check_dtype(e, diag));
   out[0] = e->in[0]->aval;
   return MR_OK;
+}
+
+mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (!mr_is_float(e->in[0]->aval.dtype)) return mr_shape_fail(e, diag, "want floats");
+  return mr_shape_same(e, out, diag);
 }
 
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -49,6 +79,7 @@ mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   if (a->dtype != b->dtype) return mr_shape_fail(e, diag, "want one dtype");
   if (a->ndim && b->ndim && !mr_aval_same_shape(a, b))
     return mr_shape_fail(e, diag, "want one shape, or one scalar");
+  MR_TRY(check_dtype(e, diag));
   out[0] = a->ndim ? *a : *b;
   return MR_OK;
 }

@@ -11,7 +11,9 @@ mr_var_t *mr_lax_softmax(mr_fn_t *f, mr_var_t *x) {
 
 static mr_err_t softmax_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   if (e->in[0]->aval.ndim < 1) return mr_shape_fail(e, diag, "want at least one dimension");
-  return mr_shape_same(e, out, diag);
+  if (e->in[0]->aval.dim[e->in[0]->aval.ndim - 1] < 1)
+    return mr_shape_fail(e, diag, "want a last dimension of size >= 1");
+  return mr_shape_floats(e, out, diag);
 }
 
 static void softmax_row(mr_dtype_t t, const void *x, void *y, int64_t at, int64_t n) {
