@@ -89,6 +89,7 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
              !mr_aval_equal(q, &e->in[2]->aval)) {
     return mr_shape_fail(e, diag, "want q, k, v of one shape (B,T,H,D)");
   }
+  if (!mr_is_float(q->dtype)) return mr_shape_fail(e, diag, "want floats");
   mr_attention_spec_t s = mr__attention_spec(e);
   out[0] = mr_aval_of(q->dtype, s.B, s.T, s.H, s.D);
   out[1] = mr_aval_of(MR_F32, s.B, s.H, s.T); /* log of the sum of exponents, for backward */

@@ -64,7 +64,8 @@ static bool convert_unit(mr_unit_t *u) {
 
 static mr_err_t convert_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   if (c->eqn->in[0]->aval.dtype == MR_F16 || c->eqn->out[0]->aval.dtype == MR_F16)
-    return mr_fail(diag, MR_ERR_NORULE, "convert_element_type: the CPU has no f16");
+    return mr_fail(diag, MR_ERR_NORULE, "%s%sconvert_element_type: the CPU has no f16",
+                   c->eqn->scope, *c->eqn->scope ? ": " : "");
   return mr__program_one(c, diag);
 }
 

@@ -78,9 +78,14 @@ static bool asks_in_vain(const mr_eqn_t *e) {
          (p == MR_PRECISION_DEFAULT || p == MR_PRECISION_HIGH);
 }
 
+/* Fused kernels know no f64. */
+static bool too_wide(const mr_eqn_t *e) {
+  return e->n_in && e->in[0]->aval.dtype == MR_F64 && e->op->open != mr_no_open;
+}
+
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
-  bool closed =
-      o->calls ? e->op->cpu != mr_cpu_opened && !asks_in_vain(e) : e->op->open == mr_no_open;
+  bool closed = o->calls ? e->op->cpu != mr_cpu_opened && !asks_in_vain(e) && !too_wide(e)
+                         : e->op->open == mr_no_open;
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 

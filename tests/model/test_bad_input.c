@@ -8,6 +8,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <math.h>
 #include <string.h>
 
 #include "model/model.h"
@@ -108,12 +109,68 @@ static void an_input_that_no_function_takes(void **state) {
   mr_fn_destroy(f);
 }
 
+/* y of inputs that are not read, compiled: what that says. */
+static void expect_compiled(mr_var_t *y, const char *want) {
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_jit(f, NULL, &x, &diag);
+  assert_string_equal(diag.text, want);
+  mr_exec_destroy(x);
+  mr_fn_destroy(f);
+}
+
+static void what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled(void **state) {
+  f = mr_fn_create();
+  mr_scope_enter(f, "attn");
+  expect_compiled(mr_lax_add(f, IN(MR_F16, 2), IN(MR_F16, 2)),
+                  "attn: add: the CPU has no kernel for f16");
+  f = mr_fn_create();
+  mr_scope_enter(f, "attn");
+  expect_compiled(mr_lax_convert(f, IN(MR_F32, 2), MR_F16),
+                  "attn: convert_element_type: the CPU has no f16");
+  f = mr_fn_create();
+  mr_scope_enter(f, "attn");
+  mr_var_t *q = IN(MR_BF16, 2, 2);
+  mr_dot_dims_t d = {.n_contract = 1};
+  expect_compiled(mr_lax_dot_general(f, q, q, &d, MR_F64),
+                  "attn: dot_general: matmul: no product of bf16 by bf16 into f64 for sizes 1 x "
+                  "(2,2) (2,2)");
+}
+
+/* Composites whose kernels know f32 and bf16 are computed as primitives. */
+static void layers_in_f64_are_computed_in_f64(void **state) {
+  static _Alignas(64) const double x[] = {1, 2, 4, 8, 16, 33};
+  static _Alignas(64) const double w[] = {1, 2, 3, 5, 7, 1.0 / 3};
+  static _Alignas(64) double got[2][8];
+  mr_exec_t *e = NULL;
+  mr_diag_t diag = {0};
+  f = mr_fn_create();
+  mr_var_t *given[] = {IN(MR_F64, 2, 3), IN(MR_F64, 3, 2)};
+  mr_var_t *out[] = {mr_lax_softmax(f, given[0]),
+                     mr_lax_linear(f, given[0], given[1], NULL, false)};
+  assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
+  if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  mr_exec_run(e, (const void *[]){x, w}, (void *[]){got[0], got[1]});
+  for (int i = 0; i < 6; i++) {
+    double sum = 0, product = 0;
+    for (int k = 0; k < 3; k++) sum += exp(x[i / 3 * 3 + k] - x[i]);
+    assert_true(fabs(got[0][i] * sum - 1) < 1e-14);
+    for (int k = 0; k < 3; k++) product += x[i / 2 * 3 + k] * w[2 * k + i % 2];
+    if (i < 4) assert_true(fabs(got[1][i] - product) < 1e-13 * product);
+  }
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_and_dtypes_that_do_not_go_together),
       cmocka_unit_test(axes_and_sizes_that_are_not_there),
       cmocka_unit_test(rates_outside_their_range),
       cmocka_unit_test(an_input_that_no_function_takes),
+      cmocka_unit_test(what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled),
+      cmocka_unit_test(layers_in_f64_are_computed_in_f64),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

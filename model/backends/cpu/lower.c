@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/backends/cpu/exec_private.h"
 #include "model/ops/op.h"
@@ -22,6 +23,16 @@ static bool is_small(const mr_eqn_t *e) {
   return n < SERIAL_ELEMS && e->op->amp != MR_AMP_NARROW; /* products know their own size */
 }
 
+/* Kernels that several ops share do not know for whom they fail. */
+static mr_err_t lower_one(mr_cpu_call_t *c, mr_diag_t *diag) {
+  const mr_eqn_t *e = c->eqn;
+  mr_diag_t own = {0};
+  mr_err_t err = e->op->cpu(c, &own);
+  if (err >= 0) return err;
+  if (strstr(own.text, e->op->name)) return mr_fail(diag, err, "%s", own.text);
+  return mr_fail(diag, err, "%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name, own.text);
+}
+
 mr_err_t mr__lower(mr_exec_t *x, const mr_jit_options_t *o, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
   size_t n_slots = (size_t)f->n_out;
@@ -36,7 +47,7 @@ mr_err_t mr__lower(mr_exec_t *x, const mr_jit_options_t *o, mr_diag_t *diag) {
     slot += f->eqn[i]->n_in + f->eqn[i]->n_out;
     c->serial = is_small(f->eqn[i]);
     c->options = o;
-    MR_TRY(f->eqn[i]->op->cpu(c, diag));
+    MR_TRY(lower_one(c, diag));
     c->options = NULL;
   }
   x->result = slot;
