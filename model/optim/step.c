@@ -1,6 +1,7 @@
 /* A training step around a loss: gradients (of one batch, or gathered over its parts), clipping,
    and the optimizer's update of each parameter. */
 #include "model/optim/optim.h"
+#include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
 typedef struct step {
@@ -45,13 +46,23 @@ static mr_var_t *piece(step_t *s, int i, int k) {
   return mr_lax_slice(s->g, x, start, limit);
 }
 
+/* The loss of one part, rewritten so that its backward pass has less to do. */
+static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) {
+  mr_fn_t *f = mr_fn_copy(s->loss->part[k], &s->g->diag);
+  if (!f) return s->g->diag.code;
+  mr_err_t err = mr_passes_before_grad(f, NULL, &s->g->diag);
+  if (err >= 0) err = mr_inline(s->g, f, in, out);
+  mr_fn_destroy(f);
+  return err;
+}
+
 /* Loss and gradients of one part: out[n_out], grad[n]. */
 static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   const mr_fn_t *f = s->loss->part[k];
   mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)f->n_in * sizeof *in);
   for (int i = 0; i < f->n_in; i++)
     in[i] = i < s->loss->n_data ? piece(s, i, k) : s->p[i - s->loss->n_data];
-  MR_TRY(mr_inline(s->g, f, in, out));
+  MR_TRY(run_loss(s, k, in, out));
   return mr_backward(s->g, out[0], mr_literal(s->g, MR_F32, 1.0 / s->loss->parts), s->n, s->p,
                      grad);
 }

@@ -1,5 +1,7 @@
 #include "model/transforms/build.h"
 
+#include <stdlib.h>
+
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
@@ -38,4 +40,15 @@ mr_var_t **mr__pick(mr_fn_t *g, int n_in, int n, const int *wrt, const char *who
               mr_aval_text(&v[i]->aval, text));
   }
   return v;
+}
+
+mr_err_t mr__keep(mr_fn_t *g, mr_eqn_t *e) {
+  if (g->n_eqn == g->cap_eqn) {
+    int cap = 2 * g->cap_eqn + 16;
+    mr_eqn_t **grown = realloc(g->eqn, (size_t)cap * sizeof *grown);
+    if (!grown) return mr_fail(&g->diag, MR_ERR_NOMEM, "no memory to write a graph anew");
+    g->eqn = grown, g->cap_eqn = cap;
+  }
+  g->eqn[g->n_eqn++] = e;
+  return MR_OK;
 }

@@ -16,4 +16,7 @@ mr_var_t **mr__pick(mr_fn_t *g, int n_in, int n, const int *wrt, const char *who
 mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v);
 mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map);
 
+/* Puts e, an equation of g, at the end of g's list, which a pass has emptied to write it anew. */
+mr_err_t mr__keep(mr_fn_t *g, mr_eqn_t *e);
+
 #endif

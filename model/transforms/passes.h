@@ -9,6 +9,8 @@ typedef struct mr_pass {
   const char *name;
   const char *help;
   mr_err_t (*run)(mr_fn_t *f, mr_diag_t *diag);
+  /* What saves the backward pass work if it comes before it; NULL: nothing. */
+  mr_err_t (*before_grad)(mr_fn_t *f, mr_diag_t *diag);
 } mr_pass_t;
 
 extern const mr_pass_t mr_passes[]; /* ends at {0} */
@@ -16,6 +18,8 @@ extern const mr_pass_t mr_passes[]; /* ends at {0} */
 /* skip: names of passes to leave out, with commas between; NULL: the environment's
    MILLRACE_SKIP_PASSES, if it is set.  MR_ERR_CONFIG for a name that is none lists them. */
 mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag);
+/* Those that come before mr_grad, on a loss; mr_optim_step_fn does it. */
+mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag);
 
 /* Equations that compute the same become one: the same op, operands and attributes.  Barriers and
    ops that call functions stay. */
@@ -27,6 +31,13 @@ mr_err_t mr_fold_constants(mr_fn_t *f, mr_diag_t *diag);
    product of fewer rows is as exact as one of all.  Before mr_grad, it spares the backward pass the
    same work. */
 mr_err_t mr_sink(mr_fn_t *f, mr_diag_t *diag);
+/* Products of one x become a product with their matrices side by side, where it pays: those of few
+   columns and many rows.  Each element stays the sum it was, but kernels for other sizes may add
+   its terms in another order. */
+mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag);
+/* The same in a graph that is differentiated next, where it pays for q, k and v of one attention
+   too, since the backward pass then merges as well. */
+mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
 /* Chains of elementwise ops, with sums over trailing dimensions at their end, become one op that
    runs in blocks. */
 mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag);

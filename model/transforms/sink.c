@@ -6,6 +6,7 @@
 
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
+#include "model/transforms/build.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
@@ -112,16 +113,8 @@ static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth)
 }
 
 static mr_err_t keep(sinker_t *s, mr_eqn_t *e) {
-  mr_fn_t *f = s->f;
-  if (f->n_eqn == f->cap_eqn) {
-    int cap = 2 * f->cap_eqn + 16;
-    mr_eqn_t **grown = realloc(f->eqn, (size_t)cap * sizeof *grown);
-    if (!grown) return mr_fail(&f->diag, MR_ERR_NOMEM, "sink: out of memory");
-    f->eqn = grown, f->cap_eqn = cap;
-  }
   for (int k = 0; k < e->n_in; k++) e->in[k] = now(s, e->in[k]);
-  f->eqn[f->n_eqn++] = e;
-  return MR_OK;
+  return mr__keep(s->f, e);
 }
 
 static mr_err_t sweep(sinker_t *s, mr_eqn_t *const *old, int n_old) {

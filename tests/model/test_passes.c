@@ -50,7 +50,7 @@ static mr_fn_t *doubled(const mr_fn_t *f) {
 static void same_with_and_without(const mr_fn_t *f, double *const *in) {
   double *all[GRID_MAX], *none[GRID_MAX];
   run_without("", f, in, all);
-  run_without("cse,fold-constants,sink,fuse", f, in, none);
+  run_without("cse,fold-constants,sink,merge-products,fuse", f, in, none);
   for (int i = 0; i < f->n_out; i++)
     assert_memory_equal(all[i], none[i], (size_t)elems(f->out[i]) * sizeof(double));
   free_all(f->n_out, all);

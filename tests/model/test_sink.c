@@ -8,6 +8,7 @@
 // clang-format on
 
 #include "model/ops/cost.h"
+#include "model/optim/optim.h"
 #include "model/transforms/passes.h"
 #include "tests/model/grid.h"
 
@@ -100,6 +101,28 @@ static void sunk_before_the_gradient_it_spares_the_backward_pass_too(void **stat
   same_values(g[0], g[2], 1e-4);
   for (int i = 0; i < 3; i++) mr_fn_destroy(g[i]);
   mr_fn_destroy(whole), mr_fn_destroy(hand), mr_fn_destroy(sunk);
+}
+
+static double flop_of_step(const mr_fn_t *loss) {
+  const mr_fn_t *part[] = {loss};
+  mr_optim_t o = mr_optim_of("adamw");
+  mr_optim_loss_t l = {.n_data = 2, .parts = 1, .part = part, .split = (bool[]){false, false}};
+  mr_fn_t *g = NULL;
+  mr_diag_t diag = {0};
+  if (mr_optim_step_fn(&l, &o, &g, &diag) < 0) fail_msg("%s", diag.text);
+  double flop = flop_of(g);
+  mr_fn_destroy(g);
+  return flop;
+}
+
+static void a_training_step_sinks_its_loss_before_the_gradient(void **state) {
+  mr_fn_t *whole = head(false), *hand = head(true);
+  double by_hand = flop_of_step(hand);
+  assert_true(flop_of_step(whole) == by_hand);
+  setenv("MILLRACE_SKIP_PASSES", "sink", 1);
+  assert_true(flop_of_step(whole) > 3 * by_hand); /* the optimizer's part is the same */
+  unsetenv("MILLRACE_SKIP_PASSES");
+  mr_fn_destroy(whole), mr_fn_destroy(hand);
 }
 
 static void the_compiler_sinks_slices_unless_it_is_told_not_to(void **state) {
@@ -209,6 +232,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_head_that_reads_one_token_costs_what_the_slice_by_hand_costs),
       cmocka_unit_test(sunk_before_the_gradient_it_spares_the_backward_pass_too),
+      cmocka_unit_test(a_training_step_sinks_its_loss_before_the_gradient),
       cmocka_unit_test(the_compiler_sinks_slices_unless_it_is_told_not_to),
       cmocka_unit_test(what_someone_else_reads_whole_is_not_computed_twice),
       cmocka_unit_test(a_slice_of_the_last_dimension_stays_below_a_norm),
