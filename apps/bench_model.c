@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apps/bench.h"
+#include "apps/bench_cached.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "model/fit.h"
@@ -162,8 +163,9 @@ mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) 
   if (e >= 0) {
     mr_bench_add(out, "first_ms", ms[0]);
     mr_bench_add(out, "compile_ms", mr_bench_median(ms, (int)s.steps));
-    describe(&s, out);
+    e = mr_bench_cached(&s.vit, s.batch, out, diag);
   }
+  if (e >= 0) describe(&s, out);
   setup_fini(&s);
   return e;
 }

@@ -166,15 +166,14 @@ static mr_err_t check(const mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_
                    j->name);
   for (int i = 0; i < n_in; i++) {
     char text[MR_AVAL_TEXT];
-    mr_aval_text(&in[i]->aval, text);
     if (!in[i]->bytes)
       return mr_fail(diag, MR_ERR_CONFIG,
                      "jit of %s: argument %d, %s, was donated to an earlier call and is gone",
-                     j->name, i, text);
+                     j->name, i, mr_aval_text(&in[i]->aval, text));
     if (donated_twice(j, n_in, in, i))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "jit of %s: argument %d, %s, is donated and given a second time", j->name, i,
-                     text);
+                     mr_aval_text(&in[i]->aval, text));
   }
   return MR_OK;
 }

@@ -239,6 +239,19 @@ static void bench_prints_one_json_object_a_line(void **state) {
   refuses(1, "/nowhere");
 }
 
+/* A step is called four times as a jitted function and compiled once. */
+static void bench_compile_tells_calls_from_the_cache(void **state) {
+  RUN(&p, "bench", "compile", "--layers", "2", "--batch", "2", "--steps", "1", "--json");
+  ends(0, "", "");
+  cJSON *a = cJSON_Parse(p.out);
+  assert_int_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(a, "call_compiles")), 1);
+  double first = cJSON_GetNumberValue(cJSON_GetObjectItem(a, "call_first_ms"));
+  double cached = cJSON_GetNumberValue(cJSON_GetObjectItem(a, "call_cached_ms"));
+  assert_true(first > 0 && cached > 0);
+  print_message("first call %.3f ms, from the cache %.3f ms\n", first, cached);
+  cJSON_Delete(a);
+}
+
 /* Waits until the process has a handler for a signal. */
 static void wait_for_handler(pid_t pid, int signo) {
   char path[64], line[256];
@@ -315,6 +328,7 @@ int main(void) {
       cmocka_unit_test(summary_is_flax_s_table),
       cmocka_unit_test(jaxpr_prints_as_jax_does),
       cmocka_unit_test(bench_prints_one_json_object_a_line),
+      cmocka_unit_test(bench_compile_tells_calls_from_the_cache),
       cmocka_unit_test(ctrl_c_ends_an_endless_graph_in_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
