@@ -113,7 +113,7 @@ const mr_command_t mr_command_bench = {
         "  stage   a buffer's way through six empty stages\n"
         "  step    one training step of the recipe's model, pictures of noise\n"
         "  infer   the forward pass of the same\n"
-        "  compile tracing, differentiating, planning and compiling that step, and calls of it by jit\n"
+        "  compile tracing, differentiating, planning and compiling that step; calls of it\n"
         "  link    batches and 64 bytes between two processes, beside ZeroMQ alone\n"
         "  jax-cases  compiled functions, calls and compiling as in bench/jax.sh, beside JAX",
     .flags = bench_flags,

@@ -99,18 +99,20 @@ static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
   return f->child[f->n_child++] = copy;
 }
 
+static mr_err_t adopt_one(mr_fn_t *f, mr_attr_t *a) {
+  const mr_fn_t *const *fns;
+  int n = mr_attr_calls(a, &fns);
+  if (!n) return MR_OK;
+  const mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
+  for (int k = 0; k < n; k++)
+    if (!(own[k] = owned(f, fns[k]))) return f->diag.code;
+  a->fn = own[0];
+  a->fns = own;
+  return MR_OK;
+}
+
 static mr_err_t adopt(mr_fn_t *f, mr_eqn_t *e) {
-  for (int i = 0; i < e->n_attr; i++) {
-    mr_attr_t *a = &e->attr[i];
-    const mr_fn_t *const *fns;
-    int n = mr_attr_calls(a, &fns);
-    if (!n) continue;
-    const mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
-    for (int k = 0; k < n; k++)
-      if (!(own[k] = owned(f, fns[k]))) return f->diag.code;
-    a->fn = own[0];
-    a->fns = own;
-  }
+  for (int i = 0; i < e->n_attr; i++) MR_TRY(adopt_one(f, &e->attr[i]));
   return MR_OK;
 }
 
@@ -142,16 +144,15 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   return f->eqn[f->n_eqn++] = e;
 }
 
-mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, const char *name, const mr_fn_t *fn, int n,
-                      const mr_aval_t *more) {
-  const mr_fn_t *copy = owned(f, fn);
-  if (!copy) return f->diag.code;
+mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr, int n, const mr_aval_t *more) {
+  MR_TRY(adopt_one(f, &attr));
+  attr.name = mr_attr_get(e, attr.name)->name;
   mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + n + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < e->n_out + n; i++)
     out[i] = i < e->n_out ? e->out[i] : new_var(f, more[i - e->n_out], e);
   e->out = out;
   e->n_out += n;
-  mr_attr_set(f, e, mr_attr_fn(mr_attr_get(e, name)->name, copy));
+  mr_attr_set(f, e, attr);
   return MR_OK;
 }
 

@@ -110,10 +110,10 @@ const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name);  /* it must h
 /* Sets or adds an attribute of an equation of f. */
 void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr);
 
-/* Gives e, an equation of f, a copy of fn for its attribute name, and results more[n] after its
-   own: what the new function gives beyond the old one.  For rules that keep values for later. */
-mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, const char *name, const mr_fn_t *fn, int n,
-                      const mr_aval_t *more);
+/* Gives e, an equation of f, copies of the functions in attr for those it has under that name, and
+   results more[n] after its own: what the new functions give beyond the old ones.  For rules that
+   keep values for later. */
+mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr, int n, const mr_aval_t *more);
 
 /* The function that attribute name of e holds; e must have it. */
 const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name);

@@ -4,13 +4,14 @@
 
 #include "model/backends/cpu/sub.h"
 #include "model/ops/call.h"
+#include "model/ops/cond.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-static mr_err_t emit(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
-                     mr_var_t *const *in, mr_eqn_t **e) {
+mr_err_t mr__cond_emit(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
+                       mr_var_t *const *in, mr_eqn_t **e) {
   int n_in = branch[0]->n_in;
   mr_attr_t attr = mr_attr_fns("branches", n, branch);
   mr_var_t **v = mr_mem_take(&f->mem, (size_t)(n_in + 1) * sizeof(mr_var_t *));
@@ -24,7 +25,7 @@ mr_err_t mr_lax_switch(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const 
                        mr_var_t *const *in, mr_var_t **out) {
   mr_eqn_t *e;
   if (n < 1) return mr_fail(&f->diag, MR_ERR_SHAPE, "switch: no branch");
-  MR_TRY(emit(f, index, n, branch, in, &e));
+  MR_TRY(mr__cond_emit(f, index, n, branch, in, &e));
   for (int k = 0; k < e->n_out; k++) out[k] = e->out[k];
   return MR_OK;
 }
@@ -40,14 +41,13 @@ mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
   return mr_lax_switch(f, mr_lax_convert(f, pred, MR_I32), 2, branch, in, out);
 }
 
-/* e's branches: *b[return value]. */
-static int branches(const mr_eqn_t *e, const mr_fn_t *const **b) {
+int mr__cond_branches(const mr_eqn_t *e, const mr_fn_t *const **b) {
   return mr_attr_calls(mr_attr_get(e, "branches"), b);
 }
 
 static mr_err_t cond_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *const *b;
-  int n = branches(e, &b);
+  int n = mr__cond_branches(e, &b);
   if (n < 1 || e->n_in < 1 || e->in[0]->aval.dtype != MR_I32 || e->in[0]->aval.ndim)
     return mr_shape_fail(e, diag, "want an index i32[] first");
   for (int j = 0; j < n; j++) {
@@ -71,8 +71,9 @@ static mr_err_t cond_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
 /* Emits cond over own[n], which are destroyed whether it succeeds or not. */
 static mr_err_t emit_own(mr_fn_t *f, mr_var_t *index, int n, mr_fn_t **own, mr_var_t *const *in,
                          const mr_diag_t *why, mr_eqn_t **e) {
-  mr_err_t err = why->code < 0 ? mr__call_failed(f, why)
-                               : emit(f, index, n, (const mr_fn_t *const *)(uintptr_t)own, in, e);
+  mr_err_t err = why->code < 0
+                     ? mr__call_failed(f, why)
+                     : mr__cond_emit(f, index, n, (const mr_fn_t *const *)(uintptr_t)own, in, e);
   for (int j = 0; j < n; j++) mr_fn_destroy(own[j]);
   return err;
 }
@@ -98,7 +99,7 @@ static mr_err_t cond_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr
   const mr_fn_t *const *b;
   mr_diag_t why = {0};
   mr_eqn_t *c;
-  int n = branches(e, &b), n_wrt = 0, n_in = e->n_in - 1, at = 0;
+  int n = mr__cond_branches(e, &b), n_wrt = 0, n_in = e->n_in - 1, at = 0;
   int *wrt = mr_mem_take(&f->mem, (size_t)e->n_in * sizeof(int));
   bool *given = mr_mem_take(&f->mem, (size_t)(e->n_in + 2 * e->n_out) + 1);
   bool *moves = given + e->n_in, *one = moves + e->n_out;
@@ -121,53 +122,12 @@ static mr_err_t cond_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr
   return err;
 }
 
-/* ---- reverse mode: a cond of the branches' ways back, which begin by computing them again ---- */
-
-/* (operands, cotangents) -> (cotangents of the operands of floats) */
-static mr_err_t branch_back(const mr_fn_t *b, mr_var_t *const *dout, mr_fn_t **out,
-                            mr_diag_t *diag) {
-  mr_var_t **y;
-  mr_fn_t *g = mr__begin(b, b->n_out, &y);
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "cond: no memory for its vjp");
-  mr_var_t **x = mr_mem_take(&g->mem, (size_t)(2 * b->n_in + 1) * sizeof(mr_var_t *));
-  mr_var_t **dx = x + b->n_in, **dy = y + b->n_out;
-  int n = 0;
-  for (int k = 0; k < b->n_out && g->diag.code >= 0; k++)
-    if (dout[k]) dy[k] = mr_fn_input(g, y[k]->aval);
-  for (int i = 0; i < b->n_in; i++)
-    if (mr_is_float(g->in[i]->aval.dtype)) x[n++] = g->in[i];
-  if (g->diag.code >= 0) mr_backward_range(g, 0, b->n_out, y, dy, n, x, dx);
-  for (int i = 0; i < n && g->diag.code >= 0; i++)
-    if (!dx[i]) dx[i] = mr_lax_full(g, &x[i]->aval, 0);
-  return mr__finish(g, n, dx, out, diag);
-}
-
-static mr_err_t cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  const mr_fn_t *const *b;
-  mr_diag_t why = {0};
-  mr_eqn_t *c;
-  int n = branches(e, &b), n_in = 0, at = 0;
-  mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
-  mr_var_t **in = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) * sizeof(mr_var_t *));
-  mr_var_t **ct = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
-  for (int i = 1; i < e->n_in; i++) in[n_in++] = e->in[i];
-  for (int k = 0; k < e->n_out; k++) {
-    if (!dout[k] || !mr_is_float(e->out[k]->aval.dtype)) continue;
-    ct[k] = in[n_in++] = dout[k];
-  }
-  for (int j = 0; j < n && why.code >= 0; j++) branch_back(b[j], ct, &own[j], &why);
-  mr_err_t err = emit_own(f, e->in[0], n, own, in, &why, &c);
-  for (int i = 1; i < e->n_in && err >= 0; i++)
-    if (mr_is_float(e->in[i]->aval.dtype)) din[i] = c->out[at++];
-  return err;
-}
-
 /* ---- vmap ---- */
 
 static mr_err_t select_all(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                            mr_batched_t *out) {
   const mr_fn_t *const *b;
-  int n = branches(e, &b);
+  int n = mr__cond_branches(e, &b);
   int64_t size = mr_batch_size(1, in);
   mr_batched_t *y = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof *y);
   for (int j = 0; j < n; j++) {
@@ -187,7 +147,7 @@ static mr_err_t cond_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
   const mr_fn_t *const *b;
   mr_diag_t fine = {0};
   mr_eqn_t *c;
-  int n = branches(e, &b);
+  int n = mr__cond_branches(e, &b);
   int64_t size = mr__call_size(f, e, in);
   bool *mapped = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) + 1);
   bool *gives = mapped + e->n_in;
@@ -234,7 +194,7 @@ static void cond_run(const mr_cpu_call_t *c) {
 
 static mr_err_t cond_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   const mr_fn_t *const *b;
-  int n = branches(c->eqn, &b);
+  int n = mr__cond_branches(c->eqn, &b);
   choice_t *s = calloc(1, sizeof *s + (size_t)n * sizeof s->branch[0]);
   if (!s) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower cond");
   c->state = s;
@@ -277,7 +237,7 @@ static bool cond_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_cond = {
-    MR_RULES_PRIMITIVE,    .name = "cond",       .n_in = -1,      .n_out = -1,
-    .shape = cond_shape,   .jvp = cond_jvp,      .vjp = cond_vjp, .batch = cond_batch,
+    MR_RULES_PRIMITIVE,    .name = "cond",       .n_in = -1,          .n_out = -1,
+    .shape = cond_shape,   .jvp = cond_jvp,      .vjp = mr__cond_vjp, .batch = cond_batch,
     .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
 };

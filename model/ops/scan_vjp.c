@@ -114,7 +114,7 @@ static mr_err_t widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag_t *diag)
   mr_aval_t *stacked = mr_mem_copy(&f->mem, more, (size_t)r->n_kept, sizeof *more);
   MR_TRY(mr__finish(b, n, all, &step, diag));
   mr_eqn_t *own = r->e->out[0]->def;
-  err = mr_eqn_widen(f, own, "jaxpr", step, r->n_kept, stacked);
+  err = mr_eqn_widen(f, own, mr_attr_fn("jaxpr", step), r->n_kept, stacked);
   mr_fn_destroy(step);
   return err;
 }

@@ -241,6 +241,46 @@ static void cond_prints_as_in_jax_and_runs_one_branch(void **state) {
   mr_fn_destroy(no);
 }
 
+static int times_in(const char *text, const char *what) {
+  int n = 0;
+  for (; (text = strstr(text, what)); text += strlen(what)) n++;
+  return n;
+}
+
+/* sum(cond(p, tanh(x), exp(x) sin(x))): one branch keeps one value, the other two. */
+static void the_way_back_of_cond_computes_nothing_again(void **state) {
+  mr_fn_t *f = mr_fn_create(), *b[2] = {mr_fn_create(), mr_fn_create()}, *g = NULL;
+  for (int i = 0; i < 2; i++) {
+    mr_var_t *x = mr_fn_input(b[i], mr_aval_of(MR_F32, 3));
+    x = i ? mr_lax_tanh(b[i], x) : mr_lax_mul(b[i], mr_lax_exp(b[i], x), mr_lax_sin(b[i], x));
+    assert_int_equal(mr_fn_return(b[i], 1, &x), MR_OK);
+  }
+  mr_var_t *pred = mr_fn_input(f, mr_aval_scalar(MR_BOOL));
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  assert_int_equal(mr_lax_cond(f, pred, b[1], b[0], &x, &x), MR_OK);
+  x = mr_lax_reduce_sum(f, x, 1, (int[]){0});
+  assert_int_equal(mr_fn_return(f, 1, &x), MR_OK);
+  OK(mr_grad(f, 1, (int[]){1}, &g, &diag));
+  char *text = mr_fn_text(g);
+  assert_int_equal(times_in(text, " = tanh "), 1);
+  assert_int_equal(times_in(text, " = exp "), 1);
+  assert_int_equal(times_in(text, " = sin "), 1);
+  for (int i = 0; i < g->n_eqn; i++)
+    if (g->eqn[i]->op == &mr_op_cond && g->eqn[i]->n_in == 2)
+      assert_int_equal(g->eqn[i]->n_out, 3); /* the result and two places, shared by both */
+  for (int which = 0; which < 2; which++) {
+    double p = which, v[] = {0.5, -1, 2}, *in[] = {&p, v}, *y[1];
+    run_as_it_is(g, in, y);
+    for (int i = 0; i < 3; i++) {
+      double want = which ? 1 - tanh(v[i]) * tanh(v[i]) : exp(v[i]) * (sin(v[i]) + cos(v[i]));
+      assert_true(fabs(y[0][i] - want) < 1e-5);
+    }
+    free(y[0]);
+  }
+  free(text);
+  mr_fn_destroy(f), mr_fn_destroy(g), mr_fn_destroy(b[0]), mr_fn_destroy(b[1]);
+}
+
 static void branches_that_differ_are_named(void **state) {
   mr_fn_t *f = mr_fn_create(), *b[2] = {branch(true), mr_fn_create()};
   mr_var_t *x = mr_lax_reduce_sum(b[1], mr_fn_input(b[1], mr_aval_of(MR_F32, 3)), 1, (int[]){0});
@@ -337,6 +377,7 @@ int main(void) {
       cmocka_unit_test(a_scan_of_no_rows_gives_its_carry_back),
       cmocka_unit_test(what_does_not_fit_a_scan_is_named),
       cmocka_unit_test(cond_prints_as_in_jax_and_runs_one_branch),
+      cmocka_unit_test(the_way_back_of_cond_computes_nothing_again),
       cmocka_unit_test(branches_that_differ_are_named),
       cmocka_unit_test(a_mapped_while_goes_on_until_all_examples_are_done),
       cmocka_unit_test(while_has_forward_mode_and_says_that_it_has_no_other),

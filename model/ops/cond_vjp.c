@@ -1,0 +1,219 @@
+/* Reverse mode of cond: a second cond, of the branches' ways back.  What the way back of a branch
+   reads of its way forth becomes a further result of the first cond, but for operands, which are
+   read again, and values made of constants alone, which are computed again.  The branches share
+   places for such values: of each shape and dtype as many as the branch that keeps most of them;
+   places that a branch does not use are zeros.  After jax.lax.cond. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/call.h"
+#include "model/ops/cond.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+typedef struct branch {
+  mr_fn_t *j;               /* the branch and its way back */
+  int n_forth;              /* equations of the branch in j */
+  mr_var_t **y, **ct, **dx; /* results; cotangents that enter and leave, NULL where zero */
+  bool *forth, *varies;     /* by var: belongs to the branch; and depends on an operand */
+  bool *live;               /* by var: the way back needs it */
+  mr_var_t **kept;          /* [places of all] what lies in each place, NULL: nothing of this one */
+} branch_t;
+
+typedef struct reverse {
+  const mr_eqn_t *e;
+  int n, n_in, n_out; /* branches; operands and results of each */
+  branch_t *branch;
+  mr_aval_t *place; /* [n_place] */
+  int n_place, cap;
+} reverse_t;
+
+static mr_err_t differentiate(const reverse_t *r, branch_t *b, const mr_fn_t *f,
+                              mr_var_t *const *dout) {
+  mr_fn_t *j = b->j;
+  mr_var_t **x = mr_mem_take(&j->mem, (size_t)(2 * r->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **dx = x + r->n_in;
+  int n = 0;
+  b->y = mr_mem_take(&j->mem, (size_t)(2 * r->n_out + r->n_in + 1) * sizeof(mr_var_t *));
+  b->ct = b->y + r->n_out, b->dx = b->ct + r->n_out;
+  for (int i = 0; i < r->n_in; i++) mr_fn_input(j, f->in[i]->aval);
+  MR_TRY(mr_inline(j, f, j->in, b->y));
+  b->n_forth = j->n_eqn;
+  for (int k = 0; k < r->n_out; k++)
+    if (dout[k] && mr_is_float(b->y[k]->aval.dtype)) b->ct[k] = mr_fn_input(j, b->y[k]->aval);
+  for (int i = 0; i < r->n_in; i++)
+    if (mr_is_float(j->in[i]->aval.dtype)) x[n++] = j->in[i];
+  MR_TRY(mr_backward_range(j, 0, r->n_out, b->y, b->ct, n, x, dx));
+  for (int i = 0, at = 0; i < r->n_in; i++)
+    if (mr_is_float(j->in[i]->aval.dtype)) b->dx[i] = dx[at++];
+  return mr_rule_done(j);
+}
+
+/* ---- what is kept ---- */
+
+/* The first place of v's aval that this branch has not taken; a new one if there is none. */
+static void take_place(reverse_t *r, branch_t *b, mr_var_t *v) {
+  int i = 0;
+  while (i < r->n_place && (b->kept[i] || !mr_aval_equal(&r->place[i], &v->aval))) i++;
+  if (i == r->n_place) r->place[r->n_place++] = v->aval;
+  b->kept[i] = v;
+}
+
+static void keep(reverse_t *r, branch_t *b, mr_var_t *v) {
+  if (v->literal || b->live[v->id]) return;
+  b->live[v->id] = true;
+  if (!b->forth[v->id] || !v->def) return;
+  if (b->varies[v->id]) {
+    take_place(r, b, v);
+    return;
+  }
+  for (int k = 0; k < v->def->n_in; k++) keep(r, b, v->def->in[k]);
+}
+
+static void find_kept(reverse_t *r, branch_t *b) {
+  const mr_fn_t *j = b->j;
+  for (int i = 0; i < r->n_in; i++) b->forth[j->in[i]->id] = b->varies[j->in[i]->id] = true;
+  for (int i = 0; i < b->n_forth; i++) {
+    const mr_eqn_t *e = j->eqn[i];
+    bool any = false;
+    for (int k = 0; k < e->n_in; k++) any |= b->varies[e->in[k]->id];
+    for (int k = 0; k < e->n_out; k++) {
+      b->forth[e->out[k]->id] = true;
+      b->varies[e->out[k]->id] = any;
+    }
+  }
+  for (int i = 0; i < r->n_in; i++)
+    if (b->dx[i]) keep(r, b, b->dx[i]);
+  for (int i = j->n_eqn - 1; i >= b->n_forth; i--) {
+    const mr_eqn_t *e = j->eqn[i];
+    bool wanted = false;
+    for (int k = 0; k < e->n_out; k++) wanted |= b->live[e->out[k]->id];
+    for (int k = 0; wanted && k < e->n_in; k++) keep(r, b, e->in[k]);
+  }
+}
+
+/* ---- the two functions of a branch ---- */
+
+/* (operands) -> (results, places) */
+static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
+                          mr_diag_t *diag) {
+  mr_fn_t *g = mr_fn_create();
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "cond: no memory for its vjp");
+  int n = r->n_out + r->n_place;
+  mr_var_t **all = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < r->n_in; i++) map[b->j->in[i]->id] = mr_fn_input(g, b->j->in[i]->aval);
+  for (int i = 0; i < b->n_forth && g->diag.code >= 0; i++) mr__copy_eqn(g, b->j->eqn[i], map);
+  for (int k = 0; k < n && g->diag.code >= 0; k++) {
+    mr_var_t *v = k < r->n_out ? b->y[k] : b->kept[k - r->n_out];
+    all[k] = v ? mr__mapped(g, map, v) : mr_lax_full(g, &r->place[k - r->n_out], 0);
+  }
+  return mr__finish(g, n, all, out, diag);
+}
+
+/* Whether equation i of j is part of the way back. */
+static bool goes_back(const branch_t *b, int i) {
+  const mr_eqn_t *e = b->j->eqn[i];
+  for (int k = 0; k < e->n_out; k++)
+    if (b->live[e->out[k]->id] && (i >= b->n_forth || !b->varies[e->out[k]->id])) return true;
+  return false;
+}
+
+/* (operands, places, cotangents) -> (cotangents of the operands of floats) */
+static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
+                         mr_diag_t *diag) {
+  mr_fn_t *g = mr_fn_create();
+  const mr_fn_t *j = b->j;
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "cond: no memory for its vjp");
+  mr_var_t **all = mr_mem_take(&g->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
+  int n = 0;
+  for (int i = 0; i < r->n_in; i++) map[j->in[i]->id] = mr_fn_input(g, j->in[i]->aval);
+  for (int i = 0; i < r->n_place; i++) {
+    mr_var_t *in = mr_fn_input(g, r->place[i]);
+    if (b->kept[i]) map[b->kept[i]->id] = in;
+  }
+  for (int k = 0; k < r->n_out; k++)
+    if (b->ct[k]) map[b->ct[k]->id] = mr_fn_input(g, b->ct[k]->aval);
+  for (int i = 0; i < j->n_eqn && g->diag.code >= 0; i++)
+    if (goes_back(b, i)) mr__copy_eqn(g, j->eqn[i], map);
+  for (int i = 0; i < r->n_in && g->diag.code >= 0; i++)
+    if (mr_is_float(j->in[i]->aval.dtype))
+      all[n++] = b->dx[i] ? mr__mapped(g, map, b->dx[i]) : mr_lax_full(g, &j->in[i]->aval, 0);
+  return mr__finish(g, n, all, out, diag);
+}
+
+/* ---- all of them ---- */
+
+static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_var_t *const *dout,
+                      mr_diag_t *why) {
+  for (int i = 0; i < r->n; i++) {
+    branch_t *b = &r->branch[i];
+    b->j = mr_fn_create();
+    if (!b->j) return mr_fail(why, MR_ERR_NOMEM, "cond: no memory for its vjp");
+    if (differentiate(r, b, fns[i], dout) < 0)
+      return mr_fail(why, b->j->diag.code, "%s", b->j->diag.text);
+    r->cap += b->j->n_var;
+  }
+  r->place = mr_mem_take(&f->mem, (size_t)(r->cap + 1) * sizeof *r->place);
+  for (int i = 0; i < r->n; i++) {
+    branch_t *b = &r->branch[i];
+    size_t n = (size_t)b->j->n_var + 1;
+    b->forth = mr_mem_take(&f->mem, 3 * n);
+    b->varies = b->forth + n, b->live = b->varies + n;
+    b->kept = mr_mem_take(&f->mem, (size_t)(r->cap + 1) * sizeof(mr_var_t *));
+    find_kept(r, b);
+  }
+  return MR_OK;
+}
+
+static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forth, mr_fn_t **back, mr_diag_t *why) {
+  mr_err_t err = MR_OK;
+  for (int i = 0; i < r->n && err >= 0; i++) {
+    const branch_t *b = &r->branch[i];
+    size_t n = (size_t)b->j->n_var + 1;
+    mr_var_t **map = calloc(2 * n, sizeof *map);
+    if (!map) return mr_fail(why, MR_ERR_NOMEM, "cond: no memory for its vjp");
+    err = way_forth(r, b, map, &forth[i], why);
+    if (err >= 0) err = way_back(r, b, map + n, &back[i], why);
+    free(map);
+  }
+  return err;
+}
+
+/* The first cond gives the kept values too; the second takes them. */
+static mr_err_t run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forth, mr_fn_t **back,
+                         mr_var_t *const *dout, mr_var_t **din) {
+  mr_eqn_t *own = r->e->out[0]->def, *c;
+  const mr_fn_t *const *fns = (const mr_fn_t *const *)(uintptr_t)forth;
+  MR_TRY(mr_eqn_widen(f, own, mr_attr_fns("branches", r->n, fns), r->n_place, r->place));
+  mr_var_t **in =
+      mr_mem_take(&f->mem, (size_t)(r->n_in + r->n_place + r->n_out + 1) * sizeof(mr_var_t *));
+  int n = 0, at = 0;
+  for (int i = 0; i < r->n_in; i++) in[n++] = r->e->in[i + 1];
+  for (int i = 0; i < r->n_place; i++) in[n++] = own->out[r->n_out + i];
+  for (int k = 0; k < r->n_out; k++)
+    if (r->branch[0].ct[k]) in[n++] = dout[k];
+  MR_TRY(mr__cond_emit(f, r->e->in[0], r->n, (const mr_fn_t *const *)(uintptr_t)back, in, &c));
+  for (int i = 0; i < r->n_in; i++)
+    if (mr_is_float(r->e->in[i + 1]->aval.dtype)) din[i + 1] = c->out[at++];
+  return MR_OK;
+}
+
+mr_err_t mr__cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_fn_t *const *fns;
+  mr_diag_t why = {0};
+  reverse_t r = {.e = e, .n = mr__cond_branches(e, &fns), .n_in = e->n_in - 1, .n_out = e->n_out};
+  size_t n = (size_t)r.n;
+  r.branch = mr_mem_take(&f->mem, n * sizeof *r.branch);
+  mr_fn_t **forth = mr_mem_take(&f->mem, 2 * n * sizeof(mr_fn_t *)), **back = forth + n;
+  mr_err_t err = study(&r, f, fns, dout, &why);
+  if (err >= 0) err = write_ways(&r, forth, back, &why);
+  if (err >= 0) err = run_back(&r, f, forth, back, dout, din);
+  if (why.code < 0) err = mr__call_failed(f, &why);
+  for (int i = 0; i < r.n; i++) {
+    mr_fn_destroy(forth[i]), mr_fn_destroy(back[i]);
+    mr_fn_destroy(r.branch[i].j);
+  }
+  return err < 0 ? err : mr_rule_done(f);
+}
