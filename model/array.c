@@ -2,12 +2,13 @@
 #include <string.h>
 
 #include "model/array_private.h"
+#include "model/pages.h"
 
 mr__bytes_t *mr__bytes_create(size_t n) {
   mr__bytes_t *b = malloc(sizeof *b);
   if (!b) return NULL;
   b->refs = 1;
-  b->data = n > SIZE_MAX - 128 ? NULL : aligned_alloc(64, (n + 127) & ~(size_t)63);
+  b->data = mr_pages_alloc(n);
   if (b->data) return b;
   free(b);
   return NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/threefry.h"
+#include "model/pages.h"
 
 mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
                        mr_diag_t *diag) {
@@ -28,7 +29,7 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
 
 static float *arena(size_t n) {
   size_t bytes = (n * sizeof(float) + 63) & ~(size_t)63;
-  float *a = aligned_alloc(64, bytes + 64);
+  float *a = mr_pages_alloc(bytes + 64);
   if (a) memset(a, 0, bytes + 64);
   return a;
 }

@@ -9,6 +9,7 @@
 #include "model/backends/cpu/exec_private.h"
 #include "model/backends/cpu/team.h"
 #include "model/ops/rules.h"
+#include "model/pages.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
@@ -67,8 +68,7 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
   bool small = x->plan.bytes < (size_t)64 << 20; /* not worth asking */
   size_t machine = x->lent || small ? SIZE_MAX : mr_machine_memory();
   bool fits = x->plan.bytes < machine;
-  if (fits)
-    x->arena = x->lent ? lender->arena : aligned_alloc(64, (x->plan.bytes + 127) & ~(size_t)63);
+  if (fits) x->arena = x->lent ? lender->arena : mr_pages_alloc(x->plan.bytes);
   if (x->arena) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
                  "out of memory: the planned peak is %zu bytes, this process may have %zu; take a "

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "model/pages.h"
+
 typedef struct block {
   _Alignas(64) struct block *next;
   size_t bytes; /* after the head */
@@ -60,7 +62,7 @@ void *mr__workspace_take(size_t bytes) {
   }
   if (!b) {
     size_t rounded = (bytes + 63) & ~(size_t)63;
-    b = aligned_alloc(64, sizeof *b + rounded);
+    b = mr_pages_alloc(sizeof *b + rounded);
     if (!b) return NULL;
     b->bytes = rounded;
   }
