@@ -8,4 +8,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set_source_files_properties(${MR_CPU}/rows_avx512.c ${MR_CPU}/attention_avx512.c ${MR_CPU}/lanes_avx512.c
     PROPERTIES
     COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mprefer-vector-width=512")
+  set_source_files_properties(${MR_CPU}/rows_bf16.c ${MR_CPU}/attention_bf16.c
+    PROPERTIES
+    COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mprefer-vector-width=512")
 endif()

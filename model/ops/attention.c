@@ -104,7 +104,8 @@ static void attention_run(const mr_cpu_call_t *c) {
 }
 
 const char *mr__attention_how(const mr_eqn_t *e) {
-  return e->in[0]->aval.dtype == MR_F32 ? "f32, fused" : "bf16 read as f32, fused";
+  mr_attention_spec_t s = mr__attention_spec(e);
+  return mr_attention_how(&s);
 }
 
 static mr_err_t attention_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {

@@ -27,10 +27,17 @@ static mr_attention_head_t head(const mr_attention_spec_t *s, const tensors_t *x
 
 const mr__attention_t *mr__attention_of(mr_isa_t isa) {
 #if defined(__x86_64__)
-  if (isa >= MR_ISA_AVX512) return &mr__attention_avx512;
+  if (isa == MR_ISA_AVX512_BF16) return &mr__attention_bf16;
+  if (isa == MR_ISA_AVX512) return &mr__attention_avx512;
   if (isa == MR_ISA_AVX2) return &mr__attention_avx2;
 #endif
   return isa == MR_ISA_PLAIN ? &mr__attention_plain : NULL;
+}
+
+const char *mr_attention_how(const mr_attention_spec_t *s) {
+  const mr__attention_t *a = mr__attention_of(mr_isa());
+  if (s->t == MR_F32) return "f32, fused";
+  return a->by_pairs && a->by_pairs(s) ? "bf16 pairs, fused" : "bf16 read as f32, fused";
 }
 
 typedef void scalar_t(const mr_attention_spec_t *s, const mr_attention_head_t *h);

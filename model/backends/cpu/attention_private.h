@@ -25,9 +25,11 @@ typedef struct mr__attention {
   size_t (*fwd_work)(const mr_attention_spec_t *s);
   size_t (*bwd_work)(const mr_attention_spec_t *s);
   mr__attend_t *fwd, *bwd;
+  bool (*by_pairs)(const mr_attention_spec_t *s); /* dot products of bf16 pairs; NULL: never */
 } mr__attention_t;
 
-extern const mr__attention_t mr__attention_plain, mr__attention_avx2, mr__attention_avx512;
+extern const mr__attention_t mr__attention_plain, mr__attention_avx2, mr__attention_avx512,
+    mr__attention_bf16;
 const mr__attention_t *mr__attention_of(mr_isa_t isa); /* NULL: not in this build */
 
 #endif

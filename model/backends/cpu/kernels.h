@@ -90,6 +90,8 @@ typedef struct mr_attention_spec {
   float scale;
   mr_dtype_t t;
 } mr_attention_spec_t;
+/* How its products are made here, in a few words that live as long as the program. */
+const char *mr_attention_how(const mr_attention_spec_t *s);
 void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
                       void *out, float *lse);
 /* dq, dk, dv have the strides of q, k, v. */
