@@ -10,7 +10,8 @@ enum { CHUNKS = 64, PIECE = 1 << 14, SUM_PIECE = 1 << 16 };
 
 const mr__rows_t *mr__rows_of(mr_isa_t isa) {
 #if defined(__x86_64__)
-  if (isa >= MR_ISA_AVX512) return &mr__rows_avx512;
+  if (isa == MR_ISA_AVX512_BF16) return &mr__rows_bf16;
+  if (isa == MR_ISA_AVX512) return &mr__rows_avx512;
   if (isa == MR_ISA_AVX2) return &mr__rows_avx2;
 #endif
   return isa == MR_ISA_PLAIN ? &mr__rows_plain : NULL;

@@ -25,7 +25,7 @@ typedef struct mr__rows {
   double (*sum_squares)(const float *x, int64_t i0, int64_t i1);
 } mr__rows_t;
 
-extern const mr__rows_t mr__rows_plain, mr__rows_avx2, mr__rows_avx512;
+extern const mr__rows_t mr__rows_plain, mr__rows_avx2, mr__rows_avx512, mr__rows_bf16;
 
 const mr__rows_t *mr__rows_of(mr_isa_t isa); /* NULL: not in this build */
 
