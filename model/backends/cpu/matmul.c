@@ -22,10 +22,12 @@ enum {
   PACK_ROWS = 1024, /* from so many rows on, packing b pays */
   TURN_SUM = 2048,  /* from so many terms on, turning a pays */
   PART = 2048,      /* terms of a long sum that are added at a time, about */
+  F32_PART = 1000,  /* the same of f32 rows beside a packed b, whose part then stays in cache */
   TILES = 32,       /* wanted: enough for the largest teams, few enough to be large */
   FEW_TILES = 8,    /* below which columns are cut too */
   FEW_TURNED = 4,   /* the same for a b that lies transposed, which each cut has copied again */
   TILE_ROWS = 64,
+  F32_ROWS = 128, /* the same of f32 beside a packed b */
   TILE_COLS = 256,
 };
 
@@ -72,12 +74,14 @@ static bool turn_pays(const mr_matmul_spec_t *s) {
 /* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps. */
 static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
-  int64_t rows = most(1, least(TILES, s->m / TILE_ROWS)), few = FEW_TILES;
+  bool f32 = s->a == MR_F32 && s->a_col == 1 && p->packs;
+  int64_t rows = most(1, least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))), few = FEW_TILES;
+  int64_t part = f32 ? F32_PART : PART;
   if (s->b_row == 1 && s->b_col != 1) few = FEW_TURNED;
   p->m = cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 16);
   p->n = cut(s->n, p->packs ? 1 : most(1, least(few / p->m.count, s->n / TILE_COLS)), 64);
-  bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * PART;
-  p->k = cut(s->k, parts ? s->k / PART : 1, 32);
+  bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * part;
+  p->k = cut(s->k, parts ? s->k / part : 1, 32);
 }
 
 /* Elements from row to row of the turned a: dense where it can be, which oneDNN packs b for. */
