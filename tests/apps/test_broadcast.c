@@ -20,7 +20,7 @@ typedef struct peer {
 
 static peer_t peer(const char *address) {
   peer_t p = {.context = zmq_ctx_new()};
-  int zero = 0, patience = 60000;
+  int zero = 0, patience = 600000;
   p.socket = zmq_socket(p.context, ZMQ_DEALER);
   zmq_setsockopt(p.socket, ZMQ_LINGER, &zero, sizeof zero);
   zmq_setsockopt(p.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);

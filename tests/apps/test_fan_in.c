@@ -143,7 +143,7 @@ static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
     free(r.p);
     if (!i) r = start((const char *const[]){"run", path, "--resume", NULL});
   }
-  on = start((const char *const[]){"run", path, "--resume", NULL});
+  on = start((const char *const[]){"run", path, "--resume", "reader.copies=2", NULL});
   finish(&on);
   if (on.p->status) fail_msg("%s", on.p->err);
   ledger_line(calm.p->out, "train: ", a);

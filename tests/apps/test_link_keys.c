@@ -93,7 +93,7 @@ static void lines_without_a_link(const char *name) {
 
 static void a_server_that_all_can_reach_serves_the_keys_it_knows(void **state) {
   int port = free_port();
-  running_t server = serve("0.0.0.0", port), good = take(port, 30, "good", "trainer", "server");
+  running_t server = serve("0.0.0.0", port), good = take(port, 600, "good", "trainer", "server");
   finish(&good);
   if (good.p->status) fail_msg("%s", good.p->err);
   lines_without_a_link("plain");
@@ -114,7 +114,7 @@ static void who_has_no_key_or_a_wrong_one_gets_nothing(void **state) {
     free(bad[i].p);
   }
   assert_int_not_equal(access(key("none", "txt"), F_OK), 0);
-  running_t good = take(port, 30, "after", "trainer", "server"); /* the others did it no harm */
+  running_t good = take(port, 600, "after", "trainer", "server"); /* the others did it no harm */
   finish(&good);
   if (good.p->status) fail_msg("%s", good.p->err);
   free(good.p), stop(&server);
