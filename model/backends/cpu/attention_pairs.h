@@ -7,6 +7,7 @@
 #define MR_MODEL_CPU_ATTENTION_PAIRS_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "model/backends/cpu/tile_avx512.h"
