@@ -1,0 +1,104 @@
+/* Conversions that go into the ops beside them: the same values but for one rounding less. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "tests/model/grid.h"
+
+enum { M = 6, K = 40, N = 5 };
+
+/* Conversions that f has once it is compiled. */
+static int converts(const mr_fn_t *f, const char *skip) {
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  if (mr_jit(f, &(mr_jit_options_t){.skip = skip}, &x, &diag) < 0) fail_msg("%s", diag.text);
+  int n = 0;
+  for (int i = 0; i < mr_exec_fn(x)->n_eqn; i++)
+    n += mr_exec_fn(x)->eqn[i]->op == &mr_op_convert_element_type;
+  mr_exec_destroy(x);
+  return n;
+}
+
+static void fill(const mr_fn_t *f, double **in) {
+  for (int i = 0; i < f->n_in; i++) {
+    in[i] = doubles(elems(f->in[i]));
+    for (int64_t k = 0; k < elems(f->in[i]); k++) in[i][k] = random_in(-2, 2);
+  }
+}
+
+/* f's results without the pass and with it; in, a and b are the caller's. */
+static void both(const mr_fn_t *f, double **in, double **a, double **b) {
+  fill(f, in);
+  setenv("MILLRACE_SKIP_PASSES", "fold-convert,fuse", 1);
+  run_as_it_is(f, in, a);
+  setenv("MILLRACE_SKIP_PASSES", "fuse", 1);
+  run_as_it_is(f, in, b);
+  unsetenv("MILLRACE_SKIP_PASSES");
+}
+
+static void finish(mr_fn_t *f, double **in, double **a, double **b) {
+  free_all(f->n_in, in), free_all(f->n_out, a), free_all(f->n_out, b);
+  mr_fn_destroy(f);
+}
+
+static mr_var_t *product(mr_fn_t *f) {
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_BF16, M, K));
+  return mr_lax_dot(f, x, mr_fn_input(f, mr_aval_of(MR_BF16, K, N)));
+}
+
+static void a_product_that_is_widened_is_rounded_once(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  double *in[2], *a[1], *b[1];
+  mr_var_t *y = mr_lax_convert(f, product(f), MR_F32);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  both(f, in, a, b);
+  int finer = 0;
+  assert_int_equal(converts(f, "fuse"), 0);
+  for (int i = 0; i < M * N; i++) {
+    mr_bf16_t rounded;
+    mr_cpu_set_f64(MR_BF16, &rounded, 0, b[0][i]);
+    assert_true(mr_cpu_get_f64(MR_BF16, &rounded, 0) == a[0][i]);
+    finer += a[0][i] != b[0][i];
+  }
+  assert_true(finer > 0);
+  finish(f, in, a, b);
+}
+
+static void what_someone_else_reads_in_bf16_stays_bf16(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  double *in[2], *a[2], *b[2];
+  mr_var_t *p = product(f), *y[] = {mr_lax_convert(f, p, MR_F32), mr_lax_tanh(f, p)};
+  assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+  both(f, in, a, b);
+  assert_int_equal(converts(f, "fuse"), 1);
+  for (int i = 0; i < M * N; i++) assert_true(a[0][i] == b[0][i] && a[1][i] == b[1][i]);
+  finish(f, in, a, b);
+}
+
+/* An op whose kernel takes bf16 beside f32 widens it itself, to the same bits. */
+static void an_op_that_mixes_reads_bf16_itself(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  double *in[2], *a[1], *b[1];
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_BF16, M, K));
+  mr_var_t *y = mr_fn_input(f, mr_aval_of(MR_F32, M, K));
+  y = mr_lax_add(f, y, mr_lax_convert(f, x, MR_F32));
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  both(f, in, a, b);
+  assert_int_equal(converts(f, "fold-convert,fuse"), 1);
+  assert_int_equal(converts(f, "fuse"), 0);
+  for (int i = 0; i < M * K; i++) assert_true(a[0][i] == b[0][i]);
+  finish(f, in, a, b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_product_that_is_widened_is_rounded_once),
+      cmocka_unit_test(what_someone_else_reads_in_bf16_stays_bf16),
+      cmocka_unit_test(an_op_that_mixes_reads_bf16_itself),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
