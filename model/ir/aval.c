@@ -11,9 +11,9 @@ mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim) {
 mr_aval_t mr_aval_scalar(mr_dtype_t dtype) { return (mr_aval_t){.dtype = dtype}; }
 
 int64_t mr_aval_span(const mr_aval_t *a, int from, int to) {
-  int64_t n = 1;
-  for (int i = from; i < to; i++) n *= a->dim[i];
-  return n;
+  uint64_t n = 1; /* wraps for what mr_aval_wrong refuses */
+  for (int i = from; i < to; i++) n *= (uint64_t)a->dim[i];
+  return (int64_t)n;
 }
 
 int64_t mr_aval_elems(const mr_aval_t *a) { return mr_aval_span(a, 0, a->ndim); }
