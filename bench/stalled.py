@@ -41,6 +41,7 @@ def write_graph():
     for name in ("stopped", "gone"):
         os.mkfifo(os.path.join(work, name))
         text += f"\ntelemetry. ! jsonl name={name} path={work}/{name}\n"
+    text = re.sub(r"^train.*! checkpoint.*$", "", text, flags=re.M)  # one that cannot be written ends a run, and should
     text += f"telemetry. ! csv path={work}/metrics.csv\ntelemetry. ! tensorboard dir={work}/events\n"
     text += f"telemetry. ! web run=$run port=0\ntelemetry. ! publish ipc://{work}/socket\n"
     open(os.path.join(work, "graph.mr"), "w").write(text)
@@ -48,7 +49,7 @@ def write_graph():
 
 def start():
     command = [millrace, "train", "--graph", os.path.join(work, "graph.mr"), "--run-dir", folder, f"jsonl.path={metrics}",
-               "epochs=100000", "train.layers=1", "train.embed=128", "train.mlp=256", "batch=16", "train.checkpoint-every=0"]
+               "epochs=100000", "train.layers=1", "train.embed=128", "train.mlp=256", "batch=256", "train.checkpoint-every=0"]
     log = os.path.join(work, "log")
     keeper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=open(log, "w"))  # the disk is full for the run alone
     run = subprocess.Popen(command, stdout=keeper.stdin, stderr=subprocess.STDOUT)
