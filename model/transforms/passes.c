@@ -10,6 +10,11 @@ static mr_err_t fold_convert(mr_fn_t *f, mr_diag_t *diag) {
   return MR_OK;
 }
 
+static mr_err_t drop_dead(mr_fn_t *f, mr_diag_t *diag) {
+  mr_dce(f);
+  return MR_OK;
+}
+
 const mr_pass_t mr_passes[] = {
     {"fold-constants", "computes elementwise ops of constants", mr_fold_constants, NULL},
     {"sink", "moves slices up to where they save work, and transpositions away", mr_sink, mr_sink},
@@ -19,6 +24,7 @@ const mr_pass_t mr_passes[] = {
     {"cse", "computes what stands there twice once", mr_cse, NULL},
     {"remat", "computes cheap values again instead of keeping them", mr_remat, NULL},
     {"fuse", "makes chains of elementwise ops, and sums of them, one loop", mr_fuse, NULL},
+    {"dead-code", "drops what no result needs", drop_dead, NULL},
     {0}};
 
 static bool lists(const char *skip, const char *name) {
@@ -43,7 +49,7 @@ static mr_err_t check(const char *skip, mr_diag_t *diag) {
     if (!is_pass(skip, n))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "passes to skip: \"%.*s\" is none; there are fold-constants, sink, "
-                     "merge-products, fold-convert, cse, remat and fuse",
+                     "merge-products, fold-convert, cse, remat, fuse and dead-code",
                      (int)n, skip);
     skip += n + (skip[n] == ',');
   }
@@ -65,7 +71,6 @@ mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
   MR_TRY(check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
     if (!lists(skip, p->name)) MR_TRY(run_one(p, p->run, f, diag));
-  mr_dce(f);
   return MR_OK;
 }
 

@@ -50,7 +50,7 @@ static mr_fn_t *doubled(const mr_fn_t *f) {
 static void same_with_and_without(const mr_fn_t *f, double *const *in) {
   double *all[GRID_MAX], *none[GRID_MAX];
   run_without("", f, in, all);
-  run_without("cse,fold-constants,sink,merge-products,fuse", f, in, none);
+  run_without("cse,fold-constants,sink,merge-products,fuse,dead-code", f, in, none);
   for (int i = 0; i < f->n_out; i++)
     assert_memory_equal(all[i], none[i], (size_t)elems(f->out[i]) * sizeof(double));
   free_all(f->n_out, all);
@@ -148,6 +148,32 @@ static void ones_of_any_shape_multiply_nothing(void **state) {
   mr_fn_destroy(f);
 }
 
+/* x + x, beside e^x that no result needs; the number of e^x that the passes but `skip` leave. */
+static int dead_exps(const char *skip, double *out) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  mr_lax_exp(f, x);
+  mr_var_t *sum = mr_lax_add(f, x, x);
+  assert_int_equal(mr_fn_return(f, 1, &sum), MR_OK);
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_passes_run(f, skip, &diag), MR_OK);
+  double *in[] = {(double[]){1, -2, 3}}, *ran[1];
+  run_without(skip, f, in, ran);
+  memcpy(out, ran[0], 3 * sizeof *out);
+  free_all(1, ran);
+  int n = count(f, "exp");
+  mr_fn_destroy(f);
+  return n;
+}
+
+static void what_no_result_needs_is_dropped_and_changes_nothing(void **state) {
+  double with[3], without[3];
+  /* The others drop what they leave behind themselves. */
+  assert_int_equal(dead_exps("fold-convert,sink,merge-products,fuse,dead-code", without), 1);
+  assert_int_equal(dead_exps("fold-convert,sink,merge-products,fuse", with), 0);
+  assert_memory_equal(with, without, sizeof with);
+}
+
 static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
   mr_fn_t *f = chain();
   mr_exec_t *x = NULL;
@@ -171,6 +197,7 @@ int main(void) {
       cmocka_unit_test(minus_zero_is_no_zero),
       cmocka_unit_test(constants_are_computed_when_compiling),
       cmocka_unit_test(ones_of_any_shape_multiply_nothing),
+      cmocka_unit_test(what_no_result_needs_is_dropped_and_changes_nothing),
       cmocka_unit_test(a_pass_can_be_left_out_and_a_wrong_name_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
