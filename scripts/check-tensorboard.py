@@ -18,7 +18,7 @@ events.Reload()
 tags = events.Tags()
 records = [json.loads(line) for line in open(os.path.join(run, "metrics.jsonl"))]
 
-for name in ("loss", "accuracy", "lr", "grad_norm", "param_norm"):
+for name in ("loss", "accuracy", "lr", "grad_norm", "param_norm", "loss_scale"):
     series = events.Scalars("train/" + name)
     told = {r["step"]: r[name] for r in records if r["kind"] == "step"}
     steps = [p.step for p in series]

@@ -11,8 +11,9 @@
 #include "sinks/resume.h"
 
 static const char head[] =
-    "kind,step,epoch,images,elapsed_s,loss,accuracy,lr,grad_norm,param_norm,step_s,images_per_s,"
-    "step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,disk_read_bytes,"
+    "kind,step,epoch,images,elapsed_s,loss,accuracy,lr,grad_norm,param_norm,loss_scale,step_s,"
+    "images_per_s,step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,disk_read_"
+    "bytes,"
     "disk_written_bytes,disk_free_bytes,gpu_busy,gpu_memory_bytes,gpu_watts,gpu_celsius,"
     "telemetry_lost,ledger\n";
 

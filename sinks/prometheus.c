@@ -153,6 +153,8 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   one(p, &t->step, "lr", "learning_rate", "Learning rate of the newest step.");
   one(p, &t->step, "grad_norm", "gradient_norm", "Global norm of the gradients, before clipping.");
   one(p, &t->step, "param_norm", "parameter_norm", "Global norm of the parameters.");
+  one(p, &t->step, "loss_scale", "loss_scale",
+      "What the loss was multiplied by before the gradient.");
   one(p, &t->step, "images_per_s", "images_per_second", "Images a second of the newest step.");
   step_times(p, t);
   stages(p, &t->measured);

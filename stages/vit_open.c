@@ -22,6 +22,7 @@ mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
   set_unless_usual(&t.optim.eps, v->eps);
   set_unless_usual(&t.optim.weight_decay, v->weight_decay);
   t.optim.clip_norm = (float)v->clip_norm;
+  t.optim.loss_scale = (float)v->loss_scale;
   t.optim.nesterov = v->nesterov;
   t.optim.ema = (float)v->ema;
   return t;

@@ -40,6 +40,10 @@ const mr_opt_t mr__vit_step_opts[] = {
      0},
     {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
      "Scales gradients down to this global norm; 0 leaves them.", 0},
+    {"loss-scale", MR_OPT_F64, AT(loss_scale), "", "1", 1e-9, 1e9, NULL,
+     "Multiplies the loss before the gradient, and divides the gradients by it again: small ones "
+     "then do not vanish in the type of the products.  A power of two changes nothing else.",
+     0},
     {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
      "Share of the target spread evenly over all classes.", 0},
     {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine|linear|rsqrt",

@@ -13,7 +13,7 @@ enum { OUT_METRICS, OUT_STATE };
 
 typedef struct vit_step {
   mr_vit_settings_t model;
-  double lr, b1, b2, eps, weight_decay, clip_norm, label_smoothing, ema;
+  double lr, b1, b2, eps, weight_decay, clip_norm, loss_scale, label_smoothing, ema;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate;
   int optimizer, schedule, device, leak_check, remat;
   bool nesterov;

@@ -63,8 +63,8 @@ static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   for (int i = 0; i < f->n_in; i++)
     in[i] = i < s->loss->n_data ? piece(s, i, k) : s->p[i - s->loss->n_data];
   MR_TRY(run_loss(s, k, in, out));
-  return mr_backward(s->g, out[0], mr_literal(s->g, MR_F32, 1.0 / s->loss->parts), s->n, s->p,
-                     grad);
+  double seed = (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / s->loss->parts;
+  return mr_backward(s->g, out[0], mr_literal(s->g, MR_F32, seed), s->n, s->p, grad);
 }
 
 /* One output of the loss from those of all parts, which lie n_out apart. */
@@ -100,7 +100,10 @@ static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
 
 static mr_err_t update(step_t *s, mr_var_t **next) {
   mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
+  bool scaled = s->o->loss_scale > 0 && s->o->loss_scale != 1;
+  if (scaled) norm = mr_lax_scale(s->g, 1 / (double)s->o->loss_scale, norm);
   mr_var_t *scale = clip_scale(s->g, norm, s->o->clip_norm);
+  if (scaled) scale = mr_lax_scale(s->g, 1 / (double)s->o->loss_scale, scale);
   int sets = 1 + s->o->def->n_slots;
   *next++ = norm;
   for (int i = 0; i < s->n; i++) {

@@ -24,9 +24,13 @@ mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag) {
   const struct {
     const char *name;
     float v, lo, hi;
-  } row[] = {{"b1", o->b1, 0, 1},   {"b2", o->b2, 0, 1},
-             {"eps", o->eps, 0, 1}, {"weight-decay", o->weight_decay, 0, 100},
-             {"ema", o->ema, 0, 1}, {"clip-norm", o->clip_norm, 0, 1e9f}};
+  } row[] = {{"b1", o->b1, 0, 1},
+             {"b2", o->b2, 0, 1},
+             {"eps", o->eps, 0, 1},
+             {"weight-decay", o->weight_decay, 0, 100},
+             {"ema", o->ema, 0, 1},
+             {"clip-norm", o->clip_norm, 0, 1e9f},
+             {"loss-scale", o->loss_scale, 0, 1e9f}};
   if (!o->def) return mr_fail(diag, MR_ERR_CONFIG, "optimizer: none is set");
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (!(row[i].v >= row[i].lo && row[i].v < row[i].hi))

@@ -287,6 +287,36 @@ static void clipped_adamw_gives_optax_parameters_after_one_and_three_steps(void 
   check_adamw("clip_adamw", 1.0f);
 }
 
+/* Two clipped steps with a loss scale. */
+static model_t scaled_steps(float scale, mr_train_out_t *out) {
+  model_t m = setup(MR_VIT_FLAX, MR_BF16);
+  mr_train_config_t config = mr_train_default(4);
+  mr_train_step_t *step = NULL;
+  mr_diag_t diag = {0};
+  config.optim.clip_norm = 1;
+  config.optim.loss_scale = scale;
+  if (mr_train_step_create(&m.config, &config, &step, &diag) < 0) fail_msg("%s", diag.text);
+  for (int t = 1; t <= 2; t++)
+    assert_int_equal(
+        mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, out, &diag),
+        MR_OK);
+  out->logits = NULL;
+  mr_train_step_destroy(step);
+  return m;
+}
+
+static void a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few(void **state) {
+  mr_train_out_t plain, scaled, odd;
+  model_t a = scaled_steps(0, &plain), b = scaled_steps(1024, &scaled), c = scaled_steps(3, &odd);
+  assert_memory_equal(a.params.p, b.params.p, a.params.arena_size * sizeof(float));
+  assert_true(plain.loss == scaled.loss && plain.grad_norm == scaled.grad_norm);
+  assert_memory_not_equal(a.params.p, c.params.p, a.params.arena_size * sizeof(float));
+  assert_true(fabsf(plain.grad_norm - odd.grad_norm) < 1e-2f * plain.grad_norm);
+  teardown(&a);
+  teardown(&b);
+  teardown(&c);
+}
+
 static void evaluation_gives_the_logits_and_each_record_its_loss(void **state) {
   model_t m = setup(MR_VIT_FLAX, MR_F32);
   mr_eval_step_t *e = NULL;
@@ -510,6 +540,7 @@ int main(void) {
       cmocka_unit_test(flax_bf16_stays_as_near_to_jax_as_jax_to_itself),
       cmocka_unit_test(adamw_gives_optax_parameters_after_one_and_three_steps),
       cmocka_unit_test(clipped_adamw_gives_optax_parameters_after_one_and_three_steps),
+      cmocka_unit_test(a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few),
       cmocka_unit_test(evaluation_gives_the_logits_and_each_record_its_loss),
       cmocka_unit_test(a_label_out_of_range_is_refused),
       cmocka_unit_test(a_record_without_a_label_weighs_nothing),
