@@ -17,9 +17,7 @@ typedef struct mr_optim {
   float eps;          /* adam, adamw, lamb: added to the root of the second moment, in [0,1) */
   float weight_decay; /* decoupled, of every parameter, in [0,100); sgd and adam have none */
   float clip_norm;    /* gradients are scaled to at most this global norm; 0: as they are */
-  float loss_scale;   /* the loss is multiplied by it before the gradient, and the gradients divided
-                         by   it again, in [0,1e9); 0: neither.  A power of two changes no bit but where
-                         small gradients would have vanished (Micikevicius et al. 2018, 3.2). */
+  float loss_scale;   /* of the loss before its gradient, which is divided by it; [0,1e9), 0: 1 */
   float ema;          /* decay of an average of the parameters over time, in [0,1); 0: none */
   bool nesterov;      /* momentum: looks ahead by one step */
 } mr_optim_t;
