@@ -1,6 +1,7 @@
 /* The server of the live page: whatever comes over a connection, nobody gets in without the token.
    First byte '1': the rest follows a good request line and Host, to get further. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <sys/socket.h>
 
 #include "sinks/http.h"
@@ -26,10 +27,13 @@ static int dial(void) {
   struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server.port)};
   struct linger at_once = {1, 0}; /* no port waits in TIME_WAIT */
   a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  fuzz_need(connect(fd, (struct sockaddr *)&a, sizeof a) == 0, "connect");
-  return fd;
+  for (;;) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) return fd;
+    fuzz_need(errno == EINTR, "connect"); /* the fuzzer's clock rings every few seconds */
+    close(fd);
+  }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
