@@ -17,6 +17,10 @@ static int block_bits(int bits) {
   return bits < 16 ? 16 : bits > 64 ? 64 : bits;
 }
 
+bool mr_index_shuffle_is_bijection(uint64_t max_index) {
+  return all_bits(max_index) <= block_bits(grain_bits(max_index));
+}
+
 static void init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds, int bits) {
   assert(rounds >= 2 && rounds <= MR_SHUFFLE_ROUNDS_MAX && rounds % 2 == 0);
   int half = block_bits(bits) / 2;

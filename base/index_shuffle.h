@@ -6,6 +6,7 @@
 #ifndef MR_BASE_INDEX_SHUFFLE_H
 #define MR_BASE_INDEX_SHUFFLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MR_SHUFFLE_ROUNDS = 4, MR_SHUFFLE_ROUNDS_MAX = 16, MR_SHUFFLE_ALL_MAX = 1024 };
@@ -24,6 +25,10 @@ void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t s
 /* The same with a block that always holds max_index: each result comes once. */
 void mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
                                      int rounds);
+
+/* Whether mr_index_shuffle_init's block holds all of [0,max_index], so that each result comes once.
+ */
+bool mr_index_shuffle_is_bijection(uint64_t max_index);
 
 /* The result for index in [0,max_index]. */
 uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index);

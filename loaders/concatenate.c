@@ -44,6 +44,28 @@ static mr_err_t concatenate_next(mr_stage_t *s, mr_walk_t *w) {
   return MR_END;
 }
 
+static mr_err_t concatenate_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  int64_t *part = &mr_walk_words(w)[0];
+  for (; *part < mr_walk_n_below(w); ++*part) {
+    int64_t done;
+    mr_err_t e = mr_walk_skip_most(w, (int)*part, n, &done);
+    if (e < 0) return e;
+    if (!(n -= done)) return MR_OK;
+  }
+  return MR_END;
+}
+
+/* An epoch is one of each part. */
+static mr_period_t concatenate_period(const mr_stage_t *s, const mr_period_t *in) {
+  const concatenate_t *t = s->state;
+  mr_period_t out = {s->out_spec[0].n_records, true};
+  for (int i = 0; i < t->n; i++) {
+    if (!in[i].n || t->length[i] % in[i].n) return (mr_period_t){0};
+    out.ordered &= in[i].ordered;
+  }
+  return out;
+}
+
 const mr_stage_def_t mr_stage_concatenate = {
     .name = "concatenate",
     .help = "Gives one stream after the other (grain's MapDataset.concatenate).",
@@ -52,6 +74,8 @@ const mr_stage_def_t mr_stage_concatenate = {
     .state_sz = sizeof(concatenate_t),
     .plan = concatenate_plan,
     .order = concatenate_order,
+    .period = concatenate_period,
     .next = concatenate_next,
+    .skip = concatenate_skip,
     .n_words = 1,
 };

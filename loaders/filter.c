@@ -84,4 +84,5 @@ const mr_stage_def_t mr_stage_filter = {
     .state_sz = sizeof(filter_t),
     .plan = filter_plan,
     .keep = filter_keep,
+    .of_record = true,
 };

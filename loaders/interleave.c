@@ -48,6 +48,38 @@ static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
   }
 }
 
+/* Rounds in which every slot gives one record; 0: the next record decides. */
+static mr_err_t whole_rounds(const interleave_t *t, mr_walk_t *w, int64_t n, int64_t *rounds) {
+  const int64_t *word = mr_walk_words(w);
+  *rounds = n / t->cycle;
+  for (int i = 0; i < t->cycle && *rounds; i++) {
+    int64_t at = word[SLOT + i], left = 0;
+    if (!at && word[OPENED] == t->n) continue; /* empty for good */
+    if (at) MR_TRY(mr_walk_left(w, (int)at - 1, *rounds, &left));
+    *rounds = left;
+  }
+  return MR_OK;
+}
+
+static mr_err_t interleave_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const interleave_t *t = s->state;
+  int64_t *word = mr_walk_words(w), rounds = 0;
+  if (!sane(t, word)) return interleave_next(s, w);
+  while (n) {
+    MR_TRY(whole_rounds(t, w, n, &rounds));
+    for (int i = 0; i < t->cycle && rounds; i++) {
+      int64_t at = word[SLOT + i];
+      if (at) MR_TRY(mr_walk_skip(w, (int)at - 1, rounds));
+      if (at) n -= rounds;
+    }
+    if (rounds) continue;
+    mr_err_t e = mr_walk_next_all(w, 1);
+    if (e != MR_OK) return e;
+    n--;
+  }
+  return MR_OK;
+}
+
 static const mr_opt_t interleave_opts[] = {
     {"cycle-length", MR_OPT_INT, offsetof(interleave_t, cycle), "streams", NULL, 1, 1e6, NULL,
      "How many streams are open at a time.", 1},
@@ -62,5 +94,6 @@ const mr_stage_def_t mr_stage_interleave = {
     .state_sz = sizeof(interleave_t),
     .plan = interleave_plan,
     .next = interleave_next,
+    .skip = interleave_skip,
     .n_words = WORDS,
 };

@@ -22,6 +22,14 @@ static mr_err_t limit_next(mr_stage_t *s, mr_walk_t *w) {
   return e;
 }
 
+static mr_err_t limit_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const limit_t *t = s->state;
+  int64_t *given = &mr_walk_words(w)[0];
+  if (n > t->n - *given) return MR_END;
+  *given += n;
+  return mr_walk_skip(w, 0, n);
+}
+
 static const mr_opt_t limit_opts[] = {{"n", MR_OPT_INT, offsetof(limit_t, n), "records", NULL, 1,
                                        1e15, NULL, "How many records come at most.", 1},
                                       {0}};
@@ -35,5 +43,7 @@ const mr_stage_def_t mr_stage_limit = {
     .state_sz = sizeof(limit_t),
     .plan = limit_plan,
     .next = limit_next,
+    .skip = limit_skip,
+    .one_each = true,
     .n_words = 1,
 };

@@ -144,6 +144,30 @@ static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
   return e;
 }
 
+/* How many of the first k records come from each input. */
+static void count_shares(const mix_t *t, int64_t k, int64_t *n) {
+  int64_t left = t->sum;
+  __int128 a = k;
+  for (int i = 0; i < t->n; i++) {
+    __int128 rest = a * (left - t->share[i]) / left;
+    n[i] = (int64_t)(a - rest);
+    left -= t->share[i], a = rest;
+  }
+}
+
+static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const mix_t *t = s->state;
+  int64_t *word = mr_walk_words(w), before[MR_MAX_PORTS], after[MR_MAX_PORTS];
+  if (word[STOP]) return MR_END;
+  count_shares(t, word[INDEX], before);
+  count_shares(t, word[INDEX] += n, after);
+  for (int i = 0; i < t->n; i++) {
+    mr_err_t e = mr_walk_skip(w, i, after[i] - before[i]);
+    if (e != MR_OK) return e;
+  }
+  return MR_OK;
+}
+
 static const mr_opt_t mix_opts[] = {
     {"weights", MR_OPT_STR, offsetof(mix_t, weights), "A,B,..", NULL, 0, 0, NULL,
      "Shares of the inputs a, b, .. in what comes out; equal ones without it.", 1},
@@ -164,5 +188,6 @@ const mr_stage_def_t mr_stage_mix = {
     .plan = mix_plan,
     .order = mix_order,
     .next = mix_next,
+    .skip = mix_skip,
     .n_words = 2,
 };

@@ -29,6 +29,24 @@ static mr_err_t prefetch_next(mr_stage_t *s, mr_walk_t *w) {
   return MR_END;
 }
 
+/* A turn of a worker without another record passes and gives none. */
+static mr_err_t prefetch_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  int64_t *turn = &mr_walk_words(w)[0], workers = mr_walk_n_below(w);
+  int64_t left = n - 1; /* the last one is pulled, so that the turn stands where it would */
+  while (left >= workers) {
+    int64_t turns = left;
+    for (int64_t k = 0; k < workers; k++) { /* the next of them first */
+      int64_t due = left / workers + (k < left % workers), done;
+      MR_TRY(mr_walk_skip_most(w, (int)((*turn + k) % workers), due, &done));
+      turns -= done;
+    }
+    *turn = (*turn + left) % workers;
+    if (turns == left) return MR_END;
+    left = turns;
+  }
+  return mr_walk_next_all(w, left + 1);
+}
+
 static const mr_opt_t prefetch_opts[] = {
     {"num-workers", MR_OPT_INT, offsetof(mp_prefetch_t, workers), "processes", NULL, 1, 256, NULL,
      "How many worker processes of grain the order stands for.", 1},
@@ -43,6 +61,7 @@ const mr_stage_def_t mr_stage_mp_prefetch = {
     .state_sz = sizeof(mp_prefetch_t),
     .plan = prefetch_plan,
     .next = prefetch_next,
+    .skip = prefetch_skip,
     .n_words = 1,
     .n_walks = prefetch_walks,
 };

@@ -1,5 +1,7 @@
 #include "loaders/order.h"
 
+#include "loaders/permute.h"
+
 /* Positions to epochs, so that a batch can end where an epoch does. */
 static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {
   const mr_sampler_conf_t *c = &m->conf;
@@ -52,4 +54,15 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   at->index += epoch * c->n_records;
   at->seeded = c->seeded;
   return MR_OK;
+}
+
+/* A shard's records stand at the same places of every epoch of the input: the same records if that
+   keeps their order.  Strided shards that do not divide the records begin elsewhere each epoch. */
+mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in) {
+  const mr_sampler_t *m = &((const mr_order_t *)s->state)->sampler;
+  const mr_sampler_conf_t *c = &m->conf;
+  bool strided = c->sequential && !c->whole_shards && c->n_records % c->n_shards;
+  bool keeps = in[0].n && c->n_records % in[0].n == 0 && (c->n_shards == 1 || in[0].ordered) &&
+               !strided && (!c->shuffle || mr_permutes(m->size, c->bijective));
+  return (mr_period_t){keeps ? m->size : 0, in[0].ordered && !c->shuffle};
 }

@@ -21,4 +21,7 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle);
 /* The order hook of both. */
 mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at);
 
+/* The period hook of both. */
+mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
+
 #endif

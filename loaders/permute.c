@@ -18,6 +18,10 @@ static void take_keys(kept_t *t, uint64_t max_index, uint32_t seed, bool bijecti
     mr_index_shuffle_init(&t->keys, max_index, seed, MR_SHUFFLE_ROUNDS);
 }
 
+bool mr_permutes(int64_t n, bool bijective) {
+  return bijective || mr_index_shuffle_is_bijection((uint64_t)n - 1);
+}
+
 /* Walking to one result of a small permutation takes about as long as to all of them: they are made
    as a whole where they are asked for in a row. */
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective) {

@@ -10,4 +10,7 @@
    its last seed and length for its next call. */
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective);
 
+/* Whether each of n >= 1 goes to a place of its own, whatever the seed. */
+bool mr_permutes(int64_t n, bool bijective);
+
 #endif

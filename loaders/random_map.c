@@ -38,6 +38,13 @@ static mr_err_t random_map_next(mr_stage_t *s, mr_walk_t *w) {
   return e == MR_OK ? mr_walk_seed(w, t->key, mr_walk_words(w)[0]++) : e;
 }
 
+static mr_err_t random_map_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  mr_walk_words(w)[0] += n;
+  return mr_walk_skip(w, 0, n);
+}
+
+static mr_period_t random_map_period(const mr_stage_t *s, const mr_period_t *in) { return in[0]; }
+
 static const mr_opt_t random_map_opts[] = {
     {"seed", MR_OPT_INT, offsetof(random_map_t, seed), "", "0", 0, 4294967295.0, NULL,
      "Decides the draws; without it the seed follows from a stage \"seed\" before this one.", 0},
@@ -52,7 +59,10 @@ const mr_stage_def_t mr_stage_random_map = {
     .state_sz = sizeof(random_map_t),
     .plan = random_map_plan,
     .order = random_map_order,
+    .period = random_map_period,
     .next = random_map_next,
+    .skip = random_map_skip,
+    .one_each = true,
     .n_words = 1,
     .uncounted = true, /* one step of grain's together with the transform after it */
 };

@@ -35,6 +35,13 @@ static mr_err_t repeat_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
+static mr_period_t repeat_period(const mr_stage_t *s, const mr_period_t *in) {
+  const repeat_t *t = s->state;
+  int64_t n = s->in_spec[0].n_records;
+  if (t->reseed) return in[0];
+  return (mr_period_t){in[0].n ? n : 0, true};
+}
+
 static mr_err_t repeat_next(mr_stage_t *s, mr_walk_t *w) {
   const repeat_t *t = s->state;
   int64_t *epoch = &mr_walk_words(w)[0];
@@ -44,6 +51,24 @@ static mr_err_t repeat_next(mr_stage_t *s, mr_walk_t *w) {
   if (++*epoch == t->n) return MR_END;
   mr_walk_rewind(w, 0);
   return mr_walk_pull(w, 0); /* again the end: a stream of nothing, however often */
+}
+
+/* How long a pass is shows once a whole one has been gone through. */
+static mr_err_t repeat_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const repeat_t *t = s->state;
+  int64_t *epoch = &mr_walk_words(w)[0], done;
+  if (t->n && *epoch >= t->n) return MR_END;
+  for (bool whole = false;; whole = true) {
+    mr_err_t e = mr_walk_skip_most(w, 0, n, &done);
+    if (e < 0) return e;
+    if (!(n -= done)) return MR_OK;
+    if (whole && !done) return MR_END;
+    int64_t more = whole ? (n - 1) / done : 0; /* passes between this one and the last */
+    if (t->n && *epoch + 1 + more >= t->n) return MR_END;
+    *epoch += 1 + more;
+    n -= more * done;
+    mr_walk_rewind(w, 0);
+  }
 }
 
 static const mr_opt_t repeat_opts[] = {
@@ -62,6 +87,8 @@ const mr_stage_def_t mr_stage_repeat = {
     .state_sz = sizeof(repeat_t),
     .plan = repeat_plan,
     .order = repeat_order,
+    .period = repeat_period,
     .next = repeat_next,
+    .skip = repeat_skip,
     .n_words = 1,
 };

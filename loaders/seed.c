@@ -16,6 +16,9 @@ static mr_err_t seed_plan(mr_stage_t *s) {
 static mr_err_t seed_order(mr_stage_t *s, int64_t position, mr_at_t *at) { return MR_OK; }
 static mr_err_t seed_next(mr_stage_t *s, mr_walk_t *w) { return mr_walk_pull(w, 0); }
 
+static mr_err_t seed_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) { return mr_walk_skip(w, 0, n); }
+static mr_period_t seed_period(const mr_stage_t *s, const mr_period_t *in) { return in[0]; }
+
 static const mr_opt_t seed_opts[] = {
     {"seed", MR_OPT_INT, offsetof(seed_t, seed), "", NULL, 0, 4294967295.0, NULL,
      "What the seeds of the stages after this one follow from.", 1},
@@ -30,5 +33,8 @@ const mr_stage_def_t mr_stage_seed = {
     .state_sz = sizeof(seed_t),
     .plan = seed_plan,
     .order = seed_order,
+    .period = seed_period,
     .next = seed_next,
+    .skip = seed_skip,
+    .one_each = true,
 };

@@ -27,4 +27,5 @@ const mr_stage_def_t mr_stage_sequential = {
     .state_sz = sizeof(mr_order_t),
     .plan = sequential_plan,
     .order = mr__order_at,
+    .period = mr__order_period,
 };

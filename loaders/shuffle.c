@@ -39,4 +39,5 @@ const mr_stage_def_t mr_stage_shuffle = {
     .state_sz = sizeof(mr_order_t),
     .plan = shuffle_plan,
     .order = mr__order_at,
+    .period = mr__order_period,
 };

@@ -67,6 +67,14 @@ static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
+/* Other positions than all of them hold the same records only where each holds one. */
+static mr_period_t slice_period(const mr_stage_t *s, const mr_period_t *in) {
+  const slice_t *t = s->state;
+  int64_t n = s->out_spec[0].n_records;
+  bool alike = in[0].n && t->parent % in[0].n == 0 && (in[0].ordered || n == t->parent);
+  return (mr_period_t){alike ? n : 0, in[0].ordered};
+}
+
 static const mr_opt_t slice_opts[] = {
     {"range", MR_OPT_STR, offsetof(slice_t, text), "START:STOP:STEP", NULL, 0, 0, NULL,
      "Positions of an epoch that stay, as in Python: 2:9:3, ::2, -100: or ::-1.", 1},
@@ -81,4 +89,5 @@ const mr_stage_def_t mr_stage_slice = {
     .state_sz = sizeof(slice_t),
     .plan = slice_plan,
     .order = slice_order,
+    .period = slice_period,
 };

@@ -16,6 +16,11 @@ static mr_err_t to_iter_next(mr_stage_t *s, mr_walk_t *w) {
   return t->allow_nones ? mr_walk_pull_any(w, 0) : mr_walk_pull(w, 0);
 }
 
+static mr_err_t to_iter_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const to_iter_t *t = s->state;
+  return t->allow_nones ? mr_walk_skip_any(w, 0, n) : mr_walk_skip(w, 0, n);
+}
+
 static const mr_opt_t to_iter_opts[] = {
     {"allow-nones", MR_OPT_BOOL, offsetof(to_iter_t, allow_nones), "", "false", 0, 0, NULL,
      "Gives a hole as a record of zeros with label -1 and key 2^64-1 instead of skipping it.", 0},
@@ -30,4 +35,6 @@ const mr_stage_def_t mr_stage_to_iter_dataset = {
     .state_sz = sizeof(to_iter_t),
     .plan = to_iter_plan,
     .next = to_iter_next,
+    .skip = to_iter_skip,
+    .one_each = true,
 };

@@ -78,6 +78,32 @@ static mr_err_t window_next(mr_stage_t *s, mr_walk_t *w) {
   return mr_walk_give(w, to);
 }
 
+/* Up to the window that holds the n-th record from here, which is pulled. */
+static mr_err_t window_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const window_shuffle_t *t = s->state;
+  int64_t *word = mr_walk_words(w), taken = word[TAKEN] + n, got;
+  int64_t windows = (taken - 1) / t->size; /* all of them full */
+  mr_walk_let_go(w);
+  if (word[TAKEN] >= t->size) word[WINDOW]--; /* counted when its last record went */
+  mr_err_t e = mr_walk_skip(w, 0, windows * t->size);
+  if (e == MR_OK) e = mr_walk_hold(w, t->size, &got);
+  if (e != MR_OK) return e;
+  word[WINDOW] += windows, word[TAKEN] = taken - windows * t->size;
+  if (got < word[TAKEN]) return MR_END;
+  word[WINDOW] += word[TAKEN] == got;
+  return MR_OK;
+}
+
+/* Windows keep the records of a stretch that divides them, epochs those of an epoch. */
+static mr_period_t window_period(const mr_stage_t *s, const mr_period_t *in) {
+  const window_shuffle_t *t = s->state;
+  int64_t n = s->in_spec[0].n_records;
+  bool keeps = in[0].n && n % in[0].n == 0 && (t->within_epoch || n % t->size == 0) &&
+               mr_permutes(t->size, t->bijective) &&
+               (n % t->size == 0 || mr_permutes(n % t->size, t->bijective));
+  return (mr_period_t){keeps ? n : 0, false};
+}
+
 static const mr_opt_t window_opts[] = {
     {"window-size", MR_OPT_INT, offsetof(window_shuffle_t, size), "records", NULL, 1, 1e9, NULL,
      "How many records a window holds.", 1},
@@ -103,6 +129,8 @@ const mr_stage_def_t mr_stage_window_shuffle = {
     .state_sz = sizeof(window_shuffle_t),
     .plan = window_plan,
     .order = window_order,
+    .period = window_period,
     .next = window_next,
+    .skip = window_skip,
     .n_words = 2,
 };

@@ -69,6 +69,10 @@ mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *d
    nothing appended. */
 mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
 
+/* Of the records that stand at the positions of an indexable branch, as the sources tell them
+   apart: label and key of a record, of the first one where several are joined. */
+mr_period_t mr__period(const mr_chain_t *c, int branch);
+
 /* Fetches what the leaves of op[0,n) ask for, at most MR_BURST of each source; their data lasts
    until the next call. */
 mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n);

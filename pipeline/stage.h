@@ -63,6 +63,13 @@ typedef struct mr_at {
   uint64_t key[2], counter;
 } mr_at_t;
 
+/* How often a stream of records at positions repeats itself: the positions [k * n, (k + 1) * n)
+   hold the same records for every k >= 0, in the same order if `ordered`.  n == 0: nobody knows. */
+typedef struct mr_period {
+  int64_t n;
+  bool ordered;
+} mr_period_t;
+
 /* Notes a random decision in the ledger's hash of this record. */
 void mr_draw_note(mr_rec_t *r, uint64_t what);
 
@@ -108,6 +115,11 @@ typedef struct mr_stage_def {
   /* Order: what stands at a position >= 0. */
   mr_err_t (*order)(mr_stage_t *s, int64_t position, mr_at_t *at);
 
+  /* Order: the period of what comes out, in[p] being that of input p, whose epochs are a whole
+     number of periods long.  After plan.  NULL: none is known, and seeking behind a filter goes
+     through all records. */
+  mr_period_t (*period)(const mr_stage_t *s, const mr_period_t *in);
+
   /* Map: hot.  State is read-only here: several workers call it at once. */
   mr_err_t (*map)(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out);
 
@@ -116,6 +128,7 @@ typedef struct mr_stage_def {
 
   /* Filter: whether a record stays.  As read-only as map; a record may be asked for twice. */
   mr_err_t (*keep)(mr_stage_t *s, const mr_rec_t *rec, bool *keep);
+  bool of_record; /* filter: asks label and key alone */
 
   /* Join: one record from those of the inputs [0,n); out->data has room for one, out's label,
      key, draw and generator are the first input's unless set. */
@@ -124,9 +137,14 @@ typedef struct mr_stage_def {
   /* Walk: makes the next record this stage's next one with a single mr_walk_pull that gave
      MR_OK; MR_END when there is none. */
   mr_err_t (*next)(mr_stage_t *s, mr_walk_t *w);
-  int n_words; /* numbers of state that next keeps in mr_walk_words, zero at the start; a step
-                  stage: that it adds before those of the buffers it takes, the last of them the
-                  number of the buffer it goes on with */
+  /* Walk: moves on as n >= 1 calls of next would, without finding the records (mr_walk_skip):
+     MR_OK, or MR_END where there are not n and the walk may stand anywhere.  NULL: next is called.
+   */
+  mr_err_t (*skip)(mr_stage_t *s, mr_walk_t *w, int64_t n);
+  bool one_each; /* walk: each record is the next one of its only input */
+  int n_words;   /* numbers of state that next keeps in mr_walk_words, zero at the start; a step
+                    stage: that it adds before those of the buffers it takes, the last of them the
+                    number of the buffer it goes on with */
   int (*n_walks)(const mr_stage_t *s); /* walks over parts of input 0; NULL: one over each input */
 
   bool sparse;    /* order leaves holes */
@@ -244,6 +262,15 @@ void mr_walk_destroy(mr_walk_t *w);
    it would stand at position until or behind (indexable streams; the walk then stands there). */
 mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *plan);
 
+/* Moves n >= 0 records on without finding them, where the stages allow it in a time that does not
+   grow with n: MR_OK; MR_END if there are not n or the graph ends: the walk then stands anywhere.
+ */
+mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n);
+
+/* How many records each epoch of the indexable stream c has, by looking at one; MR_AGAIN: nothing
+   says that the others have as many.  w is a walk over all of it and stays where it is. */
+mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *records);
+
 /* The walk's whole state: in_spec.n_words numbers.  An indexable stream has one: how many
    positions the walk has passed. */
 void mr_walk_save(const mr_walk_t *w, int64_t *word);
@@ -280,6 +307,16 @@ mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k);
 mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got);
 mr_err_t mr_walk_give(mr_walk_t *w, int64_t i);
 int64_t mr_walk_held(const mr_walk_t *w); /* -1: no window yet, or not since a load */
+
+/* ---- calls for skip: n >= 0, walk i as above ---- */
+mr_err_t mr_walk_skip(mr_walk_t *w, int i, int64_t n);     /* MR_OK; MR_END: it stands anywhere */
+mr_err_t mr_walk_skip_any(mr_walk_t *w, int i, int64_t n); /* counting holes as records */
+/* As many of n as there are, into *done; walk i stands behind them. */
+mr_err_t mr_walk_skip_most(mr_walk_t *w, int i, int64_t n, int64_t *done);
+/* How many of `most` records walk i still has; it stays where it is. */
+mr_err_t mr_walk_left(mr_walk_t *w, int i, int64_t most, int64_t *left);
+mr_err_t mr_walk_next_all(mr_walk_t *w, int64_t n); /* calls next n times; MR_OK, MR_END */
+void mr_walk_let_go(mr_walk_t *w); /* of the window: it is to be pulled again, as after a load */
 
 /* The stage that the others wait for (largest busy share lately) into text; "" if unknown. */
 void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n);

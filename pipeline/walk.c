@@ -6,34 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/chain_private.h"
 #include "pipeline/runtime_private.h"
-
-enum { LOOK_UP_EVERY = 1024 }; /* holes between two looks at whether the graph ends */
-
-/* What a call of mr_walk_next works with. */
-typedef struct context {
-  mr_stage_t *s; /* the step stage */
-  mr_chain_t *c;
-  int64_t until;
-  mr__prog_t *prog;
-} context_t;
-
-struct mr_walk {
-  int branch;
-  bool at; /* over the positions of an indexable branch */
-  int64_t offset, stride;
-  int64_t *word; /* [n_words] */
-  int n_words;
-  mr_walk_t **below; /* [n_below] */
-  int n_below;
-  context_t *x; /* during a call */
-
-  int64_t *start;  /* the words of all below at the start of the window; NULL without one */
-  mr__prog_t held; /* the window's records: number i is held.op[held_at[i],held_at[i+1]) */
-  size_t *held_at;
-  int64_t n_held, cap_held; /* n_held -1: no window */
-};
+#include "pipeline/walk_private.h"
 
 /* ---- life ---- */
 
@@ -80,16 +54,16 @@ mr_walk_t *mr_walk_create(mr_chain_t *c, int64_t offset, int64_t stride) {
 
 /* ---- state ---- */
 
-static int count_words(const mr_walk_t *w) {
+int mr__walk_words(const mr_walk_t *w) {
   int n = w->n_words;
-  for (int i = 0; i < w->n_below; i++) n += count_words(w->below[i]);
+  for (int i = 0; i < w->n_below; i++) n += mr__walk_words(w->below[i]);
   return n;
 }
 
 static int64_t *save(const mr_walk_t *w, int64_t *to) {
   memcpy(to, w->word, (size_t)w->n_words * sizeof *to);
   to += w->n_words;
-  int n = count_words(w) - w->n_words;
+  int n = mr__walk_words(w) - w->n_words;
   if (w->n_held >= 0) return memcpy(to, w->start, (size_t)n * sizeof *to), to + n;
   for (int i = 0; i < w->n_below; i++) to = save(w->below[i], to);
   return to;
@@ -117,17 +91,21 @@ static void rewind_walk(mr_walk_t *w) {
 
 /* ---- the next record ---- */
 
-static mr_err_t ended(const context_t *x) {
+mr_err_t mr__walk_ended(const mr__walking_t *x) {
   const mr_runtime_t *rt = x->s->rt;
   if (rt && mr__cancelled(rt)) return MR_ERR_CANCEL;
   return mr_stopping(x->s) ? MR_END : MR_OK;
 }
 
+int64_t mr__walk_end(const mr_chain_t *c, const mr_walk_t *w) {
+  const mr_spec_t *spec = mr__branch_spec(&c->branch[w->branch]);
+  return spec->n_epochs ? spec->n_records * spec->n_epochs : INT64_MAX;
+}
+
 /* any: a hole comes as a record. */
-static mr_err_t pull_at(mr_walk_t *w, context_t *x, bool any) {
+static mr_err_t pull_at(mr_walk_t *w, mr__walking_t *x, bool any) {
   mr__branch_t *b = &x->c->branch[w->branch];
-  const mr_spec_t *spec = mr__branch_spec(b);
-  int64_t end = spec->n_epochs ? spec->n_records * spec->n_epochs : INT64_MAX;
+  int64_t end = mr__walk_end(x->c, w);
   for (int holes = 1;; holes++) {
     int64_t position = w->offset + w->word[0] * w->stride;
     if (position >= end) return MR_END;
@@ -139,37 +117,35 @@ static mr_err_t pull_at(mr_walk_t *w, context_t *x, bool any) {
       return mr__prog_push(x->prog, op, b->s.diag);
     }
     if (e != MR_AGAIN) return e;
-    if (holes % LOOK_UP_EVERY == 0 && (e = ended(x)) != MR_OK) return e;
+    if (holes % MR__LOOK_UP_EVERY == 0 && (e = mr__walk_ended(x)) != MR_OK) return e;
   }
 }
 
-static mr_err_t pull(mr_walk_t *w, context_t *x);
-
-static mr_err_t pull_kept(mr_walk_t *w, context_t *x) {
+static mr_err_t pull_kept(mr_walk_t *w, mr__walking_t *x) {
   for (int dropped = 1;; dropped++) {
     size_t from = x->prog->n;
     bool kept;
-    mr_err_t e = pull(w->below[0], x);
+    mr_err_t e = mr__walk_pull(w->below[0], x);
     if (e != MR_OK) return e;
     MR_TRY(mr__kept(x->c, w->branch, x->prog, from, &kept));
     if (kept) return MR_OK;
     x->prog->n = from;
-    if (dropped % LOOK_UP_EVERY == 0 && (e = ended(x)) != MR_OK) return e;
+    if (dropped % MR__LOOK_UP_EVERY == 0 && (e = mr__walk_ended(x)) != MR_OK) return e;
   }
 }
 
 /* Ends with the shortest input. */
-static mr_err_t pull_join(mr_walk_t *w, context_t *x) {
+static mr_err_t pull_join(mr_walk_t *w, mr__walking_t *x) {
   size_t from = x->prog->n;
   for (int i = 0; i < w->n_below; i++) {
-    mr_err_t e = pull(w->below[i], x);
+    mr_err_t e = mr__walk_pull(w->below[i], x);
     if (e != MR_OK) return x->prog->n = from, e;
   }
   mr__op_t op = {MR__OP_JOIN, w->branch, 0, {0}};
   return mr__prog_push(x->prog, op, x->s->diag);
 }
 
-static mr_err_t pull(mr_walk_t *w, context_t *x) {
+mr_err_t mr__walk_pull(mr_walk_t *w, mr__walking_t *x) {
   mr__branch_t *b = &x->c->branch[w->branch];
   mr_err_t e;
   w->x = x;
@@ -180,7 +156,7 @@ static mr_err_t pull(mr_walk_t *w, context_t *x) {
     case MR__NEXT: return b->s.def->next(&b->s, w);
     default: break;
   }
-  e = pull(w->below[0], x);
+  e = mr__walk_pull(w->below[0], x);
   if (e != MR_OK) return e;
   return mr__prog_push(x->prog, (mr__op_t){MR__OP_MAP, w->branch, 0, {0}}, b->s.diag);
 }
@@ -222,12 +198,12 @@ static mr_err_t widen(mr_stage_t *s, size_t **at, int64_t *cap) {
 }
 
 mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *p) {
-  context_t x = {s, c, w->at ? until : INT64_MAX, &p->prog};
+  mr__walking_t x = {s, c, w->at ? until : INT64_MAX, &p->prog};
   size_t from = p->prog.n;
   int64_t cap = p->cap;
   if (p->n == p->cap) MR_TRY(widen(s, &p->at, &cap));
   p->cap = (int)cap;
-  mr_err_t e = pull(w, &x);
+  mr_err_t e = mr__walk_pull(w, &x);
   if (e != MR_OK) return p->prog.n = from, e;
   p->at[p->n++] = from;
   p->at[p->n] = p->prog.n;
@@ -243,12 +219,12 @@ mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from
 
 int64_t *mr_walk_words(mr_walk_t *w) { return w->word; }
 int mr_walk_n_below(const mr_walk_t *w) { return w->n_below; }
-mr_err_t mr_walk_pull(mr_walk_t *w, int i) { return pull(w->below[i], w->x); }
+mr_err_t mr_walk_pull(mr_walk_t *w, int i) { return mr__walk_pull(w->below[i], w->x); }
 void mr_walk_rewind(mr_walk_t *w, int i) { rewind_walk(w->below[i]); }
 
 mr_err_t mr_walk_pull_any(mr_walk_t *w, int i) {
   mr_walk_t *below = w->below[i];
-  return below->at ? pull_at(below, w->x, true) : pull(below, w->x);
+  return below->at ? pull_at(below, w->x, true) : mr__walk_pull(below, w->x);
 }
 
 mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k) {
@@ -264,7 +240,7 @@ mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
   mr__prog_t *out = w->x->prog;
   mr_err_t e = MR_OK;
   w->n_held = -1;
-  if (!w->start) w->start = calloc((size_t)count_words(w) + 1, sizeof *w->start);
+  if (!w->start) w->start = calloc((size_t)mr__walk_words(w) + 1, sizeof *w->start);
   if (!w->start) return mr_fail(w->x->s->diag, MR_ERR_NOMEM, "no memory for a window");
   save(w->below[0], w->start);
   w->held.n = 0, *got = 0;
@@ -272,7 +248,7 @@ mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
   while (*got < n) {
     if (*got == w->cap_held && (e = widen(w->x->s, &w->held_at, &w->cap_held)) < 0) break;
     w->held_at[*got] = w->held.n;
-    if ((e = pull(w->below[0], w->x)) != MR_OK) break;
+    if ((e = mr__walk_pull(w->below[0], w->x)) != MR_OK) break;
     w->held_at[++*got] = w->held.n;
   }
   w->x->prog = out;

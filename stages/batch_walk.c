@@ -148,9 +148,62 @@ static bool make(mr_stage_t *s, mr_batch_walk_t *t) {
   return true;
 }
 
-/* Goes past the batches before the first one wanted, without making them. */
-static mr_err_t go_to_number(mr_stage_t *s, mr_batch_walk_t *t) {
-  for (int64_t k = 0; k < s->start_number && !t->ahead.over; k++) {
+/* ---- going to a batch ---- */
+
+/* Batches [0,n) if all are full, the parts' in turn; MR_END, and all as it was, if not. */
+static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+  int64_t parts = t->conf.parts, records;
+  mr_err_t e = MR_OK;
+  if (__builtin_mul_overflow(n, t->conf.size, &records)) return MR_END;
+  for (int64_t i = 0; i < parts && e == MR_OK; i++) {
+    int64_t due = n / parts + ((i + parts - t->part) % parts < n % parts);
+    e = mr_walk_pass(s, mr_in_chain(s, 0), t->walk[i], due * t->conf.size);
+  }
+  for (int64_t i = 0; i < parts; i++) {
+    if (e == MR_OK) note_given(t, i);
+    if (e != MR_OK) mr_walk_load(t->walk[i], t->given + i * t->words_part);
+  }
+  if (e == MR_OK) t->part = (t->part + n) % parts, t->records += records;
+  return e;
+}
+
+/* Where batches end with their epoch and each epoch has as many: past whole epochs of the n batches
+   from the start, then past full ones; *n is left. */
+static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
+  const mr_spec_t *in = &s->in_spec[0];
+  int64_t records, at, size = t->conf.size;
+  mr_err_t e = mr_walk_epoch(s, mr_in_chain(s, 0), t->walk[0], &records);
+  if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
+  if (t->conf.drop) records -= records % size;
+  int64_t batches = records / size + (records % size != 0), epochs = batches ? *n / batches : 0;
+  if (in->n_epochs && epochs > in->n_epochs) epochs = in->n_epochs;
+  if (__builtin_mul_overflow(epochs, in->n_records, &at) || !mr_walk_load(t->walk[0], &at))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62", (long long)*n);
+  note_given(t, 0);
+  t->records = epochs * records;
+  *n -= epochs * batches;
+  e = *n && *n < batches ? pass_full(s, t, *n) : MR_AGAIN;
+  if (e == MR_OK) *n = 0;
+  return e < 0 ? e : MR_OK;
+}
+
+/* The most batches of n that can be passed so; *n is left. */
+static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
+  mr_err_t e = pass_full(s, t, *n);
+  if (e == MR_OK) *n = 0;
+  for (int64_t step = INT64_C(1) << 61; step && *n && e >= 0; step /= 2) {
+    if (step >= *n || mr_stopping(s)) continue;
+    e = pass_full(s, t, step);
+    if (e == MR_OK) *n -= step;
+  }
+  return e < 0 ? e : MR_OK;
+}
+
+/* Goes past n batches without making them; what is left at the stream's end one by one. */
+static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+  bool epochs = !t->conf.across && !s->in_spec[0].sequential;
+  MR_TRY(epochs ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
+  for (; n && !t->ahead.over; n--) {
     mr_err_t e = plan_batch(s, t, &t->ahead);
     if (e != MR_OK) return e;
   }
@@ -159,7 +212,7 @@ static mr_err_t go_to_number(mr_stage_t *s, mr_batch_walk_t *t) {
 
 /* With the position alone, a state of several numbers is found by going there from the start. */
 static mr_err_t go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
-  if (!s->start_position && !s->n_start_words) return go_to_number(s, t);
+  if (!s->start_position && !s->n_start_words) return pass(s, t, s->start_number);
   if (t->words == 1) return load(s, t, &s->start_position);
   if (s->n_start_words) {
     if (s->n_start_words != t->words)
@@ -169,9 +222,10 @@ static mr_err_t go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
     t->records = s->start_position;
     return load(s, t, s->start_word);
   }
-  while (t->records < s->start_position) {
-    MR_TRY(plan_batch(s, t, &t->ahead));
-    if (t->ahead.over) break;
+  mr_err_t e = pass(s, t, s->start_position / t->conf.size);
+  if (e != MR_OK) return e;
+  while (t->records < s->start_position && !t->ahead.over) {
+    if ((e = plan_batch(s, t, &t->ahead)) != MR_OK) return e;
   }
   if (t->records == s->start_position) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts after %lld records",

@@ -124,6 +124,9 @@ static const mr_stage_def_t *const stream_table[] = {&mr_stage_collect, &mr_stag
                                                      &mr_stage_rand,    &mr_stage_raw_random,
                                                      &mr_stage_keep_if, NULL};
 
+/* Stages of a test program's own. */
+static const mr_stage_def_t *const *stream_stages;
+
 static inline mr_graph_t *stream_graph(const char *text) {
   static mr_registry_t reg;
   mr_diag_t d = {0};
@@ -133,6 +136,7 @@ static inline mr_graph_t *stream_graph(const char *text) {
     mr_registry_add(&reg, mr_stages_stages);
     mr_registry_add(&reg, mr_sinks_stages);
     mr_registry_add(&reg, stream_table);
+    if (stream_stages) mr_registry_add(&reg, stream_stages);
   }
   mr_graph_t *g = mr_graph_create(&reg);
   assert_non_null(g);

@@ -1,0 +1,45 @@
+/* The inside of a walk: what finding the next record and moving past many of them share. */
+#ifndef MR_PIPELINE_WALK_PRIVATE_H
+#define MR_PIPELINE_WALK_PRIVATE_H
+
+#include "pipeline/chain_private.h"
+
+enum { MR__LOOK_UP_EVERY = 1024 }; /* holes between two looks at whether the graph ends */
+
+/* What a call of mr_walk_next works with. */
+typedef struct mr__walking {
+  mr_stage_t *s; /* the step stage */
+  mr_chain_t *c;
+  int64_t until;
+  mr__prog_t *prog;
+} mr__walking_t;
+
+struct mr_walk {
+  int branch;
+  bool at; /* over the positions of an indexable branch */
+  int64_t offset, stride;
+  int64_t *word; /* [n_words] */
+  int n_words;
+  mr_walk_t **below; /* [n_below] */
+  int n_below;
+  mr__walking_t *x; /* during a call */
+
+  int64_t *start;  /* the words of all below at the start of the window; NULL without one */
+  mr__prog_t held; /* the window's records: number i is held.op[held_at[i],held_at[i+1]) */
+  size_t *held_at;
+  int64_t n_held, cap_held; /* n_held -1: no window */
+};
+
+/* Takes the next record: MR_OK, MR_END, MR_AGAIN where it would stand at x->until or behind. */
+mr_err_t mr__walk_pull(mr_walk_t *w, mr__walking_t *x);
+
+/* MR_OK; what a search ends with when the graph stops or has failed. */
+mr_err_t mr__walk_ended(const mr__walking_t *x);
+
+/* How many numbers the states of w and all below it have. */
+int mr__walk_words(const mr_walk_t *w);
+
+/* Where the positions of an indexable branch end; INT64_MAX: nowhere. */
+int64_t mr__walk_end(const mr_chain_t *c, const mr_walk_t *w);
+
+#endif
