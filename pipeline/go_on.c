@@ -72,19 +72,28 @@ mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *
   return tell_back(g, node, &here, at->word, 0, diag);
 }
 
+/* The stage where batches are made, and the record that it begins with, 0: its number says it. */
+typedef struct begin {
+  int node;
+  int64_t record;
+} begin_t;
+
 /* What go_on is told for buffer `number` of a stage; false: the number alone does not say it. */
-static bool state_before(const mr_graph_t *g, int at, int64_t number, mr_stream_at_t *st) {
+static bool state_before(const mr_graph_t *g, int at, int64_t number, mr_stream_at_t *st,
+                         begin_t *begin) {
   const mr__node_t *node = g->node[at];
   const mr__edge_t *before = mr__edge_into(g, at, 0);
   int64_t own[MR_OWN_WORDS_MAX], from = number;
   int n = node->def->n_words;
   if (!mr__is_step(node->def) || !before || n > MR_OWN_WORDS_MAX) return false;
-  if (node->def->seek && (from = node->def->seek(node->worker, number, own)) < 0) return false;
+  if (node->def->seek && (from = node->def->seek(node->worker, number, own, &begin->record)) < 0)
+    return false;
   if (makes_batches(node->def)) {
     *st = (mr_stream_at_t){.position = from, .number = number};
+    begin->node = at;
     return node->def->seek != NULL;
   }
-  if (!state_before(g, before->from, from, st) || st->n_words + n > MR_STREAM_WORDS_MAX)
+  if (!state_before(g, before->from, from, st, begin) || st->n_words + n > MR_STREAM_WORDS_MAX)
     return false;
   memmove(st->word + n, st->word, (size_t)st->n_words * sizeof *st->word);
   memcpy(st->word, own, (size_t)n * sizeof *own);
@@ -95,10 +104,14 @@ static bool state_before(const mr_graph_t *g, int at, int64_t number, mr_stream_
 mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *found,
                        mr_diag_t *diag) {
   mr_stream_at_t st;
+  begin_t begin = {0};
   int node;
   MR_TRY(find(g, stage, number, "number", &node, diag));
-  *found = state_before(g, node, number, &st);
-  return *found ? tell_back(g, node, &st, st.word, 0, diag) : MR_OK;
+  *found = state_before(g, node, number, &st, &begin);
+  if (!*found) return MR_OK;
+  MR_TRY(tell_back(g, node, &st, st.word, 0, diag));
+  g->node[begin.node]->start_record = begin.record;
+  return MR_OK;
 }
 
 mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {

@@ -33,7 +33,7 @@ typedef struct mr__node {
   mr__pos_t pos;
   mr__setting_t *set;
   int n_set;
-  int64_t start_position, start_number;
+  int64_t start_position, start_number, start_record;
   int64_t *start_word; /* [n_start_words] */
   int n_start_words;
   void *state;

@@ -31,7 +31,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
     if (g->timeline_events && !(rt->timeline = make_timeline(g->timeline_events)))
       return MR_ERR_NOMEM;
     s->rt = rt, s->diag = &rt->diag, s->start_position = node->start_position;
-    s->start_number = node->start_number;
+    s->start_number = node->start_number, s->start_record = node->start_record;
     s->start_word = node->start_word, s->n_start_words = node->n_start_words;
     for (int p = 0; p < MR_MAX_PORTS; p++) rt->out[p].next = rt->in[p].next = (uint64_t)w;
   }

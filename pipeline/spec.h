@@ -41,6 +41,8 @@ typedef struct mr_spec {
   int64_t n_epochs;         /* epochs the stream has; 0: endless */
   bool even;       /* BATCHES: all hold dim[0] records but the last one of an epoch, or, where
                       n_batches is 0, of the stream */
+  bool by_record;  /* BATCHES: the stage that makes them can begin with any record of its stream
+                      (mr_stage_t.start_record) */
   bool part;       /* BATCHES: one host's slices of batches */
   bool sequential; /* RECORDS: a walk (grain's IterDataset), not a function of positions;
                       n_records may then be 0, unknown */

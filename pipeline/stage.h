@@ -155,9 +155,10 @@ typedef struct mr_stage_def {
   mr_err_t (*step)(mr_stage_t *s);
 
   /* Step: what buffer number >= 0 of output 0 begins with: the number of a buffer of input 0, where
-     that has records their position; own[0,n_words) is what this stage keeps before it.  After
-     plan. -1: it does not follow from the number alone.  NULL: a buffer out for each one in. */
-  int64_t (*seek)(const mr_stage_t *s, int64_t number, int64_t *own);
+     that has records their position (0: start_number says all); own[0,n_words) is what this stage
+     keeps before it.  Or, where input 0 is by_record, *record above 0, and number 0.  After plan.
+     -1: it does not follow from the number alone.  NULL: a buffer out for each one in. */
+  int64_t (*seek)(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record);
 
   /* After close: a failure makes a run fail in which nothing else has.  NULL: never. */
   mr_err_t (*verdict)(mr_stage_t *s);
@@ -183,6 +184,8 @@ struct mr_stage {
   int64_t start_position;    /* where a resumed stream goes on; set before open, 0 else */
   int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
                                 stage goes there by itself */
+  int64_t start_record;      /* above 0: the first buffer begins with this record of the stream of
+                                batches, from 0, instead */
   const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: none are known */
   int n_start_words;
   uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */

@@ -133,7 +133,8 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   out->dim[0] = (b->size + b->host.n - 1) / b->host.n;
   for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
   out->part = b->host.n > 1;
-  out->even = !out->part && !is_walked(s) && !(b->skip_steps && *b->skip_steps);
+  bool whole = !out->part && !(b->skip_steps && *b->skip_steps);
+  out->even = whole && !is_walked(s), out->by_record = whole && is_walked(s);
   return plan_lengths(s);
 }
 
@@ -151,12 +152,12 @@ static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
   return MR_OK;
 }
 
-static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own) {
+static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record) {
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t at;
-  if (is_walked(s) || __builtin_mul_overflow(number / spec->n_batches, spec->n_records, &at))
-    return -1;
+  if (is_walked(s)) return 0; /* batch_walk.c goes there by the number */
+  if (__builtin_mul_overflow(number / spec->n_batches, spec->n_records, &at)) return -1;
   return __builtin_add_overflow(at, number % spec->n_batches * b->size, &at) ? -1 : at;
 }
 

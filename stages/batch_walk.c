@@ -1,36 +1,9 @@
 /* The next batch is planned while the one before it is still in hand, because only that tells
    whether the latter ends its epoch. */
-#include "stages/batch_walk.h"
+#include "stages/batch_walk_private.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Records found for one batch. */
-typedef struct planned {
-  mr_plan_t *plan;
-  bool over; /* there is none: the stream has ended */
-  int64_t epoch, position;
-  int64_t *word; /* [words]: the state after it */
-} planned_t;
-
-struct mr_batch_walk {
-  mr_batch_conf_t conf;
-  _Alignas(64) _Atomic int64_t turn; /* number of the batch that is taken next */
-
-  /* the rest belongs to the worker whose turn it is */
-  mr_walk_t **walk; /* [parts] */
-  int64_t base;     /* number of the first batch given */
-  int64_t part;     /* whose batch comes next */
-  int64_t records;  /* found so far */
-  int words, words_part;
-  int64_t
-      *given; /* [parts * words_part]: each walk's state after the last batch that it gave, which
-                 is what grain's processes report: not what it went through to find no more */
-  planned_t ahead;
-  planned_t *mine; /* [workers]: touched by that worker alone */
-  int n_workers;
-  int64_t *next; /* [workers] number of the batch that worker makes next */
-};
 
 int mr_batch_walk_words(const mr_spec_t *in, int parts) {
   return parts > 1 ? 1 + parts * in->n_words : in->n_words;
@@ -38,7 +11,7 @@ int mr_batch_walk_words(const mr_spec_t *in, int parts) {
 
 /* ---- state ---- */
 
-static void note_given(mr_batch_walk_t *t, int64_t part) {
+void mr__batch_note(mr_batch_walk_t *t, int64_t part) {
   mr_walk_save(t->walk[part], t->given + part * t->words_part);
 }
 
@@ -47,7 +20,7 @@ static void save(const mr_batch_walk_t *t, int64_t *word) {
   memcpy(word, t->given, (size_t)(t->conf.parts * t->words_part) * sizeof *word);
 }
 
-static mr_err_t load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) {
+mr_err_t mr__batch_load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) {
   bool fits = true;
   if (t->conf.parts > 1) {
     fits = *word >= 0 && *word < t->conf.parts;
@@ -56,7 +29,7 @@ static mr_err_t load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) {
   }
   for (int i = 0; i < t->conf.parts && fits; i++, word += t->words_part) {
     fits = mr_walk_load(t->walk[i], word);
-    note_given(t, i);
+    mr__batch_note(t, i);
   }
   if (fits) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "the state to go on from has a number that cannot be");
@@ -85,7 +58,7 @@ static mr_err_t collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t
   return e;
 }
 
-static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
+static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
   for (int ended = 0; ended < t->conf.parts;) {
     mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may hold nothing */
     if (ending != MR_AGAIN) return ending;
@@ -94,7 +67,7 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
     if (e < 0) return e;
     if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream may well go on */
     bool whole = mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop);
-    if (whole) note_given(t, t->part);
+    if (whole) mr__batch_note(t, t->part);
     t->part = (t->part + 1) % t->conf.parts;
     ended = e == MR_END ? ended + 1 : 0;
     if (whole) return MR_OK;
@@ -104,7 +77,7 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
   return MR_OK;
 }
 
-static mr_err_t plan_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
+mr_err_t mr__batch_plan(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
   p->over = false;
   mr_err_t e = find_batch(s, t, p);
   if (e != MR_OK) return e;
@@ -116,13 +89,13 @@ static mr_err_t plan_batch(mr_stage_t *s, mr_batch_walk_t *t, planned_t *p) {
 
 /* ---- life ---- */
 
-static bool make_planned(const mr_chain_t *c, const mr_batch_walk_t *t, planned_t *p) {
+static bool make_planned(const mr_chain_t *c, const mr_batch_walk_t *t, mr__planned_t *p) {
   p->plan = mr_plan_create(c, (int)t->conf.size);
   p->word = calloc((size_t)t->words + 1, sizeof *p->word);
   return p->plan && p->word;
 }
 
-static void free_planned(planned_t *p) {
+static void free_planned(mr__planned_t *p) {
   mr_plan_destroy(p->plan);
   free(p->word);
 }
@@ -139,97 +112,13 @@ static bool make(mr_stage_t *s, mr_batch_walk_t *t) {
   if (!t->walk || !t->mine || !t->next || !t->given || !make_planned(c, t, &t->ahead)) return false;
   for (int i = 0; i < t->conf.parts; i++) {
     if (!(t->walk[i] = mr_walk_create(c, i, t->conf.parts))) return false;
-    note_given(t, i);
+    mr__batch_note(t, i);
   }
   for (; t->n_workers < s->n_workers; t->n_workers++) {
     t->next[t->n_workers] = t->n_workers;
     if (!make_planned(c, t, &t->mine[t->n_workers])) return t->n_workers++, false;
   }
   return true;
-}
-
-/* ---- going to a batch ---- */
-
-/* Batches [0,n) if all are full, the parts' in turn; MR_END, and all as it was, if not. */
-static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
-  int64_t parts = t->conf.parts, records;
-  mr_err_t e = MR_OK;
-  if (__builtin_mul_overflow(n, t->conf.size, &records)) return MR_END;
-  for (int64_t i = 0; i < parts && e == MR_OK; i++) {
-    int64_t due = n / parts + ((i + parts - t->part) % parts < n % parts);
-    e = mr_walk_pass(s, mr_in_chain(s, 0), t->walk[i], due * t->conf.size);
-  }
-  for (int64_t i = 0; i < parts; i++) {
-    if (e == MR_OK) note_given(t, i);
-    if (e != MR_OK) mr_walk_load(t->walk[i], t->given + i * t->words_part);
-  }
-  if (e == MR_OK) t->part = (t->part + n) % parts, t->records += records;
-  return e;
-}
-
-/* Where batches end with their epoch and each epoch has as many: past whole epochs of the n batches
-   from the start, then past full ones; *n is left. */
-static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
-  const mr_spec_t *in = &s->in_spec[0];
-  int64_t records, at, size = t->conf.size;
-  mr_err_t e = mr_walk_epoch(s, mr_in_chain(s, 0), t->walk[0], &records);
-  if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
-  if (t->conf.drop) records -= records % size;
-  int64_t batches = records / size + (records % size != 0), epochs = batches ? *n / batches : 0;
-  if (in->n_epochs && epochs > in->n_epochs) epochs = in->n_epochs;
-  if (__builtin_mul_overflow(epochs, in->n_records, &at) || !mr_walk_load(t->walk[0], &at))
-    return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62", (long long)*n);
-  note_given(t, 0);
-  t->records = epochs * records;
-  *n -= epochs * batches;
-  e = *n && *n < batches ? pass_full(s, t, *n) : MR_AGAIN;
-  if (e == MR_OK) *n = 0;
-  return e < 0 ? e : MR_OK;
-}
-
-/* The most batches of n that can be passed so; *n is left. */
-static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
-  mr_err_t e = pass_full(s, t, *n);
-  if (e == MR_OK) *n = 0;
-  for (int64_t step = INT64_C(1) << 61; step && *n && e >= 0; step /= 2) {
-    if (step >= *n || mr_stopping(s)) continue;
-    e = pass_full(s, t, step);
-    if (e == MR_OK) *n -= step;
-  }
-  return e < 0 ? e : MR_OK;
-}
-
-/* Goes past n batches without making them; what is left at the stream's end one by one. */
-static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
-  bool epochs = !t->conf.across && !s->in_spec[0].sequential;
-  MR_TRY(epochs ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
-  for (; n && !t->ahead.over; n--) {
-    mr_err_t e = plan_batch(s, t, &t->ahead);
-    if (e != MR_OK) return e;
-  }
-  return MR_OK;
-}
-
-/* With the position alone, a state of several numbers is found by going there from the start. */
-static mr_err_t go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
-  if (!s->start_position && !s->n_start_words) return pass(s, t, s->start_number);
-  if (t->words == 1) return load(s, t, &s->start_position);
-  if (s->n_start_words) {
-    if (s->n_start_words != t->words)
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "the stream was left with a state of %d numbers, this one has %d",
-                           s->n_start_words, t->words);
-    t->records = s->start_position;
-    return load(s, t, s->start_word);
-  }
-  mr_err_t e = pass(s, t, s->start_position / t->conf.size);
-  if (e != MR_OK) return e;
-  while (t->records < s->start_position && !t->ahead.over) {
-    if ((e = plan_batch(s, t, &t->ahead)) != MR_OK) return e;
-  }
-  if (t->records == s->start_position) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts after %lld records",
-                       (long long)t->conf.size, (long long)s->start_position);
 }
 
 mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t **out) {
@@ -253,25 +142,26 @@ void mr_batch_walk_close(mr_batch_walk_t *t) {
 /* ---- giving ---- */
 
 /* Worker's turn: the batch that was planned ahead is its own, and the next one is planned. */
-static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, planned_t *own, bool *last) {
+static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own, bool *last) {
   if (t->turn == 0) {
-    MR_TRY(go_to_start(s, t));
-    mr_err_t e = plan_batch(s, t, &t->ahead);
+    mr_err_t e = s->start_record ? mr__batch_go_to_record(s, t) : mr__batch_go_to_start(s, t);
+    if (e >= 0 && !s->start_record) e = mr__batch_plan(s, t, &t->ahead);
     if (e != MR_OK) return e;
   }
-  planned_t kept = *own;
+  mr__planned_t kept = *own;
   *own = t->ahead, t->ahead = kept;
   if (own->over) return t->ahead.over = true, MR_OK;
-  mr_err_t e = plan_batch(s, t, &t->ahead);
+  mr_err_t e = mr__batch_plan(s, t, &t->ahead);
   *last = t->ahead.over || t->ahead.epoch != own->epoch;
   return e;
 }
 
-static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const planned_t *p, bool last,
+static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__planned_t *p, bool last,
                            mr_buf_t *buf) {
   const mr_spec_t *spec = &s->out_spec[0];
   int from = 0, n = mr_plan_n(p->plan);
   mr_host_slice(&t->conf.host, &from, &n);
+  if (t->next[s->worker] == 0) from += t->cut, n -= t->cut; /* of a whole batch */
   if (mr_ranges_has(t->conf.skip, (uint64_t)(t->base + t->next[s->worker]) + 1)) n = 0;
   buf->n = n, buf->first = from;
   buf->epoch = p->epoch;
@@ -283,7 +173,7 @@ static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const planned_t *p
 }
 
 mr_err_t mr_batch_walk_step(mr_stage_t *s, mr_batch_walk_t *t) {
-  planned_t *own = &t->mine[s->worker];
+  mr__planned_t *own = &t->mine[s->worker];
   mr_buf_t *buf = NULL;
   bool last = false;
   if (mr_stopping(s)) return MR_END;

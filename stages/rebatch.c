@@ -48,7 +48,7 @@ static mr_err_t rebatch_plan(mr_stage_t *s) {
   *out = s->in_spec[0];
   out->dim[0] = (t->size + t->host.n - 1) / t->host.n;
   out->n_batches = 0; /* known at the end */
-  out->part = t->host.n > 1, out->even = !out->part;
+  out->part = t->host.n > 1, out->even = !out->part, out->by_record = false;
   out->n_words = OWN_WORDS + s->in_spec[0].n_words;
   if (out->n_words <= MR_STREAM_WORDS_MAX) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "the state of this stream has %d numbers, want at most %d",
@@ -66,10 +66,11 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   t->before_position = s->start_position;
   if (s->n_start_words) {
-    bool fits = s->n_start_words == OWN_WORDS + (int)n;
+    bool fits = s->n_start_words == OWN_WORDS + (int)n || s->n_start_words == OWN_WORDS; /* seek */
     if (fits) t->skip = s->start_word[USED], t->number = s->start_word[NUMBER];
     if (!fits || t->skip < 0 || t->number < 0)
       return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state of another graph");
+    n = (size_t)s->n_start_words - OWN_WORDS;
     memcpy(t->before_word, s->start_word + OWN_WORDS, n * sizeof *t->before_word);
   }
   return MR_OK;
@@ -157,12 +158,18 @@ static mr_err_t rebatch_step(mr_stage_t *s) {
   return mr_push(s, 0, out);
 }
 
-/* Of a stream whose batches have known sizes: the batch that holds record number * size. */
-static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own) {
+/* The record number * size: where batches have known sizes, the one that holds it. */
+static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record_in) {
   const rebatch_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   int64_t record, each = in->dim[0], epoch = 0, batches = 0;
-  if (!in->even || __builtin_mul_overflow(number, t->size, &record)) return -1;
+  if (__builtin_mul_overflow(number, t->size, &record)) return -1;
+  if (in->by_record) {
+    own[USED] = own[NUMBER] = 0;
+    *record_in = record;
+    return 0;
+  }
+  if (!in->even) return -1;
   if (in->n_batches) { /* an epoch's last batch may be short, or have been dropped */
     int64_t full = in->n_batches * each;
     int64_t records = full < in->n_records ? full : in->n_records;

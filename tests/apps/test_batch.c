@@ -169,6 +169,12 @@ static void a_batch_behind_rebatch_over_steps_left_out(void **state) {
 
 static void a_batch_behind_rebatch_of_a_filtered_stream(void **state) {
   each_step_is_the_runs_own(
+      "synthetic n=200 ! filter 0,1,2 ! shuffle seed=2 epochs=3 ! batch 12 ! rebatch 7 name=last ! "
+      "null");
+  each_step_is_the_runs_own(
+      "synthetic n=200 ! filter 0,1,2 ! shuffle seed=2 epochs=3 ! batch 12 drop-remainder ! "
+      "identity ! rebatch 7 ! rebatch 5 name=last ! null");
+  each_step_is_the_runs_own(
       "synthetic n=200 ! filter 0,1,2 ! shuffle seed=2 epochs=2 ! batch 12 across-epochs ! "
       "rebatch 7 name=last ! null");
 }
@@ -298,6 +304,15 @@ static void a_far_step_of_an_endless_stream_is_there_at_once(void **state) {
   assert_int_equal(p.status, 0);
   assert_non_null(strstr(p.out, "step 900000000000"));
   assert_non_null(strstr(p.out, "keys 8 9 10 11 12 13 14"));
+  /* 899999999999 * 4 records lie before it: whole epochs of five that stay, and one more */
+  RUN(&p, "batch", "range 10 epochs=0 ! filter key=0:4 ! batch 3 ! rebatch 4 ! null", "--step",
+      "900000000000");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "keys 1 2 3 4\n"));
+  RUN(&p, "batch",
+      "range 10 epochs=0 ! filter key=0:4 ! to-iter-dataset ! batch 3 ! rebatch 4 ! null", "--step",
+      "900000000000");
+  assert_non_null(strstr(p.out, "keys 1 2 3 4\n"));
 }
 
 static void refused(const char *graph, const char *step, int status, const char *sentence) {

@@ -1,0 +1,117 @@
+/* Going to a batch without making those before it: past full ones and whole epochs by arithmetic
+   (mr_walk_pass), past the rest one by one. */
+#include "stages/batch_walk_private.h"
+
+/* Batches [0,n) if all are full, the parts' in turn; MR_END, and all as it was, if not. */
+static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+  int64_t parts = t->conf.parts, records;
+  mr_err_t e = MR_OK;
+  if (__builtin_mul_overflow(n, t->conf.size, &records)) return MR_END;
+  for (int64_t i = 0; i < parts && e == MR_OK; i++) {
+    int64_t due = n / parts + ((i + parts - t->part) % parts < n % parts);
+    e = mr_walk_pass(s, mr_in_chain(s, 0), t->walk[i], due * t->conf.size);
+  }
+  for (int64_t i = 0; i < parts; i++) {
+    if (e == MR_OK) mr__batch_note(t, i);
+    if (e != MR_OK) mr_walk_load(t->walk[i], t->given + i * t->words_part);
+  }
+  if (e == MR_OK) t->part = (t->part + n) % parts, t->records += records;
+  return e;
+}
+
+/* Batches end with their epoch. */
+static bool in_epochs(const mr_stage_t *s, const mr_batch_walk_t *t) {
+  return !t->conf.across && !s->in_spec[0].sequential;
+}
+
+/* In the batches of each epoch; MR_AGAIN: nobody knows. */
+static mr_err_t epoch_records(mr_stage_t *s, mr_batch_walk_t *t, int64_t *records) {
+  mr_err_t e = mr_walk_epoch(s, mr_in_chain(s, 0), t->walk[0], records);
+  if (e == MR_OK && t->conf.drop) *records -= *records % t->conf.size;
+  return e;
+}
+
+/* Where batches end with their epoch and each epoch has as many: past whole epochs of the n batches
+   from the start, then past full ones; *n is left. */
+static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
+  const mr_spec_t *in = &s->in_spec[0];
+  int64_t records, at, size = t->conf.size;
+  mr_err_t e = epoch_records(s, t, &records);
+  if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
+  int64_t batches = records / size + (records % size != 0), epochs = batches ? *n / batches : 0;
+  if (in->n_epochs && epochs > in->n_epochs) epochs = in->n_epochs;
+  if (__builtin_mul_overflow(epochs, in->n_records, &at) || !mr_walk_load(t->walk[0], &at))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62", (long long)*n);
+  mr__batch_note(t, 0);
+  t->records = epochs * records;
+  *n -= epochs * batches;
+  e = *n && *n < batches ? pass_full(s, t, *n) : MR_AGAIN;
+  if (e == MR_OK) *n = 0;
+  return e < 0 ? e : MR_OK;
+}
+
+/* The most batches of n that can be passed so; *n is left. */
+static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
+  mr_err_t e = pass_full(s, t, *n);
+  if (e == MR_OK) *n = 0;
+  for (int64_t step = INT64_C(1) << 61; step && *n && e >= 0; step /= 2) {
+    if (step >= *n || mr_stopping(s)) continue;
+    e = pass_full(s, t, step);
+    if (e == MR_OK) *n -= step;
+  }
+  return e < 0 ? e : MR_OK;
+}
+
+/* Goes past n batches without making them; what is left at the stream's end one by one. */
+static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+  MR_TRY(in_epochs(s, t) ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
+  for (; n && !t->ahead.over; n--) {
+    mr_err_t e = mr__batch_plan(s, t, &t->ahead);
+    if (e != MR_OK) return e;
+  }
+  return MR_OK;
+}
+
+/* The number of the batch that holds a record, or of one before it. */
+static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int64_t *number) {
+  int64_t each, size = t->conf.size;
+  *number = record / size;
+  if (!in_epochs(s, t)) return MR_OK;
+  mr_err_t e = epoch_records(s, t, &each);
+  if (e != MR_OK) return *number = 0, e == MR_AGAIN ? MR_OK : e;
+  if (each) *number = record / each * ((each - 1) / size + 1) + record % each / size;
+  return MR_OK;
+}
+
+/* Plans the batch that holds s->start_record, which it then begins with. */
+mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
+  int64_t number;
+  MR_TRY(batch_of(s, t, s->start_record, &number));
+  mr_err_t e = pass(s, t, number);
+  while (e == MR_OK && t->records <= s->start_record && !t->ahead.over)
+    e = mr__batch_plan(s, t, &t->ahead);
+  t->cut = (int)(s->start_record - (t->records - mr_plan_n(t->ahead.plan)));
+  return e;
+}
+
+/* With the position alone, a state of several numbers is found by going there from the start. */
+mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
+  if (!s->start_position && !s->n_start_words) return pass(s, t, s->start_number);
+  if (t->words == 1) return mr__batch_load(s, t, &s->start_position);
+  if (s->n_start_words) {
+    if (s->n_start_words != t->words)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "the stream was left with a state of %d numbers, this one has %d",
+                           s->n_start_words, t->words);
+    t->records = s->start_position;
+    return mr__batch_load(s, t, s->start_word);
+  }
+  mr_err_t e = pass(s, t, s->start_position / t->conf.size);
+  if (e != MR_OK) return e;
+  while (t->records < s->start_position && !t->ahead.over) {
+    if ((e = mr__batch_plan(s, t, &t->ahead)) != MR_OK) return e;
+  }
+  if (t->records == s->start_position) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts after %lld records",
+                       (long long)t->conf.size, (long long)s->start_position);
+}
