@@ -1,4 +1,7 @@
-/* Procedural pictures of ten classes, made in memory from a seed: for a first run without data. */
+/* Procedural pictures of ten classes, made in memory from a seed: for a first run without data.
+
+   A few are made at open and stay, so that a stage after this one is not held up by drawing; more
+   are drawn as they are due, so that a set of any size opens at once and takes no memory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +15,14 @@
 static const mr_dataset_t synthetic_dataset = {"synthetic", MR_SYNTHETIC_CLASSES,
                                                mr_synthetic_class};
 
+enum { KEPT_MAX = 50000 };
+
 typedef struct synthetic {
   int split;
   int64_t n, seed;
-  uint8_t *picture; /* [n][3072] */
-  uint8_t *label;   /* [n] */
+  uint8_t
+      *picture;   /* [n][3072] of all; not kept: [MR_MAX_LANES][MR_BURST][3072], a worker's last */
+  uint8_t *label; /* [n] of all; NULL: not kept */
   mr_care_t care;
 } synthetic_t;
 
@@ -29,18 +35,25 @@ static mr_err_t synthetic_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* Of the record alone; the upper key word keeps splits apart.  Returns the label. */
+static uint8_t draw(const synthetic_t *t, int64_t index, uint8_t *picture) {
+  mr_philox_t g;
+  mr_philox_init(&g, (uint64_t)t->seed << 32 | (uint64_t)index, (uint64_t)t->split + 1);
+  uint8_t label = (uint8_t)mr_philox_integers(&g, 0, MR_SYNTHETIC_CLASSES);
+  mr_synthetic_draw(&g, label, picture);
+  return label;
+}
+
 static mr_err_t synthetic_open(mr_stage_t *s) {
   synthetic_t *t = s->state;
-  t->picture = malloc((size_t)t->n * MR_IMAGE_BYTES);
-  t->label = malloc((size_t)t->n);
-  if (!t->picture || !t->label)
-    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld pictures", (long long)t->n);
-  for (int64_t k = 0; k < t->n; k++) {
-    mr_philox_t g; /* of the record alone; the upper key word keeps splits apart */
-    mr_philox_init(&g, (uint64_t)t->seed << 32 | (uint64_t)k, (uint64_t)t->split + 1);
-    t->label[k] = (uint8_t)mr_philox_integers(&g, 0, MR_SYNTHETIC_CLASSES);
-    mr_synthetic_draw(&g, t->label[k], t->picture + k * MR_IMAGE_BYTES);
-  }
+  bool kept = t->n <= KEPT_MAX;
+  int64_t room = kept ? t->n : MR_MAX_LANES * MR_BURST;
+  t->picture = malloc((size_t)room * MR_IMAGE_BYTES);
+  if (kept) t->label = malloc((size_t)t->n);
+  if (!t->picture || (kept && !t->label))
+    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld pictures", (long long)room);
+  for (int64_t k = 0; kept && k < t->n; k++)
+    t->label[k] = draw(t, k, t->picture + k * MR_IMAGE_BYTES);
   return MR_OK;
 }
 
@@ -65,9 +78,13 @@ static void synthetic_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
 static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                                 mr_rec_t *out) {
   const synthetic_t *t = s->state;
+  if (!t->label && worker >= MR_MAX_LANES)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "%d readers, want at most %d", worker + 1, MR_MAX_LANES);
   for (int i = 0; i < n; i++) {
-    out[i].data = t->picture + index[i] * MR_IMAGE_BYTES;
-    out[i].label = t->label[index[i]];
+    int64_t slot = t->label ? index[i] : worker * MR_BURST + i;
+    uint8_t *picture = t->picture + slot * MR_IMAGE_BYTES;
+    out[i].label = t->label ? t->label[index[i]] : draw(t, index[i], picture);
+    out[i].data = picture;
     out[i].key = id_of(t, index[i]);
   }
   return MR_OK;
@@ -76,8 +93,11 @@ static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index,
 static const mr_opt_t synthetic_opts[] = {
     {"split", MR_OPT_ENUM, offsetof(synthetic_t, split), "", "train", 0, 0, "train|valid|test",
      "Which pictures; those of one split are in no other.", 0},
-    {"n", MR_OPT_INT, offsetof(synthetic_t, n), "records", "0", 0, 1e6, NULL,
-     "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.", 0},
+    {"n", MR_OPT_INT, offsetof(synthetic_t, n), "records", "0", 0, 4e9, NULL,
+     "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.  Up to 50000 are "
+     "kept "
+     "in memory, of more each is drawn when it is due (10 us).",
+     0},
     {"seed", MR_OPT_INT, offsetof(synthetic_t, seed), "", "0", 0, 4294967295.0, NULL,
      "Decides every picture.", 0},
     MR_CARE_OPTS(synthetic_t, care),

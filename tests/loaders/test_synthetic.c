@@ -29,6 +29,27 @@ static void a_seed_decides_every_picture_alone(void **state) {
   hand_close(&a), hand_close(&b), hand_close(&c);
 }
 
+static void of_many_each_is_drawn_when_it_is_due(void **state) {
+  hand_t few, many;
+  mr_rec_t x, y, last;
+  open_split(&few, "split=train", "n=20"), open_split(&many, "split=train", "n=4000000000");
+  for (int64_t i = 0; i < 20; i++) {
+    fetch_one(&few, i, &x), fetch_one(&many, i, &y);
+    assert_int_equal(x.label, y.label);
+    assert_int_equal(x.key, y.key);
+    assert_memory_equal(x.data, y.data, 3072);
+  }
+  int64_t both[2] = {3999999999, 5};
+  mr_rec_t r[2] = {{0}};
+  assert_int_equal(mr_stage_synthetic.fetch(&many.s, 3, both, 2, r), MR_OK);
+  fetch_one(&few, 5, &x), fetch_one(&many, 3999999999, &last);
+  assert_memory_equal(r[1].data, x.data, 3072); /* other workers' records stay */
+  assert_memory_equal(r[0].data, last.data, 3072);
+  assert_int_equal(r[0].key, 3999999999);
+  assert_int_equal(mr_stage_synthetic.fetch(&many.s, MR_MAX_LANES, both, 1, r), MR_ERR_CONFIG);
+  hand_close(&few), hand_close(&many);
+}
+
 static void splits_share_no_picture_and_no_id(void **state) {
   hand_t a, b;
   mr_rec_t x, y;
@@ -92,6 +113,7 @@ static void bars_run_across_and_columns_down(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_seed_decides_every_picture_alone),
+      cmocka_unit_test(of_many_each_is_drawn_when_it_is_due),
       cmocka_unit_test(splits_share_no_picture_and_no_id),
       cmocka_unit_test(ten_named_classes_come_about_equally_often),
       cmocka_unit_test(bars_run_across_and_columns_down),
