@@ -6,16 +6,9 @@ static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, 
 static const mr_opt_t sequential_opts[] = {
     {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "-1", -1, 4294967295.0, NULL,
      "Decides the draws on the way; -1: records have no generator and stay as they are.", 0},
-    {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,
-     "How often all records come; 0 never ends; as often as they come in if not given.", 0},
+    MR_ORDER_OPTS,
     {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
      "Reads only records I, I+N, I+2N, ...; all without it.", 0},
-    {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,
-     "Leaves out records that do not divide among the shards.", 0},
-    {"whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,
-     "Where records do not divide among the shards, each shard still gives all of its own every "
-     "epoch; grain 0.2.18 leaves some out and lets the shards' epochs drift apart.",
-     0},
     {0}};
 
 const mr_stage_def_t mr_stage_sequential = {

@@ -11,20 +11,12 @@ static const mr_opt_t shuffle_opts[] = {
      "Decides the order and every draw on the way; -1 is none (with shuffle=false).  If not given "
      "it follows from a stage \"seed\" before this one, where there is one.",
      0},
-    {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,
-     "How often all records come; 0 never ends; as often as they come in if not given.", 0},
+    MR_ORDER_OPTS,
     {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
      "Reads only the I-th of N consecutive parts of the records; all without it.", 0},
-    {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,
-     "Leaves out records that do not divide among the shards.", 0},
-    {"whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,
-     "Where records do not divide among the shards, each shard still gives all of its own every "
-     "epoch; grain 0.2.18 leaves some out and lets the shards' epochs drift apart.",
-     0},
     {"bijective", MR_OPT_BOOL, offsetof(mr_order_t, bijective), "", "false", 0, 0, NULL,
      "Of exactly 4^k + 1 records (k >= 8) each comes once an epoch too; grain 0.2.18 never gives "
-     "the "
-     "last one and another twice.",
+     "the last one and another twice.",
      0},
     {"shuffle", MR_OPT_BOOL, offsetof(mr_order_t, shuffle), "", "true", 0, 0, NULL,
      "Reorders the records each epoch; false keeps their order.", 0},

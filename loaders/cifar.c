@@ -1,0 +1,124 @@
+/* The files of a folder in a store, and its records as they come: what the two layouts of CIFAR do
+   alike. */
+#include "loaders/cifar.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_TEXT = MR_CIFAR_PATH + 32 };
+
+/* What a store's conf points to. */
+typedef struct paths {
+  char text[MR_CIFAR_FILES][PATH_TEXT];
+  const char *at[MR_CIFAR_FILES];
+} paths_t;
+
+mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *const *class_name,
+                        int n_classes, const char *names_file) {
+  mr_cifar_t *t = s->state;
+  MR_TRY(mr__split_plan(s, &t->split));
+  t->kind = kind, t->names_file = names_file;
+  mr__class_names_usual(&t->names, class_name, n_classes);
+  t->dataset = (mr_dataset_t){kind->origin, n_classes, t->names.name};
+  s->out_spec[0] = mr_image_spec(mr__split_size(&t->split), &t->dataset);
+  return MR_OK;
+}
+
+static int64_t locate(const void *ctx, int64_t index) {
+  return mr__split_at(&((const mr_cifar_t *)ctx)->split, index);
+}
+
+static mr_err_t find_files(const mr_cifar_t *t, paths_t *paths, mr_diag_t *diag) {
+  if (strlen(t->folder) >= MR_CIFAR_PATH)
+    return mr_fail(diag, MR_ERR_CONFIG, "path has %zu bytes, want less than %d", strlen(t->folder),
+                   MR_CIFAR_PATH);
+  if (access(t->folder, R_OK | X_OK) < 0)
+    return mr_fail(diag, MR_ERR_IO, "path=%s: the folder cannot be read: %s", t->folder,
+                   strerror(errno));
+  for (int i = 0; i < t->kind->n_files(t); i++) {
+    t->kind->path(t, i, paths->text[i], PATH_TEXT);
+    paths->at[i] = paths->text[i];
+  }
+  return MR_OK;
+}
+
+static int64_t per_file(const mr_cifar_t *t) {
+  int64_t all = mr__split_is_test(&t->split) ? t->split.test : t->split.training;
+  return all / t->kind->n_files(t);
+}
+
+static mr_err_t store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t *conf,
+                           mr_diag_t *diag) {
+  MR_TRY(find_files(t, paths, diag));
+  *conf = (mr_store_conf_t){.path = paths->at,
+                            .n_files = t->kind->n_files(t),
+                            .record = (size_t)t->kind->head + MR_IMAGE_BYTES,
+                            .per_file = per_file(t),
+                            .n = mr__split_size(&t->split),
+                            .memory = t->memory,
+                            .backend = (mr_backend_t)t->backend,
+                            .in_turn = !t->ahead,
+                            .locate = locate,
+                            .lenient = t->care.lenient,
+                            .check = t->kind->check,
+                            .ctx = t};
+  return MR_OK;
+}
+
+static mr_err_t open_store(mr_cifar_t *t, mr_diag_t *diag) {
+  paths_t paths;
+  mr_store_conf_t conf;
+  MR_TRY(store_conf(t, &paths, &conf, diag));
+  MR_TRY(mr_store_open(&t->store, &conf, diag));
+  return mr__class_names_read(&t->names, t->folder, t->names_file, diag);
+}
+
+mr_err_t mr__cifar_open(mr_stage_t *s) {
+  mr_diag_t why = {0};
+  mr_err_t e = open_store(s->state, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+mr_err_t mr__cifar_explain(mr_stage_t *s, char *text, size_t n) {
+  paths_t paths;
+  mr_store_conf_t conf;
+  mr_diag_t why = {0};
+  mr_err_t e = store_conf(s->state, &paths, &conf, &why);
+  if (e >= 0) e = mr_store_explain(&conf, text, n, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+void mr__cifar_close(mr_stage_t *s) {
+  mr_cifar_t *t = s->state;
+  mr_store_close(t->store);
+  t->store = NULL;
+}
+
+void mr__cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const mr_cifar_t *t = s->state;
+  int64_t number = locate(t, index), each = per_file(t);
+  t->kind->path(t, (int)(number / each), out->file, MR_WHERE_MAX);
+  out->offset = number % each * (t->kind->head + MR_IMAGE_BYTES);
+  out->key = t->kind->id(t, number);
+}
+
+mr_err_t mr__cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
+  mr_cifar_t *t = s->state;
+  int64_t number[MR_BURST];
+  uint8_t *record[MR_BURST];
+  mr_diag_t why = {0};
+  mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  for (int i = 0; i < n; i++) {
+    out[i].label = record[i][t->label_at];
+    out[i].data = record[i] + t->kind->head;
+    out[i].key = t->kind->id(t, number[i]);
+  }
+  return MR_OK;
+}
+
+bool mr__cifar_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
+  mr_cifar_t *t = s->state;
+  return mr_store_ahead(t->store, worker, index, n);
+}
