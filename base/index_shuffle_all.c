@@ -9,15 +9,18 @@
 
 #include "base/index_shuffle.h"
 
-/* LANES: what every x86-64 and ARM machine has in a register; wider ones gain a third. */
-enum { MARKS = MR_SHUFFLE_ALL_MAX, LANES = 16, STEPS = 16 /* before lanes are looked at */ };
+/* WIDTH: what every x86-64 and ARM machine has in a register.  A step is a long row of operations,
+   each of which waits for the one before: several registers go through it together. */
+enum { MARKS = MR_SHUFFLE_ALL_MAX, WIDTH = 16, VECTORS = 3, LANES = WIDTH * VECTORS };
+enum { STEPS = 16 /* before lanes are looked at */ };
 _Static_assert(MARKS % 256 == 0, "a value is a mark by its upper byte alone");
 
-typedef uint8_t bytes_t __attribute__((vector_size(LANES)));
+typedef uint8_t bytes_t __attribute__((vector_size(WIDTH)));
 
 typedef union lanes {
-  bytes_t v;
+  bytes_t v[VECTORS];
   uint8_t lane[LANES];
+  uint64_t eight[LANES / 8];
 } lanes_t;
 
 typedef struct walks {
@@ -38,18 +41,28 @@ static inline bytes_t simon_f(bytes_t x) {
 
 static inline bytes_t at_mark(bytes_t left) { return (bytes_t)(left < MARKS / 256); }
 
-static void advance(const mr_index_shuffle_t *s, walks_t *w) {
-  bytes_t left = w->left.v, right = w->right.v, done = at_mark(left) & ~w->fresh.v;
-  for (int step = 0; step < STEPS; step++) {
-    bytes_t l = left, r = right;
-    for (int i = 0; i < s->rounds; i += 2) {
-      l ^= simon_f(r) ^ (uint8_t)s->key[i];
-      r ^= simon_f(l) ^ (uint8_t)s->key[i + 1];
-    }
-    left = (left & done) | (l & ~done), right = (right & done) | (r & ~done);
-    done = at_mark(left);
+/* Inlined, so that the usual number of rounds is a constant. */
+static inline __attribute__((always_inline)) void advance(const mr_index_shuffle_t *s, walks_t *w,
+                                                          int rounds) {
+  bytes_t left[VECTORS], right[VECTORS], done[VECTORS], key[MR_SHUFFLE_ROUNDS_MAX];
+  for (int i = 0; i < rounds; i++) key[i] = (bytes_t){0} + (uint8_t)s->key[i];
+  for (int k = 0; k < VECTORS; k++) {
+    left[k] = w->left.v[k], right[k] = w->right.v[k];
+    done[k] = at_mark(left[k]) & ~w->fresh.v[k];
   }
-  w->left.v = left, w->right.v = right, w->done.v = done;
+  for (int step = 0; step < STEPS; step++)
+    for (int k = 0; k < VECTORS; k++) {
+      bytes_t l = left[k], r = right[k];
+      for (int i = 0; i < rounds; i += 2) {
+        l ^= simon_f(r) ^ key[i];
+        r ^= simon_f(l) ^ key[i + 1];
+      }
+      left[k] = (left[k] & done[k]) | (l & ~done[k]);
+      right[k] = (right[k] & done[k]) | (r & ~done[k]);
+      done[k] = at_mark(left[k]);
+    }
+  for (int k = 0; k < VECTORS; k++)
+    w->left.v[k] = left[k], w->right.v[k] = right[k], w->done.v[k] = done[k];
   memset(&w->fresh, 0, sizeof w->fresh);
 }
 
@@ -61,13 +74,17 @@ static void begin(walks_t *w, int i) {
   w->next++;
 }
 
+/* About one lane in five is done.  Of a done lane each bit is set: the lowest is kept, and the
+   first lane is the lowest byte (x86-64 and ARM are little-endian). */
 static void collect(walks_t *w, uint16_t *goes) {
-  for (int i = 0; i < LANES; i++) {
-    if (!w->done.lane[i] || w->begun[i] == MARKS) continue;
-    goes[w->begun[i]] = (uint16_t)(w->left.lane[i] << 8 | w->right.lane[i]);
-    w->over++;
-    begin(w, i);
-  }
+  for (int g = 0; g < LANES / 8; g++)
+    for (uint64_t m = w->done.eight[g] & UINT64_C(0x0101010101010101); m; m &= m - 1) {
+      int i = 8 * g + __builtin_ctzll(m) / 8;
+      if (w->begun[i] == MARKS) continue;
+      goes[w->begun[i]] = (uint16_t)(w->left.lane[i] << 8 | w->right.lane[i]);
+      w->over++;
+      begin(w, i);
+    }
 }
 
 void mr_index_shuffle_all(const mr_index_shuffle_t *s, uint16_t *to) {
@@ -77,7 +94,10 @@ void mr_index_shuffle_all(const mr_index_shuffle_t *s, uint16_t *to) {
   memset(&w, 0, sizeof w);
   for (int i = 0; i < LANES; i++) begin(&w, i);
   while (w.over < MARKS) {
-    advance(s, &w);
+    if (s->rounds == MR_SHUFFLE_ROUNDS)
+      advance(s, &w, MR_SHUFFLE_ROUNDS);
+    else
+      advance(s, &w, s->rounds);
     collect(&w, goes);
   }
   for (uint64_t i = 0; i <= s->max_index; i++) {
