@@ -91,15 +91,29 @@ void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, f
     fold_f64(c, start, wide);
 }
 
-bool mr__reduce_trailing(mr_unit_t *u) {
+/* The dimensions of more than one element of which some are reduced and others not: `first` and
+   `end` of the reduced ones; whether they stand side by side. */
+static bool reduced_range(const mr_aval_t *x, unsigned mask, int *first, int *end) {
+  *first = *end = -1;
+  for (int i = 0; i < x->ndim; i++) {
+    if (x->dim[i] == 1 || !(mask >> i & 1)) continue;
+    if (*first >= 0 && mr_aval_span(x, *end, i) > 1) return false;
+    if (*first < 0) *first = i;
+    *end = i + 1;
+  }
+  return *first >= 0;
+}
+
+bool mr__reduce_unit(mr_unit_t *u) {
   const mr_aval_t *x = &u->eqn->in[0]->aval;
-  const mr_attr_t *axes = mr_attr_get(u->eqn, "axes");
+  int first, end;
   if ((x->dtype != MR_F32 && x->dtype != MR_BF16) || !mr_aval_elems(x)) return false;
-  unsigned mask = reduced_mask(u->eqn), from = (unsigned)(x->ndim - axes->n);
-  if (mask != ((1u << axes->n) - 1) << from) return false;
-  u->kind = MR_UNIT_REDUCE;
-  u->inner = mr_aval_span(x, (int)from, x->ndim);
-  return u->inner > 1;
+  if (!reduced_range(x, reduced_mask(u->eqn), &first, &end)) return false;
+  int64_t after = mr_aval_span(x, end, x->ndim);
+  if (after > 1 && mr_aval_span(x, 0, first) > 1) return false;
+  u->kind = after > 1 ? MR_UNIT_COLUMNS : MR_UNIT_REDUCE;
+  u->inner = after > 1 ? after : mr_aval_span(x, first, end);
+  return true;
 }
 
 int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis) {

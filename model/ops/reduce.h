@@ -12,9 +12,9 @@ int mr__reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride);
 /* out = fold over the reduced elements from start: f32 and bf16 in f32, other dtypes in f64. */
 void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, float),
                     double (*fold_f64)(double, double));
-/* What unit rules of reductions share: u's kind and inner; false unless the trailing axes of f32 or
-   bf16, more than one element, are reduced. */
-bool mr__reduce_trailing(mr_unit_t *u);
+/* What unit rules of reductions share: u's kind and inner; false unless trailing or leading axes of
+   f32 or bf16, more than one element, are reduced.  Axes of size 1 may stand anywhere. */
+bool mr__reduce_unit(mr_unit_t *u);
 /* The axes of the mapped reduction into axes; returns their number, and in *axis where the mapped
    dimension is then. */
 int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis);

@@ -22,8 +22,9 @@ static void reduce_max_run(const mr_cpu_call_t *c) {
 static bool reduce_max_unit(mr_unit_t *u) {
   u->fold = mr__lanes()->max;
   u->join = mr__lanes()->max_join;
+  u->fold_rows = mr__lanes()->max_rows;
   u->start = -INFINITY;
-  return mr__reduce_trailing(u);
+  return mr__reduce_unit(u);
 }
 
 static mr_err_t reduce_max_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {

@@ -16,30 +16,17 @@ static double plus_f64(double a, double b) { return a + b; }
 
 static void general_run(const mr_cpu_call_t *c) { mr__reduce_run(c, 0, plus, plus_f64); }
 
-/* Leading axes only: (rows, c) -> (c). */
-static void columns_run(const mr_cpu_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  int64_t n = mr_aval_elems(y);
-  mr_col_sum(x->dtype, c->in[0], y->dtype, c->out[0], c->scratch, mr_aval_elems(x) / n, n);
-}
-
 static bool reduce_sum_unit(mr_unit_t *u) {
   u->fold = mr__lanes()->sum;
   u->join = mr__lanes()->sum_join;
+  u->fold_rows = mr__lanes()->sum_rows;
   u->start = 0;
-  return mr__reduce_trailing(u);
+  return mr__reduce_unit(u);
 }
 
 static mr_err_t reduce_sum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   if (reduce_sum_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  const mr_attr_t *axes = mr_attr_get(c->eqn, "axes");
-  bool leading = axes->n < x->ndim && (x->dtype == MR_F32 || x->dtype == MR_BF16);
-  for (int i = 0; i < axes->n; i++) leading &= axes->i[i] == i;
-  c->run = leading && mr_aval_elems(x) ? columns_run : general_run;
-  int64_t columns = mr_aval_elems(&c->eqn->out[0]->aval);
-  if (c->run == columns_run)
-    c->scratch_bytes = mr_col_sum_scratch(mr_aval_elems(x) / columns, columns);
+  c->run = general_run;
   return MR_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Elementwise ops that follow one another, and sums over their results, become one op: a loop over
-   blocks that stay in the first-level cache.
+/* Elementwise ops that follow one another, and sums over their results along trailing or leading
+   dimensions, become one op: a loop over blocks that stay in the first-level cache.
 
    A group grows along the list of equations and is written where its last member stands, which is
    right as long as nobody outside has read one of its values: then it is closed.  Broadcasts and
@@ -21,6 +21,7 @@ typedef struct group {
   int first, last; /* members are among these equations */
   int n_member, n_each;
   int64_t n, inner; /* elements; of a row, 0 without reductions */
+  bool columns;     /* reductions fold rows into one: a program has one kind of them */
   bool closed;
   int into;    /* the group it was merged into, or itself */
   mr_eqn_t *e; /* what it becomes; NULL: its members stay as they are */
@@ -61,8 +62,12 @@ static int candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
   return !x->closed && x->n == n && i - x->last <= REACH && x->n_member < MEMBERS ? g : -1;
 }
 
+static bool same_rows(const group_t *x, int64_t inner, bool columns) {
+  return !x->inner || !inner || (x->inner == inner && x->columns == columns);
+}
+
 static bool fits_together(const group_t *a, const group_t *b) {
-  return a->n_member + b->n_member < MEMBERS && (!a->inner || !b->inner || a->inner == b->inner);
+  return a->n_member + b->n_member < MEMBERS && same_rows(a, b->inner, b->columns);
 }
 
 static void merge(fuser_t *s, int a, int b) {
@@ -71,7 +76,7 @@ static void merge(fuser_t *s, int a, int b) {
   if (y->last > x->last) x->last = y->last;
   x->n_member += y->n_member;
   x->n_each += y->n_each;
-  if (y->inner) x->inner = y->inner;
+  if (y->inner) x->inner = y->inner, x->columns = y->columns;
   y->into = a;
 }
 
@@ -102,12 +107,13 @@ static int place(fuser_t *s, int i) {
   int64_t n = elems(e->in[0]) > elems(e->out[0]) ? elems(e->in[0]) : elems(e->out[0]);
   int g = choose(s, e, i, n);
   if (u.kind != MR_UNIT_EACH && g < 0) return -1;
-  if (u.kind == MR_UNIT_REDUCE && s->group[g].inner && s->group[g].inner != u.inner) return -1;
+  bool columns = u.kind == MR_UNIT_COLUMNS, folds = columns || u.kind == MR_UNIT_REDUCE;
+  if (folds && !same_rows(&s->group[g], u.inner, columns)) return -1;
   if (g < 0) g = new_group(s, i, n);
   s->group[g].last = i;
   s->group[g].n_member++;
   s->group[g].n_each += u.kind == MR_UNIT_EACH;
-  if (u.kind == MR_UNIT_REDUCE) s->group[g].inner = u.inner;
+  if (folds) s->group[g].inner = u.inner, s->group[g].columns = columns;
   return g;
 }
 

@@ -38,8 +38,8 @@ mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag);
 /* The same in a graph that is differentiated next, where it pays for q, k and v of one attention
    too, since the backward pass then merges as well. */
 mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
-/* Chains of elementwise ops, with sums over trailing dimensions at their end, become one op that
-   runs in blocks. */
+/* Chains of elementwise ops, with sums over trailing or leading dimensions at their end, become one
+   op that runs in blocks. */
 mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag);
 
 #endif

@@ -90,7 +90,8 @@ static mr_var_t *random_op(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 
 enum { VALUES = 40 };
 
-/* Chains that branch and meet, over tensors, rows, columns and scalars, with sums at the end. */
+/* Chains that branch and meet, over tensors, rows, columns and scalars, with sums of rows and of
+   columns at the end. */
 static mr_fn_t *random_graph(int64_t rows, int64_t c) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *v[VALUES], *out[GRID_MAX];
@@ -107,6 +108,9 @@ static mr_fn_t *random_graph(int64_t rows, int64_t c) {
     n++;
   }
   for (int i = 0; i < 4; i++) out[n_out++] = v[n - 1 - i * 3];
+  out[n_out++] = mr_lax_reduce_sum(f, as(f, v[n - 1], MR_BF16), 1, (int[]){0});
+  out[n_out++] = mr_lax_reduce_max(f, as(f, v[n - 3], MR_F32), 1, (int[]){0});
+  out[n_out++] = mr_lax_reduce_sum(f, as(f, v[n - 6], MR_F32), 1, (int[]){0});
   out[n_out++] = mr_lax_reduce_sum(f, as(f, v[n - 1], MR_F32), 1, (int[]){1});
   out[n_out++] = mr_lax_reduce_max(f, as(f, v[n - 2], MR_F32), 1, (int[]){1});
   out[n_out++] = mr_lax_reduce_sum(f, as(f, v[n - 4], MR_F32), 2, (int[]){0, 1});
@@ -143,6 +147,50 @@ static void donated_operands_are_written_over_only_after_their_last_read(void **
     mr_exec_destroy(one), mr_exec_destroy(two);
     mr_fn_destroy(f);
   }
+}
+
+/* dy = tanh'(x) g and the sum of its rows: a layer's cotangent and its bias's. */
+static mr_fn_t *bias_gradient(int64_t rows, int64_t c, mr_dtype_t t) {
+  mr_fn_t *f = mr_fn_create();
+  mr_aval_t a = mr_aval(t, 2, (int64_t[]){rows, c});
+  mr_var_t *x = mr_fn_input(f, a), *g = mr_fn_input(f, a);
+  mr_var_t *y = mr_lax_tanh(f, x), *slope = mr_lax_sub(f, mr_literal(f, t, 1), mr_lax_mul(f, y, y));
+  mr_var_t *d = mr_lax_mul(f, slope, g);
+  mr_var_t *out[] = {d, mr_lax_reduce_sum(f, d, 1, (int[]){0}),
+                     mr_lax_reduce_sum(f, mr_lax_mul(f, d, y), 1, (int[]){0})};
+  if (mr_fn_return(f, 3, out) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static void sums_of_columns_join_the_loop_that_makes_what_they_sum(void **state) {
+  const int64_t sizes[][2] = {{1, 9}, {8, 1}, {128, 10}, {700, 384}, {65, 5000}, {3, 200000}};
+  for (int k = 0; k < 12; k++) {
+    mr_fn_t *f = bias_gradient(sizes[k / 2][0], sizes[k / 2][1], k % 2 ? MR_BF16 : MR_F32);
+    mr_exec_t *one = compiled(f, "fuse", NULL, 1), *two = compiled(f, "", NULL, 1 + k % 3);
+    assert_int_equal(mr_exec_fn(one)->n_eqn, 7);
+    if (sizes[k / 2][0] > 1) assert_int_equal(mr_exec_fn(two)->n_eqn, 1);
+    void **in = filled(f);
+    same_bits(f, one, two, in);
+    forget(f, in);
+    mr_exec_destroy(one), mr_exec_destroy(two);
+    mr_fn_destroy(f);
+  }
+}
+
+/* A program folds rows or columns: the second kind stands apart, and reads what the first left. */
+static void sums_of_rows_and_of_columns_make_two_loops(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 60, 60)), *y = mr_lax_exp(f, mr_lax_sin(f, x));
+  mr_var_t *out[] = {mr_lax_reduce_sum(f, y, 1, (int[]){0}),
+                     mr_lax_reduce_sum(f, y, 1, (int[]){1})};
+  assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
+  mr_exec_t *one = compiled(f, "fuse", NULL, 1), *two = compiled(f, "", NULL, 2);
+  assert_int_equal(mr_exec_fn(two)->n_eqn, 2);
+  void **in = filled(f);
+  same_bits(f, one, two, in);
+  forget(f, in);
+  mr_exec_destroy(one), mr_exec_destroy(two);
+  mr_fn_destroy(f);
 }
 
 static mr_fn_t *waves(int n) {
@@ -215,6 +263,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_graphs_give_the_same_bits_fused_and_one_by_one),
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
+      cmocka_unit_test(sums_of_columns_join_the_loop_that_makes_what_they_sum),
+      cmocka_unit_test(sums_of_rows_and_of_columns_make_two_loops),
       cmocka_unit_test(a_chain_becomes_one_loop_without_memory_of_its_own),
       cmocka_unit_test(a_long_chain_becomes_several_loops),
       cmocka_unit_test(a_value_that_another_op_reads_in_between_ends_its_loop),

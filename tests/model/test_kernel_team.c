@@ -42,12 +42,6 @@ static void layer_norm(result_t *r) {
   free(scratch);
 }
 
-static void col_sum(result_t *r) {
-  void *scratch = malloc(mr_col_sum_scratch(ROWS, C));
-  mr_col_sum(MR_BF16, an, MR_F32, r->c[0], scratch, ROWS, C);
-  free(scratch);
-}
-
 static void gelu(result_t *r) {
   mr_gelu_fwd(MR_GELU_TANH, MR_F32, a, r->x, N);
   mr_gelu_bwd(MR_GELU_ERF, MR_F32, a, b, r->y, N);
@@ -92,15 +86,6 @@ static void layer_norm_has_the_same_bits(void **state) {
   assert_memory_equal(one.n, n, sizeof n);
   assert_memory_equal(one.x, x, sizeof x);
   for (int j = 0; j < C; j++) near(one.c[0][j], ds[j], 1e-5), near(one.c[1][j], db[j], 1e-5);
-}
-
-static void column_sums_have_the_same_bits(void **state) {
-  same_bits(col_sum);
-  for (int j = 0; j < C; j++) {
-    double want = 0;
-    for (int i = 0; i < ROWS; i++) want += mr_bf16_to_f32(an[i * C + j]);
-    near(one.c[0][j], want, 1e-5);
-  }
 }
 
 static void gelu_has_the_same_bits(void **state) {
@@ -171,7 +156,6 @@ static void cross_entropy_agrees_with_f64(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layer_norm_has_the_same_bits),
-      cmocka_unit_test(column_sums_have_the_same_bits),
       cmocka_unit_test(gelu_has_the_same_bits),
       cmocka_unit_test(element_kernels_have_the_same_bits),
       cmocka_unit_test(adamw_has_the_same_bits),

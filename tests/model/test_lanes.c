@@ -147,6 +147,31 @@ static void a_row_folded_in_pieces_gives_the_bits_of_the_whole(void **state) {
   }
 }
 
+/* Column by column, as a loop over the rows does it. */
+static void rows_are_folded_one_after_the_other(void **state) {
+  enum { ROWS = 7, STRIDE = 203 };
+  float x[ROWS * STRIDE], sum[STRIDE], most[STRIDE];
+  mr_bf16_t narrow[ROWS * STRIDE];
+  for (int i = 0; i < ROWS * STRIDE; i++) narrow[i] = mr_bf16_from_f32(sinf((float)i) * 1e3f);
+  for (int i = 0; i < ROWS * STRIDE; i++) x[i] = mr_bf16_to_f32(narrow[i]);
+  x[3] = NAN, narrow[3] = mr_bf16_from_f32(NAN);
+  for (int at = 0; at < 2 * 3 * 4; at++) {
+    static const int columns[] = {1, 63, 128, STRIDE};
+    int n = columns[at % 4], t = at / 12;
+    const mr__lanes_t *l =
+        has(isas[at / 4 % 3]) ? mr__lanes_of(isas[at / 4 % 3]) : &mr__lanes_plain;
+    for (int j = 0; j < n; j++) sum[j] = 1, most[j] = -INFINITY;
+    l->sum_rows(t ? MR_BF16 : MR_F32, t ? (void *)narrow : x, STRIDE, ROWS, sum, n);
+    l->max_rows(t ? MR_BF16 : MR_F32, t ? (void *)narrow : x, STRIDE, ROWS, most, n);
+    for (int j = 0; j < n; j++) {
+      float want = 1, larger = -INFINITY;
+      for (int r = 0; r < ROWS; r++) want += x[r * STRIDE + j];
+      for (int r = 0; r < ROWS; r++) larger = fmaxf(larger, x[r * STRIDE + j]);
+      assert_true(j == 3 ? isnan(sum[j]) && isnan(most[j]) : sum[j] == want && most[j] == larger);
+    }
+  }
+}
+
 /* Arrays and single values for each of the three operands, elements of each size. */
 static void selecting_is_the_same_on_every_instruction_set(void **state) {
   enum { MOST = 77 };
@@ -174,6 +199,7 @@ int main(void) {
       cmocka_unit_test(an_elements_result_depends_on_it_alone),
       cmocka_unit_test(bf16_is_computed_in_f32_and_rounded_once),
       cmocka_unit_test(a_row_folded_in_pieces_gives_the_bits_of_the_whole),
+      cmocka_unit_test(rows_are_folded_one_after_the_other),
       cmocka_unit_test(selecting_is_the_same_on_every_instruction_set),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

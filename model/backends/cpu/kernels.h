@@ -59,10 +59,6 @@ size_t mr_layer_norm_scratch(int64_t rows, int64_t c);
 void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
                        const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
                        float *dbias, void *scratch, int64_t rows, int64_t c);
-/* out[c] = sum over rows, f32 sums.  scratch: mr_col_sum_scratch(rows, c) bytes. */
-size_t mr_col_sum_scratch(int64_t rows, int64_t c);
-void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
-                int64_t c);
 
 /* ---- elements ---- */
 typedef enum mr_gelu { MR_GELU_TANH, MR_GELU_ERF } mr_gelu_t;

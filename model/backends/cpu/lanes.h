@@ -46,6 +46,10 @@ typedef void mr_lane_fn(mr_dtype_t t, const void *a, int a_step, const void *b, 
 
 #define MR_FOLD_LANES 64
 
+/* acc[j] = fold(acc[j], x[r * stride + j]) for rows r = 0, 1, ... in this order, j in [0,n). */
+typedef void mr_fold_rows_fn(mr_dtype_t t, const void *x, int64_t stride, int64_t rows, float *acc,
+                             int64_t n);
+
 typedef struct mr__lanes {
   mr_lane_fn *at[MR_LANE_N];
   mr_lane_fn *i32[MR_LANE_N]; /* the same for i32, wrapping; NULL where there is none */
@@ -59,6 +63,7 @@ typedef struct mr__lanes {
   /* All lanes into one, pairwise. */
   float (*sum_join)(const float *lane);
   float (*max_join)(const float *lane);
+  mr_fold_rows_fn *sum_rows, *max_rows;
 } mr__lanes_t;
 
 extern const mr__lanes_t mr__lanes_plain, mr__lanes_avx2, mr__lanes_avx512;

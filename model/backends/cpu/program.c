@@ -76,7 +76,7 @@ static bool bind_each(builder_t *b, step_t *t) {
     t->in[k] = find_operand(b, e->in[k]);
     if (t->in[k] < 0) return false;
     value_t *x = &b->p->value[t->in[k]];
-    if (x->place == PLACE_ROWS || x->place == PLACE_OTHER) return false;
+    if (x->place == PLACE_FOLDED || x->place == PLACE_OTHER) return false;
     t->unit.step[k] = !is_one(x);
     if (x->last < b->p->n_step) x->last = b->p->n_step;
   }
@@ -112,15 +112,19 @@ static bool bind_index(builder_t *b, const step_t *t) {
   return call_it(b, y, to);
 }
 
+/* All reductions of a program fold the same rows in the same way. */
 static bool bind_reduce(builder_t *b, step_t *t) {
   program_t *p = b->p;
   const mr_eqn_t *e = t->unit.eqn;
   t->in[0] = find(b, e->in[0]);
-  t->out = add(b, e->out[0]->aval.dtype, PLACE_ROWS, -1);
+  t->out = add(b, e->out[0]->aval.dtype, PLACE_FOLDED, -1);
+  bool columns = t->unit.kind == MR_UNIT_COLUMNS;
+  bool alike = !p->inner || (p->inner == t->unit.inner && p->columns == columns);
   bool fits = t->in[0] >= 0 && t->out >= 0 && p->n_reduce < MR_PROGRAM_ENDS && t->unit.inner > 1 &&
-              (!p->inner || p->inner == t->unit.inner) && elems(e->in[0]) == p->n;
+              alike && elems(e->in[0]) == p->n;
   if (!fits || is_one(&p->value[t->in[0]])) return false;
   p->inner = t->unit.inner;
+  p->columns = columns;
   p->value[t->in[0]].last = STEPS_MAX;
   p->reduce[p->n_reduce++] = *t;
   return call_it(b, e->out[0], t->out);
@@ -131,10 +135,15 @@ static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
   mr_unit_rule *unit = e->op->cpu == mr_cpu_pointwise ? mr_unit_pointwise : e->op->unit;
   if (!unit || !unit(&t.unit))
     return mr_fail(b->diag, MR_ERR_NORULE, "%s: the CPU cannot fuse it", e->op->name);
-  bool fits = t.unit.kind == MR_UNIT_EACH     ? bind_each(b, &t)
-              : t.unit.kind == MR_UNIT_REDUCE ? bind_reduce(b, &t)
-              : t.unit.kind == MR_UNIT_INDEX  ? bind_index(b, &t)
-                                              : bind_view(b, &t);
+  bool fits = false;
+  switch (t.unit.kind) {
+    case MR_UNIT_EACH: fits = bind_each(b, &t); break;
+    case MR_UNIT_REDUCE:
+    case MR_UNIT_COLUMNS: fits = bind_reduce(b, &t); break;
+    case MR_UNIT_INDEX: fits = bind_index(b, &t); break;
+    case MR_UNIT_SAME:
+    case MR_UNIT_REPEAT: fits = bind_view(b, &t); break;
+  }
   return fits ? MR_OK : refuse(b, e->op->name);
 }
 
@@ -179,7 +188,7 @@ static bool copy_out(builder_t *b, int value, int k) {
 static mr_err_t bind_output(builder_t *b, const mr_var_t *v, int k) {
   int i = find(b, v);
   value_t *y = i < 0 ? NULL : &b->p->value[i];
-  if (!y || y->index >= 0 || (y->place != PLACE_SLOT && y->place != PLACE_ROWS))
+  if (!y || y->index >= 0 || (y->place != PLACE_SLOT && y->place != PLACE_FOLDED))
     return refuse(b, "a result that nothing in it computes, or that is given twice");
   if (y->place == PLACE_SLOT && is_early(b->p, y))
     return copy_out(b, i, k) ? MR_OK : refuse(b, "too many results");
@@ -279,7 +288,9 @@ mr_err_t mr__program_lower(mr_cpu_call_t *c, int n_eqn, mr_eqn_t *const *eqn, in
   c->fini = free;
   c->run = mr__program_run;
   int64_t chunks = p->inner ? (p->inner + CHUNK - 1) / CHUNK : 0;
-  if (chunks > 1)
+  if (p->columns)
+    c->scratch_bytes = mr__program_columns_cut(p);
+  else if (chunks > 1)
     c->scratch_bytes = (size_t)(p->n / p->inner * chunks * p->n_reduce) * sizeof(float);
   return MR_OK;
 }

@@ -13,7 +13,7 @@ typedef enum place {
   PLACE_OTHER,  /* another number of the caller's elements: something to be repeated */
   PLACE_REPEAT, /* elements of the caller's again and again */
   PLACE_INDEX,  /* numbers made from where an element stands */
-  PLACE_ROWS    /* a reduction's result: one element a row */
+  PLACE_FOLDED  /* a reduction's result */
 } place_t;
 
 typedef struct value {
@@ -42,15 +42,34 @@ enum {
 };
 
 typedef struct program {
-  int64_t n;     /* elements */
-  int64_t inner; /* of a row, if there are reductions; else 0 */
-  int64_t block; /* elements of a block */
+  int64_t n;                  /* elements */
+  int64_t inner;              /* of a row, if there are reductions; else 0 */
+  bool columns;               /* they fold rows into one, instead of each row into an element */
+  int64_t chunks, chunk_rows; /* then: how the rows are cut */
+  int64_t block;              /* elements of a block */
   int n_step, n_value, n_slot, n_reduce;
   size_t slot_bytes;
   step_t *step, *reduce; /* [n_step], [n_reduce] */
   value_t *value;        /* [n_value] */
 } program_t;
 
+/* A thread that works on a block. */
+typedef struct frame {
+  const program_t *p;
+  const mr_cpu_call_t *c;
+  char *slots;          /* [SLOT_BYTES], 64-aligned */
+  void *at[VALUES_MAX]; /* where each value's part of the block is */
+} frame_t;
+
+void mr__frame_init(frame_t *f, const mr_cpu_call_t *c, char *slots);
+/* All steps on elements [i0,i0+m), m in [1,block]. */
+void mr__frame_block(frame_t *f, int64_t i0, int64_t m);
+
 void mr__program_run(const mr_cpu_call_t *c);
+
+/* The same for a program whose reductions fold rows into one. */
+void mr__program_columns_run(const mr_cpu_call_t *c);
+/* Settles how such a program cuts its rows; returns the bytes of scratch that it takes. */
+size_t mr__program_columns_cut(program_t *p);
 
 #endif

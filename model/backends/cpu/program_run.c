@@ -5,14 +5,7 @@
 #include "model/backends/cpu/program_private.h"
 #include "model/ops/rules.h"
 
-typedef struct frame {
-  const program_t *p;
-  const mr_cpu_call_t *c;
-  char *slots;
-  void *at[VALUES_MAX]; /* where each value's part of the block is */
-} frame_t;
-
-static void frame_init(frame_t *f, const mr_cpu_call_t *c, char *slots) {
+void mr__frame_init(frame_t *f, const mr_cpu_call_t *c, char *slots) {
   f->p = c->state, f->c = c, f->slots = slots;
   for (int v = 0; v < f->p->n_value; v++) {
     const value_t *x = &f->p->value[v];
@@ -80,7 +73,7 @@ static void *counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) 
   return slot;
 }
 
-static void run_block(frame_t *f, int64_t i0, int64_t m) {
+void mr__frame_block(frame_t *f, int64_t i0, int64_t m) {
   const program_t *p = f->p;
   for (int v = 0; v < p->n_value; v++) {
     const value_t *x = &p->value[v];
@@ -105,8 +98,8 @@ enum { SPAN = 8 * BLOCK_MAX };
 static void run_span(const mr_cpu_call_t *c, int64_t from, int64_t to) {
   _Alignas(64) char slots[SLOT_BYTES];
   frame_t f;
-  frame_init(&f, c, slots);
-  for (int64_t i = from; i < to; i += f.p->block) run_block(&f, i, least(f.p->block, to - i));
+  mr__frame_init(&f, c, slots);
+  for (int64_t i = from; i < to; i += f.p->block) mr__frame_block(&f, i, least(f.p->block, to - i));
 }
 
 static void run_each(const mr_cpu_call_t *c) {
@@ -150,7 +143,7 @@ static void run_short_rows(frame_t *f, int64_t from, int64_t to) {
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   for (int64_t r = from; r < to; r += each) {
     int64_t rows = least(each, to - r);
-    run_block(f, r * inner, rows * inner);
+    mr__frame_block(f, r * inner, rows * inner);
     for (int64_t j = 0; j < rows; j++) {
       begin(f->p, lane);
       fold(f, lane, j * inner, inner);
@@ -163,7 +156,7 @@ static void fold_part(frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t from, in
   begin(f->p, lane);
   for (int64_t i = from; i < to; i += f->p->block) {
     int64_t m = least(f->p->block, to - i);
-    run_block(f, i, m);
+    mr__frame_block(f, i, m);
     fold(f, lane, 0, m);
   }
 }
@@ -172,7 +165,7 @@ static void run_rows(const mr_cpu_call_t *c, int64_t from, int64_t to) {
   _Alignas(64) char slots[SLOT_BYTES];
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   frame_t f;
-  frame_init(&f, c, slots);
+  mr__frame_init(&f, c, slots);
   int64_t inner = f.p->inner;
   if (inner <= f.p->block) {
     run_short_rows(&f, from, to);
@@ -189,7 +182,7 @@ static void run_chunk(const mr_cpu_call_t *c, int64_t chunk, int64_t chunks, int
   _Alignas(64) char slots[SLOT_BYTES];
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   frame_t f;
-  frame_init(&f, c, slots);
+  mr__frame_init(&f, c, slots);
   int64_t row = chunk / chunks, at = chunk % chunks * CHUNK, inner = f.p->inner;
   fold_part(&f, lane, row * inner + at, row * inner + least(at + CHUNK, inner));
   for (int k = 0; k < f.p->n_reduce; k++)
@@ -225,7 +218,9 @@ static void run_reduce(const mr_cpu_call_t *c) {
 
 void mr__program_run(const mr_cpu_call_t *c) {
   const program_t *p = c->state;
-  if (p->inner)
+  if (p->columns)
+    mr__program_columns_run(c);
+  else if (p->inner)
     run_reduce(c);
   else
     run_each(c);

@@ -44,10 +44,6 @@ size_t mr_layer_norm_scratch(int64_t rows, int64_t c) {
   return (size_t)(chunks_of(rows) * 2 * c) * sizeof(float);
 }
 
-size_t mr_col_sum_scratch(int64_t rows, int64_t c) {
-  return (size_t)((chunks_of(rows) + 1) * c) * sizeof(float);
-}
-
 /* out[j] = sum over chunks of partial[chunk * stride + j] */
 static void add_partials(const float *partial, int64_t chunks, int64_t stride, float *out,
                          int64_t c) {
@@ -68,18 +64,6 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
                       partial + i * 2 * c + c, i * per, least((i + 1) * per, rows), c);
   add_partials(partial, chunks, 2 * c, dscale, c);
   add_partials(partial + c, chunks, 2 * c, dbias, c);
-}
-
-void mr_col_sum(mr_dtype_t xt, const void *x, mr_dtype_t ot, void *out, void *scratch, int64_t rows,
-                int64_t c) {
-  const mr__rows_t *k = mr__rows();
-  int64_t per = chunk_rows(rows), chunks = chunks_of(rows);
-  float *partial = scratch, *sum = partial + chunks * c;
-#pragma omp parallel for schedule(static) if (rows * c > PIECE)
-  for (int64_t i = 0; i < chunks; i++)
-    k->col_sum(xt, x, partial + i * c, i * per, least((i + 1) * per, rows), c);
-  add_partials(partial, chunks, c, sum, c);
-  k->convert(MR_F32, sum, ot, out, 0, c);
 }
 
 /* ---- elements ---- */

@@ -13,7 +13,6 @@ typedef struct mr__rows {
   void (*layer_norm_bwd)(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
                          const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
                          float *dbias, int64_t r0, int64_t r1, int64_t c);
-  void (*col_sum)(mr_dtype_t xt, const void *x, float *sum, int64_t r0, int64_t r1, int64_t c);
   void (*gelu_fwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1);
   void (*gelu_bwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx,
                    int64_t i0, int64_t i1);

@@ -15,7 +15,8 @@ typedef enum mr_unit_kind {
   MR_UNIT_SAME,   /* the operand's bytes: a reshape */
   MR_UNIT_REPEAT, /* element i is the operand's element i / inner mod mid: a broadcast */
   MR_UNIT_INDEX,  /* element i is i / inner mod mid, in f32 or i32: a counter */
-  MR_UNIT_REDUCE  /* each row of inner elements becomes one: a sum over trailing dimensions */
+  MR_UNIT_REDUCE, /* each row of inner elements becomes one: a sum over trailing dimensions */
+  MR_UNIT_COLUMNS /* rows of inner elements become one row: a sum over leading dimensions */
 } mr_unit_kind_t;
 
 #define MR_UNIT_IN 3
@@ -30,9 +31,10 @@ struct mr_unit {
   void (*run)(const mr_unit_t *u, const void *const *in, void *out, int64_t n);
   int64_t mid, inner;
   /* REDUCE, of f32 or bf16: folds elements into MR_FOLD_LANES lanes that begin at `start`; `join`
-     folds the lanes. */
+     folds the lanes.  COLUMNS: fold_rows (lanes.h) folds rows into one that begins at `start`. */
   void (*fold)(mr_dtype_t t, const void *x, float *lane, int64_t n);
   float (*join)(const float *lane);
+  mr_fold_rows_fn *fold_rows;
   float start;
 };
 
