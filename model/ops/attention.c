@@ -65,8 +65,9 @@ mr_var_t *mr__attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qk
                      .n_contract = 1,
                      .lhs_contract = {3},
                      .rhs_contract = {3}};
-  return mr_lax_scale(f, mr_attr_get(e, "scale")->f,
-                      mr_lax_dot_general(f, qkv[0], qkv[1], &d, MR_F32));
+  return mr_lax_scale(
+      f, mr_attr_get(e, "scale")->f,
+      mr_lax_dot_general(f, qkv[0], qkv[1], &d, mr_sum_dtype(e->in[0]->aval.dtype)));
 }
 
 mr_var_t *mr__attention_mix(mr_fn_t *f, mr_var_t *w, mr_var_t *v) {
@@ -92,7 +93,8 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   if (!mr_is_float(q->dtype)) return mr_shape_fail(e, diag, "want floats");
   mr_attention_spec_t s = mr__attention_spec(e);
   out[0] = mr_aval_of(q->dtype, s.B, s.T, s.H, s.D);
-  out[1] = mr_aval_of(MR_F32, s.B, s.H, s.T); /* log of the sum of exponents, for backward */
+  /* log of the sum of exponents, for backward */
+  out[1] = mr_aval_of(mr_sum_dtype(q->dtype), s.B, s.H, s.T);
   return MR_OK;
 }
 

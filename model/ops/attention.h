@@ -18,7 +18,7 @@ double mr__attention_product(const mr_eqn_t *e);
 
 /* q, k, v as three values (B,T,H,D). */
 void mr__attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]);
-/* q k' scale: f32 (B,H,T,T). */
+/* q k' scale: (B,H,T,T) of f32, of f64 where q is. */
 mr_var_t *mr__attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qkv[3]);
 /* w (B,H,T,T), v (B,T,H,D) -> w v (B,T,H,D). */
 mr_var_t *mr__attention_mix(mr_fn_t *f, mr_var_t *w, mr_var_t *v);

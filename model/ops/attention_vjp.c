@@ -10,7 +10,8 @@ static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   if ((n != 1 && n != 3) || e->n_out != n || q->ndim != (n == 1 ? 5 : 4))
     return mr_shape_fail(e, diag, "want qkv or q, k, v; then out, lse, dout");
   mr_attention_spec_t s = mr__attention_spec(e);
-  mr_aval_t o = mr_aval_of(s.t, s.B, s.T, s.H, s.D), lse = mr_aval_of(MR_F32, s.B, s.H, s.T);
+  mr_aval_t o = mr_aval_of(s.t, s.B, s.T, s.H, s.D),
+            lse = mr_aval_of(mr_sum_dtype(s.t), s.B, s.H, s.T);
   for (int i = 1; i < n; i++)
     if (!mr_aval_equal(q, &e->in[i]->aval)) return mr_shape_fail(e, diag, "want q, k, v alike");
   if ((n == 1 && q->dim[2] != 3) || !mr_aval_equal(&e->in[n]->aval, &o) ||
@@ -49,7 +50,7 @@ static mr_var_t *pack(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const d[3]) {
 static mr_err_t attention_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *qkv[3], *d[3];
   int n = e->n_out;
-  mr_dtype_t t = e->in[0]->aval.dtype;
+  mr_dtype_t t = e->in[0]->aval.dtype, wide = mr_sum_dtype(t);
   mr__attention_operands(f, e, qkv);
   mr_var_t *s = mr__attention_scores(f, e, qkv), *o = e->in[n], *lse = e->in[n + 1],
            *g = e->in[n + 2];
@@ -61,8 +62,8 @@ static mr_err_t attention_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out
                         .n_contract = 1,
                         .lhs_contract = {3},
                         .rhs_contract = {3}};
-  mr_var_t *dw = mr_lax_dot_general(f, g, qkv[2], &rows, MR_F32);
-  mr_var_t *go = mr_lax_mul(f, mr_lax_convert(f, g, MR_F32), mr_lax_convert(f, o, MR_F32));
+  mr_var_t *dw = mr_lax_dot_general(f, g, qkv[2], &rows, wide);
+  mr_var_t *go = mr_lax_mul(f, mr_lax_convert(f, g, wide), mr_lax_convert(f, o, wide));
   mr_var_t *dot = mr_lax_transpose(f, mr_lax_reduce_sum(f, go, 1, (int[]){3}), (int[]){0, 2, 1});
   mr_var_t *ds = mr_lax_mul(f, w, mr_lax_sub(f, dw, mr_rows_spread(f, dot, &s->aval)));
   ds = mr_lax_convert(f, mr_lax_scale(f, mr_attr_get(e, "scale")->f, ds), t);

@@ -62,13 +62,6 @@ static bool convert_unit(mr_unit_t *u) {
   return from != MR_F16 && to != MR_F16;
 }
 
-static mr_err_t convert_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
-  if (c->eqn->in[0]->aval.dtype == MR_F16 || c->eqn->out[0]->aval.dtype == MR_F16)
-    return mr_fail(diag, MR_ERR_NORULE, "%s%sconvert_element_type: the CPU has no f16",
-                   c->eqn->scope, *c->eqn->scope ? ": " : "");
-  return mr__program_one(c, diag);
-}
-
 static mr_err_t convert_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_dtype_t from = e->in[0]->aval.dtype;
   if (mr_is_float(from) && mr_is_float(e->out[0]->aval.dtype))
@@ -99,7 +92,7 @@ const mr_op_def_t mr_op_convert_element_type = {
     .shape = convert_shape,
     .vjp = convert_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = convert_cpu,
+    .cpu = mr__program_one,
     .unit = convert_unit,
     .view = mr_view_each,
     .moves = true,

@@ -71,6 +71,7 @@ void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
     case MR_F64: ((double *)p)[i] = v; break;
     case MR_F32: ((float *)p)[i] = (float)v; break;
     case MR_BF16: ((mr_bf16_t *)p)[i] = mr_bf16_from_f32((float)v); break;
+    case MR_F16: ((uint16_t *)p)[i] = v != 0 ? 0x7E00 : 0; break; /* NaN: the CPU has none */
     case MR_BOOL: ((uint8_t *)p)[i] = v != 0; break;
     case MR_U64: ((uint64_t *)p)[i] = v >= 0x1p64 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0; break;
     default: mr_cpu_set_i64(t, p, i, to_integer(t, v)); break;

@@ -194,8 +194,8 @@ mr_var_t *mr_lax_dot(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* (...,k) x (k,n) -
 mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed);
 
 /* ---- composites with fused kernels ---- */
-/* x (...,C), scale and bias (C) f32 -> (...,C) of dtype out.  Statistics in f32 (see kernels.h).
-   Source: flax.nnx.LayerNorm; two_pass: torch.nn.LayerNorm. */
+/* x (...,C), scale and bias (C) f32, or f64 as x is -> (...,C) of dtype out.  Statistics in f32
+   (see kernels.h). Source: flax.nnx.LayerNorm; two_pass: torch.nn.LayerNorm. */
 mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
                             bool two_pass, mr_dtype_t out);
 /* x's shape and dtype.  Source: jax.nn.gelu (Hendrycks and Gimpel, 2016), approximate or by erf. */
@@ -207,7 +207,7 @@ mr_var_t *mr_lax_softmax(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_attention(mr_fn_t *f, mr_var_t *q, mr_var_t *k, mr_var_t *v, float scale);
 /* The same with q, k, v side by side in one tensor (B,T,3,H,D): no copies around it. */
 mr_var_t *mr_lax_attention_packed(mr_fn_t *f, mr_var_t *qkv, float scale);
-/* logits (B,C) f32, labels (B) i32 in [0,C) -> (B) f32; smoothing in [0,1).  Source:
+/* logits (B,C) f32 or f64, labels (B) i32 in [0,C) -> (B); smoothing in [0,1).  Source:
    optax.softmax_cross_entropy of optax.smooth_labels. */
 mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                        float smoothing);

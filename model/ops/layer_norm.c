@@ -15,14 +15,15 @@ mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *
 static mr_err_t layer_norm_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
   if (x->ndim < 1) return mr_shape_fail(e, diag, "want at least one dimension");
-  mr_aval_t row = mr_aval_of(MR_F32, x->dim[x->ndim - 1]);
+  mr_dtype_t t = mr_sum_dtype(x->dtype);
+  mr_aval_t row = mr_aval_of(t, x->dim[x->ndim - 1]);
   if (!mr_aval_equal(&e->in[1]->aval, &row) || !mr_aval_equal(&e->in[2]->aval, &row))
-    return mr_shape_fail(e, diag, "scale and bias must be f32 of x's last size");
+    return mr_shape_fail(e, diag, "scale and bias must be of x's last size, f32, or f64 as x is");
   if (!mr_is_float(x->dtype) || !mr_is_float((mr_dtype_t)mr_attr_get(e, "dtype")->i[0]))
     return mr_shape_fail(e, diag, "want floats");
   out[0] = *x;
   out[0].dtype = (mr_dtype_t)mr_attr_get(e, "dtype")->i[0];
-  out[1] = out[2] = mr_aval(MR_F32, x->ndim - 1, x->dim);
+  out[1] = out[2] = mr_aval(t, x->ndim - 1, x->dim);
   return MR_OK;
 }
 

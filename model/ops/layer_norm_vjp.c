@@ -7,11 +7,12 @@
 static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
   if (x->ndim < 1) return mr_shape_fail(e, diag, "want at least one dimension");
-  mr_aval_t row = mr_aval_of(MR_F32, x->dim[x->ndim - 1]),
-            per = mr_aval(MR_F32, x->ndim - 1, x->dim);
+  mr_dtype_t t = mr_sum_dtype(x->dtype);
+  mr_aval_t row = mr_aval_of(t, x->dim[x->ndim - 1]), per = mr_aval(t, x->ndim - 1, x->dim);
   if (!mr_aval_equal(&e->in[1]->aval, &row) || !mr_aval_equal(&e->in[2]->aval, &per) ||
       !mr_aval_equal(&e->in[3]->aval, &per))
-    return mr_shape_fail(e, diag, "want scale of x's last size, mean and rstd of its rows, in f32");
+    return mr_shape_fail(
+        e, diag, "want scale of x's last size, mean and rstd of its rows, f32, or f64 as x is");
   if (!mr_aval_same_shape(&e->in[4]->aval, x))
     return mr_shape_fail(e, diag, "dy must have x's shape");
   out[0] = e->in[0]->aval;

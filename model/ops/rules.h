@@ -40,6 +40,9 @@ static inline bool mr_is_float(mr_dtype_t t) {
   return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
 }
 
+/* The dtype in which a composite sums elements of t: f64 of f64, else f32. */
+static inline mr_dtype_t mr_sum_dtype(mr_dtype_t t) { return t == MR_F64 ? MR_F64 : MR_F32; }
+
 /* ---- jvp rules ---- */
 /* An op that is linear in its operands taken together: itself on the tangents. */
 mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);

@@ -7,10 +7,11 @@
 
 static mr_err_t shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
-  mr_aval_t row = mr_aval(MR_F32, 1, x->dim), label = mr_aval(MR_I32, 1, x->dim);
-  if (x->ndim != 2 || x->dtype != MR_F32 || !mr_aval_equal(&e->in[1]->aval, &label) ||
-      !mr_aval_equal(&e->in[2]->aval, &row))
-    return mr_shape_fail(e, diag, "want logits f32[B,C], labels i32[B] and dloss f32[B]");
+  mr_aval_t row = mr_aval(x->dtype, 1, x->dim), label = mr_aval(MR_I32, 1, x->dim);
+  if (x->ndim != 2 || (x->dtype != MR_F32 && x->dtype != MR_F64) ||
+      !mr_aval_equal(&e->in[1]->aval, &label) || !mr_aval_equal(&e->in[2]->aval, &row))
+    return mr_shape_fail(
+        e, diag, "want logits f32[B,C] (or f64), labels i32[B] and dloss[B] of their dtype");
   return mr_shape_same(e, out, diag);
 }
 

@@ -80,7 +80,10 @@ static bool asks_in_vain(const mr_eqn_t *e) {
 
 /* Fused kernels know no f64. */
 static bool too_wide(const mr_eqn_t *e) {
-  return e->n_in && e->in[0]->aval.dtype == MR_F64 && e->op->open != mr_no_open;
+  bool wide = false;
+  for (int k = 0; k < e->n_in; k++) wide |= e->in[k]->aval.dtype == MR_F64;
+  for (int k = 0; k < e->n_out; k++) wide |= e->out[k]->aval.dtype == MR_F64;
+  return wide && e->op->open != mr_no_open;
 }
 
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {

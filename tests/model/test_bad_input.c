@@ -124,11 +124,11 @@ static void what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled(vo
   f = mr_fn_create();
   mr_scope_enter(f, "attn");
   expect_compiled(mr_lax_add(f, IN(MR_F16, 2), IN(MR_F16, 2)),
-                  "attn: add: the CPU has no kernel for f16");
+                  "attn: add: the CPU computes no f16");
   f = mr_fn_create();
   mr_scope_enter(f, "attn");
   expect_compiled(mr_lax_convert(f, IN(MR_F32, 2), MR_F16),
-                  "attn: convert_element_type: the CPU has no f16");
+                  "attn: convert_element_type: the CPU computes no f16");
   f = mr_fn_create();
   mr_scope_enter(f, "attn");
   mr_var_t *q = IN(MR_BF16, 2, 2);
@@ -142,16 +142,20 @@ static void what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled(vo
 static void layers_in_f64_are_computed_in_f64(void **state) {
   static _Alignas(64) const double x[] = {1, 2, 4, 8, 16, 33};
   static _Alignas(64) const double w[] = {1, 2, 3, 5, 7, 1.0 / 3};
-  static _Alignas(64) double got[2][8];
+  static _Alignas(64) double got[4][12];
   mr_exec_t *e = NULL;
   mr_diag_t diag = {0};
   f = mr_fn_create();
-  mr_var_t *given[] = {IN(MR_F64, 2, 3), IN(MR_F64, 3, 2)};
-  mr_var_t *out[] = {mr_lax_softmax(f, given[0]),
-                     mr_lax_linear(f, given[0], given[1], NULL, false)};
-  assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
+  mr_var_t *given[] = {IN(MR_F64, 2, 3), IN(MR_F64, 3, 2)}, *one = mr_literal(f, MR_F32, 1);
+  mr_var_t *row = mr_lax_full(f, &(mr_aval_t){.dtype = MR_F32, .ndim = 1, .dim = {3}}, 1);
+  mr_var_t *narrow = mr_lax_broadcast_in_dim(f, one, 2, given[0]->aval.dim, NULL);
+  mr_var_t *q = mr_lax_reshape_to(f, given[0], 1, 2, 1, 3);
+  mr_var_t *out[] = {mr_lax_softmax(f, given[0]), mr_lax_linear(f, given[0], given[1], NULL, false),
+                     mr_lax_attention(f, q, q, q, 1),
+                     mr_lax_layer_norm(f, narrow, row, row, 1, true, MR_F64)};
+  assert_int_equal(mr_fn_return(f, 4, out), MR_OK);
   if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
-  mr_exec_run(e, (const void *[]){x, w}, (void *[]){got[0], got[1]});
+  mr_exec_run(e, (const void *[]){x, w}, (void *[]){got[0], got[1], got[2], got[3]});
   for (int i = 0; i < 6; i++) {
     double sum = 0, product = 0;
     for (int k = 0; k < 3; k++) sum += exp(x[i / 3 * 3 + k] - x[i]);
@@ -159,6 +163,9 @@ static void layers_in_f64_are_computed_in_f64(void **state) {
     for (int k = 0; i < 4 && k < 3; k++) product += x[i / 2 * 3 + k] * w[2 * k + i % 2];
     if (i < 4) assert_true(fabs(got[1][i] - product) < 1e-13 * product);
   }
+  /* Each token looks at the larger one alone: e^-151 vanishes beside 1. */
+  for (int i = 0; i < 6; i++) assert_true(fabs(got[2][i] - x[3 + i % 3]) < 1e-13 * x[3 + i % 3]);
+  for (int i = 0; i < 6; i++) assert_true(got[3][i] == 1);
   mr_exec_destroy(e);
   mr_fn_destroy(f);
 }

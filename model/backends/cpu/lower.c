@@ -23,11 +23,25 @@ static bool is_small(const mr_eqn_t *e) {
   return n < SERIAL_ELEMS && e->op->amp != MR_AMP_NARROW; /* products know their own size */
 }
 
+/* f16 is a dtype of graphs and of files: the CPU moves it, and hands it to functions inside. */
+static bool computes_f16(const mr_eqn_t *e) {
+  bool half = false, moves = e->op->moves && e->n_in;
+  for (int k = 0; k < e->n_in; k++) {
+    half |= e->in[k]->aval.dtype == MR_F16;
+    moves &= !(e->in[k]->aval.dtype == MR_F16 && e->in[k]->literal); /* a number to be written */
+  }
+  for (int k = 0; k < e->n_out; k++) half |= e->out[k]->aval.dtype == MR_F16;
+  for (int k = 0; k < e->n_attr; k++)
+    moves |= e->attr[k].kind == MR_ATTR_FN || e->attr[k].kind == MR_ATTR_FNS;
+  return half && (!moves || e->op == &mr_op_convert_element_type);
+}
+
 /* Kernels that several ops share do not know for whom they fail. */
 static mr_err_t lower_one(mr_cpu_call_t *c, mr_diag_t *diag) {
   const mr_eqn_t *e = c->eqn;
   mr_diag_t own = {0};
-  mr_err_t err = e->op->cpu(c, &own);
+  mr_err_t err = computes_f16(e) ? mr_fail(&own, MR_ERR_NORULE, "the CPU computes no f16")
+                                 : e->op->cpu(c, &own);
   if (err >= 0) return err;
   if (strstr(own.text, e->op->name)) return mr_fail(diag, err, "%s", own.text);
   return mr_fail(diag, err, "%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name, own.text);

@@ -1,0 +1,134 @@
+/* Every op of the table on its own samples with f64 or f16 written in place of f32: what is taken
+   is computed in that precision, what is not is refused with the op's name. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "model/ir/parse.h"
+#include "tests/model/grid.h"
+
+/* f's text with each "f32" replaced. */
+static char *text_in(const mr_fn_t *f, const char *dtype, const char *long_name) {
+  char *text = mr_fn_text(f), *out = calloc(4, strlen(text) + 1), *to = out;
+  for (const char *at = text; *at;) {
+    bool is_short = !strncmp(at, "f32", 3), is_long = !strncmp(at, "float32", 7);
+    if (is_short || is_long) {
+      to += sprintf(to, "%s", is_long ? long_name : dtype);
+      at += is_long ? 7 : 3;
+    } else {
+      *to++ = *at++;
+    }
+  }
+  free(text);
+  return out;
+}
+
+/* NULL: the op refuses to be made of that dtype, or gives another. */
+static mr_fn_t *sample_in(const mr_op_def_t *op, const mr_sample_t *s, const char *dtype,
+                          const char *long_name) {
+  mr_fn_t *g = NULL;
+  mr_diag_t diag = {0};
+  char *text = text_in(s->f, dtype, long_name);
+  bool told =
+      mr_fn_parse(text, &g, &diag) >= 0 || strstr(diag.text, "the text says") ||
+      (strstr(diag.text, op->name) && (strstr(diag.text, "want") || strstr(diag.text, "must be")));
+  if (!told) fail_msg("%s: %s\n%s", op->name, diag.text, text);
+  free(text);
+  return g;
+}
+
+static void fill(const mr_sample_t *s, double **in) {
+  for (int i = 0; i < s->f->n_in; i++) {
+    bool real = mr_is_float(s->f->in[i]->aval.dtype);
+    in[i] = doubles(elems(s->f->in[i]));
+    for (int64_t k = 0; k < elems(s->f->in[i]); k++) {
+      double v = random_in(s->lo[i], s->hi[i]);
+      in[i][k] = real ? v : round(v);
+    }
+  }
+}
+
+/* Against the same opened before it is compiled, and the one that mr_in_f64 makes, whose constants
+   are those of f32. */
+static void computes_alike(const char *name, const mr_sample_t *s, const mr_fn_t *g) {
+  double *in[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX], *wide[GRID_MAX];
+  mr_fn_t *open = NULL;
+  mr_diag_t diag = {0};
+  fill(s, in);
+  run_as_it_is(g, in, got);
+  if (mr_open(g, &open, &diag) < 0) fail_msg("%s: %s", name, diag.text);
+  run_as_it_is(open, in, want);
+  run_f64(s->f, in, wide);
+  assert_near(name, g, got, want, 1e-14);
+  assert_near(name, g, got, wide, 5e-8);
+  free_all(g->n_in, in);
+  free_all(g->n_out, got);
+  free_all(g->n_out, want);
+  free_all(g->n_out, wide);
+  mr_fn_destroy(open);
+}
+
+typedef void check_fn(const mr_op_def_t *op, const mr_sample_t *s, int *taken);
+
+static int each_sample(check_fn *check) {
+  int taken = 0;
+  for (int i = 0; i < mr_n_ops; i++)
+    for (int k = 0;; k++) {
+      mr_sample_t s = {.f = mr_fn_create()};
+      bool there = mr_ops[i]->sample(mr_ops[i], &s, k);
+      if (there) check(mr_ops[i], &s, &taken);
+      mr_fn_destroy(s.f);
+      if (!there) break;
+    }
+  return taken;
+}
+
+static void check_f64(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
+  mr_fn_t *g = sample_in(op, s, "f64", "float64");
+  bool f32_alone = op == &mr_op_adamw || op == &mr_op_sum_squares; /* as lax.h says */
+  if (!g && !f32_alone) fail_msg("%s has no f64", op->name);
+  if (g) computes_alike(op->name, s, g), ++*taken;
+  mr_fn_destroy(g);
+}
+
+static void what_takes_f64_computes_in_f64(void **state) {
+  assert_true(each_sample(check_f64) > 90);
+}
+
+static bool holds(const mr_fn_t *f, mr_dtype_t t) {
+  bool there = false;
+  for (int i = 0; i < f->n_in; i++) there |= f->in[i]->aval.dtype == t;
+  for (int i = 0; i < f->n_out; i++) there |= f->out[i]->aval.dtype == t;
+  return there;
+}
+
+static void check_f16(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
+  mr_fn_t *g = sample_in(op, s, "f16", "float16");
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  if (g && holds(g, MR_F16) && mr_jit(g, NULL, &x, &diag) >= 0) {
+    if (!op->moves) fail_msg("%s computes f16", op->name);
+  } else if (g && holds(g, MR_F16)) {
+    bool told = strstr(diag.text, "computes no f16") || strstr(diag.text, "cannot fuse it");
+    if (!told) fail_msg("%s: %s", op->name, diag.text);
+    ++*taken;
+  }
+  mr_exec_destroy(x);
+  mr_fn_destroy(g);
+}
+
+static void f16_is_moved_and_never_computed(void **state) {
+  assert_true(each_sample(check_f16) > 50);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_takes_f64_computes_in_f64),
+      cmocka_unit_test(f16_is_moved_and_never_computed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
