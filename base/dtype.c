@@ -10,5 +10,7 @@ static const struct {
 };
 
 size_t mr_dtype_size(mr_dtype_t t) { return dtypes[t].size; }
-const char *mr_dtype_name(mr_dtype_t t) { return dtypes[t].name; }
+const char *mr_dtype_name(mr_dtype_t t) {
+  return (unsigned)t < MR_DTYPE_COUNT ? dtypes[t].name : "no dtype";
+}
 const char *mr_dtype_safetensors(mr_dtype_t t) { return dtypes[t].safetensors; }

@@ -29,7 +29,7 @@ typedef enum mr_dtype {
 } mr_dtype_t;
 
 size_t mr_dtype_size(mr_dtype_t t);             /* bytes of one element */
-const char *mr_dtype_name(mr_dtype_t t);        /* "f32"; static */
+const char *mr_dtype_name(mr_dtype_t t);        /* "f32"; static; "no dtype" for what is none */
 const char *mr_dtype_safetensors(mr_dtype_t t); /* "F32"; static */
 
 typedef uint16_t mr_bf16_t; /* the upper half of an IEEE binary32 */

@@ -12,9 +12,15 @@ mr_attr_t mr_attr_int(const char *name, int64_t v) {
 }
 
 mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v) {
-  mr_attr_t a = {.name = name, .kind = MR_ATTR_INTS};
-  for (; a.n < n && a.n < MR_ATTR_MAX; a.n++) a.i[a.n] = v[a.n];
+  mr_attr_t a = {.name = name, .kind = MR_ATTR_INTS, .n = n < MR_ATTR_MAX ? n : MR_ATTR_MAX};
+  for (int k = 0; k < a.n; k++) a.i[k] = v[k];
   return a;
+}
+
+mr_attr_t mr_attr_axes(const char *name, int n, const int *v) {
+  int64_t wide[MR_ATTR_MAX];
+  for (int k = 0; k < n && k < MR_ATTR_MAX; k++) wide[k] = v[k];
+  return mr_attr_ints(name, n, wide);
 }
 
 mr_attr_t mr_attr_float(const char *name, double v) {

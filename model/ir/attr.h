@@ -47,8 +47,10 @@ typedef struct mr_dot_dims {
 /* Attributes by value; name and text are kept, not copied (an equation's own are, when it is copied
    into another fn).  None fails. */
 mr_attr_t mr_attr_int(const char *name, int64_t v);
-/* At most MR_ATTR_MAX of them, which is more than any shape has. */
+/* At most MR_ATTR_MAX of them, which is more than any shape has.  A negative n stays: mr_emit
+   refuses it by the op's name. */
 mr_attr_t mr_attr_ints(const char *name, int n, const int64_t *v);
+mr_attr_t mr_attr_axes(const char *name, int n, const int *v);
 mr_attr_t mr_attr_float(const char *name, double v);
 mr_attr_t mr_attr_bool(const char *name, bool v);
 mr_attr_t mr_attr_dtype(const char *name, mr_dtype_t v);

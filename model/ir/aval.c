@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim) {
-  mr_aval_t a = {.dtype = dtype, .ndim = ndim > MR_MAX_NDIM ? -1 : ndim};
+  mr_aval_t a = {.dtype = dtype, .ndim = ndim > MR_MAX_NDIM ? -1 : ndim < 0 ? -2 : ndim};
   for (int i = 0; i < a.ndim; i++) a.dim[i] = dim[i];
   return a;
 }
@@ -23,8 +23,10 @@ size_t mr_aval_bytes(const mr_aval_t *a) {
 }
 
 const char *mr_aval_wrong(const mr_aval_t *a) {
+  if ((unsigned)a->dtype >= MR_DTYPE_COUNT) return "there is no such dtype";
   int64_t bytes = (int64_t)mr_dtype_size(a->dtype);
   bool over = false;
+  if (a->ndim < -1) return "a value has a negative number of dimensions";
   if (a->ndim < 0 || a->ndim > MR_MAX_NDIM) return "a value has more than 8 dimensions";
   for (int i = 0; i < a->ndim; i++) {
     if (a->dim[i] < 0) return "a size is negative";

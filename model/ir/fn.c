@@ -116,15 +116,26 @@ static mr_err_t adopt(mr_fn_t *f, mr_eqn_t *e) {
   return MR_OK;
 }
 
+/* Counts come from callers, which may have computed them. */
+static mr_err_t check_call(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in,
+                           int n_attr, const mr_attr_t *attr) {
+  const char *scope = f->scope, *colon = *scope ? ": " : "";
+  if (n_in < 0)
+    return mr_fail(&f->diag, MR_ERR_SHAPE, "%s%s%s: %d operands", scope, colon, op->name, n_in);
+  for (int i = 0; i < n_in; i++)
+    if (!in[i])
+      return mr_fail(&f->diag, MR_ERR_SHAPE, "%s%s%s: operand %d has no value", scope, colon,
+                     op->name, i);
+  for (int i = 0; i < n_attr; i++)
+    if (attr[i].n < 0)
+      return mr_fail(&f->diag, MR_ERR_SHAPE, "%s%s%s: %d %s, want at least 0", scope, colon,
+                     op->name, attr[i].n, attr[i].name);
+  return MR_OK;
+}
+
 mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                   const mr_attr_t *attr, int n_out) {
-  if (f->diag.code < 0) return NULL;
-  for (int i = 0; i < n_in; i++)
-    if (!in[i]) {
-      mr_fail(&f->diag, MR_ERR_SHAPE, "%s%s%s: operand %d has no value", f->scope,
-              *f->scope ? ": " : "", op->name, i);
-      return NULL;
-    }
+  if (f->diag.code < 0 || check_call(f, op, n_in, in, n_attr, attr) < 0) return NULL;
   mr_eqn_t *e = mr_mem_take(&f->mem, sizeof *e);
   *e = (mr_eqn_t){.op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .scope = f->scope};
   e->by = f->by, e->of = f->of;

@@ -5,6 +5,13 @@
 
 mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_abs, 1, &x, 0, NULL); }
 
+static mr_err_t abs_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  mr_dtype_t t = e->in[0]->aval.dtype;
+  if (t == MR_U8 || t == MR_U32 || t == MR_U64)
+    return mr_shape_fail(e, diag, "want numbers with a sign");
+  return mr_shape_same(e, out, diag);
+}
+
 static int64_t abs_i1(int64_t x) { return x < 0 ? (int64_t)(0 - (uint64_t)x) : x; }
 
 static mr_err_t abs_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
@@ -17,7 +24,7 @@ const mr_op_def_t mr_op_abs = {
     .name = "abs",
     .n_in = 1,
     .n_out = 1,
-    .shape = mr_shape_same,
+    .shape = abs_shape,
     .jvp = mr_jvp_symmetric,
     .vjp = abs_vjp,
     .sample = mr_sample_unary_positive,

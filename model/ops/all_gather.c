@@ -13,7 +13,8 @@ mr_var_t *mr_lax_all_gather(mr_fn_t *f, mr_var_t *x, const char *axis_name, int6
 static mr_err_t gather_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
   int64_t size = mr_attr_get(e, "axis_size")->i[0];
-  if (x->ndim == MR_MAX_NDIM || size < 0) return mr_shape_fail(e, diag, "too many dimensions");
+  if (x->ndim == MR_MAX_NDIM || size < 0)
+    return mr_shape_fail(e, diag, "want a size >= 0 and at most 7 dimensions");
   *out = mr_aval_scalar(x->dtype);
   out->dim[out->ndim++] = size;
   for (int i = 0; i < x->ndim; i++) out->dim[out->ndim++] = x->dim[i];

@@ -9,6 +9,7 @@ mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse) {
 static mr_err_t cumsum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   int64_t axis = mr_attr_get(e, "axis")->i[0];
   if (axis < 0 || axis >= e->in[0]->aval.ndim) return mr_shape_fail(e, diag, "no such axis");
+  MR_TRY(mr_check_numbers(e, diag));
   return mr_shape_same(e, out, diag);
 }
 
@@ -20,10 +21,14 @@ static void cumsum_run(const mr_cpu_call_t *c) {
   int64_t inner = mr_aval_span(x, axis + 1, x->ndim);
   for (int64_t r = 0; r < outer * inner; r++) {
     double sum = 0;
+    uint64_t whole = 0; /* integers wrap */
     for (int64_t k = 0; k < n; k++) {
       int64_t at = (r / inner * n + (back ? n - 1 - k : k)) * inner + r % inner;
-      sum += mr_cpu_get_f64(x->dtype, c->in[0], at);
-      mr_cpu_set_f64(x->dtype, c->out[0], at, sum);
+      if (mr_is_float(x->dtype))
+        mr_cpu_set_f64(x->dtype, c->out[0], at, sum += mr_cpu_get_f64(x->dtype, c->in[0], at));
+      else
+        mr_cpu_set_i64(x->dtype, c->out[0], at,
+                       (int64_t)(whole += (uint64_t)mr_cpu_get_i64(x->dtype, c->in[0], at)));
     }
   }
 }

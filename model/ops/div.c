@@ -40,6 +40,6 @@ const mr_op_def_t mr_op_div = {
     .vjp = div_vjp,
     .sample = mr_sample_binary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .lane = MR_LANE_DIV},
+    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .lane = MR_LANE_DIV, .ordered = true},
     .inplace = {3},
 };

@@ -21,6 +21,6 @@ const mr_op_def_t mr_op_eq = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = eq_f2, .d2 = eq_d2, .i2 = eq_i2, .lane = MR_LANE_EQ},
+    .at = {.f2 = eq_f2, .d2 = eq_d2, .i2 = eq_i2, .lane = MR_LANE_EQ, .bools = true},
     .inplace = {0},
 };

@@ -21,6 +21,7 @@ const mr_op_def_t mr_op_ge = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .lane = MR_LANE_GE},
+    .at =
+        {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .lane = MR_LANE_GE, .bools = true, .ordered = true},
     .inplace = {0},
 };

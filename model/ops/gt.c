@@ -21,6 +21,7 @@ const mr_op_def_t mr_op_gt = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .lane = MR_LANE_GT},
+    .at =
+        {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .lane = MR_LANE_GT, .bools = true, .ordered = true},
     .inplace = {0},
 };

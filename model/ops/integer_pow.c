@@ -20,12 +20,31 @@ static void power_run(const mr_unit_t *u, const void *const *in, void *out, int6
     mr_cpu_set_f64(t, out, i, power(mr_cpu_get_f64(t, in[0], i * u->step[0]), y));
 }
 
+/* As wide as a product can be, and then cut: integers wrap. */
+static void whole_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr_dtype_t t = u->eqn->out[0]->aval.dtype;
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t x = (uint64_t)mr_cpu_get_i64(t, in[0], i * u->step[0]), r = 1;
+    for (int64_t y = mr_attr_get(u->eqn, "y")->i[0]; y; y >>= 1, x *= x)
+      if (y & 1) r *= x;
+    mr_cpu_set_i64(t, out, i, (int64_t)r);
+  }
+}
+
+static mr_err_t integer_pow_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  bool whole = !mr_is_float(e->in[0]->aval.dtype);
+  MR_TRY(mr_check_numbers(e, diag));
+  if (whole && mr_attr_get(e, "y")->i[0] < 0)
+    return mr_shape_fail(e, diag, "integers want a power >= 0");
+  return mr_shape_same(e, out, diag);
+}
+
 static void square_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   mr__lanes()->at[MR_LANE_MUL](u->eqn->out[0]->aval.dtype, in[0], u->step[0], in[0], u->step[0],
                                out, n);
 }
 
-/* x^3 and x^4 in f32; larger powers, and those of other dtypes, in f64. */
+/* x^3 and x^4 in f32; larger powers, and those of other floats, in f64. */
 static void small_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   const float *x = in[0];
   float *y = out;
@@ -45,6 +64,7 @@ static bool integer_pow_unit(mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
   u->run = y == 2 && (t == MR_F32 || t == MR_BF16) ? square_run
            : (y == 3 || y == 4) && t == MR_F32     ? small_run
+           : !mr_is_float(t)                       ? whole_run
                                                    : power_run;
   return true;
 }
@@ -75,7 +95,7 @@ const mr_op_def_t mr_op_integer_pow = {
     .name = "integer_pow",
     .n_in = 1,
     .n_out = 1,
-    .shape = mr_shape_same,
+    .shape = integer_pow_shape,
     .vjp = integer_pow_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = mr__program_one,

@@ -13,6 +13,7 @@ static mr_err_t iota_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   int64_t d = mr_attr_get(e, "dimension")->i[0];
   if (shape->n > MR_MAX_NDIM || d < 0 || d >= shape->n)
     return mr_shape_fail(e, diag, "no such dimension");
+  if (mr_attr_get(e, "dtype")->i[0] == MR_BOOL) return mr_shape_fail(e, diag, "want numbers");
   *out = mr_aval((mr_dtype_t)mr_attr_get(e, "dtype")->i[0], shape->n, shape->i);
   return MR_OK;
 }

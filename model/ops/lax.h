@@ -13,7 +13,8 @@
 
 /* ---- elementwise: operands of one dtype and one shape, or one of them a scalar, which is
    repeated; the result has that shape.  Arithmetic, comparisons, sign, abs, neg, max and min also
-   of i32 and u32, which wrap ---- */
+   of integers, which wrap; max, min and comparisons also of bool; of u64, which has no order here,
+   sums, differences, products, eq and ne; abs of no unsigned one ---- */
 mr_var_t *mr_lax_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* two cotangents, one shape */
 mr_var_t *mr_lax_sub(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
@@ -45,8 +46,8 @@ mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 /* which (bool, a scalar or of the cases' shape) false: a, true: b. */
 mr_var_t *mr_lax_select_n(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y);
-mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x); /* mul s x, s rounded to x's dtype */
+mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y); /* of integers too: y >= 0 */
+mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x);    /* mul s x, s rounded to x's dtype */
 /* convert_element_type: x itself if it has the dtype already; floats to integers towards 0, to bool
    whether it is not 0.  f32, bf16, f64, i32, u32, bool. */
 mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to);
@@ -172,8 +173,8 @@ mr_var_t *mr_lax_rev(mr_fn_t *f, mr_var_t *x, int n, const int *dims); /* turned
 mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index);
 
 /* ---- reductions over n different axes of x, which the result has no more; f32 and bf16 in f32,
-   rounded once; an empty sum is 0, an empty max -inf.  Source of mr_lax_sum_squares:
-   optax.global_norm
+   rounded once; sums of integers wrap; an empty sum is 0, an empty max -inf or the least integer.
+   Source of mr_lax_sum_squares: optax.global_norm
    ---- */
 /* x's shape: the sums up to each element along axis, from the end if reverse. */
 mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse);

@@ -21,6 +21,7 @@ const mr_op_def_t mr_op_le = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .lane = MR_LANE_LE},
+    .at =
+        {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .lane = MR_LANE_LE, .bools = true, .ordered = true},
     .inplace = {0},
 };

@@ -21,6 +21,7 @@ const mr_op_def_t mr_op_lt = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .lane = MR_LANE_LT},
+    .at =
+        {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .lane = MR_LANE_LT, .bools = true, .ordered = true},
     .inplace = {0},
 };

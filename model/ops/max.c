@@ -22,6 +22,11 @@ const mr_op_def_t mr_op_max = {
     .vjp = mr__tie_vjp,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = max_f2, .d2 = max_d2, .i2 = max_i2, .lane = MR_LANE_MAX},
+    .at = {.f2 = max_f2,
+           .d2 = max_d2,
+           .i2 = max_i2,
+           .lane = MR_LANE_MAX,
+           .bools = true,
+           .ordered = true},
     .inplace = {3},
 };

@@ -22,6 +22,11 @@ const mr_op_def_t mr_op_min = {
     .vjp = mr__tie_vjp,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = min_f2, .d2 = min_d2, .i2 = min_i2, .lane = MR_LANE_MIN},
+    .at = {.f2 = min_f2,
+           .d2 = min_d2,
+           .i2 = min_i2,
+           .lane = MR_LANE_MIN,
+           .bools = true,
+           .ordered = true},
     .inplace = {3},
 };

@@ -21,6 +21,6 @@ const mr_op_def_t mr_op_ne = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2, .lane = MR_LANE_NE},
+    .at = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2, .lane = MR_LANE_NE, .bools = true},
     .inplace = {0},
 };

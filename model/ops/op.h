@@ -28,7 +28,8 @@ typedef struct mr_batched {
 /* What an elementwise op computes for one element: in f32 for f32 and bf16, in f64, in 64-bit
    integers (wrapped to the width of the result) for integers and bool.  f1, d1, i1 for one
    operand, f2, d2, i2 for two; NULL: not for such dtypes.  lane: the vector kernel that stands for
-   f1 or f2, if there is one. */
+   f1 or f2, if there is one.  Bool is taken by ops that say so alone, as in jax; u64 by none that
+   asks which of two is larger, since i1 and i2 have a sign. */
 typedef struct mr_pointwise {
   float (*f1)(float x);
   double (*d1)(double x);
@@ -37,6 +38,7 @@ typedef struct mr_pointwise {
   double (*d2)(double a, double b);
   int64_t (*i2)(int64_t a, int64_t b);
   mr_lane_t lane;
+  bool bools, ordered;
 } mr_pointwise_t;
 
 #define MR_SAMPLE_IN 8

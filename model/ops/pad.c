@@ -16,7 +16,9 @@ static mr_err_t pad_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   *out = e->in[0]->aval;
   for (int i = 0; i < out->ndim; i++) {
     if (low[i] < 0 || high[i] < 0) return mr_shape_fail(e, diag, "want counts >= 0");
-    out->dim[i] += low[i] + high[i];
+    if (__builtin_add_overflow(out->dim[i], low[i], &out->dim[i]) ||
+        __builtin_add_overflow(out->dim[i], high[i], &out->dim[i]))
+      return mr_shape_fail(e, diag, "a size is too large to be counted");
   }
   return MR_OK;
 }

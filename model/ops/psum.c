@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "model/ops/add.h"
 #include "model/ops/axis.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -11,6 +12,11 @@ mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
 
 mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
   if (!x) return NULL;
+  if (!mr_is_float(x->aval.dtype)) {
+    mr_fail(&f->diag, MR_ERR_SHAPE, "%s%spmean: want floats, not %s", f->scope,
+            *f->scope ? ": " : "", mr_dtype_name(x->aval.dtype));
+    return NULL;
+  }
   mr_var_t *n = mr_lax_psum(f, mr_literal(f, x->aval.dtype, 1), axis_name);
   return mr_lax_div(f, mr_lax_psum(f, x, axis_name), n);
 }
@@ -41,7 +47,7 @@ static void add_to(mr_dtype_t t, void *out, const void *x, int64_t n) {
     if (mr_is_float(t))
       mr_cpu_set_f64(t, out, i, mr_cpu_get_f64(t, out, i) + mr_cpu_get_f64(t, x, i));
     else
-      mr_cpu_set_i64(t, out, i, mr_cpu_get_i64(t, out, i) + mr_cpu_get_i64(t, x, i));
+      mr_cpu_set_i64(t, out, i, mr__add_i2(mr_cpu_get_i64(t, out, i), mr_cpu_get_i64(t, x, i)));
 }
 
 /* Each device adds all values for itself, in the order of ranks: the same bits on all. */

@@ -81,14 +81,20 @@ static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
 
 FOLD(fold_f32, float, mr_cpu_get, mr_cpu_set)
 FOLD(fold_f64, double, mr_cpu_get_f64, mr_cpu_set_f64)
+FOLD(fold_i64, int64_t, mr_cpu_get_i64, mr_cpu_set_i64)
 
-void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, float),
-                    double (*wide)(double, double)) {
+static int64_t lowest(mr_dtype_t t) {
+  return t == MR_I64 ? INT64_MIN : t == MR_I32 ? INT32_MIN : 0;
+}
+
+void mr__reduce_run(const mr_cpu_call_t *c, double start, const mr_reduce_fold_t *fold) {
   mr_dtype_t t = c->eqn->in[0]->aval.dtype;
   if (t == MR_F32 || t == MR_BF16)
-    fold_f32(c, (float)start, fold);
+    fold_f32(c, (float)start, fold->f32);
+  else if (mr_is_float(t))
+    fold_f64(c, start, fold->f64);
   else
-    fold_f64(c, start, wide);
+    fold_i64(c, start < 0 ? lowest(t) : (int64_t)start, fold->i64);
 }
 
 /* The dimensions of more than one element of which some are reduced and others not: `first` and

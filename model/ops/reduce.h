@@ -9,9 +9,15 @@ mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v);
 /* x's dimensions as (kept..., reduced...): sizes and strides; returns how many are kept. */
 int mr__reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride);
-/* out = fold over the reduced elements from start: f32 and bf16 in f32, other dtypes in f64. */
-void mr__reduce_run(const mr_cpu_call_t *c, double start, float (*fold)(float, float),
-                    double (*fold_f64)(double, double));
+/* How two elements become one: of f32 and bf16, of f64, of integers and bool. */
+typedef struct mr_reduce_fold {
+  float (*f32)(float, float);
+  double (*f64)(double, double);
+  int64_t (*i64)(int64_t, int64_t);
+} mr_reduce_fold_t;
+/* out = fold over the reduced elements from start, in the narrowest of an integer dtype if that is
+   lower. */
+void mr__reduce_run(const mr_cpu_call_t *c, double start, const mr_reduce_fold_t *fold);
 /* What unit rules of reductions share: u's kind and inner; false unless trailing or leading axes of
    f32 or bf16, more than one element, are reduced.  Axes of size 1 may stand anywhere. */
 bool mr__reduce_unit(mr_unit_t *u);

@@ -6,17 +6,23 @@
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
-  int64_t a[MR_MAX_NDIM];
-  for (int i = 0; i < n && i < MR_MAX_NDIM; i++) a[i] = axes[i];
-  return mr_emit1(f, &mr_op_reduce_max, 1, &x, 1, (mr_attr_t[]){mr_attr_ints("axes", n, a)});
+  return mr_emit1(f, &mr_op_reduce_max, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("axes", n, axes)});
 }
 
 static float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
 
 static double larger_f64(double a, double b) { return a > b || isnan(a) ? a : b; }
 
+static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static mr_err_t reduce_max_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (e->in[0]->aval.dtype == MR_U64)
+    return mr_shape_fail(e, diag, "u64 has no order here: want another dtype");
+  return mr__reduce_shape(e, out, diag);
+}
+
 static void reduce_max_run(const mr_cpu_call_t *c) {
-  mr__reduce_run(c, -INFINITY, larger, larger_f64);
+  mr__reduce_run(c, -INFINITY, &(mr_reduce_fold_t){larger, larger_f64, larger_i64});
 }
 
 static bool reduce_max_unit(mr_unit_t *u) {
@@ -82,7 +88,7 @@ const mr_op_def_t mr_op_reduce_max = {
     .name = "reduce_max",
     .n_in = 1,
     .n_out = 1,
-    .shape = mr__reduce_shape,
+    .shape = reduce_max_shape,
     .vjp = reduce_max_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = reduce_max_cpu,

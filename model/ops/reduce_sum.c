@@ -1,20 +1,22 @@
 #include "model/backends/cpu/program.h"
+#include "model/ops/add.h"
 #include "model/ops/lax.h"
 #include "model/ops/reduce.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
-  int64_t a[MR_MAX_NDIM];
-  for (int i = 0; i < n && i < MR_MAX_NDIM; i++) a[i] = axes[i];
   return mr_emit1(f, &mr_op_reduce_sum, 1, &x, 2,
-                  (mr_attr_t[]){mr_attr_ints("axes", n, a), mr_attr_none("out_sharding")});
+                  (mr_attr_t[]){mr_attr_axes("axes", n, axes), mr_attr_none("out_sharding")});
 }
 
-static float plus(float a, float b) { return a + b; }
+static void general_run(const mr_cpu_call_t *c) {
+  mr__reduce_run(c, 0, &(mr_reduce_fold_t){mr__add_f2, mr__add_d2, mr__add_i2});
+}
 
-static double plus_f64(double a, double b) { return a + b; }
-
-static void general_run(const mr_cpu_call_t *c) { mr__reduce_run(c, 0, plus, plus_f64); }
+static mr_err_t reduce_sum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  MR_TRY(mr_check_numbers(e, diag));
+  return mr__reduce_shape(e, out, diag);
+}
 
 static bool reduce_sum_unit(mr_unit_t *u) {
   u->fold = mr__lanes()->sum;
@@ -58,7 +60,7 @@ const mr_op_def_t mr_op_reduce_sum = {
     .name = "reduce_sum",
     .n_in = 1,
     .n_out = 1,
-    .shape = mr__reduce_shape,
+    .shape = reduce_sum_shape,
     .vjp = reduce_sum_vjp,
     .amp = MR_AMP_WIDE,
     .cpu = reduce_sum_cpu,

@@ -5,9 +5,7 @@
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_rev(mr_fn_t *f, mr_var_t *x, int n, const int *dims) {
-  int64_t d[MR_MAX_NDIM];
-  for (int i = 0; i < n && i < MR_MAX_NDIM; i++) d[i] = dims[i];
-  return mr_emit1(f, &mr_op_rev, 1, &x, 1, (mr_attr_t[]){mr_attr_ints("dimensions", n, d)});
+  return mr_emit1(f, &mr_op_rev, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("dimensions", n, dims)});
 }
 
 static mr_err_t rev_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {

@@ -55,12 +55,20 @@ mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why) {
                  list, why, numbers);
 }
 
+mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag) {
+  return e->in[0]->aval.dtype == MR_BOOL ? mr_shape_fail(e, diag, "want numbers") : MR_OK;
+}
+
 /* Elementwise ops that are made of floats take no others. */
 static mr_err_t check_dtype(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_pointwise_t *at = &e->op->at;
-  bool whole = e->op->cpu != mr_cpu_pointwise || (e->n_in == 1 ? at->i1 != NULL : at->i2 != NULL);
-  if (whole || mr_is_float(e->in[0]->aval.dtype)) return MR_OK;
-  return mr_shape_fail(e, diag, "want floats");
+  mr_dtype_t t = e->in[0]->aval.dtype;
+  if (e->op->cpu != mr_cpu_pointwise || mr_is_float(t)) return MR_OK;
+  if (!(e->n_in == 1 ? at->i1 != NULL : at->i2 != NULL))
+    return mr_shape_fail(e, diag, "want floats");
+  if (t == MR_U64 && at->ordered)
+    return mr_shape_fail(e, diag, "u64 has no order here: want another dtype");
+  return at->bools ? MR_OK : mr_check_numbers(e, diag);
 }
 
 mr_err_t mr_shape_same(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {

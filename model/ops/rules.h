@@ -27,6 +27,8 @@ mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 mr_err_t mr_shape_compare(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 /* The first for floats alone. */
 mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
+/* Operand 0 is not bool: "want numbers". */
+mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag);
 /* "scope: op in0 in1 ...: why (axes=(1,))" with the inputs' avals and the attributes that are
    numbers; returns MR_ERR_SHAPE. */
 mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why);

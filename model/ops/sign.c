@@ -20,6 +20,6 @@ const mr_op_def_t mr_op_sign = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_unary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = sign_f1, .d1 = sign_d1, .i1 = sign_i1, .lane = MR_LANE_SIGN},
+    .at = {.f1 = sign_f1, .d1 = sign_d1, .i1 = sign_i1, .lane = MR_LANE_SIGN, .ordered = true},
     .inplace = {1},
 };

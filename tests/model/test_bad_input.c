@@ -87,6 +87,83 @@ static void axes_and_sizes_that_are_not_there(void **state) {
           mr_lax_dot_general(f, X, X, &(mr_dot_dims_t){.n_contract = 9}, MR_F32));
 }
 
+static void counts_that_no_shape_has(void **state) {
+  const int axes[30] = {0, 1};
+  const int64_t sizes[30] = {1};
+  REFUSED("reduce_sum: -1 axes, want at least 0", mr_lax_reduce_sum(f, X, -1, axes));
+  REFUSED("reduce_max f32[2,3]: an axis stands twice (axes=(0, 1, 0, 0, 0, 0, 0, 0, 0))",
+          mr_lax_reduce_max(f, X, 9, axes));
+  for (int k = 0; k < 3; k++) {
+    f = mr_fn_create();
+    mr_var_t *x = X;
+    assert_null(k == 0   ? mr_lax_reduce_sum(f, x, 30, axes)
+                : k == 1 ? mr_lax_rev(f, x, 30, axes)
+                         : mr_lax_squeeze(f, x, 30, axes));
+    mr_fn_destroy(f);
+  }
+  REFUSED("reshape: -2 new_sizes, want at least 0", mr_lax_reshape(f, X, -2, sizes));
+  REFUSED("iota: -2 shape, want at least 0", mr_lax_iota(f, MR_F32, -2, sizes, 0));
+  REFUSED("iota: no such dimension (dimension=7 shape=(1, 0))",
+          mr_lax_iota(f, MR_F32, 2, sizes, 7));
+  REFUSED("concatenate: -1 operands", mr_lax_concatenate(f, -1, (mr_var_t *[]){X}, 0));
+  REFUSED("concatenate: want at least one operand (dimension=0)",
+          mr_lax_concatenate(f, 0, NULL, 0));
+  REFUSED("random_bits: -3 shape, want at least 0",
+          mr_lax_random_bits(f, IN(MR_U32, 2), -3, sizes));
+  REFUSED(
+      "pad f32[2,3]: a size is too large to be counted "
+      "(high=(0, 0) low=(9223372036854775807, 0))",
+      mr_lax_pad(f, X, DIMS(INT64_MAX, 0), DIMS(0, 0)));
+  REFUSED("convert_element_type f32[2,3]: there is no such dtype",
+          mr_lax_convert(f, X, (mr_dtype_t)77));
+}
+
+/* As in jax: bool has no arithmetic, integers no powers below 0, unsigned ones no sign. */
+static void dtypes_that_an_op_does_not_take(void **state) {
+#define BOOL IN(MR_BOOL, 2)
+  REFUSED("add bool[2] bool[2]: want numbers", mr_lax_add(f, BOOL, BOOL));
+  REFUSED("sub bool[2] bool[2]: want numbers", mr_lax_sub(f, BOOL, BOOL));
+  REFUSED("mul bool[2] bool[2]: want numbers", mr_lax_mul(f, BOOL, BOOL));
+  REFUSED("div bool[2] bool[2]: want numbers", mr_lax_div(f, BOOL, BOOL));
+  REFUSED("neg bool[2]: want numbers", mr_lax_neg(f, BOOL));
+  REFUSED("sign bool[2]: want numbers", mr_lax_sign(f, BOOL));
+  REFUSED("integer_pow bool[2]: want numbers (y=2)", mr_lax_integer_pow(f, BOOL, 2));
+  REFUSED("integer_pow i32[2]: integers want a power >= 0 (y=-1)",
+          mr_lax_integer_pow(f, IN(MR_I32, 2), -1));
+  REFUSED("reduce_sum bool[2]: want numbers (axes=(0,))", mr_lax_reduce_sum(f, BOOL, 1, AXES(0)));
+  REFUSED("cumsum bool[2]: want numbers (axis=0)", mr_lax_cumsum(f, BOOL, 0, false));
+  REFUSED("iota: want numbers (dimension=0 shape=(2,))", mr_lax_iota(f, MR_BOOL, 1, DIMS(2), 0));
+  REFUSED("abs u32[2]: want numbers with a sign", mr_lax_abs(f, IN(MR_U32, 2)));
+  REFUSED("lt u64[2] u64[2]: u64 has no order here: want another dtype",
+          mr_lax_lt(f, IN(MR_U64, 2), IN(MR_U64, 2)));
+  REFUSED("pmean: want floats, not i32", mr_lax_pmean(f, IN(MR_I32, 2), "i"));
+  f = mr_fn_create();
+  assert_non_null(mr_lax_max(f, BOOL, BOOL));
+  assert_non_null(mr_lax_eq(f, IN(MR_U64, 2), IN(MR_U64, 2)));
+  assert_non_null(mr_lax_ge(f, BOOL, BOOL));
+  mr_fn_destroy(f);
+}
+
+/* 2^31 - 1 and 5 in i32, by sums, running sums and powers. */
+static void integers_wrap_as_in_jax(void **state) {
+  static _Alignas(64) const int32_t x[] = {INT32_MAX, 5};
+  static _Alignas(64) int32_t sum[2], running[2], cube[2], most[2];
+  mr_exec_t *e = NULL;
+  mr_diag_t diag = {0};
+  f = mr_fn_create();
+  mr_var_t *given = IN(MR_I32, 2);
+  mr_var_t *out[] = {mr_lax_reduce_sum(f, given, 1, AXES(0)), mr_lax_cumsum(f, given, 0, false),
+                     mr_lax_integer_pow(f, given, 3), mr_lax_reduce_max(f, given, 1, AXES(0))};
+  assert_int_equal(mr_fn_return(f, 4, out), MR_OK);
+  if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  mr_exec_run(e, (const void *[]){x}, (void *[]){sum, running, cube, most});
+  assert_int_equal(sum[0], INT32_MIN + 4);
+  assert_int_equal(running[1], INT32_MIN + 4);
+  assert_true(cube[0] == INT32_MAX && cube[1] == 125 && most[0] == INT32_MAX);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
 static void rates_outside_their_range(void **state) {
   REFUSED("dropout f32[2,3] u64[] u32[]: want a rate in [0,1) (site=0)",
           mr_lax_dropout(f, X, 1.5f, 0, in(MR_U64, 0, NULL), in(MR_U32, 0, NULL)));
@@ -106,6 +183,14 @@ static void an_input_that_no_function_takes(void **state) {
   f = mr_fn_create();
   assert_null(IN(MR_F32, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
   assert_string_equal(f->diag.text, "input 0, f32[]: a value has more than 8 dimensions");
+  mr_fn_destroy(f);
+  f = mr_fn_create();
+  assert_null(in(MR_F32, -4, NULL));
+  assert_string_equal(f->diag.text, "input 0, f32[]: a value has a negative number of dimensions");
+  mr_fn_destroy(f);
+  f = mr_fn_create();
+  assert_null(IN((mr_dtype_t)-1, 2));
+  assert_string_equal(f->diag.text, "input 0, no dtype[2]: there is no such dtype");
   mr_fn_destroy(f);
 }
 
@@ -174,6 +259,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_and_dtypes_that_do_not_go_together),
       cmocka_unit_test(axes_and_sizes_that_are_not_there),
+      cmocka_unit_test(counts_that_no_shape_has),
+      cmocka_unit_test(dtypes_that_an_op_does_not_take),
+      cmocka_unit_test(integers_wrap_as_in_jax),
       cmocka_unit_test(rates_outside_their_range),
       cmocka_unit_test(an_input_that_no_function_takes),
       cmocka_unit_test(what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled),
