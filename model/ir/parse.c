@@ -136,11 +136,15 @@ static mr_err_t settle_attr(mr_parser_t *p, mr_fn_t *g, const mr_attr_t *want, a
   return MR_OK;
 }
 
-/* What any product and any draw may say of itself. */
-static int optional_attrs(const mr_op_def_t *op, attrs_t *at) {
+/* What any product and any draw may say of itself, and an op like e that can be asked for f32. */
+static int optional_attrs(const mr_eqn_t *e, attrs_t *at) {
+  const mr_op_def_t *op = e->op;
+  const mr_attr_t *wide = find(at->a, at->n, "preferred_element_type");
   const mr_attr_t *precision = find(at->a, at->n, "precision");
   const mr_attr_t *layout = find(at->a, at->n, "partitionable");
-  return (precision && precision->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW) +
+  bool asks = (op->mixes || op->widens) && !mr_attr_find(e, "preferred_element_type");
+  return (wide && wide->kind == MR_ATTR_DTYPE && wide->i[0] == MR_F32 && asks) +
+         (precision && precision->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW) +
          (layout && layout->kind == MR_ATTR_BOOL && op->draws);
 }
 
@@ -151,7 +155,7 @@ static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op, 
   mr_err_t err = e ? MR_OK : mr__parse_fail(p, "an op with a sample");
   for (int i = 0; e && i < e->n_attr && err >= 0; i++)
     err = settle_attr(p, g, &e->attr[i], at, x, y);
-  int n = e ? e->n_attr + optional_attrs(op, at) : 0;
+  int n = e ? e->n_attr + optional_attrs(e, at) : 0;
   if (err >= 0 && n != at->n) err = mr__parse_fail(p, "no other attributes before");
   mr_fn_destroy(keep);
   return err;

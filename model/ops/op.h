@@ -87,7 +87,7 @@ struct mr_op_def {
   bool widens;    /* output 0 may be asked in f32 by the attribute preferred_element_type */
   bool cheap;     /* rather computed twice than kept: one pass over its operands */
   bool f32_alone; /* its CPU kernel knows no other precision for products of f32 */
-  bool mixes;     /* its CPU kernel takes bf16 inputs beside an f32 output */
+  bool mixes;     /* with the same attribute, its CPU kernel takes bf16 beside f32 */
   /* For mr_cost_of: arithmetic of a matrix product, NULL for every other op; else how much an
      element of the largest operand costs, 0 meaning one operation; or nothing, as it only moves. */
   double (*flop)(const mr_eqn_t *e);

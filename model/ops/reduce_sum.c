@@ -15,7 +15,10 @@ static void general_run(const mr_cpu_call_t *c) {
 
 static mr_err_t reduce_sum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   MR_TRY(mr_check_numbers(e, diag));
-  return mr__reduce_shape(e, out, diag);
+  MR_TRY(mr__reduce_shape(e, out, diag));
+  bool narrow = out->dtype == MR_BF16;
+  if (narrow && mr_attr_find(e, "preferred_element_type")) out->dtype = MR_F32;
+  return MR_OK;
 }
 
 static bool reduce_sum_unit(mr_unit_t *u) {

@@ -14,12 +14,16 @@ static void count_uses(const mr_fn_t *f, int *uses) {
   for (int i = 0; i < f->n_out; i++) uses[f->out[i]->id]++;
 }
 
+/* It says so, so that its shape rule gives the same wherever it is copied. */
+static void asks_f32(mr_fn_t *f, mr_eqn_t *e) {
+  mr_attr_set(f, e, mr_attr_dtype("preferred_element_type", MR_F32));
+}
+
 /* The producer gives f32 at once; the conversion's name now means its result. */
 static void widen_producer(mr_fn_t *f, mr_eqn_t *convert, mr_var_t **instead) {
   mr_var_t *x = convert->in[0];
   x->aval.dtype = MR_F32;
-  if (mr_attr_find(x->def, "preferred_element_type"))
-    mr_attr_set(f, x->def, mr_attr_dtype("preferred_element_type", MR_F32));
+  asks_f32(f, x->def);
   instead[convert->out[0]->id] = x;
 }
 
@@ -32,7 +36,9 @@ void mr_fold_convert(mr_fn_t *f) {
       mr_eqn_t *e = f->eqn[i];
       for (int k = 0; k < e->n_in; k++) {
         if (instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
-        if (e->op->mixes && widening(e->in[k]->def)) e->in[k] = e->in[k]->def->in[0];
+        if (!e->op->mixes || !widening(e->in[k]->def)) continue;
+        e->in[k] = e->in[k]->def->in[0];
+        asks_f32(f, e);
       }
       if (!e->n_in) continue;
       const mr_var_t *x = e->in[0];

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "model/ir/parse.h"
 #include "tests/model/grid.h"
 
 enum { M = 6, K = 40, N = 5 };
@@ -94,10 +95,39 @@ static void an_op_that_mixes_reads_bf16_itself(void **state) {
   finish(f, in, a, b);
 }
 
+/* What the pass leaves is a graph like others: it can be copied, printed and read back. */
+static void a_folded_graph_is_copied_and_read_back(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_diag_t diag = {0};
+  mr_var_t *p = product(f), *x = mr_fn_input(f, mr_aval_of(MR_BF16, M, N));
+  mr_var_t *sum = mr_lax_reduce_sum(f, mr_lax_tanh(f, x), 1, (int[]){0});
+  mr_var_t *out[] = {mr_lax_add(f, mr_lax_convert(f, x, MR_F32), mr_lax_convert(f, p, MR_F32)),
+                     mr_lax_add_any(f, mr_lax_convert(f, x, MR_F32), mr_lax_convert(f, x, MR_F32)),
+                     mr_lax_convert(f, sum, MR_F32)};
+  assert_int_equal(mr_fn_return(f, 3, out), MR_OK);
+  mr_fold_convert(f);
+  assert_int_equal(f->n_eqn, 5);
+  char *text = mr_fn_text(f), *again, *read;
+  mr_fn_t *copy = mr_fn_copy(f, &diag), *back = NULL;
+  if (!copy) fail_msg("%s", diag.text);
+  if (mr_fn_parse(text, &back, &diag) < 0) fail_msg("%s\n%s", diag.text, text);
+  assert_string_equal(text, again = mr_fn_text(copy));
+  assert_string_equal(text, read = mr_fn_text(back));
+  double *in[3], *a[3], *b[3];
+  fill(f, in);
+  run_as_it_is(f, in, a);
+  run_as_it_is(copy, in, b);
+  assert_near("copy", f, a, b, 0);
+  free(text), free(again), free(read);
+  mr_fn_destroy(copy), mr_fn_destroy(back);
+  finish(f, in, a, b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_that_is_widened_is_rounded_once),
       cmocka_unit_test(what_someone_else_reads_in_bf16_stays_bf16),
+      cmocka_unit_test(a_folded_graph_is_copied_and_read_back),
       cmocka_unit_test(an_op_that_mixes_reads_bf16_itself),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,17 @@ static void same_with_and_without(const mr_fn_t *f, double *const *in) {
   free_all(f->n_out, none);
 }
 
+/* What the passes leave obeys the ops' own shape rules. */
+static void can_be_copied_once_compiled(const mr_fn_t *f) {
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  if (mr_jit(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  mr_fn_t *copy = mr_fn_copy(mr_exec_fn(x), &diag);
+  if (!copy) fail_msg("%s\n%s", diag.text, mr_fn_text(mr_exec_fn(x)));
+  mr_fn_destroy(copy);
+  mr_exec_destroy(x);
+}
+
 static void every_op_written_twice_gives_the_same_bits_with_and_without(void **state) {
   int n = 0;
   for (int i = 0; i < mr_n_ops; i++)
@@ -68,6 +79,7 @@ static void every_op_written_twice_gives_the_same_bits_with_and_without(void **s
         mr_fn_t *f = doubled(s.f);
         fill(&s, in);
         same_with_and_without(f, in);
+        can_be_copied_once_compiled(f);
         free_all(f->n_in, in);
         mr_fn_destroy(f);
       }
