@@ -15,19 +15,34 @@ static const mr_flag_t explain_flags[] = {
     MR_NAMED_FN_FLAGS,
     {0}};
 
-/* Passes once more, one by one, on a copy of what is compiled. */
+static void count(mr_explanation_t *x, int row, const char *name, const char *help, int before,
+                  int after) {
+  mr_pass_row_t *r = &x->pass[row];
+  *r = (mr_pass_row_t){name, help, r->before + before, r->after + after};
+}
+
+/* Passes once more, one by one, on copies of what is compiled: f, and the functions of its loops
+   and branches, each once. */
 static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *diag) {
   mr_fn_t *g = NULL;
   MR_TRY(mr_open_calls(f, &g, diag));
   mr_err_t e = MR_OK;
-  x->pass[x->n_pass++] = (mr_pass_row_t){
-      "open", "writes calls, and what no kernel does, as primitives", f->n_eqn, g->n_eqn};
-  for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && x->n_pass < MR_PASS_ROWS; p++) {
+  for (int i = 0; i < g->n_eqn; i++)
+    for (int k = 0; k < g->eqn[i]->n_attr; k++) {
+      const mr_fn_t *const *inner;
+      int n = mr_attr_calls(&g->eqn[i]->attr[k], &inner);
+      for (int j = 0; j < n && e >= 0; j++) e = count_passes(x, inner[j], diag);
+    }
+  int row = 0;
+  count(x, row++, "open", "writes calls, and what no kernel does, as primitives", f->n_eqn,
+        g->n_eqn);
+  for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && row < MR_PASS_ROWS; p++) {
     int before = g->n_eqn;
     e = p->run(g, diag);
     mr_dce(g);
-    x->pass[x->n_pass++] = (mr_pass_row_t){p->name, p->help, before, g->n_eqn};
+    count(x, row++, p->name, p->help, before, g->n_eqn);
   }
+  x->n_pass = row;
   mr_fn_destroy(g);
   return e;
 }

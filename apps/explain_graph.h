@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "model/backends/cpu/explain.h"
 
-/* A pass, and how many equations there were before and after it. */
+/* A pass, and how many equations there were before and after it, in loops and branches too. */
 typedef struct mr_pass_row {
   const char *name, *help;
   int before, after;
@@ -28,6 +28,8 @@ mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE
                               mr_diag_t *diag);
 mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
 
+/* "gelu, kept as one kernel" of a row, into text. */
+void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size);
 /* "convert_element_type f32[128,65,384] -> bf16[128,65,384]" of a row, into text. */
 void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size);
 

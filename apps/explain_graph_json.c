@@ -39,6 +39,18 @@ static cJSON *product_of(const mr_product_row_t *p) {
   return o;
 }
 
+static cJSON *composite_of(const mr_composite_row_t *r) {
+  char text[512];
+  cJSON *o = cJSON_CreateObject();
+  mr_composite_text(r, text, sizeof text);
+  add_eqn(o, "op", "scope", r->eqn);
+  cJSON_AddStringToObject(o, "what", text);
+  if (r->opened) cJSON_AddStringToObject(o, "of", r->opened->name);
+  cJSON_AddNumberToObject(o, "times", (double)r->times);
+  if (r->when) cJSON_AddStringToObject(o, "when", r->when);
+  return o;
+}
+
 static cJSON *pass_of(const mr_pass_row_t *p) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddStringToObject(o, "name", p->name);
@@ -52,9 +64,12 @@ mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *dia
   cJSON *all = cJSON_CreateObject();
   cJSON *moves = cJSON_AddArrayToObject(all, "moves");
   cJSON *products = cJSON_AddArrayToObject(all, "products");
+  cJSON *composites = cJSON_AddArrayToObject(all, "composites");
   cJSON *passes = cJSON_AddArrayToObject(all, "passes");
   for (int i = 0; i < m->n_move; i++) cJSON_AddItemToArray(moves, move_of(x, &m->move[i]));
   for (int i = 0; i < m->n_product; i++) cJSON_AddItemToArray(products, product_of(&m->product[i]));
+  for (int i = 0; i < m->n_composite; i++)
+    cJSON_AddItemToArray(composites, composite_of(&m->composite[i]));
   for (int i = 0; i < x->n_pass; i++) cJSON_AddItemToArray(passes, pass_of(&x->pass[i]));
   cJSON_AddNumberToObject(all, "bytes", m->bytes);
   cJSON_AddNumberToObject(all, "flop", m->flop);

@@ -159,26 +159,30 @@ static void fused_text(const mr_fn_t *body, const char *name, char *text, size_t
   }
 }
 
-/* Composites that kept their kernel, and those that a transform has opened. */
-static void print_kept(const mr_explanation_t *x, sums_t *s, FILE *to) {
-  const mr_fn_t *f = mr_exec_fn(x->exec);
-  for (int i = 0; i < f->n_eqn; i++) {
-    const mr_eqn_t *e = f->eqn[i];
+void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size) {
+  const mr_eqn_t *e = r->eqn;
+  if (e->op == &mr_op_fused)
+    fused_text(mr_attr_called(e, "jaxpr"), "one loop", text, size);
+  else if (r->opened && e->op->open != mr_no_open)
+    snprintf(text, size, "%s, opened: part of it is %s", r->opened->name, e->op->name);
+  else if (r->opened)
+    snprintf(text, size, "%s, opened into primitives", r->opened->name);
+  else
+    snprintf(text, size, "%s, kept as one kernel", e->op->name);
+}
+
+static void print_composites(const mr_explanation_t *x, sums_t *s, FILE *to) {
+  const mr_explained_t *m = &x->made;
+  for (int i = 0; i < m->n_composite; i++) {
+    const mr_composite_row_t *r = &m->composite[i];
     char text[LINE];
-    if (e->op == &mr_op_fused)
-      fused_text(mr_attr_called(e, "jaxpr"), "one loop", text, sizeof text);
-    else if (e->op->open != mr_no_open && *e->by && !strcmp(e->by, "open") && e->of)
-      snprintf(text, sizeof text, "%s, opened: part of it is %s", e->of->name, e->op->name);
-    else if (*e->by && !strcmp(e->by, "open") && e->of)
-      snprintf(text, sizeof text, "%s, opened into primitives", e->of->name);
-    else if (e->op->open != mr_no_open)
-      snprintf(text, sizeof text, "%s, kept as one kernel", e->op->name);
-    else
-      continue;
-    add(s, text, 1, 1);
+    mr_composite_text(r, text, sizeof text);
+    size_t end = strlen(text);
+    if (r->when) snprintf(text + end, sizeof text - end, "; %s", r->when);
+    add(s, text, 1, r->times);
   }
   fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "equations", "share", "composites");
-  print_sums(s, 40, 1, f->n_eqn, to);
+  print_sums(s, 40, 1, m->n_eqn, to);
 }
 
 static void print_passes(const mr_explanation_t *x, FILE *to) {
@@ -197,7 +201,7 @@ mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE
   if (!s.row) return mr_fail(diag, MR_ERR_NOMEM, "explain: no memory for a table");
   print_moves(x, &s, all, top, to);
   print_products(x, &s, all, to);
-  print_kept(x, &s, to);
+  print_composites(x, &s, to);
   print_passes(x, to);
   free(s.row);
   return MR_OK;

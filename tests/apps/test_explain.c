@@ -115,6 +115,26 @@ static void the_table_joins_like_layers_unless_all_are_wanted(void **state) {
   assert_non_null(strstr(p.out, "products as executed"));
 }
 
+/* A cast after the product in a step of scan goes into it. */
+static void what_passes_did_within_loops_counts(void **state) {
+  RUN(&p, "explain", "layers", "--json");
+  cJSON *all = explained();
+  const cJSON *o;
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "passes")) {
+    int before = cJSON_GetObjectItem(o, "before")->valueint;
+    assert_int_equal(before - cJSON_GetObjectItem(o, "after")->valueint,
+                     !strcmp(text_of(o, "name"), "fold-convert"));
+  }
+  cJSON_Delete(all);
+  RUN(&p, "explain", "loss", TINY, "--json");
+  all = explained();
+  int kept = 0;
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "composites")) kept +=
+      !strcmp(text_of(o, "what"), "attention, kept as one kernel");
+  assert_int_equal(kept, 2);
+  cJSON_Delete(all);
+}
+
 /* Five steps of scan; a while, whose steps only a run knows. */
 static void moves_within_loops_say_how_often_they_run(void **state) {
   RUN(&p, "explain", "layers", "--json");
@@ -140,6 +160,7 @@ int main(void) {
       cmocka_unit_test(each_cast_has_a_cause_a_reader_and_bytes),
       cmocka_unit_test(a_cast_costs_what_it_reads_and_writes),
       cmocka_unit_test(the_table_joins_like_layers_unless_all_are_wanted),
+      cmocka_unit_test(what_passes_did_within_loops_counts),
       cmocka_unit_test(moves_within_loops_say_how_often_they_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,10 +124,50 @@ static void what_values_decide_says_for_once_each_what_it_counts(void **state) {
   done(f, x, &r);
 }
 
+static int composites(const mr_explained_t *r, const mr_op_def_t *op, const mr_op_def_t *opened,
+                      int64_t times, const char *when) {
+  int n = 0;
+  for (int i = 0; i < r->n_composite; i++) {
+    const mr_composite_row_t *c = &r->composite[i];
+    bool alike = (!op || c->eqn->op == op) && c->opened == opened && c->times == times;
+    n += alike && (when ? c->when && !strcmp(c->when, when) : !c->when);
+  }
+  return n;
+}
+
+/* c <- gelu(c) sin(c), five times; then softmax in f64, which is opened, if the sum is above 9. */
+static void composites_of_loops_and_branches_are_told(void **state) {
+  mr_fn_t *f = mr_fn_create(), *body = mr_fn_create(), *branch[2] = {mr_fn_create(), turned(true)};
+  mr_exec_t *x;
+  mr_var_t *c = mr_fn_input(body, mr_aval_of(MR_F32, 8, 8)), *out;
+  c = mr_lax_sin(body, mr_lax_mul(body, mr_lax_gelu(body, c, MR_GELU_TANH), mr_lax_sin(body, c)));
+  assert_int_equal(mr_fn_return(body, 1, &c), MR_OK);
+  c = mr_fn_input(branch[0], mr_aval_of(MR_F32, 8, 8));
+  c = mr_lax_softmax(branch[0], mr_lax_convert(branch[0], c, MR_F64));
+  c = mr_lax_convert(branch[0], c, MR_F32);
+  assert_int_equal(mr_fn_return(branch[0], 1, &c), MR_OK);
+  mr_var_t *in = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8));
+  mr_scan_t s = {.length = STEPS, .n_carry = 1};
+  assert_int_equal(mr_lax_scan(f, body, &s, &in, &out), MR_OK);
+  mr_var_t *sum = mr_lax_reduce_sum(f, out, 2, (int[]){0, 1});
+  mr_var_t *pred = mr_lax_gt(f, sum, mr_literal(f, MR_F32, 9));
+  assert_int_equal(mr_lax_cond(f, pred, branch[0], branch[1], &out, &out), MR_OK);
+  assert_int_equal(mr_fn_return(f, 1, &out), MR_OK);
+  mr_explained_t r = explained(f, &x);
+  assert_int_equal(composites(&r, &mr_op_gelu, NULL, STEPS, NULL), 1);
+  assert_int_equal(composites(&r, &mr_op_fused, NULL, STEPS, NULL), 1);
+  assert_true(composites(&r, NULL, &mr_op_softmax, 1, "if branch 1 of cond is taken") +
+                  composites(&r, &mr_op_fused, NULL, 1, "if branch 1 of cond is taken") >
+              0);
+  mr_fn_destroy(body), mr_fn_destroy(branch[0]), mr_fn_destroy(branch[1]);
+  done(f, x, &r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(moves_are_told_with_their_readers),
       cmocka_unit_test(what_stands_in_a_loop_counts_once_a_step),
+      cmocka_unit_test(composites_of_loops_and_branches_are_told),
       cmocka_unit_test(what_values_decide_says_for_once_each_what_it_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

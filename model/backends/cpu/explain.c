@@ -2,10 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/backends/cpu/exec_private.h"
 #include "model/ops/cost.h"
-#include "model/ops/op.h"
+#include "model/ops/rules.h"
 
 const char *mr_move_kind_name(mr_move_kind_t k) {
   static const char *const names[] = {"cast", "copy", "transpose", "operand"};
@@ -101,6 +102,13 @@ static pace_t pace_of(mr_explained_t *r, const mr_cpu_call_t *c, int i, pace_t p
   return (pace_t){p.times * n->runs, mr_mem_text(&r->mem, all)};
 }
 
+static void add_composite(mr_explained_t *r, const mr_eqn_t *e, pace_t p) {
+  bool opened = !strcmp(e->by, "open") && e->of;
+  if (opened || e->op->open != mr_no_open)
+    r->composite[r->n_composite++] =
+        (mr_composite_row_t){e, opened ? e->of : NULL, p.times, p.when};
+}
+
 /* x's equations, and those of what they run. */
 static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
@@ -113,6 +121,7 @@ static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag
   for (int i = 0; i < f->n_eqn && e >= 0; i++) {
     const mr_cpu_call_t *c = &x->call[i];
     r->n_alias += !c->run;
+    add_composite(r, c->eqn, p);
     for (int k = 0; k < c->n_inner && e >= 0; k++)
       e = collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);
     if (c->run && !c->n_inner) add_eqn(r, c, &u, p);
@@ -133,8 +142,10 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
   size_t n = n_equations(x);
   *r = (mr_explained_t){
       .move = calloc(n * (1 + MR_CPU_NOTES) + (size_t)x->fn->n_out + 1, sizeof *r->move),
-      .product = calloc(n + 1, sizeof *r->product)};
-  if (!r->move || !r->product) return mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+      .product = calloc(n + 1, sizeof *r->product),
+      .composite = calloc(n + 1, sizeof *r->composite)};
+  if (!r->move || !r->product || !r->composite)
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
   MR_TRY(collect(r, x, (pace_t){1, NULL}, diag));
   add_outputs(r, x);
   return MR_OK;
@@ -143,6 +154,7 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
 void mr_explained_fini(mr_explained_t *r) {
   free(r->move);
   free(r->product);
+  free(r->composite);
   mr_mem_fini(&r->mem);
   *r = (mr_explained_t){0};
 }

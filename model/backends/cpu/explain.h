@@ -1,5 +1,6 @@
-/* What the compiler made of a graph: everything that only moves or converts values on a run, and
-   how each product is computed. */
+/* What the compiler made of a graph, and of those that it runs in loops and branches: everything
+   that only moves or converts values on a run, how each product is computed, what became of
+   composites. */
 #ifndef MR_MODEL_CPU_EXPLAIN_H
 #define MR_MODEL_CPU_EXPLAIN_H
 
@@ -35,10 +36,20 @@ typedef struct mr_product_row {
   const char *when;
 } mr_product_row_t;
 
+/* An equation that is a composite, a loop of ops made one, or part of a composite that was opened.
+ */
+typedef struct mr_composite_row {
+  const mr_eqn_t *eqn;
+  const mr_op_def_t *opened; /* of which eqn is a part, or NULL */
+  int64_t times;
+  const char *when;
+} mr_composite_row_t;
+
 typedef struct mr_explained {
-  int n_move, n_product;
+  int n_move, n_product, n_composite;
   mr_move_row_t *move;       /* in the order in which they run */
   mr_product_row_t *product; /* likewise */
+  mr_composite_row_t *composite;
   /* Of all equations that run, moves included; a while counts with one step, a cond with all of
      its branches. */
   double bytes, flop;
