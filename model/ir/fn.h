@@ -4,7 +4,8 @@
    A fn owns everything in it (vars, eqns, attributes, names); all of it lives until
    mr_fn_destroy.  Building never returns half a result: a call that fails leaves its sentence in
    f->diag, returns NULL, and calls that are given a NULL var return NULL too, so that a builder
-   may look at f->diag once at its end.  One thread at a time. */
+   may look at f->diag once at its end.  Without memory for a graph's own description the program
+   aborts (mem.h).  One thread at a time.  Source: the notation and its rules are jax's jaxprs. */
 #ifndef MR_MODEL_IR_FN_H
 #define MR_MODEL_IR_FN_H
 
@@ -61,27 +62,31 @@ mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input; NULL: mr
 /* Sets the outputs; MR_ERR_SHAPE or an earlier failure if one is NULL. */
 mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 
-/* A constant scalar of dtype (MR_F32, MR_BF16, MR_I32, MR_U32, MR_BOOL). */
+/* A constant scalar of dtype (MR_F32, MR_BF16, MR_F64, MR_I32, MR_U32, MR_BOOL); value is rounded
+   to f32 and bf16 and must be one of an integer dtype's.  Does not fail. */
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);
 
 /* Appends an equation and settles its outputs by the op's shape rule.  in and attr are copied.
    n_out: the op's, or for an op whose count varies, as its header says.  NULL on failure. */
 mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                   const mr_attr_t *attr, int n_out);
-/* The same for an op with one output. */
+/* The same for an op with one output: that output. */
 mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                    const mr_attr_t *attr);
 
-/* The same op, attributes and scope as e, which may belong to another fn, on in[e->n_in]. */
+/* The same op, attributes and scope as e, which may belong to another fn, on in[e->n_in]; NULL as
+   mr_emit. */
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in);
 
-/* Equations that follow carry the scope "outer/name".  Returns what mr_scope_leave takes. */
+/* Equations that follow carry the scope "outer/name"; name is copied.  Returns what mr_scope_leave
+   takes.  Source: jax.named_scope. */
 const char *mr_scope_enter(mr_fn_t *f, const char *name);
 /* outer: what the mr_scope_enter that is left returned. */
 void mr_scope_leave(mr_fn_t *f, const char *outer);
 
 /* Products that follow are computed so, whatever the process's default (precision.h); printed as
-   their attribute precision.  Returns what mr_precision_leave takes. */
+   their attribute precision.  Returns what mr_precision_leave takes.  Source:
+   jax.default_matmul_precision. */
 mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p);
 void mr_precision_leave(mr_fn_t *f, mr_precision_t outer);
 /* What e asks; MR_PRECISION_NONE for what is no product. */
@@ -112,13 +117,14 @@ void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr);
 
 /* Gives e, an equation of f, copies of the functions in attr for those it has under that name, and
    results more[n] after its own: what the new functions give beyond the old ones.  For rules that
-   keep values for later. */
+   keep values for later.  A failure of copying is in f->diag too. */
 mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr, int n, const mr_aval_t *more);
 
 /* The function that attribute name of e holds; e must have it. */
 const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name);
 
-/* Prints f as jax prints a jaxpr (names a, b, ... in order; "_" for what nobody uses). */
+/* Prints f as jax.make_jaxpr's result prints (names a, b, ... in order; "_" for what nobody uses);
+   mr_fn_parse (parse.h) reads it back.  Errors of `to` are the caller's to look for. */
 void mr_fn_print(const mr_fn_t *f, FILE *to);
 /* The same as heap text the caller frees; NULL without memory. */
 char *mr_fn_text(const mr_fn_t *f);

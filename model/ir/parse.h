@@ -1,4 +1,4 @@
-/* Reading back what mr_fn_print writes: jaxpr's notation. */
+/* Reading back what mr_fn_print writes: jaxpr's notation.  text is outside input and checked. */
 #ifndef MR_MODEL_IR_PARSE_H
 #define MR_MODEL_IR_PARSE_H
 

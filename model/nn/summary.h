@@ -11,7 +11,8 @@ typedef struct mr_summary_row {
 } mr_summary_row_t;
 
 /* One row a module, in the order of the parameters, "(all)" first; a list of modules (a name
-   followed by a number) has no row of its own.  *rows is heap memory the caller frees. */
+   followed by a number) has no row of its own.  *rows is heap memory the caller frees, *n how many
+   there are.  MR_ERR_NOMEM.  Source: flax.nnx.tabulate. */
 mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_diag_t *diag);
 
 #endif

@@ -46,7 +46,7 @@ mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 /* which (bool, a scalar or of the cases' shape) false: a, true: b. */
 mr_var_t *mr_lax_select_n(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y); /* of integers too: y >= 0 */
+mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y); /* of integers y >= 0; x^0 is 1 */
 mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x);    /* mul s x, s rounded to x's dtype */
 /* convert_element_type: x itself if it has the dtype already; floats to integers towards 0, to bool
    whether it is not 0.  f32, bf16, f64, i32, u32, bool. */
@@ -75,7 +75,7 @@ mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, 
                            mr_var_t *const *in, mr_var_t **out);
 
 /* body as one named equation, printed as jax prints a jitted function; compiled as if it stood
- * there. */
+   there.  After jax.jit inside a traced function. */
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
                     mr_var_t **out);
 
@@ -109,24 +109,31 @@ mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
 mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const mr_fn_t *body,
                       int n_body_consts, mr_var_t *const *in, mr_var_t **out);
 
-/* ---- draws by key: u32[2] as jax.random's, or u32[...,2]: as many, each of which draws; the same
-   values as model/random.h, in the layout that f asks (fn.h mr_key_layout_enter) ---- */
+/* ---- draws by key: u32[2] as jax.random's, or u32[...,2]: as many, each of which draws dim[ndim];
+   the result has the keys' leading dimensions, then dim.  The same values as model/random.h, in the
+   layout that f asks (fn.h mr_key_layout_enter).  MR_ERR_SHAPE: a key of another dtype or shape, a
+   negative size, more than MR_MAX_NDIM dimensions.  Source: jax.random.NAME (jax 0.10) ---- */
+/* u32, 32 uniform bits each. */
 mr_var_t *mr_lax_random_bits(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
 mr_var_t *mr_lax_random_uniform(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
                                 const int64_t *dim); /* f32 in [lo,hi) */
+/* f32, standard normals. */
 mr_var_t *mr_lax_random_normal(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
-/* Standard normals within (lo,hi), both finite. */
+/* f32, standard normals within (lo,hi), both finite; MR_ERR_SHAPE unless lo < hi. */
 mr_var_t *mr_lax_random_truncated_normal(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
                                          const int64_t *dim);
 /* i32 in [lo,hi); lo where hi <= lo. */
 mr_var_t *mr_lax_random_randint(mr_fn_t *f, mr_var_t *key, int32_t lo, int32_t hi, int ndim,
                                 const int64_t *dim);
-mr_var_t *mr_lax_random_permutation(mr_fn_t *f, mr_var_t *key, int64_t n); /* i32[n]: 0..n-1 */
+/* i32[n]: 0..n-1 shuffled, 0 <= n < 2^31. */
+mr_var_t *mr_lax_random_permutation(mr_fn_t *f, mr_var_t *key, int64_t n);
 /* bool, true with probability p. */
 mr_var_t *mr_lax_random_bernoulli(mr_fn_t *f, mr_var_t *key, float p, int ndim, const int64_t *dim);
-mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n);        /* u32[n,2] */
-mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data); /* data u32[] */
-/* x / (1 - rate) where a coin of that probability falls so, else 0, as flax's Dropout draws. */
+mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n); /* u32[n,2] */
+/* key's shape; data u32[], or a number for each key. */
+mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data);
+/* x's shape and dtype: x / (1 - rate) where a coin of that probability falls so, else 0; rate in
+   [0,1].  One key u32[2].  Source: flax.nnx.Dropout, draws included. */
 mr_var_t *mr_lax_dropout_by_key(mr_fn_t *f, mr_var_t *x, float rate, mr_var_t *key);
 
 /* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, the graph cannot be run ----

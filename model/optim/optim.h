@@ -65,14 +65,18 @@ int mr_optim_sets(const mr_optim_t *o);
          (mean loss, aux..., global gradient norm f32[] before clipping, p..., slot 0..., slot 1...,
          average...)
    average: mr_optim_ema of the new p, only with o->ema.
+   Before the gradient the passes that help it run on the loss (transforms/passes.h).
    With several parts, the gradient is the mean of theirs, computed one after the other in the
    memory of one; an aux that is a scalar is averaged, another is joined along dimension 0.  The
-   caller destroys *out. */
+   caller destroys *out.  Errors: mr_optim_check's; MR_ERR_CONFIG for no parts or no parameters;
+   MR_ERR_SHAPE where parts differ, the loss is no scalar f32 or a parameter no f32; MR_ERR_NORULE
+   as mr_value_and_grad.  Source: optax.chain of clip_by_global_norm and the optimizer, and
+   optax.MultiSteps for parts. */
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag);
 
 /* Average of weights over time: decay * average + (1 - decay) * p, f32 (optax.incremental_update
-   with step_size 1 - decay). */
+   with step_size 1 - decay).  NULL as mr_lax_add. */
 mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p);
 
 #endif

@@ -1,5 +1,10 @@
-/* Transforms: functions from graph to graph, each by the ops' rules.  They report in diag; a
-   failed one returns no graph. */
+/* Transforms: functions from graph to graph, each by the ops' rules.
+
+   f stays the caller's and as it was; *out is a graph of its own, which the caller destroys.  On
+   failure the sentence is in diag and there is no *out: MR_ERR_SHAPE for inputs, axes or shapes
+   that do not fit, MR_ERR_NORULE with op and scope where an op has no such rule, MR_ERR_NOMEM.
+   Those that take the graph g under construction leave it in g->diag.  One thread at a time for
+   one graph.  Source: jax 0.10; derivatives as a walk over rules after autodidax. */
 #ifndef MR_MODEL_TRANSFORMS_H
 #define MR_MODEL_TRANSFORMS_H
 
@@ -8,9 +13,10 @@
 #include "model/ir/fn.h"
 #include "model/ops/op.h"
 
-/* Appends f's equations to g with in[f->n_in] for its inputs; out[f->n_out] are its results. */
+/* Appends f's equations to g with in[f->n_in], of the avals of f's inputs, for them; out[f->n_out]
+   are its results. */
 mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out);
-/* A copy of f.  NULL on failure. */
+/* A copy of f, of the caller.  NULL on failure. */
 mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag);
 
 /* Appends f's equations to g with one dimension more on those of in[f->n_in] that are mapped, by
@@ -18,9 +24,8 @@ mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag);
    depends on no mapped input). */
 mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, mr_batched_t *out);
 
-/* ---- derivatives.  wrt[n] are numbers of inputs of floats; MR_ERR_SHAPE for others.  A failure
-   of a rule is MR_ERR_NORULE with the op's name and scope.  An input or output that is not of
-   floats is a constant. ---- */
+/* ---- derivatives.  wrt[n] are numbers of inputs of floats (jax's argnums); MR_ERR_SHAPE for
+   others.  An input or output that is not of floats is a constant. ---- */
 
 /* Reverse sweep inside a graph under construction: appends what computes the cotangents of
    wrt[n] given dout, the cotangent of y (same aval).  grad[i] has wrt[i]'s aval; zeros where y
@@ -37,32 +42,35 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
                           int n_out, mr_var_t *const *out, mr_var_t **dout);
 
 /* f: (inputs) -> (y, aux...), y a float scalar.  *out: (inputs) -> (y, aux..., dy/d in[wrt[i]]...),
-   without dead code; the caller destroys it. */
+   without dead code.  Source: jax.value_and_grad, with has_aux. */
 mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
-/* *out: (inputs) -> (dy/d in[wrt[i]]...) alone. */
+/* *out: (inputs) -> (dy/d in[wrt[i]]...) alone.  Source: jax.grad. */
 mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 /* *out: (inputs, a cotangent of each output) -> (cotangents of in[wrt[i]]...).  Cotangents have
-   the avals of what they belong to. */
+   the avals of what they belong to.  Source: jax.vjp. */
 mr_err_t mr_vjp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 /* *out: (inputs, a tangent of each in[wrt[i]]) -> (outputs, their tangents).  Tangents have the
-   avals of what they belong to. */
+   avals of what they belong to.  Source: jax.jvp. */
 mr_err_t mr_jvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 
 /* The jvp cut in two, so that many tangents cost one evaluation.  *point: (inputs) -> (outputs,
    residuals...); *linear: (residuals..., a tangent of each in[wrt[i]]) -> (tangents of the
-   outputs), a linear function of the tangents.  The caller destroys both.  After jax.linearize. */
+   outputs), a linear function of the tangents.  The caller destroys both.  Source: jax.linearize.
+ */
 mr_err_t mr_linearize(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **point, mr_fn_t **linear,
                       mr_diag_t *diag);
 /* *out: (inputs) -> (d out[k] / d in[wrt[i]]..., for k = 0, 1, ..., the i's within each k), each of
    the output's shape followed by the input's: column by column in forward mode (jacfwd), row by
-   row in reverse (jacrev).  Outputs must be of floats; together at most MR_MAX_NDIM dimensions. */
+   row in reverse (jacrev).  Outputs must be of floats; together at most MR_MAX_NDIM dimensions, an
+   input (jacfwd) or output (jacrev) alone fewer.  Source: jax.jacfwd, jax.jacrev. */
 mr_err_t mr_jacfwd(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 mr_err_t mr_jacrev(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 /* f: (inputs) -> (y), y a float scalar.  *out: (inputs) -> (d2 y / d in[wrt[k]] d in[wrt[i]]...,
-   the i's within each k): jacfwd of the gradient. */
+   the i's within each k): jacfwd of the gradient.  Source: jax.hessian. */
 mr_err_t mr_hessian(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 /* *out: (inputs, a tangent of each in[wrt[i]]) -> (the Hessian times the tangents, of each
-   in[wrt[i]]'s shape): jvp of the gradient, without the Hessian in memory. */
+   in[wrt[i]]'s shape): jvp of the gradient, without the Hessian in memory.  Source: Pearlmutter,
+   "Fast Exact Multiplication by the Hessian" (1994). */
 mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 
 /* ---- vmap ---- */
@@ -70,13 +78,13 @@ mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
 /* *out: f on size examples at once.  in_axes[f->n_in]: where the new dimension of size stands in
    each input, counted from the end if negative, MR_UNMAPPED for an input all examples share;
    out_axes[f->n_out] the same for outputs (MR_UNMAPPED only for one that depends on no mapped
-   input).  NULL: 0 for all.  MR_ERR_SHAPE for an axis that is not there and beyond MR_MAX_NDIM
-   dimensions, MR_ERR_NORULE with the op's name.  After jax.vmap. */
+   input).  NULL: 0 for all.  MR_ERR_SHAPE for a size < 0, an axis that is not there and beyond
+   MR_MAX_NDIM dimensions.  Source: jax.vmap. */
 mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *out_axes,
                  mr_fn_t **out, mr_diag_t *diag);
 
 /* The same, and inside f the mapped dimension has a name, over which psum, pmean, all_gather and
-   axis_index speak (lax.h).  NULL: it has none.  After jax.vmap's axis_name. */
+   axis_index speak (lax.h).  NULL: it has none.  Source: jax.vmap's axis_name. */
 mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, const int *in_axes,
                       const int *out_axes, mr_fn_t **out, mr_diag_t *diag);
 
@@ -88,7 +96,8 @@ bool mr_save_dots(const mr_eqn_t *e);       /* matrix products and fused attenti
 bool mr_save_everything(const mr_eqn_t *e); /* nothing is computed again */
 /* *out: f as one call whose inner values, but those the policy saves (NULL: mr_save_nothing), are
    computed again in the backward pass.  Same outputs and derivatives, less memory between the
-   passes.  Inline it (mr_inline) where f would stand.  After jax.checkpoint. */
+   passes.  Inline it (mr_inline) where f would stand.  Source: jax.checkpoint; Chen et al. (2016),
+   see mr_remat. */
 mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag);
 
 /* ---- rewriting ---- */
@@ -100,7 +109,8 @@ mr_err_t mr_open_calls(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
 /* *out: mr_open's with f64 in place of f32 everywhere: the function in double precision, against
    which derivatives are checked. */
 mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
-/* A graph of e alone, opened once: (e's operands) -> (e's outputs).  NULL on failure. */
+/* A graph of e alone, opened once: (e's operands) -> (e's outputs), of the caller.  NULL on
+   failure. */
 mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag);
 
 /* Removes equations whose results reach no output.  In place. */

@@ -19,12 +19,13 @@ typedef struct mr_mem_report {
   int peak;          /* the equation with most; -1: there is none */
 } mr_mem_report_t;
 
-/* x outlives the report.  mr_mem_report_fini frees, also after a failure. */
+/* x outlives the report.  MR_ERR_NOMEM; mr_mem_report_fini frees, also after a failure. */
 mr_err_t mr_mem_report_init(mr_mem_report_t *r, const mr_exec_t *x, mr_diag_t *diag);
 void mr_mem_report_fini(mr_mem_report_t *r);
 
 /* Runs x twice (arguments as for mr_exec_run) over an arena painted with two patterns, and returns
-   the end of the last byte that changed: the peak as measured. */
+   the end of the last byte that changed: the peak as measured.  0 without memory for a copy of the
+   arena. */
 size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out);
 
 #endif
