@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "model/ops/rules.h"
 
-#define GRID_MAX 48 /* values a graph may take or give here */
+#define GRID_MAX 2048 /* values a graph may take or give here */
 
 static inline uint32_t grid_random(void) {
   static uint32_t state = 12345;
