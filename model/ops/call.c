@@ -3,13 +3,21 @@
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
+mr_err_t mr__call_fits(const mr_eqn_t *e, const char *what, int i, const mr_aval_t *got,
+                       const mr_aval_t *want, mr_diag_t *diag) {
+  char a[MR_AVAL_TEXT], b[MR_AVAL_TEXT];
+  if (mr_aval_equal(got, want)) return MR_OK;
+  return mr_fail(diag, MR_ERR_SHAPE, "%s%s%s: %s %d is %s, want %s", e->scope,
+                 *e->scope ? ": " : "", e->op->name, what, i, mr_aval_text(got, a),
+                 mr_aval_text(want, b));
+}
+
 mr_err_t mr__call_shape(const mr_eqn_t *e, const char *name, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *called = mr_attr_called(e, name);
   if (called->n_in != e->n_in || called->n_out < e->n_out)
     return mr_shape_fail(e, diag, "the function takes or gives another number of values");
   for (int i = 0; i < e->n_in; i++)
-    if (!mr_aval_equal(&called->in[i]->aval, &e->in[i]->aval))
-      return mr_shape_fail(e, diag, "the function takes other shapes");
+    MR_TRY(mr__call_fits(e, "operand", i, &e->in[i]->aval, &called->in[i]->aval, diag));
   for (int i = 0; i < e->n_out; i++) out[i] = called->out[i]->aval;
   return MR_OK;
 }

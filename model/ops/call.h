@@ -5,6 +5,9 @@
 
 #include "model/ops/op.h"
 
+/* MR_OK where got is want; else MR_ERR_SHAPE: "scope: op: what i is GOT, want WANT". */
+mr_err_t mr__call_fits(const mr_eqn_t *e, const char *what, int i, const mr_aval_t *got,
+                       const mr_aval_t *want, mr_diag_t *diag);
 /* Operands and outputs must be those of e's function `name`, or the first of its outputs. */
 mr_err_t mr__call_shape(const mr_eqn_t *e, const char *name, mr_aval_t *out, mr_diag_t *diag);
 /* The body of the function in place of the call: an open rule. */

@@ -54,8 +54,7 @@ static mr_err_t cond_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
     if (b[j]->n_in != e->n_in - 1 || b[j]->n_out != e->n_out)
       return mr_shape_fail(e, diag, "a branch takes or gives another number of values");
     for (int i = 1; i < e->n_in; i++)
-      if (!mr_aval_equal(&b[j]->in[i - 1]->aval, &e->in[i]->aval))
-        return mr_shape_fail(e, diag, "a branch takes other shapes");
+      MR_TRY(mr__call_fits(e, "operand", i - 1, &e->in[i]->aval, &b[j]->in[i - 1]->aval, diag));
     for (int k = 0; k < e->n_out; k++) {
       char one[MR_AVAL_TEXT], other[MR_AVAL_TEXT];
       if (!mr_aval_equal(&b[j]->out[k]->aval, &b[0]->out[k]->aval))

@@ -23,7 +23,14 @@ static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   const mr_fn_t *rule = mr_attr_called(e, "jvp_jaxpr");
   if (rule->n_in != 2 * e->n_in || rule->n_out != 2 * e->n_out)
     return mr_shape_fail(e, diag, "the rule must take and give values and as many tangents");
-  return mr__call_shape(e, "call_jaxpr", out, diag);
+  MR_TRY(mr__call_shape(e, "call_jaxpr", out, diag));
+  for (int i = 0; i < rule->n_in; i++)
+    MR_TRY(mr__call_fits(e, "what the rule takes as", i, &rule->in[i]->aval,
+                         &e->in[i % e->n_in]->aval, diag));
+  for (int k = 0; k < rule->n_out; k++)
+    MR_TRY(mr__call_fits(e, "what the rule gives as", k, &rule->out[k]->aval, &out[k % e->n_out],
+                         diag));
+  return MR_OK;
 }
 
 static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {

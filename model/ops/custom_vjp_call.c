@@ -29,10 +29,18 @@ static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
         e, diag,
         "want fwd: inputs -> outputs, residuals; bwd: residuals, cotangents of the "
         "outputs -> cotangents of the inputs");
-  for (int i = 0; i < kept; i++)
-    if (!mr_aval_equal(&bwd->in[i]->aval, &fwd->out[e->n_out + i]->aval))
-      return mr_shape_fail(e, diag, "bwd takes other residuals than fwd gives");
-  return mr__call_shape(e, "call_jaxpr", out, diag);
+  MR_TRY(mr__call_shape(e, "call_jaxpr", out, diag));
+  for (int i = 0; i < e->n_in; i++) {
+    const mr_aval_t *x = &e->in[i]->aval;
+    MR_TRY(mr__call_fits(e, "what fwd takes as", i, &fwd->in[i]->aval, x, diag));
+    MR_TRY(mr__call_fits(e, "what bwd gives as", i, &bwd->out[i]->aval, x, diag));
+  }
+  for (int k = 0; k < e->n_out; k++)
+    MR_TRY(mr__call_fits(e, "what fwd gives as", k, &fwd->out[k]->aval, &out[k], diag));
+  for (int i = 0; i < bwd->n_in; i++)
+    MR_TRY(mr__call_fits(e, "what bwd takes as", i, &bwd->in[i]->aval,
+                         i < kept ? &fwd->out[e->n_out + i]->aval : &out[i - kept], diag));
+  return MR_OK;
 }
 
 static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {

@@ -48,30 +48,21 @@ static mr_err_t check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t misfit(const mr_eqn_t *e, const char *what, int i, const mr_aval_t *got,
-                       const mr_aval_t *want, mr_diag_t *diag) {
-  char a[MR_AVAL_TEXT], b[MR_AVAL_TEXT];
-  return mr_fail(diag, MR_ERR_SHAPE, "%s%swhile: %s %d is %s, want %s", e->scope,
-                 *e->scope ? ": " : "", what, i, mr_aval_text(got, a), mr_aval_text(want, b));
-}
-
 static mr_err_t while_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   MR_TRY(check_counts(e, diag));
   mr_while_parts_t p = mr__while_parts(e);
   int first = p.n_cond + p.n_body;
   for (int i = 0; i < p.cond->n_in; i++) {
     const mr_aval_t *x = &e->in[i < p.n_cond ? i : first + i - p.n_cond]->aval;
-    if (!mr_aval_equal(x, &p.cond->in[i]->aval))
-      return misfit(e, "the condition's operand", i, x, &p.cond->in[i]->aval, diag);
+    MR_TRY(mr__call_fits(e, "the condition's operand", i, x, &p.cond->in[i]->aval, diag));
   }
   for (int i = 0; i < p.body->n_in; i++)
-    if (!mr_aval_equal(&e->in[p.n_cond + i]->aval, &p.body->in[i]->aval))
-      return misfit(e, "the body's operand", i, &e->in[p.n_cond + i]->aval, &p.body->in[i]->aval,
-                    diag);
+    MR_TRY(mr__call_fits(e, "the body's operand", i, &e->in[p.n_cond + i]->aval,
+                         &p.body->in[i]->aval, diag));
   for (int k = 0; k < e->n_out; k++) {
     out[k] = e->in[first + k]->aval;
-    if (!mr_aval_equal(&p.body->out[k]->aval, &out[k]))
-      return misfit(e, "what the body gives for carry", k, &p.body->out[k]->aval, &out[k], diag);
+    MR_TRY(
+        mr__call_fits(e, "what the body gives for carry", k, &p.body->out[k]->aval, &out[k], diag));
   }
   return MR_OK;
 }

@@ -163,9 +163,61 @@ static void a_rule_of_another_shape_is_refused(void **state) {
   f = mr_fn_create();
   in = mr_fn_input(f, mr_aval_of(MR_F32, 3));
   assert_int_equal(mr_lax_checkpoint(f, body, 0, &in, &y), MR_ERR_SHAPE);
-  assert_non_null(strstr(f->diag.text, "the function takes other shapes"));
+  assert_string_equal(f->diag.text, "checkpoint: operand 0 is f32[3], want f32[]");
   mr_fn_destroy(f);
   mr_fn_destroy(body);
+}
+
+/* (n inputs, of f32[] but input `odd` of f32[2]) -> its first m inputs, all but one of f32[]. */
+static mr_fn_t *passes_on(int n, int odd, int m, int odd_out) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v[8], *out[8];
+  for (int i = 0; i < n; i++)
+    v[i] = mr_fn_input(f, i == odd ? mr_aval_of(MR_F32, 2) : mr_aval_scalar(MR_F32));
+  for (int i = 0; i < m; i++)
+    out[i] = i == odd_out ? mr_lax_full(f, &(mr_aval_t){MR_F32, 1, {5}}, 0) : v[i];
+  assert_int_equal(mr_fn_return(f, m, out), MR_OK);
+  return f;
+}
+
+/* Each of the functions that are given, destroyed, in place of a rule: what that says. */
+static void expect_refused(mr_fn_t *jvp, mr_fn_t *fwd, mr_fn_t *bwd, const char *want) {
+  mr_fn_t *f = mr_fn_create(), *body = passes_on(1, -1, 1, -1);
+  mr_var_t *in = mr_fn_input(f, mr_aval_scalar(MR_F32)), *y;
+  mr_scope_enter(f, "own");
+  mr_err_t err = jvp ? mr_lax_custom_jvp(f, body, jvp, &in, &y)
+                     : mr_lax_custom_vjp(f, body, fwd, bwd, &in, &y);
+  assert_int_equal(err, MR_ERR_SHAPE);
+  assert_string_equal(f->diag.text, want);
+  mr_fn_t *all[] = {f, body, jvp, fwd, bwd};
+  for (int i = 0; i < 5; i++) mr_fn_destroy(all[i]);
+}
+
+static void what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told(void **state) {
+  const char *own = "own: custom_vjp_call: ";
+  char want[96];
+  expect_refused(passes_on(2, 1, 2, -1), NULL, NULL,
+                 "own: custom_jvp_call: what the rule takes as 1 is f32[2], want f32[]");
+  expect_refused(passes_on(2, -1, 2, 1), NULL, NULL,
+                 "own: custom_jvp_call: what the rule gives as 1 is f32[5], want f32[]");
+  const struct {
+    int fwd_in, fwd_out, bwd_in, bwd_out;
+    const char *says;
+  } row[] = {{0, 0, -1, -1, "what fwd takes as 0 is f32[2], want f32[]"},
+             {-1, 0, -1, -1, "what fwd gives as 0 is f32[5], want f32[]"},
+             {-1, -1, 0, 0, "what bwd gives as 0 is f32[5], want f32[]"},
+             {-1, -1, 1, -1, "what bwd takes as 1 is f32[2], want f32[]"},
+             {-1, 1, -1, -1, "what bwd takes as 0 is f32[], want f32[5]"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_fn_t *fwd = mr_fn_create(), *bwd = passes_on(2, row[i].bwd_in, 1, row[i].bwd_out);
+    mr_var_t *out[2], *x;
+    mr_aval_t wrong = mr_aval_of(MR_F32, 5);
+    x = mr_fn_input(fwd, row[i].fwd_in == 0 ? mr_aval_of(MR_F32, 2) : mr_aval_scalar(MR_F32));
+    for (int k = 0; k < 2; k++) out[k] = row[i].fwd_out == k ? mr_lax_full(fwd, &wrong, 0) : x;
+    assert_int_equal(mr_fn_return(fwd, 2, out), MR_OK);
+    snprintf(want, sizeof want, "%s%s", own, row[i].says);
+    expect_refused(NULL, fwd, bwd, want);
+  }
 }
 
 int main(void) {
@@ -174,6 +226,7 @@ int main(void) {
       cmocka_unit_test(a_rule_of_ones_own_takes_the_place_of_the_derivative),
       cmocka_unit_test(stop_gradient_is_constant_in_both_modes),
       cmocka_unit_test(a_rule_of_another_shape_is_refused),
+      cmocka_unit_test(what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
