@@ -100,11 +100,6 @@ mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, const mr_train_
 }
 
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag) {
-  bool *donate = calloc((size_t)f->n_in + 1, sizeof *donate);
-  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
-  for (int i = MR_VIT_N_DATA + 2; i < f->n_in; i++) donate[i] = !strcmp(word, "step");
-  mr_jit_options_t o = {.donate = donate};
-  mr_err_t e = mr_jit(f, &o, out, diag);
-  free(donate);
-  return e;
+  mr_jit_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_in - MR_VIT_N_DATA - 2};
+  return mr_jit(f, &o, out, diag);
 }

@@ -103,16 +103,12 @@ static void set_data(step_t *s, const float *images, const int32_t *labels) {
 }
 
 /* ---- training ---- */
-static mr_err_t compile_train(step_t *s, const mr_fn_t *f, const mr_vit_config_t *c, bool plan_only,
-                              mr_diag_t *diag) {
-  bool *donate = calloc((size_t)f->n_in, sizeof *donate);
-  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+/* sets: of tensors that a step replaces. */
+static mr_err_t compile_train(step_t *s, const mr_fn_t *f, const mr_vit_config_t *c, int sets,
+                              bool plan_only, mr_diag_t *diag) {
   mr_jit_options_t options = {
-      .donate = donate, .threads = c->threads, .pin = c->pin, .plan_only = plan_only};
-  for (int i = MR_VIT_N_DATA + 2; i < f->n_in; i++) donate[i] = true;
-  mr_err_t err = mr_jit(f, &options, &s->exec, diag);
-  free(donate);
-  return err;
+      .in_place = s->list.n * sets, .threads = c->threads, .pin = c->pin, .plan_only = plan_only};
+  return mr_jit(f, &options, &s->exec, diag);
 }
 
 enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
@@ -153,7 +149,7 @@ static mr_err_t build_train(step_t *s, const mr_vit_config_t *c, const mr_train_
                             bool plan_only, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   mr_err_t err = mr_train_step_fn(c, t, &s->list, &f, diag);
-  if (err >= 0) err = compile_train(s, f, c, plan_only, diag);
+  if (err >= 0) err = compile_train(s, f, c, mr_optim_sets(&t->optim), plan_only, diag);
   mr_fn_destroy(f);
   return err;
 }

@@ -62,7 +62,7 @@ int main(void) {
   mr_fn_t *loss_fn = mlp(N, &params), *look_fn = mlp(GRID * GRID, &same), *step_fn;
   mr_exec_t *step, *look;
   mr_optim_loss_t whole = {.n_data = 2, .parts = 1, .part = (const mr_fn_t *[]){loss_fn}};
-  mr_jit_options_t in_place = {.donate = (bool[4 + 3 * 6]){[4 ... 3 + 3 * 6] = true}};
+  mr_jit_options_t in_place = {.in_place = 3 * 6}; /* parameters and both moments */
   if (mr_params_alloc(&params, &diag) < 0 || mr_optim_step_fn(&whole, &adam, &step_fn, &diag) < 0 ||
       mr_jit(step_fn, &in_place, &step, &diag) < 0 || mr_jit(look_fn, NULL, &look, &diag) < 0)
     fail(&diag);
@@ -71,7 +71,7 @@ int main(void) {
   float loss, norm, lr = 3e-3f, t;
   const void *in[4 + 3 * 6] = {x, label, &lr, &t}, *look_in[2 + 6] = {cell, none};
   void *out[3 + 3 * 6] = {&loss, logits, &norm};
-  for (int i = 0; i < 3 * params.n; i++) { /* parameters and both moments, in place */
+  for (int i = 0; i < 3 * params.n; i++) {
     float *set = i < params.n ? params.p : i < 2 * params.n ? params.m : params.v;
     in[4 + i] = out[3 + i] = set + params.param[i % params.n].offset;
     if (i < params.n) look_in[2 + i] = in[4 + i];

@@ -105,7 +105,7 @@ static void a_plan_that_overwrites_what_is_read_later_is_found_out(void **state)
   mr_cpu_call_t calls[3] = {0};
   mr_plan_t p;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_plan_init(&p, f, (bool[]){true}, calls, &diag), MR_OK);
+  assert_int_equal(mr_plan_init(&p, f, (bool[]){true}, 0, calls, &diag), MR_OK);
   assert_int_equal(p.of_var[a->id], p.of_var[x->id]);
   assert_int_equal(mr_plan_check(&p, f, &diag), MR_OK);
   int right = p.of_var[b->id];
@@ -212,12 +212,62 @@ static void a_widened_product_is_rounded_once(void **state) {
   mr_fn_destroy(f);
 }
 
+/* (a, b) -> (b + 1, 3 a): each op would rather write over the operand that the other output
+   becomes. */
+static mr_fn_t *crossing(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 8)), *b = mr_fn_input(f, a->aval);
+  mr_var_t *out[] = {mr_lax_add(f, b, mr_literal(f, MR_F32, 1)),
+                     mr_lax_mul(f, a, mr_literal(f, MR_F32, 3))};
+  assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
+  return f;
+}
+
+static void what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_over(void **state) {
+  static const char *const skip[] = {"", "fuse"};
+  for (int k = 0; k < 2; k++) {
+    mr_fn_t *f = crossing();
+    mr_exec_t *x = NULL;
+    mr_diag_t diag = {0};
+    if (mr_jit(f, &(mr_jit_options_t){.in_place = 2, .skip = skip[k]}, &x, &diag) < 0)
+      fail_msg("%s", diag.text);
+    _Alignas(64) float a[16], b[16];
+    for (int i = 0; i < 8; i++) a[i] = (float)i, b[i] = (float)(10 * i);
+    mr_exec_run(x, (const void *[]){a, b}, (void *[]){a, b});
+    for (int i = 0; i < 8; i++) {
+      assert_true(a[i] == (float)(10 * i + 1));
+      assert_true(b[i] == (float)(3 * i));
+    }
+    mr_exec_destroy(x);
+    mr_fn_destroy(f);
+  }
+}
+
+static void what_cannot_become_an_input_in_place_is_refused(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 8)), *b = mr_fn_input(f, a->aval);
+  mr_fn_return(f, 2, (mr_var_t *[]){b, a});
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.in_place = 2}, &x, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text, "in_place: output 1 is input 0 as it came");
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.in_place = 3}, &x, &diag), MR_ERR_SHAPE);
+  mr_var_t *row = mr_lax_reduce_sum(f, a, 1, (int[]){0});
+  mr_fn_return(f, 1, &row);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.in_place = 1}, &x, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text, "in_place: input 1 is f32[8], output 0 is f32[]");
+  mr_fn_destroy(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chain_of_elementwise_ops_lives_in_one_buffer),
       cmocka_unit_test(a_reshape_costs_no_bytes_and_no_call),
       cmocka_unit_test(an_input_is_never_written_unless_donated),
       cmocka_unit_test(a_donated_input_lives_until_its_last_use),
+      cmocka_unit_test(what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_over),
+      cmocka_unit_test(what_cannot_become_an_input_in_place_is_refused),
       cmocka_unit_test(a_plan_that_overwrites_what_is_read_later_is_found_out),
       cmocka_unit_test(a_gate_stands_before_the_first_write_to_a_donated_input),
       cmocka_unit_test(an_output_may_repeat_or_be_an_input_or_a_literal),

@@ -38,10 +38,9 @@ static mr_exec_t *compile(const mr_optim_t *o, bool in_place) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   const mr_fn_t *part[] = {loss};
-  bool donate[4 + 6];
-  for (int i = 0; i < 10; i++) donate[i] = in_place && i >= 4;
+  int in = in_place ? 2 * mr_optim_sets(o) : 0;
   if (mr_optim_step_fn(&(mr_optim_loss_t){2, 1, part, NULL}, o, &f, &diag) < 0 ||
-      mr_jit(f, &(mr_jit_options_t){.donate = donate}, &x, &diag) < 0)
+      mr_jit(f, &(mr_jit_options_t){.in_place = in}, &x, &diag) < 0)
     fail_msg("%s: %s", o->def->name, diag.text);
   mr_fn_destroy(loss);
   mr_fn_destroy(f);

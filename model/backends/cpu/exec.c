@@ -84,7 +84,7 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, o, diag));
-  MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, x->call, diag));
+  MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, diag));
   return mr_plan_check(&x->plan, x->fn, diag);
 }
 
@@ -173,6 +173,7 @@ static void run(mr_exec_t *x, const void *const *in, void *const *out) {
   if (x->pin) mr__team_pin();
   bool done = run_calls(x);
   mr__team_set(before);
+  if (done && x->may_write && x->first_write == x->fn->n_eqn) done = x->may_write(x->gate_arg);
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++)
     if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));

@@ -12,6 +12,9 @@ typedef struct mr_exec mr_exec_t;
 typedef struct mr_jit_options mr_jit_options_t;
 struct mr_jit_options {
   const bool *donate; /* [f->n_in]: a run may write over that input; NULL: none */
+  /* So many last inputs are donated and become, one by one, as many last outputs: those of a run
+     may be the same arrays.  MR_ERR_SHAPE where avals differ. */
+  int in_place;
   /* An executable that never runs at the same time: its arena is used where it is large enough.
      It must be destroyed later.  NULL: none. */
   const mr_exec_t *lender;
@@ -32,8 +35,9 @@ mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **o
 void mr_exec_destroy(mr_exec_t *x); /* NULL is fine */
 
 /* Runs and blocks until the outputs hold their values.  in[n_in], out[n_out]: dense arrays,
-   64-aligned, of the caller; out may repeat a donated input that becomes it, else no output
-   overlaps an input or another output.  One run at a time. */
+   64-aligned, of the caller; out may repeat an input that becomes it (in_place, or
+   mr_exec_output_in says so), else no output overlaps an input or another output.  One run at a
+   time. */
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out);
 
 /* may_write is asked once a run, before the first kernel that writes over a donated input; until

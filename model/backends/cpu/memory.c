@@ -10,7 +10,16 @@ typedef struct planner {
   int *root;   /* by var id: the var whose bytes it has (reshapes undone) */
   int *last;   /* by root id: the last equation that reads it; n_eqn for outputs */
   int *output; /* by root id: the output it is, or -1 */
+  int in_place;
 } planner_t;
+
+/* The output that input i becomes, -1: it is not one of those that become one in place. */
+static int output_of(const planner_t *s, int i) {
+  int k = i - (s->f->n_in - s->in_place);
+  return k < 0 ? -1 : s->f->n_out - s->in_place + k;
+}
+
+static bool becomes(const planner_t *s, int output) { return output >= s->f->n_out - s->in_place; }
 
 static bool is_alias(const mr_eqn_t *e) { return e->op->cpu == mr_cpu_alias; }
 
@@ -54,27 +63,42 @@ static void place_literal(planner_t *s, const mr_var_t *v) {
           .bytes = mr_aval_bytes(&v->aval), .first = -1, .last = s->f->n_eqn + 1, .pinned = true});
 }
 
-/* An operand of e, dead after it, whose bytes output o may take; -1 if there is none. */
+/* An operand of e, dead after it, whose bytes output o may take: rather the input that becomes it;
+   -1 if there is none. */
 static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
+  int found = -1, output = s->output[e->out[o]->id];
   for (int k = 0; o < MR_INPLACE_OUT && k < e->n_in && k < 8; k++) {
     if (!(e->op->inplace[o] >> k & 1)) continue;
     if (e->op->reuses && !e->op->reuses(e, k, o)) continue;
     int b = s->p->of_var[e->in[k]->id];
     const mr_block_t *block = &s->p->block[b];
-    if (!block->pinned && block->last == i && block->bytes == mr_aval_bytes(&e->out[o]->aval))
-      return b;
+    if (block->pinned || block->last != i || block->bytes != mr_aval_bytes(&e->out[o]->aval))
+      continue;
+    int own = block->place == MR_PLACE_IN ? output_of(s, block->index) : -1;
+    if (own >= 0 && own == output) return b;
+    if (own < 0 && found < 0) found = b;
   }
-  return -1;
+  return found;
+}
+
+/* The input that output o of e becomes, if nobody reads it from equation i on; -1. */
+static int left_behind(const planner_t *s, const mr_eqn_t *e, int i, int o) {
+  int output = s->output[e->out[o]->id];
+  if (output < 0 || !becomes(s, output)) return -1;
+  int b = s->p->of_var[s->f->in[s->f->n_in - (s->f->n_out - output)]->id];
+  return s->p->block[b].last < i ? b : -1;
 }
 
 static void place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
   int id = e->out[o]->id;
   int last = s->last[id] < i ? i : s->last[id];
   int b = reusable(s, e, i, o);
+  int own = left_behind(s, e, i, o);
+  if (own >= 0) b = own;
   if (b >= 0) {
     s->p->block[b].last = last;
   } else {
-    bool out = s->output[id] >= 0;
+    bool out = s->output[id] >= 0 && !becomes(s, s->output[id]);
     b = add_block(s, (mr_block_t){.place = out ? MR_PLACE_OUT : MR_PLACE_ARENA,
                                   .index = s->output[id],
                                   .bytes = mr_aval_bytes(&e->out[o]->aval),
@@ -140,13 +164,34 @@ static void plan_all(planner_t *s, const bool *donate, const mr_cpu_call_t *call
   for (int i = 0; i < f->n_var; i++) s->p->of_var[i] = -1;
   for (int i = 0; i < f->n_eqn; i++) s->p->of_scratch[i] = -1;
   find_lifetimes(s);
-  for (int i = 0; i < f->n_in; i++) place_input(s, f->in[i], i, donate && donate[i]);
+  for (int i = 0; i < f->n_in; i++)
+    place_input(s, f->in[i], i, (donate && donate[i]) || output_of(s, i) >= 0);
   for (int i = 0; i < f->n_eqn; i++) place_eqn(s, i, &call[i]);
   for (int i = 0; i < f->n_out; i++) place_literal(s, f->out[i]);
 }
 
-mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, const mr_cpu_call_t *call,
-                      mr_diag_t *diag) {
+/* An input that another one becomes cannot be read any more when it is copied there. */
+static mr_err_t check_in_place(const mr_fn_t *f, int n, mr_diag_t *diag) {
+  char a[MR_AVAL_TEXT], b[MR_AVAL_TEXT];
+  if (n < 0 || n > f->n_in || n > f->n_out)
+    return mr_fail(diag, MR_ERR_SHAPE, "in_place: %d of %d inputs and %d outputs", n, f->n_in,
+                   f->n_out);
+  for (int k = 1; k <= n; k++) {
+    const mr_var_t *in = f->in[f->n_in - k], *out = f->out[f->n_out - k];
+    if (!mr_aval_equal(&in->aval, &out->aval))
+      return mr_fail(diag, MR_ERR_SHAPE, "in_place: input %d is %s, output %d is %s", f->n_in - k,
+                     mr_aval_text(&in->aval, a), f->n_out - k, mr_aval_text(&out->aval, b));
+    for (int i = 1; out != in && i <= n; i++)
+      if (out == f->in[f->n_in - i])
+        return mr_fail(diag, MR_ERR_SHAPE, "in_place: output %d is input %d as it came",
+                       f->n_out - k, f->n_in - i);
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, int in_place,
+                      const mr_cpu_call_t *call, mr_diag_t *diag) {
+  MR_TRY(check_in_place(f, in_place, diag));
   size_t n = (size_t)(f->n_var + f->n_eqn) + 1;
   *p = (mr_plan_t){.block = calloc(n, sizeof *p->block),
                    .of_var = calloc(n, sizeof(int)),
@@ -157,7 +202,8 @@ mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, const 
     mr_plan_fini(p);
     return mr_fail(diag, MR_ERR_NOMEM, "no memory to plan memory");
   }
-  planner_t s = {.p = p, .f = f, .root = work, .last = work + n, .output = work + 2 * n};
+  planner_t s = {
+      .p = p, .f = f, .root = work, .last = work + n, .output = work + 2 * n, .in_place = in_place};
   plan_all(&s, donate, call);
   assign_offsets(p, work + 3 * n, work + 4 * n);
   free(work);

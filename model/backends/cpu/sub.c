@@ -10,6 +10,7 @@ mr_err_t mr__sub_create(const mr_cpu_call_t *c, const mr_fn_t *f, mr_exec_t **ou
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   mr_jit_options_t o = *c->options;
+  o.in_place = 0;
   o.donate = NULL; /* what the graph around it gives away is no matter of this one */
   o.lender = NULL;
   x->threads = omp_get_max_threads();
