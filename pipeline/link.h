@@ -1,13 +1,15 @@
 /* A link: an edge that leaves the process.  Its sending end gives buffers to its receiving end in
    another process or on another host, each exactly once and in order, whatever dies in between.
 
-   Every buffer has a *number*, counted from the first one of the run.  The sending end keeps a
-   buffer until the receiving end has acknowledged it, which happens once nobody there holds it any
-   more (or, with by_hand, once mr_link_commit says so): only then has it had its effect.  After a
-   lost connection, and after a death of either process, the receiving end says the number it goes
-   on from; the sending end sends again from there, or, when it no longer holds that buffer, says so
-   (mr_link_asked): its stream must then be started anew at that point.  A stream is a function of
-   its position, so nothing is lost by this.
+   Every buffer has a *number*, counted from the first one of the run.  An acknowledgement carries
+   two of them: buffers before *released* are held by nobody on the receiving end any more (credit:
+   so many more may come), those before *committed* have had their effect for good, and never come
+   again.  What is committed is what is released, or, with by_hand, what mr_link_commit says.  The
+   sending end keeps what is not released, and of what is released and not committed the newest
+   `keep` buffers.  After a lost connection, and after a death of either process, the receiving end
+   says the number it goes on from; the sending end sends again from there, or, when it no longer
+   holds that buffer, says so (mr_link_asked): its stream must then be started anew at that point. A
+   stream is a function of its position, so nothing is lost by this.
 
    The receiving end grants credit: the sending end never has more than window buffers on the way,
    so no queue in between is ever full.  Between hosts buffers travel as ZeroMQ messages; on one
@@ -43,11 +45,13 @@ typedef struct mr_link_cfg {
   bool bind;           /* this end waits at the address, the other one comes */
   int window;          /* receiving end: buffers on the way or in use here, [1,MR_LINK_WINDOW_MAX];
                           0: 8 */
-  bool by_hand;    /* receiving end: acknowledges what mr_link_commit names, not what is released */
-  bool copy;       /* never by reference, even on one host */
-  int linger_ms;   /* how long close waits for what the peer has not acknowledged; 0: 2000 */
-  const char *key; /* CURVE: file of this end's secret key (`millrace keys`); NULL: none.  An end
-                      that binds beyond loopback must have one */
+  int keep;      /* sending end: released buffers that it keeps until they are committed, beyond the
+                    window, [0,MR_LINK_WINDOW_MAX]; those before come again by being made again */
+  bool by_hand;  /* receiving end: committed is what mr_link_commit names, not what is released */
+  bool copy;     /* never by reference, even on one host */
+  int linger_ms; /* how long close waits for what the peer has not acknowledged; 0: 2000 */
+  const char *key;   /* CURVE: file of this end's secret key (`millrace keys`); NULL: none.  An end
+                        that binds beyond loopback must have one */
   const char *peers; /* CURVE: public key files, comma between.  Binding end: who may come;
                         connecting end: the one it expects there */
 } mr_link_cfg_t;
@@ -65,7 +69,8 @@ typedef struct mr_link_stats {
   int64_t sent, resent; /* sending end: buffers, those sent more than once counted again */
   int64_t received;     /* receiving end: buffers, each once */
   int64_t repeated;     /* receiving end: came again and were dropped */
-  int64_t acknowledged; /* the number before which everything is */
+  int64_t released;     /* all before this number are: nobody on the receiving end holds them */
+  int64_t committed;    /* all before it need not come again: <= released */
   int64_t bytes;        /* of payload that travelled in messages */
   int64_t by_reference; /* buffers that stayed in place */
   int64_t connections;  /* times that both ends agreed on a point */
@@ -129,7 +134,8 @@ const mr_spec_t *mr_link_spec(
 size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n);
 bool mr_link_over(const mr_link_t *l); /* the stream has ended and all of it has been taken */
 
-/* by_hand: everything before number has had its effect.  Any thread. */
+/* by_hand: everything before number has had its effect for good: a receiving end that goes on after
+   a death of its process goes on from there, or later.  Any thread. */
 void mr_link_commit(mr_link_t *l, int64_t number);
 void mr_link_leave(mr_link_t *l); /* wants no more: the sending end is done */
 

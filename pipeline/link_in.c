@@ -61,7 +61,7 @@ static void hear_welcome(mr_link_t *l, const mr__link_head_t *head, const char *
   if (!learn_spec(l, body + MR__LINK_TOKEN, head->body - MR__LINK_TOKEN)) return;
   mr__rx_new_session(l->rx, body);
   l->state = MR__LINK_MET;
-  l->acked_said = -1; /* what was acknowledged meanwhile is said again */
+  l->committed_said = -1; /* what was acknowledged meanwhile is said again */
   l->stats.connections++;
 }
 
@@ -137,25 +137,29 @@ static void say_hello(mr_link_t *l) {
     l->tried_ms = now - MR__LINK_KNOCK_MS + MR__LINK_RETRY_MS;
 }
 
+/* What is durable may be so before the last watcher has let go of it. */
+int64_t mr__link_in_committed(const mr_link_t *l) {
+  int64_t by_hand = atomic_load_explicit(&l->committed, memory_order_acquire);
+  return l->cfg.by_hand && by_hand < l->released ? by_hand : l->released;
+}
+
 /* Few acknowledgements carry many buffers: one waits for half a window, or a little while. */
 static void say_ack(mr_link_t *l) {
-  int64_t limit = l->released + l->cfg.window, now = mr__link_now_ms();
-  if (l->released == l->released_said && l->acked == l->acked_said) {
+  int64_t now = mr__link_now_ms();
+  mr__link_ack_t ack = {l->released + l->cfg.window, mr__link_in_committed(l)};
+  if (l->released == l->released_said && ack.committed == l->committed_said) {
     l->ack_due_ms = 0;
     return;
   }
   if (!l->ack_due_ms) l->ack_due_ms = now + MR__LINK_ACK_MS;
-  bool many = l->released - l->released_said >= (l->cfg.window + 1) / 2 || l->acked_said < 0;
+  bool many = l->released - l->released_said >= (l->cfg.window + 1) / 2 || l->committed_said < 0;
   if (!many && l->total < 0 && now < l->ack_due_ms) return;
-  if (!mr__link_say(l, MR__LINK_ACK, l->acked, &limit, sizeof limit)) return;
-  l->acked_said = l->acked, l->released_said = l->released, l->ack_due_ms = 0;
+  if (!mr__link_say(l, MR__LINK_ACK, l->released, &ack, sizeof ack)) return;
+  l->committed_said = ack.committed, l->released_said = l->released, l->ack_due_ms = 0;
 }
 
 void mr__link_in_speaks(mr_link_t *l) {
   while (l->released < l->taken && mr__rx_is_released(l->rx, l->released)) l->released++;
-  int64_t committed = atomic_load_explicit(&l->committed, memory_order_acquire);
-  int64_t acked = !l->cfg.by_hand || l->released < committed ? l->released : committed;
-  if (acked > l->acked) l->acked = acked;
   if (l->state == MR__LINK_ALONE) return say_hello(l);
   say_ack(l);
   if (l->left && !l->left_said) l->left_said = mr__link_say(l, MR__LINK_LEAVE, 0, NULL, 0);
@@ -172,7 +176,7 @@ size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n) {
 bool mr_link_over(const mr_link_t *l) { return l->total >= 0 && l->taken == l->total; }
 
 void mr_link_commit(mr_link_t *l, int64_t number) {
-  atomic_store_explicit(&l->committed, number, memory_order_release); /* read by in_speaks */
+  atomic_store_explicit(&l->committed, number, memory_order_release); /* read by say_ack */
 }
 
 void mr_link_leave(mr_link_t *l) { l->left = true; }

@@ -7,7 +7,7 @@
 #include "pipeline/link_private.h"
 
 static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
-  return &l->held[number % l->cfg.window];
+  return &l->held[number % (l->cfg.window + l->cfg.keep)];
 }
 
 /* ---- sending ---- */
@@ -117,6 +117,16 @@ static void let_go(mr_link_t *l, int64_t number) {
   }
 }
 
+/* Room is for buffers that are not released; of the others the newest are kept that may have to
+   come again. */
+static void acknowledged(mr_link_t *l, int64_t released, int64_t committed) {
+  l->acked = released;
+  if (released > l->released) l->released = released;
+  if (committed > l->committed_heard) l->committed_heard = committed;
+  int64_t kept = l->released - l->cfg.keep;
+  let_go(l, kept > l->committed_heard ? kept : l->committed_heard);
+}
+
 static bool welcome(mr_link_t *l, bool shares) {
   char body[32 << 10];
   memset(body, 0, MR__LINK_TOKEN);
@@ -139,7 +149,7 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
   l->asked_state = MR_END;
   if (p.number < l->first_held || p.number > l->next) return mr__link_part(l);
   l->asked_state = MR_OK;
-  l->sent = p.number, l->limit = hello.limit, l->end_said = false;
+  l->sent = l->acked = p.number, l->limit = hello.limit, l->end_said = false;
   bool shares = hello.flags & MR__LINK_SHARES && mr__share_same_host(l->share, hello.host);
   mr__share_use(l->share, shares);
   if (!welcome(l, shares)) return mr__link_part(l);
@@ -159,16 +169,16 @@ bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n) {
   if (l->state != MR__LINK_PLAIN) l->stats.connections++;
   l->state = MR__LINK_PLAIN, l->session = 0, l->wanted = number;
   mr__share_use(l->share, false);
-  if (l->asked_state == MR_OK) let_go(l, number);
+  if (l->asked_state == MR_OK) acknowledged(l, number, number);
   return true;
 }
 
 static void hear_ack(mr_link_t *l, const mr__link_head_t *head, const void *body) {
-  int64_t limit;
-  memcpy(&limit, body, sizeof limit);
-  if (head->number > l->sent || limit < head->number) return mr__link_malformed(l);
-  let_go(l, head->number);
-  l->limit = limit;
+  mr__link_ack_t ack;
+  if (head->number > l->sent || !mr__link_ack_read(body, head->body, head->number, &ack))
+    return mr__link_malformed(l);
+  acknowledged(l, head->number, ack.committed);
+  l->limit = ack.limit;
   /* The receiving end waits for this before it goes: an acknowledgement that was on its way when
      its connection closed may never be read here. */
   if (mr_link_done(l)) mr__link_say(l, MR__LINK_LEAVE, l->next, NULL, 0);
@@ -195,7 +205,7 @@ mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point) {
 
 size_t mr_link_room(const mr_link_t *l) {
   if (l->left || l->ended) return 0;
-  return (size_t)(l->cfg.window - (l->next - l->first_held));
+  return (size_t)(l->cfg.window - (l->next - l->released));
 }
 
 void mr_link_send(mr_link_t *l, mr_buf_t *b) {
@@ -209,5 +219,5 @@ void mr_link_end(mr_link_t *l) { l->ended = true; }
 bool mr_link_left(const mr_link_t *l) { return l->left; }
 
 bool mr_link_done(const mr_link_t *l) {
-  return l->left || (l->ended && l->end_said && l->first_held == l->next);
+  return l->left || (l->ended && l->end_said && l->acked == l->next);
 }

@@ -124,10 +124,12 @@ struct mr_link {
   bool have_spec, spec_is_wanted;
   void *names; /* owned: the spec's dataset */
 
-  /* sending end: held[first_held, next) by number, of which those before sent are on the way */
-  mr_buf_t **held; /* [window], by number % window */
-  int64_t first_held, next, sent, limit;
-  int64_t wanted; /* MR__LINK_PLAIN: asked for and not yet sent; -1: nothing */
+  /* sending end: held[first_held, next) by number, of which those before sent are on the way and
+     those before released, in any session, are kept until they are committed */
+  mr_buf_t **held; /* [window + keep], by number % (window + keep) */
+  int64_t first_held, released, next, sent, limit;
+  int64_t acked, committed_heard; /* receiving end: acked is what it said last */
+  int64_t wanted;                 /* MR__LINK_PLAIN: asked for and not yet sent; -1: nothing */
   bool ended, end_said;
   bool left, left_said; /* the receiving end wants no more */
   bool left_heard;      /* receiving end: the other one knows */
@@ -136,10 +138,10 @@ struct mr_link {
   mr__share_t *share;
   char *scratch; /* a first frame */
 
-  /* receiving end: [acked, taken) is in use, [taken, expected) waits for take */
+  /* receiving end: [released, taken) is in use, [taken, expected) waits for take */
   mr_buf_t **came; /* [window], by number % window */
   mr_link_point_t point;
-  int64_t expected, taken, released, acked, released_said, acked_said, total;
+  int64_t expected, taken, released_said, committed_said, total;
   int64_t ack_due_ms;
   _Atomic int64_t committed;
   bool pool_is_given;
@@ -170,5 +172,6 @@ bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n);
 /* What there is to say now. */
 void mr__link_out_speaks(mr_link_t *l);
 void mr__link_in_speaks(mr_link_t *l);
+int64_t mr__link_in_committed(const mr_link_t *l); /* receiving end: for the next ACK */
 
 #endif

@@ -24,7 +24,7 @@ static size_t least_body(int kind) {
     case MR__LINK_KNOCK: return sizeof(mr__link_knock_t);
     case MR__LINK_HELLO: return sizeof(mr__link_hello_t);
     case MR__LINK_DATA: return sizeof(mr__link_data_t);
-    case MR__LINK_ACK: return sizeof(int64_t);
+    case MR__LINK_ACK: return sizeof(mr__link_ack_t);
     default: return 0;
   }
 }
@@ -58,6 +58,12 @@ bool mr__link_hello_read(const void *body, size_t n, mr__link_hello_t *hello, in
     return false;
   memcpy(word, (const char *)body + sizeof *hello, hello->n_words * sizeof *word);
   return hello->epoch >= 0 && hello->position >= 0 && hello->limit >= 0;
+}
+
+bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack) {
+  if (n != sizeof *ack) return false;
+  memcpy(ack, body, sizeof *ack);
+  return ack->limit >= number && ack->committed >= 0 && ack->committed <= number;
 }
 
 /* Takes n bytes off the front of what is left. */

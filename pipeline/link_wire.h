@@ -8,7 +8,7 @@
 #include "pipeline/link.h"
 
 enum {
-  MR__LINK_VERSION = 1,
+  MR__LINK_VERSION = 2,
   MR__LINK_INLINE = 4096,    /* payloads up to this travel in the message's first frame */
   MR__LINK_FIRST_MAX = 8192, /* bytes of a first frame without the arrays of records */
   MR__LINK_SECRET = 16,
@@ -21,11 +21,11 @@ typedef enum mr__link_kind {
   MR__LINK_WELCOME,   /* sending end: the session stands; this is the spec */
   MR__LINK_REFUSE,    /* either: it cannot be, and why */
   MR__LINK_DATA,      /* sending end: buffer number */
-  MR__LINK_ACK,   /* receiving end: all before number had their effect; send those before limit */
-  MR__LINK_END,   /* sending end: the stream has number buffers */
-  MR__LINK_BEAT,  /* either: still here */
-  MR__LINK_LEAVE, /* receiving end: wants no more */
-  MR__LINK_RESET, /* either: this session is not known here */
+  MR__LINK_ACK,       /* receiving end: all before number are released */
+  MR__LINK_END,       /* sending end: the stream has number buffers */
+  MR__LINK_BEAT,      /* either: still here */
+  MR__LINK_LEAVE,     /* receiving end: wants no more */
+  MR__LINK_RESET,     /* either: this session is not known here */
   MR__LINK_KIND_N
 } mr__link_kind_t;
 
@@ -49,6 +49,11 @@ typedef struct mr__link_hello {
   char host[MR_LINK_NAME_MAX]; /* which kernel and network: buffers can be shared if it is the same
                                 */
 } mr__link_hello_t;            /* then n_words int64 */
+
+typedef struct mr__link_ack {
+  int64_t limit;     /* buffers before it may be sent */
+  int64_t committed; /* those before it need not come again, whatever dies here; <= number */
+} mr__link_ack_t;
 
 typedef struct mr__link_knock {
   char name[MR_LINK_NAME_MAX];
@@ -76,6 +81,9 @@ bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, cons
 
 /* A HELLO's body into its parts.  false: it is malformed. */
 bool mr__link_hello_read(const void *body, size_t n, mr__link_hello_t *hello, int64_t *word);
+
+/* The body of an ACK with this number.  false: numbers that cannot be. */
+bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack);
 
 /* A DATA's body, of a link with this spec.  On success *words, *key, *draw, *label and *payload
    point into body (unaligned) or are NULL.  payload_n: size of the frame that follows, 0: none. */

@@ -84,7 +84,7 @@ static void every_buffer_arrives_once_and_in_order(void **state) {
     mr_link_stats(p.out, &out);
     assert_int_equal(in.received, 1500);
     assert_int_equal(in.repeated + in.malformed + out.malformed, 0);
-    assert_int_equal(out.acknowledged, 1500);
+    assert_int_equal(out.released, 1500);
     assert_int_equal(in.by_reference, out.by_reference);
     if (!cases[i].copy && cases[i].shared) assert_true(in.by_reference > 1400);
     if (!cases[i].shared) assert_int_equal(in.by_reference, 0);
@@ -124,16 +124,111 @@ static void what_is_held_is_not_acknowledged(void **state) {
   mr_buf_unref(b[1]); /* the second is released, the first is not */
   for (int i = 0; i < 20; i++) turn(p.in), mr_link_wait(p.in, 1), turn(p.out);
   mr_link_stats(p.out, &out);
-  assert_int_equal(out.acknowledged, 0);
+  assert_int_equal(out.released, 0);
   mr_buf_unref(b[0]);
   for (int i = 0; i < 20; i++) turn(p.in), mr_link_wait(p.in, 1), turn(p.out);
   mr_link_stats(p.out, &out);
-  assert_int_equal(out.acknowledged, 2);
+  assert_int_equal(out.released, 2);
   mr_pool_t *pool = p.pool;
   p.pool = NULL;
   mr_link_close(p.in);
   mr_link_close(p.out);
   mr_pool_destroy(pool);
+}
+
+/* Sends up to total, takes and lets go of them; then both ends know of each other. */
+static void pass(pair_t *p, int64_t *got, int64_t total) {
+  mr_buf_t *b;
+  while (*got < total) {
+    ends_send(p->out, p->pool, &p->spec, &p->next, total + 1000);
+    turn(p->out);
+    turn(p->in);
+    if (!mr_link_take(p->in, &b, 1)) continue;
+    assert_true(ends_is(b, &p->spec, (*got)++));
+    mr_buf_unref(b);
+  }
+}
+
+static void settle(pair_t *p) {
+  for (int i = 0; i < 20; i++) turn(p->in), mr_link_wait(p->in, 1), turn(p->out);
+}
+
+/* A receiver that names what is committed, from that number on. */
+static void open_by_hand(pair_t *p, int64_t number) {
+  mr_diag_t diag = {0};
+  mr_link_cfg_t cfg = {
+      .name = "edge", .address = address, .window = 4, .copy = true, .by_hand = true};
+  mr_link_point_t at = {.number = number, .position = number * ENDS_BATCH};
+  p->in = mr_link_open_in(&cfg, &p->spec, &at, &diag);
+  if (!p->in) fail_msg("%s", diag.text);
+}
+
+static void what_is_released_gives_credit_and_what_is_committed_is_said_beside_it(void **state) {
+  pair_t p;
+  int64_t got = 0;
+  mr_link_stats_t in, out;
+  open_pair(&p, 16, 4, true, false);
+  mr_link_close(p.in);
+  open_by_hand(&p, 0);
+  pass(&p, &got, 50); /* far more than the window: credit does not wait for it */
+  settle(&p);
+  mr_link_stats(p.out, &out);
+  assert_int_equal(out.released, 50);
+  assert_int_equal(out.committed, 0);
+  mr_link_commit(p.in, 20);
+  settle(&p);
+  mr_link_stats(p.out, &out);
+  mr_link_stats(p.in, &in);
+  assert_int_equal(out.committed, 20);
+  assert_int_equal(in.committed, 20);
+  mr_link_commit(p.in, 1000); /* never more than what is released */
+  settle(&p);
+  mr_link_stats(p.out, &out);
+  assert_int_equal(out.committed, 50);
+  close_pair(&p);
+}
+
+/* The receiver dies with 20 committed and 30 done: its successor goes on from 20. */
+static void die_after_twenty(pair_t *p, int keep, int64_t *got) {
+  mr_diag_t diag = {0};
+  open_pair(p, 16, 4, true, false);
+  mr_link_close(p->in);
+  mr_link_close(p->out);
+  mr_link_cfg_t cfg = {
+      .name = "edge", .address = address, .bind = true, .window = 4, .keep = keep, .copy = true};
+  p->out = mr_link_open_out(&cfg, &p->spec, 0, &diag);
+  if (!p->out) fail_msg("%s", diag.text);
+  open_by_hand(p, 0);
+  pass(p, got, 30);
+  mr_link_commit(p->in, 20);
+  settle(p);
+  mr_link_close(p->in);
+  open_by_hand(p, *got = 20);
+}
+
+static void what_is_kept_comes_again_from_the_committed_number(void **state) {
+  pair_t p;
+  int64_t got = 0;
+  mr_link_stats_t out;
+  mr_link_point_t asked;
+  die_after_twenty(&p, 12, &got);
+  pass(&p, &got, 300);
+  mr_link_stats(p.out, &out);
+  assert_int_equal(mr_link_asked(p.out, &asked), MR_OK);
+  assert_int_equal(asked.number, 20);
+  assert_in_range(out.resent, 10, 14);
+  close_pair(&p);
+}
+
+static void what_is_not_kept_is_to_be_made_again_from_there(void **state) {
+  pair_t p;
+  int64_t got = 0;
+  mr_link_point_t asked = {0};
+  die_after_twenty(&p, 5, &got);
+  while (mr_link_asked(p.out, &asked) != MR_END) turn(p.in), turn(p.out);
+  assert_int_equal(asked.number, 20);
+  assert_int_equal(asked.position, 20 * ENDS_BATCH);
+  close_pair(&p);
 }
 
 static void a_receiver_that_starts_anew_gets_the_rest(void **state) {
@@ -295,6 +390,9 @@ int main(void) {
       cmocka_unit_test(every_buffer_arrives_once_and_in_order),
       cmocka_unit_test(a_receiver_that_takes_nothing_stops_the_sender_at_the_window),
       cmocka_unit_test(what_is_held_is_not_acknowledged),
+      cmocka_unit_test(what_is_released_gives_credit_and_what_is_committed_is_said_beside_it),
+      cmocka_unit_test(what_is_kept_comes_again_from_the_committed_number),
+      cmocka_unit_test(what_is_not_kept_is_to_be_made_again_from_there),
       cmocka_unit_test(a_receiver_that_starts_anew_gets_the_rest),
       cmocka_unit_test(a_point_that_is_not_held_is_reported),
       cmocka_unit_test(specs_that_differ_are_refused_on_both_ends),
