@@ -12,6 +12,7 @@ mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
   if (!g) return NULL;
   g->reg = reg;
   pthread_mutex_init(&g->lock, NULL);
+  pthread_mutex_init(&g->commit_lock, NULL);
   return g;
 }
 

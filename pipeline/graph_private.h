@@ -42,7 +42,8 @@ typedef struct mr__node {
   int process;        /* the block it stands in, from 1; 0: none */
   int n_chains;       /* source: chains that read it */
   bool opened;
-  struct mr_runtime *rt; /* [n_workers] */
+  _Atomic int64_t committed; /* mr_committed */
+  struct mr_runtime *rt;     /* [n_workers] */
   struct mr__node *next_dropped;
 } mr__node_t;
 
@@ -51,6 +52,12 @@ typedef struct mr__edge {
   mr__pos_t pos;
   mr_ring_t **ring; /* [workers of from][workers of to] */
 } mr__edge_t;
+
+/* The number before which an edge's buffers are committed: said by the stage it leads to, and by
+   those behind that one (pipeline/commit.c). */
+typedef struct mr__commit {
+  int64_t here, beyond;
+} mr__commit_t;
 
 typedef struct mr__text {
   struct mr__text *next;
@@ -90,6 +97,8 @@ struct mr_graph {
   mr_wait_t **wait; /* [n_waits] of all threads, grouped by node */
   _Atomic int n_waits;
   atomic_int stop, cancel;
+  pthread_mutex_t commit_lock;
+  mr__commit_t *commit;  /* [n_edges] under it; NULL before the start */
   pthread_mutex_t lock;  /* the three below */
   mr_diag_t failure;     /* the first one */
   mr_snapshot_t *sample; /* where the window of mr_limiting_stage began; NULL: none yet */

@@ -34,9 +34,6 @@ static mr_err_t check_cfg(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   if (cfg->window < 0 || cfg->window > MR_LINK_WINDOW_MAX)
     return mr_fail(diag, MR_ERR_CONFIG, "window = %d: want 1 to %d buffers", cfg->window,
                    MR_LINK_WINDOW_MAX);
-  if (cfg->keep < 0 || cfg->keep > MR_LINK_WINDOW_MAX)
-    return mr_fail(diag, MR_ERR_CONFIG, "keep = %d: want 0 to %d buffers", cfg->keep,
-                   MR_LINK_WINDOW_MAX);
   return MR_OK;
 }
 
@@ -50,7 +47,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
   l->said_ms = l->heard_ms = mr__link_now_ms();
   l->tried_ms = l->said_ms - MR__LINK_KNOCK_MS;
   bool good = copy_texts(&l->cfg);
-  mr_buf_t **slots = calloc((size_t)(l->cfg.window + l->cfg.keep), sizeof(mr_buf_t *));
+  mr_buf_t **slots = calloc((size_t)l->cfg.window, sizeof(mr_buf_t *));
   if (out)
     l->held = slots;
   else
@@ -79,7 +76,7 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
   mr_link_t *l = open_any(cfg, true, SHORT_MESSAGE, diag);
   if (!l) return NULL;
   l->first_held = l->next = l->sent = l->limit = l->reached = first;
-  l->released = l->acked = l->committed_heard = first;
+  l->acked = l->committed_heard = first;
   l->scratch = malloc(MR__LINK_FIRST_MAX + mr__slot_of(spec).bytes - mr__slot_of(spec).cap);
   if (!l->scratch) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
   if (!l->scratch || keep_spec(l, spec, diag) < 0 || (!l->cfg.copy && mr__share_open(l, diag) < 0))
@@ -130,7 +127,7 @@ void mr_link_close(mr_link_t *l) {
   if (!l) return;
   if (l->k.socket) linger(l);
   for (int64_t i = l->first_held; l->held && i < l->next; i++)
-    mr_buf_unref(l->held[i % (l->cfg.window + l->cfg.keep)]);
+    mr_buf_unref(l->held[i % l->cfg.window]);
   for (int64_t i = l->taken; l->came && i < l->expected; i++)
     mr_buf_unref(l->came[i % l->cfg.window]);
   mr__socket_close(&l->k, l->cfg.linger_ms);
@@ -310,7 +307,7 @@ const char *mr_link_address(const mr_link_t *l) { return l->k.at; }
 
 void mr_link_stats(const mr_link_t *l, mr_link_stats_t *out) {
   *out = l->stats;
-  out->released = l->released;
+  out->released = l->out ? l->first_held : l->released, out->reached = l->reached;
   out->committed = l->out ? l->committed_heard : mr__link_in_committed(l);
   out->connected = l->state != MR__LINK_ALONE;
 }

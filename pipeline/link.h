@@ -5,11 +5,10 @@
    two of them: buffers before *released* are held by nobody on the receiving end any more (credit:
    so many more may come), those before *committed* have had their effect for good, and never come
    again.  What is committed is what is released, or, with by_hand, what mr_link_commit says.  The
-   sending end keeps what is not released, and of what is released and not committed the newest
-   `keep` buffers.  After a lost connection, and after a death of either process, the receiving end
-   says the number it goes on from; the sending end sends again from there, or, when it no longer
-   holds that buffer, says so (mr_link_asked): its stream must then be started anew at that point. A
-   stream is a function of its position, so nothing is lost by this.
+   sending end keeps what is not released.  After a lost connection, and after a death of either
+   process, the receiving end says the number it goes on from; the sending end sends again from
+   there, or, when it no longer holds that buffer, says so (mr_link_asked): its stream must then be
+   started anew at that point. A stream is a function of its position, so nothing is lost by this.
 
    The receiving end grants credit: the sending end never has more than window buffers on the way,
    so no queue in between is ever full.  Between hosts buffers travel as ZeroMQ messages; on one
@@ -45,13 +44,11 @@ typedef struct mr_link_cfg {
   bool bind;           /* this end waits at the address, the other one comes */
   int window;          /* receiving end: buffers on the way or in use here, [1,MR_LINK_WINDOW_MAX];
                           0: 8 */
-  int keep;      /* sending end: released buffers that it keeps until they are committed, beyond the
-                    window, [0,MR_LINK_WINDOW_MAX]; those before come again by being made again */
-  bool by_hand;  /* receiving end: committed is what mr_link_commit names, not what is released */
-  bool copy;     /* never by reference, even on one host */
-  int linger_ms; /* how long close waits for what the peer has not acknowledged; 0: 2000 */
-  const char *key;   /* CURVE: file of this end's secret key (`millrace keys`); NULL: none.  An end
-                        that binds beyond loopback must have one */
+  bool by_hand;    /* receiving end: committed is what mr_link_commit names, not what is released */
+  bool copy;       /* never by reference, even on one host */
+  int linger_ms;   /* how long close waits for what the peer has not acknowledged; 0: 2000 */
+  const char *key; /* CURVE: file of this end's secret key (`millrace keys`); NULL: none.  An end
+                      that binds beyond loopback must have one */
   const char *peers; /* CURVE: public key files, comma between.  Binding end: who may come;
                         connecting end: the one it expects there */
 } mr_link_cfg_t;
@@ -67,6 +64,7 @@ typedef struct mr_link_point {
 
 typedef struct mr_link_stats {
   int64_t sent, resent; /* sending end: buffers, those sent more than once counted again */
+  int64_t reached;      /* sending end: the number after the last buffer that was sent */
   int64_t received;     /* receiving end: buffers, each once */
   int64_t repeated;     /* receiving end: came again and were dropped */
   int64_t released;     /* all before this number are: nobody on the receiving end holds them */

@@ -7,7 +7,7 @@
 #include "pipeline/link_private.h"
 
 static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
-  return &l->held[number % (l->cfg.window + l->cfg.keep)];
+  return &l->held[number % l->cfg.window];
 }
 
 /* ---- sending ---- */
@@ -117,14 +117,10 @@ static void let_go(mr_link_t *l, int64_t number) {
   }
 }
 
-/* Room is for buffers that are not released; of the others the newest are kept that may have to
-   come again. */
 static void acknowledged(mr_link_t *l, int64_t released, int64_t committed) {
   l->acked = released;
-  if (released > l->released) l->released = released;
   if (committed > l->committed_heard) l->committed_heard = committed;
-  int64_t kept = l->released - l->cfg.keep;
-  let_go(l, kept > l->committed_heard ? kept : l->committed_heard);
+  let_go(l, released);
 }
 
 static bool welcome(mr_link_t *l, bool shares) {
@@ -205,7 +201,7 @@ mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point) {
 
 size_t mr_link_room(const mr_link_t *l) {
   if (l->left || l->ended) return 0;
-  return (size_t)(l->cfg.window - (l->next - l->released));
+  return (size_t)(l->cfg.window - (l->next - l->first_held));
 }
 
 void mr_link_send(mr_link_t *l, mr_buf_t *b) {

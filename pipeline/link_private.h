@@ -124,10 +124,10 @@ struct mr_link {
   bool have_spec, spec_is_wanted;
   void *names; /* owned: the spec's dataset */
 
-  /* sending end: held[first_held, next) by number, of which those before sent are on the way and
-     those before released, in any session, are kept until they are committed */
-  mr_buf_t **held; /* [window + keep], by number % (window + keep) */
-  int64_t first_held, released, next, sent, limit;
+  /* sending end: held[first_held, next) by number, of which those before sent are on the way; those
+     before first_held are released */
+  mr_buf_t **held; /* [window], by number % window */
+  int64_t first_held, next, sent, limit;
   int64_t acked, committed_heard; /* receiving end: acked is what it said last */
   int64_t wanted;                 /* MR__LINK_PLAIN: asked for and not yet sent; -1: nothing */
   bool ended, end_said;
@@ -141,7 +141,7 @@ struct mr_link {
   /* receiving end: [released, taken) is in use, [taken, expected) waits for take */
   mr_buf_t **came; /* [window], by number % window */
   mr_link_point_t point;
-  int64_t expected, taken, released_said, committed_said, total;
+  int64_t expected, taken, released, released_said, committed_said, total;
   int64_t ack_due_ms;
   _Atomic int64_t committed;
   bool pool_is_given;

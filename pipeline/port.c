@@ -195,6 +195,7 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
 
 uint64_t mr__news(const mr_runtime_t *rt) {
   uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst);
+  if (!rt->n_in) sum += (uint64_t)atomic_load_explicit(&rt->node->committed, memory_order_seq_cst);
   for (int p = 0; p < MR_MAX_PORTS; p++) {
     const mr__in_t *in = &rt->in[p];
     const mr__out_t *out = &rt->out[p];

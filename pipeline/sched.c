@@ -137,6 +137,7 @@ static mr_err_t make_all(mr_graph_t *g) {
   int n = 0;
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(make_runtimes(g, g->node[i]));
   for (int i = 0; i < g->n_nodes; i++) n += g->node[i]->n_workers;
+  if (!mr__commit_init(g)) return MR_ERR_NOMEM;
   g->wait = calloc((size_t)n + 1, sizeof *g->wait);
   g->pool = calloc((size_t)g->n_nodes * MR_MAX_PORTS, sizeof *g->pool);
   if (!g->wait || !g->pool) return MR_ERR_NOMEM;
@@ -380,5 +381,7 @@ void mr_graph_destroy(mr_graph_t *g) {
   free(g->node), free(g->edge), free(g->var), free(g->order), free(g->pool), free(g->wait);
   mr_snapshot_free(g->sample);
   pthread_mutex_destroy(&g->lock);
+  pthread_mutex_destroy(&g->commit_lock);
+  free(g->commit);
   free(g);
 }

@@ -223,6 +223,17 @@ struct pollfd;
 uint64_t mr_news(const mr_stage_t *s);
 mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms);
 
+/* What a process goes on from when it has died is kept by a few stages: a checkpoint, the state of
+   a ledger, a link out (whose other end keeps it).  They say in open that they will, and then, once
+   it is durable, that the buffers before number at an input port of stage `of` (the stage itself or
+   one before it) need not come again.  Of several such stages behind a stream the last one counts.
+   Not from several workers.  number < 0, or a port that nothing leads to: nothing is said. */
+void mr_commits(mr_stage_t *s);
+void mr_commit(mr_stage_t *s, const char *of, int port, int64_t number);
+/* The buffers before this one of output 0 need not come again; -1: nobody behind it keeps anything.
+   Any thread, after every stage is open; a stage without inputs is woken when it changes. */
+int64_t mr_committed(const mr_stage_t *s);
+
 /* In open: the buffers that this stage gives at a port come from p, which the graph then owns. */
 void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p);
 

@@ -10,12 +10,17 @@
 
 #include "base/safetensors.h"
 
+enum { MR_STATE_STREAMS = 4 };
+
 typedef struct mr_state {
   int64_t step; /* steps done */
   bool last;    /* the run ends with this one (finished or stopped) */
   int n_tensors, n_meta;
-  mr_st_tensor_t *tensor; /* [n_tensors] */
-  mr_st_meta_t *meta;     /* [n_meta] */
+  mr_st_tensor_t *tensor;          /* [n_tensors] */
+  mr_st_meta_t *meta;              /* [n_meta] */
+  const char *of;                  /* the stage whose state it is; NULL: taken is not known */
+  int64_t taken[MR_STATE_STREAMS]; /* its input i goes on with the buffer of this number; -1: not
+                                      known */
 } mr_state_t;
 
 #endif

@@ -81,6 +81,7 @@ static mr_err_t checkpoint_open(mr_stage_t *s) {
   mr_err_t e = mr_make_folder(c->dir, &diag);
   if (e >= 0) e = mr_folder_writable(c->dir, &diag);
   if (e >= 0) find_earlier(c);
+  mr_commits(s);
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
@@ -128,6 +129,7 @@ static mr_err_t checkpoint_write(mr_stage_t *s, const mr_state_t *st) {
   if (e >= 0) e = point_latest(c, st->step, &diag);
   if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
   remember(c, st->step);
+  for (int i = 0; st->of && i < MR_STATE_STREAMS; i++) mr_commit(s, st->of, i, st->taken[i]);
   return MR_OK;
 }
 

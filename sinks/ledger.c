@@ -85,6 +85,7 @@ static mr_err_t ledger_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   t->step = t->resume_step > 0 ? t->resume_step : 0;
   t->hash = strtoull(t->resume_hash, NULL, 16), t->records = 0;
+  if (t->state) mr_commits(s);
   if (!t->path) return MR_OK;
   if (cut_back(t, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
   t->out = fopen(t->path, t->resume_step < 0 ? "we" : "ae");
@@ -126,7 +127,9 @@ static mr_err_t write_state(mr_stage_t *s, const mr_buf_t *b) {
   if (!text) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the state");
   mr_err_t e = mr_write_file(t->state, text, strlen(text), &why);
   cJSON_free(text);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  mr_commit(s, s->name, 0, t->step);
+  return MR_OK;
 }
 
 static mr_err_t take_one(mr_stage_t *s, const mr_buf_t *b) {

@@ -1,7 +1,8 @@
 /* link-in: buffers come into the process.
 
-   What they hold stays the link's: a buffer is acknowledged when nobody in this graph holds it any
-   more.  The thread waits for the peer, for room behind it and for buffers that come back. */
+   What they hold stays the link's: a buffer is released when nobody in this graph holds it any
+   more, and committed when what stands behind says so (mr_commit).  The thread waits for the peer,
+   for room behind it and for buffers that come back. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static mr_err_t in_plan(mr_stage_t *s) {
 mr_err_t mr_link_in_open(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&t->set);
+  cfg.by_hand = true;
   mr_link_point_t at = {
       .number = s->start_number, .position = s->start_position, .n_words = s->n_start_words};
   mr_diag_t why = {0};
@@ -32,6 +34,13 @@ mr_err_t mr_link_in_open(mr_stage_t *s) {
   t->opened_ns = mr_now_ns();
   mr_use_pool(s, 0, mr_link_give_pool(t->link));
   return MR_OK;
+}
+
+/* Without a stage that keeps what a new process would go on from, what is released is all there is
+   to say. */
+static void commit(const mr_stage_t *s, mr_link_t *link) {
+  int64_t number = mr_committed(s);
+  mr_link_commit(link, number < 0 ? INT64_MAX : number);
 }
 
 static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
@@ -65,6 +74,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
+  commit(s, t->link);
   if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
   if (mr_stopping(s) || mr_idle(s) == MR_END) {
     mr_link_leave(t->link);
@@ -78,7 +88,11 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
 
 void mr_link_in_close(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
-  if (t->link) mr_link_stats(t->link, &t->told);
+  if (t->link) {
+    commit(s, t->link);
+    mr_link_pump(t->link, NULL); /* counts what was released since the last step */
+    mr_link_stats(t->link, &t->told);
+  }
   if (t->link && mr_link_over(t->link)) mr_link_leave(t->link);
   mr_link_close(t->link);
   t->link = NULL;
@@ -88,8 +102,9 @@ void mr_link_in_report(mr_stage_t *s, char *text, size_t n) {
   const mr_link_in_t *t = s->state;
   snprintf(text, n,
            "%" PRId64 " buffers received (%" PRId64 " came again and were dropped), %" PRId64
-           " connections",
-           t->told.received, t->told.repeated, t->told.connections);
+           " connections; released up to %" PRId64 ", committed up to %" PRId64,
+           t->told.received, t->told.repeated, t->told.connections, t->told.released,
+           t->told.committed);
 }
 
 const mr_stage_def_t mr_stage_link_in = {

@@ -15,6 +15,7 @@ typedef struct out {
   mr_link_t *link;
   mr_link_stats_t told; /* of a closed link */
   bool moved, ended;
+  int64_t connections; /* those that people were told of */
   mr_stream_at_t at;
 } out_t;
 
@@ -23,7 +24,7 @@ static const mr_opt_t out_opts[] = {MR_LINK_OPTS(offsetof(out_t, set)), {0}};
 static mr_err_t out_plan(mr_stage_t *s) {
   out_t *o = s->state;
   s->out_spec[0] = s->in_spec[0];
-  s->holds = o->set.window; /* what the peer has not acknowledged */
+  s->holds = o->set.window; /* what the peer has not released */
   return mr_link_settings_check(s, &o->set);
 }
 
@@ -31,8 +32,9 @@ static mr_err_t out_open(mr_stage_t *s) {
   out_t *o = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
   mr_diag_t why = {0};
-  o->moved = o->ended = false;
+  o->moved = o->ended = false, o->connections = 0;
   o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
+  mr_commits(s);
   return o->link ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
 }
 
@@ -65,21 +67,45 @@ void mr_link_out_nobody_comes(void) {
 
 static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_order_relaxed); }
 
+/* Of a peer that died people learn what its death costs. */
+static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
+                       const char *how) {
+  if (number >= now->reached || !now->released) return;
+  fprintf(stderr,
+          "millrace: %s: the peer goes on from buffer %" PRId64 "; %" PRId64
+          " were released and %" PRId64 " committed, and %" PRId64 " are %s again\n",
+          s->name, number, now->released, now->committed, now->reached - number, how);
+}
+
+static mr_err_t hear_peer(mr_stage_t *s) {
+  out_t *o = s->state;
+  mr_link_point_t asked;
+  mr_link_stats_t now;
+  mr_link_stats(o->link, &now);
+  mr_commit(s, s->name, 0, now.committed);
+  if (mr_link_asked(o->link, &asked) == MR_END) {
+    say_return(s, asked.number, &now, "made");
+    to_stream_at(&asked, &o->at);
+    o->moved = true;
+    return mr_stage_fail(s, MR_ERR_CANCEL, "the peer goes on from buffer %" PRId64, asked.number);
+  }
+  if (now.connections > o->connections) {
+    o->connections = now.connections;
+    say_return(s, asked.number, &now, "sent");
+  }
+  return MR_OK;
+}
+
 /* A stream that is stopped is not over: the peer keeps waiting for who goes on with it. */
 static mr_err_t out_step(mr_stage_t *s) {
   out_t *o = s->state;
-  mr_link_point_t asked;
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
   if (mr_stopping(s)) return MR_END;
   size_t n = mr_link_room(o->link) ? pass_on(s, o->link) : 0;
   if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
   if (mr_link_pump(o->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
-  if (mr_link_asked(o->link, &asked) == MR_END) {
-    to_stream_at(&asked, &o->at);
-    o->moved = true;
-    return mr_stage_fail(s, MR_ERR_CANCEL, "the peer goes on from buffer %" PRId64, asked.number);
-  }
+  MR_TRY(hear_peer(s));
   if (mr_link_left(o->link) || is_alone())
     return MR_END; /* it has done with all, or wants no more */
   return n ? MR_OK : out_wait(s, o->link, seen);
@@ -96,8 +122,9 @@ static void out_report(mr_stage_t *s, char *text, size_t n) {
   const out_t *o = s->state;
   snprintf(text, n,
            "%" PRId64 " buffers sent (%" PRId64 " again, %" PRId64 " by reference), %" PRId64
-           " connections",
-           o->told.sent, o->told.resent, o->told.by_reference, o->told.connections);
+           " connections; released up to %" PRId64 ", committed up to %" PRId64,
+           o->told.sent, o->told.resent, o->told.by_reference, o->told.connections,
+           o->told.released, o->told.committed);
 }
 
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {

@@ -111,10 +111,12 @@ static void pack_tensors(const mr_params_t *params, const mr_vit_progress_t *p, 
 }
 
 size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
-                         const mr_vit_progress_t *p, bool last, void *mem) {
+                         const mr_vit_progress_t *p, const char *of, bool last, void *mem) {
   cursor_t cur = {mem};
   mr_state_t *s = take(&cur, sizeof *s);
-  *s = (mr_state_t){.step = p->step, .last = last};
+  *s = (mr_state_t){.step = p->step, .last = last, .of = of};
+  for (int i = 0; i < MR_STATE_STREAMS; i++)
+    s->taken[i] = i < MR_VIT_STREAMS && p->stream_known[i] ? p->stream[i].number : -1;
   s->meta = take(&cur, N_META * sizeof *s->meta);
   pack_meta(c, p, s, take(&cur, (size_t)N_META * TEXT));
   pack_tensors(params, p, s, &cur);

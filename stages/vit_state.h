@@ -40,9 +40,9 @@ size_t mr_vit_state_bytes(const mr_params_t *params);
 
 /* Writes names and progress into mem (64-aligned, mr_vit_state_bytes) as the mr_state_t at its
    start; its tensors point at the arenas of params, which must not change while anyone reads it.
-   Returns the bytes used. */
+   of: the name of the stage, which stays.  Returns the bytes used. */
 size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
-                         const mr_vit_progress_t *p, bool last, void *mem);
+                         const mr_vit_progress_t *p, const char *of, bool last, void *mem);
 
 /* The configuration of the model in a checkpoint file; dropout is 0 and dtype bf16, which are no
    part of it.  MR_ERR_IO or MR_ERR_DATA. */

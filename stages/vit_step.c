@@ -20,7 +20,7 @@ static mr_err_t save(mr_stage_t *s, bool last) {
   mr_buf_t *b = NULL;
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
-  b->size = mr_vit_state_pack(&v->params, &v->config, &v->at, last, b->data);
+  b->size = mr_vit_state_pack(&v->params, &v->config, &v->at, s->name, last, b->data);
   v->saved_step = v->at.step;
   return mr_push(s, OUT_STATE, b);
 }

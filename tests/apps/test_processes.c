@@ -21,7 +21,7 @@ static const char training[] =
 static const char lines[] =
     "process reader restart=100 {\n"
     "  synthetic n=2000 ! shuffle seed=1 epochs=1 ! flip ! batch 16 name=batches workers=2\n}\n"
-    "process between restart=100 { delay 4 name=delay }\n"
+    "process between restart=100 { delay 2000 asleep name=delay }\n"
     "process writer restart=100 { ledger path=$out.txt state=$out.json every=5 name=lines }\n"
     "batches. ! delay.   delay. ! lines.\n";
 
@@ -63,6 +63,69 @@ static void lines_come_once_and_in_order_through_a_process_between(void **state)
   char *x = file_of("a", ".txt"), *y = file_of("b", ".txt");
   assert_string_equal(x, y);
   free(x), free(y), free(quiet.p), free(r.p);
+}
+
+static const char slowly[] =
+    "process reader { synthetic n=640 ! shuffle seed=1 epochs=2 ! normalize ! batch 16 "
+    "name=batches }\n"
+    "process between { delay 10000 asleep name=delay }\n"
+    "process trainer {\n"
+    "  vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8 checkpoint-every=20\n"
+    "  train.metrics ! telemetry ! jsonl path=$out.jsonl\n"
+    "  train.state ! checkpoint dir=$out.d keep=0\n}\n"
+    "batches. ! delay.   delay. ! train.\n";
+
+/* Between two checkpoints. */
+static void kill_behind_the_first_checkpoint(const char *name, const char *path) {
+  char file[TEXT_MAX];
+  pid_t pid[16];
+  snprintf(file, sizeof file, "%s/%s.d/step-000020.safetensors", dir, name);
+  while (access(file, F_OK)) usleep(1000);
+  for (int later = 0; !later; usleep(1000)) {
+    char *text = file_of(name, ".jsonl");
+    later = strstr(text, "\"step\":24,") != NULL;
+    free(text);
+  }
+  assert_int_equal(find("--process=trainer", path, pid), 1);
+  kill(pid[0], SIGKILL);
+}
+
+/* What a sending process says of the return: in every process before it the same number. */
+static void goes_on_from_what_was_committed(const char *err, const char *stage) {
+  char begin[64];
+  long long from, released, committed, made;
+  snprintf(begin, sizeof begin, "%s: the peer goes on", stage);
+  const char *at = strstr(err, begin);
+  if (!at) fail_msg("%s says nothing: %s", stage, err);
+  int n =
+      sscanf(at + strlen(begin),
+             " from buffer %lld; %lld were released and %lld committed, and %lld are made again",
+             &from, &released, &committed, &made);
+  if (n != 4) fail_msg("%s", at);
+  assert_int_equal(committed, 20);
+  assert_int_equal(from, committed);
+  assert_true(released > committed && made >= released - committed);
+}
+
+static void after_a_death_between_two_checkpoints_the_committed_ones_do_not_come_again(
+    void **state) {
+  char calm[TEXT_MAX], shaken[TEXT_MAX], a[24], b[24];
+  write_graph("slow", slowly, calm);
+  write_graph("dies", slowly, shaken);
+  running_t quiet = start((const char *const[]){"run", calm, "delay.us=0", NULL});
+  finish(&quiet);
+  if (quiet.p->status) fail_msg("%s", quiet.p->err);
+  running_t r = start((const char *const[]){"run", shaken, NULL});
+  kill_behind_the_first_checkpoint("dies", shaken);
+  finish(&r);
+  if (r.p->status) fail_msg("%s", r.p->err);
+  goes_on_from_what_was_committed(r.p->err, "to-train");
+  goes_on_from_what_was_committed(r.p->err, "to-delay");
+  ledger_line(quiet.p->out, "train: ", a);
+  ledger_line(r.p->out, "train: ", b);
+  assert_string_equal(a, b);
+  assert_non_null(strstr(r.p->out, "released up to 80, committed up to 80"));
+  free(quiet.p), free(r.p);
 }
 
 static const char endless[] =
@@ -168,6 +231,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_whose_processes_are_killed_is_the_same),
       cmocka_unit_test(lines_come_once_and_in_order_through_a_process_between),
+      cmocka_unit_test(after_a_death_between_two_checkpoints_the_committed_ones_do_not_come_again),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),

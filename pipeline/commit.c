@@ -1,0 +1,97 @@
+/* What a process would go on from if it died now: the stages that keep that (checkpoints, states of
+   ledgers, links whose other end does) say up to which buffer, and it is passed back along the
+   edges to the stages that receive the streams.
+
+   An edge's number is the least of what its consumer has said itself and of what has come back
+   through it; a stage's the least over the edges it feeds.  Commits are rare (one a checkpoint, one
+   an acknowledgement), so one lock serves all. */
+#include <stdlib.h>
+
+#include "pipeline/runtime_private.h"
+
+enum { MR_OWN_WORDS = 8 };
+#define NOBODY INT64_MAX /* no consumer of the edge keeps anything */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static bool is_record_stage(const mr__node_t *node) { return !node->n_workers; }
+
+/* The number of the buffer that a stage's buffer `number` begins with; -1: not known from it. */
+static int64_t number_before(const mr__node_t *node, int64_t number) {
+  int64_t own[MR_OWN_WORDS], record = 0;
+  const mr_stage_def_t *def = node->def;
+  if (!def->seek) return number;
+  if (def->n_words > MR_OWN_WORDS) return -1;
+  int64_t before = def->seek(node->worker, number, own, &record);
+  return record ? -1 : before;
+}
+
+/* Stores what all consumers of a stage have committed; false: nothing new. */
+static bool store(mr_graph_t *g, int at) {
+  mr__node_t *node = g->node[at];
+  int64_t number = NOBODY;
+  for (int i = 0; i < g->n_edges; i++)
+    if (g->edge[i].from == at)
+      number = least(number, least(g->commit[i].here, g->commit[i].beyond));
+  if (number == NOBODY) return false;
+  /* seq_cst: before the load of the parked flag, as wait.h asks; pairs with mr__news. */
+  if (atomic_exchange_explicit(&node->committed, number, memory_order_seq_cst) == number)
+    return false;
+  if (node->rt && !node->rt->n_in) mr_wait_wake(&node->rt->wait);
+  return true;
+}
+
+static void pass_back(mr_graph_t *g, int at) {
+  const mr__node_t *node = g->node[at];
+  if (is_record_stage(node) || !store(g, at)) return;
+  int64_t before =
+      number_before(node, atomic_load_explicit(&node->committed, memory_order_relaxed));
+  for (int i = 0; i < g->n_edges && before >= 0; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    if (e->to != at || is_record_stage(g->node[e->from])) continue;
+    g->commit[i].beyond = before;
+    pass_back(g, e->from);
+  }
+}
+
+/* Every stream that leads to a stage: nothing of it is committed yet but what lies before it. */
+static void begin(mr_graph_t *g, int at, bool beyond) {
+  for (int i = 0; i < g->n_edges; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    if (e->to != at || is_record_stage(g->node[e->from])) continue;
+    *(beyond ? &g->commit[i].beyond : &g->commit[i].here) = g->node[e->from]->start_number;
+    store(g, e->from);
+    begin(g, e->from, true);
+  }
+}
+
+bool mr__commit_init(mr_graph_t *g) {
+  g->commit = malloc(((size_t)g->n_edges + 1) * sizeof *g->commit);
+  for (int i = 0; g->commit && i < g->n_edges; i++) g->commit[i] = (mr__commit_t){NOBODY, NOBODY};
+  for (int i = 0; i < g->n_nodes; i++) atomic_init(&g->node[i]->committed, -1);
+  return g->commit;
+}
+
+void mr_commits(mr_stage_t *s) {
+  mr_graph_t *g = s->rt->g;
+  pthread_mutex_lock(&g->commit_lock);
+  begin(g, mr__graph_find(g, s->name), false);
+  pthread_mutex_unlock(&g->commit_lock);
+}
+
+void mr_commit(mr_stage_t *s, const char *of, int port, int64_t number) {
+  mr_graph_t *g = s->rt->g;
+  int at = mr__graph_find(g, of);
+  pthread_mutex_lock(&g->commit_lock);
+  for (int i = 0; i < g->n_edges && number >= 0; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    if (e->to != at || e->in != port || is_record_stage(g->node[e->from])) continue;
+    *(g->node[at]->worker == s ? &g->commit[i].here : &g->commit[i].beyond) = number;
+    pass_back(g, e->from);
+  }
+  pthread_mutex_unlock(&g->commit_lock);
+}
+
+int64_t mr_committed(const mr_stage_t *s) {
+  return atomic_load_explicit(&s->rt->node->committed, memory_order_acquire);
+}
