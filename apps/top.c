@@ -25,7 +25,7 @@ typedef struct top {
   int64_t step, total, epoch;
   double loss, accuracy, rate, p50, p90, p99;
   double lr, grad_norm, param_norm, loss_scale;
-  double cpu, rss, disk, read, written, lost;
+  double cpu, rss, disk, read, written, lost, dropped;
   double gpu, gpu_memory, gpu_watts, gpu_celsius; /* NAN: there is none */
   double losses[LOSSES];                          /* every n_each-th step's, oldest first */
   int64_t n_losses, n_each, seen;
@@ -81,19 +81,13 @@ static void take_measured(top_t *t, const cJSON *j) {
   const struct {
     const char *key;
     double *at;
-  } row[] = {{"step_p50_s", &t->p50},
-             {"step_p90_s", &t->p90},
-             {"step_p99_s", &t->p99},
-             {"cpu_cores", &t->cpu},
-             {"rss_bytes", &t->rss},
-             {"disk_free_bytes", &t->disk},
-             {"disk_read_bytes", &t->read},
-             {"disk_written_bytes", &t->written},
-             {"telemetry_lost", &t->lost},
-             {"gpu_busy", &t->gpu},
-             {"gpu_memory_bytes", &t->gpu_memory},
-             {"gpu_watts", &t->gpu_watts},
-             {"gpu_celsius", &t->gpu_celsius}};
+  } row[] = {{"step_p50_s", &t->p50},       {"step_p90_s", &t->p90},
+             {"step_p99_s", &t->p99},       {"cpu_cores", &t->cpu},
+             {"rss_bytes", &t->rss},        {"disk_free_bytes", &t->disk},
+             {"disk_read_bytes", &t->read}, {"disk_written_bytes", &t->written},
+             {"telemetry_lost", &t->lost},  {"publish_dropped", &t->dropped},
+             {"gpu_busy", &t->gpu},         {"gpu_memory_bytes", &t->gpu_memory},
+             {"gpu_watts", &t->gpu_watts},  {"gpu_celsius", &t->gpu_celsius}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     *row[i].at = number(j, row[i].key, *row[i].at);
 }
@@ -136,6 +130,7 @@ static void forget(top_t *t) {
   t->loss = t->accuracy = t->rate = t->p50 = t->p90 = t->p99 = NAN;
   t->lr = t->grad_norm = t->param_norm = t->loss_scale = NAN;
   t->cpu = t->rss = t->disk = t->read = t->written = t->lost = NAN;
+  t->dropped = 0;
   t->gpu = t->gpu_memory = t->gpu_watts = t->gpu_celsius = NAN;
 }
 
@@ -152,7 +147,7 @@ static bool drain(top_t *t) {
 
 /* ---- text, for both forms ---- */
 
-enum { HEAD_LINES = 4 };
+enum { HEAD_LINES = 5 };
 
 /* The lines of numbers; returns how many. */
 static int head_text(const top_t *t, char text[HEAD_LINES][256]) {
@@ -168,6 +163,8 @@ static int head_text(const top_t *t, char text[HEAD_LINES][256]) {
            "CPU %.2f cores  memory %.0f MB  disk free %.1f GB, read %.1f MB, written %.1f MB  "
            "lost records %.0f",
            t->cpu, t->rss / 1e6, t->disk / 1e9, t->read / 1e6, t->written / 1e6, t->lost);
+  if (t->dropped > 0)
+    snprintf(text[n++], sizeof *text, "missed by slow subscribers: %.0f", t->dropped);
   if (!isnan(t->gpu) || !isnan(t->gpu_memory))
     snprintf(text[n++], sizeof *text, "GPU %.0f %% busy  memory %.0f MB  %.0f W  %.0f C",
              100 * t->gpu, t->gpu_memory / 1e6, t->gpu_watts, t->gpu_celsius);

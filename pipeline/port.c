@@ -74,6 +74,10 @@ int64_t mr_lost(const mr_stage_t *s, int port) {
   return n;
 }
 
+void mr_set_dropped(mr_stage_t *s, int64_t n) {
+  atomic_store_explicit(&s->rt->count.dropped, n, memory_order_relaxed);
+}
+
 static bool fan_gone(const mr__fan_t *f) {
   for (int i = 0; i < f->m; i++)
     if (!mr_ring_gone(f->ring[i])) return false;

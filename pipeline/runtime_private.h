@@ -29,6 +29,7 @@ typedef struct mr__out {
    itself.  But a wait that ends moves its time from waits_since to a sum: around that wait_turn is
    odd, and who reads them together tries again if it was odd or has changed. */
 typedef struct mr__counters {
+  _Atomic int64_t dropped; /* mr_set_dropped */
   _Atomic int64_t given, taken, starved_ns, blocked_ns, start_ns, end_ns;
   _Atomic int64_t waits_since; /* ns; 0: not waiting */
   atomic_uint wait_turn;

@@ -148,6 +148,8 @@ typedef struct mr_stage_def {
   int (*n_walks)(const mr_stage_t *s); /* walks over parts of input 0; NULL: one over each input */
 
   bool sparse;    /* order leaves holes */
+  bool publishes; /* gives to subscribers outside the graph, whom it never waits for: mr_set_dropped
+                   */
   bool uncounted; /* does not count where grain counts the steps from a pipeline's seed */
 
   /* Step: one burst.  MR_OK: did something.  MR_AGAIN: wait for a port.  MR_END: over.  < 0:
@@ -239,6 +241,10 @@ void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p);
 
 /* Buffers that a lossy input has let go so far.  Any thread. */
 int64_t mr_lost(const mr_stage_t *s, int port);
+
+/* Of a stage that gives to others outside the graph: how much they were too slow for so far.
+   Telemetry tells the sum over all stages as publish_dropped. */
+void mr_set_dropped(mr_stage_t *s, int64_t n);
 
 /* Blocking forms: MR_OK; MR_END when upstream is over (pull) or every consumer is gone (push,
    fresh); MR_ERR_CANCEL when the graph failed or was cancelled.  push owns b whatever it returns.

@@ -41,6 +41,7 @@ static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
   out->items += rt->node->def->out[0].name ? load(&c->given) : load(&c->taken);
   out->alive_ns += alive, out->starved_ns += w.starved, out->blocked_ns += w.blocked;
   out->busy_ns += busy > 0 ? busy : 0;
+  out->dropped += load(&c->dropped);
 }
 
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {

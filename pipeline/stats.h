@@ -14,6 +14,7 @@ typedef struct mr_stats {
   int64_t busy_ns;    /* neither of the two below */
   int64_t starved_ns; /* waited for an input */
   int64_t blocked_ns; /* waited for room or for a free buffer */
+  int64_t dropped;    /* what it had for somebody who was too slow to take it: mr_set_dropped */
   double depth;       /* mean number of buffers found waiting at an input */
 } mr_stats_t;
 

@@ -139,6 +139,8 @@ static void say_final(const mr_metrics_t *r) {
   duration_text(r->elapsed_s, time, sizeof time);
   printf("Done: %" PRId64 " steps, %" PRId64 " images, %s%s%s\n", r->step, r->images, time,
          r->note[0] ? ", " : "", r->note);
+  double dropped = mr_metrics_get(r, "publish_dropped", 0);
+  if (dropped > 0) printf("Missed by slow subscribers: %.0f messages\n", dropped);
   if (synthetic(r)) puts("These results are of SYNTHETIC data, made up by the program.");
   printf("ledger %016" PRIx64 "\n", r->ledger);
 }

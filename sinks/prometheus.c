@@ -161,6 +161,8 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   machine(p, &t->measured);
   if (known(&t->measured, "telemetry_lost", &v))
     counter(p, "telemetry_lost", "Buffers that lossy inputs have let go.", v);
+  counter(p, "publish_dropped", "Messages and buffers that slow subscribers have missed.",
+          mr_metrics_get(&t->measured, "publish_dropped", 0));
   gauge(p, "finished", "1 once the run is over.", t->over);
   if (p->open_metrics) fputs("# EOF\n", p->out);
 }

@@ -149,6 +149,17 @@ static int64_t lost_anywhere(const mr_stage_t *s) {
   return n;
 }
 
+/* -1: no stage of the graph publishes. */
+static int64_t dropped_anywhere(const mr_stage_t *s) {
+  int64_t n = -1;
+  for (int i = 0; i < mr_watch_n_stages(s); i++) {
+    mr_stats_t st;
+    mr_watch_stage(s, i, &st);
+    if (mr_watch_def(s, i)->publishes) n = (n < 0 ? 0 : n) + st.dropped;
+  }
+  return n;
+}
+
 static void measure(mr_stage_t *s, mr_metrics_t *r) {
   telemetry_t *t = s->state;
   if (!mr_metrics_is_numbers(r)) return;
@@ -162,6 +173,7 @@ static void measure(mr_stage_t *s, mr_metrics_t *r) {
   add_host(t, r, passed);
   add_gpu(t, r);
   mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
+  add_known(r, "publish_dropped", (double)dropped_anywhere(s));
 }
 
 /* What came in may be read by others too: it goes on as a copy. */

@@ -93,11 +93,13 @@ static void write_stages(FILE *out, const mr_web_live_t *l, int n) {
   }
 }
 
-static void write_edges(FILE *out, const mr_stage_t *s) {
+/* Of an edge to a publisher also what its subscribers have missed. */
+static void write_edges(FILE *out, const mr_web_live_t *l, const mr_stage_t *s) {
   for (int i = 0; i < mr_watch_n_edges(s); i++) {
     mr_watch_edge_t e;
     mr_watch_edge(s, i, &e);
-    fprintf(out, "%s[%" PRId64 ",%" PRId64 "]", i ? "," : "", e.waiting, e.lost);
+    fprintf(out, "%s[%" PRId64 ",%" PRId64 "]", i ? "," : "", e.waiting,
+            e.lost + l->now[e.to].dropped);
   }
 }
 
@@ -120,7 +122,7 @@ char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s) {
   fputs("{\"stages\":[", out);
   write_stages(out, l, mr_watch_n_stages(s));
   fputs("],\"edges\":[", out);
-  write_edges(out, s);
+  write_edges(out, l, s);
   fprintf(out, "],\"limiting\":%d}", stage_named(s, limiting));
   return fclose(out) ? free(text), NULL : text;
 }

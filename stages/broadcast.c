@@ -98,6 +98,8 @@ static mr_err_t broadcast_step(mr_stage_t *s) {
   uint64_t seen = mr_news(s);
   mr_cast_pump(t->cast);
   size_t n = publish(s, t);
+  mr_cast_stats(t->cast, &t->told);
+  mr_set_dropped(s, t->told.dropped);
   if (!n && mr_idle(s) == MR_END) return say_end(t, mr_stopping(s));
   if (n || mr_cast_pending(t->cast)) return MR_OK;
   return mr_wait_fds(s, seen, &fd, mr_cast_fds(t->cast, &fd), -1);
@@ -123,6 +125,7 @@ const mr_stage_def_t mr_stage_broadcast = {
     .name = "broadcast",
     .help = "Publishes buffers to subscribers that come and go and never hold it back.",
     .in = {{.name = "in", .lossy = true}},
+    .publishes = true,
     .opts = broadcast_opts,
     .state_sz = sizeof(broadcast_t),
     .plan = broadcast_plan,

@@ -242,6 +242,48 @@ static void a_subscriber_gets_topics_and_whole_records(void **state) {
   zmq_ctx_term(context);
 }
 
+/* The final record of a file of lines. */
+static double number_at_the_end(const char *name, const char *key) {
+  char path[128], line[16384], last[16384] = "";
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f)) strcpy(last, line);
+  fclose(f);
+  cJSON *j = cJSON_Parse(last);
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(j, "kind")), "final");
+  const cJSON *v = cJSON_GetObjectItem(j, key);
+  double n = cJSON_IsNumber(v) ? v->valuedouble : -1;
+  cJSON_Delete(j);
+  return n;
+}
+
+static void what_a_subscriber_that_does_not_read_misses_is_a_metric(void **state) {
+  char text[512], at[128];
+  void *said;
+  int few = 1, none = 0;
+  pthread_t thread;
+  snprintf(at, sizeof at, "ipc://%s/deaf", dir);
+  snprintf(text, sizeof text,
+           "talk last=1500 pause=500 ! telemetry every=0 name=t   t. ! publish %s   "
+           "t. ! jsonl path=%s/deaf.jsonl   t. ! csv path=%s/deaf.csv",
+           at, dir, dir);
+  void *context = zmq_ctx_new(), *sub = zmq_socket(context, ZMQ_SUB);
+  zmq_setsockopt(sub, ZMQ_RCVHWM, &few, sizeof few);
+  zmq_setsockopt(sub, ZMQ_LINGER, &none, sizeof none);
+  zmq_setsockopt(sub, ZMQ_SUBSCRIBE, "", 0);
+  assert_int_equal(zmq_connect(sub, at), 0);
+  assert_int_equal(pthread_create(&thread, NULL, publish_graph, text), 0);
+  pthread_join(thread, &said);
+  if (said) fail_msg("%s", (char *)said);
+  double dropped = number_at_the_end("deaf.jsonl", "publish_dropped");
+  if (dropped < 1000) fail_msg("%g", dropped);
+  snprintf(text, sizeof text, "grep -q '^final,.*,%.9g,[0-9a-f]*$' %s/deaf.csv", dropped, dir);
+  assert_int_equal(system(text), 0);
+  zmq_close(sub);
+  zmq_ctx_term(context);
+}
+
 static void a_socket_beyond_this_machine_is_refused(void **state) {
   mr_diag_t diag;
   assert_int_equal(run("talk ! publish tcp://0.0.0.0:5560", &diag), MR_ERR_CONFIG);
@@ -293,6 +335,7 @@ int main(void) {
       CASE(an_alert_can_fail_the_run_after_its_end),
       CASE(a_webhook_gets_the_alert_as_json),
       CASE(a_subscriber_gets_topics_and_whole_records),
+      CASE(what_a_subscriber_that_does_not_read_misses_is_a_metric),
       CASE(a_socket_beyond_this_machine_is_refused),
       CASE(malformed_peers_hold_nobody),
   };

@@ -1,0 +1,203 @@
+/* Subscribers of a publisher: what each is sent, and what one that does not read costs whom. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "sinks/guests.h"
+
+enum { MANY = 6000, LONG = 4096 /* more than all buffers on the way hold */ };
+
+static void *context;
+
+static void *subscriber(const mr_guests_t *g, const char *topic, int room) {
+  void *s = zmq_socket(context, ZMQ_SUB);
+  int none = 0;
+  zmq_setsockopt(s, ZMQ_RCVHWM, &room, sizeof room);
+  zmq_setsockopt(s, ZMQ_LINGER, &none, sizeof none);
+  zmq_setsockopt(s, ZMQ_SUBSCRIBE, topic, strlen(topic));
+  assert_int_equal(zmq_connect(s, mr_guests_address(g)), 0);
+  return s;
+}
+
+/* The next message's text: -1 if there is none within ms, of "number" the number, else 0. */
+static long next(void *s, int ms, char *topic) {
+  char text[LONG];
+  zmq_setsockopt(s, ZMQ_RCVTIMEO, &ms, sizeof ms);
+  int k = zmq_recv(s, topic, 31, 0);
+  if (k < 0) return -1;
+  topic[k] = 0;
+  k = zmq_recv(s, text, sizeof text - 1, 0);
+  assert_true(k >= 0);
+  text[k] = 0;
+  return strcmp(topic, "number") ? 0 : strtol(text, NULL, 10);
+}
+
+/* Messages that the deaf one has been left; *numbers of them have one. */
+static long left_for(mr_guests_t *g, void *deaf, long *numbers) {
+  char topic[32];
+  long n = 0;
+  *numbers = 0;
+  for (int idle = 0; idle < 8;) {
+    mr_guests_pump(g);
+    long v = next(deaf, 10, topic);
+    idle = v < 0 ? idle + 1 : 0;
+    n += v >= 0, *numbers += v > 0;
+  }
+  return n;
+}
+
+/* Sends until the subscriber has heard of it, then until nothing is on its way any more. */
+static void meet(mr_guests_t *g, void *s) {
+  char topic[32];
+  long numbers;
+  do {
+    mr_guests_pump(g);
+    mr_guests_send(g, "hello", "");
+    mr_guests_pump(g);
+  } while (next(s, 1, topic) < 0);
+  left_for(g, s, &numbers);
+}
+
+static mr_guests_t *open_at(const char *address) {
+  mr_diag_t diag = {0};
+  mr_guests_t *g = mr_guests_open(address, &diag);
+  if (!g) fail_msg("%s", diag.text);
+  return g;
+}
+
+static void what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything(void **state) {
+  mr_guests_t *g = open_at(*state);
+  void *deaf = subscriber(g, "", 10), *well = subscriber(g, "number", 2000);
+  mr_guests_stats_t st;
+  char topic[32], text[32], ballast[LONG];
+  long heard = 0, numbers;
+  memset(ballast, '.', sizeof ballast - 1);
+  ballast[sizeof ballast - 1] = 0;
+  meet(g, deaf);
+  mr_guests_send(g, "number", "0");
+  while (next(well, 1, topic) < 0) mr_guests_pump(g), mr_guests_send(g, "number", "0");
+  left_for(g, well, &numbers), left_for(g, deaf, &numbers);
+  for (long i = 1; i <= MANY; i++) {
+    snprintf(text, sizeof text, "%ld", i);
+    mr_guests_send(g, "number", text);
+    mr_guests_send(g, "other", ballast); /* nobody but the deaf one has asked for it */
+    while (heard < i) {                  /* in step with the one that reads */
+      mr_guests_pump(g);
+      long v = next(well, 1, topic);
+      if (v >= 0) assert_int_equal(v, ++heard);
+    }
+  }
+  mr_guests_stats(g, &st);
+  assert_int_equal(heard, MANY);
+  assert_int_equal(st.present, 2);
+  assert_true(st.dropped > MANY / 2);
+  /* Each message either waits for it or is counted; every second one has no number. */
+  long got = left_for(g, deaf, &numbers);
+  assert_true(numbers > 0);
+  assert_int_equal(got + st.dropped, 2 * MANY);
+  mr_guests_send(g, "number", "1"); /* it gets what comes now */
+  assert_int_equal(left_for(g, deaf, &numbers), 1);
+  zmq_close(deaf), zmq_close(well);
+  mr_guests_close(g, 0);
+}
+
+static void what_was_sent_last_arrives_before_the_publisher_is_closed(void **state) {
+  mr_guests_t *g = open_at(*state);
+  void *s = subscriber(g, "", 5000);
+  char topic[32], text[16];
+  meet(g, s);
+  for (int i = 1; i <= 900; i++) {
+    snprintf(text, sizeof text, "%d", i);
+    mr_guests_send(g, "number", text);
+  }
+  mr_guests_close(g, 5000);
+  for (int i = 1; i <= 900; i++) assert_int_equal(next(s, 5000, topic), i);
+  zmq_close(s);
+}
+
+static void subscribers_come_and_go(void **state) {
+  mr_guests_t *g = open_at(*state);
+  mr_guests_stats_t st;
+  for (int i = 0; i < 10; i++) {
+    void *s = subscriber(g, "", 100);
+    meet(g, s);
+    zmq_close(s);
+    do mr_guests_pump(g), mr_guests_stats(g, &st);
+    while (st.present);
+  }
+  assert_int_equal(st.dropped, 0);
+  mr_guests_close(g, 0);
+}
+
+/* What libzmq itself would end the process for (a peer of long ago that is gone at once) and what
+   is no peer at all. */
+static void strangers_get_nothing_and_do_no_harm(void **state) {
+  static const unsigned char old[] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1, 2, 0, 0};
+  static const unsigned char web[] = "GET / HTTP/1.1\r\n\r\n";
+  mr_guests_t *g = open_at("ipc://@millrace-test-strangers");
+  mr_guests_stats_t st;
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  static const char name[] = "millrace-test-strangers";
+  memcpy(at.sun_path + 1, name, sizeof name - 1);
+  for (int i = 0; i < 200; i++) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name);
+    assert_int_equal(connect(fd, (void *)&at, n), 0);
+    if (i % 3 == 0) assert_true(send(fd, old, sizeof old, MSG_NOSIGNAL) > 0);
+    if (i % 3 == 1) assert_true(send(fd, web, sizeof web, MSG_NOSIGNAL) > 0);
+    mr_guests_pump(g);
+    close(fd);
+    mr_guests_pump(g);
+  }
+  do mr_guests_pump(g), mr_guests_stats(g, &st);
+  while (st.present);
+  void *s = subscriber(g, "", 100);
+  meet(g, s);
+  zmq_close(s);
+  mr_guests_close(g, 0);
+}
+
+static void addresses_that_cannot_be_are_told(void **state) {
+  static const char *const bad[] = {"tcp://127.0.0.1", "tcp://127.0.0.1:99999999", "udp://x",
+                                    "ipc://", "ipc:///no/such/folder/x"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    assert_null(mr_guests_open(bad[i], &diag));
+    assert_true(diag.code < 0 && strlen(diag.text) > 10);
+  }
+}
+
+int main(void) {
+  static char tcp[] = "tcp://127.0.0.1:*", file[64];
+  snprintf(file, sizeof file, "ipc:///tmp/mr-guests-%ld", (long)getpid());
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_prestate(what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything,
+                                tcp),
+      cmocka_unit_test_prestate(what_was_sent_last_arrives_before_the_publisher_is_closed, tcp),
+      cmocka_unit_test_prestate(subscribers_come_and_go, tcp),
+      {"the_same_over_a_socket_file", what_was_sent_last_arrives_before_the_publisher_is_closed,
+       NULL, NULL, file},
+      cmocka_unit_test_prestate(subscribers_come_and_go, file),
+      cmocka_unit_test(strangers_get_nothing_and_do_no_harm),
+      cmocka_unit_test(addresses_that_cannot_be_are_told),
+  };
+  context = zmq_ctx_new();
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  zmq_ctx_term(context);
+  struct stat st;
+  return failed || lstat(file + 6, &st) == 0; /* the file is gone */
+}
