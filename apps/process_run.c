@@ -10,6 +10,7 @@
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
 #include "apps/resume.h"
+#include "apps/resume_told.h"
 #include "stages/link_stage.h"
 
 enum { OUTS = 64 };
@@ -83,6 +84,7 @@ static mr_err_t build(const mr_args_t *a, const outs_t *outs, mr_graph_t **g, mr
   MR_TRY(mr_process_cut(a, run ? run : "run", g, diag));
   mr_err_t e = MR_OK;
   if (mr_args_text(a, "--resume")) e = set_resume(*g, process, since, diag);
+  if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_told(*g, since, diag);
   if (e >= 0) e = set_outs(*g, process, outs, diag);
   if (e >= 0) e = mr_graph_settle(*g, diag);
   if (e >= 0) e = mr_graph_keep_process(*g, process, diag);

@@ -12,6 +12,7 @@
 #include "apps/interrupt.h"
 #include "apps/leak.h"
 #include "apps/resume.h"
+#include "apps/resume_told.h"
 #include "apps/run_dir.h"
 #include "apps/versions.h"
 
@@ -93,6 +94,7 @@ static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t
 static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
                       mr_diag_t *diag) {
   MR_TRY(mr_run_dir_graph(r, g, diag));
+  if (resume) MR_TRY(mr_resume_told(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(set_resume(g, resume, diag));
   return mr_graph_settle(g, diag);
 }

@@ -7,9 +7,10 @@
 
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
+#include "sinks/resume.h"
 
 typedef struct progress {
-  int64_t every;
+  int64_t every, told;
   bool terminal, live; /* live: a line without its newline stands on the screen */
   bool begun;
   double line_s, shown_s; /* elapsed_s at the last plain line and the last live one */
@@ -26,6 +27,7 @@ static const mr_opt_t progress_opts[] = {{.name = "every",
                                           .hi = 1e9,
                                           .help = "Steps from one plain line to the next.",
                                           .positional = 1},
+                                         MR_RESUME_TOLD_OPT(offsetof(progress_t, told)),
                                          {0}};
 
 static void clear_live(progress_t *p) {
@@ -79,9 +81,13 @@ static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n
            limiting[0] ? ", waiting for: " : "", limiting);
 }
 
+static bool was_told(const progress_t *p, const mr_metrics_t *r) {
+  return mr_resume_was_told(p->told, mr_metrics_kind_text(r->kind), r->step);
+}
+
 static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
-  bool line = r->step % p->every == 0;
+  bool line = r->step % p->every == 0 && !was_told(p, r);
   if (!line && !(p->terminal && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
     if (!p->begun) mark(p, r);
     return;
@@ -153,11 +159,14 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "
         "real "
         "ones, --data DIR names them. ***");
+  if (!p->begun && r->kind == MR_METRICS_STEP && was_told(p, r))
+    printf("Steps %" PRId64 " to %" PRId64 " are made again; they were told before.\n", r->step,
+           p->told);
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);
   } else {
     clear_live(p);
-    if (r->kind == MR_METRICS_VALID) say_valid(r);
+    if (r->kind == MR_METRICS_VALID && !was_told(p, r)) say_valid(r);
     if (r->kind == MR_METRICS_TEST) say_test(r);
     if (r->kind == MR_METRICS_FINAL) say_final(r);
     mark(p, r); /* the time an evaluation takes is not the training's */

@@ -8,10 +8,12 @@
 
 #include "pipeline/metrics.h"
 #include "sinks/http.h"
+#include "sinks/resume.h"
 
 typedef struct prometheus {
   mr_http_settings_t set;
   mr_http_t http;
+  int64_t told;                             /* what a scraper may have of the run before a resume */
   pthread_mutex_t lock;                     /* the rest */
   bool ready;                               /* lock is there */
   mr_metrics_t step, measured, valid, test; /* newest of each; kind FINAL stands for "none yet" */
@@ -20,7 +22,9 @@ typedef struct prometheus {
   bool over;
 } prometheus_t;
 
-static const mr_opt_t prometheus_opts[] = {MR_HTTP_OPTS(offsetof(prometheus_t, set), "9464"), {0}};
+static const mr_opt_t prometheus_opts[] = {MR_HTTP_OPTS(offsetof(prometheus_t, set), "9464"),
+                                           MR_RESUME_TOLD_OPT(offsetof(prometheus_t, told)),
+                                           {0}};
 
 /* ---- the text ---- */
 
@@ -140,14 +144,21 @@ static void machine(const page_t *p, const mr_metrics_t *r) {
   one(p, r, "gpu_celsius", "gpu_temperature_celsius", "Temperature of the GPU.");
 }
 
-static void write_page(const page_t *p, const prometheus_t *t) {
-  double v;
+/* Nothing before the first step, and while a resumed run makes steps again that were scraped: a gap
+   in the curves, where else they would go back. */
+static void progress(const page_t *p, const prometheus_t *t) {
+  if (!t->step.step) return;
   gauge(p, "step", "Training steps done, over all parts of a resumed run.", (double)t->step.step);
   gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.",
         (double)t->step.total_steps);
   gauge(p, "epoch", "Epoch of training, from 1.", (double)t->step.epoch);
   counter(p, "images", "Training images seen by this process's run, earlier parts included.",
           (double)t->step.images);
+}
+
+static void write_page(const page_t *p, const prometheus_t *t) {
+  double v;
+  progress(p, t);
   by_split(p, t, "loss", "Mean loss: of the newest batch, of the newest validation, of the test.");
   by_split(p, t, "accuracy", "Share of right answers, like loss.");
   one(p, &t->step, "lr", "learning_rate", "Learning rate of the newest step.");
@@ -210,7 +221,7 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
 
 static void keep(prometheus_t *t, const mr_metrics_t *r) {
   if (r->kind == MR_METRICS_STEP) {
-    t->step = *r;
+    if (!mr_resume_was_told(t->told, "step", r->step)) t->step = *r;
     t->n_steps++, t->steps_s += mr_metrics_get(r, "step_s", 0);
   }
   if (r->kind == MR_METRICS_VALID) t->valid = *r;

@@ -14,14 +14,16 @@
 #include "pipeline/stage.h"
 #include "sinks/guests.h"
 #include "sinks/json.h"
+#include "sinks/resume.h"
 
 enum { LINGER_MS = 500 };
 
 typedef struct publish {
   const char *bind;
   mr_guests_t *guests;
-  mr_guests_stats_t told; /* when all was over */
-  char at[256];           /* the address it is bound to */
+  mr_guests_stats_t count; /* when all was over */
+  char at[256];            /* the address it is bound to */
+  int64_t told;
 } publish_t;
 
 static const mr_opt_t publish_opts[] = {
@@ -32,6 +34,7 @@ static const mr_opt_t publish_opts[] = {
      .def = "tcp://127.0.0.1:5560",
      .help = "Address of the socket: tcp:// on loopback (port * takes a free one), or ipc://FILE.",
      .positional = 1},
+    MR_RESUME_TOLD_OPT(offsetof(publish_t, told)),
     {0}};
 
 static mr_err_t publish_plan(mr_stage_t *s) {
@@ -78,6 +81,11 @@ static void send_record(publish_t *p, const mr_metrics_t *r) {
   free(text);
 }
 
+static bool is_news(const publish_t *p, const mr_metrics_t *r) {
+  return mr_metrics_is_numbers(r) &&
+         !mr_resume_was_told(p->told, mr_metrics_kind_text(r->kind), r->step);
+}
+
 static mr_err_t publish_step(mr_stage_t *s) {
   publish_t *p = s->state;
   mr_buf_t *b[MR_BURST];
@@ -85,11 +93,11 @@ static mr_err_t publish_step(mr_stage_t *s) {
   bool more = mr_guests_pump(p->guests);
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    if (mr_metrics_is_numbers(b[i]->data)) send_record(p, b[i]->data);
+    if (is_news(p, b[i]->data)) send_record(p, b[i]->data);
     mr_buf_unref(b[i]);
   }
-  mr_guests_stats(p->guests, &p->told);
-  mr_set_dropped(s, p->told.dropped);
+  mr_guests_stats(p->guests, &p->count);
+  mr_set_dropped(s, p->count.dropped);
   mr_err_t e = k ? MR_OK : mr_idle(s);
   const struct pollfd fd = {.fd = mr_guests_fd(p->guests), .events = POLLIN};
   return k || more || e != MR_AGAIN ? e : mr_wait_fds(s, seen, &fd, 1, -1);
@@ -104,7 +112,7 @@ static void publish_close(mr_stage_t *s) {
 static void publish_report(mr_stage_t *s, char *text, size_t n) {
   const publish_t *p = s->state;
   snprintf(text, n, "%" PRId64 " messages at %s, %" PRId64 " lost by slow subscribers",
-           p->told.sent, p->at, p->told.dropped);
+           p->count.sent, p->at, p->count.dropped);
 }
 
 const mr_stage_def_t mr_stage_publish = {

@@ -11,6 +11,10 @@ bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step) {
   return r->valid || step != (double)r->step || strcmp(kind, "valid") != 0;
 }
 
+bool mr_resume_was_told(int64_t told, const char *kind, int64_t step) {
+  return strcmp(kind, "step") ? step < told && !strcmp(kind, "valid") : step <= told;
+}
+
 mr_err_t mr_resume_cut(const char *path, bool (*holds)(const void *arg, const char *line, size_t n),
                        const void *arg, mr_diag_t *diag) {
   void *bytes;

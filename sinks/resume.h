@@ -32,6 +32,20 @@ typedef struct mr_resume {
         "its record comes again."                                                               \
   }
 
+/* The row of a sink that cannot take back what it has shown: it stays silent up to this step. */
+#define MR_RESUME_TOLD_OPT(at)                                                               \
+  {                                                                                          \
+    .name = "resume-told", .type = MR_OPT_INT, .offset = (at), .unit = "steps", .def = "-1", \
+    .lo = -1, .hi = 1e15,                                                                    \
+    .help =                                                                                  \
+        "The last step that the run told before it was killed: steps up to it are not told " \
+        "again."                                                                             \
+  }
+
+/* Whether a record was told by the run before: a step up to told, or a validation before it (one of
+   step told itself may have been what the kill cut off). */
+bool mr_resume_was_told(int64_t told, const char *kind, int64_t step);
+
 /* Whether a record of the earlier run still holds: not beyond the step, not one that speaks of that
    run's end, and not of a validation that is still to come.  kind: as mr_metrics_kind_text. */
 bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step);

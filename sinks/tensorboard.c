@@ -275,7 +275,8 @@ static void name_file(tensorboard_t *t) {
            (long long)now.tv_sec, now.tv_nsec, host);
 }
 
-/* After a resume readers forget what the run before wrote beyond the checkpoint. */
+/* After a resume readers forget what the run before wrote beyond the checkpoint; a run that begins
+   anew in a folder leaves nothing of another one. */
 static void put_start(mr_stage_t *s) {
   const tensorboard_t *t = s->state;
   Tb__Event version = TB__EVENT__INIT, restart = TB__EVENT__INIT;
@@ -283,7 +284,6 @@ static void put_start(mr_stage_t *s) {
   version.what_case = TB__EVENT__WHAT_FILE_VERSION;
   version.file_version = (char *)"brain.Event:2";
   put(s, &version, 0);
-  if (t->resume.step < 0) return;
   log.has_status = 1, log.status = 1;
   restart.what_case = TB__EVENT__WHAT_SESSION_LOG, restart.session_log = &log;
   put(s, &restart, t->resume.step + 1);

@@ -103,8 +103,8 @@ static void event_files_are_whole_records_with_right_sums(void **state) {
     at += MR_TFRECORD_HEAD + len + MR_TFRECORD_TAIL;
   }
   assert_int_equal(at, n);
-  /* version, settings, 30 steps, the test with its confusion matrix, the end twice */
-  assert_int_equal(records, 2 + 30 + 2 + 2);
+  /* version, start, settings, 30 steps, the test with its confusion matrix, the end twice */
+  assert_int_equal(records, 3 + 30 + 2 + 2);
   free(bytes);
 }
 

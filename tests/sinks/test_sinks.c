@@ -77,6 +77,21 @@ static void progress_says_the_lines_that_scripts_read(void **state) {
   free(said);
 }
 
+static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) {
+  char *said = run_said("talk first=31 last=60 ! progress 5 resume-told=45");
+  assert_non_null(strstr(said, "\nSteps 31 to 45 are made again; they were told before.\n"));
+  assert_null(strstr(said, "Step 35,"));
+  assert_null(strstr(said, "Step 45,"));
+  assert_non_null(strstr(said, "\nStep 50, "));
+  assert_non_null(strstr(said, "\nStep 60, "));
+  assert_non_null(strstr(said, "\nTest, Loss: "));
+  free(said);
+  said = run_said("talk first=31 last=60 ! progress 5 resume-told=30"); /* stopped, not killed */
+  assert_null(strstr(said, "made again"));
+  assert_non_null(strstr(said, "\nStep 35, "));
+  free(said);
+}
+
 static int lines_of(const char *text) {
   int n = 0;
   for (; (text = strchr(text, '\n')); text++) n++;
@@ -198,6 +213,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(progress_says_the_lines_that_scripts_read),
+      CASE(steps_that_were_told_before_a_kill_are_not_told_again),
       CASE(jsonl_writes_one_object_a_record),
       CASE(resumed_jsonl_is_as_one_that_never_stopped),
       CASE(a_validation_that_comes_again_is_not_said_twice),
