@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains a few steps of a small model, in two parts, and reads the results with other people's
-# readers: Python's own, safetensors, TensorBoard.
+# readers: Python's own, safetensors, TensorBoard; at last a run with every face at once.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -34,3 +34,4 @@ for step in 1 20; do
   "$root/build/release/millrace" batch "$graph" --step "$step" --out "$work/$step.npy" --labels "$work/$step-labels.npy" >/dev/null
 done
 "$work/venv/bin/python" "$root/scripts/check-link.py" "$root/examples/link" tcp://127.0.0.1:5791 tcp://127.0.0.1:5792 "$work"
+"$work/venv/bin/python" "$root/scripts/check-faces.py" "$root/build/release/millrace"

@@ -1,7 +1,6 @@
 """Looks at a run's live page with a real Chromium, through WebDriver, and plays hostile pages and
 clients.  usage: check-web.py MILLRACE [FOLDER_FOR_SCREENSHOTS]"""
 
-import base64
 import http.client
 import json
 import os
@@ -13,85 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+from chromium import Browser, children, end_children, fail, free_port, wait_for
 
 millrace = os.path.abspath(sys.argv[1])
 shots = sys.argv[2] if len(sys.argv) > 2 else None
-children = []
 
 
-def fail(text):
-    sys.exit(f"web: {text}")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(what, text, seconds=30):
-    for _ in range(int(seconds * 10)):
-        value = what()
-        if value:
-            return value
-        time.sleep(0.1)
-    fail(f"{text}: not within {seconds} s")
-
-
-class Browser:
-    """As much of WebDriver as is needed here."""
-
-    def __init__(self):
-        self.port = free_port()
-        children.append(subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL))
-        wait_for(self.is_ready, "chromedriver")
-        args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": args, "binary": "/usr/bin/chromium"},
-                                  "goog:loggingPrefs": {"browser": "ALL"}}}
-        self.session = None
-        self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
-
-    def is_ready(self):
-        try:
-            return self.call("GET", "/status", None, raw=True)["ready"]
-        except OSError:
-            return False
-
-    def call(self, method, path, body=None, raw=False):
-        if not raw and path != "/session":
-            path = f"/session/{self.session}{path}"
-        data = json.dumps(body if body is not None else {}).encode() if method == "POST" else None
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def quit(self):
-        """Ends the browser too, which would outlive its driver."""
-        if self.session:
-            self.call("DELETE", "")
-
-    def go(self, url):
-        self.call("POST", "/url", {"url": url})
-
-    def run(self, script):
-        return self.call("POST", "/execute/sync", {"script": script, "args": []})
-
-    def press(self, selector):
-        found = self.call("POST", "/element", {"using": "css selector", "value": selector})
-        self.call("POST", f"/element/{next(iter(found.values()))}/click")
-
-    def size(self, w, h):
-        self.call("POST", "/window/rect", {"width": w, "height": h})
-
-    def shoot(self, name):
-        if shots:
-            with open(os.path.join(shots, name), "wb") as f:
-                f.write(base64.b64decode(self.call("GET", "/screenshot")))
-
-    def dark(self, mode):
-        self.call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {
-            "features": [{"name": "prefers-color-scheme", "value": mode}]}})
+def shoot(browser, name):
+    if shots:
+        browser.shoot(os.path.join(shots, name))
 
 
 def start_run(folder, *settings):
@@ -279,15 +209,15 @@ def main():
     browser.run("const s = document.getElementById('smooth'); s.value = 5; s.dispatchEvent(new Event('input'))")
     browser.dark("light")
     time.sleep(1)
-    browser.shoot("page-light.png")
+    shoot(browser, "page-light.png")
     browser.dark("dark")
     time.sleep(1)
-    browser.shoot("page-dark.png")
+    shoot(browser, "page-dark.png")
     steps = max(told(folder))
     core = share_of_a_core(run.pid)
     steps = max(told(folder)) - steps
     fits_a_phone(browser)
-    browser.shoot("page-phone.png")
+    shoot(browser, "page-phone.png")
     errors = [e["message"] for e in browser.call("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE" and "favicon" not in e["message"]]
     if errors:
         fail(f"the browser complains: {errors[:3]}")
@@ -310,10 +240,4 @@ try:
 finally:
     if browser:
         browser.quit()
-    for child in children:
-        if child.poll() is None:
-            child.terminate()
-            try:
-                child.wait(5)
-            except subprocess.TimeoutExpired:
-                child.kill()
+    end_children()

@@ -1,0 +1,337 @@
+"""One run, watched through every face at once: a terminal's lines, millrace top (of the folder and of
+the page), the live page in a real Chromium, a real Prometheus, the real tensorboard package, JSON
+lines, CSV, a ZeroMQ subscriber.  The process that trains is killed (SIGKILL) and goes on several
+times; then the process that reads is stopped, so that the other stands still at one step, and all
+faces must say the same of it.  At the end each of them must have every step once and in order.
+usage: check-faces.py MILLRACE; needs tensorboard, zmq, Chromium, Prometheus"""
+
+import csv
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import zmq
+from chromium import Browser, children, end_children, fail, free_port, wait_for
+from tensorboard.backend.event_processing import event_accumulator
+from tensorboard.util import tb_logging
+
+tb_logging.get_logger().setLevel("ERROR")  # it tells what it purges, which is what is wanted here
+millrace = os.path.abspath(sys.argv[1])
+KILLS, EVERY, SLOWLY_US = 3, 40, 10000  # checkpoints are far apart, so that kills cost many steps
+
+GRAPH = """
+let run = RUN
+process reader {
+  synthetic ! shuffle seed=12 epochs=0 ! flip ! normalize ! batch 16 drop-remainder name=batches
+}
+process trainer restart=100 {
+  delay SLOWLY asleep name=slow ! train.
+  vit-step name=train embed=32 mlp=32 heads=2 layers=1 checkpoint-every=EVERY watch-every=50
+  train.metrics ! telemetry name=told every=0
+  told. ! progress every=1
+  told. ! jsonl path=$run/metrics.jsonl
+  told. ! csv path=$run/metrics.csv
+  told. ! tensorboard dir=$run/tensorboard
+  told. ! prometheus port=PORT
+  told. ! web run=$run port=0
+  told. ! publish ipc://$run/socket
+  train.state ! checkpoint dir=$run/checkpoints
+}
+batches. ! slow.
+"""
+
+
+class Run:
+    """A run of two processes and its supervisor."""
+
+    def __init__(self, work):
+        self.folder, self.said, self.port = os.path.join(work, "run"), os.path.join(work, "said"), free_port()
+        text = GRAPH.replace("RUN", self.folder).replace("PORT", str(self.port))
+        text = text.replace("EVERY", str(EVERY)).replace("SLOWLY", str(SLOWLY_US))
+        graph = os.path.join(work, "faces.mr")
+        open(graph, "w").write(text)
+        os.mkdir(self.folder)
+        self.process = subprocess.Popen([millrace, "run", graph], stdout=open(self.said, "w"), stderr=subprocess.STDOUT)
+        children.append(self.process)
+
+    def pid_of(self, name):
+        """The child of this run's supervisor that runs a process of the graph."""
+        for task in os.listdir("/proc"):
+            try:
+                parent = int(open(f"/proc/{task}/stat").read().rpartition(")")[2].split()[1])
+                words = open(f"/proc/{task}/cmdline").read().split("\0")
+            except (OSError, IndexError, ValueError):
+                continue
+            if parent == self.process.pid and f"--process={name}" in words:
+                return int(task)
+        return None
+
+    def lines(self):
+        return open(self.said).read().splitlines()
+
+    def page(self):
+        """The address that was printed last."""
+        found = [line.split(" ", 1)[1] for line in self.lines() if line.startswith("web: http")]
+        return found[-1] if found else None
+
+    def records(self):
+        """The step records of metrics.jsonl in the order of the file."""
+        found = []
+        for line in open(os.path.join(self.folder, "metrics.jsonl")):
+            if line.endswith("\n"):
+                record = json.loads(line)
+                if record["kind"] == "step":
+                    found.append(record)
+        return found
+
+    def last(self):
+        try:
+            records = self.records()
+        except OSError:
+            return 0
+        return records[-1]["step"] if records else 0
+
+
+class Scraper:
+    """A real Prometheus."""
+
+    def __init__(self, work, target):
+        self.port = free_port()
+        with open(os.path.join(work, "prometheus.yml"), "w") as f:
+            f.write("global: {scrape_interval: 100ms, scrape_timeout: 100ms}\nscrape_configs:\n  - job_name: millrace\n"
+                    f"    static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n")
+        children.append(subprocess.Popen(
+            ["prometheus", f"--config.file={work}/prometheus.yml", f"--storage.tsdb.path={work}/tsdb",
+             f"--web.listen-address=127.0.0.1:{self.port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def query(self, text):
+        where = f"http://127.0.0.1:{self.port}/api/v1/query?query={urllib.parse.quote(text)}"
+        try:
+            with urllib.request.urlopen(where, timeout=10) as answer:
+                return json.load(answer)["data"]["result"]
+        except OSError:
+            return []
+
+    def value(self, text):
+        found = self.query(text)
+        return float(found[0]["value"][1]) if found else None
+
+
+class Subscriber(threading.Thread):
+    def __init__(self, folder):
+        super().__init__(daemon=True)
+        self.steps = []
+        self.socket = zmq.Context.instance().socket(zmq.SUB)
+        self.socket.setsockopt(zmq.SUBSCRIBE, b"train/loss")
+        self.socket.connect(f"ipc://{folder}/socket")
+
+    def run(self):
+        while True:
+            topic, body = self.socket.recv_multipart()
+            if topic != b"train/loss":
+                continue  # one that begins alike
+            record = json.loads(body)
+            self.steps.append((record["step"], record["value"]))
+
+
+def top(where):
+    """What it prints, as numbers."""
+    text = subprocess.run([millrace, "top", "--once", where], capture_output=True, text=True, check=True).stdout
+    wanted = {"step": r"^step (\d+)", "loss": r"  loss (\S+)", "accuracy": r"accuracy (\S+)", "images_per_s": r"(\S+) images/s",
+              "step_p50_s": r"p50 (\S+) s", "lr": r"learning rate (\S+)", "grad_norm": r"gradient norm (\S+)",
+              "param_norm": r"parameter norm (\S+)", "loss_scale": r"loss scale (\S+)", "cpu_cores": r"CPU (\S+) cores"}
+    found = {name: re.search(pattern, text, re.M) for name, pattern in wanted.items()}
+    missing = [name for name, match in found.items() if not match]
+    if missing:
+        fail(f"top {where} does not say {missing}:\n{text}")
+    return {name: match[1] for name, match in found.items()}
+
+
+def page(browser):
+    """What stands on the page: the large numbers, and the table of metrics."""
+    big, table = browser.run("""return [Object.fromEntries(['step', 'loss', 'accuracy', 'rate'].map(
+        (k) => [k, document.getElementById('now-' + k).textContent])),
+        Object.fromEntries([...document.querySelectorAll('#all-numbers tr')].map((r) => [...r.cells].map((c) => c.textContent)))]""")
+    said = {name.replace(" ", "_"): text for name, text in table.items()}
+    return {**said, "step": big["step"], "loss": big["loss"], "accuracy": big["accuracy"], "images_per_s": big["rate"]}
+
+
+def scraped(scraper):
+    names = {"step": "millrace_step", "loss": 'millrace_loss{split="train"}', "accuracy": 'millrace_accuracy{split="train"}',
+             "lr": "millrace_learning_rate", "grad_norm": "millrace_gradient_norm", "param_norm": "millrace_parameter_norm",
+             "loss_scale": "millrace_loss_scale", "images_per_s": "millrace_images_per_second",
+             "cpu_cores": "millrace_cpu_cores", "step_p50_s": 'millrace_step_seconds{quantile="0.5"}'}
+    return {name: scraper.value(text) for name, text in names.items()}
+
+
+def tensorboard(folder):
+    """Step -> value of each series, read from the event files as TensorBoard does."""
+    events = event_accumulator.EventAccumulator(os.path.join(folder, "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(p.step, p.value) for p in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def tabled(folder):
+    with open(os.path.join(folder, "metrics.csv"), newline="") as f:
+        return [row for row in csv.DictReader(f) if row["kind"] == "step"]
+
+
+def progress(lines):
+    found = (re.match(r"Step (\d+), Loss: (\S+), Accuracy: (\S+),", line) for line in lines)
+    return [(int(m[1]), m[2], m[3]) for m in found if m]
+
+
+def digits(text):
+    """Half a unit of the last digit that a face shows."""
+    mantissa, _, exponent = text.lower().partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def same(face, said, told, share=2e-7):
+    """Numbers agree to the last digit that was shown, or to a share of themselves."""
+    count = 0
+    for name, value in said.items():
+        number, unit = (str(value).split() + [""])[:2]
+        number = float(number) * {"GB": 1e9, "": 1, "s": 1}[unit]
+        within = max(share * abs(told[name]), digits(str(value).split()[0]) * (1e9 if unit == "GB" else 1) * 1.001
+                     if isinstance(value, str) else 0)
+        if not abs(number - told[name]) <= within:
+            fail(f"step {told['step']}: {face} says {name} {value}, metrics.jsonl {told[name]!r}")
+        count += 1
+    return count
+
+
+def one_line(face, steps, last, first=1):
+    """Every step once and in order."""
+    want = list(range(first, last + 1))
+    if list(steps) != want:
+        at = next((i for i, (a, b) in enumerate(zip(steps, want)) if a != b), min(len(steps), len(want)))
+        fail(f"{face}: {list(steps)[max(0, at - 3):at + 4]} where {want[max(0, at - 3):at + 4]} is due, {len(steps)} of {len(want)}")
+
+
+def is_at_rest(run, subscriber):
+    """Whether no step is on its way to one face while another has it."""
+    shown = progress(run.lines())
+    return shown and subscriber.steps and shown[-1][0] == subscriber.steps[-1][0] == run.last()
+
+
+def kill_the_trainer(run, subscriber):
+    """At a step far from its checkpoint; waits until the run has gone beyond it.  A face may be a step
+    ahead of metrics.jsonl for less than a millisecond: the moment of the kill is not in one of these."""
+    at = run.last() // EVERY * EVERY + EVERY - 5
+    wait_for(lambda: run.last() >= at, f"step {at}")
+    trainer, address = run.pid_of("trainer"), run.page()
+
+    def killed():
+        nonlocal at
+        os.kill(trainer, signal.SIGSTOP)
+        time.sleep(0.05)
+        at = run.last()
+        still = is_at_rest(run, subscriber) and at % EVERY >= 10
+        os.kill(trainer, signal.SIGKILL if still else signal.SIGCONT)
+        return still
+    wait_for(killed, "a moment between two steps")
+    wait_for(lambda: run.pid_of("trainer") not in (None, trainer) and run.page() != address, "the trainer's next life")
+    wait_for(lambda: run.last() >= at + 10, "what comes after the kill")
+
+
+def stand_still(run, scraper):
+    """Stops the reader; returns what metrics.jsonl says of the step that the trainer then waits behind."""
+    os.kill(run.pid_of("reader"), signal.SIGSTOP)
+    before = -1
+    while run.last() != before:  # what is under way comes to its end
+        before = run.last()
+        time.sleep(1)
+    wait_for(lambda: scraper.value("millrace_step") == before, "a scrape of the last step")
+    return run.records()[-1]
+
+
+def compare_faces(run, browser, scraper, told):
+    browser.go(run.page())
+    wait_for(lambda: page(browser)["step"] == str(told["step"]), "the page's last step")
+    wait_for(lambda: "grad_norm" in page(browser), "the page's table")
+    known = {name: value for name, value in page(browser).items() if name in told and name != "elapsed_s"}
+    counts = {"page": same("the page", known, told), "top": same("top", top(run.folder), told)}
+    same("top of the page", top(run.page()), told)
+    counts["Prometheus"] = same("Prometheus", scraped(scraper), told, 1e-8)
+    step, loss, accuracy = progress(run.lines())[-1]
+    counts["progress"] = same("progress", {"step": step, "loss": loss, "accuracy": accuracy}, told)
+    row = {k: v for k, v in tabled(run.folder)[-1].items() if k in told and k not in ("kind", "ledger") and v}
+    counts["CSV"] = same("CSV", row, told, 1e-8)
+    series = tensorboard(run.folder)
+    newest = {tag.split("/", 1)[1]: points[-1][1] for tag, points in series.items()
+              if tag.split("/", 1)[1] in told and points[-1][0] == told["step"]}
+    counts["TensorBoard"] = same("TensorBoard", newest, told)
+    few = {face: n for face, n in counts.items() if n < (3 if face == "progress" else 10)}
+    if few:
+        fail(f"too few numbers compared: {few}")
+    return counts
+
+
+def every_face_shows_one_line(run, browser, scraper, subscriber, told):
+    last, losses = told["step"], {r["step"]: r["loss"] for r in run.records()}
+    one_line("metrics.jsonl", [r["step"] for r in run.records()], last)
+    one_line("CSV", [int(r["step"]) for r in tabled(run.folder)], last)
+    one_line("progress", [step for step, _, _ in progress(run.lines())], last)
+    for tag, points in tensorboard(run.folder).items():
+        if tag == "train/loss":
+            one_line("TensorBoard", [step for step, _ in points], last)
+        elif not tag.startswith("_") and [step for step, _ in points] != sorted({step for step, _ in points}):
+            fail(f"TensorBoard: {tag} goes back")
+    one_line("the page's curve", browser.run("return Array.from({length: charts.loss.numRows()}, (_, i) => charts.loss.getValue(i, 0))"), last)
+    scraped_losses = scraper.query('millrace_loss{split="train"}[1h]')[0]["values"]
+    scrapes = {t: float(v) for t, v in scraper.query("millrace_step[1h]")[0]["values"]}  # asked last: it has all of these times
+    if list(scrapes.values()) != sorted(scrapes.values()) or scraper.value("resets(millrace_images_total[1h])") != 0:
+        fail("Prometheus: the steps go back")
+    for t, loss in scraped_losses:
+        if not math.isclose(float(loss), losses[scrapes[t]], rel_tol=1e-8):
+            fail(f"Prometheus: loss {loss} of step {scrapes[t]}, in the end it is {losses[scrapes[t]]}")
+    steps = [step for step, _ in subscriber.steps]
+    if steps != sorted(set(steps)) or steps[-1] != last:
+        fail(f"the subscriber's steps go back or do not end at {last}: {steps}")
+    if any(losses[step] != loss for step, loss in subscriber.steps):
+        fail("the subscriber's losses are not those of metrics.jsonl")
+    return len(scrapes)
+
+
+def main():
+    global browser
+    run = Run(work)
+    scraper, subscriber = Scraper(work, run.port), Subscriber(run.folder)
+    subscriber.start()
+    for _ in range(KILLS):
+        kill_the_trainer(run, subscriber)
+    told = stand_still(run, scraper)
+    browser = Browser()
+    counts = compare_faces(run, browser, scraper, told)
+    scrapes = every_face_shows_one_line(run, browser, scraper, subscriber, told)
+    again = sum("are made again" in line for line in run.lines())
+    os.kill(run.pid_of("reader"), signal.SIGCONT)
+    run.process.send_signal(signal.SIGINT)
+    run.process.wait(60)
+    if again != KILLS:
+        fail(f"{KILLS} kills made steps again, progress says so {again} times")
+    print(f"faces: step {told['step']} is the same on all; numbers compared: "
+          + ", ".join(f"{face} {n}" for face, n in counts.items())
+          + f"; one line after {KILLS} kills ({scrapes} scrapes, {len(subscriber.steps)} published)")
+
+
+browser = None
+work = tempfile.mkdtemp()
+try:
+    main()
+finally:
+    if browser:
+        browser.quit()
+    end_children()
+    shutil.rmtree(work, ignore_errors=True)
