@@ -166,7 +166,7 @@ static mr_err_t alert_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
   const mr_metrics_t *r = b->data;
-  if (r->kind == MR_METRICS_STEP) {
+  if (r->kind == MR_METRICS_STEP && !mr_metrics_get(r, "skipped", 0)) { /* left out: no numbers */
     a->steps++;
     look_at_loss(a, r);
     look_at_rate(a, r);

@@ -40,7 +40,7 @@ function say(line) {
 function take(r) {
   if (r.kind === 'step') {
     if (!steps.has(r.step) && r.step % 20 === 0)
-      say(`Step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
+      say(r.skipped ? `Step ${r.step}, left out` : `Step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
     steps.set(r.step, r);
     if (r.step >= (Number($('now-step').textContent) || 0)) showNow(r);
   } else if (r.kind === 'valid' || r.kind === 'test') {
@@ -65,12 +65,13 @@ function take(r) {
 function showNow(r) {
   const put = (id, text) => { $(id).textContent = text; };
   put('now-step', r.step);
+  $('numbers').dataset.step = r.step; /* every digit, for programs that read the page */
+  if (r.skipped) return;              /* a step that was left out has no numbers */
   put('now-loss', four(r.loss));
   put('now-accuracy', four(r.accuracy));
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (r.step_p50_s || r.step_s)));
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
-  $('numbers').dataset.step = r.step;       /* every digit, for programs that read the page */
   $('numbers').dataset.loss = r.loss;
   $('numbers').dataset.accuracy = r.accuracy;
 }

@@ -90,6 +90,13 @@ static void slower_from_step_100(mr_metrics_t *r) {
   mr_metrics_add(r, "images_per_s", r->step < 100 ? 50 : 20);
 }
 
+static void left_out_from_step_60(mr_metrics_t *r) {
+  mr_metrics_add(r, "images_per_s", 50);
+  if (r->step < 60 || r->step >= 120 || r->kind != MR_METRICS_STEP) return;
+  r->n = 0;
+  mr_metrics_add(r, "skipped", 1);
+}
+
 /* Runs a graph whose alert, with settings, writes what it was told; the text (heap). */
 static char *told(const char *source, const char *settings) {
   char text[512];
@@ -132,6 +139,13 @@ static void a_rate_that_drops_is_told(void **state) {
   int step = 0;
   assert_int_equal(sscanf(got, "slow %d\n", &step), 1);
   assert_true(step > 100 && step < 160);
+  free(got);
+}
+
+static void steps_that_are_left_out_raise_nothing(void **state) {
+  talk_before = left_out_from_step_60;
+  char *got = told("talk last=200", "plateau=150 slow=0.9");
+  assert_string_equal(got, "");
   free(got);
 }
 
@@ -330,6 +344,7 @@ int main(void) {
       CASE(a_loss_that_is_no_number_is_told_once),
       CASE(a_plateau_is_told),
       CASE(a_rate_that_drops_is_told),
+      CASE(steps_that_are_left_out_raise_nothing),
       CASE(a_full_disk_is_told),
       CASE(a_training_stage_that_waits_is_told),
       CASE(an_alert_can_fail_the_run_after_its_end),
