@@ -278,6 +278,29 @@ def compare_faces(run, browser, scraper, told):
     return counts
 
 
+def table_is_true(run, scraper, told):
+    """docs/metrics.md: what it names is in metrics.jsonl, in metrics.csv and in Prometheus; and what is there is named."""
+    columns = tabled(run.folder)[-1]
+    documented = {"kind", "ledger", "data", "elapsed_s", "stages"}
+    for line in open(os.path.join(os.path.dirname(__file__), "..", "docs", "metrics.md")):
+        cells = [re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:-1]]
+        if not line.startswith("| `") or "gpu_busy" in cells[0]:
+            continue  # of a GPU: scripts/check-nvml.sh
+        names, series = cells[0], [name.split("{")[0] for name in cells[2]]
+        documented.update(names)
+        if names[0] == "stages":
+            missing = [name for name in names[1:] if any(name not in stage for stage in told["stages"].values())]
+        else:
+            missing = [n for n in names if n not in told] + [n for n in names if n not in columns and n != "total_steps"]
+        series = [series[0] + name if name.startswith("_") else name for name in series]
+        series = [name.replace("_sum_count", "_count") for name in series]
+        missing += ["millrace_" + name for name in series if not scraper.query("millrace_" + name)]
+        if missing:
+            fail(f"docs/metrics.md names {missing}, which a run does not have")
+    if set(told) - documented:
+        fail(f"docs/metrics.md does not name {set(told) - documented}")
+
+
 def every_face_shows_one_line(run, browser, scraper, subscriber, told):
     last, losses = told["step"], {r["step"]: r["loss"] for r in run.records()}
     one_line("metrics.jsonl", [r["step"] for r in run.records()], last)
@@ -314,6 +337,7 @@ def main():
     told = stand_still(run, scraper)
     browser = Browser()
     counts = compare_faces(run, browser, scraper, told)
+    table_is_true(run, scraper, told)
     scrapes = every_face_shows_one_line(run, browser, scraper, subscriber, told)
     again = sum("are made again" in line for line in run.lines())
     os.kill(run.pid_of("reader"), signal.SIGCONT)

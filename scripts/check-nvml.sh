@@ -55,5 +55,22 @@ got=$(LD_LIBRARY_PATH=$work/stand-in ./layout)
 metrics "$work/stand-in" | grep -q \
   '"gpu_busy":0.87,"gpu_memory_bytes":21000000000,"gpu_watts":312.5,"gpu_celsius":61' ||
   fail "a known device in metrics.jsonl: $(head -n 1 run/metrics.jsonl)"
+
+# The page of a run with that device has what the dashboard asks for.
+mkdir page
+LD_LIBRARY_PATH=$work/stand-in "$millrace" train --prometheus --run-dir page/run batch=16 epochs=1000 train.layers=1 \
+  train.embed=32 train.heads=2 train.mlp=32 telemetry.every=0 prometheus.port=0 >page/log 2>&1 &
+run=$!
+trap 'kill -9 $run 2>/dev/null || true; rm -rf "$work"' EXIT
+for _ in $(seq 600); do
+  curl -sSf "$(sed -n 's/^prometheus: //p' page/log | head -n 1)" >page/text 2>/dev/null && grep -q '^millrace_gpu' page/text && break
+  sleep 0.1
+done
+kill "$run"
+grep -o 'millrace_gpu_[a-z_]*' "$root/docs/grafana-dashboard.json" | sort -u >page/asked
+while read -r series; do
+  grep -q "^$series " page/text || fail "the dashboard asks for $series, /metrics has: $(grep ^millrace_gpu page/text)"
+done <page/asked
+
 echo "nvml: header $(sed -n 's/^#define NVML_API_VERSION_STR *//p' "$header/nvml.h"), library $(basename \
   "$(find "$real" -name 'libnvidia-ml.so.*.*')"): $said"

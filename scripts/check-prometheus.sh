@@ -11,12 +11,13 @@ cleanup() {
 }
 trap cleanup EXIT
 
+: >"$work/train.log" # there to be read before the run is
 "$root/build/release/millrace" train --run-dir "$work/run" --prometheus train.layers=1 train.embed=64 \
   train.heads=2 train.mlp=64 batch=16 epochs=1000 prometheus.port=0 train.checkpoint-every=0 \
   >"$work/train.log" 2>&1 &
 pids=$!
 page=
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   page=$(sed -n 's/^prometheus: //p' "$work/train.log")
   [ -n "$page" ] && break
   sleep 0.1
