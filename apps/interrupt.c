@@ -33,24 +33,23 @@ static mr_err_t run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *diag) {
   return e;
 }
 
+void mr_writes_fail(void) {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped,
                               mr_diag_t *diag) {
   static const mr_look_t nothing;
   struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old_int, old_term;
-  struct sigaction none = {.sa_handler = SIG_IGN}, old_pipe, old_size;
   atomic_store(&signalled, false);
   atomic_store(&running, g);
   sigaction(SIGINT, &act, &old_int);
   sigaction(SIGTERM, &act, &old_term);
-  /* A reader that is gone and a limit of a file's size are said as failed writes, like a full disk.
-   */
-  sigaction(SIGPIPE, &none, &old_pipe);
-  sigaction(SIGXFSZ, &none, &old_size);
+  mr_writes_fail();
   mr_err_t e = run(g, look ? look : &nothing, diag);
   sigaction(SIGINT, &old_int, NULL);
   sigaction(SIGTERM, &old_term, NULL);
-  sigaction(SIGPIPE, &old_pipe, NULL);
-  sigaction(SIGXFSZ, &old_size, NULL);
   atomic_store(&running, NULL);
   *stopped = atomic_load(&signalled);
   return e;

@@ -11,4 +11,8 @@
    nothing.  One graph at a time. */
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped, mr_diag_t *diag);
 
+/* From here on a reader that is gone and a limit of a file's size are failed writes, like a full
+   disk, and do not end the program.  Every run does this before it starts. */
+void mr_writes_fail(void);
+
 #endif

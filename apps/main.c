@@ -1,4 +1,5 @@
 /* The program: finds the command, sorts its words, runs it, tells its failure. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static int run(const mr_command_t *c, int argc, char **argv) {
   if (e >= 0) e = c->run(&args, &diag);
   if (e >= 0) {
     if (fflush(stdout) == 0) return e;
-    mr_fail(&diag, MR_ERR_IO, "standard output: cannot write");
+    mr_fail(&diag, MR_ERR_IO, "standard output: cannot write: %s", strerror(errno));
     e = MR_ERR_IO;
   }
   fflush(stdout);

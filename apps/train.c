@@ -1,6 +1,5 @@
 /* millrace train: the recipe's graph, or one's own, in a run folder; Ctrl-C and resume. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +143,7 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_run_dir_t r = {0};
   mr_resume_point_t at;
   bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
-  signal(SIGXFSZ, SIG_IGN); /* a file size limit is said as a failed write, like a full disk */
+  mr_writes_fail();
   mr_look_t look = mr_look_of(a);
   int n_kept = 0;
   int e = resume ? prepare_resume(a, &r, &n_kept, &at, diag) : prepare_new(a, &r, &begun, diag);

@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,20 @@ static const mr_opt_t alert_opts[] = {
 
 /* ---- telling ---- */
 
+/* What a run ignores, so that writes fail instead, is the command's again. */
+static int spawn_shell(pid_t *pid, char **argv, char **env) {
+  posix_spawnattr_t as;
+  sigset_t usual;
+  sigemptyset(&usual);
+  sigaddset(&usual, SIGPIPE), sigaddset(&usual, SIGXFSZ);
+  posix_spawnattr_init(&as);
+  posix_spawnattr_setsigdefault(&as, &usual);
+  posix_spawnattr_setflags(&as, POSIX_SPAWN_SETSIGDEF);
+  int e = posix_spawn(pid, "/bin/sh", NULL, &as, argv, env);
+  posix_spawnattr_destroy(&as);
+  return e;
+}
+
 /* The command may not hold the run either: after some seconds it is left to itself. */
 static void run_command(const alert_t *a, const char *kind, int64_t step, const char *text) {
   char set[3][400], *argv[] = {"sh", "-c", (char *)(uintptr_t)a->command, NULL};
@@ -70,7 +85,7 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
   for (int i = 0; i < 3; i++) env[i] = set[i];
   memcpy(env + 3, environ, (size_t)n * sizeof *env);
   pid_t pid;
-  if (posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, env) == 0)
+  if (spawn_shell(&pid, argv, env) == 0)
     for (int ms = 0; ms < COMMAND_MS && waitpid(pid, &status, WNOHANG) == 0; ms += 10)
       usleep(10000);
   free(env);

@@ -52,6 +52,25 @@ static inline void program_run(program_t *p, const char *const *words) {
   program_read(err, p->err, sizeof p->err);
 }
 
+/* Waits until the process has a handler for a signal (there 1), or has none any more (there 0); -1
+   if it has ended before. */
+static inline int program_wait_for_handler(pid_t pid, int signo, int there) {
+  char path[64], line[256];
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  for (;; usleep(2000)) {
+    unsigned long long caught = 0;
+    siginfo_t ended = {0};
+    FILE *f = fopen(path, "r");
+    if (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid || !f) {
+      if (f) fclose(f);
+      return -1;
+    }
+    while (fgets(line, sizeof line, f) && sscanf(line, "SigCgt: %llx", &caught) != 1) continue;
+    fclose(f);
+    if ((int)(caught >> (signo - 1) & 1) == there) return 0;
+  }
+}
+
 /* Removes a test's own folder with all that is in it; 0 if it is gone. */
 static inline int program_forget(const char *folder) {
   char command[256];

@@ -40,11 +40,7 @@ static int group_setup(void **state) {
   return p.status;
 }
 
-static int group_teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int group_teardown(void **state) { return program_forget(dir); }
 
 static void checkpoint_path(const char *run, int step, char path[192]) {
   snprintf(path, 192, "%s/checkpoints/step-%06d.safetensors", run, step);

@@ -252,24 +252,10 @@ static void bench_compile_tells_calls_from_the_cache(void **state) {
   cJSON_Delete(a);
 }
 
-/* Waits until the process has a handler for a signal. */
-static void wait_for_handler(pid_t pid, int signo) {
-  char path[64], line[256];
-  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-  for (unsigned long long caught = 0; !(caught >> (signo - 1) & 1); usleep(2000)) {
-    FILE *f = fopen(path, "r");
-    if (!f) fail_msg("%s cannot be opened", path);
-    caught = 0;
-    while (fgets(line, sizeof line, f) && sscanf(line, "SigCgt: %llx", &caught) != 1) continue;
-    fclose(f);
-    if (waitpid(pid, NULL, WNOHANG) != 0) fail_msg("ended before it was asked to");
-  }
-}
-
 static void ctrl_c_ends_an_endless_graph_in_order(void **state) {
   FILE *out = tmpfile(), *err = tmpfile();
   pid_t pid = program_start((const char *const[]){"run", "count 0 ! null", NULL}, out, err);
-  wait_for_handler(pid, SIGINT);
+  assert_int_equal(program_wait_for_handler(pid, SIGINT, 1), 0);
   usleep(50000);
   kill(pid, SIGINT);
   p.status = program_wait(pid);

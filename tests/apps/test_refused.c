@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/apps/program.h"
+
 enum { RECORDS = 40, RECORD = 3073 };
 
 static char dir[] = "/tmp/mr-refused-XXXXXX";
@@ -127,7 +129,5 @@ int main(void) {
       cmocka_unit_test(a_way_asked_for_by_name_is_refused_with_the_reason),
       cmocka_unit_test(the_doctor_says_it_too)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  char command[64];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command) == 0 ? failed : 1;
+  return program_forget(dir) == 0 ? failed : 1;
 }
