@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/chain_private.h"
+#include "pipeline/others_time.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/thread_time.h"
 
@@ -18,10 +19,10 @@ typedef struct part {
 } part_t;
 
 struct mr_snapshot {
-  int64_t wall_ns, cpu_ns;
-  mr_stats_t *node;       /* [n_nodes] */
-  mr_thread_time_t *time; /* [n_nodes] sums over the workers */
-  part_t *part;           /* [n_parts] */
+  int64_t wall_ns, cpu_ns, all_ns; /* all: of the processors, for whomever; below 0: unknown */
+  mr_stats_t *node;                /* [n_nodes] */
+  mr_thread_time_t *time;          /* [n_nodes] sums over the workers */
+  part_t *part;                    /* [n_parts] */
   int n_parts;
 };
 
@@ -75,6 +76,7 @@ mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
   if (!s->node || !s->time || !s->part) return mr_snapshot_free(s), NULL;
   s->wall_ns = (end ? end : mr_now_ns()) - g->start_ns;
   s->cpu_ns = (end ? g->end_cpu_ns : mr_cpu_ns()) - g->start_cpu_ns;
+  s->all_ns = (end ? g->end_all_ns : mr_processors_ns()) - g->start_all_ns;
   for (int i = 0; i < g->n_nodes; i++) {
     mr_graph_stats(g, i, &s->node[i]);
     add_times(g, i, &s->time[i]);
@@ -89,6 +91,7 @@ typedef struct window {
   const mr_graph_t *g;
   const mr_snapshot_t *from, *to; /* from: NULL at the start */
   double wall, cpu;               /* ns */
+  double others;                  /* threads of other programs that want a processor at a time */
   double worked, known_cpu;       /* ns of all threads together */
   int cores;
 } window_t;
@@ -146,16 +149,34 @@ static double cpu_of(const window_t *w, int node) {
 }
 
 /* The least duration, with the candidate (NULL: none) twice as fast; *next: the thread that limits
-   then, -2: the processor. */
+   then, -2: the processor.
+
+   Processors are shared evenly among all threads that want one.  Where the others' are B, each of
+   them gets as much as the thread that limits while that wants one (not while it sleeps): it is
+   through after B + 1 times its processor time has been worked, and what the run needs besides. */
 static double bound(const window_t *w, const candidate_t *c, int *next) {
   double work = c ? work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
-  double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = cpu / w->cores;
+  double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = 0, theirs = 0;
   *next = -2;
   for (int i = 0; i < w->g->n_nodes; i++) {
-    double need = need_of(w, i) * (c && i == c->host ? 1 - saved : 1);
-    if (need > most) most = need, *next = i;
+    double left = c && i == c->host ? 1 - saved : 1, need = need_of(w, i) * left;
+    if (need <= most) continue;
+    most = need, *next = i;
+    theirs = w->others * left * (double)time_of(w, i).cpu_ns / w->to->node[i].workers;
   }
-  return most;
+  double shared = (cpu + theirs) / w->cores;
+  if (shared > most && theirs < cpu) *next = -2; /* the run's own threads fill them */
+  return shared > most ? shared : most;
+}
+
+/* How many threads of other programs want a processor at a time: what they get, by the share that
+   this run's busiest thread gets of what it wants, which is theirs too. */
+static double others_of(const window_t *w, double all) {
+  double work = 0, need = 0;
+  for (int i = 0; i < w->g->n_nodes; i++)
+    if (work_of(w, i) > work) work = work_of(w, i), need = need_of(w, i);
+  double got = (all - w->cpu) / w->wall;
+  return got > 0 && need > 0 ? got * work / need : 0;
 }
 
 /* Duration with one candidate twice as fast; *next: the thread that limits then, -1: its own
@@ -222,6 +243,7 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
   w.cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
   for (int i = 0; i < g->n_nodes; i++)
     w.worked += SINCE(&w, i, busy_ns), w.known_cpu += (double)time_of(&w, i).cpu_ns;
+  if (w.wall > 0) w.others = others_of(&w, (double)(now->all_ns - (from ? from->all_ns : 0)));
   if (w.wall <= 0 || !choose(&w, &c, &ns, &next)) return false;
   double alive = SINCE(&w, c.host, alive_ns), work = work_of(&w, c.host);
   *out = (mr_diagnosis_t){.stage = g->node[c.node]->name,

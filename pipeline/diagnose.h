@@ -2,7 +2,9 @@
 
    The model: the threads of a graph overlap, so a run lasts as long as its busiest thread works,
    and no shorter than its processor time spread over all cores.  Time in which a thread could have
-   run but others had the processors is not its work; it is lost in proportion.  A stage that shares
+   run but others had the processors is not its work.  Where other programs want the processors, how
+   many of their threads do follows from what they got (pipeline/others_time.h), and each of them
+   gets as much as the busiest thread does.  A stage that shares
    a thread with others (source, order, map) has the share of that thread's work that timing some of
    its calls gives.  The stage whose doubled speed would shorten the run most is the one that
    limits. */

@@ -89,7 +89,8 @@ struct mr_graph {
   bool settled, started, joined;
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process then */
   _Atomic int64_t end_ns;         /* when they had ended; 0 before */
-  int64_t end_cpu_ns;             /* written before end_ns */
+  int64_t start_all_ns, end_all_ns; /* of all that the processors did (others_time.h) */
+  int64_t end_cpu_ns;               /* written before end_ns, as end_all_ns */
 
   mr__tracer_t trace;
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "pipeline/care_private.h"
+#include "pipeline/others_time.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/standstill_private.h"
 #include "pipeline/thread_time.h"
@@ -292,6 +293,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");
   e = open_stages(g, diag);
   g->start_ns = mr_now_ns(), g->start_cpu_ns = mr_cpu_ns();
+  g->start_all_ns = mr_processors_ns();
   if (e >= 0) e = start_threads(g, diag);
   if (e >= 0) return MR_OK;
   mr_graph_cancel(g);
@@ -304,7 +306,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
 mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->started || g->joined) return MR_OK;
   join_threads(g);
-  g->end_cpu_ns = mr_cpu_ns();
+  g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
   atomic_store_explicit(&g->end_ns, mr_now_ns(), memory_order_release);
   close_stages(g);
   g->joined = true;
