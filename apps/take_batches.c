@@ -31,9 +31,9 @@ static const mr_stage_def_t taker = {
     .step = taker_step,
 };
 
-/* Where the stage that makes batches begins: at once where that follows from the step, else by
-   going through records without making them.  Behind a stage that makes other batches of such a
-   stream all are made from the first on, and *drop of them not handed over. */
+/* Where the stage that makes batches begins.  Behind a stage that makes other batches of ones that
+   have no known sizes (skip-steps=) all are made from the first on, and *drop of them not handed
+   over. */
 static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
                          const mr_batches_t *want, int64_t *drop, mr_diag_t *diag) {
   int64_t step = want->first;

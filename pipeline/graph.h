@@ -101,7 +101,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
 
 /* The number, from 0, of the first buffer that a stage gives.  Beside a position it says what
    number that buffer has; alone it is where the stream begins: found at once where batches are a
-   function of their number, else by going through the records without making them. */
+   function of their number, else by moving past the records without making them (mr_walk_pass). */
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag);
 
 /* As go_on, to before the buffer of this number, from 0, if its state follows from the number
