@@ -10,7 +10,7 @@
 #include "pipeline/runtime_private.h"
 #include "pipeline/thread_time.h"
 
-enum { PARTS_MAX = 512 };
+enum { PARTS_MAX = 512, TICKS_TELL_NS = 200000000 /* what others got is counted in 10 ms */ };
 
 /* A record stage's work in the threads of a step stage. */
 typedef struct part {
@@ -243,7 +243,8 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
   w.cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
   for (int i = 0; i < g->n_nodes; i++)
     w.worked += SINCE(&w, i, busy_ns), w.known_cpu += (double)time_of(&w, i).cpu_ns;
-  if (w.wall > 0) w.others = others_of(&w, (double)(now->all_ns - (from ? from->all_ns : 0)));
+  if (w.wall > TICKS_TELL_NS)
+    w.others = others_of(&w, (double)(now->all_ns - (from ? from->all_ns : 0)));
   if (w.wall <= 0 || !choose(&w, &c, &ns, &next)) return false;
   double alive = SINCE(&w, c.host, alive_ns), work = work_of(&w, c.host);
   *out = (mr_diagnosis_t){.stage = g->node[c.node]->name,
