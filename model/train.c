@@ -1,6 +1,7 @@
 #include "model/train.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/label.h"
 #include "model/ops/cost.h"
@@ -27,12 +28,14 @@ typedef struct step {
   int64_t batch, classes;
   int slots;     /* of the optimizer */
   bool averages; /* training keeps an average of the parameters */
+  bool scales;   /* training keeps a loss scale of its own */
   const void **in;
   void **out;
   float *logits, *losses;
   uint64_t seed;
   uint32_t step;
-  float lr, t, loss, norm;
+  float lr, t, loss, norm, loss_scale;
+  mr_scale_state_t scale, next_scale;
 } step_t;
 
 struct mr_train_step {
@@ -163,6 +166,9 @@ mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t 
   t->s.classes = c->classes;
   t->s.slots = config->optim.def ? config->optim.def->n_slots : 0;
   t->s.averages = config->optim.ema > 0;
+  t->s.scales = config->optim.dynamic.patience > 0;
+  t->s.loss_scale = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
+  t->s.scale = mr_scale_state_start(config->optim.dynamic.start);
   mr_err_t err = build_train(&t->s, c, config, false, &own);
   if (err >= 0) err = step_alloc(&t->s, &own);
   if (err < 0) {
@@ -193,6 +199,25 @@ mr_err_t mr_train_step_plan(const mr_vit_config_t *c, const mr_train_config_t *c
   return err < 0 ? mr_fail(diag, err, "%s", own.text) : MR_OK;
 }
 
+/* A run reads the scale's state and writes the next one beside it. */
+static void set_scale(step_t *s, int in, int out) {
+  mr_scale_state_t *now = &s->scale, *next = &s->next_scale;
+  const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
+                                     &now->skipped};
+  void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
+  memcpy(s->in + in, from, sizeof from);
+  memcpy(s->out + out, to, sizeof to);
+}
+
+/* What a run that has ended says of its scale, whose next state counts from now on. */
+static void take_scale(step_t *s, mr_train_out_t *out) {
+  out->loss_scale = s->scales ? s->scale.scale : s->loss_scale;
+  out->applied = !s->scales || s->next_scale.skipped == s->scale.skipped;
+  if (s->scales) s->scale = s->next_scale;
+}
+
+mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s) { return &s->s.scale; }
+
 mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const float *images,
                            const int32_t *labels, float lr, int64_t t, uint64_t seed,
                            mr_train_out_t *out, mr_diag_t *diag) {
@@ -213,6 +238,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   s->out[o++] = s->logits;
   s->out[o++] = s->losses;
   s->out[o++] = &s->norm;
+  if (s->scales) set_scale(s, in, o), in += MR_SCALE_VARS, o += MR_SCALE_VARS;
   float *arena[] = {params->p, params->m, params->v, NULL};
   if (s->averages) arena[1 + s->slots] = params->average;
   for (int set = 0; set < 1 + s->slots + s->averages; set++)
@@ -221,6 +247,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const flo
   mr_exec_run(s->exec, s->in, s->out);
   if (step->waited < 0) return step->waited;
   *out = (mr_train_out_t){.loss = mean_loss(s, labels), .grad_norm = s->norm, .logits = s->logits};
+  take_scale(s, out);
   return MR_OK;
 }
 

@@ -36,6 +36,8 @@ typedef struct mr_train_step mr_train_step_t;
 typedef struct mr_train_out {
   float loss;          /* mean over the records with a label, before the update */
   float grad_norm;     /* global, before clipping */
+  float loss_scale;    /* what the loss was multiplied by before its gradient */
+  bool applied;        /* false: the gradients were not finite, and nothing was changed */
   const float *logits; /* (B,classes); of the step, until its next run */
 } mr_train_out_t;
 
@@ -66,6 +68,9 @@ mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const float 
    before the first write to them.  Its failure ends the run with that error and params as they
    were.  NULL (at first): nobody reads. */
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg);
+/* With optim.dynamic: the loss scale's state, which each run takes and leaves changed.  At first
+   mr_scale_state_start(optim.dynamic.start); who resumes writes it before the first run. */
+mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s);
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s); /* for its graph and its peak */
 mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);         /* for mr_exec_profile */
 void mr_train_step_destroy(mr_train_step_t *s);                /* NULL is fine */

@@ -12,6 +12,15 @@ static void set_unless_usual(float *to, double v) {
   if (v >= 0) *to = (float)v;
 }
 
+static void set_scale(const vit_step_t *v, mr_optim_t *o) {
+  o->loss_scale = (float)v->fixed_scale;
+  if (v->fixed_scale > 0) return;
+  o->dynamic = mr_loss_scale_usual();
+  o->dynamic.start = (float)v->scale_start;
+  o->dynamic.patience = (int32_t)v->scale_patience;
+  o->dynamic.max_bad = (int32_t)v->max_skipped;
+}
+
 mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
   mr_train_config_t t = {.optim = mr_optim_of(mr__vit_optimizer_name[v->optimizer]),
                          .label_smoothing = (float)v->label_smoothing,
@@ -22,7 +31,7 @@ mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
   set_unless_usual(&t.optim.eps, v->eps);
   set_unless_usual(&t.optim.weight_decay, v->weight_decay);
   t.optim.clip_norm = (float)v->clip_norm;
-  t.optim.loss_scale = (float)v->loss_scale;
+  set_scale(v, &t.optim);
   t.optim.nesterov = v->nesterov;
   t.optim.ema = (float)v->ema;
   return t;
@@ -88,6 +97,8 @@ mr_err_t mr__vit_step_open(mr_stage_t *s) {
   v->saved_step = -1;
   MR_TRY(resume(s));
   v->at.ema = (float)v->ema;
+  if (v->fixed_scale > 0) v->at.scale = (mr_scale_state_t){0};
+  if (v->at.scale.scale > 0) *mr_train_step_scale(v->step) = v->at.scale;
   for (int i = 0; i < MR_VIT_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
   snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__vit_optimizer_name[v->optimizer]);

@@ -1,5 +1,8 @@
 /* The settings of vit-step, and what follows from them and its inputs: the model, the rate's
    course, how long the run is, what goes out. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "stages/vit_step_private.h"
 
 enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
@@ -40,9 +43,19 @@ const mr_opt_t mr__vit_step_opts[] = {
      0},
     {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
      "Scales gradients down to this global norm; 0 leaves them.", 0},
-    {"loss-scale", MR_OPT_F64, AT(loss_scale), "", "1", 1e-9, 1e9, NULL,
+    {"loss-scale", MR_OPT_STR, AT(loss_scale), "", "1", 0, 0, NULL,
      "Multiplies the loss before the gradient, and divides the gradients by it again: small ones "
-     "then do not vanish in the type of the products.  A power of two changes nothing else.",
+     "then do not vanish in the type of the products.  A number, of which a power of two changes "
+     "nothing else; or dynamic: it grows as long as gradients stay finite, and steps whose "
+     "gradients are not are left out.",
+     0},
+    {"loss-scale-start", MR_OPT_F64, AT(scale_start), "", "32768", 1e-9, 1.7e38, NULL,
+     "The first scale of loss-scale=dynamic.", 0},
+    {"loss-scale-patience", MR_OPT_INT, AT(scale_patience), "steps", "2000", 1, 1e9, NULL,
+     "Finite steps after which a dynamic scale doubles with the next one.", 0},
+    {"max-skipped", MR_OPT_INT, AT(max_skipped), "steps", "100", 0, 1e9, NULL,
+     "With a dynamic scale, so many steps in a row are left out; those after them count, finite or "
+     "not.",
      0},
     {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
      "Share of the target spread evenly over all classes.", 0},
@@ -119,11 +132,26 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* A number, or the word. */
+static mr_err_t plan_scale(mr_stage_t *s) {
+  vit_step_t *v = s->state;
+  char *end;
+  v->fixed_scale = 0;
+  if (!strcmp(v->loss_scale, "dynamic")) return MR_OK;
+  v->fixed_scale = strtod(v->loss_scale, &end);
+  if (end != v->loss_scale && !*end && v->fixed_scale >= 1e-9 && v->fixed_scale <= 1e9)
+    return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting loss-scale = %s: want a number of [1e-9,1e+09], or dynamic",
+                       v->loss_scale);
+}
+
 mr_err_t mr__vit_step_plan(mr_stage_t *s) {
   vit_step_t *v = s->state;
   if (v->device)
     return mr_stage_fail(s, MR_ERR_UNAVAILABLE,
                          "setting device = cuda: this build has no CUDA backend, want cpu");
+  MR_TRY(plan_scale(s));
   MR_TRY(mr_vit_config_for(s, &v->model, IN_TRAIN, &v->config));
   v->eval_batch = 0;
   MR_TRY(plan_evaluation(s));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_META = 12, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
+enum { N_META = 13, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
 const char *const mr_vit_stream_name[MR_VIT_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
@@ -49,6 +49,11 @@ static void *take(cursor_t *c, size_t bytes) {
   return p;
 }
 
+static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
+  snprintf(text, TEXT, "%.9g %d %d %d %d", (double)c->scale, c->good, c->bad, c->resets,
+           c->skipped);
+}
+
 static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_state_t *s,
                       char *text) {
   const struct {
@@ -73,6 +78,8 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   s->meta[n++] = (mr_st_meta_t){"millrace.optimizer", text + 3 * TEXT};
   snprintf(text + 4 * TEXT, TEXT, "%.9g", (double)p->ema);
   if (p->ema > 0) s->meta[n++] = (mr_st_meta_t){"millrace.ema", text + 4 * TEXT};
+  scale_text(&p->scale, text + 5 * TEXT);
+  if (p->scale.scale > 0) s->meta[n++] = (mr_st_meta_t){"millrace.loss_scale", text + 5 * TEXT};
   s->n_meta = n;
 }
 
@@ -182,6 +189,22 @@ static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_
   return MR_OK;
 }
 
+/* A text that scale_text would not have written is none. */
+static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale_state_t *c,
+                           mr_diag_t *diag) {
+  const char *text = mr_safetensors_meta(f, "millrace.loss_scale");
+  char again[TEXT];
+  if (!text) return MR_OK;
+  bool good =
+      sscanf(text, "%f %d %d %d %d", &c->scale, &c->good, &c->bad, &c->resets, &c->skipped) == 5;
+  scale_text(c, again);
+  good = good && !strcmp(text, again) && c->scale == mr_scale_state_start(c->scale).scale;
+  if (good && c->good >= 0 && c->bad >= 0 && c->resets >= 0 && c->skipped >= 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: metadata millrace.loss_scale is \"%.100s\", want a scale and four counts",
+                 path, text);
+}
+
 static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vit_progress_t *p,
                               mr_diag_t *diag) {
   const char *word[] = {"step", "images", "position", "epoch", "seed", "unvalidated"};
@@ -195,6 +218,7 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vi
                            .unvalidated = n[5] != 0};
   MR_TRY(load_streams(f, path, (int64_t)n[2], p, diag));
   MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
+  MR_TRY(load_scale(f, path, &p->scale, diag));
   const char *origin = mr_safetensors_meta(f, "millrace.data");
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
   const char *optimizer = mr_safetensors_meta(f, "millrace.optimizer");

@@ -5,8 +5,9 @@
    each of these inputs that is linked, i64: where its stream goes on (pipeline/stream_at.h), which
    takes no more time after a million steps than after one. Text: millrace.model (every setting that
    shapes the model), step, images, position, epoch, ledger, seed, unvalidated, the data's origin,
-   the optimizer and the version of all this, each as "millrace.WORD".  Version 1 had no version and
-   no streams but the training stream's position. */
+   the optimizer, a dynamic loss scale's state (loss_scale: its five numbers) and the version of all
+   this, each as "millrace.WORD".  Version 1 had no version and no streams but the training stream's
+   position. */
 #ifndef MR_STAGES_VIT_STATE_H
 #define MR_STAGES_VIT_STATE_H
 
@@ -30,6 +31,7 @@ typedef struct mr_vit_progress {
   bool unvalidated;                      /* an epoch is over, its validation is not */
   char origin[32];                       /* of the data, "cifar10" */
   float ema;                             /* decay of the average of weights, 0: none is kept */
+  mr_scale_state_t scale;                /* of a dynamic loss scale; scale 0: there is none */
   char optimizer[16];                    /* whose moments adam.m and adam.v are */
   mr_stream_at_t stream[MR_VIT_STREAMS]; /* as they stand between two steps, or validations */
   bool stream_known[MR_VIT_STREAMS];

@@ -20,6 +20,7 @@ static mr_err_t save(mr_stage_t *s, bool last) {
   mr_buf_t *b = NULL;
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
+  if (!v->fixed_scale) v->at.scale = *mr_train_step_scale(v->step);
   b->size = mr_vit_state_pack(&v->params, &v->config, &v->at, s->name, last, b->data);
   v->saved_step = v->at.step;
   return mr_push(s, OUT_STATE, b);
@@ -108,7 +109,7 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
   MR_TRY(mr__vit_tell_step(s, &r, batch, lr));
-  if (watch) MR_TRY(mr__vit_tell_watched(s, batch));
+  if (watch && r.applied) MR_TRY(mr__vit_tell_watched(s, batch));
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
   return MR_OK;
 }

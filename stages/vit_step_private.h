@@ -13,12 +13,14 @@ enum { OUT_METRICS, OUT_STATE };
 
 typedef struct vit_step {
   mr_vit_settings_t model;
-  double lr, b1, b2, eps, weight_decay, clip_norm, loss_scale, label_smoothing, ema;
-  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate;
+  double lr, b1, b2, eps, weight_decay, clip_norm, label_smoothing, ema, scale_start;
+  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, scale_patience,
+      max_skipped;
   int optimizer, schedule, device, leak_check, remat;
   bool nesterov;
-  const char *resume, *fit;
+  const char *resume, *fit, *loss_scale;
 
+  double fixed_scale; /* of the loss; 0: a dynamic one */
   mr_vit_config_t config;
   mr_schedule_t rate;
   int64_t total; /* steps of the whole run, 0: unknown */

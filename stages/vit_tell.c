@@ -41,7 +41,7 @@ mr_err_t mr__vit_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_
   mr_metrics_add(m, "lr", (double)lr);
   mr_metrics_add(m, "grad_norm", (double)r->grad_norm);
   mr_metrics_add(m, "param_norm", mr_vit_norm(v->params.p, v->params.arena_size));
-  mr_metrics_add(m, "loss_scale", v->loss_scale);
+  mr_metrics_add(m, "loss_scale", (double)r->loss_scale);
   mr_metrics_add(m, "step_s", took);
   mr_metrics_add(m, "images_per_s", batch->n / took);
   return mr__vit_metrics_give(s, b);

@@ -67,5 +67,5 @@ const mr_op_def_t mr_op_select_n = {
     .n_out = 1,           .shape = select_shape,  .jvp = select_jvp,
     .vjp = select_vjp,    .batch = select_batch,  .sample = select_sample,
     .amp = MR_AMP_FOLLOW, .cpu = mr__program_one, .unit = select_unit,
-    .view = mr_view_each,
+    .view = mr_view_each, .inplace = {6},
 };

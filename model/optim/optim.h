@@ -6,6 +6,7 @@
 #define MR_MODEL_OPTIM_H
 
 #include "model/ops/lax.h"
+#include "model/optim/loss_scale.h"
 
 enum { MR_OPTIM_SLOTS = 2 }; /* at most */
 
@@ -18,8 +19,9 @@ typedef struct mr_optim {
   float weight_decay; /* decoupled, of every parameter, in [0,100); sgd and adam have none */
   float clip_norm;    /* gradients are scaled to at most this global norm; 0: as they are */
   float loss_scale;   /* of the loss before its gradient, which is divided by it; [0,1e9), 0: 1 */
-  float ema;          /* decay of an average of the parameters over time, in [0,1); 0: none */
-  bool nesterov;      /* momentum: looks ahead by one step */
+  mr_loss_scale_t dynamic; /* with patience: the step keeps a scale of its own instead */
+  float ema;               /* decay of an average of the parameters over time, in [0,1); 0: none */
+  bool nesterov;           /* momentum: looks ahead by one step */
 } mr_optim_t;
 
 /* One parameter's tensors: p, g and the slots f32 and alike; lr, t (the step's number, from 1) and
@@ -61,17 +63,19 @@ typedef struct mr_optim_loss {
 /* How many tensors a step keeps for each parameter: itself, the slots, its average. */
 int mr_optim_sets(const mr_optim_t *o);
 
-/* *out: (data[n_data], lr f32[], t f32[], p..., slot 0..., slot 1..., average...) ->
-         (mean loss, aux..., global gradient norm f32[] before clipping, p..., slot 0..., slot 1...,
-         average...)
+/* *out: (data[n_data], lr f32[], t f32[], scale..., p..., slot 0..., slot 1..., average...) ->
+         (mean loss, aux..., global gradient norm f32[] before clipping, scale..., p..., slot 0...,
+         slot 1..., average...)
    average: mr_optim_ema of the new p, only with o->ema.
-   Before the gradient the passes that help it run on the loss (transforms/passes.h).
-   With several parts, the gradient is the mean of theirs, computed one after the other in the
-   memory of one; an aux that is a scalar is averaged, another is joined along dimension 0.  The
-   caller destroys *out.  Errors: mr_optim_check's; MR_ERR_CONFIG for no parts or no parameters;
-   MR_ERR_SHAPE where parts differ, the loss is no scalar f32 or a parameter no f32; MR_ERR_NORULE
-   as mr_value_and_grad.  Source: optax.chain of clip_by_global_norm and the optimizer, and
-   optax.MultiSteps for parts. */
+   scale: MR_SCALE_VARS scalars, only with o->dynamic.patience.  Gradients count as finite where
+   their norm is; a step that is left out gives p, slots and average as they came, and t counts
+   without such steps: the step's number less skipped is what the optimizer is told. Before the
+   gradient the passes that help it run on the loss (transforms/passes.h). With several parts, the
+   gradient is the mean of theirs, computed one after the other in the memory of one; an aux that is
+   a scalar is averaged, another is joined along dimension 0.  The caller destroys *out. Errors:
+   mr_optim_check's; MR_ERR_CONFIG for no parts or no parameters; MR_ERR_SHAPE where parts differ,
+   the loss is no scalar f32 or a parameter no f32; MR_ERR_NORULE as mr_value_and_grad. Source:
+   optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps for parts. */
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag);
 

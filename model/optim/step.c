@@ -9,7 +9,8 @@ typedef struct step {
   const mr_optim_loss_t *loss;
   const mr_optim_t *o;
   int n, n_out; /* parameters; outputs of the loss */
-  mr_var_t **data, *lr, *t, **p, **slot[MR_OPTIM_SLOTS], **average;
+  int n_scale;  /* scalars of a dynamic loss scale */
+  mr_var_t **data, *lr, *t, **scale, **p, **slot[MR_OPTIM_SLOTS], **average;
   mr_var_t **out;  /* [n_out] of the loss, over all parts */
   mr_var_t **grad; /* [n] */
 } step_t;
@@ -26,12 +27,14 @@ static void make_inputs(step_t *s) {
   for (int i = 0; i < n_data; i++) mr_fn_input(s->g, whole(s->loss, i));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
+  for (int i = 0; i < s->n_scale; i++) mr_fn_input(s->g, mr_aval_scalar(i ? MR_I32 : MR_F32));
   for (int set = 0; set < sets; set++)
     for (int i = 0; i < s->n; i++) mr_fn_input(s->g, f->in[n_data + i]->aval);
   s->data = s->g->in; /* the array has its final place now */
   s->lr = s->data[n_data];
   s->t = s->data[n_data + 1];
-  s->p = s->data + n_data + 2;
+  s->scale = s->data + n_data + 2;
+  s->p = s->scale + s->n_scale;
   for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + (k + 1) * s->n;
   s->average = s->p + (n_slots + 1) * s->n;
 }
@@ -56,6 +59,13 @@ static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) 
   return err;
 }
 
+/* The cotangent of the loss of a part. */
+static mr_var_t *seed(step_t *s) {
+  int parts = s->loss->parts;
+  if (s->n_scale) return parts > 1 ? mr_lax_scale(s->g, 1.0 / parts, s->scale[0]) : s->scale[0];
+  return mr_literal(s->g, MR_F32, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
+}
+
 /* Loss and gradients of one part: out[n_out], grad[n]. */
 static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   const mr_fn_t *f = s->loss->part[k];
@@ -63,8 +73,7 @@ static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   for (int i = 0; i < f->n_in; i++)
     in[i] = i < s->loss->n_data ? piece(s, i, k) : s->p[i - s->loss->n_data];
   MR_TRY(run_loss(s, k, in, out));
-  double seed = (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / s->loss->parts;
-  return mr_backward(s->g, out[0], mr_literal(s->g, MR_F32, seed), s->n, s->p, grad);
+  return mr_backward(s->g, out[0], seed(s), s->n, s->p, grad);
 }
 
 /* One output of the loss from those of all parts, which lie n_out apart. */
@@ -98,28 +107,64 @@ static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
   return mr_lax_min(g, mr_lax_div(g, mr_literal(g, MR_F32, (double)clip_norm), norm), one);
 }
 
-static mr_err_t update(step_t *s, mr_var_t **next) {
-  mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
-  bool scaled = s->o->loss_scale > 0 && s->o->loss_scale != 1;
-  if (scaled) norm = mr_lax_scale(s->g, 1 / (double)s->o->loss_scale, norm);
-  mr_var_t *scale = clip_scale(s->g, norm, s->o->clip_norm);
-  if (scaled) scale = mr_lax_scale(s->g, 1 / (double)s->o->loss_scale, scale);
+/* What the loss was multiplied by, once for all, out of v again. */
+static mr_var_t *unscale(step_t *s, mr_var_t *v) {
+  double fixed = (double)s->o->loss_scale;
+  return !s->n_scale && fixed > 0 && fixed != 1 ? mr_lax_scale(s->g, 1 / fixed, v) : v;
+}
+
+/* A dynamic scale is taken out of the gradients before their norm is, which it would exceed. */
+static void unscale_each(step_t *s) {
+  for (int i = 0; s->n_scale && i < s->n; i++)
+    s->grad[i] = mr_lax_div(s->g, s->grad[i], s->scale[0]);
+}
+
+/* A dynamic scale's next state into next[n_scale]; *apply: NULL where each step counts. */
+static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t **next, mr_var_t **apply) {
+  mr_fn_t *g = s->g;
+  *apply = NULL;
+  if (!s->n_scale) return MR_OK;
+  mr_var_t *skipped = mr_lax_convert(g, s->scale[MR_SCALE_VARS - 1], MR_F32);
+  s->t = mr_lax_sub(g, s->t, skipped);
+  return mr_optim_scale_step(g, &s->o->dynamic, mr_optim_finite(g, 1, &norm), s->scale, next,
+                             apply);
+}
+
+/* v where the step counts, else what was there. */
+static mr_var_t *if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr_var_t *v) {
+  return apply ? mr_lax_select_n(s->g, apply, was, v) : v;
+}
+
+/* The sets of parameter i: next[k * n]. */
+static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots;
-  *next++ = norm;
-  for (int i = 0; i < s->n; i++) {
-    mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .lr = s->lr, .t = s->t, .scale = scale};
-    mr_var_t *then[1 + MR_OPTIM_SLOTS];
-    for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
-    MR_TRY(s->o->def->update(s->g, s->o, &in, then));
-    for (int k = 0; k < sets; k++) next[k * s->n + i] = then[k];
-    if (s->o->ema > 0)
-      next[sets * s->n + i] = mr_optim_ema(s->g, s->o->ema, s->average[i], then[0]);
+  mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .lr = s->lr, .t = s->t, .scale = scale};
+  mr_var_t *then[1 + MR_OPTIM_SLOTS];
+  for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
+  MR_TRY(s->o->def->update(s->g, s->o, &in, then));
+  for (int k = 0; k < sets; k++)
+    next[k * s->n] = if_applied(s, apply, k ? in.slot[k - 1] : in.p, then[k]);
+  if (s->o->ema > 0) {
+    mr_var_t *was = s->average[i];
+    next[sets * s->n] = if_applied(s, apply, was, mr_optim_ema(s->g, s->o->ema, was, then[0]));
   }
   return s->g->diag.code;
 }
 
+static mr_err_t update(step_t *s, mr_var_t **next) {
+  mr_var_t *apply;
+  unscale_each(s);
+  mr_var_t *norm = unscale(s, mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad)));
+  mr_var_t *scale = unscale(s, clip_scale(s->g, norm, s->o->clip_norm));
+  *next++ = norm;
+  MR_TRY(step_scale(s, norm, next, &apply));
+  next += s->n_scale;
+  for (int i = 0; i < s->n; i++) MR_TRY(update_one(s, i, scale, apply, next + i));
+  return s->g->diag.code;
+}
+
 static mr_err_t build(step_t *s) {
-  int n = s->n_out + 1 + mr_optim_sets(s->o) * s->n;
+  int n = s->n_out + 1 + s->n_scale + mr_optim_sets(s->o) * s->n;
   s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *s->grad);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);
@@ -136,6 +181,9 @@ static mr_err_t check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   for (int k = 0; k < l->parts; k++) {
     const mr_fn_t *f = l->part[k], *first = l->part[0];
     if (f->n_in <= l->n_data) return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
+    for (int i = 0; l->parts > 1 && i < l->n_data; i++)
+      if (l->split[i] && !f->in[i]->aval.ndim)
+        return mr_fail(diag, MR_ERR_SHAPE, "data input %d is a scalar: it has no parts", i);
     bool same = f->n_in == first->n_in && f->n_out == first->n_out;
     for (int i = 0; same && i < f->n_in; i++)
       same = mr_aval_equal(&f->in[i]->aval, &first->in[i]->aval);
@@ -152,6 +200,7 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
   if (!s.g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the step's graph", o->def->name);
   s.n = first->n_in - loss->n_data, s.n_out = first->n_out;
+  s.n_scale = o->dynamic.patience > 0 ? MR_SCALE_VARS : 0;
   mr_err_t err = build(&s);
   if (err < 0) {
     mr_fail(diag, err, "%s", s.g->diag.text);

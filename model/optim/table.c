@@ -36,5 +36,5 @@ mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag) {
     if (!(row[i].v >= row[i].lo && row[i].v < row[i].hi))
       return mr_fail(diag, MR_ERR_CONFIG, "%s.%s: %g, want [%g,%g)", o->def->name, row[i].name,
                      (double)row[i].v, (double)row[i].lo, (double)row[i].hi);
-  return MR_OK;
+  return mr_loss_scale_check(&o->dynamic, diag);
 }

@@ -288,13 +288,14 @@ static void clipped_adamw_gives_optax_parameters_after_one_and_three_steps(void 
 }
 
 /* Two clipped steps with a loss scale. */
-static model_t scaled_steps(float scale, mr_train_out_t *out) {
+static model_t scaled_steps(float scale, mr_loss_scale_t dynamic, mr_train_out_t *out) {
   model_t m = setup(MR_VIT_FLAX, MR_BF16);
   mr_train_config_t config = mr_train_default(4);
   mr_train_step_t *step = NULL;
   mr_diag_t diag = {0};
   config.optim.clip_norm = 1;
   config.optim.loss_scale = scale;
+  config.optim.dynamic = dynamic;
   if (mr_train_step_create(&m.config, &config, &step, &diag) < 0) fail_msg("%s", diag.text);
   for (int t = 1; t <= 2; t++)
     assert_int_equal(
@@ -307,7 +308,9 @@ static model_t scaled_steps(float scale, mr_train_out_t *out) {
 
 static void a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few(void **state) {
   mr_train_out_t plain, scaled, odd;
-  model_t a = scaled_steps(0, &plain), b = scaled_steps(1024, &scaled), c = scaled_steps(3, &odd);
+  const mr_loss_scale_t none = {0};
+  model_t a = scaled_steps(0, none, &plain), b = scaled_steps(1024, none, &scaled);
+  model_t c = scaled_steps(3, none, &odd);
   assert_memory_equal(a.params.p, b.params.p, a.params.arena_size * sizeof(float));
   assert_true(plain.loss == scaled.loss && plain.grad_norm == scaled.grad_norm);
   assert_memory_not_equal(a.params.p, c.params.p, a.params.arena_size * sizeof(float));
@@ -315,6 +318,19 @@ static void a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few(void *
   teardown(&a);
   teardown(&b);
   teardown(&c);
+}
+
+static void a_dynamic_scale_changes_no_bit_as_long_as_gradients_are_finite(void **state) {
+  mr_loss_scale_t grows = mr_loss_scale_usual();
+  grows.patience = 1; /* with the second step */
+  mr_train_out_t plain, scaled;
+  model_t a = scaled_steps(0, (mr_loss_scale_t){0}, &plain), b = scaled_steps(0, grows, &scaled);
+  assert_memory_equal(a.params.p, b.params.p, a.params.arena_size * sizeof(float));
+  assert_memory_equal(a.params.v, b.params.v, a.params.arena_size * sizeof(float));
+  assert_true(plain.grad_norm == scaled.grad_norm && scaled.applied && plain.applied);
+  assert_true(plain.loss_scale == 1 && scaled.loss_scale == 32768);
+  teardown(&a);
+  teardown(&b);
 }
 
 static void evaluation_gives_the_logits_and_each_record_its_loss(void **state) {
@@ -541,6 +557,7 @@ int main(void) {
       cmocka_unit_test(adamw_gives_optax_parameters_after_one_and_three_steps),
       cmocka_unit_test(clipped_adamw_gives_optax_parameters_after_one_and_three_steps),
       cmocka_unit_test(a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few),
+      cmocka_unit_test(a_dynamic_scale_changes_no_bit_as_long_as_gradients_are_finite),
       cmocka_unit_test(evaluation_gives_the_logits_and_each_record_its_loss),
       cmocka_unit_test(a_label_out_of_range_is_refused),
       cmocka_unit_test(a_record_without_a_label_weighs_nothing),
