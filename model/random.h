@@ -1,9 +1,10 @@
 /* jax.random on arrays: keys, and draws by key.
 
    Source: jax.random of jax 0.10 (threefry2x32).  Integers (keys, bits, randint, permutation,
-   bernoulli) and uniform are JAX's to the bit; normal and truncated_normal within 4 ulp + 1e-7.
-   Arrays are dense in row-major order: n is the product of the shape.  Nothing here fails or
-   allocates but mr_random_permutation; any thread. */
+   bernoulli) and uniform are JAX's to the bit; normal within 4 ulp + 1e-7, truncated_normal too
+   between bounds in [-2,2]: beyond, f32's erf of a bound, which every library rounds its own way,
+   has few digits of the tail left (jax's as well). Arrays are dense in row-major order: n is the
+   product of the shape.  Nothing here fails or allocates but mr_random_permutation; any thread. */
 #ifndef MR_MODEL_RANDOM_H
 #define MR_MODEL_RANDOM_H
 
