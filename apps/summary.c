@@ -21,10 +21,12 @@ static void grouped(int64_t v, char text[32]) {
   text[at] = 0;
 }
 
-static void print_row(const char *name, const char *shape, int64_t count) {
-  char text[4][32];
+static void print_row(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
+  char text[4][32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT];
   for (int k = 0; k < 4; k++) grouped(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
-  printf("%-36s %-18s %14s %14s %14s %14s\n", name, shape, text[0], text[1], text[2], text[3]);
+  printf("%-36s %-18s %14s %14s %14s %14s", name, shape, text[0], text[1], text[2], text[3]);
+  if (m) printf("  %-18s %-19s %s", m->type, mr_aval_text(&m->in, in), mr_aval_text(&m->out, out));
+  putchar('\n');
 }
 
 /* "4x4x3x384", as flax says a shape. */
@@ -44,20 +46,20 @@ static void print_own(const char *module, const mr_params_t *p) {
     char shape[64];
     if (!below || strchr(q->name + n, '.')) continue;
     shape_text(&q->aval, shape);
-    print_row(q->name, shape, (int64_t)q->size);
+    print_row(q->name, shape, (int64_t)q->size, NULL);
   }
 }
 
 static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const mr_params_t *p) {
-  printf("%-36s %-18s %14s %14s %14s %14s\n", "module", "shape", "parameters", "bytes f32",
-         "bytes f16", "bytes bf16");
+  printf("%-36s %-18s %14s %14s %14s %14s  %-18s %-19s %s\n", "module", "shape", "parameters",
+         "bytes f32", "bytes f16", "bytes bf16", "type", "inputs", "outputs");
   print_own(NULL, p);
   for (int i = 1; i < n; i++) {
     if (row[i].depth > depth) continue;
-    print_row(row[i].name, "", row[i].count);
+    print_row(row[i].name, "", row[i].count, row[i].module);
     if (row[i].depth < depth) print_own(row[i].name, p);
   }
-  print_row("total", "", row[0].count);
+  print_row("total", "", row[0].count, row[0].module);
 }
 
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -80,7 +82,8 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_summary = {
     .name = "summary",
     .words = "[--layers N] [--embed N] ...",
-    .help = "Prints the parameter table of the Vision Transformer.",
+    .help =
+        "Prints the parameter table of the Vision Transformer: modules, what they take and give.",
     .flags = summary_flags,
     .run = summary_run,
 };

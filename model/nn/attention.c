@@ -52,6 +52,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
   int64_t E = x->aval.dim[2], D = E / heads;
   mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)E}, zeros = {MR_INIT_ZEROS, 0};
   mr_var_t *w[3], *b[3];
+  mr_aval_t split = mr_aval_of(s->dtype, x->aval.dim[0], x->aval.dim[1], heads, D);
   size_t mark = mr_nn_enter(s, name);
   for (int i = 0; i < 3; i++) {
     size_t inner = mr_nn_enter(s, part[i]);
@@ -59,6 +60,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
     b[i] = mr_nn_param_of(s, "bias", zeros, heads, D);
     w[i] = mr_lax_reshape_to(s->f, w[i], E, E);
     b[i] = mr_lax_reshape_to(s->f, b[i], E);
+    mr_nn_applied(s, "LinearGeneral", &x->aval, &split);
     mr_nn_leave(s, inner);
   }
   mr_var_t *qkv = mr_lax_linear(s->f, x, joined(s, w, 1), joined(s, b, 0), false);
@@ -69,7 +71,9 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
   wo = mr_nn_cast(s, mr_lax_reshape_to(s->f, wo, E, E));
   bo = mr_nn_cast(s, bo);
   mr_var_t *y = bo ? mr_lax_linear(s->f, o, wo, bo, false) : NULL;
+  if (y) split.dim[1] = y->aval.dim[1], mr_nn_applied(s, "LinearGeneral", &split, &y->aval);
   mr_nn_leave(s, inner);
+  mr_nn_applied_to(s, "MultiHeadAttention", x, y);
   mr_nn_leave(s, mark);
   return y;
 }
@@ -83,6 +87,7 @@ mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_
       (s->no_qkv_bias ? mr_nn_linear_timm_no_bias : mr_nn_linear_timm)(s, "qkv", x, 3 * E);
   mr_var_t *o = attend(s, qkv, heads, first_only);
   mr_var_t *y = mr_nn_linear_timm(s, "proj", o, E);
+  mr_nn_applied_to(s, "Attention", x, y);
   mr_nn_leave(s, mark);
   return mr_nn_drop(s, y, s->proj_drop);
 }

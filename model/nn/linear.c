@@ -15,6 +15,7 @@ mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
       mr_nn_param_of(s, "kernel", ((mr_init_t){MR_INIT_LECUN_NORMAL, (float)in}), in, out);
   mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), out);
   mr_var_t *y = b ? apply(s, x, w, b, false) : NULL;
+  mr_nn_applied_to(s, "Linear", x, y);
   mr_nn_leave(s, mark);
   return y;
 }
@@ -26,6 +27,7 @@ static mr_var_t *linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t 
   mr_var_t *w = mr_nn_param_of(s, "weight", ((mr_init_t){MR_INIT_TRUNC_NORMAL, .02f}), out, in);
   mr_var_t *b = bias ? mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), out) : NULL;
   mr_var_t *y = w && (b || !bias) ? apply(s, x, w, b, true) : NULL;
+  mr_nn_applied_to(s, "Linear", x, y);
   mr_nn_leave(s, mark);
   return y;
 }

@@ -32,6 +32,18 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
   return mr_fn_input(s->f, aval);
 }
 
+void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out) {
+  char name[sizeof s->prefix];
+  size_t n = strlen(s->prefix);
+  memcpy(name, s->prefix, n + 1);
+  if (n) name[n - 1] = 0;
+  mr_params_module(s->params, (mr_module_t){name, type, *in, *out}, &s->f->diag);
+}
+
+void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y) {
+  if (x && y) mr_nn_applied(s, type, &x->aval, &y->aval);
+}
+
 mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v) { return mr_lax_convert(s->f, v, s->dtype); }
 
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {

@@ -32,6 +32,11 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
 #define mr_nn_param_of(s, name, init, ...)                                              \
   mr_nn_param(s, name, init, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
               (int64_t[]){__VA_ARGS__})
+/* Notes in s->params what the module that was entered last is, and what it takes and gives;
+   s->f->diag gets a failure.  It may be left then. */
+void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out);
+/* The same of values, which may be NULL: nothing is noted. */
+void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y);
 /* v in the dtype of computation. */
 mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v);
 

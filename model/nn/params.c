@@ -27,6 +27,20 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
   return MR_OK;
 }
 
+mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag) {
+  if (s->n_module == s->cap_module) {
+    int cap = s->cap_module ? s->cap_module * 2 : 64;
+    mr_module_t *more = realloc(s->module, (size_t)cap * sizeof *more);
+    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of modules");
+    s->module = more;
+    s->cap_module = cap;
+  }
+  m.name = strdup(m.name);
+  if (!m.name) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of modules");
+  s->module[s->n_module++] = m;
+  return MR_OK;
+}
+
 static float *arena(size_t n) {
   size_t bytes = (n * sizeof(float) + 63) & ~(size_t)63;
   float *a = mr_pages_alloc(bytes + 64);
@@ -46,6 +60,8 @@ mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
 
 void mr_params_fini(mr_params_t *s) {
   for (int i = 0; i < s->n; i++) free((char *)s->param[i].name);
+  for (int i = 0; i < s->n_module; i++) free((char *)s->module[i].name);
+  free(s->module);
   free(s->param);
   free(s->p);
   free(s->m);

@@ -27,14 +27,23 @@ typedef struct mr_param {
   size_t offset, size; /* elements, in each arena; offset is a multiple of 16 (64 bytes) */
 } mr_param_t;
 
+/* A part of the model that was applied: what it is, and what goes in and comes out. */
+typedef struct mr_module {
+  const char *name; /* "encoder_blocks.0.attn"; "" is the model */
+  const char *type; /* "MultiHeadAttention"; lives as long as the program */
+  mr_aval_t in, out;
+} mr_module_t;
+
 typedef struct mr_params {
   int n, cap;
   mr_param_t *param;
-  size_t arena_size; /* elements of an arena, padding included; padding stays 0 */
-  int64_t count;     /* elements of the tensors */
-  bool averaged;     /* set before mr_params_alloc: an average is kept */
-  float *p, *m, *v;  /* 64-aligned; NULL until mr_params_alloc */
-  float *average;    /* the same, NULL unless averaged */
+  int n_module, cap_module;
+  mr_module_t *module; /* in the order in which they ended */
+  size_t arena_size;   /* elements of an arena, padding included; padding stays 0 */
+  int64_t count;       /* elements of the tensors */
+  bool averaged;       /* set before mr_params_alloc: an average is kept */
+  float *p, *m, *v;    /* 64-aligned; NULL until mr_params_alloc */
+  float *average;      /* the same, NULL unless averaged */
 } mr_params_t;
 
 /* Zero-initialise, add tensors, then alloc; mr_params_fini gives back, also after a failure.  One
@@ -43,6 +52,8 @@ typedef struct mr_params {
    MR_ERR_NOMEM. */
 mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
                        mr_diag_t *diag);
+/* Appends a module; name is copied.  MR_ERR_NOMEM. */
+mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag);
 /* Arenas of zeros for all tensors.  MR_ERR_NOMEM names the bytes. */
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag);
 void mr_params_fini(mr_params_t *s);

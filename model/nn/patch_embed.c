@@ -22,6 +22,14 @@ mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos) {
   return mr_lax_add(s->f, x, mr_lax_broadcast_in_dim(s->f, pos, 3, (int64_t[]){B, N + 1, E}, at));
 }
 
+/* y's tokens are the places of a picture that shrank by P. */
+static void applied(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y, int64_t P) {
+  if (!y) return;
+  const int64_t *d = x->aval.dim;
+  mr_aval_t out = mr_aval_of(y->aval.dtype, d[0], d[1] / P, d[2] / P, y->aval.dim[2]);
+  mr_nn_applied(s, type, &x->aval, &out);
+}
+
 /* flax's convolution: kernel [P,P,C,E]. */
 mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E) {
   if (!x) return NULL;
@@ -30,11 +38,12 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
   mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)(P * P * C)};
   mr_var_t *w = mr_nn_param_of(s, "kernel", lecun, P, P, C, E);
   mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), E);
-  x = mr_nn_patches(s, mr_nn_cast(s, x), P, false);
+  mr_var_t *y = mr_nn_patches(s, mr_nn_cast(s, x), P, false);
   w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, P * P * C, E));
-  x = mr_lax_linear(s->f, x, w, mr_nn_cast(s, b), false);
+  y = mr_lax_linear(s->f, y, w, mr_nn_cast(s, b), false);
+  applied(s, "Conv", x, y, P);
   mr_nn_leave(s, mark);
-  return x;
+  return y;
 }
 
 /* PyTorch's: weight [E,C,P,P], drawn uniformly within 1/sqrt(fan_in). */
@@ -45,9 +54,10 @@ mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int6
   mr_init_t uniform = {MR_INIT_UNIFORM, 1.0f / sqrtf((float)(P * P * C))};
   mr_var_t *w = mr_nn_param_of(s, "weight", uniform, E, C, P, P);
   mr_var_t *b = mr_nn_param_of(s, "bias", uniform, E);
-  x = mr_nn_patches(s, mr_nn_cast(s, x), P, true);
+  mr_var_t *y = mr_nn_patches(s, mr_nn_cast(s, x), P, true);
   w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, E, P * P * C));
-  x = mr_lax_linear(s->f, x, w, mr_nn_cast(s, b), true);
+  y = mr_lax_linear(s->f, y, w, mr_nn_cast(s, b), true);
+  applied(s, "Conv2d", x, y, P);
   mr_nn_leave(s, mark);
-  return x;
+  return y;
 }

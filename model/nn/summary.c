@@ -28,6 +28,12 @@ static void count_param(mr_summary_row_t *rows, int *n, const mr_param_t *t) {
   }
 }
 
+static const mr_module_t *find_module(const mr_params_t *s, const char *name) {
+  for (int i = 0; i < s->n_module; i++)
+    if (!strcmp(s->module[i].name, name)) return &s->module[i];
+  return NULL;
+}
+
 mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_diag_t *diag) {
   size_t most = 1;
   for (int i = 0; i < s->n; i++)
@@ -37,5 +43,6 @@ mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_di
   snprintf((*rows)[0].name, sizeof(*rows)[0].name, "(all)");
   *n = 1;
   for (int i = 0; i < s->n; i++) count_param(*rows, n, &s->param[i]);
+  for (int i = 0; i < *n; i++) (*rows)[i].module = find_module(s, i ? (*rows)[i].name : "");
   return MR_OK;
 }

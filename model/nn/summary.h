@@ -5,9 +5,10 @@
 #include "model/nn/params.h"
 
 typedef struct mr_summary_row {
-  char name[200]; /* "(all)", "encoder_blocks.0.attn" */
-  int depth;      /* dots of the name; 0 for (all) and top modules */
-  int64_t count;  /* parameters in it and below */
+  char name[200];            /* "(all)", "encoder_blocks.0.attn" */
+  int depth;                 /* dots of the name; 0 for (all) and top modules */
+  int64_t count;             /* parameters in it and below */
+  const mr_module_t *module; /* of s; NULL: it was not applied */
 } mr_summary_row_t;
 
 /* One row a module, in the order of the parameters, "(all)" first; a list of modules (a name

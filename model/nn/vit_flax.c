@@ -17,11 +17,12 @@ static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   bool last = i == c->layers - 1;
   snprintf(name, sizeof name, "encoder_blocks.%d", i);
   size_t mark = mr_nn_enter(s, name);
-  mr_var_t *y = mr_nn_layer_norm(s, "norm1", x, eps);
+  mr_var_t *y = mr_nn_layer_norm(s, "norm1", x, eps), *from = x;
   y = mr_nn_attention(s, "attn", y, c->heads, last);
   x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm(s, "norm2", x, eps);
   x = mr_nn_residual(s, x, mr_nn_mlp(s, y, c->mlp));
+  mr_nn_applied_to(s, "EncoderBlock", from, x);
   mr_nn_leave(s, mark);
   return x;
 }
@@ -29,7 +30,10 @@ static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
   float eps = c->ln_eps > 0 ? c->ln_eps : 1e-6f;
   int64_t side = c->image / c->patch, E = c->embed;
-  mr_var_t *x = mr_nn_patch_embed(s, "patch_embed.conv_proj", images, c->patch, E);
+  size_t mark = mr_nn_enter(s, "patch_embed");
+  mr_var_t *x = mr_nn_patch_embed(s, "conv_proj", images, c->patch, E);
+  mr_nn_applied_to(s, "PatchEmbedding", images, x);
+  mr_nn_leave(s, mark);
   mr_var_t *cls = mr_nn_param_of(s, "cls_token", ((mr_init_t){MR_INIT_ZEROS, 0}), 1, 1, E);
   mr_var_t *pos =
       mr_nn_param_of(s, "pos_embed", ((mr_init_t){MR_INIT_NORMAL, 1}), 1, side * side + 1, E);
@@ -38,5 +42,7 @@ mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
     x = mr_nn_remat(s, mr_vit_policy(s, c), block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
-  return mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, eps), c->classes);
+  x = mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, eps), c->classes);
+  mr_nn_applied_to(s, "VisionTransformer", images, x);
+  return x;
 }

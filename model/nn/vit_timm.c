@@ -18,13 +18,14 @@ static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   snprintf(name, sizeof name, "blocks.%d", i);
   float drop = s->train && c->layers > 1 ? c->drop_path * (float)i / (float)(c->layers - 1) : 0;
   size_t mark = mr_nn_enter(s, name);
-  mr_var_t *y = mr_nn_layer_norm_timm(s, "norm1", x, eps);
+  mr_var_t *y = mr_nn_layer_norm_timm(s, "norm1", x, eps), *from = x;
   y = mr_nn_attention_timm(s, "attn", y, c->heads, last);
   y = mr_nn_drop_path(s, y, drop);
   x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm_timm(s, "norm2", x, eps);
   y = mr_nn_mlp_timm(s, "mlp", y, c->mlp);
   x = mr_nn_residual(s, x, mr_nn_drop_path(s, y, drop));
+  mr_nn_applied_to(s, "Block", from, x);
   mr_nn_leave(s, mark);
   return x;
 }
@@ -35,8 +36,11 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
   mr_init_t trunc = {MR_INIT_TRUNC_NORMAL, .02f};
   mr_var_t *cls = mr_nn_param_of(s, "cls_token", trunc, 1, 1, E);
   mr_var_t *pos = mr_nn_param_of(s, "pos_embed", trunc, 1, side * side + 1, E);
-  mr_var_t *x =
-      mr_nn_embed(s, mr_nn_patch_embed_timm(s, "patch_embed.proj", images, c->patch, E), cls, pos);
+  size_t mark = mr_nn_enter(s, "patch_embed");
+  mr_var_t *x = mr_nn_patch_embed_timm(s, "proj", images, c->patch, E);
+  mr_nn_applied_to(s, "PatchEmbed", images, x);
+  mr_nn_leave(s, mark);
+  x = mr_nn_embed(s, x, cls, pos);
   for (int i = 0; i < c->layers; i++)
     x = mr_nn_remat(s, mr_vit_policy(s, c), block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
@@ -49,5 +53,7 @@ mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *featu
 }
 
 mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  return mr_vit_timm_head(s, c, mr_vit_timm_features(s, c, images));
+  mr_var_t *logits = mr_vit_timm_head(s, c, mr_vit_timm_features(s, c, images));
+  mr_nn_applied_to(s, "VisionTransformer", images, logits);
+  return logits;
 }

@@ -176,6 +176,22 @@ static void summary_counts_the_recipe(void **state) {
   has_row("pos_embed 1x65x384 24,960 99,840");
   RUN(&p, "summary", "--layers", "1", "--depth", "3");
   has_row("encoder_blocks.0.attn.query.kernel 384x8x48 147,456 589,824");
+  RUN(&p, "summary", "--layers", "2", "--depth", "2"); /* as nnx.tabulate says them */
+  has_row(
+      "encoder_blocks.0.attn 591,360 2,365,440 1,182,720 1,182,720 MultiHeadAttention "
+      "bf16[1,65,384] bf16[1,65,384]");
+  has_row(
+      "encoder_blocks.0.attn.query 147,840 591,360 295,680 295,680 LinearGeneral "
+      "bf16[1,65,384] bf16[1,65,8,48]");
+  has_row(
+      "encoder_blocks.1.linear1 591,360 2,365,440 1,182,720 1,182,720 Linear bf16[1,1,384] "
+      "bf16[1,1,1536]"); /* of token 0 alone */
+  has_row("patch_embed.conv_proj 18,816 75,264 37,632 37,632 Conv f32[1,32,32,3] bf16[1,8,8,384]");
+  has_row(
+      "total 3,597,706 14,390,824 7,195,412 7,195,412 VisionTransformer f32[1,32,32,3] "
+      "bf16[1,10]");
+  RUN(&p, "summary", "--layers", "1", "--variant", "timm");
+  has_row("blocks.0.mlp 1,181,568 4,726,272 2,363,136 2,363,136 Mlp bf16[1,1,384] bf16[1,1,384]");
   RUN(&p, "summary", "--heads", "7");
   refuses(2, "7");
   RUN(&p, "summary", "--variant", "vim");

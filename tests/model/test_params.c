@@ -40,7 +40,8 @@ static void the_recipe_has_flax_s_tensors_and_modules(void **state) {
     } else if (sscanf(line, "module %199s %lld", name, &count) == 2) {
       assert_true(row < n);
       assert_string_equal(rows[row].name, name);
-      assert_int_equal(rows[row++].count, count);
+      assert_int_equal(rows[row].count, count);
+      assert_non_null(rows[row++].module); /* each of them has been applied */
     }
   }
   fclose(f);
