@@ -228,6 +228,21 @@ static bool choose(const window_t *w, candidate_t *best, double *best_ns, int *b
   return any;
 }
 
+/* The link that waits most for its other end, if longer than the stage works that limits here (a
+   stage may be over early, and have been busy all its life). */
+static void look_outside(const window_t *w, double work, mr_diagnosis_t *out) {
+  for (int i = 0; i < w->g->n_nodes; i++) {
+    const mr__node_t *node = w->g->node[i];
+    bool sends = node->def->in[0].name && !node->def->in[0].optional;
+    if (!node->def->outside || !w->to->node[i].workers) continue;
+    double waits = (sends ? SINCE(w, i, blocked_ns) : SINCE(w, i, starved_ns)) / w->wall;
+    if (waits <= out->waits) continue;
+    out->link = node->name, out->sends = sends, out->waits = waits;
+    out->other = mr_graph_setting(w->g, node->name, "peer");
+  }
+  if (out->waits <= work / w->wall) out->link = out->other = NULL, out->waits = 0;
+}
+
 static int cores_allowed(void) {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
@@ -253,6 +268,7 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
                                   : next == -2 ? "the processor"
                                                : NULL,
                           .share = c.work / work,
+                          .work = c.work / w.wall,
                           .busy = SINCE(&w, c.host, busy_ns) / alive,
                           .starved = SINCE(&w, c.host, starved_ns) / alive,
                           .blocked = SINCE(&w, c.host, blocked_ns) / alive,
@@ -260,10 +276,21 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
                           .cores = w.cores,
                           .seconds = w.wall / 1e9,
                           .twice_s = ns / 1e9};
+  look_outside(&w, c.work, out);
   return true;
 }
 
+static void outside_text(const mr_diagnosis_t *d, char *text, size_t n) {
+  const char *which = d->other ? d->other : "at the other end";
+  snprintf(text, n,
+           "limited by the process %s: %s waits %.0f %% of the time for %s; of the stages here %s "
+           "works most, %.0f %% of the time (%.1f of %d cores used).",
+           which, d->link, 100 * d->waits, d->sends ? "room there" : "buffers from there", d->stage,
+           100 * d->work, d->cores_used, d->cores);
+}
+
 void mr_diagnosis_text(const mr_diagnosis_t *d, char *text, size_t n) {
+  if (d->link) return outside_text(d, text, n);
   char where[128] = "", then[128] = "";
   if (d->thread != d->stage)
     snprintf(where, sizeof where, ", %.0f %% of that in %s", 100 * d->share, d->stage);

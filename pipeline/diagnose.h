@@ -7,7 +7,10 @@
    gets as much as the busiest thread does.  A stage that shares
    a thread with others (source, order, map) has the share of that thread's work that timing some of
    its calls gives.  The stage whose doubled speed would shorten the run most is the one that
-   limits. */
+   limits.
+
+   A thread that waits for another process shows what this process cannot: if it waits for longer
+   than the stage that would limit here works, the other process limits. */
 #ifndef MR_PIPELINE_DIAGNOSE_H
 #define MR_PIPELINE_DIAGNOSE_H
 
@@ -23,10 +26,16 @@ typedef struct mr_diagnosis {
   const char *thread; /* the stage in whose threads it works; stage itself if it has its own */
   const char *next;   /* what would limit then; NULL: the same stage still */
   double share;       /* of its thread's work, (0,1] */
+  double work;        /* its own work, of the window's time */
   double busy, starved, blocked; /* of its threads' time */
   double cores_used;
   int cores;
   double seconds, twice_s; /* the window; the same work with the stage twice as fast */
+  const char *link;  /* the stage whose waits for another process outweigh what stage works: that
+                        process limits; NULL: none */
+  const char *other; /* that process' name, or NULL */
+  bool sends;        /* link waits for room there, not for buffers from there */
+  double waits;      /* so much of the window's time */
 } mr_diagnosis_t;
 
 /* What all stages have done up to now; any thread, from start to destroy.  NULL without memory or

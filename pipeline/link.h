@@ -130,7 +130,8 @@ const mr_spec_t *mr_link_spec(
 /* The next buffers in order, up to n; the caller owns them.  Their data is read-only: on one host
    it is the sending end's memory.  mr_buf_t.seq is the number. */
 size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n);
-bool mr_link_over(const mr_link_t *l); /* the stream has ended and all of it has been taken */
+size_t mr_link_credit(const mr_link_t *l); /* buffers that the sending end may send now */
+bool mr_link_over(const mr_link_t *l);     /* the stream has ended and all of it has been taken */
 
 /* by_hand: everything before number has had its effect for good: a receiving end that goes on after
    a death of its process goes on from there, or later.  Any thread. */

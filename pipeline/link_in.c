@@ -173,6 +173,10 @@ size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n) {
   return k;
 }
 
+size_t mr_link_credit(const mr_link_t *l) {
+  return (size_t)(l->released + l->cfg.window - l->expected);
+}
+
 bool mr_link_over(const mr_link_t *l) { return l->total >= 0 && l->taken == l->total; }
 
 void mr_link_commit(mr_link_t *l, int64_t number) {

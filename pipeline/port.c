@@ -218,6 +218,7 @@ static bool news_changed(void *arg) {
 
 /* A stage with a buffer at hand waits for room, one without starves. */
 static int why_idle(mr_runtime_t *rt) {
+  if (rt->s->waits) return rt->s->waits == MR_WAITS_INPUT ? MR__STARVED : MR__BLOCKED;
   for (int p = 0; p < MR_MAX_PORTS; p++)
     if (rt->in[p].n && mr_ring_ready(in_ring(&rt->in[p], rt->s->worker))) return MR__BLOCKED;
   return rt->n_in ? MR__STARVED : MR__BLOCKED;

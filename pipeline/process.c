@@ -202,6 +202,8 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   else
     snprintf(address, sizeof address, "ipc://@millrace-%s-%d", c->run, c->n_links);
   snprintf(window, sizeof window, "%lld", (long long)to.window);
+  MR_TRY(set(g, a, "peer", to.name, diag));
+  MR_TRY(set(g, b, "peer", from.name, diag));
   MR_TRY(set(g, a, "address", address, diag));
   MR_TRY(set(g, b, "address", address, diag));
   MR_TRY(set(g, at_from ? a : b, "bind", "true", diag));

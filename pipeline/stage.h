@@ -150,6 +150,8 @@ typedef struct mr_stage_def {
   bool sparse;    /* order leaves holes */
   bool publishes; /* gives to subscribers outside the graph, whom it never waits for: mr_set_dropped
                    */
+  bool outside;   /* the other end of its stream is in another process, which its setting "peer" may
+                     name: without inputs it waits for that one's buffers, else for room there */
   bool uncounted; /* does not count where grain counts the steps from a pipeline's seed */
 
   /* Step: one burst.  MR_OK: did something.  MR_AGAIN: wait for a port.  MR_END: over.  < 0:
@@ -195,6 +197,7 @@ struct mr_stage {
   uint32_t default_seed; /* grain derives it */
   int64_t holds;         /* plan may set it: buffers that a worker keeps while it waits for more, 0
                             stands for 1; pools are made so much larger */
+  int waits;             /* mr_waits_t: the stage may set it before mr_wait_fds */
   int64_t base_seed;     /* plan sets it (-1): stages after this one derive their seeds from it */
   struct mr_runtime *rt; /* the scheduler's side */
 };
@@ -217,10 +220,13 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n);
 /* AGAIN, or END once every input is over (or every linked output is gone). */
 mr_err_t mr_idle(mr_stage_t *s);
 
+/* What a stage waits for, where its ports do not tell. */
+typedef enum mr_waits { MR_WAITS_PORTS, MR_WAITS_INPUT, MR_WAITS_ROOM } mr_waits_t;
+
 /* For a stage that also waits for file descriptors, whose step then returns MR_OK: news changes
    with everything that the stage may wait for in the graph; wait_fds returns once it is no longer
    seen (what it was before the stage last looked around), a descriptor is ready, or ms have passed.
-   n in [0,MR_WAIT_FDS]. */
+   n in [0,MR_WAIT_FDS].  The time counts as s->waits says. */
 struct pollfd;
 uint64_t mr_news(const mr_stage_t *s);
 mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms);

@@ -68,7 +68,7 @@ void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n) {
     mr_diagnosis_t d;
     mr_snapshot_t *next = mr_snapshot_take(g);
     if (next && mr_diagnose(g, g->sample, next, &d))
-      snprintf(g->limiting, sizeof g->limiting, "%s", d.stage);
+      snprintf(g->limiting, sizeof g->limiting, "%s", d.link ? d.link : d.stage);
     mr_snapshot_free(g->sample);
     g->sample = next, g->sampled_ns = now;
   }

@@ -67,6 +67,7 @@ static mr_err_t in_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   say_alone(s);
   struct pollfd fd[MR_LINK_FDS];
   int ms, n = mr_link_fds(link, fd, &ms);
+  s->waits = mr_link_credit(link) ? MR_WAITS_INPUT : MR_WAITS_ROOM;
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
@@ -112,6 +113,7 @@ const mr_stage_def_t mr_stage_link_in = {
     .help = "Receives buffers from a link-out in another process or on another host.",
     .in = {{"link", MR_FLOW_NONE, true}},
     .out = {{"out", MR_FLOW_NONE, false}},
+    .outside = true,
     .opts = in_opts,
     .state_sz = sizeof(mr_link_in_t),
     .plan = in_plan,

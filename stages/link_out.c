@@ -55,6 +55,8 @@ static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
 static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   struct pollfd fd[MR_LINK_FDS];
   int ms, n = mr_link_fds(link, fd, &ms);
+  const out_t *o = s->state;
+  s->waits = o->ended || !mr_link_room(link) ? MR_WAITS_ROOM : MR_WAITS_INPUT;
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
@@ -156,6 +158,7 @@ const mr_stage_def_t mr_stage_link_out = {
     .help = "Sends buffers to a link-in in another process or on another host.",
     .in = {{.name = "in", .leaves = true}},
     .out = {{"link", MR_FLOW_NONE, true}},
+    .outside = true,
     .opts = out_opts,
     .state_sz = sizeof(out_t),
     .plan = out_plan,

@@ -7,7 +7,7 @@
 #include "pipeline/stream_at.h"
 
 typedef struct mr_link_settings {
-  const char *link, *address, *key, *peers;
+  const char *link, *address, *key, *peers, *peer;
   bool bind;
   int64_t window, linger;
 } mr_link_settings_t;
@@ -30,6 +30,7 @@ typedef struct mr_link_settings {
        .help = "This end waits at the address; the other one comes."},                           \
       MR_LINK_TEXT(key, AT, "File of this end's secret key, for links between hosts."),          \
       MR_LINK_TEXT(peers, AT, "Public key files of who may come, or is there; comma between."),  \
+      MR_LINK_TEXT(peer, AT, "Name of the process at the other end, for people."),               \
       {.name = "window",                                                                         \
        .type = MR_OPT_INT,                                                                       \
        .offset = (AT) + offsetof(mr_link_settings_t, window),                                    \

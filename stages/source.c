@@ -107,6 +107,7 @@ const mr_stage_def_t mr_stage_source = {
     .name = "source",
     .help = "Takes the batches that `millrace serve` gives in another process or on another host.",
     .out = {{"out", MR_FLOW_BATCHES, false}},
+    .outside = true,
     .opts = source_opts,
     .state_sz = sizeof(source_t),
     .plan = source_plan,

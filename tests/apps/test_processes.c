@@ -128,6 +128,30 @@ static void after_a_death_between_two_checkpoints_the_committed_ones_do_not_come
   free(quiet.p), free(r.p);
 }
 
+static const char uneven[] =
+    "let making = 0\nlet using = 0\n"
+    "process reader { synthetic n=960 ! shuffle seed=1 ! batch 16 ! delay $making asleep name=made "
+    "}\n"
+    "process writer { delay $using asleep name=used ! null }\n"
+    "made. ! used.\n";
+
+static void a_process_that_waits_for_another_says_that_this_one_limits(void **state) {
+  char path[TEXT_MAX];
+  program_t *p = calloc(1, sizeof *p);
+  write_graph("uneven", uneven, path);
+  RUN(p, "run", path, "using=20000");
+  if (p->status) fail_msg("%s", p->err);
+  assert_non_null(strstr(p->err, "\nlimited by the process writer: to-used waits "));
+  assert_non_null(strstr(p->err, " % of the time for room there; of the stages here "));
+  assert_non_null(strstr(p->err, "\nused limits: used works "));
+  RUN(p, "run", path, "making=20000");
+  if (p->status) fail_msg("%s", p->err);
+  assert_non_null(strstr(p->err, "\nlimited by the process reader: from-made waits "));
+  assert_non_null(strstr(p->err, " % of the time for buffers from there; of the stages here "));
+  assert_non_null(strstr(p->err, "\nmade limits: made works "));
+  free(p);
+}
+
 static const char endless[] =
     "process reader { synthetic n=320 ! shuffle seed=1 epochs=0 ! batch 16 name=batches }\n"
     "process writer { ledger path=$out.txt state=$out.json name=lines }\n"
@@ -232,6 +256,7 @@ int main(void) {
       cmocka_unit_test(a_run_whose_processes_are_killed_is_the_same),
       cmocka_unit_test(lines_come_once_and_in_order_through_a_process_between),
       cmocka_unit_test(after_a_death_between_two_checkpoints_the_committed_ones_do_not_come_again),
+      cmocka_unit_test(a_process_that_waits_for_another_says_that_this_one_limits),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),

@@ -14,7 +14,7 @@
 
 /* Ends of links by their names and settings only: what they do is tested with the real ones. */
 typedef struct {
-  const char *link, *address, *key, *peers;
+  const char *link, *address, *key, *peers, *peer;
   bool bind;
   int64_t window;
 } end_t;
@@ -26,6 +26,7 @@ static const mr_opt_t end_opts[] = {
     TEXT(address),
     TEXT(key),
     TEXT(peers),
+    TEXT(peer),
     {.name = "bind", .type = MR_OPT_BOOL, .offset = offsetof(end_t, bind), .def = "false"},
     {.name = "window",
      .type = MR_OPT_INT,
@@ -147,6 +148,8 @@ static void edges_that_cross_become_links(void **state) {
                                         {"from-a2", "link", "link-2"},
                                         {"from-a", "window", "3"},
                                         {"from-a", "peers", "r.pub"},
+                                        {"to-b", "peer", "trainer"},
+                                        {"from-a", "peer", "reader"},
                                         {"to-b", "key", "r.key"}};
   for (size_t i = 0; i < sizeof want / sizeof *want; i++)
     assert_string_equal(mr_graph_setting(g, want[i][0], want[i][1]), want[i][2]);
