@@ -12,7 +12,7 @@
 #include "base/loopback.h"
 #include "base/xio.h"
 
-enum { CONNECTIONS = 32, IDLE_S = 20, HEAD_BYTES = 16 << 10 };
+enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
 
 /* ---- addresses ---- */
 
@@ -96,10 +96,24 @@ static bool token_given(const mr_http_t *h, struct MHD_Connection *c) {
          (bearer && !strncmp(bearer, "Bearer ", 7) && same_token(h, bearer + 7));
 }
 
+static enum MHD_Result count_host(void *arg, enum MHD_ValueKind kind, const char *key,
+                                  const char *value) {
+  *(int *)arg += !strcasecmp(key, MHD_HTTP_HEADER_HOST);
+  return MHD_YES;
+}
+
+/* Of two hosts the one that is looked at may not be the one that is meant. */
+static bool says_one_host(struct MHD_Connection *c) {
+  int hosts = 0;
+  MHD_get_connection_values(c, MHD_HEADER_KIND, count_host, &hosts);
+  return hosts == 1;
+}
+
 /* 0: allowed; else the status to refuse with. */
 static unsigned refusal(const mr_http_t *h, struct MHD_Connection *c, const char *method) {
   if (strcmp(method, MHD_HTTP_METHOD_GET)) return MHD_HTTP_METHOD_NOT_ALLOWED;
-  if (!host_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")) ||
+  if (!says_one_host(c) ||
+      !host_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")) ||
       !origin_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin")))
     return MHD_HTTP_FORBIDDEN;
   if (h->need_token && !token_given(h, c)) return MHD_HTTP_UNAUTHORIZED;
@@ -107,6 +121,10 @@ static unsigned refusal(const mr_http_t *h, struct MHD_Connection *c, const char
 }
 
 /* ---- answering ---- */
+
+static int fd_of(struct MHD_Connection *c) {
+  return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
 
 struct MHD_Response *mr_http_text(void *text, size_t n, const char *type) {
   struct MHD_Response *r = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
@@ -158,9 +176,24 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
                   : "refused\n");
   if (!r) return MHD_NO;
   add_headers(h, c, r);
+  mr_http_slow_answer(&h->slow, fd_of(c));
   enum MHD_Result done = MHD_queue_response(c, status ? status : MHD_HTTP_OK, r);
   MHD_destroy_response(r);
   return done;
+}
+
+/* ---- a connection's time ---- */
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **state,
+                          enum MHD_ConnectionNotificationCode code) {
+  mr_http_t *h = arg;
+  if (code == MHD_CONNECTION_NOTIFY_STARTED) mr_http_slow_begin(&h->slow, fd_of(c));
+  if (code == MHD_CONNECTION_NOTIFY_CLOSED) mr_http_slow_end(&h->slow, fd_of(c));
+}
+
+static void on_completed(void *arg, struct MHD_Connection *c, void **state,
+                         enum MHD_RequestTerminationCode code) {
+  mr_http_slow_wait(&((mr_http_t *)arg)->slow, fd_of(c));
 }
 
 /* ---- life ---- */
@@ -196,6 +229,8 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
                    .allow_host = set->allow_host};
   if (!draw_token(h->token)) return mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");
   MR_TRY(read_tls(h, s, set));
+  if (!mr_http_slow_open(&h->slow, IDLE_S))
+    return mr_stage_fail(s, MR_ERR_NOMEM, "no thread that ends slow connections");
   parse_address(set->bind, (int)set->port, &a);
   /* poll, not epoll: with the latter the end of a half-closed connection can go unseen until the
      time-out. */
@@ -204,9 +239,10 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
                    (h->tls ? MHD_USE_TLS : 0);
   h->daemon = MHD_start_daemon(
       flags, (uint16_t)set->port, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet,
-      NULL, MHD_OPTION_SOCK_ADDR, &a.sa, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+      NULL, MHD_OPTION_SOCK_ADDR, &a.sa, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MR_HTTP_CONNECTIONS,
       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      (size_t)HEAD_BYTES, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
+      (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+      MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
       h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, h->cert, MHD_OPTION_HTTPS_MEM_KEY,
       h->key, MHD_OPTION_END);
   if (!h->daemon) {
@@ -223,6 +259,7 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
 void mr_http_close(mr_http_t *h) {
   if (h->daemon) MHD_stop_daemon(h->daemon);
   h->daemon = NULL;
+  mr_http_slow_close(&h->slow);
   free(h->cert), free(h->key);
   h->cert = h->key = NULL;
 }

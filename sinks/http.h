@@ -2,7 +2,8 @@
 
    It answers GET alone, and closes on whatever it does not know: another Host than its own (DNS
    rebinding), another Origin (a page of somebody else), a missing or wrong token.  Connections,
-   header bytes and idle time are limited.  It has a thread of its own; nothing waits for it. */
+   header bytes and the time to a whole request are limited.  It has a thread of its own; nothing
+   waits for it. */
 #ifndef MR_SINKS_HTTP_H
 #define MR_SINKS_HTTP_H
 
@@ -10,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/stage.h"
+#include "sinks/http_slow.h"
 
 enum { MR_HTTP_TOKEN = 33 }; /* 32 hexadecimal digits and the end */
 
@@ -64,7 +66,8 @@ typedef struct mr_http {
   char token[MR_HTTP_TOKEN];
   const char *allow_host, *bind;
   char *cert, *key; /* heap: the files' text */
-  atomic_int port;  /* the one it listens at; 0 until that is known, and nobody gets in before */
+  mr_http_slow_t slow;
+  atomic_int port; /* the one it listens at; 0 until that is known, and nobody gets in before */
 } mr_http_t;
 
 /* Fails as the stage s, naming the setting: an address that is none, one beyond loopback without

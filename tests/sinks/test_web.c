@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "sinks/http_slow.h"
 #include "sinks/web_log.h"
 #include "tests/sinks/talk.h"
 
@@ -178,6 +179,27 @@ static void clients_that_say_nothing_do_not_hold_the_run(void **state) {
   for (int i = 0; i < 50; i++) close(fd[i]);
 }
 
+/* The server's own limit is 20 s: scripts/check-web.sh waits for it. */
+static void a_connection_that_comes_to_no_request_is_ended(void **state) {
+  mr_http_slow_t s = {0};
+  int slow[2], answered[2];
+  char byte;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, slow), 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, answered), 0);
+  assert_true(mr_http_slow_open(&s, 0.2));
+  mr_http_slow_begin(&s, slow[0]);
+  mr_http_slow_begin(&s, answered[0]);
+  mr_http_slow_answer(&s, answered[0]);
+  assert_int_equal(recv(slow[1], &byte, 1, 0), 0);
+  assert_int_equal(recv(answered[1], &byte, 1, MSG_DONTWAIT), -1); /* still open */
+  mr_http_slow_end(&s, slow[0]);
+  close(slow[0]);
+  mr_http_slow_wait(&s, answered[0]); /* for another request, which does not come either */
+  assert_int_equal(recv(answered[1], &byte, 1, 0), 0);
+  mr_http_slow_close(&s);
+  close(slow[1]), close(answered[0]), close(answered[1]);
+}
+
 static void beyond_loopback_it_wants_tls(void **state) {
   mr_diag_t diag;
   assert_int_equal(run("talk ! web port=0 bind=0.0.0.0", &diag), MR_ERR_CONFIG);
@@ -215,6 +237,7 @@ int main(void) {
       CASE(bodies_nonsense_and_long_heads_do_not_get_in),
       CASE(the_stream_brings_every_record_and_ends_with_the_run),
       CASE(clients_that_say_nothing_do_not_hold_the_run),
+      CASE(a_connection_that_comes_to_no_request_is_ended),
       CASE(beyond_loopback_it_wants_tls),
       CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),
   };

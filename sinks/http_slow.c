@@ -1,0 +1,71 @@
+#include "sinks/http_slow.h"
+
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+/* The server reads the end of a connection that is shut down here, and closes it. */
+static void end_slow(mr_http_slow_t *s, double now) {
+  for (int i = 0; i < MR_HTTP_CONNECTIONS; i++)
+    if (s->each[i].fd >= 0 && s->each[i].since >= 0 && now - s->each[i].since > s->limit_s) {
+      shutdown(s->each[i].fd, SHUT_RDWR);
+      s->each[i].since = -1; /* once */
+    }
+}
+
+static void *watch(void *arg) {
+  mr_http_slow_t *s = arg;
+  struct timespec next;
+  pthread_setname_np(pthread_self(), "web-slow");
+  pthread_mutex_lock(&s->lock);
+  while (!s->over) {
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    next.tv_sec++;
+    pthread_cond_timedwait(&s->wake, &s->lock, &next);
+    end_slow(s, mr_now_s());
+  }
+  pthread_mutex_unlock(&s->lock);
+  return NULL;
+}
+
+bool mr_http_slow_open(mr_http_slow_t *s, double limit_s) {
+  pthread_condattr_t attr;
+  s->limit_s = limit_s, s->over = false;
+  for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) s->each[i].fd = -1;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->wake, &attr);
+  pthread_condattr_destroy(&attr);
+  s->running = pthread_create(&s->thread, NULL, watch, s) == 0;
+  if (!s->running) pthread_cond_destroy(&s->wake), pthread_mutex_destroy(&s->lock);
+  return s->running;
+}
+
+void mr_http_slow_close(mr_http_slow_t *s) {
+  if (!s->running) return;
+  pthread_mutex_lock(&s->lock);
+  s->over = true;
+  pthread_cond_signal(&s->wake);
+  pthread_mutex_unlock(&s->lock);
+  pthread_join(s->thread, NULL);
+  pthread_cond_destroy(&s->wake), pthread_mutex_destroy(&s->lock);
+  s->running = false;
+}
+
+/* Sets the time of the connection was, which becomes now; -1 is a free place. */
+static void set(mr_http_slow_t *s, int was, int now, double since) {
+  pthread_mutex_lock(&s->lock);
+  for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) {
+    if (s->each[i].fd != was) continue;
+    s->each[i].fd = now, s->each[i].since = since;
+    break;
+  }
+  pthread_mutex_unlock(&s->lock);
+}
+
+void mr_http_slow_begin(mr_http_slow_t *s, int fd) { set(s, -1, fd, mr_now_s()); }
+void mr_http_slow_answer(mr_http_slow_t *s, int fd) { set(s, fd, fd, -1); }
+void mr_http_slow_wait(mr_http_slow_t *s, int fd) { set(s, fd, fd, mr_now_s()); }
+void mr_http_slow_end(mr_http_slow_t *s, int fd) { set(s, fd, -1, -1); }
