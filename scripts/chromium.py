@@ -39,7 +39,8 @@ class Browser:
         self.port = free_port()
         children.append(subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL))
         wait_for(self.is_ready, "chromedriver")
-        args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                "--host-resolver-rules=MAP rebound.example 127.0.0.1"]  # a foreign name that points here
         wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": args, "binary": "/usr/bin/chromium"},
                                   "goog:loggingPrefs": {"browser": "ALL"}}}
         self.session = None
@@ -70,9 +71,27 @@ class Browser:
     def run(self, script):
         return self.call("POST", "/execute/sync", {"script": script, "args": []})
 
+    def wait(self, script):
+        """Runs a script that gives its value to done(), some time."""
+        return self.call("POST", "/execute/async", {"script": "const done = arguments[arguments.length - 1];" + script, "args": []})
+
+    def find(self, selector):
+        return self.call("POST", "/element", {"using": "css selector", "value": selector})
+
     def press(self, selector):
-        found = self.call("POST", "/element", {"using": "css selector", "value": selector})
-        self.call("POST", f"/element/{next(iter(found.values()))}/click")
+        self.call("POST", f"/element/{next(iter(self.find(selector).values()))}/click")
+
+    def keys(self, *keys):
+        """Presses one key after the other, wherever the focus is."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def drag(self, selector, start, end):
+        """With the mouse, from one offset from an element's middle to another."""
+        where = self.find(selector)
+        moves = [{"type": "pointerMove", "duration": 50, "origin": where, "x": x, "y": y} for x, y in (start, end)]
+        self.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [
+            moves[0], {"type": "pointerDown", "button": 0}, moves[1], {"type": "pointerUp", "button": 0}]}]})
 
     def size(self, w, h):
         self.call("POST", "/window/rect", {"width": w, "height": h})

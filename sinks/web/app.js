@@ -85,13 +85,14 @@ function duration(s) {
 /* ---- curves ---- */
 
 const charts = {};
-const ink = () => getComputedStyle(document.body).getPropertyValue('--soft');
+
+const colours = { train: '#1f6feb', valid: '#e0731d', 'other run': '#9aa3af' };
 
 function makeChart(id, labels) {
   const blank = labels.map((_, i) => (i ? null : 0));
   charts[id] = new Dygraph($(id), [blank], {
     labels, connectSeparatedPoints: true, legend: 'always', strokeWidth: 1.4,
-    axisLineColor: '#8888', gridLineColor: '#8883', colors: ['#1f6feb', '#e0731d', '#9aa3af'],
+    axisLineColor: '#8888', gridLineColor: '#8883', colors: labels.slice(1).map((name) => colours[name]),
     series: { valid: { drawPoints: true, pointSize: 3 } },
     zoomCallback: (from, to) => { shown = charts[id].isZoomed('x') ? [from, to] : null; applyZoom(id); },
   });
@@ -259,17 +260,32 @@ function drawPictures(where, list) {
   }));
 }
 
+/* The buttons stay while the numbers change, and with them the focus of the keyboard. */
 function drawConfusion(r) {
-  const names = r.classes || classes, table = el('table'), head = el('tr');
+  const names = r.classes || classes, cells = r.confusion.length * names.length;
   $('confusion-of').textContent = `(${r.kind === 'test' ? 'test' : 'validation'}, step ${r.step})`;
+  if ($('confusion').querySelectorAll('button').length !== cells) makeConfusion(names);
+  const buttons = $('confusion').querySelectorAll('button');
+  r.confusion.forEach((row, t) => {
+    const sum = row.reduce((a, b) => a + b, 0) || 1;
+    row.forEach((n, g) => {
+      const b = buttons[t * row.length + g];
+      b.textContent = n;
+      b.setAttribute('aria-label', `${names[t]} taken for ${names[g]}: ${n}`);
+      b.style.setProperty('--share', (n / sum * 0.8).toFixed(3));
+    });
+  });
+}
+
+function makeConfusion(names) {
+  const table = el('table'), head = el('tr');
   head.append(el('th'), ...names.map((n) => el('th', n.slice(0, 7), { title: n, scope: 'col' })));
   table.append(head);
-  r.confusion.forEach((row, t) => {
-    const tr = el('tr'), sum = row.reduce((a, b) => a + b, 0) || 1;
-    tr.append(el('th', names[t], { scope: 'row' }));
-    row.forEach((n, g) => {
-      const b = el('button', n, { type: 'button', 'aria-label': `${names[t]} taken for ${names[g]}: ${n}` }), td = el('td');
-      b.style.setProperty('--share', (n / sum * 0.8).toFixed(3));
+  names.forEach((truth, t) => {
+    const tr = el('tr');
+    tr.append(el('th', truth, { scope: 'row' }));
+    names.forEach((_, g) => {
+      const b = el('button', '', { type: 'button' }), td = el('td');
       b.addEventListener('click', () => {
         const found = wrong.filter((p) => p.truth === t && p.guess === g);
         drawPictures($('wrong'), found);
