@@ -1,0 +1,86 @@
+/* Alerts of real runs: what each is caused by, what its command is told, and the exit status. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+static char dir[64], text[1024], told_at[128];
+static program_t p;
+
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-alerts-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(told_at, sizeof told_at, "%s/told", dir);
+  return 0;
+}
+
+static int teardown(void **state) { return program_forget(dir); }
+
+/* Runs 60 steps of a small model whose batches come through a stage, with settings of the step and
+   of the alert; returns what the alert's command wrote, "" for nothing (static). */
+static const char *told(const char *through, const char *step, const char *alert) {
+  static char said[256];
+  snprintf(
+      text, sizeof text,
+      "synthetic n=960 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 ! %s vit-step name=train "
+      "layers=1 embed=16 mlp=16 heads=2 dropout=0 %s  train.metrics ! telemetry name=all "
+      "every=0.05 "
+      "all. ! progress  all. ! alert %s command='echo $$MILLRACE_ALERT $$MILLRACE_STEP "
+      "$$MILLRACE_TEXT >> %s'",
+      through, step, alert, told_at);
+  RUN(&p, "run", text);
+  FILE *f = fopen(told_at, "r");
+  said[f ? fread(said, 1, sizeof said - 1, f) : 0] = 0;
+  if (f) fclose(f);
+  return said;
+}
+
+static void expect(const char *said, const char *begins, int status) {
+  if (strncmp(said, begins, strlen(begins)) || p.status != status)
+    fail_msg("told \"%s\" with status %d, want \"%s...\" with %d: %s", said, p.status, begins,
+             status, p.err);
+}
+
+static void a_sound_run_ends_with_0_and_tells_nothing(void **state) {
+  assert_string_equal(told("", "", "fail plateau=50 stall=0.999 disk=1"), "");
+  assert_int_equal(p.status, 0);
+}
+
+static void a_loss_that_leaves_the_numbers_ends_with_1_after_the_last_step(void **state) {
+  expect(told("", "lr=100 optimizer=sgd", "fail"), "nan ", 1);
+  assert_non_null(strstr(p.err, "alert: nan at step "));
+  assert_non_null(strstr(p.out, "Done: 60 steps"));
+}
+
+static void without_fail_an_alert_leaves_the_status_alone(void **state) {
+  expect(told("", "lr=100 optimizer=sgd", ""), "nan ", 0);
+}
+
+static void a_rate_of_zero_is_a_plateau(void **state) {
+  expect(told("", "lr=0", "fail plateau=20"), "plateau ", 1);
+}
+
+static void slow_data_are_a_stall(void **state) {
+  expect(told("delay us=20000 asleep !", "", "fail stall=0.5"), "stall ", 1);
+  assert_non_null(strstr(p.err, "train waits for data for "));
+}
+
+static void a_full_disk_is_one(void **state) { expect(told("", "", "fail disk=1e18"), "disk ", 1); }
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      CASE(a_sound_run_ends_with_0_and_tells_nothing),
+      CASE(a_loss_that_leaves_the_numbers_ends_with_1_after_the_last_step),
+      CASE(without_fail_an_alert_leaves_the_status_alone),
+      CASE(a_rate_of_zero_is_a_plateau),
+      CASE(slow_data_are_a_stall),
+      CASE(a_full_disk_is_one),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
