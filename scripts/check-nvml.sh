@@ -13,17 +13,21 @@ fail() {
   exit 1
 }
 
-get() { # the packages of a section that this machine's own sources need not name
+get() { # the packages of a section that this machine's own sources need not name, from their mirror
+  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+    sed -nE 's/^(URIs:|deb) +(\[[^]]*\] +)?([a-z]+:[^ ]*\/debian)\/?( .*)?$/\3/p' | head -n 1)
   mkdir -p lists/partial cache/archives/partial
-  echo 'deb http://deb.debian.org/debian bookworm non-free' >sources
+  echo "deb ${mirror:-http://deb.debian.org/debian} bookworm non-free" >sources
   set -- "-oDir::Etc::sourcelist=$work/sources" -oDir::Etc::sourceparts=/dev/null \
     "-oDir::State::lists=$work/lists" "-oDir::Cache=$work/cache" -oAPT::Sandbox::User=root
-  apt-get "$@" -qq update
-  apt-get "$@" -qq download libnvidia-ml1 libnvidia-ml-dev
+  apt-get "$@" -qq update && apt-get "$@" -qq download libnvidia-ml1 libnvidia-ml-dev || return 1
   for package in *.deb; do dpkg -x "$package" unpacked; done
 }
 
-get
+if ! get; then # a mirror need not carry what is not free
+  echo "nvml: left out, NVIDIA's packages are not to be had here"
+  exit 0
+fi
 header=$work/unpacked/usr/include
 real=$(dirname "$(find "$work/unpacked" -name libnvidia-ml.so.1)")
 
