@@ -100,6 +100,7 @@ static void filters(void **state) {
       "range 64 ! shuffle seed=3 epochs=4 ! shuffle seed=4 shard=0/2",
       "range 64 ! shuffle seed=3 epochs=4 ! slice 3:50",
       "range 64 ! slice 3:50:2 ! shuffle seed=3 epochs=4",
+      "range 40 ! seed 3 ! shuffle epochs=3 ! random-map ! rand below=9",
       "range 60 ! shuffle seed=3 epochs=4 ! window-shuffle 8 seed=2",
       "range 60 ! shuffle seed=3 epochs=4 ! window-shuffle 8 seed=2 within-epoch",
   };
@@ -139,6 +140,10 @@ static void joins_of_streams(void **state) {
   seeks_as_it_walks(
       "range 40 ! shuffle seed=1 epochs=3 ! zip name=z range 40 epochs=3 ! shuffle "
       "seed=7 ! z.b z. ! filter modulo=3 ! batch 4");
+  /* a hole in either input is one, and which records meet differs from epoch to epoch */
+  seeks_as_it_walks(
+      "range 40 ! shuffle seed=1 epochs=5 ! zip name=z range 40 epochs=5 ! shuffle "
+      "seed=7 ! filter modulo=3 ! z.b z. ! filter modulo=2 ! batch 4");
   seeks_as_it_walks(
       "range 30 ! filter modulo=3 ! to-iter-dataset ! concatenate name=c "
       "range 50 stop=83 ! to-iter-dataset ! c.b c. ! batch 4");
