@@ -130,6 +130,18 @@ static void filters_that_no_period_helps(void **state) {
       "range 200 stop=260 epochs=3 ! m.b m. ! batch 4");
 }
 
+static void filters_after_streams_that_end(void **state) {
+  seeks_as_it_walks(
+      "range 40 ! shuffle seed=2 epochs=9 ! to-iter-dataset ! limit 250 ! "
+      "filter modulo=3 ! batch 4");
+  seeks_as_it_walks(
+      "range 40 ! shuffle seed=2 ! to-iter-dataset ! repeat 3 ! filter modulo=3 ! "
+      "batch 4");
+  seeks_as_it_walks(
+      "range 40 ! shuffle seed=2 epochs=6 ! to-iter-dataset ! window-shuffle 7 "
+      "seed=1 ! filter modulo=3 ! batch 4");
+}
+
 static void joins_of_streams(void **state) {
   seeks_as_it_walks(
       "range 10 stop=80 ! filter modulo=3 ! to-iter-dataset ! mix weights=2,1 name=m "
@@ -213,6 +225,7 @@ int main(void) {
       cmocka_unit_test(grains_workers),
       cmocka_unit_test(filters),
       cmocka_unit_test(filters_that_no_period_helps),
+      cmocka_unit_test(filters_after_streams_that_end),
       cmocka_unit_test(joins_of_streams),
       cmocka_unit_test(passes_and_windows),
       cmocka_unit_test(holes_that_come_as_records),
