@@ -13,10 +13,8 @@ enum { WORK_NS = 200000000, TICKS_NS = 60000000 /* counted by ticks: some may be
 
 static void the_processors_work_what_this_process_does(void **state) {
   int64_t all = mr_processors_ns(), own = mr_cpu_ns();
-  if (!all) skip(); /* no /proc */
-  volatile unsigned x = 0;
-  while (mr_cpu_ns() - own < WORK_NS)
-    for (int i = 0; i < 100000; i++) x += 1;
+  if (!all) skip();                             /* no /proc */
+  while (mr_cpu_ns() - own < WORK_NS) continue; /* asking is work too */
   assert_true(mr_processors_ns() - all >= WORK_NS - TICKS_NS);
 }
 
