@@ -1,3 +1,6 @@
+#include <string.h>
+
+#include "model/backends/cpu/rows.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -45,6 +48,25 @@ static void dropout_run(const mr_cpu_call_t *c) {
       mr_dropout(x->dtype, (char *)c->in[0] + at, (char *)c->out[0] + at, n, rate, seed, site,
                  step);
   }
+}
+
+static void dropout_unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t from,
+                             int64_t n) {
+  mr_dtype_t t = u->eqn->in[0]->aval.dtype;
+  size_t size = mr_dtype_size(t);
+  for (int64_t i = 0; !u->step[0] && i < n; i++) /* one element for all */
+    memcpy((char *)out + (size_t)i * size, in[0], size);
+  mr__rows()->dropout(t, u->step[0] ? in[0] : out, out, from, n,
+                      (float)mr_attr_get(u->eqn, "rate")->f, *(const uint64_t *)in[1],
+                      (uint32_t)mr_attr_get(u->eqn, "site")->i[0], *(const uint32_t *)in[2]);
+}
+
+/* With one draw for all, and something to drop from. */
+static bool dropout_unit(mr_unit_t *u) {
+  const mr_eqn_t *e = u->eqn;
+  u->kind = MR_UNIT_EACH;
+  u->run_at = dropout_unit_run;
+  return mr_is_narrow(e->in[0]->aval.dtype) && !e->in[1]->aval.ndim && !e->in[2]->aval.ndim;
 }
 
 static mr_err_t dropout_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
@@ -105,6 +127,7 @@ const mr_op_def_t mr_op_dropout = {
     .cheap = true,
     .amp = MR_AMP_FOLLOW,
     .cpu = dropout_cpu,
+    .unit = dropout_unit,
     .inplace = {1},
     .flop_each = 2,
 };

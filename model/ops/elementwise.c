@@ -1,6 +1,7 @@
 /* How elementwise ops run on CPU: a vector kernel (lanes.h) if the op names one, else one function
    an element. */
 #include <math.h>
+#include <string.h>
 
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rows.h"
@@ -132,16 +133,14 @@ static void mixed_run(const mr_unit_t *u, const void *const *in, void *out, int6
   }
 }
 
-static bool narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
-
 /* The kernel of ops in f32: bf16 may stand beside it where the op mixes. */
 static bool lane_unit(mr_unit_t *u) {
   const mr_eqn_t *e = u->eqn;
   mr_dtype_t t = e->in[0]->aval.dtype, y = e->out[0]->aval.dtype;
   bool mixed = y != MR_BOOL && y != t;
-  if (!e->op->at.lane || !narrow(t)) return false;
+  if (!e->op->at.lane || !mr_is_narrow(t)) return false;
   for (int k = 1; k < e->n_in; k++) {
-    if (!narrow(e->in[k]->aval.dtype)) return false;
+    if (!mr_is_narrow(e->in[k]->aval.dtype)) return false;
     mixed |= e->in[k]->aval.dtype != t;
   }
   if (mixed && (e->n_in != 2 || y != MR_F32)) return false;
@@ -159,7 +158,7 @@ bool mr_unit_pointwise(mr_unit_t *u) {
     u->run = whole_run;
     return true;
   }
-  if (narrow(t))
+  if (mr_is_narrow(t))
     u->run = one ? (at->f1 ? unary_f32 : NULL) : (at->f2 ? binary_f32 : NULL);
   else if (t == MR_F64)
     u->run = one ? (at->d1 ? unary_f64 : NULL) : (at->d2 ? binary_f64 : NULL);
@@ -174,6 +173,27 @@ mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: the CPU has no kernel for %s", c->eqn->scope,
                  *c->eqn->scope ? ": " : "", c->eqn->op->name,
                  mr_dtype_name(c->eqn->in[0]->aval.dtype));
+}
+
+enum { PIECE = 256 };
+
+void mr_unit_written_out(const mr_unit_t *u, mr_unit_kernel *kernel, const void *const *in,
+                         void *out, int64_t n) {
+  _Alignas(64) char room[MR_UNIT_IN][PIECE * sizeof(double)];
+  size_t size = mr_dtype_size(u->eqn->out[0]->aval.dtype);
+  const void *x[MR_UNIT_IN] = {0};
+  bool ones = false;
+  for (int k = 0; k < u->eqn->n_in; k++) {
+    ones |= !u->step[k];
+    x[k] = u->step[k] ? in[k] : room[k];
+    for (size_t i = 0; !u->step[k] && i < PIECE; i++) memcpy(room[k] + i * size, in[k], size);
+  }
+  int64_t each = ones ? PIECE : n;
+  for (int64_t i = 0; i < n; i += each) {
+    kernel(u, x, (char *)out + size * (size_t)i, n - i < each ? n - i : each);
+    for (int k = 0; k < u->eqn->n_in; k++)
+      if (u->step[k]) x[k] = (const char *)x[k] + size * (size_t)each;
+  }
 }
 
 bool mr_unit_same(mr_unit_t *u) {

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "model/backends/cpu/rows.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -15,6 +16,21 @@ static void gelu_run(const mr_cpu_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_gelu_fwd(is_erf(c->eqn) ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->out[0],
               mr_aval_elems(x));
+}
+
+static void gelu_piece(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr__rows()->gelu_fwd(is_erf(u->eqn) ? MR_GELU_ERF : MR_GELU_TANH, u->eqn->in[0]->aval.dtype,
+                       in[0], out, 0, n);
+}
+
+static void gelu_unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr_unit_written_out(u, gelu_piece, in, out, n);
+}
+
+static bool gelu_unit(mr_unit_t *u) {
+  u->kind = MR_UNIT_EACH;
+  u->run = gelu_unit_run;
+  return mr_is_narrow(u->eqn->in[0]->aval.dtype);
 }
 
 static mr_err_t gelu_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
@@ -60,6 +76,7 @@ const mr_op_def_t mr_op_gelu = {
     .cheap = true,
     .amp = MR_AMP_FOLLOW,
     .cpu = gelu_cpu,
+    .unit = gelu_unit,
     .view = mr_view_each,
     .flop_each = 12,
 };

@@ -1,7 +1,7 @@
 /* x, dy -> dx. */
 #include <string.h>
 
-#include "model/backends/cpu/kernels.h"
+#include "model/backends/cpu/rows.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -16,6 +16,22 @@ static void run(const mr_cpu_call_t *c) {
   bool erf_kind = !strcmp(mr_attr_get(c->eqn, "kind")->text, "erf");
   mr_gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->in[1], c->out[0],
               mr_aval_elems(x));
+}
+
+static void piece(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  bool erf_kind = !strcmp(mr_attr_get(u->eqn, "kind")->text, "erf");
+  mr__rows()->gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, u->eqn->in[0]->aval.dtype, in[0],
+                       in[1], out, 0, n);
+}
+
+static void unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr_unit_written_out(u, piece, in, out, n);
+}
+
+static bool unit(mr_unit_t *u) {
+  u->kind = MR_UNIT_EACH;
+  u->run = unit_run;
+  return mr_is_narrow(u->eqn->in[0]->aval.dtype);
 }
 
 static mr_err_t cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
@@ -72,5 +88,6 @@ const mr_op_def_t mr_op_gelu_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_FOLLOW,
     .cpu = cpu,
+    .unit = unit,
     .flop_each = 20,
 };

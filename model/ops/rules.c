@@ -82,13 +82,11 @@ mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr_shape_same(e, out, diag);
 }
 
-static bool narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
-
 /* With preferred_element_type, f32, bf16 stands beside f32 (mr_fold_convert writes it). */
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *a = &e->in[0]->aval, *b = &e->in[1]->aval;
   const mr_attr_t *asked = e->op->mixes ? mr_attr_find(e, "preferred_element_type") : NULL;
-  if (asked ? !narrow(a->dtype) || !narrow(b->dtype) : a->dtype != b->dtype)
+  if (asked ? !mr_is_narrow(a->dtype) || !mr_is_narrow(b->dtype) : a->dtype != b->dtype)
     return mr_shape_fail(e, diag, "want one dtype");
   if (a->ndim && b->ndim && !mr_aval_same_shape(a, b))
     return mr_shape_fail(e, diag, "want one shape, or one scalar");

@@ -42,6 +42,8 @@ static inline bool mr_is_float(mr_dtype_t t) {
   return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
 }
 
+static inline bool mr_is_narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
+
 /* The dtype in which a composite sums elements of t: f64 of f64, else f32. */
 static inline mr_dtype_t mr_sum_dtype(mr_dtype_t t) { return t == MR_F64 ? MR_F64 : MR_F32; }
 
@@ -70,6 +72,11 @@ mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag);
 bool mr_unit_pointwise(mr_unit_t *u);
 /* What the kernel of such an op gives for one element of f32 (b: ignored by ops of one operand). */
 float mr_pointwise_f32(const mr_op_def_t *op, float a, float b);
+/* For a unit's run whose kernel knows no steps, on elements of one size: calls it with operands
+   that are one element for all written out, piece by piece. */
+typedef void mr_unit_kernel(const mr_unit_t *u, const void *const *in, void *out, int64_t n);
+void mr_unit_written_out(const mr_unit_t *u, mr_unit_kernel *kernel, const void *const *in,
+                         void *out, int64_t n);
 /* The unit rule of ops whose result has the bytes of operand 0. */
 bool mr_unit_same(mr_unit_t *u);
 /* Element i of an array of f32, bf16, i32, u32 or bool, as f32; of any dtype, as f64; of an integer

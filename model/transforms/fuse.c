@@ -174,7 +174,7 @@ static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
    where the ops' own rules hold. */
 static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
   mr_var_t *x = mr__mapped(b->fn, s->map, v);
-  bool beside = (e->op->mixes || e->op->widens) && e->out[0]->aval.dtype == MR_F32;
+  bool beside = e->op->mixes && e->out[0]->aval.dtype == MR_F32;
   return beside && v->aval.dtype == MR_BF16 ? mr_lax_convert(b->fn, x, MR_F32) : x;
 }
 

@@ -37,7 +37,7 @@ static void the_timeline_marks_one_peak_and_tensors_stand_there(void **state) {
   char *mark = strstr(p.out, "<- peak");
   assert_non_null(mark);
   assert_null(strstr(mark + 1, "<- peak"));
-  assert_non_null(strstr(p.out, "gelu in encoder_blocks.0"));
+  assert_non_null(strstr(p.out, "fused in encoder_blocks.0"));
   assert_non_null(strstr(p.out, "--top N shows them"));
   assert_null(strstr(p.out, "measured"));
 }

@@ -193,6 +193,44 @@ static void sums_of_rows_and_of_columns_make_two_loops(void **state) {
   mr_fn_destroy(f);
 }
 
+/* A layer's way back: a mask drawn by where an element stands, GELU's slope, and the bias's sum;
+   beside it the way forward, and both of one number for all. */
+static mr_fn_t *masked(int64_t rows, int64_t c, mr_dtype_t t, mr_gelu_t kind) {
+  mr_fn_t *f = mr_fn_create();
+  mr_aval_t a = mr_aval(t, 2, (int64_t[]){rows, c});
+  mr_var_t *x = mr_fn_input(f, a), *g = mr_fn_input(f, a);
+  mr_var_t *seed = mr_fn_input(f, mr_aval_scalar(MR_U64)),
+           *step = mr_fn_input(f, mr_aval_scalar(MR_U32));
+  mr_attr_t attr = mr_attr_text("kind", kind == MR_GELU_ERF ? "erf" : "tanh");
+  mr_var_t *d = mr_lax_dropout(f, g, 0.3f, 1, seed, step);
+  d = mr_emit1(f, &mr_op_gelu_vjp, 2, (mr_var_t *[]){x, d}, 1, &attr);
+  mr_var_t *y = mr_lax_dropout(f, mr_lax_gelu(f, x, kind), 0.3f, 2, seed, step);
+  mr_var_t *all =
+      mr_lax_dropout(f, mr_lax_gelu(f, mr_lax_full(f, &a, 1.5), kind), 0.5f, 3, seed, step);
+  all = mr_emit1(f, &mr_op_gelu_vjp, 2, (mr_var_t *[]){all, mr_lax_full(f, &a, 2)}, 1, &attr);
+  mr_var_t *out[] = {d, mr_lax_reduce_sum(f, d, 1, (int[]){0}), mr_lax_add(f, y, x), all,
+                     mr_lax_reduce_max(f, y, 1, (int[]){1})};
+  if (mr_fn_return(f, 5, out) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static void gelu_and_dropout_keep_their_kernels_and_bits_within_a_loop(void **state) {
+  const int64_t sizes[][2] = {{1, 1}, {3, 5}, {65, 384}, {40, 1003}, {9, 7001}, {700, 48}};
+  for (int k = 0; k < 24; k++) {
+    mr_dtype_t t = k % 2 ? MR_BF16 : MR_F32;
+    mr_fn_t *f = masked(sizes[k / 4][0], sizes[k / 4][1], t, (mr_gelu_t)(k / 2 % 2));
+    mr_exec_t *one = compiled(f, "fuse", NULL, 1), *two = compiled(f, "", NULL, 1 + k % 3);
+    if (k >= 4) assert_true(count(mr_exec_fn(two), "fused") >= 2);
+    assert_int_equal(count(mr_exec_fn(two), "dropout"), 0);
+    void **in = filled(f);
+    *(uint64_t *)in[2] = 77, *(uint32_t *)in[3] = 5;
+    same_bits(f, one, two, in);
+    forget(f, in);
+    mr_exec_destroy(one), mr_exec_destroy(two);
+    mr_fn_destroy(f);
+  }
+}
+
 static mr_fn_t *waves(int n) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 100, 100));
@@ -265,6 +303,7 @@ int main(void) {
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
       cmocka_unit_test(sums_of_columns_join_the_loop_that_makes_what_they_sum),
       cmocka_unit_test(sums_of_rows_and_of_columns_make_two_loops),
+      cmocka_unit_test(gelu_and_dropout_keep_their_kernels_and_bits_within_a_loop),
       cmocka_unit_test(a_chain_becomes_one_loop_without_memory_of_its_own),
       cmocka_unit_test(a_long_chain_becomes_several_loops),
       cmocka_unit_test(a_value_that_another_op_reads_in_between_ends_its_loop),

@@ -172,6 +172,14 @@ static void dropout_draws_the_same_masks_everywhere(void **state) {
     fill(1, n);
     mr__rows_plain.dropout(MR_F32, xf, want_f, 0, n, 0.1f, 77, 3, 9);
     mr__rows_of(k)->dropout(t, x_of(t), z_of(t), 0, n, 0.1f, 77, 3, 9);
+    for (int64_t from = 0, m; from < n; from += m) { /* in runs of any length, from anywhere */
+      size_t size = mr_dtype_size(t);
+      char part[1024 * sizeof(float)];
+      m = n - from < 1 + from % 1001 ? n - from : 1 + from % 1001;
+      mr__rows_of(k)->dropout(t, (char *)x_of(t) + size * (size_t)from, part, from, m, 0.1f, 77, 3,
+                              9);
+      assert_memory_equal(part, (char *)z_of(t) + size * (size_t)from, size * (size_t)m);
+    }
     for (int64_t i = 0; i < n; i++)
       expect("dropout", mr_isa_name(k), t, z_at(t, i), (double)want_f[i], 1e-6);
   }

@@ -149,24 +149,24 @@ static void a_row_folded_in_pieces_gives_the_bits_of_the_whole(void **state) {
 
 /* Column by column, as a loop over the rows does it. */
 static void rows_are_folded_one_after_the_other(void **state) {
-  enum { ROWS = 7, STRIDE = 203 };
+  enum { ROWS = 9, STRIDE = 203 };
   float x[ROWS * STRIDE], sum[STRIDE], most[STRIDE];
   mr_bf16_t narrow[ROWS * STRIDE];
   for (int i = 0; i < ROWS * STRIDE; i++) narrow[i] = mr_bf16_from_f32(sinf((float)i) * 1e3f);
   for (int i = 0; i < ROWS * STRIDE; i++) x[i] = mr_bf16_to_f32(narrow[i]);
   x[3] = NAN, narrow[3] = mr_bf16_from_f32(NAN);
-  for (int at = 0; at < 2 * 3 * 4; at++) {
+  for (int at = 0; at < 2 * 2 * 3 * 4; at++) {
     static const int columns[] = {1, 63, 128, STRIDE};
-    int n = columns[at % 4], t = at / 12;
+    int n = columns[at % 4], t = at / 12 % 2, rows = at / 24 ? ROWS : 2;
     const mr__lanes_t *l =
         has(isas[at / 4 % 3]) ? mr__lanes_of(isas[at / 4 % 3]) : &mr__lanes_plain;
     for (int j = 0; j < n; j++) sum[j] = 1, most[j] = -INFINITY;
-    l->sum_rows(t ? MR_BF16 : MR_F32, t ? (void *)narrow : x, STRIDE, ROWS, sum, n);
-    l->max_rows(t ? MR_BF16 : MR_F32, t ? (void *)narrow : x, STRIDE, ROWS, most, n);
+    l->sum_rows(t ? MR_BF16 : MR_F32, t ? (void *)narrow : x, STRIDE, rows, sum, n);
+    l->max_rows(t ? MR_BF16 : MR_F32, t ? (void *)narrow : x, STRIDE, rows, most, n);
     for (int j = 0; j < n; j++) {
       float want = 1, larger = -INFINITY;
-      for (int r = 0; r < ROWS; r++) want += x[r * STRIDE + j];
-      for (int r = 0; r < ROWS; r++) larger = fmaxf(larger, x[r * STRIDE + j]);
+      for (int r = 0; r < rows; r++) want += x[r * STRIDE + j];
+      for (int r = 0; r < rows; r++) larger = fmaxf(larger, x[r * STRIDE + j]);
       assert_true(j == 3 ? isnan(sum[j]) && isnan(most[j]) : sum[j] == want && most[j] == larger);
     }
   }

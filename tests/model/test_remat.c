@@ -24,9 +24,13 @@ static float *pictures(void) {
   return x;
 }
 
+/* Those within fused loops too. */
 static int count(const mr_fn_t *f, const char *op) {
   int n = 0;
-  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_attr_t *body = mr_attr_find(f->eqn[i], "jaxpr");
+    n += body ? count(body->fn, op) : !strcmp(f->eqn[i]->op->name, op);
+  }
   return n;
 }
 

@@ -86,7 +86,10 @@ void mr__frame_block(frame_t *f, int64_t i0, int64_t m) {
   for (int s = 0; s < p->n_step; s++) {
     const step_t *t = &p->step[s];
     const void *in[MR_UNIT_IN] = {f->at[t->in[0]], f->at[t->in[1]], f->at[t->in[2]]};
-    t->unit.run(&t->unit, in, f->at[t->out], m);
+    if (t->unit.run_at)
+      t->unit.run_at(&t->unit, in, f->at[t->out], i0, m);
+    else
+      t->unit.run(&t->unit, in, f->at[t->out], m);
   }
 }
 

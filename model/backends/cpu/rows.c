@@ -87,7 +87,9 @@ void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, vo
 
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
                 uint32_t site, uint32_t step) {
-  OVER_PIECES(k->dropout(t, x, y, i0, i1, rate, seed, site, step))
+  size_t size = mr_dtype_size(t);
+  OVER_PIECES(k->dropout(t, (const char *)x + size * (size_t)i0, (char *)y + size * (size_t)i0, i0,
+                         i1 - i0, rate, seed, site, step))
 }
 
 void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n) {

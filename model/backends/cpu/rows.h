@@ -16,8 +16,9 @@ typedef struct mr__rows {
   void (*gelu_fwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1);
   void (*gelu_bwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx,
                    int64_t i0, int64_t i1);
-  void (*dropout)(mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1, float rate,
-                  uint64_t seed, uint32_t site, uint32_t step); /* i0 a multiple of 128 */
+  /* x[n], y[n]: elements [from,from+n) of what is dropped from */
+  void (*dropout)(mr_dtype_t t, const void *x, void *y, int64_t from, int64_t n, float rate,
+                  uint64_t seed, uint32_t site, uint32_t step);
   void (*convert)(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t i0, int64_t i1);
   void (*adamw)(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
                 const float *v, float *p_out, float *m_out, float *v_out, int64_t i0, int64_t i1);

@@ -29,6 +29,9 @@ struct mr_unit {
   /* EACH: out[i], i in [0,n), from in[k][i * step[k]].  out may be an operand whose step is 1 and
      whose elements are as large. */
   void (*run)(const mr_unit_t *u, const void *const *in, void *out, int64_t n);
+  /* The same for an op that depends on where the run stands: element 0 of it is `from` of the
+     whole. run is NULL then. */
+  void (*run_at)(const mr_unit_t *u, const void *const *in, void *out, int64_t from, int64_t n);
   int64_t mid, inner;
   /* REDUCE, of f32 or bf16: folds elements into MR_FOLD_LANES lanes that begin at `start`; `join`
      folds the lanes.  COLUMNS: fold_rows (lanes.h) folds rows into one that begins at `start`. */
