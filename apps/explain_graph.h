@@ -28,6 +28,8 @@ mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE
                               mr_diag_t *diag);
 mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
 
+/* "one loop: mul add reduce_sum", of a fused op's body, into text: name, then each op once. */
+void mr_fused_text(const mr_fn_t *body, const char *name, char *text, size_t size);
 /* "gelu, kept as one kernel" of a row, into text. */
 void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size);
 /* "convert_element_type f32[128,65,384] -> bf16[128,65,384]" of a row, into text. */

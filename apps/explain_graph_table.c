@@ -148,9 +148,8 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
   print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
 }
 
-/* "one loop: mul add reduce_sum": each op once. */
-static void fused_text(const mr_fn_t *body, const char *name, char *text, size_t size) {
-  size_t at = (size_t)snprintf(text, size, "%s:", name);
+void mr_fused_text(const mr_fn_t *body, const char *name, char *text, size_t size) {
+  size_t at = (size_t)snprintf(text, size, "%s", name);
   for (int i = 0; i < body->n_eqn && at + 1 < size; i++) {
     const char *op = body->eqn[i]->op->name;
     bool first = true;
@@ -162,7 +161,7 @@ static void fused_text(const mr_fn_t *body, const char *name, char *text, size_t
 void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size) {
   const mr_eqn_t *e = r->eqn;
   if (e->op == &mr_op_fused)
-    fused_text(mr_attr_called(e, "jaxpr"), "one loop", text, size);
+    mr_fused_text(mr_attr_called(e, "jaxpr"), "one loop:", text, size);
   else if (r->opened && e->op->open != mr_no_open)
     snprintf(text, size, "%s, opened: part of it is %s", r->opened->name, e->op->name);
   else if (r->opened)

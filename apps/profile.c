@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "apps/default_graph.h"
+#include "apps/explain_graph.h"
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
 #include "base/clock.h"
+#include "model/ops/op.h"
 #include "stages/vit_profile.h"
 
 enum { WARM_UP = 2, STEPS_MAX = 1000 };
@@ -55,7 +57,9 @@ static void shape_text(const mr_eqn_t *e, char *text, size_t n) {
   for (int i = 0; i < e->n_in && i < 2 && at < n; i++)
     at += (size_t)snprintf(text + at, n - at, "%s ", mr_aval_text(&e->in[i]->aval, a));
   if (e->n_in > 2 && at < n) at += (size_t)snprintf(text + at, n - at, ".. ");
-  if (at < n) snprintf(text + at, n - at, "-> %s", mr_aval_text(&e->out[0]->aval, a));
+  if (at < n) at += (size_t)snprintf(text + at, n - at, "-> %s", mr_aval_text(&e->out[0]->aval, a));
+  if (e->op == &mr_op_fused && at < n)
+    mr_fused_text(mr_attr_called(e, "jaxpr"), ";", text + at, n - at);
 }
 
 /* The executable goes with its stage: what is told later is a copy. */
