@@ -230,14 +230,17 @@ static mr_err_t finish(builder_t *b) {
   return MR_OK;
 }
 
-/* The number of elements that the program's values have. */
+/* The number of elements that the program's values have; 0, not that of a scalar beside it, where a
+   result has none. */
 static int64_t elements(int n_eqn, mr_eqn_t *const *eqn) {
   int64_t n = 0;
   for (int i = 0; i < n_eqn; i++) {
     for (int k = 0; k < eqn[i]->n_in; k++)
       if (elems(eqn[i]->in[k]) > n) n = elems(eqn[i]->in[k]);
-    for (int k = 0; k < eqn[i]->n_out; k++)
+    for (int k = 0; k < eqn[i]->n_out; k++) {
+      if (!elems(eqn[i]->out[k])) return 0;
       if (elems(eqn[i]->out[k]) > n) n = elems(eqn[i]->out[k]);
+    }
   }
   return n;
 }
