@@ -175,8 +175,10 @@ static void run(mr_exec_t *x, const void *const *in, void *const *out) {
   mr__team_set(before);
   if (done && x->may_write && x->first_write == x->fn->n_eqn) done = x->may_write(x->gate_arg);
   if (!done) return;
-  for (int i = 0; i < x->fn->n_out; i++)
-    if (out[i] != x->result[i]) memcpy(out[i], x->result[i], mr_aval_bytes(&x->fn->out[i]->aval));
+  for (int i = 0; i < x->fn->n_out; i++) {
+    size_t bytes = mr_aval_bytes(&x->fn->out[i]->aval); /* of none there is no place */
+    if (bytes && out[i] != x->result[i]) memcpy(out[i], x->result[i], bytes);
+  }
 }
 
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
