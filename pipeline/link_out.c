@@ -14,45 +14,13 @@ static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
 
 static void release_hold(void *data, void *hint) { mr_buf_unref(hint); }
 
-static char *put(char *at, const void *from, size_t n) {
-  if (n) memcpy(at, from, n);
-  return at + n;
-}
-
-/* Head, body, words and arrays; the payload too if it is short. */
-static size_t write_first(const mr_link_t *l, const mr_buf_t *b, int64_t number, bool in_line,
-                          const mr__place_t *place, char *out) {
-  size_t n = l->spec.flow == MR_FLOW_BATCHES ? (size_t)b->n : 0;
-  mr__link_data_t d = {.epoch = b->epoch,
-                       .position = b->position,
-                       .size = b->size,
-                       .offset = place->offset,
-                       .first = b->first,
-                       .n = b->n,
-                       .flags = b->flags,
-                       .n_words = n || l->spec.n_words ? (uint32_t)l->spec.n_words : 0,
-                       .where = place->is_known ? MR__LINK_WHERE_POOL : MR__LINK_WHERE_PAYLOAD,
-                       .pool = place->pool};
-  char *at = put(out + sizeof(mr__link_head_t), &d, sizeof d);
-  at = put(at, b->word, d.n_words * 8);
-  if (!place->is_known) {
-    at = put(at, b->key, n * 8);
-    at = put(at, b->draw, n * 8);
-    at = put(at, b->label, n * 4);
-    if (in_line) at = put(at, b->data, b->size);
-  }
-  mr__link_head_t head;
-  size_t body = (size_t)(at - out) - sizeof head;
-  mr__link_head(&head, MR__LINK_DATA, l->session, number, body, place->is_known || in_line ? 0 : 1);
-  memcpy(out, &head, sizeof head);
-  return sizeof head + body;
-}
-
 static bool send_one(mr_link_t *l, int64_t number) {
   mr_buf_t *b = *held_at(l, number);
   mr__place_t place = mr__share_place(l->share, b);
   bool in_line = b->size <= MR__LINK_INLINE;
-  size_t n = write_first(l, b, number, in_line, &place, l->scratch);
+  mr__link_data_t d = mr__link_data_of(&l->spec, b);
+  if (place.is_known) d.where = MR__LINK_WHERE_POOL, d.pool = place.pool, d.offset = place.offset;
+  size_t n = mr__link_data_write(&d, b, l->session, number, in_line, l->scratch);
   zmq_msg_t payload;
   bool second = !place.is_known && !in_line, sent;
   if (second) zmq_msg_init_data(&payload, b->data, b->size, release_hold, mr_buf_ref(b));

@@ -21,6 +21,21 @@ bool mr__plain_read(const void *frame, size_t n, const char *name, int64_t *numb
   return true;
 }
 
+bool mr__cast_read(const void *frame, size_t n, const char *name, mr__cast_ask_t *what,
+                   int64_t *number) {
+  static const char spec[] = " spec", whole[] = " whole";
+  const char *at = frame;
+  size_t named = strlen(name);
+  *what = MR__CAST_SPEC, *number = 0;
+  if (n == named + sizeof spec - 1 && !memcmp(at, name, named) &&
+      !memcmp(at + named, spec, sizeof spec - 1))
+    return true;
+  bool is_whole =
+      n >= sizeof whole && !memcmp(at + n - (sizeof whole - 1), whole, sizeof whole - 1);
+  *what = is_whole ? MR__CAST_WHOLE : MR__CAST_PLAIN;
+  return mr__plain_read(frame, is_whole ? n - (sizeof whole - 1) : n, name, number);
+}
+
 /* numpy's name of a type; bf16, which numpy does not know, as its bits. */
 static const char *numpy_type(mr_dtype_t t) {
   switch (t) {

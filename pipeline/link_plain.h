@@ -16,6 +16,12 @@ enum { MR__PLAIN_PARTS = 4 };
 /* Whether a frame is a request for the link of this name, and for which number. */
 bool mr__plain_read(const void *frame, size_t n, const char *name, int64_t *number);
 
+/* What a subscriber of a cast asks for: "NAME NUMBER" as above, "NAME NUMBER whole" for a DATA
+   message of the protocol, "NAME spec" for its WELCOME.  false: none of them. */
+typedef enum mr__cast_ask { MR__CAST_PLAIN, MR__CAST_WHOLE, MR__CAST_SPEC } mr__cast_ask_t;
+bool mr__cast_read(const void *frame, size_t n, const char *name, mr__cast_ask_t *what,
+                   int64_t *number);
+
 /* The four frames for a buffer, in part[0,4); the caller closes or sends them.  hold: the data
    stay where they are, and the buffer is held until they are sent; else they are copied.
    false: no memory, and nothing to close. */

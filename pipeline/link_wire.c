@@ -66,6 +66,41 @@ bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_
   return ack->limit >= number && ack->committed >= 0 && ack->committed <= number;
 }
 
+mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b) {
+  return (mr__link_data_t){.epoch = b->epoch,
+                           .position = b->position,
+                           .size = b->size,
+                           .first = b->first,
+                           .n = b->n,
+                           .flags = b->flags,
+                           .n_words = spec->flow == MR_FLOW_BATCHES ? (uint32_t)spec->n_words : 0,
+                           .where = MR__LINK_WHERE_PAYLOAD};
+}
+
+static char *put(char *at, const void *from, size_t n) {
+  if (n) memcpy(at, from, n);
+  return at + n;
+}
+
+size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t session,
+                           int64_t number, bool in_line, char *out) {
+  size_t n = b->key ? (size_t)d->n : 0;
+  bool known = d->where == MR__LINK_WHERE_POOL;
+  char *at = put(out + sizeof(mr__link_head_t), d, sizeof *d);
+  at = put(at, b->word, d->n_words * 8);
+  if (!known) {
+    at = put(at, b->key, n * 8);
+    at = put(at, b->draw, n * 8);
+    at = put(at, b->label, n * 4);
+    if (in_line) at = put(at, b->data, b->size);
+  }
+  mr__link_head_t head;
+  size_t body = (size_t)(at - out) - sizeof head;
+  mr__link_head(&head, MR__LINK_DATA, session, number, body, known || in_line ? 0 : 1);
+  memcpy(out, &head, sizeof head);
+  return sizeof head + body;
+}
+
 /* Takes n bytes off the front of what is left. */
 static const char *cut(const char **at, size_t *left, size_t n) {
   const char *part = *at;

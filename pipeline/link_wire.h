@@ -93,6 +93,13 @@ typedef struct mr__link_parts {
 bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t *spec,
                         mr__link_data_t *data, mr__link_parts_t *parts);
 
+/* The other way: what is said of a buffer of this spec that travels as its bytes; and the first
+   frame of its DATA into out (MR__LINK_FIRST_MAX and what the arrays and words take), with the
+   payload if it is in line.  Returns its bytes. */
+mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b);
+size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t session,
+                           int64_t number, bool in_line, char *out);
+
 /* Whether n labels (unaligned) are classes of the spec, or -1. */
 bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec);
 

@@ -4,18 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "stages/link_stage.h"
+#include "stages/source_private.h"
 #include "stages/stages.h"
-
-enum { CLASSES = 1024, NAMES = 32 << 10 };
-
-typedef struct source {
-  mr_link_in_t in; /* first: link-in works on it */
-  int64_t wait;
-  mr_dataset_t dataset;
-  const char *class_name[CLASSES];
-  char names[NAMES];
-} source_t;
 
 static const mr_opt_t source_opts[] = {
     {.name = "link",
@@ -24,6 +14,14 @@ static const mr_opt_t source_opts[] = {
      .unit = "",
      .help = "Where the server waits: tcp://HOST:PORT, as it says when it starts.",
      .positional = 1},
+    {.name = "subscribe",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, subscribe),
+     .unit = "",
+     .help = "Name of the broadcast there (\"batches\", unless it is given another): takes its "
+             "buffers as "
+             "they "
+             "come, and misses those for which it is late."},
     {.name = "window",
      .type = MR_OPT_INT,
      .offset = offsetof(source_t, in.set.window),
@@ -55,18 +53,18 @@ static const mr_opt_t source_opts[] = {
 /* The server's words stay when the link is gone. */
 static const char *keep(source_t *t, size_t *used, const char *text) {
   size_t n = strlen(text) + 1;
-  if (*used + n > NAMES) return "";
+  if (*used + n > MR__SOURCE_NAMES) return "";
   char *at = memcpy(t->names + *used, text, n);
   *used += n;
   return at;
 }
 
-static void keep_dataset(source_t *t, mr_spec_t *spec) {
+void mr__source_keep_dataset(source_t *t, mr_spec_t *spec) {
   size_t used = 0;
   const mr_dataset_t *d = spec->dataset;
   if (!d) return;
   t->dataset.origin = keep(t, &used, d->origin);
-  t->dataset.n_classes = d->n_classes < CLASSES ? d->n_classes : CLASSES;
+  t->dataset.n_classes = d->n_classes < MR__SOURCE_CLASSES ? d->n_classes : MR__SOURCE_CLASSES;
   t->dataset.class_name = t->class_name;
   for (int i = 0; i < t->dataset.n_classes; i++)
     t->class_name[i] = keep(t, &used, d->class_name[i]);
@@ -86,7 +84,7 @@ static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
     if (!mr_link_spec(link)) mr_link_wait(link, 50);
   }
   s->out_spec[0] = *mr_link_spec(link);
-  keep_dataset(s->state, &s->out_spec[0]);
+  mr__source_keep_dataset(s->state, &s->out_spec[0]);
   return MR_OK;
 }
 
@@ -94,6 +92,7 @@ static mr_err_t source_plan(mr_stage_t *s) {
   source_t *t = s->state;
   t->in.set.link = MR_SERVE_LINK, t->in.set.linger = 2000;
   MR_TRY(mr_link_settings_check(s, &t->in.set));
+  if (t->subscribe) return mr__source_listen_plan(s);
   mr_link_cfg_t cfg = mr_link_cfg(&t->in.set);
   mr_diag_t why = {0};
   cfg.window = 1;
@@ -103,16 +102,43 @@ static mr_err_t source_plan(mr_stage_t *s) {
   return e;
 }
 
+static bool listens(const mr_stage_t *s) { return ((const source_t *)s->state)->subscribe; }
+
+static mr_err_t source_open(mr_stage_t *s) {
+  return listens(s) ? mr__source_listen_open(s) : mr_link_in_open(s);
+}
+
+static mr_err_t source_step(mr_stage_t *s) {
+  return listens(s) ? mr__source_listen_step(s) : mr_link_in_step(s);
+}
+
+static void source_close(mr_stage_t *s) {
+  if (listens(s))
+    mr__source_listen_close(s);
+  else
+    mr_link_in_close(s);
+}
+
+static void source_report(mr_stage_t *s, char *text, size_t n) {
+  if (listens(s))
+    mr__source_listen_report(s, text, n);
+  else
+    mr_link_in_report(s, text, n);
+}
+
 const mr_stage_def_t mr_stage_source = {
     .name = "source",
-    .help = "Takes the batches that `millrace serve` gives in another process or on another host.",
+    .help =
+        "Takes the batches that `millrace serve` gives, or a broadcast, in another process or on "
+        "another "
+        "host.",
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .outside = true,
     .opts = source_opts,
     .state_sz = sizeof(source_t),
     .plan = source_plan,
-    .open = mr_link_in_open,
-    .close = mr_link_in_close,
-    .step = mr_link_in_step,
-    .report = mr_link_in_report,
+    .open = source_open,
+    .close = source_close,
+    .step = source_step,
+    .report = source_report,
 };

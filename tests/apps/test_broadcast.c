@@ -108,9 +108,60 @@ static void nobody_who_subscribes_changes_or_holds_up_a_run(void **state) {
   gone(&reader), gone(&deaf), gone(&rude), free(r.p);
 }
 
+/* Each record line of a has its record in b: slot, key, draws and bytes; steps are counted anew. */
+static long lines_in(const char *a, const char *b) {
+  long n = 0;
+  for (const char *at = a, *end; (end = strchr(at, '\n')); at = end + 1, n++) {
+    char rest[200];
+    const char *space = strchr(at, ' ');
+    snprintf(rest, sizeof rest, "%.*s", (int)(end + 1 - space), space);
+    if (!strstr(b, rest)) fail_msg("not published: %s", rest);
+  }
+  return n;
+}
+
+#define PUBLISHER                                                                      \
+  "synthetic n=3200 ! shuffle seed=1 epochs=1 ! flip ! normalize ! batch 16 name=b ! " \
+  "delay 10000 asleep ! ledger path=%s/all.txt  b. ! broadcast %s"
+
+/* "NAME: ... N WORD": the number. */
+static long told(const char *out, const char *word) {
+  const char *at = strstr(out, word);
+  if (!at) fail_msg("no \"%s\" in: %s", word, out);
+  while (at > out && at[-1] == ' ') at--;
+  while (at > out && at[-1] >= '0' && at[-1] <= '9') at--;
+  return atol(at);
+}
+
+static void a_source_that_subscribes_gets_what_was_published_and_tells_what_it_missed(
+    void **state) {
+  char graph[TEXT_MAX], slow[TEXT_MAX], killed[TEXT_MAX], at[100];
+  pid_t pid[16];
+  snprintf(at, sizeof at, "ipc://@mr-subscribe-%ld", (long)getpid());
+  snprintf(graph, sizeof graph, PUBLISHER, dir, at);
+  snprintf(slow, sizeof slow,
+           "source link=%s subscribe=batches ! delay 30000 asleep ! ledger path=%s/some.txt", at,
+           dir);
+  snprintf(killed, sizeof killed, "source link=%s subscribe=batches ! null name=dies", at);
+  running_t r = start((const char *const[]){"run", graph, NULL});
+  running_t dies = start((const char *const[]){"run", killed, NULL});
+  running_t s = start((const char *const[]){"run", slow, NULL});
+  usleep(500000);
+  if (find("name=dies", at, pid)) kill(pid[0], SIGKILL);
+  finish(&dies), finish(&s), finish(&r);
+  if (r.p->status || s.p->status) fail_msg("%s\n%s", r.p->err, s.p->err);
+  char *all = file_of("all", ".txt"), *some = file_of("some", ".txt");
+  long got = told(s.p->out, "buffers received"), missed = told(s.p->out, "missed in");
+  assert_int_equal(lines_in(all, all), 3200);
+  assert_int_equal(lines_in(some, all), 16 * got);
+  if (got < 20 || missed < 20 || got + missed > 200) fail_msg("%s", s.p->out);
+  free(all), free(some), free(r.p), free(s.p), free(dies.p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nobody_who_subscribes_changes_or_holds_up_a_run),
+      cmocka_unit_test(a_source_that_subscribes_gets_what_was_published_and_tells_what_it_missed),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -48,6 +48,13 @@ static void read_spec(const void *bytes, size_t n) {
   free(names);
 }
 
+static void read_cast(const void *frame, size_t n) {
+  mr__cast_ask_t what;
+  int64_t number;
+  if (!mr__cast_read(frame, n, "serve", &what, &number)) return;
+  fuzz_need(number >= 0 && n < 64 && what <= MR__CAST_SPEC, "a bad request is believed");
+}
+
 /* A plain request that is believed says the number that it was read as. */
 static void read_plain(const void *frame, size_t n) {
   char text[64];
@@ -65,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   const char *why;
   read_spec(data, n);
   read_plain(data, n);
+  read_cast(data, n);
   if (!mr__link_head_read(data, n, &head, &why)) return 0;
   fuzz_need(head.body + sizeof head == n && head.number >= 0, "a bad head is believed");
   const uint8_t *body = data + sizeof head;
