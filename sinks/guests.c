@@ -18,6 +18,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "sinks/background.h"
 
 enum {
   GUESTS_MAX = 64,
@@ -132,6 +133,12 @@ static bool watch(const mr_guests_t *g, int fd) {
   return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
+/* The first socket starts the threads that speak with the peers. */
+static void start_threads(void *context) {
+  void *first = zmq_socket(context, ZMQ_PUB);
+  if (first) zmq_close(first);
+}
+
 static mr_err_t open_door(mr_guests_t *g, const char *address, mr_diag_t *diag) {
   bool tcp = !strncmp(address, "tcp://", 6);
   if (!tcp && strncmp(address, "ipc://", 6))
@@ -143,6 +150,7 @@ static mr_err_t open_door(mr_guests_t *g, const char *address, mr_diag_t *diag) 
   if (g->epoll < 0 || !g->context || listen(g->listener, 16) < 0 || !watch(g, g->listener))
     return fails(address, "listen", diag);
   zmq_ctx_set(g->context, ZMQ_MAX_SOCKETS, 4 * GUESTS_MAX); /* one that closes lingers a little */
+  mr_in_background(start_threads, g->context);
   return MR_OK;
 }
 

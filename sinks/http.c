@@ -11,6 +11,7 @@
 
 #include "base/loopback.h"
 #include "base/xio.h"
+#include "sinks/background.h"
 
 enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
 
@@ -219,6 +220,32 @@ static mr_err_t read_tls(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
+typedef struct listen {
+  mr_http_t *h;
+  const address_t *at;
+  uint16_t port;
+  int error; /* errno, where h->daemon is NULL afterwards */
+} listen_t;
+
+/* poll, not epoll: with the latter the end of a half-closed connection can go unseen until the
+   time-out. */
+static void start_daemon(void *arg) {
+  listen_t *l = arg;
+  mr_http_t *h = l->h;
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME |
+                   MHD_USE_ERROR_LOG | (l->at->sa.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0) |
+                   (h->tls ? MHD_USE_TLS : 0);
+  h->daemon = MHD_start_daemon(
+      flags, l->port, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
+      MHD_OPTION_SOCK_ADDR, &l->at->sa, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MR_HTTP_CONNECTIONS,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+      MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
+      h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, h->cert, MHD_OPTION_HTTPS_MEM_KEY,
+      h->key, MHD_OPTION_END);
+  l->error = errno;
+}
+
 mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,
                       mr_http_answer_t *answer, void *arg) {
   address_t a;
@@ -232,23 +259,12 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
   if (!mr_http_slow_open(&h->slow, IDLE_S))
     return mr_stage_fail(s, MR_ERR_NOMEM, "no thread that ends slow connections");
   parse_address(set->bind, (int)set->port, &a);
-  /* poll, not epoll: with the latter the end of a half-closed connection can go unseen until the
-     time-out. */
-  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME |
-                   MHD_USE_ERROR_LOG | (a.sa.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0) |
-                   (h->tls ? MHD_USE_TLS : 0);
-  h->daemon = MHD_start_daemon(
-      flags, (uint16_t)set->port, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet,
-      NULL, MHD_OPTION_SOCK_ADDR, &a.sa, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MR_HTTP_CONNECTIONS,
-      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-      MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
-      h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, h->cert, MHD_OPTION_HTTPS_MEM_KEY,
-      h->key, MHD_OPTION_END);
+  listen_t l = {h, &a, (uint16_t)set->port, 0};
+  mr_in_background(start_daemon, &l);
   if (!h->daemon) {
     mr_err_t e = mr_stage_fail(
         s, MR_ERR_IO, "cannot listen at %s port %" PRId64 ": %s; port = 0 takes a free one",
-        set->bind, set->port, strerror(errno));
+        set->bind, set->port, strerror(l.error));
     mr_http_close(h);
     return e;
   }

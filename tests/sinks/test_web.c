@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "sinks/http_slow.h"
@@ -200,6 +202,42 @@ static void a_connection_that_comes_to_no_request_is_ended(void **state) {
   close(slow[1]), close(answered[0]), close(answered[1]);
 }
 
+/* How many threads of this process have a name that begins so; each must have a priority. */
+static int threads_of_priority(const char *begins, int priority) {
+  int found = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  for (struct dirent *e; (e = readdir(tasks));) {
+    char path[300], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+    FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+    if (!f) continue;
+    if (fgets(name, sizeof name, f) && !strncmp(name, begins, strlen(begins))) {
+      assert_int_equal(getpriority(PRIO_PROCESS, (id_t)atoi(e->d_name)), priority);
+      found++;
+    }
+    fclose(f);
+  }
+  closedir(tasks);
+  return found;
+}
+
+/* Threads come one by one as the graph opens. */
+static void a_thread_has(const char *begins, int priority) {
+  for (int i = 0; i < 120000 && !threads_of_priority(begins, priority); i++) usleep(1000);
+  assert_true(threads_of_priority(begins, priority) >= 1);
+}
+
+static void what_answers_strangers_has_the_lowest_priority(void **state) {
+  char text[160];
+  snprintf(text, sizeof text,
+           "talk last=1000000 pause=5000 name=t  t. ! web port=0  t. ! publish ipc://%s/p", dir);
+  start(text);
+  a_thread_has("MHD", 19);
+  a_thread_has("ZMQbg/IO", 19);
+  a_thread_has("t/0", getpriority(PRIO_PROCESS, 0));
+  finish();
+}
+
 static void beyond_loopback_it_wants_tls(void **state) {
   mr_diag_t diag;
   assert_int_equal(run("talk ! web port=0 bind=0.0.0.0", &diag), MR_ERR_CONFIG);
@@ -238,6 +276,7 @@ int main(void) {
       CASE(the_stream_brings_every_record_and_ends_with_the_run),
       CASE(clients_that_say_nothing_do_not_hold_the_run),
       CASE(a_connection_that_comes_to_no_request_is_ended),
+      CASE(what_answers_strangers_has_the_lowest_priority),
       CASE(beyond_loopback_it_wants_tls),
       CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),
   };
