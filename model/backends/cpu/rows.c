@@ -22,22 +22,21 @@ const mr__rows_t *mr__rows(void) { return mr__rows_of(mr_isa()); }
 /* ---- rows ---- */
 
 static int64_t chunk_rows(int64_t rows) { return (rows + CHUNKS - 1) / CHUNKS; }
+static int64_t chunks_of(int64_t rows) {
+  int64_t per = chunk_rows(rows);
+  return per ? (rows + per - 1) / per : 0;
+}
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
                        float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
                        int64_t rows, int64_t c) {
   const mr__rows_t *k = mr__rows();
-  int64_t per = chunk_rows(rows);
+  int64_t per = chunk_rows(rows), chunks = chunks_of(rows);
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
-  for (int64_t r = 0; r < rows; r += per)
-    k->layer_norm_fwd(xt, x, scale, bias, eps, two_pass, yt, y, mean, rstd, r, least(r + per, rows),
-                      c);
-}
-
-static int64_t chunks_of(int64_t rows) {
-  int64_t per = chunk_rows(rows);
-  return per ? (rows + per - 1) / per : 0;
+  for (int64_t i = 0; i < chunks; i++)
+    k->layer_norm_fwd(xt, x, scale, bias, eps, two_pass, yt, y, mean, rstd, i * per,
+                      least((i + 1) * per, rows), c);
 }
 
 size_t mr_layer_norm_scratch(int64_t rows, int64_t c) {
