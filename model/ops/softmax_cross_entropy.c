@@ -24,6 +24,7 @@ static mr_err_t xent_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   if (x->ndim != 2 || (x->dtype != MR_F32 && x->dtype != MR_F64) || y->ndim != 1 ||
       y->dtype != MR_I32 || x->dim[0] != y->dim[0])
     return mr_shape_fail(e, diag, "want logits f32[B,C] (or f64) and labels i32[B]");
+  if (!x->dim[1]) return mr_shape_fail(e, diag, "want one class or more");
   double smoothing = mr_attr_get(e, "smoothing")->f;
   if (!(smoothing >= 0 && smoothing < 1)) return mr_shape_fail(e, diag, "want smoothing in [0,1)");
   out[0] = mr_aval_of(x->dtype, x->dim[0]);

@@ -193,8 +193,33 @@ static void products_of_empty_tensors_are_empty_or_zeros(void **state) {
   mr_fn_destroy(f);
 }
 
+/* One label is a class; the fused kernel reads nothing beside the logits of the others. */
+static void a_label_that_is_no_class_is_a_one_hot_row_of_zeros(void **state) {
+  static double x[12] = {1, 2, 3, -1, 0.5, 4, 5, -2, 3, 3, 3, 9}, label[3] = {2, 1000000, -7};
+  double *in[] = {x, label}, want = 9 + log(exp(-6) * 3 + 1);
+  mr_fn_t *f = mr_fn_create(), *j = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *l = mr_fn_input(f, mr_aval_of(MR_F32, 3, 4));
+  mr_var_t *y = mr_lax_softmax_cross_entropy(f, l, mr_fn_input(f, mr_aval_of(MR_I32, 3)), 0.1f),
+           *sum;
+  sum = mr_lax_reduce_sum(f, y, 1, (int[]){0});
+  assert_int_equal(mr_fn_return(f, 2, (mr_var_t *[]){sum, y}), MR_OK);
+  if (mr_value_and_grad(f, 1, (int[]){0}, &j, &diag) < 0) fail_msg("%s", diag.text);
+  double *a[3], *b[3];
+  run_as_it_is(j, in, a);
+  run_f64(j, in, b);
+  assert_near("loss and gradient", j, a, b, 2e-6);
+  want -= 0.1 / 4 * 18; /* logsumexp less the evenly spread tenth */
+  assert_true(fabs(a[1][2] - want) < 1e-5);
+  free_all(3, a);
+  free_all(3, b);
+  mr_fn_destroy(f);
+  mr_fn_destroy(j);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_label_that_is_no_class_is_a_one_hot_row_of_zeros),
       cmocka_unit_test(sums_and_turns_go_along_their_dimension),
       cmocka_unit_test(take_gives_rows_and_its_transpose_adds_them),
       cmocka_unit_test(select_takes_the_second_case_where_true),

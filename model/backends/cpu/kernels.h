@@ -96,7 +96,8 @@ void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k
                       void *dv);
 
 /* ---- loss: logits (B,C) f32, labels in [0,C), or MR_LABEL_NONE: no loss, no gradient ---- */
-/* loss[b] = logsumexp - sum_c target_c logit_c; target = (1-smoothing) one-hot + smoothing/C. */
+/* loss[b] = logsumexp - sum_c target_c logit_c; target = (1-smoothing) one-hot + smoothing/C.  Of
+   another label than those the one-hot row is zero, as jax.nn.one_hot's.  C >= 1. */
 void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, float *loss, int64_t B,
                  int64_t C);
 /* dlogits[b] = (softmax - target) * dloss[b] */

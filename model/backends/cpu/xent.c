@@ -22,7 +22,8 @@ void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, flo
       continue;
     }
     for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c] - top;
-    loss[b] = logf(sum) - (1 - smoothing) * (x[label[b]] - top) - smoothing / (float)C * all;
+    float own = label[b] >= 0 && label[b] < C ? x[label[b]] - top : -top; /* of another: no class */
+    loss[b] = logf(sum) - (1 - smoothing) * own - smoothing / (float)C * all;
   }
 }
 
