@@ -1,5 +1,6 @@
 #include "model/ops/reduce.h"
 
+#include "model/backends/cpu/rows.h"
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/rules.h"
@@ -119,6 +120,37 @@ bool mr__reduce_unit(mr_unit_t *u) {
   if (after > 1 && mr_aval_span(x, 0, first) > 1) return false;
   u->kind = after > 1 ? MR_UNIT_COLUMNS : MR_UNIT_REDUCE;
   u->inner = after > 1 ? after : mr_aval_span(x, first, end);
+  return true;
+}
+
+/* For each index of the outer dimensions, rows folded into one. */
+static void middle_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  mr_unit_t u = {.eqn = c->eqn};
+  int first, end;
+  c->eqn->op->unit(&u); /* for how to fold; it is no unit */
+  reduced_range(x, reduced_mask(c->eqn), &first, &end);
+  int64_t outer = mr_aval_span(x, 0, first), rows = mr_aval_span(x, first, end);
+  int64_t n = mr_aval_span(x, end, x->ndim);
+  float *sum = y->dtype == MR_BF16 ? c->scratch : c->out[0];
+#pragma omp parallel for schedule(static) if (outer * rows * n > 65536 && !c->serial)
+  for (int64_t o = 0; o < outer; o++) {
+    const char *from = (const char *)c->in[0] + (size_t)(o * rows * n) * mr_dtype_size(x->dtype);
+    for (int64_t j = 0; j < n; j++) sum[o * n + j] = u.start;
+    u.fold_rows(x->dtype, from, n, rows, sum + o * n, n);
+    if (y->dtype == MR_BF16)
+      mr__rows()->convert(MR_F32, sum, MR_BF16, c->out[0], o * n, (o + 1) * n);
+  }
+}
+
+bool mr__reduce_middle(mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  int first, end;
+  if (!mr_is_narrow(x->dtype) || !mr_aval_elems(x) ||
+      !reduced_range(x, reduced_mask(c->eqn), &first, &end))
+    return false;
+  c->run = middle_run;
+  if (y->dtype == MR_BF16) c->scratch_bytes = (size_t)mr_aval_elems(y) * sizeof(float);
   return true;
 }
 

@@ -35,7 +35,7 @@ static bool reduce_max_unit(mr_unit_t *u) {
 
 static mr_err_t reduce_max_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   if (reduce_max_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
-  c->run = reduce_max_run;
+  if (!mr__reduce_middle(c)) c->run = reduce_max_run;
   return MR_OK;
 }
 

@@ -31,7 +31,7 @@ static bool reduce_sum_unit(mr_unit_t *u) {
 
 static mr_err_t reduce_sum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   if (reduce_sum_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
-  c->run = general_run;
+  if (!mr__reduce_middle(c)) c->run = general_run;
   return MR_OK;
 }
 

@@ -41,6 +41,44 @@ static void sums_and_turns_go_along_their_dimension(void **state) {
   ON_GRID((6, 5, 4, 3, 2, 1), mr_lax_rev(f, x, 2, (int[]){0, 1}));
 }
 
+static double rounded(mr_dtype_t t, double v) {
+  float wide;
+  mr_cpu_set_f64(t, &wide, 0, v);
+  return mr_cpu_get_f64(t, &wide, 0);
+}
+
+/* [outer, rows, n] over its middle: f32 sums row by row, rounded once; NaN is the largest. */
+static void dimensions_in_the_middle_are_reduced_row_by_row(void **state) {
+  const int64_t sizes[][3] = {{5, 33, 70}, {3, 4, 7}, {40, 50, 64}, {2, 300, 5}};
+  for (int k = 0; k < 8; k++) {
+    const int64_t *d = sizes[k / 2], n = d[2];
+    mr_dtype_t t = k % 2 ? MR_BF16 : MR_F32;
+    double *x = doubles(d[0] * d[1] * n), *want[2] = {doubles(d[0] * n), doubles(d[0] * n)},
+           *got[2];
+    for (int64_t i = 0; i < d[0] * d[1] * n; i++) x[i] = rounded(t, random_in(-3, 3));
+    x[n + 1] = NAN;
+    for (int64_t o = 0; o < d[0]; o++)
+      for (int64_t j = 0; j < n; j++) {
+        float sum = 0, most = -INFINITY;
+        for (int64_t r = 0; r < d[1]; r++) {
+          float v = (float)x[(o * d[1] + r) * n + j];
+          sum += v, most = v > most || isnan(v) ? v : most;
+        }
+        want[0][o * n + j] = rounded(t, (double)sum), want[1][o * n + j] = (double)most;
+      }
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *v = mr_fn_input(f, mr_aval_of(t, d[0], d[1], n));
+    v = mr_lax_reshape_to(f, v, d[0], 1, d[1], 1, n); /* sizes of 1 do not part them */
+    mr_var_t *y[] = {mr_lax_reduce_sum(f, v, 1, (int[]){2}),
+                     mr_lax_reduce_max(f, v, 2, (int[]){2, 3})};
+    assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+    run_as_it_is(f, &x, got);
+    assert_near("middle", f, got, want, 0);
+    free(x), free_all(2, want), free_all(2, got);
+    mr_fn_destroy(f);
+  }
+}
+
 static void take_gives_rows_and_its_transpose_adds_them(void **state) {
   double index[3] = {1, 0, 7}, *in[] = {grid, index};
   mr_fn_t *f = mr_fn_create(), *v = NULL;
@@ -221,6 +259,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_label_that_is_no_class_is_a_one_hot_row_of_zeros),
       cmocka_unit_test(sums_and_turns_go_along_their_dimension),
+      cmocka_unit_test(dimensions_in_the_middle_are_reduced_row_by_row),
       cmocka_unit_test(take_gives_rows_and_its_transpose_adds_them),
       cmocka_unit_test(select_takes_the_second_case_where_true),
       cmocka_unit_test(integers_wrap_and_divide_as_in_jax),
