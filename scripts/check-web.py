@@ -270,7 +270,10 @@ def refusals(url):
 
 
 def hostile_pages(browser, url, port):
-    """Other origins and a foreign name, in a real browser that has been let in before."""
+    """Script that got into the page, other origins and a foreign name, in a real browser that has been let in before."""
+    browser.run("const s = document.createElement('script'); s.textContent = 'window.inlined = 1'; document.body.append(s)")
+    if browser.run("return window.inlined || document.cookie || ''") != "":
+        fail("the page runs an inline script, or shows its cookie to scripts")
     foreign = free_port()
     children.append(subprocess.Popen([sys.executable, "-m", "http.server", str(foreign), "--bind", "127.0.0.1"],
                                      cwd=tempfile.mkdtemp(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
