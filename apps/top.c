@@ -271,13 +271,15 @@ static int watch(top_t *t) {
   return 0;
 }
 
-/* A page needs a moment to send what there is. */
-static void wait_for_first(top_t *t) {
-  for (int ms = 0; ms < 5000 && !t->seen && !mr_top_feed_over(t->feed); ms += 50) {
+enum { FIRST_MS = 5000, ALL_MS = 60000 };
+
+/* A page needs a moment to send what there is, and longer where training leaves it little time. */
+static void wait_for_all(top_t *t) {
+  for (int ms = 0; ms < ALL_MS && !mr_top_feed_over(t->feed); ms += 50) {
     drain(t);
-    if (!t->seen) usleep(50000);
+    if (t->seen ? mr_top_feed_caught_up(t->feed) : ms >= FIRST_MS) break;
+    usleep(50000);
   }
-  usleep(200000);
   drain(t);
 }
 
@@ -292,7 +294,7 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
   int result = e;
   if (e >= 0) {
     forget(t);
-    if (once) wait_for_first(t);
+    if (once) wait_for_all(t);
     const char *over = once && !t->seen ? mr_top_feed_over(t->feed) : NULL;
     result = over   ? mr_fail(diag, MR_ERR_IO, "%s: %s", t->where, over)
              : once ? print_once(t)

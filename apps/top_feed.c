@@ -18,7 +18,7 @@ struct mr_top_feed {
   /* a page: a thread reads it */
   CURL *curl;
   pthread_t reader;
-  bool reading;
+  bool reading, caught_up;
   atomic_bool stop;
   pthread_mutex_t lock; /* the rest */
   char *text;           /* [n] what came; [0,at) has been taken */
@@ -101,11 +101,13 @@ static char *take_line(mr_top_feed_t *f) {
 }
 
 static char *next_event(mr_top_feed_t *f) {
-  for (char *line; (line = take_line(f)); free(line))
+  for (char *line; (line = take_line(f)); free(line)) {
+    f->caught_up |= !strncmp(line, "event: live", 11);
     if (!strncmp(line, "data: {\"kind\"", 13)) {
       memmove(line, line + 6, strlen(line + 6) + 1);
       return line;
     }
+  }
   return NULL;
 }
 
@@ -181,6 +183,8 @@ char *mr_top_feed_next(mr_top_feed_t *f, bool *again) {
   *again = false;
   return f->file ? next_line(f, again) : next_event(f);
 }
+
+bool mr_top_feed_caught_up(const mr_top_feed_t *f) { return f->file || f->caught_up; }
 
 const char *mr_top_feed_over(mr_top_feed_t *f) {
   pthread_mutex_lock(&f->lock);

@@ -17,6 +17,10 @@ void mr_top_feed_close(mr_top_feed_t *f); /* NULL is fine */
    is to be forgotten (the run was resumed and its file written anew). */
 char *mr_top_feed_next(mr_top_feed_t *f, bool *again);
 
+/* Whether everything that was there at the start has been taken: a page sends its records first,
+   and then how the stages are at the moment. */
+bool mr_top_feed_caught_up(const mr_top_feed_t *f);
+
 /* Why no more can come, or NULL while it may. */
 const char *mr_top_feed_over(mr_top_feed_t *f);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TICK_NS = 100000000, CHUNK = 64 << 10, LAST_WORDS_MS = 500 };
+enum { TICK_NS = 100000000, CHUNK = 64 << 10, LAST_WORDS_MS = 2000 };
 
 struct mr_web_client {
   mr_web_client_t *next;
