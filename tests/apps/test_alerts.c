@@ -66,7 +66,7 @@ static void a_rate_of_zero_is_a_plateau(void **state) {
 }
 
 static void slow_data_are_a_stall(void **state) {
-  expect(told("delay us=100000 asleep !", "", "fail stall=0.5"), "stall ", 1);
+  expect(told("delay us=1000000 asleep !", "steps=6", "fail stall=0.5"), "stall ", 1);
   assert_non_null(strstr(p.err, "train waits for data for "));
 }
 
