@@ -7,13 +7,12 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/index_shuffle.h"
+#include "base/index_shuffle_private.h"
 
 /* WIDTH: what every x86-64 and ARM machine has in a register.  A step is a long row of operations,
    each of which waits for the one before: several registers go through it together. */
-enum { MARKS = MR_SHUFFLE_ALL_MAX, WIDTH = 16, VECTORS = 3, LANES = WIDTH * VECTORS };
+enum { MARKS = MR__MARKS, WIDTH = 16, VECTORS = 3, LANES = WIDTH * VECTORS };
 enum { STEPS = 16 /* before lanes are looked at */ };
-_Static_assert(MARKS % 256 == 0, "a value is a mark by its upper byte alone");
 
 typedef uint8_t bytes_t __attribute__((vector_size(WIDTH)));
 
@@ -87,10 +86,8 @@ static void collect(walks_t *w, uint16_t *goes) {
     }
 }
 
-void mr_index_shuffle_all(const mr_index_shuffle_t *s, uint16_t *to) {
-  uint16_t goes[MARKS];
+static void walk_between_marks(const mr_index_shuffle_t *s, uint16_t *goes) {
   walks_t w;
-  assert(s->half == 8 && s->max_index < MARKS);
   memset(&w, 0, sizeof w);
   for (int i = 0; i < LANES; i++) begin(&w, i);
   while (w.over < MARKS) {
@@ -100,10 +97,24 @@ void mr_index_shuffle_all(const mr_index_shuffle_t *s, uint16_t *to) {
       advance(s, &w, s->rounds);
     collect(&w, goes);
   }
-  for (uint64_t i = 0; i <= s->max_index; i++) {
+}
+
+static void walk_to_results(uint64_t max_index, const uint16_t *goes, uint16_t *to) {
+  for (uint64_t i = 0; i <= max_index; i++) {
     uint64_t v = i;
     do v = goes[v];
-    while (v > s->max_index);
+    while (v > max_index);
     to[i] = (uint16_t)v;
   }
+}
+
+void mr_index_shuffle_all(const mr_index_shuffle_t *s, int n, mr_shuffled_t *to) {
+  mr__goes_t goes[MR_SHUFFLE_TOGETHER];
+  assert(n >= 1 && n <= MR_SHUFFLE_TOGETHER);
+  for (int i = 0; i < n; i++) assert(s[i].half == 8 && s[i].max_index < MARKS);
+  if (s->rounds == MR_SHUFFLE_ROUNDS && mr__index_shuffle_has_wide())
+    mr__index_shuffle_wide(s, n, goes);
+  else
+    for (int i = 0; i < n; i++) walk_between_marks(&s[i], goes[i]);
+  for (int i = 0; i < n; i++) walk_to_results(s[i].max_index, goes[i], to[i]);
 }

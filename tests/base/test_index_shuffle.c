@@ -37,14 +37,19 @@ static void a_small_range_is_permuted(void **state) {
   }
 }
 
-static void all_results_of_a_small_range_are_those_one_by_one(void **state) {
+static void all_results_of_small_ranges_are_those_one_by_one(void **state) {
+  static mr_shuffled_t all[MR_SHUFFLE_TOGETHER];
+  int n = 1;
   for (uint64_t max = 0; max < MR_SHUFFLE_ALL_MAX; max += 1 + max / 5)
-    for (uint32_t seed = 0; seed < 8; seed++) {
-      uint16_t all[MR_SHUFFLE_ALL_MAX];
-      mr_index_shuffle_t s;
-      mr_index_shuffle_init(&s, max, seed * 0x9E3779B9u, seed % 2 ? MR_SHUFFLE_ROUNDS : 16);
-      mr_index_shuffle_all(&s, all);
-      for (uint64_t i = 0; i <= max; i++) assert_int_equal(all[i], mr_index_shuffle_at(&s, i));
+    for (int rounds = MR_SHUFFLE_ROUNDS; rounds <= 16; rounds += 12) {
+      mr_index_shuffle_t s[MR_SHUFFLE_TOGETHER];
+      for (int k = 0; k < n; k++)
+        mr_index_shuffle_init(&s[k], max, (uint32_t)k * 0x9E3779B9u + (uint32_t)max, rounds);
+      mr_index_shuffle_all(s, n, all);
+      for (int k = 0; k < n; k++)
+        for (uint64_t i = 0; i <= max; i++)
+          assert_int_equal(all[k][i], mr_index_shuffle_at(&s[k], i));
+      n = n % MR_SHUFFLE_TOGETHER + 1;
     }
 }
 
@@ -102,7 +107,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_golden_index_shuffles_as_grain_does),
       cmocka_unit_test(a_small_range_is_permuted),
-      cmocka_unit_test(all_results_of_a_small_range_are_those_one_by_one),
+      cmocka_unit_test(all_results_of_small_ranges_are_those_one_by_one),
       cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
       cmocka_unit_test(a_bijective_shuffle_is_grains_but_there),
       cmocka_unit_test(seed_sequences_match_numpy),
