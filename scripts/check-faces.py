@@ -339,7 +339,7 @@ def main():
     counts = compare_faces(run, browser, scraper, told)
     table_is_true(run, scraper, told)
     scrapes = every_face_shows_one_line(run, browser, scraper, subscriber, told)
-    again = sum("are made again" in line for line in run.lines())
+    again = sum(re.match(r"Steps \d+ to \d+ are made again", line) is not None for line in run.lines())
     os.kill(run.pid_of("reader"), signal.SIGCONT)
     run.process.send_signal(signal.SIGINT)
     run.process.wait(60)
