@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/ops/cost.h"
 #include "model/ops/rules.h"
 
 #define GRID_MAX 2048 /* values a graph may take or give here */
@@ -30,6 +31,29 @@ static inline void *grid_bytes(size_t n) {
 }
 
 static inline double *doubles(int64_t n) { return grid_bytes((size_t)n * sizeof(double)); }
+
+/* How many of f's own equations are of that op. */
+static inline int count(const mr_fn_t *f, const char *op) {
+  int n = 0;
+  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
+  return n;
+}
+
+static inline double flop_of(const mr_fn_t *f) {
+  double sum = 0;
+  for (int i = 0; i < f->n_eqn; i++) sum += mr_cost_of(f->eqn[i]).flop;
+  return sum;
+}
+
+/* Output 0 with its gradient by every input. */
+static inline mr_fn_t *gradient(const mr_fn_t *f) {
+  int wrt[GRID_MAX];
+  mr_fn_t *g = NULL;
+  mr_diag_t diag = {0};
+  for (int i = 0; i < f->n_in; i++) wrt[i] = i;
+  if (mr_value_and_grad(f, f->n_in, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
+  return g;
+}
 
 /* f's outputs for in[f->n_in], each as new doubles in out[f->n_out]; the caller frees them. */
 static inline void run_as_it_is(const mr_fn_t *f, double *const *in, double **out) {

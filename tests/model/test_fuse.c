@@ -7,15 +7,8 @@
 #include <cmocka.h>
 // clang-format on
 
-#include "model/ops/cost.h"
 #include "model/transforms/passes.h"
 #include "tests/model/grid.h"
-
-static int count(const mr_fn_t *f, const char *op) {
-  int n = 0;
-  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
-  return n;
-}
 
 static mr_exec_t *compiled(const mr_fn_t *f, const char *skip, const bool *donate, int threads) {
   mr_diag_t diag = {0};
@@ -283,12 +276,6 @@ static void a_value_that_another_op_reads_in_between_ends_its_loop(void **state)
 }
 
 /* What it costs does not change. */
-static double flop_of(const mr_fn_t *f) {
-  double sum = 0;
-  for (int i = 0; i < f->n_eqn; i++) sum += mr_cost_of(f->eqn[i]).flop;
-  return sum;
-}
-
 static void a_fused_loop_costs_what_its_ops_cost(void **state) {
   mr_fn_t *f = waves(3);
   mr_exec_t *x = compiled(f, "", NULL, 1);

@@ -13,12 +13,6 @@
 
 enum { B = 2, T = 9, E = 8, H = 2, ROWS = 600, TERMS = 256 };
 
-static int count(const mr_fn_t *f, const char *op) {
-  int n = 0;
-  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
-  return n;
-}
-
 static mr_var_t *input(mr_fn_t *f, int64_t a, int64_t b) {
   return mr_fn_input(f, b ? mr_aval_of(MR_F32, a, b) : mr_aval_of(MR_F32, a));
 }
@@ -56,15 +50,6 @@ static mr_fn_t *merged(const mr_fn_t *f) {
   mr_fn_t *g = mr_fn_copy(f, NULL);
   mr_diag_t diag = {0};
   if (mr_merge_before_grad(g, &diag) < 0) fail_msg("%s", diag.text);
-  return g;
-}
-
-static mr_fn_t *gradient(const mr_fn_t *f) {
-  int wrt[GRID_MAX];
-  mr_fn_t *g = NULL;
-  mr_diag_t diag = {0};
-  for (int i = 0; i < f->n_in; i++) wrt[i] = i;
-  if (mr_value_and_grad(f, f->n_in, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
   return g;
 }
 

@@ -10,12 +10,6 @@
 #include "model/transforms/passes.h"
 #include "tests/model/grid.h"
 
-static int count(const mr_fn_t *f, const char *op) {
-  int n = 0;
-  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
-  return n;
-}
-
 static void fill(const mr_sample_t *s, double **in) {
   for (int i = 0; i < s->f->n_in; i++) {
     bool whole = s->f->in[i]->aval.dtype != MR_F32 && s->f->in[i]->aval.dtype != MR_BF16;

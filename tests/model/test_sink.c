@@ -7,24 +7,11 @@
 #include <cmocka.h>
 // clang-format on
 
-#include "model/ops/cost.h"
 #include "model/optim/optim.h"
 #include "model/transforms/passes.h"
 #include "tests/model/grid.h"
 
 enum { B = 3, T = 9, C = 8, M = 16 };
-
-static int count(const mr_fn_t *f, const char *op) {
-  int n = 0;
-  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, op);
-  return n;
-}
-
-static double flop_of(const mr_fn_t *f) {
-  double sum = 0;
-  for (int i = 0; i < f->n_eqn; i++) sum += mr_cost_of(f->eqn[i]).flop;
-  return sum;
-}
 
 static mr_var_t *first_token(mr_fn_t *f, mr_var_t *x) {
   return mr_lax_slice(f, x, (int64_t[]){0, 0, 0}, (int64_t[]){B, 1, C});
@@ -81,15 +68,6 @@ static void a_head_that_reads_one_token_costs_what_the_slice_by_hand_costs(void 
   same_values(whole, sunk, 1e-5);
   same_values(whole, hand, 1e-5);
   mr_fn_destroy(whole), mr_fn_destroy(hand), mr_fn_destroy(sunk);
-}
-
-static mr_fn_t *gradient(const mr_fn_t *f) {
-  int wrt[GRID_MAX];
-  mr_fn_t *g = NULL;
-  mr_diag_t diag = {0};
-  for (int i = 0; i < f->n_in; i++) wrt[i] = i;
-  if (mr_value_and_grad(f, f->n_in, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
-  return g;
 }
 
 static void sunk_before_the_gradient_it_spares_the_backward_pass_too(void **state) {
