@@ -236,7 +236,7 @@ static void products_agree_without_avx512(void **state) {
 #if defined(__x86_64__)
   static const char *const sets[] = {"AVX2", "SSE41"};
   for (int i = 0; i < 2; i++) {
-    int status;
+    int status = 0;
     pid_t child = fork();
     if (child == 0) {
       setenv("ONEDNN_MAX_CPU_ISA", sets[i], 1);

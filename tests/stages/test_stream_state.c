@@ -84,8 +84,8 @@ static void any_numbers_as_a_state_are_survived(void **state) {
       "range 9 ! interleave 2 name=i range 7 ! i.b range 5 ! i.c i. ! batch 3",
       "range 99 ! to-iter-dataset ! window-shuffle 8 seed=1 ! mp-prefetch 3 ! batch 4",
       "range 40 ! to-iter-dataset ! mix name=m range 50 ! m.b m. ! repeat 3 ! limit 70 ! batch 4",
-      "range 40 ! concatenate name=c range 5 ! to-iter-dataset ! c.b c. ! random-map seed=1 ! "
-      "batch 4",
+      ("range 40 ! concatenate name=c range 5 ! to-iter-dataset ! c.b c. ! random-map seed=1 ! "
+       "batch 4"),
       "range 40 ! batch 5 order=grain-workers loader-workers=3"};
   static const int64_t odd[] = {0,  1,  2,         3,         7,         100,
                                 -1, -9, 1LL << 40, 1LL << 61, INT64_MAX, INT64_MIN};
