@@ -43,11 +43,7 @@ static int group_setup(void **state) {
   return p.status;
 }
 
-static int group_teardown(void **state) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", dir);
-  return system(command);
-}
+static int group_teardown(void **state) { return program_forget(dir); }
 
 /* A checkpoint's file: its bytes. */
 static void *bytes_of(const char *run, int step, size_t *n) {
@@ -118,11 +114,10 @@ static void steps_that_overflow_change_nothing_and_the_scale_follows_its_rule(vo
 static void a_resumed_run_ends_with_the_same_bytes(void **state) {
   static const int stop[] = {2, 7};
   for (int i = 0; i < 2; i++) {
-    char steps[32], command[128];
+    char steps[32];
     size_t n, m;
     snprintf(steps, sizeof steps, "train.steps=%d", stop[i]);
-    snprintf(command, sizeof command, "rm -rf '%s'", other);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(program_forget(other), 0);
     RUN(&p, "train", "--graph", file, "--run-dir", other, steps);
     assert_int_equal(p.status, 0);
     RUN(&p, "train", "--run-dir", other, "--resume", "train.steps=0");
