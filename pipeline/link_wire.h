@@ -40,7 +40,7 @@ typedef struct mr__link_head {
 } mr__link_head_t;
 _Static_assert(sizeof(mr__link_head_t) == 32, "the head is 32 bytes on the wire");
 
-enum { MR__LINK_SHARES = 1, MR__LINK_ASKS_SPEC = 2 }; /* flags of HELLO */
+enum { MR__LINK_SHARES = 1 }; /* flags of HELLO */
 
 typedef struct mr__link_hello {
   int64_t epoch, position, limit;

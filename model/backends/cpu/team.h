@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-enum { MR_TEAM_MAX = 1024 };
+enum { MR_TEAM_MAX = 1024 }; /* threads that may be asked for */
 
 /* The team of this thread from now on: n >= 1 threads.  Returns how many there were before. */
 int mr__team_set(int n);
