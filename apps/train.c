@@ -161,10 +161,8 @@ const mr_command_t mr_command_train = {
     .help = "Trains a Vision Transformer on CIFAR-10, or on made-up pictures without it.",
     .more =
         "\nKEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
-        "stage\n"
-        "has (lr, dropout, ...): `millrace inspect vit-step` lists them.  Ctrl-C finishes the "
-        "step,\n"
-        "writes a checkpoint and ends.",
+        "stage\nhas (lr, dropout, ...): `millrace inspect vit-step` lists them.  Ctrl-C finishes "
+        "the step,\nwrites a checkpoint and ends.",
     .flags = train_flags,
     .max_words = MR_WORDS_MAX,
     .run = train_run,

@@ -58,7 +58,8 @@ void mr__cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out);
 mr_err_t mr__cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out);
 bool mr__cifar_ahead(mr_stage_t *s, int worker, const int64_t *index, int n);
 
-/* clang-format off: rows of a table */
+/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format off */
 
 /* All rows but those of one layout alone. */
 #define MR_CIFAR_OPTS(usual, what)                                                    \

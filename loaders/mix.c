@@ -173,8 +173,7 @@ static const mr_opt_t mix_opts[] = {
      "Shares of the inputs a, b, .. in what comes out; equal ones without it.", 1},
     {"exact", MR_OPT_BOOL, offsetof(mix_t, exact), "", "false", 0, 0, NULL,
      "Takes the weights as they are said; grain makes the smallest 100 and cuts the others to "
-     "whole "
-     "numbers, 233:100 of 7:3.",
+     "whole numbers, 233:100 of 7:3.",
      0},
     {0}};
 

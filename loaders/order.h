@@ -24,37 +24,18 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at);
 /* The period hook of both. */
 mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
 
-/* clang-format off: rows of a table */
+/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format off */
 
 /* The settings that both have. */
-#define MR_ORDER_OPTS                                                                          \
-  {"epochs",                                                                                   \
-   MR_OPT_INT,                                                                                 \
-   offsetof(mr_order_t, epochs),                                                               \
-   "epochs",                                                                                   \
-   "1",                                                                                        \
-   0,                                                                                          \
-   1e9,                                                                                        \
-   NULL,                                                                                       \
-   "How often all records come; 0 never ends; as often as they come in if not given.",         \
-   0},                                                                                         \
-      {"drop-remainder",                                                                       \
-       MR_OPT_BOOL,                                                                            \
-       offsetof(mr_order_t, drop_remainder),                                                   \
-       "",                                                                                     \
-       "false",                                                                                \
-       0,                                                                                      \
-       0,                                                                                      \
-       NULL,                                                                                   \
-       "Leaves out records that do not divide among the shards.",                              \
-       0},                                                                                     \
-  {                                                                                            \
-    "whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,  \
-        "Where records do not divide among the shards, each shard still gives all of its own " \
-        "every "                                                                               \
-        "epoch; grain 0.2.18 leaves some out and lets the shards' epochs drift apart.",        \
-        0                                                                                      \
-  }
+#define MR_ORDER_OPTS                                                                             \
+  {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,               \
+   "How often all records come; 0 never ends; as often as they come in if not given.", 0},        \
+  {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,  \
+   "Leaves out records that do not divide among the shards.", 0},                                 \
+  {"whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,      \
+   "Where records do not divide among the shards, each shard still gives all of its own every "   \
+   "epoch; grain 0.2.18 leaves some out and lets the shards' epochs drift apart.", 0}
 /* clang-format on */
 
 #endif

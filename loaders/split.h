@@ -27,57 +27,28 @@ int64_t mr__split_size(const mr_split_t *p);
 /* Where record index of the split stands among the files it is in. */
 int64_t mr__split_at(const mr_split_t *p, int64_t index);
 
-/* clang-format off: rows of tables, as they stand in every stage's file. */
+/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format off */
 
 /* The rows of such a source's settings; member: of mr_split_t in its state; usual, held: the
    defaults of split and holdout. */
-#define MR_SPLIT_OPTS(state, member, usual, held)                                            \
-  {"split",                                                                                  \
-   MR_OPT_ENUM,                                                                              \
-   offsetof(state, member.kind),                                                             \
-   "",                                                                                       \
-   usual,                                                                                    \
-   0,                                                                                        \
-   0,                                                                                        \
-   "train|valid|test|all",                                                                   \
-   "Training records but the held-back ones, those, the test records, or all for training.", \
-   0},                                                                                       \
-      {"holdout", MR_OPT_INT, offsetof(state, member.holdout),                               \
-       "records", held,       0,                                                             \
-       1e12,      NULL,       "Training records held back for validation.",                  \
-       0},                                                                                   \
-  {                                                                                          \
-    "split-seed", MR_OPT_INT, offsetof(state, member.seed), "", "12", 0, 4294967295.0, NULL, \
-        "Decides which records are held back.", 0                                            \
-  }
+#define MR_SPLIT_OPTS(state, member, usual, held)                                                 \
+  {"split", MR_OPT_ENUM, offsetof(state, member.kind), "", usual, 0, 0, "train|valid|test|all",   \
+   "Training records but the held-back ones, those, the test records, or all for training.", 0},  \
+  {"holdout", MR_OPT_INT, offsetof(state, member.holdout), "records", held, 0, 1e12, NULL,        \
+   "Training records held back for validation.", 0},                                              \
+  {"split-seed", MR_OPT_INT, offsetof(state, member.seed), "", "12", 0, 4294967295.0, NULL,       \
+   "Decides which records are held back.", 0}
 
 /* The rows of how its files are read. */
 #define MR_READ_OPTS(state)                                                                       \
-  {"memory",                                                                                      \
-   MR_OPT_INT,                                                                                    \
-   offsetof(state, memory),                                                                       \
-   "bytes",                                                                                       \
-   "-1",                                                                                          \
-   -1,                                                                                            \
-   1e15,                                                                                          \
-   NULL,                                                                                          \
-   "Files up to this size are kept in memory, larger ones are read as records are due; -1: half " \
-   "of what the machine has free.",                                                               \
-   0},                                                                                            \
-      {"read-ahead",                                                                              \
-       MR_OPT_BOOL,                                                                               \
-       offsetof(state, ahead),                                                                    \
-       "",                                                                                        \
-       "true",                                                                                    \
-       0,                                                                                         \
-       0,                                                                                         \
-       NULL,                                                                                      \
-       "What is not kept is read while the records before it are transformed.",                   \
-       0},                                                                                        \
-  {                                                                                               \
-    "backend", MR_OPT_ENUM, offsetof(state, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,       \
-        "How files are read; auto takes what the machine allows and the data needs.", 0           \
-  }
+  {"memory", MR_OPT_INT, offsetof(state, memory), "bytes", "-1", -1, 1e15, NULL,                  \
+   "Files up to this size are kept in memory, larger ones are read as records are due; "          \
+   "-1: half of what the machine has free.", 0},                                                  \
+  {"read-ahead", MR_OPT_BOOL, offsetof(state, ahead), "", "true", 0, 0, NULL,                     \
+   "What is not kept is read while the records before it are transformed.", 0},                   \
+  {"backend", MR_OPT_ENUM, offsetof(state, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,        \
+   "How files are read; auto takes what the machine allows and the data needs.", 0}
 /* clang-format on */
 
 #endif

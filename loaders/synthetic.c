@@ -20,9 +20,8 @@ enum { KEPT_MAX = 50000 };
 typedef struct synthetic {
   int split;
   int64_t n, seed;
-  uint8_t
-      *picture;   /* [n][3072] of all; not kept: [MR_MAX_LANES][MR_BURST][3072], a worker's last */
-  uint8_t *label; /* [n] of all; NULL: not kept */
+  uint8_t *picture; /* [n][3072]; not kept: a worker's last, [MR_MAX_LANES][MR_BURST][3072] */
+  uint8_t *label;   /* [n]; NULL: not kept */
   mr_care_t care;
 } synthetic_t;
 
@@ -95,8 +94,7 @@ static const mr_opt_t synthetic_opts[] = {
      "Which pictures; those of one split are in no other.", 0},
     {"n", MR_OPT_INT, offsetof(synthetic_t, n), "records", "0", 0, 4e9, NULL,
      "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.  Up to 50000 are "
-     "kept "
-     "in memory, of more each is drawn when it is due (10 us).",
+     "kept in memory, of more each is drawn when it is due (10 us).",
      0},
     {"seed", MR_OPT_INT, offsetof(synthetic_t, seed), "", "0", 0, 4294967295.0, NULL,
      "Decides every picture.", 0},

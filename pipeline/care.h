@@ -21,43 +21,18 @@ typedef struct mr_care {
   struct mr__care *rt;
 } mr_care_t;
 
-/* clang-format off: rows of a table. */
-#define MR_CARE_OPTS(state, member)                                                          \
-  {"skip-records",                                                                           \
-   MR_OPT_STR,                                                                               \
-   offsetof(state, member.skip),                                                             \
-   "ids",                                                                                    \
-   NULL,                                                                                     \
-   0,                                                                                        \
-   0,                                                                                        \
-   NULL,                                                                                     \
-   "Records that keep their place but weigh nothing: 3,10-20 or @FILE.",                     \
-   0},                                                                                       \
-      {"on-bad",                                                                             \
-       MR_OPT_STR,                                                                           \
-       offsetof(state, member.on_bad),                                                       \
-       "",                                                                                   \
-       "fail",                                                                               \
-       0,                                                                                    \
-       0,                                                                                    \
-       NULL,                                                                                 \
-       "A record that is unreadable or none: fail, skip-replace (another one stands in) or " \
-       "quarantine:N (the same, up to N of them, told in a file).",                          \
-       0},                                                                                   \
-      {"quarantine",                                                                         \
-       MR_OPT_STR,                                                                           \
-       offsetof(state, member.file),                                                         \
-       "",                                                                                   \
-       "quarantine.jsonl",                                                                   \
-       0,                                                                                    \
-       0,                                                                                    \
-       NULL,                                                                                 \
-       "The file of on-bad=quarantine:N, one line of JSON a record.",                        \
-       0},                                                                                   \
-  {                                                                                          \
-    "bad-seed", MR_OPT_INT, offsetof(state, member.seed), "", "0", 0, 4294967295.0, NULL,    \
-        "Decides which record stands in for a bad one.", 0                                   \
-  }
+/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format off */
+#define MR_CARE_OPTS(state, member)                                                               \
+  {"skip-records", MR_OPT_STR, offsetof(state, member.skip), "ids", NULL, 0, 0, NULL,             \
+   "Records that keep their place but weigh nothing: 3,10-20 or @FILE.", 0},                      \
+  {"on-bad", MR_OPT_STR, offsetof(state, member.on_bad), "", "fail", 0, 0, NULL,                  \
+   "A record that is unreadable or none: fail, skip-replace (another one stands in) or "          \
+   "quarantine:N (the same, up to N of them, told in a file).", 0},                               \
+  {"quarantine", MR_OPT_STR, offsetof(state, member.file), "", "quarantine.jsonl", 0, 0, NULL,    \
+   "The file of on-bad=quarantine:N, one line of JSON a record.", 0},                             \
+  {"bad-seed", MR_OPT_INT, offsetof(state, member.seed), "", "0", 0, 4294967295.0, NULL,          \
+   "Decides which record stands in for a bad one.", 0}
 /* clang-format on */
 
 #endif

@@ -12,10 +12,9 @@
 
 static const char head[] =
     "kind,step,epoch,images,elapsed_s,loss,accuracy,lr,grad_norm,param_norm,loss_scale,step_s,"
-    "images_per_s,step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,disk_read_"
-    "bytes,"
-    "disk_written_bytes,disk_free_bytes,gpu_busy,gpu_memory_bytes,gpu_watts,gpu_celsius,"
-    "telemetry_lost,publish_dropped,ledger\n";
+    "images_per_s,step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,"
+    "disk_read_bytes,disk_written_bytes,disk_free_bytes,gpu_busy,gpu_memory_bytes,gpu_watts,"
+    "gpu_celsius,telemetry_lost,publish_dropped,ledger\n";
 
 typedef struct csv {
   const char *path;

@@ -157,8 +157,7 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
   if (!p->begun && synthetic(r))
     puts(
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "
-        "real "
-        "ones, --data DIR names them. ***");
+        "real ones, --data DIR names them. ***");
   if (!p->begun && r->kind == MR_METRICS_STEP && was_told(p, r))
     printf("Steps %" PRId64 " to %" PRId64 " are made again; they were told before.\n", r->step,
            p->told);

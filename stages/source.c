@@ -19,9 +19,7 @@ static const mr_opt_t source_opts[] = {
      .offset = offsetof(source_t, subscribe),
      .unit = "",
      .help = "Name of the broadcast there (\"batches\", unless it is given another): takes its "
-             "buffers as "
-             "they "
-             "come, and misses those for which it is late."},
+             "buffers as they come, and misses those for which it is late."},
     {.name = "window",
      .type = MR_OPT_INT,
      .offset = offsetof(source_t, in.set.window),
@@ -130,8 +128,7 @@ const mr_stage_def_t mr_stage_source = {
     .name = "source",
     .help =
         "Takes the batches that `millrace serve` gives, or a broadcast, in another process or on "
-        "another "
-        "host.",
+        "another host.",
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .outside = true,
     .opts = source_opts,
