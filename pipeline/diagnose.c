@@ -19,7 +19,7 @@ typedef struct part {
 } part_t;
 
 struct mr_snapshot {
-  int64_t wall_ns, cpu_ns, all_ns; /* all: of the processors, for whomever; below 0: unknown */
+  int64_t wall_ns, cpu_ns, all_ns; /* all: of the processors, for whomever; 0: unknown */
   mr_stats_t *node;                /* [n_nodes] */
   mr_thread_time_t *time;          /* [n_nodes] sums over the workers */
   part_t *part;                    /* [n_parts] */

@@ -4,10 +4,9 @@
    and no shorter than its processor time spread over all cores.  Time in which a thread could have
    run but others had the processors is not its work.  Where other programs want the processors, how
    many of their threads do follows from what they got (pipeline/others_time.h), and each of them
-   gets as much as the busiest thread does.  A stage that shares
-   a thread with others (source, order, map) has the share of that thread's work that timing some of
-   its calls gives.  The stage whose doubled speed would shorten the run most is the one that
-   limits.
+   gets as much as the busiest thread does.  A stage that shares a thread with others (source,
+   order, map) has the share of that thread's work that timing some of its calls gives.  The stage
+   whose doubled speed would shorten the run most is the one that limits.
 
    A thread that waits for another process shows what this process cannot: if it waits for longer
    than the stage that would limit here works, the other process limits. */

@@ -46,8 +46,7 @@ typedef struct mr__link_hello {
   int64_t epoch, position, limit;
   uint32_t flags, n_words;
   char name[MR_LINK_NAME_MAX]; /* NUL-terminated */
-  char host[MR_LINK_NAME_MAX]; /* which kernel and network: buffers can be shared if it is the same
-                                */
+  char host[MR_LINK_NAME_MAX]; /* kernel and network: buffers can be shared where it is the same */
 } mr__link_hello_t;            /* then n_words int64 */
 
 typedef struct mr__link_ack {

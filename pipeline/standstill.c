@@ -46,9 +46,8 @@ static size_t under_way(const mr_graph_t *g, int node, bool *seen) {
 }
 
 typedef struct behind {
-  size_t held; /* buffers that stages may hold while they wait for one more */
-  bool
-      several; /* some stage has several workers: another's buffers can be in the way of that one */
+  size_t held;  /* buffers that stages may hold while they wait for one more */
+  bool several; /* a stage has several workers: one's buffers can be in the way of another's */
   bool watched; /* somebody only watches, and must never hold the stage up */
 } behind_t;
 

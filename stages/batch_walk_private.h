@@ -1,5 +1,4 @@
-/* The inside of a walk over batches: finding them (batch_walk.c) and going to one (batch_go_to.c).
- */
+/* The inside of a walk over batches: finding them (batch_walk.c), going to one (batch_go_to.c). */
 #ifndef MR_STAGES_BATCH_WALK_PRIVATE_H
 #define MR_STAGES_BATCH_WALK_PRIVATE_H
 
@@ -24,9 +23,8 @@ struct mr_batch_walk {
   int64_t records;  /* found so far */
   int cut;          /* records that the first batch leaves out */
   int words, words_part;
-  int64_t
-      *given; /* [parts * words_part]: each walk's state after the last batch that it gave, which
-                 is what grain's processes report: not what it went through to find no more */
+  int64_t *given; /* [parts * words_part]: each walk's state after the last batch that it gave.
+                     That is what grain's processes report, not what finding no more passed */
   mr__planned_t ahead;
   mr__planned_t *mine; /* [workers]: touched by that worker alone */
   int n_workers;

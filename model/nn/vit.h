@@ -36,8 +36,8 @@ typedef struct mr_vit_config {
 /* The recipe: image 32, patch 4, embed 384, mlp 1536, heads 8, layers 6, classes 10, dropout .1,
    bf16; 10,695,562 parameters. */
 mr_vit_config_t mr_vit_default(void);
-/* MR_ERR_CONFIG with the setting, its value and its range.  mr_vit_loss asks
-   it; the others take a c that passed it. */
+/* MR_ERR_CONFIG with the setting, its value and its range.  mr_vit_loss asks it; the others take a
+   c that passed it. */
 mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
 
 /* The policy of c's blocks where s trains; NULL: nothing is computed again. */

@@ -12,8 +12,8 @@ typedef struct mr_exec mr_exec_t;
 typedef struct mr_jit_options mr_jit_options_t;
 struct mr_jit_options {
   const bool *donate; /* [f->n_in]: a run may write over that input; NULL: none */
-  /* So many last inputs are donated and become, one by one, as many last outputs: those of a run
-     may be the same arrays.  MR_ERR_SHAPE where avals differ. */
+  /* The last so many inputs are donated and become the last so many outputs, one by one: a run may
+     be given the same arrays for both.  MR_ERR_SHAPE where avals differ. */
   int in_place;
   /* An executable that never runs at the same time: its arena is used where it is large enough.
      It must be destroyed later.  NULL: none. */

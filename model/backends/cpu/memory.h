@@ -31,10 +31,10 @@ typedef struct mr_plan {
   size_t bytes;    /* of the arena: the peak */
 } mr_plan_t;
 
-/* donate: [f->n_in], or NULL for none.  in_place: so many last inputs are donated and become as
-   many last outputs, each its own or a copy of it: no other output takes their memory, and none of
-   these is written before the run's end elsewhere in them; MR_ERR_SHAPE where they are not alike.
-   call: [f->n_eqn], for their scratch.  mr_plan_fini frees. */
+/* donate: [f->n_in], or NULL for none.  in_place: the last so many inputs are donated and become
+   the last so many outputs, one by one: such an output is computed in its input's memory or copied
+   there at the end of a run, and no other output takes that memory.  MR_ERR_SHAPE where an input
+   and its output differ.  call: [f->n_eqn], for their scratch.  mr_plan_fini frees. */
 mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, int in_place,
                       const mr_cpu_call_t *call, mr_diag_t *diag);
 /* Walks f in the order of a run and verifies that each equation, and the caller at the end, finds
