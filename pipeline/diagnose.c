@@ -151,9 +151,10 @@ static double cpu_of(const window_t *w, int node) {
 /* The least duration, with the candidate (NULL: none) twice as fast; *next: the thread that limits
    then, -2: the processor.
 
-   Processors are shared evenly among all threads that want one.  Where the others' are B, each of
-   them gets as much as the thread that limits while that wants one (not while it sleeps): it is
-   through after B + 1 times its processor time has been worked, and what the run needs besides. */
+   Processors are shared evenly among all threads that want one.  Where B of them belong to other
+   programs, each of those gets as much as the thread that limits while that one wants a processor
+   (not while it sleeps).  When that thread has had its processor time, the others have had B times
+   as much, and the rest of the run what it needs. */
 static double bound(const window_t *w, const candidate_t *c, int *next) {
   double work = c ? work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
   double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = 0, theirs = 0;

@@ -54,7 +54,7 @@ void mr_http_slow_close(mr_http_slow_t *s) {
   s->running = false;
 }
 
-/* Sets the time of the connection was, which becomes now; -1 is a free place. */
+/* In the place of descriptor `was` (-1: a free one) stands `now`, with that time. */
 static void set(mr_http_slow_t *s, int was, int now, double since) {
   pthread_mutex_lock(&s->lock);
   for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) {
