@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 
 #include "apps/graph_arg.h"
+#include "apps/run_dir.h"
 
 static const mr_flag_t doctor_flags[] = {
     {"--json", NULL, "Prints one JSON object."},
-    {"--data", "DIR", "Where data lie; default data if it is there, else this folder."},
+    {"--data", "DIR",
+     "Where data lie, also for the sources of the graph; default data if it is there, else this "
+     "folder."},
     {0}};
 
 /* A section a block; numbers and texts as they are. */
@@ -25,12 +28,33 @@ static void print_tree(const cJSON *report) {
   }
 }
 
+/* --data is what the graph calls $data; without such a variable, the path of each source that has
+   one.  A word data=DIR goes before it. */
+static mr_err_t hand_data(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+  const char *folder = mr_args_text(a, "--data");
+  char text[MR_RUN_PATH];
+  mr_diag_t none = {0};
+  for (int i = 0; i < a->n_words; i++)
+    if (!strncmp(a->word[i], "data=", 5)) return MR_OK;
+  if (!folder) return MR_OK;
+  if (snprintf(text, sizeof text, "data=%s", folder) >= (int)sizeof text)
+    return mr_fail(diag, MR_ERR_USAGE, "doctor: --data: too long a path");
+  if (mr_graph_override(g, text, &none) >= 0) return MR_OK;
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (!s->def->fetch || !mr_stage_def_opt(s->def, "path")) continue;
+    MR_TRY(mr_graph_set(g, s->name, "path", folder, diag));
+  }
+  return MR_OK;
+}
+
 /* How each source of the graph would be read.  A source that cannot say so (a missing file) has
    its failure for a text: a doctor does not faint at what is found. */
 static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) {
   mr_graph_t *g;
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  mr_err_t e = mr_graph_settle(g, diag);
+  mr_err_t e = hand_data(a, g, diag);
+  if (e >= 0) e = mr_graph_settle(g, diag);
   cJSON *s = cJSON_AddObjectToObject(report, "sources");
   for (int i = 0; e >= 0 && i < mr_graph_n_stages(g); i++) {
     char text[512] = "made in memory";

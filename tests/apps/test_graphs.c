@@ -134,6 +134,21 @@ static void inspect_reads_data_files(void **state) {
   rmdir(dir);
 }
 
+/* The folder is empty, which the sources then say of it. */
+static void doctor_hands_data_to_the_sources(void **state) {
+  static const char with[] = "let data = /nonexistent\ncifar10 path=$data ! batch 4 ! null";
+  char dir[] = "/tmp/mr-doctor-XXXXXX", says[128];
+  assert_non_null(mkdtemp(dir));
+  snprintf(says, sizeof says, "cannot be read: cifar10: %s/data_batch_1.bin", dir);
+  RUN(&p, "doctor", with, "--data", dir);
+  ends(0, says, "");
+  RUN(&p, "doctor", "cifar10 ! batch 4 ! null", "--data", dir);
+  ends(0, says, "");
+  RUN(&p, "doctor", with, "data=/nowhere", "--data", dir);
+  ends(0, "cannot be read: cifar10: path=/nowhere", "");
+  rmdir(dir);
+}
+
 static void doctor_tells_machine_and_sources(void **state) {
   RUN(&p, "doctor", "synthetic n=20 ! batch 4 ! null cifar10 path=/nonexistent ! batch 4 ! null");
   ends(0, "io_uring ", "");
@@ -326,6 +341,7 @@ int main(void) {
       cmocka_unit_test(inspect_lists_stages_and_settings),
       cmocka_unit_test(inspect_reads_data_files),
       cmocka_unit_test(doctor_tells_machine_and_sources),
+      cmocka_unit_test(doctor_hands_data_to_the_sources),
       cmocka_unit_test(summary_counts_the_recipe),
       cmocka_unit_test(summary_is_flax_s_table),
       cmocka_unit_test(jaxpr_prints_as_jax_does),
