@@ -14,6 +14,7 @@ typedef struct cursor {
   int node, thread;
   int64_t mark_ns;
   const mr__event_t *held; /* taken and not yet given on; NULL: none */
+  const mr__event_t *next; /* without held: what is given next, before anything is taken, or NULL */
 } cursor_t;
 
 static void slice(const cursor_t *c, const mr__event_t *e, int64_t until) {
@@ -45,8 +46,10 @@ static void flows(const cursor_t *c, const mr__event_t *e, int64_t at) {
   }
 }
 
+/* What was made before a wait is what was in hand then. */
 static void wait_slice(cursor_t *c, const mr__event_t *e) {
-  if (c->held && e->at_ns > c->mark_ns) slice(c, c->held, e->at_ns);
+  const mr__event_t *made = c->held ? c->held : c->next;
+  if (made && e->at_ns > c->mark_ns) slice(c, made, e->at_ns);
   mr_chrome_slice(c->t, c->thread, e->kind == MR__STARVES ? "waits for input" : "waits for room",
                   "wait", e->at_ns, e->what, NULL);
   c->mark_ns = e->at_ns + e->what;
@@ -66,6 +69,15 @@ static void play(cursor_t *c, const mr__event_t *e) {
   }
 }
 
+static const mr__event_t *given_next(const mr__timeline_t *line, uint64_t i) {
+  for (; i < line->n; i++) {
+    const mr__event_t *e = &line->event[i & (line->cap - 1)];
+    if (e->kind == MR__GAVE) return e;
+    if (e->kind == MR__TOOK) return NULL;
+  }
+  return NULL;
+}
+
 static void worker(const mr_graph_t *g, int node, int w, int thread, mr_chrome_trace_t *t) {
   const mr_runtime_t *rt = &g->node[node]->rt[w];
   const mr__timeline_t *line = rt->timeline;
@@ -78,8 +90,11 @@ static void worker(const mr_graph_t *g, int node, int w, int thread, mr_chrome_t
   int64_t start = atomic_load_explicit(&rt->count.start_ns, memory_order_relaxed);
   int64_t end = atomic_load_explicit(&rt->count.end_ns, memory_order_relaxed);
   if (first) start = line->event[first & (line->cap - 1)].at_ns;
-  cursor_t c = {t, g, node, thread, start, NULL};
-  for (uint64_t i = first; i < line->n; i++) play(&c, &line->event[i & (line->cap - 1)]);
+  cursor_t c = {t, g, node, thread, start, NULL, NULL};
+  for (uint64_t i = first; i < line->n; i++) {
+    c.next = given_next(line, i);
+    play(&c, &line->event[i & (line->cap - 1)]);
+  }
   if (c.held && end > c.mark_ns) slice(&c, c.held, end);
 }
 

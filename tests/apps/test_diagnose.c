@@ -127,10 +127,11 @@ static void a_slowed_stage_is_named_and_its_gain_foretold(void **state) {
 
 /* ---- timeline ---- */
 
-static cJSON *trace_of(program_t *p, const char *path) {
+static cJSON *trace_of(program_t *p, const char *graph) {
   static char text[1 << 20];
-  RUN(p, "run", "--trace", path,
-      "synthetic n=400 ! normalize preset=cifar10 ! batch 8 name=load workers=2 ! identity ! null");
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/millrace-trace-%d.json", (int)getpid());
+  RUN(p, "run", "--trace", path, graph);
   if (p->status) fail_msg("status %d: %s", p->status, p->err);
   FILE *f = fopen(path, "rb");
   assert_non_null(f);
@@ -149,19 +150,26 @@ static double number(const cJSON *e, const char *name) {
 
 static void a_trace_follows_each_batch_to_the_end(void **state) {
   static program_t p;
-  char path[64];
-  snprintf(path, sizeof path, "/tmp/millrace-trace-%d.json", (int)getpid());
-  cJSON *all = trace_of(&p, path);
+  cJSON *all = trace_of(&p,
+                        "synthetic n=400 ! normalize preset=cifar10 ! batch 8 name=load workers=2 "
+                        "! identity ! null");
   const cJSON *e, *f;
   double end[16] = {0};
   int arrows = 0, made = 0;
+  bool is_made[50] = {0};
   cJSON_ArrayForEach(e, all) {
     const char *ph = cJSON_GetObjectItem(e, "ph")->valuestring;
     int thread = (int)number(e, "tid");
     if (*ph == 'X') { /* slices of a thread follow each other */
       assert_true(number(e, "ts") >= end[thread] - 0.01 && number(e, "dur") >= 0);
       end[thread] = number(e, "ts") + number(e, "dur");
-      made += !strcmp(cJSON_GetObjectItem(e, "cat")->valuestring, "load");
+      int batch;
+      if (!strcmp(cJSON_GetObjectItem(e, "cat")->valuestring, "load")) {
+        assert_int_equal(sscanf(cJSON_GetObjectItem(e, "name")->valuestring, "batch %d", &batch),
+                         1);
+        assert_in_range(batch, 0, 49);
+        made += !is_made[batch], is_made[batch] = true;
+      }
     }
     if (*ph != 'f') continue;
     int begins = 0;
@@ -179,6 +187,23 @@ static void a_trace_follows_each_batch_to_the_end(void **state) {
   cJSON_Delete(all);
 }
 
+/* Those that make batches have nothing else to do: there are no gaps, whatever they wait for. */
+static void a_trace_shows_work_before_a_wait_too(void **state) {
+  static program_t p;
+  cJSON *all = trace_of(&p, "synthetic n=1600 ! normalize ! batch 8 name=load ! delay 500 ! null");
+  const cJSON *e;
+  double end = 0;
+  int waits = 0;
+  cJSON_ArrayForEach(e, all) {
+    if (*cJSON_GetObjectItem(e, "ph")->valuestring != 'X' || number(e, "tid") != 1) continue;
+    if (end > 0) assert_float_equal(number(e, "ts"), end, 0.01);
+    end = number(e, "ts") + number(e, "dur");
+    waits += !strcmp(cJSON_GetObjectItem(e, "name")->valuestring, "waits for room");
+  }
+  assert_true(waits > 0);
+  cJSON_Delete(all);
+}
+
 static void a_run_ends_with_the_stage_that_limits(void **state) {
   static program_t p;
   RUN(&p, "run", "--explain", "synthetic n=64 ! batch 8 ! delay 20000 asleep ! null");
@@ -191,6 +216,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_slowed_stage_is_named_and_its_gain_foretold),
       cmocka_unit_test(a_trace_follows_each_batch_to_the_end),
+      cmocka_unit_test(a_trace_shows_work_before_a_wait_too),
       cmocka_unit_test(a_run_ends_with_the_stage_that_limits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
