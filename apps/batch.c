@@ -4,8 +4,10 @@
 
 #include "apps/graph_arg.h"
 #include "apps/take_batches.h"
+#include "base/label.h"
 #include "base/ledger.h"
 #include "base/npy.h"
+#include "pipeline/care.h"
 
 static const mr_flag_t batch_flags[] = {
     {"--step", "N", "The step whose batch is wanted, from 1; must be given."},
@@ -20,6 +22,17 @@ typedef struct wanted {
   const char *out, *labels;
 } wanted_t;
 
+/* Bit 63 is also that of negative numbers (range) and of a hole, none of which is left out. */
+static void print_keys(const mr_buf_t *b) {
+  printf("keys");
+  for (int i = 0; i < b->n; i++) {
+    uint64_t key = b->key[i];
+    bool out = key & MR_KEY_SKIPPED && b->label[i] == MR_LABEL_NONE && key != UINT64_MAX;
+    printf(out ? " %" PRIu64 "(left out)" : " %" PRIu64, out ? key & ~MR_KEY_SKIPPED : key);
+  }
+  puts("");
+}
+
 static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
                      mr_diag_t *diag) {
   const wanted_t *w = ctx;
@@ -33,9 +46,7 @@ static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_bu
   printf("step %" PRId64 ", epoch %" PRId64 ": %d records of %s, ledger of this step %016" PRIx64
          "\n",
          step, b->epoch + 1, b->n, text, mr_ledger_step(0, step, b->key, b->draw, b->n, 0));
-  printf("keys");
-  for (int i = 0; i < b->n; i++) printf(" %" PRIu64, b->key[i]);
-  puts("");
+  print_keys(b);
   return MR_OK;
 }
 
