@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/erf.h"
+
 static uint32_t rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
 
 mr_key_t mr_threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
@@ -41,28 +43,13 @@ float mr_uniform_of_bits(uint32_t bits, float lo, float hi) {
   return fmaxf(lo, fmaf(f - 1.0f, hi - lo, lo));
 }
 
-float mr_erfinv(float x) {
-  static const float small[] = {2.81022636e-08f,  3.43273939e-07f, -3.5233877e-06f,
-                                -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
-                                -0.00417768164f,  0.246640727f,    1.50140941f};
-  static const float large[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f,
-                                -0.00367342844f,  0.00573950773f,  -0.0076224613f,
-                                0.00943887047f,   1.00167406f,     2.83297682f};
-  if (fabsf(x) == 1.0f) return x * INFINITY;
-  float w = -log1pf(-x * x);
-  const float *c = w < 5.0f ? small : large;
-  w = w < 5.0f ? w - 2.5f : sqrtf(w) - 3.0f;
-  float p = c[0];
-  for (int i = 1; i < 9; i++) p = c[i] + p * w;
-  return p * x;
-}
-
 float mr_normal_of_bits(uint32_t bits) {
   return (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, nextafterf(-1.0f, 0.0f), 1.0f));
 }
 
 float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi) {
-  float a = erff(lo / (float)M_SQRT2), b = erff(hi / (float)M_SQRT2);
+  const float rsqrt2 = 1.0f / (float)M_SQRT2; /* XLA divides by multiplying with it */
+  float a = mr_erf(lo * rsqrt2), b = mr_erf(hi * rsqrt2);
   float x = (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, a, b));
   return fminf(fmaxf(x, nextafterf(lo, INFINITY)), nextafterf(hi, -INFINITY));
 }

@@ -21,16 +21,12 @@ mr_key_t mr_key_split(mr_key_t k, uint64_t i);      /* element i of jax.random.s
 uint32_t mr_key_bits(mr_key_t k, uint64_t i);       /* element i of jax.random.bits */
 float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi); /* in [lo,hi) */
 float mr_key_normal(mr_key_t k, uint64_t i);                      /* a standard normal */
-/* A standard normal cut to (lo,hi), both finite, lo < hi. */
+/* A standard normal cut to (lo,hi), lo < hi, either of which may be infinite. */
 float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi);
 
 /* What the three above make of 32 random bits. */
 float mr_uniform_of_bits(uint32_t bits, float lo, float hi);
 float mr_normal_of_bits(uint32_t bits);
 float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi);
-
-/* The inverse error function in f32 on [-1,1] (M. Giles, "Approximating the erfinv function",
-   GPU Computing Gems 2011), as XLA computes it. */
-float mr_erfinv(float x);
 
 #endif

@@ -1,10 +1,10 @@
 /* jax.random on arrays: keys, and draws by key.
 
    Source: jax.random of jax 0.10 (threefry2x32).  Integers (keys, bits, randint, permutation,
-   bernoulli) and uniform are JAX's to the bit; normal within 4 ulp + 1e-7, truncated_normal too
-   between bounds in [-2,2]: beyond, f32's erf of a bound, which every library rounds its own way,
-   has few digits of the tail left (jax's as well). Arrays are dense in row-major order: n is the
-   product of the shape.  Nothing here fails or allocates but mr_random_permutation; any thread. */
+   bernoulli) and uniform are JAX's to the bit; normal and truncated_normal (any bounds) within 4
+   ulp
+   + 1e-7.  Arrays are dense in row-major order: n is the product of the shape.  Nothing here fails
+   or allocates but mr_random_permutation; any thread. */
 #ifndef MR_MODEL_RANDOM_H
 #define MR_MODEL_RANDOM_H
 
@@ -31,7 +31,7 @@ void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out);
 void mr_random_uniform(mr_prng_t k, size_t n, float lo, float hi, float *out);
 /* out[n]: standard normals, by the inverse error function as in JAX. */
 void mr_random_normal(mr_prng_t k, size_t n, float *out);
-/* Standard normals cut to (lo,hi), both finite, lo < hi. */
+/* Standard normals cut to (lo,hi), lo < hi, either of which may be infinite. */
 void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out);
 /* 1 with probability p, else 0. */
 void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out);

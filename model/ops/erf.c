@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "base/erf.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -22,6 +23,6 @@ const mr_op_def_t mr_op_erf = {
     .vjp = erf_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = erff, .d1 = erf},
+    .at = {.f1 = mr_erf, .d1 = erf, .lane = MR_LANE_ERF},
     .inplace = {1},
 };

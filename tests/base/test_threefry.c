@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/erf.h"
 #include "base/threefry.h"
 #include "tests/vectors.h"
 
@@ -64,7 +65,7 @@ static void equals_jax(void **state) {
 }
 
 static void the_inverse_of_erf_is_one(void **state) {
-  for (float x = -0.999f; x < 1; x += 0.0137f) assert_true(fabsf(erff(mr_erfinv(x)) - x) < 4e-7f);
+  for (float x = -0.999f; x < 1; x += 0.0137f) assert_true(fabsf(mr_erf(mr_erfinv(x)) - x) < 4e-7f);
   assert_true(isinf(mr_erfinv(1)) && mr_erfinv(-1) < 0);
 }
 

@@ -28,9 +28,13 @@ static const struct function {
   double ulps;  /* of the result, which may be denormal */
   double floor; /* an error that is always let pass: where 1 + e^-x overflows */
 } functions[] = {
-    {MR_LANE_EXP, "exp", exp, 2, 0},    {MR_LANE_LOG, "log", log, 2, 0},
-    {MR_LANE_SIN, "sin", sin, 3, 0},    {MR_LANE_COS, "cos", cos, 3, 0},
-    {MR_LANE_TANH, "tanh", tanh, 3, 0}, {MR_LANE_LOGISTIC, "logistic", logistic, 4, 0x1p-126},
+    {MR_LANE_EXP, "exp", exp, 2, 0},
+    {MR_LANE_LOG, "log", log, 2, 0},
+    {MR_LANE_SIN, "sin", sin, 3, 0},
+    {MR_LANE_COS, "cos", cos, 3, 0},
+    {MR_LANE_TANH, "tanh", tanh, 3, 0},
+    {MR_LANE_ERF, "erf", erf, 6, 0},
+    {MR_LANE_LOGISTIC, "logistic", logistic, 4, 0x1p-126},
 };
 
 static float from_bits(uint32_t u) {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/erf.h"
 #include "model/random.h"
 #include "tests/vectors.h"
 
@@ -153,9 +154,60 @@ static void nothing_is_drawn_for_no_elements(void **state) {
   assert_int_equal(untouched, 7);
 }
 
+/* Made by tests/golden/tnormal.py: bounds far out in the tail, too. */
+static FILE *open_golden(const char *name) {
+  char path[512];
+  snprintf(path, sizeof path, MR_SOURCE_DIR "/tests/golden/%s", name);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  return f;
+}
+
+static void truncated_normals_between_any_bounds_are_those_of_jax(void **state) {
+  FILE *f = open_golden("tnormal.txt");
+  char line[512];
+  int rows_met = 0;
+  while (vectors_line(f, line, sizeof line)) {
+    uint32_t lo, hi, want[16];
+    int layout, at, used;
+    uint64_t seed;
+    assert_int_equal(
+        sscanf(line, "%d %" SCNu64 " %" SCNx32 " %" SCNx32 "%n", &layout, &seed, &lo, &hi, &at), 4);
+    for (int i = 0; i < 16; i++, at += used)
+      assert_int_equal(sscanf(line + at, "%" SCNx32 "%n", &want[i], &used), 1);
+    float got[16];
+    mr_prng_t k = mr_prng(seed, layout ? MR_KEY_PARTITIONABLE : MR_KEY_ORIGINAL);
+    mr_random_truncated_normal(k, 16, from_bits(lo), from_bits(hi), got);
+    expect_near(got, want, 16);
+    rows_met++;
+  }
+  fclose(f);
+  assert_int_equal(rows_met, 46);
+}
+
+static void erf_and_its_inverse_are_those_of_jax(void **state) {
+  FILE *f = open_golden("erf.txt");
+  char line[64], what[8];
+  uint32_t x, y;
+  int seen = 0;
+  while (vectors_line(f, line, sizeof line)) {
+    assert_int_equal(sscanf(line, "%7s %" SCNx32 " %" SCNx32, what, &x, &y), 3);
+    float got = strcmp(what, "erf") ? mr_erfinv(from_bits(x)) : mr_erf(from_bits(x));
+    if (!strcmp(what, "erf"))
+      assert_int_equal(to_bits(got), y);
+    else
+      assert_true(got == from_bits(y) || fabsf(got / from_bits(y) - 1) <= 4 * 0x1p-23f);
+    seen++;
+  }
+  fclose(f);
+  assert_int_equal(seen, 399);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_of_jax_is_met_in_both_layouts),
+      cmocka_unit_test(truncated_normals_between_any_bounds_are_those_of_jax),
+      cmocka_unit_test(erf_and_its_inverse_are_those_of_jax),
       cmocka_unit_test(an_empty_range_of_integers_gives_its_start),
       cmocka_unit_test(nothing_is_drawn_for_no_elements),
   };

@@ -23,6 +23,7 @@ typedef enum mr_lane {
   MR_LANE_SIN,
   MR_LANE_COS,
   MR_LANE_TANH,
+  MR_LANE_ERF,
   MR_LANE_LOGISTIC,
   MR_LANE_ADD,
   MR_LANE_SUB,
