@@ -33,9 +33,12 @@ static void *push(void *array, int *cap, int n, size_t size) {
   return grown;
 }
 
+/* What a function reads of one that stands around it is an operand of the call. */
+#define TAKE_IT "; take it as an input"
+
 static mr_var_t *new_var(mr_fn_t *f, mr_aval_t aval, mr_eqn_t *def) {
   mr_var_t *v = mr_mem_take(&f->mem, sizeof *v);
-  *v = (mr_var_t){.aval = aval, .def = def, .id = f->n_var++};
+  *v = (mr_var_t){.aval = aval, .def = def, .id = f->n_var++, .fn = f};
   return v;
 }
 
@@ -54,6 +57,8 @@ mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out) {
   for (int i = 0; i < n; i++)
     if (!out[i])
       return mr_fail(&f->diag, MR_ERR_SHAPE, "output %d of the function has no value", i);
+    else if (out[i]->fn != f)
+      return mr_fail(&f->diag, MR_ERR_SHAPE, "output %d is a value of another function" TAKE_IT, i);
   if (f->diag.code < 0) return f->diag.code;
   f->out = mr_mem_copy(&f->mem, out, (size_t)n, sizeof *out);
   f->n_out = n;
@@ -125,6 +130,10 @@ static mr_err_t check_call(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t
   for (int i = 0; i < n_in; i++)
     if (!in[i])
       return mr_fail(&f->diag, MR_ERR_SHAPE, "%s%s%s: operand %d has no value", scope, colon,
+                     op->name, i);
+    else if (in[i]->fn != f)
+      return mr_fail(&f->diag, MR_ERR_SHAPE,
+                     "%s%s%s: operand %d is a value of another function" TAKE_IT, scope, colon,
                      op->name, i);
   for (int i = 0; i < n_attr; i++)
     if (attr[i].n < 0)

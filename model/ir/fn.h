@@ -20,8 +20,9 @@ typedef struct mr_eqn mr_eqn_t;
 
 typedef struct mr_var {
   mr_aval_t aval;
-  mr_eqn_t *def; /* the equation that assigns it; NULL: an input or a literal */
-  int id;        /* in [0,f->n_var): index into side tables */
+  mr_eqn_t *def;          /* the equation that assigns it; NULL: an input or a literal */
+  int id;                 /* in [0,f->n_var): index into side tables */
+  const struct mr_fn *fn; /* f: the function whose value it is */
   bool literal;
   double value; /* of a literal, already rounded to its dtype */
 } mr_var_t;

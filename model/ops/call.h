@@ -5,6 +5,11 @@
 
 #include "model/ops/op.h"
 
+/* "scope: op: ..." into f->diag, as MR_ERR_SHAPE. */
+mr_err_t mr__call_refuse(mr_fn_t *f, const char *op, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* For op's builder: refuses `what`, fn, if it is not there or failed while it was traced. */
+mr_err_t mr__call_whole(mr_fn_t *f, const char *op, const char *what, const mr_fn_t *fn);
 /* MR_OK where got is want; else MR_ERR_SHAPE: "scope: op: what i is GOT, want WANT". */
 mr_err_t mr__call_fits(const mr_eqn_t *e, const char *what, int i, const mr_aval_t *got,
                        const mr_aval_t *want, mr_diag_t *diag);

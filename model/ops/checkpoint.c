@@ -17,6 +17,10 @@ static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *con
 mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
                            mr_var_t **out) {
   mr_eqn_t *e;
+  MR_TRY(mr__call_whole(f, "checkpoint", "the function", body));
+  if (n_saved < 0 || n_saved > body->n_out)
+    return mr__call_refuse(f, "checkpoint", "the last %d of %d results are to be kept", n_saved,
+                           body->n_out);
   MR_TRY(emit(f, body, n_saved, in, &e));
   for (int i = 0; i < body->n_out - n_saved; i++) out[i] = e->out[i];
   return MR_OK;

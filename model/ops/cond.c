@@ -1,5 +1,6 @@
 /* One of several functions, chosen by an index: only that one runs.  Where the index itself is
    mapped all run, and their results are selected.  After jax.lax.cond and switch. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/backends/cpu/sub.h"
@@ -24,7 +25,12 @@ mr_err_t mr__cond_emit(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const 
 mr_err_t mr_lax_switch(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
                        mr_var_t *const *in, mr_var_t **out) {
   mr_eqn_t *e;
-  if (n < 1) return mr_fail(&f->diag, MR_ERR_SHAPE, "switch: no branch");
+  if (n < 1) return mr__call_refuse(f, "switch", "%d branches, want at least one", n);
+  for (int j = 0; j < n; j++) {
+    char what[32];
+    snprintf(what, sizeof what, "branch %d", j);
+    MR_TRY(mr__call_whole(f, "switch", what, branch[j]));
+  }
   MR_TRY(mr__cond_emit(f, index, n, branch, in, &e));
   for (int k = 0; k < e->n_out; k++) out[k] = e->out[k];
   return MR_OK;
@@ -35,8 +41,8 @@ mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
   const mr_fn_t *branch[] = {when_false, when_true};
   if (pred && (pred->aval.dtype != MR_BOOL || pred->aval.ndim)) {
     char text[MR_AVAL_TEXT];
-    return mr_fail(&f->diag, MR_ERR_SHAPE, "cond: the predicate is %s, want bool[]",
-                   mr_aval_text(&pred->aval, text));
+    return mr__call_refuse(f, "cond", "the predicate is %s, want bool[]",
+                           mr_aval_text(&pred->aval, text));
   }
   return mr_lax_switch(f, mr_lax_convert(f, pred, MR_I32), 2, branch, in, out);
 }
@@ -48,11 +54,15 @@ int mr__cond_branches(const mr_eqn_t *e, const mr_fn_t *const **b) {
 static mr_err_t cond_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *const *b;
   int n = mr__cond_branches(e, &b);
-  if (n < 1 || e->n_in < 1 || e->in[0]->aval.dtype != MR_I32 || e->in[0]->aval.ndim)
-    return mr_shape_fail(e, diag, "want an index i32[] first");
+  if (n < 1 || e->n_in < 1) return mr_shape_fail(e, diag, "want an index i32[] and a branch");
+  mr_aval_t index = mr_aval_scalar(MR_I32);
+  MR_TRY(mr__call_fits(e, "the index, operand", 0, &e->in[0]->aval, &index, diag));
   for (int j = 0; j < n; j++) {
     if (b[j]->n_in != e->n_in - 1 || b[j]->n_out != e->n_out)
-      return mr_shape_fail(e, diag, "a branch takes or gives another number of values");
+      return mr_fail(diag, MR_ERR_SHAPE,
+                     "%s%scond: branch %d takes %d values and gives %d, want %d and %d as branch 0",
+                     e->scope, *e->scope ? ": " : "", j, b[j]->n_in, b[j]->n_out, e->n_in - 1,
+                     e->n_out);
     for (int i = 1; i < e->n_in; i++)
       MR_TRY(mr__call_fits(e, "operand", i - 1, &e->in[i]->aval, &b[j]->in[i - 1]->aval, diag));
     for (int k = 0; k < e->n_out; k++) {

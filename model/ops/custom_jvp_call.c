@@ -14,6 +14,8 @@ static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule, mr_va
 mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
                            mr_var_t *const *in, mr_var_t **out) {
   mr_eqn_t *e;
+  MR_TRY(mr__call_whole(f, "custom_jvp_call", "the function", body));
+  MR_TRY(mr__call_whole(f, "custom_jvp_call", "the rule", rule));
   MR_TRY(emit(f, body, rule, in, &e));
   for (int i = 0; i < body->n_out; i++) out[i] = e->out[i];
   return MR_OK;
@@ -22,7 +24,11 @@ mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
 static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *rule = mr_attr_called(e, "jvp_jaxpr");
   if (rule->n_in != 2 * e->n_in || rule->n_out != 2 * e->n_out)
-    return mr_shape_fail(e, diag, "the rule must take and give values and as many tangents");
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%scustom_jvp_call: the rule takes %d values and gives %d, want %d and %d: "
+                   "values and as many tangents",
+                   e->scope, *e->scope ? ": " : "", rule->n_in, rule->n_out, 2 * e->n_in,
+                   2 * e->n_out);
   MR_TRY(mr__call_shape(e, "call_jaxpr", out, diag));
   for (int i = 0; i < rule->n_in; i++)
     MR_TRY(mr__call_fits(e, "what the rule takes as", i, &rule->in[i]->aval,

@@ -16,6 +16,9 @@ static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const 
 mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
                            mr_var_t *const *in, mr_var_t **out) {
   mr_eqn_t *e;
+  MR_TRY(mr__call_whole(f, "custom_vjp_call", "the function", body));
+  MR_TRY(mr__call_whole(f, "custom_vjp_call", "fwd", fwd));
+  MR_TRY(mr__call_whole(f, "custom_vjp_call", "bwd", bwd));
   MR_TRY(emit(f, body, fwd, bwd, in, &e));
   for (int i = 0; i < body->n_out; i++) out[i] = e->out[i];
   return MR_OK;
@@ -25,10 +28,12 @@ static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
   int kept = fwd->n_out - e->n_out;
   if (fwd->n_in != e->n_in || kept < 0 || bwd->n_in != kept + e->n_out || bwd->n_out != e->n_in)
-    return mr_shape_fail(
-        e, diag,
-        "want fwd: inputs -> outputs, residuals; bwd: residuals, cotangents of the "
-        "outputs -> cotangents of the inputs");
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%scustom_vjp_call: of %d inputs and %d outputs; fwd takes %d and gives %d, "
+                   "want the inputs and the outputs, then residuals; bwd takes %d and gives %d, "
+                   "want residuals, then a cotangent of each output, and one of each input",
+                   e->scope, *e->scope ? ": " : "", e->n_in, e->n_out, fwd->n_in, fwd->n_out,
+                   bwd->n_in, bwd->n_out);
   MR_TRY(mr__call_shape(e, "call_jaxpr", out, diag));
   for (int i = 0; i < e->n_in; i++) {
     const mr_aval_t *x = &e->in[i]->aval;

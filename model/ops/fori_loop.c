@@ -1,4 +1,5 @@
 /* fori_loop with bounds that are known: a scan that carries the counter, as in jax. */
+#include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
@@ -18,12 +19,16 @@ static mr_fn_t *counted(const mr_fn_t *body, int n_consts) {
 mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *body, int n_consts,
                           mr_var_t *const *in, mr_var_t **out) {
   mr_aval_t counter = mr_aval_scalar(MR_I32);
-  if (n_consts < 0 || body->n_in != n_consts + 1 + body->n_out ||
-      !mr_aval_equal(&body->in[n_consts]->aval, &counter))
-    return mr_fail(&f->diag, MR_ERR_SHAPE,
-                   "fori_loop: the function must take %d constants, a counter i32[] and its %d "
-                   "carries; it takes %d values",
-                   n_consts, body->n_out, body->n_in);
+  char text[MR_AVAL_TEXT];
+  MR_TRY(mr__call_whole(f, "fori_loop", "the function", body));
+  if (n_consts < 0 || body->n_in - 1 - body->n_out != n_consts)
+    return mr__call_refuse(f, "fori_loop",
+                           "the function must take %d constants, a counter i32[] and its %d "
+                           "carries; it takes %d values",
+                           n_consts, body->n_out, body->n_in);
+  if (!mr_aval_equal(&body->in[n_consts]->aval, &counter))
+    return mr__call_refuse(f, "fori_loop", "the counter, which is input %d, is %s, want i32[]",
+                           n_consts, mr_aval_text(&body->in[n_consts]->aval, text));
   mr_fn_t *b = counted(body, n_consts);
   if (!b) return mr_fail(&f->diag, MR_ERR_NOMEM, "fori_loop: no memory");
   mr_scan_t s = {

@@ -6,6 +6,7 @@
 
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
                     mr_var_t **out) {
+  MR_TRY(mr__call_whole(f, "jit", "the function", body));
   mr_attr_t attr[] = {mr_attr_text("name", mr_mem_text(&f->mem, name)), mr_attr_fn("jaxpr", body)};
   mr_eqn_t *e = mr_emit(f, &mr_op_jit, body->n_in, in, 2, attr, body->n_out);
   for (int k = 0; e && k < e->n_out; k++) out[k] = e->out[k];

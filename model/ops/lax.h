@@ -119,7 +119,7 @@ mr_var_t *mr_lax_random_uniform(mr_fn_t *f, mr_var_t *key, float lo, float hi, i
                                 const int64_t *dim); /* f32 in [lo,hi) */
 /* f32, standard normals. */
 mr_var_t *mr_lax_random_normal(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim);
-/* f32, standard normals within (lo,hi), both finite; MR_ERR_SHAPE unless lo < hi. */
+/* f32, standard normals within (lo,hi), infinite ones too; MR_ERR_SHAPE unless lo < hi. */
 mr_var_t *mr_lax_random_truncated_normal(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
                                          const int64_t *dim);
 /* i32 in [lo,hi); lo where hi <= lo. */

@@ -2,6 +2,8 @@
    written: a stack of equal layers is one function and one plan.  After jax.lax.scan. */
 #include "model/ops/scan.h"
 
+#include <inttypes.h>
+
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 
@@ -20,6 +22,7 @@ mr_err_t mr__scan_emit(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_v
 mr_err_t mr_lax_scan(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,
                      mr_var_t **out) {
   mr_eqn_t *e;
+  MR_TRY(mr__call_whole(f, "scan", "the function", body));
   MR_TRY(mr__scan_emit(f, body, s, in, &e));
   for (int i = 0; i < e->n_out; i++) out[i] = e->out[i];
   return MR_OK;
@@ -54,8 +57,19 @@ static mr_err_t check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   if (mr_attr_get(e, "length")->i[0] < 0) return mr_shape_fail(e, diag, "length is negative");
   if (consts < 0 || carry < 0 || consts > e->n_in || carry > e->n_in - consts ||
       body->n_in != e->n_in || body->n_out != e->n_out || carry > e->n_out)
-    return mr_shape_fail(e, diag, "the function takes or gives another number of values");
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%sscan: the function takes %d values and gives %d; there are %d operands, %d "
+                   "results, %" PRId64 " of them constants and %" PRId64 " carries",
+                   e->scope, *e->scope ? ": " : "", body->n_in, body->n_out, e->n_in, e->n_out,
+                   consts, carry);
   return MR_OK;
+}
+
+static mr_err_t stacked(const mr_eqn_t *e, const mr_aval_t *a, int64_t n, mr_aval_t *out,
+                        mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  if (mr__scan_stacked(a, n, out, &why) >= 0) return MR_OK;
+  return mr_fail(diag, why.code, "%s%s%s", e->scope, *e->scope ? ": " : "", why.text);
 }
 
 static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -64,7 +78,7 @@ static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   mr_scan_parts_t p = mr__scan_parts(e);
   for (int i = 0; i < e->n_in; i++) {
     mr_aval_t a = p.body->in[i]->aval;
-    if (i >= p.s.n_consts + p.s.n_carry) MR_TRY(mr__scan_stacked(&a, p.s.length, &a, diag));
+    if (i >= p.s.n_consts + p.s.n_carry) MR_TRY(stacked(e, &a, p.s.length, &a, diag));
     if (!mr_aval_equal(&a, &e->in[i]->aval))
       return mr_fail(diag, MR_ERR_SHAPE, "%s%sscan: operand %d is %s, the function wants %s",
                      e->scope, *e->scope ? ": " : "", i, mr_aval_text(&e->in[i]->aval, got),
@@ -73,7 +87,7 @@ static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   for (int i = 0; i < e->n_out; i++) {
     const mr_aval_t *y = &p.body->out[i]->aval;
     if (i >= p.s.n_carry) {
-      MR_TRY(mr__scan_stacked(y, p.s.length, &out[i], diag));
+      MR_TRY(stacked(e, y, p.s.length, &out[i], diag));
       continue;
     }
     out[i] = e->in[p.s.n_consts + i]->aval;

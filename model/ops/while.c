@@ -19,8 +19,19 @@ static mr_err_t emit(mr_fn_t *f, const mr_fn_t *cond, int n_cond, const mr_fn_t 
 mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const mr_fn_t *body,
                       int n_body_consts, mr_var_t *const *in, mr_var_t **out) {
   mr_eqn_t *e;
+  MR_TRY(mr__call_whole(f, "while", "the condition", cond));
+  MR_TRY(mr__call_whole(f, "while", "the body", body));
   if (n_cond_consts < 0 || n_body_consts < 0)
-    return mr_fail(&f->diag, MR_ERR_SHAPE, "while: a number of constants is negative");
+    return mr__call_refuse(f, "while", "%d and %d constants, want at least 0", n_cond_consts,
+                           n_body_consts);
+  if (cond->n_in - n_cond_consts != body->n_out || body->n_in - n_body_consts != body->n_out)
+    return mr__call_refuse(f, "while",
+                           "the body gives %d carries, but takes %d values of which %d are "
+                           "constants; the condition takes %d of which %d are constants",
+                           body->n_out, body->n_in, n_body_consts, cond->n_in, n_cond_consts);
+  if (cond->n_out != 1)
+    return mr__call_refuse(f, "while", "the condition gives %d values, want one bool[]",
+                           cond->n_out);
   MR_TRY(emit(f, cond, n_cond_consts, body, n_body_consts, in, &e));
   for (int k = 0; k < e->n_out; k++) out[k] = e->out[k];
   return MR_OK;
@@ -43,9 +54,8 @@ static mr_err_t check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
       e->n_in - n_cond - n_body != e->n_out || body->n_in != n_body + e->n_out ||
       body->n_out != e->n_out || cond->n_in != n_cond + e->n_out || cond->n_out != 1)
     return mr_shape_fail(e, diag, "a function takes or gives another number of values");
-  if (cond->out[0]->aval.dtype != MR_BOOL || cond->out[0]->aval.ndim)
-    return mr_shape_fail(e, diag, "the condition must give bool[]");
-  return MR_OK;
+  mr_aval_t want = mr_aval_scalar(MR_BOOL);
+  return mr__call_fits(e, "what the condition gives as", 0, &cond->out[0]->aval, &want, diag);
 }
 
 static mr_err_t while_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
