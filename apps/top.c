@@ -17,6 +17,7 @@ enum { LOSSES = 1 << 16, STAGES = 24, LINES_KEPT = 6, CHART = 9 };
 typedef struct stage {
   char name[24];
   double busy, starved, blocked, queue;
+  int64_t released, committed; /* -1: it is no end of a link */
 } stage_t;
 
 typedef struct top {
@@ -73,6 +74,7 @@ static void take_stages(top_t *t, const cJSON *all) {
     snprintf(st->name, sizeof st->name, "%s", one->string ? one->string : "");
     st->busy = number(one, "busy", 0), st->starved = number(one, "starved", 0);
     st->blocked = number(one, "blocked", 0), st->queue = number(one, "queue", 0);
+    st->released = whole(one, "released", -1), st->committed = whole(one, "committed", -1);
   }
 }
 
@@ -176,6 +178,14 @@ static void stage_text(const stage_t *st, char *text, size_t n) {
            100 * st->busy, 100 * st->starved, 100 * st->blocked, st->queue);
 }
 
+/* A line of a stage that is the end of a link; false: it is none. */
+static bool link_text(const stage_t *st, char *text, size_t n) {
+  if (st->released < 0) return false;
+  snprintf(text, n, "%-16.16s released up to %" PRId64 ", committed up to %" PRId64, st->name,
+           st->released, st->committed);
+  return true;
+}
+
 static int print_once(top_t *t) {
   char text[256], head[HEAD_LINES][256];
   int n = head_text(t, head);
@@ -185,6 +195,8 @@ static int print_once(top_t *t) {
     stage_text(&t->stage[i], text, sizeof text);
     puts(text);
   }
+  for (int i = 0; i < t->n_stages; i++)
+    if (link_text(&t->stage[i], text, sizeof text)) puts(text);
   for (int i = 0; i < t->n_lines; i++) puts(t->line[i]);
   return 0;
 }
@@ -250,6 +262,8 @@ static void draw(top_t *t) {
     mvaddnstr(y, 0, text, COLS);
     draw_bar(y, 76, 40, &t->stage[i]);
   }
+  for (int i = 0; i < t->n_stages && y < LINES; i++)
+    if (link_text(&t->stage[i], text, sizeof text)) mvaddnstr(y++, 0, text, COLS);
   for (int i = 0; i < t->n_lines && y + 1 < LINES; i++) mvaddnstr(++y, 0, t->line[i], COLS);
   refresh();
 }

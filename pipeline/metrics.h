@@ -33,6 +33,8 @@ typedef struct mr_metrics_stage {
   double queue;                  /* buffers found waiting at its inputs, mean over the run */
   bool trains;                   /* it makes the metrics */
   int64_t items;                 /* buffers it has given, or taken, in the whole run */
+  bool link;                     /* it is the end of a link; only then hold the next two */
+  int64_t released, committed;   /* numbers of buffers, see pipeline/link.h */
 } mr_metrics_stage_t;
 
 /* Values of one tensor: bins of equal width from min to max. */

@@ -78,6 +78,13 @@ void mr_set_dropped(mr_stage_t *s, int64_t n) {
   atomic_store_explicit(&s->rt->count.dropped, n, memory_order_relaxed);
 }
 
+void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed) {
+  mr__counters_t *c = &s->rt->count;
+  atomic_store_explicit(&c->released, released, memory_order_relaxed);
+  /* release pairs with the acquire in stats.c's add_link. */
+  atomic_store_explicit(&c->committed_1, committed + 1, memory_order_release);
+}
+
 static bool fan_gone(const mr__fan_t *f) {
   for (int i = 0; i < f->m; i++)
     if (!mr_ring_gone(f->ring[i])) return false;

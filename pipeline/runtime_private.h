@@ -30,6 +30,9 @@ typedef struct mr__out {
    odd, and who reads them together tries again if it was odd or has changed. */
 typedef struct mr__counters {
   _Atomic int64_t dropped; /* mr_set_dropped */
+  /* mr_set_link; committed is written last (release) and read first (acquire), so that it is never
+     seen beyond released.  It is kept plus one; 0: not said. */
+  _Atomic int64_t released, committed_1;
   _Atomic int64_t given, taken, starved_ns, blocked_ns, start_ns, end_ns;
   _Atomic int64_t waits_since; /* ns; 0: not waiting */
   atomic_uint wait_turn;

@@ -29,6 +29,13 @@ static bool read_waits(const mr__counters_t *c, waits_t *w) {
   return !(turn & 1) && turn == atomic_load_explicit(&c->wait_turn, memory_order_acquire);
 }
 
+static void add_link(const mr__counters_t *c, mr_stats_t *out) {
+  /* acquire pairs with mr_set_link's release. */
+  int64_t committed = atomic_load_explicit(&c->committed_1, memory_order_acquire) - 1;
+  if (committed < 0) return;
+  out->link = true, out->committed = committed, out->released = load(&c->released);
+}
+
 static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
   const mr__counters_t *c = &rt->count;
   int64_t start = load(&c->start_ns);
@@ -42,6 +49,7 @@ static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
   out->alive_ns += alive, out->starved_ns += w.starved, out->blocked_ns += w.blocked;
   out->busy_ns += busy > 0 ? busy : 0;
   out->dropped += load(&c->dropped);
+  add_link(c, out);
 }
 
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {

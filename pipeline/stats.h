@@ -5,6 +5,7 @@
 #ifndef MR_PIPELINE_STATS_H
 #define MR_PIPELINE_STATS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct mr_stats {
@@ -16,6 +17,8 @@ typedef struct mr_stats {
   int64_t blocked_ns; /* waited for room or for a free buffer */
   int64_t dropped;    /* what it had for somebody who was too slow to take it: mr_set_dropped */
   double depth;       /* mean number of buffers found waiting at an input */
+  bool link;          /* the end of a link, which has said the next two: mr_set_link */
+  int64_t released, committed; /* committed <= released */
 } mr_stats_t;
 
 #endif

@@ -1,8 +1,9 @@
 """One run, watched through every face at once: a terminal's lines, millrace top (of the folder and of
 the page), the live page in a real Chromium, a real Prometheus, the real tensorboard package, JSON
-lines, CSV, a ZeroMQ subscriber.  The process that trains is killed (SIGKILL) and goes on several
-times; then the process that reads is stopped, so that the other stands still at one step, and all
-faces must say the same of it.  At the end each of them must have every step once and in order.
+lines, CSV, a ZeroMQ subscriber.  The process that trains is killed
+(SIGKILL) and goes on several times; then the process that reads is stopped, so that the other stands
+still at one step, and all faces must say the same of it.  At the end each of them must have every
+step once and in order.
 usage: check-faces.py MILLRACE; needs tensorboard, zmq, Chromium, Prometheus"""
 
 import csv
@@ -145,7 +146,7 @@ class Subscriber(threading.Thread):
 
 
 def top(where):
-    """What it prints, as numbers."""
+    """What it prints, as numbers; and the two numbers of each link."""
     text = subprocess.run([millrace, "top", "--once", where], capture_output=True, text=True, check=True).stdout
     wanted = {"step": r"^step (\d+)", "loss": r"  loss (\S+)", "accuracy": r"accuracy (\S+)", "images_per_s": r"(\S+) images/s",
               "step_p50_s": r"p50 (\S+) s", "lr": r"learning rate (\S+)", "grad_norm": r"gradient norm (\S+)",
@@ -154,7 +155,8 @@ def top(where):
     missing = [name for name, match in found.items() if not match]
     if missing:
         fail(f"top {where} does not say {missing}:\n{text}")
-    return {name: match[1] for name, match in found.items()}
+    links = re.findall(r"^(\S+) +released up to (\d+), committed up to (\d+)$", text, re.M)
+    return {name: match[1] for name, match in found.items()}, {name: (int(r), int(c)) for name, r, c in links}
 
 
 def page(browser):
@@ -256,13 +258,38 @@ def stand_still(run, scraper):
     return run.records()[-1]
 
 
+def links_are_told(run, browser, scraper, told):
+    """released and committed of the link's end: a record's on all faces; the page's live ones go on a little."""
+    want = {name: (stage["released"], stage["committed"]) for name, stage in told["stages"].items() if "released" in stage}
+    if list(want) != ["from-batches"] or not 0 < want["from-batches"][1] <= want["from-batches"][0] <= told["step"]:
+        fail(f"the links of step {told['step']} are {want}")
+    series = tensorboard(run.folder)
+    said = {"top": top(run.folder)[1], "top of the page": top(run.page())[1]}
+    said["Prometheus"] = {name: tuple(int(scraper.value(f'millrace_link_{which}_buffers{{stage="{name}"}}')) for which in ("released", "committed"))
+                          for name in want}
+    said["TensorBoard"] = {name: tuple(series[f"stages/{name}/{which}"][-1][1] for which in ("released", "committed")) for name in want}
+    for face, links in said.items():
+        if links != want:
+            fail(f"links of step {told['step']}: {face} says {links}, metrics.jsonl {want}")
+    boxes = """return [...document.querySelectorAll('#graph g')].map((g) => [...g.querySelectorAll('text')].map((t) => t.textContent))"""
+
+    def on_the_page():
+        for name, kind in browser.run(boxes):
+            match = re.fullmatch(r"link-in (\d+) \((\d+)\)", kind)
+            if name == "from-batches" and match:
+                released, committed = int(match[1]), int(match[2])
+                return want[name][0] <= released <= told["step"] and want[name][1] <= committed <= released
+        return False
+    wait_for(on_the_page, "the link's two numbers on the page")
+
+
 def compare_faces(run, browser, scraper, told):
     browser.go(run.page())
     wait_for(lambda: page(browser)["step"] == str(told["step"]), "the page's last step")
     wait_for(lambda: "grad_norm" in page(browser), "the page's table")
     known = {name: value for name, value in page(browser).items() if name in told and name != "elapsed_s"}
-    counts = {"page": same("the page", known, told), "top": same("top", top(run.folder), told)}
-    same("top of the page", top(run.page()), told)
+    counts = {"page": same("the page", known, told), "top": same("top", top(run.folder)[0], told)}
+    same("top of the page", top(run.page())[0], told)
     counts["Prometheus"] = same("Prometheus", scraped(scraper), told, 1e-8)
     step, loss, accuracy = progress(run.lines())[-1]
     counts["progress"] = same("progress", {"step": step, "loss": loss, "accuracy": accuracy}, told)
@@ -289,7 +316,8 @@ def table_is_true(run, scraper, told):
         names, series = cells[0], [name.split("{")[0] for name in cells[2]]
         documented.update(names)
         if names[0] == "stages":
-            missing = [name for name in names[1:] if any(name not in stage for stage in told["stages"].values())]
+            stages = [stage for name, stage in told["stages"].items() if "released" not in names or name == "from-batches"]
+            missing = [name for name in names[1:] if any(name not in stage for stage in stages)]
         else:
             missing = [n for n in names if n not in told] + [n for n in names if n not in columns and n != "total_steps"]
         series = [series[0] + name if name.startswith("_") else name for name in series]
@@ -337,6 +365,7 @@ def main():
     told = stand_still(run, scraper)
     browser = Browser()
     counts = compare_faces(run, browser, scraper, told)
+    links_are_told(run, browser, scraper, told)
     table_is_true(run, scraper, told)
     scrapes = every_face_shows_one_line(run, browser, scraper, subscriber, told)
     again = sum(re.match(r"Steps \d+ to \d+ are made again", line) is not None for line in run.lines())

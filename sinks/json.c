@@ -60,9 +60,11 @@ static void put_stages(FILE *out, const mr_metrics_t *r) {
     if (i) fputc(',', out);
     put_text(out, st->name);
     fprintf(out,
-            ":{\"busy\":%.4g,\"starved\":%.4g,\"blocked\":%.4g,\"queue\":%.4g,\"items\":%" PRId64
-            "}",
+            ":{\"busy\":%.4g,\"starved\":%.4g,\"blocked\":%.4g,\"queue\":%.4g,\"items\":%" PRId64,
             st->busy, st->starved, st->blocked, st->queue, st->items);
+    if (st->link)
+      fprintf(out, ",\"released\":%" PRId64 ",\"committed\":%" PRId64, st->released, st->committed);
+    fputc('}', out);
   }
   fputc('}', out);
 }

@@ -127,6 +127,26 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
   }
 }
 
+/* Both may go back when a process goes on from its checkpoint, so they are gauges. */
+static void links(const page_t *p, const mr_metrics_t *r) {
+  static const char *const name[] = {"link_released_buffers", "link_committed_buffers"};
+  static const char *const help[] = {
+      "Number before which nobody on a link's receiving end holds a buffer.",
+      "Number before which a link's buffers need not come again."};
+  for (int k = 0; k < 2; k++) {
+    bool any = false;
+    for (int i = 0; i < r->n_stages; i++) {
+      const mr_metrics_stage_t *st = &r->stage[i];
+      if (!st->link) continue;
+      if (!any) head(p, name[k], "gauge", help[k]);
+      any = true;
+      fprintf(p->out, "millrace_%s{stage=\"", name[k]);
+      label(p->out, st->name);
+      fprintf(p->out, "\"} %" PRId64 "\n", k ? st->committed : st->released);
+    }
+  }
+}
+
 /* The process and the machine; a GPU's rows stand only where there is one. */
 static void machine(const page_t *p, const mr_metrics_t *r) {
   double v;
@@ -169,6 +189,7 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   one(p, &t->step, "images_per_s", "images_per_second", "Images a second of the newest step.");
   step_times(p, t);
   stages(p, &t->measured);
+  links(p, &t->measured);
   machine(p, &t->measured);
   if (known(&t->measured, "telemetry_lost", &v))
     counter(p, "telemetry_lost", "Buffers that lossy inputs have let go.", v);

@@ -109,7 +109,10 @@ static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
                                .blocked = share(now.blocked_ns - was->blocked_ns, alive),
                                .queue = now.depth,
                                .trains = makes_metrics(mr_watch_def(s, i)),
-                               .items = now.items};
+                               .items = now.items,
+                               .link = now.link,
+                               .released = now.released,
+                               .committed = now.committed};
     t->before[i] = now;
   }
 }

@@ -16,7 +16,7 @@
 #include "sinks/resume.h"
 #include "sinks/tfrecord.h"
 
-enum { VALUES = MR_METRICS_MAX + 4 * MR_METRICS_STAGES, TAG = 128 };
+enum { VALUES = MR_METRICS_MAX + 6 * MR_METRICS_STAGES, TAG = 128 };
 
 typedef struct tensorboard {
   const char *dir;
@@ -102,6 +102,9 @@ static void put_numbers(mr_stage_t *s, const mr_metrics_t *r) {
     add_scalar(&v, st->starved, "stages/%s/%s", st->name, "starved");
     add_scalar(&v, st->blocked, "stages/%s/%s", st->name, "blocked");
     add_scalar(&v, st->queue, "stages/%s/%s", st->name, "queue");
+    if (!st->link) continue;
+    add_scalar(&v, (double)st->released, "stages/%s/%s", st->name, "released");
+    add_scalar(&v, (double)st->committed, "stages/%s/%s", st->name, "committed");
   }
   put_values(s, &v, r->step);
 }

@@ -79,7 +79,7 @@ static void read_stages(mr_web_live_t *l, const mr_stage_t *s) {
 }
 
 /* Ten times a second this is all that is written, so it is written as it goes out: shares in
-   thousandths, [] for a stage without a thread. */
+   thousandths, [] for a stage without a thread; behind those of a link's end its two numbers. */
 static void write_stages(FILE *out, const mr_web_live_t *l, int n) {
   for (int i = 0; i < n; i++) {
     const mr_stats_t *a = &l->before[i], *b = &l->now[i];
@@ -89,6 +89,8 @@ static void write_stages(FILE *out, const mr_web_live_t *l, int n) {
       fprintf(out, "%" PRId64 ",%" PRId64 ",%" PRId64, (b->busy_ns - a->busy_ns) * 1000 / alive,
               (b->starved_ns - a->starved_ns) * 1000 / alive,
               (b->blocked_ns - a->blocked_ns) * 1000 / alive);
+    if (b->workers && alive > 0 && b->link)
+      fprintf(out, ",%" PRId64 ",%" PRId64, b->released, b->committed);
     fputc(']', out);
   }
 }

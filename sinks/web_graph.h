@@ -16,8 +16,8 @@ bool mr_web_live_init(mr_web_live_t *l, const mr_stage_t *s);
 void mr_web_live_fini(mr_web_live_t *l);
 /* Shares of the last second or so and the queues of this moment, in the order of the run's JSON:
    {"stages":[[busy,starved,blocked],...],"edges":[[waiting,lost],...],"limiting":stage}, shares in
-   thousandths and [] for a stage without a thread, limiting -1 while unknown.  Heap; NULL without
-   memory. */
+   thousandths and [] for a stage without a thread, limiting -1 while unknown.  Behind the shares of
+   a link's end stand released and committed.  Heap; NULL without memory. */
 char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s);
 
 #endif

@@ -43,6 +43,12 @@ static void commit(const mr_stage_t *s, mr_link_t *link) {
   mr_link_commit(link, number < 0 ? INT64_MAX : number);
 }
 
+static void say_numbers(mr_stage_t *s, const mr_link_t *link) {
+  mr_link_stats_t now;
+  mr_link_stats(link, &now);
+  mr_set_link(s, now.released, now.committed);
+}
+
 static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
   mr_buf_t *b[MR_BURST];
   size_t n = mr_link_take(link, b, mr_room(s, 0));
@@ -77,6 +83,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
   uint64_t seen = mr_news(s);
   commit(s, t->link);
   if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  say_numbers(s, t->link);
   if (mr_stopping(s) || mr_idle(s) == MR_END) {
     mr_link_leave(t->link);
     mr_link_pump(t->link, NULL);

@@ -85,6 +85,7 @@ static mr_err_t hear_peer(mr_stage_t *s) {
   mr_link_stats_t now;
   mr_link_stats(o->link, &now);
   mr_commit(s, s->name, 0, now.committed);
+  mr_set_link(s, now.released, now.committed);
   if (mr_link_asked(o->link, &asked) == MR_END) {
     say_return(s, asked.number, &now, "made");
     to_stream_at(&asked, &o->at);

@@ -191,19 +191,29 @@ function drawGraph(r) {
   r.stages.forEach((st, i) => {
     const g = svg('g', { transform: `translate(${at[i].x} ${at[i].y})`, tabindex: 0 });
     const frame = svg('rect', { class: 'box', width: box.w, height: box.h, rx: 6 });
-    g.append(frame, svg('text', { x: 8, y: 18 }, st.name), svg('text', { class: 'soft', x: 8, y: 33 }, st.def === st.name ? '' : st.def), svg('title', {}, `${st.def}: ${st.help}`));
+    const kind = svg('text', { class: 'soft', x: 8, y: 33 }, st.def === st.name ? '' : st.def);
+    g.append(frame, svg('text', { x: 8, y: 18 }, st.name), kind, svg('title', {}, `${st.def}: ${st.help}`));
     const bars = ['busy', 'starved', 'blocked'].map((c) => svg('rect', { class: c, x: 0, y: box.h - 8, width: 0, height: 5 }));
     g.append(...bars);
-    const tell = () => { $('stage-note').textContent = `${st.name} (${st.def}): ${st.help}`; };
+    const tell = () => { $('stage-note').textContent = `${st.name} (${st.def}): ${st.help}${drawn.boxes[i].link}`; };
     g.addEventListener('focus', tell);
     g.addEventListener('click', tell);
     s.append(g);
-    drawn.boxes.push({ frame, bars });
+    drawn.boxes.push({ frame, bars, kind, link: '' });
   });
   $('graph').replaceChildren(s);
 }
 
-/* live: [[busy, starved, blocked], ...] in thousandths, [[waiting, lost], ...], number of a stage */
+/* A link is an edge that leaves the process: its numbers stand in the box of the end that is here. */
+function showLink(b, st, released, committed) {
+  if (released === undefined) return;
+  const numbers = `${released} (${committed})`;
+  b.kind.textContent = numbers.length > 12 ? numbers : `${st.def} ${numbers}`; /* as the box has room */
+  b.link = ` Released up to ${released}, committed up to ${committed}.`;
+}
+
+/* live: [[busy, starved, blocked], ...] in thousandths, with released and committed of a link's end,
+   [[waiting, lost], ...], number of a stage */
 function takeLive(live) {
   if (!drawn) return;
   live.stages.forEach((shares, i) => {
@@ -216,6 +226,7 @@ function takeLive(live) {
       x += w;
     });
     b.frame.classList.toggle('limiting', i === live.limiting);
+    showLink(b, run.stages[i], shares[3], shares[4]);
   });
   live.edges.forEach(([waiting, lost], i) => {
     drawn.edges[i].textContent = run.edges[i].room ? waiting + (lost ? ` (−${lost})` : '') : '';

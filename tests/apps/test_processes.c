@@ -71,7 +71,7 @@ static const char slowly[] =
     "process between { delay 10000 asleep name=delay }\n"
     "process trainer {\n"
     "  vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8 checkpoint-every=20\n"
-    "  train.metrics ! telemetry ! jsonl path=$out.jsonl\n"
+    "  train.metrics ! telemetry every=0 ! jsonl path=$out.jsonl\n"
     "  train.state ! checkpoint dir=$out.d keep=0\n}\n"
     "batches. ! delay.   delay. ! train.\n";
 
@@ -107,6 +107,24 @@ static void goes_on_from_what_was_committed(const char *err, const char *stage) 
   assert_true(released > committed && made >= released - committed);
 }
 
+/* Records tell both numbers of the link, as they were: what is committed goes by checkpoints. */
+static void tells_the_link_live(const char *name, const char *stage) {
+  char *text = file_of(name, ".jsonl"), key[64];
+  long long released = 0, committed = 0, n = 0;
+  snprintf(key, sizeof key, "\"%s\":{", stage);
+  for (const char *at = text; (at = strstr(at, key)); at++, n++) {
+    const char *numbers = strstr(at, ",\"released\":");
+    if (!numbers ||
+        sscanf(numbers, ",\"released\":%lld,\"committed\":%lld}", &released, &committed) != 2)
+      fail_msg("%.200s", at);
+    if (committed % 20 || committed > released || released > 80) fail_msg("%.200s", at);
+  }
+  assert_true(n > 0);
+  assert_true(committed >=
+              20); /* the last record's: a step after a checkpoint waits until it is written */
+  free(text);
+}
+
 static void after_a_death_between_two_checkpoints_the_committed_ones_do_not_come_again(
     void **state) {
   char calm[TEXT_MAX], shaken[TEXT_MAX], a[24], b[24];
@@ -125,6 +143,8 @@ static void after_a_death_between_two_checkpoints_the_committed_ones_do_not_come
   ledger_line(r.p->out, "train: ", b);
   assert_string_equal(a, b);
   assert_non_null(strstr(r.p->out, "released up to 80, committed up to 80"));
+  tells_the_link_live("slow", "from-delay");
+  tells_the_link_live("dies", "from-delay");
   free(quiet.p), free(r.p);
 }
 

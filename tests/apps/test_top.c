@@ -43,7 +43,8 @@ static void add_step(int step, double loss) {
   snprintf(text, sizeof text,
            "{\"kind\":\"step\",\"step\":%d,\"total_steps\":100,\"epoch\":1,\"loss\":%.4f,"
            "\"accuracy\":0.5,\"images_per_s\":80.5,\"cpu_cores\":1.5,\"stages\":{\"train\":{"
-           "\"busy\":0.75,\"starved\":0.25,\"blocked\":0,\"queue\":2}}}\n",
+           "\"busy\":0.75,\"starved\":0.25,\"blocked\":0,\"queue\":2},\"to-x\":{\"released\":12,"
+           "\"committed\":10}}}\n",
            step, loss);
   add_line(text);
 }
@@ -88,6 +89,7 @@ static void it_follows_a_run_and_leaves_on_q(void **state) {
   const char *text = screen_with("step 40/100");
   assert_non_null(strstr(text, "loss 1.0000"));
   assert_non_null(strstr(text, "train             75.0% busy  25.0% starved"));
+  assert_non_null(strstr(text, "to-x             released up to 12, committed up to 10"));
   assert_non_null(strstr(text, "##########"));
   assert_non_null(strstr(text, "  2.9500")); /* the curve's ends */
   assert_non_null(strstr(text, "****"));
