@@ -1,6 +1,6 @@
 """One run, watched through every face at once: a terminal's lines, millrace top (of the folder and of
 the page), the live page in a real Chromium, a real Prometheus, the real tensorboard package, JSON
-lines, CSV, a ZeroMQ subscriber.  The process that trains is killed
+lines, CSV, a ZeroMQ subscriber, and one that does not read.  The process that trains is killed
 (SIGKILL) and goes on several times; then the process that reads is stopped, so that the other stands
 still at one step, and all faces must say the same of it.  At the end each of them must have every
 step once and in order.
@@ -145,12 +145,25 @@ class Subscriber(threading.Thread):
             self.steps.append((record["step"], record["value"]))
 
 
+class Deaf:
+    """A subscriber that wants all and reads nothing: what it misses must be on every face.  Whose queue is full does not
+    notice that a publisher dies, and never comes to the next one: it is made after the last kill."""
+
+    def __init__(self, folder):
+        self.socket = zmq.Context.instance().socket(zmq.SUB)
+        self.socket.setsockopt(zmq.RCVHWM, 1)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SUBSCRIBE, b"")
+        self.socket.connect(f"ipc://{folder}/socket")
+
+
 def top(where):
     """What it prints, as numbers; and the two numbers of each link."""
     text = subprocess.run([millrace, "top", "--once", where], capture_output=True, text=True, check=True).stdout
     wanted = {"step": r"^step (\d+)", "loss": r"  loss (\S+)", "accuracy": r"accuracy (\S+)", "images_per_s": r"(\S+) images/s",
               "step_p50_s": r"p50 (\S+) s", "lr": r"learning rate (\S+)", "grad_norm": r"gradient norm (\S+)",
-              "param_norm": r"parameter norm (\S+)", "loss_scale": r"loss scale (\S+)", "cpu_cores": r"CPU (\S+) cores"}
+              "param_norm": r"parameter norm (\S+)", "loss_scale": r"loss scale (\S+)", "cpu_cores": r"CPU (\S+) cores",
+              "publish_dropped": r"^missed by slow subscribers: (\d+)$"}
     found = {name: re.search(pattern, text, re.M) for name, pattern in wanted.items()}
     missing = [name for name, match in found.items() if not match]
     if missing:
@@ -172,7 +185,8 @@ def scraped(scraper):
     names = {"step": "millrace_step", "loss": 'millrace_loss{split="train"}', "accuracy": 'millrace_accuracy{split="train"}',
              "lr": "millrace_learning_rate", "grad_norm": "millrace_gradient_norm", "param_norm": "millrace_parameter_norm",
              "loss_scale": "millrace_loss_scale", "images_per_s": "millrace_images_per_second",
-             "cpu_cores": "millrace_cpu_cores", "step_p50_s": 'millrace_step_seconds{quantile="0.5"}'}
+             "cpu_cores": "millrace_cpu_cores", "step_p50_s": 'millrace_step_seconds{quantile="0.5"}',
+             "publish_dropped": "millrace_publish_dropped_total"}
     return {name: scraper.value(text) for name, text in names.items()}
 
 
@@ -249,6 +263,7 @@ def kill_the_trainer(run, subscriber):
 
 def stand_still(run, scraper):
     """Stops the reader; returns what metrics.jsonl says of the step that the trainer then waits behind."""
+    wait_for(lambda: run.records()[-1]["publish_dropped"] > 0, "what the deaf subscriber misses")
     os.kill(run.pid_of("reader"), signal.SIGSTOP)
     before = -1
     while run.last() != before:  # what is under way comes to its end
@@ -296,6 +311,8 @@ def compare_faces(run, browser, scraper, told):
     row = {k: v for k, v in tabled(run.folder)[-1].items() if k in told and k not in ("kind", "ledger") and v}
     counts["CSV"] = same("CSV", row, told, 1e-8)
     series = tensorboard(run.folder)
+    if "publish_dropped" not in known or "publish_dropped" not in row:
+        fail("the page or the table does not say what slow subscribers miss")
     newest = {tag.split("/", 1)[1]: points[-1][1] for tag, points in series.items()
               if tag.split("/", 1)[1] in told and points[-1][0] == told["step"]}
     counts["TensorBoard"] = same("TensorBoard", newest, told)
@@ -355,6 +372,23 @@ def every_face_shows_one_line(run, browser, scraper, subscriber, told):
     return len(scrapes)
 
 
+def missed_is_told_live(browser, told):
+    """At the edge to the publisher, behind the buffers that wait there."""
+    texts = "return drawn.edges.map((t, i) => [run.stages[run.edges[i].to].def, t.textContent])"
+
+    def at_the_edge():
+        shown = [re.search(r"\(−(\d+)\)", text) for stage, text in browser.run(texts) if stage == "publish"]
+        return len(shown) == 1 and shown[0] and int(shown[0][1]) >= told["publish_dropped"]
+    wait_for(at_the_edge, "what slow subscribers miss at the page's edge")
+
+
+def missed_is_told_at_the_end(run):
+    final = [json.loads(line) for line in open(os.path.join(run.folder, "metrics.jsonl")) if '"kind":"final"' in line]
+    line = f"Missed by slow subscribers: {final[-1]['publish_dropped']:.0f} messages"
+    if final[-1]["publish_dropped"] <= 0 or line not in run.lines():
+        fail(f"progress does not end with: {line}")
+
+
 def main():
     global browser
     run = Run(work)
@@ -362,16 +396,20 @@ def main():
     subscriber.start()
     for _ in range(KILLS):
         kill_the_trainer(run, subscriber)
+    deaf = Deaf(run.folder)
     told = stand_still(run, scraper)
     browser = Browser()
     counts = compare_faces(run, browser, scraper, told)
     links_are_told(run, browser, scraper, told)
+    missed_is_told_live(browser, told)
     table_is_true(run, scraper, told)
     scrapes = every_face_shows_one_line(run, browser, scraper, subscriber, told)
     again = sum(re.match(r"Steps \d+ to \d+ are made again", line) is not None for line in run.lines())
     os.kill(run.pid_of("reader"), signal.SIGCONT)
     run.process.send_signal(signal.SIGINT)
     run.process.wait(60)
+    missed_is_told_at_the_end(run)
+    deaf.socket.close()
     if again != KILLS:
         fail(f"{KILLS} kills made steps again, progress says so {again} times")
     print(f"faces: step {told['step']} is the same on all; numbers compared: "
