@@ -1,0 +1,105 @@
+/* The door of a publisher: a socket that listens, and the address that people know it by. */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sinks/guests_private.h"
+
+enum { WAITING = 16 /* connections that nobody has accepted */ };
+
+static mr_err_t fails(const char *address, const char *what, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_IO, "cannot bind %s: %s: %s", address, what, strerror(errno));
+}
+
+/* A socket file that an earlier run has left is in the way; anything else stays. */
+static void remove_left(const char *file) {
+  struct stat st;
+  if (lstat(file, &st) == 0 && S_ISSOCK(st.st_mode)) unlink(file);
+}
+
+mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, mr_diag_t *diag) {
+  size_t len = strlen(name);
+  *at = (struct sockaddr_un){.sun_family = AF_UNIX};
+  if (len < 1 || len >= sizeof at->sun_path)
+    return mr_fail(diag, MR_ERR_CONFIG, "ipc://%s: want a name of 1 to %zu letters", name,
+                   sizeof at->sun_path - 1);
+  memcpy(at->sun_path, name, len);
+  if (name[0] == '@') at->sun_path[0] = 0;
+  *n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + (name[0] != '@'));
+  return MR_OK;
+}
+
+static mr_err_t listen_local(mr__door_t *d, const char *name, mr_diag_t *diag) {
+  struct sockaddr_un at;
+  socklen_t n = 0;
+  MR_TRY(mr__door_local(name, &at, &n, diag));
+  if (name[0] != '@') remove_left(name);
+  d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (d->fd < 0 || bind(d->fd, (void *)&at, n) < 0) return fails(name, "socket", diag);
+  if (name[0] != '@') snprintf(d->file, sizeof d->file, "%s", name);
+  snprintf(d->address, sizeof d->address, "ipc://%s", name);
+  return MR_OK;
+}
+
+/* "HOST:PORT" or "[HOST]:PORT" into its parts. */
+static bool split(const char *text, char *host, size_t n, const char **port) {
+  const char *colon = strrchr(text, ':'), *end = colon;
+  if (!colon) return false;
+  if (text[0] == '[' && end[-1] == ']') text++, end--;
+  if (end <= text || (size_t)(end - text) >= n) return false;
+  memcpy(host, text, (size_t)(end - text));
+  host[end - text] = 0;
+  *port = strcmp(colon + 1, "*") ? colon + 1 : "0";
+  return **port && strspn(*port, "0123456789") == strlen(*port) && strtol(*port, NULL, 10) < 65536;
+}
+
+static mr_err_t bound_to(mr__door_t *d, const char *host, mr_diag_t *diag) {
+  struct sockaddr_storage at;
+  socklen_t n = sizeof at;
+  if (getsockname(d->fd, (void *)&at, &n) < 0) return fails(host, "address", diag);
+  bool v6 = at.ss_family == AF_INET6;
+  int port =
+      ntohs(v6 ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port);
+  const char *name = !v6 && !strcmp(host, "localhost") ? "127.0.0.1" : host;
+  snprintf(d->address, sizeof d->address, v6 ? "tcp://[%s]:%d" : "tcp://%s:%d", name, port);
+  return MR_OK;
+}
+
+static mr_err_t listen_tcp(mr__door_t *d, const char *where, mr_diag_t *diag) {
+  const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+  struct addrinfo *at = NULL;
+  const char *port;
+  char host[200];
+  int on = 1;
+  if (!split(where, host, sizeof host, &port) || getaddrinfo(host, port, &want, &at))
+    return mr_fail(diag, MR_ERR_CONFIG, "tcp://%s: want tcp://HOST:PORT", where);
+  d->fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  bool good = d->fd >= 0 && !setsockopt(d->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+              !bind(d->fd, at->ai_addr, at->ai_addrlen);
+  freeaddrinfo(at);
+  return good ? bound_to(d, host, diag) : fails(where, "socket", diag);
+}
+
+mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
+  bool tcp = !strncmp(address, "tcp://", 6);
+  *d = (mr__door_t){.fd = -1};
+  if (!tcp && strncmp(address, "ipc://", 6))
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE",
+                   address);
+  MR_TRY(tcp ? listen_tcp(d, address + 6, diag) : listen_local(d, address + 6, diag));
+  return listen(d->fd, WAITING) < 0 ? fails(address, "listen", diag) : MR_OK;
+}
+
+void mr__door_close(mr__door_t *d) {
+  if (d->fd >= 0) close(d->fd);
+  d->fd = -1;
+}
+
+void mr__door_remove(const mr__door_t *d) {
+  if (d->file[0]) unlink(d->file);
+}

@@ -1,0 +1,49 @@
+/* What a publisher's subscribers come through: the door they knock at, and the bytes that are
+   passed on between them and their sockets. */
+#ifndef MR_SINKS_GUESTS_PRIVATE_H
+#define MR_SINKS_GUESTS_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/err.h"
+
+/* ---- guests_door.c ---- */
+
+typedef struct mr__door {
+  int fd;                       /* accepts without blocking; -1: closed */
+  char address[256], file[108]; /* with the port that * took; to be removed, or "" */
+} mr__door_t;
+
+/* Listens at tcp://HOST:PORT, ipc://@NAME or ipc://FILE.  After a failure too it is to be closed.
+ */
+mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag);
+void mr__door_close(mr__door_t *d);        /* nobody comes any more; twice is fine */
+void mr__door_remove(const mr__door_t *d); /* the file, if there is one */
+
+/* Where @NAME or FILE is: for bind and connect. */
+mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, mr_diag_t *diag);
+
+/* ---- guests_way.c ---- */
+
+enum { MR__WAY_CHUNK = 16 << 10 };
+
+/* Bytes on their way from one descriptor to the other, neither of which blocks. */
+typedef struct mr__way {
+  int from, to;
+  bool over; /* nothing follows */
+  size_t begin, end;
+  char byte[MR__WAY_CHUNK];
+} mr__way_t;
+
+/* Moves what one turn takes.  MR_OK: there may be more; MR_AGAIN: not now; MR_END: nothing comes
+   any more, or the other side takes nothing. */
+mr_err_t mr__way_move(mr__way_t *w);
+
+/* Reads the first bytes of a connection, which move passes on later.  MR_OK: it begins as ZeroMQ
+   does since 2013; MR_AGAIN: not all is there; MR_END: it does not, or is gone. */
+mr_err_t mr__way_greet(mr__way_t *w);
+
+#endif
