@@ -7,7 +7,7 @@
 
 /* Where i in [0,max_index] goes under seed; a pure function.  bijective: no two go to one place, as
    in grain they do where max_index is 4^k (base/index_shuffle.h).  Each thread keeps the keys of
-   its last seed and length for its next call. */
+   its last few seeds and lengths for its next calls, and of short ones whole orders. */
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective);
 
 /* Whether each of n >= 1 goes to a place of its own, whatever the seed. */
