@@ -37,6 +37,8 @@ static inline mr_err_t collect_step(mr_stage_t *s) {
   mr_err_t e = mr_pull(s, 0, &b);
   if (e != MR_OK) return e;
   if (t->n == STREAM_MAX) return mr_stage_fail(s, MR_ERR_USAGE, "too many batches for a test");
+  if ((t->n & (t->n - 1)) == 0) /* full: twice as many */
+    t->element = realloc(t->element, sizeof(element_t) * (t->n ? 2 * (size_t)t->n : 1));
   const mr_spec_t *spec = &s->in_spec[0];
   element_t *x = &t->element[t->n++];
   *x = (element_t){.n = b->n, .width = 1, .position = b->position, .epoch = b->epoch};
@@ -155,7 +157,7 @@ static inline void stream_free(stream_t *t) {
    words: with its state too. */
 static inline stream_t stream_resume_at(const char *text, const char *stage,
                                         const stream_t *earlier, int from, bool words) {
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   mr_diag_t d = {0};
   mr_graph_t *g = stream_graph(text);
   if (earlier) {

@@ -5,7 +5,7 @@
 /* All numbers of a stream in one row, -1 behind them; the caller frees it. */
 static int64_t *values_of(const char *text, int64_t *n) {
   mr_diag_t d = {0};
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   stream_now = &t;
   mr_graph_t *g = stream_graph(text);
   if (mr_graph_run(g, &d) < 0) fail_msg("%s: %s", text, d.text);
@@ -111,7 +111,7 @@ static void a_short_window_stays_within_its_epoch(void **state) {
 static void a_windows_seed_wraps_when_told(void **state) {
   mr_diag_t d = {0};
   int64_t n, m, *row, *rest;
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   stream_now = &t;
   mr_graph_t *g = stream_graph("range 12 ! window-shuffle 4 seed=4294967295 ! batch 4");
   assert_int_equal(mr_graph_run(g, &d), MR_ERR_CONFIG);

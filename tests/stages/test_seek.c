@@ -24,7 +24,7 @@ static const mr_stage_def_t mr_stage_counted = {.name = "counted",
 
 /* text from buffer `number` of stage "batch" on. */
 static stream_t run_from(const char *text, int64_t number) {
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   mr_diag_t d = {0};
   mr_graph_t *g = stream_graph(text);
   assert_int_equal(mr_graph_start_number(g, "batch", number, &d), MR_OK);

@@ -67,7 +67,7 @@ static void no_state_is_larger_than_4_kib(void **state) {
 static void a_state_of_another_graph_is_refused(void **state) {
   static const int64_t word[3] = {0};
   mr_diag_t d = {0};
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   stream_now = &t;
   mr_graph_t *g = stream_graph("range 9 ! to-iter-dataset ! random-map seed=1 ! batch 3");
   assert_int_equal(mr_graph_start_words(g, "batch", 3, word, 3, &d), MR_OK);
@@ -99,7 +99,7 @@ static void any_numbers_as_a_state_are_survived(void **state) {
         x = x * 1664525 + 1013904223;
         word[k] = odd[(x >> 16) % (round % 2 ? 6 : 12)];
       }
-      stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+      stream_t t = {0};
       stream_now = &t;
       mr_graph_t *g = stream_graph(text[i]);
       assert_int_equal(mr_graph_start_words(g, "batch", 3, word, n, &d), MR_OK);

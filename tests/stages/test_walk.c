@@ -77,7 +77,7 @@ static void a_stream_without_a_record_gives_no_batch(void **state) {
 
 static void a_failing_filter_fails_the_graph(void **state) {
   mr_diag_t d = {0};
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   stream_now = &t;
   mr_graph_t *g = stream_graph("range 9 ! rand ! keep-if ! batch 3 workers=4");
   assert_true(mr_graph_run(g, &d) < 0);
@@ -88,7 +88,7 @@ static void a_failing_filter_fails_the_graph(void **state) {
 
 static void an_endless_stream_whose_records_all_go_can_be_stopped(void **state) {
   mr_diag_t d = {0};
-  stream_t t = {.element = calloc(STREAM_MAX, sizeof(element_t))};
+  stream_t t = {0};
   stream_now = &t;
   mr_graph_t *g = stream_graph("range 9 epochs=0 ! filter key=20:30 ! batch 3 workers=3");
   assert_int_equal(mr_graph_start(g, &d), MR_OK);
