@@ -175,12 +175,32 @@ static mr_err_t build(step_t *s) {
   return mr_fn_return(s->g, n, s->out);
 }
 
+/* Of part k: it was traced, has parameters, and the optimizers' kernels know their dtype. */
+static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
+  const mr_fn_t *f = l->part[k];
+  char text[MR_AVAL_TEXT];
+  if (f->diag.code < 0)
+    return mr_fail(diag, f->diag.code, "part %d of the loss failed: %s", k, f->diag.text);
+  if (f->n_out < 1) return mr_fail(diag, MR_ERR_SHAPE, "part %d of the loss gives no value", k);
+  if (l->n_data < 0 || f->n_in <= l->n_data)
+    return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
+  for (int i = l->n_data; i < f->n_in; i++)
+    if (f->in[i]->aval.dtype != MR_F32)
+      return mr_fail(diag, MR_ERR_SHAPE,
+                     "parameter %d is %s, want f32: the loss may convert it to what it computes in",
+                     i - l->n_data, mr_aval_text(&f->in[i]->aval, text));
+  if (f->out[0]->aval.ndim || f->out[0]->aval.dtype != MR_F32)
+    return mr_fail(diag, MR_ERR_SHAPE, "the loss is %s, want f32[]",
+                   mr_aval_text(&f->out[0]->aval, text));
+  return MR_OK;
+}
+
 static mr_err_t check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   if (l->parts < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
   for (int k = 0; k < l->parts; k++) {
     const mr_fn_t *f = l->part[k], *first = l->part[0];
-    if (f->n_in <= l->n_data) return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
+    MR_TRY(check_part(l, k, diag));
     for (int i = 0; l->parts > 1 && i < l->n_data; i++)
       if (l->split[i] && !f->in[i]->aval.ndim)
         return mr_fail(diag, MR_ERR_SHAPE, "data input %d is a scalar: it has no parts", i);

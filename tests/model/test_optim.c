@@ -133,6 +133,50 @@ static void wrong_settings_are_named(void **state) {
   assert_string_equal(diag.text, "lion.b2: 1.5, want [0,1)");
 }
 
+/* A step of adamw around a loss of p and a datum, of these dtypes, says so. */
+static void expect_no_step(mr_dtype_t p, mr_dtype_t loss, int ndim, const char *want) {
+  mr_diag_t diag = {0};
+  mr_fn_t *f = mr_fn_create(), *step = NULL;
+  const mr_fn_t *const part[] = {f};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(p, 3)),
+           *y = mr_lax_convert(f, mr_fn_input(f, x->aval), loss);
+  if (!ndim) y = mr_lax_reduce_sum(f, y, 1, (int[]){0});
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_optim_t o = mr_optim_of("adamw");
+  mr_optim_loss_t l = {.n_data = 1, .parts = 1, .part = part};
+  assert_int_equal(mr_optim_step_fn(&l, &o, &step, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text, want);
+  mr_fn_destroy(f);
+}
+
+static void parameters_and_losses_of_other_dtypes_are_refused(void **state) {
+  expect_no_step(MR_F64, MR_F32, 0,
+                 "parameter 0 is f64[3], want f32: the loss may convert it to what it computes in");
+  expect_no_step(
+      MR_BF16, MR_F32, 0,
+      "parameter 0 is bf16[3], want f32: the loss may convert it to what it computes in");
+  expect_no_step(MR_F32, MR_F64, 0, "the loss is f64[], want f32[]");
+  expect_no_step(MR_F32, MR_F32, 1, "the loss is f32[3], want f32[]");
+}
+
+static void a_loss_that_was_not_traced_is_told(void **state) {
+  mr_diag_t diag = {0};
+  mr_fn_t *f = mr_fn_create(), *step = NULL;
+  const mr_fn_t *const part[] = {f};
+  mr_optim_t o = mr_optim_of("sgd");
+  mr_optim_loss_t l = {.parts = 1, .part = part};
+  mr_var_t *p = mr_fn_input(f, mr_aval_of(MR_F32, 3));
+  assert_int_equal(mr_optim_step_fn(&l, &o, &step, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text, "part 0 of the loss gives no value");
+  mr_lax_linear(f, p, p, NULL, false);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_optim_step_fn(&l, &o, &step, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text,
+                      "part 0 of the loss failed: linear f32[3] f32[3]: x's last size is not the "
+                      "kernel's input size");
+  mr_fn_destroy(f);
+}
+
 static void an_average_follows_the_weights(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_diag_t diag = {0};
@@ -219,6 +263,8 @@ int main(void) {
       cmocka_unit_test(each_optimizer_steps_as_optax_does),
       cmocka_unit_test(settings_of_an_optimizer_count),
       cmocka_unit_test(wrong_settings_are_named),
+      cmocka_unit_test(parameters_and_losses_of_other_dtypes_are_refused),
+      cmocka_unit_test(a_loss_that_was_not_traced_is_told),
       cmocka_unit_test(an_average_follows_the_weights),
       cmocka_unit_test(parts_of_a_batch_add_up_to_its_step_in_less_memory),
       cmocka_unit_test(parts_draw_masks_of_their_own),
