@@ -3,6 +3,7 @@
 #define MR_TESTS_APPS_PROCESSES_H
 
 #include <dirent.h>
+#include <stdbool.h>
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
@@ -32,7 +33,7 @@ static inline char *file_of(const char *name, const char *end) {
   size_t n;
   snprintf(path, sizeof path, "%s/%s%s", dir, name, end);
   mr_diag_t why = {0};
-  if (mr_read_file(path, 1 << 24, &text, &n, &why) < 0) fail_msg("%s", why.text);
+  if (mr_read_file(path, 1 << 28, &text, &n, &why) < 0) fail_msg("%s", why.text);
   char *copy = realloc(text, n + 1);
   copy[n] = 0;
   return copy;
@@ -90,16 +91,21 @@ static inline void finish(running_t *r) {
   program_read(r->err, r->p->err, sizeof r->p->err);
 }
 
-/* Kills the named processes in turn at moments of rand(), as long as the run lasts. */
+/* Whether a program that was started still runs. */
+static inline bool runs(const running_t *r) {
+  siginfo_t info = {0};
+  return waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid;
+}
+
+/* Kills the named processes in turn, the first as soon as it is there and then at moments of
+   rand(), as long as the run lasts. */
 static inline int disturb(const running_t *r, const char *path, const char *const *process) {
   int done = 0;
   unsigned seed = 7;
-  for (int k = 0;; k++) {
-    siginfo_t info = {0};
-    usleep(30000 + (unsigned)rand_r(&seed) % 120000);
-    if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid) break;
+  for (int k = 0; runs(r); k += done > 0) {
     if (!process[k]) k = 0;
     pid_t pid[16];
+    usleep(done ? 30000 + (unsigned)rand_r(&seed) % 120000 : 1000);
     if (done < KILLS && find(process[k], path, pid) && kill(pid[0], SIGKILL) == 0) done++;
   }
   return done;
