@@ -88,6 +88,7 @@ mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **ou
                            mr_diag_t *diag) {
   mr_var_t **all;
   char text[MR_AVAL_TEXT];
+  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
   if (f->n_out < 1) return mr_fail(diag, MR_ERR_SHAPE, "grad: the function has no output");
   if (f->out[0]->aval.ndim != 0 || !mr_is_float(f->out[0]->aval.dtype))
     return mr_fail(diag, MR_ERR_SHAPE, "grad: output 0 must be a scalar of floats, is %s",

@@ -19,6 +19,7 @@ mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map) {
 }
 
 mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out) {
+  if (f->diag.code < 0) return mr_fail(&g->diag, f->diag.code, "%s", f->diag.text);
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "no memory to copy a graph");
   const char *scope = g->scope;

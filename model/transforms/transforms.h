@@ -14,7 +14,8 @@
 #include "model/ops/op.h"
 
 /* Appends f's equations to g with in[f->n_in], of the avals of f's inputs, for them; out[f->n_out]
-   are its results. */
+   are its results.  An f that failed while it was traced gives its failure, here and in every
+   transform. */
 mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out);
 /* A copy of f, of the caller.  NULL on failure. */
 mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag);

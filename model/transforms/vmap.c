@@ -34,6 +34,7 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
 
 mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, mr_batched_t *out) {
   if (g->diag.code < 0) return g->diag.code;
+  if (f->diag.code < 0) return mr_fail(&g->diag, f->diag.code, "%s", f->diag.text);
   mr_batched_t *map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "vmap: no memory");
   mr_standing_t before = mr_standing(g);

@@ -277,6 +277,31 @@ static void a_function_that_reads_a_value_of_another_one(void **state) {
   mr_fn_destroy(f);
 }
 
+/* The first failure of a trace is told by whatever gets the function, and by who compiles it. */
+static void a_failed_function_is_told_by_transforms_and_jit(void **state) {
+  static const char *const want = "add f32[2] f32[3]: want one shape, or one scalar";
+  mr_fn_t *bad = failed(), *g = NULL, *h = NULL;
+  mr_exec_t *e = NULL;
+  const int first = 0;
+  for (int k = 0; k < 10; k++) {
+    mr_diag_t diag = {0};
+    mr_err_t err = k == 0   ? mr_grad(bad, 1, &first, &g, &diag)
+                   : k == 1 ? mr_vjp(bad, 1, &first, &g, &diag)
+                   : k == 2 ? mr_jvp(bad, 1, &first, &g, &diag)
+                   : k == 3 ? mr_linearize(bad, 1, &first, &g, &h, &diag)
+                   : k == 4 ? mr_jacfwd(bad, 1, &first, &g, &diag)
+                   : k == 5 ? mr_jacrev(bad, 1, &first, &g, &diag)
+                   : k == 6 ? mr_hessian(bad, 1, &first, &g, &diag)
+                   : k == 7 ? mr_hvp(bad, 1, &first, &g, &diag)
+                   : k == 8 ? mr_vmap(bad, 3, NULL, NULL, &g, &diag)
+                            : mr_jit(bad, NULL, &e, &diag);
+    assert_int_equal(err, MR_ERR_SHAPE);
+    assert_string_equal(diag.text, want);
+    assert_true(!g && !h && !e);
+  }
+  mr_fn_destroy(bad);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_scan_whose_function_does_not_fit),
@@ -285,6 +310,7 @@ int main(void) {
       cmocka_unit_test(branches_that_do_not_agree),
       cmocka_unit_test(a_fori_loop_without_its_counter),
       cmocka_unit_test(rules_of_ones_own_that_do_not_fit),
+      cmocka_unit_test(a_failed_function_is_told_by_transforms_and_jit),
       cmocka_unit_test(a_function_that_reads_a_value_of_another_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,7 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
 
 mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **out,
                 mr_diag_t *diag) {
+  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
   MR_TRY(mr_isa_check(diag));
   MR_TRY(mr_matmul_precision_check(diag));
   MR_TRY(mr_key_layout_check(diag));
