@@ -158,7 +158,8 @@ static void a_rule_of_another_shape_is_refused(void **state) {
   mr_fn_return(body, 1, &x);
   in = mr_fn_input(f, mr_aval_scalar(MR_F32));
   assert_int_equal(mr_lax_custom_jvp(f, body, body, &in, &y), MR_ERR_SHAPE);
-  assert_non_null(strstr(f->diag.text, "custom_jvp_call: the rule takes 1 values and gives 1, want 2 and 2"));
+  assert_non_null(
+      strstr(f->diag.text, "custom_jvp_call: the rule takes 1 values and gives 1, want 2 and 2"));
   mr_fn_destroy(f);
   f = mr_fn_create();
   in = mr_fn_input(f, mr_aval_of(MR_F32, 3));
