@@ -1,14 +1,23 @@
 /* millrace index: the order in which a sampler asks for records. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "apps/cli.h"
 #include "loaders/sampler.h"
 
-enum { BLOCK = 1 << 16, LINE_MAX_BYTES = 64 }; /* three numbers of 20 digits at most */
+/* Three numbers of 20 digits at most are a line. */
+enum { LINE_MAX_BYTES = 64, BLOCK_LINES = 1 << 14, BLOCKS_MAX = 16 };
 
+/* Lines of positions [first,first+n); each is made by one thread. */
 typedef struct block {
-  size_t n;
-  char text[BLOCK];
+  const mr_sampler_t *s;
+  int64_t first, n;
+  size_t bytes;
+  char text[BLOCK_LINES * LINE_MAX_BYTES];
 } block_t;
 
 static const mr_flag_t index_flags[] = {
@@ -56,32 +65,66 @@ static char *put_number(char *to, uint64_t v, char after) {
   return to;
 }
 
-static void flush(block_t *b) {
-  fwrite(b->text, 1, b->n, stdout);
-  b->n = 0;
+static void *fill(void *arg) {
+  block_t *b = arg;
+  char *to = b->text;
+  for (int64_t i = b->first; i < b->first + b->n; i++) {
+    int64_t record;
+    uint64_t key;
+    mr_sampler_at(b->s, mr_sampler_index(b->s, i), &record, &key);
+    to = put_number(to, (uint64_t)i, ' ');
+    to = put_number(to, (uint64_t)record, ' ');
+    to = put_number(to, key, '\n');
+  }
+  b->bytes = (size_t)(to - b->text);
+  return NULL;
 }
 
-static void put_line(block_t *b, int64_t position, int64_t record, uint64_t key) {
-  if (b->n > BLOCK - LINE_MAX_BYTES) flush(b);
-  char *to = put_number(b->text + b->n, (uint64_t)position, ' ');
-  to = put_number(to, (uint64_t)record, ' ');
-  b->n = (size_t)(put_number(to, key, '\n') - b->text);
+/* The first block here, the others each in a thread, or here too where there is none to be had. */
+static void fill_all(block_t *b, int n) {
+  pthread_t thread[BLOCKS_MAX];
+  bool there[BLOCKS_MAX] = {false};
+  for (int k = 1; k < n; k++) there[k] = pthread_create(&thread[k], NULL, fill, &b[k]) == 0;
+  for (int k = 0; k < n; k++)
+    if (!there[k]) fill(&b[k]);
+  for (int k = 1; k < n; k++)
+    if (there[k]) pthread_join(thread[k], NULL);
+}
+
+/* The next blocks, as many as there are positions for. */
+static int share(const mr_sampler_t *s, int64_t first, block_t *b, int n) {
+  int k = 0;
+  for (; k < n && first < s->local_len; k++, first += BLOCK_LINES) {
+    int64_t left = s->local_len - first;
+    b[k].s = s, b[k].first = first, b[k].n = left < BLOCK_LINES ? left : BLOCK_LINES;
+  }
+  return k;
+}
+
+static int n_processors(void) {
+  cpu_set_t set;
+  int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+  return n < BLOCKS_MAX ? n : BLOCKS_MAX;
 }
 
 static int index_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_sampler_conf_t conf = {.n_epochs = 1, .seeded = true};
-  static block_t out;
   mr_sampler_t s;
+  int at_once = n_processors(), n = 0;
   MR_TRY(settings(a, &conf, diag));
   MR_TRY(mr_sampler_init(&s, &conf, diag));
-  for (int64_t i = 0; i < s.local_len && !ferror(stdout); i++) {
-    int64_t record;
-    uint64_t key;
-    mr_sampler_at(&s, mr_sampler_index(&s, i), &record, &key);
-    put_line(&out, i, record, key);
+  block_t *b = malloc((size_t)at_once * sizeof *b);
+  if (!b) return mr_fail(diag, MR_ERR_NOMEM, "index: out of memory");
+  mr_err_t e = MR_OK;
+  for (int64_t i = 0; i < s.local_len && e >= 0; i += (int64_t)n * BLOCK_LINES) {
+    n = share(&s, i, b, at_once);
+    fill_all(b, n);
+    for (int k = 0; k < n && e >= 0; k++)
+      if (fwrite(b[k].text, 1, b[k].bytes, stdout) < b[k].bytes)
+        e = mr_fail(diag, MR_ERR_IO, "standard output: cannot write: %s", strerror(errno));
   }
-  flush(&out);
-  return 0;
+  free(b);
+  return e;
 }
 
 const mr_command_t mr_command_index = {
