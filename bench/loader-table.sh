@@ -2,7 +2,7 @@
 # usage: bench/loader-table.sh DATA [SECONDS]
 # The loader's figures on this machine: workers, output types, image sizes, dataset sizes by the
 # sampler alone, the four ways of reading warm and cold, reads ahead, the time to the first batch.  DATA is
-# CIFAR-10's folder; SECONDS of each measurement (default 2).  Writes 2 GB below ${TMPDIR:-/tmp}.
+# CIFAR-10's folder; SECONDS of each measurement (whole ones, default 2).  Writes 2 GB below ${TMPDIR:-/tmp}.
 # What it prints is kept in bench/results/DATE-loader-table.txt (OUT names another file).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,7 +19,10 @@ rate() { # GRAPH
   "$millrace" bench loader --json --seconds "$seconds" --graph "$1" |
     sed -n 's/.*"images_per_s":\([0-9]*\).*/\1/p'
 }
-row() { printf '%-44s %12s %s\n' "$1" "$2" "${3:-images/s}"; }
+row() { # WHAT FIGURE [UNIT]
+  [ -n "$2" ] || { echo "loader-table: no figure for $1" >&2; exit 1; }
+  printf '%-44s %12s %s\n' "$1" "$2" "${3:-images/s}"
+}
 per() { awk "BEGIN {printf \"%.3f\", 1e6 * $2 / $1}"; } # RATE CORES: microseconds of a core
 
 npy() { # FILE DTYPE SHAPE BYTES: an .npy file of random bytes
