@@ -80,9 +80,6 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n);
 /* True if reads of the next burst can fly while one is made. */
 bool mr__wants_ahead(const mr_chain_t *c);
 
-/* The next fetch will be of op[0,n): their reads may begin. */
-void mr__ahead(mr_chain_t *c, const mr__op_t *op, size_t n);
-
 /* Runs one program, fetched before, into slot (NULL: anywhere); out->data says where it lies. */
 mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec_t *out);
 

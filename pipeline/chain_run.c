@@ -110,7 +110,8 @@ bool mr__wants_ahead(const mr_chain_t *c) {
   return wants;
 }
 
-void mr__ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
+/* The next fetch will be of op[0,n): their reads may begin. */
+static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
   int64_t index[MR_BURST];
   for (int i = 0; i < c->n_branches; i++) {
     mr__branch_t *b = &c->branch[i];
@@ -225,7 +226,7 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
                            int slot) {
   if (c->tracer && c->tracer->only) return tell_burst(c, b->op, b->at, b->n, buf, slot), MR_OK;
   MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0]));
-  if (next && next->n) mr__ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);
+  if (next && next->n) read_ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);
   for (int i = 0; i < b->n; i++) {
     mr_rec_t r;
     mr__op_t *op = b->op + b->at[i];

@@ -20,7 +20,8 @@ struct mr_held {
   char data[];
 };
 
-mr_err_t mr_make_parent(const char *path, mr_diag_t *diag) {
+/* Makes the folder that path lies in. */
+static mr_err_t make_parent(const char *path, mr_diag_t *diag) {
   char folder[MR_PATH_MAX];
   const char *slash = strrchr(path, '/');
   if (!slash || slash == path) return MR_OK;
@@ -32,7 +33,7 @@ mr_err_t mr_make_parent(const char *path, mr_diag_t *diag) {
 mr_err_t mr_appender_open(mr_appender_t *f, const char *path, bool keep, mr_diag_t *diag) {
   *f = (mr_appender_t){.fd = -1, .path = path};
   f->last = &f->first;
-  MR_TRY(mr_make_parent(path, diag));
+  MR_TRY(make_parent(path, diag));
   int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (keep ? 0 : O_TRUNC);
   f->fd = open(path, how, 0666);
   if (f->fd < 0)

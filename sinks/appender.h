@@ -37,7 +37,4 @@ void mr_appender_close(mr_appender_t *f, const mr_stage_t *s);
 /* ", 12 lost" or "" into text[0,n). */
 void mr_appender_lost_text(const mr_appender_t *f, char *text, size_t n);
 
-/* Makes the folder that path lies in. */
-mr_err_t mr_make_parent(const char *path, mr_diag_t *diag);
-
 #endif

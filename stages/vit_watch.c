@@ -34,8 +34,8 @@ static void measure(const float *x, int64_t n, mr_histogram_t *h) {
   if (!h->n) h->min = h->max = 0;
 }
 
-void mr_histogram_of(const char *kind, const char *name, const float *x, int64_t n,
-                     mr_histogram_t *out) {
+static void histogram_of(const char *kind, const char *name, const float *x, int64_t n,
+                         mr_histogram_t *out) {
   *out = (mr_histogram_t){0};
   snprintf(out->name, sizeof out->name, "%s/%s", kind, name);
   measure(x, n, out);
@@ -80,7 +80,7 @@ void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params,
     bool weights = i < params->n;
     if (!weights && (!w->before || w->gain == 0)) return;
     const float *x = weights ? params->p + p->offset : gradients(w, params, p);
-    mr_histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
+    histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
     out->n_histograms++;
   }
 }

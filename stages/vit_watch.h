@@ -31,9 +31,6 @@ void mr_vit_watch_fini(mr_vit_watch_t *w);
 /* Euclidean norm of x[0,n). */
 double mr_vit_norm(const float *x, size_t n);
 
-void mr_histogram_of(const char *kind, const char *name, const float *x, int64_t n,
-                     mr_histogram_t *out);
-
 /* Record i of a batch of spec as bytes, at most MR_PICTURE_SIDE wide and high. */
 void mr_vit_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
                     mr_metrics_t *out);

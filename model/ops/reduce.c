@@ -34,7 +34,8 @@ mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
   return mr_lax_broadcast_in_dim(f, v, x->ndim, x->dim, at);
 }
 
-int mr__reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride) {
+/* x's dimensions as (kept..., reduced...): sizes and strides; returns how many are kept. */
+static int reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride) {
   const mr_aval_t *x = &e->in[0]->aval;
   unsigned mask = reduced_mask(e);
   int64_t s[MR_MAX_NDIM];
@@ -65,7 +66,7 @@ static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
   static void name(const mr_cpu_call_t *c, type start, type (*fold)(type, type)) {                 \
     const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;                         \
     int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];                                                 \
-    int kept = mr__reduce_walk(c->eqn, dim, stride);                                               \
+    int kept = reduce_walk(c->eqn, dim, stride);                                                   \
     int64_t n = mr_aval_elems(y), inner = 1;                                                       \
     for (int i = kept; i < x->ndim; i++) inner *= dim[i];                                          \
     _Pragma("omp parallel for schedule(static) if (n * inner > 65536)") for (int64_t o = 0; o < n; \

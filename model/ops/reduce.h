@@ -7,8 +7,6 @@
 mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 /* Spreads v, the result's cotangent, over the operand's shape. */
 mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v);
-/* x's dimensions as (kept..., reduced...): sizes and strides; returns how many are kept. */
-int mr__reduce_walk(const mr_eqn_t *e, int64_t *dim, int64_t *stride);
 /* How two elements become one: of f32 and bf16, of f64, of integers and bool. */
 typedef struct mr_reduce_fold {
   float (*f32)(float, float);
