@@ -22,13 +22,17 @@ typedef struct wanted {
   const char *out, *labels;
 } wanted_t;
 
-/* Bit 63 is also that of negative numbers (range) and of a hole, none of which is left out. */
+/* Keys as the ledger hashes them.  Bit 63 is also that of negative numbers (range) and of a hole,
+   none of which is left out. */
 static void print_keys(const mr_buf_t *b) {
+  bool any = false;
   printf("keys");
+  for (int i = 0; i < b->n; i++) printf(" %" PRIu64, b->key[i]);
   for (int i = 0; i < b->n; i++) {
     uint64_t key = b->key[i];
-    bool out = key & MR_KEY_SKIPPED && b->label[i] == MR_LABEL_NONE && key != UINT64_MAX;
-    printf(out ? " %" PRIu64 "(left out)" : " %" PRIu64, out ? key & ~MR_KEY_SKIPPED : key);
+    if (!(key & MR_KEY_SKIPPED) || b->label[i] != MR_LABEL_NONE || key == UINT64_MAX) continue;
+    printf("%s %" PRIu64, any ? "" : "\nleft out", key & ~MR_KEY_SKIPPED);
+    any = true;
   }
   puts("");
 }
