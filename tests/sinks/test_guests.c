@@ -24,6 +24,7 @@ enum {
   LONG = 4096,
   MARK = 1000000, /* numbers above it end what was sent before them */
   PATIENCE_MS = 600000,
+  LAST = 400, /* messages just before a publisher is closed */
 };
 
 static void *context;
@@ -136,13 +137,17 @@ static void what_was_sent_last_arrives_before_the_publisher_is_closed(void **sta
   mr_guests_t *g = open_at(*state);
   void *s = subscriber(g, "", 5000);
   char topic[32], text[16];
+  mr_guests_stats_t st;
   meet(g, s);
-  for (int i = 1; i <= 900; i++) {
+  /* ZeroMQ gives back room for 500 messages at once: so many of the 1000 may still be taken. */
+  for (int i = 1; i <= LAST; i++) {
     snprintf(text, sizeof text, "%d", i);
     mr_guests_send(g, "number", text);
   }
+  mr_guests_stats(g, &st);
+  assert_int_equal(st.dropped, 0);
   mr_guests_close(g, PATIENCE_MS);
-  for (int i = 1; i <= 900; i++) assert_int_equal(next(s, PATIENCE_MS, topic), i);
+  for (int i = 1; i <= LAST; i++) assert_int_equal(next(s, PATIENCE_MS, topic), i);
   zmq_close(s);
 }
 
