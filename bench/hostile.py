@@ -34,16 +34,20 @@ def connect(port):
     return socket.create_connection(("127.0.0.1", port), 2)
 
 
-def flood(port):
+def say_in_turn(port, words):
     for i in range(10**9):
         try:
             with connect(port) as s:
-                s.sendall(FLOOD[i % len(FLOOD)])
+                s.sendall(words[i % len(words)])
                 s.settimeout(0.2)
                 s.recv(64)
         except OSError:
             pass
         time.sleep(0.002)
+
+
+def flood(port):
+    say_in_turn(port, FLOOD)
 
 
 def drip(port):
@@ -73,16 +77,8 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + b"\x00" + byte
 
 def malformed_peer(port):
     """Of ZeroMQ: half a greeting, a whole one and then nonsense, a frame of 2^63 bytes."""
-    said = [GREETING[:11] + os.urandom(200), GREETING + os.urandom(200), GREETING + b"\x02" + b"\x7f" + b"\xff" * 7 + os.urandom(200)]
-    for i in range(10**9):
-        try:
-            with connect(port) as s:
-                s.sendall(said[i % len(said)])
-                s.settimeout(0.2)
-                s.recv(64)
-        except OSError:
-            pass
-        time.sleep(0.002)
+    say_in_turn(port, [GREETING[:11] + os.urandom(200), GREETING + os.urandom(200),
+                       GREETING + b"\x02" + b"\x7f" + b"\xff" * 7 + os.urandom(200)])
 
 
 def attack(port, peers):
