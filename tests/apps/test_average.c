@@ -10,7 +10,7 @@
 
 #include "base/safetensors.h"
 #include "base/xio.h"
-#include "tests/apps/program.h"
+#include "tests/apps/small_run.h"
 
 enum { STEPS = 12 };
 static const float decay = 0.75f;
@@ -25,22 +25,7 @@ static const char graph[] =
     "train.metrics ! jsonl path=$run/metrics.jsonl\n"
     "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
 
-static program_t p;
-static char dir[64], file[96], whole[96], other[96];
-
-static int group_setup(void **state) {
-  strcpy(dir, "/tmp/mr-average-XXXXXX");
-  if (!mkdtemp(dir)) return -1;
-  snprintf(file, sizeof file, "%s/small.mr", dir);
-  snprintf(whole, sizeof whole, "%s/whole", dir);
-  snprintf(other, sizeof other, "%s/other", dir);
-  if (mr_write_file(file, graph, sizeof graph - 1, NULL) < 0) return -1;
-  RUN(&p, "train", "--graph", file, "--run-dir", whole);
-  if (p.status) fprintf(stderr, "%s%s", p.out, p.err);
-  return p.status;
-}
-
-static int group_teardown(void **state) { return program_forget(dir); }
+static int group_setup(void **state) { return small_run("average", graph); }
 
 static void checkpoint_path(const char *run, int step, char path[192]) {
   snprintf(path, 192, "%s/checkpoints/step-%06d.safetensors", run, step);
@@ -168,5 +153,5 @@ int main(void) {
       cmocka_unit_test(the_average_is_what_is_tested_and_evaluated),
       cmocka_unit_test(a_checkpoint_without_an_average_begins_one),
   };
-  return cmocka_run_group_tests(tests, group_setup, group_teardown);
+  return cmocka_run_group_tests(tests, group_setup, small_run_forget);
 }

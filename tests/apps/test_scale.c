@@ -14,7 +14,7 @@
 
 #include "base/safetensors.h"
 #include "base/xio.h"
-#include "tests/apps/program.h"
+#include "tests/apps/small_run.h"
 
 enum { STEPS = 12, PATIENCE = 2 };
 
@@ -28,22 +28,7 @@ static const char graph[] =
     "train.metrics ! jsonl path=$run/metrics.jsonl\n"
     "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
 
-static program_t p;
-static char dir[64], file[96], whole[96], other[96];
-
-static int group_setup(void **state) {
-  strcpy(dir, "/tmp/mr-scale-XXXXXX");
-  if (!mkdtemp(dir)) return -1;
-  snprintf(file, sizeof file, "%s/small.mr", dir);
-  snprintf(whole, sizeof whole, "%s/whole", dir);
-  snprintf(other, sizeof other, "%s/other", dir);
-  if (mr_write_file(file, graph, sizeof graph - 1, NULL) < 0) return -1;
-  RUN(&p, "train", "--graph", file, "--run-dir", whole);
-  if (p.status) fprintf(stderr, "%s%s", p.out, p.err);
-  return p.status;
-}
-
-static int group_teardown(void **state) { return program_forget(dir); }
+static int group_setup(void **state) { return small_run("scale", graph); }
 
 /* A checkpoint's file: its bytes. */
 static void *bytes_of(const char *run, int step, size_t *n) {
@@ -172,5 +157,5 @@ int main(void) {
       cmocka_unit_test(the_metric_is_the_scale_that_a_step_had),
       cmocka_unit_test(wrong_settings_are_refused_and_said),
   };
-  return cmocka_run_group_tests(tests, group_setup, group_teardown);
+  return cmocka_run_group_tests(tests, group_setup, small_run_forget);
 }
