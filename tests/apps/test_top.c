@@ -83,8 +83,9 @@ static void it_follows_a_run_and_leaves_on_q(void **state) {
   if (!has_tmux()) skip();
   for (int i = 1; i <= 40; i++) add_step(i, 3 - 0.05 * i);
   snprintf(words, sizeof words,
-           "-f /dev/null new-session -d -x 130 -y 40 '%s top %s; echo left with $? > %s/left'",
-           MR_PROGRAM, dir, dir);
+           "-f /dev/null new-session -d -x 130 -y 40 '%s top %s; echo left with $? > %s/part; "
+           "mv %s/part %s/left'",
+           MR_PROGRAM, dir, dir, dir, dir);
   tmux(words);
   const char *text = screen_with("step 40/100");
   assert_non_null(strstr(text, "loss 1.0000"));
