@@ -56,18 +56,10 @@ static double number(const cJSON *o, const char *name) {
 }
 
 static void says_limits_ops_scopes_and_the_three_sums(void **state) {
-  static const char *const words[] = {"; gelu dropout",
-                                      "f32 multiply-add",
-                                      "bf16 multiply-add",
-                                      "copy (read",
-                                      "dot_general",
-                                      "encoder_blocks.1",
-                                      "matrix products",
-                                      "bandwidth-bound",
-                                      "3 steps of",
-                                      "all ops",
-                                      "adamw",
-                                      "where the time goes"};
+  static const char *const words[] = {
+      "f32 multiply-add", "bf16 multiply-add", "copy (read",
+      "encoder_blocks.1", "matrix products",   "bandwidth-bound",
+      "3 steps of",       "all ops",           "where the time goes"};
   if (p.status) fail_msg("status %d: %s", p.status, p.err);
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     if (!strstr(p.out, words[i])) fail_msg("\"%s\" is not in: %s", words[i], p.out);
@@ -92,6 +84,25 @@ static void sums_of_the_json_file_are_those_of_its_calls(void **state) {
   assert_int_equal(number(o, "steps"), 3);
   assert_true(number(cJSON_GetObjectItem(o, "limits"), "f32_gflops") > 0);
   assert_true(number(cJSON_GetObjectItem(o, "limits"), "copy_gbs") > 0);
+  cJSON_Delete(o);
+}
+
+/* The table shows the ops that took longest; the file all of them. */
+static int calls_of(const cJSON *profile, const char *op, const char *what) {
+  const cJSON *c;
+  int n = 0;
+  cJSON_ArrayForEach(c, cJSON_GetObjectItem(profile, "calls")) {
+    int same = !strcmp(cJSON_GetObjectItem(c, "op")->valuestring, op);
+    n += same && strstr(cJSON_GetObjectItem(c, "shape")->valuestring, what) != NULL;
+  }
+  return n;
+}
+
+static void ops_say_what_they_are_made_of(void **state) {
+  cJSON *o = read_json(json);
+  assert_true(calls_of(o, "fused", "; gelu dropout") >= 2); /* one a layer */
+  assert_true(calls_of(o, "dot_general", "bf16[") >= 2 * 6);
+  assert_true(calls_of(o, "adamw", "f32[") >= 1);
   cJSON_Delete(o);
 }
 
@@ -145,6 +156,7 @@ static void a_stream_that_ends_too_early_is_said(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(says_limits_ops_scopes_and_the_three_sums),
+      cmocka_unit_test(ops_say_what_they_are_made_of),
       cmocka_unit_test(sums_of_the_json_file_are_those_of_its_calls),
       cmocka_unit_test(every_kernel_of_the_trace_lies_within_its_step),
       cmocka_unit_test(flame_graph_has_a_titled_box_for_scopes_and_ops),
