@@ -8,7 +8,6 @@
 /* clang-format on */
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "pipeline/buffer.h"
 #include "pipeline/metrics.h"
@@ -69,7 +68,6 @@ static void threads_never_hold_the_same_buffer(void **state) {
   mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {64}};
   mr_pool_t *p = mr_pool_create(&spec, 3);
   pthread_t t[4];
-  alarm(60);
   for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, churn, p);
   for (int i = 0; i < 4; i++) {
     void *bad;

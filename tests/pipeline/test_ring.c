@@ -9,7 +9,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "pipeline/ring.h"
 
@@ -18,7 +17,6 @@ enum { DEPTH = 8 };
 static mr_buf_t *fake(size_t i) { return (mr_buf_t *)(i + 1); }
 
 static int setup(void **state) {
-  alarm(60);
   *state = aligned_alloc(64, mr_ring_footprint(DEPTH));
   return !mr_ring_init(*state, DEPTH, NULL, NULL);
 }
