@@ -12,47 +12,52 @@
 
 /* Batches of 15 do not divide by three, and an epoch's last one is short. */
 static const char lines[] =
-    "process reader restart=100 copies=%d %s{\n"
+    "process reader restart=100 copies=%d {\n"
     "  synthetic n=1000 ! shuffle seed=1 epochs=2 ! flip ! batch 15 name=batches workers=2\n}\n"
-    "process writer restart=100 %s{ delay 4 name=delay !\n"
+    "process writer restart=100 { delay 4 name=delay !\n"
     "  ledger path=$out.txt state=$out.json every=5 name=lines }\n"
     "batches. ! delay.\n";
 
 /* Records that are filtered and walked: their state is more than a position. */
 static const char walked[] =
-    "process reader restart=100 copies=%d %s{\n"
+    "process reader restart=100 copies=%d {\n"
     "  synthetic n=900 ! shuffle seed=2 epochs=2 ! filter 0,1,2,3,4,5 ! to-iter-dataset !\n"
     "  window-shuffle 20 seed=4 ! flip ! batch 15 name=batches\n}\n"
-    "process writer restart=100 %s{ delay 4 name=delay !\n"
+    "process writer restart=100 { delay 4 name=delay !\n"
     "  ledger path=$out.txt state=$out.json every=5 name=lines }\n"
     "batches. ! delay.\n";
 
 static const char training[] =
-    "process reader restart=100 copies=%d %s{\n"
+    "process reader restart=100 copies=%d {\n"
     "  synthetic n=320 ! shuffle seed=1 epochs=4 ! flip ! normalize ! batch 16 name=batches\n"
     "  synthetic n=64 split=valid ! sequential epochs=0 ! normalize ! batch 32 name=held\n}\n"
-    "process trainer restart=100 %s{\n"
+    "process trainer restart=100 {\n"
+    "  delay 0 asleep name=delay\n"
     "  vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8 checkpoint-every=5\n"
     "  train.state ! checkpoint dir=$out.d\n}\n"
-    "batches. ! train.   held. ! train.valid\n";
+    "batches. ! delay.   delay. ! train.   held. ! train.valid\n";
 
-static running_t begin(const char *name, const char *text, int copies, const char *reader,
-                       const char *taker) {
-  char whole[TEXT_MAX], path[TEXT_MAX];
-  snprintf(whole, sizeof whole, text, copies, reader, taker);
+static void write_copies(const char *name, const char *text, int copies, char *path) {
+  char whole[TEXT_MAX];
+  snprintf(whole, sizeof whole, text, copies);
   write_graph(name, whole, path);
+}
+
+static running_t begin(const char *name, const char *text, int copies) {
+  char path[TEXT_MAX];
+  write_copies(name, text, copies, path);
   return start((const char *const[]){"run", path, NULL});
 }
 
 static void undisturbed(const char *name, const char *text, running_t *r) {
-  *r = begin(name, text, 1, "", "");
+  *r = begin(name, text, 1);
   finish(r);
   if (r->p->status) fail_msg("%s", r->p->err);
 }
 
 static void shaken(const char *name, const char *text, const char *const *process, running_t *r) {
   char path[TEXT_MAX];
-  *r = begin(name, text, 3, "", "");
+  *r = begin(name, text, 3);
   snprintf(path, sizeof path, "%s/%s.mr", dir, name);
   int done = disturb(r, path, process);
   finish(r);
@@ -67,7 +72,7 @@ static void same_files(const char *a, const char *b, const char *end) {
 }
 
 static void lines_of_three_readers_are_those_of_one(void **state) {
-  running_t one, three = begin("three", lines, 3, "", "");
+  running_t one, three = begin("three", lines, 3);
   finish(&three);
   if (three.p->status) fail_msg("%s", three.p->err);
   undisturbed("one", lines, &one);
@@ -77,10 +82,10 @@ static void lines_of_three_readers_are_those_of_one(void **state) {
 
 static void batches_of_another_size_are_cut_where_they_are_made(void **state) {
   static const char graph[] =
-      "process reader copies=%d %s{ synthetic n=200 ! shuffle seed=1 epochs=1 ! batch 16 ! "
-      "rebatch 10 name=batches }\nprocess writer %s{ ledger path=$out.txt name=lines }\n"
+      "process reader copies=%d { synthetic n=200 ! shuffle seed=1 epochs=1 ! batch 16 ! "
+      "rebatch 10 name=batches }\nprocess writer { ledger path=$out.txt name=lines }\n"
       "batches. ! lines.\n";
-  running_t one, two = begin("two", graph, 2, "", "");
+  running_t one, two = begin("two", graph, 2);
   finish(&two);
   if (two.p->status) fail_msg("%s", two.p->err);
   undisturbed("one", graph, &one);
@@ -116,33 +121,50 @@ static void a_trainer_of_three_readers_ends_with_the_same_weights(void **state) 
   free(x), free(y), free(one.p), free(three.p);
 }
 
-/* Until there is another newest checkpoint than seen, which then is it. */
-static void wait_for_checkpoint(const char *name, char seen[64]) {
+/* Until there is another newest checkpoint than seen, which then is it, or the run is over. */
+static void wait_for_checkpoint(const running_t *r, const char *name, char seen[64]) {
   char path[TEXT_MAX], now[64];
   snprintf(path, sizeof path, "%s/%s.d/latest", dir, name);
-  for (ssize_t n = -1;; usleep(5000)) {
+  for (ssize_t n = -1; runs(r); usleep(5000)) {
     if ((n = readlink(path, now, sizeof now - 1)) > 0) now[n] = 0;
-    if (n > 0 && strcmp(now, seen)) break;
+    if (n <= 0 || !strcmp(now, seen)) continue;
+    memcpy(seen, now, sizeof now);
+    return;
   }
-  memcpy(seen, now, sizeof now);
 }
 
-/* All processes at once, the supervisor first: as if the host had lost its power, twice. */
-static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
-  char path[TEXT_MAX], a[24], b[24], seen[64] = "";
-  running_t calm, on;
-  undisturbed("calm-host", training, &calm);
-  running_t r = begin("host", training, 3, "", "");
-  snprintf(path, sizeof path, "%s/host.mr", dir);
-  for (int i = 0; i < 2; i++) {
-    wait_for_checkpoint("host", seen);
+/* All processes at once, the supervisor first: as if the host had lost its power, twice.  False: a
+   run was over before. */
+static bool dies_twice(const char *name, const char *delay) {
+  char path[TEXT_MAX], seen[64] = "";
+  bool killed = true;
+  write_copies(name, training, 3, path);
+  running_t r = start((const char *const[]){"run", path, delay, NULL});
+  for (int i = 0; i < 2 && killed; i++) {
+    wait_for_checkpoint(&r, name, seen);
     kill(r.pid, SIGKILL);
     finish(&r);
-    assert_int_equal(r.p->status, 128 + SIGKILL);
+    killed = r.p->status == 128 + SIGKILL;
+    if (!killed && r.p->status) fail_msg("%s", r.p->err);
     wait_until_gone(path);
     free(r.p);
-    if (!i) r = start((const char *const[]){"run", path, "--resume", NULL});
+    if (!i && killed) r = start((const char *const[]){"run", path, "--resume", delay, NULL});
   }
+  return killed;
+}
+
+static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
+  char name[32], delay[32], path[TEXT_MAX], a[24], b[24];
+  running_t calm, on;
+  undisturbed("calm-host", training, &calm);
+  bool killed = false;
+  for (int us = 5000; !killed && us < 5000000; us *= 4) { /* slower, until both moments are met */
+    snprintf(name, sizeof name, "host-%d", us);
+    snprintf(delay, sizeof delay, "delay.us=%d", us);
+    killed = dies_twice(name, delay);
+  }
+  assert_true(killed);
+  snprintf(path, sizeof path, "%s/%s.mr", dir, name);
   on = start((const char *const[]){"run", path, "--resume", "reader.copies=2", NULL});
   finish(&on);
   if (on.p->status) fail_msg("%s", on.p->err);
@@ -150,7 +172,7 @@ static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
   ledger_line(on.p->out, "train: ", b);
   assert_string_equal(a, b);
   char *x = file_of("calm-host", ".d/step-000080.safetensors");
-  char *y = file_of("host", ".d/step-000080.safetensors");
+  char *y = file_of(name, ".d/step-000080.safetensors");
   assert_memory_equal(x, y, 4000);
   free(x), free(y), free(calm.p), free(on.p);
 }
