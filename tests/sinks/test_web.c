@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "sinks/http_slow.h"
 #include "sinks/web_log.h"
 #include "tests/sinks/talk.h"
@@ -21,6 +22,7 @@ static const mr_stage_def_t *const own[] = {&talk_def, NULL};
 static int setup(void **state) { return talk_setup(own); }
 static int teardown(void **state) {
   talk_over = false;
+  talk_before = NULL;
   return talk_teardown();
 }
 
@@ -70,8 +72,9 @@ static int dial(void) {
   return fd;
 }
 
-/* Sends text, reads up to the end of the answer; the caller frees it. */
-static char *ask_raw(const char *text, size_t n, bool hang_up) {
+/* Sends text, reads up to the end of the answer; the caller frees it.  heard is called with its
+   first bytes, if not NULL. */
+static char *ask_and_tell(const char *text, size_t n, bool hang_up, void (*heard)(void)) {
   int fd = dial();
   char *answer = NULL;
   size_t have = 0, cap = 0;
@@ -81,11 +84,16 @@ static char *ask_raw(const char *text, size_t n, bool hang_up) {
     if (cap - have < 4096) answer = realloc(answer, cap = 2 * cap + 8192);
     ssize_t k = recv(fd, answer + have, cap - have - 1, 0);
     if (k <= 0) break;
+    if (heard && !have) heard();
     have += (size_t)k;
   }
   answer[have] = 0;
   close(fd);
   return answer;
+}
+
+static char *ask_raw(const char *text, size_t n, bool hang_up) {
+  return ask_and_tell(text, n, hang_up, NULL);
 }
 
 static int status_of(const char *path, const char *with_token, const char *host, const char *more) {
@@ -153,14 +161,24 @@ static void bodies_nonsense_and_long_heads_do_not_get_in(void **state) {
   finish();
 }
 
+/* Holds the run at its second step until somebody reads. */
+static atomic_bool is_read;
+
+static void wait_until_read(mr_metrics_t *r) {
+  while (r->step > 1 && !is_read) usleep(1000);
+}
+
+static void now_it_is_read(void) { is_read = true; }
+
 static void the_stream_brings_every_record_and_ends_with_the_run(void **state) {
   char text[256];
-  start("talk last=60 pause=5000 ! telemetry every=0 ! web port=0");
+  is_read = false;
+  talk_before = wait_until_read;
+  start("talk last=60 ! telemetry every=0 ! web port=0");
   int n = snprintf(text, sizeof text,
-                   "GET /events?token=%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: "
-                   "close\r\n\r\n",
+                   "GET /events?token=%s HTTP/1.0\r\nHost: 127.0.0.1:%d\r\n\r\n", /* no chunks */
                    token, port);
-  char *answer = ask_raw(text, (size_t)n, false);
+  char *answer = ask_and_tell(text, (size_t)n, false, now_it_is_read);
   assert_non_null(strstr(answer, "Content-Type: text/event-stream"));
   assert_null(strstr(answer, "Access-Control-Allow-Origin"));
   for (int step = 1; step <= 60; step++) {
@@ -181,17 +199,30 @@ static void clients_that_say_nothing_do_not_hold_the_run(void **state) {
   for (int i = 0; i < 50; i++) close(fd[i]);
 }
 
+static const double LIMIT_S = 0.2;
+
+/* A connection that was answered within the limit: once more, if a busy machine let that pass. */
+static void answered_in_time(mr_http_slow_t *s, int pair[2]) {
+  for (;;) {
+    double from = mr_now_s();
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    mr_http_slow_begin(s, pair[0]);
+    mr_http_slow_answer(s, pair[0]);
+    if (mr_now_s() - from < LIMIT_S) return;
+    mr_http_slow_end(s, pair[0]);
+    close(pair[0]), close(pair[1]);
+  }
+}
+
 /* The server's own limit is 20 s: scripts/check-web.sh waits for it. */
 static void a_connection_that_comes_to_no_request_is_ended(void **state) {
   mr_http_slow_t s = {0};
   int slow[2], answered[2];
   char byte;
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, slow), 0);
-  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, answered), 0);
-  assert_true(mr_http_slow_open(&s, 0.2));
+  assert_true(mr_http_slow_open(&s, LIMIT_S));
+  answered_in_time(&s, answered);
   mr_http_slow_begin(&s, slow[0]);
-  mr_http_slow_begin(&s, answered[0]);
-  mr_http_slow_answer(&s, answered[0]);
   assert_int_equal(recv(slow[1], &byte, 1, 0), 0);
   assert_int_equal(recv(answered[1], &byte, 1, MSG_DONTWAIT), -1); /* still open */
   mr_http_slow_end(&s, slow[0]);
