@@ -7,12 +7,11 @@
 
 #include <cmocka.h>
 
-#include <netinet/in.h>
 #include <stdbool.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "tests/apps/processes.h"
+#include "tests/port.h"
 
 #define GRAPH "synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! batch 16"
 
@@ -40,27 +39,10 @@ static int make_keys(void **state) {
   return 0;
 }
 
-static bool can_bind(int port) {
-  struct sockaddr_in a = {.sin_family = AF_INET,
-                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                          .sin_port = htons((uint16_t)port)};
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  assert_true(fd >= 0);
-  bool good = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
-  close(fd);
-  return good;
-}
-
-/* A free port whose next one, a second link's, is free too; below those that connections which
-   come and go are given, since what is killed wants its port again. */
 static int free_port(void) {
-  static int tried;
-  for (int i = 0; i < 6000; i++) {
-    int port = 20000 + 2 * (((int)getpid() + tried++) % 6000);
-    if (can_bind(port) && can_bind(port + 1)) return port;
-  }
-  fail_msg("no two free ports in [20000, 32000)");
-  return 0;
+  int port = port_free();
+  assert_true(port > 0);
+  return port;
 }
 
 static running_t serve(const char *host, int port) {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "tests/pipeline/link_ends.h"
+#include "tests/port.h"
 
 typedef struct setup {
   const char *address;
@@ -139,7 +140,7 @@ static void torment(setup_t *t, unsigned seed) {
   static void (*const life[2])(const setup_t *) = {send_all, receive_all};
   pid_t pid[2];
   int killed = 0, ended = 0;
-  snprintf(t->file, sizeof t->file, "/tmp/mr-link-%d", (int)getpid());
+  snprintf(t->file, sizeof t->file, "/tmp/mr-link-%d.got", (int)getpid());
   unlink(t->file);
   for (int i = 0; i < 2; i++) pid[i] = start(t, life[i]);
   while (ended < 2) {
@@ -195,7 +196,7 @@ static void shared_memory_loses_nothing(void **state) {
 }
 
 int main(void) {
-  snprintf(tcp, sizeof tcp, "tcp://127.0.0.1:%d", 20000 + getpid() % 20000);
+  snprintf(tcp, sizeof tcp, "tcp://127.0.0.1:%d", port_free());
   snprintf(ipc, sizeof ipc, "ipc://@mr-link-%d", (int)getpid());
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tcp_loses_nothing),

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
+#include "tests/port.h"
 #include "tests/sinks/talk.h"
 
 /* ---- a training stage that waits for its data ---- */
@@ -272,6 +273,23 @@ static double number_at_the_end(const char *name, const char *key) {
   return n;
 }
 
+/* Until a file of lines tells so much of a metric. */
+static void wait_for(const char *name, const char *key, double least) {
+  char path[128], line[16384], want[64];
+  double v = -1;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  snprintf(want, sizeof want, "\"%s\":", key);
+  for (FILE *f = NULL; v < least; usleep(10000)) {
+    if (!f && !(f = fopen(path, "r"))) continue;
+    while (fgets(line, sizeof line, f)) {
+      const char *value = strstr(line, want);
+      if (value) v = strtod(value + strlen(want), NULL);
+    }
+    clearerr(f); /* the rest is to come */
+    if (v >= least) fclose(f);
+  }
+}
+
 static void what_a_subscriber_that_does_not_read_misses_is_a_metric(void **state) {
   char text[512], at[128];
   void *said;
@@ -279,7 +297,7 @@ static void what_a_subscriber_that_does_not_read_misses_is_a_metric(void **state
   pthread_t thread;
   snprintf(at, sizeof at, "ipc://%s/deaf", dir);
   snprintf(text, sizeof text,
-           "talk last=1500 pause=500 ! telemetry every=0 name=t   t. ! publish %s   "
+           "talk last=1000000 pause=500 ! telemetry every=0 name=t   t. ! publish %s   "
            "t. ! jsonl path=%s/deaf.jsonl   t. ! csv path=%s/deaf.csv",
            at, dir, dir);
   void *context = zmq_ctx_new(), *sub = zmq_socket(context, ZMQ_SUB);
@@ -288,6 +306,8 @@ static void what_a_subscriber_that_does_not_read_misses_is_a_metric(void **state
   zmq_setsockopt(sub, ZMQ_SUBSCRIBE, "", 0);
   assert_int_equal(zmq_connect(sub, at), 0);
   assert_int_equal(pthread_create(&thread, NULL, publish_graph, text), 0);
+  wait_for("deaf.jsonl", "publish_dropped", 1000); /* whenever it was heard of and is full */
+  talk_over = true;
   pthread_join(thread, &said);
   if (said) fail_msg("%s", (char *)said);
   double dropped = number_at_the_end("deaf.jsonl", "publish_dropped");
@@ -307,26 +327,23 @@ static void a_socket_beyond_this_machine_is_refused(void **state) {
 /* ---- peers that do not speak the protocol ---- */
 
 static void malformed_peers_hold_nobody(void **state) {
-  struct sockaddr_in a = {.sin_family = AF_INET};
-  socklen_t n = sizeof a;
+  int port = port_free();
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                          .sin_port = htons((uint16_t)port)};
   char text[128];
   void *said;
   pthread_t thread;
   uint64_t x = 88172645463325252u;
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-  getsockname(fd, (struct sockaddr *)&a, &n);
-  close(fd); /* a port that was free a moment ago */
-  snprintf(text, sizeof text, "talk last=1000000 pause=2000 ! publish tcp://127.0.0.1:%d",
-           ntohs(a.sin_port));
+  assert_true(port > 0);
+  snprintf(text, sizeof text, "talk last=1000000 pause=2000 ! publish tcp://127.0.0.1:%d", port);
   assert_int_equal(pthread_create(&thread, NULL, publish_graph, text), 0);
   int reached = 0;
   for (int i = 0; i < 20000 && reached < 60; i++, usleep(5000)) {
     unsigned char bytes[256] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}; /* a greeting's start */
     for (size_t k = i % 2 ? 0 : 11; k < sizeof bytes; k++)
       x ^= x << 13, x ^= x >> 7, x ^= x << 17, bytes[k] = (unsigned char)x;
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
       reached += send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0;
     close(fd);
