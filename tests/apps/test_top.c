@@ -49,8 +49,9 @@ static void add_step(int step, double loss) {
   add_line(text);
 }
 
-/* What the terminal shows once it holds want; the text (static). */
-static const char *screen_with(const char *want) {
+/* Until the terminal shows want and not without (NULL: whatever else).  A frame that is looked at
+   while it is drawn still has parts of the one before. */
+static void screen_has(const char *want, const char *without) {
   static char text[1 << 14];
   char command[256];
   for (int i = 0; i < 6000; i++) {
@@ -58,12 +59,14 @@ static const char *screen_with(const char *want) {
     FILE *f = popen(command, "r");
     text[fread(text, 1, sizeof text - 1, f)] = 0;
     pclose(f);
-    if (strstr(text, want)) return text;
+    if (strstr(text, want) && (!without || !strstr(text, without))) return;
     usleep(20000);
   }
-  fail_msg("the terminal never shows \"%s\": %s", want, text);
-  return NULL;
+  fail_msg("the terminal never shows \"%s\" without \"%s\": %s", want, without ? without : "",
+           text);
 }
+
+static void screen_with(const char *want) { screen_has(want, NULL); }
 
 static void tmux(const char *words) {
   char command[800];
@@ -87,18 +90,19 @@ static void it_follows_a_run_and_leaves_on_q(void **state) {
            "mv %s/part %s/left'",
            MR_PROGRAM, dir, dir, dir, dir);
   tmux(words);
-  const char *text = screen_with("step 40/100");
-  assert_non_null(strstr(text, "loss 1.0000"));
-  assert_non_null(strstr(text, "train             75.0% busy  25.0% starved"));
-  assert_non_null(strstr(text, "to-x             released up to 12, committed up to 10"));
-  assert_non_null(strstr(text, "##########"));
-  assert_non_null(strstr(text, "  2.9500")); /* the curve's ends */
-  assert_non_null(strstr(text, "****"));
+  screen_with("step 40/100");
+  screen_with("loss 1.0000");
+  screen_with("train             75.0% busy  25.0% starved");
+  screen_with("to-x             released up to 12, committed up to 10");
+  screen_with("##########");
+  screen_with("  2.9500"); /* the curve's ends */
+  screen_with("****");
   add_step(41, 0.9);
   add_line("{\"kind\":\"valid\",\"step\":41,\"loss\":0.8,\"accuracy\":0.625}\n");
-  text = screen_with("step 41/100");
-  assert_non_null(strstr(text, "loss 0.9000"));
-  assert_non_null(strstr(screen_with("valid at step 41"), "accuracy 0.6250"));
+  screen_with("step 41/100");
+  screen_with("loss 0.9000");
+  screen_with("valid at step 41");
+  screen_with("accuracy 0.6250");
   add_line("{\"kind\":\"final\",\"step\":41,\"note\":\"stopped on request\"}\n");
   screen_with("stopped on request");
   tmux("resize-window -x 60 -y 12"); /* too small for all of it */
@@ -125,8 +129,7 @@ static void after_a_resume_it_forgets_what_was_cut(void **state) {
   snprintf(part, sizeof part, "%s/old", dir);
   assert_int_equal(rename(path, part), 0);
   for (int i = 1; i <= 30; i++) add_step(i, 2);
-  const char *text = screen_with("step 30/100");
-  assert_null(strstr(text, "3.0000"));
+  screen_has("step 30/100", "3.0000");
 }
 
 static void without_a_terminal_it_says_what_to_do(void **state) {
