@@ -67,8 +67,8 @@ static inline void http_answer(http_t *h, int c) {
   http_send(c, head, (size_t)k);
   size_t part = h->cut;
   if (part && part < left && atomic_fetch_sub(&h->cuts_left, 1) > 0) left = part;
+  atomic_fetch_add(&h->sent, left); /* before who gets it may ask how much it was */
   http_send(c, h->body + from, left);
-  atomic_fetch_add(&h->sent, left);
 }
 
 static inline void *http_serve(void *arg) {
