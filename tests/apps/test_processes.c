@@ -168,7 +168,7 @@ static void after_a_death_between_two_checkpoints_the_committed_ones_do_not_come
 
 static const char uneven[] =
     "let making = 0\nlet using = 0\n"
-    "process reader { synthetic n=960 ! shuffle seed=1 ! batch 16 ! delay $making asleep name=made "
+    "process reader { synthetic n=640 ! shuffle seed=1 ! batch 16 ! delay $making asleep name=made "
     "}\n"
     "process writer { delay $using asleep name=used ! null }\n"
     "made. ! used.\n";
@@ -177,12 +177,12 @@ static void a_process_that_waits_for_another_says_that_this_one_limits(void **st
   char path[TEXT_MAX];
   program_t *p = calloc(1, sizeof *p);
   write_graph("uneven", uneven, path);
-  RUN(p, "run", path, "using=20000");
+  RUN(p, "run", path, "using=50000");
   if (p->status) fail_msg("%s", p->err);
   assert_non_null(strstr(p->err, "\nlimited by the process writer: to-used waits "));
   assert_non_null(strstr(p->err, " % of the time for room there; of the stages here "));
   assert_non_null(strstr(p->err, "\nused limits: used works "));
-  RUN(p, "run", path, "making=20000");
+  RUN(p, "run", path, "making=50000");
   if (p->status) fail_msg("%s", p->err);
   assert_non_null(strstr(p->err, "\nlimited by the process reader: from-made waits "));
   assert_non_null(strstr(p->err, " % of the time for buffers from there; of the stages here "));
@@ -268,11 +268,13 @@ static void one_that_dies_too_often_ends_all(void **state) {
 
 static void processes_that_are_started_one_by_one_meet(void **state) {
   char path[TEXT_MAX];
+  char id[32];
+  snprintf(id, sizeof id, "--run-id=x%d", (int)getpid());
   write_graph("one", endless, path);
-  running_t w = start((const char *const[]){"run", "--process=writer", "--run-id=x1", path,
-                                            "lines.steps=50", NULL});
-  running_t r = start((const char *const[]){"run", "--process=reader", "--run-id=x1", path,
-                                            "lines.steps=50", NULL});
+  running_t w =
+      start((const char *const[]){"run", "--process=writer", id, path, "lines.steps=50", NULL});
+  running_t r =
+      start((const char *const[]){"run", "--process=reader", id, path, "lines.steps=50", NULL});
   finish(&w);
   finish(&r);
   if (w.p->status || r.p->status) fail_msg("%s\n%s", w.p->err, r.p->err);

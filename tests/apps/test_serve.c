@@ -65,7 +65,7 @@ static void a_trainer_gets_the_stream_and_the_next_one_too(void **state) {
   FILE *out = tmpfile();
   char source[100];
   pid_t server = serve("1", out);
-  snprintf(source, sizeof source, "source link=%s", at);
+  snprintf(source, sizeof source, "source link=%s wait=600", at);
   take(GRAPH, "whole", "");
   take(source, "first", "");
   take(source, "second", "");
@@ -80,7 +80,7 @@ static void one_that_stops_goes_on_from_its_state(void **state) {
   char source[100], graph[400], from[100];
   program_t *p = calloc(1, sizeof *p);
   pid_t server = serve("1", out);
-  snprintf(source, sizeof source, "source link=%s", at);
+  snprintf(source, sizeof source, "source link=%s wait=600", at);
   take(GRAPH, "all", "");
   take(source, "part", "steps=7");
   snprintf(graph, sizeof graph, "%s ! ledger path=%s/part", source, dir);
@@ -97,9 +97,9 @@ static void each_shard_is_a_slice_of_every_batch(void **state) {
   char source[100], command[512];
   pid_t server = serve("2", out);
   take(GRAPH, "undivided", "");
-  snprintf(source, sizeof source, "source link=%s", at);
+  snprintf(source, sizeof source, "source link=%s wait=600", at);
   take(source, "shard0", "");
-  snprintf(source, sizeof source, "source link=%s-1", at);
+  snprintf(source, sizeof source, "source link=%s-1 wait=600", at);
   take(source, "shard1", "");
   snprintf(
       command, sizeof command,
