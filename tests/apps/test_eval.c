@@ -8,7 +8,7 @@
 
 #include "tests/apps/program.h"
 
-static char run[128], checkpoint[160];
+static char dir[64], run[128], checkpoint[160];
 static program_t p;
 
 /* The number behind `"name":` in the first line of the run's metrics of this kind. */
@@ -29,7 +29,9 @@ static double told(const char *file, const char *kind, const char *name) {
 }
 
 static int setup(void **state) {
-  snprintf(run, sizeof run, "/tmp/mr_test_eval_%d", (int)getpid());
+  strcpy(dir, "/tmp/mr-eval-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(run, sizeof run, "%s/run", dir);
   snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/latest", run);
   RUN(&p, "train", "--data", "synthetic", "--run-dir", run, "--steps", "3", "layers=1", "embed=32",
       "mlp=32", "heads=2", "batch=16");
@@ -37,7 +39,7 @@ static int setup(void **state) {
   return p.status;
 }
 
-static int teardown(void **state) { return program_forget(run); }
+static int teardown(void **state) { return program_forget(dir); }
 
 static void the_test_records_give_what_the_run_gave(void **state) {
   char metrics[160], json[160];

@@ -170,14 +170,15 @@ static void subscribers_come_and_go(void **state) {
 static void strangers_get_nothing_and_do_no_harm(void **state) {
   static const unsigned char old[] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1, 2, 0, 0};
   static const unsigned char web[] = "GET / HTTP/1.1\r\n\r\n";
-  mr_guests_t *g = open_at("ipc://@millrace-test-strangers");
+  char address[64], *name = address + strlen("ipc://@");
+  snprintf(address, sizeof address, "ipc://@mr-strangers-%ld", (long)getpid());
+  mr_guests_t *g = open_at(address);
   mr_guests_stats_t st;
   struct sockaddr_un at = {.sun_family = AF_UNIX};
-  static const char name[] = "millrace-test-strangers";
-  memcpy(at.sun_path + 1, name, sizeof name - 1);
+  memcpy(at.sun_path + 1, name, strlen(name));
   for (int i = 0; i < 200; i++) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name);
+    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
     assert_int_equal(connect(fd, (void *)&at, n), 0);
     if (i % 3 == 0) assert_true(send(fd, old, sizeof old, MSG_NOSIGNAL) > 0);
     if (i % 3 == 1) assert_true(send(fd, web, sizeof web, MSG_NOSIGNAL) > 0);
