@@ -92,8 +92,8 @@ struct mr_op_def {
      element of the largest operand costs, 0 meaning one operation; or nothing, as it only moves. */
   double (*flop)(const mr_eqn_t *e);
   double flop_each;
-  const char
-      *body; /* or what the ops of the function in this attribute cost; NULL: it calls none */
+  /* Or what the ops of the function in this attribute cost; NULL: it calls none. */
+  const char *body;
   bool moves;
   bool shares_names; /* its function is printed with the names of the values around it */
   bool draws;        /* by key, as its attribute partitionable says if it has one (key.h) */

@@ -11,8 +11,8 @@
 typedef struct mr_loss_scale {
   float start;  /* the first scale, [2^-126,2^127] */
   float factor; /* the scale grows and falls by it, [1,65536]; 1: it stays */
-  int32_t
-      patience;    /* finite steps after which it grows with the next one, >= 1; 0: no such scale */
+  /* Finite steps after which it grows with the next one, >= 1; 0: no such scale. */
+  int32_t patience;
   int32_t max_bad; /* so many steps in a row are left out, >= 0; those after them are not */
 } mr_loss_scale_t;
 
