@@ -134,6 +134,42 @@ static void empty_run(const mr_cpu_call_t *c) {
                n);
 }
 
+/* How the operands of c are read: as they lie, or by way of copies into scratch. */
+static void arrange(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s,
+                    view_t *va, view_t *vb) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
+  s->copy_a = !view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
+  s->copy_b = !view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
+  if (s->copy_a) s->move_a = ordered(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
+  if (s->copy_b) s->move_b = ordered(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
+  s->b_at = s->copy_a ? round64(mr_aval_bytes(x)) : 0;
+  c->scratch_bytes = s->b_at + (s->copy_b ? round64(mr_aval_bytes(w)) : 0);
+}
+
+static mr_matmul_spec_t spec_of(const mr_eqn_t *e, const mr_side_t *a, const mr_side_t *b,
+                                int bias_in, const view_t *va, const view_t *vb) {
+  const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
+  mr_matmul_spec_t spec = {.batch = size_of(x, a->batch, a->n_batch),
+                           .m = size_of(x, a->free, a->n_free),
+                           .n = size_of(w, b->free, b->n_free),
+                           .k = size_of(x, a->contract, a->n_contract),
+                           .a_batch = va->batch,
+                           .a_row = va->rows,
+                           .a_col = va->cols,
+                           .b_batch = vb->batch,
+                           .b_row = vb->rows,
+                           .b_col = vb->cols,
+                           .a = x->dtype,
+                           .b = w->dtype,
+                           .out = e->out[0]->aval.dtype,
+                           .bias = bias_in >= 0,
+                           .precision = mr_precision_of(e)};
+  spec.out_row = spec.n;
+  spec.out_batch = spec.m * spec.n;
+  if (spec.bias) spec.bias_dtype = e->in[bias_in]->aval.dtype;
+  return spec;
+}
+
 mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
                            mr_diag_t *diag) {
   if (!mr_aval_elems(&c->eqn->in[0]->aval) || !mr_aval_elems(&c->eqn->in[1]->aval)) {
@@ -141,36 +177,12 @@ mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t
     c->how = "nothing to multiply";
     return MR_OK;
   }
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
-  const mr_aval_t *y = &c->eqn->out[0]->aval;
   state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
   view_t va, vb;
   s->bias_in = bias_in;
-  s->copy_a = !view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, &va);
-  s->copy_b = !view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, &vb);
-  if (s->copy_a) s->move_a = ordered(x, a, a->free, a->n_free, a->contract, a->n_contract, &va);
-  if (s->copy_b) s->move_b = ordered(w, b, b->contract, b->n_contract, b->free, b->n_free, &vb);
-  s->b_at = s->copy_a ? round64(mr_aval_bytes(x)) : 0;
-  c->scratch_bytes = s->b_at + (s->copy_b ? round64(mr_aval_bytes(w)) : 0);
-  mr_matmul_spec_t spec = {.batch = size_of(x, a->batch, a->n_batch),
-                           .m = size_of(x, a->free, a->n_free),
-                           .n = size_of(w, b->free, b->n_free),
-                           .k = size_of(x, a->contract, a->n_contract),
-                           .a_batch = va.batch,
-                           .a_row = va.rows,
-                           .a_col = va.cols,
-                           .b_batch = vb.batch,
-                           .b_row = vb.rows,
-                           .b_col = vb.cols,
-                           .a = x->dtype,
-                           .b = w->dtype,
-                           .out = y->dtype,
-                           .bias = bias_in >= 0,
-                           .precision = mr_precision_of(c->eqn)};
-  spec.out_row = spec.n;
-  spec.out_batch = spec.m * spec.n;
-  if (spec.bias) spec.bias_dtype = c->eqn->in[bias_in]->aval.dtype;
+  arrange(c, a, b, s, &va, &vb);
+  mr_matmul_spec_t spec = spec_of(c->eqn, a, b, bias_in, &va, &vb);
   mr_err_t err = mr_matmul_create(&spec, &s->matmul, diag);
   if (err < 0) {
     free(s);
