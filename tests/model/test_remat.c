@@ -34,13 +34,12 @@ static int count(const mr_fn_t *f, const char *op) {
   return n;
 }
 
-/* Two steps of the graph that mr_train_step_create compiles, with or without remat. */
-static run_t train(bool keep) {
-  run_t r = {0};
+/* The graph that mr_train_step_create compiles, with or without remat; parameters into p. */
+static mr_exec_t *compiled(bool keep, mr_params_t *p) {
   mr_diag_t diag = {0};
   mr_vit_config_t c = small_model();
   mr_train_config_t adamw = mr_train_default(B);
-  if (mr_vit_params(&c, 3, &r.params, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_vit_params(&c, 3, p, &diag) < 0) fail_msg("%s", diag.text);
   mr_params_t list = {0};
   mr_fn_t *loss = mr_vit_loss(&c, B, true, 0, &list, &diag), *f = NULL;
   const mr_fn_t *parts[] = {loss};
@@ -49,7 +48,17 @@ static run_t train(bool keep) {
   mr_exec_t *x;
   if (mr_jit(f, &(mr_jit_options_t){.skip = keep ? "remat" : ""}, &x, &diag) < 0)
     fail_msg("%s", diag.text);
+  mr_fn_destroy(f);
+  mr_fn_destroy(loss);
+  mr_params_fini(&list);
+  return x;
+}
 
+/* A step of it. */
+static run_t train(bool keep) {
+  run_t r = {0};
+  mr_exec_t *x = compiled(keep, &r.params);
+  const mr_fn_t *f = mr_exec_fn(x);
   int n = r.params.n;
   const void **in = calloc((size_t)f->n_in, sizeof *in);
   void **out = calloc((size_t)f->n_out, sizeof *out);
@@ -77,12 +86,9 @@ static run_t train(bool keep) {
       const mr_param_t *q = &r.params.param[i];
       memcpy(arena[k] + q->offset, out[4 + k * n + i], q->size * sizeof(float));
     }
-  r.peak = mr_exec_peak_bytes(x), r.dropouts = count(mr_exec_fn(x), "dropout");
+  r.peak = mr_exec_peak_bytes(x), r.dropouts = count(f, "dropout");
   free(in), free(out), free(images), free(fresh);
   mr_exec_destroy(x);
-  mr_fn_destroy(f);
-  mr_fn_destroy(loss);
-  mr_params_fini(&list);
   return r;
 }
 
