@@ -9,19 +9,23 @@ Needs nothing but Python's standard library.
 import datetime
 import html
 import json
+import math
 import os
 import sys
 
-# The figure of each bench that is drawn, and whether less is better.
+# The figure of each bench that is drawn, its unit, and whether less is better.  What step.sh
+# records ("train-bf16") has step_s.
 MAIN = {
-    "step": ("step_s", True),
-    "infer": ("step_s", True),
-    "compile": ("compile_ms", True),
-    "loader": ("images_per_s", False),
-    "reader": ("images_per_s", False),
-    "stage": ("ns_per_hop", True),
+    "compile": ("compile_ms", "ms", True),
+    "loader": ("images_per_s", "images/s", False),
+    "reader": ("images_per_s", "images/s", False),
+    "stage": ("ns_per_hop", "ns", True),
 }
-COLOURS = ["#2f6fae", "#c8641b", "#3c8a3f", "#8a4fa3", "#a33b4f"]
+STEP = ("step_s", "s", True)
+LONG = {"s": "seconds", "ms": "milliseconds", "ns": "nanoseconds a buffer and hop", "images/s": "images a second"}
+WORDS = {"train": "training step", "step": "training step", "infer": "inference"}
+# Readable on white and on black.
+COLOURS = ["#d9722e", "#4287c8", "#4f9d58", "#a06cc0", "#c8506a", "#7f8c2f"]
 
 
 def machine():
@@ -76,70 +80,105 @@ def read(path):
         return [json.loads(line) for line in f if line.strip()]
 
 
-def series(results):
-    """{bench: {"millrace, CPU, 2 cores": [(date, value), ...]}}"""
-    out = {}
+def panels(results):
+    """One a bench and machine, in the order of their first results: [(title, note, unit, results)]."""
+    found = {}
     for r in results:
-        name = MAIN.get(r["bench"], (next(iter(r["figures"])), True))[0]
-        if name not in r["figures"]:
+        figure, unit, less = MAIN.get(r["bench"], STEP)
+        if figure not in r["figures"]:
             continue
-        where = f'{r["machine"]["cpu"]}, {r["machine"]["cores"]} cores'
-        panel = out.setdefault((r["bench"], name), {})
-        panel.setdefault(f"millrace, {where}", []).append((r["date"], r["figures"][name]))
-        for peer, value in r["peers"].get(name, {}).items():
-            panel.setdefault(f"{peer}, {where}", []).append((r["date"], value))
+        mode, _, dtype = r["bench"].partition("-")
+        batch = r["figures"].get("batch")
+        words = [WORDS.get(mode, mode), dtype, f"{batch} records" if batch else ""]
+        title = ", ".join(word for word in words if word)
+        note = f'{LONG[unit]}; {"less" if less else "more"} is better; {r["machine"]["cpu"]}, {r["machine"]["cores"]} cores'
+        found.setdefault((title, note, unit), []).append((figure, r))
+    return [(*key, runs) for key, runs in found.items()]
+
+
+def series(runs):
+    """{name: [(index of the run, value, ratio to millrace or None)]}, millrace first."""
+    out = {"millrace": []}
+    for k, (figure, r) in enumerate(runs):
+        out["millrace"].append((k, r["figures"][figure], None))
+        for peer, value in r["peers"].get(figure, {}).items():
+            out.setdefault(peer, []).append((k, value, r["ratios"][figure][peer]))
     return out
 
 
-def seconds(date):
-    return datetime.datetime.strptime(date, "%Y-%m-%dT%H:%M:%SZ").timestamp()
+def round_step(most):
+    """The distance of grid lines: 1, 2 or 5 times a power of ten, four or five of them to the top."""
+    unit = 10 ** math.floor(math.log10(most / 4))
+    return next(unit * k for k in (1, 2, 5, 10) if unit * k * 5 >= most)
 
 
-def draw_panel(top, title, lines, out):
-    left, width, height = 90, 640, 150
-    points = [p for line in lines.values() for p in line]
-    t0, t1 = min(seconds(d) for d, _ in points), max(seconds(d) for d, _ in points)
-    most = max(v for _, v in points) * 1.1 or 1
-    x = lambda d: left + (width / 2 if t0 == t1 else (seconds(d) - t0) / (t1 - t0) * width)
-    y = lambda v: top + 30 + height - v / most * height
-    out.append(f'<text class="t" x="{left}" y="{top + 16}">{html.escape(title)}</text>')
-    for k in range(5):
-        v = most * k / 4
-        out.append(f'<line class="g" x1="{left}" x2="{left + width}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>')
-        out.append(f'<text x="{left - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.3g}</text>')
-    ends = {min(points)[0]: "start", max(points)[0]: "end"}
-    for date, side in ends.items():
-        anchor = "middle" if len(ends) == 1 else side
-        out.append(f'<text x="{x(date):.1f}" y="{top + height + 46}" text-anchor="{anchor}">{date[:10]}</text>')
-    for k, (name, line) in enumerate(sorted(lines.items())):
-        colour = COLOURS[k % len(COLOURS)]
-        line = sorted(line)
-        path = " ".join(f"{x(d):.1f},{y(v):.1f}" for d, v in line)
-        out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
-        for d, v in line:
-            tip = html.escape(f"{name}: {v:.6g}, {d}")
-            out.append(f'<circle cx="{x(d):.1f}" cy="{y(v):.1f}" r="4" fill="{colour}"><title>{tip}</title></circle>')
-        row = top + 40 + 18 * k
-        out.append(f'<circle cx="{left + width + 20}" cy="{row - 4}" r="4" fill="{colour}"/>')
-        out.append(f'<text x="{left + width + 30}" y="{row}">{html.escape(name)}</text>')
-    return max(height + 70, 60 + 18 * len(lines))
+def number(v):
+    return f"{v:,.0f}" if v >= 1000 else f"{v:.3g}"
+
+
+LEFT, WIDTH, HEIGHT = 80, 640, 150
+
+
+def draw_grid(top, step, most, runs, x, y, out):
+    for k in range(int(most / step + 1e-9) + 1):
+        at = y(k * step)
+        out.append(f'<line class="g" x1="{LEFT}" x2="{LEFT + WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        out.append(f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{number(k * step)}</text>')
+    every = math.ceil(len(runs) / 8)  # a label takes 80 units
+    for k, (_, r) in enumerate(runs):
+        if (len(runs) - 1 - k) % every:
+            continue
+        for row, text in enumerate((r["commit"], r["date"][:10])):
+            out.append(f'<text x="{x(k):.1f}" y="{top + HEIGHT + 64 + 15 * row}" text-anchor="middle">'
+                       f"{html.escape(text)}</text>")
+
+
+def draw_line(name, line, runs, unit, colour, x, y, out):
+    path = " ".join(f"{x(k):.1f},{y(v):.1f}" for k, v, _ in line)
+    wide = 3 if name == "millrace" else 1.5
+    out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="{wide}" points="{path}"/>')
+    for k, v, ratio in line:
+        times = f", millrace {ratio:.2f} times as fast" if ratio else ""
+        tip = html.escape(f'{name}: {number(v)} {unit}{times}; {runs[k][1]["commit"]}, {runs[k][1]["date"]}')
+        out.append(f'<circle cx="{x(k):.1f}" cy="{y(v):.1f}" r="4" fill="{colour}"><title>{tip}</title></circle>')
+
+
+def draw_panel(top, panel, colours, out):
+    title, note, unit, runs = panel
+    lines = series(runs)
+    most = max(v for line in lines.values() for _, v, _ in line)
+    step = round_step(most)
+    most = math.ceil(most / step - 1e-9) * step
+    x = lambda k: LEFT + WIDTH * (k + 0.5) / len(runs)
+    y = lambda v: top + 44 + HEIGHT - v / most * HEIGHT
+    out.append(f'<text class="t" x="{LEFT}" y="{top + 14}">{html.escape(title[0].upper() + title[1:])}</text>')
+    out.append(f'<text class="n" x="{LEFT}" y="{top + 30}">{html.escape(note)}</text>')
+    draw_grid(top, step, most, runs, x, y, out)
+    for row, (name, line) in enumerate(lines.items()):
+        colour = colours.setdefault(name, COLOURS[len(colours) % len(COLOURS)])
+        draw_line(name, line, runs, unit, colour, x, y, out)
+        _, last, ratio = line[-1]
+        text = f"{name}: {number(last)} {unit}" + (f", {ratio:.2f} times ours" if ratio and unit in ("s", "ms", "ns") else "")
+        at = top + 54 + 20 * row
+        out.append(f'<circle cx="{LEFT + WIDTH + 20}" cy="{at - 4}" r="5" fill="{colour}"/>')
+        out.append(f'<text x="{LEFT + WIDTH + 32}" y="{at}">{html.escape(text)}</text>')
+    return max(HEIGHT + 104, 74 + 20 * len(lines))
 
 
 def plot(path, target):
-    panels = series(read(path))
-    if not panels:
+    found = panels(read(path))
+    if not found:
         sys.exit(f"history: {path} has no results to draw")
-    body, top = [], 10
-    for (bench, figure), lines in sorted(panels.items()):
-        less = MAIN.get(bench, (figure, True))[1]
-        title = f"{bench}: {figure} ({'less' if less else 'more'} is better)"
-        top += draw_panel(top, title, lines, body)
-    style = ("<style>text{font:12px sans-serif;fill:#222}.t{font-weight:bold}.g{stroke:#8884}"
-             ".b{fill:#fff}@media(prefers-color-scheme:dark){text{fill:#eee}.b{fill:#16181d}}</style>")
+    body, top, colours = [], 14, {}
+    for panel in found:
+        top += draw_panel(top, panel, colours, body)
+    style = ("<style>text{font:12px sans-serif;fill:#222}.t{font-weight:bold;font-size:14px}.n{fill:#666}"
+             ".g{stroke:#8886}.b{fill:#fff}"
+             "@media(prefers-color-scheme:dark){text{fill:#eee}.n{fill:#aaa}.b{fill:#16181d}}</style>")
     with open(target, "w") as f:
-        f.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1120 {top}" width="1120" height="{top}">'
-                f'{style}<rect class="b" width="1120" height="{top}"/>\n' + "\n".join(body) + "\n</svg>\n")
-    print(f"{len(panels)} panels in {target}")
+        f.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1020 {top}" width="1020" height="{top}">'
+                f'{style}<rect class="b" width="1020" height="{top}"/>\n' + "\n".join(body) + "\n</svg>\n")
+    print(f"{len(found)} panels in {target}")
 
 
 def main():
