@@ -29,6 +29,7 @@ enum {
   TILE_ROWS = 64,
   F32_ROWS = 128, /* the same of f32 beside a packed b */
   TILE_COLS = 256,
+  ROW_COLS = 192, /* the same of a single row of tiles */
 };
 
 /* n cut into `count` pieces of `size`; the last one has `rest`, which may be less. */
@@ -71,15 +72,20 @@ static bool turn_pays(const mr_matmul_spec_t *s) {
          s->k >= TURN_SUM && mr__turn_works();
 }
 
-/* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps. */
+/* An even number, which teams of two share, of at most so many pieces. */
+static int64_t even(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
+
+/* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps.  Few
+   rows are cut to the row, so that no thread waits for the longest piece. */
 static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
   bool f32 = s->a == MR_F32 && s->a_col == 1 && p->packs;
-  int64_t rows = most(1, least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))), few = FEW_TILES;
+  int64_t rows = even(least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))), few = FEW_TILES;
   int64_t part = f32 ? F32_PART : PART;
   if (s->b_row == 1 && s->b_col != 1) few = FEW_TURNED;
-  p->m = cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 16);
-  p->n = cut(s->n, p->packs ? 1 : most(1, least(few / p->m.count, s->n / TILE_COLS)), 64);
+  p->m = cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 1);
+  int64_t wide = p->m.count == 1 && s->a_col == 1 ? ROW_COLS : TILE_COLS;
+  p->n = cut(s->n, p->packs ? 1 : most(1, least(few / p->m.count, s->n / wide)), 64);
   bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * part;
   p->k = cut(s->k, parts ? s->k / part : 1, 32);
 }
