@@ -1,6 +1,7 @@
 #include "stages/vit_common.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/label.h"
@@ -49,6 +50,16 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
   mr_diag_t why = {0};
   mr_err_t e = mr_vit_check(out, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : e;
+}
+
+void mr_vit_team_tell(const mr_stage_t *s, const mr_vit_team_t *t) {
+  int n = mr_team_processors();
+  if (!t->pin || !n || t->threads <= n) return;
+  fprintf(
+      stderr,
+      "millrace: %s: pin=true ties threads=%lld to %d processor%s, which is all this process may "
+      "use: some share one; threads=0 takes one each\n",
+      s->name, (long long)t->threads, n, n == 1 ? "" : "s");
 }
 
 static int guess(const float *logits, int64_t classes) {

@@ -15,6 +15,9 @@ typedef struct mr_vit_team {
   bool pin;
 } mr_vit_team_t;
 
+/* Says on standard error when pin cannot give each thread a processor of its own. */
+void mr_vit_team_tell(const mr_stage_t *s, const mr_vit_team_t *t);
+
 /* Rows of a table: clang-format would give each of their values a line. */
 /* clang-format off */
 
@@ -23,7 +26,7 @@ typedef struct mr_vit_team {
   {"threads", MR_OPT_INT, (base) + offsetof(mr_vit_team_t, threads), "", "0", 0, MR_TEAM_MAX,     \
    NULL, "Threads that compute; 0: one a processor.", 0},                                         \
   {"pin", MR_OPT_BOOL, (base) + offsetof(mr_vit_team_t, pin), "", "false", 0, 0, NULL,            \
-   "Ties each of these threads to a processor of its own.", 0}
+   "Ties each of these threads to a processor of its own, or in turn where there are fewer.", 0}
 /* clang-format on */
 
 /* The model as settings say it. */

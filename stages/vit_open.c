@@ -89,6 +89,7 @@ static mr_err_t resume(mr_stage_t *s) {
 
 mr_err_t mr__vit_step_open(mr_stage_t *s) {
   vit_step_t *v = s->state;
+  mr_vit_team_tell(s, &(mr_vit_team_t){v->config.threads, v->config.pin});
   mr_err_t e = compile(s);
   mr_team_release(); /* steps run in the stage's own thread, with a team of its own */
   if (e < 0) return e;

@@ -31,9 +31,13 @@ static void pin_to(int k) {
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
-void mr__team_pin(void) {
+int mr_team_processors(void) {
   pthread_once(&cpus.once, look);
-  if (!cpus.n) return;
+  return cpus.n;
+}
+
+void mr__team_pin(void) {
+  if (!mr_team_processors()) return;
 #pragma omp parallel
   pin_to(omp_get_thread_num());
 }
