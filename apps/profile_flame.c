@@ -105,8 +105,9 @@ static void write_svg(const mr_profile_t *p, const tree_t *t, FILE *to) {
           WIDTH, height, WIDTH, height, style, WIDTH, height);
   fprintf(to,
           "<text class=\"h\" x=\"%d\" y=\"20\">A training step of %.1f ms by scope and op (%d "
-          "steps, %d threads); point at a box for its figures</text>\n",
-          MARGIN, step / 1e6, p->runs, p->limit.threads);
+          "step%s, %d thread%s); point at a box for its figures</text>\n",
+          MARGIN, step / 1e6, p->runs, p->runs == 1 ? "" : "s", p->limit.threads,
+          p->limit.threads == 1 ? "" : "s");
   for (int k = MR_PROFILE_PRODUCT; k <= MR_PROFILE_OTHER; k++) {
     static const char *const class[] = {"p", "m", "o"};
     mr_profile_sum_t s = mr_profile_total(p, k);

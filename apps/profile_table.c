@@ -127,8 +127,9 @@ static void print_kinds(const mr_profile_t *p, double step_ns, FILE *to) {
     if (k == MR_PROFILE_OTHER) s.ns += step_ns - all.ns; /* between kernels */
     print_row(mr_profile_kind_name((mr_profile_kind_t)k), &s, step_ns, "", to);
   }
-  fprintf(to, "\n%d steps of %.1f ms; ops %.1f ms of it (%.1f %%); at the limits %.1f ms\n",
-          p->runs, step_ns / 1e6, all.ns / 1e6, 100 * all.ns / step_ns, all.ideal_ns / 1e6);
+  fprintf(to, "\n%d step%s of %.1f ms; ops %.1f ms of it (%.1f %%); at the limits %.1f ms\n",
+          p->runs, p->runs == 1 ? "" : "s", step_ns / 1e6, all.ns / 1e6, 100 * all.ns / step_ns,
+          all.ideal_ns / 1e6);
   fprintf(to, "between steps (batches, metrics): %.2f ms a step (%.1f %%)\n",
           (double)p->outside_ns / p->runs / 1e6,
           100 * (double)p->outside_ns / (double)(p->outside_ns + p->wall_ns));
