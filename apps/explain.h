@@ -1,5 +1,4 @@
-/* Looking at a run from beside it: which stage limits, live and at the end; a timeline as a file.
- */
+/* Looking at a run from beside it: which stage limits, live and at the end; a timeline file. */
 #ifndef MR_APPS_EXPLAIN_H
 #define MR_APPS_EXPLAIN_H
 

@@ -24,8 +24,7 @@
       s, 1.0f)
 
 /* Within 3 ulp of erf for every x; NaN gives NaN.  The bits of jax.lax.erf of a scalar (for
-   arrays XLA goes by the formula up to 3.8325, and exceeds 1), but that it takes denormals for 0.
- */
+   arrays XLA goes by the formula up to 3.8325, and exceeds 1), but denormals count as 0. */
 float mr_erf(float x);
 
 /* x in [-1,1]; +-1 gives +-infinity.  Within 2 ulp of jax.lax.erf_inv.  Plain products and sums:

@@ -31,8 +31,7 @@ void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t s
 void mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
                                      int rounds);
 
-/* Whether mr_index_shuffle_init's block holds all of [0,max_index], so that each result comes once.
- */
+/* Whether mr_index_shuffle_init's block holds all of [0,max_index], so each result comes once. */
 bool mr_index_shuffle_is_bijection(uint64_t max_index);
 
 /* The result for index in [0,max_index]. */

@@ -29,8 +29,7 @@ typedef struct walks {
   int next, over;
 } walks_t;
 
-/* Simon's round function in 8 bits, where rotating by 8 changes nothing; a true comparison is -1.
- */
+/* Simon's round function in 8 bits, where rotating by 8 changes nothing; true compares as -1. */
 static inline bytes_t rotl1(bytes_t x) { return x + x - (bytes_t)(x >= 128); }
 
 static inline bytes_t simon_f(bytes_t x) {

@@ -14,8 +14,7 @@
 #include <immintrin.h>
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vbmi2,gfni,popcnt,bmi2")))
 
-/* A step waits for itself: three vectors fill the time.  Steps go by before ended walks are taken.
- */
+/* A step waits for itself: three vectors fill the time.  Ended walks are taken every STEPS. */
 enum { VECTORS = 3, LANES = 64, STEPS = 12 };
 enum { LIST = MR_SHUFFLE_TOGETHER * MR__MARKS };
 _Static_assert(MR_SHUFFLE_TOGETHER *(MR__MARKS / 256) <= 256, "order and mark are two bytes");

@@ -20,8 +20,7 @@ typedef struct mr_npy {
 
 /* Reads type and shape from a file's first n bytes into *out (data stays NULL) and the place of its
    first element into *offset.  MR_ERR_DATA with the path in the sentence on anything else than a
-   plain C-ordered array: its dimensions are not negative, and their product in bytes fits size_t.
- */
+   plain C-ordered array: its dimensions are not negative, and its size in bytes fits size_t. */
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
                        mr_diag_t *diag);
 

@@ -155,8 +155,7 @@ const char *mr_graph_shares(const mr_graph_t *g);
 /* The stage linked to an input port, or NULL.  Before settle too. */
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);
 
-/* What stage i has done so far, summed over its workers.  Live; zero for stages without a thread.
- */
+/* What stage i has done so far, summed over its workers.  Live; zero for those without a thread. */
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out);
 
 /* Writes the line of every stage that reports one (mr_stage_def_t.report).  After join. */

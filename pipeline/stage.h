@@ -138,8 +138,7 @@ typedef struct mr_stage_def {
      MR_OK; MR_END when there is none. */
   mr_err_t (*next)(mr_stage_t *s, mr_walk_t *w);
   /* Walk: moves on as n >= 1 calls of next would, without finding the records (mr_walk_skip):
-     MR_OK, or MR_END where there are not n and the walk may stand anywhere.  NULL: next is called.
-   */
+     MR_OK, or MR_END where there are not n and the walk may stand anywhere.  NULL: calls next. */
   mr_err_t (*skip)(mr_stage_t *s, mr_walk_t *w, int64_t n);
   bool one_each; /* walk: each record is the next one of its only input */
   int n_words;   /* numbers of state that next keeps in mr_walk_words, zero at the start; a step
@@ -148,8 +147,7 @@ typedef struct mr_stage_def {
   int (*n_walks)(const mr_stage_t *s); /* walks over parts of input 0; NULL: one over each input */
 
   bool sparse;    /* order leaves holes */
-  bool publishes; /* gives to subscribers outside the graph, whom it never waits for: mr_set_dropped
-                   */
+  bool publishes; /* gives to subscribers outside the graph and waits for none: mr_set_dropped */
   bool outside;   /* the other end of its stream is in another process, which its setting "peer" may
                      name: without inputs it waits for that one's buffers, else for room there */
   bool uncounted; /* does not count where grain counts the steps from a pipeline's seed */
@@ -214,8 +212,7 @@ mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)
 size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n);
 /* Buffers that mr_give takes now, [0,MR_BURST]. */
 size_t mr_room(mr_stage_t *s, int port);
-/* n <= room; ownership passes on to every consumer of the port; with none linked they are released.
- */
+/* n <= room; ownership passes on to every consumer of the port, or to nobody: then released. */
 void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n);
 /* AGAIN, or END once every input is over (or every linked output is gone). */
 mr_err_t mr_idle(mr_stage_t *s);
@@ -257,8 +254,7 @@ void mr_set_dropped(mr_stage_t *s, int64_t n);
 void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed);
 
 /* Blocking forms: MR_OK; MR_END when upstream is over (pull) or every consumer is gone (push,
-   fresh); MR_ERR_CANCEL when the graph failed or was cancelled.  push owns b whatever it returns.
- */
+   fresh); MR_ERR_CANCEL when the graph failed or was cancelled.  push always owns b. */
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out);
 mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b);
 mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer of the port's pool */
@@ -293,8 +289,7 @@ void mr_walk_destroy(mr_walk_t *w);
 mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *plan);
 
 /* Moves n >= 0 records on without finding them, where the stages allow it in a time that does not
-   grow with n: MR_OK; MR_END if there are not n or the graph ends: the walk then stands anywhere.
- */
+   grow with n: MR_OK; MR_END if there are not n or the graph ends: it then stands anywhere. */
 mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n);
 
 /* How many records each epoch of the indexable stream c has, by looking at one; MR_AGAIN: nothing

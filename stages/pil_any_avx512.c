@@ -89,8 +89,7 @@ static const uint8_t upper[64] = {3,  7,  11, 15,  19,  23,  27,  31,  35,  39, 
                                   47, 51, 55, 59,  63,  67,  71,  75,  79,  83, 87,
                                   91, 95, 99, 103, 107, 111, 115, 119, 123, 127};
 
-/* Up to 32 pixels of a row of sums over `taps` rows; high and low lie 32 apart from pair to pair.
- */
+/* Up to 32 pixels of a row of sums over `taps` rows; from pair to pair high and low move by 32. */
 INLINE __m256i column_block(const uint8_t *src, int stride, int taps, const int16_t *high,
                             const int16_t *low, __mmask32 mask) {
   const __m512i pick0 = _mm512_loadu_si512(below[0]), pick1 = _mm512_loadu_si512(below[1]);

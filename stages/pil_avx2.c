@@ -11,8 +11,7 @@
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 
-/* pair: 8 pairs of pixels as u16; high, low: their weights.  Eight sums rounded to [0,255] as s32.
- */
+/* pair: 8 pairs of pixels as u16; high, low: their weights.  Eight sums, in [0,255], as s32. */
 AVX2 static inline __m256i weigh8(__m256i pair, __m256i high, __m256i low) {
   __m256i h = _mm256_slli_epi32(_mm256_madd_epi16(pair, high), 11);
   __m256i l = _mm256_add_epi32(_mm256_madd_epi16(pair, low), _mm256_set1_epi32(1 << 21));

@@ -23,8 +23,7 @@ typedef struct mr_pil_wide {
 } mr_pil_wide_t;
 
 /* What the fast ways of any size want of a pass: blocks of 16 pixels, the last of which begins at
-   out - 16 and so may overlap the one before; taps come in pairs, the last padded with no weight.
- */
+   out - 16 and so may overlap the one before; taps come in pairs, the last with a weight of 0. */
 typedef struct mr_pil_any {
   int pairs, blocks;
   bool narrow;        /* a pair's taps of a block lie within 64 bytes, else within 128 */

@@ -1,5 +1,4 @@
-/* From the settings of vit-step to a compiled step and its parameters, fresh or from a checkpoint.
- */
+/* From the settings of vit-step to a compiled step and its parameters, new or from a checkpoint. */
 #include <stdio.h>
 #include <string.h>
 
