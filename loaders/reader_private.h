@@ -37,8 +37,7 @@ struct mr_reader {
   char fallback[MR_READER_WHY], why[MR_READER_WHY];
 };
 
-/* A failed read of what is left: code and sentence.  got is 0 at the end of the file, else -errno.
- */
+/* A failed read of what is left: code and sentence.  got: 0 at the end of the file, else -errno. */
 mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t got, mr_diag_t *diag);
 
 /* One read from beginning to end with pread alone, by this thread. */

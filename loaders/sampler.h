@@ -42,8 +42,7 @@ int64_t mr_sampler_index(const mr_sampler_t *s, int64_t i);
    The shuffle's keys of an epoch are kept by each thread for its next call. */
 void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64_t *key);
 
-/* "I/N" into shard and n_shards, 0 <= I < N <= 2^31; NULL or "" is 0/1.  False if it is not that.
- */
+/* "I/N" into shard and n_shards, 0 <= I < N <= 2^31; NULL or "" is 0/1.  False: it is not that. */
 bool mr_sampler_parse_shard(const char *text, int64_t *shard, int64_t *n_shards);
 
 #endif

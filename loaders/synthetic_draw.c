@@ -52,8 +52,7 @@ static int hue_share(int hue, int channel) {
   return share < 0 ? 0 : share > 60 ? 60 : share;
 }
 
-/* Ink leans to its class's hue, so widely that neighbours overlap; the ground is dark and random.
- */
+/* Ink leans to its class's hue, so widely that neighbours overlap; the ground is dark noise. */
 static void draw_colours(mr_philox_t *g, int label, int ink[3], int ground[3]) {
   int hue = (36 * label + draw_int(g, 0, 120) + 300) % 360;
   int light = draw_int(g, 130, 240), grey = draw_int(g, 20, 60); /* grey: percent without colour */

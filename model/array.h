@@ -1,7 +1,6 @@
 /* Values of tensors that a run returns before they are there: futures, immutable once there.
 
-   Reference-counted: who creates or keeps an array drops it.  Any thread may keep, drop and wait.
- */
+   Reference-counted: who creates or keeps an array drops it.  Any thread may keep, drop, wait. */
 #ifndef MR_MODEL_ARRAY_H
 #define MR_MODEL_ARRAY_H
 

@@ -56,8 +56,7 @@ static mr_err_t try_it(search_t *s, const mr_vit_config_t *c, int64_t k, bool *f
   return MR_OK;
 }
 
-/* The smallest peak of all, each planned whole where two parts do not exceed the smallest so far.
- */
+/* The smallest peak of all, each planned whole where two parts stay below the smallest so far. */
 static mr_err_t find_least(search_t *s, mr_diag_t *diag) {
   mr_train_plan_t p;
   s->least.accumulate = 0;

@@ -22,8 +22,8 @@ typedef struct mr_pmap_options {
 mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
                  const mr_pmap_options_t *options, mr_pmapped_t **out, mr_diag_t *diag);
 /* in[n_in]: for each device one after the other a value of f's input, or one value if it is shared;
-   out[n_out] for each device one after the other.  64-aligned arrays.  Blocks; one run at a time.
- */
+   out[n_out] for each device one after the other.  Arrays are 64-aligned.  Blocks; one run at a
+   time. */
 void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out);
 void mr_pmap_destroy(mr_pmapped_t *p); /* NULL is fine */
 

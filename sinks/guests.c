@@ -163,8 +163,7 @@ void mr_guests_send(mr_guests_t *g, const char *topic, const char *text) {
 
 /* ---- the rest ---- */
 
-/* Closing a socket sends what it still has; then the connection to it ends, and the subscriber's.
- */
+/* Closing a socket sends what it still has; then its connection ends, and the subscriber's. */
 static void linger(mr_guests_t *g, int ms) {
   int64_t until = mr_now_ns() + ms * INT64_C(1000000);
   for (int i = 0; i < GUESTS_MAX; i++) {

@@ -28,8 +28,7 @@ mr_guests_t *mr_guests_open(const char *address, mr_diag_t *diag);
 void mr_guests_close(mr_guests_t *g, int linger_ms);
 
 int mr_guests_fd(const mr_guests_t *g); /* readable: there is something for pump to do */
-/* Lets subscribers in and out and moves their bytes; true: there is more, of which fd may not tell.
- */
+/* Lets subscribers in and out and moves their bytes; true: there is more, which fd may not tell. */
 bool mr_guests_pump(mr_guests_t *g);
 
 /* A message of two frames for all whose subscription its topic begins with. */

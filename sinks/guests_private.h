@@ -17,8 +17,7 @@ typedef struct mr__door {
   char address[256], file[108]; /* with the port that * took; to be removed, or "" */
 } mr__door_t;
 
-/* Listens at tcp://HOST:PORT, ipc://@NAME or ipc://FILE.  After a failure too it is to be closed.
- */
+/* Listens at tcp://HOST:PORT, ipc://@NAME or ipc://FILE.  To be closed after a failure too. */
 mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag);
 void mr__door_close(mr__door_t *d);        /* nobody comes any more; twice is fine */
 void mr__door_remove(const mr__door_t *d); /* the file, if there is one */

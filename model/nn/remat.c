@@ -10,8 +10,7 @@ static int find_draws(mr_nn_t *s, mr_var_t **at[3]) {
   return n;
 }
 
-/* Traces body into g, whose inputs are x, what dropout draws by, and the parameters body asks for.
- */
+/* Traces body into g, whose inputs are x, what dropout draws by, and the parameters it asks for. */
 static void trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void *arg,
                   const mr_aval_t *x) {
   mr_nn_t outer = *s;

@@ -58,8 +58,7 @@ mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x);
 /* x, but to passes another value: what is computed from it is not merged with what was. */
 mr_var_t *mr_lax_optimization_barrier(mr_fn_t *f, mr_var_t *x);
 
-/* ---- calls; the functions are copied, in[] has the avals of their inputs; MR_ERR_SHAPE else ----
- */
+/* ---- calls; functions are copied; in[] has the avals of their inputs, else MR_ERR_SHAPE ---- */
 /* out: body's outputs but the last n_saved, which are kept for the backward pass; the rest of body
    is computed again there.  mr_checkpoint makes such calls by a policy. */
 mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
@@ -79,8 +78,7 @@ mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, 
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
                     mr_var_t **out);
 
-/* ---- control flow; the functions are copied; MR_ERR_SHAPE names the values that do not fit ----
- */
+/* ---- control flow; functions are copied; MR_ERR_SHAPE names the values that do not fit ---- */
 typedef struct mr_scan {
   int64_t length;
   int n_consts, n_carry;
@@ -136,8 +134,7 @@ mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data);
    [0,1].  One key u32[2].  Source: flax.nnx.Dropout, draws included. */
 mr_var_t *mr_lax_dropout_by_key(mr_fn_t *f, mr_var_t *x, float rate, mr_var_t *key);
 
-/* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, the graph cannot be run ----
- */
+/* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, a graph cannot run ---- */
 mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name);  /* sum over its examples */
 mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name); /* x of floats */
 /* The examples' values along a new dimension 0 of `size`, the axis's. */

@@ -62,8 +62,7 @@ static int64_t size_of(const mr_aval_t *x, const int *dims, int n) {
   return size;
 }
 
-/* rows and cols: the two groups in the matrix's order.  A group of size 1 gets a stride that fits.
- */
+/* rows and cols: the two groups in the matrix's order.  A group of 1 gets a stride that fits. */
 static bool view_of(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
                     const int *cols, int n_cols, view_t *v) {
   int64_t m = size_of(x, rows, n_rows), n = size_of(x, cols, n_cols);

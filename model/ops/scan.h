@@ -7,8 +7,7 @@
 #include "model/ops/lax.h"
 #include "model/ops/op.h"
 
-/* The parts of an equation: [0,consts) constants, then carries, then x; results: carries, then y.
- */
+/* The parts of an equation: [0,consts) constants, then carries, then x; out: carries, then y. */
 typedef struct mr_scan_parts {
   const mr_fn_t *body;
   mr_scan_t s;

@@ -1,7 +1,6 @@
 /* The compiler's passes over a graph, in the order in which they run, each of which can be left
    out.  None changes results but for fold-convert's rounding (see mr_fold_convert).  Each works in
-   place on f, of which it is the only user; MR_ERR_NOMEM in diag, and f may then only be destroyed.
- */
+   place on f, of which it is the only user; MR_ERR_NOMEM in diag, then destroy f. */
 #ifndef MR_MODEL_PASSES_H
 #define MR_MODEL_PASSES_H
 

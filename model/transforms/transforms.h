@@ -56,8 +56,7 @@ mr_err_t mr_jvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
 
 /* The jvp cut in two, so that many tangents cost one evaluation.  *point: (inputs) -> (outputs,
    residuals...); *linear: (residuals..., a tangent of each in[wrt[i]]) -> (tangents of the
-   outputs), a linear function of the tangents.  The caller destroys both.  Source: jax.linearize.
- */
+   outputs), a linear function of the tangents.  The caller frees both.  Source: jax.linearize. */
 mr_err_t mr_linearize(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **point, mr_fn_t **linear,
                       mr_diag_t *diag);
 /* *out: (inputs) -> (d out[k] / d in[wrt[i]]..., for k = 0, 1, ..., the i's within each k), each of

@@ -36,8 +36,7 @@ typedef struct mr_product_row {
   const char *when;
 } mr_product_row_t;
 
-/* An equation that is a composite, a loop of ops made one, or part of a composite that was opened.
- */
+/* An equation that is a composite, a loop of ops made one, or part of an opened composite. */
 typedef struct mr_composite_row {
   const mr_eqn_t *eqn;
   const mr_op_def_t *opened; /* of which eqn is a part, or NULL */

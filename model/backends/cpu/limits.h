@@ -1,5 +1,4 @@
-/* What this machine can do at most, measured by short probes of our own: the lines of a roofline.
- */
+/* What this machine can do at most, measured by short probes of our own: a roofline. */
 #ifndef MR_MODEL_CPU_LIMITS_H
 #define MR_MODEL_CPU_LIMITS_H
 

@@ -37,8 +37,7 @@ typedef struct cut {
   int64_t count, size, rest;
 } cut_t;
 
-/* The sum's parts: the first writes the result, more add to it; SHORT: the last, if it is shorter.
- */
+/* The sum's parts: the first writes the result, more add to it; SHORT: a shorter last one. */
 enum { FIRST, MORE, SHORT, N_PARTS };
 
 struct mr_matmul {

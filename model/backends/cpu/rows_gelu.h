@@ -51,8 +51,7 @@ static inline __m512 mr__gelu_slope16(__m512 x) {
 
 /* ---- runs of elements ---- */
 
-/* The last ones of a run go through 16 in memory: a store under a mask takes as long as the rest.
- */
+/* The last ones of a run go through 16 in memory: a masked store takes as long as the rest. */
 static inline __m512 mr__wide16(const mr_bf16_t *x) {
   __m256i half = _mm256_loadu_si256((const void *)x);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));

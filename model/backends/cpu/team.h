@@ -14,8 +14,7 @@ int mr__team_set(int n);
 int mr_team_processors(void);
 
 /* Ties each thread of this thread's team, itself included, to a processor of its own among those
-   the process may use; in turn where there are fewer.  Where the system refuses, nothing happens.
- */
+   the process may use; in turn where there are fewer.  Where the system refuses, none is tied. */
 void mr__team_pin(void);
 
 /* Ends the team's other threads: they would wait, spinning, beside the team of another thread. */
