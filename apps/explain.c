@@ -88,15 +88,8 @@ void mr_explain_end(mr_explain_t *e) {
   free(e);
 }
 
+static void print_timeline(const void *graph, FILE *to) { mr_timeline_write(graph, to); }
+
 mr_err_t mr_look_write_trace(const mr_graph_t *g, const char *path, mr_diag_t *diag) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *to = open_memstream(&text, &n);
-  if (to) mr_timeline_write(g, to);
-  bool whole = to && !ferror(to);
-  if (to) whole &= fclose(to) == 0;
-  mr_err_t e = whole ? mr_write_file(path, text, n, diag)
-                     : mr_fail(diag, MR_ERR_NOMEM, "out of memory for %s", path);
-  free(text);
-  return e;
+  return mr_write_printed(path, print_timeline, g, diag);
 }

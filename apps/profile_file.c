@@ -21,7 +21,8 @@ static void trace_call(const mr_profile_t *p, mr_chrome_trace_t *t, int run, int
                   args);
 }
 
-static void write_trace(const mr_profile_t *p, FILE *to) {
+static void print_trace(const void *profile, FILE *to) {
+  const mr_profile_t *p = profile;
   mr_chrome_trace_t t;
   mr_chrome_begin(&t, to, p->n ? p->at[0] : 0);
   mr_chrome_thread(&t, 1, "training step");
@@ -37,16 +38,7 @@ static void write_trace(const mr_profile_t *p, FILE *to) {
 }
 
 mr_err_t mr_profile_trace(const mr_profile_t *p, const char *path, mr_diag_t *diag) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *to = open_memstream(&text, &n);
-  if (to) write_trace(p, to);
-  bool whole = to && !ferror(to);
-  if (to) whole &= fclose(to) == 0;
-  mr_err_t e = whole ? mr_write_file(path, text, n, diag)
-                     : mr_fail(diag, MR_ERR_NOMEM, "profile: out of memory for %s", path);
-  free(text);
-  return e;
+  return mr_write_printed(path, print_trace, p, diag);
 }
 
 static void add_sum(cJSON *o, const mr_profile_sum_t *s) {

@@ -16,6 +16,7 @@ typedef struct box {
 } box_t;
 
 typedef struct tree {
+  const mr_profile_t *p;
   box_t *box;
   int n, depth;
 } tree_t;
@@ -38,7 +39,8 @@ static int child_of(tree_t *t, int parent, const char *name, int len, int kind) 
   return made;
 }
 
-static void grow(tree_t *t, const mr_profile_t *p, const mr_profile_op_t *c) {
+static void grow(tree_t *t, const mr_profile_op_t *c) {
+  const mr_profile_t *p = t->p;
   int at = 0;
   mr_profile_add(p, &t->box[0].sum, c);
   size_t skip;
@@ -51,7 +53,7 @@ static void grow(tree_t *t, const mr_profile_t *p, const mr_profile_op_t *c) {
   mr_profile_add(p, &t->box[at].sum, c);
 }
 
-/* Scope names are identifiers today, but nothing keeps them so. */
+/* Scope names are identifiers as a rule, but nothing keeps them so. */
 static void escaped(const char *s, int n, FILE *to) {
   for (int i = 0; i < n; i++)
     if (s[i] == '<' || s[i] == '>' || s[i] == '&' || s[i] == '"' || (unsigned char)s[i] < 32)
@@ -81,11 +83,11 @@ static void draw_box(const box_t *b, const mr_profile_t *p, double x, double wid
   fputs("</g>\n", to);
 }
 
-static void draw(const tree_t *t, const mr_profile_t *p, int at, double x, double scale, FILE *to) {
+static void draw(const tree_t *t, int at, double x, double scale, FILE *to) {
   const box_t *b = &t->box[at];
-  draw_box(b, p, x, b->sum.ns * scale, HEAD + b->depth * ROW, to);
+  draw_box(b, t->p, x, b->sum.ns * scale, HEAD + b->depth * ROW, to);
   for (int i = b->child; i >= 0; i = t->box[i].next) {
-    draw(t, p, i, x, scale, to);
+    draw(t, i, x, scale, to);
     x += t->box[i].sum.ns * scale;
   }
 }
@@ -96,7 +98,9 @@ static const char style[] =
     "@media(prefers-color-scheme:dark){.b{fill:#16181d}text{fill:#f0f0f0}.h{fill:#f0f0f0}"
     ".s{fill:#3c424d}.p{fill:#1f5f8b}.m{fill:#8a5218}.o{fill:#3f6b2f}}</style>\n";
 
-static void write_svg(const mr_profile_t *p, const tree_t *t, FILE *to) {
+static void print_svg(const void *tree, FILE *to) {
+  const tree_t *t = tree;
+  const mr_profile_t *p = t->p;
   int height = HEAD + (t->depth + 1) * ROW + MARGIN;
   double step = (double)p->wall_ns / p->runs;
   fprintf(to,
@@ -117,7 +121,7 @@ static void write_svg(const mr_profile_t *p, const tree_t *t, FILE *to) {
             class[k], MARGIN + k * 220, MARGIN + k * 220 + 18,
             mr_profile_kind_name((mr_profile_kind_t)k), 100 * s.ns / step);
   }
-  draw(t, p, 0, MARGIN, (WIDTH - 2.0 * MARGIN) / t->box[0].sum.ns, to);
+  draw(t, 0, MARGIN, (WIDTH - 2.0 * MARGIN) / t->box[0].sum.ns, to);
   fputs("</svg>\n", to);
 }
 
@@ -131,20 +135,11 @@ static size_t most_boxes(const mr_profile_t *p) {
 }
 
 mr_err_t mr_profile_flame(const mr_profile_t *p, const char *path, mr_diag_t *diag) {
-  tree_t t = {calloc(most_boxes(p), sizeof *t.box), 0, 0};
-  char *text = NULL;
-  size_t n = 0;
-  FILE *to = t.box ? open_memstream(&text, &n) : NULL;
-  if (to) {
-    new_box(&t, "step", 4, 0, -1);
-    for (int i = 0; i < p->n; i++) grow(&t, p, &p->call[i]);
-    write_svg(p, &t, to);
-  }
-  bool whole = to && !ferror(to);
-  if (to) whole &= fclose(to) == 0;
+  tree_t t = {p, calloc(most_boxes(p), sizeof *t.box), 0, 0};
+  if (!t.box) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for a flame graph", path);
+  new_box(&t, "step", 4, 0, -1);
+  for (int i = 0; i < p->n; i++) grow(&t, &p->call[i]);
+  mr_err_t e = mr_write_printed(path, print_svg, &t, diag);
   free(t.box);
-  mr_err_t e = whole ? mr_write_file(path, text, n, diag)
-                     : mr_fail(diag, MR_ERR_NOMEM, "profile: out of memory for %s", path);
-  free(text);
   return e;
 }

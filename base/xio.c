@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,4 +179,17 @@ mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *
     return e;
   }
   return mr_newfile_commit(&f, diag);
+}
+
+mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *to = open_memstream(&text, &n);
+  if (to) print(what, to);
+  bool whole = to && !ferror(to);
+  if (to) whole &= fclose(to) == 0;
+  mr_err_t e = whole ? mr_write_file(path, text, n, diag)
+                     : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for what goes there", path);
+  free(text);
+  return e;
 }

@@ -5,6 +5,7 @@
 #define MR_BASE_XIO_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/err.h"
 
@@ -33,12 +34,15 @@ typedef struct mr_newfile {
 } mr_newfile_t;
 
 mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
-mr_err_t mr_newfile_commit(mr_newfile_t *f,
-                           mr_diag_t *diag); /* fsync, rename, fsync of the folder;
-                                                on failure it has dropped the file */
-void mr_newfile_drop(mr_newfile_t *f);       /* closes and removes; harmless after commit */
+/* fsync, rename, fsync of the folder; on failure it has dropped the file. */
+mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag);
+void mr_newfile_drop(mr_newfile_t *f); /* closes and removes; harmless after commit */
 
 /* mr_newfile for contents that lie in memory. */
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag);
+
+/* The same for what print writes of `what`, all of which is held in memory first: MR_ERR_NOMEM. */
+typedef void mr_print_fn(const void *what, FILE *to);
+mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag);
 
 #endif

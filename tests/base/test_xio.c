@@ -1,0 +1,53 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+
+enum { LINES = 100000 }; /* more than one buffer of a stream */
+
+static void print_lines(const void *word, FILE *to) {
+  for (int i = 0; i < LINES; i++) fprintf(to, "%s %d\n", (const char *)word, i);
+}
+
+static void what_is_printed_is_the_whole_file(void **state) {
+  char folder[] = "/tmp/millrace-xio-XXXXXX", path[64], line[32];
+  void *data;
+  size_t n, at = 0;
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/lines", folder);
+  assert_int_equal(mr_write_printed(path, print_lines, "line", NULL), MR_OK);
+  assert_int_equal(mr_read_file(path, (size_t)1 << 24, &data, &n, NULL), MR_OK);
+  for (int i = 0; i < LINES; i++) {
+    int k = snprintf(line, sizeof line, "line %d\n", i);
+    assert_true(at + (size_t)k <= n);
+    assert_memory_equal((char *)data + at, line, (size_t)k);
+    at += (size_t)k;
+  }
+  assert_int_equal(at, n);
+  free(data);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(rmdir(folder), 0); /* and no other file was left there */
+}
+
+static void a_place_that_takes_no_file_is_told(void **state) {
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_write_printed("/none/there/lines", print_lines, "line", &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "/none/there/lines: cannot make the file"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_printed_is_the_whole_file),
+      cmocka_unit_test(a_place_that_takes_no_file_is_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
