@@ -122,9 +122,20 @@ static mr_err_t read_text(const mr_run_dir_t *r, const char *name, char **text, 
   return mr_fail(diag, MR_ERR_DATA, "%s: holds a zero byte, want text", path);
 }
 
+/* "cannot open graph.mr" would not tell somebody who mistook the folder. */
+static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  file_in(r, "graph.mr", path);
+  if (access(path, F_OK) == 0 || errno != ENOENT) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO,
+                 "%s: holds no graph.mr, so it is no run; `millrace runs` lists those there are",
+                 r->path);
+}
+
 mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   char *settings = NULL, *save = NULL;
   MR_TRY(set_path(r, path, false, diag));
+  MR_TRY(check_is_run(r, diag));
   MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
   MR_TRY(read_text(r, "settings.txt", &settings, diag));
   mr_err_t e = MR_OK;
