@@ -16,9 +16,9 @@ const mr_command_t mr_command_keys = {
     .words = "NAME",
     .help = "Makes the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
     .more =
-        "\nNeither file may exist already: a key is never overwritten.  An end of a link that "
-        "binds beyond\nthis machine needs key=NAME.key and, in peers=, the public keys of those "
-        "it lets in.\n",
+        "\nNeither file may exist: a key is never overwritten.  An end of a link that binds "
+        "beyond\n"
+        "this machine needs key=NAME.key and, in peers=, the public keys of those it lets in.",
     .min_words = 1,
     .max_words = 1,
     .run = keys_run,
