@@ -42,29 +42,80 @@ static void print_ports(const char *side, const mr_port_def_t *p) {
            p[i].optional ? ", may stay unconnected" : "");
 }
 
-static void print_option(const mr_opt_t *o) {
-  char range[64] = "";
-  if (o->lo != o->hi) snprintf(range, sizeof range, "[%.10g, %.10g]", o->lo, o->hi);
-  printf("  %-16s %-14s %-12s %-24s %-20s %s%s\n", o->name, type_text(o), o->unit ? o->unit : "",
-         o->def                  ? o->def
-         : o->type == MR_OPT_STR ? "none"
-                                 : "must be given",
-         range, o->help, o->positional ? " The bare value means this one." : "");
+/* A row of the table of settings: all cells but what the setting means. */
+enum { CELLS = 5 };
+typedef struct row {
+  const char *cell[CELLS];
+  char range[64];
+} row_t;
+
+static void to_row(const mr_opt_t *o, row_t *row) {
+  row->range[0] = 0;
+  if (o->lo != o->hi) snprintf(row->range, sizeof row->range, "[%.10g, %.10g]", o->lo, o->hi);
+  const char *none = o->type == MR_OPT_STR ? "none" : "must be given";
+  row->cell[0] = o->name, row->cell[1] = type_text(o);
+  row->cell[2] = o->unit ? o->unit : "";
+  row->cell[3] = o->def && *o->def ? o->def : none;
+  row->cell[4] = row->range;
+}
+
+static void print_row(const row_t *row, const int *width) {
+  for (int i = 0; i < CELLS; i++) printf("  %-*s", width[i], row->cell[i]);
+}
+
+static void widen(const row_t *row, int *width) {
+  for (int i = 0; i < CELLS; i++) {
+    int n = (int)strlen(row->cell[i]);
+    if (n > width[i]) width[i] = n;
+  }
+}
+
+static void widen_by(const mr_opt_t *o, int *width) {
+  row_t row;
+  to_row(o, &row);
+  widen(&row, width);
+}
+
+static void print_option(const mr_opt_t *o, int *width) {
+  row_t row;
+  to_row(o, &row);
+  print_row(&row, width);
+  printf("  %s%s\n", o->help, o->positional ? " The bare value means this one." : "");
+}
+
+/* The settings of a stage, those that every stage has among them. */
+static void each_option(const mr_stage_def_t *d, void (*see)(const mr_opt_t *o, int *width),
+                        int *width) {
+  for (const mr_opt_t *o = d->opts; o && o->name; o++) see(o, width);
+  if (d->parallel)
+    see(&(mr_opt_t){.name = "workers",
+                    .type = MR_OPT_INT,
+                    .unit = "threads",
+                    .def = "1",
+                    .lo = 1,
+                    .hi = 64,
+                    .help = "Threads that share the work; the order of the results stays."},
+        width);
+  if (d != &mr_process_def)
+    see(&(mr_opt_t){.name = "name",
+                    .type = MR_OPT_STR,
+                    .def = d->name,
+                    .help = "What this stage is called in the graph."},
+        width);
 }
 
 static void print_stage(const mr_stage_def_t *d) {
+  const row_t head = {.cell = {"setting", "type", "unit", "default", "range"}};
+  int width[CELLS] = {0};
   printf("%s: %s\n\n", d->name, d->help);
   print_ports("in", d->in);
   print_ports("out", d->out);
-  printf("\n  %-16s %-14s %-12s %-24s %-20s %s\n", "setting", "type", "unit", "default", "range",
-         "meaning");
-  for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
-  if (d->parallel)
-    printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "workers", "whole number", "threads", "1",
-           "[1, 64]", "Threads that share the work; the order of the results stays.");
-  if (d != &mr_process_def)
-    printf("  %-16s %-14s %-12s %-24s %-20s %s\n", "name", "text", "", d->name, "",
-           "What this stage is called in the graph.");
+  if (d->in[0].name || d->out[0].name) puts("");
+  widen(&head, width);
+  each_option(d, widen_by, width);
+  print_row(&head, width);
+  printf("  meaning\n");
+  each_option(d, print_option, width);
 }
 
 static void print_room(const char *room, const mr_stage_def_t *const *table) {

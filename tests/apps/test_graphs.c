@@ -110,6 +110,26 @@ static void inspect_lists_stages_and_settings(void **state) {
   refuses(2, "did you mean \"jsonl\"?");
 }
 
+/* The cell of a setting's row that begins where a word of the head does. */
+static void cell(const char *head, const char *setting, const char *want) {
+  char row[64];
+  const char *top = strstr(p.out, "  setting "), *at = strstr(top, head);
+  assert_non_null(at);
+  snprintf(row, sizeof row, "\n  %s ", setting);
+  const char *line = strstr(top, row);
+  assert_non_null(line);
+  assert_memory_equal(line + 1 + (at - top), want, strlen(want));
+}
+
+static void inspects_columns_are_as_wide_as_what_they_hold(void **state) {
+  RUN(&p, "inspect", "cifar10");
+  cell("default", "backend", "auto  ");
+  cell("default", "skip-records", "none  ");
+  cell("range", "holdout", "[0, 1e+12]  ");
+  cell("meaning", "path", "Folder of ");
+  cell("meaning", "name", "What this stage ");
+}
+
 static void inspect_reads_data_files(void **state) {
   RUN(&p, "inspect", MR_SOURCE_DIR "/tests/golden/pil_src.npy");
   ends(0, "pil_src.npy: .npy, u8[12,32,32,3], 36864 bytes from byte 128 on", "");
@@ -338,6 +358,7 @@ int main(void) {
       cmocka_unit_test(graph_prints_dot_and_touches_no_file),
       cmocka_unit_test(graph_draws_where_graphviz_is),
       cmocka_unit_test(inspect_lists_stages_and_settings),
+      cmocka_unit_test(inspects_columns_are_as_wide_as_what_they_hold),
       cmocka_unit_test(inspect_reads_data_files),
       cmocka_unit_test(doctor_tells_machine_and_sources),
       cmocka_unit_test(doctor_hands_data_to_the_sources),
