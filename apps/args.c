@@ -79,15 +79,23 @@ mr_err_t mr_args_int(const mr_args_t *a, const char *flag, int64_t lo, int64_t h
   return MR_OK;
 }
 
+static int flag_text(const mr_flag_t *f, char *text, size_t n) {
+  return snprintf(text, n, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
+}
+
 void mr_args_help(const mr_command_t *c) {
+  char left[64];
+  int width = (int)strlen("--help");
   printf("usage: millrace %s %s\n\n%s\n", c->name, c->words, c->help);
   if (c->more) printf("%s\n", c->more);
   puts("");
-  for (int i = 0; c->flags && c->flags[i].name; i++) {
-    char left[64];
-    snprintf(left, sizeof left, "%s %s", c->flags[i].name,
-             c->flags[i].value ? c->flags[i].value : "");
-    printf("  %-22s %s\n", left, c->flags[i].help);
+  for (const mr_flag_t *f = c->flags; f && f->name; f++) {
+    int n = flag_text(f, left, sizeof left);
+    if (n > width) width = n;
   }
-  printf("  %-22s %s\n", "--help", "Shows this.");
+  for (const mr_flag_t *f = c->flags; f && f->name; f++) {
+    flag_text(f, left, sizeof left);
+    printf("  %-*s  %s\n", width, left, f->help);
+  }
+  printf("  %-*s  %s\n", width, "--help", "Shows this.");
 }
