@@ -9,7 +9,7 @@
 #include "pipeline/metrics.h"
 #include "pipeline/watch.h"
 #include "sinks/gpu.h"
-#include "sinks/host.h"
+#include "sinks/usage.h"
 
 enum { WINDOW = 512 }; /* step times that the quantiles are of */
 
@@ -19,7 +19,7 @@ typedef struct telemetry {
   double took[WINDOW];
   int64_t n_took;
   double at; /* when measured last, mr_now_s; 0: not yet */
-  mr_host_t host;
+  mr_usage_t usage;
   mr_gpu_t gpu;
   mr_stats_t *before; /* [n_stages] */
 } telemetry_t;
@@ -49,7 +49,7 @@ static mr_err_t telemetry_plan(mr_stage_t *s) {
 static mr_err_t telemetry_open(mr_stage_t *s) {
   telemetry_t *t = s->state;
   t->at = mr_now_s();
-  mr_host_read(t->disk, &t->host);
+  mr_usage_read(t->disk, &t->usage);
   mr_gpu_open(&t->gpu); /* without one there is nothing to tell */
   t->before = calloc((size_t)mr_watch_n_stages(s) + 1, sizeof *t->before);
   return t->before
@@ -121,16 +121,16 @@ static void add_known(mr_metrics_t *r, const char *name, double v) {
   if (v >= 0) mr_metrics_add(r, name, v);
 }
 
-static void add_host(telemetry_t *t, mr_metrics_t *r, double passed) {
-  mr_host_t h;
-  mr_host_read(t->disk, &h);
-  if (passed > 0) mr_metrics_add(r, "cpu_cores", (h.cpu_s - t->host.cpu_s) / passed);
-  add_known(r, "rss_bytes", h.rss);
-  add_known(r, "rss_peak_bytes", h.peak_rss);
-  add_known(r, "disk_read_bytes", h.read);
-  add_known(r, "disk_written_bytes", h.written);
-  add_known(r, "disk_free_bytes", h.disk_free);
-  t->host = h;
+static void add_usage(telemetry_t *t, mr_metrics_t *r, double passed) {
+  mr_usage_t now;
+  mr_usage_read(t->disk, &now);
+  if (passed > 0) mr_metrics_add(r, "cpu_cores", (now.cpu_s - t->usage.cpu_s) / passed);
+  add_known(r, "rss_bytes", now.rss);
+  add_known(r, "rss_peak_bytes", now.peak_rss);
+  add_known(r, "disk_read_bytes", now.read);
+  add_known(r, "disk_written_bytes", now.written);
+  add_known(r, "disk_free_bytes", now.disk_free);
+  t->usage = now;
 }
 
 static void add_gpu(const telemetry_t *t, mr_metrics_t *r) {
@@ -173,7 +173,7 @@ static void measure(mr_stage_t *s, mr_metrics_t *r) {
   t->at = now;
   add_quantiles(t, r);
   add_stages(s, r);
-  add_host(t, r, passed);
+  add_usage(t, r, passed);
   add_gpu(t, r);
   mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
   add_known(r, "publish_dropped", (double)dropped_anywhere(s));

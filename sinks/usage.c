@@ -1,4 +1,4 @@
-#include "sinks/host.h"
+#include "sinks/usage.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +20,10 @@ static double proc_number(const char *file, const char *key) {
 
 static double kib(double v) { return v < 0 ? v : v * 1024; }
 
-void mr_host_read(const char *path, mr_host_t *out) {
+void mr_usage_read(const char *path, mr_usage_t *out) {
   struct rusage u;
   struct statvfs disk;
-  *out = (mr_host_t){.rss = -1, .peak_rss = -1, .disk_free = -1};
+  *out = (mr_usage_t){.rss = -1, .peak_rss = -1, .disk_free = -1};
   if (getrusage(RUSAGE_SELF, &u) == 0)
     out->cpu_s = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                  (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
