@@ -1,19 +1,9 @@
 #include <math.h>
 
 #include "model/backends/cpu/attention_private.h"
+#include "model/backends/cpu/element.h"
 
 enum { CHUNK = 64 }; /* keys and columns summed at a time */
-
-static float get(mr_dtype_t t, const void *x, int64_t i) {
-  return t == MR_F32 ? ((const float *)x)[i] : mr_bf16_to_f32(((const mr_bf16_t *)x)[i]);
-}
-
-static void put(mr_dtype_t t, void *x, int64_t i, float v) {
-  if (t == MR_F32)
-    ((float *)x)[i] = v;
-  else
-    ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
-}
 
 static float rounded(mr_dtype_t t, float v) {
   return t == MR_F32 ? v : mr_bf16_to_f32(mr_bf16_from_f32(v));
@@ -22,7 +12,8 @@ static float rounded(mr_dtype_t t, float v) {
 static float dot(const mr_attention_spec_t *s, const void *x, int64_t at_x, const void *y,
                  int64_t at_y) {
   float sum = 0;
-  for (int64_t d = 0; d < s->D; d++) sum += get(s->t, x, at_x + d) * get(s->t, y, at_y + d);
+  for (int64_t d = 0; d < s->D; d++)
+    sum += element_get(s->t, x, at_x + d) * element_get(s->t, y, at_y + d);
   return sum;
 }
 
@@ -49,9 +40,10 @@ void mr__attention_fwd_scalar(const mr_attention_spec_t *s, const mr_attention_h
       for (int64_t j = 0; j < s->T; j++) {
         float p = rounded(s->t, expf(score(s, h, i, j) - lse));
         for (int64_t c = 0; c < chunk(s->D, d); c++)
-          sum[c] += p * get(s->t, h->v, j * s->v_tok + d + c);
+          sum[c] += p * element_get(s->t, h->v, j * s->v_tok + d + c);
       }
-      for (int64_t c = 0; c < chunk(s->D, d); c++) put(s->t, h->out, i * s->o_tok + d + c, sum[c]);
+      for (int64_t c = 0; c < chunk(s->D, d); c++)
+        element_put(s->t, h->out, i * s->o_tok + d + c, sum[c]);
     }
   }
 }
@@ -80,9 +72,10 @@ static void bwd_q(const mr_attention_spec_t *s, const mr_attention_head_t *h, in
   for (int64_t j = 0; j < s->T; j++) {
     float ds = weight(s, h, i, j) * (dweight(s, h, i, j) - less) * s->scale;
     for (int64_t c = 0; c < chunk(s->D, d); c++)
-      sum[c] += ds * get(s->t, h->k, j * s->k_tok + d + c);
+      sum[c] += ds * element_get(s->t, h->k, j * s->k_tok + d + c);
   }
-  for (int64_t c = 0; c < chunk(s->D, d); c++) put(s->t, h->dq, i * s->q_tok + d + c, sum[c]);
+  for (int64_t c = 0; c < chunk(s->D, d); c++)
+    element_put(s->t, h->dq, i * s->q_tok + d + c, sum[c]);
 }
 
 typedef struct sums {
@@ -97,8 +90,8 @@ static void add_query(const mr_attention_spec_t *s, const mr_attention_head_t *h
     float p = weight(s, h, i, j + n), ds = p * (dweight(s, h, i, j + n) - less) * s->scale;
     p = rounded(s->t, p);
     for (int64_t c = 0; c < chunk(s->D, d); c++) {
-      sums->dk[n][c] += ds * get(s->t, h->q, i * s->q_tok + d + c);
-      sums->dv[n][c] += p * get(s->t, h->dout, i * s->o_tok + d + c);
+      sums->dk[n][c] += ds * element_get(s->t, h->q, i * s->q_tok + d + c);
+      sums->dv[n][c] += p * element_get(s->t, h->dout, i * s->o_tok + d + c);
     }
   }
 }
@@ -109,8 +102,8 @@ static void bwd_kv(const mr_attention_spec_t *s, const mr_attention_head_t *h, i
   for (int64_t i = 0; i < s->T; i++) add_query(s, h, i, j, d, &sums);
   for (int64_t n = 0; n < chunk(s->T, j); n++)
     for (int64_t c = 0; c < chunk(s->D, d); c++) {
-      put(s->t, h->dk, (j + n) * s->k_tok + d + c, sums.dk[n][c]);
-      put(s->t, h->dv, (j + n) * s->v_tok + d + c, sums.dv[n][c]);
+      element_put(s->t, h->dk, (j + n) * s->k_tok + d + c, sums.dk[n][c]);
+      element_put(s->t, h->dv, (j + n) * s->v_tok + d + c, sums.dv[n][c]);
     }
 }
 

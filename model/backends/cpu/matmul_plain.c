@@ -1,23 +1,13 @@
 #include <string.h>
 
+#include "model/backends/cpu/element.h"
 #include "model/backends/cpu/matmul_private.h"
-
-static float get(mr_dtype_t t, const void *x, int64_t i) {
-  return t == MR_F32 ? ((const float *)x)[i] : mr_bf16_to_f32(((const mr_bf16_t *)x)[i]);
-}
-
-static void put(mr_dtype_t t, void *x, int64_t i, float v) {
-  if (t == MR_F32)
-    ((float *)x)[i] = v;
-  else
-    ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
-}
 
 static float dot(const mr_matmul_spec_t *s, const void *a, int64_t at_a, const void *b,
                  int64_t at_b) {
   float sum = 0;
   for (int64_t k = 0; k < s->k; k++)
-    sum += get(s->a, a, at_a + k * s->a_col) * get(s->b, b, at_b + k * s->b_row);
+    sum += element_get(s->a, a, at_a + k * s->a_col) * element_get(s->b, b, at_b + k * s->b_row);
   return sum;
 }
 
@@ -28,8 +18,8 @@ void mr__matmul_plain(const mr_matmul_spec_t *s, const void *a, const void *b, c
     int64_t z = row / s->m, i = row % s->m;
     for (int64_t j = 0; j < s->n; j++) {
       float v = dot(s, a, z * s->a_batch + i * s->a_row, b, z * s->b_batch + j * s->b_col);
-      if (s->bias) v += get(s->bias_dtype, bias, j);
-      put(s->out, out, z * s->out_batch + i * s->out_row + j, v);
+      if (s->bias) v += element_get(s->bias_dtype, bias, j);
+      element_put(s->out, out, z * s->out_batch + i * s->out_row + j, v);
     }
   }
 }
