@@ -31,9 +31,8 @@ static const mr_stage_def_t taker = {
     .step = taker_step,
 };
 
-/* Where the stage that makes batches begins.  Behind a stage that makes other batches of ones that
-   have no known sizes (skip-steps=) all are made from the first on, and *drop of them not handed
-   over. */
+/* Where the stage that makes batches begins.  Behind a stage whose batches do not follow from their
+   number all are made from the first on, and *drop of them not handed over. */
 static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
                          const mr_batches_t *want, int64_t *drop, mr_diag_t *diag) {
   int64_t step = want->first;

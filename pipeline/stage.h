@@ -187,7 +187,7 @@ struct mr_stage {
   int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
                                 stage goes there by itself */
   int64_t start_record;      /* above 0: the first buffer begins with this record of the stream of
-                                batches, from 0, instead */
+                                batches, from 0, instead; those of empty batches do not count */
   const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: none are known */
   int n_start_words;
   uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */

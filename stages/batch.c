@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "stages/batch_walk.h"
+#include "stages/left_out.h"
 
 typedef struct cursor {
   _Alignas(64) int64_t next; /* batch this worker makes next */
@@ -23,6 +24,8 @@ typedef struct batch {
   const char *host_text;
   mr_host_t host;
   cursor_t *cursor; /* [workers] */
+  int64_t first;    /* batch that is given first, */
+  int cut;          /* and how many of its records it leaves out */
   mr_batch_walk_t *walk;
 } batch_t;
 
@@ -133,22 +136,36 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   out->dim[0] = (b->size + b->host.n - 1) / b->host.n;
   for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
   out->part = b->host.n > 1;
-  bool whole = !out->part && !(b->skip_steps && *b->skip_steps);
-  out->even = whole && !is_walked(s), out->by_record = whole && is_walked(s);
+  bool all = !(b->skip_steps && *b->skip_steps);
+  out->even = !out->part && all && !is_walked(s), out->by_record = !out->part && !out->even;
   return plan_lengths(s);
 }
 
+/* The batch that holds s->start_record of those that are not left out. */
+static void go_to_record(mr_stage_t *s) {
+  batch_t *b = s->state;
+  const mr_spec_t *spec = &s->out_spec[0];
+  int64_t left_over = b->drop ? spec->n_records % b->size : 0;
+  mr_left_out_t t = {&b->skip, b->size, spec->n_batches, spec->n_records - left_over};
+  int64_t most = (INT64_C(1) << 62) / spec->n_records * spec->n_batches;
+  if (spec->n_epochs) most = spec->n_epochs * spec->n_batches;
+  b->first = mr_left_out_batch(&t, s->start_record, most);
+  b->cut = (int)(b->first < most ? s->start_record - mr_left_out_before(&t, b->first) : 0);
+}
+
 /* The batch that starts at the resumed position. */
-static mr_err_t first_batch(mr_stage_t *s, int64_t *first) {
-  const batch_t *b = s->state;
+static mr_err_t first_batch(mr_stage_t *s) {
+  batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t epoch = s->start_position / spec->n_records, i = s->start_position % spec->n_records;
-  if (!s->start_position && s->start_number) return *first = s->start_number, MR_OK;
+  b->cut = 0;
+  if (s->start_record) return go_to_record(s), MR_OK;
+  if (!s->start_position && s->start_number) return b->first = s->start_number, MR_OK;
   bool over = crosses(b) && i / b->size == spec->n_batches; /* only what is dropped is left */
   if (s->start_position < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
-  *first = epoch * spec->n_batches + i / b->size;
+  b->first = epoch * spec->n_batches + i / b->size;
   return MR_OK;
 }
 
@@ -163,7 +180,6 @@ static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int
 
 static mr_err_t batch_open(mr_stage_t *s) {
   batch_t *b = s->state;
-  int64_t first = 0;
   mr_diag_t why = {0};
   if (mr_ranges_parse(&b->skip, b->skip_steps, &why) < 0)
     return mr_stage_fail(s, why.code, "setting skip-steps: %s", why.text);
@@ -172,10 +188,10 @@ static mr_err_t batch_open(mr_stage_t *s) {
     return mr_batch_walk_open(
         s, (mr_batch_conf_t){b->size, b->drop, crosses(b), parts, b->host, &b->skip}, &b->walk);
   }
-  MR_TRY(first_batch(s, &first));
+  MR_TRY(first_batch(s));
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
   if (!b->cursor) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
-  for (int w = 0; w < s->n_workers; w++) b->cursor[w] = (cursor_t){.next = first + w};
+  for (int w = 0; w < s->n_workers; w++) b->cursor[w] = (cursor_t){.next = b->first + w};
   return MR_OK;
 }
 
@@ -203,6 +219,7 @@ static span_t span_of(const mr_stage_t *s, int64_t number) {
   at.end = start + at.n;
   mr_host_slice(&b->host, &at.first, &at.n);
   if (mr_ranges_has(&b->skip, (uint64_t)number + 1)) at.n = 0;
+  if (number == b->first) at.first += b->cut, at.n -= b->cut;
   at.pos = epoch * spec->n_records + start + at.first;
   return at;
 }

@@ -1,6 +1,20 @@
 /* Going to a batch without making those before it: past full ones and whole epochs by arithmetic
    (mr_walk_pass), past the rest one by one. */
 #include "stages/batch_walk_private.h"
+#include "stages/left_out.h"
+
+/* Batches that are all full, or those of epochs that have `records` each. */
+static mr_left_out_t layout_of(const mr_batch_walk_t *t, int64_t records) {
+  int64_t size = t->conf.size;
+  return (mr_left_out_t){t->conf.skip, size, (records + size - 1) / size, records};
+}
+
+/* Notes that n batches of this layout have been passed. */
+static void note_passed(mr_batch_walk_t *t, mr_left_out_t layout, int64_t n) {
+  int64_t before = mr_left_out_before(&layout, t->number);
+  t->number += n;
+  t->kept += mr_left_out_before(&layout, t->number) - before;
+}
 
 /* Batches [0,n) if all are full, the parts' in turn; MR_END, and all as it was, if not. */
 static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
@@ -15,8 +29,10 @@ static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
     if (e == MR_OK) mr__batch_note(t, i);
     if (e != MR_OK) mr_walk_load(t->walk[i], t->given + i * t->words_part);
   }
-  if (e == MR_OK) t->part = (t->part + n) % parts, t->records += records;
-  return e;
+  if (e != MR_OK) return e;
+  t->part = (t->part + n) % parts, t->records += records;
+  note_passed(t, layout_of(t, 0), n);
+  return MR_OK;
 }
 
 /* Batches end with their epoch. */
@@ -44,6 +60,7 @@ static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
     return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62", (long long)*n);
   mr__batch_note(t, 0);
   t->records = epochs * records;
+  note_passed(t, layout_of(t, records), epochs * batches);
   *n -= epochs * batches;
   e = *n && *n < batches ? pass_full(s, t, *n) : MR_AGAIN;
   if (e == MR_OK) *n = 0;
@@ -72,15 +89,15 @@ static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   return MR_OK;
 }
 
-/* The number of the batch that holds a record, or of one before it. */
+/* The number of the batch that holds a record of those not left out, or of one before it. */
 static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int64_t *number) {
-  int64_t each, size = t->conf.size;
-  *number = record / size;
-  if (!in_epochs(s, t)) return MR_OK;
-  mr_err_t e = epoch_records(s, t, &each);
-  if (e != MR_OK) return *number = 0, e == MR_AGAIN ? MR_OK : e;
-  if (each) *number = record / each * ((each - 1) / size + 1) + record % each / size;
-  return MR_OK;
+  int64_t each = 0, most = (INT64_C(1) << 62) / t->conf.size;
+  if (in_epochs(s, t)) {
+    mr_err_t e = epoch_records(s, t, &each);
+    if (e != MR_OK) return *number = 0, e == MR_AGAIN ? MR_OK : e;
+  }
+  mr_left_out_t layout = layout_of(t, each);
+  return *number = mr_left_out_batch(&layout, record, most), MR_OK;
 }
 
 /* Plans the batch that holds s->start_record, which it then begins with. */
@@ -88,15 +105,16 @@ mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
   int64_t number;
   MR_TRY(batch_of(s, t, s->start_record, &number));
   mr_err_t e = pass(s, t, number);
-  while (e == MR_OK && t->records <= s->start_record && !t->ahead.over)
+  while (e == MR_OK && t->kept <= s->start_record && !t->ahead.over)
     e = mr__batch_plan(s, t, &t->ahead);
-  t->cut = (int)(s->start_record - (t->records - mr_plan_n(t->ahead.plan)));
+  t->cut = (int)(s->start_record - (t->kept - mr_plan_n(t->ahead.plan)));
   return e;
 }
 
 /* With the position alone, a state of several numbers is found by going there from the start. */
 mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
   if (!s->start_position && !s->n_start_words) return pass(s, t, s->start_number);
+  t->number = s->start_number;
   if (t->words == 1) return mr__batch_load(s, t, &s->start_position);
   if (s->n_start_words) {
     if (s->n_start_words != t->words)
@@ -106,6 +124,7 @@ mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
     t->records = s->start_position;
     return mr__batch_load(s, t, s->start_word);
   }
+  t->number = 0;
   mr_err_t e = pass(s, t, s->start_position / t->conf.size);
   if (e != MR_OK) return e;
   while (t->records < s->start_position && !t->ahead.over) {

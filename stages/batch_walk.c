@@ -77,12 +77,18 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) 
   return MR_OK;
 }
 
+static bool is_left_out(const mr_batch_walk_t *t, int64_t number) {
+  return mr_ranges_has(t->conf.skip, (uint64_t)number + 1);
+}
+
 mr_err_t mr__batch_plan(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
   p->over = false;
   mr_err_t e = find_batch(s, t, p);
   if (e != MR_OK) return e;
   save(t, p->word);
+  p->number = t->number++;
   t->records += mr_plan_n(p->plan);
+  if (!is_left_out(t, p->number)) t->kept += mr_plan_n(p->plan);
   p->position = t->words == 1 ? p->word[0] : t->records;
   return MR_OK;
 }
@@ -126,7 +132,6 @@ mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t
   if (!t) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   memset(t, 0, sizeof *t);
   t->conf = conf;
-  t->base = s->start_number;
   return make(s, t) ? MR_OK : mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a walk");
 }
 
@@ -162,7 +167,7 @@ static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__planned_
   int from = 0, n = mr_plan_n(p->plan);
   mr_host_slice(&t->conf.host, &from, &n);
   if (t->next[s->worker] == 0) from += t->cut, n -= t->cut; /* of a whole batch */
-  if (mr_ranges_has(t->conf.skip, (uint64_t)(t->base + t->next[s->worker]) + 1)) n = 0;
+  if (is_left_out(t, p->number)) n = 0;
   buf->n = n, buf->first = from;
   buf->epoch = p->epoch;
   buf->flags = last ? MR_BUF_EPOCH_END : 0;

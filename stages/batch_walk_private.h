@@ -7,9 +7,9 @@
 /* Records found for one batch. */
 typedef struct planned {
   mr_plan_t *plan;
-  bool over; /* there is none: the stream has ended */
-  int64_t epoch, position;
-  int64_t *word; /* [words]: the state after it */
+  bool over;                       /* there is none: the stream has ended */
+  int64_t number, epoch, position; /* number: of the batch, from 0 */
+  int64_t *word;                   /* [words]: the state after it */
 } mr__planned_t;
 
 struct mr_batch_walk {
@@ -18,9 +18,10 @@ struct mr_batch_walk {
 
   /* the rest belongs to the worker whose turn it is */
   mr_walk_t **walk; /* [parts] */
-  int64_t base;     /* number of the first batch given */
+  int64_t number;   /* of the batch that is found next, from 0 */
   int64_t part;     /* whose batch comes next */
   int64_t records;  /* found so far */
+  int64_t kept;     /* of them, not in steps left out; after going to a record alone */
   int cut;          /* records that the first batch leaves out */
   int words, words_part;
   int64_t *given; /* [parts * words_part]: each walk's state after the last batch that it gave.
