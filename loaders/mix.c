@@ -132,6 +132,23 @@ static mr_err_t mix_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
+/* `sum` positions take `share` of each input, so that after `cycles` of them each input has come a
+   whole number of periods far. */
+static mr_period_t mix_period(const mr_stage_t *s, const mr_period_t *in) {
+  const mix_t *t = s->state;
+  mr_period_t out = {0, true};
+  int64_t cycles = 1;
+  for (int i = 0; i < t->n; i++) {
+    if (!in[i].n) return (mr_period_t){0};
+    int64_t needed = in[i].n / common_divisor(in[i].n, t->share[i]);
+    if (__builtin_mul_overflow(cycles / common_divisor(cycles, needed), needed, &cycles))
+      return (mr_period_t){0};
+    out.ordered &= in[i].ordered;
+  }
+  if (__builtin_mul_overflow(cycles, t->sum, &out.n)) return (mr_period_t){0};
+  return out;
+}
+
 /* Over with the first input that is. */
 static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *word = mr_walk_words(w);
@@ -186,6 +203,7 @@ const mr_stage_def_t mr_stage_mix = {
     .state_sz = sizeof(mix_t),
     .plan = mix_plan,
     .order = mix_order,
+    .period = mix_period,
     .next = mix_next,
     .skip = mix_skip,
     .n_words = 2,

@@ -115,9 +115,9 @@ typedef struct mr_stage_def {
   /* Order: what stands at a position >= 0. */
   mr_err_t (*order)(mr_stage_t *s, int64_t position, mr_at_t *at);
 
-  /* Order: the period of what comes out, in[p] being that of input p, whose epochs are a whole
-     number of periods long.  After plan.  NULL: none is known, and seeking behind a filter goes
-     through all records. */
+  /* Order: the period of what comes out, in[p] being that of input p, whose epochs need not be a
+     whole number of periods long.  After plan.  NULL: none is known, and seeking behind a filter
+     goes through all records. */
   mr_period_t (*period)(const mr_stage_t *s, const mr_period_t *in);
 
   /* Map: hot.  State is read-only here: several workers call it at once. */

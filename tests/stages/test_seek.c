@@ -142,6 +142,33 @@ static void filters_after_streams_that_end(void **state) {
       "seed=1 ! filter modulo=3 ! batch 4");
 }
 
+/* A mix holds the same records again once each input has come a whole number of epochs far. */
+static void filters_after_mixes(void **state) {
+  static const char *const mix[] = {
+      "range 20 ! shuffle seed=7 epochs=9 ! mix name=m range 100 stop=120 epochs=9 ! shuffle "
+      "seed=8 "
+      "! m.b m.",
+      "range 20 ! sequential epochs=9 ! mix weights=2,1 name=m range 100 stop=110 epochs=9 ! m.b "
+      "m.",
+      "range 24 ! shuffle seed=7 epochs=9 ! mix weights=3,2,1 exact name=m range 100 stop=109 "
+      "epochs=7 ! shuffle seed=3 ! m.b range 200 stop=206 epochs=7 ! m.c m.",
+      "range 12 ! shuffle seed=7 epochs=9 ! filter modulo=5 invert ! mix weights=7,3 name=m range "
+      "100 stop=131 epochs=9 ! m.b m.",
+  };
+  static const char *const batch[] = {
+      "filter modulo=3 remainder=1:2 ! batch 8 across-epochs",
+      "filter key=7:105 ! batch 5 drop-remainder",
+      "repeat 3 ! filter modulo=4 remainder=1:2 ! to-iter-dataset ! batch 7",
+      "filter modulo=3 ! batch 4 order=grain-workers loader-workers=3",
+      "to-iter-dataset ! filter modulo=3 remainder=1:2 ! batch 8"};
+  for (size_t i = 0; i < sizeof mix / sizeof *mix; i++)
+    for (size_t k = 0; k < sizeof batch / sizeof *batch; k++) {
+      char text[512];
+      snprintf(text, sizeof text, "%s ! %s", mix[i], batch[k]);
+      seeks_as_it_walks(text);
+    }
+}
+
 static void joins_of_streams(void **state) {
   seeks_as_it_walks(
       "range 10 stop=80 ! filter modulo=3 ! to-iter-dataset ! mix weights=2,1 name=m "
@@ -192,6 +219,18 @@ static int64_t asked_by(const char *text, int64_t number) {
   return asked;
 }
 
+static void whole_periods_of_a_mix_are_not_looked_at(void **state) {
+  /* 200 and 100 of 300 positions, so 3000 hold as many of each kind as the next 3000 */
+  static const char mixed[] =
+      "range 1000 ! shuffle epochs=1000000 ! mix weights=2,1 name=m range 1000 stop=2000 "
+      "epochs=1000000 ! shuffle seed=3 ! m.b m. ! counted ! filter modulo=2 ! ";
+  char text[512];
+  snprintf(text, sizeof text, "%sbatch 5 across-epochs", mixed);
+  assert_in_range(asked_by(text, 149999998), 3000, 6100);
+  snprintf(text, sizeof text, "%sto-iter-dataset ! batch 5", mixed);
+  assert_in_range(asked_by(text, 149999998), 3000, 6100);
+}
+
 static void whole_epochs_are_not_looked_at(void **state) {
   /* a million epochs of a thousand records, 10 of them in the last two batches */
   assert_in_range(asked_by("range 1000 ! shuffle epochs=1000000 ! counted ! to-iter-dataset ! "
@@ -226,10 +265,12 @@ int main(void) {
       cmocka_unit_test(filters),
       cmocka_unit_test(filters_that_no_period_helps),
       cmocka_unit_test(filters_after_streams_that_end),
+      cmocka_unit_test(filters_after_mixes),
       cmocka_unit_test(joins_of_streams),
       cmocka_unit_test(passes_and_windows),
       cmocka_unit_test(holes_that_come_as_records),
       cmocka_unit_test(whole_epochs_are_not_looked_at),
+      cmocka_unit_test(whole_periods_of_a_mix_are_not_looked_at),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
