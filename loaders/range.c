@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "pipeline/care.h"
 #include "pipeline/stage.h"
 
 typedef struct range {
   int64_t start, stop, step, epochs;
+  mr_care_t care;
   int64_t value[MR_MAX_LANES][MR_BURST]; /* of each worker's last fetch */
 } range_t;
 
@@ -58,6 +60,7 @@ static const mr_opt_t range_opts[] = {
      "From one number to the next.", 0},
     {"epochs", MR_OPT_INT, offsetof(range_t, epochs), "epochs", "1", 0, 1e9, NULL,
      "How often all of them come; 0 never ends.", 0},
+    MR_CARE_OPTS(range_t, care),
     {0}};
 
 const mr_stage_def_t mr_stage_range = {
@@ -69,4 +72,5 @@ const mr_stage_def_t mr_stage_range = {
     .plan = range_plan,
     .fetch = range_fetch,
     .where = range_where,
+    .care = offsetof(range_t, care),
 };

@@ -116,17 +116,17 @@ static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const 
   return e;
 }
 
-static void mark_skipped(struct mr__care *t, int n, mr_rec_t *rec) {
+static int64_t mark_skipped(const struct mr__care *t, int n, mr_rec_t *rec) {
   int64_t marked = 0;
-  if (!t->skip.n) return;
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n && t->skip.n; i++) {
     rec[i].skipped = mr_ranges_has(&t->skip, rec[i].key);
     marked += rec[i].skipped;
   }
-  t->n_skipped += marked;
+  return marked;
 }
 
-mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec) {
+mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
+                        bool made) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
   if (!t || (!t->skip.n && !t->replaces)) return s->def->fetch(s, lane, index, n, rec);
@@ -142,8 +142,10 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
   if (e < 0) return mr_fail(s->diag, e, "%s", why.text);
   for (int i = 0; i < n && put; i++)
     if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]); /* the ledger says so */
+  int64_t marked = mark_skipped(t, n, rec);
+  if (!made) return MR_OK;
   t->n_replaced += put;
-  mark_skipped(t, n, rec);
+  t->n_skipped += marked;
   return MR_OK;
 }
 

@@ -14,8 +14,10 @@ mr_err_t mr__care_plan(mr_stage_t *s);
 mr_err_t mr__care_open(mr_stage_t *s);
 void mr__care_close(mr_stage_t *s);
 
-/* The source's fetch, with replacements for bad records and marks on skipped ones. */
-mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec);
+/* The source's fetch, with replacements for bad records and marks on skipped ones, which the report
+   counts where the records are made. */
+mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
+                        bool made);
 
 /* The source's ahead, for the records that such a fetch would ask for. */
 void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n);

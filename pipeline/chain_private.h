@@ -74,8 +74,8 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
 mr_period_t mr__period(const mr_chain_t *c, int branch);
 
 /* Fetches what the leaves of op[0,n) ask for, at most MR_BURST of each source; their data lasts
-   until the next call. */
-mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n);
+   until the next call.  made: for batches; a filter only looks, and what it sees is not counted. */
+mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made);
 
 /* True if reads of the next burst can fly while one is made. */
 bool mr__wants_ahead(const mr_chain_t *c);

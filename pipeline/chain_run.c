@@ -65,7 +65,7 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) 
 mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept) {
   mr__branch_t *b = &c->branch[branch];
   mr_rec_t rec;
-  MR_TRY(mr__fetch(c, p->op + from, p->n - from));
+  MR_TRY(mr__fetch(c, p->op + from, p->n - from, false));
   MR_TRY(mr__run(c, p->op + from, p->n - from, NULL, &rec));
   *kept = true;
   if (c->hole[0]) return MR_OK;
@@ -77,7 +77,7 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
 
 /* ---- making ---- */
 
-mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
+mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
   for (int i = 0; i < c->n_branches; i++) c->branch[i].n = 0;
   for (size_t k = 0; k < n; k++) {
     if (op[k].code != MR__OP_LEAF) continue;
@@ -91,7 +91,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
     mr__branch_t *b = &c->branch[i];
     if (!b->n) continue;
     int64_t since = mr__tally_begin(&b->tally);
-    MR_TRY(mr__care_fetch(&b->s, b->lane, b->index, b->n, b->rec));
+    MR_TRY(mr__care_fetch(&b->s, b->lane, b->index, b->n, b->rec, made));
     mr__tally_end(&b->tally, since);
   }
   return MR_OK;
@@ -225,7 +225,7 @@ typedef struct burst {
 static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next, mr_buf_t *buf,
                            int slot) {
   if (c->tracer && c->tracer->only) return tell_burst(c, b->op, b->at, b->n, buf, slot), MR_OK;
-  MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0]));
+  MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], true));
   if (next && next->n) read_ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);
   for (int i = 0; i < b->n; i++) {
     mr_rec_t r;

@@ -232,6 +232,25 @@ static void the_ledger_tells_that_records_were_left_out(void **state) {
   refused("skip-records=x", 2, "skip-records");
 }
 
+static void every_source_of_records_can_leave_some_out(void **state) {
+  static const char *const each[] = {"range 40", "synthetic n=40", NULL};
+  for (int i = 0; each[i]; i++) {
+    char text[256];
+    snprintf(text, sizeof text, "%s skip-records=3,10-12 ! shuffle seed=4 ! batch 8 ! null",
+             each[i]);
+    RUN(&p, "run", text);
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "left out 4 records"));
+  }
+}
+
+/* The filter looks at each of them, also at those that do not stay. */
+static void what_a_filter_looks_at_is_not_counted(void **state) {
+  RUN(&p, "run", "range 40 skip-records=3,10-12 ! filter modulo=2 ! batch 8 workers=2 ! null");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "range: left out 2 records"));
+}
+
 /* ---- skipped steps ---- */
 
 static void skipped_steps_come_empty_and_move_no_other(void **state) {
@@ -308,6 +327,8 @@ int main(void) {
       cmocka_unit_test(skipped_records_keep_their_place_and_move_nothing),
       cmocka_unit_test(a_skipped_record_need_not_be_readable),
       cmocka_unit_test(the_ledger_tells_that_records_were_left_out),
+      cmocka_unit_test(every_source_of_records_can_leave_some_out),
+      cmocka_unit_test(what_a_filter_looks_at_is_not_counted),
       cmocka_unit_test(skipped_steps_come_empty_and_move_no_other),
       cmocka_unit_test(training_passes_skipped_steps_and_says_so),
   };
