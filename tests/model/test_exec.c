@@ -48,6 +48,26 @@ static void a_reshape_costs_no_bytes_and_no_call(void **state) {
   mr_fn_destroy(f);
 }
 
+static void a_number_can_be_reshaped_and_passed_on(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *one = mr_literal(f, MR_F32, 1.5), *half = mr_literal(f, MR_BF16, -0.5), *y[5];
+  y[0] = mr_lax_reshape_to(f, one, 1, 1);
+  y[1] = mr_lax_mul(f, mr_lax_reshape_to(f, mr_literal(f, MR_F32, 3), 1), one);
+  y[2] = mr_lax_stop_gradient(f, mr_literal(f, MR_I32, 7));
+  y[3] = mr_lax_optimization_barrier(f, mr_literal(f, MR_F64, 0.1));
+  y[4] = mr_lax_reshape_to(f, half, 1);
+  assert_int_equal(mr_fn_return(f, 5, y), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  float a, b;
+  int32_t i;
+  double d;
+  uint16_t h;
+  mr_exec_run(e, NULL, (void *[]){&a, &b, &i, &d, &h});
+  assert_true(a == 1.5f && b == 4.5f && i == 7 && d == 0.1 && h == 0xbf00);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
 static void an_input_is_never_written_unless_donated(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 16)), *y = mr_lax_neg(f, x);
@@ -264,6 +284,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chain_of_elementwise_ops_lives_in_one_buffer),
       cmocka_unit_test(a_reshape_costs_no_bytes_and_no_call),
+      cmocka_unit_test(a_number_can_be_reshaped_and_passed_on),
       cmocka_unit_test(an_input_is_never_written_unless_donated),
       cmocka_unit_test(a_donated_input_lives_until_its_last_use),
       cmocka_unit_test(what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_over),

@@ -30,6 +30,12 @@ static void write_literal(mr_exec_t *x, const mr_var_t *v) {
   }
 }
 
+/* For an equation that runs nothing, since its result is where its operand is. */
+static void write_literals(mr_exec_t *x, const mr_eqn_t *e) {
+  for (int k = 0; k < e->n_in; k++)
+    if (e->in[k]->literal) write_literal(x, e->in[k]);
+}
+
 static void bind_var(mr_exec_t *x, void **slot, const mr_var_t *v) {
   bind(x, slot, x->plan.of_var[v->id]);
   if (v->literal) write_literal(x, v);
@@ -54,7 +60,10 @@ void mr__exec_bind(mr_exec_t *x) {
   x->n_patch = 0;
   for (int i = 0; i < f->n_eqn; i++) {
     mr_cpu_call_t *c = &x->call[i];
-    if (!c->run) continue;
+    if (!c->run) {
+      write_literals(x, c->eqn);
+      continue;
+    }
     for (int k = 0; k < c->eqn->n_in; k++) bind_var(x, &c->in[k], c->eqn->in[k]);
     for (int k = 0; k < c->eqn->n_out; k++) bind_var(x, &c->out[k], c->eqn->out[k]);
     if (x->plan.of_scratch[i] >= 0) bind(x, &c->scratch, x->plan.of_scratch[i]);
