@@ -136,16 +136,19 @@ static mr_err_t settle_attr(mr_parser_t *p, mr_fn_t *g, const mr_attr_t *want, a
   return MR_OK;
 }
 
-/* What any product and any draw may say of itself, and an op like e that can be asked for f32. */
+/* What any product and any draw may say of itself, an op like e that can be asked for f32, and a
+   call that reverse mode has gone through. */
 static int optional_attrs(const mr_eqn_t *e, attrs_t *at) {
   const mr_op_def_t *op = e->op;
   const mr_attr_t *wide = find(at->a, at->n, "preferred_element_type");
   const mr_attr_t *precision = find(at->a, at->n, "precision");
   const mr_attr_t *layout = find(at->a, at->n, "partitionable");
+  const mr_attr_t *residuals = find(at->a, at->n, "residuals");
   bool asks = (op->mixes || op->widens) && !mr_attr_find(e, "preferred_element_type");
   return (wide && wide->kind == MR_ATTR_DTYPE && wide->i[0] == MR_F32 && asks) +
          (precision && precision->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW) +
-         (layout && layout->kind == MR_ATTR_BOOL && op->draws);
+         (layout && layout->kind == MR_ATTR_BOOL && op->draws) +
+         (residuals && residuals->kind == MR_ATTR_INT && op->spent);
 }
 
 static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op, attrs_t *at,

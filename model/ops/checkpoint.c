@@ -5,6 +5,7 @@
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
+#include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
 static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
@@ -44,6 +45,10 @@ static void use_saved(mr_fn_t *f, int from, const mr_var_t *again, mr_var_t *sav
     if (d[k] == again) d[k] = saved;
 }
 
+static mr_err_t checkpoint_spend(mr_fn_t *f, mr_eqn_t *e) {
+  return mr__spend_called(f, e, "jaxpr");
+}
+
 static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                mr_var_t **din) {
   const mr_fn_t *body = mr_attr_called(e, "jaxpr");
@@ -59,6 +64,7 @@ static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   MR_TRY(mr_backward_range(f, from, e->n_out, again, dout, e->n_in, in, din));
   for (int i = first; i < e->n_out; i++)
     if (again[i]->def) use_saved(f, from, again[i], kept[i], e->n_in, din);
+  MR_TRY(checkpoint_spend(f, e->out[0]->def));
   return mr_rule_done(f);
 }
 
@@ -141,6 +147,7 @@ const mr_op_def_t mr_op_checkpoint = {
     .jvp = checkpoint_jvp,
     .vjp = checkpoint_vjp,
     .batch = checkpoint_batch,
+    .spend = checkpoint_spend,
     .open = checkpoint_open,
     .sample = checkpoint_sample,
     .amp = MR_AMP_FOLLOW,

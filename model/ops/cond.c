@@ -245,8 +245,10 @@ static bool cond_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return true;
 }
 
+static mr_err_t cond_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "branches"); }
+
 const mr_op_def_t mr_op_cond = {
-    MR_RULES_PRIMITIVE,    .name = "cond",       .n_in = -1,          .n_out = -1,
-    .shape = cond_shape,   .jvp = cond_jvp,      .vjp = mr__cond_vjp, .batch = cond_batch,
-    .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
+    MR_RULES_PRIMITIVE,  .name = "cond",        .n_in = -1,           .n_out = -1,
+    .shape = cond_shape, .jvp = cond_jvp,       .vjp = mr__cond_vjp,  .batch = cond_batch,
+    .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
 };

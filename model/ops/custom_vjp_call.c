@@ -1,5 +1,9 @@
 /* A function whose vjp rule its author has written: fwd keeps residuals, bwd turns them and the
-   cotangents of the results into those of the operands. */
+   cotangents of the results into those of the operands.
+
+   Reverse mode makes the call one of fwd, with the residuals as further results; from then on it is
+   differentiated as what fwd is made of, in either mode.  So second derivatives go through the
+   rule, as in jax, and the function itself is never differentiated: forward mode refuses it. */
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -24,15 +28,23 @@ mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, 
   return MR_OK;
 }
 
+static bool custom_spent(const mr_eqn_t *e) { return mr_attr_find(e, "residuals") != NULL; }
+
+/* How many of e's results are those of its function; residuals come behind them. */
+static int own_results(const mr_eqn_t *e) {
+  return custom_spent(e) ? e->n_out - (int)mr_attr_get(e, "residuals")->i[0] : e->n_out;
+}
+
 static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
-  int kept = fwd->n_out - e->n_out;
-  if (fwd->n_in != e->n_in || kept < 0 || bwd->n_in != kept + e->n_out || bwd->n_out != e->n_in)
+  int n_out = own_results(e), kept = fwd->n_out - n_out;
+  if (fwd->n_in != e->n_in || n_out < 0 || kept < 0 || bwd->n_in != kept + n_out ||
+      bwd->n_out != e->n_in)
     return mr_fail(diag, MR_ERR_SHAPE,
                    "%s%scustom_vjp_call: of %d inputs and %d outputs; fwd takes %d and gives %d, "
                    "want the inputs and the outputs, then residuals; bwd takes %d and gives %d, "
                    "want residuals, then a cotangent of each output, and one of each input",
-                   e->scope, *e->scope ? ": " : "", e->n_in, e->n_out, fwd->n_in, fwd->n_out,
+                   e->scope, *e->scope ? ": " : "", e->n_in, n_out, fwd->n_in, fwd->n_out,
                    bwd->n_in, bwd->n_out);
   MR_TRY(mr__call_shape(e, "call_jaxpr", out, diag));
   for (int i = 0; i < e->n_in; i++) {
@@ -40,11 +52,11 @@ static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
     MR_TRY(mr__call_fits(e, "what fwd takes as", i, &fwd->in[i]->aval, x, diag));
     MR_TRY(mr__call_fits(e, "what bwd gives as", i, &bwd->out[i]->aval, x, diag));
   }
-  for (int k = 0; k < e->n_out; k++)
+  for (int k = 0; k < n_out; k++)
     MR_TRY(mr__call_fits(e, "what fwd gives as", k, &fwd->out[k]->aval, &out[k], diag));
   for (int i = 0; i < bwd->n_in; i++)
     MR_TRY(mr__call_fits(e, "what bwd takes as", i, &bwd->in[i]->aval,
-                         i < kept ? &fwd->out[e->n_out + i]->aval : &out[i - kept], diag));
+                         i < kept ? &fwd->out[n_out + i]->aval : &out[i - kept], diag));
   return MR_OK;
 }
 
@@ -52,19 +64,65 @@ static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "call_jaxpr", out);
 }
 
-static mr_err_t custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
+static mr_err_t custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  if (custom_spent(e)) return mr_jvp_open(f, e, din, dout);
+  return mr_fail(&f->diag, MR_ERR_NORULE,
+                 "%s%scustom_vjp_call: forward mode (jvp, jacfwd, linearize) cannot go through a "
+                 "function whose vjp rule its author has written; use reverse mode, or give it a "
+                 "jvp rule (mr_lax_custom_jvp), which serves both",
+                 e->scope, *e->scope ? ": " : "");
+}
+
+/* fwd in place of the function, as the same equation, with the residuals as results. */
+static mr_err_t custom_spend(mr_fn_t *f, mr_eqn_t *e) {
+  if (custom_spent(e)) return MR_OK;
+  const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr");
   int kept = fwd->n_out - e->n_out;
-  mr_var_t **y = mr_mem_take(&f->mem, (size_t)(fwd->n_out + 1) * sizeof(mr_var_t *));
+  mr_aval_t *more = mr_mem_take(&f->mem, (size_t)(kept + 1) * sizeof *more);
+  for (int i = 0; i < kept; i++) more[i] = fwd->out[e->n_out + i]->aval;
+  MR_TRY(mr_eqn_widen(f, e, mr_attr_fn("call_jaxpr", fwd), kept, more));
+  mr_attr_set(f, e, mr_attr_int("residuals", kept));
+  return MR_OK;
+}
+
+/* bwd on the residuals of e and the cotangents of its results. */
+static mr_err_t apply_bwd(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_fn_t *bwd = mr_attr_called(e, "bwd_jaxpr");
+  int n_out = own_results(e), kept = e->n_out - n_out;
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(bwd->n_in + 1) * sizeof(mr_var_t *));
-  MR_TRY(mr_inline(f, fwd, e->in, y));
-  for (int i = 0; i < kept; i++) in[i] = y[e->n_out + i];
-  for (int i = 0; i < e->n_out; i++)
+  for (int i = 0; i < kept; i++) in[i] = e->out[n_out + i];
+  for (int i = 0; i < n_out; i++)
     in[kept + i] = dout[i] ? dout[i] : mr_lax_full(f, &e->out[i]->aval, 0);
   MR_TRY(mr_inline(f, bwd, in, din));
   for (int i = 0; i < e->n_in; i++)
     if (!mr_is_float(e->in[i]->aval.dtype)) din[i] = NULL;
   return mr_rule_done(f);
+}
+
+/* What comes to the residuals of e goes through fwd, of which they are results. */
+static mr_err_t through_fwd(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  int n_out = own_results(e);
+  mr_var_t **d = mr_mem_copy(&f->mem, dout, (size_t)e->n_out, sizeof(mr_var_t *));
+  mr_var_t **more = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  for (int k = 0; k < n_out; k++) d[k] = NULL;
+  MR_TRY(mr_vjp_open(f, e, d, more));
+  for (int i = 0; i < e->n_in; i++) din[i] = mr_tangent_add(f, din[i], more[i]);
+  return mr_rule_done(f);
+}
+
+static bool has_any(int n, mr_var_t *const *v) {
+  for (int i = 0; i < n; i++)
+    if (v[i]) return true;
+  return false;
+}
+
+/* Cotangents of what was residual already come where a graph is swept twice. */
+static mr_err_t custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  int more = custom_spent(e) ? e->n_out - own_results(e) : 0;
+  MR_TRY(custom_spend(f, e->out[0]->def));
+  int n_out = own_results(e);
+  if (has_any(n_out, dout)) MR_TRY(apply_bwd(f, e, dout, din));
+  return more && has_any(more, dout + n_out) ? through_fwd(f, e, dout, din) : MR_OK;
 }
 
 /* bwd on all examples; the cotangent of an operand that they share is the sum of theirs. */
@@ -88,6 +146,7 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   mr_diag_t why = {0};
   mr_fn_t *body = NULL, *fwd = NULL, *bwd = NULL;
   mr_eqn_t *c = NULL;
+  if (custom_spent(e)) return mr_batch_open(f, e, in, out);
   int64_t size = mr_batch_size(e->n_in, in);
   mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   int *axes = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
@@ -128,7 +187,9 @@ static bool custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_custom_vjp_call = {
-    MR_RULES_COMPOSITE,    .name = "custom_vjp_call", .n_in = -1,           .n_out = -1,
-    .shape = custom_shape, .jvp = mr_jvp_open,        .vjp = custom_vjp,    .batch = custom_batch,
-    .open = custom_open,   .sample = custom_sample,   .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_opened,
+    MR_RULES_COMPOSITE,    .name = "custom_vjp_call", .n_in = -1,
+    .n_out = -1,           .shape = custom_shape,     .jvp = custom_jvp,
+    .vjp = custom_vjp,     .batch = custom_batch,     .open = custom_open,
+    .spend = custom_spend, .spent = custom_spent,     .sample = custom_sample,
+    .amp = MR_AMP_FOLLOW,  .cpu = mr_cpu_opened,
 };

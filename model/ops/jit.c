@@ -3,6 +3,7 @@
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
+#include "model/transforms/build.h"
 
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
                     mr_var_t **out) {
@@ -21,6 +22,13 @@ static mr_err_t jit_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
+static mr_err_t jit_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "jaxpr"); }
+
+static mr_err_t jit_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  MR_TRY(mr_vjp_open(f, e, dout, din));
+  return jit_spend(f, e->out[0]->def);
+}
+
 /* sum(tanh(x)^2) beside y */
 static bool jit_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
@@ -37,7 +45,7 @@ static bool jit_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_jit = {
     MR_RULES_COMPOSITE,   .name = "jit",        .n_in = -1,           .n_out = -1,
-    .shape = jit_shape,   .jvp = mr_jvp_open,   .vjp = mr_vjp_open,   .batch = mr_batch_open,
-    .open = jit_open,     .sample = jit_sample, .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_opened,
-    .shares_names = true,
+    .shape = jit_shape,   .jvp = mr_jvp_open,   .vjp = jit_vjp,       .batch = mr_batch_open,
+    .spend = jit_spend,   .open = jit_open,     .sample = jit_sample, .amp = MR_AMP_FOLLOW,
+    .cpu = mr_cpu_opened, .shares_names = true,
 };

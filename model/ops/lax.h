@@ -68,8 +68,9 @@ mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_
 mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
                            mr_var_t *const *in, mr_var_t **out);
 /* body with a vjp rule of one's own.  fwd: (inputs) -> (outputs, residuals...); bwd: (residuals...,
-   a cotangent of each output) -> (a cotangent of each input).  Forward mode differentiates body
-   itself, so that jvp(grad) works; jax refuses it.  After jax.custom_vjp. */
+   a cotangent of each output) -> (a cotangent of each input).  Under reverse mode fwd runs in place
+   of body, and second derivatives, jvp(grad) too, are those of fwd and bwd; forward mode of the
+   call itself is MR_ERR_NORULE, as in jax.  After jax.custom_vjp. */
 mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
                            mr_var_t *const *in, mr_var_t **out);
 

@@ -66,6 +66,13 @@ struct mr_op_def {
   mr_err_t (*vjp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
   mr_err_t (*batch)(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
   mr_err_t (*split)(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
+  /* What becomes of e where reverse mode goes through it, of an op whose vjp rule changes what runs
+     forth, or that calls functions in which such ops may be: the sweep asks it where no cotangent
+     comes, and such a vjp rule asks itself.  NULL: e stays. */
+  mr_err_t (*spend)(mr_fn_t *f, mr_eqn_t *e);
+  /* Whether that has been done and e now stands for its open form, which a transform writes in its
+     place at its end.  NULL: never. */
+  bool (*spent)(const mr_eqn_t *e);
   /* A composite as primitives; a primitive says mr_no_open. */
   mr_err_t (*open)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
   /* Builds example k = 0, 1, ... in the empty s->f, with outputs set; false: there is no such

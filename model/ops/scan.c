@@ -6,6 +6,7 @@
 
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
+#include "model/transforms/build.h"
 
 mr_err_t mr__scan_emit(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,
                        mr_eqn_t **e) {
@@ -135,8 +136,10 @@ static bool scan_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return true;
 }
 
+static mr_err_t scan_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "jaxpr"); }
+
 const mr_op_def_t mr_op_scan = {
-    MR_RULES_PRIMITIVE,    .name = "scan",       .n_in = -1,          .n_out = -1,
-    .shape = scan_shape,   .jvp = mr__scan_jvp,  .vjp = mr__scan_vjp, .batch = mr__scan_batch,
-    .sample = scan_sample, .amp = MR_AMP_FOLLOW, .cpu = mr__scan_cpu,
+    MR_RULES_PRIMITIVE,  .name = "scan",        .n_in = -1,           .n_out = -1,
+    .shape = scan_shape, .jvp = mr__scan_jvp,   .vjp = mr__scan_vjp,  .batch = mr__scan_batch,
+    .spend = scan_spend, .sample = scan_sample, .amp = MR_AMP_FOLLOW, .cpu = mr__scan_cpu,
 };

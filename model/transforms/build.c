@@ -16,6 +16,7 @@ mr_fn_t *mr__begin(const mr_fn_t *f, int more, mr_var_t ***out) {
 
 mr_err_t mr__finish(mr_fn_t *g, int n_out, mr_var_t *const *out, mr_fn_t **to, mr_diag_t *diag) {
   if (g->diag.code >= 0) mr_fn_return(g, n_out, out);
+  if (g->diag.code >= 0) mr__open_spent(g);
   if (g->diag.code < 0) {
     mr_err_t err = mr_fail(diag, g->diag.code, "%s", g->diag.text);
     mr_fn_destroy(g);

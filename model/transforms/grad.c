@@ -36,7 +36,8 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   bool any = false, want = false;
   for (int k = 0; k < e->n_out; k++) any |= (dout[k] = s->ct[e->out[k]->id]) != NULL;
   for (int k = 0; k < e->n_in; k++) want |= s->active[e->in[k]->id];
-  if (!any || !want) return MR_OK;
+  if (!want) return MR_OK;
+  if (!any) return e->n_out && e->op->spend ? e->op->spend(g, e->out[0]->def) : MR_OK;
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *din);
   mr_stand_at(g, e, "grad");
   MR_TRY(e->op->vjp(g, e, dout, din));

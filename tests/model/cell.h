@@ -13,6 +13,7 @@ typedef struct cell {
   mr_fn_t *f;        /* (x...) -> (y...) */
   mr_fn_t *s;        /* (x..., w...) -> (sum of w y + y^2/2 over the float outputs) */
   bool forward_only; /* the op has no vjp: while, as in jax */
+  bool reverse_only; /* its author gave it a vjp alone: custom_vjp, as in jax */
   int n_wrt, wrt[GRID_MAX];
   mr_sample_t sample;
   double *in[GRID_MAX]; /* of s, then of a tangent for each wrt */
@@ -54,7 +55,9 @@ static inline void draw(cell_t *c, const mr_var_t *v, double lo, double hi) {
 }
 
 static inline bool cell_init(cell_t *c, const mr_op_def_t *op, int k) {
-  *c = (cell_t){.f = mr_fn_create(), .forward_only = op->vjp == mr_no_vjp};
+  *c = (cell_t){.f = mr_fn_create(),
+                .forward_only = op->vjp == mr_no_vjp,
+                .reverse_only = op == &mr_op_custom_vjp_call};
   c->sample.f = c->f;
   if (!op->sample) fail_msg("%s has no samples: give it mr_op_def.sample", op->name);
   snprintf(c->name, sizeof c->name, "%s sample %d", op->name, k);

@@ -10,6 +10,7 @@ enum { SIZE = 2 };
 typedef struct func {
   char name[160];
   mr_fn_t *f;
+  bool reverse_only; /* calls what has a vjp of its author's alone */
   int n_wrt, wrt[GRID_MAX];
   double lo[GRID_MAX], hi[GRID_MAX]; /* of inputs, for other values of them */
   double *in[GRID_MAX];
@@ -39,7 +40,7 @@ static inline void func_fini(func_t *q) {
 }
 
 static inline func_t func_of(const cell_t *c) {
-  func_t p = {.f = mr_fn_copy(c->s, NULL), .n_wrt = c->n_wrt};
+  func_t p = {.f = mr_fn_copy(c->s, NULL), .reverse_only = c->reverse_only, .n_wrt = c->n_wrt};
   snprintf(p.name, sizeof p.name, "%s", c->name);
   memcpy(p.wrt, c->wrt, sizeof p.wrt);
   for (int i = 0; i < c->s->n_in; i++) {
