@@ -11,18 +11,16 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.parse
 import urllib.request
 
 import zmq
-from chromium import Browser, children, end_children, fail, free_port, wait_for
+from chromium import Browser, children, fail, free_port, run_check, wait_for
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.util import tb_logging
 
@@ -389,8 +387,7 @@ def missed_is_told_at_the_end(run):
         fail(f"progress does not end with: {line}")
 
 
-def main():
-    global browser
+def main(work):
     run = Run(work)
     scraper, subscriber = Scraper(work, run.port), Subscriber(run.folder)
     subscriber.start()
@@ -417,12 +414,4 @@ def main():
           + f"; one line after {KILLS} kills ({scrapes} scrapes, {len(subscriber.steps)} published)")
 
 
-browser = None
-work = tempfile.mkdtemp()
-try:
-    main()
-finally:
-    if browser:
-        browser.quit()
-    end_children()
-    shutil.rmtree(work, ignore_errors=True)
+run_check(main)

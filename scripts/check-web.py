@@ -10,10 +10,9 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import time
 
-from chromium import Browser, children, end_children, fail, free_port, wait_for
+from chromium import Browser, children, fail, free_port, run_check, wait_for
 
 millrace = os.path.abspath(sys.argv[1])
 shots = sys.argv[2] if len(sys.argv) > 2 else None
@@ -270,14 +269,15 @@ def refusals(url):
     return port, token
 
 
-def hostile_pages(browser, url, port):
+def hostile_pages(browser, elsewhere, url, port):
     """Script that got into the page, other origins and a foreign name, in a real browser that has been let in before."""
     browser.run("const s = document.createElement('script'); s.textContent = 'window.inlined = 1'; document.body.append(s)")
     if browser.run("return window.inlined || document.cookie || ''") != "":
         fail("the page runs an inline script, or shows its cookie to scripts")
     foreign = free_port()
+    os.mkdir(elsewhere)
     children.append(subprocess.Popen([sys.executable, "-m", "http.server", str(foreign), "--bind", "127.0.0.1"],
-                                     cwd=tempfile.mkdtemp(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+                                     cwd=elsewhere, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", foreign)) == 0, "the foreign page's server")
     browser.go(f"http://127.0.0.1:{foreign}/")
     address = url.replace("/?", "/run.json?")
@@ -420,7 +420,7 @@ def attack(browser, run, folder, url):
     """All that a hostile page or client may try; the run goes on meanwhile.  Returns how many slow
     ones were let in, and for how many seconds."""
     port, token = refusals(url)
-    hostile_pages(browser, url, port)
+    hostile_pages(browser, os.path.join(os.path.dirname(folder), "elsewhere"), url, port)
     malformed(port, token)
     before = max(told(folder))
     let_in, ended = slow_and_many(run.pid, port, token)
@@ -429,9 +429,7 @@ def attack(browser, run, folder, url):
     return let_in, ended
 
 
-def main():
-    global browser
-    work = tempfile.mkdtemp()
+def main(work):
     folder = os.path.join(work, "runs", "shown")
     os.makedirs(os.path.dirname(folder))
     earlier = earlier_run(work)
@@ -459,10 +457,4 @@ def main():
           f"refused, of slow ones {let_in} let in and ended after {ended:.0f} s; the page took {100 * core:.2f} % of a core while {steps} steps were made")
 
 
-browser = None
-try:
-    main()
-finally:
-    if browser:
-        browser.quit()
-    end_children()
+run_check(main)

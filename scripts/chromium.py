@@ -4,13 +4,15 @@ they share: ports, waiting, processes that end with the check."""
 import base64
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
-children = []
+children, browsers = [], []
 
 
 def fail(text):
@@ -36,6 +38,8 @@ class Browser:
     """As much of WebDriver as is needed here."""
 
     def __init__(self):
+        self.session = None
+        browsers.append(self)
         self.port = free_port()
         children.append(subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL))
         wait_for(self.is_ready, "chromedriver")
@@ -43,7 +47,6 @@ class Browser:
                 "--host-resolver-rules=MAP rebound.example 127.0.0.1"]  # a foreign name that points here
         wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": args, "binary": "/usr/bin/chromium"},
                                   "goog:loggingPrefs": {"browser": "ALL"}}}
-        self.session = None
         self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
 
     def is_ready(self):
@@ -113,3 +116,15 @@ def end_children():
                 child.wait(5)
             except subprocess.TimeoutExpired:
                 child.kill()
+
+
+def run_check(main):
+    """Calls main with a new folder.  However it ends, its browsers, children and the folder go with it."""
+    work = tempfile.mkdtemp()
+    try:
+        main(work)
+    finally:
+        for browser in browsers:
+            browser.quit()
+        end_children()
+        shutil.rmtree(work, ignore_errors=True)
