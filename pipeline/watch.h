@@ -7,8 +7,13 @@
 
 /* Stages of the graph, numbered as in its text. */
 int mr_watch_n_stages(const mr_stage_t *s);
-/* Name (owned by the graph) and what stage i has done so far; workers 0: it has no thread. */
+/* Name (owned by the graph) and what stage i has done so far; workers 0: no thread of it has begun.
+ */
 const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out);
+
+/* Threads that stage i gets, from open on; 0: its records are made in those of the stages behind.
+ */
+int mr_watch_n_workers(const mr_stage_t *s, int i);
 
 /* The stage's constant, for its settings; and a setting's text as given or its default, or NULL. */
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i);

@@ -1,4 +1,5 @@
-/* Metrics as a table: a row a record, a column a number.  The columns are fixed; what a record does
+/* Metrics as a table: a row a record, a column a number.  The columns are fixed when the file is
+   begun: those of every run, then those of the graph's stages, STAGE.NUMBER.  What a record does
    not have is an empty field. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,18 +8,22 @@
 
 #include "base/xio.h"
 #include "pipeline/metrics.h"
+#include "pipeline/watch.h"
 #include "sinks/appender.h"
 #include "sinks/resume.h"
 
-static const char head[] =
+enum { HEAD_MAX = 1 << 16 };
+
+static const char of_run[] =
     "kind,step,epoch,images,elapsed_s,loss,accuracy,lr,grad_norm,param_norm,loss_scale,step_s,"
     "images_per_s,step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,"
     "disk_read_bytes,disk_written_bytes,disk_free_bytes,gpu_busy,gpu_memory_bytes,gpu_watts,"
-    "gpu_celsius,telemetry_lost,publish_dropped,ledger\n";
+    "gpu_celsius,telemetry_lost,publish_dropped,ledger";
 
 typedef struct csv {
   const char *path;
   mr_resume_t resume;
+  char *head; /* the names of the columns, with the newline; heap */
   mr_appender_t out;
 } csv_t;
 
@@ -33,11 +38,12 @@ static const mr_opt_t csv_opts[] = {{.name = "path",
                                     {0}};
 
 static bool row_holds(const void *arg, const char *line, size_t n) {
+  const csv_t *c = arg;
   char kind[16];
   long long step;
-  if (n == sizeof head - 1 && !memcmp(line, head, n)) return true;
+  if (n == strlen(c->head) && !memcmp(line, c->head, n)) return true;
   return sscanf(line, "%15[a-z],%lld,", kind, &step) == 2 &&
-         mr_resume_keeps(arg, kind, (double)step);
+         mr_resume_keeps(&c->resume, kind, (double)step);
 }
 
 static mr_err_t csv_plan(mr_stage_t *s) {
@@ -47,25 +53,62 @@ static mr_err_t csv_plan(mr_stage_t *s) {
              : mr_stage_fail(s, MR_ERR_CONFIG, "path: \"\", expected a file name");
 }
 
-/* An earlier file with other columns cannot be gone on with: it would mix two tables. */
-static mr_err_t same_head(const char *path, mr_diag_t *diag) {
-  char line[sizeof head] = "";
-  FILE *f = fopen(path, "re");
+/* Stages without a thread of their own tell nothing; the ends of links tell two numbers more. */
+static char *head_of(const mr_stage_t *s) {
+  char *text = NULL;
+  size_t n;
+  FILE *out = open_memstream(&text, &n);
+  if (!out) return NULL;
+  fputs(of_run, out);
+  for (int i = 0, told = 0; i < mr_watch_n_stages(s) && told < MR_METRICS_STAGES; i++) {
+    mr_stats_t so_far;
+    const char *name = mr_watch_stage(s, i, &so_far);
+    if (!mr_watch_n_workers(s, i)) continue;
+    fprintf(out, ",%s.busy,%s.starved,%s.blocked,%s.queue,%s.items", name, name, name, name, name);
+    if (mr_watch_def(s, i)->outside) fprintf(out, ",%s.released,%s.committed", name, name);
+    told++;
+  }
+  fputc('\n', out);
+  if (!fclose(out)) return text;
+  free(text);
+  return NULL;
+}
+
+/* An earlier file is gone on with in its columns, whatever stages the graph has now; one that
+   begins with others would become two tables. */
+static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
+  size_t n = sizeof of_run - 1, length = strlen(line);
+  bool whole = length && line[length - 1] == '\n';
+  if (!whole && !strncmp(c->head, line, length)) return MR_OK; /* a kill cut it, or none is there */
+  if (!whole || strncmp(line, of_run, n) || (line[n] != ',' && line[n] != '\n'))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: has other columns than this version writes; name another path", c->path);
+  char *head = strdup(line);
+  if (!head) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
+  free(c->head);
+  c->head = head;
+  return MR_OK;
+}
+
+static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
+  FILE *f = fopen(c->path, "re");
   if (!f) return MR_OK;
-  bool same = !fgets(line, sizeof line, f) || !strcmp(line, head);
+  char *line = calloc(1, HEAD_MAX);
+  mr_err_t e = line ? take_head(c, fgets(line, HEAD_MAX, f) ? line : "", diag)
+                    : mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
   fclose(f);
-  return same ? MR_OK
-              : mr_fail(diag, MR_ERR_DATA,
-                        "%s: has other columns than this version writes; name another path", path);
+  free(line);
+  return e;
 }
 
 static mr_err_t prepare(mr_stage_t *s, mr_diag_t *diag) {
   csv_t *c = s->state;
   bool again = c->resume.step >= 0;
-  if (again) MR_TRY(same_head(c->path, diag));
-  if (again) MR_TRY(mr_resume_cut(c->path, row_holds, &c->resume, diag));
+  if (!(c->head = head_of(s))) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
+  if (again) MR_TRY(head_in_file(c, diag));
+  if (again) MR_TRY(mr_resume_cut(c->path, row_holds, c, diag));
   MR_TRY(mr_appender_open(&c->out, c->path, again, diag));
-  if (!mr_appender_size(&c->out)) mr_appender_add(&c->out, s, head, sizeof head - 1);
+  if (!mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));
   return MR_OK;
 }
 
@@ -75,42 +118,75 @@ static mr_err_t csv_open(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
-/* The value of a named column into text, or nothing. */
-static void field(const mr_metrics_t *r, const char *name, char *text, size_t n) {
-  text[0] = 0;
-  for (int i = 0; i < r->n; i++)
-    if (!strcmp(r->m[i].name, name)) snprintf(text, n, "%.9g", r->m[i].value);
+/* Of stage s, or nothing: only the ends of links tell the last two. */
+static void put_of_stage(FILE *out, const mr_metrics_stage_t *s, const char *name) {
+  if (!strncmp(name, "busy", 4)) fprintf(out, "%.4g", s->busy);
+  if (!strncmp(name, "starved", 7)) fprintf(out, "%.4g", s->starved);
+  if (!strncmp(name, "blocked", 7)) fprintf(out, "%.4g", s->blocked);
+  if (!strncmp(name, "queue", 5)) fprintf(out, "%.4g", s->queue);
+  if (!strncmp(name, "items", 5)) fprintf(out, "%" PRId64, s->items);
+  if (s->link && !strncmp(name, "released", 8)) fprintf(out, "%" PRId64, s->released);
+  if (s->link && !strncmp(name, "committed", 9)) fprintf(out, "%" PRId64, s->committed);
 }
 
-static void csv_write(mr_stage_t *s, const mr_metrics_t *r) {
-  csv_t *c = s->state;
-  char row[2048], names[sizeof head], *save = NULL;
-  strcpy(names, head);
-  names[strcspn(names, "\n")] = 0;
-  int n = snprintf(row, sizeof row, "%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.6f",
-                   mr_metrics_kind_text(r->kind), r->step, r->epoch, r->images, r->elapsed_s);
+static bool is(const char *name, size_t n, const char *text) {
+  return strlen(text) == n && !memcmp(name, text, n);
+}
+
+/* The field of the column that is called name[0,n). */
+static void put_field(FILE *out, const mr_metrics_t *r, const char *name, size_t n) {
+  const char *dot = memchr(name, '.', n);
+  for (int i = 0; dot && i < r->n_stages; i++)
+    if (is(name, (size_t)(dot - name), r->stage[i].name)) put_of_stage(out, &r->stage[i], dot + 1);
+  for (int i = 0; !dot && i < r->n; i++)
+    if (is(name, n, r->m[i].name)) fprintf(out, "%.9g", r->m[i].value);
+  if (is(name, n, "ledger")) fprintf(out, "%016" PRIx64, r->ledger);
+}
+
+static void put_row(FILE *out, const mr_metrics_t *r, const char *head) {
+  fprintf(out, "%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.6f", mr_metrics_kind_text(r->kind),
+          r->step, r->epoch, r->images, r->elapsed_s);
   int column = 0;
-  for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
-    char text[40];
-    if (column++ < 5 || !strcmp(name, "ledger")) continue; /* written by themselves */
-    field(r, name, text, sizeof text);
-    n += snprintf(row + n, sizeof row - (size_t)n, ",%s", text);
+  for (const char *name = head; *name != '\n'; column++) {
+    size_t n = strcspn(name, ",\n");
+    if (column >= 5) fputc(',', out), put_field(out, r, name, n);
+    name += n + (name[n] == ',');
   }
-  n += snprintf(row + n, sizeof row - (size_t)n, ",%016" PRIx64 "\n", r->ledger);
-  mr_appender_add(&c->out, s, row, (size_t)n);
+  fputc('\n', out);
+}
+
+static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
+  csv_t *c = s->state;
+  char *row = NULL;
+  size_t n;
+  FILE *out = open_memstream(&row, &n);
+  if (out) put_row(out, r, c->head);
+  if (!out || fclose(out)) {
+    free(row);
+    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a row");
+  }
+  mr_appender_add(&c->out, s, row, n);
+  free(row);
+  return MR_OK;
 }
 
 static mr_err_t csv_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
+  mr_err_t e = MR_OK;
   for (size_t i = 0; i < k; i++) {
-    if (mr_metrics_is_numbers(b[i]->data)) csv_write(s, b[i]->data);
+    if (e >= 0 && mr_metrics_is_numbers(b[i]->data)) e = csv_write(s, b[i]->data);
     mr_buf_unref(b[i]);
   }
-  return k ? MR_OK : mr_idle(s);
+  return e < 0 ? e : k ? MR_OK : mr_idle(s);
 }
 
-static void csv_close(mr_stage_t *s) { mr_appender_close(&((csv_t *)s->state)->out, s); }
+static void csv_close(mr_stage_t *s) {
+  csv_t *c = s->state;
+  mr_appender_close(&c->out, s);
+  free(c->head);
+  c->head = NULL;
+}
 
 static void csv_report(mr_stage_t *s, char *text, size_t n) {
   const csv_t *c = s->state;

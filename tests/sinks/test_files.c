@@ -12,7 +12,31 @@
 #include "sinks/tfrecord.h"
 #include "tests/sinks/talk.h"
 
-static const mr_stage_def_t *const own[] = {&talk_def, NULL};
+/* Passes metrics on and says of itself what the end of a link says. */
+static mr_err_t end_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t end_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
+  int64_t step = ((const mr_metrics_t *)b->data)->kind == MR_METRICS_FINAL ? 5 : 1;
+  mr_set_link(s, 10 * step, 8 * step);
+  return mr_push(s, 0, b);
+}
+
+static const mr_stage_def_t end_def = {
+    .name = "end",
+    .help = "Is the end of a link.",
+    .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
+    .out = {{.name = "out", .flow = MR_FLOW_METRICS}},
+    .outside = true,
+    .plan = end_plan,
+    .step = end_step,
+};
+
+static const mr_stage_def_t *const own[] = {&talk_def, &end_def, NULL};
 static int setup(void **state) { return talk_setup(own); }
 static int teardown(void **state) { return talk_teardown(); }
 
@@ -36,6 +60,50 @@ static void csv_has_a_row_a_record_and_a_field_a_column(void **state) {
   free(got);
 }
 
+/* Field k, from 0, of row r of a table. */
+static void field_of(const char *table, int r, int k, char *text, size_t n) {
+  for (; r; r--) table = strchr(table, '\n') + 1;
+  for (; k; k--) table += strcspn(table, ",\n") + 1;
+  snprintf(text, n, "%.*s", (int)strcspn(table, ",\n"), table);
+}
+
+static int column_of(const char *table, const char *name) {
+  char text[64];
+  int columns = 1;
+  for (const char *c = table; *c != '\n'; c++) columns += *c == ',';
+  for (int k = 0; k < columns; k++) {
+    field_of(table, 0, k, text, sizeof text);
+    if (!strcmp(text, name)) return k;
+  }
+  return -1;
+}
+
+static void csv_has_the_numbers_of_each_stage(void **state) {
+  char text[256], field[64];
+  mr_diag_t diag;
+  snprintf(text, sizeof text,
+           "talk last=3 name=one ! end name=to-b ! telemetry every=0 ! csv path=%s/s.csv", dir);
+  talk_depth = 16;
+  assert_int_equal(run(text, &diag), MR_OK);
+  talk_depth = 0;
+  char *got = read_text("s.csv");
+  field_of(got, 5, column_of(got, "one.items"), field, sizeof field);
+  assert_string_equal(field, "5"); /* 3 steps, the test, the end */
+  double shares = 0;
+  static const char *const share[] = {"one.busy", "one.starved", "one.blocked"};
+  for (int i = 0; i < 3; i++) {
+    field_of(got, 5, column_of(got, share[i]), field, sizeof field);
+    shares += atof(field);
+  }
+  assert_true(shares > 0.999 && shares < 1.001);
+  assert_int_equal(column_of(got, "one.released"), -1); /* no end of a link */
+  field_of(got, 5, column_of(got, "to-b.released"), field, sizeof field);
+  assert_string_equal(field, "50");
+  field_of(got, 5, column_of(got, "to-b.committed"), field, sizeof field);
+  assert_string_equal(field, "40");
+  free(got);
+}
+
 static void resumed_csv_has_every_step_once(void **state) {
   char text[192], path[96];
   mr_diag_t diag;
@@ -52,6 +120,39 @@ static void resumed_csv_has_every_step_once(void **state) {
   char *whole = read_text("whole"), *parts = read_text("parts");
   assert_string_equal(parts, whole);
   free(whole), free(parts);
+}
+
+static void a_resumed_csv_keeps_its_columns_when_stages_come_or_go(void **state) {
+  char text[192];
+  mr_diag_t diag;
+  snprintf(text, sizeof text, "talk last=7 name=one ! csv path=%s/m", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  snprintf(text, sizeof text,
+           "talk first=5 last=9 name=two ! telemetry every=0 ! csv path=%s/m resume-step=4", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *got = read_text("m"), field[64];
+  assert_true(column_of(got, "one.busy") >= 0);
+  assert_int_equal(column_of(got, "two.busy"), -1);
+  field_of(got, 9, 1, field, sizeof field);
+  assert_string_equal(field, "9");
+  field_of(got, 9, column_of(got, "one.busy"), field, sizeof field);
+  assert_string_equal(field, "");
+  free(got);
+}
+
+static void a_head_that_a_kill_cut_is_written_again(void **state) {
+  char text[192], path[96];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/cut", dir);
+  FILE *f = fopen(path, "w");
+  fputs("kind,step,epo", f);
+  fclose(f);
+  snprintf(text, sizeof text, "talk last=3 ! csv path=%s resume-step=0", path);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *got = read_text("cut");
+  assert_memory_equal(got, "kind,step,epoch,", 16);
+  assert_non_null(strstr(got, "\nstep,1,"));
+  free(got);
 }
 
 static void a_table_with_other_columns_is_not_gone_on_with(void **state) {
@@ -111,8 +212,13 @@ static void event_files_are_whole_records_with_right_sums(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
-      CASE(csv_has_a_row_a_record_and_a_field_a_column),    CASE(resumed_csv_has_every_step_once),
-      CASE(a_table_with_other_columns_is_not_gone_on_with), CASE(the_check_sum_is_crc_32c),
+      CASE(csv_has_a_row_a_record_and_a_field_a_column),
+      CASE(csv_has_the_numbers_of_each_stage),
+      CASE(resumed_csv_has_every_step_once),
+      CASE(a_resumed_csv_keeps_its_columns_when_stages_come_or_go),
+      CASE(a_head_that_a_kill_cut_is_written_again),
+      CASE(a_table_with_other_columns_is_not_gone_on_with),
+      CASE(the_check_sum_is_crc_32c),
       CASE(event_files_are_whole_records_with_right_sums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
