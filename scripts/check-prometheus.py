@@ -16,7 +16,7 @@ def query(text):
         return json.load(answer)["data"]["result"]
 
 
-for _ in range(60):
+for _ in range(240):
     try:
         if query("count_over_time(millrace_step[30s]) >= 4"):
             break
@@ -24,16 +24,25 @@ for _ in range(60):
         pass
     time.sleep(0.5)
 else:
-    sys.exit("Prometheus has not scraped the run four times in 30 s")
+    sys.exit("Prometheus has not scraped the run four times within 30 s, for two minutes")
 
-told = {}
-for line in open(metrics):
-    record = json.loads(line)
-    if record["kind"] == "step":
-        told[record["step"]] = record["loss"]
+
+def told():
+    """The losses of metrics.jsonl, whose last line may be on its way."""
+    for line in open(metrics):
+        if line.endswith("\n"):
+            record = json.loads(line)
+            if record["kind"] == "step":
+                yield record["loss"]
+
+
 samples = query("millrace_step")
 loss = float(query('millrace_loss{split="train"}')[0]["value"][1])
-if not any(abs(v - loss) <= 1e-6 * abs(v) for v in told.values()):
+for _ in range(240):  # a face may be ahead of the file for a moment
+    if any(abs(v - loss) <= 1e-6 * abs(v) for v in told()):
+        break
+    time.sleep(0.5)
+else:
     sys.exit(f"the scraped loss {loss} is that of no step")
 
 # A GPU; a link (scripts/check-faces.py has a run with some).

@@ -23,7 +23,10 @@ for _ in $(seq 600); do
   sleep 0.1
 done
 [ -n "$page" ] || { cat "$work/train.log"; exit 1; }
-sleep 3
+for _ in $(seq 600); do # until it tells of steps
+  curl -sSf "$page" | grep -q '^millrace_loss' && break
+  sleep 0.1
+done
 
 curl -sSf "$page" >"$work/classic.txt"
 promtool check metrics <"$work/classic.txt"
@@ -37,7 +40,7 @@ scrape_configs:
     static_configs: [{targets: ['${host%%/*}']}]
 YML
 promtool check config "$work/prometheus.yml" >/dev/null
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(cd "$root/scripts" && python3 -c 'import chromium; print(chromium.free_port())')
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
   --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 pids="$pids $!"

@@ -19,10 +19,19 @@ def fail(text):
     sys.exit(f"{os.path.basename(sys.argv[0])}: {text}")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port(tried=[0]):
+    """Below the ports that passing connections are given, so that it is still free when it is used."""
+    for _ in range(6000):
+        tried[0] += 1
+        port = 20000 + (os.getpid() + tried[0]) % 12000
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    fail("no free port in [20000, 32000)")
 
 
 def wait_for(what, text, seconds=120):
