@@ -107,7 +107,7 @@ class Scraper:
     def __init__(self, work, target):
         self.port = free_port()
         with open(os.path.join(work, "prometheus.yml"), "w") as f:
-            f.write("global: {scrape_interval: 100ms, scrape_timeout: 100ms}\nscrape_configs:\n  - job_name: millrace\n"
+            f.write("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs:\n  - job_name: millrace\n"
                     f"    static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n")
         children.append(subprocess.Popen(
             ["prometheus", f"--config.file={work}/prometheus.yml", f"--storage.tsdb.path={work}/tsdb",
@@ -121,9 +121,12 @@ class Scraper:
         except OSError:
             return []
 
+    def there(self, text):
+        """What there is, as soon as there is something: a scrape that a busy machine lets fail takes all away up to the next."""
+        return wait_for(lambda: self.query(text), f"Prometheus: {text}")
+
     def value(self, text):
-        found = self.query(text)
-        return float(found[0]["value"][1]) if found else None
+        return float(self.there(text)[0]["value"][1])
 
 
 class Subscriber(threading.Thread):
@@ -263,10 +266,11 @@ def stand_still(run, scraper):
     """Stops the reader; returns what metrics.jsonl says of the step that the trainer then waits behind."""
     wait_for(lambda: run.records()[-1]["publish_dropped"] > 0, "what the deaf subscriber misses")
     os.kill(run.pid_of("reader"), signal.SIGSTOP)
-    before = -1
-    while run.last() != before:  # what is under way comes to its end
-        before = run.last()
+    before, still = -1, 0
+    while still < 3:  # what is under way comes to its end
         time.sleep(1)
+        still = still + 1 if run.last() == before else 0
+        before = run.last()
     wait_for(lambda: scraper.value("millrace_step") == before, "a scrape of the last step")
     return run.records()[-1]
 
@@ -340,7 +344,8 @@ def table_is_true(run, scraper, told):
             missing = [n for n in names if n not in told] + [n for n in names if n not in columns and n != "total_steps"]
         series = [series[0] + name if name.startswith("_") else name for name in series]
         series = [name.replace("_sum_count", "_count") for name in series]
-        missing += ["millrace_" + name for name in series if not scraper.query("millrace_" + name)]
+        for name in series:
+            scraper.there("millrace_" + name)
         if missing:
             fail(f"docs/metrics.md names {missing}, which a run does not have")
     if set(told) - documented:
@@ -407,7 +412,7 @@ def main(work):
     again = sum(re.match(r"Steps \d+ to \d+ are made again", line) is not None for line in run.lines())
     os.kill(run.pid_of("reader"), signal.SIGCONT)
     run.process.send_signal(signal.SIGINT)
-    run.process.wait(60)
+    run.process.wait(300)
     missed_is_told_at_the_end(run)
     deaf.socket.close()
     if again != KILLS:
