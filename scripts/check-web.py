@@ -40,14 +40,14 @@ def start_run(folder, *settings):
     return run, wait_for(url, "the page's address")
 
 
-def told(folder):
+def told(folder, kind="step"):
     steps = {}
     for line in open(os.path.join(folder, "metrics.jsonl")):
         try:
             record = json.loads(line)
         except ValueError:
             continue  # being written
-        if record["kind"] == "step":
+        if record["kind"] == kind:
             steps[record["step"]] = record
     return steps
 
@@ -152,8 +152,8 @@ def the_rest(browser, folder):
     wrong = {n: text for n, text in lines.items() if int(n) in told(folder) and text != f"{told(folder)[int(n)]['loss']:.4f}"}
     if len(lines) < 2 or wrong:
         fail(f"the log's tail: {len(lines)} lines, of which {wrong} differ from metrics.jsonl")
-    rate = browser.wait("const s = new EventSource('/events'); let n = 0; s.addEventListener('live', () => n++);"
-                        "setTimeout(() => { s.close(); done(n / 5); }, 5000)")
+    rate = browser.wait("const s = new EventSource('/events'), from = performance.now(); let n = 0; s.addEventListener('live', () => n++);"
+                        "setTimeout(() => { s.close(); done(1000 * n / (performance.now() - from)); }, 5000)")
     if not 1 <= rate <= 10.5:
         fail(f"{rate} updates a second, want at most 10")
 
@@ -198,8 +198,7 @@ def confusion_opens_pictures(browser, folder):
         [...document.querySelectorAll('#confusion tr')].slice(1).map((r) => [...r.querySelectorAll('button')].map((b) => Number(b.textContent))),
         [...document.querySelectorAll('#confusion tr:first-child th')].slice(1).map((h) => h.title)]""")
     step = int(re.search(r"step (\d+)", seen[0])[1])
-    record = next(r for r in map(json.loads, open(os.path.join(folder, "metrics.jsonl")).read().splitlines())
-                  if r["kind"] == "valid" and r["step"] == step)
+    record = wait_for(lambda: told(folder, "valid").get(step), f"the validation of step {step} in metrics.jsonl")
     if seen[1:] != [record["confusion"], record["classes"]]:
         fail(f"the confusion matrix {seen[1:]} is not that of step {step}")
     wait_for(lambda: browser.run("return wrong.length"), "pictures of mistakes")
@@ -224,6 +223,7 @@ def colours(browser):
 
 def fits_a_phone(browser):
     browser.size(390, 844)
+    wait_for(lambda: browser.run("return innerWidth") <= 500, "a small window")
     time.sleep(1)
     wide = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
     cut = browser.run("""return [...document.querySelectorAll('main section, .chart canvas, .tools > *')].filter((e) => {
@@ -234,7 +234,7 @@ def fits_a_phone(browser):
 
 
 def status(port, path, headers, method="GET"):
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     c.putrequest(method, path, skip_host=True)
     for k, v in headers.items():
         c.putheader(k, v)
@@ -303,7 +303,7 @@ def hostile_pages(browser, elsewhere, url, port):
         fail(f"under another name the page answers {text[:80]}")
 
 
-def answered(port, data, seconds=5):
+def answered(port, data, seconds=60):
     """What comes back for some bytes; "" where the connection is just closed."""
     with socket.create_connection(("127.0.0.1", port), seconds) as s:
         try:
@@ -382,7 +382,7 @@ def beyond_loopback(work):
     trust.check_hostname = False
 
     def status_with(headers):
-        c = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=trust)
+        c = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=trust)
         c.request("GET", "/run.json", headers=headers)
         got = c.getresponse().status
         c.close()
@@ -397,7 +397,7 @@ def beyond_loopback(work):
         if b"200" in s.recv(100):
             fail("it answers without TLS")
     run.send_signal(signal.SIGINT)
-    run.wait(30)
+    run.wait(300)
 
 
 def watch(browser, run, folder, earlier):
@@ -424,7 +424,7 @@ def attack(browser, run, folder, url):
     malformed(port, token)
     before = max(told(folder))
     let_in, ended = slow_and_many(run.pid, port, token)
-    if max(told(folder)) < before + 100 or run.poll() is not None:
+    if max(told(folder)) < before + 10 or run.poll() is not None:  # it took twenty seconds at least
         fail("training stood still while slow clients were there")
     return let_in, ended
 
@@ -450,7 +450,7 @@ def main(work):
         fail(f"the browser complains: {errors[:3]}")
     let_in, ended = attack(browser, run, folder, url)
     run.send_signal(signal.SIGINT)
-    if run.wait(60) != 130:
+    if run.wait(300) != 130:
         fail(f"the run ended with {run.returncode}")
     beyond_loopback(work)
     print(f"web: the page showed step {step} as metrics.jsonl does, and all else that it should; hostile pages and clients were "
