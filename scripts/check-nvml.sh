@@ -65,7 +65,7 @@ mkdir page
 LD_LIBRARY_PATH=$work/stand-in "$millrace" train --prometheus --run-dir page/run batch=16 epochs=1000 train.layers=1 \
   train.embed=32 train.heads=2 train.mlp=32 telemetry.every=0 prometheus.port=0 >page/log 2>&1 &
 run=$!
-trap 'kill -9 $run 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'kill -9 $run 2>/dev/null || true; wait $run 2>/dev/null || true; rm -rf "$work"' EXIT
 for _ in $(seq 600); do
   curl -sSf "$(sed -n 's/^prometheus: //p' page/log | head -n 1)" >page/text 2>/dev/null && grep -q '^millrace_gpu' page/text && break
   sleep 0.1

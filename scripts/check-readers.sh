@@ -29,7 +29,7 @@ server=$!
               train.metrics ! publish tcp://127.0.0.1:5792 }
   b. ! train.' >"$work/publish.log" 2>&1 &
 publisher=$!
-trap 'kill $server $publisher 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'kill $server $publisher 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 for step in 1 20; do
   "$root/build/release/millrace" batch "$graph" --step "$step" --out "$work/$step.npy" --labels "$work/$step-labels.npy" >/dev/null
 done
