@@ -16,14 +16,13 @@
 #include "sinks/json.h"
 #include "sinks/resume.h"
 
-enum { LINGER_MS = 500 };
-
 typedef struct publish {
   const char *bind;
   mr_guests_t *guests;
   mr_guests_stats_t count; /* when all was over */
   char at[256];            /* the address it is bound to */
   int64_t told;
+  double linger; /* s */
 } publish_t;
 
 static const mr_opt_t publish_opts[] = {
@@ -34,6 +33,14 @@ static const mr_opt_t publish_opts[] = {
      .def = "tcp://127.0.0.1:5560",
      .help = "Address of the socket: tcp:// on loopback (port * takes a free one), or ipc://FILE.",
      .positional = 1},
+    {.name = "linger",
+     .type = MR_OPT_F64,
+     .offset = offsetof(publish_t, linger),
+     .unit = "s",
+     .def = "2",
+     .lo = 0,
+     .hi = 86400,
+     .help = "How long the end of a run waits for subscribers to take its last words."},
     MR_RESUME_TOLD_OPT(offsetof(publish_t, told)),
     {0}};
 
@@ -105,7 +112,7 @@ static mr_err_t publish_step(mr_stage_t *s) {
 
 static void publish_close(mr_stage_t *s) {
   publish_t *p = s->state;
-  mr_guests_close(p->guests, LINGER_MS);
+  mr_guests_close(p->guests, (int)(p->linger * 1000));
   p->guests = NULL;
 }
 
