@@ -28,6 +28,7 @@ typedef struct child {
   bool ended;      /* by itself, without a failure */
   bool told_alone; /* that nobody comes to its links any more */
   bool told;       /* to stop */
+  bool again;      /* is not the first of its name */
   int64_t deaths, start_ms, end_ms;
 } child_t;
 
@@ -97,6 +98,7 @@ static mr_err_t start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
   pid_t above = getpid();
   fflush(NULL);
   k->ended = k->told = k->told_alone = false;
+  k->again = again;
   k->start_ms = now_ms();
   k->pid = fork();
   if (k->pid == 0) become(c, above, argv);
@@ -208,22 +210,25 @@ static bool is_missed(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
   if (!k->ended || now_ms() - k->end_ms < LATE_MS) return false;
   for (int x = 0; x < c->n; x++)
-    if (c->child[x].pid && c->child[x].start_ms > k->start_ms && joined(c, i, x)) return true;
+    if (c->child[x].pid && c->child[x].again && c->child[x].start_ms > k->start_ms &&
+        joined(c, i, x))
+      return true;
   return false;
 }
 
-/* All beside it have ended, and none will come again. */
+/* All that it feeds have ended, and none will come again.  Those before it may wait for it in turn.
+ */
 static bool is_left_alone(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
-  int beside = 0;
+  int fed = 0;
   if (!k->pid || k->told_alone || now_ms() - k->start_ms < ALONE_MS) return false;
   for (int x = 0; x < c->n; x++) {
     const child_t *other = &c->child[x];
-    if (!joined(c, i, x)) continue;
+    if (!mr_graph_process_feeds(c->g, i, x)) continue;
     if (!other->ended || now_ms() - other->end_ms < ALONE_MS) return false;
-    beside++;
+    fed++;
   }
-  return beside > 0;
+  return fed > 0;
 }
 
 static mr_err_t tick(crew_t *c, mr_diag_t *diag) {

@@ -190,6 +190,26 @@ static void a_process_that_waits_for_another_says_that_this_one_limits(void **st
   free(p);
 }
 
+/* The trainer goes on after its last buffer, while nobody hears from it. */
+static const char late[] =
+    "process reader { synthetic n=32 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 "
+    "name=batches }\n"
+    "process between { delay 0 asleep name=delay }\n"
+    "process trainer {\n"
+    "  vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8\n"
+    "  train.metrics ! telemetry every=0 ! alert disk=1e18 command='sleep 3'\n}\n"
+    "batches. ! delay.   delay. ! train.\n";
+
+static void those_before_one_that_has_ended_end_too(void **state) {
+  char path[TEXT_MAX];
+  program_t *p = calloc(1, sizeof *p);
+  write_graph("late", late, path);
+  RUN(p, "run", path);
+  if (p->status) fail_msg("%s", p->err);
+  assert_non_null(strstr(p->out, "train: 2 steps"));
+  free(p);
+}
+
 static const char endless[] =
     "process reader { synthetic n=320 ! shuffle seed=1 epochs=0 ! batch 16 name=batches }\n"
     "process writer { ledger path=$out.txt state=$out.json name=lines }\n"
@@ -301,6 +321,7 @@ int main(void) {
       cmocka_unit_test(lines_come_once_and_in_order_through_a_process_between),
       cmocka_unit_test(after_a_death_between_two_checkpoints_the_committed_ones_do_not_come_again),
       cmocka_unit_test(a_process_that_waits_for_another_says_that_this_one_limits),
+      cmocka_unit_test(those_before_one_that_has_ended_end_too),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
