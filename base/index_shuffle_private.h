@@ -10,6 +10,11 @@ _Static_assert(MR__MARKS % 256 == 0, "a value is a mark by its upper byte alone"
 
 typedef uint16_t mr__goes_t[MR__MARKS]; /* the mark after each mark */
 
+/* The marks after all marks of one permutation with halves of 8 bits; avx2 only where mr_isa() has
+   it. */
+void mr__index_shuffle_plain(const mr_index_shuffle_t *s, mr__goes_t goes);
+void mr__index_shuffle_avx2(const mr_index_shuffle_t *s, mr__goes_t goes);
+
 /* The marks after all marks, for each of s[0,n), n in [1,MR_SHUFFLE_TOGETHER]; halves of 8 bits and
    MR_SHUFFLE_ROUNDS rounds.  Only where mr__index_shuffle_has_wide. */
 void mr__index_shuffle_wide(const mr_index_shuffle_t *s, int n, mr__goes_t *goes);

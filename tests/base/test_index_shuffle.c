@@ -1,6 +1,7 @@
 #include <inttypes.h>
 
-#include "base/index_shuffle.h"
+#include "base/index_shuffle_private.h"
+#include "base/isa.h"
 #include "base/seedseq.h"
 #include "tests/vectors.h"
 
@@ -51,6 +52,18 @@ static void all_results_of_small_ranges_are_those_one_by_one(void **state) {
           assert_int_equal(all[k][i], mr_index_shuffle_at(&s[k], i));
       n = n % MR_SHUFFLE_TOGETHER + 1;
     }
+}
+
+static void every_instruction_set_walks_alike(void **state) {
+  static mr__goes_t plain, avx2;
+  if (!mr_isa_available(MR_ISA_AVX2)) skip();
+  for (uint32_t seed = 0; seed < 40; seed++) {
+    mr_index_shuffle_t s;
+    mr_index_shuffle_init(&s, 1 + seed * 25, seed * 0x9E3779B9u, seed % 4 ? 4 : 16);
+    mr__index_shuffle_plain(&s, plain);
+    mr__index_shuffle_avx2(&s, avx2);
+    assert_memory_equal(plain, avx2, sizeof plain);
+  }
 }
 
 static void four_to_the_eighth_loses_its_last_record_as_in_grain(void **state) {
@@ -108,6 +121,7 @@ int main(void) {
       cmocka_unit_test(every_golden_index_shuffles_as_grain_does),
       cmocka_unit_test(a_small_range_is_permuted),
       cmocka_unit_test(all_results_of_small_ranges_are_those_one_by_one),
+      cmocka_unit_test(every_instruction_set_walks_alike),
       cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
       cmocka_unit_test(a_bijective_shuffle_is_grains_but_there),
       cmocka_unit_test(seed_sequences_match_numpy),
