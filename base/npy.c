@@ -59,25 +59,57 @@ static size_t header_place(const unsigned char *file, size_t n, size_t *len) {
   return at;
 }
 
+/* What the header says of its type, as far as a line of text can show it. */
+static void quote_type(const char *at, char *text, size_t n) {
+  size_t i = 0;
+  for (; i + 1 < n && at[i] && at[i] != ',' && at[i] != '}'; i++)
+    text[i] = at[i] >= ' ' && at[i] <= '~' ? at[i] : '?';
+  text[i] = 0;
+}
+
+/* Reads the dictionary of a header into *out. */
+static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out, mr_diag_t *diag) {
+  const char *descr = value_of(header, "'descr':"), *order = value_of(header, "'fortran_order':");
+  const char *shape = value_of(header, "'shape':");
+  char type[24];
+  size_t bytes;
+  if (!descr || !order || !shape)
+    return mr_fail(diag, MR_ERR_DATA, "%s: its header does not name descr, fortran_order and shape",
+                   path);
+  if (!parse_dtype(descr, &out->dtype)) {
+    quote_type(descr, type, sizeof type);
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: its type is %s, want a little-endian b1 u1 i4 u4 i8 u8 f2 f4 or f8; "
+                   "a.astype(\"<f4\") in NumPy, or the like, makes one",
+                   path, type);
+  }
+  if (strncmp(order, "False", 5) != 0)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: is in Fortran order, want C order; numpy.ascontiguousarray makes it", path);
+  if (!parse_shape(shape, out) ||
+      __builtin_mul_overflow(out->count, mr_dtype_size(out->dtype), &bytes))
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "%s: its shape is none: want at most %d dimensions that are not negative and fit "
+        "in memory",
+        path, MR_MAX_NDIM);
+  return MR_OK;
+}
+
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
                        mr_diag_t *diag) {
-  size_t len, bytes, at = header_place(file, n, &len);
+  size_t len, at = header_place(file, n, &len);
   *out = (mr_npy_t){0};
   if (at == 0) return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
   if (len > n - at || len > HEADER_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a header of %zu bytes does not fit", path, len);
   char *header = strndup((const char *)file + at, len);
   if (!header) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
-  const char *descr = value_of(header, "'descr':"), *order = value_of(header, "'fortran_order':");
-  const char *shape = value_of(header, "'shape':");
-  int good = descr && order && shape && parse_dtype(descr, &out->dtype) &&
-             !strncmp(order, "False", 5) && parse_shape(shape, out) &&
-             !__builtin_mul_overflow(out->count, mr_dtype_size(out->dtype), &bytes);
+  mr_err_t e = parse_header(path, header, out, diag);
   free(header);
   *offset = at + len;
-  if (good) return MR_OK;
-  *out = (mr_npy_t){0};
-  return mr_fail(diag, MR_ERR_DATA, "%s: expected a C-ordered array of a plain type", path);
+  if (e < 0) *out = (mr_npy_t){0};
+  return e;
 }
 
 static mr_err_t check_size(const char *path, const mr_npy_t *a, size_t bytes, mr_diag_t *diag) {

@@ -41,13 +41,26 @@ static mr_layout_t layout_of(const npy_t *t) {
   return a->dim[1] == 1 || a->dim[1] == 3 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
 }
 
+/* "f64[10,8,8]" into text[0,n). */
+static const char *array_text(const mr_npy_t *a, char *text, size_t n) {
+  int at = snprintf(text, n, "%s[", mr_dtype_name(a->dtype));
+  for (int i = 0; i < a->ndim && at >= 0 && (size_t)at < n; i++)
+    at += snprintf(text + at, n - (size_t)at, "%s%" PRId64, i ? "," : "", a->dim[i]);
+  if (at >= 0 && (size_t)at < n) snprintf(text + at, n - (size_t)at, "]");
+  return text;
+}
+
 static mr_err_t peek_images(npy_t *t, mr_diag_t *diag) {
   mr_npy_t *a = &t->image_head;
+  char text[128];
   MR_TRY(mr_npy_peek(t->images, a, &t->head, diag));
   size_t each = mr_dtype_size(a->dtype);
   if ((a->dtype != MR_U8 && a->dtype != MR_F32) || a->ndim < 2 || a->count == 0)
-    return mr_fail(diag, MR_ERR_DATA, "%s: want an array (N, ...) of u1 or f4 with records in it",
-                   t->images);
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "%s: holds %s, want an array (N, ...) of u1 or f4 with records in it (u8 and f32 "
+        "here; a.astype(\"f4\") in NumPy makes f32 of others)",
+        t->images, array_text(a, text, sizeof text));
   if (t->head % each)
     return mr_fail(diag, MR_ERR_DATA, "%s: its data begin at byte %zu, want a multiple of %zu",
                    t->images, t->head, each);
@@ -62,11 +75,12 @@ static mr_err_t peek_images(npy_t *t, mr_diag_t *diag) {
 static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
   size_t offset;
   mr_npy_t *a = &t->label_head;
+  char text[128];
   MR_TRY(mr_npy_peek(t->labels, a, &offset, diag));
   if (!is_label_type(a->dtype) || a->ndim != 1 || a->dim[0] != t->image_head.dim[0])
     return mr_fail(diag, MR_ERR_DATA,
-                   "%s: want whole numbers (%" PRId64 ",), one for each record of %s", t->labels,
-                   t->image_head.dim[0], t->images);
+                   "%s: holds %s, want whole numbers [%" PRId64 "], one for each record of %s",
+                   t->labels, array_text(a, text, sizeof text), t->image_head.dim[0], t->images);
   return MR_OK;
 }
 
