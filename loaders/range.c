@@ -24,6 +24,11 @@ static mr_err_t range_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "no number from %" PRId64 " up to %" PRId64 " in steps of %" PRId64,
                          t->start, t->stop, t->step);
+  if (t->epochs && n > (INT64_C(1) << 62) / t->epochs)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting epochs = %" PRId64 ": %" PRId64
+                         " numbers so often are more than 2^62",
+                         t->epochs, n);
   s->out_spec[0] =
       (mr_spec_t){.flow = MR_FLOW_RECORDS, .dtype = MR_I64, .n_records = n, .n_epochs = t->epochs};
   return MR_OK;

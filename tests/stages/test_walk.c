@@ -107,6 +107,14 @@ static void an_order_after_a_stream_without_positions_is_refused(void **state) {
   mr_graph_destroy(g);
 }
 
+static void a_range_of_more_positions_than_can_be_counted_is_refused(void **state) {
+  mr_diag_t d = {0};
+  mr_graph_t *g = stream_graph("range 4000000000000000 epochs=1000000000 ! batch 3");
+  assert_int_equal(mr_graph_settle(g, &d), MR_ERR_CONFIG);
+  assert_non_null(strstr(d.text, "range: setting epochs = 1000000000: 4000000000000000 numbers"));
+  mr_graph_destroy(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_close_up_over_holes),
@@ -118,6 +126,7 @@ int main(void) {
       cmocka_unit_test(a_failing_filter_fails_the_graph),
       cmocka_unit_test(an_endless_stream_whose_records_all_go_can_be_stopped),
       cmocka_unit_test(an_order_after_a_stream_without_positions_is_refused),
+      cmocka_unit_test(a_range_of_more_positions_than_can_be_counted_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
