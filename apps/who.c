@@ -170,7 +170,9 @@ static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *
 
 /* ---- the steps of a record ---- */
 
-/* 1 if a source's record in it has the id that is asked for. */
+enum { SEEN = 1, LEFT_OUT };
+
+/* SEEN or LEFT_OUT if a source's record in it has the id that is asked for, else 0. */
 static uint64_t is_record(void *ctx, const mr_trace_t *t) {
   const who_t *w = ctx;
   char file[MR_WHERE_MAX];
@@ -179,7 +181,7 @@ static uint64_t is_record(void *ctx, const mr_trace_t *t) {
     mr_stage_t *s = t->leaf[i].source;
     if ((w->source && strcmp(w->source, s->name)) || !s->def->where) continue;
     s->def->where(s, t->leaf[i].index, &where);
-    if (where.key == w->record) return 1;
+    if (where.key == w->record) return mr_care_leaves_out(s, where.key) ? LEFT_OUT : SEEN;
   }
   return 0;
 }
@@ -190,9 +192,12 @@ static mr_err_t look_in(void *ctx, const mr_spec_t *spec, int64_t step, const mr
   for (int i = 0; i < b->n; i++) {
     if (!b->key[i]) continue;
     w->found++;
-    printf(w->json ? "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"slot\":%d}\n"
-                   : "step %" PRId64 ", epoch %" PRId64 ", slot %d\n",
-           step, b->epoch + 1, i);
+    printf(w->json ? "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"slot\":%d%s}\n"
+                   : "step %" PRId64 ", epoch %" PRId64 ", slot %d%s\n",
+           step, b->epoch + 1, i,
+           b->key[i] != LEFT_OUT ? ""
+           : w->json             ? ",\"left_out\":true"
+                                 : "  (left out)");
   }
   return MR_OK;
 }

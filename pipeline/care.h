@@ -21,6 +21,11 @@ typedef struct mr_care {
   struct mr__care *rt;
 } mr_care_t;
 
+/* True if skip-records= of the source s leaves out the record of this key (mr_rec_t.key).  While
+   the graph runs. */
+struct mr_stage;
+bool mr_care_leaves_out(const struct mr_stage *s, uint64_t key);
+
 /* Rows of a table: clang-format would give each of their values a line. */
 /* clang-format off */
 #define MR_CARE_OPTS(state, member)                                                               \

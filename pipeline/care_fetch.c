@@ -17,6 +17,11 @@ static mr_err_t fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_r
   return s->def->fetch(&own, lane, index, n, rec);
 }
 
+bool mr_care_leaves_out(const mr_stage_t *s, uint64_t key) {
+  const mr_care_t *c = mr__care_of(s);
+  return c && c->rt && mr_ranges_has(&c->rt->skip, key);
+}
+
 static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t index) {
   mr_where_t where;
   char path[MR_WHERE_MAX];

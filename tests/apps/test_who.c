@@ -153,6 +153,17 @@ static void steps_left_out_are_said(void **state) {
   said(0, "step 2, epoch 1: 0 records, left out by skip-steps");
 }
 
+static void records_left_out_are_said(void **state) {
+  static const char graph[] =
+      "range 11 skip-records=3,5 ! filter modulo=2 remainder=1:1 ! batch 2 ! null";
+  RUN(&p, "who", graph, "--record", "3");
+  assert_string_equal(p.out, "step 1, epoch 1, slot 1  (left out)\n");
+  RUN(&p, "who", graph, "--record", "5", "--json");
+  assert_string_equal(p.out, "{\"step\":2,\"epoch\":1,\"slot\":0,\"left_out\":true}\n");
+  RUN(&p, "who", graph, "--record", "7");
+  assert_string_equal(p.out, "step 2, epoch 1, slot 1\n");
+}
+
 static void wrong_questions_are_refused(void **state) {
   RUN(&p, "who", streamed);
   said(2, "give one of --step N and --record ID");
@@ -183,6 +194,7 @@ int main(void) {
       cmocka_unit_test(a_filtered_and_mixed_stream_is_answered_too),
       cmocka_unit_test(a_run_answers_for_what_it_has_done),
       cmocka_unit_test(steps_left_out_are_said),
+      cmocka_unit_test(records_left_out_are_said),
       cmocka_unit_test(wrong_questions_are_refused),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
