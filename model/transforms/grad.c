@@ -5,6 +5,7 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
+#include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
 typedef struct sweep {
@@ -85,6 +86,18 @@ mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *c
   return g->diag.code < 0 ? g->diag.code : MR_OK;
 }
 
+/* mr__begin with f rewritten by the passes that spare the backward pass work.  NULL on failure. */
+static mr_fn_t *begin_light(const mr_fn_t *f, int more, mr_var_t ***out, mr_diag_t *diag) {
+  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text), NULL;
+  mr_fn_t *light = mr_fn_copy(f, diag), *g = NULL;
+  if (light && mr_passes_before_grad(light, NULL, diag) >= 0) {
+    g = mr__begin(light, more, out);
+    if (!g) mr_fail(diag, MR_ERR_NOMEM, "no memory for the gradient of a graph");
+  }
+  mr_fn_destroy(light);
+  return g;
+}
+
 mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out,
                            mr_diag_t *diag) {
   mr_var_t **all;
@@ -94,8 +107,9 @@ mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **ou
   if (f->out[0]->aval.ndim != 0 || !mr_is_float(f->out[0]->aval.dtype))
     return mr_fail(diag, MR_ERR_SHAPE, "grad: output 0 must be a scalar of floats, is %s",
                    mr_aval_text(&f->out[0]->aval, text));
-  mr_fn_t *g = mr__begin(f, n, &all);
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "grad: no memory");
+  mr_diag_t why = {0};
+  mr_fn_t *g = begin_light(f, n, &all, &why);
+  if (!g) return mr_fail(diag, why.code, "%s", why.text);
   mr_var_t **v = mr__pick(g, f->n_in, n, wrt, "grad");
   if (g->diag.code >= 0)
     mr_backward(g, all[0], mr_literal(g, all[0]->aval.dtype, 1), n, v, all + f->n_out);
@@ -114,8 +128,9 @@ mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag
 
 mr_err_t mr_vjp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
   mr_var_t **y;
-  mr_fn_t *g = mr__begin(f, f->n_out, &y);
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "vjp: no memory");
+  mr_diag_t why = {0};
+  mr_fn_t *g = begin_light(f, f->n_out, &y, &why);
+  if (!g) return mr_fail(diag, why.code, "%s", why.text);
   mr_var_t **v = mr__pick(g, f->n_in, n, wrt, "vjp"), **dy = y + f->n_out;
   mr_var_t **grad = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *grad);
   for (int i = 0; i < f->n_out; i++) dy[i] = g->diag.code < 0 ? NULL : mr_fn_input(g, y[i]->aval);

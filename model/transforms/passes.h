@@ -19,7 +19,8 @@ extern const mr_pass_t mr_passes[]; /* ends at {0} */
 /* skip: names of passes to leave out, with commas between; NULL: the environment's
    MILLRACE_SKIP_PASSES, if it is set.  MR_ERR_CONFIG for a name that is none lists them. */
 mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag);
-/* Those that come before mr_grad, on a loss; mr_optim_step_fn does it. */
+/* Those that spare the backward pass work, before it: mr_value_and_grad, mr_vjp and
+   mr_optim_step_fn run them. */
 mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag);
 
 /* Equations that compute the same become one: the same op, operands and attributes.  Barriers and

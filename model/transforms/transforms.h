@@ -43,7 +43,9 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
                           int n_out, mr_var_t *const *out, mr_var_t **dout);
 
 /* f: (inputs) -> (y, aux...), y a float scalar.  *out: (inputs) -> (y, aux..., dy/d in[wrt[i]]...),
-   without dead code.  Source: jax.value_and_grad, with has_aux. */
+   without dead code.  Here and in mr_vjp, passes that spare the backward pass work are run on f
+   first (mr_passes_before_grad; MR_ERR_CONFIG where MILLRACE_SKIP_PASSES names what is none).
+   Source: jax.value_and_grad, with has_aux. */
 mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);
 /* *out: (inputs) -> (dy/d in[wrt[i]]...) alone.  Source: jax.grad. */
 mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag);

@@ -71,14 +71,16 @@ static void a_head_that_reads_one_token_costs_what_the_slice_by_hand_costs(void 
 }
 
 static void sunk_before_the_gradient_it_spares_the_backward_pass_too(void **state) {
-  mr_fn_t *whole = head(false), *hand = head(true), *sunk = mr_fn_copy(whole, NULL);
-  assert_int_equal(mr_sink(sunk, NULL), MR_OK);
-  mr_fn_t *g[] = {gradient(whole), gradient(hand), gradient(sunk)};
+  mr_fn_t *whole = head(false), *hand = head(true);
+  setenv("MILLRACE_SKIP_PASSES", "sink", 1);
+  mr_fn_t *g[] = {gradient(whole), gradient(hand), NULL};
+  unsetenv("MILLRACE_SKIP_PASSES");
+  g[2] = gradient(whole);
   assert_true(flop_of(g[0]) > 5 * flop_of(g[1]));
   assert_true(flop_of(g[2]) == flop_of(g[1]));
   same_values(g[0], g[2], 1e-4);
   for (int i = 0; i < 3; i++) mr_fn_destroy(g[i]);
-  mr_fn_destroy(whole), mr_fn_destroy(hand), mr_fn_destroy(sunk);
+  mr_fn_destroy(whole), mr_fn_destroy(hand);
 }
 
 static double flop_of_step(const mr_fn_t *loss) {
