@@ -13,6 +13,7 @@ static double div_d2(double a, double b) { return a / b; }
 static int64_t div_i2(int64_t a, int64_t b) {
   return b == 0 ? -1 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
+static uint64_t div_u2(uint64_t a, uint64_t b) { return b ? a / b : UINT64_MAX; }
 
 static mr_err_t div_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *a = e->in[0], *b = e->in[1], *da = mr_lax_div(f, dout[0], b);
@@ -40,6 +41,6 @@ const mr_op_def_t mr_op_div = {
     .vjp = div_vjp,
     .sample = mr_sample_binary_positive,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .lane = MR_LANE_DIV, .ordered = true},
+    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .u2 = div_u2, .lane = MR_LANE_DIV},
     .inplace = {3},
 };

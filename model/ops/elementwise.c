@@ -79,6 +79,14 @@ void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
   }
 }
 
+static uint64_t get_u64(mr_dtype_t t, const void *p, int64_t i) {
+  return (uint64_t)mr_cpu_get_i64(t, p, i);
+}
+
+static void set_u64(mr_dtype_t t, void *p, int64_t i, uint64_t v) {
+  mr_cpu_set_i64(t, p, i, (int64_t)v);
+}
+
 /* f32 and bf16 in f32, f64 in f64, the rest in integers. */
 #define UNARY(name, type, member, get, set)                                              \
   static void name(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {    \
@@ -90,6 +98,7 @@ void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
 UNARY(unary_f32, float, f1, mr_cpu_get, mr_cpu_set)
 UNARY(unary_f64, double, d1, mr_cpu_get_f64, mr_cpu_set_f64)
 UNARY(unary_i64, int64_t, i1, mr_cpu_get_i64, mr_cpu_set_i64)
+UNARY(unary_u64, uint64_t, u1, get_u64, set_u64)
 
 #define BINARY(name, type, member, get, set)                                                   \
   static void name(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {          \
@@ -103,6 +112,7 @@ UNARY(unary_i64, int64_t, i1, mr_cpu_get_i64, mr_cpu_set_i64)
 BINARY(binary_f32, float, f2, mr_cpu_get, mr_cpu_set)
 BINARY(binary_f64, double, d2, mr_cpu_get_f64, mr_cpu_set_f64)
 BINARY(binary_i64, int64_t, i2, mr_cpu_get_i64, mr_cpu_set_i64)
+BINARY(binary_u64, uint64_t, u2, get_u64, set_u64)
 
 static void lane_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   mr__lanes()->at[u->eqn->op->at.lane](u->eqn->in[0]->aval.dtype, in[0], u->step[0], in[1],
@@ -162,6 +172,8 @@ bool mr_unit_pointwise(mr_unit_t *u) {
     u->run = one ? (at->f1 ? unary_f32 : NULL) : (at->f2 ? binary_f32 : NULL);
   else if (t == MR_F64)
     u->run = one ? (at->d1 ? unary_f64 : NULL) : (at->d2 ? binary_f64 : NULL);
+  else if (t == MR_U64 && (one ? at->u1 != NULL : at->u2 != NULL))
+    u->run = one ? unary_u64 : binary_u64;
   else if (t != MR_F16)
     u->run = one ? (at->i1 ? unary_i64 : NULL) : (at->i2 ? binary_i64 : NULL);
   return u->run;

@@ -10,6 +10,7 @@ mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 static float ge_f2(float a, float b) { return a >= b; }
 static double ge_d2(double a, double b) { return a >= b; }
 static int64_t ge_i2(int64_t a, int64_t b) { return a >= b; }
+static uint64_t ge_u2(uint64_t a, uint64_t b) { return a >= b; }
 
 const mr_op_def_t mr_op_ge = {
     MR_RULES_POINTWISE,
@@ -21,7 +22,6 @@ const mr_op_def_t mr_op_ge = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at =
-        {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .lane = MR_LANE_GE, .bools = true, .ordered = true},
+    .at = {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .u2 = ge_u2, .lane = MR_LANE_GE, .bools = true},
     .inplace = {0},
 };

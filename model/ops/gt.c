@@ -10,6 +10,7 @@ mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 static float gt_f2(float a, float b) { return a > b; }
 static double gt_d2(double a, double b) { return a > b; }
 static int64_t gt_i2(int64_t a, int64_t b) { return a > b; }
+static uint64_t gt_u2(uint64_t a, uint64_t b) { return a > b; }
 
 const mr_op_def_t mr_op_gt = {
     MR_RULES_POINTWISE,
@@ -21,7 +22,6 @@ const mr_op_def_t mr_op_gt = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at =
-        {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .lane = MR_LANE_GT, .bools = true, .ordered = true},
+    .at = {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .u2 = gt_u2, .lane = MR_LANE_GT, .bools = true},
     .inplace = {0},
 };

@@ -10,6 +10,7 @@ mr_var_t *mr_lax_le(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 static float le_f2(float a, float b) { return a <= b; }
 static double le_d2(double a, double b) { return a <= b; }
 static int64_t le_i2(int64_t a, int64_t b) { return a <= b; }
+static uint64_t le_u2(uint64_t a, uint64_t b) { return a <= b; }
 
 const mr_op_def_t mr_op_le = {
     MR_RULES_POINTWISE,
@@ -21,7 +22,6 @@ const mr_op_def_t mr_op_le = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at =
-        {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .lane = MR_LANE_LE, .bools = true, .ordered = true},
+    .at = {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .u2 = le_u2, .lane = MR_LANE_LE, .bools = true},
     .inplace = {0},
 };

@@ -10,6 +10,7 @@ mr_var_t *mr_lax_lt(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 static float lt_f2(float a, float b) { return a < b; }
 static double lt_d2(double a, double b) { return a < b; }
 static int64_t lt_i2(int64_t a, int64_t b) { return a < b; }
+static uint64_t lt_u2(uint64_t a, uint64_t b) { return a < b; }
 
 const mr_op_def_t mr_op_lt = {
     MR_RULES_POINTWISE,
@@ -21,7 +22,6 @@ const mr_op_def_t mr_op_lt = {
     .vjp = mr_vjp_zero,
     .sample = mr_sample_binary,
     .amp = MR_AMP_FOLLOW,
-    .at =
-        {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .lane = MR_LANE_LT, .bools = true, .ordered = true},
+    .at = {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .u2 = lt_u2, .lane = MR_LANE_LT, .bools = true},
     .inplace = {0},
 };

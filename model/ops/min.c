@@ -11,6 +11,7 @@ mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 static float min_f2(float a, float b) { return a < b || isnan(a) ? a : b; }
 static double min_d2(double a, double b) { return a < b || isnan(a) ? a : b; }
 static int64_t min_i2(int64_t a, int64_t b) { return a < b ? a : b; }
+static uint64_t min_u2(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 const mr_op_def_t mr_op_min = {
     MR_RULES_POINTWISE,
@@ -25,8 +26,8 @@ const mr_op_def_t mr_op_min = {
     .at = {.f2 = min_f2,
            .d2 = min_d2,
            .i2 = min_i2,
+           .u2 = min_u2,
            .lane = MR_LANE_MIN,
-           .bools = true,
-           .ordered = true},
+           .bools = true},
     .inplace = {3},
 };

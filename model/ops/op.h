@@ -27,9 +27,9 @@ typedef struct mr_batched {
 
 /* What an elementwise op computes for one element: in f32 for f32 and bf16, in f64, in 64-bit
    integers (wrapped to the width of the result) for integers and bool.  f1, d1, i1 for one
-   operand, f2, d2, i2 for two; NULL: not for such dtypes.  lane: the vector kernel that stands for
-   f1 or f2, if there is one.  Bool is taken by ops that say so alone, as in jax; u64 by none that
-   asks which of two is larger, since i1 and i2 have a sign. */
+   operand, f2, d2, i2 for two; NULL: not for such dtypes.  u1, u2: what u64 is given in place of i1
+   and i2, whose sign it has not, where that matters.  lane: the vector kernel that stands for f1 or
+   f2, if there is one.  Bool is taken by ops that say so alone, as in jax. */
 typedef struct mr_pointwise {
   float (*f1)(float x);
   double (*d1)(double x);
@@ -37,8 +37,10 @@ typedef struct mr_pointwise {
   float (*f2)(float a, float b);
   double (*d2)(double a, double b);
   int64_t (*i2)(int64_t a, int64_t b);
+  uint64_t (*u1)(uint64_t x);
+  uint64_t (*u2)(uint64_t a, uint64_t b);
   mr_lane_t lane;
-  bool bools, ordered;
+  bool bools;
 } mr_pointwise_t;
 
 #define MR_SAMPLE_IN 8

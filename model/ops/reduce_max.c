@@ -15,14 +15,12 @@ static double larger_f64(double a, double b) { return a > b || isnan(a) ? a : b;
 
 static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static mr_err_t reduce_max_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  if (e->in[0]->aval.dtype == MR_U64)
-    return mr_shape_fail(e, diag, "u64 has no order here: want another dtype");
-  return mr__reduce_shape(e, out, diag);
-}
+static int64_t larger_u64(int64_t a, int64_t b) { return (uint64_t)a > (uint64_t)b ? a : b; }
 
 static void reduce_max_run(const mr_cpu_call_t *c) {
-  mr__reduce_run(c, -INFINITY, &(mr_reduce_fold_t){larger, larger_f64, larger_i64});
+  bool whole = c->eqn->in[0]->aval.dtype == MR_U64;
+  mr__reduce_run(c, -INFINITY,
+                 &(mr_reduce_fold_t){larger, larger_f64, whole ? larger_u64 : larger_i64});
 }
 
 static bool reduce_max_unit(mr_unit_t *u) {
@@ -88,7 +86,7 @@ const mr_op_def_t mr_op_reduce_max = {
     .name = "reduce_max",
     .n_in = 1,
     .n_out = 1,
-    .shape = reduce_max_shape,
+    .shape = mr__reduce_shape,
     .vjp = reduce_max_vjp,
     .amp = MR_AMP_FOLLOW,
     .cpu = reduce_max_cpu,

@@ -66,8 +66,6 @@ static mr_err_t check_dtype(const mr_eqn_t *e, mr_diag_t *diag) {
   if (e->op->cpu != mr_cpu_pointwise || mr_is_float(t)) return MR_OK;
   if (!(e->n_in == 1 ? at->i1 != NULL : at->i2 != NULL))
     return mr_shape_fail(e, diag, "want floats");
-  if (t == MR_U64 && at->ordered)
-    return mr_shape_fail(e, diag, "u64 has no order here: want another dtype");
   return at->bools ? MR_OK : mr_check_numbers(e, diag);
 }
 

@@ -255,6 +255,48 @@ static void a_label_that_is_no_class_is_a_one_hot_row_of_zeros(void **state) {
   mr_fn_destroy(j);
 }
 
+/* op in t on all pairs of values that f64 holds exactly. */
+static double *on_pairs(const mr_op_def_t *op, mr_dtype_t t, mr_fn_t **made) {
+  static const double at[] = {
+      0, 1, 3, 5e12, 0x1p63 - 0x1p12, 0x1p63, 0x1p63 + 0x1p12, 0x1p64 - 0x1p12};
+  enum { N = sizeof at / sizeof *at };
+  double a[N * N], b[N * N], *in[] = {a, b}, *got[1];
+  for (int i = 0; i < N * N; i++) a[i] = at[i / N], b[i] = at[i % N];
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x[2];
+  for (int i = 0; i < op->n_in; i++) x[i] = mr_fn_input(f, mr_aval_of(t, N * N));
+  mr_var_t *y = mr_emit1(f, op, op->n_in, x, 0, NULL);
+  if (mr_fn_return(f, 1, &y) < 0) fail_msg("%s", f->diag.text);
+  run_as_it_is(f, in, got);
+  *made = f;
+  return got[0];
+}
+
+/* Every op of the table that asks for an order or divides: beyond what an i64 can say too. */
+static void u64_has_no_sign_in_any_op_that_asks_for_one(void **state) {
+  int n = 0;
+  for (int i = 0; i < mr_n_ops; i++) {
+    const mr_op_def_t *op = mr_ops[i];
+    if (!op->at.u1 && !op->at.u2) continue;
+    mr_fn_t *f, *g;
+    double *got = on_pairs(op, MR_U64, &f), *want = on_pairs(op, MR_F64, &g);
+    for (int64_t k = 0; k < elems(f->out[0]); k++) /* by zero: all ones */
+      want[k] = isfinite(want[k]) ? floor(want[k]) : 0x1p64;
+    assert_near(op->name, f, &got, &want, 1e-15);
+    free(got), free(want);
+    mr_fn_destroy(f), mr_fn_destroy(g);
+    n++;
+  }
+  assert_int_equal(n, 8); /* lt, le, gt, ge, max, min, div, sign */
+}
+
+static void the_largest_u64_is_found(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_U64, 2, 3));
+  double in[] = {3, 0x1p63, 5, 0, 0, 0}, *at[] = {in};
+  gives(f, mr_lax_reduce_max(f, x, 1, (int[]){1}), at, (const double[]){0x1p63, 0});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_label_that_is_no_class_is_a_one_hot_row_of_zeros),
@@ -268,6 +310,8 @@ int main(void) {
       cmocka_unit_test(products_of_empty_tensors_are_empty_or_zeros),
       cmocka_unit_test(overflow_and_nan_are_as_in_jax),
       cmocka_unit_test(empty_tensors_go_through_every_transform),
+      cmocka_unit_test(u64_has_no_sign_in_any_op_that_asks_for_one),
+      cmocka_unit_test(the_largest_u64_is_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
