@@ -5,9 +5,47 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
+/* b x + (1 - b) g */
+static mr_var_t *decay(mr_fn_t *f, double b, mr_var_t *x, mr_var_t *g) {
+  return mr_lax_add(f, mr_lax_scale(f, b, x), mr_lax_scale(f, 1 - b, g));
+}
+
+/* 1 - b^t in t's dtype, then as `as`. */
+static mr_var_t *bias(mr_fn_t *f, double b, mr_var_t *t, mr_dtype_t as) {
+  mr_dtype_t dtype = t->aval.dtype;
+  mr_var_t *power = mr_lax_pow(f, mr_literal(f, dtype, b), t);
+  return mr_lax_convert(f, mr_lax_sub(f, mr_literal(f, dtype, 1), power), as);
+}
+
+/* in: p, g, m, v, lr, t, grad_scale; rounded to p's dtype wherever optax rounds. */
+static mr_err_t written_out(mr_fn_t *f, const double c[4], mr_var_t *const *in, mr_var_t **out) {
+  mr_var_t *p = in[0], *t = in[5];
+  double b1 = c[0], b2 = c[1];
+  mr_var_t *eps = mr_literal(f, p->aval.dtype, c[2]);
+  mr_var_t *g = mr_lax_mul(f, in[1], in[6]);
+  mr_var_t *m = decay(f, b1, in[2], g);
+  mr_var_t *v = decay(f, b2, in[3], mr_lax_integer_pow(f, g, 2));
+  mr_var_t *root = mr_lax_sqrt(f, mr_lax_div(f, v, bias(f, b2, t, p->aval.dtype)));
+  mr_var_t *along = mr_lax_div(f, m, bias(f, b1, t, p->aval.dtype));
+  along = mr_lax_div(f, along, mr_lax_add(f, root, eps));
+  along = mr_lax_add(f, along, mr_lax_scale(f, c[3], p));
+  out[0] = mr_lax_sub(f, p, mr_lax_mul(f, in[4], along));
+  out[1] = m;
+  out[2] = v;
+  return mr_rule_done(f);
+}
+
 mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
                       mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]) {
   mr_var_t *all[] = {in[0], in[1], in[2], in[3], lr, t, grad_scale};
+  mr_dtype_t dtype = in[0] ? in[0]->aval.dtype : MR_F32;
+  if (dtype == MR_F64 || dtype == MR_BF16) { /* the fused kernel knows f32 */
+    const double config[] = {c->b1, c->b2, c->eps, c->weight_decay};
+    all[4] = mr_lax_convert(f, lr, dtype);
+    if (dtype == MR_F64) all[5] = mr_lax_convert(f, t, dtype);
+    all[6] = mr_lax_convert(f, grad_scale, dtype);
+    return written_out(f, config, all, out);
+  }
   mr_attr_t attr[] = {mr_attr_float("b1", c->b1), mr_attr_float("b2", c->b2),
                       mr_attr_float("eps", c->eps), mr_attr_float("weight_decay", c->weight_decay)};
   mr_eqn_t *e = mr_emit(f, &mr_op_adamw, 7, all, 4, attr, 3);
@@ -51,32 +89,11 @@ static mr_err_t adamw_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* b x + (1 - b) g */
-static mr_var_t *decay(mr_fn_t *f, double b, mr_var_t *x, mr_var_t *g) {
-  return mr_lax_add(f, mr_lax_scale(f, b, x), mr_lax_scale(f, 1 - b, g));
-}
-
-/* 1 - b^t */
-static mr_var_t *bias(mr_fn_t *f, double b, mr_var_t *t) {
-  mr_dtype_t dtype = t->aval.dtype;
-  mr_var_t *power = mr_lax_pow(f, mr_literal(f, dtype, b), t);
-  return mr_lax_sub(f, mr_literal(f, dtype, 1), power);
-}
-
 static mr_err_t adamw_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  mr_var_t *p = e->in[0], *t = e->in[5];
-  double b1 = mr_attr_get(e, "b1")->f, b2 = mr_attr_get(e, "b2")->f;
-  mr_var_t *eps = mr_literal(f, p->aval.dtype, mr_attr_get(e, "eps")->f);
-  mr_var_t *g = mr_lax_mul(f, e->in[1], e->in[6]);
-  mr_var_t *m = decay(f, b1, e->in[2], g);
-  mr_var_t *v = decay(f, b2, e->in[3], mr_lax_integer_pow(f, g, 2));
-  mr_var_t *root = mr_lax_sqrt(f, mr_lax_div(f, v, bias(f, b2, t)));
-  mr_var_t *step = mr_lax_div(f, mr_lax_div(f, m, bias(f, b1, t)), mr_lax_add(f, root, eps));
-  step = mr_lax_add(f, step, mr_lax_scale(f, mr_attr_get(e, "weight_decay")->f, p));
-  out[0] = mr_lax_sub(f, p, mr_lax_mul(f, e->in[4], step));
-  out[1] = m;
-  out[2] = v;
-  return mr_rule_done(f);
+  static const char *const name[] = {"b1", "b2", "eps", "weight_decay"};
+  double config[4];
+  for (int i = 0; i < 4; i++) config[i] = mr_attr_get(e, name[i])->f;
+  return written_out(f, config, e->in, out);
 }
 
 static bool adamw_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {

@@ -185,7 +185,8 @@ mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index);
 mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse);
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
-/* n f32 tensors -> f32[]: the squares of all elements, summed in f64. */
+/* n tensors of f32 or bf16 -> f32[]: the squares of all elements, summed in f64.  With f64 among
+   them, f64[]. */
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x);
 
 /* ---- products of two values of one dtype: accumulated in f32 (f64 in f64), rounded once to `out`;
@@ -228,8 +229,9 @@ typedef struct mr_adamw_config {
   float b1, b2, eps, weight_decay;
   float clip_norm; /* gradients are scaled to at most this global norm; 0: as they are */
 } mr_adamw_config_t;
-/* p, g, m, v f32 of one shape; lr, t (the step's number, from 1), grad_scale f32[].  out: the new
-   p, m, v.  optax.adamw's arithmetic (kernels.h mr_adamw). */
+/* p, g, m, v of one shape, f32, bf16 or f64; lr, t (the step's number, from 1), grad_scale f32[].
+   out: the new p, m, v.  optax.adamw's arithmetic: f32 by one kernel (kernels.h mr_adamw), others
+   by ops, rounded after each. */
 mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
                       mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]);
 

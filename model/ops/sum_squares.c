@@ -1,8 +1,28 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
+static mr_var_t *written_out(mr_fn_t *f, int n, mr_var_t *const *x) {
+  int axes[MR_MAX_NDIM];
+  mr_var_t *sum = NULL;
+  for (int i = 0; i < MR_MAX_NDIM; i++) axes[i] = i;
+  for (int i = 0; i < n && x[i]; i++) {
+    mr_var_t *y = mr_lax_reduce_sum(f, mr_lax_integer_pow(f, x[i], 2), x[i]->aval.ndim, axes);
+    sum = sum ? mr_lax_add(f, sum, y) : y;
+  }
+  return sum;
+}
+
+/* The kernel takes f32: bf16 is widened, and with f64 among them all are. */
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x) {
-  return mr_emit1(f, &mr_op_sum_squares, n, x, 0, NULL);
+  bool wide = false, plain = true;
+  for (int i = 0; i < n; i++) {
+    wide |= x[i] && x[i]->aval.dtype == MR_F64;
+    plain &= !x[i] || (x[i]->aval.dtype != MR_F64 && x[i]->aval.dtype != MR_BF16);
+  }
+  if (plain) return mr_emit1(f, &mr_op_sum_squares, n, x, 0, NULL);
+  mr_var_t **y = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_var_t *));
+  for (int i = 0; i < n; i++) y[i] = mr_lax_convert(f, x[i], wide ? MR_F64 : MR_F32);
+  return wide ? written_out(f, n, y) : mr_emit1(f, &mr_op_sum_squares, n, y, 0, NULL);
 }
 
 static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -31,13 +51,7 @@ static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
 }
 
 static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  int axes[MR_MAX_NDIM];
-  for (int i = 0; i < MR_MAX_NDIM; i++) axes[i] = i;
-  for (int i = 0; i < e->n_in; i++) {
-    mr_var_t *x = e->in[i];
-    x = mr_lax_reduce_sum(f, mr_lax_integer_pow(f, x, 2), x->aval.ndim, axes);
-    out[0] = i ? mr_lax_add(f, out[0], x) : x;
-  }
+  out[0] = written_out(f, e->n_in, e->in);
   return mr_rule_done(f);
 }
 

@@ -4,12 +4,13 @@
 
 /* |p| / |u|, or 1 where one of them is 0. */
 static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
-  mr_var_t *zero = mr_literal(f, MR_F32, 0);
-  mr_var_t *np = mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &p));
-  mr_var_t *nu = mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &u));
-  mr_var_t *none = mr_lax_max(f, mr_lax_convert(f, mr_lax_eq(f, np, zero), MR_F32),
-                              mr_lax_convert(f, mr_lax_eq(f, nu, zero), MR_F32));
-  mr_var_t *some = mr_lax_sub(f, mr_literal(f, MR_F32, 1), none);
+  mr_dtype_t t = p->aval.dtype;
+  mr_var_t *np = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &p)), t);
+  mr_var_t *nu = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &u)), t);
+  mr_var_t *zero = mr_literal(f, t, 0);
+  mr_var_t *none = mr_lax_max(f, mr_lax_convert(f, mr_lax_eq(f, np, zero), t),
+                              mr_lax_convert(f, mr_lax_eq(f, nu, zero), t));
+  mr_var_t *some = mr_lax_sub(f, mr_literal(f, t, 1), none);
   mr_var_t *ratio = mr_lax_div(f, np, mr_lax_add(f, nu, none)); /* divides by no zero */
   return mr_lax_add(f, none, mr_lax_mul(f, some, ratio));
 }
@@ -19,7 +20,7 @@ static mr_err_t direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *
                           mr_var_t **out) {
   const mr_aval_t *a = &in->p->aval;
   mr_adamw_config_t c = {.b1 = o->b1, .b2 = o->b2, .eps = o->eps};
-  mr_var_t *zeros = mr_lax_broadcast_in_dim(f, mr_literal(f, MR_F32, 0), a->ndim, a->dim, NULL);
+  mr_var_t *zeros = mr_lax_broadcast_in_dim(f, mr_literal(f, a->dtype, 0), a->ndim, a->dim, NULL);
   mr_var_t *now[] = {zeros, in->g, in->slot[0], in->slot[1]};
   return mr_lax_adamw(f, &c, now, mr_literal(f, MR_F32, -1), in->t, in->scale, out);
 }
@@ -27,8 +28,8 @@ static mr_err_t direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *
 static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in, mr_var_t **out) {
   MR_TRY(direction(f, o, in, out));
   mr_var_t *u = mr_lax_add(f, out[0], mr_lax_scale(f, o->weight_decay, in->p));
-  mr_var_t *rate = mr_lax_mul(f, in->lr, trust(f, in->p, u));
-  out[0] = mr_lax_sub(f, in->p, mr_lax_mul(f, u, rate));
+  u = mr_lax_mul(f, u, trust(f, in->p, u));
+  out[0] = mr_lax_sub(f, in->p, mr_lax_mul(f, u, in->lr));
   return f->diag.code;
 }
 

@@ -24,8 +24,9 @@ typedef struct mr_optim {
   bool nesterov;           /* momentum: looks ahead by one step */
 } mr_optim_t;
 
-/* One parameter's tensors: p, g and the slots f32 and alike; lr, t (the step's number, from 1) and
-   scale (g is multiplied by it first) f32[]. */
+/* One parameter's tensors: p, g and the slots of f32, bf16 or f64 and alike; lr and scale (g is
+   multiplied by it first) scalars of their dtype; t (the step's number, from 1) f32[].  bf16 is
+   rounded after each operation, as optax does it outside of jit. */
 typedef struct mr_optim_in {
   mr_var_t *p, *g, *slot[MR_OPTIM_SLOTS], *lr, *t, *scale;
 } mr_optim_in_t;
@@ -74,8 +75,9 @@ int mr_optim_sets(const mr_optim_t *o);
    gradient is the mean of theirs, computed one after the other in the memory of one; an aux that is
    a scalar is averaged, another is joined along dimension 0.  The caller destroys *out. Errors:
    mr_optim_check's; MR_ERR_CONFIG for no parts or no parameters; MR_ERR_SHAPE where parts differ,
-   the loss is no scalar f32 or a parameter no f32; MR_ERR_NORULE as mr_value_and_grad. Source:
-   optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps for parts. */
+   the loss is no scalar or it or a parameter not of f32, bf16 or f64; MR_ERR_NORULE as
+   mr_value_and_grad. Source: optax.chain of clip_by_global_norm and the optimizer, and
+   optax.MultiSteps for parts. */
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag);
 

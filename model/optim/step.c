@@ -62,8 +62,11 @@ static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) 
 /* The cotangent of the loss of a part. */
 static mr_var_t *seed(step_t *s) {
   int parts = s->loss->parts;
-  if (s->n_scale) return parts > 1 ? mr_lax_scale(s->g, 1.0 / parts, s->scale[0]) : s->scale[0];
-  return mr_literal(s->g, MR_F32, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
+  mr_dtype_t t = s->loss->part[0]->out[0]->aval.dtype;
+  if (s->n_scale)
+    return mr_lax_convert(
+        s->g, parts > 1 ? mr_lax_scale(s->g, 1.0 / parts, s->scale[0]) : s->scale[0], t);
+  return mr_literal(s->g, t, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
 }
 
 /* Loss and gradients of one part: out[n_out], grad[n]. */
@@ -113,10 +116,15 @@ static mr_var_t *unscale(step_t *s, mr_var_t *v) {
   return !s->n_scale && fixed > 0 && fixed != 1 ? mr_lax_scale(s->g, 1 / fixed, v) : v;
 }
 
+/* A scalar in the dtype of parameter i. */
+static mr_var_t *as_parameter(step_t *s, int i, mr_var_t *v) {
+  return mr_lax_convert(s->g, v, s->p[i]->aval.dtype);
+}
+
 /* A dynamic scale is taken out of the gradients before their norm is, which it would exceed. */
 static void unscale_each(step_t *s) {
   for (int i = 0; s->n_scale && i < s->n; i++)
-    s->grad[i] = mr_lax_div(s->g, s->grad[i], s->scale[0]);
+    s->grad[i] = mr_lax_div(s->g, s->grad[i], as_parameter(s, i, s->scale[0]));
 }
 
 /* A dynamic scale's next state into next[n_scale]; *apply: NULL where each step counts. */
@@ -138,7 +146,8 @@ static mr_var_t *if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr_var_t 
 /* The sets of parameter i: next[k * n]. */
 static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots;
-  mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .lr = s->lr, .t = s->t, .scale = scale};
+  mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .t = s->t};
+  in.lr = as_parameter(s, i, s->lr), in.scale = as_parameter(s, i, scale);
   mr_var_t *then[1 + MR_OPTIM_SLOTS];
   for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
   MR_TRY(s->o->def->update(s->g, s->o, &in, then));
@@ -154,7 +163,8 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
 static mr_err_t update(step_t *s, mr_var_t **next) {
   mr_var_t *apply;
   unscale_each(s);
-  mr_var_t *norm = unscale(s, mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad)));
+  mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
+  norm = unscale(s, mr_lax_convert(s->g, norm, MR_F32));
   mr_var_t *scale = unscale(s, clip_scale(s->g, norm, s->o->clip_norm));
   *next++ = norm;
   MR_TRY(step_scale(s, norm, next, &apply));
@@ -175,7 +185,9 @@ static mr_err_t build(step_t *s) {
   return mr_fn_return(s->g, n, s->out);
 }
 
-/* Of part k: it was traced, has parameters, and the optimizers' kernels know their dtype. */
+static bool computes(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F64; }
+
+/* Of part k: it was traced, has parameters, and optimizers compute in their dtype. */
 static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   const mr_fn_t *f = l->part[k];
   char text[MR_AVAL_TEXT];
@@ -185,12 +197,13 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   if (l->n_data < 0 || f->n_in <= l->n_data)
     return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
   for (int i = l->n_data; i < f->n_in; i++)
-    if (f->in[i]->aval.dtype != MR_F32)
+    if (!computes(f->in[i]->aval.dtype))
       return mr_fail(diag, MR_ERR_SHAPE,
-                     "parameter %d is %s, want f32: the loss may convert it to what it computes in",
+                     "parameter %d is %s, want f32, bf16 or f64: the loss may convert it to what "
+                     "it computes in",
                      i - l->n_data, mr_aval_text(&f->in[i]->aval, text));
-  if (f->out[0]->aval.ndim || f->out[0]->aval.dtype != MR_F32)
-    return mr_fail(diag, MR_ERR_SHAPE, "the loss is %s, want f32[]",
+  if (f->out[0]->aval.ndim || !computes(f->out[0]->aval.dtype))
+    return mr_fail(diag, MR_ERR_SHAPE, "the loss is %s, want a scalar of f32, bf16 or f64",
                    mr_aval_text(&f->out[0]->aval, text));
   return MR_OK;
 }

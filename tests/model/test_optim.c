@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/ops/rules.h"
 
 enum { NA = 6, NB = 3, N = NA + NB };
 
@@ -22,9 +23,9 @@ static const float base_grad[N] = {0.25f, -0.5f, 1, -2, 0, 0.125f, 0.75f, -1.5f,
 static float grad_at(int i, int step) { return base_grad[i] * (float)(i < NA ? 4 - step : step); }
 
 /* sum(a ga) + sum(b gb), whose gradients are ga and gb: data ga, gb; parameters a, b. */
-static mr_fn_t *linear_loss(void) {
+static mr_fn_t *linear_loss(mr_dtype_t t) {
   mr_fn_t *f = mr_fn_create();
-  mr_aval_t a = mr_aval_of(MR_F32, 2, 3), b = mr_aval_of(MR_F32, 3);
+  mr_aval_t a = mr_aval_of(t, 2, 3), b = mr_aval_of(t, 3);
   for (int i = 0; i < 4; i++) mr_fn_input(f, i % 2 ? b : a);
   mr_var_t *x = mr_lax_reduce_sum(f, mr_lax_mul(f, f->in[0], f->in[2]), 2, (int[]){0, 1});
   mr_var_t *y = mr_lax_reduce_sum(f, mr_lax_mul(f, f->in[1], f->in[3]), 1, (int[]){0});
@@ -33,8 +34,8 @@ static mr_fn_t *linear_loss(void) {
   return f;
 }
 
-static mr_exec_t *compile(const mr_optim_t *o, bool in_place) {
-  mr_fn_t *loss = linear_loss(), *f = NULL;
+static mr_exec_t *compile(const mr_optim_t *o, mr_dtype_t t, bool in_place) {
+  mr_fn_t *loss = linear_loss(t), *f = NULL;
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   const mr_fn_t *part[] = {loss};
@@ -77,7 +78,7 @@ static void near(const char *name, int step, const float *p) {
 }
 
 static void steps(const char *name, const mr_optim_t *o, bool in_place) {
-  mr_exec_t *x = compile(o, in_place);
+  mr_exec_t *x = compile(o, MR_F32, in_place);
   int sets = 1 + o->def->n_slots;
   _Alignas(64) float state[2][6 * ROW] = {{0}}, g[2 * ROW];
   float lr = 0.05f, loss, norm;
@@ -106,6 +107,74 @@ static void each_optimizer_steps_as_optax_does(void **state) {
     mr_optim_t o = mr_optim_of(name[i]);
     assert_non_null(o.def);
     check(name[i], &o);
+  }
+}
+
+/* ---- other dtypes ---- */
+
+/* The values that optax has after a step of a case in that dtype. */
+static void golden_in(const char *name, const char *dtype, int step, double want[N]) {
+  char line[512], word[32], type[32];
+  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/optim_dtypes.txt", "r");
+  assert_non_null(f);
+  bool found = false;
+  while (!found && fgets(line, sizeof line, f)) {
+    int at, k = 0;
+    found = sscanf(line, "%31s %31s %d%n", word, type, &k, &at) == 3 && !strcmp(word, name) &&
+            !strcmp(type, dtype) && k == step;
+    char *next = line + at;
+    for (int i = 0; found && i < N; i++) want[i] = strtod(next, &next);
+  }
+  fclose(f);
+  if (!found) fail_msg("optim_dtypes.txt has no %s %s %d", name, dtype, step);
+}
+
+/* bf16, whose last place is 2^-8 to 2^-7 of a value: within it, since each op is rounded as there;
+   within two for lamb, whose norms optax makes of squares that it has rounded. */
+static void near_in(const char *name, mr_dtype_t t, int step, const void *a, const void *b) {
+  double want[N], tolerance = t == MR_F64 ? 1e-14 : !strncmp(name, "lamb", 4) ? 0x1p-6 : 0x1p-8;
+  golden_in(name, t == MR_F64 ? "float64" : "bfloat16", step, want);
+  for (int i = 0; i < N; i++) {
+    double got = mr_cpu_get_f64(t, i < NA ? a : b, i < NA ? i : i - NA);
+    if (!(fabs(got - want[i]) <= tolerance * (fabs(want[i]) + (t == MR_F64))))
+      fail_msg("%s of %s, step %d, value %d: %.17g, want %.17g", name, mr_dtype_name(t), step, i,
+               got, want[i]);
+  }
+}
+
+static void steps_in(const char *name, const mr_optim_t *o, mr_dtype_t t) {
+  mr_exec_t *x = compile(o, t, true);
+  int sets = 1 + o->def->n_slots;
+  _Alignas(64) double state[6][8] = {{0}}, g[2][8], loss; /* room for any dtype */
+  float lr = 0.05f, norm;
+  for (int i = 0; i < NA; i++) mr_cpu_set_f64(t, state[0], i, (double)start[i]);
+  for (int step = 1; step <= 3; step++) {
+    float count = (float)step;
+    const void *in[4 + 6] = {g[0], g[1], &lr, &count};
+    void *out[2 + 6] = {&loss, &norm};
+    for (int i = 0; i < N; i++)
+      mr_cpu_set_f64(t, g[i >= NA], i < NA ? i : i - NA, (double)grad_at(i, step));
+    for (int k = 0; k < 2 * sets; k++) in[4 + k] = out[2 + k] = state[k];
+    mr_exec_run(x, in, out);
+    near_in(name, t, step, state[0], state[1]);
+    double sum = 0;
+    for (int i = 0; i < N; i++) sum += (double)grad_at(i, step) * (double)grad_at(i, step);
+    assert_true(fabs((double)norm - sqrt(sum)) <= 1e-6 * sqrt(sum));
+  }
+  mr_exec_destroy(x);
+}
+
+static void each_optimizer_steps_f64_and_bf16_as_optax_does(void **state) {
+  static const char *const name[] = {"sgd",   "momentum", "nesterov", "adam",
+                                     "adamw", "lion",     "lamb",     "lamb_decay"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    bool nesterov = !strcmp(name[i], "nesterov"), decay = !strcmp(name[i], "lamb_decay");
+    mr_optim_t o = mr_optim_of(nesterov ? "momentum" : decay ? "lamb" : name[i]);
+    assert_non_null(o.def);
+    o.nesterov = nesterov;
+    if (decay || !strcmp(name[i], "adamw")) o.weight_decay = 1e-2f;
+    steps_in(name[i], &o, MR_F64);
+    steps_in(name[i], &o, MR_BF16);
   }
 }
 
@@ -150,13 +219,15 @@ static void expect_no_step(mr_dtype_t p, mr_dtype_t loss, int ndim, const char *
 }
 
 static void parameters_and_losses_of_other_dtypes_are_refused(void **state) {
-  expect_no_step(MR_F64, MR_F32, 0,
-                 "parameter 0 is f64[3], want f32: the loss may convert it to what it computes in");
-  expect_no_step(
-      MR_BF16, MR_F32, 0,
-      "parameter 0 is bf16[3], want f32: the loss may convert it to what it computes in");
-  expect_no_step(MR_F32, MR_F64, 0, "the loss is f64[], want f32[]");
-  expect_no_step(MR_F32, MR_F32, 1, "the loss is f32[3], want f32[]");
+  const char *const parameter =
+      "parameter 0 is %s[3], want f32, bf16 or f64: the loss may convert it to what it computes in";
+  char want[128];
+  snprintf(want, sizeof want, parameter, "f16");
+  expect_no_step(MR_F16, MR_F32, 0, want);
+  snprintf(want, sizeof want, parameter, "i32");
+  expect_no_step(MR_I32, MR_F32, 0, want);
+  expect_no_step(MR_F32, MR_F16, 0, "the loss is f16[], want a scalar of f32, bf16 or f64");
+  expect_no_step(MR_F32, MR_F32, 1, "the loss is f32[3], want a scalar of f32, bf16 or f64");
 }
 
 static void a_loss_that_was_not_traced_is_told(void **state) {
@@ -261,6 +332,7 @@ static void parts_must_divide_the_batch(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_optimizer_steps_as_optax_does),
+      cmocka_unit_test(each_optimizer_steps_f64_and_bf16_as_optax_does),
       cmocka_unit_test(settings_of_an_optimizer_count),
       cmocka_unit_test(wrong_settings_are_named),
       cmocka_unit_test(parameters_and_losses_of_other_dtypes_are_refused),
