@@ -13,8 +13,7 @@
 
 /* ---- elementwise: operands of one dtype and one shape, or one of them a scalar, which is
    repeated; the result has that shape.  Arithmetic, comparisons, sign, abs, neg, max and min also
-   of integers, which wrap; max, min and comparisons also of bool; of u64, which has no order here,
-   sums, differences, products, eq and ne; abs of no unsigned one ---- */
+   of integers, which wrap; max, min and comparisons also of bool; abs of no unsigned one ---- */
 mr_var_t *mr_lax_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* two cotangents, one shape */
 mr_var_t *mr_lax_sub(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
