@@ -9,8 +9,13 @@ struct mr_mem_chunk {
   size_t pad;
 };
 
+/* Most graphs are of a few equations (a loop's step, a fused chain): clearing a large chunk for
+   each was most of what compiling a small function took. */
+enum { FIRST = 4096, LARGEST = 65536 };
+
 static void grow(mr_mem_t *m, size_t bytes) {
-  size_t size = bytes > 65536 ? bytes : 65536;
+  size_t size = !m->chunk ? FIRST : m->size < LARGEST / 2 ? 2 * m->size : LARGEST;
+  if (size < bytes) size = bytes;
   mr_mem_chunk_t *c = calloc(1, sizeof *c + size);
   if (!c) {
     fprintf(stderr, "millrace: no memory for the description of a graph\n");
