@@ -149,7 +149,7 @@ static void weight_gradients_sum_over_all_tokens(void **state) {
 }
 
 static void a_turned_matrix_holds_columns_and_then_zeros(void **state) {
-  enum { ROWS = 77, COLS = 37, STRIDE = 41, LD = 96 };
+  enum { ROWS = 333, COLS = 77, STRIDE = 81, LD = 352 };
   if (!mr__turn_works()) skip();
   mr_bf16_t *x = filled(MR_BF16, ROWS * STRIDE), *out = aligned_alloc(64, COLS * LD * 2);
   mr__turn(x, STRIDE, ROWS, COLS, out, LD);
@@ -160,7 +160,7 @@ static void a_turned_matrix_holds_columns_and_then_zeros(void **state) {
 }
 
 static void a_packed_matrix_holds_rows_in_pairs_and_then_zeros(void **state) {
-  enum { K = 77, TO = 96, N = 192, STRIDE = 200 };
+  enum { K = 333, TO = 352, N = 192, STRIDE = 200 };
   mr_matmul_spec_t s = {.k = K, .n = N, .b = MR_BF16, .b_row = STRIDE, .b_col = 1};
   if (!mr__pairs_work(&s)) skip();
   mr_bf16_t *x = filled(MR_BF16, K * STRIDE), *out = aligned_alloc(64, TO * N * 2), *to = out;

@@ -1,14 +1,15 @@
 /* Packing a bf16 b[k][n] for oneDNN's products: blocks of 32 rows and 64 columns, in which the two
    rows that a dot product takes together lie side by side ([n/64][k/32][16][64][2]).  The blocks'
    layout is asked of oneDNN (matmul_tile.c); its own reorder takes four times as long,
-   and a weight's gradient packs as many bytes as the activations have. */
+   and a weight's gradient packs as many bytes as the activations have.  Blocks are made in the
+   order they lie in, a patch of rows at a time. */
 #include <string.h>
 
 #include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
 
-enum { ROWS = 32, COLS = 64 };
+enum { ROWS = 32, COLS = 64, PATCH = 256 /* rows, whole blocks */ };
 
 bool mr__pairs_work(const mr_matmul_spec_t *s) {
   return mr_isa() >= MR_ISA_AVX512 && s->b == MR_BF16 && s->b_col == 1 && s->n % COLS == 0;
@@ -28,10 +29,6 @@ MR_AVX512_INLINE void weave(const mr_bf16_t *even, const mr_bf16_t *odd, mr_bf16
 
 MR_AVX512 static void pack_block(const mr_bf16_t *b, int64_t stride, mr_bf16_t *out) {
   for (int i = 0; i < ROWS; i += 2, b += 2 * stride, out += 2 * COLS) {
-    _mm_prefetch((const char *)(b + COLS), _MM_HINT_T0);
-    _mm_prefetch((const char *)(b + COLS + 32), _MM_HINT_T0);
-    _mm_prefetch((const char *)(b + stride + COLS), _MM_HINT_T0);
-    _mm_prefetch((const char *)(b + stride + COLS + 32), _MM_HINT_T0);
     weave(b, b + stride, out);
     weave(b + 32, b + stride + 32, out + 64);
   }
@@ -39,23 +36,25 @@ MR_AVX512 static void pack_block(const mr_bf16_t *b, int64_t stride, mr_bf16_t *
 
 /* The last rows, which a whole block would read past. */
 MR_AVX512 static void pack_tail(const mr_bf16_t *b, int64_t stride, int64_t rows, mr_bf16_t *out) {
-  mr_bf16_t block[ROWS + 1][COLS] = {0};
+  mr_bf16_t block[ROWS][COLS] = {0};
   for (int64_t i = 0; i < rows; i++) memcpy(block[i], b + i * stride, sizeof block[i]);
   pack_block(block[0], COLS, out);
 }
 
+/* Up to PATCH rows of one column of blocks. */
+static void pack_patch(const mr_bf16_t *b, int64_t stride, int64_t rows, mr_bf16_t *out) {
+  int64_t i = 0;
+  for (; i + ROWS <= rows && i < PATCH; i += ROWS)
+    pack_block(b + i * stride, stride, out + i * COLS);
+  if (i < rows && i < PATCH) pack_tail(b + i * stride, stride, rows - i, out + i * COLS);
+}
+
 void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out) {
   int64_t ld = (s->k + ROWS - 1) / ROWS * ROWS;
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < s->k; i += ROWS)
-    for (int64_t j = 0; j < s->n; j += COLS) {
-      const mr_bf16_t *from = b + i * s->b_row + j;
-      mr_bf16_t *to = out + j * ld + i * COLS;
-      if (s->k - i < ROWS)
-        pack_tail(from, s->b_row, s->k - i, to);
-      else
-        pack_block(from, s->b_row, to);
-    }
+#pragma omp parallel for schedule(static) collapse(2)
+  for (int64_t i = 0; i < s->k; i += PATCH)
+    for (int64_t j = 0; j < s->n; j += COLS)
+      pack_patch(b + i * s->b_row + j, s->b_row, s->k - i, out + j * ld + i * COLS);
 }
 
 #else

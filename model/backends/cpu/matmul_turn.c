@@ -1,5 +1,7 @@
 /* Turning a bf16 matrix: two rows make lanes of 32 bits, sixteen such pairs are transposed in
-   registers, and each column leaves as one cache line. */
+   registers, and each column leaves as one cache line.  This is done patch by patch, down the
+   columns of each: of a line that is written the next one follows, and of a line that is read the
+   other half is still in cache. */
 #include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
@@ -13,6 +15,8 @@ MR_AVX512_INLINE __m512i row_of(const mr_bf16_t *x, int64_t stride, int64_t i, i
   if (i >= rows) return _mm512_setzero_si512();
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x + i * stride));
 }
+
+enum { PATCH_ROWS = 256, PATCH_COLS = 32 };
 
 /* Up to 32 rows and 16 columns. */
 MR_AVX512 static void turn_block(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols,
@@ -28,12 +32,19 @@ MR_AVX512 static void turn_block(const mr_bf16_t *x, int64_t stride, int64_t row
     if (c < cols) _mm512_store_ps((float *)(out + c * ld), r[c]);
 }
 
+static void turn_patch(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols,
+                       mr_bf16_t *out, int64_t ld) {
+  for (int64_t c = 0; c < cols && c < PATCH_COLS; c += 16)
+    for (int64_t i = 0; i < rows && i < PATCH_ROWS; i += 32)
+      turn_block(x + i * stride + c, stride, rows - i, cols - c, out + c * ld + i, ld);
+}
+
 void mr__turn(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols, mr_bf16_t *out,
               int64_t ld) {
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < rows; i += 32)
-    for (int64_t c = 0; c < cols; c += 16)
-      turn_block(x + i * stride + c, stride, rows - i, cols - c, out + c * ld + i, ld);
+#pragma omp parallel for schedule(static) collapse(2)
+  for (int64_t i = 0; i < rows; i += PATCH_ROWS)
+    for (int64_t c = 0; c < cols; c += PATCH_COLS)
+      turn_patch(x + i * stride + c, stride, rows - i, cols - c, out + c * ld + i, ld);
 }
 
 #else
