@@ -1,11 +1,21 @@
-"""Do clients of the live page and ZeroMQ peers that mean harm slow training?  In every second turn,
-ordered normal, attacked, attacked, normal, the page is flooded (requests without token, of other
-hosts and origins, and of no HTTP at all, each on a new connection), held up (headers at a byte a
-second on as many connections as one may open) and sent headers without end; the socket of stage
-publish gets greetings followed by nonsense, and sizes that no message has.  The attackers run at the
-lowest priority, since elsewhere they would not use this machine's processors at all.  The step times
-of the turns are compared in pairs.  usage: hostile.py MILLRACE [SECONDS_A_TURN] [PAIRS]"""
+"""Do clients of the live page and ZeroMQ peers that mean harm slow training?  The page is flooded
+(requests without token, of other hosts and origins, and of no HTTP at all, each on a new connection),
+held up (headers at a byte a second on most of the connections that one may open) and sent headers without
+end; the socket of stage publish gets greetings followed by nonsense, and sizes that no message has.
 
+Attackers are elsewhere: on a machine of their own they would take no time from training, so that a
+measurement with them on the same processor would be one of the scheduler.  The run has the first
+processor, with one thread of training and all threads that answer; the attackers have the second, at
+the usual priority.  A second run of the program, which does next to nothing, shares theirs.  There
+are three kinds of turns: peace; the same attackers at the second run ("elsewhere"); and at the run
+that is measured ("attacked").  Attacked beside elsewhere is what the program's own answers cost: all
+else, down to what the attackers do to memory and the kernel, is the same.  The order turns round with
+every round, so that a drift of the machine cancels.  Told too: processor time of the threads that
+answer (those at the lowest priority), for 1000 connections.
+
+usage: hostile.py MILLRACE [SECONDS_A_TURN] [ROUNDS]; needs two processors"""
+
+import glob
 import json
 import os
 import re
@@ -82,9 +92,8 @@ def malformed_peer(port):
 
 
 def attack(port, peers):
-    os.nice(19)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    for work, n, at in ((flood, 2, port), (drip, 64, port), (endless, 1, port), (malformed_peer, 2, peers)):
+    for work, n, at in ((flood, 2, port), (drip, 24, port), (endless, 1, port), (malformed_peer, 2, peers)):
         for _ in range(n):
             threading.Thread(target=work, args=(at,), daemon=True).start()
     signal.sigwait({signal.SIGTERM})
@@ -92,60 +101,111 @@ def attack(port, peers):
     os._exit(0)
 
 
-def start(millrace, work):
-    """A run with a page and a publisher; its process and their ports."""
-    graph = os.path.join(work, "graph.mr")
-    subprocess.run([millrace, "train", "--web", "--steps", "1", "--run-dir", os.path.join(work, "first"), "batch=16", "train.layers=1",
-                    "web.port=0"], capture_output=True, check=True)
-    text = open(os.path.join(work, "first", "graph.mr")).read() + "\ntelemetry. ! publish 'tcp://127.0.0.1:*'\n"
-    open(graph, "w").write(text)
-    log = open(os.path.join(work, "log"), "w")
-    run = subprocess.Popen([millrace, "train", "--graph", graph, "--run-dir", os.path.join(work, "run"), "web.port=0", "epochs=100000",
-                            "train.layers=1", "train.embed=128", "train.mlp=256", "batch=256"],
-                           stdout=log, stderr=subprocess.STDOUT)
+TRAINED, ATTACKERS = 0, 1  # of the processors that this process may use
+GRAPH = """
+synthetic ! shuffle seed=12 epochs=0 ! flip ! resized-crop ! normalize ! batch 64 drop-remainder ! delay SLOWLY asleep ! train.
+vit-step name=train layers=1 embed=128 mlp=256
+train.metrics ! telemetry name=told
+told. ! jsonl path='FOLDER/metrics.jsonl'
+told. ! web port=0
+told. ! publish 'tcp://127.0.0.1:*'
+"""
 
-    def port_of(pattern):
-        while not (found := re.search(pattern, open(log.name).read(), re.M)):
-            if run.poll() is not None:
-                sys.exit(open(log.name).read())
+
+def on(processor):
+    return {sorted(os.sched_getaffinity(0))[processor]}
+
+
+class Run:
+    """A run with a page and a publisher, on one processor."""
+
+    def __init__(self, millrace, folder, processor, slowly_us):
+        os.mkdir(folder)
+        self.metrics, log = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "log")
+        graph = GRAPH.replace("FOLDER", folder).replace("SLOWLY", str(slowly_us))
+        where = on(processor)
+        self.process = subprocess.Popen([millrace, "run", graph], stdout=open(log, "w"), stderr=subprocess.STDOUT,
+                                        env={**os.environ, "OMP_NUM_THREADS": "1"}, preexec_fn=lambda: os.sched_setaffinity(0, where))
+        self.ports = [self.port_of(log, r"^web: http://\S+?:(\d+)/"), self.port_of(log, r"^publish: tcp://\S+?:(\d+)$")]
+
+    def port_of(self, log, pattern):
+        while not (found := re.search(pattern, open(log).read(), re.M)):
+            if self.process.poll() is not None:
+                sys.exit(open(log).read())
             time.sleep(0.1)
         return int(found[1])
-    return run, (port_of(r"^web: http://\S+?:(\d+)/"), port_of(r"^publish: tcp://\S+?:(\d+)$"))
+
+    def answering_s(self):
+        """Processor time of the threads at the lowest priority and of stage publish, which lets subscribers in."""
+        total = 0
+        for thread in glob.glob(f"/proc/{self.process.pid}/task/*"):
+            nice = int(open(thread + "/stat").read().rsplit(")", 1)[1].split()[16])
+            if nice == 19 or open(thread + "/comm").read().startswith("publish"):
+                total += int(open(thread + "/schedstat").read().split()[0])
+        return total / 1e9
+
+    def step_s(self, since):
+        """Median time from one step's record to the next one's, in what was written since."""
+        lines = open(self.metrics).read()[since:].splitlines()[1:-1]
+        at = [r["elapsed_s"] for r in map(json.loads, lines) if r["kind"] == "step"]
+        if len(at) < 2:
+            sys.exit(f"hostile.py: {len(at)} steps in a turn; the machine stood still, or turns are too short")
+        return statistics.median(b - a for a, b in zip(at, at[1:]))
 
 
-def turn(metrics, ports, attacked, seconds):
-    """Median step time of a turn, and the connections that were made a second."""
-    client = subprocess.Popen([sys.executable, __file__, "--attack", *map(str, ports)], stdout=subprocess.PIPE, text=True) if attacked else None
-    time.sleep(1)
-    begun = os.path.getsize(metrics)
-    time.sleep(seconds)
-    made = 0
-    if client:
-        client.terminate()
-        made = int(client.communicate()[0]) / (seconds + 1)
-    lines = open(metrics).read()[begun:].splitlines()[1:-1]
-    steps = [r["step_s"] for r in map(json.loads, lines) if r["kind"] == "step"]
-    return statistics.median(steps), made
+class Turn:
+    """What the run did for some seconds, while nobody or somebody is attacked."""
+
+    def __init__(self, run, target, seconds):
+        where = on(ATTACKERS)
+        client = target and subprocess.Popen([sys.executable, __file__, "--attack", *map(str, target.ports)], stdout=subprocess.PIPE,
+                                             text=True, preexec_fn=lambda: os.sched_setaffinity(0, where))
+        try:
+            time.sleep(1)
+            since, used, begun = os.path.getsize(run.metrics), run.answering_s(), time.monotonic()
+            time.sleep(seconds)
+            passed = time.monotonic() - begun
+            self.answering = (run.answering_s() - used) / passed
+            self.step = run.step_s(since)
+        finally:
+            if client:
+                client.terminate()
+                self.connections = int(client.communicate()[0]) / (passed + 1)
 
 
-def main(millrace, seconds=20.0, pairs=4):
+def told(turns):
+    step = {kind: statistics.median(t.step for t in turns[kind]) for kind in turns}
+    rate = {kind: statistics.median(t.connections for t in turns[kind]) for kind in ("elsewhere", "attacked")}
+    print(f"median step {1000 * step['peace']:.2f} ms in peace, {1000 * step['elsewhere']:.2f} ms while another run is attacked by "
+          f"{rate['elsewhere']:.0f} connections a second, {1000 * step['attacked']:.2f} ms attacked by {rate['attacked']:.0f}")
+    for other in ("elsewhere", "peace"):
+        ratio = [a.step / b.step for a, b in zip(turns["attacked"], turns[other])]
+        print(f"attacked beside {other}: {statistics.median(ratio):.3f} ({min(ratio):.3f} to {max(ratio):.3f}) of {len(ratio)} rounds")
+    extra = [(a.answering - b.answering) / a.connections for a, b in zip(turns["attacked"], turns["peace"])]
+    share = statistics.median(t.answering for t in turns["attacked"])
+    print(f"threads that answer: {1e6 * statistics.median(extra):.1f} ms of processor time for 1000 connections, "
+          f"{100 * share:.2f} % of a processor attacked, {100 * statistics.median(t.answering for t in turns['peace']):.2f} % in peace")
+
+
+def main(millrace, seconds=20.0, rounds=4):
+    if len(os.sched_getaffinity(0)) < 2:
+        sys.exit("hostile.py: needs two processors, one for the run and one for those who attack it")
     work = tempfile.mkdtemp()
-    run, ports = start(millrace, work)
+    runs = []
     try:
+        runs.append(Run(millrace, os.path.join(work, "run"), TRAINED, 0))
+        runs.append(Run(millrace, os.path.join(work, "other"), ATTACKERS, 1000000))
+        target = {"peace": None, "elsewhere": runs[1], "attacked": runs[0]}
+        turns = {kind: [] for kind in target}
         time.sleep(5)
-        took, made = {False: [], True: []}, []
-        for i in range(2 * pairs):
-            attacked = i % 4 in (1, 2)
-            step, connections = turn(os.path.join(work, "run", "metrics.jsonl"), ports, attacked, seconds)
-            took[attacked].append(step)
-            made += [connections] if attacked else []
-        ratio = [b / a for a, b in zip(took[False], took[True])]
-        print(f"median step {1000 * statistics.median(took[False]):.2f} ms in peace, "
-              f"{1000 * statistics.median(took[True]):.2f} ms attacked by {statistics.median(made):.0f} connections a second; ratio of {pairs} pairs "
-              f"{statistics.median(ratio):.3f} ({min(ratio):.3f} to {max(ratio):.3f})")
+        for i in range(rounds):
+            for kind in list(target)[::-1 if i % 2 else 1]:
+                turns[kind].append(Turn(runs[0], target[kind], seconds))
+        told(turns)
     finally:
-        run.kill()
-        run.wait()
+        for run in runs:
+            run.process.kill()
+            run.process.wait()
         shutil.rmtree(work, ignore_errors=True)
 
 

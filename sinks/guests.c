@@ -139,8 +139,7 @@ bool mr_guests_pump(mr_guests_t *g) {
   struct epoll_event e[2 * GUESTS_MAX + 1];
   bool more = false;
   epoll_wait(g->epoll, e, sizeof e / sizeof *e, 0); /* edges: all are looked at in any case */
-  for (int fd; (fd = accept4(g->door.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-    let_in(g, fd);
+  for (int fd; (fd = mr__door_accept(&g->door, mr_now_ns())) >= 0;) let_in(g, fd);
   for (int i = 0; i < GUESTS_MAX; i++)
     if (g->guest[i]) more |= serve(g, i);
   return more;
@@ -194,5 +193,6 @@ void mr_guests_close(mr_guests_t *g, int linger_ms) {
 }
 
 int mr_guests_fd(const mr_guests_t *g) { return g->epoll; }
+int mr_guests_wait_ms(mr_guests_t *g) { return mr__door_wait_ms(&g->door); }
 void mr_guests_stats(const mr_guests_t *g, mr_guests_stats_t *out) { *out = g->stats; }
 const char *mr_guests_address(const mr_guests_t *g) { return g->door.address; }

@@ -28,6 +28,8 @@ mr_guests_t *mr_guests_open(const char *address, mr_diag_t *diag);
 void mr_guests_close(mr_guests_t *g, int linger_ms);
 
 int mr_guests_fd(const mr_guests_t *g); /* readable: there is something for pump to do */
+/* After so long too, in ms: more have come at once than are let in at once.  -1: no. */
+int mr_guests_wait_ms(mr_guests_t *g);
 /* Lets subscribers in and out and moves their bytes; true: there is more, which fd may not tell. */
 bool mr_guests_pump(mr_guests_t *g);
 

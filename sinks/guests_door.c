@@ -87,12 +87,26 @@ static mr_err_t listen_tcp(mr__door_t *d, const char *where, mr_diag_t *diag) {
 
 mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
   bool tcp = !strncmp(address, "tcp://", 6);
-  *d = (mr__door_t){.fd = -1};
+  *d = (mr__door_t){.fd = -1,
+                    .turnstile = mr_turnstile(MR__DOOR_BURST, MR__DOOR_EACH_MS * INT64_C(1000000))};
   if (!tcp && strncmp(address, "ipc://", 6))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE",
                    address);
   MR_TRY(tcp ? listen_tcp(d, address + 6, diag) : listen_local(d, address + 6, diag));
   return listen(d->fd, WAITING) < 0 ? fails(address, "listen", diag) : MR_OK;
+}
+
+/* A newcomer costs a socket with all that belongs to it. */
+int mr__door_accept(mr__door_t *d, int64_t now_ns) {
+  if (mr_turnstile_wait_ns(&d->turnstile, now_ns)) return -1;
+  int fd = accept4(d->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd >= 0) mr_turnstile_pass(&d->turnstile);
+  return fd;
+}
+
+int mr__door_wait_ms(mr__door_t *d) {
+  int64_t ns = mr_turnstile_wait_ns(&d->turnstile, d->turnstile.at_ns);
+  return d->fd < 0 || !ns ? -1 : (int)(ns / 1000000) + 1;
 }
 
 void mr__door_close(mr__door_t *d) {

@@ -9,16 +9,24 @@
 #include <sys/un.h>
 
 #include "base/err.h"
+#include "sinks/turnstile.h"
 
 /* ---- guests_door.c ---- */
 
 typedef struct mr__door {
   int fd;                       /* accepts without blocking; -1: closed */
   char address[256], file[108]; /* with the port that * took; to be removed, or "" */
+  mr_turnstile_t turnstile;
 } mr__door_t;
 
 /* Listens at tcp://HOST:PORT, ipc://@NAME or ipc://FILE.  To be closed after a failure too. */
 mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag);
+/* The next who waits there, at a time of mr_now_ns; -1: none, or more have come than are let in. */
+enum { MR__DOOR_BURST = 64, MR__DOOR_EACH_MS = 100 };
+int mr__door_accept(mr__door_t *d, int64_t now_ns);
+/* How long the next one is to wait since then, in ms; -1: not at all. */
+int mr__door_wait_ms(mr__door_t *d);
+
 void mr__door_close(mr__door_t *d);        /* nobody comes any more; twice is fine */
 void mr__door_remove(const mr__door_t *d); /* the file, if there is one */
 

@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/loopback.h"
 #include "base/xio.h"
 #include "sinks/background.h"
 
 enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
+enum { BURST = 64, EACH_NS = 20000000 /* connections at once, then one at a time */ };
 
 /* ---- addresses ---- */
 
@@ -185,10 +188,19 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 /* ---- a connection's time ---- */
 
+/* The server's only thread waits here: who is in hears of news by so much later, and who is not
+   waits outside. */
+static void let_in(mr_http_t *h) {
+  int64_t ns = mr_turnstile_wait_ns(&h->turnstile, mr_now_ns());
+  struct timespec t = {.tv_nsec = ns};
+  if (ns) nanosleep(&t, NULL);
+  mr_turnstile_pass(&h->turnstile);
+}
+
 static void on_connection(void *arg, struct MHD_Connection *c, void **state,
                           enum MHD_ConnectionNotificationCode code) {
   mr_http_t *h = arg;
-  if (code == MHD_CONNECTION_NOTIFY_STARTED) mr_http_slow_begin(&h->slow, fd_of(c));
+  if (code == MHD_CONNECTION_NOTIFY_STARTED) let_in(h), mr_http_slow_begin(&h->slow, fd_of(c));
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) mr_http_slow_end(&h->slow, fd_of(c));
 }
 
@@ -252,6 +264,7 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
   *h = (mr_http_t){.answer = answer,
                    .arg = arg,
                    .need_token = need_token,
+                   .turnstile = mr_turnstile(BURST, EACH_NS),
                    .bind = set->bind,
                    .allow_host = set->allow_host};
   if (!draw_token(h->token)) return mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");

@@ -12,6 +12,7 @@
 
 #include "pipeline/stage.h"
 #include "sinks/http_slow.h"
+#include "sinks/turnstile.h"
 
 enum { MR_HTTP_TOKEN = 33 }; /* 32 hexadecimal digits and the end */
 
@@ -67,6 +68,7 @@ typedef struct mr_http {
   const char *allow_host, *bind;
   char *cert, *key; /* heap: the files' text */
   mr_http_slow_t slow;
+  mr_turnstile_t turnstile; /* of the thread that answers */
   atomic_int port; /* the one it listens at; 0 until that is known, and nobody gets in before */
 } mr_http_t;
 

@@ -107,7 +107,8 @@ static mr_err_t publish_step(mr_stage_t *s) {
   mr_set_dropped(s, p->count.dropped);
   mr_err_t e = k ? MR_OK : mr_idle(s);
   const struct pollfd fd = {.fd = mr_guests_fd(p->guests), .events = POLLIN};
-  return k || more || e != MR_AGAIN ? e : mr_wait_fds(s, seen, &fd, 1, -1);
+  return k || more || e != MR_AGAIN ? e
+                                    : mr_wait_fds(s, seen, &fd, 1, mr_guests_wait_ms(p->guests));
 }
 
 static void publish_close(mr_stage_t *s) {

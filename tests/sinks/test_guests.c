@@ -18,13 +18,15 @@
 #include <zmq.h>
 
 #include "sinks/guests.h"
+#include "sinks/guests_private.h"
 
 enum {
   MANY = 6000, /* more than all buffers on the way hold, at LONG bytes each */
   LONG = 4096,
   MARK = 1000000, /* numbers above it end what was sent before them */
   PATIENCE_MS = 600000,
-  LAST = 400, /* messages just before a publisher is closed */
+  STRANGERS = MR__DOOR_BURST - 1, /* who are let in at once, and one more */
+  LAST = 400,                     /* messages just before a publisher is closed */
 };
 
 static void *context;
@@ -165,6 +167,37 @@ static void subscribers_come_and_go(void **state) {
   mr_guests_close(g, 0);
 }
 
+/* Knocks until nobody is let in any more; how many were. */
+static int let_in_at(mr__door_t *d, int64_t now_ns) {
+  struct sockaddr_un at;
+  socklen_t n;
+  assert_int_equal(mr__door_local(d->address + 6, &at, &n, NULL), MR_OK);
+  for (int k = 0;; k++) {
+    int knocks = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(knocks, (void *)&at, n), 0);
+    int fd = mr__door_accept(d, now_ns);
+    close(knocks);
+    if (fd < 0) return k;
+    close(fd);
+  }
+}
+
+static void newcomers_are_let_in_at_a_limited_rate(void **state) {
+  const int64_t start = 5000000000, each = MR__DOOR_EACH_MS * INT64_C(1000000);
+  mr__door_t d;
+  assert_int_equal(mr__door_open(&d, "ipc://@millrace-test-door", NULL), MR_OK);
+  assert_int_equal(mr__door_wait_ms(&d), -1);
+  assert_int_equal(let_in_at(&d, start), MR__DOOR_BURST);
+  assert_int_equal(mr__door_wait_ms(&d), MR__DOOR_EACH_MS + 1);
+  assert_int_equal(mr__door_accept(&d, start + each - 1), -1); /* the one that stands outside */
+  int fd = mr__door_accept(&d, start + each);
+  assert_true(fd >= 0);
+  close(fd);
+  assert_int_equal(let_in_at(&d, start + 4 * each), 3);
+  assert_int_equal(let_in_at(&d, start + 1000 * each), MR__DOOR_BURST); /* rest is not saved up */
+  mr__door_close(&d);
+}
+
 /* What libzmq itself would end the process for (a peer of long ago that is gone at once) and what
    is no peer at all. */
 static void strangers_get_nothing_and_do_no_harm(void **state) {
@@ -176,7 +209,7 @@ static void strangers_get_nothing_and_do_no_harm(void **state) {
   mr_guests_stats_t st;
   struct sockaddr_un at = {.sun_family = AF_UNIX};
   memcpy(at.sun_path + 1, name, strlen(name));
-  for (int i = 0; i < 200; i++) {
+  for (int i = 0; i < STRANGERS; i++) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
     assert_int_equal(connect(fd, (void *)&at, n), 0);
@@ -215,6 +248,7 @@ int main(void) {
       {"the_same_over_a_socket_file", what_was_sent_last_arrives_before_the_publisher_is_closed,
        NULL, NULL, file},
       cmocka_unit_test_prestate(subscribers_come_and_go, file),
+      cmocka_unit_test(newcomers_are_let_in_at_a_limited_rate),
       cmocka_unit_test(strangers_get_nothing_and_do_no_harm),
       cmocka_unit_test(addresses_that_cannot_be_are_told),
   };

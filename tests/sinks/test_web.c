@@ -269,6 +269,17 @@ static void what_answers_strangers_has_the_lowest_priority(void **state) {
   finish();
 }
 
+/* 64 at once, then one in 20 ms: so many cannot have been let in sooner.  A slow machine is no
+   matter. */
+static void of_many_that_come_each_is_answered_in_its_turn(void **state) {
+  enum { COME = 94, BURST = 64, LATE = COME - BURST - 1 };
+  int64_t begun = mr_now_ns();
+  start("talk last=1000000 pause=5000 ! web port=0");
+  for (int i = 0; i < COME; i++) assert_int_equal(status_of("/", "", "localhost", ""), 401);
+  assert_true(mr_now_ns() - begun >= LATE * INT64_C(20000000));
+  finish();
+}
+
 static void beyond_loopback_it_wants_tls(void **state) {
   mr_diag_t diag;
   assert_int_equal(run("talk ! web port=0 bind=0.0.0.0", &diag), MR_ERR_CONFIG);
@@ -308,6 +319,7 @@ int main(void) {
       CASE(clients_that_say_nothing_do_not_hold_the_run),
       CASE(a_connection_that_comes_to_no_request_is_ended),
       CASE(what_answers_strangers_has_the_lowest_priority),
+      CASE(of_many_that_come_each_is_answered_in_its_turn),
       CASE(beyond_loopback_it_wants_tls),
       CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),
   };
