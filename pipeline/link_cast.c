@@ -167,14 +167,14 @@ static subscriber_t *who(mr_cast_t *c, int64_t now) {
   return free_one;
 }
 
-static subscriber_t nobody(const mr_cast_t *c) { /* who spoke last, for an answer */
+static subscriber_t speaker(const mr_cast_t *c) { /* who spoke last, for an answer */
   subscriber_t s = {.n_id = c->k.n_from};
   memcpy(s.id, c->k.from, c->k.n_from);
   return s;
 }
 
 static void introduce(mr_cast_t *c) {
-  subscriber_t s = nobody(c);
+  subscriber_t s = speaker(c);
   tell(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
 }
 
@@ -185,7 +185,7 @@ static void stranger(mr_cast_t *c, const void *frame, size_t n) {
   char text[160];
   c->stats.malformed++;
   if (!mr__link_head_read(frame, n, &head, &why) || head.kind != MR__LINK_HELLO) return;
-  subscriber_t s = nobody(c);
+  subscriber_t s = speaker(c);
   int k = snprintf(text, sizeof text, "a broadcast answers there; say subscribe=%s", c->name);
   tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
 }

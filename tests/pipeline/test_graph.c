@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/graph.h"
+#include "tests/pipeline/dump.h"
 
 typedef struct {
   int64_t n;
@@ -84,15 +85,6 @@ static const mr_stage_def_t *const table[] = {&source, &records, &pass, &picky,
 
 static mr_registry_t reg;
 static int setup(void **state) { return mr_registry_add(&reg, table), 0; }
-
-static char *dump(const mr_graph_t *g) {
-  char *text = NULL;
-  size_t n;
-  FILE *f = open_memstream(&text, &n);
-  mr_graph_dump(g, f);
-  fclose(f);
-  return text;
-}
 
 static mr_graph_t *parsed(const char *text, const char *const *over, int n) {
   mr_diag_t diag = {0};

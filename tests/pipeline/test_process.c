@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/process.h"
+#include "tests/pipeline/dump.h"
 
 /* Ends of links by their names and settings only: what they do is tested with the real ones. */
 typedef struct {
@@ -78,15 +79,6 @@ static mr_graph_t *parsed(const char *text) {
   mr_graph_t *g = mr_graph_create(&reg);
   if (mr_graph_parse(g, text, NULL, 0, &diag) < 0) fail_msg("%s: %s", text, diag.text);
   return g;
-}
-
-static char *dump(const mr_graph_t *g) {
-  char *text = NULL;
-  size_t n;
-  FILE *f = open_memstream(&text, &n);
-  mr_graph_dump(g, f);
-  fclose(f);
-  return text;
 }
 
 static const char two[] =

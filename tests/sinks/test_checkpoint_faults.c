@@ -21,6 +21,7 @@
 #include "pipeline/state.h"
 #include "sinks/sinks.h"
 #include "tests/fault.h"
+#include "tests/sinks/states.h"
 
 static char folder[] = "/dev/shm/millrace-ckpt-XXXXXX"; /* a disk would be waited for 1500 times */
 
@@ -70,12 +71,6 @@ typedef struct save {
   int64_t next;
 } save_t;
 
-static mr_err_t save_plan(mr_stage_t *s) {
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_STATE, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_state_t)}};
-  return MR_OK;
-}
-
 static mr_err_t save_step(mr_stage_t *s) {
   save_t *t = s->state;
   mr_buf_t *b;
@@ -90,7 +85,7 @@ static const mr_stage_def_t save_def = {.name = "save",
                                         .help = "Gives states.",
                                         .out = {{.name = "state", .flow = MR_FLOW_STATE}},
                                         .state_sz = sizeof(save_t),
-                                        .plan = save_plan,
+                                        .plan = states_plan,
                                         .step = save_step};
 static const mr_stage_def_t *const own[] = {&save_def, NULL};
 static mr_registry_t reg;

@@ -19,6 +19,7 @@
 #include "pipeline/graph.h"
 #include "pipeline/metrics.h"
 #include "pipeline/state.h"
+#include "tests/sinks/states.h"
 #include "tests/sinks/talk.h"
 
 /* ---- a source of states: steps 10, 20, ... 50 ---- */
@@ -30,12 +31,6 @@ typedef struct save {
 static float weight[4] = {1, 2, 3, 4};
 static mr_st_tensor_t weight_tensor = {
     .name = "w", .dtype = MR_F32, .ndim = 1, .dim = {4}, .data = weight};
-
-static mr_err_t save_plan(mr_stage_t *s) {
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_STATE, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_state_t)}};
-  return MR_OK;
-}
 
 static mr_err_t save_step(mr_stage_t *s) {
   save_t *t = s->state;
@@ -53,7 +48,7 @@ static const mr_stage_def_t save_def = {
     .help = "Gives states.",
     .out = {{.name = "state", .flow = MR_FLOW_STATE}},
     .state_sz = sizeof(save_t),
-    .plan = save_plan,
+    .plan = states_plan,
     .step = save_step,
 };
 
