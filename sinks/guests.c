@@ -26,6 +26,7 @@ typedef struct guest {
   int fd, inner; /* the subscriber's connection; ours to its socket */
   void *pub;
   bool greeted;      /* what came first was read */
+  bool takes;        /* has the first frame of a message and gets the second one */
   mr__way_t in, out; /* from the subscriber; to it */
 } guest_t;
 
@@ -147,17 +148,31 @@ bool mr_guests_pump(mr_guests_t *g) {
 
 /* ---- messages ---- */
 
-/* The socket takes both frames or none. */
-static void send_to(mr_guests_t *g, guest_t *u, const char *topic, const char *text) {
-  if (zmq_send(u->pub, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0 ||
-      zmq_send(u->pub, text, strlen(text), ZMQ_DONTWAIT) < 0)
-    g->stats.dropped++;
+/* A socket takes both frames or none. */
+bool mr_guests_topic(mr_guests_t *g, const char *topic) {
+  bool any = false;
+  g->stats.sent++;
+  for (int i = 0; i < GUESTS_MAX; i++) {
+    guest_t *u = g->guest[i];
+    if (!u) continue;
+    u->takes = zmq_send(u->pub, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
+    g->stats.dropped += !u->takes;
+    any |= u->takes;
+  }
+  return any;
+}
+
+void mr_guests_text(mr_guests_t *g, const char *text) {
+  for (int i = 0; i < GUESTS_MAX; i++) {
+    guest_t *u = g->guest[i];
+    if (!u || !u->takes) continue;
+    g->stats.dropped += zmq_send(u->pub, text, strlen(text), ZMQ_DONTWAIT) < 0;
+    u->takes = false;
+  }
 }
 
 void mr_guests_send(mr_guests_t *g, const char *topic, const char *text) {
-  g->stats.sent++;
-  for (int i = 0; i < GUESTS_MAX; i++)
-    if (g->guest[i]) send_to(g, g->guest[i], topic, text);
+  if (mr_guests_topic(g, topic)) mr_guests_text(g, text);
 }
 
 /* ---- the rest ---- */

@@ -33,8 +33,12 @@ int mr_guests_wait_ms(mr_guests_t *g);
 /* Lets subscribers in and out and moves their bytes; true: there is more, which fd may not tell. */
 bool mr_guests_pump(mr_guests_t *g);
 
-/* A message of two frames for all whose subscription its topic begins with. */
-void mr_guests_send(mr_guests_t *g, const char *topic, const char *text);
+/* A message of two frames for all whose subscription its topic begins with.  The first frame says
+   whether anybody may take the second one: true, then mr_guests_text follows; false: nobody is
+   there, or nobody reads, and the text need not be made. */
+bool mr_guests_topic(mr_guests_t *g, const char *topic);
+void mr_guests_text(mr_guests_t *g, const char *text);
+void mr_guests_send(mr_guests_t *g, const char *topic, const char *text); /* both */
 
 void mr_guests_stats(const mr_guests_t *g, mr_guests_stats_t *out);
 const char *mr_guests_address(const mr_guests_t *g); /* with the port that * took */

@@ -66,14 +66,15 @@ static mr_err_t publish_open(mr_stage_t *s) {
 
 static void send_number(publish_t *p, const mr_metrics_t *r, const char *topic, double v) {
   char text[160], value[32] = "null"; /* JSON has no NaN */
+  if (!mr_guests_topic(p->guests, topic)) return;
   if (isfinite(v)) snprintf(value, sizeof value, "%.17g", v);
   snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
            value, r->elapsed_s);
-  mr_guests_send(p->guests, topic, text);
+  mr_guests_text(p->guests, text);
 }
 
 static void send_record(publish_t *p, const mr_metrics_t *r) {
-  char topic[160], *text = mr_metrics_json(r);
+  char topic[160];
   const char *kind = r->kind == MR_METRICS_STEP ? "train" : mr_metrics_kind_text(r->kind);
   for (int i = 0; i < r->n; i++) {
     snprintf(topic, sizeof topic, "%s/%s", kind, r->m[i].name);
@@ -84,7 +85,9 @@ static void send_record(publish_t *p, const mr_metrics_t *r) {
     snprintf(topic, sizeof topic, "stages/%s/busy", st->name);
     send_number(p, r, topic, st->busy);
   }
-  if (text) mr_guests_send(p->guests, "record", text);
+  if (!mr_guests_topic(p->guests, "record")) return;
+  char *text = mr_metrics_json(r);
+  mr_guests_text(p->guests, text ? text : "null"); /* without memory */
   free(text);
 }
 

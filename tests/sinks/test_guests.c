@@ -167,6 +167,31 @@ static void subscribers_come_and_go(void **state) {
   mr_guests_close(g, 0);
 }
 
+static void a_text_that_nobody_takes_need_not_be_made(void **state) {
+  mr_guests_t *g = open_at(*state);
+  mr_guests_stats_t st;
+  static char text[LONG];
+  memset(text, 'x', sizeof text - 1);
+  assert_false(mr_guests_topic(g, "nobody is there"));
+  void *s = subscriber(g, "", 1);
+  meet(g, s);
+  mr_guests_stats(g, &st);
+  int64_t before = st.dropped;
+  long made = 0;
+  for (; mr_guests_topic(g, "it does not read"); made++) {
+    mr_guests_text(g, text);
+    mr_guests_pump(g);
+  }
+  mr_guests_stats(g, &st);
+  assert_true(made > 0);
+  assert_int_equal(st.dropped, before + 1); /* the one whose text was not made */
+  zmq_close(s);
+  do mr_guests_pump(g), mr_guests_stats(g, &st);
+  while (st.present);
+  assert_false(mr_guests_topic(g, "nobody is there any more"));
+  mr_guests_close(g, 0);
+}
+
 /* Knocks until nobody is let in any more; how many were. */
 static int let_in_at(mr__door_t *d, int64_t now_ns) {
   struct sockaddr_un at;
@@ -248,6 +273,7 @@ int main(void) {
       {"the_same_over_a_socket_file", what_was_sent_last_arrives_before_the_publisher_is_closed,
        NULL, NULL, file},
       cmocka_unit_test_prestate(subscribers_come_and_go, file),
+      cmocka_unit_test_prestate(a_text_that_nobody_takes_need_not_be_made, tcp),
       cmocka_unit_test(newcomers_are_let_in_at_a_limited_rate),
       cmocka_unit_test(strangers_get_nothing_and_do_no_harm),
       cmocka_unit_test(addresses_that_cannot_be_are_told),
