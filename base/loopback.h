@@ -1,4 +1,4 @@
-/* Which addresses stay on this machine. */
+/* Addresses of ZeroMQ: which are any, and which stay on this machine. */
 #ifndef MR_BASE_LOOPBACK_H
 #define MR_BASE_LOOPBACK_H
 
@@ -7,7 +7,11 @@
 /* "127.0.0.1" and its like, "::1", "[::1]" or "localhost"; no name that merely looks so. */
 bool mr_host_is_loopback(const char *host);
 
-/* A ZeroMQ address: ipc://ANYTHING, or tcp://HOST:PORT with such a host. */
+/* ipc://ANYTHING, or tcp://HOST:PORT with a port in [1,65535] or *, which takes a free one. Whether
+   there is such a host only binding or connecting shows. */
+bool mr_address_is_one(const char *address);
+
+/* Such an address: ipc://ANYTHING, or tcp://HOST:PORT with such a host. */
 bool mr_address_stays_here(const char *address);
 
 #endif

@@ -153,8 +153,8 @@ mr_err_t mr_address_after(const char *address, int k, char *text, size_t n, mr_d
   long port = strtol(colon + 1, &end, 10);
   if (end == colon + 1 || *end || port < 1 || port + k > 65535)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "address = \"%.200s\": want tcp://HOST:PORT with PORT + %d in [1,65535]",
-                   address, k);
+                   "address = \"%.200s\": want tcp://HOST:PORT with %s in [1,65535]", address,
+                   k ? "PORT and one for each further link" : "PORT");
   snprintf(text, n, "%.*s:%ld", (int)(colon - address), address, port + k);
   return MR_OK;
 }
@@ -197,10 +197,11 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   bool at_from = !to.address && from.address;
   const mr_process_t *there = at_from ? &from : &to;
   int *bound = &c->n_bound[(at_from ? a : b)->process - 1];
-  if (there->address)
-    MR_TRY(mr_address_after(there->address, (*bound)++, address, sizeof address, diag));
-  else
+  mr_diag_t why = {0};
+  if (!there->address)
     snprintf(address, sizeof address, "ipc://@millrace-%s-%d", c->run, c->n_links);
+  else if (mr_address_after(there->address, (*bound)++, address, sizeof address, &why) < 0)
+    return mr_fail(diag, why.code, "%s: %s", there->name, why.text);
   snprintf(window, sizeof window, "%lld", (long long)to.window);
   MR_TRY(set(g, a, "peer", to.name, diag));
   MR_TRY(set(g, b, "peer", from.name, diag));

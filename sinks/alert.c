@@ -196,7 +196,11 @@ static mr_err_t alert_verdict(mr_stage_t *s) {
   return a->fail && a->n_told ? mr_stage_fail(s, MR_ERR_DATA, "%s", a->first) : MR_OK;
 }
 
-static mr_err_t alert_plan(mr_stage_t *s) { return MR_OK; }
+static mr_err_t alert_plan(mr_stage_t *s) {
+  const char *to = ((const alert_t *)s->state)->webhook;
+  if (!*to || !strncasecmp(to, "http://", 7) || !strncasecmp(to, "https://", 8)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "webhook = %s: want http://... or https://...", to);
+}
 
 static void alert_report(mr_stage_t *s, char *text, size_t n) {
   const alert_t *a = s->state;

@@ -48,9 +48,8 @@ static bool row_holds(const void *arg, const char *line, size_t n) {
 
 static mr_err_t csv_plan(mr_stage_t *s) {
   const csv_t *c = s->state;
-  return c->path && c->path[0]
-             ? MR_OK
-             : mr_stage_fail(s, MR_ERR_CONFIG, "path: \"\", expected a file name");
+  return c->path && c->path[0] ? MR_OK
+                               : mr_stage_fail(s, MR_ERR_CONFIG, "path = \"\": want a file name");
 }
 
 /* Stages without a thread of their own tell nothing; the ends of links tell two numbers more. */

@@ -77,7 +77,9 @@ static mr_err_t listen_tcp(mr__door_t *d, const char *where, mr_diag_t *diag) {
   char host[200];
   int on = 1;
   if (!split(where, host, sizeof host, &port) || getaddrinfo(host, port, &want, &at))
-    return mr_fail(diag, MR_ERR_CONFIG, "tcp://%s: want tcp://HOST:PORT", where);
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "tcp://%s: want tcp://HOST:PORT with a PORT up to 65535, or * for a free one",
+                   where);
   d->fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   bool good = d->fd >= 0 && !setsockopt(d->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
               !bind(d->fd, at->ai_addr, at->ai_addrlen);

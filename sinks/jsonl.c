@@ -38,9 +38,8 @@ static bool line_holds(const void *arg, const char *line, size_t n) {
 
 static mr_err_t jsonl_plan(mr_stage_t *s) {
   const jsonl_t *j = s->state;
-  return j->path && j->path[0]
-             ? MR_OK
-             : mr_stage_fail(s, MR_ERR_CONFIG, "path: \"\", expected a file name");
+  return j->path && j->path[0] ? MR_OK
+                               : mr_stage_fail(s, MR_ERR_CONFIG, "path = \"\": want a file name");
 }
 
 static mr_err_t jsonl_open(mr_stage_t *s) {

@@ -54,7 +54,7 @@ static const mr_opt_t broadcast_opts[] = {
 static mr_err_t broadcast_plan(mr_stage_t *s) {
   broadcast_t *t = s->state;
   t->set.linger = 500;
-  return mr_link_settings_check(s, &t->set);
+  return mr_link_settings_check(s, &t->set, "bind");
 }
 
 static mr_err_t broadcast_open(mr_stage_t *s) {

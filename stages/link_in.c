@@ -17,7 +17,7 @@ static const mr_opt_t in_opts[] = {MR_LINK_OPTS(offsetof(mr_link_in_t, set)), {0
 static mr_err_t in_plan(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   s->out_spec[0] = s->in_spec[0];
-  return mr_link_settings_check(s, &t->set);
+  return mr_link_settings_check(s, &t->set, "address");
 }
 
 mr_err_t mr_link_in_open(mr_stage_t *s) {

@@ -25,7 +25,7 @@ static mr_err_t out_plan(mr_stage_t *s) {
   out_t *o = s->state;
   s->out_spec[0] = s->in_spec[0];
   s->holds = o->set.window; /* what the peer has not released */
-  return mr_link_settings_check(s, &o->set);
+  return mr_link_settings_check(s, &o->set, "address");
 }
 
 static mr_err_t out_open(mr_stage_t *s) {

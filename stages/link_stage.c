@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/loopback.h"
+
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t) {
   return (mr_link_cfg_t){.name = t->link,
                          .address = t->address,
@@ -12,12 +14,15 @@ mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t) {
                          .linger_ms = (int)t->linger};
 }
 
-mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t) {
+mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, const char *setting) {
   if (!t->link || !*t->link || strlen(t->link) >= MR_LINK_NAME_MAX)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting link: want a name of less than %d letters",
                          MR_LINK_NAME_MAX);
-  if (!t->address || !*t->address)
+  const char *a = t->address ? t->address : "";
+  if (!mr_address_is_one(a))
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting address: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE");
+                         "%s = %s: want tcp://HOST:PORT with a PORT in [1,65535], ipc://@NAME or "
+                         "ipc://FILE",
+                         setting, *a ? a : "\"\"");
   return MR_OK;
 }

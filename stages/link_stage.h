@@ -62,8 +62,8 @@ void mr_link_in_report(mr_stage_t *s, char *text, size_t n);
 
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t);
 
-/* Fails with what is missing. */
-mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t);
+/* Fails with what is missing; setting is what the address is called there. */
+mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, const char *setting);
 
 /* link-out, after join: true, and where, if the peer wants the stream to go on elsewhere.  The
    graph is then to be made again, with this stage's input there (mr_graph_go_on). */

@@ -89,7 +89,7 @@ static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
 static mr_err_t source_plan(mr_stage_t *s) {
   source_t *t = s->state;
   t->in.set.link = MR_SERVE_LINK, t->in.set.linger = 2000;
-  MR_TRY(mr_link_settings_check(s, &t->in.set));
+  MR_TRY(mr_link_settings_check(s, &t->in.set, "link"));
   if (t->subscribe) return mr__source_listen_plan(s);
   mr_link_cfg_t cfg = mr_link_cfg(&t->in.set);
   mr_diag_t why = {0};

@@ -120,6 +120,24 @@ static void what_cannot_be_served_is_told(void **state) {
   RUN(p, "serve", GRAPH, "--bind", "tcp://127.0.0.1:x");
   assert_int_equal(p->status, 2);
   assert_non_null(strstr(p->err, "want tcp://HOST:PORT"));
+  RUN(p, "serve", GRAPH, "--bind", "udp://h:1");
+  assert_true(p->status != 0);
+  assert_non_null(strstr(p->err, "address = udp://h:1: want tcp://HOST:PORT"));
+  free(p);
+}
+
+static void an_address_that_cannot_be_is_refused_before_anybody_is_waited_for(void **state) {
+  static const char *const bad[][2] = {
+      {"source link=tcp://h:99999 ! null", "source: link = tcp://h:99999: want tcp://HOST:PORT"},
+      {"source link=tcp://h:99999 subscribe=b ! null", "source: link = tcp://h:99999: want tcp://"},
+      {"source ! null", "source: link = \"\": want tcp://HOST:PORT"},
+      {"synthetic ! batch 4 ! broadcast bind=foo", "broadcast: bind = foo: want tcp://HOST:PORT"}};
+  program_t *p = calloc(1, sizeof *p);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    RUN(p, "run", bad[i][0]);
+    assert_int_equal(p->status, 2);
+    if (!strstr(p->err, bad[i][1])) fail_msg("%s", p->err);
+  }
   free(p);
 }
 
@@ -129,6 +147,7 @@ int main(void) {
       cmocka_unit_test(one_that_stops_goes_on_from_its_state),
       cmocka_unit_test(each_shard_is_a_slice_of_every_batch),
       cmocka_unit_test(what_cannot_be_served_is_told),
+      cmocka_unit_test(an_address_that_cannot_be_is_refused_before_anybody_is_waited_for),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

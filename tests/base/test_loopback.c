@@ -38,10 +38,32 @@ static void an_address_is_looked_at_whole(void **state) {
     assert_false(mr_address_stays_here(there[i]));
 }
 
+static void an_address_has_a_protocol_and_a_port(void **state) {
+  static const char *const good[] = {"ipc://@name",  "ipc:///tmp/x",      "tcp://127.0.0.1:1",
+                                     "tcp://*:5560", "tcp://[::1]:65535", "tcp://h:*"};
+  static const char *const bad[] = {"",
+                                    "foo",
+                                    "ipc://",
+                                    "udp://h:1",
+                                    "tcp://",
+                                    "tcp://h",
+                                    "tcp://h:",
+                                    "tcp://:80",
+                                    "tcp://h:65536",
+                                    "tcp://h:0",
+                                    "tcp://h:-1",
+                                    "tcp://h:+1",
+                                    "tcp://h:1x",
+                                    "tcp://h:99999999999999999999"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(mr_address_is_one(good[i]));
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(mr_address_is_one(bad[i]));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loopback_is_known_by_its_numbers),
       cmocka_unit_test(an_address_is_looked_at_whole),
+      cmocka_unit_test(an_address_has_a_protocol_and_a_port),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

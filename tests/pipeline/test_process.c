@@ -194,7 +194,7 @@ static void what_cannot_leave_a_process_is_refused(void **state) {
       {"process a { count ! sink name=t }\nprocess b { sink name=s }\nt.log ! s.",
        "metrics do not leave a process this way"},
       {"process a { count name=c }\nprocess b address=tcp://h:0 { sink name=s }\nc. ! s.",
-       "address = \"tcp://h:0\": want tcp://HOST:PORT"}};
+       "b: address = \"tcp://h:0\": want tcp://HOST:PORT"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     mr_diag_t diag = {0};
     mr_graph_t *g = parsed(bad[i][0]);

@@ -317,6 +317,19 @@ static void what_a_subscriber_that_does_not_read_misses_is_a_metric(void **state
   zmq_ctx_term(context);
 }
 
+static void addresses_that_cannot_be_are_refused_by_name(void **state) {
+  static const char *const bad[][2] = {
+      {"talk ! alert webhook=ftp://h/x", "alert: webhook = ftp://h/x: want http://... or https://"},
+      {"talk ! alert webhook=h", "alert: webhook = h: want http"},
+      {"talk ! publish tcp://127.0.0.1:99999", "publish: bind: tcp://127.0.0.1:99999: want tcp://"},
+      {"talk ! publish ipc:///no/such/folder", "publish: bind: cannot bind /no/such/folder: "}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag;
+    assert_true(run(bad[i][0], &diag) < 0);
+    if (!strstr(diag.text, bad[i][1])) fail_msg("%s", diag.text);
+  }
+}
+
 static void a_socket_beyond_this_machine_is_refused(void **state) {
   mr_diag_t diag;
   assert_int_equal(run("talk ! publish tcp://0.0.0.0:5560", &diag), MR_ERR_CONFIG);
@@ -367,6 +380,7 @@ int main(void) {
       CASE(a_webhook_gets_the_alert_as_json),
       CASE(a_subscriber_gets_topics_and_whole_records),
       CASE(what_a_subscriber_that_does_not_read_misses_is_a_metric),
+      CASE(addresses_that_cannot_be_are_refused_by_name),
       CASE(a_socket_beyond_this_machine_is_refused),
       CASE(malformed_peers_hold_nobody),
   };
