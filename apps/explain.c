@@ -2,13 +2,14 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
+#include "base/cond.h"
 #include "base/xio.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/timeline.h"
 
-enum { EVERY_S = 3 };
+#define EVERY_NS INT64_C(3000000000)
 
 struct mr_explain {
   const mr_graph_t *g;
@@ -38,11 +39,9 @@ void mr_explain_run(const mr_graph_t *g) {
 
 /* True if the run is over; else some seconds have passed. */
 static bool wait_some(mr_explain_t *e) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += EVERY_S;
+  int64_t until = mr_now_ns() + EVERY_NS;
   pthread_mutex_lock(&e->lock);
-  while (!e->end && !pthread_cond_timedwait(&e->ended, &e->lock, &until)) continue;
+  while (!e->end && mr_cond_wait_until(&e->ended, &e->lock, until)) continue;
   bool end = e->end;
   pthread_mutex_unlock(&e->lock);
   return end;
@@ -62,15 +61,11 @@ static void *explain_main(void *arg) {
 }
 
 mr_explain_t *mr_explain_begin(const mr_graph_t *g) {
-  pthread_condattr_t clock;
   mr_explain_t *e = calloc(1, sizeof *e);
   if (!e) return NULL;
   e->g = g;
   pthread_mutex_init(&e->lock, NULL);
-  pthread_condattr_init(&clock);
-  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-  pthread_cond_init(&e->ended, &clock);
-  pthread_condattr_destroy(&clock);
+  mr_cond_init(&e->ended);
   if (!pthread_create(&e->thread, NULL, explain_main, e)) return e;
   free(e);
   return NULL;

@@ -1,9 +1,11 @@
 #include "sinks/http_slow.h"
 
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
+
+enum { LOOK_NS = 1000000000 /* from one look for slow connections to the next */ };
 
 /* The server reads the end of a connection that is shut down here, and closes it. */
 static void end_slow(mr_http_slow_t *s, double now) {
@@ -16,13 +18,10 @@ static void end_slow(mr_http_slow_t *s, double now) {
 
 static void *watch(void *arg) {
   mr_http_slow_t *s = arg;
-  struct timespec next;
   pthread_setname_np(pthread_self(), "web-slow");
   pthread_mutex_lock(&s->lock);
   while (!s->over) {
-    clock_gettime(CLOCK_MONOTONIC, &next);
-    next.tv_sec++;
-    pthread_cond_timedwait(&s->wake, &s->lock, &next);
+    mr_cond_wait_until(&s->wake, &s->lock, mr_now_ns() + LOOK_NS);
     end_slow(s, mr_now_s());
   }
   pthread_mutex_unlock(&s->lock);
@@ -30,14 +29,10 @@ static void *watch(void *arg) {
 }
 
 bool mr_http_slow_open(mr_http_slow_t *s, double limit_s) {
-  pthread_condattr_t attr;
   s->limit_s = limit_s, s->over = false;
   for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) s->each[i].fd = -1;
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->wake, &attr);
-  pthread_condattr_destroy(&attr);
+  mr_cond_init(&s->wake);
   s->running = pthread_create(&s->thread, NULL, watch, s) == 0;
   if (!s->running) pthread_cond_destroy(&s->wake), pthread_mutex_destroy(&s->lock);
   return s->running;

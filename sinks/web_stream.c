@@ -4,6 +4,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+#include "base/cond.h"
+
 enum { TICK_NS = 100000000, CHUNK = 64 << 10, LAST_WORDS_MS = 2000 };
 
 struct mr_web_client {
@@ -124,14 +127,10 @@ static void renew_live(mr_web_stream_t *s) {
 
 static void *ticker_main(void *arg) {
   mr_web_stream_t *s = arg;
-  struct timespec next;
   pthread_setname_np(pthread_self(), "web-ticker");
   pthread_mutex_lock(&s->lock);
   while (!s->over) {
-    clock_gettime(CLOCK_MONOTONIC, &next);
-    next.tv_nsec += TICK_NS;
-    if (next.tv_nsec >= 1000000000) next.tv_sec++, next.tv_nsec -= 1000000000;
-    pthread_cond_timedwait(&s->wake, &s->lock, &next);
+    mr_cond_wait_until(&s->wake, &s->lock, mr_now_ns() + TICK_NS);
     if (!s->clients) continue;
     renew_live(s);
     wake_clients(s);
@@ -144,12 +143,8 @@ static void *ticker_main(void *arg) {
 /* ---- life ---- */
 
 bool mr_web_stream_open(mr_web_stream_t *s) {
-  pthread_condattr_t attr;
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->wake, &attr);
-  pthread_condattr_destroy(&attr);
+  mr_cond_init(&s->wake);
   s->ready = true;
   s->ticking = pthread_create(&s->ticker, NULL, ticker_main, s) == 0;
   return s->ticking;
