@@ -63,6 +63,19 @@ static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int
   return MR_OK;
 }
 
+mr_err_t mr__go_on_check(const mr_graph_t *g, mr_diag_t *diag) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    const mr__node_t *node = g->node[i];
+    if (!mr__is_step(node->def) || !makes_batches(node->def)) continue;
+    int want = node->worker[0].out_spec[0].n_words;
+    if (node->n_start_words > want)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "%s: the stream was left with a state of %d numbers, this one has %d",
+                     node->name, node->n_start_words, want);
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
                         mr_diag_t *diag) {
   mr_stream_at_t here = *at;

@@ -124,6 +124,9 @@ mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos);
 mr_err_t mr__process_copies(mr_graph_t *g, mr_diag_t *diag);
 /* Drops the nodes i with kept[i] == 0, and their edges; kept[i] becomes the new number or -1. */
 void mr__graph_drop(mr_graph_t *g, int *kept);
+/* Of a settled graph: MR_ERR_CONFIG if a stage is to go on from a state with more numbers than its
+   stream has.  Fewer are those of an earlier version. */
+mr_err_t mr__go_on_check(const mr_graph_t *g, mr_diag_t *diag);
 mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
 /* Index of a port by name (NULL: the first), or -1 with a failure told after `where`. */
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,

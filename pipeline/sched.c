@@ -288,6 +288,7 @@ static void join_threads(mr_graph_t *g) {
 mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_settle(g, diag));
   if (g->started) return mr_fail(diag, MR_ERR_USAGE, "the graph has run already");
+  MR_TRY(mr__go_on_check(g, diag));
   g->started = true;
   mr_err_t e = make_all(g);
   if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");

@@ -282,6 +282,21 @@ static void a_spoilt_state_is_refused(void **state) {
   assert_int_equal(p.status, 2);
 }
 
+/* Numbers that nothing asks for would be passed over in silence, and other records come. */
+static void a_state_of_another_graph_is_refused(void **state) {
+  static program_t p;
+  char graph[256], path[128];
+  snprintf(path, sizeof path, "%s/rebatched.json", dir);
+  snprintf(graph, sizeof graph,
+           "synthetic n=90 ! shuffle ! batch 10 ! rebatch 7 ! ledger state=%s steps=3", path);
+  RUN(&p, "run", graph);
+  assert_int_equal(p.status, 0);
+  RUN(&p, "run", "synthetic n=90 ! shuffle ! batch 10 ! null", "--from", path);
+  assert_int_equal(p.status, 2);
+  assert_non_null(
+      strstr(p.err, "batch: the stream was left with a state of 2 numbers, this one has 0"));
+}
+
 static int setup(void **state) {
   strcpy(dir, "/tmp/mr-elastic-XXXXXX");
   const char *given = getenv("MR_TEST_SEED");
@@ -297,6 +312,7 @@ int main(void) {
       cmocka_unit_test(any_triple_goes_on_where_any_other_has_left),
       cmocka_unit_test(kill_9_at_any_moment_loses_and_moves_nothing),
       cmocka_unit_test(a_spoilt_state_is_refused),
+      cmocka_unit_test(a_state_of_another_graph_is_refused),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
