@@ -10,7 +10,7 @@ static mr_err_t parse(const mr_args_t *a, int at, const char *text, const char *
                       mr_graph_t *g, mr_diag_t *diag) {
   mr_diag_t inner = {0};
   mr_err_t e = mr_graph_parse(g, text, a->word + at + 1, a->n_words - at - 1, &inner);
-  if (e >= 0) return MR_OK;
+  if (e >= 0) return mr_graph_set_origin(g, origin, diag);
   return mr_fail(diag, e, "%s:%s", origin, inner.text);
 }
 

@@ -25,6 +25,11 @@ const char *mr__graph_text(mr_graph_t *g, const char *s, size_t n) {
   return t->s;
 }
 
+mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag) {
+  g->origin = mr__graph_text(g, origin, strlen(origin));
+  return g->origin ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+}
+
 /* Room for one more row in a growing array. */
 static bool grow(void *array, int n, size_t row) {
   void **a = array;

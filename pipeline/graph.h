@@ -104,10 +104,13 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
    function of their number, else by moving past the records without making them (mr_walk_pass). */
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag);
 
-/* As go_on, to before the buffer of this number, from 0, if its state follows from the number
- *alone: found.  After settle, before run. */
+/* As go_on, to before the buffer of this number, from 0; *found: its state follows from the number
+   alone.  After settle, before run. */
 mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *found,
                        mr_diag_t *diag);
+
+/* Where the text came from, a file's name: settle tells it before LINE:COLUMN.  Copied. */
+mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag);
 
 /* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge;
    refuses what could come to a standstill (a stage whose inputs wait for one another, a pool that

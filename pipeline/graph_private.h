@@ -72,7 +72,8 @@ typedef struct mr__tracer {
 
 struct mr_graph {
   const mr_registry_t *reg;
-  mr__text_t *texts; /* every string of the graph */
+  mr__text_t *texts;  /* every string of the graph */
+  const char *origin; /* of its text, for people; NULL: none is said */
   mr__node_t **node;
   int n_nodes;
   mr__node_t *dropped;

@@ -52,7 +52,6 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
                                .name = node->name,
                                .state = node->state,
                                .n_workers = 1,
-                               .diag = diag,
                                .start_position = node->start_position,
                                .given = given,
                                .base_seed = -1};
@@ -189,8 +188,7 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
-  if (g->settled) return MR_OK;
+static mr_err_t settle(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->n_nodes) return mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
   free(g->order), g->order = NULL;
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_settings(g, g->node[i], diag));
@@ -201,4 +199,13 @@ mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr__check_standstill(g, diag));
   g->settled = true;
   return MR_OK;
+}
+
+mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
+  if (g->settled) return MR_OK;
+  mr_diag_t why = {0};
+  mr_err_t e = settle(g, &why);
+  if (e >= 0 || !why.code) return e;
+  bool has_place = g->origin && why.text[0] >= '1' && why.text[0] <= '9';
+  return mr_fail(diag, e, "%s%s%s", has_place ? g->origin : "", has_place ? ":" : "", why.text);
 }

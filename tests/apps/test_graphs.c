@@ -82,6 +82,21 @@ static void graph_prints_dot_and_touches_no_file(void **state) {
   assert_string_equal(p.out, "");
 }
 
+static void what_a_file_says_wrongly_is_told_with_its_name_and_place(void **state) {
+  static const char *const wrong[] = {"let x = 1\ncount ! nul\n", /* seen when it is read */
+                                      "let x = 1\ncount ! batch 4 ! null"}; /* when specs settle */
+  for (int i = 0; i < 2; i++) {
+    char path[] = "/tmp/mr-wrong-XXXXXX", place[64];
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, wrong[i], strlen(wrong[i])), strlen(wrong[i]));
+    close(fd);
+    RUN(&p, "graph", path);
+    snprintf(place, sizeof place, "millrace: %s:2:9: ", path);
+    refuses(2, place);
+    unlink(path);
+  }
+}
+
 static void graph_draws_where_graphviz_is(void **state) {
   char path[] = "/tmp/mr-svg-XXXXXX";
   close(mkstemp(path));
@@ -356,6 +371,7 @@ int main(void) {
       cmocka_unit_test(wrong_graphs_are_refused_with_their_place),
       cmocka_unit_test(missing_data_is_one_sentence),
       cmocka_unit_test(graph_prints_dot_and_touches_no_file),
+      cmocka_unit_test(what_a_file_says_wrongly_is_told_with_its_name_and_place),
       cmocka_unit_test(graph_draws_where_graphviz_is),
       cmocka_unit_test(inspect_lists_stages_and_settings),
       cmocka_unit_test(inspects_columns_are_as_wide_as_what_they_hold),
