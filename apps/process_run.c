@@ -133,6 +133,9 @@ static void on_alone(int signo) { mr_link_out_nobody_comes(); }
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   struct sigaction act = {.sa_handler = on_alone, .sa_flags = SA_RESTART};
   sigaction(SIGUSR1, &act, NULL); /* from the supervisor */
+  sigset_t heard;
+  sigemptyset(&heard), sigaddset(&heard, SIGUSR1);
+  sigprocmask(SIG_UNBLOCK, &heard, NULL);
   outs_t *outs = calloc(1, sizeof *outs);
   bool stopped = false;
   if (!outs) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a process");

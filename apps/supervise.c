@@ -82,10 +82,12 @@ static bool write_args(const crew_t *c, const child_t *k, bool again, char **arg
 /* In the new process.  A death of the one above takes it along; the terminal's Ctrl-C goes to that
    one alone. */
 static void become(const crew_t *c, pid_t above, char **argv) {
+  sigset_t mask = c->before;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != above) _exit(1);
   setpgid(0, 0);
-  sigprocmask(SIG_SETMASK, &c->before, NULL);
+  sigaddset(&mask, SIGUSR1); /* waits until the process hears it, or it would be its end */
+  sigprocmask(SIG_SETMASK, &mask, NULL);
   execv("/proc/self/exe", argv);
   dprintf(STDERR_FILENO, "millrace: cannot start a process: %s\n", strerror(errno));
   _exit(1);
