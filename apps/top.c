@@ -154,10 +154,12 @@ enum { HEAD_LINES = 5 };
 /* The lines of numbers; returns how many. */
 static int head_text(const top_t *t, char text[HEAD_LINES][256]) {
   int n = 0;
+  char of[32] = ""; /* nobody knows how many an endless stream has */
+  if (t->total > 0) snprintf(of, sizeof of, "/%" PRId64, t->total);
   snprintf(text[n++], sizeof *text,
-           "step %" PRId64 "/%" PRId64 "  epoch %" PRId64
+           "step %" PRId64 "%s  epoch %" PRId64
            "  loss %.4f  accuracy %.4f  %.1f images/s  step p50 %.3f s, p90 %.3f s, p99 %.3f s",
-           t->step, t->total, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p90, t->p99);
+           t->step, of, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p90, t->p99);
   snprintf(text[n++], sizeof *text,
            "learning rate %.3g  gradient norm %.4g  parameter norm %.4g  loss scale %g", t->lr,
            t->grad_norm, t->param_norm, t->loss_scale);

@@ -102,8 +102,9 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   } else if (line) {
     printf("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s\n", r->step, loss, accuracy, pace);
   } else {
-    printf("%" PRId64 "/%" PRId64 ", loss %.4f, accuracy %.4f%s", r->step, r->total_steps, loss,
-           accuracy, pace);
+    char of[32] = ""; /* nobody knows how many an endless stream has */
+    if (r->total_steps > 0) snprintf(of, sizeof of, "/%" PRId64, r->total_steps);
+    printf("%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss, accuracy, pace);
     p->live = true;
     p->shown_s = r->elapsed_s;
   }

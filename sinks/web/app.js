@@ -72,6 +72,7 @@ function showNow(r) {
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (r.step_p50_s || r.step_s)));
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
+  if (!r.total_steps) newest.delete('total_steps'); /* nobody knows them */
   $('numbers').dataset.loss = r.loss;
   $('numbers').dataset.accuracy = r.accuracy;
 }
@@ -179,6 +180,8 @@ function drawGraph(r) {
   const at = place(r);
   const w = Math.max(...at.map((p) => p.x)) + box.w + 8, h = Math.max(...at.map((p) => p.y)) + box.h + 8;
   const s = svg('svg', { class: 'graph', viewBox: `0 0 ${w} ${h}`, role: 'img', 'aria-label': 'Stages and edges' });
+  s.style.minWidth = Math.min(w, 1050) + 'px'; /* smaller could not be read: one scrolls */
+  s.style.maxWidth = w + 'px';
   drawn = { boxes: [], edges: [] };
   for (const e of r.edges) {
     const a = at[e.from], b = at[e.to], x1 = a.x + box.w, y1 = a.y + box.h / 2, x2 = b.x, y2 = b.y + box.h / 2;
@@ -239,11 +242,14 @@ function takeLive(live) {
 function drawTimes() {
   const t = [...steps.values()].slice(-2000).map((r) => r.step_s).filter((v) => v > 0);
   if (!t.length) return;
-  const lo = Math.min(...t), hi = Math.max(...t), n = 30, bins = Array(n).fill(0);
+  /* a few steps that took many times as long would push all others into one bar */
+  const sorted = [...t].sort((a, b) => a - b), most = sorted[Math.ceil(0.99 * t.length) - 1], longest = sorted.at(-1);
+  const cut = longest > 2 * most, lo = sorted[0], hi = cut ? most : longest, n = 30, bins = Array(n).fill(0);
   for (const v of t) bins[Math.min(n - 1, Math.floor((v - lo) / (hi - lo || 1) * n))]++;
-  const top = Math.max(...bins), s = svg('svg', { width: 460, height: 130, role: 'img', 'aria-label': 'Histogram of step times' });
+  const top = Math.max(...bins), s = svg('svg', { class: 'times', viewBox: '0 0 460 130', role: 'img', 'aria-label': 'Histogram of step times' });
   bins.forEach((c, i) => s.append(svg('rect', { class: 'bar', x: 5 + i * 15, y: 105 - 95 * c / top, width: 13, height: 95 * c / top })));
-  s.append(svg('text', { class: 'soft', x: 5, y: 122 }, lo.toPrecision(3) + ' s'), svg('text', { class: 'soft', x: 455, y: 122, 'text-anchor': 'end' }, hi.toPrecision(3) + ' s'));
+  const end = cut ? `${hi.toPrecision(3)} s and more, up to ${longest.toPrecision(3)} s` : hi.toPrecision(3) + ' s';
+  s.append(svg('text', { class: 'soft', x: 5, y: 122 }, lo.toPrecision(3) + ' s'), svg('text', { class: 'soft', x: 455, y: 122, 'text-anchor': 'end' }, end));
   $('times').replaceChildren(s);
 }
 

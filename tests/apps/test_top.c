@@ -140,6 +140,9 @@ static void without_a_terminal_it_says_what_to_do(void **state) {
   RUN(&p, "top", dir, "--once");
   assert_int_equal(p.status, 0);
   assert_non_null(strstr(p.out, "step 7/100  epoch 1  loss 1.2500"));
+  add_line("{\"kind\":\"step\",\"step\":8,\"total_steps\":0,\"epoch\":2,\"loss\":1}\n");
+  RUN(&p, "top", dir, "--once");
+  assert_non_null(strstr(p.out, "step 8  epoch 2  loss 1.0000")); /* of nobody knows how many */
   RUN(&p, "top", "/nowhere", "--once");
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "/nowhere: holds no metrics.jsonl"));
