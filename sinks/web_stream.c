@@ -153,6 +153,7 @@ bool mr_web_stream_open(mr_web_stream_t *s) {
 void mr_web_stream_end(mr_web_stream_t *s) {
   if (!s->ready) return;
   pthread_mutex_lock(&s->lock);
+  renew_live(s); /* how the run ended: the last word of every page, also of one that comes now */
   s->over = true;
   pthread_cond_signal(&s->wake);
   pthread_mutex_unlock(&s->lock);
