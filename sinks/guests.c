@@ -83,18 +83,20 @@ static void leave(mr_guests_t *g, int i) {
 }
 
 /* A PUB socket that refuses what it has no room for, and a connection to it under a name that
-   nobody else can know. */
+   nobody else can know.  It lingers for nobody from the start: else a connection that ends with
+   messages still waiting for it keeps them for ever, and zmq_ctx_term waits for that. */
 static bool furnish(mr_guests_t *g, guest_t *u) {
   uint64_t secret[2];
   char name[80];
   struct sockaddr_un at;
   socklen_t n = 0;
   int64_t longest = LONGEST_TOPIC;
-  int on = 1, high = HIGH_WATER;
+  int on = 1, none = 0, high = HIGH_WATER;
   if (getrandom(secret, sizeof secret, 0) != sizeof secret) return false;
   snprintf(name, sizeof name, "ipc://@millrace-%016" PRIx64 "%016" PRIx64, secret[0], secret[1]);
   u->pub = zmq_socket(g->context, ZMQ_PUB);
   if (!u->pub) return false;
+  zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none);
   zmq_setsockopt(u->pub, ZMQ_SNDHWM, &high, sizeof high);
   zmq_setsockopt(u->pub, ZMQ_XPUB_NODROP, &on, sizeof on);
   zmq_setsockopt(u->pub, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
