@@ -13,6 +13,7 @@ mr_err_t mr_inputs_plan(mr_stage_t *s, int *n) {
   *out = s->in_spec[0];
   for (int i = 1; i < *n; i++) {
     int64_t epochs = s->in_spec[i].n_epochs;
+    out->seeded &= s->in_spec[i].seeded;
     if (!out->n_epochs || (epochs && epochs < out->n_epochs)) out->n_epochs = epochs;
   }
   return MR_OK;

@@ -40,6 +40,7 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   if (mr_sampler_init(&o->sampler, &conf, &why) < 0)
     return mr_stage_fail(s, why.code, "%s", why.text);
   order_lengths(&o->sampler, out);
+  out->seeded |= conf.seeded;
   return MR_OK;
 }
 

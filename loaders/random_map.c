@@ -21,6 +21,7 @@ static mr_err_t random_map_plan(mr_stage_t *s) {
   mr_seed_sequence(&seed, 1, word, 4);
   for (int i = 0; i < 2; i++) t->key[i] = word[2 * i] | (uint64_t)word[2 * i + 1] << 32;
   s->out_spec[0] = s->in_spec[0];
+  s->out_spec[0].seeded = true;
   return MR_OK;
 }
 

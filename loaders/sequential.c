@@ -5,7 +5,7 @@ static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, 
 
 static const mr_opt_t sequential_opts[] = {
     {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "-1", -1, 4294967295.0, NULL,
-     "Decides the draws on the way; -1: records have no generator and stay as they are.", 0},
+     "Decides the draws on the way; -1: this stage gives records no generator.", 0},
     MR_ORDER_OPTS,
     {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
      "Reads only records I, I+N, I+2N, ...; all without it.", 0},

@@ -49,6 +49,15 @@ mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s) {
   return MR_OK;
 }
 
+mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise) {
+  if (s->in_spec[0].seeded) return MR_OK;
+  return mr_stage_fail(
+      s, MR_ERR_CONFIG,
+      "the records have no generator to draw from: put \"shuffle seed=N\", "
+      "\"sequential seed=N\" or \"random-map seed=N\" before this stage, or set %s",
+      otherwise);
+}
+
 /* ---- kinds of streams ---- */
 
 static bool any_sequential(const mr_stage_t *s) {

@@ -59,7 +59,7 @@ typedef struct mr_at {
   int64_t index; /* position there, >= 0; the position asked for unless set */
   bool hole;     /* nothing stands here */
   bool seeded;   /* from here on the record's generator is Philox of key, its counter starting at
-                    (0, 0, 0, counter) */
+                    (0, 0, 0, counter); out_spec[0].seeded says so to the stages behind */
   uint64_t key[2], counter;
 } mr_at_t;
 
@@ -202,6 +202,10 @@ struct mr_stage {
 
 /* True if the setting at this offset of the state was given. */
 bool mr_setting_given(const mr_stage_t *s, size_t offset);
+
+/* In plan of a stage that draws: fails where the records of input 0 have no generator to draw from.
+   otherwise: which settings do without one, "p=0 or p=1". */
+mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise);
 
 /* Fails with "STAGE: sentence". */
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)

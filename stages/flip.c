@@ -1,5 +1,5 @@
 /* Mirrors a picture left to right, with probability p: torchvision's RandomHorizontalFlip with the
-   record's own generator.  Records without a generator stay as they are. */
+   record's own generator.  p=0 and p=1 draw nothing where there is none. */
 #include <stdio.h>
 
 #include "base/isa.h"
@@ -19,7 +19,7 @@ static mr_err_t flip_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_SHAPE, "takes u8 pictures in CHW");
   t->rows = (int)(in->dim[0] * in->dim[1]), t->W = (int)in->dim[2];
   s->out_spec[0] = *in;
-  return MR_OK;
+  return t->p == 0 || t->p == 1 ? MR_OK : mr_needs_generator(s, "p=0 or p=1");
 }
 
 static mr_err_t flip_open(mr_stage_t *s) {
@@ -30,7 +30,7 @@ static mr_err_t flip_open(mr_stage_t *s) {
 
 static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const flip_t *t = s->state;
-  bool turn = false;
+  bool turn = t->p == 1;
   if (in->rng) {
     turn = mr_philox_random(in->rng) < t->p;
     mr_draw_note(out, turn);

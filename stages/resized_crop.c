@@ -1,5 +1,6 @@
 /* A random part of each picture, resized to one size: torchvision's RandomResizedCrop with the
-   record's own generator.  Records without a generator give the whole picture, resized. */
+   record's own generator.  scale=1:1 draws nothing where there is none: the whole picture, or as
+   much of its middle as the ratios allow. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +27,8 @@ static mr_err_t resized_crop_plan(mr_stage_t *s) {
   for (int k = 0; k < 2; k++) t->log_ratio[k] = log(t->ratio[k]);
   s->out_spec[0] = *in;
   s->out_spec[0].dim[1] = s->out_spec[0].dim[2] = t->size;
-  return MR_OK;
+  bool whole = t->scale[0] == 1 && t->scale[1] == 1;
+  return whole ? MR_OK : mr_needs_generator(s, "scale=1:1");
 }
 
 static mr_err_t resized_crop_open(mr_stage_t *s) {
@@ -56,11 +58,13 @@ static mr_box_t draw_box(const resized_crop_t *t, mr_philox_t *g) {
 
 static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const resized_crop_t *t = s->state;
-  mr_box_t b = {.h = t->H, .w = t->W};
+  mr_box_t b;
   if (in->rng) {
     b = draw_box(t, in->rng);
     mr_draw_note(out,
                  (uint64_t)b.i | (uint64_t)b.j << 16 | (uint64_t)b.h << 32 | (uint64_t)b.w << 48);
+  } else {
+    b = mr_crop_fallback(t->H, t->W, t->ratio[0], t->ratio[1]);
   }
   if (b.h == t->size && b.w == t->size && b.h == t->H && b.w == t->W) {
     out->data = in->data;

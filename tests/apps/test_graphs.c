@@ -64,6 +64,9 @@ static void wrong_graphs_are_refused_with_their_place(void **state) {
   refuses(2, "batch");
   RUN(&p, "run", "null");
   refuses(2, "null");
+  RUN(&p, "run", "synthetic ! flip ! shuffle ! batch 2 ! null");
+  refuses(2,
+          "graph:1:13: flip: the records have no generator to draw from: put \"shuffle seed=N\"");
   RUN(&p, "run", "count", "5", "!", "null");
   refuses(2, "expected KEY=VALUE");
 }

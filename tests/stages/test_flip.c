@@ -9,7 +9,8 @@ static mr_spec_t pictures(int64_t H, int64_t W) {
                      .ndim = 3,
                      .dim = {3, H, W},
                      .n_records = 10,
-                     .n_epochs = 1};
+                     .n_epochs = 1,
+                     .seeded = true};
 }
 
 static void fill(uint8_t *data, int n) {
@@ -48,20 +49,54 @@ static void a_flip_mirrors_every_row_or_keeps_the_picture(void **state) {
   }
 }
 
-static void without_a_generator_nothing_random_happens(void **state) {
-  uint8_t src[3072], dst[3072];
-  fill(src, 3072);
+static void what_draws_is_refused_where_there_is_no_generator(void **state) {
   static const mr_stage_def_t *const def[] = {&mr_stage_flip, &mr_stage_resized_crop};
+  static const char *const advice[] = {"set p=0 or p=1", "set scale=1:1"};
   for (int k = 0; k < 2; k++) {
     hand_t h;
     mr_spec_t in = pictures(32, 32);
-    assert_int_equal(hand_open(&h, def[k], &in, k ? NULL : HAND_SETTINGS("p=1")), MR_OK);
-    mr_rec_t a = {.data = src}, b = {.data = dst};
-    assert_int_equal(def[k]->map(&h.s, &a, &b), MR_OK);
-    assert_ptr_equal(b.data, src);
-    assert_int_equal(b.draw, 0);
+    in.seeded = false;
+    assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_CONFIG);
+    assert_non_null(strstr(h.diag.text, "no generator"));
+    assert_non_null(strstr(h.diag.text, "\"shuffle seed=N\""));
+    assert_non_null(strstr(h.diag.text, advice[k]));
     hand_close(&h);
   }
+}
+
+/* The record goes through the stage without a generator; what comes out, src or dst. */
+static const uint8_t *undrawn(const mr_stage_def_t *def, mr_spec_t in, const char *setting,
+                              uint8_t *src, uint8_t *dst) {
+  hand_t h;
+  in.seeded = false;
+  assert_int_equal(hand_open(&h, def, &in, HAND_SETTINGS(setting)), MR_OK);
+  mr_rec_t a = {.data = src}, b = {.data = dst};
+  assert_int_equal(def->map(&h.s, &a, &b), MR_OK);
+  assert_int_equal(b.draw, 0);
+  hand_close(&h);
+  return b.data;
+}
+
+static void settings_that_leave_nothing_to_draw_need_no_generator(void **state) {
+  uint8_t src[3072], dst[3072], box[3072];
+  fill(src, 3072);
+  mr_spec_t square = pictures(32, 32);
+  assert_ptr_equal(undrawn(&mr_stage_flip, square, "p=0", src, dst), src);
+  assert_ptr_equal(undrawn(&mr_stage_flip, square, "p=1", src, dst), dst);
+  for (int i = 0; i < 3072; i++) assert_int_equal(dst[i], src[i / 32 * 32 + 31 - i % 32]);
+  assert_ptr_equal(undrawn(&mr_stage_resized_crop, square, "scale=1:1", src, dst), src);
+
+  /* Twice as high as wide: too high for the ratios, and with a generator the same comes out. */
+  mr_spec_t high = pictures(32, 16);
+  assert_ptr_equal(undrawn(&mr_stage_resized_crop, high, "scale=1:1", src, dst), dst);
+  hand_t h;
+  mr_philox_t g;
+  mr_philox_init(&g, 3, 0);
+  mr_rec_t a = {.data = src, .rng = &g}, b = {.data = box};
+  assert_int_equal(hand_open(&h, &mr_stage_resized_crop, &high, HAND_SETTINGS("scale=1:1")), MR_OK);
+  assert_int_equal(mr_stage_resized_crop.map(&h.s, &a, &b), MR_OK);
+  assert_memory_equal(box, dst, sizeof box);
+  hand_close(&h);
 }
 
 static void other_input_is_refused_by_each_stage(void **state) {
@@ -113,7 +148,8 @@ static void normalize_settles_hwc_or_chw_floats(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_flip_mirrors_every_row_or_keeps_the_picture),
-      cmocka_unit_test(without_a_generator_nothing_random_happens),
+      cmocka_unit_test(what_draws_is_refused_where_there_is_no_generator),
+      cmocka_unit_test(settings_that_leave_nothing_to_draw_need_no_generator),
       cmocka_unit_test(other_input_is_refused_by_each_stage),
       cmocka_unit_test(settings_out_of_range_are_refused),
       cmocka_unit_test(normalize_settles_hwc_or_chw_floats),

@@ -60,6 +60,11 @@ static const mr_stage_def_t mr_stage_picks = {.name = "picks",
 
 /* backwards: an order that turns each epoch round and seeds by position. */
 static mr_err_t pass_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
+static mr_err_t backwards_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  s->out_spec[0].seeded = true;
+  return MR_OK;
+}
 static mr_err_t backwards_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   int64_t n = s->in_spec[0].n_records;
   at->index = n - 1 - position % n;
@@ -70,7 +75,7 @@ static const mr_stage_def_t mr_stage_backwards = {.name = "backwards",
                                                   .help = "Test order.",
                                                   .in = {{"in", MR_FLOW_RECORDS, false}},
                                                   .out = {{"out", MR_FLOW_RECORDS, false}},
-                                                  .plan = pass_plan,
+                                                  .plan = backwards_plan,
                                                   .order = backwards_order};
 
 /* addrandom: a map that adds a draw of the record's generator, and may fail at one key. */

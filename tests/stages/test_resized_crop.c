@@ -237,7 +237,8 @@ static void the_stage_draws_its_box_from_the_records_generator(void **state) {
                   .dtype = MR_U8,
                   .layout = MR_LAYOUT_CHW,
                   .ndim = 3,
-                  .dim = {3, 32, 32}};
+                  .dim = {3, 32, 32},
+                  .seeded = true};
   hand_t h;
   mr_pil_t p;
   assert_true(mr_pil_init(&p, 32, 32, false));
