@@ -138,8 +138,8 @@ static mr_err_t check_label(const npy_t *t, int64_t number, mr_diag_t *diag) {
   if (label_at(t, number) >= 0) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: the label of record %" PRId64 " is not in [0,%" PRId64
-                 "], want classes=N with N above every label",
-                 t->labels, number, t->classes - 1);
+                 "], want classes=N with N above every label%s",
+                 t->labels, number, t->classes - 1, t->care.lenient ? "" : MR_ON_BAD_ADVICE);
 }
 
 static mr_err_t check_labels(const npy_t *t, mr_diag_t *diag) {

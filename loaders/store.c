@@ -8,6 +8,7 @@
 
 #include "loaders/reader_choose.h"
 #include "loaders/store_private.h"
+#include "pipeline/care.h"
 #include "pipeline/stage.h"
 
 static mr_err_t copy_paths(mr_store_t *st, const mr_store_conf_t *conf, mr_diag_t *diag) {
@@ -49,9 +50,12 @@ mr_err_t mr__store_reader(const mr_store_t *st, bool once, void *buffer, size_t 
 
 mr_err_t mr__store_check(const mr_store_t *st, int64_t number, const uint8_t *record,
                          mr_diag_t *diag) {
-  if (!st->conf.check) return MR_OK;
-  return st->conf.check(st->conf.ctx, st->path[number / st->conf.per_file],
-                        number % st->conf.per_file, record, diag);
+  const mr_store_conf_t *c = &st->conf;
+  mr_diag_t why = {0};
+  if (!c->check) return MR_OK;
+  mr_err_t e = c->check(c->ctx, st->path[number / c->per_file], number % c->per_file, record, &why);
+  if (e >= 0) return MR_OK;
+  return mr_fail(diag, e, "%s%s", why.text, c->lenient ? "" : MR_ON_BAD_ADVICE);
 }
 
 /* Where the records will be, and how much memory that takes. */

@@ -166,14 +166,17 @@ void mr__care_close(mr_stage_t *s) {
   c->rt = NULL;
 }
 
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 void mr__care_report(const mr_stage_t *s, char *text, size_t n) {
   const mr_care_t *c = mr__care_of(s);
   text[0] = 0;
   if (!c || (!c->n_skipped && !c->n_bad)) return;
   int k = 0;
-  if (c->n_skipped) k = snprintf(text, n, "left out %" PRId64 " records", c->n_skipped);
+  const char *and = c->n_skipped && c->n_bad ? ", " : "";
+  if (c->n_skipped)
+    k = snprintf(text, n, "left out %" PRId64 " record%s", c->n_skipped, plural(c->n_skipped));
   if (c->n_bad && k >= 0 && (size_t)k < n)
-    snprintf(text + k, n - (size_t)k,
-             "%s%" PRId64 " bad records, others stood in for them %" PRId64 " times", k ? ", " : "",
-             c->n_bad, c->n_replaced);
+    snprintf(text + k, n - (size_t)k, "%s%" PRId64 " bad record%s, replaced %" PRId64 " time%s",
+             and, c->n_bad, plural(c->n_bad), c->n_replaced, plural(c->n_replaced));
 }

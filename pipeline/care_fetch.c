@@ -56,8 +56,8 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t in
   size_t name = strlen(s->name);
   if (!strncmp(sentence, s->name, name) && !strncmp(sentence + name, ": ", 2)) sentence += name + 2;
   if (t->most >= 0 && t->n_bad >= t->most)
-    return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad records (on-bad): %s",
-                         (long long)t->most, sentence);
+    return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad record%s (on-bad): %s",
+                         (long long)t->most, t->most == 1 ? "" : "s", sentence);
   MR_TRY(find_other(s, t, lane, index, &row.other));
   MR_TRY(mr__care_tell(s, t, row, sentence));
   return mr__care_add(s, t, row);
@@ -144,7 +144,8 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
     put = put_others(t, index, n, real);
   }
   if (is_bad(e)) e = fetch_singly(s, t, lane, real, n, rec, &why);
-  if (e < 0) return mr_fail(s->diag, e, "%s", why.text);
+  bool fails = is_bad(e) && !t->replaces;
+  if (e < 0) return mr_fail(s->diag, e, "%s%s", why.text, fails ? MR_ON_BAD_ADVICE : "");
   for (int i = 0; i < n && put; i++)
     if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]); /* the ledger says so */
   int64_t marked = mark_skipped(t, n, rec);

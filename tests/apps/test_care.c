@@ -75,11 +75,28 @@ static void refused(const char *more, int status, const char *sentence) {
 static void a_bad_record_fails_the_run_unless_told_otherwise(void **state) {
   write_files();
   spoil_label(2, 5);
-  refused("", 1, "data_batch_3.bin: label 77 of record 5");
-  refused("memory=0", 1, "data_batch_3.bin: label 77 of record 5");
+  static const char *const more[] = {"", "memory=0", "skip-records=3", "skip-records=3 memory=0"};
+  for (int k = 0; k < 4; k++)
+    refused(more[k], 1,
+            "data_batch_3.bin: label 77 of record 5, want [0,9]; with on-bad=skip-replace or "
+            "on-bad=quarantine:N another one stands in\n");
   refused("on-bad=skip", 2, "on-bad = skip: want fail, skip-replace or quarantine:N");
   refused("on-bad=quarantine:", 2, "want fail, skip-replace or quarantine:N");
   refused("on-bad=quarantine:-1", 2, "want fail, skip-replace or quarantine:N");
+}
+
+static void one_record_is_told_as_one(void **state) {
+  char more[160];
+  write_files();
+  spoil_label(2, 5);
+  ledger_of("on-bad=skip-replace skip-records=3", "");
+  assert_non_null(strstr(p.out, "cifar10: left out 3 records, 1 bad record, replaced 3 times\n"));
+  spoil_label(2, 6);
+  unlink(quarantine);
+  snprintf(more, sizeof more, "on-bad=quarantine:1 quarantine=%s", quarantine);
+  refused(more, 1, "more than 1 bad record (on-bad): ");
+  assert_null(strstr(p.err, "stands in"));
+  unlink(quarantine);
 }
 
 /* Bad labels, a file that ends early within a record, one that is empty. */
@@ -320,6 +337,7 @@ static int teardown(void **state) { return program_forget(dir); }
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bad_record_fails_the_run_unless_told_otherwise),
+      cmocka_unit_test(one_record_is_told_as_one),
       cmocka_unit_test(replacements_do_not_depend_on_workers_memory_or_backend),
       cmocka_unit_test(good_files_give_the_same_order_under_any_policy),
       cmocka_unit_test(the_quarantine_file_names_file_offset_and_reason),
