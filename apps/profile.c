@@ -12,6 +12,7 @@
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
 #include "base/clock.h"
+#include "base/xio.h"
 #include "model/ops/op.h"
 #include "stages/vit_profile.h"
 
@@ -139,19 +140,33 @@ static mr_err_t build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* The files that may be asked for beside the table. */
+static const struct {
+  const char *flag;
+  mr_err_t (*write)(const mr_profile_t *p, const char *path, mr_diag_t *diag);
+} form[] = {
+    {"--trace", mr_profile_trace}, {"--flame", mr_profile_flame}, {"--json", mr_profile_json}};
+enum { FORMS = sizeof form / sizeof *form };
+
+/* Told before anything is measured. */
+static mr_err_t check_files(const mr_args_t *a, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  for (int i = 0; i < FORMS; i++) {
+    const char *path = mr_args_text(a, form[i].flag);
+    if (path && mr_file_writable(path, &why) < 0)
+      return mr_fail(diag, why.code, "profile: %s: %s", form[i].flag, why.text);
+  }
+  return MR_OK;
+}
+
 static mr_err_t tell(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
   const mr_profile_t *p = &w->p;
   if (w->diag.code < 0) return mr_fail(diag, w->diag.code, "%s", w->diag.text);
   if (!p->runs)
     return mr_fail(diag, MR_ERR_USAGE, "profile: the stream ended within the first %d steps",
                    WARM_UP);
-  const struct {
-    const char *flag;
-    mr_err_t (*write)(const mr_profile_t *p, const char *path, mr_diag_t *diag);
-  } form[] = {
-      {"--trace", mr_profile_trace}, {"--flame", mr_profile_flame}, {"--json", mr_profile_json}};
   mr_profile_table(p, stdout);
-  for (size_t i = 0; i < sizeof form / sizeof form[0]; i++) {
+  for (int i = 0; i < FORMS; i++) {
     const char *path = mr_args_text(a, form[i].flag);
     if (!path) continue;
     MR_TRY(form[i].write(p, path, diag));
@@ -165,6 +180,7 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   int64_t steps = 5;
   bool stopped = false;
   MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &steps, diag));
+  MR_TRY(check_files(a, diag));
   w.p.max_runs = (int)steps;
   int e = build(a, &w, diag);
   if (e >= 0) measure_limits(&w.p.limit);

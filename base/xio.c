@@ -170,6 +170,18 @@ mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
   return mr_sync_parent(f->path, diag);
 }
 
+mr_err_t mr_file_writable(const char *path, mr_diag_t *diag) {
+  struct stat st;
+  mr_newfile_t f;
+  size_t n = strlen(path);
+  if (n == 0) return mr_fail(diag, MR_ERR_IO, "a file's name is empty");
+  if (path[n - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+    return mr_fail(diag, MR_ERR_IO, "%s: is a folder, want the name of a file", path);
+  MR_TRY(mr_newfile_open(&f, path, diag));
+  mr_newfile_drop(&f);
+  return MR_OK;
+}
+
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag) {
   mr_newfile_t f;
   MR_TRY(mr_newfile_open(&f, path, diag));

@@ -38,6 +38,10 @@ mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag);
 void mr_newfile_drop(mr_newfile_t *f); /* closes and removes; harmless after commit */
 
+/* Fails where mr_newfile could not make a file of this name, by beginning one and dropping it: for
+   those who find out what goes there by long work. */
+mr_err_t mr_file_writable(const char *path, mr_diag_t *diag);
+
 /* mr_newfile for contents that lie in memory. */
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag);
 

@@ -153,6 +153,23 @@ static void a_stream_that_ends_too_early_is_said(void **state) {
   assert_non_null(strstr(p.err, "ended within"));
 }
 
+/* Even before the graph is looked at, which has no training step. */
+static void a_file_that_cannot_be_written_is_told_before_measuring(void **state) {
+  static const char *const flag[] = {"--trace", "--flame", "--json"};
+  for (int k = 0; k < 3; k++) {
+    char want[128];
+    snprintf(want, sizeof want, "profile: %s: /none/there/x: cannot make the file: No such",
+             flag[k]);
+    RUN(&p, "profile", "synthetic ! batch 8 ! null", flag[k], "/none/there/x");
+    assert_int_equal(p.status, 1);
+    assert_string_equal(p.out, "");
+    if (!strstr(p.err, want)) fail_msg("no \"%s\" in: %s", want, p.err);
+  }
+  RUN(&p, "profile", "synthetic ! batch 8 ! null", "--json", dir);
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "is a folder"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(says_limits_ops_scopes_and_the_three_sums),
@@ -162,6 +179,7 @@ int main(void) {
       cmocka_unit_test(flame_graph_has_a_titled_box_for_scopes_and_ops),
       cmocka_unit_test(graphs_without_a_training_step_are_refused),
       cmocka_unit_test(a_stream_that_ends_too_early_is_said),
+      cmocka_unit_test(a_file_that_cannot_be_written_is_told_before_measuring),
   };
   return cmocka_run_group_tests(tests, measure, clean_up);
 }

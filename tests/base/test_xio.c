@@ -44,10 +44,37 @@ static void a_place_that_takes_no_file_is_told(void **state) {
   assert_non_null(strstr(diag.text, "/none/there/lines: cannot make the file"));
 }
 
+static void what_could_not_be_written_is_told_without_leaving_anything(void **state) {
+  char folder[] = "/tmp/millrace-xio-XXXXXX", path[96];
+  mr_diag_t diag = {0};
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/new", folder);
+  assert_int_equal(mr_file_writable(path, &diag), MR_OK);
+  assert_int_equal(access(path, F_OK), -1);
+  assert_int_equal(mr_write_file(path, "old", 3, NULL), MR_OK);
+  assert_int_equal(mr_file_writable(path, &diag), MR_OK);
+  void *data;
+  size_t n;
+  assert_int_equal(mr_read_file(path, 8, &data, &n, NULL), MR_OK);
+  assert_true(n == 3 && !memcmp(data, "old", 3)); /* what stands there stays */
+  free(data);
+  assert_int_equal(mr_file_writable(folder, &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "is a folder"));
+  diag = (mr_diag_t){0}; /* the first sentence stays */
+  snprintf(path, sizeof path, "%s/none/new", folder);
+  assert_int_equal(mr_file_writable(path, &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "none/new: cannot make the file: No such file"));
+  assert_int_equal(mr_file_writable("", &diag), MR_ERR_IO);
+  snprintf(path, sizeof path, "%s/new", folder);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(rmdir(folder), 0); /* nothing else was left there */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_printed_is_the_whole_file),
       cmocka_unit_test(a_place_that_takes_no_file_is_told),
+      cmocka_unit_test(what_could_not_be_written_is_told_without_leaving_anything),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
