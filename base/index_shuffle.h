@@ -13,7 +13,9 @@ enum {
   MR_SHUFFLE_ROUNDS = 4,
   MR_SHUFFLE_ROUNDS_MAX = 16,
   MR_SHUFFLE_ALL_MAX = 1024,
-  MR_SHUFFLE_TOGETHER = 8
+  MR_SHUFFLE_TOGETHER = 8,
+  MR_SHUFFLE_TINY_MAX = 4,
+  MR_SHUFFLE_TINY_TOGETHER = 2048
 };
 
 /* The keys for one (max_index, seed, rounds); immutable once made, so threads may share it. */
@@ -44,5 +46,11 @@ typedef uint16_t mr_shuffled_t[MR_SHUFFLE_ALL_MAX];
    in [1,MR_SHUFFLE_TOGETHER]; rounds are the same in all.  Several at once cost less each: 8 us
    with AVX-512, 20 with AVX2, 30 without both, while a single result of ten takes 60 by itself. */
 void mr_index_shuffle_all(const mr_index_shuffle_t *s, int n, mr_shuffled_t *to);
+
+/* The same for the n seeds from this one on (after 2^32-1 comes 0) and MR_SHUFFLE_ROUNDS rounds,
+   max_index in [1,MR_SHUFFLE_TINY_MAX) and n in [1,MR_SHUFFLE_TINY_TOGETHER]; the more, the less
+   each costs.  False where this machine has no faster way than the one above: nothing is made. */
+typedef uint16_t mr_shuffled_tiny_t[MR_SHUFFLE_TINY_MAX];
+bool mr_index_shuffle_tiny(uint64_t max_index, uint32_t seed, int n, mr_shuffled_tiny_t *to);
 
 #endif

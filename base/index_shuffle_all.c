@@ -15,15 +15,6 @@
 #define WALK mr__index_shuffle_plain
 #include "base/index_shuffle_body.inc"
 
-static void walk_to_results(uint64_t max_index, const uint16_t *goes, uint16_t *to) {
-  for (uint64_t i = 0; i <= max_index; i++) {
-    uint64_t v = i;
-    do v = goes[v];
-    while (v > max_index);
-    to[i] = (uint16_t)v;
-  }
-}
-
 void mr_index_shuffle_all(const mr_index_shuffle_t *s, int n, mr_shuffled_t *to) {
   mr__goes_t goes[MR_SHUFFLE_TOGETHER];
   assert(n >= 1 && n <= MR_SHUFFLE_TOGETHER);
@@ -32,5 +23,5 @@ void mr_index_shuffle_all(const mr_index_shuffle_t *s, int n, mr_shuffled_t *to)
   if (wide) mr__index_shuffle_wide(s, n, goes);
   for (int i = 0; i < n && !wide; i++)
     (mr_isa() >= MR_ISA_AVX2 ? mr__index_shuffle_avx2 : mr__index_shuffle_plain)(&s[i], goes[i]);
-  for (int i = 0; i < n; i++) walk_to_results(s[i].max_index, goes[i], to[i]);
+  for (int i = 0; i < n; i++) mr__walk_to_results(s[i].max_index, goes[i], to[i]);
 }

@@ -19,6 +19,16 @@ void mr__index_shuffle_avx2(const mr_index_shuffle_t *s, mr__goes_t goes);
    MR_SHUFFLE_ROUNDS rounds.  Only where mr__index_shuffle_has_wide. */
 void mr__index_shuffle_wide(const mr_index_shuffle_t *s, int n, mr__goes_t *goes);
 
+/* The results of a small permutation from where its marks go. */
+static inline void mr__walk_to_results(uint64_t max_index, const uint16_t *goes, uint16_t *to) {
+  for (uint64_t i = 0; i <= max_index; i++) {
+    uint64_t v = i;
+    do v = goes[v];
+    while (v > max_index);
+    to[i] = (uint16_t)v;
+  }
+}
+
 /* In this build, on this machine and by MILLRACE_ISA: AVX-512 with GFNI and VBMI2. */
 bool mr__index_shuffle_has_wide(void);
 

@@ -1,7 +1,6 @@
 /* Walks between marks as in index_shuffle_all.c, 64 to a vector.
 
-   A rotation of bytes is one multiplication by a matrix of bits, and three inputs are joined in one
-   operation.  Ended walks are packed behind each other into a list and new ones spread to their
+   Ended walks are packed behind each other into a list and new ones spread to their
    lanes, so that no lane is looked at by itself.  Towards the end of an order more and more lanes
    would stand still: the next order begins there, which is why each lane has its own keys. */
 #include <assert.h>
@@ -11,8 +10,7 @@
 #include "base/isa.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#define WIDE __attribute__((target("avx512f,avx512bw,avx512vbmi2,gfni,popcnt,bmi2")))
+#include "base/index_shuffle_wide.h"
 
 /* A step waits for itself: three vectors fill the time.  Ended walks are taken every STEPS. */
 enum { VECTORS = 3, LANES = 64, STEPS = 12 };
@@ -31,18 +29,6 @@ typedef struct ends {
   uint8_t high[LIST + LANES], low[LIST + LANES], left[LIST + LANES], right[LIST + LANES];
   int n;
 } ends_t;
-
-/* Bit i of a product is the parity of the argument and byte 7-i of the matrix. */
-static const uint64_t ROTL1 = 0x8001020408102040, ROTL2 = 0x4080010204081020;
-enum { AND_XOR = 0x6A, XOR3 = 0x96 }; /* truth tables: (a & b) ^ c; a ^ b ^ c */
-
-/* Half of two rounds: y ^ f(x) ^ key. */
-WIDE static inline __m512i half_round(__m512i y, __m512i x, __m512i key) {
-  __m512i once = _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64((int64_t)ROTL1), 0);
-  __m512i twice = _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64((int64_t)ROTL2), 0);
-  return _mm512_ternarylogic_epi64(y, _mm512_ternarylogic_epi64(once, x, twice, AND_XOR), key,
-                                   XOR3);
-}
 
 /* Every walk makes one step at least and stands still at a mark; ended: those that do. */
 WIDE static inline void advance(walks_t *w, __mmask64 *ended) {

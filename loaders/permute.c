@@ -12,8 +12,12 @@ typedef struct kept {
   mr_index_shuffle_t keys[MR_SHUFFLE_TOGETHER];
   bool bijective;
   int calls; /* for the seed, until orders are made */
-  int n_all; /* orders in all; 0 without */
-  mr_shuffled_t all[MR_SHUFFLE_TOGETHER];
+  int n_all; /* orders that are made; 0 without */
+  bool tiny; /* they are in tiny */
+  union {
+    mr_shuffled_t all[MR_SHUFFLE_TOGETHER];
+    mr_shuffled_tiny_t tiny_all[MR_SHUFFLE_TINY_TOGETHER];
+  };
 } kept_t;
 
 typedef struct asked {
@@ -23,7 +27,7 @@ typedef struct asked {
 } asked_t;
 
 static void take_keys(kept_t *t, int n, const asked_t *a) {
-  t->bijective = a->bijective, t->n_all = 0, t->calls = 0;
+  t->bijective = a->bijective, t->tiny = false, t->n_all = 0, t->calls = 0;
   for (int k = 0; k < n; k++)
     (a->bijective ? mr_index_shuffle_init_bijective : mr_index_shuffle_init)(
         &t->keys[k], a->max_index, a->seed + (uint32_t)k, MR_SHUFFLE_ROUNDS);
@@ -32,6 +36,21 @@ static void take_keys(kept_t *t, int n, const asked_t *a) {
 static void make_all(kept_t *t, int n) {
   mr_index_shuffle_all(t->keys, n, t->all);
   t->n_all = n;
+}
+
+/* Orders of so few records that many are made at once: false where they are not. */
+static bool make_tiny(kept_t *t, const asked_t *a) {
+  int n = MR_SHUFFLE_TINY_TOGETHER;
+  if (a->max_index >= MR_SHUFFLE_TINY_MAX ||
+      !mr_index_shuffle_tiny(a->max_index, a->seed, n, t->tiny_all))
+    return false;
+  take_keys(t, 1, a);
+  t->tiny = true, t->n_all = n;
+  return true;
+}
+
+static uint64_t made(const kept_t *t, uint32_t at, uint64_t i) {
+  return t->tiny ? t->tiny_all[at][i] : t->all[at][i];
 }
 
 bool mr_permutes(int64_t n, bool bijective) {
@@ -59,19 +78,21 @@ static kept_t *choose(kept_t *t, const asked_t *a) {
 
 /* What is not among the orders that are made.  Walking to one result of a small permutation takes
    about as long as to all of them: they are made as a whole where a second one is asked for, and
-   those of the next epochs with them where one epoch follows the other. */
+   those of the next epochs with them where one epoch follows the other: eight, then of tiny ones
+   thousands. */
 static uint64_t find(kept_t *t, uint64_t i, const asked_t *a) {
   bool small = a->max_index < MR_SHUFFLE_ALL_MAX;
   uint32_t at = ahead(t, a);
   if (t->n_all && at == n_seeds(t)) {
+    if (t->n_all > 1 && make_tiny(t, a)) return made(t, 0, i);
     take_keys(t, MR_SHUFFLE_TOGETHER, a);
     make_all(t, MR_SHUFFLE_TOGETHER);
-    return t->all[0][i];
+    return made(t, 0, i);
   }
   if (at) take_keys(t, 1, a);
   if (!small || !t->calls++) return mr_index_shuffle_at(t->keys, i);
   make_all(t, 1);
-  return t->all[0][i];
+  return made(t, 0, i);
 }
 
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective) {
@@ -80,6 +101,6 @@ uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijectiv
   if (max_index == 0) return 0;
   if (!last || ahead(last, &a) >= n_seeds(last)) last = choose(kept, &a);
   uint32_t at = ahead(last, &a);
-  if (at < (uint32_t)last->n_all) return last->all[at][i];
+  if (at < (uint32_t)last->n_all) return made(last, at, i);
   return find(last, i, &a);
 }

@@ -66,6 +66,26 @@ static void every_instruction_set_walks_alike(void **state) {
   }
 }
 
+/* Fewer walks than lanes, as many, one more, all; seeds that go on behind the last one. */
+static void tiny_orders_of_many_seeds_are_those_one_by_one(void **state) {
+  static const int many[] = {1, 2, 63, 64, 65, 192, 193, MR_SHUFFLE_TINY_TOGETHER};
+  static mr_shuffled_tiny_t all[MR_SHUFFLE_TINY_TOGETHER];
+  for (size_t m = 0; m < sizeof many / sizeof *many; m++)
+    for (uint64_t max = 1; max < MR_SHUFFLE_TINY_MAX; max++) {
+      int n = many[m], each = n < 100 ? 1 + n / 16 : n / 16;
+      uint32_t seed = UINT32_MAX - (uint32_t)n / 2;
+      if (!mr_index_shuffle_tiny(max, seed, n, all)) skip(); /* not on this machine */
+      for (int k = 0; k < n; k += k < n - each ? each : 1) {
+        mr_index_shuffle_t s;
+        mr_index_shuffle_init(&s, max, seed + (uint32_t)k, MR_SHUFFLE_ROUNDS);
+        for (uint64_t i = 0; i <= max; i++)
+          if (all[k][i] != mr_index_shuffle_at(&s, i))
+            fail_msg("%d seeds, max %d: number %d of seed %d: %d", n, (int)max, (int)i, k,
+                     all[k][i]);
+      }
+    }
+}
+
 static void four_to_the_eighth_loses_its_last_record_as_in_grain(void **state) {
   mr_index_shuffle_t s;
   mr_index_shuffle_init(&s, 65536, 12, MR_SHUFFLE_ROUNDS);
@@ -122,6 +142,7 @@ int main(void) {
       cmocka_unit_test(a_small_range_is_permuted),
       cmocka_unit_test(all_results_of_small_ranges_are_those_one_by_one),
       cmocka_unit_test(every_instruction_set_walks_alike),
+      cmocka_unit_test(tiny_orders_of_many_seeds_are_those_one_by_one),
       cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
       cmocka_unit_test(a_bijective_shuffle_is_grains_but_there),
       cmocka_unit_test(seed_sequences_match_numpy),

@@ -25,6 +25,21 @@ static void epochs_in_a_row_are_those_one_by_one(void **state) {
       for (uint64_t i = 0; i < n[k]; i += 1 + n[k] / 16) check(i, n[k], 40 + epoch, false);
 }
 
+/* Far enough that many are made at once, twice; most are only passed. */
+static void tiny_epochs_in_a_row_are_those_one_by_one(void **state) {
+  enum { MADE = MR_SHUFFLE_TOGETHER + MR_SHUFFLE_TINY_TOGETHER };
+  for (uint64_t n = 2; n <= MR_SHUFFLE_TINY_MAX + 1; n++)
+    for (uint32_t epoch = 0; epoch < MADE + MR_SHUFFLE_TINY_TOGETHER / 4; epoch++) {
+      uint64_t seen = 0;
+      for (uint64_t i = 0; i < n; i++)
+        seen |= UINT64_C(1) << mr_permute(i, n - 1, UINT32_MAX - 99 + epoch, false);
+      assert_int_equal(seen, (1 << n) - 1);
+      bool edge = epoch < MR_SHUFFLE_TOGETHER + 3 || (epoch > MADE - 2 && epoch < MADE + 4);
+      for (uint64_t i = 0; i < n && (edge || epoch % 97 == 0); i++)
+        check(i, n, UINT32_MAX - 99 + epoch, epoch % 2);
+    }
+}
+
 static void seeds_go_on_behind_the_last_one(void **state) {
   for (uint32_t epoch = 0; epoch < 3 * MR_SHUFFLE_TOGETHER; epoch++)
     for (uint64_t i = 0; i < 5; i++) check(i, 5, UINT32_MAX - 10 + epoch, false);
@@ -58,6 +73,7 @@ static void two_orders_by_turns_keep_apart(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(epochs_in_a_row_are_those_one_by_one),
+      cmocka_unit_test(tiny_epochs_in_a_row_are_those_one_by_one),
       cmocka_unit_test(seeds_go_on_behind_the_last_one),
       cmocka_unit_test(leaps_and_turns_are_those_one_by_one),
       cmocka_unit_test(two_orders_by_turns_keep_apart),
