@@ -10,8 +10,7 @@
 enum {
   RETRY_MS = 20,
   RETRY_MAX_MS = 500,
-  HEARTBEAT_MS = 1000,
-  HEARTBEAT_LOST_MS = 4000,
+  LOST_S = 4, /* a host that has not answered for so long is gone */
   HANDSHAKE_MS = 3000,
 };
 
@@ -21,6 +20,17 @@ static bool starts(const char *text, const char *with) {
 
 static void set_int(void *socket, int option, int value) {
   zmq_setsockopt(socket, option, &value, sizeof value);
+}
+
+/* The kernel finds connections to hosts that are gone; a link has beats of its own
+   (MR__LINK_BEAT_MS).  libzmq's would let anybody end the process who fills the queue and hangs up:
+   4.3 aborts when one is due on such a connection (its issue 4364). */
+static void set_keepalive(void *socket) {
+  set_int(socket, ZMQ_TCP_KEEPALIVE, 1);
+  set_int(socket, ZMQ_TCP_KEEPALIVE_IDLE, 1);
+  set_int(socket, ZMQ_TCP_KEEPALIVE_INTVL, 1);
+  set_int(socket, ZMQ_TCP_KEEPALIVE_CNT, LOST_S - 1);
+  set_int(socket, ZMQ_TCP_MAXRT, LOST_S * 1000);
 }
 
 static void set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest) {
@@ -33,8 +43,7 @@ static void set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longe
   set_int(s, ZMQ_LINGER, 0); /* close waits for acknowledgements itself */
   set_int(s, ZMQ_RECONNECT_IVL, RETRY_MS);
   set_int(s, ZMQ_RECONNECT_IVL_MAX, RETRY_MAX_MS);
-  set_int(s, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
-  set_int(s, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_LOST_MS);
+  set_keepalive(s);
   set_int(s, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
   set_int(s, ZMQ_IPV6, strchr(cfg->address, '[') != NULL);
   if (k->router) {
