@@ -80,12 +80,22 @@ static void merge(fuser_t *s, int a, int b) {
   y->into = a;
 }
 
+/* Whether e reads a sum of group g.  The sum is complete only when the loop ends, so e cannot be
+   part of that loop. */
+static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g) {
+  for (int k = 0; k < e->n_in; k++) {
+    int at = s->at[e->in[k]->id];
+    if (group_of(s, at) == g && elems(e->in[k]) != s->group[g].n) return true;
+  }
+  return false;
+}
+
 /* The group that e at i may join, groups of several operands merged; -1: none. */
 static int choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
   int g = -1;
   for (int k = 0; k < e->n_in; k++) {
     int c = candidate(s, e->in[k], i, n);
-    if (c < 0 || c == g) continue;
+    if (c < 0 || c == g || reads_sum(s, e, c)) continue;
     if (g < 0)
       g = c;
     else if (fits_together(&s->group[g], &s->group[c]))

@@ -186,6 +186,30 @@ static void sums_of_rows_and_of_columns_make_two_loops(void **state) {
   mr_fn_destroy(f);
 }
 
+/* x -> exp(x) over its sum, or x less the maximum of its squares: the sum is a value of the loop
+   that its reader would join. */
+static mr_fn_t *reader_of_a_sum(int64_t n, mr_dtype_t t, bool softmax) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval(t, 1, &n)), *y = softmax ? mr_lax_exp(f, x) : NULL;
+  y = softmax ? mr_lax_div(f, y, mr_lax_reduce_sum(f, y, 1, (int[]){0}))
+              : mr_lax_sub(f, x, mr_lax_reduce_max(f, mr_lax_mul(f, x, x), 1, (int[]){0}));
+  if (mr_fn_return(f, 1, &y) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static void what_reads_a_sum_of_a_loop_stands_behind_it(void **state) {
+  const int64_t sizes[] = {1, 2, 3, 64, 5000, 100003};
+  for (int k = 0; k < 24; k++) {
+    mr_fn_t *f = reader_of_a_sum(sizes[k / 4], k % 2 ? MR_BF16 : MR_F32, k / 2 % 2);
+    mr_exec_t *one = compiled(f, "fuse", NULL, 1), *two = compiled(f, "", NULL, 1 + k % 3);
+    void **in = filled(f);
+    same_bits(f, one, two, in);
+    forget(f, in);
+    mr_exec_destroy(one), mr_exec_destroy(two);
+    mr_fn_destroy(f);
+  }
+}
+
 /* A layer's way back: a mask drawn by where an element stands, GELU's slope, and the bias's sum;
    beside it the way forward, and both of one number for all. */
 static mr_fn_t *masked(int64_t rows, int64_t c, mr_dtype_t t, mr_gelu_t kind) {
@@ -290,6 +314,7 @@ int main(void) {
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
       cmocka_unit_test(sums_of_columns_join_the_loop_that_makes_what_they_sum),
       cmocka_unit_test(sums_of_rows_and_of_columns_make_two_loops),
+      cmocka_unit_test(what_reads_a_sum_of_a_loop_stands_behind_it),
       cmocka_unit_test(gelu_and_dropout_keep_their_kernels_and_bits_within_a_loop),
       cmocka_unit_test(a_chain_becomes_one_loop_without_memory_of_its_own),
       cmocka_unit_test(a_long_chain_becomes_several_loops),
