@@ -1,6 +1,5 @@
 #include "base/index_shuffle.h"
 
-#include <assert.h>
 #include <math.h>
 
 #include "base/seedseq.h"
@@ -21,22 +20,26 @@ bool mr_index_shuffle_is_bijection(uint64_t max_index) {
   return all_bits(max_index) <= block_bits(grain_bits(max_index));
 }
 
-static void init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds, int bits) {
-  assert(rounds >= 2 && rounds <= MR_SHUFFLE_ROUNDS_MAX && rounds % 2 == 0);
+static mr_err_t init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds,
+                     int bits) {
+  *s = (mr_index_shuffle_t){0};
+  if (rounds < 2 || rounds > MR_SHUFFLE_ROUNDS_MAX || rounds % 2) return MR_ERR_CONFIG;
   int half = block_bits(bits) / 2;
   *s = (mr_index_shuffle_t){.max_index = max_index, .seed = seed, .half = half, .rounds = rounds};
   s->mask = ((uint64_t)1 << half) - 1;
   mr_seed_seq(&seed, 1, s->key, (size_t)rounds);
   for (int i = 0; i < rounds; i++) s->key[i] &= (uint32_t)s->mask;
+  return MR_OK;
 }
 
-void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds) {
-  init(s, max_index, seed, rounds, grain_bits(max_index));
+mr_err_t mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
+                               int rounds) {
+  return init(s, max_index, seed, rounds, grain_bits(max_index));
 }
 
-void mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
-                                     int rounds) {
-  init(s, max_index, seed, rounds, all_bits(max_index));
+mr_err_t mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
+                                         int rounds) {
+  return init(s, max_index, seed, rounds, all_bits(max_index));
 }
 
 static inline uint64_t rotl(uint64_t x, int r, int half, uint64_t mask) {

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 enum {
   MR_SHUFFLE_ROUNDS = 4,
   MR_SHUFFLE_ROUNDS_MAX = 16,
@@ -26,12 +28,15 @@ typedef struct mr_index_shuffle {
   uint32_t key[MR_SHUFFLE_ROUNDS_MAX];
 } mr_index_shuffle_t;
 
-/* rounds: even, in [2,MR_SHUFFLE_ROUNDS_MAX]; grain's samplers use MR_SHUFFLE_ROUNDS. */
-void mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds);
+/* Writes the keys into *s, which holds no memory.  rounds: even, in [2,MR_SHUFFLE_ROUNDS_MAX];
+   grain's samplers use MR_SHUFFLE_ROUNDS.  MR_ERR_CONFIG for any other number: *s is then all zeros
+   and gives 0 for every index. */
+mr_err_t mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
+                               int rounds);
 
 /* The same with a block that always holds max_index: each result comes once. */
-void mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
-                                     int rounds);
+mr_err_t mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
+                                         int rounds);
 
 /* Whether mr_index_shuffle_init's block holds all of [0,max_index], so each result comes once. */
 bool mr_index_shuffle_is_bijection(uint64_t max_index);

@@ -108,6 +108,24 @@ static void a_bijective_shuffle_is_grains_but_there(void **state) {
   free(seen);
 }
 
+static void other_numbers_of_rounds_are_refused(void **state) {
+  static const int rounds[] = {-2, 0, 1, 3, 17, 18, 40, 1 << 20};
+  struct {
+    mr_index_shuffle_t s;
+    uint8_t after[256];
+  } v;
+  for (size_t k = 0; k < sizeof rounds / sizeof *rounds; k++) {
+    memset(&v, 0xAB, sizeof v);
+    assert_int_equal(mr_index_shuffle_init(&v.s, 99, 3, rounds[k]), MR_ERR_CONFIG);
+    assert_int_equal(mr_index_shuffle_at(&v.s, 7), 0);
+    memset(&v.s, 0xAB, sizeof v.s);
+    assert_int_equal(mr_index_shuffle_init_bijective(&v.s, 99, 3, rounds[k]), MR_ERR_CONFIG);
+    for (size_t i = 0; i < sizeof v.after; i++) assert_int_equal(v.after[i], 0xAB);
+  }
+  assert_int_equal(mr_index_shuffle_init(&v.s, 99, 3, MR_SHUFFLE_ROUNDS_MAX), MR_OK);
+  assert_int_equal(v.after[0], 0xAB);
+}
+
 static void seed_sequences_match_numpy(void **state) {
   FILE *f = vectors_open("seedsequence.txt");
   char line[512];
@@ -145,6 +163,7 @@ int main(void) {
       cmocka_unit_test(tiny_orders_of_many_seeds_are_those_one_by_one),
       cmocka_unit_test(four_to_the_eighth_loses_its_last_record_as_in_grain),
       cmocka_unit_test(a_bijective_shuffle_is_grains_but_there),
+      cmocka_unit_test(other_numbers_of_rounds_are_refused),
       cmocka_unit_test(seed_sequences_match_numpy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
