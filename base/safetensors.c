@@ -272,6 +272,9 @@ static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_dia
   if (!said || !at || strlen(said) != 16)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is missing or damaged", path);
   at += strlen(DIGEST_PREFIX);
+  /* JSON has other spellings of the key, so the place found may belong to something else. */
+  if (f->map + f->body - at < 16 || memcmp(at, said, 16) != 0)
+    return mr_fail(diag, MR_ERR_DATA, "%s: its digest is not written as millrace writes it", path);
   XXH3_state_t *h = XXH3_createState();
   if (!h) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
   XXH3_64bits_reset(h);

@@ -171,6 +171,10 @@ static void foreign_files_are_read_and_wrong_ones_refused(void **state) {
       {"{\"__metadata__\":[]}", 0, MR_ERR_DATA, "__metadata__"},
       {"{\"__metadata__\":{\"a\":1}}", 0, MR_ERR_DATA, "not text"},
       {"{\"__metadata__\":{\"millrace.format\":\"1\"}}", 0, MR_ERR_DATA, "digest"},
+      /* The key is written with an escape; what looks like it stands at the very end. */
+      {"{\"__metadata__\":{\"millrace.xxh\\u0033\":\"0123456789abcdef\"},\"t\":{\"dtype\":\"U8\","
+       "\"shape\":[0],\"data_offsets\":[0,0],\"millrace.xxh3\":\"\"}}",
+       0, MR_ERR_DATA, "digest"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     static const char zeros[64];
