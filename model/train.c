@@ -10,12 +10,17 @@ mr_train_config_t mr_train_default(int64_t batch) {
   return (mr_train_config_t){.optim = mr_optim_of("adamw"), .batch = batch, .accumulate = 1};
 }
 
-mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
-                       mr_diag_t *diag) {
+mr_err_t mr_vit_params_list(const mr_vit_config_t *c, mr_params_t *params, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_fn_t *f = mr_vit_loss(c, 1, false, 0, params, &own);
   if (!f) return mr_fail(diag, own.code, "%s", own.text);
   mr_fn_destroy(f);
+  return MR_OK;
+}
+
+mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
+                       mr_diag_t *diag) {
+  MR_TRY(mr_vit_params_list(c, params, diag));
   MR_TRY(mr_params_alloc(params, diag));
   mr_params_init(params, seed);
   return MR_OK;

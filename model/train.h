@@ -15,6 +15,9 @@
 mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
                        mr_diag_t *diag);
 
+/* The list alone, without arenas: names and shapes, for who has to look before taking memory. */
+mr_err_t mr_vit_params_list(const mr_vit_config_t *c, mr_params_t *params, mr_diag_t *diag);
+
 typedef struct mr_train_config {
   mr_optim_t optim;
   float label_smoothing; /* [0,1) */

@@ -60,7 +60,9 @@ static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
   c.pin = v->team.pin;
   MR_TRY(mr_vit_state_averaged(v->checkpoint, &v->params.averaged, diag));
   v->params.averaged &= v->ema;
-  MR_TRY(mr_vit_params(&c, 0, &v->params, diag));
+  MR_TRY(mr_vit_params_list(&c, &v->params, diag));
+  MR_TRY(mr_vit_state_check(v->checkpoint, &c, &v->params, diag));
+  MR_TRY(mr_params_alloc(&v->params, diag));
   MR_TRY(mr_vit_state_load(v->checkpoint, &c, &v->params, &v->at, diag));
   return mr_eval_step_create(&c, in->dim[0], NULL, &v->step, diag);
 }

@@ -130,6 +130,7 @@ size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
   return (size_t)(cur.at - (char *)mem);
 }
 
+/* to: NULL to check the tensor alone. */
 static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const char *prefix,
                             const mr_param_t *q, float *to, mr_diag_t *diag) {
   char name[NAME], want[MR_AVAL_TEXT];
@@ -141,7 +142,7 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
   if (!same)
     return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the %s of the model", path, name,
                    mr_aval_text(&q->aval, want));
-  memcpy(to, t->data, mr_aval_bytes(&q->aval));
+  if (to) memcpy(to, t->data, mr_aval_bytes(&q->aval));
   return MR_OK;
 }
 
@@ -296,18 +297,35 @@ mr_err_t mr_vit_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
 }
 
 /* An average that begins now begins as the parameters. */
+static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const mr_params_t *params,
+                             mr_diag_t *diag) {
+  for (int which = 0; which < groups(params); which++) {
+    int from = which == AVERAGE && !has_average(f) ? VALUES : which;
+    float *to = arena(params, which);
+    for (int i = 0; i < params->n; i++) {
+      const mr_param_t *q = &params->param[i];
+      MR_TRY(load_tensor(f, path, group[from], q, to ? to + q->offset : NULL, diag));
+    }
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_vit_state_check(const char *path, const mr_vit_config_t *c, const mr_params_t *params,
+                            mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  mr_err_t e = check_model(f, path, c, diag);
+  if (e >= 0) e = load_tensors(f, path, params, diag);
+  mr_safetensors_close(f);
+  return e;
+}
+
 mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,
                            mr_vit_progress_t *p, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
   mr_err_t e = check_model(f, path, c, diag);
-  for (int which = 0; which < groups(params) && e >= 0; which++) {
-    int from = which == AVERAGE && !has_average(f) ? VALUES : which;
-    for (int i = 0; i < params->n && e >= 0; i++) {
-      const mr_param_t *q = &params->param[i];
-      e = load_tensor(f, path, group[from], q, arena(params, which) + q->offset, diag);
-    }
-  }
+  if (e >= 0) e = load_tensors(f, path, params, diag);
   if (e >= 0) e = load_progress(f, path, p, diag);
   mr_safetensors_close(f);
   return e;

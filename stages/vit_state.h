@@ -56,6 +56,12 @@ mr_err_t mr_vit_state_progress(const char *path, mr_vit_progress_t *p, mr_diag_t
 /* Whether a checkpoint file holds an average of the weights.  MR_ERR_IO or MR_ERR_DATA. */
 mr_err_t mr_vit_state_averaged(const char *path, bool *out, mr_diag_t *diag);
 
+/* Whether a checkpoint file holds the tensors of this list of parameters, which may have no arenas
+   yet: a file that merely claims to be of a large model is refused before memory is taken for it.
+   Failures as mr_vit_state_load. */
+mr_err_t mr_vit_state_check(const char *path, const mr_vit_config_t *c, const mr_params_t *params,
+                            mr_diag_t *diag);
+
 /* Fills the arenas of params and p from a checkpoint file; params->averaged beside a checkpoint
    without an average: it begins as the parameters.
    MR_ERR_DATA names path and what does not fit: another model, a missing tensor, bad text. */

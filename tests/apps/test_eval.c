@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/safetensors.h"
 #include "tests/apps/program.h"
 
 static char dir[64], run[128], checkpoint[160];
@@ -69,11 +70,26 @@ static void what_is_no_checkpoint_or_no_split_is_refused(void **state) {
   assert_non_null(strstr(p.err, "half"));
 }
 
+/* Before memory is taken for the model: 100 TB would not be there. */
+static void a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks(void **state) {
+  static const mr_st_meta_t meta[] = {
+      {"millrace.model",
+       "vit flax image=32 patch=4 channels=3 embed=65536 mlp=262144 heads=8 "
+       "layers=256 classes=10"}};
+  char file[128];
+  snprintf(file, sizeof file, "%s/huge.safetensors", dir);
+  assert_int_equal(mr_safetensors_write(file, NULL, 0, meta, 1, NULL), MR_OK);
+  RUN(&p, "eval", file, "--data", "synthetic");
+  assert_int_equal(p.status, 1);
+  if (!strstr(p.err, "is missing") || strstr(p.err, "memory")) fail_msg("%s", p.err);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_test_records_give_what_the_run_gave),
       cmocka_unit_test(other_records_are_called_by_their_name),
       cmocka_unit_test(what_is_no_checkpoint_or_no_split_is_refused),
+      cmocka_unit_test(a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
