@@ -21,7 +21,7 @@ static void put_node(const mr_graph_t *g, int i, FILE *out) {
   if (strcmp(node->name, node->def->name)) fprintf(out, " (%s)", node->def->name);
   if (node->n_workers > 1) fprintf(out, " x%d", node->n_workers);
   for (int k = 0; k < node->n_set; k++) {
-    const char *text = mr__setting_text(g, &node->set[k]);
+    const char *text = mr__setting_text(&node->set[k]);
     fputs("\\n", out);
     put_escaped(node->set[k].name, out);
     fputs(" = ", out);

@@ -19,11 +19,14 @@ typedef struct mr__setting {
   const char *name, *text;
   bool expand; /* text may hold $NAME */
   mr__pos_t pos;
+  const char *value; /* text with variables replaced, by mr__graph_resolve; else NULL */
 } mr__setting_t;
 
 typedef struct mr__var {
   const char *name, *text;
   bool expand;
+  mr__pos_t pos;
+  const char *value; /* as of a setting */
 } mr__var_t;
 
 typedef struct mr__node {
@@ -133,11 +136,17 @@ mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,
                    mr__pos_t pos, mr_diag_t *diag);
 
-/* Value of a text with variables replaced, owned by the graph; NULL when memory is short. */
-const char *mr__graph_expand(mr_graph_t *g, const char *text, int n_vars);
+/* Replaces the variables in every variable and setting: their `value`, owned by the graph.
+   MR_ERR_USAGE with the place of a value that becomes longer than MR__MOST_VALUE bytes, or with
+   which all become longer than MR__MOST_VALUES; MR_ERR_NOMEM. */
+enum { MR__MOST_VALUE = 65536, MR__MOST_VALUES = 1 << 24 };
+/* mr_graph_override without resolving. */
+mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag);
+mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag);
 /* Index of the variable, or -1. */
 int mr__graph_var(const mr_graph_t *g, const char *name, size_t n);
-const char *mr__setting_text(const mr_graph_t *g, const mr__setting_t *set);
+/* The value of a setting of a graph that has been resolved; lives as long as the graph. */
+const char *mr__setting_text(const mr__setting_t *set);
 
 /* "3:14: " or "" into text[0,n). */
 const char *mr__pos_text(mr__pos_t pos, char *text, size_t n);

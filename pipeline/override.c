@@ -16,7 +16,7 @@ static size_t var_name_span(const char *s) {
 
 /* One replacement step at *s, which stands on "$": the text to put there and its length.  The
    parser has checked names, so an unknown one can only be a lone dollar. */
-static const char *dollar(mr_graph_t *g, const char **s, int n_vars, size_t *len) {
+static const char *dollar(const mr_graph_t *g, const char **s, int n_vars, size_t *len) {
   const char *at = *s + 1;
   if (*at == '$') return *s += 2, *len = 1, "$";
   bool brace = *at == '{';
@@ -24,34 +24,69 @@ static const char *dollar(mr_graph_t *g, const char **s, int n_vars, size_t *len
   int i = mr__graph_var(g, at + brace, n);
   if (!n || i < 0 || i >= n_vars) return *s += 1, *len = 1, "$";
   *s = at + brace + n + brace;
-  const mr__var_t *v = &g->var[i];
-  /* A variable sees only those before it, so this ends. */
-  const char *text = v->expand ? mr__graph_expand(g, v->text, i) : v->text;
-  return *len = text ? strlen(text) : 0, text;
+  return *len = strlen(g->var[i].value), g->var[i].value;
 }
 
-const char *mr__graph_expand(mr_graph_t *g, const char *text, int n_vars) {
-  char *out = NULL;
-  size_t at = 0, len;
-  FILE *f = open_memstream(&out, &at);
-  if (!f) return NULL;
+typedef struct resolving {
+  mr_graph_t *g;
+  size_t total;
+  char value[MR__MOST_VALUE + 1];
+} resolving_t;
+
+/* text with the first n_vars variables, which have values, replaced. */
+static mr_err_t resolve(resolving_t *r, const char *text, bool expand, int n_vars, const char *name,
+                        mr__pos_t pos, const char **value, mr_diag_t *diag) {
+  char where[32];
+  size_t n = 0, len = 1;
+  *value = text;
+  if (!expand) return MR_OK;
   for (const char *s = text; *s;) {
-    if (*s != '$') {
-      fputc(*s++, f);
-      continue;
-    }
-    const char *put = dollar(g, &s, n_vars, &len);
-    if (put) fwrite(put, 1, len, f);
+    const char *put = *s == '$' ? dollar(r->g, &s, n_vars, &len) : (len = 1, s++);
+    if (n + len > MR__MOST_VALUE || r->total + n + len > MR__MOST_VALUES)
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "%s%.60s: its value is longer than %d bytes once variables are replaced%s",
+                     mr__pos_text(pos, where, sizeof where), name,
+                     n + len > MR__MOST_VALUE ? MR__MOST_VALUE : MR__MOST_VALUES,
+                     n + len > MR__MOST_VALUE ? "" : ", with the values before it");
+    memcpy(r->value + n, put, len);
+    n += len;
   }
-  fclose(f);
-  const char *kept = out ? mr__graph_text(g, out, at) : NULL;
-  free(out);
-  return kept;
+  r->total += n;
+  *value = mr__graph_text(r->g, r->value, n);
+  return *value ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
 }
 
-const char *mr__setting_text(const mr_graph_t *g, const mr__setting_t *set) {
-  /* Expanding adds to the graph's store of strings, which no reader of the graph sees. */
-  return set->expand ? mr__graph_expand((mr_graph_t *)g, set->text, g->n_vars) : set->text;
+static mr_err_t resolve_settings(resolving_t *r, mr__node_t *node, mr_diag_t *diag) {
+  for (int k = 0; k < node->n_set; k++) {
+    mr__setting_t *set = &node->set[k];
+    MR_TRY(
+        resolve(r, set->text, set->expand, r->g->n_vars, set->name, set->pos, &set->value, diag));
+  }
+  return MR_OK;
+}
+
+static mr_err_t resolve_all(resolving_t *r, mr_diag_t *diag) {
+  mr_graph_t *g = r->g;
+  for (int i = 0; i < g->n_vars; i++) { /* a variable sees those before it */
+    mr__var_t *v = &g->var[i];
+    MR_TRY(resolve(r, v->text, v->expand, i, v->name, v->pos, &v->value, diag));
+  }
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(resolve_settings(r, g->node[i], diag));
+  for (int i = 0; i < g->n_processes; i++) MR_TRY(resolve_settings(r, g->process[i], diag));
+  return MR_OK;
+}
+
+mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag) {
+  resolving_t *r = malloc(sizeof *r);
+  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  r->g = g, r->total = 0;
+  mr_err_t e = resolve_all(r, diag);
+  free(r);
+  return e;
+}
+
+const char *mr__setting_text(const mr__setting_t *set) {
+  return set->value ? set->value : set->text;
 }
 
 static mr_err_t override_var(mr_graph_t *g, int i, const char *value, mr_diag_t *diag) {
@@ -95,7 +130,7 @@ static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value,
   return mr_graph_set(g, g->node[which]->name, key, value, diag);
 }
 
-mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
+mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
   const char *eq = strchr(key_value, '=');
   if (!eq || eq == key_value)
     return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want KEY=VALUE", key_value);
@@ -110,11 +145,16 @@ mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag
   return mr_graph_set(g, stage, dot + 1, eq + 1, diag);
 }
 
+mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
+  MR_TRY(mr__graph_override(g, key_value, diag));
+  return mr__graph_resolve(g, diag);
+}
+
 const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char *setting) {
   int i = mr__graph_find(g, stage);
   if (i < 0) return NULL;
   for (int k = 0; k < g->node[i]->n_set; k++)
-    if (!strcmp(g->node[i]->set[k].name, setting)) return mr__setting_text(g, &g->node[i]->set[k]);
+    if (!strcmp(g->node[i]->set[k].name, setting)) return mr__setting_text(&g->node[i]->set[k]);
   const mr_opt_t *o = mr_stage_def_opt(g->node[i]->def, setting);
   return o ? o->def : NULL;
 }
@@ -139,7 +179,7 @@ static void put_node(const mr_graph_t *g, mr__node_t *node, const char *head, FI
   if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, by_name);
   for (int k = 0; k < node->n_set; k++) {
     fprintf(out, " %s=", node->set[k].name);
-    put_quoted(mr__setting_text(g, &node->set[k]), out);
+    put_quoted(mr__setting_text(&node->set[k]), out);
   }
 }
 

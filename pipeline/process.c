@@ -82,7 +82,7 @@ static mr_err_t read_setting(const mr_graph_t *g, const mr__node_t *node, const 
                              mr_process_t *out, mr_diag_t *diag) {
   const char *text = o->def;
   for (int k = 0; k < node->n_set; k++)
-    if (!strcmp(node->set[k].name, o->name)) text = mr__setting_text(g, &node->set[k]);
+    if (!strcmp(node->set[k].name, o->name)) text = mr__setting_text(&node->set[k]);
   return text ? mr_opt_set(o, out, node->name, text, diag) : MR_OK;
 }
 

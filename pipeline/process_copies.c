@@ -145,7 +145,7 @@ static const char *whole_size(const mr_graph_t *g, int node) {
   }
   const mr__node_t *n = g->node[node];
   for (int i = 0; i < n->n_set; i++)
-    if (!strcmp(n->set[i].name, "size")) return mr__setting_text(g, &n->set[i]);
+    if (!strcmp(n->set[i].name, "size")) return mr__setting_text(&n->set[i]);
   return NULL;
 }
 

@@ -14,8 +14,7 @@ static mr_err_t set_one(mr_graph_t *g, mr__node_t *node, const mr__setting_t *se
       .name = "workers", .type = MR_OPT_INT, .unit = "threads", .lo = 1, .hi = MR_MAX_WORKERS};
   char at[32], who[128];
   snprintf(who, sizeof who, "%s%s", mr__pos_text(set->pos, at, sizeof at), node->name);
-  const char *text = mr__setting_text(g, set);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  const char *text = mr__setting_text(set);
   const mr_opt_t *o = mr_stage_def_opt(node->def, set->name);
   if (o) return mr_opt_set(o, node->state, who, text, diag);
   int64_t n;

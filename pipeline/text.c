@@ -152,6 +152,6 @@ mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *over
   if (e >= 0 && !g->n_nodes) e = mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
   free(p->link);
   free(p);
-  for (int i = 0; i < n && e >= 0; i++) e = mr_graph_override(g, overrides[i], diag);
-  return e;
+  for (int i = 0; i < n && e >= 0; i++) e = mr__graph_override(g, overrides[i], diag);
+  return e >= 0 ? mr__graph_resolve(g, diag) : e;
 }

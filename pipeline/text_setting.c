@@ -37,7 +37,8 @@ static mr_err_t add_var(mr__text_parser_t *p, const char *name, size_t n, const 
   mr__var_t *more = realloc(g->var, (size_t)(g->n_vars + 1) * sizeof *more);
   if (!more) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
   g->var = more;
-  mr__var_t v = {mr__graph_text(g, name, n), mr__graph_text(g, value, strlen(value)), true};
+  mr__var_t v = {mr__graph_text(g, name, n), mr__graph_text(g, value, strlen(value)), true,
+                 .pos = pos};
   if (!v.name || !v.text) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
   g->var[g->n_vars++] = v;
   return MR_OK;
@@ -83,7 +84,7 @@ static const mr_opt_t *open_positional(const mr__node_t *node) {
 static mr_err_t put(mr__text_parser_t *p, mr__node_t *node, const char *name, const char *text,
                     bool expand) {
   if (expand) MR_TRY(check_vars(p, text, p->word.pos));
-  mr__setting_t set = {name, text, expand, p->word.pos};
+  mr__setting_t set = {name, text, expand, p->word.pos, NULL};
   return mr__graph_put(p->g, node, set, p->diag);
 }
 

@@ -246,6 +246,39 @@ static void a_dump_reads_back_as_the_same_graph(void **state) {
   mr_graph_destroy(g), mr_graph_destroy(h);
 }
 
+/* n variables, each twice the one before it. */
+static void doubled(char *text, size_t size, const char *first, int n) {
+  size_t at = (size_t)snprintf(text, size, "let v0 = %s\n", first);
+  for (int i = 1; i < n; i++)
+    at += (size_t)snprintf(text + at, size - at, "let v%d = $v%d$v%d\n", i, i - 1, i - 1);
+  snprintf(text + at, size - at, "source path=$v%d ! sink", n - 1);
+}
+
+static void variables_that_grow_without_bound_are_refused(void **state) {
+  char text[8192];
+  mr_diag_t diag = {0};
+  mr_graph_t *g = mr_graph_create(&reg);
+  doubled(text, sizeof text, "xxxxxxxx", 30);
+  assert_int_equal(mr_graph_parse(g, text, NULL, 0, &diag), MR_ERR_USAGE);
+  assert_string_equal(diag.text,
+                      "15:5: v14: its value is longer than 65536 bytes once variables "
+                      "are replaced");
+  mr_graph_destroy(g);
+
+  doubled(text, sizeof text, "''", 200); /* nothing, 2^199 times */
+  g = parsed(text, NULL, 0);
+  assert_string_equal(mr_graph_setting(g, "source", "path"), "");
+  mr_graph_destroy(g);
+
+  doubled(text, sizeof text, "1234", 14); /* 32 KiB fit, and an override reaches what uses it */
+  g = parsed(text, (const char *const[]){"v12=ab"}, 1);
+  assert_string_equal(mr_graph_setting(g, "source", "path"), "abab");
+  assert_int_equal(mr_graph_override(g, "v11=cd", NULL), MR_OK);
+  assert_int_equal(mr_graph_override(g, "v13=$$", NULL), MR_OK);
+  assert_string_equal(mr_graph_setting(g, "source", "path"), "$$");
+  mr_graph_destroy(g);
+}
+
 static void settings_reach_the_state(void **state) {
   mr_graph_t *g = parsed("source 4 fast path='x y' ! sink", NULL, 0);
   assert_int_equal(mr_graph_settle(g, NULL), MR_OK);
@@ -265,6 +298,7 @@ int main(void) {
       cmocka_unit_test(overrides_reach_variables_and_settings),
       cmocka_unit_test(a_swap_keeps_what_both_stages_know),
       cmocka_unit_test(a_dump_reads_back_as_the_same_graph),
+      cmocka_unit_test(variables_that_grow_without_bound_are_refused),
       cmocka_unit_test(settings_reach_the_state),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
