@@ -15,7 +15,8 @@ static const char *type_text(const mr_opt_t *o) {
     case MR_OPT_INT: return "whole number";
     case MR_OPT_F64: return "number";
     case MR_OPT_BOOL: return "yes or no";
-    case MR_OPT_STR: return "text";
+    case MR_OPT_STR:
+    case MR_OPT_SECRET: return "text";
     case MR_OPT_ENUM: return o->choices;
     case MR_OPT_RANGE: return "LO:HI";
     case MR_OPT_VEC3: return "A,B,C";
@@ -52,7 +53,7 @@ typedef struct row {
 static void to_row(const mr_opt_t *o, row_t *row) {
   row->range[0] = 0;
   if (o->lo != o->hi) snprintf(row->range, sizeof row->range, "[%.10g, %.10g]", o->lo, o->hi);
-  const char *none = o->type == MR_OPT_STR ? "none" : "must be given";
+  const char *none = o->type == MR_OPT_STR || o->type == MR_OPT_SECRET ? "none" : "must be given";
   row->cell[0] = o->name, row->cell[1] = type_text(o);
   row->cell[2] = o->unit ? o->unit : "";
   row->cell[3] = o->def && *o->def ? o->def : none;

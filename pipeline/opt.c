@@ -13,13 +13,15 @@ static void want_text(const mr_opt_t *o, char *text, size_t n) {
                                      [MR_OPT_F64] = "a number",
                                      [MR_OPT_BOOL] = "true or false",
                                      [MR_OPT_STR] = "a text",
+                                     [MR_OPT_SECRET] = "a text",
                                      [MR_OPT_ENUM] = "one of",
                                      [MR_OPT_RANGE] = "LOW:HIGH, two numbers in order",
                                      [MR_OPT_VEC3] = "three numbers A,B,C"};
   const char *unit = o->unit ? o->unit : "", *gap = *unit ? " of " : "";
   if (o->type == MR_OPT_ENUM)
     snprintf(text, n, "one of %s", o->choices);
-  else if (o->lo == o->hi || o->type == MR_OPT_BOOL || o->type == MR_OPT_STR)
+  else if (o->lo == o->hi || o->type == MR_OPT_BOOL || o->type == MR_OPT_STR ||
+           o->type == MR_OPT_SECRET)
     snprintf(text, n, "%s%s%s", kind[o->type], gap, unit);
   else
     snprintf(text, n, "%s in [%.15g,%.15g]%s%s", kind[o->type], o->lo, o->hi, gap, unit);
@@ -86,7 +88,8 @@ static bool parse(const mr_opt_t *o, const char *text, void *at) {
     case MR_OPT_INT: return parse_int(o, text, at);
     case MR_OPT_F64: return parse_numbers(o, text, 1, 0, at);
     case MR_OPT_BOOL: return parse_bool(text, at);
-    case MR_OPT_STR: return *(const char **)at = text, true;
+    case MR_OPT_STR:
+    case MR_OPT_SECRET: return *(const char **)at = text, true;
     case MR_OPT_ENUM: return parse_enum(o, text, at);
     case MR_OPT_VEC3: return parse_numbers(o, text, 3, ',', at);
     case MR_OPT_RANGE: {

@@ -37,7 +37,7 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
     if (is_set(node, o->name)) continue;
     if (o->def)
       MR_TRY(mr_opt_set(o, node->state, node->name, o->def, diag));
-    else if (o->type != MR_OPT_STR)
+    else if (o->type != MR_OPT_STR && o->type != MR_OPT_SECRET)
       return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s must be given",
                      mr__pos_text(node->pos, at, sizeof at), node->name, o->name);
   }

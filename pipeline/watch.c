@@ -14,7 +14,10 @@ int mr_watch_n_workers(const mr_stage_t *s, int i) { return s->rt->g->node[i]->n
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i) { return s->rt->g->node[i]->def; }
 
 const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting) {
-  return mr_graph_setting(s->rt->g, s->rt->g->node[i]->name, setting);
+  const mr__node_t *node = s->rt->g->node[i];
+  const mr_opt_t *o = mr_stage_def_opt(node->def, setting);
+  const char *text = mr_graph_setting(s->rt->g, node->name, setting);
+  return o && o->type == MR_OPT_SECRET && text && *text ? "(hidden)" : text;
 }
 
 int mr_watch_n_edges(const mr_stage_t *s) { return s->rt ? s->rt->g->n_edges : 0; }

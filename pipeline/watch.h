@@ -15,8 +15,10 @@ const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out);
  */
 int mr_watch_n_workers(const mr_stage_t *s, int i);
 
-/* The stage's constant, for its settings; and a setting's text as given or its default, or NULL. */
+/* The stage's constant, for its settings. */
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i);
+/* A setting's text as given or its default, "(hidden)" for a secret one that is given; owned by the
+   graph.  NULL: there is none.  Only while stages open: the graph keeps texts without a lock. */
 const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting);
 
 typedef struct mr_watch_edge {

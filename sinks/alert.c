@@ -46,11 +46,11 @@ static const mr_opt_t alert_opts[] = {
      "The smoothed images/s fall below this share of their best; 0: never.", 0},
     {"disk", MR_OPT_F64, AT(disk), "bytes", "1e9", 0, 1e18, NULL,
      "Less free space than this where the run lies (needs telemetry before it); 0: never.", 0},
-    {"command", MR_OPT_STR, AT(command), "", "", 0, 0, NULL,
+    {"command", MR_OPT_SECRET, AT(command), "", "", 0, 0, NULL,
      "Shell command to run; MILLRACE_ALERT, MILLRACE_STEP and MILLRACE_TEXT are set for it; a "
      "graph's text has $$ for a dollar.",
      0},
-    {"webhook", MR_OPT_STR, AT(webhook), "", "", 0, 0, NULL,
+    {"webhook", MR_OPT_SECRET, AT(webhook), "", "", 0, 0, NULL,
      "Address that gets a POST with the alert as JSON.", 0},
     {"fail", MR_OPT_BOOL, AT(fail), "", "false", 0, 0, NULL,
      "Lets the run end with a failure, after it has gone on to its end.", 0},
