@@ -49,9 +49,14 @@ static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
 
 /* Whether NAME is a temporary file of a run whose writer, named at its end, is gone. */
 static bool is_leftover(const char *name) {
-  static const char *const first[] = {
-      "graph.mr.part-", "settings.txt.part-", "metrics.jsonl.part-", "versions.json.part-",
-      "step-",          ".latest-",           ".writable-"};
+  static const char *const first[] = {"graph.mr.part-",
+                                      "settings.txt.part-",
+                                      "metrics.jsonl.part-",
+                                      "versions.json.part-",
+                                      "web.url.part-",
+                                      "step-",
+                                      ".latest-",
+                                      ".writable-"};
   bool ours = false;
   for (size_t i = 0; i < sizeof first / sizeof *first; i++)
     ours |= !strncmp(name, first[i], strlen(first[i]));
@@ -89,7 +94,7 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 }
 
 void mr_run_dir_undo(const mr_run_dir_t *r) {
-  static const char *const written[] = {"settings.txt", "graph.mr", "versions.json"};
+  static const char *const written[] = {"settings.txt", "graph.mr", "versions.json", "web.url"};
   char path[MR_RUN_PATH + 64];
   struct stat st;
   file_in(r, "metrics.jsonl", path);

@@ -14,8 +14,10 @@
 #include "base/loopback.h"
 #include "base/xio.h"
 #include "sinks/background.h"
+#include "sinks/http_address.h"
 
 enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
+enum { DEFAULT_PORTS = 100 /* tried from the default port on */ };
 enum { BURST = 64, EACH_NS = 20000000 /* connections at once, then one at a time */ };
 
 /* ---- addresses ---- */
@@ -141,7 +143,8 @@ static struct MHD_Response *plain(const char *text) {
   return mr_http_text(strdup(text), strlen(text), "text/plain; charset=utf-8");
 }
 
-static void add_headers(const mr_http_t *h, struct MHD_Connection *c, struct MHD_Response *r) {
+/* The headers of every response. */
+static void add_headers(struct MHD_Response *r) {
   static const char *const always[][2] = {
       {"Content-Security-Policy",
        "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
@@ -154,8 +157,12 @@ static void add_headers(const mr_http_t *h, struct MHD_Connection *c, struct MHD
       {"Cache-Control", "no-store"}};
   for (size_t i = 0; i < sizeof always / sizeof *always; i++)
     MHD_add_response_header(r, always[i][0], always[i][1]);
-  if (!h->need_token || !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token")) return;
+}
+
+/* Of an allowed request only: the cookie holds the token. */
+static void add_cookie(const mr_http_t *h, struct MHD_Connection *c, struct MHD_Response *r) {
   char name[32], cookie[160];
+  if (!h->need_token || !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token")) return;
   cookie_name(h, name, sizeof name);
   snprintf(cookie, sizeof cookie, "%s=%s; Path=/; HttpOnly; SameSite=Strict%s", name, h->token,
            h->tls ? "; Secure" : "");
@@ -172,6 +179,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     if (!refusal(h, c, method) && !*upload_size) return MHD_YES;
   }
   unsigned status = refusal(h, c, method);
+  bool allowed = !status;
   struct MHD_Response *r = status ? NULL : h->answer(h->arg, c, url);
   if (!status && !r) status = MHD_HTTP_NOT_FOUND;
   if (!r)
@@ -179,7 +187,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
                   ? "The token is missing: use the whole URL that millrace has printed.\n"
                   : "refused\n");
   if (!r) return MHD_NO;
-  add_headers(h, c, r);
+  add_headers(r);
+  if (allowed) add_cookie(h, c, r);
   mr_http_slow_answer(&h->slow, fd_of(c));
   enum MHD_Result done = MHD_queue_response(c, status ? status : MHD_HTTP_OK, r);
   MHD_destroy_response(r);
@@ -235,53 +244,98 @@ static mr_err_t read_tls(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *
 typedef struct listen {
   mr_http_t *h;
   const address_t *at;
-  uint16_t port;
   int error; /* errno, where h->daemon is NULL afterwards */
 } listen_t;
 
 /* poll, not epoll: with the latter the end of a half-closed connection can go unseen until the
-   time-out. */
+   time-out.  MHD_OPTION_LISTENING_ADDRESS_REUSE is left out: it sets SO_REUSEPORT, with which two
+   servers share a port and requests reach either. */
 static void start_daemon(void *arg) {
   listen_t *l = arg;
   mr_http_t *h = l->h;
   unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME |
                    MHD_USE_ERROR_LOG | (l->at->sa.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0) |
                    (h->tls ? MHD_USE_TLS : 0);
-  h->daemon = MHD_start_daemon(
-      flags, l->port, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
-      MHD_OPTION_SOCK_ADDR, &l->at->sa, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MR_HTTP_CONNECTIONS,
-      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-      MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
-      h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, h->cert, MHD_OPTION_HTTPS_MEM_KEY,
-      h->key, MHD_OPTION_END);
-  l->error = errno;
+  h->daemon =
+      MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
+                       MHD_OPTION_SOCK_ADDR, &l->at->sa, MHD_OPTION_CONNECTION_LIMIT,
+                       (unsigned)MR_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                       (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
+                       MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
+                       on_completed, h, h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END,
+                       h->cert, MHD_OPTION_HTTPS_MEM_KEY, h->key, MHD_OPTION_END);
+  l->error = h->daemon ? 0 : errno;
+}
+
+/* Listens at one port; returns 0 or errno. */
+static int listen_at(mr_http_t *h, const mr_http_settings_t *set, int64_t port) {
+  address_t a;
+  parse_address(set->bind, (int)port, &a);
+  listen_t l = {h, &a, 0};
+  mr_in_background(start_daemon, &l);
+  return l.error;
+}
+
+/* Listens at the port that is set; else at the port of last time, the default one, or the next. */
+static mr_err_t listen_somewhere(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set,
+                                 int last_port) {
+  if (mr_setting_given(s, (size_t)((const char *)&set->port - (const char *)s->state)) ||
+      !set->port) {
+    int error = listen_at(h, set, set->port);
+    if (!error) return MR_OK;
+    return mr_stage_fail(s, MR_ERR_IO, "port = %" PRId64 ": cannot listen at %s: %s%s", set->port,
+                         set->bind, strerror(error),
+                         error == EADDRINUSE ? "; choose another port, or 0 for any free one" : "");
+  }
+  if (last_port && !listen_at(h, set, last_port)) return MR_OK;
+  int64_t port = set->port, end = port + DEFAULT_PORTS;
+  int error = listen_at(h, set, port);
+  while (error == EADDRINUSE && port + 1 < end) error = listen_at(h, set, ++port);
+  if (error)
+    return mr_stage_fail(s, MR_ERR_IO, "ports %" PRId64 " to %" PRId64 ": cannot listen at %s: %s",
+                         set->port, port, set->bind, strerror(error));
+  if (port != set->port)
+    printf("%s: port %" PRId64 " is in use, port %" PRId64 " is taken instead\n", s->name,
+           set->port, port);
+  return MR_OK;
+}
+
+/* The token and port of the server before, or a new token. */
+static mr_err_t take_address(mr_http_t *h, mr_stage_t *s, const char *file, int *last_port) {
+  if (file && mr_http_address_read(file, h->token, last_port)) return MR_OK;
+  return draw_token(h->token) ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");
+}
+
+static void keep_address(const mr_http_t *h, const mr_stage_t *s, const char *file) {
+  mr_diag_t why = {0};
+  char url[512];
+  mr_http_url(h, url, sizeof url);
+  if (mr_http_address_write(file, url, &why) < 0)
+    fprintf(stderr, "%s: a resumed run will have another token: %s\n", s->name, why.text);
 }
 
 mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,
-                      mr_http_answer_t *answer, void *arg) {
-  address_t a;
+                      const char *folder, mr_http_answer_t *answer, void *arg) {
+  char path[MR_PATH_MAX];
+  int last_port = 0;
   *h = (mr_http_t){.answer = answer,
                    .arg = arg,
                    .need_token = need_token,
                    .turnstile = mr_turnstile(BURST, EACH_NS),
                    .bind = set->bind,
                    .allow_host = set->allow_host};
-  if (!draw_token(h->token)) return mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");
+  bool keeps = folder && snprintf(path, sizeof path, "%s/%s.url", folder, s->name) < MR_PATH_MAX;
+  MR_TRY(take_address(h, s, keeps ? path : NULL, &last_port));
   MR_TRY(read_tls(h, s, set));
   if (!mr_http_slow_open(&h->slow, IDLE_S))
     return mr_stage_fail(s, MR_ERR_NOMEM, "no thread that ends slow connections");
-  parse_address(set->bind, (int)set->port, &a);
-  listen_t l = {h, &a, (uint16_t)set->port, 0};
-  mr_in_background(start_daemon, &l);
-  if (!h->daemon) {
-    mr_err_t e = mr_stage_fail(
-        s, MR_ERR_IO, "cannot listen at %s port %" PRId64 ": %s; port = 0 takes a free one",
-        set->bind, set->port, strerror(l.error));
+  mr_err_t e = listen_somewhere(h, s, set, last_port);
+  if (e < 0) {
     mr_http_close(h);
     return e;
   }
   h->port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+  if (keeps) keep_address(h, s, path);
   return MR_OK;
 }
 

@@ -11,10 +11,9 @@
 #include <stdatomic.h>
 
 #include "pipeline/stage.h"
+#include "sinks/http_address.h"
 #include "sinks/http_slow.h"
 #include "sinks/turnstile.h"
-
-enum { MR_HTTP_TOKEN = 33 }; /* 32 hexadecimal digits and the end */
 
 /* Settings that a stage with a server has. */
 typedef struct mr_http_settings {
@@ -36,7 +35,7 @@ typedef struct mr_http_settings {
        .def = default_port,                                                                    \
        .lo = 0,                                                                                \
        .hi = 65535,                                                                            \
-       .help = "Port to listen at; 0 takes a free one.",                                       \
+       .help = "Port to listen at; 0 takes a free one, the default the next free one.",        \
        .positional = 1},                                                                       \
       {.name = "allow-host",                                                                   \
        .type = MR_OPT_STR,                                                                     \
@@ -76,10 +75,16 @@ typedef struct mr_http {
    TLS. */
 mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set);
 
-/* Starts to listen.  need_token: requests carry ?token=TOKEN or the cookie that the first one gets.
-   A port in use fails with its number. */
+/* Starts to listen and returns at once; a thread answers from then on.  set lies in the state of s.
+   need_token: requests carry ?token=TOKEN or the cookie that the first one gets.  A port that the
+   graph sets and another program uses is MR_ERR_IO; in place of the default port the next free one
+   is taken, which a line on standard output says.
+
+   folder: where NAME.url (mode 0600, NAME is the stage's) keeps the address, so that the next
+   server of this folder has the same token, and the same port if the graph sets none.  NULL: kept
+   nowhere. A folder that cannot be written costs only that, with a warning on standard error. */
 mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,
-                      mr_http_answer_t *answer, void *arg);
+                      const char *folder, mr_http_answer_t *answer, void *arg);
 void mr_http_close(mr_http_t *h); /* all zero or closed before is fine */
 
 /* "http://127.0.0.1:8080/", with the token if there is one. */

@@ -231,7 +231,7 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
   t->ready = true;
   /* On loopback the numbers are no secret; beyond it they are. */
   bool beyond = t->set.cert[0] != 0;
-  MR_TRY(mr_http_open(&t->http, s, &t->set, beyond, prometheus_answer, t));
+  MR_TRY(mr_http_open(&t->http, s, &t->set, beyond, NULL, prometheus_answer, t));
   mr_http_url(&t->http, url, sizeof url);
   char *query = strchr(url, '?');
   printf("%s: %.*smetrics%s\n", s->name, (int)(query ? query - url : (long)strlen(url)), url,

@@ -26,6 +26,7 @@ typedef struct web {
   mr_web_stream_t stream;
   mr_web_pictures_t pictures;
   mr_web_live_t live;
+  char *run_json; /* heap, written before the server starts: the graph does not change */
 } web_t;
 
 static const mr_opt_t web_opts[] = {
@@ -56,6 +57,14 @@ static struct MHD_Response *json(char *text) {
   return text ? mr_http_text(text, strlen(text), "application/json") : NULL;
 }
 
+/* A response whose text stays the stage's. */
+static struct MHD_Response *text_of(char *text) {
+  struct MHD_Response *r =
+      MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT);
+  if (r) MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+  return r;
+}
+
 static struct MHD_Response *bytes(void *data, size_t n, const char *type) {
   return data ? mr_http_text(data, n, type) : NULL;
 }
@@ -64,7 +73,7 @@ static struct MHD_Response *web_answer(void *arg, struct MHD_Connection *c, cons
   web_t *w = arg;
   size_t n = 0;
   if (!strcmp(path, "/events")) return mr_web_stream_events(&w->stream, c);
-  if (!strcmp(path, "/run.json")) return json(mr_web_run_json(w->stage, w->run));
+  if (!strcmp(path, "/run.json")) return text_of(w->run_json);
   if (!strcmp(path, "/runs.json")) return json(mr_web_runs_json(w->run));
   if (!strncmp(path, "/runs/", 6)) {
     void *text = mr_web_runs_metrics(w->run, path + 6, &n);
@@ -115,10 +124,12 @@ static mr_err_t web_open(mr_stage_t *s) {
   w->stage = s;
   w->stream.now = live_text, w->stream.arg = w;
   read_earlier(w);
-  if (!mr_web_live_init(&w->live, s) || !mr_web_pictures_init(&w->pictures))
+  w->run_json = mr_web_run_json(s, w->run);
+  if (!w->run_json || !mr_web_live_init(&w->live, s) || !mr_web_pictures_init(&w->pictures))
     return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the page");
   if (!mr_web_stream_open(&w->stream)) return mr_stage_fail(s, MR_ERR_IO, "no thread for the page");
-  MR_TRY(mr_http_open(&w->http, s, &w->set, true, web_answer, w));
+  const char *folder = mr_setting_given(s, offsetof(web_t, run)) ? w->run : NULL;
+  MR_TRY(mr_http_open(&w->http, s, &w->set, true, folder, web_answer, w));
   mr_http_url(&w->http, url, sizeof url);
   printf("%s: %s\n", s->name, url);
   fflush(stdout);
@@ -169,6 +180,8 @@ static void web_close(mr_stage_t *s) {
   mr_web_stream_fini(&w->stream);
   mr_web_pictures_fini(&w->pictures);
   mr_web_live_fini(&w->live);
+  free(w->run_json);
+  w->run_json = NULL;
 }
 
 const mr_stage_def_t mr_stage_web = {

@@ -4,7 +4,8 @@
 
 #include "pipeline/watch.h"
 
-/* Stages with their settings, edges, class names: JSON (cJSON_free), NULL without memory. */
+/* Stages with their settings (secret ones hidden), edges, class names: JSON (heap), NULL without
+   memory.  For a stage's open alone: it makes texts that the graph keeps, without a lock. */
 char *mr_web_run_json(const mr_stage_t *s, const char *run);
 
 typedef struct mr_web_live {

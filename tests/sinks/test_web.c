@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "sinks/http_slow.h"
@@ -39,23 +40,34 @@ static void *run_graph(void *arg) {
   return NULL;
 }
 
+/* The address that a stage has printed to a file; false: not yet. */
+static bool find_address(const char *path, const char *stage, int *at, char *with) {
+  char line[512], want[96];
+  bool there = false;
+  snprintf(want, sizeof want, "%s: http://127.0.0.1:%%d/?token=%%32[0-9a-f]", stage);
+  FILE *f = fopen(path, "r");
+  while (f && !there && fgets(line, sizeof line, f))
+    there = strchr(line, '\n') && sscanf(line, want, at, with) == 2;
+  if (f) fclose(f);
+  return there;
+}
+
 /* Starts with standard output in a file, reads the address there. */
 static void start(const char *text) {
-  char path[96], line[256] = "";
+  char path[96];
   snprintf(path, sizeof path, "%s/said", dir);
   fflush(stdout);
   int kept = dup(STDOUT_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(fd, STDOUT_FILENO), close(fd);
   snprintf(graph_text, sizeof graph_text, "%s", text);
   assert_int_equal(pthread_create(&runner, NULL, run_graph, NULL), 0);
-  for (int i = 0; i < 120000 && !strchr(line, '\n'); i++) {
+  bool there = false;
+  for (int i = 0; i < 120000 && !there; i++) {
     usleep(1000);
-    FILE *f = fopen(path, "r");
-    if (!fgets(line, sizeof line, f)) line[0] = 0;
-    fclose(f);
+    there = find_address(path, "web", &port, token);
   }
   dup2(kept, STDOUT_FILENO), close(kept);
-  assert_int_equal(sscanf(line, "web: http://127.0.0.1:%d/?token=%32s", &port, token), 2);
+  assert_true(there);
 }
 
 static void finish(void) {
@@ -109,7 +121,121 @@ static int status_of(const char *path, const char *with_token, const char *host,
   return status;
 }
 
+/* The whole answer to a GET of path, from the server at a port; the caller frees it. */
+static char *get(int at, const char *method, const char *path, const char *head) {
+  char text[512];
+  int n = snprintf(text, sizeof text, "%s %s HTTP/1.1\r\n%sConnection: close\r\n\r\n", method, path,
+                   head);
+  port = at;
+  return ask_raw(text, (size_t)n, false);
+}
+
 /* ---- the tests ---- */
+
+static void a_refusal_holds_no_token(void **state) {
+  char right[64], query[80];
+  start("talk last=1000000 pause=5000 ! web port=0");
+  snprintf(right, sizeof right, "Host: 127.0.0.1:%d\r\n", port);
+  snprintf(query, sizeof query, "/run.json?token=%s", token);
+  const struct {
+    const char *method, *path, *head, *status;
+  } refused[] = {{"GET", "/run.json?token=x", right, " 401 "},
+                 {"GET", "/run.json?token=", right, " 401 "},
+                 {"GET", "/?token=00000000000000000000000000000000", right, " 401 "},
+                 {"GET", "/?token=", "Host: evil.example\r\n", " 403 "},
+                 {"GET", query, "Host: evil.example\r\n", " 403 "},
+                 {"POST", "/?token=", right, " 405 "},
+                 {"POST", query, right, " 405 "}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    char *answer = get(port, refused[i].method, refused[i].path, refused[i].head);
+    assert_non_null(strstr(answer, refused[i].status));
+    assert_null(strstr(answer, token));
+    assert_null(strstr(answer, "Set-Cookie"));
+    free(answer);
+  }
+  char *answer = get(port, "GET", query, right);
+  assert_non_null(strstr(answer, " 200 "));
+  assert_non_null(strstr(answer, "Set-Cookie"));
+  assert_non_null(strstr(answer, token));
+  free(answer);
+  finish();
+}
+
+static void the_settings_on_the_page_hide_secrets(void **state) {
+  char path[80], head[64];
+  start(
+      "talk last=1000000 pause=5000 name=t  t. ! web port=0"
+      "  t. ! alert command='echo told' webhook=https://hooks.example/services/PASS");
+  snprintf(head, sizeof head, "Host: 127.0.0.1:%d\r\n", port);
+  snprintf(path, sizeof path, "/run.json?token=%s", token);
+  char *answer = get(port, "GET", path, head);
+  assert_non_null(strstr(answer, "\"webhook\":\"(hidden)\""));
+  assert_non_null(strstr(answer, "\"command\":\"(hidden)\""));
+  assert_null(strstr(answer, "PASS"));
+  assert_null(strstr(answer, "echo told"));
+  free(answer);
+  finish();
+}
+
+/* Two servers that share a port answer for each other. */
+static void a_second_page_takes_another_port(void **state) {
+  char said[96], name[2][8] = {"web", "web2"}, with[2][40], path[80], head[64];
+  int at[2];
+  mr_diag_t diag;
+  start("talk last=1000000 pause=5000 name=t  t. ! web  t. ! web name=web2");
+  snprintf(said, sizeof said, "%s/said", dir);
+  for (int i = 0; i < 2; i++)
+    for (int ms = 0; !find_address(said, name[i], &at[i], with[i]); ms++) {
+      assert_true(ms < 120000);
+      usleep(1000);
+    }
+  assert_int_not_equal(at[0], at[1]);
+  for (int i = 0; i < 2; i++) /* each knows its own token alone */
+    for (int k = 0; k < 2; k++) {
+      snprintf(head, sizeof head, "Host: 127.0.0.1:%d\r\n", at[i]);
+      snprintf(path, sizeof path, "/run.json?token=%s", with[k]);
+      char *answer = get(at[i], "GET", path, head);
+      assert_non_null(strstr(answer, i == k ? " 200 " : " 401 "));
+      free(answer);
+    }
+  char *text = read_text("said"), line[96];
+  snprintf(line, sizeof line, "is in use, port %d is taken instead", at[1]);
+  assert_non_null(strstr(text, line));
+  free(text);
+  snprintf(path, sizeof path, "talk ! web port=%d", at[0]);
+  assert_int_equal(run(path, &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "Address already in use; choose another port"));
+  snprintf(path, sizeof path, "talk ! prometheus port=%d", at[1]);
+  assert_int_equal(run(path, &diag), MR_ERR_IO);
+  finish();
+}
+
+/* An open page then goes on showing the run after a resume. */
+static void the_next_page_of_a_folder_has_the_same_address(void **state) {
+  char text[160], path[96], first[40];
+  struct stat st;
+  snprintf(text, sizeof text, "talk last=1000000 pause=5000 ! web run=%s", dir);
+  snprintf(path, sizeof path, "%s/web.url", dir);
+  start(text);
+  int first_port = port;
+  strcpy(first, token);
+  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(st.st_mode & 0777, 0600);
+  finish();
+  talk_over = false;
+  start(text);
+  assert_string_equal(token, first);
+  /* another program may have taken the port meanwhile: then the token alone stays */
+  if (port != first_port) print_message("port %d was taken\n", first_port);
+  finish();
+  assert_int_equal(chmod(path, 0644), 0); /* a token that others could read is none */
+  talk_over = false;
+  start(text);
+  assert_string_not_equal(token, first);
+  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(st.st_mode & 0777, 0600);
+  finish();
+}
 
 static void only_its_own_pages_with_the_token_get_in(void **state) {
   char host[64], origin[128], wrong[40];
@@ -314,6 +440,10 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(only_its_own_pages_with_the_token_get_in),
+      CASE(a_refusal_holds_no_token),
+      CASE(the_settings_on_the_page_hide_secrets),
+      CASE(a_second_page_takes_another_port),
+      CASE(the_next_page_of_a_folder_has_the_same_address),
       CASE(bodies_nonsense_and_long_heads_do_not_get_in),
       CASE(the_stream_brings_every_record_and_ends_with_the_run),
       CASE(clients_that_say_nothing_do_not_hold_the_run),

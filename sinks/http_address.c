@@ -1,0 +1,54 @@
+#include "sinks/http_address.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+
+/* Whether fd is a regular file that nobody but this user can read or write. */
+static bool is_private(int fd) {
+  struct stat st;
+  return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+         !(st.st_mode & (S_IRWXG | S_IRWXO));
+}
+
+/* "http://127.0.0.1:8360/?token=0123..." */
+static bool parse_url(const char *url, char token[MR_HTTP_TOKEN], int *port) {
+  const char *mark = strstr(url, "/?token="), *colon = mark;
+  while (colon && colon > url && *colon != ':') colon--;
+  if (!mark || *colon != ':') return false;
+  const char *digits = mark + strlen("/?token=");
+  long n = strtol(colon + 1, NULL, 10);
+  if (strspn(digits, "0123456789abcdef") != MR_HTTP_TOKEN - 1 || n < 1 || n > 65535) return false;
+  memcpy(token, digits, MR_HTTP_TOKEN - 1);
+  token[MR_HTTP_TOKEN - 1] = 0;
+  *port = (int)n;
+  return true;
+}
+
+bool mr_http_address_read(const char *path, char token[MR_HTTP_TOKEN], int *port) {
+  char url[512];
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  ssize_t n = is_private(fd) ? read(fd, url, sizeof url - 1) : -1;
+  close(fd);
+  if (n <= 0) return false;
+  url[n] = 0;
+  return parse_url(url, token, port);
+}
+
+mr_err_t mr_http_address_write(const char *path, const char *url, mr_diag_t *diag) {
+  mr_newfile_t f;
+  MR_TRY(mr_newfile_open(&f, path, diag));
+  mr_err_t e = fchmod(f.fd, S_IRUSR | S_IWUSR) < 0
+                   ? mr_fail(diag, MR_ERR_IO, "%s: its mode cannot be set", path)
+                   : mr_write_all(f.fd, url, strlen(url), path, diag);
+  if (e >= 0) e = mr_write_all(f.fd, "\n", 1, path, diag);
+  if (e >= 0) return mr_newfile_commit(&f, diag);
+  mr_newfile_drop(&f);
+  return e;
+}
