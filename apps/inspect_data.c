@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/npy.h"
+#include "base/printable.h"
 #include "base/safetensors.h"
 #include "loaders/reader.h"
 
@@ -38,13 +39,14 @@ static mr_err_t inspect_npy(const char *path, mr_diag_t *diag) {
 
 static mr_err_t inspect_safetensors(const char *path, mr_diag_t *diag) {
   mr_safetensors_t *f;
+  char name[1024];
   MR_TRY(mr_safetensors_open(path, &f, diag));
   const char *digest = mr_safetensors_meta(f, "millrace.xxh3");
   printf("%s: safetensors, %d tensors%s%s\n", path, mr_safetensors_count(f),
          digest ? ", digest good: " : "", digest ? digest : "");
   for (int i = 0; i < mr_safetensors_count(f); i++) {
     const mr_st_tensor_t *t = mr_safetensors_at(f, i);
-    printf("  %-40s ", t->name);
+    printf("  %-40s ", mr_printable_cell(t->name, sizeof name, name, sizeof name));
     print_shape(t->dtype, t->ndim, t->dim);
     printf("\n");
   }

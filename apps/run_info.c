@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/printable.h"
 #include "base/xio.h"
 
 enum { MEAN_OF = 20, RUNNING_S = 30 };
@@ -44,8 +45,9 @@ static bool take_line(mr_run_info_t *r, const char *line, size_t n) {
   if (step >= 0 && step <= (double)most_steps) r->step = (int64_t)step;
   if (total >= 0 && total <= 1e15) r->total = (int64_t)total;
   if (number(j, "elapsed_s") >= 0) r->elapsed_s = number(j, "elapsed_s");
-  if (*text(j, "ledger")) snprintf(r->ledger, sizeof r->ledger, "%s", text(j, "ledger"));
-  if (*text(j, "data")) snprintf(r->data, sizeof r->data, "%s", text(j, "data"));
+  if (*text(j, "ledger"))
+    mr_printable_cell(text(j, "ledger"), sizeof r->ledger, r->ledger, sizeof r->ledger);
+  if (*text(j, "data")) mr_printable_cell(text(j, "data"), sizeof r->data, r->data, sizeof r->data);
   if (!strcmp(kind, "step")) {
     fits = note_loss(r, r->step, number(j, "loss"));
     double rate = number(j, "images_per_s");

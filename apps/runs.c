@@ -9,6 +9,7 @@
 
 #include "apps/cli.h"
 #include "apps/run_info.h"
+#include "base/printable.h"
 
 enum { RUNS_MAX = 4096 };
 
@@ -86,8 +87,11 @@ static void setting_of(const char *settings, const char *key, size_t n_key, char
   snprintf(out, n, "-");
   for (const char *line = settings; line && *line;) {
     size_t len = strcspn(line, "\n");
-    if (len > n_key && !strncmp(line, key, n_key) && line[n_key] == '=')
-      snprintf(out, n, "%.*s", (int)(len - n_key - 1), line + n_key + 1);
+    if (len > n_key && !strncmp(line, key, n_key) && line[n_key] == '=') {
+      char value[256];
+      snprintf(value, sizeof value, "%.*s", (int)(len - n_key - 1), line + n_key + 1);
+      mr_printable_cell(value, n, out, n);
+    }
     line += len + (line[len] == '\n');
   }
 }

@@ -11,6 +11,7 @@
 
 #include "apps/cli.h"
 #include "apps/top_feed.h"
+#include "base/printable.h"
 
 enum { LOSSES = 1 << 16, STAGES = 24, LINES_KEPT = 6, CHART = 9 };
 
@@ -52,7 +53,7 @@ static int64_t whole(const cJSON *j, const char *key, int64_t otherwise) {
 
 static void keep_line(top_t *t, const char *text) {
   if (t->n_lines == LINES_KEPT) memmove(t->line[0], t->line[1], sizeof t->line[0] * --t->n_lines);
-  snprintf(t->line[t->n_lines++], sizeof t->line[0], "%s", text);
+  mr_printable_cell(text, sizeof t->line[0], t->line[t->n_lines++], sizeof t->line[0]);
 }
 
 /* A long run keeps every second of its losses, then every fourth, and so on. */
@@ -71,7 +72,7 @@ static void take_stages(top_t *t, const cJSON *all) {
   cJSON_ArrayForEach(one, all) {
     if (t->n_stages == STAGES) break;
     stage_t *st = &t->stage[t->n_stages++];
-    snprintf(st->name, sizeof st->name, "%s", one->string ? one->string : "");
+    mr_printable_cell(one->string ? one->string : "", sizeof st->name, st->name, sizeof st->name);
     st->busy = number(one, "busy", 0), st->starved = number(one, "starved", 0);
     st->blocked = number(one, "blocked", 0), st->queue = number(one, "queue", 0);
     st->released = whole(one, "released", -1), st->committed = whole(one, "committed", -1);
@@ -118,7 +119,8 @@ static void take_record(top_t *t, const char *text) {
     t->note[0] = 0;
   } else if (!strcmp(kind, "final")) {
     const char *note = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "note"));
-    snprintf(t->note, sizeof t->note, "%s", note && *note ? note : "finished");
+    note = note && *note ? note : "finished";
+    mr_printable_cell(note, sizeof t->note, t->note, sizeof t->note);
   } else {
     snprintf(line, sizeof line, "%s at step %" PRId64 ": loss %.4f, accuracy %.4f", kind, t->step,
              number(j, "loss", NAN), number(j, "accuracy", NAN));
@@ -271,7 +273,7 @@ static void draw(top_t *t) {
 }
 
 static int watch(top_t *t) {
-  setlocale(LC_ALL, "");
+  setlocale(LC_CTYPE, "");
   initscr();
   cbreak(), noecho(), curs_set(0), timeout(200), keypad(stdscr, TRUE);
   if (has_colors()) {

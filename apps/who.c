@@ -10,6 +10,7 @@
 #include "apps/run_dir.h"
 #include "apps/take_batches.h"
 #include "base/label.h"
+#include "base/printable.h"
 #include "pipeline/care.h"
 #include "pipeline/trace.h"
 
@@ -85,8 +86,10 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
   mr_where_t where = {.file = file, .offset = -1, .key = t->rec->key};
   if (leaf->source->def->where) leaf->source->def->where(leaf->source, leaf->index, &where);
   if (where.offset >= 0) snprintf(offset, sizeof offset, " @ %" PRId64, where.offset);
+  char shown[MR_WHERE_MAX + 64];
   fprintf(out, "%10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", where.key, t->rec->label,
-          leaf->source->name, leaf->index, file, offset);
+          leaf->source->name, leaf->index,
+          mr_printable_cell(file, sizeof shown, shown, sizeof shown), offset);
   if (leaf->rec && leaf->rec->key != where.key)
     fprintf(out, "  (bad: %" PRIu64 " stands in)", leaf->rec->key);
   if (t->rec->skipped) fputs("  (left out)", out);

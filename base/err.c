@@ -3,13 +3,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/printable.h"
+
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
   if (!d || d->code < 0) return code;
   d->code = code;
+  char text[sizeof d->text];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(d->text, sizeof d->text, fmt, ap);
+  vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
+  mr_printable(text, d->text, sizeof d->text); /* names from files and peers stand in it */
   return code;
 }
 

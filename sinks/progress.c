@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
 #include "sinks/resume.h"
@@ -111,19 +112,22 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   if (line || !p->begun) mark(p, r);
 }
 
-static const char *class_name(const mr_metrics_t *r, int i) {
-  return r->dataset && i < r->dataset->n_classes ? r->dataset->class_name[i] : "?";
+/* The first characters of a class's name, which may have come from a file or over a link. */
+static const char *class_name(const mr_metrics_t *r, int i, size_t most, char text[64]) {
+  bool known = r->dataset && i < r->dataset->n_classes;
+  return mr_printable_cell(known ? r->dataset->class_name[i] : "?", most, text, 64);
 }
 
 /* Rows are the truth, columns the guess. */
 static void say_confusion(const mr_metrics_t *r) {
   int n = r->n_classes;
   if (n < 1 || n > MR_METRICS_CLASSES) return;
+  char name[64];
   printf("%-12s", "truth\\guess");
-  for (int g = 0; g < n; g++) printf(" %6.6s", class_name(r, g));
+  for (int g = 0; g < n; g++) printf(" %6s", class_name(r, g, 6, name));
   putchar('\n');
   for (int t = 0; t < n; t++) {
-    printf("%-12.12s", class_name(r, t));
+    printf("%-12s", class_name(r, t, 12, name));
     for (int g = 0; g < n; g++) printf(" %6" PRIu32, r->confusion[t * n + g]);
     putchar('\n');
   }
@@ -135,7 +139,9 @@ static void say_valid(const mr_metrics_t *r) {
 }
 
 static void say_test(const mr_metrics_t *r) {
-  printf("%s, Loss: %.4f, Accuracy: %.4f%s\n", r->note[0] ? r->note : "Test",
+  char note[4 * sizeof r->note];
+  printf("%s, Loss: %.4f, Accuracy: %.4f%s\n",
+         r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
          mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
          synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);

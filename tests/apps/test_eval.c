@@ -84,12 +84,25 @@ static void a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks(void **s
   if (!strstr(p.err, "is missing") || strstr(p.err, "memory")) fail_msg("%s", p.err);
 }
 
+static void names_in_a_file_cannot_steer_the_terminal(void **state) {
+  static const mr_st_tensor_t t = {
+      .name = "\x1B[2J\xC2\x9B", .dtype = MR_U8, .ndim = 1, .dim = {0}, .data = ""};
+  char file[128];
+  snprintf(file, sizeof file, "%s/names.safetensors", dir);
+  assert_int_equal(mr_safetensors_write(file, &t, 1, NULL, 0, NULL), MR_OK);
+  RUN(&p, "inspect", file);
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "\\x1b[2J\\xc2\\x9b"));
+  assert_null(strchr(p.out, 0x1B));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_test_records_give_what_the_run_gave),
       cmocka_unit_test(other_records_are_called_by_their_name),
       cmocka_unit_test(what_is_no_checkpoint_or_no_split_is_refused),
       cmocka_unit_test(a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks),
+      cmocka_unit_test(names_in_a_file_cannot_steer_the_terminal),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

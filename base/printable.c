@@ -1,0 +1,55 @@
+#include "base/printable.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes of the UTF-8 character at s and its number; 1 and UINT32_MAX if there is none. */
+static size_t character(const unsigned char *s, uint32_t *code) {
+  size_t n = *s < 0x80 ? 1 : *s >= 0xC2 && *s < 0xE0 ? 2 : *s >= 0xE0 && *s < 0xF0 ? 3 : 4;
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  uint32_t c = n == 1 ? *s : *s & (0xFFu >> (n + 1));
+  bool good = *s < 0x80 || (*s >= 0xC2 && *s <= 0xF4);
+  for (size_t i = 1; good && i < n; i++) {
+    good = (s[i] & 0xC0) == 0x80; /* the 0 at the end is none */
+    c = c << 6 | (s[i] & 0x3F);
+  }
+  good = good && c >= least[n] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
+  *code = good ? c : UINT32_MAX;
+  return good ? n : 1;
+}
+
+static bool is_obeyed(uint32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x202A && c <= 0x202E) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0x2028 || c == 0x2029 || c == UINT32_MAX;
+}
+
+static char *copy(const char *text, bool cell, size_t most, char *to, size_t size) {
+  static const char hex[] = "0123456789abcdef";
+  size_t at = 0, len;
+  uint32_t c;
+  for (const unsigned char *s = (const unsigned char *)text; *s && most; s += len, most--) {
+    len = character(s, &c);
+    bool plain = !is_obeyed(c) || (!cell && (c == '\n' || c == '\t'));
+    size_t need = plain ? len : 4 * len;
+    if (at + need >= size) break;
+    for (size_t i = 0; i < len; i++) {
+      if (plain) {
+        to[at++] = (char)s[i];
+        continue;
+      }
+      to[at++] = '\\', to[at++] = 'x';
+      to[at++] = hex[s[i] >> 4], to[at++] = hex[s[i] & 15];
+    }
+  }
+  to[at] = 0;
+  return to;
+}
+
+char *mr_printable(const char *text, char *to, size_t size) {
+  return copy(text, false, (size_t)-1, to, size);
+}
+
+char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
+  return copy(text, true, most, to, size);
+}

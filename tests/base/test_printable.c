@@ -1,0 +1,64 @@
+/* What a terminal is given of text that came from a file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/printable.h"
+
+static void what_a_terminal_obeys_is_escaped(void **state) {
+  static const struct {
+    const char *text, *want, *cell;
+  } cases[] = {
+      {"cat", "cat", "cat"},
+      {"", "", ""},
+      {"K\xC3\xA4"
+       "fer \xE7\x8C\xAB \xF0\x9F\x90\xB1",
+       "K\xC3\xA4"
+       "fer \xE7\x8C\xAB \xF0\x9F\x90\xB1",
+       "K\xC3\xA4"
+       "fer \xE7\x8C\xAB \xF0\x9F\x90\xB1"},
+      {"a\x1B[2Jb", "a\\x1b[2Jb", "a\\x1b[2Jb"},
+      {"two\nlines\t\r", "two\nlines\t\\x0d", "two\\x0alines\\x09\\x0d"},
+      {"\x7F\x9B", "\\x7f\\x9b", "\\x7f\\x9b"},
+      {"\xC2\x9B", "\\xc2\\x9b", "\\xc2\\x9b"},                                /* C1 */
+      {"\xE2\x80\xAE", "\\xe2\\x80\\xae", "\\xe2\\x80\\xae"},                  /* right to left */
+      {"\xC0\x80 \xE2\x82", "\\xc0\\x80 \\xe2\\x82", "\\xc0\\x80 \\xe2\\x82"}, /* no UTF-8 */
+      {"\xED\xA0\x80\xFF", "\\xed\\xa0\\x80\\xff", "\\xed\\xa0\\x80\\xff"},
+  };
+  char to[128];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_string_equal(mr_printable(cases[i].text, to, sizeof to), cases[i].want);
+    assert_string_equal(mr_printable_cell(cases[i].text, 99, to, sizeof to), cases[i].cell);
+  }
+}
+
+static void what_does_not_fit_ends_at_a_whole_character(void **state) {
+  char to[8];
+  assert_string_equal(mr_printable("abcdef\xC3\xA4", to, sizeof to), "abcdef");
+  assert_string_equal(mr_printable("abcde\x1B", to, sizeof to), "abcde");
+  assert_string_equal(mr_printable("abcdefgh", to, sizeof to), "abcdefg");
+  assert_string_equal(mr_printable("a", to, 1), "");
+  assert_string_equal(mr_printable_cell("\xC3\xA4\xC3\xA4\xC3\xA4", 2, to, sizeof to),
+                      "\xC3\xA4\xC3\xA4");
+}
+
+static void sentences_of_failures_are_printable(void **state) {
+  mr_diag_t diag = {0};
+  mr_fail(&diag, MR_ERR_DATA, "tensor %s", "\x1B]0;title\x07");
+  assert_string_equal(diag.text, "tensor \\x1b]0;title\\x07");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_a_terminal_obeys_is_escaped),
+      cmocka_unit_test(what_does_not_fit_ends_at_a_whole_character),
+      cmocka_unit_test(sentences_of_failures_are_printable),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
