@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 #define MR_MAX_NDIM 8
 
 /* X(enum, bytes, name as in a jaxpr, name as in safetensors) */
@@ -48,5 +52,7 @@ static inline mr_bf16_t mr_bf16_from_f32(float f) {
   uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
   return (mr_bf16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
 }
+
+MR_END_DECLS
 
 #endif

@@ -7,6 +7,10 @@
 #ifndef MR_BASE_ERR_H
 #define MR_BASE_ERR_H
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 #define MR_ERR_MAP(X)                                             \
   X(OK, 0, "done")                                                \
   X(AGAIN, 1, "no data or no room now; call again")               \
@@ -50,5 +54,7 @@ int mr_err_exit(mr_err_t code);
     mr_err_t mr_e_ = (call);     \
     if (mr_e_ < 0) return mr_e_; \
   } while (0)
+
+MR_END_DECLS
 
 #endif

@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 enum {
   MR_SHUFFLE_ROUNDS = 4,
@@ -57,5 +60,7 @@ void mr_index_shuffle_all(const mr_index_shuffle_t *s, int n, mr_shuffled_t *to)
    each costs.  False where this machine has no faster way than the one above: nothing is made. */
 typedef uint16_t mr_shuffled_tiny_t[MR_SHUFFLE_TINY_MAX];
 bool mr_index_shuffle_tiny(uint64_t max_index, uint32_t seed, int n, mr_shuffled_tiny_t *to);
+
+MR_END_DECLS
 
 #endif

@@ -6,7 +6,10 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 /* Each holds the ones before it. */
 typedef enum mr_isa {
@@ -26,5 +29,7 @@ const char *mr_isa_name(mr_isa_t isa); /* as MILLRACE_ISA says it: "plain", ... 
 /* MILLRACE_ISA names nothing (MR_ERR_CONFIG) or what this build or machine lacks
    (MR_ERR_UNAVAILABLE): then mr_isa() is the best, and nobody who was told should go on. */
 mr_err_t mr_isa_check(mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -5,6 +5,10 @@
 
 #include <stdint.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 /* The ledger after one more step.  ledger: before it (0 at the start).  key, draw: [n].  loss_bits:
    the step's loss as IEEE binary32 bits, 0 where nothing is trained. */
 uint64_t mr_ledger_step(uint64_t ledger, int64_t step, const uint64_t *key, const uint64_t *draw,
@@ -12,5 +16,7 @@ uint64_t mr_ledger_step(uint64_t ledger, int64_t step, const uint64_t *key, cons
 
 /* One 64-bit mix of two words: the building block of draw hashes. */
 uint64_t mr_hash_mix(uint64_t h, uint64_t x);
+
+MR_END_DECLS
 
 #endif

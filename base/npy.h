@@ -7,8 +7,11 @@
 
 #include <stddef.h>
 
+#include "base/decls.h"
 #include "base/dtype.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_npy {
   mr_dtype_t dtype;
@@ -36,5 +39,7 @@ void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
    two raw bytes (V2): NumPy has no such type. */
 mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,
                      const void *data, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 typedef struct mr_philox {
   uint64_t counter[4], key[2];
   uint64_t block[4];
@@ -23,5 +27,7 @@ double mr_philox_random(mr_philox_t *g);                      /* Generator.rando
 double mr_philox_uniform(mr_philox_t *g, double a, double b); /* Generator.uniform(a,b) */
 int64_t mr_philox_integers(mr_philox_t *g, int64_t lo,
                            int64_t hi); /* Generator.integers(lo,hi): [lo,hi), lo < hi */
+
+MR_END_DECLS
 
 #endif

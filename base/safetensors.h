@@ -9,8 +9,11 @@
 #ifndef MR_BASE_SAFETENSORS_H
 #define MR_BASE_SAFETENSORS_H
 
+#include "base/decls.h"
 #include "base/dtype.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_st_tensor {
   const char *name;
@@ -41,5 +44,7 @@ const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i);
 const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f,
                                           const char *name);                 /* or NULL */
 const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key); /* or NULL */
+
+MR_END_DECLS
 
 #endif

@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 /* out[0,n) as C++ `std::seed_seq{seed[0..n_seeds)}.generate` fills it (ISO C++
  * [rand.util.seedseq]). */
 void mr_seed_seq(const uint32_t *seed, size_t n_seeds, uint32_t *out, size_t n);
@@ -13,5 +17,7 @@ void mr_seed_seq(const uint32_t *seed, size_t n_seeds, uint32_t *out, size_t n);
    entropy's integers, each as little-endian 32-bit words (0 is one word).  generate_state(n/2,
    uint64) is the same words in pairs, low word first. */
 void mr_seed_sequence(const uint32_t *word, size_t n_words, uint32_t *out, size_t n);
+
+MR_END_DECLS
 
 #endif

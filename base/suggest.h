@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 /* Edits (insert, delete, replace, swap of neighbours) that turn a into b; words longer than 63
    bytes are as far apart as the longer one is long. */
 size_t mr_edit_distance(const char *a, const char *b);
@@ -20,5 +24,7 @@ void mr_suggest_offer(mr_suggest_t *s, const char *candidate);
 
 /* "; did you mean "batch"?" into text[0,n), or "" when nothing is near.  Returns text. */
 const char *mr_suggest_text(const mr_suggest_t *s, char *text, size_t n);
+
+MR_END_DECLS
 
 #endif

@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 typedef struct mr_key {
   uint32_t a, b;
 } mr_key_t;
@@ -28,5 +32,7 @@ float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi);
 float mr_uniform_of_bits(uint32_t bits, float lo, float hi);
 float mr_normal_of_bits(uint32_t bits);
 float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi);
+
+MR_END_DECLS
 
 #endif

@@ -1,25 +1,37 @@
-# The installed library: all rooms but the program in one archive, their headers, and what pkg-config
-# and find_package need to know.
+# The installed library: all rooms but the program in one library, its headers, and what pkg-config
+# and find_package need to know.  Static, or with -DBUILD_SHARED_LIBS=ON shared.
 include(CMakePackageConfigHelpers)
 
 set(objects "")
 foreach(room base pipeline loaders model stages sinks)
   list(APPEND objects $<TARGET_OBJECTS:mr_${room}>)
 endforeach()
-add_library(millrace_archive STATIC ${objects})
-set_target_properties(millrace_archive PROPERTIES OUTPUT_NAME millrace LINKER_LANGUAGE C)
+if(BUILD_SHARED_LIBS)
+  add_library(millrace_library SHARED ${objects})
+  target_link_libraries(millrace_library PRIVATE mr_loaders mr_stages mr_sinks)
+  set_target_properties(millrace_library PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+  target_link_options(millrace_library PRIVATE -Wl,--no-undefined
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/millrace.map)
+  # A program that links the shared library names none of the libraries below it.
+  set(MR_PC_REQUIRES "Requires.private:")
+  set(MR_PC_LIBS "Libs: -L\${libdir} -lmillrace -lm\nLibs.private: -ldnnl -lgomp -lpthread")
+else()
+  add_library(millrace_library STATIC ${objects})
+  set(MR_PC_REQUIRES "Requires:")
+  set(MR_PC_LIBS "Libs: -L\${libdir} -lmillrace -ldnnl -lgomp -lpthread -lm")
+endif()
+set_target_properties(millrace_library PROPERTIES OUTPUT_NAME millrace LINKER_LANGUAGE C)
 
-# What the archive's objects call, by pkg-config's names; oneDNN has none and stands in the .pc itself.
-string(REPLACE ";" " " MR_REQUIRES "${MR_REQUIRES}")
+# What the library's objects call, by pkg-config's names; oneDNN has none and stands in the .pc itself.
+list(JOIN MR_REQUIRES " " MR_REQUIRES)
 configure_file(cmake/millrace.pc.in millrace.pc @ONLY)
 configure_file(cmake/millraceConfig.cmake.in millraceConfig.cmake @ONLY)
 write_basic_package_version_file(millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 install(TARGETS millrace RUNTIME DESTINATION bin)
-install(TARGETS millrace_archive ARCHIVE DESTINATION lib)
-install(FILES cmake/millrace.h DESTINATION include/millrace)
-install(DIRECTORY base pipeline loaders model stages sinks DESTINATION include/millrace
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "*_private.h" EXCLUDE)
+install(TARGETS millrace_library ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
+install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")")
+install(SCRIPT cmake/install_headers.cmake)
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc DESTINATION lib/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
   DESTINATION lib/cmake/millrace)

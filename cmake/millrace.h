@@ -1,9 +1,22 @@
-/* All of the tensor graph of millrace, for programs built against the installed library.  The
-   stream graph's headers stand beside it: "pipeline/stage.h" for one's own stages. */
+/* All of millrace, for programs built against the installed library, in C11 or later and C++17 or
+   later: the tensor graph, the stream graph, and the formats and generators that both use.
+
+   What this header includes is what is installed. */
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include "base/index_shuffle.h"
+#include "base/ledger.h"
+#include "base/npy.h"
+#include "base/philox.h"
+#include "base/safetensors.h"
+#include "base/seedseq.h"
+#include "base/threefry.h"
+#include "loaders/loaders.h"
 #include "model/model.h"
 #include "model/ops/rules.h"
+#include "pipeline/graph.h"
+#include "sinks/sinks.h"
+#include "stages/stages.h"
 
 #endif

@@ -4,8 +4,11 @@
 #ifndef MR_MODEL_ARRAY_H
 #define MR_MODEL_ARRAY_H
 
+#include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/aval.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_array mr_array_t;
 
@@ -24,5 +27,7 @@ mr_err_t mr_block_until_ready(mr_array_t *a, mr_diag_t *diag);
 /* Waits; *data: dense, 64-aligned, unchanged until a is dropped or donated.  MR_ERR_CONFIG for an
    array that was donated. */
 mr_err_t mr_array_data(mr_array_t *a, const void **data, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

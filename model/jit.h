@@ -5,9 +5,12 @@
 #ifndef MR_MODEL_JIT_H
 #define MR_MODEL_JIT_H
 
+#include "base/decls.h"
 #include "model/array.h"
 #include "model/ir/fn.h"
 #include "model/queue.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_jitted mr_jitted_t;
 
@@ -40,5 +43,7 @@ typedef struct mr_jitted_stats {
 } mr_jitted_stats_t;
 /* Since it was created.  Not while another thread calls j. */
 mr_jitted_stats_t mr_jitted_stats(const mr_jitted_t *j);
+
+MR_END_DECLS
 
 #endif

@@ -7,7 +7,10 @@
 #ifndef MR_MODEL_PMAP_H
 #define MR_MODEL_PMAP_H
 
+#include "base/decls.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_pmapped mr_pmapped_t;
 
@@ -26,5 +29,7 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
    time. */
 void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out);
 void mr_pmap_destroy(mr_pmapped_t *p); /* NULL is fine */
+
+MR_END_DECLS
 
 #endif

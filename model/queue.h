@@ -5,7 +5,10 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_queue mr_queue_t;
 
@@ -26,5 +29,7 @@ struct mr__task {
 void mr__queue_put(mr_queue_t *q, mr__task_t *t, bool small);
 struct mr_array;
 void mr__queue_wait(mr_queue_t *q, const struct mr_array *a);
+
+MR_END_DECLS
 
 #endif

@@ -8,9 +8,12 @@
 #ifndef MR_MODEL_RANDOM_H
 #define MR_MODEL_RANDOM_H
 
+#include "base/decls.h"
 #include "base/err.h"
 #include "base/threefry.h"
 #include "model/ir/key_layout.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_prng {
   mr_key_t key;
@@ -45,5 +48,7 @@ mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t
 /* The same in room, mr_random_permutation_room(n) bytes, 8-aligned. */
 void mr_random_permutation_in(mr_prng_t k, uint32_t n, void *room, uint32_t *out);
 size_t mr_random_permutation_room(uint32_t n);
+
+MR_END_DECLS
 
 #endif

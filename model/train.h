@@ -5,9 +5,12 @@
 #ifndef MR_MODEL_TRAIN_H
 #define MR_MODEL_TRAIN_H
 
+#include "base/decls.h"
 #include "model/backends/cpu/exec.h"
 #include "model/nn/vit.h"
 #include "model/optim/optim.h"
+
+MR_BEGIN_DECLS
 
 /* Fills the list and takes the arenas: values by the initialisers from seed, moments zero.  params
    is zeroed before but for averaged; mr_params_fini gives back, also after a failure.
@@ -92,5 +95,7 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const fl
                           const int32_t *labels, const float **logits, const float **losses,
                           mr_diag_t *diag);
 void mr_eval_step_destroy(mr_eval_step_t *s); /* NULL is fine */
+
+MR_END_DECLS
 
 #endif

@@ -5,9 +5,11 @@
 #ifndef MR_PIPELINE_BUFFER_H
 #define MR_PIPELINE_BUFFER_H
 
-#include <stdatomic.h>
-
+#include "base/atomic.h"
+#include "base/decls.h"
 #include "pipeline/spec.h"
+
+MR_BEGIN_DECLS
 
 enum { MR_BUF_EPOCH_END = 1 }; /* the last buffer of its epoch */
 
@@ -28,7 +30,7 @@ typedef struct mr_buf {
   uint64_t *draw;   /* [B] hash of the record's augmentation draws, 0 without any */
   int64_t *word;    /* [n_words of the spec] state of the walk after this buffer; where there are
                        any, resume with them */
-  atomic_int refs;
+  mr_atomic_int_t refs;
   mr_pool_t *pool;
 } mr_buf_t;
 
@@ -46,5 +48,7 @@ mr_buf_t *mr_pool_get(mr_pool_t *p);
 
 mr_buf_t *mr_buf_ref(mr_buf_t *b); /* returns b */
 void mr_buf_unref(mr_buf_t *b);    /* the last one gives it back; NULL is fine */
+
+MR_END_DECLS
 
 #endif

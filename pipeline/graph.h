@@ -7,10 +7,13 @@
 
 #include <stdio.h>
 
+#include "base/decls.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage.h"
 #include "pipeline/stats.h"
 #include "pipeline/stream_at.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_graph mr_graph_t;
 
@@ -167,5 +170,7 @@ void mr_graph_report(const mr_graph_t *g, FILE *out);
 /* Writes the settled graph in Graphviz' DOT language: stages with their settings, edges with their
    specs, fused chains as clusters. */
 void mr_graph_dot(const mr_graph_t *g, FILE *out);
+
+MR_END_DECLS
 
 #endif

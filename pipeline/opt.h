@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_opt_type {
   MR_OPT_END = 0,
@@ -35,5 +38,7 @@ typedef struct mr_opt {
    who (the stage), the setting, the value and what is expected. */
 mr_err_t mr_opt_set(const mr_opt_t *opt, void *state, const char *who, const char *text,
                     mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -6,8 +6,11 @@
 #ifndef MR_PIPELINE_REGISTRY_H
 #define MR_PIPELINE_REGISTRY_H
 
+#include "base/decls.h"
 #include "base/suggest.h"
 #include "pipeline/stage.h"
+
+MR_BEGIN_DECLS
 
 enum { MR_REGISTRY_MAX = 256 };
 
@@ -30,5 +33,7 @@ const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name);
 /* Ports until the NULL name. */
 int mr_stage_def_n_in(const mr_stage_def_t *def);
 int mr_stage_def_n_out(const mr_stage_def_t *def);
+
+MR_END_DECLS
 
 #endif

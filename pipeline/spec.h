@@ -4,7 +4,10 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "base/dtype.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_flow {
   MR_FLOW_NONE,
@@ -58,5 +61,7 @@ size_t mr_spec_bytes(const mr_spec_t *spec);
 
 /* "batches f32[128,32,32,3] HWC host" into text[0,n); always NUL-terminated. */
 void mr_spec_text(const mr_spec_t *spec, char *text, size_t n);
+
+MR_END_DECLS
 
 #endif

@@ -19,11 +19,14 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "base/err.h"
 #include "base/philox.h"
 #include "pipeline/buffer.h"
 #include "pipeline/opt.h"
 #include "pipeline/spec.h"
+
+MR_BEGIN_DECLS
 
 enum { MR_BURST = 32, MR_MAX_PORTS = 8, MR_MAX_LANES = 256 /* readers of one source */ };
 
@@ -316,8 +319,8 @@ mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from
 
 /* Workers that take turns: waits until *turn is number.  MR_OK; MR_END when the graph stops or
    every consumer of output 0 is gone; MR_ERR_CANCEL. */
-mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number);
-void mr_turn_pass(mr_stage_t *s, _Atomic int64_t *turn); /* to the next number; wakes its worker */
+mr_err_t mr_turn_wait(mr_stage_t *s, mr_atomic_i64_t *turn, int64_t number);
+void mr_turn_pass(mr_stage_t *s, mr_atomic_i64_t *turn); /* to the next number; wakes its worker */
 
 /* ---- calls for next: w is the stage's own walk, those below it are numbered from 0 ---- */
 int64_t *mr_walk_words(mr_walk_t *w); /* [n_words], part of the state; may have come from a file,
@@ -349,5 +352,7 @@ void mr_walk_let_go(mr_walk_t *w); /* of the window: it is to be pulled again, a
 
 /* The stage that the others wait for (largest busy share lately) into text; "" if unknown. */
 void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n);
+
+MR_END_DECLS
 
 #endif

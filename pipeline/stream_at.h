@@ -4,9 +4,13 @@
 #ifndef MR_PIPELINE_STREAM_AT_H
 #define MR_PIPELINE_STREAM_AT_H
 
+#include <assert.h>
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "pipeline/buffer.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_stream_at {
   int64_t position;                  /* mr_buf_t.position after the last buffer; 0 at the start */
@@ -16,7 +20,7 @@ typedef struct mr_stream_at {
 } mr_stream_at_t;
 
 enum { MR_STREAM_AT_NUMBERS = 2 + MR_STREAM_WORDS_MAX }; /* the most that pack writes */
-_Static_assert(MR_STREAM_AT_NUMBERS * sizeof(int64_t) <= 4096, "a state is at most 4 KiB");
+static_assert(MR_STREAM_AT_NUMBERS * sizeof(int64_t) <= 4096, "a state is at most 4 KiB");
 
 /* Moves behind a buffer of an edge of this spec, which need not be in use. */
 void mr_stream_at_pass(mr_stream_at_t *at, const mr_spec_t *spec, const mr_buf_t *b);
@@ -26,5 +30,7 @@ int mr_stream_at_pack(const mr_stream_at_t *at, int64_t *to);
 
 /* The other way.  False, and at as it was, if they cannot be one: negative, or too few or many. */
 bool mr_stream_at_unpack(mr_stream_at_t *at, const int64_t *from, int64_t n);
+
+MR_END_DECLS
 
 #endif

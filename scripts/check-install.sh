@@ -1,27 +1,72 @@
 #!/bin/sh
-# Installs the Release build to a folder of its own, runs the program from there, and builds the
-# examples against the library: by pkg-config, and by CMake.
+# Installs the Release build, static and shared, each into a folder of its own; runs the program from
+# there; builds the examples against the library by pkg-config and by CMake, and one program as C11,
+# C17 and C++17.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-prefix=$(mktemp -d)
-trap 'rm -rf "$prefix"' EXIT
-cmake --build "$root/build/release" --target millrace millrace_archive >/dev/null
-cmake --install "$root/build/release" --prefix "$prefix" >/dev/null
-cd /
-"$prefix/bin/millrace" --version
-"$prefix/bin/millrace" inspect >/dev/null
-examples=$prefix/share/millrace/examples
-test -f "$examples/cifar10-vit.mr"
-export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
-cd "$prefix"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+strict="-O2 -pedantic -Wall -Wextra -Werror -Wno-unused-parameter"
+cd "$work"
+
+# PREFIX: what every installed library must do.
+programs_build_and_run() {
+  prefix=$1
+  export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+  examples=$prefix/share/millrace/examples
+  # shellcheck disable=SC2046,SC2086 # words
+  {
+    cc $strict -std=c11 "$root/tests/install/library.c" $(pkg-config --cflags --libs millrace) -o library11
+    cc $strict -std=c17 "$root/tests/install/library.c" $(pkg-config --cflags --libs millrace) -o library17
+    g++ $strict -std=c++17 -x c++ "$root/tests/install/library.c" -x none $(pkg-config --cflags --libs millrace) -o library++
+    cc -O2 -Wall "$examples/spirals/spirals.c" $(pkg-config --cflags --libs millrace) -o spirals
+    cc -O2 -Wall "$examples/tour/tour.c" $(pkg-config --cflags --libs millrace) -o tour
+  }
+  for program in ./library11 ./library17 ./library++ ./spirals; do "$program"; done
+  test -s spirals.svg
+  ./tour | diff - "$examples/tour/tour.txt"
+  rm -rf own-op
+  cmake -S "$examples/own-op" -B own-op -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+  cmake --build own-op >/dev/null
+  own-op/squareplus >/dev/null
+}
+
+# PREFIX: each installed header compiles alone, in each language.
+headers_compile_alone() {
+  (cd "$1/include/millrace" && find . -name '*.h' | sed 's,^\./,,') >headers
+  while read -r header; do
+    printf '#include "%s"\ntypedef int mr_used;\n' "$header" >alone.c
+    # shellcheck disable=SC2086
+    {
+      cc $strict -std=c11 -fsyntax-only -I "$1/include/millrace" alone.c
+      g++ $strict -std=c++17 -fsyntax-only -x c++ -I "$1/include/millrace" alone.c
+    } || { echo "install: $header does not compile alone"; exit 1; }
+  done <headers
+  echo "install: $(wc -l <headers) headers compile alone as C11 and as C++17"
+}
+
+cmake --build "$root/build/release" --target millrace millrace_library >/dev/null
+cmake --install "$root/build/release" --prefix "$work/static" >/dev/null
+"$work/static/bin/millrace" --version
+"$work/static/bin/millrace" inspect >/dev/null
+test -f "$work/static/share/millrace/examples/cifar10-vit.mr"
+headers_compile_alone "$work/static"
+programs_build_and_run "$work/static"
+# Every object of the archive finds what it calls among the libraries that millrace.pc names.
 # shellcheck disable=SC2046
-cc -O2 -Wall "$examples/spirals/spirals.c" $(pkg-config --cflags --libs millrace) -o spirals
-./spirals
-test -s spirals.svg
-# shellcheck disable=SC2046
-cc -O2 -Wall "$examples/tour/tour.c" $(pkg-config --cflags --libs millrace) -o tour
-./tour | diff - "$examples/tour/tour.txt"
-cmake -S "$examples/own-op" -B own-op -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
-cmake --build own-op >/dev/null
-own-op/squareplus >/dev/null
-echo "install: the installed program runs; programs build against the library by pkg-config and CMake"
+cc "$root/tests/install/library.c" -Wl,--whole-archive $(pkg-config --cflags --libs-only-L --libs-only-l millrace |
+  sed 's/-lmillrace/-lmillrace -Wl,--no-whole-archive/') -o whole
+
+cmake -S "$root" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DMILLRACE_TESTS=OFF >/dev/null
+cmake --build "$work/build" >build.log || { tail -n 40 build.log; exit 1; }
+cmake --install "$work/build" --prefix "$work/shared" >/dev/null
+test ! -e "$work/shared/lib/libmillrace.a"
+if nm -D --defined-only "$work/shared/lib/libmillrace.so" | awk '{print $3}' | grep -vE '^(mr_[^_].*@)?@?MILLRACE_0$'; then
+  echo "install: the shared library shows what is not its interface"
+  exit 1
+fi
+LD_LIBRARY_PATH=$work/shared/lib
+export LD_LIBRARY_PATH
+programs_build_and_run "$work/shared"
+ldd library11 | grep -q "$work/shared/lib/libmillrace.so.0"
+echo "install: the installed program runs; programs build against the static and the shared library, by pkg-config and CMake"

@@ -2,8 +2,13 @@
 #ifndef MR_SINKS_SINKS_H
 #define MR_SINKS_SINKS_H
 
+#include "base/decls.h"
 #include "pipeline/stage.h"
 
+MR_BEGIN_DECLS
+
 extern const mr_stage_def_t *const mr_sinks_stages[]; /* ends at NULL */
+
+MR_END_DECLS
 
 #endif

@@ -6,8 +6,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/decls.h"
 #include "base/dtype.h"
 #include "model/ir/precision.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_attr_kind {
   MR_ATTR_INT,       /* i[0] */
@@ -74,5 +77,7 @@ mr_attr_t mr_attr_hide(mr_attr_t a);
 void mr_attr_print(const mr_attr_t *a, FILE *to);
 /* A number as Python's repr writes a float: the shortest that reads back the same. */
 void mr_print_float(double v, FILE *to);
+
+MR_END_DECLS
 
 #endif

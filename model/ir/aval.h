@@ -6,7 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/decls.h"
 #include "base/dtype.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_aval {
   mr_dtype_t dtype;
@@ -19,9 +22,7 @@ typedef struct mr_aval {
 mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim);
 
 /* mr_aval_of(MR_F32, 3, 4) is f32[3,4]; mr_aval_scalar(MR_F32) is f32[]. */
-#define mr_aval_of(dtype, ...)                                              \
-  mr_aval(dtype, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-          (int64_t[]){__VA_ARGS__})
+#define mr_aval_of(dtype, ...) mr_aval(dtype, MR_DIMS(__VA_ARGS__))
 mr_aval_t mr_aval_scalar(mr_dtype_t dtype); /* no dimensions */
 
 int64_t mr_aval_elems(const mr_aval_t *a); /* 1 for a scalar */
@@ -37,5 +38,7 @@ int64_t mr_aval_span(const mr_aval_t *a, int from, int to);
 #define MR_AVAL_TEXT 192
 /* Writes "f32[3,4]" into out[MR_AVAL_TEXT] and returns out. */
 const char *mr_aval_text(const mr_aval_t *a, char *out);
+
+MR_END_DECLS
 
 #endif

@@ -9,11 +9,14 @@
 #ifndef MR_MODEL_IR_FN_H
 #define MR_MODEL_IR_FN_H
 
+#include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/attr.h"
 #include "model/ir/aval.h"
 #include "model/ir/key_layout.h"
 #include "model/ir/mem.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_op_def mr_op_def_t;
 typedef struct mr_eqn mr_eqn_t;
@@ -133,5 +136,7 @@ char *mr_fn_text(const mr_fn_t *f);
 /* Prints f as a graph in DOT's language (graphviz): a box an equation, grouped by scope; edges
    carry shapes. */
 void mr_fn_dot(const mr_fn_t *f, FILE *to);
+
+MR_END_DECLS
 
 #endif

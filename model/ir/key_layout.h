@@ -2,7 +2,10 @@
 #ifndef MR_MODEL_IR_KEY_LAYOUT_H
 #define MR_MODEL_IR_KEY_LAYOUT_H
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_key_layout {
   MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
@@ -16,5 +19,7 @@ mr_key_layout_t mr_key_layout(void);
 void mr_key_layout_set(mr_key_layout_t layout);
 /* MR_ERR_CONFIG if the environment's word is neither. */
 mr_err_t mr_key_layout_check(mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 typedef struct mr_mem_chunk mr_mem_chunk_t;
 
 typedef struct mr_mem {
@@ -18,5 +22,7 @@ const char *mr_mem_text(mr_mem_t *m, const char *text); /* a copy of text */
 /* A copy of n*size bytes; NULL only if n is 0. */
 void *mr_mem_copy(mr_mem_t *m, const void *src, size_t n, size_t size);
 void mr_mem_fini(mr_mem_t *m);
+
+MR_END_DECLS
 
 #endif

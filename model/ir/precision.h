@@ -4,7 +4,10 @@
 #ifndef MR_MODEL_IR_PRECISION_H
 #define MR_MODEL_IR_PRECISION_H
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_precision {
   MR_PRECISION_NONE,    /* nothing is asked: f32 stays f32, as in jax on CPU */
@@ -28,5 +31,7 @@ mr_precision_t mr_matmul_precision(void);
 void mr_matmul_precision_set(mr_precision_t p);
 /* MR_ERR_CONFIG if the environment's word is not one. */
 mr_err_t mr_matmul_precision_check(mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

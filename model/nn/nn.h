@@ -3,9 +3,12 @@
 #ifndef MR_MODEL_NN_NN_H
 #define MR_MODEL_NN_NN_H
 
+#include "base/decls.h"
 #include "model/nn/params.h"
 #include "model/ops/lax.h"
 #include "model/transforms/transforms.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_nn {
   mr_fn_t *f;
@@ -29,9 +32,7 @@ void mr_nn_leave(mr_nn_t *s, size_t mark);
 
 /* The parameter "prefix name", f32. */
 mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim);
-#define mr_nn_param_of(s, name, init, ...)                                              \
-  mr_nn_param(s, name, init, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-              (int64_t[]){__VA_ARGS__})
+#define mr_nn_param_of(s, name, init, ...) mr_nn_param(s, name, init, MR_DIMS(__VA_ARGS__))
 /* Notes in s->params what the module that was entered last is, and what it takes and gives;
    s->f->diag gets a failure.  It may be left then. */
 void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out);
@@ -105,5 +106,7 @@ mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first);
 mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos);
 mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y); /* x f32 + y, in f32 */
 mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x);           /* (B,T,E) -> (B,1,E) */
+
+MR_END_DECLS
 
 #endif

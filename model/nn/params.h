@@ -3,8 +3,11 @@
 #ifndef MR_MODEL_NN_PARAMS_H
 #define MR_MODEL_NN_PARAMS_H
 
+#include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/aval.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_init_kind {
   MR_INIT_ZEROS,
@@ -66,5 +69,7 @@ const float *mr_params_judged(const mr_params_t *s);
    threefry, so the values do not depend on the number of threads.  Source: jax.nn.initializers;
    trunc_normal: timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
+
+MR_END_DECLS
 
 #endif

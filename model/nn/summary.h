@@ -2,7 +2,10 @@
 #ifndef MR_MODEL_NN_SUMMARY_H
 #define MR_MODEL_NN_SUMMARY_H
 
+#include "base/decls.h"
 #include "model/nn/params.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_summary_row {
   char name[200];            /* "(all)", "encoder_blocks.0.attn" */
@@ -15,5 +18,7 @@ typedef struct mr_summary_row {
    followed by a number) has no row of its own.  *rows is heap memory the caller frees, *n how many
    there are.  MR_ERR_NOMEM.  Source: flax.nnx.tabulate. */
 mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -2,7 +2,10 @@
 #ifndef MR_MODEL_NN_VIT_H
 #define MR_MODEL_NN_VIT_H
 
+#include "base/decls.h"
 #include "model/nn/nn.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_vit_variant { MR_VIT_FLAX, MR_VIT_TIMM } mr_vit_variant_t;
 
@@ -60,5 +63,7 @@ enum { MR_VIT_IMAGES, MR_VIT_LABELS, MR_VIT_SEED, MR_VIT_STEP, MR_VIT_N_DATA };
    list (zeroed before).  NULL on failure; the caller destroys it. */
 mr_fn_t *mr_vit_loss(const mr_vit_config_t *c, int64_t batch, bool train, float label_smoothing,
                      mr_params_t *params, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

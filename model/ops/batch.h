@@ -4,7 +4,10 @@
 #ifndef MR_MODEL_OPS_BATCH_H
 #define MR_MODEL_OPS_BATCH_H
 
+#include "base/decls.h"
 #include "model/ops/op.h"
+
+MR_BEGIN_DECLS
 
 /* The size of the mapped dimension; 1 if no operand is mapped. */
 int64_t mr_batch_size(int n, const mr_batched_t *in);
@@ -32,5 +35,7 @@ mr_err_t mr_batch_rows(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr
 mr_err_t mr_batch_merge(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
 /* Through the op's open rule. */
 mr_err_t mr_batch_open(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
+
+MR_END_DECLS
 
 #endif

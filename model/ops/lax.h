@@ -8,8 +8,11 @@
 #ifndef MR_MODEL_OPS_LAX_H
 #define MR_MODEL_OPS_LAX_H
 
+#include "base/decls.h"
 #include "model/backends/cpu/kernels.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 /* ---- elementwise: operands of one dtype and one shape, or one of them a scalar, which is
    repeated; the result has that shape.  Arithmetic, comparisons, sign, abs, neg, max and min also
@@ -152,9 +155,7 @@ mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n);
 /* ---- shapes; any dtype, at most MR_MAX_NDIM dimensions ---- */
 /* The same elements in the same row-major order; their number must be dim's product. */
 mr_var_t *mr_lax_reshape(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim);
-#define mr_lax_reshape_to(f, x, ...)                                              \
-  mr_lax_reshape(f, x, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-                 (int64_t[]){__VA_ARGS__})
+#define mr_lax_reshape_to(f, x, ...) mr_lax_reshape(f, x, MR_DIMS(__VA_ARGS__))
 /* Without the n dimensions of size 1 that dims names. */
 mr_var_t *mr_lax_squeeze(mr_fn_t *f, mr_var_t *x, int n, const int *dims);
 /* Dimension i of the result is dimension perm[i] of x; perm names each of x's once. */
@@ -233,5 +234,7 @@ typedef struct mr_adamw_config {
    by ops, rounded after each. */
 mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
                       mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]);
+
+MR_END_DECLS
 
 #endif

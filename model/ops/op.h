@@ -5,10 +5,13 @@
 #ifndef MR_MODEL_OPS_OP_H
 #define MR_MODEL_OPS_OP_H
 
+#include "base/decls.h"
 #include "model/backends/cpu/call.h"
 #include "model/backends/cpu/unit.h"
 #include "model/ir/fn.h"
 #include "model/ops/view.h"
+
+MR_BEGIN_DECLS
 
 #define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
 
@@ -117,5 +120,7 @@ const mr_op_def_t *mr_op_find(const char *name); /* NULL if there is none */
 #define MR_OP(name) extern const mr_op_def_t mr_op_##name;
 #include "model/ops/list.def"
 #undef MR_OP
+
+MR_END_DECLS
 
 #endif

@@ -2,9 +2,12 @@
 #ifndef MR_MODEL_OPS_RULES_H
 #define MR_MODEL_OPS_RULES_H
 
+#include "base/decls.h"
 #include "model/ops/batch.h"
 #include "model/ops/op.h"
 #include "model/ops/sample.h"
+
+MR_BEGIN_DECLS
 
 /* Fail with MR_ERR_NORULE and the op's name. */
 mr_err_t mr_no_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
@@ -92,5 +95,7 @@ void mr_cpu_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v);
 #define MR_RULES_POINTWISE                                                                   \
   .batch = mr_batch_pointwise, .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda, \
   .cpu = mr_cpu_pointwise, .unit = mr_unit_pointwise, .view = mr_view_each
+
+MR_END_DECLS
 
 #endif

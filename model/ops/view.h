@@ -3,7 +3,10 @@
 #ifndef MR_MODEL_OPS_VIEW_H
 #define MR_MODEL_OPS_VIEW_H
 
+#include "base/decls.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_view {
   int ndim; /* 0: the operand as it is */
@@ -27,5 +30,7 @@ mr_view_rule mr_view_rows;
 mr_aval_t mr_view_aval(const mr_aval_t *x, const mr_view_t *v);
 /* The view as an equation on x; x itself for a view that changes nothing. */
 mr_var_t *mr_view_emit(mr_fn_t *f, mr_var_t *x, const mr_view_t *v);
+
+MR_END_DECLS
 
 #endif

@@ -6,7 +6,10 @@
 #ifndef MR_MODEL_OPTIM_LOSS_SCALE_H
 #define MR_MODEL_OPTIM_LOSS_SCALE_H
 
+#include "base/decls.h"
 #include "model/ops/lax.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_loss_scale {
   float start;  /* the first scale, [2^-126,2^127] */
@@ -42,5 +45,7 @@ mr_var_t *mr_optim_finite(mr_fn_t *f, int n, mr_var_t *const *x);
 mr_err_t mr_optim_scale_step(mr_fn_t *f, const mr_loss_scale_t *c, mr_var_t *finite,
                              mr_var_t *const now[MR_SCALE_VARS], mr_var_t *next[MR_SCALE_VARS],
                              mr_var_t **apply);
+
+MR_END_DECLS
 
 #endif

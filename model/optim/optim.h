@@ -5,8 +5,11 @@
 #ifndef MR_MODEL_OPTIM_H
 #define MR_MODEL_OPTIM_H
 
+#include "base/decls.h"
 #include "model/ops/lax.h"
 #include "model/optim/loss_scale.h"
+
+MR_BEGIN_DECLS
 
 enum { MR_OPTIM_SLOTS = 2 }; /* at most */
 
@@ -84,5 +87,7 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
 /* Average of weights over time: decay * average + (1 - decay) * p, f32 (optax.incremental_update
    with step_size 1 - decay).  NULL as mr_lax_add. */
 mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p);
+
+MR_END_DECLS
 
 #endif

@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 typedef enum mr_schedule_kind {
   MR_SCHEDULE_COSINE, /* half a cosine to end at total; Loshchilov and Hutter, "SGDR" (2017) */
   MR_SCHEDULE_LINEAR, /* a straight line to end at total */
@@ -21,5 +25,7 @@ typedef struct mr_schedule {
    by kind, and end from total on.  Source: optax.warmup_cosine_decay_schedule, optax.join_schedules
    of two optax.linear_schedule. */
 float mr_schedule_at(const mr_schedule_t *s, int64_t step);
+
+MR_END_DECLS
 
 #endif

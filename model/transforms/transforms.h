@@ -10,8 +10,11 @@
 
 #include <limits.h>
 
+#include "base/decls.h"
 #include "model/ir/fn.h"
 #include "model/ops/op.h"
+
+MR_BEGIN_DECLS
 
 /* Appends f's equations to g with in[f->n_in], of the avals of f's inputs, for them; out[f->n_out]
    are its results.  An f that failed while it was traced gives its failure, here and in every
@@ -127,5 +130,7 @@ void mr_fold_convert(mr_fn_t *f);
    In place; results stay equal to the bit.  After Chen et al., "Training Deep Nets with Sublinear
    Memory Cost" (2016). */
 mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -5,7 +5,10 @@
 #ifndef MR_MODEL_CPU_CALL_H
 #define MR_MODEL_CPU_CALL_H
 
+#include "base/decls.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_cpu_call mr_cpu_call_t;
 
@@ -50,5 +53,7 @@ mr_err_t mr_cpu_alias(mr_cpu_call_t *c, mr_diag_t *diag);
 /* The rule of ops without a kernel that have an open rule (calls of functions): mr_jit writes them
    as what they stand for before it plans. */
 mr_err_t mr_cpu_opened(mr_cpu_call_t *c, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -4,8 +4,11 @@
 
 #include <stdio.h>
 
+#include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_exec mr_exec_t;
 
@@ -57,5 +60,7 @@ const mr_eqn_t *mr_exec_nan(const mr_exec_t *x); /* that op in the last run, or 
 
 /* Where the time goes (profile.h reads it).  Off at first; on: starts at zero. */
 void mr_exec_profile(mr_exec_t *x, bool on);
+
+MR_END_DECLS
 
 #endif

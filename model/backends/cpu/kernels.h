@@ -12,9 +12,12 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "base/dtype.h"
 #include "base/err.h"
 #include "model/ir/precision.h"
+
+MR_BEGIN_DECLS
 
 /* ---- matrix products (oneDNN) ---- */
 typedef struct mr_matmul_spec {
@@ -115,5 +118,7 @@ typedef struct mr_adamw_step {
 void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
               const float *v, float *p_out, float *m_out, float *v_out, int64_t n);
 double mr_sum_squares(const float *x, int64_t n); /* sums in f64, in a fixed order */
+
+MR_END_DECLS
 
 #endif

@@ -6,8 +6,11 @@
 
 #include <stdint.h>
 
+#include "base/decls.h"
 #include "base/dtype.h"
 #include "base/isa.h"
+
+MR_BEGIN_DECLS
 
 /* Ops of one operand and of two; comparisons give bool.  LANE_NONE: no kernel here. */
 typedef enum mr_lane {
@@ -70,5 +73,7 @@ typedef struct mr__lanes {
 extern const mr__lanes_t mr__lanes_plain, mr__lanes_avx2, mr__lanes_avx512;
 const mr__lanes_t *mr__lanes_of(mr_isa_t isa); /* NULL: not in this build */
 const mr__lanes_t *mr__lanes(void);            /* the one that mr_isa() names */
+
+MR_END_DECLS
 
 #endif

@@ -7,8 +7,11 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "model/backends/cpu/lanes.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_unit_kind {
   MR_UNIT_EACH,   /* element i of the result from elements i of the operands */
@@ -43,5 +46,7 @@ struct mr_unit {
 
 /* Fills u, whose eqn is set, but for step; false: not for these operands. */
 typedef bool mr_unit_rule(mr_unit_t *u);
+
+MR_END_DECLS
 
 #endif

@@ -1,0 +1,24 @@
+/* What lets C++ include an installed header: C linkage for what it declares (MR_BEGIN_DECLS after
+   the includes, MR_END_DECLS before the guard's end), and lists of numbers as arguments. */
+#ifndef MR_BASE_DECLS_H
+#define MR_BASE_DECLS_H
+
+#include <stdint.h>
+
+/* MR_DIMS(2, 3) is the two arguments "count, pointer" of a call that takes that many int64_t; the
+   numbers live until the end of the full expression that the call is in, at least. */
+#ifdef __cplusplus
+#include <initializer_list>
+#define MR_BEGIN_DECLS extern "C" {
+#define MR_END_DECLS }
+#define MR_DIMS(...)                                       \
+  (int)std::initializer_list<int64_t>{__VA_ARGS__}.size(), \
+      std::initializer_list<int64_t>{__VA_ARGS__}.begin()
+#else
+#define MR_BEGIN_DECLS
+#define MR_END_DECLS
+#define MR_DIMS(...) \
+  (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
+#endif
+
+#endif
