@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 /* How many bytes the unit stands for; 0: it is none. */
 static double unit_of(const char *unit) {
   static const char letters[] = "KMGT";
@@ -19,7 +21,7 @@ static double unit_of(const char *unit) {
 
 mr_err_t mr_bytes_parse(const char *setting, const char *text, size_t *out, mr_diag_t *diag) {
   char *end;
-  double v = strtod(text, &end);
+  double v = mr_strtod(text, &end);
   while (*end == ' ') end++;
   double bytes = end == text ? 0 : v * unit_of(end);
   if (!(bytes >= 1 && bytes < 0x1p62))
@@ -38,6 +40,6 @@ const char *mr_bytes_text(size_t bytes, char *out) {
   if (bytes < 1024)
     snprintf(out, 24, "%zu bytes", bytes);
   else
-    snprintf(out, 24, v < 10 ? "%.2f %s" : "%.1f %s", v, units[i]);
+    mr_snprintf(out, 24, v < 10 ? "%.2f %s" : "%.1f %s", v, units[i]);
   return out;
 }

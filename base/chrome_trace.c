@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "base/number.h"
+
 static void string(FILE *to, const char *s) {
   fputc('"', to);
   for (; *s; s++) {
@@ -44,7 +46,7 @@ void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const c
   open_event(t, "X", thread, name);
   fputs(",\"cat\":", t->to);
   string(t->to, category);
-  fprintf(t->to, ",\"ts\":%.3f,\"dur\":%.3f", us(t, from_ns), (double)dur_ns / 1e3);
+  mr_fprintf(t->to, ",\"ts\":%.3f,\"dur\":%.3f", us(t, from_ns), (double)dur_ns / 1e3);
   for (int i = 0; args && args[i].name; i++) {
     fputs(i ? "," : ",\"args\":{", t->to);
     string(t->to, args[i].name);
@@ -52,7 +54,7 @@ void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const c
     if (args[i].text)
       string(t->to, args[i].text);
     else
-      fprintf(t->to, "%.17g", args[i].number);
+      mr_fprintf(t->to, "%.17g", args[i].number);
   }
   fputs(args && args[0].name ? "}}" : "}", t->to);
 }
@@ -60,8 +62,8 @@ void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const c
 void mr_chrome_flow(mr_chrome_trace_t *t, int thread, bool begins, const char *name, uint64_t id,
                     int64_t at_ns) {
   open_event(t, begins ? "s" : "f", thread, name);
-  fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 ",\"ts\":%.3f%s}", id, us(t, at_ns),
-          begins ? "" : ",\"bp\":\"e\"");
+  mr_fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 ",\"ts\":%.3f%s}", id, us(t, at_ns),
+             begins ? "" : ",\"bp\":\"e\"");
 }
 
 void mr_chrome_end(mr_chrome_trace_t *t) { fputs("\n]}\n", t->to); }

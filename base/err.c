@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "base/printable.h"
 
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
@@ -11,7 +12,7 @@ mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
   char text[sizeof d->text];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  mr_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   mr_printable(text, d->text, sizeof d->text); /* names from files and peers stand in it */
   return code;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "loaders/inputs.h"
 
 typedef struct mix {
@@ -28,7 +29,7 @@ static mr_err_t parse_weights(mr_stage_t *s, double *weight) {
   const char *at = t->weights;
   for (int i = 0; i < t->n; i++) {
     char *end;
-    weight[i] = strtod(at, &end);
+    weight[i] = mr_strtod(at, &end);
     bool last = i + 1 == t->n;
     if (end == at || *end != (last ? 0 : ',') || !(weight[i] > 0) || !isfinite(weight[i]))
       return bad_weights(s);

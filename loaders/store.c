@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/number.h"
 #include "loaders/reader_choose.h"
 #include "loaders/store_private.h"
 #include "pipeline/care.h"
@@ -155,8 +156,9 @@ static void explain(const mr_store_t *st, const mr_reader_t *r, decision_t d, ch
   const char *how = !d.kept   ? "read record by record as they are due"
                     : d.whole ? "read once in large requests and kept in memory"
                               : "read once by themselves and kept in memory";
-  snprintf(text, n, "%s (%.1f MB, budget %.1f MB: %s), backend %s: %s", how, (double)d.bytes / 1e6,
-           (double)d.budget / 1e6, budget, mr_backend_name(mr_reader_backend(r)), mr_reader_why(r));
+  mr_snprintf(text, n, "%s (%.1f MB, budget %.1f MB: %s), backend %s: %s", how,
+              (double)d.bytes / 1e6, (double)d.budget / 1e6, budget,
+              mr_backend_name(mr_reader_backend(r)), mr_reader_why(r));
 }
 
 mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag) {

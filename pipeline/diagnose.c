@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "pipeline/chain_private.h"
 #include "pipeline/others_time.h"
 #include "pipeline/runtime_private.h"
@@ -283,22 +284,23 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
 
 static void outside_text(const mr_diagnosis_t *d, char *text, size_t n) {
   const char *which = d->other ? d->other : "at the other end";
-  snprintf(text, n,
-           "limited by the process %s: %s waits %.0f %% of the time for %s; of the stages here %s "
-           "works most, %.0f %% of the time (%.1f of %d cores used).",
-           which, d->link, 100 * d->waits, d->sends ? "room there" : "buffers from there", d->stage,
-           100 * d->work, d->cores_used, d->cores);
+  mr_snprintf(
+      text, n,
+      "limited by the process %s: %s waits %.0f %% of the time for %s; of the stages here %s "
+      "works most, %.0f %% of the time (%.1f of %d cores used).",
+      which, d->link, 100 * d->waits, d->sends ? "room there" : "buffers from there", d->stage,
+      100 * d->work, d->cores_used, d->cores);
 }
 
 void mr_diagnosis_text(const mr_diagnosis_t *d, char *text, size_t n) {
   if (d->link) return outside_text(d, text, n);
   char where[128] = "", then[128] = "";
   if (d->thread != d->stage)
-    snprintf(where, sizeof where, ", %.0f %% of that in %s", 100 * d->share, d->stage);
+    mr_snprintf(where, sizeof where, ", %.0f %% of that in %s", 100 * d->share, d->stage);
   else if (d->share < 0.995)
-    snprintf(where, sizeof where, ", %.0f %% of that its own", 100 * d->share);
+    mr_snprintf(where, sizeof where, ", %.0f %% of that its own", 100 * d->share);
   if (d->next) snprintf(then, sizeof then, "; then %s limits", d->next);
-  snprintf(
+  mr_snprintf(
       text, n,
       "%s limits: %s works %.0f %% of the time%s, waits for input %.0f %%, for room %.0f %% "
       "(%.1f of %d cores used). Twice as fast it would make the run %.2f times as fast: %.3g s "

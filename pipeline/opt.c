@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 /* What a setting wants, as a person reads it. */
 static void want_text(const mr_opt_t *o, char *text, size_t n) {
   static const char *const kind[] = {[MR_OPT_INT] = "a whole number",
@@ -24,7 +26,7 @@ static void want_text(const mr_opt_t *o, char *text, size_t n) {
            o->type == MR_OPT_SECRET)
     snprintf(text, n, "%s%s%s", kind[o->type], gap, unit);
   else
-    snprintf(text, n, "%s in [%.15g,%.15g]%s%s", kind[o->type], o->lo, o->hi, gap, unit);
+    mr_snprintf(text, n, "%s in [%.15g,%.15g]%s%s", kind[o->type], o->lo, o->hi, gap, unit);
 }
 
 static bool in_range(const mr_opt_t *o, double v) {
@@ -36,7 +38,7 @@ static bool number(const char *text, char stop, const char **rest, double *out) 
   char *end;
   if (!*text || *text == ' ' || *text == '\t' || *text == '\n') return false;
   errno = 0;
-  double v = strtod(text, &end);
+  double v = mr_strtod(text, &end);
   if (end == text || *end != stop || !isfinite(v)) return false;
   *out = v, *rest = stop ? end + 1 : end;
   return true;

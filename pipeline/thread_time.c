@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/number.h"
+
 enum { FILE_MAX = 4096 };
 
 static bool read_of(int tid, const char *file, char *text) {
@@ -23,7 +25,7 @@ static bool read_of(int tid, const char *file, char *text) {
 
 static double number_of(const char *text, const char *name) {
   const char *at = strstr(text, name);
-  return at ? strtod(at + strlen(name), NULL) : 0;
+  return at ? mr_strtod(at + strlen(name), NULL) : 0;
 }
 
 /* Waits for a processor come after a thread has slept, or has been pushed aside; the kernel adds

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
 
@@ -140,16 +141,16 @@ static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
   char text[128];
   double loss = mr_metrics_get(r, "loss", 0);
   if (!isfinite(loss)) {
-    snprintf(text, sizeof text, "the loss is %g", loss);
+    mr_snprintf(text, sizeof text, "the loss is %g", loss);
     if (a->nan) tell(a, NAN_LOSS, r->step, text);
     return;
   }
   a->mean = smooth(a->mean, loss, a->steps);
   if (a->steps <= SETTLE || a->best - a->mean > lower * fabs(a->best))
     a->best = a->mean, a->best_step = r->step;
-  snprintf(text, sizeof text,
-           "the loss, smoothed %.4g, has been no lower than %.4g since step %" PRId64, a->mean,
-           a->best, a->best_step);
+  mr_snprintf(text, sizeof text,
+              "the loss, smoothed %.4g, has been no lower than %.4g since step %" PRId64, a->mean,
+              a->best, a->best_step);
   if (a->plateau && r->step - a->best_step >= a->plateau) tell(a, PLATEAU, r->step, text);
 }
 
@@ -158,7 +159,7 @@ static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
   a->rate = smooth(a->rate, mr_metrics_get(r, "images_per_s", 0), a->steps);
   if (a->steps < SETTLE) return;
   if (a->rate > a->best_rate) a->best_rate = a->rate;
-  snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);
+  mr_snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);
   if (a->slow > 0 && a->rate < a->slow * a->best_rate) tell(a, SLOW, r->step, text);
 }
 
@@ -168,11 +169,11 @@ static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
   for (int i = 0; i < r->n_stages && a->stall > 0; i++) {
     const mr_metrics_stage_t *st = &r->stage[i];
     if (!st->trains || st->starved < a->stall) continue;
-    snprintf(text, sizeof text, "%s waits for data for %.0f %% of its time", st->name,
-             100 * st->starved);
+    mr_snprintf(text, sizeof text, "%s waits for data for %.0f %% of its time", st->name,
+                100 * st->starved);
     tell(a, STALL, r->step, text);
   }
-  snprintf(text, sizeof text, "%.3g bytes are free", free_bytes);
+  mr_snprintf(text, sizeof text, "%.3g bytes are free", free_bytes);
   if (a->disk > 0 && free_bytes >= 0 && free_bytes < a->disk) tell(a, DISK, r->step, text);
 }
 

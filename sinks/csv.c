@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/xio.h"
 #include "pipeline/metrics.h"
 #include "pipeline/watch.h"
@@ -119,10 +120,10 @@ static mr_err_t csv_open(mr_stage_t *s) {
 
 /* Of stage s, or nothing: only the ends of links tell the last two. */
 static void put_of_stage(FILE *out, const mr_metrics_stage_t *s, const char *name) {
-  if (!strncmp(name, "busy", 4)) fprintf(out, "%.4g", s->busy);
-  if (!strncmp(name, "starved", 7)) fprintf(out, "%.4g", s->starved);
-  if (!strncmp(name, "blocked", 7)) fprintf(out, "%.4g", s->blocked);
-  if (!strncmp(name, "queue", 5)) fprintf(out, "%.4g", s->queue);
+  if (!strncmp(name, "busy", 4)) mr_fprintf(out, "%.4g", s->busy);
+  if (!strncmp(name, "starved", 7)) mr_fprintf(out, "%.4g", s->starved);
+  if (!strncmp(name, "blocked", 7)) mr_fprintf(out, "%.4g", s->blocked);
+  if (!strncmp(name, "queue", 5)) mr_fprintf(out, "%.4g", s->queue);
   if (!strncmp(name, "items", 5)) fprintf(out, "%" PRId64, s->items);
   if (s->link && !strncmp(name, "released", 8)) fprintf(out, "%" PRId64, s->released);
   if (s->link && !strncmp(name, "committed", 9)) fprintf(out, "%" PRId64, s->committed);
@@ -138,13 +139,13 @@ static void put_field(FILE *out, const mr_metrics_t *r, const char *name, size_t
   for (int i = 0; dot && i < r->n_stages; i++)
     if (is(name, (size_t)(dot - name), r->stage[i].name)) put_of_stage(out, &r->stage[i], dot + 1);
   for (int i = 0; !dot && i < r->n; i++)
-    if (is(name, n, r->m[i].name)) fprintf(out, "%.9g", r->m[i].value);
+    if (is(name, n, r->m[i].name)) mr_fprintf(out, "%.9g", r->m[i].value);
   if (is(name, n, "ledger")) fprintf(out, "%016" PRIx64, r->ledger);
 }
 
 static void put_row(FILE *out, const mr_metrics_t *r, const char *head) {
-  fprintf(out, "%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.6f", mr_metrics_kind_text(r->kind),
-          r->step, r->epoch, r->images, r->elapsed_s);
+  mr_fprintf(out, "%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.6f", mr_metrics_kind_text(r->kind),
+             r->step, r->epoch, r->images, r->elapsed_s);
   int column = 0;
   for (const char *name = head; *name != '\n'; column++) {
     size_t n = strcspn(name, ",\n");

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
+
 static void put_text(FILE *out, const char *text) {
   fputc('"', out);
   for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -27,8 +29,8 @@ static void put_number(FILE *out, double v) {
   } else if (v == trunc(v) && fabs(v) < 1e15) {
     fprintf(out, "%" PRId64, (int64_t)v);
   } else {
-    snprintf(text, sizeof text, "%.15g", v);
-    if (strtod(text, NULL) != v) snprintf(text, sizeof text, "%.17g", v);
+    mr_snprintf(text, sizeof text, "%.15g", v);
+    if (mr_strtod(text, NULL) != v) mr_snprintf(text, sizeof text, "%.17g", v);
     fputs(text, out);
   }
 }
@@ -59,9 +61,9 @@ static void put_stages(FILE *out, const mr_metrics_t *r) {
     const mr_metrics_stage_t *st = &r->stage[i];
     if (i) fputc(',', out);
     put_text(out, st->name);
-    fprintf(out,
-            ":{\"busy\":%.4g,\"starved\":%.4g,\"blocked\":%.4g,\"queue\":%.4g,\"items\":%" PRId64,
-            st->busy, st->starved, st->blocked, st->queue, st->items);
+    mr_fprintf(
+        out, ":{\"busy\":%.4g,\"starved\":%.4g,\"blocked\":%.4g,\"queue\":%.4g,\"items\":%" PRId64,
+        st->busy, st->starved, st->blocked, st->queue, st->items);
     if (st->link)
       fprintf(out, ",\"released\":%" PRId64 ",\"committed\":%" PRId64, st->released, st->committed);
     fputc('}', out);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "base/printable.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
@@ -78,8 +79,8 @@ static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n
   if (r->total_steps > 0)
     duration_text(p->step_s * (double)(r->total_steps - r->step), eta, sizeof eta);
   mr_limiting_stage(s, limiting, sizeof limiting);
-  snprintf(text, n, ", %.1f images/s, ETA %s%s%s", p->rate, eta,
-           limiting[0] ? ", waiting for: " : "", limiting);
+  mr_snprintf(text, n, ", %.1f images/s, ETA %s%s%s", p->rate, eta,
+              limiting[0] ? ", waiting for: " : "", limiting);
 }
 
 static bool was_told(const progress_t *p, const mr_metrics_t *r) {
@@ -101,11 +102,11 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   if (mr_metrics_get(r, "skipped", 0) != 0) {
     printf("Step %" PRId64 ", left out%s\n", r->step, pace);
   } else if (line) {
-    printf("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s\n", r->step, loss, accuracy, pace);
+    mr_printf("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s\n", r->step, loss, accuracy, pace);
   } else {
     char of[32] = ""; /* nobody knows how many an endless stream has */
     if (r->total_steps > 0) snprintf(of, sizeof of, "/%" PRId64, r->total_steps);
-    printf("%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss, accuracy, pace);
+    mr_printf("%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss, accuracy, pace);
     p->live = true;
     p->shown_s = r->elapsed_s;
   }
@@ -134,16 +135,16 @@ static void say_confusion(const mr_metrics_t *r) {
 }
 
 static void say_valid(const mr_metrics_t *r) {
-  printf("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f, Accuracy: %.4f\n",
-         r->epoch, r->step, mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0));
+  mr_printf("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f, Accuracy: %.4f\n",
+            r->epoch, r->step, mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0));
 }
 
 static void say_test(const mr_metrics_t *r) {
   char note[4 * sizeof r->note];
-  printf("%s, Loss: %.4f, Accuracy: %.4f%s\n",
-         r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
-         mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
-         synthetic(r) ? " (synthetic data)" : "");
+  mr_printf("%s, Loss: %.4f, Accuracy: %.4f%s\n",
+            r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
+            mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
+            synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 
@@ -153,7 +154,7 @@ static void say_final(const mr_metrics_t *r) {
   printf("Done: %" PRId64 " steps, %" PRId64 " images, %s%s%s\n", r->step, r->images, time,
          r->note[0] ? ", " : "", r->note);
   double dropped = mr_metrics_get(r, "publish_dropped", 0);
-  if (dropped > 0) printf("Missed by slow subscribers: %.0f messages\n", dropped);
+  if (dropped > 0) mr_printf("Missed by slow subscribers: %.0f messages\n", dropped);
   if (synthetic(r)) puts("These results are of SYNTHETIC data, made up by the program.");
   printf("ledger %016" PRIx64 "\n", r->ledger);
 }
@@ -166,8 +167,8 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "
         "real ones, --data DIR names them. ***");
   if (!p->begun && r->kind == MR_METRICS_STEP && was_told(p, r))
-    printf("Steps %" PRId64 " to %" PRId64 " are made again; they were told before.\n", r->step,
-           p->told);
+    mr_printf("Steps %" PRId64 " to %" PRId64 " are made again; they were told before.\n", r->step,
+              p->told);
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);
   } else {

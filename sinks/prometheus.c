@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "pipeline/metrics.h"
 #include "sinks/http.h"
 #include "sinks/resume.h"
@@ -41,12 +42,12 @@ static void head(const page_t *p, const char *name, const char *type, const char
 
 static void gauge(const page_t *p, const char *name, const char *help, double v) {
   head(p, name, "gauge", help);
-  fprintf(p->out, "millrace_%s %.9g\n", name, v);
+  mr_fprintf(p->out, "millrace_%s %.9g\n", name, v);
 }
 
 static void counter(const page_t *p, const char *name, const char *help, double v) {
   head(p, name, "counter", help);
-  fprintf(p->out, "millrace_%s_total %.17g\n", name, v);
+  mr_fprintf(p->out, "millrace_%s_total %.17g\n", name, v);
 }
 
 static bool known(const mr_metrics_t *r, const char *name, double *v) {
@@ -68,7 +69,7 @@ static void by_split(const page_t *p, const prometheus_t *t, const char *name, c
   head(p, name, "gauge", help);
   for (int i = 0; i < 3; i++)
     if (known(row[i].r, name, &v))
-      fprintf(p->out, "millrace_%s{split=\"%s\"} %.9g\n", name, row[i].split, v);
+      mr_fprintf(p->out, "millrace_%s{split=\"%s\"} %.9g\n", name, row[i].split, v);
 }
 
 static void one(const page_t *p, const mr_metrics_t *r, const char *metric, const char *name,
@@ -84,9 +85,9 @@ static void step_times(const page_t *p, const prometheus_t *t) {
   head(p, "step_seconds", "summary", "Time a training step takes; quantiles of the latest 512.");
   for (int i = 0; i < 3; i++)
     if (known(&t->measured, quantile[i][1], &v))
-      fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"} %.9g\n", quantile[i][0], v);
-  fprintf(p->out, "millrace_step_seconds_sum %.9g\nmillrace_step_seconds_count %" PRId64 "\n",
-          t->steps_s, t->n_steps);
+      mr_fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"} %.9g\n", quantile[i][0], v);
+  mr_fprintf(p->out, "millrace_step_seconds_sum %.9g\nmillrace_step_seconds_count %" PRId64 "\n",
+             t->steps_s, t->n_steps);
 }
 
 /* A label's value: backslash, quote and newline are escaped. */
@@ -110,14 +111,14 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
     for (int k = 0; k < 3; k++) {
       fputs("millrace_stage_time_ratio{stage=\"", p->out);
       label(p->out, st->name);
-      fprintf(p->out, "\",state=\"%s\"} %.6g\n", state[k], share[k]);
+      mr_fprintf(p->out, "\",state=\"%s\"} %.6g\n", state[k], share[k]);
     }
   }
   head(p, "stage_queue_buffers", "gauge", "Buffers found waiting at a stage's inputs, mean.");
   for (int i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_queue_buffers{stage=\"", p->out);
     label(p->out, r->stage[i].name);
-    fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
+    mr_fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
   }
   head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
   for (int i = 0; i < r->n_stages; i++) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/loopback.h"
+#include "base/number.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
 #include "sinks/guests.h"
@@ -67,9 +68,9 @@ static mr_err_t publish_open(mr_stage_t *s) {
 static void send_number(publish_t *p, const mr_metrics_t *r, const char *topic, double v) {
   char text[160], value[32] = "null"; /* JSON has no NaN */
   if (!mr_guests_topic(p->guests, topic)) return;
-  if (isfinite(v)) snprintf(value, sizeof value, "%.17g", v);
-  snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
-           value, r->elapsed_s);
+  if (isfinite(v)) mr_snprintf(value, sizeof value, "%.17g", v);
+  mr_snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
+              value, r->elapsed_s);
   mr_guests_text(p->guests, text);
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "base/xio.h"
 #include "events.pb-c.h"
 #include "pipeline/metrics.h"
@@ -218,7 +219,7 @@ static void add_setting(hparams_t *h, const char *stage, const mr_opt_t *o, cons
   tb__hparam_entry__init(e), tb__hparam_value__init(v);
   e->key = h->key[h->n++], e->value = v;
   if (o->type == MR_OPT_INT || o->type == MR_OPT_F64)
-    v->kind_case = TB__HPARAM_VALUE__KIND_NUMBER_VALUE, v->number_value = strtod(text, NULL);
+    v->kind_case = TB__HPARAM_VALUE__KIND_NUMBER_VALUE, v->number_value = mr_strtod(text, NULL);
   else if (o->type == MR_OPT_BOOL)
     v->kind_case = TB__HPARAM_VALUE__KIND_BOOL_VALUE, v->bool_value = text[0] == 't';
   else
@@ -331,7 +332,7 @@ static void tensorboard_report(mr_stage_t *s, char *text, size_t n) {
   const tensorboard_t *t = s->state;
   char lost[48];
   mr_appender_lost_text(&t->out, lost, sizeof lost);
-  snprintf(text, n, "%" PRId64 " events in %s%s", t->out.written, t->path, lost);
+  mr_snprintf(text, n, "%" PRId64 " events in %s%s", t->out.written, t->path, lost);
 }
 
 const mr_stage_def_t mr_stage_tensorboard = {

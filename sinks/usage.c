@@ -6,6 +6,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/number.h"
+
 /* The number after KEY: in a file of /proc, or -1. */
 static double proc_number(const char *file, const char *key) {
   char line[256];
@@ -13,7 +15,7 @@ static double proc_number(const char *file, const char *key) {
   FILE *f = fopen(file, "re");
   size_t n = strlen(key);
   while (f && v < 0 && fgets(line, sizeof line, f))
-    if (!strncmp(line, key, n) && line[n] == ':') sscanf(line + n + 1, "%lf", &v);
+    if (!strncmp(line, key, n) && line[n] == ':') mr_sscanf(line + n + 1, "%lf", &v);
   if (f) fclose(f);
   return v;
 }

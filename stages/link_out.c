@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "stages/link_stage.h"
 
 typedef struct out {
@@ -73,10 +74,10 @@ static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_o
 static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
                        const char *how) {
   if (number >= now->reached || !now->released) return;
-  fprintf(stderr,
-          "millrace: %s: the peer goes on from buffer %" PRId64 "; %" PRId64
-          " were released and %" PRId64 " committed, and %" PRId64 " are %s again\n",
-          s->name, number, now->released, now->committed, now->reached - number, how);
+  mr_fprintf(stderr,
+             "millrace: %s: the peer goes on from buffer %" PRId64 "; %" PRId64
+             " were released and %" PRId64 " committed, and %" PRId64 " are %s again\n",
+             s->name, number, now->released, now->committed, now->reached - number, how);
 }
 
 static mr_err_t hear_peer(mr_stage_t *s) {
@@ -123,11 +124,11 @@ static void out_close(mr_stage_t *s) {
 
 static void out_report(mr_stage_t *s, char *text, size_t n) {
   const out_t *o = s->state;
-  snprintf(text, n,
-           "%" PRId64 " buffers sent (%" PRId64 " again, %" PRId64 " by reference), %" PRId64
-           " connections; released up to %" PRId64 ", committed up to %" PRId64,
-           o->told.sent, o->told.resent, o->told.by_reference, o->told.connections,
-           o->told.released, o->told.committed);
+  mr_snprintf(text, n,
+              "%" PRId64 " buffers sent (%" PRId64 " again, %" PRId64 " by reference), %" PRId64
+              " connections; released up to %" PRId64 ", committed up to %" PRId64,
+              o->told.sent, o->told.resent, o->told.by_reference, o->told.connections,
+              o->told.released, o->told.committed);
 }
 
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {

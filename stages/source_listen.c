@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "stages/source_private.h"
 
 enum { ALONE_MS = 5000 };
@@ -102,6 +103,6 @@ void mr__source_listen_close(mr_stage_t *s) {
 
 void mr__source_listen_report(mr_stage_t *s, char *text, size_t n) {
   const source_t *t = s->state;
-  snprintf(text, n, "%" PRId64 " buffers received, %" PRId64 " missed in %" PRId64 " gaps",
-           t->heard.received, t->heard.missed, t->heard.gaps);
+  mr_snprintf(text, n, "%" PRId64 " buffers received, %" PRId64 " missed in %" PRId64 " gaps",
+              t->heard.received, t->heard.missed, t->heard.gaps);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "stages/vit_step_private.h"
 
 enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
@@ -138,7 +139,7 @@ static mr_err_t plan_scale(mr_stage_t *s) {
   char *end;
   v->fixed_scale = 0;
   if (!strcmp(v->loss_scale, "dynamic")) return MR_OK;
-  v->fixed_scale = strtod(v->loss_scale, &end);
+  v->fixed_scale = mr_strtod(v->loss_scale, &end);
   if (end != v->loss_scale && !*end && v->fixed_scale >= 1e-9 && v->fixed_scale <= 1e9)
     return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,

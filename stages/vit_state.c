@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 enum { N_META = 13, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
 const char *const mr_vit_stream_name[MR_VIT_STREAMS] = {"in", "valid"};
@@ -50,8 +52,8 @@ static void *take(cursor_t *c, size_t bytes) {
 }
 
 static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
-  snprintf(text, TEXT, "%.9g %d %d %d %d", (double)c->scale, c->good, c->bad, c->resets,
-           c->skipped);
+  mr_snprintf(text, TEXT, "%.9g %d %d %d %d", (double)c->scale, c->good, c->bad, c->resets,
+              c->skipped);
 }
 
 static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_state_t *s,
@@ -76,7 +78,7 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   s->meta[n++] = (mr_st_meta_t){"millrace.data", text + 2 * TEXT};
   snprintf(text + 3 * TEXT, TEXT, "%s", p->optimizer);
   s->meta[n++] = (mr_st_meta_t){"millrace.optimizer", text + 3 * TEXT};
-  snprintf(text + 4 * TEXT, TEXT, "%.9g", (double)p->ema);
+  mr_snprintf(text + 4 * TEXT, TEXT, "%.9g", (double)p->ema);
   if (p->ema > 0) s->meta[n++] = (mr_st_meta_t){"millrace.ema", text + 4 * TEXT};
   scale_text(&p->scale, text + 5 * TEXT);
   if (p->scale.scale > 0) s->meta[n++] = (mr_st_meta_t){"millrace.loss_scale", text + 5 * TEXT};
@@ -197,7 +199,7 @@ static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale
   char again[TEXT];
   if (!text) return MR_OK;
   bool good =
-      sscanf(text, "%f %d %d %d %d", &c->scale, &c->good, &c->bad, &c->resets, &c->skipped) == 5;
+      mr_sscanf(text, "%f %d %d %d %d", &c->scale, &c->good, &c->bad, &c->resets, &c->skipped) == 5;
   scale_text(c, again);
   good = good && !strcmp(text, again) && c->scale == mr_scale_state_start(c->scale).scale;
   if (good && c->good >= 0 && c->bad >= 0 && c->resets >= 0 && c->skipped >= 0) return MR_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "model/ir/fn.h"
 
 mr_attr_t mr_attr_int(const char *name, int64_t v) {
@@ -93,11 +94,11 @@ void mr_print_float(double v, FILE *to) {
   }
   char text[40];
   for (int digits = 1; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, v);
-    if (strtod(text, NULL) == v) break;
+    mr_snprintf(text, sizeof text, "%.*g", digits, v);
+    if (mr_strtod(text, NULL) == v) break;
   }
   if (fabs(v) >= 1 && fabs(v) < 1e16 && strchr(text, 'e'))
-    snprintf(text, sizeof text, "%.1f", v); /* Python writes exponents from 1e16 on */
+    mr_snprintf(text, sizeof text, "%.1f", v); /* Python writes exponents from 1e16 on */
   fputs(text, to);
   if (!strpbrk(text, ".e")) fputs(".0", to);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "model/ir/parse_private.h"
 #include "model/ops/op.h"
 
@@ -57,7 +58,7 @@ static mr_err_t parse_operand(mr_parser_t *p, scope_t *s, mr_var_t **v) {
   mr_aval_t a;
   mr__parse_space(p);
   const char *from = p->at;
-  double number = strtod(from, &end);
+  double number = mr_strtod(from, &end);
   if (end == from || *end != ':') {
     MR_TRY(mr__parse_name(p, name));
     if (*p->at != ':') {
@@ -81,7 +82,7 @@ static bool operand_follows(mr_parser_t *p) {
   mr__parse_space(p);
   const char *c = p->at;
   char *end;
-  if (strtod(c, &end), end != c && *end == ':') return true;
+  if (mr_strtod(c, &end), end != c && *end == ':') return true;
   if (!strncmp(c, "in", 2) && (isspace((unsigned char)c[2]) || c[2] == '(')) return false;
   while (isalnum((unsigned char)*c) || *c == '_') c++;
   if (c == p->at) return false;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "model/ir/parse_private.h"
 
 #define MOST_BRANCHES 64
@@ -75,7 +76,7 @@ static mr_err_t parse_tuple(mr_parser_t *p, const char *name, mr_attr_t *a) {
 static mr_err_t parse_number(mr_parser_t *p, const char *name, mr_attr_t *a) {
   char *end_i, *end_f;
   long long i = strtoll(p->at, &end_i, 10);
-  double f = strtod(p->at, &end_f);
+  double f = mr_strtod(p->at, &end_f);
   if (end_f == p->at) return mr__parse_fail(p, "a value");
   *a = end_i == end_f ? mr_attr_int(name, i) : mr_attr_float(name, f);
   p->at = end_f;
@@ -105,7 +106,7 @@ static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr
   else if (!strcmp(word, "True") || !strcmp(word, "False"))
     *a = mr_attr_bool(name, *word == 'T');
   else if (!strcmp(word, "inf") || !strcmp(word, "nan"))
-    *a = mr_attr_float(name, strtod(word, NULL));
+    *a = mr_attr_float(name, mr_strtod(word, NULL));
   else
     *a = mr_attr_text(name, mr_mem_text(&g->mem, word));
   for (size_t i = 0; i < sizeof numpy_names / sizeof *numpy_names; i++)

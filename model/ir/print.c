@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "model/ir/fn.h"
 #include "model/ops/op.h"
 
@@ -36,7 +37,7 @@ static void print_use(names_t *s, const mr_var_t *v, FILE *to) {
   else if (v->aval.dtype == MR_BOOL)
     fputs(v->value != 0 ? "True" : "False", to);
   else
-    fprintf(to, "%.0f", v->value);
+    mr_fprintf(to, "%.0f", v->value);
   fprintf(to, ":%s", mr_aval_text(&v->aval, aval));
 }
 

@@ -1,0 +1,69 @@
+#include "base/number.h"
+
+#include <locale.h>
+#include <stdlib.h>
+
+/* Of this thread until the call ends; glibc gives the C locale without taking memory. */
+static locale_t enter(void) {
+  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  return c ? uselocale(c) : (locale_t)0;
+}
+
+static void leave(locale_t outer) {
+  if (outer) uselocale(outer);
+}
+
+double mr_strtod(const char *text, char **end) {
+  locale_t outer = enter();
+  double v = strtod(text, end);
+  leave(outer);
+  return v;
+}
+
+int mr_vsnprintf(char *to, size_t n, const char *fmt, va_list ap) {
+  locale_t outer = enter();
+  int len = vsnprintf(to, n, fmt, ap);
+  leave(outer);
+  return len;
+}
+
+int mr_snprintf(char *to, size_t n, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  int len = mr_vsnprintf(to, n, fmt, ap);
+  va_end(ap);
+  return len;
+}
+
+static int print(FILE *to, const char *fmt, va_list ap) {
+  locale_t outer = enter();
+  int len = vfprintf(to, fmt, ap);
+  leave(outer);
+  return len;
+}
+
+int mr_fprintf(FILE *to, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  int len = print(to, fmt, ap);
+  va_end(ap);
+  return len;
+}
+
+int mr_printf(const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  int len = print(stdout, fmt, ap);
+  va_end(ap);
+  return len;
+}
+
+int mr_sscanf(const char *text, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  locale_t outer = enter();
+  int n = vsscanf(text, fmt, ap);
+  leave(outer);
+  va_end(ap);
+  return n;
+}
