@@ -219,8 +219,9 @@ def same(face, said, told, share=2e-7):
     count = 0
     for name, value in said.items():
         number, unit = (str(value).split() + [""])[:2]
-        number = float(number) * {"GB": 1e9, "": 1, "s": 1}[unit]
-        within = max(share * abs(told[name]), digits(str(value).split()[0]) * (1e9 if unit == "GB" else 1) * 1.001
+        scale = {"GB": 1e9, "MB": 1e6, "": 1, "s": 1}[unit]
+        number = float(number) * scale
+        within = max(share * abs(told[name]), digits(str(value).split()[0]) * scale * 1.001
                      if isinstance(value, str) else 0)
         if not abs(number - told[name]) <= within:
             fail(f"step {told['step']}: {face} says {name} {value}, metrics.jsonl {told[name]!r}")

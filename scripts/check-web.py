@@ -94,6 +94,8 @@ def curves(browser, earlier):
             fail("zoom: the curves show different steps")
         browser.press("#reset")
         wait_for(lambda: browser.run(zoom)[1] >= before[1], "all of the curve again")
+    smoothing(browser, earlier)
+    cursors(browser)
     rough = """const y = charts.loss.layout_.points[0].map((p) => p.yval).filter((v) => v !== null).slice(0, 200);
         return y.slice(1).reduce((sum, v, i) => sum + Math.abs(v - y[i]), 0)"""
     before = browser.run(rough)
@@ -105,10 +107,92 @@ def curves(browser, earlier):
         wait_for(lambda: browser.run("return charts.loss.getOption('logscale')") == state, f"log scale {state}")
     browser.run("const o = document.getElementById('overlay'); o.value = 'earlier'; o.dispatchEvent(new Event('change'))")
     other = """const out = []; for (let i = 0; i < charts.loss.numRows(); i++)
-        if (charts.loss.getValue(i, 3) !== null) out.push([charts.loss.getValue(i, 0), charts.loss.getValue(i, 3)]); return out"""
+        if (charts.loss.getValue(i, 4) !== null) out.push([charts.loss.getValue(i, 0), charts.loss.getValue(i, 4)]); return out"""
     wait_for(lambda: browser.run(other) == [[step, r["loss"]] for step, r in sorted(earlier.items())], "the earlier run's curve")
     browser.run("const o = document.getElementById('overlay'); o.value = ''; o.dispatchEvent(new Event('change'))")
     wait_for(lambda: not browser.run(other), "the curves without it")
+
+
+DRAWN = """drawCurves(); const out = {};  // series -> what is drawn: the points of the chart itself, without those between which it draws nothing
+    for (const id in charts) charts[id].layout_.setNames.forEach((name, i) => {
+      out[id + '/' + name] = charts[id].layout_.points[i].filter((p) => p.yval !== null && !isNaN(p.yval)).map((p) => [p.xval, p.yval]); });
+    const told = (m, value) => [...m].filter(([, r]) => typeof r[value] === 'number').map(([step, r]) => [step, r[value]]).sort((a, b) => a[0] - b[0]);
+    return [out, { 'loss/train': told(steps, 'loss'), 'loss/valid': told(valid, 'loss'), 'accuracy/valid': told(valid, 'accuracy'),
+      'rate/train': told(steps, 'images_per_s'), 'loss/other run': told(overlay || [], 'loss') }]"""
+
+
+def mean_over(points, n):
+    """What a smoothed curve is: an exponential mean over about n steps of a series' own points."""
+    out, total, weight, last = [], 0, 0, None
+    for step, v in points:
+        kept = 0 if last is None else (1 - 1 / n) ** (step - last)
+        total, weight, last = v + kept * total, 1 + kept * weight, step
+        out.append([step, total / weight])
+    return out
+
+
+def smoothing(browser, earlier):
+    """A smoothed curve has the points that its series has, no more and no others, however few they are."""
+    wait_for(lambda: browser.run("return valid.size"), "a validation")
+    browser.run("const o = document.getElementById('overlay'); o.value = 'earlier'; o.dispatchEvent(new Event('change'))")
+    wait_for(lambda: browser.run("return overlay && overlay.size") == len(earlier), "the earlier run")
+    for n in (1, 20, 100):
+        browser.run(f"const s = document.getElementById('smooth'); s.value = {n}; s.dispatchEvent(new Event('input'))")
+        drawn, told = browser.run(DRAWN)
+        for name, points in told.items():
+            want = mean_over(points, n)
+            if [p[0] for p in drawn[name]] != [p[0] for p in want]:
+                fail(f"smoothing {n}: {name} is drawn at {len(drawn[name])} steps, of which the last is {drawn[name][-1:]}; want {len(want)} up to {want[-1:]}")
+            if any(abs(a[1] - b[1]) > 1e-9 * abs(b[1]) for a, b in zip(drawn[name], want)):
+                fail(f"smoothing {n}: {name} is not the mean of its own points")
+        if n == 1 and told["loss/train"] != drawn["loss/train"]:
+            fail("without smoothing the curve is not what was told")
+        if drawn["loss/other run"][-1][0] != max(earlier):
+            fail(f"smoothing {n}: the other run ends at {drawn['loss/other run'][-1]}, want step {max(earlier)}")
+    browser.run("const s = document.getElementById('smooth'); s.value = 1; s.dispatchEvent(new Event('input'));"
+                "const o = document.getElementById('overlay'); o.value = ''; o.dispatchEvent(new Event('change'))")
+
+
+def cursors(browser):
+    """The step under the mouse is shown in all charts, and stays when records arrive."""
+    legends = "return ['loss', 'accuracy', 'rate'].map((id) => document.getElementById(id + '-legend').textContent)"
+    browser.run("document.getElementById('loss').scrollIntoView({ block: 'center' })")
+    browser.hover("#loss canvas:last-of-type", (30, 0))
+    at = wait_for(lambda: browser.run("return hovered"), "a step under the mouse")
+    for wait in (0, 5):
+        before = browser.run("return steps.size")
+        wait_for(lambda: browser.run("return steps.size") >= before + wait, "more steps")
+        browser.run("drawCurves()")
+        record, seen, lines = browser.run(f"return steps.get({at})"), browser.run(legends), browser.run(
+            "return [...document.querySelectorAll('.cursor')].map((e) => !e.hidden && e.getBoundingClientRect().left)")
+        want = [f"step {at} train {record['loss']:.4f}", f"step {at} train {record['accuracy']:.4f}", f"step {at} train "]
+        if not all(s.startswith(w) for s, w in zip(seen, want)):
+            fail(f"the mouse is over step {at}: the charts say {seen}, want {want}")
+        if False in lines or max(lines) - min(lines) > 20:
+            fail(f"the cursors of the charts are at {lines}")
+    browser.hover("h1", (0, 0))
+    wait_for(lambda: browser.run("return hovered === null && document.querySelectorAll('.cursor:not([hidden])').length === 0"), "charts without a cursor")
+
+
+def survives_a_resume(browser, run, folder, url):
+    """An open page shows the run again when it is resumed, without what is made anew."""
+    run.send_signal(signal.SIGINT)
+    if run.wait(300) != 130:
+        fail(f"the run ended with {run.returncode}")
+    wait_for(lambda: browser.run("return document.getElementById('state').textContent") == "stopped on request", "the page of a stopped run")
+    again, same = start_run(folder, "--resume")
+    if same.split("token=")[1] != url.split("token=")[1]:
+        fail("the token is another after a resume")
+    if same != url:
+        fail(f"the address is {same} after a resume, was {url}")
+    last = max(told(folder))
+    wait_for(lambda: int(browser.run("return document.getElementById('numbers').dataset.step || 0")) > last + 5, "steps after the resume")
+    if browser.run("return document.getElementById('state').textContent") != "live":
+        fail("the page does not say that the run is live again")
+    have = browser.run("return [...steps.keys()].sort((a, b) => a - b)")
+    if have[0] != 1 or sorted(set(have)) != have:
+        fail(f"the page begins at step {have[0]} after a resume")
+    return again
 
 
 def graph(browser):
@@ -443,6 +527,11 @@ def main(work):
     browser.size(1400, 1700)
     browser.go(url)
     step = watch(browser, run, folder, earlier)
+    if browser.run("return document.title") != "shown \u00b7 millrace":
+        fail(f"the page's title is {browser.run('return document.title')}, want the run's name first")
+    icon = browser.wait("fetch(document.querySelector('link[rel=icon]').href).then((r) => done([r.status, r.headers.get('content-type').split(';')[0]]))")
+    if icon != [200, "image/svg+xml"]:
+        fail(f"the page's icon: {icon}")
     steps = max(told(folder))
     core = share_of_a_core(run.pid)
     steps = max(told(folder)) - steps
@@ -450,9 +539,10 @@ def main(work):
         fail(f"the page takes {100 * core:.2f} % of a core, want at most 1 %")
     fits_a_phone(browser)
     shoot(browser, "page-phone.png")
-    errors = [e["message"] for e in browser.call("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE" and "favicon" not in e["message"]]
+    errors = [e["message"] for e in browser.call("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE" ]
     if errors:
         fail(f"the browser complains: {errors[:3]}")
+    run = survives_a_resume(browser, run, folder, url)
     let_in, ended = attack(browser, run, folder, url)
     run.send_signal(signal.SIGINT)
     if run.wait(300) != 130:

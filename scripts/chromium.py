@@ -105,6 +105,11 @@ class Browser:
         self.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [
             moves[0], {"type": "pointerDown", "button": 0}, moves[1], {"type": "pointerUp", "button": 0}]}]})
 
+    def hover(self, selector, at):
+        """Moves the mouse to an offset from an element's middle."""
+        move = {"type": "pointerMove", "duration": 50, "origin": self.find(selector), "x": at[0], "y": at[1]}
+        self.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [move]}]})
+
     def size(self, w, h):
         self.call("POST", "/window/rect", {"width": w, "height": h})
 

@@ -279,15 +279,16 @@ static int listen_at(mr_http_t *h, const mr_http_settings_t *set, int64_t port) 
 /* Listens at the port that is set; else at the port of last time, the default one, or the next. */
 static mr_err_t listen_somewhere(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set,
                                  int last_port) {
-  if (mr_setting_given(s, (size_t)((const char *)&set->port - (const char *)s->state)) ||
-      !set->port) {
+  bool given = mr_setting_given(s, (size_t)((const char *)&set->port - (const char *)s->state));
+  bool any = !set->port || !given;
+  if (any && last_port && !listen_at(h, set, last_port)) return MR_OK;
+  if (given || !set->port) {
     int error = listen_at(h, set, set->port);
     if (!error) return MR_OK;
     return mr_stage_fail(s, MR_ERR_IO, "port = %" PRId64 ": cannot listen at %s: %s%s", set->port,
                          set->bind, strerror(error),
                          error == EADDRINUSE ? "; choose another port, or 0 for any free one" : "");
   }
-  if (last_port && !listen_at(h, set, last_port)) return MR_OK;
   int64_t port = set->port, end = port + DEFAULT_PORTS;
   int error = listen_at(h, set, port);
   while (error == EADDRINUSE && port + 1 < end) error = listen_at(h, set, ++port);

@@ -30,6 +30,7 @@ endfunction()
 web_asset(/ text/html ${CMAKE_SOURCE_DIR}/sinks/web/index.html)
 web_asset(/app.js text/javascript ${CMAKE_SOURCE_DIR}/sinks/web/app.js)
 web_asset(/style.css text/css ${CMAKE_SOURCE_DIR}/sinks/web/style.css)
+web_asset(/favicon.svg image/svg+xml ${CMAKE_SOURCE_DIR}/sinks/web/favicon.svg)
 web_asset(/dygraph.js text/javascript ${DYGRAPHS}/dygraph.min.js)
 web_asset(/dygraph.css text/css ${DYGRAPHS}/dygraph.min.css)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/web_assets.c @ONLY CONTENT

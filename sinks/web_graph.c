@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/xio.h"
 
 static void add_settings(cJSON *one, const mr_stage_t *s, int i) {
   cJSON *set = cJSON_AddObjectToObject(one, "settings");
@@ -31,9 +33,22 @@ static void add_edges(cJSON *o, const mr_stage_t *s) {
   }
 }
 
+/* The folder as given, its last name, and the folder with its host: a page tells by it whether the
+   run that it shows has come back or another one has its address. */
+static void add_run(cJSON *o, const char *run) {
+  char host[256] = "", folder[MR_PATH_MAX + sizeof host], *real = realpath(run, NULL);
+  const char *path = real ? real : run, *slash = strrchr(path, '/');
+  gethostname(host, sizeof host - 1);
+  snprintf(folder, sizeof folder, "%s:%s", host, path);
+  cJSON_AddStringToObject(o, "run", run);
+  cJSON_AddStringToObject(o, "name", slash && slash[1] ? slash + 1 : path);
+  cJSON_AddStringToObject(o, "folder", folder);
+  free(real);
+}
+
 char *mr_web_run_json(const mr_stage_t *s, const char *run) {
   cJSON *o = cJSON_CreateObject();
-  cJSON_AddStringToObject(o, "run", run);
+  add_run(o, run);
   cJSON *stages = cJSON_AddArrayToObject(o, "stages");
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
     mr_stats_t unused;

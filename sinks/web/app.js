@@ -5,6 +5,7 @@ const $ = (id) => document.getElementById(id);
 const svgNS = 'http://www.w3.org/2000/svg';
 const steps = new Map();   // step -> record, so that what comes twice counts once
 const valid = new Map();
+const test = new Map();
 const newest = new Map(); // name -> the last number told; some are measured once a second alone
 let samplesDirty = false; // drawn at the next tick: what a page is told on opening holds pictures that are gone
 let classes = [], wrong = [], samples = [], run = null, over = false, dirty = true;
@@ -44,7 +45,7 @@ function take(r) {
     steps.set(r.step, r);
     if (r.step >= (Number($('now-step').textContent) || 0)) showNow(r);
   } else if (r.kind === 'valid' || r.kind === 'test') {
-    valid.set(r.step, r);
+    (r.kind === 'test' ? test : valid).set(r.step, r);
     say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
     if (r.confusion) drawConfusion(r);
   } else if (r.kind === 'sample') {
@@ -56,7 +57,7 @@ function take(r) {
     wrong.push(r);
   } else if (r.kind === 'final') {
     over = true;
-    $('state').textContent = r.note || 'finished';
+    tellState(r.note || 'finished');
     say(`Done: ${r.step} steps, ledger ${r.ledger}`);
   }
   dirty = true;
@@ -86,43 +87,91 @@ function duration(s) {
 /* ---- curves ---- */
 
 const charts = {};
+const chartOf = { loss: ['train', 'valid', 'test', 'other run'], accuracy: ['train', 'valid', 'test', 'other run'], rate: ['train', 'other run'] };
+const valueOf = { loss: 'loss', accuracy: 'accuracy', rate: 'images_per_s' };
+const colours = { train: '#1f6feb', valid: '#e0731d', test: '#a04fd0', 'other run': '#9aa3af' };
+let curveSteps = [];       // the steps of the charts' rows, in order: the same in all charts
+let exact = {};            // chart -> series -> step -> value before smoothing
+let hovered = null;        // the step under the cursor, in all charts
 
-const colours = { train: '#1f6feb', valid: '#e0731d', 'other run': '#9aa3af' };
-
-function makeChart(id, labels) {
-  const blank = labels.map((_, i) => (i ? null : 0));
-  charts[id] = new Dygraph($(id), [blank], {
-    labels, connectSeparatedPoints: true, legend: 'always', strokeWidth: 1.4,
-    axisLineColor: '#8888', gridLineColor: '#8883', colors: labels.slice(1).map((name) => colours[name]),
-    series: { valid: { drawPoints: true, pointSize: 3 } },
+function makeChart(id) {
+  const labels = ['step', ...chartOf[id]];
+  const dot = { drawPoints: true, pointSize: 3 };
+  charts[id] = new Dygraph($(id), [labels.map((_, i) => (i ? null : 0))], {
+    labels, connectSeparatedPoints: true, legend: 'always', labelsDiv: $(id + '-legend'), legendFormatter: (data) => legend(id, data), strokeWidth: 1.4,
+    axisLineColor: '#8888', gridLineColor: '#8883', colors: chartOf[id].map((name) => colours[name]),
+    series: id === 'rate' ? {} : { valid: dot, test: dot },
+    highlightCallback: (event, step) => { hovered = step; showCursor(id); },
+    unhighlightCallback: () => { hovered = null; showCursor(); },
     zoomCallback: (from, to) => { shown = charts[id].isZoomed('x') ? [from, to] : null; applyZoom(id); },
   });
+  $(id).append(el('div', '', { class: 'cursor', hidden: '' }));
 }
 
-function rows(value, withValid) {
-  const at = new Set(steps.keys());
-  if (withValid) for (const s of valid.keys()) at.add(s);
-  if (overlay) for (const s of overlay.keys()) at.add(s);
-  const out = [];
-  for (const s of [...at].sort((a, b) => a - b)) {
-    const get = (m) => { const v = m && m.get(s) ? m.get(s)[value] : undefined; return v === undefined ? null : v; };
-    out.push([s, get(steps), ...(withValid ? [get(valid)] : []), get(overlay)]);
+/* What a curve shows at the cursor's step; where it is smoothed, the exact value too. */
+function legend(id, data) {
+  const values = exact[id] || {};
+  const parts = data.series.filter((s) => values[s.label] && values[s.label].size).map((s) => {
+    const v = values[s.label].get(data.x), smoothed = Number($('smooth').value) > 1;
+    const text = data.x === undefined || s.y === undefined || s.y === null ? '' : ` ${metricText(valueOf[id], s.y)}${smoothed ? ` (exact: ${metricText(valueOf[id], v)})` : ''}`;
+    return `<span style="color:${s.color}">${s.label}${text}</span>`;
+  });
+  return (data.x === undefined ? '' : `step ${data.x} `) + parts.join(' ');
+}
+
+/* The cursor at the hovered step in every chart; the chart `except` has drawn its points already. */
+function showCursor(except) {
+  const row = hovered === null ? -1 : curveSteps.indexOf(hovered);
+  for (const id in charts) {
+    if (id !== except && row >= 0) charts[id].setSelection(row);
+    if (id !== except && row < 0) charts[id].clearSelection();
+    const line = $(id).querySelector('.cursor'), [from, to] = charts[id].xAxisRange();
+    line.hidden = row < 0 || hovered < from || hovered > to;
+    if (!line.hidden) line.style.left = charts[id].toDomXCoord(hovered) + 'px';
+  }
+}
+
+/* An exponential mean over about n steps of the series' own points: one k steps back weighs
+   (1 - 1/n)^k.  There is a value where the series has a point, and nowhere else; a number that is
+   none leaves a gap. */
+function smooth(series, n) {
+  const out = new Map();
+  let sum = 0, weight = 0, last = null;
+  for (const [step, v] of series) {
+    if (typeof v === 'number') {
+      const kept = last === null ? 0 : (1 - 1 / n) ** (step - last);
+      sum = v + kept * sum; weight = 1 + kept * weight; last = step;
+    }
+    out.set(step, typeof v === 'number' ? sum / weight : NaN);
   }
   return out;
 }
 
+/* step -> value of the records that tell it, by rising step. */
+function seriesOf(records, value) {
+  const told = [...(records || [])].filter(([, r]) => r[value] !== undefined && !r.skipped);
+  return new Map(told.map(([step, r]) => [step, r[value]]).sort((a, b) => a[0] - b[0]));
+}
+
 function drawCurves() {
-  if (!steps.size) return;
-  const common = { rollPeriod: Number($('smooth').value), logscale: false };
-  charts.loss.updateOptions({ ...common, file: rows('loss', true), logscale: $('log').checked });
-  charts.accuracy.updateOptions({ ...common, file: rows('accuracy', true) });
-  charts.rate.updateOptions({ ...common, file: rows('images_per_s', false) });
+  const records = { train: steps, valid, test, 'other run': overlay };
+  const all = new Set(Object.values(records).flatMap((m) => [...(m || new Map()).keys()]));
+  curveSteps = [...all].sort((a, b) => a - b);
   document.body.dataset.points = steps.size;
+  if (!curveSteps.length) return;
+  for (const id in charts) {
+    exact[id] = Object.fromEntries(chartOf[id].map((name) => [name, seriesOf(records[name], valueOf[id])]));
+    const column = chartOf[id].map((name) => smooth(exact[id][name], Number($('smooth').value)));
+    const rows = curveSteps.map((step) => [step, ...column.map((c) => (c.has(step) ? c.get(step) : null))]);
+    charts[id].updateOptions({ file: rows, logscale: id === 'loss' && $('log').checked });
+  }
+  showCursor();
 }
 
 function applyZoom(except) {
   for (const id in charts)
     if (id !== except) charts[id].updateOptions({ dateWindow: shown, valueRange: null });
+  showCursor();
 }
 
 function move(by, scale) {
@@ -254,8 +303,9 @@ function drawTimes() {
 }
 
 function metricText(name, v) {
-  if (v === null) return 'nan';
-  if (name.endsWith('_bytes')) return `${(v / 1e9).toPrecision(4)} GB`;
+  if (v === null || Number.isNaN(v)) return 'nan';
+  if (name === 'loss' || name === 'accuracy') return four(v);
+  if (name.endsWith('_bytes')) return v < 1e9 ? `${Number((v / 1e6).toPrecision(4))} MB` : `${(v / 1e9).toPrecision(4)} GB`;
   if (name === 'elapsed_s') return duration(v);
   return Number.isInteger(v) ? String(v) : Number(v.toPrecision(5)) + (name.endsWith('_s') && name !== 'images_per_s' ? ' s' : '');
 }
@@ -329,30 +379,64 @@ function drawSettings(r) {
   }));
 }
 
-async function begin() {
-  makeChart('loss', ['step', 'train', 'valid', 'other run']);
-  makeChart('accuracy', ['step', 'train', 'valid', 'other run']);
-  makeChart('rate', ['step', 'train', 'other run']);
-  run = await (await fetch('/run.json')).json();
-  classes = run.classes;
-  $('run').textContent = run.run;
-  drawGraph(run);
-  drawSettings(run);
-  for (const name of (await (await fetch('/runs.json')).json()).sort())
-    $('overlay').append(el('option', name, { value: name }));
+/* ---- the connection ---- */
 
+const tellState = (text) => { $('state').textContent = text; };
+
+/* A resumed run tells its records again from its beginning, without those that it makes anew. */
+function forget() {
+  for (const m of [steps, valid, test, newest]) m.clear();
+  wrong = []; samples = []; over = false;
+  for (const id of ['now-step', 'now-loss', 'now-accuracy', 'now-rate', 'now-eta', 'now-limiting']) $(id).textContent = '-';
+  $('log-tail').replaceChildren();
+}
+
+function showRun(r) {
+  run = r;
+  classes = r.classes;
+  $('run').textContent = r.run;
+  document.title = `${r.name} · millrace`;
+  drawGraph(r);
+  drawSettings(r);
+}
+
+async function listRuns() {
+  const had = $('overlay').value, names = (await (await fetch('/runs.json')).json()).filter((name) => name !== run.name).sort();
+  $('overlay').replaceChildren(el('option', 'no other run', { value: '' }), ...names.map((name) => el('option', name, { value: name })));
+  $('overlay').value = names.includes(had) ? had : '';
+}
+
+/* Until the run is there: it may have ended, and be resumed. */
+async function connect() {
+  const again = () => setTimeout(connect, 2000);
+  let r;
+  try {
+    const answer = await fetch('/run.json');
+    if (answer.status === 401) return tellState('the token has changed: open the address that the run printed');
+    if (!answer.ok) return again();
+    r = await answer.json();
+  } catch (e) {
+    return again();
+  }
+  if (run && r.folder !== run.folder) return tellState('another run has this address now: reload the page to see it');
+  forget();
+  showRun(r);
+  await listRuns().catch(() => {}); /* without them the page still shows its own */
   const source = new EventSource('/events');
-  source.onopen = () => { $('state').textContent = 'live'; };
+  source.onopen = () => tellState('live');
   source.onmessage = (e) => take(JSON.parse(e.data));
   source.addEventListener('live', (e) => takeLive(JSON.parse(e.data)));
   source.onerror = () => {
-    if (over) source.close();
-    else $('state').textContent = 'no connection; trying again';
+    source.close();
+    if (!over) tellState('no connection; trying again');
+    again();
   };
-  setInterval(() => { if (dirty) { dirty = false; drawCurves(); drawTimes(); drawNumbers(); } }, 250);
-  /* Pictures are asked for one by one: not more of them than an eye can follow. */
-  setInterval(() => { if (samplesDirty) { samplesDirty = false; drawPictures($('samples'), samples); } }, 2000);
 }
+
+for (const id in chartOf) makeChart(id);
+setInterval(() => { if (dirty) { dirty = false; drawCurves(); drawTimes(); drawNumbers(); } }, 250);
+/* Pictures are asked for one by one: not more of them than an eye can follow. */
+setInterval(() => { if (samplesDirty) { samplesDirty = false; drawPictures($('samples'), samples); } }, 2000);
 
 $('smooth').addEventListener('input', () => { $('smooth-n').textContent = $('smooth').value; dirty = true; });
 $('log').addEventListener('change', () => { dirty = true; });
@@ -362,4 +446,4 @@ $('zoom-out').addEventListener('click', () => move(0, 2));
 $('left').addEventListener('click', () => move(-0.25, 1));
 $('right').addEventListener('click', () => move(0.25, 1));
 $('reset').addEventListener('click', () => { shown = null; applyZoom(); });
-begin();
+connect();
