@@ -2,12 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { NAME_TRIES = 100 };
 
 /* Where the file stands is part of the sentence, if it is a file that stands anywhere. */
 static mr_err_t write_failed(int fd, const char *path, mr_diag_t *diag) {
@@ -62,7 +66,8 @@ static mr_err_t read_all(int fd, const char *path, char *out, size_t max, size_t
 
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag) {
   *data = NULL;
-  int fd = open_again(path, O_RDONLY | O_CLOEXEC, 0);
+  /* O_NONBLOCK: the open of a pipe without a writer would never return. */
+  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
   struct stat st;
   mr_err_t e = MR_OK;
@@ -97,8 +102,10 @@ mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
     if (part[i] != '/' && part[i] != 0) continue;
     char kept = part[i];
     part[i] = 0;
-    if (mkdir(part, 0777) < 0 && errno != EEXIST)
+    int made = mkdir(part, 0777);
+    if (made < 0 && errno != EEXIST)
       return mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", part, strerror(errno));
+    if (made == 0) MR_TRY(mr_sync_parent(part, diag));
     part[i] = kept;
   }
   struct stat st;
@@ -107,10 +114,24 @@ mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Opens a new file `stem` + random digits + process id and leaves its name in name[0,n).  O_EXCL: a
+   file or link that another user of a shared folder has put there is never followed or overwritten.
+   The process id is for the sweep of files that a killed process left behind. */
+static int open_unique(const char *stem, mode_t mode, char *name, size_t n) {
+  int fd = -1;
+  for (uint32_t i = 0, digits = 0; i < NAME_TRIES; i++) {
+    (void)!getrandom(&digits, sizeof digits, GRND_NONBLOCK);
+    snprintf(name, n, "%s-%08" PRIx32 "-%ld", stem, digits + i, (long)getpid());
+    fd = open_again(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd >= 0 || errno != EEXIST) break;
+  }
+  return fd;
+}
+
 mr_err_t mr_folder_writable(const char *path, mr_diag_t *diag) {
-  char probe[MR_PATH_MAX + 32];
-  snprintf(probe, sizeof probe, "%s/.writable-%ld", path, (long)getpid());
-  int fd = open_again(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  char stem[MR_PATH_MAX + 16], probe[MR_PATH_MAX + 64];
+  snprintf(stem, sizeof stem, "%s/.writable", path);
+  int fd = open_unique(stem, 0600, probe, sizeof probe);
   if (fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot write in this folder: %s", path, strerror(errno));
   close(fd);
@@ -126,6 +147,7 @@ mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag) {
   memcpy(folder, path, n);
   folder[n] = 0;
   int fd = open_again(n ? folder : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (fd < 0 && errno == EACCES) return MR_OK; /* write permission alone: cannot be synced */
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", folder, strerror(errno));
   int failed = sync_again(fd) < 0 && errno != EINVAL; /* some file systems cannot sync a folder */
   int reason = errno;
@@ -134,13 +156,14 @@ mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag) {
 }
 
 mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
-  f->fd = -1;
+  f->fd = -1, f->synced = false;
   f->path[0] = f->tmp[0] = 0;
   if (strlen(path) >= sizeof f->path)
     return mr_fail(diag, MR_ERR_IO, "%.64s...: the path is too long", path);
+  char stem[MR_PATH_MAX + 8];
   strcpy(f->path, path);
-  snprintf(f->tmp, sizeof f->tmp, "%s.part-%ld", path, (long)getpid());
-  f->fd = open_again(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  snprintf(stem, sizeof stem, "%s.part", path);
+  f->fd = open_unique(stem, 0666, f->tmp, sizeof f->tmp);
   if (f->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot make the file: %s", path, strerror(errno));
   return MR_OK;
@@ -154,12 +177,18 @@ void mr_newfile_drop(mr_newfile_t *f) {
   f->fd = -1;
 }
 
-mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
-  if (sync_again(f->fd) < 0) {
-    mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", f->path, strerror(errno));
-    mr_newfile_drop(f);
-    return MR_ERR_IO;
+mr_err_t mr_newfile_sync(mr_newfile_t *f, mr_diag_t *diag) {
+  if (f->synced || sync_again(f->fd) == 0) {
+    f->synced = true;
+    return MR_OK;
   }
+  mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", f->path, strerror(errno));
+  mr_newfile_drop(f);
+  return MR_ERR_IO;
+}
+
+mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
+  MR_TRY(mr_newfile_sync(f, diag));
   if (rename(f->tmp, f->path) < 0) {
     mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", f->path, strerror(errno));
     mr_newfile_drop(f);

@@ -4,6 +4,7 @@
 #ifndef MR_BASE_XIO_H
 #define MR_BASE_XIO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -14,27 +15,36 @@ enum { MR_PATH_MAX = 4096 };
 /* Writes all n bytes to fd, over short writes and EINTR.  path: for the sentence. */
 mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag);
 
-/* Reads a file of at most max bytes into *data (heap, the caller frees it; one NUL byte follows
-   the contents).  MR_ERR_DATA if the file is larger. */
+/* Reads a regular file of at most max bytes into *data (heap, the caller frees it; one NUL byte
+   follows the contents).  MR_ERR_DATA if the file is larger; MR_ERR_IO, at once, for a pipe or a
+   device; MR_ERR_NOMEM.  *data is NULL on failure. */
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
 
-/* Makes a folder and its parents; one that exists is fine. */
+/* Makes a folder and its parents, each of them synced into the folder above; one that exists is
+   fine. */
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag);
 
 /* Fails unless path is a folder in which this process can make a file: it makes and removes one. */
 mr_err_t mr_folder_writable(const char *path, mr_diag_t *diag);
 
-/* Flushes the folder that holds path to the disk, so that a rename in it lasts. */
+/* Syncs the folder that holds path to the disk, so that a file made or renamed in it lasts.  MR_OK
+   too where the folder cannot be synced: its file system has no such call, or this process may not
+   read it. */
 mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag);
 
-/* A file that appears under its name only when it is complete. */
+/* A file that appears under its name only when it is complete and on the disk.  It is written under
+   a name of its own beside it, which no other process has or can guess. */
 typedef struct mr_newfile {
   int fd;
-  char path[MR_PATH_MAX], tmp[MR_PATH_MAX + 32];
+  bool synced;
+  char path[MR_PATH_MAX], tmp[MR_PATH_MAX + 64];
 } mr_newfile_t;
 
+/* The caller writes to f->fd (mr_write_all), then calls commit or drop. */
 mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
-/* fsync, rename, fsync of the folder; on failure it has dropped the file. */
+/* fsync: for work between the last byte and the rename.  On failure it has dropped the file. */
+mr_err_t mr_newfile_sync(mr_newfile_t *f, mr_diag_t *diag);
+/* fsync unless it was synced, rename, fsync of the folder; on failure it has dropped the file. */
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag);
 void mr_newfile_drop(mr_newfile_t *f); /* closes and removes; harmless after commit */
 

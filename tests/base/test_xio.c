@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/xio.h"
@@ -70,11 +71,61 @@ static void what_could_not_be_written_is_told_without_leaving_anything(void **st
   assert_int_equal(rmdir(folder), 0); /* nothing else was left there */
 }
 
+/* In a folder that others may write to, a link could lead to any file of this user. */
+static void a_link_under_a_temporary_name_is_not_followed(void **state) {
+  char folder[] = "/tmp/millrace-xio-XXXXXX", path[64], link[96], victim[64];
+  void *data;
+  size_t n;
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/new", folder);
+  snprintf(victim, sizeof victim, "%s/victim", folder);
+  snprintf(link, sizeof link, "%s.part-%ld", path, (long)getpid()); /* easily guessed */
+  assert_int_equal(mr_write_file(victim, "notes", 5, NULL), MR_OK);
+  assert_int_equal(symlink(victim, link), 0);
+  assert_int_equal(mr_write_file(path, "text", 4, NULL), MR_OK);
+  assert_int_equal(mr_read_file(victim, 8, &data, &n, NULL), MR_OK);
+  assert_true(n == 5 && !memcmp(data, "notes", 5));
+  free(data);
+  assert_int_equal(unlink(link) + unlink(victim) + unlink(path), 0);
+  assert_int_equal(rmdir(folder), 0);
+}
+
+static void temporary_names_differ_and_end_with_the_process_id(void **state) {
+  char folder[] = "/tmp/millrace-xio-XXXXXX", path[64], end[32];
+  mr_newfile_t a, b;
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/new", folder);
+  snprintf(end, sizeof end, "-%ld", (long)getpid());
+  assert_int_equal(mr_newfile_open(&a, path, NULL), MR_OK);
+  assert_int_equal(mr_newfile_open(&b, path, NULL), MR_OK);
+  assert_string_not_equal(a.tmp, b.tmp);
+  assert_string_equal(strrchr(a.tmp, '-'), end); /* the sweep of run folders looks there */
+  mr_newfile_drop(&a), mr_newfile_drop(&b);
+  assert_int_equal(rmdir(folder), 0);
+}
+
+static void a_pipe_is_refused_without_waiting_for_its_writer(void **state) {
+  char folder[] = "/tmp/millrace-xio-XXXXXX", path[64];
+  void *data;
+  size_t n;
+  mr_diag_t diag = {0};
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/pipe", folder);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  assert_int_equal(mr_read_file(path, 8, &data, &n, &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "not a regular file"));
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_printed_is_the_whole_file),
       cmocka_unit_test(a_place_that_takes_no_file_is_told),
       cmocka_unit_test(what_could_not_be_written_is_told_without_leaving_anything),
+      cmocka_unit_test(a_link_under_a_temporary_name_is_not_followed),
+      cmocka_unit_test(temporary_names_differ_and_end_with_the_process_id),
+      cmocka_unit_test(a_pipe_is_refused_without_waiting_for_its_writer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
