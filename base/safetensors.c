@@ -119,8 +119,9 @@ static mr_err_t write_parts(int fd, const char *path, const char *header, size_t
   return MR_OK;
 }
 
-mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_tensors,
-                              const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag) {
+mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_tensor_t *t,
+                              int n_tensors, const mr_st_meta_t *meta, int n_meta,
+                              mr_diag_t *diag) {
   size_t len = 0;
   char *header = make_header(t, n_tensors, meta, n_meta, &len);
   if (!header || !put_digest(header, len, t, n_tensors)) {
@@ -128,17 +129,23 @@ mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_t
     return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the header of %d tensors", path,
                    n_tensors);
   }
-  mr_newfile_t f;
-  mr_err_t e = mr_newfile_open(&f, path, diag);
+  mr_err_t e = mr_newfile_open(f, path, diag);
   if (e >= 0) {
-    e = write_parts(f.fd, path, header, len, t, n_tensors, diag);
+    e = write_parts(f->fd, path, header, len, t, n_tensors, diag);
     if (e < 0)
-      mr_newfile_drop(&f);
+      mr_newfile_drop(f);
     else
-      e = mr_newfile_commit(&f, diag);
+      e = mr_newfile_sync(f, diag);
   }
   free(header);
   return e;
+}
+
+mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_tensors,
+                              const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag) {
+  mr_newfile_t f;
+  MR_TRY(mr_safetensors_begin(&f, path, t, n_tensors, meta, n_meta, diag));
+  return mr_newfile_commit(&f, diag);
 }
 
 /* ---- reading ---- */

@@ -12,6 +12,7 @@
 #include "base/decls.h"
 #include "base/dtype.h"
 #include "base/err.h"
+#include "base/xio.h"
 
 MR_BEGIN_DECLS
 
@@ -26,6 +27,12 @@ typedef struct mr_st_tensor {
 typedef struct mr_st_meta {
   const char *key, *value; /* UTF-8 */
 } mr_st_meta_t;
+
+/* Writes and syncs all of it beside path, into *f: mr_newfile_commit gives it its name,
+   mr_newfile_drop removes it.  Names, text and data are no longer needed then.  On failure nothing
+   of it is left, and *f is as after drop. */
+mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_tensor_t *t,
+                              int n_tensors, const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag);
 
 /* Writes path by way of a temporary file in the same folder: fsync, rename, fsync of the folder.
    On failure nothing of it is left and an older file at path is untouched. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cond.h"
 #include "pipeline/graph_private.h"
 
 mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
@@ -13,6 +14,7 @@ mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
   g->reg = reg;
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->commit_lock, NULL);
+  mr_cond_init(&g->answered);
   return g;
 }
 

@@ -29,6 +29,15 @@ typedef struct mr__var {
   const char *value; /* as of a setting */
 } mr__var_t;
 
+/* What a stage has answered to marks (pipeline/durable.h). */
+typedef struct mr__durable {
+  bool answers;
+  int64_t mark; /* the newest that it has answered, 0: none */
+  bool stored;
+  bool late; /* a wait for it has timed out, and it has not answered since */
+  bool gone; /* its thread has ended */
+} mr__durable_t;
+
 typedef struct mr__node {
   const mr_stage_def_t *def;
   const char *name; /* "" while the parser has not named it */
@@ -46,6 +55,7 @@ typedef struct mr__node {
   int n_chains;       /* source: chains that read it */
   bool opened;
   _Atomic int64_t committed; /* mr_committed */
+  mr__durable_t durable;     /* under the graph's commit_lock */
   struct mr_runtime *rt;     /* [n_workers] */
   struct mr__node *next_dropped;
 } mr__node_t;
@@ -103,10 +113,11 @@ struct mr_graph {
   _Atomic int n_waits;
   atomic_int stop, cancel;
   pthread_mutex_t commit_lock;
-  mr__commit_t *commit;  /* [n_edges] under it; NULL before the start */
-  pthread_mutex_t lock;  /* the three below */
-  mr_diag_t failure;     /* the first one */
-  mr_snapshot_t *sample; /* where the window of mr_limiting_stage began; NULL: none yet */
+  pthread_cond_t answered; /* a stage's mr__durable_t has changed */
+  mr__commit_t *commit;    /* [n_edges] under it; NULL before the start */
+  pthread_mutex_t lock;    /* the three below */
+  mr_diag_t failure;       /* the first one */
+  mr_snapshot_t *sample;   /* where the window of mr_limiting_stage began; NULL: none yet */
   int64_t sampled_ns;
   char limiting[64];
 };

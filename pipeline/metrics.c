@@ -12,6 +12,7 @@ const char *mr_metrics_kind_text(mr_metrics_kind_t kind) {
     case MR_METRICS_HISTOGRAMS: return "histograms";
     case MR_METRICS_SAMPLE: return "sample";
     case MR_METRICS_WRONG: return "wrong";
+    case MR_METRICS_MARK: return "mark";
   }
   return "unknown";
 }

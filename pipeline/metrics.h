@@ -15,9 +15,10 @@ typedef enum mr_metrics_kind {
   MR_METRICS_VALID,      /* after an epoch, on the held-back records */
   MR_METRICS_TEST,       /* at the end */
   MR_METRICS_FINAL,      /* the run is over: last record of numbers */
-  MR_METRICS_HISTOGRAMS, /* the three kinds from here carry what only some sinks show */
+  MR_METRICS_HISTOGRAMS, /* the kinds from here carry what only some sinks use */
   MR_METRICS_SAMPLE,     /* a picture as training saw it */
   MR_METRICS_WRONG,      /* a picture that an evaluation took for something else */
+  MR_METRICS_MARK,       /* a state follows: pipeline/durable.h */
 } mr_metrics_kind_t;
 
 typedef struct mr_metric {
@@ -70,11 +71,12 @@ typedef struct mr_metrics {
   union { /* by kind */
     mr_histogram_t histogram[MR_METRICS_HISTOGRAMS_MAX];
     mr_picture_t picture;
+    int64_t mark; /* of the state that follows, from 1 */
   };
   char note[256]; /* why the run ended, or which records were evaluated, or "" */
 } mr_metrics_t;
 
-/* "step", "valid", "test", "final", "histograms", "sample", "wrong". */
+/* "step", "valid", "test", "final", "histograms", "sample", "wrong", "mark". */
 const char *mr_metrics_kind_text(mr_metrics_kind_t kind);
 
 /* A record of numbers, as every sink understands it. */

@@ -83,6 +83,9 @@ bool mr__in_over(mr__in_t *in, int worker);
 bool mr__out_gone(const mr__out_t *out);
 bool mr__commit_init(mr_graph_t *g); /* nobody keeps anything yet; false: no memory */
 
+/* The thread ends: it answers no mark any more (pipeline/durable.h). */
+void mr__durable_leave(mr_runtime_t *rt);
+
 /* Ends every output, leaves every input and lets go of what waits there. */
 void mr__leave(mr_runtime_t *rt);
 

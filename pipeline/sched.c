@@ -215,6 +215,7 @@ static void *worker_main(void *arg) {
   atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
   if (e < 0) fail_graph(rt->g, rt->s, e);
+  mr__durable_leave(rt);
   mr__leave(rt);
   mr_thread_time_t t = mr_thread_time(tid);
   atomic_store_explicit(&rt->count.delay_ns, t.delay_ns, memory_order_relaxed);
@@ -385,6 +386,7 @@ void mr_graph_destroy(mr_graph_t *g) {
   mr_snapshot_free(g->sample);
   pthread_mutex_destroy(&g->lock);
   pthread_mutex_destroy(&g->commit_lock);
+  pthread_cond_destroy(&g->answered);
   free(g->commit);
   free(g);
 }

@@ -16,8 +16,9 @@ typedef struct mr_state {
   int64_t step; /* steps done */
   bool last;    /* the run ends with this one (finished or stopped) */
   int n_tensors, n_meta;
-  mr_st_tensor_t *tensor;          /* [n_tensors] */
-  mr_st_meta_t *meta;              /* [n_meta] */
+  mr_st_tensor_t *tensor; /* [n_tensors] */
+  mr_st_meta_t *meta;     /* [n_meta] */
+  int64_t mark; /* as in the metrics record of kind MR_METRICS_MARK before it; 0: there was none */
   const char *of;                  /* the stage whose state it is; NULL: taken is not known */
   int64_t taken[MR_STATE_STREAMS]; /* its input i goes on with the buffer of this number; -1: not
                                       known */

@@ -30,7 +30,8 @@ static mr_err_t make_parent(const char *path, mr_diag_t *diag) {
 }
 
 /* O_NONBLOCK: a pipe must not hold the sink; it means nothing to a file. */
-mr_err_t mr_appender_open(mr_appender_t *f, const char *path, bool keep, mr_diag_t *diag) {
+mr_err_t mr_appender_open(mr_appender_t *f, mr_stage_t *s, const char *path, bool keep,
+                          mr_diag_t *diag) {
   *f = (mr_appender_t){.fd = -1, .path = path};
   f->last = &f->first;
   MR_TRY(make_parent(path, diag));
@@ -38,7 +39,11 @@ mr_err_t mr_appender_open(mr_appender_t *f, const char *path, bool keep, mr_diag
   f->fd = open(path, how, 0666);
   if (f->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot open for writing: %s", path, strerror(errno));
-  return MR_OK;
+  struct stat st;
+  if (fstat(f->fd, &st) == 0)
+    f->regular = S_ISREG(st.st_mode), f->is_pipe = S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode);
+  mr_durable_begin(s);
+  return f->regular ? mr_sync_parent(path, diag) : MR_OK;
 }
 
 int64_t mr_appender_size(const mr_appender_t *f) {
@@ -87,8 +92,8 @@ static void say_once(mr_appender_t *f, const mr_stage_t *s, bool failed) {
   if (failed == f->failing) return;
   if (failed)
     fprintf(stderr,
-            "millrace: %s: %s: cannot write: %s; the run goes on, the newest %d records are kept "
-            "until there is room\n",
+            "millrace: %s: %s: cannot write: %s; training continues, the newest %d records are "
+            "held until there is room\n",
             s->name, f->path, strerror(errno), MR_APPENDER_HELD);
   else
     fprintf(stderr, "millrace: %s: %s: writes again\n", s->name, f->path);
@@ -96,7 +101,7 @@ static void say_once(mr_appender_t *f, const mr_stage_t *s, bool failed) {
 }
 
 void mr_appender_add(mr_appender_t *f, const mr_stage_t *s, const void *record, size_t n) {
-  mr_held_t *h = malloc(sizeof *h + n);
+  mr_held_t *h = record ? malloc(sizeof *h + n) : NULL;
   if (!h) {
     f->lost++;
     return;
@@ -108,21 +113,45 @@ void mr_appender_add(mr_appender_t *f, const mr_stage_t *s, const void *record, 
   say_once(f, s, !flush_held(f));
 }
 
+/* Whether all that was added and not lost is on the disk. */
+static bool sync_all(mr_appender_t *f) {
+  if (!flush_held(f)) return false;
+  f->unsynced = 0;
+  while (f->regular && fdatasync(f->fd) < 0) {
+    if (errno == EINTR) continue;
+    f->unsynced = errno;
+    break;
+  }
+  return !f->unsynced;
+}
+
+void mr_appender_mark(mr_appender_t *f, mr_stage_t *s, const mr_metrics_t *mark) {
+  mr_durable_answer(s, mark->mark, sync_all(f));
+}
+
 void mr_appender_close(mr_appender_t *f, const mr_stage_t *s) {
   if (!f->path || f->fd < 0) return;
   struct pollfd p = {.fd = f->fd, .events = POLLOUT};
   while (!flush_held(f) && errno == EAGAIN && poll(&p, 1, LAST_TRY_MS) > 0) {
   }
   f->lost += f->n_held;
+  f->missed = s->rt ? mr_lost(s, 0) : 0;
   while (f->first) drop_first(f);
-  if (f->lost)
-    fprintf(stderr, "millrace: %s: %s: %" PRId64 " records could not be written\n", s->name,
-            f->path, f->lost);
-  close(f->fd);
+  sync_all(f);
+  if (close(f->fd) < 0 && !f->unsynced && errno != EINTR) f->unsynced = errno;
   f->fd = -1;
+}
+
+mr_err_t mr_appender_verdict(const mr_appender_t *f, mr_stage_t *s) {
+  if (f->lost && !f->is_pipe)
+    return mr_stage_fail(s, MR_ERR_IO, "%s: %" PRId64 " records could not be written", f->path,
+                         f->lost);
+  if (f->unsynced)
+    return mr_stage_fail(s, MR_ERR_IO, "%s: cannot sync: %s", f->path, strerror(f->unsynced));
+  return MR_OK;
 }
 
 void mr_appender_lost_text(const mr_appender_t *f, char *text, size_t n) {
   text[0] = 0;
-  if (f->lost) snprintf(text, n, ", %" PRId64 " lost", f->lost);
+  if (f->lost + f->missed) snprintf(text, n, ", %" PRId64 " lost", f->lost + f->missed);
 }

@@ -1,5 +1,10 @@
 /* Checkpoints: each state becomes DIR/step-000351.safetensors, complete or not there, and the
-   link DIR/latest points to the newest. */
+   link DIR/latest points to the newest.
+
+   A file gets its name only after the metrics up to its step are on the disk
+   (pipeline/durable.h): a run that is killed resumes from its newest checkpoint and does not
+   repeat the steps before it.  Training does not wait for that, as its parameters are in the file
+   by then. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -9,11 +14,12 @@
 #include <unistd.h>
 
 #include "base/xio.h"
-#include "pipeline/stage.h"
+#include "pipeline/durable.h"
 #include "pipeline/state.h"
-#include "pipeline/watch.h"
 
-enum { KEEP_MAX = 64, CATCH_UP_MS = 500 };
+/* The wait is bounded: a sink whose disk is full or hangs must not keep checkpoints from being
+   written. */
+enum { KEEP_MAX = 64, METRICS_MS = 10000 };
 
 typedef struct checkpoint {
   const char *dir;
@@ -21,6 +27,7 @@ typedef struct checkpoint {
   int64_t written[KEEP_MAX]; /* steps of the files of this run that are still there, oldest first */
   int n_written;
   int64_t last; /* step of the newest, -1 before it */
+  bool ahead;   /* of the metrics: said already */
 } checkpoint_t;
 
 static const mr_opt_t checkpoint_opts[] = {
@@ -120,12 +127,25 @@ static void remember(checkpoint_t *c, int64_t step) {
   c->written[c->n_written++] = step;
 }
 
-static mr_err_t checkpoint_write(mr_stage_t *s, const mr_state_t *st) {
+/* Waits for the metrics up to this state; says once where they are missing. */
+static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
   checkpoint_t *c = s->state;
-  char path[MR_PATH_MAX];
+  const char *behind = mr_durable_wait(s, st->of, st->mark, METRICS_MS);
+  if (behind && !c->ahead)
+    fprintf(stderr,
+            "millrace: %s: the metrics of %s up to step %" PRId64
+            " are not on the disk; the checkpoint of this step is written all the same, and a run "
+            "resumed from it may lack them\n",
+            s->name, behind, st->step);
+  c->ahead = behind != NULL;
+}
+
+/* Gives the file that begin has written its name. */
+static mr_err_t publish(mr_stage_t *s, const mr_state_t *st, mr_newfile_t *f) {
+  checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
-  path_of(c, st->step, path, sizeof path);
-  mr_err_t e = mr_safetensors_write(path, st->tensor, st->n_tensors, st->meta, st->n_meta, &diag);
+  await_metrics(s, st);
+  mr_err_t e = mr_newfile_commit(f, &diag);
   if (e >= 0) e = point_latest(c, st->step, &diag);
   if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
   remember(c, st->step);
@@ -133,29 +153,17 @@ static mr_err_t checkpoint_write(mr_stage_t *s, const mr_state_t *st) {
   return MR_OK;
 }
 
-static bool watchers_have_all(const mr_stage_t *s) {
-  for (int i = 0; i < mr_watch_n_edges(s); i++) {
-    mr_watch_edge_t e;
-    mr_watch_edge(s, i, &e);
-    if (e.lossy && e.waiting) return false;
-  }
-  return true;
-}
-
-/* A run that is killed goes on from its newest checkpoint, and the records of the steps before it
-   come from nowhere else: those under way reach their files first.  A sink that stands still must
-   not keep checkpoints from being written, so the wait is bounded. */
-static void let_watchers_catch_up(const mr_stage_t *s) {
-  for (int ms = 0; ms < CATCH_UP_MS && !watchers_have_all(s); ms++) usleep(1000);
-}
-
 static mr_err_t checkpoint_step(mr_stage_t *s) {
+  char path[MR_PATH_MAX];
   mr_buf_t *b;
+  mr_newfile_t f;
+  mr_diag_t diag = {0};
   if (mr_take(s, 0, &b, 1) == 0) return mr_idle(s);
-  let_watchers_catch_up(s);
-  mr_err_t e = checkpoint_write(s, b->data);
-  mr_buf_unref(b);
-  return e;
+  mr_state_t st = *(const mr_state_t *)b->data;
+  path_of(s->state, st.step, path, sizeof path);
+  mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
+  mr_buf_unref(b); /* training goes on; tensors, text and names of st are gone */
+  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : publish(s, &st, &f);
 }
 
 static void checkpoint_report(mr_stage_t *s, char *text, size_t n) {

@@ -38,13 +38,13 @@ static const mr_opt_t csv_opts[] = {{.name = "path",
                                     MR_RESUME_OPTS(offsetof(csv_t, resume)),
                                     {0}};
 
-static bool row_holds(const void *arg, const char *line, size_t n) {
+static bool read_row(const void *arg, const char *line, size_t n, mr_resume_line_t *out) {
   const csv_t *c = arg;
-  char kind[16];
-  long long step;
-  if (n == strlen(c->head) && !memcmp(line, c->head, n)) return true;
-  return sscanf(line, "%15[a-z],%lld,", kind, &step) == 2 &&
-         mr_resume_keeps(&c->resume, kind, (double)step);
+  char start[64]; /* sscanf measures all of its text */
+  snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
+  out->head = n == strlen(c->head) && !memcmp(line, c->head, n);
+  if (out->head) return true;
+  return !memchr(line, 0, n) && sscanf(start, "%15[a-z],%" SCNd64 ",", out->kind, &out->step) == 2;
 }
 
 static mr_err_t csv_plan(mr_stage_t *s) {
@@ -91,7 +91,7 @@ static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
 }
 
 static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
-  FILE *f = fopen(c->path, "re");
+  FILE *f = mr_resume_is_file(c->path) ? fopen(c->path, "re") : NULL;
   if (!f) return MR_OK;
   char *line = calloc(1, HEAD_MAX);
   mr_err_t e = line ? take_head(c, fgets(line, HEAD_MAX, f) ? line : "", diag)
@@ -106,8 +106,8 @@ static mr_err_t prepare(mr_stage_t *s, mr_diag_t *diag) {
   bool again = c->resume.step >= 0;
   if (!(c->head = head_of(s))) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
   if (again) MR_TRY(head_in_file(c, diag));
-  if (again) MR_TRY(mr_resume_cut(c->path, row_holds, c, diag));
-  MR_TRY(mr_appender_open(&c->out, c->path, again, diag));
+  if (again) MR_TRY(mr_resume_cut(s, c->path, &c->resume, read_row, c, diag));
+  MR_TRY(mr_appender_open(&c->out, s, c->path, again, diag));
   if (!mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));
   return MR_OK;
 }
@@ -159,6 +159,8 @@ static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
   char *row = NULL;
   size_t n;
+  if (r->kind == MR_METRICS_MARK) mr_appender_mark(&c->out, s, r);
+  if (!mr_metrics_is_numbers(r)) return MR_OK;
   FILE *out = open_memstream(&row, &n);
   if (out) put_row(out, r, c->head);
   if (!out || fclose(out)) {
@@ -175,7 +177,7 @@ static mr_err_t csv_step(mr_stage_t *s) {
   size_t k = mr_take(s, 0, b, MR_BURST);
   mr_err_t e = MR_OK;
   for (size_t i = 0; i < k; i++) {
-    if (e >= 0 && mr_metrics_is_numbers(b[i]->data)) e = csv_write(s, b[i]->data);
+    if (e >= 0) e = csv_write(s, b[i]->data);
     mr_buf_unref(b[i]);
   }
   return e < 0 ? e : k ? MR_OK : mr_idle(s);
@@ -186,6 +188,10 @@ static void csv_close(mr_stage_t *s) {
   mr_appender_close(&c->out, s);
   free(c->head);
   c->head = NULL;
+}
+
+static mr_err_t csv_verdict(mr_stage_t *s) {
+  return mr_appender_verdict(&((const csv_t *)s->state)->out, s);
 }
 
 static void csv_report(mr_stage_t *s, char *text, size_t n) {
@@ -205,5 +211,6 @@ const mr_stage_def_t mr_stage_csv = {
     .open = csv_open,
     .close = csv_close,
     .step = csv_step,
+    .verdict = csv_verdict,
     .report = csv_report,
 };

@@ -27,13 +27,22 @@ static const mr_opt_t jsonl_opts[] = {{.name = "path",
                                       MR_RESUME_OPTS(offsetof(jsonl_t, resume)),
                                       {0}};
 
-static bool line_holds(const void *arg, const char *line, size_t n) {
+/* Lines as this stage writes them are read without memory, which could run out and take a good line
+   for a bad one. */
+static bool read_line(const void *unused, const char *line, size_t n, mr_resume_line_t *out) {
+  char start[64];                       /* sscanf measures all of its text */
+  if (memchr(line, 0, n)) return false; /* a power loss can leave zeros */
+  snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
+  if (sscanf(start, "{\"kind\":\"%15[a-z]\",\"step\":%" SCNd64 ",", out->kind, &out->step) == 2)
+    return n > 2 && line[n - 2] == '}';
   cJSON *j = cJSON_ParseWithLength(line, n);
   const cJSON *at = cJSON_GetObjectItemCaseSensitive(j, "step");
   const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
-  bool holds = cJSON_IsNumber(at) && kind && mr_resume_keeps(arg, kind, at->valuedouble);
+  bool whole = cJSON_IsNumber(at) && at->valuedouble < 1e18 && kind;
+  if (whole) snprintf(out->kind, sizeof out->kind, "%s", kind);
+  if (whole) out->step = (int64_t)at->valuedouble;
   cJSON_Delete(j);
-  return holds;
+  return whole;
 }
 
 static mr_err_t jsonl_plan(mr_stage_t *s) {
@@ -46,14 +55,15 @@ static mr_err_t jsonl_open(mr_stage_t *s) {
   jsonl_t *j = s->state;
   mr_diag_t diag = {0};
   bool again = j->resume.step >= 0;
-  mr_err_t e = again ? mr_resume_cut(j->path, line_holds, &j->resume, &diag) : MR_OK;
-  if (e >= 0) e = mr_appender_open(&j->out, j->path, again, &diag);
+  mr_err_t e = again ? mr_resume_cut(s, j->path, &j->resume, read_line, NULL, &diag) : MR_OK;
+  if (e >= 0) e = mr_appender_open(&j->out, s, j->path, again, &diag);
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
 /* The newline goes where cJSON's text had its end. */
 static mr_err_t jsonl_write(mr_stage_t *s, const mr_metrics_t *r) {
   jsonl_t *j = s->state;
+  if (r->kind == MR_METRICS_MARK) mr_appender_mark(&j->out, s, r);
   if (!mr_metrics_is_numbers(r)) return MR_OK;
   char *line = mr_metrics_json(r);
   if (!line) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a line");
@@ -77,6 +87,10 @@ static mr_err_t jsonl_step(mr_stage_t *s) {
 
 static void jsonl_close(mr_stage_t *s) { mr_appender_close(&((jsonl_t *)s->state)->out, s); }
 
+static mr_err_t jsonl_verdict(mr_stage_t *s) {
+  return mr_appender_verdict(&((const jsonl_t *)s->state)->out, s);
+}
+
 static void jsonl_report(mr_stage_t *s, char *text, size_t n) {
   const jsonl_t *j = s->state;
   char lost[48];
@@ -94,5 +108,6 @@ const mr_stage_def_t mr_stage_jsonl = {
     .open = jsonl_open,
     .close = jsonl_close,
     .step = jsonl_step,
+    .verdict = jsonl_verdict,
     .report = jsonl_report,
 };

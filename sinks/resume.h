@@ -4,8 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/err.h"
-#include "pipeline/opt.h"
+#include "pipeline/stage.h"
 
 typedef struct mr_resume {
   int64_t step; /* the checkpoint's; -1: a new run */
@@ -50,9 +49,25 @@ bool mr_resume_was_told(int64_t told, const char *kind, int64_t step);
    run's end, and not of a validation that is still to come.  kind: as mr_metrics_kind_text. */
 bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step);
 
-/* Removes from a file of lines those that do not hold, and what follows the last newline.  holds
-   gets each line with its newline.  A file that is not there is fine. */
-mr_err_t mr_resume_cut(const char *path, bool (*holds)(const void *arg, const char *line, size_t n),
-                       const void *arg, mr_diag_t *diag);
+/* Whether path is a regular file: only that can be resumed.  A pipe or a device holds nothing, and
+   opening it could block. */
+bool mr_resume_is_file(const char *path);
+
+/* A line of an earlier run's file. */
+typedef struct mr_resume_line {
+  bool head;     /* names of columns: kept */
+  char kind[16]; /* else: of the record, as mr_metrics_kind_text, and its step */
+  int64_t step;
+} mr_resume_line_t;
+
+/* Reads line[0,n), which ends with a newline; false: it is no line of such a file. */
+typedef bool mr_resume_read_fn(const void *arg, const char *line, size_t n, mr_resume_line_t *out);
+
+/* Removes from a file of lines those that do not hold or cannot be read, and what follows the last
+   newline.  Says on standard error, after the stage's name, which steps up to r->step have no
+   record of kind "step".  MR_OK too where path is not a regular file; MR_ERR_IO, MR_ERR_NOMEM: the
+   file is untouched. */
+mr_err_t mr_resume_cut(const mr_stage_t *s, const char *path, const mr_resume_t *r,
+                       mr_resume_read_fn *read, const void *arg, mr_diag_t *diag);
 
 #endif

@@ -297,7 +297,7 @@ static mr_err_t tensorboard_open(mr_stage_t *s) {
   tensorboard_t *t = s->state;
   mr_diag_t diag = {0};
   name_file(t);
-  mr_err_t e = mr_appender_open(&t->out, t->path, false, &diag);
+  mr_err_t e = mr_appender_open(&t->out, s, t->path, false, &diag);
   if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
   put_start(s);
   put_settings(s);
@@ -310,6 +310,7 @@ static void put_record(mr_stage_t *s, const mr_metrics_t *r) {
   if (r->kind == MR_METRICS_SAMPLE) put_sample(s, r);
   if (r->kind == MR_METRICS_WRONG) put_wrong(s, r);
   if (r->kind == MR_METRICS_FINAL) put_end(s);
+  if (r->kind == MR_METRICS_MARK) mr_appender_mark(&((tensorboard_t *)s->state)->out, s, r);
   if (r->kind == MR_METRICS_HISTOGRAMS)
     for (int i = 0; i < r->n_histograms; i++) put_histogram(s, &r->histogram[i], r->step);
 }
@@ -326,6 +327,10 @@ static mr_err_t tensorboard_step(mr_stage_t *s) {
 
 static void tensorboard_close(mr_stage_t *s) {
   mr_appender_close(&((tensorboard_t *)s->state)->out, s);
+}
+
+static mr_err_t tensorboard_verdict(mr_stage_t *s) {
+  return mr_appender_verdict(&((const tensorboard_t *)s->state)->out, s);
 }
 
 static void tensorboard_report(mr_stage_t *s, char *text, size_t n) {
@@ -345,5 +350,6 @@ const mr_stage_def_t mr_stage_tensorboard = {
     .open = tensorboard_open,
     .close = tensorboard_close,
     .step = tensorboard_step,
+    .verdict = tensorboard_verdict,
     .report = tensorboard_report,
 };

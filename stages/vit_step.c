@@ -12,16 +12,30 @@
 #include "base/ledger.h"
 #include "stages/vit_step_private.h"
 
+/* Tells the sinks that a state follows (pipeline/durable.h); *mark 0: no sink listens. */
+static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
+  vit_step_t *v = s->state;
+  mr_buf_t *b;
+  *mark = 0;
+  MR_TRY(mr__vit_metrics_fresh(s, MR_METRICS_MARK, &b));
+  if (b) ((mr_metrics_t *)b->data)->mark = *mark = ++v->marks;
+  return mr__vit_metrics_give(s, b);
+}
+
 /* Gives out state unless this step's is out already.  last: the run ends with it. */
 static mr_err_t save(mr_stage_t *s, bool last) {
   vit_step_t *v = s->state;
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
     return MR_OK;
   mr_buf_t *b = NULL;
+  int64_t mark;
+  mr_err_t e = give_mark(s, &mark);
+  if (e < 0) return e;
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
   if (!v->fixed_scale) v->at.scale = *mr_train_step_scale(v->step);
   b->size = mr_vit_state_pack(&v->params, &v->config, &v->at, s->name, last, b->data);
+  ((mr_state_t *)b->data)->mark = mark;
   v->saved_step = v->at.step;
   return mr_push(s, OUT_STATE, b);
 }

@@ -30,6 +30,7 @@ typedef struct vit_step {
   mr_vit_progress_t at;
   int64_t eval_batch;
   int64_t saved_step; /* of the latest state given out or loaded, -1: none */
+  int64_t marks;      /* states given out with a mark before them */
   double t0, step_t0;
   mr_vit_watch_t watch;
   mr_vit_profile_t profile;

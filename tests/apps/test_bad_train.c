@@ -298,11 +298,14 @@ static void no_space_ends_the_run_and_spares_the_old_checkpoint(void **state) {
   if (p.status != 0) fail_msg("%s", p.err);
 }
 
-static void metrics_without_space_do_not_end_the_run(void **state) {
+static void metrics_without_space_fail_the_run_only_at_its_end(void **state) {
+  char path[192];
   with("jsonl.path=/dev/full");
-  assert_int_equal(p.status, 0);
+  assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "jsonl: /dev/full: cannot write: No space left"));
   assert_non_null(strstr(p.err, "records could not be written"));
+  snprintf(path, sizeof path, "%s/checkpoints/latest", run);
+  opens_well(path);
 }
 
 int main(void) {
@@ -318,7 +321,7 @@ int main(void) {
       CASE(another_model_is_named),
       CASE(run_folders_that_cannot_be_used_are_named),
       CASE(no_space_ends_the_run_and_spares_the_old_checkpoint),
-      CASE(metrics_without_space_do_not_end_the_run),
+      CASE(metrics_without_space_fail_the_run_only_at_its_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,68 @@ static void resumed_jsonl_is_as_one_that_never_stopped(void **state) {
   free(parts);
 }
 
+/* What run says on standard error; heap. */
+static char *run_complains(const char *text) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/complaints", dir);
+  int kept = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  dup2(fd, STDERR_FILENO);
+  mr_diag_t diag;
+  mr_err_t e = run(text, &diag);
+  dup2(kept, STDERR_FILENO);
+  close(kept), close(fd);
+  if (e < 0) fail_msg("%s", diag.text);
+  return read_text("complaints");
+}
+
+static void steps_that_an_earlier_file_lacks_are_said_at_resume(void **state) {
+  static const char *const sink[] = {"jsonl", "csv"};
+  char text[192], command[256], want[192];
+  mr_diag_t diag;
+  talk_depth = 64;
+  for (int i = 0; i < 2; i++) {
+    snprintf(text, sizeof text, "talk last=12 ! %s path=%s/hole", sink[i], dir);
+    assert_int_equal(run(text, &diag), MR_OK);
+    snprintf(text, sizeof text, "talk first=13 last=14 ! %s path=%s/hole resume-step=12", sink[i],
+             dir);
+    char *said = run_complains(text);
+    assert_string_equal(said, ""); /* nothing is missing */
+    free(said);
+    snprintf(command, sizeof command,
+             "cd %s && grep -vE '^(step,|.*\"step\":)(3|4|6|11|12),' hole >less; "
+             "(cat less; head -c 500 /dev/zero) >hole",
+             dir);
+    assert_int_equal(system(command), 0);
+    said = run_complains(text);
+    snprintf(want, sizeof want, "%s/hole: has no records of 5 steps before this resume: %s\n", dir,
+             "3 to 4, 6, 11 to 12");
+    if (!strstr(said, want)) fail_msg("%s", said);
+    free(said);
+    said = read_text("hole");
+    assert_non_null(strstr(said, i ? "\nstep,13," : "\"step\":13,")); /* behind no zeros */
+    free(said);
+  }
+  talk_depth = 0;
+}
+
+static void a_pipe_is_resumed_without_reading_it(void **state) {
+  static const char *const sink[] = {"jsonl", "csv"};
+  char path[96], text[192], got[4096];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/pipe", dir);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  int end = open(path, O_RDONLY | O_NONBLOCK); /* and no writer, whom a reader would wait for */
+  for (int i = 0; i < 2; i++) {
+    snprintf(text, sizeof text, "talk first=3 last=4 ! %s path=%s resume-step=2", sink[i], path);
+    assert_int_equal(run(text, &diag), MR_OK);
+    ssize_t n = read(end, got, sizeof got - 1);
+    assert_true(n > 0);
+    got[n] = 0;
+    assert_non_null(strstr(got, i ? "\nstep,3," : "\"step\":3,"));
+  }
+  close(end);
+}
+
 static void a_validation_that_comes_again_is_not_said_twice(void **state) {
   char text[192], path[96], *left;
   mr_diag_t diag;
@@ -199,9 +261,18 @@ static void unwritable_folders_are_said_before_the_first_step(void **state) {
   assert_non_null(strstr(diag.text, "jsonl: /proc/nowhere"));
 }
 
-static void a_full_disk_does_not_end_the_run(void **state) {
+static void a_full_disk_fails_the_run_only_at_its_end(void **state) {
   mr_diag_t diag;
-  assert_int_equal(run("talk ! jsonl path=/dev/full", &diag), MR_OK);
+  char text[128];
+  snprintf(text, sizeof text, "talk last=40 name=t  t. ! jsonl path=/dev/full  t. ! csv path=%s/m",
+           dir);
+  talk_depth = 64; /* no record is lost on its way */
+  assert_int_equal(run(text, &diag), MR_ERR_IO);
+  talk_depth = 0;
+  assert_non_null(strstr(diag.text, "jsonl: /dev/full: 42 records could not be written"));
+  char *table = read_text("m");
+  assert_non_null(strstr(table, "\nfinal,40,"));
+  free(table);
 }
 
 int main(void) {
@@ -211,11 +282,13 @@ int main(void) {
       CASE(steps_that_were_told_before_a_kill_are_not_told_again),
       CASE(jsonl_writes_one_object_a_record),
       CASE(resumed_jsonl_is_as_one_that_never_stopped),
+      CASE(steps_that_an_earlier_file_lacks_are_said_at_resume),
+      CASE(a_pipe_is_resumed_without_reading_it),
       CASE(a_validation_that_comes_again_is_not_said_twice),
       CASE(checkpoints_of_the_run_before_a_resume_count_too),
       CASE(checkpoint_keeps_the_newest_and_points_to_it),
       CASE(unwritable_folders_are_said_before_the_first_step),
-      CASE(a_full_disk_does_not_end_the_run),
+      CASE(a_full_disk_fails_the_run_only_at_its_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
