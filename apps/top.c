@@ -295,10 +295,18 @@ enum { FIRST_MS = 5000, ALL_MS = 60000 };
 static void wait_for_all(top_t *t) {
   for (int ms = 0; ms < ALL_MS && !mr_top_feed_over(t->feed); ms += 50) {
     drain(t);
-    if (t->seen ? mr_top_feed_caught_up(t->feed) : ms >= FIRST_MS) break;
+    if (mr_top_feed_caught_up(t->feed) && (t->seen || ms >= FIRST_MS)) break;
     usleep(50000);
   }
   drain(t);
+}
+
+/* The word is one of main's argv, which every user of the host can read: a token there is
+   overwritten. */
+static void hide_token(const char *word) {
+  char *token = strstr((char *)(uintptr_t)word, "token=");
+  if (!token) return;
+  for (token += strlen("token="); *token && *token != '&'; token++) *token = '*';
 }
 
 static int top_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -307,10 +315,11 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "top: this is no terminal; --once prints the numbers");
   top_t *t = calloc(1, sizeof *t);
   if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory for top");
-  t->where = a->word[0];
-  mr_err_t e = mr_top_feed_open(t->where, &t->feed, diag);
+  mr_err_t e = mr_top_feed_open(a->word[0], &t->feed, diag);
   int result = e;
+  hide_token(a->word[0]);
   if (e >= 0) {
+    t->where = mr_top_feed_name(t->feed);
     forget(t);
     if (once) wait_for_all(t);
     const char *over = once && !t->seen ? mr_top_feed_over(t->feed) : NULL;
@@ -327,9 +336,13 @@ static const mr_flag_t top_flags[] = {{"--once", NULL, "Prints the newest number
 
 const mr_command_t mr_command_top = {
     .name = "top",
-    .words = "RUN|URL",
+    .words = "RUN|RUN/web.url|URL",
     .help = "Shows a run in the terminal while it goes on: its folder, or the address of its page.",
-    .more = "\nBars: # busy, - waits for input, = waits for room.  q leaves.",
+    .more =
+        "\nA page's address holds a token: name the file RUN/web.url, or the address without it "
+        "and "
+        "set\nMILLRACE_TOKEN, so that no other user sees it among the processes.\n"
+        "\nBars: # busy, - waits for input, = waits for room.  q leaves.",
     .flags = top_flags,
     .min_words = 1,
     .max_words = 1,

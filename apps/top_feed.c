@@ -12,11 +12,12 @@ enum { MOST = 64 << 20 }; /* bytes that wait to be looked at */
 
 struct mr_top_feed {
   /* a file */
-  char path[4200];
+  char path[4200], name[4100];
   FILE *file;
   ino_t inode;
   /* a page: a thread reads it */
   CURL *curl;
+  struct curl_slist *headers; /* with the token */
   pthread_t reader;
   bool reading, caught_up;
   atomic_bool stop;
@@ -55,7 +56,8 @@ static void *read_page(void *arg) {
   curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
   pthread_mutex_lock(&f->lock);
   if (status == 401)
-    snprintf(f->over, sizeof f->over, "the token is wrong: use the whole address that was printed");
+    snprintf(f->over, sizeof f->over,
+             "the token is missing or wrong; name the run's web.url, or set MILLRACE_TOKEN");
   else if (status >= 400)
     snprintf(f->over, sizeof f->over, "the page answers %ld", status);
   else
@@ -64,15 +66,28 @@ static void *read_page(void *arg) {
   return NULL;
 }
 
-/* "http://host:port/?token=X" with "events" before the question mark. */
+/* The token of "http://host:port/?token=X", else of the environment, goes into a header: an address
+   may be logged. */
+static bool set_token(mr_top_feed_t *f, const char *query) {
+  const char *token = query ? strstr(query, "token=") : NULL, *set = getenv("MILLRACE_TOKEN");
+  char line[256];
+  token = token ? token + strlen("token=") : set;
+  if (!token || !*token) return true;
+  snprintf(line, sizeof line, "Authorization: Bearer %.*s", (int)strcspn(token, "&#\r\n"), token);
+  f->headers = curl_slist_append(NULL, line);
+  if (f->headers) curl_easy_setopt(f->curl, CURLOPT_HTTPHEADER, f->headers);
+  return f->headers != NULL;
+}
+
 static mr_err_t open_page(mr_top_feed_t *f, const char *where, mr_diag_t *diag) {
   const char *query = strchr(where, '?');
   int n = query ? (int)(query - where) : (int)strlen(where);
   bool slash = n > 0 && where[n - 1] == '/';
-  snprintf(f->path, sizeof f->path, "%.*s%sevents%s", n, where, slash ? "" : "/",
-           query ? query : "");
+  snprintf(f->name, sizeof f->name, "%.*s", n, where);
+  snprintf(f->path, sizeof f->path, "%s%sevents", f->name, slash ? "" : "/");
   f->curl = curl_easy_init();
-  if (!f->curl) return mr_fail(diag, MR_ERR_NOMEM, "no memory to read %s", where);
+  if (!f->curl || !set_token(f, query))
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory to read %s", f->name);
   curl_easy_setopt(f->curl, CURLOPT_URL, f->path);
   curl_easy_setopt(f->curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(f->curl, CURLOPT_WRITEFUNCTION, on_data);
@@ -82,7 +97,7 @@ static mr_err_t open_page(mr_top_feed_t *f, const char *where, mr_diag_t *diag) 
   curl_easy_setopt(f->curl, CURLOPT_XFERINFODATA, f);
   curl_easy_setopt(f->curl, CURLOPT_NOSIGNAL, 1L);
   f->reading = pthread_create(&f->reader, NULL, read_page, f) == 0;
-  return f->reading ? MR_OK : mr_fail(diag, MR_ERR_IO, "no thread to read %s", where);
+  return f->reading ? MR_OK : mr_fail(diag, MR_ERR_IO, "no thread to read %s", f->name);
 }
 
 /* The first whole line of what came, without it; NULL without one. */
@@ -115,11 +130,13 @@ static char *next_event(mr_top_feed_t *f) {
 
 static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag) {
   struct stat st;
+  snprintf(f->name, sizeof f->name, "%s", where);
   snprintf(f->path, sizeof f->path, "%s/metrics.jsonl", where);
   f->file = fopen(f->path, "re");
   if (!f->file)
     return mr_fail(diag, MR_ERR_IO,
-                   "%s: holds no metrics.jsonl; name a run's folder or the address of its page",
+                   "%s: holds no metrics.jsonl; name a run's folder, its web.url or the address of "
+                   "its page",
                    where);
   f->inode = fstat(fileno(f->file), &st) == 0 ? st.st_ino : 0;
   return MR_OK;
@@ -155,14 +172,26 @@ static bool is_address(const char *where) {
   return !strncmp(where, "http://", 7) || !strncmp(where, "https://", 8);
 }
 
+/* A file that holds an address, as the web stage writes it; false: it is none. */
+static bool read_address(const char *path, char *address, size_t n) {
+  struct stat st;
+  FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
+  bool read = f && fgets(address, (int)n, f) && is_address(address);
+  if (f) fclose(f);
+  if (read) address[strcspn(address, "\r\n")] = 0;
+  return read;
+}
+
 mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag) {
+  char address[1024];
   mr_top_feed_t *f = calloc(1, sizeof *f);
   *out = NULL;
   if (!f) return mr_fail(diag, MR_ERR_NOMEM, "no memory to watch %s", where);
   pthread_mutex_init(&f->lock, NULL);
   mr_err_t e = strlen(where) > 4000 ? mr_fail(diag, MR_ERR_USAGE, "too long a name")
                : is_address(where)  ? open_page(f, where, diag)
-                                    : open_folder(f, where, diag);
+               : read_address(where, address, sizeof address) ? open_page(f, address, diag)
+                                                              : open_folder(f, where, diag);
   if (e < 0) mr_top_feed_close(f);
   if (e >= 0) *out = f;
   return e;
@@ -173,11 +202,14 @@ void mr_top_feed_close(mr_top_feed_t *f) {
   f->stop = true;
   if (f->reading) pthread_join(f->reader, NULL);
   if (f->curl) curl_easy_cleanup(f->curl);
+  curl_slist_free_all(f->headers);
   if (f->file) fclose(f->file);
   pthread_mutex_destroy(&f->lock);
   free(f->text);
   free(f);
 }
+
+const char *mr_top_feed_name(const mr_top_feed_t *f) { return f->name; }
 
 char *mr_top_feed_next(mr_top_feed_t *f, bool *again) {
   *again = false;

@@ -9,9 +9,15 @@
 
 typedef struct mr_top_feed mr_top_feed_t;
 
-/* where: a folder with metrics.jsonl, or the http address that `train --web` prints. */
+/* where: a folder with metrics.jsonl, the http address that `train --web` prints, or the file in
+   which the run keeps it (RUN/web.url).  An address without a token takes MILLRACE_TOKEN.  Returns
+   before anything is read; MR_ERR_IO if there is no such file, MR_ERR_USAGE for a name that is too
+   long, MR_ERR_NOMEM.  *out is NULL on failure; it does not keep where. */
 mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag);
 void mr_top_feed_close(mr_top_feed_t *f); /* NULL is fine */
+
+/* The folder, or the address without its token; lives as long as f. */
+const char *mr_top_feed_name(const mr_top_feed_t *f);
 
 /* The next record's JSON, the caller frees it; NULL if there is none now.  *again: what came before
    is to be forgotten (the run was resumed and its file written anew). */

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 static char dir[64];
 static program_t p;
+static pid_t page; /* a run with a page; 0: none */
 
 static int setup(void **state) {
   strcpy(dir, "/tmp/mr-top-XXXXXX");
@@ -25,6 +27,8 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
   char command[256];
+  if (page > 0) kill(page, SIGKILL), program_wait(page);
+  page = 0;
   snprintf(command, sizeof command, "tmux -S %s/tmux kill-server 2>/dev/null", dir);
   (void)!system(command);
   return program_forget(dir);
@@ -132,6 +136,71 @@ static void after_a_resume_it_forgets_what_was_cut(void **state) {
   screen_has("step 30/100", "3.0000");
 }
 
+/* ---- a live page ---- */
+
+/* A run with a page, until teardown; its address in url. */
+static void begin_page(char url[128]) {
+  char graph[512], path[96];
+  snprintf(
+      graph, sizeof graph,
+      "synthetic n=64 ! shuffle seed=1 epochs=0 ! normalize ! batch 16 drop-remainder ! vit-step "
+      "name=t layers=1 embed=16 mlp=16 heads=2 patch=8 threads=1 steps=1000000 t.metrics ! web "
+      "port=0 run=%s",
+      dir);
+  snprintf(path, sizeof path, "%s/web.url", dir);
+  FILE *said = tmpfile();
+  page = program_start((const char *const[]){"run", graph, NULL}, said, said);
+  fclose(said);
+  for (int i = 0; i < 12000 && access(path, F_OK); i++) usleep(10000);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  assert_non_null(fgets(url, 128, f));
+  fclose(f);
+  url[strcspn(url, "\n")] = 0;
+}
+
+static void a_page_is_read_without_its_token_on_the_command_line(void **state) {
+  char url[128], path[96], base[128];
+  begin_page(url);
+  const char *token = strstr(url, "token=") + strlen("token=");
+  snprintf(path, sizeof path, "%s/web.url", dir);
+  RUN(&p, "top", path, "--once");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "loss "));
+  assert_null(strstr(p.out, token));
+  snprintf(base, sizeof base, "%.*s", (int)(strchr(url, '?') - url), url);
+  RUN(&p, "top", base, "--once");
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "MILLRACE_TOKEN"));
+  setenv("MILLRACE_TOKEN", token, 1);
+  RUN(&p, "top", base, "--once");
+  unsetenv("MILLRACE_TOKEN");
+  assert_int_equal(p.status, 0);
+  RUN(&p, "top", url, "--once"); /* as it always was */
+  assert_int_equal(p.status, 0);
+}
+
+static void a_token_on_the_command_line_is_hidden(void **state) {
+  char url[128], words[512], text[64], line[512] = "";
+  if (!has_tmux()) skip();
+  begin_page(url);
+  snprintf(words, sizeof words, "-f /dev/null new-session -d -x 130 -y 40 \"exec %s top '%s'\"",
+           MR_PROGRAM, url);
+  tmux(words);
+  screen_with("gradient norm");
+  screen_has("running", strstr(url, "token=") + strlen("token="));
+  snprintf(words, sizeof words, "tmux -S %s/tmux display-message -p '#{pane_pid}'", dir);
+  FILE *f = popen(words, "r");
+  assert_non_null(fgets(text, sizeof text, f));
+  pclose(f);
+  snprintf(words, sizeof words, "/proc/%d/cmdline", atoi(text));
+  f = fopen(words, "r");
+  size_t n = fread(line, 1, sizeof line - 1, f);
+  fclose(f);
+  for (size_t i = 0; i + 1 < n; i++) line[i] = line[i] ? line[i] : ' ';
+  assert_non_null(strstr(line, "token=********************************"));
+}
+
 static void without_a_terminal_it_says_what_to_do(void **state) {
   add_step(7, 1.25);
   RUN(&p, "top", dir);
@@ -154,6 +223,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(it_follows_a_run_and_leaves_on_q, setup, teardown),
       cmocka_unit_test_setup_teardown(after_a_resume_it_forgets_what_was_cut, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_page_is_read_without_its_token_on_the_command_line, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(a_token_on_the_command_line_is_hidden, setup, teardown),
       cmocka_unit_test_setup_teardown(without_a_terminal_it_says_what_to_do, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
