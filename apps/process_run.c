@@ -18,7 +18,13 @@ enum { OUTS = 64 };
 /* Where the streams that leave this process begin; they have the order of their stages. */
 typedef struct outs {
   mr_stream_at_t at[OUTS];
-  int n; /* 0: nobody has asked yet */
+  int n;                     /* 0: nobody has asked yet */
+  mr_stream_at_t good[OUTS]; /* the last ones from which the graph sent something */
+  int n_good;
+  mr_stream_at_t barred[OUTS]; /* points that peers asked for, where the graph cannot start */
+  int n_barred;
+  char barred_why[256];
+  bool blamed; /* and no peer has asked for another point since */
 } outs_t;
 
 mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_diag_t *diag) {
@@ -101,13 +107,48 @@ static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, 
   return MR_OK;
 }
 
-/* Whether a peer wants another part of its stream than this graph gives; outs is then where. */
-static bool has_moved(const mr_graph_t *g, const char *process, outs_t *outs) {
+/* Whether a peer wants another part of its stream than this graph gives. */
+static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
   const mr_stage_t *s;
-  bool moved = false;
+  mr_stream_at_t at;
+  for (int k = 0; k < OUTS && (s = nth(g, process, "link-out", k)); k++)
+    if (mr_link_out_moved(s, &at)) return true;
+  return false;
+}
+
+/* Which part that is, into outs. */
+static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
+  const mr_stage_t *s;
+  outs->blamed = false;
   for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, "link-out", outs->n)); outs->n++)
-    moved |= mr_link_out_moved(s, &outs->at[outs->n]);
-  return moved;
+    mr_link_out_moved(s, &outs->at[outs->n]);
+}
+
+/* Before a run: who asks again for a point where the graph could not start is refused. */
+static void bar(const mr_graph_t *g, const char *process, const outs_t *outs) {
+  const mr_stage_t *s;
+  for (int k = 0; k < outs->n_barred && (s = nth(g, process, "link-out", k)); k++)
+    mr_link_out_refuse(s, &outs->barred[k], outs->barred_why);
+}
+
+static bool has_sent(const mr_graph_t *g, const char *process) {
+  const mr_stage_t *s;
+  for (int k = 0; (s = nth(g, process, "link-out", k)); k++)
+    if (mr_link_out_sent(s)) return true;
+  return false;
+}
+
+/* A graph that fails where its peers asked it to start, before it has sent anything, is the failure
+   of these peers: they are refused, and the process returns to where it stood before.  Once: what
+   fails there too is its own failure. */
+static bool blame_peers(outs_t *outs, const char *why) {
+  if (!outs->n || outs->blamed) return false;
+  outs->blamed = true;
+  memcpy(outs->barred, outs->at, sizeof outs->at);
+  snprintf(outs->barred_why, sizeof outs->barred_why, "the stream cannot start there: %.200s", why);
+  outs->n_barred = outs->n, outs->n = outs->n_good;
+  memcpy(outs->at, outs->good, sizeof outs->at);
+  return true;
 }
 
 /* MR_AGAIN: the graph is to be made again, with outs. */
@@ -118,9 +159,12 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_dia
   mr_diag_t why = {0};
   mr_err_t e = build(a, outs, &g, &why);
   look.says = false;
+  if (e >= 0) bar(g, process, outs);
   if (e >= 0) e = mr_run_interruptible(g, &look, stopped, &why);
-  bool moved = g && !*stopped && has_moved(g, process, outs);
-  if (moved) e = MR_AGAIN;
+  bool sent = g && has_sent(g, process), moved = g && !*stopped && asks_elsewhere(g, process);
+  if (sent) memcpy(outs->good, outs->at, sizeof outs->at), outs->n_good = outs->n;
+  if (moved) take_asked(g, process, outs);
+  if (moved || (e < 0 && !sent && !*stopped && blame_peers(outs, why.text))) e = MR_AGAIN;
   if (moved && outs->n > 1 && ask_all(g, process, outs, diag) < 0) e = diag->code;
   if (e == MR_OK) mr_run_tell(g);
   if (e < 0) mr_fail(diag, e, "%s", why.text);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -72,25 +73,49 @@ static void greet(const mr_graph_t *g, int shard, int shards) {
   fflush(stdout);
 }
 
+typedef struct server {
+  const mr_args_t *args;
+  int shard, shards;
+  bool greeted, stopped;
+  mr_stream_at_t at;     /* where the next graph starts */
+  mr_stream_at_t barred; /* a trainer asked for this point, where the graph cannot start */
+  char barred_why[256];  /* "": none */
+} server_t;
+
+/* One graph, from v->at; v->at is then where the next one starts.  A graph that fails at a point of
+   a trainer's choice before it has sent a buffer is that trainer's failure, not the server's. */
+static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
+  mr_graph_t *g = NULL;
+  mr_diag_t why = {0};
+  bool chosen = v->at.number || v->at.position;
+  mr_err_t e = build(v->args, v->shard, v->shards, &v->at, &g, &why);
+  const mr_stage_t *link = e >= 0 ? mr_graph_stage(g, MR_SERVE_LINK) : NULL;
+  if (link && *v->barred_why) mr_link_out_refuse(link, &v->barred, v->barred_why);
+  if (link && !v->greeted) greet(g, v->shard, v->shards), v->greeted = true;
+  if (e >= 0) e = mr_run_interruptible(g, NULL, &v->stopped, &why);
+  mr_stream_at_t asked = {0}; /* else the next one begins anew, or says where */
+  if (link && mr_link_out_moved(link, &asked)) {
+    e = MR_OK;
+  } else if (e < 0 && chosen && (!link || !mr_link_out_sent(link))) {
+    v->barred = v->at;
+    snprintf(v->barred_why, sizeof v->barred_why,
+             "the stream cannot start at buffer %" PRId64 ", position %" PRId64 ": %.150s",
+             v->at.number, v->at.position, why.text);
+    e = MR_OK;
+  }
+  v->at = asked;
+  if (e < 0) mr_fail(diag, e, "%s", why.text);
+  mr_graph_destroy(g);
+  return e;
+}
+
 /* One trainer after the other, each from where it says; until Ctrl-C. */
 static int serve_shard(const mr_args_t *a, int shard, int shards, mr_diag_t *diag) {
-  mr_stream_at_t at = {0};
-  bool stopped = false, greeted = false;
-  mr_err_t e = MR_OK;
-  while (e >= 0 && !stopped) {
-    mr_graph_t *g = NULL;
-    mr_diag_t why = {0};
-    e = build(a, shard, shards, &at, &g, &why);
-    if (e >= 0 && !greeted) greet(g, shard, shards);
-    greeted = true;
-    if (e >= 0) e = mr_run_interruptible(g, NULL, &stopped, &why);
-    bool moved = g && mr_graph_stage(g, MR_SERVE_LINK) &&
-                 mr_link_out_moved(mr_graph_stage(g, MR_SERVE_LINK), &at);
-    if (moved) e = MR_OK;
-    if (!moved) at = (mr_stream_at_t){0}; /* the next one begins anew, or says where */
-    if (e < 0) mr_fail(diag, e, "%s", why.text);
-    mr_graph_destroy(g);
-  }
+  server_t *v = calloc(1, sizeof *v);
+  mr_err_t e = v ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "serve: out of memory");
+  if (v) v->args = a, v->shard = shard, v->shards = shards;
+  while (e >= 0 && !v->stopped) e = serve_once(v, diag);
+  free(v);
   return e < 0 ? e : MR_EXIT_STOPPED;
 }
 

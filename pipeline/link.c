@@ -1,5 +1,6 @@
 #include "pipeline/link.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -87,6 +88,13 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
 mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
                            const mr_link_point_t *point, mr_diag_t *diag) {
   size_t bytes = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
+  if (point && (point->number < 0 || point->number > MR_LINK_NUMBER_MAX || point->position < 0 ||
+                point->position > MR_LINK_POSITION_MAX))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "link %s: buffer %lld at position %lld: want numbers up to 2^40 and positions "
+                   "up to 2^53",
+                   cfg->name, (long long)point->number, (long long)point->position),
+           NULL;
   mr_link_t *l = open_any(cfg, false, (int64_t)bytes + SHORT_MESSAGE, diag);
   if (!l) return NULL;
   if (point) l->point = *point;
@@ -169,17 +177,30 @@ void mr__link_answer(mr_link_t *l, mr__link_kind_t kind, uint64_t session, const
 
 void mr__link_malformed(mr_link_t *l) { l->stats.malformed++; }
 
-void mr__link_fail(mr_link_t *l, mr_err_t code, const char *text) {
-  mr_fail(&l->failure, code, "link %s: %s", l->cfg.name, text);
+void mr__link_count_refusal(mr_link_t *l, const char *why) {
+  l->stats.refused++;
+  snprintf(l->refusal, sizeof l->refusal, "%s", why);
 }
+
+void mr__link_refuse_peer(mr_link_t *l, mr_err_t code, const char *why) {
+  mr__link_count_refusal(l, why);
+  if (!l->k.router) {
+    mr_fail(&l->failure, code, "link %s: %s", l->cfg.name, why);
+    return;
+  }
+  mr__link_part(l);
+  l->k.n_peer = 0;
+}
+
+const char *mr_link_refusal(const mr_link_t *l) { return l->refusal; }
 
 void mr__link_refused(mr_link_t *l, const mr__link_head_t *head, const void *body) {
   char text[400];
   size_t n = head->body < sizeof text ? head->body : sizeof text - 1;
   memcpy(text, body, n), text[n] = 0;
   for (size_t i = 0; i < n; i++)
-    if ((unsigned char)text[i] < ' ') text[i] = '?'; /* another program's words, on a terminal */
-  mr__link_fail(l, MR_ERR_DATA, text);
+    if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) text[i] = '?'; /* goes to a terminal */
+  mr__link_refuse_peer(l, MR_ERR_DATA, text);
 }
 
 void mr__link_part(mr_link_t *l) {

@@ -36,6 +36,11 @@ enum {
   MR_LINK_WINDOW_MAX = 4096,
 };
 
+/* Numbers and positions that a peer may name: 35 years at 1000 buffers a second, and what a JSON
+   number holds exactly.  Larger ones would overflow where streams multiply them. */
+#define MR_LINK_NUMBER_MAX (INT64_C(1) << 40)
+#define MR_LINK_POSITION_MAX (INT64_C(1) << 53)
+
 typedef struct mr_link mr_link_t;
 
 typedef struct mr_link_cfg {
@@ -73,6 +78,7 @@ typedef struct mr_link_stats {
   int64_t by_reference; /* buffers that stayed in place */
   int64_t connections;  /* times that both ends agreed on a point */
   int64_t malformed;    /* messages refused: bad header, unknown peer, wrong sizes */
+  int64_t refused;      /* peers sent away, or that sent this end away; see mr_link_refusal */
   bool connected;
 } mr_link_stats_t;
 
@@ -92,8 +98,14 @@ mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
 void mr_link_close(mr_link_t *l);
 
 /* Does all that can be done now: takes messages, answers, sends what there is credit for.  MR_OK;
-   a failure is for good: MR_ERR_SHAPE (specs differ), MR_ERR_DATA (peer refuses), MR_ERR_IO. */
+   a failure is final.  An end that connects fails with MR_ERR_SHAPE (specs differ) or MR_ERR_DATA
+   (the peer refuses, or sends what cannot be).  An end that binds refuses such a peer and waits for
+   another one: whoever can reach an address must not be able to end the process behind it. */
 mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag);
+
+/* Why the last of stats.refused peers was refused; "" if none was.  The link's, until the next
+   pump. */
+const char *mr_link_refusal(const mr_link_t *l);
 
 /* What to wait for before the next pump, if the last one left nothing to do: fills fd[0,n) and
    returns n; *timeout_ms is the longest wait.  Ask mr_link_pending before every wait: these
@@ -112,6 +124,10 @@ void mr_link_wait(mr_link_t *l, int ms);
    served from there; MR_END: this end does not hold that buffer, or has not come to it: close the
    link, start the stream at *point and open a link with first = point->number. */
 mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point);
+
+/* From now on a peer that asks for this point is answered with why, and not served: the caller's
+   stream cannot start there.  Replaces the point before; why is copied, 255 bytes at most. */
+void mr_link_refuse(mr_link_t *l, const mr_link_point_t *point, const char *why);
 
 size_t mr_link_room(
     const mr_link_t *l); /* buffers that send takes now: a window's worth unacknowledged */

@@ -99,7 +99,7 @@ static kept_t *first_from(mr_cast_t *c, int64_t number) {
 static bool send_to(mr_cast_t *c, const subscriber_t *s, zmq_msg_t *part, int n) {
   memcpy(c->k.peer, s->id, s->n_id);
   c->k.n_peer = s->n_id;
-  return mr__socket_send_all(&c->k, part, n);
+  return mr__socket_send_all(&c->k, false, part, n);
 }
 
 /* A message of one frame. */

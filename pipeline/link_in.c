@@ -39,7 +39,7 @@ static void refuse_spec(mr_link_t *l, const mr_spec_t *got) {
            "an epoch against %lld",
            theirs, ours, (long long)got->n_batches, (long long)l->spec.n_batches);
   mr__link_say(l, MR__LINK_REFUSE, 0, text, strlen(text));
-  mr__link_fail(l, MR_ERR_SHAPE, text);
+  mr__link_refuse_peer(l, MR_ERR_SHAPE, text);
 }
 
 static bool learn_spec(mr_link_t *l, const void *body, size_t n) {
@@ -72,6 +72,18 @@ static void note_point(mr_link_t *l, const mr_buf_t *b) {
   if (p->n_words) memcpy(p->word, b->word, (size_t)p->n_words * sizeof *p->word);
 }
 
+/* A sender of this session that sends a buffer which no stream of its spec has would send the same
+   one again: asking once more would last for ever. */
+static void refuse_data(mr_link_t *l, int64_t number) {
+  char text[200];
+  mr__link_malformed(l);
+  snprintf(text, sizeof text,
+           "buffer %lld came with sizes, labels or numbers that batches of its spec cannot have",
+           (long long)number);
+  mr__link_say(l, MR__LINK_REFUSE, 0, text, strlen(text));
+  mr__link_refuse_peer(l, MR_ERR_DATA, text);
+}
+
 static void hear_data(mr_link_t *l, const mr__link_head_t *head, const void *body,
                       zmq_msg_t *second) {
   mr__link_data_t d;
@@ -80,12 +92,13 @@ static void hear_data(mr_link_t *l, const mr__link_head_t *head, const void *bod
     l->stats.repeated++;
     return;
   }
-  bool good = l->state == MR__LINK_MET && head->number == l->expected &&
-              head->number < l->released + l->cfg.window &&
-              mr__link_data_read(body, head->body, second != NULL, &l->spec, &d, &parts) &&
-              (!second || zmq_msg_size(second) == d.size);
-  mr_buf_t *b = good ? mr__rx_buf(l->rx, l->pool, head->number, &d, &parts, second) : NULL;
-  if (!b) { /* lost, or not to be believed: once more from here */
+  bool due = l->state == MR__LINK_MET && head->number == l->expected &&
+             head->number < l->released + l->cfg.window;
+  if (due && (!mr__link_data_read(body, head->body, second != NULL, &l->spec, &d, &parts) ||
+              (second && zmq_msg_size(second) != d.size)))
+    return refuse_data(l, head->number);
+  mr_buf_t *b = due ? mr__rx_buf(l->rx, l->pool, head->number, &d, &parts, second) : NULL;
+  if (!b) { /* one was lost, or a pool cannot be mapped: once more from here */
     mr__link_malformed(l);
     return mr__link_part(l);
   }

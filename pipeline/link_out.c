@@ -1,5 +1,6 @@
 /* The sending end: it holds every buffer until the peer says that it has had its effect. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,8 @@ static void send_wanted(mr_link_t *l) {
   mr_buf_t *b = over ? NULL : *held_at(l, l->wanted);
   bool made =
       over ? mr__plain_end(l->next, part) : mr__plain_write(&l->spec, b, l->wanted, true, part);
-  if (!made || !mr__socket_send_all(&l->k, part, MR__PLAIN_PARTS)) return; /* it asks again */
+  if (!made || !mr__socket_send_all(&l->k, false, part, MR__PLAIN_PARTS))
+    return; /* it asks again */
   if (over) {
     l->left = l->end_said = true;
   } else {
@@ -99,15 +101,36 @@ static bool welcome(mr_link_t *l, bool shares) {
   return mr__link_say(l, MR__LINK_WELCOME, l->sent, body, MR__LINK_TOKEN + n);
 }
 
+static bool same_point(const mr_link_point_t *a, const mr_link_point_t *b) {
+  return a->number == b->number && a->position == b->position && a->n_words == b->n_words &&
+         !memcmp(a->word, b->word, (size_t)a->n_words * sizeof *a->word);
+}
+
+/* Why the stream cannot start at this point; NULL: nothing is known against it. */
+static const char *why_not(const mr_link_t *l, const mr_link_point_t *p, char *text, size_t n) {
+  int words = l->spec.flow == MR_FLOW_BATCHES ? l->spec.n_words : 0;
+  if (*l->barred_why && same_point(p, &l->barred)) return l->barred_why;
+  if (!p->n_words || p->n_words == words) return NULL;
+  snprintf(text, n, "resume from a state of %d numbers: this stream's has %d", p->n_words, words);
+  return text;
+}
+
 static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *body) {
   mr__link_hello_t hello;
   mr_link_point_t p = {.number = head->number};
-  if (!mr__link_hello_read(body, head->body, &hello, p.word)) return mr__link_malformed(l);
+  if (!mr__link_hello_read(body, head->body, p.number, &hello, p.word))
+    return mr__link_malformed(l);
   if (strcmp(hello.name, l->cfg.name))
     return mr__link_answer(l, MR__LINK_REFUSE, head->session,
                            "another link answers at this address");
-  if (!mr__link_let_in(l)) return;
+  char text[128];
   p.epoch = hello.epoch, p.position = hello.position, p.n_words = (int)hello.n_words;
+  const char *why = why_not(l, &p, text, sizeof text);
+  if (why) {
+    mr__link_count_refusal(l, why);
+    return mr__link_answer(l, MR__LINK_REFUSE, head->session, why);
+  }
+  if (!mr__link_let_in(l)) return;
   l->asked = p;
   l->session = head->session;
   l->asked_state = MR_END;
@@ -122,10 +145,22 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
   l->stats.connections++;
 }
 
+static void refuse_plain(mr_link_t *l, int64_t number) {
+  zmq_msg_t part[MR__PLAIN_PARTS];
+  mr__link_count_refusal(l, l->barred_why);
+  if (mr__plain_error(number, l->barred_why, part))
+    mr__socket_send_all(&l->k, true, part, MR__PLAIN_PARTS);
+}
+
 bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n) {
   int64_t number;
   if (!mr__plain_read(frame, n, l->cfg.name, &number)) return false;
-  if (!l->k.router || !mr__link_let_in(l)) return true; /* it asks again, until its turn comes */
+  if (!l->k.router) return true;
+  if (*l->barred_why && same_point(&(mr_link_point_t){.number = number}, &l->barred)) {
+    refuse_plain(l, number);
+    return true;
+  }
+  if (!mr__link_let_in(l)) return true; /* it asks again, until its turn comes */
   l->heard = true;
   l->heard_ms = mr__link_now_ms();
   l->asked = (mr_link_point_t){.number = number};
@@ -165,6 +200,11 @@ void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *b
 mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point) {
   *point = l->asked;
   return l->asked_state;
+}
+
+void mr_link_refuse(mr_link_t *l, const mr_link_point_t *point, const char *why) {
+  l->barred = *point;
+  snprintf(l->barred_why, sizeof l->barred_why, "%s", why);
 }
 
 size_t mr_link_room(const mr_link_t *l) {

@@ -18,7 +18,7 @@ bool mr__plain_read(const void *frame, size_t n, const char *name, int64_t *numb
     if (at[i] < '0' || at[i] > '9') return false;
     *number = *number * 10 + (at[i] - '0');
   }
-  return true;
+  return *number <= MR_LINK_NUMBER_MAX;
 }
 
 bool mr__cast_read(const void *frame, size_t n, const char *name, mr__cast_ask_t *what,
@@ -102,10 +102,27 @@ bool mr__plain_write(const mr_spec_t *spec, mr_buf_t *b, int64_t number, bool ho
   return put_data(&part[3], b, hold) || undo(part, 3);
 }
 
-bool mr__plain_end(int64_t number, zmq_msg_t part[MR__PLAIN_PARTS]) {
-  char head[HEAD_MAX];
-  int n = snprintf(head, sizeof head, "{\"number\": %" PRId64 ", \"end\": true}", number);
-  if (!copy_into(&part[0], head, (size_t)n)) return false;
+static bool head_alone(const char *head, zmq_msg_t part[MR__PLAIN_PARTS]) {
+  if (!copy_into(&part[0], head, strlen(head))) return false;
   for (int i = 1; i < MR__PLAIN_PARTS; i++) zmq_msg_init(&part[i]);
   return true;
+}
+
+bool mr__plain_error(int64_t number, const char *why, zmq_msg_t part[MR__PLAIN_PARTS]) {
+  char head[HEAD_MAX], text[HEAD_MAX / 2];
+  size_t at = 0;
+  for (; *why && at + 2 < sizeof text; why++) {
+    if (*why == '"' || *why == '\\') text[at++] = '\\';
+    text[at++] = (unsigned char)*why < ' ' ? ' ' : *why;
+  }
+  text[at] = 0;
+  snprintf(head, sizeof head, "{\"number\": %" PRId64 ", \"end\": false, \"error\": \"%s\"}",
+           number, text);
+  return head_alone(head, part);
+}
+
+bool mr__plain_end(int64_t number, zmq_msg_t part[MR__PLAIN_PARTS]) {
+  char head[HEAD_MAX];
+  snprintf(head, sizeof head, "{\"number\": %" PRId64 ", \"end\": true}", number);
+  return head_alone(head, part);
 }

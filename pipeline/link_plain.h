@@ -27,6 +27,9 @@ bool mr__cast_read(const void *frame, size_t n, const char *name, mr__cast_ask_t
    false: no memory, and nothing to close. */
 bool mr__plain_write(const mr_spec_t *spec, mr_buf_t *b, int64_t number, bool hold,
                      zmq_msg_t part[MR__PLAIN_PARTS]);
+/* The same for a request that cannot be answered: the head says why, the others are empty.  why is
+   written as a JSON text. */
+bool mr__plain_error(int64_t number, const char *why, zmq_msg_t part[MR__PLAIN_PARTS]);
 /* The same for the end of a stream of number buffers. */
 bool mr__plain_end(int64_t number, zmq_msg_t part[MR__PLAIN_PARTS]);
 

@@ -52,8 +52,8 @@ bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames);
 /* Sends first (copied) and, unless NULL, second (taken over if true is returned) to peer, or to who
    spoke last.  false: not now. */
 bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n, zmq_msg_t *second);
-/* Sends n frames to peer, all or none; they are taken over in any case. */
-bool mr__socket_send_all(mr__socket_t *k, zmq_msg_t *part, int n);
+/* Sends n frames to peer, or to who spoke last, all or none; they are taken over in any case. */
+bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n);
 bool mr__socket_is_peer(const mr__socket_t *k); /* from is peer */
 void mr__socket_set_peer(mr__socket_t *k);      /* peer := from */
 bool mr__socket_readable(mr__socket_t *k);
@@ -119,6 +119,7 @@ struct mr_link {
   int64_t reached;                     /* sending end: largest number sent so far, plus 1 */
   mr_diag_t failure;
   mr_link_stats_t stats;
+  char refusal[400]; /* the last one's reason */
 
   mr_spec_t spec; /* known: have_spec */
   bool have_spec, spec_is_wanted;
@@ -135,6 +136,8 @@ struct mr_link {
   bool left_heard;      /* receiving end: the other one knows */
   mr_err_t asked_state;
   mr_link_point_t asked;
+  mr_link_point_t barred; /* barred_why[0]: who asks for this point is refused */
+  char barred_why[256];
   mr__share_t *share;
   char *scratch; /* a first frame */
 
@@ -155,8 +158,11 @@ int64_t mr__link_now_ms(void);
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n);
 /* A few words to who spoke last, peer or not; text may be NULL. */
 void mr__link_answer(mr_link_t *l, mr__link_kind_t kind, uint64_t session, const char *text);
-void mr__link_malformed(mr_link_t *l);                             /* counts it */
-void mr__link_fail(mr_link_t *l, mr_err_t code, const char *text); /* for good */
+void mr__link_malformed(mr_link_t *l); /* counts it */
+/* The peer is of no use: ends the session.  An end that connects fails for good, with its name for
+   where; one that binds forgets this peer and waits for another. */
+void mr__link_refuse_peer(mr_link_t *l, mr_err_t code, const char *why);
+void mr__link_count_refusal(mr_link_t *l, const char *why);
 void mr__link_refused(mr_link_t *l, const mr__link_head_t *head, const void *body);
 void mr__link_part(mr_link_t *l); /* the session is over; the next try to meet is due */
 bool mr__link_let_in(

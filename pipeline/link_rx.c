@@ -147,8 +147,9 @@ static void set_by_message(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_d
     zmq_msg_move(&u->message, frame);
     u->has_message = true;
     b->data = zmq_msg_data(&u->message);
+    b->cap = d->size;
     if ((uintptr_t)b->data % 8 == 0) return; /* stays there */
-    b->data = u->home;
+    b->data = u->home, b->cap = rx->slot.cap;
     memcpy(b->data, zmq_msg_data(&u->message), d->size);
   } else if (d->size) {
     memcpy(b->data, p->payload, d->size);

@@ -149,11 +149,13 @@ bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n,
   return !second || zmq_msg_send(second, k->socket, flags) >= 0;
 }
 
-bool mr__socket_send_all(mr__socket_t *k, zmq_msg_t *part, int n) {
+bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n) {
+  const unsigned char *id = to_from ? k->from : k->peer;
+  size_t n_id = to_from ? k->n_from : k->n_peer;
   int done = 0;
   k->drained = false;
-  bool good = !k->router || (k->n_peer && zmq_send(k->socket, k->peer, k->n_peer,
-                                                   ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0);
+  bool good =
+      !k->router || (n_id && zmq_send(k->socket, id, n_id, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0);
   for (; good && done < n; done++)
     good =
         zmq_msg_send(&part[done], k->socket, ZMQ_DONTWAIT | (done + 1 < n ? ZMQ_SNDMORE : 0)) >= 0;

@@ -43,13 +43,19 @@ bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, cons
   if (head->body != n - sizeof *head || head->body < least_body(head->kind)) return false;
   *why = "frames that do not belong to its kind";
   if (head->frames > (head->kind == MR__LINK_DATA ? 1 : 0)) return false;
-  *why = "a negative number";
-  return head->number >= 0;
+  *why = "a number that no stream reaches";
+  return head->number >= 0 && head->number <= MR_LINK_NUMBER_MAX;
 }
 
 static bool is_text(const char *text, size_t n) { return memchr(text, 0, n) != NULL; }
 
-bool mr__link_hello_read(const void *body, size_t n, mr__link_hello_t *hello, int64_t *word) {
+/* A limit is at most a window beyond the number that it is said with. */
+static bool is_limit(int64_t limit, int64_t number) {
+  return limit >= number && limit <= number + MR_LINK_WINDOW_MAX;
+}
+
+bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_hello_t *hello,
+                         int64_t *word) {
   if (n < sizeof *hello) return false;
   memcpy(hello, body, sizeof *hello);
   if (!is_text(hello->name, sizeof hello->name) || !is_text(hello->host, sizeof hello->host))
@@ -57,13 +63,16 @@ bool mr__link_hello_read(const void *body, size_t n, mr__link_hello_t *hello, in
   if (hello->n_words > MR_LINK_WORDS || n != sizeof *hello + hello->n_words * sizeof *word)
     return false;
   memcpy(word, (const char *)body + sizeof *hello, hello->n_words * sizeof *word);
-  return hello->epoch >= 0 && hello->position >= 0 && hello->limit >= 0;
+  for (uint32_t i = 0; i < hello->n_words; i++)
+    if (word[i] < 0) return false;
+  return hello->epoch >= 0 && hello->position >= 0 && hello->position <= MR_LINK_POSITION_MAX &&
+         is_limit(hello->limit, number);
 }
 
 bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack) {
   if (n != sizeof *ack) return false;
   memcpy(ack, body, sizeof *ack);
-  return ack->limit >= number && ack->committed >= 0 && ack->committed <= number;
+  return is_limit(ack->limit, number) && ack->committed >= 0 && ack->committed <= number;
 }
 
 mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b) {
@@ -126,6 +135,19 @@ bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec) {
   return true;
 }
 
+/* Of batches the payload is that of n records: stages read as many. */
+static bool numbers_fit(const mr__link_data_t *d, const mr_spec_t *spec) {
+  size_t whole = mr_spec_bytes(spec);
+  bool batches = spec->flow == MR_FLOW_BATCHES;
+  if (d->epoch < 0 || d->epoch > MR_LINK_NUMBER_MAX || d->position < 0 ||
+      d->position > MR_LINK_POSITION_MAX || d->flags & ~(uint32_t)MR_BUF_EPOCH_END)
+    return false;
+  if (d->n < 0 || d->first < 0 || d->first > INT32_MAX - d->n) return false;
+  if (!batches) return d->size <= whole && !d->n_words;
+  return d->n <= spec->dim[0] && d->n_words == (uint32_t)spec->n_words &&
+         d->size == whole / (size_t)spec->dim[0] * (size_t)d->n;
+}
+
 bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t *spec,
                         mr__link_data_t *data, mr__link_parts_t *parts) {
   const char *at = body;
@@ -135,11 +157,7 @@ bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t 
   if (!fixed) return false;
   memcpy(data, fixed, sizeof *data);
   bool batches = spec->flow == MR_FLOW_BATCHES;
-  if (data->epoch < 0 || data->position < 0 || data->size > mr_spec_bytes(spec)) return false;
-  if (data->n < 0 || data->n > (batches ? spec->dim[0] : INT32_MAX) || data->first < 0)
-    return false;
-  if (data->n_words != (batches ? (uint32_t)spec->n_words : 0)) return false;
-  if (data->where > MR__LINK_WHERE_POOL) return false;
+  if (!numbers_fit(data, spec) || data->where > MR__LINK_WHERE_POOL) return false;
   parts->word = cut(&at, &left, data->n_words * 8);
   if (!parts->word) return false;
   if (data->where == MR__LINK_WHERE_POOL) return !frames && !left;

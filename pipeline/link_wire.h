@@ -78,14 +78,18 @@ void mr__link_head(mr__link_head_t *head, mr__link_kind_t kind, uint64_t session
    that kind has.  false: nothing of it may be read.  why: a static sentence. */
 bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, const char **why);
 
-/* A HELLO's body into its parts.  false: it is malformed. */
-bool mr__link_hello_read(const void *body, size_t n, mr__link_hello_t *hello, int64_t *word);
+/* The body of a HELLO with this number into its parts; word has room for MR_LINK_WORDS.  false: it
+   is malformed, or its numbers cannot be. */
+bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_hello_t *hello,
+                         int64_t *word);
 
 /* The body of an ACK with this number.  false: numbers that cannot be. */
 bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack);
 
-/* A DATA's body, of a link with this spec.  On success *words, *key, *draw, *label and *payload
-   point into body (unaligned) or are NULL.  payload_n: size of the frame that follows, 0: none. */
+/* A DATA's body, of a link with this spec.  On success every part points into body (unaligned) or
+   is NULL; data->n is at most spec->dim[0], and data->size that of n records.  frames: how many
+   follow; the caller compares the size of that frame with data->size.  false: nothing of it may be
+   used. */
 typedef struct mr__link_parts {
   const char *word, *key, *draw, *label, *payload;
 } mr__link_parts_t;

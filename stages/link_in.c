@@ -83,6 +83,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
   uint64_t seen = mr_news(s);
   commit(s, t->link);
   if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  mr_link_tell_refusals(s, t->link, &t->refused);
   say_numbers(s, t->link);
   if (mr_stopping(s) || mr_idle(s) == MR_END) {
     mr_link_leave(t->link);

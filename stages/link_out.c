@@ -16,8 +16,10 @@ typedef struct out {
   mr_link_t *link;
   mr_link_stats_t told; /* of a closed link */
   bool moved, ended;
-  int64_t connections; /* those that people were told of */
+  int64_t connections, refused; /* those that people were told of */
   mr_stream_at_t at;
+  mr_link_point_t barred; /* barred_why[0]: who asks for this point is refused */
+  char barred_why[256];
 } out_t;
 
 static const mr_opt_t out_opts[] = {MR_LINK_OPTS(offsetof(out_t, set)), {0}};
@@ -33,8 +35,9 @@ static mr_err_t out_open(mr_stage_t *s) {
   out_t *o = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
   mr_diag_t why = {0};
-  o->moved = o->ended = false, o->connections = 0;
+  o->moved = o->ended = false, o->connections = o->refused = 0;
   o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
+  if (o->link && *o->barred_why) mr_link_refuse(o->link, &o->barred, o->barred_why);
   mr_commits(s);
   return o->link ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
 }
@@ -109,6 +112,7 @@ static mr_err_t out_step(mr_stage_t *s) {
   size_t n = mr_link_room(o->link) ? pass_on(s, o->link) : 0;
   if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
   if (mr_link_pump(o->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  mr_link_tell_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   if (mr_link_left(o->link) || is_alone())
     return MR_END; /* it has done with all, or wants no more */
@@ -135,6 +139,19 @@ bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {
   const out_t *o = s->state;
   if (o && o->moved) *at = o->at; /* no state: it never settled */
   return o && o->moved;
+}
+
+void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const char *why) {
+  out_t *o = s->state;
+  o->barred =
+      (mr_link_point_t){.number = at->number, .position = at->position, .n_words = at->n_words};
+  memcpy(o->barred.word, at->word, (size_t)at->n_words * sizeof *at->word);
+  snprintf(o->barred_why, sizeof o->barred_why, "%s", why);
+}
+
+int64_t mr_link_out_sent(const mr_stage_t *s) {
+  const out_t *o = s->state;
+  return o ? o->told.sent : 0; /* no state: it never settled */
 }
 
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {

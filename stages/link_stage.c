@@ -1,5 +1,6 @@
 #include "stages/link_stage.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/loopback.h"
@@ -12,6 +13,17 @@ mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t) {
                          .peers = t->peers,
                          .window = (int)t->window,
                          .linger_ms = (int)t->linger};
+}
+
+void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *told) {
+  enum { MOST = 8 };
+  mr_link_stats_t now;
+  mr_link_stats(link, &now);
+  if (now.refused == *told) return;
+  if (*told < MOST)
+    fprintf(stderr, "millrace: %s: refused a peer: %s%s\n", s->name, mr_link_refusal(link),
+            now.refused >= MOST ? "; further ones are not reported" : "");
+  *told = now.refused;
 }
 
 mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, const char *setting) {

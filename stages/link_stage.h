@@ -54,6 +54,7 @@ typedef struct mr_link_in {
   mr_link_t *link;
   mr_link_stats_t told;
   int64_t opened_ns; /* 0: it has been said that nobody comes, or somebody has come */
+  int64_t refused;   /* peers that people were told of */
 } mr_link_in_t;
 mr_err_t mr_link_in_open(mr_stage_t *s);
 mr_err_t mr_link_in_step(mr_stage_t *s);
@@ -62,12 +63,22 @@ void mr_link_in_report(mr_stage_t *s, char *text, size_t n);
 
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t);
 
+/* Tells people on standard error that a peer was refused, and why; *told: refusals that were known
+   before.  Only the first few of a run: a stranger could fill a disk with them. */
+void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *told);
+
 /* Fails with what is missing; setting is what the address is called there. */
 mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, const char *setting);
 
 /* link-out, after join: true, and where, if the peer wants the stream to go on elsewhere.  The
    graph is then to be made again, with this stage's input there (mr_graph_go_on). */
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at);
+
+/* link-out of a settled graph, before it starts: a peer that asks for this point is refused with
+   why (copied), since the graph cannot be made there. */
+void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const char *why);
+/* After join: how many buffers it has sent. */
+int64_t mr_link_out_sent(const mr_stage_t *s);
 
 /* Every link-out of this program ends: whom it serves has done with its stream, or will not come.
    Any thread; also in a signal handler. */

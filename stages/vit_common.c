@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/label.h"
@@ -97,25 +98,43 @@ static void count(mr_stage_t *s, int port, mr_vit_tally_t *tally, const float *l
   tally->right += mr_vit_right(logits, b->label, b->n, C);
 }
 
-/* The last batch of an epoch may be short: the rest of its buffer is filled with its last record,
-   without a label. */
-static void fill_up(mr_buf_t *b, const mr_spec_t *spec) {
-  char *data = b->data;
-  size_t picture = mr_spec_bytes(spec) / (size_t)spec->dim[0];
-  for (int64_t i = b->n; i < spec->dim[0]; i++) {
-    memcpy(data + (size_t)i * picture, data + (size_t)(b->n - 1) * picture, picture);
-    b->label[i] = MR_LABEL_NONE;
+/* A short batch as a whole one: its last record repeated without a label.  In memory of its own,
+   since a buffer belongs to others too and one that came over a link ends with its last record.
+   *images and *labels are the caller's to free, also after a failure. */
+static mr_err_t pad(mr_stage_t *s, const mr_spec_t *spec, const mr_buf_t *b, float **images,
+                    int32_t **labels) {
+  size_t whole = mr_spec_bytes(spec), B = (size_t)spec->dim[0], n = (size_t)b->n;
+  size_t picture = whole / B;
+  char *data = aligned_alloc(64, (whole + 63) / 64 * 64);
+  int32_t *label = aligned_alloc(64, (B * sizeof *label + 63) / 64 * 64);
+  *images = (float *)data, *labels = label;
+  if (!data || !label)
+    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory to pad a batch of %zu records to %zu", n, B);
+  memcpy(data, b->data, n * picture);
+  memcpy(label, b->label, n * sizeof *label);
+  for (size_t i = n; i < B; i++) {
+    memcpy(data + i * picture, data + (n - 1) * picture, picture);
+    label[i] = MR_LABEL_NONE;
   }
+  return MR_OK;
 }
 
 static mr_err_t evaluate_batch(mr_stage_t *s, int port, mr_eval_step_t *step,
-                               const mr_params_t *params, mr_buf_t *b, mr_vit_tally_t *tally) {
+                               const mr_params_t *params, const mr_buf_t *b,
+                               mr_vit_tally_t *tally) {
+  const mr_spec_t *spec = &s->in_spec[port];
   const float *logits, *losses;
+  float *images = NULL;
+  int32_t *labels = NULL;
   if (!b->n) return MR_OK;
-  fill_up(b, &s->in_spec[port]);
-  MR_TRY(mr_eval_step_run(step, params, b->data, b->label, &logits, &losses, s->diag));
-  count(s, port, tally, logits, losses, b);
-  return MR_OK;
+  bool is_short = b->n < spec->dim[0];
+  mr_err_t e = is_short ? pad(s, spec, b, &images, &labels) : MR_OK;
+  if (e >= 0)
+    e = mr_eval_step_run(step, params, is_short ? images : b->data, is_short ? labels : b->label,
+                         &logits, &losses, s->diag);
+  free(images), free(labels);
+  if (e >= 0) count(s, port, tally, logits, losses, b);
+  return e;
 }
 
 mr_err_t mr_vit_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,

@@ -203,6 +203,47 @@ static void a_process_that_waits_for_another_says_that_this_one_limits(void **st
   says_of_a_delay(path, "making", makes);
 }
 
+static const char judged[] =
+    "process reader {\n"
+    "  synthetic n=64 ! shuffle seed=1 epochs=2 ! normalize ! batch 32 drop-remainder "
+    "name=batches\n"
+    "  synthetic n=100 split=valid ! sequential epochs=0 ! normalize ! batch 64 name=held\n}\n"
+    "process trainer {\n"
+    "  vit-step name=train embed=16 mlp=16 heads=2 layers=1 patch=8 leak-check=off\n"
+    "  train.metrics ! jsonl path=$out.jsonl\n}\n"
+    "batches. ! train.   held. ! train.valid\n";
+
+/* The parts of a run's records of validation that do not tell the time. */
+static void judgements(const char *name, char *text, size_t n) {
+  char *all = file_of(name, ".jsonl");
+  size_t used = 0;
+  text[0] = 0;
+  for (const char *at = all; (at = strstr(at, "\"kind\":\"valid\"")); at++) {
+    const char *from = strstr(at, "\"loss\":"), *to = from ? strstr(from, "]]") : NULL;
+    if (!to) fail_msg("%.300s", at);
+    used += (size_t)snprintf(text + used, n - used, "%.*s\n", (int)(to - from), from);
+  }
+  free(all);
+}
+
+/* 100 records in batches of 64: the second one is short, and lies in memory of the reader's, which
+   the trainer can only read. */
+static void a_short_batch_of_a_link_is_judged_as_in_one_process(void **state) {
+  char path[TEXT_MAX], alone[TEXT_MAX], linked[TEXT_MAX];
+  program_t *p = calloc(1, sizeof *p);
+  write_graph("judged-alone", judged, path);
+  RUN(p, "train", "--graph", path, "--run-dir", dir);
+  if (p->status) fail_msg("%s", p->err);
+  write_graph("judged", judged, path);
+  RUN(p, "run", path);
+  if (p->status) fail_msg("%s", p->err);
+  judgements("judged-alone", alone, sizeof alone);
+  judgements("judged", linked, sizeof linked);
+  assert_non_null(strstr(alone, "\"records\":100"));
+  assert_string_equal(alone, linked);
+  free(p);
+}
+
 /* The trainer goes on after its last buffer, while nobody hears from it. */
 static const char late[] =
     "process reader { synthetic n=32 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 "
@@ -334,6 +375,7 @@ int main(void) {
       cmocka_unit_test(lines_come_once_and_in_order_through_a_process_between),
       cmocka_unit_test(after_a_death_between_two_checkpoints_the_committed_ones_do_not_come_again),
       cmocka_unit_test(a_process_that_waits_for_another_says_that_this_one_limits),
+      cmocka_unit_test(a_short_batch_of_a_link_is_judged_as_in_one_process),
       cmocka_unit_test(those_before_one_that_has_ended_end_too),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),

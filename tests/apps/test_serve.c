@@ -5,8 +5,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <zmq.h>
 
 #include "base/xio.h"
+#include "pipeline/link_wire.h"
 #include "tests/apps/program.h"
 
 #define GRAPH "synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! batch 16"
@@ -110,6 +112,58 @@ static void each_shard_is_a_slice_of_every_batch(void **state) {
   fclose(out);
 }
 
+/* ---- peers that ask for what cannot be ---- */
+
+typedef struct asking {
+  mr__link_head_t head;
+  mr__link_hello_t hello;
+  int64_t word[8];
+} asking_t;
+
+static void ask(void *socket, int64_t number, int64_t position, int words) {
+  asking_t m = {.hello = {.limit = number + 8, .position = position, .n_words = (uint32_t)words}};
+  size_t body = sizeof m.hello + (size_t)words * sizeof *m.word;
+  strcpy(m.hello.name, "serve");
+  mr__link_head(&m.head, MR__LINK_HELLO, 77, number, body, 0);
+  assert_true(zmq_send(socket, &m, sizeof m.head + body, 0) >= 0);
+}
+
+/* Asks again and again, as a peer does, until it is refused with a reason. */
+static void is_refused(int64_t number, int64_t position, int words, const char *why) {
+  char got[4096] = "";
+  mr__link_head_t head = {0};
+  int patience = 250, none = 0;
+  void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER);
+  zmq_setsockopt(s, ZMQ_RCVTIMEO, &patience, sizeof patience);
+  zmq_setsockopt(s, ZMQ_LINGER, &none, sizeof none);
+  assert_int_equal(zmq_connect(s, at), 0);
+  while (head.kind != MR__LINK_REFUSE) {
+    ask(s, number, position, words);
+    int n = zmq_recv(s, got, sizeof got - 1, 0);
+    if (n < (int)sizeof head) continue; /* nobody is there while the server makes its graph */
+    assert_true(n < (int)sizeof got);
+    got[n] = 0;
+    memcpy(&head, got, sizeof head);
+  }
+  if (!strstr(got + sizeof head, why)) fail_msg("\"%s\" has no \"%s\"", got + sizeof head, why);
+  zmq_close(s), zmq_ctx_term(context);
+}
+
+static void a_trainer_that_asks_for_what_cannot_be_is_refused_and_the_next_one_is_served(
+    void **state) {
+  FILE *out = tmpfile();
+  char source[100];
+  pid_t server = serve("1", out);
+  is_refused(1000, 7, 0, "no batch of 16 starts at position 7");
+  is_refused(1000, 16, 5, "a state of 5 numbers");
+  snprintf(source, sizeof source, "source link=%s wait=600", at);
+  take(GRAPH, "honest-alone", "");
+  take(source, "honest", "");
+  same_lines("honest-alone", "honest");
+  stop(server);
+  fclose(out);
+}
+
 static void what_cannot_be_served_is_told(void **state) {
   program_t *p = calloc(1, sizeof *p);
   RUN(p, "serve", "synthetic ! flip");
@@ -146,6 +200,8 @@ int main(void) {
       cmocka_unit_test(a_trainer_gets_the_stream_and_the_next_one_too),
       cmocka_unit_test(one_that_stops_goes_on_from_its_state),
       cmocka_unit_test(each_shard_is_a_slice_of_every_batch),
+      cmocka_unit_test(
+          a_trainer_that_asks_for_what_cannot_be_is_refused_and_the_next_one_is_served),
       cmocka_unit_test(what_cannot_be_served_is_told),
       cmocka_unit_test(an_address_that_cannot_be_is_refused_before_anybody_is_waited_for),
   };

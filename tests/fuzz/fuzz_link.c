@@ -83,7 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (head.kind == MR__LINK_ACK && mr__link_ack_read(body, head.body, head.number, &ack))
     fuzz_need(ack.committed >= 0 && ack.committed <= head.number && head.number <= ack.limit,
               "numbers that cannot be");
-  if (head.kind == MR__LINK_HELLO && mr__link_hello_read(body, head.body, &hello, word))
+  if (head.kind == MR__LINK_HELLO &&
+      mr__link_hello_read(body, head.body, head.number, &hello, word))
     fuzz_need(strlen(hello.name) < sizeof hello.name && hello.n_words <= MR_LINK_WORDS, "a name");
   return 0;
 }

@@ -158,6 +158,186 @@ static void a_stranger_that_fills_the_queue_and_goes_does_not_end_the_process(vo
   close_both(&t);
 }
 
+/* ---- well-formed messages that cannot be ---- */
+
+static void put_head(char *at, mr__link_kind_t kind, uint64_t session, int64_t number, size_t body,
+                     int frames) {
+  mr__link_head_t head;
+  mr__link_head(&head, kind, session, number, body, frames);
+  memcpy(at, &head, sizeof head);
+}
+
+typedef struct hello {
+  mr__link_hello_t h;
+  int64_t word[MR_LINK_WORDS];
+} hello_t;
+
+static void say_hello(void *socket, int64_t number, hello_t hello) {
+  char at[sizeof(mr__link_head_t) + sizeof hello];
+  size_t n = sizeof hello.h + hello.h.n_words * sizeof *hello.word;
+  strcpy(hello.h.name, "edge");
+  put_head(at, MR__LINK_HELLO, 77, number, n, 0);
+  memcpy(at + sizeof(mr__link_head_t), &hello, n);
+  assert_true(zmq_send(socket, at, sizeof(mr__link_head_t) + n, 0) >= 0);
+}
+
+/* The next message's kind; text gets its body. */
+static int hear_kind(void *socket, both_t *t, char *text, size_t cap) {
+  mr__link_head_t head;
+  char at[1024];
+  int n;
+  while ((n = zmq_recv(socket, at, sizeof at, ZMQ_DONTWAIT)) < 0) carry(t, 1);
+  assert_true((size_t)n >= sizeof head && (size_t)n <= sizeof at);
+  memcpy(&head, at, sizeof head);
+  snprintf(text, cap, "%.*s", (int)((size_t)n - sizeof head), at + sizeof head);
+  return head.kind;
+}
+
+static void a_peer_that_asks_for_a_point_that_cannot_be_is_refused(void **state) {
+  both_t t;
+  char text[256];
+  mr_link_point_t point = {.number = 7, .position = 5000};
+  open_both(&t, NULL, NULL);
+  mr_link_refuse(t.out, &point, "no batch starts there");
+  carry(&t, 20);
+  void *context = zmq_ctx_new(), *s = stranger(context, &t);
+  say_hello(s, 5, (hello_t){{.limit = 8, .n_words = 5}, {0}});
+  assert_int_equal(hear_kind(s, &t, text, sizeof text), MR__LINK_REFUSE);
+  assert_non_null(strstr(text, "a state of 5 numbers"));
+  say_hello(s, 7, (hello_t){{.limit = 8, .position = 5000}, {0}});
+  assert_int_equal(hear_kind(s, &t, text, sizeof text), MR__LINK_REFUSE);
+  assert_string_equal(text, "no batch starts there");
+  carry(&t, 100);
+  zmq_close(s);
+  zmq_ctx_term(context);
+  close_both(&t);
+}
+
+static void numbers_that_would_overflow_are_not_believed(void **state) {
+  static const struct {
+    int64_t number, position, limit, word;
+  } bad[] = {{INT64_MAX, 0, INT64_MAX, 0},
+             {MR_LINK_NUMBER_MAX + 1, 0, MR_LINK_NUMBER_MAX + 2, 0},
+             {5, INT64_C(1) << 62, 8, 0},
+             {5, -1, 8, 0},
+             {5, 0, 4, 0},
+             {5, 0, INT64_MAX, 0},
+             {5, 0, 8, -1}};
+  both_t t;
+  mr_link_point_t point;
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  void *context = zmq_ctx_new(), *s = stranger(context, &t);
+  int64_t before = malformed(&t), n = sizeof bad / sizeof *bad;
+  for (int i = 0; i < n; i++)
+    say_hello(s, bad[i].number,
+              (hello_t){{.limit = bad[i].limit, .position = bad[i].position, .n_words = 1},
+                        {bad[i].word}});
+  while (malformed(&t) - before < n) carry(&t, 1);
+  assert_int_equal(mr_link_asked(t.out, &point), MR_OK);
+  zmq_close(s);
+  zmq_ctx_term(context);
+  close_both(&t);
+}
+
+/* ---- a sender that lies ---- */
+
+enum { LIE_WIDTH = 2000, LIES = 6 };
+
+/* DATA of a whole batch, but for the lie. */
+static void send_lie(void *socket, uint64_t session, int lie, int frames) {
+  char at[1024], payload[ENDS_BATCH * LIE_WIDTH] = {0};
+  mr__link_data_t d = {.size = sizeof payload, .n = ENDS_BATCH, .position = ENDS_BATCH};
+  size_t arrays = ENDS_BATCH * 20, n = sizeof(mr__link_head_t) + sizeof d + arrays;
+  memset(at, 0, sizeof at);
+  switch (lie) {
+    case 0: d.size = 1000; break; /* fewer bytes than its records */
+    case 1: d.size = sizeof payload - 1; break;
+    case 2: d.n = 2, n -= 40; break; /* more bytes than its records */
+    case 3: d.flags = 2; break;
+    case 4: d.first = INT32_MAX; break;
+    case 5: d.position = INT64_MAX; break;
+  }
+  put_head(at, MR__LINK_DATA, session, 0, n - sizeof(mr__link_head_t), frames);
+  memcpy(at + sizeof(mr__link_head_t), &d, sizeof d);
+  zmq_send(socket, at, n, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+  zmq_send(socket, payload, d.size, ZMQ_DONTWAIT);
+}
+
+/* A DEALER that knocks, welcomes and lies; true once the receiving end has refused it. */
+static bool lie_to(void *socket, const mr_spec_t *spec, int lie) {
+  char at[4096];
+  mr__link_head_t head;
+  int n = zmq_recv(socket, at, sizeof at, ZMQ_DONTWAIT);
+  if (n < (int)sizeof head) return false;
+  memcpy(&head, at, sizeof head);
+  if (head.kind == MR__LINK_REFUSE) return true;
+  if (head.kind != MR__LINK_HELLO) return false;
+  size_t body = MR__LINK_TOKEN;
+  memset(at, 0, sizeof at);
+  body += mr__link_spec_write(spec, at + sizeof head + body, sizeof at - sizeof head - body);
+  put_head(at, MR__LINK_WELCOME, head.session, head.number, body, 0);
+  zmq_send(socket, at, sizeof head + body, ZMQ_DONTWAIT);
+  send_lie(socket, head.session, lie, 1);
+  return false;
+}
+
+static void knock(void *socket) {
+  char at[sizeof(mr__link_head_t) + sizeof(mr__link_knock_t)] = {0};
+  put_head(at, MR__LINK_KNOCK, 0, 0, sizeof(mr__link_knock_t), 0);
+  strcpy(at + sizeof(mr__link_head_t), "edge");
+  assert_true(zmq_send(socket, at, sizeof at, 0) >= 0);
+}
+
+static void a_sender_that_lies_is_refused_and_an_honest_one_is_served(void **state) {
+  mr_diag_t diag = {0};
+  mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://127.0.0.1:*", .bind = true, .copy = true};
+  for (int lie = 0; lie < LIES; lie++) {
+    both_t t = {.spec = ends_spec(LIE_WIDTH)};
+    mr_buf_t *b;
+    t.in = mr_link_open_in(&cfg, &t.spec, NULL, &diag);
+    assert_non_null(t.in);
+    snprintf(t.address, sizeof t.address, "%s", mr_link_address(t.in));
+    void *context = zmq_ctx_new(), *s = stranger(context, &t);
+    for (knock(s); !lie_to(s, &t.spec, lie); mr_link_wait(t.in, 1)) {
+      if (mr_link_pump(t.in, &diag) < 0) fail_msg("lie %d: %s", lie, diag.text);
+      if (mr_link_take(t.in, &b, 1)) fail_msg("lie %d is believed", lie);
+    }
+    zmq_close(s), zmq_ctx_term(context);
+    mr_link_cfg_t comes = {.name = "edge", .address = t.address, .copy = true};
+    t.pool = mr_pool_create(&t.spec, 20);
+    t.out = mr_link_open_out(&comes, &t.spec, 0, &diag);
+    carry(&t, 20);
+    close_both(&t);
+  }
+}
+
+static void a_server_that_lies_is_told_of_in_a_sentence(void **state) {
+  for (int lie = 0; lie < LIES; lie++) {
+    mr_spec_t spec = ends_spec(LIE_WIDTH);
+    mr_diag_t diag = {0};
+    char at[64];
+    size_t n = sizeof at;
+    mr_buf_t *b;
+    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER);
+    zmq_setsockopt(s, ZMQ_LINGER, &(int){0}, sizeof(int));
+    assert_int_equal(zmq_bind(s, "tcp://127.0.0.1:*"), 0);
+    zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, at, &n);
+    mr_link_cfg_t cfg = {.name = "edge", .address = at, .copy = true};
+    mr_link_t *in = mr_link_open_in(&cfg, &spec, NULL, &diag);
+    assert_non_null(in);
+    while (mr_link_pump(in, &diag) >= 0) {
+      lie_to(s, &spec, lie);
+      if (mr_link_take(in, &b, 1)) fail_msg("lie %d is believed", lie);
+      mr_link_wait(in, 1);
+    }
+    assert_int_equal(diag.code, MR_ERR_DATA);
+    assert_non_null(strstr(diag.text, "buffer 0 came with sizes"));
+    mr_link_close(in);
+    zmq_close(s), zmq_ctx_term(context);
+  }
+}
+
 static void a_stranger_with_good_manners_does_not_take_the_stream_over(void **state) {
   both_t t;
   mr_diag_t diag = {0};
@@ -313,6 +493,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(malformed_messages_are_counted_and_the_stream_goes_on),
       cmocka_unit_test(a_stranger_that_fills_the_queue_and_goes_does_not_end_the_process),
+      cmocka_unit_test(a_peer_that_asks_for_a_point_that_cannot_be_is_refused),
+      cmocka_unit_test(numbers_that_would_overflow_are_not_believed),
+      cmocka_unit_test(a_sender_that_lies_is_refused_and_an_honest_one_is_served),
+      cmocka_unit_test(a_server_that_lies_is_told_of_in_a_sentence),
       cmocka_unit_test(a_stranger_with_good_manners_does_not_take_the_stream_over),
       cmocka_unit_test(another_links_peer_is_sent_away),
       cmocka_unit_test(raw_bytes_close_their_own_connection),

@@ -187,7 +187,8 @@ static void what_is_no_request_has_no_effect(void **state) {
                                     "other 0",
                                     "edge 1\n",
                                     "",
-                                    "edge 1234567890123456789"};
+                                    "edge 1234567890123456789",
+                                    "edge 999999999999999999"};
   enum { N = sizeof bad / sizeof *bad };
   mr_link_stats_t stats = {0};
   mr_link_point_t point;
@@ -202,6 +203,21 @@ static void what_is_no_request_has_no_effect(void **state) {
   assert_int_equal(stats.malformed, N);
   assert_int_equal(mr_link_asked(t.out, &point), MR_AGAIN);
   assert_false(has_answer(&p));
+  answered(&t, &p, "edge 0");
+  is_batch(&p, 0);
+  gone(&p), close_end(&t);
+}
+
+static void a_number_where_the_stream_cannot_start_is_answered_with_the_reason(void **state) {
+  end_t t;
+  mr_link_point_t point = {.number = 700};
+  open_end(&t, 0, 1 << 20);
+  mr_link_refuse(t.out, &point, "no \"batch\" starts there");
+  peer_t p = peer(mr_link_address(t.out));
+  answered(&t, &p, "edge 700");
+  assert_string_equal(p.head,
+                      "{\"number\": 700, \"end\": false, \"error\": "
+                      "\"no \\\"batch\\\" starts there\"}");
   answered(&t, &p, "edge 0");
   is_batch(&p, 0);
   gone(&p), close_end(&t);
@@ -340,6 +356,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_yet_done_with_is_given_again),
       cmocka_unit_test(a_batch_that_is_gone_makes_the_stream_start_anew),
       cmocka_unit_test(what_is_no_request_has_no_effect),
+      cmocka_unit_test(a_number_where_the_stream_cannot_start_is_answered_with_the_reason),
       cmocka_unit_test(subscribers_come_and_go_and_miss_what_they_are_late_for),
       cmocka_unit_test(who_asks_and_never_reads_holds_nobody_up),
       cmocka_unit_test(the_end_is_told_to_who_is_there),
