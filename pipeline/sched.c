@@ -1,4 +1,5 @@
 /* Running a settled graph: rings, pools and chains are made, stages opened, one thread a worker. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,6 +242,23 @@ static mr_err_t start_threads(mr_graph_t *g, mr_diag_t *diag) {
   return e;
 }
 
+/* Stages are opened and closed in the caller's thread, and what they write then may go to a pipe
+   whose reader is gone: a failed write, and not the end of the caller's process. */
+static void hold_sigpipe(sigset_t *before) {
+  sigset_t pipe;
+  sigemptyset(&pipe), sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, before);
+}
+
+static void drop_sigpipe(const sigset_t *before) {
+  sigset_t pipe;
+  if (!sigismember(before, SIGPIPE)) {
+    sigemptyset(&pipe), sigaddset(&pipe, SIGPIPE);
+    while (sigtimedwait(&pipe, NULL, &(struct timespec){0}) < 0 && errno == EINTR) continue;
+  }
+  pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[g->order[i]];
@@ -293,14 +311,19 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   g->started = true;
   mr_err_t e = make_all(g);
   if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");
+  sigset_t before;
+  hold_sigpipe(&before);
   e = open_stages(g, diag);
+  drop_sigpipe(&before);
   g->start_ns = mr_now_ns(), g->start_cpu_ns = mr_cpu_ns();
   g->start_all_ns = mr_processors_ns();
   if (e >= 0) e = start_threads(g, diag);
   if (e >= 0) return MR_OK;
   mr_graph_cancel(g);
   join_threads(g);
+  hold_sigpipe(&before);
   close_stages(g);
+  drop_sigpipe(&before);
   g->joined = true;
   return e;
 }
@@ -310,7 +333,10 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   join_threads(g);
   g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
   atomic_store_explicit(&g->end_ns, mr_now_ns(), memory_order_release);
+  sigset_t before;
+  hold_sigpipe(&before);
   close_stages(g);
+  drop_sigpipe(&before);
   g->joined = true;
   if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
   if (atomic_load_explicit(&g->cancel, memory_order_seq_cst))
