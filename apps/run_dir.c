@@ -28,18 +28,15 @@ static long newest(void) {
   return top;
 }
 
-static mr_err_t set_path(mr_run_dir_t *r, const char *path, bool next, mr_diag_t *diag) {
+/* path, or without one the newest of runs/ (0 before the first). */
+static mr_err_t set_path(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   *r = (mr_run_dir_t){0};
   if (path && (!*path || strlen(path) > MR_RUN_PATH - 64))
     return mr_fail(diag, MR_ERR_CONFIG, "--run-dir: \"%.40s\": want the name of a folder", path);
-  long n = newest();
-  if (!path && !next && !n)
-    return mr_fail(diag, MR_ERR_CONFIG, "--resume: there is no run in %s/; name one with --run-dir",
-                   runs);
   if (path)
     snprintf(r->path, sizeof r->path, "%s", path);
   else
-    snprintf(r->path, sizeof r->path, "%s/%ld", runs, next ? n + 1 : n);
+    snprintf(r->path, sizeof r->path, "%s/%ld", runs, newest());
   return MR_OK;
 }
 
@@ -76,24 +73,39 @@ static void sweep(const mr_run_dir_t *r, const char *sub) {
   if (d) closedir(d);
 }
 
+/* runs/1, runs/2, ...: the next that no other process makes at this moment. */
+static mr_err_t make_next(mr_run_dir_t *r, mr_diag_t *diag) {
+  MR_TRY(mr_make_folder(runs, diag));
+  for (long n = newest() + 1;; n++) {
+    snprintf(r->path, sizeof r->path, "%s/%ld", runs, n);
+    if (mkdir(r->path, 0777) == 0) return r->made = true, MR_OK;
+    if (errno != EEXIST)
+      return mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", r->path, strerror(errno));
+  }
+}
+
+static mr_err_t make_named(mr_run_dir_t *r, mr_diag_t *diag) {
+  struct stat st;
+  r->made = stat(r->path, &st) < 0;
+  return mr_make_folder(r->path, diag);
+}
+
 mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   char settings[MR_RUN_PATH + 64];
-  MR_TRY(set_path(r, path, true, diag));
+  MR_TRY(set_path(r, path, diag));
+  MR_TRY(path ? make_named(r, diag) : make_next(r, diag));
+  MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
   file_in(r, "settings.txt", settings);
   if (access(settings, F_OK) == 0)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "--run-dir: %s holds an earlier run; go on with it by --resume, or name another "
+                   "--run-dir: %s holds an earlier run; resume it with --resume, or name another "
                    "folder",
                    r->path);
-  struct stat st;
-  bool made = stat(r->path, &st) < 0;
-  MR_TRY(mr_make_folder(r->path, diag));
-  r->made = made;
   sweep(r, "."), sweep(r, "checkpoints");
   return mr_folder_writable(r->path, diag);
 }
 
-void mr_run_dir_undo(const mr_run_dir_t *r) {
+void mr_run_dir_undo(mr_run_dir_t *r) {
   static const char *const written[] = {"settings.txt", "graph.mr", "versions.json", "web.url"};
   char path[MR_RUN_PATH + 64];
   struct stat st;
@@ -106,6 +118,8 @@ void mr_run_dir_undo(const mr_run_dir_t *r) {
     file_in(r, written[i], path);
     unlink(path);
   }
+  mr_run_lock_release(r->lock);
+  r->lock = NULL;
   if (r->made) rmdir(r->path);
 }
 
@@ -137,10 +151,16 @@ static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
                  r->path);
 }
 
-mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+static mr_err_t find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(set_path(r, path, diag));
+  if (!path && !newest())
+    return mr_fail(diag, MR_ERR_CONFIG, "--resume: there is no run in %s/; name one with --run-dir",
+                   runs);
+  return check_is_run(r, diag);
+}
+
+static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
   char *settings = NULL, *save = NULL;
-  MR_TRY(set_path(r, path, false, diag));
-  MR_TRY(check_is_run(r, diag));
   MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
   MR_TRY(read_text(r, "settings.txt", &settings, diag));
   mr_err_t e = MR_OK;
@@ -151,10 +171,16 @@ mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   return e;
 }
 
+mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(find(r, path, diag));
+  return read_files(r, diag);
+}
+
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
-  MR_TRY(mr_run_dir_read(r, path, diag));
+  MR_TRY(find(r, path, diag));
+  MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
   sweep(r, "."), sweep(r, "checkpoints");
-  return MR_OK;
+  return read_files(r, diag);
 }
 
 mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
@@ -188,22 +214,34 @@ const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key) {
   return NULL;
 }
 
+/* A setting or a graph may hold a webhook's address or a token: the files are their owner's. */
+static mr_err_t write_private(const mr_run_dir_t *r, const char *name, const char *text,
+                              mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  file_in(r, name, path);
+  mode_t before = umask(077);
+  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
+  umask(before);
+  return e;
+}
+
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
-  char path[MR_RUN_PATH + 64], *text = NULL;
+  char *text = NULL;
   size_t n = 0;
   FILE *f = open_memstream(&text, &n);
   if (!f) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
   for (int i = 0; i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
-  fclose(f);
-  file_in(r, "graph.mr", path);
-  mr_err_t e = mr_write_file(path, r->graph, strlen(r->graph), diag);
-  file_in(r, "settings.txt", path);
-  if (e >= 0) e = mr_write_file(path, text, n, diag);
+  bool whole = !ferror(f);
+  whole &= fclose(f) == 0;
+  mr_err_t e = whole ? write_private(r, "graph.mr", r->graph, diag)
+                     : mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
+  if (e >= 0) e = write_private(r, "settings.txt", text, diag);
   free(text);
   return e;
 }
 
 void mr_run_dir_free(mr_run_dir_t *r) {
+  mr_run_lock_release(r->lock);
   for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
   free(r->graph);
   *r = (mr_run_dir_t){0};

@@ -1,11 +1,12 @@
 /* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/versions.json, RUN/metrics.jsonl,
- * RUN/checkpoints/. */
+ * RUN/checkpoints/, and RUN/lock while it is trained. */
 #ifndef MR_APPS_RUN_DIR_H
 #define MR_APPS_RUN_DIR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "apps/run_lock.h"
 #include "base/err.h"
 #include "pipeline/graph.h"
 #include "stages/vit_state.h"
@@ -17,22 +18,26 @@ typedef struct mr_run_dir {
   char *graph;                    /* the text of the graph; heap */
   char *setting[MR_RUN_SETTINGS]; /* KEY=VALUE each; heap */
   int n_settings;
-  bool made; /* the folder was not there before */
+  bool made;           /* the folder was not there before */
+  mr_run_lock_t *lock; /* held by who trains in it; NULL for who only reads */
 } mr_run_dir_t;
 
-/* A new run in path, or with path NULL in the next free of runs/1, runs/2, ...  Makes the folder.
-   MR_ERR_CONFIG if it holds an earlier run, MR_ERR_IO if it cannot be made or written. */
+/* A new run in path, or with path NULL in the next free of runs/1, runs/2, ...  Makes the folder
+   and locks it until mr_run_dir_free, which follows in any case.  MR_ERR_CONFIG if it holds an
+   earlier run or another process trains there, MR_ERR_IO if it cannot be made or written. */
 mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* Takes back what a new run has written, if it failed before its first metrics and checkpoint: the
    folder is then as it was before. */
-void mr_run_dir_undo(const mr_run_dir_t *r);
+void mr_run_dir_undo(mr_run_dir_t *r);
 
-/* An earlier run, with its graph and settings; path NULL: the newest of runs/.  Removes temporary
-   files that a killed process has left there.  mr_run_dir_free follows in any case. */
+/* An earlier run, with its graph and settings; path NULL: the newest of runs/.  Locks it and
+   removes temporary files that a killed process has left there.  MR_ERR_CONFIG if another process
+   trains there.  mr_run_dir_free follows in any case and ends the lock. */
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
-/* The same without touching anything there: to look at a run that may be under way. */
+/* The same without a lock and without touching anything there: to look at a run that may be under
+   way. */
 mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* Parses the run's graph into g, with its settings and $run; data=synthetic puts synthetic sources
@@ -44,7 +49,8 @@ mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag)
 /* The value of the last setting of this key, or NULL. */
 const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
 
-/* Writes graph.mr and settings.txt, each whole or not at all. */
+/* Writes graph.mr and settings.txt, each whole or not at all and readable by their owner alone.
+   Changes the process's umask for that time: no other thread may make files. */
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
 void mr_run_dir_free(mr_run_dir_t *r);
 

@@ -63,6 +63,13 @@ static bool take_line(mr_run_info_t *r, const char *line, size_t n) {
   return fits;
 }
 
+/* The lock knows; without one (a graph of `run`) it is told by when the metrics were written. */
+static bool is_running(const char *path, const struct stat *metrics) {
+  mr_run_lock_state_t lock = mr_run_lock_look(path);
+  if (lock != MR_RUN_LOCK_UNKNOWN) return lock == MR_RUN_LOCK_HELD;
+  return time(NULL) - metrics->st_mtime < RUNNING_S;
+}
+
 static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   char file[MR_RUN_PATH + 32];
   struct stat st;
@@ -77,8 +84,7 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   free(line);
   fclose(f);
   if (!r->state[0])
-    snprintf(r->state, sizeof r->state, "%s",
-             time(NULL) - st.st_mtime < RUNNING_S ? "running" : "broken off");
+    snprintf(r->state, sizeof r->state, "%s", is_running(r->path, &st) ? "running" : "broken off");
   return fits ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its losses", r->path);
 }
 
