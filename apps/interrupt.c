@@ -1,22 +1,110 @@
 #include "apps/interrupt.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "apps/notice.h"
+#include "base/clock.h"
 #include "pipeline/timeline.h"
+#include "sinks/sinks.h"
 
 enum { TIMELINE_EVENTS = 1 << 16 /* 2 MB a worker */ };
+enum { ORDERLY = 1, AT_ONCE = 2 };
+enum { ORDER = SIGUSR2 }; /* from the process above, with one of these two as its value */
 
-static _Atomic(mr_graph_t *) running;
-static atomic_bool signalled;
+/* What has been heard.  The handler only notes it: a graph is stopped by a thread that ends before
+   the graph does, so that no handler ever holds a graph that is gone. */
+static struct {
+  sem_t news;
+  _Atomic int64_t first_ns; /* when the first signal came; 0: none did */
+  atomic_int end_by;        /* the signal that ends the process at once; 0: none */
+  atomic_bool asked_above;  /* the process above has said so, and no user */
+  atomic_bool listening;    /* a graph runs, and a thread waits for news */
+  bool ready;               /* news is there and the handlers are set */
+} heard;
 
-static void on_signal(int signo) {
-  mr_graph_t *g = atomic_load(&running);
-  atomic_store(&signalled, true);
-  if (g) mr_graph_stop(g);
+/* As if the signal had never had a handler. */
+static void end_by(int signo) {
+  sigset_t it;
+  sigemptyset(&it), sigaddset(&it, signo);
   signal(signo, SIG_DFL);
+  raise(signo);
+  pthread_sigmask(SIG_UNBLOCK, &it, NULL);
+}
+
+static void on_signal(int signo, siginfo_t *info, void *context) {
+  int kept = errno;
+  int64_t now = mr_now_ns(), first = 0;
+  int order = signo == ORDER && info->si_code == SI_QUEUE ? info->si_value.sival_int : 0;
+  bool is_first = atomic_compare_exchange_strong(&heard.first_ns, &first, now);
+  bool second = !is_first && now - first >= MR_INTERRUPT_GRACE_MS * INT64_C(1000000);
+  if (order == ORDERLY && is_first) atomic_store(&heard.asked_above, true);
+  if (order == AT_ONCE || (!order && second)) atomic_store(&heard.end_by, signo);
+  if (atomic_load(&heard.end_by) && !atomic_load(&heard.listening)) end_by(signo);
+  sem_post(&heard.news);
+  errno = kept;
+}
+
+static void say_stopping(const mr_graph_t *g) {
+  fprintf(stderr,
+          mr_graph_stage_of(g, "checkpoint")
+              ? "millrace: stopping after this step, with a checkpoint; Ctrl-C again, from %d "
+                "seconds on, ends at once without one\n"
+              : "millrace: stopping in order; Ctrl-C again, from %d seconds on, ends at once\n",
+          MR_INTERRUPT_GRACE_MS / 1000);
+}
+
+static void *listen(void *graph) {
+  for (bool stopped = false;;) {
+    while (sem_wait(&heard.news) < 0) continue;
+    if (!atomic_load(&heard.listening)) return NULL;
+    int signo = atomic_load(&heard.end_by);
+    if (signo) {
+      mr_checkpoints_finish();
+      end_by(signo);
+    }
+    if (stopped || !atomic_load(&heard.first_ns)) continue;
+    mr_graph_stop(graph);
+    if (!atomic_load(&heard.asked_above)) say_stopping(graph);
+    stopped = true;
+  }
+}
+
+/* The listener takes no signals: other threads do.  An errno, 0: it waits. */
+static int start_listening(mr_graph_t *g, pthread_t *t) {
+  static const int signals[] = {SIGINT, SIGTERM, ORDER};
+  struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
+  sigset_t all, before;
+  if (!heard.ready) sem_init(&heard.news, 0, 0);
+  atomic_store(&heard.listening, true);
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  int e = pthread_create(t, NULL, listen, g);
+  if (e) atomic_store(&heard.listening, false);
+  for (size_t i = 0; !e && !heard.ready && i < sizeof signals / sizeof *signals; i++) {
+    sigfillset(&act.sa_mask);
+    sigaction(signals[i], &act, NULL);
+  }
+  heard.ready = true;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!e) sem_post(&heard.news); /* for a signal that came before this graph */
+  return e;
+}
+
+static void stop_listening(pthread_t t) {
+  atomic_store(&heard.listening, false);
+  sem_post(&heard.news);
+  pthread_join(t, NULL);
+}
+
+void mr_interrupt_process(pid_t pid, bool at_once) {
+  sigqueue(pid, ORDER, (union sigval){.sival_int = at_once ? AT_ONCE : ORDERLY});
 }
 
 /* Readers are opened with the graph, or by a worker with its first record. */
@@ -41,16 +129,14 @@ void mr_writes_fail(void) {
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped,
                               mr_diag_t *diag) {
   static const mr_look_t nothing;
-  struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old_int, old_term;
-  atomic_store(&signalled, false);
-  atomic_store(&running, g);
-  sigaction(SIGINT, &act, &old_int);
-  sigaction(SIGTERM, &act, &old_term);
+  pthread_t listener;
+  int failed = start_listening(g, &listener);
+  *stopped = false;
+  if (failed)
+    return mr_fail(diag, MR_ERR_IO, "no thread that waits for signals: %s", strerror(failed));
   mr_writes_fail();
   mr_err_t e = run(g, look ? look : &nothing, diag);
-  sigaction(SIGINT, &old_int, NULL);
-  sigaction(SIGTERM, &old_term, NULL);
-  atomic_store(&running, NULL);
-  *stopped = atomic_load(&signalled);
+  stop_listening(listener);
+  *stopped = atomic_load(&heard.first_ns) != 0;
   return e;
 }

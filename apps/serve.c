@@ -136,14 +136,14 @@ static void on_signal(int signo) { asked = 1; }
 
 static int watch(pid_t *pid, int n, mr_diag_t *diag) {
   int left = n, status, failed = 0;
-  bool told = false; /* a second signal would kill */
+  bool told = false;
   while (left) {
     pid_t gone = wait(&status);
     bool good = WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED;
     if (gone > 0) left--, failed |= !good;
     for (int i = 0; i < n; i++) {
       if (pid[i] == gone) pid[i] = 0;
-      if (pid[i] > 0 && (asked || failed) && !told) kill(pid[i], SIGINT);
+      if (pid[i] > 0 && (asked || failed) && !told) mr_interrupt_process(pid[i], false);
     }
     told |= asked || failed;
     if (gone < 0 && errno != EINTR) break;

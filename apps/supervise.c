@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "apps/interrupt.h"
 #include "base/clock.h"
 
 enum {
@@ -41,6 +42,8 @@ typedef struct crew {
   child_t child[PROCESSES];
   int n;
   bool stopping, failed;
+  int asked; /* signals that counted: stop in order, end at once, kill */
+  int64_t asked_ms;
   sigset_t before; /* the signal mask of who called */
 } crew_t;
 
@@ -131,7 +134,7 @@ static void stop_last_ones(crew_t *c) {
     child_t *k = &c->child[i];
     if (!k->pid || k->told || feeds_a_running_one(c, i)) continue;
     k->told = true;
-    kill(k->pid, SIGINT);
+    mr_interrupt_process(k->pid, false);
   }
 }
 
@@ -140,10 +143,21 @@ static void kill_all(const crew_t *c) {
     if (c->child[i].pid) kill(c->child[i].pid, SIGKILL);
 }
 
+/* A signal within the grace after the last one that counted is the same one, come twice. */
 static void on_interrupt(crew_t *c) {
-  if (c->stopping) return kill_all(c);
+  if (c->asked && now_ms() - c->asked_ms < MR_INTERRUPT_GRACE_MS) return;
+  c->asked++, c->asked_ms = now_ms();
   c->stopping = true;
-  stop_last_ones(c);
+  if (c->asked == 1) {
+    fprintf(stderr,
+            "millrace: stopping the processes in order; Ctrl-C again, from %d seconds on, ends "
+            "them at once\n",
+            MR_INTERRUPT_GRACE_MS / 1000);
+    stop_last_ones(c);
+  }
+  for (int i = 0; c->asked == 2 && i < c->n; i++) /* but for checkpoints under way */
+    if (c->child[i].pid) mr_interrupt_process(c->child[i].pid, true);
+  if (c->asked > 2) kill_all(c);
 }
 
 /* ---- ends ---- */

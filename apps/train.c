@@ -20,7 +20,7 @@ static const mr_flag_t train_flags[] = {
     {"--steps", "N", "Ends after N steps."},
     {"--epochs", "N", "Passes over the training records; default 1."},
     {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
-    {"--resume", NULL, "Goes on with the run of --run-dir, or the newest one."},
+    {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
     {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
     {"--fit", "SIZE", "Trains within so much memory for a step's values, such as 2GiB."},
@@ -124,7 +124,7 @@ static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, const mr_look
   }
   mr_graph_destroy(g);
   if (e >= 0 && stopped)
-    printf("stopped; go on with: millrace train --run-dir %s --resume\n", r->path);
+    printf("stopped; resume with: millrace train --run-dir %s --resume\n", r->path);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
@@ -162,7 +162,7 @@ const mr_command_t mr_command_train = {
     .more =
         "\nKEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
         "stage\nhas (lr, dropout, ...): `millrace inspect vit-step` lists them.  Ctrl-C finishes "
-        "the step,\nwrites a checkpoint and ends.",
+        "the step,\nwrites a checkpoint and ends; a second one, from two seconds on, ends at once.",
     .flags = train_flags,
     .max_words = MR_WORDS_MAX,
     .run = train_run,

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/xio.h"
 #include "pipeline/durable.h"
 #include "pipeline/state.h"
+#include "sinks/sinks.h"
 
 /* The wait is bounded: a sink whose disk is full or hangs must not keep checkpoints from being
    written. */
@@ -153,17 +155,29 @@ static mr_err_t publish(mr_stage_t *s, const mr_state_t *st, mr_newfile_t *f) {
   return MR_OK;
 }
 
-static mr_err_t checkpoint_step(mr_stage_t *s) {
+/* Held for reading by each stage that writes, for writing by who ends the process. */
+static pthread_rwlock_t writing = PTHREAD_RWLOCK_INITIALIZER;
+
+void mr_checkpoints_finish(void) { pthread_rwlock_wrlock(&writing); }
+
+static mr_err_t write_state(mr_stage_t *s, mr_buf_t *b) {
   char path[MR_PATH_MAX];
-  mr_buf_t *b;
   mr_newfile_t f;
   mr_diag_t diag = {0};
-  if (mr_take(s, 0, &b, 1) == 0) return mr_idle(s);
   mr_state_t st = *(const mr_state_t *)b->data;
   path_of(s->state, st.step, path, sizeof path);
   mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
   mr_buf_unref(b); /* training goes on; tensors, text and names of st are gone */
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : publish(s, &st, &f);
+}
+
+static mr_err_t checkpoint_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (mr_take(s, 0, &b, 1) == 0) return mr_idle(s);
+  pthread_rwlock_rdlock(&writing);
+  mr_err_t e = write_state(s, b);
+  pthread_rwlock_unlock(&writing);
+  return e;
 }
 
 static void checkpoint_report(mr_stage_t *s, char *text, size_t n) {

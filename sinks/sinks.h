@@ -9,6 +9,10 @@ MR_BEGIN_DECLS
 
 extern const mr_stage_def_t *const mr_sinks_stages[]; /* ends at NULL */
 
+/* Waits until no stage `checkpoint` of the process is writing, and lets none begin: for who is
+   about to end the process.  Any thread but a stage's own. */
+void mr_checkpoints_finish(void);
+
 MR_END_DECLS
 
 #endif

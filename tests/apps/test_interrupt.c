@@ -7,8 +7,12 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/xio.h"
 #include "tests/apps/program.h"
 
@@ -96,25 +100,81 @@ static void a_checkpoint_beyond_the_limit_ends_the_run_with_the_reason(void **st
   assert_non_null(strstr(p.err, "File too large"));
 }
 
-/* One that has heard Ctrl-C and waits for a buffer's delay.  A run that hears it before the delay
-   has a buffer ends by itself, and another is started. */
-static pid_t one_that_was_asked_to_end(FILE *out, FILE *err) {
-  const char *words[] = {"run", "count 2 ! delay us=1e9 asleep ! null", NULL};
-  for (;;) {
-    pid_t pid = program_start(words, out, err);
-    assert_int_equal(program_wait_for_handler(pid, SIGINT, 1), 0);
-    kill(pid, SIGINT);
-    if (!program_wait_for_handler(pid, SIGINT, 0)) return pid;
-    assert_int_equal(program_wait(pid), 130);
-  }
+static bool has_ended(pid_t pid) {
+  siginfo_t info = {0};
+  return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
 }
 
-static void a_second_ctrl_c_ends_it_at_once(void **state) {
+/* Asks again and again until the run ends; whether it was the signal that ended it.  A run that
+   hears it before the delay has a buffer ends by itself. */
+static bool ends_by_signals(int signo) {
   FILE *out = tmpfile(), *err = tmpfile();
-  pid_t pid = one_that_was_asked_to_end(out, err);
-  kill(pid, SIGINT);
+  pid_t pid = program_start(
+      (const char *const[]){"run", "count 2 ! delay us=1e9 asleep ! null", NULL}, out, err);
+  assert_int_equal(program_wait_for_handler(pid, signo, 1), 0);
+  int64_t from = mr_now_ns();
+  for (; !has_ended(pid); usleep(5000)) kill(pid, signo);
+  int64_t took = mr_now_ns() - from;
   take_words(out, err, pid);
-  assert_int_equal(p.status, 128 + SIGINT);
+  assert_non_null(
+      strstr(p.err, "stopping in order; Ctrl-C again, from 2 seconds on, ends at once"));
+  if (p.status == 130) return false;
+  assert_int_equal(p.status, 128 + signo);
+  assert_true(took >= INT64_C(2000000000)); /* those before were one and the same */
+  return true;
+}
+
+static void a_second_signal_ends_it_after_the_grace(void **state) {
+  while (!ends_by_signals(SIGTERM)) continue;
+}
+
+/* As timeout, srun and make send it: to the process and to its group, at the same moment. */
+static void a_signal_that_comes_twice_loses_no_step(void **state) {
+  const char *words[] = {"train", "--run-dir", run, "--epochs", "1000", "train.checkpoint-every=0",
+                         SMALL,   NULL};
+  FILE *out = tmpfile(), *err = tmpfile();
+  pid_t pid = program_start(words, out, err);
+  struct stat st;
+  while ((stat(metrics, &st) || !st.st_size) && !has_ended(pid)) usleep(1000);
+  for (int i = 0; i < 3; i++) kill(pid, SIGTERM);
+  take_words(out, err, pid);
+  if (p.status != 130) fail_msg("status %d: %s%s", p.status, p.out, p.err);
+  assert_non_null(strstr(p.err, "stopping after this step, with a checkpoint; Ctrl-C again"));
+  char *told = text_of(metrics), *last = NULL, path[192];
+  for (char *at = told; (at = strstr(at, "{\"kind\":\"step\",\"step\":")); at++) last = at;
+  assert_non_null(last);
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, atoi(last + 22));
+  if (access(path, F_OK)) fail_msg("%s is not there: %s", path, p.err);
+  free(told);
+}
+
+/* Whether a checkpoint is being written. */
+static bool writes(const char *folder) {
+  bool found = false;
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) found |= strstr(e->d_name, ".part-") != NULL;
+  if (d) closedir(d);
+  return found;
+}
+
+/* The end that a second signal brings, asked for by the process above. */
+static void a_checkpoint_under_way_is_finished(void **state) {
+  const char *words[] = {"train",   "--run-dir", run,         "--steps",
+                         "1000",    "layers=4",  "embed=512", "mlp=2048",
+                         "heads=2", "batch=8",   "patch=16",  "train.checkpoint-every=1",
+                         NULL};
+  char folder[128], latest[160];
+  struct stat st;
+  snprintf(folder, sizeof folder, "%s/checkpoints", run);
+  snprintf(latest, sizeof latest, "%s/latest", folder);
+  FILE *out = tmpfile(), *err = tmpfile();
+  pid_t pid = program_start(words, out, err);
+  while (!writes(folder) && !has_ended(pid)) usleep(200);
+  sigqueue(pid, SIGUSR2, (union sigval){.sival_int = 2});
+  take_words(out, err, pid);
+  if (p.status != 128 + SIGUSR2) fail_msg("status %d: %s", p.status, p.err);
+  assert_false(writes(folder));
+  assert_int_equal(stat(latest, &st), 0);
 }
 
 static void sigterm_ends_it_as_ctrl_c_does(void **state) {
@@ -132,7 +192,9 @@ int main(void) {
       CASE(a_reader_that_is_gone_does_not_end_a_run),
       CASE(a_limit_of_file_sizes_costs_metrics_and_not_the_run),
       CASE(a_checkpoint_beyond_the_limit_ends_the_run_with_the_reason),
-      CASE(a_second_ctrl_c_ends_it_at_once),
+      CASE(a_second_signal_ends_it_after_the_grace),
+      CASE(a_signal_that_comes_twice_loses_no_step),
+      CASE(a_checkpoint_under_way_is_finished),
       CASE(sigterm_ends_it_as_ctrl_c_does),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,13 +275,14 @@ static void wait_for_lines(const char *name) {
   while (access(path, F_OK)) usleep(10000);
 }
 
-static void ctrl_c_stops_all_and_resume_goes_on(void **state) {
+/* Stops a run of both processes by ask, and resumes it: ends as a run that nobody has stopped. */
+static void stop_and_resume(void (*ask)(pid_t above, const char *path)) {
   char path[TEXT_MAX], steps[48];
   long done = -1;
   write_graph("stop", endless, path);
   running_t r = start((const char *const[]){"run", path, NULL});
   wait_for_lines("stop");
-  kill(r.pid, SIGINT);
+  ask(r.pid, path);
   finish(&r);
   assert_int_equal(r.p->status, 130);
   assert_non_null(strstr(r.p->out, "--resume goes on"));
@@ -299,6 +300,30 @@ static void ctrl_c_stops_all_and_resume_goes_on(void **state) {
   char *x = file_of("stop", ".txt"), *y = file_of("whole", ".txt");
   assert_string_equal(x, y);
   free(x), free(y), free(r.p), free(on.p), free(whole.p);
+  char state_file[TEXT_MAX];
+  snprintf(state_file, sizeof state_file, "%s/stop.json", dir);
+  unlink(state_file);
+}
+
+static void once(pid_t above, const char *path) { kill(above, SIGINT); }
+
+/* As timeout and make do it. */
+static void twice(pid_t above, const char *path) { kill(above, SIGTERM), kill(above, SIGTERM); }
+
+/* As srun and the init program of a container do it. */
+static void all_twice(pid_t above, const char *path) {
+  pid_t pid[16];
+  int n = find("--process=", path, pid);
+  assert_int_equal(n, 2);
+  for (int i = 0; i < 2 * n; i++) kill(pid[i / 2], SIGTERM);
+  twice(above, path);
+}
+
+static void ctrl_c_stops_all_and_resume_goes_on(void **state) { stop_and_resume(once); }
+
+static void a_signal_that_comes_twice_is_one(void **state) {
+  stop_and_resume(twice);
+  stop_and_resume(all_twice);
 }
 
 static void no_process_outlives_the_one_that_started_it(void **state) {
@@ -378,6 +403,7 @@ int main(void) {
       cmocka_unit_test(a_short_batch_of_a_link_is_judged_as_in_one_process),
       cmocka_unit_test(those_before_one_that_has_ended_end_too),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
+      cmocka_unit_test(a_signal_that_comes_twice_is_one),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
       cmocka_unit_test(one_that_dies_too_often_ends_all),
