@@ -172,7 +172,7 @@ static bool run_calls(mr_exec_t *x) {
 }
 
 static void run(mr_exec_t *x, const void *const *in, void *const *out) {
-  assert(x->arena);
+  assert(x->arena || !x->plan.bytes); /* not one of plan_only */
   for (int i = 0; i < x->n_patch; i++) {
     const mr_exec_patch_t *p = &x->patch[i];
     /* A donated input is written to: the caller has said that it may be. */
