@@ -16,7 +16,7 @@ typedef struct filter {
   bool invert;
 } filter_t;
 
-static mr_err_t filter_plan(mr_stage_t *s) {
+static mr_err_t parse_labels(mr_stage_t *s) {
   filter_t *t = s->state;
   const char *at = t->label_text;
   t->n_labels = 0;
@@ -30,7 +30,21 @@ static mr_err_t filter_plan(mr_stage_t *s) {
     t->label[t->n_labels++] = (int32_t)v;
     at = *end ? end + 1 : end;
   }
-  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+static mr_err_t filter_plan(mr_stage_t *s) {
+  filter_t *t = s->state;
+  const mr_spec_t *in = &s->in_spec[0];
+  MR_TRY(parse_labels(s));
+  s->out_spec[0] = *in;
+  for (int i = 0; i < t->n_labels && in->n_labels; i++)
+    if (t->label[i] < 0 || t->label[i] >= in->n_labels)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "setting label = \"%.200s\": no record has the label %d, since the "
+                           "data set%s%s has the classes 0 to %d",
+                           t->label_text, (int)t->label[i], in->dataset ? " " : "",
+                           in->dataset ? in->dataset->origin : "", in->n_labels - 1);
   return MR_OK;
 }
 

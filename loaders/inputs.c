@@ -13,7 +13,9 @@ mr_err_t mr_inputs_plan(mr_stage_t *s, int *n) {
   *out = s->in_spec[0];
   for (int i = 1; i < *n; i++) {
     int64_t epochs = s->in_spec[i].n_epochs;
+    int labels = s->in_spec[i].n_labels;
     out->seeded &= s->in_spec[i].seeded;
+    out->n_labels = !out->n_labels || !labels ? 0 : labels > out->n_labels ? labels : out->n_labels;
     if (!out->n_epochs || (epochs && epochs < out->n_epochs)) out->n_epochs = epochs;
   }
   return MR_OK;

@@ -15,7 +15,9 @@ static mr_err_t interleave_plan(mr_stage_t *s) {
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
   if (t->cycle > t->n) t->cycle = t->n;
-  for (int i = 1; i < t->n; i++) out->n_records += s->in_spec[i].n_records;
+  for (int i = 1; i < t->n; i++)
+    if (__builtin_add_overflow(out->n_records, s->in_spec[i].n_records, &out->n_records))
+      out->n_records = 0; /* not known */
   out->n_epochs = 1;
   return MR_OK;
 }

@@ -15,8 +15,8 @@ static mr_err_t repeat_plan(mr_stage_t *s) {
   const repeat_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
   *out = s->in_spec[0];
-  if (out->sequential) {
-    out->n_records *= t->n; /* 0: not known */
+  if (out->sequential) { /* 0: not known */
+    if (__builtin_mul_overflow(out->n_records, t->n, &out->n_records)) out->n_records = 0;
     return MR_OK;
   }
   int64_t most = LENGTH_MAX / out->n_records / (out->n_epochs ? out->n_epochs : 1);

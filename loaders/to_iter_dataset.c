@@ -7,7 +7,9 @@ typedef struct to_iter {
 } to_iter_t;
 
 static mr_err_t to_iter_plan(mr_stage_t *s) {
+  const to_iter_t *t = s->state;
   s->out_spec[0] = s->in_spec[0];
+  if (t->allow_nones) s->out_spec[0].n_labels = 0; /* a hole's label is -1 */
   return MR_OK;
 }
 

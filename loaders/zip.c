@@ -31,7 +31,7 @@ static mr_err_t zip_plan(mr_stage_t *s) {
                            ", want as many; slice the longer one",
                            out->n_records, s->def->in[i].name, in->n_records);
   }
-  out->seeded = s->in_spec[0].seeded;
+  out->seeded = s->in_spec[0].seeded, out->n_labels = s->in_spec[0].n_labels;
   out->layout = MR_LAYOUT_NONE;
   if (!alike(s, t->n)) {
     out->dtype = MR_U8, out->ndim = 1, out->dim[0] = (int64_t)sum;

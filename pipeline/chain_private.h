@@ -73,6 +73,11 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
    apart: label and key of a record, of the first one where several are joined. */
 mr_period_t mr__period(const mr_chain_t *c, int branch);
 
+/* The number of positions of an indexable branch after which its records come again, at least 1.
+   Unlike mr__period it assumes, where a stage does not say, that a filter decides alike each time
+   and that an order of one input is through with it after as many positions as the input. */
+int64_t mr__pass_length(const mr_chain_t *c, int branch);
+
 /* Fetches what the leaves of op[0,n) ask for, at most MR_BURST of each source; their data lasts
    until the next call.  made: for batches; a filter only looks, and what it sees is not counted. */
 mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made);

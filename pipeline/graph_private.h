@@ -38,6 +38,8 @@ typedef struct mr__durable {
   bool gone; /* its thread has ended */
 } mr__durable_t;
 
+enum { MR__NOTHING_MAX = 200 };
+
 typedef struct mr__node {
   const mr_stage_def_t *def;
   const char *name; /* "" while the parser has not named it */
@@ -49,10 +51,11 @@ typedef struct mr__node {
   int64_t *start_word; /* [n_start_words] */
   int n_start_words;
   void *state;
-  mr_stage_t *worker; /* [MR_MAX_WORKERS] */
-  int n_workers;      /* threads; 0: none (source, order, map) */
-  int process;        /* the block it stands in, from 1; 0: none */
-  int n_chains;       /* source: chains that read it */
+  mr_stage_t *worker;            /* [MR_MAX_WORKERS] */
+  int n_workers;                 /* threads; 0: none (source, order, map) */
+  int process;                   /* the block it stands in, from 1; 0: none */
+  int n_chains;                  /* source: chains that read it */
+  char nothing[MR__NOTHING_MAX]; /* mr_gave_nothing; "": something, or it did not say */
   bool opened;
   _Atomic int64_t committed; /* mr_committed */
   mr__durable_t durable;     /* under the graph's commit_lock */

@@ -94,7 +94,14 @@ mr_err_t mr__after_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   if (out->flow != MR_FLOW_RECORDS || def->step) return MR_OK;
   bool only_next = def->next && !def->order && !def->map && !def->keep && !def->join;
+  if (def->fetch) out->n_labels = out->dataset ? out->dataset->n_classes : 0;
+  int64_t epochs = out->n_epochs ? out->n_epochs : 1, all;
   out->sequential = any_sequential(s) || only_next;
+  bool beyond = __builtin_mul_overflow(out->n_records, epochs, &all) || all > INT64_C(1) << 62;
+  if (beyond && !out->sequential)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "%lld epochs of %lld records are more than 2^62 records; take fewer",
+                         (long long)epochs, (long long)out->n_records);
   out->holes = !out->sequential && (any_holes(s) || def->keep || def->sparse);
   out->n_words = out->sequential ? words_of(s) : 1;
   if (out->n_words > MR_STREAM_WORDS_MAX)

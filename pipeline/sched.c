@@ -355,6 +355,7 @@ void mr_graph_report(const mr_graph_t *g, FILE *out) {
     const mr__node_t *node = g->node[i];
     if (node->def->report) node->def->report(node->worker, text, sizeof text);
     if (*text) fprintf(out, "%s: %s\n", node->name, text);
+    if (*node->nothing) fprintf(out, "%s: gave nothing: %s\n", node->name, node->nothing);
     mr__care_report(node->worker, text, sizeof text);
     if (*text) fprintf(out, "%s: %s\n", node->name, text);
   }

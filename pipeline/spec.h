@@ -50,8 +50,9 @@ typedef struct mr_spec {
   bool sequential; /* RECORDS: a walk (grain's IterDataset), not a function of positions;
                       n_records may then be 0, unknown */
   bool holes;      /* RECORDS: some positions may hold nothing */
-  bool seeded; /* RECORDS: each has a generator (mr_rec_t.rng), as the stage said that starts it */
-  int n_words; /* RECORDS: numbers of a walk's state; BATCHES: of mr_buf_t.word */
+  bool seeded;  /* RECORDS: each has a generator (mr_rec_t.rng), as the stage said that starts it */
+  int n_labels; /* RECORDS: labels are in [0,n_labels); 0: not known */
+  int n_words;  /* RECORDS: numbers of a walk's state; BATCHES: of mr_buf_t.word */
   const mr_dataset_t *dataset; /* NULL where there is none */
   float mean[3], std[3]; /* f32 pictures: a byte was 255 * (value * std + mean); std 0: unknown */
 } mr_spec_t;

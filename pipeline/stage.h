@@ -269,6 +269,13 @@ mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer of 
    For stages of one worker, which holds no buffer of the port.  MR_OK or MR_ERR_CANCEL. */
 mr_err_t mr_all_back(mr_stage_t *s, int port);
 
+/* Says why this stage ends without having given a buffer, as a clause that follows a colon; kept
+   for the report of the run and for the stages behind.  Once, by one worker, before it ends. */
+void mr_gave_nothing(mr_stage_t *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Once mr_pull has returned MR_END for the port: what the nearest stage before it that gave nothing
+   said, as "STAGE gave nothing: why" into text[0,n); "" if none did. */
+void mr_nothing_came(const mr_stage_t *s, int port, char *text, size_t n);
+
 bool mr_stopping(const mr_stage_t *s); /* somebody asked for an orderly stop (Ctrl-C) */
 
 /* The chain before an input port of flow RECORDS. */

@@ -42,6 +42,7 @@ static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_
   if (!w) return NULL;
   w->branch = branch, w->offset = offset, w->stride = stride, w->n_held = -1;
   w->at = !mr__branch_spec(b)->sequential;
+  if (w->at) w->pass = mr__pass_length(c, branch);
   w->n_words = w->at ? 1 : b->kind == MR__NEXT ? b->s.def->n_words : 0;
   w->word = calloc((size_t)w->n_words + 1, sizeof *w->word);
   if (!w->word || (!w->at && !create_below(c, w))) return mr_walk_destroy(w), NULL;
@@ -75,7 +76,7 @@ static const int64_t *load(mr_walk_t *w, const int64_t *from) {
     if (from[i] < 0 || from[i] >= (INT64_C(1) << 62) / w->stride) return NULL;
   memcpy(w->word, from, (size_t)w->n_words * sizeof *from);
   from += w->n_words;
-  w->n_held = -1;
+  w->n_held = -1, w->holes = 0;
   for (int i = 0; i < w->n_below && from; i++) from = load(w->below[i], from);
   return from;
 }
@@ -85,7 +86,7 @@ bool mr_walk_load(mr_walk_t *w, const int64_t *word) { return load(w, word) != N
 
 static void rewind_walk(mr_walk_t *w) {
   memset(w->word, 0, (size_t)w->n_words * sizeof *w->word);
-  w->n_held = -1;
+  w->n_held = -1, w->holes = 0;
   for (int i = 0; i < w->n_below; i++) rewind_walk(w->below[i]);
 }
 
@@ -106,23 +107,23 @@ int64_t mr__walk_end(const mr_chain_t *c, const mr_walk_t *w) {
 static mr_err_t pull_at(mr_walk_t *w, mr__walking_t *x, bool any) {
   mr__branch_t *b = &x->c->branch[w->branch];
   int64_t end = mr__walk_end(x->c, w);
-  for (int holes = 1;; holes++) {
+  for (int64_t holes = 1;; holes++) {
     int64_t position = w->offset + w->word[0] * w->stride;
     if (position >= end) return MR_END;
     if (position >= x->until) return MR_AGAIN;
-    w->word[0]++;
+    w->word[0]++, w->seen++;
     mr_err_t e = mr__locate(x->c, w->branch, position, x->prog);
+    if (e == MR_OK) w->holes = 0;
     if (e == MR_AGAIN && any) {
       mr__op_t op = {MR__OP_HOLE, w->branch, 0, {0}};
       return mr__prog_push(x->prog, op, b->s.diag);
     }
-    if (e != MR_AGAIN) return e;
-    if (holes % MR__LOOK_UP_EVERY == 0 && (e = mr__walk_ended(x)) != MR_OK) return e;
+    if (e != MR_AGAIN || (e = mr__walk_hole(w, x, holes)) != MR_OK) return e;
   }
 }
 
 static mr_err_t pull_kept(mr_walk_t *w, mr__walking_t *x) {
-  for (int dropped = 1;; dropped++) {
+  for (int64_t dropped = 1;; dropped++) {
     size_t from = x->prog->n;
     bool kept;
     mr_err_t e = mr__walk_pull(w->below[0], x);
@@ -130,7 +131,7 @@ static mr_err_t pull_kept(mr_walk_t *w, mr__walking_t *x) {
     MR_TRY(mr__kept(x->c, w->branch, x->prog, from, &kept));
     if (kept) return MR_OK;
     x->prog->n = from;
-    if (dropped % MR__LOOK_UP_EVERY == 0 && (e = mr__walk_ended(x)) != MR_OK) return e;
+    if ((e = mr__walk_dropped(w, x, dropped)) != MR_OK) return e;
   }
 }
 

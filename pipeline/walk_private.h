@@ -4,7 +4,7 @@
 
 #include "pipeline/chain_private.h"
 
-enum { MR__LOOK_UP_EVERY = 1024 }; /* holes between two looks at whether the graph ends */
+enum { MR__LOOK_UP_EVERY = 1024 }; /* holes between two checks whether the graph ends */
 
 /* What a call of mr_walk_next works with. */
 typedef struct mr__walking {
@@ -20,6 +20,9 @@ struct mr_walk {
   int64_t offset, stride;
   int64_t *word; /* [n_words] */
   int n_words;
+  int64_t pass;      /* at: mr__pass_length */
+  int64_t holes;     /* at: found since the last record */
+  int64_t seen;      /* at: positions visited since mr__walk_dropped last set it to 0 */
   mr_walk_t **below; /* [n_below] */
   int n_below;
   mr__walking_t *x; /* during a call */
@@ -38,6 +41,14 @@ mr_err_t mr__walk_ended(const mr__walking_t *x);
 
 /* How many numbers the states of w and all below it have. */
 int mr__walk_words(const mr_walk_t *w);
+
+/* Empty streams (walk_empty.c).  MR_OK: continue the search.  MR_END: the stream is over, since it
+   holds no record.  MR_ERR_DATA with a sentence: it has no end and an epoch of it held no record.
+   Or as mr__walk_ended. */
+/* A walk over positions has found a hole; n counts those of this search, from 1. */
+mr_err_t mr__walk_hole(mr_walk_t *w, mr__walking_t *x, int64_t n);
+/* A filter has dropped a record; n counts those in a row, from 1. */
+mr_err_t mr__walk_dropped(mr_walk_t *w, mr__walking_t *x, int64_t n);
 
 /* Where the positions of an indexable branch end; INT64_MAX: nowhere. */
 int64_t mr__walk_end(const mr_chain_t *c, const mr_walk_t *w);

@@ -43,8 +43,9 @@ static mr_err_t skip_positions(mr_walk_t *w, mr__walking_t *x, int64_t n) {
 typedef struct sieve {
   mr_walk_t *w, *at; /* at: over the positions that tell where a period begins */
   mr__walking_t *x;
-  int64_t period; /* pieces; 0: none is known */
-  int64_t looked; /* pieces so far */
+  int64_t period;  /* pieces; 0: none is known */
+  int64_t looked;  /* pieces so far */
+  int64_t dropped; /* since the last one that was kept */
 } sieve_t;
 
 /* The walk over positions of which each record of w is one; NULL: there is none. */
@@ -83,14 +84,20 @@ static mr_err_t look(sieve_t *v) {
   if (w->at) {
     int64_t position = w->offset + w->word[0] * w->stride;
     if (position >= mr__walk_end(x->c, w)) return MR_END;
-    w->word[0]++;
+    w->word[0]++, w->seen++;
     e = mr__locate(x->c, w->branch, position, x->prog);
+    if (e == MR_OK) w->holes = 0;
   } else {
     e = mr__walk_pull(w->below[0], x);
     if (e == MR_OK) e = mr__kept(x->c, w->branch, x->prog, from, &kept);
   }
   x->prog->n = from;
-  return e == MR_OK && !kept ? MR_AGAIN : e;
+  if (e == MR_OK && !kept) e = MR_AGAIN;
+  if (e == MR_OK) v->dropped = 0;
+  if (e != MR_AGAIN) return e;
+  v->dropped++;
+  e = w->at ? mr__walk_hole(w, x, v->dropped) : mr__walk_dropped(w, x, v->dropped);
+  return e == MR_OK ? MR_AGAIN : e;
 }
 
 /* Looks at pieces until *n are kept or, with `most` above 0, at so many. */
@@ -176,9 +183,9 @@ mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *reco
   int64_t period = mr__period(c, w->branch).n, before = INT64_MAX, left = before;
   if (!w->at || !period || n % period) return MR_AGAIN;
   sieve_t v = {.w = w, .x = &x};
-  c->prog[0].n = 0, w->word[0] = 0;
+  c->prog[0].n = 0, w->word[0] = 0, w->holes = 0;
   mr_err_t e = look_on(&v, &left, period);
-  w->word[0] = kept;
+  w->word[0] = kept, w->holes = 0;
   *records = (before - left) * (n / period);
   return e;
 }

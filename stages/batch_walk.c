@@ -48,6 +48,19 @@ static int64_t epoch_end(const mr_stage_t *s, const mr_batch_walk_t *t, int64_t 
   return (*epoch + 1) * in->n_records;
 }
 
+enum { EMPTY_EPOCHS_MOST = 1 << 20 };
+
+/* drop-remainder leaves all records of each epoch out.  Of three epoch ends in a row without a
+   batch the last two ended whole epochs. */
+static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t ends) {
+  bool endless = !s->in_spec[0].n_epochs;
+  if (ends < 3 || (!endless && ends < EMPTY_EPOCHS_MOST)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_DATA,
+                       "setting size = %lld: an epoch has only %lld records, and drop-remainder "
+                       "leaves them out; want a smaller batch or more records",
+                       (long long)t->conf.size, (long long)t->short_of);
+}
+
 /* Up to a batch from one walk: MR_OK when it is full, else why it is not. */
 static mr_err_t collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
                         mr_plan_t *plan) {
@@ -59,6 +72,7 @@ static mr_err_t collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t
 }
 
 static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
+  int64_t epoch_ends = 0;
   for (int ended = 0; ended < t->conf.parts;) {
     mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may hold nothing */
     if (ending != MR_AGAIN) return ending;
@@ -71,6 +85,8 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) 
     t->part = (t->part + 1) % t->conf.parts;
     ended = e == MR_END ? ended + 1 : 0;
     if (whole) return MR_OK;
+    t->short_of = mr_plan_n(p->plan);
+    if (e == MR_AGAIN) MR_TRY(check_short(s, t, ++epoch_ends));
   }
   mr_plan_clear(p->plan);
   p->over = true;
@@ -146,6 +162,16 @@ void mr_batch_walk_close(mr_batch_walk_t *t) {
 
 /* ---- giving ---- */
 
+/* A stream that was read from its start has ended without a batch. */
+static void say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
+  if (t->records || s->start_position || s->start_number || s->start_record) return;
+  if (t->short_of > 0)
+    mr_gave_nothing(s, "%lld records are fewer than a batch of %lld, and drop-remainder is set",
+                    (long long)t->short_of, (long long)t->conf.size);
+  else
+    mr_gave_nothing(s, "the stages before it left out every record");
+}
+
 /* Worker's turn: the batch that was planned ahead is its own, and the next one is planned. */
 static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own, bool *last) {
   if (t->turn == 0) {
@@ -155,6 +181,7 @@ static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own,
   }
   mr__planned_t kept = *own;
   *own = t->ahead, t->ahead = kept;
+  if (own->over) say_nothing(s, t);
   if (own->over) return t->ahead.over = true, MR_OK;
   mr_err_t e = mr__batch_plan(s, t, &t->ahead);
   *last = t->ahead.over || t->ahead.epoch != own->epoch;

@@ -23,6 +23,7 @@ struct mr_batch_walk {
   int64_t records;  /* found so far */
   int64_t kept;     /* of them, not in steps left out; after going to a record alone */
   int cut;          /* records that the first batch leaves out */
+  int64_t short_of; /* records that were left when no batch came of them */
   int words, words_part;
   int64_t *given; /* [parts * words_part]: each walk's state after the last batch that it gave.
                      That is what grain's processes report, not what finding no more passed */

@@ -22,6 +22,7 @@ typedef struct rebatch {
   int used;                              /* records of it */
   int64_t before_position, *before_word; /* the state before it */
   int64_t number;                        /* of it, or of the next one */
+  bool given;                            /* a batch */
   int64_t skip; /* records of the first batch that a resumed stream leaves out */
 } rebatch_t;
 
@@ -145,13 +146,23 @@ static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
   return e;
 }
 
+/* A stream that was read from its start has ended without a whole batch. */
+static void say_nothing(mr_stage_t *s, int n) {
+  const rebatch_t *t = s->state;
+  if (t->given || !n || mr_stopping(s) || s->start_position || s->start_number) return;
+  mr_gave_nothing(s, "%d records are fewer than a batch of %lld, and drop-remainder is set", n,
+                  (long long)t->size);
+}
+
 static mr_err_t rebatch_step(mr_stage_t *s) {
   rebatch_t *t = s->state;
   mr_buf_t *out;
   mr_err_t e = mr_fresh(s, 0, &out);
   if (e != MR_OK) return e;
   e = t->pool ? gather_slice(s, out) : gather(s, out);
+  if (e == MR_END) say_nothing(s, out->n);
   if (e != MR_OK) return mr_buf_unref(out), e;
+  t->given = true;
   out->position = t->before_position;
   out->word[USED] = t->in ? t->used : 0, out->word[NUMBER] = t->number;
   memcpy(out->word + OWN_WORDS, t->before_word, (size_t)s->in_spec[0].n_words * sizeof *out->word);

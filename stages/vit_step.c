@@ -64,6 +64,15 @@ static mr_err_t validate(mr_stage_t *s) {
   return e;
 }
 
+/* Why the run ends, into the final record. */
+static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
+  const vit_step_t *v = s->state;
+  char nothing[sizeof r->note] = "";
+  if (!stopped && !v->at.step) mr_nothing_came(s, IN_TRAIN, nothing, sizeof nothing);
+  const char *why = *nothing ? nothing : stopped ? "stopped on request" : "finished";
+  snprintf(r->note, sizeof r->note, "%s", why);
+}
+
 /* The run's end: test unless stopped, the last state, the final record. */
 static mr_err_t finish(mr_stage_t *s) {
   bool stopped = mr_stopping(s);
@@ -75,9 +84,7 @@ static mr_err_t finish(mr_stage_t *s) {
   MR_TRY(save(s, true));
   mr_buf_t *b;
   MR_TRY(mr__vit_metrics_fresh(s, MR_METRICS_FINAL, &b));
-  if (b)
-    snprintf(((mr_metrics_t *)b->data)->note, sizeof((mr_metrics_t *)b->data)->note, "%s",
-             stopped ? "stopped on request" : "finished");
+  if (b) say_why(s, stopped, b->data);
   MR_TRY(mr__vit_metrics_give(s, b));
   return MR_END;
 }

@@ -182,6 +182,22 @@ static void many_classes_are_trained_and_tested_without_a_matrix(void **state) {
   assert_null(strstr(p.out, "truth"));
 }
 
+static void a_run_of_no_step_says_why(void **state) {
+  mr_diag_t diag = {0};
+  char text[512];
+  int n =
+      snprintf(text, sizeof text,
+               "let run = unset\n"
+               "synthetic n=64 ! filter key=1000000:2000000 ! shuffle seed=1 ! normalize\n"
+               "  ! batch 8 drop-remainder ! vit-step name=train layers=1 embed=32 mlp=32 heads=2\n"
+               "train.metrics ! progress\n");
+  assert_int_equal(mr_write_file(file, text, (size_t)n, &diag), MR_OK);
+  RUN(&p, "train", "--graph", file, "--run-dir", a);
+  if (p.status != 0) fail_msg("status %d: %s%s", p.status, p.err, p.out);
+  assert_non_null(strstr(p.out, "Done: 0 steps"));
+  assert_non_null(strstr(p.out, "batch gave nothing: the stages before it left out every record"));
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -190,6 +206,7 @@ int main(void) {
       CASE(a_checkpoint_of_another_model_is_refused),
       CASE(ctrl_c_leaves_a_checkpoint_to_go_on_from),
       CASE(bad_input_gets_one_sentence),
+      CASE(a_run_of_no_step_says_why),
       CASE(many_classes_are_trained_and_tested_without_a_matrix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,7 +90,8 @@ static void an_endless_stream_whose_records_all_go_can_be_stopped(void **state) 
   mr_diag_t d = {0};
   stream_t t = {0};
   stream_now = &t;
-  mr_graph_t *g = stream_graph("range 9 epochs=0 ! filter key=20:30 ! batch 3 workers=3");
+  mr_graph_t *g =
+      stream_graph("range 4000000000000000 epochs=0 ! filter key=5e15:6e15 ! batch 3 workers=3");
   assert_int_equal(mr_graph_start(g, &d), MR_OK);
   mr_graph_stop(g);
   assert_int_equal(mr_graph_join(g, &d), MR_OK);
