@@ -5,6 +5,7 @@
 
 #include "apps/cli.h"
 #include "base/suggest.h"
+#include "pipeline/foreign.h"
 
 static int flag_index(const mr_command_t *c, const char *name, size_t n) {
   for (int i = 0; c->flags && c->flags[i].name; i++)
@@ -12,14 +13,105 @@ static int flag_index(const mr_command_t *c, const char *name, size_t n) {
   return -1;
 }
 
-static mr_err_t unknown_flag(const mr_command_t *c, const char *word, mr_diag_t *diag) {
-  char near[128], name[64];
-  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+/* What other programs call a flag, without dashes and '_', and ours. */
+static const char *const other_flag[][2] = {
+    {"outputdir", "--run-dir"}, {"outdir", "--run-dir"},   {"logdir", "--run-dir"},
+    {"savedir", "--run-dir"},   {"output", "--run-dir"},   {"o", "--run-dir"},
+    {"datadir", "--data"},      {"dataset", "--data"},     {"datapath", "--data"},
+    {"gpu", "--device"},        {"gpus", "--device"},      {"config", "--graph"},
+    {"c", "--graph"},           {"f", "--graph"},          {"maxsteps", "--steps"},
+    {"numsteps", "--steps"},    {"maxiter", "--steps"},    {"n", "--steps"},
+    {"numepochs", "--epochs"},  {"maxepochs", "--epochs"}, {"e", "--epochs"},
+    {"continue", "--resume"},   {"restart", "--resume"},   {"checkpoint", "--resume"},
+    {"load", "--resume"},       {"j", "--threads"},        {"numthreads", "--threads"},
+    {"memory", "--fit"},        {"profile", "--trace"},    {"format", "--json"}};
+
+static bool has_flag(const mr_command_t *c, const char *name) {
+  return flag_index(c, name, strlen(name)) >= 0;
+}
+
+/* Our flag for another program's, or NULL; word: with its dashes. */
+static const char *flag_for(const mr_command_t *c, const char *word) {
+  char name[64];
+  size_t n = 0;
+  for (; *word && n < sizeof name - 1; word++)
+    if (*word != '-' && *word != '_') name[n++] = *word;
+  name[n] = 0;
+  for (size_t i = 0; i < sizeof other_flag / sizeof *other_flag; i++)
+    if (!strcmp(other_flag[i][0], name) && has_flag(c, other_flag[i][1])) return other_flag[i][1];
+  return NULL;
+}
+
+/* What stands for a word such as "learning-rate" among the variables of the default graph and the
+   settings of the stages. */
+static bool is_setting(const void *unused, const char *name) {
+  static const char *const variable[] = {"data", "run", "seed", "epochs", "batch", "valid_batch"};
+  for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
+    if (!strcmp(variable[i], name)) return true;
+  const mr_stage_def_t *train = mr_registry_find(mr_all_stages(), "vit-step");
+  return mr_stage_def_opt(train, name) || !strcmp(name, "workers");
+}
+
+/* For commands that take KEY=VALUE: "--lr 0.1" and "--batch-size=64" as they are written here.
+   False if no setting is meant. */
+static bool setting_for(const mr_command_t *c, const char *name, const char *value, char *text,
+                        size_t n) {
+  char ours[64];
+  name += strspn(name, "-");
+  if (!strstr(c->words, "KEY=VALUE")) return false;
+  if (is_setting(NULL, name))
+    snprintf(ours, sizeof ours, "%s", name);
+  else if (!mr_foreign_setting(name, is_setting, NULL, ours, sizeof ours))
+    return false;
+  snprintf(text, n, "; settings of the graph have no dashes: %s=%.40s", ours,
+           value ? value : "VALUE");
+  return true;
+}
+
+/* word: the flag as it is given; next: the word after it, or NULL. */
+static mr_err_t unknown_flag(const mr_command_t *c, const char *word, const char *next,
+                             mr_diag_t *diag) {
+  char hint[160] = "", name[64];
+  size_t n = strcspn(word, "=");
+  snprintf(name, sizeof name, "%.*s", (int)n, word);
+  const char *value = word[n] ? word + n + 1 : next && *next != '-' ? next : NULL;
+  const char *other = flag_for(c, name);
   mr_suggest_t s = {.word = name};
   for (int i = 0; c->flags && c->flags[i].name; i++) mr_suggest_offer(&s, c->flags[i].name);
   mr_suggest_offer(&s, "--help");
-  return mr_fail(diag, MR_ERR_USAGE, "%s: unknown flag %s%s", c->name, name,
-                 mr_suggest_text(&s, near, sizeof near));
+  mr_suggest_offer(&s, "--version");
+  if (other && !(s.best && !s.distance))
+    snprintf(hint, sizeof hint, "; it is %s here", other);
+  else if (s.best || !setting_for(c, name, value, hint, sizeof hint))
+    mr_suggest_text(&s, hint, sizeof hint);
+  if (!*hint) snprintf(hint, sizeof hint, "; `millrace %s --help` lists them", c->name);
+  return mr_fail(diag, MR_ERR_USAGE, "%s: unknown flag %s%s", c->name, name, hint);
+}
+
+/* "a|b|c" as "a, b or c" into text[0,n). */
+static const char *choices_text(const char *choices, char *text, size_t n) {
+  const char *last = strrchr(choices, '|');
+  size_t at = 0;
+  for (const char *s = choices; *s && at + 5 < n; s++)
+    if (*s == '|')
+      at += (size_t)snprintf(text + at, n - at, "%s", s == last ? " or " : ", ");
+    else
+      text[at++] = *s;
+  text[at] = 0;
+  return text;
+}
+
+/* Where a flag's value is one of some words, "train|valid|test": whether text is one of them. */
+static mr_err_t check_choice(const mr_command_t *c, const mr_flag_t *f, const char *text,
+                             mr_diag_t *diag) {
+  char near[96], list[256];
+  const mr_opt_t o = {.name = f->name, .type = MR_OPT_ENUM, .choices = f->value};
+  if (!f->value || !strchr(f->value, '|') || mr_is_choice(f->value, text)) return MR_OK;
+  for (const char *s = f->value; *s; s++)
+    if (*s >= 'A' && *s <= 'Z') return MR_OK; /* FILE|FOLDER */
+  return mr_fail(diag, MR_ERR_USAGE, "%s: %s: \"%.60s\", expected %s%s", c->name, f->name, text,
+                 choices_text(f->value, list, sizeof list),
+                 mr_value_hint(&o, text, near, sizeof near));
 }
 
 /* Takes argv[*i], and the word after it where the flag wants a value. */
@@ -27,7 +119,7 @@ static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t
   const mr_command_t *c = a->command;
   const char *word = argv[*i], *equals = strchr(word, '=');
   int at = flag_index(c, word, equals ? (size_t)(equals - word) : strlen(word));
-  if (at < 0) return unknown_flag(c, word, diag);
+  if (at < 0) return unknown_flag(c, word, *i + 1 < argc ? argv[*i + 1] : NULL, diag);
   const mr_flag_t *f = &c->flags[at];
   if (a->flag[at]) return mr_fail(diag, MR_ERR_USAGE, "%s: %s is given twice", c->name, f->name);
   if (!f->value && equals)
@@ -35,7 +127,7 @@ static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t
   if (f->value && !equals && *i + 1 >= argc)
     return mr_fail(diag, MR_ERR_USAGE, "%s: %s needs a value, %s", c->name, f->name, f->value);
   a->flag[at] = !f->value ? "" : equals ? equals + 1 : argv[++*i];
-  return MR_OK;
+  return check_choice(c, f, a->flag[at], diag);
 }
 
 mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *out,
@@ -45,7 +137,7 @@ mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *
   for (int i = 0; i < argc; i++) {
     if (!words_only && !strcmp(argv[i], "--")) {
       words_only = true;
-    } else if (!words_only && argv[i][0] == '-' && argv[i][1] == '-') {
+    } else if (!words_only && argv[i][0] == '-' && !strchr("0123456789.", argv[i][1])) {
       MR_TRY(take_flag(out, argc, argv, &i, diag));
     } else if (out->n_words == c->max_words) {
       return mr_fail(diag, MR_ERR_USAGE, "%s: one word too many, \"%s\"; usage: millrace %s %s",
@@ -60,6 +152,31 @@ mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *
   return MR_OK;
 }
 
+static const char *word_at(const mr_args_t *a, int i) { return i < a->n_words ? a->word[i] : ""; }
+
+/* The value of the word at i where blanks beside '=' have cut it off ("lr = 0.1"), else NULL. */
+static const char *cut_off_value(const mr_args_t *a, int i) {
+  const char *word = a->word[i], *next = word_at(a, i + 1), *equals = strchr(word, '=');
+  if (!equals && *next == '=') return next[1] ? next + 1 : word_at(a, i + 2);
+  if (equals && equals != word && !equals[1] && *next && !strchr(next, '=')) return next;
+  return NULL;
+}
+
+mr_err_t mr_args_settings(const mr_args_t *a, int at, mr_diag_t *diag) {
+  for (int i = at; i < a->n_words; i++) {
+    const char *word = a->word[i], *value = cut_off_value(a, i);
+    int key = (int)strcspn(word, "=");
+    if (value)
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "%s: \"%.*s\" and its value stand apart: write %.*s=%.60s without blanks",
+                     a->command->name, key, word, key, word, value);
+    if (key && word[key]) continue;
+    return mr_fail(diag, MR_ERR_USAGE, "%s: \"%.200s\", expected KEY=VALUE%s", a->command->name,
+                   word, at ? " (quote the graph as one word)" : "");
+  }
+  return MR_OK;
+}
+
 const char *mr_args_text(const mr_args_t *a, const char *flag) {
   int at = flag_index(a->command, flag, strlen(flag));
   return at < 0 ? NULL : a->flag[at];
@@ -69,12 +186,15 @@ mr_err_t mr_args_int(const mr_args_t *a, const char *flag, int64_t lo, int64_t h
                      mr_diag_t *diag) {
   const char *text = mr_args_text(a, flag);
   if (!text) return MR_OK;
-  char *end;
+  char *end, hint[96];
   errno = 0;
   long long v = strtoll(text, &end, 10);
+  const mr_opt_t o = {.type = MR_OPT_INT, .lo = (double)lo, .hi = (double)hi};
   if (errno || end == text || *end || v < lo || v > hi)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: %s: \"%s\", expected a whole number from %lld to %lld",
-                   a->command->name, flag, text, (long long)lo, (long long)hi);
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: %s: \"%s\", expected a whole number from %lld to %lld%s", a->command->name,
+                   flag, text, (long long)lo, (long long)hi,
+                   mr_value_hint(&o, text, hint, sizeof hint));
   *out = v;
   return MR_OK;
 }

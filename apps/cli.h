@@ -40,10 +40,15 @@ struct mr_args {
 };
 
 /* Sorts the words after a command's name.  "--flag value" and "--flag=value" are the same; after
-   "--" everything is a word.  MR_ERR_USAGE on an unknown flag (with the nearest one), a missing
-   value, a flag given twice, too few or too many words. */
+   "--" everything is a word.  MR_ERR_USAGE on an unknown flag (with what was probably meant), a
+   missing value, one that is not among those of a flag's "a|b|c", a flag given twice, too few or
+   too many words. */
 mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *out,
                        mr_diag_t *diag);
+
+/* Whether the words from number at on are KEY=VALUE.  MR_ERR_USAGE says what is wrong with the
+   first that is not. */
+mr_err_t mr_args_settings(const mr_args_t *a, int at, mr_diag_t *diag);
 
 /* What was given for a flag of the command's table, or NULL. */
 const char *mr_args_text(const mr_args_t *a, const char *flag);

@@ -1,10 +1,12 @@
 /* millrace eval: a checkpoint over one split of the data. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/cli.h"
 #include "apps/interrupt.h"
+#include "apps/run_dir.h"
 
 static const mr_flag_t eval_flags[] = {
     {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
@@ -17,11 +19,24 @@ static const mr_flag_t eval_flags[] = {
 
 static const char usual_data[] = "data/cifar-10-batches-bin";
 
+/* A checkpoint is a file; people name the run's folder. */
+static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
+  char latest[MR_RUN_PATH];
+  struct stat st;
+  if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) return MR_OK;
+  int n = snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
+  if (n < (int)sizeof latest && access(latest, F_OK) == 0)
+    return mr_fail(diag, MR_ERR_IO, "eval: %s is a run; its newest checkpoint is %s", path, latest);
+  return mr_fail(diag, MR_ERR_IO,
+                 "eval: %s is a folder, want a checkpoint, such as RUN/checkpoints/latest", path);
+}
+
 static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *data = mr_args_text(a, "--data"), *split = mr_args_text(a, "--split"),
              *dtype = mr_args_text(a, "--dtype"), *jsonl = mr_args_text(a, "--jsonl"),
              *threads = mr_args_text(a, "--threads");
   if (!data) data = access(usual_data, F_OK) ? "synthetic" : usual_data;
+  MR_TRY(check_is_file(a->word[0], diag));
   bool synthetic = !strcmp(data, "synthetic");
   MR_TRY(mr_graph_parse(g, synthetic ? "synthetic name=data" : "cifar10 name=data", NULL, 0, diag));
   if (!synthetic) MR_TRY(mr_graph_set(g, "data", "path", data, diag));

@@ -8,10 +8,8 @@
 
 static mr_err_t parse(const mr_args_t *a, int at, const char *text, const char *origin,
                       mr_graph_t *g, mr_diag_t *diag) {
-  mr_diag_t inner = {0};
-  mr_err_t e = mr_graph_parse(g, text, a->word + at + 1, a->n_words - at - 1, &inner);
-  if (e >= 0) return mr_graph_set_origin(g, origin, diag);
-  return mr_fail(diag, e, "%s:%s", origin, inner.text);
+  MR_TRY(mr_graph_set_origin(g, origin, diag));
+  return mr_graph_parse(g, text, a->word + at + 1, a->n_words - at - 1, diag);
 }
 
 static bool is_run(const char *word) {
@@ -47,11 +45,7 @@ mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *di
 
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {
   *g = NULL;
-  for (int i = at + 1; i < a->n_words; i++)
-    if (!strchr(a->word[i], '='))
-      return mr_fail(diag, MR_ERR_USAGE,
-                     "%s: \"%s\", expected KEY=VALUE (quote the graph as one word)",
-                     a->command->name, a->word[i]);
+  MR_TRY(mr_args_settings(a, at + 1, diag));
   *g = mr_graph_create(mr_all_stages());
   if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
   mr_err_t e = mr_graph_again(a, at, *g, diag);

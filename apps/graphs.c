@@ -29,7 +29,11 @@ mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_dia
   struct stat st;
   *text = NULL;
   *origin = "graph";
-  if (looks_like_file(arg) || (stat(arg, &st) == 0 && S_ISREG(st.st_mode))) {
+  bool there = stat(arg, &st) == 0;
+  if (there && S_ISDIR(st.st_mode))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: it is a folder and no run, want a graph or a file that holds one", arg);
+  if (looks_like_file(arg) || (there && S_ISREG(st.st_mode))) {
     void *bytes;
     size_t n;
     MR_TRY(mr_read_file(arg, 1 << 20, &bytes, &n, diag));

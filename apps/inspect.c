@@ -6,6 +6,7 @@
 #include "apps/cli.h"
 #include "apps/inspect_data.h"
 #include "loaders/loaders.h"
+#include "pipeline/foreign.h"
 #include "pipeline/process.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
@@ -140,11 +141,12 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
     return 0;
   }
   if (access(a->word[0], F_OK) == 0) return mr_inspect_data(a->word[0], diag);
-  char near[128];
-  mr_suggest_t s = {.word = a->word[0]};
-  for (int i = 0; i < reg->n; i++) mr_suggest_offer(&s, reg->def[i]->name);
+  char hint[MR_HINT_MAX];
+  if (strpbrk(a->word[0], "/."))
+    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: there is no such file or folder%s", a->word[0],
+                   mr_path_hint(a->word[0], hint, sizeof hint));
   return mr_fail(diag, MR_ERR_USAGE, "inspect: unknown stage \"%s\"%s", a->word[0],
-                 mr_suggest_text(&s, near, sizeof near));
+                 mr_registry_hint(reg, a->word[0], hint, sizeof hint));
 }
 
 const mr_command_t mr_command_inspect = {

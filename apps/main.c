@@ -33,19 +33,62 @@ static const mr_command_t *find(const char *name) {
   return NULL;
 }
 
+/* Other programs' names for what a command does here. */
+static const char *const other_command[][2] = {{"fit", "train"},
+                                               {"resume", "train --resume"},
+                                               {"launch", "run"},
+                                               {"gst-launch-1.0", "run"},
+                                               {"exec", "run"},
+                                               {"evaluate", "eval"},
+                                               {"validate", "eval"},
+                                               {"predict", "eval"},
+                                               {"infer", "eval"},
+                                               {"gst-inspect-1.0", "inspect"},
+                                               {"stages", "inspect"},
+                                               {"plugins", "inspect"},
+                                               {"list", "runs"},
+                                               {"ls", "runs"},
+                                               {"compare", "runs"},
+                                               {"diff", "runs"},
+                                               {"watch", "top"},
+                                               {"monitor", "top"},
+                                               {"download", "data fetch"},
+                                               {"fetch", "data fetch"},
+                                               {"dot", "graph"},
+                                               {"plot", "graph"},
+                                               {"show", "graph"},
+                                               {"benchmark", "bench"},
+                                               {"model", "summary"},
+                                               {"version", "--version"},
+                                               {"-v", "--version"},
+                                               {"-V", "--version"},
+                                               {"info", "doctor"},
+                                               {"env", "doctor"},
+                                               {"tensorboard", "train --tensorboard"},
+                                               {"web", "train --web"},
+                                               {"keygen", "keys"},
+                                               {"trace", "profile"}};
+
 static int unknown(const char *word) {
-  char near[128];
+  char hint[128] = "; millrace --help lists them";
   mr_suggest_t s = {.word = word};
   for (int i = 0; commands[i]; i++) mr_suggest_offer(&s, commands[i]->name);
-  fprintf(stderr, "millrace: unknown command \"%s\"%s\n", word,
-          s.best ? mr_suggest_text(&s, near, sizeof near) : "; millrace --help lists them");
+  mr_suggest_offer(&s, "--version");
+  mr_suggest_offer(&s, "--help");
+  if (s.best) mr_suggest_text(&s, hint, sizeof hint);
+  for (size_t i = 0; i < sizeof other_command / sizeof *other_command; i++)
+    if (!strcmp(other_command[i][0], word))
+      snprintf(hint, sizeof hint, "; `millrace %s` does that", other_command[i][1]);
+  if (strchr(word, '!') || strchr(word, ' '))
+    snprintf(hint, sizeof hint, "; `millrace run` runs a graph");
+  fprintf(stderr, "millrace: unknown command \"%s\"%s\n", word, hint);
   return 2;
 }
 
-/* --help counts before "--" only: after it everything is a plain word. */
-static bool wants_help(int argc, char **argv) {
+/* A flag that every command has counts before "--" only: after it everything is a plain word. */
+static bool asks(int argc, char **argv, const char *flag, const char *or_flag) {
   for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+    if (!strcmp(argv[i], flag) || !strcmp(argv[i], or_flag)) return true;
   return false;
 }
 
@@ -75,13 +118,13 @@ int main(int argc, char **argv) {
     help();
     return 0;
   }
-  if (!strcmp(argv[1], "--version")) {
+  const mr_command_t *c = find(argv[1]);
+  if (asks(argc - (c ? 2 : 1), argv + (c ? 2 : 1), "--version", "--version")) {
     puts("millrace " MR_VERSION);
     return 0;
   }
-  const mr_command_t *c = find(argv[1]);
   if (!c) return unknown(argv[1]);
-  if (wants_help(argc - 2, argv + 2)) {
+  if (asks(argc - 2, argv + 2, "--help", "-h")) {
     mr_args_help(c);
     return 0;
   }

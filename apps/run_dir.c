@@ -161,6 +161,7 @@ static mr_err_t find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 
 static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
   char *settings = NULL, *save = NULL;
+  file_in(r, "graph.mr", r->origin);
   MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
   MR_TRY(read_text(r, "settings.txt", &settings, diag));
   mr_err_t e = MR_OK;
@@ -190,6 +191,7 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
   for (; n < r->n_settings; n++) setting[n] = r->setting[n];
   snprintf(run, sizeof run, "run=%s", r->path);
   if (strstr(r->graph, "$run")) setting[n++] = run;
+  if (*r->origin) MR_TRY(mr_graph_set_origin(g, r->origin, diag));
   MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
   return data && !strcmp(data, "synthetic") ? mr_graph_swap(g, "cifar10", "synthetic", diag)
                                             : MR_OK;

@@ -18,8 +18,9 @@ typedef struct mr_run_dir {
   char *graph;                    /* the text of the graph; heap */
   char *setting[MR_RUN_SETTINGS]; /* KEY=VALUE each; heap */
   int n_settings;
-  bool made;           /* the folder was not there before */
-  mr_run_lock_t *lock; /* held by who trains in it; NULL for who only reads */
+  bool made;                     /* the folder was not there before */
+  mr_run_lock_t *lock;           /* held by who trains in it; NULL for who only reads */
+  char origin[MR_RUN_PATH + 64]; /* where the graph's text comes from, for sentences */
 } mr_run_dir_t;
 
 /* A new run in path, or with path NULL in the next free of runs/1, runs/2, ...  Makes the folder

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/cli.h"
@@ -31,6 +32,39 @@ static const mr_flag_t train_flags[] = {
 
 /* Where CIFAR-10 is looked for when --data does not say. */
 static const char usual_data[] = "data/cifar-10-batches-bin";
+
+/* The values of flags, so that a wrong one is told under the flag's name. */
+static mr_err_t check_flags(const mr_args_t *a, mr_diag_t *diag) {
+  int64_t unused;
+  MR_TRY(mr_args_int(a, "--steps", 0, INT64_C(1000000000000), &unused, diag));
+  MR_TRY(mr_args_int(a, "--epochs", 0, 1000000000, &unused, diag));
+  return mr_args_int(a, "--threads", 0, 1024, &unused, diag);
+}
+
+/* Words that name a run, a folder or a file instead of a setting. */
+static mr_err_t check_words(const mr_args_t *a, mr_diag_t *diag) {
+  char graph[MR_RUN_PATH + 64];
+  struct stat st;
+  for (int i = 0; i < a->n_words; i++) {
+    const char *word = a->word[i];
+    if (strchr(word, '=') || stat(word, &st) < 0) continue;
+    int n = snprintf(graph, sizeof graph, "%s/graph.mr", word);
+    if (n < (int)sizeof graph && access(graph, F_OK) == 0)
+      return mr_fail(
+          diag, MR_ERR_USAGE,
+          "train: %s is a run, expected KEY=VALUE; to resume it: millrace train --run-dir "
+          "%s --resume",
+          word, word);
+    if (S_ISDIR(st.st_mode))
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "train: %s is a folder, expected KEY=VALUE; say --data %s to train on it, "
+                     "--run-dir %s to write into it",
+                     word, word, word);
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "train: %s is a file, expected KEY=VALUE; --graph FILE names a graph", word);
+  }
+  return mr_args_settings(a, 0, diag);
+}
 
 /* Flags are settings with a short name: they go the same way. */
 static mr_err_t settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
@@ -63,9 +97,9 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   const char *file = mr_args_text(a, "--graph"), *origin;
   MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
   *begun = true;
-  if (file)
-    MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
-  else if (!(r->graph = strdup(mr_default_graph)))
+  if (file) MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
+  snprintf(r->origin, sizeof r->origin, "%s", file ? origin : "default graph");
+  if (!file && !(r->graph = strdup(mr_default_graph)))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   MR_TRY(settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
@@ -146,6 +180,8 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_writes_fail();
   mr_look_t look = mr_look_of(a);
   int n_kept = 0;
+  MR_TRY(check_flags(a, diag));
+  MR_TRY(check_words(a, diag));
   int e = resume ? prepare_resume(a, &r, &n_kept, &at, diag) : prepare_new(a, &r, &begun, diag);
   bool ready = e >= 0;
   if (ready) e = train(&r, resume ? &at : NULL, &look, diag);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/suggest.h"
 #include "base/xio.h"
 
 enum { HEADER_MAX = 65536 };
@@ -96,11 +97,31 @@ static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out
   return MR_OK;
 }
 
+/* What a file's first bytes say that it is, for the end of a sentence. */
+static const char *what_else(const void *file, size_t n) {
+  static const struct {
+    const char *magic, *what;
+  } known[] = {{"\x1f\x8b", "; it is packed: unpack it first (gunzip)"},
+               {"PK",
+                "; it is a zip file, as .npz and torch.save write them: save each array with "
+                "numpy.save"},
+               {"\x80", "; it is a Python pickle: save the array with numpy.save"},
+               {"\x89HDF", "; it is an HDF5 file: save each array with numpy.save"},
+               {"\x89PNG", "; it is a picture: gather pictures in one array with numpy.save"},
+               {"\xff\xd8\xff", "; it is a picture: gather pictures in one array with numpy.save"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (n >= strlen(known[i].magic) && !memcmp(file, known[i].magic, strlen(known[i].magic)))
+      return known[i].what;
+  return "";
+}
+
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
                        mr_diag_t *diag) {
   size_t len, at = header_place(file, n, &len);
   *out = (mr_npy_t){0};
-  if (at == 0) return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
+  if (at == 0)
+    return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3%s", path,
+                   what_else(file, n));
   if (len > n - at || len > HEADER_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a header of %zu bytes does not fit", path, len);
   char *header = strndup((const char *)file + at, len);
@@ -120,8 +141,12 @@ static mr_err_t check_size(const char *path, const mr_npy_t *a, size_t bytes, mr
 
 mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag) {
   *out = (mr_npy_t){0};
+  char hint[256];
   FILE *f = fopen(path, "rb");
-  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  int reason = errno;
+  if (!f)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s%s", path, strerror(reason),
+                   mr_path_hint(path, hint, sizeof hint));
   char *head = malloc(HEADER_MAX + 12);
   struct stat st;
   size_t n = head ? fread(head, 1, HEADER_MAX + 12, f) : 0;
@@ -129,7 +154,7 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
   if (!head)
     e = mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
   else if (ferror(f) || fstat(fileno(f), &st) < 0)
-    e = mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot read, want an .npy file: %s", path, strerror(errno));
   else if (!S_ISREG(st.st_mode))
     e = mr_fail(diag, MR_ERR_IO, "%s: not a regular file", path);
   else

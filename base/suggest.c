@@ -1,8 +1,10 @@
 #include "base/suggest.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { WORD_MAX = 63 };
 
@@ -30,8 +32,19 @@ size_t mr_edit_distance(const char *a, const char *b) {
   return row[na % 3][nb];
 }
 
+/* word in lower case with '-' for '_'; cut where it is too long for mr_edit_distance anyway. */
+static const char *fold(const char *word, char *out) {
+  size_t n = 0;
+  for (; word[n] && n <= WORD_MAX; n++)
+    out[n] = word[n] == '_' ? '-' : (char)tolower((unsigned char)word[n]);
+  out[n] = 0;
+  return out;
+}
+
 void mr_suggest_offer(mr_suggest_t *s, const char *candidate) {
-  size_t d = mr_edit_distance(s->word, candidate), most = strlen(candidate) / 3;
+  char word[WORD_MAX + 2], other[WORD_MAX + 2];
+  size_t d = mr_edit_distance(fold(s->word, word), fold(candidate, other)),
+         most = strlen(candidate) / 3;
   if (d > (most ? most : 1) || d >= strlen(candidate)) return;
   if (!s->best || d < s->distance) s->best = candidate, s->distance = d;
 }
@@ -40,5 +53,36 @@ const char *mr_suggest_text(const mr_suggest_t *s, char *text, size_t n) {
   if (!n) return text;
   text[0] = 0;
   if (s->best) snprintf(text, n, "; did you mean \"%s\"?", s->best);
+  return text;
+}
+
+const char *mr_path_hint(const char *path, char *text, size_t n) {
+  static const char *const packed[] = {".gz", ".tar.gz", ".tgz", ".zip", ".xz", ".zst", ".bz2"};
+  char other[4096];
+  struct stat st;
+  if (!n) return text;
+  text[0] = 0;
+  if (path[0] == '~') {
+    snprintf(text, n, "; \"~\" is not expanded here: write the whole path");
+    return text;
+  }
+  if (stat(path, &st) == 0) {
+    size_t len = strlen(path);
+    for (size_t i = 0; S_ISREG(st.st_mode) && i < sizeof packed / sizeof *packed; i++)
+      if (len > strlen(packed[i]) && !strcmp(path + len - strlen(packed[i]), packed[i])) {
+        snprintf(text, n, "; it is packed: unpack it first");
+        return text;
+      }
+    if (S_ISDIR(st.st_mode)) snprintf(text, n, "; it is a folder");
+    if (S_ISREG(st.st_mode)) snprintf(text, n, "; it is a file");
+    return text;
+  }
+  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+    if (snprintf(other, sizeof other, "%s%s", path, packed[i]) >= (int)sizeof other) continue;
+    if (stat(other, &st) == 0) {
+      snprintf(text, n, "; %s%s is there: unpack it first", path, packed[i]);
+      return text;
+    }
+  }
   return text;
 }

@@ -19,11 +19,16 @@ typedef struct mr_suggest {
 } mr_suggest_t;
 
 /* Offers a candidate; keeps the pointer if it is the nearest so far and at most a third of its
-   letters (at least one) differ. */
+   letters (at least one) differ.  Upper case is as lower case, '_' as '-'. */
 void mr_suggest_offer(mr_suggest_t *s, const char *candidate);
 
 /* "; did you mean "batch"?" into text[0,n), or "" when nothing is near.  Returns text. */
 const char *mr_suggest_text(const mr_suggest_t *s, char *text, size_t n);
+
+/* What is most likely wrong with a path that could not be opened or is of another kind than wanted
+   ("; ~ is not expanded here, write the whole path", "; PATH.gz is there: unpack it first", "; it
+   is a folder"), into text[0,n), or "".  Looks at the file system.  Returns text. */
+const char *mr_path_hint(const char *path, char *text, size_t n);
 
 MR_END_DECLS
 

@@ -3,8 +3,12 @@
 #include "loaders/cifar.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/suggest.h"
 
 enum { PATH_TEXT = MR_CIFAR_PATH + 32 };
 
@@ -29,18 +33,59 @@ static int64_t locate(const void *ctx, int64_t index) {
   return mr__split_at(&((const mr_cifar_t *)ctx)->split, index);
 }
 
+static bool is_there(const char *folder, const char *name) {
+  char path[PATH_TEXT + 64];
+  return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+         access(path, F_OK) == 0;
+}
+
+/* Where none of the files is in the folder: says what is there instead. */
+static mr_err_t check_some(const mr_cifar_t *t, const paths_t *paths, mr_diag_t *diag) {
+  static const char *const inside[] = {"cifar-10-batches-bin", "cifar-100-binary"};
+  static const char *const packed[] = {"cifar-10-binary.tar.gz", "cifar-100-binary.tar.gz"};
+  static const char *const python[] = {"data_batch_1", "cifar-10-batches-py", "cifar-100-python",
+                                       "cifar-10-python.tar.gz", "train"};
+  const char *name = strrchr(paths->at[0], '/') + 1;
+  for (int i = 0; i < t->kind->n_files(t); i++)
+    if (access(paths->at[i], F_OK) == 0) return MR_OK; /* the store says which one is missing */
+  for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+    if (is_there(t->folder, inside[i]))
+      return mr_fail(diag, MR_ERR_IO, "path=%s: holds no %s; say path=%s/%s", t->folder, name,
+                     t->folder, inside[i]);
+  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+    if (is_there(t->folder, packed[i]))
+      return mr_fail(diag, MR_ERR_IO, "path=%s: %s is packed: unpack it first (tar xzf %s)",
+                     t->folder, packed[i], packed[i]);
+  for (size_t i = 0; i < sizeof python / sizeof *python; i++)
+    if (is_there(t->folder, python[i]))
+      return mr_fail(
+          diag, MR_ERR_IO,
+          "path=%s: %s is CIFAR's Python version, want the binary version (%s); `millrace "
+          "data fetch` brings CIFAR-10's",
+          t->folder, python[i], name);
+  return mr_fail(diag, MR_ERR_IO, "path=%s: holds no %s; `millrace data fetch` brings CIFAR-10",
+                 t->folder, name);
+}
+
 static mr_err_t find_files(const mr_cifar_t *t, paths_t *paths, mr_diag_t *diag) {
+  char hint[PATH_TEXT + 64];
   if (strlen(t->folder) >= MR_CIFAR_PATH)
     return mr_fail(diag, MR_ERR_CONFIG, "path has %zu bytes, want less than %d", strlen(t->folder),
                    MR_CIFAR_PATH);
-  if (access(t->folder, R_OK | X_OK) < 0)
-    return mr_fail(diag, MR_ERR_IO, "path=%s: the folder cannot be read: %s", t->folder,
-                   strerror(errno));
+  struct stat st;
+  if (stat(t->folder, &st) == 0 && !S_ISDIR(st.st_mode))
+    return mr_fail(diag, MR_ERR_IO, "path=%s: want a folder that holds %s files%s", t->folder,
+                   t->kind->origin, mr_path_hint(t->folder, hint, sizeof hint));
+  if (access(t->folder, R_OK | X_OK) < 0) {
+    int reason = errno;
+    return mr_fail(diag, MR_ERR_IO, "path=%s: the folder cannot be read: %s%s", t->folder,
+                   strerror(reason), mr_path_hint(t->folder, hint, sizeof hint));
+  }
   for (int i = 0; i < t->kind->n_files(t); i++) {
     t->kind->path(t, i, paths->text[i], PATH_TEXT);
     paths->at[i] = paths->text[i];
   }
-  return MR_OK;
+  return check_some(t, paths, diag);
 }
 
 static int64_t per_file(const mr_cifar_t *t) {

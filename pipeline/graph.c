@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cond.h"
+#include "pipeline/foreign.h"
 #include "pipeline/graph_private.h"
 
 mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
@@ -30,6 +31,13 @@ const char *mr__graph_text(mr_graph_t *g, const char *s, size_t n) {
 mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag) {
   g->origin = mr__graph_text(g, origin, strlen(origin));
   return g->origin ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+}
+
+mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,
+                            mr_diag_t *diag) {
+  size_t digits = strspn(why->text, "0123456789");
+  bool has_place = g->origin && digits && why->text[digits] == ':';
+  return mr_fail(diag, code, "%s%s%s", has_place ? g->origin : "", has_place ? ":" : "", why->text);
 }
 
 /* Room for one more row in a growing array. */
@@ -103,11 +111,9 @@ mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const ch
   MR_TRY(unsettled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, def);
   if (!d) {
-    char hint[96];
-    mr_suggest_t near = {.word = def};
-    for (int i = 0; i < g->reg->n; i++) mr_suggest_offer(&near, g->reg->def[i]->name);
+    char hint[MR_HINT_MAX];
     return mr_fail(diag, MR_ERR_USAGE, "unknown stage \"%.60s\"%s", def,
-                   mr_suggest_text(&near, hint, sizeof hint));
+                   mr_registry_hint(g->reg, def, hint, sizeof hint));
   }
   return mr_graph_add_def(g, d, name, given, diag);
 }
@@ -126,19 +132,37 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *na
   return MR_OK;
 }
 
-static mr_err_t unknown_setting(const mr__node_t *node, const mr__setting_t *set, mr_diag_t *diag) {
-  char at[32], hint[96];
-  mr_suggest_t near = {.word = set->name};
-  for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++)
-    mr_suggest_offer(&near, o->name);
-  if (node->def->parallel) mr_suggest_offer(&near, "workers");
-  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: unknown setting \"%.60s\"%s",
-                 mr__pos_text(set->pos, at, sizeof at), *node->name ? node->name : node->def->name,
-                 set->name, mr_suggest_text(&near, hint, sizeof hint));
-}
-
 static bool knows(const mr_stage_def_t *def, const char *setting) {
   return mr_stage_def_opt(def, setting) || (def->parallel && !strcmp(setting, "workers"));
+}
+
+static bool def_knows(const void *def, const char *setting) { return knows(def, setting); }
+
+/* What to write instead of a setting that def does not have, into text[0,n), or "". */
+static const char *setting_hint(const mr_stage_def_t *def, const char *name, char *text, size_t n) {
+  char ours[64];
+  const char *missing = mr_foreign_missing(name);
+  mr_suggest_t near = {.word = name};
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    mr_suggest_offer(&near, o->name);
+  if (def->parallel) mr_suggest_offer(&near, "workers");
+  if (near.best && !near.distance) return mr_suggest_text(&near, text, n);
+  if (mr_foreign_setting(name, def_knows, def, ours, sizeof ours))
+    snprintf(text, n, "; it is \"%s\" here", ours);
+  else if (missing)
+    snprintf(text, n, "; %s", missing);
+  else if (near.best)
+    return mr_suggest_text(&near, text, n);
+  else
+    snprintf(text, n, "; `millrace inspect %s` lists its settings", def->name);
+  return text;
+}
+
+static mr_err_t unknown_setting(const mr__node_t *node, const mr__setting_t *set, mr_diag_t *diag) {
+  char at[32], hint[MR_HINT_MAX];
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: unknown setting \"%.60s\"%s",
+                 mr__pos_text(set->pos, at, sizeof at), *node->name ? node->name : node->def->name,
+                 set->name, setting_hint(node->def, set->name, hint, sizeof hint));
 }
 
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag) {
@@ -172,12 +196,18 @@ static mr_err_t find_stage(const mr_graph_t *g, const char *name, mr__node_t **o
                  mr_suggest_text(&near, hint, sizeof hint));
 }
 
-mr_err_t mr_graph_set(mr_graph_t *g, const char *stage, const char *setting, const char *value,
-                      mr_diag_t *diag) {
+mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setting,
+                             const char *value, const char *given, mr_diag_t *diag) {
   mr__node_t *node = NULL;
   MR_TRY(unsettled(g, diag));
   MR_TRY(find_stage(g, stage, &node, diag));
-  return mr__graph_put(g, node, (mr__setting_t){.name = setting, .text = value}, diag);
+  return mr__graph_put(g, node, (mr__setting_t){.name = setting, .text = value, .given = given},
+                       diag);
+}
+
+mr_err_t mr_graph_set(mr_graph_t *g, const char *stage, const char *setting, const char *value,
+                      mr_diag_t *diag) {
+  return mr__graph_set_given(g, stage, setting, value, NULL, diag);
 }
 
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,

@@ -58,8 +58,10 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
    process NAME key=value ... { ... } at the start of a line says in which process the stages of
    its chains run (pipeline/process.h). */
 
-/* Adds what text says, then applies overrides[0,n) (mr_graph_override).  A failure reads
-   "LINE:COLUMN: ..."; the graph is then fit only to be destroyed. */
+/* Adds what text says, then applies overrides[0,n) (mr_graph_override).  What is wrong with the
+   text reads "ORIGIN:LINE:COLUMN: ..." (mr_graph_set_origin before this call), or without ORIGIN;
+   what is wrong with an override names it.  After a failure the graph is fit only to be destroyed.
+ */
 mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *overrides, int n,
                         mr_diag_t *diag);
 
@@ -112,7 +114,8 @@ mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number,
 mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *found,
                        mr_diag_t *diag);
 
-/* Where the text came from, a file's name: settle tells it before LINE:COLUMN.  Copied. */
+/* Where the text came from, a file's name: parse and settle tell it before LINE:COLUMN.  Copied.
+   MR_ERR_NOMEM. */
 mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag);
 
 /* Checks ports and cycles, parses settings, plans every stage, settles the spec of every edge;

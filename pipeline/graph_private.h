@@ -20,6 +20,7 @@ typedef struct mr__setting {
   bool expand; /* text may hold $NAME */
   mr__pos_t pos;
   const char *value; /* text with variables replaced, by mr__graph_resolve; else NULL */
+  const char *given; /* the KEY=VALUE of an override; NULL: the text or a call says it */
 } mr__setting_t;
 
 typedef struct mr__var {
@@ -27,6 +28,7 @@ typedef struct mr__var {
   bool expand;
   mr__pos_t pos;
   const char *value; /* as of a setting */
+  const char *given; /* as of a setting */
 } mr__var_t;
 
 /* What a stage has answered to marks (pipeline/durable.h). */
@@ -51,10 +53,12 @@ typedef struct mr__node {
   int64_t *start_word; /* [n_start_words] */
   int n_start_words;
   void *state;
-  mr_stage_t *worker;            /* [MR_MAX_WORKERS] */
-  int n_workers;                 /* threads; 0: none (source, order, map) */
-  int process;                   /* the block it stands in, from 1; 0: none */
-  int n_chains;                  /* source: chains that read it */
+  mr_stage_t *worker; /* [MR_MAX_WORKERS] */
+  int n_workers;      /* threads; 0: none (source, order, map) */
+  int process;        /* the block it stands in, from 1; 0: none */
+  const char *next;   /* the stage's name that follows it without "!", and so begins another chain;
+                         NULL: none does */
+  int n_chains;       /* source: chains that read it */
   char nothing[MR__NOTHING_MAX]; /* mr_gave_nothing; "": something, or it did not say */
   bool opened;
   _Atomic int64_t committed; /* mr_committed */
@@ -164,6 +168,15 @@ const char *mr__setting_text(const mr__setting_t *set);
 
 /* "3:14: " or "" into text[0,n). */
 const char *mr__pos_text(mr__pos_t pos, char *text, size_t n);
+/* Where a setting's value comes from: "epochs=three: " of an override, of the setting or of a
+   variable in it, else the place in the text, or "".  Into text[0,n). */
+const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, char *text, size_t n);
+/* Fails with code and why's sentence, which gets the text's origin where it begins with a place. */
+mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,
+                            mr_diag_t *diag);
+/* As mr_graph_set, for the KEY=VALUE of an override. */
+mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setting,
+                             const char *value, const char *given, mr_diag_t *diag);
 
 /* True if threads run def (it has step). */
 static inline bool mr__is_step(const mr_stage_def_t *def) { return def->step != NULL; }

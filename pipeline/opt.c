@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "pipeline/foreign.h"
 
 /* What a setting wants, as a person reads it. */
 static void want_text(const mr_opt_t *o, char *text, size_t n) {
@@ -107,9 +108,9 @@ static bool parse(const mr_opt_t *o, const char *text, void *at) {
 
 mr_err_t mr_opt_set(const mr_opt_t *opt, void *state, const char *who, const char *text,
                     mr_diag_t *diag) {
-  char want[256];
+  char want[256], hint[96];
   if (parse(opt, text, (char *)state + opt->offset)) return MR_OK;
   want_text(opt, want, sizeof want);
-  return mr_fail(diag, MR_ERR_CONFIG, "%s: setting %s = \"%.200s\": want %s", who, opt->name, text,
-                 want);
+  return mr_fail(diag, MR_ERR_CONFIG, "%s: setting %s = \"%.200s\": want %s%s", who, opt->name,
+                 text, want, mr_value_hint(opt, text, hint, sizeof hint));
 }

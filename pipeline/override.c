@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/foreign.h"
 #include "pipeline/graph_private.h"
 
 int mr__graph_var(const mr_graph_t *g, const char *name, size_t n) {
@@ -89,11 +90,17 @@ const char *mr__setting_text(const mr__setting_t *set) {
   return set->value ? set->value : set->text;
 }
 
-static mr_err_t override_var(mr_graph_t *g, int i, const char *value, mr_diag_t *diag) {
-  const char *text = mr__graph_text(g, value, strlen(value));
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-  g->var[i].text = text, g->var[i].expand = false;
-  return MR_OK;
+const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, char *text, size_t n) {
+  const char *given = set->given;
+  for (const char *s = set->expand ? strchr(set->text, '$') : NULL; s && !given;
+       s = strchr(s + 1, '$')) {
+    const char *name = s + 1 + (s[1] == '{');
+    int i = mr__graph_var(g, name, var_name_span(name));
+    if (i >= 0) given = g->var[i].given;
+  }
+  if (!given) return mr__pos_text(set->pos, text, n);
+  snprintf(text, n, "%.120s: ", given);
+  return text;
 }
 
 static bool stage_knows(const mr__node_t *node, const char *setting) {
@@ -101,21 +108,62 @@ static bool stage_knows(const mr__node_t *node, const char *setting) {
          (node->def->parallel && !strcmp(setting, "workers"));
 }
 
-/* No such key: names what is near among variables and settings. */
-static mr_err_t no_key(const mr_graph_t *g, const char *key, mr_diag_t *diag) {
-  char hint[96];
+static bool graph_knows(const void *graph, const char *key) {
+  const mr_graph_t *g = graph;
+  if (mr__graph_var(g, key, strlen(key)) >= 0) return true;
+  for (int i = 0; i < g->n_nodes; i++)
+    if (stage_knows(g->node[i], key)) return true;
+  return false;
+}
+
+/* The hint for a key that is called ours here; with a stage before it where several have it. */
+static void ours_hint(const mr_graph_t *g, const char *ours, char *text, size_t n) {
+  int which = -1, count = 0;
+  for (int i = g->n_nodes - 1; i >= 0; i--)
+    if (stage_knows(g->node[i], ours)) which = i, count++;
+  if (mr__graph_var(g, ours, strlen(ours)) >= 0 || count == 1)
+    snprintf(text, n, "; it is \"%s\" here", ours);
+  else
+    snprintf(text, n, "; it is \"%s\" here, of several stages: say %s.%s=", ours,
+             g->node[which]->name, ours);
+}
+
+/* What to write for a key that nothing has: what is near among variables and settings, or another
+   framework's word for one.  Into text[0,n). */
+static const char *key_hint(const mr_graph_t *g, const char *key, char *text, size_t n) {
+  char ours[64];
+  const char *missing = mr_foreign_missing(key);
   mr_suggest_t near = {.word = key};
   for (int i = 0; i < g->n_vars; i++) mr_suggest_offer(&near, g->var[i].name);
   for (int i = 0; i < g->n_nodes; i++)
     for (const mr_opt_t *o = g->node[i]->def->opts; o && o->type != MR_OPT_END; o++)
       mr_suggest_offer(&near, o->name);
+  text[0] = 0;
+  int stage = mr__graph_find(g, key);
+  if (stage >= 0)
+    snprintf(text, n, "; it is a stage: say %s.SETTING=, `millrace inspect %s` lists them", key,
+             g->node[stage]->def->name);
+  else if (near.best && !near.distance)
+    mr_suggest_text(&near, text, n);
+  else if (mr_foreign_setting(key, graph_knows, g, ours, sizeof ours))
+    ours_hint(g, ours, text, n);
+  else if (missing)
+    snprintf(text, n, "; %s", missing);
+  else
+    mr_suggest_text(&near, text, n);
+  return text;
+}
+
+static mr_err_t no_key(const mr_graph_t *g, const char *key, mr_diag_t *diag) {
+  char hint[MR_HINT_MAX];
   return mr_fail(diag, MR_ERR_CONFIG,
                  "%.60s=: neither a variable of the graph nor a setting of a stage%s", key,
-                 mr_suggest_text(&near, hint, sizeof hint));
+                 key_hint(g, key, hint, sizeof hint));
 }
 
 /* The only stage with this setting; several are listed. */
-static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value, mr_diag_t *diag) {
+static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value, const char *given,
+                              mr_diag_t *diag) {
   int found = 0, which = -1;
   char list[512] = "";
   for (int i = 0; i < g->n_nodes; i++) {
@@ -127,7 +175,7 @@ static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value,
   if (!found) return no_key(g, key, diag);
   if (found > 1)
     return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; say one of %s", key, list);
-  return mr_graph_set(g, g->node[which]->name, key, value, diag);
+  return mr__graph_set_given(g, g->node[which]->name, key, value, given, diag);
 }
 
 mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
@@ -135,14 +183,19 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *dia
   if (!eq || eq == key_value)
     return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want KEY=VALUE", key_value);
   const char *key = mr__graph_text(g, key_value, (size_t)(eq - key_value));
-  if (!key) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  const char *given = mr__graph_text(g, key_value, strlen(key_value));
+  if (!key || !given) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   int v = mr__graph_var(g, key, strlen(key));
-  if (v >= 0 && !g->settled) return override_var(g, v, eq + 1, diag);
+  if (v >= 0 && !g->settled) {
+    g->var[v] =
+        (mr__var_t){.name = g->var[v].name, .text = given + (eq + 1 - key_value), .given = given};
+    return MR_OK;
+  }
   const char *dot = strchr(key, '.');
-  if (!dot) return override_bare(g, key, eq + 1, diag);
+  if (!dot) return override_bare(g, key, eq + 1, given, diag);
   const char *stage = mr__graph_text(g, key, (size_t)(dot - key));
   if (!stage) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-  return mr_graph_set(g, stage, dot + 1, eq + 1, diag);
+  return mr__graph_set_given(g, stage, dot + 1, eq + 1, given, diag);
 }
 
 mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {

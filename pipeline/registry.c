@@ -1,7 +1,10 @@
 #include "pipeline/registry.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "pipeline/foreign.h"
 
 void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table) {
   for (; *table; table++) {
@@ -16,9 +19,24 @@ const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *nam
   return NULL;
 }
 
+const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n) {
+  const char *foreign = mr_foreign_stage(word);
+  mr_suggest_t near = {.word = word};
+  for (int i = 0; i < reg->n; i++) mr_suggest_offer(&near, reg->def[i]->name);
+  if (!foreign || (near.best && !near.distance)) return mr_suggest_text(&near, text, n);
+  snprintf(text, n, "; %s", foreign);
+  return text;
+}
+
 const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name) {
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
     if (!strcmp(o->name, name)) return o;
+  return NULL;
+}
+
+const mr_opt_t *mr_stage_def_opt_taking(const mr_stage_def_t *def, const char *word) {
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    if (o->type == MR_OPT_ENUM && mr_is_choice(o->choices, word)) return o;
   return NULL;
 }
 

@@ -27,8 +27,16 @@ void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table);
 /* The stage of this name, or NULL. */
 const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name);
 
+/* What to write instead of a stage's name that is unknown, into text[0,n): the nearest name, "; did
+   you mean \"batch\"?", or what stands here for another framework's stage (pipeline/foreign.h); ""
+   if nothing is known.  Returns text. */
+const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n);
+
 /* The setting of this name, or NULL. */
 const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name);
+
+/* The setting that has the word among its choices, or NULL. */
+const mr_opt_t *mr_stage_def_opt_taking(const mr_stage_def_t *def, const char *word);
 
 /* Ports until the NULL name. */
 int mr_stage_def_n_in(const mr_stage_def_t *def);

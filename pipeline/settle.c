@@ -12,8 +12,8 @@ static mr_err_t set_one(mr_graph_t *g, mr__node_t *node, const mr__setting_t *se
                         mr_diag_t *diag) {
   static const mr_opt_t workers = {
       .name = "workers", .type = MR_OPT_INT, .unit = "threads", .lo = 1, .hi = MR_MAX_WORKERS};
-  char at[32], who[128];
-  snprintf(who, sizeof who, "%s%s", mr__pos_text(set->pos, at, sizeof at), node->name);
+  char at[160], who[256];
+  snprintf(who, sizeof who, "%s%s", mr__setting_where(g, set, at, sizeof at), node->name);
   const char *text = mr__setting_text(set);
   const mr_opt_t *o = mr_stage_def_opt(node->def, set->name);
   if (o) return mr_opt_set(o, node->state, who, text, diag);
@@ -80,16 +80,32 @@ static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Why an output that must be connected is not: what follows its stage, into text[0,n). */
+static const char *after_output(const mr__node_t *node, char *text, size_t n) {
+  text[0] = 0;
+  if (!node->next) {
+    snprintf(text, n, "; join it by \"!\" to the stage that takes it, such as \"null\"");
+    return text;
+  }
+  const mr_opt_t *o = mr_stage_def_opt_taking(node->def, node->next);
+  if (o)
+    snprintf(text, n, ": \"%s\" after it is a stage of another chain; write %s=%s", node->next,
+             o->name, node->next);
+  else
+    snprintf(text, n, ": \"%s\" after it begins another chain; put \"!\" between them", node->next);
+  return text;
+}
+
 static mr_err_t check_ports(const mr__node_t *node, mr_diag_t *diag) {
   for (int out = 0; out < 2; out++) {
     const mr_port_def_t *port = out ? node->def->out : node->def->in;
     const bool *linked = out ? node->worker->out_linked : node->worker->in_linked;
     for (int i = 0; i < MR_MAX_PORTS && port[i].name; i++) {
-      char at[32];
+      char at[32], hint[128] = "";
       if (linked[i] || port[i].optional) continue;
-      return mr_fail(diag, MR_ERR_USAGE, "%s%s: the %s \"%s\" is not connected",
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s: the %s \"%s\" is not connected%s",
                      mr__pos_text(node->pos, at, sizeof at), node->name, out ? "output" : "input",
-                     port[i].name);
+                     port[i].name, out ? after_output(node, hint, sizeof hint) : hint);
     }
   }
   return MR_OK;
@@ -205,6 +221,5 @@ mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
   mr_diag_t why = {0};
   mr_err_t e = settle(g, &why);
   if (e >= 0 || !why.code) return e;
-  bool has_place = g->origin && why.text[0] >= '1' && why.text[0] <= '9';
-  return mr_fail(diag, e, "%s%s%s", has_place ? g->origin : "", has_place ? ":" : "", why.text);
+  return mr__fail_at_origin(g, e, &why, diag);
 }

@@ -5,18 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/foreign.h"
 #include "pipeline/text_private.h"
+
+/* For a word where a stage's name should stand. */
+static mr_err_t unknown_stage(mr__text_parser_t *p) {
+  char hint[MR_HINT_MAX], name[64];
+  const char *text = p->word.text;
+  size_t n = strcspn(text, "(,:=");
+  snprintf(name, sizeof name, "%.*s", (int)n, text);
+  const mr_stage_def_t *meant = mr_registry_find(p->g->reg, name);
+  if (meant && text[n] && !p->word.quoted)
+    snprintf(hint, sizeof hint, "; settings follow %s after a blank, without \"%c\"", name,
+             text[n]);
+  else if (p->word.quoted && meant)
+    snprintf(hint, sizeof hint, "; write %s without quotes", name);
+  else
+    mr_registry_hint(p->g->reg, n ? name : text, hint, sizeof hint);
+  return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos, "unknown stage \"%.60s\"%s", text, hint);
+}
 
 static mr_err_t parse_stage(mr__text_parser_t *p, mr__end_t *out) {
   mr__word_t *w = &p->word;
   const mr_stage_def_t *def = w->quoted ? NULL : mr_registry_find(p->g->reg, w->text);
-  if (!def) {
-    char hint[96];
-    mr_suggest_t near = {.word = w->text};
-    for (int i = 0; i < p->g->reg->n; i++) mr_suggest_offer(&near, p->g->reg->def[i]->name);
-    return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "unknown stage \"%.60s\"%s", w->text,
-                          mr_suggest_text(&near, hint, sizeof hint));
-  }
+  if (!def) return unknown_stage(p);
   int i = mr__graph_new_node(p->g, def, w->pos);
   if (i < 0) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
   *out = (mr__end_t){.node = i, .pos = w->pos};
@@ -35,8 +47,9 @@ static mr_err_t parse_reference(mr__text_parser_t *p, size_t n, mr__end_t *out) 
 
 static mr_err_t parse_end(mr__text_parser_t *p, mr__end_t *out) {
   if (p->word.end || p->word.bang)
-    return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos, "want a stage %s",
-                          p->word.end ? "before the end of the text" : "before \"!\"");
+    return mr__text_wrong(
+        p, MR_ERR_USAGE, p->word.pos, "want a stage %s",
+        p->word.end ? "before the end of the text: \"!\" joins two stages" : "before \"!\"");
   size_t n = mr__word_reference(&p->word);
   return n ? parse_reference(p, n, out) : parse_stage(p, out);
 }
@@ -127,12 +140,12 @@ static mr_err_t close_process(mr__text_parser_t *p) {
 static mr_err_t parse_all(mr__text_parser_t *p) {
   MR_TRY(mr__text_next(p));
   while (!p->word.end) {
-    if (!mr__word_begins_other(&p->word))
-      MR_TRY(parse_chain(p));
-    else if (mr__word_is(&p->word, "}"))
+    if (mr__word_is(&p->word, "}"))
       MR_TRY(close_process(p));
+    else if (mr__word_is(&p->word, "let"))
+      MR_TRY(mr__text_let(p));
     else
-      MR_TRY(mr__word_is(&p->word, "let") ? mr__text_let(p) : open_process(p));
+      MR_TRY(mr__word_is(&p->word, "process") ? open_process(p) : parse_chain(p));
   }
   if (p->process)
     return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos, "process %s is not closed: want \"}\"",
@@ -146,12 +159,14 @@ mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *over
   if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
   mr__text_parser_t *p = calloc(1, sizeof *p);
   if (!p) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-  *p = (mr__text_parser_t){.g = g, .diag = diag, .at = text, .line_start = text, .line = 1};
+  mr_diag_t why = {0};
+  *p = (mr__text_parser_t){.g = g, .diag = &why, .at = text, .line_start = text, .line = 1};
   p->fresh_line = true;
   mr_err_t e = parse_all(p);
-  if (e >= 0 && !g->n_nodes) e = mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
+  if (e >= 0 && !g->n_nodes) e = mr_fail(&why, MR_ERR_USAGE, "the graph has no stages");
   free(p->link);
   free(p);
-  for (int i = 0; i < n && e >= 0; i++) e = mr__graph_override(g, overrides[i], diag);
-  return e >= 0 ? mr__graph_resolve(g, diag) : e;
+  for (int i = 0; i < n && e >= 0; i++) e = mr__graph_override(g, overrides[i], &why);
+  if (e >= 0) e = mr__graph_resolve(g, &why);
+  return e >= 0 ? MR_OK : mr__fail_at_origin(g, e, &why, diag);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/foreign.h"
 #include "pipeline/text_private.h"
 
 static mr_err_t check_vars(mr__text_parser_t *p, const char *text, mr__pos_t pos) {
@@ -64,7 +65,8 @@ mr_err_t mr__text_let(mr__text_parser_t *p) {
   skip_spaces(p);
   if (*p->at && *p->at != '\n' && *p->at != '#')
     return mr__text_wrong(p, MR_ERR_USAGE, mr__text_here(p),
-                          "\"%.20s\" after the value of a variable: quote it", p->at);
+                          "\"%.*s\" after the value of a variable: quote it",
+                          (int)(strcspn(p->at, "\n") < 20 ? strcspn(p->at, "\n") : 20), p->at);
   return mr__text_next(p);
 }
 
@@ -84,8 +86,16 @@ static const mr_opt_t *open_positional(const mr__node_t *node) {
 static mr_err_t put(mr__text_parser_t *p, mr__node_t *node, const char *name, const char *text,
                     bool expand) {
   if (expand) MR_TRY(check_vars(p, text, p->word.pos));
-  mr__setting_t set = {name, text, expand, p->word.pos, NULL};
+  mr__setting_t set = {.name = name, .text = text, .expand = expand, .pos = p->word.pos};
   return mr__graph_put(p->g, node, set, p->diag);
+}
+
+/* For "size = 4", "size= 4" and "size =4": value is where the text goes on after the '='. */
+static mr_err_t stand_apart(mr__text_parser_t *p, const char *key, const char *value) {
+  value += strspn(value, " \t");
+  return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos,
+                        "\"%.60s\" and its value stand apart: write %.60s=%.*s without blanks", key,
+                        key, (int)strcspn(value, " \t\r\n!"), value);
 }
 
 mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
@@ -93,6 +103,8 @@ mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
   char key[64];
   snprintf(key, sizeof key, "%.*s", (int)w->key, w->text);
   const char *value = w->text + w->key + 1;
+  const mr_opt_t *o = mr_stage_def_opt(node->def, key);
+  if (!*value && !w->quoted && o && o->type != MR_OPT_STR) return stand_apart(p, key, p->at);
   if (has_set(node, key))
     return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: setting \"%s\" is given twice",
                           node->def->name, key);
@@ -106,16 +118,55 @@ mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
   return e;
 }
 
-static mr_err_t bad_bare_word(mr__text_parser_t *p, const mr__node_t *node) {
-  char hint[96];
-  mr_suggest_t near = {.word = p->word.text};
-  for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++)
-    if (o->type == MR_OPT_BOOL) mr_suggest_offer(&near, o->name);
+/* What was probably meant by a bare word that the stage cannot take, into text[0,n), or "". */
+static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *node, char *text,
+                                  size_t n) {
+  static const char *const joins[] = {"|", "->", "=>", ">", ">>",  "|>",
+                                      "&", "&&", ",",  ";", "then"};
+  const char *word = p->word.text;
+  const mr_opt_t *o = mr_stage_def_opt_taking(node->def, word);
+  char key[64];
+  size_t len = strcspn(word, ":");
+  snprintf(key, sizeof key, "%.*s", (int)len, word);
+  mr_suggest_t near = {.word = word};
+  for (const mr_opt_t *b = node->def->opts; b && b->type != MR_OPT_END; b++)
+    if (b->type == MR_OPT_BOOL) mr_suggest_offer(&near, b->name);
   for (int i = 0; i < p->g->reg->n; i++) mr_suggest_offer(&near, p->g->reg->def[i]->name);
+  for (size_t i = 0; i < sizeof joins / sizeof *joins; i++)
+    if (!strcmp(word, joins[i])) return snprintf(text, n, "; stages are joined by \"!\""), text;
+  if (!strcmp(word, "process") || !strcmp(word, "let"))
+    snprintf(text, n, "; \"%s\" begins on a line of its own", word);
+  else if (strpbrk(word, ")]"))
+    snprintf(text, n, "; a value has neither blanks nor brackets");
+  else if (!strcmp(word, "\\"))
+    snprintf(text, n, "; inside quotes a line needs no \"\\\" at its end");
+  else if (o)
+    snprintf(text, n, "; write %s=%s", o->name, word);
+  else if (word[len] && mr_stage_def_opt(node->def, key))
+    snprintf(text, n, "; write %s=%s", key, word + len + 1);
+  else if (mr_stage_def_opt(node->def, word))
+    snprintf(text, n, "; it wants a value, %s=VALUE", word);
+  else if (near.best)
+    mr_suggest_text(&near, text, n);
+  else if (mr_foreign_stage(word))
+    snprintf(text, n, "; %s", mr_foreign_stage(word));
+  else
+    snprintf(text, n, "; its settings are NAME=VALUE, `millrace inspect %s` lists them",
+             node->def->name);
+  return text;
+}
+
+static mr_err_t bad_bare_word(mr__text_parser_t *p, const mr__node_t *node) {
+  char hint[MR_HINT_MAX];
   return mr__text_wrong(
       p, MR_ERR_USAGE, p->word.pos,
       "unexpected \"%.60s\" after %s: neither a stage nor a yes-or-no setting of it%s",
-      p->word.text, node->def->name, mr_suggest_text(&near, hint, sizeof hint));
+      p->word.text, node->def->name, bare_word_hint(p, node, hint, sizeof hint));
+}
+
+/* "0.3" and the like, which would also read as port 3 of a stage called 0. */
+static bool is_number(const char *text) {
+  return *text && strspn(text, "0123456789.+-eE") == strlen(text) && strpbrk(text, "0123456789");
 }
 
 /* A bare word after a stage: *done if it starts the next chain instead. */
@@ -123,12 +174,22 @@ static mr_err_t parse_bare(mr__text_parser_t *p, mr__node_t *node, bool *done) {
   mr__word_t *w = &p->word;
   const mr_opt_t *o = w->quoted ? NULL : mr_stage_def_opt(node->def, w->text);
   bool stage = w->line_start && mr_registry_find(p->g->reg, w->text); /* shuffle has shuffle= */
+  if (!w->quoted && p->at[strspn(p->at, " \t")] == '=')
+    return stand_apart(p, w->text, p->at + strspn(p->at, " \t") + 1);
+  if (!w->quoted && !strncmp(w->text, "--", 2))
+    return mr__text_wrong(
+        p, MR_ERR_USAGE, w->pos,
+        "\"%.60s\" after %s: a graph has no flags; `millrace inspect %s` lists its "
+        "settings",
+        w->text, node->def->name, node->def->name);
   if (o && o->type == MR_OPT_BOOL && !stage) return put(p, node, o->name, "true", false);
   const mr_opt_t *place = open_positional(node);
   if (!w->quoted) {
-    size_t ref = mr__word_reference(w);
+    size_t ref = w->line_start || !is_number(w->text) ? mr__word_reference(w) : 0;
     *done = mr_registry_find(p->g->reg, w->text) || mr__word_begins_other(w) ||
             (ref && (!w->text[ref + 1] || w->line_start || !place));
+    if (*done && !w->line_start && mr_registry_find(p->g->reg, w->text))
+      node->next = mr_registry_find(p->g->reg, w->text)->name;
     if (*done) return MR_OK;
   }
   return place ? put(p, node, place->name, w->text, true) : bad_bare_word(p, node);

@@ -50,7 +50,7 @@ static void flip_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_
 }
 
 static const mr_opt_t flip_opts[] = {{"p", MR_OPT_F64, offsetof(flip_t, p), "", "0.5", 0, 1, NULL,
-                                      "Probability that a picture is mirrored.", 0},
+                                      "Probability that a picture is mirrored.", 1},
                                      {0}};
 
 const mr_stage_def_t mr_stage_flip = {

@@ -177,7 +177,7 @@ static void doctor_hands_data_to_the_sources(void **state) {
   static const char with[] = "let data = /nonexistent\ncifar10 path=$data ! batch 4 ! null";
   char dir[] = "/tmp/mr-doctor-XXXXXX", says[128];
   assert_non_null(mkdtemp(dir));
-  snprintf(says, sizeof says, "cannot be read: cifar10: %s/data_batch_1.bin", dir);
+  snprintf(says, sizeof says, "cannot be read: cifar10: path=%s: holds no data_batch_1.bin", dir);
   RUN(&p, "doctor", with, "--data", dir);
   ends(0, says, "");
   RUN(&p, "doctor", "cifar10 ! batch 4 ! null", "--data", dir);

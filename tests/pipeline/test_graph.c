@@ -129,15 +129,16 @@ static void wrong_text_is_told_with_its_place(void **state) {
       {"", "the graph has no stages"},
       {"sourse ! sink", "1:1: unknown stage \"sourse\"; did you mean \"source\"?"},
       {"source !\n  sunk", "2:3: unknown stage \"sunk\"; did you mean \"sink\"?"},
-      {"source ! sink m=1 ", "1:15: sink: unknown setting \"m\""},
+      {"source ! sink m=1 ",
+       "1:15: sink: unknown setting \"m\"; `millrace inspect sink` lists its settings"},
       {"source ! pass workrs=1",
        "1:15: pass: unknown setting \"workrs\"; did you mean \"workers\"?"},
       {"source ! ! sink", "1:10: want a stage before \"!\""},
-      {"source !", "1:9: want a stage before the end of the text"},
+      {"source !", "1:9: want a stage before the end of the text: \"!\" joins two stages"},
       {"! sink", "1:1: want a stage before \"!\""},
       {"source 1 2 ! sink",
        "1:10: unexpected \"2\" after source: neither a stage nor a yes-or-no "
-       "setting of it"},
+       "setting of it; its settings are NAME=VALUE, `millrace inspect source` lists them"},
       {"source 1 fst ! sink",
        "1:10: unexpected \"fst\" after source: neither a stage nor a "
        "yes-or-no setting of it; did you mean \"fast\"?"},
@@ -147,7 +148,7 @@ static void wrong_text_is_told_with_its_place(void **state) {
       {"let runs = 1\nsource n=$run ! sink", "2:8: unknown variable $run; did you mean \"runs\"?"},
       {"let = 1", "1:5: want let NAME = VALUE"},
       {"let a =\nsource", "1:8: want a value after \"let a =\""},
-      {"let a = 1 2\nsource", "1:11: \"2\nsource\" after the value of a variable: quote it"},
+      {"let a = 1 2\nsource", "1:11: \"2\" after the value of a variable: quote it"},
       {"let a = 1\nlet a = 2", "2:5: the variable \"a\" is already there"},
       {"source name=a ! sink name=a", "1:22: sink: the name \"a\" is taken"},
       {"source name=a.b ! sink", "1:8: source: name = \"a.b\": want letters, digits, - and _"},
@@ -167,7 +168,9 @@ static void wrong_text_is_told_with_its_place(void **state) {
 
 static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
   static const char *const bad[][2] = {
-      {"source", "1:1: source: the output \"out\" is not connected"},
+      {"source",
+       "1:1: source: the output \"out\" is not connected; join it by \"!\" to the stage that takes "
+       "it, such as \"null\""},
       {"sink", "1:1: sink: the input \"in\" is not connected"},
       {"source ! sink name=s\nsource ! s.",
        "2:10: s.in has two connections, from source and source2"},
@@ -209,7 +212,7 @@ static void overrides_reach_variables_and_settings(void **state) {
        "\"fast\"?"},
       {"pas.n=3", "no stage of the graph is called \"pas\"; did you mean \"pass\"?"},
       {"meter.n=3", "no stage of the graph is called \"meter\"; the meter is \"m\""},
-      {"pass.m=3", "pass: unknown setting \"m\""},
+      {"pass.m=3", "pass: unknown setting \"m\"; `millrace inspect pass` lists its settings"},
       {"n", "\"n\": want KEY=VALUE"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     mr_diag_t diag = {0};
