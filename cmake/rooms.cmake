@@ -26,6 +26,11 @@ endfunction()
 
 function(mr_target_setup target)
   target_compile_options(${target} PRIVATE ${MR_WARNINGS} ${MR_SANITIZE_FLAGS} -fno-math-errno -fno-trapping-math)
+  # Draws and pixels have the same bits on every processor, so that no compiler may join a product and
+  # a sum into one rounding, as gcc does for arm64.  The tensor graph promises its bits for one machine.
+  if(NOT target STREQUAL "mr_model")
+    target_compile_options(${target} PRIVATE -ffp-contract=off)
+  endif()
   target_link_options(${target} PRIVATE ${MR_SANITIZE_FLAGS})
 endfunction()
 
