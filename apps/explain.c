@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/columns.h"
 #include "base/cond.h"
 #include "base/xio.h"
 #include "pipeline/diagnose.h"
@@ -28,7 +30,7 @@ static void say(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsho
   char text[768];
   if (!to || !mr_diagnose(g, from, to, &d)) return;
   mr_diagnosis_text(&d, text, sizeof text);
-  fprintf(stderr, "%s\n", text);
+  mr_put_wrapped(stderr, text, mr_columns(STDERR_FILENO), 2);
 }
 
 void mr_explain_run(const mr_graph_t *g) {

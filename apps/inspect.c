@@ -5,6 +5,8 @@
 
 #include "apps/cli.h"
 #include "apps/inspect_data.h"
+#include "base/columns.h"
+#include "base/number.h"
 #include "loaders/loaders.h"
 #include "pipeline/foreign.h"
 #include "pipeline/process.h"
@@ -38,91 +40,87 @@ static const char *flow_text(mr_flow_t flow) {
   return "anything";
 }
 
+/* Lines as long as the terminal's, and not longer than can be read; 80 columns elsewhere. */
+static int line_columns(void) {
+  int columns = mr_columns(STDOUT_FILENO);
+  return columns <= 0 ? 80 : columns > 100 ? 100 : columns;
+}
+
 static void print_ports(const char *side, const mr_port_def_t *p) {
-  for (int i = 0; i < MR_MAX_PORTS && p[i].name; i++)
-    printf("  %-4s %-10s %s%s\n", side, p[i].name, flow_text(p[i].flow),
-           p[i].optional ? ", may stay unconnected" : "");
-}
-
-/* A row of the table of settings: all cells but what the setting means. */
-enum { CELLS = 5 };
-typedef struct row {
-  const char *cell[CELLS];
-  char range[64];
-} row_t;
-
-static void to_row(const mr_opt_t *o, row_t *row) {
-  row->range[0] = 0;
-  if (o->lo != o->hi) snprintf(row->range, sizeof row->range, "[%.10g, %.10g]", o->lo, o->hi);
-  const char *none = o->type == MR_OPT_STR || o->type == MR_OPT_SECRET ? "none" : "must be given";
-  row->cell[0] = o->name, row->cell[1] = type_text(o);
-  row->cell[2] = o->unit ? o->unit : "";
-  row->cell[3] = o->def && *o->def ? o->def : none;
-  row->cell[4] = row->range;
-}
-
-static void print_row(const row_t *row, const int *width) {
-  for (int i = 0; i < CELLS; i++) printf("  %-*s", width[i], row->cell[i]);
-}
-
-static void widen(const row_t *row, int *width) {
-  for (int i = 0; i < CELLS; i++) {
-    int n = (int)strlen(row->cell[i]);
-    if (n > width[i]) width[i] = n;
+  char line[256];
+  for (int i = 0; i < MR_MAX_PORTS && p[i].name; i++) {
+    snprintf(line, sizeof line, "  %-4s %-10s %s%s", side, p[i].name, flow_text(p[i].flow),
+             p[i].optional ? ", may stay unconnected" : "");
+    mr_put_wrapped(stdout, line, line_columns(), 18);
   }
 }
 
-static void widen_by(const mr_opt_t *o, int *width) {
-  row_t row;
-  to_row(o, &row);
-  widen(&row, width);
+/* "whole number of steps in [0, 1000], default 20" */
+static void print_what(const mr_opt_t *o, char *text, size_t n) {
+  size_t at = (size_t)mr_snprintf(text, n, "%s", type_text(o));
+  bool text_type = o->type == MR_OPT_STR || o->type == MR_OPT_SECRET;
+  if (o->unit && *o->unit) at += (size_t)mr_snprintf(text + at, n - at, " of %s", o->unit);
+  if (o->lo != o->hi)
+    at += (size_t)mr_snprintf(text + at, n - at, " in [%.10g, %.10g]", o->lo, o->hi);
+  if (o->def && *o->def)
+    mr_snprintf(text + at, n - at, ", default %s", o->def);
+  else if (!text_type)
+    mr_snprintf(text + at, n - at, ", must be given");
 }
 
-static void print_option(const mr_opt_t *o, int *width) {
-  row_t row;
-  to_row(o, &row);
-  print_row(&row, width);
-  printf("  %s%s\n", o->help, o->positional ? " The bare value means this one." : "");
+/* A setting, what it takes, and below that what it means. */
+static void print_option(const mr_opt_t *o) {
+  enum { NAME = 16 };
+  char what[512], line[1024];
+  int columns = line_columns(), indent = columns < 60 ? 4 : NAME + 2;
+  print_what(o, what, sizeof what);
+  snprintf(line, sizeof line, "  %-*s%s", indent - 2, o->name, what);
+  if (strlen(o->name) + 3 > (size_t)indent) snprintf(line, sizeof line, "  %s  %s", o->name, what);
+  mr_put_wrapped(stdout, line, columns, indent);
+  snprintf(line, sizeof line, "%*s%s%s", indent, "", o->help,
+           o->positional ? " The bare value means this one." : "");
+  mr_put_wrapped(stdout, line, columns, indent);
 }
 
 /* The settings of a stage, those that every stage has among them. */
-static void each_option(const mr_stage_def_t *d, void (*see)(const mr_opt_t *o, int *width),
-                        int *width) {
-  for (const mr_opt_t *o = d->opts; o && o->name; o++) see(o, width);
+static void print_options(const mr_stage_def_t *d) {
+  for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
   if (d->parallel)
-    see(&(mr_opt_t){.name = "workers",
+    print_option(
+        &(mr_opt_t){.name = "workers",
                     .type = MR_OPT_INT,
                     .unit = "threads",
                     .def = "1",
                     .lo = 1,
                     .hi = 64,
-                    .help = "Threads that share the work; the order of the results stays."},
-        width);
+                    .help = "Threads that share the work; the order of the results stays."});
   if (d != &mr_process_def)
-    see(&(mr_opt_t){.name = "name",
-                    .type = MR_OPT_STR,
-                    .def = d->name,
-                    .help = "What this stage is called in the graph."},
-        width);
+    print_option(&(mr_opt_t){.name = "name",
+                             .type = MR_OPT_STR,
+                             .def = d->name,
+                             .help = "What this stage is called in the graph."});
 }
 
 static void print_stage(const mr_stage_def_t *d) {
-  const row_t head = {.cell = {"setting", "type", "unit", "default", "range"}};
-  int width[CELLS] = {0};
-  printf("%s: %s\n\n", d->name, d->help);
+  char line[1024];
+  snprintf(line, sizeof line, "%s: %s", d->name, d->help);
+  mr_put_wrapped(stdout, line, line_columns(), 2);
+  puts("");
   print_ports("in", d->in);
   print_ports("out", d->out);
   if (d->in[0].name || d->out[0].name) puts("");
-  widen(&head, width);
-  each_option(d, widen_by, width);
-  print_row(&head, width);
-  printf("  meaning\n");
-  each_option(d, print_option, width);
+  puts("settings");
+  print_options(d);
 }
 
 static void print_room(const char *room, const mr_stage_def_t *const *table) {
+  char line[1024];
+  int columns = line_columns();
   printf("%s\n", room);
-  for (int i = 0; table[i]; i++) printf("  %-15s %s\n", table[i]->name, table[i]->help);
+  for (int i = 0; table[i]; i++) {
+    snprintf(line, sizeof line, "  %-15s %s", table[i]->name, table[i]->help);
+    mr_put_wrapped(stdout, line, columns, columns < 60 ? 4 : 18);
+  }
 }
 
 static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -130,7 +128,7 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
     print_room("loaders", mr_loaders_stages);
     print_room("stages", mr_stages_stages);
     print_room("sinks", mr_sinks_stages);
-    printf("blocks\n  %-15s %s\n", mr_process_def.name, mr_process_def.help);
+    print_room("blocks", (const mr_stage_def_t *const[]){&mr_process_def, NULL});
     return 0;
   }
   const mr_registry_t *reg = mr_all_stages();

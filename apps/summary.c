@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/model_arg.h"
+#include "base/columns.h"
 #include "model/nn/summary.h"
 
 static const mr_flag_t summary_flags[] = {
@@ -21,8 +23,32 @@ static void grouped(int64_t v, char text[32]) {
   text[at] = 0;
 }
 
+/* Columns of the terminal where the table does not fit, else 0. */
+static int narrow(void) {
+  enum { TABLE = 161 };
+  int columns = mr_columns(STDOUT_FILENO);
+  return columns < TABLE ? columns : 0;
+}
+
+/* A name and its number of parameters, and below them, by lines, what else there is to say. */
+static void print_narrow(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
+  char number[32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT], line[512];
+  int columns = narrow(), room = columns - 15;
+  grouped(count, number);
+  int n = (int)strlen(name);
+  if (n > room) printf("%.*s\n", columns, name), name = "", n = 0;
+  printf("%s%*s\n", name, columns - n, number);
+  if (m)
+    snprintf(line, sizeof line, "  %s: %s to %s", m->type, mr_aval_text(&m->in, in),
+             mr_aval_text(&m->out, out));
+  else
+    snprintf(line, sizeof line, "  %s", shape);
+  if (m || *shape) mr_put_wrapped(stdout, line, columns, 4);
+}
+
 static void print_row(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
   char text[4][32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT];
+  if (narrow()) return print_narrow(name, shape, count, m);
   for (int k = 0; k < 4; k++) grouped(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
   printf("%-36s %-18s %14s %14s %14s %14s", name, shape, text[0], text[1], text[2], text[3]);
   if (m) printf("  %-18s %-19s %s", m->type, mr_aval_text(&m->in, in), mr_aval_text(&m->out, out));
@@ -51,8 +77,12 @@ static void print_own(const char *module, const mr_params_t *p) {
 }
 
 static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const mr_params_t *p) {
-  printf("%-36s %-18s %14s %14s %14s %14s  %-18s %-19s %s\n", "module", "shape", "parameters",
-         "bytes f32", "bytes f16", "bytes bf16", "type", "inputs", "outputs");
+  int columns = narrow();
+  if (columns)
+    printf("module%*s\n", columns - (int)strlen("module"), "parameters");
+  else
+    printf("%-36s %-18s %14s %14s %14s %14s  %-18s %-19s %s\n", "module", "shape", "parameters",
+           "bytes f32", "bytes f16", "bytes bf16", "type", "inputs", "outputs");
   print_own(NULL, p);
   for (int i = 1; i < n; i++) {
     if (row[i].depth > depth) continue;
@@ -60,6 +90,12 @@ static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const
     if (row[i].depth < depth) print_own(row[i].name, p);
   }
   print_row("total", "", row[0].count, row[0].module);
+  if (columns) {
+    char f32[32], f16[32], line[128];
+    grouped(4 * row[0].count, f32), grouped(2 * row[0].count, f16);
+    snprintf(line, sizeof line, "bytes: %s in f32, %s in f16 or bf16", f32, f16);
+    mr_put_wrapped(stdout, line, columns, 2);
+  }
 }
 
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {

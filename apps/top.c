@@ -11,6 +11,7 @@
 
 #include "apps/cli.h"
 #include "apps/top_feed.h"
+#include "base/columns.h"
 #include "base/printable.h"
 
 enum { LOSSES = 1 << 16, STAGES = 24, LINES_KEPT = 6, CHART = 9 };
@@ -151,7 +152,9 @@ static bool drain(top_t *t) {
 
 /* ---- text, for both forms ---- */
 
-enum { HEAD_LINES = 5 };
+enum { HEAD_LINES = 5, STAGE_COLUMNS = 76 /* of a stage's line in words */ };
+
+static const char narrow_head[] = "stage            busy starv block   wait";
 
 /* The lines of numbers; returns how many. */
 static int head_text(const top_t *t, char text[HEAD_LINES][256]) {
@@ -177,7 +180,13 @@ static int head_text(const top_t *t, char text[HEAD_LINES][256]) {
   return n;
 }
 
-static void stage_text(const stage_t *st, char *text, size_t n) {
+/* columns: of the terminal, 0 for none. */
+static void stage_text(const stage_t *st, int columns, char *text, size_t n) {
+  if (columns && columns < STAGE_COLUMNS) {
+    snprintf(text, n, "%-15.15s %4.0f%% %4.0f%% %4.0f%% %6.1f", st->name, 100 * st->busy,
+             100 * st->starved, 100 * st->blocked, st->queue);
+    return;
+  }
   snprintf(text, n, "%-16.16s %5.1f%% busy %5.1f%% starved %5.1f%% blocked %6.1f waiting", st->name,
            100 * st->busy, 100 * st->starved, 100 * st->blocked, st->queue);
 }
@@ -192,16 +201,18 @@ static bool link_text(const stage_t *st, char *text, size_t n) {
 
 static int print_once(top_t *t) {
   char text[256], head[HEAD_LINES][256];
-  int n = head_text(t, head);
-  printf("%s  %s\n", t->where, t->note);
-  for (int i = 0; i < n; i++) puts(head[i]);
+  int n = head_text(t, head), columns = mr_columns(STDOUT_FILENO);
+  snprintf(text, sizeof text, "%s  %s", t->where, t->note);
+  mr_put_wrapped(stdout, text, columns, 2);
+  for (int i = 0; i < n; i++) mr_put_wrapped(stdout, head[i], columns, 2);
+  if (t->n_stages && columns && columns < STAGE_COLUMNS) puts(narrow_head);
   for (int i = 0; i < t->n_stages; i++) {
-    stage_text(&t->stage[i], text, sizeof text);
-    puts(text);
+    stage_text(&t->stage[i], columns, text, sizeof text);
+    mr_put_wrapped(stdout, text, columns, 2);
   }
   for (int i = 0; i < t->n_stages; i++)
-    if (link_text(&t->stage[i], text, sizeof text)) puts(text);
-  for (int i = 0; i < t->n_lines; i++) puts(t->line[i]);
+    if (link_text(&t->stage[i], text, sizeof text)) mr_put_wrapped(stdout, text, columns, 2);
+  for (int i = 0; i < t->n_lines; i++) mr_put_wrapped(stdout, t->line[i], columns, 2);
   return 0;
 }
 
@@ -249,26 +260,41 @@ static void draw_bar(int y, int x, int width, const stage_t *st) {
   }
 }
 
+/* A text in lines that fit the screen, from line y on; returns the line after it. */
+static int draw_text(int y, const char *text) {
+  size_t n = mr_fitting(text, COLS);
+  mvaddnstr(y++, 0, text, (int)n);
+  for (text += n; *(text += strspn(text, " ")); text += n) {
+    n = mr_fitting(text, COLS > 4 ? COLS - 2 : COLS);
+    mvaddnstr(y++, COLS > 4 ? 2 : 0, text, (int)n);
+  }
+  return y;
+}
+
 static void draw(top_t *t) {
   char text[256], head[HEAD_LINES][256];
   const char *over = t->note[0] ? t->note : mr_top_feed_over(t->feed);
   int y = 0, width = COLS - 10 > 8 ? COLS - 10 : 8;
   erase();
   attron(A_BOLD);
-  mvprintw(y++, 0, "millrace top  %s", t->where);
+  snprintf(text, sizeof text, "millrace top  %s", t->where);
+  y = draw_text(y, text);
   attroff(A_BOLD);
-  mvprintw(y++, 0, "%s; q leaves", over ? over : "running");
-  for (int i = 0, n = head_text(t, head); i < n; i++) mvaddnstr(y++, 0, head[i], COLS);
+  snprintf(text, sizeof text, "%s; q leaves", over ? over : "running");
+  y = draw_text(y, text);
+  for (int i = 0, n = head_text(t, head); i < n; i++) y = draw_text(y, head[i]);
   draw_curve(t, ++y, width);
   y += CHART + 1;
-  for (int i = 0; i < t->n_stages && y < LINES; i++, y++) {
-    stage_text(&t->stage[i], text, sizeof text);
+  if (t->n_stages && COLS < STAGE_COLUMNS && y < LINES) y = draw_text(y, narrow_head);
+  for (int i = 0; i < t->n_stages && y < LINES; i++) {
+    stage_text(&t->stage[i], COLS, text, sizeof text);
     mvaddnstr(y, 0, text, COLS);
-    draw_bar(y, 76, 40, &t->stage[i]);
+    draw_bar(y++, STAGE_COLUMNS, 40, &t->stage[i]);
   }
   for (int i = 0; i < t->n_stages && y < LINES; i++)
-    if (link_text(&t->stage[i], text, sizeof text)) mvaddnstr(y++, 0, text, COLS);
-  for (int i = 0; i < t->n_lines && y + 1 < LINES; i++) mvaddnstr(++y, 0, t->line[i], COLS);
+    if (link_text(&t->stage[i], text, sizeof text)) y = draw_text(y, text);
+  y++;
+  for (int i = 0; i < t->n_lines && y < LINES; i++) y = draw_text(y, t->line[i]);
   refresh();
 }
 

@@ -1,10 +1,12 @@
 /* What a person watches: on a terminal one live line, and everywhere a plain line every 20 steps,
    after each validation and at the end. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/columns.h"
 #include "base/number.h"
 #include "base/printable.h"
 #include "pipeline/metrics.h"
@@ -35,6 +37,26 @@ static const mr_opt_t progress_opts[] = {{.name = "every",
 static void clear_live(progress_t *p) {
   if (p->live) fputs("\r\033[K", stdout);
   p->live = false;
+}
+
+/* A line of its own; on a terminal that is narrower, several. */
+__attribute__((format(printf, 1, 2))) static void say_line(const char *fmt, ...) {
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  mr_vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  mr_put_wrapped(stdout, text, mr_columns(STDOUT_FILENO), 2);
+}
+
+/* The live line must fit, or clear_live would clear the end of it alone: what has no room is left
+   out, part by part. */
+static void put_live(char *text) {
+  int columns = mr_columns(STDOUT_FILENO);
+  if (columns) text[mr_fitting(text, columns - 1)] = 0;
+  size_t n = strlen(text);
+  if (n && text[n - 1] == ',') text[n - 1] = 0;
+  fputs(text, stdout);
 }
 
 static bool synthetic(const mr_metrics_t *r) {
@@ -95,18 +117,20 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
     return;
   }
   measure(p, r);
-  char pace[160];
+  char pace[160], text[320];
   pace_text(s, r, pace, sizeof pace);
   double loss = mr_metrics_get(r, "loss", 0), accuracy = mr_metrics_get(r, "accuracy", 0);
   clear_live(p);
   if (mr_metrics_get(r, "skipped", 0) != 0) {
-    printf("Step %" PRId64 ", left out%s\n", r->step, pace);
+    say_line("Step %" PRId64 ", left out%s", r->step, pace);
   } else if (line) {
-    mr_printf("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s\n", r->step, loss, accuracy, pace);
+    say_line("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s", r->step, loss, accuracy, pace);
   } else {
-    char of[32] = ""; /* nobody knows how many an endless stream has */
+    char of[32] = ""; /* an endless stream has no number of steps */
     if (r->total_steps > 0) snprintf(of, sizeof of, "/%" PRId64, r->total_steps);
-    mr_printf("%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss, accuracy, pace);
+    mr_snprintf(text, sizeof text, "%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss,
+                accuracy, pace);
+    put_live(text);
     p->live = true;
     p->shown_s = r->elapsed_s;
   }
@@ -119,43 +143,60 @@ static const char *class_name(const mr_metrics_t *r, int i, size_t most, char te
   return mr_printable_cell(known ? r->dataset->class_name[i] : "?", most, text, 64);
 }
 
-/* Rows are the truth, columns the guess. */
-static void say_confusion(const mr_metrics_t *r) {
+/* Columns from..to of the table: rows are the truth, columns the guess. */
+static void say_guesses(const mr_metrics_t *r, int from, int to, int cell) {
   int n = r->n_classes;
-  if (n < 1 || n > MR_METRICS_CLASSES) return;
   char name[64];
   printf("%-12s", "truth\\guess");
-  for (int g = 0; g < n; g++) printf(" %6s", class_name(r, g, 6, name));
+  for (int g = from; g < to; g++)
+    printf(" %*s", cell - 1, class_name(r, g, (size_t)cell - 1, name));
   putchar('\n');
   for (int t = 0; t < n; t++) {
     printf("%-12s", class_name(r, t, 12, name));
-    for (int g = 0; g < n; g++) printf(" %6" PRIu32, r->confusion[t * n + g]);
+    for (int g = from; g < to; g++) printf(" %*" PRIu32, cell - 1, r->confusion[t * n + g]);
     putchar('\n');
   }
 }
 
+/* Cells are narrower, and columns stand below each other, where a terminal has no room. */
+static void say_confusion(const mr_metrics_t *r) {
+  enum { NAME = 12, CELL = 7 };
+  int n = r->n_classes, columns = mr_columns(STDOUT_FILENO), least = 4;
+  if (n < 1 || n > MR_METRICS_CLASSES) return;
+  for (int i = 0; i < n * n; i++) {
+    int width = 1 + snprintf(NULL, 0, "%" PRIu32, r->confusion[i]);
+    if (width > least) least = width;
+  }
+  int room = columns ? columns - NAME : n * CELL, cell = room / n;
+  if (cell < least) cell = least;
+  if (cell > CELL) cell = CELL;
+  int each = room / cell > 1 ? room / cell : 1;
+  for (int from = 0; from < n; from += each)
+    say_guesses(r, from, from + each < n ? from + each : n, cell);
+}
+
 static void say_valid(const mr_metrics_t *r) {
-  mr_printf("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f, Accuracy: %.4f\n",
-            r->epoch, r->step, mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0));
+  say_line("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f, Accuracy: %.4f",
+           r->epoch, r->step, mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0));
 }
 
 static void say_test(const mr_metrics_t *r) {
   char note[4 * sizeof r->note];
-  mr_printf("%s, Loss: %.4f, Accuracy: %.4f%s\n",
-            r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
-            mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
-            synthetic(r) ? " (synthetic data)" : "");
+  say_line("%s, Loss: %.4f, Accuracy: %.4f%s",
+           r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
+           mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
+           synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 
 static void say_final(const mr_metrics_t *r) {
   char time[32];
   duration_text(r->elapsed_s, time, sizeof time);
-  printf("Done: %" PRId64 " steps, %" PRId64 " images, %s%s%s\n", r->step, r->images, time,
-         r->note[0] ? ", " : "", r->note);
+  say_line("Done: %" PRId64 " steps, %" PRId64 " images, %s%s%s", r->step, r->images, time,
+           r->note[0] ? ", " : "", r->note);
   double dropped = mr_metrics_get(r, "publish_dropped", 0);
-  if (dropped > 0) mr_printf("Missed by slow subscribers: %.0f messages\n", dropped);
-  if (synthetic(r)) puts("These results are of SYNTHETIC data, made up by the program.");
+  if (dropped > 0) say_line("Missed by slow subscribers: %.0f messages", dropped);
+  if (synthetic(r)) say_line("These results are of SYNTHETIC data, made up by the program.");
   printf("ledger %016" PRIx64 "\n", r->ledger);
 }
 
@@ -163,12 +204,12 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   if (!mr_metrics_is_numbers(r)) return;
   if (!p->begun && synthetic(r))
-    puts(
+    say_line(
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "
         "real ones, --data DIR names them. ***");
   if (!p->begun && r->kind == MR_METRICS_STEP && was_told(p, r))
-    mr_printf("Steps %" PRId64 " to %" PRId64 " are made again; they were told before.\n", r->step,
-              p->told);
+    say_line("Steps %" PRId64 " to %" PRId64 " are made again; they were told before.", r->step,
+             p->told);
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);
   } else {

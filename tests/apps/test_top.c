@@ -136,6 +136,21 @@ static void after_a_resume_it_forgets_what_was_cut(void **state) {
   screen_has("step 30/100", "3.0000");
 }
 
+static void forty_columns_show_every_number(void **state) {
+  char words[512];
+  if (!has_tmux()) skip();
+  for (int i = 1; i <= 40; i++) add_step(i, 3 - 0.05 * i);
+  snprintf(words, sizeof words, "-f /dev/null new-session -d -x 40 -y 40 '%s top %s'", MR_PROGRAM,
+           dir);
+  tmux(words);
+  screen_with("80.5 images/s");
+  screen_with("p99 nan s");
+  screen_with("lost records");
+  screen_with("stage            busy starv block   wait");
+  screen_with("train             75%   25%    0%    2.0");
+  screen_with("to-x             released up to 12,\n  committed up to 10");
+}
+
 /* ---- a live page ---- */
 
 /* A run with a page, until teardown; its address in url. */
@@ -223,6 +238,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(it_follows_a_run_and_leaves_on_q, setup, teardown),
       cmocka_unit_test_setup_teardown(after_a_resume_it_forgets_what_was_cut, setup, teardown),
+      cmocka_unit_test_setup_teardown(forty_columns_show_every_number, setup, teardown),
       cmocka_unit_test_setup_teardown(a_page_is_read_without_its_token_on_the_command_line, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(a_token_on_the_command_line_is_hidden, setup, teardown),
