@@ -1,3 +1,4 @@
+#include "base/label.h"
 #include "model/ops/lax.h"
 #include "model/ops/rows.h"
 #include "model/ops/rules.h"
@@ -17,6 +18,13 @@ mr_var_t *mr__xent_target(mr_fn_t *f, const mr_eqn_t *e) {
   mr_var_t *one = mr_lax_scale(f, 1 - smoothing, mr_lax_convert(f, hot, a->dtype));
   mr_var_t *rest = mr_literal(f, a->dtype, smoothing / (double)a->dim[1]);
   return mr_lax_add(f, one, rest);
+}
+
+mr_var_t *mr__xent_counted(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
+  if (!v) return NULL;
+  mr_var_t *none = mr_lax_eq(f, e->in[1], mr_literal(f, MR_I32, MR_LABEL_NONE));
+  none = none ? mr_lax_broadcast_in_dim(f, none, v->aval.ndim, v->aval.dim, (int[]){0}) : NULL;
+  return mr_lax_select_n(f, none, v, mr_lax_full(f, &v->aval, 0));
 }
 
 static mr_err_t xent_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -67,6 +75,7 @@ static mr_err_t xent_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, x, mr_rows_spread(f, top, a)));
   mr_var_t *lse = mr_lax_add(f, top, mr_lax_log(f, mr_lax_reduce_sum(f, w, 1, &last)));
   out[0] = mr_lax_sub(f, lse, mr_lax_reduce_sum(f, mr_lax_mul(f, target, x), 1, &last));
+  out[0] = mr__xent_counted(f, e, out[0]);
   return mr_rule_done(f);
 }
 

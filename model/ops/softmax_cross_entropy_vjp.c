@@ -30,6 +30,7 @@ static mr_err_t xent_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *p = mr_lax_softmax(f, e->in[0]);
   mr_var_t *d = mr_rows_spread(f, e->in[2], &e->in[0]->aval);
   out[0] = mr_lax_mul(f, mr_lax_sub(f, p, mr__xent_target(f, e)), d);
+  out[0] = mr__xent_counted(f, e, out[0]);
   return mr_rule_done(f);
 }
 

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "base/label.h"
 #include "tests/model/grid.h"
 
 /* y of a graph f (destroyed) whose inputs are in[] gives want[]. */
@@ -233,12 +234,13 @@ static void products_of_empty_tensors_are_empty_or_zeros(void **state) {
 
 /* One label is a class; the fused kernel reads nothing beside the logits of the others. */
 static void a_label_that_is_no_class_is_a_one_hot_row_of_zeros(void **state) {
-  static double x[12] = {1, 2, 3, -1, 0.5, 4, 5, -2, 3, 3, 3, 9}, label[3] = {2, 1000000, -7};
+  static double x[16] = {1, 2, 3, -1, 0.5, 4, 5, -2, 3, 3, 3, 9, 1, 2, 3, 4};
+  static double label[4] = {2, 1000000, -7, MR_LABEL_NONE};
   double *in[] = {x, label}, want = 9 + log(exp(-6) * 3 + 1);
   mr_fn_t *f = mr_fn_create(), *j = NULL;
   mr_diag_t diag = {0};
-  mr_var_t *l = mr_fn_input(f, mr_aval_of(MR_F32, 3, 4));
-  mr_var_t *y = mr_lax_softmax_cross_entropy(f, l, mr_fn_input(f, mr_aval_of(MR_I32, 3)), 0.1f),
+  mr_var_t *l = mr_fn_input(f, mr_aval_of(MR_F32, 4, 4));
+  mr_var_t *y = mr_lax_softmax_cross_entropy(f, l, mr_fn_input(f, mr_aval_of(MR_I32, 4)), 0.1f),
            *sum;
   sum = mr_lax_reduce_sum(f, y, 1, (int[]){0});
   assert_int_equal(mr_fn_return(f, 2, (mr_var_t *[]){sum, y}), MR_OK);
@@ -249,6 +251,7 @@ static void a_label_that_is_no_class_is_a_one_hot_row_of_zeros(void **state) {
   assert_near("loss and gradient", j, a, b, 2e-6);
   want -= 0.1 / 4 * 18; /* logsumexp less the evenly spread tenth */
   assert_true(fabs(a[1][2] - want) < 1e-5);
+  assert_true(a[1][3] == 0 && b[1][3] == 0); /* a record that was left out */
   free_all(3, a);
   free_all(3, b);
   mr_fn_destroy(f);
