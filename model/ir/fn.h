@@ -55,6 +55,10 @@ typedef struct mr_fn {
   int cap_in, cap_eqn;
   struct mr_fn **child; /* [n_child] the functions its equations call */
   int n_child, cap_child;
+  /* While reverse mode sweeps: by var id, in [0,n_wanted), whose cotangents it wants; those of newer
+     vars are wanted (mr__wants, build.h). */
+  const bool *wanted;
+  int n_wanted;
   const char *axis_name; /* of the dimension that vmap is mapping into this graph, or NULL */
   int64_t axis_size;
 } mr_fn_t;

@@ -27,8 +27,16 @@ int64_t mr__call_size(const mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *i
    already. */
 mr_err_t mr__call_mapped(mr_fn_t *f, const mr_fn_t *called, int64_t size, const bool *in,
                          bool *out_mapped, mr_fn_t **out);
-/* out[n_out]: whether an output is of floats and may move when the inputs in[n_in] do. */
+/* Adds to moves (by var id) the results of eqn[n] that may have a tangent when the vars that are set
+   already have one. */
+void mr__eqn_moves(int n, mr_eqn_t *const *eqn, bool *moves);
+/* out[n_out]: whether an output may have a tangent when the inputs in[n_in] have one. */
 void mr__call_moves(const mr_fn_t *called, const bool *in, bool *out);
+/* The same of a loop's body, whose first n_carry outputs become its inputs from first_carry on:
+   a carry that gets a tangent in some step has one from the start, and so in in[] too. */
+void mr__loop_moves(const mr_fn_t *body, int first_carry, int n_carry, bool *in, bool *out);
+/* The reach rule of ops that call the function in attribute "jaxpr" once. */
+void mr__call_reach(const mr_eqn_t *e, const bool *in, bool *out);
 /* g, a failed transform of a called function, tells f why. */
 mr_err_t mr__call_failed(mr_fn_t *f, const mr_diag_t *why);
 

@@ -56,12 +56,19 @@ static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   mr_var_t **again = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   mr_var_t **kept = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
-  int first = e->n_out - saved;
-  for (int i = 0; i < e->n_in; i++) in[i] = mr_lax_optimization_barrier(f, e->in[i]);
+  mr_var_t **wrt = mr_mem_take(&f->mem, (size_t)(2 * e->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **d = wrt + e->n_in;
+  int first = e->n_out - saved, n = 0;
+  for (int i = 0; i < e->n_in; i++) {
+    in[i] = mr_lax_optimization_barrier(f, e->in[i]);
+    if (mr__wants(f, e->in[i])) wrt[n++] = in[i];
+  }
   for (int i = first; i < e->n_out; i++) kept[i] = mr_lax_optimization_barrier(f, e->out[i]);
   int from = f->n_eqn;
   MR_TRY(mr_inline(f, body, in, again));
-  MR_TRY(mr_backward_range(f, from, e->n_out, again, dout, e->n_in, in, din));
+  MR_TRY(mr_backward_range(f, from, e->n_out, again, dout, n, wrt, d));
+  for (int i = 0, at = 0; i < e->n_in; i++)
+    if (mr__wants(f, e->in[i])) din[i] = d[at++];
   for (int i = first; i < e->n_out; i++)
     if (again[i]->def) use_saved(f, from, again[i], kept[i], e->n_in, din);
   MR_TRY(checkpoint_spend(f, e->out[0]->def));
@@ -147,6 +154,7 @@ const mr_op_def_t mr_op_checkpoint = {
     .jvp = checkpoint_jvp,
     .vjp = checkpoint_vjp,
     .batch = checkpoint_batch,
+    .reach = mr__call_reach,
     .spend = checkpoint_spend,
     .open = checkpoint_open,
     .sample = checkpoint_sample,

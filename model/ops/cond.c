@@ -245,10 +245,23 @@ static bool cond_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return true;
 }
 
+static void cond_reach(const mr_eqn_t *e, const bool *in, bool *out) {
+  const mr_fn_t *const *b;
+  int n = mr__cond_branches(e, &b);
+  mr_mem_t mem = {0};
+  bool *one = mr_mem_take(&mem, (size_t)e->n_out + 1);
+  for (int k = 0; k < e->n_out; k++) out[k] = false;
+  for (int j = 0; j < n; j++) {
+    mr__call_moves(b[j], in + 1, one);
+    for (int k = 0; k < e->n_out; k++) out[k] |= one[k];
+  }
+  mr_mem_fini(&mem);
+}
+
 static mr_err_t cond_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "branches"); }
 
 const mr_op_def_t mr_op_cond = {
     MR_RULES_PRIMITIVE,  .name = "cond",        .n_in = -1,           .n_out = -1,
     .shape = cond_shape, .jvp = cond_jvp,       .vjp = mr__cond_vjp,  .batch = cond_batch,
-    .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
+    .reach = cond_reach, .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
 };

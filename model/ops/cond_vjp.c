@@ -25,6 +25,7 @@ typedef struct branch {
 typedef struct reverse {
   const mr_eqn_t *e;
   int n, n_in, n_out; /* branches; operands and results of each */
+  bool *in, *out;     /* operands and results of a branch through which cotangents go */
   branch_t *branch;
   mr_aval_t *place; /* [n_place] */
   int n_place, cap;
@@ -42,12 +43,12 @@ static mr_err_t differentiate(const reverse_t *r, branch_t *b, const mr_fn_t *f,
   MR_TRY(mr_inline(j, f, j->in, b->y));
   b->n_forth = j->n_eqn;
   for (int k = 0; k < r->n_out; k++)
-    if (dout[k] && mr_is_float(b->y[k]->aval.dtype)) b->ct[k] = mr_fn_input(j, b->y[k]->aval);
+    if (dout[k] && r->out[k]) b->ct[k] = mr_fn_input(j, b->y[k]->aval);
   for (int i = 0; i < r->n_in; i++)
-    if (mr_is_float(j->in[i]->aval.dtype)) x[n++] = j->in[i];
+    if (r->in[i]) x[n++] = j->in[i];
   MR_TRY(mr_backward_range(j, 0, r->n_out, b->y, b->ct, n, x, dx));
   for (int i = 0, at = 0; i < r->n_in; i++)
-    if (mr_is_float(j->in[i]->aval.dtype)) b->dx[i] = dx[at++];
+    if (r->in[i]) b->dx[i] = dx[at++];
   return mr_rule_done(j);
 }
 
@@ -120,7 +121,7 @@ static bool goes_back(const branch_t *b, int i) {
   return false;
 }
 
-/* (operands, places, cotangents) -> (cotangents of the operands of floats) */
+/* (operands, places, cotangents) -> (cotangents of the operands that want one) */
 static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
                          mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
@@ -138,7 +139,7 @@ static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, 
   for (int i = 0; i < j->n_eqn && g->diag.code >= 0; i++)
     if (goes_back(b, i)) mr__copy_eqn(g, j->eqn[i], map);
   for (int i = 0; i < r->n_in && g->diag.code >= 0; i++)
-    if (mr_is_float(j->in[i]->aval.dtype))
+    if (r->in[i])
       all[n++] = b->dx[i] ? mr__mapped(g, map, b->dx[i]) : mr_lax_full(g, &j->in[i]->aval, 0);
   return mr__finish(g, n, all, out, diag);
 }
@@ -196,7 +197,7 @@ static mr_err_t run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forth, mr_fn_
     if (r->branch[0].ct[k]) in[n++] = dout[k];
   MR_TRY(mr__cond_emit(f, r->e->in[0], r->n, (const mr_fn_t *const *)(uintptr_t)back, in, &c));
   for (int i = 0; i < r->n_in; i++)
-    if (mr_is_float(r->e->in[i + 1]->aval.dtype)) din[i + 1] = c->out[at++];
+    if (r->in[i]) din[i + 1] = c->out[at++];
   return MR_OK;
 }
 
@@ -205,6 +206,11 @@ mr_err_t mr__cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_v
   mr_diag_t why = {0};
   reverse_t r = {.e = e, .n = mr__cond_branches(e, &fns), .n_in = e->n_in - 1, .n_out = e->n_out};
   size_t n = (size_t)r.n;
+  r.in = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) + 1);
+  r.out = r.in + e->n_in;
+  for (int i = 0; i < r.n_in; i++)
+    r.in[i] = mr_is_float(e->in[i + 1]->aval.dtype) && mr__wants(f, e->in[i + 1]);
+  for (int k = 0; k < e->n_out; k++) r.out[k] = mr_is_float(e->out[k]->aval.dtype);
   r.branch = mr_mem_take(&f->mem, n * sizeof *r.branch);
   mr_fn_t **forth = mr_mem_take(&f->mem, 2 * n * sizeof(mr_fn_t *)), **back = forth + n;
   mr_err_t err = study(&r, f, fns, dout, &why);

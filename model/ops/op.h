@@ -71,6 +71,9 @@ struct mr_op_def {
   mr_err_t (*vjp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
   mr_err_t (*batch)(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
   mr_err_t (*split)(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
+  /* out[n_out]: which results may have a tangent when the operands in[n_in] have one, of an op that
+     calls functions.  NULL: every result of floats, if an operand has one (mr__eqn_moves). */
+  void (*reach)(const mr_eqn_t *e, const bool *in, bool *out);
   /* What becomes of e where reverse mode goes through it, of an op whose vjp rule changes what runs
      forth, or that calls functions in which such ops may be: the sweep asks it where no cotangent
      comes, and such a vjp rule asks itself.  NULL: e stays. */

@@ -136,10 +136,20 @@ static bool scan_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return true;
 }
 
+static void scan_reach(const mr_eqn_t *e, const bool *in, bool *out) {
+  mr_scan_parts_t p = mr__scan_parts(e);
+  mr_mem_t mem = {0};
+  bool *body_in = mr_mem_copy(&mem, in, (size_t)e->n_in, sizeof(bool));
+  if (body_in) mr__loop_moves(p.body, p.s.n_consts, p.s.n_carry, body_in, out);
+  mr_mem_fini(&mem);
+}
+
 static mr_err_t scan_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "jaxpr"); }
 
 const mr_op_def_t mr_op_scan = {
-    MR_RULES_PRIMITIVE,  .name = "scan",        .n_in = -1,           .n_out = -1,
-    .shape = scan_shape, .jvp = mr__scan_jvp,   .vjp = mr__scan_vjp,  .batch = mr__scan_batch,
-    .spend = scan_spend, .sample = scan_sample, .amp = MR_AMP_FOLLOW, .cpu = mr__scan_cpu,
+    MR_RULES_PRIMITIVE,  .name = "scan",          .n_in = -1,
+    .n_out = -1,         .shape = scan_shape,     .jvp = mr__scan_jvp,
+    .vjp = mr__scan_vjp, .batch = mr__scan_batch, .reach = scan_reach,
+    .spend = scan_spend, .sample = scan_sample,   .amp = MR_AMP_FOLLOW,
+    .cpu = mr__scan_cpu,
 };

@@ -12,19 +12,9 @@ typedef struct forward {
   int *wrt;       /* [n_wrt] the operands that have one */
 } forward_t;
 
-/* A carry that gets a tangent in some step has one from the start. */
 static void find_moving(forward_t *s, mr_var_t *const *din) {
-  int first = s->p.s.n_consts;
   for (int i = 0; i < s->n_in; i++) s->in[i] = din[i] && mr_is_float(s->p.body->in[i]->aval.dtype);
-  for (bool more = true; more;) {
-    more = false;
-    mr__call_moves(s->p.body, s->in, s->out);
-    for (int k = 0; k < s->p.s.n_carry; k++) {
-      more |= s->out[k] && !s->in[first + k];
-      s->in[first + k] |= s->out[k];
-      s->out[k] = s->in[first + k];
-    }
-  }
+  mr__loop_moves(s->p.body, s->p.s.n_consts, s->p.s.n_carry, s->in, s->out);
   for (int i = 0; i < s->n_in; i++)
     if (s->in[i]) s->wrt[s->n_wrt++] = i;
 }

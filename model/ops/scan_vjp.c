@@ -19,6 +19,7 @@ typedef struct reverse {
   int n_in, n_out;
   mr_var_t **ct;   /* [n_out] cotangents that enter, NULL where there are none */
   mr_var_t **grad; /* [n_in] those that leave, NULL where they are zero */
+  bool *in, *out;  /* operands and results of the step through which cotangents go */
   bool *forth;     /* by var of j: belongs to the step */
   bool *varies;    /* of those: depends on a carry or a row */
   bool *live;      /* the way back needs it */
@@ -26,8 +27,11 @@ typedef struct reverse {
   int n_kept;
 } reverse_t;
 
-static bool carries_float(const reverse_t *r, int k) {
-  return k < r->p.s.n_carry && mr_is_float(r->p.body->out[k]->aval.dtype);
+/* Carries through which cotangents go in some step have them in all. */
+static void find_active(reverse_t *r, const mr_fn_t *f) {
+  for (int i = 0; i < r->n_in; i++)
+    r->in[i] = mr_is_float(r->p.body->in[i]->aval.dtype) && mr__wants(f, r->e->in[i]);
+  mr__loop_moves(r->p.body, r->p.s.n_consts, r->p.s.n_carry, r->in, r->out);
 }
 
 /* j: the step with its equations swept backwards. */
@@ -42,16 +46,14 @@ static mr_err_t differentiate(reverse_t *r, mr_var_t *const *dout) {
   MR_TRY(mr_inline(j, body, j->in, y));
   r->n_forth = j->n_eqn;
   for (int k = 0; k < r->n_out; k++)
-    if (carries_float(r, k) || (k >= r->p.s.n_carry && dout[k] && mr_is_float(y[k]->aval.dtype)))
-      r->ct[k] = mr_fn_input(j, y[k]->aval);
+    if (r->out[k] && (k < r->p.s.n_carry || dout[k])) r->ct[k] = mr_fn_input(j, y[k]->aval);
   for (int i = 0; i < r->n_in; i++)
-    if (mr_is_float(j->in[i]->aval.dtype)) x[n++] = j->in[i];
+    if (r->in[i]) x[n++] = j->in[i];
   MR_TRY(mr_backward_range(j, 0, r->n_out, y, r->ct, n, x, dx));
   for (int i = 0, at = 0; i < r->n_in; i++)
-    if (mr_is_float(j->in[i]->aval.dtype)) r->grad[i] = dx[at++];
+    if (r->in[i]) r->grad[i] = dx[at++];
   for (int i = r->p.s.n_consts; i < r->p.s.n_consts + r->p.s.n_carry; i++)
-    if (mr_is_float(j->in[i]->aval.dtype) && !r->grad[i])
-      r->grad[i] = mr_lax_full(j, &j->in[i]->aval, 0);
+    if (r->in[i] && !r->grad[i]) r->grad[i] = mr_lax_full(j, &j->in[i]->aval, 0);
   return mr_fn_return(j, r->n_out, y);
 }
 
@@ -208,6 +210,9 @@ mr_err_t mr__scan_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_v
   if (!r.j) return mr_fail(&f->diag, MR_ERR_NOMEM, "scan: no memory for its vjp");
   r.ct = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out + 1) * sizeof(mr_var_t *));
   r.grad = r.ct + e->n_out;
+  r.in = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) + 1);
+  r.out = r.in + e->n_in;
+  find_active(&r, f);
   mr_diag_t why = {0};
   mr_err_t err = reverse(&r, f, dout, din, &why);
   if (why.code < 0) err = mr__call_failed(f, &why);

@@ -88,14 +88,7 @@ typedef struct forward {
 static void find_moving(forward_t *s, const mr_eqn_t *e, mr_var_t *const *din) {
   for (int i = 0; i < s->p.body->n_in; i++)
     s->in[i] = din[s->p.n_cond + i] && mr_is_float(s->p.body->in[i]->aval.dtype);
-  for (bool more = true; more;) {
-    more = false;
-    mr__call_moves(s->p.body, s->in, s->out);
-    for (int k = 0; k < s->p.n_carry; k++) {
-      more |= s->out[k] && !s->in[s->p.n_body + k];
-      s->in[s->p.n_body + k] |= s->out[k];
-    }
-  }
+  mr__loop_moves(s->p.body, s->p.n_body, s->p.n_carry, s->in, s->out);
   for (int i = 0; i < s->p.body->n_in; i++) {
     if (!s->in[i]) continue;
     s->wrt[s->n_wrt++] = i;
@@ -164,6 +157,15 @@ static mr_err_t while_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, m
   return err;
 }
 
+/* What the condition reads has no part in it. */
+static void while_reach(const mr_eqn_t *e, const bool *in, bool *out) {
+  mr_while_parts_t p = mr__while_parts(e);
+  mr_mem_t mem = {0};
+  bool *body_in = mr_mem_copy(&mem, in + p.n_cond, (size_t)p.body->n_in, sizeof(bool));
+  if (body_in) mr__loop_moves(p.body, p.n_body, p.n_carry, body_in, out);
+  mr_mem_fini(&mem);
+}
+
 /* x -> cos(x w) + x as often as a counter says, whose start is an input; or until the sum of x is
    large enough. */
 static bool while_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
@@ -189,7 +191,7 @@ static bool while_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_while = {
-    MR_RULES_PRIMITIVE,     .name = "while",      .n_in = -1,           .n_out = -1,
-    .shape = while_shape,   .jvp = while_jvp,     .vjp = mr_no_vjp,     .batch = mr__while_batch,
-    .sample = while_sample, .amp = MR_AMP_FOLLOW, .cpu = mr__while_cpu,
+    MR_RULES_PRIMITIVE,   .name = "while",        .n_in = -1,           .n_out = -1,
+    .shape = while_shape, .jvp = while_jvp,       .vjp = mr_no_vjp,     .batch = mr__while_batch,
+    .reach = while_reach, .sample = while_sample, .amp = MR_AMP_FOLLOW, .cpu = mr__while_cpu,
 };

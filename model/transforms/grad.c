@@ -2,6 +2,7 @@
    more than once, its cotangents are added. */
 #include <stdlib.h>
 
+#include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
@@ -11,17 +12,11 @@
 typedef struct sweep {
   mr_fn_t *g;
   mr_var_t **ct; /* by var id, of the vars that were there before the sweep */
-  bool *active;  /* depends on a var of wrt */
+  bool *active;  /* moves with a var of wrt */
 } sweep_t;
 
-/* Equations [from,n_eqn) are swept. */
-static void mark_active(sweep_t *s, int from, int n_eqn) {
-  for (int i = from; i < n_eqn; i++) {
-    const mr_eqn_t *e = s->g->eqn[i];
-    bool any = false;
-    for (int k = 0; k < e->n_in; k++) any |= s->active[e->in[k]->id];
-    for (int k = 0; k < e->n_out; k++) s->active[e->out[k]->id] |= any;
-  }
+bool mr__wants(const mr_fn_t *g, const mr_var_t *v) {
+  return !v->literal && (v->id >= g->n_wanted || g->wanted[v->id]);
 }
 
 static mr_err_t add_cotangent(sweep_t *s, const mr_var_t *v, mr_var_t *d) {
@@ -49,14 +44,18 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
 static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
                           int n, mr_var_t *const *wrt, mr_var_t **grad) {
   mr_fn_t *g = s->g;
-  int n_eqn = g->n_eqn;
+  int n_eqn = g->n_eqn, n_outer = g->n_wanted;
+  const bool *outer = g->wanted;
   mr_standing_t before = mr_standing(g);
-  for (int i = 0; i < n; i++) s->active[wrt[i]->id] |= !wrt[i]->literal;
-  mark_active(s, from, n_eqn);
+  for (int i = 0; i < n; i++)
+    s->active[wrt[i]->id] |= mr_is_float(wrt[i]->aval.dtype) && mr__wants(g, wrt[i]);
+  mr__eqn_moves(n_eqn - from, g->eqn + from, s->active);
+  g->wanted = s->active, g->n_wanted = g->n_var;
   mr_err_t err = MR_OK;
   for (int i = 0; i < n_y && err >= 0; i++) err = add_cotangent(s, y[i], dy[i]);
   for (int i = n_eqn - 1; i >= from && err >= 0; i--) err = back_one(s, g->eqn[i]);
   mr_stand(g, before);
+  g->wanted = outer, g->n_wanted = n_outer;
   for (int i = 0; i < n && err >= 0; i++) grad[i] = s->ct[wrt[i]->id];
   return err < 0 ? err : g->diag.code;
 }

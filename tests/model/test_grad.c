@@ -193,6 +193,27 @@ static void grad_of_integers_is_refused(void **state) {
   mr_fn_destroy(f);
 }
 
+/* x -> (x^2, whether x is above 1, the sum of x as an integer): two results have no cotangent. */
+static void results_that_are_no_floats_pass_no_cotangents_on(void **state) {
+  mr_fn_t *f = mr_fn_create(), *g = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2)), *y[3];
+  mr_var_t *sum = mr_lax_reduce_sum(f, x, 1, (int[]){0});
+  mr_var_t *all = mr_lax_broadcast_in_dim(f, mr_lax_gt(f, x, mr_literal(f, MR_F32, 1)), 2,
+                                          (int64_t[]){3, 2}, (int[]){1});
+  y[0] = mr_lax_mul(f, x, x), y[1] = all, y[2] = mr_lax_convert(f, sum, MR_I32);
+  y[2] = mr_lax_broadcast_in_dim(f, y[2], 1, (int64_t[]){4}, NULL);
+  assert_int_equal(mr_fn_return(f, 3, y), MR_OK);
+  if (mr_vjp(f, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+  _Alignas(64) float at[2] = {1, 3}, ct[2] = {1, 2}, dx[2];
+  _Alignas(64) uint8_t of_bools[6] = {1, 1, 1, 1, 1, 1};
+  _Alignas(64) int32_t of_counts[4] = {1, 1, 1, 1};
+  run(g, (const void *[]){at, ct, of_bools, of_counts}, (void *[]){dx});
+  assert_true(dx[0] == 2 && dx[1] == 12);
+  mr_fn_destroy(f);
+  mr_fn_destroy(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(primitives_and_two_derivatives_are_jax_s),
@@ -201,6 +222,7 @@ int main(void) {
       cmocka_unit_test(what_the_result_does_not_depend_on_has_gradient_zero),
       cmocka_unit_test(grad_of_a_vector_and_by_a_missing_input_are_refused),
       cmocka_unit_test(grad_of_integers_is_refused),
+      cmocka_unit_test(results_that_are_no_floats_pass_no_cotangents_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -347,6 +347,62 @@ static void while_has_forward_mode_and_says_that_it_has_no_other(void **state) {
   mr_fn_destroy(j);
 }
 
+/* (x, k) -> sin(x) times what k, or a value of x that has no slope, is halved to. */
+static mr_fn_t *beside_a_constant_loop(int how) {
+  mr_fn_t *f = mr_fn_create(), *h = halved();
+  mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32)), *k = mr_fn_input(f, x->aval), *y[2];
+  mr_var_t *start[] = {k, mr_lax_stop_gradient(f, x), mr_lax_sign(f, x), mr_lax_floor(f, x)};
+  assert_int_equal(mr_inline(f, h, (mr_var_t *[]){start[how], mr_literal(f, MR_F32, 0.75)}, y),
+                   MR_OK);
+  y[0] = mr_lax_mul(f, mr_lax_sin(f, x), y[0]);
+  if (mr_fn_return(f, 2, y) < 0) fail_msg("%s", f->diag.text);
+  mr_fn_destroy(h);
+  return f;
+}
+
+enum { PLAIN, IN_JIT, IN_CHECKPOINT, IN_COND, IN_SCAN, N_AROUND };
+
+static mr_fn_t *inside(const mr_fn_t *b, int around) {
+  mr_fn_t *f = mr_fn_create(), *saved = NULL;
+  mr_var_t *y[3], *in[] = {mr_fn_input(f, b->in[0]->aval), mr_fn_input(f, b->in[1]->aval)};
+  mr_var_t *of_step[] = {in[1], in[0]}; /* k is a constant, x a row */
+  mr_fn_t *step = mr_fn_create();
+  of_step[1] = mr_lax_reshape_to(f, in[0], 1);
+  mr_var_t *k = mr_fn_input(step, b->in[1]->aval), *x = mr_fn_input(step, b->in[0]->aval);
+  mr_inline(step, b, (mr_var_t *[]){x, k}, y);
+  mr_fn_return(step, 2, y);
+  switch (around) {
+    case IN_JIT: mr_lax_jit(f, "inner", b, in, y); break;
+    case IN_CHECKPOINT:
+      OK(mr_checkpoint(b, NULL, &saved, &diag));
+      mr_inline(f, saved, in, y);
+      break;
+    case IN_COND: mr_lax_cond(f, mr_literal(f, MR_BOOL, 1), b, b, in, y); break;
+    case IN_SCAN:
+      mr_lax_scan(f, step, &(mr_scan_t){.length = 1, .n_consts = 1}, of_step, y);
+      y[0] = mr_lax_reshape(f, y[0], 0, NULL);
+      break;
+    default: mr_inline(f, b, in, y); break;
+  }
+  if (mr_fn_return(f, 1, y) < 0) fail_msg("%s", f->diag.text);
+  mr_fn_destroy(saved);
+  mr_fn_destroy(step);
+  return f;
+}
+
+static void reverse_mode_passes_a_while_that_no_tangent_reaches(void **state) {
+  const double held[] = {0.5, 0.625, 0.5, 0.5}; /* 1, 1.25, sign and floor of it, halved once */
+  for (int i = 0; i < 4 * N_AROUND; i++) {
+    mr_fn_t *b = beside_a_constant_loop(i / N_AROUND), *f = inside(b, i % N_AROUND), *g = NULL;
+    double x = 1.25, k = 1, ct = 2, *in[] = {&x, &k, &ct}, *y[1];
+    OK(mr_vjp(f, 1, (int[]){0}, &g, &diag));
+    run_as_it_is(g, in, y);
+    assert_true(fabs(y[0][0] - 2 * cos(x) * held[i / N_AROUND]) < 1e-6);
+    free(y[0]);
+    mr_fn_destroy(b), mr_fn_destroy(f), mr_fn_destroy(g);
+  }
+}
+
 /* A named axis inside a step: psum over examples, bound by the vmap around the scan. */
 static void a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop(void **state) {
   mr_fn_t *b = mr_fn_create(), *f = mr_fn_create(), *m = NULL;
@@ -381,6 +437,7 @@ int main(void) {
       cmocka_unit_test(branches_that_differ_are_named),
       cmocka_unit_test(a_mapped_while_goes_on_until_all_examples_are_done),
       cmocka_unit_test(while_has_forward_mode_and_says_that_it_has_no_other),
+      cmocka_unit_test(reverse_mode_passes_a_while_that_no_tangent_reaches),
       cmocka_unit_test(a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
