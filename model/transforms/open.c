@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
@@ -41,6 +42,9 @@ static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) 
   mr_fn_t *g = o->g;
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   for (int k = 0; k < e->n_in; k++) in[k] = mapped(o, map, e->in[k]);
+  const mr_attr_t *asked = e->op->widens ? mr_attr_find(e, "preferred_element_type") : NULL;
+  if (asked && changed(o, (mr_dtype_t)asked->i[0]) != (mr_dtype_t)asked->i[0])
+    for (int k = 0; k < e->n_in; k++) in[k] = mr_lax_convert(g, in[k], o->to); /* bf16 into f64 */
   mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
   mr_eqn_t copy = *e, *c = NULL;
   copy.attr = attr;

@@ -12,10 +12,11 @@
 
 #define GRID_MAX 2048 /* values a graph may take or give here */
 
+static uint32_t grid_state = 12345; /* a test with seeds sets it */
+
 static inline uint32_t grid_random(void) {
-  static uint32_t state = 12345;
-  state = state * 1664525u + 1013904223u;
-  return state >> 8;
+  grid_state = grid_state * 1664525u + 1013904223u;
+  return grid_state >> 8;
 }
 
 static inline double random_in(double lo, double hi) {
@@ -55,13 +56,16 @@ static inline mr_fn_t *gradient(const mr_fn_t *f) {
   return g;
 }
 
-/* f's outputs for in[f->n_in], each as new doubles in out[f->n_out]; the caller frees them. */
-static inline void run_as_it_is(const mr_fn_t *f, double *const *in, double **out) {
+/* f's outputs for in[f->n_in], compiled without the passes in skip (NULL: as the environment says),
+   each as new doubles in out[f->n_out]; the caller frees them.  A failure begins with `what`. */
+static inline void run_without(const char *what, const mr_fn_t *f, const char *skip,
+                               double *const *in, double **out) {
   mr_diag_t diag = {0};
+  mr_jit_options_t o = {.skip = skip};
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
   assert_true(f->n_in <= GRID_MAX && f->n_out <= GRID_MAX);
-  if (mr_jit(f, NULL, &x, &diag) < 0) fail_msg("%s\n%s", diag.text, mr_fn_text(f));
+  if (mr_jit(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
   for (int i = 0; i < f->n_in; i++) {
     a[i] = grid_bytes(mr_aval_bytes(&f->in[i]->aval));
     for (int64_t k = 0; k < elems(f->in[i]); k++)
@@ -77,6 +81,10 @@ static inline void run_as_it_is(const mr_fn_t *f, double *const *in, double **ou
   }
   for (int i = 0; i < f->n_in; i++) free(a[i]);
   mr_exec_destroy(x);
+}
+
+static inline void run_as_it_is(const mr_fn_t *f, double *const *in, double **out) {
+  run_without("jit", f, NULL, in, out);
 }
 
 /* The same in double precision, every composite written as primitives. */

@@ -11,6 +11,7 @@ typedef struct func {
   char name[160];
   mr_fn_t *f;
   bool reverse_only; /* calls what has a vjp of its author's alone */
+  bool forward_only; /* runs a loop whose length is not known before */
   int n_wrt, wrt[GRID_MAX];
   double lo[GRID_MAX], hi[GRID_MAX]; /* of inputs, for other values of them */
   double *in[GRID_MAX];

@@ -1,0 +1,290 @@
+/* Random programs (random_program.h) and their derivatives, compared three ways: compiled with all
+   passes and without some, which must give the same bits; in f32 against f64 without passes; and
+   under transforms that change no values, or map, against the program itself.
+
+   MILLRACE_PROGRAMS=N takes N programs instead of 400, MILLRACE_SEED=S begins at seed S; what fails
+   names its seed. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "model/transforms/build.h"
+#include "model/transforms/passes.h"
+#include "tests/model/random_program.h"
+
+#define EVERY "fold-constants,sink,merge-products,fold-convert,cse,remat,fuse,dead-code"
+
+static unsigned from_environment(const char *name, unsigned otherwise) {
+  const char *text = getenv(name);
+  return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
+/* ---- passes ---- */
+
+static void assert_same_bits(const char *what, const mr_fn_t *f, double *const *got,
+                             double *const *want) {
+  for (int i = 0; i < f->n_out; i++)
+    for (int64_t k = 0; k < elems(f->out[i]); k++) {
+      double a = got[i][k], b = want[i][k];
+      if (memcmp(&a, &b, sizeof a) && !(isnan(a) && isnan(b)))
+        fail_msg("%s: output %d element %lld is %.17g, want %.17g\n%s", what, i, (long long)k, a, b,
+                 mr_fn_text(f));
+    }
+}
+
+/* Two passes, chosen at random, and all. */
+static void passes_keep_the_bits(const char *what, const mr_fn_t *f, double *const *in) {
+  double *want[GRID_MAX], *got[GRID_MAX];
+  char name[240];
+  run_without(what, f, "fold-convert", in, want);
+  for (int turn = 0; turn < 3; turn++) {
+    const char *pass = mr_passes[under(8)].name;
+    char skip[64];
+    snprintf(skip, sizeof skip, "fold-convert,%s", pass);
+    snprintf(name, sizeof name, "%s: without %s", what, turn < 2 ? pass : "any pass");
+    run_without(what, f, turn < 2 ? skip : EVERY, in, got);
+    assert_same_bits(name, f, got, want);
+    free_all(f->n_out, got);
+  }
+  free_all(f->n_out, want);
+}
+
+/* ---- f32 against f64 ---- */
+
+static mr_fn_t *noisy(const mr_fn_t *f);
+
+/* e, of another graph, on operands of g, with noise in the functions that it calls. */
+static mr_eqn_t *noisy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **in) {
+  mr_attr_t attr[16];
+  mr_fn_t *made[16];
+  int n = 0;
+  for (int i = 0; i < e->n_attr; i++) {
+    const mr_fn_t *const *fns;
+    attr[i] = e->attr[i];
+    int calls = mr_attr_calls(&attr[i], &fns), first = n;
+    for (int k = 0; k < calls; k++) made[n++] = noisy(fns[k]);
+    if (!calls) continue;
+    attr[i].fn = made[first];
+    attr[i].fns = (const mr_fn_t *const *)(uintptr_t)(made + first);
+  }
+  mr_eqn_t *c = mr_emit(g, e->op, e->n_in, in, e->n_attr, attr, e->n_out);
+  for (int i = 0; i < n; i++) mr_fn_destroy(made[i]);
+  return c;
+}
+
+/* Not what gives an operand's value as it is: tangents of max look whose it was. */
+static bool rounds(const mr_eqn_t *e, const mr_var_t *v) {
+  const mr_op_def_t *exact[] = {&mr_op_max, &mr_op_min, &mr_op_reduce_max, &mr_op_select_n};
+  for (int i = 0; i < 4; i++)
+    if (e->op == exact[i]) return false;
+  return !e->op->moves && mr_is_float(v->aval.dtype) && elems(v);
+}
+
+/* f with each float moved by a few units of its last place, as it may be by rounding in f32. */
+static mr_fn_t *noisy(const mr_fn_t *f) {
+  mr_fn_t *g = begin(f);
+  mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map), *in[GRID_MAX], *out[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = g->in[i];
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
+    mr_eqn_t *c = noisy_eqn(g, e, in);
+    if (!c) fail_msg("noise: %s", g->diag.text);
+    for (int k = 0; k < e->n_out; k++) {
+      double size = c->out[k]->aval.dtype == MR_BF16 ? 1.0 / 128 : 1.0 / 4194304;
+      map[e->out[k]->id] = rounds(e, c->out[k])
+                               ? mr_lax_scale(g, 1 + size * random_in(-1, 1), c->out[k])
+                               : c->out[k];
+    }
+  }
+  for (int k = 0; k < f->n_out; k++) out[k] = mr__mapped(g, map, f->out[k]);
+  if (mr_fn_return(g, f->n_out, out) < 0) fail_msg("noise: %s", g->diag.text);
+  free(map);
+  return g;
+}
+
+enum { NOISES = 3 };
+
+/* Whether f32 is as near to f64 as f64 with noise is, in every element. */
+static bool is_near(const char *what, const mr_fn_t *f, const mr_fn_t *wide, mr_fn_t *const *noise,
+                    double *const *in, double small, bool last) {
+  double *got[GRID_MAX], *want[GRID_MAX], *moved[NOISES][GRID_MAX];
+  bool near = true;
+  run_without(what, f, "", in, got);
+  run_without(what, wide, EVERY, in, want);
+  for (int n = 0; n < NOISES; n++) run_without(what, noise[n], EVERY, in, moved[n]);
+  for (int i = 0; i < f->n_out && near; i++)
+    for (int64_t k = 0; k < elems(f->out[i]) && near; k++) {
+      double a = got[i][k], b = want[i][k], spread = 0;
+      for (int n = 0; n < NOISES; n++) {
+        double by = fabs(moved[n][i][k] - b);
+        if (!(by <= spread)) spread = isnan(by) ? INFINITY : by;
+      }
+      near =
+          a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 10 * spread + small * (1e-2 + fabs(b));
+      if (!near && last) mr_fn_print(f, stderr); /* fail_msg would cut it off */
+      if (!near && last)
+        fail_msg("%s: output %d element %lld is %.9g, in f64 %.17g, with noise within %g", what, i,
+                 (long long)k, a, b, spread);
+    }
+  free_all(f->n_out, got);
+  free_all(f->n_out, want);
+  for (int n = 0; n < NOISES; n++) free_all(f->n_out, moved[n]);
+  return near;
+}
+
+/* Where values come near to a step of the program (floor, a comparison), f32 may fall on its other
+   side: it must be near for one of three draws of the inputs. */
+static void f32_is_near_f64(const func_t *q, bool narrow) {
+  const mr_fn_t *f = q->f;
+  mr_fn_t *wide = NULL, *noise[NOISES];
+  DO(q, mr_in_f64(f, &wide, &diag));
+  for (int n = 0; n < NOISES; n++) noise[n] = noisy(wide);
+  for (int turn = 0; turn < 3; turn++) {
+    double *in[GRID_MAX];
+    for (int i = 0; i < f->n_in; i++) {
+      bool own = i < q->f->n_in;
+      in[i] = values(f->in[i], own ? q->lo[i] : -1, own ? q->hi[i] : 1);
+      for (int64_t k = 0; k < elems(f->in[i]); k++) in[i][k] = (float)in[i][k];
+    }
+    bool near = is_near(q->name, f, wide, noise, in, narrow ? 1.0 / 64 : 1e-6, turn == 2);
+    free_all(f->n_in, in);
+    if (near) break;
+  }
+  mr_fn_destroy(wide);
+  for (int n = 0; n < NOISES; n++) mr_fn_destroy(noise[n]);
+}
+
+/* ---- transforms ---- */
+
+typedef mr_fn_t *make_fn(const func_t *p);
+
+static make_fn *const same[] = {make_jit,   make_checkpoint, make_cond,
+                                make_while, make_custom_jvp, make_custom_vjp};
+static const char *const names_of_same[] = {"jit",   "checkpoint", "cond",
+                                            "while", "custom_jvp", "custom_vjp"};
+enum { JIT, CHECKPOINT, COND, WHILE, CUSTOM_JVP, CUSTOM_VJP, N_SAME };
+
+static make_fn *const derived[] = {make_vjp, make_jvp, make_linearize};
+static const char *const names_of_derived[] = {"vjp", "jvp", "linearize"};
+enum { VJP, JVP, LINEARIZE, N_DERIVED };
+
+/* What can be derived so, of a program that itself cannot in every way. */
+static bool allowed(const func_t *q, int wrap, int how) {
+  bool back = how == VJP;
+  if ((q->forward_only || wrap == WHILE) && (back || wrap == CUSTOM_VJP)) return false;
+  return !(q->reverse_only || wrap == CUSTOM_VJP) || (back && wrap != CUSTOM_JVP);
+}
+
+/* f with values for its inputs: those of q, then drawn ones. */
+static func_t around(const func_t *q, mr_fn_t *f, const char *name) {
+  func_t r = {.f = f, .forward_only = q->forward_only, .reverse_only = q->reverse_only};
+  snprintf(r.name, sizeof r.name, "%.70s: %s", q->name, name);
+  for (int i = 0; i < f->n_in; i++) {
+    bool own = i < q->f->n_in;
+    r.lo[i] = own ? q->lo[i] : 0, r.hi[i] = own ? q->hi[i] : 1;
+    if (own)
+      r.in[i] =
+          memcpy(doubles(elems(f->in[i])), q->in[i], (size_t)elems(f->in[i]) * sizeof(double));
+    else
+      r.in[i] = values(f->in[i], 0, 1);
+  }
+  r.n_wrt = q->n_wrt;
+  memcpy(r.wrt, q->wrt, sizeof r.wrt);
+  return r;
+}
+
+/* a with passes, b without any, both in f64. */
+static void agree(const func_t *q, const mr_fn_t *a, const mr_fn_t *b) {
+  mr_diag_t diag = {0};
+  double *got[GRID_MAX], *want[GRID_MAX];
+  mr_fn_t *wide[2] = {0};
+  if (mr_in_f64(a, &wide[0], &diag) < 0 || mr_in_f64(b, &wide[1], &diag) < 0)
+    fail_msg("%s: %s", q->name, diag.text);
+  run_without(q->name, wide[0], "", q->in, got);
+  run_without(q->name, wide[1], EVERY, q->in, want);
+  assert_near(q->name, a, got, want, 1e-7);
+  free_all(a->n_out, got);
+  free_all(b->n_out, want);
+  for (int i = 0; i < 2; i++) mr_fn_destroy(wide[i]);
+}
+
+/* q's derivative through a transform that changes no value. */
+static void derivatives_agree(const func_t *q, const func_t *d, int wrap, int how) {
+  mr_fn_t *w = same[wrap](q);
+  func_t r = around(q, w, names_of_same[wrap]);
+  mr_fn_t *dw = derived[how](&r);
+  func_t s = around(d, dw, names_of_same[wrap]);
+  agree(&s, dw, d->f);
+  func_fini(&s);
+  func_fini(&r);
+}
+
+/* vmap, or scan, of q against q on each example. */
+static void maps_agree(const func_t *q, bool scan) {
+  mr_fn_t *m = scan ? make_scan(q) : make_vmap(q);
+  double *in[GRID_MAX], *one[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
+  for (int i = 0; i < m->n_in; i++) in[i] = values(m->in[i], q->lo[i], q->hi[i]);
+  run_f64(m, in, got);
+  for (int64_t at = 0; at < SIZE; at++) {
+    double *part[GRID_MAX];
+    for (int i = 0; i < m->n_in; i++) one[i] = in[i] + at * elems(q->f->in[i]);
+    for (int i = 0; i < m->n_out; i++) part[i] = got[i] + at * elems(q->f->out[i]);
+    run_f64(q->f, one, want);
+    assert_near(q->name, q->f, part, want, 1e-7);
+    free_all(q->f->n_out, want);
+  }
+  free_all(m->n_in, in);
+  free_all(m->n_out, got);
+  mr_fn_destroy(m);
+}
+
+/* ---- the tests ---- */
+
+static void tame_programs_are_what_they_are_in_f64_and_under_every_transform(void **state) {
+  unsigned first = from_environment("MILLRACE_SEED", 0),
+           n = from_environment("MILLRACE_PROGRAMS", 400);
+  print_message("%u programs from seed %u on\n", n, first);
+  for (unsigned seed = first; seed < first + n; seed++) {
+    bool narrow;
+    func_t q = random_program(seed, false, &narrow);
+    int how = (int)under(N_DERIVED), wrap = (int)under(N_SAME);
+    while (!allowed(&q, JIT, how)) how = (int)under(N_DERIVED);
+    while (!allowed(&q, wrap, how)) wrap = (int)under(N_SAME);
+    func_t d = around(&q, derived[how](&q), names_of_derived[how]);
+    passes_keep_the_bits(q.name, q.f, q.in);
+    passes_keep_the_bits(d.name, d.f, d.in);
+    f32_is_near_f64(one_in(2) ? &q : &d, narrow);
+    if (!narrow) derivatives_agree(&q, &d, wrap, how); /* the order of sums may differ */
+    maps_agree(one_in(2) ? &q : &d, one_in(3));
+    func_fini(&d);
+    func_fini(&q);
+  }
+}
+
+static void wild_programs_have_the_same_bits_with_and_without_passes(void **state) {
+  unsigned first = from_environment("MILLRACE_SEED", 0),
+           n = from_environment("MILLRACE_PROGRAMS", 400);
+  for (unsigned seed = first; seed < first + n; seed += 2) {
+    bool narrow;
+    func_t q = random_program(seed, true, &narrow);
+    int how = q.forward_only ? JVP : VJP;
+    func_t d = around(&q, derived[how](&q), names_of_derived[how]);
+    passes_keep_the_bits(q.name, q.f, q.in);
+    passes_keep_the_bits(d.name, d.f, d.in);
+    func_fini(&d);
+    func_fini(&q);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tame_programs_are_what_they_are_in_f64_and_under_every_transform),
+      cmocka_unit_test(wild_programs_have_the_same_bits_with_and_without_passes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
