@@ -133,15 +133,35 @@ static mr_err_t cond_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr
 
 /* ---- vmap ---- */
 
+/* Which examples (B) take branch j of n by index i32[B]; NULL: all. */
+static mr_var_t *takes_branch(mr_fn_t *f, mr_var_t *index, int j, int n) {
+  mr_var_t *at = mr_literal(f, MR_I32, j);
+  if (n == 1) return NULL;
+  return j == 0       ? mr_lax_le(f, index, at)
+         : j == n - 1 ? mr_lax_ge(f, index, at)
+                      : mr_lax_eq(f, index, at);
+}
+
+/* Operands of floats are constants to the examples that take another branch: its slope may be
+   infinite for them, and no cotangent of 0 would stay 0 on its way through.  As in jax. */
+static mr_batched_t taken(mr_fn_t *f, const mr_batched_t *x, mr_var_t *which, int64_t size) {
+  if (!which || !mr_is_float(x->var->aval.dtype)) return *x;
+  mr_var_t *v = mr_batch_front(f, x, size);
+  return (mr_batched_t){mr_batch_select(f, which, mr_lax_stop_gradient(f, v), v), 0};
+}
+
 static mr_err_t select_all(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                            mr_batched_t *out) {
   const mr_fn_t *const *b;
   int n = mr__cond_branches(e, &b);
   int64_t size = mr_batch_size(1, in);
   mr_batched_t *y = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof *y);
+  mr_batched_t *x = mr_mem_take(&f->mem, (size_t)e->n_in * sizeof *x);
   for (int j = 0; j < n; j++) {
-    MR_TRY(mr_inline_mapped(f, b[j], in + 1, y));
-    mr_var_t *which = j ? mr_lax_ge(f, in[0].var, mr_literal(f, MR_I32, j)) : NULL;
+    mr_var_t *which = takes_branch(f, in[0].var, j, n);
+    for (int i = 1; i < e->n_in && f->diag.code >= 0; i++) x[i] = taken(f, &in[i], which, size);
+    MR_TRY(mr_rule_done(f));
+    MR_TRY(mr_inline_mapped(f, b[j], x + 1, y));
     for (int k = 0; k < e->n_out; k++) {
       mr_var_t *v = mr_batch_front(f, &y[k], size);
       out[k] = (mr_batched_t){j ? mr_batch_select(f, which, out[k].var, v) : v, 0};
@@ -261,7 +281,9 @@ static void cond_reach(const mr_eqn_t *e, const bool *in, bool *out) {
 static mr_err_t cond_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "branches"); }
 
 const mr_op_def_t mr_op_cond = {
-    MR_RULES_PRIMITIVE,  .name = "cond",        .n_in = -1,           .n_out = -1,
-    .shape = cond_shape, .jvp = cond_jvp,       .vjp = mr__cond_vjp,  .batch = cond_batch,
-    .reach = cond_reach, .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW, .cpu = cond_cpu,
+    MR_RULES_PRIMITIVE,  .name = "cond",        .n_in = -1,
+    .n_out = -1,         .shape = cond_shape,   .jvp = cond_jvp,
+    .vjp = mr__cond_vjp, .batch = cond_batch,   .reach = cond_reach,
+    .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW,
+    .cpu = cond_cpu,
 };

@@ -403,6 +403,41 @@ static void reverse_mode_passes_a_while_that_no_tangent_reaches(void **state) {
   }
 }
 
+/* (x, p) -> cond(x > 0, sqrt(p x), 2 p x) */
+static mr_fn_t *root_or_double(void) {
+  mr_fn_t *f = mr_fn_create(), *b[2] = {mr_fn_create(), mr_fn_create()};
+  mr_aval_t a = mr_aval_scalar(MR_F32);
+  for (int i = 0; i < 2; i++) {
+    mr_var_t *x = mr_fn_input(b[i], a), *y = mr_lax_mul(b[i], x, mr_fn_input(b[i], a));
+    y = i ? mr_lax_sqrt(b[i], y) : mr_lax_scale(b[i], 2, y);
+    assert_int_equal(mr_fn_return(b[i], 1, &y), MR_OK);
+  }
+  mr_var_t *in[] = {mr_fn_input(f, a), mr_fn_input(f, a)}, *y;
+  mr_var_t *pred = mr_lax_gt(f, in[0], mr_literal(f, MR_F32, 0));
+  assert_int_equal(mr_lax_cond(f, pred, b[1], b[0], in, &y), MR_OK);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_fn_destroy(b[0]), mr_fn_destroy(b[1]);
+  return f;
+}
+
+/* The root has no finite slope at 0 and none below, where the other branch is taken. */
+static void slopes_of_a_branch_not_taken_stay_out_of_a_mapped_cond(void **state) {
+  mr_fn_t *f = root_or_double(), *m = NULL, *g[2] = {NULL, NULL};
+  double x[] = {1, -1, 0, 4}, p = 1, ct[] = {1, 1, 1, 1}, *in[] = {x, &p, ct}, *y[3];
+  const double dx[] = {0.5, 2, 2, 0.25}, dp = 0.5 - 2 + 0 + 1;
+  OK(mr_vmap(f, 4, (int[]){0, MR_UNMAPPED}, NULL, &m, &diag));
+  OK(mr_vjp(m, 2, (int[]){0, 1}, &g[0], &diag));
+  run_as_it_is(g[0], in, y);
+  for (int i = 0; i < 4; i++) assert_true(fabs(y[0][i] - dx[i]) < 1e-6);
+  assert_true(fabs(y[1][0] - dp) < 1e-6);
+  free_all(2, y);
+  OK(mr_jvp(m, 1, (int[]){0}, &g[1], &diag));
+  run_as_it_is(g[1], in, y);
+  for (int i = 0; i < 4; i++) assert_true(fabs(y[1][i] - dx[i]) < 1e-6);
+  free_all(2, y);
+  mr_fn_destroy(f), mr_fn_destroy(m), mr_fn_destroy(g[0]), mr_fn_destroy(g[1]);
+}
+
 /* A named axis inside a step: psum over examples, bound by the vmap around the scan. */
 static void a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop(void **state) {
   mr_fn_t *b = mr_fn_create(), *f = mr_fn_create(), *m = NULL;
@@ -438,6 +473,7 @@ int main(void) {
       cmocka_unit_test(a_mapped_while_goes_on_until_all_examples_are_done),
       cmocka_unit_test(while_has_forward_mode_and_says_that_it_has_no_other),
       cmocka_unit_test(reverse_mode_passes_a_while_that_no_tangent_reaches),
+      cmocka_unit_test(slopes_of_a_branch_not_taken_stay_out_of_a_mapped_cond),
       cmocka_unit_test(a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
