@@ -14,8 +14,10 @@ static mr_err_t abs_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
 
 static int64_t abs_i1(int64_t x) { return x < 0 ? (int64_t)(0 - (uint64_t)x) : x; }
 
+/* At 0 and -0 the slope is 1, as in jax. */
 static mr_err_t abs_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  din[0] = mr_lax_mul(f, dout[0], mr_lax_sign(f, e->in[0]));
+  mr_var_t *up = mr_lax_ge(f, e->in[0], mr_literal(f, e->in[0]->aval.dtype, 0));
+  din[0] = mr_lax_select_n(f, up, mr_lax_neg(f, dout[0]), dout[0]);
   return mr_rule_done(f);
 }
 

@@ -31,9 +31,15 @@ static void iota_run(const mr_cpu_call_t *c) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], n = mr_aval_elems(y), stride[MR_MAX_NDIM];
   mr__strides(y, stride);
+  bool whole = !mr_is_float(y->dtype);
 #pragma omp parallel for schedule(static) if (n > 65536)
-  for (int64_t i = 0; i < n; i++)
-    mr_cpu_set_f64(y->dtype, c->out[0], i, (double)(i / stride[d] % y->dim[d]));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = i / stride[d] % y->dim[d];
+    if (whole)
+      mr_cpu_set_i64(y->dtype, c->out[0], i, at); /* wraps */
+    else
+      mr_cpu_set_f64(y->dtype, c->out[0], i, (double)at);
+  }
 }
 
 static mr_err_t iota_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {

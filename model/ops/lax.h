@@ -38,7 +38,7 @@ mr_var_t *mr_lax_cos(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_log1p(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_expm1(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_logistic(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x); /* slope 0 at 0 */
+mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x); /* slope 1 at 0 */
 mr_var_t *mr_lax_floor(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_pow(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_ne(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* bool, as eq and those that follow */

@@ -7,10 +7,15 @@ mr_var_t *mr_lax_pow(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_pow, 2, (mr_var_t *[]){a, b}, 0, NULL);
 }
 
-/* d a^b = b a^(b-1) da + log(a) a^b db */
+/* d a^b = b a^(b-1) da + log(a) a^b db, where log of a base 0 is 0, as in jax: 0^b is constant in b
+   > 0. */
 static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e, int i) {
   mr_var_t *a = e->in[0], *b = e->in[1];
-  if (i) return mr_lax_mul(f, mr_lax_log(f, a), e->out[0]);
+  if (i) {
+    mr_var_t *zero = mr_lax_eq(f, a, mr_literal(f, a->aval.dtype, 0));
+    a = mr_lax_select_n(f, zero, a, mr_lax_full(f, &a->aval, 1));
+    return mr_lax_mul(f, mr_lax_log(f, a), e->out[0]);
+  }
   mr_var_t *less = mr_lax_sub(f, b, mr_literal(f, b->aval.dtype, 1));
   return mr_lax_mul(f, b, mr_lax_pow(f, a, less));
 }

@@ -54,7 +54,7 @@ static inline float lane_tanh(float x) {
   p = p * z + 1.33314422036e-1f;
   p = p * z - 3.33332819422e-1f;
   float near = p * z * x + x, far = 1.0f - 2.0f / (lane_exp(2.0f * a) + 1.0f);
-  return a < 0.625f ? near : copysignf(far, x);
+  return copysignf(a < 0.625f ? near : far, x); /* of -0 too */
 }
 
 #define LANE_FMA(a, b, c) ((a) * (b) + (c)) /* one instruction where there is one */
@@ -86,7 +86,8 @@ static inline float lane_wave(float x, uint32_t turn) {
   c = c * z + 4.166664568298827e-2f;
   c = c * z * z - 0.5f * z + 1.0f;
   float v = q & 1 ? c : s;
-  return vec_float(vec_bits(v) ^ (q & 2) << 30);
+  v = vec_float(vec_bits(v) ^ (q & 2) << 30);
+  return turn == 0 && x == 0 ? x : v; /* -0 stays */
 }
 
 #endif

@@ -8,6 +8,7 @@
 #define MR_MODEL_CPU_ROWS_GELU_H
 
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -35,18 +36,24 @@ static inline __m512 mr__gelu_share(__m512 x, __m512 square) {
   return _mm512_mul_ps(r, _mm512_fnmadd_ps(d, r, _mm512_set1_ps(2.0f)));
 }
 
+#define MR_PLUS_INF 0x08 /* of _mm512_fpclass_ps_mask */
+#define MR_MINUS_INF 0x10
+
 static inline __m512 mr__gelu16(__m512 x) {
+  __mmask16 end = _mm512_fpclass_ps_mask(x, MR_MINUS_INF);
   x = _mm512_max_ps(_mm512_set1_ps(-10.0f), x); /* 2^t stays finite */
-  return _mm512_mul_ps(x, mr__gelu_share(x, _mm512_mul_ps(x, x)));
+  __m512 share = mr__gelu_share(x, _mm512_mul_ps(x, x));
+  return _mm512_mask_mul_ps(_mm512_set1_ps(NAN), (__mmask16)~end, x, share);
 }
 
 static inline __m512 mr__gelu_slope16(__m512 x) {
+  __mmask16 end = _mm512_fpclass_ps_mask(x, MR_MINUS_INF | MR_PLUS_INF);
   x = _mm512_min_ps(_mm512_set1_ps(10.0f), _mm512_max_ps(_mm512_set1_ps(-10.0f), x));
   __m512 square = _mm512_mul_ps(x, x), s = mr__gelu_share(x, square);
   /* du/dx doubled: 2 sqrt(2/pi) (1 + 3 * 0.044715 x^2) */
   __m512 du = _mm512_fmadd_ps(square, _mm512_set1_ps(0.2140644488f), _mm512_set1_ps(1.595769122f));
   __m512 bend = _mm512_mul_ps(_mm512_mul_ps(x, s), _mm512_sub_ps(_mm512_set1_ps(1.0f), s));
-  return _mm512_fmadd_ps(bend, du, s);
+  return _mm512_mask_mov_ps(_mm512_fmadd_ps(bend, du, s), end, _mm512_set1_ps(NAN));
 }
 
 /* ---- runs of elements ---- */
