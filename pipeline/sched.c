@@ -225,11 +225,21 @@ static void *worker_main(void *arg) {
   return NULL;
 }
 
+/* Signals from outside are the program's, not a worker's.  Those that an instruction of the worker
+   itself raises must reach it: reader_mmap.c recovers from SIGBUS, and where such a signal is
+   blocked the kernel ends the process. */
+static void block_signals(sigset_t *before) {
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+  sigset_t outside;
+  sigfillset(&outside);
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&outside, own[i]);
+  pthread_sigmask(SIG_BLOCK, &outside, before);
+}
+
 static mr_err_t start_threads(mr_graph_t *g, mr_diag_t *diag) {
-  sigset_t all, before;
+  sigset_t before;
   mr_err_t e = MR_OK;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals are the program's, not a worker's */
+  block_signals(&before);
   for (int i = 0; i < g->n_nodes && e == MR_OK; i++) {
     for (int w = 0; w < g->node[i]->n_workers && e == MR_OK; w++) {
       mr_runtime_t *rt = &g->node[i]->rt[w];
