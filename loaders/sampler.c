@@ -46,6 +46,10 @@ mr_err_t mr_sampler_init(mr_sampler_t *s, const mr_sampler_conf_t *c, mr_diag_t 
   return MR_OK;
 }
 
+bool mr_sampler_reaches(const mr_sampler_t *s, int64_t i) {
+  return i >= 0 && (s->conf.n_shards == 1 || i < (INT64_C(1) << 61) / s->conf.n_shards);
+}
+
 int64_t mr_sampler_index(const mr_sampler_t *s, int64_t i) {
   return i * s->conf.n_shards + s->conf.shard;
 }

@@ -35,7 +35,12 @@ typedef struct mr_sampler {
    without a seed, or a length beyond 2^62. */
 mr_err_t mr_sampler_init(mr_sampler_t *s, const mr_sampler_conf_t *conf, mr_diag_t *diag);
 
-/* The global index that this shard's DataLoader asks for at its own position i >= 0. */
+/* Whether position i is so near that none of these calls overflows: i >= 0, and below 2^61 over the
+   number of shards where there are several. */
+bool mr_sampler_reaches(const mr_sampler_t *s, int64_t i);
+
+/* The global index that this shard's DataLoader asks for at its own position i, which it reaches.
+ */
 int64_t mr_sampler_index(const mr_sampler_t *s, int64_t i);
 
 /* At a global index >= 0: the record, and the Philox key of its generator (0 without a seed).

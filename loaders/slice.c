@@ -62,8 +62,13 @@ static mr_err_t slice_plan(mr_stage_t *s) {
 
 static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const slice_t *t = s->state;
-  int64_t n = s->out_spec[0].n_records;
-  at->index = t->start + position % n * t->step + position / n * t->parent;
+  int64_t n = s->out_spec[0].n_records, epoch;
+  at->index = t->start + position % n * t->step;
+  if (__builtin_mul_overflow(position / n, t->parent, &epoch) ||
+      __builtin_add_overflow(at->index, epoch, &at->index))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "position %" PRId64 " of the slice lies behind position 2^63 of its input",
+                         position);
   return MR_OK;
 }
 

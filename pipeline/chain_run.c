@@ -50,7 +50,9 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) 
   mr__branch_t *b = &c->branch[branch];
   mr__op_t op = {MR__OP_LEAF, branch, 0, {0}};
   mr_err_t e = MR_OK;
-  assert(position >= 0);
+  if (position < 0) /* of an order that went wrong: nothing in front of a source is read */
+    return mr_stage_fail(&b->s, MR_ERR_CONFIG, "is asked for position %lld, want 0 or more",
+                         (long long)position);
   switch (b->kind) {
     case MR__SOURCE: op.index = position % mr__branch_spec(b)->n_records; break;
     case MR__ORDER: return locate_order(c, branch, position, p);

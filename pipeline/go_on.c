@@ -11,8 +11,8 @@ static mr_err_t find(mr_graph_t *g, const char *stage, int64_t number, const cha
   *at = mr__graph_find(g, stage);
   if (*at < 0)
     return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
-  if (number >= 0) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG, "%s: start %s %lld: want 0 or more", stage, what,
+  if (number >= 0 && number < INT64_C(1) << 62) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "%s: start %s %lld: want [0,2^62)", stage, what,
                  (long long)number);
 }
 

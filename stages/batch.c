@@ -93,10 +93,19 @@ static bool is_walked(const mr_stage_t *s) {
 /* Batches cross epochs. */
 static bool crosses(const batch_t *b) { return b->across || b->order == ORDER_GRAIN_WORKERS; }
 
+static const int64_t POSITION_MAX = INT64_C(1) << 62;
+
 /* All epochs as one; endless ones as epochs that batches divide. */
-static void join_epochs(int64_t size, mr_spec_t *out) {
-  out->n_records *= out->n_epochs ? out->n_epochs : size;
+static mr_err_t join_epochs(mr_stage_t *s, int64_t size, mr_spec_t *out) {
+  int64_t n = out->n_records;
+  if (__builtin_mul_overflow(n, out->n_epochs ? out->n_epochs : size, &out->n_records) ||
+      out->n_records > POSITION_MAX)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting size = %lld: batches across epochs of %lld records would repeat "
+                         "after more than 2^62; leave across-epochs out or take a smaller size",
+                         (long long)size, (long long)n);
   if (out->n_epochs) out->n_epochs = 1;
+  return MR_OK;
 }
 
 static mr_err_t plan_lengths(mr_stage_t *s) {
@@ -114,7 +123,7 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
     return MR_OK;
   }
   out->n_words = 0;
-  if (crosses(b)) join_epochs(b->size, out);
+  if (crosses(b)) MR_TRY(join_epochs(s, b->size, out));
   out->n_batches = (out->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
   if (out->n_batches < 1)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
@@ -141,8 +150,22 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   return plan_lengths(s);
 }
 
+/* Whether an endless stream may begin with batch b->first: the positions of any run from there on
+   fit in 64 bits.  Where the stream has an end, batches behind it are never made (is_over). */
+static mr_err_t check_first(mr_stage_t *s) {
+  const batch_t *b = s->state;
+  const mr_spec_t *spec = &s->out_spec[0];
+  int64_t at;
+  if (spec->n_epochs ||
+      (!__builtin_mul_overflow(b->first / spec->n_batches + 1, spec->n_records, &at) &&
+       at <= POSITION_MAX))
+    return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62",
+                       (long long)b->first);
+}
+
 /* The batch that holds s->start_record of those that are not left out. */
-static void go_to_record(mr_stage_t *s) {
+static mr_err_t go_to_record(mr_stage_t *s) {
   batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t left_over = b->drop ? spec->n_records % b->size : 0;
@@ -151,6 +174,7 @@ static void go_to_record(mr_stage_t *s) {
   if (spec->n_epochs) most = spec->n_epochs * spec->n_batches;
   b->first = mr_left_out_batch(&t, s->start_record, most);
   b->cut = (int)(b->first < most ? s->start_record - mr_left_out_before(&t, b->first) : 0);
+  return check_first(s);
 }
 
 /* The batch that starts at the resumed position. */
@@ -159,14 +183,14 @@ static mr_err_t first_batch(mr_stage_t *s) {
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t epoch = s->start_position / spec->n_records, i = s->start_position % spec->n_records;
   b->cut = 0;
-  if (s->start_record) return go_to_record(s), MR_OK;
-  if (!s->start_position && s->start_number) return b->first = s->start_number, MR_OK;
+  if (s->start_record) return go_to_record(s);
+  if (!s->start_position && s->start_number) return b->first = s->start_number, check_first(s);
   bool over = crosses(b) && i / b->size == spec->n_batches; /* only what is dropped is left */
   if (s->start_position < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
   b->first = epoch * spec->n_batches + i / b->size;
-  return MR_OK;
+  return check_first(s);
 }
 
 static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record) {

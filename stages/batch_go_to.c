@@ -79,10 +79,15 @@ static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   return e < 0 ? e : MR_OK;
 }
 
-/* Goes past n batches without making them; what is left at the stream's end one by one. */
+/* Goes past n batches without making them; what is left at the stream's end one by one: few, unless
+   the stream has no end there but lies behind position 2^62. */
 static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+  int64_t number = n;
   MR_TRY(in_epochs(s, t) ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
-  for (; n && !t->ahead.over; n--) {
+  for (int some = 1024; n && !t->ahead.over; n--) {
+    if (n > INT64_C(1) << 40 && !some--)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62",
+                           (long long)number);
     mr_err_t e = mr__batch_plan(s, t, &t->ahead);
     if (e != MR_OK) return e;
   }

@@ -69,7 +69,8 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   if (s->n_start_words) {
     bool fits = s->n_start_words == OWN_WORDS + (int)n || s->n_start_words == OWN_WORDS; /* seek */
     if (fits) t->skip = s->start_word[USED], t->number = s->start_word[NUMBER];
-    if (!fits || t->skip < 0 || t->number < 0)
+    if (!fits || t->skip < 0 || t->skip > s->in_spec[0].dim[0] || t->number < 0 ||
+        t->number > INT64_C(1) << 62)
       return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state of another graph");
     n = (size_t)s->n_start_words - OWN_WORDS;
     memcpy(t->before_word, s->start_word + OWN_WORDS, n * sizeof *t->before_word);
