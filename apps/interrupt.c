@@ -11,6 +11,7 @@
 
 #include "apps/notice.h"
 #include "base/clock.h"
+#include "base/xio.h"
 #include "pipeline/timeline.h"
 #include "sinks/sinks.h"
 
@@ -109,7 +110,10 @@ void mr_interrupt_process(pid_t pid, bool at_once) {
 
 /* Readers are opened with the graph, or by a worker with its first record. */
 static mr_err_t run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *diag) {
-  if (look->trace) mr_timeline_keep(g, TIMELINE_EVENTS);
+  if (look->trace) {
+    MR_TRY(mr_file_writable(look->trace, diag)); /* told now, not after hours */
+    mr_timeline_keep(g, TIMELINE_EVENTS);
+  }
   MR_TRY(mr_graph_start(g, diag));
   mr_notice_reader();
   mr_explain_t *live = look->explain ? mr_explain_begin(g) : NULL;

@@ -46,14 +46,10 @@ static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
 
 /* Whether NAME is a temporary file of a run whose writer, named at its end, is gone. */
 static bool is_leftover(const char *name) {
-  static const char *const first[] = {"graph.mr.part-",
-                                      "settings.txt.part-",
-                                      "metrics.jsonl.part-",
-                                      "versions.json.part-",
-                                      "web.url.part-",
-                                      "step-",
-                                      ".latest-",
-                                      ".writable-"};
+  static const char *const first[] = {
+      "graph.mr.part-",      "settings.txt.part-", "data.txt.part-", "metrics.jsonl.part-",
+      "versions.json.part-", "web.url.part-",      "step-",          ".latest-",
+      ".writable-"};
   bool ours = false;
   for (size_t i = 0; i < sizeof first / sizeof *first; i++)
     ours |= !strncmp(name, first[i], strlen(first[i]));
@@ -106,7 +102,8 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 }
 
 void mr_run_dir_undo(mr_run_dir_t *r) {
-  static const char *const written[] = {"settings.txt", "graph.mr", "versions.json", "web.url"};
+  static const char *const written[] = {"settings.txt", "graph.mr", "data.txt", "versions.json",
+                                        "web.url"};
   char path[MR_RUN_PATH + 64];
   struct stat st;
   file_in(r, "metrics.jsonl", path);
@@ -169,7 +166,10 @@ static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
        line = strtok_r(NULL, "\n", &save))
     e = mr_run_dir_set(r, line, diag);
   free(settings);
-  return e;
+  char path[MR_RUN_PATH + 64];
+  file_in(r, "data.txt", path);
+  bool has_data = access(path, F_OK) == 0;
+  return e >= 0 && has_data ? read_text(r, "data.txt", &r->data, diag) : e;
 }
 
 mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
@@ -228,7 +228,7 @@ static mr_err_t write_private(const mr_run_dir_t *r, const char *name, const cha
 }
 
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
-  char *text = NULL;
+  char path[MR_RUN_PATH + 64], *text = NULL;
   size_t n = 0;
   FILE *f = open_memstream(&text, &n);
   if (!f) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
@@ -238,6 +238,9 @@ mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
   mr_err_t e = whole ? write_private(r, "graph.mr", r->graph, diag)
                      : mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
   if (e >= 0) e = write_private(r, "settings.txt", text, diag);
+  if (e >= 0 && r->data) e = write_private(r, "data.txt", r->data, diag);
+  file_in(r, "data.txt", path);
+  if (e >= 0 && !r->data) unlink(path);
   free(text);
   return e;
 }
@@ -245,7 +248,7 @@ mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
 void mr_run_dir_free(mr_run_dir_t *r) {
   mr_run_lock_release(r->lock);
   for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
-  free(r->graph);
+  free(r->graph), free(r->data);
   *r = (mr_run_dir_t){0};
 }
 

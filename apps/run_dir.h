@@ -1,5 +1,5 @@
-/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/versions.json, RUN/metrics.jsonl,
- * RUN/checkpoints/, and RUN/lock while it is trained. */
+/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/data.txt, RUN/versions.json,
+ * RUN/metrics.jsonl, RUN/checkpoints/, and RUN/lock while it is trained. */
 #ifndef MR_APPS_RUN_DIR_H
 #define MR_APPS_RUN_DIR_H
 
@@ -18,6 +18,7 @@ typedef struct mr_run_dir {
   char *graph;                    /* the text of the graph; heap */
   char *setting[MR_RUN_SETTINGS]; /* KEY=VALUE each; heap */
   int n_settings;
+  char *data;                    /* apps/data_facts.h; heap; NULL: the run has none */
   bool made;                     /* the folder was not there before */
   mr_run_lock_t *lock;           /* held by who trains in it; NULL for who only reads */
   char origin[MR_RUN_PATH + 64]; /* where the graph's text comes from, for sentences */
@@ -50,8 +51,8 @@ mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag)
 /* The value of the last setting of this key, or NULL. */
 const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
 
-/* Writes graph.mr and settings.txt, each whole or not at all and readable by their owner alone.
-   Changes the process's umask for that time: no other thread may make files. */
+/* Writes graph.mr, settings.txt and data.txt, each whole or not at all and readable by their owner
+   alone.  Changes the process's umask for that time: no other thread may make files. */
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag);
 void mr_run_dir_free(mr_run_dir_t *r);
 

@@ -7,13 +7,16 @@
 #include <unistd.h>
 
 #include "apps/cli.h"
+#include "apps/data_facts.h"
 #include "apps/default_graph.h"
 #include "apps/faces.h"
 #include "apps/interrupt.h"
 #include "apps/leak.h"
 #include "apps/resume.h"
+#include "apps/resume_change.h"
 #include "apps/resume_told.h"
 #include "apps/run_dir.h"
+#include "apps/run_info.h"
 #include "apps/versions.h"
 
 static const mr_flag_t train_flags[] = {
@@ -22,6 +25,8 @@ static const mr_flag_t train_flags[] = {
     {"--epochs", "N", "Passes over the training records; default 1."},
     {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
     {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
+    {"--allow-change", "WORDS",
+     "With --resume: what may be another than before, of data,seed,batch,model."},
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
     {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
     {"--fit", "SIZE", "Trains within so much memory for a step's values, such as 2GiB."},
@@ -38,6 +43,8 @@ static mr_err_t check_flags(const mr_args_t *a, mr_diag_t *diag) {
   int64_t unused;
   MR_TRY(mr_args_int(a, "--steps", 0, INT64_C(1000000000000), &unused, diag));
   MR_TRY(mr_args_int(a, "--epochs", 0, 1000000000, &unused, diag));
+  if (mr_args_text(a, "--allow-change") && !mr_args_text(a, "--resume"))
+    return mr_fail(diag, MR_ERR_USAGE, "--allow-change: goes with --resume");
   return mr_args_int(a, "--threads", 0, 1024, &unused, diag);
 }
 
@@ -106,16 +113,27 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   return choose_data(r, diag);
 }
 
-/* *n_kept: how many settings the run had before this resume. */
-static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int *n_kept,
-                               mr_resume_point_t *at, mr_diag_t *diag) {
+/* What a resume has found in the run's folder. */
+typedef struct resume {
+  mr_resume_point_t at;
+  int n_kept; /* settings that the run had before */
+  char *data; /* its data.txt; heap; NULL: it had none */
+  mr_resume_news_t news;
+} resume_t;
+
+static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *was,
+                               mr_diag_t *diag) {
   if (mr_args_text(a, "--graph"))
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
-  *n_kept = r->n_settings;
+  was->n_kept = r->n_settings;
   MR_TRY(settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
-  return mr_run_dir_resume_point(r, at, diag);
+  MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
+  MR_TRY(mr_resume_check_changes(r, was->n_kept, was->at.path[0], mr_args_text(a, "--allow-change"),
+                                 &was->news, diag));
+  was->data = r->data, r->data = was->news.facts;
+  return MR_OK;
 }
 
 static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
@@ -132,10 +150,11 @@ static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr
   return mr_graph_settle(g, diag);
 }
 
-static void greet(const mr_run_dir_t *r, const mr_resume_point_t *resume) {
+static void greet(const mr_run_dir_t *r, const resume_t *was) {
   printf("run folder: %s\n", r->path);
-  if (resume && resume->path[0]) printf("resumed at step %" PRId64 "\n", resume->at.step);
-  if (resume && !resume->path[0]) puts("no checkpoint yet: starts from the beginning");
+  if (was && was->at.path[0]) printf("resumed at step %" PRId64 "\n", was->at.at.step);
+  if (was && !was->at.path[0]) puts("no checkpoint yet: starts from the beginning");
+  if (was) fputs(was->news.said, stdout);
   fflush(stdout);
 }
 
@@ -143,17 +162,52 @@ static mr_err_t build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
   return mr_run_dir_graph(run, g, diag);
 }
 
-static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, const mr_look_t *look,
-                 mr_diag_t *diag) {
+/* A run that has made all its steps is left as it is (*done), one that has made more is not cut. */
+static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr_graph_t *g,
+                            bool *done, mr_diag_t *diag) {
+  const mr_resume_point_t *at = &was->at;
+  int64_t total = mr_vit_step_total(mr_graph_stage_of(g, "vit-step")), step = at->at.step;
+  mr_diag_t unsaid = {0};
+  mr_run_info_t told;
+  if (!at->path[0]) return MR_OK;
+  if (total && step > total)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "--resume: %s is at step %" PRId64
+                   ", and with these settings it would end "
+                   "before, at step %" PRId64 "; its checkpoints stay as they are",
+                   r->path, step, total);
+  bool more = step != total && r->n_settings > was->n_kept; /* they may make the stream longer */
+  if (at->at.unvalidated || more) return MR_OK;
+  *done = mr_run_info_read(r->path, &told, &unsaid) >= 0 && !strcmp(told.state, "finished") &&
+          told.step == step;
+  mr_run_info_free(&told);
+  if (*done)
+    printf("run folder: %s\nnothing to do: the run has finished, at step %" PRId64
+           ", ledger %016" PRIx64 "; --steps or --epochs makes it longer\n",
+           r->path, step, at->at.ledger);
+  return MR_OK;
+}
+
+/* Everything that can be wrong is told before the first thread starts. */
+static mr_err_t begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g, bool *done,
+                      mr_diag_t *diag) {
+  MR_TRY(build(r, was ? &was->at : NULL, g, diag));
+  if (was) MR_TRY(look_at_end(r, was, g, done, diag));
+  if (*done) return MR_OK;
+  MR_TRY(mr_leak_check(g, build_again, r, diag));
+  if (!was && !(r->data = mr_data_facts(g)))
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for facts of the data");
+  MR_TRY(mr_run_dir_save(r, diag));
+  return mr_versions_save(r->path, diag);
+}
+
+static int train(mr_run_dir_t *r, const resume_t *was, const mr_look_t *look, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
-  bool stopped = false;
-  int e = build(r, resume, g, diag);
-  if (e >= 0) e = mr_leak_check(g, build_again, r, diag);
-  if (e >= 0) e = mr_run_dir_save(r, diag);
-  if (e >= 0) e = mr_versions_save(r->path, diag);
-  if (e >= 0) {
-    greet(r, resume);
+  bool stopped = false, done = false;
+  int e = begin(r, was, g, &done, diag);
+  if (e >= 0 && !done) {
+    greet(r, was);
     e = mr_run_interruptible(g, look, &stopped, diag);
   }
   mr_graph_destroy(g);
@@ -164,30 +218,32 @@ static int train(mr_run_dir_t *r, const mr_resume_point_t *resume, const mr_look
 
 /* A resumed run that failed before its next checkpoint: the settings it was given are not kept, as
    they may be the reason. */
-static void forget_settings(mr_run_dir_t *r, int n_kept, const mr_resume_point_t *from) {
+static void forget_settings(mr_run_dir_t *r, resume_t *was) {
   mr_resume_point_t now;
   mr_diag_t unsaid = {0}; /* the first failure is the one to tell */
-  if (n_kept == r->n_settings) return;
-  if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.at.step != from->at.step) return;
-  while (r->n_settings > n_kept) free(r->setting[--r->n_settings]);
+  if (was->n_kept == r->n_settings) return;
+  if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.at.step != was->at.at.step) return;
+  while (r->n_settings > was->n_kept) free(r->setting[--r->n_settings]);
+  free(r->data);
+  r->data = was->data, was->data = NULL;
   (void)mr_run_dir_save(r, &unsaid);
 }
 
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_run_dir_t r = {0};
-  mr_resume_point_t at;
+  resume_t was = {0};
   bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
   mr_writes_fail();
   mr_look_t look = mr_look_of(a);
-  int n_kept = 0;
   MR_TRY(check_flags(a, diag));
   MR_TRY(check_words(a, diag));
-  int e = resume ? prepare_resume(a, &r, &n_kept, &at, diag) : prepare_new(a, &r, &begun, diag);
+  int e = resume ? prepare_resume(a, &r, &was, diag) : prepare_new(a, &r, &begun, diag);
   bool ready = e >= 0;
-  if (ready) e = train(&r, resume ? &at : NULL, &look, diag);
-  if (e < 0 && ready && resume) forget_settings(&r, n_kept, &at);
+  if (ready) e = train(&r, resume ? &was : NULL, &look, diag);
+  if (e < 0 && ready && resume) forget_settings(&r, &was);
   if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);
+  free(was.data);
   return e;
 }
 

@@ -88,6 +88,8 @@ static int64_t total_steps(const vit_step_t *v, const mr_spec_t *in) {
   return stream && stream < v->steps ? stream : v->steps;
 }
 
+int64_t mr_vit_step_total(const mr_stage_t *s) { return ((const vit_step_t *)s->state)->total; }
+
 /* All evaluation inputs share one compiled function, so they share a batch size. */
 static mr_err_t plan_evaluation(mr_stage_t *s) {
   vit_step_t *v = s->state;

@@ -12,6 +12,7 @@
 #define MR_STAGES_VIT_STATE_H
 
 #include "model/train.h"
+#include "pipeline/stage.h"
 #include "pipeline/state.h"
 #include "pipeline/stream_at.h"
 
@@ -36,6 +37,10 @@ typedef struct mr_vit_progress {
   mr_stream_at_t stream[MR_VIT_STREAMS]; /* as they stand between two steps, or validations */
   bool stream_known[MR_VIT_STREAMS];
 } mr_vit_progress_t;
+
+/* Steps that a vit-step will have made at the end of its run; 0: nobody can tell.  s: of a settled
+   graph. */
+int64_t mr_vit_step_total(const mr_stage_t *s);
 
 /* Bytes a STATE buffer must hold for a model of these parameters. */
 size_t mr_vit_state_bytes(const mr_params_t *params);

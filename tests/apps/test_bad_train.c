@@ -243,7 +243,8 @@ static void a_checkpoint_cut_or_changed_anywhere_is_refused(void **state) {
 static void another_model_is_named(void **state) {
   RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--steps", "5");
   assert_int_equal(p.status, 0);
-  RUN(&p, "train", "--resume", "--run-dir", run, "--steps", "6", "layers=2");
+  RUN(&p, "train", "--resume", "--run-dir", run, "--steps", "6", "layers=2",
+      "--allow-change=model");
   refuses(1, "layers=1", "layers=2");
   RUN(&p, "train", "--resume", "--run-dir", run, "--steps", "6"); /* it spoilt nothing */
   if (p.status != 0) fail_msg("%s", p.err);

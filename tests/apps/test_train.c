@@ -112,7 +112,7 @@ static void a_damaged_checkpoint_is_not_resumed(void **state) {
 static void a_checkpoint_of_another_model_is_refused(void **state) {
   train(a, "5");
   expect(0, "");
-  RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9", "embed=64");
+  RUN(&p, "train", "--resume", "--run-dir", a, "--steps", "9", "embed=64", "--allow-change=model");
   expect(1, "a checkpoint of another model: it holds");
 }
 

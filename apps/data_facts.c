@@ -1,0 +1,106 @@
+#include "apps/data_facts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { SAMPLES = 64, SAMPLE_BYTES = 256 };
+
+static void add(uint64_t *hash, const void *bytes, size_t n) {
+  *hash = XXH3_64bits_withSeed(bytes, n, *hash);
+}
+
+static void add_number(uint64_t *hash, int64_t v) { add(hash, &v, sizeof v); }
+
+/* Some bytes of an open file from a place on. */
+static void add_bytes(uint64_t *hash, int fd, int64_t at) {
+  char bytes[SAMPLE_BYTES];
+  ssize_t n;
+  do n = pread(fd, bytes, sizeof bytes, at);
+  while (n < 0 && errno == EINTR);
+  add(hash, bytes, n > 0 ? (size_t)n : 0);
+}
+
+/* -1: no regular file. */
+static int open_file(const char *path, int64_t *size) {
+  struct stat st;
+  int fd = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  *size = fd >= 0 ? (int64_t)st.st_size : 0;
+  return fd;
+}
+
+/* A file that a setting names, from its start to its end. */
+static void add_file(uint64_t *hash, const char *path) {
+  int64_t size;
+  int fd = open_file(path, &size);
+  if (fd < 0) return;
+  add_number(hash, size);
+  for (int i = 0; i < SAMPLES; i++) add_bytes(hash, fd, size / SAMPLES * i);
+  add_bytes(hash, fd, size > SAMPLE_BYTES ? size - SAMPLE_BYTES : 0);
+  close(fd);
+}
+
+static void add_record(uint64_t *hash, mr_stage_t *s, int64_t index) {
+  static char file[MR_WHERE_MAX];
+  mr_where_t where = {.file = file, .offset = -1};
+  int64_t size;
+  file[0] = 0;
+  s->def->where(s, index, &where);
+  add_number(hash, (int64_t)where.key);
+  add_number(hash, where.offset);
+  if (where.offset < 0) return add(hash, file, strlen(file));
+  int fd = open_file(file, &size);
+  add_number(hash, size);
+  if (fd < 0) return;
+  add_bytes(hash, fd, where.offset);
+  close(fd);
+}
+
+static uint64_t sample_of(const mr_graph_t *g, mr_stage_t *s, int64_t n) {
+  uint64_t hash = 0;
+  for (int64_t i = 0; i < SAMPLES && i < n; i++)
+    add_record(&hash, s, n <= SAMPLES ? i : n / SAMPLES * i + i * (n % SAMPLES) / SAMPLES);
+  for (const mr_opt_t *o = s->def->opts; o && o->name; o++) {
+    const char *text = o->type == MR_OPT_STR ? mr_graph_setting(g, s->name, o->name) : NULL;
+    if (text && strcmp(o->name, "quarantine")) add_file(&hash, text);
+  }
+  return hash;
+}
+
+char *mr_data_facts(const mr_graph_t *g) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *f = open_memstream(&text, &n);
+  if (!f) return NULL;
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    mr_stage_t *s = mr_graph_stage_at(g, i);
+    const mr_spec_t *spec = &s->out_spec[0];
+    if (!s->def->where || !spec->dataset) continue;
+    fprintf(f, "%s %s records=%" PRId64 " classes=%d sample=%016" PRIx64 "\n", s->name,
+            spec->dataset->origin, spec->n_records, spec->dataset->n_classes,
+            sample_of(g, s, spec->n_records));
+  }
+  bool whole = !ferror(f);
+  if (fclose(f) == 0 && whole) return text;
+  free(text);
+  return NULL;
+}
+
+bool mr_data_facts_of(const char *facts, const char *stage, char *line, size_t n) {
+  size_t len = strlen(stage);
+  for (const char *at = facts; at && *at;) {
+    size_t whole = strcspn(at, "\n");
+    if (whole > len && !strncmp(at, stage, len) && at[len] == ' ') {
+      snprintf(line, n, "%.*s", (int)(whole - len - 1), at + len + 1);
+      return true;
+    }
+    at += whole + (at[whole] == '\n');
+  }
+  return false;
+}

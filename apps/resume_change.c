@@ -1,0 +1,229 @@
+#include "apps/resume_change.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/cli.h"
+#include "apps/data_facts.h"
+
+/* What a change is of.  The first ones change what the ledger stands for. */
+typedef enum kind { DATA, SEED, BATCH, MODEL, FREE, UNSEEN } kind_t;
+static const char *const kind_name[] = {"data", "seed", "batch", "model"};
+enum { KINDS = sizeof kind_name / sizeof *kind_name };
+
+typedef struct changes {
+  mr_graph_t *was, *now;
+  const mr_run_dir_t *r;
+  bool refused[KINDS];
+  bool allowed[KINDS];
+  char text[700]; /* the refused ones, "batches.size 128 -> 64; ..." */
+  mr_resume_news_t *news;
+} changes_t;
+
+static bool is_one_of(const char *name, const char *const *of) {
+  for (; *of; of++)
+    if (!strcmp(name, *of)) return true;
+  return false;
+}
+
+/* ---- which kind ---- */
+
+/* Whether a stage stands before the training input of stage `step`. */
+static bool is_before(const mr_graph_t *g, const char *step, int port, const char *name) {
+  const char *at = mr_graph_before(g, step, port);
+  if (!at) return false;
+  if (!strcmp(at, name)) return true;
+  for (int p = 0; p < MR_MAX_PORTS; p++)
+    if (is_before(g, at, p, name)) return true;
+  return false;
+}
+
+static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
+  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step");
+  return step && is_before(g, step->name, 0, s->name);
+}
+
+/* How the same numbers are made: no part of a run. */
+static const char *const unseen[] = {
+    "workers", "threads", "pin",    "memory", "read-ahead", "backend",    "host",
+    "us",      "asleep",  "window", "wait",   "link",       "key",        "peers",
+    "remat",   "fit",     "resume", "path",   "leak-check", "quarantine", NULL};
+/* A longer or shorter stream, and records and steps that are left out, with the others in their
+   places: meant for a resume. */
+static const char *const length[] = {"epochs",     "steps",  "skip-records",
+                                     "skip-steps", "on-bad", NULL};
+static const char *const model[] = {"model",     "patch",     "embed",    "mlp",
+                                    "heads",     "layers",    "dropout",  "attn-drop",
+                                    "proj-drop", "drop-path", "qkv-bias", NULL};
+
+static bool is_seed(const char *name) {
+  size_t n = strlen(name);
+  return n >= 4 && !strcmp(name + n - 4, "seed");
+}
+
+static kind_t kind_of(const mr_graph_t *g, const mr_stage_t *s, const char *name) {
+  const mr_stage_def_t *d = s->def;
+  bool step = !strcmp(d->name, "vit-step"), stream = !step && trains_on(g, s);
+  if (step && is_one_of(name, model)) return MODEL;
+  if (is_one_of(name, length)) return FREE;
+  if ((step || stream) && is_seed(name)) return SEED;
+  if (!stream) return is_one_of(name, unseen) ? UNSEEN : FREE;
+  if (is_one_of(name, unseen)) return UNSEEN;
+  if (!strcmp(d->name, "repeat") && !strcmp(name, "n")) return FREE;
+  return d->in[0].flow == MR_FLOW_BATCHES || !strcmp(d->name, "batch") ? BATCH : DATA;
+}
+
+/* ---- telling ---- */
+
+static void tell(changes_t *c, kind_t kind, const char *what, const char *was, const char *now) {
+  if (kind == UNSEEN) return;
+  if (kind < FREE && !c->allowed[kind]) {
+    size_t n = strlen(c->text);
+    c->refused[kind] = true;
+    snprintf(c->text + n, sizeof c->text - n, "%s%s %s -> %s", n ? "; " : "", what, was, now);
+    return;
+  }
+  char *said = c->news->said;
+  size_t n = strlen(said);
+  snprintf(said + n, sizeof c->news->said - n, "changed: %s: %s -> %s\n", what, was, now);
+}
+
+/* ---- settings ---- */
+
+/* Whether two texts of a setting mean the same. */
+static bool same_value(const mr_stage_def_t *d, const mr_opt_t *o, const char *a, const char *b) {
+  if (!a || !b) return a == b;
+  if (!strcmp(a, b)) return true;
+  if (o->type == MR_OPT_STR || o->type == MR_OPT_SECRET) return false;
+  char *x = calloc(2, d->state_sz), *y = x + d->state_sz;
+  bool same = x && mr_opt_set(o, x, d->name, a, NULL) >= 0 &&
+              mr_opt_set(o, y, d->name, b, NULL) >= 0 && !memcmp(x, y, d->state_sz);
+  free(x);
+  return same;
+}
+
+/* A file or folder: what it holds counts, and not its name (compare_data). */
+static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
+  static const char *const places[] = {"path", "images", "labels", "names", NULL};
+  return s->def->where && o->type == MR_OPT_STR && is_one_of(o->name, places);
+}
+
+/* Whether a source reads its records as before, so that its facts can be compared. */
+static bool compare_settings(changes_t *c, const mr_stage_t *s) {
+  bool same = true;
+  char name[160];
+  for (const mr_opt_t *o = s->def->opts; o && o->name; o++) {
+    const char *was = mr_graph_setting(c->was, s->name, o->name),
+               *now = mr_graph_setting(c->now, s->name, o->name);
+    if (is_place(s, o) || same_value(s->def, o, was, now)) continue;
+    kind_t kind = kind_of(c->now, s, o->name);
+    bool secret = o->type == MR_OPT_SECRET;
+    same &= kind == FREE || kind == UNSEEN;
+    snprintf(name, sizeof name, "%.64s.%.64s", s->name, o->name);
+    tell(c, kind, name,
+         !was     ? "none"
+         : secret ? "(secret)"
+                  : was,
+         !now     ? "none"
+         : secret ? "(secret)"
+                  : now);
+  }
+  return same;
+}
+
+/* ---- data ---- */
+
+static const char *place_of(const mr_graph_t *g, const mr_stage_t *s) {
+  for (const mr_opt_t *o = s->def->opts; o && o->name; o++)
+    if (is_place(s, o)) return mr_graph_setting(g, s->name, o->name);
+  return NULL;
+}
+
+/* What the source of this name holds, beside what it held when the run began.  Runs of before
+   data.txt have only the name of the place to go by. */
+static void compare_data(changes_t *c, const mr_stage_t *s, const char *facts) {
+  char was[300], now[300], what[96];
+  const char *place_was = place_of(c->was, s), *place_now = place_of(c->now, s);
+  bool moved = place_was && place_now && strcmp(place_was, place_now);
+  kind_t kind = trains_on(c->now, s) ? DATA : FREE;
+  snprintf(what, sizeof what, "data of stage %.64s", s->name);
+  if (!mr_data_facts_of(facts, s->name, now, sizeof now)) return;
+  if (!mr_data_facts_of(c->r->data, s->name, was, sizeof was)) {
+    if (moved) tell(c, kind, what, place_was, place_now);
+  } else if (strcmp(was, now)) {
+    tell(c, kind, what, was, now);
+  } else if (moved) {
+    size_t n = strlen(c->news->said);
+    snprintf(c->news->said + n, sizeof c->news->said - n,
+             "stage %s reads the same data from %s, was %s\n", s->name, place_now, place_was);
+  }
+}
+
+static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) {
+  const mr_stage_t *was = mr_graph_stage(c->was, s->name);
+  char name[96];
+  if (!was) return; /* a sink that this resume adds */
+  if (was->def == s->def) {
+    if (compare_settings(c, s) && s->def->where) compare_data(c, s, facts);
+    return;
+  }
+  snprintf(name, sizeof name, "stage %.64s", s->name);
+  tell(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
+}
+
+/* ---- what is allowed ---- */
+
+static mr_err_t read_allowed(changes_t *c, const char *allow, mr_diag_t *diag) {
+  for (const char *at = allow; at && *at;) {
+    size_t n = strcspn(at, ","), i = 0;
+    while (i < KINDS && (strlen(kind_name[i]) != n || strncmp(kind_name[i], at, n))) i++;
+    if (i == KINDS)
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "--allow-change: \"%.*s\": want some of data, seed, batch, model, with commas",
+                     (int)(n < 40 ? n : 40), at);
+    c->allowed[i] = true;
+    at += n + (at[n] == ',');
+  }
+  return MR_OK;
+}
+
+static mr_err_t verdict(const changes_t *c, mr_diag_t *diag) {
+  char words[64] = "";
+  for (int i = 0; i < KINDS; i++)
+    if (c->refused[i] || (c->allowed[i] && c->text[0]))
+      sprintf(words + strlen(words), "%s%s", words[0] ? "," : "", kind_name[i]);
+  if (!c->text[0]) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "--resume: this would not be the same run any more: %s; --allow-change=%s resumes "
+                 "all the same",
+                 c->text, words);
+}
+
+/* The run's graph as it was with its first n settings; NULL in *g on failure. */
+static mr_err_t graph_with(const mr_run_dir_t *r, int n, mr_graph_t **g, mr_diag_t *diag) {
+  mr_run_dir_t part = *r;
+  part.n_settings = n;
+  *g = mr_graph_create(mr_all_stages());
+  if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  return mr_run_dir_graph(&part, *g, diag);
+}
+
+mr_err_t mr_resume_check_changes(const mr_run_dir_t *r, int n_kept, bool begun, const char *allow,
+                                 mr_resume_news_t *news, mr_diag_t *diag) {
+  changes_t c = {.r = r, .news = news};
+  *news = (mr_resume_news_t){0};
+  MR_TRY(read_allowed(&c, allow, diag));
+  for (int i = 0; i < KINDS; i++) c.allowed[i] |= !begun;
+  mr_err_t e = graph_with(r, n_kept, &c.was, diag);
+  if (e >= 0) e = graph_with(r, r->n_settings, &c.now, diag);
+  if (e >= 0) e = mr_graph_settle(c.now, diag);
+  if (e >= 0 && !(news->facts = mr_data_facts(c.now)))
+    e = mr_fail(diag, MR_ERR_NOMEM, "out of memory for facts of the data");
+  for (int i = 0; e >= 0 && i < mr_graph_n_stages(c.now); i++)
+    compare_stage(&c, mr_graph_stage_at(c.now, i), news->facts);
+  if (e >= 0) e = verdict(&c, diag);
+  mr_graph_destroy(c.was), mr_graph_destroy(c.now);
+  if (e < 0) free(news->facts), news->facts = NULL;
+  return e;
+}

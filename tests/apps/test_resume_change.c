@@ -1,0 +1,225 @@
+/* A resume that changes its run: said, free or refused; and one of a run that has finished. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/npy.h"
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+enum { N = 48, PICTURE = 3 * 8 * 8 };
+
+static const char graph[] =
+    "let run = unset\n"
+    "let seed = 12\n"
+    "let folder = unset\n"
+    "let batch = 8\n"
+    "npy name=data images=$folder/images.npy labels=$folder/labels.npy\n"
+    "  ! shuffle seed=$seed epochs=1 ! flip p=0.5 ! normalize ! batch $batch drop-remainder\n"
+    "  ! vit-step name=train layers=1 embed=16 mlp=16 heads=2 patch=4 seed=$seed\n"
+    "npy name=held images=$folder/images.npy labels=$folder/labels.npy id-base=1000\n"
+    "  ! sequential epochs=0 ! normalize ! batch 16 name=held-batches ! train.valid\n"
+    "train.metrics ! progress\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+    "train.state ! checkpoint dir=$run/checkpoints\n";
+
+static program_t p;
+static char dir[64], file[96], run[96], folder[128];
+
+/* A data set of this name; seed decides every byte. */
+static void write_data(const char *name, uint32_t seed) {
+  static uint8_t images[N * PICTURE];
+  int32_t labels[N];
+  char path[160];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  assert_int_equal(mr_make_folder(path, &diag), MR_OK);
+  for (uint32_t i = 0; i < N * PICTURE; i++) images[i] = (uint8_t)((i + seed) * 2654435761u >> 24);
+  for (int i = 0; i < N; i++) labels[i] = (int32_t)((unsigned)i + seed) % 10;
+  snprintf(path, sizeof path, "%s/%s/images.npy", dir, name);
+  assert_int_equal(mr_npy_save(path, MR_U8, 4, (int64_t[]){N, 3, 8, 8}, images, &diag), MR_OK);
+  snprintf(path, sizeof path, "%s/%s/labels.npy", dir, name);
+  assert_int_equal(mr_npy_save(path, MR_I32, 1, (int64_t[]){N}, labels, &diag), MR_OK);
+}
+
+static const char *setting(const char *name) {
+  static char text[160];
+  snprintf(text, sizeof text, "folder=%s/%s", dir, name);
+  return text;
+}
+
+static void expect(int status, const char *sentence) {
+  if (p.status != status || !strstr(p.err, sentence))
+    fail_msg("status %d, expected %d and \"%s\": %s%s", p.status, status, sentence, p.err, p.out);
+}
+
+/* The resume went well and said this. */
+static void said(const char *sentence) {
+  if (p.status || !strstr(p.out, sentence))
+    fail_msg("status %d, expected \"%s\": %s%s", p.status, sentence, p.err, p.out);
+}
+
+/* A run of three steps of six. */
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-change-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(file, sizeof file, "%s/g.mr", dir);
+  snprintf(run, sizeof run, "%s/r", dir);
+  snprintf(folder, sizeof folder, "%s/a", dir);
+  if (mr_write_file(file, graph, sizeof graph - 1, NULL) < 0) return -1;
+  write_data("a", 1);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", "3", setting("a"),
+      "leak-check=off");
+  if (p.status) fail_msg("%s", p.err);
+  return 0;
+}
+
+static int teardown(void **state) { return program_forget(dir); }
+
+#define RESUME(...) RUN(&p, "train", "--resume", "--run-dir", run, __VA_ARGS__)
+
+/* What a refused resume must leave as it is. */
+static char *all_of_the_run(void) {
+  char command[256], *text = calloc(1, 1 << 16);
+  snprintf(command, sizeof command,
+           "cd %s && cat settings.txt data.txt metrics.jsonl && "
+           "ls -l --time-style=full-iso checkpoints",
+           run);
+  FILE *f = popen(command, "r");
+  text[fread(text, 1, (1 << 16) - 1, f)] = 0;
+  assert_int_equal(pclose(f), 0);
+  return text;
+}
+
+static void what_changes_the_ledgers_meaning_is_refused_and_said(void **state) {
+  static const struct {
+    const char *word, *said, *allow;
+  } of[] = {
+      {"batch=4", "batch.size 8 -> 4", "--allow-change=batch resumes"},
+      {"seed=13", "shuffle.seed 12 -> 13; train.seed 12 -> 13", "--allow-change=seed resumes"},
+      {"flip.p=0.25", "flip.p 0.5 -> 0.25", "--allow-change=data resumes"},
+      {"data.id-base=5", "data.id-base 0 -> 5", "--allow-change=data resumes"},
+      {"train.embed=32", "train.embed 16 -> 32", "--allow-change=model resumes"},
+      {"dropout=0.2", "train.dropout 0.1 -> 0.2", "--allow-change=model resumes"}};
+  char *before = all_of_the_run();
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    RESUME("--steps", "5", of[i].word);
+    expect(2, of[i].said);
+    expect(2, of[i].allow);
+  }
+  RESUME("--steps", "5", "batch=4", "seed=13", "--allow-change=seed");
+  expect(2, "batch.size 8 -> 4; --allow-change=seed,batch resumes");
+  RESUME("--steps", "5", "batch=4", "--allow-change=batches");
+  expect(2, "--allow-change: \"batches\": want some of data, seed, batch, model, with commas");
+  char *after = all_of_the_run();
+  assert_string_equal(after, before);
+  free(before), free(after);
+}
+
+static void what_is_allowed_is_said_and_done(void **state) {
+  RESUME("--steps", "5", "batch=4", "seed=13", "--allow-change=batch,seed");
+  said("changed: batch.size: 8 -> 4");
+  said("changed: train.seed: 12 -> 13");
+  assert_non_null(strstr(p.out, "resumed at step 3"));
+  RESUME("--steps", "6"); /* they are the run's own from now on */
+  expect(0, "");
+  assert_null(strstr(p.out, "batch.size"));
+}
+
+static void a_checkpoint_of_another_model_is_refused_even_so(void **state) {
+  RESUME("--steps", "5", "embed=32", "--allow-change=model");
+  expect(1, "a checkpoint of another model: it holds");
+  RESUME("--steps", "5");
+  expect(0, "");
+}
+
+static void what_changes_the_training_alone_is_said(void **state) {
+  RESUME("--steps", "5", "lr=5e-4", "batch.workers=2", "flip.p=0.50");
+  said("changed: train.lr: 1e-3 -> 5e-4");
+  said("changed: train.steps: 3 -> 5");
+  assert_null(strstr(p.out, "workers"));
+  assert_null(strstr(p.out, "flip"));
+}
+
+static void the_same_data_elsewhere_are_the_same(void **state) {
+  write_data("b", 1);
+  RESUME("--steps", "5", setting("b"));
+  said("stage data reads the same data from ");
+  assert_non_null(strstr(p.out, "resumed at step 3"));
+}
+
+static void other_data_of_the_same_shape_are_refused(void **state) {
+  write_data("b", 2);
+  RESUME("--steps", "5", setting("b"));
+  expect(2, "data of stage data npy records=48 classes=10 sample=");
+  write_data("a", 2); /* and under the same name */
+  RESUME("--steps", "5");
+  expect(2, "--allow-change=data resumes");
+  RESUME("--steps", "5", "--allow-change=data");
+  said("changed: data of stage data");
+  RESUME("--steps", "6");
+  expect(0, "");
+}
+
+static void a_run_of_before_data_txt_resumes(void **state) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/data.txt", run);
+  assert_int_equal(unlink(path), 0);
+  write_data("b", 1);
+  RESUME("--steps", "5", setting("b"));
+  expect(2, "data of stage data ");
+  RESUME("--steps", "5");
+  expect(0, "");
+  assert_int_equal(access(path, R_OK), 0);
+}
+
+static void a_finished_run_says_that_there_is_nothing_to_do(void **state) {
+  RESUME("--steps", "0");
+  expect(0, "");
+  assert_non_null(strstr(p.out, "Done: 6 steps"));
+  char *before = all_of_the_run(), ledger[24];
+  snprintf(ledger, sizeof ledger, "%.23s", strstr(p.out, "ledger "));
+  RESUME("lr=1");
+  expect(0, "");
+  assert_non_null(strstr(p.out, "nothing to do: the run has finished, at step 6"));
+  assert_non_null(strstr(p.out, ledger));
+  RESUME("--steps", "4");
+  expect(2, "is at step 6, and with these settings it would end before, at step 4");
+  char *after = all_of_the_run();
+  assert_string_equal(after, before);
+  free(before), free(after);
+  RESUME("shuffle.epochs=2");
+  said("changed: shuffle.epochs: 1 -> 2");
+  assert_non_null(strstr(p.out, "Done: 12 steps"));
+}
+
+/* Killed between its last checkpoint and its last words: the end is made again. */
+static void a_run_without_its_last_record_is_not_finished(void **state) {
+  char command[200];
+  RESUME("--steps", "0");
+  expect(0, "");
+  snprintf(command, sizeof command, "sed -i '/\"kind\":\"final\"/d' %s/metrics.jsonl", run);
+  assert_int_equal(system(command), 0);
+  RESUME("--steps", "0");
+  expect(0, "");
+  assert_non_null(strstr(p.out, "Done: 6 steps"));
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      CASE(what_changes_the_ledgers_meaning_is_refused_and_said),
+      CASE(what_is_allowed_is_said_and_done),
+      CASE(a_checkpoint_of_another_model_is_refused_even_so),
+      CASE(what_changes_the_training_alone_is_said),
+      CASE(the_same_data_elsewhere_are_the_same),
+      CASE(other_data_of_the_same_shape_are_refused),
+      CASE(a_run_of_before_data_txt_resumes),
+      CASE(a_finished_run_says_that_there_is_nothing_to_do),
+      CASE(a_run_without_its_last_record_is_not_finished),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
