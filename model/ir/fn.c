@@ -71,7 +71,22 @@ mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value) {
   mr_var_t *v = new_var(f, mr_aval_scalar(dtype), NULL);
   v->literal = true;
   v->value = value;
+  if (dtype == MR_U64)
+    v->whole = (int64_t)(uint64_t)value;
+  else if (!mr_is_float(dtype))
+    v->whole = (int64_t)value;
   return v;
+}
+
+mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits) {
+  mr_var_t *v = mr_literal(f, dtype, dtype == MR_U64 ? (double)(uint64_t)bits : (double)bits);
+  v->whole = bits;
+  return v;
+}
+
+mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v) {
+  bool same = dtype == v->aval.dtype && !mr_is_float(dtype);
+  return same ? mr_literal_whole(f, dtype, v->whole) : mr_literal(f, dtype, v->value);
 }
 
 static int by_name(const void *a, const void *b) {

@@ -27,7 +27,8 @@ typedef struct mr_var {
   int id;                 /* in [0,f->n_var): index into side tables */
   const struct mr_fn *fn; /* f: the function whose value it is */
   bool literal;
-  double value; /* of a literal, already rounded to its dtype */
+  double value;  /* of a literal, already rounded to its dtype */
+  int64_t whole; /* of a literal of an integer dtype or bool: its bits, which value may round */
 } mr_var_t;
 
 struct mr_eqn {
@@ -73,6 +74,10 @@ mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 /* A constant scalar of dtype (MR_F32, MR_BF16, MR_F64, MR_I32, MR_U32, MR_BOOL); value is rounded
    to f32 and bf16 and must be one of an integer dtype's.  Does not fail. */
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);
+/* The same of an integer dtype or bool, exactly: bits are the number's, of u64 too. */
+mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits);
+/* The number of literal v, of whatever function, as a literal of f. */
+mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v);
 
 /* Appends an equation and settles its outputs by the op's shape rule.  in and attr are copied.
    n_out: the op's, or for an op whose count varies, as its header says.  NULL on failure. */

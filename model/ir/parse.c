@@ -1,92 +1,80 @@
-/* Equations.  Which attributes an op has, and of which kind, is read off the op's own sample, so
-   that no rule of an op meets an attribute it does not expect. */
+/* Functions and equations.  Which attributes an op has, and of which kind, is read off the op's own
+   sample, so that no rule of an op meets an attribute it does not expect. */
 #include "model/ir/parse.h"
 
-#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
 #include "model/ir/parse_private.h"
 #include "model/ops/op.h"
 
-#define MOST_IN 256 /* operands or outputs of an equation */
-#define MOST_ATTR 16
+/* The values of a function by name; a later one hides an earlier one. */
+typedef struct binding {
+  char name[MR_PARSE_NAME];
+  mr_var_t *var;
+} binding_t;
 
 typedef struct scope {
   mr_fn_t *g;
-  struct binding {
-    char name[MR_PARSE_NAME];
-    mr_var_t *var;
-  } * b;
-  int n, cap;
+  binding_t *slot; /* open addressing; [size], a power of two, at most half full */
+  size_t n, size;
 } scope_t;
 
-typedef struct binder {
-  char name[MR_PARSE_NAME];
-  mr_aval_t aval;
-} binder_t;
+static binding_t *slot_of(const scope_t *s, const char *name) {
+  uint64_t h = 14695981039346656037u; /* FNV-1a */
+  for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
+  size_t i = (size_t)(h ^ h >> 32) & (s->size - 1);
+  while (s->slot[i].var && strcmp(s->slot[i].name, name)) i = (i + 1) & (s->size - 1);
+  return &s->slot[i];
+}
+
+static bool grow(scope_t *s) {
+  scope_t more = {.g = s->g, .n = s->n, .size = s->size ? 2 * s->size : 64};
+  if (!(more.slot = calloc(more.size, sizeof *more.slot))) return false;
+  for (size_t i = 0; i < s->size; i++)
+    if (s->slot[i].var) *slot_of(&more, s->slot[i].name) = s->slot[i];
+  free(s->slot);
+  *s = more;
+  return true;
+}
 
 static mr_err_t bind(mr_parser_t *p, scope_t *s, const char *name, mr_var_t *v) {
   if (!strcmp(name, "_")) return MR_OK;
-  if (s->n == s->cap) {
-    int cap = s->cap ? 2 * s->cap : 32;
-    void *grown = realloc(s->b, (size_t)cap * sizeof *s->b);
-    if (!grown) return mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory");
-    s->b = grown, s->cap = cap;
-  }
-  strcpy(s->b[s->n].name, name);
-  s->b[s->n++].var = v;
+  if (2 * s->n >= s->size && !grow(s)) return mr__parse_no_memory(p);
+  binding_t *b = slot_of(s, name);
+  s->n += !b->var;
+  strcpy(b->name, name);
+  b->var = v;
   return MR_OK;
 }
 
-static mr_var_t *lookup(const scope_t *s, const char *name) {
-  for (int i = s->n - 1; i >= 0; i--)
-    if (!strcmp(s->b[i].name, name)) return s->b[i].var;
-  return NULL;
-}
-
-static mr_err_t parse_binder(mr_parser_t *p, binder_t *b) {
-  MR_TRY(mr__parse_name(p, b->name));
-  MR_TRY(mr__parse_want(p, ":"));
-  return mr__parse_aval(p, &b->aval);
-}
-
-/* "2.0:f32[]", "-inf:f32[]", "True:bool[]", or the name of a value. */
 static mr_err_t parse_operand(mr_parser_t *p, scope_t *s, mr_var_t **v) {
-  char name[MR_PARSE_NAME], *end;
-  mr_aval_t a;
-  mr__parse_space(p);
+  char name[MR_PARSE_NAME];
+  if (mr__parse_at_literal(p)) return mr__parse_literal(p, s->g, v);
   const char *from = p->at;
-  double number = mr_strtod(from, &end);
-  if (end == from || *end != ':') {
-    MR_TRY(mr__parse_name(p, name));
-    if (*p->at != ':') {
-      *v = lookup(s, name);
-      p->at = *v ? p->at : from;
-      return *v ? MR_OK : mr__parse_fail(p, "a value that has been named before");
-    }
-    if (strcmp(name, "True") && strcmp(name, "False")) return mr__parse_fail(p, "a constant");
-    number = *name == 'T';
-    end = (char *)(uintptr_t)p->at;
-  }
-  p->at = end + 1;
-  MR_TRY(mr__parse_aval(p, &a));
-  if (a.ndim) return mr__parse_fail(p, "a constant that is a scalar");
-  *v = mr_literal(s->g, a.dtype, number);
-  return MR_OK;
+  MR_TRY(mr__parse_name(p, name));
+  *v = s->size ? slot_of(s, name)->var : NULL;
+  if (*v && *p->at != ':') return MR_OK;
+  p->at = from;
+  return mr__parse_fail(p, *v ? "a constant" : "a value that has been named before");
 }
 
-/* Whether an operand stands here: not "in (", not a binder "name:" of the next equation. */
+/* "in (": the end of the equations; a value may be called so too. */
+static bool at_end(mr_parser_t *p) {
+  const char *here = p->at;
+  bool end = mr__parse_is(p, "in") && mr__parse_is(p, "(");
+  p->at = here;
+  return end;
+}
+
+/* Whether an operand stands here: not the end, not a binder "name:" of the next equation. */
 static bool operand_follows(mr_parser_t *p) {
-  mr__parse_space(p);
+  if (mr__parse_at_literal(p)) return true;
+  if (at_end(p)) return false;
   const char *c = p->at;
-  char *end;
-  if (mr_strtod(c, &end), end != c && *end == ':') return true;
-  if (!strncmp(c, "in", 2) && (isspace((unsigned char)c[2]) || c[2] == '(')) return false;
-  while (isalnum((unsigned char)*c) || *c == '_') c++;
-  if (c == p->at) return false;
-  return *c != ':' || !strncmp(p->at, "True:", 5) || !strncmp(p->at, "False:", 6);
+  while (mr__parse_in_name(*c)) c++;
+  return c != p->at && *c != ':' && *c != '[';
 }
 
 /* What the op's sample shows of its attributes; the sample's graph in *keep. */
@@ -99,13 +87,13 @@ static const mr_eqn_t *example_of(const mr_op_def_t *op, mr_fn_t **keep) {
   return NULL;
 }
 
-static mr_attr_t *find(mr_attr_t *a, int n, const char *name) {
-  for (int i = 0; i < n; i++)
-    if (!strcmp(a[i].name, name)) return &a[i];
+mr_attr_t *mr__parse_find(mr_parse_line_t *l, const char *name) {
+  for (int i = 0; i < l->n_attr; i++)
+    if (!strcmp(l->attr[i].name, name)) return &l->attr[i];
   return NULL;
 }
 
-/* A whole number stands for a float too; None for whatever is not given. */
+/* A whole number stands for a float too. */
 static bool kind_fits(mr_attr_t *got, const mr_attr_t *want) {
   if (got->kind == MR_ATTR_INT && want->kind == MR_ATTR_FLOAT) {
     *got = mr_attr_float(got->name, (double)got->i[0]);
@@ -114,37 +102,50 @@ static bool kind_fits(mr_attr_t *got, const mr_attr_t *want) {
   return got->kind == want->kind;
 }
 
-typedef struct attrs {
-  int n;
-  mr_attr_t a[MOST_ATTR];
-} attrs_t;
+/* What an attribute is where the text does not say: a hidden shape is the result's, an empty list
+   belongs to a scalar operand, None and False are what jax leaves out, a product gives what its
+   result is. */
+static bool default_of(const mr_parse_line_t *l, const mr_attr_t *want, mr_attr_t *a) {
+  const mr_aval_t *x = l->n_in ? &l->in[0]->aval : NULL, *y = &l->out[0].aval;
+  const char *name = want->name;
+  switch (want->kind) {
+    case MR_ATTR_INTS:
+      *a = mr_attr_hide(
+          mr_attr_ints(name, want->hidden ? y->ndim : 0, want->hidden ? y->dim : NULL));
+      return want->hidden || (x && x->ndim == 0);
+    case MR_ATTR_DTYPE: *a = mr_attr_dtype(name, y->dtype); return true;
+    case MR_ATTR_NONE: *a = mr_attr_none(name); return true;
+    case MR_ATTR_BOOL: *a = mr_attr_bool(name, false); return !strcmp(name, "weak_type");
+    case MR_ATTR_INT: *a = mr_attr_int(name, 1); return !strcmp(name, "unroll");
+    default: return false;
+  }
+}
 
-/* Gives *at what the op's attribute `want` needs: as written, or as printing left it out (a hidden
-   shape is the result's, an empty list belongs to a scalar operand). */
-static mr_err_t settle_attr(mr_parser_t *p, mr_fn_t *g, const mr_attr_t *want, attrs_t *at,
-                            const mr_aval_t *x, const mr_aval_t *y) {
-  mr_attr_t *got = find(at->a, at->n, want->name);
+static mr_err_t settle_attr(mr_parser_t *p, mr_fn_t *g, const mr_attr_t *want, mr_parse_line_t *l) {
+  mr_attr_t *got = mr__parse_find(l, want->name);
+  if (got && got->kind == MR_ATTR_NONE && want->kind == MR_ATTR_DTYPE)
+    *got = mr_attr_dtype(got->name, l->out[0].aval.dtype);
   if (got) {
-    if (!want->hidden && kind_fits(got, want)) return MR_OK;
+    if (!want->hidden && kind_fits(got, want) &&
+        (want->kind != MR_ATTR_INTS || got->n <= MR_MAX_NDIM))
+      return MR_OK;
     return mr__parse_fail(p, "attributes of the op's own kinds before");
   }
-  bool scalar = x && x->ndim == 0;
-  if (want->kind != MR_ATTR_INTS || !(want->hidden || scalar) || at->n == MOST_ATTR)
+  if (l->n_attr == MR_PARSE_ATTRS || !default_of(l, want, &l->attr[l->n_attr]))
     return mr_fail(p->diag, MR_ERR_DATA, "jaxpr: an equation lacks the attribute %s", want->name);
-  const char *name = mr_mem_text(&g->mem, want->name);
-  at->a[at->n++] =
-      mr_attr_hide(mr_attr_ints(name, want->hidden ? y->ndim : 0, want->hidden ? y->dim : NULL));
+  mr_attr_t *a = &l->attr[l->n_attr++];
+  a->name = mr_mem_text(&g->mem, want->name);
   return MR_OK;
 }
 
 /* What any product and any draw may say of itself, an op like e that can be asked for f32, and a
    call that reverse mode has gone through. */
-static int optional_attrs(const mr_eqn_t *e, attrs_t *at) {
+static int optional_attrs(const mr_eqn_t *e, mr_parse_line_t *l) {
   const mr_op_def_t *op = e->op;
-  const mr_attr_t *wide = find(at->a, at->n, "preferred_element_type");
-  const mr_attr_t *precision = find(at->a, at->n, "precision");
-  const mr_attr_t *layout = find(at->a, at->n, "partitionable");
-  const mr_attr_t *residuals = find(at->a, at->n, "residuals");
+  const mr_attr_t *wide = mr__parse_find(l, "preferred_element_type");
+  const mr_attr_t *precision = mr__parse_find(l, "precision");
+  const mr_attr_t *layout = mr__parse_find(l, "partitionable");
+  const mr_attr_t *residuals = mr__parse_find(l, "residuals");
   bool asks = (op->mixes || op->widens) && !mr_attr_find(e, "preferred_element_type");
   return (wide && wide->kind == MR_ATTR_DTYPE && wide->i[0] == MR_F32 && asks) +
          (precision && precision->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW) +
@@ -152,104 +153,169 @@ static int optional_attrs(const mr_eqn_t *e, attrs_t *at) {
          (residuals && residuals->kind == MR_ATTR_INT && op->spent);
 }
 
-static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op, attrs_t *at,
-                             const mr_aval_t *x, const mr_aval_t *y) {
+static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op,
+                             mr_parse_line_t *l) {
   mr_fn_t *keep = NULL;
   const mr_eqn_t *e = example_of(op, &keep);
   mr_err_t err = e ? MR_OK : mr__parse_fail(p, "an op with a sample");
-  for (int i = 0; e && i < e->n_attr && err >= 0; i++)
-    err = settle_attr(p, g, &e->attr[i], at, x, y);
-  int n = e ? e->n_attr + optional_attrs(e, at) : 0;
-  if (err >= 0 && n != at->n) err = mr__parse_fail(p, "no other attributes before");
+  for (int i = 0; e && i < e->n_attr && err >= 0; i++) err = settle_attr(p, g, &e->attr[i], l);
+  int n = e ? e->n_attr + optional_attrs(e, l) : 0;
+  if (err >= 0 && n != l->n_attr) err = mr__parse_fail(p, "no other attributes before");
   mr_fn_destroy(keep);
   return err;
 }
 
-typedef struct line {
-  int n_out, n_in;
-  binder_t out[MOST_IN];
-  mr_var_t *in[MOST_IN];
-  attrs_t at;
-  const mr_op_def_t *op;
-} line_t;
+/* ---- equations ---- */
 
-static mr_err_t emit_line(mr_parser_t *p, scope_t *s, line_t *l) {
-  mr_fn_t *g = s->g;
-  MR_TRY(settle_attrs(p, g, l->op, &l->at, l->n_in ? &l->in[0]->aval : NULL, &l->out[0].aval));
-  mr_eqn_t *e = mr_emit(g, l->op, l->n_in, l->in, l->at.n, l->at.a, l->n_out);
-  if (!e) return mr_fail(p->diag, MR_ERR_DATA, "jaxpr: %s", g->diag.text);
+/* The op's place is where the equation began. */
+static mr_err_t unknown_op(mr_parser_t *p, const char *name) {
+  char expected[MR_PARSE_NAME + 64];
+  snprintf(expected, sizeof expected, "a known op, not %s,", name);
+  p->at = p->equation;
+  return mr__parse_fail(p, expected);
+}
+
+/* out[n_out]: the values of the line. */
+static mr_err_t emit_values(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out) {
+  bool done = false;
+  MR_TRY(mr__parse_jax(p, g, l, out, &done));
+  if (done) return MR_OK;
+  const mr_op_def_t *op = mr_op_find(l->op);
+  if (!op) return unknown_op(p, l->op);
+  mr__parse_jax_fit(g, l);
+  MR_TRY(settle_attrs(p, g, op, l));
+  mr_eqn_t *e = mr_emit(g, op, l->n_in, l->in, l->n_attr, l->attr, l->n_out);
+  for (int i = 0; e && i < l->n_out; i++) out[i] = e->out[i];
+  return e ? MR_OK : MR_ERR_DATA;
+}
+
+static mr_err_t emit_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
+  mr_var_t **out = mr_mem_take(&s->g->mem, (size_t)(l->n_out + 1) * sizeof *out);
+  mr_err_t err = emit_values(p, s->g, l, out);
+  if (s->g->diag.code < 0)
+    return mr_fail(p->diag, s->g->diag.code == MR_ERR_NOMEM ? MR_ERR_NOMEM : MR_ERR_DATA,
+                   "jaxpr: %s", s->g->diag.text);
+  if (err < 0) return err;
   for (int i = 0; i < l->n_out; i++) {
     char got[MR_AVAL_TEXT], want[MR_AVAL_TEXT];
-    if (!mr_aval_equal(&e->out[i]->aval, &l->out[i].aval))
-      return mr_fail(p->diag, MR_ERR_DATA, "jaxpr: %s gives %s, the text says %s", l->op->name,
-                     mr_aval_text(&e->out[i]->aval, got), mr_aval_text(&l->out[i].aval, want));
-    MR_TRY(bind(p, s, l->out[i].name, e->out[i]));
+    if (!mr_aval_equal(&out[i]->aval, &l->out[i].aval))
+      return mr_fail(p->diag, MR_ERR_DATA, "jaxpr: %s gives %s, the text says %s", l->op,
+                     mr_aval_text(&out[i]->aval, got), mr_aval_text(&l->out[i].aval, want));
+    MR_TRY(bind(p, s, l->out[i].name, out[i]));
   }
   return MR_OK;
 }
 
-static mr_err_t parse_line(mr_parser_t *p, scope_t *s, line_t *l) {
-  char name[MR_PARSE_NAME];
-  while (!mr__parse_is(p, "=")) {
-    if (l->n_out == MOST_IN) return mr__parse_fail(p, "fewer outputs");
-    MR_TRY(parse_binder(p, &l->out[l->n_out++]));
+/* Room for one more of array's n elements; NULL without memory. */
+static void *room(void *array, int n, int *cap, size_t size) {
+  void *more = array;
+  if (n == *cap) {
+    int to = *cap ? 2 * *cap : 8;
+    if (!(more = realloc(array, (size_t)to * size))) return NULL;
+    *cap = to;
   }
+  return more;
+}
+
+static mr_err_t parse_attrs(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l) {
+  if (*p->at != '[') return MR_OK;
+  p->at++;
+  while (!mr__parse_is(p, "]")) {
+    if (l->n_attr == MR_PARSE_ATTRS) return mr__parse_fail(p, "fewer attributes");
+    MR_TRY(mr__parse_attr(p, g, &l->attr[l->n_attr]));
+    l->n_attr++;
+  }
+  return MR_OK;
+}
+
+/* "scatter-add" too. */
+static mr_err_t parse_op_name(mr_parser_t *p, char name[MR_PARSE_NAME]) {
   MR_TRY(mr__parse_name(p, name));
-  if (!l->n_out || !(l->op = mr_op_find(name))) return mr__parse_fail(p, "a known op before");
-  if (*p->at == '[') {
-    p->at++;
-    while (!mr__parse_is(p, "]")) {
-      if (l->at.n == MOST_ATTR) return mr__parse_fail(p, "fewer attributes");
-      MR_TRY(mr__parse_attr(p, s->g, &l->at.a[l->at.n++]));
-    }
+  size_t n = strlen(name);
+  for (; *p->at == '-' || mr__parse_in_name(*p->at); p->at++, n++) {
+    if (n == MR_PARSE_NAME - 1) return mr__parse_fail(p, "a shorter name");
+    name[n] = *p->at, name[n + 1] = 0;
   }
+  return MR_OK;
+}
+
+/* "jit[...]" without results, as jax leaves in place of what nobody needs: it does nothing. */
+static bool at_op(mr_parser_t *p) {
+  mr__parse_space(p);
+  const char *c = p->at;
+  while (mr__parse_in_name(*c)) c++;
+  return c != p->at && *c == '[';
+}
+
+static mr_err_t parse_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
+  void *more;
+  mr__parse_space(p);
+  const char *equation = p->at;
+  while (!at_op(p) && !mr__parse_is(p, "=")) {
+    if (!(more = room(l->out, l->n_out, &l->cap_out, sizeof *l->out)))
+      return mr__parse_no_memory(p);
+    l->out = more;
+    MR_TRY(mr__parse_binder(p, &l->out[l->n_out++]));
+  }
+  MR_TRY(parse_op_name(p, l->op));
+  MR_TRY(parse_attrs(p, s->g, l));
   while (operand_follows(p)) {
-    if (l->n_in == MOST_IN) return mr__parse_fail(p, "fewer operands");
+    if (!(more = room(l->in, l->n_in, &l->cap_in, sizeof *l->in))) return mr__parse_no_memory(p);
+    l->in = more;
     MR_TRY(parse_operand(p, s, &l->in[l->n_in++]));
   }
-  return emit_line(p, s, l);
+  p->equation = equation;
+  return l->n_out ? emit_line(p, s, l) : MR_OK;
 }
 
 /* The functions that attributes hold have been copied into the graph, or will not be. */
-static void drop_called(const attrs_t *at) {
-  for (int i = 0; i < at->n; i++) {
+static void drop_called(const mr_parse_line_t *l) {
+  for (int i = 0; i < l->n_attr; i++) {
     const mr_fn_t *const *fns;
-    int n = mr_attr_calls(&at->a[i], &fns);
+    int n = mr_attr_calls(&l->attr[i], &fns);
     for (int k = 0; k < n; k++) mr_fn_destroy((mr_fn_t *)(uintptr_t)fns[k]);
   }
 }
 
 static mr_err_t parse_equation(mr_parser_t *p, scope_t *s) {
-  line_t *l = calloc(1, sizeof *l);
-  if (!l) return mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory");
+  mr_parse_line_t *l = calloc(1, sizeof *l);
+  if (!l) return mr__parse_no_memory(p);
   mr_err_t err = parse_line(p, s, l);
-  drop_called(&l->at);
+  drop_called(l);
+  free(l->out);
+  free(l->in);
   free(l);
   return err;
 }
 
+/* ---- functions ---- */
+
 static mr_err_t parse_inputs(mr_parser_t *p, scope_t *s, const char *end) {
   while (!mr__parse_is(p, end)) {
-    binder_t b;
-    MR_TRY(parse_binder(p, &b));
-    MR_TRY(bind(p, s, b.name, mr_fn_input(s->g, b.aval)));
+    mr_parse_binder_t b;
+    MR_TRY(mr__parse_binder(p, &b));
+    mr_var_t *v = mr_fn_input(s->g, b.aval);
+    if (!v) return mr_fail(p->diag, s->g->diag.code, "jaxpr: %s", s->g->diag.text);
+    MR_TRY(bind(p, s, b.name, v));
   }
   return MR_OK;
 }
 
 static mr_err_t parse_outputs(mr_parser_t *p, scope_t *s) {
-  mr_var_t **out = calloc(MOST_IN, sizeof *out);
-  int n = 0;
-  mr_err_t err = out ? MR_OK : mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory");
+  mr_var_t **out = NULL;
+  int n = 0, cap = 0;
+  mr_err_t err = MR_OK;
   while (err >= 0 && !mr__parse_is(p, ")")) {
-    if (n == MOST_IN) err = mr__parse_fail(p, "fewer outputs");
-    if (err >= 0) err = parse_operand(p, s, &out[n++]);
+    void *more = room(out, n, &cap, sizeof *out);
+    if (more) out = more;
+    err = more ? parse_operand(p, s, &out[n++]) : mr__parse_no_memory(p);
     if (err >= 0 && !mr__parse_is(p, ",")) {
       err = mr__parse_want(p, ")");
       break;
     }
   }
-  if (err >= 0) err = mr_fn_return(s->g, n, out);
+  if (err >= 0 && mr_fn_return(s->g, n, out) < 0)
+    err = mr_fail(p->diag, s->g->diag.code, "jaxpr: %s", s->g->diag.text);
   free(out);
   return err;
 }
@@ -260,22 +326,23 @@ static mr_err_t parse_body(mr_parser_t *p, scope_t *s) {
   MR_TRY(parse_inputs(p, s, ";"));
   MR_TRY(parse_inputs(p, s, "."));
   MR_TRY(mr__parse_want(p, "let"));
-  for (;;) {
-    const char *here = p->at;
-    if (mr__parse_is(p, "in") && mr__parse_is(p, "(")) break;
-    p->at = here;
+  while (!at_end(p)) {
     MR_TRY(parse_equation(p, s));
+    mr__parse_is(p, ";");
   }
+  mr__parse_is(p, "in");
+  mr__parse_is(p, "(");
   MR_TRY(parse_outputs(p, s));
   return mr__parse_want(p, "}");
 }
 
-mr_err_t mr__parse_fn(mr_parser_t *p, mr_fn_t **out) {
+/* The function that stands here. */
+static mr_err_t parse_here(mr_parser_t *p, mr_fn_t **out) {
   scope_t s = {.g = mr_fn_create()};
-  if (!s.g) return mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory");
+  if (!s.g) return mr__parse_no_memory(p);
   s.g->precision = MR_PRECISION_NONE; /* the text says what is asked */
   mr_err_t err = parse_body(p, &s);
-  free(s.b);
+  free(s.slot);
   *out = s.g;
   if (err < 0) {
     mr_fn_destroy(s.g);
@@ -284,12 +351,76 @@ mr_err_t mr__parse_fn(mr_parser_t *p, mr_fn_t **out) {
   return err;
 }
 
+mr_err_t mr__parse_fn(mr_parser_t *p, mr_fn_t **out) {
+  const mr_parse_let_t *named = mr__parse_at_let(p);
+  const char *behind = NULL;
+  if (p->depth == MR_PARSE_DEPTH) return mr__parse_fail(p, "functions nested less deeply");
+  if (p->bytes > MR_PARSE_BYTES) return mr__parse_fail(p, "functions that are called less often");
+  if (named) {
+    behind = p->at + strlen(named->name);
+    p->at = named->fn;
+  }
+  p->depth++;
+  mr_err_t err = parse_here(p, out);
+  p->depth--;
+  if (err < 0 || !named) return err;
+  p->bytes += (size_t)(p->at - named->fn) + MR_PARSE_CALL;
+  p->at = behind;
+  return MR_OK;
+}
+
+const mr_parse_let_t *mr__parse_at_let(mr_parser_t *p) {
+  size_t n = 0;
+  mr__parse_space(p);
+  while (mr__parse_in_name(p->at[n])) n++;
+  for (int i = 0; n && i < p->n_let; i++)
+    if (strlen(p->let[i].name) == n && !memcmp(p->let[i].name, p->at, n)) return &p->let[i];
+  return NULL;
+}
+
+/* Past the function that stands here, without reading it. */
+static mr_err_t skip_fn(mr_parser_t *p) {
+  int depth = 0;
+  mr__parse_space(p);
+  const char *c = p->at;
+  do {
+    depth += (*c == '{') - (*c == '}');
+    if (!*c || depth < 1) return mr__parse_fail(p, "a function");
+    c++;
+  } while (depth > 1 || *c != '}');
+  p->at = c + 1;
+  return MR_OK;
+}
+
+/* "let f = { lambda ... } in" as often as it stands before the function: jax names so what is
+   called more than once, in any order. */
+static mr_err_t parse_lets(mr_parser_t *p) {
+  while (mr__parse_is(p, "let")) {
+    void *more = room(p->let, p->n_let, &p->cap_let, sizeof *p->let);
+    if (!more) return mr__parse_no_memory(p);
+    p->let = more;
+    mr_parse_let_t *l = &p->let[p->n_let];
+    MR_TRY(mr__parse_name(p, l->name));
+    MR_TRY(mr__parse_want(p, "="));
+    mr__parse_space(p);
+    l->fn = p->at;
+    MR_TRY(skip_fn(p));
+    mr__parse_is(p, "in");
+    p->n_let++;
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_fn_parse(const char *text, mr_fn_t **out, mr_diag_t *diag) {
   mr_parser_t p = {.text = text, .at = text, .diag = diag};
-  MR_TRY(mr__parse_fn(&p, out));
+  *out = NULL;
+  mr_err_t err = parse_lets(&p);
+  if (err >= 0) err = mr__parse_fn(&p, out);
   mr__parse_space(&p);
-  if (!*p.at) return MR_OK;
+  if (err >= 0 && *p.at) err = mr__parse_fail(&p, "the end");
+  free(p.let);
+  if (err >= 0) return MR_OK;
   mr_fn_destroy(*out);
   *out = NULL;
-  return mr__parse_fail(&p, "the end");
+  return err;
 }

@@ -1,4 +1,4 @@
-#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,28 +7,35 @@
 
 #define MOST_BRANCHES 64
 
-/* "(1, 2)", "(1,)", "[1, 2]": at most MR_MAX_NDIM integers up to the closing bracket. */
-static mr_err_t parse_ints(mr_parser_t *p, const char *close, int *n, int64_t *v) {
-  for (*n = 0; !mr__parse_is(p, close); ++*n) {
-    if (*n == MR_MAX_NDIM) return mr__parse_fail(p, "at most 8 integers");
-    MR_TRY(mr__parse_int(p, &v[*n]));
-    if (!mr__parse_is(p, ",")) {
+/* "(1, 2)", "(1,)", "[1, 2]" up to the closing bracket, and tuples of such: at most MR_ATTR_MAX
+   integers, of a list of dimensions MR_MAX_NDIM. */
+static mr_err_t parse_ints(mr_parser_t *p, const char *close, int most, int *n, int64_t *v) {
+  while (!mr__parse_is(p, close)) {
+    if (mr__parse_is(p, "(")) {
+      if (p->depth == MR_PARSE_DEPTH) return mr__parse_fail(p, "tuples nested less deeply");
+      p->depth++;
+      MR_TRY(parse_ints(p, ")", most, n, v));
+      p->depth--;
+    } else {
+      if (*n == most) return mr__parse_fail(p, "fewer integers");
+      MR_TRY(mr__parse_int(p, &v[*n]));
       ++*n;
-      return mr__parse_want(p, close);
     }
+    if (!mr__parse_is(p, ",")) return mr__parse_want(p, close);
   }
   return MR_OK;
 }
 
 static mr_err_t parse_pair(mr_parser_t *p, int *n, int *lhs, int *rhs) {
   int64_t v[2][MR_MAX_NDIM];
-  int other;
+  int other = 0;
+  *n = 0;
   MR_TRY(mr__parse_want(p, "("));
   MR_TRY(mr__parse_want(p, "["));
-  MR_TRY(parse_ints(p, "]", n, v[0]));
+  MR_TRY(parse_ints(p, "]", MR_MAX_NDIM, n, v[0]));
   MR_TRY(mr__parse_want(p, ","));
   MR_TRY(mr__parse_want(p, "["));
-  MR_TRY(parse_ints(p, "]", &other, v[1]));
+  MR_TRY(parse_ints(p, "]", MR_MAX_NDIM, &other, v[1]));
   if (other != *n) return mr__parse_fail(p, "two lists of one length");
   for (int i = 0; i < *n; i++) {
     lhs[i] = v[0][i] >= 0 && v[0][i] < MR_MAX_NDIM ? (int)v[0][i] : -1;
@@ -62,25 +69,67 @@ static mr_err_t parse_precision(mr_parser_t *p, mr_attr_t *a) {
   return mr__parse_want(p, ")");
 }
 
-static mr_err_t parse_tuple(mr_parser_t *p, const char *name, mr_attr_t *a) {
-  int64_t v[MR_MAX_NDIM];
-  int n;
-  mr__parse_space(p);
-  if (*p->at == '(') return parse_dot(p, name, a);
-  if (*p->at == 'P') return parse_precision(p, a);
-  MR_TRY(parse_ints(p, ")", &n, v));
-  *a = mr_attr_ints(name, n, v);
+/* Whether "(" and then text stands here. */
+static bool opens(const mr_parser_t *p, const char *text) {
+  const char *c = p->at;
+  while (*text) {
+    while (*c == ' ' || *c == '\n') c++;
+    if (*c++ != *text++) return false;
+  }
+  return true;
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* What is no value of this tree's ops: up to a space or a bracket outside of brackets. */
+static mr_err_t parse_opaque(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
+  const char *from = p->at;
+  int depth = 0;
+  for (; *p->at && (depth || !strchr(" \n\t]", *p->at)); p->at++) {
+    if (strchr("([{<", *p->at)) depth++;
+    if (strchr(")]}>", *p->at)) depth--;
+    if (depth < 0) break;
+  }
+  size_t n = (size_t)(p->at - from);
+  if (depth || !n) return p->at = from, mr__parse_fail(p, "a value");
+  char *text = mr_mem_copy(&g->mem, from, n + 1, 1);
+  if (!text) return mr__parse_no_memory(p);
+  text[n] = 0;
+  *a = mr_attr_text(name, text);
   return MR_OK;
 }
 
+/* "(1, 2)", "((0, 1, 0), ...)", "(([1], [0]), ([], []))", "(Precision.HIGH, Precision.HIGH)" */
+static mr_err_t parse_tuple(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
+  int64_t v[MR_ATTR_MAX];
+  int n = 0;
+  const char *from = p->at++;
+  if (opens(p, "([")) return parse_dot(p, name, a);
+  if (opens(p, "Precision.")) return parse_precision(p, a);
+  mr__parse_space(p);
+  if (is_digit(*p->at) || strchr("-)(", *p->at) || !strncmp(p->at, "np.int", 6)) {
+    MR_TRY(parse_ints(p, ")", MR_ATTR_MAX, &n, v));
+    *a = mr_attr_ints(name, n, v);
+    return MR_OK;
+  }
+  p->at = from;
+  return parse_opaque(p, g, name, a);
+}
+
+/* "3", "-0.5", "1e-05", "np.int64(3)", "np.float32(0.5)" */
 static mr_err_t parse_number(mr_parser_t *p, const char *name, mr_attr_t *a) {
   char *end_i, *end_f;
+  bool wrapped = mr__parse_is(p, "np.int64(") || mr__parse_is(p, "np.int32(") ||
+                 mr__parse_is(p, "np.float32(") || mr__parse_is(p, "np.float64(");
+  errno = 0;
   long long i = strtoll(p->at, &end_i, 10);
+  bool in_range = !errno;
   double f = mr_strtod(p->at, &end_f);
-  if (end_f == p->at) return mr__parse_fail(p, "a value");
+  if (end_f == p->at || (end_i == end_f && !in_range))
+    return mr__parse_fail(p, "a number of 64 bits");
   *a = end_i == end_f ? mr_attr_int(name, i) : mr_attr_float(name, f);
   p->at = end_f;
-  return MR_OK;
+  return wrapped ? mr__parse_want(p, ")") : MR_OK;
 }
 
 static const struct {
@@ -91,16 +140,11 @@ static const struct {
                    {"float16", MR_F16}, {"bfloat16", MR_BF16}, {"float32", MR_F32},
                    {"float64", MR_F64}};
 
+/* None, True, a dtype, a name; or the beginning of something opaque: "<lambda>", "Mode.CLIP". */
 static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
-  char word[MR_PARSE_NAME];
-  bool nameless = *p->at == '<'; /* "<lambda>" */
-  if (nameless) p->at++;
-  MR_TRY(mr__parse_name(p, word));
-  if (nameless) {
-    MR_TRY(mr__parse_want(p, ">"));
-    *a = mr_attr_text(name, mr_mem_text(&g->mem, "<lambda>"));
-    return strcmp(word, "lambda") ? mr__parse_fail(p, "<lambda> before") : MR_OK;
-  }
+  const char *from = p->at;
+  MR_TRY(parse_opaque(p, g, name, a));
+  const char *word = a->text;
   if (!strcmp(word, "None"))
     *a = mr_attr_none(name);
   else if (!strcmp(word, "True") || !strcmp(word, "False"))
@@ -108,36 +152,31 @@ static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr
   else if (!strcmp(word, "inf") || !strcmp(word, "nan"))
     *a = mr_attr_float(name, mr_strtod(word, NULL));
   else
-    *a = mr_attr_text(name, mr_mem_text(&g->mem, word));
-  for (size_t i = 0; i < sizeof numpy_names / sizeof *numpy_names; i++)
-    if (!strcmp(word, numpy_names[i].name)) *a = mr_attr_dtype(name, numpy_names[i].dtype);
+    for (size_t i = 0; i < sizeof numpy_names / sizeof *numpy_names; i++)
+      if (!strcmp(word, numpy_names[i].name)) *a = mr_attr_dtype(name, numpy_names[i].dtype);
+  if (a->kind == MR_ATTR_TEXT && p->at - from >= MR_PARSE_NAME * 16)
+    return p->at = from, mr__parse_fail(p, "a shorter value");
   return MR_OK;
 }
 
-/* The function that an attribute holds lives with g until the equation has taken its copy. */
+/* The caller destroys the function that the attribute holds when the equation has its copy. */
 static mr_err_t parse_called(mr_parser_t *p, const char *name, mr_attr_t *a) {
   mr_fn_t *called;
-  if (p->depth == MR_PARSE_DEPTH) return mr__parse_fail(p, "functions nested less deeply");
-  p->depth++;
   MR_TRY(mr__parse_fn(p, &called));
-  p->depth--;
   *a = mr_attr_fn(name, called);
   return MR_OK;
 }
 
-/* "({ lambda ... } { lambda ... })" */
+/* "({ lambda ... } f { lambda ... })" behind its bracket. */
 static mr_err_t parse_branches(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
   const mr_fn_t **fns = mr_mem_take(&g->mem, MOST_BRANCHES * sizeof(mr_fn_t *));
-  mr_err_t err = MR_OK;
+  mr_err_t err = fns ? MR_OK : mr__parse_no_memory(p);
   int n = 0;
-  if (p->depth == MR_PARSE_DEPTH) return mr__parse_fail(p, "functions nested less deeply");
-  p->depth++;
   while (err >= 0 && !mr__parse_is(p, ")")) {
     err = n < MOST_BRANCHES ? mr__parse_fn(p, (mr_fn_t **)(uintptr_t)&fns[n])
                             : mr__parse_fail(p, "fewer functions");
     n += err >= 0;
   }
-  p->depth--;
   if (err >= 0) {
     *a = mr_attr_fns(name, n, fns);
     return MR_OK;
@@ -146,19 +185,31 @@ static mr_err_t parse_branches(mr_parser_t *p, mr_fn_t *g, const char *name, mr_
   return err;
 }
 
+static bool at_function(mr_parser_t *p) {
+  mr__parse_space(p);
+  return *p->at == '{' || mr__parse_at_let(p);
+}
+
+/* An attribute whose value is a function, by its name: a text may be called as a function is. */
+static bool holds_function(const char *name) {
+  size_t n = strlen(name);
+  return n >= 5 && !strcmp(name + n - 5, "jaxpr");
+}
+
 mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a) {
   char word[MR_PARSE_NAME];
   MR_TRY(mr__parse_name(p, word));
   MR_TRY(mr__parse_want(p, "="));
   const char *name = mr_mem_text(&g->mem, word);
+  if (!name) return mr__parse_no_memory(p);
   mr__parse_space(p);
-  if (*p->at == '{') return parse_called(p, name, a);
+  if (*p->at == '{' || (holds_function(name) && at_function(p))) return parse_called(p, name, a);
   if (*p->at == '(') {
-    p->at++;
-    mr__parse_space(p);
-    if (*p->at == '{') return parse_branches(p, g, name, a);
-    return parse_tuple(p, name, a);
+    const char *here = p->at++;
+    if (at_function(p)) return parse_branches(p, g, name, a);
+    p->at = here;
+    return parse_tuple(p, g, name, a);
   }
-  bool number = isdigit((unsigned char)*p->at) || *p->at == '-';
+  bool number = is_digit(*p->at) || *p->at == '-' || !strncmp(p->at, "np.", 3);
   return number ? parse_number(p, name, a) : parse_word(p, g, name, a);
 }

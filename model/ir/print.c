@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
 #include "model/ir/fn.h"
 #include "model/ops/op.h"
+#include "model/ops/rules.h"
 
 enum { WIDTH = 80 };
 
@@ -32,12 +32,14 @@ static void print_use(names_t *s, const mr_var_t *v, FILE *to) {
     print_name(s->number[v->id], to);
     return;
   }
-  if (v->aval.dtype == MR_F32 || v->aval.dtype == MR_BF16 || v->aval.dtype == MR_F64)
+  if (mr_is_float(v->aval.dtype))
     mr_print_float(v->value, to);
   else if (v->aval.dtype == MR_BOOL)
     fputs(v->value != 0 ? "True" : "False", to);
+  else if (v->aval.dtype == MR_U64)
+    fprintf(to, "%llu", (unsigned long long)v->whole);
   else
-    mr_fprintf(to, "%.0f", v->value);
+    fprintf(to, "%lld", (long long)v->whole);
   fprintf(to, ":%s", mr_aval_text(&v->aval, aval));
 }
 

@@ -5,7 +5,7 @@
 
 mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to) {
   if (!x || x->aval.dtype == to) return x;
-  if (x->literal) return mr_literal(f, to, x->value);
+  if (x->literal) return mr_literal_like(f, to, x);
   return mr_emit1(f, &mr_op_convert_element_type, 1, &x, 2,
                   (mr_attr_t[]){mr_attr_dtype("new_dtype", to), mr_attr_bool("weak_type", false)});
 }

@@ -1,4 +1,5 @@
-/* A function whose jvp rule its author has written. */
+/* A function whose jvp rule its author has written.  One that was read from a jaxpr of jax, which
+   does not show the rule, has no attribute jvp_jaxpr: it runs, and has no derivatives. */
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -7,7 +8,7 @@
 static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule, mr_var_t *const *in,
                      mr_eqn_t **e) {
   mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", body), mr_attr_fn("jvp_jaxpr", rule)};
-  *e = mr_emit(f, &mr_op_custom_jvp_call, body->n_in, in, 2, attr, body->n_out);
+  *e = mr_emit(f, &mr_op_custom_jvp_call, body->n_in, in, rule ? 2 : 1, attr, body->n_out);
   return mr_rule_done(f);
 }
 
@@ -22,6 +23,7 @@ mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
 }
 
 static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (!mr_attr_find(e, "jvp_jaxpr")) return mr__call_shape(e, "call_jaxpr", out, diag);
   const mr_fn_t *rule = mr_attr_called(e, "jvp_jaxpr");
   if (rule->n_in != 2 * e->n_in || rule->n_out != 2 * e->n_out)
     return mr_fail(diag, MR_ERR_SHAPE,
@@ -45,6 +47,11 @@ static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
 
 /* The rule on e's operands and tangents d (zeros for NULL); dy[n_out]: the tangents it gives. */
 static mr_err_t apply_rule(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **d, mr_var_t **dy) {
+  if (!mr_attr_find(e, "jvp_jaxpr"))
+    return mr_fail(&f->diag, MR_ERR_NORULE,
+                   "%s%scustom_jvp_call: its author's rule is not in the jaxpr it was read from; "
+                   "take derivatives before printing it",
+                   e->scope, *e->scope ? ": " : "");
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(2 * e->n_in + 1) * sizeof(mr_var_t *));
   mr_var_t **out = mr_mem_take(&f->mem, (size_t)(2 * e->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < e->n_in; i++) {
@@ -87,7 +94,7 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   for (int i = 0; i < e->n_in; i++) axes[e->n_in + i] = axes[i];
   mr_err_t err =
       mr_vmap_axis(mr_attr_called(e, "call_jaxpr"), f->axis_name, size, axes, NULL, &body, &why);
-  if (err >= 0)
+  if (err >= 0 && mr_attr_find(e, "jvp_jaxpr"))
     err = mr_vmap_axis(mr_attr_called(e, "jvp_jaxpr"), f->axis_name, size, axes, NULL, &rule, &why);
   err = err < 0 ? mr__call_failed(f, &why) : emit(f, body, rule, v, &c);
   for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};

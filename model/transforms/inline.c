@@ -5,7 +5,7 @@
 #include "model/transforms/transforms.h"
 
 mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v) {
-  if (!map[v->id] && v->literal) map[v->id] = mr_literal(g, v->aval.dtype, v->value);
+  if (!map[v->id] && v->literal) map[v->id] = mr_literal_like(g, v->aval.dtype, v);
   return map[v->id];
 }
 

@@ -14,7 +14,7 @@ typedef struct opening {
 static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
 
 static mr_var_t *mapped(const opening_t *o, mr_var_t **map, const mr_var_t *v) {
-  if (!map[v->id] && v->literal) map[v->id] = mr_literal(o->g, changed(o, v->aval.dtype), v->value);
+  if (!map[v->id] && v->literal) map[v->id] = mr_literal_like(o->g, changed(o, v->aval.dtype), v);
   return map[v->id];
 }
 

@@ -9,7 +9,7 @@
 
 static mr_batched_t mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
   if (!map[v->id].var && v->literal)
-    map[v->id] = (mr_batched_t){mr_literal(g, v->aval.dtype, v->value), -1};
+    map[v->id] = (mr_batched_t){mr_literal_like(g, v->aval.dtype, v), -1};
   return map[v->id];
 }
 

@@ -23,8 +23,8 @@ static void bind(mr_exec_t *x, void **slot, int block) {
 
 static void write_literal(mr_exec_t *x, const mr_var_t *v) {
   char *at = x->arena + x->plan.block[x->plan.of_var[v->id]].offset;
-  if (v->aval.dtype == MR_U64) {
-    *(uint64_t *)at = (uint64_t)v->value;
+  if (v->aval.dtype == MR_U64 || v->aval.dtype == MR_I64) {
+    *(int64_t *)at = v->whole;
   } else {
     mr_cpu_set_f64(v->aval.dtype, at, 0, v->value);
   }

@@ -59,8 +59,8 @@ static int find_operand(builder_t *b, const mr_var_t *v) {
   i = add(b, v->aval.dtype, PLACE_CONST, -1);
   if (i < 0 || !call_it(b, v, i)) return -1;
   char *to = b->p->value[i].constant;
-  if (v->aval.dtype == MR_U64) {
-    *(uint64_t *)to = (uint64_t)v->value;
+  if (v->aval.dtype == MR_U64 || v->aval.dtype == MR_I64) {
+    *(int64_t *)to = v->whole;
   } else {
     mr_cpu_set_f64(v->aval.dtype, to, 0, v->value);
   }

@@ -1,0 +1,547 @@
+/* What jax 0.10 prints and this tree has no op for, written with the ops that it has: the same
+   values, and derivatives where jax gives the same. */
+#include <math.h>
+#include <string.h>
+
+#include "model/ir/parse_private.h"
+#include "model/ops/lax.h"
+#include "model/ops/op.h"
+#include "model/ops/rules.h"
+
+/* An equation being rewritten. */
+typedef struct rewrite {
+  mr_parser_t *p;
+  mr_fn_t *g;
+  mr_parse_line_t *l;
+  mr_var_t **out;
+  mr_var_t *x, *y, *z; /* the first operands, NULL where there are fewer */
+} rewrite_t;
+
+static const mr_attr_t *ints(rewrite_t *r, const char *name) {
+  const mr_attr_t *a = mr__parse_find(r->l, name);
+  return a && a->kind == MR_ATTR_INTS ? a : NULL;
+}
+
+static bool get_int(rewrite_t *r, const char *name, int64_t lo, int64_t hi, int *v) {
+  const mr_attr_t *a = mr__parse_find(r->l, name);
+  if (!a || a->kind != MR_ATTR_INT || a->i[0] < lo || a->i[0] > hi) return false;
+  *v = (int)a->i[0];
+  return true;
+}
+
+static bool is_text(rewrite_t *r, const char *name, const char *text) {
+  const mr_attr_t *a = mr__parse_find(r->l, name);
+  return a && a->kind == MR_ATTR_TEXT && !strcmp(a->text, text);
+}
+
+static mr_err_t cannot(rewrite_t *r, const char *why) {
+  return mr_fail(&r->g->diag, MR_ERR_DATA, "%s: %s", r->l->op, why);
+}
+
+/* One result, NULL where g has failed. */
+static mr_err_t give(rewrite_t *r, mr_var_t *v) {
+  r->out[0] = v;
+  return v && r->l->n_out == 1 ? MR_OK : cannot(r, "cannot be written with the ops there are");
+}
+
+/* ---- pieces ---- */
+
+static mr_var_t *number(rewrite_t *r, mr_dtype_t t, double v) { return mr_literal(r->g, t, v); }
+
+/* Reverses the order of all numbers of the dtype: -x, or of integers -1 - x, which never overflows.
+ */
+static mr_var_t *upside_down(rewrite_t *r, mr_var_t *x) {
+  if (mr_is_float(x->aval.dtype)) return mr_lax_neg(r->g, x);
+  return mr_lax_sub(r->g, mr_literal_whole(r->g, x->aval.dtype, -1), x);
+}
+
+static mr_var_t *negate(rewrite_t *r, mr_var_t *x) { /* bool */
+  return mr_lax_eq(r->g, x, number(r, MR_BOOL, 0));
+}
+
+static mr_var_t *iota_along(rewrite_t *r, int64_t n) { return mr_lax_iota(r->g, MR_I32, 1, &n, 0); }
+
+/* x with dimension `axis` moved to the front, or from there. */
+static mr_var_t *moved(rewrite_t *r, mr_var_t *x, int axis, bool back) {
+  int perm[MR_MAX_NDIM], n = 0;
+  if (!x || !axis) return x;
+  if (!back) perm[n++] = axis;
+  for (int i = 0; i < x->aval.ndim; i++)
+    if (back)
+      perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
+    else if (i != axis)
+      perm[n++] = i;
+  return mr_lax_transpose(r->g, x, perm);
+}
+
+static mr_var_t *take_along(rewrite_t *r, mr_var_t *x, int axis, mr_var_t *index) {
+  x = moved(r, x, axis, false);
+  return moved(r, x && index ? mr_lax_take(r->g, x, index) : NULL, axis, true);
+}
+
+/* A scalar index as i32 within [0,most]. */
+static mr_var_t *clamped(rewrite_t *r, mr_var_t *i, int64_t most) {
+  i = mr_lax_convert(r->g, i, MR_I32);
+  i = mr_lax_max(r->g, i, number(r, MR_I32, 0));
+  return mr_lax_min(r->g, i, number(r, MR_I32, (double)most));
+}
+
+static mr_var_t *repeated(rewrite_t *r, mr_var_t *x, int ndim, const int64_t *dim, int first) {
+  int at[MR_MAX_NDIM];
+  for (int i = 0; x && i < x->aval.ndim; i++) at[i] = i + first;
+  return x ? mr_lax_broadcast_in_dim(r->g, x, ndim, dim, at) : NULL;
+}
+
+/* ---- ops ---- */
+
+static mr_err_t same(rewrite_t *r) {
+  if (r->l->n_in != r->l->n_out) return cannot(r, "want as many results as operands");
+  for (int i = 0; i < r->l->n_out; i++) r->out[i] = r->l->in[i];
+  return MR_OK;
+}
+
+static mr_err_t square(rewrite_t *r) { return give(r, mr_lax_integer_pow(r->g, r->x, 2)); }
+
+static mr_err_t exp2_(rewrite_t *r) {
+  return give(r, mr_lax_exp(r->g, mr_lax_scale(r->g, M_LN2, r->x)));
+}
+
+static mr_err_t erfc_(rewrite_t *r) { /* loses digits where erf is close to 1 */
+  mr_dtype_t t = r->x->aval.dtype;
+  return give(r, mr_lax_sub(r->g, number(r, t, 1), mr_lax_erf(r->g, r->x)));
+}
+
+static mr_err_t tan_(rewrite_t *r) {
+  return give(r, mr_lax_div(r->g, mr_lax_sin(r->g, r->x), mr_lax_cos(r->g, r->x)));
+}
+
+static mr_err_t ceil_(rewrite_t *r) {
+  return give(r, mr_lax_neg(r->g, mr_lax_floor(r->g, mr_lax_neg(r->g, r->x))));
+}
+
+static mr_err_t is_finite(rewrite_t *r) {
+  return give(r, mr_lax_lt(r->g, mr_lax_abs(r->g, r->x), number(r, r->x->aval.dtype, INFINITY)));
+}
+
+/* and, or, xor, not: of bools. */
+static mr_err_t logic(rewrite_t *r) {
+  if (r->x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
+  switch (r->l->op[0]) {
+    case 'a': return give(r, mr_lax_min(r->g, r->x, r->y));
+    case 'o': return give(r, mr_lax_max(r->g, r->x, r->y));
+    case 'x': return give(r, mr_lax_ne(r->g, r->x, r->y));
+    default: return give(r, negate(r, r->x));
+  }
+}
+
+static mr_err_t clamp(rewrite_t *r) { /* low, x, high */
+  return give(r, mr_lax_min(r->g, mr_lax_max(r->g, r->x, r->y), r->z));
+}
+
+/* Of integers, as C's %: of floats, x - y trunc(x / y) would round. */
+static mr_err_t rem(rewrite_t *r) {
+  if (mr_is_float(r->x->aval.dtype)) return cannot(r, "remainders of floats have no op here");
+  mr_var_t *q = mr_lax_div(r->g, r->x, r->y);
+  return give(r, mr_lax_sub(r->g, r->x, mr_lax_mul(r->g, q, r->y)));
+}
+
+static mr_err_t pow_(rewrite_t *r) { /* jax takes whole exponents too */
+  return give(r, mr_lax_pow(r->g, r->x, mr_lax_convert(r->g, r->y, r->x->aval.dtype)));
+}
+
+static mr_err_t reduce(rewrite_t *r) {
+  const mr_attr_t *a = ints(r, "axes");
+  int axes[MR_ATTR_MAX];
+  if (!a || a->n > MR_MAX_NDIM) return cannot(r, "want axes");
+  for (int i = 0; i < a->n; i++) axes[i] = a->i[i] < 0 || a->i[i] > 7 ? -1 : (int)a->i[i];
+  const char *kind = strchr(r->l->op, '_');
+  mr_var_t *x = r->x;
+  if (!kind) return give(r, mr_lax_reduce_sum(r->g, x, a->n, axes)); /* psum over dimensions */
+  if (!strcmp(kind, "_min")) {
+    x = mr_lax_reduce_max(r->g, upside_down(r, x), a->n, axes);
+    return give(r, x ? upside_down(r, x) : NULL);
+  }
+  if (x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
+  bool all = !strcmp(kind, "_and");
+  x = mr_lax_convert(r->g, all ? negate(r, x) : x, MR_I32);
+  x = mr_lax_reduce_max(r->g, x, a->n, axes);
+  return give(
+      r, all ? mr_lax_le(r->g, x, number(r, MR_I32, 0)) : mr_lax_gt(r->g, x, number(r, MR_I32, 0)));
+}
+
+/* The first index of the greatest, or of a NaN. */
+static mr_err_t argmax(rewrite_t *r) {
+  const mr_attr_t *a = ints(r, "axes");
+  mr_aval_t s = r->x->aval;
+  if (!a || a->n != 1 || a->i[0] < 0 || a->i[0] >= s.ndim) return cannot(r, "want one axis");
+  int axis = (int)a->i[0], at[MR_MAX_NDIM], n = 0;
+  mr_var_t *x = !strcmp(r->l->op, "argmin") ? upside_down(r, r->x) : r->x;
+  for (int i = 0; i < s.ndim; i++)
+    if (i != axis) at[n++] = i;
+  mr_var_t *most = mr_lax_reduce_max(r->g, x, 1, &axis);
+  if (most) most = mr_lax_broadcast_in_dim(r->g, most, s.ndim, s.dim, at);
+  mr_var_t *hit = mr_lax_max(r->g, mr_lax_eq(r->g, x, most), mr_lax_ne(r->g, x, x));
+  mr_var_t *place = mr_lax_iota(r->g, MR_I32, s.ndim, s.dim, axis);
+  mr_var_t *none = number(r, MR_I32, (double)s.dim[axis]);
+  mr_var_t *first = mr_lax_select_n(r->g, hit, mr_lax_full(r->g, &place->aval, none->value), place);
+  first = mr_lax_reduce_max(r->g, first ? upside_down(r, first) : NULL, 1, &axis);
+  return give(r,
+              first ? mr_lax_convert(r->g, upside_down(r, first), r->l->out[0].aval.dtype) : NULL);
+}
+
+static mr_err_t split(rewrite_t *r) {
+  const mr_attr_t *sizes = ints(r, "sizes");
+  int axis, n = r->x->aval.ndim;
+  if (!sizes || sizes->n != r->l->n_out || !get_int(r, "axis", 0, n - 1, &axis))
+    return cannot(r, "want an axis, and a size for each result");
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
+  memcpy(limit, r->x->aval.dim, sizeof limit);
+  limit[axis] = 0;
+  for (int k = 0; k < sizes->n; k++) {
+    int64_t left = r->x->aval.dim[axis] - limit[axis];
+    start[axis] = limit[axis];
+    if (sizes->i[k] < 0 || sizes->i[k] > left) return cannot(r, "its sizes do not fit");
+    limit[axis] += sizes->i[k];
+    if (!(r->out[k] = mr_lax_slice(r->g, r->x, start, limit))) return r->g->diag.code;
+  }
+  return MR_OK;
+}
+
+static mr_err_t stack(rewrite_t *r) {
+  int axis, n = r->x->aval.ndim;
+  if (n == MR_MAX_NDIM || !get_int(r, "axis", 0, n, &axis)) return cannot(r, "want an axis");
+  mr_var_t **piece = mr_mem_take(&r->g->mem, (size_t)r->l->n_in * sizeof *piece);
+  for (int i = 0; i < r->l->n_in; i++) {
+    int64_t dim[MR_MAX_NDIM];
+    if (r->l->in[i]->aval.ndim != n) return cannot(r, "its operands have other shapes");
+    for (int d = 0; d <= n; d++) dim[d] = d == axis ? 1 : r->l->in[i]->aval.dim[d - (d > axis)];
+    if (!(piece[i] = mr_lax_reshape(r->g, r->l->in[i], n + 1, dim))) return r->g->diag.code;
+  }
+  return give(r, mr_lax_concatenate(r->g, r->l->n_in, piece, axis));
+}
+
+/* Dimension by dimension: (..., n, ...) -> (..., r, n, ...) -> (..., r n, ...) */
+static mr_err_t tile(rewrite_t *r) {
+  const mr_attr_t *reps = ints(r, "reps");
+  mr_var_t *x = r->x;
+  int n = x->aval.ndim;
+  if (!reps || reps->n != n || n == MR_MAX_NDIM)
+    return cannot(r, "want a count for each dimension");
+  for (int axis = 0; axis < n && x; axis++) {
+    int64_t dim[MR_MAX_NDIM], whole[MR_MAX_NDIM], times = reps->i[axis];
+    int at[MR_MAX_NDIM];
+    if (times == 1) continue;
+    if (times < 0 || times > INT32_MAX) return cannot(r, "want counts of 31 bits");
+    memcpy(whole, x->aval.dim, sizeof whole);
+    for (int d = 0; d <= n; d++) dim[d] = d == axis ? times : whole[d - (d > axis)];
+    for (int d = 0; d < n; d++) at[d] = d + (d >= axis);
+    x = mr_lax_broadcast_in_dim(r->g, x, n + 1, dim, at);
+    whole[axis] *= times;
+    if (x) x = mr_lax_reshape(r->g, x, n, whole);
+  }
+  return give(r, x);
+}
+
+/* x padded with a value other than 0, or between its elements: not here. */
+static mr_err_t pad(rewrite_t *r) {
+  const mr_attr_t *a = ints(r, "padding_config");
+  int64_t low[MR_MAX_NDIM], high[MR_MAX_NDIM];
+  int n = r->x->aval.ndim;
+  if (!a || a->n != 3 * n) return cannot(r, "want three numbers for each dimension");
+  mr_aval_t s = r->x->aval;
+  mr_var_t *x = r->x;
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
+  for (int d = 0; d < n; d++) {
+    int64_t lo = a->i[3 * d], hi = a->i[3 * d + 1];
+    if (a->i[3 * d + 2]) return cannot(r, "padding between elements has no op here");
+    if (lo < -s.dim[d] || hi < -s.dim[d] || lo > INT32_MAX || hi > INT32_MAX)
+      return cannot(r, "its padding does not fit");
+    start[d] = lo < 0 ? -lo : 0, limit[d] = s.dim[d] + (hi < 0 ? hi : 0);
+    low[d] = lo > 0 ? lo : 0, high[d] = hi > 0 ? hi : 0;
+    if (limit[d] < start[d]) return cannot(r, "its padding does not fit");
+  }
+  x = mr_lax_pad(r->g, mr_lax_slice(r->g, x, start, limit), low, high);
+  if (r->y->literal && r->y->value == 0) return give(r, x);
+  /* Where ones, padded with zeros, are 0, the value stands. */
+  for (int d = 0; d < n; d++) s.dim[d] = limit[d] - start[d];
+  s.dtype = MR_F32;
+  mr_var_t *inside = mr_lax_pad(r->g, mr_lax_full(r->g, &s, 1), low, high);
+  mr_var_t *around = x ? repeated(r, r->y, n, x->aval.dim, 0) : NULL;
+  inside = mr_lax_gt(r->g, inside, number(r, MR_F32, 0));
+  return give(r, mr_lax_select_n(r->g, inside, around, x));
+}
+
+/* Every s-th element from start on: padded up to whole rows of s, of each of which the first. */
+static mr_err_t strided_slice(rewrite_t *r) {
+  const mr_attr_t *from = ints(r, "start_indices"), *to = ints(r, "limit_indices"),
+                  *step = ints(r, "strides");
+  int n = r->x->aval.ndim;
+  if (!from || !to || !step || from->n != n || to->n != n || step->n != n)
+    return cannot(r, "want a start, a limit and a stride for each dimension");
+  mr_var_t *x = mr_lax_slice(r->g, r->x, from->i, to->i);
+  for (int d = 0; d < n && x; d++) {
+    int64_t s = step->i[d], low[MR_MAX_NDIM] = {0}, high[MR_MAX_NDIM] = {0}, dim[MR_MAX_NDIM + 1];
+    if (s == 1) continue;
+    if (s < 1 || s > INT32_MAX || n == MR_MAX_NDIM) return cannot(r, "its strides do not fit");
+    int64_t rows = (x->aval.dim[d] + s - 1) / s;
+    high[d] = rows * s - x->aval.dim[d];
+    if (!(x = mr_lax_pad(r->g, x, low, high))) break;
+    for (int i = 0; i <= n; i++) dim[i] = i == d ? rows : i == d + 1 ? s : x->aval.dim[i - (i > d)];
+    if (!(x = mr_lax_reshape(r->g, x, n + 1, dim))) break;
+    low[d] = 0, dim[d + 1] = 1;
+    x = mr_lax_slice(r->g, x, (const int64_t[MR_MAX_NDIM]){0}, dim);
+    if (x) x = mr_lax_squeeze(r->g, x, 1, (int[]){d + 1});
+  }
+  return give(r, x);
+}
+
+/* ---- by index ---- */
+
+static mr_err_t dynamic_slice(rewrite_t *r) {
+  const mr_attr_t *sizes = ints(r, "slice_sizes");
+  int n = r->x->aval.ndim;
+  if (!sizes || sizes->n != n || r->l->n_in != n + 1) return cannot(r, "want sizes and starts");
+  mr_var_t *x = r->x;
+  for (int d = 0; d < n && x; d++) {
+    int64_t size = sizes->i[d], whole = r->x->aval.dim[d];
+    if (size < 0 || size > whole) return cannot(r, "its sizes do not fit");
+    if (size == whole) continue;
+    mr_var_t *start = clamped(r, r->l->in[1 + d], whole - size);
+    x = take_along(r, x, d, start ? mr_lax_add(r->g, iota_along(r, size), start) : NULL);
+  }
+  return give(r, x);
+}
+
+/* Element i is the update's i - start where that is one of its own, else x's. */
+static mr_err_t dynamic_update_slice(rewrite_t *r) {
+  mr_aval_t s = r->x->aval;
+  int n = s.ndim;
+  if (!r->y || r->y->aval.ndim != n || r->l->n_in != n + 2) return cannot(r, "want starts");
+  mr_var_t *update = r->y, *mask = NULL;
+  for (int d = 0; d < n && update; d++) {
+    int64_t size = r->y->aval.dim[d], whole = s.dim[d];
+    if (size > whole || !size) return cannot(r, "its sizes do not fit");
+    if (size == whole) continue;
+    mr_var_t *start = clamped(r, r->l->in[2 + d], whole - size);
+    mr_var_t *at = start ? mr_lax_sub(r->g, iota_along(r, whole), start) : NULL;
+    mr_var_t *zero = number(r, MR_I32, 0), *last = number(r, MR_I32, (double)(size - 1));
+    mr_var_t *in = mr_lax_min(r->g, mr_lax_ge(r->g, at, zero), mr_lax_le(r->g, at, last)); /* and */
+    update = take_along(r, update, d, mr_lax_min(r->g, mr_lax_max(r->g, at, zero), last));
+    if (in) in = mr_lax_broadcast_in_dim(r->g, in, n, s.dim, &d);
+    mask = mask ? mr_lax_min(r->g, mask, in) : in;
+  }
+  return give(r, mask && update ? mr_lax_select_n(r->g, mask, r->x, update) : update);
+}
+
+/* Whether the text of dimension numbers says key=(list...); *v its integers. */
+static bool dimension_list(const char *text, const char *key, int *n, int64_t v[MR_MAX_NDIM]) {
+  const char *at = strstr(text, key);
+  if (!at) return false;
+  mr_parser_t p = {.text = text, .at = at + strlen(key)};
+  *n = 0;
+  if (!mr__parse_is(&p, "=") || !mr__parse_is(&p, "(")) return false;
+  while (!mr__parse_is(&p, ")")) {
+    if (*n == MR_MAX_NDIM || mr__parse_int(&p, &v[*n]) < 0) return false;
+    ++*n;
+    if (!mr__parse_is(&p, ",")) return mr__parse_is(&p, ")");
+  }
+  return true;
+}
+
+/* Rows along one dimension, as x[:, index] writes it; other gathers have no op here. */
+static mr_err_t gather(rewrite_t *r) {
+  const mr_attr_t *dims = mr__parse_find(r->l, "dimension_numbers"),
+                  *sizes = ints(r, "slice_sizes");
+  int64_t offset[MR_MAX_NDIM], collapsed[MR_MAX_NDIM], map[MR_MAX_NDIM], batch[MR_MAX_NDIM];
+  int n_offset, n_collapsed, n_map, n_batch, n = r->x->aval.ndim;
+  if (!dims || dims->kind != MR_ATTR_TEXT || !sizes || sizes->n != n || !r->y ||
+      !dimension_list(dims->text, "offset_dims", &n_offset, offset) ||
+      !dimension_list(dims->text, "collapsed_slice_dims", &n_collapsed, collapsed) ||
+      !dimension_list(dims->text, "start_index_map", &n_map, map) ||
+      !dimension_list(dims->text, "operand_batching_dims", &n_batch, batch))
+    return cannot(r, "its dimension numbers cannot be read");
+  mr_aval_t at = r->y->aval;
+  bool rows = n_map == 1 && n_collapsed == 1 && map[0] == collapsed[0] && !n_batch && map[0] >= 0 &&
+              map[0] < n && at.ndim >= 1 && at.dim[at.ndim - 1] == 1;
+  for (int d = 0; rows && d < n; d++) rows = sizes->i[d] == (d == map[0] ? 1 : r->x->aval.dim[d]);
+  if (!rows) return cannot(r, "other than of rows along one dimension, it has no op here");
+  if (!is_text(r, "mode", "GatherScatterMode.PROMISE_IN_BOUNDS") &&
+      !is_text(r, "mode", "GatherScatterMode.CLIP"))
+    return cannot(r, "indices outside the operand are filled, which has no op here");
+  mr_var_t *index = mr_lax_convert(r->g, r->y, MR_I32);
+  index = index ? mr_lax_reshape(r->g, index, at.ndim - 1, at.dim) : NULL;
+  mr_var_t *x = moved(r, r->x, (int)map[0], false);
+  x = x && index ? mr_lax_take(r->g, x, index) : NULL;
+  if (!x) return r->g->diag.code;
+  /* Now the index's dimensions come first; jax wants the others at offset_dims. */
+  int perm[MR_MAX_NDIM], n_index = at.ndim - 1, next = 0, rest = n_index;
+  if (n_index + n_offset != x->aval.ndim) return cannot(r, "its dimension numbers do not fit");
+  for (int d = 0, k = 0; d < x->aval.ndim; d++) {
+    bool is_offset = k < n_offset && offset[k] == d;
+    k += is_offset;
+    perm[d] = is_offset ? rest++ : next++;
+  }
+  if (next != n_index) return cannot(r, "its dimension numbers do not fit");
+  return give(r, mr_lax_transpose(r->g, x, perm));
+}
+
+/* ---- calls ---- */
+
+static mr_err_t remat(rewrite_t *r) {
+  const mr_attr_t *a = mr__parse_find(r->l, "jaxpr");
+  if (!a || a->kind != MR_ATTR_FN) return cannot(r, "want a function");
+  const mr_attr_t attr[] = {mr_attr_fn("jaxpr", a->fn), mr_attr_int("saved", 0)};
+  mr_eqn_t *e = mr_emit(r->g, &mr_op_checkpoint, r->l->n_in, r->l->in, 2, attr, r->l->n_out);
+  for (int i = 0; e && i < r->l->n_out; i++) r->out[i] = e->out[i];
+  return e ? MR_OK : r->g->diag.code;
+}
+
+/* relu's rule: where x > 0 the tangent, else 0. */
+static mr_fn_t *relu_rule(const mr_fn_t *body) {
+  mr_fn_t *rule = mr_fn_create();
+  if (!rule || body->n_in != 1 || body->n_out != 1) return rule;
+  mr_var_t *x = mr_fn_input(rule, body->in[0]->aval), *t = mr_fn_input(rule, body->in[0]->aval);
+  mr_var_t *zero = mr_literal(rule, x->aval.dtype, 0);
+  mr_var_t *none = mr_lax_full(rule, &x->aval, 0);
+  mr_var_t *out[] = {mr_lax_max(rule, x, zero),
+                     mr_lax_select_n(rule, mr_lax_gt(rule, x, zero), none, t)};
+  mr_fn_return(rule, 2, out);
+  return rule;
+}
+
+/* jax does not print the rule that the author gave.  relu's is known; any other call is one whose
+   derivatives are refused, as those of its body may be others. */
+static mr_err_t custom(rewrite_t *r) {
+  const mr_attr_t *a = mr__parse_find(r->l, "call_jaxpr");
+  if (!a) a = mr__parse_find(r->l, "fun_jaxpr");
+  if (!a || a->kind != MR_ATTR_FN) return cannot(r, "want a function");
+  mr_fn_t *rule = is_text(r, "name", "relu") && r->l->n_in == 1 ? relu_rule(a->fn) : NULL;
+  const mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", a->fn), mr_attr_fn("jvp_jaxpr", rule)};
+  mr_eqn_t *e =
+      mr_emit(r->g, &mr_op_custom_jvp_call, r->l->n_in, r->l->in, rule ? 2 : 1, attr, r->l->n_out);
+  mr_fn_destroy(rule);
+  for (int i = 0; e && i < r->l->n_out; i++) r->out[i] = e->out[i];
+  return e ? MR_OK : r->g->diag.code;
+}
+
+/* ---- which ---- */
+
+/* Operands of an elementwise op repeat along their sizes of 1. */
+static void spread(mr_fn_t *g, mr_parse_line_t *l) {
+  const mr_aval_t *y = &l->out[0].aval;
+  for (int i = 0; l->n_out == 1 && i < l->n_in; i++) {
+    const mr_aval_t *x = &l->in[i]->aval;
+    int at[MR_MAX_NDIM];
+    bool spreads = x->ndim == y->ndim && !mr_aval_same_shape(x, y);
+    for (int d = 0; d < x->ndim; d++) {
+      spreads = spreads && (x->dim[d] == 1 || x->dim[d] == y->dim[d]);
+      at[d] = d;
+    }
+    if (spreads) l->in[i] = mr_lax_broadcast_in_dim(g, l->in[i], y->ndim, y->dim, at);
+  }
+}
+
+static const struct rule {
+  const char *op;
+  int n_in; /* -1: any, at least one */
+  mr_err_t (*write)(rewrite_t *r);
+  bool spreads; /* elementwise, of several operands */
+} rules[] = {{"square", 1, square, false},
+             {"exp2", 1, exp2_, false},
+             {"tan", 1, tan_, false},
+             {"erfc", 1, erfc_, false},
+             {"ceil", 1, ceil_, false},
+             {"is_finite", 1, is_finite, false},
+             {"and", 2, logic, true},
+             {"or", 2, logic, true},
+             {"xor", 2, logic, true},
+             {"not", 1, logic, false},
+             {"clamp", 3, clamp, true},
+             {"rem", 2, rem, true},
+             {"pow", 2, pow_, true},
+             {"reduce_min", 1, reduce, false},
+             {"reduce_and", 1, reduce, false},
+             {"reduce_or", 1, reduce, false},
+             {"psum", 1, reduce, false},
+             {"argmax", 1, argmax, false},
+             {"argmin", 1, argmax, false},
+             {"split", 1, split, false},
+             {"stack", -1, stack, false},
+             {"tile", 1, tile, false},
+             {"pad", 2, pad, false},
+             {"slice", 1, strided_slice, false},
+             {"dynamic_slice", -1, dynamic_slice, false},
+             {"dynamic_update_slice", -1, dynamic_update_slice, false},
+             {"gather", 2, gather, false},
+             {"copy", 1, same, false},
+             {"copy_p", 1, same, false},
+             {"pvary", -1, same, false},
+             {"remat2", -1, remat, false},
+             {"remat", -1, remat, false},
+             {"checkpoint", -1, remat, false},
+             {"custom_jvp_call", -1, custom, false},
+             {"custom_vjp_call", -1, custom, false}};
+
+/* Lines of an op that this tree has too are rewritten only in the form that jax alone writes. */
+static bool is_jax_form(mr_parse_line_t *l) {
+  const mr_attr_t *strides = mr__parse_find(l, "strides"), *axes = mr__parse_find(l, "axes");
+  if (!strcmp(l->op, "psum")) return axes && axes->kind == MR_ATTR_INTS;
+  if (!strcmp(l->op, "slice")) return strides && strides->kind == MR_ATTR_INTS;
+  if (!strcmp(l->op, "pow")) return l->n_in == 2 && l->in[0]->aval.dtype != l->in[1]->aval.dtype;
+  if (!strcmp(l->op, "checkpoint")) return !mr__parse_find(l, "saved");
+  if (!strcmp(l->op, "custom_jvp_call")) return !mr__parse_find(l, "jvp_jaxpr");
+  if (!strcmp(l->op, "custom_vjp_call")) return !mr__parse_find(l, "bwd_jaxpr");
+  return true;
+}
+
+mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out, bool *done) {
+  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+    if (strcmp(rules[k].op, l->op) || !is_jax_form(l)) continue;
+    if (rules[k].n_in >= 0 ? l->n_in != rules[k].n_in : l->n_in < 1) continue;
+    if (rules[k].spreads) spread(g, l);
+    if (g->diag.code < 0) return g->diag.code;
+    rewrite_t r = {.p = p, .g = g, .l = l, .out = out, .x = l->in[0]};
+    r.y = l->n_in > 1 ? l->in[1] : NULL;
+    r.z = l->n_in > 2 ? l->in[2] : NULL;
+    *done = true;
+    mr_err_t err = rules[k].write(&r);
+    return err < 0 ? err : g->diag.code;
+  }
+  return MR_OK;
+}
+
+/* ---- operands and attributes ---- */
+
+/* Attributes that say nothing to the values of a graph: where it lies, how it is lowered, what it
+   was called.  jax prints those of them that an op has. */
+static bool says_nothing(const mr_attr_t *a) {
+  static const char *const names[] = {
+      "sharding",    "out_sharding",     "accuracy",          "inline",
+      "keep_unused", "donated_invars",   "ctx_mesh",          "in_layouts",
+      "out_layouts", "in_shardings",     "out_shardings",     "compiler_options_kvs",
+      "linear",      "_split_transpose", "axis_index_groups", "precision"};
+  bool empty = a->kind == MR_ATTR_NONE || (a->kind == MR_ATTR_BOOL && !a->i[0]) ||
+               (a->kind == MR_ATTR_INTS && !a->n) ||
+               (a->kind == MR_ATTR_TEXT && !strcmp(a->text, "(None, None)"));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(a->name, names[i])) return empty;
+  return false;
+}
+
+static bool op_prints(const char *op, const char *attr) { /* of those names */
+  if (!strcmp(attr, "sharding")) return !strcmp(op, "iota");
+  return !strcmp(attr, "out_sharding") && !strcmp(op, "reduce_sum");
+}
+
+static void drop_attrs(mr_parse_line_t *l) {
+  int n = 0;
+  for (int i = 0; i < l->n_attr; i++)
+    if (!says_nothing(&l->attr[i]) || op_prints(l->op, l->attr[i].name)) l->attr[n++] = l->attr[i];
+  l->n_attr = n;
+}
+
+void mr__parse_jax_fit(mr_fn_t *g, mr_parse_line_t *l) {
+  const mr_op_def_t *op = mr_op_find(l->op);
+  drop_attrs(l);
+  if (op->cpu == mr_cpu_pointwise || op == &mr_op_select_n) spread(g, l);
+}
