@@ -191,5 +191,5 @@ const mr_op_def_t mr_op_custom_vjp_call = {
     .n_out = -1,           .shape = custom_shape,     .jvp = custom_jvp,
     .vjp = custom_vjp,     .batch = custom_batch,     .open = custom_open,
     .spend = custom_spend, .spent = custom_spent,     .sample = custom_sample,
-    .amp = MR_AMP_FOLLOW,  .cpu = mr_cpu_opened,
+    .amp = MR_AMP_FOLLOW,  .cpu = mr_cpu_opened,      .own_rule = true,
 };

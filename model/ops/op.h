@@ -110,6 +110,7 @@ struct mr_op_def {
   /* Or what the ops of the function in this attribute cost; NULL: it calls none. */
   const char *body;
   bool moves;
+  bool own_rule;     /* its derivatives are not those of its open form: an author has given them */
   bool shares_names; /* its function is printed with the names of the values around it */
   bool draws;        /* by key, as its attribute partitionable says if it has one (key.h) */
   bool collective;   /* speaks over the mapped axis that its attribute axis_name names */

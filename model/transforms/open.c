@@ -92,7 +92,7 @@ static bool too_wide(const mr_eqn_t *e) {
 
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
   bool closed = o->calls ? e->op->cpu != mr_cpu_opened && !asks_in_vain(e) && !too_wide(e)
-                         : e->op->open == mr_no_open;
+                         : e->op->open == mr_no_open || e->op->own_rule;
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 

@@ -106,7 +106,9 @@ bool mr_save_everything(const mr_eqn_t *e); /* nothing is computed again */
 mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag);
 
 /* ---- rewriting ---- */
-/* *out: f with every composite written as primitives by its open rule. */
+/* *out: f with every composite written as primitives by its open rule.  Functions whose derivatives
+   their authors have given (mr_lax_custom_jvp, mr_lax_custom_vjp) stay calls, so that those hold,
+   and are opened inside. */
 mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
 /* *out: f with the calls of functions (ops that have no kernel) written as their bodies, and the
    composites whose kernels do not have the precision that is asked of them as primitives. */

@@ -336,12 +336,41 @@ static void a_gradient_in_a_graph_can_be_swept_again(void **s) {
   free(text);
 }
 
+/* sin(x), whose author says that its slope is 5. */
+static mr_fn_t *own_jvp_fn(void) {
+  mr_var_t *x, *t, *y = NULL, *all[2];
+  mr_fn_t *f, *body = scalar_fn(&x), *rule;
+  returning(body, mr_lax_sin(body, x));
+  rule = scalar_fn(&x);
+  t = mr_fn_input(rule, x->aval);
+  all[0] = mr_lax_sin(rule, x), all[1] = mr_lax_scale(rule, 5, t);
+  mr_fn_return(rule, 2, all);
+  f = scalar_fn(&x);
+  mr_lax_custom_jvp(f, body, rule, &x, &y);
+  mr_fn_destroy(body), mr_fn_destroy(rule);
+  return returning(f, y);
+}
+
+static void a_graph_written_as_primitives_keeps_its_authors_rules(void **state) {
+  mr_fn_t *made[] = {own_fn(), own_jvp_fn()}, *open = NULL, *g = NULL;
+  const double want[] = {7 * X * X * X, 5};
+  mr_diag_t diag = {0};
+  for (int i = 0; i < 4; i++) {
+    mr_err_t err = (i < 2 ? mr_open : mr_in_f64)(made[i % 2], &open, &diag);
+    if (err < 0 || mr_grad(open, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    assert_true(fabs(at_x(g, 0) - want[i % 2]) < 1e-5);
+    mr_fn_destroy(open);
+  }
+  mr_fn_destroy(made[0]), mr_fn_destroy(made[1]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_derivative_of_a_rule_of_ones_own_is_that_of_jax_or_refused_as_there),
       cmocka_unit_test(the_refusal_names_the_scope_and_what_to_use),
       cmocka_unit_test(forward_mode_beside_the_call_is_none_through_it),
       cmocka_unit_test(the_rule_holds_for_a_second_sweep_over_the_same_graph),
+      cmocka_unit_test(a_graph_written_as_primitives_keeps_its_authors_rules),
       cmocka_unit_test(a_gradient_in_a_graph_can_be_swept_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
