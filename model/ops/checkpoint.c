@@ -27,7 +27,12 @@ mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_
   return MR_OK;
 }
 
+/* Attributes may come from a text: the count is checked. */
 static mr_err_t checkpoint_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  int64_t saved = mr_attr_get(e, "saved")->i[0];
+  if (saved < 0 || saved > e->n_out)
+    return mr_fail(diag, MR_ERR_SHAPE, "%s%scheckpoint: saved is %lld, want 0 to %d, its results",
+                   e->scope, *e->scope ? ": " : "", (long long)saved, e->n_out);
   return mr__call_shape(e, "jaxpr", out, diag);
 }
 
@@ -85,16 +90,20 @@ static mr_err_t tangent_body(const mr_eqn_t *e, int n, const int *wrt, mr_fn_t *
   for (int i = 0; i < y; i++) all[at++] = j->out[i];
   for (int i = 0; i < e->n_out; i++) all[at++] = j->out[e->n_out + i];
   for (int i = y; i < e->n_out; i++) all[at++] = j->out[i];
-  mr_err_t err = mr_fn_return(j, at, all);
+  if (mr_fn_return(j, at, all) < 0) {
+    mr_err_t err = mr_fail(diag, j->diag.code, "%s", j->diag.text);
+    mr_fn_destroy(j);
+    return err;
+  }
   mr_dce(j);
   *out = j;
-  return err;
+  return MR_OK;
 }
 
 static mr_err_t checkpoint_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
                                mr_var_t **dout) {
   mr_diag_t why = {0};
-  mr_fn_t *body;
+  mr_fn_t *body = NULL;
   mr_eqn_t *c = NULL;
   int n = 0, *wrt = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(2 * e->n_in + 1) * sizeof(mr_var_t *));

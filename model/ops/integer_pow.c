@@ -2,13 +2,15 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y) {
+static mr_var_t *raised(mr_fn_t *f, mr_var_t *x, int64_t y) {
   return mr_emit1(f, &mr_op_integer_pow, 1, &x, 1, (mr_attr_t[]){mr_attr_int("y", y)});
 }
 
+mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y) { return raised(f, x, y); }
+
 static double power(double x, int64_t y) {
   double r = 1;
-  for (uint64_t n = (uint64_t)(y < 0 ? -y : y); n; n >>= 1, x *= x)
+  for (uint64_t n = y < 0 ? 0 - (uint64_t)y : (uint64_t)y; n; n >>= 1, x *= x)
     if (n & 1) r *= x;
   return y < 0 ? 1 / r : r;
 }
@@ -32,10 +34,12 @@ static void whole_run(const mr_unit_t *u, const void *const *in, void *out, int6
 }
 
 static mr_err_t integer_pow_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const int64_t most = (int64_t)1 << 53; /* a factor that a double holds */
   bool whole = !mr_is_float(e->in[0]->aval.dtype);
+  int64_t y = mr_attr_get(e, "y")->i[0];
   MR_TRY(mr_check_numbers(e, diag));
-  if (whole && mr_attr_get(e, "y")->i[0] < 0)
-    return mr_shape_fail(e, diag, "integers want a power >= 0");
+  if (y < -most || y > most) return mr_shape_fail(e, diag, "want a power from -2^53 to 2^53");
+  if (whole && y < 0) return mr_shape_fail(e, diag, "integers want a power >= 0");
   return mr_shape_same(e, out, diag);
 }
 
@@ -71,12 +75,12 @@ static bool integer_pow_unit(mr_unit_t *u) {
 
 static mr_err_t integer_pow_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                 mr_var_t **din) {
-  int y = (int)mr_attr_get(e, "y")->i[0];
+  int64_t y = mr_attr_get(e, "y")->i[0];
   mr_var_t *x = e->in[0];
   if (y == 0) return MR_OK;
   mr_var_t *slope = y == 1   ? mr_literal(f, x->aval.dtype, 1)
                     : y == 2 ? mr_lax_scale(f, 2, x)
-                             : mr_lax_scale(f, y, mr_lax_integer_pow(f, x, y - 1));
+                             : mr_lax_scale(f, (double)y, raised(f, x, y - 1));
   din[0] = mr_lax_mul(f, dout[0], slope);
   return mr_rule_done(f);
 }

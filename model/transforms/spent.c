@@ -47,9 +47,17 @@ mr_err_t mr__open_spent(mr_fn_t *g) {
 
 /* ---- functions that are called ---- */
 
+/* Whether f, or a function called in it, holds an equation that can be spent and is not yet. */
 static bool may_spend(const mr_fn_t *f) {
-  for (int i = 0; i < f->n_eqn; i++)
-    if (f->eqn[i]->op->spend) return true;
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    const mr_fn_t *const *fns;
+    if (!e->op->spend) continue;
+    if (e->op->spent && !e->op->spent(e)) return true;
+    for (int k = 0; k < e->n_attr; k++)
+      for (int j = mr_attr_calls(&e->attr[k], &fns) - 1; j >= 0; j--)
+        if (may_spend(fns[j])) return true;
+  }
   return false;
 }
 

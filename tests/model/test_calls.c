@@ -221,10 +221,83 @@ static void what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told(void *
   }
 }
 
+/* What a text says is saved must be among the results. */
+static void a_checkpoint_cannot_save_more_than_it_gives(void **state) {
+  const char *text =
+      "{ lambda ; a:f32[2] b:f32[2]. let c:f32[2] _:f32[2] = checkpoint[jaxpr={ lambda ; d:f32[2] "
+      "e:f32[2]. let f:f32[2] = sin d\n g:f32[2] = mul f e\n in (g, f) }\n saved=%s] a b\n"
+      "in (c,) }";
+  const char *saved[] = {"0", "2", "3", "9", "1000000", "-1", "4294967297"};
+  for (int i = 0; i < 7; i++) {
+    char whole[512];
+    mr_fn_t *f = NULL, *g = NULL;
+    mr_diag_t diag = {0};
+    snprintf(whole, sizeof whole, text, saved[i]);
+    mr_err_t err = mr_fn_parse(whole, &f, &diag);
+    if (i > 1) {
+      assert_true(err < 0 && !f);
+      assert_non_null(strstr(diag.text, "want 0 to 2, its results"));
+      continue;
+    }
+    if (err < 0 || mr_vjp(f, 2, (int[]){0, 1}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    mr_fn_destroy(f), mr_fn_destroy(g);
+  }
+}
+
+/* sin within cos within sin ...: each function calls the next.  The vjp costs the square of the
+   depth, as copies do. */
+static void functions_may_call_one_another_a_hundred_deep(void **state) {
+  for (int how = 0; how < 2; how++) {
+    mr_fn_t *f = mr_fn_create(), *g = NULL;
+    mr_diag_t diag = {0};
+    mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32)), *y = mr_lax_sin(f, x);
+    double at = 0.75, ct = 1, want = 1, v = at, *in[] = {&at, &ct}, *got[1];
+    mr_fn_return(f, 1, &y);
+    for (int i = 0; i < 100; i++) {
+      mr_fn_t *outer = mr_fn_create();
+      x = mr_lax_sin(outer, mr_fn_input(outer, mr_aval_scalar(MR_F32)));
+      if (how)
+        mr_lax_checkpoint(outer, f, 0, &x, &y);
+      else
+        mr_lax_jit(outer, "f", f, &x, &y);
+      if (mr_fn_return(outer, 1, &y) < 0) fail_msg("%s", outer->diag.text);
+      mr_fn_destroy(f);
+      f = outer;
+    }
+    for (int i = 0; i <= 100; i++) want *= cos(v), v = sin(v);
+    if (mr_vjp(f, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    run_f64(g, in, got);
+    assert_true(fabs(got[0][0] - want) < 1e-9 * (1 + fabs(want)));
+    free(got[0]);
+    mr_fn_destroy(f), mr_fn_destroy(g);
+  }
+}
+
+static void powers_reach_as_far_as_an_int(void **state) {
+  const int powers[] = {INT_MIN, INT_MIN + 1, INT_MAX};
+  for (int i = 0; i < 3; i++) {
+    mr_fn_t *f = mr_fn_create(), *g = NULL;
+    mr_diag_t diag = {0};
+    mr_var_t *y = mr_lax_integer_pow(f, mr_fn_input(f, mr_aval_of(MR_F32, 2)), powers[i]);
+    double x[] = {1, -1}, ct[] = {1, 1}, *in[] = {x, ct}, *got[1];
+    if (mr_fn_return(f, 1, &y) < 0) fail_msg("%s", f->diag.text);
+    if (mr_vjp(f, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    run_f64(g, in, got);
+    double slope = (double)(float)powers[i]; /* as a literal of f32 */
+    assert_true(got[0][0] == slope);
+    assert_true(got[0][1] == (powers[i] % 2 ? slope : -slope));
+    free(got[0]);
+    mr_fn_destroy(f), mr_fn_destroy(g);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(checkpoint_gives_the_same_bits_in_less_memory_and_its_policy_holds),
       cmocka_unit_test(a_rule_of_ones_own_takes_the_place_of_the_derivative),
+      cmocka_unit_test(a_checkpoint_cannot_save_more_than_it_gives),
+      cmocka_unit_test(functions_may_call_one_another_a_hundred_deep),
+      cmocka_unit_test(powers_reach_as_far_as_an_int),
       cmocka_unit_test(stop_gradient_is_constant_in_both_modes),
       cmocka_unit_test(a_rule_of_another_shape_is_refused),
       cmocka_unit_test(what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told),
