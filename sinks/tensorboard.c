@@ -53,12 +53,16 @@ static void put(mr_stage_t *s, Tb__Event *e, int64_t step) {
   e->has_step = 1, e->step = step;
   size_t n = tb__event__get_packed_size(e);
   uint8_t *record = malloc(MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL);
-  if (!record) return;
-  tb__event__pack(e, record + MR_TFRECORD_HEAD);
-  mr_tfrecord_frame(record, n);
+  if (record) {
+    tb__event__pack(e, record + MR_TFRECORD_HEAD);
+    mr_tfrecord_frame(record, n);
+  }
   mr_appender_add(&t->out, s, record, MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL);
   free(record);
 }
+
+/* There was no memory to make a record. */
+static void lose(mr_stage_t *s) { mr_appender_add(&((tensorboard_t *)s->state)->out, s, NULL, 0); }
 
 /* Values collected for one event. */
 typedef struct values {
@@ -123,7 +127,10 @@ static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int heigh
   image.width = width, image.height = height, image.colorspace = 3;
   image.encoded_image_string = (ProtobufCBinaryData){n, png};
   x->value_case = TB__SUMMARY_VALUE__VALUE_IMAGE, x->image = &image;
-  if (png) put_values(s, &v, step);
+  if (png)
+    put_values(s, &v, step);
+  else
+    lose(s);
   free(png);
 }
 
@@ -192,7 +199,7 @@ static void put_plugin(mr_stage_t *s, const char *tag, Tb__HparamsData *data) {
   uint8_t *content = malloc(tb__hparams_data__get_packed_size(data));
   Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
   Tb__Metadata meta = TB__METADATA__INIT;
-  if (!content) return;
+  if (!content) return lose(s);
   v.n = 0;
   snprintf(v.tag[0], TAG, "%s", tag);
   Tb__SummaryValue *x = add_value(&v);
@@ -239,7 +246,7 @@ static void put_settings(mr_stage_t *s) {
     for (const mr_opt_t *o = def->opts; !is_sink(def) && o && o->type != MR_OPT_END; o++)
       add_setting(h, mr_watch_stage(s, i, &unused), o, mr_watch_setting(s, i, o->name));
   }
-  if (!h) return;
+  if (!h) return lose(s);
   Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
   Tb__SessionStart start = TB__SESSION_START__INIT;
   start.n_hparams = h->n, start.hparams = h->list;
