@@ -139,8 +139,12 @@ static int watch(pid_t *pid, int n, mr_diag_t *diag) {
   bool told = false;
   while (left) {
     pid_t gone = wait(&status);
-    bool good = WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED;
+    /* Ctrl-C reaches the shards too, also one that has no handler yet. */
+    bool early = gone > 0 && WIFSIGNALED(status) &&
+                 (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
+    bool good = early || (WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED);
     if (gone > 0) left--, failed |= !good;
+    if (early) asked = 1;
     for (int i = 0; i < n; i++) {
       if (pid[i] == gone) pid[i] = 0;
       if (pid[i] > 0 && (asked || failed) && !told) mr_interrupt_process(pid[i], false);
