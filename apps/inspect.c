@@ -23,6 +23,7 @@ static const char *type_text(const mr_opt_t *o) {
     case MR_OPT_ENUM: return o->choices;
     case MR_OPT_RANGE: return "LO:HI";
     case MR_OPT_VEC3: return "A,B,C";
+    case MR_OPT_VEC: return "A,B,..";
     case MR_OPT_END: break;
   }
   return "";

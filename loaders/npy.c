@@ -32,13 +32,15 @@ static bool is_label_type(mr_dtype_t t) {
   return t == MR_U8 || t == MR_I32 || t == MR_U32 || t == MR_I64 || t == MR_U64;
 }
 
-/* (N,C,H,W) if said so, or if there are 1 or 3 planes and the last dimension is something else. */
+/* (N,C,H,W) if said so, or if there are 1, 3 or 4 planes and the last dimension is something else;
+   where four pixels and three planes meet, these are the channels. */
 static mr_layout_t layout_of(const npy_t *t) {
   const mr_npy_t *a = &t->image_head;
   if (a->ndim != 4 || t->layout == LAYOUT_NONE) return MR_LAYOUT_NONE;
   if (t->layout != LAYOUT_AUTO) return t->layout == LAYOUT_HWC ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
   if (a->dim[3] == 1 || a->dim[3] == 3) return MR_LAYOUT_HWC;
-  return a->dim[1] == 1 || a->dim[1] == 3 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
+  if (a->dim[1] == 1 || a->dim[1] == 3) return MR_LAYOUT_CHW;
+  return a->dim[3] == 4 ? MR_LAYOUT_HWC : a->dim[1] == 4 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
 }
 
 /* "f64[10,8,8]" into text[0,n). */
@@ -234,7 +236,7 @@ static const mr_opt_t npy_opts[] = {
     {"names", MR_OPT_STR, offsetof(npy_t, names_file), "", NULL, 0, 0, NULL,
      "File of the classes' names, one a line.", 0},
     {"layout", MR_OPT_ENUM, offsetof(npy_t, layout), "", "auto", 0, 0, "auto|hwc|chw|none",
-     "What the dimensions of a record mean; auto: three channels or one, last or first.", 0},
+     "What the dimensions of a record mean; auto: one, three or four channels, last or first.", 0},
     {"id-base", MR_OPT_INT, offsetof(npy_t, id_base), "", "0", 0, 1e15, NULL,
      "Id of the first record; give pairs that meet in one graph ids of their own.", 0},
     MR_SPLIT_OPTS(npy_t, split, "all", "0"),

@@ -8,7 +8,8 @@ enum { BRANCHES_MAX = 1024 };
 
 void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
-  for (int i = 0; i < c->n_branches; i++) free(c->branch[i].index), free(c->branch[i].rec);
+  for (int i = 0; i < c->n_branches; i++)
+    free(c->branch[i].index), free(c->branch[i].rec), free(c->branch[i].s.scratch);
   free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole);
   free(c->prog[0].op), free(c->prog[1].op), free(c->draws);
   free(c);
@@ -42,10 +43,12 @@ static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t 
     b.lane = node->n_chains++;
     b.index = calloc(MR_BURST, sizeof *b.index), b.rec = calloc(MR_BURST, sizeof *b.rec);
   }
+  size_t own = (b.s.scratch_bytes + 63) / 64 * 64;
+  if (own && !(b.s.scratch = aligned_alloc(64, own))) return -1;
   size_t bytes = mr_spec_bytes(&node->worker->out_spec[from->out]);
   if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
   if (c->n_branches == BRANCHES_MAX || (b.kind == MR__SOURCE && (!b.index || !b.rec)))
-    return free(b.index), free(b.rec), -1;
+    return free(b.index), free(b.rec), free(b.s.scratch), -1;
   c->branch[c->n_branches] = b;
   return c->n_branches++;
 }

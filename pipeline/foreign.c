@@ -257,25 +257,30 @@ static void choice_hint(const mr_opt_t *o, const char *value, char *text, size_t
   if (meant && *meant && mr_is_choice(o->choices, meant)) snprintf(text, n, "; write %s", meant);
 }
 
-/* count numbers with sep between them, whatever brackets and separators they came with; one alone
-   stands for all where several: three equal ones of VEC3. */
-static void list_hint(const char *value, int count, char sep, char *text, size_t n) {
-  double v[3];
+/* From least to most numbers with sep between them, whatever brackets and separators they came
+   with; one alone stands for all of three. */
+static void list_hint(const char *value, int least, int most, char sep, char *text, size_t n) {
+  double v[MR_VEC_MAX];
   int got = 0;
-  for (const char *at = value; *at && got <= count;) {
+  for (const char *at = value; *at && got <= most;) {
     char *end;
     at += strspn(at, "()[]{}\"' ,:;x");
     if (!*at) break;
     double x = mr_strtod(at, &end);
-    if (end == at || got == 3) return;
+    if (end == at || got == most) return;
     v[got++] = x, at = end + (*end == '-');
   }
-  if (got == 1 && count == 3) v[1] = v[2] = v[0], got = 3;
-  if (got != count) return;
-  if (count == 2)
-    mr_snprintf(text, n, "; write %.10g%c%.10g", fmin(v[0], v[1]), sep, fmax(v[0], v[1]));
-  else
-    mr_snprintf(text, n, "; write %.10g%c%.10g%c%.10g", v[0], sep, v[1], sep, v[2]);
+  if (got == 1 && least == 3) v[1] = v[2] = v[0], got = 3;
+  if (got < least) return;
+  if (sep == ':' && v[0] > v[1]) {
+    double x = v[0];
+    v[0] = v[1], v[1] = x;
+  }
+  size_t k = (size_t)snprintf(text, n, "; write ");
+  for (int i = 0; i < got && k < n; i++) {
+    mr_snprintf(text + k, n - k, "%.10g%c", v[i], i + 1 < got ? sep : 0);
+    k += strlen(text + k);
+  }
 }
 
 static void bool_hint(const char *value, char *text, size_t n) {
@@ -290,7 +295,8 @@ static void bool_hint(const char *value, char *text, size_t n) {
 static bool is_joined(const mr_opt_t *o, const char *value) {
   size_t n = strlen(value);
   if (n > 1 && (value[n - 1] == ',' || value[n - 1] == ';')) return true;
-  return o->type != MR_OPT_VEC3 && strpbrk(value, ",;") && strchr(value, '=');
+  return o->type != MR_OPT_VEC3 && o->type != MR_OPT_VEC && strpbrk(value, ",;") &&
+         strchr(value, '=');
 }
 
 const char *mr_value_hint(const mr_opt_t *o, const char *value, char *text, size_t n) {
@@ -305,9 +311,11 @@ const char *mr_value_hint(const mr_opt_t *o, const char *value, char *text, size
   } else if (o->type == MR_OPT_ENUM) {
     choice_hint(o, value, text, n);
   } else if (o->type == MR_OPT_RANGE) {
-    list_hint(value, 2, ':', text, n);
+    list_hint(value, 2, 2, ':', text, n);
   } else if (o->type == MR_OPT_VEC3) {
-    list_hint(value, 3, ',', text, n);
+    list_hint(value, 3, 3, ',', text, n);
+  } else if (o->type == MR_OPT_VEC) {
+    list_hint(value, 1, MR_VEC_MAX, ',', text, n);
   } else if (o->type == MR_OPT_BOOL) {
     bool_hint(value, text, n);
   }

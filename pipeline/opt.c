@@ -19,7 +19,8 @@ static void want_text(const mr_opt_t *o, char *text, size_t n) {
                                      [MR_OPT_SECRET] = "a text",
                                      [MR_OPT_ENUM] = "one of",
                                      [MR_OPT_RANGE] = "LOW:HIGH, two numbers in order",
-                                     [MR_OPT_VEC3] = "three numbers A,B,C"};
+                                     [MR_OPT_VEC3] = "three numbers A,B,C",
+                                     [MR_OPT_VEC] = "one to four numbers A,B,.."};
   const char *unit = o->unit ? o->unit : "", *gap = *unit ? " of " : "";
   if (o->type == MR_OPT_ENUM)
     snprintf(text, n, "one of %s", o->choices);
@@ -57,11 +58,18 @@ static bool parse_int(const mr_opt_t *o, const char *text, void *at) {
 
 /* n numbers with sep between them, each in range. */
 static bool parse_numbers(const mr_opt_t *o, const char *text, int n, char sep, double *at) {
-  double v[3];
+  double v[MR_VEC_MAX];
   for (int i = 0; i < n; i++)
     if (!number(text, i + 1 < n ? sep : 0, &text, &v[i]) || !in_range(o, v[i])) return false;
   memcpy(at, v, (size_t)n * sizeof *v);
   return true;
+}
+
+static bool parse_vec(const mr_opt_t *o, const char *text, mr_vec_t *at) {
+  mr_vec_t v = {.n = 1};
+  for (const char *c = text; *c; c++) v.n += *c == ',';
+  if (v.n > MR_VEC_MAX || !parse_numbers(o, text, v.n, ',', v.v)) return false;
+  return *at = v, true;
 }
 
 static bool parse_bool(const char *text, bool *at) {
@@ -95,6 +103,7 @@ static bool parse(const mr_opt_t *o, const char *text, void *at) {
     case MR_OPT_SECRET: return *(const char **)at = text, true;
     case MR_OPT_ENUM: return parse_enum(o, text, at);
     case MR_OPT_VEC3: return parse_numbers(o, text, 3, ',', at);
+    case MR_OPT_VEC: return parse_vec(o, text, at);
     case MR_OPT_RANGE: {
       double v[2];
       if (!parse_numbers(o, text, 2, ':', v) || v[0] > v[1]) return false;

@@ -123,7 +123,8 @@ typedef struct mr_stage_def {
      goes through all records. */
   mr_period_t (*period)(const mr_stage_t *s, const mr_period_t *in);
 
-  /* Map: hot.  State is read-only here: several workers call it at once. */
+  /* Map: hot.  State is read-only here: several workers call it at once, each with a scratch of
+     its own. */
   mr_err_t (*map)(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out);
 
   /* Map: says what mr_draw_note(r, what) meant, "mirrored", into text[0,n).  NULL: the number. */
@@ -198,6 +199,8 @@ struct mr_stage {
   uint32_t default_seed; /* grain derives it */
   int64_t holds;         /* plan may set it: buffers that a worker keeps while it waits for more, 0
                             stands for 1; pools are made so much larger */
+  size_t scratch_bytes;  /* map: plan may set it, bytes that each worker has for itself at */
+  void *scratch;         /* scratch, 64-aligned, for the time of a call; NULL where it set none */
   int waits;             /* mr_waits_t: the stage may set it before mr_wait_fds */
   int64_t base_seed;     /* plan sets it (-1): stages after this one derive their seeds from it */
   struct mr_runtime *rt; /* the scheduler's side */

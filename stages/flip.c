@@ -5,26 +5,28 @@
 #include "base/isa.h"
 #include "pipeline/stage.h"
 #include "stages/mirror.h"
+#include "stages/pixels.h"
 
 typedef struct flip {
   double p;
-  int rows, W;
-  bool avx2; /* rows of 32 bytes or more on a machine that can */
+  int rows, W, C; /* C: bytes of a pixel, 1 where channels are planes */
+  bool avx2;      /* rows of 32 bytes or more on a machine that can, C == 1 */
 } flip_t;
 
 static mr_err_t flip_plan(mr_stage_t *s) {
   flip_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
-  if (in->dtype != MR_U8 || in->ndim != 3 || in->layout != MR_LAYOUT_CHW)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "takes u8 pictures in CHW");
-  t->rows = (int)(in->dim[0] * in->dim[1]), t->W = (int)in->dim[2];
+  mr_pixels_t px;
+  MR_TRY(mr_pixels_plan(s, INT16_MAX, INT16_MAX, &px));
+  t->C = px.hwc ? px.C : 1, t->W = px.W;
+  t->rows = px.hwc ? px.H : px.C * px.H;
   s->out_spec[0] = *in;
   return t->p == 0 || t->p == 1 ? MR_OK : mr_needs_generator(s, "p=0 or p=1");
 }
 
 static mr_err_t flip_open(mr_stage_t *s) {
   flip_t *t = s->state;
-  t->avx2 = t->W >= 32 && mr_isa() >= MR_ISA_AVX2;
+  t->avx2 = t->C == 1 && t->W >= 32 && mr_isa() >= MR_ISA_AVX2;
   return MR_OK;
 }
 
@@ -40,7 +42,7 @@ static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   } else if (t->avx2) {
     mr__mirror_avx2(in->data, out->data, t->rows, t->W);
   } else {
-    mr_mirror(in->data, out->data, t->rows, t->W);
+    mr_mirror(in->data, out->data, t->rows, t->W, t->C);
   }
   return MR_OK;
 }

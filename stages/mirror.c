@@ -1,8 +1,20 @@
 #include "stages/mirror.h"
 
-void mr_mirror(const uint8_t *src, uint8_t *dst, int rows, int W) {
-  for (int y = 0; y < rows; y++, src += W, dst += W)
-    for (int x = 0; x < W; x++) dst[x] = src[W - 1 - x];
+/* C is a constant where this is inlined. */
+static inline __attribute__((always_inline)) void mirror(const uint8_t *src, uint8_t *dst, int rows,
+                                                         int W, int C) {
+  for (int y = 0; y < rows; y++, src += W * C)
+    for (int x = W - 1; x >= 0; x--)
+      for (int c = 0; c < C; c++) *dst++ = src[x * C + c];
+}
+
+void mr_mirror(const uint8_t *src, uint8_t *dst, int rows, int W, int C) {
+  switch (C) {
+    case 1: mirror(src, dst, rows, W, 1); break;
+    case 3: mirror(src, dst, rows, W, 3); break;
+    case 4: mirror(src, dst, rows, W, 4); break;
+    default: mirror(src, dst, rows, W, C);
+  }
 }
 
 #if defined(__x86_64__)
@@ -28,7 +40,7 @@ __attribute__((target("avx2"))) void mr__mirror_avx2(const uint8_t *src, uint8_t
 #else
 
 void mr__mirror_avx2(const uint8_t *src, uint8_t *dst, int rows, int W) {
-  mr_mirror(src, dst, rows, W);
+  mr_mirror(src, dst, rows, W, 1);
 }
 
 #endif

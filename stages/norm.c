@@ -19,14 +19,19 @@ static bool formula_agrees(const mr_norm_t *t) {
   return true;
 }
 
+/* What torch gives for a byte: each step is rounded to f32. */
+static float number(int x, float mean, float std) {
+  volatile float scaled = (float)x / 255.0f;
+  volatile float centred = scaled - mean;
+  return centred / std;
+}
+
 static void fill_channel(mr_norm_t *t, int c, double mean, double std) {
   t->mean[c] = (float)mean, t->std[c] = (float)std;
   t->inv[c] = 1.0f / t->std[c];
   t->rest[c] = (float)(1.0 / (double)t->std[c] - (double)t->inv[c]);
   for (int x = 0; x < 256; x++) {
-    volatile float scaled = (float)x / 255.0f; /* each step is rounded to f32 */
-    volatile float centred = scaled - t->mean[c];
-    t->table[c][x] = centred / t->std[c];
+    t->table[c][x] = number(x, t->mean[c], t->std[c]);
     uint16_t h = t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
     t->half16[c][0][x] = (uint8_t)h, t->half16[c][1][x] = (uint8_t)(h >> 8);
   }
@@ -68,4 +73,30 @@ void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t
     mr__norm_bf16_avx512(t, src, n, hwc, dst);
   else
     mr__norm_avx2(t, src, n, hwc, out, dst);
+}
+
+void mr_norm_any_init(mr_norm_any_t *t, int C, const double *mean, const double *std) {
+  *t = (mr_norm_any_t){.C = C};
+  for (int c = 0; c < C; c++)
+    for (int x = 0; x < 256; x++) {
+      t->table[c][x] = number(x, (float)mean[c], (float)std[c]);
+      t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
+    }
+}
+
+void mr_norm_any(const mr_norm_any_t *t, const uint8_t *src, int n, bool in_hwc, bool out_hwc,
+                 mr_dtype_t out, void *dst) {
+  int C = t->C, in_step = in_hwc ? C : 1, out_step = out_hwc ? C : 1;
+  for (int c = 0; c < C; c++) {
+    const uint8_t *from = src + (in_hwc ? c : c * n);
+    int at = out_hwc ? c : c * n;
+    if (out == MR_F32)
+      for (int k = 0; k < n; k++)
+        ((float *)dst)[at + k * out_step] = t->table[c][from[k * in_step]];
+    else if (out == MR_BF16)
+      for (int k = 0; k < n; k++)
+        ((mr_bf16_t *)dst)[at + k * out_step] = t->table16[c][from[k * in_step]];
+    else
+      for (int k = 0; k < n; k++) ((uint8_t *)dst)[at + k * out_step] = from[k * in_step];
+  }
 }

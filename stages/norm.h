@@ -25,6 +25,19 @@ void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool 
    are, in that layout. */
 void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out, void *dst);
 
+/* The same by tables alone, for pictures of any layout and of 1 to 4 channels. */
+typedef struct mr_norm_any {
+  int C;
+  float table[4][256];
+  mr_bf16_t table16[4][256];
+} mr_norm_any_t;
+
+/* mean, std: [C], as above. */
+void mr_norm_any_init(mr_norm_any_t *t, int C, const double *mean, const double *std);
+/* src: (n,C) u8 if in_hwc, else (C,n); dst likewise by out_hwc, of f32, bf16 or u8. */
+void mr_norm_any(const mr_norm_any_t *t, const uint8_t *src, int n, bool in_hwc, bool out_hwc,
+                 mr_dtype_t out, void *dst);
+
 /* The constants of the division by 255, as inv and rest. */
 #define MR_NORM_INV (1.0f / 255.0f)
 #define MR_NORM_REST ((float)(1.0 / 255.0 - (double)MR_NORM_INV))

@@ -1,64 +1,96 @@
 /* Pictures of bytes to normalised floats: (x/255 - mean) / std for each channel. */
 #include "pipeline/stage.h"
 #include "stages/norm.h"
+#include "stages/pixels.h"
 
 enum { PRESET_NONE, PRESET_CIFAR10 };
 static const mr_dtype_t dtypes[] = {MR_F32, MR_BF16, MR_U8}; /* as the setting lists them */
 
 typedef struct normalize {
   int preset, layout, dtype;
-  double mean[3], std[3];
-  int pixels;
-  mr_norm_t norm;
+  mr_vec_t mean, std;
+  mr_pixels_t in;
+  mr_norm_t norm;    /* three planes */
+  mr_norm_any_t any; /* everything else */
 } normalize_t;
 
-static const double cifar10_mean[3] = {0.4914, 0.4822, 0.4465},
-                    cifar10_std[3] = {0.2023, 0.1994, 0.2010};
+static const mr_vec_t cifar10_mean = {3, {0.4914, 0.4822, 0.4465}},
+                      cifar10_std = {3, {0.2023, 0.1994, 0.2010}};
 
-static mr_err_t normalize_plan(mr_stage_t *s) {
-  normalize_t *t = s->state;
-  const mr_spec_t *in = &s->in_spec[0];
-  if (in->dtype != MR_U8 || in->ndim != 3 || in->layout != MR_LAYOUT_CHW || in->dim[0] != 3)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "takes u8 pictures of 3 channels in CHW");
-  for (int c = 0; c < 3; c++)
-    if (t->preset == PRESET_NONE && !(t->std[c] > 0))
-      return mr_stage_fail(s, MR_ERR_CONFIG, "std of channel %d is %g, want more than 0", c,
-                           t->std[c]);
-  t->pixels = (int)(in->dim[1] * in->dim[2]);
-  mr_spec_t *out = &s->out_spec[0];
-  *out = *in;
-  out->dtype = dtypes[t->dtype];
-  for (int c = 0; c < 3; c++) {
-    out->mean[c] = (float)(t->preset == PRESET_NONE ? t->mean : cifar10_mean)[c];
-    out->std[c] = (float)(t->preset == PRESET_NONE ? t->std : cifar10_std)[c];
-  }
-  if (t->layout == 0) {
-    out->layout = MR_LAYOUT_HWC;
-    out->dim[0] = in->dim[1], out->dim[1] = in->dim[2], out->dim[2] = 3;
-  }
+/* A number for each channel; one that is given alone stands for all of them. */
+static mr_err_t spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
+  const normalize_t *t = s->state;
+  if (v->n != 1 && v->n != t->in.C)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting %s: %d numbers for pictures of %d channel%s, want one for each, "
+                         "or one for all",
+                         name, v->n, t->in.C, t->in.C == 1 ? "" : "s");
+  for (int c = v->n; c < t->in.C; c++) v->v[c] = v->v[0];
+  v->n = t->in.C;
   return MR_OK;
 }
 
+static void plan_output(mr_stage_t *s) {
+  const normalize_t *t = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  bool hwc = t->layout == 0;
+  *out = s->in_spec[0];
+  out->dtype = dtypes[t->dtype];
+  out->layout = hwc ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
+  out->ndim = 3;
+  out->dim[hwc ? 2 : 0] = t->in.C, out->dim[hwc ? 0 : 1] = t->in.H;
+  out->dim[hwc ? 1 : 2] = t->in.W;
+  for (int c = 0; c < t->in.C && t->in.C <= 3; c++) /* three is what a spec has room for */
+    out->mean[c] = (float)t->mean.v[c], out->std[c] = (float)t->std.v[c];
+}
+
+static mr_err_t normalize_plan(mr_stage_t *s) {
+  normalize_t *t = s->state;
+  MR_TRY(mr_pixels_plan(s, MR_CHANNELS_MAX, INT16_MAX, &t->in));
+  if (t->preset == PRESET_CIFAR10) t->mean = cifar10_mean, t->std = cifar10_std;
+  if (t->preset == PRESET_CIFAR10 && t->in.C != 3)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting preset = cifar10: is of 3 channels, and the pictures have %d; "
+                         "set mean= and std=",
+                         t->in.C);
+  MR_TRY(spread(s, "mean", &t->mean));
+  MR_TRY(spread(s, "std", &t->std));
+  for (int c = 0; c < t->in.C; c++)
+    if (!(t->std.v[c] > 0))
+      return mr_stage_fail(s, MR_ERR_CONFIG, "std of channel %d is %g, want more than 0", c,
+                           t->std.v[c]);
+  return plan_output(s), MR_OK;
+}
+
+static bool is_three_planes(const normalize_t *t) { return t->in.C == 3 && !t->in.hwc; }
+
 static mr_err_t normalize_open(mr_stage_t *s) {
   normalize_t *t = s->state;
-  bool own = t->preset == PRESET_NONE;
-  mr_norm_init(&t->norm, own ? t->mean : cifar10_mean, own ? t->std : cifar10_std, true);
+  if (is_three_planes(t))
+    mr_norm_init(&t->norm, t->mean.v, t->std.v, true);
+  else
+    mr_norm_any_init(&t->any, t->in.C, t->mean.v, t->std.v);
   return MR_OK;
 }
 
 static mr_err_t normalize_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const normalize_t *t = s->state;
-  mr_norm(&t->norm, in->data, t->pixels, t->layout == 0, dtypes[t->dtype], out->data);
+  int n = t->in.H * t->in.W;
+  bool hwc = t->layout == 0;
+  if (is_three_planes(t))
+    mr_norm(&t->norm, in->data, n, hwc, dtypes[t->dtype], out->data);
+  else
+    mr_norm_any(&t->any, in->data, n, t->in.hwc, hwc, dtypes[t->dtype], out->data);
   return MR_OK;
 }
 
 static const mr_opt_t normalize_opts[] = {
     {"preset", MR_OPT_ENUM, offsetof(normalize_t, preset), "", "none", 0, 0, "none|cifar10",
      "Takes mean and std of a known dataset instead of the settings below.", 0},
-    {"mean", MR_OPT_VEC3, offsetof(normalize_t, mean), "", "0,0,0", -1e6, 1e6, NULL,
-     "Taken from each channel of values in [0,1].", 0},
-    {"std", MR_OPT_VEC3, offsetof(normalize_t, std), "", "1,1,1", 0, 1e6, NULL,
-     "Each channel is divided by it; more than 0.", 0},
+    {"mean", MR_OPT_VEC, offsetof(normalize_t, mean), "", "0", -1e6, 1e6, NULL,
+     "Taken from each channel of values in [0,1]; one number stands for all channels.", 0},
+    {"std", MR_OPT_VEC, offsetof(normalize_t, std), "", "1", 0, 1e6, NULL,
+     "Each channel is divided by it; more than 0; one number stands for all channels.", 0},
     {"layout", MR_OPT_ENUM, offsetof(normalize_t, layout), "", "hwc", 0, 0, "hwc|chw",
      "Order of the axes that come out.", 0},
     {"dtype", MR_OPT_ENUM, offsetof(normalize_t, dtype), "", "f32", 0, 0, "f32|bf16|u8",

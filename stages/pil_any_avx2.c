@@ -94,14 +94,15 @@ INLINE __m128i column_block(const uint8_t *src, int stride, int taps, const int1
   return pixels(s0, s1);
 }
 
+/* Rows of `width` pixels, 16 or more. */
 AVX2 static void column_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
-                               uint8_t *dst) {
+                               int width, uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
-  for (int y = 0; y < out; y++, dst += out) {
+  for (int y = 0; y < out; y++, dst += width) {
     int block = y / 16, at = 32 * t->pairs * block + 2 * (y - mr__pil_any_at(block, out));
     const uint8_t *row = src + pass->first[y] * stride;
-    for (int b = 0; b < t->blocks; b++) {
-      int x = mr__pil_any_at(b, out);
+    for (int b = 0; b < (width + 15) / 16; b++) {
+      int x = mr__pil_any_at(b, width);
       __m128i v = column_block(row + x, stride, pass->count[y], t->high + at, t->low + at);
       _mm_storeu_si128((__m128i *)(dst + x), v);
     }
@@ -111,17 +112,23 @@ AVX2 static void column_passes(const mr_pil_pass_t *pass, int out, const uint8_t
 AVX2 void mr__pil_any_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t b,
                            uint8_t *dst, uint8_t *scratch) {
   int out = p->out;
+  bool down_first = mr__pil_down_first(p, b);
   const uint8_t *end = src + C * H * W;
   for (int c = 0; c < C; c++, dst += out * out) {
     const uint8_t *rows = src + (c * H + b.i) * W + b.j;
     int stride = W;
+    if (down_first) {
+      column_passes(&p->pass[b.h], out, rows, W, b.w, scratch);
+      row_passes(&p->pass[b.w], out, scratch, b.w, out, b.w, scratch + out * b.w, dst);
+      continue;
+    }
     if (b.w != out) {
       uint8_t *to = b.h == out ? dst : scratch;
       row_passes(&p->pass[b.w], out, rows, W, b.h, b.w, end, to);
       rows = to, stride = out;
     }
     if (b.h != out)
-      column_passes(&p->pass[b.h], out, rows, stride, dst);
+      column_passes(&p->pass[b.h], out, rows, stride, out, dst);
     else if (b.w == out)
       for (int y = 0; y < out; y++) memcpy(dst + y * out, rows + y * W, (size_t)out);
   }

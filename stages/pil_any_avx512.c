@@ -107,14 +107,15 @@ INLINE __m256i column_block(const uint8_t *src, int stride, int taps, const int1
   return _mm512_castsi512_si256(all);
 }
 
+/* Rows of `width` pixels. */
 AVX512 static void column_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
-                                 uint8_t *dst) {
+                                 int width, uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
-  for (int y = 0; y < out; y++, dst += out) {
+  for (int y = 0; y < out; y++, dst += width) {
     int b = y / 16, at = 32 * t->pairs * b + 2 * (y - mr__pil_any_at(b, out));
     const uint8_t *row = src + pass->first[y] * stride;
-    for (int x = 0; x < out; x += 32) {
-      __mmask32 mask = (__mmask32)bytes(out - x);
+    for (int x = 0; x < width; x += 32) {
+      __mmask32 mask = (__mmask32)bytes(width - x);
       __m256i v = column_block(row + x, stride, pass->count[y], t->high + at, t->low + at, mask);
       _mm256_mask_storeu_epi8(dst + x, mask, v);
     }
@@ -124,16 +125,22 @@ AVX512 static void column_passes(const mr_pil_pass_t *pass, int out, const uint8
 AVX512 void mr__pil_any_avx512(const mr_pil_t *p, const uint8_t *src, int C, int H, int W,
                                mr_box_t b, uint8_t *dst, uint8_t *scratch) {
   int out = p->out;
+  bool down_first = mr__pil_down_first(p, b);
   for (int c = 0; c < C; c++, dst += out * out) {
     const uint8_t *rows = src + (c * H + b.i) * W + b.j;
     int stride = W;
+    if (down_first) {
+      column_passes(&p->pass[b.h], out, rows, W, b.w, scratch);
+      row_passes(&p->pass[b.w], out, scratch, b.w, out, b.w, dst);
+      continue;
+    }
     if (b.w != out) {
       uint8_t *to = b.h == out ? dst : scratch;
       row_passes(&p->pass[b.w], out, rows, W, b.h, b.w, to);
       rows = to, stride = out;
     }
     if (b.h != out)
-      column_passes(&p->pass[b.h], out, rows, stride, dst);
+      column_passes(&p->pass[b.h], out, rows, stride, out, dst);
     else if (b.w == out)
       for (int y = 0; y < out; y++) memcpy(dst + y * out, rows + y * W, (size_t)out);
   }

@@ -9,13 +9,15 @@ static uint8_t weigh(const uint8_t *pixel, int stride, const int32_t *q, int n) 
   return (uint8_t)(sum > 255 ? 255 : sum);
 }
 
-/* One row of w pixels to one of `out`. */
-static void row_pass(const mr_pil_pass_t *t, int out, const uint8_t *row, uint8_t *dst) {
-  for (int x = 0; x < out; x++)
-    dst[x] = weigh(row + t->first[x], 1, t->q + x * t->taps, t->count[x]);
+/* h rows of pixels, stride apart, to h rows of `out`. */
+static void row_passes(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride, int h,
+                       uint8_t *dst) {
+  for (int y = 0; y < h; y++, src += stride, dst += out)
+    for (int x = 0; x < out; x++)
+      dst[x] = weigh(src + t->first[x], 1, t->q + x * t->taps, t->count[x]);
 }
 
-/* h rows of `width` pixels, stride apart, to `out` rows. */
+/* Rows of `width` pixels, stride apart, to `out` rows. */
 static void column_pass(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride, int width,
                         uint8_t *dst) {
   for (int y = 0; y < out; y++)
@@ -29,18 +31,21 @@ static void copy_rows(const uint8_t *src, int stride, int rows, int width, uint8
 }
 
 /* Pillow skips a pass whose size does not change. */
-static void plane_crop(const mr_pil_t *p, const uint8_t *src, int W, mr_box_t b, uint8_t *dst,
-                       uint8_t *rows) {
-  int out = p->out, stride = W;
-  if (b.w != out) {
-    uint8_t *to = b.h == out ? dst : rows;
-    for (int y = 0; y < b.h; y++) row_pass(&p->pass[b.w], out, src + y * W, to + y * out);
-    src = to, stride = out;
-  }
-  if (b.h != out) {
-    column_pass(&p->pass[b.h], out, src, stride, out, dst);
-  } else if (b.w == out) {
-    copy_rows(src, stride, out, out, dst);
+void mr__pil_plane(const mr_pil_pass_t *down, const mr_pil_pass_t *across, const uint8_t *src,
+                   int stride, int h, int w, int out_h, int out_w, bool down_first, uint8_t *dst,
+                   uint8_t *scratch) {
+  if (h == out_h && w == out_w) {
+    copy_rows(src, stride, h, w, dst);
+  } else if (h == out_h) {
+    row_passes(across, out_w, src, stride, h, dst);
+  } else if (w == out_w) {
+    column_pass(down, out_h, src, stride, w, dst);
+  } else if (down_first) {
+    column_pass(down, out_h, src, stride, w, scratch);
+    row_passes(across, out_w, scratch, w, out_h, dst);
+  } else {
+    row_passes(across, out_w, src, stride, h, scratch);
+    column_pass(down, out_h, scratch, out_w, out_w, dst);
   }
 }
 
@@ -49,19 +54,42 @@ static bool fits_fast(const mr_pil_t *p, int W, mr_box_t b) {
 }
 
 static bool fits_any(const mr_pil_t *p, mr_box_t b) {
-  return p->any2 && p->pass[b.w].any && p->pass[b.h].any;
+  bool wide = p->any512 || b.w >= 16 || !mr__pil_down_first(p, b);
+  return p->any2 && p->pass[b.w].any && p->pass[b.h].any && wide;
+}
+
+/* The plain path; weights of sides beyond the tables are made first. */
+static void crop_plain(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t b,
+                       uint8_t *dst, uint8_t *scratch) {
+  const mr_pil_pass_t *down = p->pass + b.h, *across = p->pass + b.w;
+  mr_pil_pass_t made[2];
+  bool first = mr__pil_down_first(p, b);
+  if (b.h > MR_PIL_TABLE_MAX) {
+    mr__pil_pass_make(&made[0], b.h, p->out, scratch);
+    down = &made[0], scratch += mr__pil_pass_bytes(b.h, p->out);
+  }
+  if (b.w > MR_PIL_TABLE_MAX) {
+    mr__pil_pass_make(&made[1], b.w, p->out, scratch);
+    across = &made[1], scratch += mr__pil_pass_bytes(b.w, p->out);
+  }
+  for (int c = 0; c < C; c++)
+    mr__pil_plane(down, across, src + (c * H + b.i) * W + b.j, W, b.h, b.w, p->out, p->out, first,
+                  dst + c * p->out * p->out, scratch);
+}
+
+size_t mr_pil_scratch(int max_in, int out) {
+  size_t weights = max_in > MR_PIL_TABLE_MAX ? 2 * mr__pil_pass_bytes(max_in, out) : 0;
+  return weights + (size_t)max_in * (size_t)out;
 }
 
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch) {
-  if (fits_fast(p, W, box)) {
+  if (box.h > MR_PIL_TABLE_MAX || box.w > MR_PIL_TABLE_MAX)
+    crop_plain(p, src, C, H, W, box, dst, scratch);
+  else if (fits_fast(p, W, box))
     (p->avx512 ? mr__pil_crop_avx512 : mr__pil_crop_avx2)(p, src, C, H, box, dst, scratch);
-    return;
-  }
-  if (fits_any(p, box)) {
+  else if (fits_any(p, box))
     (p->any512 ? mr__pil_any_avx512 : mr__pil_any_avx2)(p, src, C, H, W, box, dst, scratch);
-    return;
-  }
-  for (int c = 0; c < C; c++)
-    plane_crop(p, src + (c * H + box.i) * W + box.j, W, box, dst + c * p->out * p->out, scratch);
+  else
+    crop_plain(p, src, C, H, W, box, dst, scratch);
 }

@@ -1,16 +1,20 @@
 /* Crop and bilinear resize of u8 planes: Pillow's fixed-point resampling, bit for bit.
 
-   A box is cut first, so pixels outside of it never enter.  Then rows, rounded to u8, then columns,
-   each with weights of 22 bits that depend on the box's side alone: they are tables, made once.
-   Source: Pillow's two-pass resize (antialiased when shrinking) as golden grain.md section 7
-   words it. */
+   A box is cut first, so pixels outside of it never enter.  Then one direction, rounded to u8, then
+   the other, each with weights of 22 bits that depend on the box's side alone: for sides up to
+   MR_PIL_TABLE_MAX they are tables, made once.
+
+   The first direction is across (each row by itself), but Pillow 13 goes down the columns first
+   where that leaves less to do: where h > out and h - out > 2 (w - out).  Pillow 12 and before
+   always go across first. */
 #ifndef MR_STAGES_PIL_RESIZE_H
 #define MR_STAGES_PIL_RESIZE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-enum { MR_PIL_SIDE_MAX = 256 };
+enum { MR_PIL_SIDE_MAX = 16384, MR_PIL_TABLE_MAX = 1024 };
 
 typedef struct mr_box {
   int i, j, h, w; /* top row, left column, height and width, inside the picture */
@@ -49,9 +53,10 @@ typedef struct mr_pil_pass {
 
 typedef struct mr_pil {
   int max_in, out;
+  bool across_first;   /* as Pillow before 13; may be set after init */
   bool avx2, avx512;   /* boxes with two-tap passes of 32 wide pictures go a fast way */
   bool any2, any512;   /* boxes whose passes have `any` go another */
-  mr_pil_pass_t *pass; /* [max_in+1], by the box's side; [0] is empty */
+  mr_pil_pass_t *pass; /* [least(max_in, MR_PIL_TABLE_MAX)+1], by the box's side; [0] is empty */
 } mr_pil_t;
 
 /* Tables for boxes with sides in [1,max_in] and pictures of out x out, both in [1,MR_PIL_SIDE_MAX].
@@ -60,9 +65,26 @@ bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd);
 void mr_pil_fini(mr_pil_t *p); /* also after a failed init or on zeros */
 
 /* src: (C,H,W) u8 with sides <= max_in; dst: (C,out,out) u8, no overlap.  box inside the picture.
-   scratch: H*out bytes of the calling thread.  Tables are read-only: any thread. */
+   scratch: mr_pil_scratch(p->max_in, p->out) bytes of the calling thread, 8-aligned where a side is
+   beyond MR_PIL_TABLE_MAX.  Tables are read-only: any thread. */
+size_t mr_pil_scratch(int max_in, int out);
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch);
+
+/* Whether a box goes down first. */
+static inline bool mr__pil_down_first(const mr_pil_t *p, mr_box_t b) {
+  return !p->across_first && b.h > p->out && b.h - p->out > 2 * (b.w - p->out) && b.w != p->out;
+}
+
+/* Weights of a pass from `in` to `out` pixels, in memory of mr__pil_pass_bytes, 8-aligned: what the
+   plain path uses (first, count, q). */
+size_t mr__pil_pass_bytes(int in, int out);
+void mr__pil_pass_make(mr_pil_pass_t *t, int in, int out, void *memory);
+
+/* The plain path, which is the oracle of the others: one plane. */
+void mr__pil_plane(const mr_pil_pass_t *down, const mr_pil_pass_t *across, const uint8_t *src,
+                   int stride, int h, int w, int out_h, int out_w, bool down_first, uint8_t *dst,
+                   uint8_t *scratch);
 
 /* The fast ways, as mr_pil_crop for p->avx2 or p->avx512, W == 32 and two-tap passes (or none for a
    side of 32). */
@@ -70,7 +92,8 @@ void mr__pil_crop_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_b
                        uint8_t *dst, uint8_t *scratch);
 void mr__pil_crop_avx512(const mr_pil_t *p, const uint8_t *src, int C, int H, mr_box_t box,
                          uint8_t *dst, uint8_t *scratch);
-/* The same for p->any2 or p->any512, any W and passes that have `any`. */
+/* The same for p->any2 or p->any512, any W and passes that have `any`; AVX2 goes down first only
+   where the box is 16 wide or more. */
 void mr__pil_any_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                       uint8_t *dst, uint8_t *scratch);
 void mr__pil_any_avx512(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,

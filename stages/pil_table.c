@@ -8,23 +8,30 @@
 static int imin(int a, int b) { return a < b ? a : b; }
 static int imax(int a, int b) { return a > b ? a : b; }
 
-/* Pixel x of a pass: its taps' doubles into w, their first into *first; returns how many. */
-static int pixel_weights(int in, int out, int x, double *w, int *first) {
+static double tap_weight(int at, double center, double fscale) {
+  double a = fabs((at - center + 0.5) * (1.0 / fscale));
+  return a < 1.0 ? 1.0 - a : 0.0;
+}
+
+/* Pixel x of a pass: its taps' weights into q, their first into *first; returns how many.  The
+   weights are found twice, once for their sum, so that no memory is needed for them. */
+static int pixel_weights(int in, int out, int x, int32_t *q, int *first) {
   double scale = (double)in / out, fscale = fmax(scale, 1.0), center = (x + 0.5) * scale, sum = 0;
   int lo = imax((int)(center - fscale + 0.5), 0), hi = imin((int)(center + fscale + 0.5), in);
+  for (int k = 0; k < hi - lo; k++) sum += tap_weight(k + lo, center, fscale);
   for (int k = 0; k < hi - lo; k++) {
-    double a = fabs((k + lo - center + 0.5) * (1.0 / fscale));
-    w[k] = a < 1.0 ? 1.0 - a : 0.0;
-    sum += w[k];
+    double w = tap_weight(k + lo, center, fscale);
+    if (sum != 0.0) w /= sum;
+    q[k] = (int32_t)(0.5 + w * (1 << 22));
   }
-  for (int k = 0; k < hi - lo; k++)
-    if (sum != 0.0) w[k] /= sum;
   *first = lo;
   return hi - lo;
 }
 
+static int taps_of(int in, int out) { return 2 * imax(in / out + 1, 1) + 1; }
+
 static bool pass_alloc(mr_pil_pass_t *t, int in, int out) {
-  t->taps = 2 * imax(in / out + 1, 1) + 1;
+  t->taps = taps_of(in, out);
   t->first = calloc((size_t)out, sizeof *t->first);
   t->count = calloc((size_t)out, sizeof *t->count);
   t->q = calloc((size_t)out * (size_t)t->taps, sizeof *t->q);
@@ -34,16 +41,27 @@ static bool pass_alloc(mr_pil_pass_t *t, int in, int out) {
 }
 
 static void pass_weights(mr_pil_pass_t *t, int in, int out) {
-  double w[2 * MR_PIL_SIDE_MAX + 4];
   t->two = true;
   for (int x = 0; x < out; x++) {
-    int n = pixel_weights(in, out, x, w, &t->first[x]);
     int32_t *q = &t->q[x * t->taps];
-    for (int k = 0; k < n; k++) q[k] = (int32_t)(0.5 + w[k] * (1 << 22));
+    int n = pixel_weights(in, out, x, q, &t->first[x]);
     while (n > 1 && q[n - 1] == 0) n--; /* a weight of nothing is no tap */
     t->count[x] = n;
     t->two &= n <= 2;
   }
+}
+
+size_t mr__pil_pass_bytes(int in, int out) {
+  size_t n = (size_t)out,
+         bytes = n * (size_t)taps_of(in, out) * sizeof(int32_t) + 2 * n * sizeof(int);
+  return (bytes + 7) / 8 * 8;
+}
+
+void mr__pil_pass_make(mr_pil_pass_t *t, int in, int out, void *memory) {
+  int taps = taps_of(in, out);
+  *t = (mr_pil_pass_t){.taps = taps, .first = memory};
+  t->count = t->first + out, t->q = t->count + out;
+  pass_weights(t, in, out);
 }
 
 /* The same weights in the shapes that 16-bit dot products and byte permutes want. */
@@ -72,10 +90,11 @@ static bool pass_wide(mr_pil_pass_t *t) {
 }
 
 bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
+  int most = imin(max_in, MR_PIL_TABLE_MAX);
   *p = (mr_pil_t){.max_in = max_in, .out = out};
-  p->pass = calloc((size_t)max_in + 1, sizeof *p->pass);
+  p->pass = calloc((size_t)most + 1, sizeof *p->pass);
   if (!p->pass) return false;
-  for (int in = 1; in <= max_in; in++) {
+  for (int in = 1; in <= most; in++) {
     mr_pil_pass_t *t = &p->pass[in];
     if (!pass_alloc(t, in, out)) return false;
     pass_weights(t, in, out);
@@ -90,7 +109,7 @@ bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
 }
 
 void mr_pil_fini(mr_pil_t *p) {
-  for (int in = 1; p->pass && in <= p->max_in; in++) {
+  for (int in = 1; p->pass && in <= imin(p->max_in, MR_PIL_TABLE_MAX); in++) {
     mr_pil_pass_t *t = &p->pass[in];
     free(t->first), free(t->count), free(t->q), free(t->high), free(t->low);
     free(t->wide);

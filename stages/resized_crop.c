@@ -7,26 +7,33 @@
 
 #include "pipeline/stage.h"
 #include "stages/crop_box.h"
+#include "stages/pil_picture.h"
+
+enum {
+  PILLOW_13,
+  PILLOW_12,
+  STACK = 65536 /* bytes of scratch that need no memory of their own */
+};
 
 typedef struct resized_crop {
   int64_t size;
   double scale[2], ratio[2], log_ratio[2];
-  int C, H, W;
-  mr_pil_t pil;
+  int pillow;
+  int H, W;
+  mr_pil_picture_t pil;
 } resized_crop_t;
 
 static mr_err_t resized_crop_plan(mr_stage_t *s) {
   resized_crop_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
-  if (in->dtype != MR_U8 || in->ndim != 3 || in->layout != MR_LAYOUT_CHW)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "takes u8 pictures in CHW");
-  if (in->dim[0] > 4 || in->dim[1] > MR_PIL_SIDE_MAX || in->dim[2] > MR_PIL_SIDE_MAX)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "takes pictures of at most 4 x %d x %d", MR_PIL_SIDE_MAX,
-                         MR_PIL_SIDE_MAX);
-  t->C = (int)in->dim[0], t->H = (int)in->dim[1], t->W = (int)in->dim[2];
+  mr_pixels_t *px = &t->pil.in;
+  MR_TRY(mr_pixels_plan(s, MR_CHANNELS_MAX, MR_PIL_SIDE_MAX, px));
+  t->H = px->H, t->W = px->W;
+  size_t scratch = mr_pil_picture_scratch(px, (int)t->size);
+  s->scratch_bytes = scratch > STACK ? scratch : 0;
   for (int k = 0; k < 2; k++) t->log_ratio[k] = log(t->ratio[k]);
   s->out_spec[0] = *in;
-  s->out_spec[0].dim[1] = s->out_spec[0].dim[2] = t->size;
+  s->out_spec[0].dim[px->h_at] = s->out_spec[0].dim[px->h_at + 1] = t->size;
   bool whole = t->scale[0] == 1 && t->scale[1] == 1;
   return whole ? MR_OK : mr_needs_generator(s, "scale=1:1");
 }
@@ -34,13 +41,14 @@ static mr_err_t resized_crop_plan(mr_stage_t *s) {
 static mr_err_t resized_crop_open(mr_stage_t *s) {
   resized_crop_t *t = s->state;
   int side = t->H > t->W ? t->H : t->W;
-  if (mr_pil_init(&t->pil, side, (int)t->size, true)) return MR_OK;
+  if (mr_pil_init(&t->pil.pil, side, (int)t->size, true))
+    return t->pil.pil.across_first = t->pillow == PILLOW_12, MR_OK;
   return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the weights of %d boxes", side);
 }
 
 static void resized_crop_close(mr_stage_t *s) {
   resized_crop_t *t = s->state;
-  mr_pil_fini(&t->pil);
+  mr_pil_fini(&t->pil.pil);
 }
 
 static mr_box_t draw_box(const resized_crop_t *t, mr_philox_t *g) {
@@ -70,8 +78,8 @@ static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
     out->data = in->data;
     return MR_OK;
   }
-  uint8_t scratch[MR_PIL_SIDE_MAX * MR_PIL_SIDE_MAX];
-  mr_pil_crop(&t->pil, in->data, t->C, t->H, t->W, b, out->data, scratch);
+  _Alignas(64) uint8_t stack[STACK];
+  mr_pil_picture(&t->pil, in->data, b, out->data, s->scratch_bytes ? s->scratch : stack);
   return MR_OK;
 }
 
@@ -89,6 +97,14 @@ static const mr_opt_t resized_crop_opts[] = {
     {"ratio", MR_OPT_RANGE, offsetof(resized_crop_t, ratio), "width/height",
      "0.75:1.3333333333333333", 1e-3, 1e3, NULL,
      "Aspect ratio of a box, drawn evenly in its logarithm.", 0},
+    {"alpha", MR_OPT_BOOL, offsetof(resized_crop_t, pil.alpha), "", "true", 0, 0, NULL,
+     "The fourth of four channels is alpha and weighs the others, as in Pillow's RGBA; false: it "
+     "is "
+     "a channel like them.",
+     0},
+    {"pillow", MR_OPT_ENUM, offsetof(resized_crop_t, pillow), "", "13", 0, 0, "13|12",
+     "Which Pillow's bytes: 13 resizes tall boxes down first, 12 and before always across first.",
+     0},
     {0}};
 
 const mr_stage_def_t mr_stage_resized_crop = {

@@ -121,11 +121,12 @@ static const struct {
     {{"run", "synthetic ! resized-crop scale=(0.9, 1.0) ! batch 4 ! null"},
      "graph:1:38: unexpected \"1.0)\" after resized-crop: neither a stage nor a yes-or-no setting "
      "of it; a value has neither blanks nor brackets"},
-    {{"run", "synthetic ! normalize mean=0.5 std=0.5 ! batch 4 ! null"},
-     "graph:1:23: normalize: setting mean = \"0.5\": want three numbers A,B,C in "
-     "[-1000000,1000000]; write 0.5,0.5,0.5"},
+    {{"run", "synthetic ! normalize mean=0.5,0.5 std=0.5 ! batch 4 ! null"},
+     "graph:1:13: normalize: setting mean: 2 numbers for pictures of 3 channels, want one for "
+     "each, "
+     "or one for all"},
     {{"run", "synthetic ! normalize mean=[0.5,0.5,0.5] ! batch 4 ! null"},
-     "graph:1:23: normalize: setting mean = \"[0.5,0.5,0.5]\": want three numbers A,B,C in "
+     "graph:1:23: normalize: setting mean = \"[0.5,0.5,0.5]\": want one to four numbers A,B,.. in "
      "[-1000000,1000000]; write 0.5,0.5,0.5"},
     {{"run", "synthetic ! normalize layout=NCHW ! batch 4 ! null"},
      "graph:1:23: normalize: setting layout = \"NCHW\": want one of hwc|chw; write chw"},

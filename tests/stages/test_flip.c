@@ -109,7 +109,7 @@ static void other_input_is_refused_by_each_stage(void **state) {
     assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_SHAPE);
     assert_true(strlen(h.diag.text) > 10);
     hand_close(&h);
-    in = pictures(32, 32), in.layout = MR_LAYOUT_HWC;
+    in = pictures(32, 32), in.layout = MR_LAYOUT_NONE;
     assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_SHAPE);
     hand_close(&h);
   }

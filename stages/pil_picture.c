@@ -1,0 +1,67 @@
+#include "stages/pil_picture.h"
+
+#include <string.h>
+
+static size_t rounded(size_t n) { return (n + 63) / 64 * 64; }
+
+static size_t planes_bytes(int C, int h, int w) { return (size_t)C * (size_t)h * (size_t)w; }
+
+size_t mr_pil_picture_scratch(const mr_pixels_t *in, int out) {
+  int side = in->H > in->W ? in->H : in->W;
+  return rounded(mr_pil_scratch(side, out)) + rounded(planes_bytes(in->C, in->H, in->W)) +
+         planes_bytes(in->C, out, out);
+}
+
+/* a * b / 255, rounded, as Pillow's MULDIV255. */
+static uint8_t times(int a, int b) {
+  int t = a * b + 128;
+  return (uint8_t)(((t >> 8) + t) >> 8);
+}
+
+/* Pillow resizes RGBA as RGBa: colours times alpha, and back after it. */
+static void premultiply(uint8_t *planes, int n) {
+  const uint8_t *alpha = planes + 3 * n;
+  for (int c = 0; c < 3; c++, planes += n)
+    for (int k = 0; k < n; k++) planes[k] = times(planes[k], alpha[k]);
+}
+
+static void unpremultiply(uint8_t *planes, int n) {
+  const uint8_t *alpha = planes + 3 * n;
+  for (int c = 0; c < 3; c++, planes += n)
+    for (int k = 0; k < n; k++) {
+      if (alpha[k] == 0 || alpha[k] == 255) continue;
+      int v = 255 * planes[k] / alpha[k];
+      planes[k] = (uint8_t)(v > 255 ? 255 : v);
+    }
+}
+
+/* The box's pixels as planes without gaps. */
+static void cut(const mr_pixels_t *in, const uint8_t *src, mr_box_t b, uint8_t *planes) {
+  if (in->hwc) {
+    mr_pixels_split(src + (b.i * in->W + b.j) * in->C, in->W * in->C, b.h, b.w, in->C, planes);
+    return;
+  }
+  for (int c = 0; c < in->C; c++)
+    for (int y = 0; y < b.h; y++, planes += b.w)
+      memcpy(planes, src + (c * in->H + b.i + y) * in->W + b.j, (size_t)b.w);
+}
+
+void mr_pil_picture(const mr_pil_picture_t *p, const uint8_t *src, mr_box_t b, uint8_t *dst,
+                    void *scratch) {
+  const mr_pixels_t *in = &p->in;
+  int out = p->pil.out, side = in->H > in->W ? in->H : in->W;
+  bool resizes = b.h != out || b.w != out; /* else Pillow copies */
+  bool weighs = p->alpha && in->C == 4 && resizes;
+  uint8_t *rows = scratch, *planes = rows + rounded(mr_pil_scratch(side, out));
+  uint8_t *done = planes + rounded(planes_bytes(in->C, in->H, in->W));
+  if (!in->hwc && !weighs) {
+    mr_pil_crop(&p->pil, src, in->C, in->H, in->W, b, dst, rows);
+    return;
+  }
+  cut(in, src, b, planes);
+  if (weighs) premultiply(planes, b.h * b.w);
+  uint8_t *to = in->hwc ? done : dst;
+  mr_pil_crop(&p->pil, planes, in->C, b.h, b.w, (mr_box_t){.h = b.h, .w = b.w}, to, rows);
+  if (weighs) unpremultiply(to, out * out);
+  if (in->hwc) mr_pixels_join(to, out, out, in->C, dst);
+}

@@ -1,0 +1,48 @@
+#include "stages/pixels.h"
+
+mr_err_t mr_pixels_plan(mr_stage_t *s, int channels_max, int side_max, mr_pixels_t *out) {
+  const mr_spec_t *in = &s->in_spec[0];
+  bool grey = in->ndim == 2, hwc = in->layout == MR_LAYOUT_HWC;
+  if (in->dtype != MR_U8 || (!grey && (in->ndim != 3 || in->layout == MR_LAYOUT_NONE)))
+    return mr_stage_fail(s, MR_ERR_SHAPE,
+                         "takes u8 pictures in CHW or HWC, or without channels (H,W)");
+  int64_t C = grey ? 1 : in->dim[hwc ? 2 : 0];
+  int h_at = grey || hwc ? 0 : 1;
+  if (C > channels_max || in->dim[h_at] > side_max || in->dim[h_at + 1] > side_max)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "takes pictures of at most %d channels and %d x %d",
+                         channels_max, side_max, side_max);
+  *out = (mr_pixels_t){(int)C, (int)in->dim[h_at], (int)in->dim[h_at + 1], hwc && C > 1, h_at};
+  return MR_OK;
+}
+
+/* C is a constant where these are inlined. */
+static inline __attribute__((always_inline)) void split(const uint8_t *src, int stride, int H,
+                                                        int W, int C, uint8_t *dst) {
+  for (int y = 0; y < H; y++, src += stride)
+    for (int c = 0; c < C; c++)
+      for (int x = 0; x < W; x++) dst[(c * H + y) * W + x] = src[x * C + c];
+}
+
+static inline __attribute__((always_inline)) void join(const uint8_t *src, int n, int C,
+                                                       uint8_t *dst) {
+  for (int k = 0; k < n; k++)
+    for (int c = 0; c < C; c++) dst[k * C + c] = src[c * n + k];
+}
+
+void mr_pixels_split(const uint8_t *src, int stride, int H, int W, int C, uint8_t *dst) {
+  switch (C) {
+    case 1: split(src, stride, H, W, 1, dst); break;
+    case 3: split(src, stride, H, W, 3, dst); break;
+    case 4: split(src, stride, H, W, 4, dst); break;
+    default: split(src, stride, H, W, C, dst);
+  }
+}
+
+void mr_pixels_join(const uint8_t *src, int H, int W, int C, uint8_t *dst) {
+  switch (C) {
+    case 1: join(src, H * W, 1, dst); break;
+    case 3: join(src, H * W, 3, dst); break;
+    case 4: join(src, H * W, 4, dst); break;
+    default: join(src, H * W, C, dst);
+  }
+}
