@@ -99,6 +99,7 @@ static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   int e = mr_graph_settle(g, diag);
   if (e >= 0) e = mr_supervise(a, g, given, diag);
   mr_graph_destroy(g);
+  mr_process_forget(given);
   if (e == MR_EXIT_STOPPED) puts("stopped; the same command with --resume goes on");
   return e;
 }

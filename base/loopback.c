@@ -1,8 +1,13 @@
 #include "base/loopback.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 bool mr_host_is_loopback(const char *host) {
   struct in_addr v4;
@@ -30,4 +35,29 @@ bool mr_address_stays_here(const char *address) {
   if (!colon || (size_t)(colon - at) >= sizeof host) return false;
   memcpy(host, at, (size_t)(colon - at)), host[colon - at] = 0;
   return mr_host_is_loopback(host);
+}
+
+static bool is_listened_at(const char *file) {
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0 || strlen(file) >= sizeof at.sun_path) return close(fd), true; /* leave it alone */
+  strcpy(at.sun_path, file);
+  bool refused = connect(fd, (void *)&at, sizeof at) < 0 && errno == ECONNREFUSED;
+  close(fd);
+  return !refused;
+}
+
+mr_err_t mr_address_make_free(const char *address, mr_diag_t *diag) {
+  const char *file = address + 6;
+  struct stat st;
+  if (strncmp(address, "ipc://", 6) || *file == '@' || lstat(file, &st) < 0) return MR_OK;
+  if (!S_ISSOCK(st.st_mode))
+    return mr_fail(diag, MR_ERR_IO,
+                   "cannot bind %s: there is a file that is no socket; choose another name",
+                   address);
+  if (is_listened_at(file))
+    return mr_fail(diag, MR_ERR_IO, "cannot bind %s: another process listens there", address);
+  if (unlink(file) == 0 || errno == ENOENT) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "cannot bind %s: the socket of an earlier process: %s", address,
+                 strerror(errno));
 }

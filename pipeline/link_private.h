@@ -33,6 +33,7 @@ typedef struct mr__socket {
   bool drained; /* found empty, and nothing sent since: a new message makes fd readable */
   int fd;
   char at[256];
+  bool has_file; /* bound to ipc://FILE */
   mr__zap_t *zap;
   unsigned char peer[MR__LINK_ID_MAX]; /* the peer that is being served */
   size_t n_peer;                       /* 0: none yet (ROUTER) */

@@ -3,6 +3,7 @@
    every other message of the stream. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/loopback.h"
 #include "pipeline/link_private.h"
@@ -53,6 +54,12 @@ static void set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longe
   }
 }
 
+/* Of ipc:// connections; without effect on others.  With keys these say who may come. */
+static void only_this_user(void *socket) {
+  uid_t uid = geteuid();
+  zmq_setsockopt(socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid);
+}
+
 static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   const char *a = cfg->address ? cfg->address : "";
   if (!starts(a, "tcp://") && !starts(a, "ipc://"))
@@ -76,16 +83,20 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
   if (!k->socket) return mr_fail(diag, MR_ERR_NOMEM, "no socket: %s", zmq_strerror(zmq_errno()));
   set_options(k, cfg, longest);
   MR_TRY(mr__socket_curve(k, cfg, diag));
+  if (cfg->bind) MR_TRY(mr_address_make_free(cfg->address, diag));
+  if (cfg->bind && !cfg->key) only_this_user(k->socket);
   int bad = cfg->bind ? zmq_bind(k->socket, cfg->address) : zmq_connect(k->socket, cfg->address);
   if (bad)
     return mr_fail(diag, MR_ERR_IO, "cannot %s %s: %s", cfg->bind ? "bind" : "connect to",
                    cfg->address, zmq_strerror(zmq_errno()));
   zmq_getsockopt(k->socket, ZMQ_LAST_ENDPOINT, k->at, &n);
+  k->has_file = cfg->bind && starts(k->at, "ipc://") && k->at[6] != '@';
   zmq_getsockopt(k->socket, ZMQ_FD, &k->fd, &fd_n);
   return MR_OK;
 }
 
 void mr__socket_close(mr__socket_t *k, int linger_ms) {
+  if (k->has_file) unlink(k->at + 6); /* while it is still ours: nobody else can have bound it */
   if (k->socket) {
     set_int(k->socket, ZMQ_LINGER, linger_ms);
     zmq_close(k->socket);

@@ -24,13 +24,80 @@ bool mr_stopping(const mr_stage_t *s) {
 
 mr_chain_t *mr_in_chain(mr_stage_t *s, int port) { return s->rt->chain[port]; }
 
-/* The ring that the next buffer comes from. */
-static mr_ring_t *in_ring(const mr__in_t *in, int worker) {
-  int from = in->n == 1 ? 0 : (int)(in->next % (uint64_t)in->n);
+static mr_ring_t *ring_of(const mr__in_t *in, int from, int worker) {
   return in->ring[from * in->stride + worker];
 }
 
-bool mr__in_over(mr__in_t *in, int worker) { return !in->n || mr_ring_over(in_ring(in, worker)); }
+/* ---- a lossy input behind several workers ----
+
+   What was let go of leaves gaps, so whose turn it is does not follow from a count of what was
+   taken.  But each ring carries the buffers of its producer for this consumer in order, and counts
+   those that left it: the k-th one of producer i for consumer j is number t0 + k * lcm, where t0 is
+   the first number that is i modulo the producers and j modulo the consumers. */
+
+enum { NEVER = -1 };
+
+static uint64_t lcm_of(uint64_t a, uint64_t b) {
+  uint64_t x = a, y = b;
+  while (y) {
+    uint64_t rest = x % y;
+    x = y, y = rest;
+  }
+  return a / x * b;
+}
+
+/* Number of the oldest buffer that producer `from` may still have for this worker. */
+static uint64_t number_due(const mr__in_t *in, int from, int worker, uint64_t front) {
+  uint64_t n = (uint64_t)in->n, m = (uint64_t)in->stride, every = lcm_of(n, m);
+  for (uint64_t t = (uint64_t)from; t < every; t += n)
+    if (t % m == (uint64_t)worker) return t + front * every;
+  return UINT64_MAX; /* it has none for this worker */
+}
+
+/* The producer whose next buffer has the smallest number, of those that are not over; its front is
+   then *front.  NEVER: all are. */
+static int producer_due(const mr__in_t *in, int worker, uint64_t *front) {
+  int due = NEVER;
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < in->n; i++) {
+    mr_ring_t *r = ring_of(in, i, worker);
+    uint64_t at = mr_ring_front(r), number = number_due(in, i, worker, at);
+    if (number < least && !mr_ring_over(r)) due = i, least = number, *front = at;
+  }
+  return due;
+}
+
+static bool is_gappy(const mr__in_t *in) { return in->n > 1 && mr_ring_is_lossy(in->ring[0]); }
+
+static size_t take_gappy(mr__in_t *in, int worker, mr_buf_t **out, size_t n) {
+  size_t k = 0;
+  uint64_t front;
+  for (int from; k < n && (from = producer_due(in, worker, &front)) != NEVER;) {
+    mr_ring_t *r = ring_of(in, from, worker);
+    if (mr_ring_pop_front(r, front, &out[k])) {
+      in->next = number_due(in, from, worker, front) + (uint64_t)in->stride, k++;
+    } else if (mr_ring_front(r) == front) {
+      break; /* its turn, and it has none yet */
+    }
+  }
+  return k;
+}
+
+/* ---- taking ---- */
+
+/* The ring that the next buffer comes from. */
+static mr_ring_t *in_ring(const mr__in_t *in, int worker) {
+  uint64_t front;
+  int from = in->n == 1 ? 0 : (int)(in->next % (uint64_t)in->n);
+  if (is_gappy(in)) from = producer_due(in, worker, &front);
+  return ring_of(in, from == NEVER ? 0 : from, worker);
+}
+
+bool mr__in_over(mr__in_t *in, int worker) {
+  uint64_t front;
+  if (in->n && is_gappy(in)) return producer_due(in, worker, &front) == NEVER;
+  return !in->n || mr_ring_over(in_ring(in, worker));
+}
 
 static void sample_depth(mr_runtime_t *rt, mr__in_t *in) {
   mr__count(&rt->count.depth_sum, (int64_t)mr_ring_ready(in_ring(in, rt->s->worker)));
@@ -58,6 +125,8 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
   if (in->n == 1) {
     k = mr_ring_pop(in->ring[s->worker], out, n);
     in->next += k * (uint64_t)in->stride;
+  } else if (is_gappy(in)) {
+    k = take_gappy(in, s->worker, out, n);
   } else {
     for (; k < n && mr_ring_pop(in_ring(in, s->worker), &out[k], 1); k++)
       in->next += (uint64_t)in->stride;
@@ -122,19 +191,16 @@ size_t mr_room(mr_stage_t *s, int port) {
   return k;
 }
 
-static void give_one(mr__fan_t *f, uint64_t number, mr_buf_t *b) {
-  mr_ring_t *r = f->ring[number % (uint64_t)f->m];
-  /* A consumer that left may have left a full ring behind; nobody else fills it. */
-  if (mr_ring_gone(r) || !mr_ring_push(r, &b, 1)) mr_buf_unref(b);
+/* A consumer that has left may leave a full ring behind: what does not fit is released here, what
+   does by the ring. */
+static void give_some(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
+  for (size_t k = mr_ring_push(r, in, n); k < n; k++) mr_buf_unref(in[k]);
 }
 
 static void give_edge(mr_stage_t *s, mr__fan_t *f, uint64_t next, mr_buf_t *const *in, size_t n) {
-  if (f->m == 1 && !mr_ring_gone(f->ring[0])) {
-    size_t k = mr_ring_push(f->ring[0], in, n);
-    for (; k < n; k++) mr_buf_unref(in[k]);
-    return;
-  }
-  for (size_t i = 0; i < n; i++) give_one(f, next + i * (uint64_t)s->n_workers, in[i]);
+  if (f->m == 1) return give_some(f->ring[0], in, n);
+  for (size_t i = 0; i < n; i++)
+    give_some(f->ring[(next + i * (uint64_t)s->n_workers) % (uint64_t)f->m], &in[i], 1);
 }
 
 void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
@@ -317,10 +383,6 @@ void mr__leave(mr_runtime_t *rt) {
     const mr__out_t *out = &rt->out[p];
     for (int e = 0; e < out->n_edges; e++)
       for (int i = 0; i < out->edge[e].m; i++) mr_ring_close(out->edge[e].ring[i]);
-    for (int i = 0; i < in->n; i++) {
-      mr_ring_t *r = in->ring[i * in->stride + rt->s->worker];
-      mr_ring_abandon(r);
-      mr_ring_fini(r); /* still this side's: pops what waits */
-    }
+    for (int i = 0; i < in->n; i++) mr_ring_abandon(ring_of(in, i, rt->s->worker));
   }
 }

@@ -199,7 +199,7 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   int *bound = &c->n_bound[(at_from ? a : b)->process - 1];
   mr_diag_t why = {0};
   if (!there->address)
-    snprintf(address, sizeof address, "ipc://@millrace-%s-%d", c->run, c->n_links);
+    MR_TRY(mr_process_address(c->run, c->n_links, address, sizeof address, diag));
   else if (mr_address_after(there->address, (*bound)++, address, sizeof address, &why) < 0)
     return mr_fail(diag, why.code, "%s: %s", there->name, why.text);
   snprintf(window, sizeof window, "%lld", (long long)to.window);

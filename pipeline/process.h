@@ -36,14 +36,24 @@ const char *mr_graph_process_of(const mr_graph_t *g, const char *stage);
 bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k);
 
 /* Puts a stage link-out and a stage link-in on every edge from one block to another, after blocks
-   with copies=N have been written out as N blocks.  run: a word
-   that all processes of a run are told, for the names of links on one host.  MR_ERR_USAGE: a stage
-   stands in no block, an edge carries what cannot leave a process, or a block cannot be copied.
-   Before settle. */
+   with copies=N have been written out as N blocks.  run: a word that all processes of a run are
+   told, for the links of one host (mr_process_address, whose failures are passed on).
+   MR_ERR_USAGE: a stage stands in no block, an edge carries what cannot leave a process, or a block
+   cannot be copied.  Before settle. */
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag);
 
 /* The k-th address from one: "tcp://HOST:PORT" with PORT + k, "ipc://@NAME" with "-k" behind it. */
 mr_err_t mr_address_after(const char *address, int k, char *text, size_t n, mr_diag_t *diag);
+
+/* The address of a link of a run between processes of this host, ipc://FOLDER/RUN-LINK, into text:
+   in a folder of this user in XDG_RUNTIME_DIR, else in /tmp, which is made if need be and which no
+   other user can enter.  MR_ERR_CONFIG: run is no word of letters, digits, - and _; MR_ERR_IO: the
+   folder cannot be made, or is not this user's alone. */
+mr_err_t mr_process_address(const char *run, int link, char *text, size_t n, mr_diag_t *diag);
+
+/* After a run whose processes have all ended: removes the sockets that killed ones have left in
+   that folder, and those of runs that were killed as a whole more than an hour ago. */
+void mr_process_forget(const char *run);
 
 /* Drops every stage of the other blocks from a cut and settled graph: the specs of links that come
    in stay as they were settled.  Before start. */

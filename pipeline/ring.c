@@ -18,6 +18,7 @@ struct mr_ring {
   side_t producer, consumer;
   _Alignas(64) size_t mask;
   bool lossy;
+  atomic_uint draining;                    /* 1: one side empties a ring whose consumer has left */
   _Atomic int64_t lost;                    /* written by the producer */
   _Alignas(64) _Atomic(mr_buf_t *) slot[]; /* [depth]; relaxed: the words order them */
 };
@@ -42,6 +43,7 @@ mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t 
 }
 
 void mr_ring_set_lossy(mr_ring_t *r) { r->lossy = true; }
+bool mr_ring_is_lossy(const mr_ring_t *r) { return r->lossy; }
 
 int64_t mr_ring_lost(const mr_ring_t *r) {
   return atomic_load_explicit(&r->lost, memory_order_relaxed); /* a count stands for itself */
@@ -82,6 +84,20 @@ size_t mr_ring_room(mr_ring_t *r) {
   if (r->lossy) return r->mask + 1;
   r->producer.seen = look(&r->consumer) >> 1;
   return room_cached(r);
+}
+
+/* Releases what is left in a ring whose consumer has left.  Both sides call this: the consumer
+   after it has said so, and the producer after each push that finds it gone.  In the single order
+   of these operations one of both sees what the other did, so nothing stays behind for ever: a
+   buffer that did would never come back to its pool.  The flag lets one of them pop at a time
+   (acquire and release hand the consumer's own fields over); the other one relies on the look after
+   it. */
+static void drain(mr_ring_t *r) {
+  do {
+    if (atomic_exchange_explicit(&r->draining, 1, memory_order_seq_cst)) return;
+    mr_ring_fini(r);
+    atomic_store_explicit(&r->draining, 0, memory_order_seq_cst);
+  } while (look(&r->producer) >> 1 != look(&r->consumer) >> 1);
 }
 
 /* ---- lossy: both sides take from the front, by turns that a compare-and-swap decides ---- */
@@ -128,6 +144,7 @@ static size_t pop_lossy(mr_ring_t *r, mr_buf_t **out, size_t n) {
 size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
   if (r->lossy) {
     for (size_t i = 0; i < n; i++) push_lossy(r, in[i]);
+    if (mr_ring_gone(r)) drain(r);
     return n;
   }
   size_t k = room_cached(r);
@@ -138,6 +155,7 @@ size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
     atomic_store_explicit(&r->slot[(r->producer.index + i) & r->mask], in[i], memory_order_relaxed);
   r->producer.index += k;
   publish(&r->producer, own_done(&r->producer));
+  if (mr_ring_gone(r)) drain(r);
   return k;
 }
 
@@ -179,12 +197,22 @@ bool mr_ring_over(mr_ring_t *r) {
 }
 
 void mr_ring_abandon(mr_ring_t *r) {
-  if (!r->lossy) {
-    publish(&r->consumer, DONE);
-    return;
-  }
-  atomic_fetch_or_explicit(&r->consumer.word, DONE, memory_order_seq_cst);
+  if (r->lossy)
+    atomic_fetch_or_explicit(&r->consumer.word, DONE, memory_order_seq_cst);
+  else
+    post(&r->consumer, DONE);
+  drain(r);
   if (r->consumer.other) mr_wait_wake(r->consumer.other);
+}
+
+uint64_t mr_ring_front(const mr_ring_t *r) { return look(&r->consumer) >> 1; }
+
+bool mr_ring_pop_front(mr_ring_t *r, uint64_t front, mr_buf_t **out) {
+  uint64_t word = look(&r->consumer);
+  if (word >> 1 != front || front == look(&r->producer) >> 1) return false;
+  *out = atomic_load_explicit(&r->slot[front & r->mask], memory_order_relaxed);
+  return atomic_compare_exchange_strong_explicit(&r->consumer.word, &word, word + 2,
+                                                 memory_order_seq_cst, memory_order_seq_cst);
 }
 
 size_t mr_ring_depth(const mr_ring_t *r) { return r->mask + 1; }

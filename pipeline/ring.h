@@ -29,13 +29,15 @@ mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t 
 
 /* Makes r lossy, before either thread uses it.  room is then always the depth. */
 void mr_ring_set_lossy(mr_ring_t *r);
+bool mr_ring_is_lossy(const mr_ring_t *r);
 int64_t mr_ring_lost(const mr_ring_t *r); /* any thread: buffers let go so far */
 
 /* Lets go of the buffers that nobody popped; both threads are done. */
 void mr_ring_fini(mr_ring_t *r);
 
 /* Producer: passes on the first buffers of in[0,n) and returns how many, in [0,n]; less than n
-   means full.  The rest still belong to the caller. */
+   means full.  The rest still belong to the caller.  Where the consumer has left they are
+   released at once. */
 size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n);
 size_t mr_ring_room(mr_ring_t *r); /* producer: buffers that push takes now, [0,depth] */
 void mr_ring_close(mr_ring_t *r);  /* producer: nothing follows */
@@ -49,7 +51,14 @@ size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n);
 void mr_ring_nudge(mr_ring_t *r);   /* consumer: wakes the producer if it sleeps */
 size_t mr_ring_ready(mr_ring_t *r); /* consumer: buffers that pop gives now, [0,depth] */
 bool mr_ring_over(mr_ring_t *r);    /* consumer: closed, and every buffer has been popped */
-void mr_ring_abandon(mr_ring_t *r); /* consumer: takes nothing any more */
+/* Consumer: takes nothing any more.  What is in the ring, and what is pushed later, is released;
+   the consumer calls none of its functions after this. */
+void mr_ring_abandon(mr_ring_t *r);
+
+/* Consumer of a lossy ring: how many buffers were popped or let go of before its oldest one; and
+   the oldest one, if that many still were.  false: none is there, or it has been let go of. */
+uint64_t mr_ring_front(const mr_ring_t *r);
+bool mr_ring_pop_front(mr_ring_t *r, uint64_t front, mr_buf_t **out);
 
 /* Counters that only grow, for "has anything changed": each moves with every push or close, and
    with every pop or abandon. */

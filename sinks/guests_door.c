@@ -5,21 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/loopback.h"
 #include "sinks/guests_private.h"
 
 enum { WAITING = 16 /* connections that nobody has accepted */ };
 
 static mr_err_t fails(const char *address, const char *what, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_IO, "cannot bind %s: %s: %s", address, what, strerror(errno));
-}
-
-/* A socket file that an earlier run has left is in the way; anything else stays. */
-static void remove_left(const char *file) {
-  struct stat st;
-  if (lstat(file, &st) == 0 && S_ISSOCK(st.st_mode)) unlink(file);
 }
 
 mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, mr_diag_t *diag) {
@@ -34,11 +28,12 @@ mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, 
   return MR_OK;
 }
 
-static mr_err_t listen_local(mr__door_t *d, const char *name, mr_diag_t *diag) {
+static mr_err_t listen_local(mr__door_t *d, const char *address, mr_diag_t *diag) {
+  const char *name = address + 6; /* behind "ipc://" */
   struct sockaddr_un at;
   socklen_t n = 0;
   MR_TRY(mr__door_local(name, &at, &n, diag));
-  if (name[0] != '@') remove_left(name);
+  MR_TRY(mr_address_make_free(address, diag));
   d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (d->fd < 0 || bind(d->fd, (void *)&at, n) < 0) return fails(name, "socket", diag);
   if (name[0] != '@') snprintf(d->file, sizeof d->file, "%s", name);
@@ -94,7 +89,7 @@ mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
   if (!tcp && strncmp(address, "ipc://", 6))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE",
                    address);
-  MR_TRY(tcp ? listen_tcp(d, address + 6, diag) : listen_local(d, address + 6, diag));
+  MR_TRY(tcp ? listen_tcp(d, address + 6, diag) : listen_local(d, address, diag));
   return listen(d->fd, WAITING) < 0 ? fails(address, "listen", diag) : MR_OK;
 }
 

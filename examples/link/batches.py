@@ -14,6 +14,7 @@ def batches(address, name="serve", number=0):
         while s.poll(1000):                # else nobody heard it: once more
             head, keys, labels, data = s.recv_multipart()
             head = json.loads(head)
+            if "error" in head: raise ValueError(head["error"])
             if head["number"] < number: continue  # asked for twice
             if head["end"]: return
             pictures = numpy.frombuffer(data, head["dtype"]).reshape(head["shape"])

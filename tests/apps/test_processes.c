@@ -6,7 +6,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include "pipeline/process.h"
 #include "tests/apps/processes.h"
 
 static const char training[] =
@@ -377,8 +381,60 @@ static void processes_that_are_started_one_by_one_meet(void **state) {
   finish(&w);
   finish(&r);
   if (w.p->status || r.p->status) fail_msg("%s\n%s", w.p->err, r.p->err);
+  char at[256];
+  assert_int_equal(mr_process_address(id + strlen("--run-id="), 0, at, sizeof at, NULL), MR_OK);
+  assert_true(access(at + strlen("ipc://"), F_OK) < 0);
   assert_non_null(strstr(w.p->out, "up to step 50, 800 records"));
   free(w.p), free(r.p);
+}
+
+/* Another user tries every socket of the run: exits with 0 if none lets it in and with 1 if one
+   does; 2: there was none. */
+static int knock_as_another(const char *id) {
+  char line[512];
+  int found = 0;
+  if (setgid(65534) < 0 || setuid(65534) < 0) return 3;
+  FILE *f = fopen("/proc/net/unix", "r");
+  while (f && fgets(line, sizeof line, f)) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char *name = strpbrk(line, "/@"), *end = name ? strchr(name, '\n') : NULL;
+    if (!end || !strstr(name, id) || (size_t)(end - name) >= sizeof at.sun_path) continue;
+    memcpy(at.sun_path, name, (size_t)(end - name));
+    if (*name == '@') at.sun_path[0] = 0;
+    socklen_t n =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)(end - name) + (*name != '@'));
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(fd, (void *)&at, n) == 0) return 1;
+    if (errno == EACCES) found++;
+    close(fd);
+    if (*name == '/' && unlink(at.sun_path) == 0) return 1; /* would take its place */
+  }
+  return found ? 0 : 2;
+}
+
+static void another_user_of_the_host_cannot_reach_the_links_of_a_run(void **state) {
+  char path[TEXT_MAX], word[32], id[48];
+  int status = 2 << 8;
+  if (geteuid()) {
+    print_message("not root: nobody to try it as\n");
+    skip();
+  }
+  snprintf(word, sizeof word, "u%d", (int)getpid());
+  snprintf(id, sizeof id, "--run-id=%s", word);
+  write_graph("closed", endless, path);
+  running_t r = start((const char *const[]){"run", id, path, NULL});
+  while (runs(&r) && WEXITSTATUS(status) == 2) { /* no socket yet */
+    pid_t child = fork();
+    if (!child) _exit(knock_as_another(word));
+    assert_int_equal(waitpid(child, &status, 0), child);
+  }
+  bool ran = runs(&r);
+  kill(r.pid, SIGINT);
+  finish(&r);
+  if (!ran) fail_msg("%s", r.p->err);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  free(r.p);
 }
 
 static void wrong_words_are_told(void **state) {
@@ -408,6 +464,7 @@ int main(void) {
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
       cmocka_unit_test(one_that_dies_too_often_ends_all),
       cmocka_unit_test(processes_that_are_started_one_by_one_meet),
+      cmocka_unit_test(another_user_of_the_host_cannot_reach_the_links_of_a_run),
       cmocka_unit_test(wrong_words_are_told),
   };
   setenv("OMP_WAIT_POLICY", "passive", 0);

@@ -7,6 +7,13 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include "base/loopback.h"
 
 static void loopback_is_known_by_its_numbers(void **state) {
@@ -59,11 +66,41 @@ static void an_address_has_a_protocol_and_a_port(void **state) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(mr_address_is_one(bad[i]));
 }
 
+static void a_binding_replaces_no_file_but_the_socket_of_a_dead_process(void **state) {
+  char dir[] = "/tmp/mr-loopback-XXXXXX", file[64], address[80];
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  mr_diag_t diag = {0};
+  assert_non_null(mkdtemp(dir));
+  snprintf(file, sizeof file, "%s/notes.txt", dir);
+  snprintf(address, sizeof address, "ipc://%s", file);
+  assert_int_equal(mr_address_make_free(address, &diag), MR_OK); /* nothing is there */
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fclose(f);
+  assert_int_equal(mr_address_make_free(address, &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "no socket"));
+  assert_int_equal(access(file, F_OK), 0);
+  unlink(file);
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  strcpy(at.sun_path, file);
+  assert_int_equal(bind(fd, (void *)&at, sizeof at), 0);
+  assert_int_equal(listen(fd, 1), 0);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_address_make_free(address, &diag), MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "another process listens"));
+  assert_int_equal(access(file, F_OK), 0);
+  close(fd); /* as kill -9 does */
+  assert_int_equal(mr_address_make_free(address, NULL), MR_OK);
+  assert_true(access(file, F_OK) < 0);
+  assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loopback_is_known_by_its_numbers),
       cmocka_unit_test(an_address_is_looked_at_whole),
       cmocka_unit_test(an_address_has_a_protocol_and_a_port),
+      cmocka_unit_test(a_binding_replaces_no_file_but_the_socket_of_a_dead_process),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,10 @@
 /* clang-format on */
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
+#include "pipeline/pool_private.h"
 #include "pipeline/ring.h"
 
 enum { DEPTH = 8 };
@@ -63,6 +65,29 @@ static void the_producer_sees_that_the_consumer_left(void **state) {
   assert_true(mr_ring_gone(*state));
 }
 
+static mr_pool_t *bytes_pool(size_t n) {
+  const mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {8}};
+  return mr_pool_create(&spec, n);
+}
+
+/* The producer had looked before the consumer left, and pushes after it. */
+static void what_is_pushed_to_a_consumer_that_has_left_is_released(void **state) {
+  for (int lossy = 0; lossy < 2; lossy++) {
+    mr_ring_t *r = mr_ring_init(*state, DEPTH, NULL, NULL);
+    mr_pool_t *pool = bytes_pool(2);
+    mr_buf_t *b = mr_pool_get(pool);
+    if (lossy) mr_ring_set_lossy(r);
+    assert_int_equal(mr_ring_push(r, &b, 1), 1);
+    assert_false(mr__pool_whole(pool));
+    mr_ring_abandon(r);
+    assert_true(mr__pool_whole(pool));
+    b = mr_pool_get(pool);
+    assert_int_equal(mr_ring_push(r, &b, 1), 1);
+    assert_true(mr__pool_whole(pool));
+    mr_pool_destroy(pool);
+  }
+}
+
 /* ---- two threads ---- */
 
 typedef struct {
@@ -96,6 +121,42 @@ static void *produce(void *arg) {
   }
   mr_ring_close(d->ring);
   return NULL;
+}
+
+typedef struct leaving {
+  mr_ring_t *ring;
+  mr_pool_t *pool;
+  int total;
+} leaving_t;
+
+static void *push_on(void *arg) {
+  leaving_t *t = arg;
+  for (int i = 0; i < t->total;) {
+    mr_buf_t *b = mr_pool_get(t->pool);
+    if (!b) sched_yield(); /* they are in the ring, until the consumer leaves */
+    if (!b) continue;
+    if (!mr_ring_push(t->ring, &b, 1)) mr_buf_unref(b);
+    i++;
+  }
+  return NULL;
+}
+
+/* Whenever it leaves: once the producer is done too, no buffer is missing. */
+static void a_consumer_that_leaves_at_any_moment_leaves_nothing_behind(void **state) {
+  uint64_t x = 88172645463325252u;
+  for (int round = 0; round < 200; round++) {
+    leaving_t t = {mr_ring_init(*state, DEPTH, NULL, NULL), bytes_pool(DEPTH / 2), DEPTH};
+    pthread_t thread;
+    mr_buf_t *b;
+    if (round % 2) mr_ring_set_lossy(t.ring);
+    assert_int_equal(pthread_create(&thread, NULL, push_on, &t), 0);
+    for (uint64_t i = step_random(&x) % 64; i; i--)
+      if (mr_ring_pop(t.ring, &b, 1)) mr_buf_unref(b);
+    mr_ring_abandon(t.ring);
+    pthread_join(thread, NULL);
+    if (!mr__pool_whole(t.pool)) fail_msg("round %d: a buffer stays in the ring", round);
+    mr_pool_destroy(t.pool);
+  }
 }
 
 static void a_million_random_bursts_arrive_once_and_in_order(void **state) {
@@ -200,6 +261,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(full_ring_pushes_back, setup, teardown),
       cmocka_unit_test_setup_teardown(a_closed_ring_is_over_once_it_is_empty, setup, teardown),
       cmocka_unit_test_setup_teardown(the_producer_sees_that_the_consumer_left, setup, teardown),
+      cmocka_unit_test_setup_teardown(what_is_pushed_to_a_consumer_that_has_left_is_released, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(a_consumer_that_leaves_at_any_moment_leaves_nothing_behind,
+                                      setup, teardown),
       cmocka_unit_test_setup_teardown(a_million_random_bursts_arrive_once_and_in_order, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(a_full_lossy_ring_lets_the_oldest_go, setup, teardown),

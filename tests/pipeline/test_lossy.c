@@ -1,0 +1,91 @@
+/* A lossy input behind several workers: what comes is in order, and what does not come is counted.
+ */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/graph.h"
+
+enum { TOTAL = 20000, READERS = 3 };
+
+static int64_t made[16];                                  /* by worker: buffers so far */
+static int64_t got[READERS], lost[READERS], out_of_order; /* by worker */
+
+static mr_err_t numbers_plan(mr_stage_t *s) {
+  s->out_spec[0] =
+      (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(int64_t)}};
+  return MR_OK;
+}
+
+/* Worker w of n makes the numbers w, w + n, ... */
+static mr_err_t numbers_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  int64_t number = s->worker + made[s->worker] * s->n_workers;
+  if (number >= TOTAL) return MR_END;
+  MR_TRY(mr_fresh(s, 0, &b));
+  *(int64_t *)b->data = number;
+  made[s->worker]++;
+  return mr_push(s, 0, b);
+}
+
+static mr_err_t watcher_step(mr_stage_t *s) {
+  static int64_t last[READERS];
+  mr_buf_t *b;
+  int me = s->worker;
+  lost[me] = mr_lost(s, 0);
+  mr_err_t e = mr_pull(s, 0, &b);
+  lost[me] = mr_lost(s, 0);
+  if (e != MR_OK) return e;
+  int64_t number = *(int64_t *)b->data;
+  out_of_order += number % s->n_workers != me || (got[me] && number <= last[me]);
+  last[me] = number;
+  if (++got[me] % 64 == 0) usleep(1000); /* slower than who makes them */
+  mr_buf_unref(b);
+  return MR_OK;
+}
+
+static const mr_stage_def_t numbers = {.name = "numbers",
+                                       .out = {{"out", MR_FLOW_BYTES, false}},
+                                       .plan = numbers_plan,
+                                       .parallel = true,
+                                       .step = numbers_step};
+static const mr_stage_def_t watcher = {.name = "watcher",
+                                       .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
+                                       .parallel = true,
+                                       .step = watcher_step};
+static const mr_stage_def_t *const table[] = {&numbers, &watcher, NULL};
+
+static void what_is_taken_and_what_is_lost_are_all(void **state) {
+  mr_registry_t reg = {0};
+  mr_registry_add(&reg, table);
+  for (int workers = 1; workers <= 5; workers++) {
+    for (int readers = 1; readers <= READERS; readers++) {
+      char text[100];
+      mr_diag_t diag = {0};
+      memset(made, 0, sizeof made), memset(got, 0, sizeof got), memset(lost, 0, sizeof lost);
+      out_of_order = 0;
+      snprintf(text, sizeof text, "numbers workers=%d ! watcher workers=%d", workers, readers);
+      mr_graph_t *g = mr_graph_create(&reg);
+      if (mr_graph_parse(g, text, NULL, 0, &diag) < 0) fail_msg("%s", diag.text);
+      if (mr_graph_run(g, &diag) < 0) fail_msg("%s: %s", text, diag.text);
+      mr_graph_destroy(g);
+      int64_t taken = got[0] + got[1] + got[2], gone = lost[0] + lost[1] + lost[2];
+      if (out_of_order) fail_msg("%s: %d out of order", text, (int)out_of_order);
+      if (taken + gone != TOTAL)
+        fail_msg("%s: %d taken and %d lost of %d", text, (int)taken, (int)gone, TOTAL);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_taken_and_what_is_lost_are_all)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
