@@ -78,10 +78,13 @@ class Run:
     def lines(self):
         return open(self.said).read().splitlines()
 
+    def pages(self):
+        """The addresses that were printed, one in each life of the trainer."""
+        return [line.split(" ", 1)[1] for line in self.lines() if line.startswith("web: http")]
+
     def page(self):
         """The address that was printed last."""
-        found = [line.split(" ", 1)[1] for line in self.lines() if line.startswith("web: http")]
-        return found[-1] if found else None
+        return self.pages()[-1] if self.pages() else None
 
     def records(self):
         """The step records of metrics.jsonl in the order of the file."""
@@ -248,7 +251,7 @@ def kill_the_trainer(run, subscriber):
     ahead of metrics.jsonl for less than a millisecond: the moment of the kill is not in one of these."""
     at = run.last() // EVERY * EVERY + EVERY - 5
     wait_for(lambda: run.last() >= at, f"step {at}")
-    trainer, address = run.pid_of("trainer"), run.page()
+    trainer, lives = run.pid_of("trainer"), len(run.pages())
 
     def killed():
         nonlocal at
@@ -259,7 +262,9 @@ def kill_the_trainer(run, subscriber):
         os.kill(trainer, signal.SIGKILL if still else signal.SIGCONT)
         return still
     wait_for(killed, "a moment between two steps")
-    wait_for(lambda: run.pid_of("trainer") not in (None, trainer) and run.page() != address, "the trainer's next life")
+    wait_for(lambda: run.pid_of("trainer") not in (None, trainer) and len(run.pages()) > lives, "the trainer's next life")
+    if len({page.split("token=")[1] for page in run.pages()}) > 1:
+        fail(f"a page of the same run folder has another token: {run.pages()}")
     wait_for(lambda: run.last() >= at + 10, "what comes after the kill")
 
 
