@@ -1,6 +1,9 @@
 /* The program: finds the command, sorts its words, runs it, tells its failure. */
+#include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "apps/cli.h"
@@ -92,12 +95,25 @@ static bool asks(int argc, char **argv, const char *flag, const char *or_flag) {
   return false;
 }
 
+/* cJSON leaves out what it has no memory for, and takes a line for a bad one; a command in which
+   that has happened fails. */
+static atomic_bool json_lost;
+
+static void *json_malloc(size_t n) {
+  void *p = malloc(n);
+  if (!p) json_lost = true;
+  return p;
+}
+
 static int run(const mr_command_t *c, int argc, char **argv) {
   mr_args_t args;
   mr_diag_t diag = {0};
+  cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
   int e = mr_isa_check(&diag);
   if (e >= 0) e = mr_args_parse(c, argc, argv, &args, &diag);
   if (e >= 0) e = c->run(&args, &diag);
+  if (e >= 0 && json_lost)
+    e = mr_fail(&diag, MR_ERR_NOMEM, "out of memory for JSON: what was written is not whole");
   if (e >= 0) {
     if (fflush(stdout) == 0) return e;
     mr_fail(&diag, MR_ERR_IO, "standard output: cannot write: %s", strerror(errno));

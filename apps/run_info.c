@@ -1,6 +1,7 @@
 #include "apps/run_info.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,10 +82,12 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   if (stat(file, &st) < 0 || !(f = fopen(file, "re")))
     return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is no run", r->path);
   for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;) fits = take_line(r, line, (size_t)n);
+  int reason = fits && !feof(f) ? errno : 0;
   free(line);
   fclose(f);
   if (!r->state[0])
     snprintf(r->state, sizeof r->state, "%s", is_running(r->path, &st) ? "running" : "broken off");
+  if (reason) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", file, strerror(reason));
   return fits ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its losses", r->path);
 }
 
@@ -100,7 +103,7 @@ mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag)
   out->loss = mr_run_info_loss(out, out->step);
   snprintf(file, sizeof file, "%s/settings.txt", path);
   if (mr_read_file(file, 1 << 20, &data, &n, &unsaid) >= 0) out->settings = data;
-  return MR_OK;
+  return unsaid.code == MR_ERR_NOMEM ? mr_fail(diag, unsaid.code, "%s", unsaid.text) : MR_OK;
 }
 
 void mr_run_info_free(mr_run_info_t *r) {

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text_out.h"
+
 enum { NAME_TRIES = 100 };
 
 /* Where the file stands is part of the sentence, if it is a file that stands anywhere. */
@@ -223,14 +225,13 @@ mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *
 }
 
 mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *to = open_memstream(&text, &n);
+  mr_text_out_t out;
+  size_t n;
+  FILE *to = mr_text_out_open(&out);
   if (to) print(what, to);
-  bool whole = to && !ferror(to);
-  if (to) whole &= fclose(to) == 0;
-  mr_err_t e = whole ? mr_write_file(path, text, n, diag)
-                     : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for what goes there", path);
+  char *text = mr_text_out_close(&out, to, &n);
+  mr_err_t e = text ? mr_write_file(path, text, n, diag)
+                    : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for what goes there", path);
   free(text);
   return e;
 }

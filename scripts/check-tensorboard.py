@@ -48,6 +48,14 @@ if not math.isclose(math.sqrt(squares), norm, rel_tol=1e-3):
     sys.exit(f"gradients at step {first}: norm {math.sqrt(squares)}, metrics say {norm}")
 
 images = tags["images"]
+if {t for t in images if t.startswith("wrong/")} != {"wrong/test"}:
+    sys.exit(f"not one tag for the mistakes of each evaluation: {images}")
+for picture in events.Images("wrong/test"):  # 10 x 10 cells of two pictures, with gaps
+    if (picture.width, picture.height) != (10 * 66, 10 * 34):
+        sys.exit(f"wrong/test: {picture.width} x {picture.height}")
+about = events.SummaryMetadata("wrong/test").summary_description
+if "disc, ring" not in about:  # of the made-up data
+    sys.exit(f"wrong/test: {about!r} does not name the classes")
 for start in ("samples/", "wrong/", "confusion/test"):
     found = [t for t in images if t.startswith(start)]
     if not found:

@@ -163,9 +163,10 @@ def cursors(browser):
         before = browser.run("return steps.size")
         wait_for(lambda: browser.run("return steps.size") >= before + wait, "more steps")
         browser.run("drawCurves()")
-        record, seen, lines = browser.run(f"return steps.get({at})"), browser.run(legends), browser.run(
+        seen, lines = browser.run(legends), browser.run(
             "return [...document.querySelectorAll('.cursor')].map((e) => !e.hidden && e.getBoundingClientRect().left)")
-        want = [f"step {at} train {record['loss']:.4f}", f"step {at} train {record['accuracy']:.4f}", f"step {at} train "]
+        told = browser.run(f"const r = steps.get({at}); return [r.loss.toFixed(4), r.accuracy.toFixed(4)]")  # ties are rounded otherwise here
+        want = [f"step {at} train {told[0]}", f"step {at} train {told[1]}", f"step {at} train "]
         if not all(s.startswith(w) for s, w in zip(seen, want)):
             fail(f"the mouse is over step {at}: the charts say {seen}, want {want}")
         if False in lines or max(lines) - min(lines) > 20:

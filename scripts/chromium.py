@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -50,7 +51,8 @@ class Browser:
         self.session = None
         browsers.append(self)
         self.port = free_port()
-        children.append(subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL))
+        self.driver = subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL, start_new_session=True)
+        children.append(self.driver)
         wait_for(self.is_ready, "chromedriver")
         args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--host-resolver-rules=MAP rebound.example 127.0.0.1"]  # a foreign name that points here
@@ -73,9 +75,12 @@ class Browser:
             return json.load(answer)["value"]
 
     def quit(self):
-        """Ends the browser too, which would outlive its driver."""
-        if self.session:
-            self.call("DELETE", "")
+        """Ends the browser too, which would outlive its driver; one that does not answer is killed."""
+        try:
+            if self.session:
+                self.call("DELETE", "")
+        except OSError:
+            os.killpg(self.driver.pid, signal.SIGKILL)
 
     def go(self, url):
         self.call("POST", "/url", {"url": url})

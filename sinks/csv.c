@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/text_out.h"
 #include "base/xio.h"
 #include "pipeline/metrics.h"
 #include "pipeline/watch.h"
@@ -55,9 +56,8 @@ static mr_err_t csv_plan(mr_stage_t *s) {
 
 /* Stages without a thread of their own tell nothing; the ends of links tell two numbers more. */
 static char *head_of(const mr_stage_t *s) {
-  char *text = NULL;
-  size_t n;
-  FILE *out = open_memstream(&text, &n);
+  mr_text_out_t text;
+  FILE *out = mr_text_out_open(&text);
   if (!out) return NULL;
   fputs(of_run, out);
   for (int i = 0, told = 0; i < mr_watch_n_stages(s) && told < MR_METRICS_STAGES; i++) {
@@ -69,9 +69,7 @@ static char *head_of(const mr_stage_t *s) {
     told++;
   }
   fputc('\n', out);
-  if (!fclose(out)) return text;
-  free(text);
-  return NULL;
+  return mr_text_out_close(&text, out, NULL);
 }
 
 /* An earlier file is gone on with in its columns, whatever stages the graph has now; one that
@@ -157,16 +155,13 @@ static void put_row(FILE *out, const mr_metrics_t *r, const char *head) {
 
 static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
-  char *row = NULL;
+  mr_text_out_t text;
   size_t n;
   if (r->kind == MR_METRICS_MARK) mr_appender_mark(&c->out, s, r);
   if (!mr_metrics_is_numbers(r)) return MR_OK;
-  FILE *out = open_memstream(&row, &n);
+  FILE *out = mr_text_out_open(&text);
   if (out) put_row(out, r, c->head);
-  if (!out || fclose(out)) {
-    free(row);
-    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a row");
-  }
+  char *row = mr_text_out_close(&text, out, &n);
   mr_appender_add(&c->out, s, row, n);
   free(row);
   return MR_OK;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text_out.h"
+
 #include "base/number.h"
 
 static void put_text(FILE *out, const char *text) {
@@ -90,12 +92,8 @@ static void put_record(FILE *out, const mr_metrics_t *r) {
 }
 
 char *mr_metrics_json(const mr_metrics_t *r) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *out = open_memstream(&text, &n);
-  if (!out) return NULL;
-  put_record(out, r);
-  if (!fclose(out)) return text;
-  free(text);
-  return NULL;
+  mr_text_out_t text;
+  FILE *out = mr_text_out_open(&text);
+  if (out) put_record(out, r);
+  return mr_text_out_close(&text, out, NULL);
 }

@@ -7,7 +7,6 @@
 
    The state file says where the stream goes on after a step: at most some hundred numbers.  It is
    replaced as a whole, after the lines it counts on have reached their file. */
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,7 +18,7 @@
 
 #include "base/ledger.h"
 #include "base/xio.h"
-#include "pipeline/stage.h"
+#include "sinks/resume.h"
 
 enum { LINE_MAX_BYTES = 128 };
 
@@ -29,7 +28,12 @@ typedef struct ledger {
   int64_t step;  /* done */
   uint64_t hash; /* chained over the steps done here */
   int64_t records;
+  int64_t saved;    /* step of the state file */
+  int64_t position; /* where the stream goes on after step */
+  int64_t *word;    /* [n_words] heap */
+  int n_words;
   FILE *out;
+  int unwritten; /* errno of the first write, sync or close of out that failed; 0: none */
 } ledger_t;
 
 #define AT(field) offsetof(ledger_t, field)
@@ -72,7 +76,7 @@ static size_t bytes_up_to(const char *text, size_t n, int64_t step) {
 static mr_err_t cut_back(const ledger_t *t, mr_diag_t *diag) {
   void *text;
   size_t n;
-  if (t->resume_step < 0 || access(t->path, F_OK) < 0) return MR_OK;
+  if (t->resume_step < 0 || !mr_resume_is_file(t->path)) return MR_OK;
   MR_TRY(mr_read_file(t->path, (size_t)1 << 34, &text, &n, diag));
   size_t kept = bytes_up_to(text, n, t->resume_step);
   free(text);
@@ -85,12 +89,17 @@ static mr_err_t ledger_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   t->step = t->resume_step > 0 ? t->resume_step : 0;
   t->hash = strtoull(t->resume_hash, NULL, 16), t->records = 0;
+  t->saved = t->step;
+  t->n_words = t->state ? s->in_spec[0].n_words : 0;
+  t->word = calloc((size_t)t->n_words + 1, sizeof *t->word);
+  if (!t->word) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the state");
   if (t->state) mr_commits(s);
   if (!t->path) return MR_OK;
   if (cut_back(t, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
   t->out = fopen(t->path, t->resume_step < 0 ? "we" : "ae");
   if (!t->out)
     return mr_stage_fail(s, MR_ERR_IO, "%s: cannot be written: %s", t->path, strerror(errno));
+  if (mr_sync_parent(t->path, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
   return MR_OK;
 }
 
@@ -106,30 +115,45 @@ static void write_lines(const ledger_t *t, const mr_spec_t *spec, const mr_buf_t
                 (uint64_t)(uint32_t)b->label[i]);
 }
 
-static mr_err_t write_state(mr_stage_t *s, const mr_buf_t *b) {
-  const ledger_t *t = s->state;
+/* Words are texts, as a JSON number has 53 bits. */
+static void print_state(const void *what, FILE *to) {
+  const ledger_t *t = what;
+  fprintf(to,
+          "{\"version\":2,\"step\":%" PRId64 ",\"position\":%" PRId64 ",\"ledger\":\"%016" PRIx64
+          "\",\"words\":[",
+          t->step, t->position, t->hash);
+  for (int i = 0; i < t->n_words; i++) fprintf(to, "%s\"%" PRId64 "\"", i ? "," : "", t->word[i]);
+  fputs("]}", to);
+}
+
+static mr_err_t write_state(mr_stage_t *s) {
+  ledger_t *t = s->state;
   mr_diag_t why = {0};
-  cJSON *o = cJSON_CreateObject(), *words;
-  cJSON_AddNumberToObject(o, "version", 2);
-  cJSON_AddNumberToObject(o, "step", (double)t->step);
-  cJSON_AddNumberToObject(o, "position", (double)b->position);
-  char hash[17];
-  snprintf(hash, sizeof hash, "%016" PRIx64, t->hash);
-  cJSON_AddStringToObject(o, "ledger", hash);
-  words = cJSON_AddArrayToObject(o, "words");
-  for (int i = 0; i < s->in_spec[0].n_words; i++) {
-    char word[24];
-    snprintf(word, sizeof word, "%" PRId64, b->word[i]);
-    cJSON_AddItemToArray(words, cJSON_CreateString(word)); /* a JSON number has 53 bits */
-  }
-  char *text = cJSON_PrintUnformatted(o);
-  cJSON_Delete(o);
-  if (!text) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the state");
-  mr_err_t e = mr_write_file(t->state, text, strlen(text), &why);
-  cJSON_free(text);
+  mr_err_t e = mr_write_printed(t->state, print_state, t, &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  t->saved = t->step;
   mr_commit(s, s->name, 0, t->step);
   return MR_OK;
+}
+
+/* Hands the lines to the system, to the disk too if sync; false: t->unwritten says why. */
+static bool flush_lines(ledger_t *t, bool sync) {
+  int failed = fflush(t->out) || ferror(t->out);
+  if (!failed && sync) failed = fdatasync(fileno(t->out)) < 0 && errno != EINVAL; /* a pipe */
+  if (failed && !t->unwritten) t->unwritten = errno ? errno : EIO;
+  return !t->unwritten;
+}
+
+static mr_err_t lines_failed(mr_stage_t *s) {
+  const ledger_t *t = s->state;
+  return mr_stage_fail(s, MR_ERR_IO, "%s: cannot write: %s", t->path, strerror(t->unwritten));
+}
+
+/* The lines so far, then the state that counts on them. */
+static mr_err_t save(mr_stage_t *s) {
+  ledger_t *t = s->state;
+  if (t->out && !flush_lines(t, t->state != NULL)) return lines_failed(s);
+  return t->state && t->saved != t->step ? write_state(s) : MR_OK;
 }
 
 static mr_err_t take_one(mr_stage_t *s, const mr_buf_t *b) {
@@ -137,13 +161,11 @@ static mr_err_t take_one(mr_stage_t *s, const mr_buf_t *b) {
   t->step++;
   t->records += b->n;
   t->hash = mr_ledger_step(t->hash, t->step, b->key, b->draw, b->n, 0);
+  t->position = b->position;
+  if (t->n_words) memcpy(t->word, b->word, (size_t)t->n_words * sizeof *t->word);
   if (t->out) write_lines(t, &s->in_spec[0], b);
-  bool due = t->step % t->every == 0 || t->step == t->steps;
-  if (t->out && due && (fflush(t->out) || ferror(t->out)))
-    return mr_stage_fail(s, MR_ERR_IO, "%s: cannot be written: %s", t->path, strerror(errno));
-  if (t->out && t->state && due && fdatasync(fileno(t->out)) < 0 && errno != EINVAL)
-    return mr_stage_fail(s, MR_ERR_IO, "%s: cannot be flushed: %s", t->path, strerror(errno));
-  return t->state && due ? write_state(s, b) : MR_OK;
+  if (t->out && ferror(t->out) && !t->unwritten) t->unwritten = errno;
+  return t->step % t->every == 0 || t->step == t->steps ? save(s) : MR_OK;
 }
 
 static mr_err_t ledger_step(mr_stage_t *s) {
@@ -151,6 +173,7 @@ static mr_err_t ledger_step(mr_stage_t *s) {
   mr_buf_t *b = NULL;
   if (t->steps && t->step >= t->steps) return MR_END;
   mr_err_t e = mr_pull(s, 0, &b);
+  if (e == MR_END) MR_TRY(save(s));
   if (e != MR_OK) return e;
   e = take_one(s, b);
   if (e < 0 || !s->out_linked[0]) return mr_buf_unref(b), e;
@@ -159,8 +182,16 @@ static mr_err_t ledger_step(mr_stage_t *s) {
 
 static void ledger_close(mr_stage_t *s) {
   ledger_t *t = s->state;
-  if (t->out) fclose(t->out);
+  free(t->word);
+  t->word = NULL;
+  if (!t->out) return;
+  flush_lines(t, true);
+  if (fclose(t->out) && !t->unwritten) t->unwritten = errno;
   t->out = NULL;
+}
+
+static mr_err_t ledger_verdict(mr_stage_t *s) {
+  return ((const ledger_t *)s->state)->unwritten ? lines_failed(s) : MR_OK;
 }
 
 static void ledger_report(mr_stage_t *s, char *text, size_t n) {
@@ -180,5 +211,6 @@ const mr_stage_def_t mr_stage_ledger = {
     .open = ledger_open,
     .close = ledger_close,
     .step = ledger_step,
+    .verdict = ledger_verdict,
     .report = ledger_report,
 };

@@ -2,8 +2,9 @@
 
 #include <png.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { CELL = 24 }; /* pixels a side */
+enum { CELL = 24, GAP = 2 }; /* pixels: side of a square of the matrix; between cells of a sheet */
 
 void *mr_png_of(const uint8_t *rgb, int width, int height, size_t *n) {
   png_image image = {.version = PNG_IMAGE_VERSION,
@@ -43,5 +44,46 @@ void *mr_png_of_confusion(const mr_metrics_t *r, int *side, size_t *n) {
   }
   void *png = mr_png_of(rgb, *side, *side, n);
   free(rgb);
+  return png;
+}
+
+/* ---- sheets ---- */
+
+enum { SLOT_W = MR_SHEET_EACH * MR_PICTURE_SIDE + GAP, SLOT_H = MR_PICTURE_SIDE + GAP };
+
+void mr_sheet_fini(mr_sheet_t *s) {
+  free(s->rgb);
+  *s = (mr_sheet_t){0};
+}
+
+static bool begin(mr_sheet_t *s, const mr_metrics_t *r) {
+  mr_sheet_fini(s);
+  int C = r->dataset->n_classes;
+  size_t bytes = (size_t)(C * SLOT_W) * (size_t)(C * SLOT_H) * 3;
+  if (!(s->rgb = malloc(bytes))) return false;
+  memset(s->rgb, 255, bytes);
+  s->step = r->step, s->n_classes = C, s->width = C * SLOT_W, s->height = C * SLOT_H;
+  return true;
+}
+
+bool mr_sheet_add(mr_sheet_t *s, const mr_metrics_t *r) {
+  const mr_picture_t *p = &r->picture;
+  int C = r->dataset ? r->dataset->n_classes : 0;
+  if (C < 1 || C > MR_METRICS_CLASSES || p->truth < 0 || p->truth >= C || p->guess < 0 ||
+      p->guess >= C || p->width > MR_PICTURE_SIDE || p->height > MR_PICTURE_SIDE)
+    return true;
+  if ((s->n_classes != C || s->step != r->step) && !begin(s, r)) return false;
+  uint8_t *count = &s->count[p->truth * C + p->guess];
+  if (*count == MR_SHEET_EACH) return true;
+  int x = p->guess * SLOT_W + (*count)++ * MR_PICTURE_SIDE, y = p->truth * SLOT_H;
+  for (int row = 0; row < p->height; row++)
+    memcpy(s->rgb + ((size_t)(y + row) * (size_t)s->width + (size_t)x) * 3,
+           p->rgb + (size_t)row * (size_t)p->width * 3, (size_t)p->width * 3);
+  return true;
+}
+
+void *mr_sheet_png(mr_sheet_t *s, size_t *n) {
+  void *png = mr_png_of(s->rgb, s->width, s->height, n);
+  s->n_classes = 0;
   return png;
 }

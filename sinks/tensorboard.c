@@ -26,6 +26,7 @@ typedef struct tensorboard {
   mr_appender_t out;
   int64_t samples; /* of the step below: numbers in their tags */
   int64_t sample_step;
+  mr_sheet_t wrong; /* pictures of the evaluation under way */
 } tensorboard_t;
 
 static const mr_opt_t tensorboard_opts[] = {
@@ -53,12 +54,16 @@ static void put(mr_stage_t *s, Tb__Event *e, int64_t step) {
   e->has_step = 1, e->step = step;
   size_t n = tb__event__get_packed_size(e);
   uint8_t *record = malloc(MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL);
-  if (!record) return;
-  tb__event__pack(e, record + MR_TFRECORD_HEAD);
-  mr_tfrecord_frame(record, n);
+  if (record) {
+    tb__event__pack(e, record + MR_TFRECORD_HEAD);
+    mr_tfrecord_frame(record, n);
+  }
   mr_appender_add(&t->out, s, record, MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL);
   free(record);
 }
+
+/* There was no memory to make a record. */
+static void lose(mr_stage_t *s) { mr_appender_add(&((tensorboard_t *)s->state)->out, s, NULL, 0); }
 
 /* Values collected for one event. */
 typedef struct values {
@@ -112,10 +117,13 @@ static void put_numbers(mr_stage_t *s, const mr_metrics_t *r) {
 
 /* ---- pictures ---- */
 
+/* about: what people read beside it, NULL: nothing.  Frees png; NULL: there was no memory. */
 static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int height, int64_t step,
-                        const char *tag) {
+                        const char *tag, const char *about) {
   values_t v;
   Tb__Image image = TB__IMAGE__INIT;
+  Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
+  Tb__Metadata meta = TB__METADATA__INIT;
   v.n = 0;
   snprintf(v.tag[0], TAG, "%s", tag);
   Tb__SummaryValue *x = add_value(&v);
@@ -123,12 +131,14 @@ static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int heigh
   image.width = width, image.height = height, image.colorspace = 3;
   image.encoded_image_string = (ProtobufCBinaryData){n, png};
   x->value_case = TB__SUMMARY_VALUE__VALUE_IMAGE, x->image = &image;
-  if (png) put_values(s, &v, step);
+  plugin.plugin_name = (char *)"images", meta.plugin_data = &plugin;
+  meta.summary_description = (char *)about;
+  if (about) x->metadata = &meta;
+  if (png)
+    put_values(s, &v, step);
+  else
+    lose(s);
   free(png);
-}
-
-static const char *class_of(const mr_metrics_t *r, int i) {
-  return r->dataset && i >= 0 && i < r->dataset->n_classes ? r->dataset->class_name[i] : "?";
 }
 
 /* A tag keeps one picture a step, so each of a step's pictures has a tag of its own. */
@@ -140,17 +150,25 @@ static void put_sample(mr_stage_t *s, const mr_metrics_t *r) {
   if (r->step != t->sample_step) t->samples = 0, t->sample_step = r->step;
   snprintf(tag, sizeof tag, "samples/%" PRId64, t->samples++);
   void *png = mr_png_of(p->rgb, p->width, p->height, &n);
-  put_picture(s, png, n, p->width, p->height, r->step, tag);
+  put_picture(s, png, n, p->width, p->height, r->step, tag, NULL);
 }
 
+/* The mistakes of an evaluation come before its record of numbers, which says what was evaluated.
+ */
 static void put_wrong(mr_stage_t *s, const mr_metrics_t *r) {
-  const mr_picture_t *p = &r->picture;
-  char tag[TAG];
-  size_t n;
-  snprintf(tag, sizeof tag, "wrong/%s taken for %s/%" PRIu64, class_of(r, p->truth),
-           class_of(r, p->guess), p->key);
-  void *png = mr_png_of(p->rgb, p->width, p->height, &n);
-  put_picture(s, png, n, p->width, p->height, r->step, tag);
+  tensorboard_t *t = s->state;
+  char tag[TAG], about[1024];
+  size_t n = 0, at = 0;
+  if (!t->wrong.n_classes || t->wrong.step != r->step) return;
+  int width = t->wrong.width, height = t->wrong.height, C = t->wrong.n_classes;
+  snprintf(tag, sizeof tag, "wrong/%s", mr_metrics_kind_text(r->kind));
+  at =
+      (size_t)snprintf(about, sizeof about, "A row for each true class, a column for each guess: ");
+  for (int i = 0; i < C && at < sizeof about; i++)
+    at += (size_t)snprintf(about + at, sizeof about - at, "%s%s", i ? ", " : "",
+                           r->dataset ? r->dataset->class_name[i] : "?");
+  void *png = mr_sheet_png(&t->wrong, &n);
+  put_picture(s, png, n, width, height, r->step, tag, about);
 }
 
 static void put_confusion(mr_stage_t *s, const mr_metrics_t *r) {
@@ -159,7 +177,7 @@ static void put_confusion(mr_stage_t *s, const mr_metrics_t *r) {
   char tag[TAG];
   snprintf(tag, sizeof tag, "confusion/%s", mr_metrics_kind_text(r->kind));
   void *png = mr_png_of_confusion(r, &side, &n);
-  put_picture(s, png, n, side, side, r->step, tag);
+  put_picture(s, png, n, side, side, r->step, tag, NULL);
 }
 
 /* ---- histograms ---- */
@@ -192,7 +210,7 @@ static void put_plugin(mr_stage_t *s, const char *tag, Tb__HparamsData *data) {
   uint8_t *content = malloc(tb__hparams_data__get_packed_size(data));
   Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
   Tb__Metadata meta = TB__METADATA__INIT;
-  if (!content) return;
+  if (!content) return lose(s);
   v.n = 0;
   snprintf(v.tag[0], TAG, "%s", tag);
   Tb__SummaryValue *x = add_value(&v);
@@ -239,7 +257,7 @@ static void put_settings(mr_stage_t *s) {
     for (const mr_opt_t *o = def->opts; !is_sink(def) && o && o->type != MR_OPT_END; o++)
       add_setting(h, mr_watch_stage(s, i, &unused), o, mr_watch_setting(s, i, o->name));
   }
-  if (!h) return;
+  if (!h) return lose(s);
   Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
   Tb__SessionStart start = TB__SESSION_START__INIT;
   start.n_hparams = h->n, start.hparams = h->list;
@@ -308,7 +326,8 @@ static void put_record(mr_stage_t *s, const mr_metrics_t *r) {
   if (mr_metrics_is_numbers(r)) put_numbers(s, r);
   if (mr_metrics_is_numbers(r) && r->n_classes > 0) put_confusion(s, r);
   if (r->kind == MR_METRICS_SAMPLE) put_sample(s, r);
-  if (r->kind == MR_METRICS_WRONG) put_wrong(s, r);
+  if (r->kind == MR_METRICS_WRONG && !mr_sheet_add(&((tensorboard_t *)s->state)->wrong, r)) lose(s);
+  if (r->kind == MR_METRICS_VALID || r->kind == MR_METRICS_TEST) put_wrong(s, r);
   if (r->kind == MR_METRICS_FINAL) put_end(s);
   if (r->kind == MR_METRICS_MARK) mr_appender_mark(&((tensorboard_t *)s->state)->out, s, r);
   if (r->kind == MR_METRICS_HISTOGRAMS)
@@ -326,7 +345,9 @@ static mr_err_t tensorboard_step(mr_stage_t *s) {
 }
 
 static void tensorboard_close(mr_stage_t *s) {
-  mr_appender_close(&((tensorboard_t *)s->state)->out, s);
+  tensorboard_t *t = s->state;
+  mr_appender_close(&t->out, s);
+  mr_sheet_fini(&t->wrong);
 }
 
 static mr_err_t tensorboard_verdict(mr_stage_t *s) {

@@ -10,6 +10,7 @@ const newest = new Map(); // name -> the last number told; some are measured onc
 let samplesDirty = false; // drawn at the next tick: what a page is told on opening holds pictures that are gone
 let classes = [], wrong = [], samples = [], run = null, over = false, dirty = true;
 let overlay = null;        // step -> record of another run
+let drawAt = 0;            // not before then, by performance.now()
 let shown = null;          // [from, to] of the curves, null: all
 
 function el(name, text, attributes) {
@@ -71,7 +72,7 @@ function showNow(r) {
   put('now-loss', four(r.loss));
   put('now-accuracy', four(r.accuracy));
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
-  if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (r.step_p50_s || r.step_s)));
+  if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (newest.get('step_p50_s') || r.step_s)));
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
   if (!r.total_steps) newest.delete('total_steps'); /* nobody knows them */
   $('numbers').dataset.loss = r.loss;
@@ -108,13 +109,16 @@ function makeChart(id) {
   $(id).append(el('div', '', { class: 'cursor', hidden: '' }));
 }
 
+const escaped = (text) => { const e = el('span', text); return e.innerHTML; };
+
 /* What a curve shows at the cursor's step; where it is smoothed, the exact value too. */
 function legend(id, data) {
   const values = exact[id] || {};
   const parts = data.series.filter((s) => values[s.label] && values[s.label].size).map((s) => {
     const v = values[s.label].get(data.x), smoothed = Number($('smooth').value) > 1;
     const text = data.x === undefined || s.y === undefined || s.y === null ? '' : ` ${metricText(valueOf[id], s.y)}${smoothed ? ` (exact: ${metricText(valueOf[id], v)})` : ''}`;
-    return `<span style="color:${s.color}">${s.label}${text}</span>`;
+    const name = s.label === 'other run' ? escaped($('overlay').value) : s.label;
+    return `<span style="color:${s.color}">${name}${text}</span>`;
   });
   return (data.x === undefined ? '' : `step ${data.x} `) + parts.join(' ');
 }
@@ -180,20 +184,28 @@ function move(by, scale) {
   applyZoom();
 }
 
-async function chooseOverlay(name) {
-  overlay = null;
-  if (name) {
-    const text = await (await fetch('/runs/' + encodeURIComponent(name))).text();
-    overlay = new Map();
-    for (const line of text.split('\n')) {
-      if (!line) continue;
-      try {
-        const r = JSON.parse(line);
-        if (r.kind === 'step') overlay.set(r.step, r);
-      } catch (e) { /* a line that is being written */ }
-    }
+function stepsOf(text) {
+  const found = new Map();
+  for (const line of text.split('\n')) {
+    try {
+      const r = line ? JSON.parse(line) : {};
+      if (r.kind === 'step') found.set(r.step, r);
+    } catch (e) { /* a line that is being written */ }
   }
+  return found;
+}
+
+async function chooseOverlay(name) {
+  let found = null;
+  if (name) {
+    const answer = await fetch('/runs/' + encodeURIComponent(name)).catch(() => ({ ok: false }));
+    found = answer.ok ? stepsOf(await answer.text()) : null;
+    if ($('overlay').value !== name) return; /* another one was chosen meanwhile */
+    if (!found) { say(`${name}: its metrics cannot be read, or have more than 64 MiB`); $('overlay').value = ''; }
+  }
+  overlay = found;
   dirty = true;
+  drawAt = 0;
 }
 
 /* ---- the graph: layers by the longest way from a source ---- */
@@ -434,12 +446,19 @@ async function connect() {
 }
 
 for (const id in chartOf) makeChart(id);
-setInterval(() => { if (dirty) { dirty = false; drawCurves(); drawTimes(); drawNumbers(); } }, 250);
+/* A page of a long run, on a machine that trains, leaves most of its processor's time to others. */
+setInterval(() => {
+  if (!dirty || performance.now() < drawAt) return;
+  const begun = performance.now();
+  dirty = false;
+  drawCurves(); drawTimes(); drawNumbers();
+  drawAt = performance.now() + 4 * (performance.now() - begun);
+}, 250);
 /* Pictures are asked for one by one: not more of them than an eye can follow. */
 setInterval(() => { if (samplesDirty) { samplesDirty = false; drawPictures($('samples'), samples); } }, 2000);
 
-$('smooth').addEventListener('input', () => { $('smooth-n').textContent = $('smooth').value; dirty = true; });
-$('log').addEventListener('change', () => { dirty = true; });
+$('smooth').addEventListener('input', () => { $('smooth-n').textContent = $('smooth').value; dirty = true; drawAt = 0; });
+$('log').addEventListener('change', () => { dirty = true; drawAt = 0; });
 $('overlay').addEventListener('change', () => chooseOverlay($('overlay').value));
 $('zoom-in').addEventListener('click', () => move(0, 0.5));
 $('zoom-out').addEventListener('click', () => move(0, 2));

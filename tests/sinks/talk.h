@@ -121,6 +121,7 @@ static int talk_depth __attribute__((unused));
 static inline mr_err_t run(const char *text, mr_diag_t *diag) {
   *diag = (mr_diag_t){0};
   mr_graph_t *g = mr_graph_create(&reg);
+  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
   if (e >= 0 && talk_depth) e = mr_graph_set_depth(g, talk_depth, diag);
   if (e >= 0) e = mr_graph_run(g, diag);

@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 
+#include "sinks/picture.h"
 #include "sinks/tfrecord.h"
 #include "tests/sinks/talk.h"
 
@@ -209,6 +210,36 @@ static void event_files_are_whole_records_with_right_sums(void **state) {
   free(bytes);
 }
 
+static void pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them(void **state) {
+  static const char *const name[] = {"cat", "dog", "owl"};
+  static const mr_dataset_t three = {"made", 3, name};
+  mr_metrics_t *r = calloc(1, sizeof *r);
+  mr_sheet_t s = {0};
+  size_t n;
+  r->kind = MR_METRICS_WRONG, r->step = 7, r->dataset = &three;
+  r->picture.width = r->picture.height = MR_PICTURE_SIDE;
+  r->picture.truth = 1, r->picture.guess = 2;
+  for (int i = 0; i < MR_SHEET_EACH + 1; i++) { /* the last one finds its cell full */
+    memset(r->picture.rgb, 10 * (i + 1), sizeof r->picture.rgb);
+    assert_true(mr_sheet_add(&s, r));
+  }
+  r->picture.guess = 3; /* no such class */
+  assert_true(mr_sheet_add(&s, r));
+  for (int y = 0; y < s.height; y++)
+    for (int x = 0; x < s.width; x++) {
+      int row = y / (s.height / 3), column = x / (s.width / 3);
+      int dx = x % (s.width / 3), dy = y % (s.height / 3), want = 255;
+      if (row == 1 && column == 2 && dy < MR_PICTURE_SIDE && dx < MR_SHEET_EACH * MR_PICTURE_SIDE)
+        want = 10 * (dx / MR_PICTURE_SIDE + 1);
+      assert_int_equal(s.rgb[(y * s.width + x) * 3], want);
+    }
+  void *png = mr_sheet_png(&s, &n);
+  assert_memory_equal(png, "\x89PNG", 4);
+  assert_int_equal(s.n_classes, 0);
+  mr_sheet_fini(&s);
+  free(png), free(r);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -220,6 +251,7 @@ int main(void) {
       CASE(a_table_with_other_columns_is_not_gone_on_with),
       CASE(the_check_sum_is_crc_32c),
       CASE(event_files_are_whole_records_with_right_sums),
+      CASE(pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,98 @@
+/* Each allocation of the file sinks and of the graph around them fails once: the run fails, or all
+   records are in the files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "tests/sinks/talk.h"
+
+static atomic_long calls, fail_at;
+
+#define FAIL_OR(call)                                    \
+  do {                                                   \
+    if (++calls == fail_at) return errno = ENOMEM, NULL; \
+    return call;                                         \
+  } while (0)
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_malloc(size_t n) { FAIL_OR(__real_malloc(n)); }
+
+void *__real_calloc(size_t n, size_t each);
+void *__wrap_calloc(size_t n, size_t each);
+void *__wrap_calloc(size_t n, size_t each) { FAIL_OR(__real_calloc(n, each)); }
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n) { FAIL_OR(__real_realloc(p, n)); }
+
+static const mr_stage_def_t *const own[] = {&talk_def, NULL};
+static int setup(void **state) { return talk_setup(own); }
+static int teardown(void **state) { return talk_teardown(); }
+
+static int lines_of(const char *name) {
+  char *text = read_text(name);
+  int n = 0;
+  for (const char *c = text; *c; c++) n += *c == '\n';
+  free(text);
+  return n;
+}
+
+static off_t size_of_events(void) {
+  char path[400];
+  struct stat st = {0};
+  snprintf(path, sizeof path, "%s/tb", dir);
+  DIR *d = opendir(path);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    snprintf(path, sizeof path, "%s/tb/%s", dir, e->d_name);
+    if (strstr(e->d_name, "tfevents")) assert_int_equal(stat(path, &st), 0);
+  }
+  if (d) closedir(d);
+  return st.st_size;
+}
+
+static mr_err_t run_with(long at, mr_diag_t *diag) {
+  char text[512];
+  assert_int_equal(talk_teardown() | talk_setup(own), 0);
+  snprintf(text, sizeof text,
+           "talk last=5 name=t  t. ! jsonl path=%s/m.jsonl  t. ! csv path=%s/m.csv  "
+           "t. ! tensorboard dir=%s/tb",
+           dir, dir, dir);
+  calls = 0;
+  fail_at = at;
+  mr_err_t e = run(text, diag);
+  fail_at = 0;
+  return e;
+}
+
+static void a_failed_allocation_fails_the_run_or_costs_no_record(void **state) {
+  mr_diag_t diag;
+  talk_depth = 16; /* no record is lost on its way */
+  assert_int_equal(run_with(0, &diag), MR_OK);
+  long n = calls, failed = 0;
+  off_t events = size_of_events();
+  for (long k = 1; k <= n; k++) {
+    if (run_with(k, &diag) < 0) {
+      assert_int_not_equal(strlen(diag.text), 0);
+      failed++;
+      continue;
+    }
+    if (lines_of("m.jsonl") != 7 || lines_of("m.csv") != 8 || size_of_events() != events)
+      fail_msg("allocation %ld: the run ended well, but its files are not whole", k);
+  }
+  print_message("%ld allocations, %ld of them end the run\n", n, failed);
+  assert_true(failed > n / 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(
+      a_failed_allocation_fails_the_run_or_costs_no_record, setup, teardown)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
