@@ -15,8 +15,8 @@ mr_err_t mr__open_spent(mr_fn_t *g);
 /* What an op's spend rule does for the functions in attribute name of e, an equation of f: they
    become what runs where reverse mode goes through them (mr_op_def.spend). */
 mr_err_t mr__spend_called(mr_fn_t *f, mr_eqn_t *e, const char *name);
-/* For vjp rules: whether the reverse sweep over g wants the cotangent of v, a var of g.  It does not
-   where v is constant to what is differentiated; a rule that sweeps over a function's body must
+/* For vjp rules: whether the reverse sweep over g wants the cotangent of v, a var of g.  It does
+   not where v is constant to what is differentiated; a rule that sweeps over a function's body must
    then take v as constant too, since the body may have no way back from it. */
 bool mr__wants(const mr_fn_t *g, const mr_var_t *v);
 /* g->in[wrt[i]]; MR_ERR_SHAPE in g's diag where wrt[i] is not in [0,n_in) or not of floats. */

@@ -3,7 +3,8 @@
    under transforms that change no values, or map, against the program itself.
 
    MILLRACE_PROGRAMS=N takes N programs instead of 400, MILLRACE_SEED=S begins at seed S; what fails
-   names its seed. */
+   names its seed.  MILLRACE_PROGRAMS_TO=FILE writes programs with what they give, for
+   random_programs_jax.py, instead of running the tests. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 
 #include "model/transforms/build.h"
 #include "model/transforms/passes.h"
+#include "tests/model/python_text.h"
 #include "tests/model/random_program.h"
 
 #define EVERY "fold-constants,sink,merge-products,fold-convert,cse,remat,fuse,dead-code"
@@ -281,7 +283,45 @@ static void wild_programs_have_the_same_bits_with_and_without_passes(void **stat
   }
 }
 
+/* ---- for jax ---- */
+
+/* The program of a seed, and what it, its derivative or a map of that gives in f64. */
+static void write_program(FILE *to, unsigned seed, bool wild) {
+  bool narrow;
+  func_t q = random_program(seed, wild, &narrow), d = q, m = q;
+  int how = (int)under(3); /* 2: the values themselves */
+  while (how < 2 && !allowed(&q, JIT, how)) how = (int)under(3);
+  bool mapped = one_in(3);
+  double *got[GRID_MAX];
+  if (how < 2) d = around(&q, derived[how](&q), names_of_derived[how]);
+  if (mapped) m = around(&q, make_vmap(&d), "vmap");
+  if (mapped) free_all(m.f->n_in, m.in), draw_inputs(&m, wild);
+  const func_t *last = mapped ? &m : how < 2 ? &d : &q;
+  if (!narrow) {
+    run_f64(last->f, last->in, got);
+    fprintf(to, "# program\nname = '%s'\nhow = '%s'\nmapped = %s\nwrt = (0, 1, 2)\n", q.name,
+            how < 2 ? names_of_derived[how] : "value", mapped ? "True" : "False");
+    python_fn(to, q.f, "program", 0);
+    python_values(to, "inputs", last->f->n_in, last->f->in, last->in);
+    python_values(to, "results", last->f->n_out, last->f->out, got);
+    free_all(last->f->n_out, got);
+  }
+  if (how < 2) func_fini(&d);
+  if (mapped) func_fini(&m);
+  func_fini(&q);
+}
+
+static int write_programs(const char *path) {
+  unsigned first = from_environment("MILLRACE_SEED", 0),
+           n = from_environment("MILLRACE_PROGRAMS", 400);
+  FILE *to = fopen(path, "w");
+  if (!to) return perror(path), 1;
+  for (unsigned seed = first; seed < first + n; seed++) write_program(to, seed, seed % 2);
+  return fclose(to) != 0;
+}
+
 int main(void) {
+  if (getenv("MILLRACE_PROGRAMS_TO")) return write_programs(getenv("MILLRACE_PROGRAMS_TO"));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tame_programs_are_what_they_are_in_f64_and_under_every_transform),
       cmocka_unit_test(wild_programs_have_the_same_bits_with_and_without_passes),
