@@ -15,7 +15,7 @@
 
 typedef struct progress {
   int64_t every, told;
-  bool terminal, live; /* live: a line without its newline stands on the screen */
+  bool terminal;
   bool begun;
   double line_s, shown_s; /* elapsed_s at the last plain line and the last live one */
   int64_t line_step, line_images;
@@ -34,9 +34,13 @@ static const mr_opt_t progress_opts[] = {{.name = "every",
                                          MR_RESUME_TOLD_OPT(offsetof(progress_t, told)),
                                          {0}};
 
-static void clear_live(progress_t *p) {
-  if (p->live) fputs("\r\033[K", stdout);
-  p->live = false;
+/* The stage whose line without a newline stands on the screen; NULL: none does.  The screen is one,
+   also for a graph of several such stages: under stdout's lock. */
+static const progress_t *live;
+
+static void clear_live(void) {
+  if (live) fputs("\r\033[K", stdout);
+  live = NULL;
 }
 
 /* A line of its own; on a terminal that is narrower, several. */
@@ -112,7 +116,8 @@ static bool was_told(const progress_t *p, const mr_metrics_t *r) {
 static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   bool line = r->step % p->every == 0 && !was_told(p, r);
-  if (!line && !(p->terminal && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
+  bool mine = p->terminal && (!live || live == p); /* one stage has the live line */
+  if (!line && !(mine && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
     if (!p->begun) mark(p, r);
     return;
   }
@@ -120,7 +125,7 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   char pace[160], text[320];
   pace_text(s, r, pace, sizeof pace);
   double loss = mr_metrics_get(r, "loss", 0), accuracy = mr_metrics_get(r, "accuracy", 0);
-  clear_live(p);
+  clear_live();
   if (mr_metrics_get(r, "skipped", 0) != 0) {
     say_line("Step %" PRId64 ", left out%s", r->step, pace);
   } else if (line) {
@@ -131,7 +136,7 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
     mr_snprintf(text, sizeof text, "%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss,
                 accuracy, pace);
     put_live(text);
-    p->live = true;
+    live = p;
     p->shown_s = r->elapsed_s;
   }
   if (line || !p->begun) mark(p, r);
@@ -203,6 +208,7 @@ static void say_final(const mr_metrics_t *r) {
 static void say(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   if (!mr_metrics_is_numbers(r)) return;
+  if (!p->begun) clear_live();
   if (!p->begun && synthetic(r))
     say_line(
         "*** SYNTHETIC DATA: made-up pictures, not CIFAR-10.  `millrace data fetch` brings the "
@@ -213,7 +219,7 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);
   } else {
-    clear_live(p);
+    clear_live();
     if (r->kind == MR_METRICS_VALID && !was_told(p, r)) say_valid(r);
     if (r->kind == MR_METRICS_TEST) say_test(r);
     if (r->kind == MR_METRICS_FINAL) say_final(r);
@@ -232,17 +238,22 @@ static mr_err_t progress_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
+    flockfile(stdout);
     say(s, b[i]->data);
+    funlockfile(stdout);
     mr_buf_unref(b[i]);
   }
   return k ? MR_OK : mr_idle(s);
 }
 
 static void progress_close(mr_stage_t *s) {
-  progress_t *p = s->state;
-  if (p->live) putchar('\n'); /* the last words of a run that failed stay readable */
-  p->live = false;
+  flockfile(stdout);
+  if (live == s->state) {
+    putchar('\n'); /* the last words of a run that failed stay readable */
+    live = NULL;
+  }
   fflush(stdout);
+  funlockfile(stdout);
 }
 
 static mr_err_t progress_plan(mr_stage_t *s) { return MR_OK; }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
+#include "base/xio.h"
 #include "tests/apps/program.h"
 
 static char dir[64], path[96];
@@ -99,10 +100,28 @@ static void a_run_fits(void **state) {
   free(text);
 }
 
+/* A line of one would stand behind the live line of the other. */
+static void two_progress_stages_share_the_terminal(void **state) {
+  static const char graph[] =
+      "synthetic n=160 ! shuffle seed=1 epochs=1 ! normalize ! batch 8 ! delay 100000 asleep\n"
+      "  ! vit-step name=train layers=1 embed=16 mlp=16 heads=2 patch=8\n"
+      "train.metrics ! progress 1 name=a\n"
+      "train.metrics ! progress 1000 name=b\n";
+  char file[128];
+  snprintf(file, sizeof file, "%s/two.mr", dir);
+  assert_int_equal(mr_write_file(file, graph, sizeof graph - 1, NULL), MR_OK);
+  char *text = FITS(40, "train", "--graph", file, "--run-dir", path);
+  int lines = 0;
+  for (const char *at = text; (at = strstr(at, "Step ")); at++) lines++;
+  assert_int_equal(lines, 20); /* of stage a alone */
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(tables_fit, setup, teardown),
       cmocka_unit_test_setup_teardown(a_run_fits, setup, teardown),
+      cmocka_unit_test_setup_teardown(two_progress_stages_share_the_terminal, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
