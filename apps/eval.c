@@ -1,5 +1,7 @@
 /* millrace eval: a checkpoint over one split of the data. */
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,9 +9,12 @@
 #include "apps/cli.h"
 #include "apps/interrupt.h"
 #include "apps/run_dir.h"
+#include "stages/vit_state.h"
 
 static const mr_flag_t eval_flags[] = {
-    {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
+    {"--data", "DIR",
+     "CIFAR-10 in its official binary layout, or the word synthetic; default: what "
+     "the checkpoint's run was trained on."},
     {"--split", "train|valid|test", "Which records; default test."},
     {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."},
     {"--threads", "N", "Threads that compute; default one a processor."},
@@ -18,6 +23,78 @@ static const mr_flag_t eval_flags[] = {
     {0}};
 
 static const char usual_data[] = "data/cifar-10-batches-bin";
+
+/* The data that a checkpoint is judged on. */
+typedef struct judged {
+  char path[MR_RUN_PATH]; /* or "synthetic" */
+  char setting[3][32];    /* of kept_name, as the run's; "": usual */
+} judged_t;
+
+/* Which records belong to which split. */
+static const char *const kept_name[3] = {"records", "holdout", "split-seed"};
+
+/* The run that a checkpoint lies in, RUN/checkpoints/NAME, into run[0,MR_RUN_PATH). */
+static bool run_of(const char *checkpoint, char *run) {
+  char real[PATH_MAX], graph[PATH_MAX + 16];
+  if (!realpath(checkpoint, real)) return false;
+  for (int up = 0; up < 2; up++) {
+    char *slash = strrchr(real, '/');
+    if (!slash) return false;
+    *slash = 0;
+  }
+  snprintf(graph, sizeof graph, "%s/graph.mr", real);
+  if (access(graph, R_OK) || strlen(real) >= MR_RUN_PATH) return false;
+  strcpy(run, real);
+  return true;
+}
+
+static void keep_setting(const mr_graph_t *g, const char *stage, const char *name, char *to,
+                         size_t n) {
+  const char *text = mr_graph_setting(g, stage, name);
+  snprintf(to, n, "%s", text ? text : "");
+}
+
+/* The CIFAR-10 of the run: where it is, and which of its records were held back.  False: the run
+   has none that can be found out. */
+static bool data_of_run(const char *run, judged_t *d) {
+  mr_run_dir_t r = {0};
+  mr_diag_t unsaid = {0};
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  bool found = g && mr_run_dir_read(&r, run, &unsaid) >= 0 && mr_run_dir_graph(&r, g, &unsaid) >= 0;
+  const mr_stage_t *s = found ? mr_graph_stage_of(g, "cifar10") : NULL;
+  if (s) {
+    keep_setting(g, s->name, "path", d->path, sizeof d->path);
+    for (int i = 0; i < 3; i++)
+      keep_setting(g, s->name, kept_name[i], d->setting[i], sizeof d->setting[i]);
+  }
+  mr_graph_destroy(g);
+  mr_run_dir_free(&r);
+  return s && d->path[0];
+}
+
+/* Never made-up pictures for a checkpoint that was trained on others, unless they are asked for. */
+static mr_err_t choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+  const char *data = mr_args_text(a, "--data"), *checkpoint = a->word[0];
+  char run[MR_RUN_PATH];
+  mr_vit_progress_t at;
+  bool of_run = run_of(checkpoint, run) && data_of_run(run, d);
+  if (data && snprintf(d->path, sizeof d->path, "%s", data) >= (int)sizeof d->path)
+    return mr_fail(diag, MR_ERR_USAGE, "--data: %.40s...: the path is too long", data);
+  if (data) return MR_OK;
+  MR_TRY(mr_vit_state_progress(checkpoint, &at, diag));
+  if (!strcmp(at.origin, "synthetic")) return strcpy(d->path, "synthetic"), MR_OK;
+  if (at.origin[0] && strcmp(at.origin, "cifar10"))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: was trained on data of the stage %s, and eval reads CIFAR-10 alone; give a "
+                   "graph that ends in `vit-eval checkpoint=%s` to `millrace run`",
+                   checkpoint, at.origin, checkpoint);
+  if (!of_run) strcpy(d->path, usual_data);
+  if (access(d->path, F_OK) == 0) return MR_OK;
+  return mr_fail(
+      diag, MR_ERR_IO,
+      "%s: was trained on CIFAR-10, which is not in %s (%s); name its folder with --data",
+      checkpoint, d->path, of_run ? "as its run says" : "where it usually is");
+}
 
 /* A checkpoint is a file; people name the run's folder. */
 static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
@@ -32,14 +109,18 @@ static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
 }
 
 static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
-  const char *data = mr_args_text(a, "--data"), *split = mr_args_text(a, "--split"),
-             *dtype = mr_args_text(a, "--dtype"), *jsonl = mr_args_text(a, "--jsonl"),
-             *threads = mr_args_text(a, "--threads");
-  if (!data) data = access(usual_data, F_OK) ? "synthetic" : usual_data;
+  const char *split = mr_args_text(a, "--split"), *dtype = mr_args_text(a, "--dtype"),
+             *jsonl = mr_args_text(a, "--jsonl"), *threads = mr_args_text(a, "--threads");
+  judged_t d = {0};
   MR_TRY(check_is_file(a->word[0], diag));
+  MR_TRY(choose_data(a, &d, diag));
+  const char *data = d.path;
   bool synthetic = !strcmp(data, "synthetic");
   MR_TRY(mr_graph_parse(g, synthetic ? "synthetic name=data" : "cifar10 name=data", NULL, 0, diag));
   if (!synthetic) MR_TRY(mr_graph_set(g, "data", "path", data, diag));
+  for (int i = 0; i < 3; i++)
+    if (!synthetic && d.setting[i][0])
+      MR_TRY(mr_graph_set(g, "data", kept_name[i], d.setting[i], diag));
   MR_TRY(mr_graph_set(g, "data", "split", split ? split : "test", diag));
   MR_TRY(mr_graph_parse(g,
                         "data. ! normalize preset=cifar10 ! batch 256 ! vit-eval name=eval "

@@ -56,7 +56,7 @@ typedef struct mr_picture {
 typedef struct mr_metrics {
   mr_metrics_kind_t kind;
   int64_t step, total_steps; /* step counts from 1; total 0: unknown */
-  int64_t epoch;             /* from 1 */
+  int64_t epoch;             /* of the newest step, from 1; 0 before the first */
   int64_t images;            /* training images seen so far */
   double elapsed_s;          /* of this run */
   uint64_t ledger;

@@ -95,7 +95,8 @@ static mr_err_t vit_eval_step(mr_stage_t *s) {
   if (!b) return MR_END;
   mr_metrics_t *r = b->data;
   memset(r, 0, sizeof *r);
-  r->kind = MR_METRICS_TEST, r->step = v->at.step, r->epoch = v->at.epoch;
+  r->kind = MR_METRICS_TEST, r->step = v->at.step,
+  r->epoch = v->at.epoch ? v->at.epoch : v->at.step > 0;
   r->images = v->at.images, r->ledger = v->at.ledger, r->elapsed_s = mr_now_s() - v->t0;
   r->dataset = s->in_spec[0].dataset;
   if (v->records) snprintf(r->note, sizeof r->note, "%s", v->records);

@@ -69,6 +69,12 @@ static mr_err_t compile(mr_stage_t *s) {
    gradients; its update waits until that is done. */
 static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STATE); }
 
+/* A checkpoint counts the epochs done: one more has begun, unless it was left at an epoch's end. */
+static int64_t newest_epoch(const mr_vit_progress_t *at, const mr_spec_t *in) {
+  bool at_end = in->n_batches ? at->epoch * in->n_batches == at->step : at->unvalidated;
+  return at->epoch + (at->step > 0 && !at_end);
+}
+
 /* Parameters and progress of the checkpoint that the settings name, if they do. */
 static mr_err_t resume(mr_stage_t *s) {
   vit_step_t *v = s->state;
@@ -83,6 +89,7 @@ static mr_err_t resume(mr_stage_t *s) {
                          "mean something else; resume with that one",
                          name, v->resume, v->at.optimizer);
   v->saved_step = v->at.step;
+  v->epoch = newest_epoch(&v->at, &s->in_spec[IN_TRAIN]);
   return MR_OK;
 }
 

@@ -94,7 +94,7 @@ static mr_err_t finish(mr_stage_t *s) {
 static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
   vit_step_t *v = s->state;
   mr_buf_t *b;
-  v->at.step++;
+  v->at.step++, v->epoch = v->at.epoch + 1;
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, NULL, NULL, 0, 0);
   MR_TRY(mr__vit_metrics_fresh(s, MR_METRICS_STEP, &b));
@@ -125,7 +125,7 @@ static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
     v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), v->at.step + 1);
   uint32_t bits;
   memcpy(&bits, &r.loss, sizeof bits);
-  v->at.step++;
+  v->at.step++, v->epoch = v->at.epoch + 1;
   v->at.images += batch->n;
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);

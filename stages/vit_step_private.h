@@ -24,6 +24,7 @@ typedef struct vit_step {
   mr_vit_config_t config;
   mr_schedule_t rate;
   int64_t total; /* steps of the whole run, 0: unknown */
+  int64_t epoch; /* of the newest step, from 1; 0 before the first.  at.epoch counts those done */
   mr_params_t params;
   mr_train_step_t *step;
   mr_eval_step_t *eval;

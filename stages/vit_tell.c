@@ -14,7 +14,7 @@ mr_err_t mr__vit_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t *
   mr_metrics_t *r = (*out)->data;
   memset(r, 0, sizeof *r);
   r->kind = kind, r->step = v->at.step, r->total_steps = v->total;
-  r->epoch = v->at.epoch + (kind == MR_METRICS_STEP);
+  r->epoch = v->epoch;
   r->images = v->at.images, r->elapsed_s = mr_now_s() - v->t0, r->ledger = v->at.ledger;
   r->dataset = s->in_spec[IN_TRAIN].dataset;
   (*out)->size = sizeof *r;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/safetensors.h"
+#include "base/xio.h"
 #include "tests/apps/program.h"
 
 static char dir[64], run[128], checkpoint[160];
@@ -96,9 +97,94 @@ static void names_in_a_file_cannot_steer_the_terminal(void **state) {
   assert_null(strchr(p.out, 0x1B));
 }
 
+/* ---- the data of the run ---- */
+
+/* A CIFAR-10 of 20 records a file. */
+static void write_cifar(const char *folder) {
+  static unsigned char record[3073];
+  static const char *const file[] = {"data_batch_1", "data_batch_2", "data_batch_3",
+                                     "data_batch_4", "data_batch_5", "test_batch"};
+  assert_int_equal(mr_make_folder(folder, NULL), MR_OK);
+  for (int k = 0; k < 6; k++) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s.bin", folder, file[k]);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 20; i++) {
+      for (int at = 1; at < 3073; at++) record[at] = (unsigned char)((at * (k + 3) + i * 37) >> 2);
+      record[0] = (unsigned char)((i + k) % 10);
+      fwrite(record, 1, sizeof record, f);
+    }
+    fclose(f);
+  }
+}
+
+static void train_on(const char *folder, const char *to) {
+  RUN(&p, "train", "--data", folder, "--run-dir", to, "layers=1", "embed=32", "mlp=32", "heads=2",
+      "batch=16", "seed=5", "data.records=20", "valid-data.records=20", "test-data.records=20",
+      "data.holdout=20", "valid-data.holdout=20", "test-data.holdout=20", "leak-check=off");
+  if (p.status) fail_msg("%s%s", p.err, p.out);
+}
+
+static void a_checkpoint_is_judged_on_the_data_of_its_run(void **state) {
+  char folder[128], moved[128], of[128], latest[192], alone[160], json[160], metrics[192],
+      before[512];
+  snprintf(folder, sizeof folder, "%s/cifar", dir);
+  snprintf(moved, sizeof moved, "%s/cifar-moved", dir);
+  snprintf(of, sizeof of, "%s/real", dir);
+  snprintf(latest, sizeof latest, "%s/checkpoints/latest", of);
+  snprintf(alone, sizeof alone, "%s/alone.safetensors", dir);
+  snprintf(json, sizeof json, "%s/eval.jsonl", dir);
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", of);
+  write_cifar(folder);
+  train_on(folder, of);
+  assert_non_null(getcwd(before, sizeof before));
+  assert_int_equal(chdir(dir), 0); /* a folder without data/ */
+  static const char *const split[] = {"test", "valid"};
+  for (int i = 0; i < 2; i++) { /* valid: those that this run's seed has held back */
+    RUN(&p, "eval", latest, "--split", split[i], "--jsonl", json);
+    if (p.status) fail_msg("%s", p.err);
+    assert_null(strstr(p.out, "SYNTHETIC"));
+    assert_true(told(json, "test", "loss") == told(metrics, split[i], "loss"));
+  }
+  size_t n;
+  void *bytes;
+  assert_int_equal(mr_read_file(latest, 1 << 28, &bytes, &n, NULL), MR_OK);
+  assert_int_equal(mr_write_file(alone, bytes, n, NULL), MR_OK);
+  free(bytes);
+  RUN(&p, "eval", alone); /* of no run */
+  assert_int_equal(p.status, 1);
+  assert_non_null(
+      strstr(p.err, "was trained on CIFAR-10, which is not in data/cifar-10-batches-bin"));
+  assert_int_equal(rename(folder, moved), 0);
+  RUN(&p, "eval", latest);
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, folder));
+  assert_non_null(strstr(p.err, "name its folder with --data"));
+  RUN(&p, "eval", latest, "--data", moved);
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(chdir(before), 0);
+}
+
+static void made_up_pictures_are_for_those_who_were_trained_on_them(void **state) {
+  RUN(&p, "eval", checkpoint);
+  if (p.status) fail_msg("%s%s", p.err, p.out);
+  assert_non_null(strstr(p.out, "(synthetic data)"));
+}
+
+static void the_last_records_say_the_epoch_of_their_step(void **state) {
+  char metrics[160];
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", run);
+  static const char *const kind[] = {"step", "test", "final"};
+  for (int i = 0; i < 3; i++) assert_true(told(metrics, kind[i], "epoch") == 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_test_records_give_what_the_run_gave),
+      cmocka_unit_test(a_checkpoint_is_judged_on_the_data_of_its_run),
+      cmocka_unit_test(made_up_pictures_are_for_those_who_were_trained_on_them),
+      cmocka_unit_test(the_last_records_say_the_epoch_of_their_step),
       cmocka_unit_test(other_records_are_called_by_their_name),
       cmocka_unit_test(what_is_no_checkpoint_or_no_split_is_refused),
       cmocka_unit_test(a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks),
