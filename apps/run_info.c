@@ -92,22 +92,16 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
 }
 
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag) {
-  char file[MR_RUN_PATH + 32];
-  void *data = NULL;
-  size_t n;
-  mr_diag_t unsaid = {0};
   *out = (mr_run_info_t){.loss = NAN, .valid = NAN, .test = NAN, .rate = NAN};
   if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
     return mr_fail(diag, MR_ERR_USAGE, "%.60s...: too long a name", path);
   MR_TRY(read_metrics(out, diag));
   out->loss = mr_run_info_loss(out, out->step);
-  snprintf(file, sizeof file, "%s/settings.txt", path);
-  if (mr_read_file(file, 1 << 20, &data, &n, &unsaid) >= 0) out->settings = data;
-  return unsaid.code == MR_ERR_NOMEM ? mr_fail(diag, unsaid.code, "%s", unsaid.text) : MR_OK;
+  return MR_OK;
 }
 
 void mr_run_info_free(mr_run_info_t *r) {
-  free(r->settings), free(r->loss_at);
+  free(r->loss_at);
   *r = (mr_run_info_t){0};
 }
 

@@ -16,12 +16,11 @@ typedef struct mr_run_info {
   double elapsed_s;   /* of its last part */
   char state[24];     /* "finished", "stopped", "running", "broken off" */
   char data[24], ledger[20];
-  char *settings;  /* settings.txt; heap */
   double *loss_at; /* [n_loss] loss of each step, NAN where there is none; heap */
   int64_t n_loss;
 } mr_run_info_t;
 
-/* Reads metrics.jsonl and settings.txt of a folder.  MR_ERR_IO if it holds no run. */
+/* Reads metrics.jsonl of a folder.  MR_ERR_IO if it holds no run. */
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag);
 void mr_run_info_free(mr_run_info_t *r);
 

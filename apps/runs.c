@@ -82,58 +82,116 @@ static int list(const char *folder, mr_diag_t *diag) {
 
 /* ---- side by side ---- */
 
-/* The last value of KEY= in a text of settings into out; "-" if there is none. */
-static void setting_of(const char *settings, const char *key, size_t n_key, char *out, size_t n) {
-  snprintf(out, n, "-");
-  for (const char *line = settings; line && *line;) {
-    size_t len = strcspn(line, "\n");
-    if (len > n_key && !strncmp(line, key, n_key) && line[n_key] == '=') {
-      char value[256];
-      snprintf(value, sizeof value, "%.*s", (int)(len - n_key - 1), line + n_key + 1);
-      mr_printable_cell(value, n, out, n);
-    }
-    line += len + (line[len] == '\n');
-  }
+enum { COMPARED = 16, VALUE = 64 };
+
+/* A run beside others.  Its settings say what was given; its graph, what all others are. */
+typedef struct compared {
+  mr_run_info_t info;
+  mr_run_dir_t dir;
+  mr_graph_t *g; /* NULL: its files cannot be read any more */
+} compared_t;
+
+static mr_err_t open_compared(const char *path, compared_t *c, mr_diag_t *diag) {
+  mr_diag_t unsaid = {0};
+  MR_TRY(mr_run_info_read(path, &c->info, diag));
+  c->g = mr_graph_create(mr_all_stages());
+  if (!c->g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its graph", path);
+  if (mr_run_dir_read(&c->dir, path, &unsaid) >= 0 && mr_run_dir_graph(&c->dir, c->g, &unsaid) >= 0)
+    return MR_OK;
+  mr_graph_destroy(c->g);
+  c->g = NULL;
+  return unsaid.code == MR_ERR_NOMEM ? mr_fail(diag, unsaid.code, "%s", unsaid.text) : MR_OK;
 }
 
-static bool said_before(const mr_run_info_t *r, int run, const char *key, size_t n_key) {
-  for (int i = 0; i <= run; i++)
-    for (const char *line = r[i].settings; line && *line;) {
-      if (line == key) return false;
-      if (!strncmp(line, key, n_key + 1)) return true; /* with the = */
-      line += strcspn(line, "\n");
-      line += *line == '\n';
-    }
+static void close_compared(compared_t *c) {
+  mr_graph_destroy(c->g);
+  mr_run_dir_free(&c->dir);
+  mr_run_info_free(&c->info);
+}
+
+/* The value of "let KEY = VALUE" in a graph's text into out; false: there is no such line. */
+static bool variable_of(const char *graph, const char *key, char *out, size_t n) {
+  size_t len = strlen(key);
+  for (const char *at = graph; at && *at; at += strcspn(at, "\n"), at += *at == '\n') {
+    const char *p = at + strspn(at, " \t");
+    if (strncmp(p, "let", 3) || (p[3] != ' ' && p[3] != '\t')) continue;
+    p += 3 + strspn(p + 3, " \t");
+    if (strncmp(p, key, len)) continue;
+    p += len, p += strspn(p, " \t");
+    if (*p != '=') continue;
+    p += 1 + strspn(p + 1, " \t");
+    snprintf(out, n, "%.*s", (int)strcspn(p, " \t#\n"), p);
+    return true;
+  }
   return false;
 }
 
-static void print_row(const mr_run_info_t *r, int n, const char *key, size_t n_key) {
-  char value[16][64];
+/* The stage that a key speaks of, "STAGE.SETTING" or a setting that one stage alone has; *setting:
+   its setting. */
+static const mr_stage_t *stage_of(const mr_graph_t *g, const char *key, const char **setting) {
+  const char *dot = strchr(key, '.');
+  const mr_stage_t *found = NULL;
+  int n = 0;
+  *setting = dot ? dot + 1 : key;
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    bool named = !dot || (strlen(s->name) == (size_t)(dot - key) &&
+                          !strncmp(s->name, key, (size_t)(dot - key)));
+    if (named && mr_stage_def_opt(s->def, *setting)) found = s, n++;
+  }
+  return n == 1 ? found : NULL;
+}
+
+/* What a run had there, given or not, into out; "-" where it has no such setting. */
+static void value_of(const compared_t *c, const char *key, char *out, size_t n) {
+  const char *setting, *given = mr_run_dir_get(&c->dir, key);
+  const mr_stage_t *s = c->g ? stage_of(c->g, key, &setting) : NULL;
+  const mr_opt_t *o = s ? mr_stage_def_opt(s->def, setting) : NULL;
+  if (o && o->type == MR_OPT_SECRET && given)
+    snprintf(out, n, "(hidden)");
+  else if (given)
+    snprintf(out, n, "%s", given);
+  else if (!c->dir.graph || !variable_of(c->dir.graph, key, out, n)) {
+    const char *text = s ? mr_graph_setting(c->g, s->name, setting) : NULL;
+    snprintf(out, n, "%s", text ? text : "-");
+  }
+}
+
+static void print_row(const compared_t *c, int n, const char *key) {
+  char value[COMPARED][VALUE];
   bool differ = false;
   for (int i = 0; i < n; i++) {
-    setting_of(r[i].settings, key, n_key, value[i], sizeof value[i]);
+    value_of(&c[i], key, value[i], VALUE);
     differ |= strcmp(value[i], value[0]) != 0;
   }
   if (!differ) return;
-  printf("%-28.*s", (int)n_key, key);
+  printf("%-28s", key);
   for (int i = 0; i < n; i++) printf(" %16.16s", value[i]);
   putchar('\n');
 }
 
-static void print_settings(const mr_run_info_t *r, int n) {
+/* Setting k of run i, "KEY=VALUE", as KEY into key; false: an earlier one has the same. */
+static bool first_key(const compared_t *c, int i, int k, char *key, size_t n) {
+  const char *text = c[i].dir.setting[k];
+  size_t len = strcspn(text, "=") + 1;
+  snprintf(key, n, "%.*s", (int)len - 1, text);
+  for (int r = 0; r <= i; r++)
+    for (int at = 0; at < (r == i ? k : c[r].dir.n_settings); at++)
+      if (!strncmp(c[r].dir.setting[at], text, len)) return false;
+  return true;
+}
+
+static void print_settings(const compared_t *c, int n) {
+  char key[128];
   for (int i = 0; i < n; i++)
-    for (const char *line = r[i].settings; line && *line;) {
-      size_t n_key = strcspn(line, "=\n");
-      if (line[n_key] == '=' && !said_before(r, i, line, n_key)) print_row(r, n, line, n_key);
-      line += strcspn(line, "\n");
-      line += *line == '\n';
-    }
+    for (int k = 0; k < c[i].dir.n_settings; k++)
+      if (first_key(c, i, k, key, sizeof key)) print_row(c, n, key);
 }
 
 /* Losses at some steps that all have reached. */
-static void print_losses(const mr_run_info_t *r, int n) {
-  int64_t common = r[0].step;
-  for (int i = 1; i < n; i++) common = r[i].step < common ? r[i].step : common;
+static void print_losses(const compared_t *c, int n) {
+  int64_t common = c[0].info.step;
+  for (int i = 1; i < n; i++) common = c[i].info.step < common ? c[i].info.step : common;
   for (int part = 1; part <= 5 && common; part++) {
     int64_t at = common * part / 5;
     if (!at) continue;
@@ -141,25 +199,26 @@ static void print_losses(const mr_run_info_t *r, int n) {
     snprintf(label, sizeof label, "loss at step %" PRId64, at);
     printf("%-28s", label);
     for (int i = 0; i < n; i++)
-      printf(" %16s", number(mr_run_info_loss(&r[i], at), "%.4f", text, sizeof text));
+      printf(" %16s", number(mr_run_info_loss(&c[i].info, at), "%.4f", text, sizeof text));
     putchar('\n');
   }
 }
 
 static int compare(const mr_args_t *a, mr_diag_t *diag) {
-  mr_run_info_t r[16] = {0};
-  mr_err_t e = MR_OK;
-  for (int i = 0; i < a->n_words && e >= 0; i++) e = mr_run_info_read(a->word[i], &r[i], diag);
+  compared_t *c = calloc(COMPARED, sizeof *c);
+  mr_err_t e = c ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for runs");
+  for (int i = 0; i < a->n_words && e >= 0; i++) e = open_compared(a->word[i], &c[i], diag);
   if (e >= 0) {
     print_head();
-    for (int i = 0; i < a->n_words; i++) print_run(&r[i], true);
+    for (int i = 0; i < a->n_words; i++) print_run(&c[i].info, true);
     printf("\n%-28s", "");
-    for (int i = 0; i < a->n_words; i++) printf(" %16.16s", short_name(r[i].path));
+    for (int i = 0; i < a->n_words; i++) printf(" %16.16s", short_name(c[i].info.path));
     putchar('\n');
-    print_settings(r, a->n_words);
-    print_losses(r, a->n_words);
+    print_settings(c, a->n_words);
+    print_losses(c, a->n_words);
   }
-  for (int i = 0; i < a->n_words; i++) mr_run_info_free(&r[i]);
+  for (int i = 0; c && i < a->n_words; i++) close_compared(&c[i]);
+  free(c);
   return e;
 }
 
@@ -181,6 +240,6 @@ const mr_command_t mr_command_runs = {
     .help = "Lists the runs of a folder (runs/), or compares some: settings, losses, ledgers.",
     .more =
         "\nThe loss is the mean of the last 20 steps.  Settings that are the same are left out.",
-    .max_words = 16,
+    .max_words = COMPARED,
     .run = runs_run,
 };

@@ -1,0 +1,71 @@
+/* millrace runs A B: what two runs had, given or not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+
+static const char graph[] =
+    "let run = unset\n"
+    "let batch = 8   # records\n"
+    "synthetic name=data n=64 ! shuffle seed=12 epochs=0 ! normalize ! batch $batch name=batches\n"
+    "  ! vit-step name=train layers=1 embed=16 mlp=16 heads=2 patch=8\n"
+    "train.metrics ! telemetry ! alert name=warn\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n";
+
+static program_t p;
+static char dir[64], file[96], a[96], b[96];
+
+static void train(const char *run, const char *const *more) {
+  const char *words[32] = {"train", "--graph", file, "--run-dir", run, "--steps", "3"};
+  for (int i = 0; more[i]; i++) words[7 + i] = more[i];
+  program_run(&p, words);
+  if (p.status) fail_msg("%s", p.err);
+}
+
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-runs-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(file, sizeof file, "%s/g.mr", dir);
+  snprintf(a, sizeof a, "%s/a", dir);
+  snprintf(b, sizeof b, "%s/b", dir);
+  return mr_write_file(file, graph, sizeof graph - 1, NULL);
+}
+
+static int teardown(void **state) { return program_forget(dir); }
+
+/* The words of the row that begins with a key; "" without one. */
+static const char *row(const char *key) {
+  static char text[256];
+  char one[64] = "", two[64] = "", start[64];
+  snprintf(start, sizeof start, "\n%s ", key);
+  const char *at = strstr(p.out, start);
+  if (!at || sscanf(at + strlen(start), "%63s %63s", one, two) != 2) return "";
+  snprintf(text, sizeof text, "%s %s", one, two);
+  return text;
+}
+
+static void a_setting_that_one_run_was_given_stands_beside_the_others_default(void **state) {
+  train(a, (const char *const[]){"lr=5e-4", "batch=4", "data.n=32", "warn.webhook=http://h/secret",
+                                 "train.warmup=0", NULL});
+  train(b, (const char *const[]){NULL});
+  RUN(&p, "runs", a, b);
+  assert_int_equal(p.status, 0);
+  assert_string_equal(row("lr"), "5e-4 1e-3");
+  assert_string_equal(row("batch"), "4 8");
+  assert_string_equal(row("data.n"), "32 64");
+  assert_string_equal(row("train.warmup"), ""); /* the same, said or not */
+  assert_string_equal(row("steps"), "");
+  assert_null(strstr(p.out, "secret"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_setting_that_one_run_was_given_stands_beside_the_others_default),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
