@@ -123,10 +123,10 @@ static bool compare_settings(changes_t *c, const mr_stage_t *s) {
     snprintf(name, sizeof name, "%.64s.%.64s", s->name, o->name);
     tell(c, kind, name,
          !was     ? "none"
-         : secret ? "(secret)"
+         : secret ? "(hidden)"
                   : was,
          !now     ? "none"
-         : secret ? "(secret)"
+         : secret ? "(hidden)"
                   : now);
   }
   return same;

@@ -184,6 +184,19 @@ mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   return read_files(r, diag);
 }
 
+/* What its sources put aside lies with the run, unless the graph names another file. */
+static mr_err_t set_quarantine(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  file_in(r, "quarantine.jsonl", path);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    const mr_opt_t *o = mr_stage_def_opt(s->def, "quarantine");
+    if (o && o->def && !strcmp(mr_graph_setting(g, s->name, o->name), o->def))
+      MR_TRY(mr_graph_set(g, s->name, o->name, path, diag));
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
   char run[MR_RUN_PATH + 8];
   const char *setting[MR_RUN_SETTINGS + 1], *data = mr_run_dir_get(r, "data");
@@ -193,8 +206,8 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
   if (strstr(r->graph, "$run")) setting[n++] = run;
   if (*r->origin) MR_TRY(mr_graph_set_origin(g, r->origin, diag));
   MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
-  return data && !strcmp(data, "synthetic") ? mr_graph_swap(g, "cifar10", "synthetic", diag)
-                                            : MR_OK;
+  if (data && !strcmp(data, "synthetic")) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
+  return set_quarantine(r, g, diag);
 }
 
 mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag) {

@@ -43,7 +43,7 @@ mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* Parses the run's graph into g, with its settings and $run; data=synthetic puts synthetic sources
-   in the place of cifar10. */
+   in the place of cifar10; files of quarantine= lie in the folder unless they are given. */
 mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag);
 
 /* Appends a setting.  One that holds a newline is refused. */

@@ -178,6 +178,16 @@ static void a_checkpoint_under_way_is_finished(void **state) {
   assert_int_equal(stat(latest, &st), 0);
 }
 
+static void a_trace_that_cannot_be_written_is_told_before_the_run(void **state) {
+  char graph[256], ledger[128];
+  snprintf(ledger, sizeof ledger, "%s/ledger.txt", dir);
+  snprintf(graph, sizeof graph, "synthetic n=8 ! shuffle ! batch 4 ! ledger path=%s", ledger);
+  RUN(&p, "run", graph, "--trace", "/proc/none/trace.json");
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "/proc/none/trace.json: cannot make the file"));
+  assert_int_equal(access(ledger, F_OK), -1);
+}
+
 static void sigterm_ends_it_as_ctrl_c_does(void **state) {
   FILE *out = tmpfile(), *err = tmpfile();
   pid_t pid = program_start((const char *const[]){"run", "count 0 ! null", NULL}, out, err);
@@ -196,6 +206,7 @@ int main(void) {
       CASE(a_second_signal_ends_it_after_the_grace),
       CASE(a_signal_that_comes_twice_loses_no_step),
       CASE(a_checkpoint_under_way_is_finished),
+      CASE(a_trace_that_cannot_be_written_is_told_before_the_run),
       CASE(sigterm_ends_it_as_ctrl_c_does),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

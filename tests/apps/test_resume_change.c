@@ -208,6 +208,24 @@ static void a_run_without_its_last_record_is_not_finished(void **state) {
   assert_non_null(strstr(p.out, "Done: 6 steps"));
 }
 
+/* Not in whatever folder the program was started in. */
+static void bad_records_are_told_in_the_runs_folder(void **state) {
+  int32_t labels[N] = {[7] = 77};
+  char path[160], other[96], before[512];
+  write_data("bad", 3);
+  snprintf(path, sizeof path, "%s/bad/labels.npy", dir);
+  assert_int_equal(mr_npy_save(path, MR_I32, 1, (int64_t[]){N}, labels, NULL), MR_OK);
+  snprintf(other, sizeof other, "%s/other", dir);
+  assert_non_null(getcwd(before, sizeof before));
+  assert_int_equal(chdir(dir), 0);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "--steps", "6", setting("bad"),
+      "data.on-bad=quarantine:3", "held.on-bad=quarantine:3", "leak-check=off");
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(access("other/quarantine.jsonl", R_OK), 0);
+  assert_int_equal(access("quarantine.jsonl", F_OK), -1);
+  assert_int_equal(chdir(before), 0);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -219,6 +237,7 @@ int main(void) {
       CASE(other_data_of_the_same_shape_are_refused),
       CASE(a_run_of_before_data_txt_resumes),
       CASE(a_finished_run_says_that_there_is_nothing_to_do),
+      CASE(bad_records_are_told_in_the_runs_folder),
       CASE(a_run_without_its_last_record_is_not_finished),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
