@@ -63,6 +63,7 @@ static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &want.first, diag));
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   mr_err_t e = mr_take_batches(g, &want, diag);
+  if (e >= 0) mr_note_step_ahead(a, 0, want.first);
   mr_graph_destroy(g);
   return e;
 }

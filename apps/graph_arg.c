@@ -1,5 +1,6 @@
 #include "apps/graph_arg.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +18,17 @@ static bool is_run(const char *word) {
   struct stat st;
   int n = snprintf(path, sizeof path, "%s/graph.mr", word);
   return n < (int)sizeof path && stat(path, &st) == 0;
+}
+
+void mr_note_step_ahead(const mr_args_t *a, int at, int64_t step) {
+  int64_t done = 0;
+  if (!is_run(a->word[at]) || mr_run_dir_steps(a->word[at], &done, NULL) < 0 || step <= done)
+    return;
+  fprintf(
+      stderr,
+      "millrace: %s has done %lld step%s: step %lld has not been made, these are the records that "
+      "it would have\n",
+      a->word[at], (long long)done, done == 1 ? "" : "s", (long long)step);
 }
 
 static mr_err_t from_run(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {

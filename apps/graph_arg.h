@@ -11,6 +11,10 @@
    begin with its name. */
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);
 
+/* Where word[at] is the folder of a run that has not made this step: says so on standard error,
+   once its batch has been shown. */
+void mr_note_step_ahead(const mr_args_t *a, int at, int64_t step);
+
 /* Parses the same once more into an empty g. */
 mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag);
 

@@ -246,7 +246,10 @@ static int ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   if ((mr_args_text(a, "--step") != NULL) == (record != NULL))
     return mr_fail(diag, MR_ERR_USAGE, "who: give one of --step N and --record ID");
   MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &step, diag));
-  if (!record) return who_step(a, g, step, diag);
+  if (!record) {
+    MR_TRY(who_step(a, g, step, diag));
+    return mr_note_step_ahead(a, 0, step), 0;
+  }
   MR_TRY(steps_done(a, &steps, diag));
   return who_record(a, g, record, steps, diag);
 }

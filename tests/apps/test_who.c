@@ -148,6 +148,25 @@ static void a_run_answers_for_what_it_has_done(void **state) {
   assert_string_equal(p.out, "{\"step\":4,\"epoch\":1,\"slot\":0}\n");
 }
 
+/* The run of the test before has made three steps. */
+static void a_step_that_a_run_has_not_made_is_shown_as_such(void **state) {
+  static const char *const command[] = {"who", "batch"};
+  char run[96], note[256];
+  snprintf(run, sizeof run, "%s/run", dir);
+  snprintf(note, sizeof note,
+           "millrace: %s has done 3 steps: step 4 has not been made, these are the records that it "
+           "would have\n",
+           run);
+  for (int i = 0; i < 2; i++) {
+    RUN(&p, command[i], run, "--step", "4");
+    said(0, "step 4, epoch 1: 4 records");
+    assert_string_equal(p.err, note);
+    RUN(&p, command[i], run, "--step", "3");
+    said(0, "step 3, epoch 1: 4 records");
+    assert_string_equal(p.err, "");
+  }
+}
+
 static void steps_left_out_are_said(void **state) {
   RUN(&p, "who", "synthetic n=9 ! shuffle ! batch 3 skip-steps=2-3 ! null", "--step", "2");
   said(0, "step 2, epoch 1: 0 records, left out by skip-steps");
@@ -193,6 +212,7 @@ int main(void) {
       cmocka_unit_test(draws_come_in_words),
       cmocka_unit_test(a_filtered_and_mixed_stream_is_answered_too),
       cmocka_unit_test(a_run_answers_for_what_it_has_done),
+      cmocka_unit_test(a_step_that_a_run_has_not_made_is_shown_as_such),
       cmocka_unit_test(steps_left_out_are_said),
       cmocka_unit_test(records_left_out_are_said),
       cmocka_unit_test(wrong_questions_are_refused),
