@@ -10,8 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longer spinning takes the core away from the thread that is waited for. */
-enum { PAUSES = 40, YIELDS = 4 };
+/* Longer spinning takes the core away from the thread that is waited for.  The tests of weak memory
+   spin less, so that threads go to sleep often. */
+#ifndef MR_WAIT_PAUSES
+#define MR_WAIT_PAUSES 40
+#endif
+enum { PAUSES = MR_WAIT_PAUSES, YIELDS = 4 };
 
 static inline void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
