@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 enum { MR_PATH_MAX = 4096 };
 
@@ -58,5 +61,7 @@ mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *
 /* The same for what print writes of `what`, all of which is held in memory first: MR_ERR_NOMEM. */
 typedef void mr_print_fn(const void *what, FILE *to);
 mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -35,6 +35,10 @@ programs_build_and_run() {
 headers_compile_alone() {
   (cd "$1/include/millrace" && find . -name '*.h' | sed 's,^\./,,') >headers
   while read -r header; do
+    if grep -q ');$' "$1/include/millrace/$header" && ! grep -q MR_BEGIN_DECLS "$1/include/millrace/$header"; then
+      echo "install: $header declares functions without MR_BEGIN_DECLS: C++ could not link them"
+      exit 1
+    fi
     printf '#include "%s"\ntypedef int mr_used;\n' "$header" >alone.c
     # shellcheck disable=SC2086
     {

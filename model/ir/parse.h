@@ -1,9 +1,12 @@
-/* Reading jaxprs: what mr_fn_print writes, and what jax 0.10 prints of functions whose ops are here.
-   text is outside input and checked. */
+/* Reading jaxprs: what mr_fn_print writes, and what jax 0.10 prints of functions whose ops are
+   here. text is outside input and checked. */
 #ifndef MR_MODEL_IR_PARSE_H
 #define MR_MODEL_IR_PARSE_H
 
+#include "base/decls.h"
 #include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
 
 /* *out: the function that text describes; constants before the ';' become its first inputs.  What
    mr_fn_print wrote comes back as the same graph.  Of jax's notation, functions named by `let` are
@@ -18,5 +21,7 @@
    nested deeper than 200 or, through `let`, called so often that they would grow without bound.
    MR_ERR_NOMEM. */
 mr_err_t mr_fn_parse(const char *text, mr_fn_t **out, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif
