@@ -107,6 +107,7 @@ static mr_err_t store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t 
                             .locate = locate,
                             .lenient = t->care.lenient,
                             .check = t->kind->check,
+                            .check_bytes = (size_t)t->kind->head,
                             .ctx = t};
   return MR_OK;
 }

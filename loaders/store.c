@@ -117,12 +117,35 @@ static mr_err_t make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *d
   return copy_paths(st, conf, diag);
 }
 
+/* Every record of the source by its first bytes, so that a bad label is found now and not when the
+   record is due.  Of a file in the page cache that takes 0.1 us a record. */
+static mr_err_t check_all(const mr_store_t *st, mr_reader_t *r, mr_diag_t *diag) {
+  enum { SOME = MR_READER_AHEAD };
+  const mr_store_conf_t *c = &st->conf;
+  uint8_t first[SOME][MR_STORE_CHECK_MAX];
+  mr_read_t read[SOME];
+  int64_t number[SOME];
+  if (!c->check_bytes || !c->check || c->lenient || c->n > MR_STORE_CHECKED) return MR_OK;
+  for (int64_t from = 0; from < c->n; from += SOME) {
+    int n = c->n - from < SOME ? (int)(c->n - from) : SOME;
+    for (int i = 0; i < n; i++) {
+      int64_t k = number[i] = c->locate(c->ctx, from + i);
+      read[i] = (mr_read_t){(int)(k / c->per_file), c->head + k % c->per_file * (int64_t)c->record,
+                            c->check_bytes, first[i]};
+    }
+    MR_TRY(mr_reader_read(r, read, (size_t)n, diag));
+    for (int i = 0; i < n; i++) MR_TRY(mr__store_check(st, number[i], first[i], diag));
+  }
+  return MR_OK;
+}
+
 /* The first lane tells how the others read.  Files that the page cache holds are kept behind the
    back of the first batches, which need not wait; from a cold device both would be slower. */
 static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
   MR_TRY(open_lane(st, &st->lane[0], diag));
   st->chosen = mr_reader_backend(st->lane[0].reader);
   bool cached = st->conf.backend == MR_BACKEND_AUTO && st->chosen == MR_BACKEND_MMAP;
+  if (!keep || cached) MR_TRY(check_all(st, st->lane[0].reader, diag));
   if (!keep || (cached && mr__store_behind(st))) return MR_OK;
   close_lane(&st->lane[0]);
   MR_TRY(mr__store_fill(st, st->conf.lenient, diag));

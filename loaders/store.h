@@ -12,7 +12,7 @@
 
 #include "loaders/reader.h"
 
-enum { MR_STORE_WORKERS = 64 };
+enum { MR_STORE_WORKERS = 64, MR_STORE_CHECK_MAX = 8, MR_STORE_CHECKED = 1 << 20 };
 
 typedef struct mr_store mr_store_t;
 
@@ -35,10 +35,13 @@ typedef struct mr_store_conf {
      NULL: every content is good. */
   mr_err_t (*check)(const void *ctx, const char *path, int64_t at, const uint8_t *record,
                     mr_diag_t *diag);
-  const void *ctx; /* of both; lives until close */
+  size_t check_bytes; /* of a record's beginning, all that check looks at, up to
+                         MR_STORE_CHECK_MAX: then open checks every record of the source, where it
+                         has MR_STORE_CHECKED or fewer.  0: check is called once a record is read */
+  const void *ctx;    /* of both; lives until close */
 
   /* A file that is too short or cannot be read, and records that are none, fail the fetch of what
-     they hold instead of open. */
+     they hold instead of open, which then checks none. */
   bool lenient;
 } mr_store_conf_t;
 
