@@ -1,5 +1,5 @@
 /* One record from each of some open streams in turn, the next stream opened where one has ended:
-   grain's InterleaveIterDataset. */
+   grain's InterleaveIterDataset.  Behind it mp-prefetch deals whole streams out to its workers. */
 #include "loaders/inputs.h"
 
 typedef struct interleave {
@@ -28,35 +28,49 @@ static bool any_open(const int64_t *word, int64_t cycle) {
   return false;
 }
 
-static bool sane(const interleave_t *t, const int64_t *word) {
-  bool ok = word[TURN] < t->cycle && word[OPENED] <= t->n;
-  for (int i = 0; i < t->cycle; i++) ok = ok && word[SLOT + i] <= t->n;
+/* Streams of this walk, and how many of them are open at a time: grain's worker processes deal the
+   streams out (.deals). */
+typedef struct dealt {
+  int n;
+  int64_t cycle;
+} dealt_t;
+
+static dealt_t dealt(const mr_stage_t *s, const mr_walk_t *w) {
+  const interleave_t *t = s->state;
+  int n = mr_walk_n_below(w);
+  return (dealt_t){n, t->cycle < n ? t->cycle : n};
+}
+
+static bool sane(dealt_t d, const int64_t *word) {
+  bool ok = word[TURN] < d.cycle && word[OPENED] <= d.n;
+  for (int i = 0; i < d.cycle; i++) ok = ok && word[SLOT + i] <= d.n;
   return ok;
 }
 
 static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
-  const interleave_t *t = s->state;
+  dealt_t d = dealt(s, w);
   int64_t *word = mr_walk_words(w);
-  if (!sane(t, word)) return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state that cannot be");
+  if (!d.n) return MR_END; /* fewer streams than workers */
+  if (!sane(d, word)) return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state that cannot be");
   for (;;) {
     int64_t *slot = &word[SLOT + word[TURN]];
-    if (!*slot && word[OPENED] < t->n) *slot = ++word[OPENED];
-    if (!*slot && !any_open(word, t->cycle)) return MR_END;
+    if (!*slot && word[OPENED] < d.n) *slot = ++word[OPENED];
+    if (!*slot && !any_open(word, d.cycle)) return MR_END;
     mr_err_t e = *slot ? mr_walk_pull(w, (int)*slot - 1) : MR_END;
     if (e < 0) return e;
     if (e == MR_END) *slot = 0;
-    word[TURN] = (word[TURN] + 1) % t->cycle;
+    word[TURN] = (word[TURN] + 1) % d.cycle;
     if (e == MR_OK) return MR_OK;
   }
 }
 
 /* Rounds in which every slot gives one record; 0: the next record decides. */
-static mr_err_t whole_rounds(const interleave_t *t, mr_walk_t *w, int64_t n, int64_t *rounds) {
+static mr_err_t whole_rounds(dealt_t d, mr_walk_t *w, int64_t n, int64_t *rounds) {
   const int64_t *word = mr_walk_words(w);
-  *rounds = n / t->cycle;
-  for (int i = 0; i < t->cycle && *rounds; i++) {
+  *rounds = n / d.cycle;
+  for (int i = 0; i < d.cycle && *rounds; i++) {
     int64_t at = word[SLOT + i], left = 0;
-    if (!at && word[OPENED] == t->n) continue; /* empty for good */
+    if (!at && word[OPENED] == d.n) continue; /* empty for good */
     if (at) MR_TRY(mr_walk_left(w, (int)at - 1, *rounds, &left));
     *rounds = left;
   }
@@ -64,12 +78,12 @@ static mr_err_t whole_rounds(const interleave_t *t, mr_walk_t *w, int64_t n, int
 }
 
 static mr_err_t interleave_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
-  const interleave_t *t = s->state;
+  dealt_t d = dealt(s, w);
   int64_t *word = mr_walk_words(w), rounds = 0;
-  if (!sane(t, word)) return interleave_next(s, w);
+  if (!d.n || !sane(d, word)) return interleave_next(s, w);
   while (n) {
-    MR_TRY(whole_rounds(t, w, n, &rounds));
-    for (int i = 0; i < t->cycle && rounds; i++) {
+    MR_TRY(whole_rounds(d, w, n, &rounds));
+    for (int i = 0; i < d.cycle && rounds; i++) {
       int64_t at = word[SLOT + i];
       if (at) MR_TRY(mr_walk_skip(w, (int)at - 1, rounds));
       if (at) n -= rounds;
@@ -98,4 +112,5 @@ const mr_stage_def_t mr_stage_interleave = {
     .next = interleave_next,
     .skip = interleave_skip,
     .n_words = WORDS,
+    .deals = true,
 };

@@ -144,6 +144,8 @@ typedef struct mr_stage_def {
   /* Walk: moves on as n >= 1 calls of next would, without finding the records (mr_walk_skip):
      MR_OK, or MR_END where there are not n and the walk may stand anywhere.  NULL: calls next. */
   mr_err_t (*skip)(mr_stage_t *s, mr_walk_t *w, int64_t n);
+  bool deals;    /* walk: a part (offset, stride) of its stream is made of every stride-th of its
+                    inputs, whole, and not of a part of each; the walk may then have no walk below */
   bool one_each; /* walk: each record is the next one of its only input */
   int n_words;   /* numbers of state that next keeps in mr_walk_words, zero at the start; a step
                     stage: that it adds before those of the buffers it takes, the last of them the

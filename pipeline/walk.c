@@ -20,16 +20,23 @@ void mr_walk_destroy(mr_walk_t *w) {
 
 static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride);
 
+/* Of the inputs of b one for each of the stride parts in turn. */
+static int n_dealt(const mr_walk_t *w, int n_in) {
+  return w->offset < n_in ? (int)((n_in - 1 - w->offset) / w->stride) + 1 : 0;
+}
+
 static bool create_below(const mr_chain_t *c, mr_walk_t *w) {
   const mr__branch_t *b = &c->branch[w->branch];
+  bool deals = b->s.def->deals && b->kind == MR__NEXT;
   int parts = b->s.def->n_walks && b->kind == MR__NEXT ? b->s.def->n_walks(&b->s) : 0;
-  int n = parts ? parts : b->n_in;
+  int n = parts ? parts : deals ? n_dealt(w, b->n_in) : b->n_in;
   w->below = calloc((size_t)n + 1, sizeof *w->below);
   if (!w->below) return false;
   for (; w->n_below < n; w->n_below++) {
     int i = w->n_below;
-    mr_walk_t *below = parts ? create(c, b->in[0], w->offset + i * w->stride, w->stride * parts)
-                             : create(c, b->in[i], w->offset, w->stride);
+    mr_walk_t *below = parts   ? create(c, b->in[0], w->offset + i * w->stride, w->stride * parts)
+                       : deals ? create(c, b->in[w->offset + i * w->stride], 0, 1)
+                               : create(c, b->in[i], w->offset, w->stride);
     if (!below) return false;
     w->below[i] = below;
   }
