@@ -15,11 +15,15 @@ extern char **environ;
 static const mr_flag_t graph_flags[] = {
     {"--svg", "FILE", "Writes a picture with Graphviz' dot instead."}, {0}};
 
-/* Runs dot on the DOT file; what it writes goes to svg. */
-static mr_err_t call_dot(const char *dot, const char *svg, mr_diag_t *diag) {
-  char *argv[] = {"dot", "-Tsvg", "-o", (char *)svg, (char *)dot, NULL};
+/* Runs dot on the DOT file; what it writes goes to the descriptor svg_fd. */
+static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t *diag) {
+  char *argv[] = {"dot", "-Tsvg", (char *)dot, NULL};
   pid_t pid;
-  int status, e = posix_spawnp(&pid, "dot", NULL, NULL, argv, environ);
+  posix_spawn_file_actions_t fa;
+  if (posix_spawn_file_actions_init(&fa)) return mr_fail(diag, MR_ERR_NOMEM, "no memory for dot");
+  int status, e = posix_spawn_file_actions_adddup2(&fa, svg_fd, STDOUT_FILENO);
+  if (!e) e = posix_spawnp(&pid, "dot", &fa, NULL, argv, environ);
+  posix_spawn_file_actions_destroy(&fa);
   if (e == ENOENT)
     return mr_fail(
         diag, MR_ERR_UNAVAILABLE,
@@ -32,15 +36,19 @@ static mr_err_t call_dot(const char *dot, const char *svg, mr_diag_t *diag) {
 }
 
 static mr_err_t write_svg(const char *text, size_t n, const char *svg, mr_diag_t *diag) {
-  char dot[MR_PATH_MAX], part[MR_PATH_MAX];
+  char dot[MR_PATH_MAX];
+  mr_newfile_t f;
   if (strlen(svg) > sizeof dot - 64) return mr_fail(diag, MR_ERR_USAGE, "--svg: too long a name");
   snprintf(dot, sizeof dot, "%s.dot-%ld", svg, (long)getpid());
-  snprintf(part, sizeof part, "%s.part-%ld", svg, (long)getpid());
   MR_TRY(mr_write_file(dot, text, n, diag));
-  mr_err_t e = call_dot(dot, part, diag);
-  if (e >= 0 && rename(part, svg) < 0)
-    e = mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", svg, strerror(errno));
-  unlink(part);
+  mr_err_t e = mr_newfile_open(&f, svg, diag);
+  if (e >= 0) {
+    e = call_dot(dot, svg, f.fd, diag);
+    if (e >= 0)
+      e = mr_newfile_commit(&f, diag);
+    else
+      mr_newfile_drop(&f);
+  }
   unlink(dot);
   return e;
 }

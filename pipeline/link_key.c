@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "base/xio.h"
+
 enum { FILE_MAX = 1024 };
 
 static mr_err_t write_new(const char *file, int mode, const char *text, mr_diag_t *diag) {
@@ -18,13 +20,13 @@ static mr_err_t write_new(const char *file, int mode, const char *text, mr_diag_
                    "%s is there already, and keys are never overwritten: choose another name",
                    file);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "cannot make %s: %s", file, strerror(errno));
-  size_t n = strlen(text);
-  bool good = fchmod(fd, (mode_t)mode) == 0 && write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
-  int why = errno;
+  mr_err_t e = mr_write_all(fd, text, strlen(text), file, diag);
+  if (e >= 0 && (fchmod(fd, (mode_t)mode) < 0 || fsync(fd) < 0))
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", file, strerror(errno));
   close(fd);
-  if (good) return MR_OK;
-  unlink(file);
-  return mr_fail(diag, MR_ERR_IO, "cannot write %s: %s", file, strerror(why));
+  if (e >= 0) e = mr_sync_parent(file, diag);
+  if (e < 0) unlink(file);
+  return e;
 }
 
 mr_err_t mr_key_make(const char *name, mr_diag_t *diag) {
