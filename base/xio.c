@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd_reserve.h"
 #include "base/text_out.h"
 
 enum { NAME_TRIES = 100 };
@@ -40,7 +41,7 @@ static int open_again(const char *path, int flags, mode_t mode) {
   int fd;
   do {
     fd = open(path, flags, mode);
-  } while (fd < 0 && errno == EINTR);
+  } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && mr_fd_release())));
   return fd;
 }
 
@@ -198,7 +199,9 @@ mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
   }
   close(f->fd);
   f->fd = -1;
-  return mr_sync_parent(f->path, diag);
+  mr_err_t e = mr_sync_parent(f->path, diag);
+  mr_fd_reserve(); /* what this file has used of it */
+  return e;
 }
 
 mr_err_t mr_file_writable(const char *path, mr_diag_t *diag) {
