@@ -54,6 +54,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
   else
     l->came = slots;
   if (!good || !slots) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  l->k.unread = out ? 0 : (l->cfg.window + 2) * longest;
   if (good && slots && mr__socket_open(&l->k, cfg, longest, diag) >= 0) return l;
   mr_link_close(l);
   return NULL;
@@ -233,7 +234,7 @@ static bool of_this_session(mr_link_t *l, const mr__link_head_t *head) {
   return false;
 }
 
-static void hear(mr_link_t *l, zmq_msg_t part[2], int n_frames) {
+void mr__link_hear(mr_link_t *l, zmq_msg_t part[2], int n_frames) {
   mr__link_head_t head;
   const char *why;
   const char *first = zmq_msg_data(&part[0]);
@@ -268,7 +269,11 @@ static void hear_all(mr_link_t *l) {
   int n_frames, most = l->streak < STREAM ? 1 : PER_PUMP;
   for (int i = 0; i < most && l->failure.code >= 0; i++) {
     bool came = mr__socket_receive(&l->k, part, &n_frames);
-    if (came) hear(l, part, n_frames);
+    int64_t malformed = l->stats.malformed;
+    if (came) mr__link_hear(l, part, n_frames);
+    if (came && l->k.guard)
+      mr__guard_heard(l->k.guard, &part[0], l->stats.malformed == malformed,
+                      mr__socket_is_peer(&l->k));
     zmq_msg_close(&part[0]);
     zmq_msg_close(&part[1]);
     if (!i) l->streak = came ? l->streak + 1 : 0;
@@ -278,6 +283,7 @@ static void hear_all(mr_link_t *l) {
 }
 
 mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
+  if (l->k.guard) mr__guard_tend(l->k.guard);
   hear_all(l);
   if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
   if (l->out) {
@@ -302,10 +308,13 @@ static int64_t due_ms(const mr_link_t *l) {
 int mr_link_fds(mr_link_t *l, struct pollfd fd[MR_LINK_FDS], int *timeout_ms) {
   int64_t left = due_ms(l) - mr__link_now_ms();
   int share = mr__share_fd(l->share);
+  int n = 0, guard_ms = l->k.guard ? mr__guard_wait_ms(l->k.guard) : -1;
   *timeout_ms = left < 0 ? 0 : (int)left;
-  fd[0] = (struct pollfd){.fd = l->k.fd, .events = POLLIN};
-  fd[1] = (struct pollfd){.fd = share, .events = POLLIN};
-  return share >= 0 ? 2 : 1;
+  if (guard_ms >= 0 && guard_ms < *timeout_ms) *timeout_ms = guard_ms;
+  fd[n++] = (struct pollfd){.fd = l->k.fd, .events = POLLIN};
+  if (share >= 0) fd[n++] = (struct pollfd){.fd = share, .events = POLLIN};
+  if (l->k.guard) fd[n++] = (struct pollfd){.fd = mr__guard_fd(l->k.guard), .events = POLLIN};
+  return n;
 }
 
 bool mr_link_pending(mr_link_t *l) {

@@ -30,7 +30,7 @@
 #include "pipeline/buffer.h"
 
 enum {
-  MR_LINK_FDS = 2,
+  MR_LINK_FDS = 3,
   MR_LINK_WORDS = 64, /* numbers of a walk's state that a link can carry */
   MR_LINK_NAME_MAX = 64,
   MR_LINK_WINDOW_MAX = 4096,

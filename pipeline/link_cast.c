@@ -64,7 +64,7 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   if (c->welcome)
     c->n_welcome = MR__LINK_TOKEN + mr__link_spec_write(spec, c->welcome + MR__LINK_TOKEN,
                                                         WELCOME_MAX - MR__LINK_TOKEN);
-  c->k.most = WAITING_MOST;
+  c->k.most = WAITING_MOST, c->k.peers = SUBSCRIBERS + MR__LINK_PEERS;
   bool good = c->kept && c->welcome;
   if (!good) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher");
   if (good && mr__socket_open(&c->k, &bound, REQUEST_MAX, diag) >= 0) return c;
@@ -211,9 +211,12 @@ void mr_cast_pump(mr_cast_t *c) {
   zmq_msg_t part[2];
   int n_frames;
   int64_t now = mr__link_now_ms();
+  mr__guard_tend(c->k.guard);
   for (int i = 0; i < PER_PUMP; i++) {
+    int64_t malformed = c->stats.malformed;
     bool came = mr__socket_receive(&c->k, part, &n_frames);
     if (came) hear(c, part, n_frames, now);
+    if (came) mr__guard_heard(c->k.guard, &part[0], c->stats.malformed == malformed, false);
     zmq_msg_close(&part[0]);
     zmq_msg_close(&part[1]);
     if (!came) return;
@@ -269,9 +272,11 @@ bool mr_cast_done(const mr_cast_t *c) {
 
 /* ---- the rest ---- */
 
-int mr_cast_fds(mr_cast_t *c, struct pollfd *fd) {
-  *fd = (struct pollfd){.fd = c->k.fd, .events = POLLIN};
-  return 1;
+int mr_cast_fds(mr_cast_t *c, struct pollfd fd[MR_CAST_FDS], int *timeout_ms) {
+  fd[0] = (struct pollfd){.fd = c->k.fd, .events = POLLIN};
+  fd[1] = (struct pollfd){.fd = mr__guard_fd(c->k.guard), .events = POLLIN};
+  *timeout_ms = mr__guard_wait_ms(c->k.guard);
+  return 2;
 }
 
 bool mr_cast_pending(mr_cast_t *c) { return mr__socket_readable(&c->k); }

@@ -35,8 +35,9 @@ bool mr_cast_done(const mr_cast_t *c);          /* every subscriber that is ther
 
 void mr_cast_pump(mr_cast_t *c); /* hears requests and answers those that can be */
 
-/* As mr_link_fds and mr_link_pending; fd has room for one. */
-int mr_cast_fds(mr_cast_t *c, struct pollfd *fd);
+/* As mr_link_fds and mr_link_pending; *timeout_ms is -1 where only the descriptors matter. */
+enum { MR_CAST_FDS = 2 };
+int mr_cast_fds(mr_cast_t *c, struct pollfd fd[MR_CAST_FDS], int *timeout_ms);
 bool mr_cast_pending(mr_cast_t *c);
 
 void mr_cast_stats(const mr_cast_t *c, mr_cast_stats_t *out);

@@ -18,19 +18,25 @@ enum {
   MR__LINK_SILENT_MS = 3000, /* silence after which the peer counts as gone */
   MR__LINK_ACK_MS = 2,       /* an acknowledgement waits so long for the next ones */
   MR__LINK_ID_MAX = 255,
+  MR__LINK_PEERS = 32, /* connections that a link's address takes: one is its peer's */
 };
 
 /* ---- the socket ---- */
 
 typedef struct mr__zap mr__zap_t;
+typedef struct mr__guard mr__guard_t;
 
 /* One ZeroMQ socket: a DEALER where it connects, a ROUTER (a DEALER that tells its peers apart)
    where it binds. */
 typedef struct mr__socket {
   void *context, *socket;
   bool router;
-  int most;     /* set before open: messages that wait for one peer; 0: credit bounds them */
-  bool drained; /* found empty, and nothing sent since: a new message makes fd readable */
+  int most;  /* set before open: messages that wait for one peer; 0: credit bounds them */
+  int peers; /* set before open, binding end: connections at once; 0: MR__LINK_PEERS */
+  int64_t
+      unread; /* set before open: bytes of the served peer that may wait here; 0: a stranger's */
+  mr__guard_t *guard; /* binding end */
+  bool drained;       /* found empty, and nothing sent since: a new message makes fd readable */
   int fd;
   char at[256];
   bool has_file; /* bound to ipc://FILE */
@@ -58,6 +64,19 @@ bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n);
 bool mr__socket_is_peer(const mr__socket_t *k); /* from is peer */
 void mr__socket_set_peer(mr__socket_t *k);      /* peer := from */
 bool mr__socket_readable(mr__socket_t *k);
+
+/* Limits what connections may take of the process: how many there are (most, and a quarter of the
+   descriptors), how long one may say nothing of the protocol (10 s), and how many bytes may come
+   that belong to no whole message (256 KiB; served_bytes for the peer that is served).  One that
+   goes too far is closed; where there are too many, the one that is missed least.  It belongs to
+   the thread of the socket.  Before the socket is bound.  NULL: no memory. */
+mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes);
+void mr__guard_close(mr__guard_t *g); /* before the socket is closed; NULL is fine */
+void mr__guard_tend(mr__guard_t *g);  /* whenever fd is readable (on change), and after wait_ms */
+int mr__guard_fd(const mr__guard_t *g);
+int mr__guard_wait_ms(const mr__guard_t *g); /* -1: nobody is there */
+/* A message came; frame: one of its.  good: it was one of the protocol; served: its sender is. */
+void mr__guard_heard(mr__guard_t *g, zmq_msg_t *frame, bool good, bool served);
 
 /* CURVE keys and who may come; nothing if cfg has none (link_curve.c). */
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag);
@@ -154,6 +173,9 @@ struct mr_link {
 };
 
 int64_t mr__link_now_ms(void);
+
+/* A message of one or two frames, n_frames as mr__socket_receive gives it, from k.from. */
+void mr__link_hear(mr_link_t *l, zmq_msg_t part[2], int n_frames);
 
 /* Sends a message of one frame: head and body.  false: not now. */
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n);

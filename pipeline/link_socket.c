@@ -85,6 +85,9 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
   MR_TRY(mr__socket_curve(k, cfg, diag));
   if (cfg->bind) MR_TRY(mr_address_make_free(cfg->address, diag));
   if (cfg->bind && !cfg->key) only_this_user(k->socket);
+  if (cfg->bind && !(k->guard = mr__guard_open(k->context, k->socket,
+                                               k->peers ? k->peers : MR__LINK_PEERS, k->unread)))
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
   int bad = cfg->bind ? zmq_bind(k->socket, cfg->address) : zmq_connect(k->socket, cfg->address);
   if (bad)
     return mr_fail(diag, MR_ERR_IO, "cannot %s %s: %s", cfg->bind ? "bind" : "connect to",
@@ -97,6 +100,7 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
 
 void mr__socket_close(mr__socket_t *k, int linger_ms) {
   if (k->has_file) unlink(k->at + 6); /* while it is still ours: nobody else can have bound it */
+  mr__guard_close(k->guard);
   if (k->socket) {
     set_int(k->socket, ZMQ_LINGER, linger_ms);
     zmq_close(k->socket);

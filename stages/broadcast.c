@@ -82,19 +82,21 @@ static size_t publish(mr_stage_t *s, broadcast_t *t) {
 
 /* Who is busy with the last buffer asks for the next one a little later. */
 static mr_err_t say_end(broadcast_t *t, bool stopping) {
-  struct pollfd fd;
+  struct pollfd fd[MR_CAST_FDS];
+  int ms;
   if (!t->until_ns) t->until_ns = mr_now_ns() + END_MS * INT64_C(1000000);
   mr_cast_end(t->cast, t->next);
   int64_t left = t->until_ns - mr_now_ns();
   if (stopping || mr_cast_done(t->cast) || left <= 0) return MR_END;
-  int n = mr_cast_fds(t->cast, &fd);
-  if (!mr_cast_pending(t->cast)) poll(&fd, (nfds_t)n, (int)(left / 1000000) + 1);
+  int n = mr_cast_fds(t->cast, fd, &ms), most = (int)(left / 1000000) + 1;
+  if (!mr_cast_pending(t->cast)) poll(fd, (nfds_t)n, ms >= 0 && ms < most ? ms : most);
   return MR_OK;
 }
 
 static mr_err_t broadcast_step(mr_stage_t *s) {
   broadcast_t *t = s->state;
-  struct pollfd fd;
+  struct pollfd fd[MR_CAST_FDS];
+  int ms;
   uint64_t seen = mr_news(s);
   mr_cast_pump(t->cast);
   size_t n = publish(s, t);
@@ -102,7 +104,8 @@ static mr_err_t broadcast_step(mr_stage_t *s) {
   mr_set_dropped(s, t->told.dropped);
   if (!n && mr_idle(s) == MR_END) return say_end(t, mr_stopping(s));
   if (n || mr_cast_pending(t->cast)) return MR_OK;
-  return mr_wait_fds(s, seen, &fd, mr_cast_fds(t->cast, &fd), -1);
+  int fds = mr_cast_fds(t->cast, fd, &ms);
+  return mr_wait_fds(s, seen, fd, fds, ms);
 }
 
 static void broadcast_close(mr_stage_t *s) {

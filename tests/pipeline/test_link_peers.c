@@ -9,6 +9,7 @@
 /* clang-format on */
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -389,6 +390,67 @@ static void raw_bytes_close_their_own_connection(void **state) {
   close_both(&t);
 }
 
+static int connect_raw(const both_t *t) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  a.sin_port = htons((uint16_t)atoi(strrchr(t->address, ':') + 1));
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+  return fd;
+}
+
+/* Whether the other side has closed it, after whatever it said. */
+static bool is_closed(int fd) {
+  char said[256];
+  ssize_t n;
+  while ((n = recv(fd, said, sizeof said, MSG_DONTWAIT)) > 0) continue;
+  return n == 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+/* They stay open and say nothing: most of them are closed again, whoever they are. */
+static void connections_are_limited_in_number(void **state) {
+  enum { MANY = 200, MOST = 40 };
+  both_t t;
+  int fd[MANY], open = MANY;
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  for (int i = 0; i < MANY; i++) fd[i] = connect_raw(&t), carry(&t, 1);
+  while (open > MOST) {
+    carry(&t, 1);
+    open = 0;
+    for (int i = 0; i < MANY; i++) open += !is_closed(fd[i]);
+  }
+  carry(&t, 100);
+  for (int i = 0; i < MANY; i++) close(fd[i]);
+  close_both(&t);
+}
+
+/* By hand, as ZeroMQ's sockets send no message that has no end. */
+static void a_message_without_end_closes_its_own_connection(void **state) {
+  static const unsigned char greeting[64] = {0xff, 0,    0, 0, 0,   0,   0,   0,
+                                             0,    0x7f, 3, 0, 'N', 'U', 'L', 'L'};
+  static const char ready[] =
+      "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
+      "DEALER";
+  both_t t;
+  char block[10000];
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  int fd = connect_raw(&t);
+  assert_int_equal(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
+  assert_int_equal(send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL), sizeof ready - 1);
+  memset(block, 0, sizeof block);
+  for (size_t at = 0; at < sizeof block; at += 200) block[at] = 1, block[at + 1] = (char)198;
+  ssize_t n = 0;
+  for (size_t at = 0; n >= 0 || errno == EAGAIN;
+       at = (at + (size_t)(n > 0 ? n : 0)) % sizeof block) {
+    n = send(fd, block + at, sizeof block - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    turn(&t);
+  }
+  carry(&t, 100);
+  close(fd);
+  close_both(&t);
+}
+
 /* ---- keys ---- */
 
 static void keys_are_private_and_never_overwritten(void **state) {
@@ -500,6 +562,8 @@ int main(void) {
       cmocka_unit_test(a_stranger_with_good_manners_does_not_take_the_stream_over),
       cmocka_unit_test(another_links_peer_is_sent_away),
       cmocka_unit_test(raw_bytes_close_their_own_connection),
+      cmocka_unit_test(connections_are_limited_in_number),
+      cmocka_unit_test(a_message_without_end_closes_its_own_connection),
       cmocka_unit_test(keys_are_private_and_never_overwritten),
       cmocka_unit_test(with_keys_the_stream_flows),
       cmocka_unit_test(who_is_not_on_the_list_gets_nothing),
