@@ -20,13 +20,23 @@ enum {
   GUESTS_MAX = 64,
   HIGH_WATER = 1000,    /* messages that wait for one subscriber */
   LONGEST_TOPIC = 4096, /* else a peer's size field decides what is allocated */
+  TOPICS_BYTES = 16384, /* what one subscriber may subscribe to, all together */
+  SAID_BYTES = 65536,   /* what one may send at once ... */
+  SAID_PER_S = 1024,    /* ... and over time: ZeroMQ's own heartbeats */
+  HANDSHAKE_MS = 3000,  /* one that has not begun to speak ZeroMQ by then is sent away */
+  STUCK_MS = 5000,      /* one that took nothing for so long gives way to a newcomer */
 };
 
 typedef struct guest {
   int fd, inner; /* the subscriber's connection; ours to its socket */
   void *pub;
-  bool greeted;      /* what came first was read */
-  bool takes;        /* has the first frame of a message and gets the second one */
+  bool greeted;     /* what came first was read */
+  bool takes;       /* has the first frame of a message and gets the second one */
+  int64_t since_ms; /* came then */
+  int64_t stuck_ms; /* has taken no message that it wanted since then; 0: takes them */
+  bool wants_too_much;
+  size_t n_topics; /* bytes of topics: for each its length (2 bytes) and text */
+  unsigned char topics[TOPICS_BYTES];
   mr__way_t in, out; /* from the subscriber; to it */
 } guest_t;
 
@@ -91,11 +101,13 @@ static bool furnish(mr_guests_t *g, guest_t *u) {
   struct sockaddr_un at;
   socklen_t n = 0;
   int64_t longest = LONGEST_TOPIC;
-  int on = 1, none = 0, high = HIGH_WATER;
+  int on = 1, none = 0, high = HIGH_WATER, patience = HANDSHAKE_MS;
   if (getrandom(secret, sizeof secret, 0) != sizeof secret) return false;
   snprintf(name, sizeof name, "ipc://@millrace-%016" PRIx64 "%016" PRIx64, secret[0], secret[1]);
-  u->pub = zmq_socket(g->context, ZMQ_PUB);
+  u->pub = zmq_socket(g->context, ZMQ_XPUB); /* a PUB that tells what is subscribed to */
   if (!u->pub) return false;
+  zmq_setsockopt(u->pub, ZMQ_XPUB_VERBOSER, &on, sizeof on);
+  zmq_setsockopt(u->pub, ZMQ_HANDSHAKE_IVL, &patience, sizeof patience);
   zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none);
   zmq_setsockopt(u->pub, ZMQ_SNDHWM, &high, sizeof high);
   zmq_setsockopt(u->pub, ZMQ_XPUB_NODROP, &on, sizeof on);
@@ -106,9 +118,32 @@ static bool furnish(mr_guests_t *g, guest_t *u) {
          watch(g, u->fd);
 }
 
+static int64_t now_ms(void) { return mr_now_ns() / 1000000; }
+
+/* How much less one is missed than others: has not spoken, subscribes to nothing, takes nothing. */
+static int idleness(const guest_t *u, int64_t now) {
+  if (!u->greeted) return 3;
+  if (!u->n_topics) return 2;
+  return u->stuck_ms && now - u->stuck_ms > STUCK_MS;
+}
+
+/* A free place; where all are taken, that of the one that is missed least, of several the oldest:
+   silent connections must not keep subscribers out.  GUESTS_MAX: all are in use. */
+static int find_place(mr_guests_t *g) {
+  int64_t now = now_ms();
+  int least = GUESTS_MAX;
+  for (int i = 0; i < GUESTS_MAX; i++) {
+    const guest_t *u = g->guest[i], *l = least < GUESTS_MAX ? g->guest[least] : NULL;
+    if (!u) return i;
+    int how = idleness(u, now), most = l ? idleness(l, now) : 0;
+    if (how > most || (how && how == most && u->since_ms < l->since_ms)) least = i;
+  }
+  if (least < GUESTS_MAX) leave(g, least);
+  return least;
+}
+
 static void let_in(mr_guests_t *g, int fd) {
-  int i = 0, on = 1;
-  while (i < GUESTS_MAX && g->guest[i]) i++;
+  int i = find_place(g), on = 1;
   guest_t *u = i < GUESTS_MAX ? calloc(1, sizeof *u) : NULL;
   if (!u) {
     g->stats.refused++;
@@ -116,7 +151,7 @@ static void let_in(mr_guests_t *g, int fd) {
     return;
   }
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* has no effect on other sockets */
-  u->fd = fd, u->inner = -1;
+  u->fd = fd, u->inner = -1, u->since_ms = now_ms();
   g->guest[i] = u;
   g->stats.present++;
   if (!furnish(g, u)) {
@@ -128,9 +163,67 @@ static void let_in(mr_guests_t *g, int fd) {
   u->in.to = u->out.from = u->inner;
 }
 
+/* ---- what each has subscribed to ---- */
+
+static size_t length_at(const guest_t *u, size_t at) {
+  return (size_t)u->topics[at] | (size_t)u->topics[at + 1] << 8;
+}
+
+/* A topic is kept once for each time that it was subscribed to, as ZeroMQ counts them. */
+static bool keep_topic(guest_t *u, const void *topic, size_t n) {
+  if (u->n_topics + 2 + n > sizeof u->topics) return false;
+  u->topics[u->n_topics] = (unsigned char)n, u->topics[u->n_topics + 1] = (unsigned char)(n >> 8);
+  memcpy(u->topics + u->n_topics + 2, topic, n);
+  u->n_topics += 2 + n;
+  return true;
+}
+
+static void drop_topic(guest_t *u, const void *topic, size_t n) {
+  for (size_t at = 0, next; at < u->n_topics; at = next) {
+    next = at + 2 + length_at(u, at);
+    if (next - at != 2 + n || memcmp(u->topics + at + 2, topic, n)) continue;
+    memmove(u->topics + at, u->topics + next, u->n_topics - next);
+    u->n_topics -= next - at;
+    return;
+  }
+}
+
+/* Takes note of subscriptions that came. */
+static void hear_topics(guest_t *u) {
+  unsigned char said[LONGEST_TOPIC + 1];
+  for (int n; u->pub && (n = zmq_recv(u->pub, said, sizeof said, ZMQ_DONTWAIT)) >= 0;) {
+    if (n < 1 || (size_t)n > sizeof said) continue;
+    if (said[0] == 1 && !keep_topic(u, said + 1, (size_t)n - 1)) u->wants_too_much = true;
+    if (said[0] == 0) drop_topic(u, said + 1, (size_t)n - 1);
+  }
+}
+
+/* Names are paths, and a subscription names whole parts of them: "train" and "train/" stand for all
+   of "train/loss", but "train/loss" not for "train/loss_scale", as a mere prefix would. */
+static bool covers(const unsigned char *sub, size_t n, const char *topic, size_t len) {
+  if (n > len || memcmp(sub, topic, n)) return false;
+  return !n || n == len || sub[n - 1] == '/' || topic[n] == '/';
+}
+
+static bool wants(const guest_t *u, const char *topic, size_t len) {
+  for (size_t at = 0; at < u->n_topics; at += 2 + length_at(u, at))
+    if (covers(u->topics + at + 2, length_at(u, at), topic, len)) return true;
+  return false;
+}
+
+/* ---- serving ---- */
+
+static bool goes_too_far(const guest_t *u, int64_t now) {
+  int64_t age = now - u->since_ms;
+  return u->wants_too_much || u->in.bytes > SAID_BYTES + age * SAID_PER_S / 1000 ||
+         (!u->greeted && age > HANDSHAKE_MS);
+}
+
 /* Whether there is more to do at once. */
 static bool serve(mr_guests_t *g, int i) {
   guest_t *u = g->guest[i];
+  hear_topics(u);
+  if (goes_too_far(u, now_ms())) return leave(g, i), false;
   mr_err_t in = u->greeted ? MR_OK : mr__way_greet(&u->in), out = mr__way_move(&u->out);
   u->greeted = in == MR_OK;
   if (u->greeted) in = mr__way_move(&u->in);
@@ -152,13 +245,18 @@ bool mr_guests_pump(mr_guests_t *g) {
 
 /* A socket takes both frames or none. */
 bool mr_guests_topic(mr_guests_t *g, const char *topic) {
+  size_t len = strlen(topic);
   bool any = false;
   g->stats.sent++;
   for (int i = 0; i < GUESTS_MAX; i++) {
     guest_t *u = g->guest[i];
     if (!u) continue;
-    u->takes = zmq_send(u->pub, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
+    hear_topics(u);
+    u->takes = false;
+    if (!wants(u, topic, len)) continue;
+    u->takes = zmq_send(u->pub, topic, len, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
     g->stats.dropped += !u->takes;
+    u->stuck_ms = u->takes ? 0 : u->stuck_ms ? u->stuck_ms : now_ms();
     any |= u->takes;
   }
   return any;
@@ -210,6 +308,13 @@ void mr_guests_close(mr_guests_t *g, int linger_ms) {
 }
 
 int mr_guests_fd(const mr_guests_t *g) { return g->epoll; }
-int mr_guests_wait_ms(mr_guests_t *g) { return mr__door_wait_ms(&g->door); }
+
+int mr_guests_wait_ms(mr_guests_t *g) {
+  int door = mr__door_wait_ms(&g->door);
+  for (int i = 0; i < GUESTS_MAX && door < 0; i++)
+    if (g->guest[i] && !g->guest[i]->greeted) door = HANDSHAKE_MS;
+  return door;
+}
+
 void mr_guests_stats(const mr_guests_t *g, mr_guests_stats_t *out) { *out = g->stats; }
 const char *mr_guests_address(const mr_guests_t *g) { return g->door.address; }

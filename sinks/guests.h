@@ -28,12 +28,14 @@ mr_guests_t *mr_guests_open(const char *address, mr_diag_t *diag);
 void mr_guests_close(mr_guests_t *g, int linger_ms);
 
 int mr_guests_fd(const mr_guests_t *g); /* readable: there is something for pump to do */
-/* After so long too, in ms: more have come at once than are let in at once.  -1: no. */
+/* After so long too, in ms: more have come at once than are let in at once, or one has not spoken
+   yet.  -1: no. */
 int mr_guests_wait_ms(mr_guests_t *g);
 /* Lets subscribers in and out and moves their bytes; true: there is more, which fd may not tell. */
 bool mr_guests_pump(mr_guests_t *g);
 
-/* A message of two frames for all whose subscription its topic begins with.  The first frame says
+/* A message of two frames for all who subscribed to its topic, to a path that it lies below (parts
+   end with "/"), or to all ("").  The first frame says
    whether anybody may take the second one: true, then mr_guests_text follows; false: nobody is
    there, or nobody reads, and the text need not be made. */
 bool mr_guests_topic(mr_guests_t *g, const char *topic);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd_reserve.h"
 #include "base/loopback.h"
 #include "sinks/guests_private.h"
 
@@ -89,6 +90,7 @@ mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
   if (!tcp && strncmp(address, "ipc://", 6))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE",
                    address);
+  mr_fd_reserve();
   MR_TRY(tcp ? listen_tcp(d, address + 6, diag) : listen_local(d, address, diag));
   return listen(d->fd, WAITING) < 0 ? fails(address, "listen", diag) : MR_OK;
 }

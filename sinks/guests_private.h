@@ -40,7 +40,8 @@ enum { MR__WAY_CHUNK = 16 << 10 };
 /* Bytes on their way from one descriptor to the other, neither of which blocks. */
 typedef struct mr__way {
   int from, to;
-  bool over; /* nothing follows */
+  bool over;     /* nothing follows */
+  int64_t bytes; /* read so far */
   size_t begin, end;
   char byte[MR__WAY_CHUNK];
 } mr__way_t;

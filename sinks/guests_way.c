@@ -18,6 +18,7 @@ static mr_err_t move(mr__way_t *w) {
     if (again(n)) return MR_AGAIN;
     w->over = n <= 0;
     w->begin = 0, w->end = n > 0 ? (size_t)n : 0;
+    w->bytes += n > 0 ? n : 0;
   }
   if (w->begin == w->end) return MR_END;
   ssize_t n = send(w->to, w->byte + w->begin, w->end - w->begin, MSG_NOSIGNAL);

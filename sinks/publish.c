@@ -1,7 +1,8 @@
 /* publish: metrics for whoever wants to listen, over a ZeroMQ PUB socket.  Each number goes out
    under a topic of its own ("train/loss", "valid/accuracy", "stages/train/busy") and each whole
-   record under "record"; a subscriber that is slow or gone loses messages and holds nobody, and
-   what it has lost is counted (sinks/guests.h). */
+   record under "record"; who subscribes to "train" or "train/" gets all below, and who to
+   "train/loss" that one alone.  A subscriber that is slow or gone loses messages and holds nobody,
+   and what it has lost is counted (sinks/guests.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +253,127 @@ static void strangers_get_nothing_and_do_no_harm(void **state) {
   mr_guests_close(g, 0);
 }
 
+static void a_subscription_names_whole_parts_of_a_path(void **state) {
+  static const struct {
+    const char *sub, *topic;
+    bool gets;
+  } cases[] = {{"a", "ab", false},
+               {"a", "a", true},
+               {"a", "a/b", true},
+               {"a/", "a/b", true},
+               {"a/", "ab", false},
+               {"a/b", "a/bc", false},
+               {"a/b", "a/b/c", true},
+               {"", "anything", true},
+               {"train/loss", "train/loss", true},
+               {"train/loss", "train/loss_scale", false},
+               {"rec", "record", false}};
+  char topic[32];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    mr_guests_t *g = open_at(*state);
+    void *s = subscriber(g, cases[i].sub, 100);
+    zmq_setsockopt(s, ZMQ_SUBSCRIBE, "hello", 5);
+    zmq_setsockopt(s, ZMQ_SUBSCRIBE, "number", 6);
+    meet(g, s);
+    mr_guests_send(g, cases[i].topic, "text");
+    mr_guests_send(g, "number", "1");
+    long first;
+    do mr_guests_pump(g);
+    while ((first = next(s, 10, topic)) < 0);
+    if ((first == 0) != cases[i].gets || (!first && strcmp(topic, cases[i].topic)))
+      fail_msg("a subscriber to \"%s\" is sent \"%s\" on \"%s\"", cases[i].sub, topic,
+               cases[i].topic);
+    zmq_close(s);
+    mr_guests_close(g, 0);
+  }
+}
+
+static void what_is_no_longer_subscribed_to_does_not_come(void **state) {
+  mr_guests_t *g = open_at(*state);
+  mr_guests_stats_t st;
+  char topic[32];
+  void *s = subscriber(g, "", 100);
+  zmq_setsockopt(s, ZMQ_SUBSCRIBE, "hello", 5);
+  meet(g, s);
+  zmq_setsockopt(s, ZMQ_UNSUBSCRIBE, "", 0);
+  while (mr_guests_topic(g, "other")) {
+    mr_guests_text(g, "");
+    mr_guests_pump(g);
+    next(s, 1, topic); /* one that does not read would be sent nothing either */
+  }
+  assert_true(mr_guests_topic(g, "hello"));
+  mr_guests_text(g, "");
+  mr_guests_stats(g, &st);
+  assert_int_equal(st.dropped, 0);
+  zmq_close(s);
+  mr_guests_close(g, 0);
+}
+
+/* ---- strangers ---- */
+
+static int connect_to(const char *name) {
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  memcpy(at.sun_path + 1, name, strlen(name));
+  assert_int_equal(connect(fd, (void *)&at, n), 0);
+  return fd;
+}
+
+static void silent_connections_do_not_keep_a_subscriber_out(void **state) {
+  enum { PLACES = 64 };
+  char address[64], *name = address + strlen("ipc://@");
+  int fd[PLACES];
+  snprintf(address, sizeof address, "ipc://@mr-silent-%ld", (long)getpid());
+  mr_guests_t *g = open_at(address);
+  mr_guests_stats_t st = {0};
+  for (int i = 0; i < PLACES; i++) {
+    fd[i] = connect_to(name);
+    mr_guests_pump(g);
+  }
+  void *s = subscriber(g, "", 100);
+  meet(g, s);
+  mr_guests_stats(g, &st);
+  assert_true(st.present > 0 && st.present <= PLACES);
+  for (int i = 0; i < PLACES; i++) close(fd[i]);
+  zmq_close(s);
+  mr_guests_close(g, 0);
+}
+
+/* A SUB of ZeroMQ by hand whose messages have no end, or are subscriptions without end. */
+static void one_that_says_too_much_is_sent_away(void **state) {
+  static const unsigned char greeting[64] = {0xff, 0,    0, 0, 0,   0,   0,   0,
+                                             0,    0x7f, 3, 0, 'N', 'U', 'L', 'L'};
+  static const char ready[] = "\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB";
+  for (int kind = 0; kind < 2; kind++) {
+    char address[64], *name = address + strlen("ipc://@");
+    unsigned char block[1000];
+    snprintf(address, sizeof address, "ipc://@mr-much-%ld-%d", (long)getpid(), kind);
+    mr_guests_t *g = open_at(address);
+    mr_guests_stats_t st;
+    int fd = connect_to(name);
+    assert_int_equal(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
+    assert_int_equal(send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL), sizeof ready - 1);
+    do mr_guests_pump(g), mr_guests_stats(g, &st);
+    while (!st.present);
+    for (unsigned turn = 0; st.present; turn++) {
+      memset(block, kind ? (int)(turn % 251) : 0, sizeof block);
+      for (size_t at = 0; at < sizeof block; at += 200) {
+        block[at] = kind ? 0 : 1 /* more follow */, block[at + 1] = 198, block[at + 2] = 1;
+        memcpy(block + at + 3, &turn, sizeof turn);
+      }
+      if (send(fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE) break;
+      mr_guests_pump(g);
+      mr_guests_stats(g, &st);
+      if (turn > 10000000) fail_msg("it may say what it likes");
+    }
+    do mr_guests_pump(g), mr_guests_stats(g, &st);
+    while (st.present);
+    close(fd);
+    mr_guests_close(g, 0);
+  }
+}
+
 static void addresses_that_cannot_be_are_told(void **state) {
   static const char *const bad[] = {"tcp://127.0.0.1", "tcp://127.0.0.1:99999999", "udp://x",
                                     "ipc://", "ipc:///no/such/folder/x"};
@@ -276,6 +398,10 @@ int main(void) {
       cmocka_unit_test_prestate(a_text_that_nobody_takes_need_not_be_made, tcp),
       cmocka_unit_test(newcomers_are_let_in_at_a_limited_rate),
       cmocka_unit_test(strangers_get_nothing_and_do_no_harm),
+      cmocka_unit_test_prestate(a_subscription_names_whole_parts_of_a_path, tcp),
+      cmocka_unit_test_prestate(what_is_no_longer_subscribed_to_does_not_come, tcp),
+      cmocka_unit_test(silent_connections_do_not_keep_a_subscriber_out),
+      cmocka_unit_test(one_that_says_too_much_is_sent_away),
       cmocka_unit_test(addresses_that_cannot_be_are_told),
   };
   context = zmq_ctx_new();
