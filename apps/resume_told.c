@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apps/resume.h"
+#include "base/xio.h"
 
 /* The last step among the lines of a metrics file that was written since; -1 without one.  Lines
    are as sinks/json.c writes them; others, and one that was cut, count for nothing. */
@@ -13,7 +14,7 @@ static int64_t last_step(const char *path, int64_t since) {
   int64_t last = -1, step;
   char *line = NULL;
   size_t cap = 0;
-  FILE *f = mr_resume_is_newer(path, since) ? fopen(path, "re") : NULL;
+  FILE *f = mr_resume_is_newer(path, since) ? mr_open_regular(path) : NULL;
   while (f && getline(&line, &cap, f) > 0)
     if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) == 1 && step > last)
       last = step;

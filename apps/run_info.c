@@ -79,7 +79,7 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   size_t cap = 0;
   bool fits = true;
   snprintf(file, sizeof file, "%s/metrics.jsonl", r->path);
-  if (stat(file, &st) < 0 || !(f = fopen(file, "re")))
+  if (stat(file, &st) < 0 || !(f = mr_open_regular(file)))
     return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is no run", r->path);
   for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;) fits = take_line(r, line, (size_t)n);
   int reason = fits && !feof(f) ? errno : 0;

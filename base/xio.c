@@ -95,6 +95,19 @@ mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_d
   return MR_OK;
 }
 
+FILE *mr_open_regular(const char *path) {
+  struct stat st;
+  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  if (fd < 0) return NULL;
+  FILE *f = NULL;
+  if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+    errno = EINVAL;
+  else
+    f = fdopen(fd, "r");
+  if (!f) close(fd);
+  return f;
+}
+
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
   char part[MR_PATH_MAX];
   size_t n = strlen(path);

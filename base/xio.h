@@ -23,6 +23,10 @@ mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_d
    device; MR_ERR_NOMEM.  *data is NULL on failure. */
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
 
+/* Opens a regular file for reading; NULL, with errno, if it cannot be opened or is none: a pipe
+   would make the caller wait for its writer. */
+FILE *mr_open_regular(const char *path);
+
 /* Makes a folder and its parents, each of them synced into the folder above; one that exists is
    fine. */
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag);

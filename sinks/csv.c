@@ -89,7 +89,7 @@ static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
 }
 
 static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
-  FILE *f = mr_resume_is_file(c->path) ? fopen(c->path, "re") : NULL;
+  FILE *f = mr_open_regular(c->path);
   if (!f) return MR_OK;
   char *line = calloc(1, HEAD_MAX);
   mr_err_t e = line ? take_head(c, fgets(line, HEAD_MAX, f) ? line : "", diag)

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/xio.h"
@@ -123,12 +125,29 @@ static void steps_that_were_deleted_are_said_at_resume(void **state) {
   assert_null(strstr(p.err, "metrics.csv: has no records"));
 }
 
+/* A run whose metrics go to a pipe: nothing may open it for reading and wait for its writer. */
+static void a_run_whose_metrics_go_to_a_pipe_is_resumed(void **state) {
+  char pipe[96], to_pipe[128];
+  snprintf(pipe, sizeof pipe, "%s/pipe", dir);
+  snprintf(to_pipe, sizeof to_pipe, "jsonl.path=%s", pipe);
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  int reader = open(pipe, O_RDONLY | O_NONBLOCK); /* else the sink finds none */
+  assert_true(reader >= 0);
+  RUN(&p, "train", "--graph", graph, "--run-dir", run, "train.steps=3", to_pipe);
+  if (p.status) fail_msg("%s", p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=6");
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(newest(), 6);
+  close(reader);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(metrics_on_a_slow_disk_are_there_before_the_checkpoint),
       CASE(killed_at_random_moments_a_run_has_the_metrics_of_its_checkpoint),
       CASE(steps_that_were_deleted_are_said_at_resume),
+      CASE(a_run_whose_metrics_go_to_a_pipe_is_resumed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
