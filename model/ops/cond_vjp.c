@@ -156,6 +156,13 @@ static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_va
       return mr_fail(why, b->j->diag.code, "%s", b->j->diag.text);
     r->cap += b->j->n_var;
   }
+  /* An operand that no branch gives a cotangent has none; zeros would become NaN where its own
+     slope is infinite. */
+  for (int i = 0; i < r->n_in; i++) {
+    bool any = false;
+    for (int j = 0; j < r->n; j++) any |= r->branch[j].dx[i] != NULL;
+    r->in[i] = any;
+  }
   r->place = mr_mem_take(&f->mem, (size_t)(r->cap + 1) * sizeof *r->place);
   for (int i = 0; i < r->n; i++) {
     branch_t *b = &r->branch[i];

@@ -438,6 +438,29 @@ static void slopes_of_a_branch_not_taken_stay_out_of_a_mapped_cond(void **state)
   mr_fn_destroy(f), mr_fn_destroy(m), mr_fn_destroy(g[0]), mr_fn_destroy(g[1]);
 }
 
+/* x -> cond(true, 2 x, x) beside the root of x as an integer: whose slope at 0 is infinite, and
+   does not matter. */
+static void an_operand_of_cond_that_has_no_slope_in_any_branch_gets_none(void **state) {
+  mr_fn_t *f = mr_fn_create(), *b[2] = {mr_fn_create(), mr_fn_create()}, *g = NULL;
+  mr_aval_t a = mr_aval_scalar(MR_F32);
+  for (int i = 0; i < 2; i++) {
+    mr_var_t *x = mr_fn_input(b[i], a), *root = mr_fn_input(b[i], a);
+    mr_var_t *y[] = {i ? mr_lax_scale(b[i], 2, x) : x, mr_lax_convert(b[i], root, MR_I32)};
+    assert_int_equal(mr_fn_return(b[i], 2, y), MR_OK);
+  }
+  mr_var_t *x = mr_fn_input(f, a), *y[2];
+  assert_int_equal(mr_lax_cond(f, mr_literal(f, MR_BOOL, 1), b[1], b[0],
+                               (mr_var_t *[]){x, mr_lax_sqrt(f, x)}, y),
+                   MR_OK);
+  assert_int_equal(mr_fn_return(f, 1, y), MR_OK);
+  OK(mr_grad(f, 1, (int[]){0}, &g, &diag));
+  double at = 0, *in[] = {&at}, *dx[1];
+  run_as_it_is(g, in, dx);
+  assert_true(dx[0][0] == 2);
+  free(dx[0]);
+  mr_fn_destroy(f), mr_fn_destroy(g), mr_fn_destroy(b[0]), mr_fn_destroy(b[1]);
+}
+
 /* A named axis inside a step: psum over examples, bound by the vmap around the scan. */
 static void a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop(void **state) {
   mr_fn_t *b = mr_fn_create(), *f = mr_fn_create(), *m = NULL;
@@ -474,6 +497,7 @@ int main(void) {
       cmocka_unit_test(while_has_forward_mode_and_says_that_it_has_no_other),
       cmocka_unit_test(reverse_mode_passes_a_while_that_no_tangent_reaches),
       cmocka_unit_test(slopes_of_a_branch_not_taken_stay_out_of_a_mapped_cond),
+      cmocka_unit_test(an_operand_of_cond_that_has_no_slope_in_any_branch_gets_none),
       cmocka_unit_test(a_step_may_speak_over_the_axis_that_is_mapped_around_the_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
