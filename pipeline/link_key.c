@@ -95,7 +95,14 @@ mr_err_t mr_key_read_secret(const char *file, char public_key[MR_KEY_TEXT],
   MR_TRY(read_text(file, true, text, diag));
   bool good = find_key(text, "public", public_key) && find_key(text, "secret", secret_key);
   memset(text, 0, sizeof text);
-  return good ? MR_OK : not_a_key(file, "secret", diag);
+  if (!good) return not_a_key(file, "secret", diag);
+  char derived[MR_KEY_TEXT]; /* -1: this libzmq has no CURVE, of which others tell */
+  if (zmq_curve_public(derived, secret_key) == 0 && strcmp(derived, public_key) != 0)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: its public and its secret key do not belong together: make keys with "
+                   "`millrace keys NAME`",
+                   file);
+  return MR_OK;
 }
 
 mr_err_t mr_key_read_public(const char *file, char public_key[MR_KEY_TEXT], mr_diag_t *diag) {

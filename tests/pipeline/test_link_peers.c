@@ -473,6 +473,15 @@ static void keys_are_private_and_never_overwritten(void **state) {
   diag = (mr_diag_t){0};
   assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "chmod 600"));
+  chmod(in_folder("one.key"), 0600);
+  FILE *f = fopen(in_folder("one.key"), "w"); /* the public half of another pair */
+  assert_int_equal(mr_key_make(in_folder("two"), NULL), MR_OK);
+  assert_int_equal(mr_key_read_public(in_folder("two.pub"), again, NULL), MR_OK);
+  fprintf(f, "public %s\nsecret %s\n", again, sec);
+  fclose(f);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "do not belong together"));
   assert_int_equal(mr_key_read_public(in_folder("absent.pub"), pub, NULL), MR_ERR_IO);
   assert_int_equal(mr_key_read_secret("/dev/null", pub, sec, NULL), MR_ERR_CONFIG);
 }
