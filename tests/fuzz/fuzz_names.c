@@ -1,0 +1,27 @@
+/* Files of class names; the first byte says how many are wanted.  A terminal can show what is read.
+ */
+#include "base/printable.h"
+#include "loaders/class_names.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  static mr_class_names_t names;
+  static const char *usual[256];
+  char shown[160], again[640];
+  mr_diag_t diag = {0};
+  if (!n) return 0;
+  for (int i = 0; i < 256; i++) usual[i] = "?";
+  mr__class_names_usual(&names, usual, *data);
+  if (mr__class_names_read(&names, NULL, fuzz_file("names.txt", data + 1, n - 1), &diag) < 0) {
+    fuzz_need(*diag.text, "a sentence");
+    return 0;
+  }
+  fuzz_need(names.n == *data, "as many as are wanted");
+  for (int i = 0; i < names.n; i++) {
+    fuzz_need(strlen(names.name[i]) >= 1 && strlen(names.name[i]) <= 31, "a name of 1 to 31 bytes");
+    mr_printable_cell(names.name[i], 31, shown, sizeof shown);
+    for (const char *c = shown; *c; c++) fuzz_need((unsigned char)*c >= 0x20 && *c != 0x7F, "text");
+    fuzz_need(!strcmp(mr_printable_cell(shown, 160, again, sizeof again), shown), "nothing left");
+  }
+  return 0;
+}
