@@ -1,6 +1,7 @@
 #include "model/ir/fn.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,12 @@
 
 mr_fn_t *mr_fn_create(void) {
   mr_fn_t *f = calloc(1, sizeof *f);
-  if (!f) return NULL;
+  if (!f) { /* one that has failed, so that who builds it need not ask */
+    if (!(f = mr_mem_reserve(sizeof *f))) return NULL;
+    f->of_reserve = f->mem.failed = true;
+    mr_fail(&f->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
+  }
+  f->mem.diag = &f->diag;
   f->scope = "", f->by = "", f->precision = mr_matmul_precision(), f->keys = mr_key_layout();
   return f;
 }
@@ -19,18 +25,26 @@ void mr_fn_destroy(mr_fn_t *f) {
   for (int i = 0; i < f->n_child; i++) mr_fn_destroy(f->child[i]);
   free(f->child);
   mr_mem_fini(&f->mem);
-  free(f->in);
   free(f->eqn);
-  free(f);
+  if (f->of_reserve)
+    mr_mem_give_reserve();
+  else
+    free(f);
 }
 
-static void *push(void *array, int *cap, int n, size_t size) {
-  if (n < *cap) return array;
+/* Whether *array has room for one more than n; else f has failed. */
+static bool room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
+  void **a = array;
+  if (n < *cap) return true;
   int more = *cap ? *cap * 2 : 32;
-  void *grown = realloc(array, (size_t)more * size);
-  if (!grown) abort();
+  void *grown = realloc(*a, (size_t)more * size);
+  if (!grown) {
+    mr_fail(&f->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
+    return false;
+  }
+  *a = grown;
   *cap = more;
-  return grown;
+  return true;
 }
 
 /* What a function reads of one that stands around it is an operand of the call. */
@@ -38,6 +52,7 @@ static void *push(void *array, int *cap, int n, size_t size) {
 
 static mr_var_t *new_var(mr_fn_t *f, mr_aval_t aval, mr_eqn_t *def) {
   mr_var_t *v = mr_mem_take(&f->mem, sizeof *v);
+  if (!v) return NULL;
   *v = (mr_var_t){.aval = aval, .def = def, .id = f->n_var++, .fn = f};
   return v;
 }
@@ -49,8 +64,15 @@ mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval) {
     mr_fail(&f->diag, MR_ERR_SHAPE, "input %d, %s: %s", f->n_in, mr_aval_text(&aval, text), wrong);
     return NULL;
   }
-  f->in = push(f->in, &f->cap_in, f->n_in, sizeof *f->in);
-  return f->in[f->n_in++] = new_var(f, aval, NULL);
+  if (f->n_in == f->cap_in) { /* of mem, so that there are inputs to name even after a failure */
+    int cap = f->cap_in ? 2 * f->cap_in : 8;
+    mr_var_t **in = mr_mem_take(&f->mem, (size_t)cap * sizeof *in);
+    if (!in) return NULL;
+    if (f->n_in) memcpy(in, f->in, (size_t)f->n_in * sizeof *in);
+    f->in = in, f->cap_in = cap;
+  }
+  mr_var_t *v = new_var(f, aval, NULL);
+  return v ? f->in[f->n_in++] = v : NULL;
 }
 
 mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out) {
@@ -61,27 +83,39 @@ mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out) {
       return mr_fail(&f->diag, MR_ERR_SHAPE, "output %d is a value of another function" TAKE_IT, i);
   if (f->diag.code < 0) return f->diag.code;
   f->out = mr_mem_copy(&f->mem, out, (size_t)n, sizeof *out);
+  if (f->mem.failed) return f->diag.code;
   f->n_out = n;
   return MR_OK;
+}
+
+static mr_var_t *literal(mr_fn_t *f, mr_dtype_t dtype, double value, int64_t whole) {
+  mr_var_t *v = new_var(f, mr_aval_scalar(dtype), NULL);
+  if (!v) return NULL;
+  v->literal = true;
+  v->value = value;
+  v->whole = whole;
+  return v;
+}
+
+/* The bits of the number of the dtype that is nearest to value. */
+static int64_t nearest_whole(mr_dtype_t dtype, double value) {
+  int bits = 8 * (int)mr_dtype_size(dtype);
+  bool is_unsigned = dtype == MR_BOOL || dtype == MR_U8 || dtype == MR_U32 || dtype == MR_U64;
+  double most = ldexp(1, bits - !is_unsigned), least = is_unsigned ? 0 : -most;
+  if (isnan(value)) return 0;
+  if (value < least) return is_unsigned ? 0 : (int64_t)least;
+  if (value >= most) return (int64_t)(~(uint64_t)0 >> (64 - bits + !is_unsigned));
+  return is_unsigned ? (int64_t)(uint64_t)value : (int64_t)value;
 }
 
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value) {
   if (dtype == MR_F32) value = (float)value;
   if (dtype == MR_BF16) value = mr_bf16_to_f32(mr_bf16_from_f32((float)value));
-  mr_var_t *v = new_var(f, mr_aval_scalar(dtype), NULL);
-  v->literal = true;
-  v->value = value;
-  if (dtype == MR_U64)
-    v->whole = (int64_t)(uint64_t)value;
-  else if (!mr_is_float(dtype))
-    v->whole = (int64_t)value;
-  return v;
+  return literal(f, dtype, value, mr_is_float(dtype) ? 0 : nearest_whole(dtype, value));
 }
 
 mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits) {
-  mr_var_t *v = mr_literal(f, dtype, dtype == MR_U64 ? (double)(uint64_t)bits : (double)bits);
-  v->whole = bits;
-  return v;
+  return literal(f, dtype, dtype == MR_U64 ? (double)(uint64_t)bits : (double)bits, bits);
 }
 
 mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v) {
@@ -115,7 +149,10 @@ static mr_err_t check_results(mr_fn_t *f, const mr_eqn_t *e, int n_out, const mr
 static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
   mr_fn_t *copy = mr_fn_copy(fn, &f->diag);
   if (!copy) return NULL;
-  f->child = push(f->child, &f->cap_child, f->n_child, sizeof *f->child);
+  if (!room(f, &f->child, &f->cap_child, f->n_child, sizeof *f->child)) {
+    mr_fn_destroy(copy);
+    return NULL;
+  }
   return f->child[f->n_child++] = copy;
 }
 
@@ -124,6 +161,7 @@ static mr_err_t adopt_one(mr_fn_t *f, mr_attr_t *a) {
   int n = mr_attr_calls(a, &fns);
   if (!n) return MR_OK;
   const mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
+  if (f->mem.failed) return f->diag.code;
   for (int k = 0; k < n; k++)
     if (!(own[k] = owned(f, fns[k]))) return f->diag.code;
   a->fn = own[0];
@@ -161,21 +199,23 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
                   const mr_attr_t *attr, int n_out) {
   if (f->diag.code < 0 || check_call(f, op, n_in, in, n_attr, attr) < 0) return NULL;
   mr_eqn_t *e = mr_mem_take(&f->mem, sizeof *e);
+  if (f->mem.failed) return NULL;
   *e = (mr_eqn_t){.op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .scope = f->scope};
   e->by = f->by, e->of = f->of;
   e->in = mr_mem_copy(&f->mem, in, (size_t)n_in, sizeof *in);
   e->attr = mr_mem_copy(&f->mem, attr, (size_t)n_attr, sizeof *attr);
+  if (f->mem.failed) return NULL;
   if (f->precision && op->amp == MR_AMP_NARROW && !mr_attr_find(e, "precision"))
     mr_attr_set(f, e, mr_attr_precision(f->precision));
   n_attr = e->n_attr;
   if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, by_name);
   mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
-  if (check_counts(f, e) < 0 || adopt(f, e) < 0 || op->shape(e, out, &f->diag) < 0 ||
-      check_results(f, e, n_out, out) < 0)
+  if (f->mem.failed || check_counts(f, e) < 0 || adopt(f, e) < 0 ||
+      op->shape(e, out, &f->diag) < 0 || check_results(f, e, n_out, out) < 0)
     return NULL;
   e->out = mr_mem_take(&f->mem, (size_t)n_out * sizeof *e->out);
-  for (int i = 0; i < n_out; i++) e->out[i] = new_var(f, out[i], e);
-  f->eqn = push(f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn);
+  for (int i = 0; i < n_out && !f->mem.failed; i++) e->out[i] = new_var(f, out[i], e);
+  if (f->mem.failed || !room(f, &f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn)) return NULL;
   return f->eqn[f->n_eqn++] = e;
 }
 
@@ -183,12 +223,13 @@ mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr, int n, const mr_a
   MR_TRY(adopt_one(f, &attr));
   attr.name = mr_attr_get(e, attr.name)->name;
   mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + n + 1) * sizeof(mr_var_t *));
-  for (int i = 0; i < e->n_out + n; i++)
+  for (int i = 0; i < e->n_out + n && !f->mem.failed; i++)
     out[i] = i < e->n_out ? e->out[i] : new_var(f, more[i - e->n_out], e);
+  if (f->mem.failed) return f->diag.code;
   e->out = out;
   e->n_out += n;
   mr_attr_set(f, e, attr);
-  return MR_OK;
+  return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 
 mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
@@ -200,7 +241,7 @@ mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const 
 /* Attribute names and texts of g must not point into f. */
 static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
   mr_attr_t *a = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *a);
-  for (int i = 0; i < e->n_attr; i++) {
+  for (int i = 0; i < e->n_attr && !g->mem.failed; i++) {
     a[i].name = mr_mem_text(&g->mem, a[i].name);
     if (a[i].text) a[i].text = mr_mem_text(&g->mem, a[i].text);
   }
@@ -210,6 +251,7 @@ static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in) {
   mr_standing_t outer = mr_standing(f);
   const char *scope = mr_mem_text(&f->mem, e->scope);
+  if (f->mem.failed) return NULL;
   mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE, e->of}); /* e has said its own */
   mr_eqn_t *c = mr_emit(f, e->op, e->n_in, in, e->n_attr, own_attrs(f, e), e->n_out);
   mr_stand(f, outer);
@@ -220,6 +262,7 @@ const char *mr_scope_enter(mr_fn_t *f, const char *name) {
   const char *outer = f->scope;
   size_t n = strlen(outer) + strlen(name) + 2;
   char *inner = mr_mem_take(&f->mem, n);
+  if (!inner) return outer; /* f has failed */
   snprintf(inner, n, "%s%s%s", outer, *outer ? "/" : "", name);
   f->scope = inner;
   return outer;
@@ -285,6 +328,7 @@ void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr) {
       return;
     }
   mr_attr_t *more = mr_mem_take(&f->mem, (size_t)(e->n_attr + 1) * sizeof *more);
+  if (f->mem.failed) return;
   if (e->n_attr) memcpy(more, e->attr, (size_t)e->n_attr * sizeof *more);
   more[e->n_attr++] = attr;
   e->attr = more;

@@ -4,8 +4,9 @@
    A fn owns everything in it (vars, eqns, attributes, names); all of it lives until
    mr_fn_destroy.  Building never returns half a result: a call that fails leaves its sentence in
    f->diag, returns NULL, and calls that are given a NULL var return NULL too, so that a builder
-   may look at f->diag once at its end.  Without memory for a graph's own description the program
-   aborts (mem.h).  One thread at a time.  Source: the notation and its rules are jax's jaxprs. */
+   may look at f->diag once at its end.  Without memory for a graph's description it has failed in
+   the same way (MR_ERR_NOMEM).  One thread at a time.  Source: the notation and its rules are jax's
+   jaxprs. */
 #ifndef MR_MODEL_IR_FN_H
 #define MR_MODEL_IR_FN_H
 
@@ -56,15 +57,18 @@ typedef struct mr_fn {
   int cap_in, cap_eqn;
   struct mr_fn **child; /* [n_child] the functions its equations call */
   int n_child, cap_child;
-  /* While reverse mode sweeps: by var id, in [0,n_wanted), whose cotangents it wants; those of newer
-     vars are wanted (mr__wants, build.h). */
+  /* While reverse mode sweeps: by var id, in [0,n_wanted), whose cotangents it wants; those of
+     newer vars are wanted (mr__wants, build.h). */
   const bool *wanted;
   int n_wanted;
   const char *axis_name; /* of the dimension that vmap is mapping into this graph, or NULL */
   int64_t axis_size;
+  bool of_reserve; /* f itself lies in the reserve (mem.h) */
 } mr_fn_t;
 
-mr_fn_t *mr_fn_create(void);    /* empty, of the caller; NULL without memory */
+/* Empty, of the caller.  Without memory one that has failed; NULL only if the reserve is used up.
+ */
+mr_fn_t *mr_fn_create(void);
 void mr_fn_destroy(mr_fn_t *f); /* NULL is fine */
 
 mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input; NULL: mr_aval_wrong */
@@ -72,7 +76,7 @@ mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input; NULL: mr
 mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 
 /* A constant scalar of dtype (MR_F32, MR_BF16, MR_F64, MR_I32, MR_U32, MR_BOOL); value is rounded
-   to f32 and bf16 and must be one of an integer dtype's.  Does not fail. */
+   to f32 and bf16 and must be one of an integer dtype's.  NULL only without memory. */
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);
 /* The same of an integer dtype or bool, exactly: bits are the number's, of u64 too. */
 mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits);

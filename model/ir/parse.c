@@ -157,9 +157,12 @@ static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op,
                              mr_parse_line_t *l) {
   mr_fn_t *keep = NULL;
   const mr_eqn_t *e = example_of(op, &keep);
-  mr_err_t err = e ? MR_OK : mr__parse_fail(p, "an op with a sample");
-  for (int i = 0; e && i < e->n_attr && err >= 0; i++) err = settle_attr(p, g, &e->attr[i], l);
-  int n = e ? e->n_attr + optional_attrs(e, l) : 0;
+  bool failed = !keep || keep->diag.code < 0; /* a sample has no other failure */
+  mr_err_t err = failed ? mr__parse_no_memory(p)
+                 : e    ? MR_OK
+                        : mr__parse_fail(p, "an op with a sample");
+  for (int i = 0; err >= 0 && i < e->n_attr; i++) err = settle_attr(p, g, &e->attr[i], l);
+  int n = err >= 0 ? e->n_attr + optional_attrs(e, l) : 0;
   if (err >= 0 && n != l->n_attr) err = mr__parse_fail(p, "no other attributes before");
   mr_fn_destroy(keep);
   return err;
@@ -191,6 +194,7 @@ static mr_err_t emit_values(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_v
 
 static mr_err_t emit_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
   mr_var_t **out = mr_mem_take(&s->g->mem, (size_t)(l->n_out + 1) * sizeof *out);
+  if (!out) return mr__parse_no_memory(p);
   mr_err_t err = emit_values(p, s->g, l, out);
   if (s->g->diag.code < 0)
     return mr_fail(p->diag, s->g->diag.code == MR_ERR_NOMEM ? MR_ERR_NOMEM : MR_ERR_DATA,
@@ -339,7 +343,10 @@ static mr_err_t parse_body(mr_parser_t *p, scope_t *s) {
 /* The function that stands here. */
 static mr_err_t parse_here(mr_parser_t *p, mr_fn_t **out) {
   scope_t s = {.g = mr_fn_create()};
-  if (!s.g) return mr__parse_no_memory(p);
+  if (!s.g || s.g->diag.code < 0) {
+    mr_fn_destroy(s.g);
+    return mr__parse_no_memory(p);
+  }
   s.g->precision = MR_PRECISION_NONE; /* the text says what is asked */
   mr_err_t err = parse_body(p, &s);
   free(s.slot);

@@ -17,6 +17,7 @@ mr_err_t mr__call_refuse(mr_fn_t *f, const char *op, const char *fmt, ...) {
 
 mr_err_t mr__call_whole(mr_fn_t *f, const char *op, const char *what, const mr_fn_t *fn) {
   if (!fn) return mr__call_refuse(f, op, "%s is not there", what);
+  if (fn->diag.code == MR_ERR_NOMEM) return mr_fail(&f->diag, MR_ERR_NOMEM, "%s", fn->diag.text);
   if (fn->diag.code < 0) return mr__call_refuse(f, op, "%s failed: %s", what, fn->diag.text);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }

@@ -194,7 +194,7 @@ static void add_member(fuser_t *s, body_t *b, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_in && !b->full; k++) in[k] = widened(s, b, e, e->in[k]);
   mr_eqn_t *c = b->full ? NULL : mr_emit_like(b->fn, e, in);
   if (c) s->map[e->out[0]->id] = c->out[0];
-  b->full |= b->fn->n_eqn > MR_PROGRAM_EQNS;
+  b->full |= b->fn->n_eqn > MR_PROGRAM_EQNS || b->fn->diag.code < 0;
 }
 
 static void add_members(fuser_t *s, int g, body_t *b) {

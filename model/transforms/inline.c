@@ -40,7 +40,7 @@ mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag) {
   }
   mr_var_t **out = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof *out);
   for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);
-  if (mr_inline(g, f, g->in, out) < 0 || mr_fn_return(g, f->n_out, out) < 0) {
+  if (g->diag.code < 0 || mr_inline(g, f, g->in, out) < 0 || mr_fn_return(g, f->n_out, out) < 0) {
     mr_fail(diag, g->diag.code, "%s", g->diag.text);
     mr_fn_destroy(g);
     return NULL;
