@@ -7,8 +7,8 @@
 
 static bool same_var(const mr_var_t *a, const mr_var_t *b) {
   if (a == b) return true;
-  return a->literal && b->literal && mr_aval_equal(&a->aval, &b->aval) &&
-         a->whole == b->whole && !memcmp(&a->value, &b->value, sizeof a->value); /* -0 is not 0 */
+  return a->literal && b->literal && mr_aval_equal(&a->aval, &b->aval) && a->whole == b->whole &&
+         !memcmp(&a->value, &b->value, sizeof a->value); /* -0 is not 0 */
 }
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
