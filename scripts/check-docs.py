@@ -171,15 +171,13 @@ class Document:
     def shorter(self, text):
         for pattern, instead in SHORTER:
             text = re.sub(pattern, instead, text, count=1)
+        return self.with_ports(text)
+
+    def with_ports(self, text):
+        """The document's ports become free ones."""
         for theirs, ours in self.port.items():
             text = text.replace(f'127.0.0.1:{theirs}', f'127.0.0.1:{ours}')
         return text
-
-    def as_quoted(self, output):
-        """What a command printed, with the document's ports."""
-        for theirs, ours in self.port.items():
-            output = output.replace(f'127.0.0.1:{ours}', f'127.0.0.1:{theirs}')
-        return output
 
     def prepare(self, text):
         """The data appears where it is named first, so that commands before run without."""
@@ -245,14 +243,17 @@ class Document:
         self.prepare(c.text)
         child = self.start(self.shorter(c.text))
         rule = next((r for r in INTERRUPTED if c.doc == r[0] and c.text.startswith(r[1])), None)
-        if rule and not self.wait_for(child, rule[2], rule[3]):
-            self.stop(child)
-            return fail(c.where, f'{c.text}\n  "{rule[3]}" never came in {rule[2]}:\n{self.output(child)[-2000:]}')
+        awaited = [(rule[2], rule[3])] + [('-', self.with_ports(q)) for q in c.quoted] if rule else []
+        for file, text in awaited:
+            if not self.wait_for(child, file, text):
+                self.stop(child)
+                return fail(c.where, f'{c.text}\n  "{text}" never came in {file}:\n{self.output(child)[-2000:]}')
         if rule and rule[4] == 'later':
             self.running.append((c, child))
         else:
             self.judge(c, child, self.stop(child) if rule else self.wait(child), bool(rule))
-        self.compare(c, self.as_quoted(self.output(child)))
+        if not rule: # several processes may have printed, in any order
+            self.compare(c, self.output(child))
         if verbose:
             print(f'{c.where}: {time.monotonic() - began:.1f} s: {c.text.splitlines()[0][:100]}', flush=True)
 
