@@ -323,6 +323,30 @@ def fits_a_phone(browser):
         fail(f"on a phone the page is {wide} pixels too wide; beyond the edge: {cut}; {small} buttons are too small for a finger")
 
 
+def a_finger_scrolls(browser):
+    """Over a chart too, which would fill a phone; a tap shows a step."""
+    def touch(kind, *at):
+        points = [{"x": at[0], "y": at[1]}] if at else []
+        browser.call("POST", "/goog/cdp/execute", {"cmd": "Input.dispatchTouchEvent", "params": {"type": kind, "touchPoints": points}})
+    browser.run("document.getElementById('accuracy').scrollIntoView({ block: 'center' })")
+    middle = "const r = document.getElementById('accuracy').getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]"
+    x, y = browser.run(middle)
+    # the mouse, which stands elsewhere since the checks before, may take the cursor away again at once
+    browser.run("window.tapped = []; const was = showCursor; showCursor = (id) => { if (hovered !== null) tapped.push(hovered); was(id); }")
+    touch("touchStart", x, y)
+    touch("touchEnd")
+    wait_for(lambda: browser.run("return tapped.length"), "the step under a finger")
+    before, shown = browser.run("return [window.scrollY, shown]")
+    touch("touchStart", x, y)
+    for i in range(1, 10):
+        touch("touchMove", x, y - 20 * i)
+    touch("touchEnd")
+    wait_for(lambda: browser.run("return window.scrollY") > before + 50, "a page that a finger scrolls over a chart")
+    if browser.run("return shown") != shown:
+        fail("a finger that scrolls has zoomed the curves")
+    browser.run("window.scrollTo(0, 0)")
+
+
 def status(port, path, headers, method="GET"):
     c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     c.putrequest(method, path, skip_host=True)
@@ -539,6 +563,7 @@ def main(work):
     if core > 0.01:
         fail(f"the page takes {100 * core:.2f} % of a core, want at most 1 %")
     fits_a_phone(browser)
+    a_finger_scrolls(browser)
     shoot(browser, "page-phone.png")
     errors = [e["message"] for e in browser.call("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE" ]
     if errors:

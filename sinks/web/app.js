@@ -95,12 +95,17 @@ let curveSteps = [];       // the steps of the charts' rows, in order: the same 
 let exact = {};            // chart -> series -> step -> value before smoothing
 let hovered = null;        // the step under the cursor, in all charts
 
+/* A finger that moves over a chart scrolls the page, one that taps it shows a step: dragging zooms
+   with a mouse, and the buttons do on a phone. */
+const { touchstart, touchmove, touchend, ...byMouse } = Dygraph.defaultInteractionModel;
+
 function makeChart(id) {
   const labels = ['step', ...chartOf[id]];
   const dot = { drawPoints: true, pointSize: 3 };
   charts[id] = new Dygraph($(id), [labels.map((_, i) => (i ? null : 0))], {
     labels, connectSeparatedPoints: true, legend: 'always', labelsDiv: $(id + '-legend'), legendFormatter: (data) => legend(id, data), strokeWidth: 1.4,
     axisLineColor: '#8888', gridLineColor: '#8883', colors: chartOf[id].map((name) => colours[name]),
+    interactionModel: byMouse,
     series: id === 'rate' ? {} : { valid: dot, test: dot },
     highlightCallback: (event, step) => { hovered = step; showCursor(id); },
     unhighlightCallback: () => { hovered = null; showCursor(); },
