@@ -62,7 +62,7 @@ INLINE sums_t half_block(const mr_pil_any_t *t, const uint8_t *row, const int *f
 AVX2 static void row_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
                             int h, int w, const uint8_t *end, uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
-  uint8_t padded[MR_PIL_SIDE_MAX + REACH] = {0};
+  uint8_t padded[MR_PIL_TABLE_MAX + REACH] = {0};
   for (int y = 0; y < h; y++, src += stride, dst += out) {
     const uint8_t *row = src;
     if (end - src < w + REACH) row = memcpy(padded, src, (size_t)w);

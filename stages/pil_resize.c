@@ -61,16 +61,21 @@ static bool fits_any(const mr_pil_t *p, mr_box_t b) {
 /* The plain path; weights of sides beyond the tables are made first. */
 static void crop_plain(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t b,
                        uint8_t *dst, uint8_t *scratch) {
-  const mr_pil_pass_t *down = p->pass + b.h, *across = p->pass + b.w;
+  const mr_pil_pass_t *down = p->pass, *across = p->pass;
   mr_pil_pass_t made[2];
   bool first = mr__pil_down_first(p, b);
-  if (b.h > MR_PIL_TABLE_MAX) {
+  int tables = mr__pil_tables(p->max_in, p->out);
+  if (b.h > tables) {
     mr__pil_pass_make(&made[0], b.h, p->out, scratch);
     down = &made[0], scratch += mr__pil_pass_bytes(b.h, p->out);
+  } else {
+    down += b.h;
   }
-  if (b.w > MR_PIL_TABLE_MAX) {
+  if (b.w > tables) {
     mr__pil_pass_make(&made[1], b.w, p->out, scratch);
     across = &made[1], scratch += mr__pil_pass_bytes(b.w, p->out);
+  } else {
+    across += b.w;
   }
   for (int c = 0; c < C; c++)
     mr__pil_plane(down, across, src + (c * H + b.i) * W + b.j, W, b.h, b.w, p->out, p->out, first,
@@ -78,13 +83,15 @@ static void crop_plain(const mr_pil_t *p, const uint8_t *src, int C, int H, int 
 }
 
 size_t mr_pil_scratch(int max_in, int out) {
-  size_t weights = max_in > MR_PIL_TABLE_MAX ? 2 * mr__pil_pass_bytes(max_in, out) : 0;
+  bool makes = max_in > mr__pil_tables(max_in, out);
+  size_t weights = makes ? 2 * mr__pil_pass_bytes(max_in, out) : 0;
   return weights + (size_t)max_in * (size_t)out;
 }
 
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch) {
-  if (box.h > MR_PIL_TABLE_MAX || box.w > MR_PIL_TABLE_MAX)
+  int tables = mr__pil_tables(p->max_in, p->out);
+  if (box.h > tables || box.w > tables)
     crop_plain(p, src, C, H, W, box, dst, scratch);
   else if (fits_fast(p, W, box))
     (p->avx512 ? mr__pil_crop_avx512 : mr__pil_crop_avx2)(p, src, C, H, box, dst, scratch);

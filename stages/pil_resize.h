@@ -2,7 +2,7 @@
 
    A box is cut first, so pixels outside of it never enter.  Then one direction, rounded to u8, then
    the other, each with weights of 22 bits that depend on the box's side alone: for sides up to
-   MR_PIL_TABLE_MAX they are tables, made once.
+   MR_PIL_TABLE_MAX they are tables, made once; else they are made for each picture.
 
    The first direction is across (each row by itself), but Pillow 13 goes down the columns first
    where that leaves less to do: where h > out and h - out > 2 (w - out).  Pillow 12 and before
@@ -56,7 +56,7 @@ typedef struct mr_pil {
   bool across_first;   /* as Pillow before 13; may be set after init */
   bool avx2, avx512;   /* boxes with two-tap passes of 32 wide pictures go a fast way */
   bool any2, any512;   /* boxes whose passes have `any` go another */
-  mr_pil_pass_t *pass; /* [least(max_in, MR_PIL_TABLE_MAX)+1], by the box's side; [0] is empty */
+  mr_pil_pass_t *pass; /* [mr__pil_tables+1], by the box's side; [0] is empty */
 } mr_pil_t;
 
 /* Tables for boxes with sides in [1,max_in] and pictures of out x out, both in [1,MR_PIL_SIDE_MAX].
@@ -70,6 +70,12 @@ void mr_pil_fini(mr_pil_t *p); /* also after a failed init or on zeros */
 size_t mr_pil_scratch(int max_in, int out);
 void mr_pil_crop(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t box,
                  uint8_t *dst, uint8_t *scratch);
+
+/* Boxes with sides up to this have tables: none where pictures come out so large that tables would
+   take hundreds of megabytes. */
+static inline int mr__pil_tables(int max_in, int out) {
+  return out > MR_PIL_TABLE_MAX ? 0 : max_in < MR_PIL_TABLE_MAX ? max_in : MR_PIL_TABLE_MAX;
+}
 
 /* Whether a box goes down first. */
 static inline bool mr__pil_down_first(const mr_pil_t *p, mr_box_t b) {

@@ -90,7 +90,7 @@ static bool pass_wide(mr_pil_pass_t *t) {
 }
 
 bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
-  int most = imin(max_in, MR_PIL_TABLE_MAX);
+  int most = mr__pil_tables(max_in, out);
   *p = (mr_pil_t){.max_in = max_in, .out = out};
   p->pass = calloc((size_t)most + 1, sizeof *p->pass);
   if (!p->pass) return false;
@@ -109,7 +109,7 @@ bool mr_pil_init(mr_pil_t *p, int max_in, int out, bool simd) {
 }
 
 void mr_pil_fini(mr_pil_t *p) {
-  for (int in = 1; p->pass && in <= imin(p->max_in, MR_PIL_TABLE_MAX); in++) {
+  for (int in = 1; p->pass && in <= mr__pil_tables(p->max_in, p->out); in++) {
     mr_pil_pass_t *t = &p->pass[in];
     free(t->first), free(t->count), free(t->q), free(t->high), free(t->low);
     free(t->wide);

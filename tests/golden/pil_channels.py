@@ -36,6 +36,9 @@ def main():
         f.write(f"# Pillow {PIL.__version__}: crop, then resize((out, out), BILINEAR) of "
                 "src[y][x][c] = (y*37 + x*61 + c*101 + (y*x) % 251) & 255, HWC; modes L, RGB, RGBA.\n"
                 "# channels H W i j h w out crc32(of the result, HWC)\n")
+        for c, H, W, out in ((1, 20, 24, 1100), (4, 1030, 16, 1025)):
+            box = (0, 0, H, W)
+            f.write(f"{c} {H} {W} 0 0 {H} {W} {out} {zlib.crc32(result(source(H, W, c), box, out).tobytes()):08x}\n")
         for H, W in SIDES:
             for c in (1, 3, 4):
                 for out in rng.sample(OUT, 4):
