@@ -160,10 +160,18 @@ static bool fan_gone(const mr__fan_t *f) {
   return true;
 }
 
+/* Those that only watch (lossy inputs) do not keep a stage going whose other consumers have left:
+   an endless stream would never end. */
 bool mr__out_gone(const mr__out_t *out) {
-  for (int i = 0; i < out->n_edges; i++)
-    if (!fan_gone(&out->edge[i])) return false;
-  return out->n_edges > 0;
+  int watching = 0, there = 0;
+  for (int i = 0; i < out->n_edges; i++) {
+    bool watches = mr_ring_is_lossy(out->edge[i].ring[0]);
+    watching += watches;
+    if (fan_gone(&out->edge[i])) continue;
+    if (!watches) return false;
+    there++;
+  }
+  return out->n_edges > 0 && (!there || watching < out->n_edges);
 }
 
 /* How many of this worker's next buffers fit the edge, in turn over its consumers. */

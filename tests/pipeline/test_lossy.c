@@ -61,7 +61,38 @@ static const mr_stage_def_t watcher = {.name = "watcher",
                                        .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
                                        .parallel = true,
                                        .step = watcher_step};
-static const mr_stage_def_t *const table[] = {&numbers, &watcher, NULL};
+
+static mr_err_t endless_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  mr_err_t e = mr_fresh(s, 0, &b);
+  return e == MR_OK ? mr_push(s, 0, b) : e;
+}
+
+static mr_err_t worker_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (got[0] == 5) return MR_END;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e == MR_OK) mr_buf_unref(b), got[0]++;
+  return e;
+}
+
+static mr_err_t look_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e == MR_OK) mr_buf_unref(b);
+  return e;
+}
+
+static const mr_stage_def_t endless = {.name = "endless",
+                                       .out = {{"out", MR_FLOW_BYTES, false}},
+                                       .plan = numbers_plan,
+                                       .step = endless_step};
+static const mr_stage_def_t work = {
+    .name = "work", .in = {{"in", MR_FLOW_BYTES, false}}, .step = worker_step};
+static const mr_stage_def_t look = {.name = "look",
+                                    .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
+                                    .step = look_step};
+static const mr_stage_def_t *const table[] = {&numbers, &watcher, &endless, &work, &look, NULL};
 
 static void what_is_taken_and_what_is_lost_are_all(void **state) {
   mr_registry_t reg = {0};
@@ -85,7 +116,22 @@ static void what_is_taken_and_what_is_lost_are_all(void **state) {
   }
 }
 
+static void one_that_only_watches_does_not_keep_an_endless_stream_going(void **state) {
+  mr_registry_t reg = {0};
+  mr_diag_t diag = {0};
+  mr_registry_add(&reg, table);
+  memset(got, 0, sizeof got);
+  mr_graph_t *g = mr_graph_create(&reg);
+  if (mr_graph_parse(g, "endless name=e ! work  e. ! look", NULL, 0, &diag) < 0)
+    fail_msg("%s", diag.text);
+  if (mr_graph_run(g, &diag) < 0) fail_msg("%s", diag.text);
+  mr_graph_destroy(g);
+  assert_int_equal(got[0], 5);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_taken_and_what_is_lost_are_all)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_taken_and_what_is_lost_are_all),
+      cmocka_unit_test(one_that_only_watches_does_not_keep_an_endless_stream_going)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
