@@ -88,16 +88,28 @@ static long last_step(const char *name) {
   return step;
 }
 
+/* The step of the first record that tells of a checkpoint as committed; 0: there is none yet. */
+static long committed_at(const char *name) {
+  char *text = file_of(name, ".jsonl"), *at = strstr(text, ",\"committed\":40}"), *line = at;
+  long step = 0;
+  while (line && line > text && line[-1] != '\n') line--;
+  if (line) sscanf(line, "{\"kind\":\"step\",\"step\":%ld", &step);
+  free(text);
+  return step;
+}
+
 /* Between two checkpoints, and where the sending end has heard that the first one is written: it
-   sends no more than a window of 8 beyond what it has heard to be released, and step 40's
-   checkpoint is written before step 41 changes the parameters.  False: the moment was missed. */
+   sends no more than a window of 8 beyond what it has heard to be released, which comes with what
+   is committed.  False: the moment was missed. */
 static bool kill_behind_the_first_checkpoint(const running_t *r, const char *name,
                                              const char *path) {
   char file[TEXT_MAX];
   pid_t pid[16];
   snprintf(file, sizeof file, "%s/%s.jsonl", dir, name);
   while (access(file, F_OK) && runs(r)) usleep(1000);
-  while (runs(r) && last_step(name) < 57) usleep(1000);
+  long from = 0;
+  while (runs(r) && !(from = committed_at(name))) usleep(1000);
+  while (runs(r) && last_step(name) < from + 17) usleep(1000);
   if (find("--process=trainer", path, pid) != 1) return false;
   kill(pid[0], SIGKILL);
   while (!kill(pid[0], 0)) usleep(100); /* it writes nothing any more */
