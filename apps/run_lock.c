@@ -184,7 +184,9 @@ static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, mr_diag_t *d
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened to lock the run folder: %s", l->path,
                    strerror(errno));
   mr_err_t e = take_file(l, folder, made, diag);
-  if (e == MR_OK) e = write_owner(l, diag);
+  bool ours = e == MR_OK;
+  if (ours) e = write_owner(l, diag);
+  if (ours && e < 0) unlink(l->path); /* without a word it would hold where there are no locks */
   if (e != MR_OK) close(l->fd);
   return e;
 }
