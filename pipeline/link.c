@@ -300,6 +300,9 @@ mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
 
 static int64_t due_ms(const mr_link_t *l) {
   int64_t alone = l->tried_ms + MR__LINK_KNOCK_MS, met = l->said_ms + MR__LINK_BEAT_MS;
+  /* A sender that binds, or that has left, does nothing by itself before a receiver knocks. */
+  if (l->state == MR__LINK_ALONE && l->out && (l->k.router || l->left))
+    return mr__link_now_ms() + MR__LINK_BEAT_MS;
   if (l->state == MR__LINK_ALONE) return alone;
   if (l->state == MR__LINK_PLAIN) return met;
   return l->ack_due_ms && l->ack_due_ms < met ? l->ack_due_ms : met;

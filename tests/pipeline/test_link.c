@@ -92,6 +92,24 @@ static void every_buffer_arrives_once_and_in_order(void **state) {
   }
 }
 
+/* Without this a server that waits for its first trainer would keep a processor busy. */
+static void an_end_without_a_peer_sleeps(void **state) {
+  mr_diag_t diag = {0};
+  mr_spec_t spec = ends_spec(1);
+  mr_link_cfg_t bind = {.name = "edge", .address = "tcp://127.0.0.1:*", .bind = true, .window = 4};
+  for (int receives = 0; receives < 2; receives++) {
+    mr_link_t *l = receives ? mr_link_open_in(&bind, &spec, NULL, &diag)
+                            : mr_link_open_out(&bind, &spec, 0, &diag);
+    struct pollfd fd[MR_LINK_FDS];
+    int ms;
+    if (!l) fail_msg("%s", diag.text);
+    for (int i = 0; i < 3; i++) turn(l);
+    mr_link_fds(l, fd, &ms);
+    assert_true(ms > 0);
+    mr_link_close(l);
+  }
+}
+
 static void a_receiver_that_takes_nothing_stops_the_sender_at_the_window(void **state) {
   pair_t p;
   open_pair(&p, ENDS_WIDTH, 5, true, false);
@@ -374,6 +392,7 @@ static void closing_without_a_peer_ends(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_buffer_arrives_once_and_in_order),
+      cmocka_unit_test(an_end_without_a_peer_sleeps),
       cmocka_unit_test(a_receiver_that_takes_nothing_stops_the_sender_at_the_window),
       cmocka_unit_test(what_is_held_is_not_acknowledged),
       cmocka_unit_test(what_is_released_gives_credit_and_what_is_committed_is_said_beside_it),
