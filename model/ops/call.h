@@ -27,8 +27,8 @@ int64_t mr__call_size(const mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *i
    already. */
 mr_err_t mr__call_mapped(mr_fn_t *f, const mr_fn_t *called, int64_t size, const bool *in,
                          bool *out_mapped, mr_fn_t **out);
-/* Adds to moves (by var id) the results of eqn[n] that may have a tangent when the vars that are set
-   already have one. */
+/* Adds to moves (by var id) the results of eqn[n] that may have a tangent when the vars that are
+   set already have one. */
 void mr__eqn_moves(int n, mr_eqn_t *const *eqn, bool *moves);
 /* out[n_out]: whether an output may have a tangent when the inputs in[n_in] have one. */
 void mr__call_moves(const mr_fn_t *called, const bool *in, bool *out);

@@ -215,8 +215,8 @@ mr_var_t *mr_lax_attention(mr_fn_t *f, mr_var_t *q, mr_var_t *k, mr_var_t *v, fl
 /* The same with q, k, v side by side in one tensor (B,T,3,H,D): no copies around it. */
 mr_var_t *mr_lax_attention_packed(mr_fn_t *f, mr_var_t *qkv, float scale);
 /* logits (B,C) f32 or f64, C >= 1, labels (B) i32 in [0,C) -> (B); smoothing in [0,1).  A label
-   that is no class has a one-hot row of zeros; MR_LABEL_NONE (base/label.h) gives a loss of 0.  Source: optax.softmax_cross_entropy of
-   optax.smooth_labels of jax.nn.one_hot. */
+   that is no class has a one-hot row of zeros; MR_LABEL_NONE (base/label.h) gives a loss of 0.
+   Source: optax.softmax_cross_entropy of optax.smooth_labels of jax.nn.one_hot. */
 mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                        float smoothing);
 /* Zero with probability rate in [0,1), else x/(1-rate).  seed u64[], step u32[]; site tells this
