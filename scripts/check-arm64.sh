@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the tests of base/ and pipeline/ for arm64 with another machine's compiler, warnings as
-# errors, and runs them through qemu-user.  An arm64 machine builds and runs them like any other.
+# Builds the tests of base/, pipeline/, orders and pixels for arm64 with another machine's compiler,
+# warnings as errors, and runs them through qemu-user.  An arm64 machine builds and runs them like any other.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(uname -m)" != aarch64 ] || { echo "arm64: this machine is one: ./millrace test is the check"; exit 0; }
@@ -29,11 +29,13 @@ fi
 build=build/arm64
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake >/dev/null
 targets=
-for test in tests/base/test_*.c tests/pipeline/test_*.c; do
+for test in tests/base/test_*.c tests/pipeline/test_*.c tests/loaders/test_[gops]*.c \
+  tests/stages/test_flip.c tests/stages/test_normalize.c tests/stages/test_resized_crop.c; do
   room=$(basename "$(dirname "$test")")
   targets="$targets tests/test_${room}_$(basename "$test" .c | sed 's/^test_//')"
 done
 # shellcheck disable=SC2086
 ninja -C $build --quiet $targets
 # Left out: 10,000 random graphs on one thread, which take minutes here and see nothing of the processor.
-ctest --test-dir $build --output-on-failure -j "$(nproc)" -L '^(base|pipeline)$' -E standstill
+ctest --test-dir $build --output-on-failure -j "$(nproc)" -L '^(base|pipeline|loaders|stages)$' \
+  -R '^(base|pipeline)|^loaders.(g|o|p|s)|^stages.(flip|normalize|resized_crop)$' -E standstill
