@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 typedef struct mr_mem_chunk mr_mem_chunk_t;
 
@@ -34,5 +37,7 @@ void mr_mem_fini(mr_mem_t *m); /* gives all back; *m is zeroed */
    mr_mem_give_reserve.  Threads may share it. */
 void *mr_mem_reserve(size_t bytes);
 void mr_mem_give_reserve(void);
+
+MR_END_DECLS
 
 #endif

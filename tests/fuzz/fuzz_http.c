@@ -20,7 +20,7 @@ static void start(void) {
   static const mr_http_settings_t set = {
       .bind = "127.0.0.1", .allow_host = "", .cert = "", .key = ""};
   s.name = "web", s.diag = &diag;
-  fuzz_need(mr_http_open(&server, &s, &set, true, answer, NULL) >= 0, diag.text);
+  fuzz_need(mr_http_open(&server, &s, &set, true, NULL, answer, NULL) >= 0, diag.text);
 }
 
 static int dial(void) {
