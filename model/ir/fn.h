@@ -30,6 +30,7 @@ typedef struct mr_var {
   bool literal;
   double value;  /* of a literal, already rounded to its dtype */
   int64_t whole; /* of a literal of an integer dtype or bool: its bits, which value may round */
+  bool live;     /* mr_dce's own mark */
 } mr_var_t;
 
 struct mr_eqn {
@@ -141,8 +142,9 @@ mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr, int n, const mr_a
 const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name);
 
 /* Prints f as jax.make_jaxpr's result prints (names a, b, ... in order; "_" for what nobody uses);
-   mr_fn_parse (parse.h) reads it back.  Errors of `to` are the caller's to look for. */
-void mr_fn_print(const mr_fn_t *f, FILE *to);
+   mr_fn_parse (parse.h) reads it back.  MR_ERR_NOMEM: memory ran out and part of the text is
+   missing. Errors of `to` are the caller's to look for. */
+mr_err_t mr_fn_print(const mr_fn_t *f, FILE *to);
 /* The same as heap text the caller frees; NULL without memory. */
 char *mr_fn_text(const mr_fn_t *f);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_out.h"
 #include "model/ir/fn.h"
 #include "model/ops/op.h"
 #include "model/ops/rules.h"
@@ -11,8 +12,9 @@
 enum { WIDTH = 80 };
 
 typedef struct names {
-  int *number; /* by var id; -1: not named yet, -2: nobody uses it */
-  int *next;   /* shared by all functions of one text */
+  int *number;           /* by var id; -1: not named yet, -2: nobody uses it */
+  int *next;             /* shared by all functions of one text */
+  bool *short_of_memory; /* shared too */
 } names_t;
 
 static void print_name(int n, FILE *to) {
@@ -120,31 +122,39 @@ static void print_tail(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   }
 }
 
+/* The text that was printed to t, of the caller. */
+static char *close_text(const names_t *s, mr_text_out_t *out, FILE *t, size_t *n) {
+  char *text = mr_text_out_close(out, t, n);
+  if (!text) *s->short_of_memory = true;
+  return text;
+}
+
 static size_t print_head(names_t *s, const mr_eqn_t *e, FILE *to) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *t = open_memstream(&text, &n);
-  for (int i = 0; i < e->n_out; i++) {
+  mr_text_out_t out;
+  size_t n;
+  FILE *t = mr_text_out_open(&out);
+  for (int i = 0; t && i < e->n_out; i++) {
     if (i) fputc(' ', t);
     print_def(s, e->out[i], t);
   }
-  fclose(t);
-  fputs(text, to);
+  char *text = close_text(s, &out, t, &n);
+  if (text) fputs(text, to);
   free(text);
   return n;
 }
 
 static void print_eqn(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
-  size_t n_head = print_head(s, e, to), n_tail = 0;
-  char *tail = NULL;
+  size_t n_head = print_head(s, e, to), n_tail;
+  mr_text_out_t out;
   if (line == FLAT) {
     print_tail(s, e, FLAT, to);
     return;
   }
   int next = *s->next;
-  FILE *t = open_memstream(&tail, &n_tail);
-  print_tail(s, e, FLAT, t);
-  fclose(t);
+  FILE *t = mr_text_out_open(&out);
+  if (t) print_tail(s, e, FLAT, t);
+  char *tail = close_text(s, &out, t, &n_tail);
+  if (!tail) return;
   if ((size_t)line + n_head + n_tail <= WIDTH) {
     fputs(tail, to);
   } else {
@@ -203,18 +213,21 @@ static void print_lines(names_t *s, const mr_fn_t *f, int line, FILE *to) {
 /* line: where the lines of the function begin; column: where its brace stands. */
 static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, int line, int column,
                      FILE *to) {
-  names_t s = {calloc((size_t)f->n_var + 1, sizeof(int)), around->next};
-  char *flat = NULL;
-  size_t n = 0;
+  names_t s = {calloc((size_t)f->n_var + 1, sizeof(int)), around->next, around->short_of_memory};
+  mr_text_out_t out;
+  size_t n;
   int next = *s.next;
-  if (!s.number) return;
+  if (!s.number) {
+    *s.short_of_memory = true;
+    return;
+  }
   name_all(&s, f, around, call);
-  FILE *t = open_memstream(&flat, &n);
-  print_lines(&s, f, FLAT, t);
-  fclose(t);
-  if (line == FLAT || (size_t)column + n <= WIDTH) {
+  FILE *t = mr_text_out_open(&out);
+  if (t) print_lines(&s, f, FLAT, t);
+  char *flat = close_text(&s, &out, t, &n);
+  if (flat && (line == FLAT || (size_t)column + n <= WIDTH)) {
     fputs(flat, to);
-  } else {
+  } else if (flat) {
     *s.next = next;
     name_all(&s, f, around, call);
     print_lines(&s, f, line, to);
@@ -223,18 +236,20 @@ static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, in
   free(s.number);
 }
 
-void mr_fn_print(const mr_fn_t *f, FILE *to) {
+mr_err_t mr_fn_print(const mr_fn_t *f, FILE *to) {
   int next = 0;
-  print_fn(f, &(names_t){.next = &next}, NULL, 0, 0, to);
+  bool short_of_memory = false;
+  print_fn(f, &(names_t){.next = &next, .short_of_memory = &short_of_memory}, NULL, 0, 0, to);
   fputc('\n', to);
+  return short_of_memory ? MR_ERR_NOMEM : MR_OK;
 }
 
 char *mr_fn_text(const mr_fn_t *f) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *to = open_memstream(&text, &n);
-  if (!to) return NULL;
-  mr_fn_print(f, to);
-  fclose(to);
-  return text;
+  mr_text_out_t out;
+  FILE *to = mr_text_out_open(&out);
+  mr_err_t e = to ? mr_fn_print(f, to) : MR_ERR_NOMEM;
+  char *text = mr_text_out_close(&out, to, NULL);
+  if (e >= 0) return text;
+  free(text);
+  return NULL;
 }
