@@ -1,25 +1,25 @@
-#include <stdlib.h>
-
 #include "model/transforms/transforms.h"
 
-static bool wanted(const bool *live, const mr_eqn_t *e) {
+static bool wanted(const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++)
-    if (live[e->out[k]->id]) return true;
+    if (e->out[k]->live) return true;
   return false;
 }
 
+static void mark(mr_var_t *const *v, int n, bool live) {
+  for (int i = 0; i < n; i++) v[i]->live = live;
+}
+
 void mr_dce(mr_fn_t *f) {
-  bool *live = calloc((size_t)f->n_var + 1, sizeof *live);
-  if (!live) return; /* dead code is slow, not wrong */
-  for (int i = 0; i < f->n_out; i++) live[f->out[i]->id] = true;
+  for (int i = 0; i < f->n_eqn; i++) mark(f->eqn[i]->out, f->eqn[i]->n_out, false);
+  mark(f->out, f->n_out, true);
   int at = f->n_eqn;
   for (int i = f->n_eqn - 1; i >= 0; i--) {
     mr_eqn_t *e = f->eqn[i];
-    if (!wanted(live, e)) continue;
-    for (int k = 0; k < e->n_in; k++) live[e->in[k]->id] = true;
+    if (!wanted(e)) continue;
+    mark(e->in, e->n_in, true);
     f->eqn[--at] = e;
   }
   f->n_eqn -= at;
   for (int i = 0; i < f->n_eqn; i++) f->eqn[i] = f->eqn[i + at];
-  free(live);
 }

@@ -124,7 +124,7 @@ mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag);
 void mr_dce(mr_fn_t *f);
 /* Removes f32 conversions of bf16 values where the producer can give f32 itself (the product is
    then rounded once instead of twice) or the user reads bf16 itself.  In place; changes no value
-   but by that rounding. */
+   but by that rounding.  Without memory f->diag tells it. */
 void mr_fold_convert(mr_fn_t *f);
 
 /* Rematerialisation: a value of a cheap op (mr_op_def.cheap) whose next use is far away is computed
