@@ -166,7 +166,7 @@ static void fail(crew_t *c, mr_diag_t *diag, const child_t *k, const char *how, 
                  const char *more) {
   if (!c->failed && !c->stopping)
     mr_fail(diag, MR_ERR_IO, "process %s %s %d%s", k->set.name, how, number, more);
-  c->failed = !c->stopping;
+  c->failed |= !c->stopping; /* one that fails after another changes nothing */
   c->stopping = true;
 }
 
