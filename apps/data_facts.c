@@ -1,4 +1,5 @@
 #include "apps/data_facts.h"
+#include "base/text_out.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,11 +75,9 @@ static uint64_t sample_of(const mr_graph_t *g, mr_stage_t *s, int64_t n) {
 }
 
 char *mr_data_facts(const mr_graph_t *g) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *f = open_memstream(&text, &n);
-  if (!f) return NULL;
-  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+  mr_text_out_t text;
+  FILE *f = mr_text_out_open(&text);
+  for (int i = 0; f && i < mr_graph_n_stages(g); i++) {
     mr_stage_t *s = mr_graph_stage_at(g, i);
     const mr_spec_t *spec = &s->out_spec[0];
     if (!s->def->where || !spec->dataset) continue;
@@ -86,10 +85,7 @@ char *mr_data_facts(const mr_graph_t *g) {
             spec->dataset->origin, spec->n_records, spec->dataset->n_classes,
             sample_of(g, s, spec->n_records));
   }
-  bool whole = !ferror(f);
-  if (fclose(f) == 0 && whole) return text;
-  free(text);
-  return NULL;
+  return mr_text_out_close(&text, f, NULL);
 }
 
 bool mr_data_facts_of(const char *facts, const char *stage, char *line, size_t n) {

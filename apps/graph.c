@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "apps/graph_arg.h"
+#include "base/text_out.h"
 #include "base/xio.h"
 
 extern char **environ;
@@ -60,14 +61,12 @@ static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
   int e = mr_graph_settle(g, diag);
   if (e >= 0 && !svg) mr_graph_dot(g, stdout);
   if (e >= 0 && svg) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (f) {
-      mr_graph_dot(g, f);
-      fclose(f);
-    }
-    e = f ? write_svg(text, n, svg, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+    mr_text_out_t out;
+    size_t n;
+    FILE *f = mr_text_out_open(&out);
+    if (f) mr_graph_dot(g, f);
+    char *text = mr_text_out_close(&out, f, &n);
+    e = text ? write_svg(text, n, svg, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
     free(text);
   }
   mr_graph_destroy(g);

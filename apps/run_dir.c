@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text_out.h"
 #include "base/xio.h"
 
 enum { TEXT_MAX = 1 << 20 };
@@ -241,15 +242,13 @@ static mr_err_t write_private(const mr_run_dir_t *r, const char *name, const cha
 }
 
 mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
-  char path[MR_RUN_PATH + 64], *text = NULL;
-  size_t n = 0;
-  FILE *f = open_memstream(&text, &n);
-  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
-  for (int i = 0; i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
-  bool whole = !ferror(f);
-  whole &= fclose(f) == 0;
-  mr_err_t e = whole ? write_private(r, "graph.mr", r->graph, diag)
-                     : mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
+  char path[MR_RUN_PATH + 64];
+  mr_text_out_t out;
+  FILE *f = mr_text_out_open(&out);
+  for (int i = 0; f && i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
+  char *text = mr_text_out_close(&out, f, NULL);
+  mr_err_t e = text ? write_private(r, "graph.mr", r->graph, diag)
+                    : mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
   if (e >= 0) e = write_private(r, "settings.txt", text, diag);
   if (e >= 0 && r->data) e = write_private(r, "data.txt", r->data, diag);
   file_in(r, "data.txt", path);

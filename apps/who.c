@@ -11,6 +11,7 @@
 #include "apps/take_batches.h"
 #include "base/label.h"
 #include "base/printable.h"
+#include "base/text_out.h"
 #include "pipeline/care.h"
 #include "pipeline/trace.h"
 
@@ -96,9 +97,8 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
 }
 
 static char *lines_of(const mr_trace_t *t) {
-  char *text = NULL;
-  size_t n = 0;
-  FILE *out = open_memstream(&text, &n);
+  mr_text_out_t text;
+  FILE *out = mr_text_out_open(&text);
   for (int i = 0; out && i < t->n_leaves; i++) {
     print_leaf(out, t, i);
     for (int k = 0; k < t->draws->n && i == 0; k++) {
@@ -108,8 +108,7 @@ static char *lines_of(const mr_trace_t *t) {
     }
     fputs("\n", out);
   }
-  if (out) fclose(out);
-  return text;
+  return mr_text_out_close(&text, out, NULL);
 }
 
 static void free_oldest(who_t *w) {
