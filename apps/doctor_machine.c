@@ -25,20 +25,23 @@ void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...) {
   cJSON_AddStringToObject(section, name, text);
 }
 
-/* What stands after the first colon of the first line that begins with key; "" if none does. */
+/* What stands after the first colon of the first line that begins with key, in the first 4 KiB; ""
+   if none does.  It asks for no memory: a run's record of its machine shall not depend on that. */
 static void file_value(const char *path, const char *key, char *value, size_t n) {
-  char line[4096];
+  char text[4096];
   *value = 0;
-  FILE *f = fopen(path, "r");
-  while (f && fgets(line, sizeof line, f)) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[size > 0 ? size : 0] = 0;
+  for (char *line = text, *next; *line; line = next) {
+    next = line + strcspn(line, "\n");
+    if (*next) *next++ = 0;
     char *at = strchr(line, ':');
     if (strncmp(line, key, strlen(key)) || !at) continue;
-    at += 1 + strspn(at + 1, " \t");
-    at[strcspn(at, "\n")] = 0;
-    snprintf(value, n, "%s", at);
-    break;
+    snprintf(value, n, "%s", at + 1 + strspn(at + 1, " \t"));
+    return;
   }
-  if (f) fclose(f);
 }
 
 /* The sets that some kernel of millrace or of its libraries asks for. */
