@@ -11,6 +11,7 @@ enum { LINE = 512 };
 /* Rows of one text, added up. */
 typedef struct sum {
   char text[LINE];
+  int number; /* among those in the order they came */
   int64_t calls;
   double amount;
 } sum_t;
@@ -24,7 +25,7 @@ static void add(sums_t *s, const char *text, double amount, int64_t times) {
   int i = 0;
   while (i < s->n && strcmp(s->row[i].text, text)) i++;
   if (i == s->n) {
-    s->row[s->n++] = (sum_t){0};
+    s->row[s->n++] = (sum_t){.number = i};
     snprintf(s->row[i].text, LINE, "%s", text);
   }
   s->row[i].calls += times;
@@ -32,8 +33,9 @@ static void add(sums_t *s, const char *text, double amount, int64_t times) {
 }
 
 static int by_amount(const void *a, const void *b) {
-  double x = ((const sum_t *)a)->amount, y = ((const sum_t *)b)->amount;
-  return (x < y) - (x > y);
+  const sum_t *x = a, *y = b;
+  if (x->amount != y->amount) return (x->amount < y->amount) - (x->amount > y->amount);
+  return x->number - y->number; /* qsort keeps the order of equals only where it has memory */
 }
 
 /* The number of a layer becomes a star: "encoder_blocks.3.attn" -> "encoder_blocks.*.attn". */
