@@ -1,6 +1,7 @@
 /* An allocation of a command fails: it ends with a status above 0 and says why, or what it wrote is
-   whole.  A few allocations of each command, chosen by a seed; MILLRACE_NOMEM=all takes every one,
-   MILLRACE_NOMEM=SEED another choice. */
+   whole.  A few allocations of each command, chosen by a seed that is the same on every run;
+   MILLRACE_NOMEM=SEED chooses others, MILLRACE_NOMEM=all takes every one, MILLRACE_NOMEM=every-N
+   each N-th.  MILLRACE_NOMEM_COMMAND=NAME runs one command alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
@@ -20,11 +20,11 @@
 #define MR_FAULTS NULL /* a sanitizer allows no allocator but its own */
 #endif
 
-enum { FEW = 16, WORDS = 24, TEXT_MAX = 1 << 20 };
+enum { FEW = 32, SEED = 20, WORDS = 24, WORD_MAX = 768, TEXT_MAX = 1 << 20 };
 
 static char dir[] = "/tmp/mr-nomem-XXXXXX", out_dir[64], kept_dir[64];
 static program_t p;
-static long few = FEW;
+static long every; /* each `every`-th allocation fails; 0: FEW of them do */
 static unsigned seed, draws;
 
 /* What of its standard output is part of what a command is asked for. */
@@ -40,15 +40,18 @@ typedef struct command {
   "vit-step name=train layers=1 embed=16 mlp=16 heads=2 patch=8 threads=1 steps=3 " \
   "checkpoint-every=2"
 
-static const char graph[] =
-    "let run = x\nlet data = synthetic\n"
-    "synthetic n=64 ! shuffle seed=1 epochs=0 ! flip ! normalize ! batch 16 drop-remainder "
-    "! " TRAINER
-    " watch-every=2\n"
-    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
-    "train.metrics ! csv path=$run/m.csv\n"
-    "train.metrics ! tensorboard dir=$run/tb\n"
-    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+#define TRAINED                                                                            \
+  "synthetic n=64 ! shuffle seed=1 epochs=0 ! flip ! normalize ! batch 16 drop-remainder " \
+  "! " TRAINER
+
+#define TINY "--layers", "1", "--embed", "16", "--mlp", "16", "--heads", "2", "--patch", "8"
+
+static const char graph[] = "let run = x\nlet data = synthetic\n" TRAINED
+                            " watch-every=2\n"
+                            "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+                            "train.metrics ! csv path=$run/m.csv\n"
+                            "train.metrics ! tensorboard dir=$run/tb\n"
+                            "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
 
 static const command_t commands[] = {
     {"ledger",
@@ -74,6 +77,25 @@ static const command_t commands[] = {
      {"batch", "$K/run", "--step", "2", "--out", "$O/x.npy", "--labels", "$O/y.npy"}},
     {"who", ALL, {"who", "$K/run", "--step", "2"}},
     {"runs", ALL_BUT_NUMBERS, {"runs", "$K/run", "$K/run"}},
+    {"train", NOTHING, {"train", "--graph", "$K/graph.mr", "--run-dir", "$O/run"}},
+    {"run",
+     NOTHING,
+     {"run", TRAINED "\ntrain.metrics ! jsonl path=$O/m.jsonl\ntrain.metrics ! csv path=$O/m.csv\n"
+                     "train.state ! checkpoint dir=$O/c keep=0\n"}},
+    {"eval",
+     ALL,
+     {"eval", "$K/run/checkpoints/latest", "--data", "synthetic", "--threads", "1", "--jsonl",
+      "$O/e.jsonl"}},
+    {"jaxpr", ALL, {"jaxpr", "step", TINY, "--batch", "2"}},
+    {"mem", ALL, {"mem", "step", TINY, "--batch", "2"}},
+    {"plan", ALL, {"mem", "grad", TINY, "--batch", "2", "--no-run", "--timeline"}},
+    {"explain", ALL, {"explain", "grad", TINY, "--batch", "2"}},
+    {"summary", ALL, {"summary", TINY}},
+    {"processes",
+     NOTHING,
+     {"run",
+      "process reader { synthetic n=64 ! shuffle seed=1 epochs=1 ! batch 16 name=batches }\n"
+      "process writer { ledger path=$O/l state=$O/s.json name=lines }\nbatches. ! lines.\n"}},
 };
 
 /* ---- what a command wrote ---- */
@@ -100,35 +122,104 @@ static void add_without_numbers(const char *text, size_t n) {
   }
 }
 
-static void add_file(const char *name) {
-  char path[256];
+static bool is_time(const char *name, size_t n) {
+  static const char *const times[] = {"elapsed_s", "step_s", "images_per_s"};
+  for (int i = 0; i < 3; i++)
+    if (n == strlen(times[i]) && !memcmp(name, times[i], n)) return true;
+  return false;
+}
+
+/* Lines of JSON without the values of the fields that are times. */
+static void add_jsonl(const char *text, size_t size) {
+  const char *end = text + size;
+  for (const char *next; text < end; text = next) {
+    next = text + 1 + strcspn(text + 1, ",}");
+    const char *name = strchr(text, '"'), *colon = strchr(text, ':');
+    bool time = name && colon && colon < next && is_time(name + 1, (size_t)(colon - name - 2));
+    add(text, (size_t)((time ? colon : next) - text));
+  }
+}
+
+/* A table without the columns that are times. */
+static void add_csv(const char *text, size_t size) {
+  bool time[128] = {false}, header = true;
+  int column = 0;
+  for (const char *end = text + size; text < end; text++) {
+    size_t n = strcspn(text, ",\n");
+    assert_true(column < 128);
+    if (header) time[column] = is_time(text, n);
+    if (!time[column]) add(text, n + 1);
+    text += n;
+    column++;
+    if (*text == '\n') header = false, column = 0;
+  }
+}
+
+static bool ends_in(const char *name, const char *end) {
+  size_t n = strlen(name), k = strlen(end);
+  return n >= k && !strcmp(name + n - k, end);
+}
+
+/* How many records: each is its length, a checksum of that, the record and its checksum. */
+static void add_events(const char *data, size_t size) {
+  char text[32];
+  int records = 0;
+  for (uint64_t n, at = 0; at + sizeof n <= size; at += n + 16, records++)
+    memcpy(&n, data + at, sizeof n);
+  add(text, (size_t)snprintf(text, sizeof text, "%d records", records));
+}
+
+/* A file of TensorBoard has the time in its name and in each record. */
+static void add_file(const char *path, const char *name) {
   void *data;
   size_t n;
   mr_diag_t diag = {0};
-  snprintf(path, sizeof path, "%s/%s", out_dir, name);
   if (mr_read_file(path, 1 << 24, &data, &n, &diag) < 0) fail_msg("%s", diag.text);
-  add(name, strlen(name));
-  add(data, n);
+  if (!strncmp(name, "events.out", 10)) {
+    add_events(data, n);
+  } else {
+    add(name, strlen(name));
+    if (ends_in(name, ".jsonl"))
+      add_jsonl(data, n);
+    else if (ends_in(name, ".csv"))
+      add_csv(data, n);
+    else
+      add(data, n);
+  }
   free(data);
 }
 
-static size_t what_it_wrote(const command_t *c, char *text) {
+static void add_folder(const char *folder) {
   struct dirent **e;
+  struct stat st;
+  char path[512];
+  int n = scandir(folder, &e, NULL, alphasort);
+  assert_true(n >= 0);
+  for (int i = 0; i < n; free(e[i++])) {
+    if (e[i]->d_name[0] == '.') continue;
+    snprintf(path, sizeof path, "%s/%s", folder, e[i]->d_name);
+    if (stat(path, &st) < 0) fail_msg("%s can not be read", path);
+    if (S_ISDIR(st.st_mode))
+      add_folder(path);
+    else
+      add_file(path, e[i]->d_name);
+  }
+  free(e);
+}
+
+static size_t what_it_wrote(const command_t *c, char *text) {
   wrote = text, n_wrote = 0;
   if (c->says == ALL) add(p.out, strlen(p.out));
   if (c->says == ALL_BUT_NUMBERS) add_without_numbers(p.out, strlen(p.out));
-  int n = scandir(out_dir, &e, NULL, alphasort);
-  assert_true(n >= 0);
-  for (int i = 0; i < n; free(e[i++]))
-    if (e[i]->d_name[0] != '.') add_file(e[i]->d_name);
-  free(e);
+  add_folder(out_dir);
+  assert_true(n_wrote < TEXT_MAX);
   return n_wrote;
 }
 
 /* ---- running one ---- */
 
 static void run_command(const command_t *c, long at) {
-  char text[WORDS][512], number[32];
+  char text[WORDS][WORD_MAX], number[32];
   const char *words[WORDS] = {0};
   for (int i = 0; c->words[i]; i++) {
     char *to = text[i];
@@ -181,12 +272,12 @@ static void a_failed_allocation_is_told_or_costs_nothing(void **state) {
     if (only && strcmp(only, c->name)) continue;
     run_command(c, 0);
     if (p.status) fail_msg("%s: %s", c->name, p.err);
-    long n = allocations(), most = few ? few : n;
+    long n = allocations(), most = every ? n / every : n < FEW ? n : FEW;
     size_t n_whole = what_it_wrote(c, whole);
-    print_message("%s: %ld allocations, %ld of them fail\n", c->name, n, most < n ? most : n);
-    for (long k = 0; k < most && k < n; k++)
-      fail_one(c, few ? 1 + (long)((unsigned)rand_r(&draws) % (unsigned long)n) : k + 1, whole,
-               n_whole, text);
+    print_message("%s: %ld allocations, %ld of them fail\n", c->name, n, most);
+    for (long k = 1; k <= most; k++)
+      fail_one(c, every ? k * every : 1 + (long)((unsigned)rand_r(&draws) % (unsigned long)n),
+               whole, n_whole, text);
   }
   free(whole), free(text);
 }
@@ -194,8 +285,9 @@ static void a_failed_allocation_is_told_or_costs_nothing(void **state) {
 static int setup(void **state) {
   char path[128];
   const char *how = getenv("MILLRACE_NOMEM");
-  few = how && !strcmp(how, "all") ? 0 : FEW;
-  seed = how && few ? (unsigned)strtoul(how, NULL, 10) : (unsigned)time(NULL);
+  if (how && !strcmp(how, "all")) every = 1;
+  if (how && !strncmp(how, "every-", 6)) every = atol(how + 6);
+  seed = how && !every ? (unsigned)strtoul(how, NULL, 10) : SEED;
   draws = seed;
   print_message("seed %u\n", seed);
   if (!mkdtemp(dir)) return -1;

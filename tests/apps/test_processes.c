@@ -364,6 +364,19 @@ static void one_that_fails_ends_all_with_its_reason(void **state) {
   free(r.p);
 }
 
+static void two_that_fail_at_once_are_a_failure(void **state) {
+  static const char failing[] =
+      "process a { synthetic n=64 ! sequential epochs=1 ! batch 16 ! ledger path=/proc/no/a }\n"
+      "process b { synthetic n=64 ! sequential epochs=1 ! batch 16 ! ledger path=/proc/no/b }\n";
+  char path[TEXT_MAX];
+  write_graph("two", failing, path);
+  running_t r = start((const char *const[]){"run", path, NULL});
+  finish(&r);
+  assert_int_equal(r.p->status, 1);
+  assert_non_null(strstr(r.p->err, "ended with status 1"));
+  free(r.p);
+}
+
 static void one_that_dies_too_often_ends_all(void **state) {
   char path[TEXT_MAX];
   write_graph("often", endless, path);
@@ -474,6 +487,7 @@ int main(void) {
       cmocka_unit_test(a_signal_that_comes_twice_is_one),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
+      cmocka_unit_test(two_that_fail_at_once_are_a_failure),
       cmocka_unit_test(one_that_dies_too_often_ends_all),
       cmocka_unit_test(processes_that_are_started_one_by_one_meet),
       cmocka_unit_test(another_user_of_the_host_cannot_reach_the_links_of_a_run),
