@@ -44,7 +44,7 @@ static inline mr_err_t collect_step(mr_stage_t *s) {
   *x = (element_t){.n = b->n, .width = 1, .position = b->position, .epoch = b->epoch};
   x->flags = b->flags, x->hole = b->n && b->key[0] == UINT64_MAX;
   for (int i = 1; i < spec->ndim; i++) x->width *= (int)spec->dim[i];
-  size_t bytes = (size_t)x->n * (size_t)x->width * 8;
+  size_t bytes = (size_t)x->n * (size_t)x->width * mr_dtype_size(spec->dtype);
   x->value = malloc(bytes + 8);
   memcpy(x->value, b->data, bytes);
   t->n_words = spec->n_words;

@@ -16,8 +16,8 @@
 
 enum { TOTAL = 20000, READERS = 3 };
 
-static int64_t made[16];                                  /* by worker: buffers so far */
-static int64_t got[READERS], lost[READERS], out_of_order; /* by worker */
+static int64_t made[16];                                           /* by worker: buffers so far */
+static int64_t got[READERS], lost[READERS], out_of_order[READERS]; /* by worker */
 
 static mr_err_t numbers_plan(mr_stage_t *s) {
   s->out_spec[0] =
@@ -45,7 +45,7 @@ static mr_err_t watcher_step(mr_stage_t *s) {
   lost[me] = mr_lost(s, 0);
   if (e != MR_OK) return e;
   int64_t number = *(int64_t *)b->data;
-  out_of_order += number % s->n_workers != me || (got[me] && number <= last[me]);
+  out_of_order[me] += number % s->n_workers != me || (got[me] && number <= last[me]);
   last[me] = number;
   if (++got[me] % 64 == 0) usleep(1000); /* slower than who makes them */
   mr_buf_unref(b);
@@ -102,14 +102,15 @@ static void what_is_taken_and_what_is_lost_are_all(void **state) {
       char text[100];
       mr_diag_t diag = {0};
       memset(made, 0, sizeof made), memset(got, 0, sizeof got), memset(lost, 0, sizeof lost);
-      out_of_order = 0;
+      memset(out_of_order, 0, sizeof out_of_order);
       snprintf(text, sizeof text, "numbers workers=%d ! watcher workers=%d", workers, readers);
       mr_graph_t *g = mr_graph_create(&reg);
       if (mr_graph_parse(g, text, NULL, 0, &diag) < 0) fail_msg("%s", diag.text);
       if (mr_graph_run(g, &diag) < 0) fail_msg("%s: %s", text, diag.text);
       mr_graph_destroy(g);
       int64_t taken = got[0] + got[1] + got[2], gone = lost[0] + lost[1] + lost[2];
-      if (out_of_order) fail_msg("%s: %d out of order", text, (int)out_of_order);
+      for (int w = 0; w < READERS; w++)
+        if (out_of_order[w]) fail_msg("%s: %d out of order", text, (int)out_of_order[w]);
       if (taken + gone != TOTAL)
         fail_msg("%s: %d taken and %d lost of %d", text, (int)taken, (int)gone, TOTAL);
     }
