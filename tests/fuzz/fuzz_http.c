@@ -17,9 +17,10 @@ static struct MHD_Response *answer(void *arg, struct MHD_Connection *c, const ch
 static void start(void) {
   static mr_stage_t s;
   static mr_diag_t diag;
-  static const mr_http_settings_t set = {
-      .bind = "127.0.0.1", .allow_host = "", .cert = "", .key = ""};
-  s.name = "web", s.diag = &diag;
+  static mr_http_settings_t set = {.bind = "127.0.0.1", .allow_host = "", .cert = "", .key = ""};
+  static const mr_opt_t none[] = {{0}};
+  static const mr_stage_def_t def = {.name = "web", .opts = none};
+  s.def = &def, s.name = "web", s.diag = &diag, s.state = &set;
   fuzz_need(mr_http_open(&server, &s, &set, true, NULL, answer, NULL) >= 0, diag.text);
 }
 

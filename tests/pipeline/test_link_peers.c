@@ -63,7 +63,7 @@ static void close_both(both_t *t) {
 static void turn(both_t *t) {
   mr_diag_t diag = {0};
   mr_buf_t *b;
-  if (t->next < 1 << 20) ends_send(t->out, t->pool, &t->spec, &t->next, 1 << 20);
+  if (t->next < 1 << 30) ends_send(t->out, t->pool, &t->spec, &t->next, 1 << 30);
   if (mr_link_pump(t->out, &diag) < 0 || mr_link_pump(t->in, &diag) < 0) fail_msg("%s", diag.text);
   while (mr_link_take(t->in, &b, 1)) {
     assert_true(ends_is(b, &t->spec, t->got++));
