@@ -60,7 +60,8 @@ static void a_running_graph_fails_with_a_sentence(void **state) {
     mr_graph_destroy(g);
     stream_free(&t);
     if (e == MR_ERR_UNAVAILABLE) continue; /* a kernel without io_uring */
-    if (e != MR_ERR_DATA || !strstr(d.text, ".bin: ends at byte "))
+    /* The second worker opens its reader with its first burst: before the cut, or after it. */
+    if (e != MR_ERR_DATA || (!strstr(d.text, ".bin: ends at byte ") && !strstr(d.text, ".bin: 1000 bytes, want ")))
       fail_msg("%s: %d \"%s\"", way[k], e, d.text);
   }
 }
