@@ -1,5 +1,7 @@
 #include "apps/jaxpr_examples.h"
 
+#include "model/control/control.h"
+
 static void give(mr_fn_t *f, mr_var_t *y) { mr_fn_return(f, 1, &y); }
 
 static void poly(mr_fn_t *f) {

@@ -2,7 +2,7 @@
 #ifndef MR_APPS_JAXPR_EXAMPLES_H
 #define MR_APPS_JAXPR_EXAMPLES_H
 
-#include "model/ops/lax.h"
+#include "model/ir/fn.h"
 
 typedef struct mr_jaxpr_example {
   const char *name, *help;

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
+#include "model/control/control.h"
 #include "model/jit_private.h"
-#include "model/ops/op.h"
 
 /* A run of so few elements is over before another thread has woken. */
 enum { SMALL_ELEMS = 1 << 15 };

@@ -3,6 +3,7 @@
 #define MR_MODEL_MODEL_H
 
 #include "model/backends/cpu/exec.h"
+#include "model/control/control.h"
 #include "model/ir/fn.h"
 #include "model/ir/parse.h"
 #include "model/jit.h"

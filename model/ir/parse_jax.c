@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/control/control.h"
 #include "model/ir/parse_private.h"
 #include "model/ops/lax.h"
 #include "model/ops/op.h"

@@ -4,8 +4,8 @@
 #define MR_MODEL_NN_NN_H
 
 #include "base/decls.h"
+#include "model/control/control.h"
 #include "model/nn/params.h"
-#include "model/ops/lax.h"
 #include "model/transforms/transforms.h"
 
 MR_BEGIN_DECLS

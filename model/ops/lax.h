@@ -60,56 +60,6 @@ mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x);
 /* x, but to passes another value: what is computed from it is not merged with what was. */
 mr_var_t *mr_lax_optimization_barrier(mr_fn_t *f, mr_var_t *x);
 
-/* ---- calls; functions are copied; in[] has the avals of their inputs, else MR_ERR_SHAPE ---- */
-/* out: body's outputs but the last n_saved, which are kept for the backward pass; the rest of body
-   is computed again there.  mr_checkpoint makes such calls by a policy. */
-mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
-                           mr_var_t **out);
-/* body with a jvp rule of one's own.  rule: (inputs, a tangent of each) -> (outputs, their
-   tangents), linear in the tangents; reverse mode is its transpose.  After jax.custom_jvp. */
-mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
-                           mr_var_t *const *in, mr_var_t **out);
-/* body with a vjp rule of one's own.  fwd: (inputs) -> (outputs, residuals...); bwd: (residuals...,
-   a cotangent of each output) -> (a cotangent of each input).  Under reverse mode fwd runs in place
-   of body, and second derivatives, jvp(grad) too, are those of fwd and bwd; forward mode of the
-   call itself is MR_ERR_NORULE, as in jax.  After jax.custom_vjp. */
-mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
-                           mr_var_t *const *in, mr_var_t **out);
-
-/* body as one named equation, printed as jax prints a jitted function; compiled as if it stood
-   there.  After jax.jit inside a traced function. */
-mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
-                    mr_var_t **out);
-
-/* ---- control flow; functions are copied; MR_ERR_SHAPE names the values that do not fit ---- */
-typedef struct mr_scan {
-  int64_t length;
-  int n_consts, n_carry;
-  bool reverse; /* from the last row to the first */
-} mr_scan_t;
-/* body: (constants..., carries..., a row of each x...) -> (carries..., a row of each y...); in[]:
-   (constants..., first carries..., x... with their rows along dimension 0); out[]: (last
-   carries..., y...).  Derivatives in both modes; reverse mode stacks what the way back reads.
-   After jax.lax.scan. */
-mr_err_t mr_lax_scan(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,
-                     mr_var_t **out);
-/* For i = lo ... hi-1: a scan.  body: (constants..., i i32[], carries...) -> (carries...); in[]:
-   (constants..., first carries...).  After jax.lax.fori_loop with bounds that are known. */
-mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *body, int n_consts,
-                          mr_var_t *const *in, mr_var_t **out);
-/* Which runs is settled at run time: branch 0 .. n-1 by index i32[], moved into that range.  All
-   take in[] and give values of the same avals.  After jax.lax.switch. */
-mr_err_t mr_lax_switch(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,
-                       mr_var_t *const *in, mr_var_t **out);
-/* pred bool[].  After jax.lax.cond. */
-mr_err_t mr_lax_cond(mr_fn_t *f, mr_var_t *pred, const mr_fn_t *when_true,
-                     const mr_fn_t *when_false, mr_var_t *const *in, mr_var_t **out);
-/* cond: (its constants..., carries...) -> bool[]; body: (its constants..., carries...) ->
-   (carries...), as long as cond says; in[]: (constants of both..., first carries...).  Forward mode
-   alone: the vjp fails by name.  After jax.lax.while_loop. */
-mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const mr_fn_t *body,
-                      int n_body_consts, mr_var_t *const *in, mr_var_t **out);
-
 /* ---- draws by key: u32[2] as jax.random's, or u32[...,2]: as many, each of which draws dim[ndim];
    the result has the keys' leading dimensions, then dim.  The same values as model/random.h, in the
    layout that f asks (fn.h mr_key_layout_enter).  MR_ERR_SHAPE: a key of another dtype or shape, a
@@ -136,13 +86,6 @@ mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data);
 /* x's shape and dtype: x / (1 - rate) where a coin of that probability falls so, else 0; rate in
    [0,1].  One key u32[2].  Source: flax.nnx.Dropout, draws included. */
 mr_var_t *mr_lax_dropout_by_key(mr_fn_t *f, mr_var_t *x, float rate, mr_var_t *key);
-
-/* ---- over a named axis that an enclosing mr_vmap_axis maps; unbound, a graph cannot run ---- */
-mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name);  /* sum over its examples */
-mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name); /* x of floats */
-/* The examples' values along a new dimension 0 of `size`, the axis's. */
-mr_var_t *mr_lax_all_gather(mr_fn_t *f, mr_var_t *x, const char *axis_name, int64_t size);
-mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name); /* i32[]: which example this is */
 
 /* ---- made from nothing; any dtype ---- */
 /* like's dtype and shape; value is rounded to the dtype. */

@@ -2,11 +2,11 @@
    more than once, its cotangents are added. */
 #include <stdlib.h>
 
-#include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/passes.h"
+#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 typedef struct sweep {

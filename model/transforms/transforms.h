@@ -93,18 +93,6 @@ mr_err_t mr_vmap(const mr_fn_t *f, int64_t size, const int *in_axes, const int *
 mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, const int *in_axes,
                       const int *out_axes, mr_fn_t **out, mr_diag_t *diag);
 
-/* ---- memory for time ---- */
-/* Whether the results of an equation are kept for the backward pass. */
-typedef bool mr_policy_fn(const mr_eqn_t *e);
-bool mr_save_nothing(const mr_eqn_t *e);    /* all is computed again */
-bool mr_save_dots(const mr_eqn_t *e);       /* matrix products and fused attention are kept */
-bool mr_save_everything(const mr_eqn_t *e); /* nothing is computed again */
-/* *out: f as one call whose inner values, but those the policy saves (NULL: mr_save_nothing), are
-   computed again in the backward pass.  Same outputs and derivatives, less memory between the
-   passes.  Inline it (mr_inline) where f would stand.  Source: jax.checkpoint; Chen et al. (2016),
-   see mr_remat. */
-mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag);
-
 /* ---- rewriting ---- */
 /* *out: f with every composite written as primitives by its open rule.  Functions whose derivatives
    their authors have given (mr_lax_custom_jvp, mr_lax_custom_vjp) stay calls, so that those hold,

@@ -1,4 +1,4 @@
-#include "model/ops/axis.h"
+#include "model/control/axis.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,10 @@
 /* What the rules of scan share.  Its operands are (constants..., first carries..., stacked x...),
    its results (last carries..., stacked y...); a step's function takes and gives one row of x and
    y. */
-#ifndef MR_MODEL_OPS_SCAN_H
-#define MR_MODEL_OPS_SCAN_H
+#ifndef MR_MODEL_CONTROL_SCAN_H
+#define MR_MODEL_CONTROL_SCAN_H
 
-#include "model/ops/lax.h"
-#include "model/ops/op.h"
+#include "model/control/control.h"
 
 /* The parts of an equation: [0,consts) constants, then carries, then x; out: carries, then y. */
 typedef struct mr_scan_parts {

@@ -1,4 +1,5 @@
 /* fori_loop with bounds that are known: a scan that carries the counter, as in jax. */
+#include "model/control/control.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"

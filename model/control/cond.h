@@ -1,6 +1,6 @@
 /* What the rules of cond share. */
-#ifndef MR_MODEL_OPS_COND_H
-#define MR_MODEL_OPS_COND_H
+#ifndef MR_MODEL_CONTROL_COND_H
+#define MR_MODEL_CONTROL_COND_H
 
 #include "model/ops/op.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/backends/cpu/sub.h"
-#include "model/ops/while.h"
+#include "model/control/while.h"
 
 typedef struct loop {
   mr_exec_t *cond, *body;

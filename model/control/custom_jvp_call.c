@@ -1,5 +1,7 @@
 /* A function whose jvp rule its author has written.  One that was read from a jaxpr of jax, which
    does not show the rule, has no attribute jvp_jaxpr: it runs, and has no derivatives. */
+#include "model/control/control.h"
+#include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"

@@ -5,10 +5,12 @@
    carries. */
 #include <stdlib.h>
 
+#include "model/control/control.h"
+#include "model/control/scan.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
-#include "model/ops/scan.h"
 #include "model/transforms/build.h"
+#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 typedef struct reverse {

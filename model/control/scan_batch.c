@@ -1,7 +1,7 @@
 /* vmap of scan: the step is mapped; a carry that becomes mapped in some step is from the start. */
-#include "model/ops/call.h"
+#include "model/control/mapped.h"
+#include "model/control/scan.h"
 #include "model/ops/rules.h"
-#include "model/ops/scan.h"
 
 /* Maps the step again until no more carries become mapped. */
 static mr_fn_t *mapped_step(mr_fn_t *f, const mr_scan_parts_t *p, int64_t size, bool *in,

@@ -1,9 +1,12 @@
+/* The table of all ops: those of ops/, and those that stand above the transforms. */
 #include <string.h>
 
+#include "model/control/control.h"
 #include "model/ops/op.h"
 
 const mr_op_def_t *const mr_ops[] = {
 #define MR_OP(name) &mr_op_##name,
+#include "model/control/list.def"
 #include "model/ops/list.def"
 #undef MR_OP
 };

@@ -1,8 +1,10 @@
 /* Forward mode of scan: a second scan that carries values and tangents together and gives the
    tangents.  The first stays as it is, so that a linear part can be cut off (mr_linearize). */
+#include "model/control/control.h"
+#include "model/control/scan.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
-#include "model/ops/scan.h"
+#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 typedef struct forward {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/backends/cpu/sub.h"
-#include "model/ops/scan.h"
+#include "model/control/scan.h"
 
 typedef struct loop {
   mr_exec_t *body;

@@ -1,9 +1,11 @@
 /* vmap of while.  A carry that becomes mapped in some step is from the start.  Where the condition
    is mapped, the loop goes on while one example's does; an example whose own does not keeps its
    carries. */
+#include "model/control/control.h"
+#include "model/control/mapped.h"
+#include "model/control/while.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
-#include "model/ops/while.h"
 #include "model/transforms/transforms.h"
 
 typedef struct mapping {

@@ -1,9 +1,8 @@
 /* What the rules of while share.  Its operands are (the condition's constants..., the body's
    constants..., carries...), its results the carries. */
-#ifndef MR_MODEL_OPS_WHILE_H
-#define MR_MODEL_OPS_WHILE_H
+#ifndef MR_MODEL_CONTROL_WHILE_H
+#define MR_MODEL_CONTROL_WHILE_H
 
-#include "model/ops/lax.h"
 #include "model/ops/op.h"
 
 typedef struct mr_while_parts {

@@ -1,4 +1,5 @@
-#include "model/ops/axis.h"
+#include "model/control/axis.h"
+#include "model/control/control.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

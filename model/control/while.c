@@ -2,10 +2,12 @@
    there will be, and so how much reverse mode would have to keep, is not known before.  Where the
    decision is mapped, steps go on until all examples are done, and those that are keep their
    values.  After jax.lax.while_loop. */
-#include "model/ops/while.h"
+#include "model/control/while.h"
 
+#include "model/control/control.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
+#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 static mr_err_t emit(mr_fn_t *f, const mr_fn_t *cond, int n_cond, const mr_fn_t *body, int n_body,

@@ -1,9 +1,11 @@
 /* A function called by name: what jax's jit leaves in a jaxpr.  Every rule goes through its body,
    and the compiler writes the body in its place. */
+#include "model/control/control.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
+#include "model/transforms/reach.h"
 
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
                     mr_var_t **out) {

@@ -1,6 +1,7 @@
 #include <string.h>
 
-#include "model/ops/axis.h"
+#include "model/control/axis.h"
+#include "model/control/control.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

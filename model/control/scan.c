@@ -1,12 +1,14 @@
 /* A loop of a known number of steps, with values carried from step to step, rows read and rows
    written: a stack of equal layers is one function and one plan.  After jax.lax.scan. */
-#include "model/ops/scan.h"
+#include "model/control/scan.h"
 
 #include <inttypes.h>
 
+#include "model/control/control.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
+#include "model/transforms/reach.h"
 
 mr_err_t mr__scan_emit(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,
                        mr_eqn_t **e) {

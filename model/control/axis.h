@@ -1,6 +1,6 @@
 /* What ops over a named axis share. */
-#ifndef MR_MODEL_OPS_AXIS_H
-#define MR_MODEL_OPS_AXIS_H
+#ifndef MR_MODEL_CONTROL_AXIS_H
+#define MR_MODEL_CONTROL_AXIS_H
 
 #include "model/backends/cpu/comm.h"
 #include "model/ops/op.h"

@@ -4,6 +4,8 @@
    Reverse mode makes the call one of fwd, with the residuals as further results; from then on it is
    differentiated as what fwd is made of, in either mode.  So second derivatives go through the
    rule, as in jax, and the function itself is never differentiated: forward mode refuses it. */
+#include "model/control/control.h"
+#include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
