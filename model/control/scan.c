@@ -5,10 +5,13 @@
 #include <inttypes.h>
 
 #include "model/control/control.h"
+#include "model/control/mapped.h"
 #include "model/ops/call.h"
+#include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/reach.h"
+#include "model/transforms/transforms.h"
 
 mr_err_t mr__scan_emit(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,
                        mr_eqn_t **e) {
@@ -148,10 +151,93 @@ static void scan_reach(const mr_eqn_t *e, const bool *in, bool *out) {
 
 static mr_err_t scan_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "jaxpr"); }
 
+/* Under vmap the step is mapped, and again until no more carries become mapped: one that does in
+   some step is from the start. */
+static mr_fn_t *mapped_step(mr_fn_t *f, const mr_scan_parts_t *p, int64_t size, bool *in,
+                            bool *out) {
+  for (;;) {
+    mr_fn_t *step;
+    bool more = false;
+    for (int k = 0; k < p->s.n_carry; k++) out[k] = in[p->s.n_consts + k];
+    if (mr__call_mapped(f, p->body, size, in, out, &step) < 0) return NULL;
+    for (int k = 0; k < p->s.n_carry; k++) {
+      more |= out[k] && !in[p->s.n_consts + k];
+      in[p->s.n_consts + k] = out[k];
+    }
+    if (!more) return step;
+    mr_fn_destroy(step);
+  }
+}
+
+static mr_err_t scan_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                           mr_batched_t *out) {
+  mr_scan_parts_t p = mr__scan_parts(e);
+  int64_t size = mr__call_size(f, e, in);
+  int rows = p.s.n_consts + p.s.n_carry;
+  bool *mapped = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) + 1);
+  bool *gives = mapped + e->n_in;
+  mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < e->n_in; i++) mapped[i] = in[i].axis >= 0;
+  mr_fn_t *step = mapped_step(f, &p, size, mapped, gives);
+  if (!step) return f->diag.code;
+  for (int i = 0; i < e->n_in; i++) {
+    v[i] = in[i].var; /* the rows of x stay in front */
+    if (mapped[i]) v[i] = i < rows ? mr_batch_front(f, &in[i], size) : mr_batch_move(f, &in[i], 1);
+  }
+  mr_eqn_t *c;
+  mr_err_t err = mr__scan_emit(f, step, &p.s, v, &c);
+  mr_fn_destroy(step);
+  for (int k = 0; k < e->n_out && err >= 0; k++)
+    out[k] = (mr_batched_t){c->out[k], !gives[k] ? -1 : k < p.s.n_carry ? 0 : 1};
+  return err;
+}
+
 const mr_op_def_t mr_op_scan = {
-    MR_RULES_PRIMITIVE,  .name = "scan",          .n_in = -1,
-    .n_out = -1,         .shape = scan_shape,     .jvp = mr__scan_jvp,
-    .vjp = mr__scan_vjp, .batch = mr__scan_batch, .reach = scan_reach,
-    .spend = scan_spend, .sample = scan_sample,   .amp = MR_AMP_FOLLOW,
+    MR_RULES_PRIMITIVE,  .name = "scan",        .n_in = -1,
+    .n_out = -1,         .shape = scan_shape,   .jvp = mr__scan_jvp,
+    .vjp = mr__scan_vjp, .batch = scan_batch,   .reach = scan_reach,
+    .spend = scan_spend, .sample = scan_sample, .amp = MR_AMP_FOLLOW,
     .cpu = mr__scan_cpu,
 };
+
+/* ---- fori_loop with bounds that are known: a scan that carries the counter, as in jax ---- */
+
+/* (constants..., i, carries...) -> (i + 1, carries...) */
+static mr_fn_t *counted(const mr_fn_t *body, int n_consts) {
+  mr_fn_t *b = mr_fn_create();
+  if (!b) return NULL;
+  mr_var_t **out = mr_mem_take(&b->mem, (size_t)(body->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < body->n_in; i++) mr_fn_input(b, body->in[i]->aval);
+  out[0] = mr_lax_add(b, b->in[n_consts], mr_literal(b, MR_I32, 1));
+  mr_inline(b, body, b->in, out + 1);
+  if (b->diag.code >= 0) mr_fn_return(b, body->n_out + 1, out);
+  return b;
+}
+
+mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *body, int n_consts,
+                          mr_var_t *const *in, mr_var_t **out) {
+  mr_aval_t counter = mr_aval_scalar(MR_I32);
+  char text[MR_AVAL_TEXT];
+  MR_TRY(mr__call_whole(f, "fori_loop", "the function", body));
+  if (n_consts < 0 || body->n_in - 1 - body->n_out != n_consts)
+    return mr__call_refuse(f, "fori_loop",
+                           "the function must take %d constants, a counter i32[] and its %d "
+                           "carries; it takes %d values",
+                           n_consts, body->n_out, body->n_in);
+  if (!mr_aval_equal(&body->in[n_consts]->aval, &counter))
+    return mr__call_refuse(f, "fori_loop", "the counter, which is input %d, is %s, want i32[]",
+                           n_consts, mr_aval_text(&body->in[n_consts]->aval, text));
+  mr_fn_t *b = counted(body, n_consts);
+  if (!b) return mr_fail(&f->diag, MR_ERR_NOMEM, "fori_loop: no memory");
+  mr_scan_t s = {
+      .length = hi > lo ? (int64_t)hi - lo : 0, .n_consts = n_consts, .n_carry = body->n_out + 1};
+  mr_var_t **x = mr_mem_take(&f->mem, (size_t)(b->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **y = mr_mem_take(&f->mem, (size_t)(b->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0, k = 0; i < b->n_in; i++)
+    x[i] = i == n_consts ? mr_literal(f, MR_I32, lo) : in[k++];
+  mr_err_t err = b->diag.code < 0 ? mr_fail(&f->diag, b->diag.code, "%s", b->diag.text)
+                                  : mr_lax_scan(f, b, &s, x, y);
+  mr_fn_destroy(b);
+  for (int k = 0; k < s.n_carry - 1 && err >= 0; k++) out[k] = y[k + 1];
+  return err;
+}

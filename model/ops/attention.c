@@ -1,28 +1,28 @@
-#include "model/ops/attention.h"
-
+/* softmax(q k' scale) v of each head, and its backward pass.  q, k, v are three operands (B,T,H,D)
+   or lie side by side in one (B,T,3,H,D). */
+#include "model/backends/cpu/kernels.h"
 #include "model/ops/lax.h"
-#include "model/ops/rows.h"
 #include "model/ops/rules.h"
 
-static mr_var_t *emit(mr_fn_t *f, int n, mr_var_t *const *in, float scale) {
+static mr_var_t *emit_attention(mr_fn_t *f, int n, mr_var_t *const *in, float scale) {
   mr_eqn_t *e =
       mr_emit(f, &mr_op_attention, n, in, 1, (mr_attr_t[]){mr_attr_float("scale", scale)}, 2);
   return e ? e->out[0] : NULL;
 }
 
 mr_var_t *mr_lax_attention(mr_fn_t *f, mr_var_t *q, mr_var_t *k, mr_var_t *v, float scale) {
-  return emit(f, 3, (mr_var_t *[]){q, k, v}, scale);
+  return emit_attention(f, 3, (mr_var_t *[]){q, k, v}, scale);
 }
 
 mr_var_t *mr_lax_attention_packed(mr_fn_t *f, mr_var_t *qkv, float scale) {
-  return emit(f, 1, &qkv, scale);
+  return emit_attention(f, 1, &qkv, scale);
 }
 
-bool mr__attention_packed(const mr_eqn_t *e) { return e->in[0]->aval.ndim == 5; }
+static bool attention_packed(const mr_eqn_t *e) { return e->in[0]->aval.ndim == 5; }
 
-mr_attention_spec_t mr__attention_spec(const mr_eqn_t *e) {
+static mr_attention_spec_t attention_spec(const mr_eqn_t *e) {
   const mr_aval_t *q = &e->in[0]->aval;
-  int packed = mr__attention_packed(e);
+  int packed = attention_packed(e);
   int64_t H = q->dim[2 + packed], D = q->dim[3 + packed], token = H * D;
   int64_t stride = packed ? 3 * token : token;
   return (mr_attention_spec_t){.B = q->dim[0],
@@ -37,17 +37,19 @@ mr_attention_spec_t mr__attention_spec(const mr_eqn_t *e) {
                                .t = q->dtype};
 }
 
-void mr__attention_split(const mr_eqn_t *e, const mr_attention_spec_t *s, void *const *in,
-                         void **qkv) {
+/* Pointers to q, k, v in one packed array or three arrays. */
+static void attention_split(const mr_eqn_t *e, const mr_attention_spec_t *s, void *const *in,
+                            void **qkv) {
   size_t token = (size_t)(s->H * s->D) * mr_dtype_size(s->t);
-  bool packed = mr__attention_packed(e);
+  bool packed = attention_packed(e);
   for (size_t i = 0; i < 3; i++) qkv[i] = packed ? (char *)in[0] + i * token : in[i];
 }
 
-void mr__attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) {
+/* q, k, v as three values (B,T,H,D). */
+static void attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) {
   const mr_aval_t *a = &e->in[0]->aval;
   for (int i = 0; i < 3; i++) {
-    if (!mr__attention_packed(e)) {
+    if (!attention_packed(e)) {
       qkv[i] = e->in[i];
       continue;
     }
@@ -58,7 +60,8 @@ void mr__attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) {
   }
 }
 
-mr_var_t *mr__attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qkv[3]) {
+/* q k' scale: (B,H,T,T) of f32, of f64 where q is. */
+static mr_var_t *attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qkv[3]) {
   mr_dot_dims_t d = {.n_batch = 2,
                      .lhs_batch = {0, 2},
                      .rhs_batch = {0, 2},
@@ -70,7 +73,8 @@ mr_var_t *mr__attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qk
       mr_lax_dot_general(f, qkv[0], qkv[1], &d, mr_sum_dtype(e->in[0]->aval.dtype)));
 }
 
-mr_var_t *mr__attention_mix(mr_fn_t *f, mr_var_t *w, mr_var_t *v) {
+/* w (B,H,T,T), v (B,T,H,D) -> w v (B,T,H,D). */
+static mr_var_t *attention_mix(mr_fn_t *f, mr_var_t *w, mr_var_t *v) {
   mr_dot_dims_t d = {.n_batch = 2,
                      .lhs_batch = {0, 1},
                      .rhs_batch = {0, 2},
@@ -91,7 +95,7 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
     return mr_shape_fail(e, diag, "want q, k, v of one shape (B,T,H,D)");
   }
   if (!mr_is_float(q->dtype)) return mr_shape_fail(e, diag, "want floats");
-  mr_attention_spec_t s = mr__attention_spec(e);
+  mr_attention_spec_t s = attention_spec(e);
   out[0] = mr_aval_of(q->dtype, s.B, s.T, s.H, s.D);
   /* log of the sum of exponents, for backward */
   out[1] = mr_aval_of(mr_sum_dtype(q->dtype), s.B, s.H, s.T);
@@ -99,20 +103,20 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
 }
 
 static void attention_run(const mr_cpu_call_t *c) {
-  mr_attention_spec_t s = mr__attention_spec(c->eqn);
+  mr_attention_spec_t s = attention_spec(c->eqn);
   void *qkv[3];
-  mr__attention_split(c->eqn, &s, c->in, qkv);
+  attention_split(c->eqn, &s, c->in, qkv);
   mr_attention_fwd(&s, qkv[0], qkv[1], qkv[2], c->out[0], c->out[1]);
 }
 
-const char *mr__attention_how(const mr_eqn_t *e) {
-  mr_attention_spec_t s = mr__attention_spec(e);
+static const char *attention_how(const mr_eqn_t *e) {
+  mr_attention_spec_t s = attention_spec(e);
   return mr_attention_how(&s);
 }
 
 static mr_err_t attention_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
   c->run = attention_run;
-  c->how = mr__attention_how(c->eqn);
+  c->how = attention_how(c->eqn);
   return MR_OK;
 }
 
@@ -134,14 +138,14 @@ static mr_err_t attention_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *do
 /* softmax(q k' scale) v with the log of the sums of exponents beside it. */
 static mr_err_t attention_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *qkv[3];
-  mr__attention_operands(f, e, qkv);
-  mr_var_t *s = mr__attention_scores(f, e, qkv);
+  attention_operands(f, e, qkv);
+  mr_var_t *s = attention_scores(f, e, qkv);
   const mr_aval_t *a = s ? &s->aval : &e->in[0]->aval;
   mr_var_t *top = mr_lax_stop_gradient(f, mr_lax_reduce_max(f, s, 1, (int[]){3}));
   mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, s, mr_rows_spread(f, top, a)));
   mr_var_t *sum = mr_lax_reduce_sum(f, w, 1, (int[]){3});
   w = mr_lax_convert(f, mr_lax_div(f, w, mr_rows_spread(f, sum, a)), e->in[0]->aval.dtype);
-  out[0] = mr__attention_mix(f, w, qkv[2]);
+  out[0] = attention_mix(f, w, qkv[2]);
   out[1] = mr_lax_add(f, top, mr_lax_log(f, sum));
   return mr_rule_done(f);
 }
@@ -156,13 +160,14 @@ static bool attention_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
                         mr_lax_attention(s->f, q, kk, mr_sample_f32(s, -1, 1, 2, 3, 2, 4), 0.5f));
 }
 
-double mr__attention_product(const mr_eqn_t *e) {
-  mr_attention_spec_t s = mr__attention_spec(e);
+/* Arithmetic of one product of all heads, (T,D) by (D,T). */
+static double attention_product(const mr_eqn_t *e) {
+  mr_attention_spec_t s = attention_spec(e);
   return 2 * (double)(s.B * s.H) * (double)(s.T * s.T) * (double)s.D;
 }
 
 /* Scores, and their weights times v. */
-static double flop(const mr_eqn_t *e) { return 2 * mr__attention_product(e); }
+static double attention_flop(const mr_eqn_t *e) { return 2 * attention_product(e); }
 
 const mr_op_def_t mr_op_attention = {
     MR_RULES_COMPOSITE,
@@ -178,5 +183,114 @@ const mr_op_def_t mr_op_attention = {
     .amp = MR_AMP_NARROW,
     .cpu = attention_cpu,
     .f32_alone = true,
-    .flop = flop,
+    .flop = attention_flop,
+};
+
+/* ---- attention_vjp: q, k, v (or qkv), out, lse, dout -> dq, dk, dv (or dqkv) ---- */
+
+static mr_err_t attention_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  int n = e->n_in - 3;
+  const mr_aval_t *q = n > 0 ? &e->in[0]->aval : NULL;
+  if ((n != 1 && n != 3) || e->n_out != n || q->ndim != (n == 1 ? 5 : 4))
+    return mr_shape_fail(e, diag, "want qkv or q, k, v; then out, lse, dout");
+  mr_attention_spec_t s = attention_spec(e);
+  mr_aval_t o = mr_aval_of(s.t, s.B, s.T, s.H, s.D),
+            lse = mr_aval_of(mr_sum_dtype(s.t), s.B, s.H, s.T);
+  for (int i = 1; i < n; i++)
+    if (!mr_aval_equal(q, &e->in[i]->aval)) return mr_shape_fail(e, diag, "want q, k, v alike");
+  if ((n == 1 && q->dim[2] != 3) || !mr_aval_equal(&e->in[n]->aval, &o) ||
+      !mr_aval_equal(&e->in[n + 1]->aval, &lse) || !mr_aval_equal(&e->in[n + 2]->aval, &o))
+    return mr_shape_fail(e, diag, "out, lse and dout must be as attention gives them");
+  for (int i = 0; i < n; i++) out[i] = e->in[i]->aval;
+  return MR_OK;
+}
+
+static void attention_vjp_run(const mr_cpu_call_t *c) {
+  mr_attention_spec_t s = attention_spec(c->eqn);
+  int n = c->eqn->n_out;
+  void *qkv[3], *d[3];
+  attention_split(c->eqn, &s, c->in, qkv);
+  attention_split(c->eqn, &s, c->out, d);
+  mr_attention_bwd(&s, qkv[0], qkv[1], qkv[2], c->in[n], c->in[n + 1], c->in[n + 2], d[0], d[1],
+                   d[2]);
+}
+
+static mr_err_t attention_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = attention_vjp_run;
+  c->how = attention_how(c->eqn);
+  return MR_OK;
+}
+
+/* (B,T,H,D) of each -> the one gradient of the packed operand. */
+static mr_var_t *pack_gradients(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const d[3]) {
+  const mr_aval_t *a = &e->in[0]->aval;
+  mr_var_t *one[3];
+  for (int i = 0; i < 3; i++)
+    one[i] = mr_lax_reshape_to(f, d[i], a->dim[0], a->dim[1], 1, a->dim[3], a->dim[4]);
+  return mr_lax_concatenate(f, 3, one, 2);
+}
+
+/* w = exp(s - lse), dv = w' dout, ds = w (dout v' - sum(dout out)) scale, dq = ds k, dk = ds' q. */
+static mr_err_t attention_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  mr_var_t *qkv[3], *d[3];
+  int n = e->n_out;
+  mr_dtype_t t = e->in[0]->aval.dtype, wide = mr_sum_dtype(t);
+  attention_operands(f, e, qkv);
+  mr_var_t *s = attention_scores(f, e, qkv), *o = e->in[n], *lse = e->in[n + 1], *g = e->in[n + 2];
+  if (!s) return mr_rule_done(f);
+  mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, s, mr_rows_spread(f, lse, &s->aval)));
+  mr_dot_dims_t rows = {.n_batch = 2,
+                        .lhs_batch = {0, 2},
+                        .rhs_batch = {0, 2},
+                        .n_contract = 1,
+                        .lhs_contract = {3},
+                        .rhs_contract = {3}};
+  mr_var_t *dw = mr_lax_dot_general(f, g, qkv[2], &rows, wide);
+  mr_var_t *go = mr_lax_mul(f, mr_lax_convert(f, g, wide), mr_lax_convert(f, o, wide));
+  mr_var_t *dot = mr_lax_transpose(f, mr_lax_reduce_sum(f, go, 1, (int[]){3}), (int[]){0, 2, 1});
+  mr_var_t *ds = mr_lax_mul(f, w, mr_lax_sub(f, dw, mr_rows_spread(f, dot, &s->aval)));
+  ds = mr_lax_convert(f, mr_lax_scale(f, mr_attr_get(e, "scale")->f, ds), t);
+  const int turn[] = {0, 1, 3, 2};
+  d[0] = attention_mix(f, ds, qkv[1]);
+  d[1] = attention_mix(f, mr_lax_transpose(f, ds, turn), qkv[0]);
+  d[2] = attention_mix(f, mr_lax_transpose(f, mr_lax_convert(f, w, t), turn), g);
+  if (n == 1) d[0] = pack_gradients(f, e, d);
+  for (int i = 0; i < n; i++) out[i] = d[i];
+  return mr_rule_done(f);
+}
+
+/* out and lse are those of q, k, v: the fused kernel relies on it. */
+static bool attention_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_var_t *in[6], *dout = mr_sample_f32(s, -1, 1, 2, 3, 2, 4);
+  int n = k ? 1 : 3;
+  if (k) in[0] = mr_sample_f32(s, -1, 1, 2, 3, 3, 2, 4);
+  for (int i = 0; !k && i < 3; i++) in[i] = mr_sample_f32(s, -1, 1, 2, 3, 2, 4);
+  mr_attr_t scale = mr_attr_float("scale", 0.5);
+  mr_eqn_t *a = mr_emit(s->f, &mr_op_attention, n, in, 1, &scale, 2);
+  in[n] = a ? a->out[0] : NULL;
+  in[n + 1] = a ? a->out[1] : NULL;
+  in[n + 2] = dout;
+  mr_eqn_t *e = mr_emit(s->f, op, n + 3, in, 1, &scale, n);
+  return mr_sample_done(s, e ? e->out[0] : NULL);
+}
+
+/* Scores again, and the cotangents of weights, v, q and k. */
+static double attention_vjp_flop(const mr_eqn_t *e) { return 5 * attention_product(e); }
+
+const mr_op_def_t mr_op_attention_vjp = {
+    MR_RULES_COMPOSITE,
+    .open = attention_vjp_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_merge,
+    .sample = attention_vjp_sample,
+    .name = "attention_vjp",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = attention_vjp_shape,
+    .vjp = mr_vjp_open,
+    .amp = MR_AMP_NARROW,
+    .cpu = attention_vjp_cpu,
+    .f32_alone = true,
+    .flop = attention_vjp_flop,
 };

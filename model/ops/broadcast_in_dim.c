@@ -158,3 +158,13 @@ const mr_op_def_t mr_op_broadcast_in_dim = {
 mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value) {
   return mr_lax_broadcast_in_dim(f, mr_literal(f, like->dtype, value), like->ndim, like->dim, NULL);
 }
+
+mr_var_t *mr_rows_spread(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like) {
+  int at[MR_MAX_NDIM];
+  for (int i = 0; i < MR_MAX_NDIM; i++) at[i] = i;
+  return mr_lax_broadcast_in_dim(f, v, like->ndim, like->dim, at);
+}
+
+mr_var_t *mr_row_repeat(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like) {
+  return mr_lax_broadcast_in_dim(f, v, like->ndim, like->dim, (int[]){like->ndim - 1});
+}

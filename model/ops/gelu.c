@@ -1,3 +1,4 @@
+/* x Phi(x) by tanh or by erf, and its backward pass. */
 #include <string.h>
 
 #include "model/backends/cpu/rows.h"
@@ -79,4 +80,93 @@ const mr_op_def_t mr_op_gelu = {
     .unit = gelu_unit,
     .view = mr_view_each,
     .flop_each = 12,
+};
+
+/* ---- gelu_vjp: x, dy -> dx ---- */
+
+static mr_err_t gelu_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (!mr_aval_equal(&e->in[0]->aval, &e->in[1]->aval))
+    return mr_shape_fail(e, diag, "dy must be as x");
+  return mr_shape_same(e, out, diag);
+}
+
+static void gelu_vjp_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  bool erf_kind = !strcmp(mr_attr_get(c->eqn, "kind")->text, "erf");
+  mr_gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->in[1], c->out[0],
+              mr_aval_elems(x));
+}
+
+static void gelu_vjp_piece(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  bool erf_kind = !strcmp(mr_attr_get(u->eqn, "kind")->text, "erf");
+  mr__rows()->gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, u->eqn->in[0]->aval.dtype, in[0],
+                       in[1], out, 0, n);
+}
+
+static void gelu_vjp_unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+  mr_unit_written_out(u, gelu_vjp_piece, in, out, n);
+}
+
+static bool gelu_vjp_unit(mr_unit_t *u) {
+  u->kind = MR_UNIT_EACH;
+  u->run = gelu_vjp_unit_run;
+  return mr_is_narrow(u->eqn->in[0]->aval.dtype);
+}
+
+static mr_err_t gelu_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = gelu_vjp_run;
+  return MR_OK;
+}
+
+/* The slope of x Phi(x) by erf: Phi(x) + x phi(x). */
+static mr_var_t *slope_erf(mr_fn_t *f, mr_var_t *x) {
+  mr_var_t *one = mr_literal(f, x->aval.dtype, 1);
+  mr_var_t *cdf = mr_lax_erf(f, mr_lax_scale(f, 0.70710678118654752, x));
+  cdf = mr_lax_scale(f, 0.5, mr_lax_add(f, one, cdf));
+  mr_var_t *bell = mr_lax_exp(f, mr_lax_scale(f, -0.5, mr_lax_integer_pow(f, x, 2)));
+  return mr_lax_add(f, cdf, mr_lax_mul(f, x, mr_lax_scale(f, 0.39894228040143268, bell)));
+}
+
+/* With t = tanh(u), u = c (x + a x^3): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 a x^2). */
+static mr_var_t *slope_tanh(mr_fn_t *f, mr_var_t *x) {
+  const double c = 0.79788456080286536, a = 0.044715;
+  mr_var_t *one = mr_literal(f, x->aval.dtype, 1);
+  mr_var_t *u = mr_lax_add(f, x, mr_lax_scale(f, a, mr_lax_integer_pow(f, x, 3)));
+  mr_var_t *t = mr_lax_tanh(f, mr_lax_scale(f, c, u));
+  mr_var_t *du = mr_lax_add(f, one, mr_lax_scale(f, 3 * a, mr_lax_integer_pow(f, x, 2)));
+  mr_var_t *dt = mr_lax_sub(f, one, mr_lax_integer_pow(f, t, 2));
+  mr_var_t *rest = mr_lax_mul(f, mr_lax_scale(f, 0.5 * c, x), mr_lax_mul(f, dt, du));
+  return mr_lax_add(f, mr_lax_scale(f, 0.5, mr_lax_add(f, one, t)), rest);
+}
+
+static mr_err_t gelu_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  bool erf_kind = !strcmp(mr_attr_get(e, "kind")->text, "erf");
+  out[0] = mr_lax_mul(f, (erf_kind ? slope_erf : slope_tanh)(f, e->in[0]), e->in[1]);
+  return mr_rule_done(f);
+}
+
+static bool gelu_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 2) return false;
+  int ndim = k < 2 ? 2 : 0;
+  mr_var_t *in[] = {mr_sample_in(s, MR_F32, -2, 2, ndim, (int64_t[]){2, 3}),
+                    mr_sample_in(s, MR_F32, -1, 1, ndim, (int64_t[]){2, 3})};
+  mr_attr_t kind = mr_attr_text("kind", k ? "erf" : "tanh");
+  return mr_sample_done(s, mr_emit1(s->f, op, 2, in, 1, &kind));
+}
+
+const mr_op_def_t mr_op_gelu_vjp = {
+    MR_RULES_COMPOSITE,
+    .open = gelu_vjp_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_alike,
+    .sample = gelu_vjp_sample,
+    .name = "gelu_vjp",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = gelu_vjp_shape,
+    .vjp = mr_vjp_open,
+    .amp = MR_AMP_FOLLOW,
+    .cpu = gelu_vjp_cpu,
+    .unit = gelu_vjp_unit,
+    .flop_each = 20,
 };

@@ -1,5 +1,5 @@
 #include "model/backends/cpu/program.h"
-#include "model/ops/add.h"
+#include "model/ops/arithmetic.h"
 #include "model/ops/lax.h"
 #include "model/ops/reduce.h"
 #include "model/ops/rules.h"

@@ -38,6 +38,11 @@ mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why);
 
 /* The cotangent of an operand of a pointwise op: summed where the operand was a scalar. */
 mr_var_t *mr_unbroadcast(mr_fn_t *f, mr_var_t *d, const mr_var_t *operand);
+/* For open rules, over the rows of a tensor like (...,C).  NULL on failure, as in lax.h. */
+/* v (...): a value of each row, repeated along like's last dimension. */
+mr_var_t *mr_rows_spread(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like);
+/* v (C): the same for each row of like. */
+mr_var_t *mr_row_repeat(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like);
 /* MR_OK, or the failure that a rule's calls left in f. */
 mr_err_t mr_rule_done(const mr_fn_t *f);
 

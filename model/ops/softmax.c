@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "model/ops/lax.h"
-#include "model/ops/rows.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_softmax(mr_fn_t *f, mr_var_t *x) {

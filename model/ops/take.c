@@ -1,31 +1,45 @@
-#include "model/ops/take.h"
-
+/* Rows by index, and the transpose, which adds rows to those they were taken from.  Both may carry
+   leading mapped dimensions: attribute `batch` says how many of x's and the index's first
+   dimensions go together. */
 #include <string.h>
 
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-mr_take_t mr__take_sizes(const mr_aval_t *x, const mr_aval_t *index, int batch) {
-  return (mr_take_t){.batch = mr_aval_span(x, 0, batch),
-                     .n = x->dim[batch],
-                     .at = mr_aval_span(index, batch, index->ndim),
-                     .row = mr_aval_span(x, batch + 1, x->ndim)};
+/* x (batch..., N, row...), index (batch..., at...), y (batch..., at..., row...) in elements. */
+typedef struct take_sizes {
+  int64_t batch, n, at, row;
+} take_sizes_t;
+
+static take_sizes_t take_sizes(const mr_aval_t *x, const mr_aval_t *index, int batch) {
+  return (take_sizes_t){.batch = mr_aval_span(x, 0, batch),
+                        .n = x->dim[batch],
+                        .at = mr_aval_span(index, batch, index->ndim),
+                        .row = mr_aval_span(x, batch + 1, x->ndim)};
 }
 
-int64_t mr__take_row(const void *index, int64_t k, int64_t n) {
+/* Element k of an i32 index, moved into [0,n). */
+static int64_t take_row(const void *index, int64_t k, int64_t n) {
   int64_t i = ((const int32_t *)index)[k];
   return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-int mr__take_batch(const mr_eqn_t *e) { return (int)mr_attr_get(e, "batch")->i[0]; }
+static int take_mapped(const mr_eqn_t *e) { return (int)mr_attr_get(e, "batch")->i[0]; }
 
-mr_var_t *mr__take_emit(mr_fn_t *f, mr_var_t *x, mr_var_t *index, int batch) {
+static mr_var_t *take_emit(mr_fn_t *f, mr_var_t *x, mr_var_t *index, int batch) {
   mr_attr_t attr = mr_attr_int("batch", batch);
   return mr_emit1(f, &mr_op_take, 2, (mr_var_t *[]){x, index}, 1, &attr);
 }
 
+/* The scatter of dy into zeros of x's shape. */
+static mr_var_t *take_back(mr_fn_t *f, mr_var_t *dy, mr_var_t *index, const mr_aval_t *x,
+                           int batch) {
+  mr_attr_t attr[] = {mr_attr_int("batch", batch), mr_attr_int("rows", x->dim[batch])};
+  return mr_emit1(f, &mr_op_take_vjp, 2, (mr_var_t *[]){dy, index}, 2, attr);
+}
+
 mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index) {
-  return mr__take_emit(f, x, index, 0);
+  return take_emit(f, x, index, 0);
 }
 
 static mr_err_t take_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -47,10 +61,10 @@ static mr_err_t take_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
 
 static void take_run(const mr_cpu_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
-  mr_take_t s = mr__take_sizes(x, &c->eqn->in[1]->aval, mr__take_batch(c->eqn));
+  take_sizes_t s = take_sizes(x, &c->eqn->in[1]->aval, take_mapped(c->eqn));
   size_t row = (size_t)s.row * mr_dtype_size(x->dtype);
   for (int64_t k = 0; k < s.batch * s.at; k++) {
-    int64_t from = k / s.at * s.n + mr__take_row(c->in[1], k, s.n);
+    int64_t from = k / s.at * s.n + take_row(c->in[1], k, s.n);
     memcpy((char *)c->out[0] + (size_t)k * row, (const char *)c->in[0] + (size_t)from * row, row);
   }
 }
@@ -61,12 +75,12 @@ static mr_err_t take_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
 }
 
 static mr_err_t take_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  din[0] = mr__take_back(f, dout[0], e->in[1], &e->in[0]->aval, mr__take_batch(e));
+  din[0] = take_back(f, dout[0], e->in[1], &e->in[0]->aval, take_mapped(e));
   return mr_rule_done(f);
 }
 
 static mr_err_t take_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  if (din[0]) dout[0] = mr__take_emit(f, din[0], e->in[1], mr__take_batch(e));
+  if (din[0]) dout[0] = take_emit(f, din[0], e->in[1], take_mapped(e));
   return mr_rule_done(f);
 }
 
@@ -74,7 +88,7 @@ static mr_err_t take_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
                            mr_batched_t *out) {
   int64_t size = mr_batch_size(2, in);
   mr_var_t *x = mr_batch_front(f, &in[0], size), *index = mr_batch_front(f, &in[1], size);
-  out[0] = (mr_batched_t){mr__take_emit(f, x, index, mr__take_batch(e) + 1), 0};
+  out[0] = (mr_batched_t){take_emit(f, x, index, take_mapped(e) + 1), 0};
   return mr_rule_done(f);
 }
 
@@ -89,4 +103,75 @@ const mr_op_def_t mr_op_take = {
     MR_RULES_PRIMITIVE,    .name = "take",       .n_in = 2,       .n_out = 1,
     .shape = take_shape,   .jvp = take_jvp,      .vjp = take_vjp, .batch = take_batch,
     .sample = take_sample, .amp = MR_AMP_FOLLOW, .moves = true,   .cpu = take_cpu,
+};
+
+/* ---- take_vjp: dy, index -> dy's rows added to the rows they come from, in zeros like x ---- */
+
+static mr_err_t take_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *dy = &e->in[0]->aval, *index = &e->in[1]->aval;
+  int64_t batch = mr_attr_get(e, "batch")->i[0], rows = mr_attr_get(e, "rows")->i[0];
+  if (index->dtype != MR_I32 || batch < 0 || index->ndim < batch || dy->ndim < index->ndim)
+    return mr_shape_fail(e, diag, "want dy of the shape of index and rows");
+  for (int i = 0; i < index->ndim; i++)
+    if (dy->dim[i] != index->dim[i]) return mr_shape_fail(e, diag, "dy does not begin as index");
+  if (rows < 0 || (!rows && mr_aval_elems(index)) ||
+      batch + 1 + dy->ndim - index->ndim > MR_MAX_NDIM)
+    return mr_shape_fail(e, diag, "want rows to add to");
+  *out = mr_aval(dy->dtype, (int)batch, index->dim);
+  out->dim[out->ndim++] = rows;
+  for (int i = index->ndim; i < dy->ndim; i++) out->dim[out->ndim++] = dy->dim[i];
+  return MR_OK;
+}
+
+static void take_vjp_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->out[0]->aval;
+  take_sizes_t s = take_sizes(x, &c->eqn->in[1]->aval, take_mapped(c->eqn));
+  memset(c->out[0], 0, mr_aval_bytes(x));
+  for (int64_t k = 0; k < s.batch * s.at; k++) {
+    int64_t to = (k / s.at * s.n + take_row(c->in[1], k, s.n)) * s.row;
+    for (int64_t i = 0; i < s.row; i++) {
+      double sum = mr_cpu_get_f64(x->dtype, c->out[0], to + i);
+      sum += mr_cpu_get_f64(x->dtype, c->in[0], k * s.row + i);
+      mr_cpu_set_f64(x->dtype, c->out[0], to + i, sum);
+    }
+  }
+}
+
+static mr_err_t take_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = take_vjp_run;
+  return MR_OK;
+}
+
+static mr_err_t take_vjp_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = take_emit(f, dout[0], e->in[1], take_mapped(e));
+  return mr_rule_done(f);
+}
+
+static mr_err_t take_vjp_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  mr_eqn_t *t = din[0] ? mr_emit_like(f, e, (mr_var_t *[]){din[0], e->in[1]}) : NULL;
+  dout[0] = t ? t->out[0] : NULL;
+  return mr_rule_done(f);
+}
+
+static mr_err_t take_vjp_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                               mr_batched_t *out) {
+  int64_t size = mr_batch_size(2, in);
+  mr_attr_t attr[] = {mr_attr_int("batch", take_mapped(e) + 1),
+                      mr_attr_int("rows", mr_attr_get(e, "rows")->i[0])};
+  mr_var_t *v[] = {mr_batch_front(f, &in[0], size), mr_batch_front(f, &in[1], size)};
+  out[0] = (mr_batched_t){mr_emit1(f, &mr_op_take_vjp, 2, v, 2, attr), 0};
+  return mr_rule_done(f);
+}
+
+static bool take_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *dy = mr_sample_f32(s, -1, 1, 5, 3), *index = mr_sample_dims(s, MR_I32, -1, 4, 5);
+  mr_aval_t x = mr_aval_of(MR_F32, 4, 3);
+  return mr_sample_done(s, take_back(s->f, dy, index, &x, 0));
+}
+
+const mr_op_def_t mr_op_take_vjp = {
+    MR_RULES_PRIMITIVE,        .name = "take_vjp",  .n_in = 2,           .n_out = 1,
+    .shape = take_vjp_shape,   .jvp = take_vjp_jvp, .vjp = take_vjp_vjp, .batch = take_vjp_batch,
+    .sample = take_vjp_sample, .amp = MR_AMP_WIDE,  .cpu = take_vjp_cpu,
 };

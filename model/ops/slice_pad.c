@@ -1,3 +1,6 @@
+/* A block of a value, and a value as a block among zeros: each is the other's transpose. */
+#include <string.h>
+
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/rules.h"
@@ -78,4 +81,78 @@ const mr_op_def_t mr_op_slice = {
     .n_out = 1,           .shape = slice_shape,
     .vjp = slice_vjp,     .amp = MR_AMP_FOLLOW,
     .cpu = slice_cpu,     .moves = true,
+};
+
+mr_var_t *mr_lax_pad(mr_fn_t *f, mr_var_t *x, const int64_t *low, const int64_t *high) {
+  if (!x) return NULL;
+  return mr_emit1(f, &mr_op_pad, 1, &x, 2,
+                  (mr_attr_t[]){mr_attr_ints("low", x->aval.ndim, low),
+                                mr_attr_ints("high", x->aval.ndim, high)});
+}
+
+static mr_err_t pad_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const int64_t *low = mr_attr_get(e, "low")->i, *high = mr_attr_get(e, "high")->i;
+  *out = e->in[0]->aval;
+  for (int i = 0; i < out->ndim; i++) {
+    if (low[i] < 0 || high[i] < 0) return mr_shape_fail(e, diag, "want counts >= 0");
+    if (__builtin_add_overflow(out->dim[i], low[i], &out->dim[i]) ||
+        __builtin_add_overflow(out->dim[i], high[i], &out->dim[i]))
+      return mr_shape_fail(e, diag, "a size is too large to be counted");
+  }
+  return MR_OK;
+}
+
+static void pad_run(const mr_cpu_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
+  const int64_t *low = mr_attr_get(c->eqn, "low")->i;
+  mr_move_t m = {.ndim = x->ndim, .size = mr_dtype_size(x->dtype)};
+  int64_t first = 0;
+  mr__strides(x, m.from);
+  mr__strides(y, m.to);
+  for (int i = 0; i < x->ndim; i++) {
+    m.dim[i] = x->dim[i];
+    first += low[i] * m.to[i];
+  }
+  memset(c->out[0], 0, mr_aval_bytes(y));
+  mr__move(&m, c->in[0], (char *)c->out[0] + first * (int64_t)m.size);
+}
+
+static mr_err_t pad_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = pad_run;
+  return MR_OK;
+}
+
+static mr_err_t pad_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  const int64_t *low = mr_attr_get(e, "low")->i;
+  int64_t limit[MR_MAX_NDIM];
+  for (int i = 0; i < x->ndim; i++) limit[i] = low[i] + x->dim[i];
+  din[0] = mr_lax_slice(f, dout[0], low, limit);
+  return mr_rule_done(f);
+}
+
+static mr_err_t pad_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                          mr_batched_t *out) {
+  const mr_attr_t *before = mr_attr_get(e, "low"), *after = mr_attr_get(e, "high");
+  int64_t low[MR_MAX_NDIM + 1] = {0}, high[MR_MAX_NDIM + 1] = {0};
+  for (int i = 0; i < before->n; i++) {
+    low[i + 1] = before->i[i];
+    high[i + 1] = after->i[i];
+  }
+  out[0].var = mr_lax_pad(f, mr_batch_front(f, &in[0], 1), low, high);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool pad_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 3);
+  return mr_sample_done(s, mr_lax_pad(s->f, x, (int64_t[]){1, 0}, (int64_t[]){0, 2}));
+}
+
+const mr_op_def_t mr_op_pad = {
+    MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear, .batch = pad_batch,
+    .sample = pad_sample, .name = "pad",        .n_in = 1,
+    .n_out = 1,           .shape = pad_shape,   .vjp = pad_vjp,
+    .amp = MR_AMP_FOLLOW, .cpu = pad_cpu,       .moves = true,
 };

@@ -1,8 +1,46 @@
-/* A new key of a key and a number, jax.random.fold_in's. */
+/* New keys of old ones. */
 #include "model/ops/key.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
+/* As many new keys of one, jax.random.split's. */
+mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n) {
+  mr_attr_t shape = mr_attr_ints("shape", 1, &n);
+  return mr__key_emit(f, &mr_op_random_split, key, 1, &shape);
+}
+
+static mr_err_t split_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  return mr__key_shape(e, MR_U32, 1, (int64_t[]){2}, out, diag);
+}
+
+static void split_run(const mr_cpu_call_t *c) {
+  uint32_t *out = c->out[0];
+  int64_t keys = mr__key_count(c->eqn), n = mr_aval_elems(&c->eqn->out[0]->aval) / 2;
+  int64_t each = keys ? n / keys : 0;
+  for (int64_t i = 0; i < n; i++) {
+    mr_key_t k = mr_random_split_at(mr__key_at(c, i / each), (size_t)(i % each), (size_t)each).key;
+    out[2 * i] = k.a;
+    out[2 * i + 1] = k.b;
+  }
+}
+
+static mr_err_t split_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  c->run = split_run;
+  return MR_OK;
+}
+
+static bool split_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  int64_t dim[2];
+  mr_var_t *key = mr__key_sample(s, k, dim);
+  return key && mr_sample_done(s, mr_lax_random_split(s->f, key, 4));
+}
+
+const mr_op_def_t mr_op_random_split = {
+    MR_RULES_KEY,         .name = "random_split", .n_in = 1,        .n_out = 1,
+    .shape = split_shape, .sample = split_sample, .cpu = split_cpu, .flop_each = 75,
+};
+
+/* A new key of a key and a number, jax.random.fold_in's. */
 mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data) {
   return mr_emit1(f, &mr_op_random_fold_in, 2, (mr_var_t *[]){key, data}, 0, NULL);
 }

@@ -1,0 +1,245 @@
+/* Ops that speak over a named axis: the examples that an enclosing vmap maps, or the devices of
+   mr_pmap. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/comm.h"
+#include "model/backends/cpu/exec.h"
+#include "model/control/control.h"
+#include "model/ops/arithmetic.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/transforms.h"
+
+/* What a collective that is lowered keeps of the device it speaks for. */
+typedef struct axis_state {
+  mr_comm_t *comm;
+  int rank;
+} axis_state_t;
+
+/* Gives c, a collective being lowered, its state and run, if the graph is compiled for a device of
+   that axis (mr_pmap).  MR_ERR_NORULE if no transform and no device has bound it. */
+static mr_err_t axis_lower(mr_cpu_call_t *c, void (*run)(const mr_cpu_call_t *c), mr_diag_t *diag) {
+  const mr_comm_rank_t *rank = c->options->rank;
+  if (rank && !strcmp(rank->axis, mr_attr_get(c->eqn, "axis_name")->text)) {
+    axis_state_t *s = malloc(sizeof *s);
+    if (!s) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
+    *s = (axis_state_t){rank->comm, rank->rank};
+    c->state = s;
+    c->fini = free;
+    c->run = run;
+    return MR_OK;
+  }
+  return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: no vmap binds the axis \"%s\"", c->eqn->scope,
+                 *c->eqn->scope ? ": " : "", c->eqn->op->name,
+                 mr_attr_get(c->eqn, "axis_name")->text);
+}
+
+/* Ends a sample with body, (x f32[2]) -> (y), mapped over an axis "i" of 3 and inlined: such an op
+   cannot stand alone.  Destroys body. */
+static bool axis_sample(mr_sample_t *s, mr_fn_t *body, mr_var_t *y) {
+  mr_fn_t *m = NULL;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 2), *out = NULL;
+  if (mr_fn_return(body, 1, &y) >= 0 &&
+      mr_vmap_axis(body, "i", 3, NULL, NULL, &m, &s->f->diag) >= 0)
+    mr_inline(s->f, m, &x, &out);
+  mr_fn_destroy(m);
+  mr_fn_destroy(body);
+  mr_fn_return(s->f, 1, &out);
+  return true;
+}
+
+mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
+  mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
+  return mr_emit1(f, &mr_op_psum, 1, &x, 1, &axis);
+}
+
+mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
+  if (!x) return NULL;
+  if (!mr_is_float(x->aval.dtype)) {
+    mr_fail(&f->diag, MR_ERR_SHAPE, "%s%spmean: want floats, not %s", f->scope,
+            *f->scope ? ": " : "", mr_dtype_name(x->aval.dtype));
+    return NULL;
+  }
+  mr_var_t *n = mr_lax_psum(f, mr_literal(f, x->aval.dtype, 1), axis_name);
+  return mr_lax_div(f, mr_lax_psum(f, x, axis_name), n);
+}
+
+/* The transpose of a sum that all examples get is the sum of what they send back. */
+static mr_err_t psum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_psum(f, dout[0], mr_attr_get(e, "axis_name")->text);
+  return mr_rule_done(f);
+}
+
+static mr_err_t psum_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                           mr_batched_t *out) {
+  if (!mr_axis_bound(f, e)) return mr_batch_pointwise(f, e, in, out);
+  out[0].axis = -1;
+  out[0].var = in[0].axis < 0 ? mr_lax_scale(f, (double)f->axis_size, in[0].var)
+                              : mr_lax_reduce_sum(f, in[0].var, 1, &in[0].axis);
+  return mr_rule_done(f);
+}
+
+/* out = out + x, element by element in the dtype's own arithmetic. */
+static void add_to(mr_dtype_t t, void *out, const void *x, int64_t n) {
+  if (t == MR_F32) {
+    float *y = out;
+    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)x)[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (mr_is_float(t))
+      mr_cpu_set_f64(t, out, i, mr_cpu_get_f64(t, out, i) + mr_cpu_get_f64(t, x, i));
+    else
+      mr_cpu_set_i64(t, out, i, mr__add_i2(mr_cpu_get_i64(t, out, i), mr_cpu_get_i64(t, x, i)));
+}
+
+/* Each device adds all values for itself, in the order of ranks: the same bits on all. */
+static void psum_run(const mr_cpu_call_t *c) {
+  const axis_state_t *s = c->state;
+  const mr_aval_t *a = &c->eqn->out[0]->aval;
+  const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
+  memcpy(c->out[0], all[0], mr_aval_bytes(a));
+  for (int r = 1; r < mr_comm_size(s->comm); r++)
+    add_to(a->dtype, c->out[0], all[r], mr_aval_elems(a));
+  mr__comm_leave(s->comm);
+}
+
+static mr_err_t psum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  return axis_lower(c, psum_run, diag);
+}
+
+/* x psum(sin(x)) + pmean(x) */
+static bool psum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
+  mr_var_t *y = mr_lax_mul(b, x, mr_lax_psum(b, mr_lax_sin(b, x), "i"));
+  return axis_sample(s, b, mr_lax_add(b, y, mr_lax_pmean(b, x, "i")));
+}
+
+const mr_op_def_t mr_op_psum = {
+    MR_RULES_PRIMITIVE,     .name = "psum",       .n_in = 1,       .n_out = 1,
+    .shape = mr_shape_same, .jvp = mr_jvp_linear, .vjp = psum_vjp, .batch = psum_batch,
+    .sample = psum_sample,  .amp = MR_AMP_FOLLOW, .cpu = psum_cpu, .collective = true,
+};
+
+mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name) {
+  mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
+  return mr_emit1(f, &mr_op_axis_index, 0, NULL, 1, &axis);
+}
+
+static mr_err_t index_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  out[0] = mr_aval_scalar(MR_I32);
+  return MR_OK;
+}
+
+static mr_err_t index_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                            mr_batched_t *out) {
+  out[0] = (mr_batched_t){mr_lax_iota(f, MR_I32, 1, &f->axis_size, 0), 0};
+  return mr_rule_done(f);
+}
+
+/* x * index */
+static bool index_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
+  mr_var_t *i = mr_lax_convert(b, mr_lax_axis_index(b, "i"), MR_F32);
+  return axis_sample(s, b, mr_lax_mul(b, x, i));
+}
+
+static void index_run(const mr_cpu_call_t *c) {
+  *(int32_t *)c->out[0] = ((const axis_state_t *)c->state)->rank;
+}
+
+static mr_err_t index_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  return axis_lower(c, index_run, diag);
+}
+
+const mr_op_def_t mr_op_axis_index = {
+    MR_RULES_PRIMITIVE,     .name = "axis_index", .n_in = 0,          .n_out = 1,
+    .shape = index_shape,   .jvp = mr_jvp_zero,   .vjp = mr_vjp_zero, .batch = index_batch,
+    .sample = index_sample, .amp = MR_AMP_FOLLOW, .cpu = index_cpu,   .collective = true,
+};
+
+mr_var_t *mr_lax_all_gather(mr_fn_t *f, mr_var_t *x, const char *axis_name, int64_t size) {
+  mr_attr_t attr[] = {mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name)),
+                      mr_attr_int("axis_size", size)};
+  return mr_emit1(f, &mr_op_all_gather, 1, &x, 2, attr);
+}
+
+static mr_err_t gather_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  int64_t size = mr_attr_get(e, "axis_size")->i[0];
+  if (x->ndim == MR_MAX_NDIM || size < 0)
+    return mr_shape_fail(e, diag, "want a size >= 0 and at most 7 dimensions");
+  *out = mr_aval_scalar(x->dtype);
+  out->dim[out->ndim++] = size;
+  for (int i = 0; i < x->ndim; i++) out->dim[out->ndim++] = x->dim[i];
+  return MR_OK;
+}
+
+/* Each example gets the sum of what all examples send to its own place. */
+static mr_err_t gather_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  const char *axis = mr_attr_get(e, "axis_name")->text;
+  const mr_aval_t *y = &e->out[0]->aval;
+  mr_var_t *place = mr_lax_iota(f, MR_I32, y->ndim, y->dim, 0);
+  mr_var_t *own = mr_lax_eq(f, place, mr_lax_axis_index(f, axis));
+  mr_var_t *all = mr_lax_psum(f, dout[0], axis);
+  all = mr_lax_mul(f, all, mr_lax_convert(f, own, y->dtype));
+  din[0] = mr_lax_reduce_sum(f, all, 1, (int[]){0});
+  return mr_rule_done(f);
+}
+
+static mr_err_t gather_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                             mr_batched_t *out) {
+  int64_t size = mr_attr_get(e, "axis_size")->i[0];
+  if (!mr_axis_bound(f, e)) { /* another axis is mapped: it goes behind the gathered one */
+    mr_var_t *x = mr_batch_front(f, &in[0], 1);
+    mr_eqn_t *b = mr_emit_like(f, e, &x);
+    out[0] = (mr_batched_t){b ? b->out[0] : NULL, 1};
+    return mr_rule_done(f);
+  }
+  if (size != f->axis_size)
+    return mr_fail(&f->diag, MR_ERR_SHAPE, "all_gather: axis \"%s\" has size %lld, not %lld",
+                   f->axis_name, (long long)f->axis_size, (long long)size);
+  out[0] = (mr_batched_t){mr_batch_front(f, &in[0], size), -1};
+  return mr_rule_done(f);
+}
+
+static void gather_run(const mr_cpu_call_t *c) {
+  const axis_state_t *s = c->state;
+  size_t n = mr_aval_bytes(&c->eqn->in[0]->aval);
+  const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
+  for (int r = 0; r < mr_comm_size(s->comm); r++)
+    memcpy((char *)c->out[0] + (size_t)r * n, all[r], n);
+  mr__comm_leave(s->comm);
+}
+
+static mr_err_t gather_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+  MR_TRY(axis_lower(c, gather_run, diag));
+  const axis_state_t *s = c->state;
+  int64_t size = mr_attr_get(c->eqn, "axis_size")->i[0];
+  if (size == mr_comm_size(s->comm)) return MR_OK;
+  return mr_fail(diag, MR_ERR_SHAPE, "all_gather: axis \"%s\" has %d devices, not %lld",
+                 mr_attr_get(c->eqn, "axis_name")->text, mr_comm_size(s->comm), (long long)size);
+}
+
+/* x + sum of sin over what is gathered, weighted by its place */
+static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
+  mr_var_t *all = mr_lax_sin(b, mr_lax_all_gather(b, x, "i", 3));
+  mr_var_t *place = mr_lax_iota(b, MR_F32, 2, (int64_t[]){3, 2}, 0);
+  all = mr_lax_reduce_sum(b, mr_lax_mul(b, all, place), 1, (int[]){0});
+  return axis_sample(s, b, mr_lax_mul(b, x, all));
+}
+
+const mr_op_def_t mr_op_all_gather = {
+    MR_RULES_PRIMITIVE,      .name = "all_gather", .n_in = 1,         .n_out = 1,
+    .shape = gather_shape,   .jvp = mr_jvp_linear, .vjp = gather_vjp, .batch = gather_batch,
+    .sample = gather_sample, .amp = MR_AMP_FOLLOW, .moves = true,     .cpu = gather_cpu,
+    .collective = true,
+};
