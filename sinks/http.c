@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/fd_reserve.h"
 #include "base/loopback.h"
 #include "base/xio.h"
 #include "sinks/background.h"
@@ -265,6 +266,7 @@ static void start_daemon(void *arg) {
                        on_completed, h, h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END,
                        h->cert, MHD_OPTION_HTTPS_MEM_KEY, h->key, MHD_OPTION_END);
   l->error = h->daemon ? 0 : errno;
+  mr_fd_reserve(); /* connections may take all others */
 }
 
 /* Listens at one port; returns 0 or errno. */

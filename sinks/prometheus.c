@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/text_out.h"
 #include "pipeline/metrics.h"
 #include "sinks/http.h"
 #include "sinks/resume.h"
@@ -207,14 +208,15 @@ static struct MHD_Response *prometheus_answer(void *arg, struct MHD_Connection *
   prometheus_t *t = arg;
   const char *accept = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Accept");
   page_t p = {.open_metrics = accept && strstr(accept, "application/openmetrics-text")};
-  char *text = NULL;
-  size_t n = 0;
-  if (strcmp(path, "/metrics") || !(p.out = open_memstream(&text, &n))) return NULL;
+  mr_text_out_t text;
+  if (strcmp(path, "/metrics") || !(p.out = mr_text_out_open(&text))) return NULL;
   pthread_mutex_lock(&t->lock);
   write_page(&p, t);
   pthread_mutex_unlock(&t->lock);
-  fclose(p.out);
-  return mr_http_text(text, n,
+  size_t n;
+  char *whole = mr_text_out_close(&text, p.out, &n);
+  if (!whole) return NULL;
+  return mr_http_text(whole, n,
                       p.open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                                      : "text/plain; version=0.0.4; charset=utf-8");
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text_out.h"
 #include "base/xio.h"
 
 static void add_settings(cJSON *one, const mr_stage_t *s, int i) {
@@ -130,9 +131,9 @@ static int stage_named(const mr_stage_t *s, const char *name) {
 }
 
 char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s) {
-  char limiting[64], *text = NULL;
-  size_t n = 0;
-  FILE *out = open_memstream(&text, &n);
+  char limiting[64];
+  mr_text_out_t text;
+  FILE *out = mr_text_out_open(&text);
   if (!out) return NULL;
   read_stages(l, s);
   mr_limiting_stage(s, limiting, sizeof limiting);
@@ -141,5 +142,5 @@ char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s) {
   fputs("],\"edges\":[", out);
   write_edges(out, l, s);
   fprintf(out, "],\"limiting\":%d}", stage_named(s, limiting));
-  return fclose(out) ? free(text), NULL : text;
+  return mr_text_out_close(&text, out, NULL);
 }
