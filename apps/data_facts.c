@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "pipeline/stage_source.h"
+
 enum { SAMPLES = 64, SAMPLE_BYTES = 256 };
 
 static void add(uint64_t *hash, const void *bytes, size_t n) {
@@ -52,7 +54,7 @@ static void add_record(uint64_t *hash, mr_stage_t *s, int64_t index) {
   mr_where_t where = {.file = file, .offset = -1};
   int64_t size;
   file[0] = 0;
-  s->def->where(s, index, &where);
+  s->def->source->where(s, index, &where);
   add_number(hash, (int64_t)where.key);
   add_number(hash, where.offset);
   if (where.offset < 0) return add(hash, file, strlen(file));
@@ -80,7 +82,7 @@ char *mr_data_facts(const mr_graph_t *g) {
   for (int i = 0; f && i < mr_graph_n_stages(g); i++) {
     mr_stage_t *s = mr_graph_stage_at(g, i);
     const mr_spec_t *spec = &s->out_spec[0];
-    if (!s->def->where || !spec->dataset) continue;
+    if (!mr_says_where(s->def) || !spec->dataset) continue;
     fprintf(f, "%s %s records=%" PRId64 " classes=%d sample=%016" PRIx64 "\n", s->name,
             spec->dataset->origin, spec->n_records, spec->dataset->n_classes,
             sample_of(g, s, spec->n_records));

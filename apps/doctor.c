@@ -7,6 +7,7 @@
 
 #include "apps/graph_arg.h"
 #include "apps/run_dir.h"
+#include "pipeline/stage_source.h"
 
 static const mr_flag_t doctor_flags[] = {
     {"--json", NULL, "Prints one JSON object."},
@@ -42,7 +43,7 @@ static mr_err_t hand_data(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   if (mr_graph_override(g, text, &none) >= 0) return MR_OK;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (!s->def->fetch || !mr_stage_def_opt(s->def, "path")) continue;
+    if (!s->def->source || !mr_stage_def_opt(s->def, "path")) continue;
     MR_TRY(mr_graph_set(g, s->name, "path", folder, diag));
   }
   return MR_OK;
@@ -61,8 +62,8 @@ static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) 
     mr_stage_t own = *mr_graph_stage_at(g, i);
     mr_diag_t why = {0};
     own.diag = &why;
-    if (!own.def->fetch) continue;
-    if (own.def->explain && own.def->explain(&own, text, sizeof text) < 0)
+    if (!own.def->source) continue;
+    if (own.def->source->explain && own.def->source->explain(&own, text, sizeof text) < 0)
       mr_doctor_say(s, own.name, "cannot be read: %s", why.text);
     else
       mr_doctor_say(s, own.name, "%s", text);

@@ -86,7 +86,7 @@ static void print_option(const mr_opt_t *o) {
 /* The settings of a stage, those that every stage has among them. */
 static void print_options(const mr_stage_def_t *d) {
   for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
-  if (d->parallel)
+  if (mr_stage_def_parallel(d))
     print_option(
         &(mr_opt_t){.name = "workers",
                     .type = MR_OPT_INT,

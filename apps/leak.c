@@ -9,6 +9,7 @@
 
 #include "apps/cli.h"
 #include "apps/take_batches.h"
+#include "pipeline/stage_source.h"
 #include "pipeline/trace.h"
 
 enum { SOURCES = 32, FIRST = 3 /* pairs that are told */, RECORDS_MAX = 100 << 20 };
@@ -99,8 +100,8 @@ static int name_of(leak_t *t, const char *source) {
 static void look_at(leak_t *t, const mr_leaf_t *leaf) {
   char file[MR_WHERE_MAX] = "";
   mr_where_t where = {.file = file, .offset = -1};
-  if (!leaf->source->def->where) return;
-  leaf->source->def->where(leaf->source, leaf->index, &where);
+  if (!leaf->source->def->source->where) return;
+  leaf->source->def->source->where(leaf->source, leaf->index, &where);
   uint64_t hash = hash_of(t, leaf, &where);
   if (!grow(t)) {
     t->no_memory = true;
@@ -146,7 +147,7 @@ static int64_t records_of(const mr_graph_t *g) {
   int64_t n = 0;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (s->def->fetch) n += s->out_spec[0].n_records;
+    if (s->def->source) n += s->out_spec[0].n_records;
   }
   return n;
 }

@@ -6,6 +6,7 @@
 
 #include "apps/cli.h"
 #include "apps/data_facts.h"
+#include "pipeline/stage_source.h"
 
 /* What a change is of.  The first ones change what the ledger stands for. */
 typedef enum kind { DATA, SEED, BATCH, MODEL, FREE, UNSEEN } kind_t;
@@ -106,7 +107,7 @@ static bool same_value(const mr_stage_def_t *d, const mr_opt_t *o, const char *a
 /* A file or folder: what it holds counts, and not its name (compare_data). */
 static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
   static const char *const places[] = {"path", "images", "labels", "names", NULL};
-  return s->def->where && o->type == MR_OPT_STR && is_one_of(o->name, places);
+  return mr_says_where(s->def) && o->type == MR_OPT_STR && is_one_of(o->name, places);
 }
 
 /* Whether a source reads its records as before, so that its facts can be compared. */
@@ -165,7 +166,7 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
   char name[96];
   if (!was) return; /* a sink that this resume adds */
   if (was->def == s->def) {
-    if (compare_settings(c, s) && s->def->where) compare_data(c, s, facts);
+    if (compare_settings(c, s) && mr_says_where(s->def)) compare_data(c, s, facts);
     return;
   }
   snprintf(name, sizeof name, "stage %.64s", s->name);

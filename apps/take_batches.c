@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "pipeline/stage_step.h"
+
 typedef struct taker {
   mr_batches_t want;
   int64_t drop; /* batches that still come before the first one */
@@ -23,13 +25,11 @@ static mr_err_t taker_step(mr_stage_t *s) {
   return e < 0 ? mr_fail(s->diag, e, "%s", why.text) : e;
 }
 
-static const mr_stage_def_t taker = {
-    .name = "take-batches",
-    .help = "Hands batches to the program.",
-    .in = {{"in", MR_FLOW_BATCHES, false}},
-    .state_sz = sizeof(taker_t),
-    .step = taker_step,
-};
+static const mr_stage_def_t taker = {.name = "take-batches",
+                                     .help = "Hands batches to the program.",
+                                     .in = {{"in", MR_FLOW_BATCHES, false}},
+                                     .state_sz = sizeof(taker_t),
+                                     .step = &(const mr_step_def_t){.run = taker_step}};
 
 /* Where the stage that makes batches begins.  Behind a stage whose batches do not follow from their
    number all are made from the first on, and *drop of them not handed over. */

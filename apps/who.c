@@ -13,6 +13,7 @@
 #include "base/printable.h"
 #include "base/text_out.h"
 #include "pipeline/care.h"
+#include "pipeline/stage_source.h"
 #include "pipeline/trace.h"
 
 static const mr_flag_t who_flags[] = {
@@ -56,11 +57,12 @@ static void add_leaf(cJSON *leaves, const mr_leaf_t *leaf) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddStringToObject(o, "source", leaf->source->name);
   cJSON_AddNumberToObject(o, "index", (double)leaf->index);
-  if (leaf->source->def->where) leaf->source->def->where(leaf->source, leaf->index, &where);
-  if (leaf->source->def->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
+  if (leaf->source->def->source->where)
+    leaf->source->def->source->where(leaf->source, leaf->index, &where);
+  if (leaf->source->def->source->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
   if (*file) cJSON_AddStringToObject(o, "file", file);
   if (where.offset >= 0) cJSON_AddNumberToObject(o, "offset", (double)where.offset);
-  if (leaf->source->def->where && leaf->rec && leaf->rec->key != where.key)
+  if (leaf->source->def->source->where && leaf->rec && leaf->rec->key != where.key)
     cJSON_AddNumberToObject(o, "replaced_by", (double)leaf->rec->key);
   cJSON_AddItemToArray(leaves, o);
 }
@@ -85,7 +87,8 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
   const mr_leaf_t *leaf = &t->leaf[i];
   char file[MR_WHERE_MAX] = "-", offset[32] = "";
   mr_where_t where = {.file = file, .offset = -1, .key = t->rec->key};
-  if (leaf->source->def->where) leaf->source->def->where(leaf->source, leaf->index, &where);
+  if (leaf->source->def->source->where)
+    leaf->source->def->source->where(leaf->source, leaf->index, &where);
   if (where.offset >= 0) snprintf(offset, sizeof offset, " @ %" PRId64, where.offset);
   char shown[MR_WHERE_MAX + 64];
   fprintf(out, "%10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", where.key, t->rec->label,
@@ -181,8 +184,8 @@ static uint64_t is_record(void *ctx, const mr_trace_t *t) {
   for (int i = 0; i < t->n_leaves; i++) {
     mr_where_t where = {.file = file};
     mr_stage_t *s = t->leaf[i].source;
-    if ((w->source && strcmp(w->source, s->name)) || !s->def->where) continue;
-    s->def->where(s, t->leaf[i].index, &where);
+    if ((w->source && strcmp(w->source, s->name)) || !s->def->source->where) continue;
+    s->def->source->where(s, t->leaf[i].index, &where);
     if (where.key == w->record) return mr_care_leaves_out(s, where.key) ? LEFT_OUT : SEEN;
   }
   return 0;
@@ -215,7 +218,7 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
     return mr_fail(diag, MR_ERR_USAGE, "who: --source: no stage is called \"%s\"", w.source);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (s->def->fetch && !s->def->where)
+    if (s->def->source && !s->def->source->where)
       return mr_fail(
           diag, MR_ERR_UNAVAILABLE,
           "who: --record: the source %s cannot tell its records' ids without reading them",

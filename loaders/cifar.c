@@ -126,7 +126,7 @@ mr_err_t mr__cifar_open(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
-mr_err_t mr__cifar_explain(mr_stage_t *s, char *text, size_t n) {
+static mr_err_t cifar_explain(mr_stage_t *s, char *text, size_t n) {
   paths_t paths;
   mr_store_conf_t conf;
   mr_diag_t why = {0};
@@ -141,7 +141,7 @@ void mr__cifar_close(mr_stage_t *s) {
   t->store = NULL;
 }
 
-void mr__cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+static void cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   const mr_cifar_t *t = s->state;
   int64_t number = locate(t, index), each = per_file(t);
   t->kind->path(t, (int)(number / each), out->file, MR_WHERE_MAX);
@@ -149,7 +149,7 @@ void mr__cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = t->kind->id(t, number);
 }
 
-mr_err_t mr__cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
+static mr_err_t cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
   mr_cifar_t *t = s->state;
   int64_t number[MR_BURST];
   uint8_t *record[MR_BURST];
@@ -164,7 +164,15 @@ mr_err_t mr__cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
   return MR_OK;
 }
 
-bool mr__cifar_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
+static bool cifar_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   mr_cifar_t *t = s->state;
   return mr_store_ahead(t->store, worker, index, n);
 }
+
+const mr_source_def_t mr__cifar_source = {
+    .fetch = cifar_fetch,
+    .ahead = cifar_ahead,
+    .where = cifar_where,
+    .care = offsetof(mr_cifar_t, care),
+    .explain = cifar_explain,
+};

@@ -7,6 +7,7 @@
 #include "loaders/split.h"
 #include "loaders/store.h"
 #include "pipeline/care.h"
+#include "pipeline/stage_source.h"
 
 enum { MR_CIFAR_FILES = 5, MR_CIFAR_PATH = 1024 /* bytes of a folder's name and its end */ };
 
@@ -50,13 +51,10 @@ struct mr_cifar {
 mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *const *class_name,
                         int n_classes, const char *names_file);
 
-/* Hooks of the stages. */
+/* What both stages are, behind their plans. */
 mr_err_t mr__cifar_open(mr_stage_t *s);
-mr_err_t mr__cifar_explain(mr_stage_t *s, char *text, size_t n);
 void mr__cifar_close(mr_stage_t *s);
-void mr__cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out);
-mr_err_t mr__cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out);
-bool mr__cifar_ahead(mr_stage_t *s, int worker, const int64_t *index, int n);
+extern const mr_source_def_t mr__cifar_source;
 
 /* Rows of a table: clang-format would give each of their values a line. */
 /* clang-format off */
@@ -69,9 +67,8 @@ bool mr__cifar_ahead(mr_stage_t *s, int worker, const int64_t *index, int n);
 
 /* The hooks that both share. */
 #define MR_CIFAR_HOOKS                                                              \
-  .open = mr__cifar_open, .close = mr__cifar_close, .fetch = mr__cifar_fetch,       \
-  .ahead = mr__cifar_ahead, .where = mr__cifar_where, .explain = mr__cifar_explain, \
-  .care = offsetof(mr_cifar_t, care), .out = {{"out", MR_FLOW_RECORDS, false}}
+  .open = mr__cifar_open, .close = mr__cifar_close, .source = &mr__cifar_source,    \
+  .out = {{"out", MR_FLOW_RECORDS, false}}
 /* clang-format on */
 
 #endif

@@ -2,6 +2,8 @@
 #include <inttypes.h>
 
 #include "loaders/inputs.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct concatenate {
   int n;
@@ -66,6 +68,12 @@ static mr_period_t concatenate_period(const mr_stage_t *s, const mr_period_t *in
   return out;
 }
 
+static const mr_walk_def_t concatenate_walk = {
+    .next = concatenate_next,
+    .skip = concatenate_skip,
+    .n_words = 1,
+};
+
 const mr_stage_def_t mr_stage_concatenate = {
     .name = "concatenate",
     .help = "Gives one stream after the other (grain's MapDataset.concatenate).",
@@ -73,9 +81,6 @@ const mr_stage_def_t mr_stage_concatenate = {
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .state_sz = sizeof(concatenate_t),
     .plan = concatenate_plan,
-    .order = concatenate_order,
-    .period = concatenate_period,
-    .next = concatenate_next,
-    .skip = concatenate_skip,
-    .n_words = 1,
+    .order = &(const mr_order_def_t){.at = concatenate_order, .period = concatenate_period},
+    .walk = &concatenate_walk,
 };

@@ -1,7 +1,7 @@
 /* count: gives n buffers that hold their own number, for tests and measurements. */
 #include <string.h>
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 
 typedef struct count {
   int64_t n, bytes, next;
@@ -67,5 +67,5 @@ const mr_stage_def_t mr_stage_count = {
     .state_sz = sizeof(count_t),
     .plan = count_plan,
     .open = count_open,
-    .step = count_step,
+    .step = &(const mr_step_def_t){.run = count_step},
 };

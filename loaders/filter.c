@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/philox.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_filter.h"
 
 enum { LABELS_MAX = 64 };
 
@@ -97,6 +97,5 @@ const mr_stage_def_t mr_stage_filter = {
     .opts = filter_opts,
     .state_sz = sizeof(filter_t),
     .plan = filter_plan,
-    .keep = filter_keep,
-    .of_record = true,
+    .filter = &(const mr_filter_def_t){.keep = filter_keep, .of_record = true},
 };

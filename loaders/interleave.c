@@ -1,6 +1,7 @@
 /* One record from each of some open streams in turn, the next stream opened where one has ended:
    grain's InterleaveIterDataset.  Behind it mp-prefetch deals whole streams out to its workers. */
 #include "loaders/inputs.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct interleave {
   int64_t cycle;
@@ -101,6 +102,13 @@ static const mr_opt_t interleave_opts[] = {
      "How many streams are open at a time.", 1},
     {0}};
 
+static const mr_walk_def_t interleave_walk = {
+    .next = interleave_next,
+    .skip = interleave_skip,
+    .deals = true,
+    .n_words = WORDS,
+};
+
 const mr_stage_def_t mr_stage_interleave = {
     .name = "interleave",
     .help = "Gives records of several streams in turn (grain's InterleaveIterDataset).",
@@ -109,8 +117,5 @@ const mr_stage_def_t mr_stage_interleave = {
     .opts = interleave_opts,
     .state_sz = sizeof(interleave_t),
     .plan = interleave_plan,
-    .next = interleave_next,
-    .skip = interleave_skip,
-    .n_words = WORDS,
-    .deals = true,
+    .walk = &interleave_walk,
 };

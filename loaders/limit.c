@@ -1,5 +1,5 @@
 /* The first records of a stream: grain's LimitIterDataset. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct limit {
   int64_t n;
@@ -34,6 +34,13 @@ static const mr_opt_t limit_opts[] = {{"n", MR_OPT_INT, offsetof(limit_t, n), "r
                                        1e15, NULL, "How many records come at most.", 1},
                                       {0}};
 
+static const mr_walk_def_t limit_walk = {
+    .next = limit_next,
+    .skip = limit_skip,
+    .one_each = true,
+    .n_words = 1,
+};
+
 const mr_stage_def_t mr_stage_limit = {
     .name = "limit",
     .help = "Ends a stream after some records (grain's LimitIterDataset).",
@@ -42,8 +49,5 @@ const mr_stage_def_t mr_stage_limit = {
     .opts = limit_opts,
     .state_sz = sizeof(limit_t),
     .plan = limit_plan,
-    .next = limit_next,
-    .skip = limit_skip,
-    .one_each = true,
-    .n_words = 1,
+    .walk = &limit_walk,
 };

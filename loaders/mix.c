@@ -5,6 +5,8 @@
 
 #include "base/number.h"
 #include "loaders/inputs.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct mix {
   const char *weights;
@@ -203,9 +205,6 @@ const mr_stage_def_t mr_stage_mix = {
     .opts = mix_opts,
     .state_sz = sizeof(mix_t),
     .plan = mix_plan,
-    .order = mix_order,
-    .period = mix_period,
-    .next = mix_next,
-    .skip = mix_skip,
-    .n_words = 2,
+    .order = &(const mr_order_def_t){.at = mix_order, .period = mix_period},
+    .walk = &(const mr_walk_def_t){.next = mix_next, .skip = mix_skip, .n_words = 2},
 };

@@ -1,7 +1,7 @@
 /* The order in which grain's mp_prefetch gives records: worker i of P takes the positions i, i + P,
    ... of every source and runs all stages before this one on them, and the workers' records come in
    turn.  It is an order only: threads are a setting of batch, and change nothing. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct mp_prefetch {
   int64_t workers;
@@ -52,6 +52,13 @@ static const mr_opt_t prefetch_opts[] = {
      "How many worker processes of grain the order stands for.", 1},
     {0}};
 
+static const mr_walk_def_t prefetch_walk = {
+    .next = prefetch_next,
+    .skip = prefetch_skip,
+    .n_walks = prefetch_walks,
+    .n_words = 1,
+};
+
 const mr_stage_def_t mr_stage_mp_prefetch = {
     .name = "mp-prefetch",
     .help = "Gives records in the order of grain's worker processes (grain's mp_prefetch).",
@@ -60,8 +67,5 @@ const mr_stage_def_t mr_stage_mp_prefetch = {
     .opts = prefetch_opts,
     .state_sz = sizeof(mp_prefetch_t),
     .plan = prefetch_plan,
-    .next = prefetch_next,
-    .skip = prefetch_skip,
-    .n_words = 1,
-    .n_walks = prefetch_walks,
+    .walk = &prefetch_walk,
 };

@@ -8,6 +8,7 @@
 #include "loaders/split.h"
 #include "loaders/store.h"
 #include "pipeline/care.h"
+#include "pipeline/stage_source.h"
 
 enum { LAYOUT_AUTO, LAYOUT_HWC, LAYOUT_CHW, LAYOUT_NONE };
 
@@ -244,6 +245,14 @@ static const mr_opt_t npy_opts[] = {
     MR_CARE_OPTS(npy_t, care),
     {0}};
 
+static const mr_source_def_t npy_source = {
+    .fetch = npy_fetch,
+    .ahead = npy_ahead,
+    .where = npy_where,
+    .care = offsetof(npy_t, care),
+    .explain = npy_explain,
+};
+
 const mr_stage_def_t mr_stage_npy = {
     .name = "npy",
     .help = "Reads records and labels from a pair of .npy files.",
@@ -253,9 +262,5 @@ const mr_stage_def_t mr_stage_npy = {
     .plan = npy_plan,
     .open = npy_open,
     .close = npy_close,
-    .fetch = npy_fetch,
-    .ahead = npy_ahead,
-    .where = npy_where,
-    .care = offsetof(npy_t, care),
-    .explain = npy_explain,
+    .source = &npy_source,
 };

@@ -3,7 +3,7 @@
 #define MR_LOADERS_ORDER_H
 
 #include "loaders/sampler.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_order.h"
 
 typedef struct mr_order {
   int64_t seed; /* -1: none */

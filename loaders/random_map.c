@@ -2,7 +2,8 @@
    draw from it.  Unlike a sampler's it depends on the position here and not on the record: on the
    number of the record where records come one after the other. */
 #include "base/seedseq.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct random_map {
   int64_t seed;
@@ -51,6 +52,20 @@ static const mr_opt_t random_map_opts[] = {
      "Decides the draws; without it the seed follows from a stage \"seed\" before this one.", 0},
     {0}};
 
+static const mr_order_def_t random_map_positions = {
+    .at = random_map_order,
+    .period = random_map_period,
+    /* one step of grain's together with the transform after it */
+    .uncounted = true,
+};
+
+static const mr_walk_def_t random_map_walk = {
+    .next = random_map_next,
+    .skip = random_map_skip,
+    .one_each = true,
+    .n_words = 1,
+};
+
 const mr_stage_def_t mr_stage_random_map = {
     .name = "random-map",
     .help = "Gives records the generator that grain's random_map hands its transform.",
@@ -59,11 +74,6 @@ const mr_stage_def_t mr_stage_random_map = {
     .opts = random_map_opts,
     .state_sz = sizeof(random_map_t),
     .plan = random_map_plan,
-    .order = random_map_order,
-    .period = random_map_period,
-    .next = random_map_next,
-    .skip = random_map_skip,
-    .one_each = true,
-    .n_words = 1,
-    .uncounted = true, /* one step of grain's together with the transform after it */
+    .order = &random_map_positions,
+    .walk = &random_map_walk,
 };

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "pipeline/care.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_source.h"
 
 typedef struct range {
   int64_t start, stop, step, epochs;
@@ -68,6 +68,12 @@ static const mr_opt_t range_opts[] = {
     MR_CARE_OPTS(range_t, care),
     {0}};
 
+static const mr_source_def_t range_source = {
+    .fetch = range_fetch,
+    .where = range_where,
+    .care = offsetof(range_t, care),
+};
+
 const mr_stage_def_t mr_stage_range = {
     .name = "range",
     .help = "Gives the whole numbers of a range (grain's MapDataset.range).",
@@ -75,7 +81,5 @@ const mr_stage_def_t mr_stage_range = {
     .opts = range_opts,
     .state_sz = sizeof(range_t),
     .plan = range_plan,
-    .fetch = range_fetch,
-    .where = range_where,
-    .care = offsetof(range_t, care),
+    .source = &range_source,
 };

@@ -2,7 +2,8 @@
    an epoch of its own (a shuffle before it reshuffles); after it every pass is as the first. */
 #include <inttypes.h>
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct repeat {
   int64_t n; /* 0: without end */
@@ -86,9 +87,6 @@ const mr_stage_def_t mr_stage_repeat = {
     .opts = repeat_opts,
     .state_sz = sizeof(repeat_t),
     .plan = repeat_plan,
-    .order = repeat_order,
-    .period = repeat_period,
-    .next = repeat_next,
-    .skip = repeat_skip,
-    .n_words = 1,
+    .order = &(const mr_order_def_t){.at = repeat_order, .period = repeat_period},
+    .walk = &(const mr_walk_def_t){.next = repeat_next, .skip = repeat_skip, .n_words = 1},
 };

@@ -1,6 +1,7 @@
 /* A seed for all random stages after it that have none of their own: grain's Dataset.seed.  Each
    derives its own from this one and its distance in stages. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct seed {
   int64_t seed;
@@ -32,9 +33,6 @@ const mr_stage_def_t mr_stage_seed = {
     .opts = seed_opts,
     .state_sz = sizeof(seed_t),
     .plan = seed_plan,
-    .order = seed_order,
-    .period = seed_period,
-    .next = seed_next,
-    .skip = seed_skip,
-    .one_each = true,
+    .order = &(const mr_order_def_t){.at = seed_order, .period = seed_period},
+    .walk = &(const mr_walk_def_t){.next = seed_next, .skip = seed_skip, .one_each = true},
 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_order.h"
 
 typedef struct slice {
   const char *text;
@@ -93,6 +93,5 @@ const mr_stage_def_t mr_stage_slice = {
     .opts = slice_opts,
     .state_sz = sizeof(slice_t),
     .plan = slice_plan,
-    .order = slice_order,
-    .period = slice_period,
+    .order = &(const mr_order_def_t){.at = slice_order, .period = slice_period},
 };

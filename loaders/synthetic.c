@@ -10,7 +10,7 @@
 #include "loaders/image.h"
 #include "loaders/synthetic_draw.h"
 #include "pipeline/care.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_source.h"
 
 static const mr_dataset_t synthetic_dataset = {"synthetic", MR_SYNTHETIC_CLASSES,
                                                mr_synthetic_class};
@@ -101,6 +101,12 @@ static const mr_opt_t synthetic_opts[] = {
     MR_CARE_OPTS(synthetic_t, care),
     {0}};
 
+static const mr_source_def_t synthetic_source = {
+    .fetch = synthetic_fetch,
+    .where = synthetic_where,
+    .care = offsetof(synthetic_t, care),
+};
+
 const mr_stage_def_t mr_stage_synthetic = {
     .name = "synthetic",
     .help = "Makes 32x32 pictures of ten shapes and textures in memory, from a seed.",
@@ -110,7 +116,5 @@ const mr_stage_def_t mr_stage_synthetic = {
     .plan = synthetic_plan,
     .open = synthetic_open,
     .close = synthetic_close,
-    .fetch = synthetic_fetch,
-    .where = synthetic_where,
-    .care = offsetof(synthetic_t, care),
+    .source = &synthetic_source,
 };

@@ -1,6 +1,6 @@
 /* Makes a stream of records that stand at positions one of records that come one after the other:
    grain's to_iter_dataset.  Stages after it behave as grain's IterDatasets do. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct to_iter {
   bool allow_nones;
@@ -36,7 +36,5 @@ const mr_stage_def_t mr_stage_to_iter_dataset = {
     .opts = to_iter_opts,
     .state_sz = sizeof(to_iter_t),
     .plan = to_iter_plan,
-    .next = to_iter_next,
-    .skip = to_iter_skip,
-    .one_each = true,
+    .walk = &(const mr_walk_def_t){.next = to_iter_next, .skip = to_iter_skip, .one_each = true},
 };

@@ -3,7 +3,8 @@
 #include <inttypes.h>
 
 #include "loaders/permute.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
 
 typedef struct window_shuffle {
   int64_t size, seed;
@@ -128,9 +129,6 @@ const mr_stage_def_t mr_stage_window_shuffle = {
     .opts = window_opts,
     .state_sz = sizeof(window_shuffle_t),
     .plan = window_plan,
-    .order = window_order,
-    .period = window_period,
-    .next = window_next,
-    .skip = window_skip,
-    .n_words = 2,
+    .order = &(const mr_order_def_t){.at = window_order, .period = window_period},
+    .walk = &(const mr_walk_def_t){.next = window_next, .skip = window_skip, .n_words = 2},
 };

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "loaders/inputs.h"
+#include "pipeline/stage_join.h"
+#include "pipeline/stage_map.h"
 
 typedef struct zip {
   int n;
@@ -62,5 +64,5 @@ const mr_stage_def_t mr_stage_zip = {
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .state_sz = sizeof(zip_t),
     .plan = zip_plan,
-    .join = zip_join,
+    .join = &(const mr_join_def_t){.run = zip_join},
 };

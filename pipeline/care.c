@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "base/xio.h"
+#include "pipeline/stage_source.h"
 
 enum { QUARANTINE_MAX = 1 << 24 };
 
 mr_care_t *mr__care_of(const mr_stage_t *s) {
-  return s->def->fetch && s->def->care ? (mr_care_t *)((char *)s->state + s->def->care) : NULL;
+  const mr_source_def_t *source = s->def->source;
+  return source && source->care ? (mr_care_t *)((char *)s->state + source->care) : NULL;
 }
 
 /* ---- settings ---- */
@@ -76,11 +78,11 @@ mr_err_t mr__care_tell(mr_stage_t *s, const struct mr__care *t, bad_t row, const
   char path[MR_WHERE_MAX];
   mr_where_t where = {.file = path, .offset = -1};
   if (t->fd < 0) return MR_OK;
-  if (s->def->where) s->def->where(s, row.index, &where);
+  if (s->def->source->where) s->def->source->where(s, row.index, &where);
   cJSON *o = cJSON_CreateObject();
   cJSON_AddStringToObject(o, "source", s->name);
   cJSON_AddNumberToObject(o, "index", (double)row.index);
-  if (s->def->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
+  if (s->def->source->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
   if (where.offset >= 0) {
     cJSON_AddStringToObject(o, "file", path);
     cJSON_AddNumberToObject(o, "offset", (double)where.offset);

@@ -3,6 +3,8 @@
 
 #include "base/ledger.h"
 #include "pipeline/care_rt.h"
+#include "pipeline/stage_map.h"
+#include "pipeline/stage_source.h"
 
 enum { TRIES = 64 };
 
@@ -14,7 +16,7 @@ static mr_err_t fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_r
   mr_stage_t own = *s;
   *why = (mr_diag_t){0};
   own.diag = why;
-  return s->def->fetch(&own, lane, index, n, rec);
+  return s->def->source->fetch(&own, lane, index, n, rec);
 }
 
 bool mr_care_leaves_out(const mr_stage_t *s, uint64_t key) {
@@ -25,9 +27,9 @@ bool mr_care_leaves_out(const mr_stage_t *s, uint64_t key) {
 static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t index) {
   mr_where_t where;
   char path[MR_WHERE_MAX];
-  if (!t->skip.n || !s->def->where) return false;
+  if (!t->skip.n || !s->def->source->where) return false;
   where.file = path;
-  s->def->where((mr_stage_t *)s, index, &where);
+  s->def->source->where((mr_stage_t *)s, index, &where);
   return mr_ranges_has(&t->skip, where.key);
 }
 
@@ -109,7 +111,7 @@ static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const 
     if (is_skipped(s, t, index[i])) {
       char path[MR_WHERE_MAX];
       mr_where_t where = {.file = path};
-      s->def->where(s, index[i], &where);
+      s->def->source->where(s, index[i], &where);
       rec[i] = (mr_rec_t){.data = t->zero, .label = 0, .key = where.key};
     } else {
       good[k] = index[i], at[k++] = i;
@@ -134,7 +136,7 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
                         bool made) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
-  if (!t || (!t->skip.n && !t->replaces)) return s->def->fetch(s, lane, index, n, rec);
+  if (!t || (!t->skip.n && !t->replaces)) return s->def->source->fetch(s, lane, index, n, rec);
   int64_t real[MR_BURST];
   mr_diag_t why;
   int put = put_others(t, index, n, real);
@@ -160,5 +162,5 @@ void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n) {
   struct mr__care *t = c ? c->rt : NULL;
   int64_t real[MR_BURST];
   if (t && t->replaces) put_others(t, index, n, real), index = real;
-  s->def->ahead(s, lane, index, n);
+  s->def->source->ahead(s, lane, index, n);
 }

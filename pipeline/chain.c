@@ -17,10 +17,10 @@ void mr__chain_destroy(mr_chain_t *c) {
 
 static mr__kind_t kind_of(const mr_stage_t *s) {
   const mr_stage_def_t *def = s->def;
-  if (def->fetch) return MR__SOURCE;
-  if (def->next && s->out_spec[0].sequential) return MR__NEXT;
+  if (def->source) return MR__SOURCE;
+  if (def->walk && s->out_spec[0].sequential) return MR__NEXT;
   if (def->order) return MR__ORDER;
-  return def->map ? MR__MAP : def->keep ? MR__KEEP : MR__JOIN;
+  return def->map ? MR__MAP : def->filter ? MR__KEEP : MR__JOIN;
 }
 
 /* Adds node and all before it; returns its branch, or -1.  *depth: records it needs at once. */

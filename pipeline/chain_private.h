@@ -8,7 +8,13 @@
 #ifndef MR_PIPELINE_CHAIN_PRIVATE_H
 #define MR_PIPELINE_CHAIN_PRIVATE_H
 
+#include "pipeline/chain.h"
 #include "pipeline/graph_private.h"
+#include "pipeline/stage_filter.h"
+#include "pipeline/stage_join.h"
+#include "pipeline/stage_map.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_source.h"
 #include "pipeline/tally_private.h"
 
 typedef enum mr__kind { MR__SOURCE, MR__ORDER, MR__MAP, MR__KEEP, MR__JOIN, MR__NEXT } mr__kind_t;
@@ -27,6 +33,11 @@ typedef struct mr__prog {
   mr__op_t *op; /* [cap] */
   size_t n, cap;
 } mr__prog_t;
+
+/* True if some positions behind the stage hold nothing, because of it. */
+static inline bool mr__leaves_holes(const mr_stage_def_t *def) {
+  return def->filter || (def->order && def->order->sparse);
+}
 
 /* Stages are copies of this worker's own, so that failures are told in its own diag; their states
    are shared. */

@@ -16,7 +16,7 @@ static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__pr
   mr__branch_t *b = &c->branch[branch];
   mr_at_t at = {.index = position};
   int64_t since = mr__tally_begin(&b->tally);
-  MR_TRY(b->s.def->order(&b->s, position, &at));
+  MR_TRY(b->s.def->order->at(&b->s, position, &at));
   mr__tally_end(&b->tally, since);
   if (at.hole) return MR_AGAIN;
   mr_err_t e = mr__locate(c, b->in[at.port], at.index, p);
@@ -72,7 +72,7 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
   *kept = true;
   if (c->hole[0]) return MR_OK;
   int64_t since = mr__tally_begin(&b->tally);
-  mr_err_t e = b->s.def->keep(&b->s, &rec, kept);
+  mr_err_t e = b->s.def->filter->keep(&b->s, &rec, kept);
   mr__tally_end(&b->tally, since);
   return e;
 }
@@ -106,8 +106,8 @@ bool mr__wants_ahead(const mr_chain_t *c) {
   for (int i = 0; i < c->n_branches; i++) {
     const mr__branch_t *b = &c->branch[i];
     if (b->kind == MR__KEEP) return false;
-    if (b->kind != MR__SOURCE || !b->s.def->ahead) continue;
-    wants |= b->s.def->ahead((mr_stage_t *)&b->s, b->lane, NULL, 0);
+    if (b->kind != MR__SOURCE || !b->s.def->source->ahead) continue;
+    wants |= b->s.def->source->ahead((mr_stage_t *)&b->s, b->lane, NULL, 0);
   }
   return wants;
 }
@@ -118,7 +118,7 @@ static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
   for (int i = 0; i < c->n_branches; i++) {
     mr__branch_t *b = &c->branch[i];
     int found = 0;
-    if (b->kind != MR__SOURCE || !b->s.def->ahead) continue;
+    if (b->kind != MR__SOURCE || !b->s.def->source->ahead) continue;
     for (size_t k = 0; k < n; k++)
       if (op[k].code == MR__OP_LEAF && op[k].node == i) index[found++] = op[k].index;
     if (found) mr__care_ahead(&b->s, b->lane, index, found);
@@ -152,7 +152,7 @@ static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
   out.data = slot ? slot : other_scratch(c, level, rec->data);
   if (c->draws) c->draws->now = &b->s;
   int64_t since = mr__tally_begin(&b->tally);
-  MR_TRY(b->s.def->map(&b->s, rec, &out));
+  MR_TRY(b->s.def->map->run(&b->s, rec, &out));
   mr__tally_end(&b->tally, since);
   *rec = out;
   return MR_OK;
@@ -164,7 +164,7 @@ static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, void *slot) 
   if (c->draws) c->draws->now = &b->s;
   for (int i = 1; i < b->n_in; i++) out.skipped |= rec[i].skipped;
   int64_t since = mr__tally_begin(&b->tally);
-  MR_TRY(b->s.def->join(&b->s, rec, b->n_in, &out));
+  MR_TRY(b->s.def->join->run(&b->s, rec, b->n_in, &out));
   mr__tally_end(&b->tally, since);
   *rec = out;
   return MR_OK;

@@ -7,7 +7,9 @@
    an acknowledgement), so one lock serves all. */
 #include <stdlib.h>
 
+#include "pipeline/commit.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 
 enum { MR_OWN_WORDS = 8 };
 #define NOBODY INT64_MAX /* no consumer of the edge keeps anything */
@@ -20,9 +22,9 @@ static bool is_record_stage(const mr__node_t *node) { return !node->n_workers; }
 static int64_t number_before(const mr__node_t *node, int64_t number) {
   int64_t own[MR_OWN_WORDS], record = 0;
   const mr_stage_def_t *def = node->def;
-  if (!def->seek) return number;
-  if (def->n_words > MR_OWN_WORDS) return -1;
-  int64_t before = def->seek(node->worker, number, own, &record);
+  if (!def->step->seek) return number;
+  if (def->step->n_words > MR_OWN_WORDS) return -1;
+  int64_t before = def->step->seek(node->worker, number, own, &record);
   return record ? -1 : before;
 }
 

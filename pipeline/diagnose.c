@@ -9,6 +9,7 @@
 #include "pipeline/chain_private.h"
 #include "pipeline/others_time.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/thread_time.h"
 
 enum { PARTS_MAX = 512, TICKS_TELL_NS = 200000000 /* what others got is counted in 10 ms */ };
@@ -236,7 +237,7 @@ static void look_outside(const window_t *w, double work, mr_diagnosis_t *out) {
   for (int i = 0; i < w->g->n_nodes; i++) {
     const mr__node_t *node = w->g->node[i];
     bool sends = node->def->in[0].name && !node->def->in[0].optional;
-    if (!node->def->outside || !w->to->node[i].workers) continue;
+    if (!node->def->step || !node->def->step->outside || !w->to->node[i].workers) continue;
     double waits = (sends ? SINCE(w, i, blocked_ns) : SINCE(w, i, starved_ns)) / w->wall;
     if (waits <= out->waits) continue;
     out->link = node->name, out->sends = sends, out->waits = waits;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pipeline/graph_private.h"
+#include "pipeline/stage_step.h"
 
 enum { MR_OWN_WORDS_MAX = 8 }; /* of a stage of batches that knows where it would stand */
 
@@ -35,10 +36,11 @@ static bool makes_batches(const mr_stage_def_t *def) {
 static mr_err_t tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
                      mr_diag_t *diag) {
   mr__node_t *node = g->node[at];
-  int own = here->n_words ? node->def->n_words : 0;
+  const mr_step_def_t *step = node->def->step;
+  int own = step && here->n_words ? step->n_words : 0;
   node->start_position = here->position, node->start_number = here->number;
   MR_TRY(keep_words(node, *word, here->n_words, diag));
-  if (!mr__is_step(node->def) || makes_batches(node->def)) return MR_END;
+  if (!step || makes_batches(node->def)) return MR_END;
   if (own > here->n_words)
     return mr_fail(diag, MR_ERR_DATA, "%s: was left with a state of %d numbers, want %d or more",
                    node->name, here->n_words, own);
@@ -97,14 +99,15 @@ static bool state_before(const mr_graph_t *g, int at, int64_t number, mr_stream_
   const mr__node_t *node = g->node[at];
   const mr__edge_t *before = mr__edge_into(g, at, 0);
   int64_t own[MR_OWN_WORDS_MAX], from = number;
-  int n = node->def->n_words;
-  if (!mr__is_step(node->def) || !before || n > MR_OWN_WORDS_MAX) return false;
-  if (node->def->seek && (from = node->def->seek(node->worker, number, own, &begin->record)) < 0)
+  const mr_step_def_t *step = node->def->step;
+  if (!step || !before || step->n_words > MR_OWN_WORDS_MAX) return false;
+  int n = step->n_words;
+  if (step->seek && (from = step->seek(node->worker, number, own, &begin->record)) < 0)
     return false;
   if (makes_batches(node->def)) {
     *st = (mr_stream_at_t){.position = from, .number = number};
     begin->node = at;
-    return node->def->seek != NULL;
+    return step->seek != NULL;
   }
   if (!state_before(g, before->from, from, st, begin) || st->n_words + n > MR_STREAM_WORDS_MAX)
     return false;

@@ -133,7 +133,8 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *na
 }
 
 static bool knows(const mr_stage_def_t *def, const char *setting) {
-  return mr_stage_def_opt(def, setting) || (def->parallel && !strcmp(setting, "workers"));
+  return mr_stage_def_opt(def, setting) ||
+         (mr_stage_def_parallel(def) && !strcmp(setting, "workers"));
 }
 
 static bool def_knows(const void *def, const char *setting) { return knows(def, setting); }
@@ -145,7 +146,7 @@ static const char *setting_hint(const mr_stage_def_t *def, const char *name, cha
   mr_suggest_t near = {.word = name};
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
     mr_suggest_offer(&near, o->name);
-  if (def->parallel) mr_suggest_offer(&near, "workers");
+  if (mr_stage_def_parallel(def)) mr_suggest_offer(&near, "workers");
   if (near.best && !near.distance) return mr_suggest_text(&near, text, n);
   if (mr_foreign_setting(name, def_knows, def, ours, sizeof ours))
     snprintf(text, n, "; it is \"%s\" here", ours);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "pipeline/chain.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/graph.h"
 #include "pipeline/pool_private.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 
 void mr_gave_nothing(mr_stage_t *s, const char *fmt, ...) {
   va_list ap;

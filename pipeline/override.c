@@ -105,7 +105,7 @@ const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, cha
 
 static bool stage_knows(const mr__node_t *node, const char *setting) {
   return mr_stage_def_opt(node->def, setting) ||
-         (node->def->parallel && !strcmp(setting, "workers"));
+         (mr_stage_def_parallel(node->def) && !strcmp(setting, "workers"));
 }
 
 static bool graph_knows(const void *graph, const char *key) {

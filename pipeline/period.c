@@ -9,13 +9,13 @@ static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
   switch (b->kind) {
     case MR__SOURCE: return (mr_period_t){mr__branch_spec(b)->n_records, true};
     case MR__ORDER: {
-      mr_period_t own = b->s.def->period ? b->s.def->period(&b->s, in) : none;
+      mr_period_t own = b->s.def->order->period ? b->s.def->order->period(&b->s, in) : none;
       if (!assume || (own.n && (b->n_in > 1 || own.n < in[0].n))) return own;
       return b->n_in == 1 ? in[0] : (mr_period_t){mr__branch_spec(b)->n_records, false};
     }
     case MR__MAP: return in[0];
     /* Records keep what the source says of them, so a filter after others keeps as many as well. */
-    case MR__KEEP: return b->s.def->of_record || assume ? in[0] : none;
+    case MR__KEEP: return b->s.def->filter->of_record || assume ? in[0] : none;
     case MR__JOIN: break;
     case MR__NEXT: return none;
   }

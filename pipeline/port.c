@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 
 enum { DEPTH_EVERY = 16 }; /* takes between two samples of the queue depth */
 

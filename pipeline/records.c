@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/seedseq.h"
-#include "pipeline/graph_private.h"
+#include "pipeline/chain_private.h"
+#include "pipeline/stage_map.h"
+#include "pipeline/stage_order.h"
 
 enum { SEEDS_MAX = 64 };
 
@@ -28,7 +30,8 @@ static int gather_seeds(const mr_graph_t *g, int node, uint32_t *word, visit_t *
     for (int p = 0; p < MR_MAX_PORTS; p++) {
       const mr__edge_t *e = mr__edge_into(g, v.node, p);
       if (!e || tail == cap) continue;
-      bool counts = !g->node[e->from]->def->uncounted;
+      const mr_order_def_t *order = g->node[e->from]->def->order;
+      bool counts = !order || !order->uncounted;
       queue[tail++] = (visit_t){e->from, v.depth + counts};
     }
   }
@@ -73,7 +76,7 @@ static bool any_holes(const mr_stage_t *s) {
 }
 
 mr_err_t mr__before_plan(mr_stage_t *s) {
-  if (s->def->order && !s->def->next && any_sequential(s))
+  if (s->def->order && !s->def->walk && any_sequential(s))
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "takes records that stand at positions, but gets a stream of one after "
                          "the other; put it before what makes them so");
@@ -81,8 +84,9 @@ mr_err_t mr__before_plan(mr_stage_t *s) {
 }
 
 static int words_of(const mr_stage_t *s) {
-  int n = s->def->next ? s->def->n_words : 0;
-  int parts = s->def->n_walks && s->def->next ? s->def->n_walks(s) : 0;
+  const mr_walk_def_t *walk = s->def->walk;
+  int n = walk ? walk->n_words : 0;
+  int parts = walk && walk->n_walks ? walk->n_walks(s) : 0;
   if (parts) return n + parts * s->in_spec[0].n_words;
   for (int p = 0; p < MR_MAX_PORTS; p++)
     if (s->in_linked[p]) n += s->in_spec[p].n_words;
@@ -93,16 +97,16 @@ mr_err_t mr__after_plan(mr_stage_t *s) {
   const mr_stage_def_t *def = s->def;
   mr_spec_t *out = &s->out_spec[0];
   if (out->flow != MR_FLOW_RECORDS || def->step) return MR_OK;
-  bool only_next = def->next && !def->order && !def->map && !def->keep && !def->join;
-  if (def->fetch) out->n_labels = out->dataset ? out->dataset->n_classes : 0;
+  bool only_walk = def->walk && !def->order;
+  if (def->source) out->n_labels = out->dataset ? out->dataset->n_classes : 0;
   int64_t epochs = out->n_epochs ? out->n_epochs : 1, all;
-  out->sequential = any_sequential(s) || only_next;
+  out->sequential = any_sequential(s) || only_walk;
   bool beyond = __builtin_mul_overflow(out->n_records, epochs, &all) || all > INT64_C(1) << 62;
   if (beyond && !out->sequential)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "%lld epochs of %lld records are more than 2^62 records; take fewer",
                          (long long)epochs, (long long)out->n_records);
-  out->holes = !out->sequential && (any_holes(s) || def->keep || def->sparse);
+  out->holes = !out->sequential && (any_holes(s) || mr__leaves_holes(def));
   out->n_words = out->sequential ? words_of(s) : 1;
   if (out->n_words > MR_STREAM_WORDS_MAX)
     return mr_stage_fail(s, MR_ERR_CONFIG,

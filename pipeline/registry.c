@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "pipeline/foreign.h"
+#include "pipeline/stage_step.h"
 
 void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table) {
   for (; *table; table++) {
+    assert(mr_stage_def_check(*table, NULL) == MR_OK);
     assert(reg->n < MR_REGISTRY_MAX && !mr_registry_find(reg, (*table)->name));
     reg->def[reg->n++] = *table;
   }
@@ -39,6 +41,8 @@ const mr_opt_t *mr_stage_def_opt_taking(const mr_stage_def_t *def, const char *w
     if (o->type == MR_OPT_ENUM && mr_is_choice(o->choices, word)) return o;
   return NULL;
 }
+
+bool mr_stage_def_parallel(const mr_stage_def_t *def) { return def->step && def->step->parallel; }
 
 static int count_ports(const mr_port_def_t *port) {
   int n = 0;

@@ -20,8 +20,8 @@ typedef struct mr_registry {
   int n;
 } mr_registry_t;
 
-/* Adds every stage of a NULL-ended table.  A stage whose name is already known, or one beyond
-   MR_REGISTRY_MAX, is an error in the program: asserted. */
+/* Adds every stage of a NULL-ended table.  A stage that mr_stage_def_check refuses, whose name is
+   already known, or beyond MR_REGISTRY_MAX is an error in the program: asserted. */
 void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table);
 
 /* The stage of this name, or NULL. */
@@ -37,6 +37,9 @@ const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name);
 
 /* The setting that has the word among its choices, or NULL. */
 const mr_opt_t *mr_stage_def_opt_taking(const mr_stage_def_t *def, const char *word);
+
+/* True if the stage may run in workers=N threads. */
+bool mr_stage_def_parallel(const mr_stage_def_t *def);
 
 /* Ports until the NULL name. */
 int mr_stage_def_n_in(const mr_stage_def_t *def);

@@ -9,6 +9,7 @@
 #include "pipeline/care_private.h"
 #include "pipeline/others_time.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/standstill_private.h"
 #include "pipeline/thread_time.h"
 #include "pipeline/trace_private.h"
@@ -193,7 +194,7 @@ static mr_err_t run_steps(mr_runtime_t *rt) {
   bool marked = false;
   for (;;) {
     if (mr__cancelled(rt)) return MR_ERR_CANCEL;
-    mr_err_t e = rt->node->def->step(rt->s);
+    mr_err_t e = rt->node->def->step->run(rt->s);
     if (e < 0 || e == MR_END) return e;
     if (e == MR_OK) {
       marked = false;

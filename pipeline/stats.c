@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/runtime_private.h"
+#include "pipeline/watch.h"
 
 enum { WINDOW_NS = 1000000000 };
 

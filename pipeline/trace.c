@@ -11,9 +11,9 @@ void mr_graph_trace(mr_graph_t *g, mr_trace_fn fn, void *ctx, bool only) {
 }
 
 bool mr__trace_opens(const mr_graph_t *g, const mr_stage_def_t *def) {
-  if (!g->trace.only || !def->fetch) return true;
+  if (!g->trace.only || !def->source) return true;
   for (int i = 0; i < g->n_nodes; i++)
-    if (g->node[i]->def->keep) return true;
+    if (g->node[i]->def->filter) return true;
   return false;
 }
 
@@ -29,7 +29,8 @@ void mr_draw_text(const mr_draws_t *d, int i, char *text, size_t n) {
   const mr_stage_t *s = d->row[i].stage;
   char words[128];
   snprintf(words, sizeof words, "%" PRIu64, d->row[i].what);
-  if (s && s->def->draw_text) s->def->draw_text(s, d->row[i].what, words, sizeof words);
+  const mr_map_def_t *map = s ? s->def->map : NULL;
+  if (map && map->draw_text) map->draw_text(s, d->row[i].what, words, sizeof words);
   snprintf(text, n, "%s: %s", s ? s->name : "source", words);
 }
 

@@ -1,5 +1,6 @@
 /* Workers of one stage that take turns. */
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 
 typedef struct turn {
   mr_runtime_t *rt;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/walk_private.h"
 
 /* ---- life ---- */
@@ -27,8 +28,8 @@ static int n_dealt(const mr_walk_t *w, int n_in) {
 
 static bool create_below(const mr_chain_t *c, mr_walk_t *w) {
   const mr__branch_t *b = &c->branch[w->branch];
-  bool deals = b->s.def->deals && b->kind == MR__NEXT;
-  int parts = b->s.def->n_walks && b->kind == MR__NEXT ? b->s.def->n_walks(&b->s) : 0;
+  bool deals = b->kind == MR__NEXT && b->s.def->walk->deals;
+  int parts = b->kind == MR__NEXT && b->s.def->walk->n_walks ? b->s.def->walk->n_walks(&b->s) : 0;
   int n = parts ? parts : deals ? n_dealt(w, b->n_in) : b->n_in;
   w->below = calloc((size_t)n + 1, sizeof *w->below);
   if (!w->below) return false;
@@ -50,7 +51,7 @@ static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_
   w->branch = branch, w->offset = offset, w->stride = stride, w->n_held = -1;
   w->at = !mr__branch_spec(b)->sequential;
   if (w->at) w->pass = mr__pass_length(c, branch);
-  w->n_words = w->at ? 1 : b->kind == MR__NEXT ? b->s.def->n_words : 0;
+  w->n_words = w->at ? 1 : b->kind == MR__NEXT ? b->s.def->walk->n_words : 0;
   w->word = calloc((size_t)w->n_words + 1, sizeof *w->word);
   if (!w->word || (!w->at && !create_below(c, w))) return mr_walk_destroy(w), NULL;
   return w;
@@ -161,7 +162,7 @@ mr_err_t mr__walk_pull(mr_walk_t *w, mr__walking_t *x) {
   switch (b->kind) {
     case MR__KEEP: return pull_kept(w, x);
     case MR__JOIN: return pull_join(w, x);
-    case MR__NEXT: return b->s.def->next(&b->s, w);
+    case MR__NEXT: return b->s.def->walk->next(&b->s, w);
     default: break;
   }
   e = mr__walk_pull(w->below[0], x);

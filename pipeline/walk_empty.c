@@ -20,7 +20,7 @@ enum {
 /* The stage that leaves holes before a branch, or drops records: its name; NULL: none does. */
 static const char *dropper(const mr_chain_t *c, int branch) {
   const mr__branch_t *b = &c->branch[branch];
-  if (b->kind == MR__KEEP || b->s.def->sparse) return b->s.name;
+  if (mr__leaves_holes(b->s.def)) return b->s.name;
   for (int i = 0; i < b->n_in; i++) {
     const char *name = dropper(c, b->in[i]);
     if (name) return name;

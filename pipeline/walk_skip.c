@@ -52,7 +52,7 @@ typedef struct sieve {
 static mr_walk_t *positions_of(mr_walk_t *w, const mr_chain_t *c) {
   while (!w->at) {
     const mr__branch_t *b = &c->branch[w->branch];
-    bool one_each = b->kind == MR__MAP || (b->kind == MR__NEXT && b->s.def->one_each);
+    bool one_each = b->kind == MR__MAP || (b->kind == MR__NEXT && b->s.def->walk->one_each);
     if (!one_each || w->n_below != 1) return NULL;
     w = w->below[0];
   }
@@ -63,7 +63,8 @@ static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(
 
 static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   sieve_t v = {.w = w, .x = x, .at = w->at ? w : positions_of(w->below[0], x->c)};
-  bool plain = w->at || x->c->branch[w->branch].s.def->of_record;
+  const mr_filter_def_t *filter = x->c->branch[w->branch].s.def->filter;
+  bool plain = w->at || (filter && filter->of_record);
   if (!v.at || !plain || (!w->at && mr__branch_spec(&x->c->branch[v.at->branch])->holes)) return v;
   mr_period_t p = mr__period(x->c, v.at->branch);
   if (v.at->stride == 1)
@@ -135,7 +136,8 @@ static mr_err_t skip(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   if (!n) return MR_OK;
   if (w->at) return (mr__branch_spec(b)->holes ? skip_sieved : skip_positions)(w, x, n);
   if (b->kind == MR__KEEP) return skip_sieved(w, x, n);
-  if (b->kind == MR__NEXT) return b->s.def->skip ? b->s.def->skip(&b->s, w, n) : pull_all(w, x, n);
+  if (b->kind == MR__NEXT)
+    return b->s.def->walk->skip ? b->s.def->walk->skip(&b->s, w, n) : pull_all(w, x, n);
   for (int i = 0; i < w->n_below && e == MR_OK; i++) e = skip(w->below[i], x, n);
   return e;
 }

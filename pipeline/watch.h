@@ -33,4 +33,7 @@ typedef struct mr_watch_edge {
 int mr_watch_n_edges(const mr_stage_t *s);
 void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out);
 
+/* The stage that the others wait for (largest busy share lately) into text; "" if unknown. */
+void mr_limiting_stage(const mr_stage_t *s, char *text, size_t n);
+
 #endif

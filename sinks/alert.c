@@ -15,7 +15,7 @@
 
 #include "base/number.h"
 #include "pipeline/metrics.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 
 enum { SETTLE = 20, WEBHOOK_S = 10, COMMAND_MS = 10000 };
 static const double lower = 1e-3; /* share by which the loss must fall to count as lower */
@@ -215,7 +215,7 @@ const mr_stage_def_t mr_stage_alert = {
     .opts = alert_opts,
     .state_sz = sizeof(alert_t),
     .plan = alert_plan,
-    .step = alert_step,
+    .step = &(const mr_step_def_t){.run = alert_step},
     .verdict = alert_verdict,
     .report = alert_report,
 };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/xio.h"
+#include "pipeline/stage_step.h"
 
 enum { LAST_TRY_MS = 2000 }; /* for a pipe whose reader may read on */
 

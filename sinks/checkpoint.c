@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "base/xio.h"
+#include "pipeline/commit.h"
 #include "pipeline/durable.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/state.h"
 #include "sinks/sinks.h"
 
@@ -196,6 +198,6 @@ const mr_stage_def_t mr_stage_checkpoint = {
     .state_sz = sizeof(checkpoint_t),
     .plan = checkpoint_plan,
     .open = checkpoint_open,
-    .step = checkpoint_step,
+    .step = &(const mr_step_def_t){.run = checkpoint_step},
     .report = checkpoint_report,
 };

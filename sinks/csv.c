@@ -10,6 +10,7 @@
 #include "base/text_out.h"
 #include "base/xio.h"
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/appender.h"
 #include "sinks/resume.h"
@@ -65,7 +66,8 @@ static char *head_of(const mr_stage_t *s) {
     const char *name = mr_watch_stage(s, i, &so_far);
     if (!mr_watch_n_workers(s, i)) continue;
     fprintf(out, ",%s.busy,%s.starved,%s.blocked,%s.queue,%s.items", name, name, name, name, name);
-    if (mr_watch_def(s, i)->outside) fprintf(out, ",%s.released,%s.committed", name, name);
+    const mr_step_def_t *step = mr_watch_def(s, i)->step;
+    if (step && step->outside) fprintf(out, ",%s.released,%s.committed", name, name);
     told++;
   }
   fputc('\n', out);
@@ -205,7 +207,7 @@ const mr_stage_def_t mr_stage_csv = {
     .plan = csv_plan,
     .open = csv_open,
     .close = csv_close,
-    .step = csv_step,
+    .step = &(const mr_step_def_t){.run = csv_step},
     .verdict = csv_verdict,
     .report = csv_report,
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "sinks/appender.h"
 #include "sinks/json.h"
 #include "sinks/resume.h"
@@ -106,7 +107,7 @@ const mr_stage_def_t mr_stage_jsonl = {
     .plan = jsonl_plan,
     .open = jsonl_open,
     .close = jsonl_close,
-    .step = jsonl_step,
+    .step = &(const mr_step_def_t){.run = jsonl_step},
     .verdict = jsonl_verdict,
     .report = jsonl_report,
 };

@@ -18,6 +18,8 @@
 
 #include "base/ledger.h"
 #include "base/xio.h"
+#include "pipeline/commit.h"
+#include "pipeline/stage_step.h"
 #include "sinks/resume.h"
 
 enum { LINE_MAX_BYTES = 128 };
@@ -210,7 +212,7 @@ const mr_stage_def_t mr_stage_ledger = {
     .plan = ledger_plan,
     .open = ledger_open,
     .close = ledger_close,
-    .step = ledger_step,
+    .step = &(const mr_step_def_t){.run = ledger_step},
     .verdict = ledger_verdict,
     .report = ledger_report,
 };

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/ledger.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 
 typedef struct null {
   int64_t buffers, records, limit;
@@ -56,6 +56,6 @@ const mr_stage_def_t mr_stage_null = {
     .in = {{"in", MR_FLOW_NONE, false}},
     .opts = null_opts,
     .state_sz = sizeof(null_t),
-    .step = null_step,
+    .step = &(const mr_step_def_t){.run = null_step},
     .report = null_report,
 };

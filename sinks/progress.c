@@ -10,7 +10,8 @@
 #include "base/number.h"
 #include "base/printable.h"
 #include "pipeline/metrics.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
+#include "pipeline/watch.h"
 #include "sinks/resume.h"
 
 typedef struct progress {
@@ -267,5 +268,5 @@ const mr_stage_def_t mr_stage_progress = {
     .plan = progress_plan,
     .open = progress_open,
     .close = progress_close,
-    .step = progress_step,
+    .step = &(const mr_step_def_t){.run = progress_step},
 };

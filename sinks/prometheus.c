@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "base/text_out.h"
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "sinks/http.h"
 #include "sinks/resume.h"
 
@@ -283,5 +284,5 @@ const mr_stage_def_t mr_stage_prometheus = {
     .plan = prometheus_plan,
     .open = prometheus_open,
     .close = prometheus_close,
-    .step = prometheus_step,
+    .step = &(const mr_step_def_t){.run = prometheus_step},
 };

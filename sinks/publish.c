@@ -13,7 +13,7 @@
 #include "base/loopback.h"
 #include "base/number.h"
 #include "pipeline/metrics.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 #include "sinks/guests.h"
 #include "sinks/json.h"
 #include "sinks/resume.h"
@@ -132,12 +132,11 @@ const mr_stage_def_t mr_stage_publish = {
     .name = "publish",
     .help = "Publishes metrics over ZeroMQ, a topic a metric.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
-    .publishes = true,
+    .step = &(const mr_step_def_t){.run = publish_step, .publishes = true},
     .opts = publish_opts,
     .state_sz = sizeof(publish_t),
     .plan = publish_plan,
     .open = publish_open,
     .close = publish_close,
-    .step = publish_step,
     .report = publish_report,
 };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/gpu.h"
 #include "sinks/usage.h"
@@ -158,7 +159,8 @@ static int64_t dropped_anywhere(const mr_stage_t *s) {
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
     mr_stats_t st;
     mr_watch_stage(s, i, &st);
-    if (mr_watch_def(s, i)->publishes) n = (n < 0 ? 0 : n) + st.dropped;
+    const mr_step_def_t *step = mr_watch_def(s, i)->step;
+    if (step && step->publishes) n = (n < 0 ? 0 : n) + st.dropped;
   }
   return n;
 }
@@ -209,5 +211,5 @@ const mr_stage_def_t mr_stage_telemetry = {
     .plan = telemetry_plan,
     .open = telemetry_open,
     .close = telemetry_close,
-    .step = telemetry_step,
+    .step = &(const mr_step_def_t){.run = telemetry_step},
 };

@@ -11,6 +11,7 @@
 #include "base/xio.h"
 #include "events.pb-c.h"
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/appender.h"
 #include "sinks/picture.h"
@@ -370,7 +371,7 @@ const mr_stage_def_t mr_stage_tensorboard = {
     .plan = tensorboard_plan,
     .open = tensorboard_open,
     .close = tensorboard_close,
-    .step = tensorboard_step,
+    .step = &(const mr_step_def_t){.run = tensorboard_step},
     .verdict = tensorboard_verdict,
     .report = tensorboard_report,
 };

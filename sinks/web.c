@@ -8,6 +8,7 @@
 
 #include "base/xio.h"
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "sinks/http.h"
 #include "sinks/json.h"
 #include "sinks/resume.h"
@@ -193,5 +194,5 @@ const mr_stage_def_t mr_stage_web = {
     .plan = web_plan,
     .open = web_open,
     .close = web_close,
-    .step = web_step,
+    .step = &(const mr_step_def_t){.run = web_step},
 };

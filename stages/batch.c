@@ -8,6 +8,8 @@
    batches are found in order by one walk (batch_walk.c). */
 #include <stdlib.h>
 
+#include "pipeline/chain.h"
+#include "pipeline/stage_step.h"
 #include "stages/batch_walk.h"
 #include "stages/left_out.h"
 
@@ -293,10 +295,8 @@ const mr_stage_def_t mr_stage_batch = {
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .opts = batch_opts,
     .state_sz = sizeof(batch_t),
-    .parallel = true,
+    .step = &(const mr_step_def_t){.run = batch_step, .parallel = true, .seek = batch_seek},
     .plan = batch_plan,
     .open = batch_open,
     .close = batch_close,
-    .step = batch_step,
-    .seek = batch_seek,
 };

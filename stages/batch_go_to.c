@@ -1,5 +1,6 @@
 /* Going to a batch without making those before it: past full ones and whole epochs by arithmetic
    (mr_walk_pass), past the rest one by one. */
+#include "pipeline/stage_step.h"
 #include "stages/batch_walk_private.h"
 #include "stages/left_out.h"
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/stage_step.h"
+
 int mr_batch_walk_words(const mr_spec_t *in, int parts) {
   return parts > 1 ? 1 + parts * in->n_words : in->n_words;
 }

@@ -2,6 +2,8 @@
 #ifndef MR_STAGES_BATCH_WALK_PRIVATE_H
 #define MR_STAGES_BATCH_WALK_PRIVATE_H
 
+#include "pipeline/chain.h"
+#include "pipeline/stage_walk.h"
 #include "stages/batch_walk.h"
 
 /* Records found for one batch. */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "pipeline/link_cast.h"
+#include "pipeline/stage_step.h"
 #include "stages/link_stage.h"
 
 enum { END_MS = 2000 };
@@ -128,12 +129,11 @@ const mr_stage_def_t mr_stage_broadcast = {
     .name = "broadcast",
     .help = "Publishes buffers to subscribers that come and go and never hold it back.",
     .in = {{.name = "in", .lossy = true}},
-    .publishes = true,
+    .step = &(const mr_step_def_t){.run = broadcast_step, .publishes = true},
     .opts = broadcast_opts,
     .state_sz = sizeof(broadcast_t),
     .plan = broadcast_plan,
     .open = broadcast_open,
     .close = broadcast_close,
-    .step = broadcast_step,
     .report = broadcast_report,
 };

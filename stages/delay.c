@@ -1,5 +1,5 @@
 /* delay: passes buffers on, each a little later: a stand-in for a slow stage. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 #include "stages/busy.h"
 
 typedef struct delay {
@@ -35,7 +35,6 @@ const mr_stage_def_t mr_stage_delay = {
     .out = {{"out", MR_FLOW_NONE, false}},
     .opts = delay_opts,
     .state_sz = sizeof(delay_t),
-    .parallel = true,
+    .step = &(const mr_step_def_t){.run = delay_step, .parallel = true},
     .plan = delay_plan,
-    .step = delay_step,
 };

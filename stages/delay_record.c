@@ -1,5 +1,5 @@
 /* delay-record: leaves records as they are, but takes its time: a stand-in for a slow transform. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_map.h"
 #include "stages/busy.h"
 
 typedef struct delay_record {
@@ -34,5 +34,5 @@ const mr_stage_def_t mr_stage_delay_record = {
     .opts = delay_record_opts,
     .state_sz = sizeof(delay_record_t),
     .plan = delay_record_plan,
-    .map = delay_record_map,
+    .map = &(const mr_map_def_t){.run = delay_record_map},
 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/isa.h"
-#include "pipeline/stage.h"
+#include "pipeline/stage_map.h"
 #include "stages/mirror.h"
 #include "stages/pixels.h"
 
@@ -51,19 +51,23 @@ static void flip_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_
   snprintf(text, n, "%s", what ? "mirrored" : "not mirrored");
 }
 
-static const mr_opt_t flip_opts[] = {{"p", MR_OPT_F64, offsetof(flip_t, p), "", "0.5", 0, 1, NULL,
-                                      "Probability that a picture is mirrored.", 1},
+static const mr_opt_t flip_opts[] = {{.name = "p",
+                                      .type = MR_OPT_F64,
+                                      .offset = offsetof(flip_t, p),
+                                      .def = "0.5",
+                                      .hi = 1,
+                                      .help = "Probability that a picture is mirrored.",
+                                      .positional = 1},
                                      {0}};
 
 const mr_stage_def_t mr_stage_flip = {
     .name = "flip",
     .help = "Mirrors pictures left to right, each with probability p.",
-    .in = {{"in", MR_FLOW_RECORDS, false}},
-    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .in = {{.name = "in", .flow = MR_FLOW_RECORDS}},
+    .out = {{.name = "out", .flow = MR_FLOW_RECORDS}},
     .opts = flip_opts,
     .state_sz = sizeof(flip_t),
     .plan = flip_plan,
     .open = flip_open,
-    .map = flip_map,
-    .draw_text = flip_draw_text,
+    .map = &(const mr_map_def_t){.run = flip_map, .draw_text = flip_draw_text},
 };

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 
 typedef struct gather {
   int64_t size;
@@ -127,5 +127,5 @@ const mr_stage_def_t mr_stage_gather = {
     .opts = gather_opts,
     .state_sz = sizeof(gather_t),
     .plan = gather_plan,
-    .step = gather_step,
+    .step = &(const mr_step_def_t){.run = gather_step},
 };

@@ -1,5 +1,5 @@
 /* identity: passes buffers on in bursts; what a hop costs is measured with it. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 
 static mr_err_t identity_plan(mr_stage_t *s) {
   s->out_spec[0] = s->in_spec[0];
@@ -18,7 +18,6 @@ const mr_stage_def_t mr_stage_identity = {
     .help = "Passes buffers on unchanged.",
     .in = {{"in", MR_FLOW_NONE, false}},
     .out = {{"out", MR_FLOW_NONE, false}},
-    .parallel = true,
+    .step = &(const mr_step_def_t){.run = identity_step, .parallel = true},
     .plan = identity_plan,
-    .step = identity_step,
 };

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/commit.h"
+#include "pipeline/stage_step.h"
 #include "stages/link_stage.h"
 
 enum { ALONE_MS = 5000 }; /* without a peer that long: people are told */
@@ -121,12 +123,11 @@ const mr_stage_def_t mr_stage_link_in = {
     .help = "Receives buffers from a link-out in another process or on another host.",
     .in = {{"link", MR_FLOW_NONE, true}},
     .out = {{"out", MR_FLOW_NONE, false}},
-    .outside = true,
+    .step = &(const mr_step_def_t){.run = mr_link_in_step, .outside = true},
     .opts = in_opts,
     .state_sz = sizeof(mr_link_in_t),
     .plan = in_plan,
     .open = mr_link_in_open,
     .close = mr_link_in_close,
-    .step = mr_link_in_step,
     .report = mr_link_in_report,
 };

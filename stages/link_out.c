@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "pipeline/commit.h"
+#include "pipeline/stage_step.h"
 #include "stages/link_stage.h"
 
 typedef struct out {
@@ -177,12 +179,11 @@ const mr_stage_def_t mr_stage_link_out = {
     .help = "Sends buffers to a link-in in another process or on another host.",
     .in = {{.name = "in", .leaves = true}},
     .out = {{"link", MR_FLOW_NONE, true}},
-    .outside = true,
+    .step = &(const mr_step_def_t){.run = out_step, .outside = true},
     .opts = out_opts,
     .state_sz = sizeof(out_t),
     .plan = out_plan,
     .open = out_open,
     .close = out_close,
-    .step = out_step,
     .report = out_report,
 };

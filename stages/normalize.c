@@ -1,5 +1,5 @@
 /* Pictures of bytes to normalised floats: (x/255 - mean) / std for each channel. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_map.h"
 #include "stages/norm.h"
 #include "stages/pixels.h"
 
@@ -106,5 +106,5 @@ const mr_stage_def_t mr_stage_normalize = {
     .state_sz = sizeof(normalize_t),
     .plan = normalize_plan,
     .open = normalize_open,
-    .map = normalize_map,
+    .map = &(const mr_map_def_t){.run = normalize_map},
 };

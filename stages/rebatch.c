@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/stage_step.h"
 #include "stages/host.h"
 
 enum { USED, NUMBER, OWN_WORDS };
@@ -202,7 +203,5 @@ const mr_stage_def_t mr_stage_rebatch = {
     .plan = rebatch_plan,
     .open = rebatch_open,
     .close = rebatch_close,
-    .step = rebatch_step,
-    .seek = rebatch_seek,
-    .n_words = OWN_WORDS,
+    .step = &(const mr_step_def_t){.run = rebatch_step, .seek = rebatch_seek, .n_words = OWN_WORDS},
 };

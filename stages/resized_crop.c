@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_map.h"
 #include "stages/crop_box.h"
 #include "stages/pil_picture.h"
 
@@ -118,6 +118,5 @@ const mr_stage_def_t mr_stage_resized_crop = {
     .plan = resized_crop_plan,
     .open = resized_crop_open,
     .close = resized_crop_close,
-    .map = resized_crop_map,
-    .draw_text = resized_crop_draw_text,
+    .map = &(const mr_map_def_t){.run = resized_crop_map, .draw_text = resized_crop_draw_text},
 };

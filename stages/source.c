@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/stage_step.h"
 #include "stages/source_private.h"
 #include "stages/stages.h"
 
@@ -130,12 +131,11 @@ const mr_stage_def_t mr_stage_source = {
         "Takes the batches that `millrace serve` gives, or a broadcast, in another process or on "
         "another host.",
     .out = {{"out", MR_FLOW_BATCHES, false}},
-    .outside = true,
+    .step = &(const mr_step_def_t){.run = source_step, .outside = true},
     .opts = source_opts,
     .state_sz = sizeof(source_t),
     .plan = source_plan,
     .open = source_open,
     .close = source_close,
-    .step = source_step,
     .report = source_report,
 };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "pipeline/stage_step.h"
 #include "stages/source_private.h"
 
 enum { ALONE_MS = 5000 };

@@ -1,6 +1,6 @@
 /* tee: the same buffers to up to four places, said in the text.  A port linked twice does the same
    without a thread of its own. */
-#include "pipeline/stage.h"
+#include "pipeline/stage_step.h"
 
 static mr_err_t tee_plan(mr_stage_t *s) {
   for (int i = 0; i < MR_MAX_PORTS; i++) s->out_spec[i] = s->in_spec[0];
@@ -32,5 +32,5 @@ const mr_stage_def_t mr_stage_tee = {
             {"c", MR_FLOW_NONE, true},
             {"d", MR_FLOW_NONE, true}},
     .plan = tee_plan,
-    .step = tee_step,
+    .step = &(const mr_step_def_t){.run = tee_step},
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/label.h"
+#include "pipeline/stage_step.h"
 
 mr_err_t mr_vit_check_input(mr_stage_t *s, int port) {
   const mr_spec_t *in = &s->in_spec[port];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/stage_step.h"
 #include "stages/vit_common.h"
 #include "stages/vit_state.h"
 
@@ -115,5 +116,5 @@ const mr_stage_def_t mr_stage_vit_eval = {
     .plan = vit_eval_plan,
     .open = vit_eval_open,
     .close = vit_eval_close,
-    .step = vit_eval_step,
+    .step = &(const mr_step_def_t){.run = vit_eval_step},
 };

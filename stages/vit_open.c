@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "model/fit.h"
+#include "pipeline/stage_step.h"
 #include "stages/vit_step_private.h"
 
 static void set_unless_usual(float *to, double v) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/ledger.h"
+#include "pipeline/stage_step.h"
 #include "stages/vit_step_private.h"
 
 /* Tells the sinks that a state follows (pipeline/durable.h); *mark 0: no sink listens. */
@@ -176,6 +177,6 @@ const mr_stage_def_t mr_stage_vit_step = {
     .plan = mr__vit_step_plan,
     .open = mr__vit_step_open,
     .close = mr__vit_step_close,
-    .step = vit_step_step,
+    .step = &(const mr_step_def_t){.run = vit_step_step},
     .report = vit_step_report,
 };

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/stage_step.h"
 #include "stages/vit_step_private.h"
 
 /* A METRICS buffer with what every record says; *out is NULL when nobody listens. */

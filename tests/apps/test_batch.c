@@ -12,6 +12,7 @@
 #include "base/xio.h"
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 #include "tests/apps/program.h"
@@ -58,7 +59,7 @@ static mr_err_t keep_step(mr_stage_t *s) {
 static const mr_stage_def_t keep = {.name = "keep",
                                     .help = "Keeps a copy of every batch.",
                                     .in = {{"in", MR_FLOW_BATCHES, false}},
-                                    .step = keep_step};
+                                    .step = &(const mr_step_def_t){.run = keep_step}};
 
 static void forget(void) {
   for (int i = 0; i < whole.n; i++)

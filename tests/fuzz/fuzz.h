@@ -11,6 +11,7 @@
 
 #include "loaders/loaders.h"
 #include "pipeline/registry.h"
+#include "pipeline/stage_source.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 
@@ -86,7 +87,7 @@ static inline void fuzz_fetch_all(fuzz_stage_t *f) {
   for (int64_t i = 0; i < spec->n_records && i < 4096; i++) {
     mr_rec_t r = {0};
     f->diag = (mr_diag_t){0};
-    if (f->s.def->fetch(&f->s, 0, &i, 1, &r) < 0) continue;
+    if (f->s.def->source->fetch(&f->s, 0, &i, 1, &r) < 0) continue;
     fuzz_need(r.label >= 0 && r.label < spec->dataset->n_classes, "a label out of range came out");
     volatile uint8_t sink = ((const uint8_t *)r.data)[0] ^ ((const uint8_t *)r.data)[bytes - 1];
     (void)sink;

@@ -3,6 +3,8 @@
 #include <millrace.h>
 #include <stdio.h>
 
+#include "pipeline/stage_step.h"
+
 static int failed;
 
 static void expect(int holds, const char *what) {
@@ -28,8 +30,10 @@ static mr_err_t count_step(mr_stage_t *s) {
 static void streams(void) {
   static mr_registry_t reg;
   static mr_stage_def_t count;
+  static mr_step_def_t step;
   count.name = "count", count.help = "Counts buffers.", count.in[0].name = "in";
-  count.plan = count_plan, count.step = count_step;
+  step.run = count_step;
+  count.plan = count_plan, count.step = &step;
   mr_registry_add(&reg, mr_loaders_stages);
   mr_registry_add(&reg, mr_stages_stages);
   mr_registry_add(&reg, mr_sinks_stages);

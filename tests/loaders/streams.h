@@ -9,6 +9,9 @@
 
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_filter.h"
+#include "pipeline/stage_map.h"
+#include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 #include "tests/vectors.h"
@@ -54,10 +57,11 @@ static inline mr_err_t collect_step(mr_stage_t *s) {
   return MR_OK;
 }
 
-static const mr_stage_def_t mr_stage_collect = {.name = "collect",
-                                                .help = "Keeps all batches for a test.",
-                                                .in = {{"in", MR_FLOW_BATCHES, false}},
-                                                .step = collect_step};
+static const mr_stage_def_t mr_stage_collect = {
+    .name = "collect",
+    .help = "Keeps all batches for a test.",
+    .in = {{"in", MR_FLOW_BATCHES, false}},
+    .step = &(const mr_step_def_t){.run = collect_step}};
 
 typedef struct arith {
   int64_t mul, add, below, mod;
@@ -113,15 +117,20 @@ static const mr_opt_t arith_opts[] = {
     .in = {{"in", MR_FLOW_RECORDS, false}}, .state_sz = sizeof(arith_t),      \
     .out = {{"out", MR_FLOW_RECORDS, false}}, .plan = arith_plan, __VA_ARGS__ \
   }
-static const mr_stage_def_t mr_stage_affine = STREAM_STAGE("affine", .map = affine_map);
-static const mr_stage_def_t mr_stage_rand = STREAM_STAGE("rand", .map = rand_map);
-static const mr_stage_def_t mr_stage_keep_if = STREAM_STAGE("keep-if", .keep = keep_if_keep);
-static const mr_stage_def_t mr_stage_raw_random = {.name = "raw-random",
-                                                   .help = "Test stage.",
-                                                   .in = {{"in", MR_FLOW_RECORDS, false}},
-                                                   .out = {{"out", MR_FLOW_RECORDS, false}},
-                                                   .plan = raw_plan,
-                                                   .map = raw_map};
+static const mr_stage_def_t mr_stage_affine =
+    STREAM_STAGE("affine", .map = &(const mr_map_def_t){.run = affine_map});
+static const mr_stage_def_t mr_stage_rand =
+    STREAM_STAGE("rand", .map = &(const mr_map_def_t){.run = rand_map});
+static const mr_stage_def_t mr_stage_keep_if =
+    STREAM_STAGE("keep-if", .filter = &(const mr_filter_def_t){.keep = keep_if_keep});
+static const mr_stage_def_t mr_stage_raw_random = {
+    .name = "raw-random",
+    .help = "Test stage.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .plan = raw_plan,
+    .map = &(const mr_map_def_t){.run = raw_map},
+};
 static const mr_stage_def_t *const stream_table[] = {&mr_stage_collect, &mr_stage_affine,
                                                      &mr_stage_rand,    &mr_stage_raw_random,
                                                      &mr_stage_keep_if, NULL};

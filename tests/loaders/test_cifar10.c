@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pipeline/stage_source.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_cifar10;
@@ -68,7 +69,7 @@ static void check_split(const char *split, const char *memory, int want, uint8_t
     mr_rec_t r[7] = {0};
     int n = want - at < 7 ? (int)(want - at) : 7;
     for (int i = 0; i < n; i++) index[i] = at + i;
-    assert_int_equal(mr_stage_cifar10.fetch(&h.s, (int)(at / 7 % 3), index, n, r), MR_OK);
+    assert_int_equal(mr_stage_cifar10.source->fetch(&h.s, (int)(at / 7 % 3), index, n, r), MR_OK);
     for (int i = 0; i < n; i++) {
       int file = (int)(r[i].key / 10000), record = (int)(r[i].key % 10000);
       assert_true(file < FILES && record < RECORDS);
@@ -116,7 +117,7 @@ static void files_of_several_windows_are_kept_in_order(void **state) {
     fail_msg("%s", h.diag.text);
   for (int64_t at = 0; at < 5 * MANY - 5; at++) {
     mr_rec_t r = {0};
-    assert_int_equal(mr_stage_cifar10.fetch(&h.s, 0, &at, 1, &r), MR_OK);
+    assert_int_equal(mr_stage_cifar10.source->fetch(&h.s, 0, &at, 1, &r), MR_OK);
     int file = (int)(r.key / 10000), record = (int)(r.key % 10000);
     const uint8_t *got = r.data;
     assert_int_equal(r.label, (file + record) % 10);
@@ -208,7 +209,7 @@ static void a_file_cut_short_while_running_is_noticed(void **state) {
       MR_OK);
   assert_int_equal(truncate(path, 5 * RECORD), 0);
   mr_rec_t r[1] = {0};
-  assert_int_equal(mr_stage_cifar10.fetch(&h.s, 0, (int64_t[]){25}, 1, r), MR_ERR_DATA);
+  assert_int_equal(mr_stage_cifar10.source->fetch(&h.s, 0, (int64_t[]){25}, 1, r), MR_ERR_DATA);
   assert_non_null(
       strstr(h.diag.text, "data_batch_2.bin: ends at byte 15365, want 3073 bytes more"));
   hand_close(&h);

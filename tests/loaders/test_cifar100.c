@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pipeline/stage_source.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_cifar100;
@@ -58,7 +59,7 @@ static void check_split(const char *split, const char *labels, const char *memor
   assert_int_equal(h.s.out_spec[0].dataset->n_classes, strstr(labels, "fine") ? 100 : 20);
   for (int64_t i = 0; i < want; i++) {
     mr_rec_t r = {0};
-    assert_int_equal(mr_stage_cifar100.fetch(&h.s, 0, &i, 1, &r), MR_OK);
+    assert_int_equal(mr_stage_cifar100.source->fetch(&h.s, 0, &i, 1, &r), MR_OK);
     int id = (int)r.key;
     assert_true(id < TRAIN + TEST);
     assert_int_equal(seen[id]++, 0);

@@ -23,7 +23,7 @@ static mr_err_t cutter_step(mr_stage_t *s) {
 static const mr_stage_def_t cutter = {.name = "cutter",
                                       .help = "Cuts the files short.",
                                       .in = {{"in", MR_FLOW_BATCHES, false}},
-                                      .step = cutter_step};
+                                      .step = &(const mr_step_def_t){.run = cutter_step}};
 static const mr_stage_def_t *const own[] = {&cutter, NULL};
 
 static int setup(void **state) {
@@ -61,7 +61,8 @@ static void a_running_graph_fails_with_a_sentence(void **state) {
     stream_free(&t);
     if (e == MR_ERR_UNAVAILABLE) continue; /* a kernel without io_uring */
     /* The second worker opens its reader with its first burst: before the cut, or after it. */
-    if (e != MR_ERR_DATA || (!strstr(d.text, ".bin: ends at byte ") && !strstr(d.text, ".bin: 1000 bytes, want ")))
+    if (e != MR_ERR_DATA ||
+        (!strstr(d.text, ".bin: ends at byte ") && !strstr(d.text, ".bin: 1000 bytes, want ")))
       fail_msg("%s: %d \"%s\"", way[k], e, d.text);
   }
 }

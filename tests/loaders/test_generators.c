@@ -13,13 +13,16 @@ static mr_err_t draws_plan(mr_stage_t *s) {
   return mr_needs_generator(s, "nothing at all");
 }
 
-static const mr_stage_def_t mr_stage_has = STREAM_STAGE("has", .map = has_map);
-static const mr_stage_def_t mr_stage_draws = {.name = "draws",
-                                              .help = "Test map that draws.",
-                                              .in = {{"in", MR_FLOW_RECORDS, false}},
-                                              .out = {{"out", MR_FLOW_RECORDS, false}},
-                                              .plan = draws_plan,
-                                              .map = has_map};
+static const mr_stage_def_t mr_stage_has =
+    STREAM_STAGE("has", .map = &(const mr_map_def_t){.run = has_map});
+static const mr_stage_def_t mr_stage_draws = {
+    .name = "draws",
+    .help = "Test map that draws.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .plan = draws_plan,
+    .map = &(const mr_map_def_t){.run = has_map},
+};
 static const mr_stage_def_t *const own_stages[] = {&mr_stage_has, &mr_stage_draws, NULL};
 
 static const struct {

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include "pipeline/stage_source.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_npy;
@@ -72,7 +73,7 @@ static void records_and_labels_of_both_splits_come_as_written(void **state) {
       assert_int_equal(spec->dim[0] * 10000 + spec->dim[1] * 100 + spec->dim[2], 50703);
       for (int64_t i = 0; i < spec->n_records; i++) {
         mr_rec_t r = {0};
-        assert_int_equal(mr_stage_npy.fetch(&h.s, 0, &i, 1, &r), MR_OK);
+        assert_int_equal(mr_stage_npy.source->fetch(&h.s, 0, &i, 1, &r), MR_OK);
         assert_int_equal(seen[r.key]++, 0);
         assert_int_equal(r.label, r.key == 17 ? 7 : r.key % 10);
         for (int k = 0; k < REC; k++)

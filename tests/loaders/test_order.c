@@ -1,4 +1,5 @@
 #include "loaders/image.h"
+#include "pipeline/stage_order.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_shuffle, mr_stage_sequential;
@@ -41,7 +42,7 @@ static void shuffle_walks_its_shard_as_the_dataloader_does(void **state) {
                      1);
     if (k != 33) continue;
     mr_at_t at = {0};
-    assert_int_equal(mr_stage_shuffle.order(&h.s, local, &at), MR_OK);
+    assert_int_equal(mr_stage_shuffle.order->at(&h.s, local, &at), MR_OK);
     assert_int_equal(at.index % 45000, record);
     assert_true(at.seeded && at.key[0] == (uint64_t)key && !at.key[1] && !at.counter);
     rows++;
@@ -57,7 +58,7 @@ static void sequential_without_a_seed_gives_no_generator(void **state) {
   assert_int_equal(hand_plan(&h, &mr_stage_sequential, &in, NULL), MR_OK);
   for (int64_t i = 0; i < 25; i++) {
     mr_at_t at = {0};
-    assert_int_equal(mr_stage_sequential.order(&h.s, i, &at), MR_OK);
+    assert_int_equal(mr_stage_sequential.order->at(&h.s, i, &at), MR_OK);
     assert_int_equal(at.index, i); /* epochs go on counting */
     assert_false(at.seeded);
   }

@@ -1,10 +1,11 @@
+#include "pipeline/stage_source.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_synthetic;
 
 static void fetch_one(hand_t *h, int64_t index, mr_rec_t *r) {
   *r = (mr_rec_t){0};
-  assert_int_equal(mr_stage_synthetic.fetch(&h->s, 0, &index, 1, r), MR_OK);
+  assert_int_equal(mr_stage_synthetic.source->fetch(&h->s, 0, &index, 1, r), MR_OK);
 }
 
 static void open_split(hand_t *h, const char *split, const char *n) {
@@ -41,12 +42,13 @@ static void of_many_each_is_drawn_when_it_is_due(void **state) {
   }
   int64_t both[2] = {3999999999, 5};
   mr_rec_t r[2] = {{0}};
-  assert_int_equal(mr_stage_synthetic.fetch(&many.s, 3, both, 2, r), MR_OK);
+  assert_int_equal(mr_stage_synthetic.source->fetch(&many.s, 3, both, 2, r), MR_OK);
   fetch_one(&few, 5, &x), fetch_one(&many, 3999999999, &last);
   assert_memory_equal(r[1].data, x.data, 3072); /* other workers' records stay */
   assert_memory_equal(r[0].data, last.data, 3072);
   assert_int_equal(r[0].key, 3999999999);
-  assert_int_equal(mr_stage_synthetic.fetch(&many.s, MR_MAX_LANES, both, 1, r), MR_ERR_CONFIG);
+  assert_int_equal(mr_stage_synthetic.source->fetch(&many.s, MR_MAX_LANES, both, 1, r),
+                   MR_ERR_CONFIG);
   hand_close(&few), hand_close(&many);
 }
 

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "pipeline/graph.h"
+#include "pipeline/stage_source.h"
+#include "pipeline/stage_step.h"
 #include "tests/pipeline/dump.h"
 
 typedef struct {
@@ -59,27 +61,34 @@ static const mr_stage_def_t source = {.name = "source",
                                       .out = {{"out", MR_FLOW_BYTES, false}},
                                       .opts = knobs,
                                       .state_sz = sizeof(knobs_t),
-                                      .step = no_step};
-static const mr_stage_def_t records = {.name = "records",
-                                       .out = {{"out", MR_FLOW_RECORDS, false}},
-                                       .opts = other_knobs,
-                                       .state_sz = sizeof(knobs_t),
-                                       .plan = records_plan,
-                                       .fetch = no_fetch};
-static const mr_stage_def_t pass = {.name = "pass",
+                                      .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t records = {
+    .name = "records",
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = other_knobs,
+    .state_sz = sizeof(knobs_t),
+    .plan = records_plan,
+    .source = &(const mr_source_def_t){.fetch = no_fetch},
+};
+static const mr_stage_def_t pass = {
+    .name = "pass",
+    .in = IN,
+    .out = OUT,
+    .opts = knobs,
+    .state_sz = sizeof(knobs_t),
+    .step = &(const mr_step_def_t){.run = no_step, .parallel = true},
+    .plan = pass_plan,
+};
+static const mr_stage_def_t picky = {
+    .name = "picky", .in = IN, .plan = picky_plan, .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t sink = {.name = "sink",
                                     .in = IN,
-                                    .out = OUT,
                                     .opts = knobs,
                                     .state_sz = sizeof(knobs_t),
-                                    .parallel = true,
-                                    .plan = pass_plan,
-                                    .step = no_step};
-static const mr_stage_def_t picky = {
-    .name = "picky", .in = IN, .plan = picky_plan, .step = no_step};
-static const mr_stage_def_t sink = {
-    .name = "sink", .in = IN, .opts = knobs, .state_sz = sizeof(knobs_t), .step = no_step};
-static const mr_stage_def_t meter = {
-    .name = "meter", .in = {{"in", MR_FLOW_METRICS, false}}, .step = no_step};
+                                    .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t meter = {.name = "meter",
+                                     .in = {{"in", MR_FLOW_METRICS, false}},
+                                     .step = &(const mr_step_def_t){.run = no_step}};
 static const mr_stage_def_t *const table[] = {&source, &records, &pass, &picky,
                                               &sink,   &meter,   NULL};
 

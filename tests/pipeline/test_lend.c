@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 
 enum { ROUNDS = 300, WORDS = 512 };
 
@@ -51,9 +52,10 @@ static mr_err_t reader_step(mr_stage_t *s) {
 static const mr_stage_def_t lender = {.name = "lender",
                                       .out = {{"out", MR_FLOW_BYTES, false}},
                                       .plan = lender_plan,
-                                      .step = lender_step};
-static const mr_stage_def_t reader = {
-    .name = "reader", .in = {{"in", MR_FLOW_BYTES, false}}, .step = reader_step};
+                                      .step = &(const mr_step_def_t){.run = lender_step}};
+static const mr_stage_def_t reader = {.name = "reader",
+                                      .in = {{"in", MR_FLOW_BYTES, false}},
+                                      .step = &(const mr_step_def_t){.run = reader_step}};
 static const mr_stage_def_t *const table[] = {&lender, &reader, NULL};
 
 static mr_err_t run(mr_diag_t *diag) {

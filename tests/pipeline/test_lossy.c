@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 
 enum { TOTAL = 20000, READERS = 3 };
 
@@ -52,15 +53,15 @@ static mr_err_t watcher_step(mr_stage_t *s) {
   return MR_OK;
 }
 
-static const mr_stage_def_t numbers = {.name = "numbers",
-                                       .out = {{"out", MR_FLOW_BYTES, false}},
-                                       .plan = numbers_plan,
-                                       .parallel = true,
-                                       .step = numbers_step};
-static const mr_stage_def_t watcher = {.name = "watcher",
-                                       .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
-                                       .parallel = true,
-                                       .step = watcher_step};
+static const mr_stage_def_t numbers = {
+    .name = "numbers",
+    .out = {{"out", MR_FLOW_BYTES, false}},
+    .plan = numbers_plan,
+    .step = &(const mr_step_def_t){.run = numbers_step, .parallel = true}};
+static const mr_stage_def_t watcher = {
+    .name = "watcher",
+    .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
+    .step = &(const mr_step_def_t){.run = watcher_step, .parallel = true}};
 
 static mr_err_t endless_step(mr_stage_t *s) {
   mr_buf_t *b;
@@ -86,12 +87,13 @@ static mr_err_t look_step(mr_stage_t *s) {
 static const mr_stage_def_t endless = {.name = "endless",
                                        .out = {{"out", MR_FLOW_BYTES, false}},
                                        .plan = numbers_plan,
-                                       .step = endless_step};
-static const mr_stage_def_t work = {
-    .name = "work", .in = {{"in", MR_FLOW_BYTES, false}}, .step = worker_step};
+                                       .step = &(const mr_step_def_t){.run = endless_step}};
+static const mr_stage_def_t work = {.name = "work",
+                                    .in = {{"in", MR_FLOW_BYTES, false}},
+                                    .step = &(const mr_step_def_t){.run = worker_step}};
 static const mr_stage_def_t look = {.name = "look",
                                     .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
-                                    .step = look_step};
+                                    .step = &(const mr_step_def_t){.run = look_step}};
 static const mr_stage_def_t *const table[] = {&numbers, &watcher, &endless, &work, &look, NULL};
 
 static void what_is_taken_and_what_is_lost_are_all(void **state) {

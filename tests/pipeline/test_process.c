@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "pipeline/process.h"
+#include "pipeline/stage_source.h"
+#include "pipeline/stage_step.h"
 #include "tests/pipeline/dump.h"
 
 /* Ends of links by their names and settings only: what they do is tested with the real ones. */
@@ -47,28 +49,35 @@ static mr_err_t no_fetch(mr_stage_t *s, int w, const int64_t *i, int n, mr_rec_t
   return MR_ERR_DATA;
 }
 
-static const mr_stage_def_t count = {
-    .name = "count", .out = {{"out", MR_FLOW_BYTES, true}}, .plan = bytes_plan, .step = over};
-static const mr_stage_def_t records = {
-    .name = "records", .out = {{"out", MR_FLOW_RECORDS}}, .fetch = no_fetch};
+static const mr_stage_def_t count = {.name = "count",
+                                     .out = {{"out", MR_FLOW_BYTES, true}},
+                                     .plan = bytes_plan,
+                                     .step = &(const mr_step_def_t){.run = over}};
+static const mr_stage_def_t records = {.name = "records",
+                                       .out = {{"out", MR_FLOW_RECORDS}},
+                                       .source = &(const mr_source_def_t){.fetch = no_fetch}};
 static const mr_stage_def_t sink = {.name = "sink",
                                     .in = {{"in", MR_FLOW_NONE}, {"more", MR_FLOW_NONE, true}},
                                     .out = {{"log", MR_FLOW_METRICS, true}},
-                                    .step = over};
-static const mr_stage_def_t out = {.name = "link-out",
-                                   .in = {{"in", MR_FLOW_NONE}},
-                                   .out = {{"link", MR_FLOW_NONE, true}},
-                                   .opts = end_opts,
-                                   .state_sz = sizeof(end_t),
-                                   .plan = pass_plan,
-                                   .step = over};
-static const mr_stage_def_t in = {.name = "link-in",
-                                  .in = {{"link", MR_FLOW_NONE, true}},
-                                  .out = {{"out", MR_FLOW_NONE}},
-                                  .opts = end_opts,
-                                  .state_sz = sizeof(end_t),
-                                  .plan = pass_plan,
-                                  .step = over};
+                                    .step = &(const mr_step_def_t){.run = over}};
+static const mr_stage_def_t out = {
+    .name = "link-out",
+    .in = {{"in", MR_FLOW_NONE}},
+    .out = {{"link", MR_FLOW_NONE, true}},
+    .opts = end_opts,
+    .state_sz = sizeof(end_t),
+    .plan = pass_plan,
+    .step = &(const mr_step_def_t){.run = over},
+};
+static const mr_stage_def_t in = {
+    .name = "link-in",
+    .in = {{"link", MR_FLOW_NONE, true}},
+    .out = {{"out", MR_FLOW_NONE}},
+    .opts = end_opts,
+    .state_sz = sizeof(end_t),
+    .plan = pass_plan,
+    .step = &(const mr_step_def_t){.run = over},
+};
 static const mr_stage_def_t *const table[] = {&count, &records, &sink, &out, &in, NULL};
 
 static mr_registry_t reg;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 
 typedef struct {
   int64_t n, done;
@@ -135,28 +136,37 @@ static mr_err_t sink_step(mr_stage_t *s) {
 #define STAGE(NAME) .name = #NAME, .opts = knobs, .state_sz = sizeof(knobs_t)
 #define ANY(NAME, OPTIONAL) \
   { .name = NAME, .flow = MR_FLOW_NONE, .optional = OPTIONAL }
-static const mr_stage_def_t count = {STAGE(count), .out = {ANY("out", false)}, .plan = bytes_plan,
-                                     .parallel = true, .step = count_step};
+static const mr_stage_def_t count = {
+    STAGE(count), .out = {ANY("out", false)}, .plan = bytes_plan,
+    .step = &(const mr_step_def_t){.run = count_step, .parallel = true}};
 static const mr_stage_def_t pass = {
-    STAGE(pass),        .in = {ANY("in", false)}, .out = {ANY("out", false)},
-    .plan = bytes_plan, .parallel = true,         .step = pass_step};
+    STAGE(pass), .in = {ANY("in", false)}, .out = {ANY("out", false)}, .plan = bytes_plan,
+    .step = &(const mr_step_def_t){.run = pass_step, .parallel = true}};
 static const mr_stage_def_t copy = {
-    STAGE(copy),        .in = {ANY("in", false)}, .out = {ANY("out", false)},
-    .plan = bytes_plan, .parallel = true,         .step = copy_step};
+    STAGE(copy), .in = {ANY("in", false)}, .out = {ANY("out", false)}, .plan = bytes_plan,
+    .step = &(const mr_step_def_t){.run = copy_step, .parallel = true}};
 static const mr_stage_def_t split = {STAGE(split), .in = {ANY("in", false)},
                                      .out = {ANY("a", false), ANY("b", true), ANY("c", true)},
-                                     .plan = bytes_plan, .step = split_step};
+                                     .plan = bytes_plan,
+                                     .step = &(const mr_step_def_t){.run = split_step}};
 static const mr_stage_def_t gather = {
-    STAGE(gather),       .in = {ANY("in", false)}, .out = {ANY("out", false)},
-    .plan = gather_plan, .step = gather_step,      .close = gather_close};
+    STAGE(gather),
+    .in = {ANY("in", false)},
+    .out = {ANY("out", false)},
+    .plan = gather_plan,
+    .step = &(const mr_step_def_t){.run = gather_step},
+    .close = gather_close,
+};
 static const mr_stage_def_t turns = {STAGE(turns),
                                      .in = {ANY("in", false), ANY("more", true), ANY("rest", true)},
-                                     .step = turns_step};
-static const mr_stage_def_t sink = {STAGE(sink), .in = {ANY("in", false)}, .step = sink_step};
-static const mr_stage_def_t look = {
-    STAGE(look), .in = {{.name = "in", .flow = MR_FLOW_NONE, .lossy = true}}, .step = sink_step};
+                                     .step = &(const mr_step_def_t){.run = turns_step}};
+static const mr_stage_def_t sink = {STAGE(sink), .in = {ANY("in", false)},
+                                    .step = &(const mr_step_def_t){.run = sink_step}};
+static const mr_stage_def_t look = {STAGE(look),
+                                    .in = {{.name = "in", .flow = MR_FLOW_NONE, .lossy = true}},
+                                    .step = &(const mr_step_def_t){.run = sink_step}};
 static const mr_stage_def_t meter = {STAGE(meter), .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
-                                     .step = sink_step};
+                                     .step = &(const mr_step_def_t){.run = sink_step}};
 static const mr_stage_def_t *const table[] = {&count, &pass, &copy, &split, &gather,
                                               &turns, &sink, &look, &meter, NULL};
 

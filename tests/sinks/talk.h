@@ -12,6 +12,7 @@
 #include "base/xio.h"
 #include "pipeline/graph.h"
 #include "pipeline/metrics.h"
+#include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 
 static const char *const names[] = {"cat", "dog"};
@@ -106,7 +107,7 @@ static const mr_stage_def_t talk_def = {
     .state_sz = sizeof(talk_t),
     .plan = talk_plan,
     .open = talk_open,
-    .step = talk_step,
+    .step = &(const mr_step_def_t){.run = talk_step},
 };
 
 /* ---- running ---- */

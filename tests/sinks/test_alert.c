@@ -36,12 +36,14 @@ static mr_err_t drip_step(mr_stage_t *s) {
   return e != MR_OK ? e : mr_push(s, 0, b);
 }
 
-static const mr_stage_def_t drip_def = {.name = "drip",
-                                        .help = "Gives bytes, slowly.",
-                                        .out = {{.name = "out", .flow = MR_FLOW_BYTES}},
-                                        .state_sz = sizeof(drip_t),
-                                        .plan = drip_plan,
-                                        .step = drip_step};
+static const mr_stage_def_t drip_def = {
+    .name = "drip",
+    .help = "Gives bytes, slowly.",
+    .out = {{.name = "out", .flow = MR_FLOW_BYTES}},
+    .state_sz = sizeof(drip_t),
+    .plan = drip_plan,
+    .step = &(const mr_step_def_t){.run = drip_step},
+};
 
 static mr_err_t hungry_step(mr_stage_t *s) {
   mr_buf_t *in, *out;
@@ -56,12 +58,14 @@ static mr_err_t hungry_step(mr_stage_t *s) {
   return mr_push(s, 0, out);
 }
 
-static const mr_stage_def_t hungry_def = {.name = "hungry",
-                                          .help = "Trains, as far as anyone can see.",
-                                          .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
-                                          .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
-                                          .plan = talk_plan,
-                                          .step = hungry_step};
+static const mr_stage_def_t hungry_def = {
+    .name = "hungry",
+    .help = "Trains, as far as anyone can see.",
+    .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
+    .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
+    .plan = talk_plan,
+    .step = &(const mr_step_def_t){.run = hungry_step},
+};
 
 static const mr_stage_def_t *const own[] = {&talk_def, &drip_def, &hungry_def, NULL};
 static int setup(void **state) {

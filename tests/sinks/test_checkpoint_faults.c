@@ -18,6 +18,7 @@
 
 #include "base/safetensors.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 #include "pipeline/state.h"
 #include "sinks/sinks.h"
 #include "tests/fault.h"
@@ -81,12 +82,14 @@ static mr_err_t save_step(mr_stage_t *s) {
   return mr_push(s, 0, b);
 }
 
-static const mr_stage_def_t save_def = {.name = "save",
-                                        .help = "Gives states.",
-                                        .out = {{.name = "state", .flow = MR_FLOW_STATE}},
-                                        .state_sz = sizeof(save_t),
-                                        .plan = states_plan,
-                                        .step = save_step};
+static const mr_stage_def_t save_def = {
+    .name = "save",
+    .help = "Gives states.",
+    .out = {{.name = "state", .flow = MR_FLOW_STATE}},
+    .state_sz = sizeof(save_t),
+    .plan = states_plan,
+    .step = &(const mr_step_def_t){.run = save_step},
+};
 static const mr_stage_def_t *const own[] = {&save_def, NULL};
 static mr_registry_t reg;
 

@@ -205,7 +205,8 @@ static const mr_stage_def_t trainer_def = {
     .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}, {.name = "state", .flow = MR_FLOW_STATE}},
     .state_sz = sizeof(trainer_t),
     .plan = trainer_plan,
-    .step = trainer_step};
+    .step = &(const mr_step_def_t){.run = trainer_step},
+};
 
 static const mr_stage_def_t *const own[] = {&trainer_def, NULL};
 

@@ -32,9 +32,8 @@ static const mr_stage_def_t end_def = {
     .help = "Is the end of a link.",
     .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
     .out = {{.name = "out", .flow = MR_FLOW_METRICS}},
-    .outside = true,
+    .step = &(const mr_step_def_t){.run = end_step, .outside = true},
     .plan = end_plan,
-    .step = end_step,
 };
 
 static const mr_stage_def_t *const own[] = {&talk_def, &end_def, NULL};

@@ -49,7 +49,7 @@ static const mr_stage_def_t save_def = {
     .out = {{.name = "state", .flow = MR_FLOW_STATE}},
     .state_sz = sizeof(save_t),
     .plan = states_plan,
-    .step = save_step,
+    .step = &(const mr_step_def_t){.run = save_step},
 };
 
 static const mr_stage_def_t *const own[] = {&talk_def, &save_def, NULL};

@@ -8,6 +8,7 @@
 #include "loaders/loaders.h"
 #include "loaders/reader_choose.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/fault.h"
 #include "tests/vectors.h"
@@ -118,12 +119,14 @@ static mr_err_t sum_step(mr_stage_t *s) {
   return k ? MR_OK : mr_idle(s);
 }
 
-static const mr_stage_def_t sum_def = {.name = "sum",
-                                       .help = "Adds up.",
-                                       .in = {{.name = "in", .flow = MR_FLOW_BATCHES}},
-                                       .state_sz = sizeof(sum_t),
-                                       .plan = sum_plan,
-                                       .step = sum_step};
+static const mr_stage_def_t sum_def = {
+    .name = "sum",
+    .help = "Adds up.",
+    .in = {{.name = "in", .flow = MR_FLOW_BATCHES}},
+    .state_sz = sizeof(sum_t),
+    .plan = sum_plan,
+    .step = &(const mr_step_def_t){.run = sum_step},
+};
 static const mr_stage_def_t *const own[] = {&sum_def, NULL};
 static mr_registry_t reg;
 

@@ -35,7 +35,7 @@ static mr_err_t look_step(mr_stage_t *s) {
 static const mr_stage_def_t look = {.name = "look",
                                     .help = "Checks keys.",
                                     .in = {{"in", MR_FLOW_BATCHES, false}},
-                                    .step = look_step};
+                                    .step = &(const mr_step_def_t){.run = look_step}};
 
 static void try_from(const char *text, int way, int64_t x, bool refused) {
   mr_diag_t d = {0};

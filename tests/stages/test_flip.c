@@ -1,3 +1,4 @@
+#include "pipeline/stage_map.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_flip, mr_stage_resized_crop, mr_stage_normalize;
@@ -33,7 +34,7 @@ static void a_flip_mirrors_every_row_or_keeps_the_picture(void **state) {
       mr_philox_init(&g, key, 0), mr_philox_init(&same, key, 0);
       mr_rec_t a = {.data = src, .rng = &g}, b = a;
       b.data = dst;
-      assert_int_equal(mr_stage_flip.map(&h.s, &a, &b), MR_OK);
+      assert_int_equal(mr_stage_flip.map->run(&h.s, &a, &b), MR_OK);
       bool turn = mr_philox_random(&same) < 0.5;
       assert_int_equal(g.at, same.at); /* one draw, taken whatever comes of it */
       assert_int_equal(b.data == src, !turn);
@@ -71,7 +72,7 @@ static const uint8_t *undrawn(const mr_stage_def_t *def, mr_spec_t in, const cha
   in.seeded = false;
   assert_int_equal(hand_open(&h, def, &in, HAND_SETTINGS(setting)), MR_OK);
   mr_rec_t a = {.data = src}, b = {.data = dst};
-  assert_int_equal(def->map(&h.s, &a, &b), MR_OK);
+  assert_int_equal(def->map->run(&h.s, &a, &b), MR_OK);
   assert_int_equal(b.draw, 0);
   hand_close(&h);
   return b.data;
@@ -94,7 +95,7 @@ static void settings_that_leave_nothing_to_draw_need_no_generator(void **state) 
   mr_philox_init(&g, 3, 0);
   mr_rec_t a = {.data = src, .rng = &g}, b = {.data = box};
   assert_int_equal(hand_open(&h, &mr_stage_resized_crop, &high, HAND_SETTINGS("scale=1:1")), MR_OK);
-  assert_int_equal(mr_stage_resized_crop.map(&h.s, &a, &b), MR_OK);
+  assert_int_equal(mr_stage_resized_crop.map->run(&h.s, &a, &b), MR_OK);
   assert_memory_equal(box, dst, sizeof box);
   hand_close(&h);
 }

@@ -13,6 +13,10 @@
 
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_map.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_source.h"
+#include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 
@@ -50,13 +54,15 @@ static mr_err_t picks_fetch(mr_stage_t *s, int worker, const int64_t *index, int
   return MR_OK;
 }
 
-static const mr_stage_def_t mr_stage_picks = {.name = "picks",
-                                              .help = "Test source.",
-                                              .out = {{"out", MR_FLOW_RECORDS, false}},
-                                              .opts = picks_opts,
-                                              .state_sz = sizeof(picks_t),
-                                              .plan = picks_plan,
-                                              .fetch = picks_fetch};
+static const mr_stage_def_t mr_stage_picks = {
+    .name = "picks",
+    .help = "Test source.",
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = picks_opts,
+    .state_sz = sizeof(picks_t),
+    .plan = picks_plan,
+    .source = &(const mr_source_def_t){.fetch = picks_fetch},
+};
 
 /* backwards: an order that turns each epoch round and seeds by position. */
 static mr_err_t pass_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
@@ -71,12 +77,14 @@ static mr_err_t backwards_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   at->key[0] = (uint64_t)position, at->seeded = true;
   return MR_OK;
 }
-static const mr_stage_def_t mr_stage_backwards = {.name = "backwards",
-                                                  .help = "Test order.",
-                                                  .in = {{"in", MR_FLOW_RECORDS, false}},
-                                                  .out = {{"out", MR_FLOW_RECORDS, false}},
-                                                  .plan = backwards_plan,
-                                                  .order = backwards_order};
+static const mr_stage_def_t mr_stage_backwards = {
+    .name = "backwards",
+    .help = "Test order.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .plan = backwards_plan,
+    .order = &(const mr_order_def_t){.at = backwards_order},
+};
 
 /* addrandom: a map that adds a draw of the record's generator, and may fail at one key. */
 typedef struct addrandom {
@@ -95,14 +103,16 @@ static mr_err_t addrandom_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) 
   mr_draw_note(out, (uint64_t)draw);
   return MR_OK;
 }
-static const mr_stage_def_t mr_stage_addrandom = {.name = "addrandom",
-                                                  .help = "Test map.",
-                                                  .in = {{"in", MR_FLOW_RECORDS, false}},
-                                                  .out = {{"out", MR_FLOW_RECORDS, false}},
-                                                  .opts = addrandom_opts,
-                                                  .state_sz = sizeof(addrandom_t),
-                                                  .plan = pass_plan,
-                                                  .map = addrandom_map};
+static const mr_stage_def_t mr_stage_addrandom = {
+    .name = "addrandom",
+    .help = "Test map.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = addrandom_opts,
+    .state_sz = sizeof(addrandom_t),
+    .plan = pass_plan,
+    .map = &(const mr_map_def_t){.run = addrandom_map},
+};
 
 /* check: a sink that demands numbers in order and records what it saw. */
 typedef struct check {
@@ -130,12 +140,14 @@ static mr_err_t check_step(mr_stage_t *s) {
   if (c->got == c->fail_at) return mr_stage_fail(s, MR_ERR_DATA, "asked to fail");
   return c->quit ? MR_END : MR_OK;
 }
-static const mr_stage_def_t mr_stage_check = {.name = "check",
-                                              .help = "Test sink.",
-                                              .in = {{"in", MR_FLOW_NONE, false}},
-                                              .opts = check_opts,
-                                              .state_sz = sizeof(check_t),
-                                              .step = check_step};
+static const mr_stage_def_t mr_stage_check = {
+    .name = "check",
+    .help = "Test sink.",
+    .in = {{"in", MR_FLOW_NONE, false}},
+    .opts = check_opts,
+    .state_sz = sizeof(check_t),
+    .step = &(const mr_step_def_t){.run = check_step},
+};
 
 /* nap: passes one buffer on after a while that depends on its number. */
 static mr_err_t nap_step(mr_stage_t *s) {
@@ -145,13 +157,14 @@ static mr_err_t nap_step(mr_stage_t *s) {
   usleep((useconds_t)(b->position * 7919 % 5) * 20);
   return mr_push(s, 0, b);
 }
-static const mr_stage_def_t mr_stage_nap = {.name = "nap",
-                                            .help = "Test stage.",
-                                            .in = {{"in", MR_FLOW_NONE, false}},
-                                            .out = {{"out", MR_FLOW_NONE, false}},
-                                            .parallel = true,
-                                            .plan = pass_plan,
-                                            .step = nap_step};
+static const mr_stage_def_t mr_stage_nap = {
+    .name = "nap",
+    .help = "Test stage.",
+    .in = {{"in", MR_FLOW_NONE, false}},
+    .out = {{"out", MR_FLOW_NONE, false}},
+    .step = &(const mr_step_def_t){.run = nap_step, .parallel = true},
+    .plan = pass_plan,
+};
 
 static const mr_stage_def_t *const own[] = {&mr_stage_picks,     &mr_stage_backwards,
                                             &mr_stage_addrandom, &mr_stage_check,

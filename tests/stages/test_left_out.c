@@ -10,7 +10,8 @@ static mr_err_t counted_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   out->data = in->data;
   return MR_OK;
 }
-static const mr_stage_def_t mr_stage_counted = STREAM_STAGE("counted", .map = counted_map);
+static const mr_stage_def_t mr_stage_counted =
+    STREAM_STAGE("counted", .map = &(const mr_map_def_t){.run = counted_map});
 
 /* text from buffer `number` of its last stage, rebatch, on. */
 static stream_t run_from(const char *text, int64_t number) {

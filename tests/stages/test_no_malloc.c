@@ -6,6 +6,7 @@
 
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/vectors.h"
 
@@ -66,12 +67,14 @@ static mr_err_t gate_step(mr_stage_t *s) {
   return k ? MR_OK : mr_idle(s);
 }
 
-static const mr_stage_def_t gate_def = {.name = "gate",
-                                        .help = "Sets the trap.",
-                                        .in = {{.name = "in", .flow = MR_FLOW_BATCHES}},
-                                        .state_sz = sizeof(gate_t),
-                                        .plan = gate_plan,
-                                        .step = gate_step};
+static const mr_stage_def_t gate_def = {
+    .name = "gate",
+    .help = "Sets the trap.",
+    .in = {{.name = "in", .flow = MR_FLOW_BATCHES}},
+    .state_sz = sizeof(gate_t),
+    .plan = gate_plan,
+    .step = &(const mr_step_def_t){.run = gate_step},
+};
 static const mr_stage_def_t *const own[] = {&gate_def, NULL};
 static mr_registry_t reg;
 static char folder[] = "/tmp/millrace-malloc-XXXXXX";

@@ -4,6 +4,7 @@
 #include "base/npy.h"
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 #include "stages/norm.h"
 #include "stages/pil_picture.h"
@@ -166,7 +167,7 @@ static mr_err_t keep_step(mr_stage_t *s) {
 static const mr_stage_def_t keep = {.name = "keep",
                                     .help = "Keeps a batch.",
                                     .in = {{"in", MR_FLOW_BATCHES, false}},
-                                    .step = keep_step};
+                                    .step = &(const mr_step_def_t){.run = keep_step}};
 
 static int setup(void **state) {
   strcpy(folder, "/tmp/mr-pictures-XXXXXX");

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "pipeline/stage_map.h"
 #include "stages/crop_box.h"
 #include "tests/stage.h"
 
@@ -251,7 +252,7 @@ static void the_stage_draws_its_box_from_the_records_generator(void **state) {
     assert_int_equal(mr_philox_random(&g) < 0.5, row[k].flip);
     mr_rec_t a = {.data = src, .rng = &g}, b = a;
     b.data = got;
-    assert_int_equal(mr_stage_resized_crop.map(&h.s, &a, &b), MR_OK);
+    assert_int_equal(mr_stage_resized_crop.map->run(&h.s, &a, &b), MR_OK);
     mr_pil_crop(&p, src, 3, 32, 32, row[k].box, want, scratch);
     assert_memory_equal(b.data, want, IMAGE);
     mr_rec_t note = {0};

@@ -1,4 +1,5 @@
 /* Going to a batch by its number gives what walking there gives, and looks at few records. */
+#include "pipeline/stage_order.h"
 #include "tests/loaders/streams.h"
 
 /* Counts how many positions were asked for. */
@@ -14,13 +15,14 @@ static mr_err_t counted_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
 }
 static mr_period_t counted_period(const mr_stage_t *s, const mr_period_t *in) { return in[0]; }
 
-static const mr_stage_def_t mr_stage_counted = {.name = "counted",
-                                                .help = "Counts positions asked for.",
-                                                .in = {{"in", MR_FLOW_RECORDS, false}},
-                                                .out = {{"out", MR_FLOW_RECORDS, false}},
-                                                .plan = counted_plan,
-                                                .order = counted_order,
-                                                .period = counted_period};
+static const mr_stage_def_t mr_stage_counted = {
+    .name = "counted",
+    .help = "Counts positions asked for.",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .plan = counted_plan,
+    .order = &(const mr_order_def_t){.at = counted_order, .period = counted_period},
+};
 
 /* text from buffer `number` of stage "batch" on. */
 static stream_t run_from(const char *text, int64_t number) {

@@ -5,6 +5,7 @@
 #include "loaders/sampler.h"
 #include "loaders/synthetic_draw.h"
 #include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
 #include "stages/crop_box.h"
 #include "stages/norm.h"
 #include "stages/stages.h"
@@ -41,12 +42,14 @@ static mr_err_t keep_step(mr_stage_t *s) {
 }
 
 static const mr_opt_t no_opts[] = {{0}};
-static const mr_stage_def_t mr_stage_keep = {.name = "keep",
-                                             .help = "Keeps all batches for a test.",
-                                             .in = {{"in", MR_FLOW_BATCHES, false}},
-                                             .opts = no_opts,
-                                             .plan = keep_plan,
-                                             .step = keep_step};
+static const mr_stage_def_t mr_stage_keep = {
+    .name = "keep",
+    .help = "Keeps all batches for a test.",
+    .in = {{"in", MR_FLOW_BATCHES, false}},
+    .opts = no_opts,
+    .plan = keep_plan,
+    .step = &(const mr_step_def_t){.run = keep_step},
+};
 static const mr_stage_def_t *const keep_table[] = {&mr_stage_keep, NULL};
 
 /* Runs text and leaves its batches in out. */

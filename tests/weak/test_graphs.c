@@ -16,6 +16,7 @@
 #include "pipeline/graph.h"
 #include "pipeline/pool_private.h"
 #include "pipeline/runtime_private.h"
+#include "pipeline/stage_step.h"
 #include "tests/weak/weak.h"
 
 enum { N = 6, DEPTH = 2 };
@@ -81,18 +82,19 @@ static mr_err_t take_step(mr_stage_t *s) {
 static const mr_stage_def_t give = {.name = "give",
                                     .out = {{.name = "out", .flow = MR_FLOW_BYTES}},
                                     .plan = give_plan,
-                                    .step = give_step};
-static const mr_stage_def_t pass = {.name = "pass",
+                                    .step = &(const mr_step_def_t){.run = give_step}};
+static const mr_stage_def_t pass = {
+    .name = "pass",
+    .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
+    .out = {{.name = "out", .flow = MR_FLOW_BYTES}},
+    .step = &(const mr_step_def_t){.run = pass_step, .parallel = true},
+    .plan = pass_plan};
+static const mr_stage_def_t take = {.name = "take",
                                     .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
-                                    .out = {{.name = "out", .flow = MR_FLOW_BYTES}},
-                                    .parallel = true,
-                                    .plan = pass_plan,
-                                    .step = pass_step};
-static const mr_stage_def_t take = {
-    .name = "take", .in = {{.name = "in", .flow = MR_FLOW_BYTES}}, .step = take_step};
+                                    .step = &(const mr_step_def_t){.run = take_step}};
 static const mr_stage_def_t watch = {.name = "take",
                                      .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
-                                     .step = take_step};
+                                     .step = &(const mr_step_def_t){.run = take_step}};
 
 /* ---- rounds ---- */
 

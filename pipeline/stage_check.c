@@ -1,0 +1,129 @@
+/* What of a stage's constant can be wrong without the compiler seeing it.  Plug-ins bring such
+   constants at run time, so each fault has a sentence. */
+
+#include "pipeline/care.h"
+#include "pipeline/registry.h"
+#include "pipeline/stage_filter.h"
+#include "pipeline/stage_join.h"
+#include "pipeline/stage_map.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_source.h"
+#include "pipeline/stage_step.h"
+#include "pipeline/stage_walk.h"
+
+enum { MOST_SETTINGS = 64 /* bits of mr_stage_t.given */ };
+
+/* Places in the table of mr_stage_def_check. */
+enum { ORDER = 1, WALK = 5 };
+
+typedef struct kind {
+  const char *name, *function; /* the member that must be set */
+  bool is, complete;
+  int least_in, most_in;
+} kind_t;
+
+static mr_err_t check_kind(const mr_stage_def_t *d, const kind_t *kind, int n, mr_diag_t *diag) {
+  const kind_t *first = NULL;
+  for (int i = 0; i < n; i++) {
+    const kind_t *k = &kind[i];
+    if (!k->is) continue;
+    if (!k->complete)
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": .%s is without .%s; set it", d->name,
+                     k->name, k->function);
+    if (first && !(first == &kind[ORDER] && k == &kind[WALK]))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": sets .%s and .%s, want one kind (only .order and .walk go "
+                     "together); make two stages of it",
+                     d->name, first->name, k->name);
+    first = k;
+  }
+  return first ? MR_OK
+               : mr_fail(diag, MR_ERR_CONFIG,
+                         "stage \"%s\": is of no kind; set one of .source, .order, .map, .filter, "
+                         ".join, .walk and .step",
+                         d->name);
+}
+
+static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t *diag) {
+  int n_in = mr_stage_def_n_in(d), n_out = mr_stage_def_n_out(d);
+  if (n_in < k->least_in || n_in > k->most_in)
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": has %d inputs, want %d to %d for .%s",
+                   d->name, n_in, k->least_in, k->most_in, k->name);
+  for (int i = 0; i < n_out && d->step; i++)
+    if (d->out[i].flow == MR_FLOW_RECORDS)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": output \"%s\" gives records, which a stage with .step cannot; "
+                     "give batches",
+                     d->name, d->out[i].name);
+  if (d->step) return MR_OK;
+  for (int i = 0; i < n_in; i++)
+    if (d->in[i].flow != MR_FLOW_RECORDS)
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": input \"%s\" must take records for .%s",
+                     d->name, d->in[i].name, k->name);
+  if (n_out != 1 || d->out[0].flow != MR_FLOW_RECORDS)
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": want one output, of records, for .%s",
+                   d->name, k->name);
+  return MR_OK;
+}
+
+static size_t value_bytes(mr_opt_type_t type) {
+  switch (type) {
+    case MR_OPT_END: break;
+    case MR_OPT_INT: return sizeof(int64_t);
+    case MR_OPT_F64: return sizeof(double);
+    case MR_OPT_BOOL: return sizeof(bool);
+    case MR_OPT_STR:
+    case MR_OPT_SECRET: return sizeof(char *);
+    case MR_OPT_ENUM: return sizeof(int);
+    case MR_OPT_RANGE: return sizeof(double[2]);
+    case MR_OPT_VEC3: return sizeof(double[3]);
+    case MR_OPT_VEC: return sizeof(mr_vec_t);
+  }
+  return SIZE_MAX; /* fits nowhere */
+}
+
+static bool fits(size_t offset, size_t bytes, size_t all) {
+  return offset <= all && bytes <= all - offset;
+}
+
+static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
+  int n = 0;
+  for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++, n++) {
+    if (n == MOST_SETTINGS)
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": has more than %d settings", d->name,
+                     MOST_SETTINGS);
+    if (!o->name || !*o->name)
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": setting %d has no name", d->name, n);
+    if (!fits(o->offset, value_bytes(o->type), d->state_sz))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": setting \"%s\" lies outside the state of %zu bytes; take its "
+                     "offset with offsetof and state_sz with sizeof, of one struct",
+                     d->name, o->name, d->state_sz);
+    if (o->type == MR_OPT_ENUM && (!o->choices || !*o->choices))
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": setting \"%s\" has no choices", d->name,
+                     o->name);
+  }
+  if (d->source && d->source->care && !fits(d->source->care, sizeof(mr_care_t), d->state_sz))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": .source's .care lies outside the state of %zu bytes", d->name,
+                   d->state_sz);
+  return MR_OK;
+}
+
+mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
+  if (!d->name || !*d->name) return mr_fail(diag, MR_ERR_CONFIG, "a stage has no name");
+  const kind_t kind[] = {
+      {"source", "fetch", d->source, d->source && d->source->fetch, 0, 0},
+      [ORDER] = {"order", "at", d->order, d->order && d->order->at, 1, MR_MAX_PORTS},
+      {"map", "run", d->map, d->map && d->map->run, 1, 1},
+      {"filter", "keep", d->filter, d->filter && d->filter->keep, 1, 1},
+      {"join", "run", d->join, d->join && d->join->run, 1, MR_MAX_PORTS},
+      [WALK] = {"walk", "next", d->walk, d->walk && d->walk->next, 1, MR_MAX_PORTS},
+      {"step", "run", d->step, d->step && d->step->run, 0, MR_MAX_PORTS},
+  };
+  int n = sizeof kind / sizeof *kind;
+  MR_TRY(check_kind(d, kind, n, diag));
+  for (int i = 0; i < n; i++)
+    if (kind[i].is) MR_TRY(check_ports(d, &kind[i], diag));
+  return check_settings(d, diag);
+}

@@ -1,0 +1,17 @@
+/* A join: makes one record of those that stand at one position of its inputs. */
+#ifndef MR_PIPELINE_STAGE_JOIN_H
+#define MR_PIPELINE_STAGE_JOIN_H
+
+#include "pipeline/stage.h"
+
+MR_BEGIN_DECLS
+
+struct mr_join_def {
+  /* One record from those of the inputs [0,n); out->data has room for one, out's label, key, draw
+     and generator are the first input's unless set.  State is read-only, as in a map. */
+  mr_err_t (*run)(mr_stage_t *s, const mr_rec_t *in, int n, mr_rec_t *out);
+};
+
+MR_END_DECLS
+
+#endif
