@@ -1,10 +1,10 @@
 /* millrace batch: one step's batch as .npy files, without the ones before it. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "apps/graph_arg.h"
 #include "apps/take_batches.h"
-#include "base/label.h"
 #include "base/ledger.h"
 #include "base/npy.h"
 #include "pipeline/care.h"
@@ -30,7 +30,7 @@ static void print_keys(const mr_buf_t *b) {
   for (int i = 0; i < b->n; i++) printf(" %" PRIu64, b->key[i]);
   for (int i = 0; i < b->n; i++) {
     uint64_t key = b->key[i];
-    if (!(key & MR_KEY_SKIPPED) || b->label[i] != MR_LABEL_NONE || key == UINT64_MAX) continue;
+    if (!(key & MR_KEY_SKIPPED) || !b->excluded[i] || key == UINT64_MAX) continue;
     printf("%s %" PRIu64, any ? "" : "\nleft out", key & ~MR_KEY_SKIPPED);
     any = true;
   }
@@ -40,11 +40,14 @@ static void print_keys(const mr_buf_t *b) {
 static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
                      mr_diag_t *diag) {
   const wanted_t *w = ctx;
-  int64_t dim[MR_MAX_NDIM];
-  char text[160];
-  for (int i = 0; i < spec->ndim; i++) dim[i] = spec->dim[i];
-  dim[0] = b->n;
-  if (w->out) MR_TRY(mr_npy_save(w->out, spec->dtype, spec->ndim, dim, b->data, diag));
+  const mr_field_t *field = spec->field;
+  int64_t dim[MR_MAX_NDIM] = {b->n};
+  char text[256];
+  memcpy(dim + 1, field->dim, (size_t)field->ndim * sizeof *dim);
+  if (w->out) MR_TRY(mr_npy_save(w->out, field->dtype, field->ndim + 1, dim, b->data, diag));
+  if (w->labels && !b->label)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "batch: --labels: the records have no field that is a label");
   if (w->labels) MR_TRY(mr_npy_save(w->labels, MR_I32, 1, dim, b->label, diag));
   mr_spec_text(spec, text, sizeof text);
   printf("step %" PRId64 ", epoch %" PRId64 ": %d records of %s, ledger of this step %016" PRIx64

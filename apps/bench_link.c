@@ -39,13 +39,15 @@ typedef struct result {
 } result_t;
 
 static mr_spec_t batch_spec(void) {
-  return (mr_spec_t){
-      .flow = MR_FLOW_BATCHES, .dtype = MR_F32, .ndim = 4, .dim = {128, 32, 32, 3}, .n_batches = 1};
+  return (mr_spec_t){.flow = MR_FLOW_BATCHES,
+                     .n_fields = 2,
+                     .field = {{.name = "image", .dtype = MR_F32, .ndim = 3, .dim = {32, 32, 3}},
+                               mr_field_of_label(0)},
+                     .batch = 128,
+                     .n_batches = 1};
 }
 
-static mr_spec_t small_spec(void) {
-  return (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {SMALL}};
-}
+static mr_spec_t small_spec(void) { return mr_spec_of_bytes(MR_FLOW_BYTES, SMALL); }
 
 static double cpu_us(int who) {
   struct rusage u;
@@ -169,7 +171,7 @@ static bool send_next(mr_link_t *l, mr_pool_t *pool, const mr_spec_t *spec) {
   mr_buf_t *b = mr_link_room(l) ? mr_pool_get(pool) : NULL;
   if (!b) return false;
   b->size = mr_spec_bytes(spec);
-  if (spec->flow == MR_FLOW_BATCHES) b->n = (int32_t)spec->dim[0];
+  if (spec->flow == MR_FLOW_BATCHES) b->n = (int32_t)spec->batch;
   mr_link_send(l, b);
   return true;
 }

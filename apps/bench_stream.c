@@ -112,7 +112,7 @@ static mr_err_t look_at(const char *text, plan_t *p, mr_diag_t *diag) {
   if (e >= 0) e = mr_graph_settle(g, diag);
   const mr_stage_t *b = e >= 0 ? mr_graph_stage(g, "b") : NULL;
   if (b && b->out_spec[0].flow == MR_FLOW_BATCHES)
-    p->batch = b->out_spec[0].dim[0], p->workers = b->n_workers;
+    p->batch = b->out_spec[0].batch, p->workers = b->n_workers;
   else if (e >= 0)
     e = mr_fail(diag, MR_ERR_USAGE, "bench: --graph: want a stage batch with name=b in it");
   mr_graph_destroy(g);

@@ -72,7 +72,7 @@ static const char *real_name(leak_t *t, const char *file) {
 static uint64_t hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t *where) {
   if (t->content) {
     const mr_spec_t *spec = &leaf->source->out_spec[0];
-    return XXH3_64bits(leaf->rec->data, mr_spec_bytes(spec));
+    return XXH3_64bits(leaf->rec->data, mr_field_bytes(spec->field));
   }
   const char *name = where->offset >= 0 ? real_name(t, where->file) : where->file;
   uint64_t at = where->offset >= 0 ? (uint64_t)where->offset : where->key;

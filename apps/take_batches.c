@@ -42,7 +42,7 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
   if (step < 1 || (last && step > last))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: step %" PRId64 ": the stream has steps 1 to %" PRId64,
                    batch, step, last);
-  bool found = false, same = made->n_batches == taken->n_batches && made->dim[0] == taken->dim[0];
+  bool found = false, same = made->n_batches == taken->n_batches && made->batch == taken->batch;
   MR_TRY(mr_graph_seek(g, name, step - 1, &found, diag));
   *drop = found || same ? 0 : step - 1;
   return !found && same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;

@@ -30,7 +30,7 @@ static const mr_opt_t count_opts[] = {
 
 static mr_err_t count_plan(mr_stage_t *s) {
   const count_t *c = s->state;
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {c->bytes}};
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, c->bytes);
   return MR_OK;
 }
 

@@ -36,15 +36,16 @@ static mr_err_t parse_labels(mr_stage_t *s) {
 static mr_err_t filter_plan(mr_stage_t *s) {
   filter_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
+  int field = mr_spec_label(in), classes = field < 0 ? 0 : in->field[field].n_classes;
   MR_TRY(parse_labels(s));
   s->out_spec[0] = *in;
-  for (int i = 0; i < t->n_labels && in->n_labels; i++)
-    if (t->label[i] < 0 || t->label[i] >= in->n_labels)
+  for (int i = 0; i < t->n_labels && classes; i++)
+    if (t->label[i] < 0 || t->label[i] >= classes)
       return mr_stage_fail(s, MR_ERR_CONFIG,
                            "setting label = \"%.200s\": no record has the label %d, since the "
                            "data set%s%s has the classes 0 to %d",
                            t->label_text, (int)t->label[i], in->dataset ? " " : "",
-                           in->dataset ? in->dataset->origin : "", in->n_labels - 1);
+                           in->dataset ? in->dataset->origin : "", classes - 1);
   return MR_OK;
 }
 

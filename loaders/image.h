@@ -8,14 +8,17 @@ enum { MR_IMAGE_SIDE = 32, MR_IMAGE_BYTES = 3072, MR_IMAGE_CLASSES = 10 };
 
 enum { MR_SPLIT_TRAIN, MR_SPLIT_VALID, MR_SPLIT_TEST, MR_SPLIT_ALL };
 
-/* Records u8 (3,32,32) CHW, one epoch of n_records. */
+/* Records of image, u8 (3,32,32) CHW, and label; one epoch of n_records. */
 static inline mr_spec_t mr_image_spec(int64_t n_records, const mr_dataset_t *dataset) {
   return (mr_spec_t){.flow = MR_FLOW_RECORDS,
-                     .dtype = MR_U8,
-                     .layout = MR_LAYOUT_CHW,
                      .place = MR_PLACE_HOST,
-                     .ndim = 3,
-                     .dim = {3, MR_IMAGE_SIDE, MR_IMAGE_SIDE},
+                     .n_fields = 2,
+                     .field = {{.name = "image",
+                                .dtype = MR_U8,
+                                .layout = MR_LAYOUT_CHW,
+                                .ndim = 3,
+                                .dim = {3, MR_IMAGE_SIDE, MR_IMAGE_SIDE}},
+                               mr_field_of_label(dataset ? dataset->n_classes : 0)},
                      .n_records = n_records,
                      .n_epochs = 1,
                      .dataset = dataset};

@@ -2,6 +2,14 @@
 
 #include <string.h>
 
+/* Labels of both streams are in the classes of the one that has more; of unknown ones, anywhere. */
+static void widen_labels(mr_spec_t *out, const mr_spec_t *in) {
+  for (int f = 0; f < out->n_fields && f < in->n_fields; f++) {
+    int here = out->field[f].n_classes, there = in->field[f].n_classes;
+    out->field[f].n_classes = !here || !there ? 0 : there > here ? there : here;
+  }
+}
+
 mr_err_t mr_inputs_plan(mr_stage_t *s, int *n) {
   mr_spec_t *out = &s->out_spec[0];
   *n = 0;
@@ -13,9 +21,8 @@ mr_err_t mr_inputs_plan(mr_stage_t *s, int *n) {
   *out = s->in_spec[0];
   for (int i = 1; i < *n; i++) {
     int64_t epochs = s->in_spec[i].n_epochs;
-    int labels = s->in_spec[i].n_labels;
     out->seeded &= s->in_spec[i].seeded;
-    out->n_labels = !out->n_labels || !labels ? 0 : labels > out->n_labels ? labels : out->n_labels;
+    widen_labels(out, &s->in_spec[i]);
     if (!out->n_epochs || (epochs && epochs < out->n_epochs)) out->n_epochs = epochs;
   }
   return MR_OK;
@@ -25,10 +32,22 @@ mr_err_t mr_inputs_alike(mr_stage_t *s, int n) {
   const mr_spec_t *a = &s->in_spec[0];
   for (int i = 1; i < n; i++) {
     const mr_spec_t *b = &s->in_spec[i];
-    if (a->dtype != b->dtype || a->ndim != b->ndim || a->layout != b->layout ||
-        memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) != 0)
-      return mr_stage_fail(s, MR_ERR_SHAPE, "records of inputs a and %s do not look alike",
-                           s->def->in[i].name);
+    const char *name = s->def->in[i].name;
+    char one[128], other[128];
+    if (a->n_fields != b->n_fields)
+      return mr_stage_fail(s, MR_ERR_SHAPE,
+                           "records of input a have %d fields and those of input %s %d, want the "
+                           "same; select= keeps some",
+                           a->n_fields, name, b->n_fields);
+    for (int f = 0; f < a->n_fields; f++) {
+      const mr_field_t *x = &a->field[f], *y = &b->field[f];
+      if (!strcmp(x->name, y->name) && mr_field_alike(x, y)) continue;
+      mr_field_text(x, 0, one, sizeof one), mr_field_text(y, 0, other, sizeof other);
+      return mr_stage_fail(s, MR_ERR_SHAPE,
+                           "records of inputs a and %s do not look alike: field %d is %s in a and "
+                           "%s in %s",
+                           name, f, one, other, name);
+    }
   }
   return MR_OK;
 }

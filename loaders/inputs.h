@@ -15,8 +15,8 @@
   }
 
 /* Number of inputs, linked from the first one on without a gap.  Copies the first one's spec to the
-   output; n_epochs there is that of the input with the fewest, n_labels that of the one with the
-   most. */
+   output; n_epochs there is that of the input with the fewest, its labels have the classes of
+   the input with the most. */
 mr_err_t mr_inputs_plan(mr_stage_t *s, int *n);
 
 /* Fails unless records of all inputs [0,n) look alike. */

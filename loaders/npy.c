@@ -109,13 +109,16 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   t->dataset = (mr_dataset_t){"npy", (int)t->classes, t->names.name};
   mr_spec_t *out = &s->out_spec[0];
   *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
-                     .dtype = t->image_head.dtype,
-                     .layout = layout_of(t),
-                     .ndim = t->image_head.ndim - 1,
+                     .n_fields = 2,
+                     .field = {{.name = "image",
+                                .dtype = t->image_head.dtype,
+                                .layout = layout_of(t),
+                                .ndim = t->image_head.ndim - 1},
+                               mr_field_of_label((int)t->classes)},
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
                      .dataset = &t->dataset};
-  memcpy(out->dim, t->image_head.dim + 1, (size_t)out->ndim * sizeof *out->dim);
+  memcpy(out->field->dim, t->image_head.dim + 1, (size_t)out->field->ndim * sizeof(int64_t));
   return MR_OK;
 }
 

@@ -29,8 +29,11 @@ static mr_err_t range_plan(mr_stage_t *s) {
                          "setting epochs = %" PRId64 ": %" PRId64
                          " numbers so often are more than 2^62",
                          t->epochs, n);
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_RECORDS, .dtype = MR_I64, .n_records = n, .n_epochs = t->epochs};
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                               .n_fields = 2,
+                               .field = {{.name = "value", .dtype = MR_I64}, mr_field_of_label(0)},
+                               .n_records = n,
+                               .n_epochs = t->epochs};
   return MR_OK;
 }
 

@@ -9,7 +9,8 @@ typedef struct to_iter {
 static mr_err_t to_iter_plan(mr_stage_t *s) {
   const to_iter_t *t = s->state;
   s->out_spec[0] = s->in_spec[0];
-  if (t->allow_nones) s->out_spec[0].n_labels = 0; /* a hole's label is -1 */
+  for (int f = 0; t->allow_nones && f < s->out_spec[0].n_fields; f++)
+    s->out_spec[0].field[f].n_classes = 0; /* a hole's label is -1 */
   return MR_OK;
 }
 

@@ -16,7 +16,7 @@ typedef struct zip {
 static bool alike(const mr_stage_t *s, int n) {
   mr_stage_t quiet = *s;
   quiet.diag = NULL;
-  return s->in_spec[0].ndim < MR_MAX_NDIM - 1 && mr_inputs_alike(&quiet, n) >= 0;
+  return s->in_spec[0].field->ndim < MR_MAX_NDIM - 1 && mr_inputs_alike(&quiet, n) >= 0;
 }
 
 static mr_err_t zip_plan(mr_stage_t *s) {
@@ -26,22 +26,24 @@ static mr_err_t zip_plan(mr_stage_t *s) {
   size_t sum = 0;
   for (int i = 0; i < t->n; i++) {
     const mr_spec_t *in = &s->in_spec[i];
-    sum += t->bytes[i] = mr_spec_bytes(in);
+    sum += t->bytes[i] = mr_field_bytes(in->field);
     if (!in->sequential && !s->in_spec[0].sequential && in->n_records != out->n_records)
       return mr_stage_fail(s, MR_ERR_SHAPE,
                            "input a has %" PRId64 " records and input %s %" PRId64
                            ", want as many; slice the longer one",
                            out->n_records, s->def->in[i].name, in->n_records);
   }
-  out->seeded = s->in_spec[0].seeded, out->n_labels = s->in_spec[0].n_labels;
-  out->layout = MR_LAYOUT_NONE;
+  mr_field_t *field = out->field;
+  out->seeded = s->in_spec[0].seeded;
+  memcpy(out->field, s->in_spec[0].field, sizeof out->field);
+  field->layout = MR_LAYOUT_NONE;
   if (!alike(s, t->n)) {
-    out->dtype = MR_U8, out->ndim = 1, out->dim[0] = (int64_t)sum;
+    field->dtype = MR_U8, field->ndim = 1, field->dim[0] = (int64_t)sum;
     return MR_OK;
   }
-  out->ndim = s->in_spec[0].ndim + 1;
-  out->dim[0] = t->n;
-  for (int i = 1; i < out->ndim; i++) out->dim[i] = s->in_spec[0].dim[i - 1];
+  field->ndim = s->in_spec[0].field->ndim + 1;
+  field->dim[0] = t->n;
+  for (int i = 1; i < field->ndim; i++) field->dim[i] = s->in_spec[0].field->dim[i - 1];
   return MR_OK;
 }
 

@@ -29,25 +29,92 @@ struct mr_pool {
 
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
+/* Where a batch's fields lie; returns where they end. */
+static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
+  size_t at = 0;
+  t->n_fields = spec->n_fields, t->label = mr_spec_label(spec);
+  for (int f = 0; f < t->n_fields; f++) {
+    t->field[f].data = at;
+    at += align64(t->records * mr_field_bytes(&spec->field[f]));
+  }
+  for (int f = 0; f < t->n_fields; f++) {
+    if (!spec->field[f].ragged) continue;
+    at += at ? 0 : 64; /* 0 says that there are none */
+    t->field[f].offset = at;
+    at += align64((t->records + 1) * sizeof(int64_t));
+  }
+  return at;
+}
+
 mr__slot_t mr__slot_of(const mr_spec_t *spec) {
-  size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->dim[0] : 0;
+  size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->batch : 0;
   size_t words = records ? (size_t)spec->n_words : 0;
   mr__slot_t t = {.cap = mr_spec_bytes(spec), .records = records, .words = words};
-  t.key = align64(t.cap);
+  t.key = records ? place_fields(spec, &t) : align64(t.cap);
   t.draw = t.key + align64(records * 8);
-  t.label = t.draw + align64(records * 8);
-  t.word = t.label + align64(records * 4);
+  t.excluded = t.draw + align64(records * 8);
+  t.word = t.excluded + align64(records);
   t.bytes = t.word + align64(words * 8);
   return t;
 }
 
 void mr__slot_set(mr_buf_t *b, const mr__slot_t *t, char *at) {
   b->data = at, b->cap = t->cap;
+  for (int f = 0; f < t->n_fields; f++) {
+    b->field[f].data = at + t->field[f].data;
+    b->field[f].offset = t->field[f].offset ? (int64_t *)(at + t->field[f].offset) : NULL;
+  }
+  b->label = t->records && t->label >= 0 ? b->field[t->label].data : NULL;
   b->key = t->records ? (uint64_t *)(at + t->key) : NULL;
   b->draw = t->records ? (uint64_t *)(at + t->draw) : NULL;
-  b->label = t->records ? (int32_t *)(at + t->label) : NULL;
+  b->excluded = t->records ? (uint8_t *)(at + t->excluded) : NULL;
   b->word = t->words ? (int64_t *)(at + t->word) : NULL;
 }
+
+/* ---- records of a batch ---- */
+
+size_t mr_buf_bytes(const mr_spec_t *spec, const mr_buf_t *b, int n) {
+  size_t bytes = 0;
+  for (int f = 0; f < spec->n_fields; f++)
+    bytes += b->field[f].offset ? (size_t)b->field[f].offset[n] * mr_field_row(&spec->field[f])
+                                : (size_t)n * mr_field_bytes(&spec->field[f]);
+  return bytes;
+}
+
+static void append_even(const mr_field_t *f, const mr_buf_field_t *from, int at, int n,
+                        mr_buf_field_t *to, int to_n) {
+  size_t bytes = mr_field_bytes(f);
+  memcpy((char *)to->data + (size_t)to_n * bytes, (const char *)from->data + (size_t)at * bytes,
+         (size_t)n * bytes);
+}
+
+static void append_ragged(const mr_field_t *f, const mr_buf_field_t *from, int at, int n,
+                          mr_buf_field_t *to, int to_n) {
+  size_t row = mr_field_row(f);
+  const int64_t *offset = from->offset + at;
+  int64_t *end = to->offset + to_n;
+  if (!to_n) *end = 0;
+  memcpy((char *)to->data + (size_t)*end * row, (const char *)from->data + (size_t)*offset * row,
+         (size_t)(offset[n] - offset[0]) * row);
+  for (int i = 1; i <= n; i++) end[i] = end[0] + offset[i] - offset[0];
+}
+
+void mr_buf_append(const mr_spec_t *spec, const mr_buf_t *from, int at, int n, mr_buf_t *to) {
+  for (int f = 0; f < spec->n_fields; f++) {
+    const mr_field_t *field = &spec->field[f];
+    if (field->ragged)
+      append_ragged(field, &from->field[f], at, n, &to->field[f], to->n);
+    else
+      append_even(field, &from->field[f], at, n, &to->field[f], to->n);
+  }
+  memcpy(to->key + to->n, from->key + at, (size_t)n * sizeof *to->key);
+  memcpy(to->draw + to->n, from->draw + at, (size_t)n * sizeof *to->draw);
+  memcpy(to->excluded + to->n, from->excluded + at, (size_t)n * sizeof *to->excluded);
+  to->n += n;
+  to->size = mr_buf_bytes(spec, to, to->n);
+}
+
+/* ---- the pool ---- */
 
 static void format_buf(mr_pool_t *p, uint32_t i, const mr__slot_t *t) {
   p->buf[i] = (mr_buf_t){.pool = p};

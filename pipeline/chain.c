@@ -45,7 +45,7 @@ static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t 
   }
   size_t own = (b.s.scratch_bytes + 63) / 64 * 64;
   if (own && !(b.s.scratch = aligned_alloc(64, own))) return -1;
-  size_t bytes = mr_spec_bytes(&node->worker->out_spec[from->out]);
+  size_t bytes = mr_field_bytes(node->worker->out_spec[from->out].field);
   if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
   if (c->n_branches == BRANCHES_MAX || (b.kind == MR__SOURCE && (!b.index || !b.rec)))
     return free(b.index), free(b.rec), free(b.s.scratch), -1;
@@ -72,7 +72,7 @@ mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag)
   if (!c) return NULL;
   c->branch = calloc(BRANCHES_MAX, sizeof *c->branch);
   if (g->trace.fn) c->tracer = &g->trace, c->draws = calloc(1, sizeof *c->draws);
-  c->bytes = mr_spec_bytes(&g->node[node]->worker->in_spec[port]);
+  c->bytes = mr_field_bytes(g->node[node]->worker->in_spec[port].field);
   if (!c->branch || (c->tracer && !c->draws) ||
       grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
     return mr__chain_destroy(c), NULL;

@@ -12,9 +12,9 @@ typedef struct mr_plan mr_plan_t;
 
 /* The chain before an input port of flow RECORDS. */
 mr_chain_t *mr_in_chain(mr_stage_t *s, int port);
-/* Runs positions [pos,pos+n) through the chain into slots [0,n) of buf (data, label, key, draw).
-   The stream is indexable and none of the positions a hole (MR_ERR_DATA).  One worker at a time
-   per s. */
+/* Runs positions [pos,pos+n) through the chain into slots [0,n) of buf (fields, key, draw,
+   excluded). The stream is indexable and none of the positions a hole (MR_ERR_DATA).  One worker at
+   a time per s. */
 mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf);
 /* The fill after the next one will be of [pos,pos+n), n >= 0: a wish for its reads to begin. */
 void mr_chain_then(mr_chain_t *c, int64_t pos, int n);

@@ -211,7 +211,6 @@ static void tell_burst(mr_chain_t *c, const mr__op_t *op, const size_t *at, int 
   for (int i = 0; i < n; i++) {
     c->draws->n = 0;
     buf->key[slot + i] = mr__trace_record(c, op + at[i], at[i + 1] - at[i], slot + i, NULL);
-    buf->label[slot + i] = 0;
     buf->draw[slot + i] = 0;
   }
 }
@@ -238,7 +237,8 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     MR_TRY(mr__run(c, op, n, to, &r));
     uint64_t told = c->tracer ? mr__trace_record(c, op, n, slot + i, &r) : 0;
     if (r.skipped) memset(to, 0, c->bytes);
-    buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
+    buf->excluded[slot + i] = r.skipped || c->hole[0];
+    if (buf->label) buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
     buf->key[slot + i] = c->tracer ? told : r.key | (r.skipped ? MR_KEY_SKIPPED : 0);
     buf->draw[slot + i] = r.draw;
   }

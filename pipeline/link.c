@@ -65,6 +65,11 @@ static mr_err_t keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) 
   char text[160], wire[SHORT_MESSAGE / 2];
   mr_spec_text(spec, text, sizeof text);
   size_t n = mr__link_spec_write(spec, wire, sizeof wire);
+  if (spec->flow == MR_FLOW_BATCHES && !mr__link_carries(spec))
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "a link carries batches of one even field and a label so far, not %s; put "
+                   "\"select\" before batch",
+                   text);
   if (!n || !mr__link_spec_read(wire, n, &l->spec, &l->names))
     return mr_fail(diag, MR_ERR_SHAPE,
                    "a link carries batches and bytes, not %s: those hold addresses of one process",
@@ -79,7 +84,8 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
   if (!l) return NULL;
   l->first_held = l->next = l->sent = l->limit = l->reached = first;
   l->acked = l->committed_heard = first;
-  l->scratch = malloc(MR__LINK_FIRST_MAX + mr__slot_of(spec).bytes - mr__slot_of(spec).cap);
+  size_t arrays = mr__slot_of(spec).bytes - mr__slot_of(spec).cap + 4 * (size_t)spec->batch;
+  l->scratch = malloc(MR__LINK_FIRST_MAX + arrays);
   if (!l->scratch) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
   if (!l->scratch || keep_spec(l, spec, diag) < 0 || (!l->cfg.copy && mr__share_open(l, diag) < 0))
     return mr_link_close(l), NULL;

@@ -18,13 +18,13 @@ static void release_hold(void *data, void *hint) { mr_buf_unref(hint); }
 static bool send_one(mr_link_t *l, int64_t number) {
   mr_buf_t *b = *held_at(l, number);
   mr__place_t place = mr__share_place(l->share, b);
-  bool in_line = b->size <= MR__LINK_INLINE;
   mr__link_data_t d = mr__link_data_of(&l->spec, b);
+  bool in_line = d.size <= MR__LINK_INLINE;
   if (place.is_known) d.where = MR__LINK_WHERE_POOL, d.pool = place.pool, d.offset = place.offset;
   size_t n = mr__link_data_write(&d, b, l->session, number, in_line, l->scratch);
   zmq_msg_t payload;
   bool second = !place.is_known && !in_line, sent;
-  if (second) zmq_msg_init_data(&payload, b->data, b->size, release_hold, mr_buf_ref(b));
+  if (second) zmq_msg_init_data(&payload, b->data, d.size, release_hold, mr_buf_ref(b));
   sent = mr__socket_send(&l->k, false, l->scratch, n, second ? &payload : NULL);
   if (!sent && second) zmq_msg_close(&payload);
   if (!sent) return false;
@@ -32,7 +32,7 @@ static bool send_one(mr_link_t *l, int64_t number) {
   l->stats.sent++;
   if (number < l->reached) l->stats.resent++;
   if (place.is_known) l->stats.by_reference++;
-  if (!place.is_known) l->stats.bytes += (int64_t)b->size;
+  if (!place.is_known) l->stats.bytes += (int64_t)d.size;
   return true;
 }
 
@@ -54,7 +54,7 @@ static void send_wanted(mr_link_t *l) {
   if (over) {
     l->left = l->end_said = true;
   } else {
-    l->stats.sent++, l->stats.bytes += (int64_t)b->size;
+    l->stats.sent++, l->stats.bytes += (int64_t)mr__link_payload(&l->spec, b);
     if (l->wanted < l->reached) l->stats.resent++;
     if (l->wanted >= l->reached) l->sent = l->reached = l->wanted + 1;
   }

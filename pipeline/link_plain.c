@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/link.h"
+#include "pipeline/link_wire.h"
 
 enum { DIGITS = 18, HEAD_MAX = 1024 };
 
@@ -56,14 +57,14 @@ static size_t put_shape(const mr_spec_t *spec, const mr_buf_t *b, char *text, si
   size_t at = 0;
   if (spec->flow != MR_FLOW_BATCHES) return (size_t)snprintf(text, n, "[%zu]", b->size);
   at += (size_t)snprintf(text, n, "[%" PRId32, b->n);
-  for (int i = 1; i < spec->ndim; i++)
-    at += (size_t)snprintf(text + at, n - at, ", %" PRId64, spec->dim[i]);
+  for (int i = 0; i < spec->field->ndim; i++)
+    at += (size_t)snprintf(text + at, n - at, ", %" PRId64, spec->field->dim[i]);
   return at + (size_t)snprintf(text + at, n - at, "]");
 }
 
 static size_t write_head(const mr_spec_t *spec, const mr_buf_t *b, int64_t number, char *text) {
   char shape[MR_MAX_NDIM * 24 + 8];
-  mr_dtype_t dtype = spec->flow == MR_FLOW_BATCHES ? spec->dtype : MR_U8;
+  mr_dtype_t dtype = spec->flow == MR_FLOW_BATCHES ? spec->field->dtype : MR_U8;
   put_shape(spec, b, shape, sizeof shape);
   int n = snprintf(text, HEAD_MAX,
                    "{\"number\": %" PRId64 ", \"epoch\": %" PRId64 ", \"position\": %" PRId64
@@ -80,9 +81,10 @@ static bool copy_into(zmq_msg_t *m, const void *from, size_t n) {
 
 static void let_go(void *data, void *hint) { mr_buf_unref(hint); }
 
-static bool put_data(zmq_msg_t *m, mr_buf_t *b, bool hold) {
-  if (!hold) return copy_into(m, b->data, b->size);
-  if (zmq_msg_init_data(m, b->data, b->size, let_go, b)) return false;
+static bool put_data(zmq_msg_t *m, const mr_spec_t *spec, mr_buf_t *b, bool hold) {
+  size_t bytes = mr__link_payload(spec, b);
+  if (!hold) return copy_into(m, b->data, bytes);
+  if (zmq_msg_init_data(m, b->data, bytes, let_go, b)) return false;
   mr_buf_ref(b);
   return true;
 }
@@ -99,7 +101,7 @@ bool mr__plain_write(const mr_spec_t *spec, mr_buf_t *b, int64_t number, bool ho
   if (!copy_into(&part[0], head, write_head(spec, b, number, head))) return false;
   if (!copy_into(&part[1], b->key, n * sizeof *b->key)) return undo(part, 1);
   if (!copy_into(&part[2], b->label, n * sizeof *b->label)) return undo(part, 2);
-  return put_data(&part[3], b, hold) || undo(part, 3);
+  return put_data(&part[3], spec, b, hold) || undo(part, 3);
 }
 
 static bool head_alone(const char *head, zmq_msg_t part[MR__PLAIN_PARTS]) {

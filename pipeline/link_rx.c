@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/label.h"
 #include "pipeline/link_private.h"
 #include "pipeline/link_share.h"
 
@@ -141,6 +142,7 @@ static void set_by_message(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_d
   if (n) memcpy(b->key, p->key, n * 8);
   if (n) memcpy(b->draw, p->draw, n * 8);
   if (n) memcpy(b->label, p->label, n * 4);
+  for (size_t i = 0; i < n; i++) b->excluded[i] = b->label[i] == MR_LABEL_NONE;
   if (b->word) memcpy(b->word, p->word, rx->slot.words * 8);
   if (frame) {
     zmq_msg_init(&u->message);
@@ -148,8 +150,9 @@ static void set_by_message(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_d
     u->has_message = true;
     b->data = zmq_msg_data(&u->message);
     b->cap = d->size;
+    if (b->key) b->field[0].data = b->data;
     if ((uintptr_t)b->data % 8 == 0) return; /* stays there */
-    b->data = u->home, b->cap = rx->slot.cap;
+    mr__slot_set(b, &rx->slot, u->home);
     memcpy(b->data, zmq_msg_data(&u->message), d->size);
   } else if (d->size) {
     memcpy(b->data, p->payload, d->size);
@@ -169,7 +172,8 @@ mr_buf_t *mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__li
   }
   /* relaxed: released() of this number comes later, through the references. */
   atomic_store_explicit(&rx->done[number % rx->window], 0, memory_order_relaxed);
-  b->size = d->size, b->seq = number, b->epoch = d->epoch, b->position = d->position;
+  b->seq = number, b->epoch = d->epoch, b->position = d->position;
   b->first = d->first, b->n = d->n, b->flags = d->flags;
+  b->size = b->key ? mr_buf_bytes(&rx->spec, b, b->n) : d->size;
   return b;
 }

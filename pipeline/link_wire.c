@@ -75,10 +75,14 @@ bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_
   return is_limit(ack->limit, number) && ack->committed >= 0 && ack->committed <= number;
 }
 
+size_t mr__link_payload(const mr_spec_t *spec, const mr_buf_t *b) {
+  return spec->flow == MR_FLOW_BATCHES ? (size_t)b->n * mr_field_bytes(spec->field) : b->size;
+}
+
 mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b) {
   return (mr__link_data_t){.epoch = b->epoch,
                            .position = b->position,
-                           .size = b->size,
+                           .size = mr__link_payload(spec, b),
                            .first = b->first,
                            .n = b->n,
                            .flags = b->flags,
@@ -101,7 +105,7 @@ size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t
     at = put(at, b->key, n * 8);
     at = put(at, b->draw, n * 8);
     at = put(at, b->label, n * 4);
-    if (in_line) at = put(at, b->data, b->size);
+    if (in_line) at = put(at, b->data, d->size);
   }
   mr__link_head_t head;
   size_t body = (size_t)(at - out) - sizeof head;
@@ -126,7 +130,7 @@ static bool cut_arrays(const char **at, size_t *left, size_t n, mr__link_parts_t
 }
 
 bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec) {
-  int classes = spec->dataset ? spec->dataset->n_classes : INT32_MAX;
+  int classes = spec->dataset ? spec->dataset->n_classes : INT32_MAX; /* not yet by the field */
   for (int i = 0; i < n; i++) {
     int32_t v;
     memcpy(&v, (const char *)label + (size_t)i * sizeof v, sizeof v);
@@ -137,15 +141,14 @@ bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec) {
 
 /* Of batches the payload is that of n records: stages read as many. */
 static bool numbers_fit(const mr__link_data_t *d, const mr_spec_t *spec) {
-  size_t whole = mr_spec_bytes(spec);
   bool batches = spec->flow == MR_FLOW_BATCHES;
   if (d->epoch < 0 || d->epoch > MR_LINK_NUMBER_MAX || d->position < 0 ||
       d->position > MR_LINK_POSITION_MAX || d->flags & ~(uint32_t)MR_BUF_EPOCH_END)
     return false;
   if (d->n < 0 || d->first < 0 || d->first > INT32_MAX - d->n) return false;
-  if (!batches) return d->size <= whole && !d->n_words;
-  return d->n <= spec->dim[0] && d->n_words == (uint32_t)spec->n_words &&
-         d->size == whole / (size_t)spec->dim[0] * (size_t)d->n;
+  if (!batches) return d->size <= mr_spec_bytes(spec) && !d->n_words;
+  return d->n <= spec->batch && d->n_words == (uint32_t)spec->n_words &&
+         d->size == (size_t)d->n * mr_field_bytes(spec->field);
 }
 
 bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t *spec,
@@ -172,7 +175,8 @@ bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t 
 
 typedef struct spec_wire {
   uint8_t flow, dtype, layout, ndim, sequential, holes, has_dataset, part;
-  int64_t dim[MR_MAX_NDIM];
+  int64_t dim[MR_MAX_NDIM]; /* of a batch: B, then those of its first field */
+  char name[MR_FIELD_NAME]; /* of that field; the other one is the label */
   int64_t n_records, n_batches, n_epochs;
   int32_t n_words, n_classes;
   float mean[3], std[3];
@@ -188,12 +192,21 @@ static bool put_text(char *out, size_t cap, size_t *at, const char *text) {
   return true;
 }
 
+bool mr__link_carries(const mr_spec_t *spec) {
+  if (spec->flow == MR_FLOW_BYTES) return true;
+  return spec->flow == MR_FLOW_BATCHES && spec->n_fields == 2 && !spec->field[0].ragged &&
+         spec->field[1].label && spec->field[0].ndim < MR_MAX_NDIM;
+}
+
 size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
   const mr_dataset_t *d = spec->dataset;
+  const mr_field_t *field = spec->field;
+  bool batches = spec->flow == MR_FLOW_BATCHES;
+  if (cap < sizeof(spec_wire_t) || !mr__link_carries(spec)) return 0;
   spec_wire_t w = {.flow = (uint8_t)spec->flow,
-                   .dtype = (uint8_t)spec->dtype,
-                   .layout = (uint8_t)spec->layout,
-                   .ndim = (uint8_t)spec->ndim,
+                   .dtype = (uint8_t)field->dtype,
+                   .layout = (uint8_t)field->layout,
+                   .ndim = (uint8_t)(field->ndim + batches),
                    .sequential = spec->sequential,
                    .holes = spec->holes,
                    .has_dataset = d != NULL,
@@ -203,11 +216,12 @@ size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
                    .n_epochs = spec->n_epochs,
                    .n_words = spec->n_words,
                    .n_classes = d ? d->n_classes : 0};
-  memcpy(w.dim, spec->dim, sizeof w.dim);
-  memcpy(w.mean, spec->mean, sizeof w.mean);
-  memcpy(w.std, spec->std, sizeof w.std);
+  w.dim[0] = spec->batch;
+  memcpy(w.dim + batches, field->dim, (size_t)field->ndim * sizeof *w.dim);
+  memcpy(w.name, field->name, sizeof w.name);
+  memcpy(w.mean, field->mean, sizeof w.mean);
+  memcpy(w.std, field->std, sizeof w.std);
   size_t at = sizeof w;
-  if (cap < sizeof w) return 0;
   memcpy(out, &w, sizeof w);
   if (d && !put_text(out, cap, &at, d->origin ? d->origin : "")) return 0;
   for (int i = 0; d && i < d->n_classes; i++)
@@ -236,6 +250,8 @@ static bool spec_is_sane(const spec_wire_t *w) {
   if (w->dtype >= MR_DTYPE_COUNT || w->layout > MR_LAYOUT_HWC || w->ndim > MR_MAX_NDIM)
     return false;
   if (w->flow == MR_FLOW_BATCHES && (w->ndim < 1 || w->dim[0] < 1)) return false;
+  if (!memchr(w->name, 0, sizeof w->name) || !mr_field_name_ok(w->name)) return false;
+  if (w->flow == MR_FLOW_BATCHES && !strcmp(w->name, "label")) return false;
   if (w->n_words < 0 || w->n_words > MR_LINK_WORDS) return false;
   if (w->n_records < 0 || w->n_batches < 0 || w->n_epochs < 0) return false;
   uint64_t bytes = 8;
@@ -253,10 +269,12 @@ bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names)
   if (n < sizeof w) return false;
   memcpy(&w, in, sizeof w);
   if (!spec_is_sane(&w)) return false;
+  bool batches = w.flow == MR_FLOW_BATCHES;
   *spec = (mr_spec_t){.flow = w.flow,
-                      .dtype = w.dtype,
-                      .layout = w.layout,
-                      .ndim = w.ndim,
+                      .n_fields = batches ? 2 : 1,
+                      .field = {{.dtype = w.dtype, .layout = w.layout, .ndim = w.ndim - batches},
+                                mr_field_of_label(w.n_classes)},
+                      .batch = batches ? w.dim[0] : 0,
                       .n_records = w.n_records,
                       .n_batches = w.n_batches,
                       .n_epochs = w.n_epochs,
@@ -264,9 +282,12 @@ bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names)
                       .holes = w.holes,
                       .part = w.part,
                       .n_words = w.n_words};
-  memcpy(spec->dim, w.dim, sizeof w.dim);
-  memcpy(spec->mean, w.mean, sizeof w.mean);
-  memcpy(spec->std, w.std, sizeof w.std);
+  mr_field_t *field = spec->field;
+  memcpy(field->name, w.name, sizeof w.name);
+  memcpy(field->dim, w.dim + batches, (size_t)field->ndim * sizeof *w.dim);
+  memcpy(field->mean, w.mean, sizeof w.mean);
+  memcpy(field->std, w.std, sizeof w.std);
+  if (!batches) memset(&spec->field[1], 0, sizeof spec->field[1]);
   if (!w.has_dataset) return n == sizeof w;
   if (n == sizeof w) return false;
   *names = read_names((const char *)in + sizeof w, n - sizeof w, w.n_classes);
@@ -275,11 +296,8 @@ bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names)
 }
 
 bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b) {
-  if (a->flow != b->flow || a->dtype != b->dtype || a->layout != b->layout || a->ndim != b->ndim)
-    return false;
-  for (int i = 0; i < a->ndim; i++)
-    if (a->dim[i] != b->dim[i]) return false;
-  return a->n_records == b->n_records && a->n_batches == b->n_batches &&
+  return a->flow == b->flow && a->batch == b->batch && mr_spec_alike(a, b) &&
+         a->n_records == b->n_records && a->n_batches == b->n_batches &&
          a->n_epochs == b->n_epochs && a->n_words == b->n_words &&
          (a->dataset ? a->dataset->n_classes : 0) == (b->dataset ? b->dataset->n_classes : 0);
 }

@@ -87,7 +87,7 @@ bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_he
 bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack);
 
 /* A DATA's body, of a link with this spec.  On success every part points into body (unaligned) or
-   is NULL; data->n is at most spec->dim[0], and data->size that of n records.  frames: how many
+   is NULL; data->n is at most spec->batch, and data->size that of n records.  frames: how many
    follow; the caller compares the size of that frame with data->size.  false: nothing of it may be
    used. */
 typedef struct mr__link_parts {
@@ -102,6 +102,12 @@ bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t 
 mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b);
 size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t session,
                            int64_t number, bool in_line, char *out);
+
+/* Bytes of b's payload: of its first field, or its bytes. */
+size_t mr__link_payload(const mr_spec_t *spec, const mr_buf_t *b);
+
+/* Whether a link has words for such buffers: bytes, or batches of an even field and a label. */
+bool mr__link_carries(const mr_spec_t *spec);
 
 /* Whether n labels (unaligned) are classes of the spec, or -1. */
 bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec);

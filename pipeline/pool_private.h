@@ -5,10 +5,14 @@
 #include "pipeline/buffer.h"
 #include "pipeline/wait.h"
 
-/* One buffer's memory: data, then the arrays of its records. */
+/* One buffer's memory: its fields, or its bytes, then the arrays of its records. */
 typedef struct mr__slot {
-  size_t cap, records, words;           /* bytes of data, B, n_words */
-  size_t key, draw, label, word, bytes; /* offsets; of all of it */
+  size_t cap, records, words; /* bytes of data, B, n_words */
+  int n_fields, label;        /* BATCHES; mr_spec_label */
+  struct {
+    size_t data, offset; /* where they begin; offset 0: even */
+  } field[MR_FIELDS_MAX];
+  size_t key, draw, excluded, word, bytes; /* where they begin; of all of it */
 } mr__slot_t;
 mr__slot_t mr__slot_of(const mr_spec_t *spec);
 void mr__slot_set(mr_buf_t *b, const mr__slot_t *t, char *at); /* points b there */

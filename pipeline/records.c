@@ -98,7 +98,6 @@ mr_err_t mr__after_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   if (out->flow != MR_FLOW_RECORDS || def->step) return MR_OK;
   bool only_walk = def->walk && !def->order;
-  if (def->source) out->n_labels = out->dataset ? out->dataset->n_classes : 0;
   int64_t epochs = out->n_epochs ? out->n_epochs : 1, all;
   out->sequential = any_sequential(s) || only_walk;
   bool beyond = __builtin_mul_overflow(out->n_records, epochs, &all) || all > INT64_C(1) << 62;

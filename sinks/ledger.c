@@ -108,13 +108,13 @@ static mr_err_t ledger_open(mr_stage_t *s) {
 /* ---- writing ---- */
 
 static void write_lines(const ledger_t *t, const mr_spec_t *spec, const mr_buf_t *b) {
-  size_t each = mr_spec_bytes(spec) / (size_t)spec->dim[0];
+  size_t each = mr_field_bytes(spec->field);
   if (!b->n) fprintf(t->out, "%" PRId64 " - - - -\n", t->step);
   for (int i = 0; i < b->n; i++)
     fprintf(t->out, "%" PRId64 " %d %" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", t->step,
             b->first + i, b->key[i], b->draw[i],
             (uint64_t)XXH3_64bits((const char *)b->data + (size_t)i * each, each) ^
-                (uint64_t)(uint32_t)b->label[i]);
+                (b->label ? (uint64_t)(uint32_t)b->label[i] : 0));
 }
 
 /* Words are texts, as a JSON number has 53 bits. */

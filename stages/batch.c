@@ -6,6 +6,7 @@
 
    Where a stream has holes or no positions, that number does not say where a batch begins: then the
    batches are found in order by one walk (batch_walk.c). */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "pipeline/chain.h"
@@ -133,19 +134,36 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* A batch of each field can be an array, and all of them fit a buffer. */
+static mr_err_t check_fields(mr_stage_t *s) {
+  const mr_spec_t *out = &s->out_spec[0];
+  size_t bytes = 0;
+  for (int f = 0; f < out->n_fields; f++) {
+    const mr_field_t *field = &out->field[f];
+    size_t here;
+    if (field->ndim + 1 > MR_MAX_NDIM)
+      return mr_stage_fail(s, MR_ERR_SHAPE, "field %s has %d dimensions, want at most %d",
+                           field->name, field->ndim, MR_MAX_NDIM - 1);
+    if (__builtin_mul_overflow(mr_field_bytes(field), (size_t)out->batch, &here) ||
+        __builtin_add_overflow(bytes, here, &bytes) || bytes > PTRDIFF_MAX / 64)
+      return mr_stage_fail(s, MR_ERR_SHAPE,
+                           "setting size = %" PRId64
+                           ": a batch would have more than %td bytes in "
+                           "fields up to %s; take a smaller size",
+                           ((const batch_t *)s->state)->size, PTRDIFF_MAX / 64, field->name);
+  }
+  return MR_OK;
+}
+
 static mr_err_t batch_plan(mr_stage_t *s) {
   batch_t *b = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   mr_spec_t *out = &s->out_spec[0];
-  if (in->ndim + 1 > MR_MAX_NDIM)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "records have %d dimensions, want at most %d", in->ndim,
-                         MR_MAX_NDIM - 1);
   *out = *in;
   out->flow = MR_FLOW_BATCHES;
-  out->ndim = in->ndim + 1;
   MR_TRY(mr_host_parse(s, b->host_text, b->size, &b->host));
-  out->dim[0] = (b->size + b->host.n - 1) / b->host.n;
-  for (int i = 0; i < in->ndim; i++) out->dim[i + 1] = in->dim[i];
+  out->batch = (b->size + b->host.n - 1) / b->host.n;
+  MR_TRY(check_fields(s));
   out->part = b->host.n > 1;
   bool all = !(b->skip_steps && *b->skip_steps);
   out->even = !out->part && all && !is_walked(s), out->by_record = !out->part && !out->even;
@@ -266,11 +284,12 @@ static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   bool passed = at.last && !crosses(s->state);
   buf->position = passed ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
   buf->n = at.n, buf->first = at.first;
-  buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)at.n;
   if (!at.n) return MR_OK;
   if (!is_over(s, next)) then = span_of(s, next);
   mr_chain_then(c, then.pos, then.n);
-  return mr_chain_fill(s, c, at.pos, at.n, buf);
+  MR_TRY(mr_chain_fill(s, c, at.pos, at.n, buf));
+  buf->size = mr_buf_bytes(spec, buf, at.n);
+  return MR_OK;
 }
 
 static mr_err_t batch_step(mr_stage_t *s) {

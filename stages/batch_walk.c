@@ -201,9 +201,10 @@ static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__planned_
   buf->epoch = p->epoch;
   buf->flags = last ? MR_BUF_EPOCH_END : 0;
   buf->position = p->position;
-  buf->size = mr_spec_bytes(spec) / (size_t)spec->dim[0] * (size_t)n;
   if (spec->n_words) memcpy(buf->word, p->word, (size_t)spec->n_words * sizeof *p->word);
-  return mr_plan_fill(s, mr_in_chain(s, 0), p->plan, from, n, buf);
+  MR_TRY(mr_plan_fill(s, mr_in_chain(s, 0), p->plan, from, n, buf));
+  buf->size = mr_buf_bytes(spec, buf, n);
+  return MR_OK;
 }
 
 mr_err_t mr_batch_walk_step(mr_stage_t *s, mr_batch_walk_t *t) {

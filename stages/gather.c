@@ -26,10 +26,8 @@ static const mr_opt_t gather_opts[] = {
     {0}};
 
 static bool alike(const mr_spec_t *a, const mr_spec_t *b) {
-  return a->dtype == b->dtype && a->layout == b->layout && a->ndim == b->ndim &&
-         a->n_words == b->n_words && a->n_batches == b->n_batches && a->n_records == b->n_records &&
-         a->n_epochs == b->n_epochs &&
-         !memcmp(a->dim + 1, b->dim + 1, (size_t)(a->ndim - 1) * sizeof *a->dim);
+  return mr_spec_alike(a, b) && a->n_words == b->n_words && a->n_batches == b->n_batches &&
+         a->n_records == b->n_records && a->n_epochs == b->n_epochs;
 }
 
 static mr_err_t gather_plan(mr_stage_t *s) {
@@ -42,7 +40,7 @@ static mr_err_t gather_plan(mr_stage_t *s) {
                            "inputs a and %s are not slices of the same batches: want the same "
                            "records, sizes and epochs",
                            s->def->in[t->n].name);
-    most += s->in_spec[t->n].dim[0];
+    most += s->in_spec[t->n].batch;
   }
   for (int i = t->n; i < MR_MAX_PORTS; i++)
     if (s->in_linked[i])
@@ -54,7 +52,7 @@ static mr_err_t gather_plan(mr_stage_t *s) {
                          " records together",
                          t->size, most);
   *out = s->in_spec[0];
-  out->dim[0] = t->size ? t->size : most;
+  out->batch = t->size ? t->size : most;
   return MR_OK;
 }
 
@@ -64,29 +62,20 @@ static bool follows(const mr_buf_t *out, const mr_buf_t *b, int64_t size) {
          (!b->n || !out->n || b->first == out->first + out->n);
 }
 
-static void copy_slice(const mr_spec_t *spec, const mr_buf_t *from, mr_buf_t *to) {
-  size_t n = (size_t)from->n, bytes = mr_spec_bytes(spec) / (size_t)spec->dim[0];
-  memcpy((char *)to->data + (size_t)to->n * bytes, from->data, n * bytes);
-  memcpy(to->label + to->n, from->label, n * sizeof *to->label);
-  memcpy(to->key + to->n, from->key, n * sizeof *to->key);
-  memcpy(to->draw + to->n, from->draw, n * sizeof *to->draw);
-  if (!to->n) to->first = from->first;
-  to->n += from->n, to->size += n * bytes;
-}
-
 static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
   const mr_spec_t *spec = &s->in_spec[i];
   if (!i) {
     out->epoch = b->epoch, out->position = b->position, out->flags = b->flags;
     if (spec->n_words) memcpy(out->word, b->word, (size_t)spec->n_words * sizeof *b->word);
   }
-  if (!follows(out, b, s->out_spec[0].dim[0]))
+  if (!follows(out, b, s->out_spec[0].batch))
     return mr_stage_fail(s, MR_ERR_DATA,
                          "batch %" PRId64
                          ": slots from %d on came at input %s after those up to "
                          "%d; want host=I/N of one batch at inputs a, b, ... in the order of I",
                          b->seq, b->first, s->def->in[i].name, out->first + out->n);
-  copy_slice(spec, b, out);
+  if (!out->n) out->first = b->first;
+  mr_buf_append(spec, b, 0, b->n, out);
   return MR_OK;
 }
 

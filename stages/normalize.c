@@ -32,15 +32,15 @@ static mr_err_t spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
 
 static void plan_output(mr_stage_t *s) {
   const normalize_t *t = s->state;
-  mr_spec_t *out = &s->out_spec[0];
+  mr_field_t *out = s->out_spec[0].field;
   bool hwc = t->layout == 0;
-  *out = s->in_spec[0];
+  s->out_spec[0] = s->in_spec[0];
   out->dtype = dtypes[t->dtype];
   out->layout = hwc ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
   out->ndim = 3;
   out->dim[hwc ? 2 : 0] = t->in.C, out->dim[hwc ? 0 : 1] = t->in.H;
   out->dim[hwc ? 1 : 2] = t->in.W;
-  for (int c = 0; c < t->in.C && t->in.C <= 3; c++) /* three is what a spec has room for */
+  for (int c = 0; c < t->in.C && t->in.C <= 3; c++) /* three is what a field has room for */
     out->mean[c] = (float)t->mean.v[c], out->std[c] = (float)t->std.v[c];
 }
 

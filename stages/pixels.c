@@ -1,7 +1,7 @@
 #include "stages/pixels.h"
 
 mr_err_t mr_pixels_plan(mr_stage_t *s, int channels_max, int side_max, mr_pixels_t *out) {
-  const mr_spec_t *in = &s->in_spec[0];
+  const mr_field_t *in = s->in_spec[0].field;
   bool grey = in->ndim == 2, hwc = in->layout == MR_LAYOUT_HWC;
   if (in->dtype != MR_U8 || (!grey && (in->ndim != 3 || in->layout == MR_LAYOUT_NONE)))
     return mr_stage_fail(s, MR_ERR_SHAPE,

@@ -9,7 +9,7 @@ enum { MR_CHANNELS_MAX = 4 };
 typedef struct mr_pixels {
   int C, H, W;
   bool hwc; /* channels last; false where there is one channel, since both layouts are then alike */
-  int h_at; /* which dimension of the spec is H; W follows */
+  int h_at; /* which dimension of the field is H; W follows */
 } mr_pixels_t;
 
 /* In plan: the pictures of input 0.  MR_ERR_SHAPE with a sentence if they are none, have more than

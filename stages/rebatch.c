@@ -48,7 +48,7 @@ static mr_err_t rebatch_plan(mr_stage_t *s) {
                          "instead of the one before",
                          (long long)t->size);
   *out = s->in_spec[0];
-  out->dim[0] = (t->size + t->host.n - 1) / t->host.n;
+  out->batch = (t->size + t->host.n - 1) / t->host.n;
   out->n_batches = 0; /* known at the end */
   out->part = t->host.n > 1, out->even = !out->part, out->by_record = false;
   out->n_words = OWN_WORDS + s->in_spec[0].n_words;
@@ -62,7 +62,7 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   size_t n = (size_t)s->in_spec[0].n_words;
   t->before_word = calloc(n + 1, sizeof *t->before_word);
   mr_spec_t whole = s->out_spec[0];
-  whole.dim[0] = t->size;
+  whole.batch = t->size;
   if (t->host.n > 1) t->pool = mr_pool_create(&whole, 1);
   if (!t->before_word || (t->host.n > 1 && !t->pool))
     return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
@@ -70,7 +70,7 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   if (s->n_start_words) {
     bool fits = s->n_start_words == OWN_WORDS + (int)n || s->n_start_words == OWN_WORDS; /* seek */
     if (fits) t->skip = s->start_word[USED], t->number = s->start_word[NUMBER];
-    if (!fits || t->skip < 0 || t->skip > s->in_spec[0].dim[0] || t->number < 0 ||
+    if (!fits || t->skip < 0 || t->skip > s->in_spec[0].batch || t->number < 0 ||
         t->number > INT64_C(1) << 62)
       return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state of another graph");
     n = (size_t)s->n_start_words - OWN_WORDS;
@@ -85,17 +85,6 @@ static void rebatch_close(mr_stage_t *s) {
   mr_pool_destroy(t->pool);
   free(t->before_word);
   t->in = NULL, t->before_word = NULL, t->pool = NULL;
-}
-
-static void copy_records(const mr_spec_t *in, const mr_buf_t *from, int at, mr_buf_t *to, int n) {
-  size_t bytes = mr_spec_bytes(in) / (size_t)in->dim[0];
-  memcpy((char *)to->data + (size_t)to->n * bytes, (char *)from->data + (size_t)at * bytes,
-         (size_t)n * bytes);
-  memcpy(to->label + to->n, from->label + at, (size_t)n * sizeof *to->label);
-  memcpy(to->key + to->n, from->key + at, (size_t)n * sizeof *to->key);
-  memcpy(to->draw + to->n, from->draw + at, (size_t)n * sizeof *to->draw);
-  to->n += n;
-  to->size += (size_t)n * bytes;
 }
 
 /* The used-up batch is what the next one stands after. */
@@ -119,7 +108,7 @@ static mr_err_t fill(mr_stage_t *s, mr_buf_t *out) {
     }
     int64_t left = t->in->n - t->used, room = t->size - out->n;
     int n = (int)(left < room ? left : room);
-    copy_records(&s->in_spec[0], t->in, t->used, out, n);
+    mr_buf_append(&s->in_spec[0], t->in, t->used, n, out);
     t->used += n;
     out->epoch = t->in->epoch, out->flags = 0;
     if (t->used == t->in->n) release(s, out);
@@ -142,7 +131,7 @@ static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
   mr_err_t e = gather(s, whole);
   int from = 0, n = whole->n;
   mr_host_slice(&t->host, &from, &n);
-  if (e == MR_OK) copy_records(&s->in_spec[0], whole, from, out, n);
+  if (e == MR_OK) mr_buf_append(&s->in_spec[0], whole, from, n, out);
   out->first = from, out->epoch = whole->epoch, out->flags = whole->flags;
   mr_buf_unref(whole);
   return e;
@@ -175,7 +164,7 @@ static mr_err_t rebatch_step(mr_stage_t *s) {
 static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record_in) {
   const rebatch_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
-  int64_t record, each = in->dim[0], epoch = 0, batches = 0;
+  int64_t record, each = in->batch, epoch = 0, batches = 0;
   if (__builtin_mul_overflow(number, t->size, &record)) return -1;
   if (in->by_record) {
     own[USED] = own[NUMBER] = 0;

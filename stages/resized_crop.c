@@ -33,7 +33,8 @@ static mr_err_t resized_crop_plan(mr_stage_t *s) {
   s->scratch_bytes = scratch > STACK ? scratch : 0;
   for (int k = 0; k < 2; k++) t->log_ratio[k] = log(t->ratio[k]);
   s->out_spec[0] = *in;
-  s->out_spec[0].dim[px->h_at] = s->out_spec[0].dim[px->h_at + 1] = t->size;
+  int64_t *dim = s->out_spec[0].field->dim;
+  dim[px->h_at] = dim[px->h_at + 1] = t->size;
   bool whole = t->scale[0] == 1 && t->scale[1] == 1;
   return whole ? MR_OK : mr_needs_generator(s, "scale=1:1");
 }

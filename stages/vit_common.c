@@ -10,19 +10,21 @@
 
 mr_err_t mr_vit_check_input(mr_stage_t *s, int port) {
   const mr_spec_t *in = &s->in_spec[port];
+  const mr_field_t *image = in->field;
   char text[256];
   mr_spec_text(in, text, sizeof text);
-  if (in->dtype != MR_F32 || in->ndim != 4 || in->layout != MR_LAYOUT_HWC)
+  if (image->dtype != MR_F32 || image->ndim != 3 || image->layout != MR_LAYOUT_HWC)
     return mr_stage_fail(
         s, MR_ERR_SHAPE,
         "input %s is %s: want batches of f32 pictures laid out HWC; put `normalize "
         "layout=hwc` before batch",
         s->def->in[port].name, text);
-  if (in->dim[1] != in->dim[2])
+  if (image->dim[0] != image->dim[1])
     return mr_stage_fail(s, MR_ERR_SHAPE, "input %s is %s: want square pictures",
                          s->def->in[port].name, text);
-  if (!in->dataset || in->dataset->n_classes < 1)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "input %s: want a dataset with classes",
+  if (mr_spec_label(in) < 0 || !in->dataset || in->dataset->n_classes < 1)
+    return mr_stage_fail(s, MR_ERR_SHAPE,
+                         "input %s: want a dataset with classes, and one field that is a label",
                          s->def->in[port].name);
   return MR_OK;
 }
@@ -32,9 +34,9 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
   const mr_spec_t *in = &s->in_spec[port];
   MR_TRY(mr_vit_check_input(s, port));
   *out = (mr_vit_config_t){.variant = v->variant ? MR_VIT_TIMM : MR_VIT_FLAX,
-                           .image = (int)in->dim[1],
+                           .image = (int)in->field->dim[0],
                            .patch = (int)v->patch,
-                           .channels = (int)in->dim[3],
+                           .channels = (int)in->field->dim[2],
                            .embed = (int)v->embed,
                            .mlp = (int)v->mlp,
                            .heads = (int)v->heads,
@@ -104,7 +106,7 @@ static void count(mr_stage_t *s, int port, mr_vit_tally_t *tally, const float *l
    *images and *labels are the caller's to free, also after a failure. */
 static mr_err_t pad(mr_stage_t *s, const mr_spec_t *spec, const mr_buf_t *b, float **images,
                     int32_t **labels) {
-  size_t whole = mr_spec_bytes(spec), B = (size_t)spec->dim[0], n = (size_t)b->n;
+  size_t B = (size_t)spec->batch, whole = mr_field_bytes(spec->field) * B, n = (size_t)b->n;
   size_t picture = whole / B;
   char *data = aligned_alloc(64, (whole + 63) / 64 * 64);
   int32_t *label = aligned_alloc(64, (B * sizeof *label + 63) / 64 * 64);
@@ -128,7 +130,7 @@ static mr_err_t evaluate_batch(mr_stage_t *s, int port, mr_eval_step_t *step,
   float *images = NULL;
   int32_t *labels = NULL;
   if (!b->n) return MR_OK;
-  bool is_short = b->n < spec->dim[0];
+  bool is_short = b->n < spec->batch;
   mr_err_t e = is_short ? pad(s, spec, b, &images, &labels) : MR_OK;
   if (e >= 0)
     e = mr_eval_step_run(step, params, is_short ? images : b->data, is_short ? labels : b->label,

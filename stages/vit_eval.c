@@ -39,23 +39,20 @@ static mr_err_t vit_eval_plan(mr_stage_t *s) {
   MR_TRY(mr_vit_check_input(s, 0));
   if (!v->checkpoint || !v->checkpoint[0])
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting checkpoint: want the name of a file");
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS,
-                               .dtype = MR_U8,
-                               .ndim = 1,
-                               .dim = {sizeof(mr_metrics_t)},
-                               .dataset = s->in_spec[0].dataset};
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS, .dataset = s->in_spec[0].dataset};
   return MR_OK;
 }
 
 static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
   mr_vit_config_t c;
+  const int64_t *dim = in->field->dim;
   MR_TRY(mr_vit_state_config(v->checkpoint, &c, diag));
-  if (c.image != in->dim[1] || c.channels != in->dim[3] || c.classes != in->dataset->n_classes)
+  if (c.image != dim[0] || c.channels != dim[2] || c.classes != in->dataset->n_classes)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: its model takes %dx%dx%d pictures of %d classes, the stream brings "
                    "%lldx%lldx%lld of %d",
-                   v->checkpoint, c.image, c.image, c.channels, c.classes, (long long)in->dim[1],
-                   (long long)in->dim[2], (long long)in->dim[3], in->dataset->n_classes);
+                   v->checkpoint, c.image, c.image, c.channels, c.classes, (long long)dim[0],
+                   (long long)dim[1], (long long)dim[2], in->dataset->n_classes);
   c.dtype = v->dtype ? MR_BF16 : MR_F32;
   c.threads = (int)v->team.threads;
   c.pin = v->team.pin;
@@ -65,7 +62,7 @@ static mr_err_t load(vit_eval_t *v, const mr_spec_t *in, mr_diag_t *diag) {
   MR_TRY(mr_vit_state_check(v->checkpoint, &c, &v->params, diag));
   MR_TRY(mr_params_alloc(&v->params, diag));
   MR_TRY(mr_vit_state_load(v->checkpoint, &c, &v->params, &v->at, diag));
-  return mr_eval_step_create(&c, in->dim[0], NULL, &v->step, diag);
+  return mr_eval_step_create(&c, in->batch, NULL, &v->step, diag);
 }
 
 static mr_err_t vit_eval_open(mr_stage_t *s) {

@@ -54,7 +54,7 @@ static mr_err_t fit(vit_step_t *v, mr_train_config_t *t, mr_diag_t *diag) {
 /* Compiles both functions; the messages of the model get the stage's name. */
 static mr_err_t compile(mr_stage_t *s) {
   vit_step_t *v = s->state;
-  mr_train_config_t train = mr__vit_train_config(v, s->in_spec[IN_TRAIN].dim[0]);
+  mr_train_config_t train = mr__vit_train_config(v, s->in_spec[IN_TRAIN].batch);
   mr_diag_t why = {0};
   v->config.remat = (mr_vit_remat_t)v->remat; /* the enum's order */
   mr_err_t e = fit(v, &train, &why);

@@ -97,7 +97,7 @@ static mr_err_t plan_evaluation(mr_stage_t *s) {
     if (!s->in_linked[port]) continue;
     mr_vit_config_t c;
     MR_TRY(mr_vit_config_for(s, &v->model, port, &c));
-    int64_t B = s->in_spec[port].dim[0];
+    int64_t B = s->in_spec[port].batch;
     if (c.image != v->config.image || c.channels != v->config.channels ||
         c.classes != v->config.classes || (v->eval_batch && v->eval_batch != B))
       return mr_stage_fail(
@@ -126,12 +126,10 @@ static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
 static mr_err_t plan_outputs(mr_stage_t *s) {
   int64_t bytes;
   MR_TRY(state_bytes(s, &bytes));
-  mr_spec_t out = {.dtype = MR_U8, .ndim = 1, .dataset = s->in_spec[IN_TRAIN].dataset};
-  s->out_spec[OUT_METRICS] = s->out_spec[OUT_STATE] = out;
-  s->out_spec[OUT_METRICS].flow = MR_FLOW_METRICS;
-  s->out_spec[OUT_METRICS].dim[0] = sizeof(mr_metrics_t);
-  s->out_spec[OUT_STATE].flow = MR_FLOW_STATE;
-  s->out_spec[OUT_STATE].dim[0] = bytes;
+  const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;
+  s->out_spec[OUT_METRICS] = (mr_spec_t){.flow = MR_FLOW_METRICS, .dataset = dataset};
+  s->out_spec[OUT_STATE] = mr_spec_of_bytes(MR_FLOW_STATE, bytes);
+  s->out_spec[OUT_STATE].dataset = dataset;
   return MR_OK;
 }
 

@@ -108,11 +108,11 @@ static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
 static mr_err_t train_on(mr_stage_t *s, const mr_buf_t *batch) {
   vit_step_t *v = s->state;
   if (!batch->n) return pass_step(s, batch);
-  if (batch->n != s->in_spec[IN_TRAIN].dim[0])
+  if (batch->n != s->in_spec[IN_TRAIN].batch)
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "a batch of %d records: want %" PRId64
                          "; give the batch stage drop-remainder",
-                         batch->n, s->in_spec[IN_TRAIN].dim[0]);
+                         batch->n, s->in_spec[IN_TRAIN].batch);
   float lr = mr_schedule_at(&v->rate, v->at.step);
   mr_train_out_t r;
   bool watch = mr__vit_watched(s, v->at.step + 1);

@@ -87,16 +87,17 @@ void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params,
 
 /* ---- pictures ---- */
 
-static uint8_t byte_of(const mr_spec_t *spec, float v, int c) {
-  float std = spec->std[c] > 0 ? spec->std[c] : 1;
-  float x = (v * std + spec->mean[c]) * 255 + .5f;
+static uint8_t byte_of(const mr_field_t *f, float v, int c) {
+  float std = f->std[c] > 0 ? f->std[c] : 1;
+  float x = (v * std + f->mean[c]) * 255 + .5f;
   return x < 0 ? 0 : x > 255 ? 255 : (uint8_t)x;
 }
 
 void mr_vit_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
                     mr_metrics_t *out) {
   mr_picture_t *p = &out->picture;
-  int64_t H = spec->dim[1], W = spec->dim[2], C = spec->dim[3];
+  const mr_field_t *image = spec->field;
+  int64_t H = image->dim[0], W = image->dim[1], C = image->dim[2];
   const float *x = (const float *)batch->data + i * H * W * C;
   *p = (mr_picture_t){.truth = batch->label[i], .guess = guess, .key = batch->key[i]};
   p->height = (int32_t)(H < MR_PICTURE_SIDE ? H : MR_PICTURE_SIDE);
@@ -106,6 +107,6 @@ void mr_vit_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int gue
       for (int64_t c = 0; c < 3; c++) {
         int64_t from = C == 3 ? c : 0; /* one channel: grey */
         float v = x[(r * H / p->height * W + k * W / p->width) * C + from];
-        p->rgb[(r * p->width + k) * 3 + c] = byte_of(spec, v, (int)from);
+        p->rgb[(r * p->width + k) * 3 + c] = byte_of(image, v, (int)from);
       }
 }

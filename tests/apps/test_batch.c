@@ -99,10 +99,10 @@ static void expect_batch(const char *text, int i) {
   if (p.status) fail_msg("%s", p.err);
   assert_int_equal(mr_npy_load(out, &data, NULL), MR_OK);
   assert_int_equal(mr_npy_load(labels, &label, NULL), MR_OK);
-  assert_int_equal(data.dtype, whole.spec.dtype);
-  assert_int_equal(data.ndim, whole.spec.ndim);
+  assert_int_equal(data.dtype, whole.spec.field->dtype);
+  assert_int_equal(data.ndim, whole.spec.field->ndim + 1);
   assert_int_equal(data.dim[0], whole.batch[i].n);
-  for (int k = 1; k < data.ndim; k++) assert_int_equal(data.dim[k], whole.spec.dim[k]);
+  for (int k = 1; k < data.ndim; k++) assert_int_equal(data.dim[k], whole.spec.field->dim[k - 1]);
   assert_memory_equal(data.data, whole.batch[i].data, data.count * mr_dtype_size(data.dtype));
   assert_int_equal(label.count, whole.batch[i].n);
   assert_memory_equal(label.data, whole.batch[i].label, label.count * sizeof(int32_t));
@@ -240,7 +240,7 @@ static void hosts_share_each_batch(const char *text, int hosts) {
     snprintf(part, sizeof part, "%.*s%s%s", (int)(name - text), text, host, name);
     run_whole(part);
     assert_int_equal(whole.n, all.n);
-    size_t each = mr_spec_bytes(&whole.spec) / (size_t)whole.spec.dim[0];
+    size_t each = mr_field_bytes(whole.spec.field);
     for (int i = 0; i < all.n; i++) {
       int n = whole.batch[i].n;
       assert_true(at[i] + n <= all.batch[i].n);
@@ -289,7 +289,8 @@ static void the_batch_of_a_training_graph_is_what_its_step_takes(void **state) {
   RUN(&p, "batch", MR_SOURCE_DIR "/examples/cifar10-vit.mr", "data=synthetic", "batch=8", "--step",
       "1250", "--out", out);
   assert_int_equal(p.status, 0);
-  assert_non_null(strstr(p.out, "step 1250, epoch 1: 8 records of batches f32[8,32,32,3] HWC"));
+  assert_non_null(strstr(
+      p.out, "step 1250, epoch 1: 8 records of batches image f32[8,32,32,3] HWC, label i32[8]"));
   RUN(&p, "batch", MR_SOURCE_DIR "/examples/cifar10-vit.mr", "data=synthetic", "--stage",
       "valid-batches", "--step", "4");
   assert_non_null(strstr(p.out, "step 4, epoch 1: 232 records"));

@@ -83,7 +83,7 @@ static inline mr_err_t fuzz_open(fuzz_stage_t *f, const char *def, const char *c
 /* Asks for every record of a source and looks at its first and last byte. */
 static inline void fuzz_fetch_all(fuzz_stage_t *f) {
   const mr_spec_t *spec = &f->s.out_spec[0];
-  size_t bytes = mr_spec_bytes(spec);
+  size_t bytes = mr_field_bytes(spec->field);
   for (int64_t i = 0; i < spec->n_records && i < 4096; i++) {
     mr_rec_t r = {0};
     f->diag = (mr_diag_t){0};

@@ -15,15 +15,16 @@ static void within(const char *part, size_t bytes, const uint8_t *frame, size_t 
 }
 
 static void read_data(const mr__link_head_t *head, const uint8_t *frame, size_t n) {
-  mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
-                    .dtype = MR_U8,
-                    .ndim = 2,
-                    .dim = {4, 16},
-                    .n_words = frame[6] % 3,
-                    .dataset = &dataset};
+  mr_spec_t spec = {
+      .flow = MR_FLOW_BATCHES,
+      .n_fields = 2,
+      .field = {{.name = "image", .dtype = MR_U8, .ndim = 1, .dim = {16}}, mr_field_of_label(0)},
+      .batch = 4,
+      .n_words = frame[6] % 3,
+      .dataset = &dataset};
   mr__link_data_t d;
   mr__link_parts_t p;
-  if (frame[6] >= 128) spec = (mr_spec_t){.flow = MR_FLOW_BYTES, .ndim = 1, .dim = {64}};
+  if (frame[6] >= 128) spec = mr_spec_of_bytes(MR_FLOW_BYTES, 64);
   const uint8_t *body = frame + sizeof *head;
   if (!mr__link_data_read(body, head->body, head->frames, &spec, &d, &p)) return;
   fuzz_need(d.n >= 0 && d.size <= mr_spec_bytes(&spec), "too much is believed");

@@ -45,10 +45,9 @@ static void numbers_are_in_order(const mr_link_t *l) {
 static void is_whole(const mr_link_t *l, const mr_buf_t *b) {
   const mr_spec_t *s = mr_link_spec(l);
   volatile uint8_t sum = 0;
-  fuzz_need(b->n >= 0 && (s->flow != MR_FLOW_BATCHES || b->n <= s->dim[0]), "records");
-  if (s->flow == MR_FLOW_BATCHES)
-    fuzz_need(b->size == mr_spec_bytes(s) / (size_t)s->dim[0] * (size_t)b->n, "bytes");
-  for (size_t i = 0; i < b->size; i++) sum ^= ((const uint8_t *)b->data)[i];
+  fuzz_need(b->n >= 0 && (s->flow != MR_FLOW_BATCHES || b->n <= s->batch), "records");
+  if (s->flow == MR_FLOW_BATCHES) fuzz_need(b->size == mr_buf_bytes(s, b, b->n), "bytes");
+  for (size_t i = 0; i < mr__link_payload(s, b); i++) sum ^= ((const uint8_t *)b->data)[i];
   for (int i = 0; b->label && i < b->n; i++)
     fuzz_need(b->label[i] >= -1 && (!s->dataset || b->label[i] < s->dataset->n_classes), "label");
   for (int i = 0; b->word && i < s->n_words; i++) sum ^= (uint8_t)b->word[i];
@@ -170,12 +169,14 @@ static void open_ends(ends_t *e, uint8_t how) {
                        .by_hand = how & 2,
                        .copy = true,
                        .linger_ms = 1};
-  e->spec = (mr_spec_t){.flow = how & 8 ? MR_FLOW_BYTES : MR_FLOW_BATCHES,
-                        .dtype = MR_U8,
-                        .ndim = how & 8 ? 1 : 2,
-                        .dim = {how & 8 ? 64 : BATCH, WIDTH},
-                        .n_words = how & 16 && !(how & 8) ? 2 : 0,
-                        .dataset = &dataset};
+  e->spec = (mr_spec_t){
+      .flow = how & 8 ? MR_FLOW_BYTES : MR_FLOW_BATCHES,
+      .n_fields = how & 8 ? 1 : 2,
+      .field = {{.name = "image", .dtype = MR_U8, .ndim = 1, .dim = {how & 8 ? 64 : WIDTH}},
+                mr_field_of_label(dataset.n_classes)},
+      .batch = how & 8 ? 0 : BATCH,
+      .n_words = how & 16 && !(how & 8) ? 2 : 0,
+      .dataset = &dataset};
   if (how & 1) {
     e->pool = mr_pool_create(&e->spec, BUFFERS);
     e->l = mr_link_open_out(&cfg, &e->spec, how & 32 ? 3 : 0, &diag);

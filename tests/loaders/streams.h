@@ -46,8 +46,8 @@ static inline mr_err_t collect_step(mr_stage_t *s) {
   element_t *x = &t->element[t->n++];
   *x = (element_t){.n = b->n, .width = 1, .position = b->position, .epoch = b->epoch};
   x->flags = b->flags, x->hole = b->n && b->key[0] == UINT64_MAX;
-  for (int i = 1; i < spec->ndim; i++) x->width *= (int)spec->dim[i];
-  size_t bytes = (size_t)x->n * (size_t)x->width * mr_dtype_size(spec->dtype);
+  for (int i = 0; i < spec->field->ndim; i++) x->width *= (int)spec->field->dim[i];
+  size_t bytes = (size_t)x->n * (size_t)x->width * mr_dtype_size(spec->field->dtype);
   x->value = malloc(bytes + 8);
   memcpy(x->value, b->data, bytes);
   t->n_words = spec->n_words;
@@ -85,7 +85,7 @@ static inline mr_err_t rand_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out
 
 static inline mr_err_t raw_plan(mr_stage_t *s) {
   s->out_spec[0] = s->in_spec[0];
-  s->out_spec[0].ndim = 1, s->out_spec[0].dim[0] = 3;
+  s->out_spec[0].field->ndim = 1, s->out_spec[0].field->dim[0] = 3;
   return MR_OK;
 }
 

@@ -68,9 +68,10 @@ static void records_and_labels_of_both_splits_come_as_written(void **state) {
                                   split ? "split=valid" : "split=train")) < 0)
         fail_msg("%s", h.diag.text);
       const mr_spec_t *spec = &h.s.out_spec[0];
-      assert_int_equal(spec->layout, MR_LAYOUT_HWC);
-      assert_int_equal(spec->ndim, 3);
-      assert_int_equal(spec->dim[0] * 10000 + spec->dim[1] * 100 + spec->dim[2], 50703);
+      const mr_field_t *image = spec->field;
+      assert_int_equal(image->layout, MR_LAYOUT_HWC);
+      assert_int_equal(image->ndim, 3);
+      assert_int_equal(image->dim[0] * 10000 + image->dim[1] * 100 + image->dim[2], 50703);
       for (int64_t i = 0; i < spec->n_records; i++) {
         mr_rec_t r = {0};
         assert_int_equal(mr_stage_npy.source->fetch(&h.s, 0, &i, 1, &r), MR_OK);
@@ -101,8 +102,8 @@ static void layouts_follow_the_dimensions_or_the_setting(void **state) {
     write_images(dict);
     if (hand_plan(&h, &mr_stage_npy, NULL, HAND_SETTINGS(images, labels, row[i].setting)) < 0)
       fail_msg("%s", h.diag.text);
-    assert_int_equal(h.s.out_spec[0].layout, row[i].want);
-    assert_int_equal(h.s.out_spec[0].ndim, row[i].ndim);
+    assert_int_equal(h.s.out_spec[0].field->layout, row[i].want);
+    assert_int_equal(h.s.out_spec[0].field->ndim, row[i].ndim);
     assert_int_equal(h.s.out_spec[0].n_records, N);
     hand_close(&h);
   }

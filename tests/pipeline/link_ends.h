@@ -15,13 +15,14 @@ static const mr_dataset_t ends_dataset = {"test", 3, ends_class};
 
 /* Batches of 4 records of n bytes. */
 static inline mr_spec_t ends_spec(int64_t n) {
-  return (mr_spec_t){.flow = MR_FLOW_BATCHES,
-                     .dtype = MR_U8,
-                     .ndim = 2,
-                     .dim = {ENDS_BATCH, n},
-                     .n_records = 4000,
-                     .n_batches = 1000,
-                     .dataset = &ends_dataset};
+  return (mr_spec_t){
+      .flow = MR_FLOW_BATCHES,
+      .n_fields = 2,
+      .field = {{.name = "image", .dtype = MR_U8, .ndim = 1, .dim = {n}}, mr_field_of_label(3)},
+      .batch = ENDS_BATCH,
+      .n_records = 4000,
+      .n_batches = 1000,
+      .dataset = &ends_dataset};
 }
 
 /* The buffer of this number; position counts records, so that a stream can start anywhere. */
@@ -30,11 +31,12 @@ static inline mr_buf_t *ends_make(mr_pool_t *pool, const mr_spec_t *spec, int64_
   if (!b) return NULL;
   b->size = mr_spec_bytes(spec);
   b->n = ENDS_BATCH, b->epoch = number / 1000, b->position = (number + 1) * ENDS_BATCH;
-  memset(b->data, (int)(number % 251), b->size);
+  memset(b->data, (int)(number % 251), ENDS_BATCH * mr_field_bytes(spec->field));
   for (int i = 0; i < b->n; i++) {
     b->key[i] = (uint64_t)(number * ENDS_BATCH + i);
     b->draw[i] = b->key[i] * 3;
     b->label[i] = (int32_t)(b->key[i] % 3);
+    b->excluded[i] = 0;
   }
   return b;
 }
@@ -44,11 +46,11 @@ static inline bool ends_is(const mr_buf_t *b, const mr_spec_t *spec, int64_t num
   const unsigned char *at = b->data;
   if (b->seq != number || b->size != mr_spec_bytes(spec) || b->n != ENDS_BATCH) return false;
   if (b->epoch != number / 1000 || b->position != (number + 1) * ENDS_BATCH) return false;
-  for (size_t i = 0; i < b->size; i++)
+  for (size_t i = 0; i < ENDS_BATCH * mr_field_bytes(spec->field); i++)
     if (at[i] != number % 251) return false;
   for (int i = 0; i < b->n; i++)
     if (b->key[i] != (uint64_t)(number * ENDS_BATCH + i) || b->draw[i] != b->key[i] * 3 ||
-        b->label[i] != (int32_t)(b->key[i] % 3))
+        b->label[i] != (int32_t)(b->key[i] % 3) || b->excluded[i])
       return false;
   return true;
 }

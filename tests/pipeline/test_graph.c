@@ -36,8 +36,10 @@ static const mr_opt_t other_knobs[] = {
     {.name = "n", .type = MR_OPT_INT, .offset = offsetof(knobs_t, n), .lo = 1, .hi = 9}, {0}};
 
 static mr_err_t records_plan(mr_stage_t *s) {
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_RECORDS, .dtype = MR_U8, .ndim = 1, .dim = {4}, .n_records = 10};
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                               .n_fields = 1,
+                               .field = {{.name = "bytes", .dtype = MR_U8, .ndim = 1, .dim = {4}}},
+                               .n_records = 10};
   return MR_OK;
 }
 static mr_err_t no_fetch(mr_stage_t *s, int w, const int64_t *i, int n, mr_rec_t *out) {
@@ -184,11 +186,11 @@ static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
       {"source ! sink name=s\nsource ! s.",
        "2:10: s.in has two connections, from source and source2"},
       {"pass name=a ! pass name=b ! a.", "1:1: the graph runs in a circle through a, b"},
-      {"source ! meter", "1:10: source gives bytes bool[] host, but meter takes metrics"},
+      {"source ! meter", "1:10: source gives bytes host, but meter takes metrics"},
       {"records n=1 ! sink",
-       "1:15: records gives records u8[4] host, but sink takes buffers (a "
+       "1:15: records gives records bytes u8[4], host, but sink takes buffers (a "
        "\"batch\" makes batches of records)"},
-      {"source ! picky", "1:10: picky: wants four dimensions; source gives bytes bool[] host"},
+      {"source ! picky", "1:10: picky: wants four dimensions; source gives bytes host"},
       {"source\n n=10 ! sink", "2:2: source: setting n = \"10\": want a whole number in [1,9]"},
       {"source ! pass workers=65 ! sink",
        "1:15: pass: setting workers = \"65\": want a whole number in [1,64] of threads"},

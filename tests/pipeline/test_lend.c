@@ -19,8 +19,7 @@ static int lent[WORDS]; /* what the lender changes each round */
 static int rounds_lent, reads, torn, fail_at;
 
 static mr_err_t lender_plan(mr_stage_t *s) {
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(int *)}};
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, sizeof(int *));
   return MR_OK;
 }
 

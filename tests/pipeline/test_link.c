@@ -311,7 +311,7 @@ static void a_receiver_without_a_spec_learns_it(void **state) {
   p.in = mr_link_open_in(&cfg, NULL, NULL, &diag);
   while (!mr_link_spec(p.in)) turn(p.out), turn(p.in);
   const mr_spec_t *got = mr_link_spec(p.in);
-  assert_int_equal(got->dim[1], 16);
+  assert_int_equal(got->field->dim[0], 16);
   assert_string_equal(got->dataset->class_name[2], "ship");
   carry(&p, 50);
   close_pair(&p);

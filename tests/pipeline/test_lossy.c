@@ -21,8 +21,7 @@ static int64_t made[16];                                           /* by worker:
 static int64_t got[READERS], lost[READERS], out_of_order[READERS]; /* by worker */
 
 static mr_err_t numbers_plan(mr_stage_t *s) {
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(int64_t)}};
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, sizeof(int64_t));
   return MR_OK;
 }
 

@@ -13,12 +13,16 @@
 #include "pipeline/metrics.h"
 
 static void a_batch_has_aligned_data_and_room_for_its_records(void **state) {
-  mr_spec_t spec = {.flow = MR_FLOW_BATCHES, .dtype = MR_F32, .ndim = 2, .dim = {5, 3}};
+  mr_spec_t spec = {
+      .flow = MR_FLOW_BATCHES,
+      .n_fields = 2,
+      .field = {{.name = "x", .dtype = MR_F32, .ndim = 1, .dim = {3}}, mr_field_of_label(0)},
+      .batch = 5};
   mr_pool_t *p = mr_pool_create(&spec, 2);
   mr_buf_t *a = mr_pool_get(p), *b = mr_pool_get(p);
   assert_non_null(b);
   assert_null(mr_pool_get(p));
-  assert_int_equal(a->cap, 60);
+  assert_int_equal(a->cap, 60 + 20);
   assert_int_equal((uintptr_t)a->data % 64, 0);
   assert_int_equal((uintptr_t)b->data % 64, 0);
   for (int i = 0; i < 5; i++) a->label[i] = i, a->key[i] = a->draw[i] = UINT64_MAX;
@@ -48,7 +52,7 @@ static void a_buffer_comes_back_reset(void **state) {
 }
 
 static void too_large_a_pool_is_refused(void **state) {
-  mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {(int64_t)1 << 50}};
+  mr_spec_t spec = mr_spec_of_bytes(MR_FLOW_BYTES, (int64_t)1 << 50);
   assert_null(mr_pool_create(&spec, (size_t)1 << 20));
 }
 
@@ -65,7 +69,7 @@ static void *churn(void *arg) {
 }
 
 static void threads_never_hold_the_same_buffer(void **state) {
-  mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {64}};
+  mr_spec_t spec = mr_spec_of_bytes(MR_FLOW_BYTES, 64);
   mr_pool_t *p = mr_pool_create(&spec, 3);
   pthread_t t[4];
   for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, churn, p);

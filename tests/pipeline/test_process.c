@@ -40,7 +40,7 @@ static const mr_opt_t end_opts[] = {
     {0}};
 
 static mr_err_t bytes_plan(mr_stage_t *s) {
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {5}};
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, 5);
   return MR_OK;
 }
 static mr_err_t pass_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
@@ -171,7 +171,7 @@ static void of_a_cut_graph_one_process_is_kept_with_its_specs(void **state) {
   assert_string_equal(diag.text, "no process of the graph is called \"q\"");
   assert_int_equal(mr_graph_keep_process(g, "t", &diag), MR_OK);
   assert_int_equal(mr_graph_n_stages(g), 2);
-  assert_int_equal(mr_graph_stage(g, "from-a")->out_spec[0].dim[0], 5);
+  assert_int_equal(mr_graph_stage(g, "from-a")->out_spec[0].field->dim[0], 5);
   assert_int_equal(mr_graph_run(g, &diag), MR_OK);
   mr_graph_destroy(g);
 }

@@ -66,7 +66,7 @@ static void the_producer_sees_that_the_consumer_left(void **state) {
 }
 
 static mr_pool_t *bytes_pool(size_t n) {
-  const mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {8}};
+  const mr_spec_t spec = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
   return mr_pool_create(&spec, n);
 }
 
@@ -182,7 +182,7 @@ static void a_million_random_bursts_arrive_once_and_in_order(void **state) {
 /* ---- lossy: buffers of a pool, so that one that is lost or given twice shows ---- */
 
 static mr_pool_t *pool_of(size_t n) {
-  mr_spec_t spec = {.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {8}};
+  mr_spec_t spec = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
   return mr_pool_create(&spec, n);
 }
 

@@ -6,8 +6,7 @@
 #include "pipeline/state.h"
 
 static inline mr_err_t states_plan(mr_stage_t *s) {
-  s->out_spec[0] =
-      (mr_spec_t){.flow = MR_FLOW_STATE, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_state_t)}};
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_STATE, sizeof(mr_state_t));
   return MR_OK;
 }
 

@@ -51,8 +51,7 @@ static const mr_opt_t talk_opts[] = {{.name = "first",
                                      {0}};
 
 static mr_err_t talk_plan(mr_stage_t *s) {
-  s->out_spec[0] = (mr_spec_t){
-      .flow = MR_FLOW_METRICS, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_metrics_t)}};
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS};
   return MR_OK;
 }
 

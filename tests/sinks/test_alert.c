@@ -19,7 +19,7 @@
 /* ---- a training stage that waits for its data ---- */
 
 static mr_err_t drip_plan(mr_stage_t *s) {
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_BYTES, .dtype = MR_U8, .ndim = 1, .dim = {8}};
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
   return MR_OK;
 }
 

@@ -163,10 +163,8 @@ static mr_st_tensor_t tensor = {
     .name = "w", .dtype = MR_F32, .ndim = 1, .dim = {4}, .data = weight};
 
 static mr_err_t trainer_plan(mr_stage_t *s) {
-  s->out_spec[0] = (mr_spec_t){
-      .flow = MR_FLOW_METRICS, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_metrics_t)}};
-  s->out_spec[1] =
-      (mr_spec_t){.flow = MR_FLOW_STATE, .dtype = MR_U8, .ndim = 1, .dim = {sizeof(mr_state_t)}};
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS};
+  s->out_spec[1] = mr_spec_of_bytes(MR_FLOW_STATE, sizeof(mr_state_t));
   return MR_OK;
 }
 

@@ -107,10 +107,12 @@ static void add(uint64_t *hash, const void *data, size_t n) {
 
 static mr_err_t sum_step(mr_stage_t *s) {
   sum_t *t = s->state;
+  const mr_spec_t *spec = &s->in_spec[0];
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    add(&t->hash, b[i]->data, b[i]->size);
+    for (int f = 0; f < spec->n_fields; f++)
+      add(&t->hash, b[i]->field[f].data, (size_t)b[i]->n * mr_field_bytes(&spec->field[f]));
     add(&t->hash, b[i]->key, (size_t)b[i]->n * sizeof *b[i]->key);
     add(&t->hash, b[i]->draw, (size_t)b[i]->n * sizeof *b[i]->draw);
     t->records += (uint64_t)b[i]->n;

@@ -4,14 +4,15 @@
 extern const mr_stage_def_t mr_stage_flip, mr_stage_resized_crop, mr_stage_normalize;
 
 static mr_spec_t pictures(int64_t H, int64_t W) {
-  return (mr_spec_t){.flow = MR_FLOW_RECORDS,
-                     .dtype = MR_U8,
-                     .layout = MR_LAYOUT_CHW,
-                     .ndim = 3,
-                     .dim = {3, H, W},
-                     .n_records = 10,
-                     .n_epochs = 1,
-                     .seeded = true};
+  return (mr_spec_t){
+      .flow = MR_FLOW_RECORDS,
+      .n_fields = 2,
+      .field =
+          {{.name = "image", .dtype = MR_U8, .layout = MR_LAYOUT_CHW, .ndim = 3, .dim = {3, H, W}},
+           mr_field_of_label(0)},
+      .n_records = 10,
+      .n_epochs = 1,
+      .seeded = true};
 }
 
 static void fill(uint8_t *data, int n) {
@@ -106,11 +107,11 @@ static void other_input_is_refused_by_each_stage(void **state) {
   for (int k = 0; k < 3; k++) {
     hand_t h;
     mr_spec_t in = pictures(32, 32);
-    in.dtype = MR_F32;
+    in.field->dtype = MR_F32;
     assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_SHAPE);
     assert_true(strlen(h.diag.text) > 10);
     hand_close(&h);
-    in = pictures(32, 32), in.layout = MR_LAYOUT_NONE;
+    in = pictures(32, 32), in.field->layout = MR_LAYOUT_NONE;
     assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_SHAPE);
     hand_close(&h);
   }
@@ -137,7 +138,7 @@ static void normalize_settles_hwc_or_chw_floats(void **state) {
   hand_t h;
   mr_spec_t in = pictures(32, 16);
   assert_int_equal(hand_plan(&h, &mr_stage_normalize, &in, HAND_SETTINGS("preset=cifar10")), MR_OK);
-  const mr_spec_t *o = &h.s.out_spec[0];
+  const mr_field_t *o = h.s.out_spec[0].field;
   assert_true(o->dtype == MR_F32 && o->layout == MR_LAYOUT_HWC);
   assert_true(o->dim[0] == 32 && o->dim[1] == 16 && o->dim[2] == 3);
   hand_close(&h);

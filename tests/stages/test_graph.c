@@ -35,12 +35,12 @@ static const mr_opt_t picks_opts[] = {
 
 static mr_err_t picks_plan(mr_stage_t *s) {
   picks_t *p = s->state;
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_RECORDS,
-                               .dtype = MR_I64,
-                               .ndim = 1,
-                               .dim = {1},
-                               .n_records = p->n,
-                               .n_epochs = p->epochs};
+  s->out_spec[0] = (mr_spec_t){
+      .flow = MR_FLOW_RECORDS,
+      .n_fields = 2,
+      .field = {{.name = "number", .dtype = MR_I64, .ndim = 1, .dim = {1}}, mr_field_of_label(0)},
+      .n_records = p->n,
+      .n_epochs = p->epochs};
   return MR_OK;
 }
 
@@ -352,7 +352,7 @@ static void a_graph_draws_itself(void **state) {
   mr_graph_dot(g, f);
   fclose(f);
   assert_non_null(strstr(text, "subgraph cluster_2"));
-  assert_non_null(strstr(text, "batches i64[7,1] host"));
+  assert_non_null(strstr(text, "batches number i64[7,1], label i32[7], host"));
   assert_non_null(strstr(text, "size = 7"));
   free(text);
   mr_graph_destroy(g);

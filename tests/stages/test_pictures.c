@@ -255,11 +255,11 @@ static void npy_pictures_of_any_layout_pass_all_stages(void **state) {
     run_graph(
         "shuffle shuffle=false seed=-1 ! flip p=1 ! resized-crop size=12 scale=1:1 "
         "ratio=0.01:100 ! normalize mean=0.25 std=0.3");
-    assert_int_equal(batch_spec.ndim, 4);
-    assert_int_equal(batch_spec.layout, MR_LAYOUT_HWC);
-    assert_int_equal(batch_spec.dim[1], SIZE);
-    assert_int_equal(batch_spec.dim[2], SIZE);
-    assert_int_equal(batch_spec.dim[3], C);
+    assert_int_equal(batch_spec.field->ndim, 3);
+    assert_int_equal(batch_spec.field->layout, MR_LAYOUT_HWC);
+    assert_int_equal(batch_spec.field->dim[0], SIZE);
+    assert_int_equal(batch_spec.field->dim[1], SIZE);
+    assert_int_equal(batch_spec.field->dim[2], C);
     for (int i = 0; i < N; i++)
       expect_picture(all + i * SIDE_H * SIDE_W * C, C, hwc,
                      (const float *)batch_data + i * SIZE * SIZE * C);

@@ -235,10 +235,13 @@ static void the_stage_draws_its_box_from_the_records_generator(void **state) {
   uint32_t seed = 4;
   for (int k = 0; k < IMAGE; k++) src[k] = (uint8_t)(lcg(&seed) >> 24);
   mr_spec_t in = {.flow = MR_FLOW_RECORDS,
-                  .dtype = MR_U8,
-                  .layout = MR_LAYOUT_CHW,
-                  .ndim = 3,
-                  .dim = {3, 32, 32},
+                  .n_fields = 2,
+                  .field = {{.name = "image",
+                             .dtype = MR_U8,
+                             .layout = MR_LAYOUT_CHW,
+                             .ndim = 3,
+                             .dim = {3, 32, 32}},
+                            mr_field_of_label(0)},
                   .seeded = true};
   hand_t h;
   mr_pil_t p;
