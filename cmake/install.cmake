@@ -2,10 +2,7 @@
 # and find_package need to know.  Static, or with -DBUILD_SHARED_LIBS=ON shared.
 include(CMakePackageConfigHelpers)
 
-set(objects "")
-foreach(room base pipeline loaders model stages sinks)
-  list(APPEND objects $<TARGET_OBJECTS:mr_${room}>)
-endforeach()
+get_property(objects GLOBAL PROPERTY MR_OBJECTS)
 if(BUILD_SHARED_LIBS)
   add_library(millrace_library SHARED ${objects})
   target_link_libraries(millrace_library PRIVATE mr_loaders mr_stages mr_sinks)
