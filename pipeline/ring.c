@@ -121,7 +121,7 @@ static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
     mr_buf_t *old = take_front(r);
     if (!old) continue; /* the consumer was faster: there is room */
     mr_buf_unref(old);
-    atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
+    if (!mr_ring_gone(r)) atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
   }
   atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
   post(&r->producer, own_done(&r->producer));

@@ -30,7 +30,7 @@ mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t 
 /* Makes r lossy, before either thread uses it.  room is then always the depth. */
 void mr_ring_set_lossy(mr_ring_t *r);
 bool mr_ring_is_lossy(const mr_ring_t *r);
-int64_t mr_ring_lost(const mr_ring_t *r); /* any thread: buffers let go so far */
+int64_t mr_ring_lost(const mr_ring_t *r); /* any thread: buffers that the consumer missed so far */
 
 /* Lets go of the buffers that nobody popped; both threads are done. */
 void mr_ring_fini(mr_ring_t *r);
