@@ -67,7 +67,7 @@ static void add_times(const mr_graph_t *g, int host, mr_thread_time_t *sum) {
 }
 
 mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
-  /* acquire pairs with make_all's release and with join's. */
+  /* acquire pairs with mr__wire's release and with join's. */
   if (!atomic_load_explicit(&g->n_waits, memory_order_acquire)) return NULL;
   int64_t end = atomic_load_explicit(&g->end_ns, memory_order_acquire);
   mr_snapshot_t *s = calloc(1, sizeof *s);

@@ -79,6 +79,11 @@ uint64_t mr__news(const mr_runtime_t *rt);
 /* Waits until mr__news is no longer mark, or the graph is cancelled. */
 void mr__wait_news(mr_runtime_t *rt, uint64_t mark);
 
+/* wire.c: makes what the workers of a settled graph run with: runtimes, rings, pools, chains.
+   MR_ERR_NOMEM with some of it made.  mr__unwire gives back what is there, when no thread runs. */
+mr_err_t mr__wire(mr_graph_t *g);
+void mr__unwire(mr_graph_t *g);
+
 bool mr__in_over(mr__in_t *in, int worker);
 bool mr__out_gone(const mr__out_t *out);
 bool mr__commit_init(mr_graph_t *g); /* nobody keeps anything yet; false: no memory */

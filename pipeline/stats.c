@@ -55,7 +55,7 @@ static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
 
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
   *out = (mr_stats_t){0};
-  /* acquire pairs with make_all's release: the runtimes are there. */
+  /* acquire pairs with mr__wire's release: the runtimes are there. */
   if (i < 0 || i >= g->n_nodes || !atomic_load_explicit(&g->n_waits, memory_order_acquire)) return;
   const mr__node_t *node = g->node[i];
   int64_t sum = 0, n = 0;
