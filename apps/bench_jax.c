@@ -78,7 +78,7 @@ static mr_err_t mlp(mr_fn_t *f, void *arg) {
 
 typedef struct jax_case {
   const char *run_us, *compile_ms; /* names of the figures */
-  mr_trace_fn *trace;
+  mr_emit_fn *trace;
   int n_in, n_out;
   int64_t dim[IN_MAX][2]; /* of f32 inputs; 0: not there */
 } jax_case_t;
@@ -157,7 +157,7 @@ static mr_err_t trace_and_compile(const bound_t *b, mr_fn_t *f, mr_diag_t *diag)
   mr_exec_t *x = NULL;
   for (int i = 0; i < b->c->n_in; i++) mr_fn_input(f, *mr_array_aval(b->in[i]));
   if (b->c->trace(f, NULL) < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
-  MR_TRY(mr_jit(f, NULL, &x, diag));
+  MR_TRY(mr_compile(f, NULL, &x, diag));
   mr_exec_destroy(x);
   return MR_OK;
 }

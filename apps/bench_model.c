@@ -8,7 +8,7 @@
 #include "apps/bench_cached.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "model/backends/cpu/team.h"
+#include "model/exec/exec.h"
 #include "model/fit.h"
 #include "model/train.h"
 
@@ -36,7 +36,7 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   if (mr_args_text(a, "--fit"))
     MR_TRY(mr_bytes_parse("--fit", mr_args_text(a, "--fit"), &s->limit, diag));
   MR_TRY(mr_args_int(a, "--layers", 1, 1000, &layers, diag));
-  MR_TRY(mr_args_int(a, "--threads", 0, MR_TEAM_MAX, &threads, diag));
+  MR_TRY(mr_args_int(a, "--threads", 0, MR_THREADS_MAX, &threads, diag));
   s->vit.layers = (int)layers;
   s->vit.threads = (int)threads;
   s->vit.pin = mr_args_text(a, "--pin") != NULL;

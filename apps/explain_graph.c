@@ -4,6 +4,7 @@
 
 #include "apps/explain_graph.h"
 #include "apps/named_fn.h"
+#include "model/exec/backend.h"
 #include "model/ops/op.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
@@ -24,8 +25,9 @@ static void count(mr_explanation_t *x, int row, const char *name, const char *he
 /* Passes once more, one by one, on copies of what is compiled: f, and the functions of its loops
    and branches, each once. */
 static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *diag) {
+  const mr_backend_t *b = mr_backend_default();
   mr_fn_t *g = NULL;
-  MR_TRY(mr_open_calls(f, &g, diag));
+  MR_TRY(mr_open_calls(f, b->target, &g, diag));
   mr_err_t e = MR_OK;
   for (int i = 0; i < g->n_eqn; i++)
     for (int k = 0; k < g->eqn[i]->n_attr; k++) {
@@ -38,7 +40,7 @@ static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *d
         g->n_eqn);
   for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && row < MR_PASS_ROWS; p++) {
     int before = g->n_eqn;
-    e = p->run(g, diag);
+    e = mr_pass_run(p, g, b->target, diag);
     mr_dce(g);
     count(x, row++, p->name, p->help, before, g->n_eqn);
   }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "model/backends/cpu/explain.h"
+#include "model/exec/explain.h"
 
 /* A pass, and how many equations there were before and after it, in loops and branches too. */
 typedef struct mr_pass_row {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "apps/named_fn.h"
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 
 static const mr_flag_t jaxpr_flags[] = {
     {"--compiled", NULL, "As it runs on the CPU, after all transforms of the compiler."},
@@ -16,7 +16,7 @@ static mr_err_t print(const mr_fn_t *f, mr_diag_t *diag) {
 
 static mr_err_t print_compiled(const mr_fn_t *f, mr_diag_t *diag) {
   mr_exec_t *x = NULL;
-  MR_TRY(mr_jit(f, NULL, &x, diag));
+  MR_TRY(mr_compile(f, NULL, &x, diag));
   mr_err_t e = print(mr_exec_fn(x), diag);
   mr_exec_destroy(x);
   return e;

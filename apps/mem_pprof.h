@@ -3,7 +3,7 @@
 #ifndef MR_APPS_MEM_PPROF_H
 #define MR_APPS_MEM_PPROF_H
 
-#include "model/backends/cpu/mem_report.h"
+#include "model/exec/mem_report.h"
 
 /* MR_ERR_IO names the file. */
 mr_err_t mr_mem_pprof(const mr_mem_report_t *r, const char *path, mr_diag_t *diag);

@@ -100,6 +100,6 @@ mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, const mr_train_
 }
 
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag) {
-  mr_jit_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_in - MR_VIT_N_DATA - 2};
-  return mr_jit(f, &o, out, diag);
+  mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_in - MR_VIT_N_DATA - 2};
+  return mr_compile(f, &o, out, diag);
 }

@@ -99,10 +99,11 @@ static void after_step(void *arg, mr_exec_t *x, int64_t step) {
 }
 
 static void measure_limits(mr_profile_limits_t *l) {
-  l->threads = omp_get_max_threads();
-  l->f32 = mr_limit_fma(MR_F32, l->threads), l->f32_one = mr_limit_fma(MR_F32, 1);
-  l->bf16 = mr_limit_fma(MR_BF16, l->threads), l->bf16_one = mr_limit_fma(MR_BF16, 1);
-  l->copy = mr_limit_copy(l->threads), l->copy_one = mr_limit_copy(1);
+  const mr_backend_t *b = mr_backend_default();
+  l->threads = b->threads();
+  l->f32 = b->fma(MR_F32, l->threads), l->f32_one = b->fma(MR_F32, 1);
+  l->bf16 = b->fma(MR_BF16, l->threads), l->bf16_one = b->fma(MR_BF16, 1);
+  l->copy = b->bandwidth(l->threads), l->copy_one = b->bandwidth(1);
 }
 
 static bool is_graph(const char *word) {

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "model/backends/cpu/limits.h"
-#include "model/backends/cpu/profile.h"
+#include "model/exec/backend.h"
+#include "model/exec/profile.h"
 
 /* The machine's limits, as the probes found them just before. */
 typedef struct mr_profile_limits {

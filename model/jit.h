@@ -1,7 +1,7 @@
 /* jit as in JAX: a function that is traced and compiled once for each list of shapes and dtypes it
    is called with (and each default precision of products), and runs without its caller waiting.
 
-   mr_jit (backends/cpu/exec.h) compiles one graph; this keeps the graphs of one function. */
+   mr_compile (exec/exec.h) compiles one graph; this keeps the graphs of one function. */
 #ifndef MR_MODEL_JIT_H
 #define MR_MODEL_JIT_H
 
@@ -16,7 +16,7 @@ typedef struct mr_jitted mr_jitted_t;
 
 /* Emits the function into f, which has the inputs f->in[f->n_in] and nothing else, and ends with
    mr_fn_return.  Called once for each new list of avals; must not call the jitted function. */
-typedef mr_err_t mr_trace_fn(mr_fn_t *f, void *arg);
+typedef mr_err_t mr_emit_fn(mr_fn_t *f, void *arg);
 
 typedef struct mr_jitted_options {
   uint64_t donate; /* bit k: argument k is given away, and its memory may become an output */
@@ -26,7 +26,7 @@ typedef struct mr_jitted_options {
 
 /* name is for errors and copied; q, and what arg points at, must outlive it.  options: NULL for
    none.  At most 64 arguments may be donated, the first ones. */
-mr_err_t mr_jitted_create(mr_queue_t *q, const char *name, mr_trace_fn *trace, void *arg,
+mr_err_t mr_jitted_create(mr_queue_t *q, const char *name, mr_emit_fn *trace, void *arg,
                           const mr_jitted_options_t *options, mr_jitted_t **out, mr_diag_t *diag);
 /* Waits for the queue's runs first.  NULL is fine. */
 void mr_jitted_destroy(mr_jitted_t *j);

@@ -2,7 +2,7 @@
 #define MR_MODEL_JIT_PRIVATE_H
 
 #include "model/array_private.h"
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 #include "model/jit.h"
 
 /* One list of avals and what was compiled for it. */
@@ -20,7 +20,7 @@ typedef struct mr__jit_entry {
 struct mr_jitted {
   mr_queue_t *queue;
   char *name;
-  mr_trace_fn *trace;
+  mr_emit_fn *trace;
   void *arg;
   mr_jitted_options_t options;
   mr__jit_entry_t *first;

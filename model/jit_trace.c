@@ -35,7 +35,7 @@ static int64_t work_of(const mr_fn_t *f) {
     int64_t most = work_within(e);
     for (int k = 0; k < e->n_in; k++) most += mr_aval_elems(&e->in[k]->aval);
     for (int k = 0; k < e->n_out; k++) most += mr_aval_elems(&e->out[k]->aval);
-    n += e->op->amp == MR_AMP_NARROW ? most * 64 : most; /* products work on each for longer */
+    n += e->op->product ? most * 64 : most; /* products work on each for longer */
   }
   return n < SMALL_ELEMS ? n : SMALL_ELEMS;
 }
@@ -85,8 +85,8 @@ static mr_err_t compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_fn_t *f, mr
   if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
   for (int i = 0; i < f->n_in && i < 64; i++) donate[i] = j->options.donate >> i & 1;
   mr_diag_t own = {0};
-  mr_jit_options_t o = {.donate = donate, .threads = j->options.threads};
-  mr_err_t err = mr_jit(f, &o, &e->exec, &own);
+  mr_compile_options_t o = {.donate = donate, .threads = j->options.threads};
+  mr_err_t err = mr_compile(f, &o, &e->exec, &own);
   free(donate);
   if (err < 0) return mr_fail(diag, err, "jit of %s: %s", j->name, own.text);
   mr_exec_check_nans(e->exec, j->options.check_nans);

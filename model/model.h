@@ -2,8 +2,8 @@
 #ifndef MR_MODEL_MODEL_H
 #define MR_MODEL_MODEL_H
 
-#include "model/backends/cpu/exec.h"
 #include "model/control/control.h"
+#include "model/exec/exec.h"
 #include "model/ir/fn.h"
 #include "model/ir/parse.h"
 #include "model/jit.h"

@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "model/backends/cpu/comm.h"
-#include "model/backends/cpu/exec.h"
+#include "model/exec/comm.h"
+#include "model/exec/exec.h"
 
 typedef struct device {
   mr_pmapped_t *all;
@@ -71,13 +71,13 @@ static mr_err_t start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const char *a
                       mr_diag_t *diag) {
   device_t *d = &p->device[rank];
   mr_comm_rank_t speaks = {p->comm, rank, axis};
-  mr_jit_options_t o = {.threads = threads ? threads : 1, .rank = axis ? &speaks : NULL};
+  mr_compile_options_t o = {.threads = threads ? threads : 1, .rank = axis ? &speaks : NULL};
   d->all = p;
   d->rank = rank;
   d->in = calloc((size_t)p->n_in + 1, sizeof *d->in);
   d->out = calloc((size_t)p->n_out + 1, sizeof *d->out);
   if (!d->in || !d->out) return mr_fail(diag, MR_ERR_NOMEM, "pmap: no memory");
-  MR_TRY(mr_jit(f, &o, &d->exec, diag));
+  MR_TRY(mr_compile(f, &o, &d->exec, diag));
   if (pthread_create(&d->thread, NULL, device_main, d))
     return mr_fail(diag, MR_ERR_NOMEM, "pmap: no thread for device %d of %d", rank, p->n);
   d->started = true;

@@ -21,7 +21,7 @@ typedef struct mr_pmap_options {
 
 /* Compiles f for devices >= 1, each of which gets a thread.  axis_name may be NULL where f speaks
    over none.  options: NULL for none.  MR_ERR_SHAPE for an all_gather of another size, else as
-   mr_jit. */
+   mr_compile. */
 mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
                  const mr_pmap_options_t *options, mr_pmapped_t **out, mr_diag_t *diag);
 /* in[n_in]: for each device one after the other a value of f's input, or one value if it is shared;

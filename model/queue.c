@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "model/array.h"
-#include "model/backends/cpu/team.h"
+#include "model/exec/backend.h"
 
 struct mr_queue {
   pthread_t thread;
@@ -41,7 +41,7 @@ static void *work(void *arg) {
     finish(q);
   }
   pthread_mutex_unlock(&q->lock);
-  mr_team_release();
+  mr_backends_leave();
   return NULL;
 }
 

@@ -114,9 +114,9 @@ static void set_data(step_t *s, const float *images, const int32_t *labels) {
 /* sets: of tensors that a step replaces. */
 static mr_err_t compile_train(step_t *s, const mr_fn_t *f, const mr_vit_config_t *c, int sets,
                               bool plan_only, mr_diag_t *diag) {
-  mr_jit_options_t options = {
+  mr_compile_options_t options = {
       .in_place = s->list.n * sets, .threads = c->threads, .pin = c->pin, .plan_only = plan_only};
-  return mr_jit(f, &options, &s->exec, diag);
+  return mr_compile(f, &options, &s->exec, diag);
 }
 
 enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
@@ -287,9 +287,9 @@ mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_t
   e->s.batch = batch;
   e->s.classes = c->classes;
   mr_fn_t *loss = mr_vit_loss(c, batch, false, 0, &e->s.list, &own);
-  mr_jit_options_t options = {
+  mr_compile_options_t options = {
       .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
-  mr_err_t err = loss ? mr_jit(loss, &options, &e->s.exec, &own) : own.code;
+  mr_err_t err = loss ? mr_compile(loss, &options, &e->s.exec, &own) : own.code;
   mr_fn_destroy(loss);
   if (err >= 0) err = step_alloc(&e->s, &own);
   if (err < 0) {

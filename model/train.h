@@ -6,7 +6,7 @@
 #define MR_MODEL_TRAIN_H
 
 #include "base/decls.h"
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 #include "model/nn/vit.h"
 #include "model/optim/optim.h"
 

@@ -57,7 +57,7 @@ mr_err_t mr_vit_config_for(mr_stage_t *s, const mr_vit_settings_t *v, int port,
 }
 
 void mr_vit_team_tell(const mr_stage_t *s, const mr_vit_team_t *t) {
-  int n = mr_team_processors();
+  int n = mr_backend_default()->processors();
   if (!t->pin || !n || t->threads <= n) return;
   fprintf(
       stderr,

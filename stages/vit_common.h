@@ -3,7 +3,8 @@
 #ifndef MR_STAGES_VIT_COMMON_H
 #define MR_STAGES_VIT_COMMON_H
 
-#include "model/backends/cpu/team.h"
+#include "model/exec/backend.h"
+#include "model/exec/exec.h"
 #include "model/train.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage.h"
@@ -23,7 +24,7 @@ void mr_vit_team_tell(const mr_stage_t *s, const mr_vit_team_t *t);
 
 /* Of a stage whose state holds an mr_vit_team_t at offset base. */
 #define MR_VIT_TEAM_OPTS(base)                                                                    \
-  {"threads", MR_OPT_INT, (base) + offsetof(mr_vit_team_t, threads), "", "0", 0, MR_TEAM_MAX,     \
+  {"threads", MR_OPT_INT, (base) + offsetof(mr_vit_team_t, threads), "", "0", 0, MR_THREADS_MAX,     \
    NULL, "Threads that compute; 0: one a processor.", 0},                                         \
   {"pin", MR_OPT_BOOL, (base) + offsetof(mr_vit_team_t, pin), "", "false", 0, 0, NULL,            \
    "Ties each of these threads to a processor of its own, or in turn where there are fewer.", 0}

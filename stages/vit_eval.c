@@ -71,7 +71,7 @@ static mr_err_t vit_eval_open(mr_stage_t *s) {
   v->t0 = mr_now_s();
   mr_vit_team_tell(s, &v->team);
   mr_err_t e = load(v, &s->in_spec[0], &why);
-  mr_team_release(); /* batches are evaluated in the stage's own thread */
+  mr_backends_leave(); /* batches are evaluated in the stage's own thread */
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 

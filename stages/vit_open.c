@@ -98,7 +98,7 @@ mr_err_t mr__vit_step_open(mr_stage_t *s) {
   vit_step_t *v = s->state;
   mr_vit_team_tell(s, &(mr_vit_team_t){v->config.threads, v->config.pin});
   mr_err_t e = compile(s);
-  mr_team_release(); /* steps run in the stage's own thread, with a team of its own */
+  mr_backends_leave(); /* steps run in the stage's own thread, with a team of its own */
   if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_vit_progress_t){.seed = (uint64_t)v->seed};

@@ -2,7 +2,7 @@
 #ifndef MR_STAGES_VIT_PROFILE_H
 #define MR_STAGES_VIT_PROFILE_H
 
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 #include "pipeline/stage.h"
 
 typedef struct mr_vit_profile {

@@ -38,14 +38,12 @@ const mr_op_def_t squareplus_op = {.name = "squareplus",
                                    .jvp = mr_jvp_symmetric,
                                    .vjp = backward,
                                    .batch = mr_batch_pointwise,
-                                   .split = mr_no_split,
                                    .open = mr_no_open,
                                    .amp = MR_AMP_FOLLOW,
-                                   .cpu = mr_cpu_pointwise,
+                                   .kind = MR_OP_ELEMENTWISE,
                                    .unit = mr_unit_pointwise,
                                    .at = {.f1 = at_f32, .d1 = at_f64},
                                    .sample = mr_sample_unary,
-                                   .cuda = mr_no_cuda,
                                    .inplace = {1}};
 
 enum { N = 5 };
@@ -64,7 +62,7 @@ int main(void) {
   mr_diag_t diag = {0};
   mr_fn_t *f = sum(), *g = NULL;
   mr_exec_t *exec = NULL;
-  if (mr_value_and_grad(f, 1, (int[]){0}, &g, &diag) < 0 || mr_jit(g, NULL, &exec, &diag) < 0) {
+  if (mr_value_and_grad(f, 1, (int[]){0}, &g, &diag) < 0 || mr_compile(g, NULL, &exec, &diag) < 0) {
     fprintf(stderr, "squareplus: %s\n", diag.text);
     return 1;
   }

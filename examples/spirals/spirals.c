@@ -62,9 +62,10 @@ int main(void) {
   mr_fn_t *loss_fn = mlp(N, &params), *look_fn = mlp(GRID * GRID, &same), *step_fn;
   mr_exec_t *step, *look;
   mr_optim_loss_t whole = {.n_data = 2, .parts = 1, .part = (const mr_fn_t *[]){loss_fn}};
-  mr_jit_options_t in_place = {.in_place = 3 * 6}; /* parameters and both moments */
+  mr_compile_options_t in_place = {.in_place = 3 * 6}; /* parameters and both moments */
   if (mr_params_alloc(&params, &diag) < 0 || mr_optim_step_fn(&whole, &adam, &step_fn, &diag) < 0 ||
-      mr_jit(step_fn, &in_place, &step, &diag) < 0 || mr_jit(look_fn, NULL, &look, &diag) < 0)
+      mr_compile(step_fn, &in_place, &step, &diag) < 0 ||
+      mr_compile(look_fn, NULL, &look, &diag) < 0)
     fail(&diag);
   mr_params_init(&params, 12);
 

@@ -20,7 +20,7 @@ static void show(const char *what, const mr_fn_t *f, const float *x, int n) {
   mr_exec_t *exec = NULL;
   int64_t count = mr_aval_elems(&f->out[0]->aval);
   for (int64_t i = 0; i < mr_aval_elems(&f->in[0]->aval); i++) in[i] = x[i];
-  check(mr_jit(f, NULL, &exec, &diag));
+  check(mr_compile(f, NULL, &exec, &diag));
   mr_exec_run(exec, (const void *[]){in}, (void *[]){out});
   printf("%s\n", what);
   for (int64_t i = 0; i < count; i++)
@@ -91,7 +91,7 @@ static void draws(void) {
   _Alignas(64) float out[6];
   mr_exec_t *exec = NULL;
   key[0] = seed.key.a, key[1] = seed.key.b;
-  check(mr_jit(f, NULL, &exec, &diag));
+  check(mr_compile(f, NULL, &exec, &diag));
   mr_exec_run(exec, (const void *[]){key}, (void *[]){out});
   printf("normal draws by two keys split from PRNGKey(42)\n");
   for (int i = 0; i < 6; i++) printf(i % 3 == 2 ? " %9.4f\n" : " %9.4f", (double)out[i]);

@@ -158,7 +158,6 @@ static bool checkpoint_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_checkpoint = {
-    MR_RULES_COMPOSITE,
     .name = "checkpoint",
     .n_in = -1,
     .n_out = -1,
@@ -171,11 +170,11 @@ const mr_op_def_t mr_op_checkpoint = {
     .open = checkpoint_open,
     .sample = checkpoint_sample,
     .amp = MR_AMP_FOLLOW,
-    .cpu = mr_cpu_opened,
+    .kind = MR_OP_CALL,
 };
 
 bool mr_save_nothing(const mr_eqn_t *e) { return false; }
-bool mr_save_dots(const mr_eqn_t *e) { return e->op->amp == MR_AMP_NARROW; }
+bool mr_save_dots(const mr_eqn_t *e) { return e->op->product; }
 bool mr_save_everything(const mr_eqn_t *e) { return true; }
 
 /* f with the results that the policy keeps as further outputs; their number in *n_saved. */

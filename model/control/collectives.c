@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/comm.h"
-#include "model/backends/cpu/exec.h"
 #include "model/control/control.h"
+#include "model/exec/comm.h"
+#include "model/exec/exec.h"
 #include "model/ops/arithmetic.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -19,7 +19,7 @@ typedef struct axis_state {
 
 /* Gives c, a collective being lowered, its state and run, if the graph is compiled for a device of
    that axis (mr_pmap).  MR_ERR_NORULE if no transform and no device has bound it. */
-static mr_err_t axis_lower(mr_cpu_call_t *c, void (*run)(const mr_cpu_call_t *c), mr_diag_t *diag) {
+static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_diag_t *diag) {
   const mr_comm_rank_t *rank = c->options->rank;
   if (rank && !strcmp(rank->axis, mr_attr_get(c->eqn, "axis_name")->text)) {
     axis_state_t *s = malloc(sizeof *s);
@@ -89,13 +89,13 @@ static void add_to(mr_dtype_t t, void *out, const void *x, int64_t n) {
   }
   for (int64_t i = 0; i < n; i++)
     if (mr_is_float(t))
-      mr_cpu_set_f64(t, out, i, mr_cpu_get_f64(t, out, i) + mr_cpu_get_f64(t, x, i));
+      mr_set_f64(t, out, i, mr_get_f64(t, out, i) + mr_get_f64(t, x, i));
     else
-      mr_cpu_set_i64(t, out, i, mr__add_i2(mr_cpu_get_i64(t, out, i), mr_cpu_get_i64(t, x, i)));
+      mr_set_i64(t, out, i, mr__add_i2(mr_get_i64(t, out, i), mr_get_i64(t, x, i)));
 }
 
 /* Each device adds all values for itself, in the order of ranks: the same bits on all. */
-static void psum_run(const mr_cpu_call_t *c) {
+static void psum_run(const mr_call_t *c) {
   const axis_state_t *s = c->state;
   const mr_aval_t *a = &c->eqn->out[0]->aval;
   const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
@@ -105,9 +105,7 @@ static void psum_run(const mr_cpu_call_t *c) {
   mr__comm_leave(s->comm);
 }
 
-static mr_err_t psum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
-  return axis_lower(c, psum_run, diag);
-}
+static mr_err_t psum_cpu(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, psum_run, diag); }
 
 /* x psum(sin(x)) + pmean(x) */
 static bool psum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
@@ -149,13 +147,11 @@ static bool index_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return axis_sample(s, b, mr_lax_mul(b, x, i));
 }
 
-static void index_run(const mr_cpu_call_t *c) {
+static void index_run(const mr_call_t *c) {
   *(int32_t *)c->out[0] = ((const axis_state_t *)c->state)->rank;
 }
 
-static mr_err_t index_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
-  return axis_lower(c, index_run, diag);
-}
+static mr_err_t index_cpu(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, index_run, diag); }
 
 const mr_op_def_t mr_op_axis_index = {
     MR_RULES_PRIMITIVE,     .name = "axis_index", .n_in = 0,          .n_out = 1,
@@ -208,7 +204,7 @@ static mr_err_t gather_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   return mr_rule_done(f);
 }
 
-static void gather_run(const mr_cpu_call_t *c) {
+static void gather_run(const mr_call_t *c) {
   const axis_state_t *s = c->state;
   size_t n = mr_aval_bytes(&c->eqn->in[0]->aval);
   const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
@@ -217,7 +213,7 @@ static void gather_run(const mr_cpu_call_t *c) {
   mr__comm_leave(s->comm);
 }
 
-static mr_err_t gather_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t gather_cpu(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, gather_run, diag));
   const axis_state_t *s = c->state;
   int64_t size = mr_attr_get(c->eqn, "axis_size")->i[0];

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/backends/cpu/sub.h"
 #include "model/control/cond.h"
 #include "model/control/control.h"
 #include "model/control/mapped.h"
@@ -201,51 +200,6 @@ static mr_err_t cond_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
   return err;
 }
 
-/* ---- CPU ---- */
-
-typedef struct choice {
-  int n;
-  mr_cpu_inner_t *inner; /* [n] */
-  mr_exec_t *branch[];
-} choice_t;
-
-static void choice_fini(void *state) {
-  choice_t *s = state;
-  for (int j = 0; j < s->n; j++) mr_exec_destroy(s->branch[j]);
-  free(s->inner);
-  free(s);
-}
-
-static void cond_run(const mr_cpu_call_t *c) {
-  choice_t *s = c->state;
-  int32_t index = *(const int32_t *)c->in[0];
-  mr_exec_t *x = s->branch[index < 0 ? 0 : index < s->n ? index : s->n - 1];
-  mr__sub_begin(x, c->scratch);
-  mr__sub_run(x, (const void *const *)(uintptr_t)(c->in + 1), c->out);
-}
-
-static mr_err_t cond_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
-  const mr_fn_t *const *b;
-  int n = mr__cond_branches(c->eqn, &b);
-  choice_t *s = calloc(1, sizeof *s + (size_t)n * sizeof s->branch[0]);
-  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower cond");
-  c->state = s;
-  c->fini = choice_fini;
-  s->n = n;
-  c->inner = s->inner = calloc((size_t)n, sizeof *s->inner);
-  if (!s->inner) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower cond");
-  c->n_inner = n;
-  for (int j = 0; j < n; j++) {
-    MR_TRY(mr__sub_create(c, b[j], &s->branch[j], diag));
-    s->inner[j] = (mr_cpu_inner_t){s->branch[j], 1, NULL, j};
-    size_t bytes = mr__sub_bytes(s->branch[j]);
-    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
-  }
-  c->serial = false;
-  c->run = cond_run;
-  return MR_OK;
-}
-
 /* Of three: x sin(y), x alone, and constants beside y^2. */
 static bool cond_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
@@ -288,5 +242,4 @@ const mr_op_def_t mr_op_cond = {
     .n_out = -1,         .shape = cond_shape,   .jvp = cond_jvp,
     .vjp = mr__cond_vjp, .batch = cond_batch,   .reach = cond_reach,
     .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW,
-    .cpu = cond_cpu,
 };

@@ -127,9 +127,16 @@ static bool custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_custom_jvp_call = {
-    MR_RULES_COMPOSITE,   .name = "custom_jvp_call", .n_in = -1,
-    .n_out = -1,          .shape = custom_shape,     .jvp = custom_jvp,
-    .vjp = custom_vjp,    .batch = custom_batch,     .own_rule = true,
-    .open = custom_open,  .sample = custom_sample,   .amp = MR_AMP_FOLLOW,
-    .cpu = mr_cpu_opened,
+    .name = "custom_jvp_call",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = custom_shape,
+    .jvp = custom_jvp,
+    .vjp = custom_vjp,
+    .batch = custom_batch,
+    .own_rule = true,
+    .open = custom_open,
+    .sample = custom_sample,
+    .amp = MR_AMP_FOLLOW,
+    .kind = MR_OP_CALL,
 };

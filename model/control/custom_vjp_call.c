@@ -189,9 +189,18 @@ static bool custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_custom_vjp_call = {
-    MR_RULES_COMPOSITE,    .name = "custom_vjp_call", .n_in = -1,
-    .n_out = -1,           .shape = custom_shape,     .jvp = custom_jvp,
-    .vjp = custom_vjp,     .batch = custom_batch,     .open = custom_open,
-    .spend = custom_spend, .spent = custom_spent,     .sample = custom_sample,
-    .amp = MR_AMP_FOLLOW,  .cpu = mr_cpu_opened,      .own_rule = true,
+    .name = "custom_vjp_call",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = custom_shape,
+    .jvp = custom_jvp,
+    .vjp = custom_vjp,
+    .batch = custom_batch,
+    .open = custom_open,
+    .spend = custom_spend,
+    .spent = custom_spent,
+    .sample = custom_sample,
+    .amp = MR_AMP_FOLLOW,
+    .kind = MR_OP_CALL,
+    .own_rule = true,
 };

@@ -46,8 +46,18 @@ static bool jit_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_jit = {
-    MR_RULES_COMPOSITE,      .name = "jit",        .n_in = -1,           .n_out = -1,
-    .shape = jit_shape,      .jvp = mr_jvp_open,   .vjp = jit_vjp,       .batch = mr_batch_open,
-    .reach = mr__call_reach, .spend = jit_spend,   .open = jit_open,     .sample = jit_sample,
-    .amp = MR_AMP_FOLLOW,    .cpu = mr_cpu_opened, .shares_names = true,
+    .name = "jit",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = jit_shape,
+    .jvp = mr_jvp_open,
+    .vjp = jit_vjp,
+    .batch = mr_batch_open,
+    .reach = mr__call_reach,
+    .spend = jit_spend,
+    .open = jit_open,
+    .sample = jit_sample,
+    .amp = MR_AMP_FOLLOW,
+    .kind = MR_OP_CALL,
+    .shares_names = true,
 };

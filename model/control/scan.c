@@ -197,7 +197,6 @@ const mr_op_def_t mr_op_scan = {
     .n_out = -1,         .shape = scan_shape,   .jvp = mr__scan_jvp,
     .vjp = mr__scan_vjp, .batch = scan_batch,   .reach = scan_reach,
     .spend = scan_spend, .sample = scan_sample, .amp = MR_AMP_FOLLOW,
-    .cpu = mr__scan_cpu,
 };
 
 /* ---- fori_loop with bounds that are known: a scan that carries the counter, as in jax ---- */

@@ -195,5 +195,5 @@ static bool while_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_while = {
     MR_RULES_PRIMITIVE,   .name = "while",        .n_in = -1,           .n_out = -1,
     .shape = while_shape, .jvp = while_jvp,       .vjp = mr_no_vjp,     .batch = mr__while_batch,
-    .reach = while_reach, .sample = while_sample, .amp = MR_AMP_FOLLOW, .cpu = mr__while_cpu,
+    .reach = while_reach, .sample = while_sample, .amp = MR_AMP_FOLLOW,
 };

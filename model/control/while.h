@@ -13,6 +13,5 @@ typedef struct mr_while_parts {
 mr_while_parts_t mr__while_parts(const mr_eqn_t *e);
 
 mr_err_t mr__while_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
-mr_err_t mr__while_cpu(mr_cpu_call_t *c, mr_diag_t *diag);
 
 #endif

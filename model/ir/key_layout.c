@@ -20,7 +20,7 @@ mr_err_t mr_key_layout_check(mr_diag_t *diag) {
 mr_key_layout_t mr_key_layout(void) {
   int now = atomic_load_explicit(&process_default, memory_order_relaxed);
   if (now != UNSET) return (mr_key_layout_t)now;
-  const char *text = said(); /* mr_jit refuses another word */
+  const char *text = said(); /* mr_compile refuses another word */
   return text && !strcmp(text, "0") ? MR_KEY_ORIGINAL : MR_KEY_PARTITIONABLE;
 }
 

@@ -148,7 +148,7 @@ static int optional_attrs(const mr_eqn_t *e, mr_parse_line_t *l) {
   const mr_attr_t *residuals = mr__parse_find(l, "residuals");
   bool asks = (op->mixes || op->widens) && !mr_attr_find(e, "preferred_element_type");
   return (wide && wide->kind == MR_ATTR_DTYPE && wide->i[0] == MR_F32 && asks) +
-         (precision && precision->kind == MR_ATTR_PRECISION && op->amp == MR_AMP_NARROW) +
+         (precision && precision->kind == MR_ATTR_PRECISION && op->product) +
          (layout && layout->kind == MR_ATTR_BOOL && op->draws) +
          (residuals && residuals->kind == MR_ATTR_INT && op->spent);
 }

@@ -544,5 +544,5 @@ static void drop_attrs(mr_parse_line_t *l) {
 void mr__parse_jax_fit(mr_fn_t *g, mr_parse_line_t *l) {
   const mr_op_def_t *op = mr_op_find(l->op);
   drop_attrs(l);
-  if (op->cpu == mr_cpu_pointwise || op == &mr_op_select_n) spread(g, l);
+  if (op->kind == MR_OP_ELEMENTWISE || op == &mr_op_select_n) spread(g, l);
 }

@@ -42,7 +42,7 @@ mr_precision_t mr_matmul_precision(void) {
   int now = atomic_load_explicit(&process_default, memory_order_relaxed);
   if (now != UNSET) return (mr_precision_t)now;
   mr_precision_t p = MR_PRECISION_NONE;
-  mr_diag_t unheard = {0}; /* mr_jit says it */
+  mr_diag_t unheard = {0}; /* mr_compile says it */
   const char *text = getenv("MILLRACE_MATMUL_PRECISION");
   if (text) mr_precision_parse("MILLRACE_MATMUL_PRECISION", text, &p, &unheard);
   return p;

@@ -66,11 +66,11 @@ static mr_err_t adamw_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return MR_OK;
 }
 
-static float attr_of(const mr_cpu_call_t *c, const char *name) {
+static float attr_of(const mr_call_t *c, const char *name) {
   return (float)mr_attr_get(c->eqn, name)->f;
 }
 
-static void adamw_run(const mr_cpu_call_t *c) {
+static void adamw_run(const mr_call_t *c) {
   double t = *(const float *)c->in[5];
   mr_adamw_step_t s = {.lr = *(const float *)c->in[4],
                        .b1 = attr_of(c, "b1"),
@@ -84,7 +84,7 @@ static void adamw_run(const mr_cpu_call_t *c) {
            mr_aval_elems(&c->eqn->in[0]->aval));
 }
 
-static mr_err_t adamw_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t adamw_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = adamw_run;
   return MR_OK;
 }
@@ -107,8 +107,17 @@ static bool adamw_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_adamw = {
-    MR_RULES_COMPOSITE,     .open = adamw_open, .jvp = mr_jvp_open, .batch = mr_batch_open,
-    .sample = adamw_sample, .name = "adamw",    .n_in = 7,          .n_out = 3,
-    .shape = adamw_shape,   .vjp = mr_vjp_open, .amp = MR_AMP_WIDE, .cpu = adamw_cpu,
-    .inplace = {1, 4, 8},   .flop_each = 14,
+    .open = adamw_open,
+    .jvp = mr_jvp_open,
+    .batch = mr_batch_open,
+    .sample = adamw_sample,
+    .name = "adamw",
+    .n_in = 7,
+    .n_out = 3,
+    .shape = adamw_shape,
+    .vjp = mr_vjp_open,
+    .amp = MR_AMP_WIDE,
+    .cpu = adamw_cpu,
+    .inplace = {1, 4, 8},
+    .flop_each = 14,
 };

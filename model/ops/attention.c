@@ -102,7 +102,7 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   return MR_OK;
 }
 
-static void attention_run(const mr_cpu_call_t *c) {
+static void attention_run(const mr_call_t *c) {
   mr_attention_spec_t s = attention_spec(c->eqn);
   void *qkv[3];
   attention_split(c->eqn, &s, c->in, qkv);
@@ -114,7 +114,7 @@ static const char *attention_how(const mr_eqn_t *e) {
   return mr_attention_how(&s);
 }
 
-static mr_err_t attention_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t attention_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = attention_run;
   c->how = attention_how(c->eqn);
   return MR_OK;
@@ -170,7 +170,6 @@ static double attention_product(const mr_eqn_t *e) {
 static double attention_flop(const mr_eqn_t *e) { return 2 * attention_product(e); }
 
 const mr_op_def_t mr_op_attention = {
-    MR_RULES_COMPOSITE,
     .open = attention_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_merge,
@@ -181,6 +180,7 @@ const mr_op_def_t mr_op_attention = {
     .shape = attention_shape,
     .vjp = attention_vjp,
     .amp = MR_AMP_NARROW,
+    .product = true,
     .cpu = attention_cpu,
     .f32_alone = true,
     .flop = attention_flop,
@@ -205,7 +205,7 @@ static mr_err_t attention_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t
   return MR_OK;
 }
 
-static void attention_vjp_run(const mr_cpu_call_t *c) {
+static void attention_vjp_run(const mr_call_t *c) {
   mr_attention_spec_t s = attention_spec(c->eqn);
   int n = c->eqn->n_out;
   void *qkv[3], *d[3];
@@ -215,7 +215,7 @@ static void attention_vjp_run(const mr_cpu_call_t *c) {
                    d[2]);
 }
 
-static mr_err_t attention_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t attention_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = attention_vjp_run;
   c->how = attention_how(c->eqn);
   return MR_OK;
@@ -279,7 +279,6 @@ static bool attention_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 static double attention_vjp_flop(const mr_eqn_t *e) { return 5 * attention_product(e); }
 
 const mr_op_def_t mr_op_attention_vjp = {
-    MR_RULES_COMPOSITE,
     .open = attention_vjp_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_merge,
@@ -290,6 +289,7 @@ const mr_op_def_t mr_op_attention_vjp = {
     .shape = attention_vjp_shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_NARROW,
+    .product = true,
     .cpu = attention_vjp_cpu,
     .f32_alone = true,
     .flop = attention_vjp_flop,

@@ -23,7 +23,7 @@ static mr_err_t concatenate_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
   return MR_OK;
 }
 
-static void concatenate_run(const mr_cpu_call_t *c) {
+static void concatenate_run(const mr_call_t *c) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], at = 0;
   mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
@@ -37,7 +37,7 @@ static void concatenate_run(const mr_cpu_call_t *c) {
   }
 }
 
-static mr_err_t concatenate_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t concatenate_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = concatenate_run;
   return MR_OK;
 }

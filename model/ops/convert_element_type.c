@@ -22,17 +22,17 @@ static mr_dtype_t to_of(const mr_unit_t *u) { return u->eqn->out[0]->aval.dtype;
 static void narrow_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   mr__rows()->convert(from_of(u), in[0], to_of(u), out, 0, u->step[0] ? n : 1);
   for (int64_t i = 1; !u->step[0] && i < n; i++)
-    mr_cpu_set(to_of(u), out, i, mr_cpu_get(to_of(u), out, 0));
+    mr_set_f32(to_of(u), out, i, mr_get_f32(to_of(u), out, 0));
 }
 
 static void integer_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   for (int64_t i = 0; i < n; i++)
-    mr_cpu_set_i64(to_of(u), out, i, mr_cpu_get_i64(from_of(u), in[0], i * u->step[0]));
+    mr_set_i64(to_of(u), out, i, mr_get_i64(from_of(u), in[0], i * u->step[0]));
 }
 
 static void general_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   for (int64_t i = 0; i < n; i++)
-    mr_cpu_set_f64(to_of(u), out, i, mr_cpu_get_f64(from_of(u), in[0], i * u->step[0]));
+    mr_set_f64(to_of(u), out, i, mr_get_f64(from_of(u), in[0], i * u->step[0]));
 }
 
 /* Masks and whole numbers into f32, which gradients of comparisons are made of. */

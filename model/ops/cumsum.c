@@ -13,7 +13,7 @@ static mr_err_t cumsum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return mr_shape_same(e, out, diag);
 }
 
-static void cumsum_run(const mr_cpu_call_t *c) {
+static void cumsum_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   int axis = (int)mr_attr_get(c->eqn, "axis")->i[0];
   bool back = mr_attr_get(c->eqn, "reverse")->i[0] != 0;
@@ -25,15 +25,15 @@ static void cumsum_run(const mr_cpu_call_t *c) {
     for (int64_t k = 0; k < n; k++) {
       int64_t at = (r / inner * n + (back ? n - 1 - k : k)) * inner + r % inner;
       if (mr_is_float(x->dtype))
-        mr_cpu_set_f64(x->dtype, c->out[0], at, sum += mr_cpu_get_f64(x->dtype, c->in[0], at));
+        mr_set_f64(x->dtype, c->out[0], at, sum += mr_get_f64(x->dtype, c->in[0], at));
       else
-        mr_cpu_set_i64(x->dtype, c->out[0], at,
-                       (int64_t)(whole += (uint64_t)mr_cpu_get_i64(x->dtype, c->in[0], at)));
+        mr_set_i64(x->dtype, c->out[0], at,
+                   (int64_t)(whole += (uint64_t)mr_get_i64(x->dtype, c->in[0], at)));
     }
   }
 }
 
-static mr_err_t cumsum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t cumsum_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = cumsum_run;
   return MR_OK;
 }

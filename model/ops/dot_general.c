@@ -96,7 +96,7 @@ static int64_t count(const mr_aval_t *x, const int *dims, int n) {
   return size;
 }
 
-static void dot_run_f64(const mr_cpu_call_t *c) {
+static void dot_run_f64(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
   const double *p = c->in[0], *q = c->in[1];
   double *y = c->out[0];
@@ -117,7 +117,7 @@ static void dot_run_f64(const mr_cpu_call_t *c) {
   }
 }
 
-static mr_err_t dot_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t dot_cpu(mr_call_t *c, mr_diag_t *diag) {
   if (c->eqn->in[0]->aval.dtype == MR_F64 && c->eqn->out[0]->aval.dtype == MR_F64) {
     c->run = dot_run_f64;
     c->how = "f64";
@@ -282,6 +282,8 @@ const mr_op_def_t mr_op_dot_general = {
     .shape = dot_shape,
     .vjp = dot_vjp,
     .amp = MR_AMP_NARROW,
+    .product = true,
+
     .cpu = dot_cpu,
     .widens = true,
     .flop = flop,

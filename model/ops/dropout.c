@@ -23,7 +23,7 @@ static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
 }
 
 /* f64 has no kernel of its own: the f32 mask of ones, times x. */
-static void draw_f64(const mr_cpu_call_t *c, int64_t at, int64_t n, float rate, uint64_t seed,
+static void draw_f64(const mr_call_t *c, int64_t at, int64_t n, float rate, uint64_t seed,
                      uint32_t site, uint32_t step) {
   const double *x = (const double *)c->in[0] + at;
   double *y = (double *)c->out[0] + at;
@@ -33,7 +33,7 @@ static void draw_f64(const mr_cpu_call_t *c, int64_t at, int64_t n, float rate, 
   for (int64_t i = 0; i < n; i++) y[i] = mask[i] != 0 ? x[i] / (1 - (double)rate) : 0;
 }
 
-static void dropout_run(const mr_cpu_call_t *c) {
+static void dropout_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   float rate = (float)mr_attr_get(c->eqn, "rate")->f;
   uint32_t site = (uint32_t)mr_attr_get(c->eqn, "site")->i[0];
@@ -69,7 +69,7 @@ static bool dropout_unit(mr_unit_t *u) {
   return mr_is_narrow(e->in[0]->aval.dtype) && !e->in[1]->aval.ndim && !e->in[2]->aval.ndim;
 }
 
-static mr_err_t dropout_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t dropout_cpu(mr_call_t *c, mr_diag_t *diag) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   if (x->dtype == MR_F64) c->scratch_bytes = (size_t)mr_aval_elems(x) * sizeof(float);
   c->run = dropout_run;

@@ -13,7 +13,7 @@ static mr_err_t fused_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
-static mr_err_t fused_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t fused_cpu(mr_call_t *c, mr_diag_t *diag) {
   const mr_fn_t *body = mr_attr_called(c->eqn, "jaxpr");
   return mr__program_lower(c, body->n_eqn, body->eqn, body->n_in, body->in, body->n_out, body->out,
                            diag);
@@ -46,7 +46,6 @@ static bool fused_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_fused = {
-    MR_RULES_COMPOSITE,
     .name = "fused",
     .n_in = -1,
     .n_out = -1,

@@ -13,7 +13,7 @@ mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind) {
 
 static bool is_erf(const mr_eqn_t *e) { return !strcmp(mr_attr_get(e, "kind")->text, "erf"); }
 
-static void gelu_run(const mr_cpu_call_t *c) {
+static void gelu_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_gelu_fwd(is_erf(c->eqn) ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->out[0],
               mr_aval_elems(x));
@@ -34,7 +34,7 @@ static bool gelu_unit(mr_unit_t *u) {
   return mr_is_narrow(u->eqn->in[0]->aval.dtype);
 }
 
-static mr_err_t gelu_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t gelu_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = gelu_run;
   return MR_OK;
 }
@@ -64,7 +64,6 @@ static bool gelu_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_gelu = {
-    MR_RULES_COMPOSITE,
     .open = gelu_open,
     .jvp = mr_jvp_symmetric,
     .batch = mr_batch_pointwise,
@@ -90,7 +89,7 @@ static mr_err_t gelu_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *dia
   return mr_shape_same(e, out, diag);
 }
 
-static void gelu_vjp_run(const mr_cpu_call_t *c) {
+static void gelu_vjp_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   bool erf_kind = !strcmp(mr_attr_get(c->eqn, "kind")->text, "erf");
   mr_gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->in[1], c->out[0],
@@ -113,7 +112,7 @@ static bool gelu_vjp_unit(mr_unit_t *u) {
   return mr_is_narrow(u->eqn->in[0]->aval.dtype);
 }
 
-static mr_err_t gelu_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t gelu_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = gelu_vjp_run;
   return MR_OK;
 }
@@ -155,7 +154,6 @@ static bool gelu_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_gelu_vjp = {
-    MR_RULES_COMPOSITE,
     .open = gelu_vjp_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_alike,

@@ -16,7 +16,7 @@ const mr_op_def_t mr_op_stop_gradient = {
     MR_RULES_PRIMITIVE,   .name = "stop_gradient",     .n_in = 1,
     .n_out = 1,           .shape = mr_shape_same,      .jvp = mr_jvp_zero,
     .vjp = mr_vjp_zero,   .batch = mr_batch_pointwise, .sample = stop_sample,
-    .amp = MR_AMP_FOLLOW, .cpu = mr_cpu_alias,         .unit = mr_unit_same,
+    .amp = MR_AMP_FOLLOW, .kind = MR_OP_ALIAS,         .unit = mr_unit_same,
     .moves = true,
 };
 
@@ -43,5 +43,5 @@ const mr_op_def_t mr_op_optimization_barrier = {
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
     .moves = true,
-    .cpu = mr_cpu_alias,
+    .kind = MR_OP_ALIAS,
 };

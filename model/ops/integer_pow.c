@@ -19,17 +19,17 @@ static void power_run(const mr_unit_t *u, const void *const *in, void *out, int6
   mr_dtype_t t = u->eqn->out[0]->aval.dtype;
   int64_t y = mr_attr_get(u->eqn, "y")->i[0];
   for (int64_t i = 0; i < n; i++)
-    mr_cpu_set_f64(t, out, i, power(mr_cpu_get_f64(t, in[0], i * u->step[0]), y));
+    mr_set_f64(t, out, i, power(mr_get_f64(t, in[0], i * u->step[0]), y));
 }
 
 /* As wide as a product can be, and then cut: integers wrap. */
 static void whole_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
   mr_dtype_t t = u->eqn->out[0]->aval.dtype;
   for (int64_t i = 0; i < n; i++) {
-    uint64_t x = (uint64_t)mr_cpu_get_i64(t, in[0], i * u->step[0]), r = 1;
+    uint64_t x = (uint64_t)mr_get_i64(t, in[0], i * u->step[0]), r = 1;
     for (int64_t y = mr_attr_get(u->eqn, "y")->i[0]; y; y >>= 1, x *= x)
       if (y & 1) r *= x;
-    mr_cpu_set_i64(t, out, i, (int64_t)r);
+    mr_set_i64(t, out, i, (int64_t)r);
   }
 }
 

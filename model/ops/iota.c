@@ -27,7 +27,7 @@ static bool iota_unit(mr_unit_t *u) {
   return (y->dtype == MR_F32 || y->dtype == MR_I32) && mr_aval_elems(y) > 0;
 }
 
-static void iota_run(const mr_cpu_call_t *c) {
+static void iota_run(const mr_call_t *c) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], n = mr_aval_elems(y), stride[MR_MAX_NDIM];
   mr__strides(y, stride);
@@ -36,13 +36,13 @@ static void iota_run(const mr_cpu_call_t *c) {
   for (int64_t i = 0; i < n; i++) {
     int64_t at = i / stride[d] % y->dim[d];
     if (whole)
-      mr_cpu_set_i64(y->dtype, c->out[0], i, at); /* wraps */
+      mr_set_i64(y->dtype, c->out[0], i, at); /* wraps */
     else
-      mr_cpu_set_f64(y->dtype, c->out[0], i, (double)at);
+      mr_set_f64(y->dtype, c->out[0], i, (double)at);
   }
 }
 
-static mr_err_t iota_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t iota_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = iota_run;
   return MR_OK;
 }

@@ -29,7 +29,7 @@ mr_err_t mr__key_shape_float(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
 
 int64_t mr__key_count(const mr_eqn_t *e) { return mr_aval_elems(&e->in[0]->aval) / 2; }
 
-mr_prng_t mr__key_at(const mr_cpu_call_t *c, int64_t k) {
+mr_prng_t mr__key_at(const mr_call_t *c, int64_t k) {
   const uint32_t *key = c->in[0];
   const mr_attr_t *p = mr_attr_find(c->eqn, "partitionable");
   return (mr_prng_t){{key[2 * k], key[2 * k + 1]},
@@ -56,8 +56,8 @@ mr_var_t *mr__key_sample(mr_sample_t *s, int k, int64_t dim[2]) {
 enum { CHUNK = 1024 };
 
 /* Elements [from,from + n) of key k's draw. */
-static void draw_chunk(const mr_cpu_call_t *c, mr_key_fill *fill, int64_t k, int64_t each,
-                       int64_t from, int64_t n) {
+static void draw_chunk(const mr_call_t *c, mr_key_fill *fill, int64_t k, int64_t each, int64_t from,
+                       int64_t n) {
   float drawn[CHUNK];
   bool wide = c->eqn->out[0]->aval.dtype == MR_F64;
   void *out = wide ? drawn : (float *)c->out[0] + k * each + from;
@@ -66,7 +66,7 @@ static void draw_chunk(const mr_cpu_call_t *c, mr_key_fill *fill, int64_t k, int
     ((double *)c->out[0])[k * each + from + i] = (double)drawn[i];
 }
 
-void mr__key_draw(const mr_cpu_call_t *c, mr_key_fill *fill) {
+void mr__key_draw(const mr_call_t *c, mr_key_fill *fill) {
   int64_t keys = mr__key_count(c->eqn), n = mr_aval_elems(&c->eqn->out[0]->aval);
   int64_t each = keys ? n / keys : 0, chunks = (each + CHUNK - 1) / CHUNK;
 #pragma omp parallel for schedule(static)

@@ -28,14 +28,14 @@ static mr_err_t layer_norm_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *d
   return MR_OK;
 }
 
-static void layer_norm_run(const mr_cpu_call_t *c) {
+static void layer_norm_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   mr_layer_norm_fwd(x->dtype, c->in[0], c->in[1], c->in[2], (float)mr_attr_get(c->eqn, "eps")->f,
                     mr_attr_get(c->eqn, "two_pass")->i[0] != 0, y->dtype, c->out[0], c->out[1],
                     c->out[2], mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
 }
 
-static mr_err_t layer_norm_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t layer_norm_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = layer_norm_run;
   return MR_OK;
 }
@@ -85,7 +85,6 @@ static bool layer_norm_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_layer_norm = {
-    MR_RULES_COMPOSITE,
     .open = layer_norm_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_rows,
@@ -120,14 +119,14 @@ static mr_err_t layer_norm_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_
   return MR_OK;
 }
 
-static void layer_norm_vjp_run(const mr_cpu_call_t *c) {
+static void layer_norm_vjp_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_layer_norm_bwd(x->dtype, c->in[0], c->in[1], c->in[2], c->in[3], c->eqn->in[4]->aval.dtype,
                     c->in[4], c->out[0], c->out[1], c->out[2], c->scratch,
                     mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
 }
 
-static mr_err_t layer_norm_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t layer_norm_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = layer_norm_vjp_run;
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   c->scratch_bytes = mr_layer_norm_scratch(mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
@@ -165,7 +164,6 @@ static bool layer_norm_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) 
 }
 
 const mr_op_def_t mr_op_layer_norm_vjp = {
-    MR_RULES_COMPOSITE,
     .open = layer_norm_vjp_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_open,

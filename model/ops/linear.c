@@ -26,7 +26,7 @@ static mr_err_t linear_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-static mr_err_t linear_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t linear_cpu(mr_call_t *c, mr_diag_t *diag) {
   int n = c->eqn->in[0]->aval.ndim, k = is_transposed(c->eqn) ? 1 : 0;
   mr_side_t a = {.n_free = n - 1, .n_contract = 1, .contract = {n - 1}};
   mr_side_t b = {.n_free = 1, .free = {1 - k}, .n_contract = 1, .contract = {k}};
@@ -87,8 +87,19 @@ static double flop(const mr_eqn_t *e) {
 }
 
 const mr_op_def_t mr_op_linear = {
-    MR_RULES_COMPOSITE,      .open = linear_open, .jvp = linear_jvp,    .batch = mr_batch_rows,
-    .sample = linear_sample, .name = "linear",    .n_in = -1,           .n_out = 1,
-    .shape = linear_shape,   .vjp = linear_vjp,   .amp = MR_AMP_NARROW, .cpu = linear_cpu,
-    .view = mr_view_rows,    .flop = flop,
+    .open = linear_open,
+    .jvp = linear_jvp,
+    .batch = mr_batch_rows,
+    .sample = linear_sample,
+    .name = "linear",
+    .n_in = -1,
+    .n_out = 1,
+    .shape = linear_shape,
+    .vjp = linear_vjp,
+    .amp = MR_AMP_NARROW,
+    .product = true,
+
+    .cpu = linear_cpu,
+    .view = mr_view_rows,
+    .flop = flop,
 };

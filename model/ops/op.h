@@ -6,12 +6,14 @@
 #define MR_MODEL_OPS_OP_H
 
 #include "base/decls.h"
-#include "model/backends/cpu/call.h"
 #include "model/backends/cpu/unit.h"
+#include "model/exec/call.h"
 #include "model/ir/fn.h"
 #include "model/ops/view.h"
 
 MR_BEGIN_DECLS
+
+typedef mr_err_t mr_cpu_lower_fn(mr_call_t *c, mr_diag_t *diag);
 
 #define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
 
@@ -21,6 +23,14 @@ typedef enum mr_amp {
   MR_AMP_NARROW, /* bf16 is safe and faster: products */
   MR_AMP_WIDE    /* keep f32: reductions, losses, optimizers */
 } mr_amp_t;
+
+/* What an op is to a backend. */
+typedef enum mr_op_kind {
+  MR_OP_KERNEL,      /* backends have a rule for it of their own */
+  MR_OP_ELEMENTWISE, /* `at` says what it computes */
+  MR_OP_ALIAS,       /* the result has the bytes of operand 0: no memory, no call */
+  MR_OP_CALL         /* written as what its open rule says before a graph is lowered */
+} mr_op_kind_t;
 
 /* A value in vmap: var, and which of its dimensions is mapped (-1: none). */
 typedef struct mr_batched {
@@ -55,11 +65,6 @@ typedef struct mr_sample {
   double lo[MR_SAMPLE_IN], hi[MR_SAMPLE_IN];
 } mr_sample_t;
 
-/* How a value lies on a mesh: the mesh axis each dimension is cut along, -1 for none. */
-typedef struct mr_shard {
-  int axis[MR_MAX_NDIM];
-} mr_shard_t;
-
 struct mr_op_def {
   const char *name;
   int n_in, n_out; /* -1: varies */
@@ -70,7 +75,6 @@ struct mr_op_def {
   /* Cotangents: dout[n_out] (NULL: zero) -> din[n_in], zeroed before (NULL: zero), in f. */
   mr_err_t (*vjp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
   mr_err_t (*batch)(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
-  mr_err_t (*split)(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
   /* out[n_out]: which results may have a tangent when the operands in[n_in] have one, of an op that
      calls functions.  NULL: every result of floats, if an operand has one (mr__eqn_moves). */
   void (*reach)(const mr_eqn_t *e, const bool *in, bool *out);
@@ -86,9 +90,11 @@ struct mr_op_def {
   /* Builds example k = 0, 1, ... in the empty s->f, with outputs set; false: there is no such
      (see sample.h).  Ranges keep clear of kinks and poles. */
   bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
+  mr_op_kind_t kind;
   mr_amp_t amp;
-  mr_pointwise_t at; /* of an op whose cpu is mr_cpu_pointwise */
-  mr_cpu_lower_fn *cpu, *cuda;
+  bool product;         /* a product of matrices, or made of such: what `precision` is asked of */
+  mr_pointwise_t at;    /* of ELEMENTWISE */
+  mr_cpu_lower_fn *cpu; /* of KERNEL */
   /* How the CPU works on a run of elements, for the ops that fusion can join; NULL for every other
      op (unit.h). */
   mr_unit_rule *unit;

@@ -19,7 +19,7 @@ typedef struct view {
   int64_t batch, rows, cols; /* strides */
 } view_t;
 
-static void product_run(const mr_cpu_call_t *c) {
+static void product_run(const mr_call_t *c) {
   const state_t *s = c->state;
   const void *a = c->in[0], *b = c->in[1];
   if (s->copy_a) {
@@ -101,13 +101,13 @@ static mr_move_t ordered(const mr_aval_t *x, const mr_side_t *d, const int *rows
   return m;
 }
 
-static void add_note(mr_cpu_call_t *c, const char *what, size_t bytes) {
+static void add_note(mr_call_t *c, const char *what, size_t bytes) {
   int n = 0;
-  while (n < MR_CPU_NOTES && c->note[n].what) n++;
-  if (bytes && n < MR_CPU_NOTES) c->note[n] = (mr_cpu_note_t){what, bytes};
+  while (n < MR_CALL_NOTES && c->note[n].what) n++;
+  if (bytes && n < MR_CALL_NOTES) c->note[n] = (mr_call_note_t){what, bytes};
 }
 
-static void describe(mr_cpu_call_t *c, const state_t *s) {
+static void describe(mr_call_t *c, const state_t *s) {
   mr_matmul_moves_t moves = mr_matmul_moves(s->matmul);
   c->how = mr_matmul_how(s->matmul);
   if (s->copy_a)
@@ -122,7 +122,7 @@ static void describe(mr_cpu_call_t *c, const state_t *s) {
 static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 /* Without terms a sum is 0, and the bias is added to it. */
-static void empty_run(const mr_cpu_call_t *c) {
+static void empty_run(const mr_call_t *c) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   memset(c->out[0], 0, mr_aval_bytes(y));
   if (c->eqn->n_in < 3 || !mr_aval_elems(y)) return;
@@ -134,8 +134,8 @@ static void empty_run(const mr_cpu_call_t *c) {
 }
 
 /* How the operands of c are read: as they lie, or by way of copies into scratch. */
-static void arrange(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s,
-                    view_t *va, view_t *vb) {
+static void arrange(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s, view_t *va,
+                    view_t *vb) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
   s->copy_a = !view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
   s->copy_b = !view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
@@ -169,7 +169,7 @@ static mr_matmul_spec_t spec_of(const mr_eqn_t *e, const mr_side_t *a, const mr_
   return spec;
 }
 
-mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
+mr_err_t mr__product_lower(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
                            mr_diag_t *diag) {
   if (!mr_aval_elems(&c->eqn->in[0]->aval) || !mr_aval_elems(&c->eqn->in[1]->aval)) {
     c->run = empty_run;

@@ -13,7 +13,7 @@ typedef struct mr_side {
 
 /* Lowers out = a b (+ bias[n]); out is dense (batch, a's free, b's free).  bias_in: index of the
    bias among e->in, or -1. */
-mr_err_t mr__product_lower(mr_cpu_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
+mr_err_t mr__product_lower(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
                            mr_diag_t *diag);
 
 #endif

@@ -21,9 +21,9 @@ static void bits_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, in
   for (int64_t k = 0; k < n; k++) out[k] = mr_random_word(key, (size_t)(i + k), (size_t)of);
 }
 
-static void bits_run(const mr_cpu_call_t *c) { mr__key_draw(c, bits_fill); }
+static void bits_run(const mr_call_t *c) { mr__key_draw(c, bits_fill); }
 
-static mr_err_t bits_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t bits_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = bits_run;
   return MR_OK;
 }
@@ -60,9 +60,9 @@ static void uniform_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n,
     out[k] = mr_uniform_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), lo, hi);
 }
 
-static void uniform_run(const mr_cpu_call_t *c) { mr__key_draw(c, uniform_fill); }
+static void uniform_run(const mr_call_t *c) { mr__key_draw(c, uniform_fill); }
 
-static mr_err_t uniform_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t uniform_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = uniform_run;
   return MR_OK;
 }
@@ -97,9 +97,9 @@ static void normal_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, 
     out[k] = mr_normal_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of));
 }
 
-static void normal_run(const mr_cpu_call_t *c) { mr__key_draw(c, normal_fill); }
+static void normal_run(const mr_call_t *c) { mr__key_draw(c, normal_fill); }
 
-static mr_err_t normal_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t normal_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = normal_run;
   return MR_OK;
 }
@@ -143,9 +143,9 @@ static void truncated_normal_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, i
     out[k] = mr_truncated_normal_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), lo, hi);
 }
 
-static void truncated_normal_run(const mr_cpu_call_t *c) { mr__key_draw(c, truncated_normal_fill); }
+static void truncated_normal_run(const mr_call_t *c) { mr__key_draw(c, truncated_normal_fill); }
 
-static mr_err_t truncated_normal_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t truncated_normal_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = truncated_normal_run;
   return MR_OK;
 }
@@ -186,9 +186,9 @@ static void randint_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n,
   mr_random_randint_part(key, (size_t)of, (size_t)i, (size_t)n, lo, hi, to);
 }
 
-static void randint_run(const mr_cpu_call_t *c) { mr__key_draw(c, randint_fill); }
+static void randint_run(const mr_call_t *c) { mr__key_draw(c, randint_fill); }
 
-static mr_err_t randint_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t randint_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = randint_run;
   return MR_OK;
 }
@@ -218,14 +218,14 @@ static mr_err_t permutation_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
   return mr__key_shape(e, MR_I32, 0, NULL, out, diag);
 }
 
-static void permutation_run(const mr_cpu_call_t *c) {
+static void permutation_run(const mr_call_t *c) {
   int64_t keys = mr__key_count(c->eqn), n = mr_attr_get(c->eqn, "shape")->i[0];
   for (int64_t k = 0; k < keys; k++)
     mr_random_permutation_in(mr__key_at(c, k), (uint32_t)n, c->scratch,
                              (uint32_t *)c->out[0] + k * n);
 }
 
-static mr_err_t permutation_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t permutation_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = permutation_run;
   c->scratch_bytes = mr_random_permutation_room((uint32_t)mr_attr_get(c->eqn, "shape")->i[0]);
   return MR_OK;

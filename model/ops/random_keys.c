@@ -13,7 +13,7 @@ static mr_err_t split_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return mr__key_shape(e, MR_U32, 1, (int64_t[]){2}, out, diag);
 }
 
-static void split_run(const mr_cpu_call_t *c) {
+static void split_run(const mr_call_t *c) {
   uint32_t *out = c->out[0];
   int64_t keys = mr__key_count(c->eqn), n = mr_aval_elems(&c->eqn->out[0]->aval) / 2;
   int64_t each = keys ? n / keys : 0;
@@ -24,7 +24,7 @@ static void split_run(const mr_cpu_call_t *c) {
   }
 }
 
-static mr_err_t split_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t split_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = split_run;
   return MR_OK;
 }
@@ -54,7 +54,7 @@ static mr_err_t fold_in_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return MR_OK;
 }
 
-static void fold_in_run(const mr_cpu_call_t *c) {
+static void fold_in_run(const mr_call_t *c) {
   uint32_t *out = c->out[0];
   for (int64_t i = 0; i < mr__key_count(c->eqn); i++) {
     mr_key_t k = mr_random_fold_in(mr__key_at(c, i), ((const uint32_t *)c->in[1])[i]).key;
@@ -63,7 +63,7 @@ static void fold_in_run(const mr_cpu_call_t *c) {
   }
 }
 
-static mr_err_t fold_in_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t fold_in_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = fold_in_run;
   return MR_OK;
 }

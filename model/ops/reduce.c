@@ -63,7 +63,7 @@ static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
 }
 
 #define FOLD(name, type, get, set)                                                                 \
-  static void name(const mr_cpu_call_t *c, type start, type (*fold)(type, type)) {                 \
+  static void name(const mr_call_t *c, type start, type (*fold)(type, type)) {                     \
     const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;                         \
     int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];                                                 \
     int kept = reduce_walk(c->eqn, dim, stride);                                                   \
@@ -81,15 +81,15 @@ static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
     }                                                                                              \
   }
 
-FOLD(fold_f32, float, mr_cpu_get, mr_cpu_set)
-FOLD(fold_f64, double, mr_cpu_get_f64, mr_cpu_set_f64)
-FOLD(fold_i64, int64_t, mr_cpu_get_i64, mr_cpu_set_i64)
+FOLD(fold_f32, float, mr_get_f32, mr_set_f32)
+FOLD(fold_f64, double, mr_get_f64, mr_set_f64)
+FOLD(fold_i64, int64_t, mr_get_i64, mr_set_i64)
 
 static int64_t lowest(mr_dtype_t t) {
   return t == MR_I64 ? INT64_MIN : t == MR_I32 ? INT32_MIN : 0;
 }
 
-void mr__reduce_run(const mr_cpu_call_t *c, double start, const mr_reduce_fold_t *fold) {
+void mr__reduce_run(const mr_call_t *c, double start, const mr_reduce_fold_t *fold) {
   mr_dtype_t t = c->eqn->in[0]->aval.dtype;
   if (t == MR_F32 || t == MR_BF16)
     fold_f32(c, (float)start, fold->f32);
@@ -125,7 +125,7 @@ bool mr__reduce_unit(mr_unit_t *u) {
 }
 
 /* For each index of the outer dimensions, rows folded into one. */
-static void middle_run(const mr_cpu_call_t *c) {
+static void middle_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   mr_unit_t u = {.eqn = c->eqn};
   int first, end;
@@ -144,7 +144,7 @@ static void middle_run(const mr_cpu_call_t *c) {
   }
 }
 
-bool mr__reduce_middle(mr_cpu_call_t *c) {
+bool mr__reduce_middle(mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   int first, end;
   if (!mr_is_narrow(x->dtype) || !mr_aval_elems(x) ||

@@ -15,13 +15,13 @@ typedef struct mr_reduce_fold {
 } mr_reduce_fold_t;
 /* out = fold over the reduced elements from start, in the narrowest of an integer dtype if that is
    lower. */
-void mr__reduce_run(const mr_cpu_call_t *c, double start, const mr_reduce_fold_t *fold);
+void mr__reduce_run(const mr_call_t *c, double start, const mr_reduce_fold_t *fold);
 /* What unit rules of reductions share: u's kind and inner; false unless trailing or leading axes of
    f32 or bf16, more than one element, are reduced.  Axes of size 1 may stand anywhere. */
 bool mr__reduce_unit(mr_unit_t *u);
 /* Binds c to a kernel for neighbouring dimensions with others on both sides, of f32 or bf16; false:
    it is not such a one.  Same bits as mr__reduce_run. */
-bool mr__reduce_middle(mr_cpu_call_t *c);
+bool mr__reduce_middle(mr_call_t *c);
 /* The axes of the mapped reduction into axes; returns their number, and in *axis where the mapped
    dimension is then. */
 int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis);

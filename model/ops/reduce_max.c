@@ -17,7 +17,7 @@ static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int64_t larger_u64(int64_t a, int64_t b) { return (uint64_t)a > (uint64_t)b ? a : b; }
 
-static void reduce_max_run(const mr_cpu_call_t *c) {
+static void reduce_max_run(const mr_call_t *c) {
   bool whole = c->eqn->in[0]->aval.dtype == MR_U64;
   mr__reduce_run(c, -INFINITY,
                  &(mr_reduce_fold_t){larger, larger_f64, whole ? larger_u64 : larger_i64});
@@ -31,7 +31,7 @@ static bool reduce_max_unit(mr_unit_t *u) {
   return mr__reduce_unit(u);
 }
 
-static mr_err_t reduce_max_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t reduce_max_cpu(mr_call_t *c, mr_diag_t *diag) {
   if (reduce_max_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
   if (!mr__reduce_middle(c)) c->run = reduce_max_run;
   return MR_OK;

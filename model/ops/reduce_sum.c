@@ -9,7 +9,7 @@ mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
                   (mr_attr_t[]){mr_attr_axes("axes", n, axes), mr_attr_none("out_sharding")});
 }
 
-static void general_run(const mr_cpu_call_t *c) {
+static void general_run(const mr_call_t *c) {
   mr__reduce_run(c, 0, &(mr_reduce_fold_t){mr__add_f2, mr__add_d2, mr__add_i2});
 }
 
@@ -29,7 +29,7 @@ static bool reduce_sum_unit(mr_unit_t *u) {
   return mr__reduce_unit(u);
 }
 
-static mr_err_t reduce_sum_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t reduce_sum_cpu(mr_call_t *c, mr_diag_t *diag) {
   if (reduce_sum_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
   if (!mr__reduce_middle(c)) c->run = general_run;
   return MR_OK;

@@ -61,7 +61,7 @@ const mr_op_def_t mr_op_reshape = {
     .shape = reshape_shape,
     .vjp = reshape_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = mr_cpu_alias,
+    .kind = MR_OP_ALIAS,
     .unit = mr_unit_same,
     .view = reshape_view,
     .viewed = reshape_viewed,
@@ -114,6 +114,6 @@ static bool squeeze_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_squeeze = {
     MR_RULES_PRIMITIVE,       .name = "squeeze",    .n_in = 1,          .n_out = 1,
     .shape = squeeze_shape,   .jvp = mr_jvp_linear, .vjp = squeeze_vjp, .batch = squeeze_batch,
-    .sample = squeeze_sample, .amp = MR_AMP_FOLLOW, .moves = true,      .cpu = mr_cpu_alias,
+    .sample = squeeze_sample, .amp = MR_AMP_FOLLOW, .moves = true,      .kind = MR_OP_ALIAS,
     .unit = mr_unit_same,
 };

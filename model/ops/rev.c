@@ -19,7 +19,7 @@ static mr_err_t rev_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr_shape_same(e, out, diag);
 }
 
-static void rev_run(const mr_cpu_call_t *c) {
+static void rev_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   const mr_attr_t *dims = mr_attr_get(c->eqn, "dimensions");
   mr_move_t m = {.ndim = x->ndim, .size = mr_dtype_size(x->dtype)};
@@ -36,7 +36,7 @@ static void rev_run(const mr_cpu_call_t *c) {
   mr__move(&m, (const char *)c->in[0] + first * (int64_t)m.size, c->out[0]);
 }
 
-static mr_err_t rev_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t rev_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = rev_run;
   return MR_OK;
 }

@@ -20,15 +20,9 @@ mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_b
   return none(&f->diag, e, "batch");
 }
 
-mr_err_t mr_no_split(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out) {
-  return none(NULL, e, "split");
-}
-
 mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return none(&f->diag, e, "open");
 }
-
-mr_err_t mr_no_cuda(mr_cpu_call_t *c, mr_diag_t *diag) { return none(diag, c->eqn, "cuda"); }
 
 /* " (axes=(1,))": sizes, axes and dimension numbers, which say what the operands' avals do not. */
 static void list_numbers(const mr_eqn_t *e, FILE *to) {
@@ -63,7 +57,7 @@ mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag) {
 static mr_err_t check_dtype(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_pointwise_t *at = &e->op->at;
   mr_dtype_t t = e->in[0]->aval.dtype;
-  if (e->op->cpu != mr_cpu_pointwise || mr_is_float(t)) return MR_OK;
+  if (e->op->kind != MR_OP_ELEMENTWISE || mr_is_float(t)) return MR_OK;
   if (!(e->n_in == 1 ? at->i1 != NULL : at->i2 != NULL))
     return mr_shape_fail(e, diag, "want floats");
   return at->bools ? MR_OK : mr_check_numbers(e, diag);

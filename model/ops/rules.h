@@ -3,6 +3,7 @@
 #define MR_MODEL_OPS_RULES_H
 
 #include "base/decls.h"
+#include "model/ir/element.h"
 #include "model/ops/batch.h"
 #include "model/ops/op.h"
 #include "model/ops/sample.h"
@@ -13,14 +14,10 @@ MR_BEGIN_DECLS
 mr_err_t mr_no_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 mr_err_t mr_no_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
 mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
-mr_err_t mr_no_split(const mr_eqn_t *e, const mr_shard_t *in, mr_shard_t *out);
 mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
-mr_err_t mr_no_cuda(mr_cpu_call_t *c, mr_diag_t *diag);
 
-/* The rows that a primitive has not yet, so that a constant stays short; each is still named. */
-#define MR_RULES_PRIMITIVE .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda
-/* The same of a composite, which has an open rule. */
-#define MR_RULES_COMPOSITE .split = mr_no_split, .cuda = mr_no_cuda
+/* The rows that a primitive has not, so that a constant stays short; each is still named. */
+#define MR_RULES_PRIMITIVE .open = mr_no_open
 
 /* Output as the input: elementwise ops with one input. */
 mr_err_t mr_shape_same(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
@@ -75,11 +72,8 @@ mr_var_t *mr_tangent_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
 
 /* ---- elementwise ops ---- */
-/* The cpu and unit rules of ops that fill mr_op_def.at. */
-mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag);
+/* The unit rule of ops that fill mr_op_def.at. */
 bool mr_unit_pointwise(mr_unit_t *u);
-/* What the kernel of such an op gives for one element of f32 (b: ignored by ops of one operand). */
-float mr_pointwise_f32(const mr_op_def_t *op, float a, float b);
 /* For a unit's run whose kernel knows no steps, on elements of one size: calls it with operands
    that are one element for all written out, piece by piece. */
 typedef void mr_unit_kernel(const mr_unit_t *u, const void *const *in, void *out, int64_t n);
@@ -87,19 +81,10 @@ void mr_unit_written_out(const mr_unit_t *u, mr_unit_kernel *kernel, const void 
                          void *out, int64_t n);
 /* The unit rule of ops whose result has the bytes of operand 0. */
 bool mr_unit_same(mr_unit_t *u);
-/* Element i of an array of f32, bf16, i32, u32 or bool, as f32; of any dtype, as f64; of an integer
-   or bool array, as a 64-bit integer.  Setting rounds (f32, f64) or wraps (integers). */
-float mr_cpu_get(mr_dtype_t t, const void *p, int64_t i);
-void mr_cpu_set(mr_dtype_t t, void *p, int64_t i, float v);
-double mr_cpu_get_f64(mr_dtype_t t, const void *p, int64_t i);
-void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v);
-int64_t mr_cpu_get_i64(mr_dtype_t t, const void *p, int64_t i);
-void mr_cpu_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v);
-
 /* Rows of an elementwise op's constant. */
-#define MR_RULES_POINTWISE                                                                   \
-  .batch = mr_batch_pointwise, .split = mr_no_split, .open = mr_no_open, .cuda = mr_no_cuda, \
-  .cpu = mr_cpu_pointwise, .unit = mr_unit_pointwise, .view = mr_view_each
+#define MR_RULES_POINTWISE                                                    \
+  .batch = mr_batch_pointwise, .open = mr_no_open, .kind = MR_OP_ELEMENTWISE, \
+  .unit = mr_unit_pointwise, .view = mr_view_each
 
 MR_END_DECLS
 

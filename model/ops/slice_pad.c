@@ -26,7 +26,7 @@ static mr_err_t slice_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return MR_OK;
 }
 
-static void slice_run(const mr_cpu_call_t *c) {
+static void slice_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   const int64_t *start = mr_attr_get(c->eqn, "start_indices")->i;
   mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
@@ -40,7 +40,7 @@ static void slice_run(const mr_cpu_call_t *c) {
   mr__move(&m, (const char *)c->in[0] + first * (int64_t)m.size, c->out[0]);
 }
 
-static mr_err_t slice_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t slice_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = slice_run;
   return MR_OK;
 }
@@ -102,7 +102,7 @@ static mr_err_t pad_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static void pad_run(const mr_cpu_call_t *c) {
+static void pad_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   const int64_t *low = mr_attr_get(c->eqn, "low")->i;
   mr_move_t m = {.ndim = x->ndim, .size = mr_dtype_size(x->dtype)};
@@ -117,7 +117,7 @@ static void pad_run(const mr_cpu_call_t *c) {
   mr__move(&m, c->in[0], (char *)c->out[0] + first * (int64_t)m.size);
 }
 
-static mr_err_t pad_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t pad_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = pad_run;
   return MR_OK;
 }

@@ -41,13 +41,13 @@ static mr_err_t xent_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static void xent_run(const mr_cpu_call_t *c) {
+static void xent_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_xent_fwd(c->in[0], c->in[1], (float)mr_attr_get(c->eqn, "smoothing")->f, c->out[0], x->dim[0],
               x->dim[1]);
 }
 
-static mr_err_t xent_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t xent_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = xent_run;
   return MR_OK;
 }
@@ -88,7 +88,6 @@ static bool softmax_cross_entropy_sample(const mr_op_def_t *op, mr_sample_t *s, 
 }
 
 const mr_op_def_t mr_op_softmax_cross_entropy = {
-    MR_RULES_COMPOSITE,
     .open = xent_open,
     .jvp = xent_jvp,
     .batch = mr_batch_merge,
@@ -115,13 +114,13 @@ static mr_err_t xent_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *dia
   return mr_shape_same(e, out, diag);
 }
 
-static void xent_vjp_run(const mr_cpu_call_t *c) {
+static void xent_vjp_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_xent_bwd(c->in[0], c->in[1], (float)mr_attr_get(c->eqn, "smoothing")->f, c->in[2], c->out[0],
               x->dim[0], x->dim[1]);
 }
 
-static mr_err_t xent_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t xent_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = xent_vjp_run;
   return MR_OK;
 }
@@ -143,7 +142,6 @@ static bool softmax_cross_entropy_vjp_sample(const mr_op_def_t *op, mr_sample_t 
 }
 
 const mr_op_def_t mr_op_softmax_cross_entropy_vjp = {
-    MR_RULES_COMPOSITE,
     .open = xent_vjp_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_merge,

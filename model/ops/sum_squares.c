@@ -32,14 +32,14 @@ static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
   return MR_OK;
 }
 
-static void sum_squares_run(const mr_cpu_call_t *c) {
+static void sum_squares_run(const mr_call_t *c) {
   double sum = 0;
   for (int i = 0; i < c->eqn->n_in; i++)
     sum += mr_sum_squares(c->in[i], mr_aval_elems(&c->eqn->in[i]->aval));
   *(float *)c->out[0] = (float)sum;
 }
 
-static mr_err_t sum_squares_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t sum_squares_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = sum_squares_run;
   return MR_OK;
 }
@@ -62,7 +62,6 @@ static bool sum_squares_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_sum_squares = {
-    MR_RULES_COMPOSITE,
     .open = sum_squares_open,
     .jvp = mr_jvp_open,
     .batch = mr_batch_open,

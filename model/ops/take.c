@@ -59,7 +59,7 @@ static mr_err_t take_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static void take_run(const mr_cpu_call_t *c) {
+static void take_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   take_sizes_t s = take_sizes(x, &c->eqn->in[1]->aval, take_mapped(c->eqn));
   size_t row = (size_t)s.row * mr_dtype_size(x->dtype);
@@ -69,7 +69,7 @@ static void take_run(const mr_cpu_call_t *c) {
   }
 }
 
-static mr_err_t take_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t take_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = take_run;
   return MR_OK;
 }
@@ -123,21 +123,21 @@ static mr_err_t take_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *dia
   return MR_OK;
 }
 
-static void take_vjp_run(const mr_cpu_call_t *c) {
+static void take_vjp_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->out[0]->aval;
   take_sizes_t s = take_sizes(x, &c->eqn->in[1]->aval, take_mapped(c->eqn));
   memset(c->out[0], 0, mr_aval_bytes(x));
   for (int64_t k = 0; k < s.batch * s.at; k++) {
     int64_t to = (k / s.at * s.n + take_row(c->in[1], k, s.n)) * s.row;
     for (int64_t i = 0; i < s.row; i++) {
-      double sum = mr_cpu_get_f64(x->dtype, c->out[0], to + i);
-      sum += mr_cpu_get_f64(x->dtype, c->in[0], k * s.row + i);
-      mr_cpu_set_f64(x->dtype, c->out[0], to + i, sum);
+      double sum = mr_get_f64(x->dtype, c->out[0], to + i);
+      sum += mr_get_f64(x->dtype, c->in[0], k * s.row + i);
+      mr_set_f64(x->dtype, c->out[0], to + i, sum);
     }
   }
 }
 
-static mr_err_t take_vjp_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t take_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = take_vjp_run;
   return MR_OK;
 }

@@ -25,7 +25,7 @@ static mr_err_t transpose_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   return MR_OK;
 }
 
-static void transpose_run(const mr_cpu_call_t *c) {
+static void transpose_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   const mr_attr_t *p = mr_attr_get(c->eqn, "permutation");
   int64_t from[MR_MAX_NDIM];
@@ -39,7 +39,7 @@ static void transpose_run(const mr_cpu_call_t *c) {
   mr__move(&m, c->in[0], c->out[0]);
 }
 
-static mr_err_t transpose_cpu(mr_cpu_call_t *c, mr_diag_t *diag) {
+static mr_err_t transpose_cpu(mr_call_t *c, mr_diag_t *diag) {
   c->run = transpose_run;
   return MR_OK;
 }

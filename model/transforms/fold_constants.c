@@ -13,14 +13,14 @@ static bool is_constant(const mr_var_t *v, double value) {
 
 /* An f32 scalar that an elementwise op makes of literals; NULL if e is none such.  Computed as its
    kernel would. */
-static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e) {
+static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e, const mr_target_t *t) {
   if (e->n_out != 1 || e->out[0]->aval.ndim || e->out[0]->aval.dtype != MR_F32) return NULL;
   for (int k = 0; k < e->n_in; k++)
     if (!e->in[k]->literal || e->in[k]->aval.dtype != MR_F32) return NULL;
   if (e->n_attr) return NULL;
   if (e->n_in == 1 ? !e->op->at.f1 : e->n_in != 2 || !e->op->at.f2) return NULL;
   float b = e->n_in == 2 ? (float)e->in[1]->value : 0;
-  return mr_literal(f, MR_F32, mr_pointwise_f32(e->op, (float)e->in[0]->value, b));
+  return mr_literal(f, MR_F32, t->element(e->op, (float)e->in[0]->value, b));
 }
 
 /* An operand that e only passes on, to the bit; x + 0 does not: -0 + 0 is 0. */
@@ -33,7 +33,7 @@ static mr_var_t *passed_on(const mr_eqn_t *e) {
   return same && mr_aval_equal(&same->aval, &e->out[0]->aval) ? same : NULL;
 }
 
-mr_err_t mr_fold_constants(mr_fn_t *f, mr_diag_t *diag) {
+mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
   int n = f->n_var, kept = 0; /* literals that are added replace others, and are never replaced */
   mr_var_t **instead = calloc((size_t)n + 1, sizeof *instead);
   if (!instead) return mr_fail(diag, MR_ERR_NOMEM, "no memory to fold constants");
@@ -41,7 +41,7 @@ mr_err_t mr_fold_constants(mr_fn_t *f, mr_diag_t *diag) {
     mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++)
       if (e->in[k]->id < n && instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
-    mr_var_t *v = computed(f, e);
+    mr_var_t *v = computed(f, e, t);
     if (!v) v = passed_on(e);
     if (v)
       instead[e->out[0]->id] = v;

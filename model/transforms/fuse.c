@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
@@ -29,6 +28,7 @@ typedef struct group {
 
 typedef struct fuser {
   mr_fn_t *f;
+  const mr_target_t *t;
   mr_eqn_t **eqn; /* as they were */
   int n_eqn, n_var, n_group;
   int *of;   /* [n_eqn]: its group, -1 */
@@ -149,14 +149,14 @@ static void find_groups(fuser_t *s) {
 /* ---- one group as an equation ---- */
 typedef struct body {
   mr_fn_t *fn;
-  mr_var_t *in[MR_PROGRAM_ENDS], *out[MR_PROGRAM_ENDS], *inner[MR_PROGRAM_ENDS];
+  mr_var_t *in[MR_LOOP_ENDS], *out[MR_LOOP_ENDS], *inner[MR_LOOP_ENDS];
   int n_in, n_out, n_repeat;
   bool full; /* too many of them */
 } body_t;
 
 static void add_input(fuser_t *s, body_t *b, mr_var_t *v) {
   if (v->literal || s->map[v->id]) return;
-  b->full |= b->n_in == MR_PROGRAM_ENDS;
+  b->full |= b->n_in == s->t->loop_ends;
   if (b->full) return;
   s->map[v->id] = mr_fn_input(b->fn, v->aval);
   b->in[b->n_in++] = v;
@@ -194,7 +194,7 @@ static void add_member(fuser_t *s, body_t *b, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_in && !b->full; k++) in[k] = widened(s, b, e, e->in[k]);
   mr_eqn_t *c = b->full ? NULL : mr_emit_like(b->fn, e, in);
   if (c) s->map[e->out[0]->id] = c->out[0];
-  b->full |= b->fn->n_eqn > MR_PROGRAM_EQNS || b->fn->diag.code < 0;
+  b->full |= b->fn->n_eqn > s->t->loop_eqns || b->fn->diag.code < 0;
 }
 
 static void add_members(fuser_t *s, int g, body_t *b) {
@@ -228,7 +228,7 @@ static void add_outputs(fuser_t *s, int g, body_t *b) {
     if (group_of(s, i) != g) continue;
     mr_var_t *v = s->eqn[i]->out[0];
     if (s->uses[v->id] == reads_inside(s, g, v)) continue;
-    b->full |= b->n_out == MR_PROGRAM_ENDS || given(b, s->map[v->id]);
+    b->full |= b->n_out == s->t->loop_ends || given(b, s->map[v->id]);
     if (b->full) return;
     b->inner[b->n_out] = s->map[v->id];
     b->out[b->n_out++] = v;
@@ -284,9 +284,9 @@ static mr_err_t rewrite(fuser_t *s) {
   return MR_OK;
 }
 
-mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag) {
+mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
   size_t n = (size_t)f->n_eqn + 1, v = (size_t)f->n_var + 1;
-  fuser_t s = {.f = f, .n_eqn = f->n_eqn, .n_var = f->n_var};
+  fuser_t s = {.f = f, .t = t, .n_eqn = f->n_eqn, .n_var = f->n_var};
   s.eqn = calloc(n, sizeof *s.eqn);
   s.of = calloc(n + 2 * v, sizeof *s.of);
   s.group = calloc(n, sizeof *s.group);

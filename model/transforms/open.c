@@ -3,12 +3,13 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
+#include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
 typedef struct opening {
   mr_fn_t *g;
-  mr_dtype_t from, to; /* equal: dtypes stay */
-  bool calls;          /* opens only ops without a kernel */
+  mr_dtype_t from, to;       /* equal: dtypes stay */
+  const mr_target_t *target; /* opens only what it has no kernel for; NULL: everything */
 } opening_t;
 
 static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
@@ -75,24 +76,10 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
   return err;
 }
 
-/* Its kernel multiplies f32 as f32, and something else is asked. */
-static bool asks_in_vain(const mr_eqn_t *e) {
-  mr_precision_t p = mr_precision_of(e);
-  return e->op->f32_alone && e->in[0]->aval.dtype == MR_F32 &&
-         (p == MR_PRECISION_DEFAULT || p == MR_PRECISION_HIGH);
-}
-
-/* Fused kernels know no f64. */
-static bool too_wide(const mr_eqn_t *e) {
-  bool wide = false;
-  for (int k = 0; k < e->n_in; k++) wide |= e->in[k]->aval.dtype == MR_F64;
-  for (int k = 0; k < e->n_out; k++) wide |= e->out[k]->aval.dtype == MR_F64;
-  return wide && e->op->open != mr_no_open;
-}
-
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
-  bool closed = o->calls ? e->op->cpu != mr_cpu_opened && !asks_in_vain(e) && !too_wide(e)
-                         : e->op->open == mr_no_open || e->op->own_rule;
+  bool closed =
+      o->target ? e->op->kind != MR_OP_CALL && (e->op->open == mr_no_open || !o->target->opens(e))
+                : e->op->open == mr_no_open || e->op->own_rule;
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 
@@ -122,8 +109,8 @@ mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
   return rewrite(f, (opening_t){0}, out, diag);
 }
 
-mr_err_t mr_open_calls(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
-  return rewrite(f, (opening_t){.calls = true}, out, diag);
+mr_err_t mr_open_calls(const mr_fn_t *f, const mr_target_t *t, mr_fn_t **out, mr_diag_t *diag) {
+  return rewrite(f, (opening_t){.target = t}, out, diag);
 }
 
 mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {

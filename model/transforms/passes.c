@@ -1,5 +1,6 @@
 #include "model/transforms/passes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +17,28 @@ static mr_err_t drop_dead(mr_fn_t *f, mr_diag_t *diag) {
 }
 
 const mr_pass_t mr_passes[] = {
-    {"fold-constants", "computes elementwise ops of constants", mr_fold_constants, NULL},
-    {"sink", "moves slices up to where they save work, and transpositions away", mr_sink, mr_sink},
-    {"merge-products", "makes products that share an operand one", mr_merge_products,
-     mr_merge_before_grad},
-    {"fold-convert", "takes conversions into the products beside them", fold_convert, NULL},
-    {"cse", "computes what stands there twice once", mr_cse, NULL},
-    {"remat", "computes cheap values again instead of keeping them", mr_remat, NULL},
-    {"fuse", "makes chains of elementwise ops, and sums of them, one loop", mr_fuse, NULL},
-    {"dead-code", "drops what no result needs", drop_dead, NULL},
+    {.name = "fold-constants",
+     .help = "computes elementwise ops of constants",
+     .run_for = mr_fold_constants},
+    {.name = "sink",
+     .help = "moves slices up to where they save work, and transpositions away",
+     .run = mr_sink,
+     .before_grad = mr_sink},
+    {.name = "merge-products",
+     .help = "makes products that share an operand one",
+     .run = mr_merge_products,
+     .before_grad = mr_merge_before_grad},
+    {.name = "fold-convert",
+     .help = "takes conversions into the products beside them",
+     .run = fold_convert},
+    {.name = "cse", .help = "computes what stands there twice once", .run = mr_cse},
+    {.name = "remat",
+     .help = "computes cheap values again instead of keeping them",
+     .run = mr_remat},
+    {.name = "fuse",
+     .help = "makes chains of elementwise ops, and sums of them, one loop",
+     .run_for = mr_fuse},
+    {.name = "dead-code", .help = "drops what no result needs", .run = drop_dead},
     {0}};
 
 static bool lists(const char *skip, const char *name) {
@@ -46,31 +60,48 @@ static bool is_pass(const char *word, size_t n) {
 static mr_err_t check(const char *skip, mr_diag_t *diag) {
   while (skip && *skip) {
     size_t n = strcspn(skip, ",");
-    if (!is_pass(skip, n))
-      return mr_fail(diag, MR_ERR_CONFIG,
-                     "passes to skip: \"%.*s\" is none; there are fold-constants, sink, "
-                     "merge-products, fold-convert, cse, remat, fuse and dead-code",
-                     (int)n, skip);
+    if (!is_pass(skip, n)) {
+      char all[256] = "";
+      for (const mr_pass_t *p = mr_passes; p->name; p++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+                 p == mr_passes  ? ""
+                 : (p + 1)->name ? ", "
+                                 : " and ",
+                 p->name);
+      return mr_fail(diag, MR_ERR_CONFIG, "passes to skip: \"%.*s\" is none; there are %s", (int)n,
+                     skip, all);
+    }
     skip += n + (skip[n] == ',');
   }
   return MR_OK;
 }
 
 /* What it writes says who wrote it, and asks the precision of what it stands for. */
-static mr_err_t run_one(const mr_pass_t *p, mr_err_t (*run)(mr_fn_t *, mr_diag_t *), mr_fn_t *f,
-                        mr_diag_t *diag) {
+static mr_standing_t stand_for(const mr_pass_t *p, mr_fn_t *f) {
   mr_standing_t before = mr_standing(f);
   mr_stand(f, (mr_standing_t){f->scope, p->name, MR_PRECISION_NONE, NULL});
-  mr_err_t e = run(f, diag);
+  return before;
+}
+
+mr_err_t mr_pass_run(const mr_pass_t *p, mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
+  mr_standing_t before = stand_for(p, f);
+  mr_err_t e = p->run ? p->run(f, diag) : p->run_for(f, t, diag);
   mr_stand(f, before);
   return e;
 }
 
-mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
+static mr_err_t run_before_grad(const mr_pass_t *p, mr_fn_t *f, mr_diag_t *diag) {
+  mr_standing_t before = stand_for(p, f);
+  mr_err_t e = p->before_grad(f, diag);
+  mr_stand(f, before);
+  return e;
+}
+
+mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
   MR_TRY(check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
-    if (!lists(skip, p->name)) MR_TRY(run_one(p, p->run, f, diag));
+    if (!lists(skip, p->name)) MR_TRY(mr_pass_run(p, f, t, diag));
   return MR_OK;
 }
 
@@ -78,6 +109,6 @@ mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
   MR_TRY(check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
-    if (p->before_grad && !lists(skip, p->name)) MR_TRY(run_one(p, p->before_grad, f, diag));
+    if (p->before_grad && !lists(skip, p->name)) MR_TRY(run_before_grad(p, f, diag));
   return MR_OK;
 }

@@ -6,10 +6,27 @@
 
 #include "model/ir/fn.h"
 
+/* What the passes ask of the backend that a graph is compiled for. */
+typedef struct mr_target {
+  /* What one fused loop holds at most: equations, and operands and results each, the latter at most
+     MR_LOOP_ENDS. */
+  int loop_eqns, loop_ends;
+  /* What its kernel of elementwise op `op` gives for one element of f32, to the bit (b: ignored by
+     ops of one operand). */
+  float (*element)(const mr_op_def_t *op, float a, float b);
+  /* Whether e, whose op has an open rule, is to be written as primitives, as there is no kernel for
+     these operands. */
+  bool (*opens)(const mr_eqn_t *e);
+} mr_target_t;
+
+#define MR_LOOP_ENDS 32
+
 typedef struct mr_pass {
   const char *name;
   const char *help;
+  /* One of the two; the second depends on the target. */
   mr_err_t (*run)(mr_fn_t *f, mr_diag_t *diag);
+  mr_err_t (*run_for)(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
   /* What saves the backward pass work if it comes before it; NULL: nothing. */
   mr_err_t (*before_grad)(mr_fn_t *f, mr_diag_t *diag);
 } mr_pass_t;
@@ -18,7 +35,9 @@ extern const mr_pass_t mr_passes[]; /* ends at {0} */
 
 /* skip: names of passes to leave out, with commas between; NULL: the environment's
    MILLRACE_SKIP_PASSES, if it is set.  MR_ERR_CONFIG for a name that is none lists them. */
-mr_err_t mr_passes_run(mr_fn_t *f, const char *skip, mr_diag_t *diag);
+mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag);
+/* One pass alone; p of mr_passes. */
+mr_err_t mr_pass_run(const mr_pass_t *p, mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 /* Those that spare the backward pass work, before it: mr_value_and_grad, mr_vjp and
    mr_optim_step_fn run them. */
 mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag);
@@ -27,7 +46,7 @@ mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag);
    ops that call functions stay. */
 mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag);
 /* Elementwise f32 ops of constants become constants; x * 1, x / 1 and x - 0 become x. */
-mr_err_t mr_fold_constants(mr_fn_t *f, mr_diag_t *diag);
+mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 /* Slices move up over row-wise and elementwise ops whose results nobody else reads; transpositions
    move into broadcasts and counters, where they vanish.  Values stay the same to the bit, where a
    product of fewer rows is as exact as one of all.  Before mr_grad, it spares the backward pass the
@@ -42,6 +61,6 @@ mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag);
 mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
 /* Chains of elementwise ops, with sums over trailing or leading dimensions at their end, become one
    op that runs in blocks. */
-mr_err_t mr_fuse(mr_fn_t *f, mr_diag_t *diag);
+mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 
 #endif

@@ -99,8 +99,9 @@ mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, con
    and are opened inside. */
 mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
 /* *out: f with the calls of functions (ops that have no kernel) written as their bodies, and the
-   composites whose kernels do not have the precision that is asked of them as primitives. */
-mr_err_t mr_open_calls(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);
+   composites that target t has no kernel for, with these operands, as primitives. */
+struct mr_target; /* passes.h */
+mr_err_t mr_open_calls(const mr_fn_t *f, const struct mr_target *t, mr_fn_t **out, mr_diag_t *diag);
 /* *out: mr_open's with f64 in place of f32 everywhere: the function in double precision, against
    which derivatives are checked. */
 mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag);

@@ -44,9 +44,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     check_again(printed);
     free(printed);
     mr_exec_t *x = NULL;
-    const mr_jit_options_t plan = {.plan_only = true, .threads = 1};
+    const mr_compile_options_t plan = {.plan_only = true, .threads = 1};
     diag = (mr_diag_t){0};
-    if (is_small(f) && mr_jit(f, &plan, &x, &diag) >= 0) mr_exec_destroy(x);
+    if (is_small(f) && mr_compile(f, &plan, &x, &diag) >= 0) mr_exec_destroy(x);
     mr_fn_destroy(f);
   }
   free(text);

@@ -61,22 +61,22 @@ static inline mr_fn_t *gradient(const mr_fn_t *f) {
 static inline void run_without(const char *what, const mr_fn_t *f, const char *skip,
                                double *const *in, double **out) {
   mr_diag_t diag = {0};
-  mr_jit_options_t o = {.skip = skip};
+  mr_compile_options_t o = {.skip = skip};
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
   assert_true(f->n_in <= GRID_MAX && f->n_out <= GRID_MAX);
-  if (mr_jit(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
+  if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
   for (int i = 0; i < f->n_in; i++) {
     a[i] = grid_bytes(mr_aval_bytes(&f->in[i]->aval));
     for (int64_t k = 0; k < elems(f->in[i]); k++)
-      mr_cpu_set_f64(f->in[i]->aval.dtype, a[i], k, in[i][k]);
+      mr_set_f64(f->in[i]->aval.dtype, a[i], k, in[i][k]);
   }
   for (int i = 0; i < f->n_out; i++) y[i] = grid_bytes(mr_aval_bytes(&f->out[i]->aval));
   mr_exec_run(x, (const void *const *)a, y);
   for (int i = 0; i < f->n_out; i++) {
     out[i] = doubles(elems(f->out[i]));
     for (int64_t k = 0; k < elems(f->out[i]); k++)
-      out[i][k] = mr_cpu_get_f64(f->out[i]->aval.dtype, y[i], k);
+      out[i][k] = mr_get_f64(f->out[i]->aval.dtype, y[i], k);
     free(y[i]);
   }
   for (int i = 0; i < f->n_in; i++) free(a[i]);

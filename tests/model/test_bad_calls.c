@@ -294,7 +294,7 @@ static void a_failed_function_is_told_by_transforms_and_jit(void **state) {
                    : k == 6 ? mr_hessian(bad, 1, &first, &g, &diag)
                    : k == 7 ? mr_hvp(bad, 1, &first, &g, &diag)
                    : k == 8 ? mr_vmap(bad, 3, NULL, NULL, &g, &diag)
-                            : mr_jit(bad, NULL, &e, &diag);
+                            : mr_compile(bad, NULL, &e, &diag);
     assert_int_equal(err, MR_ERR_SHAPE);
     assert_string_equal(diag.text, want);
     assert_true(!g && !h && !e);

@@ -153,7 +153,7 @@ static void integers_wrap_as_in_jax(void **state) {
   mr_var_t *out[] = {mr_lax_reduce_sum(f, given, 1, AXES(0)), mr_lax_cumsum(f, given, 0, false),
                      mr_lax_integer_pow(f, given, 3), mr_lax_reduce_max(f, given, 1, AXES(0))};
   assert_int_equal(mr_fn_return(f, 4, out), MR_OK);
-  if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_run(e, (const void *[]){x}, (void *[]){sum, running, cube, most});
   assert_int_equal(sum[0], INT32_MIN + 4);
   assert_int_equal(running[1], INT32_MIN + 4);
@@ -197,7 +197,7 @@ static void expect_compiled(mr_var_t *y, const char *want) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
-  mr_jit(f, NULL, &x, &diag);
+  mr_compile(f, NULL, &x, &diag);
   assert_string_equal(diag.text, want);
   mr_exec_destroy(x);
   mr_fn_destroy(f);
@@ -237,7 +237,7 @@ static void layers_in_f64_are_computed_in_f64(void **state) {
                      mr_lax_attention(f, q, q, q, 1),
                      mr_lax_layer_norm(f, narrow, row, row, 1, true, MR_F64)};
   assert_int_equal(mr_fn_return(f, 4, out), MR_OK);
-  if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_run(e, (const void *[]){x, w}, (void *[]){got[0], got[1], got[2], got[3]});
   for (int i = 0; i < 6; i++) {
     double sum = 0, product = 0;

@@ -50,7 +50,8 @@ static size_t run_gradients(mr_fn_t *g, double **out, int *products) {
   static _Alignas(64) float in[LAYERS + 1][N * N], y[LAYERS + 1][N * N];
   const void *a[LAYERS + 1];
   void *b[LAYERS + 1];
-  if (mr_jit(g, &(mr_jit_options_t){.skip = "remat"}, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(g, &(mr_compile_options_t){.skip = "remat"}, &x, &diag) < 0)
+    fail_msg("%s", diag.text);
   for (int i = 0; i <= LAYERS; i++) {
     for (int k = 0; k < N * N; k++) in[i][k] = (float)((k * 37 + i * 11) % 101) / 505 - 0.1f;
     a[i] = in[i], b[i] = y[i];

@@ -26,8 +26,8 @@ static double number(const cell_t *c, const mr_var_t *v, int i) {
   double lo = own ? c->sample.lo[i] : 0.5, hi = own ? c->sample.hi[i] : 1.5;
   double middle = mr_is_float(v->aval.dtype) ? 0.25 * lo + 0.75 * hi : floor((lo + hi) / 2);
   char room[16];
-  mr_cpu_set_f64(v->aval.dtype, room, 0, middle);
-  return mr_cpu_get_f64(v->aval.dtype, room, 0);
+  mr_set_f64(v->aval.dtype, room, 0, middle);
+  return mr_get_f64(v->aval.dtype, room, 0);
 }
 
 /* f with the number in place of input `which`; -1: of all of them.  It still takes them all. */

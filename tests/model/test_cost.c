@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "model/backends/cpu/profile.h"
+#include "model/exec/profile.h"
 #include "model/ops/lax.h"
 #include "model/ops/op.h"
 #include "model/train.h"

@@ -110,7 +110,7 @@ static void check_f16(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
   mr_fn_t *g = sample_in(op, s, "f16", "float16");
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  if (g && holds(g, MR_F16) && mr_jit(g, NULL, &x, &diag) >= 0) {
+  if (g && holds(g, MR_F16) && mr_compile(g, NULL, &x, &diag) >= 0) {
     if (!op->moves) fail_msg("%s computes f16", op->name);
   } else if (g && holds(g, MR_F16)) {
     bool told = strstr(diag.text, "computes no f16") || strstr(diag.text, "cannot fuse it");

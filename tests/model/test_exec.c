@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/memory.h"
+#include "model/exec/memory.h"
 #include "model/model.h"
 
 static mr_exec_t *compile(const mr_fn_t *f, const bool *donate) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  mr_jit_options_t o = {.donate = donate};
-  if (mr_jit(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
+  mr_compile_options_t o = {.donate = donate};
+  if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
   return x;
 }
 
@@ -122,22 +122,22 @@ static void a_plan_that_overwrites_what_is_read_later_is_found_out(void **state)
   mr_var_t *a = mr_lax_add(f, x, mr_literal(f, MR_F32, 1)), *b = mr_lax_sin(f, a);
   mr_var_t *out[] = {mr_lax_mul(f, a, b), b};
   assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
-  mr_cpu_call_t calls[3] = {0};
-  mr_plan_t p;
+  mr_call_t calls[3] = {0};
+  mr_memory_plan_t p;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_plan_init(&p, f, (bool[]){true}, 0, calls, &diag), MR_OK);
+  assert_int_equal(mr_memory_plan_init(&p, f, (bool[]){true}, 0, calls, 64, false, &diag), MR_OK);
   assert_int_equal(p.of_var[a->id], p.of_var[x->id]);
-  assert_int_equal(mr_plan_check(&p, f, &diag), MR_OK);
+  assert_int_equal(mr_memory_plan_check(&p, f, &diag), MR_OK);
   int right = p.of_var[b->id];
   p.of_var[b->id] = p.of_var[a->id];
-  assert_int_equal(mr_plan_check(&p, f, &diag), MR_ERR_DATA);
+  assert_int_equal(mr_memory_plan_check(&p, f, &diag), MR_ERR_DATA);
   assert_non_null(strstr(diag.text, "mul reads f32[8], which sin has written over"));
   p.of_var[b->id] = right;
   p.of_var[out[0]->id] = right;
   diag = (mr_diag_t){0};
-  assert_int_equal(mr_plan_check(&p, f, &diag), MR_ERR_DATA);
+  assert_int_equal(mr_memory_plan_check(&p, f, &diag), MR_ERR_DATA);
   assert_non_null(strstr(diag.text, "the caller reads f32[8], which mul has written over"));
-  mr_plan_fini(&p);
+  mr_memory_plan_fini(&p);
   mr_fn_destroy(f);
 }
 
@@ -249,7 +249,7 @@ static void what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_
     mr_fn_t *f = crossing();
     mr_exec_t *x = NULL;
     mr_diag_t diag = {0};
-    if (mr_jit(f, &(mr_jit_options_t){.in_place = 2, .skip = skip[k]}, &x, &diag) < 0)
+    if (mr_compile(f, &(mr_compile_options_t){.in_place = 2, .skip = skip[k]}, &x, &diag) < 0)
       fail_msg("%s", diag.text);
     _Alignas(64) float a[16], b[16];
     for (int i = 0; i < 8; i++) a[i] = (float)i, b[i] = (float)(10 * i);
@@ -269,13 +269,13 @@ static void what_cannot_become_an_input_in_place_is_refused(void **state) {
   mr_diag_t diag = {0};
   mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 8)), *b = mr_fn_input(f, a->aval);
   mr_fn_return(f, 2, (mr_var_t *[]){b, a});
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.in_place = 2}, &x, &diag), MR_ERR_SHAPE);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.in_place = 2}, &x, &diag), MR_ERR_SHAPE);
   assert_string_equal(diag.text, "in_place: output 1 is input 0 as it came");
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.in_place = 3}, &x, &diag), MR_ERR_SHAPE);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.in_place = 3}, &x, &diag), MR_ERR_SHAPE);
   mr_var_t *row = mr_lax_reduce_sum(f, a, 1, (int[]){0});
   mr_fn_return(f, 1, &row);
   diag = (mr_diag_t){0};
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.in_place = 1}, &x, &diag), MR_ERR_SHAPE);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.in_place = 1}, &x, &diag), MR_ERR_SHAPE);
   assert_string_equal(diag.text, "in_place: input 1 is f32[8], output 0 is f32[]");
   mr_fn_destroy(f);
 }

@@ -8,7 +8,7 @@
 // clang-format on
 #include <string.h>
 
-#include "model/backends/cpu/explain.h"
+#include "model/exec/explain.h"
 #include "tests/model/grid.h"
 
 enum { STEPS = 5 };
@@ -16,7 +16,7 @@ enum { STEPS = 5 };
 static mr_explained_t explained(mr_fn_t *f, mr_exec_t **x) {
   mr_explained_t r;
   mr_diag_t diag = {0};
-  if (mr_jit(f, NULL, x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, x, &diag) < 0) fail_msg("%s", diag.text);
   if (mr_explained_init(&r, *x, &diag) < 0) fail_msg("%s", diag.text);
   return r;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/mem_report.h"
+#include "model/exec/mem_report.h"
 #include "model/fit.h"
 
 enum { BATCH = 16 };

@@ -16,7 +16,8 @@ enum { M = 6, K = 40, N = 5 };
 static int converts(const mr_fn_t *f, const char *skip) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  if (mr_jit(f, &(mr_jit_options_t){.skip = skip}, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, &(mr_compile_options_t){.skip = skip}, &x, &diag) < 0)
+    fail_msg("%s", diag.text);
   int n = 0;
   for (int i = 0; i < mr_exec_fn(x)->n_eqn; i++)
     n += mr_exec_fn(x)->eqn[i]->op == &mr_op_convert_element_type;
@@ -61,8 +62,8 @@ static void a_product_that_is_widened_is_rounded_once(void **state) {
   assert_int_equal(converts(f, "fuse"), 0);
   for (int i = 0; i < M * N; i++) {
     mr_bf16_t rounded;
-    mr_cpu_set_f64(MR_BF16, &rounded, 0, b[0][i]);
-    assert_true(mr_cpu_get_f64(MR_BF16, &rounded, 0) == a[0][i]);
+    mr_set_f64(MR_BF16, &rounded, 0, b[0][i]);
+    assert_true(mr_get_f64(MR_BF16, &rounded, 0) == a[0][i]);
     finer += a[0][i] != b[0][i];
   }
   assert_true(finer > 0);

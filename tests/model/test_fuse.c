@@ -13,8 +13,8 @@
 static mr_exec_t *compiled(const mr_fn_t *f, const char *skip, const bool *donate, int threads) {
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
-  mr_jit_options_t o = {.skip = skip, .donate = donate, .threads = threads};
-  if (mr_jit(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
+  mr_compile_options_t o = {.skip = skip, .donate = donate, .threads = threads};
+  if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
   return x;
 }
 
@@ -48,7 +48,7 @@ static void **filled(const mr_fn_t *f) {
     mr_dtype_t t = f->in[i]->aval.dtype;
     in[i] = grid_bytes(mr_aval_bytes(&f->in[i]->aval));
     for (int64_t k = 0; k < elems(f->in[i]); k++)
-      mr_cpu_set_f64(t, in[i], k, t == MR_I32 ? round(random_in(-9, 9)) : random_in(-2, 2));
+      mr_set_f64(t, in[i], k, t == MR_I32 ? round(random_in(-9, 9)) : random_in(-2, 2));
   }
   return in;
 }

@@ -38,7 +38,7 @@ static void near_golden(const char *file, const float *got, size_t at, size_t n,
 static void run(const mr_fn_t *f, const void *const *in, void *const *out) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  if (mr_jit(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_run(x, in, out);
   mr_exec_destroy(x);
 }

@@ -107,8 +107,8 @@ static bool runs_right(const program_t *p) {
   const mr_fn_t *f = p->fn;
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
-  mr_jit_options_t o = {.threads = 1};
-  if (mr_jit(f, &o, &x, &diag) < 0) {
+  mr_compile_options_t o = {.threads = 1};
+  if (mr_compile(f, &o, &x, &diag) < 0) {
     print_error("%s: does not compile: %s\n", p->title, diag.text);
     return false;
   }

@@ -23,7 +23,7 @@ static int close_queue(void **state) {
   return 0;
 }
 
-static mr_jitted_t *jitted(const char *name, mr_trace_fn *trace, mr_jitted_options_t o) {
+static mr_jitted_t *jitted(const char *name, mr_emit_fn *trace, mr_jitted_options_t o) {
   mr_jitted_t *j = NULL;
   assert_int_equal(mr_jitted_create(queue, name, trace, NULL, &o, &j, NULL), MR_OK);
   traces = 0;

@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "base/isa.h"
-#include "model/backends/cpu/exec.h"
 #include "model/backends/cpu/kernels.h"
+#include "model/exec/exec.h"
 #include "model/ir/fn.h"
 
-/* What a child says: the set it chose, oneDNN's, and what mr_jit has to say. */
+/* What a child says: the set it chose, oneDNN's, and what mr_compile has to say. */
 static int say(void) {
   mr_diag_t diag = {0};
   mr_matmul_t *p = NULL;
@@ -26,7 +26,7 @@ static int say(void) {
   mr_fn_t *f = mr_fn_create();
   if (mr_matmul_create(&s, &p, NULL) < 0) return 1;
   mr_matmul_destroy(p);
-  mr_err_t err = mr_jit(f, NULL, &x, &diag);
+  mr_err_t err = mr_compile(f, NULL, &x, &diag);
   printf("%s %d %d %s", mr_isa_name(mr_isa()), (int)dnnl_get_effective_cpu_isa(), (int)err,
          diag.text);
   mr_exec_destroy(x);

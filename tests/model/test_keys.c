@@ -17,7 +17,7 @@ static mr_diag_t diag;
 static void run(const mr_fn_t *f, const void *const *in, void *const *out) {
   mr_exec_t *x = NULL;
   diag = (mr_diag_t){0};
-  if (mr_jit(f, NULL, &x, &diag) < 0) fail_msg("%s\n%s", diag.text, mr_fn_text(f));
+  if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s\n%s", diag.text, mr_fn_text(f));
   mr_exec_run(x, in, out);
   mr_exec_destroy(x);
 }
@@ -148,7 +148,7 @@ static void a_word_of_the_environment_that_is_no_layout_is_refused(void **state)
   mr_exec_t *x = NULL;
   mr_fn_t *f = drawer(MR_KEY_PARTITIONABLE, 4);
   setenv("MILLRACE_THREEFRY_PARTITIONABLE", "no", 1);
-  assert_int_equal(mr_jit(f, NULL, &x, &diag), MR_ERR_CONFIG);
+  assert_int_equal(mr_compile(f, NULL, &x, &diag), MR_ERR_CONFIG);
   assert_string_equal(diag.text,
                       "MILLRACE_THREEFRY_PARTITIONABLE: \"no\", want 1 (jax's default) or 0");
   unsetenv("MILLRACE_THREEFRY_PARTITIONABLE");

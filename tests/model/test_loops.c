@@ -119,7 +119,7 @@ static mr_fn_t *stack(const mr_fn_t *b, bool scan) {
 
 static size_t peak_of(const mr_fn_t *f) {
   mr_exec_t *x = NULL;
-  OK(mr_jit(f, NULL, &x, &diag));
+  OK(mr_compile(f, NULL, &x, &diag));
   size_t n = mr_exec_peak_bytes(x);
   mr_exec_destroy(x);
   return n;

@@ -23,10 +23,10 @@ static FILE *golden(const char *name) {
   return f;
 }
 
-static mr_exec_t *compiled(mr_fn_t *f, const mr_jit_options_t *options) {
+static mr_exec_t *compiled(mr_fn_t *f, const mr_compile_options_t *options) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  if (f->diag.code < 0 || mr_jit(f, options, &x, &diag) < 0)
+  if (f->diag.code < 0 || mr_compile(f, options, &x, &diag) < 0)
     fail_msg("%s%s", f->diag.text, diag.text);
   mr_fn_destroy(f);
   return x;
@@ -136,7 +136,7 @@ static mr_exec_t *step_of(const mr_optim_t *o) {
   if (mr_optim_step_fn(&(mr_optim_loss_t){1, 1, part, NULL}, o, &f, &diag) < 0)
     fail_msg("%s", diag.text);
   mr_fn_destroy(loss);
-  return compiled(f, &(mr_jit_options_t){.in_place = mr_optim_sets(o)});
+  return compiled(f, &(mr_compile_options_t){.in_place = mr_optim_sets(o)});
 }
 
 /* sets: the weight, what the optimizer keeps, the average. */

@@ -83,8 +83,8 @@ static mr_err_t work(const char *text) {
   if (e >= 0) e = mr_grad(f, 1, (int[]){0}, &g, &diag);
   if (e >= 0) e = mr_vmap(g, 2, NULL, NULL, &m, &diag);
   mr_exec_t *x = NULL;
-  const mr_jit_options_t o = {.threads = 1};
-  if (e >= 0) e = mr_jit(m, &o, &x, &diag);
+  const mr_compile_options_t o = {.threads = 1};
+  if (e >= 0) e = mr_compile(m, &o, &x, &diag);
   mr_exec_destroy(x);
   if (e < 0 && (e != MR_ERR_NOMEM || !strstr(diag.text, "memory")))
     fail_msg("%d: %s\n%s", e, diag.text, text);

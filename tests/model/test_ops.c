@@ -17,8 +17,7 @@
 static void no_rule_is_forgotten(void **state) {
   for (int i = 0; i < mr_n_ops; i++) {
     const mr_op_def_t *op = mr_ops[i];
-    if (!op->name || !op->shape || !op->jvp || !op->vjp || !op->batch || !op->split || !op->open ||
-        !op->sample || !op->cpu || !op->cuda)
+    if (!op->name || !op->shape || !op->jvp || !op->vjp || !op->batch || !op->open || !op->sample)
       fail_msg("op %d (%s) has a rule that is NULL", i, op->name ? op->name : "?");
     assert_ptr_equal(mr_op_find(op->name), op);
     assert_int_not_equal(op->n_out, 0);
@@ -30,7 +29,7 @@ static void no_rule_is_forgotten(void **state) {
 static const mr_op_def_t bare = {
     MR_RULES_PRIMITIVE, .name = "bare",         .n_in = 1,
     .n_out = 1,         .shape = mr_shape_same, .jvp = mr_no_jvp,
-    .vjp = mr_no_vjp,   .batch = mr_no_batch,   .cpu = mr_cpu_pointwise,
+    .vjp = mr_no_vjp,   .batch = mr_no_batch,   .kind = MR_OP_ELEMENTWISE,
 };
 
 static void a_missing_rule_fails_by_the_ops_name_and_scope(void **state) {
@@ -48,7 +47,7 @@ static void a_missing_rule_fails_by_the_ops_name_and_scope(void **state) {
   assert_string_equal(d[1].text, "head: bare has no jvp rule");
   assert_int_equal(mr_vmap(f, 2, NULL, NULL, &g, &d[2]), MR_ERR_NORULE);
   assert_string_equal(d[2].text, "head: bare has no batch rule");
-  assert_int_equal(mr_jit(f, NULL, &x, &d[3]), MR_ERR_NORULE);
+  assert_int_equal(mr_compile(f, NULL, &x, &d[3]), MR_ERR_NORULE);
   assert_string_equal(d[3].text, "head: bare: the CPU has no kernel for f32");
   mr_fn_destroy(f);
 }

@@ -41,7 +41,7 @@ static mr_exec_t *compile(const mr_optim_t *o, mr_dtype_t t, bool in_place) {
   const mr_fn_t *part[] = {loss};
   int in = in_place ? 2 * mr_optim_sets(o) : 0;
   if (mr_optim_step_fn(&(mr_optim_loss_t){2, 1, part, NULL}, o, &f, &diag) < 0 ||
-      mr_jit(f, &(mr_jit_options_t){.in_place = in}, &x, &diag) < 0)
+      mr_compile(f, &(mr_compile_options_t){.in_place = in}, &x, &diag) < 0)
     fail_msg("%s: %s", o->def->name, diag.text);
   mr_fn_destroy(loss);
   mr_fn_destroy(f);
@@ -135,7 +135,7 @@ static void near_in(const char *name, mr_dtype_t t, int step, const void *a, con
   double want[N], tolerance = t == MR_F64 ? 1e-14 : !strncmp(name, "lamb", 4) ? 0x1p-6 : 0x1p-8;
   golden_in(name, t == MR_F64 ? "float64" : "bfloat16", step, want);
   for (int i = 0; i < N; i++) {
-    double got = mr_cpu_get_f64(t, i < NA ? a : b, i < NA ? i : i - NA);
+    double got = mr_get_f64(t, i < NA ? a : b, i < NA ? i : i - NA);
     if (!(fabs(got - want[i]) <= tolerance * (fabs(want[i]) + (t == MR_F64))))
       fail_msg("%s of %s, step %d, value %d: %.17g, want %.17g", name, mr_dtype_name(t), step, i,
                got, want[i]);
@@ -147,13 +147,13 @@ static void steps_in(const char *name, const mr_optim_t *o, mr_dtype_t t) {
   int sets = 1 + o->def->n_slots;
   _Alignas(64) double state[6][8] = {{0}}, g[2][8], loss; /* room for any dtype */
   float lr = 0.05f, norm;
-  for (int i = 0; i < NA; i++) mr_cpu_set_f64(t, state[0], i, (double)start[i]);
+  for (int i = 0; i < NA; i++) mr_set_f64(t, state[0], i, (double)start[i]);
   for (int step = 1; step <= 3; step++) {
     float count = (float)step;
     const void *in[4 + 6] = {g[0], g[1], &lr, &count};
     void *out[2 + 6] = {&loss, &norm};
     for (int i = 0; i < N; i++)
-      mr_cpu_set_f64(t, g[i >= NA], i < NA ? i : i - NA, (double)grad_at(i, step));
+      mr_set_f64(t, g[i >= NA], i < NA ? i : i - NA, (double)grad_at(i, step));
     for (int k = 0; k < 2 * sets; k++) in[4 + k] = out[2 + k] = state[k];
     mr_exec_run(x, in, out);
     near_in(name, t, step, state[0], state[1]);
@@ -255,7 +255,7 @@ static void an_average_follows_the_weights(void **state) {
   for (int i = 0; i < 2; i++) mr_fn_input(f, mr_aval_of(MR_F32, 3));
   mr_var_t *y = mr_optim_ema(f, 0.75f, f->in[0], f->in[1]);
   assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
-  assert_int_equal(mr_jit(f, NULL, &x, &diag), MR_OK);
+  assert_int_equal(mr_compile(f, NULL, &x, &diag), MR_OK);
   _Alignas(64) float average[3] = {4, 0, -8}, p[3] = {0, 4, 8}, got[3];
   mr_exec_run(x, (const void *[]){average, p}, (void *[]){got});
   const float want[3] = {3, 1, -4};

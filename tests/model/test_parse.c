@@ -191,7 +191,7 @@ static void constants_keep_every_digit(void **state) {
   free(text);
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_jit(f, NULL, &x, &diag), MR_OK);
+  assert_int_equal(mr_compile(f, NULL, &x, &diag), MR_OK);
   static _Alignas(64) int64_t value[10][8];
   void *out[10];
   for (int i = 0; i < 10; i++) out[i] = value[i];
@@ -218,7 +218,7 @@ static void equal_wide_constants_alone_are_merged(void **state) {
       "{ lambda ; a:i64[]. let b:i64[] = add a 9007199254740992:i64[]\n"
       " c:i64[] = add a 9007199254740993:i64[]\n in (b, c) }");
   mr_exec_t *x = NULL;
-  assert_int_equal(mr_jit(f, NULL, &x, NULL), MR_OK);
+  assert_int_equal(mr_compile(f, NULL, &x, NULL), MR_OK);
   static _Alignas(64) int64_t a[8], b[8], c[8];
   mr_exec_run(x, (const void *[]){a}, (void *[]){b, c});
   assert_true(c[0] == b[0] + 1);
@@ -300,7 +300,7 @@ static void calls_whose_rule_is_not_in_the_text_have_no_derivatives(void **state
   diag = (mr_diag_t){0};
   assert_int_equal(mr_grad(f, 1, (int[]){0}, &g, &diag), MR_OK);
   mr_exec_t *x = NULL;
-  assert_int_equal(mr_jit(g, NULL, &x, &diag), MR_OK);
+  assert_int_equal(mr_compile(g, NULL, &x, &diag), MR_OK);
   static _Alignas(64) float in[16] = {0, 3}, out[16];
   mr_exec_run(x, (const void *[]){in}, (void *[]){out});
   assert_true(out[0] == 0 && out[1] == 1); /* of max it would be 0.5 at 0 */

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "model/exec/backend.h"
 #include "model/transforms/passes.h"
 #include "tests/model/grid.h"
 
@@ -62,7 +63,7 @@ static void same_with_and_without(const mr_fn_t *f, double *const *in) {
 static void can_be_copied_once_compiled(const mr_fn_t *f) {
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  if (mr_jit(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
   mr_fn_t *copy = mr_fn_copy(mr_exec_fn(x), &diag);
   if (!copy) fail_msg("%s\n%s", diag.text, mr_fn_text(mr_exec_fn(x)));
   mr_fn_destroy(copy);
@@ -126,7 +127,7 @@ static void minus_zero_is_no_zero(void **state) {
                    mr_lax_add(f, x, mr_literal(f, MR_F32, -0.0))};
   assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
   assert_int_equal(mr_cse(f, NULL), MR_OK);
-  assert_int_equal(mr_fold_constants(f, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(f, mr_backend_default()->target, NULL), MR_OK);
   assert_int_equal(count(f, "add"), 2);
   mr_fn_destroy(f);
 }
@@ -138,7 +139,7 @@ static void constants_are_computed_when_compiling(void **state) {
   mr_var_t *one = mr_lax_sub(f, mr_lax_sqrt(f, four), mr_literal(f, MR_F32, 1));
   mr_var_t *y[] = {mr_lax_mul(f, one, x), mr_lax_mul(f, four, x), four};
   assert_int_equal(mr_fn_return(f, 3, y), MR_OK);
-  assert_int_equal(mr_fold_constants(f, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(f, mr_backend_default()->target, NULL), MR_OK);
   assert_int_equal(f->n_eqn, 1);
   assert_ptr_equal(f->out[0], x);
   assert_true(f->out[2]->literal && f->out[2]->value == 4);
@@ -154,7 +155,7 @@ static void ones_of_any_shape_multiply_nothing(void **state) {
   mr_var_t *spread = mr_lax_broadcast_in_dim(f, row, 2, x->aval.dim, (int[]){1});
   mr_var_t *y[] = {mr_lax_mul(f, ones, x), mr_lax_mul(f, x, spread)};
   assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
-  assert_int_equal(mr_fold_constants(f, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(f, mr_backend_default()->target, NULL), MR_OK);
   assert_ptr_equal(f->out[0], x);
   assert_ptr_equal(f->out[1], y[1]);
   assert_int_equal(count(f, "mul"), 1);
@@ -169,7 +170,7 @@ static int dead_exps(const char *skip, double *out) {
   mr_var_t *sum = mr_lax_add(f, x, x);
   assert_int_equal(mr_fn_return(f, 1, &sum), MR_OK);
   mr_diag_t diag = {0};
-  assert_int_equal(mr_passes_run(f, skip, &diag), MR_OK);
+  assert_int_equal(mr_passes_run(f, mr_backend_default()->target, skip, &diag), MR_OK);
   double *in[] = {(double[]){1, -2, 3}}, *ran[1];
   run_without(skip, f, skip, in, ran);
   memcpy(out, ran[0], 3 * sizeof *out);
@@ -191,13 +192,16 @@ static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
   mr_fn_t *f = chain();
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,cse,sink,fuse"}, &x, &diag), MR_OK);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.skip = "remat,cse,sink,fuse"}, &x, &diag),
+                   MR_OK);
   assert_int_equal(count(mr_exec_fn(x), "exp"), 3);
   mr_exec_destroy(x);
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "remat,sink,fuse"}, &x, &diag), MR_OK);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.skip = "remat,sink,fuse"}, &x, &diag),
+                   MR_OK);
   assert_int_equal(count(mr_exec_fn(x), "exp"), 2);
   mr_exec_destroy(x);
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "cse,inline"}, &x, &diag), MR_ERR_CONFIG);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.skip = "cse,inline"}, &x, &diag),
+                   MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "\"inline\" is none; there are fold-constants"));
   mr_fn_destroy(f);
 }

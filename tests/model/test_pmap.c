@@ -66,7 +66,7 @@ static void a_step_on_four_devices_is_the_step_under_vmap(void **state) {
   draw();
   OK(mr_pmap(f, "data", DEVICES, &(mr_pmap_options_t){.shared = (bool[]){false, true}}, &p, &diag));
   OK(mr_vmap_axis(f, "data", DEVICES, (int[]){0, MR_UNMAPPED}, NULL, &m, &diag));
-  OK(mr_jit(m, NULL, &e, &diag));
+  OK(mr_compile(m, NULL, &e, &diag));
   mr_exec_run(e, (const void *[]){x, w}, (void *[]){want.loss, want.w, want.all, want.rank});
   run_pmap(p, &got);
   for (int d = 0; d < DEVICES; d++) {

@@ -109,7 +109,7 @@ static mr_fn_t *layered(mr_precision_t p) {
 static int products_asking(const mr_fn_t *f, mr_precision_t p) {
   int n = 0;
   for (int i = 0; i < f->n_eqn; i++) {
-    if (f->eqn[i]->op->amp != MR_AMP_NARROW) {
+    if (!f->eqn[i]->op->product) {
       assert_null(mr_attr_find(f->eqn[i], "precision"));
       continue;
     }
@@ -180,7 +180,7 @@ static double attention_error(mr_precision_t p, bool *fused) {
   mr_var_t *qkv = mr_fn_input(f, mr_aval_of(MR_F32, 2, T, 3, 2, D));
   mr_var_t *o = mr_lax_attention_packed(f, qkv, 0.25f);
   assert_int_equal(mr_fn_return(f, 1, &o), MR_OK);
-  if (mr_jit(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
   *fused = mr_exec_fn(x)->eqn[0]->op == &mr_op_attention;
   float *in = filled(2 * T * 3 * 2 * D, 5), *out = filled(2 * T * 2 * D, 6),
         *ref = filled(2 * T * 2 * D, 7);

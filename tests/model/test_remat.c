@@ -46,7 +46,7 @@ static mr_exec_t *compiled(bool keep, mr_params_t *p) {
   mr_optim_loss_t whole = {MR_VIT_N_DATA, 1, parts, NULL};
   if (!loss || mr_optim_step_fn(&whole, &adamw.optim, &f, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_t *x;
-  if (mr_jit(f, &(mr_jit_options_t){.skip = keep ? "remat" : ""}, &x, &diag) < 0)
+  if (mr_compile(f, &(mr_compile_options_t){.skip = keep ? "remat" : ""}, &x, &diag) < 0)
     fail_msg("%s", diag.text);
   mr_fn_destroy(f);
   mr_fn_destroy(loss);

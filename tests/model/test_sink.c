@@ -109,8 +109,8 @@ static void the_compiler_sinks_slices_unless_it_is_told_not_to(void **state) {
   mr_fn_t *f = head(false);
   mr_exec_t *with = NULL, *without = NULL;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = ""}, &with, &diag), MR_OK);
-  assert_int_equal(mr_jit(f, &(mr_jit_options_t){.skip = "sink"}, &without, &diag), MR_OK);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.skip = ""}, &with, &diag), MR_OK);
+  assert_int_equal(mr_compile(f, &(mr_compile_options_t){.skip = "sink"}, &without, &diag), MR_OK);
   assert_true(flop_of(mr_exec_fn(without)) > 5 * flop_of(mr_exec_fn(with)));
   mr_exec_destroy(with), mr_exec_destroy(without);
   mr_fn_destroy(f);

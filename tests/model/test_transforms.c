@@ -392,7 +392,7 @@ static void an_axis_that_nobody_maps_is_named(void **state) {
   mr_fn_t *f = meeting();
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_jit(f, NULL, &x, &diag), MR_ERR_NORULE);
+  assert_int_equal(mr_compile(f, NULL, &x, &diag), MR_ERR_NORULE);
   assert_string_equal(diag.text, "psum: no vmap binds the axis \"i\"");
   mr_fn_destroy(f);
 }

@@ -44,8 +44,8 @@ static void sums_and_turns_go_along_their_dimension(void **state) {
 
 static double rounded(mr_dtype_t t, double v) {
   float wide;
-  mr_cpu_set_f64(t, &wide, 0, v);
-  return mr_cpu_get_f64(t, &wide, 0);
+  mr_set_f64(t, &wide, 0, v);
+  return mr_get_f64(t, &wide, 0);
 }
 
 /* [outer, rows, n] over its middle: f32 sums row by row, rounded once; NaN is the largest. */

@@ -168,7 +168,7 @@ static result_t value_and_grad(model_t *m) {
   uint32_t step = 0;
   for (int i = 0; i < n; i++) wrt[i] = MR_VIT_N_DATA + i;
   if (mr_value_and_grad(loss, n, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
-  if (mr_jit(g, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(g, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
   r.grad = aligned_alloc(64, (list.arena_size * sizeof(float) + 63) & ~(size_t)63);
   in[0] = m->images;
   in[1] = m->labels.data;
@@ -466,7 +466,7 @@ static void attention_with_dropped_probabilities_is_the_fused_one_where_none_is_
     mr_fn_t *f = attention_of(mr_aval_of(MR_F32, 2, 5, 3, 2, 4), rate[k]);
     mr_exec_t *e = NULL;
     mr_diag_t diag = {0};
-    if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+    if (mr_compile(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
     mr_exec_run(e, (const void *[]){x, &seed, &step}, (void *[]){o[k]});
     mr_exec_destroy(e);
     mr_fn_destroy(f);
@@ -493,7 +493,7 @@ static void drop_path_takes_whole_records(void **state) {
   mr_exec_t *e = NULL;
   mr_diag_t diag = {0};
   assert_int_equal(mr_fn_return(f, 1, &out), MR_OK);
-  if (mr_jit(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
   for (int i = 0; i < B * E; i++) x[i] = (float)(i + 1);
   mr_exec_run(e, (const void *[]){x, &seed, &step}, (void *[]){y});
   int kept = 0;

@@ -5,8 +5,8 @@
    in a fixed order, so that results do not depend on the number of threads).  Kernels run on the
    OpenMP team of the calling thread and block until done.  Outputs may not overlap inputs unless
    said.  The instruction set is chosen once (base/isa.h); MILLRACE_ISA=plain|avx2|avx512 forces
-   one, in oneDNN too (plain: its lowest, SSE4.1), and mr_jit refuses a value that cannot be had.
-   The plain C kernel is the oracle of the others. */
+   one, in oneDNN too (plain: its lowest, SSE4.1), and mr_compile refuses a value that cannot be
+   had.  The plain C kernel is the oracle of the others. */
 #ifndef MR_MODEL_CPU_KERNELS_H
 #define MR_MODEL_CPU_KERNELS_H
 

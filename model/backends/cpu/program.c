@@ -8,7 +8,7 @@
 
 typedef struct builder {
   program_t *p;
-  const mr_cpu_call_t *c;
+  const mr_call_t *c;
   mr_diag_t *diag;
   int n_name; /* a reshape's result is another name for its operand's value */
   struct {
@@ -62,7 +62,7 @@ static int find_operand(builder_t *b, const mr_var_t *v) {
   if (v->aval.dtype == MR_U64 || v->aval.dtype == MR_I64) {
     *(int64_t *)to = v->whole;
   } else {
-    mr_cpu_set_f64(v->aval.dtype, to, 0, v->value);
+    mr_set_f64(v->aval.dtype, to, 0, v->value);
   }
   return i;
 }
@@ -132,7 +132,7 @@ static bool bind_reduce(builder_t *b, step_t *t) {
 
 static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
   step_t t = {.unit = {.eqn = e}};
-  mr_unit_rule *unit = e->op->cpu == mr_cpu_pointwise ? mr_unit_pointwise : e->op->unit;
+  mr_unit_rule *unit = e->op->kind == MR_OP_ELEMENTWISE ? mr_unit_pointwise : e->op->unit;
   if (!unit || !unit(&t.unit))
     return mr_fail(b->diag, MR_ERR_NORULE, "%s: the CPU cannot fuse it", e->op->name);
   bool fits = false;
@@ -279,7 +279,7 @@ static program_t *compact(const program_t *d) {
   return p;
 }
 
-mr_err_t mr__program_lower(mr_cpu_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_in,
+mr_err_t mr__program_lower(mr_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_in,
                            mr_var_t *const *in, int n_out, mr_var_t *const *out, mr_diag_t *diag) {
   draft_t draft;
   builder_t b = {.p = &draft.p, .c = c, .diag = diag};
@@ -298,7 +298,7 @@ mr_err_t mr__program_lower(mr_cpu_call_t *c, int n_eqn, mr_eqn_t *const *eqn, in
   return MR_OK;
 }
 
-mr_err_t mr__program_one(mr_cpu_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__program_one(mr_call_t *c, mr_diag_t *diag) {
   mr_eqn_t *e = (mr_eqn_t *)(uintptr_t)c->eqn; /* it is only read */
   return mr__program_lower(c, 1, &e, e->n_in, e->in, e->n_out, e->out, diag);
 }

@@ -5,7 +5,7 @@
 #define MR_MODEL_CPU_PROGRAM_H
 
 #include "base/err.h"
-#include "model/backends/cpu/call.h"
+#include "model/exec/call.h"
 
 /* What a program can hold: equations, and operands and results beside them. */
 #define MR_PROGRAM_EQNS 72
@@ -15,9 +15,9 @@
    out[n_out] (c->out).  All results have one number of elements, but for those of reductions.
    MR_ERR_NORULE: an op that has no unit; MR_ERR_SHAPE: sizes that do not fit, an out that no
    equation computes, too many equations or values. */
-mr_err_t mr__program_lower(mr_cpu_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_in,
+mr_err_t mr__program_lower(mr_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_in,
                            mr_var_t *const *in, int n_out, mr_var_t *const *out, mr_diag_t *diag);
 /* The same for c's own equation. */
-mr_err_t mr__program_one(mr_cpu_call_t *c, mr_diag_t *diag);
+mr_err_t mr__program_one(mr_call_t *c, mr_diag_t *diag);
 
 #endif

@@ -24,7 +24,7 @@ size_t mr__program_columns_cut(program_t *p) {
 }
 
 /* Where chunk `chunk` of reduction k has its row. */
-static float *partial(const mr_cpu_call_t *c, int k, int64_t chunk) {
+static float *partial(const mr_call_t *c, int k, int64_t chunk) {
   const program_t *p = c->state;
   return (float *)c->scratch + (k * p->chunks + chunk) * p->inner;
 }
@@ -46,7 +46,7 @@ static void fold_block(frame_t *f, int64_t r, int64_t end, int64_t j, int64_t m)
 }
 
 /* Columns [j,j+m) of chunks [from,to). */
-static void run_piece(const mr_cpu_call_t *c, int64_t from, int64_t to, int64_t j, int64_t m) {
+static void run_piece(const mr_call_t *c, int64_t from, int64_t to, int64_t j, int64_t m) {
   _Alignas(64) char slots[SLOT_BYTES];
   frame_t f;
   mr__frame_init(&f, c, slots);
@@ -60,7 +60,7 @@ static void run_piece(const mr_cpu_call_t *c, int64_t from, int64_t to, int64_t 
 }
 
 /* Columns [j,j+m) of all results. */
-static void join_piece(const mr_cpu_call_t *c, int64_t j, int64_t m) {
+static void join_piece(const mr_call_t *c, int64_t j, int64_t m) {
   const program_t *p = c->state;
   float acc[BLOCK_MAX];
   for (int k = 0; k < p->n_reduce; k++) {
@@ -73,7 +73,7 @@ static void join_piece(const mr_cpu_call_t *c, int64_t j, int64_t m) {
   }
 }
 
-void mr__program_columns_run(const mr_cpu_call_t *c) {
+void mr__program_columns_run(const mr_call_t *c) {
   const program_t *p = c->state;
   int64_t pieces = (p->inner + p->block - 1) / p->block, each = p->block;
   bool alone = p->n <= SMALL || c->serial;

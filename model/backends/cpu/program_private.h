@@ -56,19 +56,19 @@ typedef struct program {
 /* A thread that works on a block. */
 typedef struct frame {
   const program_t *p;
-  const mr_cpu_call_t *c;
+  const mr_call_t *c;
   char *slots;          /* [SLOT_BYTES], 64-aligned */
   void *at[VALUES_MAX]; /* where each value's part of the block is */
 } frame_t;
 
-void mr__frame_init(frame_t *f, const mr_cpu_call_t *c, char *slots);
+void mr__frame_init(frame_t *f, const mr_call_t *c, char *slots);
 /* All steps on elements [i0,i0+m), m in [1,block]. */
 void mr__frame_block(frame_t *f, int64_t i0, int64_t m);
 
-void mr__program_run(const mr_cpu_call_t *c);
+void mr__program_run(const mr_call_t *c);
 
 /* The same for a program whose reductions fold rows into one. */
-void mr__program_columns_run(const mr_cpu_call_t *c);
+void mr__program_columns_run(const mr_call_t *c);
 /* Settles how such a program cuts its rows; returns the bytes of scratch that it takes. */
 size_t mr__program_columns_cut(program_t *p);
 

@@ -5,7 +5,7 @@
 #include "model/backends/cpu/program_private.h"
 #include "model/ops/rules.h"
 
-void mr__frame_init(frame_t *f, const mr_cpu_call_t *c, char *slots) {
+void mr__frame_init(frame_t *f, const mr_call_t *c, char *slots) {
   f->p = c->state, f->c = c, f->slots = slots;
   for (int v = 0; v < f->p->n_value; v++) {
     const value_t *x = &f->p->value[v];
@@ -98,14 +98,14 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 /* ---- without reductions ---- */
 enum { SPAN = 8 * BLOCK_MAX };
 
-static void run_span(const mr_cpu_call_t *c, int64_t from, int64_t to) {
+static void run_span(const mr_call_t *c, int64_t from, int64_t to) {
   _Alignas(64) char slots[SLOT_BYTES];
   frame_t f;
   mr__frame_init(&f, c, slots);
   for (int64_t i = from; i < to; i += f.p->block) mr__frame_block(&f, i, least(f.p->block, to - i));
 }
 
-static void run_each(const mr_cpu_call_t *c) {
+static void run_each(const mr_call_t *c) {
   const program_t *p = c->state;
   int64_t n = p->n;
   if (n <= SPAN || c->serial) {
@@ -136,7 +136,7 @@ static void end(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t row) {
   for (int k = 0; k < f->p->n_reduce; k++) {
     const step_t *r = &f->p->reduce[k];
     const value_t *y = &f->p->value[r->out];
-    mr_cpu_set(y->dtype, f->c->out[y->index], row, r->unit.join(lane[k]));
+    mr_set_f32(y->dtype, f->c->out[y->index], row, r->unit.join(lane[k]));
   }
 }
 
@@ -164,7 +164,7 @@ static void fold_part(frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t from, in
   }
 }
 
-static void run_rows(const mr_cpu_call_t *c, int64_t from, int64_t to) {
+static void run_rows(const mr_call_t *c, int64_t from, int64_t to) {
   _Alignas(64) char slots[SLOT_BYTES];
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   frame_t f;
@@ -181,7 +181,7 @@ static void run_rows(const mr_cpu_call_t *c, int64_t from, int64_t to) {
 }
 
 /* One chunk of a row: what it folds to goes into the scratch. */
-static void run_chunk(const mr_cpu_call_t *c, int64_t chunk, int64_t chunks, int64_t total) {
+static void run_chunk(const mr_call_t *c, int64_t chunk, int64_t chunks, int64_t total) {
   _Alignas(64) char slots[SLOT_BYTES];
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   frame_t f;
@@ -192,7 +192,7 @@ static void run_chunk(const mr_cpu_call_t *c, int64_t chunk, int64_t chunks, int
     ((float *)c->scratch)[k * total + chunk] = f.p->reduce[k].unit.join(lane[k]);
 }
 
-static void join_chunks(const mr_cpu_call_t *c, int64_t rows, int64_t chunks) {
+static void join_chunks(const mr_call_t *c, int64_t rows, int64_t chunks) {
   const program_t *p = c->state;
   frame_t f = {.p = p, .c = c};
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
@@ -205,7 +205,7 @@ static void join_chunks(const mr_cpu_call_t *c, int64_t rows, int64_t chunks) {
   }
 }
 
-static void run_reduce(const mr_cpu_call_t *c) {
+static void run_reduce(const mr_call_t *c) {
   const program_t *p = c->state;
   int64_t rows = p->n / p->inner, chunks = (p->inner + CHUNK - 1) / CHUNK, total = rows * chunks;
   if (chunks > 1) {
@@ -219,7 +219,7 @@ static void run_reduce(const mr_cpu_call_t *c) {
   for (int64_t r = 0; r < rows; r += each) run_rows(c, r, least(r + each, rows));
 }
 
-void mr__program_run(const mr_cpu_call_t *c) {
+void mr__program_run(const mr_call_t *c) {
   const program_t *p = c->state;
   if (p->columns)
     mr__program_columns_run(c);

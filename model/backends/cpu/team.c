@@ -31,15 +31,15 @@ static void pin_to(int k) {
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
-int mr_team_processors(void) {
+int mr__team_processors(void) {
   pthread_once(&cpus.once, look);
   return cpus.n;
 }
 
 void mr__team_pin(void) {
-  if (!mr_team_processors()) return;
+  if (!mr__team_processors()) return;
 #pragma omp parallel
   pin_to(omp_get_thread_num());
 }
 
-void mr_team_release(void) { omp_pause_resource_all(omp_pause_soft); }
+void mr__team_release(void) { omp_pause_resource_all(omp_pause_soft); }

@@ -1,33 +1,32 @@
 #include <assert.h>
-#include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/isa.h"
-#include "base/machine.h"
-#include "model/backends/cpu/exec_private.h"
-#include "model/backends/cpu/team.h"
-#include "model/ops/rules.h"
-#include "model/pages.h"
+#include "model/exec/exec_private.h"
+#include "model/ir/element.h"
+#include "model/ops/op.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
 static void bind(mr_exec_t *x, void **slot, int block) {
   const mr_block_t *b = &x->plan.block[block];
-  if (b->place == MR_PLACE_ARENA)
-    *slot = x->arena + b->offset;
-  else
-    x->patch[x->n_patch++] = (mr_exec_patch_t){slot, b->place, b->index};
+  switch (b->place) {
+    case MR_BLOCK_ARENA: *slot = x->arena + b->offset; break;
+    case MR_BLOCK_CONST: *slot = x->constants + b->offset; break;
+    case MR_BLOCK_IN:
+    case MR_BLOCK_OUT: x->patch[x->n_patch++] = (mr_exec_patch_t){slot, b->place, b->index}; break;
+  }
 }
 
 static void write_literal(mr_exec_t *x, const mr_var_t *v) {
-  char *at = x->arena + x->plan.block[x->plan.of_var[v->id]].offset;
-  if (v->aval.dtype == MR_U64 || v->aval.dtype == MR_I64) {
-    *(int64_t *)at = v->whole;
-  } else {
-    mr_cpu_set_f64(v->aval.dtype, at, 0, v->value);
-  }
+  const mr_block_t *b = &x->plan.block[x->plan.of_var[v->id]];
+  int64_t value = 0; /* an element of any dtype fits */
+  if (v->aval.dtype == MR_U64 || v->aval.dtype == MR_I64)
+    value = v->whole;
+  else
+    mr_set_f64(v->aval.dtype, &value, 0, v->value);
+  x->backend->copy((b->place == MR_BLOCK_CONST ? x->constants : x->arena) + b->offset, &value,
+                   b->bytes, MR_COPY_IN);
 }
 
 /* For an equation that runs nothing, since its result is where its operand is. */
@@ -44,7 +43,7 @@ static void bind_var(mr_exec_t *x, void **slot, const mr_var_t *v) {
 static bool writes_input(const mr_exec_t *x, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++) {
     int b = x->plan.of_var[e->out[k]->id];
-    if (b >= 0 && x->plan.block[b].place == MR_PLACE_IN) return true;
+    if (b >= 0 && x->plan.block[b].place == MR_BLOCK_IN) return true;
   }
   return false;
 }
@@ -55,11 +54,20 @@ static int first_write(const mr_exec_t *x) {
   return i;
 }
 
+/* Scratch is always in the arena, so that it stays where it is from run to run. */
+static void bind_inner(const mr_call_t *c) {
+  for (int k = 0; k < c->n_inner; k++) {
+    mr_exec_t *inner = c->inner[k].exec;
+    inner->arena = (char *)c->scratch + c->inner[k].at;
+    mr__exec_bind(inner);
+  }
+}
+
 void mr__exec_bind(mr_exec_t *x) {
   const mr_fn_t *f = x->fn;
   x->n_patch = 0;
   for (int i = 0; i < f->n_eqn; i++) {
-    mr_cpu_call_t *c = &x->call[i];
+    mr_call_t *c = &x->call[i];
     if (!c->run) {
       write_literals(x, c->eqn);
       continue;
@@ -67,39 +75,47 @@ void mr__exec_bind(mr_exec_t *x) {
     for (int k = 0; k < c->eqn->n_in; k++) bind_var(x, &c->in[k], c->eqn->in[k]);
     for (int k = 0; k < c->eqn->n_out; k++) bind_var(x, &c->out[k], c->eqn->out[k]);
     if (x->plan.of_scratch[i] >= 0) bind(x, &c->scratch, x->plan.of_scratch[i]);
+    bind_inner(c);
   }
   for (int i = 0; i < f->n_out; i++) bind_var(x, &x->result[i], f->out[i]);
 }
 
 static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *diag) {
-  x->lent = lender && lender->plan.bytes >= x->plan.bytes;
+  const mr_backend_t *b = x->backend;
+  x->lent = lender && lender->backend == b && lender->plan.bytes >= x->plan.bytes;
   /* The system would promise more than there is, and end the program in the middle of a run. */
   bool small = x->plan.bytes < (size_t)64 << 20; /* not worth asking */
-  size_t machine = x->lent || small ? SIZE_MAX : mr_machine_memory();
-  bool fits = x->plan.bytes < machine;
-  if (fits) x->arena = x->lent ? lender->arena : mr_pages_alloc(x->plan.bytes);
+  size_t room = x->lent || small ? SIZE_MAX : b->room();
+  bool fits = x->plan.bytes < room;
+  if (fits) x->arena = x->lent ? lender->arena : b->take(x->plan.bytes);
   if (x->arena) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
                  "out of memory: the planned peak is %zu bytes, this process may have %zu; take a "
                  "smaller batch, or let fit= choose to work through it in parts",
-                 x->plan.bytes, machine == SIZE_MAX ? mr_machine_memory() : machine);
+                 x->plan.bytes, room == SIZE_MAX ? b->room() : room);
 }
 
-mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o, mr_diag_t *diag) {
-  MR_TRY(mr_open_calls(f, &x->fn, diag));
-  MR_TRY(mr_passes_run(x->fn, o->skip, diag));
+mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
+                       mr_diag_t *diag) {
+  const mr_backend_t *b = x->backend;
+  MR_TRY(mr_open_calls(f, b->target, &x->fn, diag));
+  MR_TRY(mr_passes_run(x->fn, b->target, o->skip, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
   x->ns = calloc(3 * ((size_t)x->fn->n_eqn + 1), sizeof *x->ns);
   if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, o, diag));
-  MR_TRY(mr_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, diag));
-  return mr_plan_check(&x->plan, x->fn, diag);
+  MR_TRY(
+      mr_memory_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, b->align, apart, diag));
+  MR_TRY(mr_memory_plan_check(&x->plan, x->fn, diag));
+  if (o->plan_only || !x->plan.constants) return MR_OK;
+  x->constants = b->take(x->plan.constants);
+  return x->constants ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph's literals");
 }
 
-static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *o,
+static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o,
                         mr_diag_t *diag) {
-  MR_TRY(mr__exec_plan(x, f, o, diag));
+  MR_TRY(mr__exec_plan(x, f, o, o->lender != NULL, diag));
   if (o->plan_only) return MR_OK;
   MR_TRY(take_arena(x, o->lender, diag));
   mr__exec_bind(x);
@@ -107,21 +123,23 @@ static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_jit_options_t *
   return MR_OK;
 }
 
-mr_err_t mr_jit(const mr_fn_t *f, const mr_jit_options_t *options, mr_exec_t **out,
-                mr_diag_t *diag) {
+mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_exec_t **out,
+                    mr_diag_t *diag) {
   if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
-  MR_TRY(mr_isa_check(diag));
   MR_TRY(mr_matmul_precision_check(diag));
   MR_TRY(mr_key_layout_check(diag));
+  static const mr_compile_options_t plain;
+  const mr_compile_options_t *o = options ? options : &plain;
+  const mr_backend_t *b = o->backend ? o->backend : mr_backend_default();
+  MR_TRY(b->check(diag));
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
-  static const mr_jit_options_t plain;
-  const mr_jit_options_t *o = options ? options : &plain;
-  x->threads = o->threads ? o->threads : omp_get_max_threads();
+  x->backend = b;
+  x->threads = o->threads ? o->threads : b->threads();
   x->pin = o->pin;
-  int before = mr__team_set(x->threads);
+  int before = b->begin(x->threads, false);
   mr_err_t err = compile(x, f, o, diag);
-  mr__team_set(before);
+  b->end(before);
   if (err < 0) {
     mr_exec_destroy(x);
     return err;
@@ -138,23 +156,23 @@ void mr_exec_destroy(mr_exec_t *x) {
   free(x->ns);
   free(x->slots);
   free(x->patch);
-  if (!x->lent) free(x->arena);
-  mr_plan_fini(&x->plan);
+  if (!x->lent) x->backend->give(x->arena, x->plan.bytes);
+  x->backend->give(x->constants, x->plan.constants);
+  mr_memory_plan_fini(&x->plan);
   mr_fn_destroy(x->fn);
   free(x);
 }
 
-/* Kernels run on the OpenMP team of this thread, small ones on this thread alone.  false: the gate
-   stayed shut, or a NaN came. */
+/* false: the gate stayed shut, or a NaN came. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
   bool open = true;
   for (int i = 0; i < x->fn->n_eqn; i++) {
-    const mr_cpu_call_t *c = &x->call[i];
+    const mr_call_t *c = &x->call[i];
     if (i == x->first_write && x->may_write && !(open = x->may_write(x->gate_arg))) break;
     if (!c->run) continue;
     int64_t before = x->profile ? mr_now_ns() : 0;
-    if (c->serial != serial) mr__team_set(c->serial ? 1 : x->threads);
+    if (c->serial != serial) x->backend->spread(c->serial ? 1 : x->threads);
     serial = c->serial;
     c->run(c);
     if (x->check_nans && mr__gives_nan(c)) {
@@ -176,18 +194,18 @@ static void run(mr_exec_t *x, const void *const *in, void *const *out) {
   for (int i = 0; i < x->n_patch; i++) {
     const mr_exec_patch_t *p = &x->patch[i];
     /* A donated input is written to: the caller has said that it may be. */
-    *p->slot = p->place == MR_PLACE_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
+    *p->slot = p->place == MR_BLOCK_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
   x->nan = NULL;
-  int before = mr__team_set(x->threads);
-  if (x->pin) mr__team_pin();
+  int before = x->backend->begin(x->threads, x->pin);
   bool done = run_calls(x);
-  mr__team_set(before);
+  x->backend->end(before);
   if (done && x->may_write && x->first_write == x->fn->n_eqn) done = x->may_write(x->gate_arg);
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++) {
     size_t bytes = mr_aval_bytes(&x->fn->out[i]->aval); /* of none there is no place */
-    if (bytes && out[i] != x->result[i]) memcpy(out[i], x->result[i], bytes);
+    if (bytes && out[i] != x->result[i])
+      x->backend->copy(out[i], x->result[i], bytes, MR_COPY_WITHIN);
   }
 }
 
@@ -202,11 +220,13 @@ void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {
   x->gate_arg = arg;
 }
 
+const mr_backend_t *mr_exec_backend(const mr_exec_t *x) { return x->backend; }
+
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x) { return x->fn; }
 
 int mr_exec_output_in(const mr_exec_t *x, int i) {
   const mr_block_t *b = &x->plan.block[x->plan.of_var[x->fn->out[i]->id]];
-  return b->place == MR_PLACE_IN ? b->index : -1;
+  return b->place == MR_BLOCK_IN ? b->index : -1;
 }
 
 size_t mr_exec_peak_bytes(const mr_exec_t *x) { return x->plan.bytes; }

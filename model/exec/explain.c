@@ -1,10 +1,10 @@
-#include "model/backends/cpu/explain.h"
+#include "model/exec/explain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/exec_private.h"
+#include "model/exec/exec_private.h"
 #include "model/ops/cost.h"
 #include "model/ops/rules.h"
 
@@ -43,7 +43,7 @@ typedef struct pace {
   const char *when;
 } pace_t;
 
-static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u, pace_t p) {
+static void add_eqn(mr_explained_t *r, const mr_call_t *c, const users_t *u, pace_t p) {
   const mr_eqn_t *e = c->eqn;
   mr_cost_t cost = mr_cost_of(e);
   double bytes = cost.bytes;
@@ -57,7 +57,7 @@ static void add_eqn(mr_explained_t *r, const mr_cpu_call_t *c, const users_t *u,
                                 .times = p.times,
                                 .when = p.when,
                                 .out = -1});
-  for (int k = 0; k < MR_CPU_NOTES && c->note[k].what; k++) {
+  for (int k = 0; k < MR_CALL_NOTES && c->note[k].what; k++) {
     add_move(r, (mr_move_row_t){.kind = MR_MOVE_OPERAND,
                                 .eqn = e,
                                 .user = e,
@@ -81,8 +81,8 @@ static void add_outputs(mr_explained_t *r, const mr_exec_t *x) {
   const mr_fn_t *f = x->fn;
   for (int i = 0; i < f->n_out; i++) {
     const mr_block_t *b = &x->plan.block[x->plan.of_var[f->out[i]->id]];
-    if (b->place == MR_PLACE_IN && !b->pinned) continue; /* a donated input: in place */
-    if (b->place == MR_PLACE_OUT && b->index == i) continue;
+    if (b->place == MR_BLOCK_IN && !b->pinned) continue; /* a donated input: in place */
+    if (b->place == MR_BLOCK_OUT && b->index == i) continue;
     size_t bytes = 2 * mr_aval_bytes(&f->out[i]->aval);
     add_move(r, (mr_move_row_t){.kind = MR_MOVE_COPY, .bytes = bytes, .times = 1, .out = i});
     r->bytes += (double)bytes;
@@ -90,8 +90,8 @@ static void add_outputs(mr_explained_t *r, const mr_exec_t *x) {
 }
 
 /* The pace of graph i of call c, which itself runs at p: "each step of while, if branch 1 ...". */
-static pace_t pace_of(mr_explained_t *r, const mr_cpu_call_t *c, int i, pace_t p) {
-  const mr_cpu_inner_t *n = &c->inner[i];
+static pace_t pace_of(mr_explained_t *r, const mr_call_t *c, int i, pace_t p) {
+  const mr_call_inner_t *n = &c->inner[i];
   char own[160], all[320];
   if (!n->when && n->branch < 0) return (pace_t){p.times * n->runs, p.when};
   if (n->branch < 0)
@@ -119,7 +119,7 @@ static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag
   if (e >= 0) find_users(f, &u);
   r->n_eqn += f->n_eqn;
   for (int i = 0; i < f->n_eqn && e >= 0; i++) {
-    const mr_cpu_call_t *c = &x->call[i];
+    const mr_call_t *c = &x->call[i];
     r->n_alias += !c->run;
     add_composite(r, c->eqn, p);
     for (int k = 0; k < c->n_inner && e >= 0; k++)
@@ -141,7 +141,7 @@ static size_t n_equations(const mr_exec_t *x) {
 mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *diag) {
   size_t n = n_equations(x);
   *r = (mr_explained_t){
-      .move = calloc(n * (1 + MR_CPU_NOTES) + (size_t)x->fn->n_out + 1, sizeof *r->move),
+      .move = calloc(n * (1 + MR_CALL_NOTES) + (size_t)x->fn->n_out + 1, sizeof *r->move),
       .product = calloc(n + 1, sizeof *r->product),
       .composite = calloc(n + 1, sizeof *r->composite)};
   if (!r->move || !r->product || !r->composite)

@@ -1,8 +1,8 @@
-#include "model/backends/cpu/profile.h"
+#include "model/exec/profile.h"
 
 #include <string.h>
 
-#include "model/backends/cpu/exec_private.h"
+#include "model/exec/exec_private.h"
 #include "model/ops/op.h"
 
 void mr_exec_profile(mr_exec_t *x, bool on) {

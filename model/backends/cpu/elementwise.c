@@ -1,90 +1,18 @@
-/* How elementwise ops run on CPU: a vector kernel (lanes.h) if the op names one, else one function
-   an element. */
-#include <math.h>
+/* How elementwise ops run on the CPU: a vector kernel (lanes.h) if the op names one, else one
+   function an element. */
 #include <string.h>
 
+#include "model/backends/cpu/lower.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rows.h"
 #include "model/ops/rules.h"
 
-float mr_cpu_get(mr_dtype_t t, const void *p, int64_t i) {
-  switch (t) {
-    case MR_F32: return ((const float *)p)[i];
-    case MR_BF16: return mr_bf16_to_f32(((const mr_bf16_t *)p)[i]);
-    case MR_I32: return (float)((const int32_t *)p)[i];
-    case MR_U32: return (float)((const uint32_t *)p)[i];
-    case MR_BOOL: return ((const uint8_t *)p)[i] ? 1.0f : 0.0f;
-    default: return NAN;
-  }
-}
-
-void mr_cpu_set(mr_dtype_t t, void *p, int64_t i, float v) {
-  switch (t) {
-    case MR_F32: ((float *)p)[i] = v; break;
-    case MR_BF16: ((mr_bf16_t *)p)[i] = mr_bf16_from_f32(v); break;
-    default: mr_cpu_set_f64(t, p, i, (double)v); break;
-  }
-}
-
-int64_t mr_cpu_get_i64(mr_dtype_t t, const void *p, int64_t i) {
-  switch (t) {
-    case MR_U8: return ((const uint8_t *)p)[i];
-    case MR_BOOL: return ((const uint8_t *)p)[i] != 0;
-    case MR_I32: return ((const int32_t *)p)[i];
-    case MR_U32: return ((const uint32_t *)p)[i];
-    default: return ((const int64_t *)p)[i];
-  }
-}
-
-void mr_cpu_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v) {
-  switch (t) {
-    case MR_U8: ((uint8_t *)p)[i] = (uint8_t)v; break;
-    case MR_BOOL: ((uint8_t *)p)[i] = v != 0; break;
-    case MR_I32:
-    case MR_U32: ((uint32_t *)p)[i] = (uint32_t)v; break;
-    default: ((int64_t *)p)[i] = v; break;
-  }
-}
-
-double mr_cpu_get_f64(mr_dtype_t t, const void *p, int64_t i) {
-  switch (t) {
-    case MR_F64: return ((const double *)p)[i];
-    case MR_F32: return (double)((const float *)p)[i];
-    case MR_BF16: return (double)mr_bf16_to_f32(((const mr_bf16_t *)p)[i]);
-    case MR_U64: return (double)((const uint64_t *)p)[i];
-    case MR_F16: return NAN;
-    default: return (double)mr_cpu_get_i64(t, p, i);
-  }
-}
-
-/* Towards zero, to the nearest that t can say; NaN to 0, as in jax. */
-static int64_t to_integer(mr_dtype_t t, double v) {
-  double lo = t == MR_I32 ? INT32_MIN : t == MR_I64 ? -0x1p63 : 0;
-  double hi = t == MR_U8 ? UINT8_MAX : t == MR_I32 ? INT32_MAX : t == MR_U32 ? UINT32_MAX : 0x1p63;
-  if (isnan(v)) return 0;
-  if (v <= lo) return t == MR_I64 ? INT64_MIN : (int64_t)lo;
-  if (v >= hi) return t == MR_I64 ? INT64_MAX : (int64_t)(uint64_t)fmin(hi, 0x1p63 - 1024);
-  return (int64_t)v;
-}
-
-void mr_cpu_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
-  switch (t) {
-    case MR_F64: ((double *)p)[i] = v; break;
-    case MR_F32: ((float *)p)[i] = (float)v; break;
-    case MR_BF16: ((mr_bf16_t *)p)[i] = mr_bf16_from_f32((float)v); break;
-    case MR_F16: ((uint16_t *)p)[i] = v != 0 ? 0x7E00 : 0; break; /* NaN: the CPU has none */
-    case MR_BOOL: ((uint8_t *)p)[i] = v != 0; break;
-    case MR_U64: ((uint64_t *)p)[i] = v >= 0x1p64 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0; break;
-    default: mr_cpu_set_i64(t, p, i, to_integer(t, v)); break;
-  }
-}
-
 static uint64_t get_u64(mr_dtype_t t, const void *p, int64_t i) {
-  return (uint64_t)mr_cpu_get_i64(t, p, i);
+  return (uint64_t)mr_get_i64(t, p, i);
 }
 
 static void set_u64(mr_dtype_t t, void *p, int64_t i, uint64_t v) {
-  mr_cpu_set_i64(t, p, i, (int64_t)v);
+  mr_set_i64(t, p, i, (int64_t)v);
 }
 
 /* f32 and bf16 in f32, f64 in f64, the rest in integers. */
@@ -95,9 +23,9 @@ static void set_u64(mr_dtype_t t, void *p, int64_t i, uint64_t v) {
     for (int64_t i = 0; i < n; i++) set(yt, out, i, at(get(xt, in[0], i * u->step[0]))); \
   }
 
-UNARY(unary_f32, float, f1, mr_cpu_get, mr_cpu_set)
-UNARY(unary_f64, double, d1, mr_cpu_get_f64, mr_cpu_set_f64)
-UNARY(unary_i64, int64_t, i1, mr_cpu_get_i64, mr_cpu_set_i64)
+UNARY(unary_f32, float, f1, mr_get_f32, mr_set_f32)
+UNARY(unary_f64, double, d1, mr_get_f64, mr_set_f64)
+UNARY(unary_i64, int64_t, i1, mr_get_i64, mr_set_i64)
 UNARY(unary_u64, uint64_t, u1, get_u64, set_u64)
 
 #define BINARY(name, type, member, get, set)                                                   \
@@ -109,9 +37,9 @@ UNARY(unary_u64, uint64_t, u1, get_u64, set_u64)
       set(yt, out, i, at(get(at_a, in[0], i * u->step[0]), get(at_b, in[1], i * u->step[1]))); \
   }
 
-BINARY(binary_f32, float, f2, mr_cpu_get, mr_cpu_set)
-BINARY(binary_f64, double, d2, mr_cpu_get_f64, mr_cpu_set_f64)
-BINARY(binary_i64, int64_t, i2, mr_cpu_get_i64, mr_cpu_set_i64)
+BINARY(binary_f32, float, f2, mr_get_f32, mr_set_f32)
+BINARY(binary_f64, double, d2, mr_get_f64, mr_set_f64)
+BINARY(binary_i64, int64_t, i2, mr_get_i64, mr_set_i64)
 BINARY(binary_u64, uint64_t, u2, get_u64, set_u64)
 
 static void lane_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
@@ -179,7 +107,7 @@ bool mr_unit_pointwise(mr_unit_t *u) {
   return u->run;
 }
 
-mr_err_t mr_cpu_pointwise(mr_cpu_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__cpu_pointwise(mr_call_t *c, mr_diag_t *diag) {
   mr_unit_t u = {.eqn = c->eqn};
   if (mr_unit_pointwise(&u)) return mr__program_one(c, diag);
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: the CPU has no kernel for %s", c->eqn->scope,
@@ -213,7 +141,7 @@ bool mr_unit_same(mr_unit_t *u) {
   return true;
 }
 
-float mr_pointwise_f32(const mr_op_def_t *op, float a, float b) {
+float mr__cpu_element(const mr_op_def_t *op, float a, float b) {
   float y;
   if (!op->at.lane) return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
   mr__lanes()->at[op->at.lane](MR_F32, &a, 1, &b, 1, &y, 1);

@@ -1,14 +1,14 @@
-#include "model/backends/cpu/mem_report.h"
+#include "model/exec/mem_report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/exec_private.h"
+#include "model/exec/exec_private.h"
 
 static void add(mr_mem_report_t *r, const mr_exec_t *x, bool *seen, int block, const mr_eqn_t *e,
                 int out) {
   const mr_block_t *b = block < 0 ? NULL : &x->plan.block[block];
-  if (!b || seen[block] || b->place != MR_PLACE_ARENA) return;
+  if (!b || seen[block] || b->place != MR_BLOCK_ARENA) return;
   seen[block] = true;
   r->row[r->n_row++] = (mr_mem_row_t){e, out, b->bytes, b->offset, b->first, b->last};
 }
@@ -60,34 +60,43 @@ void mr_mem_report_fini(mr_mem_report_t *r) {
   *r = (mr_mem_report_t){0};
 }
 
+/* The arena as it was, the picture of one run, and what it left: on the host. */
+typedef struct painting {
+  unsigned char *before, *now; /* [plan.bytes] */
+} painting_t;
+
 /* Literals stand in the arena from the start and stay. */
-static void paint(mr_exec_t *x, unsigned char color, const unsigned char *literals) {
-  memset(x->arena, color, x->plan.bytes);
+static void paint(mr_exec_t *x, unsigned char color, const painting_t *p) {
+  memset(p->now, color, x->plan.bytes);
   for (int i = 0; i < x->plan.n_block; i++) {
     const mr_block_t *b = &x->plan.block[i];
-    if (b->place == MR_PLACE_ARENA && b->pinned)
-      memcpy(x->arena + b->offset, literals + b->offset, b->bytes);
+    if (b->place == MR_BLOCK_ARENA && b->pinned)
+      memcpy(p->now + b->offset, p->before + b->offset, b->bytes);
   }
+  x->backend->copy(x->arena, p->now, x->plan.bytes, MR_COPY_IN);
 }
 
-static size_t touched_after(const mr_exec_t *x, unsigned char color) {
+static size_t touched_after(const mr_exec_t *x, unsigned char color, const painting_t *p) {
   size_t end = x->plan.bytes;
-  while (end && (unsigned char)x->arena[end - 1] == color) end--;
+  x->backend->copy(p->now, x->arena, end, MR_COPY_OUT);
+  while (end && p->now[end - 1] == color) end--;
   return end;
 }
 
 size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out) {
-  unsigned char *before = malloc(x->plan.bytes + 1);
+  painting_t p = {.before = malloc(x->plan.bytes + 1), .now = malloc(x->plan.bytes + 1)};
   size_t most = 0;
-  if (!before) return 0;
-  memcpy(before, x->arena, x->plan.bytes);
-  for (int i = 0; i < 2; i++) {
-    unsigned char color = i ? 0x5A : 0xA5;
-    paint(x, color, before);
-    mr_exec_run(x, in, out);
-    size_t end = touched_after(x, color);
-    if (end > most) most = end;
+  if (p.before && p.now) {
+    x->backend->copy(p.before, x->arena, x->plan.bytes, MR_COPY_OUT);
+    for (int i = 0; i < 2; i++) {
+      unsigned char color = i ? 0x5A : 0xA5;
+      paint(x, color, &p);
+      mr_exec_run(x, in, out);
+      size_t end = touched_after(x, color, &p);
+      if (end > most) most = end;
+    }
   }
-  free(before);
+  free(p.before);
+  free(p.now);
   return most;
 }

@@ -1,11 +1,11 @@
 #include <stdlib.h>
 
-#include "model/backends/cpu/memory.h"
+#include "model/exec/memory.h"
 #include "model/ops/op.h"
 
 /* Which value stands in each block, and by whom it was written. */
 typedef struct walk {
-  const mr_plan_t *p;
+  const mr_memory_plan_t *p;
   const mr_fn_t *f;
   int *value;              /* by var id: the var whose value it has (reshapes undone) */
   int *stands;             /* by block: that of the value there, -1: none yet */
@@ -45,7 +45,7 @@ static mr_err_t walk(walk_t *w, mr_diag_t *diag) {
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++) MR_TRY(read_var(w, e->in[k], e, diag));
-    if (e->op->cpu == mr_cpu_alias)
+    if (e->op->kind == MR_OP_ALIAS)
       w->value[e->out[0]->id] = w->value[e->in[0]->id];
     else
       for (int k = 0; k < e->n_out; k++) put(w, e->out[k], e);
@@ -54,7 +54,7 @@ static mr_err_t walk(walk_t *w, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_plan_check(const mr_plan_t *p, const mr_fn_t *f, mr_diag_t *diag) {
+mr_err_t mr_memory_plan_check(const mr_memory_plan_t *p, const mr_fn_t *f, mr_diag_t *diag) {
   walk_t w = {.p = p,
               .f = f,
               .value = calloc((size_t)f->n_var + 1, sizeof *w.value),

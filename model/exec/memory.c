@@ -1,16 +1,17 @@
-#include "model/backends/cpu/memory.h"
+#include "model/exec/memory.h"
 
 #include <stdlib.h>
 
 #include "model/ops/op.h"
 
 typedef struct planner {
-  mr_plan_t *p;
+  mr_memory_plan_t *p;
   const mr_fn_t *f;
   int *root;   /* by var id: the var whose bytes it has (reshapes undone) */
   int *last;   /* by root id: the last equation that reads it; n_eqn for outputs */
   int *output; /* by root id: the output it is, or -1 */
   int in_place;
+  bool apart;
 } planner_t;
 
 /* The output that input i becomes, -1: it is not one of those that become one in place. */
@@ -21,7 +22,7 @@ static int output_of(const planner_t *s, int i) {
 
 static bool becomes(const planner_t *s, int output) { return output >= s->f->n_out - s->in_place; }
 
-static bool is_alias(const mr_eqn_t *e) { return e->op->cpu == mr_cpu_alias; }
+static bool is_alias(const mr_eqn_t *e) { return e->op->kind == MR_OP_ALIAS; }
 
 static void find_lifetimes(planner_t *s) {
   const mr_fn_t *f = s->f;
@@ -47,7 +48,7 @@ static int add_block(planner_t *s, mr_block_t b) {
 }
 
 static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated) {
-  s->p->of_var[v->id] = add_block(s, (mr_block_t){.place = MR_PLACE_IN,
+  s->p->of_var[v->id] = add_block(s, (mr_block_t){.place = MR_BLOCK_IN,
                                                   .index = index,
                                                   .bytes = mr_aval_bytes(&v->aval),
                                                   .first = -1,
@@ -55,12 +56,22 @@ static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated
                                                   .pinned = !donated});
 }
 
+static size_t rounded(const mr_memory_plan_t *p, size_t n) {
+  return (n + p->align - 1) & ~(p->align - 1);
+}
+
 static void place_literal(planner_t *s, const mr_var_t *v) {
   if (!v->literal || s->p->of_var[v->id] >= 0) return;
-  s->p->of_var[v->id] = add_block(
-      s,
-      (mr_block_t){
-          .bytes = mr_aval_bytes(&v->aval), .first = -1, .last = s->f->n_eqn + 1, .pinned = true});
+  mr_block_t b = {.place = s->apart ? MR_BLOCK_CONST : MR_BLOCK_ARENA,
+                  .bytes = mr_aval_bytes(&v->aval),
+                  .first = -1,
+                  .last = s->f->n_eqn + 1,
+                  .pinned = true};
+  if (s->apart) {
+    b.offset = s->p->constants;
+    s->p->constants += rounded(s->p, b.bytes);
+  }
+  s->p->of_var[v->id] = add_block(s, b);
 }
 
 /* An operand of e, dead after it, whose bytes output o may take: rather the input that becomes it;
@@ -74,7 +85,7 @@ static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
     const mr_block_t *block = &s->p->block[b];
     if (block->pinned || block->last != i || block->bytes != mr_aval_bytes(&e->out[o]->aval))
       continue;
-    int own = block->place == MR_PLACE_IN ? output_of(s, block->index) : -1;
+    int own = block->place == MR_BLOCK_IN ? output_of(s, block->index) : -1;
     if (own >= 0 && own == output) return b;
     if (own < 0 && found < 0) found = b;
   }
@@ -99,7 +110,7 @@ static void place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
     s->p->block[b].last = last;
   } else {
     bool out = s->output[id] >= 0 && !becomes(s, s->output[id]);
-    b = add_block(s, (mr_block_t){.place = out ? MR_PLACE_OUT : MR_PLACE_ARENA,
+    b = add_block(s, (mr_block_t){.place = out ? MR_BLOCK_OUT : MR_BLOCK_ARENA,
                                   .index = s->output[id],
                                   .bytes = mr_aval_bytes(&e->out[o]->aval),
                                   .first = i,
@@ -108,7 +119,7 @@ static void place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
   s->p->of_var[id] = b;
 }
 
-static void place_eqn(planner_t *s, int i, const mr_cpu_call_t *call) {
+static void place_eqn(planner_t *s, int i, const mr_call_t *call) {
   const mr_eqn_t *e = s->f->eqn[i];
   for (int k = 0; k < e->n_in; k++) place_literal(s, e->in[k]);
   if (is_alias(e)) {
@@ -129,24 +140,22 @@ static int by_size(const void *a, const void *b, void *blocks) {
   return x->first - y->first;
 }
 
-static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
-
-static size_t lowest_gap(const mr_plan_t *p, const int *placed, int n, const mr_block_t *b) {
-  size_t at = 0, want = round64(b->bytes);
+static size_t lowest_gap(const mr_memory_plan_t *p, const int *placed, int n, const mr_block_t *b) {
+  size_t at = 0, want = rounded(p, b->bytes);
   for (int i = 0; i < n; i++) { /* placed is sorted by offset */
     const mr_block_t *q = &p->block[placed[i]];
     if (q->last < b->first || q->first > b->last) continue;
     if (q->offset >= at + want) break;
-    size_t end = q->offset + round64(q->bytes);
+    size_t end = q->offset + rounded(p, q->bytes);
     if (end > at) at = end;
   }
   return at;
 }
 
-static void assign_offsets(mr_plan_t *p, int *order, int *placed) {
+static void assign_offsets(mr_memory_plan_t *p, int *order, int *placed) {
   int n = 0, n_placed = 0;
   for (int i = 0; i < p->n_block; i++)
-    if (p->block[i].place == MR_PLACE_ARENA) order[n++] = i;
+    if (p->block[i].place == MR_BLOCK_ARENA) order[n++] = i;
   qsort_r(order, (size_t)n, sizeof *order, by_size, p->block);
   for (int i = 0; i < n; i++) {
     mr_block_t *b = &p->block[order[i]];
@@ -159,7 +168,7 @@ static void assign_offsets(mr_plan_t *p, int *order, int *placed) {
   }
 }
 
-static void plan_all(planner_t *s, const bool *donate, const mr_cpu_call_t *call) {
+static void plan_all(planner_t *s, const bool *donate, const mr_call_t *call) {
   const mr_fn_t *f = s->f;
   for (int i = 0; i < f->n_var; i++) s->p->of_var[i] = -1;
   for (int i = 0; i < f->n_eqn; i++) s->p->of_scratch[i] = -1;
@@ -189,30 +198,37 @@ static mr_err_t check_in_place(const mr_fn_t *f, int n, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_plan_init(mr_plan_t *p, const mr_fn_t *f, const bool *donate, int in_place,
-                      const mr_cpu_call_t *call, mr_diag_t *diag) {
+mr_err_t mr_memory_plan_init(mr_memory_plan_t *p, const mr_fn_t *f, const bool *donate,
+                             int in_place, const mr_call_t *call, size_t align, bool apart,
+                             mr_diag_t *diag) {
   MR_TRY(check_in_place(f, in_place, diag));
   size_t n = (size_t)(f->n_var + f->n_eqn) + 1;
-  *p = (mr_plan_t){.block = calloc(n, sizeof *p->block),
-                   .of_var = calloc(n, sizeof(int)),
-                   .of_scratch = calloc(n, sizeof(int))};
+  *p = (mr_memory_plan_t){.block = calloc(n, sizeof *p->block),
+                          .of_var = calloc(n, sizeof(int)),
+                          .of_scratch = calloc(n, sizeof(int)),
+                          .align = align};
   int *work = calloc(5 * n, sizeof *work);
   if (!p->block || !p->of_var || !p->of_scratch || !work) {
     free(work);
-    mr_plan_fini(p);
+    mr_memory_plan_fini(p);
     return mr_fail(diag, MR_ERR_NOMEM, "no memory to plan memory");
   }
-  planner_t s = {
-      .p = p, .f = f, .root = work, .last = work + n, .output = work + 2 * n, .in_place = in_place};
+  planner_t s = {.p = p,
+                 .f = f,
+                 .root = work,
+                 .last = work + n,
+                 .output = work + 2 * n,
+                 .in_place = in_place,
+                 .apart = apart};
   plan_all(&s, donate, call);
   assign_offsets(p, work + 3 * n, work + 4 * n);
   free(work);
   return MR_OK;
 }
 
-void mr_plan_fini(mr_plan_t *p) {
+void mr_memory_plan_fini(mr_memory_plan_t *p) {
   free(p->block);
   free(p->of_var);
   free(p->of_scratch);
-  *p = (mr_plan_t){0};
+  *p = (mr_memory_plan_t){0};
 }

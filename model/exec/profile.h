@@ -1,8 +1,8 @@
 /* Where the time of an executable goes, equation by equation, beside what each one costs. */
-#ifndef MR_MODEL_CPU_PROFILE_H
-#define MR_MODEL_CPU_PROFILE_H
+#ifndef MR_MODEL_EXEC_PROFILE_H
+#define MR_MODEL_EXEC_PROFILE_H
 
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 #include "model/ops/cost.h"
 
 /* One kernel call of a run. */

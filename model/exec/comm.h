@@ -1,7 +1,7 @@
 /* A communicator: devices that compute the same graph on parts of the data and speak to one another
    in its collectives.  Here a device is a thread of this process. */
-#ifndef MR_MODEL_CPU_COMM_H
-#define MR_MODEL_CPU_COMM_H
+#ifndef MR_MODEL_EXEC_COMM_H
+#define MR_MODEL_EXEC_COMM_H
 
 #include "base/err.h"
 

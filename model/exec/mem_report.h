@@ -1,8 +1,8 @@
 /* What stands in an executable's arena, and when. */
-#ifndef MR_MODEL_CPU_MEM_REPORT_H
-#define MR_MODEL_CPU_MEM_REPORT_H
+#ifndef MR_MODEL_EXEC_MEM_REPORT_H
+#define MR_MODEL_EXEC_MEM_REPORT_H
 
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 
 /* One piece of the arena and the value that first stands there (later ones may take its place). */
 typedef struct mr_mem_row {
@@ -24,8 +24,8 @@ mr_err_t mr_mem_report_init(mr_mem_report_t *r, const mr_exec_t *x, mr_diag_t *d
 void mr_mem_report_fini(mr_mem_report_t *r);
 
 /* Runs x twice (arguments as for mr_exec_run) over an arena painted with two patterns, and returns
-   the end of the last byte that changed: the peak as measured.  0 without memory for a copy of the
-   arena. */
+   the end of the last byte that changed: the peak as measured.  0 without memory for two copies of
+   the arena. */
 size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "model/backends/cpu/comm.h"
+#include "model/exec/comm.h"
 
 #include <pthread.h>
 #include <stdlib.h>

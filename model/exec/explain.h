@@ -1,10 +1,10 @@
 /* What the compiler made of a graph, and of those that it runs in loops and branches: everything
    that only moves or converts values on a run, how each product is computed, what became of
    composites. */
-#ifndef MR_MODEL_CPU_EXPLAIN_H
-#define MR_MODEL_CPU_EXPLAIN_H
+#ifndef MR_MODEL_EXEC_EXPLAIN_H
+#define MR_MODEL_EXEC_EXPLAIN_H
 
-#include "model/backends/cpu/exec.h"
+#include "model/exec/exec.h"
 
 typedef enum mr_move_kind {
   MR_MOVE_CAST,      /* another dtype */

@@ -1,0 +1,72 @@
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/isa.h"
+#include "base/machine.h"
+#include "model/backends/cpu/limits.h"
+#include "model/backends/cpu/lower.h"
+#include "model/backends/cpu/program.h"
+#include "model/backends/cpu/team.h"
+#include "model/exec/backend.h"
+#include "model/ops/rules.h"
+#include "model/pages.h"
+#include "model/transforms/passes.h"
+
+static void give(void *data, size_t bytes) { free(data); }
+
+/* What is copied from no operand of an empty array need not be a pointer. */
+static void copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+  if (bytes) memcpy(to, from, bytes);
+}
+
+static int begin(int threads, bool pin) {
+  int before = mr__team_set(threads);
+  if (pin) mr__team_pin();
+  return before;
+}
+
+static void end(int before) { mr__team_set(before); }
+
+static void spread(int threads) { mr__team_set(threads); }
+
+/* Its kernel multiplies f32 as f32, and something else is asked. */
+static bool asks_in_vain(const mr_eqn_t *e) {
+  mr_precision_t p = mr_precision_of(e);
+  return e->op->f32_alone && e->in[0]->aval.dtype == MR_F32 &&
+         (p == MR_PRECISION_DEFAULT || p == MR_PRECISION_HIGH);
+}
+
+/* Kernels of composites know no f64. */
+static bool too_wide(const mr_eqn_t *e) {
+  bool wide = false;
+  for (int k = 0; k < e->n_in; k++) wide |= e->in[k]->aval.dtype == MR_F64;
+  for (int k = 0; k < e->n_out; k++) wide |= e->out[k]->aval.dtype == MR_F64;
+  return wide;
+}
+
+static bool opens(const mr_eqn_t *e) { return asks_in_vain(e) || too_wide(e); }
+
+static const mr_target_t target = {.loop_eqns = MR_PROGRAM_EQNS,
+                                   .loop_ends = MR_PROGRAM_ENDS,
+                                   .element = mr__cpu_element,
+                                   .opens = opens};
+
+const mr_backend_t mr_backend_cpu = {.name = "cpu",
+                                     .align = 64,
+                                     .host = true,
+                                     .check = mr_isa_check,
+                                     .take = mr_pages_alloc,
+                                     .give = give,
+                                     .room = mr_machine_memory,
+                                     .copy = copy,
+                                     .lower = mr__cpu_lower,
+                                     .target = &target,
+                                     .threads = omp_get_max_threads,
+                                     .processors = mr__team_processors,
+                                     .begin = begin,
+                                     .end = end,
+                                     .spread = spread,
+                                     .leave = mr__team_release,
+                                     .fma = mr_limit_fma,
+                                     .bandwidth = mr_limit_copy};

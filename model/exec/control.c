@@ -1,0 +1,224 @@
+#include "model/exec/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/control/cond.h"
+#include "model/control/scan.h"
+#include "model/control/while.h"
+#include "model/exec/sub.h"
+
+static mr_err_t no_memory(const mr_call_t *c, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
+}
+
+/* The bytes of a carry, from its memory to another place or to the host. */
+static void move(const mr_call_t *c, void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+  if (to != from && bytes) c->backend->copy(to, from, bytes, way);
+}
+
+/* ---- scan: carries go back and forth between the result's memory and a second place, so that none
+   is copied; rows are read and written where they lie ---- */
+typedef struct scan {
+  mr_scan_t s;
+  mr_exec_t *body;
+  mr_call_inner_t inner;
+  size_t *size; /* [n_in + n_out] bytes of a carry, or of a row of x or y; 0 for constants */
+  const void **in;
+  void **out;
+} scan_t;
+
+static void scan_fini(void *state) {
+  scan_t *l = state;
+  mr_exec_destroy(l->body);
+  free(l->size);
+  free(l->in);
+  free(l->out);
+  free(l);
+}
+
+/* Where carry k is after `done` steps of n: the last time in the result. */
+static void *carry_at(const mr_call_t *c, char *second, int k, int64_t done, int64_t n) {
+  return (n - done) % 2 ? second : c->out[k];
+}
+
+/* Points the step at its values. */
+static void aim(const mr_call_t *c, int64_t step) {
+  scan_t *l = c->state;
+  int64_t n = l->s.length, row = l->s.reverse ? n - 1 - step : step;
+  int first = l->s.n_consts, n_in = c->eqn->n_in;
+  char *second = (char *)c->scratch + mr__sub_bytes(l->body);
+  for (int k = 0; k < l->s.n_carry; k++) {
+    l->in[first + k] = step ? carry_at(c, second, k, step, n) : c->in[first + k];
+    l->out[k] = carry_at(c, second, k, step + 1, n);
+    second += mr__call_aligned(c, l->size[n_in + k]);
+  }
+  for (int i = first + l->s.n_carry; i < n_in; i++)
+    l->in[i] = (char *)c->in[i] + (size_t)row * l->size[i];
+  for (int k = l->s.n_carry; k < c->eqn->n_out; k++)
+    l->out[k] = (char *)c->out[k] + (size_t)row * l->size[n_in + k];
+}
+
+static void scan_run(const mr_call_t *c) {
+  scan_t *l = c->state;
+  int first = l->s.n_consts;
+  for (int i = 0; i < first; i++) l->in[i] = c->in[i];
+  for (int k = 0; k < l->s.n_carry && !l->s.length; k++)
+    move(c, c->out[k], c->in[first + k], l->size[c->eqn->n_in + k], MR_COPY_WITHIN);
+  for (int64_t step = 0; step < l->s.length; step++) {
+    aim(c, step);
+    mr__sub_run(l->body, l->in, l->out);
+  }
+}
+
+mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
+  const mr_eqn_t *e = c->eqn;
+  mr_scan_parts_t p = mr__scan_parts(e);
+  scan_t *l = calloc(1, sizeof *l);
+  if (!l) return no_memory(c, diag);
+  c->state = l;
+  c->fini = scan_fini;
+  l->s = p.s;
+  l->size = calloc((size_t)(e->n_in + e->n_out) + 1, sizeof *l->size);
+  l->in = calloc((size_t)e->n_in + 1, sizeof *l->in);
+  l->out = calloc((size_t)e->n_out + 1, sizeof *l->out);
+  if (!l->size || !l->in || !l->out) return no_memory(c, diag);
+  MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
+  for (int i = 0; i < e->n_in; i++) l->size[i] = mr_aval_bytes(&p.body->in[i]->aval);
+  for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
+  c->scratch_bytes = mr__sub_bytes(l->body);
+  for (int k = 0; k < p.s.n_carry; k++)
+    c->scratch_bytes += mr__call_aligned(c, l->size[e->n_in + k]);
+  l->inner = (mr_call_inner_t){.exec = l->body, .runs = p.s.length, .branch = -1};
+  c->inner = &l->inner;
+  c->n_inner = 1;
+  c->serial = false; /* the equations of the body know best */
+  c->run = scan_run;
+  return MR_OK;
+}
+
+/* ---- while: carries go back and forth between the result's memory and a second place ---- */
+typedef struct loop {
+  int n_cond, n_body, n_carry; /* constants of both functions, and what is carried */
+  mr_exec_t *cond, *body;
+  mr_call_inner_t inner[2];
+  size_t verdict, second;          /* where in the scratch the condition and carries stand */
+  const void **to_cond, **to_body; /* their operands, constants first */
+  void **out;
+} loop_t;
+
+static void loop_fini(void *state) {
+  loop_t *l = state;
+  mr_exec_destroy(l->cond);
+  mr_exec_destroy(l->body);
+  free(l->to_cond);
+  free(l->to_body);
+  free(l->out);
+  free(l);
+}
+
+static size_t carry_bytes(const mr_call_t *c, int k) {
+  return mr_aval_bytes(&c->eqn->out[k]->aval);
+}
+
+/* Whether another step is due. */
+static bool holds(const mr_call_t *c) {
+  loop_t *l = c->state;
+  char *verdict = (char *)c->scratch + l->verdict;
+  uint8_t yes = 0;
+  mr__sub_run(l->cond, l->to_cond, (void *[]){verdict});
+  move(c, &yes, verdict, sizeof yes, MR_COPY_OUT);
+  return yes;
+}
+
+static void while_run(const mr_call_t *c) {
+  loop_t *l = c->state;
+  const void **now_cond = l->to_cond + l->n_cond, **now = l->to_body + l->n_body;
+  for (int i = 0; i < l->n_cond; i++) l->to_cond[i] = c->in[i];
+  for (int i = 0; i < l->n_body; i++) l->to_body[i] = c->in[l->n_cond + i];
+  for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = c->in[l->n_cond + l->n_body + k];
+  while (holds(c)) {
+    char *at = (char *)c->scratch + l->second;
+    for (int k = 0; k < l->n_carry; k++) {
+      l->out[k] = now[k] == c->out[k] ? at : c->out[k];
+      at += mr__call_aligned(c, carry_bytes(c, k));
+    }
+    mr__sub_run(l->body, l->to_body, l->out);
+    for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = l->out[k];
+  }
+  for (int k = 0; k < l->n_carry; k++)
+    move(c, c->out[k], now[k], carry_bytes(c, k), MR_COPY_WITHIN);
+}
+
+mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
+  mr_while_parts_t p = mr__while_parts(c->eqn);
+  loop_t *l = calloc(1, sizeof *l);
+  if (!l) return no_memory(c, diag);
+  c->state = l;
+  c->fini = loop_fini;
+  l->n_cond = p.n_cond, l->n_body = p.n_body, l->n_carry = p.n_carry;
+  l->to_cond = calloc((size_t)p.cond->n_in + 1, sizeof *l->to_cond);
+  l->to_body = calloc((size_t)p.body->n_in + 1, sizeof *l->to_body);
+  l->out = calloc((size_t)p.n_carry + 1, sizeof *l->out);
+  if (!l->to_cond || !l->to_body || !l->out) return no_memory(c, diag);
+  MR_TRY(mr__sub_create(c, p.cond, &l->cond, diag));
+  MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
+  size_t body_at = mr__sub_bytes(l->cond);
+  l->verdict = body_at + mr__sub_bytes(l->body);
+  l->second = l->verdict + mr__call_aligned(c, 1);
+  c->scratch_bytes = l->second;
+  for (int k = 0; k < p.n_carry; k++) c->scratch_bytes += mr__call_aligned(c, carry_bytes(c, k));
+  l->inner[0] =
+      (mr_call_inner_t){.exec = l->cond, .runs = 1, .when = "each test of while", .branch = -1};
+  l->inner[1] = (mr_call_inner_t){
+      .exec = l->body, .at = body_at, .runs = 1, .when = "each step of while", .branch = -1};
+  c->inner = l->inner;
+  c->n_inner = 2;
+  c->serial = false;
+  c->run = while_run;
+  return MR_OK;
+}
+
+/* ---- cond: all branches share the scratch, as one of them runs ---- */
+typedef struct choice {
+  int n;
+  mr_call_inner_t *inner; /* [n] */
+} choice_t;
+
+static void choice_fini(void *state) {
+  choice_t *s = state;
+  for (int j = 0; s->inner && j < s->n; j++) mr_exec_destroy(s->inner[j].exec);
+  free(s->inner);
+  free(s);
+}
+
+static void cond_run(const mr_call_t *c) {
+  choice_t *s = c->state;
+  int32_t index;
+  move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
+  int j = index < 0 ? 0 : index < s->n ? index : s->n - 1;
+  mr__sub_run(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
+}
+
+mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {
+  const mr_fn_t *const *b;
+  int n = mr__cond_branches(c->eqn, &b);
+  choice_t *s = calloc(1, sizeof *s);
+  if (!s) return no_memory(c, diag);
+  c->state = s;
+  c->fini = choice_fini;
+  s->n = n;
+  s->inner = calloc((size_t)n, sizeof *s->inner);
+  if (!s->inner) return no_memory(c, diag);
+  for (int j = 0; j < n; j++) {
+    s->inner[j] = (mr_call_inner_t){.runs = 1, .branch = j};
+    MR_TRY(mr__sub_create(c, b[j], &s->inner[j].exec, diag));
+    size_t bytes = mr__sub_bytes(s->inner[j].exec);
+    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
+  }
+  c->inner = s->inner;
+  c->n_inner = n;
+  c->serial = false;
+  c->run = cond_run;
+  return MR_OK;
+}

@@ -1,0 +1,52 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/exec/exec_private.h"
+#include "model/ops/op.h"
+
+/* Tensors below this many elements in all: one thread is faster than calling others together. */
+#define SERIAL_ELEMS 8192
+
+static bool is_small(const mr_eqn_t *e) {
+  int64_t n = 0;
+  for (int k = 0; k < e->n_in; k++) n += mr_aval_elems(&e->in[k]->aval);
+  for (int k = 0; k < e->n_out; k++) n += mr_aval_elems(&e->out[k]->aval);
+  return n < SERIAL_ELEMS && !e->op->product; /* products know their own size */
+}
+
+/* Rules that several ops share do not know for which of them they fail. */
+static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
+  const mr_eqn_t *e = c->eqn;
+  mr_diag_t own = {0};
+  if (e->op->kind == MR_OP_ALIAS) return MR_OK;
+  mr_err_t err = e->op->kind == MR_OP_CALL
+                     ? mr_fail(&own, MR_ERR_NORULE, "was not opened before lowering (compiler bug)")
+                     : c->backend->lower(c, &own);
+  if (err >= 0) return err;
+  if (strstr(own.text, e->op->name)) return mr_fail(diag, err, "%s", own.text);
+  return mr_fail(diag, err, "%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name, own.text);
+}
+
+mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag) {
+  const mr_fn_t *f = x->fn;
+  size_t n_slots = (size_t)f->n_out;
+  for (int i = 0; i < f->n_eqn; i++) n_slots += (size_t)(f->eqn[i]->n_in + f->eqn[i]->n_out);
+  x->slots = calloc(n_slots + 1, sizeof *x->slots);
+  x->patch = calloc(n_slots + 1, sizeof *x->patch);
+  if (!x->slots || !x->patch) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower a graph");
+  void **slot = x->slots;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_call_t *c = &x->call[i];
+    *c = (mr_call_t){.eqn = f->eqn[i],
+                     .backend = x->backend,
+                     .in = slot,
+                     .out = slot + f->eqn[i]->n_in,
+                     .serial = is_small(f->eqn[i]),
+                     .options = o};
+    slot += f->eqn[i]->n_in + f->eqn[i]->n_out;
+    MR_TRY(lower_one(c, diag));
+    c->options = NULL;
+  }
+  x->result = slot;
+  return MR_OK;
+}
