@@ -80,6 +80,7 @@ static mr_err_t unknown_flag(const mr_command_t *c, const char *word, const char
   for (int i = 0; c->flags && c->flags[i].name; i++) mr_suggest_offer(&s, c->flags[i].name);
   mr_suggest_offer(&s, "--help");
   mr_suggest_offer(&s, "--version");
+  mr_suggest_offer(&s, "--plugin");
   if (other && !(s.best && !s.distance))
     snprintf(hint, sizeof hint, "; it is %s here", other);
   else if (s.best || !setting_for(c, name, value, hint, sizeof hint))
@@ -130,13 +131,29 @@ static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t
   return check_choice(c, f, a->flag[at], diag);
 }
 
+bool mr_args_plugin(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t *diag) {
+  static const char flag[] = "--plugin";
+  const char *rest = argv[*i] + sizeof flag - 1, *file;
+  if (strncmp(argv[*i], flag, sizeof flag - 1) || (*rest && *rest != '=')) return false;
+  file = *rest ? rest + 1 : *i + 1 < argc ? argv[++*i] : "";
+  if (!*file)
+    mr_fail(diag, MR_ERR_USAGE, "--plugin needs a value, FILE.so");
+  else if (a->n_plugins == MR_PLUGINS_MAX)
+    mr_fail(diag, MR_ERR_USAGE, "--plugin: more than %d", MR_PLUGINS_MAX);
+  else
+    a->plugin[a->n_plugins++] = file;
+  return true;
+}
+
 mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *out,
                        mr_diag_t *diag) {
-  *out = (mr_args_t){.command = c};
+  out->command = c;
   bool words_only = false;
   for (int i = 0; i < argc; i++) {
     if (!words_only && !strcmp(argv[i], "--")) {
       words_only = true;
+    } else if (!words_only && mr_args_plugin(out, argc, argv, &i, diag)) {
+      if (diag->code < 0) return diag->code;
     } else if (!words_only && argv[i][0] == '-' && !strchr("0123456789.", argv[i][1])) {
       MR_TRY(take_flag(out, argc, argv, &i, diag));
     } else if (out->n_words == c->max_words) {
@@ -205,7 +222,11 @@ static int flag_text(const mr_flag_t *f, char *text, size_t n) {
 
 void mr_args_help(const mr_command_t *c) {
   char left[64];
-  int width = (int)strlen("--help");
+  static const mr_flag_t every[] = {
+      {"--plugin", "FILE.so", "Loads stages, models and ops from a plug-in; may be repeated."},
+      {"--help", NULL, "Shows this."}};
+  const int n_every = sizeof every / sizeof *every;
+  int width = flag_text(&every[0], left, sizeof left);
   printf("usage: millrace %s %s\n\n%s\n", c->name, c->words, c->help);
   if (c->more) printf("%s\n", c->more);
   puts("");
@@ -217,5 +238,8 @@ void mr_args_help(const mr_command_t *c) {
     flag_text(f, left, sizeof left);
     printf("  %-*s  %s\n", width, left, f->help);
   }
-  printf("  %-*s  %s\n", width, "--help", "Shows this.");
+  for (int i = 0; i < n_every; i++) {
+    flag_text(&every[i], left, sizeof left);
+    printf("  %-*s  %s\n", width, left, every[i].help);
+  }
 }

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "pipeline/registry.h"
 
-enum { MR_FLAGS_MAX = 24, MR_WORDS_MAX = 256, MR_EXIT_STOPPED = 130 };
+enum { MR_FLAGS_MAX = 24, MR_WORDS_MAX = 256, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
 
 typedef struct mr_flag {
   const char *name;  /* "--records" */
@@ -26,7 +26,7 @@ typedef struct mr_command {
   const char *words; /* the words after it, for the help: "GRAPH|FILE [KEY=VALUE...]" */
   const char *help;  /* what it does: one sentence for the list of commands, ends with a period */
   const char *more;  /* further lines for its own help, or NULL */
-  const mr_flag_t *flags;   /* ends at {0}; NULL: none.  Every command has --help */
+  const mr_flag_t *flags;   /* ends at {0}; NULL: none.  Every command has --help and --plugin */
   int min_words, max_words; /* words that are not flags; max_words at most MR_WORDS_MAX */
   int (*run)(const mr_args_t *a, mr_diag_t *diag);
 } mr_command_t;
@@ -37,12 +37,19 @@ struct mr_args {
                                      not given */
   const char *word[MR_WORDS_MAX];
   int n_words;
+  const char *plugin[MR_PLUGINS_MAX]; /* the values of --plugin, in their order */
+  int n_plugins;
 };
+
+/* Takes "--plugin FILE" or "--plugin=FILE" at argv[*i] into a; *i is then its last word.  False: it
+   is another word.  MR_ERR_USAGE in diag without a file, or with more than MR_PLUGINS_MAX. */
+bool mr_args_plugin(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t *diag);
 
 /* Sorts the words after a command's name.  "--flag value" and "--flag=value" are the same; after
    "--" everything is a word.  MR_ERR_USAGE on an unknown flag (with what was probably meant), a
-   missing value, one that is not among those of a flag's "a|b|c", a flag given twice, too few or
-   too many words. */
+   missing value, one that is not among those of a flag's "a|b|c", a flag given twice (all but
+   --plugin), too few or too many words.  out: zeroed, or with the plug-ins that stood before the
+   command. */
 mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *out,
                        mr_diag_t *diag);
 
@@ -60,8 +67,15 @@ mr_err_t mr_args_int(const mr_args_t *a, const char *flag, int64_t lo, int64_t h
 /* Writes a command's help to standard output. */
 void mr_args_help(const mr_command_t *c);
 
-/* Every stage of this program. */
+/* Every stage of this program and of the plug-ins loaded so far. */
 const mr_registry_t *mr_all_stages(void);
+
+/* Loads a plug-in (plugins/plugin.h) into these. */
+mr_err_t mr_load_plugin(const char *file, mr_diag_t *diag);
+
+/* An mr_plugin_fn for text that the user names: a relative file is looked for where the text's file
+   is, or in the current folder if the text is the argument itself. */
+mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_diag_t *diag);
 
 /* The text of a graph argument (heap): the contents of the file of that name, else the argument
    itself.  *origin: the file's name or "graph", for "FILE:LINE:COLUMN" in sentences. */

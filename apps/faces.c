@@ -44,7 +44,7 @@ mr_err_t mr_faces_add(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   char from[128];
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
-  mr_err_t e = mr_graph_parse(g, r->graph, NULL, 0, diag);
+  mr_err_t e = mr_run_dir_parse(r, g, NULL, 0, diag);
   for (size_t i = 0; e >= 0 && i < sizeof faces / sizeof *faces; i++) {
     if (!mr_args_text(a, faces[i].flag) || mr_graph_stage_of(g, faces[i].stage)) continue;
     e = metrics_of(g, from, sizeof from)

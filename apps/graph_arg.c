@@ -10,6 +10,7 @@
 static mr_err_t parse(const mr_args_t *a, int at, const char *text, const char *origin,
                       mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_set_origin(g, origin, diag));
+  mr_graph_on_plugin(g, mr_plugin_of_text, NULL);
   return mr_graph_parse(g, text, a->word + at + 1, a->n_words - at - 1, diag);
 }
 

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -6,10 +7,11 @@
 #include "apps/cli.h"
 #include "base/xio.h"
 #include "loaders/loaders.h"
+#include "plugins/plugin.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 
-const mr_registry_t *mr_all_stages(void) {
+static mr_registry_t *registry(void) {
   static mr_registry_t reg;
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages);
@@ -17,6 +19,21 @@ const mr_registry_t *mr_all_stages(void) {
     mr_registry_add(&reg, mr_sinks_stages);
   }
   return &reg;
+}
+
+const mr_registry_t *mr_all_stages(void) { return registry(); }
+
+mr_err_t mr_load_plugin(const char *file, mr_diag_t *diag) {
+  return mr_plugin_load(file, registry(), diag);
+}
+
+mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_diag_t *diag) {
+  char path[MR_PATH_MAX];
+  const char *slash = origin && *file != '/' ? strrchr(origin, '/') : NULL;
+  int folder = slash ? (int)(slash - origin) + 1 : 0;
+  if (snprintf(path, sizeof path, "%.*s%s", folder, origin ? origin : "", file) >= MR_PATH_MAX)
+    return mr_fail(diag, MR_ERR_USAGE, "plugin %.200s...: the path is too long", file);
+  return mr_load_plugin(path, diag);
 }
 
 /* A word with nothing that only a graph has is meant as a file's name. */

@@ -10,6 +10,7 @@
 #include "loaders/loaders.h"
 #include "pipeline/foreign.h"
 #include "pipeline/process.h"
+#include "plugins/plugin.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 
@@ -124,11 +125,18 @@ static void print_room(const char *room, const mr_stage_def_t *const *table) {
   }
 }
 
+static void print_plugin(const mr_plugin_t *p) {
+  char title[128];
+  snprintf(title, sizeof title, "plug-in %s", p->name);
+  if (p->stages) print_room(title, p->stages);
+}
+
 static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   if (a->n_words == 0) {
     print_room("loaders", mr_loaders_stages);
     print_room("stages", mr_stages_stages);
     print_room("sinks", mr_sinks_stages);
+    for (int i = 0; i < mr_plugin_count(); i++) print_plugin(mr_plugin_at(i, NULL));
     print_room("blocks", (const mr_stage_def_t *const[]){&mr_process_def, NULL});
     return 0;
   }

@@ -20,14 +20,16 @@ static const mr_command_t *const commands[] = {
 #undef MR_COMMAND
     NULL};
 
-static const char usage[] = "usage: millrace COMMAND ...\n\nDataflow training pipelines.\n";
+static const char usage[] =
+    "usage: millrace [--plugin FILE.so]... COMMAND ...\n\nDataflow training pipelines.\n";
 
 static void help(void) {
   puts(usage);
   for (int i = 0; commands[i]; i++) printf("  %-9s %s\n", commands[i]->name, commands[i]->help);
   puts(
       "\n  --help    Shows this; after a command, shows that command's flags.\n"
-      "  --version Shows the version.");
+      "  --version Shows the version.\n"
+      "  --plugin  Loads a plug-in, before the command or after it; may be repeated.");
 }
 
 static const mr_command_t *find(const char *name) {
@@ -105,13 +107,14 @@ static void *json_malloc(size_t n) {
   return p;
 }
 
-static int run(const mr_command_t *c, int argc, char **argv) {
-  mr_args_t args;
+/* a: with the plug-ins that stood before the command. */
+static int run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
   int e = mr_isa_check(&diag);
-  if (e >= 0) e = mr_args_parse(c, argc, argv, &args, &diag);
-  if (e >= 0) e = c->run(&args, &diag);
+  if (e >= 0) e = mr_args_parse(c, argc, argv, a, &diag);
+  for (int i = 0; i < a->n_plugins && e >= 0; i++) e = mr_load_plugin(a->plugin[i], &diag);
+  if (e >= 0) e = c->run(a, &diag);
   if (e >= 0 && json_lost)
     e = mr_fail(&diag, MR_ERR_NOMEM, "out of memory for JSON: what was written is not whole");
   if (e >= 0) {
@@ -125,6 +128,11 @@ static int run(const mr_command_t *c, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  mr_args_t args = {0};
+  mr_diag_t diag = {0};
+  for (int i = 1; i < argc && mr_args_plugin(&args, argc, argv, &i, &diag); i = 1)
+    argv[i] = argv[0], argc -= i, argv += i;
+  if (diag.code < 0) return fprintf(stderr, "millrace: %s\n", diag.text), 2;
   if (argc < 2) {
     fputs(usage, stderr);
     fputs("millrace --help lists the commands.\n", stderr);
@@ -144,5 +152,5 @@ int main(int argc, char **argv) {
     mr_args_help(c);
     return 0;
   }
-  return run(c, argc - 2, argv + 2);
+  return run(c, &args, argc - 2, argv + 2);
 }

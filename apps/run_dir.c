@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/cli.h"
+#include "apps/run_plugins.h"
 #include "base/text_out.h"
 #include "base/xio.h"
 
@@ -160,6 +162,7 @@ static mr_err_t find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
   char *settings = NULL, *save = NULL;
   file_in(r, "graph.mr", r->origin);
+  r->read = true;
   MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
   MR_TRY(read_text(r, "settings.txt", &settings, diag));
   mr_err_t e = MR_OK;
@@ -198,15 +201,23 @@ static mr_err_t set_quarantine(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *
   return MR_OK;
 }
 
+mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *const *settings, int n,
+                          mr_diag_t *diag) {
+  if (*r->origin) MR_TRY(mr_graph_set_origin(g, r->origin, diag));
+  MR_TRY(mr_run_plugins_load(r, diag));
+  mr_graph_on_plugin(g, r->read ? mr_run_plugins_of_text : mr_plugin_of_text, (void *)r);
+  return mr_graph_parse(g, r->graph, settings, n, diag);
+}
+
 mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
   char run[MR_RUN_PATH + 8];
   const char *setting[MR_RUN_SETTINGS + 1], *data = mr_run_dir_get(r, "data");
   int n = 0;
-  for (; n < r->n_settings; n++) setting[n] = r->setting[n];
+  for (int i = 0; i < r->n_settings; i++)
+    if (!mr_run_plugin_is(r->setting[i])) setting[n++] = r->setting[i];
   snprintf(run, sizeof run, "run=%s", r->path);
   if (strstr(r->graph, "$run")) setting[n++] = run;
-  if (*r->origin) MR_TRY(mr_graph_set_origin(g, r->origin, diag));
-  MR_TRY(mr_graph_parse(g, r->graph, setting, n, diag));
+  MR_TRY(mr_run_dir_parse(r, g, setting, n, diag));
   if (data && !strcmp(data, "synthetic")) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
   return set_quarantine(r, g, diag);
 }

@@ -20,6 +20,7 @@ typedef struct mr_run_dir {
   int n_settings;
   char *data;                    /* apps/data_facts.h; heap; NULL: the run has none */
   bool made;                     /* the folder was not there before */
+  bool read;                     /* graph and settings are those of the folder */
   mr_run_lock_t *lock;           /* held by who trains in it; NULL for who only reads */
   char origin[MR_RUN_PATH + 64]; /* where the graph's text comes from, for sentences */
 } mr_run_dir_t;
@@ -43,8 +44,13 @@ mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* Parses the run's graph into g, with its settings and $run; data=synthetic puts synthetic sources
-   in the place of cifar10; files of quarantine= lie in the folder unless they are given. */
+   in the place of cifar10; files of quarantine= lie in the folder unless they are given.  Loads the
+   run's plug-ins before (run_plugins.h). */
 mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag);
+
+/* The first part of that: the text and its plug-ins, with settings[0,n). */
+mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *const *settings, int n,
+                          mr_diag_t *diag);
 
 /* Appends a setting.  One that holds a newline is refused. */
 mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag);

@@ -19,7 +19,7 @@ enum {
   TICK_MS = 200,
   LATE_MS = 500,   /* after an end: time for those that end together */
   ALONE_MS = 2000, /* after the last end beside it: time to end in order */
-  ARGS = MR_WORDS_MAX + MR_FLAGS_MAX + 16,
+  ARGS = MR_WORDS_MAX + MR_FLAGS_MAX + 2 * MR_PLUGINS_MAX + 16,
   TEXT = 4096
 };
 
@@ -76,6 +76,7 @@ static bool write_args(const crew_t *c, const child_t *k, bool again, char **arg
   argv[n++] = at, at += sprintf(at, "--run-id=%s", c->run) + 1;
   if (!c->resume) argv[n++] = at, at += sprintf(at, "--since=%" PRId64, c->since) + 1;
   if (again || c->resume) argv[n++] = "--resume";
+  for (int i = 0; i < a->n_plugins; i++) argv[n++] = "--plugin", argv[n++] = (char *)a->plugin[i];
   argv[n++] = "--";
   for (int i = 0; i < a->n_words; i++) argv[n++] = (char *)a->word[i];
   argv[n] = NULL;

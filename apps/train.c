@@ -17,6 +17,7 @@
 #include "apps/resume_told.h"
 #include "apps/run_dir.h"
 #include "apps/run_info.h"
+#include "apps/run_plugins.h"
 #include "apps/versions.h"
 
 static const mr_flag_t train_flags[] = {
@@ -197,6 +198,7 @@ static mr_err_t begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g, bool 
   MR_TRY(mr_leak_check(g, build_again, r, diag));
   if (!was && !(r->data = mr_data_facts(g)))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for facts of the data");
+  MR_TRY(mr_run_plugins_note(r, diag));
   MR_TRY(mr_run_dir_save(r, diag));
   return mr_versions_save(r->path, diag);
 }

@@ -24,6 +24,7 @@
 #include "pipeline/stage_source.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/stage_walk.h"
+#include "plugins/plugin.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 

@@ -81,6 +81,7 @@ void mr_graph_dot(const mr_graph_t *g, FILE *out) {
       "digraph millrace {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
       "  edge [fontname=\"sans-serif\", fontsize=10];\n",
       out);
+  for (int i = 0; i < g->n_plugins; i++) fprintf(out, "  // plugin %s\n", g->plugin[i]);
   put_stages(g, 0, done, out);
   for (int i = 0; i < g->n_processes; i++) {
     fprintf(out, "  subgraph cluster_process_%d {\n  fontname=\"sans-serif\"; style=rounded; ", i);

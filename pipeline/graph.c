@@ -33,6 +33,10 @@ mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag)
   return g->origin ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
 }
 
+void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx) {
+  g->load_plugin = load, g->plugin_ctx = ctx;
+}
+
 mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,
                             mr_diag_t *diag) {
   size_t digits = strspn(why->text, "0123456789");
@@ -47,6 +51,18 @@ static bool grow(void *array, int n, size_t row) {
   void *more = realloc(*a, (n ? 2u * (size_t)n : 1u) * row);
   if (more) *a = more;
   return more != NULL;
+}
+
+mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag) {
+  const char *copy = mr__graph_text(g, file, strlen(file));
+  if (!copy || !grow(&g->plugin, g->n_plugins, sizeof *g->plugin))
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  g->plugin[g->n_plugins++] = copy;
+  if (!g->load_plugin)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "plugin %s: no plug-ins are loaded for text from here; the program names them",
+                   file);
+  return g->load_plugin(g->plugin_ctx, g->origin, file, diag);
 }
 
 int mr__graph_find(const mr_graph_t *g, const char *name) {

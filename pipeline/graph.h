@@ -56,7 +56,17 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
    "x.port" from (or at the end of a chain, into) a named one, wherever x stands.  Quotes "" and ''
    keep spaces; $NAME or ${NAME} in a value is replaced, $$ is a dollar; # starts a comment.
    process NAME key=value ... { ... } at the start of a line says in which process the stages of
-   its chains run (pipeline/process.h). */
+   its chains run (pipeline/process.h).  plugin FILE at the start of a line, before the stages that
+   it brings, loads a plug-in (mr_graph_on_plugin). */
+
+/* Loads the plug-in FILE into the registry of the graph.  origin: that of the graph's text
+   (mr_graph_set_origin), NULL without one.  On failure the sentence goes to diag, without a place.
+ */
+typedef mr_err_t mr_plugin_fn(void *ctx, const char *origin, const char *file, mr_diag_t *diag);
+
+/* What "plugin FILE" in the text does; before parse.  A plug-in is code, and text may come from
+   anywhere: without this call such text is refused with MR_ERR_UNAVAILABLE. */
+void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx);
 
 /* Adds what text says, then applies overrides[0,n) (mr_graph_override).  What is wrong with the
    text reads "ORIGIN:LINE:COLUMN: ..." (mr_graph_set_origin before this call), or without ORIGIN;

@@ -93,8 +93,12 @@ typedef struct mr__tracer {
 
 struct mr_graph {
   const mr_registry_t *reg;
-  mr__text_t *texts;  /* every string of the graph */
-  const char *origin; /* of its text, for people; NULL: none is said */
+  mr__text_t *texts;         /* every string of the graph */
+  const char *origin;        /* of its text, for people; NULL: none is said */
+  mr_plugin_fn *load_plugin; /* NULL: the text may name none */
+  void *plugin_ctx;
+  const char **plugin; /* files that the text names, as it names them */
+  int n_plugins;
   mr__node_t **node;
   int n_nodes;
   mr__node_t *dropped;
@@ -141,6 +145,8 @@ mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag);
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag);
 int mr__process_find(const mr_graph_t *g, const char *name); /* index, or -1 */
+/* Notes that the text names this plug-in, and loads it. */
+mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag);
 /* A block without name or settings; NULL when memory is short. */
 mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos);
 /* Writes every block with copies=N out as N blocks (process_copies.c). */

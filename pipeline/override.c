@@ -247,6 +247,11 @@ static void put_stages(const mr_graph_t *g, int process, FILE *out) {
 }
 
 void mr_graph_dump(const mr_graph_t *g, FILE *out) {
+  for (int i = 0; i < g->n_plugins; i++) {
+    fputs("plugin ", out);
+    put_quoted(g->plugin[i], out);
+    fputc('\n', out);
+  }
   put_stages(g, 0, out);
   for (int i = 0; i < g->n_processes; i++) {
     fputs("process ", out);

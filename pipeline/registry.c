@@ -7,18 +7,79 @@
 #include "pipeline/foreign.h"
 #include "pipeline/stage_step.h"
 
-void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table) {
-  for (; *table; table++) {
+void mr_registry_add_from(mr_registry_t *reg, const mr_stage_def_t *const *table,
+                          const char *origin) {
+  for (; *table; table++, reg->n++) {
     assert(mr_stage_def_check(*table, NULL) == MR_OK);
     assert(reg->n < MR_REGISTRY_MAX && !mr_registry_find(reg, (*table)->name));
-    reg->def[reg->n++] = *table;
+    reg->def[reg->n] = *table, reg->origin[reg->n] = origin;
   }
 }
 
-const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name) {
+void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table) {
+  mr_registry_add_from(reg, table, NULL);
+}
+
+static int index_of(const mr_registry_t *reg, const char *name) {
   for (int i = 0; i < reg->n; i++)
-    if (!strcmp(reg->def[i]->name, name)) return reg->def[i];
-  return NULL;
+    if (!strcmp(reg->def[i]->name, name)) return i;
+  return -1;
+}
+
+const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name) {
+  int i = index_of(reg, name);
+  return i < 0 ? NULL : reg->def[i];
+}
+
+/* ---- stages from outside the program ---- */
+
+static mr_err_t check_name(const mr_stage_def_t *def, mr_diag_t *diag) {
+  static const char *const words[] = {"let", "process", "plugin"};
+  static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  if (strspn(def->name, chars) != strlen(def->name))
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%.60s\": expected letters, digits, - and _",
+                   def->name);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(def->name, words[i]))
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": graph text has that word for itself",
+                     def->name);
+  if (!def->help || !*def->help)
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%.60s\": has no help", def->name);
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    if (!o->help || !*o->help)
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%.60s\": setting \"%.60s\" has no help",
+                     def->name, o->name);
+  return MR_OK;
+}
+
+/* Stage i of the table, of which those before it have passed. */
+static mr_err_t check_one(const mr_registry_t *reg, const mr_stage_def_t *const *table, int i,
+                          mr_diag_t *diag) {
+  MR_TRY(mr_stage_def_check(table[i], diag));
+  MR_TRY(check_name(table[i], diag));
+  const char *name = table[i]->name;
+  int at = index_of(reg, name);
+  if (at >= 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": %s has a stage of that name; rename one of them", name,
+                   reg->origin[at] ? reg->origin[at] : "the program");
+  for (int k = 0; k < i; k++)
+    if (!strcmp(table[k]->name, name))
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": it is listed twice", name);
+  if (reg->n + i == MR_REGISTRY_MAX)
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": no room for more than %d stages", name,
+                   MR_REGISTRY_MAX);
+  return MR_OK;
+}
+
+mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const *table,
+                           const char *origin, mr_diag_t *diag) {
+  for (int i = 0; table[i]; i++) {
+    mr_diag_t why = {0};
+    mr_err_t e = check_one(reg, table, i, &why);
+    if (e < 0) return mr_fail(diag, e, "%s: %s", origin, why.text);
+  }
+  return MR_OK;
 }
 
 const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n) {

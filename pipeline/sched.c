@@ -247,6 +247,7 @@ void mr_graph_destroy(mr_graph_t *g) {
   for (int i = 0; i < g->n_nodes; i++) destroy_node(g->node[i]);
   for (int i = 0; i < g->n_processes; i++) destroy_node(g->process[i]);
   free(g->process);
+  free(g->plugin);
   for (mr__node_t *next; g->dropped; g->dropped = next) {
     next = g->dropped->next_dropped;
     destroy_node(g->dropped);

@@ -1,4 +1,4 @@
-/* The text form of a graph: chains, references, processes; the grammar is in graph.h.
+/* The text form of a graph: chains, references, processes, plug-ins; the grammar is in graph.h.
 
    References are resolved when everything has been read, so a chain may lead into a stage that
    stands further down. */
@@ -137,6 +137,23 @@ static mr_err_t close_process(mr__text_parser_t *p) {
   return mr__text_next(p);
 }
 
+/* After the word "plugin": FILE */
+static mr_err_t parse_plugin(mr__text_parser_t *p) {
+  mr__word_t *w = &p->word;
+  mr__pos_t pos = w->pos;
+  mr_diag_t why = {0};
+  MR_TRY(mr__text_next(p));
+  if (w->end || w->bang || w->line_start || !*w->text)
+    return mr__text_wrong(p, MR_ERR_USAGE, pos, "want plugin FILE");
+  if (strchr(w->text, '$'))
+    return mr__text_wrong(p, MR_ERR_USAGE, w->pos,
+                          "\"%.60s\": a plug-in is loaded as the text is read, before variables "
+                          "have their values; name its file without \"$\"",
+                          w->text);
+  mr_err_t e = mr__graph_plugin(p->g, w->text, &why);
+  return e >= 0 ? mr__text_next(p) : mr__text_wrong(p, e, pos, "%s", why.text);
+}
+
 static mr_err_t parse_all(mr__text_parser_t *p) {
   MR_TRY(mr__text_next(p));
   while (!p->word.end) {
@@ -144,6 +161,8 @@ static mr_err_t parse_all(mr__text_parser_t *p) {
       MR_TRY(close_process(p));
     else if (mr__word_is(&p->word, "let"))
       MR_TRY(mr__text_let(p));
+    else if (mr__word_is(&p->word, "plugin"))
+      MR_TRY(parse_plugin(p));
     else
       MR_TRY(mr__word_is(&p->word, "process") ? open_process(p) : parse_chain(p));
   }

@@ -134,7 +134,7 @@ static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *
   for (int i = 0; i < p->g->reg->n; i++) mr_suggest_offer(&near, p->g->reg->def[i]->name);
   for (size_t i = 0; i < sizeof joins / sizeof *joins; i++)
     if (!strcmp(word, joins[i])) return snprintf(text, n, "; stages are joined by \"!\""), text;
-  if (!strcmp(word, "process") || !strcmp(word, "let"))
+  if (!strcmp(word, "process") || !strcmp(word, "let") || !strcmp(word, "plugin"))
     snprintf(text, n, "; \"%s\" begins on a line of its own", word);
   else if (strpbrk(word, ")]"))
     snprintf(text, n, "; a value has neither blanks nor brackets");

@@ -98,5 +98,6 @@ bool mr__word_is(const mr__word_t *w, const char *text) {
 
 bool mr__word_begins_other(const mr__word_t *w) {
   return mr__word_is(w, "}") ||
-         (w->line_start && (mr__word_is(w, "let") || mr__word_is(w, "process")));
+         (w->line_start &&
+          (mr__word_is(w, "let") || mr__word_is(w, "process") || mr__word_is(w, "plugin")));
 }
