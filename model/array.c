@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "model/array_private.h"
-#include "model/pages.h"
 
 mr__bytes_t *mr__bytes_create(size_t n) {
   mr__bytes_t *b = malloc(sizeof *b);

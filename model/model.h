@@ -2,6 +2,7 @@
 #ifndef MR_MODEL_MODEL_H
 #define MR_MODEL_MODEL_H
 
+#include "base/random.h"
 #include "model/control/control.h"
 #include "model/exec/exec.h"
 #include "model/ir/fn.h"
@@ -14,7 +15,6 @@
 #include "model/optim/optim.h"
 #include "model/optim/schedule.h"
 #include "model/pmap.h"
-#include "model/random.h"
 #include "model/train.h"
 #include "model/transforms/transforms.h"
 

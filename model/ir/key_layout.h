@@ -1,16 +1,12 @@
-/* How a random draw's counters map to its elements, after jax_threefry_partitionable. */
+/* The layout of draws by key (mr_key_layout_t, base/random.h) that graphs ask for. */
 #ifndef MR_MODEL_IR_KEY_LAYOUT_H
 #define MR_MODEL_IR_KEY_LAYOUT_H
 
 #include "base/decls.h"
 #include "base/err.h"
+#include "base/random.h"
 
 MR_BEGIN_DECLS
-
-typedef enum mr_key_layout {
-  MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
-  MR_KEY_ORIGINAL       /* False: on n too; n < 2^32, for split < 2^31 */
-} mr_key_layout_t;
 
 /* What graphs that are created from now on ask of their draws unless they say otherwise (fn.h
    mr_key_layout_enter).  At first what the environment's MILLRACE_THREEFRY_PARTITIONABLE says (0 or

@@ -61,7 +61,7 @@ mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_optimization_barrier(mr_fn_t *f, mr_var_t *x);
 
 /* ---- draws by key: u32[2] as jax.random's, or u32[...,2]: as many, each of which draws dim[ndim];
-   the result has the keys' leading dimensions, then dim.  The same values as model/random.h, in the
+   the result has the keys' leading dimensions, then dim.  The same values as base/random.h, in the
    layout that f asks (fn.h mr_key_layout_enter).  MR_ERR_SHAPE: a key of another dtype or shape, a
    negative size, more than MR_MAX_NDIM dimensions.  Source: jax.random.NAME (jax 0.10) ---- */
 /* u32, 32 uniform bits each. */

@@ -1,4 +1,4 @@
-/* Draws by key inside a graph: the values of model/random.h, which are jax's. */
+/* Draws by key inside a graph: the values of base/random.h, which are jax's. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>

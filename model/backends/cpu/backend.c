@@ -4,13 +4,13 @@
 
 #include "base/isa.h"
 #include "base/machine.h"
+#include "base/pages.h"
 #include "model/backends/cpu/limits.h"
 #include "model/backends/cpu/lower.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/team.h"
 #include "model/exec/backend.h"
 #include "model/ops/rules.h"
-#include "model/pages.h"
 #include "model/transforms/passes.h"
 
 static void give(void *data, size_t bytes) { free(data); }

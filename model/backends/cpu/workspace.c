@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "model/pages.h"
+#include "base/pages.h"
 
 typedef struct block {
   _Alignas(64) struct block *next;

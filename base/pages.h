@@ -1,6 +1,6 @@
 /* Memory for large arrays. */
-#ifndef MR_MODEL_PAGES_H
-#define MR_MODEL_PAGES_H
+#ifndef MR_BASE_PAGES_H
+#define MR_BASE_PAGES_H
 
 #include <stddef.h>
 

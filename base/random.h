@@ -5,15 +5,20 @@
    ulp
    + 1e-7.  Arrays are dense in row-major order: n is the product of the shape.  Nothing here fails
    or allocates but mr_random_permutation; any thread. */
-#ifndef MR_MODEL_RANDOM_H
-#define MR_MODEL_RANDOM_H
+#ifndef MR_BASE_RANDOM_H
+#define MR_BASE_RANDOM_H
 
 #include "base/decls.h"
 #include "base/err.h"
 #include "base/threefry.h"
-#include "model/ir/key_layout.h"
 
 MR_BEGIN_DECLS
+
+/* How a draw's counters map to its elements, after jax_threefry_partitionable. */
+typedef enum mr_key_layout {
+  MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
+  MR_KEY_ORIGINAL       /* False: on n too; n < 2^32, for split < 2^31 */
+} mr_key_layout_t;
 
 typedef struct mr_prng {
   mr_key_t key;

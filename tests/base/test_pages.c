@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/pages.h"
+#include "base/pages.h"
 
 #define MIB ((size_t)1 << 20)
 

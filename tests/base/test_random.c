@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "base/erf.h"
-#include "model/random.h"
+#include "base/random.h"
 #include "tests/vectors.h"
 
 #define MOST 128

@@ -1,4 +1,4 @@
-#include "model/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>

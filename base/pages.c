@@ -1,4 +1,4 @@
-#include "model/pages.h"
+#include "base/pages.h"
 
 #include <stdint.h>
 #include <stdlib.h>
