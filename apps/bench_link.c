@@ -12,8 +12,8 @@
 
 #include "apps/bench.h"
 #include "base/clock.h"
-#include "pipeline/link.h"
-#include "pipeline/link_key.h"
+#include "links/key.h"
+#include "links/link.h"
 
 enum {
   WINDOW = 8, /* the default of a link; twice as many are shown beside it */

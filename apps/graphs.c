@@ -6,6 +6,7 @@
 
 #include "apps/cli.h"
 #include "base/xio.h"
+#include "links/links.h"
 #include "loaders/loaders.h"
 #include "plugins/plugin.h"
 #include "sinks/sinks.h"
@@ -16,6 +17,7 @@ static mr_registry_t *registry(void) {
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages);
     mr_registry_add(&reg, mr_stages_stages);
+    mr_registry_add(&reg, mr_links_stages);
     mr_registry_add(&reg, mr_sinks_stages);
   }
   return &reg;

@@ -7,6 +7,7 @@
 #include "apps/inspect_data.h"
 #include "base/columns.h"
 #include "base/number.h"
+#include "links/links.h"
 #include "loaders/loaders.h"
 #include "pipeline/foreign.h"
 #include "pipeline/process.h"
@@ -135,6 +136,7 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   if (a->n_words == 0) {
     print_room("loaders", mr_loaders_stages);
     print_room("stages", mr_stages_stages);
+    print_room("links", mr_links_stages);
     print_room("sinks", mr_sinks_stages);
     for (int i = 0; i < mr_plugin_count(); i++) print_plugin(mr_plugin_at(i, NULL));
     print_room("blocks", (const mr_stage_def_t *const[]){&mr_process_def, NULL});

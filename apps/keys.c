@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "apps/cli.h"
-#include "pipeline/link_key.h"
+#include "links/key.h"
 
 static int keys_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_key_make(a->word[0], diag));

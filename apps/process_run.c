@@ -11,7 +11,7 @@
 #include "apps/interrupt.h"
 #include "apps/resume.h"
 #include "apps/resume_told.h"
-#include "stages/link_stage.h"
+#include "links/link_stage.h"
 
 enum { OUTS = 64 };
 

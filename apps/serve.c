@@ -11,8 +11,8 @@
 
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
+#include "links/link_stage.h"
 #include "pipeline/process.h"
-#include "stages/link_stage.h"
 
 enum { SHARDS = 64 };
 

@@ -12,6 +12,7 @@
 #include "base/safetensors.h"
 #include "base/seedseq.h"
 #include "base/threefry.h"
+#include "links/links.h"
 #include "loaders/loaders.h"
 #include "model/model.h"
 #include "model/ops/rules.h"

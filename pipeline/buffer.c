@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pipeline/pool_private.h"
+#include "pipeline/pool.h"
 
 /* The free list is a stack of indices.  Its head carries a tag that grows with every change, so a
    head that looks the same is the same (no ABA within 2^32 changes between two instructions).  Last

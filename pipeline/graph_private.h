@@ -8,7 +8,7 @@
 #include "pipeline/chain.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/graph.h"
-#include "pipeline/pool_private.h"
+#include "pipeline/pool.h"
 #include "pipeline/ring.h"
 #include "pipeline/trace.h"
 

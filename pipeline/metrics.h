@@ -35,7 +35,7 @@ typedef struct mr_metrics_stage {
   bool trains;                   /* it makes the metrics */
   int64_t items;                 /* buffers it has given, or taken, in the whole run */
   bool link;                     /* it is the end of a link; only then hold the next two */
-  int64_t released, committed;   /* numbers of buffers, see pipeline/link.h */
+  int64_t released, committed;   /* numbers of buffers, see links/link.h */
 } mr_metrics_stage_t;
 
 /* Values of one tensor: bins of equal width from min to max. */

@@ -58,7 +58,7 @@ int64_t mr_lost(const mr_stage_t *s, int port);
 void mr_set_dropped(mr_stage_t *s, int64_t n);
 
 /* Of a stage that is the end of a link: the numbers before which its buffers are released and
-   committed (pipeline/link.h), each call's no less than those of the call before. */
+   committed (links/link.h), each call's no less than those of the call before. */
 void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed);
 
 /* Blocking forms: MR_OK; MR_END when upstream is over (pull) or every consumer is gone (push,

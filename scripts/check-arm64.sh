@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the tests of base/, pipeline/, orders and pixels for arm64 with another machine's compiler,
+# Builds the tests of base/, pipeline/, links/, orders and pixels for arm64 with another machine's compiler,
 # warnings as errors, and runs them through qemu-user.  An arm64 machine builds and runs them like any other.
 set -eu
 cd "$(dirname "$0")/.."
@@ -29,7 +29,7 @@ fi
 build=build/arm64
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake >/dev/null
 targets=
-for test in tests/base/test_*.c tests/pipeline/test_*.c tests/loaders/test_[gops]*.c \
+for test in tests/base/test_*.c tests/pipeline/test_*.c tests/links/test_*.c tests/loaders/test_[gops]*.c \
   tests/stages/test_flip.c tests/stages/test_normalize.c tests/stages/test_resized_crop.c; do
   room=$(basename "$(dirname "$test")")
   targets="$targets tests/test_${room}_$(basename "$test" .c | sed 's/^test_//')"
@@ -37,5 +37,5 @@ done
 # shellcheck disable=SC2086
 ninja -C $build --quiet $targets
 # Left out: 10,000 random graphs on one thread, which take minutes here and see nothing of the processor.
-ctest --test-dir $build --output-on-failure -j "$(nproc)" -L '^(base|pipeline|loaders|stages)$' \
-  -R '^(base|pipeline)|^loaders.(g|o|p|s)|^stages.(flip|normalize|resized_crop)$' -E standstill
+ctest --test-dir $build --output-on-failure -j "$(nproc)" -L '^(base|pipeline|links|loaders|stages)$' \
+  -R '^(base|pipeline|links)|^loaders.(g|o|p|s)|^stages.(flip|normalize|resized_crop)$' -E standstill

@@ -8,7 +8,7 @@
 #include <zmq.h>
 
 #include "base/xio.h"
-#include "pipeline/link_wire.h"
+#include "links/wire.h"
 #include "tests/apps/program.h"
 
 #define GRAPH "synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! batch 16"

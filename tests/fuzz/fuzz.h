@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "links/links.h"
 #include "loaders/loaders.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_source.h"
@@ -49,6 +50,7 @@ static inline const mr_registry_t *fuzz_stages(void) {
   if (reg.n) return &reg;
   mr_registry_add(&reg, mr_loaders_stages);
   mr_registry_add(&reg, mr_stages_stages);
+  mr_registry_add(&reg, mr_links_stages);
   mr_registry_add(&reg, mr_sinks_stages);
   return &reg;
 }

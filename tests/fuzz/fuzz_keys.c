@@ -1,5 +1,5 @@
 /* Key files of links: what is read are two keys of 40 letters that belong together. */
-#include "pipeline/link_key.h"
+#include "links/key.h"
 
 #include <zmq.h>
 

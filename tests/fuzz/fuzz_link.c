@@ -1,7 +1,7 @@
 /* A link's messages: a frame that is believed has a body as long as said, and every part that is
    pointed at lies within it. */
-#include "pipeline/link_plain.h"
-#include "pipeline/link_wire.h"
+#include "links/plain.h"
+#include "links/wire.h"
 
 #include "tests/fuzz/fuzz.h"
 

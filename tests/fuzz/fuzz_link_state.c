@@ -1,6 +1,6 @@
 /* A link's state machine under messages in any order from two speakers: whatever they say, the
    numbers of the link keep their order, and a buffer that is believed holds all that it claims. */
-#include "pipeline/link_private.h"
+#include "links/link_private.h"
 
 #include "tests/fuzz/fuzz.h"
 

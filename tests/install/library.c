@@ -36,6 +36,7 @@ static void streams(void) {
   count.plan = count_plan, count.step = &step;
   mr_registry_add(&reg, mr_loaders_stages);
   mr_registry_add(&reg, mr_stages_stages);
+  mr_registry_add(&reg, mr_links_stages);
   mr_registry_add(&reg, mr_sinks_stages);
   static mr_diag_t diag;
   mr_graph_t *g = mr_graph_create(&reg);

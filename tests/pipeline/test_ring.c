@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "pipeline/pool_private.h"
+#include "pipeline/pool.h"
 #include "pipeline/ring.h"
 
 enum { DEPTH = 8 };

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "pipeline/graph.h"
-#include "pipeline/pool_private.h"
+#include "pipeline/pool.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
 #include "tests/weak/weak.h"

@@ -1,0 +1,289 @@
+#include "links/cast.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "links/link_private.h"
+#include "links/plain.h"
+
+enum {
+  SUBSCRIBERS = 256,
+  REQUEST_MAX = 256, /* longest frame that is accepted */
+  WELCOME_MAX = 32 << 10,
+  WAITING_MOST = 4,  /* messages that wait for one subscriber; more are dropped */
+  PRESENT_MS = 5000, /* silence after which a subscriber counts as gone */
+  PER_PUMP = 1024,   /* requests heard before buffers get their turn */
+};
+
+typedef struct kept {
+  int64_t number;
+  bool is_there;
+  zmq_msg_t part[MR__PLAIN_PARTS];
+  zmq_msg_t first; /* of a DATA message, whose payload is the last part */
+} kept_t;
+
+typedef struct subscriber {
+  unsigned char id[MR__LINK_ID_MAX];
+  size_t n_id; /* 0: free */
+  bool waits;  /* for a buffer with this number or a later one */
+  bool is_new; /* has got none yet, so it has missed none */
+  bool whole;  /* wants DATA messages */
+  bool knows_end;
+  int64_t asked, heard_ms;
+} subscriber_t;
+
+struct mr_cast {
+  mr__socket_t k;
+  mr_spec_t spec; /* its dataset only in welcome */
+  char *welcome;  /* [n_welcome] body of the answer to who asks for the spec */
+  size_t n_welcome;
+  char name[MR_LINK_NAME_MAX];
+  int window, linger_ms;
+  kept_t *kept; /* [window], a ring: the next buffer goes to at */
+  int at;
+  bool ended;
+  int64_t end; /* ended: buffers in the stream */
+  mr_cast_stats_t stats;
+  subscriber_t subscriber[SUBSCRIBERS];
+};
+
+mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag_t *diag) {
+  mr_link_cfg_t bound = *cfg;
+  bound.bind = true;
+  if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES)
+    return mr_fail(diag, MR_ERR_SHAPE, "only batches and bytes can be published"), NULL;
+  mr_cast_t *c = calloc(1, sizeof *c);
+  if (!c) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher"), NULL;
+  c->spec = *spec, c->spec.dataset = NULL;
+  c->window = cfg->window ? cfg->window : MR__LINK_WINDOW;
+  c->linger_ms = cfg->linger_ms ? cfg->linger_ms : MR__LINK_LINGER_MS;
+  strncpy(c->name, cfg->name, sizeof c->name - 1);
+  c->kept = calloc((size_t)c->window, sizeof *c->kept);
+  c->welcome = calloc(1, WELCOME_MAX);
+  if (c->welcome)
+    c->n_welcome = MR__LINK_TOKEN + mr__link_spec_write(spec, c->welcome + MR__LINK_TOKEN,
+                                                        WELCOME_MAX - MR__LINK_TOKEN);
+  c->k.most = WAITING_MOST, c->k.peers = SUBSCRIBERS + MR__LINK_PEERS;
+  bool good = c->kept && c->welcome;
+  if (!good) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher");
+  if (good && mr__socket_open(&c->k, &bound, REQUEST_MAX, diag) >= 0) return c;
+  mr_cast_close(c);
+  return NULL;
+}
+
+static void forget(kept_t *t) {
+  for (int i = 0; t->is_there && i < MR__PLAIN_PARTS; i++) zmq_msg_close(&t->part[i]);
+  if (t->is_there) zmq_msg_close(&t->first);
+  t->is_there = false;
+}
+
+void mr_cast_close(mr_cast_t *c) {
+  if (!c) return;
+  for (int i = 0; c->kept && i < c->window; i++) forget(&c->kept[i]);
+  mr__socket_close(&c->k, c->linger_ms);
+  free(c->kept), free(c->welcome), free(c);
+}
+
+/* ---- answers ---- */
+
+/* Of what is kept, the first buffer with this number or a later one. */
+static kept_t *first_from(mr_cast_t *c, int64_t number) {
+  for (int i = 0; i < c->window; i++) { /* oldest first */
+    kept_t *t = &c->kept[(c->at + i) % c->window];
+    if (t->is_there && t->number >= number) return t;
+  }
+  return NULL;
+}
+
+static bool send_to(mr_cast_t *c, const subscriber_t *s, zmq_msg_t *part, int n) {
+  memcpy(c->k.peer, s->id, s->n_id);
+  c->k.n_peer = s->n_id;
+  return mr__socket_send_all(&c->k, false, part, n);
+}
+
+/* A message of one frame. */
+static void tell(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link_kind_t kind,
+                 int64_t number, const void *body, size_t n) {
+  zmq_msg_t m;
+  mr__link_head_t head;
+  mr__link_head(&head, kind, session, number, n, 0);
+  if (zmq_msg_init_size(&m, sizeof head + n)) return;
+  memcpy(zmq_msg_data(&m), &head, sizeof head);
+  if (n) memcpy((char *)zmq_msg_data(&m) + sizeof head, body, n);
+  send_to(c, s, &m, 1);
+}
+
+static void send_kept(mr_cast_t *c, subscriber_t *s, kept_t *t) {
+  zmq_msg_t part[MR__PLAIN_PARTS];
+  zmq_msg_t *whole[] = {&t->first, &t->part[MR__PLAIN_PARTS - 1]};
+  int n = s->whole ? 2 : MR__PLAIN_PARTS;
+  for (int i = 0; i < n; i++) {
+    zmq_msg_init(&part[i]);
+    zmq_msg_copy(&part[i], s->whole ? whole[i] : &t->part[i]); /* the same bytes, counted */
+  }
+  bool sent = send_to(c, s, part, n);
+  if (!s->is_new) c->stats.dropped += t->number - s->asked;
+  c->stats.sent += sent;
+  c->stats.dropped += !sent;
+  s->waits = s->is_new = false;
+}
+
+static void send_end(mr_cast_t *c, subscriber_t *s) {
+  zmq_msg_t part[MR__PLAIN_PARTS];
+  if (s->whole)
+    tell(c, s, 0, MR__LINK_END, c->end, NULL, 0);
+  else if (mr__plain_end(c->end, part))
+    send_to(c, s, part, MR__PLAIN_PARTS);
+  s->waits = false, s->knows_end = true;
+}
+
+static void answer(mr_cast_t *c, subscriber_t *s) {
+  kept_t *t = s->waits ? first_from(c, s->asked) : NULL;
+  if (t)
+    send_kept(c, s, t);
+  else if (s->waits && c->ended)
+    send_end(c, s);
+}
+
+/* ---- requests ---- */
+
+static bool is_here(const subscriber_t *s, int64_t now) {
+  return s->n_id && now - s->heard_ms < PRESENT_MS;
+}
+
+/* Who spoke last; a newcomer takes the place of one that is gone.  NULL: there are too many. */
+static subscriber_t *who(mr_cast_t *c, int64_t now) {
+  subscriber_t *free_one = NULL;
+  for (int i = 0; i < SUBSCRIBERS; i++) {
+    subscriber_t *s = &c->subscriber[i];
+    if (s->n_id == c->k.n_from && !memcmp(s->id, c->k.from, s->n_id)) return s;
+    if (!is_here(s, now)) free_one = s;
+  }
+  if (!free_one) return NULL;
+  *free_one = (subscriber_t){.n_id = c->k.n_from, .is_new = true};
+  memcpy(free_one->id, c->k.from, c->k.n_from);
+  c->stats.subscribers++;
+  return free_one;
+}
+
+static subscriber_t speaker(const mr_cast_t *c) { /* who spoke last, for an answer */
+  subscriber_t s = {.n_id = c->k.n_from};
+  memcpy(s.id, c->k.from, c->k.n_from);
+  return s;
+}
+
+static void introduce(mr_cast_t *c) {
+  subscriber_t s = speaker(c);
+  tell(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
+}
+
+/* Who takes this for a server of batches is told what it is. */
+static void stranger(mr_cast_t *c, const void *frame, size_t n) {
+  mr__link_head_t head;
+  const char *why;
+  char text[160];
+  c->stats.malformed++;
+  if (!mr__link_head_read(frame, n, &head, &why) || head.kind != MR__LINK_HELLO) return;
+  subscriber_t s = speaker(c);
+  int k = snprintf(text, sizeof text, "a broadcast answers there; say subscribe=%s", c->name);
+  tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
+}
+
+static void hear(mr_cast_t *c, zmq_msg_t part[2], int n_frames, int64_t now) {
+  int64_t number;
+  mr__cast_ask_t what;
+  subscriber_t *s = NULL;
+  const void *frame = zmq_msg_data(&part[0]);
+  size_t n = zmq_msg_size(&part[0]);
+  if (n_frames != 1 || !mr__cast_read(frame, n, c->name, &what, &number))
+    return stranger(c, frame, n);
+  if (what == MR__CAST_SPEC) return introduce(c);
+  if (!(s = who(c, now))) {
+    c->stats.malformed++;
+    return;
+  }
+  s->heard_ms = now, s->whole = what == MR__CAST_WHOLE, s->asked = number, s->waits = true;
+  answer(c, s);
+}
+
+void mr_cast_pump(mr_cast_t *c) {
+  zmq_msg_t part[2];
+  int n_frames;
+  int64_t now = mr__link_now_ms();
+  mr__guard_tend(c->k.guard);
+  for (int i = 0; i < PER_PUMP; i++) {
+    int64_t malformed = c->stats.malformed;
+    bool came = mr__socket_receive(&c->k, part, &n_frames);
+    if (came) hear(c, part, n_frames, now);
+    if (came) mr__guard_heard(c->k.guard, &part[0], c->stats.malformed == malformed, false);
+    zmq_msg_close(&part[0]);
+    zmq_msg_close(&part[1]);
+    if (!came) return;
+  }
+}
+
+static int present(const mr_cast_t *c) {
+  int64_t now = mr__link_now_ms();
+  int n = 0;
+  for (int i = 0; i < SUBSCRIBERS; i++) n += is_here(&c->subscriber[i], now);
+  return n;
+}
+
+static bool put_first(const mr_cast_t *c, const mr_buf_t *b, kept_t *t) {
+  mr__link_data_t d = mr__link_data_of(&c->spec, b);
+  size_t n = sizeof(mr__link_head_t) + sizeof d + d.n_words * 8 + (b->key ? (size_t)d.n * 20 : 0);
+  bool good = !zmq_msg_init_size(&t->first, n);
+  if (good)
+    mr__link_data_write(&d, b, 0, b->seq, false, zmq_msg_data(&t->first));
+  else
+    zmq_msg_init(&t->first); /* forget closes it */
+  return good;
+}
+
+bool mr_cast_give(mr_cast_t *c, mr_buf_t *b) {
+  kept_t *t = &c->kept[c->at];
+  c->stats.published++;
+  forget(t);
+  if (!present(c)) return true;
+  t->number = b->seq;
+  t->is_there = mr__plain_write(&c->spec, b, b->seq, false, t->part);
+  if (!t->is_there) return false;
+  if (!put_first(c, b, t)) {
+    forget(t);
+    return false;
+  }
+  c->at = (c->at + 1) % c->window;
+  for (int i = 0; i < SUBSCRIBERS; i++) answer(c, &c->subscriber[i]);
+  return true;
+}
+
+void mr_cast_end(mr_cast_t *c, int64_t number) {
+  c->ended = true, c->end = number;
+  for (int i = 0; i < SUBSCRIBERS; i++) answer(c, &c->subscriber[i]);
+}
+
+bool mr_cast_done(const mr_cast_t *c) {
+  int64_t now = mr__link_now_ms();
+  for (int i = 0; i < SUBSCRIBERS; i++)
+    if (is_here(&c->subscriber[i], now) && !c->subscriber[i].knows_end) return false;
+  return c->ended;
+}
+
+/* ---- the rest ---- */
+
+int mr_cast_fds(mr_cast_t *c, struct pollfd fd[MR_CAST_FDS], int *timeout_ms) {
+  fd[0] = (struct pollfd){.fd = c->k.fd, .events = POLLIN};
+  fd[1] = (struct pollfd){.fd = mr__guard_fd(c->k.guard), .events = POLLIN};
+  *timeout_ms = mr__guard_wait_ms(c->k.guard);
+  return 2;
+}
+
+bool mr_cast_pending(mr_cast_t *c) { return mr__socket_readable(&c->k); }
+
+void mr_cast_stats(const mr_cast_t *c, mr_cast_stats_t *out) {
+  *out = c->stats;
+  out->present = present(c);
+}
+
+const char *mr_cast_address(const mr_cast_t *c) { return c->k.at; }

@@ -1,0 +1,130 @@
+/* CURVE on a link's socket.  The end that binds is the server; a thread of its context answers
+   ZeroMQ's question who may come (ZAP) from a list of public keys. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "links/key.h"
+#include "links/link_private.h"
+
+enum { PEERS_MAX = 256, KEY_BYTES = 32, FIELD_MAX = 256 };
+
+struct mr__zap {
+  void *asked, *stop, *stopped; /* REP; a PAIR between the owner and the thread */
+  pthread_t thread;
+  bool running;
+  int n;
+  unsigned char key[PEERS_MAX][KEY_BYTES];
+};
+
+/* ---- the allow-list ---- */
+
+static mr_err_t read_peers(const char *files, mr__zap_t *z, char first[MR_KEY_TEXT],
+                           mr_diag_t *diag) {
+  char name[4096], text[MR_KEY_TEXT];
+  for (const char *at = files; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+    size_t n = strcspn(at, ",");
+    if (n >= sizeof name || z->n == PEERS_MAX)
+      return mr_fail(diag, MR_ERR_CONFIG, "peers: want at most %d files", PEERS_MAX);
+    memcpy(name, at, n), name[n] = 0;
+    MR_TRY(mr_key_read_public(name, text, diag));
+    if (!z->n) memcpy(first, text, sizeof text);
+    zmq_z85_decode(z->key[z->n++], text);
+  }
+  if (z->n) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "key is given without peers: say whose public keys (PEER.pub, comma between) are "
+                 "let in");
+}
+
+static bool is_known(const mr__zap_t *z, const unsigned char *key, int n) {
+  for (int i = 0; n == KEY_BYTES && i < z->n; i++)
+    if (!memcmp(z->key[i], key, KEY_BYTES)) return true;
+  return false;
+}
+
+/* ---- ZAP ---- */
+
+static void say(void *s, const char *text, int flags) { zmq_send(s, text, strlen(text), flags); }
+
+/* version, id, domain, address, identity, mechanism, credentials */
+static void answer(mr__zap_t *z) {
+  unsigned char field[7][FIELD_MAX];
+  int size[7] = {0}, more = 1;
+  size_t n = sizeof more;
+  for (int i = 0; more; i++) {
+    unsigned char rest[FIELD_MAX];
+    int k = zmq_recv(z->asked, i < 7 ? field[i] : rest, FIELD_MAX, 0);
+    if (i < 7) size[i] = k;
+    if (k < 0 || zmq_getsockopt(z->asked, ZMQ_RCVMORE, &more, &n)) return;
+  }
+  bool good = size[5] == 5 && !memcmp(field[5], "CURVE", 5) && is_known(z, field[6], size[6]);
+  say(z->asked, "1.0", ZMQ_SNDMORE);
+  zmq_send(z->asked, field[1], size[1] > FIELD_MAX ? FIELD_MAX : (size_t)size[1], ZMQ_SNDMORE);
+  say(z->asked, good ? "200" : "400", ZMQ_SNDMORE);
+  say(z->asked, good ? "OK" : "not on the list", ZMQ_SNDMORE);
+  say(z->asked, good ? "peer" : "", ZMQ_SNDMORE);
+  say(z->asked, "", 0);
+}
+
+static void *zap_main(void *arg) {
+  mr__zap_t *z = arg;
+  zmq_pollitem_t item[2] = {{z->asked, 0, ZMQ_POLLIN, 0}, {z->stopped, 0, ZMQ_POLLIN, 0}};
+  while (zmq_poll(item, 2, -1) >= 0 && !(item[1].revents & ZMQ_POLLIN))
+    if (item[0].revents & ZMQ_POLLIN) answer(z);
+  return NULL;
+}
+
+static bool start(mr__zap_t *z, void *context) {
+  sigset_t all, before;
+  z->asked = zmq_socket(context, ZMQ_REP);
+  z->stop = zmq_socket(context, ZMQ_PAIR);
+  z->stopped = zmq_socket(context, ZMQ_PAIR);
+  if (!z->asked || !z->stop || !z->stopped) return false;
+  if (zmq_bind(z->asked, "inproc://zeromq.zap.01") || zmq_bind(z->stop, "inproc://stop") ||
+      zmq_connect(z->stopped, "inproc://stop"))
+    return false;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  z->running = pthread_create(&z->thread, NULL, zap_main, z) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return z->running;
+}
+
+void mr__zap_stop(mr__zap_t *z) {
+  if (!z) return;
+  if (z->running) {
+    zmq_send(z->stop, "", 0, 0);
+    pthread_join(z->thread, NULL);
+  }
+  if (z->asked) zmq_close(z->asked);
+  if (z->stop) zmq_close(z->stop);
+  if (z->stopped) zmq_close(z->stopped);
+  free(z);
+}
+
+/* ---- the socket ---- */
+
+mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag) {
+  char pub[MR_KEY_TEXT], sec[MR_KEY_TEXT], peer[MR_KEY_TEXT];
+  int one = 1;
+  if (!cfg->key && !cfg->peers) return MR_OK;
+  if (!cfg->key) return mr_fail(diag, MR_ERR_CONFIG, "peers is given without key=NAME.key");
+  MR_TRY(mr_key_read_secret(cfg->key, pub, sec, diag));
+  mr__zap_t *z = calloc(1, sizeof *z);
+  if (!z) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  mr_err_t e = read_peers(cfg->peers, z, peer, diag);
+  bool good = e >= 0 && !zmq_setsockopt(k->socket, ZMQ_CURVE_SECRETKEY, sec, sizeof sec) &&
+              !zmq_setsockopt(k->socket, ZMQ_CURVE_PUBLICKEY, pub, sizeof pub);
+  explicit_bzero(sec, sizeof sec);
+  if (good && k->router)
+    good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVER, &one, sizeof one) &&
+           !zmq_setsockopt(k->socket, ZMQ_ZAP_DOMAIN, "millrace", 8) && start(z, k->context);
+  else if (good)
+    good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVERKEY, peer, sizeof peer);
+  if (good && k->router) return k->zap = z, MR_OK;
+  mr__zap_stop(z);
+  if (good) return MR_OK;
+  return e < 0 ? e : mr_fail(diag, MR_ERR_UNAVAILABLE, "this ZeroMQ library has no CURVE");
+}

@@ -1,0 +1,174 @@
+/* What strangers may take of the process behind an address: connections, bytes and time.
+
+   libzmq accepts whoever comes, as long as there are descriptors, and keeps the frames of a message
+   that never ends.  It tells of each connection (zmq_socket_monitor), and the kernel counts its
+   bytes: those that go too far are shut down, upon which libzmq closes them.  An honest peer comes
+   back by itself.  A descriptor may be another file's by then, so each is known by its inode. */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd_reserve.h"
+#include "links/link_private.h"
+
+enum {
+  SWEEP_MS = 100,
+  SPEAK_MS = 10000,         /* a connection without a message of the protocol is closed after it */
+  IDLE_MS = 5000,           /* one with a newer message is not closed for a newcomer */
+  STRANGER_BYTES = 1 << 18, /* that belong to no whole message */
+  SHARE = 4,                /* of the process' descriptors: one in so many */
+};
+
+typedef struct connection {
+  int fd;
+  ino_t inode;
+  int64_t since_ms, good_ms; /* came; said something of the protocol, 0: not yet */
+  uint64_t bytes;            /* received when its last whole message was noticed */
+  bool spoke;                /* a whole message since the last sweep */
+} connection_t;
+
+struct mr__guard {
+  void *socket, *events;
+  int fd, most, n;
+  int served; /* descriptor of the peer that is served; -1 */
+  int64_t served_bytes, swept_ms;
+  connection_t at[];
+};
+
+static int limit_of(int most) {
+  struct rlimit r;
+  if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY) return most;
+  int64_t share = (int64_t)r.rlim_cur / SHARE;
+  return share < most ? share < 2 ? 2 : (int)share : most;
+}
+
+mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes) {
+  static _Atomic uint64_t count;
+  char name[64];
+  int none = 0;
+  size_t n = sizeof(int);
+  mr_fd_reserve();
+  mr__guard_t *g = calloc(1, sizeof *g + (size_t)most * sizeof *g->at);
+  if (!g) return NULL;
+  g->socket = socket, g->most = limit_of(most), g->served = -1, g->served_bytes = served_bytes;
+  snprintf(name, sizeof name, "inproc://guard-%llu",
+           (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
+  g->events = zmq_socket(context, ZMQ_PAIR);
+  bool good = g->events && !zmq_setsockopt(g->events, ZMQ_RCVHWM, &none, sizeof none) &&
+              !zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED) &&
+              !zmq_connect(g->events, name) && !zmq_getsockopt(g->events, ZMQ_FD, &g->fd, &n);
+  if (good) return g;
+  mr__guard_close(g);
+  return NULL;
+}
+
+void mr__guard_close(mr__guard_t *g) {
+  if (!g) return;
+  zmq_socket_monitor(g->socket, NULL, 0);
+  if (g->events) zmq_close(g->events);
+  free(g);
+}
+
+int mr__guard_fd(const mr__guard_t *g) { return g->fd; }
+int mr__guard_wait_ms(const mr__guard_t *g) { return g->n ? SWEEP_MS : -1; }
+
+/* ---- connections ---- */
+
+static bool stands(const connection_t *c) {
+  struct stat st;
+  return fstat(c->fd, &st) == 0 && st.st_ino == c->inode && S_ISSOCK(st.st_mode);
+}
+
+static uint64_t bytes_of(const connection_t *c) {
+  struct tcp_info info = {0};
+  socklen_t n = sizeof info;
+  /* Of other sockets the kernel counts none: only this user reaches those. */
+  return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 ? 0 : info.tcpi_bytes_received;
+}
+
+static void forget(mr__guard_t *g, int i) { g->at[i] = g->at[--g->n]; }
+
+static void cut(mr__guard_t *g, int i) {
+  if (stands(&g->at[i])) shutdown(g->at[i].fd, SHUT_RDWR);
+  forget(g, i);
+}
+
+/* The connection that is missed least: of those that said nothing the oldest, else the one that has
+   been silent for longest.  -1: all are in use. */
+static int least_missed(const mr__guard_t *g, int64_t now) {
+  int least = -1;
+  for (int i = 0; i < g->n; i++) {
+    const connection_t *c = &g->at[i], *l = least < 0 ? NULL : &g->at[least];
+    if (c->fd == g->served || (c->good_ms && now - c->good_ms < IDLE_MS)) continue;
+    if (!l || c->good_ms < l->good_ms || (c->good_ms == l->good_ms && c->since_ms < l->since_ms))
+      least = i;
+  }
+  return least;
+}
+
+static void accepted(mr__guard_t *g, int fd, int64_t now) {
+  connection_t c = {.fd = fd, .since_ms = now};
+  struct stat st;
+  for (int i = g->n - 1; i >= 0; i--)
+    if (g->at[i].fd == fd || !stands(&g->at[i])) forget(g, i);
+  if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode)) return; /* gone already */
+  c.inode = st.st_ino;
+  if (g->n == g->most) {
+    int i = least_missed(g, now);
+    if (i >= 0) cut(g, i);
+  }
+  if (g->n == g->most)
+    shutdown(fd, SHUT_RDWR);
+  else
+    g->at[g->n++] = c;
+}
+
+/* ---- what happens ---- */
+
+/* An event is a frame of its kind (2 bytes) and a value (4), then one of the address. */
+static void hear_events(mr__guard_t *g, int64_t now) {
+  unsigned char event[6], address[256];
+  int value, n;
+  while ((n = zmq_recv(g->events, event, sizeof event, ZMQ_DONTWAIT)) >= 0) {
+    memcpy(&value, event + 2, sizeof value);
+    zmq_recv(g->events, address, sizeof address, 0);
+    if (n == sizeof event) accepted(g, value, now);
+  }
+}
+
+static bool goes_too_far(const mr__guard_t *g, connection_t *c, int64_t now) {
+  uint64_t bytes = bytes_of(c);
+  int64_t most = c->fd == g->served ? g->served_bytes : STRANGER_BYTES;
+  if (c->spoke) c->bytes = bytes;
+  c->spoke = false;
+  return bytes - c->bytes > (uint64_t)most || (!c->good_ms && now - c->since_ms > SPEAK_MS);
+}
+
+void mr__guard_tend(mr__guard_t *g) {
+  int64_t now = mr__link_now_ms();
+  hear_events(g, now);
+  if (now - g->swept_ms < SWEEP_MS) return;
+  g->swept_ms = now;
+  for (int i = g->n - 1; i >= 0; i--) {
+    if (!stands(&g->at[i]))
+      forget(g, i);
+    else if (goes_too_far(g, &g->at[i], now))
+      cut(g, i);
+  }
+}
+
+void mr__guard_heard(mr__guard_t *g, zmq_msg_t *frame, bool good, bool served) {
+  int fd = zmq_msg_get(frame, ZMQ_SRCFD);
+  if (served) g->served = fd;
+  for (int i = 0; i < g->n; i++) {
+    if (g->at[i].fd != fd) continue;
+    g->at[i].spoke = true;
+    if (good) g->at[i].good_ms = mr__link_now_ms();
+  }
+}

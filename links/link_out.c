@@ -1,0 +1,189 @@
+/* link-out: buffers leave the process.
+
+   The thread waits for three things at once: buffers from the graph, room that the peer's
+   acknowledgements make, and the peer itself, who may come, go and come back.  A peer that wants to
+   go on where this end no longer stands cancels the graph (an end in order would tell the processes
+   before this one that all is over): whoever runs it makes it again from there. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "links/link_stage.h"
+#include "pipeline/commit.h"
+#include "pipeline/stage_step.h"
+
+typedef struct out {
+  mr_link_settings_t set;
+  mr_link_t *link;
+  mr_link_stats_t told; /* of a closed link */
+  bool moved, ended;
+  int64_t connections, refused; /* those that people were told of */
+  mr_stream_at_t at;
+  mr_link_point_t barred; /* barred_why[0]: who asks for this point is refused */
+  char barred_why[256];
+} out_t;
+
+static const mr_opt_t out_opts[] = {MR_LINK_OPTS(offsetof(out_t, set)), {0}};
+
+static mr_err_t out_plan(mr_stage_t *s) {
+  out_t *o = s->state;
+  s->out_spec[0] = s->in_spec[0];
+  s->holds = o->set.window; /* what the peer has not released */
+  return mr_link_settings_check(s, &o->set, "address");
+}
+
+static mr_err_t out_open(mr_stage_t *s) {
+  out_t *o = s->state;
+  mr_link_cfg_t cfg = mr_link_cfg(&o->set);
+  mr_diag_t why = {0};
+  o->moved = o->ended = false, o->connections = o->refused = 0;
+  o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
+  if (o->link && *o->barred_why) mr_link_refuse(o->link, &o->barred, o->barred_why);
+  mr_commits(s);
+  return o->link ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
+}
+
+static void to_stream_at(const mr_link_point_t *p, mr_stream_at_t *at) {
+  *at = (mr_stream_at_t){.position = p->position, .number = p->number, .n_words = p->n_words};
+  memcpy(at->word, p->word, (size_t)p->n_words * sizeof *at->word);
+}
+
+/* Passes on what the graph has and the link takes; returns how much. */
+static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
+  mr_buf_t *b[MR_BURST];
+  size_t room = mr_link_room(link);
+  size_t n = mr_take(s, 0, b, room < MR_BURST ? room : MR_BURST);
+  for (size_t i = 0; i < n; i++) mr_link_send(link, b[i]);
+  return n;
+}
+
+static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
+  struct pollfd fd[MR_LINK_FDS];
+  int ms, n = mr_link_fds(link, fd, &ms);
+  const out_t *o = s->state;
+  s->waits = o->ended || !mr_link_room(link) ? MR_WAITS_ROOM : MR_WAITS_INPUT;
+  return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
+}
+
+/* Set in a signal handler. */
+static atomic_bool nobody_comes;
+
+void mr_link_out_nobody_comes(void) {
+  atomic_store_explicit(&nobody_comes, true, memory_order_relaxed); /* seen with the next wake-up */
+}
+
+static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_order_relaxed); }
+
+/* Of a peer that died people learn what its death costs. */
+static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
+                       const char *how) {
+  if (number >= now->reached || !now->released) return;
+  mr_fprintf(stderr,
+             "millrace: %s: the peer goes on from buffer %" PRId64 "; %" PRId64
+             " were released and %" PRId64 " committed, and %" PRId64 " are %s again\n",
+             s->name, number, now->released, now->committed, now->reached - number, how);
+}
+
+static mr_err_t hear_peer(mr_stage_t *s) {
+  out_t *o = s->state;
+  mr_link_point_t asked;
+  mr_link_stats_t now;
+  mr_link_stats(o->link, &now);
+  mr_commit(s, s->name, 0, now.committed);
+  mr_set_link(s, now.released, now.committed);
+  if (mr_link_asked(o->link, &asked) == MR_END) {
+    say_return(s, asked.number, &now, "made");
+    to_stream_at(&asked, &o->at);
+    o->moved = true;
+    return mr_stage_fail(s, MR_ERR_CANCEL, "the peer goes on from buffer %" PRId64, asked.number);
+  }
+  if (now.connections > o->connections) {
+    o->connections = now.connections;
+    say_return(s, asked.number, &now, "sent");
+  }
+  return MR_OK;
+}
+
+/* A stream that is stopped is not over: the peer keeps waiting for who goes on with it. */
+static mr_err_t out_step(mr_stage_t *s) {
+  out_t *o = s->state;
+  mr_diag_t why = {0};
+  uint64_t seen = mr_news(s);
+  if (mr_stopping(s)) return MR_END;
+  size_t n = mr_link_room(o->link) ? pass_on(s, o->link) : 0;
+  if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
+  if (mr_link_pump(o->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  mr_link_tell_refusals(s, o->link, &o->refused);
+  MR_TRY(hear_peer(s));
+  if (mr_link_left(o->link) || is_alone())
+    return MR_END; /* it has done with all, or wants no more */
+  return n ? MR_OK : out_wait(s, o->link, seen);
+}
+
+static void out_close(mr_stage_t *s) {
+  out_t *o = s->state;
+  if (o->link) mr_link_stats(o->link, &o->told);
+  mr_link_close(o->link);
+  o->link = NULL;
+}
+
+static void out_report(mr_stage_t *s, char *text, size_t n) {
+  const out_t *o = s->state;
+  mr_snprintf(text, n,
+              "%" PRId64 " buffers sent (%" PRId64 " again, %" PRId64 " by reference), %" PRId64
+              " connections; released up to %" PRId64 ", committed up to %" PRId64,
+              o->told.sent, o->told.resent, o->told.by_reference, o->told.connections,
+              o->told.released, o->told.committed);
+}
+
+bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {
+  const out_t *o = s->state;
+  if (o && o->moved) *at = o->at; /* no state: it never settled */
+  return o && o->moved;
+}
+
+void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const char *why) {
+  out_t *o = s->state;
+  o->barred =
+      (mr_link_point_t){.number = at->number, .position = at->position, .n_words = at->n_words};
+  memcpy(o->barred.word, at->word, (size_t)at->n_words * sizeof *at->word);
+  snprintf(o->barred_why, sizeof o->barred_why, "%s", why);
+}
+
+int64_t mr_link_out_sent(const mr_stage_t *s) {
+  const out_t *o = s->state;
+  return o ? o->told.sent : 0; /* no state: it never settled */
+}
+
+mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {
+  const out_t *o = s->state;
+  mr_link_cfg_t cfg = mr_link_cfg(&o->set);
+  mr_link_point_t asked = {0};
+  mr_link_t *link = mr_link_open_out(&cfg, &s->in_spec[0], 0, diag);
+  if (!link) return MR_ERR_IO;
+  mr_err_t e;
+  mr_err_t come = MR_AGAIN;
+  while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone()) {
+    come = mr_link_asked(link, &asked);
+    if (come != MR_AGAIN) break;
+    mr_link_wait(link, 500);
+  }
+  if (come != MR_AGAIN) to_stream_at(&asked, at);
+  mr_link_close(link);
+  return e;
+}
+
+const mr_stage_def_t mr_stage_link_out = {
+    .name = "link-out",
+    .help = "Sends buffers to a link-in in another process or on another host.",
+    .in = {{.name = "in", .leaves = true}},
+    .out = {{"link", MR_FLOW_NONE, true}},
+    .step = &(const mr_step_def_t){.run = out_step, .outside = true},
+    .opts = out_opts,
+    .state_sz = sizeof(out_t),
+    .plan = out_plan,
+    .open = out_open,
+    .close = out_close,
+    .report = out_report,
+};

@@ -1,0 +1,212 @@
+#include "links/listen.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "links/link_private.h"
+
+enum { AGAIN_MS = 1000 /* silence after which it asks again */, PER_PUMP = 64, SHORT = 64 << 10 };
+
+struct mr_listen {
+  mr__socket_t k;
+  char name[MR_LINK_NAME_MAX];
+  int window;
+  mr_spec_t spec;
+  void *names; /* the spec's */
+  bool takes, have_spec, ended;
+  bool checked; /* who answers publishes what is expected; asked anew after each silence */
+  bool pool_is_given;
+  int64_t asked_ms; /* 0: nothing is asked for */
+  int64_t next;     /* number to ask for */
+  mr_pool_t *pool;
+  mr__rx_t *rx;
+  /* by the order in which they came: [released, taken) is in use, [taken, received) waits */
+  mr_buf_t **came; /* [window] */
+  int64_t released, taken;
+  mr_diag_t failure;
+  mr_listen_stats_t stats;
+};
+
+static void fail(mr_listen_t *l, mr_err_t code, const char *text) {
+  mr_fail(&l->failure, code, "broadcast %s: %s", l->name, text);
+}
+
+static void ready(mr_listen_t *l) {
+  l->pool = mr__rx_pool(&l->spec, l->window, &l->rx);
+  l->have_spec = l->pool != NULL;
+  if (!l->pool) fail(l, MR_ERR_NOMEM, "no memory for its buffers");
+}
+
+static bool keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
+  mr_spec_t spec;
+  void *names = NULL;
+  bool good = mr__link_spec_read(bytes, n, &spec, &names);
+  if (l->have_spec) spec.n_epochs = l->spec.n_epochs; /* how long it goes on is its own affair */
+  if (!good || l->have_spec) {
+    if (good && !mr__link_spec_same(&spec, &l->spec))
+      fail(l, MR_ERR_SHAPE, "it publishes other buffers than before");
+    free(names);
+    return good;
+  }
+  l->spec = spec, l->names = names;
+  ready(l);
+  return true;
+}
+
+static bool want_spec(mr_listen_t *l, const mr_spec_t *want) {
+  char wire[SHORT / 2];
+  size_t n = want ? mr__link_spec_write(want, wire, sizeof wire) : 0;
+  return !want || (n && keep_spec(l, wire, n) && l->have_spec);
+}
+
+mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int64_t first,
+                            mr_diag_t *diag) {
+  mr_link_cfg_t comes = *cfg;
+  size_t bytes = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
+  mr_listen_t *l = calloc(1, sizeof *l);
+  if (!l) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a subscriber"), NULL;
+  comes.bind = false;
+  l->window = cfg->window ? cfg->window : MR__LINK_WINDOW;
+  l->next = first, l->takes = want != NULL;
+  snprintf(l->name, sizeof l->name, "%s", cfg->name);
+  l->came = calloc((size_t)l->window, sizeof(mr_buf_t *));
+  bool good = l->came && want_spec(l, want);
+  if (!good) mr_fail(diag, MR_ERR_SHAPE, "broadcast %s: cannot be of such buffers", cfg->name);
+  if (good && mr__socket_open(&l->k, &comes, (int64_t)bytes + SHORT, diag) >= 0) return l;
+  mr_listen_close(l);
+  return NULL;
+}
+
+void mr_listen_close(mr_listen_t *l) {
+  if (!l) return;
+  for (; l->taken < l->stats.received; l->taken++) mr_buf_unref(l->came[l->taken % l->window]);
+  mr__socket_close(&l->k, 0);
+  if (!l->pool_is_given) mr_pool_destroy(l->pool);
+  free(l->names), free(l->came), free(l);
+}
+
+/* ---- hearing ---- */
+
+/* What lies between two numbers that came is missed; what was before the first one is not. */
+static void count_gap(mr_listen_t *l, int64_t number) {
+  if (!l->stats.received || number == l->next) return;
+  l->stats.missed += number - l->next;
+  l->stats.gaps++;
+}
+
+static bool hear_data(mr_listen_t *l, const mr__link_head_t *head, const void *body,
+                      zmq_msg_t *payload) {
+  mr__link_data_t d;
+  mr__link_parts_t parts;
+  if (!payload) return false;
+  if (!l->checked) return true;            /* it is asked for again */
+  if (head->number < l->next) return true; /* asked for twice */
+  if (!mr_listen_credit(l) || !mr__link_data_read(body, head->body, 1, &l->spec, &d, &parts) ||
+      zmq_msg_size(payload) != d.size)
+    return false;
+  mr_buf_t *b = mr__rx_buf(l->rx, l->pool, l->stats.received, &d, &parts, payload);
+  if (!b) return false;
+  count_gap(l, head->number);
+  b->seq = head->number;
+  l->came[l->stats.received++ % l->window] = b;
+  l->next = head->number + 1, l->asked_ms = 0;
+  return true;
+}
+
+static bool hear_end(mr_listen_t *l, int64_t number) {
+  if (number > l->next) count_gap(l, number);
+  l->ended = true;
+  return true;
+}
+
+static void refused(mr_listen_t *l, const char *body, size_t n) {
+  char text[200];
+  size_t k = n < sizeof text ? n : sizeof text - 1;
+  for (size_t i = 0; i < k; i++) text[i] = (unsigned char)body[i] < ' ' ? '?' : body[i];
+  text[k] = 0;
+  fail(l, MR_ERR_DATA, text);
+}
+
+static bool hear(mr_listen_t *l, zmq_msg_t part[2], int n_frames) {
+  mr__link_head_t head;
+  const char *why, *body = (const char *)zmq_msg_data(&part[0]) + sizeof head;
+  if (n_frames > 2 ||
+      !mr__link_head_read(zmq_msg_data(&part[0]), zmq_msg_size(&part[0]), &head, &why) ||
+      head.frames != n_frames - 1)
+    return false;
+  switch (head.kind) {
+    case MR__LINK_WELCOME:
+      if (head.body < MR__LINK_TOKEN) return false;
+      if (!keep_spec(l, body + MR__LINK_TOKEN, head.body - MR__LINK_TOKEN)) return false;
+      if (!l->checked) l->asked_ms = 0;
+      return l->checked = true;
+    case MR__LINK_DATA: return hear_data(l, &head, body, n_frames == 2 ? &part[1] : NULL);
+    case MR__LINK_END: return hear_end(l, head.number);
+    case MR__LINK_REFUSE: return refused(l, body, head.body), true;
+    default: return false;
+  }
+}
+
+/* ---- asking ---- */
+
+static void ask(mr_listen_t *l) {
+  char text[MR_LINK_NAME_MAX + 40];
+  int64_t now = mr__link_now_ms();
+  if (l->ended || (l->asked_ms && now - l->asked_ms < AGAIN_MS)) return;
+  if (l->asked_ms) l->checked = false;
+  if (l->checked && (!l->takes || !mr_listen_credit(l))) return;
+  if (l->checked)
+    snprintf(text, sizeof text, "%s %" PRId64 " whole", l->name, l->next);
+  else
+    snprintf(text, sizeof text, "%s spec", l->name);
+  bool said = mr__socket_send(&l->k, false, text, strlen(text), NULL);
+  l->asked_ms = said ? now : now - AGAIN_MS + MR__LINK_RETRY_MS;
+}
+
+mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag) {
+  zmq_msg_t part[2];
+  int n_frames;
+  for (int i = 0; i < PER_PUMP; i++) {
+    bool came = mr__socket_receive(&l->k, part, &n_frames);
+    if (came && !hear(l, part, n_frames)) l->stats.malformed++;
+    zmq_msg_close(&part[0]);
+    zmq_msg_close(&part[1]);
+    if (!came) break;
+  }
+  if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
+  while (l->released < l->taken && mr__rx_is_released(l->rx, l->released)) l->released++;
+  ask(l);
+  return MR_OK;
+}
+
+int mr_listen_fds(mr_listen_t *l, struct pollfd *fd, int *timeout_ms) {
+  int64_t left = l->asked_ms ? l->asked_ms + AGAIN_MS - mr__link_now_ms() : AGAIN_MS;
+  *fd = (struct pollfd){.fd = l->k.fd, .events = POLLIN};
+  *timeout_ms = left < 0 ? 0 : (int)left;
+  return 1;
+}
+
+bool mr_listen_pending(mr_listen_t *l) { return mr__socket_readable(&l->k); }
+
+/* ---- the rest ---- */
+
+const mr_spec_t *mr_listen_spec(const mr_listen_t *l) { return l->have_spec ? &l->spec : NULL; }
+
+size_t mr_listen_take(mr_listen_t *l, mr_buf_t **out, size_t n) {
+  size_t k = 0;
+  while (k < n && l->taken < l->stats.received) out[k++] = l->came[l->taken++ % l->window];
+  return k;
+}
+
+bool mr_listen_credit(const mr_listen_t *l) { return l->stats.received - l->released < l->window; }
+
+bool mr_listen_over(const mr_listen_t *l) { return l->ended && l->taken == l->stats.received; }
+
+void mr_listen_stats(const mr_listen_t *l, mr_listen_stats_t *out) { *out = l->stats; }
+
+mr_pool_t *mr_listen_give_pool(mr_listen_t *l) {
+  l->pool_is_given = true;
+  return l->pool;
+}

@@ -1,0 +1,201 @@
+/* The ZeroMQ side of a link.  A connecting end is a DEALER; the end that binds is a ROUTER, which
+   is a DEALER that knows its peers by name: with a plain one anybody who connects would be dealt
+   every other message of the stream. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/loopback.h"
+#include "links/link_private.h"
+
+enum {
+  RETRY_MS = 20,
+  RETRY_MAX_MS = 500,
+  LOST_S = 4, /* a host that has not answered for so long is gone */
+  HANDSHAKE_MS = 3000,
+};
+
+static bool starts(const char *text, const char *with) {
+  return !strncmp(text, with, strlen(with));
+}
+
+static void set_int(void *socket, int option, int value) {
+  zmq_setsockopt(socket, option, &value, sizeof value);
+}
+
+/* The kernel finds connections to hosts that are gone; a link has beats of its own
+   (MR__LINK_BEAT_MS).  libzmq's would let anybody end the process who fills the queue and hangs up:
+   4.3 aborts when one is due on such a connection (its issue 4364). */
+static void set_keepalive(void *socket) {
+  set_int(socket, ZMQ_TCP_KEEPALIVE, 1);
+  set_int(socket, ZMQ_TCP_KEEPALIVE_IDLE, 1);
+  set_int(socket, ZMQ_TCP_KEEPALIVE_INTVL, 1);
+  set_int(socket, ZMQ_TCP_KEEPALIVE_CNT, LOST_S - 1);
+  set_int(socket, ZMQ_TCP_MAXRT, LOST_S * 1000);
+}
+
+static void set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest) {
+  void *s = k->socket;
+  zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest,
+                 sizeof longest); /* else a peer's size field decides */
+  /* Credit bounds what is on the way; a bound below it would only hide that. */
+  set_int(s, ZMQ_SNDHWM, k->most ? k->most : 2 * MR_LINK_WINDOW_MAX);
+  set_int(s, ZMQ_RCVHWM, 2 * MR_LINK_WINDOW_MAX);
+  set_int(s, ZMQ_LINGER, 0); /* close waits for acknowledgements itself */
+  set_int(s, ZMQ_RECONNECT_IVL, RETRY_MS);
+  set_int(s, ZMQ_RECONNECT_IVL_MAX, RETRY_MAX_MS);
+  set_keepalive(s);
+  set_int(s, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+  set_int(s, ZMQ_IPV6, strchr(cfg->address, '[') != NULL);
+  if (k->router) {
+    set_int(s, ZMQ_ROUTER_MANDATORY, 1); /* a peer that is gone is told, not dropped in silence */
+  } else {
+    set_int(s, ZMQ_IMMEDIATE, 1); /* nothing queues up for a peer that is not there */
+  }
+}
+
+/* Of ipc:// connections; without effect on others.  With keys these say who may come. */
+static void only_this_user(void *socket) {
+  uid_t uid = geteuid();
+  zmq_setsockopt(socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid);
+}
+
+static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
+  const char *a = cfg->address ? cfg->address : "";
+  if (!starts(a, "tcp://") && !starts(a, "ipc://"))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "address = %s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE", a);
+  if (cfg->bind && !mr_address_stays_here(a) && !cfg->key)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "bind = %s: beyond this machine only with CURVE: make keys with `millrace keys "
+                   "NAME` and give key=NAME.key peers=PEER.pub, or bind to tcp://127.0.0.1:PORT",
+                   a);
+  return MR_OK;
+}
+
+mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest,
+                         mr_diag_t *diag) {
+  size_t n = sizeof k->at, fd_n = sizeof k->fd;
+  MR_TRY(refuse_address(cfg, diag));
+  k->router = cfg->bind;
+  k->context = zmq_ctx_new();
+  k->socket = k->context ? zmq_socket(k->context, k->router ? ZMQ_ROUTER : ZMQ_DEALER) : NULL;
+  if (!k->socket) return mr_fail(diag, MR_ERR_NOMEM, "no socket: %s", zmq_strerror(zmq_errno()));
+  set_options(k, cfg, longest);
+  MR_TRY(mr__socket_curve(k, cfg, diag));
+  if (cfg->bind) MR_TRY(mr_address_make_free(cfg->address, diag));
+  if (cfg->bind && !cfg->key) only_this_user(k->socket);
+  if (cfg->bind && !(k->guard = mr__guard_open(k->context, k->socket,
+                                               k->peers ? k->peers : MR__LINK_PEERS, k->unread)))
+    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  int bad = cfg->bind ? zmq_bind(k->socket, cfg->address) : zmq_connect(k->socket, cfg->address);
+  if (bad)
+    return mr_fail(diag, MR_ERR_IO, "cannot %s %s: %s", cfg->bind ? "bind" : "connect to",
+                   cfg->address, zmq_strerror(zmq_errno()));
+  zmq_getsockopt(k->socket, ZMQ_LAST_ENDPOINT, k->at, &n);
+  k->has_file = cfg->bind && starts(k->at, "ipc://") && k->at[6] != '@';
+  zmq_getsockopt(k->socket, ZMQ_FD, &k->fd, &fd_n);
+  return MR_OK;
+}
+
+void mr__socket_close(mr__socket_t *k, int linger_ms) {
+  if (k->has_file) unlink(k->at + 6); /* while it is still ours: nobody else can have bound it */
+  mr__guard_close(k->guard);
+  if (k->socket) {
+    set_int(k->socket, ZMQ_LINGER, linger_ms);
+    zmq_close(k->socket);
+  }
+  mr__zap_stop(k->zap);
+  if (k->context) zmq_ctx_term(k->context);
+  *k = (mr__socket_t){0};
+}
+
+static bool more(void *socket) {
+  int v = 0;
+  size_t n = sizeof v;
+  zmq_getsockopt(socket, ZMQ_RCVMORE, &v, &n);
+  return v;
+}
+
+static void drain(void *socket) {
+  while (more(socket)) {
+    zmq_msg_t rest;
+    zmq_msg_init(&rest);
+    int bad = zmq_msg_recv(&rest, socket, ZMQ_DONTWAIT) < 0;
+    zmq_msg_close(&rest);
+    if (bad) return;
+  }
+}
+
+static bool receive_id(mr__socket_t *k) {
+  int n = zmq_recv(k->socket, k->from, sizeof k->from, ZMQ_DONTWAIT);
+  if (n < 0 || (size_t)n > sizeof k->from) return false;
+  k->n_from = (size_t)n;
+  return true;
+}
+
+static bool receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
+  if (k->router && !receive_id(k)) return false;
+  if (k->router && !more(k->socket)) return *n_frames = 3, true;
+  while (*n_frames < 2 && (!*n_frames || more(k->socket)))
+    if (zmq_msg_recv(&frame[(*n_frames)++], k->socket, ZMQ_DONTWAIT) < 0) return false;
+  if (more(k->socket)) *n_frames = 3;
+  drain(k->socket);
+  return true;
+}
+
+bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
+  zmq_msg_init(&frame[0]);
+  zmq_msg_init(&frame[1]);
+  *n_frames = 0;
+  k->drained = !receive(k, frame, n_frames);
+  return !k->drained;
+}
+
+bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n,
+                     zmq_msg_t *second) {
+  const unsigned char *id = to_from ? k->from : k->peer;
+  size_t n_id = to_from ? k->n_from : k->n_peer;
+  int flags = ZMQ_DONTWAIT;
+  k->drained = false; /* sending may take note of what came and clear fd */
+  if (k->router && !n_id) return false;
+  if (k->router && zmq_send(k->socket, id, n_id, flags | ZMQ_SNDMORE) < 0) return false;
+  if (zmq_send(k->socket, first, n, flags | (second ? ZMQ_SNDMORE : 0)) < 0) return false;
+  return !second || zmq_msg_send(second, k->socket, flags) >= 0;
+}
+
+bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n) {
+  const unsigned char *id = to_from ? k->from : k->peer;
+  size_t n_id = to_from ? k->n_from : k->n_peer;
+  int done = 0;
+  k->drained = false;
+  bool good =
+      !k->router || (n_id && zmq_send(k->socket, id, n_id, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0);
+  for (; good && done < n; done++)
+    good =
+        zmq_msg_send(&part[done], k->socket, ZMQ_DONTWAIT | (done + 1 < n ? ZMQ_SNDMORE : 0)) >= 0;
+  for (int i = 0; i < n; i++) zmq_msg_close(&part[i]); /* of what was sent an empty one is left */
+  return good;
+}
+
+bool mr__socket_is_peer(const mr__socket_t *k) {
+  return !k->router || (k->n_peer == k->n_from && !memcmp(k->peer, k->from, k->n_from));
+}
+
+void mr__socket_set_peer(mr__socket_t *k) {
+  memcpy(k->peer, k->from, k->n_from);
+  k->n_peer = k->n_from;
+}
+
+bool mr__socket_readable(mr__socket_t *k) {
+  int events = 0;
+  size_t n = sizeof events;
+  if (k->drained) return false;
+  zmq_getsockopt(k->socket, ZMQ_EVENTS, &events, &n);
+  return events & ZMQ_POLLIN;
+}
+
+bool mr__socket_peer_stands(mr__socket_t *k, const void *message, size_t n) {
+  if (!k->router) return true;
+  return k->n_peer && mr__socket_send(k, false, message, n, NULL);
+}

@@ -1,0 +1,140 @@
+/* source: batches that `millrace serve` gives, as the start of a graph.
+
+   What they are is the server's to say, so planning asks it; running is the work of link-in. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "links/source_private.h"
+#include "pipeline/stage_step.h"
+
+static const mr_opt_t source_opts[] = {
+    {.name = "link",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, in.set.address),
+     .unit = "",
+     .help = "Where the server waits: tcp://HOST:PORT, as it says when it starts.",
+     .positional = 1},
+    {.name = "subscribe",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, subscribe),
+     .unit = "",
+     .help = "Name of the broadcast there (\"batches\", unless it is given another): takes its "
+             "buffers as they come, and misses those for which it is late."},
+    {.name = "window",
+     .type = MR_OPT_INT,
+     .offset = offsetof(source_t, in.set.window),
+     .unit = "buffers",
+     .def = "8",
+     .lo = 1,
+     .hi = MR_LINK_WINDOW_MAX,
+     .help = "Batches on the way or in use here."},
+    {.name = "key",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, in.set.key),
+     .unit = "",
+     .help = "File of this end's secret key (`millrace keys`)."},
+    {.name = "peers",
+     .type = MR_OPT_STR,
+     .offset = offsetof(source_t, in.set.peers),
+     .unit = "",
+     .help = "File of the server's public key."},
+    {.name = "wait",
+     .type = MR_OPT_INT,
+     .offset = offsetof(source_t, wait),
+     .unit = "s",
+     .def = "10",
+     .lo = 1,
+     .hi = 86400,
+     .help = "How long it waits for the server to answer before anything runs."},
+    {0}};
+
+/* The server's words stay when the link is gone. */
+static const char *keep(source_t *t, size_t *used, const char *text) {
+  size_t n = strlen(text) + 1;
+  if (*used + n > MR__SOURCE_NAMES) return "";
+  char *at = memcpy(t->names + *used, text, n);
+  *used += n;
+  return at;
+}
+
+void mr__source_keep_dataset(source_t *t, mr_spec_t *spec) {
+  size_t used = 0;
+  const mr_dataset_t *d = spec->dataset;
+  if (!d) return;
+  t->dataset.origin = keep(t, &used, d->origin);
+  t->dataset.n_classes = d->n_classes < MR__SOURCE_CLASSES ? d->n_classes : MR__SOURCE_CLASSES;
+  t->dataset.class_name = t->class_name;
+  for (int i = 0; i < t->dataset.n_classes; i++)
+    t->class_name[i] = keep(t, &used, d->class_name[i]);
+  spec->dataset = &t->dataset;
+}
+
+static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
+  const source_t *t = s->state;
+  mr_diag_t why = {0};
+  for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_link_spec(link);) {
+    if (mr_link_pump(link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+    if (mr_now_ns() > until)
+      return mr_stage_fail(s, MR_ERR_IO, "link = %s: nobody answers there; start millrace serve%s",
+                           t->in.set.address,
+                           t->in.set.key ? ", and see that each end has the other's public key"
+                                         : " (one that has a key answers to keys alone)");
+    if (!mr_link_spec(link)) mr_link_wait(link, 50);
+  }
+  s->out_spec[0] = *mr_link_spec(link);
+  mr__source_keep_dataset(s->state, &s->out_spec[0]);
+  return MR_OK;
+}
+
+static mr_err_t source_plan(mr_stage_t *s) {
+  source_t *t = s->state;
+  t->in.set.link = MR_SERVE_LINK, t->in.set.linger = 2000;
+  MR_TRY(mr_link_settings_check(s, &t->in.set, "link"));
+  if (t->subscribe) return mr__source_listen_plan(s);
+  mr_link_cfg_t cfg = mr_link_cfg(&t->in.set);
+  mr_diag_t why = {0};
+  cfg.window = 1;
+  mr_link_t *link = mr_link_open_in(&cfg, NULL, NULL, &why);
+  mr_err_t e = link ? ask(s, link) : mr_stage_fail(s, why.code, "%s", why.text);
+  mr_link_close(link);
+  return e;
+}
+
+static bool listens(const mr_stage_t *s) { return ((const source_t *)s->state)->subscribe; }
+
+static mr_err_t source_open(mr_stage_t *s) {
+  return listens(s) ? mr__source_listen_open(s) : mr_link_in_open(s);
+}
+
+static mr_err_t source_step(mr_stage_t *s) {
+  return listens(s) ? mr__source_listen_step(s) : mr_link_in_step(s);
+}
+
+static void source_close(mr_stage_t *s) {
+  if (listens(s))
+    mr__source_listen_close(s);
+  else
+    mr_link_in_close(s);
+}
+
+static void source_report(mr_stage_t *s, char *text, size_t n) {
+  if (listens(s))
+    mr__source_listen_report(s, text, n);
+  else
+    mr_link_in_report(s, text, n);
+}
+
+const mr_stage_def_t mr_stage_source = {
+    .name = "source",
+    .help =
+        "Takes the batches that `millrace serve` gives, or a broadcast, in another process or on "
+        "another host.",
+    .out = {{"out", MR_FLOW_BATCHES, false}},
+    .step = &(const mr_step_def_t){.run = source_step, .outside = true},
+    .opts = source_opts,
+    .state_sz = sizeof(source_t),
+    .plan = source_plan,
+    .open = source_open,
+    .close = source_close,
+    .report = source_report,
+};

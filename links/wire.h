@@ -1,0 +1,122 @@
+/* What two ends of a link say to each other: messages as bytes, and bytes believed only after every
+   length and number in them was checked.  docs/links.md describes them for other programs. */
+#ifndef MR_LINKS_WIRE_H
+#define MR_LINKS_WIRE_H
+
+#include <stddef.h>
+
+#include "links/link.h"
+
+enum {
+  MR__LINK_VERSION = 2,
+  MR__LINK_INLINE = 4096,    /* payloads up to this travel in the message's first frame */
+  MR__LINK_FIRST_MAX = 8192, /* bytes of a first frame without the arrays of records */
+  MR__LINK_SECRET = 16,
+  MR__LINK_TOKEN = 64, /* a secret, then the name of the socket where it is shown; zeros: none */
+};
+
+typedef enum mr__link_kind {
+  MR__LINK_KNOCK = 1, /* sending end: I am here; number: of the first buffer I hold */
+  MR__LINK_HELLO,     /* receiving end: a new session that goes on from number */
+  MR__LINK_WELCOME,   /* sending end: the session stands; this is the spec */
+  MR__LINK_REFUSE,    /* either: it cannot be, and why */
+  MR__LINK_DATA,      /* sending end: buffer number */
+  MR__LINK_ACK,       /* receiving end: all before number are released */
+  MR__LINK_END,       /* sending end: the stream has number buffers */
+  MR__LINK_BEAT,      /* either: still here */
+  MR__LINK_LEAVE,     /* receiving end: wants no more */
+  MR__LINK_RESET,     /* either: this session is not known here */
+  MR__LINK_KIND_N
+} mr__link_kind_t;
+
+/* Every message begins with this, little-endian as are all numbers. */
+typedef struct mr__link_head {
+  char magic[4]; /* "MRLK" */
+  uint16_t version;
+  uint8_t kind, frames; /* frames that follow this one */
+  uint64_t session;     /* chosen by the receiving end for each connection; 0 in KNOCK */
+  int64_t number;
+  uint32_t body, zero; /* bytes after the head in this frame */
+} mr__link_head_t;
+_Static_assert(sizeof(mr__link_head_t) == 32, "the head is 32 bytes on the wire");
+
+enum { MR__LINK_SHARES = 1 }; /* flags of HELLO */
+
+typedef struct mr__link_hello {
+  int64_t epoch, position, limit;
+  uint32_t flags, n_words;
+  char name[MR_LINK_NAME_MAX]; /* NUL-terminated */
+  char host[MR_LINK_NAME_MAX]; /* kernel and network: buffers can be shared where it is the same */
+} mr__link_hello_t;            /* then n_words int64 */
+
+typedef struct mr__link_ack {
+  int64_t limit;     /* buffers before it may be sent */
+  int64_t committed; /* those before it need not come again, whatever dies here; <= number */
+} mr__link_ack_t;
+
+typedef struct mr__link_knock {
+  char name[MR_LINK_NAME_MAX];
+} mr__link_knock_t;
+
+enum { MR__LINK_WHERE_PAYLOAD = 0, MR__LINK_WHERE_POOL = 1 };
+
+typedef struct mr__link_data {
+  int64_t epoch, position;
+  uint64_t size;   /* bytes of payload */
+  uint64_t offset; /* WHERE_POOL: of the data in the pool's memory */
+  int32_t first, n;
+  uint32_t flags, n_words;
+  uint32_t where, pool;
+} mr__link_data_t; /* then n_words int64; then, unless it lies in a pool, n keys, n draws, n labels;
+                      then the payload, if no frame follows */
+
+/* The head of a message with this body, into head. */
+void mr__link_head(mr__link_head_t *head, mr__link_kind_t kind, uint64_t session, int64_t number,
+                   size_t body, int frames);
+
+/* Whether a first frame of n bytes is a message: magic, version, kind, body and the least a body of
+   that kind has.  false: nothing of it may be read.  why: a static sentence. */
+bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, const char **why);
+
+/* The body of a HELLO with this number into its parts; word has room for MR_LINK_WORDS.  false: it
+   is malformed, or its numbers cannot be. */
+bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_hello_t *hello,
+                         int64_t *word);
+
+/* The body of an ACK with this number.  false: numbers that cannot be. */
+bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack);
+
+/* A DATA's body, of a link with this spec.  On success every part points into body (unaligned) or
+   is NULL; data->n is at most spec->batch, and data->size that of n records.  frames: how many
+   follow; the caller compares the size of that frame with data->size.  false: nothing of it may be
+   used. */
+typedef struct mr__link_parts {
+  const char *word, *key, *draw, *label, *payload;
+} mr__link_parts_t;
+bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t *spec,
+                        mr__link_data_t *data, mr__link_parts_t *parts);
+
+/* The other way: what is said of a buffer of this spec that travels as its bytes; and the first
+   frame of its DATA into out (MR__LINK_FIRST_MAX and what the arrays and words take), with the
+   payload if it is in line.  Returns its bytes. */
+mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b);
+size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t session,
+                           int64_t number, bool in_line, char *out);
+
+/* Bytes of b's payload: of its first field, or its bytes. */
+size_t mr__link_payload(const mr_spec_t *spec, const mr_buf_t *b);
+
+/* Whether a link has words for such buffers: bytes, or batches of an even field and a label. */
+bool mr__link_carries(const mr_spec_t *spec);
+
+/* Whether n labels (unaligned) are classes of the spec, or -1. */
+bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec);
+
+/* A spec as bytes: into out[0,cap), returns how many, 0: it does not fit. */
+size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap);
+/* Back.  *names, to be freed after the spec, holds its dataset (NULL if it has none). */
+bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names);
+/* Whether buffers of a may be taken for buffers of b. */
+bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b);
+
+#endif
