@@ -4,8 +4,20 @@
 #include <string.h>
 
 #include "apps/cli.h"
+#include "base/feature.h"
 #include "base/suggest.h"
 #include "pipeline/foreign.h"
+
+/* Flags that a build without some optional libraries refuses, whichever command has them. */
+static const char *flag_needs(const char *name) {
+  static const char *const row[][2] = {{"--web", "MICROHTTPD"},
+                                       {"--prometheus", "MICROHTTPD"},
+                                       {"--tensorboard", "PROTOBUF"},
+                                       {"--pprof", "PROTOBUF"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!strcmp(row[i][0], name)) return row[i][1];
+  return NULL;
+}
 
 static int flag_index(const mr_command_t *c, const char *name, size_t n) {
   for (int i = 0; c->flags && c->flags[i].name; i++)
@@ -119,10 +131,15 @@ static mr_err_t check_choice(const mr_command_t *c, const mr_flag_t *f, const ch
 static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t *diag) {
   const mr_command_t *c = a->command;
   const char *word = argv[*i], *equals = strchr(word, '=');
+  char what[64];
   int at = flag_index(c, word, equals ? (size_t)(equals - word) : strlen(word));
   if (at < 0) return unknown_flag(c, word, *i + 1 < argc ? argv[*i + 1] : NULL, diag);
   const mr_flag_t *f = &c->flags[at];
   if (a->flag[at]) return mr_fail(diag, MR_ERR_USAGE, "%s: %s is given twice", c->name, f->name);
+  if (!mr_built_in(flag_needs(f->name))) {
+    snprintf(what, sizeof what, "%s: %s", c->name, f->name);
+    return mr_without(diag, what, flag_needs(f->name));
+  }
   if (!f->value && equals)
     return mr_fail(diag, MR_ERR_USAGE, "%s: %s takes no value", c->name, f->name);
   if (f->value && !equals && *i + 1 >= argc)
@@ -221,13 +238,14 @@ static int flag_text(const mr_flag_t *f, char *text, size_t n) {
 }
 
 void mr_args_help(const mr_command_t *c) {
-  char left[64];
+  char left[64], note[MR_LACKING_MAX];
   static const mr_flag_t every[] = {
       {"--plugin", "FILE.so", "Loads stages, models and ops from a plug-in; may be repeated."},
       {"--help", NULL, "Shows this."}};
   const int n_every = sizeof every / sizeof *every;
   int width = flag_text(&every[0], left, sizeof left);
-  printf("usage: millrace %s %s\n\n%s\n", c->name, c->words, c->help);
+  printf("usage: millrace %s %s\n\n%s%s\n", c->name, c->words, c->help,
+         mr_lacking_note(c->needs, note, sizeof note));
   if (c->more) printf("%s\n", c->more);
   puts("");
   for (const mr_flag_t *f = c->flags; f && f->name; f++) {
@@ -236,7 +254,8 @@ void mr_args_help(const mr_command_t *c) {
   }
   for (const mr_flag_t *f = c->flags; f && f->name; f++) {
     flag_text(f, left, sizeof left);
-    printf("  %-*s  %s\n", width, left, f->help);
+    printf("  %-*s  %s%s\n", width, left, f->help,
+           mr_lacking_note(flag_needs(f->name), note, sizeof note));
   }
   for (int i = 0; i < n_every; i++) {
     flag_text(&every[i], left, sizeof left);

@@ -26,6 +26,8 @@ typedef struct mr_command {
   const char *words; /* the words after it, for the help: "GRAPH|FILE [KEY=VALUE...]" */
   const char *help;  /* what it does: one sentence for the list of commands, ends with a period */
   const char *more;  /* further lines for its own help, or NULL */
+  const char
+      *needs; /* optional libraries (base/feature.h) without which it is refused; NULL: none */
   const mr_flag_t *flags;   /* ends at {0}; NULL: none.  Every command has --help and --plugin */
   int min_words, max_words; /* words that are not flags; max_words at most MR_WORDS_MAX */
   int (*run)(const mr_args_t *a, mr_diag_t *diag);

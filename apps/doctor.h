@@ -8,6 +8,7 @@
 void mr_doctor_processor(cJSON *report);
 void mr_doctor_memory(cJSON *report);
 void mr_doctor_io(cJSON *report, const char *folder); /* io_uring, and O_DIRECT where folder lies */
+void mr_doctor_ring(cJSON *section); /* where io_uring is not refused: what it can do here */
 void mr_doctor_gpu(cJSON *report);
 void mr_doctor_libraries(cJSON *report);
 

@@ -1,7 +1,6 @@
 /* The sections of millrace doctor that are about the machine. */
 #include <errno.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,27 +102,6 @@ void mr_doctor_memory(cJSON *report) {
     mr_doctor_say(s, "memlock", "unlimited");
 }
 
-static const char *yes(bool b) { return b ? "yes" : "no"; }
-
-static void ring_features(cJSON *s) {
-  struct io_uring ring;
-  char page[4096];
-  struct iovec v = {page, sizeof page};
-  int ops = 0;
-  if (io_uring_queue_init(128, &ring, 0) < 0) return;
-  struct io_uring_probe *probe = io_uring_get_probe_ring(&ring);
-  for (int i = 0; probe && i <= probe->last_op; i++) ops += io_uring_opcode_supported(probe, i);
-  io_uring_free_probe(probe);
-  cJSON_AddNumberToObject(s, "operations", ops);
-  mr_doctor_say(s, "depth_128", "yes");
-  mr_doctor_say(s, "registered_buffers", "%s", yes(io_uring_register_buffers(&ring, &v, 1) == 0));
-  mr_doctor_say(s, "registered_files", "%s",
-                yes(io_uring_register_files(&ring, (int[]){0}, 1) == 0));
-  mr_doctor_say(s, "no_dropped_completions", "%s", yes(ring.features & IORING_FEAT_NODROP));
-  mr_doctor_say(s, "fast_poll", "%s", yes(ring.features & IORING_FEAT_FAST_POLL));
-  io_uring_queue_exit(&ring);
-}
-
 /* Asks the file system with a file that has no name. */
 static void direct(cJSON *s, const char *folder) {
   int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -142,13 +120,13 @@ static void direct(cJSON *s, const char *folder) {
 
 void mr_doctor_io(cJSON *report, const char *folder) {
   cJSON *s = cJSON_AddObjectToObject(report, "io");
+  char text[MR_URING_REFUSED_MAX];
   int refused = mr_uring_refused();
   if (refused)
-    mr_doctor_say(s, "io_uring", "refused (%s): records are read with pread in 32 threads",
-                  strerror(refused));
+    mr_doctor_say(s, "io_uring", "%s: records are read with pread in 32 threads",
+                  mr_uring_refused_text(refused, text, sizeof text) + strlen("io_uring is "));
   else
-    mr_doctor_say(s, "io_uring", "yes");
-  if (!refused) ring_features(s);
+    mr_doctor_ring(s);
   direct(s, folder);
   if (getenv("MILLRACE_IO")) mr_doctor_say(s, "MILLRACE_IO", "%s", getenv("MILLRACE_IO"));
 }

@@ -6,6 +6,7 @@
 #include "apps/cli.h"
 #include "apps/inspect_data.h"
 #include "base/columns.h"
+#include "base/feature.h"
 #include "base/number.h"
 #include "links/links.h"
 #include "loaders/loaders.h"
@@ -105,23 +106,26 @@ static void print_options(const mr_stage_def_t *d) {
 }
 
 static void print_stage(const mr_stage_def_t *d) {
-  char line[1024];
-  snprintf(line, sizeof line, "%s: %s", d->name, d->help);
+  char line[1024], note[MR_LACKING_MAX];
+  snprintf(line, sizeof line, "%s: %s%s", d->name, d->help,
+           mr_lacking_note(d->needs, note, sizeof note));
   mr_put_wrapped(stdout, line, line_columns(), 2);
   puts("");
   print_ports("in", d->in);
   print_ports("out", d->out);
   if (d->in[0].name || d->out[0].name) puts("");
+  if (!mr_built_in(d->needs)) return;
   puts("settings");
   print_options(d);
 }
 
 static void print_room(const char *room, const mr_stage_def_t *const *table) {
-  char line[1024];
+  char line[1024], note[MR_LACKING_MAX];
   int columns = line_columns();
   printf("%s\n", room);
   for (int i = 0; table[i]; i++) {
-    snprintf(line, sizeof line, "  %-15s %s", table[i]->name, table[i]->help);
+    snprintf(line, sizeof line, "  %-15s %s%s", table[i]->name, table[i]->help,
+             mr_lacking_note(table[i]->needs, note, sizeof note));
     mr_put_wrapped(stdout, line, columns, columns < 60 ? 4 : 18);
   }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "apps/cli.h"
+#include "base/feature.h"
 #include "base/isa.h"
 #include "base/suggest.h"
 
@@ -25,11 +26,28 @@ static const char usage[] =
 
 static void help(void) {
   puts(usage);
-  for (int i = 0; commands[i]; i++) printf("  %-9s %s\n", commands[i]->name, commands[i]->help);
+  char note[MR_LACKING_MAX];
+  for (int i = 0; commands[i]; i++)
+    printf("  %-9s %s%s\n", commands[i]->name, commands[i]->help,
+           mr_lacking_note(commands[i]->needs, note, sizeof note));
   puts(
       "\n  --help    Shows this; after a command, shows that command's flags.\n"
-      "  --version Shows the version.\n"
+      "  --version Shows the version, and which optional libraries are built in.\n"
       "  --plugin  Loads a plug-in, before the command or after it; may be repeated.");
+}
+
+/* The libraries that this build has, or lacks, after text; nothing if there are none. */
+static void list_libraries(const char *text, bool in) {
+  int n = 0;
+  for (const mr_feature_t *f = mr_features; f->name; f++)
+    if ((f->version != NULL) == in) printf("%s%s", n++ ? ", " : text, f->library);
+  if (n) puts("");
+}
+
+static void version(void) {
+  puts("millrace " MR_VERSION);
+  list_libraries("with ", true);
+  list_libraries("without ", false);
 }
 
 static const mr_command_t *find(const char *name) {
@@ -112,6 +130,7 @@ static int run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
   int e = mr_isa_check(&diag);
+  if (e >= 0 && !mr_built_in(c->needs)) e = mr_without(&diag, c->name, c->needs);
   if (e >= 0) e = mr_args_parse(c, argc, argv, a, &diag);
   for (int i = 0; i < a->n_plugins && e >= 0; i++) e = mr_load_plugin(a->plugin[i], &diag);
   if (e >= 0) e = c->run(a, &diag);
@@ -144,7 +163,7 @@ int main(int argc, char **argv) {
   }
   const mr_command_t *c = find(argv[1]);
   if (asks(argc - (c ? 2 : 1), argv + (c ? 2 : 1), "--version", "--version")) {
-    puts("millrace " MR_VERSION);
+    version();
     return 0;
   }
   if (!c) return unknown(argv[1]);

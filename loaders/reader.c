@@ -88,15 +88,15 @@ static mr_err_t open_way(mr_reader_t *r, mr_backend_t b, mr_diag_t *diag) {
 /* AUTO and MILLRACE_IO are wishes: what the machine refuses becomes pread, which every one has. */
 static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   mr_reader_facts_t facts;
+  char refused_text[MR_URING_REFUSED_MAX];
   mr_backend_t b = backend_asked(r);
   if (b == MR_BACKEND_AUTO) b = conf->chosen;
   if (b == MR_BACKEND_AUTO) {
     mr_reader_facts(r->fd, r->n_files, &facts);
     b = mr_reader_choose(&facts, conf->once, r->why);
     if (facts.uring_errno)
-      snprintf(r->fallback, sizeof r->fallback,
-               "io_uring is refused (%s), reading with pread in 32 threads",
-               strerror(facts.uring_errno));
+      snprintf(r->fallback, sizeof r->fallback, "%s, reading with pread in 32 threads",
+               mr_uring_refused_text(facts.uring_errno, refused_text, sizeof refused_text));
   }
   mr_diag_t refused = {0};
   mr_err_t e = open_way(r, b, &refused);

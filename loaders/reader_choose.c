@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,11 +13,12 @@
 
 enum { SAMPLES = 64 /* of each file: does the page cache hold this byte? */ };
 
-int mr_uring_refused(void) {
-  struct io_uring ring;
-  int e = io_uring_queue_init(2, &ring, 0);
-  if (e == 0) io_uring_queue_exit(&ring);
-  return -e;
+const char *mr_uring_refused_text(int refused, char *text, size_t n) {
+  if (refused == MR_URING_NOT_BUILT_IN)
+    snprintf(text, n, "io_uring is not built in (liburing-dev, -DMILLRACE_WITH_URING=ON)");
+  else
+    snprintf(text, n, "io_uring is refused (%s)", strerror(refused));
+  return text;
 }
 
 /* Statx says what a file wants since Linux 6.1; before, a page is what every device takes. */
@@ -112,10 +112,10 @@ static mr_backend_t pick(mr_backend_t b, char *why, const char *reason) {
 
 mr_backend_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why) {
   bool large = f->available && f->bytes > f->available / 2;
+  char refused[MR_URING_REFUSED_MAX];
   if (f->uring_errno) {
-    snprintf(why, MR_READER_WHY,
-             "io_uring is refused (%s): a pool of 32 threads keeps the device busy",
-             strerror(f->uring_errno));
+    snprintf(why, MR_READER_WHY, "%s: a pool of 32 threads keeps the device busy",
+             mr_uring_refused_text(f->uring_errno, refused, sizeof refused));
     return MR_BACKEND_PREAD;
   }
   if (!once && f->cached >= 0.97)

@@ -5,10 +5,10 @@
 
 #include "loaders/reader.h"
 
-enum { MR_READER_WHY = 160 };
+enum { MR_READER_WHY = 160, MR_URING_REFUSED_MAX = 100, MR_URING_NOT_BUILT_IN = -1 };
 
 typedef struct mr_reader_facts {
-  int uring_errno;   /* 0: io_uring works here, else what the kernel said */
+  int uring_errno;   /* mr_uring_refused */
   int direct_align;  /* bytes that O_DIRECT wants offsets and lengths to be multiples of; 0: the
                         files' file system refuses it */
   int64_t bytes;     /* of all files */
@@ -31,7 +31,11 @@ int64_t mr_memory_available(void);
    refused. */
 int mr_reader_direct_align(const int *fd, int n_files);
 
-/* 0 if this process may use io_uring, else the kernel's errno. */
+/* 0 if this process may use io_uring, else the kernel's errno or MR_URING_NOT_BUILT_IN. */
 int mr_uring_refused(void);
+
+/* What mr_uring_refused has told, other than 0, into text[0,n): "io_uring is refused (Operation not
+   permitted)".  Returns text. */
+const char *mr_uring_refused_text(int refused, char *text, size_t n);
 
 #endif

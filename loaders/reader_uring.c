@@ -41,6 +41,13 @@ typedef struct mr_ring_state {
    turns, which is the order it asks for. */
 static pthread_mutex_t mapping = PTHREAD_MUTEX_INITIALIZER;
 
+int mr_uring_refused(void) {
+  struct io_uring ring;
+  int e = io_uring_queue_init(2, &ring, 0);
+  if (e == 0) io_uring_queue_exit(&ring);
+  return -e;
+}
+
 /* Registration saves a lookup per read; without it (a low RLIMIT_MEMLOCK) all still works. */
 static void register_all(mr_reader_t *r, uring_t *u) {
   struct iovec v[2] = {{u->bounce, (size_t)r->depth * BOUNCE}, {r->buffer, r->buffer_len}};

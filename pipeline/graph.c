@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cond.h"
+#include "base/feature.h"
 #include "pipeline/foreign.h"
 #include "pipeline/graph_private.h"
 
@@ -137,6 +138,7 @@ mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const ch
 mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *name,
                           const char **given, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
+  if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
   if (name && taken(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
   int i = mr__graph_new_node(g, d, (mr__pos_t){0});

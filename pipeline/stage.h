@@ -71,8 +71,10 @@ typedef struct mr_walk_def mr_walk_def_t;
 typedef struct mr_step_def mr_step_def_t;
 
 typedef struct mr_stage_def {
-  const char *name;                                  /* said by graph files, logs and metrics */
-  const char *help;                                  /* one sentence, ends with a period */
+  const char *name;  /* said by graph files, logs and metrics */
+  const char *help;  /* one sentence, ends with a period */
+  const char *needs; /* optional libraries (base/feature.h) without which the rest of this row is
+                        empty and a graph that names the stage is refused; NULL: none */
   mr_port_def_t in[MR_MAX_PORTS], out[MR_MAX_PORTS]; /* end at a NULL name */
   const mr_opt_t *opts;                              /* ends at {0}; NULL: none */
   size_t state_sz; /* bytes, zeroed, then filled with the settings before plan */

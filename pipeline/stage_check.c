@@ -1,6 +1,7 @@
 /* What of a stage's constant can be wrong without the compiler seeing it.  Plug-ins bring such
    constants at run time, so each fault has a sentence. */
 
+#include "base/feature.h"
 #include "pipeline/care.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_filter.h"
@@ -112,6 +113,11 @@ static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
 
 mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   if (!d->name || !*d->name) return mr_fail(diag, MR_ERR_CONFIG, "a stage has no name");
+  if (!mr_are_features(d->needs))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": .needs = \"%s\", want names of optional libraries", d->name,
+                   d->needs);
+  if (!mr_built_in(d->needs)) return MR_OK; /* the rest is empty */
   const kind_t kind[] = {
       {"source", "fetch", d->source, d->source && d->source->fetch, 0, 0},
       [ORDER] = {"order", "at", d->order, d->order && d->order->at, 1, MR_MAX_PORTS},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/feature.h"
 #include "pipeline/foreign.h"
 #include "pipeline/text_private.h"
 
@@ -29,6 +30,11 @@ static mr_err_t parse_stage(mr__text_parser_t *p, mr__end_t *out) {
   mr__word_t *w = &p->word;
   const mr_stage_def_t *def = w->quoted ? NULL : mr_registry_find(p->g->reg, w->text);
   if (!def) return unknown_stage(p);
+  if (!mr_built_in(def->needs)) {
+    mr_diag_t why = {0};
+    mr_err_t e = mr_without(&why, def->name, def->needs);
+    return mr__text_wrong(p, e, w->pos, "%s", why.text);
+  }
   int i = mr__graph_new_node(p->g, def, w->pos);
   if (i < 0) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
   *out = (mr__end_t){.node = i, .pos = w->pos};

@@ -1,8 +1,6 @@
 /* alert: notices what a person would want to be woken for, once each: a loss that is no number or
    no longer falls, a training step that waits for data, a rate that has dropped, a disk that fills.
    It runs a command, posts to a web address, or lets the run end with a failure. */
-#include <cjson/cJSON.h>
-#include <curl/curl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -13,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/feature.h"
 #include "base/number.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage_step.h"
+#include "sinks/alert_post.h"
 
-enum { SETTLE = 20, WEBHOOK_S = 10, COMMAND_MS = 10000 };
+enum { SETTLE = 20, COMMAND_MS = 10000 };
 static const double lower = 1e-3; /* share by which the loss must fall to count as lower */
 enum { NAN_LOSS, PLATEAU, STALL, SLOW, DISK, KINDS };
 static const char *const kind_name[] = {"nan", "plateau", "stall", "slow", "disk"};
@@ -52,7 +52,7 @@ static const mr_opt_t alert_opts[] = {
      "graph's text has $$ for a dollar.",
      0},
     {"webhook", MR_OPT_SECRET, AT(webhook), "", "", 0, 0, NULL,
-     "Address that gets a POST with the alert as JSON.", 0},
+     "Address that gets a POST with the alert as JSON; needs a build with libcurl.", 0},
     {"fail", MR_OPT_BOOL, AT(fail), "", "false", 0, 0, NULL,
      "Lets the run end with a failure, after it has gone on to its end.", 0},
     {0}};
@@ -92,34 +92,6 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
   free(env);
 }
 
-static size_t ignore(char *data, size_t size, size_t n, void *arg) { return size * n; }
-
-static void post(const alert_t *a, const char *kind, int64_t step, const char *text) {
-  CURL *c = curl_easy_init();
-  cJSON *o = cJSON_CreateObject();
-  cJSON_AddStringToObject(o, "alert", kind);
-  cJSON_AddNumberToObject(o, "step", (double)step);
-  cJSON_AddStringToObject(o, "text", text);
-  char *body = cJSON_PrintUnformatted(o);
-  struct curl_slist *head = curl_slist_append(NULL, "Content-Type: application/json");
-  if (c && body) {
-    curl_easy_setopt(c, CURLOPT_URL, a->webhook);
-    curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
-    curl_easy_setopt(c, CURLOPT_HTTPHEADER, head);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)WEBHOOK_S);
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, ignore);
-    CURLcode e = curl_easy_perform(c);
-    if (e != CURLE_OK)
-      fprintf(stderr, "millrace: alert: %s: %s\n", a->webhook, curl_easy_strerror(e));
-  }
-  curl_slist_free_all(head);
-  cJSON_free(body);
-  cJSON_Delete(o);
-  curl_easy_cleanup(c);
-}
-
 static void tell(alert_t *a, int kind, int64_t step, const char *text) {
   if (a->told[kind]) return;
   a->told[kind] = true;
@@ -127,7 +99,9 @@ static void tell(alert_t *a, int kind, int64_t step, const char *text) {
   if (!a->n_told++)
     snprintf(a->first, sizeof a->first, "%s at step %" PRId64 ": %s", kind_name[kind], step, text);
   if (a->command[0]) run_command(a, kind_name[kind], step, text);
-  if (a->webhook[0]) post(a, kind_name[kind], step, text);
+  mr_diag_t why = {0};
+  if (a->webhook[0] && mr_alert_post(a->webhook, kind_name[kind], step, text, &why) < 0)
+    fprintf(stderr, "millrace: alert: %s\n", why.text);
 }
 
 /* ---- noticing ---- */
@@ -199,6 +173,9 @@ static mr_err_t alert_verdict(mr_stage_t *s) {
 
 static mr_err_t alert_plan(mr_stage_t *s) {
   const char *to = ((const alert_t *)s->state)->webhook;
+  mr_diag_t why = {0};
+  if (*to && !mr_built_in("CURL"))
+    return mr_stage_fail(s, mr_without(&why, "webhook", "CURL"), "%s", why.text);
   if (!*to || !strncasecmp(to, "http://", 7) || !strncasecmp(to, "https://", 8)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "webhook = %s: want http://... or https://...", to);
 }

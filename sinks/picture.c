@@ -1,25 +1,9 @@
 #include "sinks/picture.h"
 
-#include <png.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CELL = 24, GAP = 2 }; /* pixels: side of a square of the matrix; between cells of a sheet */
-
-void *mr_png_of(const uint8_t *rgb, int width, int height, size_t *n) {
-  png_image image = {.version = PNG_IMAGE_VERSION,
-                     .width = (png_uint_32)width,
-                     .height = (png_uint_32)height,
-                     .format = PNG_FORMAT_RGB};
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
-  void *out = malloc(size);
-  if (out && !png_image_write_to_memory(&image, out, &size, 0, rgb, 0, NULL)) {
-    free(out);
-    out = NULL;
-  }
-  *n = out ? size : 0;
-  return out;
-}
 
 /* White to blue by the share of the row. */
 static void paint(uint8_t *rgb, int side, int row, int column, double share) {

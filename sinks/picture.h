@@ -1,4 +1,5 @@
-/* Pictures as PNG, for pages and event files. */
+/* Pictures as PNG, for pages and event files.  A build without libpng makes none: sinks that have
+   pictures to show leave them out where !mr_built_in("PNG"), and say so. */
 #ifndef MR_SINKS_PICTURE_H
 #define MR_SINKS_PICTURE_H
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/feature.h"
 #include "base/number.h"
 #include "base/xio.h"
 #include "events.pb-c.h"
@@ -323,12 +324,16 @@ static mr_err_t tensorboard_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void put_record(mr_stage_t *s, const mr_metrics_t *r) {
-  if (mr_metrics_is_numbers(r)) put_numbers(s, r);
+static void put_pictures(mr_stage_t *s, const mr_metrics_t *r) {
   if (mr_metrics_is_numbers(r) && r->n_classes > 0) put_confusion(s, r);
   if (r->kind == MR_METRICS_SAMPLE) put_sample(s, r);
   if (r->kind == MR_METRICS_WRONG && !mr_sheet_add(&((tensorboard_t *)s->state)->wrong, r)) lose(s);
   if (r->kind == MR_METRICS_VALID || r->kind == MR_METRICS_TEST) put_wrong(s, r);
+}
+
+static void put_record(mr_stage_t *s, const mr_metrics_t *r) {
+  if (mr_metrics_is_numbers(r)) put_numbers(s, r);
+  if (mr_built_in("PNG")) put_pictures(s, r);
   if (r->kind == MR_METRICS_FINAL) put_end(s);
   if (r->kind == MR_METRICS_MARK) mr_appender_mark(&((tensorboard_t *)s->state)->out, s, r);
   if (r->kind == MR_METRICS_HISTOGRAMS)
@@ -359,7 +364,8 @@ static void tensorboard_report(mr_stage_t *s, char *text, size_t n) {
   const tensorboard_t *t = s->state;
   char lost[48];
   mr_appender_lost_text(&t->out, lost, sizeof lost);
-  mr_snprintf(text, n, "%" PRId64 " events in %s%s", t->out.written, t->path, lost);
+  mr_snprintf(text, n, "%" PRId64 " events in %s%s%s", t->out.written, t->path, lost,
+              mr_built_in("PNG") ? "" : "; no pictures: this build is without libpng");
 }
 
 const mr_stage_def_t mr_stage_tensorboard = {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/feature.h"
 #include "base/xio.h"
 #include "pipeline/metrics.h"
 #include "pipeline/stage_step.h"
@@ -133,6 +134,7 @@ static mr_err_t web_open(mr_stage_t *s) {
   MR_TRY(mr_http_open(&w->http, s, &w->set, true, folder, web_answer, w));
   mr_http_url(&w->http, url, sizeof url);
   printf("%s: %s\n", s->name, url);
+  if (!mr_built_in("PNG")) printf("%s: no pictures: this build is without libpng\n", s->name);
   fflush(stdout);
   return MR_OK;
 }
@@ -149,7 +151,7 @@ static char *picture_json(web_t *w, const mr_metrics_t *r) {
 }
 
 static bool is_picture(const mr_metrics_t *r) {
-  return r->kind == MR_METRICS_SAMPLE || r->kind == MR_METRICS_WRONG;
+  return (r->kind == MR_METRICS_SAMPLE || r->kind == MR_METRICS_WRONG) && mr_built_in("PNG");
 }
 
 /* The text is made outside the lock that pages wait for. */

@@ -8,6 +8,7 @@
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
+#include "tests/needs.h"
 
 static const char graph[] =
     "let run = unset\n"
@@ -50,6 +51,7 @@ static const char *row(const char *key) {
 }
 
 static void a_setting_that_one_run_was_given_stands_beside_the_others_default(void **state) {
+  NEEDS("CURL"); /* webhook= */
   train(a, (const char *const[]){"lr=5e-4", "batch=4", "data.n=32", "warn.webhook=http://h/secret",
                                  "train.warmup=0", NULL});
   train(b, (const char *const[]){NULL});

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/feature.h"
 #include "pipeline/care.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_filter.h"
@@ -106,6 +107,19 @@ static void ports_fit_the_kind(void **state) {
   d = of_kinds(STEP), d.out[0].flow = MR_FLOW_RECORDS, refused(&d, "gives records");
 }
 
+static void a_stage_that_is_not_built_in_is_only_named(void **state) {
+  mr_stage_def_t d = of_kinds(STEP);
+  for (const mr_feature_t *f = mr_features; f->name; f++) {
+    d.needs = f->name, assert_int_equal(mr_stage_def_check(&d, NULL), MR_OK);
+    mr_stage_def_t bare = {.name = "odd", .help = "Is odd.", .needs = f->name};
+    if (f->version)
+      refused(&bare, "of no kind");
+    else
+      assert_int_equal(mr_stage_def_check(&bare, NULL), MR_OK);
+  }
+  d.needs = "NONE", refused(&d, ".needs = \"NONE\", want names of optional libraries");
+}
+
 typedef struct state {
   mr_care_t care;
   int64_t n;
@@ -141,6 +155,7 @@ int main(void) {
       cmocka_unit_test(only_one_kind_or_order_and_walk_pass),
       cmocka_unit_test(a_kind_without_its_function_is_refused),
       cmocka_unit_test(ports_fit_the_kind),
+      cmocka_unit_test(a_stage_that_is_not_built_in_is_only_named),
       cmocka_unit_test(settings_lie_inside_the_state),
       cmocka_unit_test(a_stage_without_a_name_is_refused),
   };

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
+#include "tests/needs.h"
 #include "tests/port.h"
 #include "tests/sinks/talk.h"
 
@@ -197,6 +198,7 @@ static void *serve_one(void *arg) {
 }
 
 static void a_webhook_gets_the_alert_as_json(void **state) {
+  NEEDS("CURL");
   struct sockaddr_in a = {.sin_family = AF_INET};
   socklen_t n = sizeof a;
   pthread_t server;
@@ -329,7 +331,9 @@ static void addresses_that_cannot_be_are_refused_by_name(void **state) {
       {"talk ! publish ipc:///no/such/folder", "publish: bind: cannot bind /no/such/folder: "}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     mr_diag_t diag;
-    assert_true(run(bad[i][0], &diag) < 0);
+    mr_err_t e = run(bad[i][0], &diag);
+    assert_true(e < 0);
+    if (e == MR_ERR_UNAVAILABLE && strstr(diag.text, "this millrace was built without")) continue;
     if (!strstr(diag.text, bad[i][1])) fail_msg("%s", diag.text);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "sinks/picture.h"
 #include "sinks/tfrecord.h"
+#include "tests/needs.h"
 #include "tests/sinks/talk.h"
 
 /* Passes metrics on and says of itself what the end of a link says. */
@@ -180,6 +181,7 @@ static uint32_t unmask(const uint8_t *at) {
 }
 
 static void event_files_are_whole_records_with_right_sums(void **state) {
+  NEEDS("PROTOBUF");
   char text[192], name[300] = "", path[400];
   mr_diag_t diag;
   void *bytes;
@@ -233,7 +235,10 @@ static void pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them(vo
       assert_int_equal(s.rgb[(y * s.width + x) * 3], want);
     }
   void *png = mr_sheet_png(&s, &n);
-  assert_memory_equal(png, "\x89PNG", 4);
+  if (mr_built_in("PNG"))
+    assert_memory_equal(png, "\x89PNG", 4);
+  else
+    assert_null(png);
   assert_int_equal(s.n_classes, 0);
   mr_sheet_fini(&s);
   free(png), free(r);

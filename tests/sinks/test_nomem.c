@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "tests/needs.h"
 #include "tests/sinks/talk.h"
 
 static atomic_long calls, fail_at;
@@ -59,12 +60,12 @@ static off_t size_of_events(void) {
 }
 
 static mr_err_t run_with(long at, mr_diag_t *diag) {
-  char text[512];
+  char text[512], events[128];
   assert_int_equal(talk_teardown() | talk_setup(own), 0);
+  snprintf(events, sizeof events, "t. ! tensorboard dir=%s/tb", dir);
   snprintf(text, sizeof text,
-           "talk last=5 name=t  t. ! jsonl path=%s/m.jsonl  t. ! csv path=%s/m.csv  "
-           "t. ! tensorboard dir=%s/tb",
-           dir, dir, dir);
+           "talk last=5 name=t  t. ! jsonl path=%s/m.jsonl  t. ! csv path=%s/m.csv  %s", dir, dir,
+           with("PROTOBUF", events));
   calls = 0;
   fail_at = at;
   mr_err_t e = run(text, diag);

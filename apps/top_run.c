@@ -1,0 +1,162 @@
+#include "apps/top_run.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/printable.h"
+
+static double number(const cJSON *j, const char *key, double otherwise) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+  if (cJSON_IsNull(v)) return NAN; /* JSON has no NaN */
+  return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
+}
+
+static int64_t whole(const cJSON *j, const char *key, int64_t otherwise) {
+  double v = number(j, key, (double)otherwise);
+  return v >= 0 && v < 1e15 ? (int64_t)v : otherwise;
+}
+
+static void keep_line(mr_top_t *t, const char *text) {
+  if (t->n_lines == MR_TOP_LINES) memmove(t->line[0], t->line[1], sizeof t->line[0] * --t->n_lines);
+  mr_printable_cell(text, sizeof t->line[0], t->line[t->n_lines++], sizeof t->line[0]);
+}
+
+/* A long run keeps every second of its losses, then every fourth, and so on. */
+static void keep_loss(mr_top_t *t, double loss) {
+  if (t->seen++ % t->n_each) return;
+  if (t->n_losses == MR_TOP_LOSSES) {
+    for (int i = 0; i < MR_TOP_LOSSES / 2; i++) t->losses[i] = t->losses[2 * i];
+    t->n_losses /= 2, t->n_each *= 2;
+  }
+  t->losses[t->n_losses++] = loss;
+}
+
+static void take_stages(mr_top_t *t, const cJSON *all) {
+  const cJSON *one;
+  t->n_stages = 0;
+  cJSON_ArrayForEach(one, all) {
+    if (t->n_stages == MR_TOP_STAGES) break;
+    mr_top_stage_t *st = &t->stage[t->n_stages++];
+    mr_printable_cell(one->string ? one->string : "", sizeof st->name, st->name, sizeof st->name);
+    st->busy = number(one, "busy", 0), st->starved = number(one, "starved", 0);
+    st->blocked = number(one, "blocked", 0), st->queue = number(one, "queue", 0);
+    st->released = whole(one, "released", -1), st->committed = whole(one, "committed", -1);
+  }
+}
+
+/* What only some records have keeps its last value. */
+static void take_measured(mr_top_t *t, const cJSON *j) {
+  const struct {
+    const char *key;
+    double *at;
+  } row[] = {{"step_p50_s", &t->p50},       {"step_p90_s", &t->p90},
+             {"step_p99_s", &t->p99},       {"cpu_cores", &t->cpu},
+             {"rss_bytes", &t->rss},        {"disk_free_bytes", &t->disk},
+             {"disk_read_bytes", &t->read}, {"disk_written_bytes", &t->written},
+             {"telemetry_lost", &t->lost},  {"publish_dropped", &t->dropped},
+             {"gpu_busy", &t->gpu},         {"gpu_memory_bytes", &t->gpu_memory},
+             {"gpu_watts", &t->gpu_watts},  {"gpu_celsius", &t->gpu_celsius}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    *row[i].at = number(j, row[i].key, *row[i].at);
+}
+
+static void take_step(mr_top_t *t, const cJSON *j) {
+  t->loss = number(j, "loss", t->loss), t->accuracy = number(j, "accuracy", t->accuracy);
+  t->rate = number(j, "images_per_s", t->rate), t->lr = number(j, "lr", t->lr);
+  t->grad_norm = number(j, "grad_norm", t->grad_norm);
+  t->param_norm = number(j, "param_norm", t->param_norm);
+  t->loss_scale = number(j, "loss_scale", t->loss_scale);
+  keep_loss(t, t->loss);
+}
+
+static void take_record(mr_top_t *t, const char *text) {
+  cJSON *j = cJSON_Parse(text);
+  const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
+  char line[128];
+  if (!kind || cJSON_HasObjectItem(j, "picture")) return cJSON_Delete(j);
+  t->step = whole(j, "step", t->step);
+  t->total = whole(j, "total_steps", t->total);
+  t->epoch = whole(j, "epoch", t->epoch);
+  take_measured(t, j);
+  if (cJSON_HasObjectItem(j, "stages")) take_stages(t, cJSON_GetObjectItem(j, "stages"));
+  if (!strcmp(kind, "step")) {
+    take_step(t, j);
+    t->note[0] = 0;
+  } else if (!strcmp(kind, "final")) {
+    const char *note = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "note"));
+    note = note && *note ? note : "finished";
+    mr_printable_cell(note, sizeof t->note, t->note, sizeof t->note);
+  } else {
+    snprintf(line, sizeof line, "%s at step %" PRId64 ": loss %.4f, accuracy %.4f", kind, t->step,
+             number(j, "loss", NAN), number(j, "accuracy", NAN));
+    keep_line(t, line);
+  }
+  cJSON_Delete(j);
+}
+
+void mr_top_forget(mr_top_t *t) {
+  *t = (mr_top_t){.where = t->where, .feed = t->feed, .n_each = 1};
+  t->loss = t->accuracy = t->rate = t->p50 = t->p90 = t->p99 = NAN;
+  t->lr = t->grad_norm = t->param_norm = t->loss_scale = NAN;
+  t->cpu = t->rss = t->disk = t->read = t->written = t->lost = NAN;
+  t->dropped = 0;
+  t->gpu = t->gpu_memory = t->gpu_watts = t->gpu_celsius = NAN;
+}
+
+bool mr_top_drain(mr_top_t *t) {
+  bool again = false, any = false;
+  for (char *text; (text = mr_top_feed_next(t->feed, &again)) || again; any = true) {
+    if (again) mr_top_forget(t);
+    if (text) take_record(t, text);
+    free(text);
+  }
+  return any;
+}
+
+/* ---- text ---- */
+
+const char mr_top_narrow_head[] = "stage            busy starv block   wait";
+
+int mr_top_head_text(const mr_top_t *t, char text[MR_TOP_HEAD_LINES][256]) {
+  int n = 0;
+  char of[32] = ""; /* nobody knows how many an endless stream has */
+  if (t->total > 0) snprintf(of, sizeof of, "/%" PRId64, t->total);
+  snprintf(text[n++], sizeof *text,
+           "step %" PRId64 "%s  epoch %" PRId64
+           "  loss %.4f  accuracy %.4f  %.1f images/s  step p50 %.3f s, p90 %.3f s, p99 %.3f s",
+           t->step, of, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p90, t->p99);
+  snprintf(text[n++], sizeof *text,
+           "learning rate %.3g  gradient norm %.4g  parameter norm %.4g  loss scale %g", t->lr,
+           t->grad_norm, t->param_norm, t->loss_scale);
+  snprintf(text[n++], sizeof *text,
+           "CPU %.2f cores  memory %.0f MB  disk free %.1f GB, read %.1f MB, written %.1f MB  "
+           "lost records %.0f",
+           t->cpu, t->rss / 1e6, t->disk / 1e9, t->read / 1e6, t->written / 1e6, t->lost);
+  if (t->dropped > 0)
+    snprintf(text[n++], sizeof *text, "missed by slow subscribers: %.0f", t->dropped);
+  if (!isnan(t->gpu) || !isnan(t->gpu_memory))
+    snprintf(text[n++], sizeof *text, "GPU %.0f %% busy  memory %.0f MB  %.0f W  %.0f C",
+             100 * t->gpu, t->gpu_memory / 1e6, t->gpu_watts, t->gpu_celsius);
+  return n;
+}
+
+void mr_top_stage_text(const mr_top_stage_t *st, int columns, char *text, size_t n) {
+  if (columns && columns < MR_TOP_STAGE_COLUMNS) {
+    snprintf(text, n, "%-15.15s %4.0f%% %4.0f%% %4.0f%% %6.1f", st->name, 100 * st->busy,
+             100 * st->starved, 100 * st->blocked, st->queue);
+    return;
+  }
+  snprintf(text, n, "%-16.16s %5.1f%% busy %5.1f%% starved %5.1f%% blocked %6.1f waiting", st->name,
+           100 * st->busy, 100 * st->starved, 100 * st->blocked, st->queue);
+}
+
+bool mr_top_link_text(const mr_top_stage_t *st, char *text, size_t n) {
+  if (st->released < 0) return false;
+  snprintf(text, n, "%-16.16s released up to %" PRId64 ", committed up to %" PRId64, st->name,
+           st->released, st->committed);
+  return true;
+}

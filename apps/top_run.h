@@ -1,0 +1,60 @@
+/* What millrace top knows of a run: its newest records, and the lines of text that both its forms
+   show, the screen and --once.  One thread. */
+#ifndef MR_APPS_TOP_RUN_H
+#define MR_APPS_TOP_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "apps/top_feed.h"
+#include "base/err.h"
+
+enum { MR_TOP_LOSSES = 1 << 16, MR_TOP_STAGES = 24, MR_TOP_LINES = 6, MR_TOP_HEAD_LINES = 5 };
+enum { MR_TOP_STAGE_COLUMNS = 76 /* of a stage's line in words */ };
+
+typedef struct mr_top_stage {
+  char name[24];
+  double busy, starved, blocked, queue;
+  int64_t released, committed; /* -1: it is no end of a link */
+} mr_top_stage_t;
+
+typedef struct mr_top {
+  const char *where;   /* the caller's */
+  mr_top_feed_t *feed; /* the caller's, who closes it */
+  int64_t step, total, epoch;
+  double loss, accuracy, rate, p50, p90, p99;
+  double lr, grad_norm, param_norm, loss_scale;
+  double cpu, rss, disk, read, written, lost, dropped;
+  double gpu, gpu_memory, gpu_watts, gpu_celsius; /* NAN: there is none */
+  double losses[MR_TOP_LOSSES];                   /* every n_each-th step's, oldest first */
+  int64_t n_losses, n_each, seen;
+  mr_top_stage_t stage[MR_TOP_STAGES];
+  int n_stages;
+  char line[MR_TOP_LINES][128]; /* newest last */
+  int n_lines;
+  char note[80];
+} mr_top_t;
+
+/* Empties all but where and feed. */
+void mr_top_forget(mr_top_t *t);
+
+/* Takes every record that has come up to now; whether there was any. */
+bool mr_top_drain(mr_top_t *t);
+
+/* The lines of numbers; returns how many, in [0,MR_TOP_HEAD_LINES]. */
+int mr_top_head_text(const mr_top_t *t, char text[MR_TOP_HEAD_LINES][256]);
+
+/* A stage's line into text[0,n).  columns: of the terminal, 0 for none; below MR_TOP_STAGE_COLUMNS
+   the line stands under mr_top_narrow_head. */
+void mr_top_stage_text(const mr_top_stage_t *st, int columns, char *text, size_t n);
+extern const char mr_top_narrow_head[];
+
+/* A line of a stage that is the end of a link into text[0,n); false: it is none. */
+bool mr_top_link_text(const mr_top_stage_t *st, char *text, size_t n);
+
+/* Shows the run on the terminal, which standard input and output are, until q is pressed.
+   MR_ERR_UNAVAILABLE in a build without ncurses. */
+mr_err_t mr_top_watch(mr_top_t *t, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,1 @@
+mr_needs(mr_loaders URING loaders/reader_uring.c)

@@ -1,0 +1,42 @@
+#include "sinks/alert_post.h"
+
+#include <cjson/cJSON.h>
+#include <curl/curl.h>
+
+enum { MOST_S = 10 };
+
+static size_t ignore(char *data, size_t size, size_t n, void *arg) { return size * n; }
+
+static char *body_of(const char *kind, int64_t step, const char *text) {
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "alert", kind);
+  cJSON_AddNumberToObject(o, "step", (double)step);
+  cJSON_AddStringToObject(o, "text", text);
+  char *body = cJSON_PrintUnformatted(o);
+  cJSON_Delete(o);
+  return body;
+}
+
+mr_err_t mr_alert_post(const char *address, const char *kind, int64_t step, const char *text,
+                       mr_diag_t *diag) {
+  CURL *c = curl_easy_init();
+  char *body = body_of(kind, step, text);
+  struct curl_slist *head = curl_slist_append(NULL, "Content-Type: application/json");
+  CURLcode code = CURLE_OUT_OF_MEMORY;
+  if (c && body && head) {
+    curl_easy_setopt(c, CURLOPT_URL, address);
+    curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, head);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)MOST_S);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, ignore);
+    code = curl_easy_perform(c);
+  }
+  curl_slist_free_all(head);
+  cJSON_free(body);
+  curl_easy_cleanup(c);
+  if (code == CURLE_OK) return MR_OK;
+  return mr_fail(diag, code == CURLE_OUT_OF_MEMORY ? MR_ERR_NOMEM : MR_ERR_IO, "%s: %s", address,
+                 curl_easy_strerror(code));
+}
