@@ -5,6 +5,8 @@
 
 #include "apps/jaxpr_examples.h"
 #include "base/suggest.h"
+#include "base/xio.h"
+#include "model/ir/parse.h"
 #include "model/transforms/transforms.h"
 
 static const mr_jaxpr_example_t *find(const char *name) {
@@ -13,22 +15,38 @@ static const mr_jaxpr_example_t *find(const char *name) {
   return NULL;
 }
 
-static mr_err_t build_example(const char *command, const mr_jaxpr_example_t *e, bool grad,
-                              mr_fn_t **out, mr_diag_t *diag) {
-  mr_fn_t *f = mr_fn_create();
+static mr_err_t build_example(const mr_jaxpr_example_t *e, mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *f = *out = mr_fn_create();
   if (!f) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
   e->build(f);
-  mr_err_t err = f->diag.code < 0 ? mr_fail(diag, f->diag.code, "%s", f->diag.text) : MR_OK;
-  *out = f;
-  if (err < 0 || !grad) return err;
-  if (f->out[0]->aval.ndim)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad: %s gives no scalar; poly and energy do",
-                   command, e->name);
+  return f->diag.code < 0 ? mr_fail(diag, f->diag.code, "%s", f->diag.text) : MR_OK;
+}
+
+static bool is_file(const char *word) {
+  size_t n = strlen(word);
+  return strchr(word, '/') || (n > 6 && !strcmp(word + n - 6, ".jaxpr"));
+}
+
+static mr_err_t read_fn(const char *path, mr_fn_t **out, mr_diag_t *diag) {
+  void *text;
+  size_t n;
+  mr_diag_t why = {0};
+  MR_TRY(mr_read_file(path, 1 << 20, &text, &n, diag));
+  mr_err_t e = mr_fn_parse(text, out, &why);
+  free(text);
+  return e < 0 ? mr_fail(diag, e, "%s: %s", path, why.text) : MR_OK;
+}
+
+/* The value and gradient of *f in its place. */
+static mr_err_t differentiate(const char *command, const char *word, mr_fn_t **f, mr_diag_t *diag) {
   mr_fn_t *g = NULL;
-  err = mr_value_and_grad(f, 1, (int[]){0}, &g, diag);
-  mr_fn_destroy(f);
-  *out = g;
-  return err;
+  if ((*f)->n_in < 1 || (*f)->n_out != 1 || (*f)->out[0]->aval.ndim)
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad: %s gives no scalar; poly and energy do",
+                   command, word);
+  mr_err_t e = mr_value_and_grad(*f, 1, (int[]){0}, &g, diag);
+  mr_fn_destroy(*f);
+  *f = g;
+  return e;
 }
 
 /* With the nearest of the words there are. */
@@ -45,12 +63,15 @@ mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_dia
   const char *command = a->command->name;
   const mr_jaxpr_example_t *e = find(word);
   bool grad = mr_args_text(a, "--grad") != NULL;
-  if (e) return build_example(command, e, grad, out, diag);
+  if (e || is_file(word)) {
+    MR_TRY(e ? build_example(e, out, diag) : read_fn(word, out, diag));
+    return grad ? differentiate(command, word, out, diag) : MR_OK;
+  }
   if (strcmp(word, "loss") && strcmp(word, "grad") && strcmp(word, "step"))
     return unknown(command, word, diag);
   if (grad)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples; take `%s grad`", command,
-                   command);
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples and files; take `%s grad`",
+                   command, command);
   mr_vit_config_t c;
   mr_train_config_t t;
   mr_params_t params = {0};
