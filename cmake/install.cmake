@@ -22,6 +22,7 @@ set_target_properties(millrace_library PROPERTIES OUTPUT_NAME millrace LINKER_LA
 # What the library's objects call, by pkg-config's names; oneDNN has none and stands in the .pc itself.
 list(JOIN MR_REQUIRES " " MR_REQUIRES)
 configure_file(cmake/millrace.pc.in millrace.pc @ONLY)
+configure_file(cmake/millrace-plugin.pc.in millrace-plugin.pc @ONLY)
 configure_file(cmake/millraceConfig.cmake.in millraceConfig.cmake @ONLY)
 write_basic_package_version_file(millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
@@ -29,7 +30,7 @@ install(TARGETS millrace RUNTIME DESTINATION bin)
 install(TARGETS millrace_library ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
 install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")")
 install(SCRIPT cmake/install_headers.cmake)
-install(FILES ${CMAKE_BINARY_DIR}/millrace.pc DESTINATION lib/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-plugin.pc DESTINATION lib/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
   DESTINATION lib/cmake/millrace)
 install(DIRECTORY examples/ DESTINATION share/millrace/examples)

@@ -64,7 +64,7 @@ static mr_err_t check_has_no_library(const char *file, void *so, mr_diag_t *diag
   if (!its || its == (void *)mr_registry_find) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
                  "%s: it carries a millrace library of its own; build it with `pkg-config --cflags "
-                 "millrace` alone, without --libs",
+                 "millrace-plugin` and link no libmillrace",
                  file);
 }
 

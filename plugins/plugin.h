@@ -7,7 +7,7 @@
      static const mr_stage_def_t *const stages[] = {&cutout, NULL};
      const mr_plugin_t mr_plugin = {MR_PLUGIN_BUILT_FOR, .name = "cutout", .stages = stages};
 
-     cc -shared -fPIC cutout.c $(pkg-config --cflags millrace) -o cutout.so
+     cc -shared -fPIC cutout.c $(pkg-config --cflags millrace-plugin) -o cutout.so
 
    What it calls it finds in the program that loads it: the command line shows every mr_* function,
    a program of one's own must link the shared library, or all of the static one with -rdynamic.

@@ -31,6 +31,31 @@ programs_build_and_run() {
   own-op/squareplus >/dev/null
 }
 
+# PREFIX FLAGS...: plug-ins are built with the headers alone, and run in the installed program and in a
+# program of one's own, which FLAGS link with all of the library.
+plugins_build_and_run() {
+  prefix=$1
+  shift
+  examples=$prefix/share/millrace/examples
+  millrace=$prefix/bin/millrace
+  rm -rf plugins && mkdir -m 755 plugins
+  cmake -S "$examples/plugin-stage" -B plugins/build -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+  cmake --build plugins/build >/dev/null
+  # shellcheck disable=SC2046,SC2086 # words
+  {
+    cc $strict -shared -fPIC "$examples/plugin-stage/cutout.c" $(pkg-config --cflags millrace-plugin) -o plugins/cutout.so
+    cc $strict -shared -fPIC "$examples/plugin-op/hardswish.c" $(pkg-config --cflags millrace-plugin) -o plugins/hardswish.so
+    cc $strict "$root/tests/install/host.c" $(pkg-config --cflags millrace) "$@" -o host
+  }
+  chmod go-w plugins/*.so plugins/build plugins/build/cutout.so
+  graph='synthetic n=256 ! shuffle seed=1 ! cutout 12 p=0.5 ! batch 64 ! ledger'
+  "$millrace" run --plugin plugins/cutout.so "$graph" 2>/dev/null >first
+  "$millrace" run --plugin plugins/build/cutout.so "$graph" workers=2 2>/dev/null | diff first -
+  "$millrace" who --plugin plugins/cutout.so "$graph" --step 1 | grep -q 'cutout: covered around row'
+  "$millrace" jaxpr --plugin plugins/hardswish.so "$examples/plugin-op/energy.jaxpr" --grad | grep -q 'hardswish a'
+  ./host plugins/hardswish.so plugins/cutout.so
+}
+
 # PREFIX: each installed header compiles alone, in each language.
 headers_compile_alone() {
   (cd "$1/include/millrace" && find . -name '*.h' | sed 's,^\./,,') >headers
@@ -56,6 +81,9 @@ cmake --install "$root/build/release" --prefix "$work/static" >/dev/null
 test -f "$work/static/share/millrace/examples/cifar10-vit.mr"
 headers_compile_alone "$work/static"
 programs_build_and_run "$work/static"
+# shellcheck disable=SC2046
+plugins_build_and_run "$work/static" -rdynamic -Wl,--whole-archive $(pkg-config --libs millrace |
+  sed 's/-lmillrace/-lmillrace -Wl,--no-whole-archive/')
 # Every object of the archive finds what it calls among the libraries that millrace.pc names.
 # shellcheck disable=SC2046
 cc "$root/tests/install/library.c" -Wl,--whole-archive $(pkg-config --cflags --libs-only-L --libs-only-l millrace |
@@ -72,5 +100,7 @@ fi
 LD_LIBRARY_PATH=$work/shared/lib
 export LD_LIBRARY_PATH
 programs_build_and_run "$work/shared"
+# shellcheck disable=SC2046
+plugins_build_and_run "$work/shared" $(pkg-config --libs millrace)
 ldd library11 | grep -q "$work/shared/lib/libmillrace.so.0"
-echo "install: the installed program runs; programs build against the static and the shared library, by pkg-config and CMake"
+echo "install: the installed program runs; programs build against the static and the shared library, by pkg-config and CMake; plug-ins build and run"
