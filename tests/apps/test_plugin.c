@@ -180,6 +180,26 @@ static void a_stage_of_a_plugin_is_one_like_any_other(void **state) {
   assert_int_equal(p.status, 2);
 }
 
+static void an_op_of_a_plugin_is_read_differentiated_and_compiled(void **state) {
+  const char *path = in_dir("sum.jaxpr");
+  write_text(path,
+             "{ lambda ; a:f32[4]. let\n  b:f32[4] = twice a\n"
+             "  c:f32[] = reduce_sum[axes=(0,)] b\n  in (c,) }\n");
+  RUN(&p, "jaxpr", "--plugin", file, path, "--grad");
+  if (p.status) fail_msg("%s", p.err);
+  assert_non_null(strstr(p.out, "b:f32[4] = twice a\n"));
+  assert_non_null(strstr(p.out, "mul 2.0:f32[] ")); /* its vjp rule */
+  RUN(&p, "jaxpr", "--plugin", file, path, "--compiled");
+  assert_int_equal(p.status, 0);
+  RUN(&p, "jaxpr", path);
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "sum.jaxpr: jaxpr, line 2: expected a known op, not twice"));
+  write_text(path, "{ lambda ; a:f32[4]. let b:f32[4] = neg a in (b,) }\n");
+  RUN(&p, "jaxpr", path, "--grad");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "gives no scalar"));
+}
+
 static void one_file_may_be_named_more_than_once(void **state) {
   assert_int_equal(symlink(file, in_dir("same.so")), 0);
   RUN(&p, "run", "--plugin", file, "--plugin", in_dir("same.so"), GRAPH " ! null");
@@ -329,6 +349,7 @@ int main(void) {
       cmocka_unit_test(names_that_are_there_and_constants_with_gaps_are_refused),
       cmocka_unit_test(two_plugins_with_one_name_are_told_apart_by_their_files),
       cmocka_unit_test(a_stage_of_a_plugin_is_one_like_any_other),
+      cmocka_unit_test(an_op_of_a_plugin_is_read_differentiated_and_compiled),
       cmocka_unit_test(one_file_may_be_named_more_than_once),
       cmocka_unit_test(graph_text_names_its_plugins_from_where_it_stands),
       cmocka_unit_test(graph_text_says_where_its_plugin_is_wrong),
