@@ -51,7 +51,7 @@ SHORTER = [
 LABELS = {15934: 1, 2344: 8, 44569: 8, 1292: 8}
 
 COMMAND = re.compile(r'\$ |\./millrace |millrace |scripts/|cmake |export |cc |cat |head |[A-Z]+=')
-GRAPH = re.compile(r'process |let ')  # a block of graph text, which runs too
+GRAPH = re.compile(r'process |let |plugin ')  # a block of graph text, which runs too
 verbose = '-v' in sys.argv
 failures = []
 
