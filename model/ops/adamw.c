@@ -66,29 +66,6 @@ static mr_err_t adamw_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return MR_OK;
 }
 
-static float attr_of(const mr_call_t *c, const char *name) {
-  return (float)mr_attr_get(c->eqn, name)->f;
-}
-
-static void adamw_run(const mr_call_t *c) {
-  double t = *(const float *)c->in[5];
-  mr_adamw_step_t s = {.lr = *(const float *)c->in[4],
-                       .b1 = attr_of(c, "b1"),
-                       .b2 = attr_of(c, "b2"),
-                       .eps = attr_of(c, "eps"),
-                       .weight_decay = attr_of(c, "weight_decay"),
-                       .grad_scale = *(const float *)c->in[6]};
-  s.bias1 = (float)(1 - pow(s.b1, t));
-  s.bias2 = (float)(1 - pow(s.b2, t));
-  mr_adamw(&s, c->in[0], c->in[1], c->in[2], c->in[3], c->out[0], c->out[1], c->out[2],
-           mr_aval_elems(&c->eqn->in[0]->aval));
-}
-
-static mr_err_t adamw_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = adamw_run;
-  return MR_OK;
-}
-
 static mr_err_t adamw_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   static const char *const name[] = {"b1", "b2", "eps", "weight_decay"};
   double config[4];
@@ -117,7 +94,6 @@ const mr_op_def_t mr_op_adamw = {
     .shape = adamw_shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_WIDE,
-    .cpu = adamw_cpu,
     .inplace = {1, 4, 8},
     .flop_each = 14,
 };

@@ -32,7 +32,7 @@ const mr_op_def_t mr_op_add = {
     .jvp = add_jvp,
     .vjp = add_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2, .lane = MR_LANE_ADD},
+    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
     .mixes = true,
 };
 
@@ -46,7 +46,7 @@ const mr_op_def_t mr_op_add_any = {
     .jvp = add_jvp,
     .vjp = add_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2, .lane = MR_LANE_ADD},
+    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
     .mixes = true,
 };
 
@@ -71,7 +71,7 @@ const mr_op_def_t mr_op_neg = {
     .vjp = neg_vjp,
     .sample = mr_sample_unary,
     .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1, .lane = MR_LANE_NEG},
+    .at = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1},
     .inplace = {1},
 };
 
@@ -101,7 +101,7 @@ const mr_op_def_t mr_op_sub = {
     .jvp = sub_jvp,
     .vjp = sub_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2, .lane = MR_LANE_SUB},
+    .at = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2},
 };
 
 mr_var_t *mr_lax_mul(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -125,7 +125,7 @@ const mr_op_def_t mr_op_mul = {
     .jvp = mr_jvp_product,
     .vjp = mul_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = mul_f2, .d2 = mul_d2, .i2 = mul_i2, .lane = MR_LANE_MUL},
+    .at = {.f2 = mul_f2, .d2 = mul_d2, .i2 = mul_i2},
 };
 
 mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x) {
@@ -166,5 +166,5 @@ const mr_op_def_t mr_op_div = {
     .jvp = div_jvp,
     .vjp = div_vjp,
     .sample = mr_sample_binary_positive,
-    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .u2 = div_u2, .lane = MR_LANE_DIV},
+    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .u2 = div_u2},
 };

@@ -1,6 +1,7 @@
 /* softmax(q k' scale) v of each head, and its backward pass.  q, k, v are three operands (B,T,H,D)
    or lie side by side in one (B,T,3,H,D). */
-#include "model/backends/cpu/kernels.h"
+#include "model/ops/attention.h"
+
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -20,29 +21,11 @@ mr_var_t *mr_lax_attention_packed(mr_fn_t *f, mr_var_t *qkv, float scale) {
 
 static bool attention_packed(const mr_eqn_t *e) { return e->in[0]->aval.ndim == 5; }
 
-static mr_attention_spec_t attention_spec(const mr_eqn_t *e) {
+mr_attention_sizes_t mr__attention_sizes(const mr_eqn_t *e) {
   const mr_aval_t *q = &e->in[0]->aval;
   int packed = attention_packed(e);
-  int64_t H = q->dim[2 + packed], D = q->dim[3 + packed], token = H * D;
-  int64_t stride = packed ? 3 * token : token;
-  return (mr_attention_spec_t){.B = q->dim[0],
-                               .T = q->dim[1],
-                               .H = H,
-                               .D = D,
-                               .q_tok = stride,
-                               .k_tok = stride,
-                               .v_tok = stride,
-                               .o_tok = token,
-                               .scale = (float)mr_attr_get(e, "scale")->f,
-                               .t = q->dtype};
-}
-
-/* Pointers to q, k, v in one packed array or three arrays. */
-static void attention_split(const mr_eqn_t *e, const mr_attention_spec_t *s, void *const *in,
-                            void **qkv) {
-  size_t token = (size_t)(s->H * s->D) * mr_dtype_size(s->t);
-  bool packed = attention_packed(e);
-  for (size_t i = 0; i < 3; i++) qkv[i] = packed ? (char *)in[0] + i * token : in[i];
+  return (mr_attention_sizes_t){q->dim[0], q->dim[1], q->dim[2 + packed], q->dim[3 + packed],
+                                packed};
 }
 
 /* q, k, v as three values (B,T,H,D). */
@@ -95,28 +78,10 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
     return mr_shape_fail(e, diag, "want q, k, v of one shape (B,T,H,D)");
   }
   if (!mr_is_float(q->dtype)) return mr_shape_fail(e, diag, "want floats");
-  mr_attention_spec_t s = attention_spec(e);
+  mr_attention_sizes_t s = mr__attention_sizes(e);
   out[0] = mr_aval_of(q->dtype, s.B, s.T, s.H, s.D);
   /* log of the sum of exponents, for backward */
   out[1] = mr_aval_of(mr_sum_dtype(q->dtype), s.B, s.H, s.T);
-  return MR_OK;
-}
-
-static void attention_run(const mr_call_t *c) {
-  mr_attention_spec_t s = attention_spec(c->eqn);
-  void *qkv[3];
-  attention_split(c->eqn, &s, c->in, qkv);
-  mr_attention_fwd(&s, qkv[0], qkv[1], qkv[2], c->out[0], c->out[1]);
-}
-
-static const char *attention_how(const mr_eqn_t *e) {
-  mr_attention_spec_t s = attention_spec(e);
-  return mr_attention_how(&s);
-}
-
-static mr_err_t attention_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = attention_run;
-  c->how = attention_how(c->eqn);
   return MR_OK;
 }
 
@@ -162,7 +127,7 @@ static bool attention_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 /* Arithmetic of one product of all heads, (T,D) by (D,T). */
 static double attention_product(const mr_eqn_t *e) {
-  mr_attention_spec_t s = attention_spec(e);
+  mr_attention_sizes_t s = mr__attention_sizes(e);
   return 2 * (double)(s.B * s.H) * (double)(s.T * s.T) * (double)s.D;
 }
 
@@ -181,8 +146,6 @@ const mr_op_def_t mr_op_attention = {
     .vjp = attention_vjp,
     .amp = MR_AMP_NARROW,
     .product = true,
-    .cpu = attention_cpu,
-    .f32_alone = true,
     .flop = attention_flop,
 };
 
@@ -193,31 +156,15 @@ static mr_err_t attention_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t
   const mr_aval_t *q = n > 0 ? &e->in[0]->aval : NULL;
   if ((n != 1 && n != 3) || e->n_out != n || q->ndim != (n == 1 ? 5 : 4))
     return mr_shape_fail(e, diag, "want qkv or q, k, v; then out, lse, dout");
-  mr_attention_spec_t s = attention_spec(e);
-  mr_aval_t o = mr_aval_of(s.t, s.B, s.T, s.H, s.D),
-            lse = mr_aval_of(mr_sum_dtype(s.t), s.B, s.H, s.T);
+  mr_attention_sizes_t s = mr__attention_sizes(e);
+  mr_aval_t o = mr_aval_of(q->dtype, s.B, s.T, s.H, s.D),
+            lse = mr_aval_of(mr_sum_dtype(q->dtype), s.B, s.H, s.T);
   for (int i = 1; i < n; i++)
     if (!mr_aval_equal(q, &e->in[i]->aval)) return mr_shape_fail(e, diag, "want q, k, v alike");
   if ((n == 1 && q->dim[2] != 3) || !mr_aval_equal(&e->in[n]->aval, &o) ||
       !mr_aval_equal(&e->in[n + 1]->aval, &lse) || !mr_aval_equal(&e->in[n + 2]->aval, &o))
     return mr_shape_fail(e, diag, "out, lse and dout must be as attention gives them");
   for (int i = 0; i < n; i++) out[i] = e->in[i]->aval;
-  return MR_OK;
-}
-
-static void attention_vjp_run(const mr_call_t *c) {
-  mr_attention_spec_t s = attention_spec(c->eqn);
-  int n = c->eqn->n_out;
-  void *qkv[3], *d[3];
-  attention_split(c->eqn, &s, c->in, qkv);
-  attention_split(c->eqn, &s, c->out, d);
-  mr_attention_bwd(&s, qkv[0], qkv[1], qkv[2], c->in[n], c->in[n + 1], c->in[n + 2], d[0], d[1],
-                   d[2]);
-}
-
-static mr_err_t attention_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = attention_vjp_run;
-  c->how = attention_how(c->eqn);
   return MR_OK;
 }
 
@@ -290,7 +237,5 @@ const mr_op_def_t mr_op_attention_vjp = {
     .vjp = mr_vjp_open,
     .amp = MR_AMP_NARROW,
     .product = true,
-    .cpu = attention_vjp_cpu,
-    .f32_alone = true,
     .flop = attention_vjp_flop,
 };

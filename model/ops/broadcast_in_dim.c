@@ -26,29 +26,11 @@ static mr_err_t broadcast_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   return MR_OK;
 }
 
-static void broadcast_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  const mr_attr_t *at = mr_attr_get(c->eqn, "broadcast_dimensions");
-  int64_t from[MR_MAX_NDIM];
-  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
-  mr__strides(x, from);
-  mr__strides(y, m.to);
-  for (int i = 0; i < y->ndim; i++) m.dim[i] = y->dim[i];
-  for (int i = 0; i < x->ndim; i++)
-    if (x->dim[i] != 1) m.from[at->i[i]] = from[i];
-  mr__move(&m, c->in[0], c->out[0]);
-}
-
-static mr_err_t broadcast_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = broadcast_run;
-  return MR_OK;
-}
-
 /* A unit where the operand's sizes other than 1 are neighbours in the result: element i is the
    operand's i / inner mod mid. */
-static bool broadcast_unit(mr_unit_t *u) {
-  const mr_aval_t *x = &u->eqn->in[0]->aval, *y = &u->eqn->out[0]->aval;
-  const mr_attr_t *at = mr_attr_get(u->eqn, "broadcast_dimensions");
+static bool broadcast_unit(const mr_eqn_t *e, mr_unit_t *u) {
+  const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;
+  const mr_attr_t *at = mr_attr_get(e, "broadcast_dimensions");
   int last = -1;
   u->kind = MR_UNIT_REPEAT;
   u->mid = mr_aval_elems(x);
@@ -148,7 +130,6 @@ const mr_op_def_t mr_op_broadcast_in_dim = {
     .shape = broadcast_shape,
     .vjp = broadcast_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = broadcast_cpu,
     .unit = broadcast_unit,
     .view = broadcast_view,
     .viewed = broadcast_viewed,

@@ -17,7 +17,7 @@ static int64_t eq_i2(int64_t a, int64_t b) { return a == b; }
 const mr_op_def_t mr_op_eq = {
     COMPARISON,
     .name = "eq",
-    .at = {.f2 = eq_f2, .d2 = eq_d2, .i2 = eq_i2, .lane = MR_LANE_EQ, .bools = true},
+    .at = {.f2 = eq_f2, .d2 = eq_d2, .i2 = eq_i2, .bools = true},
 };
 
 mr_var_t *mr_lax_ne(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -31,7 +31,7 @@ static int64_t ne_i2(int64_t a, int64_t b) { return a != b; }
 const mr_op_def_t mr_op_ne = {
     COMPARISON,
     .name = "ne",
-    .at = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2, .lane = MR_LANE_NE, .bools = true},
+    .at = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2, .bools = true},
 };
 
 mr_var_t *mr_lax_lt(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -46,7 +46,7 @@ static uint64_t lt_u2(uint64_t a, uint64_t b) { return a < b; }
 const mr_op_def_t mr_op_lt = {
     COMPARISON,
     .name = "lt",
-    .at = {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .u2 = lt_u2, .lane = MR_LANE_LT, .bools = true},
+    .at = {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .u2 = lt_u2, .bools = true},
 };
 
 mr_var_t *mr_lax_le(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -61,7 +61,7 @@ static uint64_t le_u2(uint64_t a, uint64_t b) { return a <= b; }
 const mr_op_def_t mr_op_le = {
     COMPARISON,
     .name = "le",
-    .at = {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .u2 = le_u2, .lane = MR_LANE_LE, .bools = true},
+    .at = {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .u2 = le_u2, .bools = true},
 };
 
 mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -76,7 +76,7 @@ static uint64_t gt_u2(uint64_t a, uint64_t b) { return a > b; }
 const mr_op_def_t mr_op_gt = {
     COMPARISON,
     .name = "gt",
-    .at = {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .u2 = gt_u2, .lane = MR_LANE_GT, .bools = true},
+    .at = {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .u2 = gt_u2, .bools = true},
 };
 
 mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -91,5 +91,5 @@ static uint64_t ge_u2(uint64_t a, uint64_t b) { return a >= b; }
 const mr_op_def_t mr_op_ge = {
     COMPARISON,
     .name = "ge",
-    .at = {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .u2 = ge_u2, .lane = MR_LANE_GE, .bools = true},
+    .at = {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .u2 = ge_u2, .bools = true},
 };

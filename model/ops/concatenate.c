@@ -23,25 +23,6 @@ static mr_err_t concatenate_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
   return MR_OK;
 }
 
-static void concatenate_run(const mr_call_t *c) {
-  const mr_aval_t *y = &c->eqn->out[0]->aval;
-  int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], at = 0;
-  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
-  mr__strides(y, m.to);
-  for (int k = 0; k < c->eqn->n_in; k++) {
-    const mr_aval_t *x = &c->eqn->in[k]->aval;
-    mr__strides(x, m.from);
-    for (int i = 0; i < y->ndim; i++) m.dim[i] = x->dim[i];
-    mr__move(&m, c->in[k], (char *)c->out[0] + at * m.to[d] * (int64_t)m.size);
-    at += x->dim[d];
-  }
-}
-
-static mr_err_t concatenate_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = concatenate_run;
-  return MR_OK;
-}
-
 static mr_err_t concatenate_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                 mr_var_t **din) {
   int64_t d = mr_attr_get(e, "dimension")->i[0], start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
@@ -83,6 +64,5 @@ const mr_op_def_t mr_op_concatenate = {
     .shape = concatenate_shape,
     .vjp = concatenate_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = concatenate_cpu,
     .moves = true,
 };

@@ -1,5 +1,3 @@
-#include "model/backends/cpu/program.h"
-#include "model/backends/cpu/rows.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -16,50 +14,9 @@ static mr_err_t convert_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return MR_OK;
 }
 
-static mr_dtype_t from_of(const mr_unit_t *u) { return u->eqn->in[0]->aval.dtype; }
-static mr_dtype_t to_of(const mr_unit_t *u) { return u->eqn->out[0]->aval.dtype; }
-
-static void narrow_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr__rows()->convert(from_of(u), in[0], to_of(u), out, 0, u->step[0] ? n : 1);
-  for (int64_t i = 1; !u->step[0] && i < n; i++)
-    mr_set_f32(to_of(u), out, i, mr_get_f32(to_of(u), out, 0));
-}
-
-static void integer_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    mr_set_i64(to_of(u), out, i, mr_get_i64(from_of(u), in[0], i * u->step[0]));
-}
-
-static void general_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    mr_set_f64(to_of(u), out, i, mr_get_f64(from_of(u), in[0], i * u->step[0]));
-}
-
-/* Masks and whole numbers into f32, which gradients of comparisons are made of. */
-static void bool_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  static const float zero = 0, one = 1;
-  mr__lanes()->select(in[0], u->step[0], &zero, 0, &one, 0, out, sizeof one, n);
-}
-
-static void i32_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  const int32_t *x = in[0];
-  float *y = out;
-  for (int64_t i = 0; i < n; i++) y[i] = (float)x[i * u->step[0]];
-}
-
-static bool is_integer(mr_dtype_t t) { return !mr_is_float(t); }
-
-static bool narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
-
-static bool convert_unit(mr_unit_t *u) {
-  mr_dtype_t from = from_of(u), to = to_of(u);
+static bool convert_unit(const mr_eqn_t *e, mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
-  u->run = narrow(from) && narrow(to)           ? narrow_run
-           : from == MR_BOOL && to == MR_F32    ? bool_run
-           : from == MR_I32 && to == MR_F32     ? i32_run
-           : is_integer(from) && is_integer(to) ? integer_run
-                                                : general_run;
-  return from != MR_F16 && to != MR_F16;
+  return e->in[0]->aval.dtype != MR_F16 && e->out[0]->aval.dtype != MR_F16;
 }
 
 static mr_err_t convert_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
@@ -92,7 +49,6 @@ const mr_op_def_t mr_op_convert_element_type = {
     .shape = convert_shape,
     .vjp = convert_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = mr__program_one,
     .unit = convert_unit,
     .view = mr_view_each,
     .moves = true,

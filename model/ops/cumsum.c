@@ -13,31 +13,6 @@ static mr_err_t cumsum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return mr_shape_same(e, out, diag);
 }
 
-static void cumsum_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  int axis = (int)mr_attr_get(c->eqn, "axis")->i[0];
-  bool back = mr_attr_get(c->eqn, "reverse")->i[0] != 0;
-  int64_t outer = mr_aval_span(x, 0, axis), n = x->dim[axis];
-  int64_t inner = mr_aval_span(x, axis + 1, x->ndim);
-  for (int64_t r = 0; r < outer * inner; r++) {
-    double sum = 0;
-    uint64_t whole = 0; /* integers wrap */
-    for (int64_t k = 0; k < n; k++) {
-      int64_t at = (r / inner * n + (back ? n - 1 - k : k)) * inner + r % inner;
-      if (mr_is_float(x->dtype))
-        mr_set_f64(x->dtype, c->out[0], at, sum += mr_get_f64(x->dtype, c->in[0], at));
-      else
-        mr_set_i64(x->dtype, c->out[0], at,
-                   (int64_t)(whole += (uint64_t)mr_get_i64(x->dtype, c->in[0], at)));
-    }
-  }
-}
-
-static mr_err_t cumsum_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = cumsum_run;
-  return MR_OK;
-}
-
 /* The same from the other end. */
 static mr_err_t cumsum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   bool reverse = mr_attr_get(e, "reverse")->i[0] != 0;
@@ -62,5 +37,5 @@ static bool cumsum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_cumsum = {
     MR_RULES_PRIMITIVE,      .name = "cumsum",     .n_in = 1,         .n_out = 1,
     .shape = cumsum_shape,   .jvp = mr_jvp_linear, .vjp = cumsum_vjp, .batch = cumsum_batch,
-    .sample = cumsum_sample, .amp = MR_AMP_WIDE,   .cpu = cumsum_cpu, .inplace = {1},
+    .sample = cumsum_sample, .amp = MR_AMP_WIDE,   .inplace = {1},
 };

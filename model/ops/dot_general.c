@@ -34,7 +34,7 @@ static void groups(const mr_aval_t *x, const int *contract, int n_contract, cons
     if (!(taken >> i & 1)) s->free[s->n_free++] = i;
 }
 
-static void sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
+void mr__dot_sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
   mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
   groups(&e->in[0]->aval, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch, a);
   groups(&e->in[1]->aval, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch, b);
@@ -69,7 +69,7 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   for (int i = 0; i < d.n_batch; i++)
     if (x->dim[d.lhs_batch[i]] != w->dim[d.rhs_batch[i]])
       return mr_shape_fail(e, diag, "batch sizes differ");
-  sides(e, &a, &b);
+  mr__dot_sides(e, &a, &b);
   if (a.n_batch + a.n_free + b.n_free > MR_MAX_NDIM)
     return mr_shape_fail(e, diag, "the result has too many dimensions");
   *out = mr_aval_scalar((mr_dtype_t)mr_attr_get(e, "preferred_element_type")->i[0]);
@@ -77,55 +77,6 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   for (int i = 0; i < a.n_free; i++) out->dim[out->ndim++] = x->dim[a.free[i]];
   for (int i = 0; i < b.n_free; i++) out->dim[out->ndim++] = w->dim[b.free[i]];
   return MR_OK;
-}
-
-/* f64 has no library's kernel: sums over the contracted dimensions, element by element. */
-static int64_t offset_at(int64_t index, const mr_aval_t *x, const int *dims, int n) {
-  int64_t stride[MR_MAX_NDIM], at = 0;
-  mr__strides(x, stride);
-  for (int i = n - 1; i >= 0; i--) {
-    at += index % x->dim[dims[i]] * stride[dims[i]];
-    index /= x->dim[dims[i]];
-  }
-  return at;
-}
-
-static int64_t count(const mr_aval_t *x, const int *dims, int n) {
-  int64_t size = 1;
-  for (int i = 0; i < n; i++) size *= x->dim[dims[i]];
-  return size;
-}
-
-static void dot_run_f64(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
-  const double *p = c->in[0], *q = c->in[1];
-  double *y = c->out[0];
-  mr_side_t a, b;
-  sides(c->eqn, &a, &b);
-  int64_t m = count(x, a.free, a.n_free), n = count(w, b.free, b.n_free);
-  int64_t kk = count(x, a.contract, a.n_contract), all = count(x, a.batch, a.n_batch) * m * n;
-  for (int64_t o = 0; o < all; o++) {
-    int64_t batch = o / (m * n);
-    int64_t pa =
-        offset_at(batch, x, a.batch, a.n_batch) + offset_at(o / n % m, x, a.free, a.n_free);
-    int64_t qa = offset_at(batch, w, b.batch, b.n_batch) + offset_at(o % n, w, b.free, b.n_free);
-    double sum = 0;
-    for (int64_t i = 0; i < kk; i++)
-      sum += p[pa + offset_at(i, x, a.contract, a.n_contract)] *
-             q[qa + offset_at(i, w, b.contract, b.n_contract)];
-    y[o] = sum;
-  }
-}
-
-static mr_err_t dot_cpu(mr_call_t *c, mr_diag_t *diag) {
-  if (c->eqn->in[0]->aval.dtype == MR_F64 && c->eqn->out[0]->aval.dtype == MR_F64) {
-    c->run = dot_run_f64;
-    c->how = "f64";
-    return MR_OK;
-  }
-  mr_side_t a, b;
-  sides(c->eqn, &a, &b);
-  return mr__product_lower(c, &a, &b, -1, diag);
 }
 
 /* The cotangent of one side: dout times the other side over the other's free dimensions, then
@@ -170,7 +121,7 @@ static mr_var_t *weight_side(mr_fn_t *f, mr_var_t *x, mr_var_t *dout, const mr_s
 static mr_err_t dot_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *x = e->in[0], *w = e->in[1];
   mr_side_t a, b;
-  sides(e, &a, &b);
+  mr__dot_sides(e, &a, &b);
   mr_var_t *g = mr_lax_convert(f, dout[0], x->aval.dtype);
   din[0] = one_side(f, g, w, &a, &b, true, x->aval.dtype);
   if (!b.n_batch && b.n_contract == 1 && b.contract[0] == 0)
@@ -213,7 +164,7 @@ static mr_err_t dot_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
    its sides exchanged. */
 static bool dot_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
   mr_side_t a, b;
-  sides(e, &a, &b);
+  mr__dot_sides(e, &a, &b);
   for (int i = 0; i < v->ndim; i++) {
     int at = i - a.n_batch;
     int from = at < 0 ? i : at < b.n_free ? i + a.n_free : i - b.n_free;
@@ -284,7 +235,6 @@ const mr_op_def_t mr_op_dot_general = {
     .amp = MR_AMP_NARROW,
     .product = true,
 
-    .cpu = dot_cpu,
     .widens = true,
     .flop = flop,
     .view = dot_view,

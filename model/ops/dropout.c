@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "model/backends/cpu/rows.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -22,58 +21,10 @@ static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return mr_shape_floats(e, out, diag);
 }
 
-/* f64 has no kernel of its own: the f32 mask of ones, times x. */
-static void draw_f64(const mr_call_t *c, int64_t at, int64_t n, float rate, uint64_t seed,
-                     uint32_t site, uint32_t step) {
-  const double *x = (const double *)c->in[0] + at;
-  double *y = (double *)c->out[0] + at;
-  float *mask = c->scratch;
-  for (int64_t i = 0; i < n; i++) mask[i] = 1;
-  mr_dropout(MR_F32, mask, mask, n, rate, seed, site, step);
-  for (int64_t i = 0; i < n; i++) y[i] = mask[i] != 0 ? x[i] / (1 - (double)rate) : 0;
-}
-
-static void dropout_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  float rate = (float)mr_attr_get(c->eqn, "rate")->f;
-  uint32_t site = (uint32_t)mr_attr_get(c->eqn, "site")->i[0];
-  int64_t draws = mr_aval_elems(&c->eqn->in[1]->aval), n = draws ? mr_aval_elems(x) / draws : 0;
-  for (int64_t d = 0; d < draws; d++) {
-    uint64_t seed = ((const uint64_t *)c->in[1])[d];
-    uint32_t step = ((const uint32_t *)c->in[2])[d];
-    int64_t at = d * n * (int64_t)mr_dtype_size(x->dtype);
-    if (x->dtype == MR_F64)
-      draw_f64(c, d * n, n, rate, seed, site, step);
-    else
-      mr_dropout(x->dtype, (char *)c->in[0] + at, (char *)c->out[0] + at, n, rate, seed, site,
-                 step);
-  }
-}
-
-static void dropout_unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t from,
-                             int64_t n) {
-  mr_dtype_t t = u->eqn->in[0]->aval.dtype;
-  size_t size = mr_dtype_size(t);
-  for (int64_t i = 0; !u->step[0] && i < n; i++) /* one element for all */
-    memcpy((char *)out + (size_t)i * size, in[0], size);
-  mr__rows()->dropout(t, u->step[0] ? in[0] : out, out, from, n,
-                      (float)mr_attr_get(u->eqn, "rate")->f, *(const uint64_t *)in[1],
-                      (uint32_t)mr_attr_get(u->eqn, "site")->i[0], *(const uint32_t *)in[2]);
-}
-
 /* With one draw for all, and something to drop from. */
-static bool dropout_unit(mr_unit_t *u) {
-  const mr_eqn_t *e = u->eqn;
+static bool dropout_unit(const mr_eqn_t *e, mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
-  u->run_at = dropout_unit_run;
   return mr_is_narrow(e->in[0]->aval.dtype) && !e->in[1]->aval.ndim && !e->in[2]->aval.ndim;
-}
-
-static mr_err_t dropout_cpu(mr_call_t *c, mr_diag_t *diag) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  if (x->dtype == MR_F64) c->scratch_bytes = (size_t)mr_aval_elems(x) * sizeof(float);
-  c->run = dropout_run;
-  return MR_OK;
 }
 
 /* The mask is a function of seed, site and step: the same op on the cotangent. */
@@ -126,7 +77,6 @@ const mr_op_def_t mr_op_dropout = {
     .vjp = dropout_vjp,
     .cheap = true,
     .amp = MR_AMP_FOLLOW,
-    .cpu = dropout_cpu,
     .unit = dropout_unit,
     .inplace = {1},
     .flop_each = 2,

@@ -1,6 +1,5 @@
-/* A chain of elementwise ops, with sums at its end perhaps, as one loop (backends/cpu/program.h).
+/* A chain of elementwise ops, with sums at its end perhaps, as one loop.
    The compiler makes it (transforms/fuse.c), after all transforms. */
-#include "model/backends/cpu/program.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -11,12 +10,6 @@ static mr_err_t fused_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
 
 static mr_err_t fused_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
-}
-
-static mr_err_t fused_cpu(mr_call_t *c, mr_diag_t *diag) {
-  const mr_fn_t *body = mr_attr_called(c->eqn, "jaxpr");
-  return mr__program_lower(c, body->n_eqn, body->eqn, body->n_in, body->in, body->n_out, body->out,
-                           diag);
 }
 
 /* Only an operand that is read where the result is written, element by element. */
@@ -56,7 +49,6 @@ const mr_op_def_t mr_op_fused = {
     .open = fused_open,
     .sample = fused_sample,
     .amp = MR_AMP_FOLLOW,
-    .cpu = fused_cpu,
     .inplace = {0xFF, 0xFF, 0xFF, 0xFF},
     .reuses = fused_reuses,
     .body = "jaxpr",

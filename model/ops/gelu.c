@@ -1,7 +1,7 @@
 /* x Phi(x) by tanh or by erf, and its backward pass. */
 #include <string.h>
 
-#include "model/backends/cpu/rows.h"
+#include "model/ops/gelu.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -11,32 +11,16 @@ mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind) {
   return mr_emit1(f, &mr_op_gelu, 1, &x, 1, (mr_attr_t[]){mr_attr_text("kind", kind_name(kind))});
 }
 
-static bool is_erf(const mr_eqn_t *e) { return !strcmp(mr_attr_get(e, "kind")->text, "erf"); }
-
-static void gelu_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  mr_gelu_fwd(is_erf(c->eqn) ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->out[0],
-              mr_aval_elems(x));
+mr_gelu_t mr__gelu_kind(const mr_eqn_t *e) {
+  return strcmp(mr_attr_get(e, "kind")->text, "erf") ? MR_GELU_TANH : MR_GELU_ERF;
 }
 
-static void gelu_piece(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr__rows()->gelu_fwd(is_erf(u->eqn) ? MR_GELU_ERF : MR_GELU_TANH, u->eqn->in[0]->aval.dtype,
-                       in[0], out, 0, n);
-}
+static bool is_erf(const mr_eqn_t *e) { return mr__gelu_kind(e) == MR_GELU_ERF; }
 
-static void gelu_unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr_unit_written_out(u, gelu_piece, in, out, n);
-}
-
-static bool gelu_unit(mr_unit_t *u) {
+/* Of gelu_vjp as well. */
+static bool gelu_unit(const mr_eqn_t *e, mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
-  u->run = gelu_unit_run;
-  return mr_is_narrow(u->eqn->in[0]->aval.dtype);
-}
-
-static mr_err_t gelu_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = gelu_run;
-  return MR_OK;
+  return mr_is_narrow(e->in[0]->aval.dtype);
 }
 
 static mr_err_t gelu_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
@@ -75,7 +59,6 @@ const mr_op_def_t mr_op_gelu = {
     .vjp = gelu_vjp,
     .cheap = true,
     .amp = MR_AMP_FOLLOW,
-    .cpu = gelu_cpu,
     .unit = gelu_unit,
     .view = mr_view_each,
     .flop_each = 12,
@@ -87,34 +70,6 @@ static mr_err_t gelu_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *dia
   if (!mr_aval_equal(&e->in[0]->aval, &e->in[1]->aval))
     return mr_shape_fail(e, diag, "dy must be as x");
   return mr_shape_same(e, out, diag);
-}
-
-static void gelu_vjp_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  bool erf_kind = !strcmp(mr_attr_get(c->eqn, "kind")->text, "erf");
-  mr_gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, x->dtype, c->in[0], c->in[1], c->out[0],
-              mr_aval_elems(x));
-}
-
-static void gelu_vjp_piece(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  bool erf_kind = !strcmp(mr_attr_get(u->eqn, "kind")->text, "erf");
-  mr__rows()->gelu_bwd(erf_kind ? MR_GELU_ERF : MR_GELU_TANH, u->eqn->in[0]->aval.dtype, in[0],
-                       in[1], out, 0, n);
-}
-
-static void gelu_vjp_unit_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr_unit_written_out(u, gelu_vjp_piece, in, out, n);
-}
-
-static bool gelu_vjp_unit(mr_unit_t *u) {
-  u->kind = MR_UNIT_EACH;
-  u->run = gelu_vjp_unit_run;
-  return mr_is_narrow(u->eqn->in[0]->aval.dtype);
-}
-
-static mr_err_t gelu_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = gelu_vjp_run;
-  return MR_OK;
 }
 
 /* The slope of x Phi(x) by erf: Phi(x) + x phi(x). */
@@ -139,8 +94,8 @@ static mr_var_t *slope_tanh(mr_fn_t *f, mr_var_t *x) {
 }
 
 static mr_err_t gelu_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  bool erf_kind = !strcmp(mr_attr_get(e, "kind")->text, "erf");
-  out[0] = mr_lax_mul(f, (erf_kind ? slope_erf : slope_tanh)(f, e->in[0]), e->in[1]);
+  mr_var_t *slope = is_erf(e) ? slope_erf(f, e->in[0]) : slope_tanh(f, e->in[0]);
+  out[0] = mr_lax_mul(f, slope, e->in[1]);
   return mr_rule_done(f);
 }
 
@@ -164,7 +119,6 @@ const mr_op_def_t mr_op_gelu_vjp = {
     .shape = gelu_vjp_shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_FOLLOW,
-    .cpu = gelu_vjp_cpu,
-    .unit = gelu_vjp_unit,
+    .unit = gelu_unit,
     .flop_each = 20,
 };

@@ -18,33 +18,13 @@ static mr_err_t iota_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static bool iota_unit(mr_unit_t *u) {
-  const mr_aval_t *y = &u->eqn->out[0]->aval;
-  int d = (int)mr_attr_get(u->eqn, "dimension")->i[0];
+static bool iota_unit(const mr_eqn_t *e, mr_unit_t *u) {
+  const mr_aval_t *y = &e->out[0]->aval;
+  int d = (int)mr_attr_get(e, "dimension")->i[0];
   u->kind = MR_UNIT_INDEX;
   u->mid = y->dim[d];
   u->inner = mr_aval_span(y, d + 1, y->ndim);
   return (y->dtype == MR_F32 || y->dtype == MR_I32) && mr_aval_elems(y) > 0;
-}
-
-static void iota_run(const mr_call_t *c) {
-  const mr_aval_t *y = &c->eqn->out[0]->aval;
-  int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], n = mr_aval_elems(y), stride[MR_MAX_NDIM];
-  mr__strides(y, stride);
-  bool whole = !mr_is_float(y->dtype);
-#pragma omp parallel for schedule(static) if (n > 65536)
-  for (int64_t i = 0; i < n; i++) {
-    int64_t at = i / stride[d] % y->dim[d];
-    if (whole)
-      mr_set_i64(y->dtype, c->out[0], i, at); /* wraps */
-    else
-      mr_set_f64(y->dtype, c->out[0], i, (double)at);
-  }
-}
-
-static mr_err_t iota_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = iota_run;
-  return MR_OK;
 }
 
 /* Counting begins at zero in a view too. */
@@ -66,12 +46,12 @@ static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_iota(s->f, k ? MR_I32 : MR_F32, 2, (int64_t[]){2, 3}, k));
 }
 
-/* No operand, so no rule is ever asked but shape and cpu. */
+/* No operand, so no rule is ever asked but shape and unit. */
 const mr_op_def_t mr_op_iota = {
     MR_RULES_PRIMITIVE,    .name = "iota",     .n_in = 0,          .n_out = 1,
     .shape = iota_shape,   .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_no_batch,
     .sample = iota_sample, .unit = iota_unit,  .view = iota_view,  .viewed = iota_viewed,
-    .amp = MR_AMP_FOLLOW,  .cpu = iota_cpu,    .moves = true,
+    .amp = MR_AMP_FOLLOW,  .moves = true,
 };
 
 mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n) {

@@ -29,13 +29,6 @@ mr_err_t mr__key_shape_float(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
 
 int64_t mr__key_count(const mr_eqn_t *e) { return mr_aval_elems(&e->in[0]->aval) / 2; }
 
-mr_prng_t mr__key_at(const mr_call_t *c, int64_t k) {
-  const uint32_t *key = c->in[0];
-  const mr_attr_t *p = mr_attr_find(c->eqn, "partitionable");
-  return (mr_prng_t){{key[2 * k], key[2 * k + 1]},
-                     p && !p->i[0] ? MR_KEY_ORIGINAL : MR_KEY_PARTITIONABLE};
-}
-
 enum { ATTRS = 8 };
 
 mr_var_t *mr__key_emit(mr_fn_t *f, const mr_op_def_t *op, mr_var_t *key, int n_attr,
@@ -51,27 +44,4 @@ mr_var_t *mr__key_sample(mr_sample_t *s, int k, int64_t dim[2]) {
   dim[0] = 2, dim[1] = 3;
   if (k == 2) mr_key_layout_enter(s->f, MR_KEY_ORIGINAL);
   return k ? mr_sample_dims(s, MR_U32, 0, 9e8, 3, 2) : mr_sample_dims(s, MR_U32, 0, 9, 2);
-}
-
-enum { CHUNK = 1024 };
-
-/* Elements [from,from + n) of key k's draw. */
-static void draw_chunk(const mr_call_t *c, mr_key_fill *fill, int64_t k, int64_t each, int64_t from,
-                       int64_t n) {
-  float drawn[CHUNK];
-  bool wide = c->eqn->out[0]->aval.dtype == MR_F64;
-  void *out = wide ? drawn : (float *)c->out[0] + k * each + from;
-  fill(mr__key_at(c, k), c->eqn, from, n, each, out);
-  for (int64_t i = 0; wide && i < n; i++)
-    ((double *)c->out[0])[k * each + from + i] = (double)drawn[i];
-}
-
-void mr__key_draw(const mr_call_t *c, mr_key_fill *fill) {
-  int64_t keys = mr__key_count(c->eqn), n = mr_aval_elems(&c->eqn->out[0]->aval);
-  int64_t each = keys ? n / keys : 0, chunks = (each + CHUNK - 1) / CHUNK;
-#pragma omp parallel for schedule(static)
-  for (int64_t j = 0; j < keys * chunks; j++) {
-    int64_t from = j % chunks * CHUNK;
-    draw_chunk(c, fill, j / chunks, each, from, each - from < CHUNK ? each - from : CHUNK);
-  }
 }

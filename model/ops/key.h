@@ -13,7 +13,6 @@ mr_err_t mr__key_shape(const mr_eqn_t *e, mr_dtype_t dtype, int n_tail, const in
 /* The same with the dtype of attribute dtype: f32, or f64 with the same values. */
 mr_err_t mr__key_shape_float(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 int64_t mr__key_count(const mr_eqn_t *e); /* keys */
-mr_prng_t mr__key_at(const mr_call_t *c, int64_t k);
 /* Appends op on key, in the layout that f asks. */
 mr_var_t *mr__key_emit(mr_fn_t *f, const mr_op_def_t *op, mr_var_t *key, int n_attr,
                        const mr_attr_t *attr);
@@ -23,10 +22,5 @@ mr_var_t *mr__key_sample(mr_sample_t *s, int k, int64_t dim[2]);
 #define MR_RULES_KEY                                                                   \
   MR_RULES_PRIMITIVE, .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_batch_alike, \
                       .draws = true, .amp = MR_AMP_FOLLOW
-/* Elements [i,i + n) of the `of` that key draws, into out[n] of u32, i32 or f32 (of f64 results the
-   caller makes f32 first). */
-typedef void mr_key_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of,
-                         void *out);
-void mr__key_draw(const mr_call_t *c, mr_key_fill *fill);
 
 #endif

@@ -9,8 +9,8 @@
 #define MR_MODEL_OPS_LAX_H
 
 #include "base/decls.h"
-#include "model/backends/cpu/kernels.h"
 #include "model/ir/fn.h"
+#include "model/ops/gelu.h"
 
 MR_BEGIN_DECLS
 

@@ -1,5 +1,4 @@
 /* Rows brought to mean 0 and deviation 1, then scaled and shifted; and the backward pass. */
-#include "model/backends/cpu/kernels.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -25,18 +24,6 @@ static mr_err_t layer_norm_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *d
   out[0] = *x;
   out[0].dtype = (mr_dtype_t)mr_attr_get(e, "dtype")->i[0];
   out[1] = out[2] = mr_aval(t, x->ndim - 1, x->dim);
-  return MR_OK;
-}
-
-static void layer_norm_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  mr_layer_norm_fwd(x->dtype, c->in[0], c->in[1], c->in[2], (float)mr_attr_get(c->eqn, "eps")->f,
-                    mr_attr_get(c->eqn, "two_pass")->i[0] != 0, y->dtype, c->out[0], c->out[1],
-                    c->out[2], mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
-}
-
-static mr_err_t layer_norm_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = layer_norm_run;
   return MR_OK;
 }
 
@@ -96,7 +83,6 @@ const mr_op_def_t mr_op_layer_norm = {
     .vjp = layer_norm_vjp,
     .cheap = true,
     .amp = MR_AMP_WIDE,
-    .cpu = layer_norm_cpu,
     .view = mr_view_rows,
     .flop_each = 8,
 };
@@ -116,20 +102,6 @@ static mr_err_t layer_norm_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_
     return mr_shape_fail(e, diag, "dy must have x's shape");
   out[0] = e->in[0]->aval;
   out[1] = out[2] = e->in[1]->aval;
-  return MR_OK;
-}
-
-static void layer_norm_vjp_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  mr_layer_norm_bwd(x->dtype, c->in[0], c->in[1], c->in[2], c->in[3], c->eqn->in[4]->aval.dtype,
-                    c->in[4], c->out[0], c->out[1], c->out[2], c->scratch,
-                    mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
-}
-
-static mr_err_t layer_norm_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = layer_norm_vjp_run;
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  c->scratch_bytes = mr_layer_norm_scratch(mr_aval_span(x, 0, x->ndim - 1), x->dim[x->ndim - 1]);
   return MR_OK;
 }
 
@@ -174,6 +146,5 @@ const mr_op_def_t mr_op_layer_norm_vjp = {
     .shape = layer_norm_vjp_shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_WIDE,
-    .cpu = layer_norm_vjp_cpu,
     .flop_each = 14,
 };

@@ -26,14 +26,6 @@ static mr_err_t linear_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-static mr_err_t linear_cpu(mr_call_t *c, mr_diag_t *diag) {
-  int n = c->eqn->in[0]->aval.ndim, k = is_transposed(c->eqn) ? 1 : 0;
-  mr_side_t a = {.n_free = n - 1, .n_contract = 1, .contract = {n - 1}};
-  mr_side_t b = {.n_free = 1, .free = {1 - k}, .n_contract = 1, .contract = {k}};
-  for (int i = 0; i < n - 1; i++) a.free[i] = i;
-  return mr__product_lower(c, &a, &b, c->eqn->n_in == 3 ? 2 : -1, diag);
-}
-
 /* dx = dout w', dw = x' dout (or its transpose), db = sum of dout over the rows. */
 static mr_err_t linear_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *x = e->in[0], *w = e->in[1];
@@ -99,7 +91,6 @@ const mr_op_def_t mr_op_linear = {
     .amp = MR_AMP_NARROW,
     .product = true,
 
-    .cpu = linear_cpu,
     .view = mr_view_rows,
     .flop = flop,
 };

@@ -49,12 +49,7 @@ static uint64_t max_u2(uint64_t a, uint64_t b) { return a > b ? a : b; }
 const mr_op_def_t mr_op_max = {
     EXTREMUM,
     .name = "max",
-    .at = {.f2 = max_f2,
-           .d2 = max_d2,
-           .i2 = max_i2,
-           .u2 = max_u2,
-           .lane = MR_LANE_MAX,
-           .bools = true},
+    .at = {.f2 = max_f2, .d2 = max_d2, .i2 = max_i2, .u2 = max_u2, .bools = true},
 };
 
 mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -69,10 +64,5 @@ static uint64_t min_u2(uint64_t a, uint64_t b) { return a < b ? a : b; }
 const mr_op_def_t mr_op_min = {
     EXTREMUM,
     .name = "min",
-    .at = {.f2 = min_f2,
-           .d2 = min_d2,
-           .i2 = min_i2,
-           .u2 = min_u2,
-           .lane = MR_LANE_MIN,
-           .bools = true},
+    .at = {.f2 = min_f2, .d2 = min_d2, .i2 = min_i2, .u2 = min_u2, .bools = true},
 };

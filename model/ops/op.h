@@ -6,14 +6,11 @@
 #define MR_MODEL_OPS_OP_H
 
 #include "base/decls.h"
-#include "model/backends/cpu/unit.h"
-#include "model/exec/call.h"
 #include "model/ir/fn.h"
+#include "model/ops/unit.h"
 #include "model/ops/view.h"
 
 MR_BEGIN_DECLS
-
-typedef mr_err_t mr_cpu_lower_fn(mr_call_t *c, mr_diag_t *diag);
 
 #define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
 
@@ -41,8 +38,8 @@ typedef struct mr_batched {
 /* What an elementwise op computes for one element: in f32 for f32 and bf16, in f64, in 64-bit
    integers (wrapped to the width of the result) for integers and bool.  f1, d1, i1 for one
    operand, f2, d2, i2 for two; NULL: not for such dtypes.  u1, u2: what u64 is given in place of i1
-   and i2, whose sign it has not, where that matters.  lane: the vector kernel that stands for f1 or
-   f2, if there is one.  Bool is taken by ops that say so alone, as in jax. */
+   and i2, whose sign it has not, where that matters.  Bool is taken by ops that say so alone, as in
+   jax. */
 typedef struct mr_pointwise {
   float (*f1)(float x);
   double (*d1)(double x);
@@ -52,7 +49,6 @@ typedef struct mr_pointwise {
   int64_t (*i2)(int64_t a, int64_t b);
   uint64_t (*u1)(uint64_t x);
   uint64_t (*u2)(uint64_t a, uint64_t b);
-  mr_lane_t lane;
   bool bools;
 } mr_pointwise_t;
 
@@ -92,11 +88,9 @@ struct mr_op_def {
   bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
   mr_op_kind_t kind;
   mr_amp_t amp;
-  bool product;         /* a product of matrices, or made of such: what `precision` is asked of */
-  mr_pointwise_t at;    /* of ELEMENTWISE */
-  mr_cpu_lower_fn *cpu; /* of KERNEL */
-  /* How the CPU works on a run of elements, for the ops that fusion can join; NULL for every other
-     op (unit.h). */
+  bool product;      /* a product of matrices, or made of such: what `precision` is asked of */
+  mr_pointwise_t at; /* of ELEMENTWISE */
+  /* What its loop over elements is, of the ops that fusion can join; NULL for every other op. */
   mr_unit_rule *unit;
   /* How it lets slices and transpositions through; NULL: it does not (view.h). */
   mr_view_rule *view;
@@ -105,10 +99,9 @@ struct mr_op_def {
   uint8_t inplace[MR_INPLACE_OUT];
   /* Whether output o of e may take operand k's memory; NULL: inplace says it all. */
   bool (*reuses)(const mr_eqn_t *e, int k, int o);
-  bool widens;    /* output 0 may be asked in f32 by the attribute preferred_element_type */
-  bool cheap;     /* rather computed twice than kept: one pass over its operands */
-  bool f32_alone; /* its CPU kernel knows no other precision for products of f32 */
-  bool mixes;     /* with the same attribute, its CPU kernel takes bf16 beside f32 */
+  bool widens; /* output 0 may be asked in f32 by the attribute preferred_element_type */
+  bool cheap;  /* rather computed twice than kept: one pass over its operands */
+  bool mixes;  /* with the same attribute, it takes bf16 beside f32 */
   /* For mr_cost_of: arithmetic of a matrix product, NULL for every other op; else how much an
      element of the largest operand costs, 0 meaning one operation; or nothing, as it only moves. */
   double (*flop)(const mr_eqn_t *e);

@@ -15,19 +15,6 @@ static mr_err_t bits_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr__key_shape(e, MR_U32, 0, NULL, out, diag);
 }
 
-static void bits_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of,
-                      void *to) {
-  uint32_t *out = to;
-  for (int64_t k = 0; k < n; k++) out[k] = mr_random_word(key, (size_t)(i + k), (size_t)of);
-}
-
-static void bits_run(const mr_call_t *c) { mr__key_draw(c, bits_fill); }
-
-static mr_err_t bits_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = bits_run;
-  return MR_OK;
-}
-
 static bool bits_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -36,7 +23,7 @@ static bool bits_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_random_bits = {
     MR_RULES_KEY,        .name = "random_bits", .n_in = 1,       .n_out = 1,
-    .shape = bits_shape, .sample = bits_sample, .cpu = bits_cpu, .flop_each = 75,
+    .shape = bits_shape, .sample = bits_sample, .flop_each = 75,
 };
 
 /* Draws in [minval,maxval) by key, jax.random.uniform's to the bit. */
@@ -52,21 +39,6 @@ mr_var_t *mr_lax_random_bernoulli(mr_fn_t *f, mr_var_t *key, float p, int ndim,
   return mr_lax_lt(f, mr_lax_random_uniform(f, key, 0, 1, ndim, dim), mr_literal(f, MR_F32, p));
 }
 
-static void uniform_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of,
-                         void *to) {
-  float lo = (float)mr_attr_get(e, "minval")->f, hi = (float)mr_attr_get(e, "maxval")->f;
-  float *out = to;
-  for (int64_t k = 0; k < n; k++)
-    out[k] = mr_uniform_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), lo, hi);
-}
-
-static void uniform_run(const mr_call_t *c) { mr__key_draw(c, uniform_fill); }
-
-static mr_err_t uniform_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = uniform_run;
-  return MR_OK;
-}
-
 static bool uniform_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -74,13 +46,8 @@ static bool uniform_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_random_uniform = {
-    MR_RULES_KEY,
-    .name = "random_uniform",
-    .n_in = 1,
-    .n_out = 1,
-    .shape = mr__key_shape_float,
-    .sample = uniform_sample,
-    .cpu = uniform_cpu,
+    MR_RULES_KEY,    .name = "random_uniform",     .n_in = 1,
+    .n_out = 1,      .shape = mr__key_shape_float, .sample = uniform_sample,
     .flop_each = 80,
 };
 
@@ -90,20 +57,6 @@ mr_var_t *mr_lax_random_normal(mr_fn_t *f, mr_var_t *key, int ndim, const int64_
   return mr__key_emit(f, &mr_op_random_normal, key, 2, attr);
 }
 
-static void normal_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of,
-                        void *to) {
-  float *out = to;
-  for (int64_t k = 0; k < n; k++)
-    out[k] = mr_normal_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of));
-}
-
-static void normal_run(const mr_call_t *c) { mr__key_draw(c, normal_fill); }
-
-static mr_err_t normal_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = normal_run;
-  return MR_OK;
-}
-
 static bool normal_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -111,13 +64,8 @@ static bool normal_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_random_normal = {
-    MR_RULES_KEY,
-    .name = "random_normal",
-    .n_in = 1,
-    .n_out = 1,
-    .shape = mr__key_shape_float,
-    .sample = normal_sample,
-    .cpu = normal_cpu,
+    MR_RULES_KEY,     .name = "random_normal",      .n_in = 1,
+    .n_out = 1,       .shape = mr__key_shape_float, .sample = normal_sample,
     .flop_each = 110,
 };
 
@@ -135,21 +83,6 @@ static mr_err_t truncated_normal_shape(const mr_eqn_t *e, mr_aval_t *out, mr_dia
   return mr__key_shape_float(e, out, diag);
 }
 
-static void truncated_normal_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n,
-                                  int64_t of, void *to) {
-  float lo = (float)mr_attr_get(e, "lower")->f, hi = (float)mr_attr_get(e, "upper")->f;
-  float *out = to;
-  for (int64_t k = 0; k < n; k++)
-    out[k] = mr_truncated_normal_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), lo, hi);
-}
-
-static void truncated_normal_run(const mr_call_t *c) { mr__key_draw(c, truncated_normal_fill); }
-
-static mr_err_t truncated_normal_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = truncated_normal_run;
-  return MR_OK;
-}
-
 static bool truncated_normal_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -157,13 +90,8 @@ static bool truncated_normal_sample(const mr_op_def_t *op, mr_sample_t *s, int k
 }
 
 const mr_op_def_t mr_op_random_truncated_normal = {
-    MR_RULES_KEY,
-    .name = "random_truncated_normal",
-    .n_in = 1,
-    .n_out = 1,
-    .shape = truncated_normal_shape,
-    .sample = truncated_normal_sample,
-    .cpu = truncated_normal_cpu,
+    MR_RULES_KEY,     .name = "random_truncated_normal", .n_in = 1,
+    .n_out = 1,       .shape = truncated_normal_shape,   .sample = truncated_normal_sample,
     .flop_each = 120,
 };
 
@@ -179,20 +107,6 @@ static mr_err_t randint_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return mr__key_shape(e, MR_I32, 0, NULL, out, diag);
 }
 
-static void randint_fill(mr_prng_t key, const mr_eqn_t *e, int64_t i, int64_t n, int64_t of,
-                         void *to) {
-  int32_t lo = (int32_t)mr_attr_get(e, "minval")->i[0],
-          hi = (int32_t)mr_attr_get(e, "maxval")->i[0];
-  mr_random_randint_part(key, (size_t)of, (size_t)i, (size_t)n, lo, hi, to);
-}
-
-static void randint_run(const mr_call_t *c) { mr__key_draw(c, randint_fill); }
-
-static mr_err_t randint_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = randint_run;
-  return MR_OK;
-}
-
 static bool randint_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -200,12 +114,11 @@ static bool randint_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_random_randint = {
-    MR_RULES_KEY,           .name = "random_randint", .n_in = 1,          .n_out = 1,
-    .shape = randint_shape, .sample = randint_sample, .cpu = randint_cpu, .flop_each = 155,
+    MR_RULES_KEY,           .name = "random_randint", .n_in = 1,        .n_out = 1,
+    .shape = randint_shape, .sample = randint_sample, .flop_each = 155,
 };
 
-/* The numbers 0..n-1 in a random order by key, jax.random.permutation's.  Sorting is a matter of
-   the whole draw, so each key's is one thread's. */
+/* The numbers 0..n-1 in a random order by key, jax.random.permutation's. */
 mr_var_t *mr_lax_random_permutation(mr_fn_t *f, mr_var_t *key, int64_t n) {
   mr_attr_t shape = mr_attr_ints("shape", 1, &n);
   return mr__key_emit(f, &mr_op_random_permutation, key, 1, &shape);
@@ -218,19 +131,6 @@ static mr_err_t permutation_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
   return mr__key_shape(e, MR_I32, 0, NULL, out, diag);
 }
 
-static void permutation_run(const mr_call_t *c) {
-  int64_t keys = mr__key_count(c->eqn), n = mr_attr_get(c->eqn, "shape")->i[0];
-  for (int64_t k = 0; k < keys; k++)
-    mr_random_permutation_in(mr__key_at(c, k), (uint32_t)n, c->scratch,
-                             (uint32_t *)c->out[0] + k * n);
-}
-
-static mr_err_t permutation_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = permutation_run;
-  c->scratch_bytes = mr_random_permutation_room((uint32_t)mr_attr_get(c->eqn, "shape")->i[0]);
-  return MR_OK;
-}
-
 static bool permutation_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -238,12 +138,7 @@ static bool permutation_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_random_permutation = {
-    MR_RULES_KEY,
-    .name = "random_permutation",
-    .n_in = 1,
-    .n_out = 1,
-    .shape = permutation_shape,
-    .sample = permutation_sample,
-    .cpu = permutation_cpu,
+    MR_RULES_KEY,     .name = "random_permutation", .n_in = 1,
+    .n_out = 1,       .shape = permutation_shape,   .sample = permutation_sample,
     .flop_each = 400,
 };

@@ -13,22 +13,6 @@ static mr_err_t split_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return mr__key_shape(e, MR_U32, 1, (int64_t[]){2}, out, diag);
 }
 
-static void split_run(const mr_call_t *c) {
-  uint32_t *out = c->out[0];
-  int64_t keys = mr__key_count(c->eqn), n = mr_aval_elems(&c->eqn->out[0]->aval) / 2;
-  int64_t each = keys ? n / keys : 0;
-  for (int64_t i = 0; i < n; i++) {
-    mr_key_t k = mr_random_split_at(mr__key_at(c, i / each), (size_t)(i % each), (size_t)each).key;
-    out[2 * i] = k.a;
-    out[2 * i + 1] = k.b;
-  }
-}
-
-static mr_err_t split_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = split_run;
-  return MR_OK;
-}
-
 static bool split_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   int64_t dim[2];
   mr_var_t *key = mr__key_sample(s, k, dim);
@@ -36,8 +20,8 @@ static bool split_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_random_split = {
-    MR_RULES_KEY,         .name = "random_split", .n_in = 1,        .n_out = 1,
-    .shape = split_shape, .sample = split_sample, .cpu = split_cpu, .flop_each = 75,
+    MR_RULES_KEY,         .name = "random_split", .n_in = 1,       .n_out = 1,
+    .shape = split_shape, .sample = split_sample, .flop_each = 75,
 };
 
 /* A new key of a key and a number, jax.random.fold_in's. */
@@ -54,20 +38,6 @@ static mr_err_t fold_in_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return MR_OK;
 }
 
-static void fold_in_run(const mr_call_t *c) {
-  uint32_t *out = c->out[0];
-  for (int64_t i = 0; i < mr__key_count(c->eqn); i++) {
-    mr_key_t k = mr_random_fold_in(mr__key_at(c, i), ((const uint32_t *)c->in[1])[i]).key;
-    out[2 * i] = k.a;
-    out[2 * i + 1] = k.b;
-  }
-}
-
-static mr_err_t fold_in_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = fold_in_run;
-  return MR_OK;
-}
-
 static bool fold_in_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_var_t *key = mr_sample_dims(s, MR_U32, 0, 9e8, 2);
@@ -75,6 +45,6 @@ static bool fold_in_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_random_fold_in = {
-    MR_RULES_KEY,           .name = "random_fold_in", .n_in = 2,          .n_out = 1,
-    .shape = fold_in_shape, .sample = fold_in_sample, .cpu = fold_in_cpu, .flop_each = 75,
+    MR_RULES_KEY,           .name = "random_fold_in", .n_in = 2,       .n_out = 1,
+    .shape = fold_in_shape, .sample = fold_in_sample, .flop_each = 75,
 };

@@ -1,40 +1,11 @@
 #include <math.h>
 
-#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/reduce.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
   return mr_emit1(f, &mr_op_reduce_max, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("axes", n, axes)});
-}
-
-static float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
-
-static double larger_f64(double a, double b) { return a > b || isnan(a) ? a : b; }
-
-static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int64_t larger_u64(int64_t a, int64_t b) { return (uint64_t)a > (uint64_t)b ? a : b; }
-
-static void reduce_max_run(const mr_call_t *c) {
-  bool whole = c->eqn->in[0]->aval.dtype == MR_U64;
-  mr__reduce_run(c, -INFINITY,
-                 &(mr_reduce_fold_t){larger, larger_f64, whole ? larger_u64 : larger_i64});
-}
-
-static bool reduce_max_unit(mr_unit_t *u) {
-  u->fold = mr__lanes()->max;
-  u->join = mr__lanes()->max_join;
-  u->fold_rows = mr__lanes()->max_rows;
-  u->start = -INFINITY;
-  return mr__reduce_unit(u);
-}
-
-static mr_err_t reduce_max_cpu(mr_call_t *c, mr_diag_t *diag) {
-  if (reduce_max_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
-  if (!mr__reduce_middle(c)) c->run = reduce_max_run;
-  return MR_OK;
 }
 
 /* Equal maxima share the cotangent, as in jax. */
@@ -89,6 +60,5 @@ const mr_op_def_t mr_op_reduce_max = {
     .shape = mr__reduce_shape,
     .vjp = reduce_max_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = reduce_max_cpu,
-    .unit = reduce_max_unit,
+    .unit = mr__reduce_unit,
 };

@@ -1,4 +1,3 @@
-#include "model/backends/cpu/program.h"
 #include "model/ops/arithmetic.h"
 #include "model/ops/lax.h"
 #include "model/ops/reduce.h"
@@ -9,29 +8,11 @@ mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
                   (mr_attr_t[]){mr_attr_axes("axes", n, axes), mr_attr_none("out_sharding")});
 }
 
-static void general_run(const mr_call_t *c) {
-  mr__reduce_run(c, 0, &(mr_reduce_fold_t){mr__add_f2, mr__add_d2, mr__add_i2});
-}
-
 static mr_err_t reduce_sum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   MR_TRY(mr_check_numbers(e, diag));
   MR_TRY(mr__reduce_shape(e, out, diag));
   bool narrow = out->dtype == MR_BF16;
   if (narrow && mr_attr_find(e, "preferred_element_type")) out->dtype = MR_F32;
-  return MR_OK;
-}
-
-static bool reduce_sum_unit(mr_unit_t *u) {
-  u->fold = mr__lanes()->sum;
-  u->join = mr__lanes()->sum_join;
-  u->fold_rows = mr__lanes()->sum_rows;
-  u->start = 0;
-  return mr__reduce_unit(u);
-}
-
-static mr_err_t reduce_sum_cpu(mr_call_t *c, mr_diag_t *diag) {
-  if (reduce_sum_unit(&(mr_unit_t){.eqn = c->eqn})) return mr__program_one(c, diag);
-  if (!mr__reduce_middle(c)) c->run = general_run;
   return MR_OK;
 }
 
@@ -66,7 +47,6 @@ const mr_op_def_t mr_op_reduce_sum = {
     .shape = reduce_sum_shape,
     .vjp = reduce_sum_vjp,
     .amp = MR_AMP_WIDE,
-    .cpu = reduce_sum_cpu,
-    .unit = reduce_sum_unit,
+    .unit = mr__reduce_unit,
     .widens = true,
 };

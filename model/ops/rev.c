@@ -19,28 +19,6 @@ static mr_err_t rev_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr_shape_same(e, out, diag);
 }
 
-static void rev_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  const mr_attr_t *dims = mr_attr_get(c->eqn, "dimensions");
-  mr_move_t m = {.ndim = x->ndim, .size = mr_dtype_size(x->dtype)};
-  int64_t first = 0;
-  if (!mr_aval_elems(x)) return;
-  mr__strides(x, m.from);
-  mr__strides(x, m.to);
-  for (int i = 0; i < x->ndim; i++) m.dim[i] = x->dim[i];
-  for (int k = 0; k < dims->n; k++) {
-    int64_t d = dims->i[k];
-    first += (x->dim[d] - 1) * m.from[d];
-    m.from[d] = -m.from[d];
-  }
-  mr__move(&m, (const char *)c->in[0] + first * (int64_t)m.size, c->out[0]);
-}
-
-static mr_err_t rev_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = rev_run;
-  return MR_OK;
-}
-
 static mr_err_t rev_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_eqn_t *r = mr_emit_like(f, e, dout);
   din[0] = r ? r->out[0] : NULL;
@@ -66,5 +44,5 @@ static bool rev_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_rev = {
     MR_RULES_PRIMITIVE,   .name = "rev",        .n_in = 1,      .n_out = 1,
     .shape = rev_shape,   .jvp = mr_jvp_linear, .vjp = rev_vjp, .batch = rev_batch,
-    .sample = rev_sample, .amp = MR_AMP_FOLLOW, .moves = true,  .cpu = rev_cpu,
+    .sample = rev_sample, .amp = MR_AMP_FOLLOW, .moves = true,
 };

@@ -166,3 +166,24 @@ mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_va
       if (e->in[k] == e->in[i]) din[i] = NULL;
   return mr_rule_done(f);
 }
+
+bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u) {
+  const mr_pointwise_t *at = &e->op->at;
+  mr_dtype_t t = e->in[0]->aval.dtype;
+  bool one = e->n_in == 1;
+  u->kind = MR_UNIT_EACH;
+  if (mr_is_narrow(t)) return one ? at->f1 != NULL : at->f2 != NULL;
+  if (t == MR_F64) return one ? at->d1 != NULL : at->d2 != NULL;
+  if (t == MR_U64 && (one ? at->u1 != NULL : at->u2 != NULL)) return true;
+  return t != MR_F16 && (one ? at->i1 != NULL : at->i2 != NULL);
+}
+
+bool mr_unit_each(const mr_eqn_t *e, mr_unit_t *u) {
+  u->kind = MR_UNIT_EACH;
+  return true;
+}
+
+bool mr_unit_same(const mr_eqn_t *e, mr_unit_t *u) {
+  u->kind = MR_UNIT_SAME;
+  return true;
+}

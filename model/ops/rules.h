@@ -73,14 +73,11 @@ mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
 
 /* ---- elementwise ops ---- */
 /* The unit rule of ops that fill mr_op_def.at. */
-bool mr_unit_pointwise(mr_unit_t *u);
-/* For a unit's run whose kernel knows no steps, on elements of one size: calls it with operands
-   that are one element for all written out, piece by piece. */
-typedef void mr_unit_kernel(const mr_unit_t *u, const void *const *in, void *out, int64_t n);
-void mr_unit_written_out(const mr_unit_t *u, mr_unit_kernel *kernel, const void *const *in,
-                         void *out, int64_t n);
+bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u);
+/* The unit rule of ops that work on one element after the other, on whatever operands. */
+bool mr_unit_each(const mr_eqn_t *e, mr_unit_t *u);
 /* The unit rule of ops whose result has the bytes of operand 0. */
-bool mr_unit_same(mr_unit_t *u);
+bool mr_unit_same(const mr_eqn_t *e, mr_unit_t *u);
 /* Rows of an elementwise op's constant. */
 #define MR_RULES_POINTWISE                                                    \
   .batch = mr_batch_pointwise, .open = mr_no_open, .kind = MR_OP_ELEMENTWISE, \

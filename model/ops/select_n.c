@@ -1,5 +1,4 @@
 /* which ? b : a, as jax.lax.select_n of two cases. */
-#include "model/backends/cpu/program.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -15,17 +14,6 @@ static mr_err_t select_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
     return mr_shape_fail(e, diag, "want a scalar bool or one of the cases' shape");
   out[0] = *a;
   return MR_OK;
-}
-
-static void select_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr__lanes()->select(in[0], u->step[0], in[1], u->step[1], in[2], u->step[2], out,
-                      (int)mr_dtype_size(u->eqn->out[0]->aval.dtype), n);
-}
-
-static bool select_unit(mr_unit_t *u) {
-  u->kind = MR_UNIT_EACH;
-  u->run = select_run;
-  return true;
 }
 
 static mr_err_t select_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
@@ -63,9 +51,9 @@ static bool select_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_select_n = {
-    MR_RULES_PRIMITIVE,   .name = "select_n",     .n_in = 3,
-    .n_out = 1,           .shape = select_shape,  .jvp = select_jvp,
-    .vjp = select_vjp,    .batch = select_batch,  .sample = select_sample,
-    .amp = MR_AMP_FOLLOW, .cpu = mr__program_one, .unit = select_unit,
-    .view = mr_view_each, .inplace = {6},
+    MR_RULES_PRIMITIVE,   .name = "select_n",    .n_in = 3,
+    .n_out = 1,           .shape = select_shape, .jvp = select_jvp,
+    .vjp = select_vjp,    .batch = select_batch, .sample = select_sample,
+    .amp = MR_AMP_FOLLOW, .unit = mr_unit_each,  .view = mr_view_each,
+    .inplace = {6},
 };

@@ -26,25 +26,6 @@ static mr_err_t slice_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return MR_OK;
 }
 
-static void slice_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  const int64_t *start = mr_attr_get(c->eqn, "start_indices")->i;
-  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
-  int64_t first = 0;
-  mr__strides(x, m.from);
-  mr__strides(y, m.to);
-  for (int i = 0; i < y->ndim; i++) {
-    m.dim[i] = y->dim[i];
-    first += start[i] * m.from[i];
-  }
-  mr__move(&m, (const char *)c->in[0] + first * (int64_t)m.size, c->out[0]);
-}
-
-static mr_err_t slice_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = slice_run;
-  return MR_OK;
-}
-
 static mr_err_t slice_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   const mr_aval_t *x = &e->in[0]->aval;
   const int64_t *start = mr_attr_get(e, "start_indices")->i;
@@ -80,7 +61,7 @@ const mr_op_def_t mr_op_slice = {
     .name = "slice",      .n_in = 1,
     .n_out = 1,           .shape = slice_shape,
     .vjp = slice_vjp,     .amp = MR_AMP_FOLLOW,
-    .cpu = slice_cpu,     .moves = true,
+    .moves = true,
 };
 
 mr_var_t *mr_lax_pad(mr_fn_t *f, mr_var_t *x, const int64_t *low, const int64_t *high) {
@@ -99,26 +80,6 @@ static mr_err_t pad_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
         __builtin_add_overflow(out->dim[i], high[i], &out->dim[i]))
       return mr_shape_fail(e, diag, "a size is too large to be counted");
   }
-  return MR_OK;
-}
-
-static void pad_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  const int64_t *low = mr_attr_get(c->eqn, "low")->i;
-  mr_move_t m = {.ndim = x->ndim, .size = mr_dtype_size(x->dtype)};
-  int64_t first = 0;
-  mr__strides(x, m.from);
-  mr__strides(y, m.to);
-  for (int i = 0; i < x->ndim; i++) {
-    m.dim[i] = x->dim[i];
-    first += low[i] * m.to[i];
-  }
-  memset(c->out[0], 0, mr_aval_bytes(y));
-  mr__move(&m, c->in[0], (char *)c->out[0] + first * (int64_t)m.size);
-}
-
-static mr_err_t pad_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = pad_run;
   return MR_OK;
 }
 
@@ -154,5 +115,5 @@ const mr_op_def_t mr_op_pad = {
     MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear, .batch = pad_batch,
     .sample = pad_sample, .name = "pad",        .n_in = 1,
     .n_out = 1,           .shape = pad_shape,   .vjp = pad_vjp,
-    .amp = MR_AMP_FOLLOW, .cpu = pad_cpu,       .moves = true,
+    .amp = MR_AMP_FOLLOW, .moves = true,
 };

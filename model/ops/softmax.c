@@ -15,26 +15,6 @@ static mr_err_t softmax_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return mr_shape_floats(e, out, diag);
 }
 
-static void softmax_row(mr_dtype_t t, const void *x, void *y, int64_t at, int64_t n) {
-  float top = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < n; i++) top = fmaxf(top, mr_get_f32(t, x, at + i));
-  for (int64_t i = 0; i < n; i++) sum += expf(mr_get_f32(t, x, at + i) - top);
-  for (int64_t i = 0; i < n; i++)
-    mr_set_f32(t, y, at + i, expf(mr_get_f32(t, x, at + i) - top) / sum);
-}
-
-static void softmax_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  int64_t n = x->dim[x->ndim - 1], rows = mr_aval_span(x, 0, x->ndim - 1);
-#pragma omp parallel for schedule(static) if (rows * n > 16384)
-  for (int64_t r = 0; r < rows; r++) softmax_row(x->dtype, c->in[0], c->out[0], r * n, n);
-}
-
-static mr_err_t softmax_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = softmax_run;
-  return MR_OK;
-}
-
 /* dx = y (dy - sum(dy y)) */
 static mr_err_t softmax_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   const mr_aval_t *x = &e->in[0]->aval;
@@ -73,7 +53,6 @@ const mr_op_def_t mr_op_softmax = {
     .shape = softmax_shape,
     .vjp = softmax_vjp,
     .amp = MR_AMP_WIDE,
-    .cpu = softmax_cpu,
     .view = mr_view_rows,
     .flop_each = 5,
 };

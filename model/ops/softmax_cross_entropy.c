@@ -1,6 +1,5 @@
 /* Cross-entropy of logits and smoothed labels, and its backward pass. */
 #include "base/label.h"
-#include "model/backends/cpu/kernels.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -38,17 +37,6 @@ static mr_err_t xent_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   double smoothing = mr_attr_get(e, "smoothing")->f;
   if (!(smoothing >= 0 && smoothing < 1)) return mr_shape_fail(e, diag, "want smoothing in [0,1)");
   out[0] = mr_aval_of(x->dtype, x->dim[0]);
-  return MR_OK;
-}
-
-static void xent_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  mr_xent_fwd(c->in[0], c->in[1], (float)mr_attr_get(c->eqn, "smoothing")->f, c->out[0], x->dim[0],
-              x->dim[1]);
-}
-
-static mr_err_t xent_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = xent_run;
   return MR_OK;
 }
 
@@ -98,7 +86,6 @@ const mr_op_def_t mr_op_softmax_cross_entropy = {
     .shape = xent_shape,
     .vjp = xent_vjp,
     .amp = MR_AMP_WIDE,
-    .cpu = xent_cpu,
     .flop_each = 5,
 };
 
@@ -112,17 +99,6 @@ static mr_err_t xent_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *dia
     return mr_shape_fail(
         e, diag, "want logits f32[B,C] (or f64), labels i32[B] and dloss[B] of their dtype");
   return mr_shape_same(e, out, diag);
-}
-
-static void xent_vjp_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  mr_xent_bwd(c->in[0], c->in[1], (float)mr_attr_get(c->eqn, "smoothing")->f, c->in[2], c->out[0],
-              x->dim[0], x->dim[1]);
-}
-
-static mr_err_t xent_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = xent_vjp_run;
-  return MR_OK;
 }
 
 static mr_err_t xent_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
@@ -152,6 +128,5 @@ const mr_op_def_t mr_op_softmax_cross_entropy_vjp = {
     .shape = xent_vjp_shape,
     .vjp = mr_vjp_open,
     .amp = MR_AMP_WIDE,
-    .cpu = xent_vjp_cpu,
     .flop_each = 5,
 };

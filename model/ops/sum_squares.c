@@ -32,18 +32,6 @@ static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
   return MR_OK;
 }
 
-static void sum_squares_run(const mr_call_t *c) {
-  double sum = 0;
-  for (int i = 0; i < c->eqn->n_in; i++)
-    sum += mr_sum_squares(c->in[i], mr_aval_elems(&c->eqn->in[i]->aval));
-  *(float *)c->out[0] = (float)sum;
-}
-
-static mr_err_t sum_squares_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = sum_squares_run;
-  return MR_OK;
-}
-
 static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                 mr_var_t **din) {
   for (int i = 0; i < e->n_in; i++) din[i] = mr_lax_mul(f, dout[0], mr_lax_scale(f, 2, e->in[i]));
@@ -72,6 +60,5 @@ const mr_op_def_t mr_op_sum_squares = {
     .shape = sum_squares_shape,
     .vjp = sum_squares_vjp,
     .amp = MR_AMP_WIDE,
-    .cpu = sum_squares_cpu,
     .flop_each = 2,
 };

@@ -1,30 +1,21 @@
 /* Rows by index, and the transpose, which adds rows to those they were taken from.  Both may carry
    leading mapped dimensions: attribute `batch` says how many of x's and the index's first
    dimensions go together. */
-#include <string.h>
+#include "model/ops/take.h"
 
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-/* x (batch..., N, row...), index (batch..., at...), y (batch..., at..., row...) in elements. */
-typedef struct take_sizes {
-  int64_t batch, n, at, row;
-} take_sizes_t;
-
-static take_sizes_t take_sizes(const mr_aval_t *x, const mr_aval_t *index, int batch) {
-  return (take_sizes_t){.batch = mr_aval_span(x, 0, batch),
-                        .n = x->dim[batch],
-                        .at = mr_aval_span(index, batch, index->ndim),
-                        .row = mr_aval_span(x, batch + 1, x->ndim)};
-}
-
-/* Element k of an i32 index, moved into [0,n). */
-static int64_t take_row(const void *index, int64_t k, int64_t n) {
-  int64_t i = ((const int32_t *)index)[k];
-  return i < 0 ? 0 : i >= n ? n - 1 : i;
-}
-
 static int take_mapped(const mr_eqn_t *e) { return (int)mr_attr_get(e, "batch")->i[0]; }
+
+mr_take_sizes_t mr__take_sizes(const mr_eqn_t *e, const mr_aval_t *x) {
+  const mr_aval_t *index = &e->in[1]->aval;
+  int batch = take_mapped(e);
+  return (mr_take_sizes_t){.batch = mr_aval_span(x, 0, batch),
+                           .n = x->dim[batch],
+                           .at = mr_aval_span(index, batch, index->ndim),
+                           .row = mr_aval_span(x, batch + 1, x->ndim)};
+}
 
 static mr_var_t *take_emit(mr_fn_t *f, mr_var_t *x, mr_var_t *index, int batch) {
   mr_attr_t attr = mr_attr_int("batch", batch);
@@ -59,21 +50,6 @@ static mr_err_t take_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static void take_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval;
-  take_sizes_t s = take_sizes(x, &c->eqn->in[1]->aval, take_mapped(c->eqn));
-  size_t row = (size_t)s.row * mr_dtype_size(x->dtype);
-  for (int64_t k = 0; k < s.batch * s.at; k++) {
-    int64_t from = k / s.at * s.n + take_row(c->in[1], k, s.n);
-    memcpy((char *)c->out[0] + (size_t)k * row, (const char *)c->in[0] + (size_t)from * row, row);
-  }
-}
-
-static mr_err_t take_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = take_run;
-  return MR_OK;
-}
-
 static mr_err_t take_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   din[0] = take_back(f, dout[0], e->in[1], &e->in[0]->aval, take_mapped(e));
   return mr_rule_done(f);
@@ -102,7 +78,7 @@ static bool take_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_take = {
     MR_RULES_PRIMITIVE,    .name = "take",       .n_in = 2,       .n_out = 1,
     .shape = take_shape,   .jvp = take_jvp,      .vjp = take_vjp, .batch = take_batch,
-    .sample = take_sample, .amp = MR_AMP_FOLLOW, .moves = true,   .cpu = take_cpu,
+    .sample = take_sample, .amp = MR_AMP_FOLLOW, .moves = true,
 };
 
 /* ---- take_vjp: dy, index -> dy's rows added to the rows they come from, in zeros like x ---- */
@@ -120,25 +96,6 @@ static mr_err_t take_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *dia
   *out = mr_aval(dy->dtype, (int)batch, index->dim);
   out->dim[out->ndim++] = rows;
   for (int i = index->ndim; i < dy->ndim; i++) out->dim[out->ndim++] = dy->dim[i];
-  return MR_OK;
-}
-
-static void take_vjp_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->out[0]->aval;
-  take_sizes_t s = take_sizes(x, &c->eqn->in[1]->aval, take_mapped(c->eqn));
-  memset(c->out[0], 0, mr_aval_bytes(x));
-  for (int64_t k = 0; k < s.batch * s.at; k++) {
-    int64_t to = (k / s.at * s.n + take_row(c->in[1], k, s.n)) * s.row;
-    for (int64_t i = 0; i < s.row; i++) {
-      double sum = mr_get_f64(x->dtype, c->out[0], to + i);
-      sum += mr_get_f64(x->dtype, c->in[0], k * s.row + i);
-      mr_set_f64(x->dtype, c->out[0], to + i, sum);
-    }
-  }
-}
-
-static mr_err_t take_vjp_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = take_vjp_run;
   return MR_OK;
 }
 
@@ -173,5 +130,5 @@ static bool take_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 const mr_op_def_t mr_op_take_vjp = {
     MR_RULES_PRIMITIVE,        .name = "take_vjp",  .n_in = 2,           .n_out = 1,
     .shape = take_vjp_shape,   .jvp = take_vjp_jvp, .vjp = take_vjp_vjp, .batch = take_vjp_batch,
-    .sample = take_vjp_sample, .amp = MR_AMP_WIDE,  .cpu = take_vjp_cpu,
+    .sample = take_vjp_sample, .amp = MR_AMP_WIDE,
 };

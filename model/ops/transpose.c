@@ -25,25 +25,6 @@ static mr_err_t transpose_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   return MR_OK;
 }
 
-static void transpose_run(const mr_call_t *c) {
-  const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
-  const mr_attr_t *p = mr_attr_get(c->eqn, "permutation");
-  int64_t from[MR_MAX_NDIM];
-  mr_move_t m = {.ndim = y->ndim, .size = mr_dtype_size(y->dtype)};
-  mr__strides(x, from);
-  mr__strides(y, m.to);
-  for (int i = 0; i < y->ndim; i++) {
-    m.dim[i] = y->dim[i];
-    m.from[i] = from[p->i[i]];
-  }
-  mr__move(&m, c->in[0], c->out[0]);
-}
-
-static mr_err_t transpose_cpu(mr_call_t *c, mr_diag_t *diag) {
-  c->run = transpose_run;
-  return MR_OK;
-}
-
 static mr_err_t transpose_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
   const mr_attr_t *p = mr_attr_get(e, "permutation");
@@ -80,6 +61,5 @@ const mr_op_def_t mr_op_transpose = {
     .shape = transpose_shape,
     .vjp = transpose_vjp,
     .amp = MR_AMP_FOLLOW,
-    .cpu = transpose_cpu,
     .moves = true,
 };

@@ -21,7 +21,7 @@ const mr_op_def_t mr_op_exp = {
     .jvp = mr_jvp_symmetric,
     .vjp = exp_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = expf, .d1 = exp, .lane = MR_LANE_EXP},
+    .at = {.f1 = expf, .d1 = exp},
 };
 
 mr_var_t *mr_lax_expm1(mr_fn_t *f, mr_var_t *x) {
@@ -58,7 +58,7 @@ const mr_op_def_t mr_op_log = {
     .jvp = mr_jvp_symmetric,
     .vjp = log_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = logf, .d1 = log, .lane = MR_LANE_LOG},
+    .at = {.f1 = logf, .d1 = log},
 };
 
 mr_var_t *mr_lax_log1p(mr_fn_t *f, mr_var_t *x) {
@@ -95,7 +95,7 @@ const mr_op_def_t mr_op_sqrt = {
     .jvp = mr_jvp_symmetric,
     .vjp = sqrt_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = sqrtf, .d1 = sqrt, .lane = MR_LANE_SQRT},
+    .at = {.f1 = sqrtf, .d1 = sqrt},
 };
 
 mr_var_t *mr_lax_rsqrt(mr_fn_t *f, mr_var_t *x) {
@@ -119,7 +119,7 @@ const mr_op_def_t mr_op_rsqrt = {
     .jvp = mr_jvp_symmetric,
     .vjp = rsqrt_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = rsqrt_f1, .d1 = rsqrt_d1, .lane = MR_LANE_RSQRT},
+    .at = {.f1 = rsqrt_f1, .d1 = rsqrt_d1},
 };
 
 mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_tanh, 1, &x, 0, NULL); }
@@ -146,7 +146,7 @@ const mr_op_def_t mr_op_tanh = {
     .jvp = tanh_jvp,
     .vjp = tanh_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = tanhf, .d1 = tanh, .lane = MR_LANE_TANH},
+    .at = {.f1 = tanhf, .d1 = tanh},
 };
 
 mr_var_t *mr_lax_logistic(mr_fn_t *f, mr_var_t *x) {
@@ -170,7 +170,7 @@ const mr_op_def_t mr_op_logistic = {
     .jvp = mr_jvp_symmetric,
     .vjp = logistic_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = logistic_f1, .d1 = logistic_d1, .lane = MR_LANE_LOGISTIC},
+    .at = {.f1 = logistic_f1, .d1 = logistic_d1},
 };
 
 mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_erf, 1, &x, 0, NULL); }
@@ -189,7 +189,7 @@ const mr_op_def_t mr_op_erf = {
     .jvp = mr_jvp_symmetric,
     .vjp = erf_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = mr_erf, .d1 = erf, .lane = MR_LANE_ERF},
+    .at = {.f1 = mr_erf, .d1 = erf},
 };
 
 mr_var_t *mr_lax_sin(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sin, 1, &x, 0, NULL); }
@@ -206,7 +206,7 @@ const mr_op_def_t mr_op_sin = {
     .jvp = mr_jvp_symmetric,
     .vjp = sin_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = sinf, .d1 = sin, .lane = MR_LANE_SIN},
+    .at = {.f1 = sinf, .d1 = sin},
 };
 
 mr_var_t *mr_lax_cos(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_cos, 1, &x, 0, NULL); }
@@ -223,7 +223,7 @@ const mr_op_def_t mr_op_cos = {
     .jvp = mr_jvp_symmetric,
     .vjp = cos_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = cosf, .d1 = cos, .lane = MR_LANE_COS},
+    .at = {.f1 = cosf, .d1 = cos},
 };
 
 mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_abs, 1, &x, 0, NULL); }
@@ -251,7 +251,7 @@ const mr_op_def_t mr_op_abs = {
     .jvp = mr_jvp_symmetric,
     .vjp = abs_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1, .lane = MR_LANE_ABS},
+    .at = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1},
 };
 
 mr_var_t *mr_lax_sign(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sign, 1, &x, 0, NULL); }
@@ -269,7 +269,7 @@ const mr_op_def_t mr_op_sign = {
     .jvp = mr_jvp_zero,
     .vjp = mr_vjp_zero,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = sign_f1, .d1 = sign_d1, .i1 = sign_i1, .u1 = sign_u1, .lane = MR_LANE_SIGN},
+    .at = {.f1 = sign_f1, .d1 = sign_d1, .i1 = sign_i1, .u1 = sign_u1},
 };
 
 mr_var_t *mr_lax_floor(mr_fn_t *f, mr_var_t *x) {
@@ -283,5 +283,5 @@ const mr_op_def_t mr_op_floor = {
     .jvp = mr_jvp_zero,
     .vjp = mr_vjp_zero,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = floorf, .d1 = floor, .lane = MR_LANE_FLOOR},
+    .at = {.f1 = floorf, .d1 = floor},
 };

@@ -48,8 +48,8 @@ static int root(const fuser_t *s, int g) {
 static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : root(s, s->of[i]); }
 
 static bool unit_of(const mr_eqn_t *e, mr_unit_t *u) {
-  *u = (mr_unit_t){.eqn = e};
-  return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(u) &&
+  *u = (mr_unit_t){0};
+  return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(e, u) &&
          (!e->n_in || elems(e->in[0])) && elems(e->out[0]);
 }
 
@@ -211,7 +211,7 @@ static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
 
 /* The var of the body whose elements v has: reshapes undone. */
 static const mr_var_t *bytes_of(const mr_var_t *v) {
-  while (v->def && v->def->op->unit == mr_unit_same) v = v->def->in[0];
+  while (v->def && v->def->op->kind == MR_OP_ALIAS && v->def->op->unit) v = v->def->in[0];
   return v;
 }
 

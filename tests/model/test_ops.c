@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/backends/cpu/rules.h"
 #include "model/model.h"
 #include "model/ops/rules.h"
 
@@ -23,6 +24,19 @@ static void no_rule_is_forgotten(void **state) {
     assert_int_not_equal(op->n_out, 0);
   }
   assert_null(mr_op_find("no such op"));
+}
+
+/* Elementwise ops run by what `at` says, aliases run nothing, calls are opened before. */
+static void the_cpu_has_a_rule_for_each_op_that_needs_one(void **state) {
+  for (int i = 0; i < mr_n_ops; i++) {
+    const mr_cpu_rule_t *r = mr__cpu_rule(mr_ops[i]);
+    bool lowers = r && r->lower, needs = mr_ops[i]->kind == MR_OP_KERNEL;
+    if (lowers != needs)
+      fail_msg("%s: %s", mr_ops[i]->name, needs ? "no rule of the CPU's" : "a rule too many");
+    if (mr_ops[i]->kind == MR_OP_CALL) assert_ptr_not_equal(mr_ops[i]->open, mr_no_open);
+    if (mr_ops[i]->kind == MR_OP_ELEMENTWISE)
+      assert_true(mr_ops[i]->at.f1 != NULL || mr_ops[i]->at.f2 != NULL);
+  }
 }
 
 /* An op as someone outside the table may write it, before its derivatives. */
@@ -65,6 +79,7 @@ static void shapes_that_do_not_fit_name_the_op_the_scope_and_the_shapes(void **s
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(no_rule_is_forgotten),
+      cmocka_unit_test(the_cpu_has_a_rule_for_each_op_that_needs_one),
       cmocka_unit_test(a_missing_rule_fails_by_the_ops_name_and_scope),
       cmocka_unit_test(shapes_that_do_not_fit_name_the_op_the_scope_and_the_shapes),
   };

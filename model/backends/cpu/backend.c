@@ -8,6 +8,7 @@
 #include "model/backends/cpu/limits.h"
 #include "model/backends/cpu/lower.h"
 #include "model/backends/cpu/program.h"
+#include "model/backends/cpu/rules.h"
 #include "model/backends/cpu/team.h"
 #include "model/exec/backend.h"
 #include "model/ops/rules.h"
@@ -32,8 +33,9 @@ static void spread(int threads) { mr__team_set(threads); }
 
 /* Its kernel multiplies f32 as f32, and something else is asked. */
 static bool asks_in_vain(const mr_eqn_t *e) {
+  const mr_cpu_rule_t *r = mr__cpu_rule(e->op);
   mr_precision_t p = mr_precision_of(e);
-  return e->op->f32_alone && e->in[0]->aval.dtype == MR_F32 &&
+  return r && r->f32_alone && e->in[0]->aval.dtype == MR_F32 &&
          (p == MR_PRECISION_DEFAULT || p == MR_PRECISION_HIGH);
 }
 

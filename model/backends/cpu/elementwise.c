@@ -5,6 +5,8 @@
 #include "model/backends/cpu/lower.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rows.h"
+#include "model/backends/cpu/rules.h"
+#include "model/ir/element.h"
 #include "model/ops/rules.h"
 
 static uint64_t get_u64(mr_dtype_t t, const void *p, int64_t i) {
@@ -16,11 +18,11 @@ static void set_u64(mr_dtype_t t, void *p, int64_t i, uint64_t v) {
 }
 
 /* f32 and bf16 in f32, f64 in f64, the rest in integers. */
-#define UNARY(name, type, member, get, set)                                              \
-  static void name(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {    \
-    type (*at)(type) = u->eqn->op->at.member;                                            \
-    mr_dtype_t xt = u->eqn->in[0]->aval.dtype, yt = u->eqn->out[0]->aval.dtype;          \
-    for (int64_t i = 0; i < n; i++) set(yt, out, i, at(get(xt, in[0], i * u->step[0]))); \
+#define UNARY(name, type, member, get, set)                                               \
+  static void name(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) { \
+    type (*at)(type) = u->eqn->op->at.member;                                             \
+    mr_dtype_t xt = u->eqn->in[0]->aval.dtype, yt = u->eqn->out[0]->aval.dtype;           \
+    for (int64_t i = 0; i < n; i++) set(yt, out, i, at(get(xt, in[0], i * u->step[0])));  \
   }
 
 UNARY(unary_f32, float, f1, mr_get_f32, mr_set_f32)
@@ -29,7 +31,7 @@ UNARY(unary_i64, int64_t, i1, mr_get_i64, mr_set_i64)
 UNARY(unary_u64, uint64_t, u1, get_u64, set_u64)
 
 #define BINARY(name, type, member, get, set)                                                   \
-  static void name(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {          \
+  static void name(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {      \
     type (*at)(type, type) = u->eqn->op->at.member;                                            \
     mr_dtype_t at_a = u->eqn->in[0]->aval.dtype, at_b = u->eqn->in[1]->aval.dtype;             \
     mr_dtype_t yt = u->eqn->out[0]->aval.dtype;                                                \
@@ -42,20 +44,19 @@ BINARY(binary_f64, double, d2, mr_get_f64, mr_set_f64)
 BINARY(binary_i64, int64_t, i2, mr_get_i64, mr_set_i64)
 BINARY(binary_u64, uint64_t, u2, get_u64, set_u64)
 
-static void lane_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr__lanes()->at[u->eqn->op->at.lane](u->eqn->in[0]->aval.dtype, in[0], u->step[0], in[1],
-                                       u->step[1], out, n);
+static void lane_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
+  u->kernel(u->eqn->in[0]->aval.dtype, in[0], u->step[0], in[1], u->step[1], out, n);
 }
 
-static void whole_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  mr__lanes()->i32[u->eqn->op->at.lane](MR_I32, in[0], u->step[0], in[1], u->step[1], out, n);
+static void whole_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
+  u->kernel(MR_I32, in[0], u->step[0], in[1], u->step[1], out, n);
 }
 
 /* bf16 beside f32: the narrow operands are widened, a few at a time. */
-static void mixed_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
+static void mixed_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
   enum { RUN = 256 };
   _Alignas(64) float wide[2][RUN];
-  mr_lane_fn *kernel = mr__lanes()->at[u->eqn->op->at.lane];
+  mr_lane_fn *kernel = u->kernel;
   for (int64_t from = 0; from < n; from += RUN) {
     int64_t m = n - from < RUN ? n - from : RUN;
     const void *x[2];
@@ -71,28 +72,36 @@ static void mixed_run(const mr_unit_t *u, const void *const *in, void *out, int6
   }
 }
 
+static mr_lane_t lane_of(const mr_op_def_t *op) {
+  const mr_cpu_rule_t *r = mr__cpu_rule(op);
+  return r ? r->lane : MR_LANE_NONE;
+}
+
 /* The kernel of ops in f32: bf16 may stand beside it where the op mixes. */
-static bool lane_unit(mr_unit_t *u) {
+static bool lane_unit(mr_cpu_unit_t *u, mr_lane_t lane) {
   const mr_eqn_t *e = u->eqn;
   mr_dtype_t t = e->in[0]->aval.dtype, y = e->out[0]->aval.dtype;
   bool mixed = y != MR_BOOL && y != t;
-  if (!e->op->at.lane || !mr_is_narrow(t)) return false;
+  if (!lane || !mr_is_narrow(t)) return false;
   for (int k = 1; k < e->n_in; k++) {
     if (!mr_is_narrow(e->in[k]->aval.dtype)) return false;
     mixed |= e->in[k]->aval.dtype != t;
   }
   if (mixed && (e->n_in != 2 || y != MR_F32)) return false;
+  u->kernel = mr__lanes()->at[lane];
   u->run = mixed ? mixed_run : lane_run;
   return true;
 }
 
-bool mr_unit_pointwise(mr_unit_t *u) {
+bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u) {
   const mr_pointwise_t *at = &u->eqn->op->at;
   mr_dtype_t t = u->eqn->in[0]->aval.dtype;
+  mr_lane_t lane = lane_of(u->eqn->op);
   bool one = u->eqn->n_in == 1;
-  u->kind = MR_UNIT_EACH;
-  if (lane_unit(u)) return true;
-  if (t == MR_I32 && u->eqn->n_in == 2 && at->lane && mr__lanes()->i32[at->lane]) {
+  u->is.kind = MR_UNIT_EACH;
+  if (lane_unit(u, lane)) return true;
+  if (t == MR_I32 && u->eqn->n_in == 2 && lane && mr__lanes()->i32[lane]) {
+    u->kernel = mr__lanes()->i32[lane];
     u->run = whole_run;
     return true;
   }
@@ -108,8 +117,8 @@ bool mr_unit_pointwise(mr_unit_t *u) {
 }
 
 mr_err_t mr__cpu_pointwise(mr_call_t *c, mr_diag_t *diag) {
-  mr_unit_t u = {.eqn = c->eqn};
-  if (mr_unit_pointwise(&u)) return mr__program_one(c, diag);
+  mr_cpu_unit_t u = {.eqn = c->eqn};
+  if (mr__cpu_unit_pointwise(&u)) return mr__program_one(c, diag);
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: the CPU has no kernel for %s", c->eqn->scope,
                  *c->eqn->scope ? ": " : "", c->eqn->op->name,
                  mr_dtype_name(c->eqn->in[0]->aval.dtype));
@@ -117,8 +126,8 @@ mr_err_t mr__cpu_pointwise(mr_call_t *c, mr_diag_t *diag) {
 
 enum { PIECE = 256 };
 
-void mr_unit_written_out(const mr_unit_t *u, mr_unit_kernel *kernel, const void *const *in,
-                         void *out, int64_t n) {
+void mr__unit_written_out(const mr_cpu_unit_t *u, mr_unit_kernel *kernel, const void *const *in,
+                          void *out, int64_t n) {
   _Alignas(64) char room[MR_UNIT_IN][PIECE * sizeof(double)];
   size_t size = mr_dtype_size(u->eqn->out[0]->aval.dtype);
   const void *x[MR_UNIT_IN] = {0};
@@ -136,14 +145,10 @@ void mr_unit_written_out(const mr_unit_t *u, mr_unit_kernel *kernel, const void 
   }
 }
 
-bool mr_unit_same(mr_unit_t *u) {
-  u->kind = MR_UNIT_SAME;
-  return true;
-}
-
 float mr__cpu_element(const mr_op_def_t *op, float a, float b) {
   float y;
-  if (!op->at.lane) return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
-  mr__lanes()->at[op->at.lane](MR_F32, &a, 1, &b, 1, &y, 1);
+  mr_lane_t lane = lane_of(op);
+  if (!lane) return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+  mr__lanes()->at[lane](MR_F32, &a, 1, &b, 1, &y, 1);
   return y;
 }

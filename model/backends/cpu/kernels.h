@@ -16,6 +16,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "model/ir/precision.h"
+#include "model/ops/gelu.h"
 
 MR_BEGIN_DECLS
 
@@ -64,7 +65,6 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
                        float *dbias, void *scratch, int64_t rows, int64_t c);
 
 /* ---- elements ---- */
-typedef enum mr_gelu { MR_GELU_TANH, MR_GELU_ERF } mr_gelu_t;
 /* y = gelu(x), by tanh's approximation (Hendrycks and Gimpel, 2016) or exactly; dx = gelu'(x) dy.
    All are n elements of t. */
 void mr_gelu_fwd(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t n);

@@ -1,7 +1,6 @@
 #include "model/backends/cpu/lower.h"
 
-#include "model/control/control.h"
-#include "model/exec/control.h"
+#include "model/backends/cpu/rules.h"
 #include "model/ops/op.h"
 
 /* f16 is a dtype of graphs and of files: the CPU moves it, and hands it to functions inside. */
@@ -21,9 +20,7 @@ mr_err_t mr__cpu_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_op_def_t *op = c->eqn->op;
   if (computes_f16(c->eqn)) return mr_fail(diag, MR_ERR_NORULE, "the CPU computes no f16");
   if (op->kind == MR_OP_ELEMENTWISE) return mr__cpu_pointwise(c, diag);
-  if (op == &mr_op_scan) return mr__scan_lower(c, diag);
-  if (op == &mr_op_while) return mr__while_lower(c, diag);
-  if (op == &mr_op_cond) return mr__cond_lower(c, diag);
-  if (op->cpu) return op->cpu(c, diag);
+  const mr_cpu_rule_t *r = mr__cpu_rule(op);
+  if (r && r->lower) return r->lower(c, diag);
   return mr_fail(diag, MR_ERR_NORULE, "the CPU has no kernel for it");
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "model/backends/cpu/program_private.h"
+#include "model/backends/cpu/rules.h"
+#include "model/ir/element.h"
 #include "model/ops/rules.h"
 
 typedef struct builder {
@@ -97,8 +99,8 @@ static bool bind_view(builder_t *b, const step_t *t) {
   if (x.place != PLACE_OTHER || elems(e->out[0]) != b->p->n) return false;
   int to = add(b, x.dtype, PLACE_REPEAT, x.index);
   if (to < 0) return false;
-  b->p->value[to].mid = t->unit.mid;
-  b->p->value[to].inner = t->unit.inner;
+  b->p->value[to].mid = t->unit.is.mid;
+  b->p->value[to].inner = t->unit.is.inner;
   return call_it(b, e->out[0], to);
 }
 
@@ -107,8 +109,8 @@ static bool bind_index(builder_t *b, const step_t *t) {
   if (elems(y) != b->p->n) return false;
   int to = add(b, y->aval.dtype, PLACE_INDEX, -1);
   if (to < 0) return false;
-  b->p->value[to].mid = t->unit.mid;
-  b->p->value[to].inner = t->unit.inner;
+  b->p->value[to].mid = t->unit.is.mid;
+  b->p->value[to].inner = t->unit.is.inner;
   return call_it(b, y, to);
 }
 
@@ -118,12 +120,12 @@ static bool bind_reduce(builder_t *b, step_t *t) {
   const mr_eqn_t *e = t->unit.eqn;
   t->in[0] = find(b, e->in[0]);
   t->out = add(b, e->out[0]->aval.dtype, PLACE_FOLDED, -1);
-  bool columns = t->unit.kind == MR_UNIT_COLUMNS;
-  bool alike = !p->inner || (p->inner == t->unit.inner && p->columns == columns);
-  bool fits = t->in[0] >= 0 && t->out >= 0 && p->n_reduce < MR_PROGRAM_ENDS && t->unit.inner > 1 &&
-              alike && elems(e->in[0]) == p->n;
+  bool columns = t->unit.is.kind == MR_UNIT_COLUMNS;
+  bool alike = !p->inner || (p->inner == t->unit.is.inner && p->columns == columns);
+  bool fits = t->in[0] >= 0 && t->out >= 0 && p->n_reduce < MR_PROGRAM_ENDS &&
+              t->unit.is.inner > 1 && alike && elems(e->in[0]) == p->n;
   if (!fits || is_one(&p->value[t->in[0]])) return false;
-  p->inner = t->unit.inner;
+  p->inner = t->unit.is.inner;
   p->columns = columns;
   p->value[t->in[0]].last = STEPS_MAX;
   p->reduce[p->n_reduce++] = *t;
@@ -132,11 +134,10 @@ static bool bind_reduce(builder_t *b, step_t *t) {
 
 static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
   step_t t = {.unit = {.eqn = e}};
-  mr_unit_rule *unit = e->op->kind == MR_OP_ELEMENTWISE ? mr_unit_pointwise : e->op->unit;
-  if (!unit || !unit(&t.unit))
+  if (!mr__cpu_unit(&t.unit))
     return mr_fail(b->diag, MR_ERR_NORULE, "%s: the CPU cannot fuse it", e->op->name);
   bool fits = false;
-  switch (t.unit.kind) {
+  switch (t.unit.is.kind) {
     case MR_UNIT_EACH: fits = bind_each(b, &t); break;
     case MR_UNIT_REDUCE:
     case MR_UNIT_COLUMNS: fits = bind_reduce(b, &t); break;
@@ -161,8 +162,8 @@ static mr_err_t bind_inputs(builder_t *b, int n, mr_var_t *const *in) {
   return MR_OK;
 }
 
-static void copy_run(const mr_unit_t *u, const void *const *in, void *out, int64_t n) {
-  memcpy(out, in[0], (size_t)(n * u->inner)); /* inner: bytes of an element */
+static void copy_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
+  memcpy(out, in[0], (size_t)(n * u->whole)); /* bytes of an element */
 }
 
 /* Output memory may be an operand's: a value that is ready before the last read of such an operand
@@ -177,7 +178,7 @@ static bool is_early(const program_t *p, const value_t *y) {
 static bool copy_out(builder_t *b, int value, int k) {
   program_t *p = b->p;
   value_t *y = &p->value[value];
-  step_t t = {.unit = {.run = copy_run, .inner = (int64_t)y->size, .step = {1}}, .in = {value}};
+  step_t t = {.unit = {.run = copy_run, .whole = (int64_t)y->size, .step = {1}}, .in = {value}};
   t.out = add(b, y->dtype, PLACE_OUT, k);
   if (t.out < 0 || p->n_step == STEPS_MAX) return false;
   y->last = p->n_step;

@@ -28,7 +28,7 @@ typedef struct value {
 } value_t;
 
 typedef struct step {
-  mr_unit_t unit;
+  mr_cpu_unit_t unit;
   int in[MR_UNIT_IN], out;
 } step_t;
 

@@ -1,10 +1,13 @@
-#include "model/ops/product.h"
+/* Matrix products of equations: operands seen as (batch, rows, columns) by strides, so that a
+   transposed operand costs nothing; what cannot be seen so is copied into order first. */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/backends/cpu/kernels.h"
+#include "model/backends/cpu/rules.h"
 #include "model/ops/move.h"
+#include "model/ops/product.h"
 #include "model/ops/rules.h"
 
 typedef struct state {
@@ -169,8 +172,10 @@ static mr_matmul_spec_t spec_of(const mr_eqn_t *e, const mr_side_t *a, const mr_
   return spec;
 }
 
-mr_err_t mr__product_lower(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
-                           mr_diag_t *diag) {
+/* Lowers out = a b (+ bias[n]); out is dense (batch, a's free, b's free).  bias_in: index of the
+   bias among e->in, or -1. */
+static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
+                              mr_diag_t *diag) {
   if (!mr_aval_elems(&c->eqn->in[0]->aval) || !mr_aval_elems(&c->eqn->in[1]->aval)) {
     c->run = empty_run;
     c->how = "nothing to multiply";
@@ -192,4 +197,54 @@ mr_err_t mr__product_lower(mr_call_t *c, const mr_side_t *a, const mr_side_t *b,
   c->run = product_run;
   describe(c, s);
   return MR_OK;
+}
+
+/* f64 has no library's kernel: sums over the contracted dimensions, element by element. */
+static int64_t offset_at(int64_t index, const mr_aval_t *x, const int *dims, int n) {
+  int64_t stride[MR_MAX_NDIM], at = 0;
+  mr__strides(x, stride);
+  for (int i = n - 1; i >= 0; i--) {
+    at += index % x->dim[dims[i]] * stride[dims[i]];
+    index /= x->dim[dims[i]];
+  }
+  return at;
+}
+
+static void dot_run_f64(const mr_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
+  const double *p = c->in[0], *q = c->in[1];
+  double *y = c->out[0];
+  const mr_side_t *s = c->state, a = s[0], b = s[1];
+  int64_t m = size_of(x, a.free, a.n_free), n = size_of(w, b.free, b.n_free);
+  int64_t kk = size_of(x, a.contract, a.n_contract), all = size_of(x, a.batch, a.n_batch) * m * n;
+  for (int64_t o = 0; o < all; o++) {
+    int64_t batch = o / (m * n);
+    int64_t pa =
+        offset_at(batch, x, a.batch, a.n_batch) + offset_at(o / n % m, x, a.free, a.n_free);
+    int64_t qa = offset_at(batch, w, b.batch, b.n_batch) + offset_at(o % n, w, b.free, b.n_free);
+    double sum = 0;
+    for (int64_t i = 0; i < kk; i++)
+      sum += p[pa + offset_at(i, x, a.contract, a.n_contract)] *
+             q[qa + offset_at(i, w, b.contract, b.n_contract)];
+    y[o] = sum;
+  }
+}
+
+mr_err_t mr__cpu_dot_general(mr_call_t *c, mr_diag_t *diag) {
+  mr_side_t s[2];
+  mr__dot_sides(c->eqn, &s[0], &s[1]);
+  if (c->eqn->in[0]->aval.dtype == MR_F64 && c->eqn->out[0]->aval.dtype == MR_F64) {
+    c->run = dot_run_f64;
+    c->how = "f64";
+    return mr__call_state(c, s, sizeof s, diag);
+  }
+  return lower_product(c, &s[0], &s[1], -1, diag);
+}
+
+mr_err_t mr__cpu_linear(mr_call_t *c, mr_diag_t *diag) {
+  int n = c->eqn->in[0]->aval.ndim, k = mr_attr_get(c->eqn, "transposed")->i[0] ? 1 : 0;
+  mr_side_t a = {.n_free = n - 1, .n_contract = 1, .contract = {n - 1}};
+  mr_side_t b = {.n_free = 1, .free = {1 - k}, .n_contract = 1, .contract = {k}};
+  for (int i = 0; i < n - 1; i++) a.free[i] = i;
+  return lower_product(c, &a, &b, c->eqn->n_in == 3 ? 2 : -1, diag);
 }

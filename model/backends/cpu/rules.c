@@ -1,0 +1,114 @@
+#include "model/backends/cpu/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cpu/program.h"
+#include "model/control/control.h"
+#include "model/exec/control.h"
+
+#define LOWERED(name) \
+  { .op = &mr_op_##name, .lower = mr__cpu_##name }
+#define LOOP(name) \
+  { .op = &mr_op_##name, .lower = mr__program_one, .unit = mr__cpu_unit_##name }
+#define BOTH(name) \
+  { .op = &mr_op_##name, .lower = mr__cpu_##name, .unit = mr__cpu_unit_##name }
+#define VECTOR(name, kernel) \
+  { .op = &mr_op_##name, .lane = MR_LANE_##kernel }
+
+static const mr_cpu_rule_t rules[] = {
+    VECTOR(add, ADD),
+    VECTOR(add_any, ADD),
+    VECTOR(sub, SUB),
+    VECTOR(mul, MUL),
+    VECTOR(div, DIV),
+    VECTOR(max, MAX),
+    VECTOR(min, MIN),
+    VECTOR(eq, EQ),
+    VECTOR(ne, NE),
+    VECTOR(lt, LT),
+    VECTOR(le, LE),
+    VECTOR(gt, GT),
+    VECTOR(ge, GE),
+    VECTOR(neg, NEG),
+    VECTOR(abs, ABS),
+    VECTOR(sign, SIGN),
+    VECTOR(floor, FLOOR),
+    VECTOR(sqrt, SQRT),
+    VECTOR(rsqrt, RSQRT),
+    VECTOR(exp, EXP),
+    VECTOR(log, LOG),
+    VECTOR(sin, SIN),
+    VECTOR(cos, COS),
+    VECTOR(tanh, TANH),
+    VECTOR(erf, ERF),
+    VECTOR(logistic, LOGISTIC),
+    LOOP(select_n),
+    LOOP(convert_element_type),
+    LOOP(integer_pow),
+    BOTH(reduce_sum),
+    BOTH(reduce_max),
+    BOTH(gelu),
+    BOTH(gelu_vjp),
+    BOTH(dropout),
+    LOWERED(fused),
+    LOWERED(iota),
+    LOWERED(transpose),
+    LOWERED(broadcast_in_dim),
+    LOWERED(slice),
+    LOWERED(pad),
+    LOWERED(concatenate),
+    LOWERED(rev),
+    LOWERED(take),
+    LOWERED(take_vjp),
+    LOWERED(cumsum),
+    LOWERED(sum_squares),
+    LOWERED(dot_general),
+    LOWERED(linear),
+    LOWERED(layer_norm),
+    LOWERED(layer_norm_vjp),
+    LOWERED(softmax),
+    LOWERED(softmax_cross_entropy),
+    LOWERED(softmax_cross_entropy_vjp),
+    {.op = &mr_op_attention, .lower = mr__cpu_attention, .f32_alone = true},
+    {.op = &mr_op_attention_vjp, .lower = mr__cpu_attention_vjp, .f32_alone = true},
+    LOWERED(adamw),
+    LOWERED(random_bits),
+    LOWERED(random_uniform),
+    LOWERED(random_normal),
+    LOWERED(random_truncated_normal),
+    LOWERED(random_randint),
+    LOWERED(random_permutation),
+    LOWERED(random_split),
+    LOWERED(random_fold_in),
+    LOWERED(psum),
+    LOWERED(axis_index),
+    LOWERED(all_gather),
+    {.op = &mr_op_scan, .lower = mr__scan_lower},
+    {.op = &mr_op_while, .lower = mr__while_lower},
+    {.op = &mr_op_cond, .lower = mr__cond_lower},
+};
+
+const mr_cpu_rule_t *mr__cpu_rule(const mr_op_def_t *op) {
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    if (rules[i].op == op) return &rules[i];
+  return NULL;
+}
+
+bool mr__cpu_unit(mr_cpu_unit_t *u) {
+  const mr_op_def_t *op = u->eqn->op;
+  if (op->kind == MR_OP_ELEMENTWISE) return mr__cpu_unit_pointwise(u);
+  if (!op->unit || !op->unit(u->eqn, &u->is)) return false;
+  const mr_cpu_rule_t *r = mr__cpu_rule(op);
+  bool computes =
+      u->is.kind == MR_UNIT_EACH || u->is.kind == MR_UNIT_REDUCE || u->is.kind == MR_UNIT_COLUMNS;
+  return computes ? r && r->unit && r->unit(u) : true;
+}
+
+mr_err_t mr__call_state(mr_call_t *c, const void *state, size_t bytes, mr_diag_t *diag) {
+  c->state = malloc(bytes);
+  if (!c->state) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
+  memcpy(c->state, state, bytes);
+  c->fini = free;
+  return MR_OK;
+}

@@ -1,0 +1,16 @@
+/* What attention and its backward pass say to backends. */
+#ifndef MR_MODEL_OPS_ATTENTION_H
+#define MR_MODEL_OPS_ATTENTION_H
+
+#include "model/ir/fn.h"
+
+/* q, k, v are (B,T,H,D) each, or side by side in one (B,T,3,H,D). */
+typedef struct mr_attention_sizes {
+  int64_t B, T, H, D;
+  bool packed;
+} mr_attention_sizes_t;
+
+/* e: attention or attention_vjp. */
+mr_attention_sizes_t mr__attention_sizes(const mr_eqn_t *e);
+
+#endif

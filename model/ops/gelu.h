@@ -1,0 +1,13 @@
+/* What GELU and its backward pass say to backends. */
+#ifndef MR_MODEL_OPS_GELU_H
+#define MR_MODEL_OPS_GELU_H
+
+struct mr_eqn;
+
+/* x Phi(x): by tanh's approximation (Hendrycks and Gimpel, 2016), or exactly. */
+typedef enum mr_gelu { MR_GELU_TANH, MR_GELU_ERF } mr_gelu_t;
+
+/* e: gelu or gelu_vjp. */
+mr_gelu_t mr__gelu_kind(const struct mr_eqn *e);
+
+#endif
