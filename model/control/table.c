@@ -53,7 +53,7 @@ static const char *forgotten(const mr_op_def_t *op) {
     bool there;
   } rule[] = {{"shape", op->shape},  {"jvp", op->jvp},
               {"vjp", op->vjp},      {"batch", op->batch},
-              {"open", op->open},    {"cpu", op->cpu || op->kind != MR_OP_KERNEL},
+              {"open", op->open},    {"lower", op->lower || op->kind != MR_OP_KERNEL},
               {"sample", op->sample}};
   for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
     if (!rule[i].there) return rule[i].name;

@@ -14,6 +14,12 @@ static bool is_small(const mr_eqn_t *e) {
   return n < SERIAL_ELEMS && !e->op->product; /* products know their own size */
 }
 
+static mr_err_t ask(mr_call_t *c, mr_diag_t *diag) {
+  for (const mr_op_lower_t *l = c->eqn->op->lower; l && l->backend; l++)
+    if (!strcmp(l->backend, c->backend->name)) return l->lower(c, diag);
+  return c->backend->lower(c, diag);
+}
+
 /* Rules that several ops share do not know for which of them they fail. */
 static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
   const mr_eqn_t *e = c->eqn;
@@ -21,7 +27,7 @@ static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
   if (e->op->kind == MR_OP_ALIAS) return MR_OK;
   mr_err_t err = e->op->kind == MR_OP_CALL
                      ? mr_fail(&own, MR_ERR_NORULE, "was not opened before lowering (compiler bug)")
-                     : c->backend->lower(c, &own);
+                     : ask(c, &own);
   if (err >= 0) return err;
   if (strstr(own.text, e->op->name)) return mr_fail(diag, err, "%s", own.text);
   return mr_fail(diag, err, "%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name, own.text);

@@ -61,6 +61,14 @@ typedef struct mr_sample {
   double lo[MR_SAMPLE_IN], hi[MR_SAMPLE_IN];
 } mr_sample_t;
 
+struct mr_call; /* exec/call.h */
+
+/* How one backend lowers an op that it does not know itself. */
+typedef struct mr_op_lower {
+  const char *backend; /* its name */
+  mr_err_t (*lower)(struct mr_call *c, mr_diag_t *diag);
+} mr_op_lower_t;
+
 struct mr_op_def {
   const char *name;
   int n_in, n_out; /* -1: varies */
@@ -87,6 +95,9 @@ struct mr_op_def {
      (see sample.h).  Ranges keep clear of kinks and poles. */
   bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
   mr_op_kind_t kind;
+  /* Of a KERNEL from outside this tree: its rule for each backend that can run it, ends at {0}.
+     Backends have rules of their own for the ops of the table; NULL. */
+  const mr_op_lower_t *lower;
   mr_amp_t amp;
   bool product;      /* a product of matrices, or made of such: what `precision` is asked of */
   mr_pointwise_t at; /* of ELEMENTWISE */

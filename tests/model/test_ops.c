@@ -66,6 +66,43 @@ static void a_missing_rule_fails_by_the_ops_name_and_scope(void **state) {
   mr_fn_destroy(f);
 }
 
+static void next_run(const mr_call_t *c) { *(float *)c->out[0] = *(const float *)c->in[0] + 1; }
+
+static mr_err_t next_lower(mr_call_t *c, mr_diag_t *diag) {
+  if (c->eqn->in[0]->aval.dtype != MR_F32) return mr_fail(diag, MR_ERR_NORULE, "next: want f32");
+  c->run = next_run;
+  return MR_OK;
+}
+
+/* An op with a kernel, from outside: the rule for the backend of that name is found, no other. */
+static void an_op_from_outside_brings_its_rule_for_a_backend(void **state) {
+  const char *const names[] = {"another", "cpu"};
+  for (int i = 0; i < 2; i++) {
+    const mr_op_lower_t rules[] = {{names[i], next_lower}, {0}};
+    const mr_op_def_t next = {MR_RULES_PRIMITIVE, .name = "next",         .n_in = 1,
+                              .n_out = 1,         .shape = mr_shape_same, .jvp = mr_jvp_zero,
+                              .vjp = mr_vjp_zero, .batch = mr_no_batch,   .lower = rules};
+    mr_fn_t *f = mr_fn_create();
+    mr_exec_t *x = NULL;
+    mr_diag_t diag = {0};
+    mr_var_t *v = mr_fn_input(f, mr_aval_scalar(MR_F32));
+    v = mr_emit1(f, &next, 1, &v, 0, NULL);
+    assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
+    mr_err_t err = mr_compile(f, NULL, &x, &diag);
+    if (i == 0) {
+      assert_int_equal(err, MR_ERR_NORULE);
+      assert_string_equal(diag.text, "next: the CPU has no kernel for it");
+    } else {
+      _Alignas(64) float in = 2, out = 0;
+      if (err < 0) fail_msg("%s", diag.text);
+      mr_exec_run(x, (const void *[]){&in}, (void *[]){&out});
+      assert_true(out == 3);
+    }
+    mr_exec_destroy(x);
+    mr_fn_destroy(f);
+  }
+}
+
 static void shapes_that_do_not_fit_name_the_op_the_scope_and_the_shapes(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 2, 3)),
@@ -81,6 +118,7 @@ int main(void) {
       cmocka_unit_test(no_rule_is_forgotten),
       cmocka_unit_test(the_cpu_has_a_rule_for_each_op_that_needs_one),
       cmocka_unit_test(a_missing_rule_fails_by_the_ops_name_and_scope),
+      cmocka_unit_test(an_op_from_outside_brings_its_rule_for_a_backend),
       cmocka_unit_test(shapes_that_do_not_fit_name_the_op_the_scope_and_the_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
