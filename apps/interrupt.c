@@ -20,7 +20,10 @@ enum { ORDERLY = 1, AT_ONCE = 2 };
 enum { ORDER = SIGUSR2 }; /* from the process above, with one of these two as its value */
 
 /* What has been heard.  The handler only notes it: a graph is stopped by a thread that ends before
-   the graph does, so that no handler ever holds a graph that is gone. */
+   the graph does, so that no handler ever holds a graph that is gone.
+
+   All seq_cst: a handler stores end_by, then looks whether a thread listens; that thread is told
+   the end by listening, then looks for end_by.  Signals are rare, so the dearest order is free. */
 static struct {
   sem_t news;
   _Atomic int64_t first_ns; /* when the first signal came; 0: none did */
@@ -43,11 +46,16 @@ static void on_signal(int signo, siginfo_t *info, void *context) {
   int kept = errno;
   int64_t now = mr_now_ns(), first = 0;
   int order = signo == ORDER && info->si_code == SI_QUEUE ? info->si_value.sival_int : 0;
-  bool is_first = atomic_compare_exchange_strong(&heard.first_ns, &first, now);
+  bool is_first = atomic_compare_exchange_strong_explicit(
+      &heard.first_ns, &first, now, memory_order_seq_cst, memory_order_seq_cst);
   bool second = !is_first && now - first >= MR_INTERRUPT_GRACE_MS * INT64_C(1000000);
-  if (order == ORDERLY && is_first) atomic_store(&heard.asked_above, true);
-  if (order == AT_ONCE || (!order && second)) atomic_store(&heard.end_by, signo);
-  if (atomic_load(&heard.end_by) && !atomic_load(&heard.listening)) end_by(signo);
+  if (order == ORDERLY && is_first)
+    atomic_store_explicit(&heard.asked_above, true, memory_order_seq_cst);
+  if (order == AT_ONCE || (!order && second))
+    atomic_store_explicit(&heard.end_by, signo, memory_order_seq_cst);
+  if (atomic_load_explicit(&heard.end_by, memory_order_seq_cst) &&
+      !atomic_load_explicit(&heard.listening, memory_order_seq_cst))
+    end_by(signo);
   sem_post(&heard.news);
   errno = kept;
 }
@@ -64,15 +72,15 @@ static void say_stopping(const mr_graph_t *g) {
 static void *listen(void *graph) {
   for (bool stopped = false;;) {
     while (sem_wait(&heard.news) < 0) continue;
-    if (!atomic_load(&heard.listening)) return NULL;
-    int signo = atomic_load(&heard.end_by);
+    if (!atomic_load_explicit(&heard.listening, memory_order_seq_cst)) return NULL;
+    int signo = atomic_load_explicit(&heard.end_by, memory_order_seq_cst);
     if (signo) {
       mr_checkpoints_finish();
       end_by(signo);
     }
-    if (stopped || !atomic_load(&heard.first_ns)) continue;
+    if (stopped || !atomic_load_explicit(&heard.first_ns, memory_order_seq_cst)) continue;
     mr_graph_stop(graph);
-    if (!atomic_load(&heard.asked_above)) say_stopping(graph);
+    if (!atomic_load_explicit(&heard.asked_above, memory_order_seq_cst)) say_stopping(graph);
     stopped = true;
   }
 }
@@ -83,11 +91,11 @@ static int start_listening(mr_graph_t *g, pthread_t *t) {
   struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
   sigset_t all, before;
   if (!heard.ready) sem_init(&heard.news, 0, 0);
-  atomic_store(&heard.listening, true);
+  atomic_store_explicit(&heard.listening, true, memory_order_seq_cst);
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   int e = pthread_create(t, NULL, listen, g);
-  if (e) atomic_store(&heard.listening, false);
+  if (e) atomic_store_explicit(&heard.listening, false, memory_order_seq_cst);
   for (size_t i = 0; !e && !heard.ready && i < sizeof signals / sizeof *signals; i++) {
     sigfillset(&act.sa_mask);
     sigaction(signals[i], &act, NULL);
@@ -99,7 +107,7 @@ static int start_listening(mr_graph_t *g, pthread_t *t) {
 }
 
 static void stop_listening(pthread_t t) {
-  atomic_store(&heard.listening, false);
+  atomic_store_explicit(&heard.listening, false, memory_order_seq_cst);
   sem_post(&heard.news);
   pthread_join(t, NULL);
 }
@@ -141,6 +149,6 @@ mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stoppe
   mr_writes_fail();
   mr_err_t e = run(g, look ? look : &nothing, diag);
   stop_listening(listener);
-  *stopped = atomic_load(&heard.first_ns) != 0;
+  *stopped = atomic_load_explicit(&heard.first_ns, memory_order_seq_cst) != 0;
   return e;
 }

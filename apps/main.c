@@ -117,11 +117,11 @@ static bool asks(int argc, char **argv, const char *flag, const char *or_flag) {
 
 /* cJSON leaves out what it has no memory for, and takes a line for a bad one; a command in which
    that has happened fails. */
-static atomic_bool json_lost;
+static atomic_bool json_lost; /* relaxed: threads that print are joined before it is read */
 
 static void *json_malloc(size_t n) {
   void *p = malloc(n);
-  if (!p) json_lost = true;
+  if (!p) atomic_store_explicit(&json_lost, true, memory_order_relaxed);
   return p;
 }
 
@@ -134,7 +134,7 @@ static int run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   if (e >= 0) e = mr_args_parse(c, argc, argv, a, &diag);
   for (int i = 0; i < a->n_plugins && e >= 0; i++) e = mr_load_plugin(a->plugin[i], &diag);
   if (e >= 0) e = c->run(a, &diag);
-  if (e >= 0 && json_lost)
+  if (e >= 0 && atomic_load_explicit(&json_lost, memory_order_relaxed))
     e = mr_fail(&diag, MR_ERR_NOMEM, "out of memory for JSON: what was written is not whole");
   if (e >= 0) {
     if (fflush(stdout) == 0) return e;

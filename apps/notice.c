@@ -6,7 +6,8 @@
 #include "loaders/reader.h"
 
 void mr_notice_reader(void) {
-  static atomic_bool said;
+  static atomic_bool said; /* relaxed: one of several says it */
   const char *why = mr_reader_fallback_seen();
-  if (why && !atomic_exchange(&said, true)) fprintf(stderr, "millrace: %s\n", why);
+  if (why && !atomic_exchange_explicit(&said, true, memory_order_relaxed))
+    fprintf(stderr, "millrace: %s\n", why);
 }

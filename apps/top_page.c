@@ -15,12 +15,16 @@ struct mr_top_page {
   struct curl_slist *headers; /* with the token */
   pthread_t reader;
   bool reading, caught_up;
-  atomic_bool stop;
+  atomic_bool stop;     /* relaxed: asks the reader to end, which is then joined */
   pthread_mutex_t lock; /* the rest */
   char *text;           /* [n] what came; [0,at) has been taken */
   size_t n, at;
   char over[CURL_ERROR_SIZE + 64];
 };
+
+static bool is_stopped(const mr_top_page_t *p) {
+  return atomic_load_explicit(&p->stop, memory_order_relaxed);
+}
 
 static size_t on_data(char *data, size_t size, size_t n, void *arg) {
   mr_top_page_t *p = arg;
@@ -33,11 +37,11 @@ static size_t on_data(char *data, size_t size, size_t n, void *arg) {
     text[p->n] = 0;
   }
   pthread_mutex_unlock(&p->lock);
-  return text && !p->stop ? more : 0;
+  return text && !is_stopped(p) ? more : 0;
 }
 
 static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
-  return ((mr_top_page_t *)arg)->stop;
+  return is_stopped(arg);
 }
 
 static void *read_page(void *arg) {
@@ -104,7 +108,7 @@ mr_err_t mr_top_page_open(const char *where, mr_top_page_t **out, mr_diag_t *dia
 
 void mr_top_page_close(mr_top_page_t *p) {
   if (!p) return;
-  p->stop = true;
+  atomic_store_explicit(&p->stop, true, memory_order_relaxed);
   if (p->reading) pthread_join(p->reader, NULL);
   if (p->curl) curl_easy_cleanup(p->curl);
   curl_slist_free_all(p->headers);

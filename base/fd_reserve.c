@@ -8,7 +8,7 @@ enum { KEPT = 8 };
 
 static atomic_int kept[KEPT]; /* a descriptor plus 1; 0: none */
 
-/* acq_rel: each is taken and given back by one thread alone. */
+/* relaxed where it is only looked at; acq_rel: each is taken and given back by one thread alone. */
 void mr_fd_reserve(void) {
   for (int i = 0; i < KEPT; i++) {
     int none = 0;

@@ -49,7 +49,7 @@ static int limit_of(int most) {
 }
 
 mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes) {
-  static _Atomic uint64_t count;
+  static _Atomic uint64_t count; /* relaxed: only its number counts */
   char name[64];
   int none = 0;
   size_t n = sizeof(int);

@@ -66,11 +66,11 @@ static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
-/* Set in a signal handler. */
+/* Set in a signal handler; relaxed: it hands over nothing, and the next wake-up sees it. */
 static atomic_bool nobody_comes;
 
 void mr_link_out_nobody_comes(void) {
-  atomic_store_explicit(&nobody_comes, true, memory_order_relaxed); /* seen with the next wake-up */
+  atomic_store_explicit(&nobody_comes, true, memory_order_relaxed);
 }
 
 static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_order_relaxed); }

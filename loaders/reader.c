@@ -51,14 +51,18 @@ static mr_err_t open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *di
   return MR_OK;
 }
 
-/* 0: none fell back; 1: the text is being written; 2: it can be read (release pairs with the
-   acquire in mr_reader_fallback_seen). */
+/* 0: none fell back; 1: the text is being written, by the one that turned 0 into it (relaxed: there
+   is nothing to see yet); 2: it can be read (release pairs with the acquire in
+   mr_reader_fallback_seen). */
 static atomic_int seen;
 static char seen_text[MR_READER_WHY];
 
 static void note_fallback(const mr_reader_t *r) {
   int none = 0;
-  if (!*r->fallback || !atomic_compare_exchange_strong(&seen, &none, 1)) return;
+  if (!*r->fallback) return;
+  if (!atomic_compare_exchange_strong_explicit(&seen, &none, 1, memory_order_relaxed,
+                                               memory_order_relaxed))
+    return;
   memcpy(seen_text, r->fallback, sizeof seen_text);
   atomic_store_explicit(&seen, 2, memory_order_release);
 }

@@ -47,8 +47,8 @@ int mr_reader_direct_align(const int *fd, int n_files) {
 
 /* A look may itself bring a page in, so each one looks at other pages. */
 static int samples_cached(int fd, int64_t size) {
-  static atomic_uint looks;
-  double shift = fmod(0.618034 * atomic_fetch_add(&looks, 1), 1);
+  static atomic_uint looks; /* relaxed: only its number counts */
+  double shift = fmod(0.618034 * atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed), 1);
   int got = 0;
   for (int i = 0; i < SAMPLES; i++) {
     char byte;

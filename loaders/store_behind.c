@@ -18,6 +18,6 @@ bool mr__store_behind(mr_store_t *st) {
 
 void mr__store_join(mr_store_t *st) {
   if (!st->behind) return;
-  atomic_store(&st->stop, true);
+  atomic_store_explicit(&st->stop, true, memory_order_relaxed);
   pthread_join(st->keeper, NULL);
 }

@@ -17,6 +17,8 @@ typedef struct work {
   bool reads; /* a piece needs a reader */
   int64_t n;  /* pieces */
   const struct few *few;
+  /* Both relaxed: a number is handed out once in any order, and failed asks the others to end some
+     time soon.  What pieces and diag hold is read once the threads are joined. */
   atomic_llong next;
   atomic_int failed;
   pthread_mutex_t lock;
@@ -28,17 +30,18 @@ static void *work_main(void *arg) {
   mr_reader_t *r = NULL;
   mr_diag_t diag = {0};
   mr_err_t e = w->reads ? mr__store_reader(w->st, !w->few, NULL, 0, &r, &diag) : MR_OK;
-  while (e >= 0 && !atomic_load(&w->failed)) {
-    if (atomic_load(&w->st->stop)) e = mr_fail(&diag, MR_ERR_CANCEL, "nobody waits any more");
+  while (e >= 0 && !atomic_load_explicit(&w->failed, memory_order_relaxed)) {
+    if (atomic_load_explicit(&w->st->stop, memory_order_relaxed))
+      e = mr_fail(&diag, MR_ERR_CANCEL, "nobody waits any more");
     if (e < 0) break;
-    int64_t k = atomic_fetch_add(&w->next, 1);
+    int64_t k = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
     if (k >= w->n) break;
     e = w->piece(w, r, k, &diag);
   }
   mr_reader_close(r);
   if (e >= 0) return NULL;
   pthread_mutex_lock(&w->lock);
-  if (!atomic_exchange(&w->failed, 1)) w->diag = diag;
+  if (!atomic_exchange_explicit(&w->failed, 1, memory_order_relaxed)) w->diag = diag;
   pthread_mutex_unlock(&w->lock);
   return NULL;
 }
@@ -54,7 +57,9 @@ static mr_err_t work_together(work_t *w, mr_diag_t *diag) {
   work_main(w);
   for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
   pthread_mutex_destroy(&w->lock);
-  return atomic_load(&w->failed) ? mr_fail(diag, w->diag.code, "%s", w->diag.text) : MR_OK;
+  return atomic_load_explicit(&w->failed, memory_order_relaxed)
+             ? mr_fail(diag, w->diag.code, "%s", w->diag.text)
+             : MR_OK;
 }
 
 static int64_t pieces_a_file(const mr_store_t *st) { return (st->stride + PIECE - 1) / PIECE; }

@@ -35,7 +35,7 @@ struct mr_store {
   char *path[MR_READER_FILES_MAX];
   uint8_t *kept;     /* NULL: nothing is kept; read by fetch only once ready */
   atomic_bool ready; /* set with release after the last byte of kept, read with acquire */
-  atomic_bool stop;  /* nobody wants what is not ready yet */
+  atomic_bool stop;  /* nobody wants what is not ready yet: relaxed, the join comes after it */
   bool behind;       /* a thread fills kept while records are read as they are due */
   pthread_t keeper;
   bool whole;     /* kept holds the files, byte b of file f at f * stride + b; else the records of

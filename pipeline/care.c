@@ -1,5 +1,6 @@
 #include "pipeline/care_rt.h"
 
+#include <assert.h>
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,20 +56,22 @@ static int by_index(const void *a, const void *b) {
 
 const bad_t *mr__care_bad(const struct mr__care *t, int64_t index) {
   bad_t key = {.index = index};
-  return t->n_bad ? bsearch(&key, t->bad, (size_t)t->n_bad, sizeof key, by_index) : NULL;
+  int64_t n = mr__care_n_bad(t);
+  return n ? bsearch(&key, t->bad, (size_t)n, sizeof key, by_index) : NULL;
 }
 
 mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
-  if (t->n_bad == t->cap) {
+  int64_t at = mr__care_n_bad(t);
+  assert(at <= t->cap);
+  if (at == t->cap) {
     int64_t cap = t->cap ? 2 * t->cap : 16;
     void *more = realloc(t->bad, (size_t)cap * sizeof *t->bad);
     if (!more) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a list of bad records");
     t->bad = more, t->cap = cap;
   }
-  int64_t at = t->n_bad;
   for (; at > 0 && t->bad[at - 1].index > row.index; at--) t->bad[at] = t->bad[at - 1];
   t->bad[at] = row;
-  t->n_bad++;
+  atomic_fetch_add_explicit(&t->n_bad, 1, memory_order_relaxed);
   return MR_OK;
 }
 
@@ -160,7 +163,9 @@ void mr__care_close(mr_stage_t *s) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
   if (!t) return;
-  c->n_skipped = t->n_skipped, c->n_replaced = t->n_replaced, c->n_bad = t->n_bad;
+  c->n_skipped = atomic_load_explicit(&t->n_skipped, memory_order_relaxed);
+  c->n_replaced = atomic_load_explicit(&t->n_replaced, memory_order_relaxed);
+  c->n_bad = mr__care_n_bad(t);
   if (t->fd >= 0) close(t->fd);
   mr_ranges_fini(&t->skip);
   pthread_mutex_destroy(&t->lock);

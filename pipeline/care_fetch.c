@@ -57,7 +57,7 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t in
   const char *sentence = reason->text;
   size_t name = strlen(s->name);
   if (!strncmp(sentence, s->name, name) && !strncmp(sentence + name, ": ", 2)) sentence += name + 2;
-  if (t->most >= 0 && t->n_bad >= t->most)
+  if (t->most >= 0 && mr__care_n_bad(t) >= t->most)
     return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad record%s (on-bad): %s",
                          (long long)t->most, t->most == 1 ? "" : "s", sentence);
   MR_TRY(find_other(s, t, lane, index, &row.other));
@@ -87,7 +87,7 @@ static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int6
 /* index with those that stand in for bad ones; the number of them. */
 static int put_others(struct mr__care *t, const int64_t *index, int n, int64_t *out) {
   int put = 0;
-  if (!t->n_bad) { /* the usual case, without the lock */
+  if (!mr__care_n_bad(t)) { /* the usual case, without the lock */
     memcpy(out, index, (size_t)n * sizeof *out);
     return 0;
   }
@@ -152,8 +152,8 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
     if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]); /* the ledger says so */
   int64_t marked = mark_skipped(t, n, rec);
   if (!made) return MR_OK;
-  t->n_replaced += put;
-  t->n_skipped += marked;
+  atomic_fetch_add_explicit(&t->n_replaced, put, memory_order_relaxed);
+  atomic_fetch_add_explicit(&t->n_skipped, marked, memory_order_relaxed);
   return MR_OK;
 }
 

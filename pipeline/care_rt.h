@@ -19,11 +19,19 @@ struct mr__care {
   int64_t most; /* bad records that are borne; -1: any number */
   int fd;       /* of the quarantine file, -1: none */
   void *zero;   /* a record of zeros */
+  /* Relaxed: counts that stand for themselves.  n_bad is the length of bad as well and changes
+     under the lock; put_others looks at it without, and a record that turns bad meanwhile is found
+     bad. */
   _Atomic int64_t n_skipped, n_replaced, n_bad;
   pthread_mutex_t lock; /* the rest */
   bad_t *bad;           /* [n_bad] by index */
   int64_t cap;
 };
+
+/* How many bad records are known.  Any thread. */
+static inline int64_t mr__care_n_bad(const struct mr__care *t) {
+  return atomic_load_explicit(&t->n_bad, memory_order_relaxed);
+}
 
 /* The row of a record that is known to be bad, or NULL.  With the lock held. */
 const bad_t *mr__care_bad(const struct mr__care *t, int64_t index);

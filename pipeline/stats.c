@@ -9,6 +9,7 @@
 
 enum { WINDOW_NS = 1000000000 };
 
+/* Numbers that stand for themselves. */
 static int64_t load(const _Atomic int64_t *c) {
   return atomic_load_explicit(c, memory_order_relaxed);
 }
@@ -18,7 +19,9 @@ typedef struct waits {
   int64_t now, starved, blocked;
 } waits_t;
 
-/* False if a wait ended meanwhile: its time may then be seen twice or not at all. */
+/* False if a wait ended meanwhile: its time may then be seen twice or not at all.  The acquires
+   pair with end_wait's releases in port.c: seeing one of its stores means seeing the odd turn too.
+ */
 static bool read_waits(const mr__counters_t *c, waits_t *w) {
   unsigned turn = atomic_load_explicit(&c->wait_turn, memory_order_acquire);
   w->now = mr_now_ns();

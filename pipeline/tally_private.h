@@ -11,7 +11,8 @@
    worth their clock: all of them are timed. */
 enum { MR__TALLY_EVERY = 13, MR__TALLY_LONG_NS = 5000, MR__TALLY_CLOCK_NS = 20 /* reading it */ };
 
-/* Written by one worker, read by any thread. */
+/* Written by one worker, read by any thread; all relaxed, an estimate of numbers that each stand
+   for themselves. */
 typedef struct mr__tally {
   _Atomic int64_t calls,
       ns; /* ns: of the calls before `known`, each timed one for those untimed before it */

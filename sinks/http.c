@@ -57,12 +57,16 @@ mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set) {
 
 /* ---- who may ask ---- */
 
+static int port_of(const mr_http_t *h) {
+  return atomic_load_explicit(&h->port, memory_order_relaxed);
+}
+
 /* NAME or NAME:PORT, where the port, if said, is ours. */
 static bool host_is(const mr_http_t *h, const char *host, const char *name) {
   size_t n = strlen(name);
   char port[8];
   if (!n || strncasecmp(host, name, n)) return false;
-  snprintf(port, sizeof port, ":%d", h->port);
+  snprintf(port, sizeof port, ":%d", port_of(h));
   return !host[n] || !strcmp(host + n, port);
 }
 
@@ -91,7 +95,7 @@ static bool same_token(const mr_http_t *h, const char *text) {
 }
 
 static void cookie_name(const mr_http_t *h, char *name, size_t n) {
-  snprintf(name, n, "millrace_%d", h->port);
+  snprintf(name, n, "millrace_%d", port_of(h));
 }
 
 static bool token_given(const mr_http_t *h, struct MHD_Connection *c) {
@@ -337,7 +341,8 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
     mr_http_close(h);
     return e;
   }
-  h->port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+  atomic_store_explicit(&h->port, MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port,
+                        memory_order_relaxed);
   if (keeps) keep_address(h, s, path);
   return MR_OK;
 }
@@ -353,5 +358,6 @@ void mr_http_close(mr_http_t *h) {
 void mr_http_url(const mr_http_t *h, char *text, size_t n) {
   bool six = strchr(h->bind, ':') != NULL;
   snprintf(text, n, "%s://%s%s%s:%d/%s%s", h->tls ? "https" : "http", six ? "[" : "", h->bind,
-           six ? "]" : "", h->port, h->need_token ? "?token=" : "", h->need_token ? h->token : "");
+           six ? "]" : "", port_of(h), h->need_token ? "?token=" : "",
+           h->need_token ? h->token : "");
 }

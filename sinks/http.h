@@ -68,7 +68,8 @@ typedef struct mr_http {
   char *cert, *key; /* heap: the files' text */
   mr_http_slow_t slow;
   mr_turnstile_t turnstile; /* of the thread that answers */
-  atomic_int port; /* the one it listens at; 0 until that is known, and nobody gets in before */
+  atomic_int port; /* the one it listens at; 0 until that is known, and nobody gets in before.
+                      Relaxed: a number by itself */
 } mr_http_t;
 
 /* Fails as the stage s, naming the setting: an address that is none, one beyond loopback without

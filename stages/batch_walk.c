@@ -176,7 +176,8 @@ static void say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
 
 /* Worker's turn: the batch that was planned ahead is its own, and the next one is planned. */
 static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own, bool *last) {
-  if (t->turn == 0) {
+  /* relaxed: mr_turn_wait has seen this number, and no other worker passes it on. */
+  if (atomic_load_explicit(&t->turn, memory_order_relaxed) == 0) {
     mr_err_t e = s->start_record ? mr__batch_go_to_record(s, t) : mr__batch_go_to_start(s, t);
     if (e >= 0 && !s->start_record) e = mr__batch_plan(s, t, &t->ahead);
     if (e != MR_OK) return e;

@@ -16,7 +16,8 @@ typedef struct planned {
 
 struct mr_batch_walk {
   mr_batch_conf_t conf;
-  _Alignas(64) _Atomic int64_t turn; /* number of the batch that is taken next */
+  _Alignas(64) _Atomic int64_t turn; /* number of the batch that is taken next: mr_turn_pass hands
+                                        the rest to the mr_turn_wait that sees it */
 
   /* the rest belongs to the worker whose turn it is */
   mr_walk_t **walk; /* [parts] */
