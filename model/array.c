@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 mr__bytes_t *mr__bytes_create(size_t n) {
   mr__bytes_t *b = malloc(sizeof *b);
   if (!b) return NULL;
-  b->refs = 1;
+  atomic_init(&b->refs, 1);
   b->data = mr_pages_alloc(n);
   if (b->data) return b;
   free(b);
@@ -15,12 +16,16 @@ mr__bytes_t *mr__bytes_create(size_t n) {
 }
 
 mr__bytes_t *mr__bytes_keep(mr__bytes_t *b) {
-  atomic_fetch_add(&b->refs, 1);
+  atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed); /* the caller holds one */
   return b;
 }
 
 void mr__bytes_drop(mr__bytes_t *b) {
-  if (!b || atomic_fetch_sub(&b->refs, 1) > 1) return;
+  if (!b) return;
+  /* acq_rel: what every owner did with the bytes comes before they go. */
+  int before = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel);
+  assert(before > 0);
+  if (before > 1) return;
   free(b->data);
   free(b);
 }
@@ -31,8 +36,8 @@ mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *que
     mr__bytes_drop(bytes);
     return NULL;
   }
-  a->refs = 1;
-  a->state = queue ? MR__PENDING : MR__READY;
+  atomic_init(&a->refs, 1);
+  atomic_init(&a->state, queue ? MR__PENDING : MR__READY);
   a->aval = aval;
   a->bytes = bytes;
   a->queue = queue;
@@ -53,31 +58,48 @@ mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag) {
 }
 
 mr_array_t *mr_array_keep(mr_array_t *a) {
-  atomic_fetch_add(&a->refs, 1);
+  atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed); /* the caller holds one */
   return a;
 }
 
 void mr_array_drop(mr_array_t *a) {
-  if (!a || atomic_fetch_sub(&a->refs, 1) > 1) return;
+  if (!a) return;
+  int before = atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel); /* as of bytes */
+  assert(before > 0);
+  if (before > 1) return;
   mr__bytes_drop(a->bytes);
   free(a->diag);
   free(a);
 }
 
+/* release pairs with the acquire in state_of: the bytes or the sentence are there.  A thread that
+   waits does so under the lock of the queue, which the thread that settles a takes afterwards. */
+static void settle(mr_array_t *a, mr__state_t state) {
+  assert(atomic_load_explicit(&a->state, memory_order_relaxed) == MR__PENDING); /* once */
+  atomic_store_explicit(&a->state, state, memory_order_release);
+}
+
+void mr__array_done(mr_array_t *a) { settle(a, MR__READY); }
+
 /* Without memory for the sentence the failure still stands, with the code's own. */
 void mr__array_fail(mr_array_t *a, const mr_diag_t *why) {
   a->diag = malloc(sizeof *a->diag);
   if (a->diag) *a->diag = *why;
-  atomic_store(&a->state, MR__FAILED);
+  settle(a, MR__FAILED);
 }
 
 const mr_aval_t *mr_array_aval(const mr_array_t *a) { return &a->aval; }
 
-bool mr_array_is_ready(const mr_array_t *a) { return atomic_load(&a->state) != MR__PENDING; }
+/* acquire pairs with the release in settle. */
+static int state_of(const mr_array_t *a) {
+  return atomic_load_explicit(&a->state, memory_order_acquire);
+}
+
+bool mr_array_is_ready(const mr_array_t *a) { return state_of(a) != MR__PENDING; }
 
 mr_err_t mr_block_until_ready(mr_array_t *a, mr_diag_t *diag) {
   if (!mr_array_is_ready(a)) mr__queue_wait(a->queue, a);
-  if (atomic_load(&a->state) == MR__READY) return MR_OK;
+  if (state_of(a) == MR__READY) return MR_OK;
   if (!a->diag) return mr_fail(diag, MR_ERR_NOMEM, "a run failed, with no memory to say why");
   return mr_fail(diag, a->diag->code, "%s", a->diag->text);
 }

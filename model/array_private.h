@@ -19,7 +19,8 @@ void mr__bytes_drop(mr__bytes_t *b);
 typedef enum mr__state { MR__PENDING, MR__READY, MR__FAILED } mr__state_t;
 
 struct mr_array {
-  atomic_int refs, state;
+  atomic_int refs;
+  atomic_int state; /* mr__state_t: release by the thread that makes it, acquire by all others */
   mr_aval_t aval;
   mr__bytes_t *bytes; /* NULL once donated */
   mr_queue_t *queue;  /* whose run makes it; looked at while pending only */
@@ -28,6 +29,9 @@ struct mr_array {
 
 /* Takes over bytes.  NULL without memory, and bytes are dropped. */
 mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *queue);
+/* A pending array: its bytes hold its value; or it failed, which why says.  Once, by the thread
+   that runs what makes it. */
+void mr__array_done(mr_array_t *a);
 void mr__array_fail(mr_array_t *a, const mr_diag_t *why);
 
 #endif

@@ -83,7 +83,7 @@ static void run_task(mr__task_t *t) {
     if (why.code < 0)
       mr__array_fail(r->out[i], &why);
     else
-      atomic_store(&r->out[i]->state, MR__READY);
+      mr__array_done(r->out[i]);
   }
   run_free(r);
 }

@@ -6,7 +6,7 @@
 
 enum { UNSET = -1 };
 
-static atomic_int process_default = UNSET;
+static atomic_int process_default = UNSET; /* relaxed: a value that stands for itself */
 
 static const struct {
   const char *name;

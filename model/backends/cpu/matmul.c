@@ -239,8 +239,8 @@ typedef struct run {
   int part;
   const char *a, *b, *bias;
   char *out, *work, *packed;
-  int64_t a_row; /* elements between rows of a, turned or not */
-  atomic_int failed;
+  int64_t a_row;     /* elements between rows of a, turned or not */
+  atomic_int failed; /* relaxed: read once the team has met again */
 } run_t;
 
 static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__lane_t lane[2][2], void *work) {
