@@ -55,6 +55,7 @@ mr__slot_t mr__slot_of(const mr_spec_t *spec) {
   t.excluded = t.draw + align64(records * 8);
   t.word = t.excluded + align64(records);
   t.bytes = t.word + align64(words * 8);
+  assert(t.bytes % 64 == 0 && t.bytes >= t.cap);
   return t;
 }
 
@@ -184,10 +185,16 @@ static uint32_t pool_pop(mr_pool_t *p) {
   return (uint32_t)head;
 }
 
+/* relaxed: of a buffer that the caller alone holds, or for an assertion. */
+static int refs_of(const mr_buf_t *b) {
+  return atomic_load_explicit(&b->refs, memory_order_relaxed);
+}
+
 mr_buf_t *mr_pool_get(mr_pool_t *p) {
   uint32_t i = pool_pop(p);
   if (i == NONE) return NULL;
   mr_buf_t *b = &p->buf[i];
+  assert(i < p->n && !refs_of(b)); /* what is free has no owner */
   b->size = 0, b->seq = 0, b->epoch = 0, b->position = 0, b->n = 0, b->flags = 0;
   b->first = 0;
   atomic_store_explicit(&b->refs, 1, memory_order_relaxed); /* the ring publishes it */
@@ -196,6 +203,8 @@ mr_buf_t *mr_pool_get(mr_pool_t *p) {
 
 /* seq_cst: news for waiters, ordered before the loads of their parked flags. */
 static void pool_put(mr_pool_t *p, uint32_t i) {
+  assert(i < p->n);
+  /* relaxed: next of what is found there is all it needs, and the swap says whether it still is. */
   uint64_t head = atomic_load_explicit(&p->head, memory_order_relaxed), want;
   do {
     atomic_store_explicit(&p->next[i], (uint32_t)head, memory_order_relaxed);
@@ -207,7 +216,8 @@ static void pool_put(mr_pool_t *p, uint32_t i) {
 
 mr_buf_t *mr_buf_ref(mr_buf_t *b) {
   /* relaxed: the caller holds a reference already, nothing is handed over here. */
-  atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+  int before = atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+  assert(before > 0);
   return b;
 }
 
@@ -233,11 +243,13 @@ void mr__pool_waiters(mr_pool_t *p, mr_wait_t *const *waiter, int n) {
   p->waiter = waiter, p->n_waiters = n;
 }
 
+/* seq_cst: waiters decide by it whether to sleep; pairs with pool_put's swap. */
 uint64_t mr__pool_news(const mr_pool_t *p) {
   return atomic_load_explicit(&p->head, memory_order_seq_cst);
 }
 
-/* Others only add to the stack meanwhile, so what lies below a head that was read stays. */
+/* Others only add to the stack meanwhile, so what lies below a head that was read stays; the
+   numbers in next are relaxed, as the head's load orders them. */
 bool mr__pool_whole(const mr_pool_t *p) {
   uint32_t n = 0;
   for (uint32_t i = (uint32_t)mr__pool_news(p); i != NONE && n < p->n; n++)

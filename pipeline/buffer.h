@@ -41,7 +41,7 @@ typedef struct mr_buf {
                        it, or it is a hole.  Its values are zeros, no rows and MR_LABEL_NONE */
   int64_t *word;     /* [n_words of the spec] state of the walk after this buffer; where there are
                         any, resume with them */
-  mr_atomic_int_t refs;
+  mr_atomic_int_t refs; /* owners; the last unref (acq_rel) comes after the accesses of all */
   mr_pool_t *pool;
 } mr_buf_t;
 

@@ -1,4 +1,5 @@
 /* The tree of record stages before a port, built for one worker. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t 
   if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
   if (c->n_branches == BRANCHES_MAX || (b.kind == MR__SOURCE && (!b.index || !b.rec)))
     return free(b.index), free(b.rec), free(b.s.scratch), -1;
+  assert(*depth >= 1 && b.n_in <= MR_MAX_PORTS && (b.kind == MR__SOURCE) == !b.n_in);
   c->branch[c->n_branches] = b;
   return c->n_branches++;
 }
@@ -92,11 +94,13 @@ static mr_err_t reserve(mr__prog_t *p, size_t more, mr_diag_t *diag) {
 
 mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag) {
   if (p->n == p->cap) MR_TRY(reserve(p, 1, diag));
+  assert(p->n < p->cap);
   p->op[p->n++] = op;
   return MR_OK;
 }
 
 mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag) {
+  assert(op + n <= p->op || op >= p->op + p->cap); /* of another program: p may move */
   MR_TRY(reserve(p, n, diag));
   memcpy(p->op + p->n, op, n * sizeof *op);
   p->n += n;

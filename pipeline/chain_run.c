@@ -19,6 +19,7 @@ static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__pr
   MR_TRY(b->s.def->order->at(&b->s, position, &at));
   mr__tally_end(&b->tally, since);
   if (at.hole) return MR_AGAIN;
+  assert(at.port >= 0 && at.port < b->n_in);
   mr_err_t e = mr__locate(c, b->in[at.port], at.index, p);
   if (e != MR_OK || !at.seeded) return e;
   mr__op_t op = {MR__OP_SEED, branch, (int64_t)at.counter, {at.key[0], at.key[1]}};
@@ -54,7 +55,10 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) 
     return mr_stage_fail(&b->s, MR_ERR_CONFIG, "is asked for position %lld, want 0 or more",
                          (long long)position);
   switch (b->kind) {
-    case MR__SOURCE: op.index = position % mr__branch_spec(b)->n_records; break;
+    case MR__SOURCE:
+      assert(mr__branch_spec(b)->n_records > 0);
+      op.index = position % mr__branch_spec(b)->n_records;
+      break;
     case MR__ORDER: return locate_order(c, branch, position, p);
     case MR__KEEP: return locate_kept(c, branch, position, p);
     case MR__JOIN: return locate_join(c, branch, position, p);
@@ -136,11 +140,13 @@ static void *other_scratch(const mr_chain_t *c, int level, const void *data) {
 
 /* A hole that was asked for as a record. */
 static mr_rec_t hole_record(mr_chain_t *c, int level) {
+  assert(level < c->depth);
   memset(scratch(c, level, 0), 0, c->scratch_bytes);
   return (mr_rec_t){.data = scratch(c, level, 0), .label = -1, .key = UINT64_MAX};
 }
 
 static void run_leaf(mr_chain_t *c, const mr__branch_t *b, const mr__op_t *op, int level) {
+  assert(level < c->depth && op->key[0] < (uint64_t)b->n); /* it has been fetched */
   c->rec[level] = b->rec[op->key[0]];
   c->rec[level].draws = c->draws;
   c->hole[level] = false;
@@ -195,6 +201,7 @@ mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec
       case MR__OP_MAP: MR_TRY(run_map(c, b, top, to)); break;
       case MR__OP_JOIN:
         top -= b->n_in - 1;
+        assert(top >= 0);
         MR_TRY(run_join(c, b, top, to));
         break;
     }
@@ -225,6 +232,7 @@ typedef struct burst {
 /* Into buf from slot on, while the reads of the next burst (NULL: unknown) fly. */
 static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next, mr_buf_t *buf,
                            int slot) {
+  assert(b->n > 0 && b->n <= MR_BURST && b->at[0] <= b->at[b->n]);
   if (c->tracer && c->tracer->only) return tell_burst(c, b->op, b->at, b->n, buf, slot), MR_OK;
   MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], true));
   if (next && next->n) read_ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);

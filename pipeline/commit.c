@@ -5,6 +5,7 @@
    An edge's number is the least of what its consumer has said itself and of what has come back
    through it; a stage's the least over the edges it feeds.  Commits are rare (one a checkpoint, one
    an acknowledgement), so one lock serves all. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "pipeline/commit.h"
@@ -36,6 +37,7 @@ static bool store(mr_graph_t *g, int at) {
     if (g->edge[i].from == at)
       number = least(number, least(g->commit[i].here, g->commit[i].beyond));
   if (number == NOBODY) return false;
+  assert(number >= 0);
   /* seq_cst: before the load of the parked flag, as wait.h asks; pairs with mr__news. */
   if (atomic_exchange_explicit(&node->committed, number, memory_order_seq_cst) == number)
     return false;
@@ -45,7 +47,9 @@ static bool store(mr_graph_t *g, int at) {
 
 static void pass_back(mr_graph_t *g, int at) {
   const mr__node_t *node = g->node[at];
+  assert(at >= 0 && at < g->n_nodes);
   if (is_record_stage(node) || !store(g, at)) return;
+  /* relaxed: this thread has just stored it, or another that held the lock before. */
   int64_t before =
       number_before(node, atomic_load_explicit(&node->committed, memory_order_relaxed));
   for (int i = 0; i < g->n_edges && before >= 0; i++) {
@@ -94,6 +98,7 @@ void mr_commit(mr_stage_t *s, const char *of, int port, int64_t number) {
   pthread_mutex_unlock(&g->commit_lock);
 }
 
+/* acquire pairs with the exchange in store(). */
 int64_t mr_committed(const mr_stage_t *s) {
   return atomic_load_explicit(&s->rt->node->committed, memory_order_acquire);
 }

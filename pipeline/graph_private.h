@@ -62,9 +62,10 @@ typedef struct mr__node {
   int n_chains;       /* source: chains that read it */
   char nothing[MR__NOTHING_MAX]; /* mr_gave_nothing; "": something, or it did not say */
   bool opened;
-  _Atomic int64_t committed; /* mr_committed */
-  mr__durable_t durable;     /* under the graph's commit_lock */
-  struct mr_runtime *rt;     /* [n_workers] */
+  _Atomic int64_t
+      committed;         /* mr_committed; written under commit_lock (seq_cst, news for waiters) */
+  mr__durable_t durable; /* under the graph's commit_lock */
+  struct mr_runtime *rt; /* [n_workers] */
   struct mr__node *next_dropped;
 } mr__node_t;
 
@@ -120,10 +121,11 @@ struct mr_graph {
 
   mr__tracer_t trace;
 
-  mr_pool_t **pool; /* [n_nodes * MR_MAX_PORTS] */
-  mr_wait_t **wait; /* [n_waits] of all threads, grouped by node */
-  _Atomic int n_waits;
-  atomic_int stop, cancel;
+  mr_pool_t **pool;    /* [n_nodes * MR_MAX_PORTS] */
+  mr_wait_t **wait;    /* [n_waits] of all threads, grouped by node */
+  _Atomic int n_waits; /* release at the end of mr__wire, acquire by those who then look at wait */
+  atomic_int stop, cancel; /* news for waiters: exchanged and loaded seq_cst (wait.h), but relaxed
+                              by mr_stopping, whose stage looks again soon */
   pthread_mutex_t commit_lock;
   pthread_cond_t answered; /* a stage's mr__durable_t has changed */
   mr__commit_t *commit;    /* [n_edges] under it; NULL before the start */

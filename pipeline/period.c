@@ -1,4 +1,6 @@
 /* After how many positions a stream holds the same records again. */
+#include <assert.h>
+
 #include "pipeline/chain_private.h"
 
 /* assume: as mr__pass_length. */
@@ -30,5 +32,6 @@ mr_period_t mr__period(const mr_chain_t *c, int branch) { return period(c, branc
 
 int64_t mr__pass_length(const mr_chain_t *c, int branch) {
   int64_t n = period(c, branch, true).n;
+  assert(n >= 0);
   return n > 0 ? n : 1;
 }

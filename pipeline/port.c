@@ -1,4 +1,5 @@
 /* The calls of step functions: taking, giving, waiting. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@ bool mr_stopping(const mr_stage_t *s) {
 mr_chain_t *mr_in_chain(mr_stage_t *s, int port) { return s->rt->chain[port]; }
 
 static mr_ring_t *ring_of(const mr__in_t *in, int from, int worker) {
+  assert(from >= 0 && from < in->n && worker >= 0 && worker < in->stride);
   return in->ring[from * in->stride + worker];
 }
 
@@ -122,6 +124,7 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
   size_t k = 0;
   uint64_t first = in->next;
   if (!in->n || !n) return 0;
+  assert(n <= INT32_MAX && in->next % (uint64_t)in->stride == (uint64_t)s->worker);
   if (rt->n_takes++ % DEPTH_EVERY == 0) sample_depth(rt, in);
   if (in->n == 1) {
     k = mr_ring_pop(in->ring[s->worker], out, n);
@@ -132,6 +135,7 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
     for (; k < n && mr_ring_pop(in_ring(in, s->worker), &out[k], 1); k++)
       in->next += (uint64_t)in->stride;
   }
+  assert(k <= n);
   if (k) mr__count(&rt->count.taken, (int64_t)k);
   if (k && rt->timeline) note(rt, MR__TOOK, port, first, in->stride, out[0], k);
   return k;
@@ -145,7 +149,7 @@ int64_t mr_lost(const mr_stage_t *s, int port) {
 }
 
 void mr_set_dropped(mr_stage_t *s, int64_t n) {
-  atomic_store_explicit(&s->rt->count.dropped, n, memory_order_relaxed);
+  atomic_store_explicit(&s->rt->count.dropped, n, memory_order_relaxed); /* stands for itself */
 }
 
 void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed) {
@@ -183,6 +187,7 @@ static size_t fan_room(const mr__fan_t *f, uint64_t next, int step, size_t most)
     return room < most ? room : most;
   }
   size_t room[MR_MAX_WORKERS], k = 0;
+  assert(f->m > 0 && f->m <= MR_MAX_WORKERS);
   for (int i = 0; i < f->m; i++)
     room[i] = mr_ring_gone(f->ring[i]) ? most : mr_ring_room(f->ring[i]);
   while (k < most && room[next % (uint64_t)f->m]) {
@@ -203,7 +208,9 @@ size_t mr_room(mr_stage_t *s, int port) {
 /* A consumer that has left may leave a full ring behind: what does not fit is released here, what
    does by the ring. */
 static void give_some(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
-  for (size_t k = mr_ring_push(r, in, n); k < n; k++) mr_buf_unref(in[k]);
+  size_t k = mr_ring_push(r, in, n);
+  assert(k == n || mr_ring_gone(r)); /* the stage looked at mr_room before */
+  for (; k < n; k++) mr_buf_unref(in[k]);
 }
 
 static void give_edge(mr_stage_t *s, mr__fan_t *f, uint64_t next, mr_buf_t *const *in, size_t n) {
@@ -215,11 +222,15 @@ static void give_edge(mr_stage_t *s, mr__fan_t *f, uint64_t next, mr_buf_t *cons
 void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
   mr__out_t *out = &s->rt->out[port];
   if (!n) return;
+  assert(out->next % (uint64_t)s->n_workers == (uint64_t)s->worker);
   if (s->rt->timeline) note(s->rt, MR__GAVE, port, out->next, s->n_workers, in[0], n);
   for (size_t i = 0; i < n; i++) {
     uint64_t number = out->next + i * (uint64_t)s->n_workers;
-    /* A buffer that others hold too keeps its number: writing would race with their reading. */
-    if (atomic_load_explicit(&in[i]->refs, memory_order_acquire) == 1) in[i]->seq = (int64_t)number;
+    /* A buffer that others hold too keeps its number: writing would race with their reading.
+       acquire pairs with their unref. */
+    int refs = atomic_load_explicit(&in[i]->refs, memory_order_acquire);
+    assert(refs > 0);
+    if (refs == 1) in[i]->seq = (int64_t)number;
     for (int e = 1; e < out->n_edges; e++) mr_buf_ref(in[i]);
     if (!out->n_edges) mr_buf_unref(in[i]);
   }
@@ -254,8 +265,16 @@ static void nudge_producers(mr_runtime_t *rt) {
       mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
 }
 
+/* Orders and partners: runtime_private.h. */
+static void begin_wait(mr__counters_t *c, int kind, int64_t since) {
+  assert(!atomic_load_explicit(&c->waits_since, memory_order_relaxed)); /* one wait at a time */
+  atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
+  atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
+}
+
 static void end_wait(mr__counters_t *c, _Atomic int64_t *sum, int64_t since) {
   unsigned turn = atomic_load_explicit(&c->wait_turn, memory_order_relaxed);
+  assert(!(turn & 1));
   int64_t waited = atomic_load_explicit(sum, memory_order_relaxed) + mr_now_ns() - since;
   atomic_store_explicit(&c->wait_turn, turn + 1, memory_order_relaxed);
   atomic_store_explicit(&c->waits_since, 0, memory_order_release);
@@ -268,8 +287,7 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
   nudge_producers(rt);
   mr__counters_t *c = &rt->count;
   int64_t since = mr_now_ns();
-  atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
-  atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
+  begin_wait(c, kind, since);
   mr_wait_until(&rt->wait, ready, arg);
   end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
   if (rt->timeline)
@@ -279,6 +297,8 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
                                     .kind = kind == MR__STARVED ? MR__STARVES : MR__BLOCKS});
 }
 
+/* All seq_cst, since waiters decide by them whether to sleep (wait.h); stop and committed pair with
+   the exchanges of mr_graph_stop and commit.c. */
 uint64_t mr__news(const mr_runtime_t *rt) {
   uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst);
   if (!rt->n_in) sum += (uint64_t)atomic_load_explicit(&rt->node->committed, memory_order_seq_cst);
@@ -320,8 +340,7 @@ mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int 
   if (news_changed(&w) || ms == 0) return MR_OK;
   nudge_producers(s->rt);
   int64_t since = mr_now_ns();
-  atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
-  atomic_store_explicit(&c->waits_since, since, memory_order_relaxed);
+  begin_wait(c, kind, since);
   bool could = mr_wait_poll(&s->rt->wait, news_changed, &w, fd, n, ms);
   end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
   return could ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no descriptor left to wait with");
@@ -351,6 +370,7 @@ static bool can_push(void *arg) {
 
 mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b) {
   wait_for_t w = {s->rt, port, 0};
+  assert(b);
   mr__wait_counted(s->rt, MR__BLOCKED, can_push, &w);
   mr_err_t e = mr__cancelled(s->rt) ? MR_ERR_CANCEL : MR_OK;
   if (e == MR_OK && mr__out_gone(&s->rt->out[port])) e = MR_END;
@@ -367,6 +387,7 @@ static bool can_get(void *arg) {
 
 mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out) {
   wait_for_t w = {s->rt, port, 0};
+  assert(s->rt->out[port].pool);
   for (;;) {
     if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
     if (mr__out_gone(&s->rt->out[port])) return MR_END;
@@ -381,6 +402,7 @@ static bool all_back(void *arg) {
 }
 
 mr_err_t mr_all_back(mr_stage_t *s, int port) {
+  assert(s->n_workers == 1 && s->rt->out[port].pool);
   wait_for_t w = {s->rt, port, 0};
   mr__wait_counted(s->rt, MR__BLOCKED, all_back, &w);
   return mr__cancelled(s->rt) ? MR_ERR_CANCEL : MR_OK;

@@ -1,5 +1,6 @@
 #include "pipeline/ring.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Each side writes its own line and reads the other's only when its cached copy of the other's
@@ -8,18 +9,20 @@
 enum { DONE = 1 };
 
 typedef struct {
-  _Alignas(64) _Atomic uint64_t word; /* index << 1 | DONE */
-  uint64_t index;                     /* own copy */
-  uint64_t seen;                      /* the other side's index, when last looked at */
-  mr_wait_t *other;                   /* who waits for this side's news */
+  _Alignas(
+      64) _Atomic uint64_t word; /* index << 1 | DONE: post() and take_front() publish it (seq_cst),
+                                    look() of the other side sees what came before */
+  uint64_t index;                /* own copy */
+  uint64_t seen;                 /* the other side's index, when last looked at */
+  mr_wait_t *other;              /* who waits for this side's news */
 } side_t;
 
 struct mr_ring {
   side_t producer, consumer;
   _Alignas(64) size_t mask;
   bool lossy;
-  atomic_uint draining;                    /* 1: one side empties a ring whose consumer has left */
-  _Atomic int64_t lost;                    /* written by the producer */
+  atomic_uint draining; /* 1: one side empties a ring whose consumer has left, see drain() */
+  _Atomic int64_t lost; /* written by the producer alone, relaxed: a count stands for itself */
   _Alignas(64) _Atomic(mr_buf_t *) slot[]; /* [depth]; relaxed: the words order them */
 };
 _Static_assert(offsetof(struct mr_ring, consumer) - offsetof(struct mr_ring, producer) >= 64,
@@ -34,6 +37,7 @@ size_t mr_ring_footprint(size_t depth) {
 
 mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t *consumer) {
   if (!mr_ring_footprint(depth)) return NULL;
+  assert((uintptr_t)mem % 64 == 0);
   mr_ring_t *r = mem;
   memset(r, 0, sizeof *r);
   r->mask = depth - 1;
@@ -42,7 +46,11 @@ mr_ring_t *mr_ring_init(void *mem, size_t depth, mr_wait_t *producer, mr_wait_t 
   return r;
 }
 
-void mr_ring_set_lossy(mr_ring_t *r) { r->lossy = true; }
+void mr_ring_set_lossy(mr_ring_t *r) {
+  assert(!r->producer.index && !r->consumer.index);
+  r->lossy = true;
+}
+
 bool mr_ring_is_lossy(const mr_ring_t *r) { return r->lossy; }
 
 int64_t mr_ring_lost(const mr_ring_t *r) {
@@ -77,6 +85,7 @@ static uint64_t own_done(const side_t *s) {
 }
 
 static size_t room_cached(const mr_ring_t *r) {
+  assert(r->producer.index - r->producer.seen <= r->mask + 1); /* the consumer is not ahead */
   return r->mask + 1 - (size_t)(r->producer.index - r->producer.seen);
 }
 
@@ -110,6 +119,7 @@ static mr_buf_t *take_front(mr_ring_t *r) {
   do {
     if (front >> 1 == look(&r->producer) >> 1) return NULL;
     b = atomic_load_explicit(&r->slot[front >> 1 & r->mask], memory_order_relaxed);
+    assert(b);
     want = front + 2; /* one further; the bit of the side's end stays */
   } while (!atomic_compare_exchange_weak_explicit(&r->consumer.word, &front, want,
                                                   memory_order_seq_cst, memory_order_seq_cst));
@@ -117,12 +127,14 @@ static mr_buf_t *take_front(mr_ring_t *r) {
 }
 
 static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
+  assert(b && !own_done(&r->producer));
   while (r->producer.index - (look(&r->consumer) >> 1) > r->mask) {
     mr_buf_t *old = take_front(r);
     if (!old) continue; /* the consumer was faster: there is room */
     mr_buf_unref(old);
     if (!mr_ring_gone(r)) atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
   }
+  assert(r->producer.index - (look(&r->consumer) >> 1) <= r->mask); /* the slot has been passed */
   atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
   post(&r->producer, own_done(&r->producer));
   if (!r->producer.other) return;
@@ -151,10 +163,13 @@ size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
   if (k < n) k = mr_ring_room(r);
   if (k > n) k = n;
   if (!k) return 0;
-  for (size_t i = 0; i < k; i++)
+  assert(!own_done(&r->producer)); /* nothing follows a close */
+  for (size_t i = 0; i < k; i++) {
+    assert(in[i]);
     atomic_store_explicit(&r->slot[(r->producer.index + i) & r->mask], in[i], memory_order_relaxed);
+  }
   r->producer.index += k;
-  publish(&r->producer, own_done(&r->producer));
+  publish(&r->producer, 0);
   if (mr_ring_gone(r)) drain(r);
   return k;
 }
@@ -163,6 +178,8 @@ void mr_ring_close(mr_ring_t *r) { publish(&r->producer, DONE); }
 bool mr_ring_gone(mr_ring_t *r) { return look(&r->consumer) & DONE; }
 
 static size_t ready_cached(const mr_ring_t *r) {
+  assert(r->consumer.seen - r->consumer.index <=
+         r->mask + 1); /* the producer is not a ring ahead */
   return (size_t)(r->consumer.seen - r->consumer.index);
 }
 
@@ -181,6 +198,7 @@ size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n) {
   for (size_t i = 0; i < k; i++)
     out[i] =
         atomic_load_explicit(&r->slot[(r->consumer.index + i) & r->mask], memory_order_relaxed);
+  assert(out[0] && out[k - 1]);
   r->consumer.index += k;
   post(&r->consumer, own_done(&r->consumer));
   if (ready_cached(r) <= r->mask / 2) mr_ring_nudge(r);
@@ -209,6 +227,7 @@ uint64_t mr_ring_front(const mr_ring_t *r) { return look(&r->consumer) >> 1; }
 
 bool mr_ring_pop_front(mr_ring_t *r, uint64_t front, mr_buf_t **out) {
   uint64_t word = look(&r->consumer);
+  assert(r->lossy && front <= word >> 1); /* fronts only grow */
   if (word >> 1 != front || front == look(&r->producer) >> 1) return false;
   *out = atomic_load_explicit(&r->slot[front & r->mask], memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&r->consumer.word, &word, word + 2,

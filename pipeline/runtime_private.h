@@ -27,7 +27,8 @@ typedef struct mr__out {
 
 /* Written by the worker with relaxed stores, read live with relaxed loads: each number stands for
    itself.  But a wait that ends moves its time from waits_since to a sum: around that wait_turn is
-   odd, and who reads them together tries again if it was odd or has changed. */
+   odd, and read_waits in stats.c, which reads them together, tries again if it was odd or has
+   changed (the releases of end_wait pair with its acquires). */
 typedef struct mr__counters {
   _Atomic int64_t dropped; /* mr_set_dropped */
   /* mr_set_link; committed is written last (release) and read first (acquire), so that it is never
@@ -61,13 +62,14 @@ typedef struct mr_runtime {
   _Alignas(64) mr__counters_t count;
 } mr_runtime_t;
 
-/* Adds to a counter that this thread alone writes. */
+/* Adds to a counter that this thread alone writes; relaxed, a number stands for itself. */
 static inline void mr__count(_Atomic int64_t *c, int64_t n) {
   atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
 static inline bool mr__cancelled(const mr_runtime_t *rt) {
-  /* acquire pairs with mr_graph_cancel's exchange; on the hot path it costs a plain load. */
+  /* seq_cst: a waiter decides by it whether to sleep (wait.h), and it pairs with mr_graph_cancel's
+     exchange.  On x86-64 it is a plain load. */
   return atomic_load_explicit(&rt->g->cancel, memory_order_seq_cst);
 }
 

@@ -1,5 +1,6 @@
 /* Running a settled graph: it is wired, stages are opened, one thread a worker runs, and all is
    closed in reverse. */
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 
 /* ---- the end of it ---- */
 
+/* acquire pairs with mr__wire's release: the wait objects are there. */
 static void wake_all(mr_graph_t *g) {
   int n = atomic_load_explicit(&g->n_waits, memory_order_acquire);
   for (int i = 0; i < n; i++) mr_wait_wake(g->wait[i]);
@@ -35,6 +37,7 @@ void mr_graph_cancel(mr_graph_t *g) {
 /* Keeps the first failure, then ends everything. */
 static void fail_graph(mr_graph_t *g, mr_stage_t *s, mr_err_t code) {
   mr_err_t told = s->diag->code;
+  assert(code < 0);
   if (code == MR_ERR_CANCEL && told >= 0 && atomic_load_explicit(&g->cancel, memory_order_seq_cst))
     return; /* it ends because another failed */
   if (told >= 0) mr_stage_fail(s, code, "%s", mr_err_text(code));
@@ -53,6 +56,7 @@ static mr_err_t run_steps(mr_runtime_t *rt) {
   for (;;) {
     if (mr__cancelled(rt)) return MR_ERR_CANCEL;
     mr_err_t e = rt->node->def->step->run(rt->s);
+    assert(e <= MR_END);
     if (e < 0 || e == MR_END) return e;
     if (e == MR_OK) {
       marked = false;
@@ -68,9 +72,11 @@ static mr_err_t run_steps(mr_runtime_t *rt) {
 static void *worker_main(void *arg) {
   mr_runtime_t *rt = arg;
   char name[16];
+  assert(rt->s->rt == rt && rt->s->worker < rt->node->n_workers);
   snprintf(name, sizeof name, "%.11s/%d", rt->node->name, rt->s->worker % 100);
   pthread_setname_np(pthread_self(), name);
   int tid = (int)gettid();
+  /* relaxed, here and at the end: each number stands for itself (runtime_private.h). */
   atomic_store_explicit(&rt->count.tid, tid, memory_order_relaxed);
   atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
@@ -134,6 +140,7 @@ static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
     mr_diag_t *kept = node->worker->diag;
     mr_diag_t why = {0};
     if (!mr__trace_opens(g, node->def)) continue;
+    assert(!node->opened);
     node->opened = true;
     node->worker->diag = &why;
     mr_err_t e = mr__care_open(node->worker);
@@ -178,6 +185,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   if (g->started) return mr_fail(diag, MR_ERR_USAGE, "the graph has run already");
   MR_TRY(mr__go_on_check(g, diag));
   g->started = true;
+  assert(g->order);
   mr_err_t e = mr__wire(g);
   if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");
   sigset_t before;
@@ -201,6 +209,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->started || g->joined) return MR_OK;
   join_threads(g);
   g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
+  /* release pairs with the acquire in diagnose.c: the times before it are there. */
   atomic_store_explicit(&g->end_ns, mr_now_ns(), memory_order_release);
   sigset_t before;
   hold_sigpipe(&before);
@@ -208,6 +217,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   drop_sigpipe(&before);
   g->joined = true;
   if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
+  /* Every thread is joined; seq_cst as everywhere, but for nothing here. */
   if (atomic_load_explicit(&g->cancel, memory_order_seq_cst))
     return mr_fail(diag, MR_ERR_CANCEL, "the graph was cancelled");
   return hear_verdicts(g, diag);

@@ -1,4 +1,5 @@
 /* Settling: from text and calls to checked settings, ports, specs and thread counts. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
   for (int i = 0; i < node->n_set; i++) {
     const mr_opt_t *o = mr_stage_def_opt(node->def, node->set[i].name);
     MR_TRY(set_one(g, node, &node->set[i], diag));
+    assert(!o || o - node->def->opts < 64); /* bits of given */
     if (o) given |= UINT64_C(1) << (o - node->def->opts);
   }
   *node->worker = (mr_stage_t){.def = node->def,
@@ -136,6 +138,7 @@ static mr_err_t sort_nodes(mr_graph_t *g, mr_diag_t *diag) {
     for (int i = 0; i < g->n_edges; i++)
       if (g->edge[i].from == g->order[at] && --waits[g->edge[i].to] == 0)
         g->order[done++] = g->edge[i].to;
+  assert(done <= g->n_nodes); /* each once */
   mr_err_t e = done < g->n_nodes ? cycle(g, waits, diag) : MR_OK;
   free(waits);
   return e;

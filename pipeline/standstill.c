@@ -4,6 +4,7 @@
    circles: stages with several inputs, each of which waits for one of them while the queue of
    another is full; and a pool with all of its buffers in queues, whose stage is waited for.  Both
    follow from the graph alone, so they are found before it runs. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,7 @@ mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n) {
   if (!seen) return MR_ERR_NOMEM;
   size_t most = (size_t)g->pool_most;
   *n = ample(g, node, seen);
+  assert(*n > (size_t)g->node[node]->n_workers); /* each worker can have one in its hands */
   if (most && most < *n && !behind(g, node, seen).watched) *n = most;
   free(seen);
   return MR_OK;
@@ -131,6 +133,7 @@ static bool find_way(const mr_graph_t *g, ring_t *r, int at, int to) {
     const mr__edge_t *e = &g->edge[i];
     int other = e->from == at ? e->to : e->from;
     if (!r->kept[i] || (e->from != at && e->to != at) || r->seen[other]) continue;
+    assert(r->n < g->n_edges);
     r->edge[r->n++] = i;
     if (find_way(g, r, other, to)) return true;
     r->n--;
@@ -153,6 +156,7 @@ static const mr__node_t *entered_twice(const mr_graph_t *g, const ring_t *r, con
 static mr_err_t refuse_ring(const mr_graph_t *g, const ring_t *r, mr_diag_t *diag) {
   const mr__edge_t *a = NULL, *b = NULL;
   const mr__node_t *node = entered_twice(g, r, &a, &b);
+  assert(node); /* a ring without one would be a circle, which settle has refused */
   char at[32], list[400] = "";
   for (int i = 0; i < r->n; i++) {
     const mr__edge_t *e = &g->edge[r->edge[i]];

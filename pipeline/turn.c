@@ -1,4 +1,6 @@
 /* Workers of one stage that take turns. */
+#include <assert.h>
+
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
 
@@ -8,11 +10,14 @@ typedef struct turn {
   int64_t number;
 } turn_t;
 
-/* seq_cst, as wait.h asks of what a waiter waits for. */
+/* seq_cst, as wait.h asks of what a waiter waits for; pairs with mr_turn_pass. */
 static bool mine(const turn_t *t) {
-  return atomic_load_explicit(t->at, memory_order_seq_cst) == t->number;
+  int64_t at = atomic_load_explicit(t->at, memory_order_seq_cst);
+  assert(at <= t->number); /* no turn is passed by a worker that has not had it */
+  return at == t->number;
 }
 
+/* seq_cst: pairs with mr_graph_stop's exchange. */
 static bool over(const mr_runtime_t *rt) {
   return atomic_load_explicit(&rt->g->stop, memory_order_seq_cst) || mr__out_gone(&rt->out[0]);
 }

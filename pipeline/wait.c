@@ -1,5 +1,6 @@
 #include "pipeline/wait.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -33,10 +34,12 @@ void mr__wait_unpark(mr_wait_t *w) {
   int kept = errno; /* a signal handler must not change it */
   /* Pairs with the exchange below: of several notifiers one makes the call. */
   unsigned how = atomic_exchange_explicit(&w->parked, 0, memory_order_seq_cst);
+  assert(how <= MR__DOZES);
   if (how == MR__PARKED || how == MR__DOZES) futex(&w->parked, FUTEX_WAKE, 1, NULL);
   if (how == MR__POLLS) { /* acquire pairs with the release in open_event */
     uint64_t one = 1;
     int fd = atomic_load_explicit(&w->event, memory_order_acquire) - 1;
+    assert(fd >= 0);                                /* opened before it polled */
     if (write(fd, &one, sizeof one) < 0) errno = 0; /* full: it is readable already */
   }
   errno = kept;
@@ -54,14 +57,20 @@ static bool spin(bool (*ready)(void *arg), void *arg) {
   return false;
 }
 
+/* The owner alone makes it other than 0, and it runs: relaxed, it sees its own stores. */
+static bool is_awake(const mr_wait_t *w) {
+  return !atomic_load_explicit(&w->parked, memory_order_relaxed);
+}
+
 /* A wake-up that comes just before the exchange is missed: what it told of is seen a doze later. */
 static void doze(mr_wait_t *w) {
   const struct timespec most = {0, MR_WAIT_DOZE_MS * 1000000L};
-  atomic_exchange_explicit(&w->parked, MR__DOZES, memory_order_seq_cst);
+  atomic_exchange_explicit(&w->parked, MR__DOZES, memory_order_seq_cst); /* as in mr_wait_until */
   futex(&w->parked, FUTEX_WAIT, MR__DOZES, &most);
 }
 
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
+  assert(is_awake(w)); /* one thread a wait object */
   if (!w->patient && spin(ready, arg)) return;
   if (w->patient) doze(w);
   for (;;) {
@@ -85,19 +94,21 @@ bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struc
                   int ms) {
   struct pollfd all[MR_WAIT_FDS + 1];
   uint64_t drained;
+  assert(is_awake(w) && n >= 0 && n <= MR_WAIT_FDS);
   int event = open_event(w);
   if (event < 0) return false;
   all[0] = (struct pollfd){.fd = event, .events = POLLIN};
   if (n) memcpy(all + 1, fd, (size_t)n * sizeof *fd);
   atomic_exchange_explicit(&w->parked, MR__POLLS, memory_order_seq_cst); /* as in mr_wait_until */
   if (!ready(arg)) poll(all, (nfds_t)n + 1, ms);
-  atomic_store_explicit(&w->parked, 0, memory_order_relaxed);
+  atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* as in mr_wait_until */
   while (read(event, &drained, sizeof drained) > 0) {
   }
   return true;
 }
 
 void mr_wait_fini(mr_wait_t *w) {
+  /* acq_rel: once the owner and all that notify it are done; then no unpark may find it. */
   int event = atomic_exchange_explicit(&w->event, 0, memory_order_acq_rel);
   if (event) close(event - 1);
 }

@@ -19,9 +19,11 @@ enum { MR_WAIT_DOZE_MS = 50 };
 enum { MR__PARKED = 1, MR__POLLS, MR__DOZES };
 
 typedef struct mr_wait {
-  _Alignas(64) atomic_uint parked; /* the owner sleeps or is about to: MR__PARKED ... */
-  atomic_int event;                /* poll: the descriptor that wakes it, plus 1; 0: none yet */
-  bool patient;                    /* set before the owner starts */
+  _Alignas(64) atomic_uint parked; /* the owner sleeps or is about to: MR__PARKED ...; seq_cst, as
+                                      said above */
+  atomic_int event; /* poll: the descriptor that wakes it, plus 1; 0: none yet.  The owner's release
+                       pairs with the acquire in mr__wait_unpark */
+  bool patient;     /* set before the owner starts */
 } mr_wait_t;
 _Static_assert(sizeof(mr_wait_t) == 64, "a wait object has a cache line to itself");
 

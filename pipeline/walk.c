@@ -3,6 +3,7 @@
    A walk stands over each branch that is sequential, and one over each indexable branch that a
    sequential one reads; those hold one number, how many positions they have passed.  All numbers
    together are the state of the walk. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,7 @@ static bool create_below(const mr_chain_t *c, mr_walk_t *w) {
 
 static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride) {
   const mr__branch_t *b = &c->branch[branch];
+  assert(branch >= 0 && branch < c->n_branches && offset >= 0 && stride > 0);
   mr_walk_t *w = calloc(1, sizeof *w);
   if (!w) return NULL;
   w->branch = branch, w->offset = offset, w->stride = stride, w->n_held = -1;
@@ -117,6 +119,7 @@ static mr_err_t pull_at(mr_walk_t *w, mr__walking_t *x, bool any) {
   int64_t end = mr__walk_end(x->c, w);
   for (int64_t holes = 1;; holes++) {
     int64_t position = w->offset + w->word[0] * w->stride;
+    assert(position >= 0);
     if (position >= end) return MR_END;
     if (position >= x->until) return MR_AGAIN;
     w->word[0]++, w->seen++;
@@ -165,6 +168,7 @@ mr_err_t mr__walk_pull(mr_walk_t *w, mr__walking_t *x) {
     case MR__NEXT: return b->s.def->walk->next(&b->s, w);
     default: break;
   }
+  assert(w->n_below == 1); /* a map */
   e = mr__walk_pull(w->below[0], x);
   if (e != MR_OK) return e;
   return mr__prog_push(x->prog, (mr__op_t){MR__OP_MAP, w->branch, 0, {0}}, b->s.diag);
@@ -214,6 +218,7 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
   p->cap = (int)cap;
   mr_err_t e = mr__walk_pull(w, &x);
   if (e != MR_OK) return p->prog.n = from, e;
+  assert(p->n < p->cap && from < p->prog.n);
   p->at[p->n++] = from;
   p->at[p->n] = p->prog.n;
   return MR_OK;
@@ -221,6 +226,7 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
 
 mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
                       mr_buf_t *buf) {
+  assert(from >= 0 && n >= 0 && n <= p->n - from);
   return n ? mr__make(c, p->prog.op, p->at + from, n, buf) : MR_OK;
 }
 
@@ -228,11 +234,17 @@ mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from
 
 int64_t *mr_walk_words(mr_walk_t *w) { return w->word; }
 int mr_walk_n_below(const mr_walk_t *w) { return w->n_below; }
-mr_err_t mr_walk_pull(mr_walk_t *w, int i) { return mr__walk_pull(w->below[i], w->x); }
-void mr_walk_rewind(mr_walk_t *w, int i) { rewind_walk(w->below[i]); }
+
+static mr_walk_t *below_of(const mr_walk_t *w, int i) {
+  assert(i >= 0 && i < w->n_below);
+  return w->below[i];
+}
+
+mr_err_t mr_walk_pull(mr_walk_t *w, int i) { return mr__walk_pull(below_of(w, i), w->x); }
+void mr_walk_rewind(mr_walk_t *w, int i) { rewind_walk(below_of(w, i)); }
 
 mr_err_t mr_walk_pull_any(mr_walk_t *w, int i) {
-  mr_walk_t *below = w->below[i];
+  mr_walk_t *below = below_of(w, i);
   return below->at ? pull_at(below, w->x, true) : mr__walk_pull(below, w->x);
 }
 
@@ -248,6 +260,7 @@ int64_t mr_walk_held(const mr_walk_t *w) { return w->n_held; }
 mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
   mr__prog_t *out = w->x->prog;
   mr_err_t e = MR_OK;
+  assert(n >= 0 && w->n_below == 1 && out != &w->held); /* start has the words of one walk */
   w->n_held = -1;
   if (!w->start) w->start = calloc((size_t)mr__walk_words(w) + 1, sizeof *w->start);
   if (!w->start) return mr_fail(w->x->s->diag, MR_ERR_NOMEM, "no memory for a window");
@@ -266,6 +279,7 @@ mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
 }
 
 mr_err_t mr_walk_give(mr_walk_t *w, int64_t i) {
+  assert(i >= 0 && i < w->n_held);
   size_t from = w->held_at[i], n = w->held_at[i + 1] - from;
   return mr__prog_copy(w->x->prog, w->held.op + from, n, w->x->s->diag);
 }

@@ -4,6 +4,7 @@
    without a record, wherever the count began.  Over records that a filter drops one by one, every
    source below must have been through two epochs, or have ended.  Where epochs may differ, as those
    of every second record of a shuffle do, more of them are searched. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "pipeline/walk_private.h"
@@ -43,6 +44,7 @@ static bool is_sure(const mr_walk_t *w, const mr_chain_t *c) {
 }
 
 static bool has_waited(const mr_walk_t *w, const mr_chain_t *c) {
+  assert(w->at && w->pass > 0 && w->holes > 0);
   if (w->holes / EPOCHS_SURE < w->pass) return false;
   return w->holes / EPOCHS_UNSURE >= w->pass || w->holes >= UNSURE_MOST || is_sure(w, c);
 }
@@ -78,6 +80,7 @@ static bool all_seen(const mr_walk_t *w, const mr_chain_t *c, int64_t *records) 
 
 mr_err_t mr__walk_dropped(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   int64_t records = 0;
+  assert(!w->at && n > 0);
   if (n % MR__LOOK_UP_EVERY) return MR_OK;
   mr_err_t e = mr__walk_ended(x);
   if (e != MR_OK) return e;

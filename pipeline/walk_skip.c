@@ -4,6 +4,7 @@
    (.of_record), each period of the stream before it (pipeline/period.c) keeps as many: one is
    walked and counted, whole ones are passed, and the last one is walked again.  Everything else is
    walked. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ static mr_err_t pull_all(mr_walk_t *w, mr__walking_t *x, int64_t n) {
 /* n positions on, whatever stands there. */
 static mr_err_t skip_positions(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   int64_t position, end = mr__walk_end(x->c, w), most = (INT64_C(1) << 62) / w->stride;
+  assert(n > 0);
   if (n > most - w->word[0]) return MR_END;
   position = w->offset + (w->word[0] + n - 1) * w->stride; /* of the last one */
   if (position < 0 || position >= end) return MR_END;
@@ -118,11 +120,13 @@ static mr_err_t skip_sieved(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   if (into) MR_TRY(look_on(&v, &n, v.period - into));
   before = n;
   mr_err_t e = look_on(&v, &n, v.period);
+  assert(before - n <= v.period); /* a piece keeps one record at most */
   int64_t each = before - n, whole = each && n ? (n - 1) / each : 0; /* the last one is looked at */
   if (e != MR_OK || !n) return e;
   if (__builtin_mul_overflow(whole, v.period, &pieces)) return MR_END;
   if (whole) e = w->at ? skip_positions(w, x, pieces) : skip(w->below[0], x, pieces);
   n -= whole * each;
+  assert(n > 0);
   return e == MR_OK ? look_on(&v, &n, 0) : e;
 }
 
@@ -161,6 +165,7 @@ static mr_err_t skip_most(mr_walk_t *w, mr__walking_t *x, int64_t n, int64_t *do
     if (e == MR_END && mr__walk_ended(x) != MR_OK) break;
     step = step == n ? power_below(n) : step / 2;
   }
+  assert(*done <= n);
   if (*done < n && e >= 0) {
     size_t from = x->prog->n;
     e = mr__walk_pull(w, x);

@@ -1,5 +1,6 @@
 /* The wiring of a settled graph: for each worker its runtime and chains, for each edge its rings,
    for each output its pool. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ static mr__timeline_t *make_timeline(int events) {
 
 static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
   if (!node->n_workers) return MR_OK;
+  assert(!node->rt && node->n_workers <= MR_MAX_WORKERS);
   node->rt = aligned_alloc(64, (size_t)node->n_workers * sizeof *node->rt);
   if (!node->rt) return MR_ERR_NOMEM;
   memset(node->rt, 0, (size_t)node->n_workers * sizeof *node->rt);
@@ -37,6 +39,7 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   mr__node_t *a = g->node[e->from], *b = g->node[e->to];
   if (!a->n_workers) return MR_OK; /* records: a chain */
   size_t depth = mr__edge_depth(g, e);
+  assert(b->n_workers && !e->ring && mr_ring_footprint(depth));
   e->ring = calloc((size_t)(a->n_workers * b->n_workers), sizeof *e->ring);
   if (!e->ring) return MR_ERR_NOMEM;
   for (int i = 0; i < a->n_workers; i++) {
@@ -53,6 +56,7 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   }
   for (int j = 0; j < b->n_workers; j++) {
     mr__in_t *in = &b->rt[j].in[e->in];
+    assert(!in->n); /* one edge an input */
     in->ring = e->ring, in->n = a->n_workers, in->stride = b->n_workers;
     b->rt[j].n_in++;
   }
@@ -71,6 +75,7 @@ static void set_pool(mr_graph_t *g, int i, int port, mr_pool_t *pool) {
   mr__node_t *node = g->node[i];
   mr_wait_t **own = &g->wait[0];
   while (*own != &node->rt->wait) own++;
+  assert(own[node->n_workers - 1] == &node->rt[node->n_workers - 1].wait); /* grouped by node */
   mr_pool_destroy(g->pool[i * MR_MAX_PORTS + port]);
   g->pool[i * MR_MAX_PORTS + port] = pool;
   mr__pool_waiters(pool, own, node->n_workers);
@@ -129,6 +134,7 @@ static mr_err_t make_chains(mr_graph_t *g, int i) {
 
 mr_err_t mr__wire(mr_graph_t *g) {
   int n = 0;
+  assert(g->settled && !g->wait);
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(make_runtimes(g, g->node[i]));
   for (int i = 0; i < g->n_nodes; i++) n += g->node[i]->n_workers;
   if (!mr__commit_init(g)) return MR_ERR_NOMEM;
