@@ -283,6 +283,18 @@ static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog
 
 void mr_chain_then(mr_chain_t *c, int64_t pos, int n) { c->then = pos, c->then_n = n; }
 
+/* As locate_burst for the fill that c->then announces; returns how many of its n positions can be
+   found now.  What is wrong with the next one is reported when it is due, if it ever is. */
+static int locate_wish(mr_chain_t *c, mr__prog_t *p, size_t *at, int n) {
+  mr_diag_t *diag = c->branch[c->n_branches - 1].s.diag, kept = *diag;
+  p->n = at[0] = 0;
+  for (int i = 0; i < n; i++) {
+    if (mr__locate(c, c->n_branches - 1, c->then + i, p) != MR_OK) return *diag = kept, i;
+    at[i + 1] = p->n;
+  }
+  return n;
+}
+
 /* Each burst is found while the one before it is about to be made; the first of the fill after this
    one is found for its reads alone, and once more when it is due. */
 static mr_err_t fill_ahead(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
@@ -293,7 +305,7 @@ static mr_err_t fill_ahead(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_
     int more = upto_burst(n - i - MR_BURST), then = more ? 0 : upto_burst(c->then_n);
     mr__prog_t *next = &c->prog[now ^ 1];
     if (more) MR_TRY(locate_burst(s, c, pos + i + MR_BURST, next, at[now ^ 1], more));
-    if (then) MR_TRY(locate_burst(s, c, c->then, next, at[now ^ 1], then));
+    if (then) then = locate_wish(c, next, at[now ^ 1], then);
     burst_t a = {c->prog[now].op, at[now], upto_burst(n - i)},
             b = {next->op, at[now ^ 1], more + then};
     MR_TRY(make_burst(c, &a, &b, buf, i));
