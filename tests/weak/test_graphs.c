@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 
+#include "pipeline/commit.h"
 #include "pipeline/graph.h"
 #include "pipeline/pool.h"
 #include "pipeline/runtime_private.h"
@@ -24,6 +25,7 @@ enum { N = 6, DEPTH = 2 };
 typedef struct {
   int n_workers, leaves_after; /* of the sink: 0 stays to the end */
   bool lossy, two_sinks, waits_for_all, stops, cancels;
+  bool commits; /* the sinks keep what they take, and the source gives one buffer beyond that */
 } shape_t;
 
 static shape_t shape;
@@ -41,6 +43,7 @@ static mr_err_t give_plan(mr_stage_t *s) {
 static mr_err_t give_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (n_given == N || mr_stopping(s)) return MR_END;
+  if (shape.commits && mr_committed(s) < n_given) return MR_AGAIN;
   if (shape.waits_for_all && mr_all_back(s, 0) == MR_ERR_CANCEL) return MR_ERR_CANCEL;
   mr_err_t e = mr_fresh(s, 0, &b);
   if (e != MR_OK) return e;
@@ -63,6 +66,11 @@ static mr_err_t pass_step(mr_stage_t *s) {
 
 /* ---- a sink that looks at what it gets ---- */
 
+static mr_err_t take_open(mr_stage_t *s) {
+  if (shape.commits) mr_commits(s);
+  return MR_OK;
+}
+
 static mr_err_t take_step(mr_stage_t *s) {
   int me = s->name[0] == 'b'; /* of two sinks the second; it never leaves early */
   mr_buf_t *b;
@@ -75,6 +83,7 @@ static mr_err_t take_step(mr_stage_t *s) {
   last_taken[me] = number;
   n_taken[me]++;
   mr_buf_unref(b);
+  if (shape.commits) mr_commit(s, s->name, 0, number);
   return MR_OK;
 }
 
@@ -90,6 +99,7 @@ static const mr_stage_def_t pass = {
     .plan = pass_plan};
 static const mr_stage_def_t take = {.name = "take",
                                     .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
+                                    .open = take_open,
                                     .step = &(const mr_step_def_t){.run = take_step}};
 static const mr_stage_def_t watch = {.name = "take",
                                      .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}},
@@ -186,6 +196,13 @@ static void a_sink_may_leave(void **state) {
   try_shape("a sink that leaves two workers", (shape_t){.leaves_after = 3, .n_workers = 2});
 }
 
+static void a_source_is_woken_by_what_is_committed(void **state) {
+  try_shape("committed", (shape_t){.commits = true});
+  try_shape("committed through a stage", (shape_t){.commits = true, .n_workers = 1});
+  try_shape("committed by two sinks", (shape_t){.commits = true, .two_sinks = true});
+  try_shape("committed, stopped", (shape_t){.commits = true, .two_sinks = true, .stops = true});
+}
+
 static void a_source_waits_until_all_its_buffers_are_back(void **state) {
   try_shape("all back", (shape_t){.waits_for_all = true});
   try_shape("all back through a stage", (shape_t){.waits_for_all = true, .n_workers = 1});
@@ -211,6 +228,7 @@ int main(void) {
       cmocka_unit_test(a_lossy_sink_sees_the_last_buffer),
       cmocka_unit_test(two_sinks_get_the_same_buffers),
       cmocka_unit_test(a_sink_may_leave),
+      cmocka_unit_test(a_source_is_woken_by_what_is_committed),
       cmocka_unit_test(a_source_waits_until_all_its_buffers_are_back),
       cmocka_unit_test(stop_and_cancel_end_it),
 #endif

@@ -1,6 +1,7 @@
 #include "tests/weak/weak.h"
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,9 @@ enum {
   MAX_OPS = 40000, /* of a round: more is a livelock */
   STACK = 256 << 10,
   TRACE = 60,
-  BUSY = 200 /* operations in a row after which a thread gives way */
+  EVENTS = 16,
+  FIRST_EVENT = 1000, /* eventfds of a round, and their first number */
+  BUSY = 200          /* operations in a row after which a thread gives way */
 };
 
 /* For each location the index, within its history, of the oldest store that may still be seen.  For
@@ -72,6 +75,7 @@ static struct {
   event_t event[HISTORY];
   view_t views[HISTORY];
   view_t main_view;
+  int events[EVENTS], n_event_fds; /* what is in each */
   traced_t trace[TRACE];
   uint64_t n_traced;
   bool quiet, failed;
@@ -374,11 +378,57 @@ long weak_futex(volatile void *word, int op, unsigned value, const void *most) {
   return 0;
 }
 
+/* ---- descriptors: as the kernel's, one order of all reads and writes ---- */
+
+static int *event_at(int fd) {
+  if (fd < FIRST_EVENT || fd >= FIRST_EVENT + w.n_event_fds)
+    weak_fail(__FILE__, __LINE__, "no descriptor of this round");
+  return &w.events[fd - FIRST_EVENT];
+}
+
+int weak_event(void) {
+  step();
+  if (w.n_event_fds == EVENTS) weak_fail(__FILE__, __LINE__, "EVENTS is too small");
+  w.events[w.n_event_fds] = 0;
+  return FIRST_EVENT + w.n_event_fds++;
+}
+
+void weak_event_write(int fd) {
+  step();
+  note("event", NULL, (uint64_t)fd, -1);
+  ++*event_at(fd);
+  wake(w.events, WEAK_THREADS); /* those that poll others sleep on */
+}
+
+bool weak_event_read(int fd) {
+  step();
+  int there = *event_at(fd);
+  *event_at(fd) = 0;
+  return there;
+}
+
+int weak_poll(const struct pollfd *fd, int n, bool times_out) {
+  step();
+  fiber_t *f = &w.fiber[w.me];
+  for (;;) {
+    int ready = 0;
+    for (int i = 0; i < n; i++) ready += *event_at(fd[i].fd) != 0;
+    if (ready) return ready;
+    note("poll", NULL, (uint64_t)n, -1);
+    f->sleeps = w.events, f->woken = false;
+    f->may_time_out = times_out || draw() % w.spurious == 0; /* or a signal comes */
+    pass_on();
+    f->sleeps = NULL;
+    if (!f->woken) return 0;
+  }
+}
+
 /* ---- rounds ---- */
 
 static void round_of(const weak_test_t *test, uint64_t seed) {
   w.test = test, w.seed = seed, w.random = seed * 0x9E3779B97F4A7C15u + 1;
   w.n_locations = w.n_events = w.n_views = w.n_ops = w.in_a_row = w.n_threads = 0;
+  w.n_event_fds = 0;
   w.n_traced = 0;
   w.failed = false;
   /* Some faults need threads that run far, some threads that take turns, some very old values. */

@@ -2,9 +2,9 @@
    waiting, ports, the scheduler.
 
    That room is compiled once more with atomics.h in front, so that each of its atomic operations,
-   futex calls, mutexes and thread starts comes here.  Threads are fibers on one kernel thread;
-   after every operation a generator decides who runs next, and which of the values that the memory
-   model allows a load returns:
+   futex calls, mutexes and thread starts comes here; wait.c alone also with descriptors.h, for
+   poll.  Threads are fibers on one kernel thread; after every operation a generator decides who
+   runs next, and which of the values that the memory model allows a load returns:
    - each location keeps the history of its stores; a thread's view says how old a value it may
    still see in each location, and reading takes that value's place as the new limit (coherence);
    - a release store carries its thread's view, which an acquire load of it joins;
@@ -60,6 +60,14 @@ void weak_fence(int order);
 
 /* SYS_futex: FUTEX_WAIT (with most not NULL it may time out at any moment) and FUTEX_WAKE. */
 long weak_futex(volatile void *word, int op, unsigned value, const void *most);
+/* An eventfd that does not block: write adds 1, read takes all, false: there is nothing.  Gone with
+   the round. */
+int weak_event(void);
+void weak_event_write(int fd);
+bool weak_event_read(int fd);
+/* poll for reading such descriptors; with times_out it may return 0 at any moment. */
+struct pollfd;
+int weak_poll(const struct pollfd *fd, int n, bool times_out);
 void weak_yield(void); /* another thread may run */
 void weak_lock(const void *mutex);
 void weak_unlock(const void *mutex);
