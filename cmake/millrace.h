@@ -14,6 +14,7 @@
 #include "base/threefry.h"
 #include "links/links.h"
 #include "loaders/loaders.h"
+#include "metrics/metrics.h"
 #include "model/ir/parse.h"
 #include "model/model.h"
 #include "model/ops/rules.h"

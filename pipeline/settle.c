@@ -157,6 +157,12 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
   mr_flow_t want = to->def->in[e->in].flow;
   char at[32], text[160];
   to->worker->in_spec[e->in] = *spec;
+  if (spec->flow == MR_FLOW_METRICS && !mr_spec_bytes(spec))
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: its plan leaves the records of output \"%s\" without a size; set "
+                   "out_spec[%d] with mr_metrics_spec",
+                   mr__pos_text(e->pos, at, sizeof at), from->name, from->def->out[e->out].name,
+                   e->out);
   bool records = spec->flow == MR_FLOW_RECORDS;
   if (want == spec->flow || (want == MR_FLOW_NONE && !records)) return MR_OK;
   mr_spec_text(spec, text, sizeof text);

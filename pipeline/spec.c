@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/metrics.h"
-
 /* ---- fields ---- */
 
 int64_t mr_field_count(const mr_field_t *f) {
@@ -130,7 +128,6 @@ mr_spec_t mr_spec_of_bytes(mr_flow_t flow, int64_t bytes) {
 }
 
 size_t mr_spec_bytes(const mr_spec_t *spec) {
-  if (spec->flow == MR_FLOW_METRICS) return sizeof(mr_metrics_t);
   size_t n = 0;
   for (int f = 0; f < spec->n_fields; f++) n += mr_field_bytes(&spec->field[f]);
   return spec->flow == MR_FLOW_BATCHES ? n * (size_t)spec->batch : n;

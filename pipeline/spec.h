@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "base/dataset.h"
 #include "base/decls.h"
 #include "base/dtype.h"
 
@@ -13,7 +14,7 @@ typedef enum mr_flow {
   MR_FLOW_NONE,
   MR_FLOW_RECORDS, /* an indexable dataset, read record by record inside a fused chain */
   MR_FLOW_BATCHES, /* buffers of B records: their fields, key, draw */
-  MR_FLOW_METRICS, /* buffers of one mr_metrics_t */
+  MR_FLOW_METRICS, /* buffers of one mr_metrics_t (metrics/metrics.h) */
   MR_FLOW_STATE,   /* buffers of one mr_state_t: what a checkpoint holds */
   MR_FLOW_BYTES,   /* buffers of plain bytes: counting source, tests */
 } mr_flow_t;
@@ -24,13 +25,6 @@ typedef enum mr_place { MR_PLACE_HOST, MR_PLACE_PINNED, MR_PLACE_CUDA } mr_place
 /* Numbers that the state of a stream may have beside position and number: all together 4 KiB, for
    any dataset, shuffle, mix and host count. */
 enum { MR_STREAM_WORDS_MAX = 510 };
-
-/* Where records come from; static or owned by the source stage. */
-typedef struct mr_dataset {
-  const char *origin; /* "cifar10", "synthetic": said in every metrics record */
-  int n_classes;
-  const char *const *class_name; /* [n_classes] */
-} mr_dataset_t;
 
 /* Fields of a record at most, and bytes of a field's name with its final zero. */
 enum { MR_FIELDS_MAX = 16, MR_FIELD_NAME = 32 };
@@ -52,8 +46,8 @@ typedef struct mr_field {
 typedef struct mr_spec {
   mr_flow_t flow;
   mr_place_t place;
-  int n_fields;                    /* RECORDS, BATCHES: at least 1; BYTES, STATE: 1, whose dim[0] is
-                                      the size of a buffer; METRICS: 0 */
+  int n_fields;                    /* RECORDS, BATCHES: at least 1; BYTES, STATE, METRICS: 1, whose
+                                      dim[0] is the size of a buffer */
   mr_field_t field[MR_FIELDS_MAX]; /* [n_fields], of different names */
   int64_t batch;                   /* BATCHES: B, the records that a buffer holds at most */
   int64_t n_records;               /* RECORDS, BATCHES: records in one epoch; 0 where it means
@@ -101,7 +95,7 @@ const char *mr_spec_names(const mr_spec_t *spec, char *text, size_t n);
 /* The field of a class, named "label"; n_classes as there. */
 mr_field_t mr_field_of_label(int n_classes);
 
-/* BYTES or STATE: the spec of buffers of up to `bytes` bytes. */
+/* BYTES, STATE or METRICS: the spec of buffers of up to `bytes` bytes. */
 mr_spec_t mr_spec_of_bytes(mr_flow_t flow, int64_t bytes);
 
 /* Bytes of one item of the edge: of all fields of a record, ragged ones at their longest; of a

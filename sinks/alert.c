@@ -13,7 +13,7 @@
 
 #include "base/feature.h"
 #include "base/number.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/alert_post.h"
 

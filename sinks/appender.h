@@ -7,8 +7,8 @@
 #ifndef MR_SINKS_APPENDER_H
 #define MR_SINKS_APPENDER_H
 
+#include "metrics/metrics.h"
 #include "pipeline/durable.h"
-#include "pipeline/metrics.h"
 
 enum { MR_APPENDER_HELD = 4096 };
 

@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "base/text_out.h"
 #include "base/xio.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/appender.h"

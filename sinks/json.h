@@ -2,7 +2,7 @@
 #ifndef MR_SINKS_JSON_H
 #define MR_SINKS_JSON_H
 
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 
 /* One line without its newline; the caller frees it.  NULL when memory is short. */
 char *mr_metrics_json(const mr_metrics_t *r);

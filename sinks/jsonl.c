@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/appender.h"
 #include "sinks/json.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 
 /* rgb: (height,width,3).  The PNG (heap) and its size; NULL when memory is short. */
 void *mr_png_of(const uint8_t *rgb, int width, int height, size_t *n);

@@ -9,7 +9,7 @@
 #include "base/columns.h"
 #include "base/number.h"
 #include "base/printable.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/resume.h"

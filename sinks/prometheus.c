@@ -8,7 +8,7 @@
 
 #include "base/number.h"
 #include "base/text_out.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/http.h"
 #include "sinks/resume.h"

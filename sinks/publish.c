@@ -12,7 +12,7 @@
 
 #include "base/loopback.h"
 #include "base/number.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/guests.h"
 #include "sinks/json.h"

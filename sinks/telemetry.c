@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/gpu.h"

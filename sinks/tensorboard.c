@@ -11,7 +11,7 @@
 #include "base/number.h"
 #include "base/xio.h"
 #include "events.pb-c.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/appender.h"

@@ -8,7 +8,7 @@
 
 #include "base/feature.h"
 #include "base/xio.h"
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/http.h"
 #include "sinks/json.h"

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 
 enum { MR_WEB_PICTURES = 512 };
 

@@ -3,10 +3,10 @@
 #ifndef MR_STAGES_VIT_COMMON_H
 #define MR_STAGES_VIT_COMMON_H
 
+#include "metrics/metrics.h"
 #include "model/exec/backend.h"
 #include "model/exec/exec.h"
 #include "model/train.h"
-#include "pipeline/metrics.h"
 #include "pipeline/stage.h"
 #include "pipeline/stream_at.h"
 

@@ -39,7 +39,7 @@ static mr_err_t vit_eval_plan(mr_stage_t *s) {
   MR_TRY(mr_vit_check_input(s, 0));
   if (!v->checkpoint || !v->checkpoint[0])
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting checkpoint: want the name of a file");
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS, .dataset = s->in_spec[0].dataset};
+  s->out_spec[0] = mr_metrics_spec(s->in_spec[0].dataset);
   return MR_OK;
 }
 

@@ -127,7 +127,7 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
   int64_t bytes;
   MR_TRY(state_bytes(s, &bytes));
   const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;
-  s->out_spec[OUT_METRICS] = (mr_spec_t){.flow = MR_FLOW_METRICS, .dataset = dataset};
+  s->out_spec[OUT_METRICS] = mr_metrics_spec(dataset);
   s->out_spec[OUT_STATE] = mr_spec_of_bytes(MR_FLOW_STATE, bytes);
   s->out_spec[OUT_STATE].dataset = dataset;
   return MR_OK;

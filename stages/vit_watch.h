@@ -2,10 +2,10 @@
 #ifndef MR_STAGES_VIT_WATCH_H
 #define MR_STAGES_VIT_WATCH_H
 
+#include "metrics/metrics.h"
 #include "model/nn/params.h"
 #include "model/optim/optim.h"
 #include "pipeline/buffer.h"
-#include "pipeline/metrics.h"
 
 enum { MR_VIT_SAMPLES = 16, MR_VIT_WRONG = 2 }; /* pictures of a batch, and of a kind of mistake */
 

@@ -187,6 +187,10 @@ static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
        "2:10: s.in has two connections, from source and source2"},
       {"pass name=a ! pass name=b ! a.", "1:1: the graph runs in a circle through a, b"},
       {"source ! meter", "1:10: source gives bytes host, but meter takes metrics"},
+      {"source name=s ! pass ! sink\n pass.log ! meter",
+       "2:13: pass: its plan leaves the records of output \"log\" without a size; set out_spec[1] "
+       "with "
+       "mr_metrics_spec"},
       {"records n=1 ! sink",
        "1:15: records gives records bytes u8[4], host, but sink takes buffers (a "
        "\"batch\" makes batches of records)"},

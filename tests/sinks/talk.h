@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/xio.h"
+#include "metrics/metrics.h"
 #include "pipeline/graph.h"
-#include "pipeline/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 
@@ -51,7 +51,7 @@ static const mr_opt_t talk_opts[] = {{.name = "first",
                                      {0}};
 
 static mr_err_t talk_plan(mr_stage_t *s) {
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS};
+  s->out_spec[0] = mr_metrics_spec(NULL);
   return MR_OK;
 }
 

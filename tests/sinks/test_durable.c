@@ -164,7 +164,7 @@ static mr_st_tensor_t tensor = {
     .name = "w", .dtype = MR_F32, .ndim = 1, .dim = {4}, .data = weight};
 
 static mr_err_t trainer_plan(mr_stage_t *s) {
-  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_METRICS};
+  s->out_spec[0] = mr_metrics_spec(NULL);
   s->out_spec[1] = mr_spec_of_bytes(MR_FLOW_STATE, sizeof(mr_state_t));
   return MR_OK;
 }

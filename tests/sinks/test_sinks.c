@@ -16,8 +16,8 @@
 
 #include "base/safetensors.h"
 #include "base/xio.h"
+#include "metrics/metrics.h"
 #include "pipeline/graph.h"
-#include "pipeline/metrics.h"
 #include "pipeline/state.h"
 #include "tests/sinks/states.h"
 #include "tests/sinks/talk.h"

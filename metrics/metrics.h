@@ -1,11 +1,14 @@
 /* One record of the metrics stream: what a step, an evaluation or the run's end says. */
-#ifndef MR_PIPELINE_METRICS_H
-#define MR_PIPELINE_METRICS_H
+#ifndef MR_METRICS_METRICS_H
+#define MR_METRICS_METRICS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/decls.h"
 #include "pipeline/spec.h"
+
+MR_BEGIN_DECLS
 
 enum { MR_METRICS_MAX = 40, MR_METRICS_CLASSES = 16, MR_METRICS_STAGES = 24 };
 enum { MR_HISTOGRAM_BINS = 32, MR_METRICS_HISTOGRAMS_MAX = 8, MR_PICTURE_SIDE = 32 };
@@ -79,6 +82,9 @@ typedef struct mr_metrics {
 /* "step", "valid", "test", "final", "histograms", "sample", "wrong", "mark". */
 const char *mr_metrics_kind_text(mr_metrics_kind_t kind);
 
+/* The spec of an edge of metrics records about a dataset; NULL: none is known. */
+mr_spec_t mr_metrics_spec(const mr_dataset_t *dataset);
+
 /* A record of numbers, as every sink understands it. */
 static inline bool mr_metrics_is_numbers(const mr_metrics_t *r) {
   return r->kind <= MR_METRICS_FINAL;
@@ -87,5 +93,7 @@ static inline bool mr_metrics_is_numbers(const mr_metrics_t *r) {
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value); /* dropped when full */
 /* The number of this name, or otherwise. */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);
+
+MR_END_DECLS
 
 #endif

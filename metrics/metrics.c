@@ -1,4 +1,4 @@
-#include "pipeline/metrics.h"
+#include "metrics/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +15,12 @@ const char *mr_metrics_kind_text(mr_metrics_kind_t kind) {
     case MR_METRICS_MARK: return "mark";
   }
   return "unknown";
+}
+
+mr_spec_t mr_metrics_spec(const mr_dataset_t *dataset) {
+  mr_spec_t spec = mr_spec_of_bytes(MR_FLOW_METRICS, sizeof(mr_metrics_t));
+  spec.dataset = dataset;
+  return spec;
 }
 
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value) {
