@@ -75,6 +75,7 @@ int mr__graph_find(const mr_graph_t *g, const char *name) {
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) {
   mr__node_t *node = calloc(1, sizeof *node);
   if (!node || !grow(&g->node, g->n_nodes, sizeof *g->node)) return free(node), -1;
+  def = mr_stage_def_usual(def);
   *node = (mr__node_t){.def = def, .name = "", .pos = pos};
   node->worker = calloc(MR_MAX_WORKERS, sizeof *node->worker);
   node->state = aligned_alloc(64, (def->state_sz + 64) / 64 * 64);
@@ -184,8 +185,42 @@ static mr_err_t unknown_setting(const mr__node_t *node, const mr__setting_t *set
                  set->name, setting_hint(node->def, set->name, hint, sizeof hint));
 }
 
+/* Gives a node another definition of its family. */
+static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *diag) {
+  if (node->def == d) return MR_OK;
+  void *state = aligned_alloc(64, (d->state_sz + 64) / 64 * 64);
+  if (!state) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  free(node->state);
+  node->state = state, node->def = node->worker->def = d;
+  return MR_OK;
+}
+
+static mr_err_t choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
+                       mr_diag_t *diag) {
+  char at[160], hint[MR_HINT_MAX];
+  const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
+  if (d) return redefine(node, d, diag);
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: there is none%s",
+                 mr__setting_where(g, set, at, sizeof at),
+                 *node->name ? node->name : node->def->name, set->name, mr__setting_text(set), hint);
+}
+
+mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_diag_t *diag) {
+  if (!node->def->choose) return MR_OK;
+  for (int i = 0; i < node->n_set; i++) {
+    const mr__setting_t *set = &node->set[i];
+    if (strcmp(set->name, node->def->chosen_by)) continue;
+    if (!resolved && set->expand && strchr(set->text, '$')) return MR_OK; /* not known yet */
+    MR_TRY(choose(g, node, set, diag));
+  }
+  for (int i = 0; i < node->n_set; i++)
+    if (!knows(node->def, node->set[i].name)) return unknown_setting(node, &node->set[i], diag);
+  return MR_OK;
+}
+
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag) {
-  if (!knows(node->def, set.name)) return unknown_setting(node, &set, diag);
+  bool later = node->def->choose && set.pos.line; /* mr__graph_choose looks at it */
+  if (!later && !knows(node->def, set.name)) return unknown_setting(node, &set, diag);
   set.name = mr__graph_text(g, set.name, strlen(set.name));
   set.text = mr__graph_text(g, set.text, strlen(set.text));
   if (!set.name || !set.text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
@@ -226,7 +261,10 @@ mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setti
 
 mr_err_t mr_graph_set(mr_graph_t *g, const char *stage, const char *setting, const char *value,
                       mr_diag_t *diag) {
-  return mr__graph_set_given(g, stage, setting, value, NULL, diag);
+  MR_TRY(mr__graph_set_given(g, stage, setting, value, NULL, diag));
+  mr__node_t *node = NULL;
+  MR_TRY(find_stage(g, stage, &node, diag));
+  return mr__graph_choose(g, node, true, diag);
 }
 
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,
@@ -289,13 +327,11 @@ mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_
   MR_TRY(unsettled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, to);
   if (!d) return mr_fail(diag, MR_ERR_USAGE, "unknown stage \"%.60s\"", to);
+  d = mr_stage_def_usual(d);
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[i];
     if (strcmp(node->def->name, from)) continue;
-    void *state = aligned_alloc(64, (d->state_sz + 64) / 64 * 64);
-    if (!state) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-    free(node->state);
-    node->state = state, node->def = node->worker->def = d;
+    MR_TRY(redefine(node, d, diag));
     int kept = 0;
     for (int k = 0; k < node->n_set; k++)
       if (knows(d, node->set[k].name)) node->set[kept++] = node->set[k];

@@ -145,6 +145,10 @@ int mr__graph_find(const mr_graph_t *g, const char *name); /* node index, or -1 
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos); /* or -1 */
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag);
+/* Of a node whose stage is a family: the definition that its settings choose, which then must know
+   them all.  Not resolved: does nothing where a variable says which it is.  MR_ERR_CONFIG names the
+   setting. */
+mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_diag_t *diag);
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag);
 int mr__process_find(const mr_graph_t *g, const char *name); /* index, or -1 */
 /* Notes that the text names this plug-in, and loads it. */
@@ -169,6 +173,9 @@ int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const 
 enum { MR__MOST_VALUE = 65536, MR__MOST_VALUES = 1 << 24 };
 /* mr_graph_override without resolving. */
 mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag);
+/* All of them; those first that the knowledge of others depends on: variables, and which stage of a
+   family it is. */
+mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *key_value, int n, mr_diag_t *diag);
 mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag);
 /* Index of the variable, or -1. */
 int mr__graph_var(const mr_graph_t *g, const char *name, size_t n);

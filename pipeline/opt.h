@@ -1,46 +1,14 @@
-/* A stage's settings: one row says name, unit, default, range, help and place. */
+/* A setting's text, checked and put into its place. */
 #ifndef MR_PIPELINE_OPT_H
 #define MR_PIPELINE_OPT_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/decls.h"
 #include "base/err.h"
+#include "base/opt.h"
 
 MR_BEGIN_DECLS
-
-typedef enum mr_opt_type {
-  MR_OPT_END = 0,
-  MR_OPT_INT,    /* int64_t */
-  MR_OPT_F64,    /* double */
-  MR_OPT_BOOL,   /* bool; the bare word means true */
-  MR_OPT_STR,    /* const char *, owned by the graph; NULL when the default is NULL */
-  MR_OPT_SECRET, /* as STR; its text is not shown (mr_watch_setting) */
-  MR_OPT_ENUM,   /* int: index into choices "hwc|chw" */
-  MR_OPT_RANGE,  /* double[2] from "0.9:1.0"; lo <= hi */
-  MR_OPT_VEC3,   /* double[3] from "0.49,0.48,0.44" */
-  MR_OPT_VEC,    /* mr_vec_t: one to MR_VEC_MAX numbers, "0.5" or "0.49,0.48,0.44" */
-} mr_opt_type_t;
-
-enum { MR_VEC_MAX = 4 };
-
-typedef struct mr_vec {
-  int n; /* numbers given, in [1,MR_VEC_MAX] */
-  double v[MR_VEC_MAX];
-} mr_vec_t;
-
-typedef struct mr_opt {
-  const char *name;
-  mr_opt_type_t type;
-  size_t offset;       /* of the value in the stage's state */
-  const char *unit;    /* "records", "s", "" */
-  const char *def;     /* default, as text; NULL: must be given (STR: NULL value) */
-  double lo, hi;       /* range of INT, F64, RANGE, VEC3, VEC, both ends included; lo == hi: any */
-  const char *choices; /* ENUM */
-  const char *help;    /* one sentence, ends with a period */
-  int positional;      /* 1: `batch 128` means this one */
-} mr_opt_t;
 
 /* Parses text into the row's place in state.  On failure the sentence names
    who (the stage), the setting, the value and what is expected. */

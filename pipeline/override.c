@@ -74,6 +74,7 @@ static mr_err_t resolve_all(resolving_t *r, mr_diag_t *diag) {
   }
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(resolve_settings(r, g->node[i], diag));
   for (int i = 0; i < g->n_processes; i++) MR_TRY(resolve_settings(r, g->process[i], diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(mr__graph_choose(g, g->node[i], true, diag));
   return MR_OK;
 }
 
@@ -196,6 +197,31 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *dia
   const char *stage = mr__graph_text(g, key, (size_t)(dot - key));
   if (!stage) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   return mr__graph_set_given(g, stage, dot + 1, eq + 1, given, diag);
+}
+
+/* Whether a key is a variable, or the setting by which a stage of a family is chosen. */
+static bool comes_first(const mr_graph_t *g, const char *key_value) {
+  size_t n = strcspn(key_value, "=");
+  const char *dot = memchr(key_value, '.', n), *key = dot ? dot + 1 : key_value;
+  n -= (size_t)(key - key_value);
+  if (!dot && mr__graph_var(g, key, n) >= 0) return true;
+  for (int i = 0; i < g->n_nodes; i++) {
+    const char *by = g->node[i]->def->chosen_by;
+    if (by && strlen(by) == n && !strncmp(by, key, n)) return true;
+  }
+  return false;
+}
+
+mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *key_value, int n, mr_diag_t *diag) {
+  bool chooses = false;
+  for (int i = 0; i < g->n_nodes; i++) chooses |= g->node[i]->def->choose != NULL;
+  for (int i = 0; i < n && chooses; i++)
+    if (comes_first(g, key_value[i])) MR_TRY(mr__graph_override(g, key_value[i], diag));
+  if (n && chooses) MR_TRY(mr__graph_resolve(g, diag));
+  for (int i = 0; i < n; i++)
+    if (!chooses || !comes_first(g, key_value[i]))
+      MR_TRY(mr__graph_override(g, key_value[i], diag));
+  return mr__graph_resolve(g, diag);
 }
 
 mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {

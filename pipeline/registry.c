@@ -91,6 +91,12 @@ const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *t
   return text;
 }
 
+const mr_stage_def_t *mr_stage_def_usual(const mr_stage_def_t *def) {
+  char hint[MR_HINT_MAX];
+  const mr_stage_def_t *usual = def->choose ? def->choose(NULL, hint, sizeof hint) : def;
+  return usual ? usual : def;
+}
+
 const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name) {
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
     if (!strcmp(o->name, name)) return o;

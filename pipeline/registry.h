@@ -47,6 +47,10 @@ const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *nam
    if nothing is known.  Returns text. */
 const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n);
 
+/* The definition that a stage has without further settings: def itself, or the one that it chooses
+   where it is a family; never NULL for a def of the registry. */
+const mr_stage_def_t *mr_stage_def_usual(const mr_stage_def_t *def);
+
 /* The setting of this name, or NULL. */
 const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name);
 

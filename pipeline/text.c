@@ -191,7 +191,6 @@ mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *over
   if (e >= 0 && !g->n_nodes) e = mr_fail(&why, MR_ERR_USAGE, "the graph has no stages");
   free(p->link);
   free(p);
-  for (int i = 0; i < n && e >= 0; i++) e = mr__graph_override(g, overrides[i], &why);
-  if (e >= 0) e = mr__graph_resolve(g, &why);
+  if (e >= 0) e = mr__graph_overrides(g, overrides, n, &why);
   return e >= 0 ? MR_OK : mr__fail_at_origin(g, e, &why, diag);
 }

@@ -87,7 +87,9 @@ static mr_err_t put(mr__text_parser_t *p, mr__node_t *node, const char *name, co
                     bool expand) {
   if (expand) MR_TRY(check_vars(p, text, p->word.pos));
   mr__setting_t set = {.name = name, .text = text, .expand = expand, .pos = p->word.pos};
-  return mr__graph_put(p->g, node, set, p->diag);
+  MR_TRY(mr__graph_put(p->g, node, set, p->diag));
+  bool chooses = node->def->choose && !strcmp(name, node->def->chosen_by) && !strchr(text, '$');
+  return chooses ? mr__graph_choose(p->g, node, false, p->diag) : MR_OK;
 }
 
 /* For "size = 4", "size= 4" and "size =4": value is where the text goes on after the '='. */
@@ -207,5 +209,5 @@ mr_err_t mr__text_settings(mr__text_parser_t *p, mr__node_t *node) {
     }
     MR_TRY(mr__text_next(p));
   }
-  return MR_OK;
+  return mr__graph_choose(p->g, node, false, p->diag);
 }
