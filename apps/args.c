@@ -60,7 +60,7 @@ static bool is_setting(const void *unused, const char *name) {
   static const char *const variable[] = {"data", "run", "seed", "epochs", "batch", "valid_batch"};
   for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
     if (!strcmp(variable[i], name)) return true;
-  const mr_stage_def_t *train = mr_registry_find(mr_all_stages(), "vit-step");
+  const mr_stage_def_t *train = mr_stage_def_usual(mr_registry_find(mr_all_stages(), "train-step"));
   return mr_stage_def_opt(train, name) || !strcmp(name, "workers");
 }
 

@@ -10,7 +10,7 @@
 enum { CALLS = 4 };
 
 typedef struct cached {
-  const mr_vit_config_t *vit;
+  const mr_loss_t *loss;
   mr_train_config_t train;
   mr_queue_t *queue;
   mr_jitted_t *jitted;
@@ -20,7 +20,7 @@ typedef struct cached {
 
 static mr_err_t build(const cached_t *c, mr_fn_t **step, mr_diag_t *diag) {
   mr_params_t list = {0};
-  mr_err_t e = mr_train_step_fn(c->vit, &c->train, &list, step, diag);
+  mr_err_t e = mr_train_step_fn(c->loss, &c->train, &list, step, diag);
   mr_params_fini(&list);
   return e;
 }
@@ -82,9 +82,9 @@ static mr_err_t run(cached_t *c, mr_bench_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_bench_cached(const mr_vit_config_t *vit, int64_t batch, mr_bench_t *out,
+mr_err_t mr_bench_cached(const mr_loss_t *l, const mr_train_config_t *t, mr_bench_t *out,
                          mr_diag_t *diag) {
-  cached_t c = {.vit = vit, .train = mr_train_default(batch)};
+  cached_t c = {.loss = l, .train = *t};
   mr_err_t e = run(&c, out, diag);
   mr_jitted_destroy(c.jitted);
   mr_queue_destroy(c.queue);

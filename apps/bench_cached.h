@@ -3,10 +3,11 @@
 #define MR_APPS_BENCH_CACHED_H
 
 #include "apps/bench.h"
-#include "model/nn/vit.h"
+#include "model/train.h"
 
 /* Adds call_first_ms, which traces, differentiates and compiles; call_cached_ms, the median of
    three further calls, until they return; and call_compiles, how many of the four compiled. */
-mr_err_t mr_bench_cached(const mr_vit_config_t *c, int64_t batch, mr_bench_t *out, mr_diag_t *diag);
+mr_err_t mr_bench_cached(const mr_loss_t *l, const mr_train_config_t *t, mr_bench_t *out,
+                         mr_diag_t *diag);
 
 #endif

@@ -10,12 +10,15 @@
 #include "base/clock.h"
 #include "model/exec/exec.h"
 #include "model/fit.h"
+#include "model/nn/vit.h"
 #include "model/train.h"
 
 enum { STEPS_MAX = 1000 };
 
 typedef struct setup {
   mr_vit_config_t vit;
+  mr_loss_t loss; /* of vit */
+  mr_compute_t compute;
   int64_t steps, warm_up, batch, accumulate;
   size_t limit; /* of --fit; 0: none */
   mr_params_t params;
@@ -26,7 +29,12 @@ typedef struct setup {
 } setup_t;
 
 static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
-  *s = (setup_t){.vit = mr_vit_default(), .steps = 5, .warm_up = 2, .batch = 128, .accumulate = 1};
+  *s = (setup_t){.vit = mr_vit_default(),
+                 .compute = {.dtype = MR_BF16},
+                 .steps = 5,
+                 .warm_up = 2,
+                 .batch = 128,
+                 .accumulate = 1};
   int64_t layers = s->vit.layers, threads = 0;
   const char *dtype = mr_args_text(a, "--dtype");
   MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &s->steps, diag));
@@ -38,11 +46,12 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--layers", 1, 1000, &layers, diag));
   MR_TRY(mr_args_int(a, "--threads", 0, MR_THREADS_MAX, &threads, diag));
   s->vit.layers = (int)layers;
-  s->vit.threads = (int)threads;
-  s->vit.pin = mr_args_text(a, "--pin") != NULL;
+  s->loss = mr_vit_loss(&s->vit);
+  s->compute.threads = (int)threads;
+  s->compute.pin = mr_args_text(a, "--pin") != NULL;
   if (dtype && strcmp(dtype, "bf16") && strcmp(dtype, "f32"))
     return mr_fail(diag, MR_ERR_USAGE, "bench: --dtype: \"%s\", expected bf16 or f32", dtype);
-  if (dtype) s->vit.dtype = strcmp(dtype, "f32") ? MR_BF16 : MR_F32;
+  if (dtype) s->compute.dtype = strcmp(dtype, "f32") ? MR_BF16 : MR_F32;
   return MR_OK;
 }
 
@@ -62,8 +71,8 @@ static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
 static mr_err_t fit(setup_t *s, mr_train_config_t *t, mr_diag_t *diag) {
   mr_fit_t choice;
   if (!s->limit) return MR_OK;
-  MR_TRY(mr_fit(&s->vit, t, s->limit, &choice, diag));
-  s->vit.remat = choice.remat;
+  MR_TRY(mr_fit(&s->loss, true, t, s->limit, &choice, diag));
+  s->compute.remat = t->compute.remat = choice.remat;
   s->accumulate = t->accumulate = choice.accumulate;
   return MR_OK;
 }
@@ -71,18 +80,23 @@ static mr_err_t fit(setup_t *s, mr_train_config_t *t, mr_diag_t *diag) {
 static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
   mr_train_config_t train = mr_train_default(s->batch);
   train.accumulate = s->accumulate;
+  train.compute = s->compute;
   MR_TRY(fit(s, &train, diag));
-  return mr_train_step_create(&s->vit, &train, &s->train, diag);
+  return mr_train_step_create(&s->loss, &train, &s->train, diag);
 }
 
 static mr_err_t run_train(setup_t *s, int64_t t, mr_diag_t *diag) {
+  const void *const field[] = {s->images, s->labels};
   mr_train_out_t out;
-  return mr_train_step_run(s->train, &s->params, s->images, s->labels, 1e-3f, t, 12, &out, diag);
+  MR_TRY(mr_train_step_run(s->train, &s->params, field, &(mr_train_in_t){t, 12, 1e-3f}, diag));
+  return mr_train_step_read(s->train, true, &out);
 }
 
 static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
-  const float *logits, *losses;
-  return mr_eval_step_run(s->eval, &s->params, s->images, s->labels, &logits, &losses, diag);
+  const void *const field[] = {s->images, s->labels};
+  mr_eval_rows_t rows;
+  MR_TRY(mr_eval_step_run(s->eval, &s->params, field, diag));
+  return mr_eval_step_read(s->eval, true, &rows);
 }
 
 /* The first runs fault memory in and are left out. */
@@ -102,14 +116,14 @@ static mr_err_t time_runs(setup_t *s, mr_err_t (*run)(setup_t *s, int64_t t, mr_
 
 static void describe(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "batch", (double)s->batch);
-  mr_bench_add(out, "threads", s->vit.threads ? s->vit.threads : omp_get_max_threads());
+  mr_bench_add(out, "threads", s->compute.threads ? s->compute.threads : omp_get_max_threads());
   mr_bench_add(out, "parameters", (double)s->params.count);
   out->data = "noise";
 }
 
 static void describe_memory(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "accumulate", (double)s->accumulate);
-  mr_bench_add(out, "remat", (double)s->vit.remat); /* 0 none, 1 dots, 2 full */
+  mr_bench_add(out, "remat", (double)s->compute.remat); /* 0 none, 1 dots, 2 full */
   mr_bench_add(out, "planned_peak_bytes", (double)mr_exec_peak_bytes(mr_train_step_exec(s->train)));
 }
 
@@ -124,7 +138,7 @@ static void setup_fini(setup_t *s) {
 mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   setup_t s;
   MR_TRY(read_flags(a, &s, diag));
-  mr_err_t e = mr_vit_params(&s.vit, 12, &s.params, diag);
+  mr_err_t e = mr_loss_params(&s.loss, 12, &s.params, diag);
   if (e >= 0) e = compile_train(&s, diag);
   if (e >= 0) e = make_noise(&s, diag);
   if (e >= 0) e = time_runs(&s, run_train, out, diag);
@@ -137,8 +151,8 @@ mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
 mr_err_t mr_bench_infer(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   setup_t s;
   MR_TRY(read_flags(a, &s, diag));
-  mr_err_t e = mr_vit_params(&s.vit, 12, &s.params, diag);
-  if (e >= 0) e = mr_eval_step_create(&s.vit, s.batch, NULL, &s.eval, diag);
+  mr_err_t e = mr_loss_params(&s.loss, 12, &s.params, diag);
+  if (e >= 0) e = mr_eval_step_create(&s.loss, &s.compute, s.batch, NULL, &s.eval, diag);
   if (e >= 0) e = make_noise(&s, diag);
   if (e >= 0) e = time_runs(&s, run_eval, out, diag);
   if (e >= 0) describe(&s, out);
@@ -152,7 +166,7 @@ mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) 
   setup_t s;
   double ms[STEPS_MAX];
   MR_TRY(read_flags(a, &s, diag));
-  MR_TRY(mr_vit_params(&s.vit, 12, &s.params, diag));
+  MR_TRY(mr_loss_params(&s.loss, 12, &s.params, diag));
   mr_err_t e = MR_OK;
   for (int64_t t = 0; t < s.steps && e >= 0; t++) {
     double from = mr_now_s();
@@ -164,7 +178,9 @@ mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) 
   if (e >= 0) {
     mr_bench_add(out, "first_ms", ms[0]);
     mr_bench_add(out, "compile_ms", mr_bench_median(ms, (int)s.steps));
-    e = mr_bench_cached(&s.vit, s.batch, out, diag);
+    mr_train_config_t train = mr_train_default(s.batch);
+    train.compute = s.compute;
+    e = mr_bench_cached(&s.loss, &train, out, diag);
   }
   if (e >= 0) describe(&s, out);
   setup_fini(&s);

@@ -9,7 +9,7 @@
 #include "apps/cli.h"
 #include "apps/interrupt.h"
 #include "apps/run_dir.h"
-#include "stages/vit_state.h"
+#include "stages/train/state.h"
 
 static const mr_flag_t eval_flags[] = {
     {"--data", "DIR",
@@ -76,17 +76,17 @@ static bool data_of_run(const char *run, judged_t *d) {
 static mr_err_t choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
   const char *data = mr_args_text(a, "--data"), *checkpoint = a->word[0];
   char run[MR_RUN_PATH];
-  mr_vit_progress_t at;
+  mr_train_progress_t at;
   bool of_run = run_of(checkpoint, run) && data_of_run(run, d);
   if (data && snprintf(d->path, sizeof d->path, "%s", data) >= (int)sizeof d->path)
     return mr_fail(diag, MR_ERR_USAGE, "--data: %.40s...: the path is too long", data);
   if (data) return MR_OK;
-  MR_TRY(mr_vit_state_progress(checkpoint, &at, diag));
+  MR_TRY(mr_train_state_progress(checkpoint, &at, diag));
   if (!strcmp(at.origin, "synthetic")) return strcpy(d->path, "synthetic"), MR_OK;
   if (at.origin[0] && strcmp(at.origin, "cifar10"))
     return mr_fail(diag, MR_ERR_USAGE,
                    "%s: was trained on data of the stage %s, and eval reads CIFAR-10 alone; give a "
-                   "graph that ends in `vit-eval checkpoint=%s` to `millrace run`",
+                   "graph that ends in `eval-step checkpoint=%s` to `millrace run`",
                    checkpoint, at.origin, checkpoint);
   if (!of_run) strcpy(d->path, usual_data);
   if (access(d->path, F_OK) == 0) return MR_OK;
@@ -123,7 +123,7 @@ static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
       MR_TRY(mr_graph_set(g, "data", kept_name[i], d.setting[i], diag));
   MR_TRY(mr_graph_set(g, "data", "split", split ? split : "test", diag));
   MR_TRY(mr_graph_parse(g,
-                        "data. ! normalize preset=cifar10 ! batch 256 ! vit-eval name=eval "
+                        "data. ! normalize preset=cifar10 ! batch 256 ! eval-step name=eval "
                         "eval. ! progress",
                         NULL, 0, diag));
   MR_TRY(mr_graph_set(g, "eval", "checkpoint", a->word[0], diag));

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "links/links.h"
 #include "loaders/loaders.h"
+#include "model/zoo/zoo.h"
 #include "pipeline/foreign.h"
 #include "pipeline/process.h"
 #include "plugins/plugin.h"
@@ -136,6 +137,35 @@ static void print_plugin(const mr_plugin_t *p) {
   if (p->stages) print_room(title, p->stages);
 }
 
+/* Of a family of stages the one that a second word chooses, model=mlp. */
+static mr_err_t chosen(const mr_args_t *a, const mr_stage_def_t **d, mr_diag_t *diag) {
+  const char *word = a->n_words > 1 ? a->word[1] : NULL, *by = (*d)->chosen_by;
+  char hint[MR_HINT_MAX];
+  size_t n = by ? strlen(by) : 0;
+  if (word && (!n || strncmp(word, by, n) || word[n] != '='))
+    return mr_fail(diag, MR_ERR_USAGE, "inspect: \"%s\" after %s: expected %s", word, (*d)->name,
+                   by ? "model=NAME" : "nothing");
+  if (!(*d)->choose) return MR_OK;
+  const mr_stage_def_t *of = (*d)->choose(word ? word + n + 1 : NULL, hint, sizeof hint);
+  if (!of)
+    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: there is none%s", word ? word : by, hint);
+  *d = of;
+  return MR_OK;
+}
+
+/* The models that there are, behind the stage that trains them. */
+static void print_models(const mr_stage_def_t *d) {
+  char line[1024];
+  const mr_model_def_t *m;
+  int columns = line_columns();
+  if (!d->choose) return;
+  puts("\nmodels");
+  for (int i = 0; (m = mr_model_at(i)); i++) {
+    snprintf(line, sizeof line, "  %-15s %s", m->name, m->help);
+    mr_put_wrapped(stdout, line, columns, columns < 60 ? 4 : 18);
+  }
+}
+
 static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   if (a->n_words == 0) {
     print_room("loaders", mr_loaders_stages);
@@ -150,9 +180,13 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   const mr_stage_def_t *d = mr_registry_find(reg, a->word[0]);
   if (!d && !strcmp(a->word[0], mr_process_def.name)) d = &mr_process_def;
   if (d) {
+    MR_TRY(chosen(a, &d, diag));
     print_stage(d);
+    print_models(d);
     return 0;
   }
+  if (a->n_words > 1)
+    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: only a stage has settings", a->word[0]);
   if (access(a->word[0], F_OK) == 0) return mr_inspect_data(a->word[0], diag);
   char hint[MR_HINT_MAX];
   if (strpbrk(a->word[0], "/."))
@@ -164,9 +198,9 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
-    .words = "[STAGE|process|FILE|FOLDER]",
+    .words = "[STAGE [model=NAME]|process|FILE|FOLDER]",
     .help = "Lists the stages, the ports and settings of one, or what data files hold.",
     .more = "\nFiles: .npy, .safetensors, CIFAR-10's and CIFAR-100's binary ones.",
-    .max_words = 1,
+    .max_words = 2,
     .run = inspect_run,
 };

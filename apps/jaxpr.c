@@ -35,11 +35,11 @@ static int jaxpr_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_jaxpr = {
     .name = "jaxpr",
-    .words = "FUNCTION",
+    .words = "FUNCTION [model=NAME] [KEY=VALUE...]",
     .help = "Prints a function's graph in the notation of JAX.",
     .more = MR_NAMED_FN_HELP,
     .flags = jaxpr_flags,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = MR_WORDS_MAX,
     .run = jaxpr_run,
 };

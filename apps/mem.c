@@ -116,8 +116,7 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
 }
 
 /* --fit: as the training stage would choose. */
-static mr_err_t fit(const mr_args_t *a, const char *word, mr_vit_config_t *c, mr_train_config_t *t,
-                    mr_diag_t *diag) {
+static mr_err_t fit(const mr_args_t *a, const char *word, mr_model_job_t *m, mr_diag_t *diag) {
   const char *text = mr_args_text(a, "--fit");
   size_t limit;
   mr_fit_t choice;
@@ -125,38 +124,40 @@ static mr_err_t fit(const mr_args_t *a, const char *word, mr_vit_config_t *c, mr
   if (strcmp(word, "step"))
     return mr_fail(diag, MR_ERR_USAGE, "mem: --fit is for `mem step`, not for %s", word);
   MR_TRY(mr_bytes_parse("--fit", text, &limit, diag));
-  MR_TRY(mr_fit(c, t, limit, &choice, diag));
-  c->remat = choice.remat;
-  t->accumulate = choice.accumulate;
-  printf("fits %-8s  remat=%s accumulate=%" PRId64 "\n", text, mr_vit_remat_name(choice.remat),
+  MR_TRY(mr_fit(&m->model.plan.loss, m->model.def->remat, &m->train, limit, &choice, diag));
+  m->train.compute.remat = choice.remat;
+  m->train.accumulate = choice.accumulate;
+  printf("fits %-8s  remat=%s accumulate=%" PRId64 "\n", text, mr_nn_remat_name(choice.remat),
          choice.accumulate);
   return MR_OK;
 }
 
 static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
-  const char *word = a->n_words ? a->word[0] : "step";
-  mr_vit_config_t c;
-  mr_train_config_t t;
+  bool named = a->n_words && !strchr(a->word[0], '=');
+  const char *word = named ? a->word[0] : "step";
+  mr_model_job_t m;
   mr_params_t params = {0};
   job_t j = {0};
-  MR_TRY(mr_model_arg(a, &c, &t, diag));
-  MR_TRY(fit(a, word, &c, &t, diag));
-  j.f = mr_model_fn(word, &c, &t, &params, diag);
-  mr_err_t e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
+  mr_err_t e = mr_model_arg(a, named, &m, diag);
+  if (e >= 0) e = fit(a, word, &m, diag);
+  if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
+  if (e >= 0) e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);
   mr_params_fini(&params);
+  mr_model_job_fini(&m);
   return e < 0 ? e : 0;
 }
 
 const mr_command_t mr_command_mem = {
     .name = "mem",
-    .words = "[FUNCTION]",
+    .words = "[FUNCTION] [model=NAME] [KEY=VALUE...]",
     .help = "Prints the memory plan of a function of the model, beside a run's peak.",
     .more =
         "FUNCTION: loss, grad (loss and gradients), step (with AdamW, in place); default step.\n"
-        "The arena holds what lies between inputs and outputs; those are the caller's.",
+        "The arena holds what lies between inputs and outputs; those are the "
+        "caller's.\n" MR_MODEL_WORDS_HELP,
     .flags = mem_flags,
-    .max_words = 1,
+    .max_words = MR_WORDS_MAX,
     .run = mem_run,
 };

@@ -1,9 +1,12 @@
 #include "apps/model_arg.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "model/transforms/transforms.h"
+#include "pipeline/opt.h"
 
 static bool takes(const mr_args_t *a, const char *flag) {
   for (const mr_flag_t *f = a->command->flags; f->name; f++)
@@ -11,95 +14,162 @@ static bool takes(const mr_args_t *a, const char *flag) {
   return false;
 }
 
-static mr_err_t size_flag(const mr_args_t *a, const char *flag, int *out, mr_diag_t *diag) {
-  int64_t v = *out;
-  MR_TRY(mr_args_int(a, flag, 1, 1 << 20, &v, diag));
-  *out = (int)v;
+/* ---- the model ---- */
+static const mr_opt_t *opt_of(const mr_model_def_t *def, const char *name, size_t n) {
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    if (strlen(o->name) == n && !strncmp(o->name, name, n)) return o;
+  return NULL;
+}
+
+/* The value of the word KEY=VALUE among words [first,n), or NULL. */
+static const char *word_value(const mr_args_t *a, int first, const char *key) {
+  size_t n = strlen(key);
+  for (int i = first; i < a->n_words; i++)
+    if (!strncmp(a->word[i], key, n) && a->word[i][n] == '=') return a->word[i] + n + 1;
+  return NULL;
+}
+
+static mr_err_t find_model(const mr_args_t *a, int first, const mr_model_def_t **out,
+                           mr_diag_t *diag) {
+  const char *name = word_value(a, first, "model");
+  char hint[96];
+  mr_suggest_t near = {.word = name ? name : "vit"};
+  for (int i = 0; mr_model_at(i); i++) mr_suggest_offer(&near, mr_model_at(i)->name);
+  *out = mr_model_find(near.word);
+  if (*out) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE, "%s: model=%.60s: there is none%s", a->command->name, name,
+                 mr_suggest_text(&near, hint, sizeof hint));
+}
+
+static mr_err_t set_word(const mr_args_t *a, const char *word, mr_model_job_t *job,
+                         mr_diag_t *diag) {
+  const mr_model_def_t *def = job->model.def;
+  size_t key = strcspn(word, "=");
+  char name[64], hint[96];
+  if (key == 5 && !strncmp(word, "model", 5)) return MR_OK;
+  const mr_opt_t *o = opt_of(def, word, key);
+  if (o) return mr_opt_set(o, job->state, a->command->name, word + key + 1, diag);
+  snprintf(name, sizeof name, "%.*s", (int)key, word);
+  mr_suggest_t near = {.word = name};
+  for (o = def->opts; o && o->type != MR_OPT_END; o++) mr_suggest_offer(&near, o->name);
+  return mr_fail(diag, MR_ERR_USAGE, "%s: model %s has no setting \"%s\"%s", a->command->name,
+                 def->name, name, mr_suggest_text(&near, hint, sizeof hint));
+}
+
+/* Flags that are settings of the vit. */
+static mr_err_t set_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
+  static const struct {
+    const char *flag, *setting;
+  } known[] = {{"--variant", "style"}, {"--layers", "layers"}, {"--embed", "embed"},
+               {"--mlp", "mlp"},       {"--heads", "heads"},   {"--patch", "patch"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const char *text = mr_args_text(a, known[i].flag), *name = known[i].setting;
+    const mr_opt_t *o = opt_of(job->model.def, name, strlen(name));
+    int64_t size = 1;
+    if (!text) continue;
+    if (strcmp(name, "style")) MR_TRY(mr_args_int(a, known[i].flag, 1, 1 << 20, &size, diag));
+    if (!o)
+      return mr_fail(diag, MR_ERR_USAGE, "%s: %s: model %s has no setting %s", a->command->name,
+                     known[i].flag, job->model.def->name, name);
+    MR_TRY(mr_opt_set(o, job->state, a->command->name, text, diag));
+  }
   return MR_OK;
 }
 
-/* One of two words; the second sets *second. */
-static mr_err_t word_flag(const mr_args_t *a, const char *flag, const char *first,
-                          const char *other, bool *second, mr_diag_t *diag) {
-  const char *text = mr_args_text(a, flag);
-  if (!text) return MR_OK;
-  if (strcmp(text, first) && strcmp(text, other))
-    return mr_fail(diag, MR_ERR_USAGE, "%s: %s: \"%s\", expected %s or %s", a->command->name, flag,
-                   text, first, other);
-  *second = !strcmp(text, other);
+static mr_err_t set_fields(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
+  int64_t side = 32, classes = 10;
+  MR_TRY(mr_args_int(a, "--image", 1, 1 << 20, &side, diag));
+  MR_TRY(mr_args_int(a, "--classes", 1, 1 << 20, &classes, diag));
+  job->field[0] = (mr_model_field_t){
+      .name = "image", .aval = mr_aval_of(MR_F32, side, side, 3), .layout = "HWC"};
+  job->field[1] = (mr_model_field_t){
+      .name = "label", .aval = mr_aval_scalar(MR_I32), .layout = "", .classes = classes};
   return MR_OK;
 }
 
-static mr_err_t remat_flag(const mr_args_t *a, mr_vit_remat_t *out, mr_diag_t *diag) {
+/* ---- how it computes ---- */
+static mr_err_t remat_flag(const mr_args_t *a, mr_nn_remat_t *out, mr_diag_t *diag) {
   const char *text = mr_args_text(a, "--remat");
   if (!text) return MR_OK;
-  for (int r = 0; r < MR_VIT_REMATS; r++)
-    if (!strcmp(text, mr_vit_remat_name((mr_vit_remat_t)r))) {
-      *out = (mr_vit_remat_t)r;
+  for (int r = 0; r < MR_NN_REMATS; r++)
+    if (!strcmp(text, mr_nn_remat_name((mr_nn_remat_t)r))) {
+      *out = (mr_nn_remat_t)r;
       return MR_OK;
     }
   return mr_fail(diag, MR_ERR_USAGE, "%s: --remat: \"%s\", expected none, dots or full",
                  a->command->name, text);
 }
 
-static mr_err_t step_flags(const mr_args_t *a, mr_vit_config_t *c, mr_train_config_t *t,
-                           mr_diag_t *diag) {
-  *t = mr_train_default(128);
-  MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
-  MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
-  return remat_flag(a, &c->remat, diag);
-}
-
-mr_err_t mr_model_arg(const mr_args_t *a, mr_vit_config_t *c, mr_train_config_t *t,
-                      mr_diag_t *diag) {
-  *c = mr_vit_default();
-  bool timm = false, bf16 = true;
-  const struct {
-    const char *flag;
-    int *out;
-  } sizes[] = {{"--layers", &c->layers},  {"--embed", &c->embed}, {"--mlp", &c->mlp},
-               {"--heads", &c->heads},    {"--patch", &c->patch}, {"--image", &c->image},
-               {"--classes", &c->classes}};
-  MR_TRY(word_flag(a, "--variant", "flax", "timm", &timm, diag));
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-    MR_TRY(size_flag(a, sizes[i].flag, sizes[i].out, diag));
-  if (t) MR_TRY(step_flags(a, c, t, diag));
-  if (takes(a, "--dtype")) MR_TRY(word_flag(a, "--dtype", "f32", "bf16", &bf16, diag));
+static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *diag) {
   const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
-  if (precision) MR_TRY(mr_precision_parse("--precision", precision, &c->precision, diag));
-  c->variant = timm ? MR_VIT_TIMM : MR_VIT_FLAX;
-  c->dtype = bf16 ? MR_BF16 : MR_F32;
-  return mr_vit_check(c, diag);
+  const char *dtype = takes(a, "--dtype") ? mr_args_text(a, "--dtype") : NULL;
+  *t = mr_train_default(128);
+  if (takes(a, "--batch")) MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
+  if (takes(a, "--accumulate"))
+    MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
+  if (takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
+  if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
+  if (dtype) t->compute.dtype = strcmp(dtype, "bf16") ? MR_F32 : MR_BF16;
+  return MR_OK;
 }
 
-static mr_fn_t *grad_of(const mr_fn_t *loss, mr_diag_t *diag) {
-  int n = loss->n_in - MR_VIT_N_DATA;
+static mr_err_t fill(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag_t *diag) {
+  const mr_model_def_t *def = job->model.def;
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    if (o->def) MR_TRY(mr_opt_set(o, job->state, def->name, o->def, diag));
+  MR_TRY(set_flags(a, job, diag));
+  for (int i = first; i < a->n_words; i++) MR_TRY(set_word(a, a->word[i], job, diag));
+  MR_TRY(set_fields(a, job, diag));
+  MR_TRY(step_flags(a, &job->train, diag));
+  return mr_model_plan(&job->model, def, job->state, 2, job->field, diag);
+}
+
+mr_err_t mr_model_arg(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag_t *diag) {
+  *job = (mr_model_job_t){.state = NULL};
+  if (a->n_words > first) MR_TRY(mr_args_settings(a, first, diag));
+  MR_TRY(find_model(a, first, &job->model.def, diag));
+  job->state = calloc(1, job->model.def->state_sz + 1);
+  if (!job->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a model");
+  return fill(a, first, job, diag);
+}
+
+void mr_model_job_fini(mr_model_job_t *job) {
+  free(job->state);
+  *job = (mr_model_job_t){.state = NULL};
+}
+
+/* ---- its functions ---- */
+static mr_fn_t *grad_of(const mr_fn_t *loss, int n_data, mr_diag_t *diag) {
+  int n = loss->n_in - n_data;
   int *wrt = calloc((size_t)n, sizeof *wrt);
   mr_fn_t *f = NULL;
   if (!wrt) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the gradient"), NULL;
-  for (int i = 0; i < n; i++) wrt[i] = MR_VIT_N_DATA + i;
+  for (int i = 0; i < n; i++) wrt[i] = n_data + i;
   mr_err_t e = mr_value_and_grad(loss, n, wrt, &f, diag);
   free(wrt);
   return e < 0 ? NULL : f;
 }
 
-mr_fn_t *mr_model_fn(const char *word, const mr_vit_config_t *c, const mr_train_config_t *t,
-                     mr_params_t *params, mr_diag_t *diag) {
+mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *params,
+                     mr_diag_t *diag) {
   bool grad = !strcmp(word, "grad"), step = !strcmp(word, "step");
+  const mr_loss_t *l = &job->model.plan.loss;
   mr_fn_t *f = NULL;
   if (!grad && !step && strcmp(word, "loss")) {
     mr_fail(diag, MR_ERR_USAGE, "unknown function \"%s\"; expected loss, grad or step", word);
     return NULL;
   }
-  if (step) return mr_train_step_fn(c, t, params, &f, diag) < 0 ? NULL : f;
-  mr_fn_t *loss = mr_vit_loss(c, t->batch, true, 0, params, diag);
+  if (step) return mr_train_step_fn(l, &job->train, params, &f, diag) < 0 ? NULL : f;
+  mr_loss_use_t use = {.batch = job->train.batch, .train = true};
+  mr_fn_t *loss = mr_loss_fn(l, &job->train.compute, &use, params, diag);
   if (!loss || !grad) return loss;
-  f = grad_of(loss, diag);
+  f = grad_of(loss, mr_loss_n_data(l), diag);
   mr_fn_destroy(loss);
   return f;
 }
 
+/* What a step tells is its first output; the others stand in for its last inputs. */
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag) {
-  mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_in - MR_VIT_N_DATA - 2};
+  mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1};
   return mr_compile(f, &o, out, diag);
 }

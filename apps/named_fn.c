@@ -64,6 +64,9 @@ mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_dia
   const mr_jaxpr_example_t *e = find(word);
   bool grad = mr_args_text(a, "--grad") != NULL;
   if (e || is_file(word)) {
+    if (a->n_words > 1)
+      return mr_fail(diag, MR_ERR_USAGE, "%s: one word too many, \"%s\": %s is no model", command,
+                     a->word[1], word);
     MR_TRY(e ? build_example(e, out, diag) : read_fn(word, out, diag));
     return grad ? differentiate(command, word, out, diag) : MR_OK;
   }
@@ -72,11 +75,11 @@ mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_dia
   if (grad)
     return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples and files; take `%s grad`",
                    command, command);
-  mr_vit_config_t c;
-  mr_train_config_t t;
+  mr_model_job_t job;
   mr_params_t params = {0};
-  MR_TRY(mr_model_arg(a, &c, &t, diag));
-  *out = mr_model_fn(word, &c, &t, &params, diag);
+  mr_err_t err = mr_model_arg(a, 1, &job, diag);
+  *out = err < 0 ? NULL : mr_model_fn(word, &job, &params, diag);
   mr_params_fini(&params);
+  mr_model_job_fini(&job);
   return *out ? MR_OK : diag->code;
 }

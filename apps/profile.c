@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "model/ops/op.h"
-#include "stages/vit_profile.h"
+#include "stages/train/train_stage.h"
 
 enum { WARM_UP = 2, STEPS_MAX = 1000 };
 
@@ -135,11 +135,11 @@ static mr_err_t build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
     MR_TRY(mr_graph_from_args(a, 0, &w->g, diag));
   else
     MR_TRY(own_graph(a, &w->g, diag));
-  mr_stage_t *step = mr_graph_stage_of(w->g, "vit-step");
-  if (!step) return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no vit-step stage");
+  if (!mr_train_stage(w->g))
+    return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no train-step (or vit-step)");
   MR_TRY(silence(w->g, diag));
   MR_TRY(mr_graph_settle(w->g, diag));
-  mr_vit_step_profile(mr_graph_stage_of(w->g, "vit-step"), (mr_vit_profile_t){after_step, w});
+  mr_train_stage_profile(mr_train_stage(w->g), (mr_train_profile_t){after_step, w});
   return MR_OK;
 }
 

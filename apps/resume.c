@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 /* Every sink that keeps what an earlier run wrote. */
-static mr_err_t set_sinks(mr_graph_t *g, const mr_vit_progress_t *at, mr_diag_t *diag) {
+static mr_err_t set_sinks(mr_graph_t *g, const mr_train_progress_t *at, mr_diag_t *diag) {
   char text[32];
   const char *valid = at->unvalidated ? "false" : "true";
   snprintf(text, sizeof text, "%" PRId64, at->step);
@@ -21,9 +21,9 @@ static mr_err_t set_sinks(mr_graph_t *g, const mr_vit_progress_t *at, mr_diag_t 
 }
 
 /* Each stream of the training stage where the checkpoint left it. */
-static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_vit_progress_t *at,
+static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_train_progress_t *at,
                             mr_diag_t *diag) {
-  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+  for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
     const char *before = mr_graph_before(g, step, i);
     if (before && at->stream_known[i]) MR_TRY(mr_graph_go_on(g, before, &at->stream[i], diag));
   }
@@ -31,15 +31,15 @@ static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_vit_progre
 }
 
 mr_err_t mr_resume_set(mr_graph_t *g, const char *step, const char *path,
-                       const mr_vit_progress_t *at, mr_diag_t *diag) {
+                       const mr_train_progress_t *at, mr_diag_t *diag) {
   MR_TRY(mr_graph_set(g, step, "resume", path, diag));
   MR_TRY(set_sinks(g, at, diag));
   return set_streams(g, step, at, diag);
 }
 
 mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_diag_t *diag) {
-  mr_vit_progress_t at;
-  MR_TRY(mr_vit_state_progress(path, &at, diag));
+  mr_train_progress_t at;
+  MR_TRY(mr_train_state_progress(path, &at, diag));
   return mr_resume_set(g, step, path, &at, diag);
 }
 

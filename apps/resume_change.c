@@ -7,6 +7,7 @@
 #include "apps/cli.h"
 #include "apps/data_facts.h"
 #include "pipeline/stage_source.h"
+#include "stages/train/train_stage.h"
 
 /* What a change is of.  The first ones change what the ledger stands for. */
 typedef enum kind { DATA, SEED, BATCH, MODEL, FREE, UNSEEN } kind_t;
@@ -41,7 +42,7 @@ static bool is_before(const mr_graph_t *g, const char *step, int port, const cha
 }
 
 static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
-  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step");
+  const mr_stage_t *step = mr_train_stage(g);
   return step && is_before(g, step->name, 0, s->name);
 }
 
@@ -54,9 +55,8 @@ static const char *const unseen[] = {
    places: meant for a resume. */
 static const char *const length[] = {"epochs",     "steps",  "skip-records",
                                      "skip-steps", "on-bad", NULL};
-static const char *const model[] = {"model",     "patch",     "embed",    "mlp",
-                                    "heads",     "layers",    "dropout",  "attn-drop",
-                                    "proj-drop", "drop-path", "qkv-bias", NULL};
+/* Settings of a model that say how it is trained, not what it is. */
+static const char *const training[] = {"label-smoothing", NULL};
 
 static bool is_seed(const char *name) {
   size_t n = strlen(name);
@@ -65,8 +65,8 @@ static bool is_seed(const char *name) {
 
 static kind_t kind_of(const mr_graph_t *g, const mr_stage_t *s, const char *name) {
   const mr_stage_def_t *d = s->def;
-  bool step = !strcmp(d->name, "vit-step"), stream = !step && trains_on(g, s);
-  if (step && is_one_of(name, model)) return MODEL;
+  bool step = mr_is_train_stage(s), stream = !step && trains_on(g, s);
+  if (step && mr_is_model_setting(s, name) && !is_one_of(name, training)) return MODEL;
   if (is_one_of(name, length)) return FREE;
   if ((step || stream) && is_seed(name)) return SEED;
   if (!stream) return is_one_of(name, unseen) ? UNSEEN : FREE;

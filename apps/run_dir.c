@@ -278,12 +278,12 @@ void mr_run_dir_free(mr_run_dir_t *r) {
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
   struct stat st;
   file_in(r, "checkpoints/latest", out->path);
-  out->at = (mr_vit_progress_t){0};
+  out->at = (mr_train_progress_t){0};
   if (lstat(out->path, &st) < 0 && errno == ENOENT) {
     out->path[0] = 0; /* ended before its first checkpoint: the same run from its beginning */
     return MR_OK;
   }
-  return mr_vit_state_progress(out->path, &out->at, diag);
+  return mr_train_state_progress(out->path, &out->at, diag);
 }
 
 mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {

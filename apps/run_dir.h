@@ -9,7 +9,7 @@
 #include "apps/run_lock.h"
 #include "base/err.h"
 #include "pipeline/graph.h"
-#include "stages/vit_state.h"
+#include "stages/train/state.h"
 
 enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };
 
@@ -69,7 +69,7 @@ mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag);
    MR_ERR_IO or MR_ERR_DATA says why a checkpoint cannot be used. */
 typedef struct mr_resume_point {
   char path[MR_RUN_PATH + 64];
-  mr_vit_progress_t at;
+  mr_train_progress_t at;
 } mr_resume_point_t;
 mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag);
 

@@ -99,27 +99,31 @@ static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const
 }
 
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
-  mr_vit_config_t c;
+  mr_model_job_t job;
   int64_t depth = 1;
-  MR_TRY(mr_model_arg(a, &c, NULL, diag));
   MR_TRY(mr_args_int(a, "--depth", 0, 16, &depth, diag));
   mr_params_t params = {0};
   mr_summary_row_t *rows = NULL;
   int n = 0;
-  mr_fn_t *fn = mr_vit_loss(&c, 1, false, 0, &params, diag);
-  mr_err_t e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
+  const mr_loss_use_t use = {.batch = 1};
+  mr_err_t e = mr_model_arg(a, 0, &job, diag);
+  const mr_loss_t *l = &job.model.plan.loss;
+  mr_fn_t *fn = e < 0 ? NULL : mr_loss_fn(l, &job.train.compute, &use, &params, diag);
+  e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
   if (e >= 0) print_table(rows, n, depth, &params);
   free(rows);
   mr_fn_destroy(fn);
   mr_params_fini(&params);
+  mr_model_job_fini(&job);
   return e < 0 ? e : 0;
 }
 
 const mr_command_t mr_command_summary = {
     .name = "summary",
-    .words = "[--layers N] [--embed N] ...",
-    .help =
-        "Prints the parameter table of the Vision Transformer: modules, what they take and give.",
+    .words = "[model=NAME] [KEY=VALUE...] [--layers N] ...",
+    .help = "Prints the parameter table of a model: modules, what they take and give.",
+    .more = MR_MODEL_WORDS_HELP,
     .flags = summary_flags,
+    .max_words = MR_WORDS_MAX,
     .run = summary_run,
 };

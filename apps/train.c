@@ -19,6 +19,7 @@
 #include "apps/run_info.h"
 #include "apps/run_plugins.h"
 #include "apps/versions.h"
+#include "stages/train/train_stage.h"
 
 static const mr_flag_t train_flags[] = {
     {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
@@ -138,8 +139,9 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *wa
 }
 
 static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
-  const mr_stage_t *step = mr_graph_stage_of(g, "vit-step");
-  if (!step) return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no vit-step stage");
+  const mr_stage_t *step = mr_train_stage(g);
+  if (!step)
+    return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no train-step (or vit-step)");
   return mr_resume_set(g, step->name, at->path, &at->at, diag);
 }
 
@@ -167,7 +169,7 @@ static mr_err_t build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
 static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr_graph_t *g,
                             bool *done, mr_diag_t *diag) {
   const mr_resume_point_t *at = &was->at;
-  int64_t total = mr_vit_step_total(mr_graph_stage_of(g, "vit-step")), step = at->at.step;
+  int64_t total = mr_train_stage_total(mr_train_stage(g)), step = at->at.step;
   mr_diag_t unsaid = {0};
   mr_run_info_t told;
   if (!at->path[0]) return MR_OK;
@@ -252,11 +254,14 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_train = {
     .name = "train",
     .words = "[KEY=VALUE...]",
-    .help = "Trains a Vision Transformer on CIFAR-10, or on made-up pictures without it.",
+    .help =
+        "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on made-up pictures.",
     .more =
         "\nKEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
-        "stage\nhas (lr, dropout, ...): `millrace inspect vit-step` lists them.  Ctrl-C finishes "
-        "the step,\nwrites a checkpoint and ends; a second one, from two seconds on, ends at once.",
+        "stage\nhas (lr, dropout, ...): `millrace inspect train-step [model=NAME]` lists "
+        "them.\nCtrl-C "
+        "finishes the step, writes a checkpoint and ends; a second one, from two seconds on, ends "
+        "at once.",
     .flags = train_flags,
     .max_words = MR_WORDS_MAX,
     .run = train_run,

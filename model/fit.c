@@ -11,47 +11,48 @@ static int64_t more_parts(int64_t batch, int64_t k) {
   return 0;
 }
 
-static mr_err_t plan(const mr_vit_config_t *c, const mr_train_config_t *t, int64_t part,
-                     int64_t parts, mr_train_plan_t *out, mr_diag_t *diag) {
+static mr_err_t plan(const mr_loss_t *l, const mr_train_config_t *t, int64_t part, int64_t parts,
+                     mr_train_plan_t *out, mr_diag_t *diag) {
   mr_train_config_t own = *t;
   own.batch = part * parts;
   own.accumulate = parts;
-  return mr_train_step_plan(c, &own, out, diag);
+  return mr_train_step_plan(l, &own, out, diag);
 }
 
 /* Parts after the second stand in about the memory of the second and cost what it costs: two say
    nearly all, and are planned faster. */
-static mr_err_t plan_in_parts(const mr_vit_config_t *c, const mr_train_config_t *t, int64_t k,
+static mr_err_t plan_in_parts(const mr_loss_t *l, const mr_train_config_t *t, int64_t k,
                               mr_train_plan_t *out, mr_diag_t *diag) {
   mr_train_plan_t one;
-  MR_TRY(plan(c, t, t->batch / k, 1, &one, diag));
+  MR_TRY(plan(l, t, t->batch / k, 1, &one, diag));
   *out = one;
   if (k == 1) return MR_OK;
-  MR_TRY(plan(c, t, t->batch / k, 2, out, diag));
+  MR_TRY(plan(l, t, t->batch / k, 2, out, diag));
   out->cost = one.cost + (double)(k - 1) * (out->cost - one.cost);
   return MR_OK;
 }
 
 typedef struct search {
-  const mr_vit_config_t *c;
+  const mr_loss_t *l;
   const mr_train_config_t *t;
+  int remats; /* kinds of remat that there are */
   size_t limit;
   double cost;
   mr_fit_t best, least; /* accumulate 0: none yet; least: of all, looked for where none fits */
 } search_t;
 
 /* What is chosen is planned whole, since it must fit to the byte. */
-static mr_err_t try_it(search_t *s, const mr_vit_config_t *c, int64_t k, bool *fits,
+static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool *fits,
                        mr_diag_t *diag) {
   mr_train_plan_t p, whole;
-  MR_TRY(plan_in_parts(c, s->t, k, &p, diag));
+  MR_TRY(plan_in_parts(s->l, t, k, &p, diag));
   *fits = p.peak <= s->limit;
   if (!*fits || (s->best.accumulate && p.cost >= s->cost)) return MR_OK;
   whole = p;
-  if (k > 2) MR_TRY(plan(c, s->t, s->t->batch / k, k, &whole, diag));
+  if (k > 2) MR_TRY(plan(s->l, t, t->batch / k, k, &whole, diag));
   *fits = whole.peak <= s->limit;
   if (!*fits) return MR_OK;
-  s->best = (mr_fit_t){c->remat, k, whole.peak};
+  s->best = (mr_fit_t){t->compute.remat, k, whole.peak};
   s->cost = p.cost;
   return MR_OK;
 }
@@ -60,15 +61,15 @@ static mr_err_t try_it(search_t *s, const mr_vit_config_t *c, int64_t k, bool *f
 static mr_err_t find_least(search_t *s, mr_diag_t *diag) {
   mr_train_plan_t p;
   s->least.accumulate = 0;
-  for (int r = 0; r < MR_VIT_REMATS; r++)
+  for (int r = 0; r < s->remats; r++)
     for (int64_t k = 1; k; k = more_parts(s->t->batch, k)) {
-      mr_vit_config_t own = *s->c;
-      own.remat = (mr_vit_remat_t)r;
-      MR_TRY(plan(&own, s->t, s->t->batch / k, k < 2 ? k : 2, &p, diag));
+      mr_train_config_t own = *s->t;
+      own.compute.remat = (mr_nn_remat_t)r;
+      MR_TRY(plan(s->l, &own, own.batch / k, k < 2 ? k : 2, &p, diag));
       if (s->least.accumulate && p.peak >= s->least.peak) continue;
-      if (k > 2) MR_TRY(plan(&own, s->t, s->t->batch / k, k, &p, diag));
+      if (k > 2) MR_TRY(plan(s->l, &own, own.batch / k, k, &p, diag));
       if (!s->least.accumulate || p.peak < s->least.peak)
-        s->least = (mr_fit_t){own.remat, k, p.peak};
+        s->least = (mr_fit_t){own.compute.remat, k, p.peak};
     }
   return MR_OK;
 }
@@ -81,15 +82,15 @@ static mr_err_t none_fits(search_t *s, mr_diag_t *diag) {
                  "(%zu bytes), with remat=%s accumulate=%lld; take a smaller batch or model",
                  (long long)s->t->batch, mr_bytes_text(s->limit, want),
                  mr_bytes_text(s->least.peak, have), s->least.peak,
-                 mr_vit_remat_name(s->least.remat), (long long)s->least.accumulate);
+                 mr_nn_remat_name(s->least.remat), (long long)s->least.accumulate);
 }
 
-mr_err_t mr_fit(const mr_vit_config_t *c, const mr_train_config_t *t, size_t limit, mr_fit_t *out,
-                mr_diag_t *diag) {
-  search_t s = {.c = c, .t = t, .limit = limit};
-  for (int r = 0; r < MR_VIT_REMATS; r++) {
-    mr_vit_config_t own = *c;
-    own.remat = (mr_vit_remat_t)r;
+mr_err_t mr_fit(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
+                mr_fit_t *out, mr_diag_t *diag) {
+  search_t s = {.l = l, .t = t, .remats = remat ? MR_NN_REMATS : 1, .limit = limit};
+  for (int r = 0; r < s.remats; r++) {
+    mr_train_config_t own = *t;
+    own.compute.remat = (mr_nn_remat_t)r;
     bool fits = false;
     for (int64_t k = 1; k && !fits; k = more_parts(t->batch, k))
       MR_TRY(try_it(&s, &own, k, &fits, diag));

@@ -8,6 +8,7 @@
 #include "model/ir/fn.h"
 #include "model/ir/parse.h"
 #include "model/jit.h"
+#include "model/loss.h"
 #include "model/nn/params.h"
 #include "model/nn/summary.h"
 #include "model/nn/vit.h"
@@ -17,5 +18,6 @@
 #include "model/pmap.h"
 #include "model/train.h"
 #include "model/transforms/transforms.h"
+#include "model/zoo/zoo.h"
 
 #endif

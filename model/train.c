@@ -5,46 +5,41 @@
 
 #include "base/label.h"
 #include "model/ops/cost.h"
+#include "model/transforms/transforms.h"
 
 mr_train_config_t mr_train_default(int64_t batch) {
-  return (mr_train_config_t){.optim = mr_optim_of("adamw"), .batch = batch, .accumulate = 1};
+  return (mr_train_config_t){.optim = mr_optim_of("adamw"),
+                             .compute = {.dtype = MR_BF16},
+                             .batch = batch,
+                             .accumulate = 1};
 }
 
-mr_err_t mr_vit_params_list(const mr_vit_config_t *c, mr_params_t *params, mr_diag_t *diag) {
-  mr_diag_t own = {0};
-  mr_fn_t *f = mr_vit_loss(c, 1, false, 0, params, &own);
-  if (!f) return mr_fail(diag, own.code, "%s", own.text);
-  mr_fn_destroy(f);
-  return MR_OK;
-}
-
-mr_err_t mr_vit_params(const mr_vit_config_t *c, uint64_t seed, mr_params_t *params,
-                       mr_diag_t *diag) {
-  MR_TRY(mr_vit_params_list(c, params, diag));
-  MR_TRY(mr_params_alloc(params, diag));
-  mr_params_init(params, seed);
-  return MR_OK;
-}
-
-/* What both kinds of step hold.  The scalars lie in arrays of their own that runs point at. */
+/* What both kinds of step hold.  Inputs and outputs of a run lie in arrays of pointers. */
 typedef struct step {
   mr_exec_t *exec;
+  mr_loss_t loss;
   mr_params_t list; /* names and places only: no arenas */
-  int64_t batch, classes;
-  int slots;     /* of the optimizer */
-  bool averages; /* training keeps an average of the parameters */
-  bool scales;   /* training keeps a loss scale of its own */
+  int64_t batch;
+  int n_told; /* numbers that a run tells */
+  int64_t begun, read;
+  float *told; /* [MR_TRAIN_RING][n_told], each 64-aligned */
+  size_t stride;
   const void **in;
   void **out;
-  float *logits, *losses;
+} step_t;
+
+/* The scalars of a run, where the graph finds them. */
+typedef struct scalars {
   uint64_t seed;
   uint32_t step;
-  float lr, t, loss, norm, loss_scale;
-  mr_scale_state_t scale, next_scale;
-} step_t;
+  float lr, t;
+} scalars_t;
 
 struct mr_train_step {
   step_t s;
+  mr_optim_t optim;
+  scalars_t scalars[MR_TRAIN_RING];
+  mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k takes the k-th and leaves the next one */
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
   mr_err_t waited; /* what the last run's wait returned */
@@ -52,30 +47,31 @@ struct mr_train_step {
 
 struct mr_eval_step {
   step_t s;
+  scalars_t unused; /* masks are not drawn */
 };
-
-static float *floats(int64_t n) {
-  return aligned_alloc(64, ((size_t)n * sizeof(float) + 127) & ~(size_t)63);
-}
 
 static void step_fini(step_t *s) {
   mr_exec_destroy(s->exec);
   mr_params_fini(&s->list);
   free(s->in);
   free(s->out);
-  free(s->logits);
-  free(s->losses);
+  free(s->told);
 }
 
-static mr_err_t step_alloc(step_t *s, mr_diag_t *diag) {
+static mr_err_t step_alloc(step_t *s, int n_told, mr_diag_t *diag) {
   const mr_fn_t *f = mr_exec_fn(s->exec);
+  s->n_told = n_told;
+  s->stride = ((size_t)n_told + 15) / 16 * 16;
   s->in = calloc((size_t)f->n_in, sizeof *s->in);
   s->out = calloc((size_t)f->n_out, sizeof *s->out);
-  s->logits = floats(s->batch * s->classes);
-  s->losses = floats(s->batch);
-  if (!s->in || !s->out || !s->logits || !s->losses)
+  s->told = aligned_alloc(64, (MR_TRAIN_RING * s->stride + 16) * sizeof *s->told);
+  if (!s->in || !s->out || !s->told)
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the outputs of a step");
   return MR_OK;
+}
+
+static float *told_of(const step_t *s, int64_t run) {
+  return s->told + (size_t)(run % MR_TRAIN_RING) * s->stride;
 }
 
 /* The checkpoint or the caller may bring parameters of another model. */
@@ -87,95 +83,186 @@ static mr_err_t same_params(const step_t *s, const mr_params_t *p, mr_diag_t *di
   return MR_OK;
 }
 
-static mr_err_t check_labels(const step_t *s, const int32_t *labels, mr_diag_t *diag) {
+static mr_err_t check_classes(const step_t *s, const mr_model_field_t *f, const int32_t *label,
+                              mr_diag_t *diag) {
   for (int64_t i = 0; i < s->batch; i++)
-    if (labels[i] != MR_LABEL_NONE && (labels[i] < 0 || labels[i] >= s->classes))
-      return mr_fail(diag, MR_ERR_DATA, "record %lld of the batch has label %d, want [0,%lld)",
-                     (long long)i, labels[i], (long long)s->classes);
+    if (label[i] != MR_LABEL_NONE && (label[i] < 0 || label[i] >= f->classes))
+      return mr_fail(diag, MR_ERR_DATA, "record %lld of the batch has %s %d, want [0,%lld)",
+                     (long long)i, f->name, label[i], (long long)f->classes);
   return MR_OK;
 }
 
-/* The graph divides by the batch whatever labels there are, so that no other record's weight in the
-   gradient changes when one is left out; the loss that is told is the mean of those that count. */
-static float mean_loss(const step_t *s, const int32_t *labels) {
-  int64_t n = 0;
-  for (int64_t i = 0; i < s->batch; i++) n += labels[i] != MR_LABEL_NONE;
-  return n == s->batch || !n ? s->loss : s->loss * ((float)s->batch / (float)n);
+/* The checks that both kinds of run begin with, and the fields of a batch as its first inputs. */
+static mr_err_t set_data(step_t *s, const mr_params_t *params, const void *const *field,
+                         const scalars_t *scalars, mr_diag_t *diag) {
+  const mr_loss_t *l = &s->loss;
+  int n = l->n_fields + l->masked;
+  MR_TRY(same_params(s, params, diag));
+  if (s->begun - s->read == MR_TRAIN_RING)
+    return mr_fail(diag, MR_ERR_CONFIG, "%d runs are not read yet, want fewer", MR_TRAIN_RING);
+  for (int i = 0; i < l->n_fields; i++)
+    if (l->field[i].classes && l->field[i].aval.dtype == MR_I32 && !l->field[i].aval.ndim)
+      MR_TRY(check_classes(s, &l->field[i], field[i], diag));
+  for (int i = 0; i < n; i++) s->in[i] = field[i];
+  s->in[n] = &scalars->seed;
+  s->in[n + 1] = &scalars->step;
+  return MR_OK;
 }
 
-static void set_data(step_t *s, const float *images, const int32_t *labels) {
-  s->in[MR_VIT_IMAGES] = images;
-  s->in[MR_VIT_LABELS] = labels;
-  s->in[MR_VIT_SEED] = &s->seed;
-  s->in[MR_VIT_STEP] = &s->step;
-}
-
-/* ---- training ---- */
-/* sets: of tensors that a step replaces. */
-static mr_err_t compile_train(step_t *s, const mr_fn_t *f, const mr_vit_config_t *c, int sets,
-                              bool plan_only, mr_diag_t *diag) {
-  mr_compile_options_t options = {
-      .in_place = s->list.n * sets, .threads = c->threads, .pin = c->pin, .plan_only = plan_only};
-  return mr_compile(f, &options, &s->exec, diag);
-}
-
+/* ---- training: the graph ---- */
 enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
 
 /* One trace a part; the first fills the list of parameters. */
-static mr_err_t trace_parts(mr_params_t *list, const mr_vit_config_t *c, const mr_train_config_t *t,
+static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_train_config_t *t,
                             mr_fn_t **part, mr_diag_t *diag) {
   for (int k = 0; k < t->accumulate; k++) {
-    mr_vit_config_t own = *c;
+    mr_loss_use_t use = {
+        .batch = t->batch / t->accumulate, .train = true, .first_site = (uint32_t)k * SITES};
     mr_params_t again = {0};
-    own.first_site = (uint32_t)k * SITES;
-    part[k] = mr_vit_loss(&own, t->batch / t->accumulate, true, t->label_smoothing,
-                          k ? &again : list, diag);
+    part[k] = mr_loss_fn(l, &t->compute, &use, k ? &again : list, diag);
     mr_params_fini(&again);
     if (!part[k]) return diag->code;
   }
   return MR_OK;
 }
 
-mr_err_t mr_train_step_fn(const mr_vit_config_t *c, const mr_train_config_t *t, mr_params_t *list,
+/* Loss, gradients and update alone, without what is told: as mr_optim_step_fn. */
+static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag) {
-  MR_TRY(mr_optim_check(&t->optim, diag));
-  if (t->accumulate < 1 || t->batch % t->accumulate)
-    return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
-                   (long long)t->accumulate, (long long)t->batch);
-  const bool split[MR_VIT_N_DATA] = {[MR_VIT_IMAGES] = true, [MR_VIT_LABELS] = true};
+  bool split[MR_LOSS_FIELDS + 3] = {false};
+  for (int i = 0; i < l->n_fields + l->masked; i++) split[i] = true;
   mr_fn_t **part = calloc((size_t)t->accumulate, sizeof *part);
   if (!part) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a step");
-  mr_err_t err = trace_parts(list, c, t, part, diag);
-  mr_optim_loss_t loss = {MR_VIT_N_DATA, (int)t->accumulate, (const mr_fn_t *const *)part, split};
+  mr_err_t err = trace_parts(list, l, t, part, diag);
+  mr_optim_loss_t loss = {mr_loss_n_data(l), (int)t->accumulate, (const mr_fn_t *const *)part,
+                          split};
   if (err >= 0) err = mr_optim_step_fn(&loss, &t->optim, out, diag);
   for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
   free(part);
   return err;
 }
 
-static mr_err_t build_train(step_t *s, const mr_vit_config_t *c, const mr_train_config_t *t,
-                            bool plan_only, mr_diag_t *diag) {
-  mr_fn_t *f = NULL;
-  mr_err_t err = mr_train_step_fn(c, t, &s->list, &f, diag);
-  if (err >= 0) err = compile_train(s, f, c, mr_optim_sets(&t->optim), plan_only, diag);
-  mr_fn_destroy(f);
-  return err;
+static mr_var_t *sum_of(mr_fn_t *f, mr_var_t *x) { return mr_lax_reduce_sum(f, x, 1, (int[]){0}); }
+
+/* The graph divides by the batch whatever number of records counts, so that no other record's
+   weight in the gradient changes when one is left out; the loss that is told is the mean of those
+   that count. */
+static mr_var_t *mean_of_counted(mr_fn_t *f, mr_var_t *loss, mr_var_t *counted, int64_t batch) {
+  mr_var_t *all = mr_literal(f, MR_F32, (double)batch), *none = mr_literal(f, MR_F32, 0);
+  mr_var_t *mean = mr_lax_mul(f, loss, mr_lax_div(f, all, counted));
+  mean = mr_lax_select_n(f, mr_lax_eq(f, counted, all), mean, loss);
+  return mr_lax_select_n(f, mr_lax_eq(f, counted, none), mean, loss);
 }
 
-mr_err_t mr_train_step_create(const mr_vit_config_t *c, const mr_train_config_t *config,
+static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
+  for (int i = 0; i < n; i++) scalar[i] = mr_lax_reshape_to(f, scalar[i], 1);
+  return mr_lax_concatenate(f, n, scalar, 0);
+}
+
+/* What metrics trace from fields and the loss's outputs; counts are there afterwards. */
+static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *field,
+                              mr_var_t *const *out, mr_loss_told_t *told) {
+  MR_TRY(l->metrics(l->of, f, field, out, told));
+  const mr_aval_t rows = mr_aval_of(MR_F32, batch);
+  if (!told->counts) told->counts = mr_lax_full(f, &rows, 1);
+  for (int i = 0; i < l->n_metrics; i++)
+    if (f->diag.code >= 0 && !told->metric[i])
+      return mr_fail(&f->diag, MR_ERR_CONFIG, "the loss tells no %s", l->metric[i]);
+  return f->diag.code < 0 ? f->diag.code : MR_OK;
+}
+
+/* How the results of update_fn follow one another. */
+typedef struct layout {
+  int outs, n_scale, n_sets; /* outputs of the loss for metrics; scalars; tensors of all sets */
+} layout_t;
+
+static layout_t layout_of(const mr_fn_t *u, const mr_train_config_t *t, const mr_params_t *list) {
+  layout_t y = {.n_scale = t->optim.dynamic.patience ? MR_SCALE_VARS : 0,
+                .n_sets = mr_train_step_in_place(t, list)};
+  y.outs = u->n_out - y.n_scale - y.n_sets - 3; /* loss, losses and norm */
+  return y;
+}
+
+/* told of a step; u: the results of update_fn. */
+static mr_var_t *tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
+                      int n_params, mr_var_t **u) {
+  mr_var_t *told[MR_TOLD_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
+  mr_var_t *const *p = u + y->outs + 3 + y->n_scale;
+  mr_loss_told_t each = {0};
+  for (int i = 0; i < y->outs; i++) out[i] = u[1 + i];
+  if (trace_metrics(f, l, batch, f->in, out, &each) < 0) return NULL;
+  mr_var_t *counted = sum_of(f, each.counts);
+  told[MR_TOLD_LOSS] = mean_of_counted(f, u[0], counted, batch);
+  told[MR_TOLD_GRAD_NORM] = u[y->outs + 2];
+  told[MR_TOLD_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, n_params, p));
+  told[MR_TOLD_COUNTED] = counted;
+  for (int i = 0; i < l->n_metrics; i++)
+    told[MR_TOLD_METRICS + i] = sum_of(f, mr_lax_mul(f, each.metric[i], each.counts));
+  return vector_of(f, MR_TOLD_METRICS + l->n_metrics, told);
+}
+
+/* update_fn with its first results replaced by what is told. */
+static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
+                        const mr_params_t *list, const mr_fn_t *update) {
+  layout_t y = layout_of(update, t, list);
+  for (int i = 0; i < update->n_in; i++) mr_fn_input(f, update->in[i]->aval);
+  mr_var_t **u = mr_mem_take(&f->mem, (size_t)update->n_out * sizeof *u);
+  MR_TRY(mr_inline(f, update, f->in, u));
+  mr_var_t **result = u + y.outs + 2; /* where the norm stands */
+  const char *outer = mr_scope_enter(f, "told");
+  *result = tell(f, l, t->batch, &y, list->n, u);
+  mr_scope_leave(f, outer);
+  return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
+}
+
+int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list) {
+  return mr_optim_sets(&t->optim) * list->n;
+}
+
+mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
+                          mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *update = NULL;
+  MR_TRY(mr_optim_check(&t->optim, diag));
+  if (t->accumulate < 1 || t->batch % t->accumulate)
+    return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
+                   (long long)t->accumulate, (long long)t->batch);
+  MR_TRY(update_fn(l, t, list, &update, diag));
+  mr_fn_t *f = mr_fn_create();
+  mr_err_t e = f ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for a step");
+  if (f && (e = tell_fn(f, l, t, list, update)) < 0) mr_fail(diag, e, "%s", f->diag.text);
+  mr_fn_destroy(update);
+  if (e >= 0)
+    *out = f;
+  else
+    mr_fn_destroy(f);
+  return e < 0 ? e : MR_OK;
+}
+
+/* ---- training: the step ---- */
+static mr_err_t build_train(step_t *s, const mr_loss_t *l, const mr_train_config_t *t,
+                            bool plan_only, mr_diag_t *diag) {
+  mr_fn_t *f = NULL;
+  MR_TRY(mr_train_step_fn(l, t, &s->list, &f, diag));
+  mr_compile_options_t options = {.in_place = mr_train_step_in_place(t, &s->list),
+                                  .threads = t->compute.threads,
+                                  .pin = t->compute.pin,
+                                  .plan_only = plan_only};
+  mr_err_t e = mr_compile(f, &options, &s->exec, diag);
+  mr_fn_destroy(f);
+  return e;
+}
+
+mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_train_step_t *t = calloc(1, sizeof *t);
   if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   t->s.batch = config->batch;
-  t->s.classes = c->classes;
-  t->s.slots = config->optim.def ? config->optim.def->n_slots : 0;
-  t->s.averages = config->optim.ema > 0;
-  t->s.scales = config->optim.dynamic.patience > 0;
-  t->s.loss_scale = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
-  t->s.scale = mr_scale_state_start(config->optim.dynamic.start);
-  mr_err_t err = build_train(&t->s, c, config, false, &own);
-  if (err >= 0) err = step_alloc(&t->s, &own);
+  t->s.loss = *l;
+  t->optim = config->optim;
+  t->scale[0] = mr_scale_state_start(config->optim.dynamic.start);
+  mr_err_t err = build_train(&t->s, l, config, false, &own);
+  if (err >= 0) err = step_alloc(&t->s, MR_TOLD_METRICS + l->n_metrics, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
     return mr_fail(diag, err, "%s", own.text);
@@ -194,65 +281,85 @@ static double cost_of(const mr_fn_t *f) {
   return sum;
 }
 
-mr_err_t mr_train_step_plan(const mr_vit_config_t *c, const mr_train_config_t *config,
+mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
                             mr_train_plan_t *out, mr_diag_t *diag) {
-  step_t s = {.batch = config->batch, .classes = c->classes};
+  step_t s = {.batch = config->batch};
   mr_diag_t own = {0};
-  mr_err_t err = build_train(&s, c, config, true, &own);
+  mr_err_t err = build_train(&s, l, config, true, &own);
   if (err >= 0) *out = (mr_train_plan_t){mr_exec_peak_bytes(s.exec), cost_of(mr_exec_fn(s.exec))};
   step_fini(&s);
   return err < 0 ? mr_fail(diag, err, "%s", own.text) : MR_OK;
 }
 
-/* A run reads the scale's state and writes the next one beside it. */
-static void set_scale(step_t *s, int in, int out) {
-  mr_scale_state_t *now = &s->scale, *next = &s->next_scale;
+static bool scales(const mr_train_step_t *t) { return t->optim.dynamic.patience > 0; }
+
+static mr_scale_state_t *scale_of(mr_train_step_t *t, int64_t run) {
+  return &t->scale[run % (MR_TRAIN_RING + 1)];
+}
+
+mr_scale_state_t *mr_train_step_scale(mr_train_step_t *t) { return scale_of(t, t->s.begun); }
+
+/* A run takes the scale's state and leaves the next one beside it. */
+static void set_scale(mr_train_step_t *t, int in, int out) {
+  mr_scale_state_t *now = scale_of(t, t->s.begun), *next = scale_of(t, t->s.begun + 1);
   const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
                                      &now->skipped};
   void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
-  memcpy(s->in + in, from, sizeof from);
-  memcpy(s->out + out, to, sizeof to);
+  memcpy(t->s.in + in, from, sizeof from);
+  memcpy(t->s.out + out, to, sizeof to);
 }
 
-/* What a run that has ended says of its scale, whose next state counts from now on. */
-static void take_scale(step_t *s, mr_train_out_t *out) {
-  out->loss_scale = s->scales ? s->scale.scale : s->loss_scale;
-  out->applied = !s->scales || s->next_scale.skipped == s->scale.skipped;
-  if (s->scales) s->scale = s->next_scale;
+/* The sets that the step works on, in its order; MR_ERR_CONFIG where params have no average. */
+static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in, int out,
+                           mr_diag_t *diag) {
+  int slots = t->optim.def->n_slots, sets = mr_optim_sets(&t->optim);
+  for (int k = 0; k < sets; k++) {
+    const mr_param_set_t *set = !k           ? mr_params_set(params, MR_SET_VALUES, 0)
+                                : k <= slots ? mr_params_set(params, MR_SET_SLOT, k - 1)
+                                             : mr_params_set(params, MR_SET_AVERAGE, 0);
+    if (!set && k > slots)
+      return mr_fail(diag, MR_ERR_CONFIG, "ema: the parameters have no room for their average");
+    for (int i = 0; i < params->n; i++)
+      t->s.in[in++] = t->s.out[out++] = mr_params_at(params, set, i);
+  }
+  return MR_OK;
 }
 
-mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s) { return &s->s.scale; }
-
-mr_err_t mr_train_step_run(mr_train_step_t *step, mr_params_t *params, const float *images,
-                           const int32_t *labels, float lr, int64_t t, uint64_t seed,
-                           mr_train_out_t *out, mr_diag_t *diag) {
-  step_t *s = &step->s;
-  MR_TRY(same_params(s, params, diag));
-  MR_TRY(check_labels(s, labels, diag));
-  if (s->averages && !params->average)
-    return mr_fail(diag, MR_ERR_CONFIG, "ema: the parameters have no room for their average");
-  int n = params->n, in = MR_VIT_N_DATA, o = 0;
-  set_data(s, images, labels);
-  s->seed = seed;
-  s->step = (uint32_t)t;
-  s->lr = lr;
-  s->t = (float)t;
-  s->in[in++] = &s->lr;
-  s->in[in++] = &s->t;
-  s->out[o++] = &s->loss;
-  s->out[o++] = s->logits;
-  s->out[o++] = s->losses;
-  s->out[o++] = &s->norm;
-  if (s->scales) set_scale(s, in, o), in += MR_SCALE_VARS, o += MR_SCALE_VARS;
-  float *arena[] = {params->p, params->m, params->v, NULL};
-  if (s->averages) arena[1 + s->slots] = params->average;
-  for (int set = 0; set < 1 + s->slots + s->averages; set++)
-    for (int i = 0; i < n; i++) s->in[in++] = s->out[o++] = arena[set] + params->param[i].offset;
-  step->waited = MR_OK;
+mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *const *field,
+                           const mr_train_in_t *given, mr_diag_t *diag) {
+  step_t *s = &t->s;
+  scalars_t *now = &t->scalars[s->begun % MR_TRAIN_RING];
+  int in = mr_loss_n_data(&s->loss), out = 0;
+  MR_TRY(set_data(s, params, field, now, diag));
+  *now = (scalars_t){given->seed, (uint32_t)given->step, given->lr, (float)given->step};
+  s->in[in++] = &now->lr;
+  s->in[in++] = &now->t;
+  s->out[out++] = told_of(s, s->begun);
+  if (scales(t)) set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
+  MR_TRY(set_params(t, params, in, out, diag));
+  t->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);
-  if (step->waited < 0) return step->waited;
-  *out = (mr_train_out_t){.loss = mean_loss(s, labels), .grad_norm = s->norm, .logits = s->logits};
-  take_scale(s, out);
+  if (t->waited < 0) return t->waited;
+  s->begun++;
+  return MR_OK;
+}
+
+mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out) {
+  step_t *s = &t->s;
+  if (s->read == s->begun) return MR_END;
+  const float *told = told_of(s, s->read); /* the CPU's runs have ended when run returns */
+  const mr_scale_state_t *was = scale_of(t, s->read), *next = scale_of(t, s->read + 1);
+  float fixed = t->optim.loss_scale > 0 ? t->optim.loss_scale : 1;
+  *out = (mr_train_out_t){.step = t->scalars[s->read % MR_TRAIN_RING].step,
+                          .loss = told[MR_TOLD_LOSS],
+                          .grad_norm = told[MR_TOLD_GRAD_NORM],
+                          .param_norm = told[MR_TOLD_PARAM_NORM],
+                          .loss_scale = scales(t) ? was->scale : fixed,
+                          .applied = !scales(t) || next->skipped == was->skipped,
+                          .counted = (double)told[MR_TOLD_COUNTED]};
+  for (int i = 0; i < s->loss.n_metrics && out->counted > 0; i++)
+    out->metric[i] = (double)told[MR_TOLD_METRICS + i] / out->counted;
+  s->read++;
   return MR_OK;
 }
 
@@ -279,19 +386,48 @@ void mr_train_step_destroy(mr_train_step_t *s) {
 }
 
 /* ---- evaluation ---- */
-mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_train_step_t *lender,
-                             mr_eval_step_t **out, mr_diag_t *diag) {
+/* (data, parameters) -> f32 (rows of mr_eval_rows_t one after the other, each B long) */
+static mr_err_t rows_fn(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const mr_fn_t *loss) {
+  mr_var_t *out[MR_LOSS_OUTS] = {NULL}, *row[3 + MR_LOSS_METRICS];
+  mr_loss_told_t told = {0};
+  int n = 0;
+  for (int i = 0; i < loss->n_in; i++) mr_fn_input(f, loss->in[i]->aval);
+  mr_var_t **u = mr_mem_take(&f->mem, (size_t)loss->n_out * sizeof *u);
+  MR_TRY(mr_inline(f, loss, f->in, u));
+  for (int i = 0; i + 2 < loss->n_out; i++) out[i] = u[1 + i];
+  MR_TRY(trace_metrics(f, l, batch, f->in, out, &told));
+  row[n++] = u[loss->n_out - 1];
+  row[n++] = told.counts;
+  if (l->classes) row[n++] = told.guess;
+  for (int i = 0; i < l->n_metrics; i++) row[n++] = told.metric[i];
+  mr_var_t *all = mr_lax_concatenate(f, n, row, 0);
+  return mr_fn_return(f, 1, &all);
+}
+
+static mr_err_t build_eval(step_t *s, const mr_compute_t *c, const mr_train_step_t *lender,
+                           mr_diag_t *diag) {
+  mr_loss_use_t use = {.batch = s->batch};
+  mr_fn_t *loss = mr_loss_fn(&s->loss, c, &use, &s->list, diag), *f = loss ? mr_fn_create() : NULL;
+  mr_compile_options_t options = {
+      .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
+  mr_err_t e = f ? rows_fn(f, &s->loss, s->batch, loss) : MR_ERR_NOMEM;
+  if (f && e < 0) mr_fail(diag, e, "%s", f->diag.text);
+  if (e >= 0) e = mr_compile(f, &options, &s->exec, diag);
+  mr_fn_destroy(f);
+  mr_fn_destroy(loss);
+  return e < 0 && diag->code >= 0 ? mr_fail(diag, e, "no memory for a step") : e;
+}
+
+mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,
+                             const mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_eval_step_t *e = calloc(1, sizeof *e);
   if (!e) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   e->s.batch = batch;
-  e->s.classes = c->classes;
-  mr_fn_t *loss = mr_vit_loss(c, batch, false, 0, &e->s.list, &own);
-  mr_compile_options_t options = {
-      .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
-  mr_err_t err = loss ? mr_compile(loss, &options, &e->s.exec, &own) : own.code;
-  mr_fn_destroy(loss);
-  if (err >= 0) err = step_alloc(&e->s, &own);
+  e->s.loss = *l;
+  mr_err_t err = build_eval(&e->s, c, lender, &own);
+  int rows = 2 + (l->classes > 0) + l->n_metrics;
+  if (err >= 0) err = step_alloc(&e->s, rows * (int)batch, &own);
   if (err < 0) {
     mr_eval_step_destroy(e);
     return mr_fail(diag, err, "%s", own.text);
@@ -300,21 +436,27 @@ mr_err_t mr_eval_step_create(const mr_vit_config_t *c, int64_t batch, const mr_t
   return MR_OK;
 }
 
-mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const float *images,
-                          const int32_t *labels, const float **logits, const float **losses,
+mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const void *const *field,
                           mr_diag_t *diag) {
   step_t *s = &e->s;
-  MR_TRY(same_params(s, params, diag));
-  MR_TRY(check_labels(s, labels, diag));
-  set_data(s, images, labels);
+  const mr_param_set_t *judged = mr_params_judged(params);
+  MR_TRY(set_data(s, params, field, &e->unused, diag));
   for (int i = 0; i < params->n; i++)
-    s->in[MR_VIT_N_DATA + i] = mr_params_judged(params) + params->param[i].offset;
-  s->out[0] = &s->loss;
-  s->out[1] = s->logits;
-  s->out[2] = s->losses;
+    s->in[mr_loss_n_data(&s->loss) + i] = mr_params_at(params, judged, i);
+  s->out[0] = told_of(s, s->begun);
   mr_exec_run(s->exec, s->in, s->out);
-  *logits = s->logits;
-  *losses = s->losses;
+  s->begun++;
+  return MR_OK;
+}
+
+mr_err_t mr_eval_step_read(mr_eval_step_t *e, bool wait, mr_eval_rows_t *out) {
+  step_t *s = &e->s;
+  if (s->read == s->begun) return MR_END;
+  const float *row = told_of(s, s->read++);
+  *out = (mr_eval_rows_t){.losses = row, .counts = row + s->batch};
+  row += 2 * s->batch;
+  if (s->loss.classes) out->guess = row, row += s->batch;
+  for (int i = 0; i < s->loss.n_metrics; i++, row += s->batch) out->metric[i] = row;
   return MR_OK;
 }
 

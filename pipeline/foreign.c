@@ -79,10 +79,10 @@ static const row_t stages[] = {
      "no stage is needed: `millrace graph` prints the shapes, which follow from "
      "the stages"},
     {"train trainer fit model vit visiontransformer resnet mlp cnn",
-     "stage \"vit-step\" trains a Vision Transformer"},
-    {"eval evaluate evaluator validate test", "stage \"vit-eval\" evaluates a checkpoint"},
+     "stage \"train-step\" trains a model: train-step model=vit"},
+    {"eval evaluate evaluator validate test", "stage \"eval-step\" evaluates a checkpoint"},
     {"adam adamw sgd momentum lion lamb optimizer crossentropyloss",
-     "it is a setting of the stage that trains: vit-step optimizer=adamw"},
+     "it is a setting of the stage that trains: train-step optimizer=adamw"},
     {"modelcheckpoint saver save", "stage \"checkpoint\" does that: train.state ! checkpoint"},
     {"earlystopping", "stage \"alert\" watches the loss: alert plateau=2000 fail"},
     {"enumerate", "every record has a number already, its key; stage \"ledger\" writes it"},

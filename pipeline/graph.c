@@ -195,14 +195,14 @@ static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *d
   return MR_OK;
 }
 
-static mr_err_t choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
-                       mr_diag_t *diag) {
+static mr_err_t choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set, mr_diag_t *diag) {
   char at[160], hint[MR_HINT_MAX];
   const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
   if (d) return redefine(node, d, diag);
   return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: there is none%s",
                  mr__setting_where(g, set, at, sizeof at),
-                 *node->name ? node->name : node->def->name, set->name, mr__setting_text(set), hint);
+                 *node->name ? node->name : node->def->name, set->name, mr__setting_text(set),
+                 hint);
 }
 
 mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_diag_t *diag) {

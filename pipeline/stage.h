@@ -94,10 +94,10 @@ typedef struct mr_stage_def {
   const mr_walk_def_t *walk;
   const mr_step_def_t *step;
 
-  /* A family of stages, which differ in their settings: one setting, `chosen_by`, says which of them
-     it is (train-step model=mlp).  choose gives the definition that a value of it stands for, NULL
-     meaning none was given: of the same name and ports, static; or NULL, with what to write instead
-     in hint[0,n), or "".  The setting is one of every definition. */
+  /* A family of stages, which differ in their settings: one setting, `chosen_by`, says which of
+     them it is (train-step model=mlp).  choose gives the definition that a value of it stands for,
+     NULL meaning none was given: of the same name and ports, static; or NULL, with what to write
+     instead in hint[0,n), or "".  The setting is one of every definition. */
   const char *chosen_by;
   const struct mr_stage_def *(*choose)(const char *value, char *hint, size_t n);
 

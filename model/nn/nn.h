@@ -10,6 +10,16 @@
 
 MR_BEGIN_DECLS
 
+/* What the backward pass of a part of a model computes again instead of finding it kept. */
+typedef enum mr_nn_remat_kind {
+  MR_NN_REMAT_NONE, /* nothing: cheap values alone (mr_remat) */
+  MR_NN_REMAT_DOTS, /* everything but matrix products and attention */
+  MR_NN_REMAT_FULL, /* everything: only the part's input is kept */
+  MR_NN_REMATS
+} mr_nn_remat_t;
+const char *mr_nn_remat_name(mr_nn_remat_t r);   /* "none", "dots", "full" */
+mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat; NULL for none */
+
 typedef struct mr_nn {
   mr_fn_t *f;
   mr_params_t *params; /* gets the list; not the owner */
@@ -18,6 +28,7 @@ typedef struct mr_nn {
   bool train;          /* what only training does is done */
   float proj_drop;     /* timm: rate of dropout of what attention gives; 0: none */
   float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
+  mr_policy_fn *remat; /* for mr_nn_remat, of the parts that a model has many of; NULL: none */
   bool no_qkv_bias;    /* timm: q, k and v without biases */
   mr_var_t *seed, *step;
   mr_var_t *key; /* u32[2]: dropouts draw by it and their number instead; NULL: by seed, step */

@@ -1,5 +1,6 @@
 #include "model/nn/params.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
   if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of parameters");
   size_t size = (size_t)mr_aval_elems(&aval);
   s->param[s->n++] = (mr_param_t){copy, aval, init, s->arena_size, size};
-  s->arena_size += (size + 15) & ~(size_t)15;
+  s->arena_size += (size + 31) & ~(size_t)31;
   s->count += (int64_t)size;
   return MR_OK;
 }
@@ -41,36 +42,62 @@ mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static float *arena(size_t n) {
-  size_t bytes = (n * sizeof(float) + 63) & ~(size_t)63;
-  float *a = mr_pages_alloc(bytes + 64);
-  if (a) memset(a, 0, bytes + 64);
-  return a;
+void mr_params_want(mr_params_t *s, mr_set_kind_t kind, int number, mr_dtype_t dtype) {
+  assert(s->n_sets < MR_PARAM_SETS && !mr_params_set(s, kind, number));
+  s->set[s->n_sets++] = (mr_param_set_t){.kind = kind, .number = number, .dtype = dtype};
+}
+
+static void want_usual(mr_params_t *s) {
+  if (!mr_params_set(s, MR_SET_VALUES, 0)) mr_params_want(s, MR_SET_VALUES, 0, MR_F32);
+  for (int i = 0; i < MR_PARAM_SLOTS; i++)
+    if (!mr_params_set(s, MR_SET_SLOT, i)) mr_params_want(s, MR_SET_SLOT, i, MR_F32);
 }
 
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
-  s->p = arena(s->arena_size);
-  s->m = arena(s->arena_size);
-  s->v = arena(s->arena_size);
-  if (s->averaged) s->average = arena(s->arena_size);
-  if (s->p && s->m && s->v && (s->average || !s->averaged)) return MR_OK;
-  return mr_fail(diag, MR_ERR_NOMEM, "out of memory: parameters and moments need %zu bytes",
-                 (size_t)(3 + s->averaged) * s->arena_size * sizeof(float));
+  size_t total = 0;
+  bool got = true;
+  want_usual(s);
+  for (int i = 0; i < s->n_sets; i++) {
+    mr_param_set_t *set = &s->set[i];
+    size_t bytes = (s->arena_size * mr_dtype_size(set->dtype) + 63) / 64 * 64 + 64;
+    set->data = mr_pages_alloc(bytes);
+    got &= set->data != NULL;
+    if (set->data) memset(set->data, 0, bytes);
+    total += s->arena_size * mr_dtype_size(set->dtype);
+  }
+  if (got) return MR_OK;
+  return mr_fail(diag, MR_ERR_NOMEM, "out of memory: parameters and moments need %zu bytes", total);
 }
 
 void mr_params_fini(mr_params_t *s) {
   for (int i = 0; i < s->n; i++) free((char *)s->param[i].name);
   for (int i = 0; i < s->n_module; i++) free((char *)s->module[i].name);
+  for (int i = 0; i < s->n_sets; i++) free(s->set[i].data);
   free(s->module);
   free(s->param);
-  free(s->p);
-  free(s->m);
-  free(s->v);
-  free(s->average);
   *s = (mr_params_t){0};
 }
 
-const float *mr_params_judged(const mr_params_t *s) { return s->average ? s->average : s->p; }
+const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, int number) {
+  for (int i = 0; i < s->n_sets; i++)
+    if (s->set[i].kind == kind && s->set[i].number == number) return &s->set[i];
+  return NULL;
+}
+
+void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i) {
+  return (char *)set->data + s->param[i].offset * mr_dtype_size(set->dtype);
+}
+
+float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number) {
+  const mr_param_set_t *set = mr_params_set(s, kind, number);
+  assert(!set || set->dtype == MR_F32);
+  return set ? set->data : NULL;
+}
+
+const mr_param_set_t *mr_params_judged(const mr_params_t *s) {
+  const mr_param_set_t *average = mr_params_set(s, MR_SET_AVERAGE, 0);
+  return average ? average : mr_params_set(s, MR_SET_VALUES, 0);
+}
 
 int mr_params_find(const mr_params_t *s, const char *name) {
   for (int i = 0; i < s->n; i++)
@@ -96,14 +123,18 @@ static float draw(const mr_init_t *init, mr_key_t key, uint64_t i) {
 }
 
 void mr_params_init(mr_params_t *s, uint64_t seed) {
+  float *values = mr_params_f32(s, MR_SET_VALUES, 0);
+  float *average = mr_params_f32(s, MR_SET_AVERAGE, 0);
   for (int k = 0; k < s->n; k++) {
     const mr_param_t *t = &s->param[k];
     mr_key_t key = mr_key_split(mr_key(seed), (uint64_t)k);
-    float *p = s->p + t->offset;
+    float *p = values + t->offset;
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < t->size; i++) p[i] = draw(&t->init, key, i);
   }
-  memset(s->m, 0, s->arena_size * sizeof(float));
-  memset(s->v, 0, s->arena_size * sizeof(float));
-  if (s->average) memcpy(s->average, s->p, s->arena_size * sizeof(float));
+  for (int i = 0; i < MR_PARAM_SLOTS; i++) {
+    const mr_param_set_t *slot = mr_params_set(s, MR_SET_SLOT, i);
+    memset(slot->data, 0, s->arena_size * mr_dtype_size(slot->dtype));
+  }
+  if (average) memcpy(average, values, s->arena_size * sizeof *values);
 }

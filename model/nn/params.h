@@ -1,5 +1,6 @@
-/* A model's parameters: a list of named tensors and the flat arenas in which they lie: values,
-   AdamW's two moments, and an average of the values over time where one is kept. */
+/* A model's parameters: a list of named tensors, and sets of numbers for all of them: values, the
+   slots of an optimizer, and an average of the values over time where one is kept.  A set is one
+   arena, of a dtype of its own. */
 #ifndef MR_MODEL_NN_PARAMS_H
 #define MR_MODEL_NN_PARAMS_H
 
@@ -27,7 +28,7 @@ typedef struct mr_param {
   const char *name; /* "encoder_blocks.0.attn.query.kernel" */
   mr_aval_t aval;   /* f32 */
   mr_init_t init;
-  size_t offset, size; /* elements, in each arena; offset is a multiple of 16 (64 bytes) */
+  size_t offset, size; /* elements, in each set's arena; offset is a multiple of 32 (64 bytes) */
 } mr_param_t;
 
 /* A part of the model that was applied: what it is, and what goes in and comes out. */
@@ -37,6 +38,22 @@ typedef struct mr_module {
   mr_aval_t in, out;
 } mr_module_t;
 
+typedef enum mr_set_kind {
+  MR_SET_VALUES,
+  MR_SET_SLOT,    /* of the optimizer: number 0, 1 */
+  MR_SET_AVERAGE, /* of the values over time */
+} mr_set_kind_t;
+
+/* Numbers of one kind for all tensors. */
+typedef struct mr_param_set {
+  mr_set_kind_t kind;
+  int number;
+  mr_dtype_t dtype;
+  void *data; /* [arena_size] of dtype, 64-aligned; NULL until mr_params_alloc */
+} mr_param_set_t;
+
+enum { MR_PARAM_SETS = 4, MR_PARAM_SLOTS = 2 };
+
 typedef struct mr_params {
   int n, cap;
   mr_param_t *param;
@@ -44,9 +61,8 @@ typedef struct mr_params {
   mr_module_t *module; /* in the order in which they ended */
   size_t arena_size;   /* elements of an arena, padding included; padding stays 0 */
   int64_t count;       /* elements of the tensors */
-  bool averaged;       /* set before mr_params_alloc: an average is kept */
-  float *p, *m, *v;    /* 64-aligned; NULL until mr_params_alloc */
-  float *average;      /* the same, NULL unless averaged */
+  int n_sets;
+  mr_param_set_t set[MR_PARAM_SETS];
 } mr_params_t;
 
 /* Zero-initialise, add tensors, then alloc; mr_params_fini gives back, also after a failure.  One
@@ -57,17 +73,28 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
                        mr_diag_t *diag);
 /* Appends a module; name is copied.  MR_ERR_NOMEM. */
 mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag);
-/* Arenas of zeros for all tensors.  MR_ERR_NOMEM names the bytes. */
+/* Asks for a set beside the usual ones; before alloc, in any order with add.  Once for a kind and
+   number; asserted. */
+void mr_params_want(mr_params_t *s, mr_set_kind_t kind, int number, mr_dtype_t dtype);
+/* Takes arenas of zeros for all tensors: values, MR_PARAM_SLOTS slots (a checkpoint has both,
+   whatever the optimizer), f32 unless mr_params_want said otherwise, and what else that asked for.
+   MR_ERR_NOMEM names the bytes. */
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag);
 void mr_params_fini(mr_params_t *s);
 
 /* Index of a name, -1 if there is none. */
 int mr_params_find(const mr_params_t *s, const char *name);
-/* The values that a model is judged by: the average where there is one. */
-const float *mr_params_judged(const mr_params_t *s);
-/* Draws p by the initialisers, m = v = 0, average = p.  Tensor i takes key split(key(seed), i) of
-   threefry, so the values do not depend on the number of threads.  Source: jax.nn.initializers;
-   trunc_normal: timm. */
+/* The set, or NULL where there is none. */
+const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, int number);
+/* Tensor i of a set that has its arena. */
+void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i);
+/* The arena of a set of f32 (asserted); NULL: there is none, or not yet. */
+float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number);
+/* The set that a model is judged by: the average where there is one, else the values. */
+const mr_param_set_t *mr_params_judged(const mr_params_t *s);
+/* Draws the values (f32) by the initialisers; slots are 0, the average is the values.  Tensor i
+   takes key split(key(seed), i) of threefry, so the values do not depend on the number of threads.
+   Source: jax.nn.initializers; trunc_normal: timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
 
 MR_END_DECLS

@@ -51,3 +51,13 @@ mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, con
   mr_fn_destroy(g);
   return y;
 }
+
+const char *mr_nn_remat_name(mr_nn_remat_t r) {
+  static const char *const names[] = {"none", "dots", "full"};
+  return names[r];
+}
+
+mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat) {
+  if (remat == MR_NN_REMAT_NONE) return NULL;
+  return remat == MR_NN_REMAT_DOTS ? mr_save_dots : mr_save_nothing;
+}

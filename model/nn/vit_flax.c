@@ -38,8 +38,7 @@ mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
   mr_var_t *pos =
       mr_nn_param_of(s, "pos_embed", ((mr_init_t){MR_INIT_NORMAL, 1}), 1, side * side + 1, E);
   x = mr_nn_embed(s, x, cls, pos);
-  for (int i = 0; i < c->layers; i++)
-    x = mr_nn_remat(s, mr_vit_policy(s, c), block, &(block_t){c, i, eps}, x);
+  for (int i = 0; i < c->layers; i++) x = mr_nn_remat(s, s->remat, block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
   x = mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, eps), c->classes);

@@ -41,8 +41,7 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
   mr_nn_applied_to(s, "PatchEmbed", images, x);
   mr_nn_leave(s, mark);
   x = mr_nn_embed(s, x, cls, pos);
-  for (int i = 0; i < c->layers; i++)
-    x = mr_nn_remat(s, mr_vit_policy(s, c), block, &(block_t){c, i, eps}, x);
+  for (int i = 0; i < c->layers; i++) x = mr_nn_remat(s, s->remat, block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
   return mr_nn_layer_norm_timm(s, "norm", x, eps);

@@ -142,7 +142,7 @@ static void flame_graph_has_a_titled_box_for_scopes_and_ops(void **state) {
 static void graphs_without_a_training_step_are_refused(void **state) {
   RUN(&p, "profile", "synthetic ! batch 8 ! null");
   assert_int_equal(p.status, 2);
-  assert_non_null(strstr(p.err, "no vit-step"));
+  assert_non_null(strstr(p.err, "no train-step"));
 }
 
 static void a_stream_that_ends_too_early_is_said(void **state) {

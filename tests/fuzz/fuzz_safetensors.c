@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "pipeline/graph.h"
-#include "stages/vit_state.h"
+#include "stages/train/state.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { DIGITS = 16 };
@@ -35,12 +35,12 @@ static void look(const mr_safetensors_t *f) {
 /* A resume from the file: the streams that it holds are told to a graph. */
 static void go_on(const char *path) {
   static const char text[] = "range 9 ! to-iter-dataset ! random-map seed=1 ! batch 2 ! rebatch 3";
-  mr_vit_progress_t at;
+  mr_train_progress_t at;
   mr_diag_t diag = {0};
-  if (mr_vit_state_progress(path, &at, &diag) < 0) return;
+  if (mr_train_state_progress(path, &at, &diag) < 0) return;
   mr_graph_t *g = mr_graph_create(fuzz_stages());
   fuzz_need(mr_graph_parse(g, text, NULL, 0, &diag) >= 0, diag.text);
-  for (int i = 0; i < MR_VIT_STREAMS; i++)
+  for (int i = 0; i < MR_TRAIN_STREAMS; i++)
     if (at.stream_known[i]) mr_graph_go_on(g, "rebatch", &at.stream[i], &diag);
   mr_graph_destroy(g);
 }
@@ -58,9 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     look(f);
     mr_safetensors_close(f);
   }
-  mr_vit_config_t c;
+  char model[MR_MODEL_TEXT];
   diag = (mr_diag_t){0};
-  mr_vit_state_config(path, &c, &diag);
+  mr_train_state_model(path, model, &diag);
   go_on(path);
   return 0;
 }

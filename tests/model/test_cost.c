@@ -12,6 +12,7 @@
 #include "model/ops/lax.h"
 #include "model/ops/op.h"
 #include "model/train.h"
+#include "tests/model/vit_step.h"
 
 static void a_product_costs_two_operations_a_term(void **state) {
   mr_fn_t *f = mr_fn_create();
@@ -53,12 +54,12 @@ static void a_training_step_of_the_recipe_costs_what_paper_says(void **state) {
   const double heads = 2 * 128 * 8 * 65 * 65 * 48.0;
   double full = 3 * 6 * (2 * rows * (qkv + tail) + 2 * heads);
   double sliced = full - 3 * 2 * (rows - 128) * tail + 6 * heads;
-  mr_vit_config_t vit = mr_vit_default();
+  vit_t vit = vit_default();
   mr_train_config_t train = mr_train_default(128);
   mr_train_step_t *step = NULL;
   mr_diag_t diag = {0};
   double products = 0;
-  assert_int_equal(mr_train_step_create(&vit, &train, &step, &diag), MR_OK);
+  assert_int_equal(vit_step(&vit, train, &step, &diag), MR_OK);
   const mr_exec_t *x = mr_train_step_exec(step);
   mr_profile_call_t *call = calloc((size_t)mr_exec_fn(x)->n_eqn, sizeof *call);
   int n = mr_exec_profile_calls(x, call);

@@ -14,6 +14,7 @@
 
 #include "model/model.h"
 #include "model/ops/rules.h"
+#include "tests/model/vit_step.h"
 
 enum { NA = 6, NB = 3, N = NA + NB };
 
@@ -277,22 +278,22 @@ enum { B = 64, PIXELS = 8 * 8 * 3 };
 static trained_t train(int64_t parts, float dropout) {
   trained_t r = {0};
   mr_diag_t diag = {0};
-  mr_vit_config_t c = mr_vit_default();
-  c.image = 8, c.embed = 32, c.mlp = 64, c.heads = 2, c.layers = 2;
-  c.dropout = dropout, c.dtype = MR_F32;
+  vit_t c = vit_default();
+  c.model.image = 8, c.model.embed = 32, c.model.mlp = 64, c.model.heads = 2, c.model.layers = 2;
+  c.model.dropout = dropout, c.how.dtype = MR_F32;
   mr_train_config_t t = mr_train_default(B);
   mr_train_step_t *step = NULL;
   mr_train_out_t out;
   t.accumulate = parts;
   t.optim = mr_optim_of("sgd");
-  if (mr_vit_params(&c, 3, &r.params, &diag) < 0 || mr_train_step_create(&c, &t, &step, &diag) < 0)
+  if (vit_params(&c, 3, &r.params, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
     fail_msg("%s", diag.text);
   float *images = aligned_alloc(64, B * PIXELS * sizeof *images);
   _Alignas(64) int32_t labels[B];
   for (int i = 0; i < B * PIXELS; i++)
     images[i] = (float)(i % B % 7 - 3) * .3f + (float)(i % 5) * .1f;
   for (int i = 0; i < B; i++) labels[i] = i % 10;
-  if (mr_train_step_run(step, &r.params, images, labels, 0.1f, 1, 5, &out, &diag) < 0)
+  if (vit_run(step, &r.params, images, labels, 0.1f, 1, 5, &out, &diag) < 0)
     fail_msg("%s", diag.text);
   r.loss = out.loss, r.norm = out.grad_norm;
   r.peak = mr_exec_peak_bytes(mr_train_step_exec(step));
@@ -306,8 +307,9 @@ static void parts_of_a_batch_add_up_to_its_step_in_less_memory(void **state) {
   assert_true(fabsf(whole.loss - parts.loss) < 1e-5f);
   assert_true(fabsf(whole.norm - parts.norm) < 1e-4f * whole.norm);
   for (size_t i = 0; i < whole.params.arena_size; i++)
-    if (!(fabsf(whole.params.p[i] - parts.params.p[i]) < 1e-5f))
-      fail_msg("weight %zu: %g, want %g", i, (double)parts.params.p[i], (double)whole.params.p[i]);
+    if (!(fabsf(values_of(&whole.params)[i] - values_of(&parts.params)[i]) < 1e-5f))
+      fail_msg("weight %zu: %g, want %g", i, (double)values_of(&parts.params)[i],
+               (double)values_of(&whole.params)[i]);
   if (!(parts.peak < whole.peak / 2)) fail_msg("%zu bytes against %zu", parts.peak, whole.peak);
   mr_params_fini(&whole.params), mr_params_fini(&parts.params);
 }
@@ -321,11 +323,11 @@ static void parts_draw_masks_of_their_own(void **state) {
 
 static void parts_must_divide_the_batch(void **state) {
   mr_diag_t diag = {0};
-  mr_vit_config_t c = mr_vit_default();
+  vit_t c = vit_default();
   mr_train_config_t t = mr_train_default(32);
   mr_train_step_t *step = NULL;
   t.accumulate = 5;
-  assert_int_equal(mr_train_step_create(&c, &t, &step, &diag), MR_ERR_CONFIG);
+  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
   assert_string_equal(diag.text, "accumulate: 5, want a divisor of the batch 32");
 }
 

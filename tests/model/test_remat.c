@@ -1,13 +1,15 @@
 /* Values computed twice instead of kept, and memory lent between executables: the same bits. */
 #include "model/model.h"
 #include "model/ops/op.h"
+#include "tests/model/vit_step.h"
 #include "tests/vectors.h"
 
 enum { B = 16 };
 
-static mr_vit_config_t small_model(void) {
-  mr_vit_config_t c = mr_vit_default();
-  c.embed = 64, c.mlp = 256, c.heads = 4, c.layers = 5, c.dtype = MR_F32;
+static vit_t small_model(void) {
+  vit_t c = vit_default();
+  c.model.embed = 64, c.model.mlp = 256, c.model.heads = 4, c.model.layers = 5,
+  c.how.dtype = MR_F32;
   return c;
 }
 
@@ -37,13 +39,13 @@ static int count(const mr_fn_t *f, const char *op) {
 /* The graph that mr_train_step_create compiles, with or without remat; parameters into p. */
 static mr_exec_t *compiled(bool keep, mr_params_t *p) {
   mr_diag_t diag = {0};
-  mr_vit_config_t c = small_model();
+  vit_t c = small_model();
   mr_train_config_t adamw = mr_train_default(B);
-  if (mr_vit_params(&c, 3, p, &diag) < 0) fail_msg("%s", diag.text);
+  if (vit_params(&c, 3, p, &diag) < 0) fail_msg("%s", diag.text);
   mr_params_t list = {0};
-  mr_fn_t *loss = mr_vit_loss(&c, B, true, 0, &list, &diag), *f = NULL;
+  mr_fn_t *loss = vit_loss(&c, B, true, &list, &diag), *f = NULL;
   const mr_fn_t *parts[] = {loss};
-  mr_optim_loss_t whole = {MR_VIT_N_DATA, 1, parts, NULL};
+  mr_optim_loss_t whole = {VIT_DATA, 1, parts, NULL};
   if (!loss || mr_optim_step_fn(&whole, &adamw.optim, &f, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_t *x;
   if (mr_compile(f, &(mr_compile_options_t){.skip = keep ? "remat" : ""}, &x, &diag) < 0)
@@ -73,7 +75,7 @@ static run_t train(bool keep) {
   memcpy(in, data, sizeof data);
   void *head[] = {&r.loss, r.logits, losses, &norm};
   memcpy(out, head, sizeof head);
-  float *const arena[] = {r.params.p, r.params.m, r.params.v};
+  float *const arena[] = {values_of(&r.params), slot_of(&r.params, 0), slot_of(&r.params, 1)};
   for (int k = 0; k < 3; k++)
     for (int i = 0; i < n; i++) {
       size_t at = r.params.param[i].offset;
@@ -97,9 +99,9 @@ static void computing_twice_changes_no_bit_and_needs_less(void **state) {
   assert_memory_equal(&kept.loss, &twice.loss, sizeof kept.loss);
   assert_memory_equal(kept.logits, twice.logits, B * 10 * sizeof(float));
   size_t bytes = kept.params.arena_size * sizeof(float);
-  assert_memory_equal(kept.params.p, twice.params.p, bytes);
-  assert_memory_equal(kept.params.m, twice.params.m, bytes);
-  assert_memory_equal(kept.params.v, twice.params.v, bytes);
+  assert_memory_equal(values_of(&kept.params), values_of(&twice.params), bytes);
+  assert_memory_equal(slot_of(&kept.params, 0), slot_of(&twice.params, 0), bytes);
+  assert_memory_equal(slot_of(&kept.params, 1), slot_of(&twice.params, 1), bytes);
   assert_true(twice.dropouts > kept.dropouts);
   if (!(twice.peak < kept.peak - kept.peak / 5))
     fail_msg("%zu bytes against %zu", twice.peak, kept.peak);
@@ -108,26 +110,25 @@ static void computing_twice_changes_no_bit_and_needs_less(void **state) {
 }
 
 static void evaluation_in_lent_memory_says_the_same(void **state) {
-  mr_vit_config_t c = small_model();
+  vit_t c = small_model();
   mr_train_config_t adamw = mr_train_default(B);
   mr_params_t p = {0};
   mr_diag_t diag = {0};
   mr_train_step_t *step;
   mr_eval_step_t *own, *lent;
-  if (mr_vit_params(&c, 3, &p, &diag) < 0 || mr_train_step_create(&c, &adamw, &step, &diag) < 0 ||
-      mr_eval_step_create(&c, B, NULL, &own, &diag) < 0 ||
-      mr_eval_step_create(&c, B, step, &lent, &diag) < 0)
+  if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, adamw, &step, &diag) < 0 ||
+      vit_eval(&c, B, NULL, &own, &diag) < 0 || vit_eval(&c, B, step, &lent, &diag) < 0)
     fail_msg("%s", diag.text);
   float *images = pictures();
   int32_t labels[B] = {0};
-  const float *logits[2], *losses;
+  mr_eval_rows_t rows[2];
   mr_train_out_t out;
   for (int round = 1; round <= 2; round++) {
-    assert_int_equal(mr_train_step_run(step, &p, images, labels, 1e-3f, round, 1, &out, &diag),
-                     MR_OK);
-    mr_eval_step_run(own, &p, images, labels, &logits[0], &losses, &diag);
-    mr_eval_step_run(lent, &p, images, labels, &logits[1], &losses, &diag);
-    assert_memory_equal(logits[0], logits[1], B * 10 * sizeof(float));
+    assert_int_equal(vit_run(step, &p, images, labels, 1e-3f, round, 1, &out, &diag), MR_OK);
+    assert_int_equal(vit_judge(own, &p, images, labels, &rows[0], &diag), MR_OK);
+    assert_int_equal(vit_judge(lent, &p, images, labels, &rows[1], &diag), MR_OK);
+    assert_memory_equal(rows[0].losses, rows[1].losses, B * sizeof(float));
+    assert_memory_equal(rows[0].guess, rows[1].guess, B * sizeof(float));
   }
   mr_eval_step_destroy(lent), mr_eval_step_destroy(own);
   mr_train_step_destroy(step);

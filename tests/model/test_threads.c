@@ -14,6 +14,7 @@
 
 #include "base/philox.h"
 #include "model/train.h"
+#include "tests/model/vit_step.h"
 
 enum { B = 48, PIXELS = B * 32 * 32 * 3, STEPS = 2 }; /* 3120 tokens: weight gradients are turned */
 
@@ -28,10 +29,10 @@ static int setup(void **state) {
   return 0;
 }
 
-static mr_vit_config_t small_vit(mr_dtype_t dtype, int threads, bool pin) {
-  mr_vit_config_t c = mr_vit_default();
-  c.embed = 96, c.mlp = 192, c.heads = 4, c.layers = 2;
-  c.dtype = dtype, c.threads = threads, c.pin = pin;
+static vit_t small_vit(mr_dtype_t dtype, int threads, bool pin) {
+  vit_t c = vit_default();
+  c.model.embed = 96, c.model.mlp = 192, c.model.heads = 4, c.model.layers = 2;
+  c.how.dtype = dtype, c.how.threads = threads, c.how.pin = pin;
   return c;
 }
 
@@ -42,22 +43,21 @@ typedef struct result {
 } result_t;
 
 static result_t train(mr_dtype_t dtype, int threads, bool pin) {
-  mr_vit_config_t c = small_vit(dtype, threads, pin);
+  vit_t c = small_vit(dtype, threads, pin);
   mr_train_config_t config = mr_train_default(B);
   mr_train_step_t *s = NULL;
   mr_eval_step_t *e = NULL;
   mr_train_out_t out;
   mr_diag_t d = {0};
   result_t r = {0};
-  const float *logits, *losses;
-  if (mr_vit_params(&c, 12, &r.params, &d) < 0 || mr_train_step_create(&c, &config, &s, &d) < 0 ||
-      mr_eval_step_create(&c, B, s, &e, &d) < 0)
+  mr_eval_rows_t rows;
+  if (vit_params(&c, 12, &r.params, &d) < 0 || vit_step(&c, config, &s, &d) < 0 ||
+      vit_eval(&c, B, s, &e, &d) < 0)
     fail_msg("%s", d.text);
   for (int t = 1; t <= STEPS; t++)
-    assert_int_equal(mr_train_step_run(s, &r.params, images, labels, 1e-3f, t, 12, &out, &d),
-                     MR_OK);
-  assert_int_equal(mr_eval_step_run(e, &r.params, images, labels, &logits, &losses, &d), MR_OK);
-  memcpy(r.losses, losses, sizeof r.losses);
+    assert_int_equal(vit_run(s, &r.params, images, labels, 1e-3f, t, 12, &out, &d), MR_OK);
+  assert_int_equal(vit_judge(e, &r.params, images, labels, &rows, &d), MR_OK);
+  memcpy(r.losses, rows.losses, sizeof r.losses);
   mr_eval_step_destroy(e);
   mr_train_step_destroy(s);
   return r;
@@ -65,8 +65,10 @@ static result_t train(mr_dtype_t dtype, int threads, bool pin) {
 
 static void expect_same(result_t *a, result_t *b, const char *what) {
   size_t bytes = a->params.arena_size * sizeof(float);
-  if (memcmp(a->params.p, b->params.p, bytes) || memcmp(a->params.m, b->params.m, bytes) ||
-      memcmp(a->params.v, b->params.v, bytes) || memcmp(a->losses, b->losses, sizeof a->losses))
+  if (memcmp(values_of(&a->params), values_of(&b->params), bytes) ||
+      memcmp(slot_of(&a->params, 0), slot_of(&b->params, 0), bytes) ||
+      memcmp(slot_of(&a->params, 1), slot_of(&b->params, 1), bytes) ||
+      memcmp(a->losses, b->losses, sizeof a->losses))
     fail_msg("%s: other bytes", what);
   mr_params_fini(&b->params);
 }
@@ -108,10 +110,10 @@ static void a_pinned_team_stands_on_one_processor_a_thread(void **state) {
 }
 
 static void too_many_threads_are_refused(void **state) {
-  mr_vit_config_t c = small_vit(MR_F32, 1025, false);
+  vit_t c = small_vit(MR_F32, 1025, false);
   mr_diag_t d = {0};
-  assert_int_equal(mr_vit_check(&c, &d), MR_ERR_CONFIG);
-  assert_string_equal(d.text, "vit.threads: 1025, want [0,1024]");
+  assert_int_equal(mr_compute_check(&c.how, &d), MR_ERR_CONFIG);
+  assert_string_equal(d.text, "threads: 1025, want [0,1024]");
 }
 
 int main(void) {

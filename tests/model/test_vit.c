@@ -16,6 +16,7 @@
 #include "base/label.h"
 #include "base/npy.h"
 #include "model/model.h"
+#include "tests/model/vit_step.h"
 
 static mr_npy_t load(const char *variant, const char *file) {
   char path[512];
@@ -39,8 +40,8 @@ static double scalar(const char *variant, const char *name) {
   return v;
 }
 
-static mr_vit_config_t small(mr_vit_variant_t variant, mr_dtype_t dtype) {
-  return (mr_vit_config_t){.variant = variant,
+static vit_t small(mr_vit_variant_t variant, mr_dtype_t dtype) {
+  return (vit_t){.model = {.variant = variant,
                            .image = 32,
                            .patch = 4,
                            .channels = 3,
@@ -48,12 +49,12 @@ static mr_vit_config_t small(mr_vit_variant_t variant, mr_dtype_t dtype) {
                            .mlp = 64,
                            .heads = 4,
                            .layers = 2,
-                           .classes = 10,
-                           .dtype = dtype};
+                           .classes = 10},
+                 .how = {.dtype = dtype}};
 }
 
 typedef struct model {
-  mr_vit_config_t config;
+  vit_t config;
   mr_params_t params;
   mr_npy_t golden; /* the parameters as one vector */
   float *images;   /* (4,32,32,3) */
@@ -97,12 +98,12 @@ static model_t setup(mr_vit_variant_t variant, mr_dtype_t dtype) {
   const char *name = variant == MR_VIT_FLAX ? "flax" : "timm";
   model_t m = {.config = small(variant, dtype)};
   mr_diag_t diag = {0};
-  if (mr_vit_params(&m.config, 1, &m.params, &diag) < 0) fail_msg("%s", diag.text);
+  if (vit_params(&m.config, 1, &m.params, &diag) < 0) fail_msg("%s", diag.text);
   assert_int_equal(m.params.count, 21162);
   check_names(&m, name);
   m.golden = load(name, "params");
   m.labels = load(name, "labels");
-  scatter(&m.params, m.golden.data, m.params.p);
+  scatter(&m.params, m.golden.data, values_of(&m.params));
   mr_npy_t images = load(name, "images");
   const float *x = images.data;
   m.images = aligned_alloc(64, images.count * sizeof(float));
@@ -158,7 +159,7 @@ static result_t value_and_grad(model_t *m) {
   mr_diag_t diag = {0};
   mr_params_t list = {0};
   result_t r = {0};
-  mr_fn_t *loss = mr_vit_loss(&m->config, 4, false, 0, &list, &diag), *g = NULL;
+  mr_fn_t *loss = vit_loss(&m->config, 4, false, &list, &diag), *g = NULL;
   mr_exec_t *x = NULL;
   if (!loss) fail_msg("%s", diag.text);
   int n = list.n, wrt[256];
@@ -166,7 +167,7 @@ static result_t value_and_grad(model_t *m) {
   void *out[260];
   uint64_t seed = 0;
   uint32_t step = 0;
-  for (int i = 0; i < n; i++) wrt[i] = MR_VIT_N_DATA + i;
+  for (int i = 0; i < n; i++) wrt[i] = VIT_DATA + i;
   if (mr_value_and_grad(loss, n, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
   if (mr_compile(g, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
   r.grad = aligned_alloc(64, (list.arena_size * sizeof(float) + 63) & ~(size_t)63);
@@ -178,7 +179,7 @@ static result_t value_and_grad(model_t *m) {
   out[1] = r.logits;
   out[2] = r.losses;
   for (int i = 0; i < n; i++) {
-    in[MR_VIT_N_DATA + i] = m->params.p + list.param[i].offset;
+    in[VIT_DATA + i] = values_of(&m->params) + list.param[i].offset;
     out[3 + i] = r.grad + list.param[i].offset;
   }
   mr_exec_run(x, in, out);
@@ -236,7 +237,7 @@ static void flax_bf16_stays_as_near_to_jax_as_jax_to_itself(void **state) {
 static void check_params(const model_t *m, const char *file) {
   mr_npy_t want = load("flax", file);
   float *got = calloc(want.count, sizeof *got);
-  gather(&m->params, m->params.p, got);
+  gather(&m->params, values_of(&m->params), got);
   size_t at = 0, far = 0;
   double worst = 0;
   for (int i = 0; i < m->params.n; i++) {
@@ -264,9 +265,9 @@ static void check_adamw(const char *tag, float clip_norm) {
   mr_diag_t diag = {0};
   char name[64];
   opt.optim.clip_norm = clip_norm;
-  if (mr_train_step_create(&m.config, &opt, &step, &diag) < 0) fail_msg("%s", diag.text);
+  if (vit_step(&m.config, opt, &step, &diag) < 0) fail_msg("%s", diag.text);
   for (int t = 1; t <= 3; t++) {
-    if (mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, &out, &diag) < 0)
+    if (vit_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, &out, &diag) < 0)
       fail_msg("%s", diag.text);
     snprintf(name, sizeof name, "f32.%s.loss_before_step%d", tag, t);
     assert_true(fabs(out.loss - scalar("flax", name)) < 1e-5);
@@ -296,12 +297,10 @@ static model_t scaled_steps(float scale, mr_loss_scale_t dynamic, mr_train_out_t
   config.optim.clip_norm = 1;
   config.optim.loss_scale = scale;
   config.optim.dynamic = dynamic;
-  if (mr_train_step_create(&m.config, &config, &step, &diag) < 0) fail_msg("%s", diag.text);
+  if (vit_step(&m.config, config, &step, &diag) < 0) fail_msg("%s", diag.text);
   for (int t = 1; t <= 2; t++)
-    assert_int_equal(
-        mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, out, &diag),
-        MR_OK);
-  out->logits = NULL;
+    assert_int_equal(vit_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, 0, out, &diag),
+                     MR_OK);
   mr_train_step_destroy(step);
   return m;
 }
@@ -311,9 +310,11 @@ static void a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few(void *
   const mr_loss_scale_t none = {0};
   model_t a = scaled_steps(0, none, &plain), b = scaled_steps(1024, none, &scaled);
   model_t c = scaled_steps(3, none, &odd);
-  assert_memory_equal(a.params.p, b.params.p, a.params.arena_size * sizeof(float));
+  assert_memory_equal(values_of(&a.params), values_of(&b.params),
+                      a.params.arena_size * sizeof(float));
   assert_true(plain.loss == scaled.loss && plain.grad_norm == scaled.grad_norm);
-  assert_memory_not_equal(a.params.p, c.params.p, a.params.arena_size * sizeof(float));
+  assert_memory_not_equal(values_of(&a.params), values_of(&c.params),
+                          a.params.arena_size * sizeof(float));
   assert_true(fabsf(plain.grad_norm - odd.grad_norm) < 1e-2f * plain.grad_norm);
   teardown(&a);
   teardown(&b);
@@ -325,24 +326,32 @@ static void a_dynamic_scale_changes_no_bit_as_long_as_gradients_are_finite(void 
   grows.patience = 1; /* with the second step */
   mr_train_out_t plain, scaled;
   model_t a = scaled_steps(0, (mr_loss_scale_t){0}, &plain), b = scaled_steps(0, grows, &scaled);
-  assert_memory_equal(a.params.p, b.params.p, a.params.arena_size * sizeof(float));
-  assert_memory_equal(a.params.v, b.params.v, a.params.arena_size * sizeof(float));
+  assert_memory_equal(values_of(&a.params), values_of(&b.params),
+                      a.params.arena_size * sizeof(float));
+  assert_memory_equal(slot_of(&a.params, 1), slot_of(&b.params, 1),
+                      a.params.arena_size * sizeof(float));
   assert_true(plain.grad_norm == scaled.grad_norm && scaled.applied && plain.applied);
   assert_true(plain.loss_scale == 1 && scaled.loss_scale == 32768);
   teardown(&a);
   teardown(&b);
 }
 
-static void evaluation_gives_the_logits_and_each_record_its_loss(void **state) {
+static void evaluation_gives_each_record_its_class_and_its_loss(void **state) {
   model_t m = setup(MR_VIT_FLAX, MR_F32);
   mr_eval_step_t *e = NULL;
   mr_diag_t diag = {0};
-  const float *logits, *losses;
+  mr_eval_rows_t rows;
   mr_npy_t want = load("flax", "f32.logits");
-  assert_int_equal(mr_eval_step_create(&m.config, 4, NULL, &e, &diag), MR_OK);
-  assert_int_equal(mr_eval_step_run(e, &m.params, m.images, m.labels.data, &logits, &losses, &diag),
-                   MR_OK);
-  for (int i = 0; i < 40; i++) assert_true(fabsf(logits[i] - ((float *)want.data)[i]) < 5e-6f);
+  assert_int_equal(vit_eval(&m.config, 4, NULL, &e, &diag), MR_OK);
+  assert_int_equal(vit_judge(e, &m.params, m.images, m.labels.data, &rows, &diag), MR_OK);
+  for (int i = 0; i < 4; i++) {
+    const float *of = (float *)want.data + 10 * i;
+    int most = 0;
+    for (int k = 1; k < 10; k++) most = of[k] > of[most] ? k : most;
+    assert_true(rows.guess[i] == (float)most && rows.counts[i] == 1);
+    assert_true(rows.metric[0][i] == (float)(most == ((int32_t *)m.labels.data)[i]));
+  }
+  const float *losses = rows.losses;
   double mean = ((double)losses[0] + losses[1] + losses[2] + losses[3]) / 4;
   assert_true(fabs(mean - scalar("flax", "f32.loss")) < 2e-6);
   mr_eval_step_destroy(e);
@@ -354,11 +363,10 @@ static void a_label_out_of_range_is_refused(void **state) {
   model_t m = setup(MR_VIT_FLAX, MR_F32);
   mr_eval_step_t *e = NULL;
   mr_diag_t diag = {0};
-  const float *logits, *losses;
+  mr_eval_rows_t rows;
   int32_t bad[4] = {0, 1, 10, 2};
-  assert_int_equal(mr_eval_step_create(&m.config, 4, NULL, &e, &diag), MR_OK);
-  assert_int_equal(mr_eval_step_run(e, &m.params, m.images, bad, &logits, &losses, &diag),
-                   MR_ERR_DATA);
+  assert_int_equal(vit_eval(&m.config, 4, NULL, &e, &diag), MR_OK);
+  assert_int_equal(vit_judge(e, &m.params, m.images, bad, &rows, &diag), MR_ERR_DATA);
   assert_non_null(strstr(diag.text, "label 10"));
   mr_eval_step_destroy(e);
   teardown(&m);
@@ -371,15 +379,15 @@ static void step_without_record_1(float v, mr_train_out_t *out, model_t *m) {
   mr_train_step_t *step = NULL;
   mr_diag_t diag = {0};
   int32_t label[4];
-  config.label_smoothing = 0.1f;
+  m->config.model.label_smoothing = 0.1f;
   config.accumulate = 2;
-  size_t picture = (size_t)(m->config.image * m->config.image * m->config.channels);
+  size_t picture =
+      (size_t)(m->config.model.image * m->config.model.image * m->config.model.channels);
   memcpy(label, m->labels.data, sizeof label);
   label[1] = MR_LABEL_NONE;
   for (size_t i = 0; i < picture; i++) m->images[picture + i] = v;
-  assert_int_equal(mr_train_step_create(&m->config, &config, &step, &diag), MR_OK);
-  assert_int_equal(mr_train_step_run(step, &m->params, m->images, label, 1e-3f, 1, 7, out, &diag),
-                   MR_OK);
+  assert_int_equal(vit_step(&m->config, config, &step, &diag), MR_OK);
+  assert_int_equal(vit_run(step, &m->params, m->images, label, 1e-3f, 1, 7, out, &diag), MR_OK);
   mr_train_step_destroy(step);
 }
 
@@ -390,7 +398,8 @@ static void a_record_without_a_label_weighs_nothing(void **state) {
   step_without_record_1(0.7f, &b, &n);
   assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
   assert_memory_equal(&a.grad_norm, &b.grad_norm, sizeof a.grad_norm);
-  assert_memory_equal(m.params.p, n.params.p, m.params.arena_size * sizeof(float));
+  assert_memory_equal(values_of(&m.params), values_of(&n.params),
+                      m.params.arena_size * sizeof(float));
   teardown(&m), teardown(&n);
 }
 
@@ -401,19 +410,18 @@ static void the_loss_is_the_mean_over_records_with_labels(void **state) {
   mr_train_step_t *step = NULL;
   mr_train_out_t out;
   mr_diag_t diag = {0};
-  const float *logits, *losses;
+  mr_eval_rows_t rows;
   int32_t label[4] = {1, MR_LABEL_NONE, 0, MR_LABEL_NONE};
-  assert_int_equal(mr_eval_step_create(&m.config, 4, NULL, &e, &diag), MR_OK);
-  assert_int_equal(mr_eval_step_run(e, &m.params, m.images, label, &logits, &losses, &diag), MR_OK);
+  assert_int_equal(vit_eval(&m.config, 4, NULL, &e, &diag), MR_OK);
+  assert_int_equal(vit_judge(e, &m.params, m.images, label, &rows, &diag), MR_OK);
+  const float *losses = rows.losses;
   assert_true(losses[1] == 0 && losses[3] == 0 && losses[0] > 0);
   double mean = ((double)losses[0] + (double)losses[2]) / 2;
-  assert_int_equal(mr_train_step_create(&m.config, &config, &step, &diag), MR_OK);
-  assert_int_equal(mr_train_step_run(step, &m.params, m.images, label, 0, 1, 7, &out, &diag),
-                   MR_OK);
+  assert_int_equal(vit_step(&m.config, config, &step, &diag), MR_OK);
+  assert_int_equal(vit_run(step, &m.params, m.images, label, 0, 1, 7, &out, &diag), MR_OK);
   assert_true(fabs((double)out.loss - mean) < 2e-6);
   label[0] = label[2] = MR_LABEL_NONE;
-  assert_int_equal(mr_train_step_run(step, &m.params, m.images, label, 0, 2, 7, &out, &diag),
-                   MR_OK);
+  assert_int_equal(vit_run(step, &m.params, m.images, label, 0, 2, 7, &out, &diag), MR_OK);
   assert_true(out.loss == 0 && out.grad_norm == 0);
   mr_eval_step_destroy(e), mr_train_step_destroy(step);
   teardown(&m);
@@ -423,17 +431,16 @@ static void dropout_follows_seed_and_step_alone(void **state) {
   float loss[4];
   for (int run = 0; run < 4; run++) {
     model_t m = setup(MR_VIT_FLAX, MR_F32);
-    m.config.dropout = 0.1f;
+    m.config.model.dropout = 0.1f;
     mr_train_config_t opt = mr_train_default(4);
     mr_train_step_t *step = NULL;
     mr_train_out_t out;
     mr_diag_t diag = {0};
-    assert_int_equal(mr_train_step_create(&m.config, &opt, &step, &diag), MR_OK);
+    assert_int_equal(vit_step(&m.config, opt, &step, &diag), MR_OK);
     int64_t t = run == 2 ? 2 : 1;
     uint64_t seed = run == 3 ? 8 : 7;
-    assert_int_equal(
-        mr_train_step_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, seed, &out, &diag),
-        MR_OK);
+    assert_int_equal(vit_run(step, &m.params, m.images, m.labels.data, 1e-3f, t, seed, &out, &diag),
+                     MR_OK);
     loss[run] = out.loss;
     mr_train_step_destroy(step);
     teardown(&m);
@@ -510,41 +517,41 @@ static void drop_path_takes_whole_records(void **state) {
   mr_fn_destroy(f);
 }
 
-static mr_params_t list_of(const mr_vit_config_t *c, bool train) {
+static mr_params_t list_of(const vit_t *c, bool train) {
   mr_params_t p = {0};
   mr_diag_t diag = {0};
-  mr_fn_t *f = mr_vit_loss(c, 2, train, 0, &p, &diag);
+  mr_fn_t *f = vit_loss(c, 2, train, &p, &diag);
   if (!f) fail_msg("%s", diag.text);
   mr_fn_destroy(f);
   return p;
 }
 
 static void timm_settings_shape_the_model(void **state) {
-  mr_vit_config_t c = mr_vit_default();
+  vit_t c = vit_default();
   mr_diag_t diag = {0};
-  c.variant = MR_VIT_TIMM;
+  c.model.variant = MR_VIT_TIMM;
   mr_params_t with = list_of(&c, true);
-  c.no_qkv_bias = true, c.drop_path = .1f, c.attn_drop = .1f;
+  c.model.no_qkv_bias = true, c.model.drop_path = .1f, c.model.attn_drop = .1f;
   mr_params_t without = list_of(&c, true);
-  assert_int_equal(with.n - without.n, c.layers);
-  assert_int_equal(with.count - without.count, 3 * c.embed * c.layers);
+  assert_int_equal(with.n - without.n, c.model.layers);
+  assert_int_equal(with.count - without.count, 3 * c.model.embed * c.model.layers);
   mr_params_fini(&with);
   mr_params_fini(&without);
-  c.variant = MR_VIT_FLAX;
-  assert_int_equal(mr_vit_check(&c, &diag), MR_ERR_CONFIG);
-  assert_non_null(strstr(diag.text, "model=timm"));
+  c.model.variant = MR_VIT_FLAX;
+  assert_int_equal(mr_vit_check(&c.model, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "style=timm"));
 }
 
 static void bad_settings_are_named(void **state) {
   mr_diag_t diag = {0};
-  mr_vit_config_t c = mr_vit_default();
-  c.patch = 5;
-  assert_int_equal(mr_vit_check(&c, &diag), MR_ERR_CONFIG);
+  vit_t c = vit_default();
+  c.model.patch = 5;
+  assert_int_equal(mr_vit_check(&c.model, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "vit.patch: 5"));
-  c = mr_vit_default();
-  c.heads = 7;
+  c = vit_default();
+  c.model.heads = 7;
   diag = (mr_diag_t){0};
-  assert_int_equal(mr_vit_check(&c, &diag), MR_ERR_CONFIG);
+  assert_int_equal(mr_vit_check(&c.model, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "vit.heads: 7"));
   assert_int_equal(mr_vit_check(&(mr_vit_config_t){0}, NULL), MR_ERR_CONFIG);
 }
@@ -558,7 +565,7 @@ int main(void) {
       cmocka_unit_test(clipped_adamw_gives_optax_parameters_after_one_and_three_steps),
       cmocka_unit_test(a_loss_scale_of_a_power_of_two_changes_no_bit_and_another_few),
       cmocka_unit_test(a_dynamic_scale_changes_no_bit_as_long_as_gradients_are_finite),
-      cmocka_unit_test(evaluation_gives_the_logits_and_each_record_its_loss),
+      cmocka_unit_test(evaluation_gives_each_record_its_class_and_its_loss),
       cmocka_unit_test(a_label_out_of_range_is_refused),
       cmocka_unit_test(a_record_without_a_label_weighs_nothing),
       cmocka_unit_test(the_loss_is_the_mean_over_records_with_labels),

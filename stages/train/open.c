@@ -1,4 +1,5 @@
-/* From the settings of vit-step to a compiled step and its parameters, new or from a checkpoint. */
+/* From the settings of train-step to a compiled step and its parameters, new or from a checkpoint.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,13 +7,13 @@
 #include "base/clock.h"
 #include "model/fit.h"
 #include "pipeline/stage_step.h"
-#include "stages/vit_step_private.h"
+#include "stages/train/train_step_private.h"
 
 static void set_unless_usual(float *to, double v) {
   if (v >= 0) *to = (float)v;
 }
 
-static void set_scale(const vit_step_t *v, mr_optim_t *o) {
+static void set_scale(const train_t *v, mr_optim_t *o) {
   o->loss_scale = (float)v->fixed_scale;
   if (v->fixed_scale > 0) return;
   o->dynamic = mr_loss_scale_usual();
@@ -21,9 +22,13 @@ static void set_scale(const vit_step_t *v, mr_optim_t *o) {
   o->dynamic.max_bad = (int32_t)v->max_skipped;
 }
 
-mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
-  mr_train_config_t t = {.optim = mr_optim_of(mr__vit_optimizer_name[v->optimizer]),
-                         .label_smoothing = (float)v->label_smoothing,
+mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
+  mr_train_config_t t = {.optim = mr_optim_of(mr__train_optimizer_name[v->optimizer]),
+                         .compute = {.dtype = v->dtype ? MR_BF16 : MR_F32,
+                                     .precision = (mr_precision_t)v->precision, /* enums' order */
+                                     .remat = (mr_nn_remat_t)v->remat,
+                                     .threads = (int)v->team.threads,
+                                     .pin = v->team.pin},
                          .batch = batch,
                          .accumulate = v->accumulate};
   set_unless_usual(&t.optim.b1, v->b1);
@@ -38,31 +43,31 @@ mr_train_config_t mr__vit_train_config(const vit_step_t *v, int64_t batch) {
 }
 
 /* Evaluation works in the training step's memory; where it needs more, it has its own. */
-static mr_err_t fit(vit_step_t *v, mr_train_config_t *t, mr_diag_t *diag) {
+static mr_err_t fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   size_t limit;
   mr_fit_t choice;
   if (!v->fit) return MR_OK;
   MR_TRY(mr_bytes_parse("setting fit", v->fit, &limit, diag));
-  MR_TRY(mr_fit(&v->config, t, limit, &choice, diag));
-  v->config.remat = choice.remat;
+  MR_TRY(mr_fit(&v->model.plan.loss, v->model.def->remat, t, limit, &choice, diag));
+  t->compute.remat = choice.remat;
   t->accumulate = choice.accumulate;
   fprintf(stderr, "millrace: fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes\n", v->fit,
-          mr_vit_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
+          mr_nn_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
   return MR_OK;
 }
 
 /* Compiles both functions; the messages of the model get the stage's name. */
 static mr_err_t compile(mr_stage_t *s) {
-  vit_step_t *v = s->state;
-  mr_train_config_t train = mr__vit_train_config(v, s->in_spec[IN_TRAIN].batch);
+  train_t *v = s->state;
+  mr_train_config_t train = mr__train_config(v, s->in_spec[IN_TRAIN].batch);
+  const mr_loss_t *loss = &v->model.plan.loss;
   mr_diag_t why = {0};
-  v->config.remat = (mr_vit_remat_t)v->remat; /* the enum's order */
   mr_err_t e = fit(v, &train, &why);
-  v->params.averaged = v->ema > 0;
-  if (e >= 0) e = mr_vit_params(&v->config, (uint64_t)v->seed, &v->params, &why);
-  if (e >= 0) e = mr_train_step_create(&v->config, &train, &v->step, &why);
+  if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
+  if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
+  if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
   if (e >= 0 && v->eval_batch)
-    e = mr_eval_step_create(&v->config, v->eval_batch, v->step, &v->eval, &why);
+    e = mr_eval_step_create(loss, &train.compute, v->eval_batch, v->step, &v->eval, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
@@ -71,18 +76,24 @@ static mr_err_t compile(mr_stage_t *s) {
 static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STATE); }
 
 /* A checkpoint counts the epochs done: one more has begun, unless it was left at an epoch's end. */
-static int64_t newest_epoch(const mr_vit_progress_t *at, const mr_spec_t *in) {
+static int64_t newest_epoch(const mr_train_progress_t *at, const mr_spec_t *in) {
   bool at_end = in->n_batches ? at->epoch * in->n_batches == at->step : at->unvalidated;
   return at->epoch + (at->step > 0 && !at_end);
 }
 
+static mr_err_t load_state(train_t *v, mr_diag_t *diag) {
+  char model[MR_MODEL_TEXT];
+  mr_model_text(&v->model, model);
+  return mr_train_state_load(v->resume, model, &v->params, &v->at, diag);
+}
+
 /* Parameters and progress of the checkpoint that the settings name, if they do. */
 static mr_err_t resume(mr_stage_t *s) {
-  vit_step_t *v = s->state;
-  const char *name = mr__vit_optimizer_name[v->optimizer];
+  train_t *v = s->state;
+  const char *name = mr__train_optimizer_name[v->optimizer];
   if (!v->resume) return MR_OK;
   mr_diag_t why = {0};
-  mr_err_t e = mr_vit_state_load(v->resume, &v->config, &v->params, &v->at, &why);
+  mr_err_t e = load_state(v, &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
   if (strcmp(v->at.optimizer, name))
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -94,31 +105,33 @@ static mr_err_t resume(mr_stage_t *s) {
   return MR_OK;
 }
 
-mr_err_t mr__vit_step_open(mr_stage_t *s) {
-  vit_step_t *v = s->state;
-  mr_vit_team_tell(s, &(mr_vit_team_t){v->config.threads, v->config.pin});
+mr_err_t mr__train_stage_open(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_train_team_tell(s, &v->team);
   mr_err_t e = compile(s);
   mr_backends_leave(); /* steps run in the stage's own thread, with a team of its own */
   if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
-  v->at = (mr_vit_progress_t){.seed = (uint64_t)v->seed};
+  v->at = (mr_train_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
   MR_TRY(resume(s));
   v->at.ema = (float)v->ema;
   if (v->fixed_scale > 0) v->at.scale = (mr_scale_state_t){0};
   if (v->at.scale.scale > 0) *mr_train_step_scale(v->step) = v->at.scale;
-  for (int i = 0; i < MR_VIT_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
-  snprintf(v->at.origin, sizeof v->at.origin, "%s", s->in_spec[IN_TRAIN].dataset->origin);
-  snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__vit_optimizer_name[v->optimizer]);
+  for (int i = 0; i < MR_TRAIN_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
+  const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;
+  snprintf(v->at.origin, sizeof v->at.origin, "%s", dataset ? dataset->origin : "");
+  snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__train_optimizer_name[v->optimizer]);
   v->t0 = v->step_t0 = mr_now_s();
   return MR_OK;
 }
 
-void mr__vit_step_close(mr_stage_t *s) {
-  vit_step_t *v = s->state;
+void mr__train_stage_close(mr_stage_t *s) {
+  train_t *v = s->state;
+  while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
   mr_eval_step_destroy(v->eval); /* works in the training step's memory */
   mr_train_step_destroy(v->step);
-  mr_vit_watch_fini(&v->watch);
+  mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);
   v->step = NULL, v->eval = NULL;
 }

@@ -1,20 +1,31 @@
-/* The settings of vit-step, and what follows from them and its inputs: the model, the rate's
+/* The settings of train-step, and what follows from them and its inputs: the model, the rate's
    course, how long the run is, what goes out. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"
-#include "stages/vit_step_private.h"
+#include "stages/train/train_step_private.h"
 
 enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
 
-#define AT(field) offsetof(vit_step_t, field)
+#define AT(field) offsetof(train_t, field)
 
 #define OPTIMIZERS "sgd|momentum|adam|adamw|lion|lamb"
-const char *const mr__vit_optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
+const char *const mr__train_optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
 
-const mr_opt_t mr__vit_step_opts[] = {
-    MR_VIT_OPTS(AT(model)),
+/* "model" comes first: def.c puts the model's own settings behind it. */
+const mr_opt_t mr__train_stage_opts[] = {
+    {"model", MR_OPT_STR, AT(model_name), "", "vit", 0, 0, NULL,
+     "Which model is trained; its own settings are settings here: `millrace inspect train-step "
+     "model=NAME`.",
+     0},
+    MR_TRAIN_TEAM_OPTS(AT(team)),
+    {"matmul-precision", MR_OPT_ENUM, AT(precision), "", "none", 0, 0, "none|default|high|highest",
+     "Of dtype=f32's products: bf16 with f32 sums (default), three of these (high) or f32; none: "
+     "what MILLRACE_MATMUL_PRECISION says, else f32.",
+     0},
+    {"dtype", MR_OPT_ENUM, AT(dtype), "", "bf16", 0, 0, "f32|bf16",
+     "Type of the matrix products; parameters are f32.", 0},
     {"seed", MR_OPT_INT, AT(seed), "", "12", 0, 4294967295.0, NULL,
      "Seed of the initial parameters and of dropout.", 0},
     {"lr", MR_OPT_F64, AT(lr), "", "1e-3", 0, 100, NULL, "Peak learning rate.", 0},
@@ -58,8 +69,6 @@ const mr_opt_t mr__vit_step_opts[] = {
      "With a dynamic scale, so many steps in a row are left out; those after them count, finite or "
      "not.",
      0},
-    {"label-smoothing", MR_OPT_F64, AT(label_smoothing), "", "0", 0, 0.999, NULL,
-     "Share of the target spread evenly over all classes.", 0},
     {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine|linear|rsqrt",
      "Learning rate after the warm-up: constant, a cosine or a line to 0 at the last step, or "
      "falling with the root of the step.",
@@ -82,45 +91,61 @@ const mr_opt_t mr__vit_step_opts[] = {
     {0},
 };
 
-static int64_t total_steps(const vit_step_t *v, const mr_spec_t *in) {
+static int64_t total_steps(const train_t *v, const mr_spec_t *in) {
   int64_t stream = in->n_batches * in->n_epochs; /* 0: endless */
   if (!v->steps) return stream;
   return stream && stream < v->steps ? stream : v->steps;
 }
 
-int64_t mr_vit_step_total(const mr_stage_t *s) { return ((const vit_step_t *)s->state)->total; }
+int64_t mr_train_stage_total(const mr_stage_t *s) { return ((const train_t *)s->state)->total; }
+
+/* Whether two losses take the same fields. */
+static bool same_fields(const mr_loss_t *a, const mr_loss_t *b) {
+  bool same = a->n_fields == b->n_fields && a->masked == b->masked && a->classes == b->classes;
+  for (int i = 0; same && i < a->n_fields; i++)
+    same = !strcmp(a->field[i].name, b->field[i].name) &&
+           mr_aval_equal(&a->field[i].aval, &b->field[i].aval) &&
+           a->field[i].classes == b->field[i].classes;
+  return same;
+}
+
+/* The model of an evaluation input, in a state of its own that begins with the settings. */
+static mr_err_t plan_input(mr_stage_t *s, int port) {
+  train_t *v = s->state;
+  const mr_model_def_t *def = mr__train_model_of(s);
+  void *state = malloc(def->state_sz + 1);
+  mr_model_t m;
+  if (!state) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a model's settings");
+  memcpy(state, mr__train_model_state(s), def->state_sz);
+  mr_err_t e = mr_train_model_for(s, port, def, state, &m);
+  int64_t B = s->in_spec[port].batch;
+  if (e >= 0 &&
+      (!same_fields(&m.plan.loss, &v->model.plan.loss) || (v->eval_batch && v->eval_batch != B)))
+    e = mr_stage_fail(s, MR_ERR_SHAPE,
+                      "input %s: want the fields and classes of input in, and one batch size "
+                      "for valid and test",
+                      s->def->in[port].name);
+  v->eval_batch = B;
+  free(state);
+  return e;
+}
 
 /* All evaluation inputs share one compiled function, so they share a batch size. */
 static mr_err_t plan_evaluation(mr_stage_t *s) {
-  vit_step_t *v = s->state;
-  for (int port = IN_VALID; port <= IN_TEST; port++) {
-    if (!s->in_linked[port]) continue;
-    mr_vit_config_t c;
-    MR_TRY(mr_vit_config_for(s, &v->model, port, &c));
-    int64_t B = s->in_spec[port].batch;
-    if (c.image != v->config.image || c.channels != v->config.channels ||
-        c.classes != v->config.classes || (v->eval_batch && v->eval_batch != B))
-      return mr_stage_fail(
-          s, MR_ERR_SHAPE,
-          "input %s: want the pictures and classes of input in, and one batch size "
-          "for valid and test",
-          s->def->in[port].name);
-    v->eval_batch = B;
-  }
+  for (int port = IN_VALID; port <= IN_TEST; port++)
+    if (s->in_linked[port]) MR_TRY(plan_input(s, port));
   return MR_OK;
 }
 
 /* The list of parameters, from a trace with one record: sizes the state. */
 static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
-  vit_step_t *v = s->state;
+  train_t *v = s->state;
   mr_params_t params = {0};
   mr_diag_t why = {0};
-  mr_fn_t *f = mr_vit_loss(&v->config, 1, false, 0, &params, &why);
-  params.averaged = v->ema > 0;
-  *bytes = (int64_t)mr_vit_state_bytes(&params);
+  mr_err_t e = mr_loss_params_list(&v->model.plan.loss, &params, &why);
+  *bytes = (int64_t)mr_train_state_bytes(&params, v->ema > 0);
   mr_params_fini(&params);
-  mr_fn_destroy(f);
-  return f ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
+  return e >= 0 ? MR_OK : mr_stage_fail(s, e, "%s", why.text);
 }
 
 static mr_err_t plan_outputs(mr_stage_t *s) {
@@ -135,7 +160,7 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
 
 /* A number, or the word. */
 static mr_err_t plan_scale(mr_stage_t *s) {
-  vit_step_t *v = s->state;
+  train_t *v = s->state;
   char *end;
   v->fixed_scale = 0;
   if (!strcmp(v->loss_scale, "dynamic")) return MR_OK;
@@ -147,13 +172,18 @@ static mr_err_t plan_scale(mr_stage_t *s) {
                        v->loss_scale);
 }
 
-mr_err_t mr__vit_step_plan(mr_stage_t *s) {
-  vit_step_t *v = s->state;
+mr_err_t mr__train_stage_plan(mr_stage_t *s) {
+  train_t *v = s->state;
   if (v->device)
     return mr_stage_fail(s, MR_ERR_UNAVAILABLE,
                          "setting device = cuda: this build has no CUDA backend, want cpu");
   MR_TRY(plan_scale(s));
-  MR_TRY(mr_vit_config_for(s, &v->model, IN_TRAIN, &v->config));
+  const mr_model_def_t *def = mr__train_model_of(s);
+  MR_TRY(mr_train_model_for(s, IN_TRAIN, def, mr__train_model_state(s), &v->model));
+  if (v->remat && !def->remat)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting remat = %s: model %s has no parts to compute again, want none",
+                         mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
   v->eval_batch = 0;
   MR_TRY(plan_evaluation(s));
   v->total = total_steps(v, &s->in_spec[IN_TRAIN]);

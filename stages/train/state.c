@@ -1,4 +1,4 @@
-#include "stages/vit_state.h"
+#include "stages/train/state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,38 +9,33 @@
 
 enum { N_META = 13, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
-const char *const mr_vit_stream_name[MR_VIT_STREAMS] = {"in", "valid"};
+const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
 
 enum { VALUES = 0, AVERAGE = 3 }; /* of these */
 
-static float *arena(const mr_params_t *params, int which) {
-  float *const arenas[N_GROUPS] = {params->p, params->m, params->v, params->average};
-  return arenas[which];
+static const mr_param_set_t *set_of(const mr_params_t *params, int which) {
+  static const struct {
+    mr_set_kind_t kind;
+    int number;
+  } of[N_GROUPS] = {{MR_SET_VALUES, 0}, {MR_SET_SLOT, 0}, {MR_SET_SLOT, 1}, {MR_SET_AVERAGE, 0}};
+  return mr_params_set(params, of[which].kind, of[which].number);
 }
 
-static int groups(const mr_params_t *params) { return N_GROUPS - !params->averaged; }
+static int groups(const mr_params_t *params) {
+  return N_GROUPS - !mr_params_set(params, MR_SET_AVERAGE, 0);
+}
 
 static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
-size_t mr_vit_state_bytes(const mr_params_t *params) {
-  size_t tensors = (size_t)(params->n * groups(params)) + MR_VIT_STREAMS;
+size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
+  size_t tensors = (size_t)(params->n * (N_GROUPS - !averaged)) + MR_TRAIN_STREAMS;
   return align64(sizeof(mr_state_t)) + align64(N_META * sizeof(mr_st_meta_t)) + N_META * TEXT +
-         align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
-         align64(MR_VIT_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
+         MR_MODEL_TEXT + align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
+         align64(MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
 
-static const char no_qkv_bias[] = " qkv-bias=false";
-
-/* Every setting that shapes the model, as one text: two checkpoints fit if theirs are equal. */
-static void model_text(const mr_vit_config_t *c, char *text, size_t n) {
-  snprintf(text, n,
-           "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s",
-           c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
-           c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? no_qkv_bias : "");
-}
-
-/* A place that is taken piece by piece; mr_vit_state_bytes knows the total. */
+/* A place that is taken piece by piece; mr_train_state_bytes knows the total. */
 typedef struct cursor {
   char *at;
 } cursor_t;
@@ -56,8 +51,8 @@ static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
               c->skipped);
 }
 
-static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_state_t *s,
-                      char *text) {
+static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_t *s, char *text,
+                      char *model_text) {
   const struct {
     const char *key;
     int64_t value;
@@ -72,8 +67,8 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   }
   snprintf(text, TEXT, "%016" PRIx64, p->ledger);
   s->meta[n++] = (mr_st_meta_t){"millrace.ledger", text};
-  model_text(c, text + TEXT, TEXT);
-  s->meta[n++] = (mr_st_meta_t){"millrace.model", text + TEXT};
+  snprintf(model_text, MR_MODEL_TEXT, "%s", model);
+  s->meta[n++] = (mr_st_meta_t){"millrace.model", model_text};
   snprintf(text + 2 * TEXT, TEXT, "%s", p->origin);
   s->meta[n++] = (mr_st_meta_t){"millrace.data", text + 2 * TEXT};
   snprintf(text + 3 * TEXT, TEXT, "%s", p->optimizer);
@@ -85,23 +80,24 @@ static void pack_meta(const mr_vit_config_t *c, const mr_vit_progress_t *p, mr_s
   s->n_meta = n;
 }
 
-static int pack_streams(const mr_vit_progress_t *p, mr_st_tensor_t *t, char *name, cursor_t *cur) {
-  int64_t *to = take(cur, (size_t)MR_VIT_STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
+static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *name,
+                        cursor_t *cur) {
+  int64_t *to = take(cur, (size_t)MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
   int n_streams = 0;
-  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+  for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
     if (!p->stream_known[i]) continue;
     int n = mr_stream_at_pack(&p->stream[i], to);
-    snprintf(name, NAME, "stream/%s", mr_vit_stream_name[i]);
+    snprintf(name, NAME, "stream/%s", mr_train_stream_name[i]);
     *t = (mr_st_tensor_t){.name = name, .dtype = MR_I64, .ndim = 1, .dim = {n}, .data = to};
     t++, name += NAME, to += n, n_streams++;
   }
   return n_streams;
 }
 
-static void pack_tensors(const mr_params_t *params, const mr_vit_progress_t *p, mr_state_t *s,
+static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p, mr_state_t *s,
                          cursor_t *cur) {
   s->n_tensors = params->n * groups(params);
-  size_t most = (size_t)s->n_tensors + MR_VIT_STREAMS;
+  size_t most = (size_t)s->n_tensors + MR_TRAIN_STREAMS;
   s->tensor = take(cur, most * sizeof *s->tensor);
   char *name = take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
@@ -110,41 +106,46 @@ static void pack_tensors(const mr_params_t *params, const mr_vit_progress_t *p, 
       const mr_param_t *q = &params->param[i];
       snprintf(name, NAME, "%s/%s", group[which], q->name);
       *t = (mr_st_tensor_t){.name = name,
-                            .dtype = MR_F32,
+                            .dtype = set_of(params, which)->dtype,
                             .ndim = q->aval.ndim,
-                            .data = arena(params, which) + q->offset};
+                            .data = mr_params_at(params, set_of(params, which), i)};
       memcpy(t->dim, q->aval.dim, sizeof t->dim);
     }
   }
   s->n_tensors += pack_streams(p, t, name, cur);
 }
 
-size_t mr_vit_state_pack(const mr_params_t *params, const mr_vit_config_t *c,
-                         const mr_vit_progress_t *p, const char *of, bool last, void *mem) {
+size_t mr_train_state_pack(const mr_params_t *params, const char *model,
+                           const mr_train_progress_t *p, const char *of, bool last, void *mem) {
   cursor_t cur = {mem};
   mr_state_t *s = take(&cur, sizeof *s);
   *s = (mr_state_t){.step = p->step, .last = last, .of = of};
   for (int i = 0; i < MR_STATE_STREAMS; i++)
-    s->taken[i] = i < MR_VIT_STREAMS && p->stream_known[i] ? p->stream[i].number : -1;
+    s->taken[i] = i < MR_TRAIN_STREAMS && p->stream_known[i] ? p->stream[i].number : -1;
   s->meta = take(&cur, N_META * sizeof *s->meta);
-  pack_meta(c, p, s, take(&cur, (size_t)N_META * TEXT));
+  char *text = take(&cur, (size_t)N_META * TEXT);
+  pack_meta(model, p, s, text, take(&cur, MR_MODEL_TEXT));
   pack_tensors(params, p, s, &cur);
   return (size_t)(cur.at - (char *)mem);
 }
 
-/* to: NULL to check the tensor alone. */
+/* Tensor i of a set; to: NULL, or without its arena, to check the tensor alone. */
 static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const char *prefix,
-                            const mr_param_t *q, float *to, mr_diag_t *diag) {
+                            const mr_params_t *params, int i, const mr_param_set_t *to,
+                            mr_diag_t *diag) {
+  const mr_param_t *q = &params->param[i];
   char name[NAME], want[MR_AVAL_TEXT];
+  mr_aval_t aval = q->aval;
+  if (to) aval.dtype = to->dtype;
   snprintf(name, sizeof name, "%s/%s", prefix, q->name);
   const mr_st_tensor_t *t = mr_safetensors_find(f, name);
   if (!t) return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is missing", path, name);
-  bool same = t->dtype == MR_F32 && t->ndim == q->aval.ndim &&
-              !memcmp(t->dim, q->aval.dim, (size_t)t->ndim * sizeof *t->dim);
+  bool same = t->dtype == aval.dtype && t->ndim == aval.ndim &&
+              !memcmp(t->dim, aval.dim, (size_t)t->ndim * sizeof *t->dim);
   if (!same)
     return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the %s of the model", path, name,
-                   mr_aval_text(&q->aval, want));
-  if (to) memcpy(to, t->data, mr_aval_bytes(&q->aval));
+                   mr_aval_text(&aval, want));
+  if (to && to->data) memcpy(mr_params_at(params, to, i), t->data, mr_aval_bytes(&aval));
   return MR_OK;
 }
 
@@ -174,13 +175,13 @@ static mr_err_t check_version(const mr_safetensors_t *f, const char *path, mr_di
 
 /* A stream of which only the position is known, or nothing, is one of version 1. */
 static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_t position,
-                             mr_vit_progress_t *p, mr_diag_t *diag) {
+                             mr_train_progress_t *p, mr_diag_t *diag) {
   p->stream[0] = (mr_stream_at_t){.position = position, .number = p->step};
   p->stream_known[0] = true;
-  for (int i = 0; i < MR_VIT_STREAMS; i++) {
+  for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
     char name[NAME];
     int64_t number[MR_STREAM_AT_NUMBERS];
-    snprintf(name, sizeof name, "stream/%s", mr_vit_stream_name[i]);
+    snprintf(name, sizeof name, "stream/%s", mr_train_stream_name[i]);
     const mr_st_tensor_t *t = mr_safetensors_find(f, name);
     if (!t) continue;
     bool good = t->dtype == MR_I64 && t->ndim == 1 && t->dim[0] <= MR_STREAM_AT_NUMBERS;
@@ -208,17 +209,17 @@ static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale
                  path, text);
 }
 
-static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vit_progress_t *p,
+static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_train_progress_t *p,
                               mr_diag_t *diag) {
   const char *word[] = {"step", "images", "position", "epoch", "seed", "unvalidated"};
   uint64_t n[6];
   MR_TRY(check_version(f, path, diag));
   for (int i = 0; i < 6; i++) MR_TRY(load_number(f, path, word[i], 10, &n[i], diag));
-  *p = (mr_vit_progress_t){.step = (int64_t)n[0],
-                           .images = (int64_t)n[1],
-                           .epoch = (int64_t)n[3],
-                           .seed = n[4],
-                           .unvalidated = n[5] != 0};
+  *p = (mr_train_progress_t){.step = (int64_t)n[0],
+                             .images = (int64_t)n[1],
+                             .epoch = (int64_t)n[3],
+                             .seed = n[4],
+                             .unvalidated = n[5] != 0};
   MR_TRY(load_streams(f, path, (int64_t)n[2], p, diag));
   MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
   MR_TRY(load_scale(f, path, &p->scale, diag));
@@ -229,7 +230,7 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_vi
   return MR_OK;
 }
 
-mr_err_t mr_vit_state_progress(const char *path, mr_vit_progress_t *p, mr_diag_t *diag) {
+mr_err_t mr_train_state_progress(const char *path, mr_train_progress_t *p, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
   mr_err_t e = load_progress(f, path, p, diag);
@@ -242,41 +243,24 @@ static mr_err_t find_model(const mr_safetensors_t *f, const char *path, const ch
   *text = mr_safetensors_meta(f, "millrace.model");
   if (*text) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
-                 "%s: not a checkpoint of vit-step: metadata millrace.model is missing", path);
+                 "%s: not a checkpoint of train-step: metadata millrace.model is missing", path);
 }
 
-static mr_err_t parse_model(const char *path, const char *text, mr_vit_config_t *c,
-                            mr_diag_t *diag) {
-  char variant[8] = "", again[TEXT];
-  *c = mr_vit_default();
-  c->dropout = 0;
-  sscanf(text,
-         "vit %7s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d",
-         variant, &c->image, &c->patch, &c->channels, &c->embed, &c->mlp, &c->heads, &c->layers,
-         &c->classes);
-  c->variant = strcmp(variant, "timm") ? MR_VIT_FLAX : MR_VIT_TIMM;
-  c->no_qkv_bias = strstr(text, no_qkv_bias) != NULL;
-  model_text(c, again, sizeof again);
-  if (strcmp(again, text))
-    return mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model is \"%.100s\", want a ViT", path,
-                   text);
-  return mr_vit_check(c, diag);
-}
-
-mr_err_t mr_vit_state_config(const char *path, mr_vit_config_t *out, mr_diag_t *diag) {
+mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
-  const char *text;
+  const char *model;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  mr_err_t e = find_model(f, path, &text, diag);
-  if (e >= 0) e = parse_model(path, text, out, diag);
+  mr_err_t e = find_model(f, path, &model, diag);
+  if (e >= 0 && strlen(model) >= MR_MODEL_TEXT)
+    e = mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model has %zu bytes, want at most %d",
+                path, strlen(model), MR_MODEL_TEXT - 1);
+  if (e >= 0) strcpy(text, model);
   mr_safetensors_close(f);
   return e;
 }
 
-static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const mr_vit_config_t *c,
+static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const char *want,
                             mr_diag_t *diag) {
-  char want[TEXT];
-  model_text(c, want, sizeof want);
   const char *model;
   MR_TRY(find_model(f, path, &model, diag));
   if (strcmp(model, want))
@@ -290,7 +274,7 @@ static bool has_average(const mr_safetensors_t *f) {
   return mr_safetensors_meta(f, "millrace.ema") != NULL;
 }
 
-mr_err_t mr_vit_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
+mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
   *out = has_average(f);
@@ -303,30 +287,28 @@ static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const 
                              mr_diag_t *diag) {
   for (int which = 0; which < groups(params); which++) {
     int from = which == AVERAGE && !has_average(f) ? VALUES : which;
-    float *to = arena(params, which);
-    for (int i = 0; i < params->n; i++) {
-      const mr_param_t *q = &params->param[i];
-      MR_TRY(load_tensor(f, path, group[from], q, to ? to + q->offset : NULL, diag));
-    }
+    const mr_param_set_t *to = set_of(params, which);
+    for (int i = 0; i < params->n; i++)
+      MR_TRY(load_tensor(f, path, group[from], params, i, to, diag));
   }
   return MR_OK;
 }
 
-mr_err_t mr_vit_state_check(const char *path, const mr_vit_config_t *c, const mr_params_t *params,
-                            mr_diag_t *diag) {
+mr_err_t mr_train_state_check(const char *path, const char *model, const mr_params_t *params,
+                              mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  mr_err_t e = check_model(f, path, c, diag);
+  mr_err_t e = check_model(f, path, model, diag);
   if (e >= 0) e = load_tensors(f, path, params, diag);
   mr_safetensors_close(f);
   return e;
 }
 
-mr_err_t mr_vit_state_load(const char *path, const mr_vit_config_t *c, mr_params_t *params,
-                           mr_vit_progress_t *p, mr_diag_t *diag) {
+mr_err_t mr_train_state_load(const char *path, const char *model, mr_params_t *params,
+                             mr_train_progress_t *p, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  mr_err_t e = check_model(f, path, c, diag);
+  mr_err_t e = check_model(f, path, model, diag);
   if (e >= 0) e = load_tensors(f, path, params, diag);
   if (e >= 0) e = load_progress(f, path, p, diag);
   mr_safetensors_close(f);

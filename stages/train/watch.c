@@ -1,24 +1,9 @@
-#include "stages/vit_watch.h"
+#include "stages/train/watch.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LANES = 16 }; /* sums side by side, so that the compiler can use vectors */
-
-double mr_vit_norm(const float *x, size_t n) {
-  double sum = 0;
-  for (size_t at = 0; at < n;) {
-    float lane[LANES] = {0};
-    size_t end = n - at > 4096 ? at + 4096 : n, whole = at + (end - at) / LANES * LANES;
-    for (; at < whole; at += LANES)
-      for (int l = 0; l < LANES; l++) lane[l] += x[at + (size_t)l] * x[at + (size_t)l];
-    for (; at < end; at++) lane[0] += x[at] * x[at];
-    for (int l = 0; l < LANES; l++) sum += (double)lane[l];
-  }
-  return sqrt(sum);
-}
 
 /* ---- histograms ---- */
 
@@ -47,39 +32,44 @@ static void histogram_of(const char *kind, const char *name, const float *x, int
   }
 }
 
-void mr_vit_watch_before(mr_vit_watch_t *w, const mr_optim_t *o, float lr,
-                         const mr_params_t *params) {
+static const float *watched(const mr_train_watch_t *w, const mr_params_t *params) {
+  return w->of_p ? mr_params_f32(params, MR_SET_VALUES, 0) : mr_params_f32(params, MR_SET_SLOT, 0);
+}
+
+void mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
+                           const mr_params_t *params) {
   size_t bytes = params->arena_size * sizeof *w->before;
   bool lion = o->def == &mr_optim_lion, momentum = o->def == &mr_optim_momentum;
   w->of_p = o->def->n_slots == 0;
   w->decay = w->of_p ? 1 : lion ? o->b2 : o->b1;
   w->gain = w->of_p ? -lr : momentum ? 1 : 1 - w->decay;
   if (!w->before) w->before = malloc(bytes);
-  if (w->before) memcpy(w->before, w->of_p ? params->p : params->m, bytes);
+  if (w->before) memcpy(w->before, watched(w, params), bytes);
 }
 
-void mr_vit_watch_fini(mr_vit_watch_t *w) {
+void mr_train_watch_fini(mr_train_watch_t *w) {
   free(w->before);
   w->before = NULL;
 }
 
 /* In place: what was noted of a tensor is needed once. */
-static const float *gradients(const mr_vit_watch_t *w, const mr_params_t *params,
+static const float *gradients(const mr_train_watch_t *w, const mr_params_t *params,
                               const mr_param_t *p) {
   float *was = w->before + p->offset;
-  const float *now = (w->of_p ? params->p : params->m) + p->offset;
+  const float *now = watched(w, params) + p->offset;
   for (size_t i = 0; i < p->size; i++) was[i] = (now[i] - w->decay * was[i]) / w->gain;
   return was;
 }
 
-void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params, int first,
-                             mr_metrics_t *out) {
+void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params, int first,
+                               mr_metrics_t *out) {
   for (int i = first; i < 2 * params->n && out->n_histograms < MR_METRICS_HISTOGRAMS_MAX; i++) {
     const mr_param_t *p = &params->param[i % params->n];
     mr_histogram_t *h = &out->histogram[out->n_histograms];
     bool weights = i < params->n;
     if (!weights && (!w->before || w->gain == 0)) return;
-    const float *x = weights ? params->p + p->offset : gradients(w, params, p);
+    const float *x =
+        weights ? mr_params_f32(params, MR_SET_VALUES, 0) + p->offset : gradients(w, params, p);
     histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
     out->n_histograms++;
   }
@@ -93,8 +83,8 @@ static uint8_t byte_of(const mr_field_t *f, float v, int c) {
   return x < 0 ? 0 : x > 255 ? 255 : (uint8_t)x;
 }
 
-void mr_vit_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
-                    mr_metrics_t *out) {
+void mr_train_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
+                      mr_metrics_t *out) {
   mr_picture_t *p = &out->picture;
   const mr_field_t *image = spec->field;
   int64_t H = image->dim[0], W = image->dim[1], C = image->dim[2];

@@ -1,38 +1,38 @@
-/* What vit-step shows of itself now and then: histograms of weights and gradients, pictures. */
-#ifndef MR_STAGES_VIT_WATCH_H
-#define MR_STAGES_VIT_WATCH_H
+/* What train-step shows of itself now and then: histograms of weights and gradients, pictures. */
+#ifndef MR_STAGES_TRAIN_WATCH_H
+#define MR_STAGES_TRAIN_WATCH_H
 
 #include "metrics/metrics.h"
 #include "model/nn/params.h"
 #include "model/optim/optim.h"
 #include "pipeline/buffer.h"
 
-enum { MR_VIT_SAMPLES = 16, MR_VIT_WRONG = 2 }; /* pictures of a batch, and of a kind of mistake */
+enum {
+  MR_TRAIN_SAMPLES = 16,
+  MR_TRAIN_WRONG = 2
+}; /* pictures of a batch, and of a kind of mistake */
 
 /* Gradients are no output of the compiled step, but what it leaves holds them: an optimizer with
    momentum makes m' = decay m + gain g, one without makes p' = p - lr g, of the same form. */
-typedef struct mr_vit_watch {
+typedef struct mr_train_watch {
   float *before; /* [arena_size] m or p from before the step, heap; NULL: none */
   bool of_p;
   float decay, gain;
-} mr_vit_watch_t;
+} mr_train_watch_t;
 
 /* Notes what the gradients of the step to come are found by; without memory for it, or with an lr
    of 0 and no momentum, there are none to tell. */
-void mr_vit_watch_before(mr_vit_watch_t *w, const mr_optim_t *o, float lr,
-                         const mr_params_t *params);
+void mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
+                           const mr_params_t *params);
 
 /* Histograms [first, first + MR_METRICS_HISTOGRAMS_MAX) of 2 n: tensor i's weights, then n + i its
    gradients as the optimizer saw them (clipped). */
-void mr_vit_watch_histograms(const mr_vit_watch_t *w, const mr_params_t *params, int first,
-                             mr_metrics_t *out);
-void mr_vit_watch_fini(mr_vit_watch_t *w);
-
-/* Euclidean norm of x[0,n). */
-double mr_vit_norm(const float *x, size_t n);
+void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params, int first,
+                               mr_metrics_t *out);
+void mr_train_watch_fini(mr_train_watch_t *w);
 
 /* Record i of a batch of spec as bytes, at most MR_PICTURE_SIDE wide and high. */
-void mr_vit_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
-                    mr_metrics_t *out);
+void mr_train_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
+                      mr_metrics_t *out);
 
 #endif

@@ -1,0 +1,108 @@
+#include "model/loss.h"
+
+#include "base/label.h"
+
+int mr_loss_n_data(const mr_loss_t *l) { return l->n_fields + l->masked + 2; }
+
+mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
+  if (c->threads < 0 || c->threads > 1024)
+    return mr_fail(diag, MR_ERR_CONFIG, "threads: %d, want [0,1024]", c->threads);
+  if (c->dtype != MR_F32 && c->dtype != MR_BF16)
+    return mr_fail(diag, MR_ERR_CONFIG, "dtype: %s, want f32 or bf16", mr_dtype_name(c->dtype));
+  return MR_OK;
+}
+
+static mr_aval_t batched(const mr_aval_t *record, int64_t B) {
+  mr_aval_t a = {.dtype = record->dtype, .ndim = record->ndim + 1, .dim = {B}};
+  if (a.ndim > MR_MAX_NDIM) return a; /* which no function takes */
+  for (int d = 0; d < record->ndim; d++) a.dim[d + 1] = record->dim[d];
+  return a;
+}
+
+static void build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
+                  mr_params_t *params) {
+  mr_var_t *field[MR_LOSS_FIELDS + 1], *result[MR_LOSS_OUTS + 2];
+  mr_loss_out_t out = {0};
+  int n = 0;
+  for (int i = 0; i < l->n_fields; i++)
+    field[i] = mr_fn_input(f, batched(&l->field[i].aval, use->batch));
+  if (l->masked) field[l->n_fields] = mr_fn_input(f, mr_aval_of(MR_F32, use->batch));
+  mr_nn_t s = {.f = f,
+               .params = params,
+               .dtype = c->dtype,
+               .train = use->train,
+               .remat = use->train ? mr_nn_policy(c->remat) : NULL,
+               .next_site = use->first_site};
+  if (c->precision) f->precision = c->precision;
+  s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
+  s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
+  if (f->diag.code < 0) return;
+  mr_err_t e = l->trace(l->of, &s, field, &out);
+  if (e < 0 && f->diag.code >= 0) mr_fail(&f->diag, e, "the loss could not be traced");
+  result[n++] = out.loss;
+  for (int i = 0; i < MR_LOSS_OUTS && out.out[i]; i++) result[n++] = out.out[i];
+  result[n++] = out.losses;
+  mr_fn_return(f, n, result);
+}
+
+mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
+                    mr_params_t *params, mr_diag_t *diag) {
+  if (mr_compute_check(c, diag) < 0) return NULL;
+  if (use->batch < 1 || use->batch > 1 << 20) {
+    mr_fail(diag, MR_ERR_CONFIG, "a batch of %lld records, want [1,1048576]",
+            (long long)use->batch);
+    return NULL;
+  }
+  mr_fn_t *f = mr_fn_create();
+  if (!f) {
+    mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
+    return NULL;
+  }
+  build(f, l, c, use, params);
+  if (f->diag.code >= 0) return f;
+  mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  mr_fn_destroy(f);
+  return NULL;
+}
+
+mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t *diag) {
+  const mr_compute_t c = {.dtype = MR_F32};
+  const mr_loss_use_t use = {.batch = 1};
+  mr_diag_t own = {0};
+  mr_fn_t *f = mr_loss_fn(l, &c, &use, params, &own);
+  if (!f) return mr_fail(diag, own.code, "%s", own.text);
+  mr_fn_destroy(f);
+  return MR_OK;
+}
+
+mr_err_t mr_loss_params(const mr_loss_t *l, uint64_t seed, mr_params_t *params, mr_diag_t *diag) {
+  MR_TRY(mr_loss_params_list(l, params, diag));
+  MR_TRY(mr_params_alloc(params, diag));
+  mr_params_init(params, seed);
+  return MR_OK;
+}
+
+/* The first of the classes with the largest logit; 0 where none is, since they are not finite. */
+static mr_var_t *first_largest(mr_fn_t *f, mr_var_t *logits) {
+  const mr_aval_t *a = &logits->aval;
+  mr_aval_t row = mr_aval_of(MR_F32, a->dim[0]);
+  mr_var_t *most = mr_lax_reduce_max(f, logits, 1, (int[]){1});
+  most = mr_lax_broadcast_in_dim(f, most, 2, a->dim, (int[]){0});
+  mr_var_t *at = mr_lax_iota(f, MR_F32, 2, a->dim, 1);
+  mr_var_t *here =
+      mr_lax_select_n(f, mr_lax_eq(f, logits, most), mr_lax_full(f, a, (double)a->dim[1]), at);
+  mr_var_t *first = mr_lax_neg(f, mr_lax_reduce_max(f, mr_lax_neg(f, here), 1, (int[]){1}));
+  mr_var_t *none = mr_lax_eq(f, first, mr_lax_full(f, &row, (double)a->dim[1]));
+  return mr_lax_select_n(f, none, first, mr_lax_full(f, &row, 0));
+}
+
+mr_err_t mr_loss_tell_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
+                              mr_loss_told_t *told) {
+  if (!logits || !labels) return f->diag.code;
+  mr_var_t *none = mr_lax_full(f, &labels->aval, MR_LABEL_NONE);
+  mr_var_t *want = mr_lax_convert(f, labels, MR_F32);
+  told->counts = mr_lax_convert(f, mr_lax_ne(f, labels, none), MR_F32);
+  told->guess = first_largest(f, logits);
+  told->metric[0] = mr_lax_convert(f, mr_lax_eq(f, told->guess, want), MR_F32);
+  return f->diag.code < 0 ? f->diag.code : MR_OK;
+}

@@ -1,0 +1,104 @@
+/* A multilayer perceptron: classes of the field label, or where there is none, the numbers of the
+   field y. */
+#include <stdio.h>
+
+#include "model/zoo/zoo.h"
+
+typedef struct mlp {
+  int64_t hidden, layers;
+  double dropout;
+  int64_t outs; /* classes, or numbers of y */
+} mlp_t;
+
+static const mr_opt_t mlp_opts[] = {
+    {.name = "hidden",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mlp_t, hidden),
+     .def = "512",
+     .lo = 1,
+     .hi = 262144,
+     .help = "Width of a hidden layer."},
+    {.name = "layers",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mlp_t, layers),
+     .def = "2",
+     .hi = 64,
+     .help = "Hidden layers, each followed by GELU and dropout; 0: a linear model."},
+    {.name = "dropout",
+     .type = MR_OPT_F64,
+     .offset = offsetof(mlp_t, dropout),
+     .def = "0",
+     .hi = 0.99,
+     .help = "Rate of dropout behind each hidden layer, while training."},
+    {0}};
+
+static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
+  mlp_t *m = state;
+  const mr_model_field_t *x = mr_model_may_take(p, "x");
+  if (!x && !(x = mr_model_take(p, "image", diag))) return MR_ERR_SHAPE;
+  if (x->aval.dtype != MR_F32)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "want %s of f32; of pictures `normalize` before batch makes that", x->name);
+  const mr_model_field_t *y = mr_model_may_take(p, "y");
+  p->loss.masked = y != NULL;
+  if (!y && !(y = mr_model_take(p, "label", diag))) return MR_ERR_SHAPE;
+  if (p->loss.masked ? y->aval.dtype != MR_F32 : y->classes < 1)
+    return mr_fail(diag, MR_ERR_SHAPE, "want y of f32, or a label with classes");
+  p->loss.classes = y->classes;
+  m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
+  mr_model_tells(p, p->loss.masked ? "mean_error" : "accuracy");
+  return MR_OK;
+}
+
+/* (B, ...) -> (B, N) */
+static mr_var_t *flat(mr_fn_t *f, mr_var_t *x) {
+  return mr_lax_reshape_to(f, x, x->aval.dim[0], mr_aval_span(&x->aval, 1, x->aval.ndim));
+}
+
+/* The mean of the squared (or absolute) differences of each record: f32 (B). */
+static mr_var_t *differences(mr_fn_t *f, mr_var_t *got, mr_var_t *want, bool squared) {
+  mr_var_t *d = mr_lax_sub(f, got, flat(f, want));
+  d = mr_lax_reduce_sum(f, squared ? mr_lax_mul(f, d, d) : mr_lax_abs(f, d), 1, (int[]){1});
+  return mr_lax_scale(f, 1 / (double)got->aval.dim[1], d);
+}
+
+static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
+                         mr_loss_out_t *out) {
+  const mlp_t *m = state;
+  mr_fn_t *f = s->f;
+  mr_var_t *x = flat(f, field[0]), *y = field[1];
+  bool classes = y->aval.dtype == MR_I32;
+  s->dropout = s->train ? (float)m->dropout : 0;
+  for (int i = 0; i < m->layers; i++) {
+    char name[24];
+    snprintf(name, sizeof name, "hidden.%d", i);
+    x = mr_nn_dropout(s, mr_lax_gelu(f, mr_nn_linear(s, name, x, m->hidden), MR_GELU_TANH));
+  }
+  x = mr_lax_convert(f, mr_nn_linear(s, "head", x, m->outs), MR_F32);
+  if (!x) return f->diag.code;
+  out->out[0] = x;
+  out->losses = classes ? mr_lax_softmax_cross_entropy(f, x, y, 0)
+                        : mr_lax_mul(f, differences(f, x, y, true), field[2]);
+  out->loss =
+      mr_lax_scale(f, 1 / (double)x->aval.dim[0], mr_lax_reduce_sum(f, out->losses, 1, (int[]){0}));
+  return f->diag.code;
+}
+
+static mr_err_t mlp_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
+                            mr_var_t *const *out, mr_loss_told_t *told) {
+  if (field[1]->aval.dtype == MR_I32) return mr_loss_tell_classes(f, out[0], field[1], told);
+  told->counts = field[2];
+  told->metric[0] = differences(f, out[0], field[1], false);
+  return f->diag.code;
+}
+
+const mr_model_def_t mr_model_mlp = {
+    .name = "mlp",
+    .help = "A multilayer perceptron: classes of image, or numbers y of x.",
+    .opts = mlp_opts,
+    .state_sz = sizeof(mlp_t),
+    .shapes = "hidden layers",
+    .plan = mlp_plan,
+    .loss = mlp_loss,
+    .metrics = mlp_metrics,
+};

@@ -1,0 +1,160 @@
+/* The Vision Transformer of the recipe, over the fields image and label. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/nn/vit.h"
+#include "model/zoo/zoo.h"
+
+typedef struct vit {
+  int style;
+  int64_t patch, embed, mlp, heads, layers;
+  double dropout, attn_drop, proj_drop, drop_path, label_smoothing;
+  bool qkv_bias;
+  mr_vit_config_t config; /* what plan makes of these and the fields */
+} vit_t;
+
+#define AT(field) offsetof(vit_t, field)
+static const mr_opt_t vit_opts[] = {
+    {.name = "style",
+     .type = MR_OPT_ENUM,
+     .offset = AT(style),
+     .def = "flax",
+     .choices = "flax|timm",
+     .help = "Form of the Vision Transformer, and names and layout of its parameters."},
+    {.name = "patch",
+     .type = MR_OPT_INT,
+     .offset = AT(patch),
+     .unit = "pixels",
+     .def = "4",
+     .lo = 1,
+     .hi = 1024,
+     .help = "Side of a patch; it divides the picture's."},
+    {.name = "embed",
+     .type = MR_OPT_INT,
+     .offset = AT(embed),
+     .def = "384",
+     .lo = 1,
+     .hi = 65536,
+     .help = "Width of a token."},
+    {.name = "mlp",
+     .type = MR_OPT_INT,
+     .offset = AT(mlp),
+     .def = "1536",
+     .lo = 1,
+     .hi = 262144,
+     .help = "Width inside the MLP."},
+    {.name = "heads",
+     .type = MR_OPT_INT,
+     .offset = AT(heads),
+     .def = "8",
+     .lo = 1,
+     .hi = 1024,
+     .help = "Attention heads; they divide embed."},
+    {.name = "layers",
+     .type = MR_OPT_INT,
+     .offset = AT(layers),
+     .def = "6",
+     .lo = 1,
+     .hi = 1024,
+     .help = "Encoder blocks."},
+    {.name = "dropout",
+     .type = MR_OPT_F64,
+     .offset = AT(dropout),
+     .def = "0.1",
+     .hi = 0.99,
+     .help = "Rate of dropout in the MLP, while training."},
+    {.name = "attn-drop",
+     .type = MR_OPT_F64,
+     .offset = AT(attn_drop),
+     .def = "0",
+     .hi = 0.99,
+     .help = "Rate of dropout of attention's probabilities, while training."},
+    {.name = "proj-drop",
+     .type = MR_OPT_F64,
+     .offset = AT(proj_drop),
+     .def = "-1",
+     .lo = -1,
+     .hi = 0.99,
+     .help = "timm: rate of dropout of what attention gives, while training; -1: as dropout."},
+    {.name = "drop-path",
+     .type = MR_OPT_F64,
+     .offset = AT(drop_path),
+     .def = "0",
+     .hi = 0.99,
+     .help = "timm: rate at which a record skips the last block while training; 0 in the first "
+             "block, linear between."},
+    {.name = "qkv-bias",
+     .type = MR_OPT_BOOL,
+     .offset = AT(qkv_bias),
+     .def = "true",
+     .help = "timm: biases of q, k and v."},
+    {.name = "label-smoothing",
+     .type = MR_OPT_F64,
+     .offset = AT(label_smoothing),
+     .def = "0",
+     .hi = 0.999,
+     .help = "Share of the target spread evenly over all classes."},
+    {0}};
+
+static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
+  vit_t *v = state;
+  const mr_model_field_t *image = mr_model_take(p, "image", diag);
+  const mr_model_field_t *label = image ? mr_model_take(p, "label", diag) : NULL;
+  if (!label) return MR_ERR_SHAPE;
+  const mr_aval_t *a = &image->aval;
+  if (a->dtype != MR_F32 || a->ndim != 3 || strcmp(image->layout, "HWC"))
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "want batches of f32 pictures laid out HWC; put `normalize layout=hwc` before "
+                   "batch");
+  if (a->dim[0] != a->dim[1]) return mr_fail(diag, MR_ERR_SHAPE, "want square pictures");
+  if (label->classes < 1) return mr_fail(diag, MR_ERR_SHAPE, "want a dataset with classes");
+  v->config = (mr_vit_config_t){.variant = v->style ? MR_VIT_TIMM : MR_VIT_FLAX,
+                                .image = (int)a->dim[0],
+                                .patch = (int)v->patch,
+                                .channels = (int)a->dim[2],
+                                .embed = (int)v->embed,
+                                .mlp = (int)v->mlp,
+                                .heads = (int)v->heads,
+                                .layers = (int)v->layers,
+                                .classes = (int)label->classes,
+                                .dropout = (float)v->dropout,
+                                .attn_drop = (float)v->attn_drop,
+                                .proj_drop = (float)v->proj_drop,
+                                .drop_path = (float)v->drop_path,
+                                .no_qkv_bias = !v->qkv_bias,
+                                .label_smoothing = (float)v->label_smoothing};
+  p->loss.classes = label->classes;
+  mr_model_tells(p, "accuracy");
+  return mr_vit_check(&v->config, diag);
+}
+
+static mr_err_t vit_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
+                         mr_loss_out_t *out) {
+  return mr_vit_trace(&((const vit_t *)state)->config, s, field[0], field[1], out);
+}
+
+static mr_err_t vit_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
+                            mr_var_t *const *out, mr_loss_told_t *told) {
+  return mr_loss_tell_classes(f, out[0], field[1], told);
+}
+
+static void vit_text(const void *state, const mr_model_plan_t *p, char *text, size_t n) {
+  const mr_vit_config_t *c = &((const vit_t *)state)->config;
+  snprintf(text, n,
+           "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s",
+           c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
+           c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? " qkv-bias=false" : "");
+}
+
+const mr_model_def_t mr_model_vit = {
+    .name = "vit",
+    .help = "A Vision Transformer over pictures with a class: flax's or timm's.",
+    .opts = vit_opts,
+    .state_sz = sizeof(vit_t),
+    .shapes = "style patch embed mlp heads layers qkv-bias",
+    .remat = true,
+    .plan = vit_plan,
+    .loss = vit_loss,
+    .metrics = vit_metrics,
+    .text = vit_text,
+};

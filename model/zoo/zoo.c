@@ -1,0 +1,165 @@
+#include "model/zoo/zoo.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+enum { MODELS_MAX = 64 };
+
+#define MR_MODEL(name) extern const mr_model_def_t mr_model_##name;
+#include "model/zoo/list.def"
+#undef MR_MODEL
+
+static const mr_model_def_t *const own[] = {
+#define MR_MODEL(name) &mr_model_##name,
+#include "model/zoo/list.def"
+#undef MR_MODEL
+};
+enum { OWN = sizeof own / sizeof *own };
+
+static const mr_model_def_t *added[MODELS_MAX];
+static int n_added;
+
+const mr_model_def_t *mr_model_at(int i) {
+  if (i < 0 || i >= OWN + n_added) return NULL;
+  return i < OWN ? own[i] : added[i - OWN];
+}
+
+const mr_model_def_t *mr_model_find(const char *name) {
+  const mr_model_def_t *def;
+  for (int i = 0; (def = mr_model_at(i)); i++)
+    if (!strcmp(def->name, name)) return def;
+  return NULL;
+}
+
+mr_err_t mr_model_register(const mr_model_def_t *def, mr_diag_t *diag) {
+  if (!def->name || !*def->name) return mr_fail(diag, MR_ERR_CONFIG, "a model without a name");
+  if (!def->help || !def->plan || !def->loss || !def->metrics)
+    return mr_fail(diag, MR_ERR_CONFIG, "model %s: it has no %s", def->name,
+                   !def->help   ? "help"
+                   : !def->plan ? "plan"
+                   : !def->loss ? "loss"
+                                : "metrics");
+  if (mr_model_find(def->name))
+    return mr_fail(diag, MR_ERR_CONFIG, "model %s: there is one of this name", def->name);
+  if (n_added == MODELS_MAX)
+    return mr_fail(diag, MR_ERR_CONFIG, "model %s: more than %d models", def->name, MODELS_MAX);
+  added[n_added++] = def;
+  return MR_OK;
+}
+
+/* ---- for plan ---- */
+
+const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name) {
+  for (int i = 0; i < p->n_fields; i++) {
+    if (strcmp(p->field[i].name, name)) continue;
+    assert(p->loss.n_fields < MR_LOSS_FIELDS);
+    p->loss.field[p->loss.n_fields++] = p->field[i];
+    return &p->field[i];
+  }
+  return NULL;
+}
+
+const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_diag_t *diag) {
+  const mr_model_field_t *f = mr_model_may_take(p, name);
+  char list[256] = "";
+  if (f) return f;
+  for (int i = 0; i < p->n_fields; i++) {
+    size_t n = strlen(list);
+    snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", p->field[i].name);
+  }
+  mr_fail(diag, MR_ERR_SHAPE, "want a field %s; these batches have %s", name,
+          *list ? list : "none");
+  return NULL;
+}
+
+void mr_model_tells(mr_model_plan_t *p, const char *metric) {
+  assert(p->loss.n_metrics < MR_LOSS_METRICS);
+  p->loss.metric[p->loss.n_metrics++] = metric;
+}
+
+/* ---- models ---- */
+
+mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, int n,
+                       const mr_model_field_t *field, mr_diag_t *diag) {
+  *m = (mr_model_t){.def = def, .state = state, .plan = {.n_fields = n, .field = field}};
+  mr_err_t e = def->plan(state, &m->plan, diag);
+  m->plan.n_fields = 0, m->plan.field = NULL; /* the caller's */
+  m->plan.loss.of = state, m->plan.loss.trace = def->loss, m->plan.loss.metrics = def->metrics;
+  if (e < 0) return e;
+  if (!m->plan.loss.n_fields)
+    return mr_fail(diag, MR_ERR_CONFIG, "model %s: its plan takes no field", def->name);
+  return MR_OK;
+}
+
+/* The word of choices, "flax|timm", at i into text. */
+static void choice_text(const char *choices, int i, char *text, size_t n) {
+  for (; i > 0 && choices; i--) choices = strchr(choices, '|'), choices += choices != NULL;
+  snprintf(text, n, "%.*s", choices ? (int)strcspn(choices, "|") : 0, choices ? choices : "");
+}
+
+/* A setting as it would be given. */
+static void opt_text(const mr_opt_t *o, const void *state, char *text, size_t n) {
+  const char *at = (const char *)state + o->offset;
+  int count = o->type == MR_OPT_VEC     ? ((const mr_vec_t *)at)->n
+              : o->type == MR_OPT_VEC3  ? 3
+              : o->type == MR_OPT_RANGE ? 2
+                                        : 1;
+  const double *v = o->type == MR_OPT_VEC ? ((const mr_vec_t *)at)->v : (const double *)at;
+  const char *word = o->type == MR_OPT_STR ? *(const char *const *)at : NULL;
+  text[0] = 0;
+  switch (o->type) {
+    case MR_OPT_INT: snprintf(text, n, "%lld", (long long)*(const int64_t *)at); break;
+    case MR_OPT_BOOL: snprintf(text, n, "%s", *(const bool *)at ? "true" : "false"); break;
+    case MR_OPT_ENUM: choice_text(o->choices, *(const int *)at, text, n); break;
+    case MR_OPT_STR: snprintf(text, n, "%s", word ? word : ""); break;
+    case MR_OPT_F64:
+    case MR_OPT_RANGE:
+    case MR_OPT_VEC3:
+    case MR_OPT_VEC:
+      for (int i = 0; i < count; i++) {
+        size_t len = strlen(text);
+        mr_snprintf(text + len, n - len, "%s%.17g",
+                    !i                        ? ""
+                    : o->type == MR_OPT_RANGE ? ":"
+                                              : ",",
+                    v[i]);
+      }
+      break;
+    case MR_OPT_SECRET:
+    case MR_OPT_END: break;
+  }
+}
+
+/* Whether word is one of the blank-separated words. */
+static bool has_word(const char *words, const char *word) {
+  size_t n = strlen(word);
+  for (const char *s = words; s && *s; s += strcspn(s, " "), s += strspn(s, " "))
+    if (strcspn(s, " ") == n && !strncmp(s, word, n)) return true;
+  return false;
+}
+
+void mr_model_text(const mr_model_t *m, char *text) {
+  const mr_loss_t *l = &m->plan.loss;
+  char aval[MR_AVAL_TEXT], value[128];
+  if (m->def->text) {
+    m->def->text(m->state, &m->plan, text, MR_MODEL_TEXT);
+    return;
+  }
+  snprintf(text, MR_MODEL_TEXT, "%s", m->def->name);
+  for (int i = 0; i < l->n_fields; i++) {
+    size_t n = strlen(text);
+    snprintf(text + n, MR_MODEL_TEXT - n, " %s=%s", l->field[i].name,
+             mr_aval_text(&l->field[i].aval, aval));
+  }
+  size_t n = strlen(text);
+  if (l->classes) snprintf(text + n, MR_MODEL_TEXT - n, " classes=%lld", (long long)l->classes);
+  for (const mr_opt_t *o = m->def->opts; o && o->type != MR_OPT_END; o++) {
+    if (!has_word(m->def->shapes, o->name)) continue;
+    opt_text(o, m->state, value, sizeof value);
+    n = strlen(text);
+    snprintf(text + n, MR_MODEL_TEXT - n, " %s=%s", o->name, value);
+  }
+}

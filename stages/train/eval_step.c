@@ -1,0 +1,130 @@
+/* eval-step: the loss and metrics of a checkpoint over a stream of batches. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "pipeline/stage_step.h"
+#include "stages/train/fields.h"
+#include "stages/train/recall.h"
+#include "stages/train/state.h"
+#include "stages/train/tally.h"
+#include "stages/train/team.h"
+
+typedef struct eval_step {
+  const char *checkpoint, *records;
+  int dtype;
+  bool ema;
+  mr_train_team_t team;
+
+  mr_recalled_t recalled;
+  mr_model_t model;
+  mr_params_t params;
+  mr_eval_step_t *step;
+  mr_train_progress_t at;
+  double t0;
+} eval_step_t;
+
+static const mr_opt_t eval_step_opts[] = {
+    {"checkpoint", MR_OPT_STR, offsetof(eval_step_t, checkpoint), "", NULL, 0, 0, NULL,
+     "Checkpoint file of train-step; the model is the one it holds.", 1},
+    {"dtype", MR_OPT_ENUM, offsetof(eval_step_t, dtype), "", "bf16", 0, 0, "f32|bf16",
+     "Type of the matrix products.", 0},
+    {"records", MR_OPT_STR, offsetof(eval_step_t, records), "", NULL, 0, 0, NULL,
+     "What the records are called beside the result, where they are no test records.", 0},
+    {"ema", MR_OPT_BOOL, offsetof(eval_step_t, ema), "", "true", 0, 0, NULL,
+     "Evaluates the average of the weights if the checkpoint holds one (train-step ema=), not the "
+     "weights of its last step.",
+     0},
+    MR_TRAIN_TEAM_OPTS(offsetof(eval_step_t, team)),
+    {0},
+};
+
+static mr_err_t eval_step_plan(mr_stage_t *s) {
+  const eval_step_t *v = s->state;
+  if (!v->checkpoint || !v->checkpoint[0])
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting checkpoint: want the name of a file");
+  s->out_spec[0] = mr_metrics_spec(s->in_spec[0].dataset);
+  return MR_OK;
+}
+
+/* The model of the checkpoint, if it is one of these batches. */
+static mr_err_t recall(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  char holds[MR_MODEL_TEXT], brings[MR_MODEL_TEXT];
+  mr_diag_t why = {0};
+  mr_err_t e = mr_train_state_model(v->checkpoint, holds, &why);
+  if (e >= 0) e = mr_recall(&v->recalled, v->checkpoint, holds, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
+  mr_model_text(&v->model, brings);
+  if (!strcmp(holds, brings)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_DATA, "%s: its model is \"%s\", of these batches it were \"%s\"",
+                       v->checkpoint, holds, brings);
+}
+
+static mr_err_t load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
+  const mr_loss_t *loss = &v->model.plan.loss;
+  const mr_compute_t compute = {
+      .dtype = v->dtype ? MR_BF16 : MR_F32, .threads = (int)v->team.threads, .pin = v->team.pin};
+  char model[MR_MODEL_TEXT];
+  bool averaged;
+  mr_model_text(&v->model, model);
+  MR_TRY(mr_train_state_averaged(v->checkpoint, &averaged, diag));
+  if (averaged && v->ema) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
+  MR_TRY(mr_loss_params_list(loss, &v->params, diag));
+  MR_TRY(mr_train_state_check(v->checkpoint, model, &v->params, diag));
+  MR_TRY(mr_params_alloc(&v->params, diag));
+  MR_TRY(mr_train_state_load(v->checkpoint, model, &v->params, &v->at, diag));
+  return mr_eval_step_create(loss, &compute, batch, NULL, &v->step, diag);
+}
+
+static mr_err_t eval_step_open(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  mr_diag_t why = {0};
+  v->t0 = mr_now_s();
+  mr_train_team_tell(s, &v->team);
+  MR_TRY(recall(s));
+  mr_err_t e = load(v, s->in_spec[0].batch, &why);
+  mr_backends_leave(); /* batches are evaluated in the stage's own thread */
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+static void eval_step_close(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  mr_eval_step_destroy(v->step);
+  mr_params_fini(&v->params);
+  mr_recalled_fini(&v->recalled);
+  v->step = NULL;
+}
+
+static mr_err_t eval_step_step(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  mr_tally_t tally = {.loss = &v->model.plan.loss};
+  mr_buf_t *b = NULL;
+  mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
+  if (e == MR_AGAIN) return MR_END; /* stopped: half an evaluation says nothing */
+  if (e != MR_OK) return e;
+  MR_TRY(mr_fresh(s, 0, &b));
+  if (!b) return MR_END;
+  mr_metrics_t *r = b->data;
+  memset(r, 0, sizeof *r);
+  r->kind = MR_METRICS_TEST, r->step = v->at.step,
+  r->epoch = v->at.epoch ? v->at.epoch : v->at.step > 0;
+  r->images = v->at.images, r->ledger = v->at.ledger, r->elapsed_s = mr_now_s() - v->t0;
+  r->dataset = s->in_spec[0].dataset;
+  if (v->records) snprintf(r->note, sizeof r->note, "%s", v->records);
+  mr_tally_metrics(&tally, r);
+  b->size = sizeof *r;
+  return mr_push(s, 0, b);
+}
+
+static const mr_step_def_t eval_step_run = {.run = eval_step_step};
+
+#define EVAL_STEP                                                                      \
+  .help = "Evaluates a checkpoint of train-step over each epoch of a stream.",         \
+  .in = {{"in", MR_FLOW_BATCHES, false}}, .out = {{"metrics", MR_FLOW_METRICS, true}}, \
+  .opts = eval_step_opts, .state_sz = sizeof(eval_step_t), .plan = eval_step_plan,     \
+  .open = eval_step_open, .close = eval_step_close, .step = &eval_step_run
+
+const mr_stage_def_t mr_stage_eval_step = {.name = "eval-step", EVAL_STEP};
+const mr_stage_def_t mr_stage_vit_eval = {.name = "vit-eval", EVAL_STEP}; /* its name before */

@@ -1,0 +1,110 @@
+#include "stages/train/tally.h"
+
+#include <string.h>
+
+#include "pipeline/stage_step.h"
+#include "stages/train/fields.h"
+
+/* Batches whose runs are not read yet: their buffers and fields must stand until then. */
+typedef struct flight {
+  mr_buf_t *b;
+  mr_train_batch_t fields;
+} flight_t;
+
+typedef struct evaluation {
+  mr_stage_t *s;
+  int port;
+  mr_eval_step_t *step;
+  const mr_params_t *params;
+  mr_tally_t *tally;
+  flight_t flight[MR_TRAIN_RING];
+  int64_t begun, read;
+} evaluation_t;
+
+/* The field whose classes the answers are of; NULL: there is none. */
+static const int32_t *truth_of(const mr_tally_t *t, const flight_t *f) {
+  for (int i = 0; i < t->loss->n_fields; i++)
+    if (t->loss->classes && t->loss->field[i].classes == t->loss->classes)
+      return f->fields.field[i];
+  return NULL;
+}
+
+static void count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t *r) {
+  mr_tally_t *t = v->tally;
+  const int32_t *truth = truth_of(t, f);
+  for (int i = 0; i < f->b->n; i++) {
+    if (r->counts[i] == 0) continue;
+    t->records++;
+    t->losses += (double)r->losses[i];
+    for (int k = 0; k < t->loss->n_metrics; k++) t->metric[k] += (double)r->metric[k][i];
+    if (!t->n_classes || !truth) continue;
+    int guess = (int)r->guess[i];
+    t->confusion[truth[i] * t->n_classes + guess]++;
+    if (guess != truth[i] && t->wrong) t->wrong(v->s, t, v->port, f->b, i, guess);
+  }
+}
+
+/* Counts what has ended; with wait all that is in flight, or until a run may begin. */
+static void read_rows(evaluation_t *v, int64_t most) {
+  mr_eval_rows_t rows;
+  while (mr_eval_step_read(v->step, v->begun - v->read > most, &rows) == MR_OK) {
+    flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
+    count(v, f, &rows);
+    mr_train_batch_fini(&f->fields);
+    mr_buf_unref(f->b);
+  }
+}
+
+/* Owns b. */
+static mr_err_t evaluate_batch(evaluation_t *v, mr_buf_t *b) {
+  flight_t *f = &v->flight[v->begun % MR_TRAIN_RING];
+  const mr_spec_t *spec = &v->s->in_spec[v->port];
+  mr_err_t e = b->n ? mr_train_batch_init(&f->fields, v->s, spec, v->tally->loss, b) : MR_OK;
+  if (e >= 0 && b->n) e = mr_eval_step_run(v->step, v->params, f->fields.field, v->s->diag);
+  if (e >= 0 && b->n) {
+    f->b = b, v->begun++;
+    read_rows(v, MR_TRAIN_RING - 1);
+    return MR_OK;
+  }
+  mr_train_batch_fini(&f->fields);
+  mr_buf_unref(b);
+  return e;
+}
+
+static mr_err_t evaluate(evaluation_t *v) {
+  mr_stage_t *s = v->s;
+  for (bool last = false; !last;) {
+    mr_buf_t *b = NULL;
+    mr_err_t e = mr_stopping(s) ? MR_AGAIN : mr_pull(s, v->port, &b);
+    if (e == MR_END && mr_stopping(s)) return MR_AGAIN;
+    if (e == MR_END) read_rows(v, 0);
+    if (e == MR_END && v->tally->records) return MR_OK;
+    if (e != MR_OK) return e;
+    last = b->flags & MR_BUF_EPOCH_END;
+    mr_stream_at_pass(&v->tally->at, &s->in_spec[v->port], b);
+    MR_TRY(evaluate_batch(v, b));
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
+                           mr_tally_t *tally) {
+  evaluation_t v = {.s = s, .port = port, .step = step, .params = params, .tally = tally};
+  int64_t classes = tally->loss->classes;
+  tally->n_classes =
+      classes <= MR_METRICS_CLASSES ? (int)classes : 0; /* people read no larger one */
+  mr_err_t e = evaluate(&v);
+  read_rows(&v, 0);
+  return e;
+}
+
+void mr_tally_metrics(const mr_tally_t *tally, mr_metrics_t *r) {
+  double n = tally->records ? (double)tally->records : 1;
+  mr_metrics_add(r, "loss", tally->losses / n);
+  for (int i = 0; i < tally->loss->n_metrics; i++)
+    mr_metrics_add(r, tally->loss->metric[i], tally->metric[i] / n);
+  mr_metrics_add(r, "records", (double)tally->records);
+  if (!tally->n_classes) return;
+  r->n_classes = tally->n_classes;
+  memcpy(r->confusion, tally->confusion, sizeof r->confusion);
+}

@@ -1,0 +1,27 @@
+/* Which threads compute: settings that train-step and eval-step share. */
+#ifndef MR_STAGES_TRAIN_TEAM_H
+#define MR_STAGES_TRAIN_TEAM_H
+
+#include "model/exec/backend.h"
+#include "model/exec/exec.h"
+#include "pipeline/stage.h"
+
+typedef struct mr_train_team {
+  int64_t threads;
+  bool pin;
+} mr_train_team_t;
+
+/* Says on standard error when pin cannot give each thread a processor of its own. */
+void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t);
+
+/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format off */
+/* Of a stage whose state holds an mr_train_team_t at offset base. */
+#define MR_TRAIN_TEAM_OPTS(base)                                                                  \
+  {"threads", MR_OPT_INT, (base) + offsetof(mr_train_team_t, threads), "", "0", 0, MR_THREADS_MAX, \
+   NULL, "Threads that compute; 0: one a processor.", 0},                                         \
+  {"pin", MR_OPT_BOOL, (base) + offsetof(mr_train_team_t, pin), "", "false", 0, 0, NULL,          \
+   "Ties each of these threads to a processor of its own, or in turn where there are fewer.", 0}
+/* clang-format on */
+
+#endif

@@ -1,0 +1,83 @@
+/* What train-step says of itself: a record a step, histograms and pictures now and then. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "pipeline/stage_step.h"
+#include "stages/train/train_step_private.h"
+
+/* A METRICS buffer with what every record says; *out is NULL when nobody listens. */
+mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out) {
+  train_t *v = s->state;
+  *out = NULL;
+  if (!s->out_linked[OUT_METRICS]) return MR_OK;
+  MR_TRY(mr_fresh(s, OUT_METRICS, out));
+  if (!*out) return MR_OK; /* every consumer is gone */
+  mr_metrics_t *r = (*out)->data;
+  memset(r, 0, sizeof *r);
+  r->kind = kind, r->step = v->at.step, r->total_steps = v->total;
+  r->epoch = v->epoch;
+  r->images = v->at.images, r->elapsed_s = mr_now_s() - v->t0, r->ledger = v->at.ledger;
+  r->dataset = s->in_spec[IN_TRAIN].dataset;
+  (*out)->size = sizeof *r;
+  return MR_OK;
+}
+
+mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b) {
+  return b ? mr_push(s, OUT_METRICS, b) : MR_OK;
+}
+
+mr_err_t mr__train_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
+                             double lr) {
+  train_t *v = s->state;
+  double took = mr_now_s() - v->step_t0;
+  v->step_t0 += took;
+  mr_buf_t *b;
+  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_STEP, &b));
+  if (!b) return MR_OK;
+  mr_metrics_t *m = b->data;
+  mr_metrics_add(m, "loss", (double)r->loss);
+  const mr_loss_t *loss = &v->model.plan.loss;
+  for (int i = 0; i < loss->n_metrics; i++) mr_metrics_add(m, loss->metric[i], r->metric[i]);
+  mr_metrics_add(m, "lr", (double)lr);
+  mr_metrics_add(m, "grad_norm", (double)r->grad_norm);
+  mr_metrics_add(m, "param_norm", (double)r->param_norm);
+  mr_metrics_add(m, "loss_scale", (double)r->loss_scale);
+  mr_metrics_add(m, "step_s", took);
+  mr_metrics_add(m, "images_per_s", batch->n / took);
+  return mr__train_metrics_give(s, b);
+}
+
+/* Whether histograms and samples follow the step that comes to stand at. */
+bool mr__train_watched(const mr_stage_t *s, int64_t step) {
+  const train_t *v = s->state;
+  return s->out_linked[OUT_METRICS] && v->watch_every && (step - 1) % v->watch_every == 0;
+}
+
+mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
+  train_t *v = s->state;
+  mr_buf_t *b;
+  bool pictures = mr_train_has_pictures(&s->in_spec[IN_TRAIN]);
+  for (int i = 0; pictures && i < MR_TRAIN_SAMPLES && i < batch->n; i++) {
+    MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_SAMPLE, &b));
+    if (b) mr_train_picture(&s->in_spec[IN_TRAIN], batch, i, -1, b->data);
+    MR_TRY(mr__train_metrics_give(s, b));
+  }
+  for (int first = 0; first < 2 * v->params.n; first += MR_METRICS_HISTOGRAMS_MAX) {
+    MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_HISTOGRAMS, &b));
+    if (b) mr_train_watch_histograms(&v->watch, &v->params, first, b->data);
+    MR_TRY(mr__train_metrics_give(s, b));
+  }
+  return MR_OK;
+}
+
+/* A few pictures of each cell of the confusion matrix. */
+void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
+                          int i, int guess) {
+  mr_buf_t *b;
+  if (!mr_train_has_pictures(&s->in_spec[port])) return;
+  if (tally->confusion[batch->label[i] * tally->n_classes + guess] > MR_TRAIN_WRONG) return;
+  if (mr__train_metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
+  mr_train_picture(&s->in_spec[port], batch, i, guess, b->data);
+  (void)mr__train_metrics_give(
+      s, b); /* lossy: a failure here is the graph's, and ends the step anyway */
+}

@@ -1,0 +1,219 @@
+/* train-step: one training step a batch; evaluation after each epoch and at the end.
+
+   Here the two graphs meet: batches come from the stream graph, a compiled tensor graph takes
+   them.  The stage owns the parameters.  It reads its valid input up to the end of an epoch
+   whenever the training stream ends one, and its test input at the end of the run; what it says
+   leaves as metrics, what it is leaves as state for a checkpoint. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ledger.h"
+#include "pipeline/stage_step.h"
+#include "stages/train/train_step_private.h"
+
+/* Tells the sinks that a state follows (pipeline/durable.h); *mark 0: no sink listens. */
+static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
+  train_t *v = s->state;
+  mr_buf_t *b;
+  *mark = 0;
+  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_MARK, &b));
+  if (b) ((mr_metrics_t *)b->data)->mark = *mark = ++v->marks;
+  return mr__train_metrics_give(s, b);
+}
+
+/* Gives out state unless this step's is out already.  last: the run ends with it. */
+static mr_err_t save(mr_stage_t *s, bool last) {
+  train_t *v = s->state;
+  if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
+    return MR_OK;
+  mr_buf_t *b = NULL;
+  int64_t mark;
+  mr_err_t e = give_mark(s, &mark);
+  if (e < 0) return e;
+  MR_TRY(mr_fresh(s, OUT_STATE, &b));
+  if (!b) return MR_OK;
+  if (!v->fixed_scale) v->at.scale = *mr_train_step_scale(v->step);
+  char model[MR_MODEL_TEXT];
+  mr_model_text(&v->model, model);
+  b->size = mr_train_state_pack(&v->params, model, &v->at, s->name, last, b->data);
+  ((mr_state_t *)b->data)->mark = mark;
+  v->saved_step = v->at.step;
+  return mr_push(s, OUT_STATE, b);
+}
+
+/* MR_AGAIN: an orderly stop came in between, nothing was told. */
+static mr_err_t evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
+  train_t *v = s->state;
+  if (!s->in_linked[port]) return MR_OK;
+  mr_tally_t tally = {.loss = &v->model.plan.loss, .wrong = mr__train_tell_wrong};
+  if (port < MR_TRAIN_STREAMS) tally.at = v->at.stream[port];
+  mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
+  v->step_t0 = mr_now_s();
+  if (e == MR_END) return MR_OK;
+  if (e != MR_OK) return e;
+  if (port < MR_TRAIN_STREAMS) v->at.stream[port] = tally.at;
+  mr_buf_t *b;
+  MR_TRY(mr__train_metrics_fresh(s, kind, &b));
+  if (b) mr_tally_metrics(&tally, b->data);
+  return mr__train_metrics_give(s, b);
+}
+
+static mr_err_t validate(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_err_t e = evaluate(s, IN_VALID, MR_METRICS_VALID);
+  if (e == MR_OK) v->at.unvalidated = false;
+  return e;
+}
+
+/* Why the run ends, into the final record. */
+static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
+  const train_t *v = s->state;
+  char nothing[sizeof r->note] = "";
+  if (!stopped && !v->at.step) mr_nothing_came(s, IN_TRAIN, nothing, sizeof nothing);
+  const char *why = *nothing ? nothing : stopped ? "stopped on request" : "finished";
+  snprintf(r->note, sizeof r->note, "%s", why);
+}
+
+/* The run's end: test unless stopped, the last state, the final record. */
+static mr_err_t finish(mr_stage_t *s) {
+  bool stopped = mr_stopping(s);
+  if (!stopped) {
+    mr_err_t e = evaluate(s, IN_TEST, MR_METRICS_TEST);
+    if (e < 0) return e;
+    stopped = e == MR_AGAIN;
+  }
+  MR_TRY(save(s, true));
+  mr_buf_t *b;
+  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_FINAL, &b));
+  if (b) say_why(s, stopped, b->data);
+  MR_TRY(mr__train_metrics_give(s, b));
+  return MR_END;
+}
+
+/* The step counts, so that those after it are the same: their rate, masks and corrections follow
+   its number. */
+static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
+  train_t *v = s->state;
+  mr_buf_t *b;
+  v->at.step++, v->epoch = v->at.epoch + 1;
+  mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
+  v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, NULL, NULL, 0, 0);
+  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_STEP, &b));
+  if (b) mr_metrics_add(b->data, "skipped", 1);
+  MR_TRY(mr__train_metrics_give(s, b));
+  if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
+  return MR_OK;
+}
+
+void mr__train_flight_fini(mr__train_flight_t *f) {
+  mr_train_batch_fini(&f->fields);
+  mr_buf_unref(f->batch);
+  f->batch = NULL;
+}
+
+/* A step that has ended: it counts, and what it tells is passed on. */
+static mr_err_t count_step(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r) {
+  train_t *v = s->state;
+  const mr_buf_t *batch = f->batch;
+  uint32_t bits;
+  memcpy(&bits, &r->loss, sizeof bits);
+  v->at.step++, v->epoch = v->at.epoch + 1;
+  v->at.images += batch->n;
+  mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
+  v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
+  MR_TRY(mr__train_tell_step(s, r, batch, (double)f->lr));
+  if (f->watch && r->applied) MR_TRY(mr__train_tell_watched(s, batch));
+  if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
+  return MR_OK;
+}
+
+/* Counts the steps that have ended, in order; waits as long as more than `most` are in flight. */
+static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
+  train_t *v = s->state;
+  mr_train_out_t r;
+  while (mr_train_step_read(v->step, v->begun - v->read > most, &r) == MR_OK) {
+    mr__train_flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
+    mr_err_t e = count_step(s, f, &r);
+    mr__train_flight_fini(f);
+    if (e < 0) return e;
+  }
+  return MR_OK;
+}
+
+static bool checkpoint_due(const train_t *v, int64_t step) {
+  return v->checkpoint_every && step % v->checkpoint_every == 0;
+}
+
+/* Begins the step of this number.  Owns batch. */
+static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
+  train_t *v = s->state;
+  mr__train_flight_t *f = &v->flight[v->begun % MR_TRAIN_RING];
+  *f = (mr__train_flight_t){.batch = batch,
+                            .lr = mr_schedule_at(&v->rate, step - 1),
+                            .watch = mr__train_watched(s, step)};
+  if (f->watch) {
+    mr_optim_t optim = mr__train_config(v, batch->n).optim;
+    mr_train_watch_before(&v->watch, &optim, f->lr, &v->params);
+  }
+  const mr_train_in_t in = {.step = step, .seed = v->at.seed, .lr = f->lr};
+  mr_err_t e =
+      mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
+  if (e >= 0) e = mr_train_step_run(v->step, &v->params, f->fields.field, &in, s->diag);
+  if (e < 0) return mr__train_flight_fini(f), e;
+  v->begun++;
+  return MR_OK;
+}
+
+/* Owns batch.  Whatever looks at parameters, or comes between two steps, finds none in flight. */
+static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
+  train_t *v = s->state;
+  int64_t step = v->at.step + (v->begun - v->read) + 1;
+  bool ends = batch->flags & MR_BUF_EPOCH_END;
+  bool alone = mr__train_watched(s, step) || v->profile.after != NULL || !batch->n;
+  mr_err_t e = alone ? count_steps(s, 0) : MR_OK;
+  if (e >= 0 && !batch->n) e = pass_step(s, batch);
+  if (e < 0 || !batch->n) return mr_buf_unref(batch), e;
+  if (batch->n != s->in_spec[IN_TRAIN].batch) {
+    e = mr_stage_fail(s, MR_ERR_SHAPE,
+                      "a batch of %d records: want %" PRId64
+                      "; give the batch stage drop-remainder",
+                      batch->n, s->in_spec[IN_TRAIN].batch);
+    return mr_buf_unref(batch), e;
+  }
+  MR_TRY(begin_step(s, batch, step));
+  if (v->profile.after) v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), step);
+  bool last = v->total && step >= v->total;
+  return count_steps(s, alone || ends || last || checkpoint_due(v, step) ? 0 : MR_TRAIN_RING - 1);
+}
+
+mr_err_t mr__train_stage_step(mr_stage_t *s) {
+  train_t *v = s->state;
+  if (v->at.unvalidated && !mr_stopping(s)) {
+    mr_err_t e = validate(s);
+    if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
+    MR_TRY(save(s, false));
+  }
+  mr_buf_t *batch = NULL;
+  bool over = mr_stopping(s) || (v->total && v->at.step >= v->total);
+  mr_err_t e = over ? MR_END : mr_pull(s, IN_TRAIN, &batch);
+  if (e == MR_END) {
+    MR_TRY(count_steps(s, 0));
+    return finish(s);
+  }
+  if (e != MR_OK) return e;
+  MR_TRY(train_on(s, batch));
+  if (v->begun == v->read && checkpoint_due(v, v->at.step) && !v->at.unvalidated)
+    return save(s, false);
+  return MR_OK;
+}
+
+void mr_train_stage_profile(mr_stage_t *s, mr_train_profile_t p) {
+  ((train_t *)s->state)->profile = p;
+}
+
+void mr__train_stage_report(mr_stage_t *s, char *text, size_t n) {
+  const train_t *v = s->state;
+  snprintf(text, n, "%" PRId64 " steps, ledger %016" PRIx64, v->at.step, v->at.ledger);
+}
