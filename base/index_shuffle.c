@@ -1,5 +1,6 @@
 #include "base/index_shuffle.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/seedseq.h"
@@ -26,6 +27,7 @@ static mr_err_t init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, i
   if (rounds < 2 || rounds > MR_SHUFFLE_ROUNDS_MAX || rounds % 2) return MR_ERR_CONFIG;
   int half = block_bits(bits) / 2;
   *s = (mr_index_shuffle_t){.max_index = max_index, .seed = seed, .half = half, .rounds = rounds};
+  assert(half >= 8 && half <= 32); /* keys are words of 32 bits */
   s->mask = ((uint64_t)1 << half) - 1;
   mr_seed_seq(&seed, 1, s->key, (size_t)rounds);
   for (int i = 0; i < rounds; i++) s->key[i] &= (uint32_t)s->mask;

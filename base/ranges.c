@@ -1,5 +1,6 @@
 #include "base/ranges.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ static void settle(mr_ranges_t *r) {
       r->row[++n] = r->row[i];
     }
   }
+  assert(n < r->n);
   r->n = n + 1;
 }
 
@@ -109,5 +111,6 @@ bool mr_ranges_has(const mr_ranges_t *r, uint64_t x) {
     else
       hi = mid;
   }
+  assert(lo == r->n || x <= r->row[lo].last);
   return lo < r->n && x >= r->row[lo].first;
 }

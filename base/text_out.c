@@ -1,5 +1,6 @@
 #include "base/text_out.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ static ssize_t append(void *to, const char *data, size_t n) {
   t->text = more, t->room = room;
   memcpy(t->text + t->n, data, n);
   t->n += n;
+  assert(t->n < t->room);
   t->text[t->n] = 0;
   return (ssize_t)n;
 }

@@ -1,5 +1,6 @@
 /* The receiving end: it says where to go on, grants credit, and acknowledges what has had its
    effect. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "links/link_private.h"
 
 static mr_buf_t **came_at(const mr_link_t *l, int64_t number) {
+  assert(number >= l->released && number - l->released < l->cfg.window);
   return &l->came[number % l->cfg.window];
 }
 
@@ -102,7 +104,8 @@ static void hear_data(mr_link_t *l, const mr__link_head_t *head, const void *bod
     mr__link_malformed(l);
     return mr__link_part(l);
   }
-  *came_at(l, l->expected++) = b;
+  *came_at(l, l->expected) = b;
+  l->expected++;
   note_point(l, b);
   l->stats.received++;
   if (d.where == MR__LINK_WHERE_POOL)
@@ -152,6 +155,7 @@ static void say_hello(mr_link_t *l) {
 
 /* What is durable may be so before the last watcher has let go of it. */
 int64_t mr__link_in_committed(const mr_link_t *l) {
+  /* acquire pairs with mr_link_commit's release. */
   int64_t by_hand = atomic_load_explicit(&l->committed, memory_order_acquire);
   return l->cfg.by_hand && by_hand < l->released ? by_hand : l->released;
 }
@@ -182,11 +186,13 @@ void mr__link_in_speaks(mr_link_t *l) {
 
 size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n) {
   size_t k = 0;
+  assert(l->released <= l->taken && l->taken <= l->expected);
   for (; k < n && l->taken < l->expected; k++) out[k] = *came_at(l, l->taken++);
   return k;
 }
 
 size_t mr_link_credit(const mr_link_t *l) {
+  assert(l->expected - l->released <= l->cfg.window);
   return (size_t)(l->released + l->cfg.window - l->expected);
 }
 

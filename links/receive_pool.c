@@ -1,6 +1,7 @@
 /* Buffers of the receiving end.  The pool's own memory takes short payloads; a long one stays in
    the message it came in, and on one host a buffer is a place in the peer's memory.  What a buffer
    stands on is let go of with its last reference, in whatever thread that is. */
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,10 @@ struct mr__rx {
 
 static void map_unref(map_t *m) {
   /* acq_rel: every reader is done before the memory goes. */
-  if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!m) return;
+  int before = atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel);
+  assert(before > 0);
+  if (before != 1) return;
   munmap(m->base, m->bytes);
   free(m);
 }
@@ -49,6 +53,7 @@ static void map_unref(map_t *m) {
 static void released(void *arg, mr_buf_t *b) {
   mr__rx_t *rx = arg;
   use_t *u = &rx->use[mr__pool_index(b)];
+  assert(mr__pool_index(b) < (size_t)rx->window + SPARE);
   if (u->has_message) zmq_msg_close(&u->message);
   map_unref(u->map);
   u->has_message = false, u->map = NULL;
@@ -164,6 +169,7 @@ mr_buf_t *mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__li
   mr_buf_t *b = mr_pool_get(pool);
   if (!b) return NULL;
   use_t *u = &rx->use[mr__pool_index(b)];
+  assert(number >= 0 && !u->has_message && !u->map); /* what it stood on has been let go of */
   u->number = number;
   if (d->where == MR__LINK_WHERE_POOL) {
     if (!set_by_reference(rx, b, u, d)) return mr_buf_unref(b), NULL;

@@ -8,6 +8,7 @@
 #include "links/plain.h"
 
 static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
+  assert(number >= l->first_held && number - l->first_held < l->cfg.window);
   return &l->held[number % l->cfg.window];
 }
 
@@ -17,6 +18,7 @@ static void release_hold(void *data, void *hint) { mr_buf_unref(hint); }
 
 static bool send_one(mr_link_t *l, int64_t number) {
   mr_buf_t *b = *held_at(l, number);
+  assert(b && number < l->next);
   mr__place_t place = mr__share_place(l->share, b);
   mr__link_data_t d = mr__link_data_of(&l->spec, b);
   bool in_line = d.size <= MR__LINK_INLINE;
@@ -81,6 +83,7 @@ void mr__link_out_speaks(mr_link_t *l) {
 /* ---- hearing ---- */
 
 static void let_go(mr_link_t *l, int64_t number) {
+  assert(number <= l->next);
   for (; l->first_held < number; l->first_held++) {
     mr_buf_unref(*held_at(l, l->first_held));
     *held_at(l, l->first_held) = NULL;

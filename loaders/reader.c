@@ -197,6 +197,7 @@ mr_err_t mr_reader_finish(mr_reader_t *r, mr_diag_t *diag) {
 mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len, void *dst,
                             mr_diag_t *diag) {
   mr_read_t part[64];
+  assert(file >= 0 && file < r->n_files && offset >= 0 && r->window > 0);
   while (len) {
     size_t n = 0;
     for (; n < 64 && len; n++) {
@@ -209,7 +210,10 @@ mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len
   return MR_OK;
 }
 
-int64_t mr_reader_size(const mr_reader_t *r, int file) { return r->size[file]; }
+int64_t mr_reader_size(const mr_reader_t *r, int file) {
+  assert(file >= 0 && file < r->n_files);
+  return r->size[file];
+}
 const char *mr_reader_path(const mr_reader_t *r, int file) { return r->path[file]; }
 mr_backend_t mr_reader_backend(const mr_reader_t *r) { return r->backend; }
 const char *mr_reader_why(const mr_reader_t *r) { return r->why; }

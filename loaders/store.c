@@ -1,5 +1,6 @@
 #include "loaders/store.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static decision_t decide(const mr_store_t *st) {
 
 mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   int64_t bytes = decide(st).bytes;
+  assert(!st->kept && bytes >= 0);
   size_t room = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
   st->kept = aligned_alloc(MR_STORE_HUGE, room);
   if (!st->kept)
@@ -113,6 +115,7 @@ static mr_err_t make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *d
   if (!st) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a store");
   st->conf = *conf;
   int64_t file = conf->head + conf->per_file * (int64_t)conf->record;
+  assert(conf->head >= 0 && conf->per_file >= 0);
   st->stride = (file + MR_STORE_PAGE - 1) / MR_STORE_PAGE * MR_STORE_PAGE;
   return copy_paths(st, conf, diag);
 }
@@ -214,10 +217,12 @@ bool mr_store_kept(mr_store_t *st) {
 /* Where records index[0,n) stand and go. */
 static void aim(const mr_store_t *st, mr_store_burst_t *b, const int64_t *index, int n) {
   const mr_store_conf_t *c = &st->conf;
+  assert(n > 0 && n <= MR_BURST);
   b->n = n;
   for (int i = 0; i < n; i++) {
     b->index[i] = index[i];
     int64_t k = b->number[i] = c->locate(c->ctx, index[i]);
+    assert(k >= 0 && k / c->per_file < c->n_files);
     b->read[i] = (mr_read_t){(int)(k / c->per_file), c->head + k % c->per_file * (int64_t)c->record,
                              c->record, b->scratch + (size_t)i * c->record};
   }
@@ -251,7 +256,7 @@ bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
   mr_store_lane_t *l = &st->lane[worker];
   if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
   if (!n) return true;
-  mr_store_burst_t *b = &l->burst[l->last ^ 1];
+  mr_store_burst_t *b = &l->burst[l->last ^ 1]; /* what the last fetch gave stays */
   aim(st, b, index, n);
   l->begun = mr_reader_begin(l->reader, b->read, (size_t)n, NULL) >= 0;
   return l->begun;
@@ -268,6 +273,7 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
   if (l->reader) close_lane(l); /* was read as it was due until now */
   for (int i = 0; i < n; i++) {
     number[i] = c->locate(c->ctx, index[i]);
+    assert(number[i] >= 0 && number[i] / c->per_file < c->n_files);
     record[i] =
         st->whole ? mr__store_place(st, number[i]) : st->kept + (size_t)index[i] * c->record;
   }

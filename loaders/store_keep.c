@@ -1,6 +1,7 @@
 /* Reading what is kept: the files in large pieces, or few records by themselves, by as many threads
    as there are cores (at most four: then the memory is the limit); by half as many while batches
    are made already. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -72,6 +73,7 @@ static mr_err_t read_piece(work_t *w, mr_reader_t *r, int64_t number, mr_diag_t 
   if (w->st->conf.lenient && mr_reader_size(r, file) != whole)
     return mr_fail(diag, MR_ERR_DATA, "%s: a wrong size", mr_reader_path(r, file));
   if (left <= 0) return MR_OK;
+  assert(file < st->conf.n_files && at < st->stride);
   return mr_reader_read_big(r, file, at, (size_t)(left < PIECE ? left : PIECE),
                             st->kept + file * st->stride + at, diag);
 }

@@ -10,6 +10,8 @@
 
 static void bind(mr_exec_t *x, void **slot, int block) {
   const mr_block_t *b = &x->plan.block[block];
+  assert(block >= 0 && block < x->plan.n_block);
+  assert(b->place != MR_BLOCK_ARENA || b->offset + b->bytes <= x->plan.bytes);
   switch (b->place) {
     case MR_BLOCK_ARENA: *slot = x->arena + b->offset; break;
     case MR_BLOCK_CONST: *slot = x->constants + b->offset; break;

@@ -1,5 +1,6 @@
 #include "model/exec/memory.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "model/ops/op.h"
@@ -43,6 +44,7 @@ static void find_lifetimes(planner_t *s) {
 }
 
 static int add_block(planner_t *s, mr_block_t b) {
+  assert(s->p->n_block <= s->f->n_var + s->f->n_eqn && b.first <= b.last + 1);
   s->p->block[s->p->n_block] = b;
   return s->p->n_block++;
 }
@@ -57,6 +59,7 @@ static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated
 }
 
 static size_t rounded(const mr_memory_plan_t *p, size_t n) {
+  assert(p->align && !(p->align & (p->align - 1)));
   return (n + p->align - 1) & ~(p->align - 1);
 }
 
@@ -82,6 +85,7 @@ static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
     if (!(e->op->inplace[o] >> k & 1)) continue;
     if (e->op->reuses && !e->op->reuses(e, k, o)) continue;
     int b = s->p->of_var[e->in[k]->id];
+    assert(b >= 0 && b < s->p->n_block);
     const mr_block_t *block = &s->p->block[b];
     if (block->pinned || block->last != i || block->bytes != mr_aval_bytes(&e->out[o]->aval))
       continue;
@@ -102,6 +106,7 @@ static int left_behind(const planner_t *s, const mr_eqn_t *e, int i, int o) {
 
 static void place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
   int id = e->out[o]->id;
+  assert(s->p->of_var[id] < 0); /* each var is made once */
   int last = s->last[id] < i ? i : s->last[id];
   int b = reusable(s, e, i, o);
   int own = left_behind(s, e, i, o);
@@ -123,6 +128,7 @@ static void place_eqn(planner_t *s, int i, const mr_call_t *call) {
   const mr_eqn_t *e = s->f->eqn[i];
   for (int k = 0; k < e->n_in; k++) place_literal(s, e->in[k]);
   if (is_alias(e)) {
+    assert(s->p->of_var[e->in[0]->id] >= 0);
     s->p->of_var[e->out[0]->id] = s->p->of_var[e->in[0]->id];
     return;
   }
@@ -163,6 +169,7 @@ static void assign_offsets(mr_memory_plan_t *p, int *order, int *placed) {
     int k = n_placed++;
     for (; k > 0 && p->block[placed[k - 1]].offset > b->offset; k--) placed[k] = placed[k - 1];
     placed[k] = order[i];
+    assert(b->offset % p->align == 0);
     size_t end = b->offset + b->bytes;
     if (end > p->bytes) p->bytes = end;
   }
