@@ -297,7 +297,7 @@ static int grow(tree_t *t, int depth) {
 static tree_t random_tree(round_t *r, mr_registry_t *reg) {
   tree_t t = {.r = r};
   mr_diag_t diag = {0};
-  char name[NODES][8], text[24];
+  char name[NODES][16], text[24];
   grow(&t, draw(r, 6));
   memset(reg, 0, sizeof *reg);
   mr_registry_add(reg, table);
