@@ -2,6 +2,7 @@ mr_needs(millrace "CURL;ARCHIVE" apps/data.c apps/fetch.c apps/unpack.c)
 mr_needs(millrace CURL apps/top_page.c)
 mr_needs(millrace NCURSES apps/top_screen.c)
 mr_needs(millrace URING apps/doctor_ring.c)
+mr_needs(millrace ZMQ apps/bench_link.c apps/keys.c apps/process_run.c apps/serve.c)
 mr_needs(millrace PROTOBUF apps/mem_pprof.c)
 target_compile_definitions(millrace PRIVATE MR_VERSION="${PROJECT_VERSION}")
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/feature.h"
 #include "pipeline/graph_private.h"
 
 #define AT(field) offsetof(mr_process_t, field)
@@ -181,6 +182,7 @@ static mr_err_t name_end(mr_graph_t *g, mr__node_t *node, const char *way, const
 static int new_end(mr_graph_t *g, const char *def, int beside, mr_diag_t *diag) {
   const mr_stage_def_t *d = mr_registry_find(g->reg, def);
   if (!d) return mr_fail(diag, MR_ERR_UNAVAILABLE, "this program has no stage \"%s\"", def);
+  if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
   int i = mr__graph_new_node(g, d, g->node[beside]->pos);
   if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   g->node[i]->process = g->node[beside]->process;

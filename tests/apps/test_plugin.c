@@ -12,6 +12,7 @@
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
+#include "tests/needs.h"
 
 #define GRAPH "synthetic n=64 ! tint 3 ! batch 16"
 
@@ -253,6 +254,7 @@ static void graph_text_says_where_its_plugin_is_wrong(void **state) {
 }
 
 static void every_process_of_a_graph_has_the_plugins(void **state) {
+  NEEDS("ZMQ");
   write_text(in_dir("two.mr"),
              "process a {\n synthetic n=64 ! tint 3 ! batch 16 name=b\n}\n"
              "process c {\n null name=n\n}\nb. ! n.\n");

@@ -15,6 +15,7 @@
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
+#include "tests/needs.h"
 
 static char dir[64];
 static program_t p;
@@ -86,6 +87,7 @@ static bool has_tmux(void) {
 }
 
 static void it_follows_a_run_and_leaves_on_q(void **state) {
+  NEEDS("NCURSES");
   char words[512], path[96];
   if (!has_tmux()) skip();
   for (int i = 1; i <= 40; i++) add_step(i, 3 - 0.05 * i);
@@ -122,6 +124,7 @@ static void it_follows_a_run_and_leaves_on_q(void **state) {
 }
 
 static void after_a_resume_it_forgets_what_was_cut(void **state) {
+  NEEDS("NCURSES");
   char words[512], path[96], part[96];
   if (!has_tmux()) skip();
   for (int i = 1; i <= 40; i++) add_step(i, 3);
@@ -137,6 +140,7 @@ static void after_a_resume_it_forgets_what_was_cut(void **state) {
 }
 
 static void forty_columns_show_every_number(void **state) {
+  NEEDS("NCURSES");
   char words[512];
   if (!has_tmux()) skip();
   for (int i = 1; i <= 40; i++) add_step(i, 3 - 0.05 * i);
@@ -175,6 +179,7 @@ static void begin_page(char url[128]) {
 }
 
 static void a_page_is_read_without_its_token_on_the_command_line(void **state) {
+  NEEDS("CURL MICROHTTPD");
   char url[128], path[96], base[128];
   begin_page(url);
   const char *token = strstr(url, "token=") + strlen("token=");
@@ -196,6 +201,7 @@ static void a_page_is_read_without_its_token_on_the_command_line(void **state) {
 }
 
 static void a_token_on_the_command_line_is_hidden(void **state) {
+  NEEDS("CURL MICROHTTPD NCURSES");
   char url[128], words[512], text[64], line[512] = "";
   if (!has_tmux()) skip();
   begin_page(url);

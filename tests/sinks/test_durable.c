@@ -15,7 +15,6 @@
 
 #include "base/safetensors.h"
 #include "pipeline/state.h"
-#include "tests/needs.h"
 #include "tests/sinks/states.h"
 #include "tests/sinks/talk.h"
 
@@ -221,13 +220,12 @@ static int teardown(void **state) { return talk_teardown(); }
 
 /* Through telemetry, which holds a record that is in no queue. */
 static mr_err_t train(how_t how, mr_diag_t *diag) {
-  char text[512], events[160];
-  snprintf(events, sizeof events, "t. ! tensorboard dir=%s/deep/er/tb  ", dir);
+  char text[512];
   snprintf(text, sizeof text,
            "trainer  trainer.metrics ! telemetry every=0 name=t  t. ! jsonl path=%s/m/m.jsonl  "
-           "t. ! csv path=%s/m/m.csv  %s"
+           "t. ! csv path=%s/m/m.csv  t. ! tensorboard dir=%s/deep/er/tb  "
            "trainer.state ! checkpoint dir=%s/c keep=0",
-           dir, dir, with("PROTOBUF", events), dir);
+           dir, dir, dir, dir);
   seen.how = how;
   talk_depth = 16;
   return run(text, diag);
@@ -251,8 +249,7 @@ static void a_checkpoint_waits_for_metrics_that_are_late(void **state) {
 static void folders_that_are_made_are_synced_into_theirs(void **state) {
   mr_diag_t diag;
   if (train(PROMPT, &diag) < 0) fail_msg("%s", diag.text);
-  assert_int_equal(seen.n_made,
-                   mr_built_in("PROTOBUF") ? 5 : 2); /* m, deep, deep/er, deep/er/tb, c */
+  assert_int_equal(seen.n_made, 5); /* m, deep, deep/er, deep/er/tb, c */
   for (int i = 0; i < seen.n_made; i++)
     if (!seen.parent_synced[i]) fail_msg("%s was made, and its folder not synced", seen.made[i]);
 }
