@@ -44,8 +44,14 @@ static mr_err_t cifar10_plan(mr_stage_t *s) {
 static const mr_opt_t cifar10_opts[] = {
     MR_CIFAR_OPTS("data/cifar-10-batches-bin",
                   "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin."),
-    {"records", MR_OPT_INT, offsetof(mr_cifar_t, records), "records", "10000", 1, PER_FILE, NULL,
-     "Records that every file holds.", 0},
+    {.name = "records",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mr_cifar_t, records),
+     .unit = "records",
+     .def = "10000",
+     .lo = 1,
+     .hi = PER_FILE,
+     .help = "Records that every file holds."},
     {0}};
 
 const mr_stage_def_t mr_stage_cifar10 = {

@@ -83,10 +83,20 @@ static mr_err_t cifar100_plan(mr_stage_t *s) {
 
 static const mr_opt_t cifar100_opts[] = {
     MR_CIFAR_OPTS("data/cifar-100-binary", "Folder of train.bin and test.bin."),
-    {"labels", MR_OPT_ENUM, offsetof(cifar100_t, labels), "", "fine", 0, 0, "fine|coarse",
-     "Which label a record has: one of 100 classes or of 20.", 0},
-    {"records", MR_OPT_INT, offsetof(mr_cifar_t, records), "records", "50000", 5, 1e12, NULL,
-     "Records of train.bin; test.bin holds a fifth as many.", 0},
+    {.name = "labels",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(cifar100_t, labels),
+     .def = "fine",
+     .choices = "fine|coarse",
+     .help = "Which label a record has: one of 100 classes or of 20."},
+    {.name = "records",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mr_cifar_t, records),
+     .unit = "records",
+     .def = "50000",
+     .lo = 5,
+     .hi = 1e12,
+     .help = "Records of train.bin; test.bin holds a fifth as many."},
     {0}};
 
 const mr_stage_def_t mr_stage_cifar100 = {

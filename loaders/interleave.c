@@ -97,10 +97,15 @@ static mr_err_t interleave_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   return MR_OK;
 }
 
-static const mr_opt_t interleave_opts[] = {
-    {"cycle-length", MR_OPT_INT, offsetof(interleave_t, cycle), "streams", NULL, 1, 1e6, NULL,
-     "How many streams are open at a time.", 1},
-    {0}};
+static const mr_opt_t interleave_opts[] = {{.name = "cycle-length",
+                                            .type = MR_OPT_INT,
+                                            .offset = offsetof(interleave_t, cycle),
+                                            .unit = "streams",
+                                            .lo = 1,
+                                            .hi = 1e6,
+                                            .help = "How many streams are open at a time.",
+                                            .positional = 1},
+                                           {0}};
 
 static const mr_walk_def_t interleave_walk = {
     .next = interleave_next,

@@ -30,8 +30,14 @@ static mr_err_t limit_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   return mr_walk_skip(w, 0, n);
 }
 
-static const mr_opt_t limit_opts[] = {{"n", MR_OPT_INT, offsetof(limit_t, n), "records", NULL, 1,
-                                       1e15, NULL, "How many records come at most.", 1},
+static const mr_opt_t limit_opts[] = {{.name = "n",
+                                       .type = MR_OPT_INT,
+                                       .offset = offsetof(limit_t, n),
+                                       .unit = "records",
+                                       .lo = 1,
+                                       .hi = 1e15,
+                                       .help = "How many records come at most.",
+                                       .positional = 1},
                                       {0}};
 
 static const mr_walk_def_t limit_walk = {

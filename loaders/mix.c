@@ -189,12 +189,18 @@ static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 }
 
 static const mr_opt_t mix_opts[] = {
-    {"weights", MR_OPT_STR, offsetof(mix_t, weights), "A,B,..", NULL, 0, 0, NULL,
-     "Shares of the inputs a, b, .. in what comes out; equal ones without it.", 1},
-    {"exact", MR_OPT_BOOL, offsetof(mix_t, exact), "", "false", 0, 0, NULL,
-     "Takes the weights as they are said; grain makes the smallest 100 and cuts the others to "
-     "whole numbers, 233:100 of 7:3.",
-     0},
+    {.name = "weights",
+     .type = MR_OPT_STR,
+     .offset = offsetof(mix_t, weights),
+     .unit = "A,B,..",
+     .help = "Shares of the inputs a, b, .. in what comes out; equal ones without it.",
+     .positional = 1},
+    {.name = "exact",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mix_t, exact),
+     .def = "false",
+     .help = "Takes the weights as they are said; grain makes the smallest 100 and cuts the others "
+             "to whole numbers, 233:100 of 7:3."},
     {0}};
 
 const mr_stage_def_t mr_stage_mix = {

@@ -48,8 +48,14 @@ static mr_err_t prefetch_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 }
 
 static const mr_opt_t prefetch_opts[] = {
-    {"num-workers", MR_OPT_INT, offsetof(mp_prefetch_t, workers), "processes", NULL, 1, 256, NULL,
-     "How many worker processes of grain the order stands for.", 1},
+    {.name = "num-workers",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mp_prefetch_t, workers),
+     .unit = "processes",
+     .lo = 1,
+     .hi = 256,
+     .help = "How many worker processes of grain the order stands for.",
+     .positional = 1},
     {0}};
 
 static const mr_walk_def_t prefetch_walk = {

@@ -48,8 +48,13 @@ static mr_err_t random_map_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 static mr_period_t random_map_period(const mr_stage_t *s, const mr_period_t *in) { return in[0]; }
 
 static const mr_opt_t random_map_opts[] = {
-    {"seed", MR_OPT_INT, offsetof(random_map_t, seed), "", "0", 0, 4294967295.0, NULL,
-     "Decides the draws; without it the seed follows from a stage \"seed\" before this one.", 0},
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(random_map_t, seed),
+     .def = "0",
+     .hi = 4294967295.0,
+     .help =
+         "Decides the draws; without it the seed follows from a stage \"seed\" before this one."},
     {0}};
 
 static const mr_order_def_t random_map_positions = {

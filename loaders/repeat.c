@@ -73,10 +73,19 @@ static mr_err_t repeat_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 }
 
 static const mr_opt_t repeat_opts[] = {
-    {"n", MR_OPT_INT, offsetof(repeat_t, n), "times", "0", 0, 1e15, NULL,
-     "How often the stream comes; 0 never ends.", 1},
-    {"reseed-each-epoch", MR_OPT_BOOL, offsetof(repeat_t, reseed), "", "true", 0, 0, NULL,
-     "false: every pass is as the first, whatever was shuffled or drawn before.", 0},
+    {.name = "n",
+     .type = MR_OPT_INT,
+     .offset = offsetof(repeat_t, n),
+     .unit = "times",
+     .def = "0",
+     .hi = 1e15,
+     .help = "How often the stream comes; 0 never ends.",
+     .positional = 1},
+    {.name = "reseed-each-epoch",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(repeat_t, reseed),
+     .def = "true",
+     .help = "false: every pass is as the first, whatever was shuffled or drawn before."},
     {0}};
 
 const mr_stage_def_t mr_stage_repeat = {

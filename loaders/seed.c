@@ -21,8 +21,12 @@ static mr_err_t seed_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) { return mr_wa
 static mr_period_t seed_period(const mr_stage_t *s, const mr_period_t *in) { return in[0]; }
 
 static const mr_opt_t seed_opts[] = {
-    {"seed", MR_OPT_INT, offsetof(seed_t, seed), "", NULL, 0, 4294967295.0, NULL,
-     "What the seeds of the stages after this one follow from.", 1},
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(seed_t, seed),
+     .hi = 4294967295.0,
+     .help = "What the seeds of the stages after this one follow from.",
+     .positional = 1},
     {0}};
 
 const mr_stage_def_t mr_stage_seed = {

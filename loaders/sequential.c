@@ -4,11 +4,19 @@
 static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, false); }
 
 static const mr_opt_t sequential_opts[] = {
-    {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "-1", -1, 4294967295.0, NULL,
-     "Decides the draws on the way; -1: this stage gives records no generator.", 0},
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mr_order_t, seed),
+     .def = "-1",
+     .lo = -1,
+     .hi = 4294967295.0,
+     .help = "Decides the draws on the way; -1: this stage gives records no generator."},
     MR_ORDER_OPTS,
-    {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
-     "Reads only records I, I+N, I+2N, ...; all without it.", 0},
+    {.name = "shard",
+     .type = MR_OPT_STR,
+     .offset = offsetof(mr_order_t, shard),
+     .unit = "I/N",
+     .help = "Reads only records I, I+N, I+2N, ...; all without it."},
     {0}};
 
 const mr_stage_def_t mr_stage_sequential = {

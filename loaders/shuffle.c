@@ -7,19 +7,31 @@ static mr_err_t shuffle_plan(mr_stage_t *s) {
 }
 
 static const mr_opt_t shuffle_opts[] = {
-    {"seed", MR_OPT_INT, offsetof(mr_order_t, seed), "", "0", -1, 4294967295.0, NULL,
-     "Decides the order and every draw on the way; -1 is none (with shuffle=false).  If not given "
-     "it follows from a stage \"seed\" before this one, where there is one.",
-     0},
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mr_order_t, seed),
+     .def = "0",
+     .lo = -1,
+     .hi = 4294967295.0,
+     .help = "Decides the order and every draw on the way; -1 is none (with shuffle=false).  If "
+             "not given it follows from a stage \"seed\" before this one, where there is one."},
     MR_ORDER_OPTS,
-    {"shard", MR_OPT_STR, offsetof(mr_order_t, shard), "I/N", NULL, 0, 0, NULL,
-     "Reads only the I-th of N consecutive parts of the records; all without it.", 0},
-    {"bijective", MR_OPT_BOOL, offsetof(mr_order_t, bijective), "", "false", 0, 0, NULL,
-     "Of exactly 4^k + 1 records (k >= 8) each comes once an epoch too; grain 0.2.18 never gives "
-     "the last one and another twice.",
-     0},
-    {"shuffle", MR_OPT_BOOL, offsetof(mr_order_t, shuffle), "", "true", 0, 0, NULL,
-     "Reorders the records each epoch; false keeps their order.", 0},
+    {.name = "shard",
+     .type = MR_OPT_STR,
+     .offset = offsetof(mr_order_t, shard),
+     .unit = "I/N",
+     .help = "Reads only the I-th of N consecutive parts of the records; all without it."},
+    {.name = "bijective",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mr_order_t, bijective),
+     .def = "false",
+     .help = "Of exactly 4^k + 1 records (k >= 8) each comes once an epoch too; grain 0.2.18 never "
+             "gives the last one and another twice."},
+    {.name = "shuffle",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mr_order_t, shuffle),
+     .def = "true",
+     .help = "Reorders the records each epoch; false keeps their order."},
     {0}};
 
 const mr_stage_def_t mr_stage_shuffle = {

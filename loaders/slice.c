@@ -81,8 +81,12 @@ static mr_period_t slice_period(const mr_stage_t *s, const mr_period_t *in) {
 }
 
 static const mr_opt_t slice_opts[] = {
-    {"range", MR_OPT_STR, offsetof(slice_t, text), "START:STOP:STEP", NULL, 0, 0, NULL,
-     "Positions of an epoch that stay, as in Python: 2:9:3, ::2, -100: or ::-1.", 1},
+    {.name = "range",
+     .type = MR_OPT_STR,
+     .offset = offsetof(slice_t, text),
+     .unit = "START:STOP:STEP",
+     .help = "Positions of an epoch that stay, as in Python: 2:9:3, ::2, -100: or ::-1.",
+     .positional = 1},
     {0}};
 
 const mr_stage_def_t mr_stage_slice = {

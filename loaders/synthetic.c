@@ -90,14 +90,26 @@ static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index,
 }
 
 static const mr_opt_t synthetic_opts[] = {
-    {"split", MR_OPT_ENUM, offsetof(synthetic_t, split), "", "train", 0, 0, "train|valid|test",
-     "Which pictures; those of one split are in no other.", 0},
-    {"n", MR_OPT_INT, offsetof(synthetic_t, n), "records", "0", 0, 4e9, NULL,
-     "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.  Up to 50000 are "
-     "kept in memory, of more each is drawn when it is due (10 us).",
-     0},
-    {"seed", MR_OPT_INT, offsetof(synthetic_t, seed), "", "0", 0, 4294967295.0, NULL,
-     "Decides every picture.", 0},
+    {.name = "split",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(synthetic_t, split),
+     .def = "train",
+     .choices = "train|valid|test",
+     .help = "Which pictures; those of one split are in no other."},
+    {.name = "n",
+     .type = MR_OPT_INT,
+     .offset = offsetof(synthetic_t, n),
+     .unit = "records",
+     .def = "0",
+     .hi = 4e9,
+     .help = "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.  Up to 50000 "
+             "are kept in memory, of more each is drawn when it is due (10 us)."},
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(synthetic_t, seed),
+     .def = "0",
+     .hi = 4294967295.0,
+     .help = "Decides every picture."},
     MR_CARE_OPTS(synthetic_t, care),
     {0}};
 

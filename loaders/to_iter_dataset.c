@@ -25,8 +25,12 @@ static mr_err_t to_iter_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 }
 
 static const mr_opt_t to_iter_opts[] = {
-    {"allow-nones", MR_OPT_BOOL, offsetof(to_iter_t, allow_nones), "", "false", 0, 0, NULL,
-     "Gives a hole as a record of zeros with label -1 and key 2^64-1 instead of skipping it.", 0},
+    {.name = "allow-nones",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(to_iter_t, allow_nones),
+     .def = "false",
+     .help =
+         "Gives a hole as a record of zeros with label -1 and key 2^64-1 instead of skipping it."},
     {0}};
 
 const mr_stage_def_t mr_stage_to_iter_dataset = {

@@ -106,19 +106,36 @@ static mr_period_t window_period(const mr_stage_t *s, const mr_period_t *in) {
 }
 
 static const mr_opt_t window_opts[] = {
-    {"window-size", MR_OPT_INT, offsetof(window_shuffle_t, size), "records", NULL, 1, 1e9, NULL,
-     "How many records a window holds.", 1},
-    {"seed", MR_OPT_INT, offsetof(window_shuffle_t, seed), "", NULL, 0, 4294967295.0, NULL,
-     "Decides the orders.", 0},
-    {"within-epoch", MR_OPT_BOOL, offsetof(window_shuffle_t, within_epoch), "", "false", 0, 0, NULL,
-     "An epoch's last window is as short as it must be; in grain's MapDataset it reaches into the "
-     "next epoch, so that records come twice or never.",
-     0},
-    {"wrap-seed", MR_OPT_BOOL, offsetof(window_shuffle_t, wrap_seed), "", "false", 0, 0, NULL,
-     "A window's seed beyond 2^32-1 goes on from 0; grain fails there.", 0},
-    {"bijective", MR_OPT_BOOL, offsetof(window_shuffle_t, bijective), "", "false", 0, 0, NULL,
-     "Of a window of exactly 4^k + 1 records (k >= 8) each comes once; in grain one never does.",
-     0},
+    {.name = "window-size",
+     .type = MR_OPT_INT,
+     .offset = offsetof(window_shuffle_t, size),
+     .unit = "records",
+     .lo = 1,
+     .hi = 1e9,
+     .help = "How many records a window holds.",
+     .positional = 1},
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(window_shuffle_t, seed),
+     .hi = 4294967295.0,
+     .help = "Decides the orders."},
+    {.name = "within-epoch",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(window_shuffle_t, within_epoch),
+     .def = "false",
+     .help = "An epoch's last window is as short as it must be; in grain's MapDataset it reaches "
+             "into the next epoch, so that records come twice or never."},
+    {.name = "wrap-seed",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(window_shuffle_t, wrap_seed),
+     .def = "false",
+     .help = "A window's seed beyond 2^32-1 goes on from 0; grain fails there."},
+    {.name = "bijective",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(window_shuffle_t, bijective),
+     .def = "false",
+     .help = "Of a window of exactly 4^k + 1 records (k >= 8) each comes once; in grain one never "
+             "does."},
     {0}};
 
 const mr_stage_def_t mr_stage_window_shuffle = {

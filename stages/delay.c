@@ -8,10 +8,19 @@ typedef struct delay {
 } delay_t;
 
 static const mr_opt_t delay_opts[] = {
-    {"us", MR_OPT_F64, offsetof(delay_t, us), "microseconds", "1000", 0, 1e9, NULL,
-     "How long a buffer is held.", 1},
-    {"asleep", MR_OPT_BOOL, offsetof(delay_t, asleep), "", "false", 0, 0, NULL,
-     "Sleeps meanwhile, and leaves the processor to others.", 0},
+    {.name = "us",
+     .type = MR_OPT_F64,
+     .offset = offsetof(delay_t, us),
+     .unit = "microseconds",
+     .def = "1000",
+     .hi = 1e9,
+     .help = "How long a buffer is held.",
+     .positional = 1},
+    {.name = "asleep",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(delay_t, asleep),
+     .def = "false",
+     .help = "Sleeps meanwhile, and leaves the processor to others."},
     {0}};
 
 static mr_err_t delay_plan(mr_stage_t *s) {

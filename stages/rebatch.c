@@ -28,13 +28,25 @@ typedef struct rebatch {
 } rebatch_t;
 
 static const mr_opt_t rebatch_opts[] = {
-    {"size", MR_OPT_INT, offsetof(rebatch_t, size), "records", NULL, 1, 65536, NULL,
-     "How many records a batch holds that comes out.", 1},
-    {"drop-remainder", MR_OPT_BOOL, offsetof(rebatch_t, drop), "", "false", 0, 0, NULL,
-     "Leaves out the stream's last batch if it is not full.", 0},
-    {"host", MR_OPT_STR, offsetof(rebatch_t, host_text), "I/N", NULL, 0, 0, NULL,
-     "Gives only the I-th of N slices of each batch, for N processes that share it; I is from 0.",
-     0},
+    {.name = "size",
+     .type = MR_OPT_INT,
+     .offset = offsetof(rebatch_t, size),
+     .unit = "records",
+     .lo = 1,
+     .hi = 65536,
+     .help = "How many records a batch holds that comes out.",
+     .positional = 1},
+    {.name = "drop-remainder",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(rebatch_t, drop),
+     .def = "false",
+     .help = "Leaves out the stream's last batch if it is not full."},
+    {.name = "host",
+     .type = MR_OPT_STR,
+     .offset = offsetof(rebatch_t, host_text),
+     .unit = "I/N",
+     .help = "Gives only the I-th of N slices of each batch, for N processes that share it; I is "
+             "from 0."},
     {0}};
 
 static mr_err_t rebatch_plan(mr_stage_t *s) {
