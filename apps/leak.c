@@ -69,11 +69,20 @@ static const char *real_name(leak_t *t, const char *file) {
   return t->real;
 }
 
-static uint64_t hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t *where) {
-  if (t->content) {
-    const mr_spec_t *spec = &leaf->source->out_spec[0];
-    return XXH3_64bits(leaf->rec->data, mr_field_bytes(spec->field));
+/* Of all fields but labels: the same picture of another class is a leak too. */
+static uint64_t content_of(const mr_spec_t *spec, const mr_rec_t *rec) {
+  uint64_t hash = 0;
+  for (int f = 0; f < spec->n_fields; f++) {
+    const mr_field_t *field = &spec->field[f];
+    const mr_value_t *v = &rec->field[f];
+    size_t bytes = field->ragged ? (size_t)v->rows * mr_field_row(field) : mr_field_bytes(field);
+    if (!field->label) hash ^= XXH3_64bits_withSeed(v->data, bytes, (uint64_t)f);
   }
+  return hash;
+}
+
+static uint64_t hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t *where) {
+  if (t->content) return content_of(&leaf->source->out_spec[0], leaf->rec);
   const char *name = where->offset >= 0 ? real_name(t, where->file) : where->file;
   uint64_t at = where->offset >= 0 ? (uint64_t)where->offset : where->key;
   return XXH3_64bits_withSeed(name, strlen(name), at);

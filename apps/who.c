@@ -67,11 +67,17 @@ static void add_leaf(cJSON *leaves, const mr_leaf_t *leaf) {
   cJSON_AddItemToArray(leaves, o);
 }
 
+/* MR_LABEL_NONE where no field, or more than one, is a label. */
+static int32_t label_of(const mr_trace_t *t) {
+  int f = mr_spec_label(t->spec);
+  return f < 0 ? MR_LABEL_NONE : *(const int32_t *)t->rec->field[f].data;
+}
+
 static cJSON *object_of(const mr_trace_t *t) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddNumberToObject(o, "slot", t->slot); /* print_row knows better */
   cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
-  cJSON_AddNumberToObject(o, "label", t->rec->label);
+  if (mr_spec_label(t->spec) >= 0) cJSON_AddNumberToObject(o, "label", label_of(t));
   if (t->rec->skipped) cJSON_AddTrueToObject(o, "left_out");
   cJSON *leaves = cJSON_AddArrayToObject(o, "from"), *draws = cJSON_AddArrayToObject(o, "draws");
   for (int i = 0; i < t->n_leaves; i++) add_leaf(leaves, &t->leaf[i]);
@@ -91,7 +97,7 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
     leaf->source->def->source->where(leaf->source, leaf->index, &where);
   if (where.offset >= 0) snprintf(offset, sizeof offset, " @ %" PRId64, where.offset);
   char shown[MR_WHERE_MAX + 64];
-  fprintf(out, "%10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", where.key, t->rec->label,
+  fprintf(out, "%10" PRIu64 " %5d  %-12s %10" PRId64 "  %s%s", where.key, label_of(t),
           leaf->source->name, leaf->index,
           mr_printable_cell(file, sizeof shown, shown, sizeof shown), offset);
   if (leaf->rec && leaf->rec->key != where.key)

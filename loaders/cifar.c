@@ -26,6 +26,7 @@ mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *
   mr__class_names_usual(&t->names, class_name, n_classes);
   t->dataset = (mr_dataset_t){kind->origin, n_classes, t->names.name};
   s->out_spec[0] = mr_image_spec(mr__split_size(&t->split), &t->dataset);
+  s->writes = 1 << MR_LABEL;
   return MR_OK;
 }
 
@@ -157,8 +158,8 @@ static mr_err_t cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int
   mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
   for (int i = 0; i < n; i++) {
-    out[i].label = record[i][t->label_at];
-    out[i].data = record[i] + t->kind->head;
+    out[i].field[MR_IMAGE].data = record[i] + t->kind->head;
+    *(int32_t *)out[i].field[MR_LABEL].data = record[i][t->label_at];
     out[i].key = t->kind->id(t, number[i]);
   }
   return MR_OK;

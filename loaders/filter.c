@@ -10,7 +10,7 @@ enum { LABELS_MAX = 64 };
 typedef struct filter {
   const char *label_text;
   int32_t label[LABELS_MAX];
-  int n_labels;
+  int n_labels, field; /* field: of the label */
   double key[2], remainder[2], p;
   int64_t modulo, seed;
   bool invert;
@@ -36,8 +36,13 @@ static mr_err_t parse_labels(mr_stage_t *s) {
 static mr_err_t filter_plan(mr_stage_t *s) {
   filter_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
-  int field = mr_spec_label(in), classes = field < 0 ? 0 : in->field[field].n_classes;
   MR_TRY(parse_labels(s));
+  t->field = mr_spec_label(in);
+  if (t->n_labels && t->field < 0)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting label: the records have %s field that is a label",
+                         t->field == -1 ? "no" : "more than one");
+  int classes = t->field < 0 ? 0 : in->field[t->field].n_classes;
   s->out_spec[0] = *in;
   for (int i = 0; i < t->n_labels && classes; i++)
     if (t->label[i] < 0 || t->label[i] >= classes)
@@ -49,10 +54,12 @@ static mr_err_t filter_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-static bool has_label(const filter_t *t, int32_t label) {
+static bool has_label(const filter_t *t, const mr_rec_t *rec) {
+  if (!t->n_labels) return true;
+  int32_t label = *(const int32_t *)rec->field[t->field].data;
   for (int i = 0; i < t->n_labels; i++)
     if (t->label[i] == label) return true;
-  return t->n_labels == 0;
+  return false;
 }
 
 /* Of the record alone, so that it stays or goes in every epoch. */
@@ -67,7 +74,7 @@ static mr_err_t filter_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
   const filter_t *t = s->state;
   double key = (double)rec->key;
   double rest = t->modulo ? (double)(rec->key % (uint64_t)t->modulo) : t->remainder[0];
-  bool fits = has_label(t, rec->label) && key >= t->key[0] && key <= t->key[1] &&
+  bool fits = has_label(t, rec) && key >= t->key[0] && key <= t->key[1] &&
               rest >= t->remainder[0] && rest <= t->remainder[1] && is_lucky(t, rec->key);
   *keep = fits != t->invert;
   return MR_OK;

@@ -6,6 +6,8 @@
 
 enum { MR_IMAGE_SIDE = 32, MR_IMAGE_BYTES = 3072, MR_IMAGE_CLASSES = 10 };
 
+enum { MR_IMAGE, MR_LABEL }; /* their fields */
+
 enum { MR_SPLIT_TRAIN, MR_SPLIT_VALID, MR_SPLIT_TEST, MR_SPLIT_ALL };
 
 /* Records of image, u8 (3,32,32) CHW, and label; one epoch of n_records. */

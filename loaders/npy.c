@@ -118,6 +118,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
                      .dataset = &t->dataset};
+  s->writes = 1 << 1;
   memcpy(out->field->dim, t->image_head.dim + 1, (size_t)out->field->ndim * sizeof(int64_t));
   return MR_OK;
 }
@@ -218,8 +219,8 @@ static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n
   for (int i = 0; i < n && t->care.lenient && e >= 0; i++) e = check_label(t, number[i], &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
   for (int i = 0; i < n; i++) {
-    out[i].label = label_at(t, number[i]);
-    out[i].data = record[i];
+    out[i].field[0].data = record[i];
+    *(int32_t *)out[i].field[1].data = label_at(t, number[i]);
     out[i].key = (uint64_t)(number[i] + t->id_base);
   }
   return MR_OK;

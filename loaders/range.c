@@ -9,8 +9,9 @@
 typedef struct range {
   int64_t start, stop, step, epochs;
   mr_care_t care;
-  int64_t value[MR_MAX_LANES][MR_BURST]; /* of each worker's last fetch */
 } range_t;
+
+enum { VALUE, LABEL }; /* fields */
 
 /* `range 11` is 0 to 10, as in Python. */
 static mr_err_t range_plan(mr_stage_t *s) {
@@ -34,20 +35,18 @@ static mr_err_t range_plan(mr_stage_t *s) {
                                .field = {{.name = "value", .dtype = MR_I64}, mr_field_of_label(0)},
                                .n_records = n,
                                .n_epochs = t->epochs};
+  s->writes = 1 << VALUE | 1 << LABEL;
   return MR_OK;
 }
 
 /* label: the number, as far as it fits; key: the number. */
 static mr_err_t range_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
-  range_t *t = s->state;
-  if (worker >= MR_MAX_LANES)
-    return mr_stage_fail(s, MR_ERR_CONFIG, "%d readers, want at most %d", worker + 1, MR_MAX_LANES);
+  const range_t *t = s->state;
   for (int i = 0; i < n; i++) {
-    int64_t *value = &t->value[worker][i];
-    *value = t->start + index[i] * t->step;
-    out[i].data = value;
-    out[i].label = (int32_t)*value;
-    out[i].key = (uint64_t)*value;
+    int64_t value = t->start + index[i] * t->step;
+    *(int64_t *)out[i].field[VALUE].data = value;
+    *(int32_t *)out[i].field[LABEL].data = (int32_t)value;
+    out[i].key = (uint64_t)value;
   }
   return MR_OK;
 }

@@ -20,8 +20,7 @@ enum { KEPT_MAX = 50000 };
 typedef struct synthetic {
   int split;
   int64_t n, seed;
-  uint8_t *picture; /* [n][3072]; not kept: a worker's last, [MR_MAX_LANES][MR_BURST][3072] */
-  uint8_t *label;   /* [n]; NULL: not kept */
+  uint8_t *picture, *label; /* [n][3072], [n]; NULL: not kept */
   mr_care_t care;
 } synthetic_t;
 
@@ -31,6 +30,7 @@ static mr_err_t synthetic_plan(mr_stage_t *s) {
   synthetic_t *t = s->state;
   if (t->n == 0) t->n = usual[t->split];
   s->out_spec[0] = mr_image_spec(t->n, &synthetic_dataset);
+  s->writes = 1 << MR_LABEL | (t->n > KEPT_MAX ? 1 << MR_IMAGE : 0);
   return MR_OK;
 }
 
@@ -45,14 +45,12 @@ static uint8_t draw(const synthetic_t *t, int64_t index, uint8_t *picture) {
 
 static mr_err_t synthetic_open(mr_stage_t *s) {
   synthetic_t *t = s->state;
-  bool kept = t->n <= KEPT_MAX;
-  int64_t room = kept ? t->n : MR_MAX_LANES * MR_BURST;
-  t->picture = malloc((size_t)room * MR_IMAGE_BYTES);
-  if (kept) t->label = malloc((size_t)t->n);
-  if (!t->picture || (kept && !t->label))
-    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld pictures", (long long)room);
-  for (int64_t k = 0; kept && k < t->n; k++)
-    t->label[k] = draw(t, k, t->picture + k * MR_IMAGE_BYTES);
+  if (t->n > KEPT_MAX) return MR_OK;
+  t->picture = malloc((size_t)t->n * MR_IMAGE_BYTES);
+  t->label = malloc((size_t)t->n);
+  if (!t->picture || !t->label)
+    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld pictures", (long long)t->n);
+  for (int64_t k = 0; k < t->n; k++) t->label[k] = draw(t, k, t->picture + k * MR_IMAGE_BYTES);
   return MR_OK;
 }
 
@@ -77,13 +75,13 @@ static void synthetic_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
 static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                                 mr_rec_t *out) {
   const synthetic_t *t = s->state;
-  if (!t->label && worker >= MR_MAX_LANES)
-    return mr_stage_fail(s, MR_ERR_CONFIG, "%d readers, want at most %d", worker + 1, MR_MAX_LANES);
   for (int i = 0; i < n; i++) {
-    int64_t slot = t->label ? index[i] : worker * MR_BURST + i;
-    uint8_t *picture = t->picture + slot * MR_IMAGE_BYTES;
-    out[i].label = t->label ? t->label[index[i]] : draw(t, index[i], picture);
-    out[i].data = picture;
+    mr_value_t *image = &out[i].field[MR_IMAGE];
+    int32_t *label = out[i].field[MR_LABEL].data;
+    if (t->label)
+      image->data = t->picture + index[i] * MR_IMAGE_BYTES, *label = t->label[index[i]];
+    else
+      *label = draw(t, index[i], image->data);
     out[i].key = id_of(t, index[i]);
   }
   return MR_OK;

@@ -142,6 +142,26 @@ static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
 
 /* ---- life ---- */
 
+/* A field after the other, each 64-aligned. */
+static bool make_room(const mr_stage_t *s, struct mr__care *t) {
+  const mr_spec_t *spec = &s->out_spec[0];
+  size_t bytes = 64, longest = 64;
+  for (int f = 0; f < spec->n_fields; f++) {
+    size_t here = (mr_field_bytes(&spec->field[f]) + 63) / 64 * 64;
+    if (s->writes >> f & 1) bytes += here;
+    if (here > longest) longest = here;
+  }
+  t->zero = calloc(1, longest);
+  char *at = t->room = aligned_alloc(64, bytes);
+  if (!t->zero || !t->room) return false;
+  for (int f = 0; f < spec->n_fields; f++)
+    if (s->writes >> f & 1) {
+      t->value[f].data = at;
+      at += (mr_field_bytes(&spec->field[f]) + 63) / 64 * 64;
+    }
+  return true;
+}
+
 mr_err_t mr__care_open(mr_stage_t *s) {
   mr_care_t *c = mr__care_of(s);
   mr_diag_t why = {0};
@@ -153,8 +173,7 @@ mr_err_t mr__care_open(mr_stage_t *s) {
   parse_policy(c->on_bad, &t->replaces, &t->most);
   if (mr_ranges_parse(&t->skip, c->skip, &why) < 0)
     return mr_stage_fail(s, why.code, "setting skip-records: %s", why.text);
-  t->zero = calloc(1, mr_spec_bytes(&s->out_spec[0]) + 64);
-  if (!t->zero) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  if (!make_room(s, t)) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   return t->most >= 0 ? open_quarantine(s, t) : MR_OK;
 }
 
@@ -169,7 +188,7 @@ void mr__care_close(mr_stage_t *s) {
   if (t->fd >= 0) close(t->fd);
   mr_ranges_fini(&t->skip);
   pthread_mutex_destroy(&t->lock);
-  free(t->zero), free(t->bad), free(t);
+  free(t->zero), free(t->room), free(t->bad), free(t);
   c->rt = NULL;
 }
 

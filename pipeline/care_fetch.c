@@ -13,10 +13,12 @@ static bool is_bad(mr_err_t e) { return e == MR_ERR_DATA || e == MR_ERR_IO; }
 /* A fetch that tells its failure in why. */
 static mr_err_t fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
                       mr_diag_t *why) {
-  mr_stage_t own = *s;
+  mr_diag_t *diag = s->diag;
   *why = (mr_diag_t){0};
-  own.diag = why;
-  return s->def->source->fetch(&own, lane, index, n, rec);
+  s->diag = why;
+  mr_err_t e = s->def->source->fetch(s, lane, index, n, rec);
+  s->diag = diag;
+  return e;
 }
 
 bool mr_care_leaves_out(const mr_stage_t *s, uint64_t key) {
@@ -38,7 +40,7 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t 
                            int64_t *other) {
   uint64_t n = (uint64_t)s->out_spec[0].n_records;
   uint64_t h = mr_hash_mix((uint64_t)mr__care_of(s)->seed, (uint64_t)index);
-  mr_rec_t rec;
+  mr_rec_t rec = {.field = t->value};
   mr_diag_t why;
   for (int k = 0; k < TRIES; k++) {
     h = mr_hash_mix(h, (uint64_t)k);
@@ -68,7 +70,7 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t in
 /* Finds the bad ones among index[0,n) by themselves.  One worker at a time: another may be about to
    find the same. */
 static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index, int n) {
-  mr_rec_t rec;
+  mr_rec_t rec = {.field = t->value};
   mr_diag_t why;
   mr_err_t e = MR_OK;
   pthread_mutex_lock(&t->lock);
@@ -101,6 +103,18 @@ static int put_others(struct mr__care *t, const int64_t *index, int n, int64_t *
   return put;
 }
 
+static void set_zeros(const mr_stage_t *s, const struct mr__care *t, mr_rec_t *rec) {
+  const mr_spec_t *spec = &s->out_spec[0];
+  for (int f = 0; f < spec->n_fields; f++) {
+    mr_value_t *v = &rec->field[f];
+    if (s->writes >> f & 1)
+      memset(v->data, 0, mr_field_bytes(&spec->field[f]));
+    else
+      v->data = t->zero;
+    v->rows = 0;
+  }
+}
+
 /* Records that are left out need not be readable: they are fetched one by one, zeros if need be. */
 static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index,
                              int n, mr_rec_t *rec, mr_diag_t *why) {
@@ -112,12 +126,13 @@ static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const 
       char path[MR_WHERE_MAX];
       mr_where_t where = {.file = path};
       s->def->source->where(s, index[i], &where);
-      rec[i] = (mr_rec_t){.data = t->zero, .label = 0, .key = where.key};
+      set_zeros(s, t, &rec[i]);
+      rec[i].key = where.key;
     } else {
+      found[k] = rec[i];
       good[k] = index[i], at[k++] = i;
     }
   }
-  memset(found, 0, sizeof found);
   mr_err_t e = k ? fetch(s, lane, good, k, found, why) : MR_OK;
   for (int i = 0; i < k && e >= 0; i++) rec[at[i]] = found[i];
   return e;

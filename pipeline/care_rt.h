@@ -7,6 +7,7 @@
 
 #include "base/ranges.h"
 #include "pipeline/care_private.h"
+#include "pipeline/stage.h"
 
 /* A bad record of the source and the one that stands in for it. */
 typedef struct bad {
@@ -18,7 +19,10 @@ struct mr__care {
   bool replaces;
   int64_t most; /* bad records that are borne; -1: any number */
   int fd;       /* of the quarantine file, -1: none */
-  void *zero;   /* a record of zeros */
+  void *zero;   /* as many zeros as the longest field has bytes */
+  /* Of a record that is only looked at, with the lock held; room for what fetch writes of it. */
+  mr_value_t value[MR_FIELDS_MAX];
+  void *room;
   /* Relaxed: counts that stand for themselves.  n_bad is the length of bad as well and changes
      under the lock; put_others looks at it without, and a record that turns bad meanwhile is found
      bad. */

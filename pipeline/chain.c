@@ -3,15 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/label.h"
 #include "pipeline/chain_private.h"
+#include "pipeline/stage_map.h"
 
-enum { BRANCHES_MAX = 1024 };
+enum { BRANCHES_MAX = 1024, FROM_NONE = UINT8_MAX };
+
+_Static_assert(MR_MAX_PORTS *MR_FIELDS_MAX < FROM_NONE, "port and field fit a byte of from");
+
+void mr_field_from(mr_stage_t *s, int out, int port, int in) {
+  s->from[out] = (uint8_t)(in < 0 ? FROM_NONE : 1 + port * MR_FIELDS_MAX + in);
+}
+
+static void free_branch(mr__branch_t *b) {
+  free(b->index), free(b->rec), free(b->value), free(b->room), free(b->s.scratch);
+}
 
 void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
-  for (int i = 0; i < c->n_branches; i++)
-    free(c->branch[i].index), free(c->branch[i].rec), free(c->branch[i].s.scratch);
-  free(c->branch), free(c->scratch), free(c->rec), free(c->rng), free(c->hole);
+  for (int i = 0; i < c->n_branches; i++) free_branch(&c->branch[i]);
+  free(c->branch), free(c->scratch), free(c->zeros), free(c->rec), free(c->level);
   free(c->prog[0].op), free(c->prog[1].op), free(c->draws);
   free(c);
 }
@@ -24,11 +35,90 @@ static mr__kind_t kind_of(const mr_stage_t *s) {
   return def->map ? MR__MAP : def->filter ? MR__KEEP : MR__JOIN;
 }
 
+/* ---- fields ---- */
+
+static bool is_written(const mr__branch_t *b, int f) { return b->s.writes >> f & 1; }
+
+/* What its fields are before the stage runs, and which it writes. */
+static void plan_fields(mr__branch_t *b) {
+  const mr_stage_t *s = &b->s;
+  bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
+  b->n_fields = mr__branch_spec(b)->n_fields;
+  for (int f = 0; f < b->n_fields; f++) {
+    int from = runs && s->from[f] ? s->from[f] - 1 : f;
+    bool none = from == FROM_NONE - 1 || (from == f && f >= s->in_spec[0].n_fields);
+    b->field[f].port = (uint8_t)(from / MR_FIELDS_MAX);
+    b->field[f].in = (uint8_t)(none ? MR__NO_FIELD : from % MR_FIELDS_MAX);
+    b->field[f].end = MR__NO_FIELD;
+    if ((runs || b->kind == MR__SOURCE) && is_written(b, f)) b->made[b->n_made++] = (uint8_t)f;
+  }
+}
+
+/* Tells the branches below i which of their fields no stage behind them writes, once its own are
+   known. */
+static void pass_ends(mr_chain_t *c, int i) {
+  mr__branch_t *b = &c->branch[i];
+  bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
+  for (int p = 0; p < b->n_in; p++) {
+    mr__branch_t *below = &c->branch[b->in[p]];
+    for (int f = 0; f < b->n_fields; f++) {
+      if (runs && (is_written(b, f) || b->field[f].port != p)) continue;
+      int in = runs ? b->field[f].in : f;
+      if (in < below->n_fields) below->field[in].end = b->field[f].end;
+    }
+    pass_ends(c, b->in[p]);
+  }
+}
+
+/* ---- branches ---- */
+
+static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+
+/* What a source needs to give a burst of records. */
+static bool make_rooms(mr__branch_t *b) {
+  const mr_spec_t *spec = mr__branch_spec(b);
+  size_t n = (size_t)spec->n_fields, room = 64;
+  b->index = calloc(MR_BURST, sizeof *b->index), b->rec = calloc(MR_BURST, sizeof *b->rec);
+  b->value = calloc(MR_BURST * n + 1, sizeof *b->value);
+  for (int k = 0; k < b->n_made; k++)
+    room += MR_BURST * align64(mr_field_bytes(&spec->field[b->made[k]]));
+  b->room = aligned_alloc(64, room);
+  if (!b->index || !b->rec || !b->value || !b->room) return false;
+  char *at = b->room;
+  for (int k = 0; k < b->n_made; k++)
+    for (size_t i = 0; i < MR_BURST; i++) {
+      b->value[i * n + b->made[k]].data = at;
+      at += align64(mr_field_bytes(&spec->field[b->made[k]]));
+    }
+  return true;
+}
+
+/* Counts what the stage writes into scratch; sources have room of their own. */
+static void count_made(mr_chain_t *c, const mr__branch_t *b) {
+  const mr_spec_t *spec = mr__branch_spec(b);
+  if (b->kind == MR__SOURCE) return;
+  c->n_scratch += b->n_made;
+  for (int k = 0; k < b->n_made; k++) {
+    size_t bytes = mr_field_bytes(&spec->field[b->made[k]]);
+    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
+  }
+}
+
+/* How many branches node and all before it make, counting no further than BRANCHES_MAX + 1. */
+static int count_branches(const mr_graph_t *g, int node, int n) {
+  n++;
+  for (int p = 0; p < mr_stage_def_n_in(g->node[node]->def) && n <= BRANCHES_MAX; p++) {
+    const mr__edge_t *e = mr__edge_into(g, node, p);
+    if (e) n = count_branches(g, e->from, n);
+  }
+  return n;
+}
+
 /* Adds node and all before it; returns its branch, or -1.  *depth: records it needs at once. */
 static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag, int *depth) {
   mr__node_t *node = g->node[from->from];
   mr__branch_t b = {.s = *node->worker};
-  b.s.diag = diag, b.node = from->from;
+  b.s.diag = diag, b.s.scratch = NULL, b.node = from->from;
   b.kind = kind_of(&b.s);
   *depth = 1;
   for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {
@@ -40,44 +130,62 @@ static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t 
     if (below > *depth) *depth = below;
     b.n_in = p + 1;
   }
-  if (b.kind == MR__SOURCE) {
-    b.lane = node->n_chains++;
-    b.index = calloc(MR_BURST, sizeof *b.index), b.rec = calloc(MR_BURST, sizeof *b.rec);
-  }
-  size_t own = (b.s.scratch_bytes + 63) / 64 * 64;
-  if (own && !(b.s.scratch = aligned_alloc(64, own))) return -1;
-  size_t bytes = mr_field_bytes(node->worker->out_spec[from->out].field);
-  if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
-  if (c->n_branches == BRANCHES_MAX || (b.kind == MR__SOURCE && (!b.index || !b.rec)))
-    return free(b.index), free(b.rec), free(b.s.scratch), -1;
   assert(*depth >= 1 && b.n_in <= MR_MAX_PORTS && (b.kind == MR__SOURCE) == !b.n_in);
+  plan_fields(&b);
+  count_made(c, &b);
+  if (b.kind == MR__SOURCE) b.lane = node->n_chains++;
+  size_t own = align64(b.s.scratch_bytes);
+  if ((b.kind == MR__SOURCE && !make_rooms(&b)) || (own && !(b.s.scratch = aligned_alloc(64, own))))
+    return free_branch(&b), -1;
   c->branch[c->n_branches] = b;
   return c->n_branches++;
 }
 
+/* A hole that was asked for as a record: zeros, no rows, and no class. */
+static void make_holes(mr_chain_t *c) {
+  static const int32_t none = MR_LABEL_NONE;
+  for (int i = 0; i < c->n_branches; i++) {
+    mr__branch_t *b = &c->branch[i];
+    for (int f = 0; f < b->n_fields; f++)
+      b->hole[f].data = mr__branch_spec(b)->field[f].label ? (void *)&none : c->zeros;
+  }
+}
+
 static bool make_scratch(mr_chain_t *c) {
-  size_t depth = (size_t)c->depth;
-  c->scratch_bytes = (c->scratch_bytes + 127) / 64 * 64;
-  c->scratch = aligned_alloc(64, 2 * depth * c->scratch_bytes);
-  c->rec = calloc(depth, sizeof *c->rec);
-  c->rng = calloc(depth, sizeof *c->rng);
-  c->hole = calloc(depth, sizeof *c->hole);
+  size_t longest = 0;
+  for (int i = 0; i < c->n_branches; i++)
+    for (int f = 0; f < c->branch[i].n_fields; f++) {
+      size_t bytes = mr_field_bytes(&mr__branch_spec(&c->branch[i])->field[f]);
+      longest = bytes > longest ? bytes : longest;
+    }
+  c->scratch_bytes = align64(c->scratch_bytes + 1);
+  c->scratch = aligned_alloc(64, (size_t)(c->n_scratch + 1) * c->scratch_bytes);
+  c->zeros = calloc(1, longest + 64);
+  c->rec = calloc((size_t)c->depth, sizeof *c->rec);
+  c->level = calloc((size_t)c->depth, sizeof *c->level);
   for (int i = 0; i < 2; i++) {
     c->prog[i].cap = (size_t)c->n_branches * 2 * MR_BURST;
     c->prog[i].op = malloc(c->prog[i].cap * sizeof *c->prog[i].op);
   }
-  return c->scratch && c->rec && c->rng && c->hole && c->prog[0].op && c->prog[1].op;
+  make_holes(c);
+  return c->scratch && c->zeros && c->rec && c->level && c->prog[0].op && c->prog[1].op;
 }
 
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {
   mr_chain_t *c = calloc(1, sizeof *c);
   if (!c) return NULL;
-  c->branch = calloc(BRANCHES_MAX, sizeof *c->branch);
+  int first = mr__edge_into(g, node, port)->from, n = count_branches(g, first, 0);
+  if (n <= BRANCHES_MAX) c->branch = calloc((size_t)n, sizeof *c->branch);
   if (g->trace.fn) c->tracer = &g->trace, c->draws = calloc(1, sizeof *c->draws);
-  c->bytes = mr_field_bytes(g->node[node]->worker->in_spec[port].field);
+  c->spec = g->node[node]->worker->in_spec[port];
+  for (int f = 0; f < c->spec.n_fields; f++)
+    c->bytes[f] = c->spec.field[f].ragged ? mr_field_row(&c->spec.field[f])
+                                          : mr_field_bytes(&c->spec.field[f]);
   if (!c->branch || (c->tracer && !c->draws) ||
       grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
     return mr__chain_destroy(c), NULL;
+  for (int f = 0; f < c->spec.n_fields; f++) c->branch[c->n_branches - 1].field[f].end = (uint8_t)f;
+  pass_ends(c, c->n_branches - 1);
   return c;
 }
 

@@ -19,6 +19,8 @@
 
 typedef enum mr__kind { MR__SOURCE, MR__ORDER, MR__MAP, MR__KEEP, MR__JOIN, MR__NEXT } mr__kind_t;
 
+enum { MR__NO_FIELD = UINT8_MAX };
+
 typedef enum mr__code { MR__OP_LEAF, MR__OP_SEED, MR__OP_MAP, MR__OP_JOIN, MR__OP_HOLE } mr__code_t;
 
 typedef struct mr__op {
@@ -50,25 +52,48 @@ typedef struct mr__branch {
   int lane;                   /* SOURCE: in [0,workers) of the source */
   int64_t *index;             /* SOURCE: [MR_BURST] */
   mr_rec_t *rec;              /* SOURCE: [MR_BURST] */
+  mr_value_t *value;          /* SOURCE: [MR_BURST][n_fields], of rec */
+  void *room;                 /* SOURCE: of the fields that fetch writes */
   int n;                      /* SOURCE: of them in use */
+
+  int n_fields; /* that come out */
+  struct {
+    uint8_t port, in; /* MAP, JOIN: what it is before the stage runs; in MR__NO_FIELD: nothing */
+    uint8_t end;      /* the field of a finished record that it is, if no stage behind this one
+                         writes it; else MR__NO_FIELD */
+  } field[MR_FIELDS_MAX];      /* [n_fields] */
+  uint8_t made[MR_FIELDS_MAX]; /* [n_made] fields that a source, map or join writes */
+  int n_made;
+  mr_value_t hole[MR_FIELDS_MAX]; /* [n_fields] of a hole that was asked for as a record */
 } mr__branch_t;
+
+/* What a record that is being made has besides its mr_rec_t. */
+typedef struct mr__level {
+  int n_fields;
+  bool hole;
+  mr_philox_t rng;
+  mr_value_t value[2][MR_FIELDS_MAX]; /* rec.field is one of them, or a branch's */
+} mr__level_t;
 
 struct mr_chain {
   mr__branch_t *branch; /* [n_branches], inputs before the stages that read them; the last one is
                            nearest the batch */
   int n_branches;
-  int depth;    /* records that a program holds at once, at most */
-  size_t bytes; /* of a finished record */
-  size_t scratch_bytes;
-  char *scratch;              /* [depth][2][scratch_bytes], 64-aligned */
-  mr_rec_t *rec;              /* [depth] */
-  mr_philox_t *rng;           /* [depth] */
-  bool *hole;                 /* [depth] */
-  const mr__tracer_t *tracer; /* NULL: nobody watches */
-  mr_draws_t *draws;          /* of the record in hand; NULL without a tracer */
-  mr__prog_t prog[2];         /* of a burst, and of the one after it */
-  int64_t then;               /* where the fill after the next one begins, */
-  int then_n;                 /* and how long it is; 0: nobody knows */
+  int depth;                   /* records that a program holds at once, at most */
+  mr_spec_t spec;              /* of a finished record */
+  size_t bytes[MR_FIELDS_MAX]; /* of its fields; of ragged ones a row's */
+  void *to[MR_FIELDS_MAX];     /* where the values of the finished record in hand go */
+  size_t scratch_bytes;        /* of the longest value that a map or join writes */
+  int n_scratch;               /* as many as maps and joins write: one is always free */
+  char *scratch;               /* [n_scratch][scratch_bytes], 64-aligned */
+  void *zeros;                 /* as many as the longest value has bytes */
+  mr_rec_t *rec;               /* [depth] */
+  mr__level_t *level;          /* [depth] */
+  const mr__tracer_t *tracer;  /* NULL: nobody watches */
+  mr_draws_t *draws;           /* of the record in hand; NULL without a tracer */
+  mr__prog_t prog[2];          /* of a burst, and of the one after it */
+  int64_t then;                /* where the fill after the next one begins, */
+  int then_n;                  /* and how long it is; 0: nobody knows */
 };
 
 static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }
@@ -96,8 +121,9 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made);
 /* True if reads of the next burst can fly while one is made. */
 bool mr__wants_ahead(const mr_chain_t *c);
 
-/* Runs one program, fetched before, into slot (NULL: anywhere); out->data says where it lies. */
-mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec_t *out);
+/* Runs one program, fetched before.  into: stages that make a value of the finished record may put
+   it where c->to says.  out->field says where the values lie, until the next call. */
+mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_t *out);
 
 /* Appended last: op[from,n) makes a record that the filter keeps? */
 mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept);

@@ -1,7 +1,9 @@
 /* From positions to records: locating writes programs, running them makes the records.
 
    Records are fetched in bursts and each goes through its whole program while it is in the
-   first-level cache, between two scratch records; the last map or join writes into the batch. */
+   first-level cache.  What travels is a pointer for each field; a stage that writes a value puts it
+   into a free block of scratch, and the last one that writes a field, into the batch.  So fields
+   that no stage works on are copied once, from where the source has them. */
 #include <assert.h>
 #include <string.h>
 
@@ -72,9 +74,9 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
   mr__branch_t *b = &c->branch[branch];
   mr_rec_t rec;
   MR_TRY(mr__fetch(c, p->op + from, p->n - from, false));
-  MR_TRY(mr__run(c, p->op + from, p->n - from, NULL, &rec));
+  MR_TRY(mr__run(c, p->op + from, p->n - from, false, &rec));
   *kept = true;
-  if (c->hole[0]) return MR_OK;
+  if (c->level[0].hole) return MR_OK;
   int64_t since = mr__tally_begin(&b->tally);
   mr_err_t e = b->s.def->filter->keep(&b->s, &rec, kept);
   mr__tally_end(&b->tally, since);
@@ -90,7 +92,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
     mr__branch_t *b = &c->branch[op[k].node];
     assert(b->n < MR_BURST);
     op[k].key[0] = (uint64_t)b->n;
-    b->rec[b->n] = (mr_rec_t){0};
+    b->rec[b->n] = (mr_rec_t){.field = b->value + b->n * b->n_fields};
     b->index[b->n++] = op[k].index;
   }
   for (int i = 0; i < c->n_branches; i++) {
@@ -129,86 +131,169 @@ static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
   }
 }
 
-static char *scratch(const mr_chain_t *c, int level, int k) {
-  return c->scratch + (size_t)(2 * level + k) * c->scratch_bytes;
-}
-
-/* The scratch record of a level that data does not lie in. */
-static void *other_scratch(const mr_chain_t *c, int level, const void *data) {
-  return scratch(c, level, data == (void *)scratch(c, level, 0));
-}
-
-/* A hole that was asked for as a record. */
-static mr_rec_t hole_record(mr_chain_t *c, int level) {
-  assert(level < c->depth);
-  memset(scratch(c, level, 0), 0, c->scratch_bytes);
-  return (mr_rec_t){.data = scratch(c, level, 0), .label = -1, .key = UINT64_MAX};
-}
-
 static void run_leaf(mr_chain_t *c, const mr__branch_t *b, const mr__op_t *op, int level) {
   assert(level < c->depth && op->key[0] < (uint64_t)b->n); /* it has been fetched */
   c->rec[level] = b->rec[op->key[0]];
   c->rec[level].draws = c->draws;
-  c->hole[level] = false;
+  c->level[level].n_fields = b->n_fields, c->level[level].hole = false;
 }
 
-static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
-  mr_rec_t *rec = &c->rec[level], out = *rec;
-  if (c->hole[level]) return MR_OK;
-  out.data = slot ? slot : other_scratch(c, level, rec->data);
+/* A hole that was asked for as a record, as it looks behind the branch. */
+static void set_hole(mr_chain_t *c, mr__branch_t *b, int level) {
+  assert(level < c->depth);
+  c->rec[level] = (mr_rec_t){.field = b->hole, .key = UINT64_MAX};
+  c->level[level].n_fields = b->n_fields, c->level[level].hole = true;
+}
+
+static bool in_use(const mr_chain_t *c, int top, const void *at) {
+  for (int i = 0; i <= top; i++)
+    for (int f = 0; f < c->level[i].n_fields; f++)
+      if (c->rec[i].field[f].data == at) return true;
+  return false;
+}
+
+/* Scratch from block *k on that no value of records [0,top] lies in: a map or join that is about to
+   write has not written yet, and there is a block for each of its fields. */
+static void *free_scratch(const mr_chain_t *c, int top, int *k) {
+  void *at;
+  do {
+    assert(*k < c->n_scratch);
+    at = c->scratch + (size_t)(*k)++ * c->scratch_bytes;
+  } while (in_use(c, top, at));
+  return at;
+}
+
+/* The record that comes out of a map or join with inputs rec[level,top], before it runs. */
+static mr_rec_t begin_rec(mr_chain_t *c, const mr__branch_t *b, int level, int top, bool into) {
+  mr__level_t *l = &c->level[level];
+  const mr_rec_t *in = &c->rec[level];
+  mr_rec_t out = *in;
+  int block = 0;
+  out.field = l->value[in->field == l->value[0]];
+  for (int f = 0; f < b->n_fields; f++)
+    if (b->field[f].in != MR__NO_FIELD) out.field[f] = in[b->field[f].port].field[b->field[f].in];
+  for (int k = 0; k < b->n_made; k++) {
+    int f = b->made[k], end = b->field[f].end;
+    out.field[f].data = into && end != MR__NO_FIELD ? c->to[end] : free_scratch(c, top, &block);
+  }
+  return out;
+}
+
+static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, bool into) {
+  if (c->level[level].hole) return set_hole(c, b, level), MR_OK;
+  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, level, into);
   if (c->draws) c->draws->now = &b->s;
   int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->map->run(&b->s, rec, &out));
   mr__tally_end(&b->tally, since);
-  *rec = out;
+  *rec = out, c->level[level].n_fields = b->n_fields;
   return MR_OK;
 }
 
-static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, void *slot) {
-  mr_rec_t *rec = &c->rec[level], out = *rec;
-  out.data = slot ? slot : other_scratch(c, level, rec->data);
+static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, bool into) {
+  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, level + b->n_in - 1, into);
   if (c->draws) c->draws->now = &b->s;
   for (int i = 1; i < b->n_in; i++) out.skipped |= rec[i].skipped;
   int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->join->run(&b->s, rec, b->n_in, &out));
   mr__tally_end(&b->tally, since);
-  *rec = out;
+  *rec = out, c->level[level].n_fields = b->n_fields;
   return MR_OK;
 }
 
 static void run_seed(mr_chain_t *c, const mr__op_t *op, int level) {
-  mr_philox_init(&c->rng[level], op->key[0], op->key[1]);
-  c->rng[level].counter[3] = (uint64_t)op->index;
-  c->rec[level].rng = &c->rng[level];
+  mr_philox_t *rng = &c->level[level].rng;
+  mr_philox_init(rng, op->key[0], op->key[1]);
+  rng->counter[3] = (uint64_t)op->index;
+  c->rec[level].rng = rng;
 }
 
-/* The operation that may write into the slot: the last one that makes data. */
-static size_t last_maker(const mr__op_t *op, size_t n) {
-  while (n && op[n - 1].code != MR__OP_MAP && op[n - 1].code != MR__OP_JOIN) n--;
-  return n - 1; /* beyond all if there is none */
-}
-
-mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, void *slot, mr_rec_t *out) {
-  size_t last = last_maker(op, n);
+mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_t *out) {
   int top = -1;
   for (size_t k = 0; k < n; k++) {
     mr__branch_t *b = &c->branch[op[k].node];
-    void *to = k == last ? slot : NULL;
     switch ((mr__code_t)op[k].code) {
       case MR__OP_LEAF: run_leaf(c, b, &op[k], ++top); break;
-      case MR__OP_HOLE: top++, c->rec[top] = hole_record(c, top), c->hole[top] = true; break;
+      case MR__OP_HOLE: set_hole(c, b, ++top); break;
       case MR__OP_SEED: run_seed(c, &op[k], top); break;
-      case MR__OP_MAP: MR_TRY(run_map(c, b, top, to)); break;
+      case MR__OP_MAP: MR_TRY(run_map(c, b, top, into)); break;
       case MR__OP_JOIN:
         top -= b->n_in - 1;
         assert(top >= 0);
-        MR_TRY(run_join(c, b, top, to));
+        MR_TRY(run_join(c, b, top, into));
         break;
     }
   }
   assert(top == 0);
   *out = c->rec[0];
-  if (slot && out->data != slot) out->data = memcpy(slot, out->data, c->bytes);
+  return MR_OK;
+}
+
+/* ---- into a batch ---- */
+
+static void aim(mr_chain_t *c, const mr_buf_t *buf, int slot) {
+  for (int f = 0; f < c->spec.n_fields; f++) {
+    const mr_buf_field_t *field = &buf->field[f];
+    size_t at = field->offset ? (size_t)field->offset[slot] : (size_t)slot;
+    c->to[f] = (char *)field->data + at * c->bytes[f];
+  }
+}
+
+/* Numbers are most of what is copied that is not pictures. */
+static void copy_value(void *to, const void *from, size_t bytes) {
+  if (to == from) return;
+  if (bytes == 4)
+    memcpy(to, from, 4);
+  else if (bytes == 8)
+    memcpy(to, from, 8);
+  else
+    memcpy(to, from, bytes);
+}
+
+static mr_err_t put_ragged(mr_chain_t *c, int f, const mr_value_t *v, int64_t *offset) {
+  const mr_field_t *field = &c->spec.field[f];
+  const mr_stage_t *last = &c->branch[c->n_branches - 1].s;
+  if (v->rows < 0 || v->rows > field->dim[0])
+    return mr_fail(last->diag, MR_ERR_DATA,
+                   "%s: a record has %lld rows in field %s, want at most %lld", last->name,
+                   (long long)v->rows, field->name, (long long)field->dim[0]);
+  offset[1] = offset[0] + v->rows;
+  copy_value(c->to[f], v->data, (size_t)v->rows * c->bytes[f]);
+  return MR_OK;
+}
+
+/* Values that no stage has put there. */
+static mr_err_t put_values(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
+  for (int f = 0; f < c->spec.n_fields; f++) {
+    if (buf->field[f].offset)
+      MR_TRY(put_ragged(c, f, &r->field[f], &buf->field[f].offset[slot]));
+    else
+      copy_value(c->to[f], r->field[f].data, c->bytes[f]);
+  }
+  return MR_OK;
+}
+
+/* Zeros, no rows and no class. */
+static void put_nothing(mr_chain_t *c, mr_buf_t *buf, int slot) {
+  const int32_t none = MR_LABEL_NONE;
+  for (int f = 0; f < c->spec.n_fields; f++) {
+    int64_t *offset = buf->field[f].offset;
+    if (offset)
+      offset[slot + 1] = offset[slot];
+    else if (c->spec.field[f].label)
+      memcpy(c->to[f], &none, sizeof none);
+    else
+      memset(c->to[f], 0, c->bytes[f]);
+  }
+}
+
+static mr_err_t put_record(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
+  bool hole = c->level[0].hole;
+  buf->excluded[slot] = r->skipped || hole;
+  buf->key[slot] = r->key | (r->skipped ? MR_KEY_SKIPPED : 0);
+  buf->draw[slot] = r->draw;
+  if (!r->skipped) return put_values(c, r, buf, slot);
+  put_nothing(c, buf, slot);
   return MR_OK;
 }
 
@@ -234,6 +319,8 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
                            int slot) {
   assert(b->n > 0 && b->n <= MR_BURST && b->at[0] <= b->at[b->n]);
   if (c->tracer && c->tracer->only) return tell_burst(c, b->op, b->at, b->n, buf, slot), MR_OK;
+  for (int f = 0; f < c->spec.n_fields && !slot; f++)
+    if (buf->field[f].offset) buf->field[f].offset[0] = 0;
   MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], true));
   if (next && next->n) read_ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);
   for (int i = 0; i < b->n; i++) {
@@ -241,14 +328,11 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     mr__op_t *op = b->op + b->at[i];
     size_t n = b->at[i + 1] - b->at[i];
     if (c->draws) c->draws->n = 0;
-    void *to = (char *)buf->data + (size_t)(slot + i) * c->bytes;
-    MR_TRY(mr__run(c, op, n, to, &r));
+    aim(c, buf, slot + i);
+    MR_TRY(mr__run(c, op, n, true, &r));
     uint64_t told = c->tracer ? mr__trace_record(c, op, n, slot + i, &r) : 0;
-    if (r.skipped) memset(to, 0, c->bytes);
-    buf->excluded[slot + i] = r.skipped || c->hole[0];
-    if (buf->label) buf->label[slot + i] = r.skipped ? MR_LABEL_NONE : r.label;
-    buf->key[slot + i] = c->tracer ? told : r.key | (r.skipped ? MR_KEY_SKIPPED : 0);
-    buf->draw[slot + i] = r.draw;
+    MR_TRY(put_record(c, &r, buf, slot + i));
+    if (c->tracer) buf->key[slot + i] = told;
   }
   return MR_OK;
 }

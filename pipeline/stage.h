@@ -39,16 +39,20 @@ enum { MR_BURST = 32, MR_MAX_PORTS = 8, MR_MAX_LANES = 256 /* readers of one sou
 
 typedef struct mr_stage mr_stage_t;
 
+/* The value of one field of a record. */
+typedef struct mr_value {
+  void *data;   /* row-major; aligned for its dtype */
+  int64_t rows; /* ragged: of its first dimension, in [0,dim[0] of the field]; means nothing else */
+} mr_value_t;
+
 /* One record on its way through a chain. */
 typedef struct mr_rec {
-  void *data; /* fetch sets it (may point into resident memory); a map reads in->data and
-                 either writes out->data or sets out->data = in->data (nothing to do) */
-  int32_t label;
+  mr_value_t *field;      /* [n_fields] of the spec that the record has: of an input or output */
   uint64_t key;           /* record id within the source */
   uint64_t draw;          /* hash of the draws so far: mr_draw_note */
   mr_philox_t *rng;       /* the record's own generator; NULL without a seed */
   struct mr_draws *draws; /* where draws are noted in words (pipeline/trace.h); NULL: nowhere */
-  bool skipped; /* skip-records= leaves it out: the batch gets no label and zeros for it */
+  bool skipped;           /* skip-records= excludes it: mr_buf_t.excluded */
 } mr_rec_t;
 
 typedef struct mr_port_def {
@@ -136,7 +140,11 @@ struct mr_stage {
   uint32_t default_seed; /* grain derives it */
   int64_t holds;         /* plan may set it: buffers that a worker keeps while it waits for more, 0
                             stands for 1; pools are made so much larger */
-  size_t scratch_bytes;  /* map: plan may set it, bytes that each worker has for itself at */
+  uint16_t
+      writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of
+                 field f of output 0, for which it is given room (stage_source.h, stage_map.h) */
+  uint8_t from[MR_FIELDS_MAX]; /* map, join: set by mr_field_from */
+  size_t scratch_bytes;        /* map: plan may set it, bytes that each worker has for itself at */
   void *scratch;         /* scratch, 64-aligned, for the time of a call; NULL where it set none */
   int waits;             /* mr_waits_t: the stage may set it before mr_wait_fds */
   int64_t base_seed;     /* plan sets it (-1): stages after this one derive their seeds from it */

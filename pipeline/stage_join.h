@@ -2,13 +2,13 @@
 #ifndef MR_PIPELINE_STAGE_JOIN_H
 #define MR_PIPELINE_STAGE_JOIN_H
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_map.h"
 
 MR_BEGIN_DECLS
 
 struct mr_join_def {
-  /* One record from those of the inputs [0,n); out->data has room for one, out's label, key, draw
-     and generator are the first input's unless set.  State is read-only, as in a map. */
+  /* One record from those of the inputs [0,n).  out->field is as in a map (stage_map.h); out's key,
+     draw and generator are the first input's unless set.  State is read-only, as in a map. */
   mr_err_t (*run)(mr_stage_t *s, const mr_rec_t *in, int n, mr_rec_t *out);
 };
 

@@ -17,9 +17,11 @@ typedef struct mr_where {
 } mr_where_t;
 
 struct mr_source_def {
-  /* Sets data, label and key of out[i] for index[i] in [0,n_records).  May be called by several
-     workers at once; worker in [0,workers) picks per-worker scratch, slot i of which stays valid
-     until the next fetch of that worker.  n <= the chain's burst (MR_BURST). */
+  /* Sets fields and key of out[i] for index[i] in [0,n_records).  For a bit of s->writes it writes
+     the value at out[i].field[f].data, which it leaves as it is: room for the longest one.  Else it
+     sets data to memory that stays valid until the next fetch of that worker (or is resident).
+     Sets rows of ragged fields.  May be called by several workers at once; worker in [0,workers)
+     picks per-worker scratch.  n <= the chain's burst (MR_BURST). */
   mr_err_t (*fetch)(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out);
 
   /* The next fetch of this worker will most likely be of index[0,n); true if their reads have

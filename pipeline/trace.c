@@ -36,7 +36,7 @@ void mr_draw_text(const mr_draws_t *d, int i, char *text, size_t n) {
 
 uint64_t mr__trace_record(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
                           const mr_rec_t *rec) {
-  mr_trace_t t = {.slot = slot, .rec = rec, .draws = c->draws};
+  mr_trace_t t = {.slot = slot, .rec = rec, .spec = &c->spec, .draws = c->draws};
   for (size_t k = 0; k < n; k++) {
     if (op[k].code != MR__OP_LEAF || t.n_leaves == MR_LEAVES_MAX) continue;
     mr__branch_t *b = &c->branch[op[k].node];

@@ -24,8 +24,9 @@ typedef struct mr_leaf {
 } mr_leaf_t;
 
 typedef struct mr_trace {
-  int slot;            /* in the batch */
-  const mr_rec_t *rec; /* as it goes into the batch; NULL if nothing is fetched */
+  int slot;              /* in the batch */
+  const mr_rec_t *rec;   /* as it goes into the batch; NULL if nothing is fetched */
+  const mr_spec_t *spec; /* of rec */
   int n_leaves;
   mr_leaf_t leaf[MR_LEAVES_MAX];
   const mr_draws_t *draws;

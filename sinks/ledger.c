@@ -132,14 +132,31 @@ static mr_err_t ledger_open(mr_stage_t *s) {
 
 /* ---- writing ---- */
 
+/* Of all values of the record in slot i.  The number of a label counts as it is, so that a line of
+   a picture and its label is what it was before records had names for more. */
+static uint64_t hash_of(const mr_spec_t *spec, const mr_buf_t *b, int i) {
+  uint64_t hash = 0;
+  for (int f = 0; f < spec->n_fields; f++) {
+    const mr_field_t *field = &spec->field[f];
+    const mr_buf_field_t *v = &b->field[f];
+    const char *at = v->data;
+    size_t row = mr_field_row(field), each = mr_field_bytes(field);
+    if (v->offset)
+      hash ^= XXH3_64bits_withSeed(at + (size_t)v->offset[i] * row,
+                                   (size_t)(v->offset[i + 1] - v->offset[i]) * row, (uint64_t)f);
+    else if (field->label && f == 1)
+      hash ^= ((const uint32_t *)v->data)[i];
+    else
+      hash ^= XXH3_64bits_withSeed(at + (size_t)i * each, each, (uint64_t)f);
+  }
+  return hash;
+}
+
 static void write_lines(const ledger_t *t, const mr_spec_t *spec, const mr_buf_t *b) {
-  size_t each = mr_field_bytes(spec->field);
   if (!b->n) fprintf(t->out, "%" PRId64 " - - - -\n", t->step);
   for (int i = 0; i < b->n; i++)
     fprintf(t->out, "%" PRId64 " %d %" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", t->step,
-            b->first + i, b->key[i], b->draw[i],
-            (uint64_t)XXH3_64bits((const char *)b->data + (size_t)i * each, each) ^
-                (b->label ? (uint64_t)(uint32_t)b->label[i] : 0));
+            b->first + i, b->key[i], b->draw[i], hash_of(spec, b, i));
 }
 
 /* Words are texts, as a JSON number has 53 bits. */

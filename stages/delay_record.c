@@ -22,7 +22,6 @@ static mr_err_t delay_record_plan(mr_stage_t *s) {
 static mr_err_t delay_record_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const delay_record_t *d = s->state;
   mr_pass_us(d, d->us, d->asleep);
-  out->data = in->data;
   return MR_OK;
 }
 

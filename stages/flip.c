@@ -9,18 +9,20 @@
 
 typedef struct flip {
   double p;
+  const char *field_name;
+  int field;
   int rows, W, C; /* C: bytes of a pixel, 1 where channels are planes */
   bool avx2;      /* rows of 32 bytes or more on a machine that can, C == 1 */
 } flip_t;
 
 static mr_err_t flip_plan(mr_stage_t *s) {
   flip_t *t = s->state;
-  const mr_spec_t *in = &s->in_spec[0];
   mr_pixels_t px;
-  MR_TRY(mr_pixels_plan(s, INT16_MAX, INT16_MAX, &px));
+  MR_TRY(mr_pixels_plan(s, t->field_name, INT16_MAX, INT16_MAX, &px));
+  t->field = px.field;
   t->C = px.hwc ? px.C : 1, t->W = px.W;
   t->rows = px.hwc ? px.H : px.C * px.H;
-  s->out_spec[0] = *in;
+  s->out_spec[0] = s->in_spec[0];
   return t->p == 0 || t->p == 1 ? MR_OK : mr_needs_generator(s, "p=0 or p=1");
 }
 
@@ -37,12 +39,14 @@ static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
     turn = mr_philox_random(in->rng) < t->p;
     mr_draw_note(out, turn);
   }
+  const void *from = in->field[t->field].data;
+  mr_value_t *to = &out->field[t->field];
   if (!turn) {
-    out->data = in->data;
+    *to = in->field[t->field];
   } else if (t->avx2) {
-    mr__mirror_avx2(in->data, out->data, t->rows, t->W);
+    mr__mirror_avx2(from, to->data, t->rows, t->W);
   } else {
-    mr_mirror(in->data, out->data, t->rows, t->W, t->C);
+    mr_mirror(from, to->data, t->rows, t->W, t->C);
   }
   return MR_OK;
 }
@@ -51,13 +55,9 @@ static void flip_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_
   snprintf(text, n, "%s", what ? "mirrored" : "not mirrored");
 }
 
-static const mr_opt_t flip_opts[] = {{.name = "p",
-                                      .type = MR_OPT_F64,
-                                      .offset = offsetof(flip_t, p),
-                                      .def = "0.5",
-                                      .hi = 1,
-                                      .help = "Probability that a picture is mirrored.",
-                                      .positional = 1},
+static const mr_opt_t flip_opts[] = {{"p", MR_OPT_F64, offsetof(flip_t, p), "", "0.5", 0, 1, NULL,
+                                      "Probability that a picture is mirrored.", 1},
+                                     MR_PIXELS_OPT(flip_t, field_name),
                                      {0}};
 
 const mr_stage_def_t mr_stage_flip = {

@@ -7,6 +7,7 @@ enum { PRESET_NONE, PRESET_CIFAR10 };
 static const mr_dtype_t dtypes[] = {MR_F32, MR_BF16, MR_U8}; /* as the setting lists them */
 
 typedef struct normalize {
+  const char *field;
   int preset, layout, dtype;
   mr_vec_t mean, std;
   mr_pixels_t in;
@@ -32,7 +33,7 @@ static mr_err_t spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
 
 static void plan_output(mr_stage_t *s) {
   const normalize_t *t = s->state;
-  mr_field_t *out = s->out_spec[0].field;
+  mr_field_t *out = &s->out_spec[0].field[t->in.field];
   bool hwc = t->layout == 0;
   s->out_spec[0] = s->in_spec[0];
   out->dtype = dtypes[t->dtype];
@@ -46,7 +47,7 @@ static void plan_output(mr_stage_t *s) {
 
 static mr_err_t normalize_plan(mr_stage_t *s) {
   normalize_t *t = s->state;
-  MR_TRY(mr_pixels_plan(s, MR_CHANNELS_MAX, INT16_MAX, &t->in));
+  MR_TRY(mr_pixels_plan(s, t->field, MR_CHANNELS_MAX, INT16_MAX, &t->in));
   if (t->preset == PRESET_CIFAR10) t->mean = cifar10_mean, t->std = cifar10_std;
   if (t->preset == PRESET_CIFAR10 && t->in.C != 3)
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -76,11 +77,13 @@ static mr_err_t normalize_open(mr_stage_t *s) {
 static mr_err_t normalize_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const normalize_t *t = s->state;
   int n = t->in.H * t->in.W;
+  const void *from = in->field[t->in.field].data;
+  void *to = out->field[t->in.field].data;
   bool hwc = t->layout == 0;
   if (is_three_planes(t))
-    mr_norm(&t->norm, in->data, n, hwc, dtypes[t->dtype], out->data);
+    mr_norm(&t->norm, from, n, hwc, dtypes[t->dtype], to);
   else
-    mr_norm_any(&t->any, in->data, n, t->in.hwc, hwc, dtypes[t->dtype], out->data);
+    mr_norm_any(&t->any, from, n, t->in.hwc, hwc, dtypes[t->dtype], to);
   return MR_OK;
 }
 
@@ -95,6 +98,7 @@ static const mr_opt_t normalize_opts[] = {
      "Order of the axes that come out.", 0},
     {"dtype", MR_OPT_ENUM, offsetof(normalize_t, dtype), "", "f32", 0, 0, "f32|bf16|u8",
      "Type of what comes out; u8: the bytes as they are, in the layout asked for.", 0},
+    MR_PIXELS_OPT(normalize_t, field),
     {0}};
 
 const mr_stage_def_t mr_stage_normalize = {

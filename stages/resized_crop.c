@@ -16,6 +16,7 @@ enum {
 };
 
 typedef struct resized_crop {
+  const char *field;
   int64_t size;
   double scale[2], ratio[2], log_ratio[2];
   int pillow;
@@ -27,13 +28,13 @@ static mr_err_t resized_crop_plan(mr_stage_t *s) {
   resized_crop_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   mr_pixels_t *px = &t->pil.in;
-  MR_TRY(mr_pixels_plan(s, MR_CHANNELS_MAX, MR_PIL_SIDE_MAX, px));
+  MR_TRY(mr_pixels_plan(s, t->field, MR_CHANNELS_MAX, MR_PIL_SIDE_MAX, px));
   t->H = px->H, t->W = px->W;
   size_t scratch = mr_pil_picture_scratch(px, (int)t->size);
   s->scratch_bytes = scratch > STACK ? scratch : 0;
   for (int k = 0; k < 2; k++) t->log_ratio[k] = log(t->ratio[k]);
   s->out_spec[0] = *in;
-  int64_t *dim = s->out_spec[0].field->dim;
+  int64_t *dim = s->out_spec[0].field[px->field].dim;
   dim[px->h_at] = dim[px->h_at + 1] = t->size;
   bool whole = t->scale[0] == 1 && t->scale[1] == 1;
   return whole ? MR_OK : mr_needs_generator(s, "scale=1:1");
@@ -67,6 +68,8 @@ static mr_box_t draw_box(const resized_crop_t *t, mr_philox_t *g) {
 
 static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const resized_crop_t *t = s->state;
+  const mr_value_t *from = &in->field[t->pil.in.field];
+  mr_value_t *to = &out->field[t->pil.in.field];
   mr_box_t b;
   if (in->rng) {
     b = draw_box(t, in->rng);
@@ -76,11 +79,11 @@ static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
     b = mr_crop_fallback(t->H, t->W, t->ratio[0], t->ratio[1]);
   }
   if (b.h == t->size && b.w == t->size && b.h == t->H && b.w == t->W) {
-    out->data = in->data;
+    *to = *from;
     return MR_OK;
   }
   _Alignas(64) uint8_t stack[STACK];
-  mr_pil_picture(&t->pil, in->data, b, out->data, s->scratch_bytes ? s->scratch : stack);
+  mr_pil_picture(&t->pil, from->data, b, to->data, s->scratch_bytes ? s->scratch : stack);
   return MR_OK;
 }
 
@@ -106,6 +109,7 @@ static const mr_opt_t resized_crop_opts[] = {
     {"pillow", MR_OPT_ENUM, offsetof(resized_crop_t, pillow), "", "13", 0, 0, "13|12",
      "Which Pillow's bytes: 13 resizes tall boxes down first, 12 and before always across first.",
      0},
+    MR_PIXELS_OPT(resized_crop_t, field),
     {0}};
 
 const mr_stage_def_t mr_stage_resized_crop = {

@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_STAGE_H
 #define MR_TESTS_STAGE_H
 
-#include "pipeline/stage.h"
+#include "pipeline/stage_source.h"
 #include "tests/vectors.h"
 
 typedef struct hand {
@@ -47,6 +47,33 @@ static inline void hand_close(hand_t *h) {
   if (h->s.def->close) h->s.def->close(&h->s);
   free(h->s.state);
 }
+
+/* A record of two fields at most, as a source gives it or a map takes it. */
+typedef struct hand_rec {
+  mr_rec_t rec;
+  mr_value_t value[2];
+  _Alignas(64) char room[2][4096]; /* of what fetch writes */
+} hand_rec_t;
+
+/* Ready for a fetch of the source. */
+static inline mr_rec_t *hand_rec(hand_rec_t *r, const mr_stage_t *s) {
+  r->rec = (mr_rec_t){.field = r->value};
+  for (int f = 0; f < 2; f++) r->value[f].data = s->writes >> f & 1 ? r->room[f] : NULL;
+  return &r->rec;
+}
+
+/* What a fetch of one record says. */
+static inline mr_err_t hand_fetch(hand_t *h, int worker, int64_t index, hand_rec_t *r) {
+  return h->s.def->source->fetch(&h->s, worker, &index, 1, hand_rec(r, &h->s));
+}
+
+/* Of pictures with labels. */
+static inline const uint8_t *hand_image(const hand_rec_t *r) { return r->value[0].data; }
+static inline int32_t hand_label(const hand_rec_t *r) { return *(const int32_t *)r->value[1].data; }
+
+/* A record whose field 0 is at data. */
+#define HAND_REC(at, ...) \
+  (mr_rec_t) { .field = (mr_value_t[2]){{.data = (at)}}, __VA_ARGS__ }
 
 #define HAND_SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 

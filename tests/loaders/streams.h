@@ -67,32 +67,37 @@ typedef struct arith {
   int64_t mul, add, below, mod;
 } arith_t;
 
-static inline mr_err_t arith_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
+static inline mr_err_t arith_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  s->writes = 1;
+  return MR_OK;
+}
 
 static inline mr_err_t affine_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const arith_t *a = s->state;
-  *(int64_t *)out->data = *(const int64_t *)in->data * a->mul + a->add;
+  *(int64_t *)out->field->data = *(const int64_t *)in->field->data * a->mul + a->add;
   return MR_OK;
 }
 
 static inline mr_err_t rand_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const arith_t *a = s->state;
   if (!in->rng) return mr_stage_fail(s, MR_ERR_USAGE, "a record has no generator");
-  *(int64_t *)out->data =
-      *(const int64_t *)in->data * a->mul + mr_philox_integers(in->rng, 0, a->below);
+  *(int64_t *)out->field->data =
+      *(const int64_t *)in->field->data * a->mul + mr_philox_integers(in->rng, 0, a->below);
   return MR_OK;
 }
 
 static inline mr_err_t raw_plan(mr_stage_t *s) {
   s->out_spec[0] = s->in_spec[0];
+  s->writes = 1;
   s->out_spec[0].field->ndim = 1, s->out_spec[0].field->dim[0] = 3;
   return MR_OK;
 }
 
 static inline mr_err_t raw_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
-  int64_t *to = out->data;
+  int64_t *to = out->field->data;
   if (!in->rng) return mr_stage_fail(s, MR_ERR_USAGE, "a record has no generator");
-  to[0] = *(const int64_t *)in->data;
+  to[0] = *(const int64_t *)in->field->data;
   to[1] = (int64_t)mr_philox_next64(in->rng);
   double r = mr_philox_random(in->rng);
   memcpy(&to[2], &r, sizeof r);
@@ -100,7 +105,7 @@ static inline mr_err_t raw_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out)
 }
 
 static inline mr_err_t keep_if_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
-  *keep = *(const int64_t *)rec->data % ((const arith_t *)s->state)->mod != 0;
+  *keep = *(const int64_t *)rec->field->data % ((const arith_t *)s->state)->mod != 0;
   return MR_OK;
 }
 

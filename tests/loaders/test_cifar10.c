@@ -66,17 +66,18 @@ static void check_split(const char *split, const char *memory, int want, uint8_t
   assert_int_equal(h.s.out_spec[0].n_records, want);
   for (int64_t at = 0; at < want; at += 7) {
     int64_t index[7];
-    mr_rec_t r[7] = {0};
+    hand_rec_t kept[7];
+    mr_rec_t r[7];
     int n = want - at < 7 ? (int)(want - at) : 7;
-    for (int i = 0; i < n; i++) index[i] = at + i;
+    for (int i = 0; i < n; i++) index[i] = at + i, r[i] = *hand_rec(&kept[i], &h.s);
     assert_int_equal(mr_stage_cifar10.source->fetch(&h.s, (int)(at / 7 % 3), index, n, r), MR_OK);
     for (int i = 0; i < n; i++) {
       int file = (int)(r[i].key / 10000), record = (int)(r[i].key % 10000);
       assert_true(file < FILES && record < RECORDS);
       assert_int_equal(seen[file * RECORDS + record]++, 0);
-      assert_int_equal(r[i].label, (file + record) % 10);
+      assert_int_equal(hand_label(&kept[i]), (file + record) % 10);
       for (int k = 0; k < 3072; k++)
-        assert_int_equal(((uint8_t *)r[i].data)[k], pixel(file, record, k));
+        assert_int_equal(hand_image(&kept[i])[k], pixel(file, record, k));
     }
   }
   hand_close(&h);
@@ -116,11 +117,11 @@ static void files_of_several_windows_are_kept_in_order(void **state) {
                 HAND_SETTINGS(setting, "split=train", "records=6001", "holdout=5")) < 0)
     fail_msg("%s", h.diag.text);
   for (int64_t at = 0; at < 5 * MANY - 5; at++) {
-    mr_rec_t r = {0};
-    assert_int_equal(mr_stage_cifar10.source->fetch(&h.s, 0, &at, 1, &r), MR_OK);
-    int file = (int)(r.key / 10000), record = (int)(r.key % 10000);
-    const uint8_t *got = r.data;
-    assert_int_equal(r.label, (file + record) % 10);
+    hand_rec_t r;
+    assert_int_equal(hand_fetch(&h, 0, at, &r), MR_OK);
+    int file = (int)(r.rec.key / 10000), record = (int)(r.rec.key % 10000);
+    const uint8_t *got = hand_image(&r);
+    assert_int_equal(hand_label(&r), (file + record) % 10);
     assert_int_equal(got[0], pixel(file, record, 0));
     assert_int_equal(got[3071], pixel(file, record, 3071));
   }
@@ -208,8 +209,8 @@ static void a_file_cut_short_while_running_is_noticed(void **state) {
                 HAND_SETTINGS(setting, "split=all", "memory=0", "records=20", "holdout=30")),
       MR_OK);
   assert_int_equal(truncate(path, 5 * RECORD), 0);
-  mr_rec_t r[1] = {0};
-  assert_int_equal(mr_stage_cifar10.source->fetch(&h.s, 0, (int64_t[]){25}, 1, r), MR_ERR_DATA);
+  hand_rec_t r;
+  assert_int_equal(hand_fetch(&h, 0, 25, &r), MR_ERR_DATA);
   assert_non_null(
       strstr(h.diag.text, "data_batch_2.bin: ends at byte 15365, want 3073 bytes more"));
   hand_close(&h);

@@ -58,13 +58,13 @@ static void check_split(const char *split, const char *labels, const char *memor
   assert_int_equal(h.s.out_spec[0].n_records, want);
   assert_int_equal(h.s.out_spec[0].dataset->n_classes, strstr(labels, "fine") ? 100 : 20);
   for (int64_t i = 0; i < want; i++) {
-    mr_rec_t r = {0};
-    assert_int_equal(mr_stage_cifar100.source->fetch(&h.s, 0, &i, 1, &r), MR_OK);
-    int id = (int)r.key;
+    hand_rec_t r;
+    assert_int_equal(hand_fetch(&h, 0, i, &r), MR_OK);
+    int id = (int)r.rec.key;
     assert_true(id < TRAIN + TEST);
     assert_int_equal(seen[id]++, 0);
-    assert_int_equal(r.label, strstr(labels, "fine") ? fine(id) : coarse(id));
-    for (int k = 0; k < 3072; k++) assert_int_equal(((uint8_t *)r.data)[k], pixel(id, k));
+    assert_int_equal(hand_label(&r), strstr(labels, "fine") ? fine(id) : coarse(id));
+    for (int k = 0; k < 3072; k++) assert_int_equal(hand_image(&r)[k], pixel(id, k));
   }
   hand_close(&h);
 }

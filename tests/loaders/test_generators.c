@@ -4,7 +4,7 @@
 
 /* Notes what each record has, as numbers: 1 with a generator. */
 static mr_err_t has_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
-  *(int64_t *)out->data = in->rng != NULL;
+  *(int64_t *)out->field->data = in->rng != NULL;
   return MR_OK;
 }
 

@@ -73,12 +73,12 @@ static void records_and_labels_of_both_splits_come_as_written(void **state) {
       assert_int_equal(image->ndim, 3);
       assert_int_equal(image->dim[0] * 10000 + image->dim[1] * 100 + image->dim[2], 50703);
       for (int64_t i = 0; i < spec->n_records; i++) {
-        mr_rec_t r = {0};
-        assert_int_equal(mr_stage_npy.source->fetch(&h.s, 0, &i, 1, &r), MR_OK);
-        assert_int_equal(seen[r.key]++, 0);
-        assert_int_equal(r.label, r.key == 17 ? 7 : r.key % 10);
-        for (int k = 0; k < REC; k++)
-          assert_int_equal(((uint8_t *)r.data)[k], pixel((int64_t)r.key, k));
+        hand_rec_t r;
+        assert_int_equal(hand_fetch(&h, 0, i, &r), MR_OK);
+        uint64_t key = r.rec.key;
+        assert_int_equal(seen[key]++, 0);
+        assert_int_equal(hand_label(&r), key == 17 ? 7 : key % 10);
+        for (int k = 0; k < REC; k++) assert_int_equal(hand_image(&r)[k], pixel((int64_t)key, k));
       }
       hand_close(&h);
     }

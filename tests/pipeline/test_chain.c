@@ -24,9 +24,9 @@
 
 /* ---- what flows: a record is one number, and nothing else here knows where it lies ---- */
 
-static uint64_t value_of(const mr_rec_t *r) { return *(const uint64_t *)r->data; }
-static void set_value(mr_rec_t *r, uint64_t v) { *(uint64_t *)r->data = v; }
-static void borrow_value(mr_rec_t *r, uint64_t *v) { r->data = v; }
+static uint64_t value_of(const mr_rec_t *r) { return *(const uint64_t *)r->field->data; }
+static void set_value(mr_rec_t *r, uint64_t v) { *(uint64_t *)r->field->data = v; }
+static void borrow_value(mr_rec_t *r, uint64_t *v) { r->field->data = v; }
 static uint64_t slot_value(const mr_buf_t *b, int i) { return ((const uint64_t *)b->data)[i]; }
 
 static mr_spec_t spec_of_numbers(int64_t n, int64_t epochs) {
@@ -71,7 +71,11 @@ static const mr_opt_t opts[] = {{.name = "k",
 static int64_t k_of(const mr_stage_t *s) { return ((const settings_t *)s->state)->k; }
 static int64_t n_of(const mr_stage_t *s) { return ((const settings_t *)s->state)->n; }
 
-static mr_err_t same_plan(mr_stage_t *s) { return s->out_spec[0] = s->in_spec[0], MR_OK; }
+static mr_err_t same_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  s->writes = 1;
+  return MR_OK;
+}
 
 /* src: n records, k epochs. */
 static uint64_t src_data[24][MR_MAX_LANES][MR_BURST]; /* by source, lane and slot */
@@ -160,7 +164,7 @@ static mr_err_t adds_run(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   return MR_OK;
 }
 static mr_err_t leaves_run(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
-  out->data = in->data;
+  out->field[0] = in->field[0];
   out->key = in->key + (uint64_t)k_of(s);
   return MR_OK;
 }
@@ -185,6 +189,7 @@ static mr_err_t few_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
 static mr_err_t pair_plan(mr_stage_t *s) {
   s->out_spec[0] = spec_of_numbers(lesser(all_of(&s->in_spec[0]), all_of(&s->in_spec[1])), 1);
   s->out_spec[0].seeded = s->in_spec[0].seeded;
+  s->writes = 1;
   return MR_OK;
 }
 static mr_err_t pair_run(mr_stage_t *s, const mr_rec_t *in, int n, mr_rec_t *out) {

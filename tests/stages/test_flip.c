@@ -33,12 +33,11 @@ static void a_flip_mirrors_every_row_or_keeps_the_picture(void **state) {
     for (uint64_t key = 0; key < 1000; key++) {
       mr_philox_t g, same;
       mr_philox_init(&g, key, 0), mr_philox_init(&same, key, 0);
-      mr_rec_t a = {.data = src, .rng = &g}, b = a;
-      b.data = dst;
+      mr_rec_t a = HAND_REC(src, .rng = &g), b = HAND_REC(dst, .rng = &g);
       assert_int_equal(mr_stage_flip.map->run(&h.s, &a, &b), MR_OK);
       bool turn = mr_philox_random(&same) < 0.5;
       assert_int_equal(g.at, same.at); /* one draw, taken whatever comes of it */
-      assert_int_equal(b.data == src, !turn);
+      assert_int_equal(b.field->data == src, !turn);
       mr_rec_t note = {0};
       mr_draw_note(&note, turn);
       assert_true(b.draw == note.draw);
@@ -72,11 +71,11 @@ static const uint8_t *undrawn(const mr_stage_def_t *def, mr_spec_t in, const cha
   hand_t h;
   in.seeded = false;
   assert_int_equal(hand_open(&h, def, &in, HAND_SETTINGS(setting)), MR_OK);
-  mr_rec_t a = {.data = src}, b = {.data = dst};
+  mr_rec_t a = HAND_REC(src), b = HAND_REC(dst);
   assert_int_equal(def->map->run(&h.s, &a, &b), MR_OK);
   assert_int_equal(b.draw, 0);
   hand_close(&h);
-  return b.data;
+  return b.field->data;
 }
 
 static void settings_that_leave_nothing_to_draw_need_no_generator(void **state) {
@@ -94,7 +93,7 @@ static void settings_that_leave_nothing_to_draw_need_no_generator(void **state) 
   hand_t h;
   mr_philox_t g;
   mr_philox_init(&g, 3, 0);
-  mr_rec_t a = {.data = src, .rng = &g}, b = {.data = box};
+  mr_rec_t a = HAND_REC(src, .rng = &g), b = HAND_REC(box);
   assert_int_equal(hand_open(&h, &mr_stage_resized_crop, &high, HAND_SETTINGS("scale=1:1")), MR_OK);
   assert_int_equal(mr_stage_resized_crop.map->run(&h.s, &a, &b), MR_OK);
   assert_memory_equal(box, dst, sizeof box);

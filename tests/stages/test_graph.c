@@ -25,7 +25,6 @@
 /* picks: a source of n records of one int64; label and key say which. */
 typedef struct picks {
   int64_t n, epochs;
-  int64_t cell[MR_MAX_WORKERS][MR_BURST];
 } picks_t;
 
 static const mr_opt_t picks_opts[] = {
@@ -41,15 +40,15 @@ static mr_err_t picks_plan(mr_stage_t *s) {
       .field = {{.name = "number", .dtype = MR_I64, .ndim = 1, .dim = {1}}, mr_field_of_label(0)},
       .n_records = p->n,
       .n_epochs = p->epochs};
+  s->writes = 3;
   return MR_OK;
 }
 
 static mr_err_t picks_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
-  picks_t *p = s->state;
   for (int i = 0; i < n; i++) {
-    p->cell[worker][i] = index[i];
-    out[i].data = &p->cell[worker][i];
-    out[i].label = (int32_t)index[i], out[i].key = (uint64_t)index[i];
+    *(int64_t *)out[i].field[0].data = index[i];
+    *(int32_t *)out[i].field[1].data = (int32_t)index[i];
+    out[i].key = (uint64_t)index[i];
   }
   return MR_OK;
 }
@@ -99,7 +98,7 @@ static mr_err_t addrandom_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) 
   if ((int64_t)in->key == a->fail_at)
     return mr_stage_fail(s, MR_ERR_DATA, "record %lld is bad", (long long)in->key);
   int64_t draw = in->rng ? (int64_t)(mr_philox_next64(in->rng) >> 40) * 1000 : 0;
-  *(int64_t *)out->data = *(int64_t *)in->data + draw + a->add;
+  *(int64_t *)out->field->data = *(int64_t *)in->field->data + draw + a->add;
   mr_draw_note(out, (uint64_t)draw);
   return MR_OK;
 }

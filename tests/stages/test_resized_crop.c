@@ -253,11 +253,10 @@ static void the_stage_draws_its_box_from_the_records_generator(void **state) {
     mr_philox_t g;
     mr_philox_init(&g, row[k].key, 0);
     assert_int_equal(mr_philox_random(&g) < 0.5, row[k].flip);
-    mr_rec_t a = {.data = src, .rng = &g}, b = a;
-    b.data = got;
+    mr_rec_t a = HAND_REC(src, .rng = &g), b = HAND_REC(got, .rng = &g);
     assert_int_equal(mr_stage_resized_crop.map->run(&h.s, &a, &b), MR_OK);
     mr_pil_crop(&p, src, 3, 32, 32, row[k].box, want, scratch);
-    assert_memory_equal(b.data, want, IMAGE);
+    assert_memory_equal(b.field->data, want, IMAGE);
     mr_rec_t note = {0};
     mr_box_t x = row[k].box;
     mr_draw_note(&note,

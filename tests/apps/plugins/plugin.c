@@ -25,13 +25,14 @@ static mr_err_t tint_plan(mr_stage_t *s) {
   if (data->dtype != MR_U8)
     return mr_stage_fail(s, MR_ERR_SHAPE, "want records of u8, got %s", mr_dtype_name(data->dtype));
   s->out_spec[0] = s->in_spec[0];
+  s->writes = 1;
   return MR_OK;
 }
 
 static mr_err_t tint_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const tint_t *t = s->state;
-  const uint8_t *from = in->data;
-  uint8_t *to = out->data;
+  const uint8_t *from = in->field[0].data;
+  uint8_t *to = out->field[0].data;
   for (size_t i = 0, n = mr_field_bytes(&s->in_spec[0].field[0]); i < n; i++)
     to[i] = (uint8_t)(from[i] + t->add);
   return MR_OK;
