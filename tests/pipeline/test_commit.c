@@ -171,7 +171,7 @@ static void check(world_t *w) {
 static world_t random_world(round_t *r) {
   static const mr_stage_def_t *const kind[] = {&pass, &pass, &pairs, &thirds, &blind, &record};
   world_t w = {.r = r, .n = 2 + draw(r, NODES - 1)};
-  char text[600], name[8];
+  char text[600], name[16];
   int at = snprintf(text, sizeof text, "make name=n0 workers=%d", 1 + draw(r, 2));
   w.node[0] = (node_t){.def = &make, .before = -1};
   for (int i = 1; i < w.n; i++) {
@@ -194,7 +194,7 @@ static void begin(world_t *w, int i) {
 /* Each keeper's numbers grow, as what is durable does. */
 static void commit_some(world_t *w, round_t *r, int i) {
   node_t *b = &w->node[i];
-  char name[8];
+  char name[16];
   if (!b->keeps) return;
   snprintf(name, sizeof name, "n%d", i);
   b->said += draw(r, 5);

@@ -242,7 +242,7 @@ static void choose_fates(round_t *r) {
 }
 
 static void add_all(mr_registry_t *reg, round_t *r) {
-  char name[NODES][8], workers[8];
+  char name[NODES][16], workers[16];
   mr_diag_t diag = {0};
   memset(reg, 0, sizeof *reg);
   mr_registry_add(reg, table);
@@ -292,7 +292,7 @@ static void check_told(const mr_diag_t *diag, mr_err_t e, int i) {
 static bool check_failures(const mr_diag_t *diag, mr_err_t e) {
   bool any = false;
   for (int i = 0; i < now.n; i++) {
-    char start[8];
+    char start[16];
     what_t what = now.plan[i].what;
     if (!now.fired[i] || (what != FAILS && what != FAILS_MUTE)) continue;
     any = true;

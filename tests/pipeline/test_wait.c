@@ -101,10 +101,12 @@ static mr_wait_t handled;
 static atomic_int heard;
 
 static void hear(int signo) {
+  int kept = errno;
   atomic_exchange_explicit(&heard, 1, memory_order_seq_cst);
   errno = EDOM;
   mr_wait_wake(&handled);
   if (errno != EDOM) atomic_store_explicit(&heard, -1, memory_order_seq_cst);
+  errno = kept;
 }
 
 static void *interrupt(void *arg) {
