@@ -135,6 +135,9 @@ static void print_plugin(const mr_plugin_t *p) {
   char title[128];
   snprintf(title, sizeof title, "plug-in %s", p->name);
   if (p->stages) print_room(title, p->stages);
+  if (!p->stages) puts(title);
+  for (int i = 0; p->ops && p->ops[i]; i++) printf("  op %s\n", p->ops[i]->name);
+  for (int i = 0; p->models && p->models[i]; i++) printf("  model %s\n", p->models[i]->name);
 }
 
 /* Of a family of stages the one that a second word chooses, model=mlp. */

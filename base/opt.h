@@ -2,7 +2,12 @@
 #ifndef MR_BASE_OPT_H
 #define MR_BASE_OPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
 
 typedef enum mr_opt_type {
   MR_OPT_END = 0,
@@ -35,5 +40,11 @@ typedef struct mr_opt {
   const char *help;    /* one sentence, ends with a period */
   int positional;      /* 1: `batch 128` means this one */
 } mr_opt_t;
+
+/* Whether the value of a row lies in a state of this many bytes: false, too, for an unknown type.
+ */
+bool mr_opt_fits(const mr_opt_t *opt, size_t state_sz);
+
+MR_END_DECLS
 
 #endif

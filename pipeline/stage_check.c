@@ -67,26 +67,6 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
   return MR_OK;
 }
 
-static size_t value_bytes(mr_opt_type_t type) {
-  switch (type) {
-    case MR_OPT_END: break;
-    case MR_OPT_INT: return sizeof(int64_t);
-    case MR_OPT_F64: return sizeof(double);
-    case MR_OPT_BOOL: return sizeof(bool);
-    case MR_OPT_STR:
-    case MR_OPT_SECRET: return sizeof(char *);
-    case MR_OPT_ENUM: return sizeof(int);
-    case MR_OPT_RANGE: return sizeof(double[2]);
-    case MR_OPT_VEC3: return sizeof(double[3]);
-    case MR_OPT_VEC: return sizeof(mr_vec_t);
-  }
-  return SIZE_MAX; /* fits nowhere */
-}
-
-static bool fits(size_t offset, size_t bytes, size_t all) {
-  return offset <= all && bytes <= all - offset;
-}
-
 static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
   int n = 0;
   for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++, n++) {
@@ -95,7 +75,7 @@ static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
                      MOST_SETTINGS);
     if (!o->name || !*o->name)
       return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": setting %d has no name", d->name, n);
-    if (!fits(o->offset, value_bytes(o->type), d->state_sz))
+    if (!mr_opt_fits(o, d->state_sz))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "stage \"%s\": setting \"%s\" lies outside the state of %zu bytes; take its "
                      "offset with offsetof and state_sz with sizeof, of one struct",
@@ -104,7 +84,8 @@ static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
       return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": setting \"%s\" has no choices", d->name,
                      o->name);
   }
-  if (d->source && d->source->care && !fits(d->source->care, sizeof(mr_care_t), d->state_sz))
+  size_t care = d->source ? d->source->care : 0;
+  if (care && (care > d->state_sz || d->state_sz - care < sizeof(mr_care_t)))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "stage \"%s\": .source's .care lies outside the state of %zu bytes", d->name,
                    d->state_sz);

@@ -158,8 +158,10 @@ static mr_err_t add_stages(const loaded_t *l, mr_registry_t *reg, mr_diag_t *dia
 static mr_err_t add_all(loaded_t *l, mr_registry_t *reg, mr_diag_t *diag) {
   const mr_plugin_t *p = l->plugin;
   if (p->ops) MR_TRY(mr_ops_check(p->ops, l->origin, diag));
+  if (p->models) MR_TRY(mr_models_check(p->models, l->origin, diag));
   MR_TRY(add_stages(l, reg, diag));
   if (p->ops) mr_ops_add(p->ops, l->origin);
+  if (p->models) mr_models_add(p->models, l->origin);
   return MR_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "base/decls.h"
 #include "base/err.h"
 #include "model/ops/op.h"
+#include "model/zoo/zoo.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_filter.h"
 #include "pipeline/stage_join.h"
@@ -39,7 +40,8 @@ enum { MR_PLUGIN_ABI = 1 };
   X(mr_stage_def_t) X(mr_source_def_t) X(mr_order_def_t) X(mr_map_def_t) X(mr_filter_def_t)    \
   X(mr_join_def_t) X(mr_walk_def_t) X(mr_step_def_t) X(mr_stage_t) X(mr_rec_t) X(mr_buf_t)     \
   X(mr_spec_t) X(mr_field_t) X(mr_opt_t) X(mr_op_def_t) X(mr_eqn_t) X(mr_var_t) X(mr_fn_t)     \
-  X(mr_sample_t) X(mr_diag_t)
+  X(mr_sample_t) X(mr_model_def_t) X(mr_model_plan_t) X(mr_loss_out_t) X(mr_loss_told_t)       \
+  X(mr_nn_t) X(mr_diag_t)
 // clang-format on
 
 enum { MR_PLUGIN_SIZES = 32 };
@@ -52,6 +54,7 @@ typedef struct mr_plugin {
   /* NULL-ended tables, NULL where it has none; they live as long as the plug-in. */
   const mr_stage_def_t *const *stages;
   const mr_op_def_t *const *ops;
+  const mr_model_def_t *const *models;
 } mr_plugin_t;
 
 #define MR_PLUGIN_SIZE(type) sizeof(type),
@@ -62,8 +65,9 @@ typedef struct mr_plugin {
 /* What a plug-in defines.  No program has it: it is looked up in the file that is loaded. */
 extern const mr_plugin_t mr_plugin __attribute__((visibility("default")));
 
-/* Loads the plug-in in FILE and adds its stages to reg and its ops to the table of all ops.  All of
-   it or nothing.  A file that was loaded before is fine: reg gets what it has not yet.
+/* Loads the plug-in in FILE and adds its stages to reg, its ops to the table of all ops and its
+   models to that of all models.  All of it or nothing.  A file that was loaded before is fine: reg
+   gets what it has not yet.
 
    Loading runs code of the file's author, so the file and what leads to it are checked first:
    symbolic links are followed, and the file they lead to must be a regular one that root or the

@@ -45,6 +45,7 @@ plugins_build_and_run() {
   {
     cc $strict -shared -fPIC "$examples/plugin-stage/cutout.c" $(pkg-config --cflags millrace-plugin) -o plugins/cutout.so
     cc $strict -shared -fPIC "$examples/plugin-op/hardswish.c" $(pkg-config --cflags millrace-plugin) -o plugins/hardswish.so
+    cc $strict -shared -fPIC "$examples/plugin-model/mixer.c" $(pkg-config --cflags millrace-plugin) -o plugins/mixer.so
     cc $strict "$root/tests/install/host.c" $(pkg-config --cflags millrace) "$@" -o host
   }
   chmod go-w plugins/*.so plugins/build plugins/build/cutout.so
@@ -53,6 +54,10 @@ plugins_build_and_run() {
   "$millrace" run --plugin plugins/build/cutout.so "$graph" workers=2 2>/dev/null | diff first -
   "$millrace" who --plugin plugins/cutout.so "$graph" --step 1 | grep -q 'cutout: covered around row'
   "$millrace" jaxpr --plugin plugins/hardswish.so "$examples/plugin-op/energy.jaxpr" --grad | grep -q 'hardswish a'
+  rm -rf mixer
+  "$millrace" train --plugin plugins/mixer.so --run-dir mixer --steps 4 \
+    model=mixer width=8 layers=1 patch=16 tokens-mlp=8 mlp=8 >/dev/null 2>&1
+  "$millrace" train --resume --run-dir mixer --steps 6 | grep -q 'resumed at step 4'
   ./host plugins/hardswish.so plugins/cutout.so
 }
 

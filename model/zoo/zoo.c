@@ -6,8 +6,6 @@
 
 #include "base/number.h"
 
-enum { MODELS_MAX = 64 };
-
 #define MR_MODEL(name) extern const mr_model_def_t mr_model_##name;
 #include "model/zoo/list.def"
 #undef MR_MODEL
@@ -19,35 +17,81 @@ static const mr_model_def_t *const own[] = {
 };
 enum { OWN = sizeof own / sizeof *own };
 
-static const mr_model_def_t *added[MODELS_MAX];
+static struct {
+  const mr_model_def_t *def;
+  const char *origin;
+} added[MR_MODELS_ADDED_MAX];
 static int n_added;
 
 const mr_model_def_t *mr_model_at(int i) {
   if (i < 0 || i >= OWN + n_added) return NULL;
-  return i < OWN ? own[i] : added[i - OWN];
+  return i < OWN ? own[i] : added[i - OWN].def;
 }
 
-const mr_model_def_t *mr_model_find(const char *name) {
+static int index_of(const char *name) {
   const mr_model_def_t *def;
   for (int i = 0; (def = mr_model_at(i)); i++)
-    if (!strcmp(def->name, name)) return def;
-  return NULL;
+    if (!strcmp(def->name, name)) return i;
+  return -1;
 }
 
-mr_err_t mr_model_register(const mr_model_def_t *def, mr_diag_t *diag) {
-  if (!def->name || !*def->name) return mr_fail(diag, MR_ERR_CONFIG, "a model without a name");
+const mr_model_def_t *mr_model_find(const char *name) { return mr_model_at(index_of(name)); }
+
+static mr_err_t check_settings(const mr_model_def_t *def, mr_diag_t *diag) {
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++) {
+    const char *name = o->name ? o->name : "?";
+    if (!o->name || !*o->name || !o->help)
+      return mr_fail(diag, MR_ERR_CONFIG, "model \"%s\": setting %d has no %s", def->name,
+                     (int)(o - def->opts), o->name && *o->name ? "help" : "name");
+    if (!mr_opt_fits(o, def->state_sz))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "model \"%s\": setting \"%s\" lies outside the state of %zu bytes", def->name,
+                     name, def->state_sz);
+  }
+  return MR_OK;
+}
+
+static mr_err_t check_one(const mr_model_def_t *const *table, int i, mr_diag_t *diag) {
+  static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  const mr_model_def_t *def = table[i];
+  if (!def->name || !*def->name || strspn(def->name, chars) != strlen(def->name))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "model %d: its name is \"%.60s\", expected letters, digits, - and _", i,
+                   def->name ? def->name : "");
   if (!def->help || !def->plan || !def->loss || !def->metrics)
-    return mr_fail(diag, MR_ERR_CONFIG, "model %s: it has no %s", def->name,
+    return mr_fail(diag, MR_ERR_CONFIG, "model \"%.60s\": it has no %s", def->name,
                    !def->help   ? "help"
                    : !def->plan ? "plan"
                    : !def->loss ? "loss"
                                 : "metrics");
-  if (mr_model_find(def->name))
-    return mr_fail(diag, MR_ERR_CONFIG, "model %s: there is one of this name", def->name);
-  if (n_added == MODELS_MAX)
-    return mr_fail(diag, MR_ERR_CONFIG, "model %s: more than %d models", def->name, MODELS_MAX);
-  added[n_added++] = def;
+  int at = index_of(def->name);
+  if (at >= 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "model \"%s\": %s has a model of that name; rename one of them", def->name,
+                   at < OWN ? "the program" : added[at - OWN].origin);
+  for (int k = 0; k < i; k++)
+    if (!strcmp(table[k]->name, def->name))
+      return mr_fail(diag, MR_ERR_CONFIG, "model \"%s\": it is listed twice", def->name);
+  if (n_added + i == MR_MODELS_ADDED_MAX)
+    return mr_fail(diag, MR_ERR_CONFIG, "model \"%s\": no room for more than %d models", def->name,
+                   MR_MODELS_ADDED_MAX);
+  return check_settings(def, diag);
+}
+
+mr_err_t mr_models_check(const mr_model_def_t *const *table, const char *origin, mr_diag_t *diag) {
+  for (int i = 0; table[i]; i++) {
+    mr_diag_t why = {0};
+    mr_err_t e = check_one(table, i, &why);
+    if (e < 0) return mr_fail(diag, e, "%s: %s", origin, why.text);
+  }
   return MR_OK;
+}
+
+void mr_models_add(const mr_model_def_t *const *table, const char *origin) {
+  for (; *table; table++, n_added++) {
+    assert(n_added < MR_MODELS_ADDED_MAX && !mr_model_find((*table)->name));
+    added[n_added].def = *table, added[n_added].origin = origin;
+  }
 }
 
 /* ---- for plan ---- */

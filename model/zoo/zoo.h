@@ -52,9 +52,16 @@ const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name);
 void mr_model_tells(mr_model_plan_t *p, const char *metric);
 
 /* ---- the table ---- */
-/* Adds one beside those of list.def (a plug-in's), which the caller keeps; before any graph is
-   made, one thread.  MR_ERR_CONFIG names what is missing in it, or another model of its name. */
-mr_err_t mr_model_register(const mr_model_def_t *def, mr_diag_t *diag);
+enum { MR_MODELS_ADDED_MAX = 64 };
+
+/* Whether every model of a NULL-ended table from outside (plugins/plugin.h) can be added: its
+   functions are there, its settings lie in its state, its name is free and there is room.
+   MR_ERR_CONFIG names the model, what is wrong with it, and where the one that has its name comes
+   from.  origin: "plug-in mixer (/lib/mixer.so)". */
+mr_err_t mr_models_check(const mr_model_def_t *const *table, const char *origin, mr_diag_t *diag);
+/* Adds a table that mr_models_check has passed, behind list.def's.  The models and origin are not
+   copied and stay for as long as the process runs.  For the thread that builds graphs. */
+void mr_models_add(const mr_model_def_t *const *table, const char *origin);
 const mr_model_def_t *mr_model_at(int i);              /* NULL behind the last one */
 const mr_model_def_t *mr_model_find(const char *name); /* NULL: there is none */
 

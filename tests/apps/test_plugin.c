@@ -146,6 +146,11 @@ static void names_that_are_there_and_constants_with_gaps_are_refused(void **stat
   refuses(copy("idle_stage", "c.so"), 2, "stage \"tint\": is of no kind");
   refuses(copy("bad_setting", "c.so"), 2, "setting \"add\" lies outside the state of 8 bytes");
   refuses(copy("no_rule", "c.so"), 2, "op \"twice\": its vjp rule is missing");
+  refuses(copy("model_clash", "c.so"), 2,
+          "c.so): model \"vit\": the program has a model of that name");
+  refuses(copy("no_loss", "c.so"), 2, "model \"flat\": it has no loss");
+  refuses(copy("model_setting", "c.so"), 2,
+          "model \"flat\": setting \"width\" lies outside the state of 8 bytes");
 }
 
 static void two_plugins_with_one_name_are_told_apart_by_their_files(void **state) {
@@ -192,9 +197,15 @@ static void an_op_of_a_plugin_is_read_differentiated_and_compiled(void **state) 
   assert_non_null(strstr(p.out, "mul 2.0:f32[] ")); /* its vjp rule */
   RUN(&p, "jaxpr", "--plugin", file, path, "--compiled");
   assert_int_equal(p.status, 0);
+  write_text(path,
+             "{ lambda ; a:f32[4]. let\n  b:f32[4] = doubled a\n"
+             "  c:f32[] = reduce_sum[axes=(0,)] b\n  in (c,) }\n");
+  RUN(&p, "jaxpr", "--plugin", file, path, "--grad", "--compiled");
+  if (p.status) fail_msg("%s", p.err);
+  assert_null(strstr(p.out, "doubled")); /* other ops stand in its place */
   RUN(&p, "jaxpr", path);
   assert_int_equal(p.status, 1);
-  assert_non_null(strstr(p.err, "sum.jaxpr: jaxpr, line 2: expected a known op, not twice"));
+  assert_non_null(strstr(p.err, "sum.jaxpr: jaxpr, line 2: expected a known op, not doubled"));
   write_text(path, "{ lambda ; a:f32[4]. let b:f32[4] = neg a in (b,) }\n");
   RUN(&p, "jaxpr", path, "--grad");
   assert_int_equal(p.status, 2);
@@ -317,6 +328,28 @@ static void a_run_remembers_the_plugins_of_its_text_by_where_they_were(void **st
   if (p.status) fail_msg("%s", p.err);
 }
 
+static void a_model_of_a_plugin_is_trained_resumed_and_evaluated(void **state) {
+  const char *run = in_dir("run4"), *mixer = copy("mixer", "mixer.so"), *latest;
+  write_text(in_dir("mixer.mr"),
+             "let run = runs/1\nsynthetic n=64 ! shuffle seed=1 epochs=0 ! normalize ! batch 16 ! "
+             "train-step model=mixer name=train patch=16 width=8 layers=1 tokens-mlp=8 mlp=8 "
+             "checkpoint-every=2\ntrain.state ! checkpoint dir=$run/checkpoints\n");
+  RUN(&p, "train", "--plugin", mixer, "--graph", in_dir("mixer.mr"), "--run-dir", run, "--steps",
+      "2");
+  if (p.status) fail_msg("%s", p.err);
+  RUN(&p, "train", "--resume", "--run-dir", run, "--steps", "4");
+  if (p.status) fail_msg("%s", p.err);
+  latest = in_dir("run4/checkpoints/latest");
+  RUN(&p, "eval", latest, "--data", "synthetic");
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(rename(mixer, in_dir("elsewhere.so")), 0);
+  RUN(&p, "eval", latest, "--data", "synthetic"); /* the checkpoint names its model */
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "mixer"));
+  RUN(&p, "eval", latest, "--data", "synthetic", "--plugin", in_dir("elsewhere.so"));
+  if (p.status) fail_msg("%s", p.err);
+}
+
 static void a_run_folder_brings_no_code_along(void **state) {
   const char *run = in_dir("run3");
   char path[200];
@@ -358,6 +391,7 @@ int main(void) {
       cmocka_unit_test(every_process_of_a_graph_has_the_plugins),
       cmocka_unit_test(a_run_remembers_its_plugins),
       cmocka_unit_test(a_run_remembers_the_plugins_of_its_text_by_where_they_were),
+      cmocka_unit_test(a_model_of_a_plugin_is_trained_resumed_and_evaluated),
       cmocka_unit_test(a_run_folder_brings_no_code_along),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -14,6 +14,9 @@
 #define bad_name 9
 #define idle_stage 10
 #define not_a_plugin 12
+#define model_clash 13
+#define no_loss 14
+#define model_setting 15
 #define second 11 /* as `whole`, under another name: its stages clash with those of `whole` */
 
 typedef struct tint {
@@ -84,6 +87,63 @@ static const mr_op_def_t twice = {
     .inplace = {1},
 };
 
+/* The same, defined by other ops alone. */
+static mr_err_t doubled_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  out[0] = mr_lax_add(f, e->in[0], e->in[0]);
+  return mr_rule_done(f);
+}
+
+static const mr_op_def_t doubled = {
+    .name = "doubled",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_floats,
+    .jvp = mr_jvp_open,
+    .vjp = mr_vjp_open,
+    .batch = mr_batch_pointwise,
+    .open = doubled_open,
+    .kind = MR_OP_CALL,
+    .sample = mr_sample_unary,
+};
+
+/* A model that is listed, and never traced. */
+typedef struct flat {
+  int64_t width;
+} flat_t;
+
+static mr_err_t flat_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
+  if (!mr_model_take(p, "image", diag)) return MR_ERR_SHAPE;
+  mr_model_tells(p, "mean_error");
+  return MR_OK;
+}
+
+static mr_err_t flat_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
+                          mr_loss_out_t *out) {
+  return mr_fail(&s->f->diag, MR_ERR_UNAVAILABLE, "no test traces this model");
+}
+
+static mr_err_t flat_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
+                             mr_var_t *const *out, mr_loss_told_t *told) {
+  return mr_fail(&f->diag, MR_ERR_UNAVAILABLE, "no test traces this model");
+}
+
+static const mr_opt_t flat_opts[] = {{.name = "width",
+                                      .type = MR_OPT_INT,
+                                      .offset = CASE == model_setting ? 4 : offsetof(flat_t, width),
+                                      .def = "1",
+                                      .help = "Width of the layer."},
+                                     {0}};
+
+static const mr_model_def_t flat = {
+    .name = CASE == model_clash ? "vit" : "flat",
+    .help = "A linear model.",
+    .opts = flat_opts,
+    .state_sz = sizeof(flat_t),
+    .plan = flat_plan,
+    .loss = CASE == no_loss ? NULL : flat_loss,
+    .metrics = flat_metrics,
+};
+
 #if CASE == missing_symbol
 mr_err_t mr_of_a_later_version(void);
 mr_err_t later(void);
@@ -95,7 +155,8 @@ const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *nam
 #endif
 
 static const mr_stage_def_t *const stages[] = {&tint, NULL};
-static const mr_op_def_t *const ops[] = {&twice, NULL};
+static const mr_op_def_t *const ops[] = {&twice, &doubled, NULL};
+static const mr_model_def_t *const models[] = {&flat, NULL};
 
 #if CASE == wrong_abi
 #undef MR_PLUGIN_BUILT_FOR
@@ -114,9 +175,8 @@ extern const mr_plugin_t of_another_name;
 
 const mr_plugin_t mr_plugin = {
     MR_PLUGIN_BUILT_FOR,
-    .name = CASE == bad_name ? "two words"
-            : CASE == second ? "second"
-                             : "whole",
+    .name = CASE == bad_name ? "two words" : CASE == second ? "second" : "whole",
     .stages = stages,
     .ops = ops,
+    .models = models,
 };
