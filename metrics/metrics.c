@@ -34,3 +34,15 @@ double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise)
     if (!strcmp(r->m[i].name, name)) return r->m[i].value;
   return otherwise;
 }
+
+const mr_metric_t *mr_metrics_judged(const mr_metrics_t *r, int *n) {
+  static const char *const behind[] = {"lr", "grad_norm", "step_s", "images_per_s", "records"};
+  int from = 0, to;
+  bool over = false;
+  while (from < r->n && strcmp(r->m[from].name, "loss")) from++;
+  for (to = ++from; to < r->n && !over; to += !over)
+    for (size_t k = 0; k < sizeof behind / sizeof *behind; k++)
+      over |= !strcmp(r->m[to].name, behind[k]);
+  *n = to > from ? to - from : 0;
+  return *n ? &r->m[from] : NULL;
+}

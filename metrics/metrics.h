@@ -91,6 +91,10 @@ static inline bool mr_metrics_is_numbers(const mr_metrics_t *r) {
 }
 
 void mr_metrics_add(mr_metrics_t *r, const char *name, double value); /* dropped when full */
+/* The numbers by which a model is judged, beside its loss: those that stand right behind it, up to
+   the rate of a step or the count of an evaluation's records.  *n: how many there are; NULL: none.
+ */
+const mr_metric_t *mr_metrics_judged(const mr_metrics_t *r, int *n);
 /* The number of this name, or otherwise. */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);
 

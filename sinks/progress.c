@@ -114,6 +114,22 @@ static bool was_told(const progress_t *p, const mr_metrics_t *r) {
   return mr_resume_was_told(p->told, mr_metrics_kind_text(r->kind), r->step);
 }
 
+/* ", Accuracy: 0.4100", ", Mean error: 0.2000": what the model is judged by; on a
+   line of its own each name begins with a capital. */
+static void judged_text(const mr_metrics_t *r, bool line, char *text, size_t n) {
+  int count;
+  const mr_metric_t *m = mr_metrics_judged(r, &count);
+  text[0] = 0;
+  for (int i = 0; i < count; i++) {
+    char name[sizeof m->name];
+    snprintf(name, sizeof name, "%s", m[i].name);
+    for (char *c = name; *c; c++) *c = *c == '_' ? ' ' : *c;
+    if (line && *name >= 'a' && *name <= 'z') *name = (char)(*name - 'a' + 'A');
+    size_t at = strlen(text);
+    mr_snprintf(text + at, n - at, line ? ", %s: %.4f" : ", %s %.4f", name, m[i].value);
+  }
+}
+
 static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   bool line = r->step % p->every == 0 && !was_told(p, r);
@@ -123,19 +139,19 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
     return;
   }
   measure(p, r);
-  char pace[160], text[320];
+  char pace[160], text[480], judged[160];
   pace_text(s, r, pace, sizeof pace);
-  double loss = mr_metrics_get(r, "loss", 0), accuracy = mr_metrics_get(r, "accuracy", 0);
+  judged_text(r, line, judged, sizeof judged);
+  double loss = mr_metrics_get(r, "loss", 0);
   clear_live();
   if (mr_metrics_get(r, "skipped", 0) != 0) {
     say_line("Step %" PRId64 ", left out%s", r->step, pace);
   } else if (line) {
-    say_line("Step %" PRId64 ", Loss: %.4f, Accuracy: %.4f%s", r->step, loss, accuracy, pace);
+    say_line("Step %" PRId64 ", Loss: %.4f%s%s", r->step, loss, judged, pace);
   } else {
     char of[32] = ""; /* an endless stream has no number of steps */
     if (r->total_steps > 0) snprintf(of, sizeof of, "/%" PRId64, r->total_steps);
-    mr_snprintf(text, sizeof text, "%" PRId64 "%s, loss %.4f, accuracy %.4f%s", r->step, of, loss,
-                accuracy, pace);
+    mr_snprintf(text, sizeof text, "%" PRId64 "%s, loss %.4f%s%s", r->step, of, loss, judged, pace);
     put_live(text);
     live = p;
     p->shown_s = r->elapsed_s;
@@ -182,16 +198,17 @@ static void say_confusion(const mr_metrics_t *r) {
 }
 
 static void say_valid(const mr_metrics_t *r) {
-  say_line("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f, Accuracy: %.4f",
-           r->epoch, r->step, mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0));
+  char judged[160];
+  judged_text(r, true, judged, sizeof judged);
+  say_line("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s", r->epoch, r->step,
+           mr_metrics_get(r, "loss", 0), judged);
 }
 
 static void say_test(const mr_metrics_t *r) {
-  char note[4 * sizeof r->note];
-  say_line("%s, Loss: %.4f, Accuracy: %.4f%s",
-           r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
-           mr_metrics_get(r, "loss", 0), mr_metrics_get(r, "accuracy", 0),
-           synthetic(r) ? " (synthetic data)" : "");
+  char note[4 * sizeof r->note], judged[160];
+  judged_text(r, true, judged, sizeof judged);
+  say_line("%s, Loss: %.4f%s%s", r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
+           mr_metrics_get(r, "loss", 0), judged, synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 

@@ -183,7 +183,13 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   double v;
   progress(p, t);
   by_split(p, t, "loss", "Mean loss: of the newest batch, of the newest validation, of the test.");
-  by_split(p, t, "accuracy", "Share of right answers, like loss.");
+  int n;
+  const mr_metric_t *m = mr_metrics_judged(&t->step, &n);
+  if (!m) m = mr_metrics_judged(&t->test, &n);
+  for (int i = 0; i < n; i++)
+    by_split(p, t, m[i].name,
+             strcmp(m[i].name, "accuracy") ? "What the model is judged by, like loss."
+                                           : "Share of right answers, like loss.");
   one(p, &t->step, "lr", "learning_rate", "Learning rate of the newest step.");
   one(p, &t->step, "grad_norm", "gradient_norm", "Global norm of the gradients, before clipping.");
   one(p, &t->step, "param_norm", "parameter_norm", "Global norm of the parameters.");

@@ -30,7 +30,14 @@ function svg(name, attributes, text) {
 /* ---- what arrives ---- */
 
 /* JSON has no NaN: it comes as null. */
-const four = (v) => (typeof v === 'number' ? v.toFixed(4) : 'nan');
+const four = (v) => (typeof v === 'number' ? v.toFixed(4) : v === undefined ? '-' : 'nan');
+/* What a model is judged by stands right behind its loss: ", Accuracy: 0.4100". */
+const judged = (r) => {
+  const names = Object.keys(r), from = names.indexOf('loss') + 1;
+  const to = names.findIndex((name, i) => i >= from && (name === 'lr' || name === 'records'));
+  return names.slice(from, Math.max(from, to)).map((name) =>
+    `, ${name[0].toUpperCase()}${name.slice(1).replaceAll('_', ' ')}: ${four(r[name])}`).join('');
+};
 
 function say(line) {
   const log = $('log-tail'), low = log.scrollTop + log.clientHeight > log.scrollHeight - 20;
@@ -42,12 +49,12 @@ function say(line) {
 function take(r) {
   if (r.kind === 'step') {
     if (!steps.has(r.step) && r.step % 20 === 0)
-      say(r.skipped ? `Step ${r.step}, left out` : `Step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
+      say(r.skipped ? `Step ${r.step}, left out` : `Step ${r.step}, Loss: ${four(r.loss)}${judged(r)}`);
     steps.set(r.step, r);
     if (r.step >= (Number($('now-step').textContent) || 0)) showNow(r);
   } else if (r.kind === 'valid' || r.kind === 'test') {
     (r.kind === 'test' ? test : valid).set(r.step, r);
-    say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${four(r.loss)}, Accuracy: ${four(r.accuracy)}`);
+    say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${four(r.loss)}${judged(r)}`);
     if (r.confusion) drawConfusion(r);
   } else if (r.kind === 'sample') {
     if (samples.length && samples[0].step !== r.step) samples = [];
@@ -76,7 +83,7 @@ function showNow(r) {
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
   if (!r.total_steps) newest.delete('total_steps'); /* nobody knows them */
   $('numbers').dataset.loss = r.loss;
-  $('numbers').dataset.accuracy = r.accuracy;
+  if (r.accuracy !== undefined) $('numbers').dataset.accuracy = r.accuracy;
 }
 
 function duration(s) {

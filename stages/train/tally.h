@@ -2,8 +2,8 @@
 #ifndef MR_STAGES_TRAIN_TALLY_H
 #define MR_STAGES_TRAIN_TALLY_H
 
-#include "model/train.h"
 #include "metrics/metrics.h"
+#include "model/train.h"
 #include "pipeline/stage.h"
 #include "pipeline/stream_at.h"
 
