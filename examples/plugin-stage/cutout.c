@@ -26,6 +26,7 @@ static mr_err_t cutout_plan(mr_stage_t *s) {
   t->pixel = hwc ? (int)in->dim[2] : 1, t->row = t->W * t->pixel;
   t->planes = hwc ? 1 : (int)in->dim[0];
   s->out_spec[0] = s->in_spec[0];
+  s->writes = 1; /* bit 0: run writes field 0, and leaves the others alone */
   return mr_needs_generator(s, "no setting");
 }
 
@@ -48,11 +49,11 @@ static mr_err_t cutout_run(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   int at = cut ? (int)mr_philox_integers(in->rng, 0, (int64_t)t->H * t->W) : -1;
   mr_draw_note(out, (uint64_t)(at + 1));
   if (!cut) {
-    out->data = in->data; /* nothing to do: no copy */
+    out->field[0] = in->field[0]; /* nothing to do: no copy */
     return MR_OK;
   }
-  memcpy(out->data, in->data, (size_t)t->planes * (size_t)t->H * (size_t)t->row);
-  cover(t, (uint8_t *)out->data, at / t->W, at % t->W);
+  memcpy(out->field[0].data, in->field[0].data, (size_t)t->planes * (size_t)t->H * (size_t)t->row);
+  cover(t, (uint8_t *)out->field[0].data, at / t->W, at % t->W);
   return MR_OK;
 }
 
