@@ -116,18 +116,20 @@ static void a_table_row_is_whole(void **state) {
 
 static mr_err_t no_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) { return MR_OK; }
 
-static void a_model_that_lacks_something_or_exists_is_not_registered(void **state) {
+static void a_model_that_lacks_something_or_exists_is_not_added(void **state) {
   mr_diag_t diag = {0};
   mr_model_def_t def = *mr_model_find("mlp");
-  assert_int_equal(mr_model_register(&def, &diag), MR_ERR_CONFIG);
+  const mr_model_def_t *const table[] = {&def, NULL};
+  assert_int_equal(mr_models_check(table, "test", &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "mlp"));
   def.name = "other", def.metrics = NULL, diag = (mr_diag_t){0};
-  assert_int_equal(mr_model_register(&def, &diag), MR_ERR_CONFIG);
+  assert_int_equal(mr_models_check(table, "test", &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "metrics"));
-  def = *mr_model_find("mlp");
   static mr_model_def_t own;
-  own = def, own.name = "own", own.plan = no_plan, diag = (mr_diag_t){0};
-  assert_int_equal(mr_model_register(&own, &diag), MR_OK);
+  static const mr_model_def_t *const owns[] = {&own, NULL};
+  own = *mr_model_find("mlp"), own.name = "own", own.plan = no_plan, diag = (mr_diag_t){0};
+  assert_int_equal(mr_models_check(owns, "test", &diag), MR_OK);
+  mr_models_add(owns, "test");
   assert_ptr_equal(mr_model_find("own"), &own);
   mr_model_t m;
   assert_int_equal(mr_model_plan(&m, &own, NULL, 0, NULL, &diag), MR_ERR_CONFIG);
@@ -308,7 +310,7 @@ int main(void) {
       cmocka_unit_test(steps_go_on_exactly_in_both_dtypes),
       cmocka_unit_test(a_record_that_does_not_count_weighs_nothing),
       cmocka_unit_test(only_so_many_runs_may_be_unread),
-      cmocka_unit_test(a_model_that_lacks_something_or_exists_is_not_registered),
+      cmocka_unit_test(a_model_that_lacks_something_or_exists_is_not_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
