@@ -5,7 +5,7 @@
 #include "apps/explain_graph.h"
 #include "apps/named_fn.h"
 #include "model/exec/backend.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "apps/explain_graph.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 static void add_eqn(cJSON *o, const char *op, const char *scope, const mr_eqn_t *e) {
   if (!e) return;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apps/explain_graph.h"
+#include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
 enum { LINE = 512 };

@@ -8,7 +8,7 @@
 #include "apps/model_arg.h"
 #include "base/bytes.h"
 #include "model/fit.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 static const mr_flag_t mem_flags[] = {
     {"--timeline", NULL, "Prints the bytes alive at each equation."},

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 #include "pprof.pb-c.h"
 
 #define P(name) Perftools__Profiles__##name

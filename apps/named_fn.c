@@ -6,7 +6,7 @@
 #include "apps/jaxpr_examples.h"
 #include "base/suggest.h"
 #include "base/xio.h"
-#include "model/ir/parse.h"
+#include "model/parse/parse.h"
 #include "model/transforms/transforms.h"
 
 static const mr_jaxpr_example_t *find(const char *name) {

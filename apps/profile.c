@@ -13,7 +13,8 @@
 #include "apps/interrupt.h"
 #include "base/clock.h"
 #include "base/xio.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
+#include "model/ops/lax.h"
 #include "stages/train/train_stage.h"
 
 enum { WARM_UP = 2, STEPS_MAX = 1000 };

@@ -15,6 +15,7 @@ MR_BEGIN_DECLS
   X(OK, 0, "done")                                                \
   X(AGAIN, 1, "no data or no room now; call again")               \
   X(END, 2, "the stream is over")                                 \
+  X(OPEN, 3, "an op is to be taken as its open form")             \
   X(ERR_USAGE, -1, "the command or the graph text is wrong")      \
   X(ERR_CONFIG, -2, "a setting is unknown or out of range")       \
   X(ERR_SHAPE, -3, "shapes or dtypes do not fit")                 \

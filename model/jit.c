@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/ir/op.h"
 #include "model/jit_private.h"
-#include "model/ops/op.h"
 
 mr_err_t mr_jitted_create(mr_queue_t *q, const char *name, mr_emit_fn *trace, void *arg,
                           const mr_jitted_options_t *options, mr_jitted_t **out, mr_diag_t *diag) {

@@ -4,9 +4,9 @@
 
 #include "base/random.h"
 #include "model/control/control.h"
+#include "model/control/table.h"
 #include "model/exec/exec.h"
 #include "model/ir/fn.h"
-#include "model/ir/parse.h"
 #include "model/jit.h"
 #include "model/loss.h"
 #include "model/nn/params.h"
@@ -15,6 +15,7 @@
 #include "model/ops/lax.h"
 #include "model/optim/optim.h"
 #include "model/optim/schedule.h"
+#include "model/parse/parse.h"
 #include "model/pmap.h"
 #include "model/train.h"
 #include "model/transforms/transforms.h"

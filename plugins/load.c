@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/control/table.h"
 #include "plugins/file.h"
 #include "plugins/plugin.h"
 

@@ -17,7 +17,7 @@
 
 #include "base/decls.h"
 #include "base/err.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_filter.h"

@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_CONTROL_COND_H
 #define MR_MODEL_CONTROL_COND_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* e's branches: *b[return value]. */
 int mr__cond_branches(const mr_eqn_t *e, const mr_fn_t *const **b);

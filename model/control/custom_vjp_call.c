@@ -107,7 +107,7 @@ static mr_err_t through_fwd(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout
   mr_var_t **d = mr_mem_copy(&f->mem, dout, (size_t)e->n_out, sizeof(mr_var_t *));
   mr_var_t **more = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   for (int k = 0; k < n_out; k++) d[k] = NULL;
-  MR_TRY(mr_vjp_open(f, e, d, more));
+  MR_TRY(mr_backward_open(f, e, d, more));
   for (int i = 0; i < e->n_in; i++) din[i] = mr_tangent_add(f, din[i], more[i]);
   return mr_rule_done(f);
 }

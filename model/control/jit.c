@@ -6,6 +6,7 @@
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/reach.h"
+#include "model/transforms/transforms.h"
 
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,
                     mr_var_t **out) {
@@ -27,7 +28,7 @@ static mr_err_t jit_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
 static mr_err_t jit_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "jaxpr"); }
 
 static mr_err_t jit_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  MR_TRY(mr_vjp_open(f, e, dout, din));
+  MR_TRY(mr_backward_open(f, e, dout, din));
   return jit_spend(f, e->out[0]->def);
 }
 

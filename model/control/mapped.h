@@ -3,7 +3,7 @@
 #ifndef MR_MODEL_CONTROL_MAPPED_H
 #define MR_MODEL_CONTROL_MAPPED_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* Mapped operands with the mapped dimension first into v[n_in], and axes[n_in] for mr_vmap. */
 void mr__call_front(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_var_t **v, int *axes);

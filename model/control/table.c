@@ -1,12 +1,13 @@
 /* The ops by name: those of ops/, those that stand above the transforms, and behind them those that
    plug-ins have added. */
+#include "model/control/table.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "model/control/control.h"
-#include "model/ops/op.h"
 
 const mr_op_def_t *const mr_ops[] = {
 #define MR_OP(name) &mr_op_##name,

@@ -3,7 +3,7 @@
 #ifndef MR_MODEL_CONTROL_WHILE_H
 #define MR_MODEL_CONTROL_WHILE_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 typedef struct mr_while_parts {
   const mr_fn_t *cond, *body;

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "model/exec/exec_private.h"
 #include "model/ir/element.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 

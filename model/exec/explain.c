@@ -1,4 +1,5 @@
 #include "model/exec/explain.h"
+#include "model/ops/lax.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "model/exec/exec_private.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* Tensors below this many elements in all: one thread is faster than calling others together. */
 #define SERIAL_ELEMS 8192

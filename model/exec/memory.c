@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 typedef struct planner {
   mr_memory_plan_t *p;

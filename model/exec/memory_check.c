@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "model/exec/memory.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* Which value stands in each block, and by whom it was written. */
 typedef struct walk {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "model/exec/exec_private.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 void mr_exec_profile(mr_exec_t *x, bool on) {
   x->profile = on;

@@ -39,6 +39,12 @@ int64_t mr_aval_span(const mr_aval_t *a, int from, int to);
 /* Writes "f32[3,4]" into out[MR_AVAL_TEXT] and returns out. */
 const char *mr_aval_text(const mr_aval_t *a, char *out);
 
+static inline bool mr_is_float(mr_dtype_t t) {
+  return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
+}
+
+static inline bool mr_is_narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
+
 MR_END_DECLS
 
 #endif

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "model/ir/fn.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 static void print_quoted(const char *text, FILE *to) {
   fputc('"', to);

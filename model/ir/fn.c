@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/ops/rules.h"
-#include "model/transforms/transforms.h"
+#include "model/ir/inline.h"
+#include "model/ir/op.h"
 
 mr_fn_t *mr_fn_create(void) {
   mr_fn_t *f = calloc(1, sizeof *f);

@@ -6,8 +6,7 @@
 
 #include "base/text_out.h"
 #include "model/ir/fn.h"
-#include "model/ops/op.h"
-#include "model/ops/rules.h"
+#include "model/ir/op.h"
 
 enum { WIDTH = 80 };
 

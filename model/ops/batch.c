@@ -4,7 +4,6 @@
 
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
-#include "model/transforms/transforms.h"
 
 static bool speaks_of(const mr_eqn_t *e, const char *axis_name) {
   if (e->op->collective) return !strcmp(mr_attr_get(e, "axis_name")->text, axis_name);
@@ -141,9 +140,5 @@ mr_err_t mr_batch_merge(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, m
 }
 
 mr_err_t mr_batch_open(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
-  mr_fn_t *t = mr_open_eqn(e, &f->diag);
-  if (!t) return f->diag.code;
-  mr_err_t err = mr_inline_mapped(f, t, in, out);
-  mr_fn_destroy(t);
-  return err;
+  return MR_OPEN;
 }

@@ -5,7 +5,7 @@
 #define MR_MODEL_OPS_BATCH_H
 
 #include "base/decls.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 MR_BEGIN_DECLS
 
@@ -33,7 +33,7 @@ mr_err_t mr_batch_rows(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr
 /* Ops whose every operand and output has independent examples along dimension 0: the mapped
    dimension is merged into it. */
 mr_err_t mr_batch_merge(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
-/* Through the op's open rule. */
+/* MR_OPEN: through the op's open rule. */
 mr_err_t mr_batch_open(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
 
 MR_END_DECLS

@@ -3,8 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "model/ir/inline.h"
 #include "model/ops/rules.h"
-#include "model/transforms/transforms.h"
 
 mr_err_t mr__call_refuse(mr_fn_t *f, const char *op, const char *fmt, ...) {
   char why[sizeof f->diag.text];

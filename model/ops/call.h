@@ -3,7 +3,7 @@
 #ifndef MR_MODEL_OPS_CALL_H
 #define MR_MODEL_OPS_CALL_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* "scope: op: ..." into f->diag, as MR_ERR_SHAPE. */
 mr_err_t mr__call_refuse(mr_fn_t *f, const char *op, const char *fmt, ...)

@@ -1,6 +1,6 @@
 #include "model/ops/cost.h"
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 static bool seen_before(const mr_eqn_t *e, int i) {
   for (int k = 0; k < i; k++)

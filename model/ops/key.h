@@ -5,7 +5,7 @@
 #define MR_MODEL_OPS_KEY_H
 
 #include "base/random.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* out = (keys' leading dimensions..., attribute shape..., tail...) of dtype. */
 mr_err_t mr__key_shape(const mr_eqn_t *e, mr_dtype_t dtype, int n_tail, const int64_t *tail,

@@ -10,6 +10,7 @@
 
 #include "base/decls.h"
 #include "model/ir/fn.h"
+#include "model/ir/op.h"
 #include "model/ops/gelu.h"
 
 MR_BEGIN_DECLS
@@ -177,6 +178,10 @@ typedef struct mr_adamw_config {
    by ops, rounded after each. */
 mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
                       mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]);
+
+#define MR_OP(name) extern const mr_op_def_t mr_op_##name;
+#include "model/ops/list.def"
+#undef MR_OP
 
 MR_END_DECLS
 

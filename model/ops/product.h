@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_OPS_PRODUCT_H
 #define MR_MODEL_OPS_PRODUCT_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* Groups of dimensions of one operand, each in the order in which it is walked. */
 typedef struct mr_side {

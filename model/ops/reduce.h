@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_OPS_REDUCE_H
 #define MR_MODEL_OPS_REDUCE_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 /* Spreads v, the result's cotangent, over the operand's shape. */

@@ -1,7 +1,6 @@
 #include "model/ops/rules.h"
 
 #include "model/ops/lax.h"
-#include "model/transforms/transforms.h"
 
 static mr_err_t none(mr_diag_t *diag, const mr_eqn_t *e, const char *rule) {
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s has no %s rule", e->scope, *e->scope ? ": " : "",
@@ -22,31 +21,6 @@ mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_b
 
 mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return none(&f->diag, e, "open");
-}
-
-/* " (axes=(1,))": sizes, axes and dimension numbers, which say what the operands' avals do not. */
-static void list_numbers(const mr_eqn_t *e, FILE *to) {
-  int n = 0;
-  for (int i = 0; i < e->n_attr; i++) {
-    const mr_attr_t *a = &e->attr[i];
-    bool says =
-        a->kind == MR_ATTR_INT || a->kind == MR_ATTR_DOT || (a->kind == MR_ATTR_INTS && a->n);
-    if (!says) continue;
-    fputs(n++ ? " " : " (", to);
-    mr_attr_print(a, to);
-  }
-  if (n) fputc(')', to);
-}
-
-mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why) {
-  char list[512] = "", numbers[256] = "", text[MR_AVAL_TEXT];
-  size_t at = 0;
-  for (int i = 0; i < e->n_in && at < sizeof list; i++)
-    at += (size_t)snprintf(list + at, sizeof list - at, " %s", mr_aval_text(&e->in[i]->aval, text));
-  FILE *to = fmemopen(numbers, sizeof numbers, "w");
-  if (to) list_numbers(e, to), fclose(to);
-  return mr_fail(diag, MR_ERR_SHAPE, "%s%s%s%s: %s%s", e->scope, *e->scope ? ": " : "", e->op->name,
-                 list, why, numbers);
 }
 
 mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag) {
@@ -133,9 +107,9 @@ mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_v
 mr_err_t mr_jvp_symmetric(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   if (!din[0]) return MR_OK;
   mr_var_t **d = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
-  MR_TRY(e->op->vjp(f, e, &din[0], d));
+  mr_err_t err = e->op->vjp(f, e, &din[0], d);
   dout[0] = d[0];
-  return mr_rule_done(f);
+  return err == MR_OK ? mr_rule_done(f) : err;
 }
 
 mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
@@ -150,21 +124,11 @@ mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_
 }
 
 mr_err_t mr_jvp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
-  int from = f->n_eqn;
-  MR_TRY(e->op->open(f, e, out));
-  return mr_forward_range(f, from, e->n_in, e->in, din, e->n_out, out, dout);
+  return MR_OPEN;
 }
 
 mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  mr_var_t **out = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
-  int from = f->n_eqn;
-  MR_TRY(e->op->open(f, e, out));
-  MR_TRY(mr_backward_range(f, from, e->n_out, out, dout, e->n_in, e->in, din));
-  for (int i = 0; i < e->n_in; i++) /* an operand given twice has one cotangent */
-    for (int k = 0; k < i; k++)
-      if (e->in[k] == e->in[i]) din[i] = NULL;
-  return mr_rule_done(f);
+  return MR_OPEN;
 }
 
 bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u) {

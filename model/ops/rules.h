@@ -4,9 +4,10 @@
 
 #include "base/decls.h"
 #include "model/ir/element.h"
+#include "model/ir/op.h"
 #include "model/ops/batch.h"
-#include "model/ops/op.h"
 #include "model/ops/sample.h"
+#include "model/ops/view.h"
 
 MR_BEGIN_DECLS
 
@@ -29,10 +30,6 @@ mr_err_t mr_shape_compare(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
 /* Operand 0 is not bool: "want numbers". */
 mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag);
-/* "scope: op in0 in1 ...: why (axes=(1,))" with the inputs' avals and the attributes that are
-   numbers; returns MR_ERR_SHAPE. */
-mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why);
-
 /* The cotangent of an operand of a pointwise op: summed where the operand was a scalar. */
 mr_var_t *mr_unbroadcast(mr_fn_t *f, mr_var_t *d, const mr_var_t *operand);
 /* For open rules, over the rows of a tensor like (...,C).  NULL on failure, as in lax.h. */
@@ -42,12 +39,6 @@ mr_var_t *mr_rows_spread(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like);
 mr_var_t *mr_row_repeat(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like);
 /* MR_OK, or the failure that a rule's calls left in f. */
 mr_err_t mr_rule_done(const mr_fn_t *f);
-
-static inline bool mr_is_float(mr_dtype_t t) {
-  return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
-}
-
-static inline bool mr_is_narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
 
 /* The dtype in which a composite sums elements of t: f64 of f64, else f32. */
 static inline mr_dtype_t mr_sum_dtype(mr_dtype_t t) { return t == MR_F64 ? MR_F64 : MR_F32; }
@@ -60,7 +51,7 @@ mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_v
 mr_err_t mr_jvp_symmetric(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 /* An op linear in each of its first two operands: the sum of the op with one of them exchanged. */
 mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
-/* Through the op's open rule. */
+/* MR_OPEN: through the op's open rule. */
 mr_err_t mr_jvp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
 /* Constant almost everywhere: no tangent and no cotangent. */

@@ -4,7 +4,7 @@
 #define MR_MODEL_OPS_SAMPLE_H
 
 #include "base/decls.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 MR_BEGIN_DECLS
 

@@ -1,7 +1,5 @@
 #include "model/ops/view.h"
 
-#include "model/ops/lax.h"
-
 bool mr_view_each(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
   for (int k = 0; k < e->n_in; k++) {
     if (mr_aval_same_shape(&e->in[k]->aval, &e->out[0]->aval))
@@ -27,16 +25,4 @@ mr_aval_t mr_view_aval(const mr_aval_t *x, const mr_view_t *v) {
   for (int i = 0; i < v->ndim; i++)
     y.dim[i] = v->transposes ? x->dim[v->perm[i]] : v->limit[i] - v->start[i];
   return y;
-}
-
-static bool changes_nothing(const mr_aval_t *x, const mr_view_t *v) {
-  for (int i = 0; i < v->ndim; i++)
-    if (v->transposes ? v->perm[i] != i : v->start[i] != 0 || v->limit[i] != x->dim[i])
-      return false;
-  return true;
-}
-
-mr_var_t *mr_view_emit(mr_fn_t *f, mr_var_t *x, const mr_view_t *v) {
-  if (!x || changes_nothing(&x->aval, v)) return x;
-  return v->transposes ? mr_lax_transpose(f, x, v->perm) : mr_lax_slice(f, x, v->start, v->limit);
 }

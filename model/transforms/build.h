@@ -2,7 +2,7 @@
 #ifndef MR_MODEL_TRANSFORMS_BUILD_H
 #define MR_MODEL_TRANSFORMS_BUILD_H
 
-#include "model/ir/fn.h"
+#include "model/ir/inline.h"
 
 /* A graph with f's inputs and body; (*out)[f->n_out + more] begins with its results.  A failure
    is left in its diag; NULL without memory. */
@@ -21,11 +21,6 @@ mr_err_t mr__spend_called(mr_fn_t *f, mr_eqn_t *e, const char *name);
 bool mr__wants(const mr_fn_t *g, const mr_var_t *v);
 /* g->in[wrt[i]]; MR_ERR_SHAPE in g's diag where wrt[i] is not in [0,n_in) or not of floats. */
 mr_var_t **mr__pick(mr_fn_t *g, int n_in, int n, const int *wrt, const char *who);
-/* map[var id of another graph] is what stands for the var in g: what v is there (a literal is made
-   on first sight; NULL for what has not been mapped), and e copied into g. */
-mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v);
-mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map);
-
 /* Puts e, an equation of g, at the end of g's list, which a pass has emptied to write it anew. */
 mr_err_t mr__keep(mr_fn_t *g, mr_eqn_t *e);
 

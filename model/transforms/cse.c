@@ -1,7 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
+#include "model/ops/lax.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 

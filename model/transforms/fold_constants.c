@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"

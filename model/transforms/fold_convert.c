@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
+#include "model/ops/lax.h"
 #include "model/transforms/transforms.h"
 
 static bool widening(const mr_eqn_t *e) {

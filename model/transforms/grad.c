@@ -36,7 +36,8 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   if (!any) return e->n_out && e->op->spend ? e->op->spend(g, e->out[0]->def) : MR_OK;
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *din);
   mr_stand_at(g, e, "grad");
-  MR_TRY(e->op->vjp(g, e, dout, din));
+  mr_err_t err = e->op->vjp(g, e, dout, din);
+  MR_TRY(err == MR_OPEN ? mr_backward_open(g, e, dout, din) : err);
   for (int k = 0; k < e->n_in; k++) MR_TRY(add_cotangent(s, e->in[k], din[k]));
   return MR_OK;
 }
@@ -75,6 +76,17 @@ mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr
   free(s.ct);
   free(s.active);
   return err < 0 ? err : MR_OK;
+}
+
+mr_err_t mr_backward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  mr_var_t **out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
+  int from = g->n_eqn;
+  MR_TRY(e->op->open(g, e, out));
+  MR_TRY(mr_backward_range(g, from, e->n_out, out, dout, e->n_in, e->in, din));
+  for (int i = 0; i < e->n_in; i++) /* an operand given twice has one cotangent */
+    for (int k = 0; k < i; k++)
+      if (e->in[k] == e->in[i]) din[i] = NULL;
+  return mr_rule_done(g);
 }
 
 mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *const *wrt,

@@ -2,10 +2,18 @@
    where no operand has one, none is computed. */
 #include <stdlib.h>
 
+#include "model/ir/op.h"
 #include "model/ops/lax.h"
-#include "model/ops/op.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
+
+/* Through what e's open rule writes. */
+static mr_err_t forward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+  mr_var_t **out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
+  int from = g->n_eqn;
+  MR_TRY(e->op->open(g, e, out));
+  return mr_forward_range(g, from, e->n_in, e->in, din, e->n_out, out, dout);
+}
 
 static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
   mr_var_t **dout = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
@@ -14,7 +22,8 @@ static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
   for (int k = 0; k < e->n_in; k++) any |= (din[k] = tangent[e->in[k]->id]) != NULL;
   if (!any) return MR_OK;
   mr_stand_at(g, e, "jvp");
-  MR_TRY(e->op->jvp(g, e, din, dout));
+  mr_err_t err = e->op->jvp(g, e, din, dout);
+  MR_TRY(err == MR_OPEN ? forward_open(g, e, din, dout) : err);
   for (int k = 0; k < e->n_out; k++) tangent[e->out[k]->id] = dout[k];
   return g->diag.code < 0 ? g->diag.code : MR_OK;
 }

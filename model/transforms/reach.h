@@ -3,7 +3,7 @@
 #ifndef MR_MODEL_TRANSFORMS_REACH_H
 #define MR_MODEL_TRANSFORMS_REACH_H
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* Adds to moves (by var id) the results of eqn[n] that may have a tangent when the vars that are
    set already have one. */

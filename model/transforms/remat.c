@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 #include "model/transforms/transforms.h"
 
 /* A use is far if so many equations lie before it; a value counts if it is so large. */

@@ -90,12 +90,25 @@ static mr_var_t *now(const sinker_t *s, mr_var_t *x) {
   return x->id < s->n_var && s->instead[x->id] ? s->instead[x->id] : x;
 }
 
+static bool changes_nothing(const mr_aval_t *x, const mr_view_t *v) {
+  for (int i = 0; i < v->ndim; i++)
+    if (v->transposes ? v->perm[i] != i : v->start[i] != 0 || v->limit[i] != x->dim[i])
+      return false;
+  return true;
+}
+
+/* The view as an equation on x; x itself for a view that changes nothing. */
+static mr_var_t *emit_view(mr_fn_t *f, mr_var_t *x, const mr_view_t *v) {
+  if (!x || changes_nothing(&x->aval, v)) return x;
+  return v->transposes ? mr_lax_transpose(f, x, v->perm) : mr_lax_slice(f, x, v->start, v->limit);
+}
+
 /* x through v, appended to the graph: moved up as far as it pays. */
 static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth) {
   mr_view_t in[VIEW_IN];
   mr_fn_t *f = s->f;
   if (!v->ndim) return now(s, x);
-  if (depth > DEPTH || !worth_it(s, x, v)) return mr_view_emit(f, now(s, x), v);
+  if (depth > DEPTH || !worth_it(s, x, v)) return emit_view(f, now(s, x), v);
   mr_var_t *operand[VIEW_IN];
   const mr_eqn_t *d = x->def;
   lets_through(x, v, in);

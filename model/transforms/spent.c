@@ -2,7 +2,7 @@
    what ran in their place, so that the next transform meets that and not the call. */
 #include <stdlib.h>
 
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"

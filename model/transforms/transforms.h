@@ -11,17 +11,10 @@
 #include <limits.h>
 
 #include "base/decls.h"
-#include "model/ir/fn.h"
-#include "model/ops/op.h"
+#include "model/ir/inline.h"
+#include "model/ir/op.h"
 
 MR_BEGIN_DECLS
-
-/* Appends f's equations to g with in[f->n_in], of the avals of f's inputs, for them; out[f->n_out]
-   are its results.  An f that failed while it was traced gives its failure, here and in every
-   transform. */
-mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out);
-/* A copy of f, of the caller.  NULL on failure. */
-mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag);
 
 /* Appends f's equations to g with one dimension more on those of in[f->n_in] that are mapped, by
    the ops' batch rules; out[f->n_out]: the results and which dimension of them is mapped (-1: it
@@ -40,6 +33,9 @@ mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *c
    NULL where it is zero. */
 mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
                            int n, mr_var_t *const *wrt, mr_var_t **grad);
+/* For vjp rules that do more: the sweep through what e's open rule writes, appended to g; dout and
+   din as a vjp rule's. */
+mr_err_t mr_backward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
 /* Forward sweep over equations [from,g->n_eqn): the tangents din[n_in] of in[n_in] (NULL: zero)
    give dout[n_out], those of out[n_out] (NULL: zero). */
 mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, mr_var_t *const *din,

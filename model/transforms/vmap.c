@@ -13,6 +13,15 @@ static mr_batched_t mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
   return map[v->id];
 }
 
+/* Through what e's open rule writes. */
+static mr_err_t map_open(mr_fn_t *g, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
+  mr_fn_t *t = mr_open_eqn(e, &g->diag);
+  if (!t) return g->diag.code;
+  mr_err_t err = mr_inline_mapped(g, t, in, out);
+  mr_fn_destroy(t);
+  return err;
+}
+
 static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
@@ -21,7 +30,8 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_stand_at(g, e, "vmap");
   g->scope = mr_mem_text(&g->mem, e->scope);
   if (any || mr_axis_bound(g, e)) {
-    MR_TRY(e->op->batch(g, e, in, out));
+    mr_err_t err = e->op->batch(g, e, in, out);
+    MR_TRY(err == MR_OPEN ? map_open(g, e, in, out) : err);
   } else {
     mr_var_t **v = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
     for (int k = 0; k < e->n_in; k++) v[k] = in[k].var;

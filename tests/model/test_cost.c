@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "model/exec/profile.h"
+#include "model/ir/op.h"
 #include "model/ops/lax.h"
-#include "model/ops/op.h"
 #include "model/train.h"
 #include "tests/model/vit_step.h"
 

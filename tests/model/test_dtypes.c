@@ -8,7 +8,7 @@
 #include <cmocka.h>
 // clang-format on
 
-#include "model/ir/parse.h"
+#include "model/parse/parse.h"
 #include "tests/model/grid.h"
 
 /* f's text with each "f32" replaced. */

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
-#include "model/ir/parse.h"
+#include "model/parse/parse.h"
 #include "tests/model/grid.h"
 
 enum { M = 6, K = 40, N = 5 };

@@ -1,6 +1,6 @@
 /* Values computed twice instead of kept, and memory lent between executables: the same bits. */
+#include "model/ir/op.h"
 #include "model/model.h"
-#include "model/ops/op.h"
 #include "tests/model/vit_step.h"
 #include "tests/vectors.h"
 

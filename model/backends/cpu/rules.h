@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "model/backends/cpu/unit.h"
 #include "model/exec/call.h"
-#include "model/ops/op.h"
+#include "model/ir/op.h"
 
 /* MR_OK, or why the CPU cannot run it. */
 typedef mr_err_t mr_cpu_lower_fn(mr_call_t *c, mr_diag_t *diag);

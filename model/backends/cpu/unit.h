@@ -1,9 +1,9 @@
-/* How the CPU runs a unit (ops/unit.h) of a fused loop. */
+/* How the CPU runs a unit (ir/unit.h) of a fused loop. */
 #ifndef MR_MODEL_CPU_UNIT_H
 #define MR_MODEL_CPU_UNIT_H
 
 #include "model/backends/cpu/lanes.h"
-#include "model/ops/unit.h"
+#include "model/ir/unit.h"
 
 typedef struct mr_cpu_unit mr_cpu_unit_t;
 struct mr_cpu_unit {

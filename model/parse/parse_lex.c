@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "model/ir/parse_private.h"
-#include "model/ops/rules.h"
+#include "model/parse/parse_private.h"
 
 mr_err_t mr__parse_fail(mr_parser_t *p, const char *expected) {
   int line = 1;

@@ -2,13 +2,12 @@
 
    "Has none" is written: mr_no_jvp and its sisters fail with the op's name.  NULL is a forgotten
    rule, and the table test says so. */
-#ifndef MR_MODEL_OPS_OP_H
-#define MR_MODEL_OPS_OP_H
+#ifndef MR_MODEL_IR_OP_H
+#define MR_MODEL_IR_OP_H
 
 #include "base/decls.h"
 #include "model/ir/fn.h"
-#include "model/ops/unit.h"
-#include "model/ops/view.h"
+#include "model/ir/unit.h"
 
 MR_BEGIN_DECLS
 
@@ -52,6 +51,21 @@ typedef struct mr_pointwise {
   bool bools;
 } mr_pointwise_t;
 
+/* A view: a slice or a transposition.  op(x) seen through one may be the op on views of its
+   operands; the pass transforms/sink.c asks. */
+typedef struct mr_view {
+  int ndim; /* 0: the operand as it is */
+  bool transposes;
+  int64_t start[MR_MAX_NDIM], limit[MR_MAX_NDIM]; /* of a slice */
+  int perm[MR_MAX_NDIM];                          /* dimension i of the view is perm[i] */
+} mr_view_t;
+
+/* v: of e's output 0.  Fills the zeroed in[e->n_in]; false: e lets no such view through. */
+typedef bool mr_view_rule(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in);
+/* e on views of its operands, appended to f; NULL in the op's table: with e's own attributes. */
+typedef mr_var_t *mr_viewed_fn(mr_fn_t *f, const mr_eqn_t *e, const mr_view_t *v,
+                               mr_var_t *const *in);
+
 #define MR_SAMPLE_IN 8
 
 /* A graph that shows one op at work, with the range its inputs' values are drawn from: what tests
@@ -74,6 +88,8 @@ struct mr_op_def {
   int n_in, n_out; /* -1: varies */
   /* Settles out[e->n_out] from the avals of e->in; the sentence names op and shapes. */
   mr_err_t (*shape)(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
+  /* The three that follow may answer MR_OPEN and have written nothing: the transform then takes e
+     as its open rule writes it, and goes through that. */
   /* Tangents: din[n_in] (NULL: zero) -> dout[n_out], emitted into f, where e itself stands. */
   mr_err_t (*jvp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
   /* Cotangents: dout[n_out] (NULL: zero) -> din[n_in], zeroed before (NULL: zero), in f. */
@@ -103,7 +119,7 @@ struct mr_op_def {
   mr_pointwise_t at; /* of ELEMENTWISE */
   /* What its loop over elements is, of the ops that fusion can join; NULL for every other op. */
   mr_unit_rule *unit;
-  /* How it lets slices and transpositions through; NULL: it does not (view.h). */
+  /* How it lets slices and transpositions through; NULL: it does not (ops/view.h). */
   mr_view_rule *view;
   mr_viewed_fn *viewed;
   /* Bit k of inplace[o]: output o may take the memory of input k (same bytes). */
@@ -126,26 +142,9 @@ struct mr_op_def {
   bool collective;   /* speaks over the mapped axis that its attribute axis_name names */
 };
 
-/* The table of all ops, in list.def's order. */
-extern const mr_op_def_t *const mr_ops[];
-extern const int mr_n_ops;
-/* The op of this name, of the table or added; NULL if there is none.  Any thread. */
-const mr_op_def_t *mr_op_find(const char *name);
-
-enum { MR_OPS_ADDED_MAX = 256 };
-
-/* Whether every op of a NULL-ended table from outside (plugins/plugin.h) can be added: it has every
-   rule, its name is free and there is room.  MR_ERR_CONFIG names the op, what is wrong with it, and
-   where the one that has its name comes from.  origin: "plug-in hardswish (/lib/hardswish.so)". */
-mr_err_t mr_ops_check(const mr_op_def_t *const *table, const char *origin, mr_diag_t *diag);
-/* Adds a table that mr_ops_check has passed: mr_op_find, and so the parser, knows its ops from here
-   on.  They and origin are not copied and stay for as long as the process runs.  One thread at a
-   time adds; others may look ops up meanwhile. */
-void mr_ops_add(const mr_op_def_t *const *table, const char *origin);
-
-#define MR_OP(name) extern const mr_op_def_t mr_op_##name;
-#include "model/ops/list.def"
-#undef MR_OP
+/* "scope: op in0 in1 ...: why (axes=(1,))" with the inputs' avals and the attributes that are
+   numbers; returns MR_ERR_SHAPE. */
+mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why);
 
 MR_END_DECLS
 

@@ -1,13 +1,13 @@
 /* Functions and equations.  Which attributes an op has, and of which kind, is read off the op's own
    sample, so that no rule of an op meets an attribute it does not expect. */
-#include "model/ir/parse.h"
+#include "model/parse/parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/ir/parse_private.h"
-#include "model/ops/op.h"
+#include "model/control/table.h"
+#include "model/parse/parse_private.h"
 
 /* The values of a function by name; a later one hides an earlier one. */
 typedef struct binding {

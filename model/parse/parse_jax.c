@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "model/control/control.h"
-#include "model/ir/parse_private.h"
+#include "model/control/table.h"
 #include "model/ops/lax.h"
-#include "model/ops/op.h"
 #include "model/ops/rules.h"
+#include "model/parse/parse_private.h"
 
 /* An equation being rewritten. */
 typedef struct rewrite {

@@ -1,9 +1,9 @@
 /* The parts of the jaxpr reader: words and numbers (lex), attributes, equations, and what jax
    writes otherwise than this tree (jax). */
-#ifndef MR_MODEL_IR_PARSE_PRIVATE_H
-#define MR_MODEL_IR_PARSE_PRIVATE_H
+#ifndef MR_MODEL_PARSE_PRIVATE_H
+#define MR_MODEL_PARSE_PRIVATE_H
 
-#include "model/ir/parse.h"
+#include "model/parse/parse.h"
 
 #define MR_PARSE_NAME 64
 /* Functions within functions: each costs stack. */

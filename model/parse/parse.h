@@ -1,7 +1,7 @@
 /* Reading jaxprs: what mr_fn_print writes, and what jax 0.10 prints of functions whose ops are
    here. text is outside input and checked. */
-#ifndef MR_MODEL_IR_PARSE_H
-#define MR_MODEL_IR_PARSE_H
+#ifndef MR_MODEL_PARSE_H
+#define MR_MODEL_PARSE_H
 
 #include "base/decls.h"
 #include "model/ir/fn.h"

@@ -1,8 +1,6 @@
-#include <stdlib.h>
+#include "model/ir/inline.h"
 
-#include "model/ops/op.h"
-#include "model/transforms/build.h"
-#include "model/transforms/transforms.h"
+#include <stdlib.h>
 
 mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v) {
   if (!map[v->id] && v->literal) map[v->id] = mr_literal_like(g, v->aval.dtype, v);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "model/ir/parse_private.h"
+#include "model/parse/parse_private.h"
 
 #define MOST_BRANCHES 64
 

@@ -2,8 +2,8 @@
 
    An op's unit rule says what its loop is; how a backend runs it is the backend's.  A value of a
    fused loop is an array of n elements in row-major order, whatever its shape. */
-#ifndef MR_MODEL_OPS_UNIT_H
-#define MR_MODEL_OPS_UNIT_H
+#ifndef MR_MODEL_IR_UNIT_H
+#define MR_MODEL_IR_UNIT_H
 
 #include <stdbool.h>
 
