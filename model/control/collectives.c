@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "model/control/control.h"
-#include "model/ops/arithmetic.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #define MR_BACKEND(name) extern const mr_backend_t mr_backend_##name;
-#include "model/backends/list.def"
+#include "model/exec/backends.def"
 #undef MR_BACKEND
 
 const mr_backend_t *const mr_backends[] = {
 #define MR_BACKEND(name) &mr_backend_##name,
-#include "model/backends/list.def"
+#include "model/exec/backends.def"
 #undef MR_BACKEND
     NULL};
 

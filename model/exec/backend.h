@@ -1,7 +1,7 @@
 /* A backend: everything that the executor asks of a device, as a table of functions.
 
    The executor plans memory, binds calls and runs them in order; it knows no device.  A backend is
-   one constant, listed in model/backends/list.def; the first one listed is the default. */
+   one constant, listed in model/exec/backends.def; the first one listed is the default. */
 #ifndef MR_MODEL_EXEC_BACKEND_H
 #define MR_MODEL_EXEC_BACKEND_H
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/control/table.h"
 #include "plugins/plugin.h"
 
 /* As the loader does, so that the parser knows them. */

@@ -2,6 +2,7 @@
 
 #include "model/backends/cpu/rules.h"
 #include "model/ir/op.h"
+#include "model/ops/lax.h"
 
 /* f16 is a dtype of graphs and of files: the CPU moves it, and hands it to functions inside. */
 static bool computes_f16(const mr_eqn_t *e) {
