@@ -13,7 +13,6 @@ enum { MR_SPLIT_TRAIN, MR_SPLIT_VALID, MR_SPLIT_TEST, MR_SPLIT_ALL };
 /* Records of image, u8 (3,32,32) CHW, and label; one epoch of n_records. */
 static inline mr_spec_t mr_image_spec(int64_t n_records, const mr_dataset_t *dataset) {
   return (mr_spec_t){.flow = MR_FLOW_RECORDS,
-                     .place = MR_PLACE_HOST,
                      .n_fields = 2,
                      .field = {{.name = "image",
                                 .dtype = MR_U8,

@@ -1,15 +1,15 @@
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/pages.h"
 #include "model/array_private.h"
 
-mr__bytes_t *mr__bytes_create(size_t n) {
-  mr__bytes_t *b = malloc(sizeof *b);
+mr__bytes_t *mr__bytes_create(const mr_backend_t *device, size_t n) {
+  mr__bytes_t *b = calloc(1, sizeof *b);
   if (!b) return NULL;
   atomic_init(&b->refs, 1);
-  b->data = mr_pages_alloc(n);
+  b->device = device;
+  b->size = n;
+  b->data = device->take(n);
   if (b->data) return b;
   free(b);
   return NULL;
@@ -26,7 +26,10 @@ void mr__bytes_drop(mr__bytes_t *b) {
   int before = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel);
   assert(before > 0);
   if (before > 1) return;
-  free(b->data);
+  if (b->release)
+    b->release(b->arg);
+  else
+    b->device->give(b->data, b->size);
   free(b);
 }
 
@@ -39,21 +42,61 @@ mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *que
   atomic_init(&a->refs, 1);
   atomic_init(&a->state, queue ? MR__PENDING : MR__READY);
   a->aval = aval;
+  a->device = bytes->device;
   a->bytes = bytes;
   a->queue = queue;
   a->diag = NULL;
   return a;
 }
 
-mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag) {
-  size_t n = mr_aval_bytes(&aval);
+static mr_array_t *no_memory(const mr_aval_t *aval, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
-  mr__bytes_t *bytes = mr__bytes_create(n);
+  mr_fail(diag, MR_ERR_NOMEM, "no memory for an array of %s", mr_aval_text(aval, text));
+  return NULL;
+}
+
+static const mr_backend_t *or_default(const mr_backend_t *device) {
+  return device ? device : mr_backend_default();
+}
+
+mr_array_t *mr_array_on(const mr_backend_t *device, mr_aval_t aval, const void *data,
+                        mr_diag_t *diag) {
+  size_t n = mr_aval_bytes(&aval);
+  mr__bytes_t *bytes = mr__bytes_create(or_default(device), n);
   mr_array_t *a = bytes ? mr__array_create(aval, bytes, NULL) : NULL;
-  if (a)
-    memcpy(bytes->data, data, n);
-  else
-    mr_fail(diag, MR_ERR_NOMEM, "no memory for an array of %s", mr_aval_text(&aval, text));
+  if (!a) return no_memory(&aval, diag);
+  a->device->copy(bytes->data, data, n, MR_COPY_IN);
+  return a;
+}
+
+mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag) {
+  return mr_array_on(NULL, aval, data, diag);
+}
+
+mr_array_t *mr_array_over(const mr_backend_t *device, mr_aval_t aval, void *data,
+                          void (*release)(void *arg), void *arg, mr_diag_t *diag) {
+  char text[MR_AVAL_TEXT];
+  device = or_default(device);
+  if ((uintptr_t)data % device->align) {
+    mr_fail(diag, MR_ERR_CONFIG,
+            "an array of %s over other memory: device %s wants it aligned to %zu",
+            mr_aval_text(&aval, text), device->name, device->align);
+    return NULL;
+  }
+  mr__bytes_t *bytes = calloc(1, sizeof *bytes);
+  mr_array_t *a = malloc(sizeof *a);
+  if (!bytes || !a) {
+    free(bytes);
+    free(a);
+    return no_memory(&aval, diag);
+  }
+  *bytes = (mr__bytes_t){.refs = 1,
+                         .device = device,
+                         .data = data,
+                         .size = mr_aval_bytes(&aval),
+                         .release = release,
+                         .arg = arg};
+  *a = (mr_array_t){.refs = 1, .state = MR__READY, .aval = aval, .device = device, .bytes = bytes};
   return a;
 }
 
@@ -90,6 +133,8 @@ void mr__array_fail(mr_array_t *a, const mr_diag_t *why) {
 
 const mr_aval_t *mr_array_aval(const mr_array_t *a) { return &a->aval; }
 
+const mr_backend_t *mr_array_device(const mr_array_t *a) { return a->device; }
+
 /* acquire pairs with the release in settle. */
 static int state_of(const mr_array_t *a) {
   return atomic_load_explicit(&a->state, memory_order_acquire);
@@ -104,12 +149,54 @@ mr_err_t mr_block_until_ready(mr_array_t *a, mr_diag_t *diag) {
   return mr_fail(diag, a->diag->code, "%s", a->diag->text);
 }
 
-mr_err_t mr_array_data(mr_array_t *a, const void **data, mr_diag_t *diag) {
+/* Waits until a's bytes hold its values. */
+static mr_err_t await_bytes(mr_array_t *a, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
   MR_TRY(mr_block_until_ready(a, diag));
-  if (!a->bytes)
-    return mr_fail(diag, MR_ERR_CONFIG, "an array of %s was donated and is gone; keep a copy",
-                   mr_aval_text(&a->aval, text));
+  if (a->bytes) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "an array of %s was donated and is gone; keep a copy",
+                 mr_aval_text(&a->aval, text));
+}
+
+mr_err_t mr_array_data(mr_array_t *a, const void **data, mr_diag_t *diag) {
+  char text[MR_AVAL_TEXT];
+  MR_TRY(await_bytes(a, diag));
+  if (!a->device->host)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "an array of %s lies on device %s, which the host cannot read in place; "
+                   "mr_array_read copies it",
+                   mr_aval_text(&a->aval, text), a->device->name);
   *data = a->bytes->data;
   return MR_OK;
+}
+
+mr_err_t mr_array_read(mr_array_t *a, void *host, mr_diag_t *diag) {
+  MR_TRY(await_bytes(a, diag));
+  a->device->copy(host, a->bytes->data, a->bytes->size, MR_COPY_OUT);
+  return MR_OK;
+}
+
+/* By way of the host, unless one of both is at home there. */
+static bool copy_across(const mr__bytes_t *from, const mr__bytes_t *to) {
+  if (from->device->host || to->device->host) {
+    const mr_backend_t *b = from->device->host ? to->device : from->device;
+    b->copy(to->data, from->data, from->size, b == to->device ? MR_COPY_IN : MR_COPY_OUT);
+    return true;
+  }
+  void *host = malloc(from->size + 1);
+  if (!host) return false;
+  from->device->copy(host, from->data, from->size, MR_COPY_OUT);
+  to->device->copy(to->data, host, from->size, MR_COPY_IN);
+  free(host);
+  return true;
+}
+
+mr_array_t *mr_array_to(mr_array_t *a, const mr_backend_t *device, mr_diag_t *diag) {
+  if (await_bytes(a, diag) < 0) return NULL;
+  if (or_default(device) == a->device) return mr_array_keep(a);
+  mr__bytes_t *bytes = mr__bytes_create(or_default(device), a->bytes->size);
+  mr_array_t *b = bytes ? mr__array_create(a->aval, bytes, NULL) : NULL;
+  if (b && copy_across(a->bytes, bytes)) return b;
+  mr_array_drop(b);
+  return no_memory(&a->aval, diag);
 }

@@ -4,15 +4,21 @@
 #include <stdatomic.h>
 
 #include "model/array.h"
+#include "model/exec/backend.h"
 #include "model/queue.h"
 
 /* Bytes that one array at a time owns; runs under way hold them too. */
 typedef struct mr__bytes {
   atomic_int refs;
+  const mr_backend_t *device;
   void *data;
+  size_t size;
+  void (*release)(void *arg); /* NULL: device gives data back */
+  void *arg;
 } mr__bytes_t;
 
-mr__bytes_t *mr__bytes_create(size_t n); /* 64-aligned; NULL without memory */
+/* Of device's memory; NULL without memory. */
+mr__bytes_t *mr__bytes_create(const mr_backend_t *device, size_t n);
 mr__bytes_t *mr__bytes_keep(mr__bytes_t *b);
 void mr__bytes_drop(mr__bytes_t *b);
 
@@ -22,6 +28,7 @@ struct mr_array {
   atomic_int refs;
   atomic_int state; /* mr__state_t: release by the thread that makes it, acquire by all others */
   mr_aval_t aval;
+  const mr_backend_t *device;
   mr__bytes_t *bytes; /* NULL once donated */
   mr_queue_t *queue;  /* whose run makes it; looked at while pending only */
   mr_diag_t *diag;    /* why it failed; set before state */

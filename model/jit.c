@@ -107,8 +107,9 @@ static run_t *run_create(mr_jitted_t *j, mr__jit_entry_t *e) {
 static bool take_outputs(mr_jitted_t *j, run_t *r, mr_array_t *const *in) {
   const mr__jit_entry_t *e = r->entry;
   for (int i = 0; i < e->n_out; i++) {
-    mr__bytes_t *b = e->from[i] >= 0 ? mr__bytes_keep(in[e->from[i]]->bytes)
-                                     : mr__bytes_create(mr_aval_bytes(&e->out[i]));
+    mr__bytes_t *b = e->from[i] >= 0
+                         ? mr__bytes_keep(in[e->from[i]]->bytes)
+                         : mr__bytes_create(mr_exec_backend(e->exec), mr_aval_bytes(&e->out[i]));
     if (!b) return false;
     r->out[i] = mr__array_create(e->out[i], b, j->queue);
     if (!r->out[i]) return false;
@@ -164,12 +165,19 @@ static mr_err_t check(const mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_
   if (j->tracing)
     return mr_fail(diag, MR_ERR_USAGE, "jit of %s: it is called from its own trace; no end to that",
                    j->name);
+  const mr_backend_t *device = j->options.device ? j->options.device : mr_backend_default();
   for (int i = 0; i < n_in; i++) {
     char text[MR_AVAL_TEXT];
     if (!in[i]->bytes)
       return mr_fail(diag, MR_ERR_CONFIG,
                      "jit of %s: argument %d, %s, was donated to an earlier call and is gone",
                      j->name, i, mr_aval_text(&in[i]->aval, text));
+    if (in[i]->device != device)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "jit of %s: argument %d, %s, lies on device %s, and it runs on %s; "
+                     "mr_array_to copies",
+                     j->name, i, mr_aval_text(&in[i]->aval, text), in[i]->device->name,
+                     device->name);
     if (donated_twice(j, n_in, in, i))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "jit of %s: argument %d, %s, is donated and given a second time", j->name, i,

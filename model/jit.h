@@ -18,7 +18,10 @@ typedef struct mr_jitted mr_jitted_t;
    mr_fn_return.  Called once for each new list of avals; must not call the jitted function. */
 typedef mr_err_t mr_emit_fn(mr_fn_t *f, void *arg);
 
+struct mr_backend;
+
 typedef struct mr_jitted_options {
+  const struct mr_backend *device; /* where it runs and its arrays lie; NULL: the default */
   uint64_t donate; /* bit k: argument k is given away, and its memory may become an output */
   int threads;     /* of a run; 0: as many as the caller's team has */
   bool check_nans; /* a NaN that an op gives fails the run, with op and scope; slower */

@@ -85,7 +85,8 @@ static mr_err_t compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_fn_t *f, mr
   if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
   for (int i = 0; i < f->n_in && i < 64; i++) donate[i] = j->options.donate >> i & 1;
   mr_diag_t own = {0};
-  mr_compile_options_t o = {.donate = donate, .threads = j->options.threads};
+  mr_compile_options_t o = {
+      .backend = j->options.device, .donate = donate, .threads = j->options.threads};
   mr_err_t err = mr_compile(f, &o, &e->exec, &own);
   free(donate);
   if (err < 0) return mr_fail(diag, err, "jit of %s: %s", j->name, own.text);

@@ -71,7 +71,6 @@ void mr_field_text(const mr_field_t *f, int64_t batch, char *text, size_t n) {
 
 void mr_spec_text(const mr_spec_t *spec, char *text, size_t n) {
   static const char *const flow[] = {"any", "records", "batches", "metrics", "state", "bytes"};
-  static const char *const place[] = {"host", "pinned", "cuda"};
   if (!n) return;
   out_t o = {text, 0, n};
   text[0] = 0;
@@ -84,7 +83,7 @@ void mr_spec_text(const mr_spec_t *spec, char *text, size_t n) {
     put(&o, ",");
   }
   if (!fields && spec->n_fields) put(&o, " u8[%lld]", (long long)spec->field->dim[0]);
-  put(&o, " %s", place[spec->place]);
+  put(&o, " host");
 }
 
 const char *mr_spec_names(const mr_spec_t *spec, char *text, size_t n) {

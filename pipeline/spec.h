@@ -20,7 +20,6 @@ typedef enum mr_flow {
 } mr_flow_t;
 
 typedef enum mr_layout { MR_LAYOUT_NONE, MR_LAYOUT_CHW, MR_LAYOUT_HWC } mr_layout_t;
-typedef enum mr_place { MR_PLACE_HOST, MR_PLACE_PINNED, MR_PLACE_CUDA } mr_place_t;
 
 /* Numbers that the state of a stream may have beside position and number: all together 4 KiB, for
    any dataset, shuffle, mix and host count. */
@@ -45,7 +44,6 @@ typedef struct mr_field {
 
 typedef struct mr_spec {
   mr_flow_t flow;
-  mr_place_t place;
   int n_fields;                    /* RECORDS, BATCHES: at least 1; BYTES, STATE, METRICS: 1, whose
                                       dim[0] is the size of a buffer */
   mr_field_t field[MR_FIELDS_MAX]; /* [n_fields], of different names */
