@@ -44,12 +44,14 @@ static void plan_fields(mr__branch_t *b) {
   const mr_stage_t *s = &b->s;
   bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
   b->n_fields = mr__branch_spec(b)->n_fields;
+  b->passes = true;
   for (int f = 0; f < b->n_fields; f++) {
     int from = runs && s->from[f] ? s->from[f] - 1 : f;
     bool none = from == FROM_NONE - 1 || (from == f && f >= s->in_spec[0].n_fields);
     b->field[f].port = (uint8_t)(from / MR_FIELDS_MAX);
     b->field[f].in = (uint8_t)(none ? MR__NO_FIELD : from % MR_FIELDS_MAX);
     b->field[f].end = MR__NO_FIELD;
+    b->passes &= !none && from == f;
     if ((runs || b->kind == MR__SOURCE) && is_written(b, f)) b->made[b->n_made++] = (uint8_t)f;
   }
 }
@@ -151,6 +153,17 @@ static void make_holes(mr_chain_t *c) {
   }
 }
 
+/* A block for each value that a map or join writes: no two of them can meet in a record. */
+static void share_scratch(mr_chain_t *c) {
+  char *at = c->scratch;
+  for (int i = 0; i < c->n_branches && at; i++) {
+    mr__branch_t *b = &c->branch[i];
+    if (b->kind == MR__SOURCE) continue;
+    b->block = at;
+    at += (size_t)b->n_made * c->scratch_bytes;
+  }
+}
+
 static bool make_scratch(mr_chain_t *c) {
   size_t longest = 0;
   for (int i = 0; i < c->n_branches; i++)
@@ -168,6 +181,7 @@ static bool make_scratch(mr_chain_t *c) {
     c->prog[i].op = malloc(c->prog[i].cap * sizeof *c->prog[i].op);
   }
   make_holes(c);
+  share_scratch(c);
   return c->scratch && c->zeros && c->rec && c->level && c->prog[0].op && c->prog[1].op;
 }
 

@@ -64,12 +64,13 @@ typedef struct mr__branch {
   } field[MR_FIELDS_MAX];      /* [n_fields] */
   uint8_t made[MR_FIELDS_MAX]; /* [n_made] fields that a source, map or join writes */
   int n_made;
+  bool passes;                    /* MAP: before it runs, every field is the one of its number */
+  char *block;                    /* MAP, JOIN: [n_made][scratch_bytes] of the chain's scratch */
   mr_value_t hole[MR_FIELDS_MAX]; /* [n_fields] of a hole that was asked for as a record */
 } mr__branch_t;
 
 /* What a record that is being made has besides its mr_rec_t. */
 typedef struct mr__level {
-  int n_fields;
   bool hole;
   mr_philox_t rng;
   mr_value_t value[2][MR_FIELDS_MAX]; /* rec.field is one of them, or a branch's */
@@ -84,7 +85,7 @@ struct mr_chain {
   size_t bytes[MR_FIELDS_MAX]; /* of its fields; of ragged ones a row's */
   void *to[MR_FIELDS_MAX];     /* where the values of the finished record in hand go */
   size_t scratch_bytes;        /* of the longest value that a map or join writes */
-  int n_scratch;               /* as many as maps and joins write: one is always free */
+  int n_scratch;               /* as many as maps and joins write */
   char *scratch;               /* [n_scratch][scratch_bytes], 64-aligned */
   void *zeros;                 /* as many as the longest value has bytes */
   mr_rec_t *rec;               /* [depth] */

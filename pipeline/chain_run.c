@@ -2,8 +2,8 @@
 
    Records are fetched in bursts and each goes through its whole program while it is in the
    first-level cache.  What travels is a pointer for each field; a stage that writes a value puts it
-   into a free block of scratch, and the last one that writes a field, into the batch.  So fields
-   that no stage works on are copied once, from where the source has them. */
+   into a block of scratch of its own, and the last one that writes a field, into the batch.  So
+   fields that no stage works on are copied once, from where the source has them. */
 #include <assert.h>
 #include <string.h>
 
@@ -135,69 +135,54 @@ static void run_leaf(mr_chain_t *c, const mr__branch_t *b, const mr__op_t *op, i
   assert(level < c->depth && op->key[0] < (uint64_t)b->n); /* it has been fetched */
   c->rec[level] = b->rec[op->key[0]];
   c->rec[level].draws = c->draws;
-  c->level[level].n_fields = b->n_fields, c->level[level].hole = false;
+  c->level[level].hole = false;
 }
 
 /* A hole that was asked for as a record, as it looks behind the branch. */
 static void set_hole(mr_chain_t *c, mr__branch_t *b, int level) {
   assert(level < c->depth);
   c->rec[level] = (mr_rec_t){.field = b->hole, .key = UINT64_MAX};
-  c->level[level].n_fields = b->n_fields, c->level[level].hole = true;
+  c->level[level].hole = true;
 }
 
-static bool in_use(const mr_chain_t *c, int top, const void *at) {
-  for (int i = 0; i <= top; i++)
-    for (int f = 0; f < c->level[i].n_fields; f++)
-      if (c->rec[i].field[f].data == at) return true;
-  return false;
-}
-
-/* Scratch from block *k on that no value of records [0,top] lies in: a map or join that is about to
-   write has not written yet, and there is a block for each of its fields. */
-static void *free_scratch(const mr_chain_t *c, int top, int *k) {
-  void *at;
-  do {
-    assert(*k < c->n_scratch);
-    at = c->scratch + (size_t)(*k)++ * c->scratch_bytes;
-  } while (in_use(c, top, at));
-  return at;
-}
-
-/* The record that comes out of a map or join with inputs rec[level,top], before it runs. */
-static mr_rec_t begin_rec(mr_chain_t *c, const mr__branch_t *b, int level, int top, bool into) {
+/* The record that comes out of a map or join whose inputs begin at rec[level], before it runs. */
+static mr_rec_t begin_rec(mr_chain_t *c, const mr__branch_t *b, int level, bool into) {
   mr__level_t *l = &c->level[level];
   const mr_rec_t *in = &c->rec[level];
   mr_rec_t out = *in;
-  int block = 0;
+  char *block = b->block;
   out.field = l->value[in->field == l->value[0]];
   for (int f = 0; f < b->n_fields; f++)
-    if (b->field[f].in != MR__NO_FIELD) out.field[f] = in[b->field[f].port].field[b->field[f].in];
-  for (int k = 0; k < b->n_made; k++) {
+    if (b->passes)
+      out.field[f] = in->field[f];
+    else if (b->field[f].in != MR__NO_FIELD)
+      out.field[f] = in[b->field[f].port].field[b->field[f].in];
+  for (int k = 0; k < b->n_made; k++, block += c->scratch_bytes) {
     int f = b->made[k], end = b->field[f].end;
-    out.field[f].data = into && end != MR__NO_FIELD ? c->to[end] : free_scratch(c, top, &block);
+    out.field[f].data = into && end != MR__NO_FIELD ? c->to[end] : block;
   }
   return out;
 }
 
 static mr_err_t run_map(mr_chain_t *c, mr__branch_t *b, int level, bool into) {
   if (c->level[level].hole) return set_hole(c, b, level), MR_OK;
-  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, level, into);
+  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, into);
   if (c->draws) c->draws->now = &b->s;
   int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->map->run(&b->s, rec, &out));
   mr__tally_end(&b->tally, since);
-  *rec = out, c->level[level].n_fields = b->n_fields;
+  *rec = out;
   return MR_OK;
 }
 
 static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, bool into) {
-  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, level + b->n_in - 1, into);
+  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, into);
   if (c->draws) c->draws->now = &b->s;
   for (int i = 1; i < b->n_in; i++) out.skipped |= rec[i].skipped;
   int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->join->run(&b->s, rec, b->n_in, &out));
   mr__tally_end(&b->tally, since);
-  *rec = out, c->level[level].n_fields = b->n_fields;
+  *rec = out;
   return MR_OK;
 }
 
