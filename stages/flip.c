@@ -55,8 +55,13 @@ static void flip_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_
   snprintf(text, n, "%s", what ? "mirrored" : "not mirrored");
 }
 
-static const mr_opt_t flip_opts[] = {{"p", MR_OPT_F64, offsetof(flip_t, p), "", "0.5", 0, 1, NULL,
-                                      "Probability that a picture is mirrored.", 1},
+static const mr_opt_t flip_opts[] = {{.name = "p",
+                                      .type = MR_OPT_F64,
+                                      .offset = offsetof(flip_t, p),
+                                      .def = "0.5",
+                                      .hi = 1,
+                                      .help = "Probability that a picture is mirrored.",
+                                      .positional = 1},
                                      MR_PIXELS_OPT(flip_t, field_name),
                                      {0}};
 
