@@ -73,7 +73,9 @@ int main(void) {
   const void *in[4 + 3 * 6] = {x, label, &lr, &t}, *look_in[2 + 6] = {cell, none};
   void *out[3 + 3 * 6] = {&loss, logits, &norm};
   for (int i = 0; i < 3 * params.n; i++) {
-    float *set = i < params.n ? params.p : i < 2 * params.n ? params.m : params.v;
+    int slot = i / params.n - 1; /* -1: the values; then both moments */
+    float *set =
+        mr_params_f32(&params, slot < 0 ? MR_SET_VALUES : MR_SET_SLOT, slot < 0 ? 0 : slot);
     in[4 + i] = out[3 + i] = set + params.param[i % params.n].offset;
     if (i < params.n) look_in[2 + i] = in[4 + i];
   }

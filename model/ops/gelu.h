@@ -2,6 +2,10 @@
 #ifndef MR_MODEL_OPS_GELU_H
 #define MR_MODEL_OPS_GELU_H
 
+#include "base/decls.h"
+
+MR_BEGIN_DECLS
+
 struct mr_eqn;
 
 /* x Phi(x): by tanh's approximation (Hendrycks and Gimpel, 2016), or exactly. */
@@ -9,5 +13,7 @@ typedef enum mr_gelu { MR_GELU_TANH, MR_GELU_ERF } mr_gelu_t;
 
 /* e: gelu or gelu_vjp. */
 mr_gelu_t mr__gelu_kind(const struct mr_eqn *e);
+
+MR_END_DECLS
 
 #endif
