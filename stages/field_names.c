@@ -16,8 +16,9 @@ int mr_field_named(mr_stage_t *s, const char *setting, const char *word) {
   const mr_spec_t *in = &s->in_spec[0];
   int f = mr_spec_find(in, word);
   if (f >= 0) return f;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "setting %s: there is no field \"%s\"; the records have %s",
-                       setting, word, mr_spec_names(in, names, sizeof names));
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting %s: there is no field \"%s\"; the records have %s", setting, word,
+                       mr_spec_names(in, names, sizeof names));
 }
 
 void mr_field_pass(mr_stage_t *s, int in) {
