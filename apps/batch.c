@@ -37,18 +37,45 @@ static void print_keys(const mr_buf_t *b) {
   puts("");
 }
 
+/* Number of the only field beside the label, or of a label that stands alone: what --out holds. */
+static mr_err_t only_values(const mr_spec_t *spec, int *field, mr_diag_t *diag) {
+  char names[512];
+  int label = mr_spec_label(spec), n = 0;
+  *field = 0;
+  for (int f = 0; f < spec->n_fields; f++)
+    if (f != label) *field = f, n++;
+  if (n > 1)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "batch: --out: a .npy file holds one field, but the records have %s; put "
+                   "\"select\" before the batch stage to choose one",
+                   mr_spec_names(spec, names, sizeof names));
+  if (spec->field[*field].ragged)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "batch: --out: field %s is ragged, and a .npy file holds rows of one length",
+                   spec->field[*field].name);
+  return MR_OK;
+}
+
+static mr_err_t save_values(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
+                            mr_diag_t *diag) {
+  int f;
+  MR_TRY(only_values(spec, &f, diag));
+  const mr_field_t *field = &spec->field[f];
+  int64_t dim[MR_MAX_NDIM] = {b->n};
+  memcpy(dim + 1, field->dim, (size_t)field->ndim * sizeof *dim);
+  return mr_npy_save(file, field->dtype, field->ndim + 1, dim, b->field[f].data, diag);
+}
+
 static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
                      mr_diag_t *diag) {
   const wanted_t *w = ctx;
-  const mr_field_t *field = spec->field;
-  int64_t dim[MR_MAX_NDIM] = {b->n};
+  int64_t labels = b->n;
   char text[256];
-  memcpy(dim + 1, field->dim, (size_t)field->ndim * sizeof *dim);
-  if (w->out) MR_TRY(mr_npy_save(w->out, field->dtype, field->ndim + 1, dim, b->data, diag));
+  if (w->out) MR_TRY(save_values(w->out, spec, b, diag));
   if (w->labels && !b->label)
     return mr_fail(diag, MR_ERR_USAGE,
                    "batch: --labels: the records have no field that is a label");
-  if (w->labels) MR_TRY(mr_npy_save(w->labels, MR_I32, 1, dim, b->label, diag));
+  if (w->labels) MR_TRY(mr_npy_save(w->labels, MR_I32, 1, &labels, b->label, diag));
   mr_spec_text(spec, text, sizeof text);
   printf("step %" PRId64 ", epoch %" PRId64 ": %d records of %s, ledger of this step %016" PRIx64
          "\n",

@@ -8,7 +8,7 @@
 #include "links/link.h"
 
 enum {
-  MR__LINK_VERSION = 2,
+  MR__LINK_VERSION = 3,
   MR__LINK_INLINE = 4096,    /* payloads up to this travel in the message's first frame */
   MR__LINK_FIRST_MAX = 8192, /* bytes of a first frame without the arrays of records */
   MR__LINK_SECRET = 16,

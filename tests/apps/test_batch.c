@@ -180,6 +180,16 @@ static void a_batch_behind_rebatch_of_a_filtered_stream(void **state) {
       "rebatch 7 name=last ! null");
 }
 
+/* It must not hold one field of several as if that were all. */
+static void records_of_several_fields_are_refused(void **state) {
+  RUN(&p, "batch",
+      "synthetic n=8 ! zip.a  synthetic n=8 seed=2 ! zip.b  zip prefix=l.,r. name=zip ! batch 4 ! "
+      "null",
+      "--step", "1", "--out", out);
+  assert_int_not_equal(p.status, 0);
+  if (!strstr(p.err, "holds one field")) fail_msg("%s", p.err);
+}
+
 /* Every graph of the table in docs/loading.md: the ids of each step's batch are those that the
    whole run has put into its ledger. */
 static void expect_ledger_of(const char *graph) {
@@ -367,6 +377,7 @@ int main(void) {
       cmocka_unit_test(a_batch_behind_two_stages_that_make_others_over_dropped_ends),
       cmocka_unit_test(a_batch_behind_rebatch_over_steps_left_out),
       cmocka_unit_test(a_batch_behind_rebatch_of_a_filtered_stream),
+      cmocka_unit_test(records_of_several_fields_are_refused),
       cmocka_unit_test(a_batch_of_every_graph_in_the_docs),
       cmocka_unit_test(hosts_share_each_batch_also_where_they_do_not_divide_it),
       cmocka_unit_test(slices_are_not_rebatched),
