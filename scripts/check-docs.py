@@ -21,6 +21,7 @@ LIMIT_S = 150  # no command takes a tenth of it; a hang is told instead of waite
 # Commands that cannot run here: (document, how the command begins, reason).
 NOT_RUN = [
     ('README.md', './millrace test', 'is the first check of .ci/run'),
+    ('README.md', 'cmake --preset minimal', 'scripts/check-minimal.sh builds it'),
     ('docs/ledger.md', 'scripts/elastic.sh', 'takes minutes; tests apps.elastic and apps.train_exact are its short forms'),
 ]
 
