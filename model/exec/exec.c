@@ -56,11 +56,14 @@ static int first_write(const mr_exec_t *x) {
   return i;
 }
 
-/* Scratch is always in the arena, so that it stays where it is from run to run. */
+/* Scratch is always in the arena, so that it stays where it is from run to run.  A graph whose
+   values have no elements needs none, but kernels may hand their addresses to memcpy. */
 static void bind_inner(const mr_call_t *c) {
+  static _Alignas(256) char nothing[1];
   for (int k = 0; k < c->n_inner; k++) {
     mr_exec_t *inner = c->inner[k].exec;
-    inner->arena = (char *)c->scratch + c->inner[k].at;
+    assert(c->scratch || !inner->plan.bytes);
+    inner->arena = c->scratch ? (char *)c->scratch + c->inner[k].at : nothing;
     mr__exec_bind(inner);
   }
 }
