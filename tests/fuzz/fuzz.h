@@ -12,6 +12,7 @@
 #include "links/links.h"
 #include "loaders/loaders.h"
 #include "pipeline/registry.h"
+#include "pipeline/runtime_private.h"
 #include "pipeline/stage_source.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
@@ -55,6 +56,15 @@ static inline const mr_registry_t *fuzz_stages(void) {
   return &reg;
 }
 
+/* The graph's side of a stage made by hand: what a sink says of its metrics is kept here. */
+static inline mr_runtime_t *fuzz_runtime(void) {
+  static mr__node_t node;
+  static mr_runtime_t rt;
+  if (!rt.g) rt.g = mr_graph_create(fuzz_stages());
+  rt.node = &node;
+  return &rt;
+}
+
 /* A stage made by hand with settings "name=value" up to a NULL, planned and opened; fuzz_close
    follows in any case. */
 typedef struct fuzz_stage {
@@ -66,7 +76,7 @@ static inline mr_err_t fuzz_open(fuzz_stage_t *f, const char *def, const char *c
   memset(f, 0, sizeof *f);
   f->s.def = mr_registry_find(fuzz_stages(), def);
   fuzz_need(f->s.def != NULL, def);
-  f->s.name = def, f->s.n_workers = 1, f->s.diag = &f->diag;
+  f->s.name = def, f->s.n_workers = 1, f->s.diag = &f->diag, f->s.rt = fuzz_runtime();
   f->s.state = calloc(1, f->s.def->state_sz);
   for (const mr_opt_t *o = f->s.def->opts; o->name; o++)
     if (o->def) fuzz_need(mr_opt_set(o, f->s.state, def, o->def, &f->diag) >= 0, o->name);

@@ -1,9 +1,19 @@
 /* Settings: the text of every setting of every stage, KEY=VALUE words over a graph, and the files
    of a run's folder. */
+#include "apps/cli.h"
 #include "apps/run_dir.h"
 #include "loaders/sampler.h"
 #include "pipeline/graph.h"
 #include "tests/fuzz/fuzz.h"
+
+/* Of apps/graphs.c: a fuzzer loads no code that its input names. */
+mr_err_t mr_load_plugin(const char *file, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_CONFIG, "plug-in %s: not loaded here", file);
+}
+
+mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_diag_t *diag) {
+  return mr_load_plugin(file, diag);
+}
 
 static void every_option(const char *text) {
   const mr_registry_t *reg = fuzz_stages();
