@@ -177,12 +177,12 @@ def top(where):
 
 
 def page(browser):
-    """What stands on the page: the large numbers, and the table of metrics."""
+    """The large numbers of the page, and its table of metrics, which is drawn later than they are: its step is table_step."""
     big, table = browser.run("""return [Object.fromEntries(['step', 'loss', 'accuracy', 'rate'].map(
         (k) => [k, document.getElementById('now-' + k).textContent])),
         Object.fromEntries([...document.querySelectorAll('#all-numbers tr')].map((r) => [...r.cells].map((c) => c.textContent)))]""")
     said = {name.replace(" ", "_"): text for name, text in table.items()}
-    return {**said, "step": big["step"], "loss": big["loss"], "accuracy": big["accuracy"], "images_per_s": big["rate"]}
+    return {**said, "table_step": said.get("step"), "step": big["step"], "loss": big["loss"], "accuracy": big["accuracy"], "images_per_s": big["rate"]}
 
 
 def scraped(scraper):
@@ -308,8 +308,7 @@ def links_are_told(run, browser, scraper, told):
 
 def compare_faces(run, browser, scraper, told):
     browser.go(run.page())
-    wait_for(lambda: page(browser)["step"] == str(told["step"]), "the page's last step")
-    wait_for(lambda: "grad_norm" in page(browser), "the page's table")
+    wait_for(lambda: page(browser)["step"] == page(browser)["table_step"] == str(told["step"]), "the page's last step")
     known = {name: value for name, value in page(browser).items() if name in told and name != "elapsed_s"}
     counts = {"page": same("the page", known, told), "top": same("top", top(run.folder)[0], told)}
     same("top of the page", top(run.page())[0], told)
