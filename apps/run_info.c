@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "apps/judged.h"
 #include "base/printable.h"
 #include "base/xio.h"
 
@@ -23,6 +24,13 @@ static double number(const cJSON *j, const char *key) {
 static const char *text(const cJSON *j, const char *key) {
   const char *v = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
   return v ? v : "";
+}
+
+/* The first number by which the model is judged. */
+static double judged(const cJSON *j) {
+  int n;
+  const cJSON *first = mr_judged(j, &n);
+  return cJSON_IsNumber(first) ? first->valuedouble : NAN;
 }
 
 static bool note_loss(mr_run_info_t *r, int64_t step, double loss) {
@@ -55,8 +63,8 @@ static bool take_line(mr_run_info_t *r, const char *line, size_t n) {
     r->rate = isnan(r->rate) ? rate : r->rate + (rate - r->rate) / MEAN_OF;
     r->state[0] = 0; /* a resumed run goes on after its "final" */
   }
-  if (!strcmp(kind, "valid")) r->valid = number(j, "accuracy");
-  if (!strcmp(kind, "test")) r->test = number(j, "accuracy");
+  if (!strcmp(kind, "valid")) r->valid = judged(j);
+  if (!strcmp(kind, "test")) r->test = judged(j);
   if (!strcmp(kind, "final"))
     snprintf(r->state, sizeof r->state, "%s",
              strstr(text(j, "note"), "stopped") ? "stopped" : "finished");

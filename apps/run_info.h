@@ -11,7 +11,7 @@ typedef struct mr_run_info {
   char path[MR_RUN_PATH];
   int64_t step, total;
   double loss;        /* mean of the last 20 steps; NAN: unknown, like the next */
-  double valid, test; /* accuracies, the newest */
+  double valid, test; /* what the model is judged by (accuracy, mean_error), the newest */
   double rate;        /* images/s over the newest steps */
   double elapsed_s;   /* of its last part */
   char state[24];     /* "finished", "stopped", "running", "broken off" */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/judged.h"
 #include "base/printable.h"
 
 static double number(const cJSON *j, const char *key, double otherwise) {
@@ -65,7 +66,8 @@ static void take_measured(mr_top_t *t, const cJSON *j) {
 }
 
 static void take_step(mr_top_t *t, const cJSON *j) {
-  t->loss = number(j, "loss", t->loss), t->accuracy = number(j, "accuracy", t->accuracy);
+  t->loss = number(j, "loss", t->loss);
+  if (cJSON_HasObjectItem(j, "loss")) mr_judged_text(j, "  ", t->judged, sizeof t->judged);
   t->rate = number(j, "images_per_s", t->rate), t->lr = number(j, "lr", t->lr);
   t->grad_norm = number(j, "grad_norm", t->grad_norm);
   t->param_norm = number(j, "param_norm", t->param_norm);
@@ -76,7 +78,7 @@ static void take_step(mr_top_t *t, const cJSON *j) {
 static void take_record(mr_top_t *t, const char *text) {
   cJSON *j = cJSON_Parse(text);
   const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
-  char line[128];
+  char line[128], judged[96];
   if (!kind || cJSON_HasObjectItem(j, "picture")) return cJSON_Delete(j);
   t->step = whole(j, "step", t->step);
   t->total = whole(j, "total_steps", t->total);
@@ -91,8 +93,9 @@ static void take_record(mr_top_t *t, const char *text) {
     note = note && *note ? note : "finished";
     mr_printable_cell(note, sizeof t->note, t->note, sizeof t->note);
   } else {
-    snprintf(line, sizeof line, "%s at step %" PRId64 ": loss %.4f, accuracy %.4f", kind, t->step,
-             number(j, "loss", NAN), number(j, "accuracy", NAN));
+    mr_judged_text(j, ", ", judged, sizeof judged);
+    snprintf(line, sizeof line, "%s at step %" PRId64 ": loss %.4f%s", kind, t->step,
+             number(j, "loss", NAN), judged);
     keep_line(t, line);
   }
   cJSON_Delete(j);
@@ -100,7 +103,7 @@ static void take_record(mr_top_t *t, const char *text) {
 
 void mr_top_forget(mr_top_t *t) {
   *t = (mr_top_t){.where = t->where, .feed = t->feed, .n_each = 1};
-  t->loss = t->accuracy = t->rate = t->p50 = t->p90 = t->p99 = NAN;
+  t->loss = t->rate = t->p50 = t->p90 = t->p99 = NAN;
   t->lr = t->grad_norm = t->param_norm = t->loss_scale = NAN;
   t->cpu = t->rss = t->disk = t->read = t->written = t->lost = NAN;
   t->dropped = 0;
@@ -123,12 +126,12 @@ const char mr_top_narrow_head[] = "stage            busy starv block   wait";
 
 int mr_top_head_text(const mr_top_t *t, char text[MR_TOP_HEAD_LINES][256]) {
   int n = 0;
-  char of[32] = ""; /* nobody knows how many an endless stream has */
+  char of[32] = ""; /* an endless stream has no number of steps */
   if (t->total > 0) snprintf(of, sizeof of, "/%" PRId64, t->total);
   snprintf(text[n++], sizeof *text,
            "step %" PRId64 "%s  epoch %" PRId64
-           "  loss %.4f  accuracy %.4f  %.1f images/s  step p50 %.3f s, p90 %.3f s, p99 %.3f s",
-           t->step, of, t->epoch, t->loss, t->accuracy, t->rate, t->p50, t->p90, t->p99);
+           "  loss %.4f%s  %.1f images/s  step p50 %.3f s, p90 %.3f s, p99 %.3f s",
+           t->step, of, t->epoch, t->loss, t->judged, t->rate, t->p50, t->p90, t->p99);
   snprintf(text[n++], sizeof *text,
            "learning rate %.3g  gradient norm %.4g  parameter norm %.4g  loss scale %g", t->lr,
            t->grad_norm, t->param_norm, t->loss_scale);

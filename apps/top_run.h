@@ -23,7 +23,9 @@ typedef struct mr_top {
   const char *where;   /* the caller's */
   mr_top_feed_t *feed; /* the caller's, who closes it */
   int64_t step, total, epoch;
-  double loss, accuracy, rate, p50, p90, p99;
+  double loss, rate, p50, p90, p99;
+  char judged[96]; /* what the model is judged by: "  accuracy 0.4100"; "" where it has no such
+                      number */
   double lr, grad_norm, param_norm, loss_scale;
   double cpu, rss, disk, read, written, lost, dropped;
   double gpu, gpu_memory, gpu_watts, gpu_celsius; /* NAN: there is none */

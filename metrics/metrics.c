@@ -35,14 +35,17 @@ double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise)
   return otherwise;
 }
 
-const mr_metric_t *mr_metrics_judged(const mr_metrics_t *r, int *n) {
+bool mr_metrics_ends_judged(const char *name) {
   static const char *const behind[] = {"lr", "grad_norm", "step_s", "images_per_s", "records"};
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (!strcmp(name, behind[i])) return true;
+  return false;
+}
+
+const mr_metric_t *mr_metrics_judged(const mr_metrics_t *r, int *n) {
   int from = 0, to;
-  bool over = false;
   while (from < r->n && strcmp(r->m[from].name, "loss")) from++;
-  for (to = ++from; to < r->n && !over; to += !over)
-    for (size_t k = 0; k < sizeof behind / sizeof *behind; k++)
-      over |= !strcmp(r->m[to].name, behind[k]);
+  for (to = ++from; to < r->n && !mr_metrics_ends_judged(r->m[to].name);) to++;
   *n = to > from ? to - from : 0;
   return *n ? &r->m[from] : NULL;
 }

@@ -95,6 +95,8 @@ void mr_metrics_add(mr_metrics_t *r, const char *name, double value); /* dropped
    the rate of a step or the count of an evaluation's records.  *n: how many there are; NULL: none.
  */
 const mr_metric_t *mr_metrics_judged(const mr_metrics_t *r, int *n);
+/* Whether a number of this name stands behind them, and is none of them. */
+bool mr_metrics_ends_judged(const char *name);
 /* The number of this name, or otherwise. */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);
 

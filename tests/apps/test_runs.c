@@ -65,9 +65,30 @@ static void a_setting_that_one_run_was_given_stands_beside_the_others_default(vo
   assert_null(strstr(p.out, "secret"));
 }
 
+static void runs_of_other_models_show_what_those_are_judged_by(void **state) {
+  static const char lines[] =
+      "{\"kind\":\"step\",\"step\":1,\"loss\":0.5,\"mean_error\":0.75,\"lr\":1e-3}\n"
+      "{\"kind\":\"valid\",\"step\":1,\"loss\":0.5,\"mean_error\":0.125,\"records\":8}\n"
+      "{\"kind\":\"test\",\"step\":1,\"loss\":0.5,\"records\":8}\n";
+  char path[128];
+  snprintf(path, sizeof path, "%s/other", dir);
+  assert_int_equal(mr_make_folder(path, NULL), MR_OK);
+  snprintf(path, sizeof path, "%s/other/metrics.jsonl", dir);
+  assert_int_equal(mr_write_file(path, lines, sizeof lines - 1, NULL), MR_OK);
+  RUN(&p, "runs", dir);
+  assert_int_equal(p.status, 0);
+  const char *at = strstr(p.out, "\nother ");
+  char valid[16] = "", test[16] = "";
+  assert_non_null(at);
+  assert_int_equal(sscanf(at, " other %*s%*[^0-9]%*d %*s %15s %15s", valid, test), 2);
+  assert_string_equal(valid, "0.1250");
+  assert_string_equal(test, "-");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_setting_that_one_run_was_given_stands_beside_the_others_default),
+      cmocka_unit_test(runs_of_other_models_show_what_those_are_judged_by),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

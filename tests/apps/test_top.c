@@ -229,15 +229,33 @@ static void without_a_terminal_it_says_what_to_do(void **state) {
   assert_non_null(strstr(p.err, "--once"));
   RUN(&p, "top", dir, "--once");
   assert_int_equal(p.status, 0);
-  assert_non_null(strstr(p.out, "step 7/100  epoch 1  loss 1.2500"));
+  assert_non_null(
+      strstr(p.out, "step 7/100  epoch 1  loss 1.2500  accuracy 0.5000  80.5 images/s"));
   add_line("{\"kind\":\"step\",\"step\":8,\"total_steps\":0,\"epoch\":2,\"loss\":1}\n");
   RUN(&p, "top", dir, "--once");
-  assert_non_null(strstr(p.out, "step 8  epoch 2  loss 1.0000")); /* of nobody knows how many */
+  assert_non_null(strstr(p.out, "step 8  epoch 2  loss 1.0000")); /* of an endless stream */
   RUN(&p, "top", "/nowhere", "--once");
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "/nowhere: holds no metrics.jsonl"));
   RUN(&p, "top", "http://127.0.0.1:1/", "--once");
   assert_int_equal(p.status, 1);
+}
+
+static void a_model_is_shown_by_what_it_is_judged_by(void **state) {
+  add_line(
+      "{\"kind\":\"step\",\"step\":8,\"total_steps\":9,\"epoch\":1,\"loss\":0.5,"
+      "\"mean_error\":0.125,\"lr\":1e-3,\"images_per_s\":80.5}\n"
+      "{\"kind\":\"valid\",\"step\":8,\"loss\":0.25,\"mean_error\":null,\"records\":64}\n"
+      "{\"kind\":\"test\",\"step\":8,\"loss\":0.25,\"records\":64}\n");
+  RUN(&p, "top", dir, "--once");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "loss 0.5000  mean error 0.1250  80.5 images/s"));
+  assert_non_null(strstr(p.out, "valid at step 8: loss 0.2500, mean error nan\n"));
+  assert_non_null(strstr(p.out, "test at step 8: loss 0.2500\n"));
+  assert_null(strstr(p.out, "accuracy"));
+  add_line("{\"kind\":\"step\",\"step\":9,\"total_steps\":9,\"epoch\":1,\"skipped\":1}\n");
+  RUN(&p, "top", dir, "--once");
+  assert_non_null(strstr(p.out, "step 9/9  epoch 1  loss 0.5000  mean error 0.1250"));
 }
 
 int main(void) {
@@ -249,6 +267,7 @@ int main(void) {
                                       teardown),
       cmocka_unit_test_setup_teardown(a_token_on_the_command_line_is_hidden, setup, teardown),
       cmocka_unit_test_setup_teardown(without_a_terminal_it_says_what_to_do, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_model_is_shown_by_what_it_is_judged_by, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
