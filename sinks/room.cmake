@@ -3,7 +3,7 @@ mr_needs(mr_sinks MICROHTTPD sinks/http.c sinks/prometheus.c sinks/web.c sinks/w
   sinks/web_log.c sinks/web_picture.c sinks/web_runs.c sinks/web_stream.c)
 mr_needs(mr_sinks ZMQ sinks/guests.c sinks/guests_door.c sinks/guests_way.c sinks/publish.c)
 mr_needs(mr_sinks PNG sinks/picture_png.c)
-mr_needs(mr_sinks PROTOBUF sinks/tensorboard.c)
+mr_needs(mr_sinks PROTOBUF sinks/event_steps.c sinks/tensorboard.c)
 
 # The event format as C, by protoc-c; its text is not ours to warn about.
 if(MR_HAS_PROTOBUF)

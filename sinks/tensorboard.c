@@ -15,6 +15,7 @@
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/appender.h"
+#include "sinks/event_steps.h"
 #include "sinks/picture.h"
 #include "sinks/resume.h"
 #include "sinks/tfrecord.h"
@@ -313,11 +314,23 @@ static void put_start(mr_stage_t *s) {
   put(s, &restart, t->resume.step + 1);
 }
 
+/* Earlier event files stay as they are: this run's own follows them.  Steps that readers will not
+   find in them are named. */
+static mr_err_t look_back(mr_stage_t *s, mr_diag_t *diag) {
+  const tensorboard_t *t = s->state;
+  mr_told_steps_t steps = {0};
+  mr_err_t e = mr_event_steps(t->dir, &steps, diag);
+  if (e >= 0) mr_told_steps_say_missing(&steps, s, t->dir, t->resume.step);
+  mr_told_steps_fini(&steps);
+  return e;
+}
+
 static mr_err_t tensorboard_open(mr_stage_t *s) {
   tensorboard_t *t = s->state;
   mr_diag_t diag = {0};
   name_file(t);
-  mr_err_t e = mr_appender_open(&t->out, s, t->path, false, &diag);
+  mr_err_t e = t->resume.step >= 0 ? look_back(s, &diag) : MR_OK;
+  if (e >= 0) e = mr_appender_open(&t->out, s, t->path, false, &diag);
   if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
   put_start(s);
   put_settings(s);

@@ -175,4 +175,18 @@ __attribute__((noinline, unused)) static char *read_text(const char *name) {
   return text;
 }
 
+/* What run says on standard error; heap. */
+__attribute__((noinline, unused)) static char *run_complains(const char *text) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/complaints", dir);
+  int kept = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  dup2(fd, STDERR_FILENO);
+  mr_diag_t diag;
+  mr_err_t e = run(text, &diag);
+  dup2(kept, STDERR_FILENO);
+  close(kept), close(fd);
+  if (e < 0) fail_msg("%s", diag.text);
+  return read_text("complaints");
+}
+
 #endif

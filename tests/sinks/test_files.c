@@ -211,6 +211,90 @@ static void event_files_are_whole_records_with_right_sums(void **state) {
   free(bytes);
 }
 
+/* The newest event file of dir/tb, whole; path: its name. */
+static uint8_t *newest_events(char path[400], size_t *n) {
+  struct dirent **file;
+  char folder[96];
+  void *bytes;
+  mr_diag_t diag;
+  snprintf(folder, sizeof folder, "%s/tb", dir);
+  int k = scandir(folder, &file, NULL, alphasort);
+  assert_true(k > 2);
+  snprintf(path, 400, "%s/%s", folder, file[k - 1]->d_name);
+  while (k) free(file[--k]);
+  free(file);
+  assert_int_equal(mr_read_file(path, 1 << 24, &bytes, n, &diag), MR_OK);
+  return bytes;
+}
+
+/* Where record k of an event file begins. */
+static size_t record_at(const uint8_t *bytes, int k) {
+  size_t at = 0;
+  for (; k; k--) at += MR_TFRECORD_HEAD + bytes[at] + 256u * bytes[at + 1] + MR_TFRECORD_TAIL;
+  return at;
+}
+
+/* Resumes after step 12: holes, NULL if there is none, must be all that is said.  The resumed run's
+   own file is removed. */
+static void expect_said_holes(const char *holes) {
+  char text[192], want[256] = "", path[400];
+  size_t n;
+  snprintf(text, sizeof text, "talk first=13 last=14 ! tensorboard dir=%s/tb resume-step=12", dir);
+  if (holes)
+    snprintf(want, sizeof want, "millrace: tensorboard: %s/tb: has no records of %s\n", dir, holes);
+  char *said = run_complains(text);
+  assert_string_equal(said, want);
+  free(said);
+  free(newest_events(path, &n));
+  assert_int_equal(unlink(path), 0);
+}
+
+static void steps_that_event_files_lack_are_said_at_resume(void **state) {
+  NEEDS("PROTOBUF");
+  enum { BEFORE = 3 }; /* version, start, settings; then a record a step */
+  char text[192], path[400];
+  mr_diag_t diag;
+  size_t n;
+  talk_depth = 64;
+  snprintf(text, sizeof text, "talk last=12 ! tensorboard dir=%s/tb", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  uint8_t *whole = newest_events(path, &n);
+  expect_said_holes(NULL);
+
+  assert_int_equal(mr_write_file(path, whole, record_at(whole, BEFORE + 9) + 5, &diag), MR_OK);
+  expect_said_holes("3 steps before this resume: 10 to 12");
+
+  /* A file system that had given the file its length, and none of its newest bytes. */
+  uint8_t *zeros = calloc(1, n);
+  memcpy(zeros, whole, record_at(whole, BEFORE + 11));
+  assert_int_equal(mr_write_file(path, zeros, n, &diag), MR_OK);
+  expect_said_holes("1 step before this resume: 12");
+  free(zeros);
+
+  /* Readers go no further than a damaged record. */
+  size_t damaged = record_at(whole, BEFORE + 4) + MR_TFRECORD_HEAD + 3;
+  whole[damaged] ^= 1;
+  assert_int_equal(mr_write_file(path, whole, n, &diag), MR_OK);
+  expect_said_holes("8 steps before this resume: 5 to 12");
+  whole[damaged] ^= 1;
+
+  /* A run that was resumed after step 8, cut behind its record of step 9: readers have forgotten
+     what the run before it wrote from step 9 on. */
+  assert_int_equal(mr_write_file(path, whole, n, &diag), MR_OK);
+  snprintf(text, sizeof text, "talk first=9 last=12 ! tensorboard dir=%s/tb resume-step=8", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  expect_said_holes(NULL);
+  uint8_t *second = newest_events(path, &n);
+  assert_int_equal(mr_write_file(path, second, record_at(second, BEFORE + 1), &diag), MR_OK);
+  expect_said_holes("3 steps before this resume: 10 to 12");
+
+  snprintf(text, sizeof text, "rm %s/tb/*", dir);
+  assert_int_equal(system(text), 0);
+  expect_said_holes("12 steps before this resume: 1 to 12");
+  free(whole), free(second);
+  talk_depth = 0;
+}
+
 static void pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them(void **state) {
   static const char *const name[] = {"cat", "dog", "owl"};
   static const mr_dataset_t three = {"made", 3, name};
@@ -255,6 +339,7 @@ int main(void) {
       CASE(a_table_with_other_columns_is_not_gone_on_with),
       CASE(the_check_sum_is_crc_32c),
       CASE(event_files_are_whole_records_with_right_sums),
+      CASE(steps_that_event_files_lack_are_said_at_resume),
       CASE(pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,20 +134,6 @@ static void resumed_jsonl_is_as_one_that_never_stopped(void **state) {
   free(parts);
 }
 
-/* What run says on standard error; heap. */
-static char *run_complains(const char *text) {
-  char path[96];
-  snprintf(path, sizeof path, "%s/complaints", dir);
-  int kept = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  dup2(fd, STDERR_FILENO);
-  mr_diag_t diag;
-  mr_err_t e = run(text, &diag);
-  dup2(kept, STDERR_FILENO);
-  close(kept), close(fd);
-  if (e < 0) fail_msg("%s", diag.text);
-  return read_text("complaints");
-}
-
 static void steps_that_an_earlier_file_lacks_are_said_at_resume(void **state) {
   static const char *const sink[] = {"jsonl", "csv"};
   char text[192], command[256], want[192];
