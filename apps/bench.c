@@ -79,7 +79,7 @@ static int find(const char *name, mr_diag_t *diag) {
     mr_suggest_offer(&s, benches[i].name);
   }
   return mr_fail(diag, MR_ERR_USAGE,
-                 "bench: unknown measurement \"%s\"%s; there are loader, reader, stage, step, "
+                 "bench: unknown measurement \"%s\"%s; known: loader, reader, stage, step, "
                  "infer, compile, link, jax-cases",
                  name, mr_suggest_text(&s, near, sizeof near));
 }

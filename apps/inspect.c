@@ -151,7 +151,7 @@ static mr_err_t chosen(const mr_args_t *a, const mr_stage_def_t **d, mr_diag_t *
   if (!(*d)->choose) return MR_OK;
   const mr_stage_def_t *of = (*d)->choose(word ? word + n + 1 : NULL, hint, sizeof hint);
   if (!of)
-    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: there is none%s", word ? word : by, hint);
+    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: not accepted%s", word ? word : by, hint);
   *d = of;
   return MR_OK;
 }

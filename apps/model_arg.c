@@ -37,7 +37,7 @@ static mr_err_t find_model(const mr_args_t *a, int first, const mr_model_def_t *
   for (int i = 0; mr_model_at(i); i++) mr_suggest_offer(&near, mr_model_at(i)->name);
   *out = mr_model_find(near.word);
   if (*out) return MR_OK;
-  return mr_fail(diag, MR_ERR_USAGE, "%s: model=%.60s: there is none%s", a->command->name, name,
+  return mr_fail(diag, MR_ERR_USAGE, "%s: model=%.60s: unknown%s", a->command->name, name,
                  mr_suggest_text(&near, hint, sizeof hint));
 }
 

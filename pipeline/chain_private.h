@@ -94,7 +94,7 @@ struct mr_chain {
   mr_draws_t *draws;           /* of the record in hand; NULL without a tracer */
   mr__prog_t prog[2];          /* of a burst, and of the one after it */
   int64_t then;                /* where the fill after the next one begins, */
-  int then_n;                  /* and how long it is; 0: nobody knows */
+  int then_n;                  /* and how long it is; 0: unknown */
 };
 
 static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }

@@ -199,7 +199,7 @@ static mr_err_t choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set
   char at[160], hint[MR_HINT_MAX];
   const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
   if (d) return redefine(node, d, diag);
-  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: there is none%s",
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: not accepted%s",
                  mr__setting_where(g, set, at, sizeof at),
                  *node->name ? node->name : node->def->name, set->name, mr__setting_text(set),
                  hint);

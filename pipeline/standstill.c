@@ -101,7 +101,7 @@ static mr_err_t check_pool(const mr_graph_t *g, int i, bool *seen, mr_diag_t *di
         "they wait for one more; want at least %zu",
         node->name, have, b.held, want);
   return mr_fail(diag, MR_ERR_CONFIG,
-                 "%s: a pool of %zu buffers is too small: the queues behind it hold so many, and "
+                 "%s: a pool of %zu buffers is too small: the queues behind it hold that many, and "
                  "with several workers the next one in order may be the one that finds none left; "
                  "want at least %zu, or a smaller depth",
                  node->name, have, want);

@@ -11,7 +11,7 @@
 typedef struct mr_turnstile {
   int64_t each_ns;          /* > 0: from one to the next, once the burst is over */
   int64_t credit_ns, at_ns; /* time that nobody has used; when it was counted last */
-  int burst;                /* > 0: so many at once after a rest */
+  int burst;                /* > 0: this many at once after a rest */
 } mr_turnstile_t;
 
 /* One that nobody has come through yet. */

@@ -41,7 +41,7 @@ static bool in_epochs(const mr_stage_t *s, const mr_batch_walk_t *t) {
   return !t->conf.across && !s->in_spec[0].sequential;
 }
 
-/* In the batches of each epoch; MR_AGAIN: nobody knows. */
+/* In the batches of each epoch; MR_AGAIN: unknown. */
 static mr_err_t epoch_records(mr_stage_t *s, mr_batch_walk_t *t, int64_t *records) {
   mr_err_t e = mr_walk_epoch(s, mr_in_chain(s, 0), t->walk[0], records);
   if (e == MR_OK && t->conf.drop) *records -= *records % t->conf.size;

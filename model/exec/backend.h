@@ -29,7 +29,7 @@ struct mr_backend {
   /* ---- memory ---- */
   /* At least bytes, aligned, contents undefined; NULL without memory.  Any thread. */
   void *(*take)(size_t bytes);
-  void (*give)(void *data, size_t bytes); /* what take gave for so many; NULL is fine */
+  void (*give)(void *data, size_t bytes); /* what take gave for this many bytes; NULL is accepted */
   size_t (*room)(void);                   /* bytes that this process may have in all */
   /* Done when it returns.  from and to do not overlap. */
   void (*copy)(void *to, const void *from, size_t bytes, mr_copy_way_t way);

@@ -34,8 +34,8 @@ typedef struct mr_memory_plan {
   size_t constants; /* bytes of literals that stand apart */
 } mr_memory_plan_t;
 
-/* donate: [f->n_in], or NULL for none.  in_place: the last so many inputs are donated and become
-   the last so many outputs, one by one: such an output is computed in its input's memory or copied
+/* donate: [f->n_in], or NULL for none.  in_place: the last in_place inputs are donated and become
+   the last in_place outputs, one by one: such an output is computed in its input's memory or copied
    there at the end of a run, and no other output takes that memory.  MR_ERR_SHAPE where an input
    and its output differ.  call: [f->n_eqn], for their scratch.  align: of blocks, a power of two.
    apart: literals have memory of their own, as others write to the arena between runs; else they

@@ -17,7 +17,7 @@ mr_err_t mr_no_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_
 mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
 mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
 
-/* The rows that a primitive has not, so that a constant stays short; each is still named. */
+/* Rows that a primitive lacks, so that a constant stays short; each is still named. */
 #define MR_RULES_PRIMITIVE .open = mr_no_open
 
 /* Output as the input: elementwise ops with one input. */

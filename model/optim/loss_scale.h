@@ -16,7 +16,7 @@ typedef struct mr_loss_scale {
   float factor; /* the scale grows and falls by it, [1,65536]; 1: it stays */
   /* Finite steps after which it grows with the next one, >= 1; 0: no such scale. */
   int32_t patience;
-  int32_t max_bad; /* so many steps in a row are left out, >= 0; those after them are not */
+  int32_t max_bad; /* most steps in a row that are skipped, >= 0; the next one is applied */
 } mr_loss_scale_t;
 
 /* jaxamp's: start 32768, factor 2, patience 2000; max_bad 100. */

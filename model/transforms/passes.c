@@ -66,9 +66,9 @@ static mr_err_t check(const char *skip, mr_diag_t *diag) {
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
                  p == mr_passes  ? ""
                  : (p + 1)->name ? ", "
-                                 : " and ",
+                                 : ", ",
                  p->name);
-      return mr_fail(diag, MR_ERR_CONFIG, "passes to skip: \"%.*s\" is none; there are %s", (int)n,
+      return mr_fail(diag, MR_ERR_CONFIG, "passes to skip: \"%.*s\" is not a pass; known: %s", (int)n,
                      skip, all);
     }
     skip += n + (skip[n] == ',');

@@ -1,4 +1,4 @@
-/* A multilayer perceptron: classes of the field label, or where there is none, the numbers of the
+/* A multilayer perceptron: classes of the field label, or without one, the numbers of the
    field y. */
 #include <stdio.h>
 

@@ -81,7 +81,7 @@ function showNow(r) {
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (newest.get('step_p50_s') || r.step_s)));
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
-  if (!r.total_steps) newest.delete('total_steps'); /* nobody knows them */
+  if (!r.total_steps) newest.delete('total_steps'); /* unknown */
   $('numbers').dataset.loss = r.loss;
   if (r.accuracy !== undefined) $('numbers').dataset.accuracy = r.accuracy;
 }

@@ -90,7 +90,7 @@ static void suggest(const char *word, char *hint, size_t n) {
   for (int i = 0; (m = mr_model_at(i)); i++) mr_suggest_offer(&near, m->name);
   mr_suggest_text(&near, hint, n);
   if (*hint) return;
-  size_t at = (size_t)snprintf(hint, n, "; there are");
+  size_t at = (size_t)snprintf(hint, n, "; known:");
   for (int i = 0; (m = mr_model_at(i)) && at < n; i++)
     at += (size_t)snprintf(hint + at, n - at, "%s %s", i ? "," : "", m->name);
 }

@@ -42,12 +42,12 @@ const mr_opt_t mr__train_stage_opts[] = {
     {"nesterov", MR_OPT_BOOL, AT(nesterov), "", "false", 0, 0, NULL,
      "Momentum looks ahead by one step.", 0},
     {"accumulate", MR_OPT_INT, AT(accumulate), "parts", "1", 1, 65536, NULL,
-     "Works through a batch in so many parts and adds up their gradients: less memory.", 0},
+     "Splits a batch into this many parts and adds up their gradients: needs less memory.", 0},
     {"remat", MR_OPT_ENUM, AT(remat), "", "none", 0, 0, "none|dots|full",
-     "What the backward pass of a block computes again instead of keeping it: less memory.", 0},
+     "What the backward pass of a block recomputes instead of storing it: needs less memory.", 0},
     {"fit", MR_OPT_STR, AT(fit), "", NULL, 0, 0, NULL,
-     "Size of memory, such as 2GiB: chooses remat and accumulate so that a step's planned peak is "
-     "at most that.",
+     "A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak of a step "
+     "stays below it.",
      0},
     {"ema", MR_OPT_F64, AT(ema), "", "0", 0, 0.9999999, NULL,
      "Decay of an average of the weights over the steps, which validation and test then use and "
@@ -58,16 +58,16 @@ const mr_opt_t mr__train_stage_opts[] = {
     {"loss-scale", MR_OPT_STR, AT(loss_scale), "", "1", 0, 0, NULL,
      "Multiplies the loss before the gradient, and divides the gradients by it again: small ones "
      "then do not vanish in the type of the products.  A number, of which a power of two changes "
-     "nothing else; or dynamic: it grows as long as gradients stay finite, and steps whose "
-     "gradients are not are left out.",
+     "nothing else; or dynamic: it grows as long as gradients stay finite, and steps with "
+     "gradients that are not are skipped.",
      0},
     {"loss-scale-start", MR_OPT_F64, AT(scale_start), "", "32768", 1e-9, 1.7e38, NULL,
      "The first scale of loss-scale=dynamic.", 0},
     {"loss-scale-patience", MR_OPT_INT, AT(scale_patience), "steps", "2000", 1, 1e9, NULL,
      "Finite steps after which a dynamic scale doubles with the next one.", 0},
     {"max-skipped", MR_OPT_INT, AT(max_skipped), "steps", "100", 0, 1e9, NULL,
-     "With a dynamic scale, so many steps in a row are left out; those after them count, finite or "
-     "not.",
+     "With a dynamic scale, at most this many steps in a row are skipped; the next one is applied "
+     "even if it is not finite.",
      0},
     {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine|linear|rsqrt",
      "Learning rate after the warm-up: constant, a cosine or a line to 0 at the last step, or "
@@ -76,16 +76,16 @@ const mr_opt_t mr__train_stage_opts[] = {
     {"warmup", MR_OPT_INT, AT(warmup), "steps", "0", 0, 1e9, NULL,
      "Steps over which the learning rate rises linearly.", 0},
     {"steps", MR_OPT_INT, AT(steps), "steps", "0", 0, 1e12, NULL,
-     "Ends the run after so many steps; 0: when the stream ends.", 0},
+     "Ends the run after this many steps; 0: when the stream ends.", 0},
     {"checkpoint-every", MR_OPT_INT, AT(checkpoint_every), "steps", "0", 0, 1e12, NULL,
-     "Also gives out state every so many steps; 0: after each epoch and at the end only.", 0},
+     "Also emits the state every this many steps; 0: only after each epoch and at the end.", 0},
     {"watch-every", MR_OPT_INT, AT(watch_every), "steps", "100", 0, 1e12, NULL,
      "Steps from one set of histograms and sample pictures to the next, the first after step 1; 0: "
      "none.",
      0},
-    {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to go on from.", 0},
+    {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to resume from.", 0},
     {"leak-check", MR_OPT_ENUM, AT(leak_check), "", "ids", 0, 0, "ids|content|off",
-     "Refuses inputs that share records: by their place in their files, by their bytes, or never.",
+     "Refuses inputs that share records, compared by their position in the files, by their bytes, or not at all.",
      0},
     {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
     {0},

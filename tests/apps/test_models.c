@@ -49,7 +49,7 @@ static void a_model_that_is_none_is_named_with_the_nearest(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", whole, "model=mpl");
   expect_failure("did you mean \"mlp\"?");
   RUN(&p, "run", "synthetic n=8 ! shuffle ! normalize ! batch 4 ! train-step model=zebra");
-  expect_failure("setting model = zebra: there is none; there are vit, mlp");
+  expect_failure("setting model = zebra: not accepted; known: vit, mlp");
   RUN(&p, "run", "synthetic n=8 ! shuffle ! normalize ! batch 4 ! vit-step model=mlp");
   expect_failure("write train-step model=mlp");
 }

@@ -19,8 +19,8 @@
 #include "model/backends/cpu/workspace.h"
 
 enum {
-  PACK_ROWS = 1024, /* from so many rows on, packing b pays */
-  TURN_SUM = 2048,  /* from so many terms on, turning a pays */
+  PACK_ROWS = 1024, /* from this many rows on, packing b pays */
+  TURN_SUM = 2048,  /* from this many terms on, transposing a pays */
   PART = 2048,      /* terms of a long sum that are added at a time, about */
   F32_PART = 1000,  /* the same of f32 rows beside a packed b, whose part then stays in cache */
   TILES = 32,       /* wanted: enough for the largest teams, few enough to be large */
@@ -71,7 +71,7 @@ static bool turn_pays(const mr_matmul_spec_t *s) {
          s->k >= TURN_SUM && mr__turn_works();
 }
 
-/* An even number, which teams of two share, of at most so many pieces. */
+/* An even number, which teams of two share, of at most this many pieces. */
 static int64_t even(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
 
 /* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps.  Few
