@@ -4,6 +4,7 @@
 # a newcomer types them, each document in an empty folder beside the tree's examples/ and scripts/.  Fails if a
 # command fails, if it prints other lines than the document quotes after it, or if one of the lists below names
 # a command that no document has any more.  The data is made up, in CIFAR-10's layout; models are small.
+import concurrent.futures
 import os
 import re
 import shutil
@@ -12,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -21,16 +21,16 @@ LIMIT_S = 150  # no command takes a tenth of it; a hang is told instead of waite
 # Commands that cannot run here: (document, how the command begins, reason).
 NOT_RUN = [
     ('README.md', './millrace test', 'is the first check of .ci/run'),
-    ('README.md', 'cmake --preset minimal', 'scripts/check-minimal.sh builds it'),
+    ('docs/dependencies.md', 'cmake --preset minimal', 'scripts/check-minimal.sh builds it'),
     ('docs/ledger.md', 'scripts/elastic.sh', 'takes minutes; tests apps.elastic and apps.train_exact are its short forms'),
 ]
 
 # Commands that are ended by Ctrl-C: (document, how it begins, file that must hold a text first, the text).
 # File "-" is what the command prints.  Such a command goes on while those after it run, unless it says "now".
 INTERRUPTED = [
-    ('README.md', './millrace train --data', 'runs/a/metrics.jsonl', '"step":310,', 'now'),
-    ('README.md', './millrace top', '-', 'step', 'now'),
-    ('README.md', './millrace serve', '-', 'shard 1/2', 'now'),
+    ('docs/recipes.md', './millrace train --data', 'runs/a/metrics.jsonl', '"step":310,', 'now'),
+    ('docs/recipes.md', './millrace top', '-', 'step', 'now'),
+    ('docs/recipes.md', './millrace serve', '-', 'shard 1/2', 'now'),
     ('docs/processes.md', 'millrace serve', '-', 'shard 1/2', 'later'),
     ('docs/links.md', 'millrace run \'cifar10', '-', 'step', 'later'),
 ]
@@ -38,8 +38,9 @@ INTERRUPTED = [
 # What makes a command short: the first place that fits in each command.
 TINY = 'embed=16 mlp=32 heads=2 layers=1 patch=16'
 SHORTER = [
-    (r'millrace train(?!.* --resume)', rf'\g<0> {TINY}'),
+    (r'millrace train(?!.* (--resume|model=mlp))', rf'\g<0> {TINY}'),
     (r'millrace train(?!.* (--resume|--epochs|--steps))', r'\g<0> --steps 20'),
+    (r'--resume --epochs 2', r'--resume --steps 25'),
     (r'millrace profile', rf'\g<0> {TINY}'),
     (r'millrace mem step (--batch 128)?', r'millrace mem step --batch 8 '),
     (r'\bvit-step(?=[ \n])', rf'\g<0> {TINY}'),
@@ -301,11 +302,10 @@ def main():
         data, bad = make_data(work)
         n = check_lists(docs, given)
         documents = [Document(doc, work, data, bad) for doc in docs]
-        first, others = documents[0], documents[1:]
-        beside = threading.Thread(target=lambda: [d.run_all() for d in others]) # each has a folder of its own
-        beside.start()
-        first.run_all()
-        beside.join()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:  # each document has a folder of its own
+            longest_first = sorted(documents, key=lambda d: -len(d.commands))
+            for ran in [pool.submit(d.run_all) for d in longest_first]:
+                ran.result()
     finally:
         shutil.rmtree(work, ignore_errors=True)
     print(f'docs: {n} commands of {len(docs)} documents, {len(NOT_RUN)} of them not run, {len(failures)} failures')
