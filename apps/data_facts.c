@@ -38,7 +38,7 @@ static int open_file(const char *path, int64_t *size) {
   return fd;
 }
 
-/* A file that a setting names, from its start to its end. */
+/* A file from its start to its end. */
 static void add_file(uint64_t *hash, const char *path) {
   int64_t size;
   int fd = open_file(path, &size);
@@ -47,6 +47,18 @@ static void add_file(uint64_t *hash, const char *path) {
   for (int i = 0; i < SAMPLES; i++) add_bytes(hash, fd, size / SAMPLES * i);
   add_bytes(hash, fd, size > SAMPLE_BYTES ? size - SAMPLE_BYTES : 0);
   close(fd);
+}
+
+/* The file that a setting names, or those in a list of names and files, "x:x.npy,y:y.npy". */
+static void add_files(uint64_t *hash, const char *text) {
+  char word[MR_WHERE_MAX];
+  add_file(hash, text);
+  if (!strpbrk(text, ",:")) return;
+  for (size_t n; *text; text += n + (text[n] != 0)) {
+    n = strcspn(text, ",:");
+    snprintf(word, sizeof word, "%.*s", (int)n, text);
+    add_file(hash, word);
+  }
 }
 
 static void add_record(uint64_t *hash, mr_stage_t *s, int64_t index) {
@@ -71,7 +83,7 @@ static uint64_t sample_of(const mr_graph_t *g, mr_stage_t *s, int64_t n) {
     add_record(&hash, s, n <= SAMPLES ? i : n / SAMPLES * i + i * (n % SAMPLES) / SAMPLES);
   for (const mr_opt_t *o = s->def->opts; o && o->name; o++) {
     const char *text = o->type == MR_OPT_STR ? mr_graph_setting(g, s->name, o->name) : NULL;
-    if (text && strcmp(o->name, "quarantine")) add_file(&hash, text);
+    if (text && strcmp(o->name, "quarantine")) add_files(&hash, text);
   }
   return hash;
 }

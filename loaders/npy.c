@@ -1,78 +1,110 @@
-/* A pair of .npy files: images (N, ...) and a label for each. */
+/* Records of .npy files: pictures (N, ...) with a label for each, and fields of any other names. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/npy.h"
 #include "loaders/class_names.h"
-#include "loaders/split.h"
-#include "loaders/store.h"
+#include "loaders/npy_column.h"
 #include "pipeline/care.h"
-#include "pipeline/stage_source.h"
 
-enum { LAYOUT_AUTO, LAYOUT_HWC, LAYOUT_CHW, LAYOUT_NONE };
+enum { LIST_MAX = 4096 }; /* bytes of fields= and of ragged=, with a final zero */
 
 typedef struct npy {
-  const char *images, *labels, *names_file;
+  const char *images, *labels, *names_file, *fields, *ragged;
   int backend, layout;
   bool ahead;
   int64_t memory, classes, id_base;
   mr_split_t split;
-  mr_npy_t image_head, label_head; /* types and shapes; no data */
-  size_t head, record;             /* bytes before the first record, of one */
+  char list[2][LIST_MAX]; /* fields and ragged, cut into words */
+  mr_npy_column_t column[MR_FIELDS_MAX];
+  int n_columns;       /* even ones first */
+  int label_field;     /* behind image, or the last; -1: no labels */
+  mr_npy_t label_head; /* type and shape; no data */
   mr_npy_t label;
   char number[MR_CLASSES_MAX][12]; /* names of classes that have none */
   const char *number_at[MR_CLASSES_MAX];
   mr_class_names_t names;
   mr_dataset_t dataset;
-  mr_store_t *store;
   mr_care_t care;
 } npy_t;
 
-static bool is_label_type(mr_dtype_t t) {
-  return t == MR_U8 || t == MR_I32 || t == MR_U32 || t == MR_I64 || t == MR_U64;
+/* ---- which files ---- */
+
+static mr_err_t cut_list(mr_stage_t *s, const char *setting, const char *given, bool ragged) {
+  npy_t *t = s->state;
+  char *list = t->list[ragged];
+  if (!given) return MR_OK;
+  if (snprintf(list, LIST_MAX, "%s", given) >= LIST_MAX)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting %s: %zu bytes, want at most %d", setting,
+                         strlen(given), LIST_MAX - 1);
+  return mr_npy_columns_cut(s, setting, list, ragged, t->column, &t->n_columns);
 }
 
-/* (N,C,H,W) if said so, or if there are 1, 3 or 4 planes and the last dimension is something else;
-   where four pixels and three planes meet, these are the channels. */
-static mr_layout_t layout_of(const npy_t *t) {
-  const mr_npy_t *a = &t->image_head;
-  if (a->ndim != 4 || t->layout == LAYOUT_NONE) return MR_LAYOUT_NONE;
-  if (t->layout != LAYOUT_AUTO) return t->layout == LAYOUT_HWC ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
-  if (a->dim[3] == 1 || a->dim[3] == 3) return MR_LAYOUT_HWC;
-  if (a->dim[1] == 1 || a->dim[1] == 3) return MR_LAYOUT_CHW;
-  return a->dim[3] == 4 ? MR_LAYOUT_HWC : a->dim[1] == 4 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
+/* Names may not meet. */
+static mr_err_t check_names(mr_stage_t *s) {
+  const npy_t *t = s->state;
+  for (int i = 0; i < t->n_columns; i++) {
+    const char *name = t->column[i].name;
+    bool twice = t->label_field >= 0 && !strcmp(name, "label");
+    for (int k = 0; k < i; k++) twice |= !strcmp(name, t->column[k].name);
+    if (twice)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "two fields would be called %s: images= is called image, labels= label, "
+                           "and fields= and ragged= name the others",
+                           name);
+  }
+  return MR_OK;
 }
 
-/* "f64[10,8,8]" into text[0,n). */
-static const char *array_text(const mr_npy_t *a, char *text, size_t n) {
-  int at = snprintf(text, n, "%s[", mr_dtype_name(a->dtype));
-  for (int i = 0; i < a->ndim && at >= 0 && (size_t)at < n; i++)
-    at += snprintf(text + at, n - (size_t)at, "%s%" PRId64, i ? "," : "", a->dim[i]);
-  if (at >= 0 && (size_t)at < n) snprintf(text + at, n - (size_t)at, "]");
-  return text;
+/* Pictures and labels are the records, unless fields are named: then what is given is in them. */
+static mr_err_t plan_columns(mr_stage_t *s) {
+  npy_t *t = s->state;
+  bool named = t->fields || t->ragged;
+  bool images = !named || mr_setting_given(s, offsetof(npy_t, images));
+  bool labels = !named || mr_setting_given(s, offsetof(npy_t, labels));
+  t->n_columns = 0;
+  if (images) t->column[t->n_columns++] = (mr_npy_column_t){.name = "image", .path = t->images};
+  MR_TRY(cut_list(s, "fields", t->fields, false));
+  MR_TRY(cut_list(s, "ragged", t->ragged, true));
+  t->label_field = !labels ? -1 : images ? 1 : t->n_columns;
+  if (t->n_columns + labels > MR_FIELDS_MAX)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "%d fields, want at most %d in a record",
+                         t->n_columns + labels, MR_FIELDS_MAX);
+  for (int i = 0; i < t->n_columns; i++) t->column[i].split = &t->split;
+  if (labels || (!t->names_file && !mr_setting_given(s, offsetof(npy_t, classes))))
+    return check_names(s);
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting %s: is of labels, and these records have none: want labels=FILE "
+                       "beside fields=",
+                       t->names_file ? "names" : "classes");
 }
 
-static mr_err_t peek_images(npy_t *t, mr_diag_t *diag) {
-  mr_npy_t *a = &t->image_head;
+/* Number of the field that column i is. */
+static int field_of(const npy_t *t, int i) {
+  return i + (t->label_field >= 0 && i >= t->label_field);
+}
+
+/* ---- what they hold ---- */
+
+static mr_err_t peek_column(npy_t *t, int i, mr_diag_t *diag) {
+  mr_npy_column_t *c = &t->column[i];
   char text[128];
-  MR_TRY(mr_npy_peek(t->images, a, &t->head, diag));
-  size_t each = mr_dtype_size(a->dtype);
-  if ((a->dtype != MR_U8 && a->dtype != MR_F32) || a->ndim < 2 || a->count == 0)
+  MR_TRY(mr_npy_column_peek(c, diag));
+  bool pictures = c->path == t->images, bytes = c->head.dtype == MR_U8 || c->head.dtype == MR_F32;
+  if (pictures && (!bytes || c->head.ndim < 2))
     return mr_fail(
         diag, MR_ERR_DATA,
         "%s: holds %s, want an array (N, ...) of u1 or f4 with records in it (u8 and f32 "
-        "here; a.astype(\"f4\") in NumPy makes f32 of others)",
-        t->images, array_text(a, text, sizeof text));
-  if (t->head % each)
-    return mr_fail(diag, MR_ERR_DATA, "%s: its data begin at byte %zu, want a multiple of %zu",
-                   t->images, t->head, each);
-  t->record = a->count / (size_t)a->dim[0] * each;
-  return t->record <= 1 << 28 ? MR_OK
-                              : mr_fail(diag, MR_ERR_DATA,
-                                        "%s: records of %zu bytes, want at "
-                                        "most %d",
-                                        t->images, t->record, 1 << 28);
+        "here; a.astype(\"f4\") in NumPy makes f32 of others; fields=NAME:FILE takes any)",
+        c->path, mr_npy_text(&c->head, text, sizeof text));
+  if (c->n == t->column[0].n) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: is of %" PRId64 " records, want %" PRId64 ", one for each record of %s",
+                 c->offsets ? c->offsets : c->path, c->n, t->column[0].n, t->column[0].path);
+}
+
+static bool is_label_type(mr_dtype_t t) {
+  return t == MR_U8 || t == MR_I32 || t == MR_U32 || t == MR_I64 || t == MR_U64;
 }
 
 static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
@@ -80,11 +112,16 @@ static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
   mr_npy_t *a = &t->label_head;
   char text[128];
   MR_TRY(mr_npy_peek(t->labels, a, &offset, diag));
-  if (!is_label_type(a->dtype) || a->ndim != 1 || a->dim[0] != t->image_head.dim[0])
+  if (!is_label_type(a->dtype) || a->ndim != 1 || a->dim[0] != t->column[0].n)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds %s, want whole numbers [%" PRId64 "], one for each record of %s",
-                   t->labels, array_text(a, text, sizeof text), t->image_head.dim[0], t->images);
+                   t->labels, mr_npy_text(a, text, sizeof text), t->column[0].n, t->column[0].path);
   return MR_OK;
+}
+
+static mr_err_t peek(npy_t *t, mr_diag_t *diag) {
+  for (int i = 0; i < t->n_columns; i++) MR_TRY(peek_column(t, i, diag));
+  return t->label_field >= 0 ? peek_labels(t, diag) : MR_OK;
 }
 
 static void number_classes(npy_t *t) {
@@ -95,37 +132,39 @@ static void number_classes(npy_t *t) {
   mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
 }
 
-static mr_err_t npy_plan(mr_stage_t *s) {
+static void plan_fields(mr_stage_t *s) {
   npy_t *t = s->state;
-  mr_diag_t why = {0};
-  mr_err_t e = peek_images(t, &why);
-  if (e >= 0) e = peek_labels(t, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
-  if (t->split.kind == MR_SPLIT_TEST) /* the pair is the test set: all of it */
-    t->split.holdout = 0;
-  t->split.training = t->split.test = t->image_head.dim[0];
-  MR_TRY(mr__split_plan(s, &t->split));
-  number_classes(t);
-  t->dataset = (mr_dataset_t){"npy", (int)t->classes, t->names.name};
   mr_spec_t *out = &s->out_spec[0];
+  int classes = t->label_field >= 0 ? (int)t->classes : 0;
+  t->dataset = (mr_dataset_t){"npy", classes, t->names.name};
   *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
-                     .n_fields = 2,
-                     .field = {{.name = "image",
-                                .dtype = t->image_head.dtype,
-                                .layout = layout_of(t),
-                                .ndim = t->image_head.ndim - 1},
-                               mr_field_of_label((int)t->classes)},
+                     .n_fields = t->n_columns + (t->label_field >= 0),
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
                      .dataset = &t->dataset};
-  s->writes = 1 << 1;
-  memcpy(out->field->dim, t->image_head.dim + 1, (size_t)out->field->ndim * sizeof(int64_t));
+  for (int i = 0; i < t->n_columns; i++)
+    out->field[field_of(t, i)] = mr_npy_column_field(&t->column[i], t->layout);
+  if (t->label_field < 0) return;
+  out->field[t->label_field] = mr_field_of_label(classes);
+  s->writes = (uint16_t)(1u << t->label_field);
+}
+
+static mr_err_t npy_plan(mr_stage_t *s) {
+  npy_t *t = s->state;
+  mr_diag_t why = {0};
+  MR_TRY(plan_columns(s));
+  mr_err_t e = peek(t, &why);
+  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (t->split.kind == MR_SPLIT_TEST) /* the files are the test set: all of it */
+    t->split.holdout = 0;
+  t->split.training = t->split.test = t->column[0].n;
+  MR_TRY(mr__split_plan(s, &t->split));
+  number_classes(t);
+  plan_fields(s);
   return MR_OK;
 }
 
-static int64_t locate(const void *ctx, int64_t index) {
-  return mr__split_at(&((const npy_t *)ctx)->split, index);
-}
+/* ---- labels ---- */
 
 /* -1 if it is no class of this set. */
 static int32_t label_at(const npy_t *t, int64_t i) {
@@ -149,86 +188,100 @@ static mr_err_t check_label(const npy_t *t, int64_t number, mr_diag_t *diag) {
                  t->labels, number, t->classes - 1, t->care.lenient ? "" : MR_ON_BAD_ADVICE);
 }
 
-static mr_err_t check_labels(const npy_t *t, mr_diag_t *diag) {
+static mr_err_t load_labels(npy_t *t, mr_diag_t *diag) {
   const mr_npy_t *head = &t->label_head, *now = &t->label;
+  MR_TRY(mr_npy_load(t->labels, &t->label, diag));
   if (now->dtype != head->dtype || now->count != head->count)
     return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", t->labels);
   for (int64_t i = 0; i < (int64_t)now->count && !t->care.lenient; i++)
     MR_TRY(check_label(t, i, diag));
-  return MR_OK;
-}
-
-static mr_store_conf_t store_conf(const npy_t *t) {
-  return (mr_store_conf_t){.path = &t->images,
-                           .n_files = 1,
-                           .head = (int64_t)t->head,
-                           .record = t->record,
-                           .per_file = t->image_head.dim[0],
-                           .n = mr__split_size(&t->split),
-                           .memory = t->memory,
-                           .backend = (mr_backend_t)t->backend,
-                           .in_turn = !t->ahead,
-                           .locate = locate,
-                           .lenient = t->care.lenient,
-                           .ctx = t};
-}
-
-static mr_err_t open_pair(npy_t *t, mr_diag_t *diag) {
-  mr_store_conf_t conf = store_conf(t);
-  MR_TRY(mr_npy_load(t->labels, &t->label, diag));
-  MR_TRY(check_labels(t, diag));
-  MR_TRY(mr_store_open(&t->store, &conf, diag));
   return t->names_file ? mr__class_names_read(&t->names, NULL, t->names_file, diag) : MR_OK;
+}
+
+/* ---- reading ---- */
+
+static mr_npy_reading_t reading_of(const npy_t *t) {
+  return (mr_npy_reading_t){.memory = t->memory,
+                            .backend = (mr_backend_t)t->backend,
+                            .in_turn = !t->ahead,
+                            .lenient = t->care.lenient};
+}
+
+static mr_err_t open_files(npy_t *t, mr_diag_t *diag) {
+  mr_npy_reading_t how = reading_of(t);
+  if (t->label_field >= 0) MR_TRY(load_labels(t, diag));
+  for (int i = 0; i < t->n_columns; i++) MR_TRY(mr_npy_column_open(&t->column[i], &how, diag));
+  return MR_OK;
 }
 
 static mr_err_t npy_open(mr_stage_t *s) {
   mr_diag_t why = {0};
-  mr_err_t e = open_pair(s->state, &why);
+  mr_err_t e = open_files(s->state, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
+/* "read once ..", or "x: read once ..; y: .." of several files. */
 static mr_err_t npy_explain(mr_stage_t *s, char *text, size_t n) {
-  mr_store_conf_t conf = store_conf(s->state);
+  const npy_t *t = s->state;
+  mr_npy_reading_t how = reading_of(t);
   mr_diag_t why = {0};
-  mr_err_t e = mr_store_explain(&conf, text, n, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  size_t at = 0;
+  for (int i = 0; i < t->n_columns && at + 1 < n; i++) {
+    const mr_npy_column_t *c = &t->column[i];
+    if (t->n_columns > 1)
+      at += (size_t)snprintf(text + at, n - at, "%s%s: ", i ? "; " : "", c->name);
+    if (at + 1 >= n) break;
+    mr_err_t e = mr_npy_column_explain(c, &how, text + at, n - at, &why);
+    if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+    at += strlen(text + at);
+  }
+  return MR_OK;
 }
 
 static void npy_close(mr_stage_t *s) {
   npy_t *t = s->state;
-  mr_store_close(t->store);
+  for (int i = 0; i < t->n_columns; i++) mr_npy_column_close(&t->column[i]);
   mr_npy_free(&t->label);
-  t->store = NULL;
 }
+
+static int64_t locate(const npy_t *t, int64_t index) { return mr__split_at(&t->split, index); }
 
 static void npy_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   const npy_t *t = s->state;
   int64_t number = locate(t, index);
-  snprintf(out->file, MR_WHERE_MAX, "%s", t->images);
-  out->offset = (int64_t)t->head + number * (int64_t)t->record;
+  mr_npy_column_where(&t->column[0], number, out);
   out->key = (uint64_t)(number + t->id_base);
+}
+
+static mr_err_t fetch_columns(npy_t *t, int worker, const int64_t *index, int n, int64_t *number,
+                              mr_rec_t *out, mr_diag_t *diag) {
+  for (int i = 0; i < n && t->column[0].offsets; i++) number[i] = locate(t, index[i]);
+  for (int i = 0; i < t->n_columns; i++)
+    MR_TRY(mr_npy_column_fetch(&t->column[i], worker, index, n, field_of(t, i), number, out, diag));
+  for (int i = 0; i < n && t->care.lenient && t->label_field >= 0; i++)
+    MR_TRY(check_label(t, number[i], diag));
+  return MR_OK;
 }
 
 static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
   npy_t *t = s->state;
   int64_t number[MR_BURST];
-  uint8_t *record[MR_BURST];
   mr_diag_t why = {0};
-  mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
-  for (int i = 0; i < n && t->care.lenient && e >= 0; i++) e = check_label(t, number[i], &why);
+  mr_err_t e = fetch_columns(t, worker, index, n, number, out, &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
   for (int i = 0; i < n; i++) {
-    out[i].field[0].data = record[i];
-    *(int32_t *)out[i].field[1].data = label_at(t, number[i]);
     out[i].key = (uint64_t)(number[i] + t->id_base);
+    if (t->label_field >= 0) *(int32_t *)out[i].field[t->label_field].data = label_at(t, number[i]);
   }
   return MR_OK;
 }
 
 static bool npy_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   npy_t *t = s->state;
-  return mr_store_ahead(t->store, worker, index, n);
+  bool begun = false;
+  for (int i = 0; i < t->n_columns; i++)
+    if (t->column[i].store) begun |= mr_store_ahead(t->column[i].store, worker, index, n);
+  return begun;
 }
 
 static const mr_opt_t npy_opts[] = {
@@ -243,6 +296,18 @@ static const mr_opt_t npy_opts[] = {
      .offset = offsetof(npy_t, labels),
      .def = "labels.npy",
      .help = "File of the labels, (N,) of u1, i4, u4, i8 or u8."},
+    {.name = "fields",
+     .type = MR_OPT_STR,
+     .offset = offsetof(npy_t, fields),
+     .unit = "NAME:FILE,..",
+     .help = "Fields of names of their own, each the array (N, ...) of a file, of any type; images "
+             "and labels are then those that are given beside it."},
+    {.name = "ragged",
+     .type = MR_OPT_STR,
+     .offset = offsetof(npy_t, ragged),
+     .unit = "NAME:VALUES:OFFSETS,..",
+     .help = "Fields whose records have differing numbers of rows: a file of all rows, and one of "
+             "where each record begins, (N+1,) of i8."},
     {.name = "classes",
      .type = MR_OPT_INT,
      .offset = offsetof(npy_t, classes),
@@ -259,15 +324,15 @@ static const mr_opt_t npy_opts[] = {
      .type = MR_OPT_ENUM,
      .offset = offsetof(npy_t, layout),
      .def = "auto",
-     .choices = "auto|hwc|chw|none",
-     .help =
-         "What the dimensions of a record mean; auto: one, three or four channels, last or first."},
+     .choices = MR_NPY_LAYOUTS,
+     .help = "What the three dimensions of a record mean; auto: one, three or four channels, last "
+             "or first."},
     {.name = "id-base",
      .type = MR_OPT_INT,
      .offset = offsetof(npy_t, id_base),
      .def = "0",
      .hi = 1e15,
-     .help = "Id of the first record; give pairs that meet in one graph ids of their own."},
+     .help = "Id of the first record; give sets that meet in one graph ids of their own."},
     MR_SPLIT_OPTS(npy_t, split, "all", "0"),
     MR_READ_OPTS(npy_t),
     MR_CARE_OPTS(npy_t, care),
@@ -283,7 +348,7 @@ static const mr_source_def_t npy_source = {
 
 const mr_stage_def_t mr_stage_npy = {
     .name = "npy",
-    .help = "Reads records and labels from a pair of .npy files.",
+    .help = "Reads records from .npy files: images and labels, or fields of any names.",
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = npy_opts,
     .state_sz = sizeof(npy_t),

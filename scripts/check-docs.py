@@ -3,13 +3,15 @@
 # Runs every command and graph that README.md and docs/*.md show in an indented or fenced block, one after the other as
 # a newcomer types them, each document in an empty folder beside the tree's examples/ and scripts/.  Fails if a
 # command fails, if it prints other lines than the document quotes after it, or if one of the lists below names
-# a command that no document has any more.  The data is made up, in CIFAR-10's layout; models are small.
+# a command that no document has any more.  The data is made up, in CIFAR-10's layout and in .npy files; models are small.
 import concurrent.futures
 import os
+import random
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -38,7 +40,7 @@ INTERRUPTED = [
 # What makes a command short: the first place that fits in each command.
 TINY = 'embed=16 mlp=32 heads=2 layers=1 patch=16'
 SHORTER = [
-    (r'millrace train(?!.* (--resume|model=mlp))', rf'\g<0> {TINY}'),
+    (r'millrace train(?!.* (--resume|--graph|model=mlp))', rf'\g<0> {TINY}'),
     (r'millrace train(?!.* (--resume|--epochs|--steps))', r'\g<0> --steps 20'),
     (r'--resume --epochs 2', r'--resume --steps 25'),
     (r'millrace profile', rf'\g<0> {TINY}'),
@@ -114,7 +116,6 @@ def commands(doc):
 
 def make_data(folder):
     """CIFAR-10's six files with pixels by a generator, and a copy where a label is spoilt and a file cut."""
-    import random
     os.makedirs(f'{folder}/data/cifar-10-batches-bin')
     os.makedirs(f'{folder}/bad')
     generator = random.Random(12)
@@ -132,6 +133,29 @@ def make_data(folder):
         with open(f'{folder}/bad/{name}', 'wb') as f:
             f.write(records)
     return f'{folder}/data', f'{folder}/bad'
+
+
+def save_npy(path, descr, shape, values):
+    header = f"{{'descr': '<{descr}', 'fortran_order': False, 'shape': ({''.join(f'{n}, ' for n in shape)}), }}"
+    header += ' ' * (-(len(header) + 11) % 64) + '\n'
+    with open(path, 'wb') as f:
+        f.write(b'\x93NUMPY\1\0' + struct.pack('<H', len(header)) + header.encode())
+        f.write(struct.pack(f"<{len(values)}{ {'f4': 'f', 'i4': 'i', 'i8': 'q'}[descr] }", *values))
+
+
+def make_arrays(folder):
+    """Arrays by which docs train a regression: y follows from x, and each record has some tokens."""
+    os.makedirs(folder)
+    generator = random.Random(12)
+    x = [[generator.gauss(0, 1) for _ in range(4)] for _ in range(1000)]
+    at = [0]
+    for _ in x:
+        at.append(at[-1] + generator.randrange(9))
+    save_npy(f'{folder}/x.npy', 'f4', (1000, 4), [v for row in x for v in row])
+    save_npy(f'{folder}/y.npy', 'f4', (1000,), [2 * a - 3 * b + c * d for a, b, c, d in x])
+    save_npy(f'{folder}/tokens.npy', 'i4', (at[-1],), range(at[-1]))
+    save_npy(f'{folder}/tokens-at.npy', 'i8', (1001,), at)
+    return folder
 
 
 def free_ports(n):
@@ -154,8 +178,8 @@ def free_ports(n):
 class Document:
     """A document's commands in a folder of its own."""
 
-    def __init__(self, doc, work, data, bad):
-        self.doc, self.data, self.bad = doc, data, bad
+    def __init__(self, doc, work, data, bad, arrays):
+        self.doc, self.data, self.bad, self.arrays = doc, data, bad, arrays
         self.dir = os.path.join(work, os.path.basename(doc))
         self.bin = os.path.join(self.dir, '.bin')
         self.said = []  # assignments and exports so far
@@ -187,6 +211,10 @@ class Document:
             place = os.path.join(self.dir, word)
             if re.search(rf'\b({word}\b|cifar10 )', '\n'.join(self.said + [text])) and not os.path.exists(place):
                 os.symlink(source, place)
+        for name in os.listdir(self.arrays):
+            place = os.path.join(self.dir, name)
+            if name in text and not os.path.exists(place):
+                os.symlink(os.path.join(self.arrays, name), place)
 
     def start(self, text):
         out = tempfile.TemporaryFile()
@@ -300,8 +328,9 @@ def main():
     work = tempfile.mkdtemp(prefix='millrace-docs-')
     try:
         data, bad = make_data(work)
+        arrays = make_arrays(f'{work}/arrays')
         n = check_lists(docs, given)
-        documents = [Document(doc, work, data, bad) for doc in docs]
+        documents = [Document(doc, work, data, bad, arrays) for doc in docs]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:  # each document has a folder of its own
             longest_first = sorted(documents, key=lambda d: -len(d.commands))
             for ran in [pool.submit(d.run_all) for d in longest_first]:

@@ -1,0 +1,272 @@
+#include "loaders/npy_rows.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "loaders/reader_choose.h"
+
+enum { CHUNK = 8192 /* offsets looked at together */, RECORD_MAX = 1 << 28 /* bytes */ };
+
+/* What one worker reads with; touched by that worker alone. */
+typedef struct lane {
+  mr_reader_t *reader;
+  char *room; /* [cap] of the last fetch */
+  size_t cap;
+} lane_t;
+
+struct mr_npy_rows {
+  mr_npy_rows_conf_t conf;
+  int64_t *offset; /* [n + 1] checked */
+  char *kept;      /* all values; NULL: read as they are due */
+  lane_t lane[MR_MAX_LANES];
+};
+
+mr_err_t mr_npy_check_bools(const char *path, const void *bools, size_t n, mr_diag_t *diag) {
+  const uint8_t *v = bools;
+  for (size_t i = 0; i < n; i++)
+    if (v[i] > 1)
+      return mr_fail(diag, MR_ERR_DATA, "%s: holds a bool of value %d, want 0 or 1", path, v[i]);
+  return MR_OK;
+}
+
+/* ---- offsets ---- */
+
+/* A pass over the offsets, piece by piece. */
+typedef struct pass {
+  const mr_npy_rows_files_t *files;
+  int64_t at, last, longest; /* how many were seen, the last of them, the longest record */
+} pass_t;
+
+static mr_err_t bad_offset(const pass_t *p, int64_t value, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: offset %" PRId64 " is %" PRId64
+                 "%s, want offsets that begin at 0, never fall "
+                 "and end at %" PRId64
+                 ", the rows of %s: numpy.concatenate([[0], "
+                 "numpy.cumsum(lengths)])",
+                 p->files->offsets, p->at, value, p->at == p->files->n ? ", the last one" : "",
+                 p->files->head.dim[0], p->files->values);
+}
+
+static mr_err_t pass_over(pass_t *p, const int64_t *offset, int64_t n, mr_diag_t *diag) {
+  int64_t rows = p->files->head.dim[0];
+  for (int64_t i = 0; i < n; i++, p->at++) {
+    int64_t v = offset[i];
+    bool last = p->at == p->files->n;
+    if ((p->at == 0 && v != 0) || v < p->last || v > rows || (last && v != rows))
+      return bad_offset(p, v, diag);
+    if (v - p->last > p->longest) p->longest = v - p->last;
+    p->last = v;
+  }
+  return MR_OK;
+}
+
+static mr_err_t pass_over_file(pass_t *p, FILE *f, mr_diag_t *diag) {
+  int64_t offset[CHUNK], left = p->files->n + 1;
+  if (fseeko(f, (off_t)p->files->offsets_at, SEEK_SET) < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot seek: %s", p->files->offsets, strerror(errno));
+  while (left) {
+    size_t want = left < CHUNK ? (size_t)left : CHUNK;
+    if (fread(offset, sizeof *offset, want, f) != want)
+      return mr_fail(diag, ferror(f) ? MR_ERR_IO : MR_ERR_DATA, "%s: cannot read: %s",
+                     p->files->offsets, ferror(f) ? strerror(errno) : "ends early");
+    MR_TRY(pass_over(p, offset, (int64_t)want, diag));
+    left -= (int64_t)want;
+  }
+  return MR_OK;
+}
+
+static mr_err_t peek_longest(mr_npy_rows_files_t *f, mr_diag_t *diag) {
+  pass_t p = {.files = f, .longest = 1};
+  FILE *in = fopen(f->offsets, "rb");
+  if (!in) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", f->offsets, strerror(errno));
+  mr_err_t e = pass_over_file(&p, in, diag);
+  fclose(in);
+  f->longest = p.longest;
+  return e;
+}
+
+static mr_err_t peek_offsets(mr_npy_rows_files_t *f, mr_diag_t *diag) {
+  mr_npy_t a;
+  MR_TRY(mr_npy_peek(f->offsets, &a, &f->offsets_at, diag));
+  if (a.dtype != MR_I64 || a.ndim != 1 || a.count < 2)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: holds %s of %d dimensions and %zu numbers, want offsets, i8 (N+1,) with N "
+                   "at least 1: a.astype(\"<i8\") in NumPy makes them of others",
+                   f->offsets, mr_dtype_name(a.dtype), a.ndim, a.count);
+  f->n = a.dim[0] - 1;
+  return peek_longest(f, diag);
+}
+
+mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const char *values, const char *offsets,
+                          mr_diag_t *diag) {
+  *f = (mr_npy_rows_files_t){.values = values, .offsets = offsets, .row = 1};
+  mr_npy_t *a = &f->head;
+  MR_TRY(mr_npy_peek(values, a, &f->values_at, diag));
+  size_t each = mr_dtype_size(a->dtype), bytes;
+  for (int i = 1; i < a->ndim; i++)
+    if (__builtin_mul_overflow(f->row, (size_t)a->dim[i], &f->row)) f->row = 0;
+  if (a->ndim < 1 || a->ndim >= MR_MAX_NDIM || !f->row || f->row > RECORD_MAX ||
+      f->values_at % each)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: want values (rows, ...) of 1 to %d dimensions, rows of 1 to %d elements, "
+                   "and data that begin at a multiple of %zu bytes",
+                   values, MR_MAX_NDIM - 1, RECORD_MAX, each);
+  f->row *= each;
+  MR_TRY(peek_offsets(f, diag));
+  if (__builtin_mul_overflow((size_t)f->longest, f->row, &bytes) || bytes > RECORD_MAX)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: a record of %" PRId64
+                   " rows of %zu bytes, want records of at most %d bytes",
+                   values, f->longest, f->row, RECORD_MAX);
+  return MR_OK;
+}
+
+/* ---- opening ---- */
+
+static size_t values_bytes(const mr_npy_rows_files_t *f) { return (size_t)f->head.dim[0] * f->row; }
+
+static int64_t budget_of(const mr_npy_rows_conf_t *c) {
+  return c->memory >= 0 ? c->memory : mr_memory_available() / 2;
+}
+
+static bool keeps(const mr_npy_rows_conf_t *c) {
+  return (int64_t)values_bytes(&c->files) <= budget_of(c);
+}
+
+static mr_err_t reader_of(const char *path, const mr_npy_rows_conf_t *c, bool once,
+                          mr_reader_t **out, mr_diag_t *diag) {
+  mr_reader_conf_t conf = {.path = &path, .n_files = 1, .backend = c->backend, .once = once};
+  return mr_reader_open(out, &conf, diag);
+}
+
+/* bytes of a file from `at` on into fresh memory at *out. */
+static mr_err_t load(const char *path, const mr_npy_rows_conf_t *c, size_t at, size_t bytes,
+                     void **out, mr_diag_t *diag) {
+  mr_reader_t *r;
+  *out = aligned_alloc(64, bytes / 64 * 64 + 64);
+  if (!*out) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
+  mr_err_t e = reader_of(path, c, true, &r, diag);
+  if (e >= 0 && bytes) e = mr_reader_read_big(r, 0, (int64_t)at, bytes, *out, diag);
+  if (e >= 0) mr_reader_close(r);
+  if (e < 0) free(*out), *out = NULL;
+  return e;
+}
+
+static mr_err_t load_offsets(mr_npy_rows_t *r, mr_diag_t *diag) {
+  const mr_npy_rows_files_t *f = &r->conf.files;
+  pass_t p = {.files = f, .longest = 1};
+  void *offset;
+  MR_TRY(load(f->offsets, &r->conf, f->offsets_at, (size_t)(f->n + 1) * sizeof *r->offset, &offset,
+              diag));
+  r->offset = offset;
+  MR_TRY(pass_over(&p, r->offset, f->n + 1, diag));
+  if (p.longest > f->longest)
+    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", f->offsets);
+  return MR_OK;
+}
+
+static mr_err_t load_values(mr_npy_rows_t *r, mr_diag_t *diag) {
+  const mr_npy_rows_files_t *f = &r->conf.files;
+  void *kept;
+  MR_TRY(load(f->values, &r->conf, f->values_at, values_bytes(f), &kept, diag));
+  mr_err_t e =
+      f->head.dtype == MR_BOOL ? mr_npy_check_bools(f->values, kept, values_bytes(f), diag) : MR_OK;
+  if (e < 0) return free(kept), e;
+  r->kept = kept;
+  return MR_OK;
+}
+
+static mr_err_t open_files(mr_npy_rows_t *r, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  MR_TRY(load_offsets(r, diag));
+  if (!keeps(&r->conf)) return MR_OK;
+  mr_err_t e = load_values(r, &why);
+  if (e >= 0 || (r->conf.lenient && e != MR_ERR_NOMEM)) return MR_OK;
+  return mr_fail(diag, e, "%s", why.text);
+}
+
+mr_err_t mr_npy_rows_open(mr_npy_rows_t **out, const mr_npy_rows_conf_t *conf, mr_diag_t *diag) {
+  mr_npy_rows_t *r = *out = calloc(1, sizeof *r);
+  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", conf->files.values);
+  r->conf = *conf;
+  mr_err_t e = open_files(r, diag);
+  if (e >= 0) return MR_OK;
+  mr_npy_rows_close(r);
+  *out = NULL;
+  return e;
+}
+
+void mr_npy_rows_close(mr_npy_rows_t *r) {
+  if (!r) return;
+  for (int w = 0; w < MR_MAX_LANES; w++) {
+    mr_reader_close(r->lane[w].reader);
+    free(r->lane[w].room);
+  }
+  free(r->kept);
+  free(r->offset);
+  free(r);
+}
+
+/* ---- fetching ---- */
+
+/* Where the n records go, one after the other; room grows with the longest fetch. */
+static mr_err_t make_room(const mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n,
+                          mr_diag_t *diag) {
+  const char *path = r->conf.files.values;
+  size_t rows = 0;
+  for (int i = 0; i < n; i++) rows += (size_t)(r->offset[number[i] + 1] - r->offset[number[i]]);
+  size_t bytes = rows * r->conf.files.row;
+  if (bytes > l->cap || !l->room) {
+    free(l->room);
+    l->cap = (bytes + bytes / 2) / 64 * 64 + 64;
+    l->room = aligned_alloc(64, l->cap);
+    if (!l->room) l->cap = 0;
+    if (!l->room) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
+  }
+  return l->reader ? MR_OK : reader_of(path, &r->conf, false, &l->reader, diag);
+}
+
+static mr_err_t read_due(mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n, int f,
+                         mr_rec_t *out, mr_diag_t *diag) {
+  const mr_npy_rows_files_t *files = &r->conf.files;
+  mr_read_t read[MR_BURST];
+  size_t at = 0, n_reads = 0;
+  MR_TRY(make_room(r, l, number, n, diag));
+  for (int i = 0; i < n; i++) {
+    size_t bytes = (size_t)out[i].field[f].rows * files->row;
+    out[i].field[f].data = l->room + at;
+    if (bytes)
+      read[n_reads++] = (mr_read_t){
+          .offset = (int64_t)(files->values_at + (size_t)r->offset[number[i]] * files->row),
+          .len = bytes,
+          .dst = l->room + at};
+    at += bytes;
+  }
+  if (n_reads) MR_TRY(mr_reader_read(l->reader, read, n_reads, diag));
+  return files->head.dtype == MR_BOOL ? mr_npy_check_bools(files->values, l->room, at, diag)
+                                      : MR_OK;
+}
+
+mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, int n, int f,
+                           mr_rec_t *out, mr_diag_t *diag) {
+  assert(worker >= 0 && worker < MR_MAX_LANES && n <= MR_BURST);
+  for (int i = 0; i < n; i++) {
+    const int64_t *offset = r->offset + number[i];
+    out[i].field[f].rows = offset[1] - offset[0];
+    if (r->kept) out[i].field[f].data = r->kept + (size_t)offset[0] * r->conf.files.row;
+  }
+  return r->kept ? MR_OK : read_due(r, &r->lane[worker], number, n, f, out, diag);
+}
+
+void mr_npy_rows_explain(const mr_npy_rows_conf_t *c, char *text, size_t n) {
+  mr_snprintf(text, n, "%s (%.1f MB, budget %.1f MB), its offsets kept in memory",
+              keeps(c) ? "read once in large requests and kept in memory"
+                       : "read record by record as they are due",
+              (double)values_bytes(&c->files) / 1e6, (double)budget_of(c) / 1e6);
+}
