@@ -18,9 +18,10 @@ enum {
 
 typedef struct kept {
   int64_t number;
-  bool is_there;
-  zmq_msg_t part[MR__PLAIN_PARTS];
-  zmq_msg_t first; /* of a DATA message, whose payload is the last part */
+  int n; /* frames of a plain answer; 0: nothing is kept here */
+  zmq_msg_t part[MR__PLAIN_MOST];
+  zmq_msg_t first; /* of a DATA message, of which all fields are apart */
+  uint32_t apart;  /* but for the empty ones */
 } kept_t;
 
 typedef struct subscriber {
@@ -73,9 +74,8 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
 }
 
 static void forget(kept_t *t) {
-  for (int i = 0; t->is_there && i < MR__PLAIN_PARTS; i++) zmq_msg_close(&t->part[i]);
-  if (t->is_there) zmq_msg_close(&t->first);
-  t->is_there = false;
+  if (t->n) zmq_msg_close(&t->first);
+  while (t->n) zmq_msg_close(&t->part[--t->n]);
 }
 
 void mr_cast_close(mr_cast_t *c) {
@@ -91,7 +91,7 @@ void mr_cast_close(mr_cast_t *c) {
 static kept_t *first_from(mr_cast_t *c, int64_t number) {
   for (int i = 0; i < c->window; i++) { /* oldest first */
     kept_t *t = &c->kept[(c->at + i) % c->window];
-    if (t->is_there && t->number >= number) return t;
+    if (t->n && t->number >= number) return t;
   }
   return NULL;
 }
@@ -114,15 +114,19 @@ static void tell(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link
   send_to(c, s, &m, 1);
 }
 
+static zmq_msg_t *add_kept(zmq_msg_t *at, zmq_msg_t *kept) {
+  zmq_msg_init(at);
+  zmq_msg_copy(at, kept); /* the same bytes, counted */
+  return at + 1;
+}
+
 static void send_kept(mr_cast_t *c, subscriber_t *s, kept_t *t) {
-  zmq_msg_t part[MR__PLAIN_PARTS];
-  zmq_msg_t *whole[] = {&t->first, &t->part[MR__PLAIN_PARTS - 1]};
-  int n = s->whole ? 2 : MR__PLAIN_PARTS;
-  for (int i = 0; i < n; i++) {
-    zmq_msg_init(&part[i]);
-    zmq_msg_copy(&part[i], s->whole ? whole[i] : &t->part[i]); /* the same bytes, counted */
-  }
-  bool sent = send_to(c, s, part, n);
+  zmq_msg_t part[MR__PLAIN_MOST], *end = part;
+  if (s->whole) end = add_kept(end, &t->first);
+  for (int f = 0; s->whole && f < c->spec.n_fields; f++)
+    if (t->apart >> f & 1) end = add_kept(end, &t->part[mr__plain_frame(&c->spec, f)]);
+  for (int i = 0; !s->whole && i < t->n; i++) end = add_kept(end, &t->part[i]);
+  bool sent = send_to(c, s, part, (int)(end - part));
   if (!s->is_new) c->stats.dropped += t->number - s->asked;
   c->stats.sent += sent;
   c->stats.dropped += !sent;
@@ -130,11 +134,11 @@ static void send_kept(mr_cast_t *c, subscriber_t *s, kept_t *t) {
 }
 
 static void send_end(mr_cast_t *c, subscriber_t *s) {
-  zmq_msg_t part[MR__PLAIN_PARTS];
+  zmq_msg_t part;
   if (s->whole)
     tell(c, s, 0, MR__LINK_END, c->end, NULL, 0);
-  else if (mr__plain_end(c->end, part))
-    send_to(c, s, part, MR__PLAIN_PARTS);
+  else if (mr__plain_end(c->end, &part))
+    send_to(c, s, &part, 1);
   s->waits = false, s->knows_end = true;
 }
 
@@ -190,13 +194,13 @@ static void stranger(mr_cast_t *c, const void *frame, size_t n) {
   tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
 }
 
-static void hear(mr_cast_t *c, zmq_msg_t part[2], int n_frames, int64_t now) {
+static void hear(mr_cast_t *c, mr__message_t *m, int64_t now) {
   int64_t number;
   mr__cast_ask_t what;
   subscriber_t *s = NULL;
-  const void *frame = zmq_msg_data(&part[0]);
-  size_t n = zmq_msg_size(&part[0]);
-  if (n_frames != 1 || !mr__cast_read(frame, n, c->name, &what, &number))
+  const void *frame = zmq_msg_data(&m->frame[0]);
+  size_t n = zmq_msg_size(&m->frame[0]);
+  if (m->bad || m->n != 1 || !mr__cast_read(frame, n, c->name, &what, &number))
     return stranger(c, frame, n);
   if (what == MR__CAST_SPEC) return introduce(c);
   if (!(s = who(c, now))) {
@@ -208,18 +212,15 @@ static void hear(mr_cast_t *c, zmq_msg_t part[2], int n_frames, int64_t now) {
 }
 
 void mr_cast_pump(mr_cast_t *c) {
-  zmq_msg_t part[2];
-  int n_frames;
+  mr__message_t m;
   int64_t now = mr__link_now_ms();
   mr__guard_tend(c->k.guard);
   for (int i = 0; i < PER_PUMP; i++) {
     int64_t malformed = c->stats.malformed;
-    bool came = mr__socket_receive(&c->k, part, &n_frames);
-    if (came) hear(c, part, n_frames, now);
-    if (came) mr__guard_heard(c->k.guard, &part[0], c->stats.malformed == malformed, false);
-    zmq_msg_close(&part[0]);
-    zmq_msg_close(&part[1]);
-    if (!came) return;
+    if (!mr__socket_receive(&c->k, &m)) return;
+    hear(c, &m, now);
+    mr__guard_heard(c->k.guard, &m.frame[0], c->stats.malformed == malformed, false);
+    mr__message_close(&m);
   }
 }
 
@@ -231,14 +232,11 @@ static int present(const mr_cast_t *c) {
 }
 
 static bool put_first(const mr_cast_t *c, const mr_buf_t *b, kept_t *t) {
-  mr__link_data_t d = mr__link_data_of(&c->spec, b);
-  size_t n = sizeof(mr__link_head_t) + sizeof d + d.n_words * 8 + (b->key ? (size_t)d.n * 20 : 0);
-  bool good = !zmq_msg_init_size(&t->first, n);
-  if (good)
-    mr__link_data_write(&d, b, 0, b->seq, false, zmq_msg_data(&t->first));
-  else
-    zmq_msg_init(&t->first); /* forget closes it */
-  return good;
+  mr__link_data_t d = mr__link_data_of(&c->spec, b, 0);
+  if (zmq_msg_init_size(&t->first, mr__link_first_bytes(&d, &c->spec, b))) return false;
+  mr__link_data_write(&d, &c->spec, b, 0, b->seq, zmq_msg_data(&t->first));
+  t->apart = d.apart;
+  return true;
 }
 
 bool mr_cast_give(mr_cast_t *c, mr_buf_t *b) {
@@ -247,12 +245,9 @@ bool mr_cast_give(mr_cast_t *c, mr_buf_t *b) {
   forget(t);
   if (!present(c)) return true;
   t->number = b->seq;
-  t->is_there = mr__plain_write(&c->spec, b, b->seq, false, t->part);
-  if (!t->is_there) return false;
-  if (!put_first(c, b, t)) {
-    forget(t);
-    return false;
-  }
+  if (!put_first(c, b, t)) return false;
+  t->n = mr__plain_write(&c->spec, b, b->seq, false, t->part);
+  if (!t->n) return zmq_msg_close(&t->first), false;
   c->at = (c->at + 1) % c->window;
   for (int i = 0; i < SUBSCRIBERS; i++) answer(c, &c->subscriber[i]);
   return true;

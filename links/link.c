@@ -62,14 +62,9 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
 
 /* The spec with a dataset of its own, by way of the bytes that the peer gets. */
 static mr_err_t keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) {
-  char text[160], wire[SHORT_MESSAGE / 2];
+  char text[512], wire[SHORT_MESSAGE / 2];
   mr_spec_text(spec, text, sizeof text);
   size_t n = mr__link_spec_write(spec, wire, sizeof wire);
-  if (spec->flow == MR_FLOW_BATCHES && !mr__link_carries(spec))
-    return mr_fail(diag, MR_ERR_SHAPE,
-                   "a link carries batches of one even field and a label so far, not %s; put "
-                   "\"select\" before batch",
-                   text);
   if (!n || !mr__link_spec_read(wire, n, &l->spec, &l->names))
     return mr_fail(diag, MR_ERR_SHAPE,
                    "a link carries batches and bytes, not %s: those hold addresses of one process",
@@ -84,8 +79,7 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
   if (!l) return NULL;
   l->first_held = l->next = l->sent = l->limit = l->reached = first;
   l->acked = l->committed_heard = first;
-  size_t arrays = mr__slot_of(spec).bytes - mr__slot_of(spec).cap + 4 * (size_t)spec->batch;
-  l->scratch = malloc(MR__LINK_FIRST_MAX + arrays);
+  l->scratch = malloc(mr__link_first_max(spec));
   if (!l->scratch) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
   if (!l->scratch || keep_spec(l, spec, diag) < 0 || (!l->cfg.copy && mr__share_open(l, diag) < 0))
     return mr_link_close(l), NULL;
@@ -167,7 +161,8 @@ static size_t frame(mr_link_t *l, char *at, mr__link_kind_t kind, int64_t number
 
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n) {
   char at[SHORT_MESSAGE];
-  if (!mr__socket_send(&l->k, false, at, frame(l, at, kind, number, body, n), NULL)) return false;
+  if (!mr__socket_send(&l->k, false, at, frame(l, at, kind, number, body, n), NULL, 0))
+    return false;
   l->said_ms = mr__link_now_ms();
   return true;
 }
@@ -179,7 +174,7 @@ void mr__link_answer(mr_link_t *l, mr__link_kind_t kind, uint64_t session, const
   mr__link_head(&head, kind, session, 0, n, 0);
   memcpy(at, &head, sizeof head);
   if (n) memcpy(at + sizeof head, text, n);
-  mr__socket_send(&l->k, true, at, sizeof head + n, NULL);
+  mr__socket_send(&l->k, true, at, sizeof head + n, NULL, 0);
 }
 
 void mr__link_malformed(mr_link_t *l) { l->stats.malformed++; }
@@ -240,13 +235,13 @@ static bool of_this_session(mr_link_t *l, const mr__link_head_t *head) {
   return false;
 }
 
-void mr__link_hear(mr_link_t *l, zmq_msg_t part[2], int n_frames) {
+void mr__link_hear(mr_link_t *l, mr__message_t *m) {
   mr__link_head_t head;
   const char *why;
-  const char *first = zmq_msg_data(&part[0]);
-  if (l->out && n_frames == 1 && mr__link_out_hears_plain(l, first, zmq_msg_size(&part[0]))) return;
-  if (n_frames > 2 || !mr__link_head_read(first, zmq_msg_size(&part[0]), &head, &why) ||
-      head.frames != n_frames - 1)
+  const char *first = zmq_msg_data(&m->frame[0]);
+  size_t n = zmq_msg_size(&m->frame[0]);
+  if (l->out && m->n == 1 && !m->bad && mr__link_out_hears_plain(l, first, n)) return;
+  if (m->bad || !mr__link_head_read(first, n, &head, &why) || head.frames != m->n - 1)
     return mr__link_malformed(l);
   if (!of_this_session(l, &head)) return;
   if (mr__socket_is_peer(&l->k)) l->heard_ms = mr__link_now_ms();
@@ -256,7 +251,7 @@ void mr__link_hear(mr_link_t *l, zmq_msg_t part[2], int n_frames) {
   if (l->out)
     mr__link_out_hears(l, &head, first + sizeof head);
   else
-    mr__link_in_hears(l, &head, first + sizeof head, n_frames > 1 ? &part[1] : NULL);
+    mr__link_in_hears(l, &head, first + sizeof head, m);
 }
 
 static void beat(mr_link_t *l) {
@@ -271,17 +266,16 @@ static void beat(mr_link_t *l) {
    have the first one at once, and the question is asked before the next wait; in a stream the
    socket is emptied. */
 static void hear_all(mr_link_t *l) {
-  zmq_msg_t part[2];
-  int n_frames, most = l->streak < STREAM ? 1 : PER_PUMP;
+  mr__message_t m;
+  int most = l->streak < STREAM ? 1 : PER_PUMP;
   for (int i = 0; i < most && l->failure.code >= 0; i++) {
-    bool came = mr__socket_receive(&l->k, part, &n_frames);
+    bool came = mr__socket_receive(&l->k, &m);
     int64_t malformed = l->stats.malformed;
-    if (came) mr__link_hear(l, part, n_frames);
+    if (came) mr__link_hear(l, &m);
     if (came && l->k.guard)
-      mr__guard_heard(l->k.guard, &part[0], l->stats.malformed == malformed,
+      mr__guard_heard(l->k.guard, &m.frame[0], l->stats.malformed == malformed,
                       mr__socket_is_peer(&l->k));
-    zmq_msg_close(&part[0]);
-    zmq_msg_close(&part[1]);
+    if (came) mr__message_close(&m);
     if (!i) l->streak = came ? l->streak + 1 : 0;
     if (!came) return;
   }

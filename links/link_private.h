@@ -53,12 +53,18 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
 /* Whether the peer's connection still stands, as far as is known here. */
 bool mr__socket_peer_stands(mr__socket_t *k, const void *message, size_t n);
 void mr__socket_close(mr__socket_t *k, int linger_ms);
-/* A message received whole: false, nothing there.  *n_frames in [1,2], 3: more than any has.  The
-   caller closes both frames in any case. */
-bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames);
-/* Sends first (copied) and, unless NULL, second (taken over if true is returned) to peer, or to who
-   spoke last.  false: not now. */
-bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n, zmq_msg_t *second);
+/* A message received whole: false, nothing there, and nothing to close. */
+typedef struct mr__message {
+  int n;    /* frames, at least 1 */
+  bool bad; /* more frames, or fewer, than any message of ours has */
+  zmq_msg_t frame[MR__LINK_FRAMES];
+} mr__message_t;
+bool mr__socket_receive(mr__socket_t *k, mr__message_t *m);
+void mr__message_close(mr__message_t *m);
+/* Sends first (copied) and n_parts frames more, all or none, to peer, or to who spoke last.  The
+   frames are taken over in any case.  false: not now. */
+bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n, zmq_msg_t *part,
+                     int n_parts);
 /* Sends n frames to peer, or to who spoke last, all or none; they are taken over in any case. */
 bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n);
 bool mr__socket_is_peer(const mr__socket_t *k); /* from is peer */
@@ -88,10 +94,12 @@ void mr__zap_stop(mr__zap_t *z); /* before the context goes; NULL is fine */
 typedef struct mr__rx mr__rx_t;
 
 mr_pool_t *mr__rx_pool(const mr_spec_t *spec, int window, mr__rx_t **rx); /* NULL: no memory */
-/* A buffer for DATA number; frame (NULL: none) is taken over if its bytes become the buffer's.
-   NULL: none is free (the peer sent more than it may). */
-mr_buf_t *mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
-                     const mr__link_parts_t *parts, zmq_msg_t *frame);
+/* A buffer for DATA number, a message of which mr__link_data_read has believed the first frame.
+   Frames whose bytes become the buffer's are taken out of m.  MR_OK; MR_AGAIN: none is free (the
+   peer sent more than it may), or its pool cannot be mapped; MR_ERR_DATA: sizes, labels or offsets
+   that cannot be. */
+mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
+                    const mr__link_parts_t *parts, mr__message_t *m, mr_buf_t **out);
 bool mr__rx_is_released(const mr__rx_t *rx, int64_t number);
 /* A peer that shares its pools: its token of MR__LINK_TOKEN bytes, zeros: it does not. */
 void mr__rx_new_session(mr__rx_t *rx, const char *token);
@@ -174,8 +182,8 @@ struct mr_link {
 
 int64_t mr__link_now_ms(void);
 
-/* A message of one or two frames, n_frames as mr__socket_receive gives it, from k.from. */
-void mr__link_hear(mr_link_t *l, zmq_msg_t part[2], int n_frames);
+/* A message as mr__socket_receive gives it, from k.from; m stays the caller's. */
+void mr__link_hear(mr_link_t *l, mr__message_t *m);
 
 /* Sends a message of one frame: head and body.  false: not now. */
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n);
@@ -195,7 +203,7 @@ mr_err_t mr__link_in_ready(mr_link_t *l, mr_diag_t *diag); /* the spec is known:
 /* One message of the other side, its head checked; body is head->body bytes. */
 void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *body);
 void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *body,
-                       zmq_msg_t *second);
+                       mr__message_t *m);
 /* A frame that is no message of the protocol: true if it was a plain request. */
 bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n);
 /* What there is to say now. */

@@ -43,10 +43,13 @@ static bool keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
   mr_spec_t spec;
   void *names = NULL;
   bool good = mr__link_spec_read(bytes, n, &spec, &names);
+  char why[400], text[sizeof why + 80];
   if (l->have_spec) spec.n_epochs = l->spec.n_epochs; /* how long it goes on is its own affair */
   if (!good || l->have_spec) {
-    if (good && !mr__link_spec_same(&spec, &l->spec))
-      fail(l, MR_ERR_SHAPE, "it publishes other buffers than before");
+    if (good && !mr__link_spec_same(&spec, &l->spec, why, sizeof why)) {
+      snprintf(text, sizeof text, "it publishes (there) other buffers than before (here): %s", why);
+      fail(l, MR_ERR_SHAPE, text);
+    }
     free(names);
     return good;
   }
@@ -97,17 +100,16 @@ static void count_gap(mr_listen_t *l, int64_t number) {
 }
 
 static bool hear_data(mr_listen_t *l, const mr__link_head_t *head, const void *body,
-                      zmq_msg_t *payload) {
+                      mr__message_t *m) {
   mr__link_data_t d;
   mr__link_parts_t parts;
-  if (!payload) return false;
+  mr_buf_t *b;
   if (!l->checked) return true;            /* it is asked for again */
   if (head->number < l->next) return true; /* asked for twice */
-  if (!mr_listen_credit(l) || !mr__link_data_read(body, head->body, 1, &l->spec, &d, &parts) ||
-      zmq_msg_size(payload) != d.size)
+  if (!mr_listen_credit(l) ||
+      !mr__link_data_read(body, head->body, head->frames, &l->spec, &d, &parts) ||
+      mr__rx_buf(l->rx, l->pool, l->stats.received, &d, &parts, m, &b) != MR_OK)
     return false;
-  mr_buf_t *b = mr__rx_buf(l->rx, l->pool, l->stats.received, &d, &parts, payload);
-  if (!b) return false;
   count_gap(l, head->number);
   b->seq = head->number;
   l->came[l->stats.received++ % l->window] = b;
@@ -129,12 +131,11 @@ static void refused(mr_listen_t *l, const char *body, size_t n) {
   fail(l, MR_ERR_DATA, text);
 }
 
-static bool hear(mr_listen_t *l, zmq_msg_t part[2], int n_frames) {
+static bool hear(mr_listen_t *l, mr__message_t *m) {
   mr__link_head_t head;
-  const char *why, *body = (const char *)zmq_msg_data(&part[0]) + sizeof head;
-  if (n_frames > 2 ||
-      !mr__link_head_read(zmq_msg_data(&part[0]), zmq_msg_size(&part[0]), &head, &why) ||
-      head.frames != n_frames - 1)
+  const char *why, *first = zmq_msg_data(&m->frame[0]), *body = first + sizeof head;
+  if (m->bad || !mr__link_head_read(first, zmq_msg_size(&m->frame[0]), &head, &why) ||
+      head.frames != m->n - 1)
     return false;
   switch (head.kind) {
     case MR__LINK_WELCOME:
@@ -142,7 +143,7 @@ static bool hear(mr_listen_t *l, zmq_msg_t part[2], int n_frames) {
       if (!keep_spec(l, body + MR__LINK_TOKEN, head.body - MR__LINK_TOKEN)) return false;
       if (!l->checked) l->asked_ms = 0;
       return l->checked = true;
-    case MR__LINK_DATA: return hear_data(l, &head, body, n_frames == 2 ? &part[1] : NULL);
+    case MR__LINK_DATA: return hear_data(l, &head, body, m);
     case MR__LINK_END: return hear_end(l, head.number);
     case MR__LINK_REFUSE: return refused(l, body, head.body), true;
     default: return false;
@@ -161,19 +162,16 @@ static void ask(mr_listen_t *l) {
     snprintf(text, sizeof text, "%s %" PRId64 " whole", l->name, l->next);
   else
     snprintf(text, sizeof text, "%s spec", l->name);
-  bool said = mr__socket_send(&l->k, false, text, strlen(text), NULL);
+  bool said = mr__socket_send(&l->k, false, text, strlen(text), NULL, 0);
   l->asked_ms = said ? now : now - AGAIN_MS + MR__LINK_RETRY_MS;
 }
 
 mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag) {
-  zmq_msg_t part[2];
-  int n_frames;
+  mr__message_t m;
   for (int i = 0; i < PER_PUMP; i++) {
-    bool came = mr__socket_receive(&l->k, part, &n_frames);
-    if (came && !hear(l, part, n_frames)) l->stats.malformed++;
-    zmq_msg_close(&part[0]);
-    zmq_msg_close(&part[1]);
-    if (!came) break;
+    if (!mr__socket_receive(&l->k, &m)) break;
+    if (!hear(l, &m)) l->stats.malformed++;
+    mr__message_close(&m);
   }
   if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
   while (l->released < l->taken && mr__rx_is_released(l->rx, l->released)) l->released++;

@@ -1,13 +1,15 @@
 #include "links/plain.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "links/link.h"
 #include "links/wire.h"
 
-enum { DIGITS = 18, HEAD_MAX = 1024 };
+enum { DIGITS = 18, HEAD_MAX = 8192, ERROR_MAX = 512 };
 
 bool mr__plain_read(const void *frame, size_t n, const char *name, int64_t *number) {
   const char *at = frame;
@@ -53,78 +55,123 @@ static const char *numpy_type(mr_dtype_t t) {
   }
 }
 
-static size_t put_shape(const mr_spec_t *spec, const mr_buf_t *b, char *text, size_t n) {
-  size_t at = 0;
-  if (spec->flow != MR_FLOW_BATCHES) return (size_t)snprintf(text, n, "[%zu]", b->size);
-  at += (size_t)snprintf(text, n, "[%" PRId32, b->n);
-  for (int i = 0; i < spec->field->ndim; i++)
-    at += (size_t)snprintf(text + at, n - at, ", %" PRId64, spec->field->dim[i]);
-  return at + (size_t)snprintf(text + at, n - at, "]");
+/* A head as it is written; a head of 16 fields of long names and 8 dimensions has 6 KiB. */
+typedef struct head {
+  char text[HEAD_MAX];
+  size_t n;
+} head_t;
+
+__attribute__((format(printf, 2, 3))) static void put(head_t *h, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  int k = vsnprintf(h->text + h->n, sizeof h->text - h->n, fmt, ap);
+  va_end(ap);
+  assert(k >= 0 && h->n + (size_t)k < sizeof h->text);
+  h->n += (size_t)k;
 }
 
-static size_t write_head(const mr_spec_t *spec, const mr_buf_t *b, int64_t number, char *text) {
-  char shape[MR_MAX_NDIM * 24 + 8];
-  mr_dtype_t dtype = spec->flow == MR_FLOW_BATCHES ? spec->field->dtype : MR_U8;
-  put_shape(spec, b, shape, sizeof shape);
-  int n = snprintf(text, HEAD_MAX,
-                   "{\"number\": %" PRId64 ", \"epoch\": %" PRId64 ", \"position\": %" PRId64
-                   ", \"dtype\": \"%s\", \"shape\": %s, \"end\": false}",
-                   number, b->epoch, b->position, numpy_type(dtype), shape);
-  return (size_t)n;
+/* The first dimension is the number of records, or of all their rows. */
+static void put_field(head_t *h, const mr_spec_t *spec, const mr_buf_t *b, int f) {
+  const mr_field_t *field = &spec->field[f];
+  bool batches = spec->flow == MR_FLOW_BATCHES;
+  int64_t first = !batches ? (int64_t)b->size : field->ragged ? b->field[f].offset[b->n] : b->n;
+  put(h, "%s{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [%" PRId64, f ? ", " : "", field->name,
+      numpy_type(field->dtype), first);
+  for (int i = field->ragged || !batches; i < field->ndim; i++) put(h, ", %" PRId64, field->dim[i]);
+  put(h, "]%s}", field->ragged ? ", \"ragged\": true" : "");
 }
 
-static bool copy_into(zmq_msg_t *m, const void *from, size_t n) {
-  if (zmq_msg_init_size(m, n)) return false;
-  if (n) memcpy(zmq_msg_data(m), from, n);
-  return true;
+static void write_head(const mr_spec_t *spec, const mr_buf_t *b, int64_t number, head_t *h) {
+  put(h,
+      "{\"number\": %" PRId64 ", \"epoch\": %" PRId64 ", \"position\": %" PRId64 ", \"fields\": [",
+      number, b->epoch, b->position);
+  for (int f = 0; f < spec->n_fields; f++) put_field(h, spec, b, f);
+  put(h, "], \"end\": false}");
+}
+
+/* ---- frames ---- */
+
+/* A message's frames as they are made; good: none has failed for want of memory. */
+typedef struct frames {
+  zmq_msg_t *part;
+  int n;
+  bool good;
+} frames_t;
+
+static void add_copy(frames_t *t, const void *from, size_t n) {
+  if (!t->good) return;
+  t->good = !zmq_msg_init_size(&t->part[t->n], n);
+  if (!t->good) return;
+  if (n) memcpy(zmq_msg_data(&t->part[t->n]), from, n);
+  t->n++;
 }
 
 static void let_go(void *data, void *hint) { mr_buf_unref(hint); }
 
-static bool put_data(zmq_msg_t *m, const mr_spec_t *spec, mr_buf_t *b, bool hold) {
-  size_t bytes = mr__link_payload(spec, b);
-  if (!hold) return copy_into(m, b->data, bytes);
-  if (zmq_msg_init_data(m, b->data, bytes, let_go, b)) return false;
+static void add_held(frames_t *t, mr_buf_t *b, void *at, size_t n) {
+  if (!t->good) return;
+  t->good = !zmq_msg_init_data(&t->part[t->n], at, n, let_go, b);
+  if (!t->good) return;
   mr_buf_ref(b);
-  return true;
+  t->n++;
 }
 
-static bool undo(zmq_msg_t *part, int n) {
-  while (n--) zmq_msg_close(&part[n]);
-  return false;
+static int finish(frames_t *t) {
+  while (!t->good && t->n) zmq_msg_close(&t->part[--t->n]);
+  return t->n;
 }
 
-bool mr__plain_write(const mr_spec_t *spec, mr_buf_t *b, int64_t number, bool hold,
-                     zmq_msg_t part[MR__PLAIN_PARTS]) {
-  char head[HEAD_MAX];
-  size_t n = spec->flow == MR_FLOW_BATCHES ? (size_t)b->n : 0;
-  if (!copy_into(&part[0], head, write_head(spec, b, number, head))) return false;
-  if (!copy_into(&part[1], b->key, n * sizeof *b->key)) return undo(part, 1);
-  if (!copy_into(&part[2], b->label, n * sizeof *b->label)) return undo(part, 2);
-  return put_data(&part[3], spec, b, hold) || undo(part, 3);
+int mr__plain_write(const mr_spec_t *spec, mr_buf_t *b, int64_t number, bool hold,
+                    zmq_msg_t part[MR__PLAIN_MOST]) {
+  head_t head = {.n = 0};
+  frames_t t = {part, 0, true};
+  bool batches = spec->flow == MR_FLOW_BATCHES;
+  size_t n = batches ? (size_t)b->n : 0;
+  write_head(spec, b, number, &head);
+  add_copy(&t, head.text, head.n);
+  add_copy(&t, b->key, n * sizeof *b->key);
+  add_copy(&t, b->excluded, n);
+  for (int f = 0; f < spec->n_fields; f++) {
+    void *at = batches ? b->field[f].data : b->data;
+    size_t bytes = mr__link_field_bytes(spec, b, f);
+    if (hold)
+      add_held(&t, b, at, bytes);
+    else
+      add_copy(&t, at, bytes);
+    if (spec->field[f].ragged) add_copy(&t, b->field[f].offset, (n + 1) * sizeof(int64_t));
+  }
+  return finish(&t);
 }
 
-static bool head_alone(const char *head, zmq_msg_t part[MR__PLAIN_PARTS]) {
-  if (!copy_into(&part[0], head, strlen(head))) return false;
-  for (int i = 1; i < MR__PLAIN_PARTS; i++) zmq_msg_init(&part[i]);
-  return true;
+int mr__plain_frame(const mr_spec_t *spec, int f) {
+  int at = MR__PLAIN_FIELDS + f;
+  while (f--) at += spec->field[f].ragged;
+  return at;
 }
 
-bool mr__plain_error(int64_t number, const char *why, zmq_msg_t part[MR__PLAIN_PARTS]) {
-  char head[HEAD_MAX], text[HEAD_MAX / 2];
+/* ---- heads alone ---- */
+
+static int head_alone(const head_t *h, zmq_msg_t *part) {
+  frames_t t = {part, 0, true};
+  add_copy(&t, h->text, h->n);
+  return finish(&t);
+}
+
+int mr__plain_error(int64_t number, const char *why, zmq_msg_t *part) {
+  head_t h = {.n = 0};
+  char text[ERROR_MAX];
   size_t at = 0;
   for (; *why && at + 2 < sizeof text; why++) {
     if (*why == '"' || *why == '\\') text[at++] = '\\';
     text[at++] = (unsigned char)*why < ' ' ? ' ' : *why;
   }
   text[at] = 0;
-  snprintf(head, sizeof head, "{\"number\": %" PRId64 ", \"end\": false, \"error\": \"%s\"}",
-           number, text);
-  return head_alone(head, part);
+  put(&h, "{\"number\": %" PRId64 ", \"end\": false, \"error\": \"%s\"}", number, text);
+  return head_alone(&h, part);
 }
 
-bool mr__plain_end(int64_t number, zmq_msg_t part[MR__PLAIN_PARTS]) {
-  char head[HEAD_MAX];
-  snprintf(head, sizeof head, "{\"number\": %" PRId64 ", \"end\": true}", number);
-  return head_alone(head, part);
+int mr__plain_end(int64_t number, zmq_msg_t *part) {
+  head_t h = {.n = 0};
+  put(&h, "{\"number\": %" PRId64 ", \"end\": true}", number);
+  return head_alone(&h, part);
 }

@@ -32,30 +32,24 @@ static void hear_knock(mr_link_t *l, const mr__link_head_t *head, const void *bo
   if (mr__link_let_in(l)) mr__link_part(l);
 }
 
-static void refuse_spec(mr_link_t *l, const mr_spec_t *got) {
-  char ours[160], theirs[160], text[400];
-  mr_spec_text(&l->spec, ours, sizeof ours);
-  mr_spec_text(got, theirs, sizeof theirs);
-  snprintf(text, sizeof text,
-           "the sending end has %s, the receiving end wants %s, of %lld batches "
-           "an epoch against %lld",
-           theirs, ours, (long long)got->n_batches, (long long)l->spec.n_batches);
-  mr__link_say(l, MR__LINK_REFUSE, 0, text, strlen(text));
-  mr__link_refuse_peer(l, MR_ERR_SHAPE, text);
-}
-
+/* Into l->spec, or compared with it: what differs is said to both ends. */
 static bool learn_spec(mr_link_t *l, const void *body, size_t n) {
   mr_spec_t got;
   void *names;
+  char why[400], text[sizeof why + 80];
   if (!mr__link_spec_read(body, n, &got, &names)) return mr__link_malformed(l), false;
   if (!l->have_spec) {
     l->spec = got, l->names = names, l->have_spec = true;
     return mr__link_in_ready(l, &l->failure) >= 0;
   }
-  bool same = mr__link_spec_same(&got, &l->spec);
-  if (!same) refuse_spec(l, &got);
+  bool same = mr__link_spec_same(&got, &l->spec, why, sizeof why);
   free(names);
-  return same;
+  if (same) return true;
+  int k = snprintf(text, sizeof text,
+                   "the sending end (there) has other buffers than the receiving end: %s", why);
+  mr__link_say(l, MR__LINK_REFUSE, 0, text, (size_t)k);
+  mr__link_refuse_peer(l, MR_ERR_SHAPE, text);
+  return false;
 }
 
 static void hear_welcome(mr_link_t *l, const mr__link_head_t *head, const char *body) {
@@ -80,26 +74,30 @@ static void refuse_data(mr_link_t *l, int64_t number) {
   char text[200];
   mr__link_malformed(l);
   snprintf(text, sizeof text,
-           "buffer %lld came with sizes, labels or numbers that batches of its spec cannot have",
+           "buffer %lld came with sizes, labels, offsets or numbers that batches of its spec "
+           "cannot have",
            (long long)number);
   mr__link_say(l, MR__LINK_REFUSE, 0, text, strlen(text));
   mr__link_refuse_peer(l, MR_ERR_DATA, text);
 }
 
 static void hear_data(mr_link_t *l, const mr__link_head_t *head, const void *body,
-                      zmq_msg_t *second) {
+                      mr__message_t *m) {
   mr__link_data_t d;
   mr__link_parts_t parts;
+  mr_buf_t *b = NULL;
   if (head->number < l->expected) {
     l->stats.repeated++;
     return;
   }
   bool due = l->state == MR__LINK_MET && head->number == l->expected &&
              head->number < l->released + l->cfg.window;
-  if (due && (!mr__link_data_read(body, head->body, second != NULL, &l->spec, &d, &parts) ||
-              (second && zmq_msg_size(second) != d.size)))
-    return refuse_data(l, head->number);
-  mr_buf_t *b = due ? mr__rx_buf(l->rx, l->pool, head->number, &d, &parts, second) : NULL;
+  mr_err_t e = MR_AGAIN;
+  if (due)
+    e = mr__link_data_read(body, head->body, head->frames, &l->spec, &d, &parts)
+            ? mr__rx_buf(l->rx, l->pool, head->number, &d, &parts, m, &b)
+            : MR_ERR_DATA;
+  if (e < 0) return refuse_data(l, head->number);
   if (!b) { /* one was lost, or a pool cannot be mapped: once more from here */
     mr__link_malformed(l);
     return mr__link_part(l);
@@ -115,11 +113,11 @@ static void hear_data(mr_link_t *l, const mr__link_head_t *head, const void *bod
 }
 
 void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *body,
-                       zmq_msg_t *second) {
+                       mr__message_t *m) {
   switch (head->kind) {
     case MR__LINK_KNOCK: return hear_knock(l, head, body);
     case MR__LINK_WELCOME: return hear_welcome(l, head, body);
-    case MR__LINK_DATA: return hear_data(l, head, body, second);
+    case MR__LINK_DATA: return hear_data(l, head, body, m);
     case MR__LINK_END:
       if (head->number != l->expected) return mr__link_part(l);
       l->total = head->number;

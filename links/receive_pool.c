@@ -1,6 +1,9 @@
-/* Buffers of the receiving end.  The pool's own memory takes short payloads; a long one stays in
-   the message it came in, and on one host a buffer is a place in the peer's memory.  What a buffer
-   stands on is let go of with its last reference, in whatever thread that is. */
+/* Buffers of the receiving end.  The pool's own memory takes short values; long ones stay in the
+   message they came in, and on one host a buffer is a place in the peer's memory.  What a buffer
+   stands on is let go of with its last reference, in whatever thread that is.
+
+   What says where others read, labels and the offsets of ragged fields, always lies in memory of
+   this process: it is copied, then checked, so that no peer changes it behind the check. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,7 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/label.h"
 #include "links/link_private.h"
 #include "links/share.h"
 
@@ -26,8 +28,8 @@ typedef struct use {
   int64_t number;
   char *home; /* its own memory */
   map_t *map; /* NULL: not by reference */
-  bool has_message;
-  zmq_msg_t message;
+  int n_frames;
+  zmq_msg_t frame[MR_FIELDS_MAX];
 } use_t;
 
 struct mr__rx {
@@ -54,9 +56,9 @@ static void released(void *arg, mr_buf_t *b) {
   mr__rx_t *rx = arg;
   use_t *u = &rx->use[mr__pool_index(b)];
   assert(mr__pool_index(b) < (size_t)rx->window + SPARE);
-  if (u->has_message) zmq_msg_close(&u->message);
+  while (u->n_frames) zmq_msg_close(&u->frame[--u->n_frames]);
   map_unref(u->map);
-  u->has_message = false, u->map = NULL;
+  u->map = NULL;
   /* release pairs with the acquire in is_released: the slot of the window may be used again. */
   atomic_store_explicit(&rx->done[u->number % rx->window], 1, memory_order_release);
 }
@@ -124,62 +126,92 @@ static void take_descriptors(mr__rx_t *rx) {
   }
 }
 
-static bool set_by_reference(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_data_t *d) {
-  if (d->pool >= POOLS_MAX) return false;
+/* Points b's field at a copy of what decides where others read, and checks the copy. */
+static bool keep_field(mr__rx_t *rx, mr_buf_t *b, const use_t *u, int f) {
+  const mr_field_t *field = &rx->spec.field[f];
+  mr_buf_field_t *v = &b->field[f];
+  size_t n = (size_t)b->n;
+  int64_t rows;
+  if (field->label) {
+    v->data = memcpy(u->home + rx->slot.field[f].data, v->data, n * sizeof(int32_t));
+    if (!mr__link_labels_fit(v->data, b->n, &rx->spec, f)) return false;
+  }
+  if (!field->ragged) return true;
+  v->offset = memcpy(u->home + rx->slot.field[f].offset, v->offset, (n + 1) * sizeof *v->offset);
+  return mr__link_offsets_fit(v->offset, b->n, field, &rows);
+}
+
+static mr_err_t set_by_reference(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_data_t *d) {
+  if (d->pool >= POOLS_MAX) return MR_AGAIN;
   if (!rx->map[d->pool]) take_descriptors(rx);
   map_t *m = rx->map[d->pool];
   if (!m || d->offset % 64 || rx->slot.bytes > m->bytes || d->offset > m->bytes - rx->slot.bytes)
-    return false;
+    return MR_AGAIN;
   mr__slot_set(b, &rx->slot, m->base + d->offset);
-  if (b->label && !mr__link_labels_fit(b->label, d->n, &rx->spec)) return false;
+  for (int f = 0; b->key && f < rx->spec.n_fields; f++)
+    if (!keep_field(rx, b, u, f)) return MR_ERR_DATA;
+  if (b->key && mr_buf_bytes(&rx->spec, b, b->n) != d->size) return MR_ERR_DATA;
   /* relaxed: this thread holds the table's reference. */
   atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
   u->map = m;
-  return true;
+  return MR_OK;
 }
 
 /* ---- by message ---- */
 
-static void set_by_message(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_data_t *d,
-                           const mr__link_parts_t *p, zmq_msg_t *frame) {
-  mr__slot_set(b, &rx->slot, u->home);
-  size_t n = b->key ? (size_t)d->n : 0;
-  if (n) memcpy(b->key, p->key, n * 8);
-  if (n) memcpy(b->draw, p->draw, n * 8);
-  if (n) memcpy(b->label, p->label, n * 4);
-  for (size_t i = 0; i < n; i++) b->excluded[i] = b->label[i] == MR_LABEL_NONE;
-  if (b->word) memcpy(b->word, p->word, rx->slot.words * 8);
-  if (frame) {
-    zmq_msg_init(&u->message);
-    zmq_msg_move(&u->message, frame);
-    u->has_message = true;
-    b->data = zmq_msg_data(&u->message);
-    b->cap = d->size;
-    if (b->key) b->field[0].data = b->data;
-    if ((uintptr_t)b->data % 8 == 0) return; /* stays there */
-    mr__slot_set(b, &rx->slot, u->home);
-    memcpy(b->data, zmq_msg_data(&u->message), d->size);
-  } else if (d->size) {
-    memcpy(b->data, p->payload, d->size);
+/* The values of a field that is apart: they stay in the frame, unless it lies askew. */
+static bool take_frame(use_t *u, zmq_msg_t *frame, size_t bytes, void **data) {
+  if (zmq_msg_size(frame) != bytes) return false;
+  void *at = zmq_msg_data(frame);
+  if ((uintptr_t)at % 8) {
+    memcpy(*data, at, bytes);
+    return true;
   }
+  zmq_msg_t *mine = &u->frame[u->n_frames++];
+  zmq_msg_init(mine);
+  zmq_msg_move(mine, frame); /* a short one lies in the zmq_msg_t itself */
+  *data = zmq_msg_data(mine);
+  return true;
 }
 
-mr_buf_t *mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
-                     const mr__link_parts_t *parts, zmq_msg_t *frame) {
-  mr_buf_t *b = mr_pool_get(pool);
-  if (!b) return NULL;
-  use_t *u = &rx->use[mr__pool_index(b)];
-  assert(number >= 0 && !u->has_message && !u->map); /* what it stood on has been let go of */
-  u->number = number;
-  if (d->where == MR__LINK_WHERE_POOL) {
-    if (!set_by_reference(rx, b, u, d)) return mr_buf_unref(b), NULL;
-  } else {
-    set_by_message(rx, b, u, d, parts, frame);
+static mr_err_t set_by_message(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_data_t *d,
+                               const mr__link_parts_t *p, mr__message_t *m) {
+  size_t n = b->key ? (size_t)d->n : 0;
+  if (n) memcpy(b->key, p->key, n * sizeof *b->key);
+  if (n) memcpy(b->draw, p->draw, n * sizeof *b->draw);
+  for (size_t i = 0; i < n; i++) b->excluded[i] = p->excluded[i] != 0;
+  if (b->word) memcpy(b->word, p->word, rx->slot.words * sizeof *b->word);
+  for (int f = 0, frame = 1; f < rx->spec.n_fields; f++) {
+    mr_buf_field_t *v = &b->field[f];
+    void **data = b->key ? &v->data : &b->data;
+    if (p->offset[f]) memcpy(v->offset, p->offset[f], (n + 1) * sizeof *v->offset);
+    if (p->value[f])
+      memcpy(*data, p->value[f], p->bytes[f]);
+    else if (!take_frame(u, &m->frame[frame++], p->bytes[f], data))
+      return MR_ERR_DATA;
+    if (rx->spec.field[f].label && !mr__link_labels_fit(v->data, d->n, &rx->spec, f))
+      return MR_ERR_DATA;
   }
+  return MR_OK;
+}
+
+mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
+                    const mr__link_parts_t *parts, mr__message_t *m, mr_buf_t **out) {
+  mr_buf_t *b = mr_pool_get(pool);
+  if (!b) return MR_AGAIN;
+  use_t *u = &rx->use[mr__pool_index(b)];
+  assert(number >= 0 && !u->n_frames && !u->map); /* what it stood on has been let go of */
+  u->number = number;
+  b->seq = number, b->epoch = d->epoch, b->position = d->position;
+  b->first = d->first, b->n = d->n, b->flags = d->flags, b->size = d->size;
+  mr__slot_set(b, &rx->slot, u->home);
+  mr_err_t e = d->where == MR__LINK_WHERE_POOL ? set_by_reference(rx, b, u, d)
+                                               : set_by_message(rx, b, u, d, parts, m);
+  if (e != MR_OK) return mr_buf_unref(b), e;
+  if (b->key) b->data = b->field[0].data;
+  if (b->label) b->label = b->field[rx->slot.label].data;
   /* relaxed: released() of this number comes later, through the references. */
   atomic_store_explicit(&rx->done[number % rx->window], 0, memory_order_relaxed);
-  b->seq = number, b->epoch = d->epoch, b->position = d->position;
-  b->first = d->first, b->n = d->n, b->flags = d->flags;
-  b->size = b->key ? mr_buf_bytes(&rx->spec, b, b->n) : d->size;
-  return b;
+  *out = b;
+  return MR_OK;
 }

@@ -16,20 +16,28 @@ static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
 
 static void release_hold(void *data, void *hint) { mr_buf_unref(hint); }
 
+/* The fields that are apart, as frames that hold the buffer; how many. */
+static int hold_apart(const mr_link_t *l, const mr__link_data_t *d, mr_buf_t *b, zmq_msg_t *part) {
+  int n = 0;
+  for (int f = 0; f < l->spec.n_fields; f++) {
+    if (!(d->apart >> f & 1)) continue;
+    void *at = b->key ? b->field[f].data : b->data;
+    zmq_msg_init_data(&part[n++], at, mr__link_field_bytes(&l->spec, b, f), release_hold,
+                      mr_buf_ref(b));
+  }
+  return n;
+}
+
 static bool send_one(mr_link_t *l, int64_t number) {
   mr_buf_t *b = *held_at(l, number);
   assert(b && number < l->next);
   mr__place_t place = mr__share_place(l->share, b);
-  mr__link_data_t d = mr__link_data_of(&l->spec, b);
-  bool in_line = d.size <= MR__LINK_INLINE;
-  if (place.is_known) d.where = MR__LINK_WHERE_POOL, d.pool = place.pool, d.offset = place.offset;
-  size_t n = mr__link_data_write(&d, b, l->session, number, in_line, l->scratch);
-  zmq_msg_t payload;
-  bool second = !place.is_known && !in_line, sent;
-  if (second) zmq_msg_init_data(&payload, b->data, d.size, release_hold, mr_buf_ref(b));
-  sent = mr__socket_send(&l->k, false, l->scratch, n, second ? &payload : NULL);
-  if (!sent && second) zmq_msg_close(&payload);
-  if (!sent) return false;
+  mr__link_data_t d = mr__link_data_of(&l->spec, b, MR__LINK_INLINE);
+  if (place.is_known)
+    d.where = MR__LINK_WHERE_POOL, d.pool = place.pool, d.offset = place.offset, d.apart = 0;
+  size_t n = mr__link_data_write(&d, &l->spec, b, l->session, number, l->scratch);
+  zmq_msg_t part[MR_FIELDS_MAX];
+  if (!mr__socket_send(&l->k, false, l->scratch, n, part, hold_apart(l, &d, b, part))) return false;
   l->said_ms = mr__link_now_ms();
   l->stats.sent++;
   if (number < l->reached) l->stats.resent++;
@@ -45,18 +53,16 @@ static void send_due(mr_link_t *l) {
 
 /* The answer to a plain request, once the buffer is there. */
 static void send_wanted(mr_link_t *l) {
-  zmq_msg_t part[MR__PLAIN_PARTS];
+  zmq_msg_t part[MR__PLAIN_MOST];
   bool over = l->ended && l->wanted == l->next;
   if (l->wanted < l->first_held || (l->wanted >= l->next && !over)) return;
   mr_buf_t *b = over ? NULL : *held_at(l, l->wanted);
-  bool made =
-      over ? mr__plain_end(l->next, part) : mr__plain_write(&l->spec, b, l->wanted, true, part);
-  if (!made || !mr__socket_send_all(&l->k, false, part, MR__PLAIN_PARTS))
-    return; /* it asks again */
+  int n = over ? mr__plain_end(l->next, part) : mr__plain_write(&l->spec, b, l->wanted, true, part);
+  if (!n || !mr__socket_send_all(&l->k, false, part, n)) return; /* it asks again */
   if (over) {
     l->left = l->end_said = true;
   } else {
-    l->stats.sent++, l->stats.bytes += (int64_t)mr__link_payload(&l->spec, b);
+    l->stats.sent++, l->stats.bytes += (int64_t)mr__link_data_of(&l->spec, b, 0).size;
     if (l->wanted < l->reached) l->stats.resent++;
     if (l->wanted >= l->reached) l->sent = l->reached = l->wanted + 1;
   }
@@ -149,10 +155,9 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
 }
 
 static void refuse_plain(mr_link_t *l, int64_t number) {
-  zmq_msg_t part[MR__PLAIN_PARTS];
+  zmq_msg_t part;
   mr__link_count_refusal(l, l->barred_why);
-  if (mr__plain_error(number, l->barred_why, part))
-    mr__socket_send_all(&l->k, true, part, MR__PLAIN_PARTS);
+  if (mr__plain_error(number, l->barred_why, &part)) mr__socket_send_all(&l->k, true, &part, 1);
 }
 
 bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n) {

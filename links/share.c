@@ -163,6 +163,15 @@ static shared_t *find_pool(mr__share_t *s, mr_pool_t *pool) {
   return p;
 }
 
+/* Whether all of a batch lies behind its data as in a slot. */
+static bool lies_as(const mr__slot_t *slot, const mr_buf_t *b) {
+  const char *at = b->data;
+  bool so = (const char *)b->key == at + slot->key;
+  for (int f = 0; f < slot->n_fields && so; f++)
+    so = (const char *)b->field[f].data == at + slot->field[f].data;
+  return so;
+}
+
 mr__place_t mr__share_place(mr__share_t *s, const mr_buf_t *b) {
   mr__place_t nowhere = {false, 0, 0};
   if (!s || !s->on || s->peer < 0) return nowhere;
@@ -172,7 +181,7 @@ mr__place_t mr__share_place(mr__share_t *s, const mr_buf_t *b) {
   size_t offset = (size_t)((const char *)b->data - p->base);
   /* A buffer that a stage has pointed elsewhere, or of another layout, goes as a message. */
   if (offset >= p->bytes || offset % s->slot.bytes) return nowhere;
-  if (b->key && (const char *)b->key != (const char *)b->data + s->slot.key) return nowhere;
+  if (b->key && !lies_as(&s->slot, b)) return nowhere;
   if (!p->handed && !(p->handed = hand_out(s, (uint32_t)(p - s->pool), fd))) return nowhere;
   return (mr__place_t){true, (uint32_t)(p - s->pool), offset};
 }

@@ -134,48 +134,75 @@ static bool receive_id(mr__socket_t *k) {
   return true;
 }
 
-static bool receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
+static bool receive_frame(mr__socket_t *k, mr__message_t *m) {
+  zmq_msg_t *frame = &m->frame[m->n];
+  zmq_msg_init(frame);
+  bool came = zmq_msg_recv(frame, k->socket, ZMQ_DONTWAIT) >= 0;
+  if (came) m->n++;
+  if (!came) zmq_msg_close(frame);
+  return came;
+}
+
+static bool receive(mr__socket_t *k, mr__message_t *m) {
   if (k->router && !receive_id(k)) return false;
-  if (k->router && !more(k->socket)) return *n_frames = 3, true;
-  while (*n_frames < 2 && (!*n_frames || more(k->socket)))
-    if (zmq_msg_recv(&frame[(*n_frames)++], k->socket, ZMQ_DONTWAIT) < 0) return false;
-  if (more(k->socket)) *n_frames = 3;
-  drain(k->socket);
+  m->bad = k->router && !more(k->socket);
+  if (m->bad) {
+    zmq_msg_init(&m->frame[m->n++]); /* of a peer that sends nothing but its id */
+    return true;
+  }
+  do {
+    if (!receive_frame(k, m)) return false;
+  } while (m->n < MR__LINK_FRAMES && more(k->socket));
+  m->bad = more(k->socket);
+  if (m->bad) drain(k->socket);
   return true;
 }
 
-bool mr__socket_receive(mr__socket_t *k, zmq_msg_t frame[2], int *n_frames) {
-  zmq_msg_init(&frame[0]);
-  zmq_msg_init(&frame[1]);
-  *n_frames = 0;
-  k->drained = !receive(k, frame, n_frames);
+bool mr__socket_receive(mr__socket_t *k, mr__message_t *m) {
+  m->n = 0, m->bad = false;
+  k->drained = !receive(k, m);
+  if (k->drained) mr__message_close(m);
   return !k->drained;
 }
 
-bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n,
-                     zmq_msg_t *second) {
+void mr__message_close(mr__message_t *m) {
+  while (m->n) zmq_msg_close(&m->frame[--m->n]);
+}
+
+/* A frame that is not last is queued or refused as its message's first one was. */
+static bool send_rest(mr__socket_t *k, zmq_msg_t *part, int n_parts) {
+  int done = 0;
+  for (bool good = true; good && done < n_parts; done += good)
+    good = zmq_msg_send(&part[done], k->socket,
+                        ZMQ_DONTWAIT | (done + 1 < n_parts ? ZMQ_SNDMORE : 0)) >= 0;
+  for (int i = 0; i < n_parts; i++)
+    zmq_msg_close(&part[i]); /* of what was sent an empty one is left */
+  return done == n_parts;
+}
+
+bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n, zmq_msg_t *part,
+                     int n_parts) {
   const unsigned char *id = to_from ? k->from : k->peer;
   size_t n_id = to_from ? k->n_from : k->n_peer;
   int flags = ZMQ_DONTWAIT;
   k->drained = false; /* sending may take note of what came and clear fd */
-  if (k->router && !n_id) return false;
-  if (k->router && zmq_send(k->socket, id, n_id, flags | ZMQ_SNDMORE) < 0) return false;
-  if (zmq_send(k->socket, first, n, flags | (second ? ZMQ_SNDMORE : 0)) < 0) return false;
-  return !second || zmq_msg_send(second, k->socket, flags) >= 0;
+  bool good = !k->router || n_id;
+  if (good && k->router) good = zmq_send(k->socket, id, n_id, flags | ZMQ_SNDMORE) >= 0;
+  if (good) good = zmq_send(k->socket, first, n, flags | (n_parts ? ZMQ_SNDMORE : 0)) >= 0;
+  if (good) return send_rest(k, part, n_parts);
+  for (int i = 0; i < n_parts; i++) zmq_msg_close(&part[i]);
+  return false;
 }
 
 bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n) {
   const unsigned char *id = to_from ? k->from : k->peer;
   size_t n_id = to_from ? k->n_from : k->n_peer;
-  int done = 0;
   k->drained = false;
   bool good =
       !k->router || (n_id && zmq_send(k->socket, id, n_id, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0);
-  for (; good && done < n; done++)
-    good =
-        zmq_msg_send(&part[done], k->socket, ZMQ_DONTWAIT | (done + 1 < n ? ZMQ_SNDMORE : 0)) >= 0;
-  for (int i = 0; i < n; i++) zmq_msg_close(&part[i]); /* of what was sent an empty one is left */
-  return good;
+  if (good) return send_rest(k, part, n);
+  for (int i = 0; i < n; i++) zmq_msg_close(&part[i]);
+  return false;
 }
 
 bool mr__socket_is_peer(const mr__socket_t *k) {
@@ -197,5 +224,5 @@ bool mr__socket_readable(mr__socket_t *k) {
 
 bool mr__socket_peer_stands(mr__socket_t *k, const void *message, size_t n) {
   if (!k->router) return true;
-  return k->n_peer && mr__socket_send(k, false, message, n, NULL);
+  return k->n_peer && mr__socket_send(k, false, message, n, NULL, 0);
 }

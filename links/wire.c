@@ -1,8 +1,8 @@
 #include "links/wire.h"
 
-#include <assert.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/label.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian, as we are");
 
@@ -42,7 +42,7 @@ bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, cons
   *why = "a body of another length than said";
   if (head->body != n - sizeof *head || head->body < least_body(head->kind)) return false;
   *why = "frames that do not belong to its kind";
-  if (head->frames > (head->kind == MR__LINK_DATA ? 1 : 0)) return false;
+  if (head->frames > (head->kind == MR__LINK_DATA ? MR__LINK_FRAMES - 1 : 0)) return false;
   *why = "a number that no stream reaches";
   return head->number >= 0 && head->number <= MR_LINK_NUMBER_MAX;
 }
@@ -75,19 +75,47 @@ bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_
   return is_limit(ack->limit, number) && ack->committed >= 0 && ack->committed <= number;
 }
 
-size_t mr__link_payload(const mr_spec_t *spec, const mr_buf_t *b) {
-  return spec->flow == MR_FLOW_BATCHES ? (size_t)b->n * mr_field_bytes(spec->field) : b->size;
+/* ---- buffers ---- */
+
+size_t mr__link_field_bytes(const mr_spec_t *spec, const mr_buf_t *b, int f) {
+  if (spec->flow != MR_FLOW_BATCHES) return b->size;
+  const int64_t *offset = b->field[f].offset;
+  return offset ? (size_t)offset[b->n] * mr_field_row(&spec->field[f])
+                : (size_t)b->n * mr_field_bytes(&spec->field[f]);
 }
 
-mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b) {
-  return (mr__link_data_t){.epoch = b->epoch,
-                           .position = b->position,
-                           .size = mr__link_payload(spec, b),
-                           .first = b->first,
-                           .n = b->n,
-                           .flags = b->flags,
-                           .n_words = spec->flow == MR_FLOW_BATCHES ? (uint32_t)spec->n_words : 0,
-                           .where = MR__LINK_WHERE_PAYLOAD};
+mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b, size_t in_line) {
+  mr__link_data_t d = {.epoch = b->epoch,
+                       .position = b->position,
+                       .first = b->first,
+                       .n = b->n,
+                       .flags = b->flags,
+                       .n_words = spec->flow == MR_FLOW_BATCHES ? (uint32_t)spec->n_words : 0,
+                       .where = MR__LINK_WHERE_PAYLOAD};
+  for (int f = 0; f < spec->n_fields; f++) {
+    size_t bytes = mr__link_field_bytes(spec, b, f);
+    d.size += bytes;
+    if (bytes > in_line) d.apart |= UINT32_C(1) << f;
+  }
+  return d;
+}
+
+static bool is_apart(const mr__link_data_t *d, int f) { return d->apart >> f & 1; }
+
+size_t mr__link_first_bytes(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b) {
+  size_t n = spec->flow == MR_FLOW_BATCHES ? (size_t)d->n : 0;
+  size_t bytes = sizeof(mr__link_head_t) + sizeof *d + d->n_words * 8 + n * 17;
+  for (int f = 0; f < spec->n_fields; f++) {
+    if (spec->field[f].ragged) bytes += (n + 1) * 8;
+    if (!is_apart(d, f)) bytes += mr__link_field_bytes(spec, b, f);
+  }
+  return bytes;
+}
+
+size_t mr__link_first_max(const mr_spec_t *spec) {
+  size_t n = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->batch : 0;
+  size_t bytes = sizeof(mr__link_head_t) + sizeof(mr__link_data_t) + (size_t)spec->n_words * 8;
+  return bytes + n * 17 + (size_t)spec->n_fields * ((n + 1) * 8 + MR__LINK_INLINE);
 }
 
 static char *put(char *at, const void *from, size_t n) {
@@ -95,24 +123,38 @@ static char *put(char *at, const void *from, size_t n) {
   return at + n;
 }
 
-size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t session,
-                           int64_t number, bool in_line, char *out) {
-  size_t n = b->key ? (size_t)d->n : 0;
-  bool known = d->where == MR__LINK_WHERE_POOL;
+static char *put_records(char *at, const mr__link_data_t *d, const mr_spec_t *spec,
+                         const mr_buf_t *b) {
+  size_t n = (size_t)d->n;
+  at = put(at, b->key, n * 8);
+  at = put(at, b->draw, n * 8);
+  for (int f = 0; f < spec->n_fields; f++)
+    if (spec->field[f].ragged) at = put(at, b->field[f].offset, (n + 1) * 8);
+  return put(at, b->excluded, n);
+}
+
+size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b,
+                           uint64_t session, int64_t number, char *out) {
+  bool batches = spec->flow == MR_FLOW_BATCHES, known = d->where == MR__LINK_WHERE_POOL;
+  int frames = 0;
   char *at = put(out + sizeof(mr__link_head_t), d, sizeof *d);
   at = put(at, b->word, d->n_words * 8);
-  if (!known) {
-    at = put(at, b->key, n * 8);
-    at = put(at, b->draw, n * 8);
-    at = put(at, b->label, n * 4);
-    if (in_line) at = put(at, b->data, d->size);
+  if (!known && batches) at = put_records(at, d, spec, b);
+  for (int f = 0; !known && f < spec->n_fields; f++) {
+    const void *from = batches ? b->field[f].data : b->data;
+    if (is_apart(d, f))
+      frames++;
+    else
+      at = put(at, from, mr__link_field_bytes(spec, b, f));
   }
   mr__link_head_t head;
   size_t body = (size_t)(at - out) - sizeof head;
-  mr__link_head(&head, MR__LINK_DATA, session, number, body, known || in_line ? 0 : 1);
+  mr__link_head(&head, MR__LINK_DATA, session, number, body, frames);
   memcpy(out, &head, sizeof head);
   return sizeof head + body;
 }
+
+/* ---- buffers, believed ---- */
 
 /* Takes n bytes off the front of what is left. */
 static const char *cut(const char **at, size_t *left, size_t n) {
@@ -122,182 +164,90 @@ static const char *cut(const char **at, size_t *left, size_t n) {
   return part;
 }
 
-static bool cut_arrays(const char **at, size_t *left, size_t n, mr__link_parts_t *p) {
-  p->key = cut(at, left, n * 8);
-  p->draw = cut(at, left, n * 8);
-  p->label = cut(at, left, n * 4);
-  return p->key && p->draw && p->label;
+/* A field may know its classes, and the dataset those of the only label. */
+static int classes_of(const mr_spec_t *spec, int f) {
+  int own = spec->field[f].n_classes ? spec->field[f].n_classes : INT32_MAX;
+  int named = spec->dataset && spec->dataset->n_classes && mr_spec_label(spec) == f
+                  ? spec->dataset->n_classes
+                  : INT32_MAX;
+  return own < named ? own : named;
 }
 
-bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec) {
-  int classes = spec->dataset ? spec->dataset->n_classes : INT32_MAX; /* not yet by the field */
+bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec, int f) {
+  int classes = classes_of(spec, f);
   for (int i = 0; i < n; i++) {
     int32_t v;
     memcpy(&v, (const char *)label + (size_t)i * sizeof v, sizeof v);
-    if (v < -1 || v >= classes) return false;
+    if (v < MR_LABEL_NONE || v >= classes) return false;
   }
   return true;
 }
 
-/* Of batches the payload is that of n records: stages read as many. */
+bool mr__link_offsets_fit(const void *offset, int n, const mr_field_t *field, int64_t *rows) {
+  int64_t at, was = 0;
+  for (int i = 0; i <= n; i++) {
+    memcpy(&at, (const char *)offset + (size_t)i * sizeof at, sizeof at);
+    if (at < was || at - was > (i ? field->dim[0] : 0)) return false;
+    was = at;
+  }
+  *rows = was;
+  return true;
+}
+
 static bool numbers_fit(const mr__link_data_t *d, const mr_spec_t *spec) {
-  bool batches = spec->flow == MR_FLOW_BATCHES;
   if (d->epoch < 0 || d->epoch > MR_LINK_NUMBER_MAX || d->position < 0 ||
       d->position > MR_LINK_POSITION_MAX || d->flags & ~(uint32_t)MR_BUF_EPOCH_END)
     return false;
   if (d->n < 0 || d->first < 0 || d->first > INT32_MAX - d->n) return false;
-  if (!batches) return d->size <= mr_spec_bytes(spec) && !d->n_words;
-  return d->n <= spec->batch && d->n_words == (uint32_t)spec->n_words &&
-         d->size == (size_t)d->n * mr_field_bytes(spec->field);
+  if (d->where > MR__LINK_WHERE_POOL || d->apart >> spec->n_fields || d->zero) return false;
+  if (d->size > mr_spec_bytes(spec)) return false;
+  if (spec->flow != MR_FLOW_BATCHES) return !d->n_words;
+  return d->n <= spec->batch && d->n_words == (uint32_t)spec->n_words;
 }
 
-bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t *spec,
+/* Keys, draws, offsets and marks; with the offsets the sizes of all fields are known. */
+static bool cut_records(const char **at, size_t *left, const mr__link_data_t *d,
+                        const mr_spec_t *spec, mr__link_parts_t *p) {
+  size_t n = (size_t)d->n;
+  p->key = cut(at, left, n * 8);
+  p->draw = cut(at, left, n * 8);
+  for (int f = 0; f < spec->n_fields; f++) {
+    const mr_field_t *field = &spec->field[f];
+    int64_t rows;
+    p->bytes[f] = n * mr_field_bytes(field);
+    if (!field->ragged) continue;
+    p->offset[f] = cut(at, left, (n + 1) * 8);
+    if (!p->offset[f] || !mr__link_offsets_fit(p->offset[f], d->n, field, &rows)) return false;
+    p->bytes[f] = (size_t)rows * mr_field_row(field);
+  }
+  p->excluded = cut(at, left, n);
+  return p->key && p->draw && p->excluded;
+}
+
+bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_t *spec,
                         mr__link_data_t *data, mr__link_parts_t *parts) {
   const char *at = body;
-  size_t left = n;
+  size_t left = n, size = 0;
   memset(parts, 0, sizeof *parts);
   const char *fixed = cut(&at, &left, sizeof *data);
   if (!fixed) return false;
   memcpy(data, fixed, sizeof *data);
-  bool batches = spec->flow == MR_FLOW_BATCHES;
-  if (!numbers_fit(data, spec) || data->where > MR__LINK_WHERE_POOL) return false;
+  if (!numbers_fit(data, spec)) return false;
   parts->word = cut(&at, &left, data->n_words * 8);
   if (!parts->word) return false;
-  if (data->where == MR__LINK_WHERE_POOL) return !frames && !left;
-  if (batches && !cut_arrays(&at, &left, (size_t)data->n, parts)) return false;
-  if (batches && !mr__link_labels_fit(parts->label, data->n, spec)) return false;
-  if (frames) return !left; /* the caller compares size with the frame's */
-  parts->payload = at;
-  return left == data->size;
-}
-
-/* ---- specs ---- */
-
-typedef struct spec_wire {
-  uint8_t flow, dtype, layout, ndim, sequential, holes, has_dataset, part;
-  int64_t dim[MR_MAX_NDIM]; /* of a batch: B, then those of its first field */
-  char name[MR_FIELD_NAME]; /* of that field; the other one is the label */
-  int64_t n_records, n_batches, n_epochs;
-  int32_t n_words, n_classes;
-  float mean[3], std[3];
-} spec_wire_t;
-
-enum { CLASSES_MAX = 1000, SPEC_BYTES_MAX = 1 << 30 };
-
-static bool put_text(char *out, size_t cap, size_t *at, const char *text) {
-  size_t n = strlen(text) + 1;
-  if (n > cap - *at) return false;
-  memcpy(out + *at, text, n);
-  *at += n;
-  return true;
-}
-
-bool mr__link_carries(const mr_spec_t *spec) {
-  if (spec->flow == MR_FLOW_BYTES) return true;
-  return spec->flow == MR_FLOW_BATCHES && spec->n_fields == 2 && !spec->field[0].ragged &&
-         spec->field[1].label && spec->field[0].ndim < MR_MAX_NDIM;
-}
-
-size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
-  const mr_dataset_t *d = spec->dataset;
-  const mr_field_t *field = spec->field;
+  if (data->where == MR__LINK_WHERE_POOL) return !n_frames && !left;
   bool batches = spec->flow == MR_FLOW_BATCHES;
-  if (cap < sizeof(spec_wire_t) || !mr__link_carries(spec)) return 0;
-  spec_wire_t w = {.flow = (uint8_t)spec->flow,
-                   .dtype = (uint8_t)field->dtype,
-                   .layout = (uint8_t)field->layout,
-                   .ndim = (uint8_t)(field->ndim + batches),
-                   .sequential = spec->sequential,
-                   .holes = spec->holes,
-                   .has_dataset = d != NULL,
-                   .part = spec->part,
-                   .n_records = spec->n_records,
-                   .n_batches = spec->n_batches,
-                   .n_epochs = spec->n_epochs,
-                   .n_words = spec->n_words,
-                   .n_classes = d ? d->n_classes : 0};
-  w.dim[0] = spec->batch;
-  memcpy(w.dim + batches, field->dim, (size_t)field->ndim * sizeof *w.dim);
-  memcpy(w.name, field->name, sizeof w.name);
-  memcpy(w.mean, field->mean, sizeof w.mean);
-  memcpy(w.std, field->std, sizeof w.std);
-  size_t at = sizeof w;
-  memcpy(out, &w, sizeof w);
-  if (d && !put_text(out, cap, &at, d->origin ? d->origin : "")) return 0;
-  for (int i = 0; d && i < d->n_classes; i++)
-    if (!put_text(out, cap, &at, d->class_name[i])) return 0;
-  return at;
-}
-
-/* One block: the dataset, the pointers to its names, the names. */
-static mr_dataset_t *read_names(const char *text, size_t n, int n_classes) {
-  size_t strings = 0;
-  for (size_t i = 0; i < n; i++) strings += !text[i];
-  if (n_classes < 0 || n_classes > CLASSES_MAX || strings != (size_t)n_classes + 1 || text[n - 1])
-    return NULL;
-  mr_dataset_t *d = malloc(sizeof *d + (size_t)n_classes * sizeof(char *) + n);
-  if (!d) return NULL;
-  const char **name = (const char **)(d + 1);
-  char *copy = (char *)(name + n_classes);
-  memcpy(copy, text, n);
-  *d = (mr_dataset_t){copy, n_classes, name};
-  for (int i = 0; i < n_classes; i++) name[i] = copy += strlen(copy) + 1;
-  return d;
-}
-
-static bool spec_is_sane(const spec_wire_t *w) {
-  if (w->flow != MR_FLOW_BATCHES && w->flow != MR_FLOW_BYTES) return false;
-  if (w->dtype >= MR_DTYPE_COUNT || w->layout > MR_LAYOUT_HWC || w->ndim > MR_MAX_NDIM)
-    return false;
-  if (w->flow == MR_FLOW_BATCHES && (w->ndim < 1 || w->dim[0] < 1)) return false;
-  if (!memchr(w->name, 0, sizeof w->name) || !mr_field_name_ok(w->name)) return false;
-  if (w->flow == MR_FLOW_BATCHES && !strcmp(w->name, "label")) return false;
-  if (w->n_words < 0 || w->n_words > MR_LINK_WORDS) return false;
-  if (w->n_records < 0 || w->n_batches < 0 || w->n_epochs < 0) return false;
-  uint64_t bytes = 8;
-  for (int i = 0; i < w->ndim; i++) {
-    if (w->dim[i] < 0 || w->dim[i] > SPEC_BYTES_MAX) return false;
-    bytes *= (uint64_t)w->dim[i];
-    if (bytes > SPEC_BYTES_MAX * UINT64_C(8)) return false;
+  if (batches && !cut_records(&at, &left, data, spec, parts)) return false;
+  if (!batches) parts->bytes[0] = data->size;
+  for (int f = 0; f < spec->n_fields; f++) {
+    size += parts->bytes[f];
+    if (is_apart(data, f))
+      n_frames--;
+    else if (!(parts->value[f] = cut(&at, &left, parts->bytes[f])))
+      return false;
+    if (spec->field[f].label && parts->value[f] &&
+        !mr__link_labels_fit(parts->value[f], data->n, spec, f))
+      return false;
   }
-  return true;
-}
-
-bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names) {
-  spec_wire_t w;
-  *names = NULL;
-  if (n < sizeof w) return false;
-  memcpy(&w, in, sizeof w);
-  if (!spec_is_sane(&w)) return false;
-  bool batches = w.flow == MR_FLOW_BATCHES;
-  *spec = (mr_spec_t){.flow = w.flow,
-                      .n_fields = batches ? 2 : 1,
-                      .field = {{.dtype = w.dtype, .layout = w.layout, .ndim = w.ndim - batches},
-                                mr_field_of_label(w.n_classes)},
-                      .batch = batches ? w.dim[0] : 0,
-                      .n_records = w.n_records,
-                      .n_batches = w.n_batches,
-                      .n_epochs = w.n_epochs,
-                      .sequential = w.sequential,
-                      .holes = w.holes,
-                      .part = w.part,
-                      .n_words = w.n_words};
-  mr_field_t *field = spec->field;
-  memcpy(field->name, w.name, sizeof w.name);
-  memcpy(field->dim, w.dim + batches, (size_t)field->ndim * sizeof *w.dim);
-  memcpy(field->mean, w.mean, sizeof w.mean);
-  memcpy(field->std, w.std, sizeof w.std);
-  if (!batches) memset(&spec->field[1], 0, sizeof spec->field[1]);
-  if (!w.has_dataset) return n == sizeof w;
-  if (n == sizeof w) return false;
-  *names = read_names((const char *)in + sizeof w, n - sizeof w, w.n_classes);
-  spec->dataset = *names;
-  return *names != NULL;
-}
-
-bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b) {
-  return a->flow == b->flow && a->batch == b->batch && mr_spec_alike(a, b) &&
-         a->n_records == b->n_records && a->n_batches == b->n_batches &&
-         a->n_epochs == b->n_epochs && a->n_words == b->n_words &&
-         (a->dataset ? a->dataset->n_classes : 0) == (b->dataset ? b->dataset->n_classes : 0);
+  return !left && !n_frames && size == data->size;
 }

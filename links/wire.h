@@ -3,14 +3,15 @@
 #ifndef MR_LINKS_WIRE_H
 #define MR_LINKS_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "links/link.h"
 
 enum {
   MR__LINK_VERSION = 3,
-  MR__LINK_INLINE = 4096,    /* payloads up to this travel in the message's first frame */
-  MR__LINK_FIRST_MAX = 8192, /* bytes of a first frame without the arrays of records */
+  MR__LINK_INLINE = 4096, /* a field's values up to this travel in the message's first frame */
+  MR__LINK_FRAMES = 1 + MR_FIELDS_MAX, /* of a message at most */
   MR__LINK_SECRET = 16,
   MR__LINK_TOKEN = 64, /* a secret, then the name of the socket where it is shown; zeros: none */
 };
@@ -60,15 +61,19 @@ typedef struct mr__link_knock {
 
 enum { MR__LINK_WHERE_PAYLOAD = 0, MR__LINK_WHERE_POOL = 1 };
 
+/* Then n_words int64; then, unless the buffer lies in a pool, of batches n keys, n draws, for each
+   ragged field n + 1 offsets, n marks of excluded records (a byte each); then the values of each
+   field that is not apart.  The others follow as frames, in the order of the fields. */
 typedef struct mr__link_data {
   int64_t epoch, position;
-  uint64_t size;   /* bytes of payload */
-  uint64_t offset; /* WHERE_POOL: of the data in the pool's memory */
+  uint64_t size;   /* bytes of all fields' values */
+  uint64_t offset; /* WHERE_POOL: of the buffer in the pool's memory */
   int32_t first, n;
   uint32_t flags, n_words;
   uint32_t where, pool;
-} mr__link_data_t; /* then n_words int64; then, unless it lies in a pool, n keys, n draws, n labels;
-                      then the payload, if no frame follows */
+  uint32_t apart, zero; /* bit f: the values of field f are a frame of their own */
+} mr__link_data_t;
+_Static_assert(sizeof(mr__link_data_t) == 64, "a DATA's body begins with 64 bytes on the wire");
 
 /* The head of a message with this body, into head. */
 void mr__link_head(mr__link_head_t *head, mr__link_kind_t kind, uint64_t session, int64_t number,
@@ -86,37 +91,45 @@ bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_he
 /* The body of an ACK with this number.  false: numbers that cannot be. */
 bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack);
 
-/* A DATA's body, of a link with this spec.  On success every part points into body (unaligned) or
-   is NULL; data->n is at most spec->batch, and data->size that of n records.  frames: how many
-   follow; the caller compares the size of that frame with data->size.  false: nothing of it may be
-   used. */
+/* A DATA's body, of a link with this spec, before n_frames more.  On success every part points into
+   body (unaligned) or is NULL; data->n is at most spec->batch, and the sizes are those of n
+   records. A part `value` is NULL where the values are apart: the caller compares the size of that
+   frame with `bytes`.  Of a buffer in a pool only data and word are set.  false: nothing of it may
+   be used. */
 typedef struct mr__link_parts {
-  const char *word, *key, *draw, *label, *payload;
+  const char *word, *key, *draw, *excluded;
+  const char *offset[MR_FIELDS_MAX], *value[MR_FIELDS_MAX];
+  size_t bytes[MR_FIELDS_MAX]; /* of the field's values */
 } mr__link_parts_t;
-bool mr__link_data_read(const void *body, size_t n, int frames, const mr_spec_t *spec,
+bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_t *spec,
                         mr__link_data_t *data, mr__link_parts_t *parts);
 
-/* The other way: what is said of a buffer of this spec that travels as its bytes; and the first
-   frame of its DATA into out (MR__LINK_FIRST_MAX and what the arrays and words take), with the
-   payload if it is in line.  Returns its bytes. */
-mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b);
-size_t mr__link_data_write(const mr__link_data_t *d, const mr_buf_t *b, uint64_t session,
-                           int64_t number, bool in_line, char *out);
+/* The other way: what is said of a buffer of this spec that travels as its bytes, fields of more
+   than in_line bytes apart. */
+mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b, size_t in_line);
+/* The first frame of its DATA into out, and its bytes; no buffer of the spec takes more than
+   mr__link_first_max with in_line up to MR__LINK_INLINE. */
+size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b,
+                           uint64_t session, int64_t number, char *out);
+size_t mr__link_first_bytes(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b);
+size_t mr__link_first_max(const mr_spec_t *spec);
 
-/* Bytes of b's payload: of its first field, or its bytes. */
-size_t mr__link_payload(const mr_spec_t *spec, const mr_buf_t *b);
+/* Bytes of field f's values in b; of BYTES b's own. */
+size_t mr__link_field_bytes(const mr_spec_t *spec, const mr_buf_t *b, int f);
 
-/* Whether a link has words for such buffers: bytes, or batches of an even field and a label. */
-bool mr__link_carries(const mr_spec_t *spec);
-
-/* Whether n labels (unaligned) are classes of the spec, or -1. */
-bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec);
+/* Whether n values (unaligned) of label field f are classes of the spec, or -1. */
+bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec, int f);
+/* Whether n + 1 offsets (unaligned) of a ragged field begin at 0 and give each record as many rows
+   as it may have; *rows: of all. */
+bool mr__link_offsets_fit(const void *offset, int n, const mr_field_t *field, int64_t *rows);
 
 /* A spec as bytes: into out[0,cap), returns how many, 0: it does not fit. */
 size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap);
 /* Back.  *names, to be freed after the spec, holds its dataset (NULL if it has none). */
 bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names);
-/* Whether buffers of a may be taken for buffers of b. */
-bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b);
+/* Whether buffers of a may be taken for buffers of b.  If not, why[0,n) says what differs, and
+   names the field if it is one: "field tokens: u32[4,<=7] there, u32[4,<=9] here", where a is
+   there. */
+bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b, char *why, size_t n);
 
 #endif

@@ -5,20 +5,31 @@
 """
 import json, sys, numpy, zmq
 
+def array(dtype, data, *shape):
+    return numpy.frombuffer(data, dtype).reshape(shape)
+
 def batches(address, name="serve", number=0):
-    """Yields (number, pictures, labels, keys) from this batch on, also when the server comes back."""
+    """Yields (number, fields, keys, excluded) from this batch on, also when the server comes back.
+
+    fields: an array for each name; of a ragged field a list of one array for each record."""
     s = zmq.Context.instance().socket(zmq.DEALER)
     s.connect(address)
     while True:
         s.send_string(f"{name} {number}")  # "this one next; all before it are done with"
         while s.poll(1000):                # else nobody heard it: once more
-            head, keys, labels, data = s.recv_multipart()
-            head = json.loads(head)
+            head, *frames = s.recv_multipart()
+            head, frames = json.loads(head), iter(frames)
             if "error" in head: raise ValueError(head["error"])
             if head["number"] < number: continue  # asked for twice
             if head["end"]: return
-            pictures = numpy.frombuffer(data, head["dtype"]).reshape(head["shape"])
-            yield head["number"], pictures, numpy.frombuffer(labels, "<i4"), numpy.frombuffer(keys, "<u8")
+            keys, excluded, fields = array("<u8", next(frames), -1), array("?", next(frames), -1), {}
+            for f in head["fields"]:
+                rows = array(f["dtype"], next(frames), *f["shape"])
+                if f.get("ragged"):
+                    at = array("<i8", next(frames), -1)
+                    rows = [rows[a:b] for a, b in zip(at, at[1:])]
+                fields[f["name"]] = rows
+            yield head["number"], fields, keys, excluded
             number = head["number"] + 1
             s.send_string(f"{name} {number}")
 
@@ -31,5 +42,5 @@ def metrics(address):
 if __name__ == "__main__" and "--metrics" in sys.argv:
     for record in metrics(sys.argv[1]): print(record, flush=True)
 elif __name__ == "__main__":
-    for number, pictures, labels, keys in batches(*sys.argv[1:3], *map(int, sys.argv[3:])):
-        print(number, pictures.shape, pictures.dtype, labels[:4], int(keys.sum()), flush=True)
+    for number, fields, keys, _ in batches(*sys.argv[1:3], *map(int, sys.argv[3:])):
+        print(number, int(keys.sum()), *(f"{k}{[len(r) for r in v] if isinstance(v, list) else v.shape}" for k, v in fields.items()), flush=True)

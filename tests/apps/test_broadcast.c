@@ -49,8 +49,11 @@ static int64_t next(const running_t *r, peer_t *p, int64_t asked, bool *end) {
   do n = zmq_recv(p->socket, text, sizeof text - 1, 0);
   while (n < 0 && runs(r));
   if (n < 0) return *end = true, -1;
+  assert_true((size_t)n < sizeof text);
   text[n] = 0;
-  for (int more = 1; more;) {
+  int more = 0;
+  zmq_getsockopt(p->socket, ZMQ_RCVMORE, &more, &(size_t){sizeof more});
+  while (more) { /* of the end the head is alone */
     zmq_msg_init(&m);
     assert_true(zmq_msg_recv(&m, p->socket, 0) >= 0);
     more = zmq_msg_more(&m);

@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-enum { BATCH = 4, WIDTH = 16, WINDOW = 5, BUFFERS = 3 * WINDOW };
+enum { BATCH = 4, WIDTH = 16, ROWS = 3, WINDOW = 5, BUFFERS = 3 * WINDOW };
 
 static const char *const class_name[] = {"cat", "dog"};
 static const mr_dataset_t dataset = {"test", 2, class_name};
@@ -47,7 +47,15 @@ static void is_whole(const mr_link_t *l, const mr_buf_t *b) {
   volatile uint8_t sum = 0;
   fuzz_need(b->n >= 0 && (s->flow != MR_FLOW_BATCHES || b->n <= s->batch), "records");
   if (s->flow == MR_FLOW_BATCHES) fuzz_need(b->size == mr_buf_bytes(s, b, b->n), "bytes");
-  for (size_t i = 0; i < mr__link_payload(s, b); i++) sum ^= ((const uint8_t *)b->data)[i];
+  for (int f = 0; f < s->n_fields; f++) {
+    const uint8_t *data = b->key ? b->field[f].data : b->data;
+    const int64_t *offset = b->field[f].offset;
+    for (size_t i = 0; i < mr__link_field_bytes(s, b, f); i++) sum ^= data[i];
+    fuzz_need(!offset == !s->field[f].ragged && (!offset || !offset[0]), "offsets");
+    for (int i = 0; offset && i < b->n; i++)
+      fuzz_need(offset[i + 1] >= offset[i] && offset[i + 1] - offset[i] <= s->field[f].dim[0],
+                "rows");
+  }
   for (int i = 0; b->label && i < b->n; i++)
     fuzz_need(b->label[i] >= -1 && (!s->dataset || b->label[i] < s->dataset->n_classes), "label");
   for (int i = 0; b->word && i < s->n_words; i++) sum ^= (uint8_t)b->word[i];
@@ -71,8 +79,11 @@ static size_t right_body(const ends_t *e, int kind, int64_t number, tape_t *t, u
   mr__link_ack_t ack = {.limit = limit, .committed = number};
   mr__link_knock_t knock = {"edge"};
   mr__link_data_t d = {.n = 1 + next(t) % BATCH, .n_words = (uint32_t)s->n_words};
-  size_t n = 0, arrays = s->flow == MR_FLOW_BATCHES ? (size_t)d.n * 20 : 0;
-  d.size = s->flow == MR_FLOW_BATCHES ? (size_t)d.n * WIDTH : 40;
+  bool batches = s->flow == MR_FLOW_BATCHES, ragged = s->n_fields > 2;
+  int64_t rows = ragged ? next(t) % (ROWS + 1) : 0; /* of the last record */
+  size_t n = 0, records = (size_t)d.n, arrays = batches ? records * 17 : 0;
+  size_t offsets = ragged ? (records + 1) * 8 : 0;
+  d.size = batches ? records * (WIDTH + 4) + (size_t)rows * 4 : 40;
   strcpy(hello.name, "edge");
   memset(body, 0, 2048);
   switch (kind) {
@@ -85,7 +96,8 @@ static size_t right_body(const ends_t *e, int kind, int64_t number, tape_t *t, u
       break;
     case MR__LINK_ACK: memcpy(body, &ack, n = sizeof ack); break;
     case MR__LINK_DATA:
-      memcpy(body, &d, sizeof d), n = sizeof d + d.n_words * 8 + arrays + d.size;
+      memcpy(body, &d, sizeof d), n = sizeof d + d.n_words * 8 + arrays + offsets + d.size;
+      if (ragged) memcpy(body + sizeof d + d.n_words * 8 + records * 24, &rows, sizeof rows);
       break;
     default: break;
   }
@@ -98,34 +110,43 @@ static size_t right_body(const ends_t *e, int kind, int64_t number, tape_t *t, u
 
 static void speak(ends_t *e, int kind, tape_t *t) {
   uint8_t frame[4096], how = next(t);
-  zmq_msg_t part[2];
+  mr__message_t m = {.bad = how & 64};
   mr__link_head_t head;
   int64_t number = some_number(e->l, t);
   uint64_t session = how & 1 ? e->l->session : how & 2 ? 0 : next(t);
   size_t n = right_body(e, kind, number, t, frame + sizeof head), apart = 0;
-  bool second = kind == MR__LINK_DATA && how & 4;
-  if (second) apart = n / 2, n -= apart; /* most often not what the head says */
-  mr__link_head(&head, kind, session, number, n, second);
+  bool more = kind == MR__LINK_DATA && how & 4;
+  uint8_t which =
+      more ? next(t) : 0; /* which fields are said to be apart, and how many frames come */
+  m.n = more ? 1 + which % 4 : 1;
+  if (more) {
+    uint32_t bits = which >> 2 & 7;
+    size_t at = sizeof head + offsetof(mr__link_data_t, apart);
+    memcpy(frame + at, &bits, sizeof bits);
+    apart = bits & 1 ? WIDTH * (1 + (size_t)(which >> 5) % BATCH) : n / 2;
+    n -= apart < n ? apart : n;
+  }
+  mr__link_head(&head, kind, session, number, n, m.n - 1);
   memcpy(frame, &head, sizeof head);
-  fuzz_need(!zmq_msg_init_size(&part[0], sizeof head + n), "memory");
-  fuzz_need(!zmq_msg_init_size(&part[1], apart), "memory");
-  memcpy(zmq_msg_data(&part[0]), frame, sizeof head + n);
-  memset(zmq_msg_data(&part[1]), 0, apart);
+  for (int i = 0; i < m.n; i++) {
+    size_t bytes = i ? apart : sizeof head + n;
+    fuzz_need(!zmq_msg_init_size(&m.frame[i], bytes), "memory");
+    memcpy(zmq_msg_data(&m.frame[i]), i ? frame + sizeof head + n : frame, bytes);
+  }
   memset(e->l->k.from, how & 8 ? 'a' : 'b', e->l->k.n_from = 5);
-  mr__link_hear(e->l, part, how & 64 ? 3 : second ? 2 : 1);
-  zmq_msg_close(&part[0]), zmq_msg_close(&part[1]);
+  mr__link_hear(e->l, &m);
+  mr__message_close(&m);
 }
 
 static void ask_plainly(ends_t *e, tape_t *t) {
   char text[64];
-  zmq_msg_t part[2];
+  mr__message_t m = {.n = 1};
   int n = snprintf(text, sizeof text, "edge %lld", (long long)some_number(e->l, t));
-  fuzz_need(!zmq_msg_init_size(&part[0], (size_t)n), "memory");
-  memcpy(zmq_msg_data(&part[0]), text, (size_t)n);
-  zmq_msg_init(&part[1]);
+  fuzz_need(!zmq_msg_init_size(&m.frame[0], (size_t)n), "memory");
+  memcpy(zmq_msg_data(&m.frame[0]), text, (size_t)n);
   memset(e->l->k.from, next(t) & 8 ? 'a' : 'b', e->l->k.n_from = 5);
-  mr__link_hear(e->l, part, 1);
-  zmq_msg_close(&part[0]), zmq_msg_close(&part[1]);
+  mr__link_hear(e->l, &m);
+  mr__message_close(&m);
 }
 
 /* ---- what the owner does ---- */
@@ -135,6 +156,9 @@ static void send_or_take(ends_t *e) {
   if (e->l->out && mr_link_room(e->l) && (b = mr_pool_get(e->pool))) {
     b->n = BATCH, b->size = mr_spec_bytes(&e->spec), b->position = BATCH;
     if (b->label) memset(b->label, 0, BATCH * sizeof *b->label);
+    for (int f = 0; f < e->spec.n_fields; f++)
+      if (b->field[f].offset) memset(b->field[f].offset, 0, (BATCH + 1) * sizeof(int64_t));
+    if (b->key) b->size = mr_buf_bytes(&e->spec, b, b->n);
     mr_link_send(e->l, b);
   }
   if (!e->l->out && e->n_taken < BUFFERS && mr_link_take(e->l, &b, 1)) {
@@ -171,9 +195,12 @@ static void open_ends(ends_t *e, uint8_t how) {
                        .linger_ms = 1};
   e->spec = (mr_spec_t){
       .flow = how & 8 ? MR_FLOW_BYTES : MR_FLOW_BATCHES,
-      .n_fields = how & 8 ? 1 : 2,
+      .n_fields = how & 8    ? 1
+                  : how & 64 ? 3
+                             : 2,
       .field = {{.name = "image", .dtype = MR_U8, .ndim = 1, .dim = {how & 8 ? 64 : WIDTH}},
-                mr_field_of_label(dataset.n_classes)},
+                mr_field_of_label(dataset.n_classes),
+                {.name = "tokens", .dtype = MR_U32, .ndim = 1, .dim = {ROWS}, .ragged = true}},
       .batch = how & 8 ? 0 : BATCH,
       .n_words = how & 16 && !(how & 8) ? 2 : 0,
       .dataset = &dataset};

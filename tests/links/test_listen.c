@@ -186,11 +186,12 @@ static void a_publisher_that_was_started_again_is_gone_on_with(void **state) {
 static void one_without_a_spec_learns_it_and_asks_for_nothing_else(void **state) {
   both_t t;
   mr_cast_stats_t st;
+  char why[200];
   open_both(&t, 16);
   mr_listen_close(t.in);
   open_listen(&t, NULL);
   for (int i = 0; !mr_listen_spec(t.in) && i < PATIENCE; i++) turn(&t);
-  assert_true(mr__link_spec_same(mr_listen_spec(t.in), &t.spec));
+  assert_true(mr__link_spec_same(mr_listen_spec(t.in), &t.spec, why, sizeof why));
   assert_string_equal(mr_listen_spec(t.in)->dataset->class_name[2], "ship");
   for (int i = 0; i < 50; i++) turn(&t);
   mr_cast_stats(t.cast, &st);

@@ -243,26 +243,33 @@ static void numbers_that_would_overflow_are_not_believed(void **state) {
 
 /* ---- a sender that lies ---- */
 
-enum { LIE_WIDTH = 2000, LIES = 6 };
+enum { LIE_WIDTH = 2000, LIES = 10 };
 
 /* DATA of a whole batch, but for the lie. */
 static void send_lie(void *socket, uint64_t session, int lie, int frames) {
   char at[1024], payload[ENDS_BATCH * LIE_WIDTH] = {0};
-  mr__link_data_t d = {.size = sizeof payload, .n = ENDS_BATCH, .position = ENDS_BATCH};
-  size_t arrays = ENDS_BATCH * 20, n = sizeof(mr__link_head_t) + sizeof d + arrays;
+  enum { LABELS = ENDS_BATCH * 4 };
+  mr__link_data_t d = {
+      .size = sizeof payload + LABELS, .n = ENDS_BATCH, .position = ENDS_BATCH, .apart = 1};
+  size_t arrays = ENDS_BATCH * 17 + LABELS, n = sizeof(mr__link_head_t) + sizeof d + arrays;
+  size_t bytes = sizeof payload;
   memset(at, 0, sizeof at);
   switch (lie) {
-    case 0: d.size = 1000; break; /* fewer bytes than its records */
-    case 1: d.size = sizeof payload - 1; break;
-    case 2: d.n = 2, n -= 40; break; /* more bytes than its records */
+    case 0: d.size = 1000, bytes = 1000 - LABELS; break; /* fewer bytes than its records */
+    case 1: bytes--; break;
+    case 2: d.n = 2, n -= 2 * 21; break; /* more bytes than its records */
     case 3: d.flags = 2; break;
     case 4: d.first = INT32_MAX; break;
     case 5: d.position = INT64_MAX; break;
+    case 6: d.apart = 2; break;        /* the labels, too short by far */
+    case 7: d.apart = 3; break;        /* a frame that does not come */
+    case 8: d.apart |= 4; break;       /* of a field that is none */
+    case 9: at[n - LABELS] = 3; break; /* a class that is none */
   }
   put_head(at, MR__LINK_DATA, session, 0, n - sizeof(mr__link_head_t), frames);
   memcpy(at + sizeof(mr__link_head_t), &d, sizeof d);
   zmq_send(socket, at, n, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-  zmq_send(socket, payload, d.size, ZMQ_DONTWAIT);
+  zmq_send(socket, payload, bytes, ZMQ_DONTWAIT);
 }
 
 /* A DEALER that knocks, welcomes and lies; true once the receiving end has refused it. */

@@ -14,12 +14,13 @@
 #include "links/cast.h"
 #include "tests/links/ends.h"
 
-enum { PATIENCE = 100000, PARTS = 4 };
+enum { PATIENCE = 100000, PARTS = 5 };
 
 /* A peer that knows no more than ZeroMQ. */
 typedef struct peer {
   void *context, *socket;
   char head[1024];
+  int n; /* frames that came last */
   size_t bytes[PARTS];
   unsigned char first; /* of the data */
   uint64_t key;        /* the first one */
@@ -48,22 +49,24 @@ static void keep(peer_t *p, int part, const void *data, size_t n) {
   p->bytes[part] = n;
   if (part == 0) snprintf(p->head, sizeof p->head, "%.*s", (int)n, (const char *)data);
   if (part == 1 && n) memcpy(&p->key, data, sizeof p->key);
-  if (part == 2 && n) memcpy(&p->label, data, sizeof p->label);
   if (part == 3 && n) p->first = *(const unsigned char *)data;
+  if (part == 4 && n) memcpy(&p->label, data, sizeof p->label);
 }
 
-/* What came; false: nothing yet. */
+/* What came, a batch or a head alone; false: nothing yet. */
 static bool has_answer(peer_t *p) {
-  for (int i = 0; i < PARTS; i++) {
+  bool came = true, more = true;
+  for (p->n = 0; came && more; p->n++) {
     zmq_msg_t m;
     zmq_msg_init(&m);
-    bool came = zmq_msg_recv(&m, p->socket, i ? 0 : ZMQ_DONTWAIT) >= 0;
-    if (came) keep(p, i, zmq_msg_data(&m), zmq_msg_size(&m));
-    if (came) assert_int_equal(zmq_msg_more(&m), i + 1 < PARTS);
+    came = zmq_msg_recv(&m, p->socket, p->n ? 0 : ZMQ_DONTWAIT) >= 0;
+    assert_true(p->n < PARTS);
+    if (came) keep(p, p->n, zmq_msg_data(&m), zmq_msg_size(&m));
+    more = zmq_msg_more(&m);
     zmq_msg_close(&m);
-    if (!came) return false;
   }
-  return true;
+  assert_true(!came || p->n == 1 || p->n == PARTS);
+  return came;
 }
 
 /* Turns, not seconds: a machine that stands still for a while fails nothing. */
@@ -111,15 +114,18 @@ static void answered(end_t *t, peer_t *p, const char *text) {
 }
 
 static void is_batch(const peer_t *p, int number) {
-  char want[256];
+  char want[512];
   snprintf(want, sizeof want,
-           "{\"number\": %d, \"epoch\": %d, \"position\": %d, \"dtype\": \"|u1\", "
-           "\"shape\": [4, %d], \"end\": false}",
+           "{\"number\": %d, \"epoch\": %d, \"position\": %d, \"fields\": [{\"name\": \"image\", "
+           "\"dtype\": \"|u1\", \"shape\": [4, %d]}, {\"name\": \"label\", \"dtype\": \"<i4\", "
+           "\"shape\": [4]}], \"end\": false}",
            number, number / 1000, (number + 1) * ENDS_BATCH, ENDS_WIDTH);
   assert_string_equal(p->head, want);
+  assert_int_equal(p->n, PARTS);
   assert_int_equal(p->bytes[1], ENDS_BATCH * 8);
-  assert_int_equal(p->bytes[2], ENDS_BATCH * 4);
+  assert_int_equal(p->bytes[2], ENDS_BATCH);
   assert_int_equal(p->bytes[3], ENDS_BATCH * ENDS_WIDTH);
+  assert_int_equal(p->bytes[4], ENDS_BATCH * 4);
   assert_int_equal(p->key, number * ENDS_BATCH);
   assert_int_equal(p->label, number * ENDS_BATCH % 3);
   assert_int_equal(p->first, number % 251);

@@ -1,0 +1,226 @@
+/* A spec as bytes, and bytes believed to be one. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "links/wire.h"
+
+typedef struct spec_wire {
+  uint8_t flow, n_fields, sequential, holes, has_dataset, part, zero[2];
+  int32_t n_words, n_classes; /* of the dataset */
+  int64_t batch, n_records, n_batches, n_epochs;
+} spec_wire_t; /* then the fields, then the names of the dataset */
+_Static_assert(sizeof(spec_wire_t) == 48, "a spec begins with 48 bytes on the wire");
+
+typedef struct field_wire {
+  char name[MR_FIELD_NAME];
+  uint8_t dtype, layout, ndim, ragged, label, zero[3];
+  int32_t n_classes, zero_too;
+  int64_t dim[MR_MAX_NDIM];
+  float mean[3], std[3];
+} field_wire_t;
+_Static_assert(sizeof(field_wire_t) == 136, "a field is 136 bytes on the wire");
+
+enum { CLASSES_MAX = 1000 };
+#define BYTES_MAX (INT64_C(8) << 30) /* of a buffer */
+
+/* ---- writing ---- */
+
+static bool put_text(char *out, size_t cap, size_t *at, const char *text) {
+  size_t n = strlen(text) + 1;
+  if (n > cap - *at) return false;
+  memcpy(out + *at, text, n);
+  *at += n;
+  return true;
+}
+
+static field_wire_t field_of(const mr_field_t *f) {
+  field_wire_t w = {.dtype = (uint8_t)f->dtype,
+                    .layout = (uint8_t)f->layout,
+                    .ndim = (uint8_t)f->ndim,
+                    .ragged = f->ragged,
+                    .label = f->label,
+                    .n_classes = f->n_classes};
+  memcpy(w.name, f->name, strlen(f->name)); /* zeros behind it */
+  memcpy(w.dim, f->dim, (size_t)f->ndim * sizeof *w.dim);
+  memcpy(w.mean, f->mean, sizeof w.mean);
+  memcpy(w.std, f->std, sizeof w.std);
+  return w;
+}
+
+size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
+  const mr_dataset_t *d = spec->dataset;
+  size_t at = sizeof(spec_wire_t) + (size_t)spec->n_fields * sizeof(field_wire_t);
+  if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES) return 0;
+  if (cap < at) return 0;
+  spec_wire_t w = {.flow = (uint8_t)spec->flow,
+                   .n_fields = (uint8_t)spec->n_fields,
+                   .sequential = spec->sequential,
+                   .holes = spec->holes,
+                   .has_dataset = d != NULL,
+                   .part = spec->part,
+                   .n_words = spec->n_words,
+                   .n_classes = d ? d->n_classes : 0,
+                   .batch = spec->batch,
+                   .n_records = spec->n_records,
+                   .n_batches = spec->n_batches,
+                   .n_epochs = spec->n_epochs};
+  memcpy(out, &w, sizeof w);
+  for (int f = 0; f < spec->n_fields; f++) {
+    field_wire_t field = field_of(&spec->field[f]);
+    memcpy((char *)out + sizeof w + (size_t)f * sizeof field, &field, sizeof field);
+  }
+  if (d && !put_text(out, cap, &at, d->origin ? d->origin : "")) return 0;
+  for (int i = 0; d && i < d->n_classes; i++)
+    if (!put_text(out, cap, &at, d->class_name[i])) return 0;
+  return at;
+}
+
+/* ---- reading ---- */
+
+/* One block: the dataset, the pointers to its names, the names. */
+static mr_dataset_t *read_names(const char *text, size_t n, int n_classes) {
+  size_t strings = 0;
+  for (size_t i = 0; i < n; i++) strings += !text[i];
+  if (n_classes < 0 || n_classes > CLASSES_MAX || strings != (size_t)n_classes + 1 || text[n - 1])
+    return NULL;
+  mr_dataset_t *d = malloc(sizeof *d + (size_t)n_classes * sizeof(char *) + n);
+  if (!d) return NULL;
+  const char **name = (const char **)(d + 1);
+  char *copy = (char *)(name + n_classes);
+  memcpy(copy, text, n);
+  *d = (mr_dataset_t){copy, n_classes, name};
+  for (int i = 0; i < n_classes; i++) name[i] = copy += strlen(copy) + 1;
+  return d;
+}
+
+static bool spec_is_sane(const spec_wire_t *w) {
+  bool batches = w->flow == MR_FLOW_BATCHES;
+  if (!batches && w->flow != MR_FLOW_BYTES) return false;
+  if (w->n_fields < 1 || w->n_fields > (batches ? MR_FIELDS_MAX : 1)) return false;
+  if (batches ? w->batch < 1 || w->batch > INT32_MAX : w->batch != 0) return false;
+  if (w->n_words < 0 || w->n_words > MR_LINK_WORDS) return false;
+  return w->n_records >= 0 && w->n_batches >= 0 && w->n_epochs >= 0;
+}
+
+/* Bytes of B records' values, above BYTES_MAX: too many; a dimension of 0 counts as 1, so that no
+   product of some of them overflows either. */
+static int64_t bytes_of(const field_wire_t *w, int64_t batch) {
+  int64_t bytes = (int64_t)mr_dtype_size(w->dtype) * (batch ? batch : 1);
+  for (int i = 0; i < w->ndim && bytes <= BYTES_MAX; i++) {
+    if (w->dim[i] > BYTES_MAX / bytes) return BYTES_MAX + 1;
+    bytes *= w->dim[i] ? w->dim[i] : 1;
+  }
+  return bytes;
+}
+
+static bool field_is_sane(const field_wire_t *w) {
+  if (!memchr(w->name, 0, sizeof w->name) || !mr_field_name_ok(w->name)) return false;
+  if (w->dtype >= MR_DTYPE_COUNT || w->layout > MR_LAYOUT_HWC || w->ndim >= MR_MAX_NDIM)
+    return false;
+  if (w->ragged > 1 || w->label > 1 || w->n_classes < 0) return false;
+  for (int i = 0; i < w->ndim; i++)
+    if (w->dim[i] < 0) return false;
+  if (w->ragged && !w->ndim) return false;
+  return !w->label || (w->dtype == MR_I32 && !w->ndim);
+}
+
+static bool read_field(const field_wire_t *w, mr_spec_t *spec) {
+  mr_field_t f = {.dtype = w->dtype,
+                  .layout = w->layout,
+                  .ndim = w->ndim,
+                  .ragged = w->ragged,
+                  .label = w->label,
+                  .n_classes = w->n_classes};
+  if (!field_is_sane(w) || mr_spec_find(spec, w->name) >= 0) return false;
+  if (spec->flow == MR_FLOW_BYTES && (f.dtype != MR_U8 || f.ndim != 1 || f.ragged)) return false;
+  memcpy(f.name, w->name, sizeof f.name);
+  memcpy(f.dim, w->dim, (size_t)f.ndim * sizeof *f.dim);
+  memcpy(f.mean, w->mean, sizeof f.mean);
+  memcpy(f.std, w->std, sizeof f.std);
+  spec->field[spec->n_fields++] = f;
+  return true;
+}
+
+bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names) {
+  spec_wire_t w;
+  int64_t bytes = 0;
+  *names = NULL;
+  if (n < sizeof w) return false;
+  memcpy(&w, in, sizeof w);
+  if (!spec_is_sane(&w)) return false;
+  *spec = (mr_spec_t){.flow = w.flow,
+                      .batch = w.batch,
+                      .n_records = w.n_records,
+                      .n_batches = w.n_batches,
+                      .n_epochs = w.n_epochs,
+                      .sequential = w.sequential,
+                      .holes = w.holes,
+                      .part = w.part,
+                      .n_words = w.n_words};
+  size_t at = sizeof w;
+  for (int f = 0; f < w.n_fields; f++, at += sizeof(field_wire_t)) {
+    field_wire_t field;
+    if (n - at < sizeof field) return false;
+    memcpy(&field, (const char *)in + at, sizeof field);
+    if (!read_field(&field, spec) || (bytes += bytes_of(&field, w.batch)) > BYTES_MAX) return false;
+  }
+  if (!w.has_dataset) return at == n;
+  if (at == n) return false;
+  *names = read_names((const char *)in + at, n - at, w.n_classes);
+  spec->dataset = *names;
+  return *names != NULL;
+}
+
+/* ---- comparing ---- */
+
+static bool fields_same(const mr_spec_t *a, const mr_spec_t *b, char *why, size_t n) {
+  for (int f = 0; f < a->n_fields || f < b->n_fields; f++) {
+    const mr_field_t *there = &a->field[f], *here = &b->field[f];
+    char theirs[160], ours[160];
+    if (f >= a->n_fields || f >= b->n_fields || strcmp(there->name, here->name)) {
+      snprintf(why, n, "field %d is %s there, %s here", f + 1,
+               f < a->n_fields ? there->name : "missing", f < b->n_fields ? here->name : "missing");
+      return false;
+    }
+    if (mr_field_alike(there, here)) {
+      if (there->n_classes == here->n_classes) continue;
+      snprintf(why, n, "field %s: %d classes there, %d here", here->name, there->n_classes,
+               here->n_classes);
+      return false;
+    }
+    mr_field_text(there, a->batch, theirs, sizeof theirs);
+    mr_field_text(here, b->batch, ours, sizeof ours);
+    size_t name = strlen(here->name) + 1;
+    assert(strlen(theirs) > name && strlen(ours) > name);
+    bool label = there->label != here->label;
+    snprintf(why, n, "field %s: %s%s there, %s%s here", here->name, theirs + name,
+             label && there->label ? ", a label," : "", ours + name,
+             label && here->label ? ", a label," : "");
+    return false;
+  }
+  return true;
+}
+
+bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b, char *why, size_t n) {
+  const struct {
+    const char *what;
+    int64_t there, here;
+  } number[] = {
+      {"kind of buffers", a->flow, b->flow},
+      {"records a batch", a->batch, b->batch},
+      {"records an epoch", a->n_records, b->n_records},
+      {"batches an epoch", a->n_batches, b->n_batches},
+      {"epochs", a->n_epochs, b->n_epochs},
+      {"numbers of a state", a->n_words, b->n_words},
+      {"classes", a->dataset ? a->dataset->n_classes : 0, b->dataset ? b->dataset->n_classes : 0}};
+  if (!fields_same(a, b, why, n)) return false;
+  for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+    if (number[i].there != number[i].here) {
+      snprintf(why, n, "%s: %lld there, %lld here", number[i].what, (long long)number[i].there,
+               (long long)number[i].here);
+      return false;
+    }
+  return true;
+}
