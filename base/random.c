@@ -55,8 +55,9 @@ void mr_random_normal(mr_prng_t k, size_t n, float *out) {
 }
 
 void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out) {
+  mr_truncated_t cut = mr_truncated(lo, hi);
   for (size_t i = 0; i < n; i++)
-    out[i] = mr_truncated_normal_of_bits(mr_random_word(k, i, n), lo, hi);
+    out[i] = mr_truncated_normal_of_bits(mr_random_word(k, i, n), &cut);
 }
 
 void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out) {

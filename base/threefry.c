@@ -47,11 +47,15 @@ float mr_normal_of_bits(uint32_t bits) {
   return (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, nextafterf(-1.0f, 0.0f), 1.0f));
 }
 
-float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi) {
+mr_truncated_t mr_truncated(float lo, float hi) {
   const float rsqrt2 = 1.0f / (float)M_SQRT2; /* XLA divides by multiplying with it */
-  float a = mr_erf(lo * rsqrt2), b = mr_erf(hi * rsqrt2);
-  float x = (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, a, b));
-  return fminf(fmaxf(x, nextafterf(lo, INFINITY)), nextafterf(hi, -INFINITY));
+  return (mr_truncated_t){mr_erf(lo * rsqrt2), mr_erf(hi * rsqrt2), nextafterf(lo, INFINITY),
+                          nextafterf(hi, -INFINITY)};
+}
+
+float mr_truncated_normal_of_bits(uint32_t bits, const mr_truncated_t *cut) {
+  float x = (float)M_SQRT2 * mr_erfinv(mr_uniform_of_bits(bits, cut->erf_lo, cut->erf_hi));
+  return fminf(fmaxf(x, cut->least), cut->most);
 }
 
 float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi) {
@@ -60,6 +64,6 @@ float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi) {
 
 float mr_key_normal(mr_key_t k, uint64_t i) { return mr_normal_of_bits(mr_key_bits(k, i)); }
 
-float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi) {
-  return mr_truncated_normal_of_bits(mr_key_bits(k, i), lo, hi);
+float mr_key_truncated_normal(mr_key_t k, uint64_t i, const mr_truncated_t *cut) {
+  return mr_truncated_normal_of_bits(mr_key_bits(k, i), cut);
 }

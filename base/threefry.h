@@ -25,13 +25,21 @@ mr_key_t mr_key_split(mr_key_t k, uint64_t i);      /* element i of jax.random.s
 uint32_t mr_key_bits(mr_key_t k, uint64_t i);       /* element i of jax.random.bits */
 float mr_key_uniform(mr_key_t k, uint64_t i, float lo, float hi); /* in [lo,hi) */
 float mr_key_normal(mr_key_t k, uint64_t i);                      /* a standard normal */
-/* A standard normal cut to (lo,hi), lo < hi, either of which may be infinite. */
-float mr_key_truncated_normal(mr_key_t k, uint64_t i, float lo, float hi);
+
+/* A standard normal cut to (lo,hi): what all its draws need of the bounds, so that erf is not
+   computed twice a draw. */
+typedef struct mr_truncated {
+  float erf_lo, erf_hi; /* of the bounds' quotients with sqrt(2) */
+  float least, most;    /* the first and the last float between the bounds */
+} mr_truncated_t;
+
+mr_truncated_t mr_truncated(float lo, float hi); /* lo < hi; either may be infinite */
+float mr_key_truncated_normal(mr_key_t k, uint64_t i, const mr_truncated_t *cut);
 
 /* What the three above make of 32 random bits. */
 float mr_uniform_of_bits(uint32_t bits, float lo, float hi);
 float mr_normal_of_bits(uint32_t bits);
-float mr_truncated_normal_of_bits(uint32_t bits, float lo, float hi);
+float mr_truncated_normal_of_bits(uint32_t bits, const mr_truncated_t *cut);
 
 MR_END_DECLS
 

@@ -108,15 +108,23 @@ int mr_params_find(const mr_params_t *s, const char *name) {
 /* A normal cut at two deviations has this deviation itself (jax.nn.initializers). */
 #define CUT_DEVIATION 0.87962566103423978f
 
-static float draw(const mr_init_t *init, mr_key_t key, uint64_t i) {
+/* How a parameter's normals are cut, where they are. */
+static mr_truncated_t cut_of(const mr_init_t *init) {
+  switch (init->kind) {
+    case MR_INIT_LECUN_NORMAL: return mr_truncated(-2.0f, 2.0f);
+    case MR_INIT_TRUNC_NORMAL: return mr_truncated(-2.0f / init->a, 2.0f / init->a);
+    default: return (mr_truncated_t){0};
+  }
+}
+
+static float draw(const mr_init_t *init, const mr_truncated_t *cut, mr_key_t key, uint64_t i) {
   switch (init->kind) {
     case MR_INIT_ZEROS: return 0.0f;
     case MR_INIT_ONES: return 1.0f;
     case MR_INIT_NORMAL: return init->a * mr_key_normal(key, i);
     case MR_INIT_LECUN_NORMAL:
-      return mr_key_truncated_normal(key, i, -2.0f, 2.0f) * sqrtf(1.0f / init->a) / CUT_DEVIATION;
-    case MR_INIT_TRUNC_NORMAL:
-      return init->a * mr_key_truncated_normal(key, i, -2.0f / init->a, 2.0f / init->a);
+      return mr_key_truncated_normal(key, i, cut) * sqrtf(1.0f / init->a) / CUT_DEVIATION;
+    case MR_INIT_TRUNC_NORMAL: return init->a * mr_key_truncated_normal(key, i, cut);
     case MR_INIT_UNIFORM: return mr_key_uniform(key, i, -init->a, init->a);
   }
   return 0.0f;
@@ -128,9 +136,10 @@ void mr_params_init(mr_params_t *s, uint64_t seed) {
   for (int k = 0; k < s->n; k++) {
     const mr_param_t *t = &s->param[k];
     mr_key_t key = mr_key_split(mr_key(seed), (uint64_t)k);
+    mr_truncated_t cut = cut_of(&t->init);
     float *p = values + t->offset;
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < t->size; i++) p[i] = draw(&t->init, key, i);
+    for (size_t i = 0; i < t->size; i++) p[i] = draw(&t->init, &cut, key, i);
   }
   for (int i = 0; i < MR_PARAM_SLOTS; i++) {
     const mr_param_set_t *slot = mr_params_set(s, MR_SET_SLOT, i);

@@ -39,7 +39,8 @@ static int check_value(const char *what, mr_key_t key, uint64_t i, const char *t
   } else if (!strncmp(what, "normal:", 7)) {
     expect_near(mr_key_normal(key, i), (uint32_t)strtoul(text, NULL, 16));
   } else if (!strncmp(what, "tnormal:", 8)) {
-    expect_near(mr_key_truncated_normal(key, i, -2, 2), (uint32_t)strtoul(text, NULL, 16));
+    mr_truncated_t cut = mr_truncated(-2, 2);
+    expect_near(mr_key_truncated_normal(key, i, &cut), (uint32_t)strtoul(text, NULL, 16));
   } else {
     return 0; /* not offered here */
   }

@@ -87,10 +87,10 @@ mr_err_t mr__cpu_random_normal(mr_call_t *c, mr_diag_t *diag) {
 
 static void truncated_normal_fill(const draw_t *d, mr_prng_t key, int64_t i, int64_t n, int64_t of,
                                   void *to) {
+  mr_truncated_t cut = mr_truncated(d->lo, d->hi);
   float *out = to;
   for (int64_t k = 0; k < n; k++)
-    out[k] =
-        mr_truncated_normal_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), d->lo, d->hi);
+    out[k] = mr_truncated_normal_of_bits(mr_random_word(key, (size_t)(i + k), (size_t)of), &cut);
 }
 
 mr_err_t mr__cpu_random_truncated_normal(mr_call_t *c, mr_diag_t *diag) {
