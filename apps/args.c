@@ -240,8 +240,8 @@ static int flag_text(const mr_flag_t *f, char *text, size_t n) {
 void mr_args_help(const mr_command_t *c) {
   char left[64], note[MR_LACKING_MAX];
   static const mr_flag_t every[] = {
-      {"--plugin", "FILE.so", "Loads stages, models and ops from a plug-in; may be repeated."},
-      {"--help", NULL, "Shows this."}};
+      {"--plugin", "FILE.so", "Loads stages, models and ops from a plug-in; repeatable."},
+      {"--help", NULL, "Shows this text."}};
   const int n_every = sizeof every / sizeof *every;
   int width = flag_text(&every[0], left, sizeof left);
   printf("usage: millrace %s %s\n\n%s%s\n", c->name, c->words, c->help,

@@ -8,23 +8,24 @@
 #include <sys/resource.h>
 
 static const mr_flag_t bench_flags[] = {
-    {"--json", NULL, "Prints one JSON object a line."},
+    {"--json", NULL, "Prints one JSON object per line."},
     {"--seconds", "S", "How long loader and reader run, default 5, and link, default 9."},
-    {"--workers", "N", "Threads of the batch stage; default: one a core."},
+    {"--workers", "N", "Threads of stage batch; default: one per core."},
     {"--batch", "N", "Records in a batch; default 128."},
     {"--data", "DIR",
-     "CIFAR-10's folder; default data/cifar-10-batches-bin, synthetic without it."},
+     "Folder of CIFAR-10; default data/cifar-10-batches-bin, or synthetic pictures if it is "
+     "missing."},
     {"--graph", "GRAPH",
      "loader: measures the batches of stage b of this endless graph instead of the recipe's."},
     {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
-    {"--warm-up", "N", "Runs of step and infer before these, not measured; default 2."},
-    {"--layers", "N", "Encoder blocks of these; default 6."},
+    {"--warm-up", "N", "Runs of step and infer before the measured ones; default 2."},
+    {"--layers", "N", "Encoder blocks of the model; default 6."},
     {"--fit", "SIZE",
-     "step: chooses remat and accumulate so that the planned peak is at most that."},
-    {"--accumulate", "N", "Parts that a training step computes one after the other; default 1."},
-    {"--dtype", "bf16|f32", "Type of their matrix products; default bf16."},
-    {"--threads", "N", "Threads that compute; default one a processor."},
-    {"--pin", NULL, "Ties each of them to a processor of its own."},
+     "step: chooses remat and accumulate so that the planned peak is at most this size."},
+    {"--accumulate", "N", "Parts into which a training step splits its batch; default 1."},
+    {"--dtype", "bf16|f32", "Type of the matrix products; default bf16."},
+    {"--threads", "N", "Number of compute threads; default one per processor."},
+    {"--pin", NULL, "Binds each of these threads to a processor of its own."},
     {0}};
 
 static const struct {
@@ -107,12 +108,13 @@ const mr_command_t mr_command_bench = {
     .words = "loader|reader|stage|step|infer|compile|link|jax-cases... [--json]",
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more =
-        "\n  loader  the recipe's training transform into batches of f32, and a process with one "
+        "\n"
+        "  loader  the recipe's training transforms into batches of f32, and a process with one "
         "batch\n"
         "  reader  records from the files into batches of bytes, none kept in memory\n"
-        "  stage   a buffer's way through six empty stages\n"
-        "  step    one training step of the recipe's model, pictures of noise\n"
-        "  infer   the forward pass of the same\n"
+        "  stage   the path of a buffer through six empty stages\n"
+        "  step    one training step of the recipe's model on pictures of noise\n"
+        "  infer   the forward pass of the same model\n"
         "  compile tracing, differentiating, planning and compiling that step; calls of it\n"
         "  link    batches and 64 bytes between two processes, beside ZeroMQ alone\n"
         "  jax-cases  compiled functions, calls and compiling as in bench/jax.sh, beside JAX",

@@ -14,9 +14,9 @@ static const char official_md5[] = "c32a1d4ab5d03f1284b67883e8d87530";
 static const int64_t archive_max = INT64_C(512) << 20;
 
 static const mr_flag_t data_flags[] = {
-    {"--dir", "DIR", "Where the folder cifar-10-batches-bin goes; default data."},
-    {"--url", "URL", "Another place that has cifar-10-binary.tar.gz (http or https)."},
-    {"--md5", "HEX", "The archive's digest, if it is not the official one."},
+    {"--dir", "DIR", "Folder to create cifar-10-batches-bin in; default data."},
+    {"--url", "URL", "Another address of cifar-10-binary.tar.gz (http or https)."},
+    {"--md5", "HEX", "MD5 of the archive, if it is not the official one."},
     {0}};
 
 static mr_err_t check_words(const mr_args_t *a, const char *md5, mr_diag_t *diag) {
@@ -61,8 +61,10 @@ static int data_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_data = {
     .name = "data",
     .words = "fetch [--dir DIR] [--url URL]",
-    .help = "Fetches CIFAR-10 (162 MB), checks and unpacks it.",
-    .more = "\nA download that was cut off goes on where it stopped.",
+    .help = "Downloads CIFAR-10 (162 MB), verifies and unpacks it.",
+    .more =
+        "\n"
+        "An interrupted download resumes where it stopped.",
     .flags = data_flags,
     .min_words = 1,
     .max_words = 1,

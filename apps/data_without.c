@@ -3,7 +3,7 @@
 const mr_command_t mr_command_data = {
     .name = "data",
     .words = "fetch",
-    .help = "Fetches CIFAR-10 (162 MB), checks and unpacks it.",
+    .help = "Downloads CIFAR-10 (162 MB), verifies and unpacks it.",
     .more =
         "\nBy hand: cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html, "
         "unpacked into\n"

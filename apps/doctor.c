@@ -9,12 +9,11 @@
 #include "apps/run_dir.h"
 #include "pipeline/stage_source.h"
 
-static const mr_flag_t doctor_flags[] = {
-    {"--json", NULL, "Prints one JSON object."},
-    {"--data", "DIR",
-     "Where data lie, also for the sources of the graph; default data if it is there, else this "
-     "folder."},
-    {0}};
+static const mr_flag_t doctor_flags[] = {{"--json", NULL, "Prints one JSON object."},
+                                         {"--data", "DIR",
+                                          "Folder of the data, also for the sources of the graph; "
+                                          "default data if it exists, else this folder."},
+                                         {0}};
 
 /* A section a block; numbers and texts as they are. */
 static void print_tree(const cJSON *report) {
@@ -106,8 +105,10 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_doctor = {
     .name = "doctor",
     .words = "[GRAPH|FILE [KEY=VALUE...]] [--json]",
-    .help = "Says what this machine has, and which reader and kernels would be chosen.",
-    .more = "\nWith a graph: how the files of each of its sources would be read, and why.",
+    .help = "Reports what this machine has, and which reader and kernels would be chosen.",
+    .more =
+        "\n"
+        "With a graph: also how the files of each of its sources would be read, and why.",
     .flags = doctor_flags,
     .max_words = MR_WORDS_MAX,
     .run = doctor_run,

@@ -6,9 +6,11 @@
 #include "pipeline/graph.h"
 
 /* Rows for the flags of a command that runs a graph. */
-#define MR_LOOK_FLAGS                                                                            \
-  {"--explain", NULL, "Says every 3 seconds which stage limits, and why, on standard error."}, { \
-    "--trace", "FILE", "Writes what every worker did with which batch as a Chrome trace."        \
+#define MR_LOOK_FLAGS                                                                    \
+  {"--explain", NULL,                                                                    \
+   "Reports every 3 seconds on standard error which stage limits the run, and why."},    \
+  {                                                                                      \
+    "--trace", "FILE", "Writes a Chrome trace of what each worker did with which batch." \
   }
 
 /* What a command was asked to look at; says: a last line about the whole run. */

@@ -10,8 +10,8 @@
 #include "model/transforms/transforms.h"
 
 static const mr_flag_t explain_flags[] = {
-    {"--all", NULL, "A row for each equation, not one for those of like layers."},
-    {"--top", "N", "Prints the N costliest rows of moves; default 20."},
+    {"--all", NULL, "Prints a row for each equation instead of one for all similar layers."},
+    {"--top", "N", "Prints the N most expensive moves; default 20."},
     {"--json", NULL, "Prints everything as JSON."},
     MR_NAMED_FN_FLAGS,
     {0}};
@@ -78,10 +78,11 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_explain = {
     .name = "explain",
     .words = "[FUNCTION]",
-    .help = "Prints each cast, copy and transpose of a compiled graph, with cause and cost.",
+    .help = "Prints each cast, copy and transpose of a compiled graph with its cause and cost.",
     .more = MR_NAMED_FN_HELP
     "  Default: step.\n"
-    "Also how each product is computed, what stands as one kernel, and what each pass did.",
+    "Also prints how each product is computed, which equations form one kernel, and what each pass "
+    "did.",
     .flags = explain_flags,
     .max_words = 1,
     .run = explain_run,

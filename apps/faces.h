@@ -9,8 +9,8 @@
 /* clang-format off */
 #define MR_FACE_FLAGS                                                                              \
   {"--tensorboard", NULL, "Also writes event files for TensorBoard into RUN/tensorboard."},        \
-  {"--prometheus", NULL, "Also serves metrics for Prometheus at 127.0.0.1:9464/metrics."},         \
-  {"--web", NULL, "Also shows the run on a live page; its address is printed."}
+  {"--prometheus", NULL, "Also serves metrics to Prometheus at 127.0.0.1:9464/metrics."},         \
+  {"--web", NULL, "Also shows the run on a live page, and prints its address."}
 /* clang-format on */
 
 /* Adds a line to the graph of r for each of these flags that is given and whose stage the graph

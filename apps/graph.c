@@ -14,7 +14,7 @@
 extern char **environ;
 
 static const mr_flag_t graph_flags[] = {
-    {"--svg", "FILE", "Writes a picture with Graphviz' dot instead."}, {0}};
+    {"--svg", "FILE", "Writes a picture instead, drawn by Graphviz's dot."}, {0}};
 
 /* Runs dot on the DOT file; what it writes goes to the descriptor svg_fd. */
 static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t *diag) {
@@ -76,8 +76,10 @@ static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_graph = {
     .name = "graph",
     .words = "GRAPH|FILE [KEY=VALUE...]",
-    .help = "Prints a graph with the specs of its edges, in Graphviz' DOT language.",
-    .more = "\nNo file or device of the graph is touched, but for the headers of .npy files.",
+    .help = "Prints a graph with the specs of its edges in Graphviz's DOT language.",
+    .more =
+        "\n"
+        "Opens no file or device of the graph, except the headers of .npy files.",
     .flags = graph_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -21,15 +21,15 @@ typedef struct block {
 } block_t;
 
 static const mr_flag_t index_flags[] = {
-    {"--records", "N", "Records of the dataset; must be given."},
+    {"--records", "N", "Number of records in the data set; required."},
     {"--seed", "S", "Seed of the shuffle and of the records' generators; default 0."},
-    {"--epochs", "E", "Passes over the records; default 1."},
+    {"--epochs", "E", "Number of passes over the records; default 1."},
     {"--shard", "I/N", "Only shard I of N, counted from 0; default 0/1."},
-    {"--drop-remainder", NULL, "Makes all shards equally long."},
+    {"--drop-remainder", NULL, "Makes all shards equally long by dropping records."},
     {"--whole-shards", NULL,
-     "Each shard gives all its records every epoch, also where sizes differ; grain does not."},
+     "Each shard gives all of its records in every epoch, even if sizes differ; grain does not."},
     {"--bijective", NULL,
-     "Each record comes once, also of 4^k + 1 records; grain misses one there."},
+     "Gives each record once for 4^k + 1 records too, where grain misses one."},
     {"--no-shuffle", NULL, "Keeps the records in their order."},
     {"--sequential", NULL, "Uses the sequential sampler: strided shards, one order in all epochs."},
     {0}};

@@ -91,19 +91,20 @@ static void print_option(const mr_opt_t *o) {
 static void print_options(const mr_stage_def_t *d) {
   for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
   if (mr_stage_def_parallel(d))
-    print_option(
-        &(mr_opt_t){.name = "workers",
-                    .type = MR_OPT_INT,
-                    .unit = "threads",
-                    .def = "1",
-                    .lo = 1,
-                    .hi = 64,
-                    .help = "Threads that share the work; the order of the results stays."});
+    print_option(&(mr_opt_t){
+        .name = "workers",
+        .type = MR_OPT_INT,
+        .unit = "threads",
+        .def = "1",
+        .lo = 1,
+        .hi = 64,
+        .help =
+            "Number of threads that share the work; the order of the results does not change."});
   if (d != &mr_process_def)
     print_option(&(mr_opt_t){.name = "name",
                              .type = MR_OPT_STR,
                              .def = d->name,
-                             .help = "What this stage is called in the graph."});
+                             .help = "Name of this stage in the graph."});
 }
 
 static void print_stage(const mr_stage_def_t *d) {
@@ -202,8 +203,10 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
     .words = "[STAGE [model=NAME]|process|FILE|FOLDER]",
-    .help = "Lists the stages, the ports and settings of one, or what data files hold.",
-    .more = "\nFiles: .npy, .safetensors, CIFAR-10's and CIFAR-100's binary ones.",
+    .help = "Lists all stages, the ports and settings of one stage, or the contents of data files.",
+    .more =
+        "\n"
+        "Data files: .npy, .safetensors, and the binary files of CIFAR-10 and CIFAR-100.",
     .max_words = 2,
     .run = inspect_run,
 };

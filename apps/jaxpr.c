@@ -5,7 +5,7 @@
 #include "model/exec/exec.h"
 
 static const mr_flag_t jaxpr_flags[] = {
-    {"--compiled", NULL, "As it runs on the CPU, after all transforms of the compiler."},
+    {"--compiled", NULL, "The graph as it runs on the CPU, after all passes of the compiler."},
     MR_NAMED_FN_FLAGS,
     {0}};
 

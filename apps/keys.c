@@ -14,11 +14,12 @@ static int keys_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_keys = {
     .name = "keys",
     .words = "NAME",
-    .help = "Makes the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
+    .help = "Generates the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
     .more =
-        "\nNeither file may exist: a key is never overwritten.  An end of a link that binds "
-        "beyond\n"
-        "this machine needs key=NAME.key and, in peers=, the public keys of those it lets in.",
+        "\n"
+        "Neither file may exist: a key is never overwritten.  An end of a link that listens\n"
+        "beyond this machine needs key=NAME.key and, in peers=, the public keys of the peers\n"
+        "that it accepts.",
     .min_words = 1,
     .max_words = 1,
     .run = keys_run,

@@ -3,6 +3,6 @@
 const mr_command_t mr_command_keys = {
     .name = "keys",
     .words = "NAME",
-    .help = "Makes the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
+    .help = "Generates the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
     .needs = "ZMQ",
 };

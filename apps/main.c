@@ -31,9 +31,10 @@ static void help(void) {
     printf("  %-9s %s%s\n", commands[i]->name, commands[i]->help,
            mr_lacking_note(commands[i]->needs, note, sizeof note));
   puts(
-      "\n  --help    Shows this; after a command, shows that command's flags.\n"
+      "\n"
+      "  --help    Shows this text; after a command, the flags of that command.\n"
       "  --version Shows the version, and which optional libraries are built in.\n"
-      "  --plugin  Loads a plug-in, before the command or after it; may be repeated.");
+      "  --plugin  Loads a plug-in, before or after the command; repeatable.");
 }
 
 /* The libraries that this build has, or lacks, after text; nothing if there are none. */

@@ -13,9 +13,10 @@
 static const mr_flag_t mem_flags[] = {
     {"--timeline", NULL, "Prints the bytes alive at each equation."},
     {"--top", "N", "Prints the N largest tensors alive at the peak; default 20."},
-    {"--pprof", "FILE", "Writes what is alive at the peak as a profile for pprof."},
-    {"--no-run", NULL, "Prints the plan alone."},
-    {"--fit", "SIZE", "Chooses --remat and --accumulate so that the peak is at most that, 2GiB."},
+    {"--pprof", "FILE", "Writes the tensors alive at the peak as a profile for pprof."},
+    {"--no-run", NULL, "Prints only the plan and does not run it."},
+    {"--fit", "SIZE",
+     "Chooses --remat and --accumulate so that the peak is at most SIZE, for example 2GiB."},
     MR_MODEL_FLAGS,
     MR_MODEL_RUN_FLAGS,
     {0}};
@@ -152,11 +153,11 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_mem = {
     .name = "mem",
     .words = "[FUNCTION] [model=NAME] [KEY=VALUE...]",
-    .help = "Prints the memory plan of a function of the model, beside a run's peak.",
+    .help = "Prints the memory plan of a function of the model, and the peak of a real run.",
     .more =
         "FUNCTION: loss, grad (loss and gradients), step (with AdamW, in place); default step.\n"
-        "The arena holds what lies between inputs and outputs; those are the "
-        "caller's.\n" MR_MODEL_WORDS_HELP,
+        "The arena holds the intermediate values; inputs and outputs belong to the "
+        "caller.\n" MR_MODEL_WORDS_HELP,
     .flags = mem_flags,
     .max_words = MR_WORDS_MAX,
     .run = mem_run,

@@ -18,16 +18,17 @@
       {"--image", "N", "Pixels along a picture; default 32."}, {                        \
     "--classes", "N", "Classes; default 10."                                            \
   }
-#define MR_MODEL_RUN_FLAGS                                                                  \
-  {"--batch", "N", "Records at once; default 128."},                                        \
-      {"--remat", "W", "What a block's backward pass computes again: none, dots or full."}, \
-      {"--accumulate", "N", "Parts a step's batch is worked through in; default 1."},       \
-      {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."}, {              \
-    "--precision", "P", "none, default, high or highest: of the products of --dtype f32."   \
+#define MR_MODEL_RUN_FLAGS                                                                   \
+  {"--batch", "N", "Records in a batch; default 128."},                                      \
+      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."}, \
+      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},         \
+      {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."}, {               \
+    "--precision", "P",                                                                      \
+        "Precision of the products of --dtype f32: none, default, high or highest."          \
   }
-#define MR_MODEL_WORDS_HELP                                                                \
-  "model=NAME takes another model than vit, KEY=VALUE a setting of it: `millrace inspect " \
-  "train-step\nmodel=NAME` lists them."
+#define MR_MODEL_WORDS_HELP                                                                   \
+  "model=NAME chooses another model than vit, KEY=VALUE changes a setting of it: `millrace\n" \
+  "inspect train-step model=NAME` lists them."
 
 typedef struct mr_model_job {
   mr_model_t model;

@@ -20,10 +20,10 @@
 enum { WARM_UP = 2, STEPS_MAX = 1000 };
 
 static const mr_flag_t profile_flags[] = {
-    {"--steps", "N", "Measured steps, after 2 that are not; default 5."},
+    {"--steps", "N", "Measured steps, after 2 unmeasured ones; default 5."},
     {"--trace", "FILE", "Also writes every kernel call as a Chrome trace (Perfetto opens it)."},
     {"--flame", "FILE", "Also writes a flame graph by scope as SVG."},
-    {"--json", "FILE", "Also writes limits, ops and sums as JSON."},
+    {"--json", "FILE", "Also writes limits, ops and totals as JSON."},
     {0}};
 
 static const char usual_data[] = "data/cifar-10-batches-bin";
@@ -198,9 +198,10 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_profile = {
     .name = "profile",
     .words = "[GRAPH|FILE] [KEY=VALUE...]",
-    .help = "Runs some training steps and says where their time goes, op by op and scope by scope.",
+    .help = "Runs some training steps and reports where their time goes, by op and by scope.",
     .more =
-        "\nWithout a graph: the default one, on made-up pictures where CIFAR-10 is not there.\n"
+        "\n"
+        "Without a graph it runs the default one, on synthetic pictures if CIFAR-10 is missing.\n"
         "progress, jsonl and checkpoint write nothing.  FLOP and bytes follow from shapes; limits\n"
         "are measured at the start.",
     .flags = profile_flags,

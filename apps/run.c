@@ -32,15 +32,18 @@ static void print_stats(const mr_graph_t *g) {
 
 static const mr_flag_t run_flags[] = {
     {"--from", "FILE[,FILE...]",
-     "Goes on where the stage ledger has left the stream; of several "
-     "states, where the first stands."},
-    {"--host", "I/N", "Makes only the I-th of N slices of each batch: N processes share the run."},
-    {"--depth", "N", "Buffers that every ring holds, a power of two."},
-    {"--pool", "N", "Most buffers a stage has under way: less memory; too few are refused."},
+     "Resumes from the state saved by stage ledger; with several files, from the earliest."},
+    {"--host", "I/N",
+     "Produces only slice I of N of each batch, so that N processes share the run."},
+    {"--depth", "N", "Number of buffers that each ring holds, a power of two."},
+    {"--pool", "N",
+     "Most buffers that a stage has in flight; fewer need less memory, too few are refused."},
     {"--process", "NAME", "Runs one process of the graph, for graphs over several hosts."},
-    {"--run-id", "WORD", "Names the links of one host; all processes of a run say the same."},
-    {"--resume", NULL, "Each process goes on from its newest checkpoint or its ledger's state."},
-    {"--since", "NS", "With --resume: leaves out what was written before (ns of the Unix clock)."},
+    {"--run-id", "WORD",
+     "Names the links of one host; must be the same for all processes of a run."},
+    {"--resume", NULL, "Each process resumes from its newest checkpoint or its ledger's state."},
+    {"--since", "NS",
+     "With --resume: ignores what was written before this time (ns of the Unix clock)."},
     MR_LOOK_FLAGS,
     {0}};
 
@@ -128,11 +131,12 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_run = {
     .name = "run",
     .words = "GRAPH|FILE [KEY=VALUE...]",
-    .help = "Runs a graph of stages, given as text or as a file.",
+    .help = "Runs a graph of stages, given as text or in a file.",
     .more =
-        "\nKEY is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
-        "A graph with process { } blocks runs as that many processes, which are watched.\n"
-        "Statistics of each stage, and which one limits, go to standard error at the end.",
+        "\n"
+        "KEY is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
+        "A graph with process { } blocks runs as supervised processes, one per block.\n"
+        "At the end, statistics of each stage and the limiting one go to standard error.",
     .flags = run_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

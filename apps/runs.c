@@ -237,9 +237,10 @@ static int runs_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_runs = {
     .name = "runs",
     .words = "[FOLDER | RUN...]",
-    .help = "Lists the runs of a folder (runs/), or compares some: settings, losses, ledgers.",
+    .help = "Lists the runs in a folder (runs/), or compares some: settings, losses, ledgers.",
     .more =
-        "\nThe loss is the mean of the last 20 steps.  Settings that are the same are left out.",
+        "\n"
+        "The loss is the mean of the last 20 steps.  Settings that do not differ are not shown.",
     .max_words = COMPARED,
     .run = runs_run,
 };

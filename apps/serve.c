@@ -18,12 +18,12 @@ enum { SHARDS = 64 };
 
 static const mr_flag_t serve_flags[] = {
     {"--bind", "ADDRESS",
-     "Where trainers come: tcp://HOST:PORT (shard I at PORT + I) or ipc://@NAME; default "
+     "Address to listen at: tcp://HOST:PORT (shard I at PORT + I) or ipc://@NAME; default "
      "tcp://127.0.0.1:5570."},
-    {"--shards", "N", "Gives each of N trainers its slice of every batch; default 1."},
-    {"--window", "N", "Batches on the way or in use at a trainer; default 8."},
-    {"--key", "FILE", "Secret key of the server (`millrace keys`): needed beyond loopback."},
-    {"--peers", "FILE[,FILE...]", "Public keys of the trainers that may come."},
+    {"--shards", "N", "Serves N trainers, each one slice of every batch; default 1."},
+    {"--window", "N", "Most batches in flight to, or in use at, a trainer; default 8."},
+    {"--key", "FILE", "Secret key of the server (`millrace keys`); required beyond loopback."},
+    {"--peers", "FILE[,FILE...]", "Public keys of the trainers that may connect."},
     {0}};
 
 static mr_err_t set_link(const mr_args_t *a, mr_graph_t *g, int shard, mr_diag_t *diag) {
@@ -174,11 +174,13 @@ static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_serve = {
     .name = "serve",
     .words = "GRAPH|FILE [KEY=VALUE...]",
-    .help = "Gives the batches of a graph to trainers elsewhere, each its shard.",
+    .help = "Serves the batches of a graph to remote trainers, one shard each.",
     .more =
-        "\nWhat stands behind the batches is left out.  A trainer's graph begins with\n"
-        "`source link=ADDRESS`; it may come, die and come back, and gets its stream from where\n"
-        "it goes on.  docs/processes.md has more.",
+        "\n"
+        "Stages after the batches do not run.  A trainer's graph begins with\n"
+        "`source link=ADDRESS`; it may connect, die and reconnect, and its stream continues at "
+        "the\n"
+        "batch that it asks for.  docs/processes.md has more.",
     .flags = serve_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -3,6 +3,6 @@
 const mr_command_t mr_command_serve = {
     .name = "serve",
     .words = "GRAPH|FILE [KEY=VALUE...]",
-    .help = "Gives the batches of a graph to trainers elsewhere, each its shard.",
+    .help = "Serves the batches of a graph to remote trainers, one shard each.",
     .needs = "ZMQ",
 };

@@ -69,17 +69,20 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
   return result;
 }
 
-static const mr_flag_t top_flags[] = {{"--once", NULL, "Prints the newest numbers and ends."}, {0}};
+static const mr_flag_t top_flags[] = {{"--once", NULL, "Prints the newest numbers and exits."},
+                                      {0}};
 
 const mr_command_t mr_command_top = {
     .name = "top",
     .words = "RUN|RUN/web.url|URL",
-    .help = "Shows a run in the terminal while it goes on: its folder, or the address of its page.",
+    .help = "Shows a live run in the terminal, given its folder or the address of its page.",
     .more =
-        "\nA page's address holds a token: name the file RUN/web.url, or the address without it "
-        "and "
-        "set\nMILLRACE_TOKEN, so that no other user sees it among the processes.\n"
-        "\nBars: # busy, - waits for input, = waits for room.  q leaves.",
+        "\n"
+        "The address of a page holds a token, which other users can see in the process list.  To\n"
+        "hide it, give the file RUN/web.url, or the address without the token and set\n"
+        "MILLRACE_TOKEN.\n"
+        "\n"
+        "Bars: # busy, - waits for input, = waits for room.  q quits.",
     .flags = top_flags,
     .min_words = 1,
     .max_words = 1,

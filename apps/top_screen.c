@@ -71,7 +71,7 @@ static void draw(mr_top_t *t) {
   snprintf(text, sizeof text, "millrace top  %s", t->where);
   y = draw_text(y, text);
   attroff(A_BOLD);
-  snprintf(text, sizeof text, "%s; q leaves", over ? over : "running");
+  snprintf(text, sizeof text, "%s; q quits", over ? over : "running");
   y = draw_text(y, text);
   for (int i = 0, n = mr_top_head_text(t, head); i < n; i++) y = draw_text(y, head[i]);
   draw_curve(t, ++y, width);

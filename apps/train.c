@@ -22,17 +22,18 @@
 #include "stages/train/train_stage.h"
 
 static const mr_flag_t train_flags[] = {
-    {"--data", "DIR", "CIFAR-10 in its official binary layout, or the word synthetic."},
+    {"--data", "DIR", "Folder of CIFAR-10 in its official binary layout, or the word synthetic."},
     {"--steps", "N", "Ends after N steps."},
-    {"--epochs", "N", "Passes over the training records; default 1."},
+    {"--epochs", "N", "Number of passes over the training records; default 1."},
     {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
     {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
     {"--allow-change", "WORDS",
-     "With --resume: what may be another than before, of data,seed,batch,model."},
+     "With --resume: what may differ from before, of data,seed,batch,model."},
     {"--device", "cpu|cuda", "Where the step runs; default cpu."},
-    {"--threads", "N", "Threads that compute; default one a processor (pin=true ties them)."},
-    {"--fit", "SIZE", "Trains within so much memory for a step's values, such as 2GiB."},
-    {"--graph", "FILE", "Another graph than the default one."},
+    {"--threads", "N",
+     "Number of compute threads; default one per processor (pin=true binds them)."},
+    {"--fit", "SIZE", "Limits the memory for the values of a step, for example to 2GiB."},
+    {"--graph", "FILE", "Uses this graph instead of the default one."},
     MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
     {0}};
@@ -255,13 +256,14 @@ const mr_command_t mr_command_train = {
     .name = "train",
     .words = "[KEY=VALUE...]",
     .help =
-        "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on made-up pictures.",
+        "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on synthetic "
+        "pictures.",
     .more =
-        "\nKEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
-        "stage\nhas (lr, dropout, ...): `millrace inspect train-step [model=NAME]` lists "
-        "them.\nCtrl-C "
-        "finishes the step, writes a checkpoint and ends; a second one, from two seconds on, ends "
-        "at once.",
+        "\n"
+        "KEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one stage\n"
+        "has (lr, dropout, ...): `millrace inspect train-step [model=NAME]` lists them.\n"
+        "Ctrl-C finishes the step, writes a checkpoint and ends; a second one, two seconds later "
+        "or more, ends at once.",
     .flags = train_flags,
     .max_words = MR_WORDS_MAX,
     .run = train_run,

@@ -51,7 +51,7 @@ static const mr_opt_t cifar10_opts[] = {
      .def = "10000",
      .lo = 1,
      .hi = PER_FILE,
-     .help = "Records that every file holds."},
+     .help = "Records in each file."},
     {0}};
 
 const mr_stage_def_t mr_stage_cifar10 = {

@@ -88,7 +88,7 @@ static const mr_opt_t cifar100_opts[] = {
      .offset = offsetof(cifar100_t, labels),
      .def = "fine",
      .choices = "fine|coarse",
-     .help = "Which label a record has: one of 100 classes or of 20."},
+     .help = "Which label a record has: one of 100 fine classes, or one of 20 coarse ones."},
     {.name = "records",
      .type = MR_OPT_INT,
      .offset = offsetof(mr_cifar_t, records),
@@ -96,7 +96,7 @@ static const mr_opt_t cifar100_opts[] = {
      .def = "50000",
      .lo = 5,
      .hi = 1e12,
-     .help = "Records of train.bin; test.bin holds a fifth as many."},
+     .help = "Records in train.bin; test.bin holds a fifth as many."},
     {0}};
 
 const mr_stage_def_t mr_stage_cifar100 = {

@@ -76,7 +76,7 @@ static const mr_walk_def_t concatenate_walk = {
 
 const mr_stage_def_t mr_stage_concatenate = {
     .name = "concatenate",
-    .help = "Gives one stream after the other (grain's MapDataset.concatenate).",
+    .help = "Passes one stream after the other (grain's MapDataset.concatenate).",
     .in = MR_RECORD_INPUTS,
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .state_sz = sizeof(concatenate_t),

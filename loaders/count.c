@@ -16,7 +16,7 @@ static const mr_opt_t count_opts[] = {
      .lo = 0,
      .hi = 1e15,
      .positional = 1,
-     .help = "How many buffers to give; 0 goes on for ever."},
+     .help = "Number of buffers; 0: endless."},
     {.name = "bytes",
      .type = MR_OPT_INT,
      .offset = offsetof(count_t, bytes),
@@ -24,7 +24,7 @@ static const mr_opt_t count_opts[] = {
      .def = "64",
      .lo = 8,
      .hi = 1 << 28,
-     .help = "Size of a buffer."},
+     .help = "Bytes of a buffer."},
     {0},
 };
 
@@ -61,7 +61,7 @@ static mr_err_t count_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_count = {
     .name = "count",
-    .help = "Gives numbered buffers of plain bytes.",
+    .help = "Produces numbered buffers of plain bytes.",
     .out = {{"out", MR_FLOW_BYTES, false}},
     .opts = count_opts,
     .state_sz = sizeof(count_t),

@@ -103,7 +103,7 @@ static const mr_opt_t interleave_opts[] = {{.name = "cycle-length",
                                             .unit = "streams",
                                             .lo = 1,
                                             .hi = 1e6,
-                                            .help = "How many streams are open at a time.",
+                                            .help = "Number of streams that are open at a time.",
                                             .positional = 1},
                                            {0}};
 
@@ -116,7 +116,7 @@ static const mr_walk_def_t interleave_walk = {
 
 const mr_stage_def_t mr_stage_interleave = {
     .name = "interleave",
-    .help = "Gives records of several streams in turn (grain's InterleaveIterDataset).",
+    .help = "Takes records from several streams in turn (grain's InterleaveIterDataset).",
     .in = MR_RECORD_INPUTS,
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = interleave_opts,

@@ -36,7 +36,7 @@ static const mr_opt_t limit_opts[] = {{.name = "n",
                                        .unit = "records",
                                        .lo = 1,
                                        .hi = 1e15,
-                                       .help = "How many records come at most.",
+                                       .help = "Most records to pass.",
                                        .positional = 1},
                                       {0}};
 
@@ -49,7 +49,7 @@ static const mr_walk_def_t limit_walk = {
 
 const mr_stage_def_t mr_stage_limit = {
     .name = "limit",
-    .help = "Ends a stream after some records (grain's LimitIterDataset).",
+    .help = "Ends a stream after n records (grain's LimitIterDataset).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = limit_opts,

@@ -193,14 +193,14 @@ static const mr_opt_t mix_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(mix_t, weights),
      .unit = "A,B,..",
-     .help = "Shares of the inputs a, b, .. in what comes out; equal ones without it.",
+     .help = "Shares of the inputs a, b, .. in the output; default: equal.",
      .positional = 1},
     {.name = "exact",
      .type = MR_OPT_BOOL,
      .offset = offsetof(mix_t, exact),
      .def = "false",
-     .help = "Takes the weights as they are said; grain makes the smallest 100 and cuts the others "
-             "to whole numbers, 233:100 of 7:3."},
+     .help = "Uses the weights as given; grain scales the smallest to 100 and truncates the others "
+             "to integers, 233:100 for 7:3."},
     {0}};
 
 const mr_stage_def_t mr_stage_mix = {

@@ -54,7 +54,7 @@ static const mr_opt_t prefetch_opts[] = {
      .unit = "processes",
      .lo = 1,
      .hi = 256,
-     .help = "How many worker processes of grain the order stands for.",
+     .help = "Number of grain's worker processes whose order is reproduced.",
      .positional = 1},
     {0}};
 
@@ -67,7 +67,7 @@ static const mr_walk_def_t prefetch_walk = {
 
 const mr_stage_def_t mr_stage_mp_prefetch = {
     .name = "mp-prefetch",
-    .help = "Gives records in the order of grain's worker processes (grain's mp_prefetch).",
+    .help = "Orders records as grain's worker processes do (grain's mp_prefetch).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = prefetch_opts,

@@ -30,12 +30,12 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
 /* The settings that both have. */
 #define MR_ORDER_OPTS                                                                             \
   {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,               \
-   "How often all records come; 0 never ends; as often as they come in if not given.", 0},        \
+   "Number of passes over the records; 0: endless.  Default: that of the input.", 0},             \
   {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,  \
-   "Leaves out records that do not divide among the shards.", 0},                                 \
+   "Drops the remainder of the records that does not divide evenly among the shards.", 0},        \
   {"whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,      \
-   "Where records do not divide among the shards, each shard still gives all of its own every "   \
-   "epoch; grain 0.2.18 leaves some out and lets the shards' epochs drift apart.", 0}
+   "Each shard gives all of its records in every epoch, even if shards differ in size; grain "    \
+   "0.2.18 omits some and lets the shards' epochs drift apart.", 0}
 /* clang-format on */
 
 #endif

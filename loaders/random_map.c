@@ -53,8 +53,7 @@ static const mr_opt_t random_map_opts[] = {
      .offset = offsetof(random_map_t, seed),
      .def = "0",
      .hi = 4294967295.0,
-     .help =
-         "Decides the draws; without it the seed follows from a stage \"seed\" before this one."},
+     .help = "Seed of the generators; default: derived from a stage \"seed\" before this one."},
     {0}};
 
 static const mr_order_def_t random_map_positions = {
@@ -73,7 +72,7 @@ static const mr_walk_def_t random_map_walk = {
 
 const mr_stage_def_t mr_stage_random_map = {
     .name = "random-map",
-    .help = "Gives records the generator that grain's random_map hands its transform.",
+    .help = "Seeds the records' generators as grain's random_map does.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = random_map_opts,

@@ -79,18 +79,18 @@ static const mr_opt_t repeat_opts[] = {
      .unit = "times",
      .def = "0",
      .hi = 1e15,
-     .help = "How often the stream comes; 0 never ends.",
+     .help = "Number of repetitions; 0: endless.",
      .positional = 1},
     {.name = "reseed-each-epoch",
      .type = MR_OPT_BOOL,
      .offset = offsetof(repeat_t, reseed),
      .def = "true",
-     .help = "false: every pass is as the first, whatever was shuffled or drawn before."},
+     .help = "false: all passes equal the first one, including shuffles and draws."},
     {0}};
 
 const mr_stage_def_t mr_stage_repeat = {
     .name = "repeat",
-    .help = "Gives a stream several times, as one epoch (grain's repeat).",
+    .help = "Repeats a stream several times within one epoch (grain's repeat).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = repeat_opts,

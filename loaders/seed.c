@@ -20,18 +20,18 @@ static mr_err_t seed_next(mr_stage_t *s, mr_walk_t *w) { return mr_walk_pull(w, 
 static mr_err_t seed_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) { return mr_walk_skip(w, 0, n); }
 static mr_period_t seed_period(const mr_stage_t *s, const mr_period_t *in) { return in[0]; }
 
-static const mr_opt_t seed_opts[] = {
-    {.name = "seed",
-     .type = MR_OPT_INT,
-     .offset = offsetof(seed_t, seed),
-     .hi = 4294967295.0,
-     .help = "What the seeds of the stages after this one follow from.",
-     .positional = 1},
-    {0}};
+static const mr_opt_t seed_opts[] = {{.name = "seed",
+                                      .type = MR_OPT_INT,
+                                      .offset = offsetof(seed_t, seed),
+                                      .hi = 4294967295.0,
+                                      .help = "Seed from which the later stages derive theirs.",
+                                      .positional = 1},
+                                     {0}};
 
 const mr_stage_def_t mr_stage_seed = {
     .name = "seed",
-    .help = "Gives the random stages after it their seeds (grain's Dataset.seed).",
+    .help =
+        "Sets the seed from which the random stages after it derive theirs (grain's Dataset.seed).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = seed_opts,

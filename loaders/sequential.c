@@ -10,18 +10,18 @@ static const mr_opt_t sequential_opts[] = {
      .def = "-1",
      .lo = -1,
      .hi = 4294967295.0,
-     .help = "Decides the draws on the way; -1: this stage gives records no generator."},
+     .help = "Seed of the records' generators; -1: the records get none."},
     MR_ORDER_OPTS,
     {.name = "shard",
      .type = MR_OPT_STR,
      .offset = offsetof(mr_order_t, shard),
      .unit = "I/N",
-     .help = "Reads only records I, I+N, I+2N, ...; all without it."},
+     .help = "Reads only records I, I+N, I+2N, ...; default: all."},
     {0}};
 
 const mr_stage_def_t mr_stage_sequential = {
     .name = "sequential",
-    .help = "Gives the records in their own order (grain's SequentialSampler).",
+    .help = "Passes the records in their own order (grain's SequentialSampler).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = sequential_opts,

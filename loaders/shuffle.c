@@ -13,30 +13,30 @@ static const mr_opt_t shuffle_opts[] = {
      .def = "0",
      .lo = -1,
      .hi = 4294967295.0,
-     .help = "Decides the order and every draw on the way; -1 is none (with shuffle=false).  If "
-             "not given it follows from a stage \"seed\" before this one, where there is one."},
+     .help = "Seed of the order and of the records' generators; -1: none (with shuffle=false).  "
+             "Default: derived from a stage \"seed\" before this one, if there is one."},
     MR_ORDER_OPTS,
     {.name = "shard",
      .type = MR_OPT_STR,
      .offset = offsetof(mr_order_t, shard),
      .unit = "I/N",
-     .help = "Reads only the I-th of N consecutive parts of the records; all without it."},
+     .help = "Reads only part I of N consecutive parts of the records; default: all."},
     {.name = "bijective",
      .type = MR_OPT_BOOL,
      .offset = offsetof(mr_order_t, bijective),
      .def = "false",
-     .help = "Of exactly 4^k + 1 records (k >= 8) each comes once an epoch too; grain 0.2.18 never "
-             "gives the last one and another twice."},
+     .help = "Gives each record once per epoch for exactly 4^k + 1 records (k >= 8) too; grain "
+             "0.2.18 omits the last one and repeats another."},
     {.name = "shuffle",
      .type = MR_OPT_BOOL,
      .offset = offsetof(mr_order_t, shuffle),
      .def = "true",
-     .help = "Reorders the records each epoch; false keeps their order."},
+     .help = "Shuffles the records in each epoch; false: keeps their order."},
     {0}};
 
 const mr_stage_def_t mr_stage_shuffle = {
     .name = "shuffle",
-    .help = "Puts the records into a new order each epoch (grain's IndexSampler).",
+    .help = "Shuffles the records anew in each epoch (grain's IndexSampler).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = shuffle_opts,

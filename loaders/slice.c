@@ -85,7 +85,7 @@ static const mr_opt_t slice_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(slice_t, text),
      .unit = "START:STOP:STEP",
-     .help = "Positions of an epoch that stay, as in Python: 2:9:3, ::2, -100: or ::-1.",
+     .help = "Positions of each epoch to keep, as in Python: 2:9:3, ::2, -100: or ::-1.",
      .positional = 1},
     {0}};
 

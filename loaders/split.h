@@ -34,21 +34,22 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
    defaults of split and holdout. */
 #define MR_SPLIT_OPTS(state, member, usual, held)                                                 \
   {"split", MR_OPT_ENUM, offsetof(state, member.kind), "", usual, 0, 0, "train|valid|test|all",   \
-   "Training records but the held-back ones, those, the test records, or all for training.", 0},  \
+   "train: the training records without those held back; valid: those held back; test: the test " \
+   "records; all: all training records.", 0},                                                      \
   {"holdout", MR_OPT_INT, offsetof(state, member.holdout), "records", held, 0, 1e12, NULL,        \
    "Training records held back for validation.", 0},                                              \
   {"split-seed", MR_OPT_INT, offsetof(state, member.seed), "", "12", 0, 4294967295.0, NULL,       \
-   "Decides which records are held back.", 0}
+   "Seed that chooses the records held back.", 0}
 
 /* The rows of how its files are read. */
 #define MR_READ_OPTS(state)                                                                       \
   {"memory", MR_OPT_INT, offsetof(state, memory), "bytes", "-1", -1, 1e15, NULL,                  \
-   "Files up to this size are kept in memory, larger ones are read as records are due; "          \
-   "-1: half of what the machine has free.", 0},                                                  \
+   "Files up to this size are kept in memory, larger ones are read as records are needed; "       \
+   "-1: half of the free memory.", 0},                                                            \
   {"read-ahead", MR_OPT_BOOL, offsetof(state, ahead), "", "true", 0, 0, NULL,                     \
-   "What is not kept is read while the records before it are transformed.", 0},                   \
+   "Reads records that are not in memory while earlier ones are transformed.", 0},                \
   {"backend", MR_OPT_ENUM, offsetof(state, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,        \
-   "How files are read; auto takes what the machine allows and the data needs.", 0}
+   "How files are read; auto chooses by machine and data (`millrace doctor` prints why).", 0}
 /* clang-format on */
 
 #endif

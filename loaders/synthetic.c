@@ -93,21 +93,21 @@ static const mr_opt_t synthetic_opts[] = {
      .offset = offsetof(synthetic_t, split),
      .def = "train",
      .choices = "train|valid|test",
-     .help = "Which pictures; those of one split are in no other."},
+     .help = "Which pictures; the splits are disjoint."},
     {.name = "n",
      .type = MR_OPT_INT,
      .offset = offsetof(synthetic_t, n),
      .unit = "records",
      .def = "0",
      .hi = 4e9,
-     .help = "How many pictures; 0 is 10000 for train, 1000 for valid, 2000 for test.  Up to 50000 "
-             "are kept in memory, of more each is drawn when it is due (10 us)."},
+     .help = "Number of pictures; 0: 10000 for train, 1000 for valid, 2000 for test.  Up to 50000 "
+             "are kept in memory; of larger sets each picture is drawn when it is needed (10 us)."},
     {.name = "seed",
      .type = MR_OPT_INT,
      .offset = offsetof(synthetic_t, seed),
      .def = "0",
      .hi = 4294967295.0,
-     .help = "Decides every picture."},
+     .help = "Seed of all pictures."},
     MR_CARE_OPTS(synthetic_t, care),
     {0}};
 
@@ -119,7 +119,7 @@ static const mr_source_def_t synthetic_source = {
 
 const mr_stage_def_t mr_stage_synthetic = {
     .name = "synthetic",
-    .help = "Makes 32x32 pictures of ten shapes and textures in memory, from a seed.",
+    .help = "Draws 32x32 pictures of ten shapes and textures in memory, from a seed.",
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = synthetic_opts,
     .state_sz = sizeof(synthetic_t),

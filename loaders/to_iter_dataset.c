@@ -30,12 +30,12 @@ static const mr_opt_t to_iter_opts[] = {
      .offset = offsetof(to_iter_t, allow_nones),
      .def = "false",
      .help =
-         "Gives a hole as a record of zeros with label -1 and key 2^64-1 instead of skipping it."},
+         "Passes a hole as a record of zeros with label -1 and key 2^64-1 instead of skipping it."},
     {0}};
 
 const mr_stage_def_t mr_stage_to_iter_dataset = {
     .name = "to-iter-dataset",
-    .help = "Gives records one after the other, without holes (grain's to_iter_dataset).",
+    .help = "Makes a stream sequential and skips its holes (grain's to_iter_dataset).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = to_iter_opts,

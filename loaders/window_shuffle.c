@@ -112,35 +112,35 @@ static const mr_opt_t window_opts[] = {
      .unit = "records",
      .lo = 1,
      .hi = 1e9,
-     .help = "How many records a window holds.",
+     .help = "Number of records in a window.",
      .positional = 1},
     {.name = "seed",
      .type = MR_OPT_INT,
      .offset = offsetof(window_shuffle_t, seed),
      .hi = 4294967295.0,
-     .help = "Decides the orders."},
+     .help = "Seed of the orders."},
     {.name = "within-epoch",
      .type = MR_OPT_BOOL,
      .offset = offsetof(window_shuffle_t, within_epoch),
      .def = "false",
-     .help = "An epoch's last window is as short as it must be; in grain's MapDataset it reaches "
-             "into the next epoch, so that records come twice or never."},
+     .help = "Shortens the last window of an epoch; in grain's MapDataset it reaches into the next "
+             "epoch, so that some records come twice and others never."},
     {.name = "wrap-seed",
      .type = MR_OPT_BOOL,
      .offset = offsetof(window_shuffle_t, wrap_seed),
      .def = "false",
-     .help = "A window's seed beyond 2^32-1 goes on from 0; grain fails there."},
+     .help = "Wraps a window's seed around at 2^32, where grain fails."},
     {.name = "bijective",
      .type = MR_OPT_BOOL,
      .offset = offsetof(window_shuffle_t, bijective),
      .def = "false",
-     .help = "Of a window of exactly 4^k + 1 records (k >= 8) each comes once; in grain one never "
-             "does."},
+     .help = "Gives each record once in a window of exactly 4^k + 1 records (k >= 8) too, where "
+             "grain omits one."},
     {0}};
 
 const mr_stage_def_t mr_stage_window_shuffle = {
     .name = "window-shuffle",
-    .help = "Puts the records of each window into a new order (grain's WindowShuffle datasets).",
+    .help = "Shuffles the records within each window (grain's WindowShuffle datasets).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = window_opts,

@@ -159,13 +159,13 @@ static const mr_opt_t zip_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(zip_t, prefix),
      .unit = "A,B,..",
-     .help = "Put before the names of the fields of inputs a, b, ..: left.,right.; without it "
-             "inputs of the same fields are stacked."},
+     .help = "Prefixes of the field names of inputs a, b, ..: left.,right.; without it, inputs "
+             "with equal fields are stacked."},
     {0}};
 
 const mr_stage_def_t mr_stage_zip = {
     .name = "zip",
-    .help = "Puts the records of several streams side by side (grain's zip).",
+    .help = "Joins the records of several streams side by side (grain's zip).",
     .in = MR_RECORD_INPUTS,
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = zip_opts,

@@ -33,14 +33,15 @@ bool mr_care_leaves_out(const struct mr_stage *s, uint64_t key);
 /* clang-format off */
 #define MR_CARE_OPTS(state, member)                                                               \
   {"skip-records", MR_OPT_STR, offsetof(state, member.skip), "ids", NULL, 0, 0, NULL,             \
-   "Records that keep their place but weigh nothing: 3,10-20 or @FILE.", 0},                      \
+   "Records to exclude, 3,10-20 or @FILE: they keep their place in the batch with zero weight.",  \
+   0},                                                                                            \
   {"on-bad", MR_OPT_STR, offsetof(state, member.on_bad), "", "fail", 0, 0, NULL,                  \
-   "A record that is unreadable or none: fail, skip-replace (another one stands in) or "          \
-   "quarantine:N (the same, up to N of them, told in a file).", 0},                               \
+   "What to do with an unreadable or invalid record: fail, skip-replace (use another one) or "    \
+   "quarantine:N (the same for at most N records, which are listed in a file).", 0},              \
   {"quarantine", MR_OPT_STR, offsetof(state, member.file), "", "quarantine.jsonl", 0, 0, NULL,    \
-   "The file of on-bad=quarantine:N, one line of JSON a record.", 0},                             \
+   "File of on-bad=quarantine:N, one line of JSON per record.", 0},                               \
   {"bad-seed", MR_OPT_INT, offsetof(state, member.seed), "", "0", 0, 4294967295.0, NULL,          \
-   "Decides which record stands in for a bad one.", 0}
+   "Seed that chooses the records used instead of bad ones.", 0}
 /* clang-format on */
 
 #endif

@@ -40,7 +40,7 @@ static const mr_opt_t checkpoint_opts[] = {
      .offset = offsetof(checkpoint_t, dir),
      .unit = "",
      .def = "checkpoints",
-     .help = "Folder to write to; it is made if need be.",
+     .help = "Folder to write to; it is created if it is missing.",
      .positional = 1},
     {.name = "keep",
      .type = MR_OPT_INT,
@@ -49,8 +49,7 @@ static const mr_opt_t checkpoint_opts[] = {
      .def = "2",
      .lo = 0,
      .hi = KEEP_MAX,
-     .help = "Newest checkpoints of a run that stay; older ones of the run are removed; 0 keeps "
-             "all."},
+     .help = "Number of checkpoints to keep; older ones of the run are removed; 0: keeps all."},
     {0}};
 
 static void path_of(const checkpoint_t *c, int64_t step, char *path, size_t n) {

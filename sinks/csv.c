@@ -30,15 +30,16 @@ typedef struct csv {
   mr_appender_t out;
 } csv_t;
 
-static const mr_opt_t csv_opts[] = {{.name = "path",
-                                     .type = MR_OPT_STR,
-                                     .offset = offsetof(csv_t, path),
-                                     .unit = "",
-                                     .def = "metrics.csv",
-                                     .help = "File to write; its folder is made if need be.",
-                                     .positional = 1},
-                                    MR_RESUME_OPTS(offsetof(csv_t, resume)),
-                                    {0}};
+static const mr_opt_t csv_opts[] = {
+    {.name = "path",
+     .type = MR_OPT_STR,
+     .offset = offsetof(csv_t, path),
+     .unit = "",
+     .def = "metrics.csv",
+     .help = "File to write; its folder is created if it is missing.",
+     .positional = 1},
+    MR_RESUME_OPTS(offsetof(csv_t, resume)),
+    {0}};
 
 static bool read_row(const void *arg, const char *line, size_t n, mr_resume_line_t *out) {
   const csv_t *c = arg;
@@ -200,7 +201,7 @@ static void csv_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_csv = {
     .name = "csv",
-    .help = "Writes the numbers of every metrics record as a row of a table.",
+    .help = "Writes the numbers of each metrics record as a row of a CSV file.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = csv_opts,
     .state_sz = sizeof(csv_t),

@@ -21,37 +21,38 @@ typedef struct mr_http_settings {
   int64_t port;
 } mr_http_settings_t;
 
-#define MR_HTTP_OPTS(at, default_port)                                                         \
-  {.name = "bind",                                                                             \
-   .type = MR_OPT_STR,                                                                         \
-   .offset = (at) + offsetof(mr_http_settings_t, bind),                                        \
-   .unit = "",                                                                                 \
-   .def = "127.0.0.1",                                                                         \
-   .help = "Address to listen at; one beyond loopback needs tls-cert and tls-key."},           \
-      {.name = "port",                                                                         \
-       .type = MR_OPT_INT,                                                                     \
-       .offset = (at) + offsetof(mr_http_settings_t, port),                                    \
-       .unit = "",                                                                             \
-       .def = default_port,                                                                    \
-       .lo = 0,                                                                                \
-       .hi = 65535,                                                                            \
-       .help = "Port to listen at; 0 takes a free one, the default the next free one.",        \
-       .positional = 1},                                                                       \
-      {.name = "allow-host",                                                                   \
-       .type = MR_OPT_STR,                                                                     \
-       .offset = (at) + offsetof(mr_http_settings_t, allow_host),                              \
-       .unit = "",                                                                             \
-       .def = "",                                                                              \
-       .help = "Another name, without port, under which requests may come."},                  \
-      {.name = "tls-cert",                                                                     \
-       .type = MR_OPT_STR,                                                                     \
-       .offset = (at) + offsetof(mr_http_settings_t, cert),                                    \
-       .unit = "",                                                                             \
-       .def = "",                                                                              \
-       .help = "File with the certificate, PEM."},                                             \
-  {                                                                                            \
-    .name = "tls-key", .type = MR_OPT_STR, .offset = (at) + offsetof(mr_http_settings_t, key), \
-    .unit = "", .def = "", .help = "File with its key, PEM."                                   \
+#define MR_HTTP_OPTS(at, default_port)                                                           \
+  {.name = "bind",                                                                               \
+   .type = MR_OPT_STR,                                                                           \
+   .offset = (at) + offsetof(mr_http_settings_t, bind),                                          \
+   .unit = "",                                                                                   \
+   .def = "127.0.0.1",                                                                           \
+   .help = "Address to listen at; addresses beyond loopback need tls-cert and tls-key."},        \
+      {.name = "port",                                                                           \
+       .type = MR_OPT_INT,                                                                       \
+       .offset = (at) + offsetof(mr_http_settings_t, port),                                      \
+       .unit = "",                                                                               \
+       .def = default_port,                                                                      \
+       .lo = 0,                                                                                  \
+       .hi = 65535,                                                                              \
+       .help =                                                                                   \
+           "Port to listen at; 0: any free port; the default is followed by the next free one.", \
+       .positional = 1},                                                                         \
+      {.name = "allow-host",                                                                     \
+       .type = MR_OPT_STR,                                                                       \
+       .offset = (at) + offsetof(mr_http_settings_t, allow_host),                                \
+       .unit = "",                                                                               \
+       .def = "",                                                                                \
+       .help = "Additional host name, without port, that requests may use."},                    \
+      {.name = "tls-cert",                                                                       \
+       .type = MR_OPT_STR,                                                                       \
+       .offset = (at) + offsetof(mr_http_settings_t, cert),                                      \
+       .unit = "",                                                                               \
+       .def = "",                                                                                \
+       .help = "File with the certificate, PEM."},                                               \
+  {                                                                                              \
+    .name = "tls-key", .type = MR_OPT_STR, .offset = (at) + offsetof(mr_http_settings_t, key),   \
+    .unit = "", .def = "", .help = "File with the key of the certificate, PEM."                  \
   }
 
 /* The response for a path of an allowed request; NULL: not found.  On the server's thread. */

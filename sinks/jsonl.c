@@ -18,15 +18,16 @@ typedef struct jsonl {
   mr_appender_t out;
 } jsonl_t;
 
-static const mr_opt_t jsonl_opts[] = {{.name = "path",
-                                       .type = MR_OPT_STR,
-                                       .offset = offsetof(jsonl_t, path),
-                                       .unit = "",
-                                       .def = "metrics.jsonl",
-                                       .help = "File to write; its folder is made if need be.",
-                                       .positional = 1},
-                                      MR_RESUME_OPTS(offsetof(jsonl_t, resume)),
-                                      {0}};
+static const mr_opt_t jsonl_opts[] = {
+    {.name = "path",
+     .type = MR_OPT_STR,
+     .offset = offsetof(jsonl_t, path),
+     .unit = "",
+     .def = "metrics.jsonl",
+     .help = "File to write; its folder is created if it is missing.",
+     .positional = 1},
+    MR_RESUME_OPTS(offsetof(jsonl_t, resume)),
+    {0}};
 
 /* Lines as this stage writes them are read without memory, which could run out and take a good line
    for a bad one. */

@@ -44,12 +44,12 @@ static const mr_opt_t ledger_opts[] = {
     {.name = "path",
      .type = MR_OPT_STR,
      .offset = AT(path),
-     .help = "File of the lines; none are written without it.",
+     .help = "File of the lines; default: none.",
      .positional = 1},
     {.name = "state",
      .type = MR_OPT_STR,
      .offset = AT(state),
-     .help = "File that says where the stream goes on; `millrace run --from FILE` reads it."},
+     .help = "File of the stream's state, from which `millrace run --from FILE` resumes."},
     {.name = "every",
      .type = MR_OPT_INT,
      .offset = AT(every),
@@ -57,14 +57,14 @@ static const mr_opt_t ledger_opts[] = {
      .def = "1",
      .lo = 1,
      .hi = 1e12,
-     .help = "Steps from one writing of the state to the next; the end writes it too."},
+     .help = "Steps between writes of the state; it is also written at the end."},
     {.name = "steps",
      .type = MR_OPT_INT,
      .offset = AT(steps),
      .unit = "steps",
      .def = "0",
      .hi = 1e15,
-     .help = "Ends after this step of the stream, counted from its beginning; 0 never does."},
+     .help = "Ends after this step of the stream, counted from its beginning; 0: never."},
     {.name = "resume-step",
      .type = MR_OPT_INT,
      .offset = AT(resume_step),
@@ -72,14 +72,14 @@ static const mr_opt_t ledger_opts[] = {
      .def = "-1",
      .lo = -1,
      .hi = 1e15,
-     .help = "Keeps the lines up to this step of an earlier run and goes on after them; -1 starts "
-             "a new file."},
+     .help =
+         "Keeps the lines of an earlier run up to this step, and appends; -1: starts a new file."},
     {.name = "resume-ledger",
      .type = MR_OPT_STR,
      .offset = AT(resume_hash),
      .unit = "hex",
      .def = "0",
-     .help = "The ledger at resume-step, which the one told at the end goes on from."},
+     .help = "Ledger at resume-step, from which the final one continues."},
     {0}};
 
 static mr_err_t ledger_plan(mr_stage_t *s) {
@@ -246,7 +246,7 @@ static void ledger_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_ledger = {
     .name = "ledger",
-    .help = "Writes what every batch holds, and where the stream goes on after it.",
+    .help = "Writes the contents of each batch, and the state of the stream after it.",
     .in = {{"in", MR_FLOW_BATCHES, false}},
     .out = {{"out", MR_FLOW_BATCHES, true}},
     .opts = ledger_opts,

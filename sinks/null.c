@@ -17,7 +17,7 @@ static const mr_opt_t null_opts[] = {
      .def = "0",
      .lo = 0,
      .hi = 1e15,
-     .help = "Ends after that many buffers; 0 takes all."},
+     .help = "Ends after this many buffers; 0: never."},
     {0},
 };
 
@@ -52,7 +52,7 @@ static void null_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_null = {
     .name = "null",
-    .help = "Takes everything and keeps nothing but a count and a ledger.",
+    .help = "Discards its input; keeps only a count and a ledger.",
     .in = {{"in", MR_FLOW_NONE, false}},
     .opts = null_opts,
     .state_sz = sizeof(null_t),

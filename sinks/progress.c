@@ -30,7 +30,7 @@ static const mr_opt_t progress_opts[] = {{.name = "every",
                                           .def = "20",
                                           .lo = 1,
                                           .hi = 1e9,
-                                          .help = "Steps from one plain line to the next.",
+                                          .help = "Steps between plain lines.",
                                           .positional = 1},
                                          MR_RESUME_TOLD_OPT(offsetof(progress_t, told)),
                                          {0}};
@@ -278,7 +278,7 @@ static mr_err_t progress_plan(mr_stage_t *s) { return MR_OK; }
 
 const mr_stage_def_t mr_stage_progress = {
     .name = "progress",
-    .help = "Shows how training goes: a live line on a terminal, plain lines elsewhere.",
+    .help = "Shows the progress of training: a live line on a terminal, plain lines elsewhere.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = progress_opts,
     .state_sz = sizeof(progress_t),

@@ -33,7 +33,7 @@ static const mr_opt_t publish_opts[] = {
      .offset = offsetof(publish_t, bind),
      .unit = "",
      .def = "tcp://127.0.0.1:5560",
-     .help = "Address of the socket: tcp:// on loopback (port * takes a free one), or ipc://FILE.",
+     .help = "Address of the socket: tcp:// on loopback (port *: any free one), or ipc://FILE.",
      .positional = 1},
     {.name = "linger",
      .type = MR_OPT_F64,
@@ -42,7 +42,7 @@ static const mr_opt_t publish_opts[] = {
      .def = "2",
      .lo = 0,
      .hi = 86400,
-     .help = "How long the end of a run waits for subscribers to take its last words."},
+     .help = "How long the end of a run waits for subscribers to receive its last records."},
     MR_RESUME_TOLD_OPT(offsetof(publish_t, told)),
     {0}};
 
@@ -130,7 +130,7 @@ static void publish_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_publish = {
     .name = "publish",
-    .help = "Publishes metrics over ZeroMQ, a topic a metric.",
+    .help = "Publishes metrics over ZeroMQ, one topic per metric.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .step = &(const mr_step_def_t){.run = publish_step, .publishes = true},
     .opts = publish_opts,

@@ -21,14 +21,13 @@ typedef struct mr_resume {
    .lo = -1,                                                                                    \
    .hi = 1e15,                                                                                  \
    .help =                                                                                      \
-       "Keeps what an earlier run wrote up to this step and goes on after it; -1 starts "       \
-       "anew."},                                                                                \
+       "Keeps what an earlier run wrote up to this step, and appends; -1: starts a new file."}, \
   {                                                                                             \
     .name = "resume-valid", .type = MR_OPT_BOOL, .offset = (at) + offsetof(mr_resume_t, valid), \
     .unit = "", .def = "true",                                                                  \
     .help =                                                                                     \
-        "Whether the validation of that step had been done before its checkpoint; else "        \
-        "its record comes again."                                                               \
+        "Whether that step was validated before its checkpoint; if not, its validation is "     \
+        "reported again."                                                                       \
   }
 
 /* The row of a sink that cannot take back what it has shown: it stays silent up to this step. */
@@ -37,8 +36,8 @@ typedef struct mr_resume {
     .name = "resume-told", .type = MR_OPT_INT, .offset = (at), .unit = "steps", .def = "-1", \
     .lo = -1, .hi = 1e15,                                                                    \
     .help =                                                                                  \
-        "The last step that the run told before it was killed: steps up to it are not told " \
-        "again."                                                                             \
+        "Last step that the run reported before it was killed; steps up to it are not "      \
+        "reported again."                                                                    \
   }
 
 /* Whether a record was told by the run before: a step up to told, or a validation before it (one of

@@ -33,13 +33,13 @@ static const mr_opt_t telemetry_opts[] = {
      .def = "1",
      .lo = 0,
      .hi = 1e6,
-     .help = "Time from one measurement to the next; records in between pass as they are."},
+     .help = "Seconds between measurements; records in between pass unchanged."},
     {.name = "disk",
      .type = MR_OPT_STR,
      .offset = offsetof(telemetry_t, disk),
      .unit = "",
      .def = ".",
-     .help = "Folder on the disk whose free space is told."},
+     .help = "Folder on the disk whose free space is reported."},
     {0}};
 
 static mr_err_t telemetry_plan(mr_stage_t *s) {
@@ -203,7 +203,8 @@ static mr_err_t telemetry_step(mr_stage_t *s) {
 const mr_stage_def_t mr_stage_telemetry = {
     .name = "telemetry",
     .help =
-        "Adds stage shares, queue depths, step-time quantiles, CPU, memory and disk to metrics.",
+        "Adds busy shares of stages, queue depths, step-time quantiles, CPU, memory and disk usage "
+        "to metrics.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .out = {{.name = "metrics", .flow = MR_FLOW_METRICS}},
     .opts = telemetry_opts,

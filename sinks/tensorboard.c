@@ -38,7 +38,7 @@ static const mr_opt_t tensorboard_opts[] = {
      .offset = offsetof(tensorboard_t, dir),
      .unit = "",
      .def = "tensorboard",
-     .help = "Folder of the event files; it is made if need be.",
+     .help = "Folder of the event files; it is created if it is missing.",
      .positional = 1},
     MR_RESUME_OPTS(offsetof(tensorboard_t, resume)),
     {0}};

@@ -38,7 +38,7 @@ static const mr_opt_t web_opts[] = {
      .offset = offsetof(web_t, run),
      .unit = "",
      .def = ".",
-     .help = "Run folder; the runs beside it can be laid under its curves."},
+     .help = "Run folder; the page can overlay the curves of the runs beside it."},
     MR_RESUME_OPTS(offsetof(web_t, resume)),
     {0}};
 

@@ -42,28 +42,27 @@ static const mr_opt_t batch_opts[] = {
      .lo = 1,
      .hi = 65536,
      .positional = 1,
-     .help = "How many records a batch holds."},
+     .help = "Number of records in a batch."},
     {.name = "drop-remainder",
      .type = MR_OPT_BOOL,
      .offset = offsetof(batch_t, drop),
      .unit = "",
      .def = "false",
-     .help = "Leaves out an epoch's last batch if it is not full."},
+     .help = "Drops the last batch of an epoch if it is not full."},
     {.name = "across-epochs",
      .type = MR_OPT_BOOL,
      .offset = offsetof(batch_t, across),
      .unit = "",
      .def = "false",
-     .help = "Lets a batch go on into the next epoch, as grain's DataLoader does."},
+     .help = "Lets a batch cross the end of an epoch, as grain's DataLoader does."},
     {.name = "order",
      .type = MR_OPT_ENUM,
      .offset = offsetof(batch_t, order),
      .unit = "",
      .def = "stream",
      .choices = "stream|grain-workers",
-     .help =
-         "grain-workers: batches in the order of grain's worker processes, each of which batches "
-         "every loader-workers-th record; they cross epochs."},
+     .help = "grain-workers: batches as grain's worker processes make them, each of every "
+             "loader-workers-th record, across epochs."},
     {.name = "loader-workers",
      .type = MR_OPT_INT,
      .offset = offsetof(batch_t, loader_workers),
@@ -71,19 +70,19 @@ static const mr_opt_t batch_opts[] = {
      .def = "0",
      .lo = 0,
      .hi = 256,
-     .help = "How many worker processes of grain order=grain-workers stands for; threads of this "
-             "stage are workers=."},
+     .help = "Number of grain's worker processes that order=grain-workers reproduces; workers= "
+             "sets the threads of this stage."},
     {.name = "host",
      .type = MR_OPT_STR,
      .offset = offsetof(batch_t, host_text),
      .unit = "I/N",
-     .help = "Gives only the I-th of N slices of each batch, for N processes that share it; I is "
-             "from 0."},
+     .help = "Produces only slice I of N, from 0, of each batch, for N processes that share it."},
     {.name = "skip-steps",
      .type = MR_OPT_STR,
      .offset = offsetof(batch_t, skip_steps),
      .unit = "steps",
-     .help = "Steps, from 1, whose batches come empty and move nothing: 3,10-20 or @FILE."},
+     .help = "Steps to skip, from 1, 3,10-20 or @FILE: their batches come empty and change no "
+             "parameter."},
     {0},
 };
 
@@ -309,7 +308,7 @@ static mr_err_t batch_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_batch = {
     .name = "batch",
-    .help = "Gathers the records of a chain into batches.",
+    .help = "Collects records into batches.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .opts = batch_opts,

@@ -14,13 +14,13 @@ static const mr_opt_t delay_opts[] = {
      .unit = "microseconds",
      .def = "1000",
      .hi = 1e9,
-     .help = "How long a buffer is held.",
+     .help = "Delay of each buffer.",
      .positional = 1},
     {.name = "asleep",
      .type = MR_OPT_BOOL,
      .offset = offsetof(delay_t, asleep),
      .def = "false",
-     .help = "Sleeps meanwhile, and leaves the processor to others."},
+     .help = "Sleeps during the delay, so that other threads can use the processor."},
     {0}};
 
 static mr_err_t delay_plan(mr_stage_t *s) {
@@ -39,7 +39,7 @@ static mr_err_t delay_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_delay = {
     .name = "delay",
-    .help = "Holds each buffer for a while, in a thread of its own: a stand-in for a slow stage.",
+    .help = "Delays each buffer on a thread of its own, to simulate a slow stage.",
     .in = {{"in", MR_FLOW_NONE, false}},
     .out = {{"out", MR_FLOW_NONE, false}},
     .opts = delay_opts,

@@ -29,12 +29,12 @@ static const mr_opt_t drop_opts[] = {{.name = "fields",
                                       .offset = offsetof(drop_t, fields),
                                       .unit = "A,B,..",
                                       .positional = 1,
-                                      .help = "Names of the fields that go."},
+                                      .help = "Names of the fields to remove."},
                                      {0}};
 
 const mr_stage_def_t mr_stage_drop = {
     .name = "drop",
-    .help = "Leaves some fields of each record out.",
+    .help = "Removes some fields from each record.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = drop_opts,

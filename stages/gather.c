@@ -22,7 +22,7 @@ static const mr_opt_t gather_opts[] = {
      .lo = 0,
      .hi = 65536,
      .positional = 1,
-     .help = "How many records a whole batch holds; 0: as many as the slices together."},
+     .help = "Number of records in a whole batch; 0: those of all slices together."},
     {0}};
 
 static bool alike(const mr_spec_t *a, const mr_spec_t *b) {
@@ -103,7 +103,7 @@ static mr_err_t gather_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_gather = {
     .name = "gather",
-    .help = "Makes whole batches from the slices of several readers (batch host=I/N).",
+    .help = "Assembles whole batches from the slices of several readers (batch host=I/N).",
     .in = {{"a", MR_FLOW_BATCHES, false},
            {"b", MR_FLOW_BATCHES, true},
            {"c", MR_FLOW_BATCHES, true},

@@ -15,7 +15,7 @@ static mr_err_t identity_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_identity = {
     .name = "identity",
-    .help = "Passes buffers on unchanged.",
+    .help = "Passes buffers unchanged.",
     .in = {{"in", MR_FLOW_NONE, false}},
     .out = {{"out", MR_FLOW_NONE, false}},
     .step = &(const mr_step_def_t){.run = identity_step, .parallel = true},

@@ -34,19 +34,18 @@ static const mr_opt_t rebatch_opts[] = {
      .unit = "records",
      .lo = 1,
      .hi = 65536,
-     .help = "How many records a batch holds that comes out.",
+     .help = "Number of records in an output batch.",
      .positional = 1},
     {.name = "drop-remainder",
      .type = MR_OPT_BOOL,
      .offset = offsetof(rebatch_t, drop),
      .def = "false",
-     .help = "Leaves out the stream's last batch if it is not full."},
+     .help = "Drops the last batch of the stream if it is not full."},
     {.name = "host",
      .type = MR_OPT_STR,
      .offset = offsetof(rebatch_t, host_text),
      .unit = "I/N",
-     .help = "Gives only the I-th of N slices of each batch, for N processes that share it; I is "
-             "from 0."},
+     .help = "Produces only slice I of N, from 0, of each batch, for N processes that share it."},
     {0}};
 
 static mr_err_t rebatch_plan(mr_stage_t *s) {
@@ -196,7 +195,7 @@ static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, i
 
 const mr_stage_def_t mr_stage_rebatch = {
     .name = "rebatch",
-    .help = "Makes batches of another size from batches (grain's RebatchIterDataset).",
+    .help = "Changes the size of batches (grain's RebatchIterDataset).",
     .in = {{"in", MR_FLOW_BATCHES, false}},
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .opts = rebatch_opts,

@@ -37,18 +37,17 @@ static mr_err_t rename_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-static const mr_opt_t rename_opts[] = {
-    {.name = "fields",
-     .type = MR_OPT_STR,
-     .offset = offsetof(rename_t, fields),
-     .unit = "OLD:NEW,..",
-     .positional = 1,
-     .help = "What fields are called, and what they are to be called."},
-    {0}};
+static const mr_opt_t rename_opts[] = {{.name = "fields",
+                                        .type = MR_OPT_STR,
+                                        .offset = offsetof(rename_t, fields),
+                                        .unit = "OLD:NEW,..",
+                                        .positional = 1,
+                                        .help = "Old and new names of fields."},
+                                       {0}};
 
 const mr_stage_def_t mr_stage_rename = {
     .name = "rename",
-    .help = "Gives fields of records other names.",
+    .help = "Renames fields of records.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = rename_opts,

@@ -28,7 +28,7 @@ static const mr_opt_t select_opts[] = {
      .offset = offsetof(select_t, fields),
      .unit = "A,B,..",
      .positional = 1,
-     .help = "Names of the fields that stay; they come out in this order."},
+     .help = "Names of the fields to keep, in the order of the output."},
     {0}};
 
 const mr_stage_def_t mr_stage_select = {

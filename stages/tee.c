@@ -25,7 +25,7 @@ static mr_err_t tee_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_tee = {
     .name = "tee",
-    .help = "Gives every buffer to all of its outputs.",
+    .help = "Passes each buffer to all of its outputs.",
     .in = {{"in", MR_FLOW_NONE, false}},
     .out = {{"a", MR_FLOW_NONE, false},
             {"b", MR_FLOW_NONE, true},

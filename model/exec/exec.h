@@ -19,8 +19,8 @@ typedef struct mr_compile_options mr_compile_options_t;
 struct mr_compile_options {
   const struct mr_backend *backend; /* what for; NULL: the default */
   const bool *donate;               /* [f->n_in]: a run may write over that input; NULL: none */
-  /* The last in_place inputs are donated and become the last in_place outputs, one by one: a run may
-     be given the same arrays for both.  MR_ERR_SHAPE where avals differ. */
+  /* The last in_place inputs are donated and become the last in_place outputs, one by one: a run
+     may be given the same arrays for both.  MR_ERR_SHAPE where avals differ. */
   int in_place;
   /* An executable that never runs at the same time: its arena is used where it is large enough.
      It must be destroyed later.  NULL: none. */

@@ -68,8 +68,8 @@ static mr_err_t check(const char *skip, mr_diag_t *diag) {
                  : (p + 1)->name ? ", "
                                  : ", ",
                  p->name);
-      return mr_fail(diag, MR_ERR_CONFIG, "passes to skip: \"%.*s\" is not a pass; known: %s", (int)n,
-                     skip, all);
+      return mr_fail(diag, MR_ERR_CONFIG, "passes to skip: \"%.*s\" is not a pass; known: %s",
+                     (int)n, skip, all);
     }
     skip += n + (skip[n] == ',');
   }

@@ -4,7 +4,8 @@
 #include "model/ir/op.h"
 #include "model/transforms/transforms.h"
 
-/* A use is far if at least this many equations lie before it; a value counts if it is at least this large. */
+/* A use is far if at least this many equations lie before it; a value counts if it is at least this
+ * large. */
 enum { FAR = 24, LARGE = 1 << 16 };
 
 typedef struct remat {

@@ -148,7 +148,7 @@ static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};
 
 const mr_stage_def_t mr_stage_train_step = {
     .name = "train-step",
-    .help = "Trains a model, one step a batch, and evaluates it.",
+    .help = "Trains a model, one step per batch, and evaluates it.",
     TRAIN_STEP,
     .choose = choose_any};
 

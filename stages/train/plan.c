@@ -16,13 +16,13 @@ const char *const mr__train_optimizer_name[] = {"sgd", "momentum", "adam", "adam
 /* "model" comes first: def.c puts the model's own settings behind it. */
 const mr_opt_t mr__train_stage_opts[] = {
     {"model", MR_OPT_STR, AT(model_name), "", "vit", 0, 0, NULL,
-     "Which model is trained; its own settings are settings here: `millrace inspect train-step "
+     "Model to train; its settings become settings of this stage: `millrace inspect train-step "
      "model=NAME`.",
      0},
     MR_TRAIN_TEAM_OPTS(AT(team)),
     {"matmul-precision", MR_OPT_ENUM, AT(precision), "", "none", 0, 0, "none|default|high|highest",
-     "Of dtype=f32's products: bf16 with f32 sums (default), three of these (high) or f32; none: "
-     "what MILLRACE_MATMUL_PRECISION says, else f32.",
+     "Precision of f32 products: bf16 with f32 sums (default), three of these (high) or f32 "
+     "(highest); none: MILLRACE_MATMUL_PRECISION, else f32.",
      0},
     {"dtype", MR_OPT_ENUM, AT(dtype), "", "bf16", 0, 0, "f32|bf16",
      "Type of the matrix products; parameters are f32.", 0},
@@ -30,17 +30,16 @@ const mr_opt_t mr__train_stage_opts[] = {
      "Seed of the initial parameters and of dropout.", 0},
     {"lr", MR_OPT_F64, AT(lr), "", "1e-3", 0, 100, NULL, "Peak learning rate.", 0},
     {"optimizer", MR_OPT_ENUM, AT(optimizer), "", "adamw", 0, 0, OPTIMIZERS,
-     "How gradients move the parameters.", 0},
+     "How gradients update the parameters.", 0},
     {"b1", MR_OPT_F64, AT(b1), "", "-1", -1, 0.9999999, NULL,
-     "Decay of the first moment, or of the momentum; -1: the optimizer's usual one.", 0},
+     "Decay of the first moment, or of the momentum; -1: the optimizer's usual value.", 0},
     {"b2", MR_OPT_F64, AT(b2), "", "-1", -1, 0.9999999, NULL,
      "Decay of the second moment; -1: the optimizer's usual one.", 0},
     {"eps", MR_OPT_F64, AT(eps), "", "-1", -1, 1, NULL,
      "Added to the root of the second moment; -1: the optimizer's usual value.", 0},
     {"weight-decay", MR_OPT_F64, AT(weight_decay), "", "-1", -1, 10, NULL,
-     "Decoupled weight decay, of every parameter; -1: the optimizer's usual one.", 0},
-    {"nesterov", MR_OPT_BOOL, AT(nesterov), "", "false", 0, 0, NULL,
-     "Momentum looks ahead by one step.", 0},
+     "Decoupled weight decay of all parameters; -1: the optimizer's usual value.", 0},
+    {"nesterov", MR_OPT_BOOL, AT(nesterov), "", "false", 0, 0, NULL, "Uses Nesterov momentum.", 0},
     {"accumulate", MR_OPT_INT, AT(accumulate), "parts", "1", 1, 65536, NULL,
      "Splits a batch into this many parts and adds up their gradients: needs less memory.", 0},
     {"remat", MR_OPT_ENUM, AT(remat), "", "none", 0, 0, "none|dots|full",
@@ -80,12 +79,12 @@ const mr_opt_t mr__train_stage_opts[] = {
     {"checkpoint-every", MR_OPT_INT, AT(checkpoint_every), "steps", "0", 0, 1e12, NULL,
      "Also emits the state every this many steps; 0: only after each epoch and at the end.", 0},
     {"watch-every", MR_OPT_INT, AT(watch_every), "steps", "100", 0, 1e12, NULL,
-     "Steps from one set of histograms and sample pictures to the next, the first after step 1; 0: "
-     "none.",
+     "Reports histograms and sample pictures every this many steps, first after step 1; 0: never.",
      0},
     {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to resume from.", 0},
     {"leak-check", MR_OPT_ENUM, AT(leak_check), "", "ids", 0, 0, "ids|content|off",
-     "Refuses inputs that share records, compared by their position in the files, by their bytes, or not at all.",
+     "Refuses inputs that share records, compared by their position in the files, by their bytes, "
+     "or not at all.",
      0},
     {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
     {0},

@@ -19,9 +19,9 @@ void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t);
 /* Of a stage whose state holds an mr_train_team_t at offset base. */
 #define MR_TRAIN_TEAM_OPTS(base)                                                                  \
   {"threads", MR_OPT_INT, (base) + offsetof(mr_train_team_t, threads), "", "0", 0, MR_THREADS_MAX, \
-   NULL, "Threads that compute; 0: one a processor.", 0},                                         \
+   NULL, "Number of compute threads; 0: one per processor.", 0},                                         \
   {"pin", MR_OPT_BOOL, (base) + offsetof(mr_train_team_t, pin), "", "false", 0, 0, NULL,          \
-   "Ties each of these threads to a processor of its own, or in turn where there are fewer.", 0}
+   "Binds each of these threads to a processor of its own, or in turn if there are fewer processors.", 0}
 /* clang-format on */
 
 #endif

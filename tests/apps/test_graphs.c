@@ -134,7 +134,7 @@ static void inspect_says_what_each_setting_takes_in_80_columns(void **state) {
   ends(0, "\n  skip-records    text of ids\n", "");
   ends(0, "\n  holdout         whole number of records in [0, 1e+12], default 5000\n", "");
   ends(0, "\n                  Folder of data_batch_1.bin", "");
-  ends(0, "\n                  What this stage is called in the graph.\n", "");
+  ends(0, "\n                  Name of this stage in the graph.\n", "");
   static const char *const what[] = {"cifar10", "vit-step", "publish", "process"};
   for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
     RUN(&p, "inspect", what[i]);
