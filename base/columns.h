@@ -8,9 +8,9 @@
 /* Columns of the terminal at a descriptor, at least 20; 0: it is no terminal, or does not say. */
 int mr_columns(int fd);
 
-/* Bytes of the longest start of text that fits in the given columns and ends before a space or at the
-   end of text; where the first word alone is longer, as much of it as fits.  A character of several
-   bytes counts as one column and is never split. */
+/* Bytes of the longest start of text that fits in the given columns and ends before a space or at
+   the end of text; where the first word alone is longer, as much of it as fits.  A character of
+   several bytes counts as one column and is never split. */
 size_t mr_fitting(const char *text, int columns);
 
 /* Writes text and a newline, in lines of at most the given columns (0: one line, however long),
