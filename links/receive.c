@@ -169,7 +169,10 @@ static void say_ack(mr_link_t *l) {
   if (!l->ack_due_ms) l->ack_due_ms = now + MR__LINK_ACK_MS;
   bool many = l->released - l->released_said >= (l->cfg.window + 1) / 2 || l->committed_said < 0;
   if (!many && l->total < 0 && now < l->ack_due_ms) return;
-  if (!mr__link_say(l, MR__LINK_ACK, l->released, &ack, sizeof ack)) return;
+  if (!mr__link_say(l, MR__LINK_ACK, l->released, &ack, sizeof ack)) {
+    l->ack_due_ms = now + MR__LINK_RETRY_MS; /* no peer to hear it; not again in a hurry */
+    return;
+  }
   l->committed_said = ack.committed, l->released_said = l->released, l->ack_due_ms = 0;
 }
 
