@@ -48,11 +48,12 @@ static void turn(mr_link_t *l) {
   if (mr_link_pump(l, &diag) < 0) fail_msg("%s", diag.text);
 }
 
-/* Everything arrives; each buffer is looked at while it is held. */
+/* Everything arrives; each buffer is looked at while it is held.  The last acknowledgement may
+   overtake the sender's word that this was all, as each goes its own way through two threads. */
 static void carry(pair_t *p, int64_t total) {
   mr_buf_t *b[3];
   int64_t got = 0;
-  while (!mr_link_done(p->out)) {
+  while (!mr_link_done(p->out) || !mr_link_over(p->in)) {
     ends_send(p->out, p->pool, &p->spec, &p->next, total);
     turn(p->out);
     turn(p->in);

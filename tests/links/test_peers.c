@@ -559,9 +559,9 @@ static int make_keys(void **state) {
 }
 
 static int drop_keys(void **state) {
-  static const char *const name[] = {"sender", "reader", "stranger", "one"};
+  static const char *const name[] = {"sender", "reader", "stranger", "one", "two"};
   char file[32];
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < 10; i++) {
     snprintf(file, sizeof file, "%s.%s", name[i / 2], i % 2 ? "pub" : "key");
     unlink(in_folder(file));
   }
