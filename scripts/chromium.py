@@ -57,7 +57,7 @@ class Browser:
         args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--host-resolver-rules=MAP rebound.example 127.0.0.1"]  # a foreign name that points here
         wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": args, "binary": "/usr/bin/chromium"},
-                                  "goog:loggingPrefs": {"browser": "ALL"}}}
+                                  "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"script": 300000}}}
         self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
 
     def is_ready(self):
@@ -71,7 +71,7 @@ class Browser:
             path = f"/session/{self.session}{path}"
         data = json.dumps(body if body is not None else {}).encode() if method == "POST" else None
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=330) as answer:
             return json.load(answer)["value"]
 
     def quit(self):
