@@ -36,7 +36,7 @@ static const float *watched(const mr_train_watch_t *w, const mr_params_t *params
   return w->of_p ? mr_params_f32(params, MR_SET_VALUES, 0) : mr_params_f32(params, MR_SET_SLOT, 0);
 }
 
-void mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
+bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params) {
   size_t bytes = params->arena_size * sizeof *w->before;
   bool lion = o->def == &mr_optim_lion, momentum = o->def == &mr_optim_momentum;
@@ -44,7 +44,9 @@ void mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
   w->decay = w->of_p ? 1 : lion ? o->b2 : o->b1;
   w->gain = w->of_p ? -lr : momentum ? 1 : 1 - w->decay;
   if (!w->before) w->before = malloc(bytes);
-  if (w->before) memcpy(w->before, watched(w, params), bytes);
+  if (!w->before) return false;
+  memcpy(w->before, watched(w, params), bytes);
+  return true;
 }
 
 void mr_train_watch_fini(mr_train_watch_t *w) {
@@ -67,7 +69,7 @@ void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *par
     const mr_param_t *p = &params->param[i % params->n];
     mr_histogram_t *h = &out->histogram[out->n_histograms];
     bool weights = i < params->n;
-    if (!weights && (!w->before || w->gain == 0)) return;
+    if (!weights && w->gain == 0) return;
     const float *x =
         weights ? mr_params_f32(params, MR_SET_VALUES, 0) + p->offset : gradients(w, params, p);
     histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);

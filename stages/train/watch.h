@@ -20,9 +20,9 @@ typedef struct mr_train_watch {
   float decay, gain;
 } mr_train_watch_t;
 
-/* Notes what the gradients of the step to come are found by; without memory for it, or with an lr
-   of 0 and no momentum, there are none to tell. */
-void mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
+/* Notes what the gradients of the step to come are found by; with an lr of 0 and no momentum there
+   are none to tell.  False without memory. */
+bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params);
 
 /* Histograms [first, first + MR_METRICS_HISTOGRAMS_MAX) of 2 n: tensor i's weights, then n + i its
