@@ -202,7 +202,7 @@ mr_err_t mr_args_settings(const mr_args_t *a, int at, mr_diag_t *diag) {
     int key = (int)strcspn(word, "=");
     if (value)
       return mr_fail(diag, MR_ERR_USAGE,
-                     "%s: \"%.*s\" and its value stand apart: write %.*s=%.60s without blanks",
+                     "%s: \"%.*s\" and its value are separated: write %.*s=%.60s without blanks",
                      a->command->name, key, word, key, word, value);
     if (key && word[key]) continue;
     return mr_fail(diag, MR_ERR_USAGE, "%s: \"%.200s\", expected KEY=VALUE%s", a->command->name,

@@ -55,7 +55,7 @@ static void written_by(const mr_move_row_t *r, bool all, char *text, size_t size
   char at[128] = "", user[128] = "";
   const mr_eqn_t *e = r->eqn;
   if (!e) {
-    snprintf(text, size, "an output that stands elsewhere");
+    snprintf(text, size, "an output in other memory");
     return;
   }
   like(at, e->scope, sizeof at, all);

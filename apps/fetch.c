@@ -116,7 +116,7 @@ static mr_err_t try_once(fetch_t *f) {
   if (worth_another_try(code) && f->have > f->from) return MR_AGAIN;
   return mr_fail(f->diag, MR_ERR_IO, "%s: %s%s", f->url,
                  reason[0] ? reason : curl_easy_strerror(code),
-                 f->have > 0 ? "; the next call goes on where this one stopped" : "");
+                 f->have > 0 ? "; the next call resumes where this one stopped" : "");
 }
 
 static mr_err_t download(fetch_t *f) {
@@ -124,10 +124,10 @@ static mr_err_t download(fetch_t *f) {
     mr_err_t e = try_once(f);
     if (e != MR_AGAIN) return e;
     if (f->have > 0)
-      fprintf(stderr, "the connection was cut after %" PRId64 " bytes; going on\n", f->have);
+      fprintf(stderr, "the connection was cut after %" PRId64 " bytes; resuming\n", f->have);
   }
   return mr_fail(f->diag, MR_ERR_IO,
-                 "%s: cut off %d times; the next call goes on after %" PRId64 " bytes", f->url,
+                 "%s: interrupted %d times; the next call resumes after %" PRId64 " bytes", f->url,
                  TRIES, f->have);
 }
 

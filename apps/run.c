@@ -84,7 +84,8 @@ static mr_err_t check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag_t *
       return mr_fail(diag, MR_ERR_USAGE, "run: %s: the graph has no process { } blocks",
                      of_many[i]);
   if (mr_args_text(a, "--from") && mr_graph_n_processes(g))
-    return mr_fail(diag, MR_ERR_USAGE, "run: --from: each process goes on by itself; say --resume");
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "run: --from: the processes of a graph resume by themselves; use --resume");
   return MR_OK;
 }
 
@@ -103,7 +104,7 @@ static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = mr_supervise(a, g, given, diag);
   mr_graph_destroy(g);
   mr_process_forget(given);
-  if (e == MR_EXIT_STOPPED) puts("stopped; the same command with --resume goes on");
+  if (e == MR_EXIT_STOPPED) puts("stopped; the same command with --resume resumes it");
   return e;
 }
 

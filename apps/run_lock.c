@@ -139,10 +139,10 @@ static mr_err_t judge_text(const char *folder, int fd, bool made, mr_diag_t *dia
   owner_t o = read_owner(fd);
   if (made) return MR_OK;
   if (!o.pid)
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "%s: another process is about to train in this run folder; if there is none, "
-                   "remove %s/lock",
-                   folder, folder);
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "%s: another process is about to train in this run folder; if none is, remove %s/lock",
+        folder, folder);
   if (!is_here(&o)) return held_elsewhere(folder, &o, diag);
   return is_alive(&o) ? held(folder, &o, diag) : MR_OK;
 }

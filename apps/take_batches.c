@@ -56,7 +56,7 @@ static mr_err_t build(mr_graph_t *g, const char *stage, const char **name, const
   MR_TRY(mr_graph_only(g, stage ? stage : last, diag));
   *batch = mr_graph_batches(g, &last);
   if (!*batch)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: no batch stage stands there or before it", stage);
+    return mr_fail(diag, MR_ERR_USAGE, "%s: there is no batch stage at or before it", stage);
   MR_TRY(mr_graph_set(g, *batch, "workers", "1", diag)); /* more would make batches in vain */
   MR_TRY(mr_graph_set_depth(g, 2, diag));
   MR_TRY(mr_graph_add_def(g, &taker, NULL, name, diag));

@@ -72,7 +72,7 @@ static mr_err_t copy_data(unpack_t *u, int fd, int64_t size, const char *name) {
 static mr_err_t take_file(unpack_t *u, struct archive_entry *entry, int i) {
   int64_t size = archive_entry_size(entry);
   if (u->seen & 1u << i)
-    return mr_fail(u->diag, MR_ERR_DATA, "%s: %s stands twice", u->path, wanted[i].name);
+    return mr_fail(u->diag, MR_ERR_DATA, "%s: %s occurs twice", u->path, wanted[i].name);
   if (wanted[i].size ? size != wanted[i].size : size < 0 || size > TEXT_BYTES)
     return mr_fail(u->diag, MR_ERR_DATA, "%s: %s has %" PRId64 " bytes, expected %" PRId64, u->path,
                    wanted[i].name, size, wanted[i].size ? wanted[i].size : (int64_t)TEXT_BYTES);

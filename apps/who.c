@@ -101,7 +101,7 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
           leaf->source->name, leaf->index,
           mr_printable_cell(file, sizeof shown, shown, sizeof shown), offset);
   if (leaf->rec && leaf->rec->key != where.key)
-    fprintf(out, "  (bad: %" PRIu64 " stands in)", leaf->rec->key);
+    fprintf(out, "  (bad: %" PRIu64 " used instead)", leaf->rec->key);
   if (t->rec->skipped) fputs("  (left out)", out);
 }
 
@@ -160,7 +160,7 @@ static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const 
   const who_t *w = ctx;
   if (!w->json) {
     printf("step %" PRId64 ", epoch %" PRId64 ": %d records%s\n", step, b->epoch + 1, b->n,
-           b->n ? "" : ", left out by skip-steps");
+           b->n ? "" : ", skipped by skip-steps");
     if (b->n)
       printf("%4s %10s %5s  %-12s %10s  %s\n", "slot", "id", "label", "source", "index",
              "file @ offset, and what was drawn");

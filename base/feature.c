@@ -63,6 +63,6 @@ mr_err_t mr_without(mr_diag_t *diag, const char *what, const char *needs) {
       o += (size_t)snprintf(options + o, sizeof options - o, " -DMILLRACE_WITH_%s=ON", f->name);
   }
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                 "%s: this millrace was built without %s; to have it, install%s and build with%s",
-                 what, library, packages, options);
+                 "%s: this millrace was built without %s; install%s and build with%s", what,
+                 library, packages, options);
 }

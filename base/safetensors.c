@@ -221,7 +221,7 @@ static mr_err_t check_names(const cJSON *object, const char *path, mr_diag_t *di
   mr_err_t e = MR_OK;
   for (int i = 1; i < n && e >= 0; i++)
     if (!strcmp(name[i - 1], name[i]))
-      e = mr_fail(diag, MR_ERR_DATA, "%s: the name %s stands twice", path, name[i]);
+      e = mr_fail(diag, MR_ERR_DATA, "%s: the name %s occurs twice", path, name[i]);
   free(name);
   return e;
 }

@@ -66,8 +66,7 @@ static void say_alone(const mr_stage_t *s) {
   t->opened_ns = 0;
   mr_link_stats(t->link, &now);
   if (now.connections) return;
-  fprintf(stderr,
-          "millrace: %s: nobody has answered at %s so far; is the other process running%s?\n",
+  fprintf(stderr, "millrace: %s: no answer from %s so far; is the other process running%s?\n",
           s->name, t->set.address, t->set.key ? ", and does each end know the other's key" : "");
 }
 

@@ -80,7 +80,7 @@ static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_
                        const char *how) {
   if (number >= now->reached || !now->released) return;
   mr_fprintf(stderr,
-             "millrace: %s: the peer goes on from buffer %" PRId64 "; %" PRId64
+             "millrace: %s: the peer continues at buffer %" PRId64 "; %" PRId64
              " were released and %" PRId64 " committed, and %" PRId64 " are %s again\n",
              s->name, number, now->released, now->committed, now->reached - number, how);
 }
@@ -96,7 +96,7 @@ static mr_err_t hear_peer(mr_stage_t *s) {
     say_return(s, asked.number, &now, "made");
     to_stream_at(&asked, &o->at);
     o->moved = true;
-    return mr_stage_fail(s, MR_ERR_CANCEL, "the peer goes on from buffer %" PRId64, asked.number);
+    return mr_stage_fail(s, MR_ERR_CANCEL, "the peer continues at buffer %" PRId64, asked.number);
   }
   if (now.connections > o->connections) {
     o->connections = now.connections;

@@ -75,7 +75,7 @@ static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
   for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_link_spec(link);) {
     if (mr_link_pump(link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
     if (mr_now_ns() > until)
-      return mr_stage_fail(s, MR_ERR_IO, "link = %s: nobody answers there; start millrace serve%s",
+      return mr_stage_fail(s, MR_ERR_IO, "link = %s: no answer; start millrace serve%s",
                            t->in.set.address,
                            t->in.set.key ? ", and see that each end has the other's public key"
                                          : " (one that has a key answers to keys alone)");

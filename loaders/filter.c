@@ -94,7 +94,7 @@ static const mr_opt_t filter_opts[] = {
     {"seed", MR_OPT_INT, offsetof(filter_t, seed), "", "0", 0, 4294967295.0, NULL,
      "Decides which share p keeps.", 0},
     {"invert", MR_OPT_BOOL, offsetof(filter_t, invert), "", "false", 0, 0, NULL,
-     "Keeps what would be left out, and the other way round.", 0},
+     "Inverts the choice.", 0},
     {0}};
 
 const mr_stage_def_t mr_stage_filter = {

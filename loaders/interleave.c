@@ -52,7 +52,8 @@ static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
   dealt_t d = dealt(s, w);
   int64_t *word = mr_walk_words(w);
   if (!d.n) return MR_END; /* fewer streams than workers */
-  if (!sane(d, word)) return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state that cannot be");
+  if (!sane(d, word))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "cannot resume from an impossible state");
   for (;;) {
     int64_t *slot = &word[SLOT + word[TURN]];
     if (!*slot && word[OPENED] < d.n) *slot = ++word[OPENED];

@@ -33,7 +33,7 @@ static void *work_main(void *arg) {
   mr_err_t e = w->reads ? mr__store_reader(w->st, !w->few, NULL, 0, &r, &diag) : MR_OK;
   while (e >= 0 && !atomic_load_explicit(&w->failed, memory_order_relaxed)) {
     if (atomic_load_explicit(&w->st->stop, memory_order_relaxed))
-      e = mr_fail(&diag, MR_ERR_CANCEL, "nobody waits any more");
+      e = mr_fail(&diag, MR_ERR_CANCEL, "no longer needed");
     if (e < 0) break;
     int64_t k = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
     if (k >= w->n) break;

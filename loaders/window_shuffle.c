@@ -25,7 +25,7 @@ static mr_err_t permute(mr_stage_t *s, int64_t i, int64_t n, int64_t window, int
   if (seed > UINT32_MAX && !t->wrap_seed)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "seed + number of the window is %" PRIu64
-                         ", want at most 2^32-1; wrap-seed goes on from 0",
+                         ", want at most 2^32-1; wrap-seed continues from 0",
                          seed);
   *to = (int64_t)mr_permute((uint64_t)i, (uint64_t)n - 1, (uint32_t)seed, t->bijective);
   return MR_OK;

@@ -49,7 +49,7 @@ static mr_err_t plan_stacked(mr_stage_t *s) {
     if (in->label) continue;
     if (in->ragged || in->ndim + 1 >= MR_MAX_NDIM)
       return mr_stage_fail(s, MR_ERR_SHAPE,
-                           "values of field %s of all inputs cannot stand in one array: it is "
+                           "values of field %s of all inputs cannot be stacked in one array: it is "
                            "ragged or has %d dimensions; set prefix=A,B,.. to keep them apart",
                            in->name, in->ndim);
     field->layout = MR_LAYOUT_NONE;

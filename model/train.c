@@ -167,7 +167,7 @@ static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_
   if (!told->counts) told->counts = mr_lax_full(f, &rows, 1);
   for (int i = 0; i < l->n_metrics; i++)
     if (f->diag.code >= 0 && !told->metric[i])
-      return mr_fail(&f->diag, MR_ERR_CONFIG, "the loss tells no %s", l->metric[i]);
+      return mr_fail(&f->diag, MR_ERR_CONFIG, "the loss has no %s", l->metric[i]);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 

@@ -201,7 +201,7 @@ void mr__care_report(const mr_stage_t *s, char *text, size_t n) {
   int k = 0;
   const char *and = c->n_skipped && c->n_bad ? ", " : "";
   if (c->n_skipped)
-    k = snprintf(text, n, "left out %" PRId64 " record%s", c->n_skipped, plural(c->n_skipped));
+    k = snprintf(text, n, "excluded %" PRId64 " record%s", c->n_skipped, plural(c->n_skipped));
   if (c->n_bad && k >= 0 && (size_t)k < n)
     snprintf(text + k, n - (size_t)k, "%s%" PRId64 " bad record%s, replaced %" PRId64 " time%s",
              and, c->n_bad, plural(c->n_bad), c->n_replaced, plural(c->n_replaced));

@@ -22,7 +22,7 @@ typedef struct mr_care {
 } mr_care_t;
 
 /* The end of a sentence about a bad record that fails a run under on-bad=fail. */
-#define MR_ON_BAD_ADVICE "; with on-bad=skip-replace or on-bad=quarantine:N another one stands in"
+#define MR_ON_BAD_ADVICE "; on-bad=skip-replace or on-bad=quarantine:N uses another one instead"
 
 /* True if skip-records= of the source s leaves out the record of this key (mr_rec_t.key).  While
    the graph runs. */

@@ -18,11 +18,10 @@ typedef struct row {
 
 static const row_t stages[] = {
     {"take head", "stage \"limit\" ends a stream after some records: limit 1000"},
-    {"skip drop", "stage \"slice\" leaves out the first records of an epoch: slice 1000:"},
+    {"skip drop", "stage \"slice\" skips the first records of an epoch: slice 1000:"},
     {"map lambda apply compose transform transforms sequential",
-     "the transforms are stages of their own, joined by \"!\": flip ! resized-crop ! normalize; a "
-     "new "
-     "one is a file in C (README.md, Adding a stage)"},
+     "each transform is a stage, joined by \"!\": flip ! resized-crop ! normalize; a new one is a "
+     "file in C (README.md, Adding a stage)"},
     {"resize videoscale centercrop scale",
      "stage \"resized-crop\" resizes; of a square picture all of it with scale=1:1 ratio=1:1, to "
      "size=32"},
@@ -42,7 +41,7 @@ static const row_t stages[] = {
      "stage \"normalize\" makes floats: normalize preset=cifar10 layout=chw"},
     {"normalise standardize standardise normalization", "it is spelt \"normalize\" here"},
     {"prefetch queue queue2 multiqueue buffer prefetchtodevice prefetchiterdataset",
-     "no stage is needed: every stage that takes batches has a thread and queues of its own; batch "
+     "no stage is needed: every stage that takes batches has its own thread and queues; batch "
      "workers=2 reads with two threads, --depth 8 sets the length of the queues"},
     {"cache persist", "no stage is needed: a source keeps files up to memory=BYTES in memory"},
     {"shard distribute distributedsampler",
@@ -152,7 +151,7 @@ static const row_t missing[] = {
      "one of four hosts is shard=0/4 of shuffle, or host=0/4 of batch"},
     {"verbose debug loglevel",
      "stage \"progress\" shows how training goes, `--explain` what limits it"},
-    {"transform transforms collatefn", "the transforms are stages of their own, joined by \"!\""},
+    {"transform transforms collatefn", "each transform is a stage, joined by \"!\""},
     {"loss criterion", "the loss is cross-entropy, with label-smoothing="},
     {"momentum", "optimizer=momentum with b1=0.9"},
     {0}};
@@ -305,7 +304,7 @@ const char *mr_value_hint(const mr_opt_t *o, const char *value, char *text, size
   if (is_joined(o, value)) {
     snprintf(text, n, "; blanks separate settings, not \",\" or \";\"");
   } else if (!*value) {
-    snprintf(text, n, "; no blank may stand beside the \"=\"");
+    snprintf(text, n, "; no blanks are allowed around \"=\"");
   } else if (o->type == MR_OPT_INT || o->type == MR_OPT_F64) {
     number_hint(o, value, text, n);
   } else if (o->type == MR_OPT_ENUM) {

@@ -175,7 +175,7 @@ static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value,
   }
   if (!found) return no_key(g, key, diag);
   if (found > 1)
-    return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; say one of %s", key, list);
+    return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; use one of %s", key, list);
   return mr__graph_set_given(g, g->node[which]->name, key, value, given, diag);
 }
 

@@ -113,7 +113,7 @@ static mr_err_t check_all_placed(const mr_graph_t *g, mr_diag_t *diag) {
   char at[32];
   for (int i = 0; i < g->n_nodes; i++)
     if (!g->node[i]->process)
-      return mr_fail(diag, MR_ERR_USAGE, "%s%s stands in no process; put it into one of the blocks",
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s is in no process; put it into one of the blocks",
                      mr__pos_text(g->node[i]->pos, at, sizeof at), g->node[i]->name);
   return MR_OK;
 }

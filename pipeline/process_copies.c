@@ -49,7 +49,7 @@ static mr_err_t check(const copies_t *c, mr_diag_t *diag) {
   for (int i = 0; i < c->g->n_nodes; i++) {
     const char *why = is_inside(c, i) ? why_not(c, i) : NULL;
     if (why)
-      return mr_fail(diag, MR_ERR_USAGE, "%sprocess %s: copies = %d: %s stands in it: %s",
+      return mr_fail(diag, MR_ERR_USAGE, "%sprocess %s: copies = %d: it contains %s: %s",
                      mr__pos_text(c->g->node[i]->pos, at, sizeof at), name, c->n,
                      c->g->node[i]->name, why);
   }

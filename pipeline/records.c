@@ -78,8 +78,8 @@ static bool any_holes(const mr_stage_t *s) {
 mr_err_t mr__before_plan(mr_stage_t *s) {
   if (s->def->order && !s->def->walk && any_sequential(s))
     return mr_stage_fail(s, MR_ERR_SHAPE,
-                         "takes records that stand at positions, but gets a stream of one after "
-                         "the other; put it before what makes them so");
+                         "takes records by position, but its input is a sequential stream; put it "
+                         "before the stage that makes the stream sequential");
   return MR_OK;
 }
 

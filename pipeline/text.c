@@ -75,7 +75,7 @@ static mr_err_t parse_chain(mr__text_parser_t *p) {
   mr__end_t from, to;
   MR_TRY(parse_end(p, &from));
   if (from.node < 0 && !p->word.bang)
-    return mr__text_wrong(p, MR_ERR_USAGE, from.pos, "\"%s.\" stands alone: want \"!\" after it",
+    return mr__text_wrong(p, MR_ERR_USAGE, from.pos, "\"%s.\" is alone: want \"!\" after it",
                           from.name);
   while (p->word.bang) {
     MR_TRY(mr__text_next(p));

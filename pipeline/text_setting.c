@@ -96,8 +96,8 @@ static mr_err_t put(mr__text_parser_t *p, mr__node_t *node, const char *name, co
 static mr_err_t stand_apart(mr__text_parser_t *p, const char *key, const char *value) {
   value += strspn(value, " \t");
   return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos,
-                        "\"%.60s\" and its value stand apart: write %.60s=%.*s without blanks", key,
-                        key, (int)strcspn(value, " \t\r\n!"), value);
+                        "\"%.60s\" and its value are separated: write %.60s=%.*s without blanks",
+                        key, key, (int)strcspn(value, " \t\r\n!"), value);
 }
 
 mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
@@ -137,7 +137,7 @@ static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *
   for (size_t i = 0; i < sizeof joins / sizeof *joins; i++)
     if (!strcmp(word, joins[i])) return snprintf(text, n, "; stages are joined by \"!\""), text;
   if (!strcmp(word, "process") || !strcmp(word, "let") || !strcmp(word, "plugin"))
-    snprintf(text, n, "; \"%s\" begins on a line of its own", word);
+    snprintf(text, n, "; \"%s\" begins on a new line", word);
   else if (strpbrk(word, ")]"))
     snprintf(text, n, "; a value has neither blanks nor brackets");
   else if (!strcmp(word, "\\"))

@@ -33,7 +33,7 @@ static mr_err_t fail_empty(const mr_walk_t *w, const mr__walking_t *x, int64_t r
   const char *name = dropper(x->c, w->branch);
   return mr_stage_fail(x->s, MR_ERR_DATA,
                        "no record is left of an epoch of %" PRId64
-                       ": \"%s\" left out all of them; change its settings",
+                       ": \"%s\" removed all of them; change its settings",
                        records, name ? name : "a stage before");
 }
 

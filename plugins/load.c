@@ -64,8 +64,8 @@ static mr_err_t check_has_no_library(const char *file, void *so, mr_diag_t *diag
   void *its = dlsym(so, "mr_registry_find"); /* in the file and what it links, not in the program */
   if (!its || its == (void *)mr_registry_find) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                 "%s: it carries a millrace library of its own; build it with `pkg-config --cflags "
-                 "millrace-plugin` and link no libmillrace",
+                 "%s: it contains its own copy of the millrace library; build it with `pkg-config "
+                 "--cflags millrace-plugin` and do not link libmillrace",
                  file);
 }
 

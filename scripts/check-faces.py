@@ -414,7 +414,7 @@ def main(work):
     missed_is_told_live(browser, told)
     table_is_true(run, scraper, told)
     scrapes = every_face_shows_one_line(run, browser, scraper, subscriber, told)
-    again = sum(re.match(r"Steps \d+ to \d+ are made again", line) is not None for line in run.lines())
+    again = sum(re.match(r"Steps \d+ to \d+ are repeated", line) is not None for line in run.lines())
     os.kill(run.pid_of("reader"), signal.SIGCONT)
     run.process.send_signal(signal.SIGINT)
     run.process.wait(300)

@@ -56,7 +56,7 @@ lacks() { # LIBRARY COMMAND...
   library=$1
   shift
   if "$@" >said 2>&1 </dev/null; then fail "$* does not fail"; fi
-  grep -q "this millrace was built without .*$library.*; to have it, install .* -DMILLRACE_WITH_" said ||
+  grep -q "this millrace was built without .*$library.*; install .* -DMILLRACE_WITH_" said ||
     fail "$* says: $(cat said)"
   [ "$(wc -l <said)" = 1 ] || fail "$* says more than one line: $(cat said)"
 }

@@ -134,7 +134,7 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
 static void links(const page_t *p, const mr_metrics_t *r) {
   static const char *const name[] = {"link_released_buffers", "link_committed_buffers"};
   static const char *const help[] = {
-      "Number before which nobody on a link's receiving end holds a buffer.",
+      "Number before which the receiving end of a link holds no buffer.",
       "Number before which a link's buffers need not come again."};
   for (int k = 0; k < 2; k++) {
     bool any = false;

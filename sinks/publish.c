@@ -50,8 +50,8 @@ static mr_err_t publish_plan(mr_stage_t *s) {
   const publish_t *p = s->state;
   if (mr_address_stays_here(p->bind)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "bind = %s: want tcp://127.0.0.1:PORT or ipc://FILE; the messages are "
-                       "readable by all who reach the socket, so it stays on this machine",
+                       "bind = %s: want tcp://127.0.0.1:PORT or ipc://FILE; anyone who reaches the "
+                       "socket can read the messages, so it must stay on this machine",
                        p->bind);
 }
 

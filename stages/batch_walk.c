@@ -34,7 +34,7 @@ mr_err_t mr__batch_load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) 
     mr__batch_note(t, i);
   }
   if (fits) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "the state to go on from has a number that cannot be");
+  return mr_stage_fail(s, MR_ERR_CONFIG, "the state to resume from has an impossible number");
 }
 
 /* ---- finding the next batch ---- */
@@ -171,7 +171,7 @@ static void say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
     mr_gave_nothing(s, "%lld records are fewer than a batch of %lld, and drop-remainder is set",
                     (long long)t->short_of, (long long)t->conf.size);
   else
-    mr_gave_nothing(s, "the stages before it left out every record");
+    mr_gave_nothing(s, "the stages before it removed every record");
 }
 
 /* Worker's turn: the batch that was planned ahead is its own, and the next one is planned. */

@@ -53,11 +53,11 @@ static mr_err_t rebatch_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   MR_TRY(mr_host_parse(s, t->host_text, t->size, &t->host));
   if (s->in_spec[0].part)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting size = %lld: what comes in are one host's slices, whose records "
-                         "are not those of the whole stream in order; give host= to this stage "
-                         "instead of the one before",
-                         (long long)t->size);
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting size = %lld: the input is one host's slices, whose records are not those of the "
+        "whole stream in order; set host= of this stage instead of the one before",
+        (long long)t->size);
   *out = s->in_spec[0];
   out->batch = (t->size + t->host.n - 1) / t->host.n;
   out->n_batches = 0; /* known at the end */
@@ -83,7 +83,7 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
     if (fits) t->skip = s->start_word[USED], t->number = s->start_word[NUMBER];
     if (!fits || t->skip < 0 || t->skip > s->in_spec[0].batch || t->number < 0 ||
         t->number > INT64_C(1) << 62)
-      return mr_stage_fail(s, MR_ERR_CONFIG, "goes on from a state of another graph");
+      return mr_stage_fail(s, MR_ERR_CONFIG, "cannot resume from the state of another graph");
     n = (size_t)s->n_start_words - OWN_WORDS;
     memcpy(t->before_word, s->start_word + OWN_WORDS, n * sizeof *t->before_word);
   }

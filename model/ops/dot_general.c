@@ -58,7 +58,7 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   mr_side_t a, b;
   if (!within(x, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch) ||
       !within(w, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch))
-    return mr_shape_fail(e, diag, "a dimension number lies outside or stands twice");
+    return mr_shape_fail(e, diag, "a dimension number is out of range or repeated");
   if (!mr_is_float(x->dtype) ||
       !mr_is_float((mr_dtype_t)mr_attr_get(e, "preferred_element_type")->i[0]))
     return mr_shape_fail(e, diag, "want floats");

@@ -17,7 +17,7 @@ mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   for (int i = 0; i < axes->n; i++)
     if (axes->i[i] < 0 || axes->i[i] >= x->ndim) return mr_shape_fail(e, diag, "no such axis");
   unsigned mask = mr__reduce_mask(e);
-  if (__builtin_popcount(mask) != axes->n) return mr_shape_fail(e, diag, "an axis stands twice");
+  if (__builtin_popcount(mask) != axes->n) return mr_shape_fail(e, diag, "an axis is repeated");
   *out = mr_aval_scalar(x->dtype);
   for (int i = 0; i < x->ndim; i++)
     if (!(mask >> i & 1)) out->dim[out->ndim++] = x->dim[i];

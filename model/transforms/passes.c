@@ -31,7 +31,7 @@ const mr_pass_t mr_passes[] = {
     {.name = "fold-convert",
      .help = "takes conversions into the products beside them",
      .run = fold_convert},
-    {.name = "cse", .help = "computes what stands there twice once", .run = mr_cse},
+    {.name = "cse", .help = "computes repeated expressions once", .run = mr_cse},
     {.name = "remat",
      .help = "computes cheap values again instead of keeping them",
      .run = mr_remat},

@@ -285,8 +285,8 @@ static void hosts_share_each_batch_also_where_they_do_not_divide_it(void **state
 static void slices_are_not_rebatched(void **state) {
   RUN(&p, "run", "synthetic n=100 ! shuffle ! batch 8 host=1/2 ! rebatch 10 ! null");
   assert_int_equal(p.status, 2);
-  assert_non_null(strstr(p.err, "rebatch: setting size = 10: what comes in are one host's slices"));
-  assert_non_null(strstr(p.err, "give host= to this stage"));
+  assert_non_null(strstr(p.err, "rebatch: setting size = 10: the input is one host's slices"));
+  assert_non_null(strstr(p.err, "set host= of this stage"));
 }
 
 static void a_host_that_is_none_is_refused(void **state) {

@@ -79,8 +79,8 @@ static void a_bad_record_fails_the_run_unless_told_otherwise(void **state) {
   static const char *const more[] = {"", "memory=0", "skip-records=3", "skip-records=3 memory=0"};
   for (int k = 0; k < 4; k++)
     refused(more[k], 1,
-            "data_batch_3.bin: label 77 of record 5, want [0,9]; with on-bad=skip-replace or "
-            "on-bad=quarantine:N another one stands in\n");
+            "data_batch_3.bin: label 77 of record 5, want [0,9]; on-bad=skip-replace or "
+            "on-bad=quarantine:N uses another one instead\n");
   refused("on-bad=skip", 2, "on-bad = skip: want fail, skip-replace or quarantine:N");
   refused("on-bad=quarantine:", 2, "want fail, skip-replace or quarantine:N");
   refused("on-bad=quarantine:-1", 2, "want fail, skip-replace or quarantine:N");
@@ -91,12 +91,12 @@ static void one_record_is_told_as_one(void **state) {
   write_files();
   spoil_label(2, 5);
   ledger_of("on-bad=skip-replace skip-records=3", "");
-  assert_non_null(strstr(p.out, "cifar10: left out 3 records, 1 bad record, replaced 3 times\n"));
+  assert_non_null(strstr(p.out, "cifar10: excluded 3 records, 1 bad record, replaced 3 times\n"));
   spoil_label(2, 6);
   unlink(quarantine);
   snprintf(more, sizeof more, "on-bad=quarantine:1 quarantine=%s", quarantine);
   refused(more, 1, "more than 1 bad record (on-bad): ");
-  assert_null(strstr(p.err, "stands in"));
+  assert_null(strstr(p.err, "another one instead"));
   unlink(quarantine);
 }
 
@@ -235,7 +235,7 @@ static void a_skipped_record_need_not_be_readable(void **state) {
   spoil_label(0, 3);
   refused("skip-records=4 memory=0", 1, "label 77");
   ledger_of("skip-records=3,20000-20011 memory=0", "workers=2");
-  assert_non_null(strstr(p.out, "cifar10: left out 39 records"));
+  assert_non_null(strstr(p.out, "cifar10: excluded 39 records"));
   ledger_of("skip-records=3", "");
   refused("skip-records=4", 1, "label 77 of record 3");
 }
@@ -259,7 +259,7 @@ static void every_source_of_records_can_leave_some_out(void **state) {
              each[i]);
     RUN(&p, "run", text);
     assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.out, "left out 4 records"));
+    assert_non_null(strstr(p.out, "excluded 4 records"));
   }
 }
 
@@ -267,7 +267,7 @@ static void every_source_of_records_can_leave_some_out(void **state) {
 static void what_a_filter_looks_at_is_not_counted(void **state) {
   RUN(&p, "run", "range 40 skip-records=3,10-12 ! filter modulo=2 ! batch 8 workers=2 ! null");
   assert_int_equal(p.status, 0);
-  assert_non_null(strstr(p.out, "range: left out 2 records"));
+  assert_non_null(strstr(p.out, "range: excluded 2 records"));
 }
 
 /* ---- skipped steps ---- */

@@ -179,7 +179,7 @@ static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
 
 static void what_cannot_be_copied_is_told(void **state) {
   static const char *const bad[][2] = {
-      {"synthetic ! batch 4 name=x ! null", "null stands in it"},
+      {"synthetic ! batch 4 name=x ! null", "it contains null"},
       {"synthetic ! batch 4 host=0/2 name=x", "host= is what copies set"},
   };
   static const char *const bad_graph[][2] = {

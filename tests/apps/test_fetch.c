@@ -134,7 +134,7 @@ static void a_cut_connection_goes_on_where_it_stopped(void **state) {
   server.cut = good_n / 3;
   server.cuts_left = 2;
   fetch(good_md5);
-  expect(0, "going on");
+  expect(0, "resuming");
   assert_int_equal(server.requests, 3);
   assert_int_equal(server.ranged, 2);
   assert_int_equal(server.sent, good_n); /* no byte came twice */
@@ -145,7 +145,7 @@ static void a_later_call_goes_on_too(void **state) {
   server.cut = good_n / 16;
   server.cuts_left = 5;
   fetch(good_md5);
-  expect(1, "the next call goes on after");
+  expect(1, "the next call resumes after");
   assert_int_equal(files_in("."), 1);
   server.cut = 0;
   fetch(good_md5);
@@ -235,7 +235,7 @@ static void foreign_archives_are_refused_whole(void **state) {
   foreign(fill_absolute, "unexpected entry");
   foreign(fill_link, "unexpected entry");
   foreign(fill_size, "expected 30730000");
-  foreign(fill_twice, "stands twice");
+  foreign(fill_twice, "occurs twice");
 }
 
 static void an_archive_cut_short_is_refused(void **state) {

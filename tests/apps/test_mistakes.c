@@ -65,11 +65,11 @@ static const struct {
      "graph:1:21: unexpected \"seed:1\" after shuffle: neither a stage nor a yes-or-no setting of "
      "it; write seed=1"},
     {{"run", "synthetic ! batch size = 4 ! null"},
-     "graph:1:19: \"size\" and its value stand apart: write size=4 without blanks"},
+     "graph:1:19: \"size\" and its value are separated: write size=4 without blanks"},
     {{"run", "synthetic ! batch size= 4 ! null"},
-     "graph:1:19: \"size\" and its value stand apart: write size=4 without blanks"},
+     "graph:1:19: \"size\" and its value are separated: write size=4 without blanks"},
     {{"run", "synthetic ! batch size =4 ! null"},
-     "graph:1:19: \"size\" and its value stand apart: write size=4 without blanks"},
+     "graph:1:19: \"size\" and its value are separated: write size=4 without blanks"},
     {{"run", "synthetic ! batch 0 ! null"},
      "graph:1:19: batch: setting size = \"0\": want a whole number in [1,65536] of records"},
     {{"run", "synthetic ! batch -4 ! null"},
@@ -149,18 +149,18 @@ static const struct {
      "graph:1:13: unknown stage \"take\"; stage \"limit\" ends a stream after some records: limit "
      "1000"},
     {{"run", "synthetic ! skip 10 ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"skip\"; stage \"slice\" leaves out the first records of an "
-     "epoch: slice 1000:"},
+     "graph:1:13: unknown stage \"skip\"; stage \"slice\" skips the first records of an epoch: "
+     "slice 1000:"},
     {{"run", "synthetic ! map f ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"map\"; the transforms are stages of their own, joined by \"!\": "
-     "flip ! resized-crop ! normalize; a new one is a file in C (README.md, Adding a stage)"},
+     "graph:1:13: unknown stage \"map\"; each transform is a stage, joined by \"!\": flip ! "
+     "resized-crop ! normalize; a new one is a file in C (README.md, Adding a stage)"},
     {{"run", "synthetic ! cache ! batch 4 ! null"},
      "graph:1:13: unknown stage \"cache\"; no stage is needed: a source keeps files up to "
      "memory=BYTES in memory"},
     {{"run", "synthetic ! prefetch 2 ! batch 4 ! null"},
      "graph:1:13: unknown stage \"prefetch\"; no stage is needed: every stage that takes batches "
-     "has a thread and queues of its own; batch workers=2 reads with two threads, --depth 8 sets "
-     "the length of the queues"},
+     "has its own thread and queues; batch workers=2 reads with two threads, --depth 8 sets the "
+     "length of the queues"},
     {{"run", "synthetic ! resize 32 ! batch 4 ! null"},
      "graph:1:13: unknown stage \"resize\"; stage \"resized-crop\" resizes; of a square picture "
      "all of it with scale=1:1 ratio=1:1, to size=32"},
@@ -175,8 +175,8 @@ static const struct {
      "preset=cifar10 layout=chw"},
     {{"run", "synthetic ! queue ! batch 4 ! null"},
      "graph:1:13: unknown stage \"queue\"; no stage is needed: every stage that takes batches has "
-     "a thread and queues of its own; batch workers=2 reads with two threads, --depth 8 sets the "
-     "length of the queues"},
+     "its own thread and queues; batch workers=2 reads with two threads, --depth 8 sets the length "
+     "of the queues"},
     {{"run", "synthetic ! DataLoader ! batch 4 ! null"},
      "graph:1:13: unknown stage \"DataLoader\"; a loader is a chain of stages: cifar10 ! shuffle "
      "seed=1 ! normalize ! batch 128 workers=2"},
@@ -201,14 +201,14 @@ static const struct {
      "and range; save other data as .npy files: npy images=FILE labels=FILE"},
     {{"run", "synthetic ! batch 4 ! tee name=t t. ! queue ! null"},
      "graph:1:39: unknown stage \"queue\"; no stage is needed: every stage that takes batches has "
-     "a thread and queues of its own; batch workers=2 reads with two threads, --depth 8 sets the "
-     "length of the queues"},
+     "its own thread and queues; batch workers=2 reads with two threads, --depth 8 sets the length "
+     "of the queues"},
     {{"run", "process a { range 5 ! batch 2 name=b } process c { batch 0 x }"},
      "graph:1:60: unexpected \"x\" after batch: neither a stage nor a yes-or-no setting of it; its "
      "settings are NAME=VALUE, `millrace inspect batch` lists them"},
     {{"run", "synthetic ! batch 4 ! null process a { null }"},
      "graph:1:28: unexpected \"process\" after null: neither a stage nor a yes-or-no setting of "
-     "it; \"process\" begins on a line of its own"},
+     "it; \"process\" begins on a new line"},
     {{"run", "synthetic \\\n ! batch 4 ! null"},
      "graph:1:11: unexpected \"\\\" after synthetic: neither a stage nor a yes-or-no setting of "
      "it; inside quotes a line needs no \"\\\" at its end"},
@@ -225,9 +225,9 @@ static const struct {
      "batch=: neither a variable of the graph nor a setting of a stage; it is a stage: say "
      "batch.SETTING=, `millrace inspect batch` lists them"},
     {{"run", "x.mr", "size", "=", "3"},
-     "run: \"size\" and its value stand apart: write size=3 without blanks"},
+     "run: \"size\" and its value are separated: write size=3 without blanks"},
     {{"run", "x.mr", "size=", "3"},
-     "run: \"size\" and its value stand apart: write size=3 without blanks"},
+     "run: \"size\" and its value are separated: write size=3 without blanks"},
     {{"run", "x.mr", "--lr", "0.1"},
      "run: unknown flag --lr; settings of the graph have no dashes: lr=0.1"},
     {{"run", "cifar10 path=~/x ! batch 4 ! null"},
@@ -288,7 +288,7 @@ static const struct {
     {{"train", "x.mr"}, "train: x.mr is a file, expected KEY=VALUE; --graph FILE names a graph"},
     {{"train", "foo"}, "train: \"foo\", expected KEY=VALUE"},
     {{"train", "lr", "=", "0.1"},
-     "train: \"lr\" and its value stand apart: write lr=0.1 without blanks"},
+     "train: \"lr\" and its value are separated: write lr=0.1 without blanks"},
     {{"train", "lr=0,1"},
      "lr=0,1: train: setting lr = \"0,1\": want a number in [0,100]; write 0.1"},
     {{"train", "batch=0"},

@@ -135,7 +135,7 @@ static void plugins_for_other_headers_are_refused(void **state) {
   refuses(copy("other_size", "size.so"), 1, "built with other headers: its mr_stage_def_t has");
   refuses(copy("missing_symbol", "missing.so"), 1,
           "missing.so: cannot be loaded: undefined symbol: mr_of_a_later_version");
-  refuses(copy("own_library", "own.so"), 1, "it carries a millrace library of its own");
+  refuses(copy("own_library", "own.so"), 1, "it contains its own copy of the millrace library");
 }
 
 static void names_that_are_there_and_constants_with_gaps_are_refused(void **state) {
@@ -254,7 +254,7 @@ static void graph_text_says_where_its_plugin_is_wrong(void **state) {
       {"plugin ! null", ":1:1: want plugin FILE"},
       {"let d = /tmp\nplugin $d/x.so\nsynthetic ! null", ":2:8: \"$d/x.so\": a plug-in is loaded"},
       {"plugin none.so\nsynthetic ! null", "none.so: cannot be opened"},
-      {"synthetic ! batch 4 ! null plugin x.so", "\"plugin\" begins on a line of its own"},
+      {"synthetic ! batch 4 ! null plugin x.so", "\"plugin\" begins on a new line"},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     write_text(in_dir("wrong.mr"), "%s\n", wrong[i].text);

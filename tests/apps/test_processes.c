@@ -121,12 +121,12 @@ static bool kill_behind_the_first_checkpoint(const running_t *r, const char *nam
 static void goes_on_from_what_was_committed(const char *err, const char *stage) {
   char begin[64];
   long long from, released, committed, made;
-  snprintf(begin, sizeof begin, "%s: the peer goes on", stage);
+  snprintf(begin, sizeof begin, "%s: the peer continues", stage);
   const char *at = strstr(err, begin);
   if (!at) fail_msg("%s says nothing: %s", stage, err);
   int n =
       sscanf(at + strlen(begin),
-             " from buffer %lld; %lld were released and %lld committed, and %lld are made again",
+             " at buffer %lld; %lld were released and %lld committed, and %lld are made again",
              &from, &released, &committed, &made);
   if (n != 4) fail_msg("%s", at);
   assert_int_equal(committed, 40);
@@ -301,7 +301,7 @@ static void stop_and_resume(void (*ask)(pid_t above, const char *path)) {
   ask(r.pid, path);
   finish(&r);
   assert_int_equal(r.p->status, 130);
-  assert_non_null(strstr(r.p->out, "--resume goes on"));
+  assert_non_null(strstr(r.p->out, "--resume resumes it"));
   pid_t pid[16];
   assert_int_equal(find("--process=", path, pid), 0);
   const char *at = strstr(r.p->out, "up to step ");

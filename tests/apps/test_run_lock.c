@@ -208,7 +208,7 @@ static void another_hosts_lock_is_told_apart(void **state) {
   resume_and_stop(true);
   write_lock("");
   run_to_its_end(false, resume_words);
-  expect(2, "if there is none, remove ");
+  expect(2, "if none is, remove ");
 }
 
 static void a_run_that_cannot_begin_leaves_no_lock(void **state) {

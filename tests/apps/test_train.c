@@ -195,7 +195,7 @@ static void a_run_of_no_step_says_why(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", a);
   if (p.status != 0) fail_msg("status %d: %s%s", p.status, p.err, p.out);
   assert_non_null(strstr(p.out, "Done: 0 steps"));
-  assert_non_null(strstr(p.out, "batch gave nothing: the stages before it left out every record"));
+  assert_non_null(strstr(p.out, "batch gave nothing: the stages before it removed every record"));
 }
 
 int main(void) {

@@ -169,7 +169,7 @@ static void a_step_that_a_run_has_not_made_is_shown_as_such(void **state) {
 
 static void steps_left_out_are_said(void **state) {
   RUN(&p, "who", "synthetic n=9 ! shuffle ! batch 3 skip-steps=2-3 ! null", "--step", "2");
-  said(0, "step 2, epoch 1: 0 records, left out by skip-steps");
+  said(0, "step 2, epoch 1: 0 records, skipped by skip-steps");
 }
 
 static void records_left_out_are_said(void **state) {

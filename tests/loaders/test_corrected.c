@@ -115,7 +115,7 @@ static void a_windows_seed_wraps_when_told(void **state) {
   stream_now = &t;
   mr_graph_t *g = stream_graph("range 12 ! window-shuffle 4 seed=4294967295 ! batch 4");
   assert_int_equal(mr_graph_run(g, &d), MR_ERR_CONFIG);
-  assert_non_null(strstr(d.text, "4294967296, want at most 2^32-1; wrap-seed goes on from 0"));
+  assert_non_null(strstr(d.text, "4294967296, want at most 2^32-1; wrap-seed continues from 0"));
   mr_graph_destroy(g);
   stream_free(&t);
   row = values_of("range 12 ! window-shuffle 4 seed=4294967295 wrap-seed ! batch 4", &n);

@@ -165,7 +165,7 @@ static void wrong_text_is_told_with_its_place(void **state) {
       {"source name=a.b ! sink", "1:8: source: name = \"a.b\": want letters, digits, - and _"},
       {"source ! sink.inn sink", "1:10: sink has no input \"inn\"; did you mean \"in\"?"},
       {"source ! snk. sink", "1:10: no stage is called \"snk\"; did you mean \"sink\"?"},
-      {"source. sink", "1:1: \"source.\" stands alone: want \"!\" after it"},
+      {"source. sink", "1:1: \"source.\" is alone: want \"!\" after it"},
       {"sink ! sink", "1:1: sink has no output"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -221,7 +221,7 @@ static void overrides_reach_variables_and_settings(void **state) {
   assert_string_equal(mr_graph_setting(g, "pass", "n"), "7");
   assert_string_equal(mr_graph_setting(g, "source", "n"), "1");
   static const char *const bad[][2] = {
-      {"n=3", "n=: several stages have it; say one of source.n, pass.n"},
+      {"n=3", "n=: several stages have it; use one of source.n, pass.n"},
       {"fsat=1",
        "fsat=: neither a variable of the graph nor a setting of a stage; did you mean "
        "\"fast\"?"},

@@ -199,7 +199,7 @@ static void wrong_blocks_are_told_with_their_place(void **state) {
 
 static void what_cannot_leave_a_process_is_refused(void **state) {
   static const char *const bad[][2] = {
-      {"process a { count ! sink }\ncount ! sink", "2:1: count2 stands in no process"},
+      {"process a { count ! sink }\ncount ! sink", "2:1: count2 is in no process"},
       {"process a { records name=r }\nprocess b { sink name=s }\nr. ! s.",
        "r.out to s.in: records do not leave a process"},
       {"process a { count ! sink name=t }\nprocess b { sink name=s }\nt.log ! s.",

@@ -74,7 +74,9 @@ static void progress_says_the_lines_that_scripts_read(void **state) {
 
 static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) {
   char *said = run_said("talk first=31 last=60 ! progress 5 resume-told=45");
-  assert_non_null(strstr(said, "\nSteps 31 to 45 are made again; they were told before.\n"));
+  assert_non_null(strstr(said,
+                         "\n"
+                         "Steps 31 to 45  are repeated; they were reported before.\n"));
   assert_null(strstr(said, "Step 35,"));
   assert_null(strstr(said, "Step 45,"));
   assert_non_null(strstr(said, "\nStep 50, "));
@@ -82,7 +84,7 @@ static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) 
   assert_non_null(strstr(said, "\nTest, Loss: "));
   free(said);
   said = run_said("talk first=31 last=60 ! progress 5 resume-told=30"); /* stopped, not killed */
-  assert_null(strstr(said, "made again"));
+  assert_null(strstr(said, "are repeated"));
   assert_non_null(strstr(said, "\nStep 35, "));
   free(said);
 }

@@ -49,7 +49,7 @@ static void an_endless_stream_without_records_fails(void **state) {
       "range 30 ! affine mul=3 ! keep-if name=f ! repeat ! batch 4",
   };
   for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-    expect_failure(text[i], MR_ERR_DATA, "\"f\" left out all of them");
+    expect_failure(text[i], MR_ERR_DATA, "\"f\" removed all of them");
 }
 
 static void an_epoch_too_short_for_a_batch_fails_where_it_comes_for_ever(void **state) {
@@ -72,9 +72,9 @@ static char *report(const char *text) {
 
 static void a_stream_that_ends_without_a_batch_says_why(void **state) {
   static const char *const text[][2] = {
-      {"range 30 epochs=3 ! " NONE " ! batch 4", "left out every record"},
-      {"range 30 ! " NONE " ! to-iter-dataset ! repeat ! batch 4 workers=3", "left out every"},
-      {"range 30 ! " NONE " ! concatenate name=m range 9 ! filter p=0" BESIDE, "left out every"},
+      {"range 30 epochs=3 ! " NONE " ! batch 4", "removed every record"},
+      {"range 30 ! " NONE " ! to-iter-dataset ! repeat ! batch 4 workers=3", "removed every"},
+      {"range 30 ! " NONE " ! concatenate name=m range 9 ! filter p=0" BESIDE, "removed every"},
       {"range 30 ! filter key=0:2 ! batch 4 drop-remainder", "3 records are fewer than a batch"},
       {"range 3 ! batch 4 ! rebatch 8 drop-remainder", "3 records are fewer than a batch of 8"},
   };

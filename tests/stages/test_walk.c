@@ -104,7 +104,7 @@ static void an_order_after_a_stream_without_positions_is_refused(void **state) {
   mr_diag_t d = {0};
   mr_graph_t *g = stream_graph("range 9 ! to-iter-dataset ! shuffle seed=1 ! batch 3");
   assert_int_equal(mr_graph_settle(g, &d), MR_ERR_SHAPE);
-  assert_non_null(strstr(d.text, "shuffle: takes records that stand at positions"));
+  assert_non_null(strstr(d.text, "shuffle: takes records by position"));
   mr_graph_destroy(g);
 }
 
