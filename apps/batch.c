@@ -1,4 +1,4 @@
-/* millrace batch: one step's batch as .npy files, without the ones before it. */
+/* millrace batch: one step's batch as an .npz or .npy file, without the ones before it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,11 +7,12 @@
 #include "apps/take_batches.h"
 #include "base/ledger.h"
 #include "base/npy.h"
+#include "base/npz.h"
 #include "pipeline/care.h"
 
 static const mr_flag_t batch_flags[] = {
     {"--step", "N", "The step whose batch is wanted, from 1; must be given."},
-    {"--out", "FILE.npy", "Where its records go."},
+    {"--out", "FILE.npz", "Where its fields go; FILE.npy holds one field, without labels."},
     {"--labels", "FILE.npy", "Where its labels go, as i32."},
     {"--stage", "NAME",
      "The batches that this stage gives; default: what the first line of batches "
@@ -37,7 +38,7 @@ static void print_keys(const mr_buf_t *b) {
   puts("");
 }
 
-/* Number of the only field beside the label, or of a label that stands alone: what --out holds. */
+/* Number of the only field beside the label, or of a label that stands alone: what a .npy holds. */
 static mr_err_t only_values(const mr_spec_t *spec, int *field, mr_diag_t *diag) {
   char names[512];
   int label = mr_spec_label(spec), n = 0;
@@ -45,25 +46,64 @@ static mr_err_t only_values(const mr_spec_t *spec, int *field, mr_diag_t *diag) 
   for (int f = 0; f < spec->n_fields; f++)
     if (f != label) *field = f, n++;
   if (n > 1)
-    return mr_fail(diag, MR_ERR_USAGE,
-                   "batch: --out: a .npy file holds one field, but the records have %s; put "
-                   "\"select\" before the batch stage to choose one",
-                   mr_spec_names(spec, names, sizeof names));
+    return mr_fail(
+        diag, MR_ERR_USAGE,
+        "batch: --out: a .npy file holds one field, but the records have %s; give a name "
+        "that ends in .npz for all of them",
+        mr_spec_names(spec, names, sizeof names));
   if (spec->field[*field].ragged)
     return mr_fail(diag, MR_ERR_USAGE,
-                   "batch: --out: field %s is ragged, and a .npy file holds rows of one length",
+                   "batch: --out: field %s is ragged, and a .npy file holds rows of one length; "
+                   "give a name that ends in .npz",
                    spec->field[*field].name);
   return MR_OK;
 }
 
-static mr_err_t save_values(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
-                            mr_diag_t *diag) {
+static mr_err_t save_npy(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
+                         mr_diag_t *diag) {
   int f;
   MR_TRY(only_values(spec, &f, diag));
   const mr_field_t *field = &spec->field[f];
   int64_t dim[MR_MAX_NDIM] = {b->n};
   memcpy(dim + 1, field->dim, (size_t)field->ndim * sizeof *dim);
   return mr_npy_save(file, field->dtype, field->ndim + 1, dim, b->field[f].data, diag);
+}
+
+/* NAME: (B,...), or of a ragged field the rows of all records; of that NAME.offsets, too. */
+static mr_err_t save_npz(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
+                         mr_diag_t *diag) {
+  mr_npz_array_t array[2 * MR_FIELDS_MAX];
+  int n = 0;
+  for (int f = 0; f < spec->n_fields; f++) {
+    const mr_field_t *field = &spec->field[f];
+    const mr_buf_field_t *v = &b->field[f];
+    int skip = field->ragged; /* its first dimension is the one that rows run along */
+    mr_npz_array_t *a = &array[n++];
+    *a = (mr_npz_array_t){.dtype = field->dtype,
+                          .ndim = field->ndim + 1 - skip,
+                          .dim = {field->ragged ? v->offset[b->n] : b->n},
+                          .data = v->data};
+    snprintf(a->name, sizeof a->name, "%s", field->name);
+    memcpy(a->dim + 1, field->dim + skip, (size_t)(field->ndim - skip) * sizeof *a->dim);
+    if (!field->ragged) continue;
+    a = &array[n++];
+    *a = (mr_npz_array_t){.dtype = MR_I64, .ndim = 1, .dim = {b->n + 1}, .data = v->offset};
+    snprintf(a->name, sizeof a->name, "%s.offsets", field->name);
+    if (mr_spec_find(spec, a->name) >= 0)
+      return mr_fail(
+          diag, MR_ERR_USAGE,
+          "batch: --out: the offsets of %s would be called as field %s is; put \"rename\" "
+          "before the batch stage",
+          field->name, a->name);
+  }
+  return mr_npz_save(file, array, n, diag);
+}
+
+static mr_err_t save_values(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
+                            mr_diag_t *diag) {
+  size_t n = strlen(file);
+  bool all = n > 4 && !strcmp(file + n - 4, ".npz");
+  return all ? save_npz(file, spec, b, diag) : save_npy(file, spec, b, diag);
 }
 
 static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
@@ -100,11 +140,13 @@ static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_batch = {
     .name = "batch",
-    .words = "GRAPH|FILE|RUN --step N --out F.npy [--labels F.npy] [KEY=VALUE...]",
+    .words = "GRAPH|FILE|RUN --step N --out F.npz|F.npy [--labels F.npy] [KEY=VALUE...]",
     .help = "Writes the batch of one step, without making those before it.",
     .more =
         "\nRUN is the folder of a run: its graph with its settings.  The keys and the ledger's "
-        "hash of\nthis step alone go to standard output.",
+        "hash of\nthis step alone go to standard output.  In FILE.npz each field is an array "
+        "(B,...); a ragged\n"
+        "one is the rows of all records, and NAME.offsets says where each record's begin.",
     .flags = batch_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -9,6 +9,7 @@
 #include "apps/graph_arg.h"
 #include "apps/run_dir.h"
 #include "apps/take_batches.h"
+#include "apps/who_fields.h"
 #include "base/label.h"
 #include "base/printable.h"
 #include "base/text_out.h"
@@ -78,6 +79,7 @@ static cJSON *object_of(const mr_trace_t *t) {
   cJSON_AddNumberToObject(o, "slot", t->slot); /* print_row knows better */
   cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
   if (mr_spec_label(t->spec) >= 0) cJSON_AddNumberToObject(o, "label", label_of(t));
+  cJSON_AddItemToObject(o, "fields", mr_who_fields_json(t->spec, t->rec));
   if (t->rec->skipped) cJSON_AddTrueToObject(o, "left_out");
   cJSON *leaves = cJSON_AddArrayToObject(o, "from"), *draws = cJSON_AddArrayToObject(o, "draws");
   for (int i = 0; i < t->n_leaves; i++) add_leaf(leaves, &t->leaf[i]);
@@ -110,6 +112,7 @@ static char *lines_of(const mr_trace_t *t) {
   FILE *out = mr_text_out_open(&text);
   for (int i = 0; out && i < t->n_leaves; i++) {
     print_leaf(out, t, i);
+    if (i == 0) mr_who_print_fields(out, t->spec, t->rec);
     for (int k = 0; k < t->draws->n && i == 0; k++) {
       char draw[256];
       mr_draw_text(t->draws, k, draw, sizeof draw);
@@ -158,9 +161,14 @@ static mr_err_t print_row(int slot, const row_t *row, mr_diag_t *diag) {
 static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
                           mr_diag_t *diag) {
   const who_t *w = ctx;
+  char field[160];
   if (!w->json) {
-    printf("step %" PRId64 ", epoch %" PRId64 ": %d records%s\n", step, b->epoch + 1, b->n,
-           b->n ? "" : ", skipped by skip-steps");
+    printf("step %" PRId64 ", epoch %" PRId64 ": %d records", step, b->epoch + 1, b->n);
+    for (int f = 0; b->n && f < spec->n_fields; f++) {
+      mr_field_text(&spec->field[f], 0, field, sizeof field);
+      printf("%s%s", f ? ", " : " of ", field);
+    }
+    puts(b->n ? "" : ", skipped by skip-steps");
     if (b->n)
       printf("%4s %10s %5s  %-12s %10s  %s\n", "slot", "id", "label", "source", "index",
              "file @ offset, and what was drawn");

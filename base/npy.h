@@ -35,6 +35,10 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
 mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag);
 void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
 
+/* The bytes before the data of a file of this array, as format 1.0, into out; returns how many. */
+enum { MR_NPY_HEAD_MAX = 640 };
+size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]);
+
 /* Writes ndim <= MR_MAX_NDIM dimensions of data as format 1.0, whole or not at all.  bf16 becomes
    two raw bytes (V2): NumPy has no such type. */
 mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,

@@ -7,6 +7,7 @@
 #include "base/xio.h"
 
 enum { PREFIX = 10, ALIGN = 64, HEADER_MAX = 512 };
+_Static_assert(PREFIX + HEADER_MAX + ALIGN <= MR_NPY_HEAD_MAX, "a head fits");
 
 /* NumPy has no bfloat16: two raw bytes, which ml_dtypes' users view as it. */
 static const char *descr_of(mr_dtype_t t) {
@@ -16,7 +17,7 @@ static const char *descr_of(mr_dtype_t t) {
   return descr[t];
 }
 
-static size_t make_header(mr_dtype_t dtype, int ndim, const int64_t *dim, char *out) {
+size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]) {
   char *text = out + PREFIX;
   int n = snprintf(text, HEADER_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                    descr_of(dtype));
@@ -35,8 +36,8 @@ static size_t make_header(mr_dtype_t dtype, int ndim, const int64_t *dim, char *
 
 mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,
                      const void *data, mr_diag_t *diag) {
-  char header[PREFIX + HEADER_MAX + ALIGN];
-  size_t bytes = mr_dtype_size(dtype), n = make_header(dtype, ndim, dim, header);
+  char header[MR_NPY_HEAD_MAX];
+  size_t bytes = mr_dtype_size(dtype), n = mr_npy_head(dtype, ndim, dim, header);
   mr_newfile_t f;
   for (int i = 0; i < ndim; i++) bytes *= (size_t)dim[i];
   MR_TRY(mr_newfile_open(&f, path, diag));
