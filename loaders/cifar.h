@@ -61,7 +61,8 @@ extern const mr_source_def_t mr__cifar_source;
 
 /* All rows but those of one layout alone. */
 #define MR_CIFAR_OPTS(usual, what)                                                    \
-  {"path", MR_OPT_STR, offsetof(mr_cifar_t, folder), "", usual, 0, 0, NULL, what, 1}, \
+  {.name = "path", .type = MR_OPT_STR, .offset = offsetof(mr_cifar_t, folder),        \
+   .def = usual, .help = what, .positional = 1},                                      \
       MR_SPLIT_OPTS(mr_cifar_t, split, "train", "5000"), MR_READ_OPTS(mr_cifar_t),    \
       MR_CARE_OPTS(mr_cifar_t, care)
 

@@ -29,13 +29,16 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
 
 /* The settings that both have. */
 #define MR_ORDER_OPTS                                                                             \
-  {"epochs", MR_OPT_INT, offsetof(mr_order_t, epochs), "epochs", "1", 0, 1e9, NULL,               \
-   "Number of passes over the records; 0: endless.  Default: that of the input.", 0},             \
-  {"drop-remainder", MR_OPT_BOOL, offsetof(mr_order_t, drop_remainder), "", "false", 0, 0, NULL,  \
-   "Drops the remainder of the records that does not divide evenly among the shards.", 0},        \
-  {"whole-shards", MR_OPT_BOOL, offsetof(mr_order_t, whole_shards), "", "false", 0, 0, NULL,      \
-   "Each shard gives all of its records in every epoch, even if shards differ in size; grain "    \
-   "0.2.18 omits some and lets the shards' epochs drift apart.", 0}
+  {.name = "epochs", .type = MR_OPT_INT, .offset = offsetof(mr_order_t, epochs),                  \
+   .unit = "epochs", .def = "1", .hi = 1e9,                                                       \
+   .help = "Number of passes over the records; 0: endless.  Default: that of the input."},        \
+  {.name = "drop-remainder", .type = MR_OPT_BOOL,                                                 \
+   .offset = offsetof(mr_order_t, drop_remainder), .def = "false",                                \
+   .help = "Drops the remainder of the records that does not divide evenly among the shards."},   \
+  {.name = "whole-shards", .type = MR_OPT_BOOL, .offset = offsetof(mr_order_t, whole_shards),     \
+   .def = "false",                                                                                \
+   .help = "Each shard gives all of its records in every epoch, even if shards differ in "        \
+           "size; grain 0.2.18 omits some and lets the shards' epochs drift apart."}
 /* clang-format on */
 
 #endif

@@ -33,23 +33,28 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
 /* The rows of such a source's settings; member: of mr_split_t in its state; usual, held: the
    defaults of split and holdout. */
 #define MR_SPLIT_OPTS(state, member, usual, held)                                                 \
-  {"split", MR_OPT_ENUM, offsetof(state, member.kind), "", usual, 0, 0, "train|valid|test|all",   \
-   "train: the training records without those held back; valid: those held back; test: the test " \
-   "records; all: all training records.", 0},                                                      \
-  {"holdout", MR_OPT_INT, offsetof(state, member.holdout), "records", held, 0, 1e12, NULL,        \
-   "Training records held back for validation.", 0},                                              \
-  {"split-seed", MR_OPT_INT, offsetof(state, member.seed), "", "12", 0, 4294967295.0, NULL,       \
-   "Seed that chooses the records held back.", 0}
+  {.name = "split", .type = MR_OPT_ENUM, .offset = offsetof(state, member.kind), .def = usual,    \
+   .choices = "train|valid|test|all",                                                             \
+   .help = "train: the training records without those held back; valid: those held back; "        \
+           "test: the test records; all: all training records."},                                 \
+  {.name = "holdout", .type = MR_OPT_INT, .offset = offsetof(state, member.holdout),              \
+   .unit = "records", .def = held, .hi = 1e12,                                                    \
+   .help = "Training records held back for validation."},                                         \
+  {.name = "split-seed", .type = MR_OPT_INT, .offset = offsetof(state, member.seed),              \
+   .def = "12", .hi = 4294967295.0, .help = "Seed that chooses the records held back."}
 
 /* The rows of how its files are read. */
 #define MR_READ_OPTS(state)                                                                       \
-  {"memory", MR_OPT_INT, offsetof(state, memory), "bytes", "-1", -1, 1e15, NULL,                  \
-   "Files up to this size are kept in memory, larger ones are read as records are needed; "       \
-   "-1: half of the free memory.", 0},                                                            \
-  {"read-ahead", MR_OPT_BOOL, offsetof(state, ahead), "", "true", 0, 0, NULL,                     \
-   "Reads records that are not in memory while earlier ones are transformed.", 0},                \
-  {"backend", MR_OPT_ENUM, offsetof(state, backend), "", "auto", 0, 0, MR_BACKEND_CHOICES,        \
-   "How files are read; auto chooses by machine and data (`millrace doctor` prints why).", 0}
+  {.name = "memory", .type = MR_OPT_INT, .offset = offsetof(state, memory), .unit = "bytes",      \
+   .def = "-1", .lo = -1, .hi = 1e15,                                                             \
+   .help = "Files up to this size are kept in memory, larger ones are read as records are "       \
+           "needed; -1: half of the free memory."},                                               \
+  {.name = "read-ahead", .type = MR_OPT_BOOL, .offset = offsetof(state, ahead), .def = "true",    \
+   .help = "Reads records that are not in memory while earlier ones are transformed."},           \
+  {.name = "backend", .type = MR_OPT_ENUM, .offset = offsetof(state, backend), .def = "auto",     \
+   .choices = MR_BACKEND_CHOICES,                                                                 \
+   .help = "How files are read; auto chooses by machine and data (`millrace doctor` prints "      \
+           "why)."}
 /* clang-format on */
 
 #endif

@@ -32,16 +32,20 @@ bool mr_care_leaves_out(const struct mr_stage *s, uint64_t key);
 /* Rows of a table: clang-format would give each of their values a line. */
 /* clang-format off */
 #define MR_CARE_OPTS(state, member)                                                               \
-  {"skip-records", MR_OPT_STR, offsetof(state, member.skip), "ids", NULL, 0, 0, NULL,             \
-   "Records to exclude, 3,10-20 or @FILE: they keep their place in the batch with zero weight.",  \
-   0},                                                                                            \
-  {"on-bad", MR_OPT_STR, offsetof(state, member.on_bad), "", "fail", 0, 0, NULL,                  \
-   "What to do with an unreadable or invalid record: fail, skip-replace (use another one) or "    \
-   "quarantine:N (the same for at most N records, which are listed in a file).", 0},              \
-  {"quarantine", MR_OPT_STR, offsetof(state, member.file), "", "quarantine.jsonl", 0, 0, NULL,    \
-   "File of on-bad=quarantine:N, one line of JSON per record.", 0},                               \
-  {"bad-seed", MR_OPT_INT, offsetof(state, member.seed), "", "0", 0, 4294967295.0, NULL,          \
-   "Seed that chooses the records used instead of bad ones.", 0}
+  {.name = "skip-records", .type = MR_OPT_STR, .offset = offsetof(state, member.skip),            \
+   .unit = "ids",                                                                                 \
+   .help = "Records to exclude, 3,10-20 or @FILE: they keep their place in the batch with "       \
+           "zero weight."},                                                                       \
+  {.name = "on-bad", .type = MR_OPT_STR, .offset = offsetof(state, member.on_bad),                \
+   .def = "fail",                                                                                 \
+   .help = "What to do with an unreadable or invalid record: fail, skip-replace (use another "    \
+           "one) or quarantine:N (the same for at most N records, which are listed in a "         \
+           "file)."},                                                                             \
+  {.name = "quarantine", .type = MR_OPT_STR, .offset = offsetof(state, member.file),              \
+   .def = "quarantine.jsonl",                                                                     \
+   .help = "File of on-bad=quarantine:N, one line of JSON per record."},                          \
+  {.name = "bad-seed", .type = MR_OPT_INT, .offset = offsetof(state, member.seed), .def = "0",    \
+   .hi = 4294967295.0, .help = "Seed that chooses the records used instead of bad ones."}
 /* clang-format on */
 
 #endif

@@ -8,10 +8,19 @@ typedef struct delay_record {
 } delay_record_t;
 
 static const mr_opt_t delay_record_opts[] = {
-    {"us", MR_OPT_F64, offsetof(delay_record_t, us), "microseconds", "10", 0, 1e9, NULL,
-     "How long a record is held.", 1},
-    {"asleep", MR_OPT_BOOL, offsetof(delay_record_t, asleep), "", "false", 0, 0, NULL,
-     "Sleeps meanwhile, and leaves the processor to others.", 0},
+    {.name = "us",
+     .type = MR_OPT_F64,
+     .offset = offsetof(delay_record_t, us),
+     .unit = "microseconds",
+     .def = "10",
+     .hi = 1e9,
+     .help = "How long a record is held.",
+     .positional = 1},
+    {.name = "asleep",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(delay_record_t, asleep),
+     .def = "false",
+     .help = "Sleeps meanwhile, and leaves the processor to others."},
     {0}};
 
 static mr_err_t delay_record_plan(mr_stage_t *s) {

@@ -9,8 +9,8 @@ enum { MR_CHANNELS_MAX = 4 };
 /* The setting by which such a stage is told its field: its row, in a state of type `state`. */
 /* clang-format off */
 #define MR_PIXELS_OPT(state, member)                                                              \
-  {"field", MR_OPT_STR, offsetof(state, member), "", NULL, 0, 0, NULL,                            \
-   "Field of the pictures; needed where several fields could be pictures.", 0}
+  {.name = "field", .type = MR_OPT_STR, .offset = offsetof(state, member),                        \
+   .help = "Field of the pictures; needed where several fields could be pictures."}
 /* clang-format on */
 
 typedef struct mr_pixels {

@@ -25,16 +25,27 @@ typedef struct eval_step {
 } eval_step_t;
 
 static const mr_opt_t eval_step_opts[] = {
-    {"checkpoint", MR_OPT_STR, offsetof(eval_step_t, checkpoint), "", NULL, 0, 0, NULL,
-     "Checkpoint file of train-step; the model is the one it holds.", 1},
-    {"dtype", MR_OPT_ENUM, offsetof(eval_step_t, dtype), "", "bf16", 0, 0, "f32|bf16",
-     "Type of the matrix products.", 0},
-    {"records", MR_OPT_STR, offsetof(eval_step_t, records), "", NULL, 0, 0, NULL,
-     "What the records are called beside the result, where they are no test records.", 0},
-    {"ema", MR_OPT_BOOL, offsetof(eval_step_t, ema), "", "true", 0, 0, NULL,
-     "Evaluates the average of the weights if the checkpoint holds one (train-step ema=), not the "
-     "weights of its last step.",
-     0},
+    {.name = "checkpoint",
+     .type = MR_OPT_STR,
+     .offset = offsetof(eval_step_t, checkpoint),
+     .help = "Checkpoint file of train-step; the model is the one it holds.",
+     .positional = 1},
+    {.name = "dtype",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(eval_step_t, dtype),
+     .def = "bf16",
+     .choices = "f32|bf16",
+     .help = "Type of the matrix products."},
+    {.name = "records",
+     .type = MR_OPT_STR,
+     .offset = offsetof(eval_step_t, records),
+     .help = "What the records are called beside the result, where they are no test records."},
+    {.name = "ema",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(eval_step_t, ema),
+     .def = "true",
+     .help = "Evaluates the average of the weights if the checkpoint holds one (train-step ema=), "
+             "not the weights of its last step."},
     MR_TRAIN_TEAM_OPTS(offsetof(eval_step_t, team)),
     {0},
 };

@@ -1,5 +1,5 @@
-/* The settings of train-step, and what follows from them and its inputs: the model, the rate's
-   course, how long the run is, what goes out. */
+/* What follows from the settings of train-step and its inputs: the model, the rate's course, how
+   long the run is, what goes out. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,88 +7,6 @@
 #include "stages/train/train_step_private.h"
 
 enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
-
-#define AT(field) offsetof(train_t, field)
-
-#define OPTIMIZERS "sgd|momentum|adam|adamw|lion|lamb"
-const char *const mr__train_optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
-
-/* "model" comes first: def.c puts the model's own settings behind it. */
-const mr_opt_t mr__train_stage_opts[] = {
-    {"model", MR_OPT_STR, AT(model_name), "", "vit", 0, 0, NULL,
-     "Model to train; its settings become settings of this stage: `millrace inspect train-step "
-     "model=NAME`.",
-     0},
-    MR_TRAIN_TEAM_OPTS(AT(team)),
-    {"matmul-precision", MR_OPT_ENUM, AT(precision), "", "none", 0, 0, "none|default|high|highest",
-     "Precision of f32 products: bf16 with f32 sums (default), three of these (high) or f32 "
-     "(highest); none: MILLRACE_MATMUL_PRECISION, else f32.",
-     0},
-    {"dtype", MR_OPT_ENUM, AT(dtype), "", "bf16", 0, 0, "f32|bf16",
-     "Type of the matrix products; parameters are f32.", 0},
-    {"seed", MR_OPT_INT, AT(seed), "", "12", 0, 4294967295.0, NULL,
-     "Seed of the initial parameters and of dropout.", 0},
-    {"lr", MR_OPT_F64, AT(lr), "", "1e-3", 0, 100, NULL, "Peak learning rate.", 0},
-    {"optimizer", MR_OPT_ENUM, AT(optimizer), "", "adamw", 0, 0, OPTIMIZERS,
-     "How gradients update the parameters.", 0},
-    {"b1", MR_OPT_F64, AT(b1), "", "-1", -1, 0.9999999, NULL,
-     "Decay of the first moment, or of the momentum; -1: the optimizer's usual value.", 0},
-    {"b2", MR_OPT_F64, AT(b2), "", "-1", -1, 0.9999999, NULL,
-     "Decay of the second moment; -1: the optimizer's usual one.", 0},
-    {"eps", MR_OPT_F64, AT(eps), "", "-1", -1, 1, NULL,
-     "Added to the root of the second moment; -1: the optimizer's usual value.", 0},
-    {"weight-decay", MR_OPT_F64, AT(weight_decay), "", "-1", -1, 10, NULL,
-     "Decoupled weight decay of all parameters; -1: the optimizer's usual value.", 0},
-    {"nesterov", MR_OPT_BOOL, AT(nesterov), "", "false", 0, 0, NULL, "Uses Nesterov momentum.", 0},
-    {"accumulate", MR_OPT_INT, AT(accumulate), "parts", "1", 1, 65536, NULL,
-     "Splits a batch into this many parts and adds up their gradients: needs less memory.", 0},
-    {"remat", MR_OPT_ENUM, AT(remat), "", "none", 0, 0, "none|dots|full",
-     "What the backward pass of a block recomputes instead of storing it: needs less memory.", 0},
-    {"fit", MR_OPT_STR, AT(fit), "", NULL, 0, 0, NULL,
-     "A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak of a step "
-     "stays below it.",
-     0},
-    {"ema", MR_OPT_F64, AT(ema), "", "0", 0, 0.9999999, NULL,
-     "Decay of an average of the weights over the steps, which validation and test then use and "
-     "checkpoints hold beside the weights; 0: none.",
-     0},
-    {"clip-norm", MR_OPT_F64, AT(clip_norm), "", "0", 0, 1e9, NULL,
-     "Scales gradients down to this global norm; 0 leaves them.", 0},
-    {"loss-scale", MR_OPT_STR, AT(loss_scale), "", "1", 0, 0, NULL,
-     "Multiplies the loss before the gradient, and divides the gradients by it again: small ones "
-     "then do not vanish in the type of the products.  A number, of which a power of two changes "
-     "nothing else; or dynamic: it grows as long as gradients stay finite, and steps with "
-     "gradients that are not are skipped.",
-     0},
-    {"loss-scale-start", MR_OPT_F64, AT(scale_start), "", "32768", 1e-9, 1.7e38, NULL,
-     "The first scale of loss-scale=dynamic.", 0},
-    {"loss-scale-patience", MR_OPT_INT, AT(scale_patience), "steps", "2000", 1, 1e9, NULL,
-     "Finite steps after which a dynamic scale doubles with the next one.", 0},
-    {"max-skipped", MR_OPT_INT, AT(max_skipped), "steps", "100", 0, 1e9, NULL,
-     "With a dynamic scale, at most this many steps in a row are skipped; the next one is applied "
-     "even if it is not finite.",
-     0},
-    {"schedule", MR_OPT_ENUM, AT(schedule), "", "constant", 0, 0, "constant|cosine|linear|rsqrt",
-     "Learning rate after the warm-up: constant, a cosine or a line to 0 at the last step, or "
-     "falling with the root of the step.",
-     0},
-    {"warmup", MR_OPT_INT, AT(warmup), "steps", "0", 0, 1e9, NULL,
-     "Steps over which the learning rate rises linearly.", 0},
-    {"steps", MR_OPT_INT, AT(steps), "steps", "0", 0, 1e12, NULL,
-     "Ends the run after this many steps; 0: when the stream ends.", 0},
-    {"checkpoint-every", MR_OPT_INT, AT(checkpoint_every), "steps", "0", 0, 1e12, NULL,
-     "Also emits the state every this many steps; 0: only after each epoch and at the end.", 0},
-    {"watch-every", MR_OPT_INT, AT(watch_every), "steps", "100", 0, 1e12, NULL,
-     "Reports histograms and sample pictures every this many steps, first after step 1; 0: never.",
-     0},
-    {"resume", MR_OPT_STR, AT(resume), "", NULL, 0, 0, NULL, "Checkpoint file to resume from.", 0},
-    {"leak-check", MR_OPT_ENUM, AT(leak_check), "", "ids", 0, 0, "ids|content|off",
-     "Refuses inputs that share records, compared by their position in the files, by their bytes, "
-     "or not at all.",
-     0},
-    {"device", MR_OPT_ENUM, AT(device), "", "cpu", 0, 0, "cpu|cuda", "Where the step runs.", 0},
-    {0},
-};
 
 static int64_t total_steps(const train_t *v, const mr_spec_t *in) {
   int64_t stream = in->n_batches * in->n_epochs; /* 0: endless */

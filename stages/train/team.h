@@ -18,10 +18,13 @@ void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t);
 /* clang-format off */
 /* Of a stage whose state holds an mr_train_team_t at offset base. */
 #define MR_TRAIN_TEAM_OPTS(base)                                                                  \
-  {"threads", MR_OPT_INT, (base) + offsetof(mr_train_team_t, threads), "", "0", 0, MR_THREADS_MAX, \
-   NULL, "Number of compute threads; 0: one per processor.", 0},                                         \
-  {"pin", MR_OPT_BOOL, (base) + offsetof(mr_train_team_t, pin), "", "false", 0, 0, NULL,          \
-   "Binds each of these threads to a processor of its own, or in turn if there are fewer processors.", 0}
+  {.name = "threads", .type = MR_OPT_INT,                                                         \
+   .offset = (base) + offsetof(mr_train_team_t, threads), .def = "0", .hi = MR_THREADS_MAX,       \
+   .help = "Number of compute threads; 0: one per processor."},                                   \
+  {.name = "pin", .type = MR_OPT_BOOL, .offset = (base) + offsetof(mr_train_team_t, pin),         \
+   .def = "false",                                                                                \
+   .help = "Binds each of these threads to a processor of its own, or in turn if there are "      \
+           "fewer processors."}
 /* clang-format on */
 
 #endif
