@@ -1,64 +1,116 @@
-/* Leaves out records by what is cheap to ask: label, key, chance.  Those left out are holes: the
-   others keep their positions, and batches close up over them. */
+/* Leaves out records by what is cheap to ask: a whole number, key, chance.  Those left out are
+   holes: the others keep their positions, and batches close up over them. */
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/philox.h"
 #include "pipeline/stage_filter.h"
 
-enum { LABELS_MAX = 64 };
+enum { VALUES_MAX = 64 };
 
 typedef struct filter {
-  const char *label_text;
-  int32_t label[LABELS_MAX];
-  int n_labels, field; /* field: of the label */
+  const char *text, *field_name;
+  int64_t value[VALUES_MAX];
+  int n_values, field;
+  mr_dtype_t dtype; /* of field */
   double key[2], remainder[2], p;
   int64_t modulo, seed;
   bool invert;
 } filter_t;
 
-static mr_err_t parse_labels(mr_stage_t *s) {
+static mr_err_t parse_values(mr_stage_t *s) {
   filter_t *t = s->state;
-  const char *at = t->label_text;
-  t->n_labels = 0;
+  const char *at = t->text;
+  t->n_values = 0;
   while (at && *at) {
     char *end;
-    long v = strtol(at, &end, 10);
-    if (end == at || (*end && *end != ',') || v != (int32_t)v || t->n_labels == LABELS_MAX)
+    errno = 0;
+    long long v = strtoll(at, &end, 10);
+    if (end == at || (*end && *end != ',') || errno || t->n_values == VALUES_MAX)
       return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "setting label = \"%.200s\": want up to %d whole numbers A,B,C",
-                           t->label_text, LABELS_MAX);
-    t->label[t->n_labels++] = (int32_t)v;
+                           "setting label = \"%.200s\": want up to %d whole numbers A,B,C", t->text,
+                           VALUES_MAX);
+    t->value[t->n_values++] = v;
     at = *end ? end + 1 : end;
   }
   return MR_OK;
 }
 
+static bool is_number(const mr_field_t *f) {
+  bool whole = f->dtype == MR_BOOL || f->dtype == MR_U8 || f->dtype == MR_I32 ||
+               f->dtype == MR_U32 || f->dtype == MR_I64 || f->dtype == MR_U64;
+  return whole && !f->ndim && !f->ragged;
+}
+
+/* Numbers of its type that can be given, both ends included. */
+static void range_of(mr_dtype_t dtype, int64_t *lo, int64_t *hi) {
+  *lo = dtype == MR_I64 ? INT64_MIN : dtype == MR_I32 ? INT32_MIN : 0;
+  *hi = dtype == MR_BOOL  ? 1
+        : dtype == MR_U8  ? UINT8_MAX
+        : dtype == MR_I32 ? INT32_MAX
+        : dtype == MR_U32 ? UINT32_MAX
+                          : INT64_MAX;
+}
+
+/* Refuses a value that no record can have. */
+static mr_err_t check_value(mr_stage_t *s, int64_t v) {
+  const filter_t *t = s->state;
+  const mr_spec_t *in = &s->in_spec[0];
+  const mr_field_t *f = &in->field[t->field];
+  int64_t lo, hi;
+  range_of(f->dtype, &lo, &hi);
+  if (f->n_classes && (v < 0 || v >= f->n_classes))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting label = \"%.200s\": no record has the label %" PRId64
+                         ", since the data set%s%s has the classes 0 to %d",
+                         t->text, v, in->dataset ? " " : "", in->dataset ? in->dataset->origin : "",
+                         f->n_classes - 1);
+  if (v >= lo && v <= hi) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting label = \"%.200s\": no record has the value %" PRId64
+                       ", since field %s is %s",
+                       t->text, v, f->name, mr_dtype_name(f->dtype));
+}
+
 static mr_err_t filter_plan(mr_stage_t *s) {
   filter_t *t = s->state;
-  const mr_spec_t *in = &s->in_spec[0];
-  MR_TRY(parse_labels(s));
-  t->field = mr_spec_label(in);
-  if (t->n_labels && t->field < 0)
+  MR_TRY(parse_values(s));
+  s->out_spec[0] = s->in_spec[0];
+  if (!t->n_values && t->field_name)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting label: the records have %s field that is a label",
-                         t->field == -1 ? "no" : "more than one");
-  int classes = t->field < 0 ? 0 : in->field[t->field].n_classes;
-  s->out_spec[0] = *in;
-  for (int i = 0; i < t->n_labels && classes; i++)
-    if (t->label[i] < 0 || t->label[i] >= classes)
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "setting label = \"%.200s\": no record has the label %d, since the "
-                           "data set%s%s has the classes 0 to %d",
-                           t->label_text, (int)t->label[i], in->dataset ? " " : "",
-                           in->dataset ? in->dataset->origin : "", classes - 1);
+                         "setting field = %s: want the values that stay beside it, as in filter "
+                         "1,2 field=%s",
+                         t->field_name, t->field_name);
+  if (!t->n_values) return MR_OK;
+  /* Without field= a label goes before other numbers. */
+  int f = t->field_name ? -1 : mr_spec_label(&s->in_spec[0]);
+  if (f < 0) f = mr_field_choose(s, t->field_name, is_number, "whole numbers, one a record");
+  if (f < 0) return (mr_err_t)f;
+  t->field = f, t->dtype = s->in_spec[0].field[f].dtype;
+  s->reads = (uint16_t)(1u << f);
+  for (int i = 0; i < t->n_values; i++) MR_TRY(check_value(s, t->value[i]));
   return MR_OK;
 }
 
-static bool has_label(const filter_t *t, const mr_rec_t *rec) {
-  if (!t->n_labels) return true;
-  int32_t label = *(const int32_t *)rec->field[t->field].data;
-  for (int i = 0; i < t->n_labels; i++)
-    if (t->label[i] == label) return true;
+/* False: it is beyond any that can be asked for. */
+static bool number_at(const void *data, mr_dtype_t dtype, int64_t *v) {
+  switch (dtype) {
+    case MR_BOOL:
+    case MR_U8: *v = *(const uint8_t *)data; return true;
+    case MR_I32: *v = *(const int32_t *)data; return true;
+    case MR_U32: *v = *(const uint32_t *)data; return true;
+    default: *v = *(const int64_t *)data; return dtype == MR_I64 || *v >= 0;
+  }
+}
+
+static bool has_value(const filter_t *t, const mr_rec_t *rec) {
+  int64_t v;
+  if (!t->n_values) return true;
+  if (!number_at(rec->field[t->field].data, t->dtype, &v)) return false;
+  for (int i = 0; i < t->n_values; i++)
+    if (t->value[i] == v) return true;
   return false;
 }
 
@@ -74,7 +126,7 @@ static mr_err_t filter_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
   const filter_t *t = s->state;
   double key = (double)rec->key;
   double rest = t->modulo ? (double)(rec->key % (uint64_t)t->modulo) : t->remainder[0];
-  bool fits = has_label(t, rec) && key >= t->key[0] && key <= t->key[1] &&
+  bool fits = has_value(t, rec) && key >= t->key[0] && key <= t->key[1] &&
               rest >= t->remainder[0] && rest <= t->remainder[1] && is_lucky(t, rec->key);
   *keep = fits != t->invert;
   return MR_OK;
@@ -83,10 +135,15 @@ static mr_err_t filter_keep(mr_stage_t *s, const mr_rec_t *rec, bool *keep) {
 static const mr_opt_t filter_opts[] = {
     {.name = "label",
      .type = MR_OPT_STR,
-     .offset = offsetof(filter_t, label_text),
+     .offset = offsetof(filter_t, text),
      .unit = "A,B,C",
-     .help = "Keeps records with one of these labels; all without it.",
+     .help = "Keeps records whose label, or whose field=, is one of these; all without it.",
      .positional = 1},
+    {.name = "field",
+     .type = MR_OPT_STR,
+     .offset = offsetof(filter_t, field_name),
+     .help = "Field that label= is compared with, one whole number a record; needed where there "
+             "is no label, and several fields are such numbers."},
     {.name = "key",
      .type = MR_OPT_RANGE,
      .offset = offsetof(filter_t, key),
@@ -126,7 +183,8 @@ static const mr_opt_t filter_opts[] = {
 
 const mr_stage_def_t mr_stage_filter = {
     .name = "filter",
-    .help = "Keeps the records of some labels or keys, or a share of them (grain's filter).",
+    .help =
+        "Keeps the records of some labels, values or keys, or a share of them (grain's filter).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = filter_opts,

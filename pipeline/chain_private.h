@@ -110,6 +110,10 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
    apart: label and key of a record, of the first one where several are joined. */
 mr_period_t mr__period(const mr_chain_t *c, int branch);
 
+/* Whether the filter of a branch decides by what the source of its first input gives, so that it
+   keeps as many records in each period of what is before it. */
+bool mr__is_of_record(const mr_chain_t *c, int branch);
+
 /* The number of positions of an indexable branch after which its records come again, at least 1.
    Unlike mr__period it assumes, where a stage does not say, that a filter decides alike each time
    and that an order of one input is through with it after as many positions as the input. */

@@ -3,6 +3,28 @@
 
 #include "pipeline/chain_private.h"
 
+/* Whether field f of what comes out of a branch is what a source gave, by way of first inputs: a
+   record of several has its period from the first one. */
+static bool is_of_source(const mr_chain_t *c, int branch, int f) {
+  const mr__branch_t *b = &c->branch[branch];
+  bool made = b->kind == MR__MAP || b->kind == MR__JOIN;
+  if (b->kind == MR__SOURCE) return true;
+  if (made && (b->s.writes >> f & 1 || b->field[f].port || b->field[f].in == MR__NO_FIELD))
+    return false;
+  int n = b->kind == MR__JOIN ? 1 : b->n_in, in = made ? b->field[f].in : f;
+  for (int i = 0; i < n; i++)
+    if (!is_of_source(c, b->in[i], in)) return false;
+  return true;
+}
+
+bool mr__is_of_record(const mr_chain_t *c, int branch) {
+  const mr__branch_t *b = &c->branch[branch];
+  if (!b->s.def->filter || !b->s.def->filter->of_record) return false;
+  for (int f = 0; b->s.reads >> f; f++)
+    if (b->s.reads >> f & 1 && !is_of_source(c, b->in[0], f)) return false;
+  return true;
+}
+
 /* assume: as mr__pass_length. */
 static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
   const mr__branch_t *b = &c->branch[branch];
@@ -17,7 +39,7 @@ static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
     }
     case MR__MAP: return in[0];
     /* Records keep what the source says of them, so a filter after others keeps as many as well. */
-    case MR__KEEP: return b->s.def->filter->of_record || assume ? in[0] : none;
+    case MR__KEEP: return assume || mr__is_of_record(c, branch) ? in[0] : none;
     case MR__JOIN: break;
     case MR__NEXT: return none;
   }

@@ -144,15 +144,23 @@ struct mr_stage {
       writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of
                  field f of output 0, for which it is given room (stage_source.h, stage_map.h) */
   uint8_t from[MR_FIELDS_MAX]; /* map, join: set by mr_field_from */
-  size_t scratch_bytes;        /* map: plan may set it, bytes that each worker has for itself at */
-  void *scratch;         /* scratch, 64-aligned, for the time of a call; NULL where it set none */
-  int waits;             /* mr_waits_t: the stage may set it before mr_wait_fds */
-  int64_t base_seed;     /* plan sets it (-1): stages after this one derive their seeds from it */
+  uint16_t reads;       /* filter: plan may set it, bit f: keep looks at field f (stage_filter.h) */
+  size_t scratch_bytes; /* map: plan may set it, bytes that each worker has for itself at */
+  void *scratch;        /* scratch, 64-aligned, for the time of a call; NULL where it set none */
+  int waits;            /* mr_waits_t: the stage may set it before mr_wait_fds */
+  int64_t base_seed;    /* plan sets it (-1): stages after this one derive their seeds from it */
   struct mr_runtime *rt; /* the scheduler's side */
 };
 
 /* True if the setting at this offset of the state was given. */
 bool mr_setting_given(const mr_stage_t *s, size_t offset);
+
+/* In plan of a stage with a setting `field`: the number of the field of input 0 that it works on:
+   the one of this name, or where name is NULL, the only one that fits.  MR_ERR_SHAPE with a
+   sentence if there is none, if it does not fit, or if several do.  wants: what fits, "u8 pictures
+   in CHW or HWC". */
+typedef bool mr_field_fits_fn(const mr_field_t *f);
+int mr_field_choose(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, const char *wants);
 
 /* Fails with "STAGE: sentence". */
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)

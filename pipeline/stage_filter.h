@@ -10,7 +10,10 @@ MR_BEGIN_DECLS
 struct mr_filter_def {
   /* Whether a record stays.  State is read-only, as in a map; a record may be asked for twice. */
   mr_err_t (*keep)(mr_stage_t *s, const mr_rec_t *rec, bool *keep);
-  bool of_record; /* asks fields as the source gives them and the key alone */
+  /* What keep says follows from the key and the fields of s->reads alone.  Where these are as the
+     source gives them, each pass over the records then keeps as many, and a far batch is found
+     without asking for every record before it. */
+  bool of_record;
 };
 
 MR_END_DECLS

@@ -65,8 +65,7 @@ static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(
 
 static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   sieve_t v = {.w = w, .x = x, .at = w->at ? w : positions_of(w->below[0], x->c)};
-  const mr_filter_def_t *filter = x->c->branch[w->branch].s.def->filter;
-  bool plain = w->at || (filter && filter->of_record);
+  bool plain = w->at || mr__is_of_record(x->c, w->branch);
   if (!v.at || !plain || (!w->at && mr__branch_spec(&x->c->branch[v.at->branch])->holes)) return v;
   mr_period_t p = mr__period(x->c, v.at->branch);
   if (v.at->stride == 1)

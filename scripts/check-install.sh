@@ -53,6 +53,9 @@ plugins_build_and_run() {
   "$millrace" run --plugin plugins/cutout.so "$graph" 2>/dev/null >first
   "$millrace" run --plugin plugins/build/cutout.so "$graph" workers=2 2>/dev/null | diff first -
   "$millrace" who --plugin plugins/cutout.so "$graph" --step 1 | grep -q 'cutout: covered around row'
+  two='synthetic n=64 ! shuffle seed=1 ! z.a  synthetic n=64 seed=2 ! z.b  zip prefix=a.,b. name=z ! cutout 12'
+  "$millrace" run --plugin plugins/cutout.so "$two field=b.image ! batch 16 ! null" 2>/dev/null
+  "$millrace" run --plugin plugins/cutout.so "$two ! batch 16 ! null" 2>&1 | grep -q 'a.image and b.image could both be'
   "$millrace" jaxpr --plugin plugins/hardswish.so "$examples/plugin-op/energy.jaxpr" --grad | grep -q 'hardswish a'
   rm -rf mixer
   "$millrace" train --plugin plugins/mixer.so --run-dir mixer --steps 4 \

@@ -1,7 +1,5 @@
 #include "stages/pixels.h"
 
-#include <string.h>
-
 static bool is_grey(const mr_field_t *f) { return f->ndim == 2; }
 
 static bool could_be(const mr_field_t *f) {
@@ -9,31 +7,10 @@ static bool could_be(const mr_field_t *f) {
          (is_grey(f) || (f->ndim == 3 && f->layout != MR_LAYOUT_NONE));
 }
 
-/* The number of the field, or a failure. */
-static int find_field(mr_stage_t *s, const char *name) {
-  const mr_spec_t *in = &s->in_spec[0];
-  char names[256];
-  int found = -1;
-  for (int f = 0; f < in->n_fields; f++) {
-    if (name ? strcmp(name, in->field[f].name) : !could_be(&in->field[f])) continue;
-    if (found >= 0)
-      return mr_stage_fail(s, MR_ERR_SHAPE,
-                           "fields %s and %s could both be pictures: set field= to one of them",
-                           in->field[found].name, in->field[f].name);
-    found = f;
-  }
-  if (name && found < 0)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "setting field = %s: the records have %s", name,
-                         mr_spec_names(in, names, sizeof names));
-  if (found >= 0 && could_be(&in->field[found])) return found;
-  return mr_stage_fail(s, MR_ERR_SHAPE,
-                       "takes u8 pictures in CHW or HWC, or without channels (H,W)%s%s",
-                       name ? "; not so is field " : "", name ? name : "");
-}
-
 mr_err_t mr_pixels_plan(mr_stage_t *s, const char *field, int channels_max, int side_max,
                         mr_pixels_t *out) {
-  int at = find_field(s, field);
+  int at =
+      mr_field_choose(s, field, could_be, "u8 pictures in CHW or HWC, or without channels (H,W)");
   if (at < 0) return (mr_err_t)at;
   const mr_field_t *in = &s->in_spec[0].field[at];
   bool grey = is_grey(in), hwc = in->layout == MR_LAYOUT_HWC;

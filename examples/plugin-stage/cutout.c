@@ -11,22 +11,28 @@
 typedef struct cutout {
   int64_t size, fill;
   double p;
+  const char *field_name;
+  int field;                    /* which one holds the pictures */
   int H, W, pixel, row, planes; /* bytes of a pixel and a row; pictures that lie one after another:
                                    3 where channels are planes, else 1 */
 } cutout_t;
 
+static bool is_picture(const mr_field_t *f) {
+  return f->dtype == MR_U8 && f->ndim == 3 && f->layout != MR_LAYOUT_NONE && !f->ragged;
+}
+
 /* Before anything runs: takes pictures of bytes, gives the same. */
 static mr_err_t cutout_plan(mr_stage_t *s) {
   cutout_t *t = s->state;
-  const mr_field_t *in = &s->in_spec[0].field[0];
+  t->field = mr_field_choose(s, t->field_name, is_picture, "u8 pictures in CHW or HWC");
+  if (t->field < 0) return (mr_err_t)t->field;
+  const mr_field_t *in = &s->in_spec[0].field[t->field];
   bool hwc = in->layout == MR_LAYOUT_HWC;
-  if (in->dtype != MR_U8 || in->ndim != 3 || in->layout == MR_LAYOUT_NONE)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "takes u8 pictures in CHW or HWC");
   t->H = (int)in->dim[hwc ? 0 : 1], t->W = (int)in->dim[hwc ? 1 : 2];
   t->pixel = hwc ? (int)in->dim[2] : 1, t->row = t->W * t->pixel;
   t->planes = hwc ? 1 : (int)in->dim[0];
   s->out_spec[0] = s->in_spec[0];
-  s->writes = 1; /* bit 0: run writes field 0, and leaves the others alone */
+  s->writes = (uint16_t)(1u << t->field); /* run writes this field, and leaves the others alone */
   return mr_needs_generator(s, "no setting");
 }
 
@@ -47,13 +53,15 @@ static mr_err_t cutout_run(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const cutout_t *t = s->state;
   bool cut = mr_philox_random(in->rng) < t->p;
   int at = cut ? (int)mr_philox_integers(in->rng, 0, (int64_t)t->H * t->W) : -1;
+  const mr_value_t *from = &in->field[t->field];
+  mr_value_t *to = &out->field[t->field];
   mr_draw_note(out, (uint64_t)(at + 1));
   if (!cut) {
-    out->field[0] = in->field[0]; /* nothing to do: no copy */
+    *to = *from; /* nothing to do: no copy */
     return MR_OK;
   }
-  memcpy(out->field[0].data, in->field[0].data, (size_t)t->planes * (size_t)t->H * (size_t)t->row);
-  cover(t, (uint8_t *)out->field[0].data, at / t->W, at % t->W);
+  memcpy(to->data, from->data, (size_t)t->planes * (size_t)t->H * (size_t)t->row);
+  cover(t, (uint8_t *)to->data, at / t->W, at % t->W);
   return MR_OK;
 }
 
@@ -67,28 +75,33 @@ static void cutout_draw_text(const mr_stage_t *s, uint64_t what, char *text, siz
     snprintf(text, n, "not covered");
 }
 
-static const mr_opt_t cutout_opts[] = {{.name = "size",
-                                        .type = MR_OPT_INT,
-                                        .offset = offsetof(cutout_t, size),
-                                        .unit = "pixels",
-                                        .def = "16",
-                                        .lo = 1,
-                                        .hi = 4096,
-                                        .help = "Side of the square.",
-                                        .positional = 1},
-                                       {.name = "fill",
-                                        .type = MR_OPT_INT,
-                                        .offset = offsetof(cutout_t, fill),
-                                        .def = "0",
-                                        .hi = 255,
-                                        .help = "Byte that covers it."},
-                                       {.name = "p",
-                                        .type = MR_OPT_F64,
-                                        .offset = offsetof(cutout_t, p),
-                                        .def = "1",
-                                        .hi = 1,
-                                        .help = "Probability that a picture has one."},
-                                       {0}};
+static const mr_opt_t cutout_opts[] = {
+    {.name = "size",
+     .type = MR_OPT_INT,
+     .offset = offsetof(cutout_t, size),
+     .unit = "pixels",
+     .def = "16",
+     .lo = 1,
+     .hi = 4096,
+     .help = "Side of the square.",
+     .positional = 1},
+    {.name = "fill",
+     .type = MR_OPT_INT,
+     .offset = offsetof(cutout_t, fill),
+     .def = "0",
+     .hi = 255,
+     .help = "Byte that covers it."},
+    {.name = "p",
+     .type = MR_OPT_F64,
+     .offset = offsetof(cutout_t, p),
+     .def = "1",
+     .hi = 1,
+     .help = "Probability that a picture has one."},
+    {.name = "field",
+     .type = MR_OPT_STR,
+     .offset = offsetof(cutout_t, field_name),
+     .help = "Field of the pictures; needed where several fields could be pictures."},
+    {0}};
 
 static const mr_map_def_t cutout_map = {.run = cutout_run, .draw_text = cutout_draw_text};
 

@@ -154,7 +154,7 @@ static void write_records(round_t *r, char *text, size_t n) {
   int n_even = draw(r, wrote.n_fields + 1);
   for (int f = 0; f < wrote.n_fields; f++) {
     array_t *a = &wrote.field[f];
-    char file[16], offsets[16], *list = f < n_even ? fields : ragged;
+    char file[24], offsets[24], *list = f < n_even ? fields : ragged;
     sprintf(file, "%d.npy", f), sprintf(offsets, "%d-at.npy", f);
     draw_array(r, a, f >= n_even);
     if (a->ragged)
@@ -412,7 +412,7 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-  char name[32];
+  char name[24];
   for (int f = 0; f < FIELDS; f++) {
     sprintf(name, "%d.npy", f), unlink(in_folder(name));
     sprintf(name, "%d-at.npy", f), unlink(in_folder(name));
