@@ -103,7 +103,7 @@ static mr_err_t store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t 
                             .per_file = per_file(t),
                             .n = mr__split_size(&t->split),
                             .memory = t->memory,
-                            .backend = (mr_backend_t)t->backend,
+                            .backend = (mr_read_way_t)t->backend,
                             .in_turn = !t->ahead,
                             .locate = locate,
                             .lenient = t->care.lenient,

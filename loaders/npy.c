@@ -202,7 +202,7 @@ static mr_err_t load_labels(npy_t *t, mr_diag_t *diag) {
 
 static mr_npy_reading_t reading_of(const npy_t *t) {
   return (mr_npy_reading_t){.memory = t->memory,
-                            .backend = (mr_backend_t)t->backend,
+                            .backend = (mr_read_way_t)t->backend,
                             .in_turn = !t->ahead,
                             .lenient = t->care.lenient};
 }

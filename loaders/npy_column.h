@@ -29,7 +29,7 @@ typedef struct mr_npy_column {
 /* How the columns of a stage are read. */
 typedef struct mr_npy_reading {
   int64_t memory; /* as in mr_store_conf_t, for each file */
-  mr_backend_t backend;
+  mr_read_way_t backend;
   bool in_turn, lenient;
 } mr_npy_reading_t;
 

@@ -25,7 +25,7 @@ mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const char *values, const char
 typedef struct mr_npy_rows_conf {
   mr_npy_rows_files_t files; /* peeked; the paths live until close */
   int64_t memory;            /* bytes of values kept at most; -1: half of what is free */
-  mr_backend_t backend;
+  mr_read_way_t backend;
   bool lenient; /* values that cannot be read fail the fetch that wants them instead of open */
 } mr_npy_rows_conf_t;
 

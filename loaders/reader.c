@@ -17,15 +17,15 @@ static const struct {
   const char *name;
   const mr_reader_way_t *way;
 } backend[] = {
-    [MR_BACKEND_AUTO] = {"auto", NULL},
-    [MR_BACKEND_URING] = {"uring", &mr__reader_uring},
-    [MR_BACKEND_DIRECT] = {"direct", &mr__reader_direct},
-    [MR_BACKEND_PREAD] = {"pread", &mr__reader_pread},
-    [MR_BACKEND_MMAP] = {"mmap", &mr__reader_mmap},
+    [MR_READ_AUTO] = {"auto", NULL},
+    [MR_READ_URING] = {"uring", &mr__reader_uring},
+    [MR_READ_DIRECT] = {"direct", &mr__reader_direct},
+    [MR_READ_PREAD] = {"pread", &mr__reader_pread},
+    [MR_READ_MMAP] = {"mmap", &mr__reader_mmap},
 };
 enum { N_BACKENDS = sizeof backend / sizeof backend[0] };
 
-const char *mr_backend_name(mr_backend_t b) { return backend[b].name; }
+const char *mr_read_way_name(mr_read_way_t b) { return backend[b].name; }
 
 mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t got,
                          mr_diag_t *diag) {
@@ -72,18 +72,18 @@ const char *mr_reader_fallback_seen(void) {
 }
 
 /* What MILLRACE_IO names; AUTO if it names nothing. */
-static mr_backend_t backend_asked(mr_reader_t *r) {
+static mr_read_way_t backend_asked(mr_reader_t *r) {
   const char *way = getenv("MILLRACE_IO");
   for (int i = 1; way && i < N_BACKENDS; i++)
     if (!strcmp(way, backend[i].name)) {
       snprintf(r->fallback, sizeof r->fallback, "MILLRACE_IO=%s, reading with %s", way, way);
       snprintf(r->why, sizeof r->why, "MILLRACE_IO=%s", way);
-      return (mr_backend_t)i;
+      return (mr_read_way_t)i;
     }
-  return MR_BACKEND_AUTO;
+  return MR_READ_AUTO;
 }
 
-static mr_err_t open_way(mr_reader_t *r, mr_backend_t b, mr_diag_t *diag) {
+static mr_err_t open_way(mr_reader_t *r, mr_read_way_t b, mr_diag_t *diag) {
   r->backend = b;
   r->way = backend[b].way;
   return r->way->open(r, diag);
@@ -93,9 +93,9 @@ static mr_err_t open_way(mr_reader_t *r, mr_backend_t b, mr_diag_t *diag) {
 static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   mr_reader_facts_t facts;
   char refused_text[MR_URING_REFUSED_MAX];
-  mr_backend_t b = backend_asked(r);
-  if (b == MR_BACKEND_AUTO) b = conf->chosen;
-  if (b == MR_BACKEND_AUTO) {
+  mr_read_way_t b = backend_asked(r);
+  if (b == MR_READ_AUTO) b = conf->chosen;
+  if (b == MR_READ_AUTO) {
     mr_reader_facts(r->fd, r->n_files, &facts);
     b = mr_reader_choose(&facts, conf->once, r->why);
     if (facts.uring_errno)
@@ -109,18 +109,18 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
   snprintf(r->why, sizeof r->why, "%.150s", refused.text);
   snprintf(r->fallback, sizeof r->fallback, "%.100s, reading with pread in 32 threads",
            refused.text);
-  return open_way(r, MR_BACKEND_PREAD, diag);
+  return open_way(r, MR_READ_PREAD, diag);
 }
 
 static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   for (int i = 0; i < r->n_files; i++) MR_TRY(open_file(r, i, conf->path[i], diag));
   r->scratch = malloc(MR_READER_JOIN_BYTES);
   if (!r->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
-  if (conf->backend == MR_BACKEND_AUTO) return open_wished(r, conf, diag);
+  if (conf->backend == MR_READ_AUTO) return open_wished(r, conf, diag);
   mr_diag_t refused = {0};
   snprintf(r->why, sizeof r->why, "it was asked for by name");
   mr_err_t e = open_way(r, conf->backend, &refused);
-  return e < 0 ? mr_fail(diag, e, "backend=%s: %s", mr_backend_name(conf->backend), refused.text)
+  return e < 0 ? mr_fail(diag, e, "backend=%s: %s", mr_read_way_name(conf->backend), refused.text)
                : MR_OK;
 }
 
@@ -215,6 +215,6 @@ int64_t mr_reader_size(const mr_reader_t *r, int file) {
   return r->size[file];
 }
 const char *mr_reader_path(const mr_reader_t *r, int file) { return r->path[file]; }
-mr_backend_t mr_reader_backend(const mr_reader_t *r) { return r->backend; }
+mr_read_way_t mr_reader_backend(const mr_reader_t *r) { return r->backend; }
 const char *mr_reader_why(const mr_reader_t *r) { return r->why; }
 const char *mr_reader_fallback(const mr_reader_t *r) { return *r->fallback ? r->fallback : NULL; }

@@ -22,16 +22,16 @@ enum {
   MR_READER_AHEAD = 256 /* reads that can be begun together */
 };
 
-typedef enum mr_backend {
-  MR_BACKEND_AUTO,
-  MR_BACKEND_URING,
-  MR_BACKEND_DIRECT,
-  MR_BACKEND_PREAD,
-  MR_BACKEND_MMAP,
-} mr_backend_t;
-#define MR_BACKEND_CHOICES "auto|uring|direct|pread|mmap" /* in the order above, for a setting */
+typedef enum mr_read_way {
+  MR_READ_AUTO,
+  MR_READ_URING,
+  MR_READ_DIRECT,
+  MR_READ_PREAD,
+  MR_READ_MMAP,
+} mr_read_way_t;
+#define MR_READ_CHOICES "auto|uring|direct|pread|mmap" /* in the order above, for a setting */
 
-const char *mr_backend_name(mr_backend_t b); /* as in MR_BACKEND_CHOICES */
+const char *mr_read_way_name(mr_read_way_t b); /* as in MR_READ_CHOICES */
 
 typedef struct mr_reader mr_reader_t;
 
@@ -42,9 +42,9 @@ typedef struct mr_reader_conf {
   size_t window;           /* bytes of one read at most; 0: MR_READER_WINDOW */
   void *buffer; /* registered with the kernel if it allows; NULL: none.  Lives until close */
   size_t buffer_len;
-  mr_backend_t backend; /* AUTO: what the machine allows and the data needs */
-  bool once;            /* for AUTO: each byte is read once and in order, not records at random */
-  mr_backend_t chosen;  /* for AUTO: what another reader of these files has chosen; AUTO: look */
+  mr_read_way_t backend; /* AUTO: what the machine allows and the data needs */
+  bool once;             /* for AUTO: each byte is read once and in order, not records at random */
+  mr_read_way_t chosen;  /* for AUTO: what another reader of these files has chosen; AUTO: look */
 } mr_reader_conf_t;
 
 /* One read: len bytes at offset of file into dst (inside the registered buffer or anywhere). */
@@ -80,7 +80,7 @@ mr_err_t mr_reader_read_big(mr_reader_t *r, int file, int64_t offset, size_t len
 
 int64_t mr_reader_size(const mr_reader_t *r, int file);     /* bytes at open */
 const char *mr_reader_path(const mr_reader_t *r, int file); /* lives until close */
-mr_backend_t mr_reader_backend(const mr_reader_t *r);       /* never AUTO */
+mr_read_way_t mr_reader_backend(const mr_reader_t *r);      /* never AUTO */
 
 /* Why it is this one: half a sentence. */
 const char *mr_reader_why(const mr_reader_t *r);

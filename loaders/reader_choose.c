@@ -105,28 +105,27 @@ void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out) {
   out->cached = out->bytes ? cached / (double)out->bytes : 1;
 }
 
-static mr_backend_t pick(mr_backend_t b, char *why, const char *reason) {
+static mr_read_way_t pick(mr_read_way_t b, char *why, const char *reason) {
   snprintf(why, MR_READER_WHY, "%s", reason);
   return b;
 }
 
-mr_backend_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why) {
+mr_read_way_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why) {
   bool large = f->available && f->bytes > f->available / 2;
   char refused[MR_URING_REFUSED_MAX];
   if (f->uring_errno) {
     snprintf(why, MR_READER_WHY, "%s: a pool of 32 threads keeps the device busy",
              mr_uring_refused_text(f->uring_errno, refused, sizeof refused));
-    return MR_BACKEND_PREAD;
+    return MR_READ_PREAD;
   }
   if (!once && f->cached >= 0.97)
-    return pick(MR_BACKEND_MMAP, why,
-                "the page cache holds the files, and copying is all it takes");
+    return pick(MR_READ_MMAP, why, "the page cache holds the files, and copying is all it takes");
   if (f->direct_align && f->cached < 0.5 && large)
-    return pick(MR_BACKEND_DIRECT, why,
+    return pick(MR_READ_DIRECT, why,
                 "the files are larger than half of the free memory and hardly cached: the page "
                 "cache would only be in the way");
   if (f->cached >= 0.97)
-    return pick(MR_BACKEND_URING, why, "the page cache holds the files, read once in large pieces");
-  return pick(MR_BACKEND_URING, why,
+    return pick(MR_READ_URING, why, "the page cache holds the files, read once in large pieces");
+  return pick(MR_READ_URING, why,
               "many reads in flight, and the page cache keeps what it has room for");
 }

@@ -21,7 +21,7 @@ void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out);
 
 /* The backend for data that is read once in order, or record by record at random, with the reason
    as half a sentence in why[MR_READER_WHY]. */
-mr_backend_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why);
+mr_read_way_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why);
 
 /* Bytes of memory that this process may still take: the machine's, or what the control group
    leaves of its limit if that is less.  0: unknown. */

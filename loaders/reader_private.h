@@ -28,7 +28,7 @@ struct mr_reader {
   unsigned depth;
   char *buffer;
   size_t buffer_len;
-  mr_backend_t backend;
+  mr_read_way_t backend;
   const mr_reader_way_t *way;
   void *state;                   /* of the way */
   char *scratch;                 /* where joined neighbours land before they are copied apart */

@@ -52,7 +52,7 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
   {.name = "read-ahead", .type = MR_OPT_BOOL, .offset = offsetof(state, ahead), .def = "true",    \
    .help = "Reads records that are not in memory while earlier ones are transformed."},           \
   {.name = "backend", .type = MR_OPT_ENUM, .offset = offsetof(state, backend), .def = "auto",     \
-   .choices = MR_BACKEND_CHOICES,                                                                 \
+   .choices = MR_READ_CHOICES,                                                                    \
    .help = "How files are read; auto chooses by machine and data (`millrace doctor` prints "      \
            "why)."}
 /* clang-format on */

@@ -41,7 +41,7 @@ mr_err_t mr__store_reader(const mr_store_t *st, bool once, void *buffer, size_t 
                            .n_files = st->conf.n_files,
                            .backend = st->conf.backend,
                            .once = once,
-                           .chosen = once ? MR_BACKEND_AUTO : st->chosen,
+                           .chosen = once ? MR_READ_AUTO : st->chosen,
                            .buffer = buffer,
                            .buffer_len = len};
   MR_TRY(mr_reader_open(out, &conf, diag));
@@ -147,7 +147,7 @@ static mr_err_t check_all(const mr_store_t *st, mr_reader_t *r, mr_diag_t *diag)
 static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
   MR_TRY(open_lane(st, &st->lane[0], diag));
   st->chosen = mr_reader_backend(st->lane[0].reader);
-  bool cached = st->conf.backend == MR_BACKEND_AUTO && st->chosen == MR_BACKEND_MMAP;
+  bool cached = st->conf.backend == MR_READ_AUTO && st->chosen == MR_READ_MMAP;
   if (!keep || cached) MR_TRY(check_all(st, st->lane[0].reader, diag));
   if (!keep || (cached && mr__store_behind(st))) return MR_OK;
   close_lane(&st->lane[0]);
@@ -184,7 +184,7 @@ static void explain(const mr_store_t *st, const mr_reader_t *r, decision_t d, ch
                               : "read once by themselves and kept in memory";
   mr_snprintf(text, n, "%s (%.1f MB, budget %.1f MB: %s), backend %s: %s", how,
               (double)d.bytes / 1e6, (double)d.budget / 1e6, budget,
-              mr_backend_name(mr_reader_backend(r)), mr_reader_why(r));
+              mr_read_way_name(mr_reader_backend(r)), mr_reader_why(r));
 }
 
 mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag) {

@@ -24,7 +24,7 @@ typedef struct mr_store_conf {
   int64_t per_file; /* records of each file; its size must be exactly these and the head */
   int64_t n;        /* records of the source, in [1, n_files * per_file] */
   int64_t memory;   /* bytes kept at most; -1: half of what the machine has free */
-  mr_backend_t backend;
+  mr_read_way_t backend;
   bool in_turn; /* reads of a burst begin when it is due, never ahead */
 
   /* Where record index of the source stands: a number in [0, n_files * per_file).  A pure function;

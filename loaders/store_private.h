@@ -41,7 +41,7 @@ struct mr_store {
   bool whole;     /* kept holds the files, byte b of file f at f * stride + b; else the records of
                      the source in its order */
   int64_t stride; /* bytes from file to file, a multiple of a page: O_DIRECT reads into place */
-  mr_backend_t chosen; /* by the first lane, for the others */
+  mr_read_way_t chosen; /* by the first lane, for the others */
   mr_store_lane_t lane[MR_STORE_WORKERS];
 };
 

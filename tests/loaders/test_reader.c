@@ -31,12 +31,11 @@ static int remove_files(void **state) {
   return rmdir(folder);
 }
 
-static const mr_backend_t every[] = {MR_BACKEND_URING, MR_BACKEND_DIRECT, MR_BACKEND_PREAD,
-                                     MR_BACKEND_MMAP};
+static const mr_read_way_t every[] = {MR_READ_URING, MR_READ_DIRECT, MR_READ_PREAD, MR_READ_MMAP};
 enum { N_EVERY = 4 };
 
 /* NULL if this machine refuses the backend: that is said, not passed over. */
-static mr_reader_t *open_by(mr_backend_t backend, mr_reader_conf_t conf) {
+static mr_reader_t *open_by(mr_read_way_t backend, mr_reader_conf_t conf) {
   const char *const paths[] = {path[0], path[1]};
   mr_reader_t *r;
   mr_diag_t d = {0};
@@ -217,7 +216,7 @@ static void the_environment_names_a_way_for_auto_and_it_is_said(void **state) {
   uint8_t *to = malloc(N_READS * LEN);
   assert_int_equal(mr_reader_open(&r, &(mr_reader_conf_t){.path = paths, .n_files = 2}, NULL),
                    MR_OK);
-  assert_int_equal(mr_reader_backend(r), MR_BACKEND_PREAD);
+  assert_int_equal(mr_reader_backend(r), MR_READ_PREAD);
   assert_string_equal(mr_reader_fallback(r), "MILLRACE_IO=pread, reading with pread");
   assert_string_equal(mr_reader_fallback_seen(), mr_reader_fallback(r));
   check_random_reads(r, to);
@@ -231,18 +230,18 @@ static void the_choice_follows_from_machine_and_data(void **state) {
   static const struct {
     mr_reader_facts_t f;
     bool once;
-    mr_backend_t want;
+    mr_read_way_t want;
     const char *why;
   } row[] = {
-      {{0, 512, 1, 1.0, 8}, false, MR_BACKEND_MMAP, "page cache holds the files"},
-      {{0, 512, 1, 1.0, 8}, true, MR_BACKEND_URING, "read once"},
-      {{0, 512, 1, 0.1, 8}, false, MR_BACKEND_URING, "page cache keeps"},
-      {{0, 512, 100, 0.1, 8}, false, MR_BACKEND_DIRECT, "larger than half"},
-      {{0, 512, 100, 0.1, 8}, true, MR_BACKEND_DIRECT, "larger than half"},
-      {{0, 0, 100, 0.1, 8}, false, MR_BACKEND_URING, "page cache keeps"},
-      {{1 /* EPERM */, 512, 100, 0.1, 8}, false, MR_BACKEND_PREAD, "not permitted"},
-      {{1 /* EPERM */, 512, 1, 1.0, 8}, true, MR_BACKEND_PREAD, "32 threads"},
-      {{1 /* EPERM */, 512, 1, 1.0, 8}, false, MR_BACKEND_PREAD, "not permitted"},
+      {{0, 512, 1, 1.0, 8}, false, MR_READ_MMAP, "page cache holds the files"},
+      {{0, 512, 1, 1.0, 8}, true, MR_READ_URING, "read once"},
+      {{0, 512, 1, 0.1, 8}, false, MR_READ_URING, "page cache keeps"},
+      {{0, 512, 100, 0.1, 8}, false, MR_READ_DIRECT, "larger than half"},
+      {{0, 512, 100, 0.1, 8}, true, MR_READ_DIRECT, "larger than half"},
+      {{0, 0, 100, 0.1, 8}, false, MR_READ_URING, "page cache keeps"},
+      {{1 /* EPERM */, 512, 100, 0.1, 8}, false, MR_READ_PREAD, "not permitted"},
+      {{1 /* EPERM */, 512, 1, 1.0, 8}, true, MR_READ_PREAD, "32 threads"},
+      {{1 /* EPERM */, 512, 1, 1.0, 8}, false, MR_READ_PREAD, "not permitted"},
   };
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char why[MR_READER_WHY];

@@ -110,7 +110,7 @@ static int remove_files(void **state) {
   return rmdir(folder);
 }
 
-static const mr_reader_conf_t *conf_of(mr_backend_t backend) {
+static const mr_reader_conf_t *conf_of(mr_read_way_t backend) {
   static _Thread_local const char *paths[2];
   static _Thread_local mr_reader_conf_t conf;
   paths[0] = path[0], paths[1] = path[1];
@@ -151,7 +151,7 @@ static mr_err_t read_all(mr_reader_t *r, const mr_read_t *read, mr_diag_t *d) {
 }
 
 /* True if opening and reading survived; else the failure was told as it should. */
-static bool one_round(mr_backend_t backend, uint8_t *to) {
+static bool one_round(mr_read_way_t backend, uint8_t *to) {
   mr_reader_t *r;
   mr_diag_t d = {0};
   mr_read_t read[N_READS];
@@ -177,7 +177,7 @@ static bool one_round(mr_backend_t backend, uint8_t *to) {
 }
 
 /* Every N until the rounds end before it: reads that go on after a fault make more calls. */
-static void sweep(mr_backend_t backend, fault_kind_t kind, long *survived, long *told) {
+static void sweep(mr_read_way_t backend, fault_kind_t kind, long *survived, long *told) {
   uint8_t *to = malloc((size_t)N_READS * LEN);
   for (long n = 1;; n++) {
     fault_set(n, kind, false);
@@ -187,18 +187,18 @@ static void sweep(mr_backend_t backend, fault_kind_t kind, long *survived, long 
       ++*survived;
     else
       ++*told;
-    if (n > 5000) fail_msg("%s: no end of calls", mr_backend_name(backend));
+    if (n > 5000) fail_msg("%s: no end of calls", mr_read_way_name(backend));
   }
   free(to);
 }
 
 static void sweep_all(void) {
-  for (mr_backend_t b = MR_BACKEND_AUTO; b <= MR_BACKEND_MMAP; b++)
+  for (mr_read_way_t b = MR_READ_AUTO; b <= MR_READ_MMAP; b++)
     for (fault_kind_t k = 0; k < FAULT_KINDS; k++) {
       long survived = 0, told = 0;
       sweep(b, k, &survived, &told);
-      print_message("%s, %s: %ld survived, %ld told\n", mr_backend_name(b), fault_name[k], survived,
-                    told);
+      print_message("%s, %s: %ld survived, %ld told\n", mr_read_way_name(b), fault_name[k],
+                    survived, told);
       if (k == FAULT_SHORT) assert_int_equal(told, 0);
       assert_true(survived + told > 0);
     }
@@ -215,7 +215,7 @@ static void reads_that_are_begun_and_finished_survive_the_same(void **state) {
 /* A reader may be closed over reads that have begun: nothing is written to their places later. */
 static void closing_ends_what_has_begun(void **state) {
   fault_set(0, FAULT_SHORT, false);
-  for (mr_backend_t b = MR_BACKEND_URING; b <= MR_BACKEND_PREAD; b++)
+  for (mr_read_way_t b = MR_READ_URING; b <= MR_READ_PREAD; b++)
     for (int round = 0; round < 20; round++) {
       uint8_t *to = malloc((size_t)N_READS * LEN);
       mr_read_t read[N_READS];
@@ -232,7 +232,7 @@ static void closing_ends_what_has_begun(void **state) {
 /* A device that is gone for good: EIO from call N on never hangs and is told. */
 static void a_device_that_is_gone_is_told_and_never_waited_for(void **state) {
   uint8_t *to = malloc((size_t)N_READS * LEN);
-  for (mr_backend_t b = MR_BACKEND_AUTO; b <= MR_BACKEND_MMAP; b++)
+  for (mr_read_way_t b = MR_READ_AUTO; b <= MR_READ_MMAP; b++)
     for (long n = 1; n < 40; n++) {
       fault_set(n, FAULT_EIO, true);
       one_round(b, to);
@@ -244,7 +244,7 @@ static void a_device_that_is_gone_is_told_and_never_waited_for(void **state) {
 
 typedef struct worker {
   pthread_t thread;
-  mr_backend_t backend;
+  mr_read_way_t backend;
   uint8_t *to;
   long told;
 } worker_t;
@@ -270,7 +270,7 @@ static void *work(void *arg) {
 }
 
 static void two_workers_that_fail_at_once_both_say_so(void **state) {
-  for (mr_backend_t b = MR_BACKEND_URING; b <= MR_BACKEND_PREAD; b++) {
+  for (mr_read_way_t b = MR_READ_URING; b <= MR_READ_PREAD; b++) {
     worker_t w[2];
     conf_of(b);
     fault_set(40, FAULT_EIO, true);

@@ -40,7 +40,7 @@ static mr_err_t check(const void *ctx, const char *file, int64_t at, const uint8
 
 static bool in_turn; /* of the next store */
 
-static mr_store_t *opened_with(int64_t n, int64_t memory, mr_backend_t backend) {
+static mr_store_t *opened_with(int64_t n, int64_t memory, mr_read_way_t backend) {
   const char *name[FILES] = {path[0], path[1]};
   mr_store_conf_t conf = {.path = name,
                           .n_files = FILES,
@@ -59,7 +59,7 @@ static mr_store_t *opened_with(int64_t n, int64_t memory, mr_backend_t backend) 
   return st; /* NULL where a backend is refused */
 }
 
-static mr_store_t *opened(int64_t n) { return opened_with(n, 1 << 30, MR_BACKEND_AUTO); }
+static mr_store_t *opened(int64_t n) { return opened_with(n, 1 << 30, MR_READ_AUTO); }
 
 static void fetch_and_compare(mr_store_t *st, int worker, int64_t from) {
   int64_t index[32], number[32];
@@ -158,7 +158,7 @@ static void burst_of(int64_t from, int64_t index[32]) {
 /* What is read ahead is what comes, also when something else is fetched first; what was fetched
    last stays while the next is read. */
 static void reads_ahead_change_no_record(void **state) {
-  static const mr_backend_t way[] = {MR_BACKEND_PREAD, MR_BACKEND_URING, MR_BACKEND_DIRECT};
+  static const mr_read_way_t way[] = {MR_READ_PREAD, MR_READ_URING, MR_READ_DIRECT};
   write_files(-1);
   for (int w = 0; w < 3; w++) {
     mr_store_t *st = opened_with(ALL, 0, way[w]);
@@ -187,7 +187,7 @@ static void nothing_is_read_ahead_where_that_is_not_wanted(void **state) {
   int64_t next[32];
   write_files(-1);
   in_turn = true;
-  mr_store_t *st = opened_with(ALL, 0, MR_BACKEND_PREAD);
+  mr_store_t *st = opened_with(ALL, 0, MR_READ_PREAD);
   in_turn = false;
   burst_of(40, next);
   fetch_and_compare(st, 0, 0); /* its reader is open from here on */

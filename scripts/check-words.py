@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# usage: scripts/check-words.py
+# Fails if two headers define different types of one name or declare one function twice, and if a text that users
+# read (a document, --help, an error sentence) uses a phrase for which docs/glossary.md or the field has a word.
+# Prints how often comments still do.
+import os
+import re
+import subprocess
+import sys
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+
+# Phrase, and what to write instead.
+PHRASES = [
+    (r'\bgo(?:es|ing)? on\b', 'continue, resume'),
+    (r'\bwent on\b', 'continued, resumed'),
+    (r'\b(?:no|some)body\b', 'name the thread, caller or peer'),
+    (r'\bso many\b', 'this many'),
+    (r'\bmade[- ]up\b', 'synthetic'),
+    (r'\bthere is none\b', 'unknown, missing'),
+    (r'\bstands? (?:in|twice|alone|apart|behind|beside)\b', 'is in, occurs twice, is alone'),
+    (r'\b(?:is|are|was|were) told\b', 'is reported'),
+    (r'\bmade again\b', 'repeated, produced again'),
+    (r'\bwhoever\b', 'name the peer'),
+    (r'\bif need be\b', 'if it is missing'),
+]
+LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+COMMENT = re.compile(r'/\*.*?\*/', re.S)
+
+
+def listed(*patterns):
+    names = subprocess.run(['git', 'ls-files', '--cached', '--others', '--exclude-standard', *patterns],
+                           capture_output=True, text=True, check=True).stdout.split()
+    return [name for name in names if os.path.isfile(name)]
+
+
+def read(name):
+    with open(name, encoding='utf-8') as f:
+        return f.read()
+
+
+def blank(match):
+    """Its line ends alone, so that later lines keep their numbers."""
+    return '\n' * match[0].count('\n')
+
+
+def repeated_names(headers):
+    """Types that two headers define, functions that two headers declare."""
+    found, wrong = {}, []
+    for header in headers:
+        text = COMMENT.sub(blank, read(header))
+        names = set(re.findall(r'^\} (mr_\w+);', text, re.M))
+        names |= set(re.findall(r'^(?!static|typedef|#)[a-z][\w ]*[ *](mr_\w+)\(', text, re.M))
+        for name in names:
+            if name in found:
+                wrong.append(f'{name}: in {found[name]} and in {header}')
+            found[name] = header
+    tags = {}
+    for header in headers:
+        for tag, name in re.findall(r'^typedef (?:enum|struct|union) (\w+)(?: \{)?(?:\n.*?^\})? ?(mr_\w+);', read(header), re.M | re.S):
+            if tags.setdefault(name, (tag, header))[0] != tag:
+                wrong.append(f'{name}: of {tags[name][0]} in {tags[name][1]}, of {tag} in {header}')
+    return wrong
+
+
+def phrases(name, text, line_of):
+    for pattern, instead in PHRASES:
+        for match in re.finditer(pattern, text, re.I):
+            yield f'{name}:{line_of(match.start())}: "{match[0]}": write {instead}'
+
+
+def in_document(name):
+    text = re.sub(r'^    .*$|`[^`\n]*`', '', read(name), flags=re.M)
+    yield from phrases(name, text, lambda at: text.count('\n', 0, at) + 1)
+
+
+def in_literals(name):
+    text = COMMENT.sub(blank, read(name))
+    for literal in LITERAL.finditer(text):
+        yield from phrases(name, literal[0], lambda at, begin=literal.start(): text.count('\n', 0, begin) + 1)
+
+
+def in_comments(name):
+    return sum(len(re.findall(pattern, comment, re.I)) for comment in COMMENT.findall(read(name)) for pattern, _ in PHRASES)
+
+
+def main():
+    rooms = [name for name in listed('*.h') if not name.startswith(('tests/', 'examples/'))]
+    sources = [name for name in listed('*.c', '*.h', '*.inc') if not name.startswith(('tests/', 'examples/'))]
+    documents = [name for name in listed('*.md') if not name.startswith(('bench/results', 'tests/'))]
+    wrong = repeated_names(rooms)
+    for name in documents:
+        wrong += in_document(name)
+    for name in sources:
+        wrong += in_literals(name)
+    for line in wrong:
+        print(line)
+    count = sum(in_comments(name) for name in sources)
+    print(f'words: {len(rooms)} headers, {len(documents)} documents, {len(sources)} sources: {len(wrong)} to mend; {count} such phrases in comments')
+    return bool(wrong)
+
+
+sys.exit(main())
