@@ -81,8 +81,19 @@ void mr_train_batch_fini(mr_train_batch_t *t) {
   *t = (mr_train_batch_t){.own = {NULL}};
 }
 
-bool mr_train_has_pictures(const mr_spec_t *spec) {
-  const mr_field_t *f = spec->field;
+/* Pictures that `normalize` has made. */
+static bool is_picture(const mr_field_t *f) {
   return f->dtype == MR_F32 && f->ndim == 3 && f->layout == MR_LAYOUT_HWC && !f->ragged &&
-         f->dim[2] >= 1 && mr_spec_label(spec) >= 0;
+         f->dim[2] >= 1;
+}
+
+bool mr_train_sight(const mr_spec_t *spec, const mr_loss_t *l, mr_train_sight_t *out) {
+  *out = (mr_train_sight_t){-1, -1};
+  for (int i = l->n_fields - 1; i >= 0; i--) {
+    int f = mr_spec_find(spec, l->field[i].name);
+    if (f < 0) continue;
+    if (is_picture(&spec->field[f])) out->picture = f;
+    if (l->classes && l->field[i].classes == l->classes) out->truth = f;
+  }
+  return out->picture >= 0 && out->truth >= 0;
 }

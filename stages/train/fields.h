@@ -26,8 +26,13 @@ mr_err_t mr_train_batch_init(mr_train_batch_t *t, mr_stage_t *s, const mr_spec_t
                              const mr_loss_t *l, const mr_buf_t *b);
 void mr_train_batch_fini(mr_train_batch_t *t);
 
-/* Whether the first field of batches is a picture that people can look at, and records have a
- * label. */
-bool mr_train_has_pictures(const mr_spec_t *spec);
+/* What people are shown of a record: fields of a stream of batches, by number. */
+typedef struct mr_train_sight {
+  int picture; /* the first one that the loss takes: f32 (H,W,C) */
+  int truth;   /* the class that it is to guess */
+} mr_train_sight_t;
+
+/* False: the loss takes no picture, or guesses no class; then nothing is shown. */
+bool mr_train_sight(const mr_spec_t *spec, const mr_loss_t *l, mr_train_sight_t *out);
 
 #endif

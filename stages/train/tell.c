@@ -56,10 +56,12 @@ bool mr__train_watched(const mr_stage_t *s, int64_t step) {
 mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
   train_t *v = s->state;
   mr_buf_t *b;
-  bool pictures = mr_train_has_pictures(&s->in_spec[IN_TRAIN]);
+  const mr_spec_t *spec = &s->in_spec[IN_TRAIN];
+  mr_train_sight_t sight;
+  bool pictures = mr_train_sight(spec, &v->model.plan.loss, &sight);
   for (int i = 0; pictures && i < MR_TRAIN_SAMPLES && i < batch->n; i++) {
     MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_SAMPLE, &b));
-    if (b) mr_train_picture(&s->in_spec[IN_TRAIN], batch, i, -1, b->data);
+    if (b) mr_train_picture(spec, &sight, batch, i, -1, b->data);
     MR_TRY(mr__train_metrics_give(s, b));
   }
   for (int first = 0; first < 2 * v->params.n; first += MR_METRICS_HISTOGRAMS_MAX) {
@@ -74,10 +76,12 @@ mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
 void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
                           int i, int guess) {
   mr_buf_t *b;
-  if (!mr_train_has_pictures(&s->in_spec[port])) return;
-  if (tally->confusion[batch->label[i] * tally->n_classes + guess] > MR_TRAIN_WRONG) return;
+  mr_train_sight_t sight;
+  if (!mr_train_sight(&s->in_spec[port], tally->loss, &sight)) return;
+  int32_t truth = ((const int32_t *)batch->field[sight.truth].data)[i];
+  if (tally->confusion[truth * tally->n_classes + guess] > MR_TRAIN_WRONG) return;
   if (mr__train_metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
-  mr_train_picture(&s->in_spec[port], batch, i, guess, b->data);
+  mr_train_picture(&s->in_spec[port], &sight, batch, i, guess, b->data);
   (void)mr__train_metrics_give(
       s, b); /* lossy: a failure here is the graph's, and ends the step anyway */
 }

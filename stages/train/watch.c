@@ -85,13 +85,14 @@ static uint8_t byte_of(const mr_field_t *f, float v, int c) {
   return x < 0 ? 0 : x > 255 ? 255 : (uint8_t)x;
 }
 
-void mr_train_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
-                      mr_metrics_t *out) {
+void mr_train_picture(const mr_spec_t *spec, const mr_train_sight_t *sight, const mr_buf_t *batch,
+                      int i, int guess, mr_metrics_t *out) {
   mr_picture_t *p = &out->picture;
-  const mr_field_t *image = spec->field;
+  const mr_field_t *image = &spec->field[sight->picture];
+  const int32_t *truth = batch->field[sight->truth].data;
   int64_t H = image->dim[0], W = image->dim[1], C = image->dim[2];
-  const float *x = (const float *)batch->data + i * H * W * C;
-  *p = (mr_picture_t){.truth = batch->label[i], .guess = guess, .key = batch->key[i]};
+  const float *x = (const float *)batch->field[sight->picture].data + i * H * W * C;
+  *p = (mr_picture_t){.truth = truth[i], .guess = guess, .key = batch->key[i]};
   p->height = (int32_t)(H < MR_PICTURE_SIDE ? H : MR_PICTURE_SIDE);
   p->width = (int32_t)(W < MR_PICTURE_SIDE ? W : MR_PICTURE_SIDE);
   for (int64_t r = 0; r < p->height; r++)

@@ -6,6 +6,7 @@
 #include "model/nn/params.h"
 #include "model/optim/optim.h"
 #include "pipeline/buffer.h"
+#include "stages/train/fields.h"
 
 enum {
   MR_TRAIN_SAMPLES = 16,
@@ -31,8 +32,8 @@ void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *par
                                mr_metrics_t *out);
 void mr_train_watch_fini(mr_train_watch_t *w);
 
-/* Record i of a batch of spec as bytes, at most MR_PICTURE_SIDE wide and high. */
-void mr_train_picture(const mr_spec_t *spec, const mr_buf_t *batch, int i, int guess,
-                      mr_metrics_t *out);
+/* The picture of record i of a batch of spec as bytes, at most MR_PICTURE_SIDE wide and high. */
+void mr_train_picture(const mr_spec_t *spec, const mr_train_sight_t *sight, const mr_buf_t *batch,
+                      int i, int guess, mr_metrics_t *out);
 
 #endif
