@@ -8,7 +8,7 @@
 #include "model/exec/exec.h"
 #include "model/ir/fn.h"
 #include "model/jit.h"
-#include "model/loss.h"
+#include "model/nn/loss.h"
 #include "model/nn/params.h"
 #include "model/nn/summary.h"
 #include "model/nn/vit.h"

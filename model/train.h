@@ -9,7 +9,7 @@
 
 #include "base/decls.h"
 #include "model/exec/exec.h"
-#include "model/loss.h"
+#include "model/nn/loss.h"
 #include "model/optim/optim.h"
 
 MR_BEGIN_DECLS

@@ -52,17 +52,9 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t trace(const void *of, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out) {
-  return mr_vit_trace(of, s, field[0], field[1], out);
-}
-
-static mr_err_t metrics(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
-                        mr_loss_told_t *told) {
-  return mr_loss_tell_classes(f, out[0], field[1], told);
-}
-
-mr_err_t mr_vit_trace(const mr_vit_config_t *c, mr_nn_t *s, mr_var_t *images, mr_var_t *labels,
-                      mr_loss_out_t *out) {
+mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out) {
+  const mr_vit_config_t *c = config;
+  mr_var_t *images = field[0], *labels = field[1];
   mr_fn_t *f = s->f;
   if (s->train) {
     s->dropout = c->dropout, s->attn_drop = c->attn_drop;
@@ -82,6 +74,11 @@ mr_err_t mr_vit_trace(const mr_vit_config_t *c, mr_nn_t *s, mr_var_t *images, mr
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 
+mr_err_t mr_vit_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
+                        mr_loss_told_t *told) {
+  return mr_loss_tell_classes(f, out[0], field[1], told);
+}
+
 mr_loss_t mr_vit_loss(const mr_vit_config_t *c) {
   mr_model_field_t image = {.name = "image",
                             .aval = mr_aval_of(MR_F32, c->image, c->image, c->channels),
@@ -89,8 +86,8 @@ mr_loss_t mr_vit_loss(const mr_vit_config_t *c) {
   mr_model_field_t label = {
       .name = "label", .aval = mr_aval_scalar(MR_I32), .layout = "", .classes = c->classes};
   return (mr_loss_t){.of = c,
-                     .trace = trace,
-                     .metrics = metrics,
+                     .trace = mr_vit_trace,
+                     .metrics = mr_vit_metrics,
                      .n_fields = 2,
                      .field = {image, label},
                      .classes = c->classes,

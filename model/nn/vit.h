@@ -3,7 +3,7 @@
 #define MR_MODEL_NN_VIT_H
 
 #include "base/decls.h"
-#include "model/loss.h"
+#include "model/nn/loss.h"
 
 MR_BEGIN_DECLS
 
@@ -39,11 +39,13 @@ mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features);
 
-/* Cross-entropy of the fields image f32 (B,H,W,C) and label i32 (B): out->out[0] are the logits f32
-   (B,classes).  With s->train dropouts at c's rates and smoothed targets.  MR_OK, or the failure of
-   s->f->diag. */
-mr_err_t mr_vit_trace(const mr_vit_config_t *c, mr_nn_t *s, mr_var_t *images, mr_var_t *labels,
-                      mr_loss_out_t *out);
+/* The two functions of a loss (mr_loss_t) over the fields image f32 (B,H,W,C) and label i32 (B).
+   Cross-entropy: config is a mr_vit_config_t, out->out[0] are the logits f32 (B,classes).  With
+   s->train dropouts at its rates and smoothed targets.  MR_OK, or the failure of s->f->diag. */
+mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out);
+/* Right answers: the accuracy.  of is not read. */
+mr_err_t mr_vit_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
+                        mr_loss_told_t *told);
 /* The loss of c, which must stand as long as it is used. */
 mr_loss_t mr_vit_loss(const mr_vit_config_t *c);
 

@@ -130,12 +130,7 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
 
 static mr_err_t vit_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
                          mr_loss_out_t *out) {
-  return mr_vit_trace(&((const vit_t *)state)->config, s, field[0], field[1], out);
-}
-
-static mr_err_t vit_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
-                            mr_var_t *const *out, mr_loss_told_t *told) {
-  return mr_loss_tell_classes(f, out[0], field[1], told);
+  return mr_vit_trace(&((const vit_t *)state)->config, s, field, out);
 }
 
 static void vit_text(const void *state, const mr_model_plan_t *p, char *text, size_t n) {
@@ -155,6 +150,6 @@ const mr_model_def_t mr_model_vit = {
     .remat = true,
     .plan = vit_plan,
     .loss = vit_loss,
-    .metrics = vit_metrics,
+    .metrics = mr_vit_metrics,
     .text = vit_text,
 };

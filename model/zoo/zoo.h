@@ -10,7 +10,7 @@
 
 #include "base/decls.h"
 #include "base/opt.h"
-#include "model/loss.h"
+#include "model/nn/loss.h"
 
 MR_BEGIN_DECLS
 

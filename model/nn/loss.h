@@ -2,8 +2,8 @@
    told of it, and how it computes.  Models (model/zoo/zoo.h) are written as such losses.
 
    B: records of a batch. */
-#ifndef MR_MODEL_LOSS_H
-#define MR_MODEL_LOSS_H
+#ifndef MR_MODEL_NN_LOSS_H
+#define MR_MODEL_NN_LOSS_H
 
 #include "base/decls.h"
 #include "model/nn/nn.h"
