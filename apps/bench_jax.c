@@ -1,11 +1,11 @@
 /* The cases of bench/jax.sh, which bench/peers/jax_micro.py runs in JAX: compiled functions large
    and small, what a call costs before it computes, and what compiling takes. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/bench.h"
 #include "base/clock.h"
+#include "model/exec/backend.h"
 #include "model/model.h"
 #include "model/train.h"
 
@@ -212,6 +212,6 @@ mr_err_t mr_bench_jax(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   }
   mr_queue_destroy(b.queue);
   if (e >= 0) e = time_vit(out, diag);
-  mr_bench_add(out, "threads", omp_get_max_threads());
+  mr_bench_add(out, "threads", mr_backend_default()->threads());
   return e;
 }

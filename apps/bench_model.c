@@ -1,6 +1,5 @@
 /* Measurements of the model alone, no loading, pictures of noise: a training step, a forward pass,
    and the compiling of a training step. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "apps/bench_cached.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "model/exec/backend.h"
 #include "model/exec/exec.h"
 #include "model/fit.h"
 #include "model/nn/vit.h"
@@ -116,7 +116,8 @@ static mr_err_t time_runs(setup_t *s, mr_err_t (*run)(setup_t *s, int64_t t, mr_
 
 static void describe(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "batch", (double)s->batch);
-  mr_bench_add(out, "threads", s->compute.threads ? s->compute.threads : omp_get_max_threads());
+  mr_bench_add(out, "threads",
+               s->compute.threads ? s->compute.threads : mr_backend_default()->threads());
   mr_bench_add(out, "parameters", (double)s->params.count);
   out->data = "noise";
 }

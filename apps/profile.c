@@ -2,7 +2,6 @@
 #include "apps/profile.h"
 
 #include <inttypes.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
