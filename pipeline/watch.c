@@ -31,8 +31,10 @@ static int64_t waiting(const mr_ring_t *r) {
 void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out) {
   const mr_graph_t *g = s->rt->g;
   const mr__edge_t *e = &g->edge[i];
-  *out = (mr_watch_edge_t){
-      .from = e->from, .to = e->to, .lossy = g->node[e->to]->def->in[e->in].lossy};
+  *out = (mr_watch_edge_t){.from = e->from,
+                           .to = e->to,
+                           .spec = &g->node[e->from]->worker->out_spec[e->out],
+                           .lossy = g->node[e->to]->def->in[e->in].lossy};
   int n = e->ring ? g->node[e->from]->n_workers * g->node[e->to]->n_workers : 0;
   for (int k = 0; k < n; k++) {
     out->waiting += waiting(e->ring[k]);

@@ -22,9 +22,10 @@ const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i);
 const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting);
 
 typedef struct mr_watch_edge {
-  int from, to;    /* stages */
-  int64_t waiting; /* buffers in its rings now */
-  int64_t room;    /* buffers that its rings hold at most; 0: records, which wait nowhere */
+  int from, to;          /* stages */
+  const mr_spec_t *spec; /* what flows over it; the graph's */
+  int64_t waiting;       /* buffers in its rings now */
+  int64_t room;          /* buffers that its rings hold at most; 0: records, which wait nowhere */
   bool lossy;
   int64_t lost; /* buffers that a lossy edge has let go */
 } mr_watch_edge_t;

@@ -20,6 +20,15 @@ static void add_settings(cJSON *one, const mr_stage_t *s, int i) {
   }
 }
 
+static void add_fields(cJSON *edge, const mr_spec_t *spec) {
+  cJSON *fields = cJSON_AddArrayToObject(edge, "fields");
+  for (int f = 0; f < spec->n_fields; f++) {
+    char text[160];
+    mr_field_text(&spec->field[f], spec->batch, text, sizeof text);
+    cJSON_AddItemToArray(fields, cJSON_CreateString(text));
+  }
+}
+
 static void add_edges(cJSON *o, const mr_stage_t *s) {
   cJSON *edges = cJSON_AddArrayToObject(o, "edges");
   for (int i = 0; i < mr_watch_n_edges(s); i++) {
@@ -30,6 +39,7 @@ static void add_edges(cJSON *o, const mr_stage_t *s) {
     cJSON_AddNumberToObject(one, "from", e.from);
     cJSON_AddNumberToObject(one, "to", e.to);
     cJSON_AddNumberToObject(one, "room", (double)e.room);
+    if (e.spec->flow == MR_FLOW_RECORDS || e.spec->flow == MR_FLOW_BATCHES) add_fields(one, e.spec);
     cJSON_AddBoolToObject(one, "lossy", e.lossy);
   }
 }

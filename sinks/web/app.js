@@ -344,7 +344,7 @@ function drawNumbers() {
 
 function drawPictures(where, list) {
   where.replaceChildren(...list.map((p) => {
-    const f = el('figure'), name = classes[p.truth] || p.truth;
+    const f = el('figure'), name = p.truth < 0 ? `record ${p.key}` : classes[p.truth] || p.truth;
     const text = p.guess >= 0 ? `${name}, taken for ${classes[p.guess] || p.guess}` : name;
     f.append(el('img', undefined, { src: '/picture/' + p.picture, alt: text }), el('figcaption', text));
     return f;
@@ -391,7 +391,7 @@ function makeConfusion(names) {
 }
 
 function drawSettings(r) {
-  $('settings').replaceChildren(...r.stages.map((st) => {
+  $('settings').replaceChildren(...r.stages.map((st, i) => {
     const d = el('details'), table = el('table');
     d.append(el('summary', `${st.name} (${st.def})`), table);
     for (const k in st.settings) {
@@ -399,8 +399,20 @@ function drawSettings(r) {
       tr.append(el('td', k), el('td', st.settings[k]));
       table.append(tr);
     }
+    const gives = r.edges.find((e) => e.from === i && e.fields);
+    if (gives) {
+      const tr = el('tr');
+      tr.append(el('td', 'gives'), el('td', gives.fields.join(', ')));
+      table.append(tr);
+    }
     return d;
   }));
+}
+
+/* Until pictures come, and where no field is one: what the batches of the training step hold. */
+function drawFields(r) {
+  const e = r.edges.find((x) => x.fields && r.stages[x.to].thread && !x.lossy && /step$/.test(r.stages[x.to].def));
+  if (e && !samples.length) $('samples').textContent = `Batches of ${e.fields.join(', ')}.`;
 }
 
 /* ---- the connection ---- */
@@ -422,6 +434,7 @@ function showRun(r) {
   document.title = `${r.name} · millrace`;
   drawGraph(r);
   drawSettings(r);
+  drawFields(r);
 }
 
 async function listRuns() {

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/feature.h"
 #include "base/xio.h"
 #include "tests/apps/program.h"
 
@@ -290,8 +291,40 @@ static void after_a_kill_and_a_resume_every_face_shows_one_line(void **state) {
   free(text);
 }
 
+/* A picture that is neither the first field nor the only one.  Those of step 1 stay, as no others
+ * come. */
+static void the_page_tells_every_field_and_shows_the_picture_among_them(void **state) {
+  static const char graph[] =
+      "synthetic n=64 ! zip.a  range 64 ! zip.b  zip prefix=,n. name=zip ! normalize ! shuffle "
+      "epochs=0 ! select n.value,label,image ! batch 8 ! train-step name=train model=vit layers=1 "
+      "embed=32 heads=2 mlp=32 watch-every=1000000  train.metrics ! telemetry ! web port=0 "
+      "name=web";
+  char web[256], at[512], *answer;
+  start((const char *const[]){"run", graph, NULL});
+  address("web", web, sizeof web);
+  const char *token = strstr(web, "?token=");
+  assert_non_null(token);
+  snprintf(at, sizeof at, "%.*srun.json%s", (int)(token - web), web, token);
+  answer = get(at);
+  assert_non_null(strstr(
+      answer, "\"fields\":[\"n.value i64[8]\",\"label i32[8]\",\"image f32[8,32,32,3] HWC\"]"));
+  free(answer);
+  if (mr_built_in("PNG")) {
+    bool there = false;
+    snprintf(at, sizeof at, "%.*spicture/0%s", (int)(token - web), web, token);
+    for (int i = 0; !there && i < 3000; i++, usleep(10000)) {
+      answer = get(at);
+      there = strstr(answer, " 200 ") && strstr(answer, "image/png");
+      free(answer);
+    }
+    assert_true(there);
+  }
+  end_with(SIGINT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_page_tells_every_field_and_shows_the_picture_among_them),
       cmocka_unit_test_setup_teardown(every_face_says_the_same_of_a_step, setup, teardown),
       cmocka_unit_test_setup_teardown(after_a_kill_and_a_resume_every_face_shows_one_line, setup,
                                       teardown),
