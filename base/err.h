@@ -3,7 +3,7 @@
    News is >= 0, failure is < 0.  A function that can fail takes a mr_diag_t
    (or an object that holds one) and leaves there the sentence a person reads:
    it names the stage, setting or file, the value, and what was expected.
-   A library function never exits and never prints. */
+   A library function never exits and never prints; what is no failure is a notice (notice.h). */
 #ifndef MR_BASE_ERR_H
 #define MR_BASE_ERR_H
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/notice.h"
 #include "links/link_stage.h"
 #include "pipeline/commit.h"
 #include "pipeline/stage_step.h"
@@ -66,8 +67,8 @@ static void say_alone(const mr_stage_t *s) {
   t->opened_ns = 0;
   mr_link_stats(t->link, &now);
   if (now.connections) return;
-  fprintf(stderr, "millrace: %s: no answer from %s so far; is the other process running%s?\n",
-          s->name, t->set.address, t->set.key ? ", and does each end know the other's key" : "");
+  mr_notice("%s: no answer from %s so far; is the other process running%s?", s->name,
+            t->set.address, t->set.key ? ", and does each end know the other's key" : "");
 }
 
 static mr_err_t in_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {

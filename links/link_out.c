@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/notice.h"
 #include "base/number.h"
 #include "links/link_stage.h"
 #include "pipeline/commit.h"
@@ -79,10 +80,9 @@ static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_o
 static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
                        const char *how) {
   if (number >= now->reached || !now->released) return;
-  mr_fprintf(stderr,
-             "millrace: %s: the peer continues at buffer %" PRId64 "; %" PRId64
-             " were released and %" PRId64 " committed, and %" PRId64 " are %s again\n",
-             s->name, number, now->released, now->committed, now->reached - number, how);
+  mr_notice("%s: the peer continues at buffer %" PRId64 "; %" PRId64 " were released and %" PRId64
+            " committed, and %" PRId64 " are %s again",
+            s->name, number, now->released, now->committed, now->reached - number, how);
 }
 
 static mr_err_t hear_peer(mr_stage_t *s) {

@@ -1,9 +1,9 @@
 #include "links/link_stage.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/loopback.h"
+#include "base/notice.h"
 
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t) {
   return (mr_link_cfg_t){.name = t->link,
@@ -21,8 +21,8 @@ void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *
   mr_link_stats(link, &now);
   if (now.refused == *told) return;
   if (*told < MOST)
-    fprintf(stderr, "millrace: %s: refused a peer: %s%s\n", s->name, mr_link_refusal(link),
-            now.refused >= MOST ? "; further ones are not reported" : "");
+    mr_notice("%s: refused a peer: %s%s", s->name, mr_link_refusal(link),
+              now.refused >= MOST ? "; further ones are not reported" : "");
   *told = now.refused;
 }
 

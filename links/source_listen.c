@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/notice.h"
 #include "base/number.h"
 #include "links/source_private.h"
 #include "pipeline/stage_step.h"
@@ -67,8 +68,8 @@ static void say_alone(const mr_stage_t *s) {
   source_t *t = s->state;
   if (!t->in.opened_ns || mr_now_ns() - t->in.opened_ns < ALONE_MS * INT64_C(1000000)) return;
   t->in.opened_ns = 0;
-  fprintf(stderr, "millrace: %s: nothing has come from %s so far; is it still publishing?\n",
-          s->name, t->in.set.address);
+  mr_notice("%s: nothing has come from %s so far; is it still publishing?", s->name,
+            t->in.set.address);
 }
 
 static mr_err_t listen_wait(mr_stage_t *s, uint64_t seen) {

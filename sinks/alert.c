@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/feature.h"
+#include "base/notice.h"
 #include "base/number.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
@@ -127,13 +128,13 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
 static void tell(alert_t *a, int kind, int64_t step, const char *text) {
   if (a->told[kind]) return;
   a->told[kind] = true;
-  fprintf(stderr, "millrace: alert: %s at step %" PRId64 ": %s\n", kind_name[kind], step, text);
+  mr_notice("alert: %s at step %" PRId64 ": %s", kind_name[kind], step, text);
   if (!a->n_told++)
     snprintf(a->first, sizeof a->first, "%s at step %" PRId64 ": %s", kind_name[kind], step, text);
   if (a->command[0]) run_command(a, kind_name[kind], step, text);
   mr_diag_t why = {0};
   if (a->webhook[0] && mr_alert_post(a->webhook, kind_name[kind], step, text, &why) < 0)
-    fprintf(stderr, "millrace: alert: %s\n", why.text);
+    mr_notice("alert: %s", why.text);
 }
 
 /* ---- noticing ---- */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/notice.h"
 #include "base/xio.h"
 #include "pipeline/stage_step.h"
 
@@ -92,12 +93,12 @@ static void let_one_go(mr_appender_t *f) {
 static void say_once(mr_appender_t *f, const mr_stage_t *s, bool failed) {
   if (failed == f->failing) return;
   if (failed)
-    fprintf(stderr,
-            "millrace: %s: %s: cannot write: %s; training continues, the newest %d records are "
-            "held until there is room\n",
-            s->name, f->path, strerror(errno), MR_APPENDER_HELD);
+    mr_notice(
+        "%s: %s: cannot write: %s; training continues, the newest %d records are "
+        "held until there is room",
+        s->name, f->path, strerror(errno), MR_APPENDER_HELD);
   else
-    fprintf(stderr, "millrace: %s: %s: writes again\n", s->name, f->path);
+    mr_notice("%s: %s: writes again", s->name, f->path);
   f->failing = failed;
 }
 

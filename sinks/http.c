@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd_reserve.h"
 #include "base/loopback.h"
+#include "base/notice.h"
 #include "base/xio.h"
 #include "sinks/background.h"
 #include "sinks/http_address.h"
@@ -318,7 +319,7 @@ static void keep_address(const mr_http_t *h, const mr_stage_t *s, const char *fi
   char url[512];
   mr_http_url(h, url, sizeof url);
   if (mr_http_address_write(file, url, &why) < 0)
-    fprintf(stderr, "%s: a resumed run will have another token: %s\n", s->name, why.text);
+    mr_notice("%s: a resumed run will have another token: %s", s->name, why.text);
 }
 
 mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,

@@ -1,4 +1,5 @@
 #include "sinks/told_steps.h"
+#include "base/notice.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -80,9 +81,8 @@ void mr_told_steps_say_missing(const mr_told_steps_t *t, const mr_stage_t *s, co
   }
   add_hole(&h, next, last);
   if (h.n)
-    fprintf(stderr,
-            "millrace: %s: %s: has no records of %" PRId64 " step%s before this resume: %s\n",
-            s->name, where, h.n, h.n == 1 ? "" : "s", h.text);
+    mr_notice("%s: %s: has no records of %" PRId64 " step%s before this resume: %s", s->name, where,
+              h.n, h.n == 1 ? "" : "s", h.text);
 }
 
 void mr_told_steps_fini(mr_told_steps_t *t) {

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/notice.h"
 #include "model/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
@@ -51,8 +52,8 @@ static mr_err_t fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   MR_TRY(mr_fit(&v->model.plan.loss, v->model.def->remat, t, limit, &choice, diag));
   t->compute.remat = choice.remat;
   t->accumulate = choice.accumulate;
-  fprintf(stderr, "millrace: fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes\n", v->fit,
-          mr_nn_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
+  mr_notice("fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes", v->fit,
+            mr_nn_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
   return MR_OK;
 }
 
