@@ -402,13 +402,19 @@ static void random_graphs_are_what_their_table_says_in_one_process_and_in_severa
         one_in(&r, 4) ? "drop-remainder" : "");
     if (again) say(&g, " ! rebatch %d", again);
     say(&whole, "%s ! " KEPT, g.at);
-    say(&cut, "process reader { %s ! identity name=last }\n", g.at);
-    if (one_in(&r, 2)) say(&cut, "process between { identity name=next }\nlast. ! next.\n");
+    int copies = !again && batch > 3 && one_in(&r, 2) ? 2 + draw(&r, 2)
+                                                      : 0; /* of a reader, each of slices */
+    if (copies)
+      say(&cut, "process reader copies=%d { %s name=last }\n", copies, g.at);
+    else
+      say(&cut, "process reader { %s ! identity name=last }\n", g.at);
+    if (copies || one_in(&r, 2))
+      say(&cut, "process between { identity name=next }\nlast. ! next.\n");
     say(&cut, "process writer { " KEPT "}\n%s ! dump.\n",
         strstr(cut.at, "between") ? "next." : "last.");
     snprintf(a, sizeof a, "a%llu", (unsigned long long)r.seed);
     snprintf(b, sizeof b, "b%llu", (unsigned long long)r.seed);
-    printf("seed %llu: %s\n", (unsigned long long)r.seed, g.at);
+    printf("seed %llu: %s\n", (unsigned long long)r.seed, cut.at);
     run_to_the_end(a, whole.at);
     assert_true(is_table(a, &t) > 0);
     run_to_the_end(b, cut.at);
