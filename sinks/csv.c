@@ -1,6 +1,6 @@
-/* Metrics as a table: a row a record, a column a number.  The columns are fixed when the file is
-   begun: those of every run, then those of the graph's stages, STAGE.NUMBER.  What a record does
-   not have is an empty field. */
+/* Metrics as a table: a row a record, a column a number.  The columns are fixed by the first record
+   that has a loss: those of every run, among them the numbers that the model is judged by, then
+   those of the graph's stages, STAGE.NUMBER.  What a record does not have is an empty field. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,10 @@
 
 enum { HEAD_MAX = 1 << 16 };
 
-static const char of_run[] =
-    "kind,step,epoch,images,elapsed_s,loss,accuracy,lr,grad_norm,param_norm,loss_scale,step_s,"
+/* Between the two stand the numbers that the model is judged by. */
+static const char of_run[] = "kind,step,epoch,images,elapsed_s,loss";
+static const char behind_judged[] =
+    ",lr,grad_norm,param_norm,loss_scale,step_s,"
     "images_per_s,step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,"
     "disk_read_bytes,disk_written_bytes,disk_free_bytes,gpu_busy,gpu_memory_bytes,gpu_watts,"
     "gpu_celsius,telemetry_lost,publish_dropped,ledger";
@@ -26,7 +28,10 @@ static const char of_run[] =
 typedef struct csv {
   const char *path;
   mr_resume_t resume;
-  char *head; /* the names of the columns, with the newline; heap */
+  char *head;          /* the names of the columns, with the newline; NULL: not known yet; heap */
+  char *of_stages;     /* the end of a new head: ",batch.busy,...\n"; heap */
+  mr_metrics_t *early; /* [n_early] steps that were skipped before the head was known; heap */
+  size_t n_early;
   mr_appender_t out;
 } csv_t;
 
@@ -45,7 +50,7 @@ static bool read_row(const void *arg, const char *line, size_t n, mr_resume_line
   const csv_t *c = arg;
   char start[64]; /* sscanf measures all of its text */
   snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
-  out->head = n == strlen(c->head) && !memcmp(line, c->head, n);
+  out->head = c->head && n == strlen(c->head) && !memcmp(line, c->head, n);
   if (out->head) return true;
   return !memchr(line, 0, n) && sscanf(start, "%15[a-z],%" SCNd64 ",", out->kind, &out->step) == 2;
 }
@@ -57,11 +62,10 @@ static mr_err_t csv_plan(mr_stage_t *s) {
 }
 
 /* Stages without a thread of their own tell nothing; the ends of links tell two numbers more. */
-static char *head_of(const mr_stage_t *s) {
+static char *of_stages(const mr_stage_t *s) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
   if (!out) return NULL;
-  fputs(of_run, out);
   for (int i = 0, told = 0; i < mr_watch_n_stages(s) && told < MR_METRICS_STAGES; i++) {
     mr_stats_t so_far;
     const char *name = mr_watch_stage(s, i, &so_far);
@@ -80,15 +84,15 @@ static char *head_of(const mr_stage_t *s) {
 static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
   size_t n = sizeof of_run - 1, length = strlen(line);
   bool whole = length && line[length - 1] == '\n';
-  if (!whole && !strncmp(c->head, line, length)) return MR_OK; /* a kill cut it, or none is there */
-  if (!whole || strncmp(line, of_run, n) || (line[n] != ',' && line[n] != '\n'))
+  bool ours = !strncmp(of_run, line, length < n ? length : n);
+  if (!whole && ours) return MR_OK; /* a kill cut it, or none is there */
+  const char *behind = ours && length > n ? strstr(line + n, behind_judged) : NULL;
+  char end = behind ? behind[sizeof behind_judged - 1] : 0;
+  if (end != ',' && end != '\n')
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: has other columns than this version writes; name another path", c->path);
-  char *head = strdup(line);
-  if (!head) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
-  free(c->head);
-  c->head = head;
-  return MR_OK;
+  c->head = strdup(line);
+  return c->head ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
 }
 
 static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
@@ -105,11 +109,12 @@ static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
 static mr_err_t prepare(mr_stage_t *s, mr_diag_t *diag) {
   csv_t *c = s->state;
   bool again = c->resume.step >= 0;
-  if (!(c->head = head_of(s))) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
+  if (!(c->of_stages = of_stages(s)))
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
   if (again) MR_TRY(head_in_file(c, diag));
   if (again) MR_TRY(mr_resume_cut(s, c->path, &c->resume, read_row, c, diag));
   MR_TRY(mr_appender_open(&c->out, s, c->path, again, diag));
-  if (!mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));
+  if (c->head && !mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));
   return MR_OK;
 }
 
@@ -156,17 +161,60 @@ static void put_row(FILE *out, const mr_metrics_t *r, const char *head) {
   fputc('\n', out);
 }
 
-static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
+static void add_row(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
   mr_text_out_t text;
   size_t n;
-  if (r->kind == MR_METRICS_MARK) mr_appender_mark(&c->out, s, r);
-  if (!mr_metrics_is_numbers(r)) return MR_OK;
-  FILE *out = mr_text_out_open(&text);
+  FILE *out = c->head ? mr_text_out_open(&text) : NULL;
   if (out) put_row(out, r, c->head);
-  char *row = mr_text_out_close(&text, out, &n);
-  mr_appender_add(&c->out, s, row, n);
+  char *row = out ? mr_text_out_close(&text, out, &n) : NULL;
+  mr_appender_add(&c->out, s, row, row ? n : 0);
   free(row);
+}
+
+/* The head of a table whose model is judged by the numbers of r; NULL: there is no memory. */
+static char *head_of(const csv_t *c, const mr_metrics_t *r) {
+  mr_text_out_t text;
+  int n;
+  const mr_metric_t *judged = mr_metrics_judged(r, &n);
+  FILE *out = mr_text_out_open(&text);
+  if (!out) return NULL;
+  fputs(of_run, out);
+  for (int i = 0; i < n; i++) fprintf(out, ",%s", judged[i].name);
+  fprintf(out, "%s%s", behind_judged, c->of_stages);
+  return mr_text_out_close(&text, out, NULL);
+}
+
+/* Writes the head, and the rows that waited for it.  Without memory the next record tries again. */
+static void begin_table(mr_stage_t *s, const mr_metrics_t *r) {
+  csv_t *c = s->state;
+  if (!(c->head = head_of(c, r))) return;
+  mr_appender_add(&c->out, s, c->head, strlen(c->head));
+  for (size_t i = 0; i < c->n_early; i++) add_row(s, &c->early[i]);
+  free(c->early);
+  c->early = NULL, c->n_early = 0;
+}
+
+/* A step that was skipped does not say what the model is judged by.  False: there is no memory. */
+static bool keep_early(csv_t *c, const mr_metrics_t *r) {
+  mr_metrics_t *more = realloc(c->early, (c->n_early + 1) * sizeof *more);
+  if (!more) return false;
+  c->early = more;
+  c->early[c->n_early++] = *r;
+  return true;
+}
+
+static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
+  csv_t *c = s->state;
+  bool skipped = r->kind == MR_METRICS_STEP && mr_metrics_get(r, "skipped", 0) != 0;
+  if (r->kind == MR_METRICS_MARK) {
+    if (c->n_early) begin_table(s, &c->early[0]); /* what is before a mark is written */
+    mr_appender_mark(&c->out, s, r);
+  }
+  if (!mr_metrics_is_numbers(r)) return MR_OK;
+  if (!c->head && skipped && keep_early(c, r)) return MR_OK;
+  if (!c->head) begin_table(s, r);
+  add_row(s, r);
   return MR_OK;
 }
 
@@ -183,9 +231,10 @@ static mr_err_t csv_step(mr_stage_t *s) {
 
 static void csv_close(mr_stage_t *s) {
   csv_t *c = s->state;
+  if (c->n_early) begin_table(s, &c->early[0]);
   mr_appender_close(&c->out, s);
-  free(c->head);
-  c->head = NULL;
+  free(c->head), free(c->of_stages), free(c->early);
+  c->head = c->of_stages = NULL, c->early = NULL, c->n_early = 0;
 }
 
 static mr_err_t csv_verdict(mr_stage_t *s) {

@@ -141,6 +141,41 @@ static void a_resumed_csv_keeps_its_columns_when_stages_come_or_go(void **state)
   free(got);
 }
 
+/* The first step was skipped; the others are judged by two numbers of their own. */
+static void other_numbers(mr_metrics_t *r) {
+  r->n = 0;
+  if (r->kind == MR_METRICS_STEP && r->step == 1) return mr_metrics_add(r, "skipped", 1);
+  mr_metrics_add(r, "loss", 0.5);
+  mr_metrics_add(r, "mean_error", 0.125 * (double)r->step);
+  mr_metrics_add(r, "bias", -0.25);
+  mr_metrics_add(r, r->kind == MR_METRICS_STEP ? "lr" : "records", 1);
+}
+
+static void csv_has_columns_for_what_the_model_is_judged_by(void **state) {
+  char text[192], field[64];
+  mr_diag_t diag;
+  talk_before = other_numbers;
+  snprintf(text, sizeof text, "talk last=4 ! csv path=%s/j", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *got = read_text("j");
+  assert_memory_equal(got, "kind,step,epoch,images,elapsed_s,loss,mean_error,bias,lr,grad_norm",
+                      66);
+  field_of(got, 1, 1, field, sizeof field);
+  assert_string_equal(field, "1");
+  field_of(got, 1, column_of(got, "mean_error"), field, sizeof field);
+  assert_string_equal(field, "");
+  field_of(got, 3, column_of(got, "mean_error"), field, sizeof field);
+  assert_string_equal(field, "0.375");
+  field_of(got, 5, column_of(got, "bias"), field, sizeof field); /* the test's */
+  assert_string_equal(field, "-0.25");
+  snprintf(text, sizeof text, "talk first=3 last=4 ! csv path=%s/j resume-step=2", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *again = read_text("j");
+  assert_string_equal(again, got);
+  talk_before = NULL;
+  free(got), free(again);
+}
+
 static void a_head_that_a_kill_cut_is_written_again(void **state) {
   char text[192], path[96];
   mr_diag_t diag;
@@ -335,6 +370,7 @@ int main(void) {
       CASE(csv_has_the_numbers_of_each_stage),
       CASE(resumed_csv_has_every_step_once),
       CASE(a_resumed_csv_keeps_its_columns_when_stages_come_or_go),
+      CASE(csv_has_columns_for_what_the_model_is_judged_by),
       CASE(a_head_that_a_kill_cut_is_written_again),
       CASE(a_table_with_other_columns_is_not_gone_on_with),
       CASE(the_check_sum_is_crc_32c),
