@@ -1,6 +1,7 @@
 """Looks at a run's live page with a real Chromium, through WebDriver, and plays hostile pages and
 clients.  usage: check-web.py MILLRACE [FOLDER_FOR_SCREENSHOTS]"""
 
+import csv
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import time
@@ -66,12 +68,12 @@ def share_of_a_core(pid, seconds=10):
     return (used() - before) / (time.monotonic() - start)
 
 
-def page_shows_the_files_numbers(browser, folder):
-    seen = browser.run("const d = document.getElementById('numbers').dataset; return [d.step, d.loss, d.accuracy]")
-    step, loss, accuracy = int(seen[0]), float(seen[1]), float(seen[2])
+def page_shows_the_files_numbers(browser, folder, metric="accuracy"):
+    seen = browser.run("const d = document.getElementById('numbers').dataset; return [d.step, d.loss, d.judged]")
+    step, loss, judged = int(seen[0]), float(seen[1]), json.loads(seen[2])
     record = wait_for(lambda: told(folder).get(step), f"step {step} in metrics.jsonl")
-    if (loss, accuracy) != (record["loss"], record["accuracy"]):
-        fail(f"step {step}: the page says {loss}, {accuracy}, the file {record['loss']}, {record['accuracy']}")
+    if loss != record["loss"] or judged != {metric: record[metric]}:
+        fail(f"step {step}: the page says {loss}, {judged}, the file {record['loss']}, {record[metric]}")
     return step
 
 
@@ -90,7 +92,7 @@ def curves(browser, earlier):
         before = browser.run(zoom)
         act()
         wait_for(lambda: browser.run(zoom)[1] - browser.run(zoom)[0] < 0.9 * (before[1] - before[0]), f"zoom by {why}")
-        if browser.run("return charts.accuracy.xAxisRange()") != browser.run(zoom):
+        if browser.run("return charts['judged-accuracy'].xAxisRange()") != browser.run(zoom):
             fail("zoom: the curves show different steps")
         browser.press("#reset")
         wait_for(lambda: browser.run(zoom)[1] >= before[1], "all of the curve again")
@@ -117,7 +119,7 @@ DRAWN = """drawCurves(); const out = {};  // series -> what is drawn: the points
     for (const id in charts) charts[id].layout_.setNames.forEach((name, i) => {
       out[id + '/' + name] = charts[id].layout_.points[i].filter((p) => p.yval !== null && !isNaN(p.yval)).map((p) => [p.xval, p.yval]); });
     const told = (m, value) => [...m].filter(([, r]) => typeof r[value] === 'number').map(([step, r]) => [step, r[value]]).sort((a, b) => a[0] - b[0]);
-    return [out, { 'loss/train': told(steps, 'loss'), 'loss/valid': told(valid, 'loss'), 'accuracy/valid': told(valid, 'accuracy'),
+    return [out, { 'loss/train': told(steps, 'loss'), 'loss/valid': told(valid, 'loss'), 'judged-accuracy/valid': told(valid, 'accuracy'),
       'rate/train': told(steps, 'images_per_s'), 'loss/other run': told(overlay || [], 'loss') }]"""
 
 
@@ -155,7 +157,7 @@ def smoothing(browser, earlier):
 
 def cursors(browser):
     """The step under the mouse is shown in all charts, and stays when records arrive."""
-    legends = "return ['loss', 'accuracy', 'rate'].map((id) => document.getElementById(id + '-legend').textContent)"
+    legends = "return ['loss', 'judged-accuracy', 'rate'].map((id) => document.getElementById(id + '-legend').textContent)"
     browser.run("document.getElementById('loss').scrollIntoView({ block: 'center' })")
     browser.hover("#loss canvas:last-of-type", (30, 0))
     at = wait_for(lambda: browser.run("return hovered"), "a step under the mouse")
@@ -328,8 +330,8 @@ def a_finger_scrolls(browser):
     def touch(kind, *at):
         points = [{"x": at[0], "y": at[1]}] if at else []
         browser.call("POST", "/goog/cdp/execute", {"cmd": "Input.dispatchTouchEvent", "params": {"type": kind, "touchPoints": points}})
-    browser.run("document.getElementById('accuracy').scrollIntoView({ block: 'center' })")
-    middle = "const r = document.getElementById('accuracy').getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]"
+    browser.run("document.getElementById('judged-accuracy').scrollIntoView({ block: 'center' })")
+    middle = "const r = document.getElementById('judged-accuracy').getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]"
     x, y = browser.run(middle)
     # the mouse, which stands elsewhere since the checks before, may take the cursor away again at once
     browser.run("window.tapped = []; const was = showCursor; showCursor = (id) => { if (hovered !== null) tapped.push(hovered); was(id); }")
@@ -530,6 +532,51 @@ def watch(browser, run, folder, earlier):
     return step
 
 
+def save_npy(path, rows):
+    """An array of f32 as numpy.save writes it, (records, numbers)."""
+    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])}), }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+        f.write(b"".join(struct.pack(f"<{len(row)}f", *row) for row in rows))
+
+
+def a_model_without_classes(browser, work):
+    """What it is judged by has the tile, the chart and the lines; accuracy, of which it has none, and confusion have no place."""
+    folder = os.path.join(work, "runs", "numbers")
+    os.makedirs(folder)
+    xs = [[(i * k % 97) / 97 for k in (1, 3, 7)] for i in range(640)]
+    save_npy(os.path.join(work, "x.npy"), xs)
+    save_npy(os.path.join(work, "y.npy"), [[x[0] - 2 * x[1]] for x in xs])
+    graph = (f"npy fields=x:{work}/x.npy,y:{work}/y.npy ! shuffle seed=1 epochs=100000 ! batch 64 ! train-step name=train model=mlp hidden=64 ! telemetry  "
+             f"telemetry. ! jsonl path={folder}/metrics.jsonl  telemetry. ! csv path={folder}/metrics.csv  telemetry. ! web run={folder} port=0")
+    log = folder + ".log"
+    run = subprocess.Popen([millrace, "run", graph], stdout=open(log, "w"), stderr=subprocess.STDOUT, cwd=work)
+    children.append(run)
+    browser.go(wait_for(lambda: (found := re.search(r"^web: (http\S+)$", open(log).read(), re.M)) and found.group(1), "the page's address"))
+    wait_for(lambda: int(browser.run("return document.body.dataset.points || 0")) >= 40, "40 points of the curves")
+    page_shows_the_files_numbers(browser, folder, "mean_error")
+    seen = browser.run("""return [[...document.querySelectorAll('#numbers div')].map((d) => d.lastChild.textContent),
+        [...document.querySelectorAll('h3')].map((h) => h.firstChild.textContent.trim()), document.getElementById('now-mean_error').textContent,
+        document.body.innerText.toLowerCase().includes('accuracy'), document.getElementById('h-confusion').checkVisibility()]""")
+    if seen[:2] != [["step", "loss", "mean error", "images/s", "to go", "the others wait for"], ["Loss", "Mean error", "Images a second"]]:
+        fail(f"the page of a regression has these numbers and charts: {seen[:2]}")
+    if not re.fullmatch(r"\d+\.\d{4}", seen[2]) or seen[3] or seen[4]:
+        fail(f"the page of a regression shows a mean error of {seen[2]}, the word accuracy: {seen[3]}, confusion: {seen[4]}")
+    drawn = browser.run("drawCurves(); return [...steps].map(([step, r]) => [r.mean_error, exact['judged-mean_error'].train.get(step)])")
+    if len(drawn) < 40 or any(told != shown for told, shown in drawn):
+        fail(f"the chart of the mean error is not that of its steps: {drawn[:3]}")
+    if not re.search(r"^Step \d+, Loss: \S+, Mean error: \d+\.\d{4}$", browser.run("return document.getElementById('log-tail').textContent"), re.M):
+        fail("the log's tail does not tell the mean error")
+    with open(os.path.join(folder, "metrics.csv"), newline="") as f:
+        rows = [row for row in csv.DictReader(f) if row["kind"] == "step"]
+    if "accuracy" in rows[0] or any(abs(float(row["mean_error"]) - told(folder)[int(row["step"])]["mean_error"]) > 1e-8 for row in rows[:40]):
+        fail(f"metrics.csv does not tell the mean error: {rows[0]}")
+    shoot(browser, "page-numbers.png")
+    run.send_signal(signal.SIGINT)
+    run.wait(300)
+
+
 def attack(browser, run, folder, url):
     """All that a hostile page or client may try; the run goes on meanwhile.  Returns how many slow
     ones were let in, and for how many seconds."""
@@ -569,6 +616,9 @@ def main(work):
     if errors:
         fail(f"the browser complains: {errors[:3]}")
     run = survives_a_resume(browser, run, folder, url)
+    with_numbers = Browser()
+    a_model_without_classes(with_numbers, work)
+    with_numbers.quit()
     let_in, ended = attack(browser, run, folder, url)
     run.send_signal(signal.SIGINT)
     if run.wait(300) != 130:

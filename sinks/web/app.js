@@ -31,13 +31,30 @@ function svg(name, attributes, text) {
 
 /* JSON has no NaN: it comes as null. */
 const four = (v) => (typeof v === 'number' ? v.toFixed(4) : v === undefined ? '-' : 'nan');
-/* What a model is judged by stands right behind its loss: ", Accuracy: 0.4100". */
-const judged = (r) => {
-  const names = Object.keys(r), from = names.indexOf('loss') + 1;
-  const to = names.findIndex((name, i) => i >= from && (name === 'lr' || name === 'records'));
-  return names.slice(from, Math.max(from, to)).map((name) =>
-    `, ${name[0].toUpperCase()}${name.slice(1).replaceAll('_', ' ')}: ${four(r[name])}`).join('');
-};
+/* What a model is judged by: the numbers right behind its loss, up to one of these. */
+const behind = ['lr', 'grad_norm', 'step_s', 'images_per_s', 'records'];
+const judgedBy = new Set(); /* their names, in the records so far: each has a tile and a chart */
+function judgedIn(r) {
+  if (!('loss' in r)) return [];
+  const names = Object.keys(r), after = names.slice(names.indexOf('loss') + 1);
+  const to = after.findIndex((name) => behind.includes(name) || (r[name] !== null && typeof r[name] !== 'number'));
+  return to < 0 ? after : after.slice(0, to);
+}
+const titleOf = (name) => name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
+const judged = (r) => judgedIn(r).map((name) => `, ${titleOf(name)}: ${four(r[name])}`).join(''); /* ", Accuracy: 0.4100" */
+
+/* The tile and the chart of a number that the model is judged by. */
+function showJudged(name) {
+  const tile = el('div'), chart = `judged-${name}`, title = el('h3', titleOf(name) + ' ');
+  judgedBy.add(name);
+  tile.append(el('b', '-', { id: `now-${name}` }), name.replaceAll('_', ' '));
+  $('now-rate').parentElement.before(tile);
+  title.append(el('span', undefined, { id: `${chart}-legend`, class: 'legend' }));
+  $('judged').append(title, el('div', undefined, { id: chart, class: 'chart' }));
+  chartOf[chart] = chartOf.loss;
+  valueOf[chart] = name;
+  makeChart(chart);
+}
 
 function say(line) {
   const log = $('log-tail'), low = log.scrollTop + log.clientHeight > log.scrollHeight - 20;
@@ -47,6 +64,8 @@ function say(line) {
 }
 
 function take(r) {
+  if (r.kind === 'step' || r.kind === 'valid' || r.kind === 'test')
+    for (const name of judgedIn(r)) if (!judgedBy.has(name)) showJudged(name);
   if (r.kind === 'step') {
     if (!steps.has(r.step) && r.step % 20 === 0)
       say(r.skipped ? `Step ${r.step}, left out` : `Step ${r.step}, Loss: ${four(r.loss)}${judged(r)}`);
@@ -77,13 +96,13 @@ function showNow(r) {
   $('numbers').dataset.step = r.step; /* every digit, for programs that read the page */
   if (r.skipped) return;              /* a step that was left out has no numbers */
   put('now-loss', four(r.loss));
-  put('now-accuracy', four(r.accuracy));
+  for (const name of judgedBy) put(`now-${name}`, four(r[name]));
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (newest.get('step_p50_s') || r.step_s)));
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
   if (!r.total_steps) newest.delete('total_steps'); /* unknown */
   $('numbers').dataset.loss = r.loss;
-  if (r.accuracy !== undefined) $('numbers').dataset.accuracy = r.accuracy;
+  $('numbers').dataset.judged = JSON.stringify(Object.fromEntries(judgedIn(r).map((name) => [name, r[name]])));
 }
 
 function duration(s) {
@@ -95,8 +114,8 @@ function duration(s) {
 /* ---- curves ---- */
 
 const charts = {};
-const chartOf = { loss: ['train', 'valid', 'test', 'other run'], accuracy: ['train', 'valid', 'test', 'other run'], rate: ['train', 'other run'] };
-const valueOf = { loss: 'loss', accuracy: 'accuracy', rate: 'images_per_s' };
+const chartOf = { loss: ['train', 'valid', 'test', 'other run'], rate: ['train', 'other run'] };
+const valueOf = { loss: 'loss', rate: 'images_per_s' };
 const colours = { train: '#1f6feb', valid: '#e0731d', test: '#a04fd0', 'other run': '#9aa3af' };
 let curveSteps = [];       // the steps of the charts' rows, in order: the same in all charts
 let exact = {};            // chart -> series -> step -> value before smoothing
@@ -112,7 +131,7 @@ function makeChart(id) {
   charts[id] = new Dygraph($(id), [labels.map((_, i) => (i ? null : 0))], {
     labels, connectSeparatedPoints: true, legend: 'always', labelsDiv: $(id + '-legend'), legendFormatter: (data) => legend(id, data), strokeWidth: 1.4,
     axisLineColor: '#8888', gridLineColor: '#8883', colors: chartOf[id].map((name) => colours[name]),
-    interactionModel: byMouse,
+    interactionModel: byMouse, dateWindow: shown,
     series: id === 'rate' ? {} : { valid: dot, test: dot },
     highlightCallback: (event, step) => { hovered = step; showCursor(id); },
     unhighlightCallback: () => { hovered = null; showCursor(); },
@@ -328,7 +347,7 @@ function drawTimes() {
 
 function metricText(name, v) {
   if (v === null || Number.isNaN(v)) return 'nan';
-  if (name === 'loss' || name === 'accuracy') return four(v);
+  if (name === 'loss' || judgedBy.has(name)) return four(v);
   if (name.endsWith('_bytes')) return v < 1e9 ? `${Number((v / 1e6).toPrecision(4))} MB` : `${(v / 1e9).toPrecision(4)} GB`;
   if (name === 'elapsed_s') return duration(v);
   return Number.isInteger(v) ? String(v) : Number(v.toPrecision(5)) + (name.endsWith('_s') && name !== 'images_per_s' ? ' s' : '');
@@ -423,13 +442,14 @@ const tellState = (text) => { $('state').textContent = text; };
 function forget() {
   for (const m of [steps, valid, test, newest]) m.clear();
   wrong = []; samples = []; over = false;
-  for (const id of ['now-step', 'now-loss', 'now-accuracy', 'now-rate', 'now-eta', 'now-limiting']) $(id).textContent = '-';
+  for (const number of $('numbers').querySelectorAll('b')) number.textContent = '-';
   $('log-tail').replaceChildren();
 }
 
 function showRun(r) {
   run = r;
   classes = r.classes;
+  $('confusion').closest('section').hidden = !classes.length; /* a model of numbers guesses no class */
   $('run').textContent = r.run;
   document.title = `${r.name} · millrace`;
   drawGraph(r);
