@@ -10,7 +10,7 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_LOSS_FIELDS = 8, MR_LOSS_OUTS = 4, MR_LOSS_METRICS = 8 };
+enum { MR_LOSS_FIELDS = 8, MR_LOSS_OUTS = 4, MR_LOSS_METRICS = 8, MR_LOSS_METRIC_NAME = 23 };
 
 /* A field of a batch. */
 typedef struct mr_model_field {

@@ -126,6 +126,12 @@ void mr_model_tells(mr_model_plan_t *p, const char *metric) {
 
 /* ---- models ---- */
 
+/* Every sink tells a metric by its name: the column of a table, a series of Prometheus. */
+static bool is_metric_name(const char *name) {
+  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  return n > 0 && n <= MR_LOSS_METRIC_NAME && !name[n] && name[0] >= 'a' && name[0] <= 'z';
+}
+
 mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, int n,
                        const mr_model_field_t *field, mr_diag_t *diag) {
   *m = (mr_model_t){.def = def, .state = state, .plan = {.n_fields = n, .field = field}};
@@ -135,6 +141,12 @@ mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, in
   if (e < 0) return e;
   if (!m->plan.loss.n_fields)
     return mr_fail(diag, MR_ERR_CONFIG, "model %s: its plan takes no field", def->name);
+  for (int i = 0; i < m->plan.loss.n_metrics; i++)
+    if (!is_metric_name(m->plan.loss.metric[i]))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "model %s: it tells a metric \"%.40s\"; want [a-z][a-z0-9_]*, %d characters "
+                     "at most",
+                     def->name, m->plan.loss.metric[i], MR_LOSS_METRIC_NAME);
   return MR_OK;
 }
 

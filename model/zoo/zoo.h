@@ -48,7 +48,8 @@ typedef struct mr_model_def {
 const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_diag_t *diag);
 /* The same, or NULL without a word. */
 const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name);
-/* Appends a metric's name, which lives as long as the program; beyond MR_LOSS_METRICS asserted. */
+/* Appends a metric's name, [a-z][a-z0-9_]* of at most MR_LOSS_METRIC_NAME characters (mr_model_plan
+   refuses others), which lives as long as the program; beyond MR_LOSS_METRICS asserted. */
 void mr_model_tells(mr_model_plan_t *p, const char *metric);
 
 /* ---- the table ---- */
@@ -75,7 +76,7 @@ typedef struct mr_model {
 enum { MR_MODEL_TEXT = 1024 };
 
 /* Plans: field[n] are copied.  state: filled, the caller's.  Fails as plan; MR_ERR_CONFIG where the
-   def's plan has left out what a loss must have. */
+   def's plan has left out what a loss must have, or a metric's name cannot be told. */
 mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, int n,
                        const mr_model_field_t *field, mr_diag_t *diag);
 /* What a checkpoint says it is of; two fit if theirs are equal.  text: [MR_MODEL_TEXT]. */

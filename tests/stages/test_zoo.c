@@ -116,6 +116,30 @@ static void a_table_row_is_whole(void **state) {
 
 static mr_err_t no_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) { return MR_OK; }
 
+static const char *told_name;
+static mr_err_t telling_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
+  if (!mr_model_take(p, "x", diag)) return MR_ERR_SHAPE;
+  mr_model_tells(p, told_name);
+  return MR_OK;
+}
+
+static void a_metric_that_a_table_cannot_name_is_refused(void **state) {
+  static const char *const bad[] = {"",    "Loss", "a,b", "a b",
+                                    "1st", "a-b",  "x\n", "a234567890123456789012345"};
+  const mr_model_field_t x = {.name = "x", .aval = mr_aval_of(MR_F32, 3), .layout = ""};
+  mr_model_def_t def = *mr_model_find("mlp");
+  mr_model_t m;
+  mr_diag_t diag = {0};
+  def.plan = telling_plan;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    told_name = bad[i], diag = (mr_diag_t){0};
+    assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "model mlp: it tells a metric \""));
+  }
+  told_name = "a2345678901234567890_23";
+  assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);
+}
+
 static void a_model_that_lacks_something_or_exists_is_not_added(void **state) {
   mr_diag_t diag = {0};
   mr_model_def_t def = *mr_model_find("mlp");
@@ -310,6 +334,7 @@ int main(void) {
       cmocka_unit_test(steps_go_on_exactly_in_both_dtypes),
       cmocka_unit_test(a_record_that_does_not_count_weighs_nothing),
       cmocka_unit_test(only_so_many_runs_may_be_unread),
+      cmocka_unit_test(a_metric_that_a_table_cannot_name_is_refused),
       cmocka_unit_test(a_model_that_lacks_something_or_exists_is_not_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
