@@ -106,8 +106,8 @@ static mr_err_t save_values(const char *file, const mr_spec_t *spec, const mr_bu
   return all ? save_npz(file, spec, b, diag) : save_npy(file, spec, b, diag);
 }
 
-static mr_err_t save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
-                     mr_diag_t *diag) {
+static mr_err_t batch_save(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                           mr_diag_t *diag) {
   const wanted_t *w = ctx;
   int64_t labels = b->n;
   char text[256];
@@ -129,7 +129,7 @@ static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g;
   if (!mr_args_text(a, "--step"))
     return mr_fail(diag, MR_ERR_USAGE, "batch: --step N must be given");
-  mr_batches_t want = {.stage = mr_args_text(a, "--stage"), .n = 1, .take = save, .ctx = &w};
+  mr_batches_t want = {.stage = mr_args_text(a, "--stage"), .n = 1, .take = batch_save, .ctx = &w};
   MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &want.first, diag));
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   mr_err_t e = mr_take_batches(g, &want, diag);

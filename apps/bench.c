@@ -44,13 +44,13 @@ void mr_bench_add(mr_bench_t *b, const char *name, double value) {
   b->row[b->n++].value = value;
 }
 
-static int by_value(const void *a, const void *b) {
+static int bench_by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
 double mr_bench_median(double *v, int n) {
-  qsort(v, (size_t)n, sizeof *v, by_value);
+  qsort(v, (size_t)n, sizeof *v, bench_by_value);
   return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
@@ -67,12 +67,12 @@ static mr_err_t print_json(const char *name, const mr_bench_t *b, mr_diag_t *dia
   return MR_OK;
 }
 
-static void print_table(const char *name, const mr_bench_t *b) {
+static void bench_print_table(const char *name, const mr_bench_t *b) {
   printf("%s (data: %s)\n", name, b->data);
   for (int i = 0; i < b->n; i++) printf("  %-16s %.6g\n", b->row[i].name, b->row[i].value);
 }
 
-static int find(const char *name, mr_diag_t *diag) {
+static int bench_find(const char *name, mr_diag_t *diag) {
   char near[128];
   mr_suggest_t s = {.word = name};
   for (int i = 0; i < N_BENCHES; i++) {
@@ -87,7 +87,7 @@ static int find(const char *name, mr_diag_t *diag) {
 
 static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
   int which[MR_WORDS_MAX];
-  for (int i = 0; i < a->n_words; i++) MR_TRY(which[i] = find(a->word[i], diag));
+  for (int i = 0; i < a->n_words; i++) MR_TRY(which[i] = bench_find(a->word[i], diag));
   for (int i = 0; i < a->n_words; i++) {
     mr_bench_t b = {.data = "none"};
     struct rusage use;
@@ -97,7 +97,7 @@ static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
     if (mr_args_text(a, "--json"))
       MR_TRY(print_json(benches[which[i]].name, &b, diag));
     else
-      print_table(benches[which[i]].name, &b);
+      bench_print_table(benches[which[i]].name, &b);
     fflush(stdout);
   }
   return 0;

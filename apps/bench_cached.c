@@ -18,17 +18,17 @@ typedef struct cached {
   mr_array_t **in, **out;
 } cached_t;
 
-static mr_err_t build(const cached_t *c, mr_fn_t **step, mr_diag_t *diag) {
+static mr_err_t bench_cached_build(const cached_t *c, mr_fn_t **step, mr_diag_t *diag) {
   mr_params_t list = {0};
   mr_err_t e = mr_train_step_fn(c->loss, &c->train, &list, step, diag);
   mr_params_fini(&list);
   return e;
 }
 
-static mr_err_t trace(mr_fn_t *f, void *arg) {
+static mr_err_t bench_cached_trace(mr_fn_t *f, void *arg) {
   const cached_t *c = arg;
   mr_fn_t *step = NULL;
-  MR_TRY(build(c, &step, &f->diag));
+  MR_TRY(bench_cached_build(c, &step, &f->diag));
   mr_var_t **out = mr_mem_take(&f->mem, (size_t)(step->n_out + 1) * sizeof *out);
   mr_err_t e = mr_inline(f, step, f->in, out);
   if (e >= 0) e = mr_fn_return(f, step->n_out, out);
@@ -48,7 +48,7 @@ static mr_array_t *filled(const mr_aval_t *a, mr_diag_t *diag) {
 
 static mr_err_t make_arguments(cached_t *c, mr_diag_t *diag) {
   mr_fn_t *step = NULL;
-  MR_TRY(build(c, &step, diag));
+  MR_TRY(bench_cached_build(c, &step, diag));
   c->in = calloc((size_t)step->n_in + 1, sizeof *c->in);
   c->out = calloc((size_t)step->n_out + 1, sizeof *c->out);
   mr_err_t e = c->in && c->out ? MR_OK : MR_ERR_NOMEM;
@@ -70,11 +70,11 @@ static mr_err_t time_call(cached_t *c, double *ms, mr_diag_t *diag) {
   return e;
 }
 
-static mr_err_t run(cached_t *c, mr_bench_t *out, mr_diag_t *diag) {
+static mr_err_t bench_cached_run(cached_t *c, mr_bench_t *out, mr_diag_t *diag) {
   double ms[CALLS];
   MR_TRY(make_arguments(c, diag));
   MR_TRY(mr_queue_create(&c->queue, diag));
-  MR_TRY(mr_jitted_create(c->queue, "step", trace, c, NULL, &c->jitted, diag));
+  MR_TRY(mr_jitted_create(c->queue, "step", bench_cached_trace, c, NULL, &c->jitted, diag));
   for (int i = 0; i < CALLS; i++) MR_TRY(time_call(c, &ms[i], diag));
   mr_bench_add(out, "call_first_ms", ms[0]);
   mr_bench_add(out, "call_cached_ms", mr_bench_median(ms + 1, CALLS - 1));
@@ -85,7 +85,7 @@ static mr_err_t run(cached_t *c, mr_bench_t *out, mr_diag_t *diag) {
 mr_err_t mr_bench_cached(const mr_loss_t *l, const mr_train_config_t *t, mr_bench_t *out,
                          mr_diag_t *diag) {
   cached_t c = {.loss = l, .train = *t};
-  mr_err_t e = run(&c, out, diag);
+  mr_err_t e = bench_cached_run(&c, out, diag);
   mr_jitted_destroy(c.jitted);
   mr_queue_destroy(c.queue);
   for (int i = 0; i < c.n_in; i++) mr_array_drop(c.in[i]);

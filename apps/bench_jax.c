@@ -28,7 +28,7 @@ static mr_err_t product(mr_fn_t *f, void *arg) {
 }
 
 /* Puts g, a transform of another function, where f stands. */
-static mr_err_t become(mr_fn_t *f, mr_fn_t *g) {
+static mr_err_t bench_jax_become(mr_fn_t *f, mr_fn_t *g) {
   mr_var_t *out[OUT_MAX];
   mr_err_t e = mr_inline(f, g, f->in, out);
   if (e >= 0) e = mr_fn_return(f, g->n_out, out);
@@ -43,7 +43,7 @@ static mr_err_t hessian(mr_fn_t *f, void *arg) {
   mr_fn_return(inner, 1, &y);
   mr_err_t e = mr_hessian(inner, 1, (int[]){0}, &g, &f->diag);
   mr_fn_destroy(inner);
-  return e < 0 ? e : become(f, g);
+  return e < 0 ? e : bench_jax_become(f, g);
 }
 
 static mr_err_t matvecs(mr_fn_t *f, void *arg) {
@@ -55,7 +55,7 @@ static mr_err_t matvecs(mr_fn_t *f, void *arg) {
   mr_fn_return(inner, 1, &y);
   mr_err_t e = mr_vmap(inner, f->in[1]->aval.dim[0], (int[]){MR_UNMAPPED, 0}, NULL, &g, &f->diag);
   mr_fn_destroy(inner);
-  return e < 0 ? e : become(f, g);
+  return e < 0 ? e : bench_jax_become(f, g);
 }
 
 /* tanh layers and the mean squared error; in: w1 b1 w2 b2 w3 b3 x y. */
@@ -73,7 +73,7 @@ static mr_err_t mlp(mr_fn_t *f, void *arg) {
   mr_fn_return(t, 1, &loss);
   mr_err_t e = mr_value_and_grad(t, 6, (int[]){0, 1, 2, 3, 4, 5}, &g, &f->diag);
   mr_fn_destroy(t);
-  return e < 0 ? e : become(f, g);
+  return e < 0 ? e : bench_jax_become(f, g);
 }
 
 typedef struct jax_case {
@@ -103,7 +103,7 @@ typedef struct bound {
   mr_array_t *in[IN_MAX];
 } bound_t;
 
-static mr_err_t bind(bound_t *b, mr_diag_t *diag) {
+static mr_err_t bench_jax_bind(bound_t *b, mr_diag_t *diag) {
   for (int i = 0; i < b->c->n_in; i++) {
     const int64_t *dim = b->c->dim[i];
     mr_aval_t a = mr_aval(MR_F32, (dim[0] > 0) + (dim[1] > 0), dim);
@@ -126,7 +126,8 @@ static void unbind(bound_t *b) {
 }
 
 /* Seconds until the call is back, and until its results are there. */
-static mr_err_t call(bound_t *b, mr_jitted_t *j, double *back, double *there, mr_diag_t *diag) {
+static mr_err_t bench_jax_call(bound_t *b, mr_jitted_t *j, double *back, double *there,
+                               mr_diag_t *diag) {
   mr_array_t *out[OUT_MAX];
   double from = mr_now_s();
   MR_TRY(mr_jitted_call(j, b->c->n_in, b->in, b->c->n_out, out, diag));
@@ -142,12 +143,12 @@ typedef struct times {
   double back, there, compile; /* medians of calls; of the first tracing and compiling */
 } times_t;
 
-static mr_err_t time_runs(bound_t *b, mr_jitted_t *j, times_t *t, mr_diag_t *diag) {
+static mr_err_t bench_jax_time_runs(bound_t *b, mr_jitted_t *j, times_t *t, mr_diag_t *diag) {
   double back[RUNS_MAX], there[RUNS_MAX], unused, begin = mr_now_s();
   int n = 0;
-  for (int i = 0; i < 2; i++) MR_TRY(call(b, j, &unused, &unused, diag));
+  for (int i = 0; i < 2; i++) MR_TRY(bench_jax_call(b, j, &unused, &unused, diag));
   for (; n < RUNS_MAX && (n < RUNS_MIN || mr_now_s() - begin < RUN_SECONDS); n++)
-    MR_TRY(call(b, j, &back[n], &there[n], diag));
+    MR_TRY(bench_jax_call(b, j, &back[n], &there[n], diag));
   t->back = mr_bench_median(back, n);
   t->there = mr_bench_median(there, n);
   return MR_OK;
@@ -175,10 +176,10 @@ static mr_err_t time_compile(const bound_t *b, times_t *t, mr_diag_t *diag) {
 
 static mr_err_t time_case(bound_t *b, times_t *t, mr_diag_t *diag) {
   mr_jitted_t *j = NULL;
-  mr_err_t e = bind(b, diag);
+  mr_err_t e = bench_jax_bind(b, diag);
   if (e >= 0) e = time_compile(b, t, diag);
   if (e >= 0) e = mr_jitted_create(b->queue, "bench", b->c->trace, NULL, NULL, &j, diag);
-  if (e >= 0) e = time_runs(b, j, t, diag);
+  if (e >= 0) e = bench_jax_time_runs(b, j, t, diag);
   mr_jitted_destroy(j);
   unbind(b);
   return e;

@@ -83,7 +83,7 @@ static void *raw_socket(void *context, const way_t *w) {
   return s;
 }
 
-static void keep(void *data, void *hint) {}
+static void bench_link_keep(void *data, void *hint) {}
 
 static void raw_peer(const way_t *w, size_t bytes) {
   void *context = zmq_ctx_new(), *s = raw_socket(context, w);
@@ -94,7 +94,7 @@ static void raw_peer(const way_t *w, size_t bytes) {
   memset(memory, 1, buffers * bytes);
   for (int64_t i = 0; i < w->n; i++) {
     if (w->round_trip && zmq_recv(s, small, SMALL, 0) != SMALL) _exit(1);
-    zmq_msg_init_data(&m, memory + (size_t)i % buffers * bytes, bytes, keep, NULL);
+    zmq_msg_init_data(&m, memory + (size_t)i % buffers * bytes, bytes, bench_link_keep, NULL);
     if (zmq_msg_send(&m, s, 0) < 0) _exit(1);
   }
   zmq_close(s);
@@ -150,7 +150,7 @@ static mr_link_cfg_t link_cfg(const way_t *w, int i, bool bind, char file[2][128
 }
 
 /* Until pump has changed what the caller looks at. */
-static void turn(mr_link_t *l, int ms) {
+static void bench_link_turn(mr_link_t *l, int ms) {
   mr_link_wait(l, ms);
   if (mr_link_pump(l, NULL) < 0) _exit(1);
 }
@@ -229,7 +229,7 @@ static mr_err_t batches_run(way_t *w, result_t *r, mr_diag_t *diag) {
 
 static void wait_for_one(mr_link_t *l) {
   mr_buf_t *b;
-  while (!mr_link_take(l, &b, 1)) turn(l, 100);
+  while (!mr_link_take(l, &b, 1)) bench_link_turn(l, 100);
   mr_buf_unref(b);
 }
 
@@ -241,8 +241,8 @@ static bool have_met(const mr_link_t *l) {
 
 static void meet(mr_link_t *a, mr_link_t *b) {
   while (!have_met(a) || !have_met(b)) {
-    turn(a, 1);
-    turn(b, 1);
+    bench_link_turn(a, 1);
+    bench_link_turn(b, 1);
   }
 }
 
@@ -257,7 +257,7 @@ static void echo_peer(const way_t *w) {
   meet(in, out);
   for (int64_t i = 0; i < w->n; i++) {
     wait_for_one(in);
-    while (!send_next(out, pool, &spec)) turn(out, 100);
+    while (!send_next(out, pool, &spec)) bench_link_turn(out, 100);
   }
   mr_link_end(out);
   mr_link_close(out);
@@ -282,12 +282,12 @@ static mr_err_t echo_run(way_t *w, result_t *r, mr_diag_t *diag) {
   }
   if (p > 0) meet(in, out);
   for (int64_t i = 0; p > 0 && i < w->n; i++) {
-    while (!send_next(out, pool, &spec)) turn(out, 100);
+    while (!send_next(out, pool, &spec)) bench_link_turn(out, 100);
     wait_for_one(in);
     if (i == SKIPPED) begin = mr_now_ns();
   }
   r->turn_us = 1e-3 * (double)(mr_now_ns() - begin) / (double)(w->n - SKIPPED - 1);
-  while (p > 0 && !mr_link_over(in)) turn(in, 100);
+  while (p > 0 && !mr_link_over(in)) bench_link_turn(in, 100);
   mr_link_close(in);
   mr_link_close(out);
   mr_pool_destroy(pool);
@@ -327,7 +327,7 @@ typedef struct column {
 
 enum { RAW, TCP, RAW_WIDE, TCP_WIDE, SHARED, CURVE, RAW_TURN, LINK_TURN, COLUMNS };
 
-static mr_err_t measure(column_t *c, int rounds, mr_diag_t *diag) {
+static mr_err_t bench_link_measure(column_t *c, int rounds, mr_diag_t *diag) {
   for (int i = 0; i < rounds; i++)
     for (int k = 0; k < COLUMNS; k++) {
       result_t r = {0};
@@ -343,7 +343,7 @@ static double ratio(const double *a, const double *b, int n) {
   return mr_bench_median(v, n);
 }
 
-static void tell(column_t *c, int n, mr_bench_t *out) {
+static void bench_link_tell(column_t *c, int n, mr_bench_t *out) {
   mr_bench_add(out, "tcp_ratio", ratio(c[TCP].per_s, c[RAW].per_s, n));
   mr_bench_add(out, "tcp_ratio_window_16", ratio(c[TCP_WIDE].per_s, c[RAW_WIDE].per_s, n));
   mr_bench_add(out, "curve_ratio", ratio(c[CURVE].per_s, c[TCP].per_s, n));
@@ -381,9 +381,9 @@ mr_err_t mr_bench_link(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
     strcpy(c[CURVE].way.keys, keys);
     c[RAW_TURN] = (column_t){.run = raw_run, .way = {.n = TURNS, .round_trip = true}};
     c[LINK_TURN] = (column_t){.run = echo_run, .way = {.n = TURNS, .round_trip = true}};
-    e = measure(c, rounds, diag);
+    e = bench_link_measure(c, rounds, diag);
   }
-  if (e >= 0) tell(c, rounds, out);
+  if (e >= 0) bench_link_tell(c, rounds, out);
   if (c) drop_keys(keys);
   free(c);
   return e;

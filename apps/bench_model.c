@@ -68,7 +68,7 @@ static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
 }
 
 /* --fit: the choice is told beside the times. */
-static mr_err_t fit(setup_t *s, mr_train_config_t *t, mr_diag_t *diag) {
+static mr_err_t bench_model_fit(setup_t *s, mr_train_config_t *t, mr_diag_t *diag) {
   mr_fit_t choice;
   if (!s->limit) return MR_OK;
   MR_TRY(mr_fit(&s->loss, true, t, s->limit, &choice, diag));
@@ -81,7 +81,7 @@ static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
   mr_train_config_t train = mr_train_default(s->batch);
   train.accumulate = s->accumulate;
   train.compute = s->compute;
-  MR_TRY(fit(s, &train, diag));
+  MR_TRY(bench_model_fit(s, &train, diag));
   return mr_train_step_create(&s->loss, &train, &s->train, diag);
 }
 
@@ -100,8 +100,9 @@ static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
 }
 
 /* The first runs fault memory in and are left out. */
-static mr_err_t time_runs(setup_t *s, mr_err_t (*run)(setup_t *s, int64_t t, mr_diag_t *diag),
-                          mr_bench_t *out, mr_diag_t *diag) {
+static mr_err_t bench_model_time_runs(setup_t *s,
+                                      mr_err_t (*run)(setup_t *s, int64_t t, mr_diag_t *diag),
+                                      mr_bench_t *out, mr_diag_t *diag) {
   double seconds[STEPS_MAX];
   for (int64_t t = 0; t < s->warm_up + s->steps; t++) {
     double from = mr_now_s();
@@ -114,7 +115,7 @@ static mr_err_t time_runs(setup_t *s, mr_err_t (*run)(setup_t *s, int64_t t, mr_
   return MR_OK;
 }
 
-static void describe(const setup_t *s, mr_bench_t *out) {
+static void bench_model_describe(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "batch", (double)s->batch);
   mr_bench_add(out, "threads",
                s->compute.threads ? s->compute.threads : mr_backend_default()->threads());
@@ -142,8 +143,8 @@ mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   mr_err_t e = mr_loss_params(&s.loss, 12, &s.params, diag);
   if (e >= 0) e = compile_train(&s, diag);
   if (e >= 0) e = make_noise(&s, diag);
-  if (e >= 0) e = time_runs(&s, run_train, out, diag);
-  if (e >= 0) describe(&s, out);
+  if (e >= 0) e = bench_model_time_runs(&s, run_train, out, diag);
+  if (e >= 0) bench_model_describe(&s, out);
   if (e >= 0) describe_memory(&s, out);
   setup_fini(&s);
   return e;
@@ -155,8 +156,8 @@ mr_err_t mr_bench_infer(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   mr_err_t e = mr_loss_params(&s.loss, 12, &s.params, diag);
   if (e >= 0) e = mr_eval_step_create(&s.loss, &s.compute, s.batch, NULL, &s.eval, diag);
   if (e >= 0) e = make_noise(&s, diag);
-  if (e >= 0) e = time_runs(&s, run_eval, out, diag);
-  if (e >= 0) describe(&s, out);
+  if (e >= 0) e = bench_model_time_runs(&s, run_eval, out, diag);
+  if (e >= 0) bench_model_describe(&s, out);
   setup_fini(&s);
   return e;
 }
@@ -183,7 +184,7 @@ mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) 
     train.compute = s.compute;
     e = mr_bench_cached(&s.loss, &train, out, diag);
   }
-  if (e >= 0) describe(&s, out);
+  if (e >= 0) bench_model_describe(&s, out);
   setup_fini(&s);
   return e;
 }

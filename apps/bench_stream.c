@@ -29,7 +29,7 @@ typedef struct plan {
 } plan_t;
 
 /* CIFAR-10 where it is; a folder that was asked for must be there. */
-static mr_err_t choose_data(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
+static mr_err_t bench_stream_choose_data(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
   const char *given = mr_args_text(a, "--data");
   const char *dir = given ? given : "data/cifar-10-batches-bin";
   struct stat st;
@@ -52,7 +52,7 @@ static mr_err_t make_plan(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--seconds", 1, 3600, &p->seconds, diag));
   MR_TRY(mr_args_int(a, "--workers", 1, MR_MAX_WORKERS, &p->workers, diag));
   MR_TRY(mr_args_int(a, "--batch", 1, 65536, &p->batch, diag));
-  return choose_data(a, p, diag);
+  return bench_stream_choose_data(a, p, diag);
 }
 
 static int64_t items_of(const mr_graph_t *g, const char *name) {
@@ -105,7 +105,7 @@ static mr_err_t report_rate(const plan_t *p, const char *text, mr_bench_t *out, 
 }
 
 /* The records of a batch of stage b, and its workers, of a graph that somebody brings. */
-static mr_err_t look_at(const char *text, plan_t *p, mr_diag_t *diag) {
+static mr_err_t bench_stream_look_at(const char *text, plan_t *p, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
@@ -123,7 +123,7 @@ static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *ou
                             mr_diag_t *diag) {
   plan_t p = {.seconds = 5, .data = "graph"};
   MR_TRY(mr_args_int(a, "--seconds", 1, 3600, &p.seconds, diag));
-  MR_TRY(look_at(text, &p, diag));
+  MR_TRY(bench_stream_look_at(text, &p, diag));
   return report_rate(&p, text, out, diag);
 }
 

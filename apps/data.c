@@ -19,7 +19,7 @@ static const mr_flag_t data_flags[] = {
     {"--md5", "HEX", "MD5 of the archive, if it is not the official one."},
     {0}};
 
-static mr_err_t check_words(const mr_args_t *a, const char *md5, mr_diag_t *diag) {
+static mr_err_t data_check_words(const mr_args_t *a, const char *md5, mr_diag_t *diag) {
   char near[128];
   mr_suggest_t s = {.word = a->word[0]};
   mr_suggest_offer(&s, "fetch");
@@ -38,7 +38,7 @@ static int data_run(const mr_args_t *a, mr_diag_t *diag) {
   if (!dir) dir = "data";
   if (!url) url = official_url;
   if (!md5) md5 = official_md5;
-  MR_TRY(check_words(a, md5, diag));
+  MR_TRY(data_check_words(a, md5, diag));
   MR_TRY(mr_make_folder(dir, diag));
   char folder[MR_PATH_MAX], archive[MR_PATH_MAX];
   if (strlen(dir) > sizeof folder - 64)

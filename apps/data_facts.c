@@ -15,11 +15,11 @@
 
 enum { SAMPLES = 64, SAMPLE_BYTES = 256 };
 
-static void add(uint64_t *hash, const void *bytes, size_t n) {
+static void data_facts_add(uint64_t *hash, const void *bytes, size_t n) {
   *hash = XXH3_64bits_withSeed(bytes, n, *hash);
 }
 
-static void add_number(uint64_t *hash, int64_t v) { add(hash, &v, sizeof v); }
+static void add_number(uint64_t *hash, int64_t v) { data_facts_add(hash, &v, sizeof v); }
 
 /* Some bytes of an open file from a place on. */
 static void add_bytes(uint64_t *hash, int fd, int64_t at) {
@@ -27,11 +27,11 @@ static void add_bytes(uint64_t *hash, int fd, int64_t at) {
   ssize_t n;
   do n = pread(fd, bytes, sizeof bytes, at);
   while (n < 0 && errno == EINTR);
-  add(hash, bytes, n > 0 ? (size_t)n : 0);
+  data_facts_add(hash, bytes, n > 0 ? (size_t)n : 0);
 }
 
 /* -1: no regular file. */
-static int open_file(const char *path, int64_t *size) {
+static int data_facts_open_file(const char *path, int64_t *size) {
   struct stat st;
   int fd = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   *size = fd >= 0 ? (int64_t)st.st_size : 0;
@@ -41,7 +41,7 @@ static int open_file(const char *path, int64_t *size) {
 /* A file from its start to its end. */
 static void add_file(uint64_t *hash, const char *path) {
   int64_t size;
-  int fd = open_file(path, &size);
+  int fd = data_facts_open_file(path, &size);
   if (fd < 0) return;
   add_number(hash, size);
   for (int i = 0; i < SAMPLES; i++) add_bytes(hash, fd, size / SAMPLES * i);
@@ -69,8 +69,8 @@ static void add_record(uint64_t *hash, mr_stage_t *s, int64_t index) {
   s->def->source->where(s, index, &where);
   add_number(hash, (int64_t)where.key);
   add_number(hash, where.offset);
-  if (where.offset < 0) return add(hash, file, strlen(file));
-  int fd = open_file(file, &size);
+  if (where.offset < 0) return data_facts_add(hash, file, strlen(file));
+  int fd = data_facts_open_file(file, &size);
   add_number(hash, size);
   if (fd < 0) return;
   add_bytes(hash, fd, where.offset);

@@ -71,7 +71,7 @@ static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) 
   return e;
 }
 
-static mr_err_t print(const mr_args_t *a, const cJSON *report, mr_diag_t *diag) {
+static mr_err_t doctor_print(const mr_args_t *a, const cJSON *report, mr_diag_t *diag) {
   if (!mr_args_text(a, "--json")) {
     print_tree(report);
     return MR_OK;
@@ -97,7 +97,7 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_doctor_gpu(report);
   mr_doctor_libraries(report);
   mr_err_t e = a->n_words ? add_sources(a, report, diag) : MR_OK;
-  if (e >= 0) e = print(a, report, diag);
+  if (e >= 0) e = doctor_print(a, report, diag);
   cJSON_Delete(report);
   return e;
 }

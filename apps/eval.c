@@ -73,7 +73,7 @@ static bool data_of_run(const char *run, judged_t *d) {
 }
 
 /* Never made-up pictures for a checkpoint that was trained on others, unless they are asked for. */
-static mr_err_t choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+static mr_err_t eval_choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
   const char *data = mr_args_text(a, "--data"), *checkpoint = a->word[0];
   char run[MR_RUN_PATH];
   mr_train_progress_t at;
@@ -108,12 +108,12 @@ static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
                  "eval: %s is a folder, want a checkpoint, such as RUN/checkpoints/latest", path);
 }
 
-static mr_err_t build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t eval_build(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *split = mr_args_text(a, "--split"), *dtype = mr_args_text(a, "--dtype"),
              *jsonl = mr_args_text(a, "--jsonl"), *threads = mr_args_text(a, "--threads");
   judged_t d = {0};
   MR_TRY(check_is_file(a->word[0], diag));
-  MR_TRY(choose_data(a, &d, diag));
+  MR_TRY(eval_choose_data(a, &d, diag));
   const char *data = d.path;
   bool synthetic = !strcmp(data, "synthetic");
   MR_TRY(mr_graph_parse(g, synthetic ? "synthetic name=data" : "cifar10 name=data", NULL, 0, diag));
@@ -143,7 +143,7 @@ static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   bool stopped = false;
-  int e = build(a, g, diag);
+  int e = eval_build(a, g, diag);
   if (e >= 0) e = mr_run_interruptible(g, NULL, &stopped, diag);
   mr_graph_destroy(g);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;

@@ -25,7 +25,7 @@ mr_look_t mr_look_of(const mr_args_t *a) {
   return (mr_look_t){mr_args_text(a, "--explain") != NULL, true, mr_args_text(a, "--trace")};
 }
 
-static void say(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *to) {
+static void explain_say(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *to) {
   mr_diagnosis_t d;
   char text[768];
   if (!to || !mr_diagnose(g, from, to, &d)) return;
@@ -35,7 +35,7 @@ static void say(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsho
 
 void mr_explain_run(const mr_graph_t *g) {
   mr_snapshot_t *all = mr_snapshot_take(g);
-  say(g, NULL, all);
+  explain_say(g, NULL, all);
   mr_snapshot_free(all);
 }
 
@@ -54,7 +54,7 @@ static void *explain_main(void *arg) {
   mr_snapshot_t *from = mr_snapshot_take(e->g);
   while (!wait_some(e)) {
     mr_snapshot_t *to = mr_snapshot_take(e->g);
-    if (from) say(e->g, from, to);
+    if (from) explain_say(e->g, from, to);
     mr_snapshot_free(from);
     from = to;
   }
@@ -85,8 +85,8 @@ void mr_explain_end(mr_explain_t *e) {
   free(e);
 }
 
-static void print_timeline(const void *graph, FILE *to) { mr_timeline_write(graph, to); }
+static void explain_print_timeline(const void *graph, FILE *to) { mr_timeline_write(graph, to); }
 
 mr_err_t mr_look_write_trace(const mr_graph_t *g, const char *path, mr_diag_t *diag) {
-  return mr_write_printed(path, print_timeline, g, diag);
+  return mr_write_printed(path, explain_print_timeline, g, diag);
 }

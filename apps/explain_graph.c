@@ -16,8 +16,8 @@ static const mr_flag_t explain_flags[] = {
     MR_NAMED_FN_FLAGS,
     {0}};
 
-static void count(mr_explanation_t *x, int row, const char *name, const char *help, int before,
-                  int after) {
+static void explain_graph_count(mr_explanation_t *x, int row, const char *name, const char *help,
+                                int before, int after) {
   mr_pass_row_t *r = &x->pass[row];
   *r = (mr_pass_row_t){name, help, r->before + before, r->after + after};
 }
@@ -36,20 +36,21 @@ static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *d
       for (int j = 0; j < n && e >= 0; j++) e = count_passes(x, inner[j], diag);
     }
   int row = 0;
-  count(x, row++, "open", "writes calls, and what no kernel does, as primitives", f->n_eqn,
-        g->n_eqn);
+  explain_graph_count(x, row++, "open", "writes calls, and what no kernel does, as primitives",
+                      f->n_eqn, g->n_eqn);
   for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && row < MR_PASS_ROWS; p++) {
     int before = g->n_eqn;
     e = mr_pass_run(p, g, b->target, diag);
     mr_dce(g);
-    count(x, row++, p->name, p->help, before, g->n_eqn);
+    explain_graph_count(x, row++, p->name, p->help, before, g->n_eqn);
   }
   x->n_pass = row;
   mr_fn_destroy(g);
   return e;
 }
 
-static mr_err_t explain(const mr_args_t *a, const mr_fn_t *f, mr_exec_t *exec, mr_diag_t *diag) {
+static mr_err_t explain_graph_explain(const mr_args_t *a, const mr_fn_t *f, mr_exec_t *exec,
+                                      mr_diag_t *diag) {
   int64_t top = 20;
   MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
   mr_explanation_t x = {.exec = exec};
@@ -69,7 +70,7 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_exec_t *exec = NULL;
   mr_err_t e = mr_named_fn(a, word, &f, diag);
   if (e >= 0) e = mr_model_jit(f, word, &exec, diag);
-  if (e >= 0) e = explain(a, f, exec, diag);
+  if (e >= 0) e = explain_graph_explain(a, f, exec, diag);
   mr_exec_destroy(exec);
   mr_fn_destroy(f);
   return e < 0 ? e : 0;

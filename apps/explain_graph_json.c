@@ -4,7 +4,8 @@
 #include "apps/explain_graph.h"
 #include "model/ir/op.h"
 
-static void add_eqn(cJSON *o, const char *op, const char *scope, const mr_eqn_t *e) {
+static void explain_graph_json_add_eqn(cJSON *o, const char *op, const char *scope,
+                                       const mr_eqn_t *e) {
   if (!e) return;
   cJSON_AddStringToObject(o, op, e->op->name);
   cJSON_AddStringToObject(o, scope, e->scope);
@@ -20,17 +21,17 @@ static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
   cJSON_AddNumberToObject(o, "times", (double)r->times);
   if (r->when) cJSON_AddStringToObject(o, "when", r->when);
   cJSON_AddNumberToObject(o, "share", x->made.bytes > 0 ? (double)r->bytes / x->made.bytes : 0);
-  add_eqn(o, "op", "scope", r->eqn);
+  explain_graph_json_add_eqn(o, "op", "scope", r->eqn);
   if (r->eqn) cJSON_AddStringToObject(o, "by", r->eqn->by);
   if (r->eqn && r->eqn->of) cJSON_AddStringToObject(o, "of", r->eqn->of->name);
-  add_eqn(o, "for_op", "for_scope", r->user);
+  explain_graph_json_add_eqn(o, "for_op", "for_scope", r->user);
   cJSON_AddNumberToObject(o, "readers", r->n_user);
   return o;
 }
 
 static cJSON *product_of(const mr_product_row_t *p) {
   cJSON *o = cJSON_CreateObject();
-  add_eqn(o, "op", "scope", p->eqn);
+  explain_graph_json_add_eqn(o, "op", "scope", p->eqn);
   cJSON_AddStringToObject(o, "asked", mr_precision_name(p->asked));
   cJSON_AddStringToObject(o, "executed", p->how);
   cJSON_AddNumberToObject(o, "flop", p->flop);
@@ -43,7 +44,7 @@ static cJSON *composite_of(const mr_composite_row_t *r) {
   char text[512];
   cJSON *o = cJSON_CreateObject();
   mr_composite_text(r, text, sizeof text);
-  add_eqn(o, "op", "scope", r->eqn);
+  explain_graph_json_add_eqn(o, "op", "scope", r->eqn);
   cJSON_AddStringToObject(o, "what", text);
   if (r->opened) cJSON_AddStringToObject(o, "of", r->opened->name);
   cJSON_AddNumberToObject(o, "times", (double)r->times);

@@ -22,7 +22,7 @@ typedef struct sums {
   int n;
 } sums_t;
 
-static void add(sums_t *s, const char *text, double amount, int64_t times) {
+static void explain_graph_table_add(sums_t *s, const char *text, double amount, int64_t times) {
   int i = 0;
   while (i < s->n && strcmp(s->row[i].text, text)) i++;
   if (i == s->n) {
@@ -118,14 +118,15 @@ static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top,
     cause_of(&m->move[i], all, cause, sizeof cause);
     snprintf(text, sizeof text, "%-9s %.160s: %.300s", mr_move_kind_name(m->move[i].kind), what,
              cause);
-    add(s, text, (double)m->move[i].bytes, m->move[i].times);
+    explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
   }
   fprintf(to, "%6s %11s %6s  %s\n", "calls", "MB", "share", "casts, copies and transposes: cause");
   print_sums(s, top, 1e6, m->bytes, to);
   for (int i = 0; i < m->n_move; i++) {
     const mr_eqn_t *e = m->move[i].eqn;
     bool written = e && !*e->by && m->move[i].kind != MR_MOVE_OPERAND;
-    add(s,
+    explain_graph_table_add(
+        s,
         written ? "in all, as the function says it" : "in all, put in by transforms and compiler",
         (double)m->move[i].bytes, m->move[i].times);
   }
@@ -145,7 +146,7 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
                mr_aval_text(&p->eqn->out[0]->aval, of), at);
     size_t end = strlen(text);
     if (p->when) snprintf(text + end, sizeof text - end, "; %s", p->when);
-    add(s, text, p->flop, p->times);
+    explain_graph_table_add(s, text, p->flop, p->times);
   }
   fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "GFLOP", "share", "products as executed");
   print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
@@ -181,7 +182,7 @@ static void print_composites(const mr_explanation_t *x, sums_t *s, FILE *to) {
     mr_composite_text(r, text, sizeof text);
     size_t end = strlen(text);
     if (r->when) snprintf(text + end, sizeof text - end, "; %s", r->when);
-    add(s, text, 1, r->times);
+    explain_graph_table_add(s, text, 1, r->times);
   }
   fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "equations", "share", "composites");
   print_sums(s, 40, 1, m->n_eqn, to);

@@ -27,7 +27,8 @@ static bool metrics_of(const mr_graph_t *g, char *text, size_t n) {
   return s != NULL;
 }
 
-static mr_err_t append(mr_run_dir_t *r, const struct face *f, const char *from, mr_diag_t *diag) {
+static mr_err_t faces_append(mr_run_dir_t *r, const struct face *f, const char *from,
+                             mr_diag_t *diag) {
   char line[MR_RUN_PATH + 256], settings[MR_RUN_PATH + 128];
   snprintf(settings, sizeof settings, f->settings, strstr(r->graph, "let run") ? "$run" : r->path);
   if (strstr(settings, "$run")) /* a variable stands in double quotes or none */
@@ -48,7 +49,7 @@ mr_err_t mr_faces_add(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   for (size_t i = 0; e >= 0 && i < sizeof faces / sizeof *faces; i++) {
     if (!mr_args_text(a, faces[i].flag) || mr_graph_stage_of(g, faces[i].stage)) continue;
     e = metrics_of(g, from, sizeof from)
-            ? append(r, &faces[i], from, diag)
+            ? faces_append(r, &faces[i], from, diag)
             : mr_fail(diag, MR_ERR_CONFIG, "%s: no stage of the graph gives metrics",
                       faces[i].flag);
   }

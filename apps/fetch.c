@@ -28,7 +28,7 @@ typedef struct fetch {
   int shown; /* percent last shown, -1: none */
 } fetch_t;
 
-static size_t on_data(char *data, size_t one, size_t n, void *arg) {
+static size_t fetch_on_data(char *data, size_t one, size_t n, void *arg) {
   fetch_t *f = arg;
   if (f->have + (int64_t)n > f->max) {
     f->failed = mr_fail(f->diag, MR_ERR_DATA, "%s: more than the %" PRId64 " bytes expected",
@@ -42,7 +42,8 @@ static size_t on_data(char *data, size_t one, size_t n, void *arg) {
 }
 
 /* A bar on a terminal, a line every ten percent elsewhere. */
-static int on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t ut, curl_off_t un) {
+static int fetch_on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t ut,
+                             curl_off_t un) {
   fetch_t *f = arg;
   if (total <= 0) return 0;
   int64_t all = f->from + total;
@@ -61,7 +62,7 @@ static int on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t u
   return 0;
 }
 
-static void set_options(CURL *c, fetch_t *f, char *reason) {
+static void fetch_set_options(CURL *c, fetch_t *f, char *reason) {
   curl_easy_setopt(c, CURLOPT_URL, f->url);
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
@@ -75,10 +76,10 @@ static void set_options(CURL *c, fetch_t *f, char *reason) {
   curl_easy_setopt(c, CURLOPT_USERAGENT, "millrace");
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, reason);
   curl_easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)f->have);
-  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_data);
+  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, fetch_on_data);
   curl_easy_setopt(c, CURLOPT_WRITEDATA, f);
   curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, fetch_on_progress);
   curl_easy_setopt(c, CURLOPT_XFERINFODATA, f);
 }
 
@@ -101,7 +102,7 @@ static mr_err_t try_once(fetch_t *f) {
   if (!c) return mr_fail(f->diag, MR_ERR_NOMEM, "no memory for a download");
   f->from = f->have;
   f->shown = -1;
-  set_options(c, f, reason);
+  fetch_set_options(c, f, reason);
   CURLcode code = curl_easy_perform(c);
   long status = 0;
   curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
@@ -142,7 +143,7 @@ static mr_err_t open_part(fetch_t *f) {
 }
 
 /* What an earlier call left may be all of it: then there is nothing to ask the server for. */
-static mr_err_t complete(fetch_t *f, const char *md5) {
+static mr_err_t fetch_complete(fetch_t *f, const char *md5) {
   if (f->have > 0 && mr_check_md5(f->part, md5, NULL) >= 0) return MR_OK;
   MR_TRY(download(f));
   if (fsync(f->fd) < 0)
@@ -161,7 +162,7 @@ mr_err_t mr_fetch_file(const char *url, const char *path, const char *md5, int64
   if (curl_global_init(CURL_GLOBAL_DEFAULT))
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "libcurl does not start");
   mr_err_t e = open_part(&f);
-  if (e >= 0) e = complete(&f, md5);
+  if (e >= 0) e = fetch_complete(&f, md5);
   if (e >= 0 && rename(f.part, path) < 0)
     e = mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", path, strerror(errno));
   if (f.fd >= 0) close(f.fd);

@@ -16,14 +16,14 @@ typedef struct state {
   char ledger[17];
 } state_t;
 
-static bool whole(const cJSON *o, const char *key, int64_t *out) {
+static bool from_state_whole(const cJSON *o, const char *key, int64_t *out) {
   const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
   if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0 && v->valuedouble <= 9e15)) return false;
   *out = (int64_t)v->valuedouble;
   return true;
 }
 
-static bool parse_words(const cJSON *words, state_t *st) {
+static bool from_state_parse_words(const cJSON *words, state_t *st) {
   int n = cJSON_GetArraySize(words);
   if (!cJSON_IsArray(words) || n > MR_STREAM_WORDS_MAX) return false;
   for (int i = 0; i < n; i++) {
@@ -44,10 +44,10 @@ static bool parse_ledger(const cJSON *o, state_t *st) {
   return true;
 }
 
-static mr_err_t check_version(const char *path, const cJSON *o, mr_diag_t *diag) {
+static mr_err_t from_state_check_version(const char *path, const cJSON *o, mr_diag_t *diag) {
   int64_t version;
   if (!cJSON_GetObjectItemCaseSensitive(o, "version")) return MR_OK;
-  if (whole(o, "version", &version) && version >= 1 && version <= VERSION) return MR_OK;
+  if (from_state_whole(o, "version", &version) && version >= 1 && version <= VERSION) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "--from: %s: a state of another version, want at most %d; a newer millrace reads "
                  "it",
@@ -55,9 +55,10 @@ static mr_err_t check_version(const char *path, const cJSON *o, mr_diag_t *diag)
 }
 
 static mr_err_t parse_state(const char *path, const cJSON *o, state_t *st, mr_diag_t *diag) {
-  MR_TRY(check_version(path, o, diag));
-  bool good = o && whole(o, "step", &st->at.number) && whole(o, "position", &st->at.position) &&
-              parse_ledger(o, st) && parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
+  MR_TRY(from_state_check_version(path, o, diag));
+  bool good = o && from_state_whole(o, "step", &st->at.number) &&
+              from_state_whole(o, "position", &st->at.position) && parse_ledger(o, st) &&
+              from_state_parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
   return good ? MR_OK : mr_fail(diag, MR_ERR_DATA, "--from: %s: is no state of a stream", path);
 }
 

@@ -7,14 +7,14 @@
 
 #include "apps/run_dir.h"
 
-static mr_err_t parse(const mr_args_t *a, int at, const char *text, const char *origin,
-                      mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t graph_arg_parse(const mr_args_t *a, int at, const char *text, const char *origin,
+                                mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_set_origin(g, origin, diag));
   mr_graph_on_plugin(g, mr_plugin_of_text, NULL);
   return mr_graph_parse(g, text, a->word + at + 1, a->n_words - at - 1, diag);
 }
 
-static bool is_run(const char *word) {
+static bool graph_arg_is_run(const char *word) {
   char path[MR_RUN_PATH + 64];
   struct stat st;
   int n = snprintf(path, sizeof path, "%s/graph.mr", word);
@@ -23,7 +23,8 @@ static bool is_run(const char *word) {
 
 void mr_note_step_ahead(const mr_args_t *a, int at, int64_t step) {
   int64_t done = 0;
-  if (!is_run(a->word[at]) || mr_run_dir_steps(a->word[at], &done, NULL) < 0 || step <= done)
+  if (!graph_arg_is_run(a->word[at]) || mr_run_dir_steps(a->word[at], &done, NULL) < 0 ||
+      step <= done)
     return;
   fprintf(
       stderr,
@@ -45,7 +46,7 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
   char *text;
   const char *origin;
   MR_TRY(mr_graph_text(a->word[at], &text, &origin, diag));
-  mr_err_t e = parse(a, at, text, origin, g, diag);
+  mr_err_t e = graph_arg_parse(a, at, text, origin, g, diag);
   free(text);
   for (int i = at + 1; i < a->n_words && e >= 0; i++)
     if (!strcmp(a->word[i], "data=synthetic")) e = mr_graph_swap(g, "cifar10", "synthetic", diag);
@@ -53,7 +54,7 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
 }
 
 mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
-  return is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag);
+  return graph_arg_is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag);
 }
 
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {

@@ -34,7 +34,7 @@ static const mr_flag_t index_flags[] = {
     {"--sequential", NULL, "Uses the sequential sampler: strided shards, one order in all epochs."},
     {0}};
 
-static mr_err_t settings(const mr_args_t *a, mr_sampler_conf_t *c, mr_diag_t *diag) {
+static mr_err_t index_settings(const mr_args_t *a, mr_sampler_conf_t *c, mr_diag_t *diag) {
   int64_t seed = 0;
   if (!mr_args_text(a, "--records"))
     return mr_fail(diag, MR_ERR_USAGE, "index: --records N must be given");
@@ -55,7 +55,7 @@ static mr_err_t settings(const mr_args_t *a, mr_sampler_conf_t *c, mr_diag_t *di
 }
 
 /* printf reads its format anew for each line and is four times slower. */
-static char *put_number(char *to, uint64_t v, char after) {
+static char *index_put_number(char *to, uint64_t v, char after) {
   char digit[20];
   int n = 0;
   do digit[n++] = (char)('0' + v % 10);
@@ -65,16 +65,16 @@ static char *put_number(char *to, uint64_t v, char after) {
   return to;
 }
 
-static void *fill(void *arg) {
+static void *index_fill(void *arg) {
   block_t *b = arg;
   char *to = b->text;
   for (int64_t i = b->first; i < b->first + b->n; i++) {
     int64_t record;
     uint64_t key;
     mr_sampler_at(b->s, mr_sampler_index(b->s, i), &record, &key);
-    to = put_number(to, (uint64_t)i, ' ');
-    to = put_number(to, (uint64_t)record, ' ');
-    to = put_number(to, key, '\n');
+    to = index_put_number(to, (uint64_t)i, ' ');
+    to = index_put_number(to, (uint64_t)record, ' ');
+    to = index_put_number(to, key, '\n');
   }
   b->bytes = (size_t)(to - b->text);
   return NULL;
@@ -84,15 +84,15 @@ static void *fill(void *arg) {
 static void fill_all(block_t *b, int n) {
   pthread_t thread[BLOCKS_MAX];
   bool there[BLOCKS_MAX] = {false};
-  for (int k = 1; k < n; k++) there[k] = pthread_create(&thread[k], NULL, fill, &b[k]) == 0;
+  for (int k = 1; k < n; k++) there[k] = pthread_create(&thread[k], NULL, index_fill, &b[k]) == 0;
   for (int k = 0; k < n; k++)
-    if (!there[k]) fill(&b[k]);
+    if (!there[k]) index_fill(&b[k]);
   for (int k = 1; k < n; k++)
     if (there[k]) pthread_join(thread[k], NULL);
 }
 
 /* The next blocks, as many as there are positions for. */
-static int share(const mr_sampler_t *s, int64_t first, block_t *b, int n) {
+static int index_share(const mr_sampler_t *s, int64_t first, block_t *b, int n) {
   int k = 0;
   for (; k < n && first < s->local_len; k++, first += BLOCK_LINES) {
     int64_t left = s->local_len - first;
@@ -107,17 +107,17 @@ static int n_processors(void) {
   return n < BLOCKS_MAX ? n : BLOCKS_MAX;
 }
 
-static int index_run(const mr_args_t *a, mr_diag_t *diag) {
+static int index_index_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_sampler_conf_t conf = {.n_epochs = 1, .seeded = true};
   mr_sampler_t s;
   int at_once = n_processors(), n = 0;
-  MR_TRY(settings(a, &conf, diag));
+  MR_TRY(index_settings(a, &conf, diag));
   MR_TRY(mr_sampler_init(&s, &conf, diag));
   block_t *b = malloc((size_t)at_once * sizeof *b);
   if (!b) return mr_fail(diag, MR_ERR_NOMEM, "index: out of memory");
   mr_err_t e = MR_OK;
   for (int64_t i = 0; i < s.local_len && e >= 0; i += (int64_t)n * BLOCK_LINES) {
-    n = share(&s, i, b, at_once);
+    n = index_share(&s, i, b, at_once);
     fill_all(b, n);
     for (int k = 0; k < n && e >= 0; k++)
       if (fwrite(b[k].text, 1, b[k].bytes, stdout) < b[k].bytes)
@@ -132,5 +132,5 @@ const mr_command_t mr_command_index = {
     .words = "--records N [--seed S] [--epochs E] [--shard I/N]",
     .help = "Prints a sampler's order: position, record and the key of its generator.",
     .flags = index_flags,
-    .run = index_run,
+    .run = index_index_run,
 };

@@ -42,7 +42,7 @@ static void end_by(int signo) {
   pthread_sigmask(SIG_UNBLOCK, &it, NULL);
 }
 
-static void on_signal(int signo, siginfo_t *info, void *context) {
+static void interrupt_on_signal(int signo, siginfo_t *info, void *context) {
   int kept = errno;
   int64_t now = mr_now_ns(), first = 0;
   int order = signo == ORDER && info->si_code == SI_QUEUE ? info->si_value.sival_int : 0;
@@ -88,7 +88,7 @@ static void *listen(void *graph) {
 /* The listener takes no signals: other threads do.  An errno, 0: it waits. */
 static int start_listening(mr_graph_t *g, pthread_t *t) {
   static const int signals[] = {SIGINT, SIGTERM, ORDER};
-  struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
+  struct sigaction act = {.sa_sigaction = interrupt_on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
   sigset_t all, before;
   if (!heard.ready) sem_init(&heard.news, 0, 0);
   atomic_store_explicit(&heard.listening, true, memory_order_seq_cst);
@@ -117,7 +117,7 @@ void mr_interrupt_process(pid_t pid, bool at_once) {
 }
 
 /* Readers are opened with the graph, or by a worker with its first record. */
-static mr_err_t run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *diag) {
+static mr_err_t interrupt_run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *diag) {
   if (look->trace) {
     MR_TRY(mr_file_writable(look->trace, diag)); /* told now, not after hours */
     mr_timeline_keep(g, TIMELINE_EVENTS);
@@ -147,7 +147,7 @@ mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stoppe
   if (failed)
     return mr_fail(diag, MR_ERR_IO, "no thread that waits for signals: %s", strerror(failed));
   mr_writes_fail();
-  mr_err_t e = run(g, look ? look : &nothing, diag);
+  mr_err_t e = interrupt_run(g, look ? look : &nothing, diag);
   stop_listening(listener);
   *stopped = atomic_load_explicit(&heard.first_ns, memory_order_seq_cst) != 0;
   return e;

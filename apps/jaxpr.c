@@ -9,7 +9,7 @@ static const mr_flag_t jaxpr_flags[] = {
     MR_NAMED_FN_FLAGS,
     {0}};
 
-static mr_err_t print(const mr_fn_t *f, mr_diag_t *diag) {
+static mr_err_t jaxpr_print(const mr_fn_t *f, mr_diag_t *diag) {
   if (mr_fn_print(f, stdout) >= 0) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM, "out of memory to print a graph: its text is not whole");
 }
@@ -17,7 +17,7 @@ static mr_err_t print(const mr_fn_t *f, mr_diag_t *diag) {
 static mr_err_t print_compiled(const mr_fn_t *f, mr_diag_t *diag) {
   mr_exec_t *x = NULL;
   MR_TRY(mr_compile(f, NULL, &x, diag));
-  mr_err_t e = print(mr_exec_fn(x), diag);
+  mr_err_t e = jaxpr_print(mr_exec_fn(x), diag);
   mr_exec_destroy(x);
   return e;
 }
@@ -28,7 +28,7 @@ static int jaxpr_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0 && mr_args_text(a, "--compiled"))
     e = print_compiled(f, diag);
   else if (e >= 0)
-    e = print(f, diag);
+    e = jaxpr_print(f, diag);
   mr_fn_destroy(f);
   return e < 0 ? e : 0;
 }

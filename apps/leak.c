@@ -39,13 +39,13 @@ typedef struct leak {
 
 /* ---- a set of records ---- */
 
-static seen_t *slot_of(const leak_t *t, uint64_t hash) {
+static seen_t *leak_slot_of(const leak_t *t, uint64_t hash) {
   size_t i = (size_t)hash & (t->cap - 1);
   while (t->row[i].port && t->row[i].hash != hash) i = (i + 1) & (t->cap - 1);
   return &t->row[i];
 }
 
-static bool grow(leak_t *t) {
+static bool leak_grow(leak_t *t) {
   seen_t *old = t->row;
   size_t n = t->cap;
   if (2 * t->n < t->cap) return true;
@@ -53,7 +53,7 @@ static bool grow(leak_t *t) {
   t->row = calloc(t->cap, sizeof *t->row);
   if (!t->row) return t->row = old, t->cap = n, false;
   for (size_t i = 0; i < n; i++)
-    if (old[i].port) *slot_of(t, old[i].hash) = old[i];
+    if (old[i].port) *leak_slot_of(t, old[i].hash) = old[i];
   free(old);
   return true;
 }
@@ -81,7 +81,7 @@ static uint64_t content_of(const mr_spec_t *spec, const mr_rec_t *rec) {
   return hash;
 }
 
-static uint64_t hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t *where) {
+static uint64_t leak_hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t *where) {
   if (t->content) return content_of(&leaf->source->out_spec[0], leaf->rec);
   const char *name = where->offset >= 0 ? real_name(t, where->file) : where->file;
   uint64_t at = where->offset >= 0 ? (uint64_t)where->offset : where->key;
@@ -106,17 +106,17 @@ static int name_of(leak_t *t, const char *source) {
   return i;
 }
 
-static void look_at(leak_t *t, const mr_leaf_t *leaf) {
+static void leak_look_at(leak_t *t, const mr_leaf_t *leaf) {
   char file[MR_WHERE_MAX] = "";
   mr_where_t where = {.file = file, .offset = -1};
   if (!leaf->source->def->source->where) return;
   leaf->source->def->source->where(leaf->source, leaf->index, &where);
-  uint64_t hash = hash_of(t, leaf, &where);
-  if (!grow(t)) {
+  uint64_t hash = leak_hash_of(t, leaf, &where);
+  if (!leak_grow(t)) {
     t->no_memory = true;
     return;
   }
-  seen_t *s = slot_of(t, hash);
+  seen_t *s = leak_slot_of(t, hash);
   if (s->port && s->port != t->port + 1 && !(s->told >> t->port & 1)) {
     s->told |= 1u << t->port;
     tell_pair(t, s, leaf, where.key);
@@ -126,16 +126,16 @@ static void look_at(leak_t *t, const mr_leaf_t *leaf) {
   t->n++;
 }
 
-static uint64_t look(void *ctx, const mr_trace_t *r) {
+static uint64_t leak_look(void *ctx, const mr_trace_t *r) {
   leak_t *t = ctx;
-  for (int i = 0; i < r->n_leaves; i++) look_at(t, &r->leaf[i]);
+  for (int i = 0; i < r->n_leaves; i++) leak_look_at(t, &r->leaf[i]);
   return 0;
 }
 
 /* ---- the records of an input: those of one epoch ---- */
 
-static mr_err_t count(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
-                      mr_diag_t *diag) {
+static mr_err_t leak_count(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                           mr_diag_t *diag) {
   leak_t *t = ctx;
   t->looked += b->n;
   return b->flags & MR_BUF_EPOCH_END || t->looked >= t->most ? MR_END : MR_OK;
@@ -152,7 +152,7 @@ static mr_err_t set_whole(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
   return mr_graph_set(g, batch, "skip-steps", "", diag);
 }
 
-static int64_t records_of(const mr_graph_t *g) {
+static int64_t leak_records_of(const mr_graph_t *g) {
   int64_t n = 0;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
@@ -163,9 +163,9 @@ static int64_t records_of(const mr_graph_t *g) {
 
 /* Before the records come.  A walk without epochs is followed for twice as many records as there
    are: that it has repeated itself by then is the best that can be known. */
-static bool is_small(void *ctx, const mr_graph_t *g) {
+static bool leak_is_small(void *ctx, const mr_graph_t *g) {
   leak_t *t = ctx;
-  t->looked = 0, t->most = 2 * records_of(g);
+  t->looked = 0, t->most = 2 * leak_records_of(g);
   if (t->most <= RECORDS_MAX) return true;
   const char *input = t->def->in[t->port].name;
   if (t->stores)
@@ -183,9 +183,10 @@ static bool is_small(void *ctx, const mr_graph_t *g) {
 }
 
 static mr_err_t look_through(leak_t *t, mr_graph_t *g, const char *stage, mr_diag_t *diag) {
-  mr_batches_t want = {.stage = stage, .first = 1, .take = count, .ctx = t, .ready = is_small};
+  mr_batches_t want = {
+      .stage = stage, .first = 1, .take = leak_count, .ctx = t, .ready = leak_is_small};
   MR_TRY(set_whole(g, stage, diag));
-  mr_graph_trace(g, look, t, !t->content);
+  mr_graph_trace(g, leak_look, t, !t->content);
   return mr_take_batches(g, &want, diag);
 }
 
@@ -206,7 +207,7 @@ static const char *port_name(const leak_t *t, int port) {
   return port ? t->def->in[port].name : "train";
 }
 
-static mr_err_t refuse(const leak_t *t, const char *stage, mr_diag_t *diag) {
+static mr_err_t leak_refuse(const leak_t *t, const char *stage, mr_diag_t *diag) {
   char text[1600] = "";
   size_t n = 0;
   for (int p = 0; p < MR_MAX_PORTS && n < sizeof text; p++)
@@ -228,7 +229,7 @@ static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, m
     if (!before || (p == 0 && !others)) continue;
     t->port = p, t->stores = p > 0, others++;
     MR_TRY(look_at_port(t, before, build, ctx, diag));
-    MR_TRY(refuse(t, stage, diag));
+    MR_TRY(leak_refuse(t, stage, diag));
   }
   return MR_OK;
 }

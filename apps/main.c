@@ -51,7 +51,7 @@ static void version(void) {
   list_libraries("without ", false);
 }
 
-static const mr_command_t *find(const char *name) {
+static const mr_command_t *main_find(const char *name) {
   for (int i = 0; commands[i]; i++)
     if (!strcmp(commands[i]->name, name)) return commands[i];
   return NULL;
@@ -93,7 +93,7 @@ static const char *const other_command[][2] = {{"fit", "train"},
                                                {"keygen", "keys"},
                                                {"trace", "profile"}};
 
-static int unknown(const char *word) {
+static int main_unknown(const char *word) {
   char hint[128] = "; millrace --help lists them";
   mr_suggest_t s = {.word = word};
   for (int i = 0; commands[i]; i++) mr_suggest_offer(&s, commands[i]->name);
@@ -127,7 +127,7 @@ static void *json_malloc(size_t n) {
 }
 
 /* a: with the plug-ins that stood before the command. */
-static int run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
+static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
   int e = mr_isa_check(&diag);
@@ -162,15 +162,15 @@ int main(int argc, char **argv) {
     help();
     return 0;
   }
-  const mr_command_t *c = find(argv[1]);
+  const mr_command_t *c = main_find(argv[1]);
   if (asks(argc - (c ? 2 : 1), argv + (c ? 2 : 1), "--version", "--version")) {
     version();
     return 0;
   }
-  if (!c) return unknown(argv[1]);
+  if (!c) return main_unknown(argv[1]);
   if (asks(argc - 2, argv + 2, "--help", "-h")) {
     mr_args_help(c);
     return 0;
   }
-  return run(c, &args, argc - 2, argv + 2);
+  return main_run(c, &args, argc - 2, argv + 2);
 }

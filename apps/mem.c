@@ -58,7 +58,7 @@ static void job_fini(job_t *j) {
   mr_fn_destroy(j->f);
 }
 
-static void print_timeline(const job_t *j) {
+static void mem_print_timeline(const job_t *j) {
   const mr_mem_report_t *r = &j->report;
   const mr_fn_t *f = mr_exec_fn(j->x);
   for (int i = 0; i < r->n_time; i++) {
@@ -75,7 +75,7 @@ static int by_bytes(const void *a, const void *b) {
   return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static void print_row(const mr_mem_row_t *r) {
+static void mem_print_row(const mr_mem_row_t *r) {
   char text[MR_AVAL_TEXT] = "literal";
   if (r->eqn && r->out >= 0) mr_aval_text(&r->eqn->out[r->out]->aval, text);
   if (r->eqn && r->out < 0) snprintf(text, sizeof text, "scratch");
@@ -91,7 +91,7 @@ static void print_alive(mr_mem_report_t *r, int64_t top) {
   qsort(r->row, (size_t)n, sizeof *r->row, by_bytes);
   printf("alive at the peak, equation %d: %d tensors\n%14s %14s  %-24s %s\n", r->peak, n, "bytes",
          "offset", "tensor", "written by");
-  for (int i = 0; i < n && i < top; i++) print_row(&r->row[i]);
+  for (int i = 0; i < n && i < top; i++) mem_print_row(&r->row[i]);
   if (n > top) printf("%14s %d more; --top N shows them\n", "", n - (int)top);
 }
 
@@ -101,7 +101,7 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_mem_report_init(&j->report, j->x, diag));
   const char *pprof = mr_args_text(a, "--pprof");
   if (pprof) MR_TRY(mr_mem_pprof(&j->report, pprof, diag));
-  if (mr_args_text(a, "--timeline")) print_timeline(j);
+  if (mr_args_text(a, "--timeline")) mem_print_timeline(j);
   size_t planned = mr_exec_peak_bytes(j->x);
   printf("planned peak  %14zu bytes\n", planned);
   if (!mr_args_text(a, "--no-run")) {
@@ -117,7 +117,7 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
 }
 
 /* --fit: as the training stage would choose. */
-static mr_err_t fit(const mr_args_t *a, const char *word, mr_model_job_t *m, mr_diag_t *diag) {
+static mr_err_t mem_fit(const mr_args_t *a, const char *word, mr_model_job_t *m, mr_diag_t *diag) {
   const char *text = mr_args_text(a, "--fit");
   size_t limit;
   mr_fit_t choice;
@@ -140,7 +140,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_params_t params = {0};
   job_t j = {0};
   mr_err_t e = mr_model_arg(a, named, &m, diag);
-  if (e >= 0) e = fit(a, word, &m, diag);
+  if (e >= 0) e = mem_fit(a, word, &m, diag);
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
   if (e >= 0) e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
   if (e >= 0) e = report(&j, a, diag);

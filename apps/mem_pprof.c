@@ -48,7 +48,7 @@ static void stack_of(writer_t *w, P(Sample) * s, const char *scope, const char *
   }
 }
 
-static void add_row(writer_t *w, const mr_mem_row_t *r) {
+static void mem_pprof_add_row(writer_t *w, const mr_mem_row_t *r) {
   char leaf[MR_AVAL_TEXT + 64] = "literal", aval[MR_AVAL_TEXT];
   if (r->eqn && r->out < 0)
     snprintf(leaf, sizeof leaf, "%s scratch", r->eqn->op->name);
@@ -65,7 +65,7 @@ static void add_row(writer_t *w, const mr_mem_row_t *r) {
   w->sample[w->n_sample++] = s;
 }
 
-static void name_all(writer_t *w, P(Profile) * p) {
+static void mem_pprof_name_all(writer_t *w, P(Profile) * p) {
   size_t n = (size_t)w->n_name;
   p->string_table = mr_mem_take(&w->mem, (n + FIXED) * sizeof *p->string_table);
   p->location = mr_mem_take(&w->mem, (n + 1) * sizeof *p->location);
@@ -101,7 +101,7 @@ static bool save_zipped(const uint8_t *bytes, size_t n, const char *path, int *w
   return false;
 }
 
-static mr_err_t save(const P(Profile) * p, const char *path, mr_diag_t *diag) {
+static mr_err_t mem_pprof_save(const P(Profile) * p, const char *path, mr_diag_t *diag) {
   size_t n = perftools__profiles__profile__get_packed_size(p);
   uint8_t *bytes = malloc(n + 1);
   if (!bytes) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a profile of %zu bytes", n);
@@ -121,13 +121,13 @@ mr_err_t mr_mem_pprof(const mr_mem_report_t *r, const char *path, mr_diag_t *dia
   w.name = mr_mem_take(&w.mem, ((size_t)r->n_row * DEEPEST + 1) * sizeof *w.name);
   w.sample = mr_mem_take(&w.mem, ((size_t)r->n_row + 1) * sizeof *w.sample);
   for (int i = 0; i < r->n_row; i++)
-    if (r->row[i].first <= r->peak && r->row[i].last >= r->peak) add_row(&w, &r->row[i]);
+    if (r->row[i].first <= r->peak && r->row[i].last >= r->peak) mem_pprof_add_row(&w, &r->row[i]);
   count.type = 1, count.unit = 2, space.type = 3, space.unit = 4;
   p.n_sample_type = 2, p.sample_type = types;
   p.n_sample = (size_t)w.n_sample, p.sample = w.sample;
   p.default_sample_type = 3;
-  name_all(&w, &p);
-  mr_err_t e = save(&p, path, diag);
+  mem_pprof_name_all(&w, &p);
+  mr_err_t e = mem_pprof_save(&p, path, diag);
   mr_mem_fini(&w.mem);
   return e;
 }

@@ -29,8 +29,8 @@ static const char *word_value(const mr_args_t *a, int first, const char *key) {
   return NULL;
 }
 
-static mr_err_t find_model(const mr_args_t *a, int first, const mr_model_def_t **out,
-                           mr_diag_t *diag) {
+static mr_err_t model_arg_find_model(const mr_args_t *a, int first, const mr_model_def_t **out,
+                                     mr_diag_t *diag) {
   const char *name = word_value(a, first, "model");
   char hint[96];
   mr_suggest_t near = {.word = name ? name : "vit"};
@@ -113,7 +113,8 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
   return MR_OK;
 }
 
-static mr_err_t fill(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag_t *diag) {
+static mr_err_t model_arg_fill(const mr_args_t *a, int first, mr_model_job_t *job,
+                               mr_diag_t *diag) {
   const mr_model_def_t *def = job->model.def;
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
     if (o->def) MR_TRY(mr_opt_set(o, job->state, def->name, o->def, diag));
@@ -127,10 +128,10 @@ static mr_err_t fill(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag
 mr_err_t mr_model_arg(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag_t *diag) {
   *job = (mr_model_job_t){.state = NULL};
   if (a->n_words > first) MR_TRY(mr_args_settings(a, first, diag));
-  MR_TRY(find_model(a, first, &job->model.def, diag));
+  MR_TRY(model_arg_find_model(a, first, &job->model.def, diag));
   job->state = calloc(1, job->model.def->state_sz + 1);
   if (!job->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a model");
-  return fill(a, first, job, diag);
+  return model_arg_fill(a, first, job, diag);
 }
 
 void mr_model_job_fini(mr_model_job_t *job) {

@@ -9,7 +9,7 @@
 #include "model/parse/parse.h"
 #include "model/transforms/transforms.h"
 
-static const mr_jaxpr_example_t *find(const char *name) {
+static const mr_jaxpr_example_t *named_fn_find(const char *name) {
   for (const mr_jaxpr_example_t *e = mr_jaxpr_examples; e->name; e++)
     if (!strcmp(e->name, name)) return e;
   return NULL;
@@ -38,7 +38,8 @@ static mr_err_t read_fn(const char *path, mr_fn_t **out, mr_diag_t *diag) {
 }
 
 /* The value and gradient of *f in its place. */
-static mr_err_t differentiate(const char *command, const char *word, mr_fn_t **f, mr_diag_t *diag) {
+static mr_err_t named_fn_differentiate(const char *command, const char *word, mr_fn_t **f,
+                                       mr_diag_t *diag) {
   mr_fn_t *g = NULL;
   if ((*f)->n_in < 1 || (*f)->n_out != 1 || (*f)->out[0]->aval.ndim)
     return mr_fail(diag, MR_ERR_USAGE, "%s: --grad: %s gives no scalar; poly and energy do",
@@ -50,7 +51,7 @@ static mr_err_t differentiate(const char *command, const char *word, mr_fn_t **f
 }
 
 /* With the nearest of the words there are. */
-static mr_err_t unknown(const char *command, const char *word, mr_diag_t *diag) {
+static mr_err_t named_fn_unknown(const char *command, const char *word, mr_diag_t *diag) {
   char near[80];
   mr_suggest_t s = {.word = word};
   for (const mr_jaxpr_example_t *e = mr_jaxpr_examples; e->name; e++) mr_suggest_offer(&s, e->name);
@@ -61,17 +62,17 @@ static mr_err_t unknown(const char *command, const char *word, mr_diag_t *diag) 
 
 mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_diag_t *diag) {
   const char *command = a->command->name;
-  const mr_jaxpr_example_t *e = find(word);
+  const mr_jaxpr_example_t *e = named_fn_find(word);
   bool grad = mr_args_text(a, "--grad") != NULL;
   if (e || is_file(word)) {
     if (a->n_words > 1)
       return mr_fail(diag, MR_ERR_USAGE, "%s: one word too many, \"%s\": %s is no model", command,
                      a->word[1], word);
     MR_TRY(e ? build_example(e, out, diag) : read_fn(word, out, diag));
-    return grad ? differentiate(command, word, out, diag) : MR_OK;
+    return grad ? named_fn_differentiate(command, word, out, diag) : MR_OK;
   }
   if (strcmp(word, "loss") && strcmp(word, "grad") && strcmp(word, "step"))
-    return unknown(command, word, diag);
+    return named_fn_unknown(command, word, diag);
   if (grad)
     return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples and files; take `%s grad`",
                    command, command);

@@ -69,7 +69,8 @@ static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs,
 
 /* From the newest checkpoint of the process, else from the state of its ledger, else from the
    beginning. */
-static mr_err_t set_resume(mr_graph_t *g, const char *process, int64_t since, mr_diag_t *diag) {
+static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64_t since,
+                                       mr_diag_t *diag) {
   const mr_stage_t *keep = nth(g, process, "checkpoint", 0);
   const mr_stage_t *ledger = nth(g, process, "ledger", 0);
   const char *step = keep ? mr_graph_before(g, keep->name, 0) : NULL;
@@ -83,13 +84,14 @@ static mr_err_t set_resume(mr_graph_t *g, const char *process, int64_t since, mr
   return mr_from_state(g, state, ledger->name, diag);
 }
 
-static mr_err_t build(const mr_args_t *a, const outs_t *outs, mr_graph_t **g, mr_diag_t *diag) {
+static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_graph_t **g,
+                                  mr_diag_t *diag) {
   const char *process = mr_args_text(a, "--process"), *run = mr_args_text(a, "--run-id");
   int64_t since = 0;
   MR_TRY(mr_args_int(a, "--since", 0, INT64_MAX, &since, diag));
   MR_TRY(mr_process_cut(a, run ? run : "run", g, diag));
   mr_err_t e = MR_OK;
-  if (mr_args_text(a, "--resume")) e = set_resume(*g, process, since, diag);
+  if (mr_args_text(a, "--resume")) e = process_run_set_resume(*g, process, since, diag);
   if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_told(*g, since, diag);
   if (e >= 0) e = set_outs(*g, process, outs, diag);
   if (e >= 0) e = mr_graph_settle(*g, diag);
@@ -157,7 +159,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_dia
   mr_look_t look = mr_look_of(a);
   mr_graph_t *g = NULL;
   mr_diag_t why = {0};
-  mr_err_t e = build(a, outs, &g, &why);
+  mr_err_t e = process_run_build(a, outs, &g, &why);
   look.says = false;
   if (e >= 0) bar(g, process, outs);
   if (e >= 0) e = mr_run_interruptible(g, &look, stopped, &why);

@@ -37,7 +37,7 @@ typedef struct watch {
   mr_diag_t diag;
 } watch_t;
 
-static mr_err_t begin(watch_t *w, mr_exec_t *x) {
+static mr_err_t profile_begin(watch_t *w, mr_exec_t *x) {
   mr_profile_t *p = &w->p;
   size_t n = (size_t)mr_exec_fn(x)->n_eqn, runs = (size_t)p->max_runs;
   w->call = calloc(n + 1, sizeof *w->call);
@@ -51,7 +51,7 @@ static mr_err_t begin(watch_t *w, mr_exec_t *x) {
   return MR_OK;
 }
 
-static void shape_text(const mr_eqn_t *e, char *text, size_t n) {
+static void profile_shape_text(const mr_eqn_t *e, char *text, size_t n) {
   char a[MR_AVAL_TEXT];
   size_t at = 0;
   text[0] = 0;
@@ -64,15 +64,15 @@ static void shape_text(const mr_eqn_t *e, char *text, size_t n) {
 }
 
 /* The executable goes with its stage: what is told later is a copy. */
-static void keep(mr_profile_op_t *to, const mr_profile_call_t *c) {
+static void profile_keep(mr_profile_op_t *to, const mr_profile_call_t *c) {
   to->op = c->op;
   snprintf(to->scope, sizeof to->scope, "%s", c->eqn->scope);
-  shape_text(c->eqn, to->shape, sizeof to->shape);
+  profile_shape_text(c->eqn, to->shape, sizeof to->shape);
   to->narrow = c->cost.product && c->eqn->in[0]->aval.dtype == MR_BF16;
   to->serial = c->serial, to->cost = c->cost, to->ns = c->ns;
 }
 
-static void note(watch_t *w, mr_exec_t *x) {
+static void profile_note(watch_t *w, mr_exec_t *x) {
   mr_profile_t *p = &w->p;
   int64_t now = mr_now_ns();
   p->n = mr_exec_profile_calls(x, w->call);
@@ -82,7 +82,7 @@ static void note(watch_t *w, mr_exec_t *x) {
   for (int i = 0; i < p->n; i++) {
     size_t at = (size_t)(p->runs - 1) * (size_t)p->n + (size_t)i;
     p->at[at] = w->call[i].last_at, p->ns[at] = w->call[i].last_ns;
-    keep(&p->call[i], &w->call[i]);
+    profile_keep(&p->call[i], &w->call[i]);
   }
 }
 
@@ -91,10 +91,10 @@ static void after_step(void *arg, mr_exec_t *x, int64_t step) {
   if (w->diag.code < 0 || w->p.runs == w->p.max_runs) return;
   if (!w->call && step < WARM_UP) return;
   if (!w->call) {
-    if (begin(w, x) < 0) mr_graph_stop(w->g);
+    if (profile_begin(w, x) < 0) mr_graph_stop(w->g);
     return;
   }
-  note(w, x);
+  profile_note(w, x);
   if (w->p.runs == w->p.max_runs) mr_graph_stop(w->g);
 }
 
@@ -130,7 +130,7 @@ static mr_err_t own_graph(const mr_args_t *a, mr_graph_t **g, mr_diag_t *diag) {
   return made_up ? mr_graph_swap(*g, "cifar10", "synthetic", diag) : MR_OK;
 }
 
-static mr_err_t build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
+static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
   if (a->n_words && is_graph(a->word[0]))
     MR_TRY(mr_graph_from_args(a, 0, &w->g, diag));
   else
@@ -162,7 +162,7 @@ static mr_err_t check_files(const mr_args_t *a, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t tell(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
+static mr_err_t profile_tell(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
   const mr_profile_t *p = &w->p;
   if (w->diag.code < 0) return mr_fail(diag, w->diag.code, "%s", w->diag.text);
   if (!p->runs)
@@ -185,10 +185,10 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &steps, diag));
   MR_TRY(check_files(a, diag));
   w.p.max_runs = (int)steps;
-  int e = build(a, &w, diag);
+  int e = profile_build(a, &w, diag);
   if (e >= 0) measure_limits(&w.p.limit);
   if (e >= 0) e = mr_run_interruptible(w.g, NULL, &stopped, diag);
-  if (e >= 0) e = tell(a, &w, diag);
+  if (e >= 0) e = profile_tell(a, &w, diag);
   mr_graph_destroy(w.g);
   free(w.call), free(w.p.call), free(w.p.at), free(w.p.ns);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;

@@ -39,7 +39,7 @@ static int child_of(tree_t *t, int parent, const char *name, int len, int kind) 
   return made;
 }
 
-static void grow(tree_t *t, const mr_profile_op_t *c) {
+static void profile_flame_grow(tree_t *t, const mr_profile_op_t *c) {
   const mr_profile_t *p = t->p;
   int at = 0;
   mr_profile_add(p, &t->box[0].sum, c);
@@ -62,8 +62,8 @@ static void escaped(const char *s, int n, FILE *to) {
       fputc(s[i], to);
 }
 
-static void draw_box(const box_t *b, const mr_profile_t *p, double x, double width, int y,
-                     FILE *to) {
+static void profile_flame_draw_box(const box_t *b, const mr_profile_t *p, double x, double width,
+                                   int y, FILE *to) {
   static const char *const class[] = {"s", "p", "m", "o"};
   double ns = b->sum.ns > 0 ? b->sum.ns : 1, step = (double)p->wall_ns / p->runs;
   int room = (int)((width - 8) / 6.7);
@@ -83,11 +83,11 @@ static void draw_box(const box_t *b, const mr_profile_t *p, double x, double wid
   fputs("</g>\n", to);
 }
 
-static void draw(const tree_t *t, int at, double x, double scale, FILE *to) {
+static void profile_flame_draw(const tree_t *t, int at, double x, double scale, FILE *to) {
   const box_t *b = &t->box[at];
-  draw_box(b, t->p, x, b->sum.ns * scale, HEAD + b->depth * ROW, to);
+  profile_flame_draw_box(b, t->p, x, b->sum.ns * scale, HEAD + b->depth * ROW, to);
   for (int i = b->child; i >= 0; i = t->box[i].next) {
-    draw(t, i, x, scale, to);
+    profile_flame_draw(t, i, x, scale, to);
     x += t->box[i].sum.ns * scale;
   }
 }
@@ -121,7 +121,7 @@ static void print_svg(const void *tree, FILE *to) {
             class[k], MARGIN + k * 220, MARGIN + k * 220 + 18,
             mr_profile_kind_name((mr_profile_kind_t)k), 100 * s.ns / step);
   }
-  draw(t, 0, MARGIN, (WIDTH - 2.0 * MARGIN) / t->box[0].sum.ns, to);
+  profile_flame_draw(t, 0, MARGIN, (WIDTH - 2.0 * MARGIN) / t->box[0].sum.ns, to);
   fputs("</svg>\n", to);
 }
 
@@ -138,7 +138,7 @@ mr_err_t mr_profile_flame(const mr_profile_t *p, const char *path, mr_diag_t *di
   tree_t t = {p, calloc(most_boxes(p), sizeof *t.box), 0, 0};
   if (!t.box) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for a flame graph", path);
   new_box(&t, "step", 4, 0, -1);
-  for (int i = 0; i < p->n; i++) grow(&t, &p->call[i]);
+  for (int i = 0; i < p->n; i++) profile_flame_grow(&t, &p->call[i]);
   mr_err_t e = mr_write_printed(path, print_svg, &t, diag);
   free(t.box);
   return e;

@@ -28,13 +28,13 @@ static row_t *row_of(row_t *row, int *n, const char *name, const char *shape) {
   return r;
 }
 
-static void print_head(const char *what, FILE *to) {
+static void profile_table_print_head(const char *what, FILE *to) {
   fprintf(to, "%-34s %5s %9s %6s %9s %9s %9s %8s %6s\n", what, "calls", "ms", "time", "GFLOP", "MB",
           "GFLOP/s", "GB/s", "limit");
 }
 
-static void print_row(const char *name, const mr_profile_sum_t *s, double step_ns,
-                      const char *shape, FILE *to) {
+static void profile_table_print_row(const char *name, const mr_profile_sum_t *s, double step_ns,
+                                    const char *shape, FILE *to) {
   double ns = s->ns > 0 ? s->ns : 1;
   fprintf(to, "%-34.34s %5d %9.3f %5.1f%% %9.3f %9.2f %9.1f %8.1f %5.0f%%%s%s\n", name, s->calls,
           s->ns / 1e6, 100 * s->ns / step_ns, s->flop / 1e9, s->bytes / 1e6, s->flop / ns,
@@ -64,16 +64,16 @@ static void print_ops(const mr_profile_t *p, row_t *row, double step_ns, FILE *t
   for (int i = 0; i < p->n; i++)
     mr_profile_add(p, &row_of(row, &n, p->call[i].op, p->call[i].shape)->sum, &p->call[i]);
   qsort(row, (size_t)n, sizeof *row, slower);
-  print_head("op", to);
+  profile_table_print_head("op", to);
   for (; shown < n && row[shown].sum.ns > SMALL * step_ns; shown++)
-    print_row(row[shown].name, &row[shown].sum, step_ns, row[shown].shape, to);
+    profile_table_print_row(row[shown].name, &row[shown].sum, step_ns, row[shown].shape, to);
   for (int i = shown; i < n; i++) {
     const mr_profile_sum_t *s = &row[i].sum;
     rest.calls += s->calls, rest.ns += s->ns, rest.ideal_ns += s->ideal_ns;
     rest.flop += s->flop, rest.bytes += s->bytes;
   }
-  if (shown < n) print_row("smaller ones", &rest, step_ns, "", to);
-  print_row("all ops", &all, step_ns, "", to);
+  if (shown < n) profile_table_print_row("smaller ones", &rest, step_ns, "", to);
+  profile_table_print_row("all ops", &all, step_ns, "", to);
   fputc('\n', to);
 }
 
@@ -96,14 +96,14 @@ static int collect_scopes(const mr_profile_t *p, row_t *row) {
   return n;
 }
 
-static int by_name(const void *a, const void *b) {
+static int profile_table_by_name(const void *a, const void *b) {
   return strcmp(((const row_t *)a)->name, ((const row_t *)b)->name);
 }
 
 static void print_scopes(const mr_profile_t *p, row_t *row, double step_ns, FILE *to) {
   int n = collect_scopes(p, row);
-  qsort(row, (size_t)n, sizeof *row, by_name);
-  print_head("scope", to);
+  qsort(row, (size_t)n, sizeof *row, profile_table_by_name);
+  profile_table_print_head("scope", to);
   for (int i = 0; i < n; i++) {
     char name[256];
     const char *last = row[i].name;
@@ -114,18 +114,18 @@ static void print_scopes(const mr_profile_t *p, row_t *row, double step_ns, FILE
       mr_profile_level(s, &skip);
     }
     snprintf(name, sizeof name, "%*s%s", depth > 1 ? 2 * (depth - 1) : 0, "", last);
-    print_row(name, &row[i].sum, step_ns, "", to);
+    profile_table_print_row(name, &row[i].sum, step_ns, "", to);
   }
   fputc('\n', to);
 }
 
 static void print_kinds(const mr_profile_t *p, double step_ns, FILE *to) {
   mr_profile_sum_t all = mr_profile_total(p, -1);
-  print_head("where the time goes", to);
+  profile_table_print_head("where the time goes", to);
   for (int k = MR_PROFILE_PRODUCT; k <= MR_PROFILE_OTHER; k++) {
     mr_profile_sum_t s = mr_profile_total(p, k);
     if (k == MR_PROFILE_OTHER) s.ns += step_ns - all.ns; /* between kernels */
-    print_row(mr_profile_kind_name((mr_profile_kind_t)k), &s, step_ns, "", to);
+    profile_table_print_row(mr_profile_kind_name((mr_profile_kind_t)k), &s, step_ns, "", to);
   }
   fprintf(to, "\n%d step%s of %.1f ms; ops %.1f ms of it (%.1f %%); at the limits %.1f ms\n",
           p->runs, p->runs == 1 ? "" : "s", step_ns / 1e6, all.ns / 1e6, 100 * all.ns / step_ns,

@@ -63,7 +63,7 @@ static bool is_seed(const char *name) {
   return n >= 4 && !strcmp(name + n - 4, "seed");
 }
 
-static kind_t kind_of(const mr_graph_t *g, const mr_stage_t *s, const char *name) {
+static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, const char *name) {
   const mr_stage_def_t *d = s->def;
   bool step = mr_is_train_stage(s), stream = !step && trains_on(g, s);
   if (step && mr_is_model_setting(s, name) && !is_one_of(name, training)) return MODEL;
@@ -77,7 +77,8 @@ static kind_t kind_of(const mr_graph_t *g, const mr_stage_t *s, const char *name
 
 /* ---- telling ---- */
 
-static void tell(changes_t *c, kind_t kind, const char *what, const char *was, const char *now) {
+static void resume_change_tell(changes_t *c, kind_t kind, const char *what, const char *was,
+                               const char *now) {
   if (kind == UNSEEN) return;
   if (kind < FREE && !c->allowed[kind]) {
     size_t n = strlen(c->text);
@@ -118,17 +119,17 @@ static bool compare_settings(changes_t *c, const mr_stage_t *s) {
     const char *was = mr_graph_setting(c->was, s->name, o->name),
                *now = mr_graph_setting(c->now, s->name, o->name);
     if (is_place(s, o) || same_value(s->def, o, was, now)) continue;
-    kind_t kind = kind_of(c->now, s, o->name);
+    kind_t kind = resume_change_kind_of(c->now, s, o->name);
     bool secret = o->type == MR_OPT_SECRET;
     same &= kind == FREE || kind == UNSEEN;
     snprintf(name, sizeof name, "%.64s.%.64s", s->name, o->name);
-    tell(c, kind, name,
-         !was     ? "none"
-         : secret ? "(hidden)"
-                  : was,
-         !now     ? "none"
-         : secret ? "(hidden)"
-                  : now);
+    resume_change_tell(c, kind, name,
+                       !was     ? "none"
+                       : secret ? "(hidden)"
+                                : was,
+                       !now     ? "none"
+                       : secret ? "(hidden)"
+                                : now);
   }
   return same;
 }
@@ -151,9 +152,9 @@ static void compare_data(changes_t *c, const mr_stage_t *s, const char *facts) {
   snprintf(what, sizeof what, "data of stage %.64s", s->name);
   if (!mr_data_facts_of(facts, s->name, now, sizeof now)) return;
   if (!mr_data_facts_of(c->r->data, s->name, was, sizeof was)) {
-    if (moved) tell(c, kind, what, place_was, place_now);
+    if (moved) resume_change_tell(c, kind, what, place_was, place_now);
   } else if (strcmp(was, now)) {
-    tell(c, kind, what, was, now);
+    resume_change_tell(c, kind, what, was, now);
   } else if (moved) {
     size_t n = strlen(c->news->said);
     snprintf(c->news->said + n, sizeof c->news->said - n,
@@ -170,7 +171,7 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
     return;
   }
   snprintf(name, sizeof name, "stage %.64s", s->name);
-  tell(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
+  resume_change_tell(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
 }
 
 /* ---- what is allowed ---- */

@@ -11,7 +11,7 @@
 #include "apps/process_run.h"
 #include "apps/supervise.h"
 
-static double share(int64_t part, int64_t whole) {
+static double run_share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
@@ -25,8 +25,8 @@ static void print_stats(const mr_graph_t *g) {
     if (st.workers < 1 || st.alive_ns <= 0) continue;
     fprintf(stderr, "%-20s %8d %10lld %6.1f%% %7.1f%% %7.1f%% %6.1f\n",
             mr_graph_stage_at(g, i)->name, st.workers, (long long)st.items,
-            share(st.busy_ns, st.alive_ns), share(st.starved_ns, st.alive_ns),
-            share(st.blocked_ns, st.alive_ns), st.depth);
+            run_share(st.busy_ns, st.alive_ns), run_share(st.starved_ns, st.alive_ns),
+            run_share(st.blocked_ns, st.alive_ns), st.depth);
   }
 }
 
@@ -61,7 +61,7 @@ mr_err_t mr_run_set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   return from ? mr_from_state(g, from, NULL, diag) : MR_OK;
 }
 
-static mr_err_t build_again(void *args, mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t run_build_again(void *args, mr_graph_t *g, mr_diag_t *diag) {
   return mr_graph_again(args, 0, g, diag);
 }
 
@@ -77,7 +77,7 @@ void mr_run_tell(const mr_graph_t *g) {
 }
 
 /* Who only looks at flags that belong to a graph of several processes. */
-static mr_err_t check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t run_check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag_t *diag) {
   static const char *const of_many[] = {"--process", "--run-id", "--resume", "--since"};
   for (size_t i = 0; i < sizeof of_many / sizeof *of_many; i++)
     if (mr_args_text(a, of_many[i]) && !mr_graph_n_processes(g))
@@ -114,9 +114,10 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_look_t look = mr_look_of(a);
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   int e = mr_run_set_flags(a, g, diag);
-  if (e >= 0) e = check_flags(a, g, diag);
+  if (e >= 0) e = run_check_flags(a, g, diag);
   bool several = mr_graph_n_processes(g) > 0;
-  if (e >= 0 && !mr_args_text(a, "--process")) e = mr_leak_check(g, build_again, (void *)a, diag);
+  if (e >= 0 && !mr_args_text(a, "--process"))
+    e = mr_leak_check(g, run_build_again, (void *)a, diag);
   if (several) {
     mr_graph_destroy(g);
     if (e < 0) return e;

@@ -63,7 +63,7 @@ static bool is_leftover(const char *name) {
   return pid > 0 && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
 }
 
-static void sweep(const mr_run_dir_t *r, const char *sub) {
+static void run_dir_sweep(const mr_run_dir_t *r, const char *sub) {
   char folder[MR_RUN_PATH + 64];
   file_in(r, sub, folder);
   DIR *d = opendir(folder);
@@ -100,7 +100,7 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
                    "--run-dir: %s holds an earlier run; resume it with --resume, or name another "
                    "folder",
                    r->path);
-  sweep(r, "."), sweep(r, "checkpoints");
+  run_dir_sweep(r, "."), run_dir_sweep(r, "checkpoints");
   return mr_folder_writable(r->path, diag);
 }
 
@@ -123,7 +123,8 @@ void mr_run_dir_undo(mr_run_dir_t *r) {
   if (r->made) rmdir(r->path);
 }
 
-static mr_err_t read_text(const mr_run_dir_t *r, const char *name, char **text, mr_diag_t *diag) {
+static mr_err_t run_dir_read_text(const mr_run_dir_t *r, const char *name, char **text,
+                                  mr_diag_t *diag) {
   char path[MR_RUN_PATH + 64];
   void *data;
   size_t n;
@@ -151,7 +152,7 @@ static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
                  r->path);
 }
 
-static mr_err_t find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+static mr_err_t run_dir_find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   MR_TRY(set_path(r, path, diag));
   if (!path && !newest())
     return mr_fail(diag, MR_ERR_CONFIG, "--resume: there is no run in %s/; name one with --run-dir",
@@ -163,8 +164,8 @@ static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
   char *settings = NULL, *save = NULL;
   file_in(r, "graph.mr", r->origin);
   r->read = true;
-  MR_TRY(read_text(r, "graph.mr", &r->graph, diag));
-  MR_TRY(read_text(r, "settings.txt", &settings, diag));
+  MR_TRY(run_dir_read_text(r, "graph.mr", &r->graph, diag));
+  MR_TRY(run_dir_read_text(r, "settings.txt", &settings, diag));
   mr_err_t e = MR_OK;
   for (char *line = strtok_r(settings, "\n", &save); line && e >= 0;
        line = strtok_r(NULL, "\n", &save))
@@ -173,18 +174,18 @@ static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
   char path[MR_RUN_PATH + 64];
   file_in(r, "data.txt", path);
   bool has_data = access(path, F_OK) == 0;
-  return e >= 0 && has_data ? read_text(r, "data.txt", &r->data, diag) : e;
+  return e >= 0 && has_data ? run_dir_read_text(r, "data.txt", &r->data, diag) : e;
 }
 
 mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
-  MR_TRY(find(r, path, diag));
+  MR_TRY(run_dir_find(r, path, diag));
   return read_files(r, diag);
 }
 
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
-  MR_TRY(find(r, path, diag));
+  MR_TRY(run_dir_find(r, path, diag));
   MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
-  sweep(r, "."), sweep(r, "checkpoints");
+  run_dir_sweep(r, "."), run_dir_sweep(r, "checkpoints");
   return read_files(r, diag);
 }
 

@@ -16,7 +16,7 @@
 enum { MEAN_OF = 20, RUNNING_S = 30 };
 static const int64_t most_steps = 100000000;
 
-static double number(const cJSON *j, const char *key) {
+static double run_info_number(const cJSON *j, const char *key) {
   const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
   return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
@@ -46,20 +46,20 @@ static bool note_loss(mr_run_info_t *r, int64_t step, double loss) {
   return true;
 }
 
-static bool take_line(mr_run_info_t *r, const char *line, size_t n) {
+static bool run_info_take_line(mr_run_info_t *r, const char *line, size_t n) {
   cJSON *j = cJSON_ParseWithLength(line, n);
   const char *kind = text(j, "kind");
-  double step = number(j, "step"), total = number(j, "total_steps");
+  double step = run_info_number(j, "step"), total = run_info_number(j, "total_steps");
   bool fits = true;
   if (step >= 0 && step <= (double)most_steps) r->step = (int64_t)step;
   if (total >= 0 && total <= 1e15) r->total = (int64_t)total;
-  if (number(j, "elapsed_s") >= 0) r->elapsed_s = number(j, "elapsed_s");
+  if (run_info_number(j, "elapsed_s") >= 0) r->elapsed_s = run_info_number(j, "elapsed_s");
   if (*text(j, "ledger"))
     mr_printable_cell(text(j, "ledger"), sizeof r->ledger, r->ledger, sizeof r->ledger);
   if (*text(j, "data")) mr_printable_cell(text(j, "data"), sizeof r->data, r->data, sizeof r->data);
   if (!strcmp(kind, "step")) {
-    fits = note_loss(r, r->step, number(j, "loss"));
-    double rate = number(j, "images_per_s");
+    fits = note_loss(r, r->step, run_info_number(j, "loss"));
+    double rate = run_info_number(j, "images_per_s");
     r->rate = isnan(r->rate) ? rate : r->rate + (rate - r->rate) / MEAN_OF;
     r->state[0] = 0; /* a resumed run goes on after its "final" */
   }
@@ -89,7 +89,8 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   snprintf(file, sizeof file, "%s/metrics.jsonl", r->path);
   if (stat(file, &st) < 0 || !(f = mr_open_regular(file)))
     return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is no run", r->path);
-  for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;) fits = take_line(r, line, (size_t)n);
+  for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;)
+    fits = run_info_take_line(r, line, (size_t)n);
   int reason = fits && !feof(f) ? errno : 0;
   free(line);
   fclose(f);

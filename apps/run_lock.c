@@ -64,7 +64,7 @@ static owner_t read_owner(int fd) {
   return o;
 }
 
-static bool is_here(const owner_t *o) {
+static bool run_lock_is_here(const owner_t *o) {
   owner_t me = this_process();
   return !strcmp(o->host, me.host);
 }
@@ -143,12 +143,13 @@ static mr_err_t judge_text(const char *folder, int fd, bool made, mr_diag_t *dia
         diag, MR_ERR_CONFIG,
         "%s: another process is about to train in this run folder; if none is, remove %s/lock",
         folder, folder);
-  if (!is_here(&o)) return held_elsewhere(folder, &o, diag);
+  if (!run_lock_is_here(&o)) return held_elsewhere(folder, &o, diag);
   return is_alive(&o) ? held(folder, &o, diag) : MR_OK;
 }
 
 /* MR_AGAIN: the file was removed by its last owner in between. */
-static mr_err_t take_file(mr_run_lock_t *l, const char *folder, bool made, mr_diag_t *diag) {
+static mr_err_t run_lock_take_file(mr_run_lock_t *l, const char *folder, bool made,
+                                   mr_diag_t *diag) {
   if (set_lock(l->fd, F_OFD_SETLK) < 0) {
     if (errno == EAGAIN || errno == EACCES) {
       owner_t o = read_owner(l->fd);
@@ -161,7 +162,7 @@ static mr_err_t take_file(mr_run_lock_t *l, const char *folder, bool made, mr_di
       mine.st_dev != now.st_dev)
     return MR_AGAIN;
   owner_t o = read_owner(l->fd);
-  bool unseen = o.pid && !is_here(&o) && !other_hosts_see_it(l->fd);
+  bool unseen = o.pid && !run_lock_is_here(&o) && !other_hosts_see_it(l->fd);
   return unseen ? held_elsewhere(folder, &o, diag) : MR_OK;
 }
 
@@ -183,7 +184,7 @@ static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, mr_diag_t *d
   if (l->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened to lock the run folder: %s", l->path,
                    strerror(errno));
-  mr_err_t e = take_file(l, folder, made, diag);
+  mr_err_t e = run_lock_take_file(l, folder, made, diag);
   bool ours = e == MR_OK;
   if (ours) e = write_owner(l, diag);
   if (ours && e < 0) unlink(l->path); /* without a word it would hold where there are no locks */
@@ -221,9 +222,9 @@ mr_run_lock_state_t mr_run_lock_look(const char *folder) {
   if (fd < 0) return MR_RUN_LOCK_UNKNOWN;
   int locked = set_lock(fd, F_OFD_GETLK);
   owner_t o = read_owner(fd);
-  bool sure = o.pid && (is_here(&o) || other_hosts_see_it(fd));
+  bool sure = o.pid && (run_lock_is_here(&o) || other_hosts_see_it(fd));
   close(fd);
   if (locked > 0) return MR_RUN_LOCK_HELD;
-  if (!sure || (locked < 0 && !is_here(&o))) return MR_RUN_LOCK_UNKNOWN;
+  if (!sure || (locked < 0 && !run_lock_is_here(&o))) return MR_RUN_LOCK_UNKNOWN;
   return locked < 0 && is_alive(&o) ? MR_RUN_LOCK_HELD : MR_RUN_LOCK_LEFT;
 }

@@ -61,7 +61,7 @@ static bool lies_in(const char *file, const char *folder) {
   return !strncmp(a, b, n) && a[n] == '/';
 }
 
-static mr_err_t load(const mr_run_dir_t *r, const char *file, mr_diag_t *diag) {
+static mr_err_t run_plugins_load(const mr_run_dir_t *r, const char *file, mr_diag_t *diag) {
   mr_diag_t why = {0};
   if (*file != '/')
     return mr_fail(diag, MR_ERR_USAGE,
@@ -84,7 +84,7 @@ static mr_err_t load(const mr_run_dir_t *r, const char *file, mr_diag_t *diag) {
 mr_err_t mr_run_plugins_load(const mr_run_dir_t *r, mr_diag_t *diag) {
   for (int i = 0, n; i < r->n_settings; i++) {
     const char *name, *file = file_of(r, i, &name, &n);
-    if (file && !is_replaced(r, i) && !is_loaded(name, n)) MR_TRY(load(r, file, diag));
+    if (file && !is_replaced(r, i) && !is_loaded(name, n)) MR_TRY(run_plugins_load(r, file, diag));
   }
   return MR_OK;
 }

@@ -14,7 +14,7 @@
 enum { RUNS_MAX = 4096 };
 
 /* "0.4123" or "-". */
-static const char *number(double v, const char *fmt, char *text, size_t n) {
+static const char *runs_number(double v, const char *fmt, char *text, size_t n) {
   if (isnan(v))
     snprintf(text, n, "-");
   else
@@ -22,7 +22,7 @@ static const char *number(double v, const char *fmt, char *text, size_t n) {
   return text;
 }
 
-static void print_head(void) {
+static void runs_print_head(void) {
   printf("%-20s %-10s %9s %8s %7s %7s %9s %-10s %s\n", "run", "state", "step", "loss", "valid",
          "test", "images/s", "data", "ledger");
 }
@@ -36,14 +36,15 @@ static void print_run(const mr_run_info_t *r, bool whole_path) {
   char loss[24], valid[24], test[24], rate[24];
   printf("%-20s %-10s %9" PRId64 " %8s %7s %7s %9s %-10s %s\n",
          whole_path ? r->path : short_name(r->path), r->state, r->step,
-         number(r->loss, "%.4f", loss, sizeof loss), number(r->valid, "%.4f", valid, sizeof valid),
-         number(r->test, "%.4f", test, sizeof test), number(r->rate, "%.1f", rate, sizeof rate),
-         r->data, r->ledger);
+         runs_number(r->loss, "%.4f", loss, sizeof loss),
+         runs_number(r->valid, "%.4f", valid, sizeof valid),
+         runs_number(r->test, "%.4f", test, sizeof test),
+         runs_number(r->rate, "%.1f", rate, sizeof rate), r->data, r->ledger);
 }
 
 /* ---- a folder of runs ---- */
 
-static int by_name(const void *a, const void *b) {
+static int runs_by_name(const void *a, const void *b) {
   return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
@@ -57,7 +58,7 @@ static int names_in(const char *folder, char **name, int most) {
     if ((name[n] = strdup(e->d_name))) n++;
   }
   if (d) closedir(d);
-  qsort(name, (size_t)n, sizeof *name, by_name);
+  qsort(name, (size_t)n, sizeof *name, runs_by_name);
   return n;
 }
 
@@ -67,7 +68,7 @@ static int list(const char *folder, mr_diag_t *diag) {
   mr_err_t e =
       n ? MR_OK
         : mr_fail(diag, MR_ERR_IO, "%s: holds no runs; `millrace train` makes runs/1", folder);
-  if (n) print_head();
+  if (n) runs_print_head();
   for (int i = 0; i < n; i++) {
     char path[MR_RUN_PATH + 300];
     mr_run_info_t r;
@@ -143,7 +144,7 @@ static const mr_stage_t *stage_of(const mr_graph_t *g, const char *key, const ch
 }
 
 /* What a run had there, given or not, into out; "-" where it has no such setting. */
-static void value_of(const compared_t *c, const char *key, char *out, size_t n) {
+static void runs_value_of(const compared_t *c, const char *key, char *out, size_t n) {
   const char *setting, *given = mr_run_dir_get(&c->dir, key);
   const mr_stage_t *s = c->g ? stage_of(c->g, key, &setting) : NULL;
   const mr_opt_t *o = s ? mr_stage_def_opt(s->def, setting) : NULL;
@@ -157,11 +158,11 @@ static void value_of(const compared_t *c, const char *key, char *out, size_t n) 
   }
 }
 
-static void print_row(const compared_t *c, int n, const char *key) {
+static void runs_print_row(const compared_t *c, int n, const char *key) {
   char value[COMPARED][VALUE];
   bool differ = false;
   for (int i = 0; i < n; i++) {
-    value_of(&c[i], key, value[i], VALUE);
+    runs_value_of(&c[i], key, value[i], VALUE);
     differ |= strcmp(value[i], value[0]) != 0;
   }
   if (!differ) return;
@@ -185,7 +186,7 @@ static void print_settings(const compared_t *c, int n) {
   char key[128];
   for (int i = 0; i < n; i++)
     for (int k = 0; k < c[i].dir.n_settings; k++)
-      if (first_key(c, i, k, key, sizeof key)) print_row(c, n, key);
+      if (first_key(c, i, k, key, sizeof key)) runs_print_row(c, n, key);
 }
 
 /* Losses at some steps that all have reached. */
@@ -199,7 +200,7 @@ static void print_losses(const compared_t *c, int n) {
     snprintf(label, sizeof label, "loss at step %" PRId64, at);
     printf("%-28s", label);
     for (int i = 0; i < n; i++)
-      printf(" %16s", number(mr_run_info_loss(&c[i].info, at), "%.4f", text, sizeof text));
+      printf(" %16s", runs_number(mr_run_info_loss(&c[i].info, at), "%.4f", text, sizeof text));
     putchar('\n');
   }
 }
@@ -209,7 +210,7 @@ static int compare(const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = c ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for runs");
   for (int i = 0; i < a->n_words && e >= 0; i++) e = open_compared(a->word[i], &c[i], diag);
   if (e >= 0) {
-    print_head();
+    runs_print_head();
     for (int i = 0; i < a->n_words; i++) print_run(&c[i].info, true);
     printf("\n%-28s", "");
     for (int i = 0; i < a->n_words; i++) printf(" %16.16s", short_name(c[i].info.path));
@@ -222,7 +223,7 @@ static int compare(const mr_args_t *a, mr_diag_t *diag) {
   return e;
 }
 
-static bool is_run(const char *path) {
+static bool runs_is_run(const char *path) {
   char file[MR_RUN_PATH + 32];
   snprintf(file, sizeof file, "%s/metrics.jsonl", path);
   return access(file, R_OK) == 0;
@@ -230,7 +231,7 @@ static bool is_run(const char *path) {
 
 static int runs_run(const mr_args_t *a, mr_diag_t *diag) {
   if (!a->n_words) return list("runs", diag);
-  if (a->n_words == 1 && !is_run(a->word[0])) return list(a->word[0], diag);
+  if (a->n_words == 1 && !runs_is_run(a->word[0])) return list(a->word[0], diag);
   return compare(a, diag);
 }
 

@@ -41,8 +41,8 @@ static mr_err_t set_link(const mr_args_t *a, mr_graph_t *g, int shard, mr_diag_t
 }
 
 /* The graph up to its batches, and the link behind them; from a point of the stream. */
-static mr_err_t build(const mr_args_t *a, int shard, int shards, const mr_stream_at_t *at,
-                      mr_graph_t **g, mr_diag_t *diag) {
+static mr_err_t serve_build(const mr_args_t *a, int shard, int shards, const mr_stream_at_t *at,
+                            mr_graph_t **g, mr_diag_t *diag) {
   char host[32];
   const char *last, *shares;
   MR_TRY(mr_graph_from_args(a, 0, g, diag));
@@ -64,7 +64,7 @@ static mr_err_t build(const mr_args_t *a, int shard, int shards, const mr_stream
   return mr_graph_settle(*g, diag);
 }
 
-static void greet(const mr_graph_t *g, int shard, int shards) {
+static void serve_greet(const mr_graph_t *g, int shard, int shards) {
   char spec[160];
   const mr_stage_t *s = mr_graph_stage(g, MR_SERVE_LINK);
   mr_spec_text(&s->in_spec[0], spec, sizeof spec);
@@ -88,10 +88,10 @@ static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
   mr_graph_t *g = NULL;
   mr_diag_t why = {0};
   bool chosen = v->at.number || v->at.position;
-  mr_err_t e = build(v->args, v->shard, v->shards, &v->at, &g, &why);
+  mr_err_t e = serve_build(v->args, v->shard, v->shards, &v->at, &g, &why);
   const mr_stage_t *link = e >= 0 ? mr_graph_stage(g, MR_SERVE_LINK) : NULL;
   if (link && *v->barred_why) mr_link_out_refuse(link, &v->barred, v->barred_why);
-  if (link && !v->greeted) greet(g, v->shard, v->shards), v->greeted = true;
+  if (link && !v->greeted) serve_greet(g, v->shard, v->shards), v->greeted = true;
   if (e >= 0) e = mr_run_interruptible(g, NULL, &v->stopped, &why);
   mr_stream_at_t asked = {0}; /* else the next one begins anew, or says where */
   if (link && mr_link_out_moved(link, &asked)) {
@@ -132,9 +132,9 @@ static int in_child(const mr_args_t *a, int shard, int shards, pid_t above) {
 }
 
 static volatile sig_atomic_t asked;
-static void on_signal(int signo) { asked = 1; }
+static void serve_on_signal(int signo) { asked = 1; }
 
-static int watch(pid_t *pid, int n, mr_diag_t *diag) {
+static int serve_watch(pid_t *pid, int n, mr_diag_t *diag) {
   int left = n, status, failed = 0;
   bool told = false;
   while (left) {
@@ -158,7 +158,7 @@ static int watch(pid_t *pid, int n, mr_diag_t *diag) {
 static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
   int64_t shards = 1;
   pid_t pid[SHARDS] = {0}, above = getpid();
-  struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART: wait returns */
+  struct sigaction act = {.sa_handler = serve_on_signal}; /* no SA_RESTART: wait returns */
   MR_TRY(mr_args_int(a, "--shards", 1, SHARDS, &shards, diag));
   if (shards == 1) return serve_shard(a, 0, 1, diag);
   for (int i = 0; i < shards; i++) {
@@ -168,7 +168,7 @@ static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
   }
   sigaction(SIGINT, &act, NULL);
   sigaction(SIGTERM, &act, NULL);
-  return watch(pid, (int)shards, diag);
+  return serve_watch(pid, (int)shards, diag);
 }
 
 const mr_command_t mr_command_serve = {

@@ -24,7 +24,7 @@ static void grouped(int64_t v, char text[32]) {
 }
 
 /* Columns of the terminal where the table does not fit, else 0. */
-static int narrow(void) {
+static int summary_narrow(void) {
   enum { TABLE = 161 };
   int columns = mr_columns(STDOUT_FILENO);
   return columns < TABLE ? columns : 0;
@@ -33,7 +33,7 @@ static int narrow(void) {
 /* A name and its number of parameters, and below them, by lines, what else there is to say. */
 static void print_narrow(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
   char number[32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT], line[512];
-  int columns = narrow(), room = columns - 15;
+  int columns = summary_narrow(), room = columns - 15;
   grouped(count, number);
   int n = (int)strlen(name);
   if (n > room) printf("%.*s\n", columns, name), name = "", n = 0;
@@ -46,9 +46,10 @@ static void print_narrow(const char *name, const char *shape, int64_t count, con
   if (m || *shape) mr_put_wrapped(stdout, line, columns, 4);
 }
 
-static void print_row(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
+static void summary_print_row(const char *name, const char *shape, int64_t count,
+                              const mr_module_t *m) {
   char text[4][32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT];
-  if (narrow()) return print_narrow(name, shape, count, m);
+  if (summary_narrow()) return print_narrow(name, shape, count, m);
   for (int k = 0; k < 4; k++) grouped(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
   printf("%-36s %-18s %14s %14s %14s %14s", name, shape, text[0], text[1], text[2], text[3]);
   if (m) printf("  %-18s %-19s %s", m->type, mr_aval_text(&m->in, in), mr_aval_text(&m->out, out));
@@ -56,7 +57,7 @@ static void print_row(const char *name, const char *shape, int64_t count, const 
 }
 
 /* "4x4x3x384", as flax says a shape. */
-static void shape_text(const mr_aval_t *a, char text[64]) {
+static void summary_shape_text(const mr_aval_t *a, char text[64]) {
   size_t at = 0;
   text[0] = 0;
   for (int d = 0; d < a->ndim && at < 48; d++)
@@ -71,13 +72,14 @@ static void print_own(const char *module, const mr_params_t *p) {
     bool below = !n || (!strncmp(module, q->name, n - 1) && q->name[n - 1] == '.');
     char shape[64];
     if (!below || strchr(q->name + n, '.')) continue;
-    shape_text(&q->aval, shape);
-    print_row(q->name, shape, (int64_t)q->size, NULL);
+    summary_shape_text(&q->aval, shape);
+    summary_print_row(q->name, shape, (int64_t)q->size, NULL);
   }
 }
 
-static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const mr_params_t *p) {
-  int columns = narrow();
+static void summary_print_table(const mr_summary_row_t *row, int n, int64_t depth,
+                                const mr_params_t *p) {
+  int columns = summary_narrow();
   if (columns)
     printf("module%*s\n", columns - (int)strlen("module"), "parameters");
   else
@@ -86,10 +88,10 @@ static void print_table(const mr_summary_row_t *row, int n, int64_t depth, const
   print_own(NULL, p);
   for (int i = 1; i < n; i++) {
     if (row[i].depth > depth) continue;
-    print_row(row[i].name, "", row[i].count, row[i].module);
+    summary_print_row(row[i].name, "", row[i].count, row[i].module);
     if (row[i].depth < depth) print_own(row[i].name, p);
   }
-  print_row("total", "", row[0].count, row[0].module);
+  summary_print_row("total", "", row[0].count, row[0].module);
   if (columns) {
     char f32[32], f16[32], line[128];
     grouped(4 * row[0].count, f32), grouped(2 * row[0].count, f16);
@@ -110,7 +112,7 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   const mr_loss_t *l = &job.model.plan.loss;
   mr_fn_t *fn = e < 0 ? NULL : mr_loss_fn(l, &job.train.compute, &use, &params, diag);
   e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
-  if (e >= 0) print_table(rows, n, depth, &params);
+  if (e >= 0) summary_print_table(rows, n, depth, &params);
   free(rows);
   mr_fn_destroy(fn);
   mr_params_fini(&params);

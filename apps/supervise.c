@@ -47,7 +47,7 @@ typedef struct crew {
   sigset_t before; /* the signal mask of who called */
 } crew_t;
 
-static int64_t now_ms(void) { return mr_now_ns() / 1000000; }
+static int64_t supervise_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* ---- starting ---- */
 
@@ -85,7 +85,7 @@ static bool write_args(const crew_t *c, const child_t *k, bool again, char **arg
 
 /* In the new process.  A death of the one above takes it along; the terminal's Ctrl-C goes to that
    one alone. */
-static void become(const crew_t *c, pid_t above, char **argv) {
+static void supervise_become(const crew_t *c, pid_t above, char **argv) {
   sigset_t mask = c->before;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != above) _exit(1);
@@ -97,7 +97,7 @@ static void become(const crew_t *c, pid_t above, char **argv) {
   _exit(1);
 }
 
-static mr_err_t start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
+static mr_err_t supervise_start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
   char *argv[ARGS], text[TEXT];
   if (!write_args(c, k, again, argv, text))
     return mr_fail(diag, MR_ERR_USAGE, "run: too long flags");
@@ -105,9 +105,9 @@ static mr_err_t start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
   fflush(NULL);
   k->ended = k->told = k->told_alone = false;
   k->again = again;
-  k->start_ms = now_ms();
+  k->start_ms = supervise_now_ms();
   k->pid = fork();
-  if (k->pid == 0) become(c, above, argv);
+  if (k->pid == 0) supervise_become(c, above, argv);
   if (k->pid > 0) return MR_OK;
   k->pid = 0;
   return mr_fail(diag, MR_ERR_IO, "process %s: cannot be started: %s", k->set.name,
@@ -146,8 +146,8 @@ static void kill_all(const crew_t *c) {
 
 /* A signal within the grace after the last one that counted is the same one, come twice. */
 static void on_interrupt(crew_t *c) {
-  if (c->asked && now_ms() - c->asked_ms < MR_INTERRUPT_GRACE_MS) return;
-  c->asked++, c->asked_ms = now_ms();
+  if (c->asked && supervise_now_ms() - c->asked_ms < MR_INTERRUPT_GRACE_MS) return;
+  c->asked++, c->asked_ms = supervise_now_ms();
   c->stopping = true;
   if (c->asked == 1) {
     fprintf(stderr,
@@ -163,8 +163,8 @@ static void on_interrupt(crew_t *c) {
 
 /* ---- ends ---- */
 
-static void fail(crew_t *c, mr_diag_t *diag, const child_t *k, const char *how, int number,
-                 const char *more) {
+static void supervise_fail(crew_t *c, mr_diag_t *diag, const child_t *k, const char *how,
+                           int number, const char *more) {
   if (!c->failed && !c->stopping)
     mr_fail(diag, MR_ERR_IO, "process %s %s %d%s", k->set.name, how, number, more);
   c->failed |= !c->stopping; /* one that fails after another changes nothing */
@@ -173,14 +173,14 @@ static void fail(crew_t *c, mr_diag_t *diag, const child_t *k, const char *how, 
 
 /* Who has ended already, having given it all or taken all from it, meets it again: it gives again
    what the death has lost, or says that nothing is missing. */
-static bool joined(const crew_t *c, int i, int k) {
+static bool supervise_joined(const crew_t *c, int i, int k) {
   return mr_graph_process_feeds(c->g, i, k) || mr_graph_process_feeds(c->g, k, i);
 }
 
 static mr_err_t start_again(crew_t *c, int i, mr_diag_t *diag) {
-  MR_TRY(start(c, &c->child[i], true, diag));
+  MR_TRY(supervise_start(c, &c->child[i], true, diag));
   for (int k = 0; k < c->n; k++)
-    if (c->child[k].ended && joined(c, i, k)) MR_TRY(start_again(c, k, diag));
+    if (c->child[k].ended && supervise_joined(c, i, k)) MR_TRY(start_again(c, k, diag));
   return MR_OK;
 }
 
@@ -190,7 +190,7 @@ static mr_err_t died(crew_t *c, int i, int signo, mr_diag_t *diag) {
   if (k->deaths == k->set.restart) {
     char more[96];
     snprintf(more, sizeof more, "; restart = %" PRId64 " allows no further start", k->set.restart);
-    return fail(c, diag, k, "was killed by signal", signo, more), MR_OK;
+    return supervise_fail(c, diag, k, "was killed by signal", signo, more), MR_OK;
   }
   k->deaths++;
   fprintf(stderr,
@@ -201,16 +201,16 @@ static mr_err_t died(crew_t *c, int i, int signo, mr_diag_t *diag) {
 
 static mr_err_t ended(crew_t *c, int i, int status, mr_diag_t *diag) {
   child_t *k = &c->child[i];
-  k->pid = 0, k->end_ms = now_ms();
+  k->pid = 0, k->end_ms = supervise_now_ms();
   if (WIFSIGNALED(status)) return died(c, i, WTERMSIG(status), diag);
   int code = WEXITSTATUS(status);
   k->ended = code == 0;
   if (code == MR_EXIT_STOPPED) c->stopping = true; /* somebody stopped it by hand: all stop */
-  if (code && code != MR_EXIT_STOPPED) fail(c, diag, k, "ended with status", code, "");
+  if (code && code != MR_EXIT_STOPPED) supervise_fail(c, diag, k, "ended with status", code, "");
   return MR_OK;
 }
 
-static mr_err_t reap(crew_t *c, mr_diag_t *diag) {
+static mr_err_t supervise_reap(crew_t *c, mr_diag_t *diag) {
   int status;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
     for (int i = 0; i < c->n; i++)
@@ -225,10 +225,10 @@ static mr_err_t reap(crew_t *c, mr_diag_t *diag) {
    wait for it. */
 static bool is_missed(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
-  if (!k->ended || now_ms() - k->end_ms < LATE_MS) return false;
+  if (!k->ended || supervise_now_ms() - k->end_ms < LATE_MS) return false;
   for (int x = 0; x < c->n; x++)
     if (c->child[x].pid && c->child[x].again && c->child[x].start_ms > k->start_ms &&
-        joined(c, i, x))
+        supervise_joined(c, i, x))
       return true;
   return false;
 }
@@ -238,11 +238,11 @@ static bool is_missed(const crew_t *c, int i) {
 static bool is_left_alone(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
   int fed = 0;
-  if (!k->pid || k->told_alone || now_ms() - k->start_ms < ALONE_MS) return false;
+  if (!k->pid || k->told_alone || supervise_now_ms() - k->start_ms < ALONE_MS) return false;
   for (int x = 0; x < c->n; x++) {
     const child_t *other = &c->child[x];
     if (!mr_graph_process_feeds(c->g, i, x)) continue;
-    if (!other->ended || now_ms() - other->end_ms < ALONE_MS) return false;
+    if (!other->ended || supervise_now_ms() - other->end_ms < ALONE_MS) return false;
     fed++;
   }
   return fed > 0;
@@ -250,7 +250,7 @@ static bool is_left_alone(const crew_t *c, int i) {
 
 static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
   for (int i = 0; i < c->n && !c->stopping; i++) {
-    if (is_missed(c, i)) MR_TRY(start(c, &c->child[i], true, diag));
+    if (is_missed(c, i)) MR_TRY(supervise_start(c, &c->child[i], true, diag));
     if (!is_left_alone(c, i)) continue;
     c->child[i].told_alone = true;
     kill(c->child[i].pid, SIGUSR1);
@@ -258,13 +258,13 @@ static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t watch(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
+static mr_err_t supervise_watch(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
   mr_err_t e = MR_OK;
   while (runs(c) && e >= 0) {
     const struct timespec most = {.tv_nsec = TICK_MS * 1000000L};
     int signo = sigtimedwait(heard, NULL, &most);
     if (signo == SIGINT || signo == SIGTERM) on_interrupt(c);
-    e = reap(c, diag); /* signals that came together are one */
+    e = supervise_reap(c, diag); /* signals that came together are one */
     if (e >= 0) e = tick(c, diag);
   }
   return e;
@@ -272,8 +272,8 @@ static mr_err_t watch(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
 
 static mr_err_t run_all(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
   mr_err_t e = MR_OK;
-  for (int i = 0; i < c->n && e >= 0; i++) e = start(c, &c->child[i], false, diag);
-  if (e >= 0) e = watch(c, heard, diag);
+  for (int i = 0; i < c->n && e >= 0; i++) e = supervise_start(c, &c->child[i], false, diag);
+  if (e >= 0) e = supervise_watch(c, heard, diag);
   kill_all(c);
   while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) errno = 0;
   return e;

@@ -48,8 +48,8 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
   return !found && same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;
 }
 
-static mr_err_t build(mr_graph_t *g, const char *stage, const char **name, const char **batch,
-                      mr_diag_t *diag) {
+static mr_err_t take_batches_build(mr_graph_t *g, const char *stage, const char **name,
+                                   const char **batch, mr_diag_t *diag) {
   const char *last;
   if (!mr_graph_batches(g, &last))
     return mr_fail(diag, MR_ERR_USAGE, "the graph makes no batches: it has no batch stage");
@@ -66,7 +66,7 @@ static mr_err_t build(mr_graph_t *g, const char *stage, const char **name, const
 mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *diag) {
   const char *name = NULL, *batch = NULL;
   int64_t drop = 0;
-  MR_TRY(build(g, want->stage, &name, &batch, diag));
+  MR_TRY(take_batches_build(g, want->stage, &name, &batch, diag));
   MR_TRY(mr_graph_settle(g, diag));
   if (want->ready && !want->ready(want->ctx, g)) return MR_OK;
   MR_TRY(start_at(g, batch, name, want, &drop, diag));

@@ -26,7 +26,7 @@ static bool is_stopped(const mr_top_page_t *p) {
   return atomic_load_explicit(&p->stop, memory_order_relaxed);
 }
 
-static size_t on_data(char *data, size_t size, size_t n, void *arg) {
+static size_t top_page_on_data(char *data, size_t size, size_t n, void *arg) {
   mr_top_page_t *p = arg;
   size_t more = size * n;
   pthread_mutex_lock(&p->lock);
@@ -40,7 +40,7 @@ static size_t on_data(char *data, size_t size, size_t n, void *arg) {
   return text && !is_stopped(p) ? more : 0;
 }
 
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
+static int top_page_on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
   return is_stopped(arg);
 }
 
@@ -76,7 +76,7 @@ static bool set_token(mr_top_page_t *p, const char *query) {
   return p->headers != NULL;
 }
 
-static mr_err_t start(mr_top_page_t *p, const char *where, mr_diag_t *diag) {
+static mr_err_t top_page_start(mr_top_page_t *p, const char *where, mr_diag_t *diag) {
   const char *query = strchr(where, '?');
   int n = query ? (int)(query - where) : (int)strlen(where);
   bool slash = n > 0 && where[n - 1] == '/';
@@ -87,10 +87,10 @@ static mr_err_t start(mr_top_page_t *p, const char *where, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_NOMEM, "no memory to read %s", p->name);
   curl_easy_setopt(p->curl, CURLOPT_URL, p->path);
   curl_easy_setopt(p->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(p->curl, CURLOPT_WRITEFUNCTION, on_data);
+  curl_easy_setopt(p->curl, CURLOPT_WRITEFUNCTION, top_page_on_data);
   curl_easy_setopt(p->curl, CURLOPT_WRITEDATA, p);
   curl_easy_setopt(p->curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(p->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl_easy_setopt(p->curl, CURLOPT_XFERINFOFUNCTION, top_page_on_progress);
   curl_easy_setopt(p->curl, CURLOPT_XFERINFODATA, p);
   curl_easy_setopt(p->curl, CURLOPT_NOSIGNAL, 1L);
   p->reading = pthread_create(&p->reader, NULL, read_page, p) == 0;
@@ -101,7 +101,7 @@ mr_err_t mr_top_page_open(const char *where, mr_top_page_t **out, mr_diag_t *dia
   mr_top_page_t *p = *out = calloc(1, sizeof *p);
   if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory to watch %s", where);
   pthread_mutex_init(&p->lock, NULL);
-  mr_err_t e = start(p, where, diag);
+  mr_err_t e = top_page_start(p, where, diag);
   if (e < 0) mr_top_page_close(p), *out = NULL;
   return e;
 }
@@ -120,7 +120,7 @@ void mr_top_page_close(mr_top_page_t *p) {
 const char *mr_top_page_name(const mr_top_page_t *p) { return p->name; }
 
 /* The first whole line of what came, without it; NULL without one. */
-static char *take_line(mr_top_page_t *p) {
+static char *top_page_take_line(mr_top_page_t *p) {
   pthread_mutex_lock(&p->lock);
   char *end = p->n > p->at ? memchr(p->text + p->at, '\n', p->n - p->at) : NULL, *line = NULL;
   if (end) {
@@ -135,7 +135,7 @@ static char *take_line(mr_top_page_t *p) {
 }
 
 char *mr_top_page_next(mr_top_page_t *p) {
-  for (char *line; (line = take_line(p)); free(line)) {
+  for (char *line; (line = top_page_take_line(p)); free(line)) {
     p->caught_up |= !strncmp(line, "event: live", 11);
     if (!strncmp(line, "data: {\"kind\"", 13)) {
       memmove(line, line + 6, strlen(line + 6) + 1);

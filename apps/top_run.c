@@ -10,14 +10,14 @@
 #include "apps/judged.h"
 #include "base/printable.h"
 
-static double number(const cJSON *j, const char *key, double otherwise) {
+static double top_run_number(const cJSON *j, const char *key, double otherwise) {
   const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
   if (cJSON_IsNull(v)) return NAN; /* JSON has no NaN */
   return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
 }
 
-static int64_t whole(const cJSON *j, const char *key, int64_t otherwise) {
-  double v = number(j, key, (double)otherwise);
+static int64_t top_run_whole(const cJSON *j, const char *key, int64_t otherwise) {
+  double v = top_run_number(j, key, (double)otherwise);
   return v >= 0 && v < 1e15 ? (int64_t)v : otherwise;
 }
 
@@ -43,9 +43,10 @@ static void take_stages(mr_top_t *t, const cJSON *all) {
     if (t->n_stages == MR_TOP_STAGES) break;
     mr_top_stage_t *st = &t->stage[t->n_stages++];
     mr_printable_cell(one->string ? one->string : "", sizeof st->name, st->name, sizeof st->name);
-    st->busy = number(one, "busy", 0), st->starved = number(one, "starved", 0);
-    st->blocked = number(one, "blocked", 0), st->queue = number(one, "queue", 0);
-    st->released = whole(one, "released", -1), st->committed = whole(one, "committed", -1);
+    st->busy = top_run_number(one, "busy", 0), st->starved = top_run_number(one, "starved", 0);
+    st->blocked = top_run_number(one, "blocked", 0), st->queue = top_run_number(one, "queue", 0);
+    st->released = top_run_whole(one, "released", -1),
+    st->committed = top_run_whole(one, "committed", -1);
   }
 }
 
@@ -62,16 +63,16 @@ static void take_measured(mr_top_t *t, const cJSON *j) {
              {"gpu_busy", &t->gpu},         {"gpu_memory_bytes", &t->gpu_memory},
              {"gpu_watts", &t->gpu_watts},  {"gpu_celsius", &t->gpu_celsius}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    *row[i].at = number(j, row[i].key, *row[i].at);
+    *row[i].at = top_run_number(j, row[i].key, *row[i].at);
 }
 
 static void take_step(mr_top_t *t, const cJSON *j) {
-  t->loss = number(j, "loss", t->loss);
+  t->loss = top_run_number(j, "loss", t->loss);
   if (cJSON_HasObjectItem(j, "loss")) mr_judged_text(j, "  ", t->judged, sizeof t->judged);
-  t->rate = number(j, "images_per_s", t->rate), t->lr = number(j, "lr", t->lr);
-  t->grad_norm = number(j, "grad_norm", t->grad_norm);
-  t->param_norm = number(j, "param_norm", t->param_norm);
-  t->loss_scale = number(j, "loss_scale", t->loss_scale);
+  t->rate = top_run_number(j, "images_per_s", t->rate), t->lr = top_run_number(j, "lr", t->lr);
+  t->grad_norm = top_run_number(j, "grad_norm", t->grad_norm);
+  t->param_norm = top_run_number(j, "param_norm", t->param_norm);
+  t->loss_scale = top_run_number(j, "loss_scale", t->loss_scale);
   keep_loss(t, t->loss);
 }
 
@@ -80,9 +81,9 @@ static void take_record(mr_top_t *t, const char *text) {
   const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
   char line[128], judged[96];
   if (!kind || cJSON_HasObjectItem(j, "picture")) return cJSON_Delete(j);
-  t->step = whole(j, "step", t->step);
-  t->total = whole(j, "total_steps", t->total);
-  t->epoch = whole(j, "epoch", t->epoch);
+  t->step = top_run_whole(j, "step", t->step);
+  t->total = top_run_whole(j, "total_steps", t->total);
+  t->epoch = top_run_whole(j, "epoch", t->epoch);
   take_measured(t, j);
   if (cJSON_HasObjectItem(j, "stages")) take_stages(t, cJSON_GetObjectItem(j, "stages"));
   if (!strcmp(kind, "step")) {
@@ -95,7 +96,7 @@ static void take_record(mr_top_t *t, const char *text) {
   } else {
     mr_judged_text(j, ", ", judged, sizeof judged);
     snprintf(line, sizeof line, "%s at step %" PRId64 ": loss %.4f%s", kind, t->step,
-             number(j, "loss", NAN), judged);
+             top_run_number(j, "loss", NAN), judged);
     keep_line(t, line);
   }
   cJSON_Delete(j);

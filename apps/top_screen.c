@@ -62,7 +62,7 @@ static int draw_text(int y, const char *text) {
   return y;
 }
 
-static void draw(mr_top_t *t) {
+static void top_screen_draw(mr_top_t *t) {
   char text[256], head[MR_TOP_HEAD_LINES][256];
   const char *over = t->note[0] ? t->note : mr_top_feed_over(t->feed);
   int y = 0, width = COLS - 10 > 8 ? COLS - 10 : 8;
@@ -100,7 +100,7 @@ mr_err_t mr_top_watch(mr_top_t *t, mr_diag_t *diag) {
   }
   for (int key = 0; key != 'q' && key != 'Q' && key != 27; key = getch()) {
     mr_top_drain(t);
-    draw(t);
+    top_screen_draw(t);
   }
   endwin();
   return MR_OK;

@@ -42,7 +42,7 @@ static const mr_flag_t train_flags[] = {
 static const char usual_data[] = "data/cifar-10-batches-bin";
 
 /* The values of flags, so that a wrong one is told under the flag's name. */
-static mr_err_t check_flags(const mr_args_t *a, mr_diag_t *diag) {
+static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
   int64_t unused;
   MR_TRY(mr_args_int(a, "--steps", 0, INT64_C(1000000000000), &unused, diag));
   MR_TRY(mr_args_int(a, "--epochs", 0, 1000000000, &unused, diag));
@@ -52,7 +52,7 @@ static mr_err_t check_flags(const mr_args_t *a, mr_diag_t *diag) {
 }
 
 /* Words that name a run, a folder or a file instead of a setting. */
-static mr_err_t check_words(const mr_args_t *a, mr_diag_t *diag) {
+static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
   char graph[MR_RUN_PATH + 64];
   struct stat st;
   for (int i = 0; i < a->n_words; i++) {
@@ -77,7 +77,7 @@ static mr_err_t check_words(const mr_args_t *a, mr_diag_t *diag) {
 }
 
 /* Flags are settings with a short name: they go the same way. */
-static mr_err_t settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
+static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   const struct {
     const char *flag, *key;
   } known[] = {{"--data", "data"},     {"--steps", "steps"}, {"--epochs", "epochs"},
@@ -95,7 +95,7 @@ static mr_err_t settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
 }
 
 /* Without any word on data: CIFAR-10 where it usually lies, else made-up pictures. */
-static mr_err_t choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
+static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
   if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
   char text[64];
   snprintf(text, sizeof text, "data=%s", access(usual_data, F_OK) ? "synthetic" : usual_data);
@@ -111,9 +111,9 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   snprintf(r->origin, sizeof r->origin, "%s", file ? origin : "default graph");
   if (!file && !(r->graph = strdup(mr_default_graph)))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
-  MR_TRY(settings(a, r, diag));
+  MR_TRY(train_settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
-  return choose_data(r, diag);
+  return train_choose_data(r, diag);
 }
 
 /* What a resume has found in the run's folder. */
@@ -130,7 +130,7 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *wa
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
   was->n_kept = r->n_settings;
-  MR_TRY(settings(a, r, diag));
+  MR_TRY(train_settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
   MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
   MR_TRY(mr_resume_check_changes(r, was->n_kept, was->at.path[0], mr_args_text(a, "--allow-change"),
@@ -139,22 +139,22 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *wa
   return MR_OK;
 }
 
-static mr_err_t set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
+static mr_err_t train_set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
   const mr_stage_t *step = mr_train_stage(g);
   if (!step)
     return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no train-step (or vit-step)");
   return mr_resume_set(g, step->name, at->path, &at->at, diag);
 }
 
-static mr_err_t build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
-                      mr_diag_t *diag) {
+static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
+                            mr_diag_t *diag) {
   MR_TRY(mr_run_dir_graph(r, g, diag));
   if (resume) MR_TRY(mr_resume_told(g, 0, diag));
-  if (resume && resume->path[0]) MR_TRY(set_resume(g, resume, diag));
+  if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   return mr_graph_settle(g, diag);
 }
 
-static void greet(const mr_run_dir_t *r, const resume_t *was) {
+static void train_greet(const mr_run_dir_t *r, const resume_t *was) {
   printf("run folder: %s\n", r->path);
   if (was && was->at.path[0]) printf("resumed at step %" PRId64 "\n", was->at.at.step);
   if (was && !was->at.path[0]) puts("no checkpoint yet: starts from the beginning");
@@ -162,7 +162,7 @@ static void greet(const mr_run_dir_t *r, const resume_t *was) {
   fflush(stdout);
 }
 
-static mr_err_t build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t train_build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
   return mr_run_dir_graph(run, g, diag);
 }
 
@@ -193,12 +193,12 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
 }
 
 /* Everything that can be wrong is told before the first thread starts. */
-static mr_err_t begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g, bool *done,
-                      mr_diag_t *diag) {
-  MR_TRY(build(r, was ? &was->at : NULL, g, diag));
+static mr_err_t train_begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g, bool *done,
+                            mr_diag_t *diag) {
+  MR_TRY(train_build(r, was ? &was->at : NULL, g, diag));
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
-  MR_TRY(mr_leak_check(g, build_again, r, diag));
+  MR_TRY(mr_leak_check(g, train_build_again, r, diag));
   if (!was && !(r->data = mr_data_facts(g)))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for facts of the data");
   MR_TRY(mr_run_plugins_note(r, diag));
@@ -210,9 +210,9 @@ static int train(mr_run_dir_t *r, const resume_t *was, const mr_look_t *look, mr
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
   bool stopped = false, done = false;
-  int e = begin(r, was, g, &done, diag);
+  int e = train_begin(r, was, g, &done, diag);
   if (e >= 0 && !done) {
-    greet(r, was);
+    train_greet(r, was);
     e = mr_run_interruptible(g, look, &stopped, diag);
   }
   mr_graph_destroy(g);
@@ -240,8 +240,8 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
   mr_writes_fail();
   mr_look_t look = mr_look_of(a);
-  MR_TRY(check_flags(a, diag));
-  MR_TRY(check_words(a, diag));
+  MR_TRY(train_check_flags(a, diag));
+  MR_TRY(train_check_words(a, diag));
   int e = resume ? prepare_resume(a, &r, &was, diag) : prepare_new(a, &r, &begun, diag);
   bool ready = e >= 0;
   if (ready) e = train(&r, resume ? &was : NULL, &look, diag);

@@ -69,7 +69,7 @@ static mr_err_t copy_data(unpack_t *u, int fd, int64_t size, const char *name) {
   return MR_OK;
 }
 
-static mr_err_t take_file(unpack_t *u, struct archive_entry *entry, int i) {
+static mr_err_t unpack_take_file(unpack_t *u, struct archive_entry *entry, int i) {
   int64_t size = archive_entry_size(entry);
   if (u->seen & 1u << i)
     return mr_fail(u->diag, MR_ERR_DATA, "%s: %s occurs twice", u->path, wanted[i].name);
@@ -96,7 +96,7 @@ static mr_err_t take_entry(unpack_t *u, struct archive_entry *entry) {
   if (i < 0 || !file)
     return mr_fail(u->diag, MR_ERR_DATA, "%s: unexpected entry \"%.200s\"; not CIFAR-10", u->path,
                    name);
-  return take_file(u, entry, i);
+  return unpack_take_file(u, entry, i);
 }
 
 static mr_err_t take_all(unpack_t *u) {

@@ -143,7 +143,7 @@ static uint64_t note_record(void *ctx, const mr_trace_t *t) {
   return (uint64_t)(uintptr_t)row;
 }
 
-static mr_err_t print_row(int slot, const row_t *row, mr_diag_t *diag) {
+static mr_err_t who_print_row(int slot, const row_t *row, mr_diag_t *diag) {
   char *text = row ? row->text : NULL, *save = NULL;
   if (row && row->object) {
     cJSON_SetNumberValue(cJSON_GetObjectItem(row->object, "slot"), slot);
@@ -173,7 +173,8 @@ static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const 
       printf("%4s %10s %5s  %-12s %10s  %s\n", "slot", "id", "label", "source", "index",
              "file @ offset, and what was drawn");
   }
-  for (int i = 0; i < b->n; i++) MR_TRY(print_row(i, (const row_t *)(uintptr_t)b->key[i], diag));
+  for (int i = 0; i < b->n; i++)
+    MR_TRY(who_print_row(i, (const row_t *)(uintptr_t)b->key[i], diag));
   return MR_OK;
 }
 
@@ -256,7 +257,7 @@ static mr_err_t steps_done(const mr_args_t *a, int64_t *steps, mr_diag_t *diag) 
   return mr_run_dir_steps(a->word[0], steps, diag);
 }
 
-static int ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+static int who_ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *record = mr_args_text(a, "--record");
   int64_t step = 0, steps = 0;
   if ((mr_args_text(a, "--step") != NULL) == (record != NULL))
@@ -273,7 +274,7 @@ static int ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
 static int who_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g;
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  int e = ask(a, g, diag);
+  int e = who_ask(a, g, diag);
   mr_graph_destroy(g);
   return e;
 }

@@ -57,7 +57,7 @@ void mr_who_print_fields(FILE *out, const mr_spec_t *spec, const mr_rec_t *rec) 
 }
 
 /* JSON has no number for what is not finite, and 53 bits for the others. */
-static void add_value(cJSON *o, mr_dtype_t t, const void *data) {
+static void who_fields_add_value(cJSON *o, mr_dtype_t t, const void *data) {
   char text[32];
   number_text(t, data, text);
   bool wide = t == MR_I64 || t == MR_U64;
@@ -82,7 +82,7 @@ cJSON *mr_who_fields_json(const mr_spec_t *spec, const mr_rec_t *rec) {
       int64_t dim = field->ragged && !i ? v->rows : field->dim[i];
       cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)dim));
     }
-    if (!field->ndim) add_value(o, field->dtype, v->data);
+    if (!field->ndim) who_fields_add_value(o, field->dtype, v->data);
     cJSON_AddItemToArray(fields, o);
   }
   return fields;

@@ -10,7 +10,7 @@
 #include "base/number.h"
 
 /* How many bytes the unit stands for; 0: it is none. */
-static double unit_of(const char *unit) {
+static double bytes_unit_of(const char *unit) {
   static const char letters[] = "KMGT";
   if (!*unit || !strcmp(unit, "B")) return 1;
   const char *at = strchr(letters, toupper((unsigned char)*unit));
@@ -23,7 +23,7 @@ mr_err_t mr_bytes_parse(const char *setting, const char *text, size_t *out, mr_d
   char *end;
   double v = mr_strtod(text, &end);
   while (*end == ' ') end++;
-  double bytes = end == text ? 0 : v * unit_of(end);
+  double bytes = end == text ? 0 : v * bytes_unit_of(end);
   if (!(bytes >= 1 && bytes < 0x1p62))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%s: \"%s\", want a size of memory such as 2GiB, 800MiB or 1.5GB", setting,

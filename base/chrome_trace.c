@@ -18,7 +18,8 @@ static void string(FILE *to, const char *s) {
   fputc('"', to);
 }
 
-static void open_event(mr_chrome_trace_t *t, const char *phase, int thread, const char *name) {
+static void chrome_trace_open_event(mr_chrome_trace_t *t, const char *phase, int thread,
+                                    const char *name) {
   fprintf(t->to, "%s{\"ph\":\"%s\",\"pid\":1,\"tid\":%d,\"name\":", t->any ? ",\n" : "\n", phase,
           thread);
   string(t->to, name);
@@ -35,7 +36,7 @@ void mr_chrome_begin(mr_chrome_trace_t *t, FILE *to, int64_t origin_ns) {
 }
 
 void mr_chrome_thread(mr_chrome_trace_t *t, int thread, const char *name) {
-  open_event(t, "M", thread, "thread_name");
+  chrome_trace_open_event(t, "M", thread, "thread_name");
   fputs(",\"args\":{\"name\":", t->to);
   string(t->to, name);
   fputs("}}", t->to);
@@ -43,7 +44,7 @@ void mr_chrome_thread(mr_chrome_trace_t *t, int thread, const char *name) {
 
 void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const char *category,
                      int64_t from_ns, int64_t dur_ns, const mr_chrome_arg_t *args) {
-  open_event(t, "X", thread, name);
+  chrome_trace_open_event(t, "X", thread, name);
   fputs(",\"cat\":", t->to);
   string(t->to, category);
   mr_fprintf(t->to, ",\"ts\":%.3f,\"dur\":%.3f", us(t, from_ns), (double)dur_ns / 1e3);
@@ -61,7 +62,7 @@ void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const c
 
 void mr_chrome_flow(mr_chrome_trace_t *t, int thread, bool begins, const char *name, uint64_t id,
                     int64_t at_ns) {
-  open_event(t, begins ? "s" : "f", thread, name);
+  chrome_trace_open_event(t, begins ? "s" : "f", thread, name);
   mr_fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 ",\"ts\":%.3f%s}", id, us(t, at_ns),
              begins ? "" : ",\"bp\":\"e\"");
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The row of the name [s,s+n), or NULL. */
-static const mr_feature_t *find(const char *s, size_t n) {
+static const mr_feature_t *feature_find(const char *s, size_t n) {
   for (const mr_feature_t *f = mr_features; f->name; f++)
     if (strlen(f->name) == n && !memcmp(f->name, s, n)) return f;
   return NULL;
@@ -18,14 +18,14 @@ static const char *after_word(const char *s) {
 
 bool mr_are_features(const char *needs) {
   for (; needs && *needs; needs = after_word(needs))
-    if (!find(needs, strcspn(needs, " "))) return false;
+    if (!feature_find(needs, strcspn(needs, " "))) return false;
   return true;
 }
 
 /* The next row that *needs names and this build lacks, or NULL; *needs moves behind its name. */
 static const mr_feature_t *next_lacking(const char **needs) {
   while (*needs && **needs) {
-    const mr_feature_t *f = find(*needs, strcspn(*needs, " "));
+    const mr_feature_t *f = feature_find(*needs, strcspn(*needs, " "));
     *needs = after_word(*needs);
     assert(f);
     if (!f->version) return f;

@@ -44,12 +44,13 @@ mr_err_t mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_ind
   return init(s, max_index, seed, rounds, all_bits(max_index));
 }
 
-static inline uint64_t rotl(uint64_t x, int r, int half, uint64_t mask) {
+static inline uint64_t index_shuffle_rotl(uint64_t x, int r, int half, uint64_t mask) {
   return ((x << r) | (x >> (half - r))) & mask;
 }
 
 static inline uint64_t simon_f(uint64_t x, int half, uint64_t mask) {
-  return (rotl(x, 1, half, mask) & rotl(x, 8, half, mask)) ^ rotl(x, 2, half, mask);
+  return (index_shuffle_rotl(x, 1, half, mask) & index_shuffle_rotl(x, 8, half, mask)) ^
+         index_shuffle_rotl(x, 2, half, mask);
 }
 
 uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index) {

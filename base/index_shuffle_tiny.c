@@ -35,28 +35,29 @@ typedef struct walks {
   __mmask64 idle;
 } walks_t;
 
-WIDE static inline __m512i take(__m512i old, __mmask64 lanes, const uint8_t *from) {
+WIDE static inline __m512i index_shuffle_tiny_take(__m512i old, __mmask64 lanes,
+                                                   const uint8_t *from) {
   return _mm512_mask_expand_epi8(old, lanes, _mm512_loadu_si512(from));
 }
 
 /* Gives the lanes the next walks. */
-WIDE static void begin(walks_t *w, begins_t *b, __mmask64 lanes) {
+WIDE static void index_shuffle_tiny_begin(walks_t *w, begins_t *b, __mmask64 lanes) {
   int rest = b->n - b->next;
   __mmask64 given = lanes;
   if (rest < LANES) given = _pdep_u64(((uint64_t)1 << rest) - 1, lanes);
   w->idle = (w->idle & ~lanes) | (lanes & ~given);
   w->left = _mm512_maskz_mov_epi8(~given, w->left);
-  w->right = take(w->right, given, b->mark + b->next);
-  w->high = take(w->high, given, b->high + b->next);
-  w->low = take(w->low, given, b->low + b->next);
+  w->right = index_shuffle_tiny_take(w->right, given, b->mark + b->next);
+  w->high = index_shuffle_tiny_take(w->high, given, b->high + b->next);
+  w->low = index_shuffle_tiny_take(w->low, given, b->low + b->next);
   for (int i = 0; i < MR_SHUFFLE_ROUNDS; i++)
-    w->key[i] = take(w->key[i], given, b->key[i] + b->next);
+    w->key[i] = index_shuffle_tiny_take(w->key[i], given, b->key[i] + b->next);
   b->next += __builtin_popcountll(given);
 }
 
 /* Every walk makes one step at least and stands still at a mark: its value has no bit above those
    of marks. */
-WIDE static void advance(walks_t *w, uint8_t marks, __mmask64 *ended) {
+WIDE static void index_shuffle_tiny_advance(walks_t *w, uint8_t marks, __mmask64 *ended) {
   enum { OR_AND = 0xF8 }; /* a | (b & c) */
   __m512i left[VECTORS], right[VECTORS], above = _mm512_set1_epi8((char)~(marks - 1));
   __mmask64 go[VECTORS];
@@ -77,7 +78,7 @@ WIDE static void advance(walks_t *w, uint8_t marks, __mmask64 *ended) {
     w[k].left = left[k], w[k].right = right[k], ended[k] = ~go[k] & ~w[k].idle;
 }
 
-WIDE static void pack(ends_t *e, const walks_t *w, __mmask64 ended) {
+WIDE static void index_shuffle_tiny_pack(ends_t *e, const walks_t *w, __mmask64 ended) {
   _mm512_storeu_si512(e->mark + e->n, _mm512_maskz_compress_epi8(ended, w->right));
   _mm512_storeu_si512(e->high + e->n, _mm512_maskz_compress_epi8(ended, w->high));
   _mm512_storeu_si512(e->low + e->n, _mm512_maskz_compress_epi8(ended, w->low));
@@ -91,13 +92,13 @@ WIDE static void walk_all(begins_t *b, uint8_t marks, uint8_t *goes) {
   __mmask64 ended[VECTORS];
   memset(w, 0, sizeof w);
   e.n = 0;
-  for (int k = 0; k < VECTORS; k++) begin(&w[k], b, ~(__mmask64)0);
+  for (int k = 0; k < VECTORS; k++) index_shuffle_tiny_begin(&w[k], b, ~(__mmask64)0);
   while (e.n < b->n) {
-    advance(w, marks, ended);
+    index_shuffle_tiny_advance(w, marks, ended);
     for (int k = 0; k < VECTORS; k++) {
       if (!ended[k]) continue;
-      pack(&e, &w[k], ended[k]);
-      begin(&w[k], b, ended[k]);
+      index_shuffle_tiny_pack(&e, &w[k], ended[k]);
+      index_shuffle_tiny_begin(&w[k], b, ended[k]);
     }
   }
   for (int i = 0; i < b->n; i++) goes[e.high[i] << 8 | e.low[i]] = e.mark[i];

@@ -31,7 +31,7 @@ typedef struct ends {
 } ends_t;
 
 /* Every walk makes one step at least and stands still at a mark; ended: those that do. */
-WIDE static inline void advance(walks_t *w, __mmask64 *ended) {
+WIDE static inline void index_shuffle_wide_advance(walks_t *w, __mmask64 *ended) {
   __m512i left[VECTORS], right[VECTORS], marks = _mm512_set1_epi8(MR__MARKS / 256);
   __mmask64 go[VECTORS];
   for (int k = 0; k < VECTORS; k++) left[k] = w[k].left, right[k] = w[k].right, go[k] = ~w[k].idle;
@@ -50,7 +50,7 @@ WIDE static inline void advance(walks_t *w, __mmask64 *ended) {
     w[k].left = left[k], w[k].right = right[k], ended[k] = ~go[k] & ~w[k].idle;
 }
 
-WIDE static inline void pack(ends_t *e, const walks_t *w, __mmask64 ended) {
+WIDE static inline void index_shuffle_wide_pack(ends_t *e, const walks_t *w, __mmask64 ended) {
   _mm512_storeu_si512(e->high + e->n, _mm512_maskz_compress_epi8(ended, w->high));
   _mm512_storeu_si512(e->low + e->n, _mm512_maskz_compress_epi8(ended, w->low));
   _mm512_storeu_si512(e->left + e->n, _mm512_maskz_compress_epi8(ended, w->left));
@@ -60,8 +60,8 @@ WIDE static inline void pack(ends_t *e, const walks_t *w, __mmask64 ended) {
 
 /* Gives the lanes the next marks of one order; returns how many it gave.  next: order * MR__MARKS +
    mark. */
-WIDE static inline int begin(walks_t *w, const mr_index_shuffle_t *s, int n, int next,
-                             __mmask64 lanes) {
+WIDE static inline int index_shuffle_wide_begin(walks_t *w, const mr_index_shuffle_t *s, int n,
+                                                int next, __mmask64 lanes) {
   static const uint8_t count[LANES] = {
       0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
       22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
@@ -90,12 +90,14 @@ WIDE void mr__index_shuffle_wide(const mr_index_shuffle_t *s, int n, mr__goes_t 
   assert(n >= 1 && n <= MR_SHUFFLE_TOGETHER);
   memset(w, 0, sizeof w);
   e.n = 0;
-  for (int k = 0; k < VECTORS; k++) next += begin(&w[k], s, n, next, ~(__mmask64)0);
+  for (int k = 0; k < VECTORS; k++)
+    next += index_shuffle_wide_begin(&w[k], s, n, next, ~(__mmask64)0);
   while (e.n < n * MR__MARKS) {
-    advance(w, ended);
+    index_shuffle_wide_advance(w, ended);
     for (int k = 0; k < VECTORS; k++) {
-      pack(&e, &w[k], ended[k]);
-      if (ended[k] | w[k].idle) next += begin(&w[k], s, n, next, ended[k] | w[k].idle);
+      index_shuffle_wide_pack(&e, &w[k], ended[k]);
+      if (ended[k] | w[k].idle)
+        next += index_shuffle_wide_begin(&w[k], s, n, next, ended[k] | w[k].idle);
     }
   }
   uint16_t *all = goes[0];

@@ -31,7 +31,7 @@ mr_isa_t mr_isa_best(void) {
   return best;
 }
 
-static void choose(void) {
+static void isa_choose(void) {
   const char *want = getenv("MILLRACE_ISA");
   mr_isa_t i = MR_ISA_PLAIN;
   chosen.isa = mr_isa_best();
@@ -49,12 +49,12 @@ static void choose(void) {
 }
 
 mr_isa_t mr_isa(void) {
-  pthread_once(&chosen.once, choose);
+  pthread_once(&chosen.once, isa_choose);
   return chosen.isa;
 }
 
 mr_err_t mr_isa_check(mr_diag_t *diag) {
-  pthread_once(&chosen.once, choose);
+  pthread_once(&chosen.once, isa_choose);
   return chosen.told.code < 0 ? mr_fail(diag, chosen.told.code, "%s", chosen.told.text) : MR_OK;
 }
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 /* The limit of one group; 0: it has none. */
-static size_t limit_of(const char *group) {
+static size_t machine_limit_of(const char *group) {
   char path[512];
   unsigned long long bytes = 0;
   snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group);
@@ -33,7 +33,7 @@ size_t mr_machine_memory(void) {
   size_t least = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
   own_group(group);
   for (;;) { /* a group has no more than those above it */
-    size_t limit = limit_of(group);
+    size_t limit = machine_limit_of(group);
     if (limit && limit < least) least = limit;
     char *cut = strrchr(group, '/');
     if (!cut) return least;

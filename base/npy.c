@@ -19,14 +19,14 @@ static const struct {
                  {"<f2", MR_F16},  {"<f4", MR_F32}, {"<f8", MR_F64}};
 
 /* The text after 'key': in the header's Python dictionary; NULL if there is none. */
-static const char *value_of(const char *header, const char *key) {
+static const char *npy_value_of(const char *header, const char *key) {
   const char *at = strstr(header, key);
   if (!at) return NULL;
   at += strlen(key);
   return at + strspn(at, " ");
 }
 
-static int parse_dtype(const char *at, mr_dtype_t *dtype) {
+static int npy_parse_dtype(const char *at, mr_dtype_t *dtype) {
   for (size_t i = 0; i < sizeof npy_types / sizeof npy_types[0]; i++)
     if (at[0] == '\'' && !strncmp(at + 1, npy_types[i].descr, 3) && at[4] == '\'') {
       *dtype = npy_types[i].dtype;
@@ -70,14 +70,15 @@ static void quote_type(const char *at, char *text, size_t n) {
 
 /* Reads the dictionary of a header into *out. */
 static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out, mr_diag_t *diag) {
-  const char *descr = value_of(header, "'descr':"), *order = value_of(header, "'fortran_order':");
-  const char *shape = value_of(header, "'shape':");
+  const char *descr = npy_value_of(header, "'descr':"),
+             *order = npy_value_of(header, "'fortran_order':");
+  const char *shape = npy_value_of(header, "'shape':");
   char type[24];
   size_t bytes;
   if (!descr || !order || !shape)
     return mr_fail(diag, MR_ERR_DATA, "%s: its header does not name descr, fortran_order and shape",
                    path);
-  if (!parse_dtype(descr, &out->dtype)) {
+  if (!npy_parse_dtype(descr, &out->dtype)) {
     quote_type(descr, type, sizeof type);
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: its type is %s, want a little-endian b1 u1 i4 u4 i8 u8 f2 f4 or f8; "
@@ -164,8 +165,8 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
   return e < 0 ? e : check_size(path, out, (size_t)st.st_size - *offset, diag);
 }
 
-static mr_err_t parse(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
-                      mr_diag_t *diag) {
+static mr_err_t npy_parse(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
+                          mr_diag_t *diag) {
   size_t at;
   MR_TRY(mr_npy_header(path, file, n, a, &at, diag));
   MR_TRY(check_size(path, a, n - at, diag));
@@ -180,7 +181,7 @@ mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag) {
   void *file;
   size_t n;
   MR_TRY(mr_read_file(path, (size_t)1 << 34, &file, &n, diag));
-  mr_err_t e = parse(path, file, n, out, diag);
+  mr_err_t e = npy_parse(path, file, n, out, diag);
   free(file);
   if (e < 0) *out = (mr_npy_t){0};
   return e;

@@ -78,7 +78,7 @@ typedef struct entry {
 
 static size_t entry_bytes(const entry_t *e) { return e->n_head + e->n_data; }
 
-static void describe(const mr_npz_array_t *a, const crc_t *c, entry_t *e) {
+static void npz_describe(const mr_npz_array_t *a, const crc_t *c, entry_t *e) {
   e->n_head = mr_npy_head(a->dtype, a->ndim, a->dim, e->head);
   e->n_data = mr_dtype_size(a->dtype);
   for (int i = 0; i < a->ndim; i++) e->n_data *= (size_t)a->dim[i];
@@ -140,7 +140,7 @@ mr_err_t mr_npz_save(const char *path, const mr_npz_array_t *array, int n, mr_di
   size_t at = 0;
   crc_init(&crc);
   for (int i = 0; i < n; i++) {
-    describe(&array[i], &crc, &entry[i]);
+    npz_describe(&array[i], &crc, &entry[i]);
     entry[i].at = at;
     at += sizeof(local_t) + strlen(entry[i].name) + entry_bytes(&entry[i]);
     if (entry_bytes(&entry[i]) > most || at > most)

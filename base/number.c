@@ -9,21 +9,21 @@ static locale_t enter(void) {
   return c ? uselocale(c) : (locale_t)0;
 }
 
-static void leave(locale_t outer) {
+static void number_leave(locale_t outer) {
   if (outer) uselocale(outer);
 }
 
 double mr_strtod(const char *text, char **end) {
   locale_t outer = enter();
   double v = strtod(text, end);
-  leave(outer);
+  number_leave(outer);
   return v;
 }
 
 int mr_vsnprintf(char *to, size_t n, const char *fmt, va_list ap) {
   locale_t outer = enter();
   int len = vsnprintf(to, n, fmt, ap);
-  leave(outer);
+  number_leave(outer);
   return len;
 }
 
@@ -35,17 +35,17 @@ int mr_snprintf(char *to, size_t n, const char *fmt, ...) {
   return len;
 }
 
-static int print(FILE *to, const char *fmt, va_list ap) {
+static int number_print(FILE *to, const char *fmt, va_list ap) {
   locale_t outer = enter();
   int len = vfprintf(to, fmt, ap);
-  leave(outer);
+  number_leave(outer);
   return len;
 }
 
 int mr_fprintf(FILE *to, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  int len = print(to, fmt, ap);
+  int len = number_print(to, fmt, ap);
   va_end(ap);
   return len;
 }
@@ -53,7 +53,7 @@ int mr_fprintf(FILE *to, const char *fmt, ...) {
 int mr_printf(const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  int len = print(stdout, fmt, ap);
+  int len = number_print(stdout, fmt, ap);
   va_end(ap);
   return len;
 }
@@ -63,7 +63,7 @@ int mr_sscanf(const char *text, const char *fmt, ...) {
   va_start(ap, fmt);
   locale_t outer = enter();
   int n = vsscanf(text, fmt, ap);
-  leave(outer);
+  number_leave(outer);
   va_end(ap);
   return n;
 }

@@ -24,7 +24,7 @@ static bool is_obeyed(uint32_t c) {
          (c >= 0x2066 && c <= 0x2069) || c == 0x2028 || c == 0x2029 || c == UINT32_MAX;
 }
 
-static char *copy(const char *text, bool cell, size_t most, char *to, size_t size) {
+static char *printable_copy(const char *text, bool cell, size_t most, char *to, size_t size) {
   static const char hex[] = "0123456789abcdef";
   size_t at = 0, len;
   uint32_t c;
@@ -47,9 +47,9 @@ static char *copy(const char *text, bool cell, size_t most, char *to, size_t siz
 }
 
 char *mr_printable(const char *text, char *to, size_t size) {
-  return copy(text, false, (size_t)-1, to, size);
+  return printable_copy(text, false, (size_t)-1, to, size);
 }
 
 char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
-  return copy(text, true, most, to, size);
+  return printable_copy(text, true, most, to, size);
 }

@@ -16,7 +16,7 @@ static int by_first(const void *a, const void *b) {
 }
 
 /* Sorts, and joins rows that touch. */
-static void settle(mr_ranges_t *r) {
+static void ranges_settle(mr_ranges_t *r) {
   size_t n = 0;
   if (!r->n) return;
   qsort(r->row, r->n, sizeof *r->row, by_first);
@@ -32,7 +32,7 @@ static void settle(mr_ranges_t *r) {
   r->n = n + 1;
 }
 
-static bool number(const char **at, uint64_t *out) {
+static bool ranges_number(const char **at, uint64_t *out) {
   char *end;
   if (**at < '0' || **at > '9') return false;
   errno = 0;
@@ -41,14 +41,14 @@ static bool number(const char **at, uint64_t *out) {
   return !errno;
 }
 
-static mr_err_t add(mr_ranges_t *r, const char *word, mr_diag_t *diag) {
+static mr_err_t ranges_add(mr_ranges_t *r, const char *word, mr_diag_t *diag) {
   struct mr_range row;
   const char *at = word;
-  bool good = number(&at, &row.first);
+  bool good = ranges_number(&at, &row.first);
   row.last = row.first;
   if (good && *at == '-') {
     at++;
-    good = number(&at, &row.last);
+    good = ranges_number(&at, &row.last);
   }
   if (!good || *at || row.last < row.first)
     return mr_fail(diag, MR_ERR_CONFIG, "\"%.40s\": want numbers and ranges like 3,10-20", word);
@@ -69,11 +69,11 @@ static void blank_comments(char *text) {
     while (*at && *at != '\n') *at++ = ' ';
 }
 
-static mr_err_t parse_words(mr_ranges_t *r, char *text, mr_diag_t *diag) {
+static mr_err_t ranges_parse_words(mr_ranges_t *r, char *text, mr_diag_t *diag) {
   char *save = NULL;
   for (char *word = strtok_r(text, ", \t\r\n", &save); word;
        word = strtok_r(NULL, ", \t\r\n", &save))
-    MR_TRY(add(r, word, diag));
+    MR_TRY(ranges_add(r, word, diag));
   return MR_OK;
 }
 
@@ -88,12 +88,12 @@ mr_err_t mr_ranges_parse(mr_ranges_t *r, const char *text, mr_diag_t *diag) {
     copy = strdup(text);
   if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a list of ranges");
   blank_comments(copy);
-  mr_err_t e = parse_words(r, copy, diag);
+  mr_err_t e = ranges_parse_words(r, copy, diag);
   free(copy);
   if (e < 0)
     mr_ranges_fini(r);
   else
-    settle(r);
+    ranges_settle(r);
   return e;
 }
 

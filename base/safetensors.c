@@ -151,7 +151,7 @@ mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_t
 /* ---- reading ---- */
 
 /* A JSON number that is a whole one in [0,2^53]. */
-static int whole(const cJSON *j, uint64_t *out) {
+static int safetensors_whole(const cJSON *j, uint64_t *out) {
   if (!cJSON_IsNumber(j) || !(j->valuedouble >= 0 && j->valuedouble <= 9007199254740992.0))
     return 0;
   *out = (uint64_t)j->valuedouble;
@@ -177,7 +177,7 @@ static mr_err_t read_tensor(const mr_safetensors_t *f, const char *path, const c
   int good = cJSON_IsArray(shape) && cJSON_GetArraySize(shape) <= MR_MAX_NDIM, bad;
   cJSON_ArrayForEach(d, shape) {
     uint64_t v;
-    if (!good || !(good = whole(d, &v))) break;
+    if (!good || !(good = safetensors_whole(d, &v))) break;
     t->dim[t->ndim++] = (int64_t)v;
   }
   size_t bytes = tensor_bytes(t, &bad);
@@ -185,8 +185,9 @@ static mr_err_t read_tensor(const mr_safetensors_t *f, const char *path, const c
     return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has a shape that is none", path, t->name);
   const cJSON *off = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
   uint64_t from, to;
-  if (!cJSON_IsArray(off) || cJSON_GetArraySize(off) != 2 || !whole(off->child, &from) ||
-      !whole(off->child->next, &to) || from > to || to > f->size - f->body)
+  if (!cJSON_IsArray(off) || cJSON_GetArraySize(off) != 2 ||
+      !safetensors_whole(off->child, &from) || !safetensors_whole(off->child->next, &to) ||
+      from > to || to > f->size - f->body)
     return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s lies outside the file", path, t->name);
   if (to - from != bytes)
     return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has %llu bytes, its shape wants %zu", path,
@@ -195,7 +196,7 @@ static mr_err_t read_tensor(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
-static size_t bytes_of(const mr_st_tensor_t *t) {
+static size_t safetensors_bytes_of(const mr_st_tensor_t *t) {
   int bad;
   return tensor_bytes(t, &bad);
 }
@@ -203,21 +204,22 @@ static size_t bytes_of(const mr_st_tensor_t *t) {
 static int by_place(const void *a, const void *b) {
   const mr_st_tensor_t *x = a, *y = b;
   if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
-  size_t m = bytes_of(x), n = bytes_of(y); /* empty ones first: they share their place */
+  size_t m = safetensors_bytes_of(x),
+         n = safetensors_bytes_of(y); /* empty ones first: they share their place */
   return (m > n) - (m < n);
 }
 
-static int by_name(const void *a, const void *b) {
+static int safetensors_by_name(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static mr_err_t check_names(const cJSON *object, const char *path, mr_diag_t *diag) {
+static mr_err_t safetensors_check_names(const cJSON *object, const char *path, mr_diag_t *diag) {
   int n = cJSON_GetArraySize(object), at = 0;
   const char **name = malloc(sizeof *name * (size_t)(n + 1));
   if (!name) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
   const cJSON *j;
   cJSON_ArrayForEach(j, object) name[at++] = j->string;
-  qsort(name, (size_t)n, sizeof *name, by_name);
+  qsort(name, (size_t)n, sizeof *name, safetensors_by_name);
   mr_err_t e = MR_OK;
   for (int i = 1; i < n && e >= 0; i++)
     if (!strcmp(name[i - 1], name[i]))
@@ -233,7 +235,7 @@ static mr_err_t check_cover(const mr_safetensors_t *f, const char *path, mr_diag
     if (f->tensor[i].data != at)
       return mr_fail(diag, MR_ERR_DATA, "%s: a hole or an overlap before tensor %s", path,
                      f->tensor[i].name);
-    at += bytes_of(&f->tensor[i]);
+    at += safetensors_bytes_of(&f->tensor[i]);
   }
   if (at != f->map + f->size)
     return mr_fail(diag, MR_ERR_DATA, "%s: %zu bytes at the end belong to no tensor", path,
@@ -242,7 +244,7 @@ static mr_err_t check_cover(const mr_safetensors_t *f, const char *path, mr_diag
 }
 
 static mr_err_t read_tensors(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
-  MR_TRY(check_names(f->json, path, diag));
+  MR_TRY(safetensors_check_names(f->json, path, diag));
   f->tensor = calloc((size_t)cJSON_GetArraySize(f->json) + 1, sizeof *f->tensor);
   if (!f->tensor) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
   const cJSON *j;
@@ -262,7 +264,7 @@ static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *
   *ours = 0;
   if (!m) return MR_OK;
   if (!cJSON_IsObject(m)) return mr_fail(diag, MR_ERR_DATA, "%s: bad __metadata__", path);
-  MR_TRY(check_names(m, path, diag));
+  MR_TRY(safetensors_check_names(m, path, diag));
   cJSON_ArrayForEach(j, m) {
     if (!cJSON_IsString(j))
       return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is not text", path, j->string);

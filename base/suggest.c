@@ -33,7 +33,7 @@ size_t mr_edit_distance(const char *a, const char *b) {
 }
 
 /* word in lower case with '-' for '_'; cut where it is too long for mr_edit_distance anyway. */
-static const char *fold(const char *word, char *out) {
+static const char *suggest_fold(const char *word, char *out) {
   size_t n = 0;
   for (; word[n] && n <= WORD_MAX; n++)
     out[n] = word[n] == '_' ? '-' : (char)tolower((unsigned char)word[n]);
@@ -43,7 +43,7 @@ static const char *fold(const char *word, char *out) {
 
 void mr_suggest_offer(mr_suggest_t *s, const char *candidate) {
   char word[WORD_MAX + 2], other[WORD_MAX + 2];
-  size_t d = mr_edit_distance(fold(s->word, word), fold(candidate, other)),
+  size_t d = mr_edit_distance(suggest_fold(s->word, word), suggest_fold(candidate, other)),
          most = strlen(candidate) / 3;
   if (d > (most ? most : 1) || d >= strlen(candidate)) return;
   if (!s->best || d < s->distance) s->best = candidate, s->distance = d;

@@ -9,7 +9,7 @@
 enum { FIRST_ROOM = 512 };
 
 /* Short of memory it writes nothing, which sets the stream's error flag. */
-static ssize_t append(void *to, const char *data, size_t n) {
+static ssize_t text_out_append(void *to, const char *data, size_t n) {
   mr_text_out_t *t = to;
   size_t room = t->room ? t->room : FIRST_ROOM;
   while (room < t->n + n + 1) room *= 2;
@@ -25,7 +25,7 @@ static ssize_t append(void *to, const char *data, size_t n) {
 
 FILE *mr_text_out_open(mr_text_out_t *t) {
   *t = (mr_text_out_t){0};
-  return fopencookie(t, "w", (cookie_io_functions_t){.write = append});
+  return fopencookie(t, "w", (cookie_io_functions_t){.write = text_out_append});
 }
 
 char *mr_text_out_close(mr_text_out_t *t, FILE *out, size_t *n) {

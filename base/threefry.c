@@ -5,7 +5,7 @@
 
 #include "base/erf.h"
 
-static uint32_t rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
+static uint32_t threefry_rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
 
 mr_key_t mr_threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
   static const int rotation[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
@@ -14,7 +14,7 @@ mr_key_t mr_threefry2x32(mr_key_t k, uint32_t x0, uint32_t x1) {
   for (uint32_t group = 1; group <= 5; group++) {
     for (int i = 0; i < 4; i++) {
       x0 += x1;
-      x1 = rotl(x1, rotation[(group + 1) & 1][i]) ^ x0;
+      x1 = threefry_rotl(x1, rotation[(group + 1) & 1][i]) ^ x0;
     }
     x0 += ks[group % 3], x1 += ks[(group + 1) % 3] + group;
   }

@@ -70,7 +70,7 @@ static mr_err_t broadcast_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static size_t publish(mr_stage_t *s, broadcast_t *t) {
+static size_t broadcast_publish(mr_stage_t *s, broadcast_t *t) {
   mr_buf_t *b[MR_BURST];
   size_t n = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < n; i++) {
@@ -100,7 +100,7 @@ static mr_err_t broadcast_step(mr_stage_t *s) {
   int ms;
   uint64_t seen = mr_news(s);
   mr_cast_pump(t->cast);
-  size_t n = publish(s, t);
+  size_t n = broadcast_publish(s, t);
   mr_cast_stats(t->cast, &t->told);
   mr_set_dropped(s, t->told.dropped);
   if (!n && mr_idle(s) == MR_END) return say_end(t, mr_stopping(s));

@@ -73,14 +73,14 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   return NULL;
 }
 
-static void forget(kept_t *t) {
+static void cast_forget(kept_t *t) {
   if (t->n) zmq_msg_close(&t->first);
   while (t->n) zmq_msg_close(&t->part[--t->n]);
 }
 
 void mr_cast_close(mr_cast_t *c) {
   if (!c) return;
-  for (int i = 0; c->kept && i < c->window; i++) forget(&c->kept[i]);
+  for (int i = 0; c->kept && i < c->window; i++) cast_forget(&c->kept[i]);
   mr__socket_close(&c->k, c->linger_ms);
   free(c->kept), free(c->welcome), free(c);
 }
@@ -103,8 +103,8 @@ static bool send_to(mr_cast_t *c, const subscriber_t *s, zmq_msg_t *part, int n)
 }
 
 /* A message of one frame. */
-static void tell(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link_kind_t kind,
-                 int64_t number, const void *body, size_t n) {
+static void cast_tell(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link_kind_t kind,
+                      int64_t number, const void *body, size_t n) {
   zmq_msg_t m;
   mr__link_head_t head;
   mr__link_head(&head, kind, session, number, n, 0);
@@ -136,13 +136,13 @@ static void send_kept(mr_cast_t *c, subscriber_t *s, kept_t *t) {
 static void send_end(mr_cast_t *c, subscriber_t *s) {
   zmq_msg_t part;
   if (s->whole)
-    tell(c, s, 0, MR__LINK_END, c->end, NULL, 0);
+    cast_tell(c, s, 0, MR__LINK_END, c->end, NULL, 0);
   else if (mr__plain_end(c->end, &part))
     send_to(c, s, &part, 1);
   s->waits = false, s->knows_end = true;
 }
 
-static void answer(mr_cast_t *c, subscriber_t *s) {
+static void cast_answer(mr_cast_t *c, subscriber_t *s) {
   kept_t *t = s->waits ? first_from(c, s->asked) : NULL;
   if (t)
     send_kept(c, s, t);
@@ -152,7 +152,7 @@ static void answer(mr_cast_t *c, subscriber_t *s) {
 
 /* ---- requests ---- */
 
-static bool is_here(const subscriber_t *s, int64_t now) {
+static bool cast_is_here(const subscriber_t *s, int64_t now) {
   return s->n_id && now - s->heard_ms < PRESENT_MS;
 }
 
@@ -162,7 +162,7 @@ static subscriber_t *who(mr_cast_t *c, int64_t now) {
   for (int i = 0; i < SUBSCRIBERS; i++) {
     subscriber_t *s = &c->subscriber[i];
     if (s->n_id == c->k.n_from && !memcmp(s->id, c->k.from, s->n_id)) return s;
-    if (!is_here(s, now)) free_one = s;
+    if (!cast_is_here(s, now)) free_one = s;
   }
   if (!free_one) return NULL;
   *free_one = (subscriber_t){.n_id = c->k.n_from, .is_new = true};
@@ -179,7 +179,7 @@ static subscriber_t speaker(const mr_cast_t *c) { /* who spoke last, for an answ
 
 static void introduce(mr_cast_t *c) {
   subscriber_t s = speaker(c);
-  tell(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
+  cast_tell(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
 }
 
 /* Who takes this for a server of batches is told what it is. */
@@ -191,10 +191,10 @@ static void stranger(mr_cast_t *c, const void *frame, size_t n) {
   if (!mr__link_head_read(frame, n, &head, &why) || head.kind != MR__LINK_HELLO) return;
   subscriber_t s = speaker(c);
   int k = snprintf(text, sizeof text, "a broadcast answers there; say subscribe=%s", c->name);
-  tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
+  cast_tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
 }
 
-static void hear(mr_cast_t *c, mr__message_t *m, int64_t now) {
+static void cast_hear(mr_cast_t *c, mr__message_t *m, int64_t now) {
   int64_t number;
   mr__cast_ask_t what;
   subscriber_t *s = NULL;
@@ -208,7 +208,7 @@ static void hear(mr_cast_t *c, mr__message_t *m, int64_t now) {
     return;
   }
   s->heard_ms = now, s->whole = what == MR__CAST_WHOLE, s->asked = number, s->waits = true;
-  answer(c, s);
+  cast_answer(c, s);
 }
 
 void mr_cast_pump(mr_cast_t *c) {
@@ -218,7 +218,7 @@ void mr_cast_pump(mr_cast_t *c) {
   for (int i = 0; i < PER_PUMP; i++) {
     int64_t malformed = c->stats.malformed;
     if (!mr__socket_receive(&c->k, &m)) return;
-    hear(c, &m, now);
+    cast_hear(c, &m, now);
     mr__guard_heard(c->k.guard, &m.frame[0], c->stats.malformed == malformed, false);
     mr__message_close(&m);
   }
@@ -227,7 +227,7 @@ void mr_cast_pump(mr_cast_t *c) {
 static int present(const mr_cast_t *c) {
   int64_t now = mr__link_now_ms();
   int n = 0;
-  for (int i = 0; i < SUBSCRIBERS; i++) n += is_here(&c->subscriber[i], now);
+  for (int i = 0; i < SUBSCRIBERS; i++) n += cast_is_here(&c->subscriber[i], now);
   return n;
 }
 
@@ -242,26 +242,26 @@ static bool put_first(const mr_cast_t *c, const mr_buf_t *b, kept_t *t) {
 bool mr_cast_give(mr_cast_t *c, mr_buf_t *b) {
   kept_t *t = &c->kept[c->at];
   c->stats.published++;
-  forget(t);
+  cast_forget(t);
   if (!present(c)) return true;
   t->number = b->seq;
   if (!put_first(c, b, t)) return false;
   t->n = mr__plain_write(&c->spec, b, b->seq, false, t->part);
   if (!t->n) return zmq_msg_close(&t->first), false;
   c->at = (c->at + 1) % c->window;
-  for (int i = 0; i < SUBSCRIBERS; i++) answer(c, &c->subscriber[i]);
+  for (int i = 0; i < SUBSCRIBERS; i++) cast_answer(c, &c->subscriber[i]);
   return true;
 }
 
 void mr_cast_end(mr_cast_t *c, int64_t number) {
   c->ended = true, c->end = number;
-  for (int i = 0; i < SUBSCRIBERS; i++) answer(c, &c->subscriber[i]);
+  for (int i = 0; i < SUBSCRIBERS; i++) cast_answer(c, &c->subscriber[i]);
 }
 
 bool mr_cast_done(const mr_cast_t *c) {
   int64_t now = mr__link_now_ms();
   for (int i = 0; i < SUBSCRIBERS; i++)
-    if (is_here(&c->subscriber[i], now) && !c->subscriber[i].knows_end) return false;
+    if (cast_is_here(&c->subscriber[i], now) && !c->subscriber[i].knows_end) return false;
   return c->ended;
 }
 

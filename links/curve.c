@@ -46,10 +46,12 @@ static bool is_known(const mr__zap_t *z, const unsigned char *key, int n) {
 
 /* ---- ZAP ---- */
 
-static void say(void *s, const char *text, int flags) { zmq_send(s, text, strlen(text), flags); }
+static void curve_say(void *s, const char *text, int flags) {
+  zmq_send(s, text, strlen(text), flags);
+}
 
 /* version, id, domain, address, identity, mechanism, credentials */
-static void answer(mr__zap_t *z) {
+static void curve_answer(mr__zap_t *z) {
   unsigned char field[7][FIELD_MAX];
   int size[7] = {0}, more = 1;
   size_t n = sizeof more;
@@ -60,23 +62,23 @@ static void answer(mr__zap_t *z) {
     if (k < 0 || zmq_getsockopt(z->asked, ZMQ_RCVMORE, &more, &n)) return;
   }
   bool good = size[5] == 5 && !memcmp(field[5], "CURVE", 5) && is_known(z, field[6], size[6]);
-  say(z->asked, "1.0", ZMQ_SNDMORE);
+  curve_say(z->asked, "1.0", ZMQ_SNDMORE);
   zmq_send(z->asked, field[1], size[1] > FIELD_MAX ? FIELD_MAX : (size_t)size[1], ZMQ_SNDMORE);
-  say(z->asked, good ? "200" : "400", ZMQ_SNDMORE);
-  say(z->asked, good ? "OK" : "not on the list", ZMQ_SNDMORE);
-  say(z->asked, good ? "peer" : "", ZMQ_SNDMORE);
-  say(z->asked, "", 0);
+  curve_say(z->asked, good ? "200" : "400", ZMQ_SNDMORE);
+  curve_say(z->asked, good ? "OK" : "not on the list", ZMQ_SNDMORE);
+  curve_say(z->asked, good ? "peer" : "", ZMQ_SNDMORE);
+  curve_say(z->asked, "", 0);
 }
 
 static void *zap_main(void *arg) {
   mr__zap_t *z = arg;
   zmq_pollitem_t item[2] = {{z->asked, 0, ZMQ_POLLIN, 0}, {z->stopped, 0, ZMQ_POLLIN, 0}};
   while (zmq_poll(item, 2, -1) >= 0 && !(item[1].revents & ZMQ_POLLIN))
-    if (item[0].revents & ZMQ_POLLIN) answer(z);
+    if (item[0].revents & ZMQ_POLLIN) curve_answer(z);
   return NULL;
 }
 
-static bool start(mr__zap_t *z, void *context) {
+static bool curve_start(mr__zap_t *z, void *context) {
   sigset_t all, before;
   z->asked = zmq_socket(context, ZMQ_REP);
   z->stop = zmq_socket(context, ZMQ_PAIR);
@@ -120,7 +122,7 @@ mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *
   explicit_bzero(sec, sizeof sec);
   if (good && k->router)
     good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVER, &one, sizeof one) &&
-           !zmq_setsockopt(k->socket, ZMQ_ZAP_DOMAIN, "millrace", 8) && start(z, k->context);
+           !zmq_setsockopt(k->socket, ZMQ_ZAP_DOMAIN, "millrace", 8) && curve_start(z, k->context);
   else if (good)
     good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVERKEY, peer, sizeof peer);
   if (good && k->router) return k->zap = z, MR_OK;

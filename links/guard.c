@@ -41,7 +41,7 @@ struct mr__guard {
   connection_t at[];
 };
 
-static int limit_of(int most) {
+static int guard_limit_of(int most) {
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY) return most;
   int64_t share = (int64_t)r.rlim_cur / SHARE;
@@ -56,7 +56,8 @@ mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t serve
   mr_fd_reserve();
   mr__guard_t *g = calloc(1, sizeof *g + (size_t)most * sizeof *g->at);
   if (!g) return NULL;
-  g->socket = socket, g->most = limit_of(most), g->served = -1, g->served_bytes = served_bytes;
+  g->socket = socket, g->most = guard_limit_of(most), g->served = -1,
+  g->served_bytes = served_bytes;
   snprintf(name, sizeof name, "inproc://guard-%llu",
            (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
   g->events = zmq_socket(context, ZMQ_PAIR);
@@ -85,18 +86,18 @@ static bool stands(const connection_t *c) {
   return fstat(c->fd, &st) == 0 && st.st_ino == c->inode && S_ISSOCK(st.st_mode);
 }
 
-static uint64_t bytes_of(const connection_t *c) {
+static uint64_t guard_bytes_of(const connection_t *c) {
   struct tcp_info info = {0};
   socklen_t n = sizeof info;
   /* Of other sockets the kernel counts none: only this user reaches those. */
   return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 ? 0 : info.tcpi_bytes_received;
 }
 
-static void forget(mr__guard_t *g, int i) { g->at[i] = g->at[--g->n]; }
+static void guard_forget(mr__guard_t *g, int i) { g->at[i] = g->at[--g->n]; }
 
-static void cut(mr__guard_t *g, int i) {
+static void guard_cut(mr__guard_t *g, int i) {
   if (stands(&g->at[i])) shutdown(g->at[i].fd, SHUT_RDWR);
-  forget(g, i);
+  guard_forget(g, i);
 }
 
 /* The connection that is missed least: of those that said nothing the oldest, else the one that has
@@ -116,12 +117,12 @@ static void accepted(mr__guard_t *g, int fd, int64_t now) {
   connection_t c = {.fd = fd, .since_ms = now};
   struct stat st;
   for (int i = g->n - 1; i >= 0; i--)
-    if (g->at[i].fd == fd || !stands(&g->at[i])) forget(g, i);
+    if (g->at[i].fd == fd || !stands(&g->at[i])) guard_forget(g, i);
   if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode)) return; /* gone already */
   c.inode = st.st_ino;
   if (g->n == g->most) {
     int i = least_missed(g, now);
-    if (i >= 0) cut(g, i);
+    if (i >= 0) guard_cut(g, i);
   }
   if (g->n == g->most)
     shutdown(fd, SHUT_RDWR);
@@ -142,8 +143,8 @@ static void hear_events(mr__guard_t *g, int64_t now) {
   }
 }
 
-static bool goes_too_far(const mr__guard_t *g, connection_t *c, int64_t now) {
-  uint64_t bytes = bytes_of(c);
+static bool guard_goes_too_far(const mr__guard_t *g, connection_t *c, int64_t now) {
+  uint64_t bytes = guard_bytes_of(c);
   int64_t most = c->fd == g->served ? g->served_bytes : STRANGER_BYTES;
   if (c->spoke) c->bytes = bytes;
   c->spoke = false;
@@ -157,9 +158,9 @@ void mr__guard_tend(mr__guard_t *g) {
   g->swept_ms = now;
   for (int i = g->n - 1; i >= 0; i--) {
     if (!stands(&g->at[i]))
-      forget(g, i);
-    else if (goes_too_far(g, &g->at[i], now))
-      cut(g, i);
+      guard_forget(g, i);
+    else if (guard_goes_too_far(g, &g->at[i], now))
+      guard_cut(g, i);
   }
 }
 

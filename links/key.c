@@ -67,7 +67,7 @@ static bool find_key(const char *text, const char *what, char key[MR_KEY_TEXT]) 
   return false;
 }
 
-static mr_err_t read_text(const char *file, bool secret, char text[FILE_MAX], mr_diag_t *diag) {
+static mr_err_t key_read_text(const char *file, bool secret, char text[FILE_MAX], mr_diag_t *diag) {
   struct stat st;
   int fd = open(file, O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? -1 : read(fd, text, FILE_MAX - 1);
@@ -92,7 +92,7 @@ static mr_err_t not_a_key(const char *file, const char *what, mr_diag_t *diag) {
 mr_err_t mr_key_read_secret(const char *file, char public_key[MR_KEY_TEXT],
                             char secret_key[MR_KEY_TEXT], mr_diag_t *diag) {
   char text[FILE_MAX];
-  MR_TRY(read_text(file, true, text, diag));
+  MR_TRY(key_read_text(file, true, text, diag));
   bool good = find_key(text, "public", public_key) && find_key(text, "secret", secret_key);
   memset(text, 0, sizeof text);
   if (!good) return not_a_key(file, "secret", diag);
@@ -107,6 +107,6 @@ mr_err_t mr_key_read_secret(const char *file, char public_key[MR_KEY_TEXT],
 
 mr_err_t mr_key_read_public(const char *file, char public_key[MR_KEY_TEXT], mr_diag_t *diag) {
   char text[FILE_MAX];
-  MR_TRY(read_text(file, false, text, diag));
+  MR_TRY(key_read_text(file, false, text, diag));
   return find_key(text, "public", public_key) ? MR_OK : not_a_key(file, "public", diag);
 }

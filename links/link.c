@@ -61,7 +61,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
 }
 
 /* The spec with a dataset of its own, by way of the bytes that the peer gets. */
-static mr_err_t keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) {
+static mr_err_t link_keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) {
   char text[512], wire[SHORT_MESSAGE / 2];
   mr_spec_text(spec, text, sizeof text);
   size_t n = mr__link_spec_write(spec, wire, sizeof wire);
@@ -81,7 +81,8 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
   l->acked = l->committed_heard = first;
   l->scratch = malloc(mr__link_first_max(spec));
   if (!l->scratch) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
-  if (!l->scratch || keep_spec(l, spec, diag) < 0 || (!l->cfg.copy && mr__share_open(l, diag) < 0))
+  if (!l->scratch || link_keep_spec(l, spec, diag) < 0 ||
+      (!l->cfg.copy && mr__share_open(l, diag) < 0))
     return mr_link_close(l), NULL;
   return l;
 }
@@ -102,7 +103,7 @@ mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
   l->expected = l->taken = l->released = l->committed_said = l->released_said = l->point.number;
   atomic_init(&l->committed, l->point.number);
   l->spec_is_wanted = want != NULL;
-  if (want && (keep_spec(l, want, diag) < 0 || mr__link_in_ready(l, diag) < 0))
+  if (want && (link_keep_spec(l, want, diag) < 0 || mr__link_in_ready(l, diag) < 0))
     return mr_link_close(l), NULL;
   return l;
 }
@@ -119,7 +120,7 @@ static bool has_to_wait(const mr_link_t *l) {
   return mr_link_over(l) && l->released == l->total;
 }
 
-static void linger(mr_link_t *l) {
+static void link_linger(mr_link_t *l) {
   int64_t until = mr__link_now_ms() + l->cfg.linger_ms;
   if (!l->out) {
     l->ack_due_ms = 1; /* what was released meanwhile is said at once */
@@ -134,7 +135,7 @@ static void linger(mr_link_t *l) {
 
 void mr_link_close(mr_link_t *l) {
   if (!l) return;
-  if (l->k.socket) linger(l);
+  if (l->k.socket) link_linger(l);
   for (int64_t i = l->first_held; l->held && i < l->next; i++)
     mr_buf_unref(l->held[i % l->cfg.window]);
   for (int64_t i = l->taken; l->came && i < l->expected; i++)

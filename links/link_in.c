@@ -41,7 +41,7 @@ mr_err_t mr_link_in_open(mr_stage_t *s) {
 
 /* Without a stage that keeps what a new process would go on from, what is released is all there is
    to say. */
-static void commit(const mr_stage_t *s, mr_link_t *link) {
+static void link_in_commit(const mr_stage_t *s, mr_link_t *link) {
   int64_t number = mr_committed(s);
   mr_link_commit(link, number < 0 ? INT64_MAX : number);
 }
@@ -52,7 +52,7 @@ static void say_numbers(mr_stage_t *s, const mr_link_t *link) {
   mr_set_link(s, now.released, now.committed);
 }
 
-static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
+static size_t link_in_pass_on(mr_stage_t *s, mr_link_t *link) {
   mr_buf_t *b[MR_BURST];
   size_t n = mr_link_take(link, b, mr_room(s, 0));
   mr_give(s, 0, b, n);
@@ -60,7 +60,7 @@ static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
 }
 
 /* A peer that never comes is most often one that was not started, or not let in. */
-static void say_alone(const mr_stage_t *s) {
+static void link_in_say_alone(const mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   mr_link_stats_t now;
   if (!t->opened_ns || mr_now_ns() - t->opened_ns < ALONE_MS * INT64_C(1000000)) return;
@@ -72,7 +72,7 @@ static void say_alone(const mr_stage_t *s) {
 }
 
 static mr_err_t in_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
-  say_alone(s);
+  link_in_say_alone(s);
   struct pollfd fd[MR_LINK_FDS];
   int ms, n = mr_link_fds(link, fd, &ms);
   s->waits = mr_link_credit(link) ? MR_WAITS_INPUT : MR_WAITS_ROOM;
@@ -83,7 +83,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
-  commit(s, t->link);
+  link_in_commit(s, t->link);
   if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
   mr_link_tell_refusals(s, t->link, &t->refused);
   say_numbers(s, t->link);
@@ -92,7 +92,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
     mr_link_pump(t->link, NULL);
     return MR_END;
   }
-  size_t n = pass_on(s, t->link);
+  size_t n = link_in_pass_on(s, t->link);
   if (mr_link_over(t->link)) return MR_END;
   return n ? MR_OK : in_wait(s, t->link, seen);
 }
@@ -100,7 +100,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
 void mr_link_in_close(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   if (t->link) {
-    commit(s, t->link);
+    link_in_commit(s, t->link);
     mr_link_pump(t->link, NULL); /* counts what was released since the last step */
     mr_link_stats(t->link, &t->told);
   }

@@ -51,7 +51,7 @@ static void to_stream_at(const mr_link_point_t *p, mr_stream_at_t *at) {
 }
 
 /* Passes on what the graph has and the link takes; returns how much. */
-static size_t pass_on(mr_stage_t *s, mr_link_t *link) {
+static size_t link_out_pass_on(mr_stage_t *s, mr_link_t *link) {
   mr_buf_t *b[MR_BURST];
   size_t room = mr_link_room(link);
   size_t n = mr_take(s, 0, b, room < MR_BURST ? room : MR_BURST);
@@ -111,7 +111,7 @@ static mr_err_t out_step(mr_stage_t *s) {
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
   if (mr_stopping(s)) return MR_END;
-  size_t n = mr_link_room(o->link) ? pass_on(s, o->link) : 0;
+  size_t n = mr_link_room(o->link) ? link_out_pass_on(s, o->link) : 0;
   if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
   if (mr_link_pump(o->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
   mr_link_tell_refusals(s, o->link, &o->refused);

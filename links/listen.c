@@ -29,17 +29,17 @@ struct mr_listen {
   mr_listen_stats_t stats;
 };
 
-static void fail(mr_listen_t *l, mr_err_t code, const char *text) {
+static void listen_fail(mr_listen_t *l, mr_err_t code, const char *text) {
   mr_fail(&l->failure, code, "broadcast %s: %s", l->name, text);
 }
 
-static void ready(mr_listen_t *l) {
+static void listen_ready(mr_listen_t *l) {
   l->pool = mr__rx_pool(&l->spec, l->window, &l->rx);
   l->have_spec = l->pool != NULL;
-  if (!l->pool) fail(l, MR_ERR_NOMEM, "no memory for its buffers");
+  if (!l->pool) listen_fail(l, MR_ERR_NOMEM, "no memory for its buffers");
 }
 
-static bool keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
+static bool listen_keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
   mr_spec_t spec;
   void *names = NULL;
   bool good = mr__link_spec_read(bytes, n, &spec, &names);
@@ -48,20 +48,20 @@ static bool keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
   if (!good || l->have_spec) {
     if (good && !mr__link_spec_same(&spec, &l->spec, why, sizeof why)) {
       snprintf(text, sizeof text, "it publishes (there) other buffers than before (here): %s", why);
-      fail(l, MR_ERR_SHAPE, text);
+      listen_fail(l, MR_ERR_SHAPE, text);
     }
     free(names);
     return good;
   }
   l->spec = spec, l->names = names;
-  ready(l);
+  listen_ready(l);
   return true;
 }
 
 static bool want_spec(mr_listen_t *l, const mr_spec_t *want) {
   char wire[SHORT / 2];
   size_t n = want ? mr__link_spec_write(want, wire, sizeof wire) : 0;
-  return !want || (n && keep_spec(l, wire, n) && l->have_spec);
+  return !want || (n && listen_keep_spec(l, wire, n) && l->have_spec);
 }
 
 mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int64_t first,
@@ -99,8 +99,8 @@ static void count_gap(mr_listen_t *l, int64_t number) {
   l->stats.gaps++;
 }
 
-static bool hear_data(mr_listen_t *l, const mr__link_head_t *head, const void *body,
-                      mr__message_t *m) {
+static bool listen_hear_data(mr_listen_t *l, const mr__link_head_t *head, const void *body,
+                             mr__message_t *m) {
   mr__link_data_t d;
   mr__link_parts_t parts;
   mr_buf_t *b;
@@ -123,15 +123,15 @@ static bool hear_end(mr_listen_t *l, int64_t number) {
   return true;
 }
 
-static void refused(mr_listen_t *l, const char *body, size_t n) {
+static void listen_refused(mr_listen_t *l, const char *body, size_t n) {
   char text[200];
   size_t k = n < sizeof text ? n : sizeof text - 1;
   for (size_t i = 0; i < k; i++) text[i] = (unsigned char)body[i] < ' ' ? '?' : body[i];
   text[k] = 0;
-  fail(l, MR_ERR_DATA, text);
+  listen_fail(l, MR_ERR_DATA, text);
 }
 
-static bool hear(mr_listen_t *l, mr__message_t *m) {
+static bool listen_hear(mr_listen_t *l, mr__message_t *m) {
   mr__link_head_t head;
   const char *why, *first = zmq_msg_data(&m->frame[0]), *body = first + sizeof head;
   if (m->bad || !mr__link_head_read(first, zmq_msg_size(&m->frame[0]), &head, &why) ||
@@ -140,19 +140,19 @@ static bool hear(mr_listen_t *l, mr__message_t *m) {
   switch (head.kind) {
     case MR__LINK_WELCOME:
       if (head.body < MR__LINK_TOKEN) return false;
-      if (!keep_spec(l, body + MR__LINK_TOKEN, head.body - MR__LINK_TOKEN)) return false;
+      if (!listen_keep_spec(l, body + MR__LINK_TOKEN, head.body - MR__LINK_TOKEN)) return false;
       if (!l->checked) l->asked_ms = 0;
       return l->checked = true;
-    case MR__LINK_DATA: return hear_data(l, &head, body, m);
+    case MR__LINK_DATA: return listen_hear_data(l, &head, body, m);
     case MR__LINK_END: return hear_end(l, head.number);
-    case MR__LINK_REFUSE: return refused(l, body, head.body), true;
+    case MR__LINK_REFUSE: return listen_refused(l, body, head.body), true;
     default: return false;
   }
 }
 
 /* ---- asking ---- */
 
-static void ask(mr_listen_t *l) {
+static void listen_ask(mr_listen_t *l) {
   char text[MR_LINK_NAME_MAX + 40];
   int64_t now = mr__link_now_ms();
   if (l->ended || (l->asked_ms && now - l->asked_ms < AGAIN_MS)) return;
@@ -170,12 +170,12 @@ mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag) {
   mr__message_t m;
   for (int i = 0; i < PER_PUMP; i++) {
     if (!mr__socket_receive(&l->k, &m)) break;
-    if (!hear(l, &m)) l->stats.malformed++;
+    if (!listen_hear(l, &m)) l->stats.malformed++;
     mr__message_close(&m);
   }
   if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
   while (l->released < l->taken && mr__rx_is_released(l->rx, l->released)) l->released++;
-  ask(l);
+  listen_ask(l);
   return MR_OK;
 }
 

@@ -61,7 +61,7 @@ typedef struct head {
   size_t n;
 } head_t;
 
-__attribute__((format(printf, 2, 3))) static void put(head_t *h, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static void plain_put(head_t *h, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   int k = vsnprintf(h->text + h->n, sizeof h->text - h->n, fmt, ap);
@@ -71,22 +71,24 @@ __attribute__((format(printf, 2, 3))) static void put(head_t *h, const char *fmt
 }
 
 /* The first dimension is the number of records, or of all their rows. */
-static void put_field(head_t *h, const mr_spec_t *spec, const mr_buf_t *b, int f) {
+static void plain_put_field(head_t *h, const mr_spec_t *spec, const mr_buf_t *b, int f) {
   const mr_field_t *field = &spec->field[f];
   bool batches = spec->flow == MR_FLOW_BATCHES;
   int64_t first = !batches ? (int64_t)b->size : field->ragged ? b->field[f].offset[b->n] : b->n;
-  put(h, "%s{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [%" PRId64, f ? ", " : "", field->name,
-      numpy_type(field->dtype), first);
-  for (int i = field->ragged || !batches; i < field->ndim; i++) put(h, ", %" PRId64, field->dim[i]);
-  put(h, "]%s}", field->ragged ? ", \"ragged\": true" : "");
+  plain_put(h, "%s{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [%" PRId64, f ? ", " : "",
+            field->name, numpy_type(field->dtype), first);
+  for (int i = field->ragged || !batches; i < field->ndim; i++)
+    plain_put(h, ", %" PRId64, field->dim[i]);
+  plain_put(h, "]%s}", field->ragged ? ", \"ragged\": true" : "");
 }
 
 static void write_head(const mr_spec_t *spec, const mr_buf_t *b, int64_t number, head_t *h) {
-  put(h,
-      "{\"number\": %" PRId64 ", \"epoch\": %" PRId64 ", \"position\": %" PRId64 ", \"fields\": [",
-      number, b->epoch, b->position);
-  for (int f = 0; f < spec->n_fields; f++) put_field(h, spec, b, f);
-  put(h, "], \"end\": false}");
+  plain_put(h,
+            "{\"number\": %" PRId64 ", \"epoch\": %" PRId64 ", \"position\": %" PRId64
+            ", \"fields\": [",
+            number, b->epoch, b->position);
+  for (int f = 0; f < spec->n_fields; f++) plain_put_field(h, spec, b, f);
+  plain_put(h, "], \"end\": false}");
 }
 
 /* ---- frames ---- */
@@ -106,17 +108,17 @@ static void add_copy(frames_t *t, const void *from, size_t n) {
   t->n++;
 }
 
-static void let_go(void *data, void *hint) { mr_buf_unref(hint); }
+static void plain_let_go(void *data, void *hint) { mr_buf_unref(hint); }
 
 static void add_held(frames_t *t, mr_buf_t *b, void *at, size_t n) {
   if (!t->good) return;
-  t->good = !zmq_msg_init_data(&t->part[t->n], at, n, let_go, b);
+  t->good = !zmq_msg_init_data(&t->part[t->n], at, n, plain_let_go, b);
   if (!t->good) return;
   mr_buf_ref(b);
   t->n++;
 }
 
-static int finish(frames_t *t) {
+static int plain_finish(frames_t *t) {
   while (!t->good && t->n) zmq_msg_close(&t->part[--t->n]);
   return t->n;
 }
@@ -140,7 +142,7 @@ int mr__plain_write(const mr_spec_t *spec, mr_buf_t *b, int64_t number, bool hol
       add_copy(&t, at, bytes);
     if (spec->field[f].ragged) add_copy(&t, b->field[f].offset, (n + 1) * sizeof(int64_t));
   }
-  return finish(&t);
+  return plain_finish(&t);
 }
 
 int mr__plain_frame(const mr_spec_t *spec, int f) {
@@ -154,7 +156,7 @@ int mr__plain_frame(const mr_spec_t *spec, int f) {
 static int head_alone(const head_t *h, zmq_msg_t *part) {
   frames_t t = {part, 0, true};
   add_copy(&t, h->text, h->n);
-  return finish(&t);
+  return plain_finish(&t);
 }
 
 int mr__plain_error(int64_t number, const char *why, zmq_msg_t *part) {
@@ -166,12 +168,12 @@ int mr__plain_error(int64_t number, const char *why, zmq_msg_t *part) {
     text[at++] = (unsigned char)*why < ' ' ? ' ' : *why;
   }
   text[at] = 0;
-  put(&h, "{\"number\": %" PRId64 ", \"end\": false, \"error\": \"%s\"}", number, text);
+  plain_put(&h, "{\"number\": %" PRId64 ", \"end\": false, \"error\": \"%s\"}", number, text);
   return head_alone(&h, part);
 }
 
 int mr__plain_end(int64_t number, zmq_msg_t *part) {
   head_t h = {.n = 0};
-  put(&h, "{\"number\": %" PRId64 ", \"end\": true}", number);
+  plain_put(&h, "{\"number\": %" PRId64 ", \"end\": true}", number);
   return head_alone(&h, part);
 }

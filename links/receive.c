@@ -81,8 +81,8 @@ static void refuse_data(mr_link_t *l, int64_t number) {
   mr__link_refuse_peer(l, MR_ERR_DATA, text);
 }
 
-static void hear_data(mr_link_t *l, const mr__link_head_t *head, const void *body,
-                      mr__message_t *m) {
+static void receive_hear_data(mr_link_t *l, const mr__link_head_t *head, const void *body,
+                              mr__message_t *m) {
   mr__link_data_t d;
   mr__link_parts_t parts;
   mr_buf_t *b = NULL;
@@ -117,7 +117,7 @@ void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *bo
   switch (head->kind) {
     case MR__LINK_KNOCK: return hear_knock(l, head, body);
     case MR__LINK_WELCOME: return hear_welcome(l, head, body);
-    case MR__LINK_DATA: return hear_data(l, head, body, m);
+    case MR__LINK_DATA: return receive_hear_data(l, head, body, m);
     case MR__LINK_END:
       if (head->number != l->expected) return mr__link_part(l);
       l->total = head->number;

@@ -88,7 +88,7 @@ void mr__link_out_speaks(mr_link_t *l) {
 
 /* ---- hearing ---- */
 
-static void let_go(mr_link_t *l, int64_t number) {
+static void send_let_go(mr_link_t *l, int64_t number) {
   assert(number <= l->next);
   for (; l->first_held < number; l->first_held++) {
     mr_buf_unref(*held_at(l, l->first_held));
@@ -99,7 +99,7 @@ static void let_go(mr_link_t *l, int64_t number) {
 static void acknowledged(mr_link_t *l, int64_t released, int64_t committed) {
   l->acked = released;
   if (committed > l->committed_heard) l->committed_heard = committed;
-  let_go(l, released);
+  send_let_go(l, released);
 }
 
 static bool welcome(mr_link_t *l, bool shares) {
@@ -116,7 +116,8 @@ static bool same_point(const mr_link_point_t *a, const mr_link_point_t *b) {
 }
 
 /* Why the stream cannot start at this point; NULL: nothing is known against it. */
-static const char *why_not(const mr_link_t *l, const mr_link_point_t *p, char *text, size_t n) {
+static const char *send_why_not(const mr_link_t *l, const mr_link_point_t *p, char *text,
+                                size_t n) {
   int words = l->spec.flow == MR_FLOW_BATCHES ? l->spec.n_words : 0;
   if (*l->barred_why && same_point(p, &l->barred)) return l->barred_why;
   if (!p->n_words || p->n_words == words) return NULL;
@@ -134,7 +135,7 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
                            "another link answers at this address");
   char text[128];
   p.epoch = hello.epoch, p.position = hello.position, p.n_words = (int)hello.n_words;
-  const char *why = why_not(l, &p, text, sizeof text);
+  const char *why = send_why_not(l, &p, text, sizeof text);
   if (why) {
     mr__link_count_refusal(l, why);
     return mr__link_answer(l, MR__LINK_REFUSE, head->session, why);

@@ -34,7 +34,7 @@ static void set_keepalive(void *socket) {
   set_int(socket, ZMQ_TCP_MAXRT, LOST_S * 1000);
 }
 
-static void set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest) {
+static void socket_set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest) {
   void *s = k->socket;
   zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest,
                  sizeof longest); /* else a peer's size field decides */
@@ -81,7 +81,7 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
   k->context = zmq_ctx_new();
   k->socket = k->context ? zmq_socket(k->context, k->router ? ZMQ_ROUTER : ZMQ_DEALER) : NULL;
   if (!k->socket) return mr_fail(diag, MR_ERR_NOMEM, "no socket: %s", zmq_strerror(zmq_errno()));
-  set_options(k, cfg, longest);
+  socket_set_options(k, cfg, longest);
   MR_TRY(mr__socket_curve(k, cfg, diag));
   if (cfg->bind) MR_TRY(mr_address_make_free(cfg->address, diag));
   if (cfg->bind && !cfg->key) only_this_user(k->socket);
@@ -117,7 +117,7 @@ static bool more(void *socket) {
   return v;
 }
 
-static void drain(void *socket) {
+static void socket_drain(void *socket) {
   while (more(socket)) {
     zmq_msg_t rest;
     zmq_msg_init(&rest);
@@ -154,7 +154,7 @@ static bool receive(mr__socket_t *k, mr__message_t *m) {
     if (!receive_frame(k, m)) return false;
   } while (m->n < MR__LINK_FRAMES && more(k->socket));
   m->bad = more(k->socket);
-  if (m->bad) drain(k->socket);
+  if (m->bad) socket_drain(k->socket);
   return true;
 }
 

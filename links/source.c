@@ -49,7 +49,7 @@ static const mr_opt_t source_opts[] = {
     {0}};
 
 /* The server's words stay when the link is gone. */
-static const char *keep(source_t *t, size_t *used, const char *text) {
+static const char *source_keep(source_t *t, size_t *used, const char *text) {
   size_t n = strlen(text) + 1;
   if (*used + n > MR__SOURCE_NAMES) return "";
   char *at = memcpy(t->names + *used, text, n);
@@ -61,15 +61,15 @@ void mr__source_keep_dataset(source_t *t, mr_spec_t *spec) {
   size_t used = 0;
   const mr_dataset_t *d = spec->dataset;
   if (!d) return;
-  t->dataset.origin = keep(t, &used, d->origin);
+  t->dataset.origin = source_keep(t, &used, d->origin);
   t->dataset.n_classes = d->n_classes < MR__SOURCE_CLASSES ? d->n_classes : MR__SOURCE_CLASSES;
   t->dataset.class_name = t->class_name;
   for (int i = 0; i < t->dataset.n_classes; i++)
-    t->class_name[i] = keep(t, &used, d->class_name[i]);
+    t->class_name[i] = source_keep(t, &used, d->class_name[i]);
   spec->dataset = &t->dataset;
 }
 
-static mr_err_t ask(mr_stage_t *s, mr_link_t *link) {
+static mr_err_t source_ask(mr_stage_t *s, mr_link_t *link) {
   const source_t *t = s->state;
   mr_diag_t why = {0};
   for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_link_spec(link);) {
@@ -95,7 +95,7 @@ static mr_err_t source_plan(mr_stage_t *s) {
   mr_diag_t why = {0};
   cfg.window = 1;
   mr_link_t *link = mr_link_open_in(&cfg, NULL, NULL, &why);
-  mr_err_t e = link ? ask(s, link) : mr_stage_fail(s, why.code, "%s", why.text);
+  mr_err_t e = link ? source_ask(s, link) : mr_stage_fail(s, why.code, "%s", why.text);
   mr_link_close(link);
   return e;
 }

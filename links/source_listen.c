@@ -13,7 +13,7 @@
 
 enum { ALONE_MS = 5000 };
 
-static mr_err_t ask(mr_stage_t *s, mr_listen_t *listen) {
+static mr_err_t source_listen_ask(mr_stage_t *s, mr_listen_t *listen) {
   const source_t *t = s->state;
   mr_diag_t why = {0};
   struct pollfd fd;
@@ -47,7 +47,7 @@ mr_err_t mr__source_listen_plan(mr_stage_t *s) {
   mr_link_cfg_t cfg = cfg_of(t);
   mr_diag_t why = {0};
   mr_listen_t *listen = mr_listen_open(&cfg, NULL, 0, &why);
-  mr_err_t e = listen ? ask(s, listen) : mr_stage_fail(s, why.code, "%s", why.text);
+  mr_err_t e = listen ? source_listen_ask(s, listen) : mr_stage_fail(s, why.code, "%s", why.text);
   mr_listen_close(listen);
   return e;
 }
@@ -64,7 +64,7 @@ mr_err_t mr__source_listen_open(mr_stage_t *s) {
 }
 
 /* Once: most often the publisher was not started, or has ended. */
-static void say_alone(const mr_stage_t *s) {
+static void source_listen_say_alone(const mr_stage_t *s) {
   source_t *t = s->state;
   if (!t->in.opened_ns || mr_now_ns() - t->in.opened_ns < ALONE_MS * INT64_C(1000000)) return;
   t->in.opened_ns = 0;
@@ -77,7 +77,7 @@ static mr_err_t listen_wait(mr_stage_t *s, uint64_t seen) {
   struct pollfd fd;
   int ms, n = mr_listen_fds(t->listen, &fd, &ms);
   if (t->heard.received) t->in.opened_ns = 0;
-  say_alone(s);
+  source_listen_say_alone(s);
   s->waits = mr_listen_credit(t->listen) ? MR_WAITS_INPUT : MR_WAITS_ROOM;
   return mr_listen_pending(t->listen) ? MR_OK : mr_wait_fds(s, seen, &fd, n, ms);
 }

@@ -47,7 +47,7 @@ bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, cons
   return head->number >= 0 && head->number <= MR_LINK_NUMBER_MAX;
 }
 
-static bool is_text(const char *text, size_t n) { return memchr(text, 0, n) != NULL; }
+static bool wire_is_text(const char *text, size_t n) { return memchr(text, 0, n) != NULL; }
 
 /* A limit is at most a window beyond the number that it is said with. */
 static bool is_limit(int64_t limit, int64_t number) {
@@ -58,7 +58,8 @@ bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_he
                          int64_t *word) {
   if (n < sizeof *hello) return false;
   memcpy(hello, body, sizeof *hello);
-  if (!is_text(hello->name, sizeof hello->name) || !is_text(hello->host, sizeof hello->host))
+  if (!wire_is_text(hello->name, sizeof hello->name) ||
+      !wire_is_text(hello->host, sizeof hello->host))
     return false;
   if (hello->n_words > MR_LINK_WORDS || n != sizeof *hello + hello->n_words * sizeof *word)
     return false;
@@ -118,7 +119,7 @@ size_t mr__link_first_max(const mr_spec_t *spec) {
   return bytes + n * 17 + (size_t)spec->n_fields * ((n + 1) * 8 + MR__LINK_INLINE);
 }
 
-static char *put(char *at, const void *from, size_t n) {
+static char *wire_put(char *at, const void *from, size_t n) {
   if (n) memcpy(at, from, n);
   return at + n;
 }
@@ -126,26 +127,26 @@ static char *put(char *at, const void *from, size_t n) {
 static char *put_records(char *at, const mr__link_data_t *d, const mr_spec_t *spec,
                          const mr_buf_t *b) {
   size_t n = (size_t)d->n;
-  at = put(at, b->key, n * 8);
-  at = put(at, b->draw, n * 8);
+  at = wire_put(at, b->key, n * 8);
+  at = wire_put(at, b->draw, n * 8);
   for (int f = 0; f < spec->n_fields; f++)
-    if (spec->field[f].ragged) at = put(at, b->field[f].offset, (n + 1) * 8);
-  return put(at, b->excluded, n);
+    if (spec->field[f].ragged) at = wire_put(at, b->field[f].offset, (n + 1) * 8);
+  return wire_put(at, b->excluded, n);
 }
 
 size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b,
                            uint64_t session, int64_t number, char *out) {
   bool batches = spec->flow == MR_FLOW_BATCHES, known = d->where == MR__LINK_WHERE_POOL;
   int frames = 0;
-  char *at = put(out + sizeof(mr__link_head_t), d, sizeof *d);
-  at = put(at, b->word, d->n_words * 8);
+  char *at = wire_put(out + sizeof(mr__link_head_t), d, sizeof *d);
+  at = wire_put(at, b->word, d->n_words * 8);
   if (!known && batches) at = put_records(at, d, spec, b);
   for (int f = 0; !known && f < spec->n_fields; f++) {
     const void *from = batches ? b->field[f].data : b->data;
     if (is_apart(d, f))
       frames++;
     else
-      at = put(at, from, mr__link_field_bytes(spec, b, f));
+      at = wire_put(at, from, mr__link_field_bytes(spec, b, f));
   }
   mr__link_head_t head;
   size_t body = (size_t)(at - out) - sizeof head;
@@ -157,7 +158,7 @@ size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, cons
 /* ---- buffers, believed ---- */
 
 /* Takes n bytes off the front of what is left. */
-static const char *cut(const char **at, size_t *left, size_t n) {
+static const char *wire_cut(const char **at, size_t *left, size_t n) {
   const char *part = *at;
   if (n > *left) return NULL;
   *at += n, *left -= n;
@@ -165,7 +166,7 @@ static const char *cut(const char **at, size_t *left, size_t n) {
 }
 
 /* A field may know its classes, and the dataset those of the only label. */
-static int classes_of(const mr_spec_t *spec, int f) {
+static int wire_classes_of(const mr_spec_t *spec, int f) {
   int own = spec->field[f].n_classes ? spec->field[f].n_classes : INT32_MAX;
   int named = spec->dataset && spec->dataset->n_classes && mr_spec_label(spec) == f
                   ? spec->dataset->n_classes
@@ -174,7 +175,7 @@ static int classes_of(const mr_spec_t *spec, int f) {
 }
 
 bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec, int f) {
-  int classes = classes_of(spec, f);
+  int classes = wire_classes_of(spec, f);
   for (int i = 0; i < n; i++) {
     int32_t v;
     memcpy(&v, (const char *)label + (size_t)i * sizeof v, sizeof v);
@@ -209,18 +210,18 @@ static bool numbers_fit(const mr__link_data_t *d, const mr_spec_t *spec) {
 static bool cut_records(const char **at, size_t *left, const mr__link_data_t *d,
                         const mr_spec_t *spec, mr__link_parts_t *p) {
   size_t n = (size_t)d->n;
-  p->key = cut(at, left, n * 8);
-  p->draw = cut(at, left, n * 8);
+  p->key = wire_cut(at, left, n * 8);
+  p->draw = wire_cut(at, left, n * 8);
   for (int f = 0; f < spec->n_fields; f++) {
     const mr_field_t *field = &spec->field[f];
     int64_t rows;
     p->bytes[f] = n * mr_field_bytes(field);
     if (!field->ragged) continue;
-    p->offset[f] = cut(at, left, (n + 1) * 8);
+    p->offset[f] = wire_cut(at, left, (n + 1) * 8);
     if (!p->offset[f] || !mr__link_offsets_fit(p->offset[f], d->n, field, &rows)) return false;
     p->bytes[f] = (size_t)rows * mr_field_row(field);
   }
-  p->excluded = cut(at, left, n);
+  p->excluded = wire_cut(at, left, n);
   return p->key && p->draw && p->excluded;
 }
 
@@ -229,11 +230,11 @@ bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_
   const char *at = body;
   size_t left = n, size = 0;
   memset(parts, 0, sizeof *parts);
-  const char *fixed = cut(&at, &left, sizeof *data);
+  const char *fixed = wire_cut(&at, &left, sizeof *data);
   if (!fixed) return false;
   memcpy(data, fixed, sizeof *data);
   if (!numbers_fit(data, spec)) return false;
-  parts->word = cut(&at, &left, data->n_words * 8);
+  parts->word = wire_cut(&at, &left, data->n_words * 8);
   if (!parts->word) return false;
   if (data->where == MR__LINK_WHERE_POOL) return !n_frames && !left;
   bool batches = spec->flow == MR_FLOW_BATCHES;
@@ -243,7 +244,7 @@ bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_
     size += parts->bytes[f];
     if (is_apart(data, f))
       n_frames--;
-    else if (!(parts->value[f] = cut(&at, &left, parts->bytes[f])))
+    else if (!(parts->value[f] = wire_cut(&at, &left, parts->bytes[f])))
       return false;
     if (spec->field[f].label && parts->value[f] &&
         !mr__link_labels_fit(parts->value[f], data->n, spec, f))

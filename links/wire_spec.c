@@ -27,7 +27,7 @@ enum { CLASSES_MAX = 1000 };
 
 /* ---- writing ---- */
 
-static bool put_text(char *out, size_t cap, size_t *at, const char *text) {
+static bool wire_spec_put_text(char *out, size_t cap, size_t *at, const char *text) {
   size_t n = strlen(text) + 1;
   if (n > cap - *at) return false;
   memcpy(out + *at, text, n);
@@ -35,7 +35,7 @@ static bool put_text(char *out, size_t cap, size_t *at, const char *text) {
   return true;
 }
 
-static field_wire_t field_of(const mr_field_t *f) {
+static field_wire_t wire_spec_field_of(const mr_field_t *f) {
   field_wire_t w = {.dtype = (uint8_t)f->dtype,
                     .layout = (uint8_t)f->layout,
                     .ndim = (uint8_t)f->ndim,
@@ -68,12 +68,12 @@ size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
                    .n_epochs = spec->n_epochs};
   memcpy(out, &w, sizeof w);
   for (int f = 0; f < spec->n_fields; f++) {
-    field_wire_t field = field_of(&spec->field[f]);
+    field_wire_t field = wire_spec_field_of(&spec->field[f]);
     memcpy((char *)out + sizeof w + (size_t)f * sizeof field, &field, sizeof field);
   }
-  if (d && !put_text(out, cap, &at, d->origin ? d->origin : "")) return 0;
+  if (d && !wire_spec_put_text(out, cap, &at, d->origin ? d->origin : "")) return 0;
   for (int i = 0; d && i < d->n_classes; i++)
-    if (!put_text(out, cap, &at, d->class_name[i])) return 0;
+    if (!wire_spec_put_text(out, cap, &at, d->class_name[i])) return 0;
   return at;
 }
 
@@ -106,7 +106,7 @@ static bool spec_is_sane(const spec_wire_t *w) {
 
 /* Bytes of B records' values, above BYTES_MAX: too many; a dimension of 0 counts as 1, so that no
    product of some of them overflows either. */
-static int64_t bytes_of(const field_wire_t *w, int64_t batch) {
+static int64_t wire_spec_bytes_of(const field_wire_t *w, int64_t batch) {
   int64_t bytes = (int64_t)mr_dtype_size(w->dtype) * (batch ? batch : 1);
   for (int i = 0; i < w->ndim && bytes <= BYTES_MAX; i++) {
     if (w->dim[i] > BYTES_MAX / bytes) return BYTES_MAX + 1;
@@ -164,7 +164,8 @@ bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names)
     field_wire_t field;
     if (n - at < sizeof field) return false;
     memcpy(&field, (const char *)in + at, sizeof field);
-    if (!read_field(&field, spec) || (bytes += bytes_of(&field, w.batch)) > BYTES_MAX) return false;
+    if (!read_field(&field, spec) || (bytes += wire_spec_bytes_of(&field, w.batch)) > BYTES_MAX)
+      return false;
   }
   if (!w.has_dataset) return at == n;
   if (at == n) return false;

@@ -30,7 +30,7 @@ mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *
   return MR_OK;
 }
 
-static int64_t locate(const void *ctx, int64_t index) {
+static int64_t cifar_locate(const void *ctx, int64_t index) {
   return mr__split_at(&((const mr_cifar_t *)ctx)->split, index);
 }
 
@@ -94,8 +94,8 @@ static int64_t per_file(const mr_cifar_t *t) {
   return all / t->kind->n_files(t);
 }
 
-static mr_err_t store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t *conf,
-                           mr_diag_t *diag) {
+static mr_err_t cifar_store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t *conf,
+                                 mr_diag_t *diag) {
   MR_TRY(find_files(t, paths, diag));
   *conf = (mr_store_conf_t){.path = paths->at,
                             .n_files = t->kind->n_files(t),
@@ -105,7 +105,7 @@ static mr_err_t store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t 
                             .memory = t->memory,
                             .backend = (mr_read_way_t)t->backend,
                             .in_turn = !t->ahead,
-                            .locate = locate,
+                            .locate = cifar_locate,
                             .lenient = t->care.lenient,
                             .check = t->kind->check,
                             .check_bytes = (size_t)t->kind->head,
@@ -116,7 +116,7 @@ static mr_err_t store_conf(const mr_cifar_t *t, paths_t *paths, mr_store_conf_t 
 static mr_err_t open_store(mr_cifar_t *t, mr_diag_t *diag) {
   paths_t paths;
   mr_store_conf_t conf;
-  MR_TRY(store_conf(t, &paths, &conf, diag));
+  MR_TRY(cifar_store_conf(t, &paths, &conf, diag));
   MR_TRY(mr_store_open(&t->store, &conf, diag));
   return mr__class_names_read(&t->names, t->folder, t->names_file, diag);
 }
@@ -131,7 +131,7 @@ static mr_err_t cifar_explain(mr_stage_t *s, char *text, size_t n) {
   paths_t paths;
   mr_store_conf_t conf;
   mr_diag_t why = {0};
-  mr_err_t e = store_conf(s->state, &paths, &conf, &why);
+  mr_err_t e = cifar_store_conf(s->state, &paths, &conf, &why);
   if (e >= 0) e = mr_store_explain(&conf, text, n, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
@@ -144,7 +144,7 @@ void mr__cifar_close(mr_stage_t *s) {
 
 static void cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   const mr_cifar_t *t = s->state;
-  int64_t number = locate(t, index), each = per_file(t);
+  int64_t number = cifar_locate(t, index), each = per_file(t);
   t->kind->path(t, (int)(number / each), out->file, MR_WHERE_MAX);
   out->offset = number % each * (t->kind->head + MR_IMAGE_BYTES);
   out->key = t->kind->id(t, number);

@@ -9,11 +9,11 @@ enum { PER_FILE = 10000 }; /* of the official files */
 static const char *const class_name[MR_IMAGE_CLASSES] = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
-static int n_files(const mr_cifar_t *t) {
+static int cifar10_n_files(const mr_cifar_t *t) {
   return mr__split_is_test(&t->split) ? 1 : MR_CIFAR_FILES;
 }
 
-static void path_of(const mr_cifar_t *t, int i, char *text, size_t n) {
+static void cifar10_path_of(const mr_cifar_t *t, int i, char *text, size_t n) {
   if (mr__split_is_test(&t->split))
     snprintf(text, n, "%s/test_batch.bin", t->folder);
   else
@@ -21,19 +21,20 @@ static void path_of(const mr_cifar_t *t, int i, char *text, size_t n) {
 }
 
 /* Ids count 10,000 a file, test records come after all others. */
-static uint64_t id_of(const mr_cifar_t *t, int64_t number) {
+static uint64_t cifar10_id_of(const mr_cifar_t *t, int64_t number) {
   int64_t file = mr__split_is_test(&t->split) ? MR_CIFAR_FILES : number / t->records;
   return (uint64_t)(file * PER_FILE + number % t->records);
 }
 
-static mr_err_t check(const void *ctx, const char *path, int64_t at, const uint8_t *record,
-                      mr_diag_t *diag) {
+static mr_err_t cifar10_check(const void *ctx, const char *path, int64_t at, const uint8_t *record,
+                              mr_diag_t *diag) {
   if (record[0] < MR_IMAGE_CLASSES) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: label %d of record %" PRId64 ", want [0,9]", path,
                  record[0], at);
 }
 
-static const mr_cifar_kind_t kind = {"cifar10", 1, n_files, path_of, id_of, check};
+static const mr_cifar_kind_t kind = {
+    "cifar10", 1, cifar10_n_files, cifar10_path_of, cifar10_id_of, cifar10_check};
 
 static mr_err_t cifar10_plan(mr_stage_t *s) {
   mr_cifar_t *t = s->state;

@@ -51,26 +51,27 @@ typedef struct cifar100 {
   int labels;
 } cifar100_t;
 
-static int n_files(const mr_cifar_t *t) { return 1; }
+static int cifar100_n_files(const mr_cifar_t *t) { return 1; }
 
-static void path_of(const mr_cifar_t *t, int i, char *text, size_t n) {
+static void cifar100_path_of(const mr_cifar_t *t, int i, char *text, size_t n) {
   snprintf(text, n, "%s/%s", t->folder, mr__split_is_test(&t->split) ? "test.bin" : "train.bin");
 }
 
 /* Test records come after all others. */
-static uint64_t id_of(const mr_cifar_t *t, int64_t number) {
+static uint64_t cifar100_id_of(const mr_cifar_t *t, int64_t number) {
   return (uint64_t)(number + (mr__split_is_test(&t->split) ? t->records : 0));
 }
 
-static mr_err_t check(const void *ctx, const char *path, int64_t at, const uint8_t *record,
-                      mr_diag_t *diag) {
+static mr_err_t cifar100_check(const void *ctx, const char *path, int64_t at, const uint8_t *record,
+                               mr_diag_t *diag) {
   if (record[0] < COARSE && record[1] < FINE) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: labels %d and %d of record %" PRId64 ", want [0,19] and [0,99]", path,
                  record[0], record[1], at);
 }
 
-static const mr_cifar_kind_t kind = {"cifar100", 2, n_files, path_of, id_of, check};
+static const mr_cifar_kind_t kind = {
+    "cifar100", 2, cifar100_n_files, cifar100_path_of, cifar100_id_of, cifar100_check};
 
 static mr_err_t cifar100_plan(mr_stage_t *s) {
   cifar100_t *t = s->state;

@@ -41,7 +41,7 @@ static mr_err_t count_open(mr_stage_t *s) {
 }
 
 /* As many as there is room for, so that a burst is published once. */
-static mr_err_t count_step(mr_stage_t *s) {
+static mr_err_t count_count_step(mr_stage_t *s) {
   count_t *c = s->state;
   mr_buf_t *b[MR_BURST];
   size_t k = 0, room = mr_room(s, 0);
@@ -67,5 +67,5 @@ const mr_stage_def_t mr_stage_count = {
     .state_sz = sizeof(count_t),
     .plan = count_plan,
     .open = count_open,
-    .step = &(const mr_step_def_t){.run = count_step},
+    .step = &(const mr_step_def_t){.run = count_count_step},
 };

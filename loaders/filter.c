@@ -38,7 +38,7 @@ static mr_err_t parse_values(mr_stage_t *s) {
   return MR_OK;
 }
 
-static bool is_number(const mr_field_t *f) {
+static bool filter_is_number(const mr_field_t *f) {
   bool whole = f->dtype == MR_BOOL || f->dtype == MR_U8 || f->dtype == MR_I32 ||
                f->dtype == MR_U32 || f->dtype == MR_I64 || f->dtype == MR_U64;
   return whole && !f->ndim && !f->ragged;
@@ -86,7 +86,7 @@ static mr_err_t filter_plan(mr_stage_t *s) {
   if (!t->n_values) return MR_OK;
   /* Without field= a label goes before other numbers. */
   int f = t->field_name ? -1 : mr_spec_label(&s->in_spec[0]);
-  if (f < 0) f = mr_field_choose(s, t->field_name, is_number, "whole numbers, one a record");
+  if (f < 0) f = mr_field_choose(s, t->field_name, filter_is_number, "whole numbers, one a record");
   if (f < 0) return (mr_err_t)f;
   t->field = f, t->dtype = s->in_spec[0].field[f].dtype;
   s->reads = (uint16_t)(1u << f);

@@ -54,7 +54,9 @@ static mr_err_t shares_of_grain(mr_stage_t *s, const double *weight) {
   return MR_OK;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+static int64_t mix_common_divisor(int64_t a, int64_t b) {
+  return b ? mix_common_divisor(b, a % b) : a;
+}
 
 /* The weights times the least power of ten that makes all of them whole, in lowest terms. */
 static mr_err_t shares_as_said(mr_stage_t *s, const double *weight) {
@@ -70,7 +72,7 @@ static mr_err_t shares_as_said(mr_stage_t *s, const double *weight) {
     }
   }
   int64_t common = 0;
-  for (int i = 0; i < t->n; i++) common = common_divisor(t->share[i], common);
+  for (int i = 0; i < t->n; i++) common = mix_common_divisor(t->share[i], common);
   for (int i = 0; i < t->n; i++)
     if (t->share[i] == 0) return bad_weights(s);
   for (int i = 0; i < t->n; i++) t->share[i] /= common;
@@ -116,7 +118,7 @@ static mr_err_t mix_plan(mr_stage_t *s) {
 }
 
 /* The input whose share of the first k + 1 records is one more than of the first k. */
-static void choose(const mix_t *t, int64_t k, mr_at_t *at) {
+static void mix_choose(const mix_t *t, int64_t k, mr_at_t *at) {
   int64_t left = t->sum;
   __int128 a = k, b = (__int128)k + 1;
   for (int i = 0; i < t->n; i++) {
@@ -131,7 +133,7 @@ static void choose(const mix_t *t, int64_t k, mr_at_t *at) {
 }
 
 static mr_err_t mix_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
-  choose(s->state, position, at);
+  mix_choose(s->state, position, at);
   return MR_OK;
 }
 
@@ -143,8 +145,8 @@ static mr_period_t mix_period(const mr_stage_t *s, const mr_period_t *in) {
   int64_t cycles = 1;
   for (int i = 0; i < t->n; i++) {
     if (!in[i].n) return (mr_period_t){0};
-    int64_t needed = in[i].n / common_divisor(in[i].n, t->share[i]);
-    if (__builtin_mul_overflow(cycles / common_divisor(cycles, needed), needed, &cycles))
+    int64_t needed = in[i].n / mix_common_divisor(in[i].n, t->share[i]);
+    if (__builtin_mul_overflow(cycles / mix_common_divisor(cycles, needed), needed, &cycles))
       return (mr_period_t){0};
     out.ordered &= in[i].ordered;
   }
@@ -157,7 +159,7 @@ static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *word = mr_walk_words(w);
   mr_at_t at = {0};
   if (word[STOP]) return MR_END;
-  choose(s->state, word[INDEX], &at);
+  mix_choose(s->state, word[INDEX], &at);
   word[INDEX]++;
   mr_err_t e = mr_walk_pull(w, at.port);
   word[STOP] = e == MR_END;

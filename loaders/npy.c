@@ -41,7 +41,7 @@ static mr_err_t cut_list(mr_stage_t *s, const char *setting, const char *given, 
 }
 
 /* Names may not meet. */
-static mr_err_t check_names(mr_stage_t *s) {
+static mr_err_t npy_check_names(mr_stage_t *s) {
   const npy_t *t = s->state;
   for (int i = 0; i < t->n_columns; i++) {
     const char *name = t->column[i].name;
@@ -72,7 +72,7 @@ static mr_err_t plan_columns(mr_stage_t *s) {
                          t->n_columns + labels, MR_FIELDS_MAX);
   for (int i = 0; i < t->n_columns; i++) t->column[i].split = &t->split;
   if (labels || (!t->names_file && !mr_setting_given(s, offsetof(npy_t, classes))))
-    return check_names(s);
+    return npy_check_names(s);
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting %s: is of labels, and these records have none: want labels=FILE "
                        "beside fields=",
@@ -80,7 +80,7 @@ static mr_err_t plan_columns(mr_stage_t *s) {
 }
 
 /* Number of the field that column i is. */
-static int field_of(const npy_t *t, int i) {
+static int npy_field_of(const npy_t *t, int i) {
   return i + (t->label_field >= 0 && i >= t->label_field);
 }
 
@@ -132,7 +132,7 @@ static void number_classes(npy_t *t) {
   mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
 }
 
-static void plan_fields(mr_stage_t *s) {
+static void npy_plan_fields(mr_stage_t *s) {
   npy_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
   int classes = t->label_field >= 0 ? (int)t->classes : 0;
@@ -143,7 +143,7 @@ static void plan_fields(mr_stage_t *s) {
                      .n_epochs = 1,
                      .dataset = &t->dataset};
   for (int i = 0; i < t->n_columns; i++)
-    out->field[field_of(t, i)] = mr_npy_column_field(&t->column[i], t->layout);
+    out->field[npy_field_of(t, i)] = mr_npy_column_field(&t->column[i], t->layout);
   if (t->label_field < 0) return;
   out->field[t->label_field] = mr_field_of_label(classes);
   s->writes = (uint16_t)(1u << t->label_field);
@@ -160,7 +160,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   t->split.training = t->split.test = t->column[0].n;
   MR_TRY(mr__split_plan(s, &t->split));
   number_classes(t);
-  plan_fields(s);
+  npy_plan_fields(s);
   return MR_OK;
 }
 
@@ -207,7 +207,7 @@ static mr_npy_reading_t reading_of(const npy_t *t) {
                             .lenient = t->care.lenient};
 }
 
-static mr_err_t open_files(npy_t *t, mr_diag_t *diag) {
+static mr_err_t npy_open_files(npy_t *t, mr_diag_t *diag) {
   mr_npy_reading_t how = reading_of(t);
   if (t->label_field >= 0) MR_TRY(load_labels(t, diag));
   for (int i = 0; i < t->n_columns; i++) MR_TRY(mr_npy_column_open(&t->column[i], &how, diag));
@@ -216,7 +216,7 @@ static mr_err_t open_files(npy_t *t, mr_diag_t *diag) {
 
 static mr_err_t npy_open(mr_stage_t *s) {
   mr_diag_t why = {0};
-  mr_err_t e = open_files(s->state, &why);
+  mr_err_t e = npy_open_files(s->state, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
@@ -244,20 +244,21 @@ static void npy_close(mr_stage_t *s) {
   mr_npy_free(&t->label);
 }
 
-static int64_t locate(const npy_t *t, int64_t index) { return mr__split_at(&t->split, index); }
+static int64_t npy_locate(const npy_t *t, int64_t index) { return mr__split_at(&t->split, index); }
 
 static void npy_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   const npy_t *t = s->state;
-  int64_t number = locate(t, index);
+  int64_t number = npy_locate(t, index);
   mr_npy_column_where(&t->column[0], number, out);
   out->key = (uint64_t)(number + t->id_base);
 }
 
 static mr_err_t fetch_columns(npy_t *t, int worker, const int64_t *index, int n, int64_t *number,
                               mr_rec_t *out, mr_diag_t *diag) {
-  for (int i = 0; i < n && t->column[0].offsets; i++) number[i] = locate(t, index[i]);
+  for (int i = 0; i < n && t->column[0].offsets; i++) number[i] = npy_locate(t, index[i]);
   for (int i = 0; i < t->n_columns; i++)
-    MR_TRY(mr_npy_column_fetch(&t->column[i], worker, index, n, field_of(t, i), number, out, diag));
+    MR_TRY(mr_npy_column_fetch(&t->column[i], worker, index, n, npy_field_of(t, i), number, out,
+                               diag));
   for (int i = 0; i < n && t->care.lenient && t->label_field >= 0; i++)
     MR_TRY(check_label(t, number[i], diag));
   return MR_OK;

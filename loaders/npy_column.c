@@ -77,7 +77,7 @@ mr_err_t mr_npy_column_peek(mr_npy_column_t *c, mr_diag_t *diag) {
 
 /* (N,C,H,W) if said so, or if there are 1, 3 or 4 planes and the last dimension is something else;
    where four pixels and three planes meet, these are the channels. */
-static mr_layout_t layout_of(const mr_npy_t *a, int layout) {
+static mr_layout_t npy_column_layout_of(const mr_npy_t *a, int layout) {
   if (a->ndim != 4 || layout == MR_NPY_NONE) return MR_LAYOUT_NONE;
   if (layout != MR_NPY_AUTO) return layout == MR_NPY_HWC ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
   if (a->dim[3] == 1 || a->dim[3] == 3) return MR_LAYOUT_HWC;
@@ -95,7 +95,7 @@ mr_field_t mr_npy_column_field(const mr_npy_column_t *c, int layout) {
     f.dim[0] = c->files.longest;
     return f;
   }
-  f.layout = layout_of(a, layout), f.ndim = a->ndim - 1;
+  f.layout = npy_column_layout_of(a, layout), f.ndim = a->ndim - 1;
   memcpy(f.dim, a->dim + 1, (size_t)f.ndim * sizeof *f.dim);
   return f;
 }
@@ -108,7 +108,7 @@ void mr_npy_column_where(const mr_npy_column_t *c, int64_t number, mr_where_t *o
 
 /* ---- reading ---- */
 
-static int64_t locate(const void *ctx, int64_t index) {
+static int64_t npy_column_locate(const void *ctx, int64_t index) {
   return mr__split_at(((const mr_npy_column_t *)ctx)->split, index);
 }
 
@@ -117,7 +117,8 @@ static mr_err_t check_bools(const void *ctx, const char *path, int64_t at, const
   return mr_npy_check_bools(path, record, ((const mr_npy_column_t *)ctx)->record, diag);
 }
 
-static mr_store_conf_t store_conf(const mr_npy_column_t *c, const mr_npy_reading_t *how) {
+static mr_store_conf_t npy_column_store_conf(const mr_npy_column_t *c,
+                                             const mr_npy_reading_t *how) {
   return (mr_store_conf_t){.path = &c->path,
                            .n_files = 1,
                            .head = (int64_t)c->at,
@@ -127,7 +128,7 @@ static mr_store_conf_t store_conf(const mr_npy_column_t *c, const mr_npy_reading
                            .memory = how->memory,
                            .backend = how->backend,
                            .in_turn = how->in_turn,
-                           .locate = locate,
+                           .locate = npy_column_locate,
                            .check = c->head.dtype == MR_BOOL ? check_bools : NULL,
                            .lenient = how->lenient,
                            .ctx = c};
@@ -139,7 +140,7 @@ static mr_npy_rows_conf_t rows_conf(const mr_npy_column_t *c, const mr_npy_readi
 }
 
 mr_err_t mr_npy_column_open(mr_npy_column_t *c, const mr_npy_reading_t *how, mr_diag_t *diag) {
-  mr_store_conf_t even = store_conf(c, how);
+  mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
   return c->offsets ? mr_npy_rows_open(&c->rows, &ragged, diag)
                     : mr_store_open(&c->store, &even, diag);
@@ -153,7 +154,7 @@ void mr_npy_column_close(mr_npy_column_t *c) {
 
 mr_err_t mr_npy_column_explain(const mr_npy_column_t *c, const mr_npy_reading_t *how, char *text,
                                size_t n, mr_diag_t *diag) {
-  mr_store_conf_t even = store_conf(c, how);
+  mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
   if (!c->offsets) return mr_store_explain(&even, text, n, diag);
   mr_npy_rows_explain(&ragged, text, n);

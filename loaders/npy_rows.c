@@ -146,8 +146,8 @@ static mr_err_t reader_of(const char *path, const mr_npy_rows_conf_t *c, bool on
 }
 
 /* bytes of a file from `at` on into fresh memory at *out. */
-static mr_err_t load(const char *path, const mr_npy_rows_conf_t *c, size_t at, size_t bytes,
-                     void **out, mr_diag_t *diag) {
+static mr_err_t npy_rows_load(const char *path, const mr_npy_rows_conf_t *c, size_t at,
+                              size_t bytes, void **out, mr_diag_t *diag) {
   mr_reader_t *r;
   *out = aligned_alloc(64, bytes / 64 * 64 + 64);
   if (!*out) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
@@ -162,8 +162,8 @@ static mr_err_t load_offsets(mr_npy_rows_t *r, mr_diag_t *diag) {
   const mr_npy_rows_files_t *f = &r->conf.files;
   pass_t p = {.files = f, .longest = 1};
   void *offset;
-  MR_TRY(load(f->offsets, &r->conf, f->offsets_at, (size_t)(f->n + 1) * sizeof *r->offset, &offset,
-              diag));
+  MR_TRY(npy_rows_load(f->offsets, &r->conf, f->offsets_at, (size_t)(f->n + 1) * sizeof *r->offset,
+                       &offset, diag));
   r->offset = offset;
   MR_TRY(pass_over(&p, r->offset, f->n + 1, diag));
   if (p.longest > f->longest)
@@ -174,7 +174,7 @@ static mr_err_t load_offsets(mr_npy_rows_t *r, mr_diag_t *diag) {
 static mr_err_t load_values(mr_npy_rows_t *r, mr_diag_t *diag) {
   const mr_npy_rows_files_t *f = &r->conf.files;
   void *kept;
-  MR_TRY(load(f->values, &r->conf, f->values_at, values_bytes(f), &kept, diag));
+  MR_TRY(npy_rows_load(f->values, &r->conf, f->values_at, values_bytes(f), &kept, diag));
   mr_err_t e =
       f->head.dtype == MR_BOOL ? mr_npy_check_bools(f->values, kept, values_bytes(f), diag) : MR_OK;
   if (e < 0) return free(kept), e;
@@ -182,7 +182,7 @@ static mr_err_t load_values(mr_npy_rows_t *r, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t open_files(mr_npy_rows_t *r, mr_diag_t *diag) {
+static mr_err_t npy_rows_open_files(mr_npy_rows_t *r, mr_diag_t *diag) {
   mr_diag_t why = {0};
   MR_TRY(load_offsets(r, diag));
   if (!keeps(&r->conf)) return MR_OK;
@@ -195,7 +195,7 @@ mr_err_t mr_npy_rows_open(mr_npy_rows_t **out, const mr_npy_rows_conf_t *conf, m
   mr_npy_rows_t *r = *out = calloc(1, sizeof *r);
   if (!r) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", conf->files.values);
   r->conf = *conf;
-  mr_err_t e = open_files(r, diag);
+  mr_err_t e = npy_rows_open_files(r, diag);
   if (e >= 0) return MR_OK;
   mr_npy_rows_close(r);
   *out = NULL;
@@ -216,8 +216,8 @@ void mr_npy_rows_close(mr_npy_rows_t *r) {
 /* ---- fetching ---- */
 
 /* Where the n records go, one after the other; room grows with the longest fetch. */
-static mr_err_t make_room(const mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n,
-                          mr_diag_t *diag) {
+static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n,
+                                   mr_diag_t *diag) {
   const char *path = r->conf.files.values;
   size_t rows = 0;
   for (int i = 0; i < n; i++) rows += (size_t)(r->offset[number[i] + 1] - r->offset[number[i]]);
@@ -232,12 +232,12 @@ static mr_err_t make_room(const mr_npy_rows_t *r, lane_t *l, const int64_t *numb
   return l->reader ? MR_OK : reader_of(path, &r->conf, false, &l->reader, diag);
 }
 
-static mr_err_t read_due(mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n, int f,
-                         mr_rec_t *out, mr_diag_t *diag) {
+static mr_err_t npy_rows_read_due(mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n, int f,
+                                  mr_rec_t *out, mr_diag_t *diag) {
   const mr_npy_rows_files_t *files = &r->conf.files;
   mr_read_t read[MR_BURST];
   size_t at = 0, n_reads = 0;
-  MR_TRY(make_room(r, l, number, n, diag));
+  MR_TRY(npy_rows_make_room(r, l, number, n, diag));
   for (int i = 0; i < n; i++) {
     size_t bytes = (size_t)out[i].field[f].rows * files->row;
     out[i].field[f].data = l->room + at;
@@ -261,7 +261,7 @@ mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, 
     out[i].field[f].rows = offset[1] - offset[0];
     if (r->kept) out[i].field[f].data = r->kept + (size_t)offset[0] * r->conf.files.row;
   }
-  return r->kept ? MR_OK : read_due(r, &r->lane[worker], number, n, f, out, diag);
+  return r->kept ? MR_OK : npy_rows_read_due(r, &r->lane[worker], number, n, f, out, diag);
 }
 
 void mr_npy_rows_explain(const mr_npy_rows_conf_t *c, char *text, size_t n) {

@@ -67,7 +67,7 @@ static uint32_t ahead(const kept_t *t, const asked_t *a) {
 static uint32_t n_seeds(const kept_t *t) { return t->n_all ? (uint32_t)t->n_all : 1; }
 
 /* The one that has the seed or ends before it, or the next to be given up. */
-static kept_t *choose(kept_t *t, const asked_t *a) {
+static kept_t *permute_choose(kept_t *t, const asked_t *a) {
   static _Thread_local unsigned turn;
   for (int k = 0; k < KEPT; k++)
     if (ahead(&t[k], a) < n_seeds(&t[k])) return &t[k];
@@ -80,7 +80,7 @@ static kept_t *choose(kept_t *t, const asked_t *a) {
    about as long as to all of them: they are made as a whole where a second one is asked for, and
    those of the next epochs with them where one epoch follows the other: eight, then of tiny ones
    thousands. */
-static uint64_t find(kept_t *t, uint64_t i, const asked_t *a) {
+static uint64_t permute_find(kept_t *t, uint64_t i, const asked_t *a) {
   bool small = a->max_index < MR_SHUFFLE_ALL_MAX;
   uint32_t at = ahead(t, a);
   if (t->n_all && at == n_seeds(t)) {
@@ -99,8 +99,8 @@ uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijectiv
   static _Thread_local kept_t kept[KEPT], *last = NULL;
   const asked_t a = {max_index, seed, bijective};
   if (max_index == 0) return 0;
-  if (!last || ahead(last, &a) >= n_seeds(last)) last = choose(kept, &a);
+  if (!last || ahead(last, &a) >= n_seeds(last)) last = permute_choose(kept, &a);
   uint32_t at = ahead(last, &a);
   if (at < (uint32_t)last->n_all) return made(last, at, i);
-  return find(last, i, &a);
+  return permute_find(last, i, &a);
 }

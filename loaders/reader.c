@@ -37,7 +37,7 @@ mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t go
                  strerror((int)-got));
 }
 
-static mr_err_t open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *diag) {
+static mr_err_t reader_open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *diag) {
   struct stat st;
   r->path[i] = strdup(path);
   if (!r->path[i]) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a path");
@@ -112,8 +112,8 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
   return open_way(r, MR_READ_PREAD, diag);
 }
 
-static mr_err_t open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
-  for (int i = 0; i < r->n_files; i++) MR_TRY(open_file(r, i, conf->path[i], diag));
+static mr_err_t reader_open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  for (int i = 0; i < r->n_files; i++) MR_TRY(reader_open_file(r, i, conf->path[i], diag));
   r->scratch = malloc(MR_READER_JOIN_BYTES);
   if (!r->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
   if (conf->backend == MR_READ_AUTO) return open_wished(r, conf, diag);
@@ -136,7 +136,7 @@ mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag
   r->window = conf->window ? conf->window : MR_READER_WINDOW;
   r->buffer = conf->buffer, r->buffer_len = conf->buffer_len;
   for (int i = 0; i < MR_READER_FILES_MAX; i++) r->fd[i] = -1;
-  mr_err_t e = open_all(r, conf, diag);
+  mr_err_t e = reader_open_all(r, conf, diag);
   if (e < 0) {
     mr_reader_close(r);
     return e;
@@ -158,7 +158,8 @@ void mr_reader_close(mr_reader_t *r) {
   free(r);
 }
 
-static mr_err_t check(const mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
+static mr_err_t reader_check(const mr_reader_t *r, const mr_read_t *read, size_t n,
+                             mr_diag_t *diag) {
   for (size_t i = 0; i < n; i++)
     if (read[i].file < 0 || read[i].file >= r->n_files || read[i].offset < 0 ||
         read[i].len > (size_t)(INT64_MAX - read[i].offset))
@@ -170,7 +171,7 @@ static mr_err_t check(const mr_reader_t *r, const mr_read_t *read, size_t n, mr_
 
 mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   assert(!r->begun);
-  MR_TRY(check(r, read, n, diag));
+  MR_TRY(reader_check(r, read, n, diag));
   return n > 1 && r->way->merges ? mr__reader_joined(r, read, n, diag)
                                  : r->way->read(r, read, n, diag);
 }
@@ -182,7 +183,7 @@ mr_err_t mr_reader_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_dia
   if (n > MR_READER_AHEAD)
     return mr_fail(diag, MR_ERR_CONFIG, "reader: %zu reads ahead, want at most %d", n,
                    MR_READER_AHEAD);
-  MR_TRY(check(r, read, n, diag));
+  MR_TRY(reader_check(r, read, n, diag));
   MR_TRY(mr__reader_joined_begin(r, read, n, diag));
   r->begun = true;
   return MR_OK;

@@ -60,7 +60,7 @@ static bool extend(group_t *g, const mr_reader_t *r, const mr_read_t *next, size
 }
 
 /* The reads as spans. */
-static void join(group_t *g, const mr_reader_t *r, const mr_read_t *read, size_t n) {
+static void reader_join_join(group_t *g, const mr_reader_t *r, const mr_read_t *read, size_t n) {
   size_t used = 0;
   g->read = read, g->n = n, g->n_spans = 0;
   sort(g);
@@ -85,7 +85,7 @@ static void copy_apart(const group_t *g) {
 mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   for (size_t at = 0; at < n; at += GROUP) {
     group_t g;
-    join(&g, r, read + at, n - at < GROUP ? n - at : GROUP);
+    reader_join_join(&g, r, read + at, n - at < GROUP ? n - at : GROUP);
     MR_TRY(r->way->read(r, g.span, g.n_spans, diag));
     copy_apart(&g);
   }
@@ -95,7 +95,7 @@ mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_d
 mr_err_t mr__reader_joined_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   if (!r->ahead) r->ahead = malloc(sizeof *r->ahead);
   if (!r->ahead) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu reads", n);
-  join(r->ahead, r, read, n);
+  reader_join_join(r->ahead, r, read, n);
   r->way->begin(r, r->ahead->span, r->ahead->n_spans);
   return MR_OK;
 }

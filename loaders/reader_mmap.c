@@ -45,7 +45,7 @@ static void install(void) {
   pthread_mutex_unlock(&lock);
 }
 
-static mr_err_t map_open(mr_reader_t *r, mr_diag_t *diag) {
+static mr_err_t reader_mmap_map_open(mr_reader_t *r, mr_diag_t *diag) {
   map_t *m = r->state = calloc(1, sizeof *m);
   if (!m) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
   install();
@@ -69,7 +69,7 @@ static void map_close(mr_reader_t *r) {
 }
 
 /* False if a page did not come. */
-static bool copy(void *dst, const char *from, size_t len) {
+static bool reader_mmap_copy(void *dst, const char *from, size_t len) {
   copying.len = len;
   copying.from = from;
   bool whole = sigsetjmp(copying.out, 0) == 0;
@@ -83,7 +83,8 @@ static mr_err_t map_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_dia
   for (size_t i = 0; i < n; i++) {
     const mr_read_t *one = &read[i];
     bool inside = one->offset + (int64_t)one->len <= r->size[one->file];
-    if (one->len == 0 || (inside && copy(one->dst, m->at[one->file] + one->offset, one->len)))
+    if (one->len == 0 ||
+        (inside && reader_mmap_copy(one->dst, m->at[one->file] + one->offset, one->len)))
       continue;
     MR_TRY(mr__reader_plain(r, *one, diag));
   }
@@ -91,4 +92,4 @@ static mr_err_t map_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_dia
 }
 
 const mr_reader_way_t mr__reader_mmap = {
-    .merges = false, .open = map_open, .close = map_close, .read = map_read};
+    .merges = false, .open = reader_mmap_map_open, .close = map_close, .read = map_read};

@@ -86,7 +86,7 @@ static void *thread_main(void *unused) {
 }
 
 /* With none at all the calling threads do the reads. */
-static void start_threads(void) {
+static void reader_pread_start_threads(void) {
   pthread_mutex_lock(&gate);
   pthread_mutex_lock(&pool.lock);
   bool none = pool.threads == 0;
@@ -136,7 +136,7 @@ static bool read_cached(const mr_reader_t *r, mr_read_t *read) {
 }
 
 static void give_to_pool(job_t *j) {
-  start_threads();
+  reader_pread_start_threads();
   pthread_cond_init(&j->whole, NULL);
   pthread_mutex_lock(&pool.lock);
   *(pool.last ? &pool.last->after : &pool.first) = j;

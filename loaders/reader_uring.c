@@ -142,7 +142,7 @@ static size_t next_piece(const mr_reader_t *r, const uring_t *u, slot_t *s, int 
 }
 
 /* Puts a slot's next piece into the submission queue, which has room for every slot. */
-static void prepare(mr_reader_t *r, uring_t *u, int at) {
+static void reader_uring_prepare(mr_reader_t *r, uring_t *u, int at) {
   slot_t *s = &u->slot[at];
   struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
   char *dst;
@@ -174,7 +174,8 @@ static int64_t gain(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, i
 }
 
 /* One completion: true when its slot is in flight again with what is left. */
-static bool complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e, mr_diag_t *diag) {
+static bool reader_uring_complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e,
+                                  mr_diag_t *diag) {
   mr_read_t *left = &u->slot[at].left;
   if (*e < 0) { /* draining after a failure */
     left->len = 0;
@@ -182,7 +183,7 @@ static bool complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e, m
   }
   int64_t got = gain(r, u, &u->slot[at], at, res);
   if (got == -EINTR || got == -EAGAIN) {
-    prepare(r, u, at);
+    reader_uring_prepare(r, u, at);
     return true;
   }
   if (got <= 0) {
@@ -192,7 +193,7 @@ static bool complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e, m
   }
   left->dst = (char *)left->dst + got, left->offset += got, left->len -= (size_t)got;
   if (left->len == 0) return false;
-  prepare(r, u, at);
+  reader_uring_prepare(r, u, at);
   return true;
 }
 
@@ -207,12 +208,13 @@ static int submit_and_wait(uring_t *u) {
 }
 
 /* Takes every completion that has come. */
-static void reap(mr_reader_t *r, uring_t *u, unsigned *flying, mr_err_t *e, mr_diag_t *diag) {
+static void reader_uring_reap(mr_reader_t *r, uring_t *u, unsigned *flying, mr_err_t *e,
+                              mr_diag_t *diag) {
   struct io_uring_cqe *cqe;
   while (*flying && io_uring_peek_cqe(&u->ring, &cqe) == 0) {
     int at = (int)cqe->user_data, res = cqe->res;
     io_uring_cqe_seen(&u->ring, cqe);
-    if (!complete(r, u, at, res, e, diag)) u->idle[r->depth - (*flying)--] = at;
+    if (!reader_uring_complete(r, u, at, res, e, diag)) u->idle[r->depth - (*flying)--] = at;
   }
 }
 
@@ -246,7 +248,7 @@ static void fill_slots(mr_reader_t *r, uring_t *u) {
     if (u->read[u->next].len == 0) continue;
     int at = u->idle[r->depth - 1 - u->flying++];
     u->slot[at] = (slot_t){.left = u->read[u->next]};
-    prepare(r, u, at);
+    reader_uring_prepare(r, u, at);
   }
 }
 
@@ -276,7 +278,7 @@ static mr_err_t uring_finish(mr_reader_t *r, mr_diag_t *diag) {
       if (e < 0 || rest < 0) return e < 0 ? e : rest;
       return read_plain(r, u->read + u->next, u->n - u->next, diag);
     }
-    reap(r, u, &u->flying, &e, diag);
+    reader_uring_reap(r, u, &u->flying, &e, diag);
   }
   return e;
 }

@@ -20,7 +20,7 @@ static const char *part(const char *at, bool *given, int64_t *v) {
   return end == at || *v < -(INT64_C(1) << 62) || *v > INT64_C(1) << 62 ? NULL : end;
 }
 
-static bool parse(const char *text, bool given[3], int64_t v[3]) {
+static bool slice_parse(const char *text, bool given[3], int64_t v[3]) {
   const char *at = text;
   given[0] = given[1] = given[2] = false;
   for (int i = 0; i < 3; i++) {
@@ -32,7 +32,7 @@ static bool parse(const char *text, bool given[3], int64_t v[3]) {
 }
 
 /* An end as Python's slice.indices takes it: counted from the back if negative, cut to [lo,hi]. */
-static int64_t clip(int64_t v, int64_t n, int64_t lo, int64_t hi) {
+static int64_t slice_clip(int64_t v, int64_t n, int64_t lo, int64_t hi) {
   if (v < 0) v += n;
   return v < lo ? lo : v > hi ? hi : v;
 }
@@ -41,15 +41,15 @@ static mr_err_t slice_plan(mr_stage_t *s) {
   slice_t *t = s->state;
   int64_t n = s->in_spec[0].n_records, v[3] = {0};
   bool given[3];
-  if (!t->text || !parse(t->text, given, v) || (given[2] && !v[2]))
+  if (!t->text || !slice_parse(t->text, given, v) || (given[2] && !v[2]))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting range = \"%.100s\": want START:STOP or START:STOP:STEP as in "
                          "Python, STEP not 0",
                          t->text ? t->text : "");
   t->step = given[2] ? v[2] : 1;
   int64_t lo = t->step > 0 ? 0 : -1, hi = t->step > 0 ? n : n - 1;
-  t->start = given[0] ? clip(v[0], n, lo, hi) : t->step > 0 ? lo : hi;
-  int64_t stop = given[1] ? clip(v[1], n, lo, hi) : t->step > 0 ? hi : lo;
+  t->start = given[0] ? slice_clip(v[0], n, lo, hi) : t->step > 0 ? lo : hi;
+  int64_t stop = given[1] ? slice_clip(v[1], n, lo, hi) : t->step > 0 ? hi : lo;
   int64_t span = t->step > 0 ? stop - t->start : t->start - stop;
   int64_t step = t->step > 0 ? t->step : -t->step;
   t->parent = n;

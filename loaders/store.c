@@ -106,7 +106,7 @@ static void close_lane(mr_store_lane_t *l) {
   *l = (mr_store_lane_t){0};
 }
 
-static mr_err_t make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
+static mr_err_t store_make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
   *out = NULL;
   if (conf->n_files < 1 || conf->n_files > MR_READER_FILES_MAX || conf->record < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "%d files, want [1,%d]", conf->n_files,
@@ -168,7 +168,7 @@ static mr_err_t open_records(mr_store_t *st, mr_diag_t *diag) {
 }
 
 mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
-  mr_err_t e = make(out, conf, diag);
+  mr_err_t e = store_make(out, conf, diag);
   if (e >= 0) e = open_records(*out, diag);
   if (e >= 0) return MR_OK;
   mr_store_close(*out);
@@ -176,8 +176,8 @@ mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t 
   return e;
 }
 
-static void explain(const mr_store_t *st, const mr_reader_t *r, decision_t d, char *text,
-                    size_t n) {
+static void store_explain(const mr_store_t *st, const mr_reader_t *r, decision_t d, char *text,
+                          size_t n) {
   const char *budget = st->conf.memory >= 0 ? "memory=" : "half of the free memory";
   const char *how = !d.kept   ? "read record by record as they are due"
                     : d.whole ? "read once in large requests and kept in memory"
@@ -190,11 +190,11 @@ static void explain(const mr_store_t *st, const mr_reader_t *r, decision_t d, ch
 mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag) {
   mr_store_t *st;
   mr_reader_t *r = NULL;
-  mr_err_t e = make(&st, conf, diag);
+  mr_err_t e = store_make(&st, conf, diag);
   if (e >= 0) {
     decision_t d = decide(st);
     e = mr__store_reader(st, d.kept && d.whole, NULL, 0, &r, diag);
-    if (e >= 0) explain(st, r, d, text, n);
+    if (e >= 0) store_explain(st, r, d, text, n);
   }
   mr_reader_close(r);
   mr_store_close(st);
@@ -215,7 +215,7 @@ bool mr_store_kept(mr_store_t *st) {
 }
 
 /* Where records index[0,n) stand and go. */
-static void aim(const mr_store_t *st, mr_store_burst_t *b, const int64_t *index, int n) {
+static void store_aim(const mr_store_t *st, mr_store_burst_t *b, const int64_t *index, int n) {
   const mr_store_conf_t *c = &st->conf;
   assert(n > 0 && n <= MR_BURST);
   b->n = n;
@@ -233,15 +233,15 @@ static bool is_burst(const mr_store_burst_t *b, const int64_t *index, int n) {
 }
 
 /* Reads what is due, or waits for it if its reads have begun. */
-static mr_err_t read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *index, int n,
-                         int64_t *number, uint8_t **record, mr_diag_t *diag) {
+static mr_err_t store_read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *index, int n,
+                               int64_t *number, uint8_t **record, mr_diag_t *diag) {
   if (!l->reader) MR_TRY(open_lane(st, l, diag));
   mr_store_burst_t *b = &l->burst[l->last ^= 1];
   bool begun = l->begun, ahead = begun && is_burst(b, index, n);
   l->begun = false;
   mr_err_t e = begun ? mr_reader_finish(l->reader, ahead ? diag : NULL) : MR_OK;
   if (!ahead) {
-    aim(st, b, index, n);
+    store_aim(st, b, index, n);
     e = mr_reader_read(l->reader, b->read, (size_t)n, diag);
   }
   for (int i = 0; i < n && e >= 0; i++) {
@@ -257,7 +257,7 @@ bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
   if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
   if (!n) return true;
   mr_store_burst_t *b = &l->burst[l->last ^ 1]; /* what the last fetch gave stays */
-  aim(st, b, index, n);
+  store_aim(st, b, index, n);
   l->begun = mr_reader_begin(l->reader, b->read, (size_t)n, NULL) >= 0;
   return l->begun;
 }
@@ -269,7 +269,7 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
     return mr_fail(diag, MR_ERR_CONFIG, "%d workers, want at most %d", worker + 1,
                    MR_STORE_WORKERS);
   mr_store_lane_t *l = &st->lane[worker];
-  if (!mr_store_kept(st)) return read_due(st, l, index, n, number, record, diag);
+  if (!mr_store_kept(st)) return store_read_due(st, l, index, n, number, record, diag);
   if (l->reader) close_lane(l); /* was read as it was due until now */
   for (int i = 0; i < n; i++) {
     number[i] = c->locate(c->ctx, index[i]);

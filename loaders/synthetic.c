@@ -61,7 +61,7 @@ static void synthetic_close(mr_stage_t *s) {
 }
 
 /* Ids of the splits do not overlap: the split is the upper word. */
-static uint64_t id_of(const synthetic_t *t, int64_t index) {
+static uint64_t synthetic_id_of(const synthetic_t *t, int64_t index) {
   return (uint64_t)t->split << 32 | (uint64_t)index;
 }
 
@@ -69,7 +69,7 @@ static void synthetic_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   const synthetic_t *t = s->state;
   snprintf(out->file, MR_WHERE_MAX, "synthetic seed=%" PRId64, t->seed);
   out->offset = -1;
-  out->key = id_of(t, index);
+  out->key = synthetic_id_of(t, index);
 }
 
 static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
@@ -82,7 +82,7 @@ static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index,
       image->data = t->picture + index[i] * MR_IMAGE_BYTES, *label = t->label[index[i]];
     else
       *label = draw(t, index[i], image->data);
-    out[i].key = id_of(t, index[i]);
+    out[i].key = synthetic_id_of(t, index[i]);
   }
   return MR_OK;
 }

@@ -63,7 +63,7 @@ static void draw_colours(mr_philox_t *g, int label, int ink[3], int ground[3]) {
   }
 }
 
-static uint8_t clip(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
+static uint8_t synthetic_draw_clip(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
 
 /* Noise of four bytes summed: near enough to a bell, mean 0, deviation about 148 * strength/256. */
 static int noise(uint32_t bits, int strength) {
@@ -88,8 +88,8 @@ void mr_synthetic_draw(mr_philox_t *g, int label, uint8_t *dst) {
   for (int k = 0; k < 1024; k++) {
     const int *colour = figure_covers(&f, k % 32, k / 32) ? ink : ground;
     uint64_t a = scatter(stream + 2 * (uint64_t)k), b = scatter(stream + 2 * (uint64_t)k + 1);
-    dst[k] = clip(colour[0] + noise((uint32_t)a, strength));
-    dst[1024 + k] = clip(colour[1] + noise((uint32_t)(a >> 32), strength));
-    dst[2048 + k] = clip(colour[2] + noise((uint32_t)b, strength));
+    dst[k] = synthetic_draw_clip(colour[0] + noise((uint32_t)a, strength));
+    dst[1024 + k] = synthetic_draw_clip(colour[1] + noise((uint32_t)(a >> 32), strength));
+    dst[2048 + k] = synthetic_draw_clip(colour[2] + noise((uint32_t)b, strength));
   }
 }

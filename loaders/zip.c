@@ -61,7 +61,7 @@ static mr_err_t plan_stacked(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void stack(const zip_t *t, uint16_t fields, const mr_rec_t *in, int n, mr_rec_t *out) {
+static void zip_stack(const zip_t *t, uint16_t fields, const mr_rec_t *in, int n, mr_rec_t *out) {
   for (int f = 0; fields >> f; f++)
     for (int i = 0; i < n && fields >> f & 1; i++)
       memcpy((char *)out->field[f].data + (size_t)i * t->bytes[f], in[i].field[f].data,
@@ -146,7 +146,7 @@ static mr_err_t zip_plan(mr_stage_t *s) {
 
 static mr_err_t zip_join(mr_stage_t *s, const mr_rec_t *in, int n, mr_rec_t *out) {
   const zip_t *t = s->state;
-  if (t->stacks) stack(t, s->writes, in, n, out);
+  if (t->stacks) zip_stack(t, s->writes, in, n, out);
   for (int i = 1; i < n; i++) {
     mr_draw_note(out, in[i].key);
     mr_draw_note(out, in[i].draw);

@@ -49,7 +49,7 @@ mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *que
   return a;
 }
 
-static mr_array_t *no_memory(const mr_aval_t *aval, mr_diag_t *diag) {
+static mr_array_t *array_no_memory(const mr_aval_t *aval, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
   mr_fail(diag, MR_ERR_NOMEM, "no memory for an array of %s", mr_aval_text(aval, text));
   return NULL;
@@ -64,7 +64,7 @@ mr_array_t *mr_array_on(const mr_backend_t *device, mr_aval_t aval, const void *
   size_t n = mr_aval_bytes(&aval);
   mr__bytes_t *bytes = mr__bytes_create(or_default(device), n);
   mr_array_t *a = bytes ? mr__array_create(aval, bytes, NULL) : NULL;
-  if (!a) return no_memory(&aval, diag);
+  if (!a) return array_no_memory(&aval, diag);
   a->device->copy(bytes->data, data, n, MR_COPY_IN);
   return a;
 }
@@ -88,7 +88,7 @@ mr_array_t *mr_array_over(const mr_backend_t *device, mr_aval_t aval, void *data
   if (!bytes || !a) {
     free(bytes);
     free(a);
-    return no_memory(&aval, diag);
+    return array_no_memory(&aval, diag);
   }
   *bytes = (mr__bytes_t){.refs = 1,
                          .device = device,
@@ -117,18 +117,18 @@ void mr_array_drop(mr_array_t *a) {
 
 /* release pairs with the acquire in state_of: the bytes or the sentence are there.  A thread that
    waits does so under the lock of the queue, which the thread that settles a takes afterwards. */
-static void settle(mr_array_t *a, mr__state_t state) {
+static void array_settle(mr_array_t *a, mr__state_t state) {
   assert(atomic_load_explicit(&a->state, memory_order_relaxed) == MR__PENDING); /* once */
   atomic_store_explicit(&a->state, state, memory_order_release);
 }
 
-void mr__array_done(mr_array_t *a) { settle(a, MR__READY); }
+void mr__array_done(mr_array_t *a) { array_settle(a, MR__READY); }
 
 /* Without memory for the sentence the failure still stands, with the code's own. */
 void mr__array_fail(mr_array_t *a, const mr_diag_t *why) {
   a->diag = malloc(sizeof *a->diag);
   if (a->diag) *a->diag = *why;
-  settle(a, MR__FAILED);
+  array_settle(a, MR__FAILED);
 }
 
 const mr_aval_t *mr_array_aval(const mr_array_t *a) { return &a->aval; }
@@ -198,5 +198,5 @@ mr_array_t *mr_array_to(mr_array_t *a, const mr_backend_t *device, mr_diag_t *di
   mr_array_t *b = bytes ? mr__array_create(a->aval, bytes, NULL) : NULL;
   if (b && copy_across(a->bytes, bytes)) return b;
   mr_array_drop(b);
-  return no_memory(&a->aval, diag);
+  return array_no_memory(&a->aval, diag);
 }

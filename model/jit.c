@@ -119,7 +119,7 @@ static bool take_outputs(mr_jitted_t *j, run_t *r, mr_array_t *const *in) {
 }
 
 /* From here on the call cannot fail. */
-static void commit(mr_jitted_t *j, run_t *r, mr_array_t *const *in, mr_array_t **out) {
+static void jit_commit(mr_jitted_t *j, run_t *r, mr_array_t *const *in, mr_array_t **out) {
   const mr__jit_entry_t *e = r->entry;
   for (int i = 0; i < e->n_in; i++) {
     r->in[i] = mr_array_keep(in[i]);
@@ -138,7 +138,7 @@ static mr_err_t launch(mr_jitted_t *j, mr__jit_entry_t *e, mr_array_t *const *in
                        mr_diag_t *diag) {
   run_t *r = run_create(j, e);
   if (r && take_outputs(j, r, in)) {
-    commit(j, r, in, out);
+    jit_commit(j, r, in, out);
     return MR_OK;
   }
   size_t bytes = 0;
@@ -161,7 +161,7 @@ static bool donated_twice(const mr_jitted_t *j, int n_in, mr_array_t *const *in,
   return false;
 }
 
-static mr_err_t check(const mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_diag_t *diag) {
+static mr_err_t jit_check(const mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_diag_t *diag) {
   if (j->tracing)
     return mr_fail(diag, MR_ERR_USAGE, "jit of %s: it is called from its own trace; no end to that",
                    j->name);
@@ -186,7 +186,7 @@ static mr_err_t check(const mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_
   return MR_OK;
 }
 
-static mr__jit_entry_t *find(const mr_jitted_t *j, int n_in, mr_array_t *const *in) {
+static mr__jit_entry_t *jit_find(const mr_jitted_t *j, int n_in, mr_array_t *const *in) {
   mr_precision_t precision = mr_matmul_precision();
   mr_key_layout_t keys = mr_key_layout();
   for (mr__jit_entry_t *e = j->first; e; e = e->next) {
@@ -200,8 +200,8 @@ static mr__jit_entry_t *find(const mr_jitted_t *j, int n_in, mr_array_t *const *
 
 mr_err_t mr_jitted_call(mr_jitted_t *j, int n_in, mr_array_t *const *in, int n_out,
                         mr_array_t **out, mr_diag_t *diag) {
-  MR_TRY(check(j, n_in, in, diag));
-  mr__jit_entry_t *e = find(j, n_in, in);
+  MR_TRY(jit_check(j, n_in, in, diag));
+  mr__jit_entry_t *e = jit_find(j, n_in, in);
   if (e) {
     j->stats.hits++;
   } else {

@@ -15,7 +15,7 @@ void mr__jit_entry_destroy(mr__jit_entry_t *e) {
   free(e);
 }
 
-static int64_t work_of(const mr_fn_t *f);
+static int64_t jit_trace_work_of(const mr_fn_t *f);
 
 /* What the functions of a loop or branch do in all; a while may go on for long. */
 static int64_t work_within(const mr_eqn_t *e) {
@@ -23,12 +23,13 @@ static int64_t work_within(const mr_eqn_t *e) {
   const mr_fn_t *const *fns;
   int64_t n = 0, steps = length ? length->i[0] : e->op == &mr_op_while ? SMALL_ELEMS : 1;
   for (int k = 0; k < e->n_attr; k++)
-    for (int i = mr_attr_calls(&e->attr[k], &fns) - 1; i >= 0; i--) n += 1 + work_of(fns[i]);
+    for (int i = mr_attr_calls(&e->attr[k], &fns) - 1; i >= 0; i--)
+      n += 1 + jit_trace_work_of(fns[i]);
   return n && steps > SMALL_ELEMS / n ? SMALL_ELEMS : n * steps;
 }
 
 /* Elements that are worked on, as far as SMALL_ELEMS. */
-static int64_t work_of(const mr_fn_t *f) {
+static int64_t jit_trace_work_of(const mr_fn_t *f) {
   int64_t n = 0;
   for (int i = 0; i < f->n_eqn && n < SMALL_ELEMS; i++) {
     const mr_eqn_t *e = f->eqn[i];
@@ -40,10 +41,10 @@ static int64_t work_of(const mr_fn_t *f) {
   return n < SMALL_ELEMS ? n : SMALL_ELEMS;
 }
 
-static bool is_small(const mr_fn_t *f) { return work_of(f) < SMALL_ELEMS; }
+static bool jit_trace_is_small(const mr_fn_t *f) { return jit_trace_work_of(f) < SMALL_ELEMS; }
 
-static mr_err_t trace(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_fn_t *f,
-                      mr_diag_t *diag) {
+static mr_err_t jit_trace_trace(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr_fn_t *f,
+                                mr_diag_t *diag) {
   for (int i = 0; i < n_in; i++) mr_fn_input(f, in[i]->aval);
   j->tracing = true;
   mr_err_t e = j->trace(f, j->arg);
@@ -79,7 +80,8 @@ static void find_reuse(const mr_jitted_t *j, mr__jit_entry_t *e) {
   }
 }
 
-static mr_err_t compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_fn_t *f, mr_diag_t *diag) {
+static mr_err_t jit_trace_compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_fn_t *f,
+                                  mr_diag_t *diag) {
   MR_TRY(keep_avals(e, f, diag));
   bool *donate = calloc((size_t)f->n_in + 1, sizeof *donate);
   if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
@@ -92,7 +94,7 @@ static mr_err_t compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_fn_t *f, mr
   if (err < 0) return mr_fail(diag, err, "jit of %s: %s", j->name, own.text);
   mr_exec_check_nans(e->exec, j->options.check_nans);
   find_reuse(j, e);
-  e->small = is_small(mr_exec_fn(e->exec));
+  e->small = jit_trace_is_small(mr_exec_fn(e->exec));
   return MR_OK;
 }
 
@@ -102,8 +104,8 @@ mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__ji
   mr__jit_entry_t *e = calloc(1, sizeof *e);
   mr_err_t err = f && e ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
   if (err >= 0) e->precision = f->precision, e->keys = f->keys;
-  if (err >= 0) err = trace(j, n_in, in, f, diag);
-  if (err >= 0) err = compile(j, e, f, diag);
+  if (err >= 0) err = jit_trace_trace(j, n_in, in, f, diag);
+  if (err >= 0) err = jit_trace_compile(j, e, f, diag);
   mr_fn_destroy(f);
   if (err < 0)
     mr__jit_entry_destroy(e);

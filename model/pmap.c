@@ -67,8 +67,8 @@ void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out) {
   pthread_mutex_unlock(&p->lock);
 }
 
-static mr_err_t start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const char *axis, int threads,
-                      mr_diag_t *diag) {
+static mr_err_t pmap_start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const char *axis,
+                           int threads, mr_diag_t *diag) {
   device_t *d = &p->device[rank];
   mr_comm_rank_t speaks = {p->comm, rank, axis};
   mr_compile_options_t o = {.threads = threads ? threads : 1, .rank = axis ? &speaks : NULL};
@@ -107,7 +107,7 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
   for (int k = 0; k < f->n_out; k++) p->step_out[k] = mr_aval_bytes(&f->out[k]->aval);
   mr_err_t err = MR_OK;
   for (int i = 0; i < devices && err >= 0; i++)
-    err = start(p, f, i, axis_name, options ? options->threads : 0, diag);
+    err = pmap_start(p, f, i, axis_name, options ? options->threads : 0, diag);
   if (err < 0) {
     mr_pmap_destroy(p);
     return err;

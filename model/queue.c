@@ -14,7 +14,7 @@ struct mr_queue {
   bool busy, end; /* busy: a task runs, on the thread or on a caller's */
 };
 
-static void finish(mr_queue_t *q) {
+static void queue_finish(mr_queue_t *q) {
   q->busy = false;
   pthread_cond_broadcast(&q->done);
   if (q->first || q->end) pthread_cond_signal(&q->news);
@@ -38,7 +38,7 @@ static void *work(void *arg) {
     pthread_mutex_unlock(&q->lock);
     t->run(t);
     pthread_mutex_lock(&q->lock);
-    finish(q);
+    queue_finish(q);
   }
   pthread_mutex_unlock(&q->lock);
   mr_backends_leave();
@@ -90,7 +90,7 @@ void mr__queue_put(mr_queue_t *q, mr__task_t *t, bool small) {
     pthread_mutex_unlock(&q->lock);
     t->run(t);
     pthread_mutex_lock(&q->lock);
-    finish(q);
+    queue_finish(q);
   } else {
     t->next = NULL;
     *q->last = t;

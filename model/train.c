@@ -176,7 +176,8 @@ typedef struct layout {
   int outs, n_scale, n_sets; /* outputs of the loss for metrics; scalars; tensors of all sets */
 } layout_t;
 
-static layout_t layout_of(const mr_fn_t *u, const mr_train_config_t *t, const mr_params_t *list) {
+static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
+                                const mr_params_t *list) {
   layout_t y = {.n_scale = t->optim.dynamic.patience ? MR_SCALE_VARS : 0,
                 .n_sets = mr_train_step_in_place(t, list)};
   y.outs = u->n_out - y.n_scale - y.n_sets - 3; /* loss, losses and norm */
@@ -184,8 +185,8 @@ static layout_t layout_of(const mr_fn_t *u, const mr_train_config_t *t, const mr
 }
 
 /* told of a step; u: the results of update_fn. */
-static mr_var_t *tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
-                      int n_params, mr_var_t **u) {
+static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
+                            int n_params, mr_var_t **u) {
   mr_var_t *told[MR_TOLD_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
   mr_var_t *const *p = u + y->outs + 3 + y->n_scale;
   mr_loss_told_t each = {0};
@@ -204,13 +205,13 @@ static mr_var_t *tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layou
 /* update_fn with its first results replaced by what is told. */
 static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
                         const mr_params_t *list, const mr_fn_t *update) {
-  layout_t y = layout_of(update, t, list);
+  layout_t y = train_layout_of(update, t, list);
   for (int i = 0; i < update->n_in; i++) mr_fn_input(f, update->in[i]->aval);
   mr_var_t **u = mr_mem_take(&f->mem, (size_t)update->n_out * sizeof *u);
   MR_TRY(mr_inline(f, update, f->in, u));
   mr_var_t **result = u + y.outs + 2; /* where the norm stands */
   const char *outer = mr_scope_enter(f, "told");
-  *result = tell(f, l, t->batch, &y, list->n, u);
+  *result = train_tell(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
   return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
 }
@@ -300,7 +301,7 @@ static mr_scale_state_t *scale_of(mr_train_step_t *t, int64_t run) {
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *t) { return scale_of(t, t->s.begun); }
 
 /* A run takes the scale's state and leaves the next one beside it. */
-static void set_scale(mr_train_step_t *t, int in, int out) {
+static void train_set_scale(mr_train_step_t *t, int in, int out) {
   mr_scale_state_t *now = scale_of(t, t->s.begun), *next = scale_of(t, t->s.begun + 1);
   const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
                                      &now->skipped};
@@ -335,7 +336,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   s->in[in++] = &now->lr;
   s->in[in++] = &now->t;
   s->out[out++] = told_of(s, s->begun);
-  if (scales(t)) set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
+  if (scales(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
   MR_TRY(set_params(t, params, in, out, diag));
   t->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);

@@ -27,7 +27,7 @@ struct mr_pool {
   int n_waiters;
 };
 
-static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+static size_t buffer_align64(size_t n) { return (n + 63) / 64 * 64; }
 
 /* Where a batch's fields lie; returns where they end. */
 static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
@@ -35,13 +35,13 @@ static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
   t->n_fields = spec->n_fields, t->label = mr_spec_label(spec);
   for (int f = 0; f < t->n_fields; f++) {
     t->field[f].data = at;
-    at += align64(t->records * mr_field_bytes(&spec->field[f]));
+    at += buffer_align64(t->records * mr_field_bytes(&spec->field[f]));
   }
   for (int f = 0; f < t->n_fields; f++) {
     if (!spec->field[f].ragged) continue;
     at += at ? 0 : 64; /* 0 says that there are none */
     t->field[f].offset = at;
-    at += align64((t->records + 1) * sizeof(int64_t));
+    at += buffer_align64((t->records + 1) * sizeof(int64_t));
   }
   return at;
 }
@@ -50,11 +50,11 @@ mr__slot_t mr__slot_of(const mr_spec_t *spec) {
   size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->batch : 0;
   size_t words = records ? (size_t)spec->n_words : 0;
   mr__slot_t t = {.cap = mr_spec_bytes(spec), .records = records, .words = words};
-  t.key = records ? place_fields(spec, &t) : align64(t.cap);
-  t.draw = t.key + align64(records * 8);
-  t.excluded = t.draw + align64(records * 8);
-  t.word = t.excluded + align64(records);
-  t.bytes = t.word + align64(words * 8);
+  t.key = records ? place_fields(spec, &t) : buffer_align64(t.cap);
+  t.draw = t.key + buffer_align64(records * 8);
+  t.excluded = t.draw + buffer_align64(records * 8);
+  t.word = t.excluded + buffer_align64(records);
+  t.bytes = t.word + buffer_align64(words * 8);
   assert(t.bytes % 64 == 0 && t.bytes >= t.cap);
   return t;
 }
@@ -143,10 +143,10 @@ static void *map_memory(mr_pool_t *p, bool shared) {
   return m == MAP_FAILED ? NULL : m;
 }
 
-static mr_pool_t *create(const mr_spec_t *spec, size_t n, bool shared) {
+static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
   mr__slot_t t = mr__slot_of(spec);
   if (n >= NONE || (n && t.bytes > SIZE_MAX / 2 / n)) return NULL;
-  mr_pool_t *p = aligned_alloc(64, align64(sizeof *p));
+  mr_pool_t *p = aligned_alloc(64, buffer_align64(sizeof *p));
   if (!p) return NULL;
   memset(p, 0, sizeof *p);
   p->n = (uint32_t)n;
@@ -160,8 +160,10 @@ static mr_pool_t *create(const mr_spec_t *spec, size_t n, bool shared) {
   return p;
 }
 
-mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) { return create(spec, n, false); }
-mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n) { return create(spec, n, true); }
+mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n) { return buffer_create(spec, n, false); }
+mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n) {
+  return buffer_create(spec, n, true);
+}
 
 void mr_pool_destroy(mr_pool_t *p) {
   if (!p) return;

@@ -143,7 +143,7 @@ static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
 /* ---- life ---- */
 
 /* A field after the other, each 64-aligned. */
-static bool make_room(const mr_stage_t *s, struct mr__care *t) {
+static bool care_make_room(const mr_stage_t *s, struct mr__care *t) {
   const mr_spec_t *spec = &s->out_spec[0];
   size_t bytes = 64, longest = 64;
   for (int f = 0; f < spec->n_fields; f++) {
@@ -173,7 +173,7 @@ mr_err_t mr__care_open(mr_stage_t *s) {
   parse_policy(c->on_bad, &t->replaces, &t->most);
   if (mr_ranges_parse(&t->skip, c->skip, &why) < 0)
     return mr_stage_fail(s, why.code, "setting skip-records: %s", why.text);
-  if (!make_room(s, t)) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  if (!care_make_room(s, t)) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   return t->most >= 0 ? open_quarantine(s, t) : MR_OK;
 }
 

@@ -27,7 +27,7 @@ void mr__chain_destroy(mr_chain_t *c) {
   free(c);
 }
 
-static mr__kind_t kind_of(const mr_stage_t *s) {
+static mr__kind_t chain_kind_of(const mr_stage_t *s) {
   const mr_stage_def_t *def = s->def;
   if (def->source) return MR__SOURCE;
   if (def->walk && s->out_spec[0].sequential) return MR__NEXT;
@@ -40,7 +40,7 @@ static mr__kind_t kind_of(const mr_stage_t *s) {
 static bool is_written(const mr__branch_t *b, int f) { return b->s.writes >> f & 1; }
 
 /* What its fields are before the stage runs, and which it writes. */
-static void plan_fields(mr__branch_t *b) {
+static void chain_plan_fields(mr__branch_t *b) {
   const mr_stage_t *s = &b->s;
   bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
   b->n_fields = mr__branch_spec(b)->n_fields;
@@ -74,7 +74,7 @@ static void pass_ends(mr_chain_t *c, int i) {
 
 /* ---- branches ---- */
 
-static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+static size_t chain_align64(size_t n) { return (n + 63) / 64 * 64; }
 
 /* What a source needs to give a burst of records. */
 static bool make_rooms(mr__branch_t *b) {
@@ -83,14 +83,14 @@ static bool make_rooms(mr__branch_t *b) {
   b->index = calloc(MR_BURST, sizeof *b->index), b->rec = calloc(MR_BURST, sizeof *b->rec);
   b->value = calloc(MR_BURST * n + 1, sizeof *b->value);
   for (int k = 0; k < b->n_made; k++)
-    room += MR_BURST * align64(mr_field_bytes(&spec->field[b->made[k]]));
+    room += MR_BURST * chain_align64(mr_field_bytes(&spec->field[b->made[k]]));
   b->room = aligned_alloc(64, room);
   if (!b->index || !b->rec || !b->value || !b->room) return false;
   char *at = b->room;
   for (int k = 0; k < b->n_made; k++)
     for (size_t i = 0; i < MR_BURST; i++) {
       b->value[i * n + b->made[k]].data = at;
-      at += align64(mr_field_bytes(&spec->field[b->made[k]]));
+      at += chain_align64(mr_field_bytes(&spec->field[b->made[k]]));
     }
   return true;
 }
@@ -117,26 +117,27 @@ static int count_branches(const mr_graph_t *g, int node, int n) {
 }
 
 /* Adds node and all before it; returns its branch, or -1.  *depth: records it needs at once. */
-static int grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag, int *depth) {
+static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag,
+                      int *depth) {
   mr__node_t *node = g->node[from->from];
   mr__branch_t b = {.s = *node->worker};
   b.s.diag = diag, b.s.scratch = NULL, b.node = from->from;
-  b.kind = kind_of(&b.s);
+  b.kind = chain_kind_of(&b.s);
   *depth = 1;
   for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {
     const mr__edge_t *e = mr__edge_into(g, from->from, p);
     int below;
     if (!e) continue;
-    if ((b.in[p] = grow(g, c, e, diag, &below)) < 0) return -1;
+    if ((b.in[p] = chain_grow(g, c, e, diag, &below)) < 0) return -1;
     if (b.kind == MR__JOIN) below += p;
     if (below > *depth) *depth = below;
     b.n_in = p + 1;
   }
   assert(*depth >= 1 && b.n_in <= MR_MAX_PORTS && (b.kind == MR__SOURCE) == !b.n_in);
-  plan_fields(&b);
+  chain_plan_fields(&b);
   count_made(c, &b);
   if (b.kind == MR__SOURCE) b.lane = node->n_chains++;
-  size_t own = align64(b.s.scratch_bytes);
+  size_t own = chain_align64(b.s.scratch_bytes);
   if ((b.kind == MR__SOURCE && !make_rooms(&b)) || (own && !(b.s.scratch = aligned_alloc(64, own))))
     return free_branch(&b), -1;
   c->branch[c->n_branches] = b;
@@ -171,7 +172,7 @@ static bool make_scratch(mr_chain_t *c) {
       size_t bytes = mr_field_bytes(&mr__branch_spec(&c->branch[i])->field[f]);
       longest = bytes > longest ? bytes : longest;
     }
-  c->scratch_bytes = align64(c->scratch_bytes + 1);
+  c->scratch_bytes = chain_align64(c->scratch_bytes + 1);
   c->scratch = aligned_alloc(64, (size_t)(c->n_scratch + 1) * c->scratch_bytes);
   c->zeros = calloc(1, longest + 64);
   c->rec = calloc((size_t)c->depth, sizeof *c->rec);
@@ -196,7 +197,7 @@ mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag)
     c->bytes[f] = c->spec.field[f].ragged ? mr_field_row(&c->spec.field[f])
                                           : mr_field_bytes(&c->spec.field[f]);
   if (!c->branch || (c->tracer && !c->draws) ||
-      grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
+      chain_grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
     return mr__chain_destroy(c), NULL;
   for (int f = 0; f < c->spec.n_fields; f++) c->branch[c->n_branches - 1].field[f].end = (uint8_t)f;
   pass_ends(c, c->n_branches - 1);

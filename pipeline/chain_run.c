@@ -216,7 +216,7 @@ mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_
 
 /* ---- into a batch ---- */
 
-static void aim(mr_chain_t *c, const mr_buf_t *buf, int slot) {
+static void chain_run_aim(mr_chain_t *c, const mr_buf_t *buf, int slot) {
   for (int f = 0; f < c->spec.n_fields; f++) {
     const mr_buf_field_t *field = &buf->field[f];
     size_t at = field->offset ? (size_t)field->offset[slot] : (size_t)slot;
@@ -248,7 +248,7 @@ static mr_err_t put_ragged(mr_chain_t *c, int f, const mr_value_t *v, int64_t *o
 }
 
 /* Values that no stage has put there. */
-static mr_err_t put_values(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
+static mr_err_t chain_run_put_values(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
   for (int f = 0; f < c->spec.n_fields; f++) {
     if (buf->field[f].offset)
       MR_TRY(put_ragged(c, f, &r->field[f], &buf->field[f].offset[slot]));
@@ -272,12 +272,12 @@ static void put_nothing(mr_chain_t *c, mr_buf_t *buf, int slot) {
   }
 }
 
-static mr_err_t put_record(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
+static mr_err_t chain_run_put_record(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
   bool hole = c->level[0].hole;
   buf->excluded[slot] = r->skipped || hole;
   buf->key[slot] = r->key | (r->skipped ? MR_KEY_SKIPPED : 0);
   buf->draw[slot] = r->draw;
-  if (!r->skipped) return put_values(c, r, buf, slot);
+  if (!r->skipped) return chain_run_put_values(c, r, buf, slot);
   put_nothing(c, buf, slot);
   return MR_OK;
 }
@@ -313,10 +313,10 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     mr__op_t *op = b->op + b->at[i];
     size_t n = b->at[i + 1] - b->at[i];
     if (c->draws) c->draws->n = 0;
-    aim(c, buf, slot + i);
+    chain_run_aim(c, buf, slot + i);
     MR_TRY(mr__run(c, op, n, true, &r));
     uint64_t told = c->tracer ? mr__trace_record(c, op, n, slot + i, &r) : 0;
-    MR_TRY(put_record(c, &r, buf, slot + i));
+    MR_TRY(chain_run_put_record(c, &r, buf, slot + i));
     if (c->tracer) buf->key[slot + i] = told;
   }
   return MR_OK;
@@ -382,7 +382,7 @@ static mr_err_t fill_ahead(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_
   return MR_OK;
 }
 
-static mr_err_t fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
+static mr_err_t chain_run_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
   size_t at[MR_BURST + 1];
   for (int i = 0; i < n; i += MR_BURST) {
     int some = upto_burst(n - i);
@@ -394,7 +394,7 @@ static mr_err_t fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t 
 }
 
 mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
-  mr_err_t e = (mr__wants_ahead(c) ? fill_ahead : fill)(s, c, pos, n, buf);
+  mr_err_t e = (mr__wants_ahead(c) ? fill_ahead : chain_run_fill)(s, c, pos, n, buf);
   c->then_n = 0;
   return e;
 }

@@ -15,7 +15,7 @@
 enum { MR_OWN_WORDS = 8 };
 #define NOBODY INT64_MAX /* no consumer of the edge keeps anything */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t commit_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_record_stage(const mr__node_t *node) { return !node->n_workers; }
 
@@ -35,7 +35,7 @@ static bool store(mr_graph_t *g, int at) {
   int64_t number = NOBODY;
   for (int i = 0; i < g->n_edges; i++)
     if (g->edge[i].from == at)
-      number = least(number, least(g->commit[i].here, g->commit[i].beyond));
+      number = commit_least(number, commit_least(g->commit[i].here, g->commit[i].beyond));
   if (number == NOBODY) return false;
   assert(number >= 0);
   /* seq_cst: before the load of the parked flag, as wait.h asks; pairs with mr__news. */
@@ -61,13 +61,13 @@ static void pass_back(mr_graph_t *g, int at) {
 }
 
 /* Every stream that leads to a stage: nothing of it is committed yet but what lies before it. */
-static void begin(mr_graph_t *g, int at, bool beyond) {
+static void commit_begin(mr_graph_t *g, int at, bool beyond) {
   for (int i = 0; i < g->n_edges; i++) {
     const mr__edge_t *e = &g->edge[i];
     if (e->to != at || is_record_stage(g->node[e->from])) continue;
     *(beyond ? &g->commit[i].beyond : &g->commit[i].here) = g->node[e->from]->start_number;
     store(g, e->from);
-    begin(g, e->from, true);
+    commit_begin(g, e->from, true);
   }
 }
 
@@ -81,7 +81,7 @@ bool mr__commit_init(mr_graph_t *g) {
 void mr_commits(mr_stage_t *s) {
   mr_graph_t *g = s->rt->g;
   pthread_mutex_lock(&g->commit_lock);
-  begin(g, mr__graph_find(g, s->name), false);
+  commit_begin(g, mr__graph_find(g, s->name), false);
   pthread_mutex_unlock(&g->commit_lock);
 }
 

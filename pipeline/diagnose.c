@@ -113,7 +113,7 @@ static double since(const window_t *w, int node, size_t field) {
 #define SINCE(w, node, field) since(w, node, offsetof(mr_stats_t, field))
 
 /* ns that one thread of a stage has worked, of the window's wall. */
-static double work_of(const window_t *w, int node) {
+static double diagnose_work_of(const window_t *w, int node) {
   int workers = w->to->node[node].workers;
   return workers ? SINCE(w, node, busy_ns) / workers : 0;
 }
@@ -137,7 +137,8 @@ static mr_thread_time_t time_of(const window_t *w, int node) {
 static double need_of(const window_t *w, int node) {
   int workers = w->to->node[node].workers;
   mr_thread_time_t t = time_of(w, node);
-  double work = work_of(w, node), alone = workers ? work - (double)t.delay_ns / workers : 0;
+  double work = diagnose_work_of(w, node),
+         alone = workers ? work - (double)t.delay_ns / workers : 0;
   double cpu = workers ? (double)t.cpu_ns / workers : 0;
   return alone > cpu ? alone : cpu < work ? cpu : work; /* some of the delay was after waits */
 }
@@ -158,7 +159,7 @@ static double cpu_of(const window_t *w, int node) {
    (not while it sleeps).  When that thread has had its processor time, the others have had B times
    as much, and the rest of the run what it needs. */
 static double bound(const window_t *w, const candidate_t *c, int *next) {
-  double work = c ? work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
+  double work = c ? diagnose_work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
   double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = 0, theirs = 0;
   *next = -2;
   for (int i = 0; i < w->g->n_nodes; i++) {
@@ -177,7 +178,7 @@ static double bound(const window_t *w, const candidate_t *c, int *next) {
 static double others_of(const window_t *w, double all) {
   double work = 0, need = 0;
   for (int i = 0; i < w->g->n_nodes; i++)
-    if (work_of(w, i) > work) work = work_of(w, i), need = need_of(w, i);
+    if (diagnose_work_of(w, i) > work) work = diagnose_work_of(w, i), need = need_of(w, i);
   double got = (all - w->cpu) / w->wall;
   return got > 0 && need > 0 ? got * work / need : 0;
 }
@@ -189,7 +190,7 @@ static double faster(const window_t *w, const candidate_t *c, int *next) {
   int now;
   double before = bound(w, NULL, &now), after = bound(w, c, next), busiest = 0;
   for (int i = 0; i < w->g->n_nodes; i++)
-    if (work_of(w, i) > busiest) busiest = work_of(w, i);
+    if (diagnose_work_of(w, i) > busiest) busiest = diagnose_work_of(w, i);
   double stretch = before > 0 && busiest > before ? busiest / before : 1;
   double ns = w->wall - (before - after) * stretch;
   if (*next == c->host) *next = -1;
@@ -198,7 +199,7 @@ static double faster(const window_t *w, const candidate_t *c, int *next) {
 
 /* Candidates of a thread: the record stages in it, and what they leave to itself. */
 static int candidates(const window_t *w, int host, candidate_t *out) {
-  double all = work_of(w, host), parts = 0;
+  double all = diagnose_work_of(w, host), parts = 0;
   int n = 0;
   for (int i = 0; i < w->to->n_parts; i++) {
     const part_t *p = &w->to->part[i];
@@ -212,7 +213,7 @@ static int candidates(const window_t *w, int host, candidate_t *out) {
 }
 
 /* The one whose doubled speed helps most; among equals the one that works most. */
-static bool choose(const window_t *w, candidate_t *best, double *best_ns, int *best_next) {
+static bool diagnose_choose(const window_t *w, candidate_t *best, double *best_ns, int *best_next) {
   candidate_t *all = calloc(PARTS_MAX + 1, sizeof *all);
   bool any = false;
   if (!all) return false;
@@ -263,8 +264,8 @@ bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapsh
     w.worked += SINCE(&w, i, busy_ns), w.known_cpu += (double)time_of(&w, i).cpu_ns;
   if (w.wall > TICKS_TELL_NS)
     w.others = others_of(&w, (double)(now->all_ns - (from ? from->all_ns : 0)));
-  if (w.wall <= 0 || !choose(&w, &c, &ns, &next)) return false;
-  double alive = SINCE(&w, c.host, alive_ns), work = work_of(&w, c.host);
+  if (w.wall <= 0 || !diagnose_choose(&w, &c, &ns, &next)) return false;
+  double alive = SINCE(&w, c.host, alive_ns), work = diagnose_work_of(&w, c.host);
   *out = (mr_diagnosis_t){.stage = g->node[c.node]->name,
                           .thread = g->node[c.host]->name,
                           .next = next >= 0    ? g->node[next]->name

@@ -14,7 +14,7 @@ static void put_escaped(const char *s, FILE *out) {
   }
 }
 
-static void put_node(const mr_graph_t *g, int i, FILE *out) {
+static void dot_put_node(const mr_graph_t *g, int i, FILE *out) {
   const mr__node_t *node = g->node[i];
   fprintf(out, "  n%d [label=\"", i);
   put_escaped(node->name, out);
@@ -36,7 +36,7 @@ static void put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
     if (!e || e->from >= NODES_MAX || g->node[e->from]->n_workers || done[e->from]) continue;
     done[e->from] = true;
-    put_node(g, e->from, out);
+    dot_put_node(g, e->from, out);
     put_chain(g, e->from, done, out);
   }
 }
@@ -62,17 +62,17 @@ static bool reads_records(const mr_graph_t *g, int node) {
 }
 
 /* The stages of a block, in clusters of those that run as one loop. */
-static void put_stages(const mr_graph_t *g, int process, bool *done, FILE *out) {
+static void dot_put_stages(const mr_graph_t *g, int process, bool *done, FILE *out) {
   for (int i = 0; i < g->n_nodes && i < NODES_MAX; i++) {
     if (!g->node[i]->n_workers || !reads_records(g, i) || g->node[i]->process != process) continue;
     fprintf(out, "  subgraph cluster_%d {\n  label=\"fused\"; style=filled; color=lightgrey;\n", i);
     put_chain(g, i, done, out);
-    put_node(g, i, out);
+    dot_put_node(g, i, out);
     done[i] = true;
     fputs("  }\n", out);
   }
   for (int i = 0; i < g->n_nodes; i++)
-    if (g->node[i]->process == process && (i >= NODES_MAX || !done[i])) put_node(g, i, out);
+    if (g->node[i]->process == process && (i >= NODES_MAX || !done[i])) dot_put_node(g, i, out);
 }
 
 void mr_graph_dot(const mr_graph_t *g, FILE *out) {
@@ -82,7 +82,7 @@ void mr_graph_dot(const mr_graph_t *g, FILE *out) {
       "  edge [fontname=\"sans-serif\", fontsize=10];\n",
       out);
   for (int i = 0; i < g->n_plugins; i++) fprintf(out, "  // plugin %s\n", g->plugin[i]);
-  put_stages(g, 0, done, out);
+  dot_put_stages(g, 0, done, out);
   for (int i = 0; i < g->n_processes; i++) {
     fprintf(out, "  subgraph cluster_process_%d {\n  fontname=\"sans-serif\"; style=rounded; ", i);
     mr_process_t p;
@@ -90,7 +90,7 @@ void mr_graph_dot(const mr_graph_t *g, FILE *out) {
     fprintf(out, "label=\"process %s", g->process[i]->name);
     if (several) fprintf(out, ", %d copies", (int)p.copies);
     fprintf(out, "\";\n");
-    put_stages(g, i + 1, done, out);
+    dot_put_stages(g, i + 1, done, out);
     fputs("  }\n", out);
   }
   for (int i = 0; i < g->n_edges; i++) put_edge(g, &g->edge[i], out);

@@ -157,7 +157,7 @@ static const row_t missing[] = {
     {0}};
 
 /* name without '-' and '_', in lower case; "" for one that is too long for the tables. */
-static void fold(const char *name, char *out) {
+static void foreign_fold(const char *name, char *out) {
   size_t n = 0;
   for (; *name && n < FOLDED_MAX - 1; name++)
     if (*name != '-' && *name != '_') out[n++] = (char)tolower((unsigned char)*name);
@@ -166,7 +166,7 @@ static void fold(const char *name, char *out) {
 
 static const char *look_up(const row_t *rows, const char *name) {
   char word[FOLDED_MAX];
-  fold(name, word);
+  foreign_fold(name, word);
   size_t n = strlen(word);
   for (; n && rows->names; rows++)
     for (const char *at = rows->names; (at = strstr(at, word)); at += n)
@@ -251,7 +251,7 @@ bool mr_is_choice(const char *list, const char *word) {
 
 static void choice_hint(const mr_opt_t *o, const char *value, char *text, size_t n) {
   char word[FOLDED_MAX];
-  fold(value, word);
+  foreign_fold(value, word);
   const char *meant = mr_is_choice(o->choices, word) ? word : look_up(choices, value);
   if (meant && *meant && mr_is_choice(o->choices, meant)) snprintf(text, n, "; write %s", meant);
 }

@@ -7,8 +7,8 @@
 
 enum { MR_OWN_WORDS_MAX = 8 }; /* of a stage of batches that knows where it would stand */
 
-static mr_err_t find(mr_graph_t *g, const char *stage, int64_t number, const char *what, int *at,
-                     mr_diag_t *diag) {
+static mr_err_t go_on_find(mr_graph_t *g, const char *stage, int64_t number, const char *what,
+                           int *at, mr_diag_t *diag) {
   *at = mr__graph_find(g, stage);
   if (*at < 0)
     return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
@@ -33,8 +33,8 @@ static bool makes_batches(const mr_stage_def_t *def) {
 /* Sets where one stage goes on; MR_END: nothing before it is to be told.  A stage that keeps some
    numbers of its own hands on those of the stage before it; the last of its own is the number of
    the buffer that it goes on with. */
-static mr_err_t tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
-                     mr_diag_t *diag) {
+static mr_err_t go_on_tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
+                           mr_diag_t *diag) {
   mr__node_t *node = g->node[at];
   const mr_step_def_t *step = node->def->step;
   int own = step && here->n_words ? step->n_words : 0;
@@ -53,7 +53,7 @@ static mr_err_t tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t 
 static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t *word,
                           int depth, mr_diag_t *diag) {
   for (const mr__edge_t *before; depth <= g->n_nodes; depth++, at = before->from) {
-    mr_err_t e = tell(g, at, here, &word, diag);
+    mr_err_t e = go_on_tell(g, at, here, &word, diag);
     before = mr__edge_into(g, at, 0);
     if (e != MR_OK || !before) return e < 0 ? e : MR_OK;
     for (int in = 1; in < MR_MAX_PORTS; in++) {
@@ -82,8 +82,8 @@ mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *
                         mr_diag_t *diag) {
   mr_stream_at_t here = *at;
   int node;
-  MR_TRY(find(g, stage, at->position, "position", &node, diag));
-  MR_TRY(find(g, stage, at->number, "number", &node, diag));
+  MR_TRY(go_on_find(g, stage, at->position, "position", &node, diag));
+  MR_TRY(go_on_find(g, stage, at->number, "number", &node, diag));
   return tell_back(g, node, &here, at->word, 0, diag);
 }
 
@@ -122,7 +122,7 @@ mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *f
   mr_stream_at_t st;
   begin_t begin = {0};
   int node;
-  MR_TRY(find(g, stage, number, "number", &node, diag));
+  MR_TRY(go_on_find(g, stage, number, "number", &node, diag));
   *found = state_before(g, node, number, &st, &begin);
   if (!*found) return MR_OK;
   MR_TRY(tell_back(g, node, &st, st.word, 0, diag));
@@ -132,7 +132,7 @@ mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *f
 
 mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {
   int node;
-  MR_TRY(find(g, stage, position, "position", &node, diag));
+  MR_TRY(go_on_find(g, stage, position, "position", &node, diag));
   g->node[node]->start_position = position;
   return MR_OK;
 }
@@ -144,7 +144,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
   if (n < 0 || n > MR_STREAM_WORDS_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a state of %d numbers, want at most %d", stage, n,
                    MR_STREAM_WORDS_MAX);
-  MR_TRY(find(g, stage, 0, "", &node, diag));
+  MR_TRY(go_on_find(g, stage, 0, "", &node, diag));
   mr_stream_at_t at = {.position = position, .number = g->node[node]->start_number, .n_words = n};
   if (n) memcpy(at.word, word, (size_t)n * sizeof *word);
   return tell_back(g, node, &at, at.word, 0, diag);
@@ -152,7 +152,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
 
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {
   int node;
-  MR_TRY(find(g, stage, number, "number", &node, diag));
+  MR_TRY(go_on_find(g, stage, number, "number", &node, diag));
   g->node[node]->start_number = number;
   return MR_OK;
 }

@@ -46,7 +46,7 @@ mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t 
 }
 
 /* Room for one more row in a growing array. */
-static bool grow(void *array, int n, size_t row) {
+static bool graph_grow(void *array, int n, size_t row) {
   void **a = array;
   if (n & (n - 1)) return true; /* grows when n is 0 or a power of two */
   void *more = realloc(*a, (n ? 2u * (size_t)n : 1u) * row);
@@ -56,7 +56,7 @@ static bool grow(void *array, int n, size_t row) {
 
 mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag) {
   const char *copy = mr__graph_text(g, file, strlen(file));
-  if (!copy || !grow(&g->plugin, g->n_plugins, sizeof *g->plugin))
+  if (!copy || !graph_grow(&g->plugin, g->n_plugins, sizeof *g->plugin))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   g->plugin[g->n_plugins++] = copy;
   if (!g->load_plugin)
@@ -74,7 +74,7 @@ int mr__graph_find(const mr_graph_t *g, const char *name) {
 
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) {
   mr__node_t *node = calloc(1, sizeof *node);
-  if (!node || !grow(&g->node, g->n_nodes, sizeof *g->node)) return free(node), -1;
+  if (!node || !graph_grow(&g->node, g->n_nodes, sizeof *g->node)) return free(node), -1;
   def = mr_stage_def_usual(def);
   *node = (mr__node_t){.def = def, .name = "", .pos = pos};
   node->worker = calloc(MR_MAX_WORKERS, sizeof *node->worker);
@@ -86,7 +86,7 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) 
   return g->n_nodes++;
 }
 
-static bool taken(const mr_graph_t *g, const char *name) {
+static bool graph_taken(const mr_graph_t *g, const char *name) {
   return mr__graph_find(g, name) >= 0 || mr__process_find(g, name) >= 0;
 }
 
@@ -97,7 +97,7 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
                     strlen(name))
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: name = \"%.60s\": want letters, digits, - and _", at,
                    node->def->name, name);
-  if (taken(g, name))
+  if (graph_taken(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: the name \"%.60s\" is taken", at, node->def->name,
                    name);
   node->name = mr__graph_text(g, name, strlen(name));
@@ -110,7 +110,8 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
 static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
   char name[128];
   snprintf(name, sizeof name, "%s", node->def->name);
-  for (int k = 2; taken(g, name); k++) snprintf(name, sizeof name, "%s%d", node->def->name, k);
+  for (int k = 2; graph_taken(g, name); k++)
+    snprintf(name, sizeof name, "%s%d", node->def->name, k);
   return mr__graph_rename(g, node, name, diag);
 }
 
@@ -140,7 +141,7 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *na
                           const char **given, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
   if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
-  if (name && taken(g, name))
+  if (name && graph_taken(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
   int i = mr__graph_new_node(g, d, (mr__pos_t){0});
   if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
@@ -195,7 +196,8 @@ static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *d
   return MR_OK;
 }
 
-static mr_err_t choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set, mr_diag_t *diag) {
+static mr_err_t graph_choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
+                             mr_diag_t *diag) {
   char at[160], hint[MR_HINT_MAX];
   const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
   if (d) return redefine(node, d, diag);
@@ -211,7 +213,7 @@ mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_dia
     const mr__setting_t *set = &node->set[i];
     if (strcmp(set->name, node->def->chosen_by)) continue;
     if (!resolved && set->expand && strchr(set->text, '$')) return MR_OK; /* not known yet */
-    MR_TRY(choose(g, node, set, diag));
+    MR_TRY(graph_choose(g, node, set, diag));
   }
   for (int i = 0; i < node->n_set; i++)
     if (!knows(node->def, node->set[i].name)) return unknown_setting(node, &node->set[i], diag);
@@ -226,7 +228,7 @@ mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_di
   if (!set.name || !set.text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   for (int i = 0; i < node->n_set; i++)
     if (!strcmp(node->set[i].name, set.name)) return node->set[i] = set, MR_OK;
-  if (!grow(&node->set, node->n_set, sizeof *node->set))
+  if (!graph_grow(&node->set, node->n_set, sizeof *node->set))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   node->set[node->n_set++] = set;
   return MR_OK;
@@ -287,7 +289,7 @@ int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const 
 }
 
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
-  if (!grow(&g->edge, g->n_edges, sizeof *g->edge))
+  if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge))
     return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   g->edge[g->n_edges++] = e;
   return MR_OK;

@@ -4,11 +4,11 @@
 
 #include "pipeline/graph_private.h"
 
-static void mark(const mr_graph_t *g, int node, int *kept) {
+static void only_mark(const mr_graph_t *g, int node, int *kept) {
   if (kept[node]) return;
   kept[node] = 1;
   for (int i = 0; i < g->n_edges; i++)
-    if (g->edge[i].to == node) mark(g, g->edge[i].from, kept);
+    if (g->edge[i].to == node) only_mark(g, g->edge[i].from, kept);
 }
 
 /* Dropped nodes stay in memory: specs may point at what their state holds. */
@@ -41,7 +41,7 @@ mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
   int *kept = calloc((size_t)g->n_nodes, sizeof *kept);
   if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-  mark(g, at, kept);
+  only_mark(g, at, kept);
   mr__graph_drop(g, kept);
   free(kept);
   return MR_OK;

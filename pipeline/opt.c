@@ -31,12 +31,12 @@ static void want_text(const mr_opt_t *o, char *text, size_t n) {
     mr_snprintf(text, n, "%s in [%.15g,%.15g]%s%s", kind[o->type], o->lo, o->hi, gap, unit);
 }
 
-static bool in_range(const mr_opt_t *o, double v) {
+static bool opt_in_range(const mr_opt_t *o, double v) {
   return o->lo == o->hi || (v >= o->lo && v <= o->hi);
 }
 
 /* A number that ends at *end, which must be there; neither NaN nor infinite. */
-static bool number(const char *text, char stop, const char **rest, double *out) {
+static bool opt_number(const char *text, char stop, const char **rest, double *out) {
   char *end;
   if (!*text || *text == ' ' || *text == '\t' || *text == '\n') return false;
   errno = 0;
@@ -51,7 +51,7 @@ static bool parse_int(const mr_opt_t *o, const char *text, void *at) {
   if (!(*text == '-' || *text == '+' || (*text >= '0' && *text <= '9'))) return false;
   errno = 0;
   long long v = strtoll(text, &end, 10);
-  if (end == text || *end || errno || !in_range(o, (double)v)) return false;
+  if (end == text || *end || errno || !opt_in_range(o, (double)v)) return false;
   *(int64_t *)at = v;
   return true;
 }
@@ -60,7 +60,8 @@ static bool parse_int(const mr_opt_t *o, const char *text, void *at) {
 static bool parse_numbers(const mr_opt_t *o, const char *text, int n, char sep, double *at) {
   double v[MR_VEC_MAX];
   for (int i = 0; i < n; i++)
-    if (!number(text, i + 1 < n ? sep : 0, &text, &v[i]) || !in_range(o, v[i])) return false;
+    if (!opt_number(text, i + 1 < n ? sep : 0, &text, &v[i]) || !opt_in_range(o, v[i]))
+      return false;
   memcpy(at, v, (size_t)n * sizeof *v);
   return true;
 }
@@ -94,7 +95,7 @@ static bool parse_enum(const mr_opt_t *o, const char *text, int *at) {
   return false;
 }
 
-static bool parse(const mr_opt_t *o, const char *text, void *at) {
+static bool opt_parse(const mr_opt_t *o, const char *text, void *at) {
   switch (o->type) {
     case MR_OPT_INT: return parse_int(o, text, at);
     case MR_OPT_F64: return parse_numbers(o, text, 1, 0, at);
@@ -118,7 +119,7 @@ static bool parse(const mr_opt_t *o, const char *text, void *at) {
 mr_err_t mr_opt_set(const mr_opt_t *opt, void *state, const char *who, const char *text,
                     mr_diag_t *diag) {
   char want[256], hint[96];
-  if (parse(opt, text, (char *)state + opt->offset)) return MR_OK;
+  if (opt_parse(opt, text, (char *)state + opt->offset)) return MR_OK;
   want_text(opt, want, sizeof want);
   return mr_fail(diag, MR_ERR_CONFIG, "%s: setting %s = \"%.200s\": want %s%s", who, opt->name,
                  text, want, mr_value_hint(opt, text, hint, sizeof hint));

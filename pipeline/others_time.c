@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* "cpuK user nice system idle iowait irq softirq steal ...": all but idle and iowait. */
-static bool work_of(const char *line, int *cpu, int64_t *ticks) {
+static bool others_time_work_of(const char *line, int *cpu, int64_t *ticks) {
   int64_t v[8] = {0};
   int n = sscanf(line,
                  "cpu%d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
@@ -28,7 +28,8 @@ int64_t mr_processors_ns(void) {
   while (any && fgets(line, sizeof line, f)) {
     if (line[0] != 'c') break; /* the processors' lines are the first ones */
     if (line[3] == ' ') continue;
-    if (work_of(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set)) sum += ticks;
+    if (others_time_work_of(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set))
+      sum += ticks;
   }
   fclose(f);
   return sum * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));

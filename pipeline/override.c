@@ -35,8 +35,9 @@ typedef struct resolving {
 } resolving_t;
 
 /* text with the first n_vars variables, which have values, replaced. */
-static mr_err_t resolve(resolving_t *r, const char *text, bool expand, int n_vars, const char *name,
-                        mr__pos_t pos, const char **value, mr_diag_t *diag) {
+static mr_err_t override_resolve(resolving_t *r, const char *text, bool expand, int n_vars,
+                                 const char *name, mr__pos_t pos, const char **value,
+                                 mr_diag_t *diag) {
   char where[32];
   size_t n = 0, len = 1;
   *value = text;
@@ -60,8 +61,8 @@ static mr_err_t resolve(resolving_t *r, const char *text, bool expand, int n_var
 static mr_err_t resolve_settings(resolving_t *r, mr__node_t *node, mr_diag_t *diag) {
   for (int k = 0; k < node->n_set; k++) {
     mr__setting_t *set = &node->set[k];
-    MR_TRY(
-        resolve(r, set->text, set->expand, r->g->n_vars, set->name, set->pos, &set->value, diag));
+    MR_TRY(override_resolve(r, set->text, set->expand, r->g->n_vars, set->name, set->pos,
+                            &set->value, diag));
   }
   return MR_OK;
 }
@@ -70,7 +71,7 @@ static mr_err_t resolve_all(resolving_t *r, mr_diag_t *diag) {
   mr_graph_t *g = r->g;
   for (int i = 0; i < g->n_vars; i++) { /* a variable sees those before it */
     mr__var_t *v = &g->var[i];
-    MR_TRY(resolve(r, v->text, v->expand, i, v->name, v->pos, &v->value, diag));
+    MR_TRY(override_resolve(r, v->text, v->expand, i, v->name, v->pos, &v->value, diag));
   }
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(resolve_settings(r, g->node[i], diag));
   for (int i = 0; i < g->n_processes; i++) MR_TRY(resolve_settings(r, g->process[i], diag));
@@ -238,7 +239,7 @@ const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char 
   return o ? o->def : NULL;
 }
 
-static int by_name(const void *a, const void *b) {
+static int override_by_name(const void *a, const void *b) {
   return strcmp(((const mr__setting_t *)a)->name, ((const mr__setting_t *)b)->name);
 }
 
@@ -253,21 +254,21 @@ static void put_quoted(const char *s, FILE *out) {
   fputc('"', out);
 }
 
-static void put_node(const mr_graph_t *g, mr__node_t *node, const char *head, FILE *out) {
+static void override_put_node(const mr_graph_t *g, mr__node_t *node, const char *head, FILE *out) {
   fputs(head, out);
-  if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, by_name);
+  if (node->n_set) qsort(node->set, (size_t)node->n_set, sizeof *node->set, override_by_name);
   for (int k = 0; k < node->n_set; k++) {
     fprintf(out, " %s=", node->set[k].name);
     put_quoted(mr__setting_text(&node->set[k]), out);
   }
 }
 
-static void put_stages(const mr_graph_t *g, int process, FILE *out) {
+static void override_put_stages(const mr_graph_t *g, int process, FILE *out) {
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[i];
     if (node->process != process) continue;
     fprintf(out, "%s name=", node->def->name);
-    put_node(g, node, node->name, out);
+    override_put_node(g, node, node->name, out);
     fputc('\n', out);
   }
 }
@@ -278,12 +279,12 @@ void mr_graph_dump(const mr_graph_t *g, FILE *out) {
     put_quoted(g->plugin[i], out);
     fputc('\n', out);
   }
-  put_stages(g, 0, out);
+  override_put_stages(g, 0, out);
   for (int i = 0; i < g->n_processes; i++) {
     fputs("process ", out);
-    put_node(g, g->process[i], g->process[i]->name, out);
+    override_put_node(g, g->process[i], g->process[i]->name, out);
     fputs(" {\n", out);
-    put_stages(g, i + 1, out);
+    override_put_stages(g, i + 1, out);
     fputs("}\n", out);
   }
   for (int i = 0; i < g->n_edges; i++) {

@@ -107,8 +107,8 @@ static void sample_depth(mr_runtime_t *rt, mr__in_t *in) {
   mr__count(&rt->count.depth_n, 1);
 }
 
-static void note(mr_runtime_t *rt, mr__event_kind_t kind, int port, uint64_t first, int stride,
-                 const mr_buf_t *b, size_t n) {
+static void port_note(mr_runtime_t *rt, mr__event_kind_t kind, int port, uint64_t first, int stride,
+                      const mr_buf_t *b, size_t n) {
   mr__timeline_note(rt->timeline, (mr__event_t){.at_ns = mr_now_ns(),
                                                 .what = (int64_t)first,
                                                 .position = b->position,
@@ -137,7 +137,7 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
   }
   assert(k <= n);
   if (k) mr__count(&rt->count.taken, (int64_t)k);
-  if (k && rt->timeline) note(rt, MR__TOOK, port, first, in->stride, out[0], k);
+  if (k && rt->timeline) port_note(rt, MR__TOOK, port, first, in->stride, out[0], k);
   return k;
 }
 
@@ -223,7 +223,7 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
   mr__out_t *out = &s->rt->out[port];
   if (!n) return;
   assert(out->next % (uint64_t)s->n_workers == (uint64_t)s->worker);
-  if (s->rt->timeline) note(s->rt, MR__GAVE, port, out->next, s->n_workers, in[0], n);
+  if (s->rt->timeline) port_note(s->rt, MR__GAVE, port, out->next, s->n_workers, in[0], n);
   for (size_t i = 0; i < n; i++) {
     uint64_t number = out->next + i * (uint64_t)s->n_workers;
     /* A buffer that others hold too keeps its number: writing would race with their reading.

@@ -118,7 +118,7 @@ static mr_err_t check_all_placed(const mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static bool crosses(const mr_graph_t *g, const mr__edge_t *e) {
+static bool process_crosses(const mr_graph_t *g, const mr__edge_t *e) {
   return g->node[e->from]->process != g->node[e->to]->process;
 }
 
@@ -160,8 +160,8 @@ mr_err_t mr_address_after(const char *address, int k, char *text, size_t n, mr_d
   return MR_OK;
 }
 
-static mr_err_t set(mr_graph_t *g, mr__node_t *node, const char *name, const char *text,
-                    mr_diag_t *diag) {
+static mr_err_t process_set(mr_graph_t *g, mr__node_t *node, const char *name, const char *text,
+                            mr_diag_t *diag) {
   if (!text) return MR_OK;
   return mr__graph_put(g, node, (mr__setting_t){.name = name, .text = text, .pos = node->pos},
                        diag);
@@ -205,17 +205,17 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   else if (mr_address_after(there->address, (*bound)++, address, sizeof address, &why) < 0)
     return mr_fail(diag, why.code, "%s: %s", there->name, why.text);
   snprintf(window, sizeof window, "%lld", (long long)to.window);
-  MR_TRY(set(g, a, "peer", to.name, diag));
-  MR_TRY(set(g, b, "peer", from.name, diag));
-  MR_TRY(set(g, a, "address", address, diag));
-  MR_TRY(set(g, b, "address", address, diag));
-  MR_TRY(set(g, at_from ? a : b, "bind", "true", diag));
-  MR_TRY(set(g, a, "window", window, diag));
-  MR_TRY(set(g, b, "window", window, diag));
-  MR_TRY(set(g, a, "key", from.key, diag));
-  MR_TRY(set(g, a, "peers", from.peers, diag));
-  MR_TRY(set(g, b, "key", to.key, diag));
-  return set(g, b, "peers", to.peers, diag);
+  MR_TRY(process_set(g, a, "peer", to.name, diag));
+  MR_TRY(process_set(g, b, "peer", from.name, diag));
+  MR_TRY(process_set(g, a, "address", address, diag));
+  MR_TRY(process_set(g, b, "address", address, diag));
+  MR_TRY(process_set(g, at_from ? a : b, "bind", "true", diag));
+  MR_TRY(process_set(g, a, "window", window, diag));
+  MR_TRY(process_set(g, b, "window", window, diag));
+  MR_TRY(process_set(g, a, "key", from.key, diag));
+  MR_TRY(process_set(g, a, "peers", from.peers, diag));
+  MR_TRY(process_set(g, b, "key", to.key, diag));
+  return process_set(g, b, "peers", to.peers, diag);
 }
 
 static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
@@ -231,8 +231,8 @@ static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
   MR_TRY(name_end(g, out, "to", to, e.in ? to->def->in[e.in].name : NULL, diag));
   MR_TRY(name_end(g, in, "from", from, e.out ? from->def->out[e.out].name : NULL, diag));
   snprintf(link, sizeof link, "link-%d", c->n_links);
-  MR_TRY(set(g, out, "link", link, diag));
-  MR_TRY(set(g, in, "link", link, diag));
+  MR_TRY(process_set(g, out, "link", link, diag));
+  MR_TRY(process_set(g, in, "link", link, diag));
   MR_TRY(set_ends(g, c, out, in, diag));
   c->n_links++;
   g->edge[edge].to = a, g->edge[edge].in = 0;
@@ -247,7 +247,7 @@ mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {
   MR_TRY(check_all_placed(g, diag));
   MR_TRY(mr__process_copies(g, diag));
   for (int i = 0, n = g->n_edges; i < n; i++)
-    if (crosses(g, &g->edge[i])) MR_TRY(cut_edge(g, i, &c, diag));
+    if (process_crosses(g, &g->edge[i])) MR_TRY(cut_edge(g, i, &c, diag));
   return MR_OK;
 }
 

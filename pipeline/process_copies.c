@@ -35,7 +35,7 @@ static bool leads_on(const copies_t *c, int node) {
   return false;
 }
 
-static const char *why_not(const copies_t *c, int node) {
+static const char *process_copies_why_not(const copies_t *c, int node) {
   const mr__node_t *n = c->g->node[node];
   if (!leads_on(c, node)) return "each copy would write what it writes; put it into another block";
   for (int i = 0; i < n->n_set; i++)
@@ -43,11 +43,11 @@ static const char *why_not(const copies_t *c, int node) {
   return NULL;
 }
 
-static mr_err_t check(const copies_t *c, mr_diag_t *diag) {
+static mr_err_t process_copies_check(const copies_t *c, mr_diag_t *diag) {
   const char *name = c->block->name;
   char at[32];
   for (int i = 0; i < c->g->n_nodes; i++) {
-    const char *why = is_inside(c, i) ? why_not(c, i) : NULL;
+    const char *why = is_inside(c, i) ? process_copies_why_not(c, i) : NULL;
     if (why)
       return mr_fail(diag, MR_ERR_USAGE, "%sprocess %s: copies = %d: it contains %s: %s",
                      mr__pos_text(c->g->node[i]->pos, at, sizeof at), name, c->n,
@@ -178,7 +178,7 @@ static mr_err_t gather_edge(copies_t *c, int edge, mr_diag_t *diag) {
 static mr_err_t write_out(copies_t *c, mr_diag_t *diag) {
   const char *name = c->block->name;
   int edges = c->g->n_edges;
-  MR_TRY(check(c, diag));
+  MR_TRY(process_copies_check(c, diag));
   for (int k = 1; k < c->n; k++) MR_TRY(copy_block(c, k, name, diag));
   MR_TRY(name_copy(c, c->block, name, 0, diag));
   for (int i = 0; i < edges; i++) {

@@ -36,14 +36,14 @@ static mr_err_t find_folder(char *text, size_t n, mr_diag_t *diag) {
                  text);
 }
 
-static bool is_run(const char *run) {
+static bool process_folder_is_run(const char *run) {
   size_t n = strspn(run, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-");
   return n > 0 && n <= RUN_MAX && !run[n];
 }
 
 mr_err_t mr_process_address(const char *run, int link, char *text, size_t n, mr_diag_t *diag) {
   char folder[128];
-  if (!is_run(run))
+  if (!process_folder_is_run(run))
     return mr_fail(diag, MR_ERR_CONFIG, "run id \"%.60s\": want 1 to %d letters, digits, - or _",
                    run, RUN_MAX);
   MR_TRY(find_folder(folder, sizeof folder, diag));
@@ -69,7 +69,7 @@ static bool is_stale(const char *file) {
 void mr_process_forget(const char *run) {
   char folder[128], file[400];
   size_t n = strlen(run);
-  if (!is_run(run) || find_folder(folder, sizeof folder, NULL) < 0) return;
+  if (!process_folder_is_run(run) || find_folder(folder, sizeof folder, NULL) < 0) return;
   DIR *d = opendir(folder);
   for (struct dirent *e; d && (e = readdir(d));) {
     bool own = !strncmp(e->d_name, run, n) && e->d_name[n] == '-' && e->d_name[n + 1] &&

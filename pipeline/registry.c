@@ -20,20 +20,20 @@ void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table) {
   mr_registry_add_from(reg, table, NULL);
 }
 
-static int index_of(const mr_registry_t *reg, const char *name) {
+static int registry_index_of(const mr_registry_t *reg, const char *name) {
   for (int i = 0; i < reg->n; i++)
     if (!strcmp(reg->def[i]->name, name)) return i;
   return -1;
 }
 
 const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name) {
-  int i = index_of(reg, name);
+  int i = registry_index_of(reg, name);
   return i < 0 ? NULL : reg->def[i];
 }
 
 /* ---- stages from outside the program ---- */
 
-static mr_err_t check_name(const mr_stage_def_t *def, mr_diag_t *diag) {
+static mr_err_t registry_check_name(const mr_stage_def_t *def, mr_diag_t *diag) {
   static const char *const words[] = {"let", "process", "plugin"};
   static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   if (strspn(def->name, chars) != strlen(def->name))
@@ -53,12 +53,12 @@ static mr_err_t check_name(const mr_stage_def_t *def, mr_diag_t *diag) {
 }
 
 /* Stage i of the table, of which those before it have passed. */
-static mr_err_t check_one(const mr_registry_t *reg, const mr_stage_def_t *const *table, int i,
-                          mr_diag_t *diag) {
+static mr_err_t registry_check_one(const mr_registry_t *reg, const mr_stage_def_t *const *table,
+                                   int i, mr_diag_t *diag) {
   MR_TRY(mr_stage_def_check(table[i], diag));
-  MR_TRY(check_name(table[i], diag));
+  MR_TRY(registry_check_name(table[i], diag));
   const char *name = table[i]->name;
-  int at = index_of(reg, name);
+  int at = registry_index_of(reg, name);
   if (at >= 0)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "stage \"%s\": %s has a stage of that name; rename one of them", name,
@@ -76,7 +76,7 @@ mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const
                            const char *origin, mr_diag_t *diag) {
   for (int i = 0; table[i]; i++) {
     mr_diag_t why = {0};
-    mr_err_t e = check_one(reg, table, i, &why);
+    mr_err_t e = registry_check_one(reg, table, i, &why);
     if (e < 0) return mr_fail(diag, e, "%s: %s", origin, why.text);
   }
   return MR_OK;

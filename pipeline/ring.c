@@ -68,14 +68,14 @@ static void post(side_t *s, uint64_t done) {
   atomic_exchange_explicit(&s->word, s->index << 1 | done, memory_order_seq_cst);
 }
 
-static void publish(side_t *s, uint64_t done) {
+static void ring_publish(side_t *s, uint64_t done) {
   post(s, done);
   if (s->other) mr_wait_wake(s->other);
 }
 
 /* Pairs with publish(): what the other side did before is visible.  seq_cst because waiters decide
    by it whether to sleep. */
-static uint64_t look(const side_t *s) {
+static uint64_t ring_look(const side_t *s) {
   return atomic_load_explicit(&s->word, memory_order_seq_cst);
 }
 
@@ -91,7 +91,7 @@ static size_t room_cached(const mr_ring_t *r) {
 
 size_t mr_ring_room(mr_ring_t *r) {
   if (r->lossy) return r->mask + 1;
-  r->producer.seen = look(&r->consumer) >> 1;
+  r->producer.seen = ring_look(&r->consumer) >> 1;
   return room_cached(r);
 }
 
@@ -101,12 +101,12 @@ size_t mr_ring_room(mr_ring_t *r) {
    buffer that did would never come back to its pool.  The flag lets one of them pop at a time
    (acquire and release hand the consumer's own fields over); the other one relies on the look after
    it. */
-static void drain(mr_ring_t *r) {
+static void ring_drain(mr_ring_t *r) {
   do {
     if (atomic_exchange_explicit(&r->draining, 1, memory_order_seq_cst)) return;
     mr_ring_fini(r);
     atomic_store_explicit(&r->draining, 0, memory_order_seq_cst);
-  } while (look(&r->producer) >> 1 != look(&r->consumer) >> 1);
+  } while (ring_look(&r->producer) >> 1 != ring_look(&r->consumer) >> 1);
 }
 
 /* ---- lossy: both sides take from the front, by turns that a compare-and-swap decides ---- */
@@ -114,10 +114,10 @@ static void drain(mr_ring_t *r) {
 /* The oldest buffer, or NULL.  A slot is written again only once the front has passed it, so a swap
    that succeeds proves that the pointer read before is the one that stood there. */
 static mr_buf_t *take_front(mr_ring_t *r) {
-  uint64_t front = look(&r->consumer), want;
+  uint64_t front = ring_look(&r->consumer), want;
   mr_buf_t *b;
   do {
-    if (front >> 1 == look(&r->producer) >> 1) return NULL;
+    if (front >> 1 == ring_look(&r->producer) >> 1) return NULL;
     b = atomic_load_explicit(&r->slot[front >> 1 & r->mask], memory_order_relaxed);
     assert(b);
     want = front + 2; /* one further; the bit of the side's end stays */
@@ -128,18 +128,19 @@ static mr_buf_t *take_front(mr_ring_t *r) {
 
 static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
   assert(b && !own_done(&r->producer));
-  while (r->producer.index - (look(&r->consumer) >> 1) > r->mask) {
+  while (r->producer.index - (ring_look(&r->consumer) >> 1) > r->mask) {
     mr_buf_t *old = take_front(r);
     if (!old) continue; /* the consumer was faster: there is room */
     mr_buf_unref(old);
     if (!mr_ring_gone(r)) atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
   }
-  assert(r->producer.index - (look(&r->consumer) >> 1) <= r->mask); /* the slot has been passed */
+  assert(r->producer.index - (ring_look(&r->consumer) >> 1) <=
+         r->mask); /* the slot has been passed */
   atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
   post(&r->producer, own_done(&r->producer));
   if (!r->producer.other) return;
   /* News can wait as long as there is room for more of it. */
-  if (r->producer.index - (look(&r->consumer) >> 1) > r->mask / 2)
+  if (r->producer.index - (ring_look(&r->consumer) >> 1) > r->mask / 2)
     mr_wait_wake(r->producer.other);
   else
     mr_wait_hint(r->producer.other);
@@ -156,7 +157,7 @@ static size_t pop_lossy(mr_ring_t *r, mr_buf_t **out, size_t n) {
 size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
   if (r->lossy) {
     for (size_t i = 0; i < n; i++) push_lossy(r, in[i]);
-    if (mr_ring_gone(r)) drain(r);
+    if (mr_ring_gone(r)) ring_drain(r);
     return n;
   }
   size_t k = room_cached(r);
@@ -169,13 +170,13 @@ size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
     atomic_store_explicit(&r->slot[(r->producer.index + i) & r->mask], in[i], memory_order_relaxed);
   }
   r->producer.index += k;
-  publish(&r->producer, 0);
-  if (mr_ring_gone(r)) drain(r);
+  ring_publish(&r->producer, 0);
+  if (mr_ring_gone(r)) ring_drain(r);
   return k;
 }
 
-void mr_ring_close(mr_ring_t *r) { publish(&r->producer, DONE); }
-bool mr_ring_gone(mr_ring_t *r) { return look(&r->consumer) & DONE; }
+void mr_ring_close(mr_ring_t *r) { ring_publish(&r->producer, DONE); }
+bool mr_ring_gone(mr_ring_t *r) { return ring_look(&r->consumer) & DONE; }
 
 static size_t ready_cached(const mr_ring_t *r) {
   assert(r->consumer.seen - r->consumer.index <=
@@ -184,8 +185,8 @@ static size_t ready_cached(const mr_ring_t *r) {
 }
 
 size_t mr_ring_ready(mr_ring_t *r) {
-  r->consumer.seen = look(&r->producer) >> 1;
-  if (r->lossy) return (size_t)(r->consumer.seen - (look(&r->consumer) >> 1));
+  r->consumer.seen = ring_look(&r->producer) >> 1;
+  if (r->lossy) return (size_t)(r->consumer.seen - (ring_look(&r->consumer) >> 1));
   return ready_cached(r);
 }
 
@@ -210,8 +211,8 @@ void mr_ring_nudge(mr_ring_t *r) {
 }
 
 bool mr_ring_over(mr_ring_t *r) {
-  uint64_t front = r->lossy ? look(&r->consumer) >> 1 : r->consumer.index;
-  return look(&r->producer) == (front << 1 | DONE);
+  uint64_t front = r->lossy ? ring_look(&r->consumer) >> 1 : r->consumer.index;
+  return ring_look(&r->producer) == (front << 1 | DONE);
 }
 
 void mr_ring_abandon(mr_ring_t *r) {
@@ -219,21 +220,21 @@ void mr_ring_abandon(mr_ring_t *r) {
     atomic_fetch_or_explicit(&r->consumer.word, DONE, memory_order_seq_cst);
   else
     post(&r->consumer, DONE);
-  drain(r);
+  ring_drain(r);
   if (r->consumer.other) mr_wait_wake(r->consumer.other);
 }
 
-uint64_t mr_ring_front(const mr_ring_t *r) { return look(&r->consumer) >> 1; }
+uint64_t mr_ring_front(const mr_ring_t *r) { return ring_look(&r->consumer) >> 1; }
 
 bool mr_ring_pop_front(mr_ring_t *r, uint64_t front, mr_buf_t **out) {
-  uint64_t word = look(&r->consumer);
+  uint64_t word = ring_look(&r->consumer);
   assert(r->lossy && front <= word >> 1); /* fronts only grow */
-  if (word >> 1 != front || front == look(&r->producer) >> 1) return false;
+  if (word >> 1 != front || front == ring_look(&r->producer) >> 1) return false;
   *out = atomic_load_explicit(&r->slot[front & r->mask], memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&r->consumer.word, &word, word + 2,
                                                  memory_order_seq_cst, memory_order_seq_cst);
 }
 
 size_t mr_ring_depth(const mr_ring_t *r) { return r->mask + 1; }
-uint64_t mr_ring_pushed(const mr_ring_t *r) { return look(&r->producer); }
-uint64_t mr_ring_popped(const mr_ring_t *r) { return look(&r->consumer); }
+uint64_t mr_ring_pushed(const mr_ring_t *r) { return ring_look(&r->producer); }
+uint64_t mr_ring_popped(const mr_ring_t *r) { return ring_look(&r->consumer); }

@@ -101,7 +101,7 @@ static void block_signals(sigset_t *before) {
   pthread_sigmask(SIG_BLOCK, &outside, before);
 }
 
-static mr_err_t start_threads(mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t sched_start_threads(mr_graph_t *g, mr_diag_t *diag) {
   sigset_t before;
   mr_err_t e = MR_OK;
   block_signals(&before);
@@ -194,7 +194,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   drop_sigpipe(&before);
   g->start_ns = mr_now_ns(), g->start_cpu_ns = mr_cpu_ns();
   g->start_all_ns = mr_processors_ns();
-  if (e >= 0) e = start_threads(g, diag);
+  if (e >= 0) e = sched_start_threads(g, diag);
   if (e >= 0) return MR_OK;
   mr_graph_cancel(g);
   join_threads(g);

@@ -98,7 +98,7 @@ static const char *after_output(const mr__node_t *node, char *text, size_t n) {
   return text;
 }
 
-static mr_err_t check_ports(const mr__node_t *node, mr_diag_t *diag) {
+static mr_err_t settle_check_ports(const mr__node_t *node, mr_diag_t *diag) {
   for (int out = 0; out < 2; out++) {
     const mr_port_def_t *port = out ? node->def->out : node->def->in;
     const bool *linked = out ? node->worker->out_linked : node->worker->in_linked;
@@ -214,13 +214,13 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t settle(mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->n_nodes) return mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
   free(g->order), g->order = NULL;
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_settings(g, g->node[i], diag));
   MR_TRY(link_ports(g, diag));
   MR_TRY(sort_nodes(g, diag));
-  for (int i = 0; i < g->n_nodes; i++) MR_TRY(check_ports(g->node[i], diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_check_ports(g->node[i], diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
   MR_TRY(mr__check_standstill(g, diag));
   g->settled = true;
@@ -230,7 +230,7 @@ static mr_err_t settle(mr_graph_t *g, mr_diag_t *diag) {
 mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
   if (g->settled) return MR_OK;
   mr_diag_t why = {0};
-  mr_err_t e = settle(g, &why);
+  mr_err_t e = settle_settle(g, &why);
   if (e >= 0 || !why.code) return e;
   return mr__fail_at_origin(g, e, &why, diag);
 }

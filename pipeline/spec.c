@@ -45,7 +45,7 @@ typedef struct {
   size_t at, n;
 } out_t;
 
-__attribute__((format(printf, 2, 3))) static void put(out_t *o, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static void spec_put(out_t *o, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   int k = vsnprintf(o->text + o->at, o->n - o->at, fmt, ap);
@@ -54,19 +54,19 @@ __attribute__((format(printf, 2, 3))) static void put(out_t *o, const char *fmt,
   if (o->at >= o->n) o->at = o->n - 1;
 }
 
-static void put_field(out_t *o, const mr_field_t *f, int64_t batch) {
+static void spec_put_field(out_t *o, const mr_field_t *f, int64_t batch) {
   static const char *const layout[] = {"", " CHW", " HWC"};
-  put(o, "%s %s[", f->name, mr_dtype_name(f->dtype));
-  if (batch) put(o, "%lld%s", (long long)batch, f->ndim ? "," : "");
+  spec_put(o, "%s %s[", f->name, mr_dtype_name(f->dtype));
+  if (batch) spec_put(o, "%lld%s", (long long)batch, f->ndim ? "," : "");
   for (int i = 0; i < f->ndim; i++)
-    put(o, "%s%s%lld", i ? "," : "", f->ragged && !i ? "<=" : "", (long long)f->dim[i]);
-  put(o, "]%s", layout[f->layout]);
+    spec_put(o, "%s%s%lld", i ? "," : "", f->ragged && !i ? "<=" : "", (long long)f->dim[i]);
+  spec_put(o, "]%s", layout[f->layout]);
 }
 
 void mr_field_text(const mr_field_t *f, int64_t batch, char *text, size_t n) {
   out_t o = {text, 0, n};
   text[0] = 0;
-  put_field(&o, f, batch);
+  spec_put_field(&o, f, batch);
 }
 
 void mr_spec_text(const mr_spec_t *spec, char *text, size_t n) {
@@ -74,22 +74,22 @@ void mr_spec_text(const mr_spec_t *spec, char *text, size_t n) {
   if (!n) return;
   out_t o = {text, 0, n};
   text[0] = 0;
-  put(&o, "%s", flow[spec->flow]);
+  spec_put(&o, "%s", flow[spec->flow]);
   if (spec->flow == MR_FLOW_NONE || spec->flow == MR_FLOW_METRICS) return;
   bool fields = spec->flow == MR_FLOW_RECORDS || spec->flow == MR_FLOW_BATCHES;
   for (int f = 0; f < spec->n_fields && fields; f++) {
-    put(&o, " ");
-    put_field(&o, &spec->field[f], spec->batch);
-    put(&o, ",");
+    spec_put(&o, " ");
+    spec_put_field(&o, &spec->field[f], spec->batch);
+    spec_put(&o, ",");
   }
-  if (!fields && spec->n_fields) put(&o, " u8[%lld]", (long long)spec->field->dim[0]);
-  put(&o, " host");
+  if (!fields && spec->n_fields) spec_put(&o, " u8[%lld]", (long long)spec->field->dim[0]);
+  spec_put(&o, " host");
 }
 
 const char *mr_spec_names(const mr_spec_t *spec, char *text, size_t n) {
   out_t o = {text, 0, n};
   text[0] = 0;
-  for (int f = 0; f < spec->n_fields; f++) put(&o, "%s%s", f ? ", " : "", spec->field[f].name);
+  for (int f = 0; f < spec->n_fields; f++) spec_put(&o, "%s%s", f ? ", " : "", spec->field[f].name);
   return text;
 }
 

@@ -45,7 +45,7 @@ static mr_err_t check_kind(const mr_stage_def_t *d, const kind_t *kind, int n, m
                          d->name);
 }
 
-static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t *diag) {
+static mr_err_t stage_check_check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t *diag) {
   int n_in = mr_stage_def_n_in(d), n_out = mr_stage_def_n_out(d);
   if (n_in < k->least_in || n_in > k->most_in)
     return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": has %d inputs, want %d to %d for .%s",
@@ -67,7 +67,7 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
   return MR_OK;
 }
 
-static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
+static mr_err_t stage_check_check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
   int n = 0;
   for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++, n++) {
     if (n == MOST_SETTINGS)
@@ -111,6 +111,6 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   int n = sizeof kind / sizeof *kind;
   MR_TRY(check_kind(d, kind, n, diag));
   for (int i = 0; i < n; i++)
-    if (kind[i].is) MR_TRY(check_ports(d, &kind[i], diag));
-  return check_settings(d, diag);
+    if (kind[i].is) MR_TRY(stage_check_check_ports(d, &kind[i], diag));
+  return stage_check_check_settings(d, diag);
 }

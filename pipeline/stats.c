@@ -10,7 +10,7 @@
 enum { WINDOW_NS = 1000000000 };
 
 /* Numbers that stand for themselves. */
-static int64_t load(const _Atomic int64_t *c) {
+static int64_t stats_load(const _Atomic int64_t *c) {
   return atomic_load_explicit(c, memory_order_relaxed);
 }
 
@@ -33,27 +33,27 @@ static bool read_waits(const mr__counters_t *c, waits_t *w) {
   return !(turn & 1) && turn == atomic_load_explicit(&c->wait_turn, memory_order_acquire);
 }
 
-static void add_link(const mr__counters_t *c, mr_stats_t *out) {
+static void stats_add_link(const mr__counters_t *c, mr_stats_t *out) {
   /* acquire pairs with mr_set_link's release. */
   int64_t committed = atomic_load_explicit(&c->committed_1, memory_order_acquire) - 1;
   if (committed < 0) return;
-  out->link = true, out->committed = committed, out->released = load(&c->released);
+  out->link = true, out->committed = committed, out->released = stats_load(&c->released);
 }
 
 static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
   const mr__counters_t *c = &rt->count;
-  int64_t start = load(&c->start_ns);
+  int64_t start = stats_load(&c->start_ns);
   waits_t w;
   if (!start) return;
   for (int tries = 0; !read_waits(c, &w) && tries < 1000; tries++) continue;
-  int64_t end = load(&c->end_ns), alive = (end ? end : w.now) - start;
+  int64_t end = stats_load(&c->end_ns), alive = (end ? end : w.now) - start;
   int64_t busy = alive - w.starved - w.blocked;
   out->workers++;
-  out->items += rt->node->def->out[0].name ? load(&c->given) : load(&c->taken);
+  out->items += rt->node->def->out[0].name ? stats_load(&c->given) : stats_load(&c->taken);
   out->alive_ns += alive, out->starved_ns += w.starved, out->blocked_ns += w.blocked;
   out->busy_ns += busy > 0 ? busy : 0;
-  out->dropped += load(&c->dropped);
-  add_link(c, out);
+  out->dropped += stats_load(&c->dropped);
+  stats_add_link(c, out);
 }
 
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
@@ -64,7 +64,7 @@ void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
   int64_t sum = 0, n = 0;
   for (int w = 0; w < node->n_workers; w++) {
     add_worker(&node->rt[w], out);
-    sum += load(&node->rt[w].count.depth_sum), n += load(&node->rt[w].count.depth_n);
+    sum += stats_load(&node->rt[w].count.depth_sum), n += stats_load(&node->rt[w].count.depth_n);
   }
   if (n) out->depth = (double)sum / (double)n;
 }

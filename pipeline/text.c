@@ -60,7 +60,7 @@ static mr_err_t parse_end(mr__text_parser_t *p, mr__end_t *out) {
   return n ? parse_reference(p, n, out) : parse_stage(p, out);
 }
 
-static mr_err_t add_link(mr__text_parser_t *p, mr__end_t from, mr__end_t to) {
+static mr_err_t text_add_link(mr__text_parser_t *p, mr__end_t from, mr__end_t to) {
   if (p->n_links == p->cap_links) {
     int cap = p->cap_links ? 2 * p->cap_links : 16;
     mr__end_link_t *more = realloc(p->link, (size_t)cap * sizeof *more);
@@ -80,13 +80,13 @@ static mr_err_t parse_chain(mr__text_parser_t *p) {
   while (p->word.bang) {
     MR_TRY(mr__text_next(p));
     MR_TRY(parse_end(p, &to));
-    MR_TRY(add_link(p, from, to));
+    MR_TRY(text_add_link(p, from, to));
     from = to;
   }
   return MR_OK;
 }
 
-static mr_err_t resolve(mr__text_parser_t *p, mr__end_t *e) {
+static mr_err_t text_resolve(mr__text_parser_t *p, mr__end_t *e) {
   if (e->node >= 0 || (e->node = mr__graph_find(p->g, e->name)) >= 0) return MR_OK;
   char hint[96];
   mr_suggest_t near = {.word = e->name};
@@ -98,8 +98,8 @@ static mr_err_t resolve(mr__text_parser_t *p, mr__end_t *e) {
 static mr_err_t resolve_links(mr__text_parser_t *p) {
   for (int i = 0; i < p->n_links; i++) {
     mr__end_t *a = &p->link[i].from, *b = &p->link[i].to;
-    MR_TRY(resolve(p, a));
-    MR_TRY(resolve(p, b));
+    MR_TRY(text_resolve(p, a));
+    MR_TRY(text_resolve(p, b));
     const mr__node_t *from = p->g->node[a->node], *to = p->g->node[b->node];
     int out = mr__graph_port(from->def, true, a->port, from->name, a->pos, p->diag);
     if (out < 0) return MR_ERR_USAGE;

@@ -83,8 +83,8 @@ static const mr_opt_t *open_positional(const mr__node_t *node) {
   return NULL;
 }
 
-static mr_err_t put(mr__text_parser_t *p, mr__node_t *node, const char *name, const char *text,
-                    bool expand) {
+static mr_err_t text_setting_put(mr__text_parser_t *p, mr__node_t *node, const char *name,
+                                 const char *text, bool expand) {
   if (expand) MR_TRY(check_vars(p, text, p->word.pos));
   mr__setting_t set = {.name = name, .text = text, .expand = expand, .pos = p->word.pos};
   MR_TRY(mr__graph_put(p->g, node, set, p->diag));
@@ -110,7 +110,7 @@ mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
   if (has_set(node, key))
     return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: setting \"%s\" is given twice",
                           node->def->name, key);
-  if (strcmp(key, "name")) return put(p, node, key, value, true);
+  if (strcmp(key, "name")) return text_setting_put(p, node, key, value, true);
   if (*node->name)
     return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: name is given twice", node->name);
   mr__pos_t kept = node->pos;
@@ -167,7 +167,7 @@ static mr_err_t bad_bare_word(mr__text_parser_t *p, const mr__node_t *node) {
 }
 
 /* "0.3" and the like, which would also read as port 3 of a stage called 0. */
-static bool is_number(const char *text) {
+static bool text_setting_is_number(const char *text) {
   return *text && strspn(text, "0123456789.+-eE") == strlen(text) && strpbrk(text, "0123456789");
 }
 
@@ -184,17 +184,18 @@ static mr_err_t parse_bare(mr__text_parser_t *p, mr__node_t *node, bool *done) {
         "\"%.60s\" after %s: a graph has no flags; `millrace inspect %s` lists its "
         "settings",
         w->text, node->def->name, node->def->name);
-  if (o && o->type == MR_OPT_BOOL && !stage) return put(p, node, o->name, "true", false);
+  if (o && o->type == MR_OPT_BOOL && !stage)
+    return text_setting_put(p, node, o->name, "true", false);
   const mr_opt_t *place = open_positional(node);
   if (!w->quoted) {
-    size_t ref = w->line_start || !is_number(w->text) ? mr__word_reference(w) : 0;
+    size_t ref = w->line_start || !text_setting_is_number(w->text) ? mr__word_reference(w) : 0;
     *done = mr_registry_find(p->g->reg, w->text) || mr__word_begins_other(w) ||
             (ref && (!w->text[ref + 1] || w->line_start || !place));
     if (*done && !w->line_start && mr_registry_find(p->g->reg, w->text))
       node->next = mr_registry_find(p->g->reg, w->text)->name;
     if (*done) return MR_OK;
   }
-  return place ? put(p, node, place->name, w->text, true) : bad_bare_word(p, node);
+  return place ? text_setting_put(p, node, place->name, w->text, true) : bad_bare_word(p, node);
 }
 
 mr_err_t mr__text_settings(mr__text_parser_t *p, mr__node_t *node) {

@@ -22,14 +22,14 @@ static bool over(const mr_runtime_t *rt) {
   return atomic_load_explicit(&rt->g->stop, memory_order_seq_cst) || mr__out_gone(&rt->out[0]);
 }
 
-static bool ready(void *arg) {
+static bool turn_ready(void *arg) {
   const turn_t *t = arg;
   return mine(t) || mr__cancelled(t->rt) || over(t->rt);
 }
 
 mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number) {
   turn_t t = {s->rt, turn, number};
-  mr__wait_counted(s->rt, MR__BLOCKED, ready, &t);
+  mr__wait_counted(s->rt, MR__BLOCKED, turn_ready, &t);
   if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
   return over(s->rt) ? MR_END : MR_OK;
 }

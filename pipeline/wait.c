@@ -82,7 +82,7 @@ void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* the owner runs: no pair needed */
 }
 
-static int open_event(mr_wait_t *w) {
+static int wait_open_event(mr_wait_t *w) {
   int fd = atomic_load_explicit(&w->event, memory_order_relaxed) - 1; /* the owner's own */
   if (fd >= 0) return fd;
   fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -95,7 +95,7 @@ bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struc
   struct pollfd all[MR_WAIT_FDS + 1];
   uint64_t drained;
   assert(is_awake(w) && n >= 0 && n <= MR_WAIT_FDS);
-  int event = open_event(w);
+  int event = wait_open_event(w);
   if (event < 0) return false;
   all[0] = (struct pollfd){.fd = event, .events = POLLIN};
   if (n) memcpy(all + 1, fd, (size_t)n * sizeof *fd);

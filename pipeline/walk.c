@@ -20,7 +20,7 @@ void mr_walk_destroy(mr_walk_t *w) {
   free(w);
 }
 
-static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride);
+static mr_walk_t *walk_create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride);
 
 /* Of the inputs of b one for each of the stride parts in turn. */
 static int n_dealt(const mr_walk_t *w, int n_in) {
@@ -36,16 +36,17 @@ static bool create_below(const mr_chain_t *c, mr_walk_t *w) {
   if (!w->below) return false;
   for (; w->n_below < n; w->n_below++) {
     int i = w->n_below;
-    mr_walk_t *below = parts   ? create(c, b->in[0], w->offset + i * w->stride, w->stride * parts)
-                       : deals ? create(c, b->in[w->offset + i * w->stride], 0, 1)
-                               : create(c, b->in[i], w->offset, w->stride);
+    mr_walk_t *below = parts
+                           ? walk_create(c, b->in[0], w->offset + i * w->stride, w->stride * parts)
+                       : deals ? walk_create(c, b->in[w->offset + i * w->stride], 0, 1)
+                               : walk_create(c, b->in[i], w->offset, w->stride);
     if (!below) return false;
     w->below[i] = below;
   }
   return true;
 }
 
-static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride) {
+static mr_walk_t *walk_create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride) {
   const mr__branch_t *b = &c->branch[branch];
   assert(branch >= 0 && branch < c->n_branches && offset >= 0 && stride > 0);
   mr_walk_t *w = calloc(1, sizeof *w);
@@ -60,7 +61,7 @@ static mr_walk_t *create(const mr_chain_t *c, int branch, int64_t offset, int64_
 }
 
 mr_walk_t *mr_walk_create(mr_chain_t *c, int64_t offset, int64_t stride) {
-  return create(c, c->n_branches - 1, offset, stride);
+  return walk_create(c, c->n_branches - 1, offset, stride);
 }
 
 /* ---- state ---- */
@@ -71,28 +72,28 @@ int mr__walk_words(const mr_walk_t *w) {
   return n;
 }
 
-static int64_t *save(const mr_walk_t *w, int64_t *to) {
+static int64_t *walk_save(const mr_walk_t *w, int64_t *to) {
   memcpy(to, w->word, (size_t)w->n_words * sizeof *to);
   to += w->n_words;
   int n = mr__walk_words(w) - w->n_words;
   if (w->n_held >= 0) return memcpy(to, w->start, (size_t)n * sizeof *to), to + n;
-  for (int i = 0; i < w->n_below; i++) to = save(w->below[i], to);
+  for (int i = 0; i < w->n_below; i++) to = walk_save(w->below[i], to);
   return to;
 }
 
 /* NULL on a number that no walk has: positions are in [0,2^62). */
-static const int64_t *load(mr_walk_t *w, const int64_t *from) {
+static const int64_t *walk_load(mr_walk_t *w, const int64_t *from) {
   for (int i = 0; i < w->n_words; i++)
     if (from[i] < 0 || from[i] >= (INT64_C(1) << 62) / w->stride) return NULL;
   memcpy(w->word, from, (size_t)w->n_words * sizeof *from);
   from += w->n_words;
   w->n_held = -1, w->holes = 0;
-  for (int i = 0; i < w->n_below && from; i++) from = load(w->below[i], from);
+  for (int i = 0; i < w->n_below && from; i++) from = walk_load(w->below[i], from);
   return from;
 }
 
-void mr_walk_save(const mr_walk_t *w, int64_t *word) { save(w, word); }
-bool mr_walk_load(mr_walk_t *w, const int64_t *word) { return load(w, word) != NULL; }
+void mr_walk_save(const mr_walk_t *w, int64_t *word) { walk_save(w, word); }
+bool mr_walk_load(mr_walk_t *w, const int64_t *word) { return walk_load(w, word) != NULL; }
 
 static void rewind_walk(mr_walk_t *w) {
   memset(w->word, 0, (size_t)w->n_words * sizeof *w->word);
@@ -202,7 +203,7 @@ void mr_plan_destroy(mr_plan_t *p) {
 void mr_plan_clear(mr_plan_t *p) { p->n = 0, p->prog.n = 0; }
 int mr_plan_n(const mr_plan_t *p) { return p->n; }
 
-static mr_err_t widen(mr_stage_t *s, size_t **at, int64_t *cap) {
+static mr_err_t walk_widen(mr_stage_t *s, size_t **at, int64_t *cap) {
   int64_t more = *cap ? 2 * *cap : 64;
   size_t *wider = realloc(*at, ((size_t)more + 1) * sizeof *wider);
   if (!wider) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld records", (long long)more);
@@ -214,7 +215,7 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
   mr__walking_t x = {s, c, w->at ? until : INT64_MAX, &p->prog};
   size_t from = p->prog.n;
   int64_t cap = p->cap;
-  if (p->n == p->cap) MR_TRY(widen(s, &p->at, &cap));
+  if (p->n == p->cap) MR_TRY(walk_widen(s, &p->at, &cap));
   p->cap = (int)cap;
   mr_err_t e = mr__walk_pull(w, &x);
   if (e != MR_OK) return p->prog.n = from, e;
@@ -264,11 +265,11 @@ mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
   w->n_held = -1;
   if (!w->start) w->start = calloc((size_t)mr__walk_words(w) + 1, sizeof *w->start);
   if (!w->start) return mr_fail(w->x->s->diag, MR_ERR_NOMEM, "no memory for a window");
-  save(w->below[0], w->start);
+  walk_save(w->below[0], w->start);
   w->held.n = 0, *got = 0;
   w->x->prog = &w->held;
   while (*got < n) {
-    if (*got == w->cap_held && (e = widen(w->x->s, &w->held_at, &w->cap_held)) < 0) break;
+    if (*got == w->cap_held && (e = walk_widen(w->x->s, &w->held_at, &w->cap_held)) < 0) break;
     w->held_at[*got] = w->held.n;
     if ((e = mr__walk_pull(w->below[0], w->x)) != MR_OK) break;
     w->held_at[++*got] = w->held.n;

@@ -61,7 +61,9 @@ static mr_walk_t *positions_of(mr_walk_t *w, const mr_chain_t *c) {
   return w;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+static int64_t walk_skip_common_divisor(int64_t a, int64_t b) {
+  return b ? walk_skip_common_divisor(b, a % b) : a;
+}
 
 static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   sieve_t v = {.w = w, .x = x, .at = w->at ? w : positions_of(w->below[0], x->c)};
@@ -71,12 +73,12 @@ static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   if (v.at->stride == 1)
     v.period = p.n;
   else if (p.ordered) /* the positions that a part has in as many periods as it takes */
-    v.period = p.n / common_divisor(p.n, v.at->stride);
+    v.period = p.n / walk_skip_common_divisor(p.n, v.at->stride);
   return v;
 }
 
 /* MR_OK: kept; MR_AGAIN: not. */
-static mr_err_t look(sieve_t *v) {
+static mr_err_t walk_skip_look(sieve_t *v) {
   mr_walk_t *w = v->w;
   mr__walking_t *x = v->x;
   size_t from = x->prog->n;
@@ -105,7 +107,7 @@ static mr_err_t look(sieve_t *v) {
 /* Looks at pieces until *n are kept or, with `most` above 0, at so many. */
 static mr_err_t look_on(sieve_t *v, int64_t *n, int64_t most) {
   for (int64_t i = 0; *n && (!most || i < most); i++) {
-    mr_err_t e = look(v);
+    mr_err_t e = walk_skip_look(v);
     if (e == MR_OK) --*n;
     if (e != MR_OK && e != MR_AGAIN) return e;
   }

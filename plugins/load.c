@@ -69,7 +69,7 @@ static mr_err_t check_has_no_library(const char *file, void *so, mr_diag_t *diag
                  file);
 }
 
-static mr_err_t check_name(const char *file, const mr_plugin_t *p, mr_diag_t *diag) {
+static mr_err_t load_check_name(const char *file, const mr_plugin_t *p, mr_diag_t *diag) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   if (!p->name || !*p->name || strspn(p->name, letters) != strlen(p->name))
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -85,7 +85,7 @@ static mr_err_t check_name(const char *file, const mr_plugin_t *p, mr_diag_t *di
 /* ---- loading ---- */
 
 /* The dynamic linker says the name it was given, which is a descriptor's. */
-static const char *why_not(void) {
+static const char *load_why_not(void) {
   const char *text = dlerror(), *colon = text ? strstr(text, ": ") : NULL;
   return !text ? "unknown error" : colon && !strncmp(text, "/proc", 5) ? colon + 2 : text;
 }
@@ -117,7 +117,7 @@ static void *link_library(const char *file, int fd, mr_diag_t *diag) {
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
   void *so = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (!so) mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: cannot be loaded: %.700s", file, why_not());
+  if (!so) mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: cannot be loaded: %.700s", file, load_why_not());
   return so;
 }
 
@@ -128,7 +128,7 @@ static mr_err_t find_plugin(const char *file, void *so, const mr_plugin_t **p, m
                    "%s: no plug-in of millrace: it has no constant mr_plugin", file);
   MR_TRY(check_built_for(file, *p, diag));
   MR_TRY(check_has_no_library(file, so, diag));
-  return check_name(file, *p, diag);
+  return load_check_name(file, *p, diag);
 }
 
 static void destroy(loaded_t *l) {
@@ -136,7 +136,7 @@ static void destroy(loaded_t *l) {
   free(l->file), free(l->origin), free(l);
 }
 
-static loaded_t *remember(const mr_plugin_t *p, const char *real, const struct stat *st) {
+static loaded_t *load_remember(const mr_plugin_t *p, const char *real, const struct stat *st) {
   loaded_t *l = calloc(1, sizeof *l);
   if (!l) return NULL;
   *l = (loaded_t){.plugin = p, .dev = st->st_dev, .ino = st->st_ino, .file = strdup(real)};
@@ -147,7 +147,7 @@ static loaded_t *remember(const mr_plugin_t *p, const char *real, const struct s
 }
 
 /* Stages that reg has not yet. */
-static mr_err_t add_stages(const loaded_t *l, mr_registry_t *reg, mr_diag_t *diag) {
+static mr_err_t load_add_stages(const loaded_t *l, mr_registry_t *reg, mr_diag_t *diag) {
   const mr_stage_def_t *const *stages = l->plugin->stages;
   if (!stages || !*stages || mr_registry_find(reg, (*stages)->name) == *stages) return MR_OK;
   MR_TRY(mr_registry_check(reg, stages, l->origin, diag));
@@ -160,7 +160,7 @@ static mr_err_t add_all(loaded_t *l, mr_registry_t *reg, mr_diag_t *diag) {
   const mr_plugin_t *p = l->plugin;
   if (p->ops) MR_TRY(mr_ops_check(p->ops, l->origin, diag));
   if (p->models) MR_TRY(mr_models_check(p->models, l->origin, diag));
-  MR_TRY(add_stages(l, reg, diag));
+  MR_TRY(load_add_stages(l, reg, diag));
   if (p->ops) mr_ops_add(p->ops, l->origin);
   if (p->models) mr_models_add(p->models, l->origin);
   return MR_OK;
@@ -170,7 +170,7 @@ static mr_err_t take_library(const char *file, const char *real, void *so, const
                              mr_registry_t *reg, mr_diag_t *diag) {
   const mr_plugin_t *p;
   MR_TRY(find_plugin(file, so, &p, diag));
-  loaded_t *l = remember(p, real, st), **end = &first;
+  loaded_t *l = load_remember(p, real, st), **end = &first;
   if (!l) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", file);
   mr_err_t e = add_all(l, reg, diag);
   if (e < 0) return destroy(l), e;
@@ -185,7 +185,7 @@ mr_err_t mr_plugin_load(const char *file, mr_registry_t *reg, mr_diag_t *diag) {
   int fd = mr__plugin_open(file, real, &st, diag);
   if (fd < 0) return (mr_err_t)fd;
   for (const loaded_t *l = first; l; l = l->next)
-    if (l->dev == st.st_dev && l->ino == st.st_ino) return close(fd), add_stages(l, reg, diag);
+    if (l->dev == st.st_dev && l->ino == st.st_ino) return close(fd), load_add_stages(l, reg, diag);
   mr_err_t e = check_whole(file, fd, st.st_size, diag);
   void *so = e < 0 ? NULL : link_library(file, fd, diag);
   if (!so) return close(fd), e < 0 ? e : MR_ERR_UNAVAILABLE;

@@ -125,7 +125,7 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
   free(env);
 }
 
-static void tell(alert_t *a, int kind, int64_t step, const char *text) {
+static void alert_tell(alert_t *a, int kind, int64_t step, const char *text) {
   if (a->told[kind]) return;
   a->told[kind] = true;
   mr_notice("alert: %s at step %" PRId64 ": %s", kind_name[kind], step, text);
@@ -149,7 +149,7 @@ static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
   double loss = mr_metrics_get(r, "loss", 0);
   if (!isfinite(loss)) {
     mr_snprintf(text, sizeof text, "the loss is %g", loss);
-    if (a->nan) tell(a, NAN_LOSS, r->step, text);
+    if (a->nan) alert_tell(a, NAN_LOSS, r->step, text);
     return;
   }
   a->mean = smooth(a->mean, loss, a->steps);
@@ -158,7 +158,7 @@ static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
   mr_snprintf(text, sizeof text,
               "the loss, smoothed %.4g, has been no lower than %.4g since step %" PRId64, a->mean,
               a->best, a->best_step);
-  if (a->plateau && r->step - a->best_step >= a->plateau) tell(a, PLATEAU, r->step, text);
+  if (a->plateau && r->step - a->best_step >= a->plateau) alert_tell(a, PLATEAU, r->step, text);
 }
 
 static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
@@ -167,7 +167,7 @@ static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
   if (a->steps < SETTLE) return;
   if (a->rate > a->best_rate) a->best_rate = a->rate;
   mr_snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);
-  if (a->slow > 0 && a->rate < a->slow * a->best_rate) tell(a, SLOW, r->step, text);
+  if (a->slow > 0 && a->rate < a->slow * a->best_rate) alert_tell(a, SLOW, r->step, text);
 }
 
 static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
@@ -178,10 +178,10 @@ static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
     if (!st->trains || st->starved < a->stall) continue;
     mr_snprintf(text, sizeof text, "%s waits for data for %.0f %% of its time", st->name,
                 100 * st->starved);
-    tell(a, STALL, r->step, text);
+    alert_tell(a, STALL, r->step, text);
   }
   mr_snprintf(text, sizeof text, "%.3g bytes are free", free_bytes);
-  if (a->disk > 0 && free_bytes >= 0 && free_bytes < a->disk) tell(a, DISK, r->step, text);
+  if (a->disk > 0 && free_bytes >= 0 && free_bytes < a->disk) alert_tell(a, DISK, r->step, text);
 }
 
 static mr_err_t alert_step(mr_stage_t *s) {

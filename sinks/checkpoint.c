@@ -53,7 +53,7 @@ static const mr_opt_t checkpoint_opts[] = {
      .help = "Number of checkpoints to keep; older ones of the run are removed; 0: keeps all."},
     {0}};
 
-static void path_of(const checkpoint_t *c, int64_t step, char *path, size_t n) {
+static void checkpoint_path_of(const checkpoint_t *c, int64_t step, char *path, size_t n) {
   snprintf(path, n, "%s/step-%06" PRId64 ".safetensors", c->dir, step);
 }
 
@@ -86,7 +86,7 @@ static void find_earlier(checkpoint_t *c) {
 }
 
 /* An unwritable folder is said before the first step, not after hours. */
-static mr_err_t checkpoint_open(mr_stage_t *s) {
+static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
   mr_err_t e = mr_make_folder(c->dir, &diag);
@@ -111,22 +111,22 @@ static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *dia
   return mr_sync_parent(link, diag);
 }
 
-static void forget(checkpoint_t *c, int at) {
+static void checkpoint_forget(checkpoint_t *c, int at) {
   memmove(c->written + at, c->written + at + 1,
           sizeof c->written[0] * (size_t)(--c->n_written - at));
 }
 
 /* A step that is written again, over an earlier run's file, becomes the newest. */
-static void remember(checkpoint_t *c, int64_t step) {
+static void checkpoint_remember(checkpoint_t *c, int64_t step) {
   c->last = step;
   if (c->keep == 0) return;
   for (int i = 0; i < c->n_written; i++)
-    if (c->written[i] == step) forget(c, i--);
+    if (c->written[i] == step) checkpoint_forget(c, i--);
   if (c->n_written == c->keep) {
     char old[MR_PATH_MAX];
-    path_of(c, c->written[0], old, sizeof old);
+    checkpoint_path_of(c, c->written[0], old, sizeof old);
     unlink(old);
-    forget(c, 0);
+    checkpoint_forget(c, 0);
   }
   c->written[c->n_written++] = step;
 }
@@ -145,14 +145,14 @@ static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
 }
 
 /* Gives the file that begin has written its name. */
-static mr_err_t publish(mr_stage_t *s, const mr_state_t *st, mr_newfile_t *f) {
+static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, mr_newfile_t *f) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
   await_metrics(s, st);
   mr_err_t e = mr_newfile_commit(f, &diag);
   if (e >= 0) e = point_latest(c, st->step, &diag);
   if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
-  remember(c, st->step);
+  checkpoint_remember(c, st->step);
   for (int i = 0; st->of && i < MR_STATE_STREAMS; i++) mr_commit(s, st->of, i, st->taken[i]);
   return MR_OK;
 }
@@ -162,22 +162,22 @@ static pthread_rwlock_t writing = PTHREAD_RWLOCK_INITIALIZER;
 
 void mr_checkpoints_finish(void) { pthread_rwlock_wrlock(&writing); }
 
-static mr_err_t write_state(mr_stage_t *s, mr_buf_t *b) {
+static mr_err_t checkpoint_write_state(mr_stage_t *s, mr_buf_t *b) {
   char path[MR_PATH_MAX];
   mr_newfile_t f;
   mr_diag_t diag = {0};
   mr_state_t st = *(const mr_state_t *)b->data;
-  path_of(s->state, st.step, path, sizeof path);
+  checkpoint_path_of(s->state, st.step, path, sizeof path);
   mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
   mr_buf_unref(b); /* training goes on; tensors, text and names of st are gone */
-  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : publish(s, &st, &f);
+  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : checkpoint_publish(s, &st, &f);
 }
 
 static mr_err_t checkpoint_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (mr_take(s, 0, &b, 1) == 0) return mr_idle(s);
   pthread_rwlock_rdlock(&writing);
-  mr_err_t e = write_state(s, b);
+  mr_err_t e = checkpoint_write_state(s, b);
   pthread_rwlock_unlock(&writing);
   return e;
 }
@@ -186,7 +186,7 @@ static void checkpoint_report(mr_stage_t *s, char *text, size_t n) {
   const checkpoint_t *c = s->state;
   char path[MR_PATH_MAX];
   if (c->last < 0) return;
-  path_of(c, c->last, path, sizeof path);
+  checkpoint_path_of(c, c->last, path, sizeof path);
   snprintf(text, n, "%s", path);
 }
 
@@ -197,7 +197,7 @@ const mr_stage_def_t mr_stage_checkpoint = {
     .opts = checkpoint_opts,
     .state_sz = sizeof(checkpoint_t),
     .plan = checkpoint_plan,
-    .open = checkpoint_open,
+    .open = checkpoint_checkpoint_open,
     .step = &(const mr_step_def_t){.run = checkpoint_step},
     .report = checkpoint_report,
 };

@@ -106,7 +106,7 @@ static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
   return e;
 }
 
-static mr_err_t prepare(mr_stage_t *s, mr_diag_t *diag) {
+static mr_err_t csv_prepare(mr_stage_t *s, mr_diag_t *diag) {
   csv_t *c = s->state;
   bool again = c->resume.step >= 0;
   if (!(c->of_stages = of_stages(s)))
@@ -120,7 +120,7 @@ static mr_err_t prepare(mr_stage_t *s, mr_diag_t *diag) {
 
 static mr_err_t csv_open(mr_stage_t *s) {
   mr_diag_t diag = {0};
-  mr_err_t e = prepare(s, &diag);
+  mr_err_t e = csv_prepare(s, &diag);
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
@@ -140,7 +140,7 @@ static bool is(const char *name, size_t n, const char *text) {
 }
 
 /* The field of the column that is called name[0,n). */
-static void put_field(FILE *out, const mr_metrics_t *r, const char *name, size_t n) {
+static void csv_put_field(FILE *out, const mr_metrics_t *r, const char *name, size_t n) {
   const char *dot = memchr(name, '.', n);
   for (int i = 0; dot && i < r->n_stages; i++)
     if (is(name, (size_t)(dot - name), r->stage[i].name)) put_of_stage(out, &r->stage[i], dot + 1);
@@ -155,13 +155,13 @@ static void put_row(FILE *out, const mr_metrics_t *r, const char *head) {
   int column = 0;
   for (const char *name = head; *name != '\n'; column++) {
     size_t n = strcspn(name, ",\n");
-    if (column >= 5) fputc(',', out), put_field(out, r, name, n);
+    if (column >= 5) fputc(',', out), csv_put_field(out, r, name, n);
     name += n + (name[n] == ',');
   }
   fputc('\n', out);
 }
 
-static void add_row(mr_stage_t *s, const mr_metrics_t *r) {
+static void csv_add_row(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
   mr_text_out_t text;
   size_t n;
@@ -173,7 +173,7 @@ static void add_row(mr_stage_t *s, const mr_metrics_t *r) {
 }
 
 /* The head of a table whose model is judged by the numbers of r; NULL: there is no memory. */
-static char *head_of(const csv_t *c, const mr_metrics_t *r) {
+static char *csv_head_of(const csv_t *c, const mr_metrics_t *r) {
   mr_text_out_t text;
   int n;
   const mr_metric_t *judged = mr_metrics_judged(r, &n);
@@ -188,9 +188,9 @@ static char *head_of(const csv_t *c, const mr_metrics_t *r) {
 /* Writes the head, and the rows that waited for it.  Without memory the next record tries again. */
 static void begin_table(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
-  if (!(c->head = head_of(c, r))) return;
+  if (!(c->head = csv_head_of(c, r))) return;
   mr_appender_add(&c->out, s, c->head, strlen(c->head));
-  for (size_t i = 0; i < c->n_early; i++) add_row(s, &c->early[i]);
+  for (size_t i = 0; i < c->n_early; i++) csv_add_row(s, &c->early[i]);
   free(c->early);
   c->early = NULL, c->n_early = 0;
 }
@@ -214,7 +214,7 @@ static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
   if (!mr_metrics_is_numbers(r)) return MR_OK;
   if (!c->head && skipped && keep_early(c, r)) return MR_OK;
   if (!c->head) begin_table(s, r);
-  add_row(s, r);
+  csv_add_row(s, r);
   return MR_OK;
 }
 

@@ -51,14 +51,14 @@ static mr_err_t read_events(const char *path, mr_told_steps_t *steps, mr_diag_t 
 static int is_event_file(const struct dirent *d) { return strstr(d->d_name, "tfevents") != NULL; }
 
 /* By bytes, in any locale. */
-static int by_name(const struct dirent **a, const struct dirent **b) {
+static int event_steps_by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 mr_err_t mr_event_steps(const char *dir, mr_told_steps_t *steps, mr_diag_t *diag) {
   struct dirent **file;
   mr_err_t e = MR_OK;
-  int n = scandir(dir, &file, is_event_file, by_name);
+  int n = scandir(dir, &file, is_event_file, event_steps_by_name);
   if (n < 0 && errno == ENOENT) return MR_OK;
   if (n < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", dir, strerror(errno));
   for (int i = 0; i < n; free(file[i++])) {

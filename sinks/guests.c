@@ -48,25 +48,25 @@ struct mr_guests {
   mr_guests_stats_t stats;
 };
 
-static bool watch(const mr_guests_t *g, int fd) {
+static bool guests_watch(const mr_guests_t *g, int fd) {
   struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
   return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
 /* The first socket starts the threads that speak with the peers. */
-static void start_threads(void *context) {
+static void guests_start_threads(void *context) {
   void *first = zmq_socket(context, ZMQ_PUB);
   if (first) zmq_close(first);
 }
 
-static mr_err_t open_all(mr_guests_t *g, const char *address, mr_diag_t *diag) {
+static mr_err_t guests_open_all(mr_guests_t *g, const char *address, mr_diag_t *diag) {
   MR_TRY(mr__door_open(&g->door, address, diag));
   g->epoll = epoll_create1(EPOLL_CLOEXEC);
   g->context = zmq_ctx_new();
-  if (g->epoll < 0 || !g->context || !watch(g, g->door.fd))
+  if (g->epoll < 0 || !g->context || !guests_watch(g, g->door.fd))
     return mr_fail(diag, MR_ERR_IO, "cannot serve %s: %s", address, strerror(errno));
   zmq_ctx_set(g->context, ZMQ_MAX_SOCKETS, 4 * GUESTS_MAX); /* one that closes lingers a little */
-  mr_in_background(start_threads, g->context);
+  mr_in_background(guests_start_threads, g->context);
   return MR_OK;
 }
 
@@ -74,14 +74,14 @@ mr_guests_t *mr_guests_open(const char *address, mr_diag_t *diag) {
   mr_guests_t *g = calloc(1, sizeof *g);
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for subscribers"), NULL;
   g->epoll = -1;
-  if (open_all(g, address, diag) >= 0) return g;
+  if (guests_open_all(g, address, diag) >= 0) return g;
   mr_guests_close(g, 0);
   return NULL;
 }
 
 /* ---- coming and going ---- */
 
-static void leave(mr_guests_t *g, int i) {
+static void guests_leave(mr_guests_t *g, int i) {
   guest_t *u = g->guest[i];
   int none = 0;
   if (u->pub) zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none), zmq_close(u->pub);
@@ -114,11 +114,11 @@ static bool furnish(mr_guests_t *g, guest_t *u) {
   zmq_setsockopt(u->pub, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
   if (zmq_bind(u->pub, name) < 0 || mr__door_local(name + 6, &at, &n, NULL) < 0) return false;
   u->inner = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  return u->inner >= 0 && connect(u->inner, (void *)&at, n) == 0 && watch(g, u->inner) &&
-         watch(g, u->fd);
+  return u->inner >= 0 && connect(u->inner, (void *)&at, n) == 0 && guests_watch(g, u->inner) &&
+         guests_watch(g, u->fd);
 }
 
-static int64_t now_ms(void) { return mr_now_ns() / 1000000; }
+static int64_t guests_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* How much less one is missed than others: has not spoken, subscribes to nothing, takes nothing. */
 static int idleness(const guest_t *u, int64_t now) {
@@ -130,7 +130,7 @@ static int idleness(const guest_t *u, int64_t now) {
 /* A free place; where all are taken, that of the one that is missed least, of several the oldest:
    silent connections must not keep subscribers out.  GUESTS_MAX: all are in use. */
 static int find_place(mr_guests_t *g) {
-  int64_t now = now_ms();
+  int64_t now = guests_now_ms();
   int least = GUESTS_MAX;
   for (int i = 0; i < GUESTS_MAX; i++) {
     const guest_t *u = g->guest[i], *l = least < GUESTS_MAX ? g->guest[least] : NULL;
@@ -138,11 +138,11 @@ static int find_place(mr_guests_t *g) {
     int how = idleness(u, now), most = l ? idleness(l, now) : 0;
     if (how > most || (how && how == most && u->since_ms < l->since_ms)) least = i;
   }
-  if (least < GUESTS_MAX) leave(g, least);
+  if (least < GUESTS_MAX) guests_leave(g, least);
   return least;
 }
 
-static void let_in(mr_guests_t *g, int fd) {
+static void guests_let_in(mr_guests_t *g, int fd) {
   int i = find_place(g), on = 1;
   guest_t *u = i < GUESTS_MAX ? calloc(1, sizeof *u) : NULL;
   if (!u) {
@@ -151,12 +151,12 @@ static void let_in(mr_guests_t *g, int fd) {
     return;
   }
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* has no effect on other sockets */
-  u->fd = fd, u->inner = -1, u->since_ms = now_ms();
+  u->fd = fd, u->inner = -1, u->since_ms = guests_now_ms();
   g->guest[i] = u;
   g->stats.present++;
   if (!furnish(g, u)) {
     g->stats.refused++;
-    leave(g, i);
+    guests_leave(g, i);
     return;
   }
   u->in.from = u->out.to = u->fd;
@@ -213,7 +213,7 @@ static bool wants(const guest_t *u, const char *topic, size_t len) {
 
 /* ---- serving ---- */
 
-static bool goes_too_far(const guest_t *u, int64_t now) {
+static bool guests_goes_too_far(const guest_t *u, int64_t now) {
   int64_t age = now - u->since_ms;
   return u->wants_too_much || u->in.bytes > SAID_BYTES + age * SAID_PER_S / 1000 ||
          (!u->greeted && age > HANDSHAKE_MS);
@@ -223,11 +223,11 @@ static bool goes_too_far(const guest_t *u, int64_t now) {
 static bool serve(mr_guests_t *g, int i) {
   guest_t *u = g->guest[i];
   hear_topics(u);
-  if (goes_too_far(u, now_ms())) return leave(g, i), false;
+  if (guests_goes_too_far(u, guests_now_ms())) return guests_leave(g, i), false;
   mr_err_t in = u->greeted ? MR_OK : mr__way_greet(&u->in), out = mr__way_move(&u->out);
   u->greeted = in == MR_OK;
   if (u->greeted) in = mr__way_move(&u->in);
-  if (in == MR_END || out == MR_END) return leave(g, i), false;
+  if (in == MR_END || out == MR_END) return guests_leave(g, i), false;
   return in == MR_OK || out == MR_OK;
 }
 
@@ -235,7 +235,7 @@ bool mr_guests_pump(mr_guests_t *g) {
   struct epoll_event e[2 * GUESTS_MAX + 1];
   bool more = false;
   epoll_wait(g->epoll, e, sizeof e / sizeof *e, 0); /* edges: all are looked at in any case */
-  for (int fd; (fd = mr__door_accept(&g->door, mr_now_ns())) >= 0;) let_in(g, fd);
+  for (int fd; (fd = mr__door_accept(&g->door, mr_now_ns())) >= 0;) guests_let_in(g, fd);
   for (int i = 0; i < GUESTS_MAX; i++)
     if (g->guest[i]) more |= serve(g, i);
   return more;
@@ -256,7 +256,7 @@ bool mr_guests_topic(mr_guests_t *g, const char *topic) {
     if (!wants(u, topic, len)) continue;
     u->takes = zmq_send(u->pub, topic, len, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
     g->stats.dropped += !u->takes;
-    u->stuck_ms = u->takes ? 0 : u->stuck_ms ? u->stuck_ms : now_ms();
+    u->stuck_ms = u->takes ? 0 : u->stuck_ms ? u->stuck_ms : guests_now_ms();
     any |= u->takes;
   }
   return any;
@@ -278,7 +278,7 @@ void mr_guests_send(mr_guests_t *g, const char *topic, const char *text) {
 /* ---- the rest ---- */
 
 /* Closing a socket sends what it still has; then its connection ends, and the subscriber's. */
-static void linger(mr_guests_t *g, int ms) {
+static void guests_linger(mr_guests_t *g, int ms) {
   int64_t until = mr_now_ns() + ms * INT64_C(1000000);
   for (int i = 0; i < GUESTS_MAX; i++) {
     if (!g->guest[i]) continue;
@@ -298,9 +298,9 @@ static void linger(mr_guests_t *g, int ms) {
 void mr_guests_close(mr_guests_t *g, int linger_ms) {
   if (!g) return;
   mr__door_close(&g->door);
-  if (g->stats.present) linger(g, linger_ms);
+  if (g->stats.present) guests_linger(g, linger_ms);
   for (int i = 0; i < GUESTS_MAX; i++)
-    if (g->guest[i]) leave(g, i);
+    if (g->guest[i]) guests_leave(g, i);
   mr__door_remove(&g->door);
   if (g->epoll >= 0) close(g->epoll);
   if (g->context) zmq_ctx_term(g->context);

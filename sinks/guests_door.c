@@ -43,7 +43,7 @@ static mr_err_t listen_local(mr__door_t *d, const char *address, mr_diag_t *diag
 }
 
 /* "HOST:PORT" or "[HOST]:PORT" into its parts. */
-static bool split(const char *text, char *host, size_t n, const char **port) {
+static bool guests_door_split(const char *text, char *host, size_t n, const char **port) {
   const char *colon = strrchr(text, ':'), *end = colon;
   if (!colon) return false;
   if (text[0] == '[' && end[-1] == ']') text++, end--;
@@ -72,7 +72,7 @@ static mr_err_t listen_tcp(mr__door_t *d, const char *where, mr_diag_t *diag) {
   const char *port;
   char host[200];
   int on = 1;
-  if (!split(where, host, sizeof host, &port) || getaddrinfo(host, port, &want, &at))
+  if (!guests_door_split(where, host, sizeof host, &port) || getaddrinfo(host, port, &want, &at))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "tcp://%s: want tcp://HOST:PORT with a PORT up to 65535, or * for a free one",
                    where);

@@ -10,19 +10,19 @@ enum {
   TURNS = 16,    /* chunks that are moved before others have their turn */
 };
 
-static bool again(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
+static bool guests_way_again(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
 
-static mr_err_t move(mr__way_t *w) {
+static mr_err_t guests_way_move(mr__way_t *w) {
   if (w->begin == w->end && !w->over) {
     ssize_t n = read(w->from, w->byte, sizeof w->byte);
-    if (again(n)) return MR_AGAIN;
+    if (guests_way_again(n)) return MR_AGAIN;
     w->over = n <= 0;
     w->begin = 0, w->end = n > 0 ? (size_t)n : 0;
     w->bytes += n > 0 ? n : 0;
   }
   if (w->begin == w->end) return MR_END;
   ssize_t n = send(w->to, w->byte + w->begin, w->end - w->begin, MSG_NOSIGNAL);
-  if (again(n)) return MR_AGAIN;
+  if (guests_way_again(n)) return MR_AGAIN;
   if (n <= 0) return MR_END;
   w->begin += (size_t)n;
   return MR_OK;
@@ -30,7 +30,7 @@ static mr_err_t move(mr__way_t *w) {
 
 mr_err_t mr__way_move(mr__way_t *w) {
   mr_err_t e = MR_OK;
-  for (int k = 0; k < TURNS && e == MR_OK; k++) e = move(w);
+  for (int k = 0; k < TURNS && e == MR_OK; k++) e = guests_way_move(w);
   return e;
 }
 
@@ -40,7 +40,7 @@ mr_err_t mr__way_greet(mr__way_t *w) {
   const unsigned char *at = (const unsigned char *)w->byte;
   while (w->end < GREETING) {
     ssize_t n = read(w->from, w->byte + w->end, GREETING - w->end);
-    if (again(n)) return MR_AGAIN;
+    if (guests_way_again(n)) return MR_AGAIN;
     if (n <= 0) return MR_END;
     w->end += (size_t)n;
     if (at[0] != 0xff || (w->end > 9 && at[9] != 0x7f)) return MR_END;

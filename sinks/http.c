@@ -145,7 +145,7 @@ struct MHD_Response *mr_http_text(void *text, size_t n, const char *type) {
   return r;
 }
 
-static struct MHD_Response *plain(const char *text) {
+static struct MHD_Response *http_plain(const char *text) {
   return mr_http_text(strdup(text), strlen(text), "text/plain; charset=utf-8");
 }
 
@@ -189,9 +189,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
   struct MHD_Response *r = status ? NULL : h->answer(h->arg, c, url);
   if (!status && !r) status = MHD_HTTP_NOT_FOUND;
   if (!r)
-    r = plain(status == MHD_HTTP_UNAUTHORIZED
-                  ? "The token is missing: use the whole URL that millrace has printed.\n"
-                  : "refused\n");
+    r = http_plain(status == MHD_HTTP_UNAUTHORIZED
+                       ? "The token is missing: use the whole URL that millrace has printed.\n"
+                       : "refused\n");
   if (!r) return MHD_NO;
   add_headers(r);
   if (allowed) add_cookie(h, c, r);
@@ -205,7 +205,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 /* The server's only thread waits here: who is in hears of news by so much later, and who is not
    waits outside. */
-static void let_in(mr_http_t *h) {
+static void http_let_in(mr_http_t *h) {
   int64_t ns = mr_turnstile_wait_ns(&h->turnstile, mr_now_ns());
   struct timespec t = {.tv_nsec = ns};
   if (ns) nanosleep(&t, NULL);
@@ -215,7 +215,7 @@ static void let_in(mr_http_t *h) {
 static void on_connection(void *arg, struct MHD_Connection *c, void **state,
                           enum MHD_ConnectionNotificationCode code) {
   mr_http_t *h = arg;
-  if (code == MHD_CONNECTION_NOTIFY_STARTED) let_in(h), mr_http_slow_begin(&h->slow, fd_of(c));
+  if (code == MHD_CONNECTION_NOTIFY_STARTED) http_let_in(h), mr_http_slow_begin(&h->slow, fd_of(c));
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) mr_http_slow_end(&h->slow, fd_of(c));
 }
 

@@ -16,7 +16,7 @@ static void end_slow(mr_http_slow_t *s, double now) {
     }
 }
 
-static void *watch(void *arg) {
+static void *http_slow_watch(void *arg) {
   mr_http_slow_t *s = arg;
   pthread_setname_np(pthread_self(), "web-slow");
   pthread_mutex_lock(&s->lock);
@@ -33,7 +33,7 @@ bool mr_http_slow_open(mr_http_slow_t *s, double limit_s) {
   for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) s->each[i].fd = -1;
   pthread_mutex_init(&s->lock, NULL);
   mr_cond_init(&s->wake);
-  s->running = pthread_create(&s->thread, NULL, watch, s) == 0;
+  s->running = pthread_create(&s->thread, NULL, http_slow_watch, s) == 0;
   if (!s->running) pthread_cond_destroy(&s->wake), pthread_mutex_destroy(&s->lock);
   return s->running;
 }
@@ -50,7 +50,7 @@ void mr_http_slow_close(mr_http_slow_t *s) {
 }
 
 /* In the place of descriptor `was` (-1: a free one) stands `now`, with that time. */
-static void set(mr_http_slow_t *s, int was, int now, double since) {
+static void http_slow_set(mr_http_slow_t *s, int was, int now, double since) {
   pthread_mutex_lock(&s->lock);
   for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) {
     if (s->each[i].fd != was) continue;
@@ -60,7 +60,7 @@ static void set(mr_http_slow_t *s, int was, int now, double since) {
   pthread_mutex_unlock(&s->lock);
 }
 
-void mr_http_slow_begin(mr_http_slow_t *s, int fd) { set(s, -1, fd, mr_now_s()); }
-void mr_http_slow_answer(mr_http_slow_t *s, int fd) { set(s, fd, fd, -1); }
-void mr_http_slow_wait(mr_http_slow_t *s, int fd) { set(s, fd, fd, mr_now_s()); }
-void mr_http_slow_end(mr_http_slow_t *s, int fd) { set(s, fd, -1, -1); }
+void mr_http_slow_begin(mr_http_slow_t *s, int fd) { http_slow_set(s, -1, fd, mr_now_s()); }
+void mr_http_slow_answer(mr_http_slow_t *s, int fd) { http_slow_set(s, fd, fd, -1); }
+void mr_http_slow_wait(mr_http_slow_t *s, int fd) { http_slow_set(s, fd, fd, mr_now_s()); }
+void mr_http_slow_end(mr_http_slow_t *s, int fd) { http_slow_set(s, fd, -1, -1); }

@@ -10,7 +10,7 @@
 
 #include "base/number.h"
 
-static void put_text(FILE *out, const char *text) {
+static void json_put_text(FILE *out, const char *text) {
   fputc('"', out);
   for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
     if (*c < 0x20)
@@ -24,7 +24,7 @@ static void put_text(FILE *out, const char *text) {
 }
 
 /* The fewest of 15 and 17 digits that read back as the same number; JSON has no NaN. */
-static void put_number(FILE *out, double v) {
+static void json_put_number(FILE *out, double v) {
   char text[32];
   if (!isfinite(v)) {
     fputs("null", out);
@@ -37,7 +37,7 @@ static void put_number(FILE *out, double v) {
   }
 }
 
-static void put_confusion(FILE *out, const mr_metrics_t *r) {
+static void json_put_confusion(FILE *out, const mr_metrics_t *r) {
   int C = r->n_classes < MR_METRICS_CLASSES ? r->n_classes : MR_METRICS_CLASSES;
   fputs(",\"confusion\":[", out);
   for (int t = 0; t < C; t++) {
@@ -51,18 +51,18 @@ static void put_confusion(FILE *out, const mr_metrics_t *r) {
   fputs(",\"classes\":[", out);
   for (int t = 0; t < C && t < r->dataset->n_classes; t++) {
     if (t) fputc(',', out);
-    put_text(out, r->dataset->class_name[t]);
+    json_put_text(out, r->dataset->class_name[t]);
   }
   fputc(']', out);
 }
 
 /* Shares with four digits: a line a step should stay short. */
-static void put_stages(FILE *out, const mr_metrics_t *r) {
+static void json_put_stages(FILE *out, const mr_metrics_t *r) {
   fputs(",\"stages\":{", out);
   for (int i = 0; i < r->n_stages; i++) {
     const mr_metrics_stage_t *st = &r->stage[i];
     if (i) fputc(',', out);
-    put_text(out, st->name);
+    json_put_text(out, st->name);
     mr_fprintf(
         out, ":{\"busy\":%.4g,\"starved\":%.4g,\"blocked\":%.4g,\"queue\":%.4g,\"items\":%" PRId64,
         st->busy, st->starved, st->blocked, st->queue, st->items);
@@ -73,27 +73,27 @@ static void put_stages(FILE *out, const mr_metrics_t *r) {
   fputc('}', out);
 }
 
-static void put_record(FILE *out, const mr_metrics_t *r) {
+static void json_put_record(FILE *out, const mr_metrics_t *r) {
   fprintf(out,
           "{\"kind\":\"%s\",\"step\":%" PRId64 ",\"total_steps\":%" PRId64 ",\"epoch\":%" PRId64
           ",\"images\":%" PRId64 ",\"elapsed_s\":",
           mr_metrics_kind_text(r->kind), r->step, r->total_steps, r->epoch, r->images);
-  put_number(out, r->elapsed_s);
+  json_put_number(out, r->elapsed_s);
   for (int i = 0; i < r->n; i++) {
-    fputc(',', out), put_text(out, r->m[i].name), fputc(':', out);
-    put_number(out, r->m[i].value);
+    fputc(',', out), json_put_text(out, r->m[i].name), fputc(':', out);
+    json_put_number(out, r->m[i].value);
   }
-  if (r->n_stages > 0) put_stages(out, r);
-  if (r->n_classes > 0) put_confusion(out, r);
+  if (r->n_stages > 0) json_put_stages(out, r);
+  if (r->n_classes > 0) json_put_confusion(out, r);
   fprintf(out, ",\"ledger\":\"%016" PRIx64 "\",\"data\":", r->ledger);
-  put_text(out, r->dataset ? r->dataset->origin : "none");
-  if (r->note[0]) fputs(",\"note\":", out), put_text(out, r->note);
+  json_put_text(out, r->dataset ? r->dataset->origin : "none");
+  if (r->note[0]) fputs(",\"note\":", out), json_put_text(out, r->note);
   fputc('}', out);
 }
 
 char *mr_metrics_json(const mr_metrics_t *r) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
-  if (out) put_record(out, r);
+  if (out) json_put_record(out, r);
   return mr_text_out_close(&text, out, NULL);
 }

@@ -134,7 +134,7 @@ static mr_err_t ledger_open(mr_stage_t *s) {
 
 /* Of all values of the record in slot i.  The number of a label counts as it is, so that a line of
    a picture and its label is what it was before records had names for more. */
-static uint64_t hash_of(const mr_spec_t *spec, const mr_buf_t *b, int i) {
+static uint64_t ledger_hash_of(const mr_spec_t *spec, const mr_buf_t *b, int i) {
   uint64_t hash = 0;
   for (int f = 0; f < spec->n_fields; f++) {
     const mr_field_t *field = &spec->field[f];
@@ -156,7 +156,7 @@ static void write_lines(const ledger_t *t, const mr_spec_t *spec, const mr_buf_t
   if (!b->n) fprintf(t->out, "%" PRId64 " - - - -\n", t->step);
   for (int i = 0; i < b->n; i++)
     fprintf(t->out, "%" PRId64 " %d %" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", t->step,
-            b->first + i, b->key[i], b->draw[i], hash_of(spec, b, i));
+            b->first + i, b->key[i], b->draw[i], ledger_hash_of(spec, b, i));
 }
 
 /* Words are texts, as a JSON number has 53 bits. */
@@ -170,7 +170,7 @@ static void print_state(const void *what, FILE *to) {
   fputs("]}", to);
 }
 
-static mr_err_t write_state(mr_stage_t *s) {
+static mr_err_t ledger_write_state(mr_stage_t *s) {
   ledger_t *t = s->state;
   mr_diag_t why = {0};
   mr_err_t e = mr_write_printed(t->state, print_state, t, &why);
@@ -194,13 +194,13 @@ static mr_err_t lines_failed(mr_stage_t *s) {
 }
 
 /* The lines so far, then the state that counts on them. */
-static mr_err_t save(mr_stage_t *s) {
+static mr_err_t ledger_save(mr_stage_t *s) {
   ledger_t *t = s->state;
   if (t->out && !flush_lines(t, t->state != NULL)) return lines_failed(s);
-  return t->state && t->saved != t->step ? write_state(s) : MR_OK;
+  return t->state && t->saved != t->step ? ledger_write_state(s) : MR_OK;
 }
 
-static mr_err_t take_one(mr_stage_t *s, const mr_buf_t *b) {
+static mr_err_t ledger_take_one(mr_stage_t *s, const mr_buf_t *b) {
   ledger_t *t = s->state;
   t->step++;
   t->records += b->n;
@@ -209,7 +209,7 @@ static mr_err_t take_one(mr_stage_t *s, const mr_buf_t *b) {
   if (t->n_words) memcpy(t->word, b->word, (size_t)t->n_words * sizeof *t->word);
   if (t->out) write_lines(t, &s->in_spec[0], b);
   if (t->out && ferror(t->out) && !t->unwritten) t->unwritten = errno;
-  return t->step % t->every == 0 || t->step == t->steps ? save(s) : MR_OK;
+  return t->step % t->every == 0 || t->step == t->steps ? ledger_save(s) : MR_OK;
 }
 
 static mr_err_t ledger_step(mr_stage_t *s) {
@@ -217,9 +217,9 @@ static mr_err_t ledger_step(mr_stage_t *s) {
   mr_buf_t *b = NULL;
   if (t->steps && t->step >= t->steps) return MR_END;
   mr_err_t e = mr_pull(s, 0, &b);
-  if (e == MR_END) MR_TRY(save(s));
+  if (e == MR_END) MR_TRY(ledger_save(s));
   if (e != MR_OK) return e;
-  e = take_one(s, b);
+  e = ledger_take_one(s, b);
   if (e < 0 || !s->out_linked[0]) return mr_buf_unref(b), e;
   return mr_push(s, 0, b);
 }

@@ -21,7 +21,7 @@ static const mr_opt_t null_opts[] = {
     {0},
 };
 
-static void take_one(null_t *t, mr_flow_t flow, mr_buf_t *b) {
+static void null_take_one(null_t *t, mr_flow_t flow, mr_buf_t *b) {
   if (flow == MR_FLOW_BATCHES) {
     t->ledger = mr_ledger_step(t->ledger, t->buffers + 1, b->key, b->draw, b->n, 0);
     t->records += b->n;
@@ -37,7 +37,7 @@ static mr_err_t null_step(mr_stage_t *s) {
   if (t->limit && t->limit - t->buffers < MR_BURST) want = (size_t)(t->limit - t->buffers);
   if (!want) return MR_END;
   size_t k = mr_take(s, 0, b, want);
-  for (size_t i = 0; i < k; i++) take_one(t, s->in_spec[0].flow, b[i]);
+  for (size_t i = 0; i < k; i++) null_take_one(t, s->in_spec[0].flow, b[i]);
   return k ? MR_OK : mr_idle(s);
 }
 

@@ -6,7 +6,7 @@
 enum { CELL = 24, GAP = 2 }; /* pixels: side of a square of the matrix; between cells of a sheet */
 
 /* White to blue by the share of the row. */
-static void paint(uint8_t *rgb, int side, int row, int column, double share) {
+static void picture_paint(uint8_t *rgb, int side, int row, int column, double share) {
   uint8_t fade = (uint8_t)(255 - 225 * share);
   for (int y = row * CELL; y < (row + 1) * CELL; y++)
     for (int x = column * CELL; x < (column + 1) * CELL; x++) {
@@ -24,7 +24,7 @@ void *mr_png_of_confusion(const mr_metrics_t *r, int *side, size_t *n) {
     uint64_t sum = 0;
     for (int g = 0; g < C; g++) sum += r->confusion[t * C + g];
     for (int g = 0; g < C; g++)
-      paint(rgb, *side, t, g, sum ? (double)r->confusion[t * C + g] / (double)sum : 0);
+      picture_paint(rgb, *side, t, g, sum ? (double)r->confusion[t * C + g] / (double)sum : 0);
   }
   void *png = mr_png_of(rgb, *side, *side, n);
   free(rgb);
@@ -40,7 +40,7 @@ void mr_sheet_fini(mr_sheet_t *s) {
   *s = (mr_sheet_t){0};
 }
 
-static bool begin(mr_sheet_t *s, const mr_metrics_t *r) {
+static bool picture_begin(mr_sheet_t *s, const mr_metrics_t *r) {
   mr_sheet_fini(s);
   int C = r->dataset->n_classes;
   size_t bytes = (size_t)(C * SLOT_W) * (size_t)(C * SLOT_H) * 3;
@@ -56,7 +56,7 @@ bool mr_sheet_add(mr_sheet_t *s, const mr_metrics_t *r) {
   if (C < 1 || C > MR_METRICS_CLASSES || p->truth < 0 || p->truth >= C || p->guess < 0 ||
       p->guess >= C || p->width > MR_PICTURE_SIDE || p->height > MR_PICTURE_SIDE)
     return true;
-  if ((s->n_classes != C || s->step != r->step) && !begin(s, r)) return false;
+  if ((s->n_classes != C || s->step != r->step) && !picture_begin(s, r)) return false;
   uint8_t *count = &s->count[p->truth * C + p->guess];
   if (*count == MR_SHEET_EACH) return true;
   int x = p->guess * SLOT_W + (*count)++ * MR_PICTURE_SIDE, y = p->truth * SLOT_H;

@@ -80,7 +80,7 @@ static void duration_text(double s, char *text, size_t n) {
 }
 
 /* Rates since the last plain line; before the first one, what the record itself says. */
-static void measure(progress_t *p, const mr_metrics_t *r) {
+static void progress_measure(progress_t *p, const mr_metrics_t *r) {
   double s = r->elapsed_s - p->line_s;
   int64_t steps = r->step - p->line_step;
   if (p->begun && steps > 0 && s > 0) {
@@ -92,7 +92,7 @@ static void measure(progress_t *p, const mr_metrics_t *r) {
   }
 }
 
-static void mark(progress_t *p, const mr_metrics_t *r) {
+static void progress_mark(progress_t *p, const mr_metrics_t *r) {
   p->begun = true;
   p->line_s = r->elapsed_s;
   p->line_step = r->step;
@@ -135,10 +135,10 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   bool line = r->step % p->every == 0 && !was_told(p, r);
   bool mine = p->terminal && (!live || live == p); /* one stage has the live line */
   if (!line && !(mine && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
-    if (!p->begun) mark(p, r);
+    if (!p->begun) progress_mark(p, r);
     return;
   }
-  measure(p, r);
+  progress_measure(p, r);
   char pace[160], text[480], judged[160];
   pace_text(s, r, pace, sizeof pace);
   judged_text(r, line, judged, sizeof judged);
@@ -156,7 +156,7 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
     live = p;
     p->shown_s = r->elapsed_s;
   }
-  if (line || !p->begun) mark(p, r);
+  if (line || !p->begun) progress_mark(p, r);
 }
 
 /* The first characters of a class's name, which may have come from a file or over a link. */
@@ -223,7 +223,7 @@ static void say_final(const mr_metrics_t *r) {
   printf("ledger %016" PRIx64 "\n", r->ledger);
 }
 
-static void say(mr_stage_t *s, const mr_metrics_t *r) {
+static void progress_say(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   if (!mr_metrics_is_numbers(r)) return;
   if (!p->begun) clear_live();
@@ -241,7 +241,7 @@ static void say(mr_stage_t *s, const mr_metrics_t *r) {
     if (r->kind == MR_METRICS_VALID && !was_told(p, r)) say_valid(r);
     if (r->kind == MR_METRICS_TEST) say_test(r);
     if (r->kind == MR_METRICS_FINAL) say_final(r);
-    mark(p, r); /* the time an evaluation takes is not the training's */
+    progress_mark(p, r); /* the time an evaluation takes is not the training's */
   }
   fflush(stdout);
 }
@@ -257,7 +257,7 @@ static mr_err_t progress_step(mr_stage_t *s) {
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
     flockfile(stdout);
-    say(s, b[i]->data);
+    progress_say(s, b[i]->data);
     funlockfile(stdout);
     mr_buf_unref(b[i]);
   }

@@ -36,19 +36,19 @@ typedef struct page {
   bool open_metrics;
 } page_t;
 
-static void head(const page_t *p, const char *name, const char *type, const char *help) {
+static void prometheus_head(const page_t *p, const char *name, const char *type, const char *help) {
   bool total = !p->open_metrics && !strcmp(type, "counter"); /* the older text names the sample */
   fprintf(p->out, "# HELP millrace_%s%s %s\n# TYPE millrace_%s%s %s\n", name, total ? "_total" : "",
           help, name, total ? "_total" : "", type);
 }
 
 static void gauge(const page_t *p, const char *name, const char *help, double v) {
-  head(p, name, "gauge", help);
+  prometheus_head(p, name, "gauge", help);
   mr_fprintf(p->out, "millrace_%s %.9g\n", name, v);
 }
 
 static void counter(const page_t *p, const char *name, const char *help, double v) {
-  head(p, name, "counter", help);
+  prometheus_head(p, name, "counter", help);
   mr_fprintf(p->out, "millrace_%s_total %.17g\n", name, v);
 }
 
@@ -68,7 +68,7 @@ static void by_split(const page_t *p, const prometheus_t *t, const char *name, c
     const mr_metrics_t *r;
   } row[] = {{"train", &t->step}, {"valid", &t->valid}, {"test", &t->test}};
   double v;
-  head(p, name, "gauge", help);
+  prometheus_head(p, name, "gauge", help);
   for (int i = 0; i < 3; i++)
     if (known(row[i].r, name, &v))
       mr_fprintf(p->out, "millrace_%s{split=\"%s\"} %.9g\n", name, row[i].split, v);
@@ -84,7 +84,8 @@ static void step_times(const page_t *p, const prometheus_t *t) {
   static const char *const quantile[][2] = {
       {"0.5", "step_p50_s"}, {"0.9", "step_p90_s"}, {"0.99", "step_p99_s"}};
   double v;
-  head(p, "step_seconds", "summary", "Time a training step takes; quantiles of the latest 512.");
+  prometheus_head(p, "step_seconds", "summary",
+                  "Time a training step takes; quantiles of the latest 512.");
   for (int i = 0; i < 3; i++)
     if (known(&t->measured, quantile[i][1], &v))
       mr_fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"} %.9g\n", quantile[i][0], v);
@@ -105,7 +106,8 @@ static void label(FILE *out, const char *text) {
 
 static void stages(const page_t *p, const mr_metrics_t *r) {
   if (!r->n_stages) return;
-  head(p, "stage_time_ratio", "gauge", "Share of a stage's time by state: busy, starved, blocked.");
+  prometheus_head(p, "stage_time_ratio", "gauge",
+                  "Share of a stage's time by state: busy, starved, blocked.");
   for (int i = 0; i < r->n_stages; i++) {
     const mr_metrics_stage_t *st = &r->stage[i];
     const double share[] = {st->busy, st->starved, st->blocked};
@@ -116,13 +118,14 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
       mr_fprintf(p->out, "\",state=\"%s\"} %.6g\n", state[k], share[k]);
     }
   }
-  head(p, "stage_queue_buffers", "gauge", "Buffers found waiting at a stage's inputs, mean.");
+  prometheus_head(p, "stage_queue_buffers", "gauge",
+                  "Buffers found waiting at a stage's inputs, mean.");
   for (int i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_queue_buffers{stage=\"", p->out);
     label(p->out, r->stage[i].name);
     mr_fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
   }
-  head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
+  prometheus_head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
   for (int i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_buffers_total{stage=\"", p->out);
     label(p->out, r->stage[i].name);
@@ -141,7 +144,7 @@ static void links(const page_t *p, const mr_metrics_t *r) {
     for (int i = 0; i < r->n_stages; i++) {
       const mr_metrics_stage_t *st = &r->stage[i];
       if (!st->link) continue;
-      if (!any) head(p, name[k], "gauge", help[k]);
+      if (!any) prometheus_head(p, name[k], "gauge", help[k]);
       any = true;
       fprintf(p->out, "millrace_%s{stage=\"", name[k]);
       label(p->out, st->name);
@@ -250,7 +253,7 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void keep(prometheus_t *t, const mr_metrics_t *r) {
+static void prometheus_keep(prometheus_t *t, const mr_metrics_t *r) {
   if (r->kind == MR_METRICS_STEP) {
     if (!mr_resume_was_told(t->told, "step", r->step)) t->step = *r;
     t->n_steps++, t->steps_s += mr_metrics_get(r, "step_s", 0);
@@ -267,7 +270,7 @@ static mr_err_t prometheus_step(mr_stage_t *s) {
   size_t k = mr_take(s, 0, b, MR_BURST);
   pthread_mutex_lock(&t->lock);
   for (size_t i = 0; i < k; i++) {
-    if (mr_metrics_is_numbers(b[i]->data)) keep(t, b[i]->data);
+    if (mr_metrics_is_numbers(b[i]->data)) prometheus_keep(t, b[i]->data);
     mr_buf_unref(b[i]);
   }
   pthread_mutex_unlock(&t->lock);

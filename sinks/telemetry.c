@@ -65,7 +65,7 @@ static void telemetry_close(mr_stage_t *s) {
   t->before = NULL;
 }
 
-static int by_value(const void *a, const void *b) {
+static int telemetry_by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
@@ -75,13 +75,13 @@ static void add_quantiles(const telemetry_t *t, mr_metrics_t *r) {
   size_t n = t->n_took < WINDOW ? (size_t)t->n_took : WINDOW;
   if (!n) return;
   memcpy(sorted, t->took, n * sizeof *sorted);
-  qsort(sorted, n, sizeof *sorted, by_value);
+  qsort(sorted, n, sizeof *sorted, telemetry_by_value);
   mr_metrics_add(r, "step_p50_s", sorted[(n - 1) / 2]);
   mr_metrics_add(r, "step_p90_s", sorted[(n - 1) * 9 / 10]);
   mr_metrics_add(r, "step_p99_s", sorted[(n - 1) * 99 / 100]);
 }
 
-static double share(int64_t part, int64_t whole) {
+static double telemetry_share(int64_t part, int64_t whole) {
   return whole > 0 ? (double)part / (double)whole : 0;
 }
 
@@ -93,7 +93,7 @@ static bool makes_metrics(const mr_stage_def_t *def) {
   return false;
 }
 
-static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
+static void telemetry_add_stages(mr_stage_t *s, mr_metrics_t *r) {
   static const mr_stats_t birth;
   telemetry_t *t = s->state;
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
@@ -105,9 +105,9 @@ static void add_stages(mr_stage_t *s, mr_metrics_t *r) {
     if (r->n_stages < MR_METRICS_STAGES)
       r->stage[r->n_stages++] =
           (mr_metrics_stage_t){.name = name,
-                               .busy = share(now.busy_ns - was->busy_ns, alive),
-                               .starved = share(now.starved_ns - was->starved_ns, alive),
-                               .blocked = share(now.blocked_ns - was->blocked_ns, alive),
+                               .busy = telemetry_share(now.busy_ns - was->busy_ns, alive),
+                               .starved = telemetry_share(now.starved_ns - was->starved_ns, alive),
+                               .blocked = telemetry_share(now.blocked_ns - was->blocked_ns, alive),
                                .queue = now.depth,
                                .trains = makes_metrics(mr_watch_def(s, i)),
                                .items = now.items,
@@ -165,7 +165,7 @@ static int64_t dropped_anywhere(const mr_stage_t *s) {
   return n;
 }
 
-static void measure(mr_stage_t *s, mr_metrics_t *r) {
+static void telemetry_measure(mr_stage_t *s, mr_metrics_t *r) {
   telemetry_t *t = s->state;
   if (!mr_metrics_is_numbers(r)) return;
   double now = mr_now_s(), passed = now - t->at;
@@ -174,7 +174,7 @@ static void measure(mr_stage_t *s, mr_metrics_t *r) {
   if (r->kind == MR_METRICS_STEP && passed < t->every) return;
   t->at = now;
   add_quantiles(t, r);
-  add_stages(s, r);
+  telemetry_add_stages(s, r);
   add_usage(t, r, passed);
   add_gpu(t, r);
   mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
@@ -182,20 +182,20 @@ static void measure(mr_stage_t *s, mr_metrics_t *r) {
 }
 
 /* What came in may be read by others too: it goes on as a copy. */
-static mr_err_t pass_on(mr_stage_t *s, mr_buf_t *in) {
+static mr_err_t telemetry_pass_on(mr_stage_t *s, mr_buf_t *in) {
   mr_buf_t *out;
   mr_err_t e = mr_fresh(s, 0, &out);
   if (e != MR_OK) return e;
   memcpy(out->data, in->data, sizeof(mr_metrics_t));
   out->size = sizeof(mr_metrics_t);
-  measure(s, out->data);
+  telemetry_measure(s, out->data);
   return mr_push(s, 0, out);
 }
 
 static mr_err_t telemetry_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
-  mr_err_t e = pass_on(s, b);
+  mr_err_t e = telemetry_pass_on(s, b);
   mr_buf_unref(b);
   return e;
 }

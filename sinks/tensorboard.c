@@ -51,7 +51,7 @@ static double wall_time(void) {
 
 /* ---- events ---- */
 
-static void put(mr_stage_t *s, Tb__Event *e, int64_t step) {
+static void tensorboard_put(mr_stage_t *s, Tb__Event *e, int64_t step) {
   tensorboard_t *t = s->state;
   e->has_wall_time = 1, e->wall_time = wall_time();
   e->has_step = 1, e->step = step;
@@ -75,7 +75,7 @@ typedef struct values {
   char tag[VALUES][TAG];
 } values_t;
 
-static Tb__SummaryValue *add_value(values_t *v) {
+static Tb__SummaryValue *tensorboard_add_value(values_t *v) {
   Tb__SummaryValue *x = &v->value[v->n];
   tb__summary_value__init(x);
   x->tag = v->tag[v->n];
@@ -83,12 +83,12 @@ static Tb__SummaryValue *add_value(values_t *v) {
   return x;
 }
 
-static void put_values(mr_stage_t *s, values_t *v, int64_t step) {
+static void tensorboard_put_values(mr_stage_t *s, values_t *v, int64_t step) {
   Tb__Summary summary = TB__SUMMARY__INIT;
   Tb__Event e = TB__EVENT__INIT;
   summary.n_value = (size_t)v->n, summary.value = v->list;
   e.what_case = TB__EVENT__WHAT_SUMMARY, e.summary = &summary;
-  if (v->n) put(s, &e, step);
+  if (v->n) tensorboard_put(s, &e, step);
 }
 
 /* ---- numbers ---- */
@@ -96,7 +96,7 @@ static void put_values(mr_stage_t *s, values_t *v, int64_t step) {
 static void add_scalar(values_t *v, double x, const char *fmt, const char *a, const char *b) {
   if (v->n == VALUES) return;
   snprintf(v->tag[v->n], TAG, fmt, a, b);
-  Tb__SummaryValue *value = add_value(v);
+  Tb__SummaryValue *value = tensorboard_add_value(v);
   value->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, value->simple_value = (float)x;
 }
 
@@ -115,7 +115,7 @@ static void put_numbers(mr_stage_t *s, const mr_metrics_t *r) {
     add_scalar(&v, (double)st->released, "stages/%s/%s", st->name, "released");
     add_scalar(&v, (double)st->committed, "stages/%s/%s", st->name, "committed");
   }
-  put_values(s, &v, r->step);
+  tensorboard_put_values(s, &v, r->step);
 }
 
 /* ---- pictures ---- */
@@ -129,7 +129,7 @@ static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int heigh
   Tb__Metadata meta = TB__METADATA__INIT;
   v.n = 0;
   snprintf(v.tag[0], TAG, "%s", tag);
-  Tb__SummaryValue *x = add_value(&v);
+  Tb__SummaryValue *x = tensorboard_add_value(&v);
   image.has_width = image.has_height = image.has_colorspace = image.has_encoded_image_string = 1;
   image.width = width, image.height = height, image.colorspace = 3;
   image.encoded_image_string = (ProtobufCBinaryData){n, png};
@@ -138,7 +138,7 @@ static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int heigh
   meta.summary_description = (char *)about;
   if (about) x->metadata = &meta;
   if (png)
-    put_values(s, &v, step);
+    tensorboard_put_values(s, &v, step);
   else
     lose(s);
   free(png);
@@ -174,7 +174,7 @@ static void put_wrong(mr_stage_t *s, const mr_metrics_t *r) {
   put_picture(s, png, n, width, height, r->step, tag, about);
 }
 
-static void put_confusion(mr_stage_t *s, const mr_metrics_t *r) {
+static void tensorboard_put_confusion(mr_stage_t *s, const mr_metrics_t *r) {
   int side;
   size_t n = 0;
   char tag[TAG];
@@ -196,14 +196,14 @@ static void put_histogram(mr_stage_t *s, const mr_histogram_t *h, int64_t step) 
   }
   v.n = 0;
   snprintf(v.tag[0], TAG, "%s", h->name);
-  Tb__SummaryValue *x = add_value(&v);
+  Tb__SummaryValue *x = tensorboard_add_value(&v);
   histo.has_min = histo.has_max = histo.has_num = histo.has_sum = histo.has_sum_squares = 1;
   histo.min = h->min, histo.max = h->max, histo.num = (double)h->n;
   histo.sum = h->sum, histo.sum_squares = h->sum_squares;
   histo.n_bucket_limit = histo.n_bucket = MR_HISTOGRAM_BINS;
   histo.bucket_limit = limit, histo.bucket = count;
   x->value_case = TB__SUMMARY_VALUE__VALUE_HISTO, x->histo = &histo;
-  put_values(s, &v, step);
+  tensorboard_put_values(s, &v, step);
 }
 
 /* ---- settings ---- */
@@ -216,12 +216,12 @@ static void put_plugin(mr_stage_t *s, const char *tag, Tb__HparamsData *data) {
   if (!content) return lose(s);
   v.n = 0;
   snprintf(v.tag[0], TAG, "%s", tag);
-  Tb__SummaryValue *x = add_value(&v);
+  Tb__SummaryValue *x = tensorboard_add_value(&v);
   plugin.plugin_name = (char *)"hparams", plugin.has_content = 1;
   plugin.content = (ProtobufCBinaryData){tb__hparams_data__pack(data, content), content};
   meta.plugin_data = &plugin, x->metadata = &meta;
   x->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, x->simple_value = 0;
-  put_values(s, &v, 0);
+  tensorboard_put_values(s, &v, 0);
   free(content);
 }
 
@@ -308,10 +308,10 @@ static void put_start(mr_stage_t *s) {
   Tb__SessionLog log = TB__SESSION_LOG__INIT;
   version.what_case = TB__EVENT__WHAT_FILE_VERSION;
   version.file_version = (char *)"brain.Event:2";
-  put(s, &version, 0);
+  tensorboard_put(s, &version, 0);
   log.has_status = 1, log.status = 1;
   restart.what_case = TB__EVENT__WHAT_SESSION_LOG, restart.session_log = &log;
-  put(s, &restart, t->resume.step + 1);
+  tensorboard_put(s, &restart, t->resume.step + 1);
 }
 
 /* Earlier event files stay as they are: this run's own follows them.  Steps that readers will not
@@ -338,13 +338,13 @@ static mr_err_t tensorboard_open(mr_stage_t *s) {
 }
 
 static void put_pictures(mr_stage_t *s, const mr_metrics_t *r) {
-  if (mr_metrics_is_numbers(r) && r->n_classes > 0) put_confusion(s, r);
+  if (mr_metrics_is_numbers(r) && r->n_classes > 0) tensorboard_put_confusion(s, r);
   if (r->kind == MR_METRICS_SAMPLE) put_sample(s, r);
   if (r->kind == MR_METRICS_WRONG && !mr_sheet_add(&((tensorboard_t *)s->state)->wrong, r)) lose(s);
   if (r->kind == MR_METRICS_VALID || r->kind == MR_METRICS_TEST) put_wrong(s, r);
 }
 
-static void put_record(mr_stage_t *s, const mr_metrics_t *r) {
+static void tensorboard_put_record(mr_stage_t *s, const mr_metrics_t *r) {
   if (mr_metrics_is_numbers(r)) put_numbers(s, r);
   if (mr_built_in("PNG")) put_pictures(s, r);
   if (r->kind == MR_METRICS_FINAL) put_end(s);
@@ -357,7 +357,7 @@ static mr_err_t tensorboard_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    put_record(s, b[i]->data);
+    tensorboard_put_record(s, b[i]->data);
     mr_buf_unref(b[i]);
   }
   return k ? MR_OK : mr_idle(s);

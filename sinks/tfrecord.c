@@ -57,7 +57,7 @@ mr_err_t mr_tfrecords_open(mr_tfrecords_t *r, const char *path, mr_diag_t *diag)
 }
 
 /* Whether n bytes came into to[0,n). */
-static bool take(mr_tfrecords_t *r, void *to, size_t n) {
+static bool tfrecord_take(mr_tfrecords_t *r, void *to, size_t n) {
   if (n > r->left || fread(to, 1, n, r->file) != n) return false;
   r->left -= n;
   return true;
@@ -66,7 +66,7 @@ static bool take(mr_tfrecords_t *r, void *to, size_t n) {
 mr_err_t mr_tfrecords_next(mr_tfrecords_t *r, const uint8_t **data, size_t *n) {
   uint8_t head[MR_TFRECORD_HEAD];
   uint64_t len = 0;
-  if (!take(r, head, sizeof head) || !sum_is_right(head + 8, head, 8)) return MR_END;
+  if (!tfrecord_take(r, head, sizeof head) || !sum_is_right(head + 8, head, 8)) return MR_END;
   for (int i = 0; i < 8; i++) len |= (uint64_t)head[i] << 8 * i;
   if (r->left < MR_TFRECORD_TAIL || len > r->left - MR_TFRECORD_TAIL) return MR_END;
   size_t need = (size_t)len + MR_TFRECORD_TAIL;
@@ -75,7 +75,8 @@ mr_err_t mr_tfrecords_next(mr_tfrecords_t *r, const uint8_t **data, size_t *n) {
     if (!more) return MR_ERR_NOMEM;
     r->data = more, r->room = need;
   }
-  if (!take(r, r->data, need) || !sum_is_right(r->data + len, r->data, (size_t)len)) return MR_END;
+  if (!tfrecord_take(r, r->data, need) || !sum_is_right(r->data + len, r->data, (size_t)len))
+    return MR_END;
   *data = r->data, *n = (size_t)len;
   return MR_OK;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool grow(mr_told_steps_t *t) {
+static bool told_steps_grow(mr_told_steps_t *t) {
   if (t->n < t->room) return true;
   size_t room = t->room ? 2 * t->room : 8;
   mr_told_range_t *range = realloc(t->range, room * sizeof *range);
@@ -32,7 +32,7 @@ bool mr_told_steps_add(mr_told_steps_t *t, int64_t step) {
   } else if (joins_after) {
     after->first = step;
   } else {
-    if (!grow(t)) return false;
+    if (!told_steps_grow(t)) return false;
     memmove(t->range + at + 1, t->range + at, (t->n - at) * sizeof *t->range);
     t->range[at] = (mr_told_range_t){step, step};
     t->n++;

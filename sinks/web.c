@@ -150,13 +150,13 @@ static char *picture_json(web_t *w, const mr_metrics_t *r) {
   return n < 0 ? NULL : text;
 }
 
-static bool is_picture(const mr_metrics_t *r) {
+static bool web_is_picture(const mr_metrics_t *r) {
   return (r->kind == MR_METRICS_SAMPLE || r->kind == MR_METRICS_WRONG) && mr_built_in("PNG");
 }
 
 /* The text is made outside the lock that pages wait for. */
 static void keep_record(web_t *w, const mr_metrics_t *r) {
-  char *text = is_picture(r)              ? picture_json(w, r)
+  char *text = web_is_picture(r)          ? picture_json(w, r)
                : mr_metrics_is_numbers(r) ? mr_metrics_json(r)
                                           : NULL;
   if (!text) return;

@@ -32,7 +32,7 @@ static void thin_out(mr_web_log_t *l) {
   l->thinned++;
 }
 
-static bool make_room(mr_web_log_t *l) {
+static bool web_log_make_room(mr_web_log_t *l) {
   if (l->n == MR_WEB_LOG_MAX) thin_out(l);
   if (l->n < l->cap) return true;
   if (l->n == MR_WEB_LOG_MAX) return false; /* nothing may go */
@@ -44,7 +44,7 @@ static bool make_room(mr_web_log_t *l) {
 }
 
 void mr_web_log_add(mr_web_log_t *l, const char *text, bool stays) {
-  mr_web_message_t *m = make_room(l) ? mr_web_message(NULL, text) : NULL;
+  mr_web_message_t *m = web_log_make_room(l) ? mr_web_message(NULL, text) : NULL;
   if (!m) return;
   m->stays = stays;
   l->message[l->n++] = m;

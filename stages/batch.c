@@ -93,7 +93,7 @@ static bool is_walked(const mr_stage_t *s) {
 }
 
 /* Batches cross epochs. */
-static bool crosses(const batch_t *b) { return b->across || b->order == ORDER_GRAIN_WORKERS; }
+static bool batch_crosses(const batch_t *b) { return b->across || b->order == ORDER_GRAIN_WORKERS; }
 
 static const int64_t POSITION_MAX = INT64_C(1) << 62;
 
@@ -125,7 +125,7 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
     return MR_OK;
   }
   out->n_words = 0;
-  if (crosses(b)) MR_TRY(join_epochs(s, b->size, out));
+  if (batch_crosses(b)) MR_TRY(join_epochs(s, b->size, out));
   out->n_batches = (out->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
   if (out->n_batches < 1)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
@@ -204,7 +204,7 @@ static mr_err_t first_batch(mr_stage_t *s) {
   b->cut = 0;
   if (s->start_record) return go_to_record(s);
   if (!s->start_position && s->start_number) return b->first = s->start_number, check_first(s);
-  bool over = crosses(b) && i / b->size == spec->n_batches; /* only what is dropped is left */
+  bool over = batch_crosses(b) && i / b->size == spec->n_batches; /* only what is dropped is left */
   if (s->start_position < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
@@ -229,7 +229,8 @@ static mr_err_t batch_open(mr_stage_t *s) {
   if (is_walked(s)) {
     int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
     return mr_batch_walk_open(
-        s, (mr_batch_conf_t){b->size, b->drop, crosses(b), parts, b->host, &b->skip}, &b->walk);
+        s, (mr_batch_conf_t){b->size, b->drop, batch_crosses(b), parts, b->host, &b->skip},
+        &b->walk);
   }
   MR_TRY(first_batch(s));
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
@@ -272,7 +273,7 @@ static bool is_over(const mr_stage_t *s, int64_t number) {
   return spec->n_epochs && number >= spec->n_epochs * spec->n_batches;
 }
 
-static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
+static mr_err_t batch_fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   const mr_spec_t *spec = &s->out_spec[0];
   mr_chain_t *c = mr_in_chain(s, 0);
   int64_t epoch = number / spec->n_batches, next = number + s->n_workers;
@@ -280,7 +281,7 @@ static mr_err_t fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   buf->epoch = epoch;
   buf->flags = at.last ? MR_BUF_EPOCH_END : 0;
   /* What an epoch drops is passed with it; grain's DataLoader, which knows no epochs, leaves it. */
-  bool passed = at.last && !crosses(s->state);
+  bool passed = at.last && !batch_crosses(s->state);
   buf->position = passed ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
   buf->n = at.n, buf->first = at.first;
   if (!at.n) return MR_OK;
@@ -300,7 +301,7 @@ static mr_err_t batch_step(mr_stage_t *s) {
   if (mr_stopping(s)) return MR_END;
   mr_err_t e = mr_fresh(s, 0, &buf);
   if (e != MR_OK) return e;
-  e = fill(s, c->next, buf);
+  e = batch_fill(s, c->next, buf);
   if (e < 0) return mr_buf_unref(buf), e;
   c->next += s->n_workers;
   return mr_push(s, 0, buf);

@@ -5,7 +5,7 @@
 #include "stages/left_out.h"
 
 /* Batches that are all full, or those of epochs that have `records` each. */
-static mr_left_out_t layout_of(const mr_batch_walk_t *t, int64_t records) {
+static mr_left_out_t batch_go_to_layout_of(const mr_batch_walk_t *t, int64_t records) {
   int64_t size = t->conf.size;
   return (mr_left_out_t){t->conf.skip, size, (records + size - 1) / size, records};
 }
@@ -32,7 +32,7 @@ static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   }
   if (e != MR_OK) return e;
   t->part = (t->part + n) % parts, t->records += records;
-  note_passed(t, layout_of(t, 0), n);
+  note_passed(t, batch_go_to_layout_of(t, 0), n);
   return MR_OK;
 }
 
@@ -61,7 +61,7 @@ static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
     return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62", (long long)*n);
   mr__batch_note(t, 0);
   t->records = epochs * records;
-  note_passed(t, layout_of(t, records), epochs * batches);
+  note_passed(t, batch_go_to_layout_of(t, records), epochs * batches);
   *n -= epochs * batches;
   e = *n && *n < batches ? pass_full(s, t, *n) : MR_AGAIN;
   if (e == MR_OK) *n = 0;
@@ -102,7 +102,7 @@ static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int6
     mr_err_t e = epoch_records(s, t, &each);
     if (e != MR_OK) return *number = 0, e == MR_AGAIN ? MR_OK : e;
   }
-  mr_left_out_t layout = layout_of(t, each);
+  mr_left_out_t layout = batch_go_to_layout_of(t, each);
   return *number = mr_left_out_batch(&layout, record, most), MR_OK;
 }
 

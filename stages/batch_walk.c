@@ -17,7 +17,7 @@ void mr__batch_note(mr_batch_walk_t *t, int64_t part) {
   mr_walk_save(t->walk[part], t->given + part * t->words_part);
 }
 
-static void save(const mr_batch_walk_t *t, int64_t *word) {
+static void batch_walk_save(const mr_batch_walk_t *t, int64_t *word) {
   if (t->conf.parts > 1) *word++ = t->part;
   memcpy(word, t->given, (size_t)(t->conf.parts * t->words_part) * sizeof *word);
 }
@@ -64,8 +64,8 @@ static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t end
 }
 
 /* Up to a batch from one walk: MR_OK when it is full, else why it is not. */
-static mr_err_t collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
-                        mr_plan_t *plan) {
+static mr_err_t batch_walk_collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
+                                   mr_plan_t *plan) {
   mr_err_t e = MR_OK;
   mr_plan_clear(plan);
   while (mr_plan_n(plan) < t->conf.size && e == MR_OK)
@@ -79,7 +79,7 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) 
     mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may hold nothing */
     if (ending != MR_AGAIN) return ending;
     mr_walk_t *w = t->walk[t->part];
-    mr_err_t e = collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan);
+    mr_err_t e = batch_walk_collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan);
     if (e < 0) return e;
     if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream may well go on */
     bool whole = mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop);
@@ -103,7 +103,7 @@ mr_err_t mr__batch_plan(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
   p->over = false;
   mr_err_t e = find_batch(s, t, p);
   if (e != MR_OK) return e;
-  save(t, p->word);
+  batch_walk_save(t, p->word);
   p->number = t->number++;
   t->records += mr_plan_n(p->plan);
   if (!is_left_out(t, p->number)) t->kept += mr_plan_n(p->plan);
@@ -124,7 +124,7 @@ static void free_planned(mr__planned_t *p) {
   free(p->word);
 }
 
-static bool make(mr_stage_t *s, mr_batch_walk_t *t) {
+static bool batch_walk_make(mr_stage_t *s, mr_batch_walk_t *t) {
   mr_chain_t *c = mr_in_chain(s, 0);
   size_t n = (size_t)s->n_workers;
   t->words_part = s->in_spec[0].n_words;
@@ -150,7 +150,7 @@ mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t
   if (!t) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
   memset(t, 0, sizeof *t);
   t->conf = conf;
-  return make(s, t) ? MR_OK : mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a walk");
+  return batch_walk_make(s, t) ? MR_OK : mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a walk");
 }
 
 void mr_batch_walk_close(mr_batch_walk_t *t) {
@@ -165,7 +165,7 @@ void mr_batch_walk_close(mr_batch_walk_t *t) {
 /* ---- giving ---- */
 
 /* A stream that was read from its start has ended without a batch. */
-static void say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
+static void batch_walk_say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
   if (t->records || s->start_position || s->start_number || s->start_record) return;
   if (t->short_of > 0)
     mr_gave_nothing(s, "%lld records are fewer than a batch of %lld, and drop-remainder is set",
@@ -184,7 +184,7 @@ static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own,
   }
   mr__planned_t kept = *own;
   *own = t->ahead, t->ahead = kept;
-  if (own->over) say_nothing(s, t);
+  if (own->over) batch_walk_say_nothing(s, t);
   if (own->over) return t->ahead.over = true, MR_OK;
   mr_err_t e = mr__batch_plan(s, t, &t->ahead);
   *last = t->ahead.over || t->ahead.epoch != own->epoch;

@@ -25,7 +25,7 @@ static const mr_opt_t gather_opts[] = {
      .help = "Number of records in a whole batch; 0: those of all slices together."},
     {0}};
 
-static bool alike(const mr_spec_t *a, const mr_spec_t *b) {
+static bool gather_alike(const mr_spec_t *a, const mr_spec_t *b) {
   return mr_spec_alike(a, b) && a->n_words == b->n_words && a->n_batches == b->n_batches &&
          a->n_records == b->n_records && a->n_epochs == b->n_epochs;
 }
@@ -35,7 +35,7 @@ static mr_err_t gather_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   int64_t most = 0;
   for (t->n = 0; t->n < MR_MAX_PORTS && s->in_linked[t->n]; t->n++) {
-    if (!alike(&s->in_spec[t->n], &s->in_spec[0]))
+    if (!gather_alike(&s->in_spec[t->n], &s->in_spec[0]))
       return mr_stage_fail(s, MR_ERR_SHAPE,
                            "inputs a and %s are not slices of the same batches: want the same "
                            "records, sizes and epochs",
@@ -79,7 +79,7 @@ static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
   return MR_OK;
 }
 
-static mr_err_t ended(mr_stage_t *s, int i) {
+static mr_err_t gather_ended(mr_stage_t *s, int i) {
   if (!i || mr_stopping(s)) return MR_END;
   return mr_stage_fail(s, MR_ERR_DATA, "input %s has ended, but a has another batch",
                        s->def->in[i].name);
@@ -92,7 +92,7 @@ static mr_err_t gather_step(mr_stage_t *s) {
   if (e != MR_OK) return e;
   for (int i = 0; i < t->n && e == MR_OK; i++) {
     e = mr_pull(s, i, &b);
-    if (e == MR_END) e = ended(s, i);
+    if (e == MR_END) e = gather_ended(s, i);
     if (e != MR_OK) break;
     e = add_slice(s, i, b, out);
     mr_buf_unref(b);

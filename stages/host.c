@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static bool number(const char **at, int64_t *out) {
+static bool host_number(const char **at, int64_t *out) {
   char *end;
   if (**at < '0' || **at > '9') return false;
   *out = strtoll(*at, &end, 10);
@@ -15,7 +15,7 @@ mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t 
   *h = (mr_host_t){0, 1};
   if (!text || !*text) return MR_OK;
   const char *at = text;
-  bool good = number(&at, &h->i) && *at++ == '/' && number(&at, &h->n) && !*at;
+  bool good = host_number(&at, &h->i) && *at++ == '/' && host_number(&at, &h->n) && !*at;
   if (good && h->i < h->n && h->n <= size) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting host = %s: want I/N with 0 <= I < N <= %" PRId64 ", the batch",

@@ -1,19 +1,22 @@
 #include "stages/left_out.h"
 
 /* Records of batches [0,n), whether left out or not. */
-static int64_t records_of(const mr_left_out_t *t, int64_t n) {
+static int64_t left_out_records_of(const mr_left_out_t *t, int64_t n) {
   if (!t->batches) return n * t->size;
   return n / t->batches * t->records + n % t->batches * t->size;
 }
 
-static int64_t least(uint64_t step, int64_t n) { return step < (uint64_t)n ? (int64_t)step : n; }
+static int64_t left_out_least(uint64_t step, int64_t n) {
+  return step < (uint64_t)n ? (int64_t)step : n;
+}
 
 int64_t mr_left_out_before(const mr_left_out_t *t, int64_t n) {
-  int64_t records = records_of(t, n);
+  int64_t records = left_out_records_of(t, n);
   for (size_t i = 0; i < t->steps->n; i++) {
     uint64_t first = t->steps->row[i].first, last = t->steps->row[i].last;
     if (first > (uint64_t)n) break;
-    records -= records_of(t, least(last, n)) - records_of(t, first ? (int64_t)first - 1 : 0);
+    records -= left_out_records_of(t, left_out_least(last, n)) -
+               left_out_records_of(t, first ? (int64_t)first - 1 : 0);
   }
   return records;
 }

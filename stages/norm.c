@@ -20,7 +20,7 @@ static bool formula_agrees(const mr_norm_t *t) {
 }
 
 /* What torch gives for a byte: each step is rounded to f32. */
-static float number(int x, float mean, float std) {
+static float norm_number(int x, float mean, float std) {
   volatile float scaled = (float)x / 255.0f;
   volatile float centred = scaled - mean;
   return centred / std;
@@ -31,7 +31,7 @@ static void fill_channel(mr_norm_t *t, int c, double mean, double std) {
   t->inv[c] = 1.0f / t->std[c];
   t->rest[c] = (float)(1.0 / (double)t->std[c] - (double)t->inv[c]);
   for (int x = 0; x < 256; x++) {
-    t->table[c][x] = number(x, t->mean[c], t->std[c]);
+    t->table[c][x] = norm_number(x, t->mean[c], t->std[c]);
     uint16_t h = t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
     t->half16[c][0][x] = (uint8_t)h, t->half16[c][1][x] = (uint8_t)(h >> 8);
   }
@@ -46,8 +46,8 @@ void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool 
   t->avx512 = t->avx2 && mr_isa() >= MR_ISA_AVX512 && mr__norm_has_avx512();
 }
 
-static void plain(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
-                  void *dst) {
+static void norm_plain(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
+                       void *dst) {
   float *f = dst;
   mr_bf16_t *h = dst;
   uint8_t *b = dst;
@@ -66,7 +66,7 @@ static void plain(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dt
 
 void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out, void *dst) {
   if (n % 32 || !t->avx2)
-    plain(t, src, n, hwc, out, dst);
+    norm_plain(t, src, n, hwc, out, dst);
   else if (t->avx512 && out == MR_F32)
     mr__norm_avx512(t, src, n, hwc, dst);
   else if (t->avx512 && out == MR_BF16)
@@ -79,7 +79,7 @@ void mr_norm_any_init(mr_norm_any_t *t, int C, const double *mean, const double 
   *t = (mr_norm_any_t){.C = C};
   for (int c = 0; c < C; c++)
     for (int x = 0; x < 256; x++) {
-      t->table[c][x] = number(x, (float)mean[c], (float)std[c]);
+      t->table[c][x] = norm_number(x, (float)mean[c], (float)std[c]);
       t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
     }
 }

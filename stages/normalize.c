@@ -19,7 +19,7 @@ static const mr_vec_t cifar10_mean = {3, {0.4914, 0.4822, 0.4465}},
                       cifar10_std = {3, {0.2023, 0.1994, 0.2010}};
 
 /* A number for each channel; one that is given alone stands for all of them. */
-static mr_err_t spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
+static mr_err_t normalize_spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
   const normalize_t *t = s->state;
   if (v->n != 1 && v->n != t->in.C)
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -54,8 +54,8 @@ static mr_err_t normalize_plan(mr_stage_t *s) {
                          "setting preset = cifar10: is of 3 channels, and the pictures have %d; "
                          "set mean= and std=",
                          t->in.C);
-  MR_TRY(spread(s, "mean", &t->mean));
-  MR_TRY(spread(s, "std", &t->std));
+  MR_TRY(normalize_spread(s, "mean", &t->mean));
+  MR_TRY(normalize_spread(s, "std", &t->std));
   for (int c = 0; c < t->in.C; c++)
     if (!(t->std.v[c] > 0))
       return mr_stage_fail(s, MR_ERR_CONFIG, "std of channel %d is %g, want more than 0", c,

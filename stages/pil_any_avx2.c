@@ -59,8 +59,9 @@ INLINE sums_t half_block(const mr_pil_any_t *t, const uint8_t *row, const int *f
 }
 
 /* Loads go beyond a row: where that is beyond the picture's end, the row is copied first. */
-AVX2 static void row_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
-                            int h, int w, const uint8_t *end, uint8_t *dst) {
+AVX2 static void pil_any_avx2_row_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src,
+                                         int stride, int h, int w, const uint8_t *end,
+                                         uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
   uint8_t padded[MR_PIL_TABLE_MAX + REACH] = {0};
   for (int y = 0; y < h; y++, src += stride, dst += out) {
@@ -95,8 +96,8 @@ INLINE __m128i column_block(const uint8_t *src, int stride, int taps, const int1
 }
 
 /* Rows of `width` pixels, 16 or more. */
-AVX2 static void column_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
-                               int width, uint8_t *dst) {
+AVX2 static void pil_any_avx2_column_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src,
+                                            int stride, int width, uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
   for (int y = 0; y < out; y++, dst += width) {
     int block = y / 16, at = 32 * t->pairs * block + 2 * (y - mr__pil_any_at(block, out));
@@ -118,17 +119,17 @@ AVX2 void mr__pil_any_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H, 
     const uint8_t *rows = src + (c * H + b.i) * W + b.j;
     int stride = W;
     if (down_first) {
-      column_passes(&p->pass[b.h], out, rows, W, b.w, scratch);
-      row_passes(&p->pass[b.w], out, scratch, b.w, out, b.w, scratch + out * b.w, dst);
+      pil_any_avx2_column_passes(&p->pass[b.h], out, rows, W, b.w, scratch);
+      pil_any_avx2_row_passes(&p->pass[b.w], out, scratch, b.w, out, b.w, scratch + out * b.w, dst);
       continue;
     }
     if (b.w != out) {
       uint8_t *to = b.h == out ? dst : scratch;
-      row_passes(&p->pass[b.w], out, rows, W, b.h, b.w, end, to);
+      pil_any_avx2_row_passes(&p->pass[b.w], out, rows, W, b.h, b.w, end, to);
       rows = to, stride = out;
     }
     if (b.h != out)
-      column_passes(&p->pass[b.h], out, rows, stride, out, dst);
+      pil_any_avx2_column_passes(&p->pass[b.h], out, rows, stride, out, dst);
     else if (b.w == out)
       for (int y = 0; y < out; y++) memcpy(dst + y * out, rows + y * W, (size_t)out);
   }

@@ -58,8 +58,8 @@ INLINE void row_block(const mr_pil_any_t *t, int b, const uint8_t *row, int stri
   }
 }
 
-AVX512 static void row_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
-                              int h, int w, uint8_t *dst) {
+AVX512 static void pil_any_avx512_row_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src,
+                                             int stride, int h, int w, uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
   for (int b = 0; b < t->blocks; b++) {
     int x = mr__pil_any_at(b, out), at = pass->first[x];
@@ -108,8 +108,9 @@ INLINE __m256i column_block(const uint8_t *src, int stride, int taps, const int1
 }
 
 /* Rows of `width` pixels. */
-AVX512 static void column_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src, int stride,
-                                 int width, uint8_t *dst) {
+AVX512 static void pil_any_avx512_column_passes(const mr_pil_pass_t *pass, int out,
+                                                const uint8_t *src, int stride, int width,
+                                                uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;
   for (int y = 0; y < out; y++, dst += width) {
     int b = y / 16, at = 32 * t->pairs * b + 2 * (y - mr__pil_any_at(b, out));
@@ -130,17 +131,17 @@ AVX512 void mr__pil_any_avx512(const mr_pil_t *p, const uint8_t *src, int C, int
     const uint8_t *rows = src + (c * H + b.i) * W + b.j;
     int stride = W;
     if (down_first) {
-      column_passes(&p->pass[b.h], out, rows, W, b.w, scratch);
-      row_passes(&p->pass[b.w], out, scratch, b.w, out, b.w, dst);
+      pil_any_avx512_column_passes(&p->pass[b.h], out, rows, W, b.w, scratch);
+      pil_any_avx512_row_passes(&p->pass[b.w], out, scratch, b.w, out, b.w, dst);
       continue;
     }
     if (b.w != out) {
       uint8_t *to = b.h == out ? dst : scratch;
-      row_passes(&p->pass[b.w], out, rows, W, b.h, b.w, to);
+      pil_any_avx512_row_passes(&p->pass[b.w], out, rows, W, b.h, b.w, to);
       rows = to, stride = out;
     }
     if (b.h != out)
-      column_passes(&p->pass[b.h], out, rows, stride, out, dst);
+      pil_any_avx512_column_passes(&p->pass[b.h], out, rows, stride, out, dst);
     else if (b.w == out)
       for (int y = 0; y < out; y++) memcpy(dst + y * out, rows + y * W, (size_t)out);
   }

@@ -44,27 +44,28 @@ AVX2 static inline __m256i column_mix(__m256i a, __m256i b, __m256i high, __m256
   return _mm256_packus_epi16(_mm256_packus_epi32(ll, lh), _mm256_packus_epi32(hl, hh));
 }
 
-AVX2 static inline __m256i both(const int16_t *pair) {
+AVX2 static inline __m256i pil_avx2_both(const int16_t *pair) {
   int32_t word;
   memcpy(&word, pair, sizeof word);
   return _mm256_set1_epi32(word);
 }
 
 /* Rows of 32 pixels, stride apart, to 32 rows of 32. */
-AVX2 static void column_pass(const mr_pil_pass_t *t, const uint8_t *src, int stride, uint8_t *dst) {
+AVX2 static void pil_avx2_column_pass(const mr_pil_pass_t *t, const uint8_t *src, int stride,
+                                      uint8_t *dst) {
   for (int y = 0; y < 32; y++) {
     const uint8_t *r0 = src + t->first[y] * stride, *r1 = t->count[y] > 1 ? r0 + stride : r0;
     __m256i a = _mm256_loadu_si256((const __m256i *)r0);
     __m256i b = _mm256_loadu_si256((const __m256i *)r1);
-    __m256i v = column_mix(a, b, both(t->high + 2 * y), both(t->low + 2 * y));
+    __m256i v = column_mix(a, b, pil_avx2_both(t->high + 2 * y), pil_avx2_both(t->low + 2 * y));
     _mm256_storeu_si256((__m256i *)(dst + 32 * y), v);
   }
 }
 
 /* All rows of a box.  A row may be read up to 16 bytes past its box, which is still the picture,
    save for the picture's last row: `last` says so, and that row goes through a padded copy. */
-AVX2 static void row_passes(const mr_pil_pass_t *t, const uint8_t *src, mr_box_t b, bool last,
-                            uint8_t *dst) {
+AVX2 static void pil_avx2_row_passes(const mr_pil_pass_t *t, const uint8_t *src, mr_box_t b,
+                                     bool last, uint8_t *dst) {
   int rows = last ? b.h - 1 : b.h;
   for (int y = 0; y < rows; y++) row_pass(t, src + 32 * y, dst + 32 * y);
   if (!last) return;
@@ -80,11 +81,11 @@ AVX2 void mr__pil_crop_avx2(const mr_pil_t *p, const uint8_t *src, int C, int H,
     bool last = c == C - 1 && b.i + b.h == H;
     if (b.w != 32) {
       uint8_t *to = b.h == 32 ? dst : scratch;
-      row_passes(&p->pass[b.w], rows, b, last, to);
+      pil_avx2_row_passes(&p->pass[b.w], rows, b, last, to);
       rows = to;
     }
     if (b.h != 32) {
-      column_pass(&p->pass[b.h], rows, 32, dst);
+      pil_avx2_column_pass(&p->pass[b.h], rows, 32, dst);
     } else if (b.w == 32) {
       memcpy(dst, rows, 1024);
     }

@@ -38,8 +38,8 @@ static const uint8_t below[2][64] = {{PAIRS(0), PAIRS(4), PAIRS(8), PAIRS(12)},
                                      {PAIRS(16), PAIRS(20), PAIRS(24), PAIRS(28)}};
 
 /* h rows of w pixels, 32 apart; nothing outside of a row is read. */
-AVX512 static void row_passes(const mr_pil_pass_t *t, const uint8_t *src, int h, int w,
-                              uint8_t *dst) {
+AVX512 static void pil_avx512_row_passes(const mr_pil_pass_t *t, const uint8_t *src, int h, int w,
+                                         uint8_t *dst) {
   const mr_pil_wide_t *v = t->wide;
   const __mmask64 row = ((__mmask64)1 << w) - 1;
   const __m512i pick0 = _mm512_loadu_si512(v->pick[0]), pick1 = _mm512_loadu_si512(v->pick[1]);
@@ -54,7 +54,7 @@ AVX512 static void row_passes(const mr_pil_pass_t *t, const uint8_t *src, int h,
   }
 }
 
-AVX512 static inline __m512i both(const int16_t *pair) {
+AVX512 static inline __m512i pil_avx512_both(const int16_t *pair) {
   int32_t word;
   memcpy(&word, pair, sizeof word);
   return _mm512_set1_epi32(word);
@@ -62,14 +62,15 @@ AVX512 static inline __m512i both(const int16_t *pair) {
 
 /* Rows of 32 pixels, one after the other, to 32 of them.  A pixel of one tap has the row below for
    its second, with no weight: that row may lie behind the last and is then not loaded. */
-AVX512 static void column_pass(const mr_pil_pass_t *t, const uint8_t *src, int h, uint8_t *dst) {
+AVX512 static void pil_avx512_column_pass(const mr_pil_pass_t *t, const uint8_t *src, int h,
+                                          uint8_t *dst) {
   const mr_pil_wide_t *v = t->wide;
   const __m512i place = _mm512_loadu_si512(upper);
   const __m512i pick0 = _mm512_loadu_si512(below[0]), pick1 = _mm512_loadu_si512(below[1]);
   for (int y = 0; y < 32; y++, dst += 32) {
     __mmask64 rows = t->first[y] + 1 < h ? ~(__mmask64)0 : 0xFFFFFFFFu;
     __m512i pixels = _mm512_maskz_loadu_epi8(rows, src + t->first[y] * 32);
-    __m512i high = both(v->high + 2 * y), low = both(v->low + 2 * y);
+    __m512i high = pil_avx512_both(v->high + 2 * y), low = pil_avx512_both(v->low + 2 * y);
     __m512i a = weigh16(_mm512_maskz_permutexvar_epi8(LOWER, pick0, pixels), high, low);
     __m512i b = weigh16(_mm512_maskz_permutexvar_epi8(LOWER, pick1, pixels), high, low);
     _mm256_storeu_si256((__m256i *)dst, upper_bytes(a, b, place));
@@ -82,11 +83,11 @@ AVX512 void mr__pil_crop_avx512(const mr_pil_t *p, const uint8_t *src, int C, in
     const uint8_t *rows = src + (c * H + b.i) * 32 + b.j;
     if (b.w != 32) {
       uint8_t *to = b.h == 32 ? dst : scratch;
-      row_passes(&p->pass[b.w], rows, b.h, b.w, to);
+      pil_avx512_row_passes(&p->pass[b.w], rows, b.h, b.w, to);
       rows = to;
     }
     if (b.h != 32) {
-      column_pass(&p->pass[b.h], rows, b.h, dst);
+      pil_avx512_column_pass(&p->pass[b.h], rows, b.h, dst);
     } else if (b.w == 32) {
       memcpy(dst, rows, 1024);
     }

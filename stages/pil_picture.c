@@ -2,14 +2,14 @@
 
 #include <string.h>
 
-static size_t rounded(size_t n) { return (n + 63) / 64 * 64; }
+static size_t pil_picture_rounded(size_t n) { return (n + 63) / 64 * 64; }
 
 static size_t planes_bytes(int C, int h, int w) { return (size_t)C * (size_t)h * (size_t)w; }
 
 size_t mr_pil_picture_scratch(const mr_pixels_t *in, int out) {
   int side = in->H > in->W ? in->H : in->W;
-  return rounded(mr_pil_scratch(side, out)) + rounded(planes_bytes(in->C, in->H, in->W)) +
-         planes_bytes(in->C, out, out);
+  return pil_picture_rounded(mr_pil_scratch(side, out)) +
+         pil_picture_rounded(planes_bytes(in->C, in->H, in->W)) + planes_bytes(in->C, out, out);
 }
 
 /* a * b / 255, rounded, as Pillow's MULDIV255. */
@@ -36,7 +36,8 @@ static void unpremultiply(uint8_t *planes, int n) {
 }
 
 /* The box's pixels as planes without gaps. */
-static void cut(const mr_pixels_t *in, const uint8_t *src, mr_box_t b, uint8_t *planes) {
+static void pil_picture_cut(const mr_pixels_t *in, const uint8_t *src, mr_box_t b,
+                            uint8_t *planes) {
   if (in->hwc) {
     mr_pixels_split(src + (b.i * in->W + b.j) * in->C, in->W * in->C, b.h, b.w, in->C, planes);
     return;
@@ -52,13 +53,13 @@ void mr_pil_picture(const mr_pil_picture_t *p, const uint8_t *src, mr_box_t b, u
   int out = p->pil.out, side = in->H > in->W ? in->H : in->W;
   bool resizes = b.h != out || b.w != out; /* else Pillow copies */
   bool weighs = p->alpha && in->C == 4 && resizes;
-  uint8_t *rows = scratch, *planes = rows + rounded(mr_pil_scratch(side, out));
-  uint8_t *done = planes + rounded(planes_bytes(in->C, in->H, in->W));
+  uint8_t *rows = scratch, *planes = rows + pil_picture_rounded(mr_pil_scratch(side, out));
+  uint8_t *done = planes + pil_picture_rounded(planes_bytes(in->C, in->H, in->W));
   if (!in->hwc && !weighs) {
     mr_pil_crop(&p->pil, src, in->C, in->H, in->W, b, dst, rows);
     return;
   }
-  cut(in, src, b, planes);
+  pil_picture_cut(in, src, b, planes);
   if (weighs) premultiply(planes, b.h * b.w);
   uint8_t *to = in->hwc ? done : dst;
   mr_pil_crop(&p->pil, planes, in->C, b.h, b.w, (mr_box_t){.h = b.h, .w = b.w}, to, rows);

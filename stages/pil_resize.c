@@ -10,16 +10,16 @@ static uint8_t weigh(const uint8_t *pixel, int stride, const int32_t *q, int n) 
 }
 
 /* h rows of pixels, stride apart, to h rows of `out`. */
-static void row_passes(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride, int h,
-                       uint8_t *dst) {
+static void pil_resize_row_passes(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride,
+                                  int h, uint8_t *dst) {
   for (int y = 0; y < h; y++, src += stride, dst += out)
     for (int x = 0; x < out; x++)
       dst[x] = weigh(src + t->first[x], 1, t->q + x * t->taps, t->count[x]);
 }
 
 /* Rows of `width` pixels, stride apart, to `out` rows. */
-static void column_pass(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride, int width,
-                        uint8_t *dst) {
+static void pil_resize_column_pass(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride,
+                                   int width, uint8_t *dst) {
   for (int y = 0; y < out; y++)
     for (int x = 0; x < width; x++)
       dst[y * width + x] =
@@ -37,15 +37,15 @@ void mr__pil_plane(const mr_pil_pass_t *down, const mr_pil_pass_t *across, const
   if (h == out_h && w == out_w) {
     copy_rows(src, stride, h, w, dst);
   } else if (h == out_h) {
-    row_passes(across, out_w, src, stride, h, dst);
+    pil_resize_row_passes(across, out_w, src, stride, h, dst);
   } else if (w == out_w) {
-    column_pass(down, out_h, src, stride, w, dst);
+    pil_resize_column_pass(down, out_h, src, stride, w, dst);
   } else if (down_first) {
-    column_pass(down, out_h, src, stride, w, scratch);
-    row_passes(across, out_w, scratch, w, out_h, dst);
+    pil_resize_column_pass(down, out_h, src, stride, w, scratch);
+    pil_resize_row_passes(across, out_w, scratch, w, out_h, dst);
   } else {
-    row_passes(across, out_w, src, stride, h, scratch);
-    column_pass(down, out_h, scratch, out_w, out_w, dst);
+    pil_resize_row_passes(across, out_w, src, stride, h, scratch);
+    pil_resize_column_pass(down, out_h, scratch, out_w, out_w, dst);
   }
 }
 

@@ -30,33 +30,33 @@ mr_err_t mr_pixels_plan(mr_stage_t *s, const char *field, int channels_max, int 
 }
 
 /* C is a constant where these are inlined. */
-static inline __attribute__((always_inline)) void split(const uint8_t *src, int stride, int H,
-                                                        int W, int C, uint8_t *dst) {
+static inline __attribute__((always_inline)) void pixels_split(const uint8_t *src, int stride,
+                                                               int H, int W, int C, uint8_t *dst) {
   for (int y = 0; y < H; y++, src += stride)
     for (int c = 0; c < C; c++)
       for (int x = 0; x < W; x++) dst[(c * H + y) * W + x] = src[x * C + c];
 }
 
-static inline __attribute__((always_inline)) void join(const uint8_t *src, int n, int C,
-                                                       uint8_t *dst) {
+static inline __attribute__((always_inline)) void pixels_join(const uint8_t *src, int n, int C,
+                                                              uint8_t *dst) {
   for (int k = 0; k < n; k++)
     for (int c = 0; c < C; c++) dst[k * C + c] = src[c * n + k];
 }
 
 void mr_pixels_split(const uint8_t *src, int stride, int H, int W, int C, uint8_t *dst) {
   switch (C) {
-    case 1: split(src, stride, H, W, 1, dst); break;
-    case 3: split(src, stride, H, W, 3, dst); break;
-    case 4: split(src, stride, H, W, 4, dst); break;
-    default: split(src, stride, H, W, C, dst);
+    case 1: pixels_split(src, stride, H, W, 1, dst); break;
+    case 3: pixels_split(src, stride, H, W, 3, dst); break;
+    case 4: pixels_split(src, stride, H, W, 4, dst); break;
+    default: pixels_split(src, stride, H, W, C, dst);
   }
 }
 
 void mr_pixels_join(const uint8_t *src, int H, int W, int C, uint8_t *dst) {
   switch (C) {
-    case 1: join(src, H * W, 1, dst); break;
-    case 3: join(src, H * W, 3, dst); break;
-    case 4: join(src, H * W, 4, dst); break;
-    default: join(src, H * W, C, dst);
+    case 1: pixels_join(src, H * W, 1, dst); break;
+    case 3: pixels_join(src, H * W, 3, dst); break;
+    case 4: pixels_join(src, H * W, 4, dst); break;
+    default: pixels_join(src, H * W, C, dst);
   }
 }

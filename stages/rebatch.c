@@ -109,7 +109,7 @@ static void release(mr_stage_t *s, mr_buf_t *out) {
   t->in = NULL, t->used = 0;
 }
 
-static mr_err_t fill(mr_stage_t *s, mr_buf_t *out) {
+static mr_err_t rebatch_fill(mr_stage_t *s, mr_buf_t *out) {
   rebatch_t *t = s->state;
   while (out->n < t->size) {
     if (!t->in) {
@@ -129,9 +129,9 @@ static mr_err_t fill(mr_stage_t *s, mr_buf_t *out) {
 
 /* MR_OK also for the stream's last records.  Those before a stop are kept for the resumed run,
    whose batches would else begin elsewhere. */
-static mr_err_t gather(mr_stage_t *s, mr_buf_t *out) {
+static mr_err_t rebatch_gather(mr_stage_t *s, mr_buf_t *out) {
   const rebatch_t *t = s->state;
-  mr_err_t e = fill(s, out);
+  mr_err_t e = rebatch_fill(s, out);
   return e == MR_END && out->n && !t->drop && !mr_stopping(s) ? MR_OK : e;
 }
 
@@ -139,7 +139,7 @@ static mr_err_t gather(mr_stage_t *s, mr_buf_t *out) {
 static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
   rebatch_t *t = s->state;
   mr_buf_t *whole = mr_pool_get(t->pool);
-  mr_err_t e = gather(s, whole);
+  mr_err_t e = rebatch_gather(s, whole);
   int from = 0, n = whole->n;
   mr_host_slice(&t->host, &from, &n);
   if (e == MR_OK) mr_buf_append(&s->in_spec[0], whole, from, n, out);
@@ -149,7 +149,7 @@ static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
 }
 
 /* A stream that was read from its start has ended without a whole batch. */
-static void say_nothing(mr_stage_t *s, int n) {
+static void rebatch_say_nothing(mr_stage_t *s, int n) {
   const rebatch_t *t = s->state;
   if (t->given || !n || mr_stopping(s) || s->start_position || s->start_number) return;
   mr_gave_nothing(s, "%d records are fewer than a batch of %lld, and drop-remainder is set", n,
@@ -161,8 +161,8 @@ static mr_err_t rebatch_step(mr_stage_t *s) {
   mr_buf_t *out;
   mr_err_t e = mr_fresh(s, 0, &out);
   if (e != MR_OK) return e;
-  e = t->pool ? gather_slice(s, out) : gather(s, out);
-  if (e == MR_END) say_nothing(s, out->n);
+  e = t->pool ? gather_slice(s, out) : rebatch_gather(s, out);
+  if (e == MR_END) rebatch_say_nothing(s, out->n);
   if (e != MR_OK) return mr_buf_unref(out), e;
   t->given = true;
   out->position = t->before_position;

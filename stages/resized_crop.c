@@ -53,7 +53,7 @@ static void resized_crop_close(mr_stage_t *s) {
   mr_pil_fini(&t->pil.pil);
 }
 
-static mr_box_t draw_box(const resized_crop_t *t, mr_philox_t *g) {
+static mr_box_t resized_crop_draw_box(const resized_crop_t *t, mr_philox_t *g) {
   mr_box_t b;
   for (int k = 0; k < 10; k++) {
     double area = t->H * t->W * mr_philox_uniform(g, t->scale[0], t->scale[1]);
@@ -72,7 +72,7 @@ static mr_err_t resized_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
   mr_value_t *to = &out->field[t->pil.in.field];
   mr_box_t b;
   if (in->rng) {
-    b = draw_box(t, in->rng);
+    b = resized_crop_draw_box(t, in->rng);
     mr_draw_note(out,
                  (uint64_t)b.i | (uint64_t)b.j << 16 | (uint64_t)b.h << 32 | (uint64_t)b.w << 48);
   } else {

@@ -11,8 +11,8 @@
 #include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
-static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
-                     mr_eqn_t **e) {
+static mr_err_t checkpoint_emit(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,
+                                mr_eqn_t **e) {
   mr_attr_t attr[] = {mr_attr_fn("jaxpr", body), mr_attr_int("saved", n_saved)};
   *e = mr_emit(f, &mr_op_checkpoint, body->n_in, in, 2, attr, body->n_out);
   return mr_rule_done(f);
@@ -25,7 +25,7 @@ mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_
   if (n_saved < 0 || n_saved > body->n_out)
     return mr__call_refuse(f, "checkpoint", "the last %d of %d results are to be kept", n_saved,
                            body->n_out);
-  MR_TRY(emit(f, body, n_saved, in, &e));
+  MR_TRY(checkpoint_emit(f, body, n_saved, in, &e));
   for (int i = 0; i < body->n_out - n_saved; i++) out[i] = e->out[i];
   return MR_OK;
 }
@@ -39,7 +39,7 @@ static mr_err_t checkpoint_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *d
   return mr__call_shape(e, "jaxpr", out, diag);
 }
 
-static mr_err_t checkpoint_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+static mr_err_t checkpoint_checkpoint_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
@@ -84,8 +84,8 @@ static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
 }
 
 /* The jvp of the body, which gives out the same saved values: y, dy and their tangents, saved. */
-static mr_err_t tangent_body(const mr_eqn_t *e, int n, const int *wrt, mr_fn_t **out,
-                             mr_diag_t *diag) {
+static mr_err_t checkpoint_tangent_body(const mr_eqn_t *e, int n, const int *wrt, mr_fn_t **out,
+                                        mr_diag_t *diag) {
   mr_fn_t *j;
   MR_TRY(mr_jvp(mr_attr_called(e, "jaxpr"), n, wrt, &j, diag));
   int saved = (int)mr_attr_get(e, "saved")->i[0], y = e->n_out - saved, at = 0;
@@ -117,9 +117,9 @@ static mr_err_t checkpoint_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
     wrt[n++] = i;
   }
   if (!n) return MR_OK;
-  if (tangent_body(e, n, wrt, &body, &why) < 0) return mr__call_failed(f, &why);
+  if (checkpoint_tangent_body(e, n, wrt, &body, &why) < 0) return mr__call_failed(f, &why);
   int saved = (int)mr_attr_get(e, "saved")->i[0], y = e->n_out - saved;
-  mr_err_t err = emit(f, body, saved, in, &c);
+  mr_err_t err = checkpoint_emit(f, body, saved, in, &c);
   mr_fn_destroy(body);
   for (int i = 0; i < e->n_out && err >= 0; i++) dout[i] = c->out[y + i];
   return err;
@@ -136,7 +136,7 @@ static mr_err_t checkpoint_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched
   if (mr_vmap_axis(mr_attr_called(e, "jaxpr"), f->axis_name, mr_batch_size(e->n_in, in), axes, NULL,
                    &body, &why) < 0)
     return mr__call_failed(f, &why);
-  mr_err_t err = emit(f, body, (int)mr_attr_get(e, "saved")->i[0], v, &c);
+  mr_err_t err = checkpoint_emit(f, body, (int)mr_attr_get(e, "saved")->i[0], v, &c);
   mr_fn_destroy(body);
   for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};
   return err;
@@ -167,7 +167,7 @@ const mr_op_def_t mr_op_checkpoint = {
     .batch = checkpoint_batch,
     .reach = mr__call_reach,
     .spend = checkpoint_spend,
-    .open = checkpoint_open,
+    .open = checkpoint_checkpoint_open,
     .sample = checkpoint_sample,
     .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_CALL,

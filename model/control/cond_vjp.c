@@ -31,8 +31,8 @@ typedef struct reverse {
   int n_place, cap;
 } reverse_t;
 
-static mr_err_t differentiate(const reverse_t *r, branch_t *b, const mr_fn_t *f,
-                              mr_var_t *const *dout) {
+static mr_err_t cond_vjp_differentiate(const reverse_t *r, branch_t *b, const mr_fn_t *f,
+                                       mr_var_t *const *dout) {
   mr_fn_t *j = b->j;
   mr_var_t **x = mr_mem_take(&j->mem, (size_t)(2 * r->n_in + 1) * sizeof(mr_var_t *));
   mr_var_t **dx = x + r->n_in;
@@ -62,7 +62,7 @@ static void take_place(reverse_t *r, branch_t *b, mr_var_t *v) {
   b->kept[i] = v;
 }
 
-static void keep(reverse_t *r, branch_t *b, mr_var_t *v) {
+static void cond_vjp_keep(reverse_t *r, branch_t *b, mr_var_t *v) {
   if (v->literal || b->live[v->id]) return;
   b->live[v->id] = true;
   if (!b->forth[v->id] || !v->def) return;
@@ -70,10 +70,10 @@ static void keep(reverse_t *r, branch_t *b, mr_var_t *v) {
     take_place(r, b, v);
     return;
   }
-  for (int k = 0; k < v->def->n_in; k++) keep(r, b, v->def->in[k]);
+  for (int k = 0; k < v->def->n_in; k++) cond_vjp_keep(r, b, v->def->in[k]);
 }
 
-static void find_kept(reverse_t *r, branch_t *b) {
+static void cond_vjp_find_kept(reverse_t *r, branch_t *b) {
   const mr_fn_t *j = b->j;
   for (int i = 0; i < r->n_in; i++) b->forth[j->in[i]->id] = b->varies[j->in[i]->id] = true;
   for (int i = 0; i < b->n_forth; i++) {
@@ -86,12 +86,12 @@ static void find_kept(reverse_t *r, branch_t *b) {
     }
   }
   for (int i = 0; i < r->n_in; i++)
-    if (b->dx[i]) keep(r, b, b->dx[i]);
+    if (b->dx[i]) cond_vjp_keep(r, b, b->dx[i]);
   for (int i = j->n_eqn - 1; i >= b->n_forth; i--) {
     const mr_eqn_t *e = j->eqn[i];
     bool wanted = false;
     for (int k = 0; k < e->n_out; k++) wanted |= b->live[e->out[k]->id];
-    for (int k = 0; wanted && k < e->n_in; k++) keep(r, b, e->in[k]);
+    for (int k = 0; wanted && k < e->n_in; k++) cond_vjp_keep(r, b, e->in[k]);
   }
 }
 
@@ -114,7 +114,7 @@ static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map,
 }
 
 /* Whether equation i of j is part of the way back. */
-static bool goes_back(const branch_t *b, int i) {
+static bool cond_vjp_goes_back(const branch_t *b, int i) {
   const mr_eqn_t *e = b->j->eqn[i];
   for (int k = 0; k < e->n_out; k++)
     if (b->live[e->out[k]->id] && (i >= b->n_forth || !b->varies[e->out[k]->id])) return true;
@@ -137,7 +137,7 @@ static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, 
   for (int k = 0; k < r->n_out; k++)
     if (b->ct[k]) map[b->ct[k]->id] = mr_fn_input(g, b->ct[k]->aval);
   for (int i = 0; i < j->n_eqn && g->diag.code >= 0; i++)
-    if (goes_back(b, i)) mr__copy_eqn(g, j->eqn[i], map);
+    if (cond_vjp_goes_back(b, i)) mr__copy_eqn(g, j->eqn[i], map);
   for (int i = 0; i < r->n_in && g->diag.code >= 0; i++)
     if (r->in[i])
       all[n++] = b->dx[i] ? mr__mapped(g, map, b->dx[i]) : mr_lax_full(g, &j->in[i]->aval, 0);
@@ -152,7 +152,7 @@ static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_va
     branch_t *b = &r->branch[i];
     b->j = mr_fn_create();
     if (!b->j) return mr_fail(why, MR_ERR_NOMEM, "cond: no memory for its vjp");
-    if (differentiate(r, b, fns[i], dout) < 0)
+    if (cond_vjp_differentiate(r, b, fns[i], dout) < 0)
       return mr_fail(why, b->j->diag.code, "%s", b->j->diag.text);
     r->cap += b->j->n_var;
   }
@@ -170,7 +170,7 @@ static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_va
     b->forth = mr_mem_take(&f->mem, 3 * n);
     b->varies = b->forth + n, b->live = b->varies + n;
     b->kept = mr_mem_take(&f->mem, (size_t)(r->cap + 1) * sizeof(mr_var_t *));
-    find_kept(r, b);
+    cond_vjp_find_kept(r, b);
   }
   return MR_OK;
 }
@@ -190,8 +190,8 @@ static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forth, mr_fn_t **back, 
 }
 
 /* The first cond gives the kept values too; the second takes them. */
-static mr_err_t run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forth, mr_fn_t **back,
-                         mr_var_t *const *dout, mr_var_t **din) {
+static mr_err_t cond_vjp_run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forth, mr_fn_t **back,
+                                  mr_var_t *const *dout, mr_var_t **din) {
   mr_eqn_t *own = r->e->out[0]->def, *c;
   const mr_fn_t *const *fns = (const mr_fn_t *const *)(uintptr_t)forth;
   MR_TRY(mr_eqn_widen(f, own, mr_attr_fns("branches", r->n, fns), r->n_place, r->place));
@@ -222,7 +222,7 @@ mr_err_t mr__cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_v
   mr_fn_t **forth = mr_mem_take(&f->mem, 2 * n * sizeof(mr_fn_t *)), **back = forth + n;
   mr_err_t err = study(&r, f, fns, dout, &why);
   if (err >= 0) err = write_ways(&r, forth, back, &why);
-  if (err >= 0) err = run_back(&r, f, forth, back, dout, din);
+  if (err >= 0) err = cond_vjp_run_back(&r, f, forth, back, dout, din);
   if (why.code < 0) err = mr__call_failed(f, &why);
   for (int i = 0; i < r.n; i++) {
     mr_fn_destroy(forth[i]), mr_fn_destroy(back[i]);

@@ -7,8 +7,8 @@
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
-static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule, mr_var_t *const *in,
-                     mr_eqn_t **e) {
+static mr_err_t custom_jvp_call_emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
+                                     mr_var_t *const *in, mr_eqn_t **e) {
   mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", body), mr_attr_fn("jvp_jaxpr", rule)};
   *e = mr_emit(f, &mr_op_custom_jvp_call, body->n_in, in, rule ? 2 : 1, attr, body->n_out);
   return mr_rule_done(f);
@@ -19,12 +19,12 @@ mr_err_t mr_lax_custom_jvp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *rule,
   mr_eqn_t *e;
   MR_TRY(mr__call_whole(f, "custom_jvp_call", "the function", body));
   MR_TRY(mr__call_whole(f, "custom_jvp_call", "the rule", rule));
-  MR_TRY(emit(f, body, rule, in, &e));
+  MR_TRY(custom_jvp_call_emit(f, body, rule, in, &e));
   for (int i = 0; i < body->n_out; i++) out[i] = e->out[i];
   return MR_OK;
 }
 
-static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+static mr_err_t custom_jvp_call_custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   if (!mr_attr_find(e, "jvp_jaxpr")) return mr__call_shape(e, "call_jaxpr", out, diag);
   const mr_fn_t *rule = mr_attr_called(e, "jvp_jaxpr");
   if (rule->n_in != 2 * e->n_in || rule->n_out != 2 * e->n_out)
@@ -43,7 +43,7 @@ static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+static mr_err_t custom_jvp_call_custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "call_jaxpr", out);
 }
 
@@ -66,13 +66,15 @@ static mr_err_t apply_rule(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **d, mr_var_t
   return mr_rule_done(f);
 }
 
-static mr_err_t custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+static mr_err_t custom_jvp_call_custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
+                                           mr_var_t **dout) {
   mr_var_t **d = mr_mem_copy(&f->mem, din, (size_t)e->n_in, sizeof(mr_var_t *));
   return apply_rule(f, e, d, dout);
 }
 
 /* The rule is linear in the tangents, so that its transpose is the same at any: at zero. */
-static mr_err_t custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+static mr_err_t custom_jvp_call_custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                                           mr_var_t **din) {
   mr_var_t **d = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   mr_var_t **dy = mr_mem_take(&f->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < e->n_in; i++) d[i] = mr_lax_full(f, &e->in[i]->aval, 0);
@@ -84,8 +86,8 @@ static mr_err_t custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
   return mr_rule_done(f);
 }
 
-static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
-                             mr_batched_t *out) {
+static mr_err_t custom_jvp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                             mr_batched_t *out) {
   mr_diag_t why = {0};
   mr_fn_t *body = NULL, *rule = NULL;
   mr_eqn_t *c = NULL;
@@ -98,7 +100,7 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
       mr_vmap_axis(mr_attr_called(e, "call_jaxpr"), f->axis_name, size, axes, NULL, &body, &why);
   if (err >= 0 && mr_attr_find(e, "jvp_jaxpr"))
     err = mr_vmap_axis(mr_attr_called(e, "jvp_jaxpr"), f->axis_name, size, axes, NULL, &rule, &why);
-  err = err < 0 ? mr__call_failed(f, &why) : emit(f, body, rule, v, &c);
+  err = err < 0 ? mr__call_failed(f, &why) : custom_jvp_call_emit(f, body, rule, v, &c);
   for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};
   mr_fn_destroy(body);
   mr_fn_destroy(rule);
@@ -106,7 +108,7 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
 }
 
 /* log(1 + exp(x)) y, whose rule knows that the slope is the logistic function. */
-static bool custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+static bool custom_jvp_call_custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b = mr_fn_create(), *r = mr_fn_create();
   mr_aval_t a = mr_aval_of(MR_F32, 2, 3);
@@ -130,13 +132,13 @@ const mr_op_def_t mr_op_custom_jvp_call = {
     .name = "custom_jvp_call",
     .n_in = -1,
     .n_out = -1,
-    .shape = custom_shape,
-    .jvp = custom_jvp,
-    .vjp = custom_vjp,
-    .batch = custom_batch,
+    .shape = custom_jvp_call_custom_shape,
+    .jvp = custom_jvp_call_custom_jvp,
+    .vjp = custom_jvp_call_custom_vjp,
+    .batch = custom_jvp_call_custom_batch,
     .own_rule = true,
-    .open = custom_open,
-    .sample = custom_sample,
+    .open = custom_jvp_call_custom_open,
+    .sample = custom_jvp_call_custom_sample,
     .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_CALL,
 };

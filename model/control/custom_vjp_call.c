@@ -11,8 +11,8 @@
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
-static mr_err_t emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, const mr_fn_t *bwd,
-                     mr_var_t *const *in, mr_eqn_t **e) {
+static mr_err_t custom_vjp_call_emit(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd,
+                                     const mr_fn_t *bwd, mr_var_t *const *in, mr_eqn_t **e) {
   mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", body), mr_attr_fn("fwd_jaxpr", fwd),
                       mr_attr_fn("bwd_jaxpr", bwd)};
   *e = mr_emit(f, &mr_op_custom_vjp_call, body->n_in, in, 3, attr, body->n_out);
@@ -25,7 +25,7 @@ mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, 
   MR_TRY(mr__call_whole(f, "custom_vjp_call", "the function", body));
   MR_TRY(mr__call_whole(f, "custom_vjp_call", "fwd", fwd));
   MR_TRY(mr__call_whole(f, "custom_vjp_call", "bwd", bwd));
-  MR_TRY(emit(f, body, fwd, bwd, in, &e));
+  MR_TRY(custom_vjp_call_emit(f, body, fwd, bwd, in, &e));
   for (int i = 0; i < body->n_out; i++) out[i] = e->out[i];
   return MR_OK;
 }
@@ -37,7 +37,7 @@ static int own_results(const mr_eqn_t *e) {
   return custom_spent(e) ? e->n_out - (int)mr_attr_get(e, "residuals")->i[0] : e->n_out;
 }
 
-static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+static mr_err_t custom_vjp_call_custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
   int n_out = own_results(e), kept = fwd->n_out - n_out;
   if (fwd->n_in != e->n_in || n_out < 0 || kept < 0 || bwd->n_in != kept + n_out ||
@@ -62,11 +62,12 @@ static mr_err_t custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-static mr_err_t custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+static mr_err_t custom_vjp_call_custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "call_jaxpr", out);
 }
 
-static mr_err_t custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
+static mr_err_t custom_vjp_call_custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
+                                           mr_var_t **dout) {
   if (custom_spent(e)) return mr_jvp_open(f, e, din, dout);
   return mr_fail(&f->diag, MR_ERR_NORULE,
                  "%s%scustom_vjp_call: forward mode (jvp, jacfwd, linearize) cannot go through a "
@@ -119,7 +120,8 @@ static bool has_any(int n, mr_var_t *const *v) {
 }
 
 /* Cotangents of what was residual already come where a graph is swept twice. */
-static mr_err_t custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+static mr_err_t custom_vjp_call_custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                                           mr_var_t **din) {
   int more = custom_spent(e) ? e->n_out - own_results(e) : 0;
   MR_TRY(custom_spend(f, e->out[0]->def));
   int n_out = own_results(e);
@@ -143,8 +145,8 @@ static mr_err_t map_bwd(const mr_eqn_t *e, int64_t size, const int *axes, mr_fn_
   return err;
 }
 
-static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
-                             mr_batched_t *out) {
+static mr_err_t custom_vjp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                                             mr_batched_t *out) {
   mr_diag_t why = {0};
   mr_fn_t *body = NULL, *fwd = NULL, *bwd = NULL;
   mr_eqn_t *c = NULL;
@@ -158,7 +160,7 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   if (err >= 0)
     err = mr_vmap_axis(mr_attr_called(e, "fwd_jaxpr"), f->axis_name, size, axes, NULL, &fwd, &why);
   if (err >= 0) err = map_bwd(e, size, axes, &bwd, &why);
-  err = err < 0 ? mr__call_failed(f, &why) : emit(f, body, fwd, bwd, v, &c);
+  err = err < 0 ? mr__call_failed(f, &why) : custom_vjp_call_emit(f, body, fwd, bwd, v, &c);
   for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};
   mr_fn_destroy(body);
   mr_fn_destroy(fwd);
@@ -167,7 +169,7 @@ static mr_err_t custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
 }
 
 /* sin(x) y with its gradient written out. */
-static bool custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+static bool custom_vjp_call_custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *body = mr_fn_create(), *fwd = mr_fn_create(), *bwd = mr_fn_create();
   mr_aval_t a = mr_aval_of(MR_F32, 2, 3);
@@ -192,14 +194,14 @@ const mr_op_def_t mr_op_custom_vjp_call = {
     .name = "custom_vjp_call",
     .n_in = -1,
     .n_out = -1,
-    .shape = custom_shape,
-    .jvp = custom_jvp,
-    .vjp = custom_vjp,
-    .batch = custom_batch,
-    .open = custom_open,
+    .shape = custom_vjp_call_custom_shape,
+    .jvp = custom_vjp_call_custom_jvp,
+    .vjp = custom_vjp_call_custom_vjp,
+    .batch = custom_vjp_call_custom_batch,
+    .open = custom_vjp_call_custom_open,
     .spend = custom_spend,
     .spent = custom_spent,
-    .sample = custom_sample,
+    .sample = custom_vjp_call_custom_sample,
     .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_CALL,
     .own_rule = true,

@@ -57,7 +57,7 @@ mr_err_t mr__scan_stacked(const mr_aval_t *a, int64_t n, mr_aval_t *out, mr_diag
 }
 
 /* Attributes may come from a text: no count is believed. */
-static mr_err_t check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
+static mr_err_t scan_check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_fn_t *body = mr_attr_called(e, "jaxpr");
   int64_t consts = mr_attr_get(e, "num_consts")->i[0], carry = mr_attr_get(e, "num_carry")->i[0];
   if (mr_attr_get(e, "length")->i[0] < 0) return mr_shape_fail(e, diag, "length is negative");
@@ -80,7 +80,7 @@ static mr_err_t stacked(const mr_eqn_t *e, const mr_aval_t *a, int64_t n, mr_ava
 
 static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   char want[MR_AVAL_TEXT], got[MR_AVAL_TEXT];
-  MR_TRY(check_counts(e, diag));
+  MR_TRY(scan_check_counts(e, diag));
   mr_scan_parts_t p = mr__scan_parts(e);
   for (int i = 0; i < e->n_in; i++) {
     mr_aval_t a = p.body->in[i]->aval;
@@ -202,7 +202,7 @@ const mr_op_def_t mr_op_scan = {
 /* ---- fori_loop with bounds that are known: a scan that carries the counter, as in jax ---- */
 
 /* (constants..., i, carries...) -> (i + 1, carries...) */
-static mr_fn_t *counted(const mr_fn_t *body, int n_consts) {
+static mr_fn_t *scan_counted(const mr_fn_t *body, int n_consts) {
   mr_fn_t *b = mr_fn_create();
   if (!b) return NULL;
   mr_var_t **out = mr_mem_take(&b->mem, (size_t)(body->n_out + 1) * sizeof(mr_var_t *));
@@ -226,7 +226,7 @@ mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *bod
   if (!mr_aval_equal(&body->in[n_consts]->aval, &counter))
     return mr__call_refuse(f, "fori_loop", "the counter, which is input %d, is %s, want i32[]",
                            n_consts, mr_aval_text(&body->in[n_consts]->aval, text));
-  mr_fn_t *b = counted(body, n_consts);
+  mr_fn_t *b = scan_counted(body, n_consts);
   if (!b) return mr_fail(&f->diag, MR_ERR_NOMEM, "fori_loop: no memory");
   mr_scan_t s = {
       .length = hi > lo ? (int64_t)hi - lo : 0, .n_consts = n_consts, .n_carry = body->n_out + 1};

@@ -14,7 +14,7 @@ typedef struct forward {
   int *wrt;       /* [n_wrt] the operands that have one */
 } forward_t;
 
-static void find_moving(forward_t *s, mr_var_t *const *din) {
+static void scan_jvp_find_moving(forward_t *s, mr_var_t *const *din) {
   for (int i = 0; i < s->n_in; i++) s->in[i] = din[i] && mr_is_float(s->p.body->in[i]->aval.dtype);
   mr__loop_moves(s->p.body, s->p.s.n_consts, s->p.s.n_carry, s->in, s->out);
   for (int i = 0; i < s->n_in; i++)
@@ -77,7 +77,7 @@ mr_err_t mr__scan_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_va
   s.out = s.in + e->n_in;
   s.wrt = mr_mem_take(&f->mem, (size_t)(3 * e->n_in + 1) * sizeof(int));
   int *at = s.wrt + e->n_in;
-  find_moving(&s, din);
+  scan_jvp_find_moving(&s, din);
   if (!s.n_wrt) return MR_OK;
   mr_diag_t why = {0};
   mr_scan_t scan;

@@ -37,7 +37,7 @@ static void find_active(reverse_t *r, const mr_fn_t *f) {
 }
 
 /* j: the step with its equations swept backwards. */
-static mr_err_t differentiate(reverse_t *r, mr_var_t *const *dout) {
+static mr_err_t scan_vjp_differentiate(reverse_t *r, mr_var_t *const *dout) {
   mr_fn_t *j = r->j;
   const mr_fn_t *body = r->p.body;
   mr_var_t **y = mr_mem_take(&j->mem, (size_t)(r->n_out + 1) * sizeof(mr_var_t *));
@@ -61,7 +61,7 @@ static mr_err_t differentiate(reverse_t *r, mr_var_t *const *dout) {
 
 /* ---- what is kept ---- */
 
-static void keep(reverse_t *r, mr_var_t *v) {
+static void scan_vjp_keep(reverse_t *r, mr_var_t *v) {
   if (v->literal || r->live[v->id]) return;
   r->live[v->id] = true;
   if (!r->forth[v->id]) return;
@@ -70,10 +70,10 @@ static void keep(reverse_t *r, mr_var_t *v) {
     if (!row) r->kept[r->n_kept++] = v;
     return;
   }
-  for (int k = 0; v->def && k < v->def->n_in; k++) keep(r, v->def->in[k]);
+  for (int k = 0; v->def && k < v->def->n_in; k++) scan_vjp_keep(r, v->def->in[k]);
 }
 
-static void find_kept(reverse_t *r) {
+static void scan_vjp_find_kept(reverse_t *r) {
   const mr_fn_t *j = r->j;
   for (int i = 0; i < r->n_in; i++) {
     r->forth[j->in[i]->id] = true;
@@ -89,19 +89,19 @@ static void find_kept(reverse_t *r) {
     }
   }
   for (int i = 0; i < r->n_in; i++)
-    if (r->grad[i]) keep(r, r->grad[i]);
+    if (r->grad[i]) scan_vjp_keep(r, r->grad[i]);
   for (int i = j->n_eqn - 1; i >= r->n_forth; i--) {
     const mr_eqn_t *e = j->eqn[i];
     bool wanted = false;
     for (int k = 0; k < e->n_out; k++) wanted |= r->live[e->out[k]->id];
-    for (int k = 0; wanted && k < e->n_in; k++) keep(r, e->in[k]);
+    for (int k = 0; wanted && k < e->n_in; k++) scan_vjp_keep(r, e->in[k]);
   }
 }
 
 /* ---- the two steps ---- */
 
 /* Gives the scan that stands in the graph the kept values as results. */
-static mr_err_t widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag_t *diag) {
+static mr_err_t scan_vjp_widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag_t *diag) {
   mr_fn_t *b = mr_fn_create(), *step;
   const mr_fn_t *j = r->j;
   int n = r->n_out + r->n_kept;
@@ -141,7 +141,7 @@ static void back_inputs(reverse_t *r, mr_fn_t *b, mr_var_t **map, mr_var_t **sum
 }
 
 /* Whether equation i of j is part of the step back. */
-static bool goes_back(const reverse_t *r, int i) {
+static bool scan_vjp_goes_back(const reverse_t *r, int i) {
   const mr_eqn_t *e = r->j->eqn[i];
   for (int k = 0; k < e->n_out; k++)
     if (r->live[e->out[k]->id] && (i >= r->n_forth || !r->varies[e->out[k]->id])) return true;
@@ -156,7 +156,7 @@ static mr_err_t step_back(reverse_t *r, mr_var_t **map, mr_scan_t *s, mr_fn_t **
   mr_var_t **all = mr_mem_take(&b->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
   back_inputs(r, b, map, sum, s);
   for (int i = 0; i < r->j->n_eqn && b->diag.code >= 0; i++)
-    if (goes_back(r, i)) mr__copy_eqn(b, r->j->eqn[i], map);
+    if (scan_vjp_goes_back(r, i)) mr__copy_eqn(b, r->j->eqn[i], map);
   for (int i = 0; i < r->n_in && b->diag.code >= 0; i++) {
     if (!r->grad[i]) continue;
     mr_var_t *d = mr__mapped(b, map, r->grad[i]);
@@ -166,8 +166,8 @@ static mr_err_t step_back(reverse_t *r, mr_var_t **map, mr_scan_t *s, mr_fn_t **
 }
 
 /* The scan back on the operands of e, what was kept of it and the cotangents of its results. */
-static mr_err_t run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step, const mr_scan_t *s,
-                         mr_var_t *const *dout, mr_var_t **din) {
+static mr_err_t scan_vjp_run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step, const mr_scan_t *s,
+                                  mr_var_t *const *dout, mr_var_t **din) {
   const mr_eqn_t *e = r->e;
   int n = 0, consts = r->p.s.n_consts, rows = consts + r->p.s.n_carry;
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(step->n_in + 1) * sizeof(mr_var_t *));
@@ -189,19 +189,20 @@ static mr_err_t run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step, const mr
 
 static mr_err_t reverse(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_t **din,
                         mr_diag_t *why) {
-  if (differentiate(r, dout) < 0) return mr_fail(why, r->j->diag.code, "%s", r->j->diag.text);
+  if (scan_vjp_differentiate(r, dout) < 0)
+    return mr_fail(why, r->j->diag.code, "%s", r->j->diag.text);
   size_t n = (size_t)r->j->n_var + 1;
   r->forth = mr_mem_take(&f->mem, 3 * n);
   r->varies = r->forth + n;
   r->live = r->varies + n;
   mr_var_t **map = mr_mem_take(&f->mem, 3 * n * sizeof(mr_var_t *));
   r->kept = map + 2 * n;
-  find_kept(r);
+  scan_vjp_find_kept(r);
   mr_fn_t *step;
   mr_scan_t s;
-  MR_TRY(widen(r, f, map, why));
+  MR_TRY(scan_vjp_widen(r, f, map, why));
   MR_TRY(step_back(r, map + n, &s, &step, why));
-  mr_err_t err = run_back(r, f, step, &s, dout, din);
+  mr_err_t err = scan_vjp_run_back(r, f, step, &s, dout, din);
   mr_fn_destroy(step);
   return err;
 }

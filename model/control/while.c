@@ -10,8 +10,8 @@
 #include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
-static mr_err_t emit(mr_fn_t *f, const mr_fn_t *cond, int n_cond, const mr_fn_t *body, int n_body,
-                     mr_var_t *const *in, mr_eqn_t **e) {
+static mr_err_t while_emit(mr_fn_t *f, const mr_fn_t *cond, int n_cond, const mr_fn_t *body,
+                           int n_body, mr_var_t *const *in, mr_eqn_t **e) {
   mr_attr_t attr[] = {mr_attr_fn("body_jaxpr", body), mr_attr_int("body_nconsts", n_body),
                       mr_attr_fn("cond_jaxpr", cond), mr_attr_int("cond_nconsts", n_cond)};
   *e = mr_emit(f, &mr_op_while, n_cond + body->n_in, in, 4, attr, body->n_out);
@@ -34,7 +34,7 @@ mr_err_t mr_lax_while(mr_fn_t *f, const mr_fn_t *cond, int n_cond_consts, const 
   if (cond->n_out != 1)
     return mr__call_refuse(f, "while", "the condition gives %d values, want one bool[]",
                            cond->n_out);
-  MR_TRY(emit(f, cond, n_cond_consts, body, n_body_consts, in, &e));
+  MR_TRY(while_emit(f, cond, n_cond_consts, body, n_body_consts, in, &e));
   for (int k = 0; k < e->n_out; k++) out[k] = e->out[k];
   return MR_OK;
 }
@@ -48,7 +48,7 @@ mr_while_parts_t mr__while_parts(const mr_eqn_t *e) {
 }
 
 /* Attributes may come from a text: no count is believed. */
-static mr_err_t check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
+static mr_err_t while_check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_fn_t *cond = mr_attr_called(e, "cond_jaxpr"), *body = mr_attr_called(e, "body_jaxpr");
   int64_t n_cond = mr_attr_get(e, "cond_nconsts")->i[0];
   int64_t n_body = mr_attr_get(e, "body_nconsts")->i[0];
@@ -61,7 +61,7 @@ static mr_err_t check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
 }
 
 static mr_err_t while_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  MR_TRY(check_counts(e, diag));
+  MR_TRY(while_check_counts(e, diag));
   mr_while_parts_t p = mr__while_parts(e);
   int first = p.n_cond + p.n_body;
   for (int i = 0; i < p.cond->n_in; i++) {
@@ -87,7 +87,7 @@ typedef struct forward {
   int *wrt, n_wrt, n_dconst, n_dcarry;
 } forward_t;
 
-static void find_moving(forward_t *s, const mr_eqn_t *e, mr_var_t *const *din) {
+static void while_find_moving(forward_t *s, const mr_eqn_t *e, mr_var_t *const *din) {
   for (int i = 0; i < s->p.body->n_in; i++)
     s->in[i] = din[s->p.n_cond + i] && mr_is_float(s->p.body->in[i]->aval.dtype);
   mr__loop_moves(s->p.body, s->p.n_body, s->p.n_carry, s->in, s->out);
@@ -99,7 +99,7 @@ static void find_moving(forward_t *s, const mr_eqn_t *e, mr_var_t *const *din) {
 }
 
 /* (constants, their tangents, carries, their tangents) -> (carries, their tangents) */
-static mr_err_t tangent_body(const forward_t *s, mr_fn_t **out, mr_diag_t *diag) {
+static mr_err_t while_tangent_body(const forward_t *s, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *j, *b = mr_fn_create();
   mr_err_t err = mr_jvp(s->p.body, s->n_wrt, s->wrt, &j, diag);
   if (err < 0) return mr_fn_destroy(b), err;
@@ -136,7 +136,7 @@ static mr_err_t while_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, m
   s.in = mr_mem_take(&f->mem, (size_t)(n_in + e->n_out) + 1);
   s.out = s.in + n_in;
   s.wrt = mr_mem_take(&f->mem, (size_t)(n_in + 1) * sizeof(int));
-  find_moving(&s, e, din);
+  while_find_moving(&s, e, din);
   if (!s.n_wrt) return MR_OK;
   mr_diag_t why = {0};
   mr_fn_t *body = NULL, *cond = NULL;
@@ -149,9 +149,10 @@ static mr_err_t while_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, m
   for (int i = s.p.n_body; i < n_in; i++)
     if (s.in[i])
       in[n++] = din[first + i] ? din[first + i] : mr_lax_full(f, &e->in[first + i]->aval, 0);
-  if (tangent_body(&s, &body, &why) >= 0) tangent_cond(&s, &cond, &why);
-  mr_err_t err = why.code < 0 ? mr__call_failed(f, &why)
-                              : emit(f, cond, s.p.n_cond, body, s.p.n_body + s.n_dconst, in, &c);
+  if (while_tangent_body(&s, &body, &why) >= 0) tangent_cond(&s, &cond, &why);
+  mr_err_t err = why.code < 0
+                     ? mr__call_failed(f, &why)
+                     : while_emit(f, cond, s.p.n_cond, body, s.p.n_body + s.n_dconst, in, &c);
   for (int k = 0; k < e->n_out && err >= 0; k++)
     if (s.in[s.p.n_body + k]) dout[k] = c->out[at++];
   mr_fn_destroy(body);

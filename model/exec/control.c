@@ -8,12 +8,13 @@
 #include "model/control/while.h"
 #include "model/exec/sub.h"
 
-static mr_err_t no_memory(const mr_call_t *c, mr_diag_t *diag) {
+static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
 }
 
 /* The bytes of a carry, from its memory to another place or to the host. */
-static void move(const mr_call_t *c, void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+static void control_move(const mr_call_t *c, void *to, const void *from, size_t bytes,
+                         mr_copy_way_t way) {
   if (to != from && bytes) c->backend->copy(to, from, bytes, way);
 }
 
@@ -43,7 +44,7 @@ static void *carry_at(const mr_call_t *c, char *second, int k, int64_t done, int
 }
 
 /* Points the step at its values. */
-static void aim(const mr_call_t *c, int64_t step) {
+static void control_aim(const mr_call_t *c, int64_t step) {
   scan_t *l = c->state;
   int64_t n = l->s.length, row = l->s.reverse ? n - 1 - step : step;
   int first = l->s.n_consts, n_in = c->eqn->n_in;
@@ -64,9 +65,9 @@ static void scan_run(const mr_call_t *c) {
   int first = l->s.n_consts;
   for (int i = 0; i < first; i++) l->in[i] = c->in[i];
   for (int k = 0; k < l->s.n_carry && !l->s.length; k++)
-    move(c, c->out[k], c->in[first + k], l->size[c->eqn->n_in + k], MR_COPY_WITHIN);
+    control_move(c, c->out[k], c->in[first + k], l->size[c->eqn->n_in + k], MR_COPY_WITHIN);
   for (int64_t step = 0; step < l->s.length; step++) {
-    aim(c, step);
+    control_aim(c, step);
     mr__sub_run(l->body, l->in, l->out);
   }
 }
@@ -75,14 +76,14 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_eqn_t *e = c->eqn;
   mr_scan_parts_t p = mr__scan_parts(e);
   scan_t *l = calloc(1, sizeof *l);
-  if (!l) return no_memory(c, diag);
+  if (!l) return control_no_memory(c, diag);
   c->state = l;
   c->fini = scan_fini;
   l->s = p.s;
   l->size = calloc((size_t)(e->n_in + e->n_out) + 1, sizeof *l->size);
   l->in = calloc((size_t)e->n_in + 1, sizeof *l->in);
   l->out = calloc((size_t)e->n_out + 1, sizeof *l->out);
-  if (!l->size || !l->in || !l->out) return no_memory(c, diag);
+  if (!l->size || !l->in || !l->out) return control_no_memory(c, diag);
   MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
   for (int i = 0; i < e->n_in; i++) l->size[i] = mr_aval_bytes(&p.body->in[i]->aval);
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
@@ -127,7 +128,7 @@ static bool holds(const mr_call_t *c) {
   char *verdict = (char *)c->scratch + l->verdict;
   uint8_t yes = 0;
   mr__sub_run(l->cond, l->to_cond, (void *[]){verdict});
-  move(c, &yes, verdict, sizeof yes, MR_COPY_OUT);
+  control_move(c, &yes, verdict, sizeof yes, MR_COPY_OUT);
   return yes;
 }
 
@@ -147,20 +148,20 @@ static void while_run(const mr_call_t *c) {
     for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = l->out[k];
   }
   for (int k = 0; k < l->n_carry; k++)
-    move(c, c->out[k], now[k], carry_bytes(c, k), MR_COPY_WITHIN);
+    control_move(c, c->out[k], now[k], carry_bytes(c, k), MR_COPY_WITHIN);
 }
 
 mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
   mr_while_parts_t p = mr__while_parts(c->eqn);
   loop_t *l = calloc(1, sizeof *l);
-  if (!l) return no_memory(c, diag);
+  if (!l) return control_no_memory(c, diag);
   c->state = l;
   c->fini = loop_fini;
   l->n_cond = p.n_cond, l->n_body = p.n_body, l->n_carry = p.n_carry;
   l->to_cond = calloc((size_t)p.cond->n_in + 1, sizeof *l->to_cond);
   l->to_body = calloc((size_t)p.body->n_in + 1, sizeof *l->to_body);
   l->out = calloc((size_t)p.n_carry + 1, sizeof *l->out);
-  if (!l->to_cond || !l->to_body || !l->out) return no_memory(c, diag);
+  if (!l->to_cond || !l->to_body || !l->out) return control_no_memory(c, diag);
   MR_TRY(mr__sub_create(c, p.cond, &l->cond, diag));
   MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
   size_t body_at = mr__sub_bytes(l->cond);
@@ -195,7 +196,7 @@ static void choice_fini(void *state) {
 static void cond_run(const mr_call_t *c) {
   choice_t *s = c->state;
   int32_t index;
-  move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
+  control_move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
   int j = index < 0 ? 0 : index < s->n ? index : s->n - 1;
   mr__sub_run(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
 }
@@ -204,12 +205,12 @@ mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_fn_t *const *b;
   int n = mr__cond_branches(c->eqn, &b);
   choice_t *s = calloc(1, sizeof *s);
-  if (!s) return no_memory(c, diag);
+  if (!s) return control_no_memory(c, diag);
   c->state = s;
   c->fini = choice_fini;
   s->n = n;
   s->inner = calloc((size_t)n, sizeof *s->inner);
-  if (!s->inner) return no_memory(c, diag);
+  if (!s->inner) return control_no_memory(c, diag);
   for (int j = 0; j < n; j++) {
     s->inner[j] = (mr_call_inner_t){.runs = 1, .branch = j};
     MR_TRY(mr__sub_create(c, b[j], &s->inner[j].exec, diag));

@@ -8,7 +8,7 @@
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
-static void bind(mr_exec_t *x, void **slot, int block) {
+static void exec_bind(mr_exec_t *x, void **slot, int block) {
   const mr_block_t *b = &x->plan.block[block];
   assert(block >= 0 && block < x->plan.n_block);
   assert(b->place != MR_BLOCK_ARENA || b->offset + b->bytes <= x->plan.bytes);
@@ -38,7 +38,7 @@ static void write_literals(mr_exec_t *x, const mr_eqn_t *e) {
 }
 
 static void bind_var(mr_exec_t *x, void **slot, const mr_var_t *v) {
-  bind(x, slot, x->plan.of_var[v->id]);
+  exec_bind(x, slot, x->plan.of_var[v->id]);
   if (v->literal) write_literal(x, v);
 }
 
@@ -79,7 +79,7 @@ void mr__exec_bind(mr_exec_t *x) {
     }
     for (int k = 0; k < c->eqn->n_in; k++) bind_var(x, &c->in[k], c->eqn->in[k]);
     for (int k = 0; k < c->eqn->n_out; k++) bind_var(x, &c->out[k], c->eqn->out[k]);
-    if (x->plan.of_scratch[i] >= 0) bind(x, &c->scratch, x->plan.of_scratch[i]);
+    if (x->plan.of_scratch[i] >= 0) exec_bind(x, &c->scratch, x->plan.of_scratch[i]);
     bind_inner(c);
   }
   for (int i = 0; i < f->n_out; i++) bind_var(x, &x->result[i], f->out[i]);
@@ -118,8 +118,8 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
   return x->constants ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph's literals");
 }
 
-static mr_err_t compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o,
-                        mr_diag_t *diag) {
+static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o,
+                             mr_diag_t *diag) {
   MR_TRY(mr__exec_plan(x, f, o, o->lender != NULL, diag));
   if (o->plan_only) return MR_OK;
   MR_TRY(take_arena(x, o->lender, diag));
@@ -143,7 +143,7 @@ mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_ex
   x->threads = o->threads ? o->threads : b->threads();
   x->pin = o->pin;
   int before = b->begin(x->threads, false);
-  mr_err_t err = compile(x, f, o, diag);
+  mr_err_t err = exec_compile(x, f, o, diag);
   b->end(before);
   if (err < 0) {
     mr_exec_destroy(x);
@@ -194,7 +194,7 @@ static bool run_calls(mr_exec_t *x) {
   return open;
 }
 
-static void run(mr_exec_t *x, const void *const *in, void *const *out) {
+static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   assert(x->arena || !x->plan.bytes); /* not one of plan_only */
   for (int i = 0; i < x->n_patch; i++) {
     const mr_exec_patch_t *p = &x->patch[i];
@@ -216,7 +216,7 @@ static void run(mr_exec_t *x, const void *const *in, void *const *out) {
 
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   int64_t from = x->profile ? mr_now_ns() : 0;
-  run(x, in, out);
+  exec_run(x, in, out);
   if (x->profile) x->wall_ns += mr_now_ns() - from;
 }
 

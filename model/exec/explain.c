@@ -28,7 +28,7 @@ static void find_users(const mr_fn_t *f, users_t *u) {
 }
 
 /* Of what runs; an op that moves and changes the dtype is a cast. */
-static mr_move_kind_t kind_of(const mr_eqn_t *e) {
+static mr_move_kind_t explain_kind_of(const mr_eqn_t *e) {
   if (e->n_in && e->in[0]->aval.dtype != e->out[0]->aval.dtype) return MR_MOVE_CAST;
   return e->op == &mr_op_transpose ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
 }
@@ -44,13 +44,13 @@ typedef struct pace {
   const char *when;
 } pace_t;
 
-static void add_eqn(mr_explained_t *r, const mr_call_t *c, const users_t *u, pace_t p) {
+static void explain_add_eqn(mr_explained_t *r, const mr_call_t *c, const users_t *u, pace_t p) {
   const mr_eqn_t *e = c->eqn;
   mr_cost_t cost = mr_cost_of(e);
   double bytes = cost.bytes;
   int id = e->n_out ? e->out[0]->id : 0;
   if (e->op->moves && e->n_in && e->n_out)
-    add_move(r, (mr_move_row_t){.kind = kind_of(e),
+    add_move(r, (mr_move_row_t){.kind = explain_kind_of(e),
                                 .eqn = e,
                                 .user = u->first[id],
                                 .n_user = u->count[id],
@@ -78,7 +78,7 @@ static void add_eqn(mr_explained_t *r, const mr_call_t *c, const users_t *u, pac
 }
 
 /* An output that stands elsewhere at the end of a run is copied to the caller's array. */
-static void add_outputs(mr_explained_t *r, const mr_exec_t *x) {
+static void explain_add_outputs(mr_explained_t *r, const mr_exec_t *x) {
   const mr_fn_t *f = x->fn;
   for (int i = 0; i < f->n_out; i++) {
     const mr_block_t *b = &x->plan.block[x->plan.of_var[f->out[i]->id]];
@@ -111,7 +111,7 @@ static void add_composite(mr_explained_t *r, const mr_eqn_t *e, pace_t p) {
 }
 
 /* x's equations, and those of what they run. */
-static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag_t *diag) {
+static mr_err_t explain_collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
   users_t u = {calloc((size_t)f->n_var + 1, sizeof *u.first),
                calloc((size_t)f->n_var + 1, sizeof *u.count)};
@@ -124,8 +124,8 @@ static mr_err_t collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag
     r->n_alias += !c->run;
     add_composite(r, c->eqn, p);
     for (int k = 0; k < c->n_inner && e >= 0; k++)
-      e = collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);
-    if (c->run && !c->n_inner) add_eqn(r, c, &u, p);
+      e = explain_collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);
+    if (c->run && !c->n_inner) explain_add_eqn(r, c, &u, p);
   }
   free(u.first);
   free(u.count);
@@ -147,8 +147,8 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
       .composite = calloc(n + 1, sizeof *r->composite)};
   if (!r->move || !r->product || !r->composite)
     return mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
-  MR_TRY(collect(r, x, (pace_t){1, NULL}, diag));
-  add_outputs(r, x);
+  MR_TRY(explain_collect(r, x, (pace_t){1, NULL}, diag));
+  explain_add_outputs(r, x);
   return MR_OK;
 }
 

@@ -7,14 +7,14 @@
 /* Tensors below this many elements in all: one thread is faster than calling others together. */
 #define SERIAL_ELEMS 8192
 
-static bool is_small(const mr_eqn_t *e) {
+static bool lower_is_small(const mr_eqn_t *e) {
   int64_t n = 0;
   for (int k = 0; k < e->n_in; k++) n += mr_aval_elems(&e->in[k]->aval);
   for (int k = 0; k < e->n_out; k++) n += mr_aval_elems(&e->out[k]->aval);
   return n < SERIAL_ELEMS && !e->op->product; /* products know their own size */
 }
 
-static mr_err_t ask(mr_call_t *c, mr_diag_t *diag) {
+static mr_err_t lower_ask(mr_call_t *c, mr_diag_t *diag) {
   for (const mr_op_lower_t *l = c->eqn->op->lower; l && l->backend; l++)
     if (!strcmp(l->backend, c->backend->name)) return l->lower(c, diag);
   return c->backend->lower(c, diag);
@@ -27,7 +27,7 @@ static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
   if (e->op->kind == MR_OP_ALIAS) return MR_OK;
   mr_err_t err = e->op->kind == MR_OP_CALL
                      ? mr_fail(&own, MR_ERR_NORULE, "was not opened before lowering (compiler bug)")
-                     : ask(c, &own);
+                     : lower_ask(c, &own);
   if (err >= 0) return err;
   if (strstr(own.text, e->op->name)) return mr_fail(diag, err, "%s", own.text);
   return mr_fail(diag, err, "%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name, own.text);
@@ -47,7 +47,7 @@ mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag)
                      .backend = x->backend,
                      .in = slot,
                      .out = slot + f->eqn[i]->n_in,
-                     .serial = is_small(f->eqn[i]),
+                     .serial = lower_is_small(f->eqn[i]),
                      .options = o};
     slot += f->eqn[i]->n_in + f->eqn[i]->n_out;
     MR_TRY(lower_one(c, diag));

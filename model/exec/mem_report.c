@@ -5,28 +5,29 @@
 
 #include "model/exec/exec_private.h"
 
-static void add(mr_mem_report_t *r, const mr_exec_t *x, bool *seen, int block, const mr_eqn_t *e,
-                int out) {
+static void mem_report_add(mr_mem_report_t *r, const mr_exec_t *x, bool *seen, int block,
+                           const mr_eqn_t *e, int out) {
   const mr_block_t *b = block < 0 ? NULL : &x->plan.block[block];
   if (!b || seen[block] || b->place != MR_BLOCK_ARENA) return;
   seen[block] = true;
   r->row[r->n_row++] = (mr_mem_row_t){e, out, b->bytes, b->offset, b->first, b->last};
 }
 
-static void collect(mr_mem_report_t *r, const mr_exec_t *x, bool *seen) {
+static void mem_report_collect(mr_mem_report_t *r, const mr_exec_t *x, bool *seen) {
   const mr_fn_t *f = x->fn;
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++)
-      if (e->in[k]->literal) add(r, x, seen, x->plan.of_var[e->in[k]->id], NULL, 0);
-    for (int k = 0; k < e->n_out; k++) add(r, x, seen, x->plan.of_var[e->out[k]->id], e, k);
-    add(r, x, seen, x->plan.of_scratch[i], e, -1);
+      if (e->in[k]->literal) mem_report_add(r, x, seen, x->plan.of_var[e->in[k]->id], NULL, 0);
+    for (int k = 0; k < e->n_out; k++)
+      mem_report_add(r, x, seen, x->plan.of_var[e->out[k]->id], e, k);
+    mem_report_add(r, x, seen, x->plan.of_scratch[i], e, -1);
   }
   for (int i = 0; i < f->n_out; i++)
-    if (f->out[i]->literal) add(r, x, seen, x->plan.of_var[f->out[i]->id], NULL, 0);
+    if (f->out[i]->literal) mem_report_add(r, x, seen, x->plan.of_var[f->out[i]->id], NULL, 0);
 }
 
-static void count(mr_mem_report_t *r) {
+static void mem_report_count(mr_mem_report_t *r) {
   r->peak = r->n_time ? 0 : -1;
   for (int i = 0; i < r->n_row; i++) {
     const mr_mem_row_t *w = &r->row[i];
@@ -45,8 +46,8 @@ mr_err_t mr_mem_report_init(mr_mem_report_t *r, const mr_exec_t *x, mr_diag_t *d
                          .alive = calloc((size_t)x->fn->n_eqn + 1, sizeof *r->alive)};
   mr_err_t e = MR_OK;
   if (seen && r->row && r->alive) {
-    collect(r, x, seen);
-    count(r);
+    mem_report_collect(r, x, seen);
+    mem_report_count(r);
   } else {
     e = mr_fail(diag, MR_ERR_NOMEM, "no memory for a report of the arena");
   }
@@ -66,7 +67,7 @@ typedef struct painting {
 } painting_t;
 
 /* Literals stand in the arena from the start and stay. */
-static void paint(mr_exec_t *x, unsigned char color, const painting_t *p) {
+static void mem_report_paint(mr_exec_t *x, unsigned char color, const painting_t *p) {
   memset(p->now, color, x->plan.bytes);
   for (int i = 0; i < x->plan.n_block; i++) {
     const mr_block_t *b = &x->plan.block[i];
@@ -90,7 +91,7 @@ size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out) {
     x->backend->copy(p.before, x->arena, x->plan.bytes, MR_COPY_OUT);
     for (int i = 0; i < 2; i++) {
       unsigned char color = i ? 0x5A : 0xA5;
-      paint(x, color, &p);
+      mem_report_paint(x, color, &p);
       mr_exec_run(x, in, out);
       size_t end = touched_after(x, color, &p);
       if (end > most) most = end;

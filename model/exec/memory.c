@@ -58,7 +58,7 @@ static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated
                                                   .pinned = !donated});
 }
 
-static size_t rounded(const mr_memory_plan_t *p, size_t n) {
+static size_t memory_rounded(const mr_memory_plan_t *p, size_t n) {
   assert(p->align && !(p->align & (p->align - 1)));
   return (n + p->align - 1) & ~(p->align - 1);
 }
@@ -72,7 +72,7 @@ static void place_literal(planner_t *s, const mr_var_t *v) {
                   .pinned = true};
   if (s->apart) {
     b.offset = s->p->constants;
-    s->p->constants += rounded(s->p, b.bytes);
+    s->p->constants += memory_rounded(s->p, b.bytes);
   }
   s->p->of_var[v->id] = add_block(s, b);
 }
@@ -104,7 +104,7 @@ static int left_behind(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   return s->p->block[b].last < i ? b : -1;
 }
 
-static void place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
+static void memory_place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
   int id = e->out[o]->id;
   assert(s->p->of_var[id] < 0); /* each var is made once */
   int last = s->last[id] < i ? i : s->last[id];
@@ -132,7 +132,7 @@ static void place_eqn(planner_t *s, int i, const mr_call_t *call) {
     s->p->of_var[e->out[0]->id] = s->p->of_var[e->in[0]->id];
     return;
   }
-  for (int o = 0; o < e->n_out; o++) place_output(s, e, i, o);
+  for (int o = 0; o < e->n_out; o++) memory_place_output(s, e, i, o);
   if (call->scratch_bytes)
     s->p->of_scratch[i] =
         add_block(s, (mr_block_t){.bytes = call->scratch_bytes, .first = i, .last = i});
@@ -147,12 +147,12 @@ static int by_size(const void *a, const void *b, void *blocks) {
 }
 
 static size_t lowest_gap(const mr_memory_plan_t *p, const int *placed, int n, const mr_block_t *b) {
-  size_t at = 0, want = rounded(p, b->bytes);
+  size_t at = 0, want = memory_rounded(p, b->bytes);
   for (int i = 0; i < n; i++) { /* placed is sorted by offset */
     const mr_block_t *q = &p->block[placed[i]];
     if (q->last < b->first || q->first > b->last) continue;
     if (q->offset >= at + want) break;
-    size_t end = q->offset + rounded(p, q->bytes);
+    size_t end = q->offset + memory_rounded(p, q->bytes);
     if (end > at) at = end;
   }
   return at;

@@ -12,7 +12,7 @@ typedef struct walk {
   const mr_eqn_t **writer; /* by block; NULL: it came from outside */
 } walk_t;
 
-static void put(walk_t *w, const mr_var_t *v, const mr_eqn_t *e) {
+static void memory_check_put(walk_t *w, const mr_var_t *v, const mr_eqn_t *e) {
   int b = w->p->of_var[v->id];
   w->value[v->id] = v->id;
   if (b < 0) return;
@@ -34,21 +34,21 @@ static mr_err_t lost(const walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_d
 /* e NULL: the caller reads an output. */
 static mr_err_t read_var(walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
   int b = w->p->of_var[v->id];
-  if (v->literal && b >= 0 && w->stands[b] < 0) put(w, v, NULL);
+  if (v->literal && b >= 0 && w->stands[b] < 0) memory_check_put(w, v, NULL);
   if (b >= 0 && w->stands[b] == w->value[v->id]) return MR_OK;
   return lost(w, v, e, diag);
 }
 
 static mr_err_t walk(walk_t *w, mr_diag_t *diag) {
   const mr_fn_t *f = w->f;
-  for (int i = 0; i < f->n_in; i++) put(w, f->in[i], NULL);
+  for (int i = 0; i < f->n_in; i++) memory_check_put(w, f->in[i], NULL);
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++) MR_TRY(read_var(w, e->in[k], e, diag));
     if (e->op->kind == MR_OP_ALIAS)
       w->value[e->out[0]->id] = w->value[e->in[0]->id];
     else
-      for (int k = 0; k < e->n_out; k++) put(w, e->out[k], e);
+      for (int k = 0; k < e->n_out; k++) memory_check_put(w, e->out[k], e);
   }
   for (int i = 0; i < f->n_out; i++) MR_TRY(read_var(w, f->out[i], NULL, diag));
   return MR_OK;

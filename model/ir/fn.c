@@ -33,7 +33,7 @@ void mr_fn_destroy(mr_fn_t *f) {
 }
 
 /* Whether *array has room for one more than n; else f has failed. */
-static bool room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
+static bool fn_room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
   void **a = array;
   if (n < *cap) return true;
   int more = *cap ? *cap * 2 : 32;
@@ -123,11 +123,11 @@ mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v) {
   return same ? mr_literal_whole(f, dtype, v->whole) : mr_literal(f, dtype, v->value);
 }
 
-static int by_name(const void *a, const void *b) {
+static int fn_by_name(const void *a, const void *b) {
   return strcmp(((const mr_attr_t *)a)->name, ((const mr_attr_t *)b)->name);
 }
 
-static mr_err_t check_counts(mr_fn_t *f, const mr_eqn_t *e) {
+static mr_err_t fn_check_counts(mr_fn_t *f, const mr_eqn_t *e) {
   const mr_op_def_t *op = e->op;
   if (op->n_in >= 0 && e->n_in != op->n_in)
     return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: %d inputs, want %d", op->name, e->n_in, op->n_in);
@@ -149,7 +149,7 @@ static mr_err_t check_results(mr_fn_t *f, const mr_eqn_t *e, int n_out, const mr
 static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
   mr_fn_t *copy = mr_fn_copy(fn, &f->diag);
   if (!copy) return NULL;
-  if (!room(f, &f->child, &f->cap_child, f->n_child, sizeof *f->child)) {
+  if (!fn_room(f, &f->child, &f->cap_child, f->n_child, sizeof *f->child)) {
     mr_fn_destroy(copy);
     return NULL;
   }
@@ -208,14 +208,14 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   if (f->precision && op->product && !mr_attr_find(e, "precision"))
     mr_attr_set(f, e, mr_attr_precision(f->precision));
   n_attr = e->n_attr;
-  if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, by_name);
+  if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, fn_by_name);
   mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
-  if (f->mem.failed || check_counts(f, e) < 0 || adopt(f, e) < 0 ||
+  if (f->mem.failed || fn_check_counts(f, e) < 0 || adopt(f, e) < 0 ||
       op->shape(e, out, &f->diag) < 0 || check_results(f, e, n_out, out) < 0)
     return NULL;
   e->out = mr_mem_take(&f->mem, (size_t)n_out * sizeof *e->out);
   for (int i = 0; i < n_out && !f->mem.failed; i++) e->out[i] = new_var(f, out[i], e);
-  if (f->mem.failed || !room(f, &f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn)) return NULL;
+  if (f->mem.failed || !fn_room(f, &f->eqn, &f->cap_eqn, f->n_eqn, sizeof *f->eqn)) return NULL;
   return f->eqn[f->n_eqn++] = e;
 }
 
@@ -332,5 +332,5 @@ void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr) {
   if (e->n_attr) memcpy(more, e->attr, (size_t)e->n_attr * sizeof *more);
   more[e->n_attr++] = attr;
   e->attr = more;
-  qsort(e->attr, (size_t)e->n_attr, sizeof *more, by_name);
+  qsort(e->attr, (size_t)e->n_attr, sizeof *more, fn_by_name);
 }

@@ -45,17 +45,17 @@ static void give_reserve(void) {
   pthread_mutex_unlock(&reserve_lock);
 }
 
-static void fail(mr_mem_t *m) {
+static void mem_fail(mr_mem_t *m) {
   m->failed = true;
   if (m->diag) mr_fail(m->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
 }
 
-static mr_mem_chunk_t *grow(mr_mem_t *m, size_t bytes) {
+static mr_mem_chunk_t *mem_grow(mr_mem_t *m, size_t bytes) {
   size_t size = !m->chunk ? FIRST : m->size < LARGEST / 2 ? 2 * m->size : LARGEST;
   if (size < bytes) size = bytes;
   mr_mem_chunk_t *c = m->failed ? NULL : calloc(1, sizeof *c + size);
   if (!c) {
-    fail(m);
+    mem_fail(m);
     c = take_reserve(sizeof *c + (size = bytes));
     if (!c) return NULL;
   }
@@ -75,7 +75,7 @@ void mr_mem_give_reserve(void) { give_reserve(); }
 
 void *mr_mem_take(mr_mem_t *m, size_t bytes) {
   bytes = (bytes + 15) & ~(size_t)15;
-  if ((!m->chunk || m->size - m->used < bytes) && !grow(m, bytes)) return NULL;
+  if ((!m->chunk || m->size - m->used < bytes) && !mem_grow(m, bytes)) return NULL;
   void *p = (char *)(m->chunk + 1) + m->used;
   m->used += bytes;
   return p;

@@ -128,7 +128,7 @@ static char *close_text(const names_t *s, mr_text_out_t *out, FILE *t, size_t *n
   return text;
 }
 
-static size_t print_head(names_t *s, const mr_eqn_t *e, FILE *to) {
+static size_t print_print_head(names_t *s, const mr_eqn_t *e, FILE *to) {
   mr_text_out_t out;
   size_t n;
   FILE *t = mr_text_out_open(&out);
@@ -143,7 +143,7 @@ static size_t print_head(names_t *s, const mr_eqn_t *e, FILE *to) {
 }
 
 static void print_eqn(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
-  size_t n_head = print_head(s, e, to), n_tail;
+  size_t n_head = print_print_head(s, e, to), n_tail;
   mr_text_out_t out;
   if (line == FLAT) {
     print_tail(s, e, FLAT, to);
@@ -172,7 +172,8 @@ static void mark_used(const mr_fn_t *f, int *number) {
 }
 
 /* jit's function has the names of the values it is called on. */
-static void name_all(names_t *s, const mr_fn_t *f, const names_t *around, const mr_eqn_t *call) {
+static void print_name_all(names_t *s, const mr_fn_t *f, const names_t *around,
+                           const mr_eqn_t *call) {
   mark_used(f, s->number);
   if (!call || !call->op->shares_names) return;
   for (int i = 0; i < f->n_in && i < call->n_in; i++)
@@ -220,7 +221,7 @@ static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, in
     *s.short_of_memory = true;
     return;
   }
-  name_all(&s, f, around, call);
+  print_name_all(&s, f, around, call);
   FILE *t = mr_text_out_open(&out);
   if (t) print_lines(&s, f, FLAT, t);
   char *flat = close_text(&s, &out, t, &n);
@@ -228,7 +229,7 @@ static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, in
     fputs(flat, to);
   } else if (flat) {
     *s.next = next;
-    name_all(&s, f, around, call);
+    print_name_all(&s, f, around, call);
     print_lines(&s, f, line, to);
   }
   free(flat);

@@ -32,7 +32,7 @@ mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv) {
 }
 
 /* qkv (B,T,3E) -> (B,T,E), or (B,1,E) if only token 0 is wanted. */
-static mr_var_t *attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool first_only) {
+static mr_var_t *attention_attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool first_only) {
   if (!qkv) return NULL;
   int64_t B = qkv->aval.dim[0], T = qkv->aval.dim[1], E = qkv->aval.dim[2] / 3, D = E / heads;
   mr_var_t *packed = mr_lax_reshape_to(s->f, qkv, B, T, 3, heads, D);
@@ -41,7 +41,7 @@ static mr_var_t *attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool first_onl
   return first_only ? mr_nn_first_token(s, o) : o;
 }
 
-static mr_var_t *joined(mr_nn_t *s, mr_var_t *const v[3], int dimension) {
+static mr_var_t *attention_joined(mr_nn_t *s, mr_var_t *const v[3], int dimension) {
   return mr_nn_cast(s, mr_lax_concatenate(s->f, 3, v, dimension));
 }
 
@@ -63,8 +63,9 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
     mr_nn_applied(s, "LinearGeneral", &x->aval, &split);
     mr_nn_leave(s, inner);
   }
-  mr_var_t *qkv = mr_lax_linear(s->f, x, joined(s, w, 1), joined(s, b, 0), false);
-  mr_var_t *o = attend(s, qkv, heads, first_only);
+  mr_var_t *qkv =
+      mr_lax_linear(s->f, x, attention_joined(s, w, 1), attention_joined(s, b, 0), false);
+  mr_var_t *o = attention_attend(s, qkv, heads, first_only);
   size_t inner = mr_nn_enter(s, "out");
   mr_var_t *wo = mr_nn_param_of(s, "kernel", lecun, heads, D, E);
   mr_var_t *bo = mr_nn_param_of(s, "bias", zeros, E);
@@ -85,7 +86,7 @@ mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *qkv =
       (s->no_qkv_bias ? mr_nn_linear_timm_no_bias : mr_nn_linear_timm)(s, "qkv", x, 3 * E);
-  mr_var_t *o = attend(s, qkv, heads, first_only);
+  mr_var_t *o = attention_attend(s, qkv, heads, first_only);
   mr_var_t *y = mr_nn_linear_timm(s, "proj", o, E);
   mr_nn_applied_to(s, "Attention", x, y);
   mr_nn_leave(s, mark);

@@ -19,8 +19,8 @@ static mr_aval_t batched(const mr_aval_t *record, int64_t B) {
   return a;
 }
 
-static void build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
-                  mr_params_t *params) {
+static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
+                       const mr_loss_use_t *use, mr_params_t *params) {
   mr_var_t *field[MR_LOSS_FIELDS + 1], *result[MR_LOSS_OUTS + 2];
   mr_loss_out_t out = {0};
   int n = 0;
@@ -58,7 +58,7 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
     mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
     return NULL;
   }
-  build(f, l, c, use, params);
+  loss_build(f, l, c, use, params);
   if (f->diag.code >= 0) return f;
   mr_fail(diag, f->diag.code, "%s", f->diag.text);
   mr_fn_destroy(f);

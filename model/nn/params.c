@@ -117,7 +117,8 @@ static mr_truncated_t cut_of(const mr_init_t *init) {
   }
 }
 
-static float draw(const mr_init_t *init, const mr_truncated_t *cut, mr_key_t key, uint64_t i) {
+static float params_draw(const mr_init_t *init, const mr_truncated_t *cut, mr_key_t key,
+                         uint64_t i) {
   switch (init->kind) {
     case MR_INIT_ZEROS: return 0.0f;
     case MR_INIT_ONES: return 1.0f;
@@ -139,7 +140,7 @@ void mr_params_init(mr_params_t *s, uint64_t seed) {
     mr_truncated_t cut = cut_of(&t->init);
     float *p = values + t->offset;
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < t->size; i++) p[i] = draw(&t->init, &cut, key, i);
+    for (size_t i = 0; i < t->size; i++) p[i] = params_draw(&t->init, &cut, key, i);
   }
   for (int i = 0; i < MR_PARAM_SLOTS; i++) {
     const mr_param_set_t *slot = mr_params_set(s, MR_SET_SLOT, i);

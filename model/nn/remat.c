@@ -11,8 +11,8 @@ static int find_draws(mr_nn_t *s, mr_var_t **at[3]) {
 }
 
 /* Traces body into g, whose inputs are x, what dropout draws by, and the parameters it asks for. */
-static void trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void *arg,
-                  const mr_aval_t *x) {
+static void remat_trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void *arg,
+                        const mr_aval_t *x) {
   mr_nn_t outer = *s;
   mr_var_t **draw[3];
   mr_stand(g, mr_standing(s->f));
@@ -26,7 +26,7 @@ static void trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void *arg,
 }
 
 /* A call of ck in s->f, with its parameters as further inputs there. */
-static mr_var_t *call(mr_nn_t *s, const mr_fn_t *ck, mr_var_t *x) {
+static mr_var_t *remat_call(mr_nn_t *s, const mr_fn_t *ck, mr_var_t *x) {
   mr_var_t **in = mr_mem_take(&s->f->mem, (size_t)ck->n_in * sizeof(mr_var_t *)), *y = NULL;
   mr_var_t **draw[3];
   int n = find_draws(s, draw);
@@ -42,11 +42,11 @@ mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, con
   mr_fn_t *g = mr_fn_create(), *ck = NULL;
   mr_var_t *y = NULL;
   if (!g) return mr_fail(&s->f->diag, MR_ERR_NOMEM, "no memory for a graph"), NULL;
-  trace(s, g, body, arg, &x->aval);
+  remat_trace(s, g, body, arg, &x->aval);
   if (g->diag.code < 0)
     mr_fail(&s->f->diag, g->diag.code, "%s", g->diag.text);
   else if (mr_checkpoint(g, policy, &ck, &s->f->diag) >= 0)
-    y = call(s, ck, x);
+    y = remat_call(s, ck, x);
   mr_fn_destroy(ck);
   mr_fn_destroy(g);
   return y;

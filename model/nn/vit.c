@@ -14,7 +14,7 @@ mr_vit_config_t mr_vit_default(void) {
                            .proj_drop = -1};
 }
 
-static mr_err_t in_range(const char *name, int v, int lo, int hi, mr_diag_t *diag) {
+static mr_err_t vit_in_range(const char *name, int v, int lo, int hi, mr_diag_t *diag) {
   if (v >= lo && v <= hi) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG, "vit.%s: %d, want [%d,%d]", name, v, lo, hi);
 }
@@ -25,14 +25,14 @@ static mr_err_t rate(const char *name, float v, mr_diag_t *diag) {
 }
 
 mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
-  MR_TRY(in_range("image", c->image, 1, 4096, diag));
-  MR_TRY(in_range("patch", c->patch, 1, c->image, diag));
-  MR_TRY(in_range("channels", c->channels, 1, 64, diag));
-  MR_TRY(in_range("embed", c->embed, 1, 65536, diag));
-  MR_TRY(in_range("mlp", c->mlp, 1, 262144, diag));
-  MR_TRY(in_range("heads", c->heads, 1, c->embed, diag));
-  MR_TRY(in_range("layers", c->layers, 1, 256, diag));
-  MR_TRY(in_range("classes", c->classes, 2, 1 << 20, diag));
+  MR_TRY(vit_in_range("image", c->image, 1, 4096, diag));
+  MR_TRY(vit_in_range("patch", c->patch, 1, c->image, diag));
+  MR_TRY(vit_in_range("channels", c->channels, 1, 64, diag));
+  MR_TRY(vit_in_range("embed", c->embed, 1, 65536, diag));
+  MR_TRY(vit_in_range("mlp", c->mlp, 1, 262144, diag));
+  MR_TRY(vit_in_range("heads", c->heads, 1, c->embed, diag));
+  MR_TRY(vit_in_range("layers", c->layers, 1, 256, diag));
+  MR_TRY(vit_in_range("classes", c->classes, 2, 1 << 20, diag));
   if (c->image % c->patch)
     return mr_fail(diag, MR_ERR_CONFIG, "vit.patch: %d, want a divisor of the image size %d",
                    c->patch, c->image);

@@ -2,13 +2,13 @@
 
 #include "model/nn/vit.h"
 
-typedef struct block {
+typedef struct vit_flax_block {
   const mr_vit_config_t *c;
   int i;
   float eps;
 } block_t;
 
-static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
+static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   const block_t *b = arg;
   const mr_vit_config_t *c = b->c;
   int i = b->i;
@@ -38,7 +38,8 @@ mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
   mr_var_t *pos =
       mr_nn_param_of(s, "pos_embed", ((mr_init_t){MR_INIT_NORMAL, 1}), 1, side * side + 1, E);
   x = mr_nn_embed(s, x, cls, pos);
-  for (int i = 0; i < c->layers; i++) x = mr_nn_remat(s, s->remat, block, &(block_t){c, i, eps}, x);
+  for (int i = 0; i < c->layers; i++)
+    x = mr_nn_remat(s, s->remat, vit_flax_block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
   x = mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, eps), c->classes);

@@ -2,13 +2,13 @@
 
 #include "model/nn/vit.h"
 
-typedef struct block {
+typedef struct vit_timm_block {
   const mr_vit_config_t *c;
   int i;
   float eps;
 } block_t;
 
-static mr_var_t *block(mr_nn_t *s, const void *arg, mr_var_t *x) {
+static mr_var_t *vit_timm_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   const block_t *b = arg;
   const mr_vit_config_t *c = b->c;
   int i = b->i;
@@ -41,7 +41,8 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
   mr_nn_applied_to(s, "PatchEmbed", images, x);
   mr_nn_leave(s, mark);
   x = mr_nn_embed(s, x, cls, pos);
-  for (int i = 0; i < c->layers; i++) x = mr_nn_remat(s, s->remat, block, &(block_t){c, i, eps}, x);
+  for (int i = 0; i < c->layers; i++)
+    x = mr_nn_remat(s, s->remat, vit_timm_block, &(block_t){c, i, eps}, x);
   if (!x) return NULL;
   x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
   return mr_nn_layer_norm_timm(s, "norm", x, eps);

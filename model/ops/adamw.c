@@ -18,7 +18,8 @@ static mr_var_t *bias(mr_fn_t *f, double b, mr_var_t *t, mr_dtype_t as) {
 }
 
 /* in: p, g, m, v, lr, t, grad_scale; rounded to p's dtype wherever optax rounds. */
-static mr_err_t written_out(mr_fn_t *f, const double c[4], mr_var_t *const *in, mr_var_t **out) {
+static mr_err_t adamw_written_out(mr_fn_t *f, const double c[4], mr_var_t *const *in,
+                                  mr_var_t **out) {
   mr_var_t *p = in[0], *t = in[5];
   double b1 = c[0], b2 = c[1];
   mr_var_t *eps = mr_literal(f, p->aval.dtype, c[2]);
@@ -44,7 +45,7 @@ mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in
     all[4] = mr_lax_convert(f, lr, dtype);
     if (dtype == MR_F64) all[5] = mr_lax_convert(f, t, dtype);
     all[6] = mr_lax_convert(f, grad_scale, dtype);
-    return written_out(f, config, all, out);
+    return adamw_written_out(f, config, all, out);
   }
   mr_attr_t attr[] = {mr_attr_float("b1", c->b1), mr_attr_float("b2", c->b2),
                       mr_attr_float("eps", c->eps), mr_attr_float("weight_decay", c->weight_decay)};
@@ -70,7 +71,7 @@ static mr_err_t adamw_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   static const char *const name[] = {"b1", "b2", "eps", "weight_decay"};
   double config[4];
   for (int i = 0; i < 4; i++) config[i] = mr_attr_get(e, name[i])->f;
-  return written_out(f, config, e->in, out);
+  return adamw_written_out(f, config, e->in, out);
 }
 
 static bool adamw_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {

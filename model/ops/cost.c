@@ -2,7 +2,7 @@
 
 #include "model/ir/op.h"
 
-static bool seen_before(const mr_eqn_t *e, int i) {
+static bool cost_seen_before(const mr_eqn_t *e, int i) {
   for (int k = 0; k < i; k++)
     if (e->in[k] == e->in[i]) return true;
   return false;
@@ -14,7 +14,7 @@ static double bytes_in(const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++) given += (double)mr_aval_elems(&e->out[k]->aval);
   double sum = 0;
   for (int i = 0; i < e->n_in; i++) {
-    if (e->in[i]->literal || seen_before(e, i)) continue;
+    if (e->in[i]->literal || cost_seen_before(e, i)) continue;
     double n = (double)mr_aval_elems(&e->in[i]->aval);
     if (e->op->moves && n > given) n = given;
     sum += n * (double)mr_dtype_size(e->in[i]->aval.dtype);
@@ -22,7 +22,7 @@ static double bytes_in(const mr_eqn_t *e) {
   return sum;
 }
 
-static double largest(const mr_eqn_t *e) {
+static double cost_largest(const mr_eqn_t *e) {
   int64_t most = 0;
   for (int i = 0; i < e->n_in + e->n_out; i++) {
     const mr_var_t *v = i < e->n_in ? e->in[i] : e->out[i - e->n_in];
@@ -46,7 +46,7 @@ mr_cost_t mr_cost_of(const mr_eqn_t *e) {
   return (mr_cost_t){.flop = op->flop    ? op->flop(e)
                              : op->body  ? flop_inside(e)
                              : op->moves ? 0
-                                         : each * largest(e),
+                                         : each * cost_largest(e),
                      .bytes = bytes_in(e) + given,
                      .product = op->flop != NULL};
 }

@@ -24,8 +24,8 @@ mr_var_t *mr_lax_dot(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_lax_dot_general(f, a, b, &d, a->aval.dtype);
 }
 
-static void groups(const mr_aval_t *x, const int *contract, int n_contract, const int *batch,
-                   int n_batch, mr_side_t *s) {
+static void dot_general_groups(const mr_aval_t *x, const int *contract, int n_contract,
+                               const int *batch, int n_batch, mr_side_t *s) {
   unsigned taken = 0;
   *s = (mr_side_t){.n_batch = n_batch, .n_contract = n_contract};
   for (int i = 0; i < n_contract; i++) taken |= 1u << (s->contract[i] = contract[i]);
@@ -36,8 +36,8 @@ static void groups(const mr_aval_t *x, const int *contract, int n_contract, cons
 
 void mr__dot_sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
   mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
-  groups(&e->in[0]->aval, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch, a);
-  groups(&e->in[1]->aval, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch, b);
+  dot_general_groups(&e->in[0]->aval, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch, a);
+  dot_general_groups(&e->in[1]->aval, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch, b);
 }
 
 /* Different dimensions of x. */
@@ -215,7 +215,7 @@ static bool dot_general_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return false;
 }
 
-static double flop(const mr_eqn_t *e) {
+static double dot_general_flop(const mr_eqn_t *e) {
   mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
   double k = 2;
   for (int i = 0; i < d.n_contract; i++) k *= (double)e->in[0]->aval.dim[d.lhs_contract[i]];
@@ -236,7 +236,7 @@ const mr_op_def_t mr_op_dot_general = {
     .product = true,
 
     .widens = true,
-    .flop = flop,
+    .flop = dot_general_flop,
     .view = dot_view,
     .viewed = dot_viewed,
 };

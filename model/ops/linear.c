@@ -8,12 +8,14 @@ mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool 
                   (mr_attr_t[]){mr_attr_bool("transposed", transposed)});
 }
 
-static bool is_transposed(const mr_eqn_t *e) { return mr_attr_get(e, "transposed")->i[0] != 0; }
+static bool linear_is_transposed(const mr_eqn_t *e) {
+  return mr_attr_get(e, "transposed")->i[0] != 0;
+}
 
 static mr_err_t linear_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   if (e->n_in != 2 && e->n_in != 3) return mr_shape_fail(e, diag, "want x, w and perhaps b");
   const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
-  int k = is_transposed(e) ? 1 : 0;
+  int k = linear_is_transposed(e) ? 1 : 0;
   if (x->ndim < 1 || w->ndim != 2 || w->dim[k] != x->dim[x->ndim - 1])
     return mr_shape_fail(e, diag, "x's last size is not the kernel's input size");
   for (int i = 1; i < e->n_in; i++)
@@ -29,7 +31,7 @@ static mr_err_t linear_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
 /* dx = dout w', dw = x' dout (or its transpose), db = sum of dout over the rows. */
 static mr_err_t linear_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *x = e->in[0], *w = e->in[1];
-  int n = x->aval.ndim, k = is_transposed(e) ? 1 : 0, rows[MR_MAX_NDIM];
+  int n = x->aval.ndim, k = linear_is_transposed(e) ? 1 : 0, rows[MR_MAX_NDIM];
   mr_dot_dims_t dx = {.n_contract = 1, .lhs_contract = {n - 1}, .rhs_contract = {1 - k}};
   mr_dot_dims_t dw = {.n_contract = n - 1};
   for (int i = 0; i < n - 1; i++) rows[i] = dw.lhs_contract[i] = dw.rhs_contract[i] = i;
@@ -41,7 +43,7 @@ static mr_err_t linear_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
 }
 
 static mr_err_t linear_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  bool t = is_transposed(e);
+  bool t = linear_is_transposed(e);
   if (din[0]) dout[0] = mr_lax_linear(f, din[0], e->in[1], NULL, t);
   if (din[1]) dout[0] = mr_tangent_add(f, dout[0], mr_lax_linear(f, e->in[0], din[1], NULL, t));
   if (e->n_in == 3 && din[2]) {
@@ -55,7 +57,7 @@ static mr_err_t linear_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, 
 static mr_err_t linear_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   const mr_aval_t *y = &e->out[0]->aval;
   mr_dot_dims_t d = {.n_contract = 1, .lhs_contract = {y->ndim - 1}};
-  d.rhs_contract[0] = is_transposed(e) ? 1 : 0;
+  d.rhs_contract[0] = linear_is_transposed(e) ? 1 : 0;
   out[0] = mr_lax_dot_general(f, e->in[0], e->in[1], &d, y->dtype);
   if (e->n_in == 3) {
     mr_var_t *b = mr_lax_broadcast_in_dim(f, e->in[2], y->ndim, y->dim, (int[]){y->ndim - 1});
@@ -72,7 +74,7 @@ static bool linear_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_linear(s->f, x, w, b, k == 1));
 }
 
-static double flop(const mr_eqn_t *e) {
+static double linear_flop(const mr_eqn_t *e) {
   const mr_aval_t *x = &e->in[0]->aval;
   double k = 2 * (double)x->dim[x->ndim - 1] + (e->n_in == 3);
   return k * (double)mr_aval_elems(&e->out[0]->aval);
@@ -92,5 +94,5 @@ const mr_op_def_t mr_op_linear = {
     .product = true,
 
     .view = mr_view_rows,
-    .flop = flop,
+    .flop = linear_flop,
 };

@@ -1,7 +1,7 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-static mr_var_t *written_out(mr_fn_t *f, int n, mr_var_t *const *x) {
+static mr_var_t *sum_squares_written_out(mr_fn_t *f, int n, mr_var_t *const *x) {
   int axes[MR_MAX_NDIM];
   mr_var_t *sum = NULL;
   for (int i = 0; i < MR_MAX_NDIM; i++) axes[i] = i;
@@ -22,7 +22,7 @@ mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x) {
   if (plain) return mr_emit1(f, &mr_op_sum_squares, n, x, 0, NULL);
   mr_var_t **y = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_var_t *));
   for (int i = 0; i < n; i++) y[i] = mr_lax_convert(f, x[i], wide ? MR_F64 : MR_F32);
-  return wide ? written_out(f, n, y) : mr_emit1(f, &mr_op_sum_squares, n, y, 0, NULL);
+  return wide ? sum_squares_written_out(f, n, y) : mr_emit1(f, &mr_op_sum_squares, n, y, 0, NULL);
 }
 
 static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -39,7 +39,7 @@ static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
 }
 
 static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  out[0] = written_out(f, e->n_in, e->in);
+  out[0] = sum_squares_written_out(f, e->n_in, e->in);
   return mr_rule_done(f);
 }
 

@@ -25,7 +25,8 @@ static mr_err_t direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *
   return mr_lax_adamw(f, &c, now, mr_literal(f, MR_F32, -1), in->t, in->scale, out);
 }
 
-static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in, mr_var_t **out) {
+static mr_err_t lamb_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
+                            mr_var_t **out) {
   MR_TRY(direction(f, o, in, out));
   mr_var_t *u = mr_lax_add(f, out[0], mr_lax_scale(f, o->weight_decay, in->p));
   u = mr_lax_mul(f, u, trust(f, in->p, u));
@@ -36,4 +37,4 @@ static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
 const mr_optim_def_t mr_optim_lamb = {.name = "lamb",
                                       .n_slots = 2,
                                       .usual = {.b1 = .9f, .b2 = .999f, .eps = 1e-6f},
-                                      .update = update};
+                                      .update = lamb_update};

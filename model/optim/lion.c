@@ -2,20 +2,21 @@
    for each weight, along the sign of b1 m + (1 - b1) g. */
 #include "model/optim/optim.h"
 
-static mr_var_t *mix(mr_fn_t *f, double b, mr_var_t *m, mr_var_t *g) {
+static mr_var_t *lion_mix(mr_fn_t *f, double b, mr_var_t *m, mr_var_t *g) {
   return mr_lax_add(f, mr_lax_scale(f, b, m), mr_lax_scale(f, 1 - b, g));
 }
 
-static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in, mr_var_t **out) {
+static mr_err_t lion_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
+                            mr_var_t **out) {
   mr_var_t *g = mr_lax_mul(f, in->g, in->scale);
-  mr_var_t *along = mr_lax_sign(f, mix(f, o->b1, in->slot[0], g));
+  mr_var_t *along = mr_lax_sign(f, lion_mix(f, o->b1, in->slot[0], g));
   along = mr_lax_add(f, along, mr_lax_scale(f, o->weight_decay, in->p));
   out[0] = mr_lax_sub(f, in->p, mr_lax_mul(f, along, in->lr));
-  out[1] = mix(f, o->b2, in->slot[0], g);
+  out[1] = lion_mix(f, o->b2, in->slot[0], g);
   return f->diag.code;
 }
 
 const mr_optim_def_t mr_optim_lion = {.name = "lion",
                                       .n_slots = 1,
                                       .usual = {.b1 = .9f, .b2 = .99f, .weight_decay = 1e-3f},
-                                      .update = update};
+                                      .update = lion_update};

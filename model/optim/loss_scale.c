@@ -43,10 +43,10 @@ mr_var_t *mr_optim_finite(mr_fn_t *f, int n, mr_var_t *const *x) {
   return mr_lax_eq(f, sum, zero);
 }
 
-static mr_var_t *count(mr_fn_t *f, int32_t v) { return mr_literal(f, MR_I32, v); }
+static mr_var_t *loss_scale_count(mr_fn_t *f, int32_t v) { return mr_literal(f, MR_I32, v); }
 
 /* yes where which is true, else no. */
-static mr_var_t *choose(mr_fn_t *f, mr_var_t *which, mr_var_t *yes, mr_var_t *no) {
+static mr_var_t *loss_scale_choose(mr_fn_t *f, mr_var_t *which, mr_var_t *yes, mr_var_t *no) {
   return mr_lax_select_n(f, which, no, yes);
 }
 
@@ -55,21 +55,22 @@ static mr_var_t *next_scale(mr_fn_t *f, const mr_loss_scale_t *c, mr_var_t *fini
   mr_var_t *factor = mr_literal(f, MR_F32, (double)c->factor);
   mr_var_t *more = mr_lax_min(f, mr_lax_mul(f, scale, factor), mr_literal(f, MR_F32, LARGEST));
   mr_var_t *less = mr_lax_max(f, mr_lax_div(f, scale, factor), mr_literal(f, MR_F32, SMALLEST));
-  return choose(f, finite, choose(f, full, more, scale), less);
+  return loss_scale_choose(f, finite, loss_scale_choose(f, full, more, scale), less);
 }
 
 mr_err_t mr_optim_scale_step(mr_fn_t *f, const mr_loss_scale_t *c, mr_var_t *finite,
                              mr_var_t *const now[MR_SCALE_VARS], mr_var_t *next[MR_SCALE_VARS],
                              mr_var_t **apply) {
   MR_TRY(mr_loss_scale_check(c, &f->diag));
-  mr_var_t *none = count(f, 0), *one = count(f, 1);
-  mr_var_t *full = mr_lax_ge(f, now[GOOD], count(f, c->patience));
+  mr_var_t *none = loss_scale_count(f, 0), *one = loss_scale_count(f, 1);
+  mr_var_t *full = mr_lax_ge(f, now[GOOD], loss_scale_count(f, c->patience));
   mr_var_t *good = mr_lax_convert(f, finite, MR_I32), *bad = mr_lax_sub(f, one, good);
   next[SCALE] = next_scale(f, c, finite, full, now[SCALE]);
-  next[GOOD] = choose(f, finite, choose(f, full, none, mr_lax_add(f, now[GOOD], one)), none);
+  next[GOOD] = loss_scale_choose(
+      f, finite, loss_scale_choose(f, full, none, mr_lax_add(f, now[GOOD], one)), none);
   next[BAD] = mr_lax_mul(f, mr_lax_add(f, now[BAD], one), bad);
   next[RESETS] = mr_lax_add(f, now[RESETS], bad);
-  mr_var_t *late = mr_lax_gt(f, next[BAD], count(f, c->max_bad));
+  mr_var_t *late = mr_lax_gt(f, next[BAD], loss_scale_count(f, c->max_bad));
   *apply = mr_lax_ge(f, mr_lax_add(f, good, mr_lax_convert(f, late, MR_I32)), one);
   next[SKIPPED] =
       mr_lax_add(f, now[SKIPPED], mr_lax_sub(f, one, mr_lax_convert(f, *apply, MR_I32)));

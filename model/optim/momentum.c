@@ -1,7 +1,8 @@
 /* SGD with momentum: m = b1 m + g; the step goes along m, or with nesterov along g + b1 m. */
 #include "model/optim/optim.h"
 
-static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in, mr_var_t **out) {
+static mr_err_t momentum_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
+                                mr_var_t **out) {
   mr_var_t *g = mr_lax_mul(f, in->g, in->scale);
   mr_var_t *m = mr_lax_add(f, mr_lax_scale(f, o->b1, in->slot[0]), g);
   mr_var_t *along = o->nesterov ? mr_lax_add(f, g, mr_lax_scale(f, o->b1, m)) : m;
@@ -11,4 +12,4 @@ static mr_err_t update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
 }
 
 const mr_optim_def_t mr_optim_momentum = {
-    .name = "momentum", .n_slots = 1, .usual = {.b1 = .9f}, .update = update};
+    .name = "momentum", .n_slots = 1, .usual = {.b1 = .9f}, .update = momentum_update};

@@ -15,7 +15,7 @@ typedef struct step {
   mr_var_t **grad; /* [n] */
 } step_t;
 
-static mr_aval_t whole(const mr_optim_loss_t *loss, int i) {
+static mr_aval_t step_whole(const mr_optim_loss_t *loss, int i) {
   mr_aval_t a = loss->part[0]->in[i]->aval;
   if (loss->parts > 1 && loss->split[i]) a.dim[0] *= loss->parts;
   return a;
@@ -24,7 +24,7 @@ static mr_aval_t whole(const mr_optim_loss_t *loss, int i) {
 static void make_inputs(step_t *s) {
   const mr_fn_t *f = s->loss->part[0];
   int n_data = s->loss->n_data, n_slots = s->o->def->n_slots, sets = mr_optim_sets(s->o);
-  for (int i = 0; i < n_data; i++) mr_fn_input(s->g, whole(s->loss, i));
+  for (int i = 0; i < n_data; i++) mr_fn_input(s->g, step_whole(s->loss, i));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   for (int i = 0; i < s->n_scale; i++) mr_fn_input(s->g, mr_aval_scalar(i ? MR_I32 : MR_F32));
@@ -70,7 +70,7 @@ static mr_var_t *seed(step_t *s) {
 }
 
 /* Loss and gradients of one part: out[n_out], grad[n]. */
-static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
+static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   const mr_fn_t *f = s->loss->part[k];
   mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)f->n_in * sizeof *in);
   for (int i = 0; i < f->n_in; i++)
@@ -80,7 +80,7 @@ static mr_err_t run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
 }
 
 /* One output of the loss from those of all parts, which lie n_out apart. */
-static mr_var_t *join(step_t *s, mr_var_t **all, int i) {
+static mr_var_t *step_join(step_t *s, mr_var_t **all, int i) {
   int parts = s->loss->parts;
   mr_var_t **x = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *x);
   for (int k = 0; k < parts; k++) x[k] = all[k * s->n_out + i];
@@ -96,10 +96,10 @@ static mr_err_t run_parts(step_t *s) {
   mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(parts * s->n_out) * sizeof *all);
   mr_var_t **more = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *more);
   for (int k = 0; k < parts; k++) {
-    MR_TRY(run_part(s, k, all + k * s->n_out, k ? more : s->grad));
+    MR_TRY(step_run_part(s, k, all + k * s->n_out, k ? more : s->grad));
     for (int i = 0; k && i < s->n; i++) s->grad[i] = mr_lax_add(s->g, s->grad[i], more[i]);
   }
-  for (int i = 0; i < s->n_out; i++) s->out[i] = join(s, all, i);
+  for (int i = 0; i < s->n_out; i++) s->out[i] = step_join(s, all, i);
   return s->g->diag.code;
 }
 
@@ -160,7 +160,7 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
   return s->g->diag.code;
 }
 
-static mr_err_t update(step_t *s, mr_var_t **next) {
+static mr_err_t step_update(step_t *s, mr_var_t **next) {
   mr_var_t *apply;
   unscale_each(s);
   mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
@@ -173,14 +173,14 @@ static mr_err_t update(step_t *s, mr_var_t **next) {
   return s->g->diag.code;
 }
 
-static mr_err_t build(step_t *s) {
+static mr_err_t step_build(step_t *s) {
   int n = s->n_out + 1 + s->n_scale + mr_optim_sets(s->o) * s->n;
   s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *s->grad);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);
   MR_TRY(run_parts(s));
   const char *outer = mr_scope_enter(s->g, s->o->def->name);
-  MR_TRY(update(s, s->out + s->n_out));
+  MR_TRY(step_update(s, s->out + s->n_out));
   mr_scope_leave(s->g, outer);
   return mr_fn_return(s->g, n, s->out);
 }
@@ -208,7 +208,7 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t check(const mr_optim_loss_t *l, mr_diag_t *diag) {
+static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   if (l->parts < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
   for (int k = 0; k < l->parts; k++) {
@@ -228,13 +228,13 @@ static mr_err_t check(const mr_optim_loss_t *l, mr_diag_t *diag) {
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag) {
   MR_TRY(mr_optim_check(o, diag));
-  MR_TRY(check(loss, diag));
+  MR_TRY(step_check(loss, diag));
   const mr_fn_t *first = loss->part[0];
   step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
   if (!s.g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the step's graph", o->def->name);
   s.n = first->n_in - loss->n_data, s.n_out = first->n_out;
   s.n_scale = o->dynamic.patience > 0 ? MR_SCALE_VARS : 0;
-  mr_err_t err = build(&s);
+  mr_err_t err = step_build(&s);
   if (err < 0) {
     mr_fail(diag, err, "%s", s.g->diag.text);
     mr_fn_destroy(s.g);

@@ -21,7 +21,7 @@ typedef struct scope {
   size_t n, size;
 } scope_t;
 
-static binding_t *slot_of(const scope_t *s, const char *name) {
+static binding_t *parse_slot_of(const scope_t *s, const char *name) {
   uint64_t h = 14695981039346656037u; /* FNV-1a */
   for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
   size_t i = (size_t)(h ^ h >> 32) & (s->size - 1);
@@ -29,20 +29,20 @@ static binding_t *slot_of(const scope_t *s, const char *name) {
   return &s->slot[i];
 }
 
-static bool grow(scope_t *s) {
+static bool parse_grow(scope_t *s) {
   scope_t more = {.g = s->g, .n = s->n, .size = s->size ? 2 * s->size : 64};
   if (!(more.slot = calloc(more.size, sizeof *more.slot))) return false;
   for (size_t i = 0; i < s->size; i++)
-    if (s->slot[i].var) *slot_of(&more, s->slot[i].name) = s->slot[i];
+    if (s->slot[i].var) *parse_slot_of(&more, s->slot[i].name) = s->slot[i];
   free(s->slot);
   *s = more;
   return true;
 }
 
-static mr_err_t bind(mr_parser_t *p, scope_t *s, const char *name, mr_var_t *v) {
+static mr_err_t parse_bind(mr_parser_t *p, scope_t *s, const char *name, mr_var_t *v) {
   if (!strcmp(name, "_")) return MR_OK;
-  if (2 * s->n >= s->size && !grow(s)) return mr__parse_no_memory(p);
-  binding_t *b = slot_of(s, name);
+  if (2 * s->n >= s->size && !parse_grow(s)) return mr__parse_no_memory(p);
+  binding_t *b = parse_slot_of(s, name);
   s->n += !b->var;
   strcpy(b->name, name);
   b->var = v;
@@ -54,7 +54,7 @@ static mr_err_t parse_operand(mr_parser_t *p, scope_t *s, mr_var_t **v) {
   if (mr__parse_at_literal(p)) return mr__parse_literal(p, s->g, v);
   const char *from = p->at;
   MR_TRY(mr__parse_name(p, name));
-  *v = s->size ? slot_of(s, name)->var : NULL;
+  *v = s->size ? parse_slot_of(s, name)->var : NULL;
   if (*v && *p->at != ':') return MR_OK;
   p->at = from;
   return mr__parse_fail(p, *v ? "a constant" : "a value that has been named before");
@@ -205,13 +205,13 @@ static mr_err_t emit_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
     if (!mr_aval_equal(&out[i]->aval, &l->out[i].aval))
       return mr_fail(p->diag, MR_ERR_DATA, "jaxpr: %s gives %s, the text says %s", l->op,
                      mr_aval_text(&out[i]->aval, got), mr_aval_text(&l->out[i].aval, want));
-    MR_TRY(bind(p, s, l->out[i].name, out[i]));
+    MR_TRY(parse_bind(p, s, l->out[i].name, out[i]));
   }
   return MR_OK;
 }
 
 /* Room for one more of array's n elements; NULL without memory. */
-static void *room(void *array, int n, int *cap, size_t size) {
+static void *parse_room(void *array, int n, int *cap, size_t size) {
   void *more = array;
   if (n == *cap) {
     int to = *cap ? 2 * *cap : 8;
@@ -256,7 +256,7 @@ static mr_err_t parse_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
   mr__parse_space(p);
   const char *equation = p->at;
   while (!at_op(p) && !mr__parse_is(p, "=")) {
-    if (!(more = room(l->out, l->n_out, &l->cap_out, sizeof *l->out)))
+    if (!(more = parse_room(l->out, l->n_out, &l->cap_out, sizeof *l->out)))
       return mr__parse_no_memory(p);
     l->out = more;
     MR_TRY(mr__parse_binder(p, &l->out[l->n_out++]));
@@ -264,7 +264,8 @@ static mr_err_t parse_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
   MR_TRY(parse_op_name(p, l->op));
   MR_TRY(parse_attrs(p, s->g, l));
   while (operand_follows(p)) {
-    if (!(more = room(l->in, l->n_in, &l->cap_in, sizeof *l->in))) return mr__parse_no_memory(p);
+    if (!(more = parse_room(l->in, l->n_in, &l->cap_in, sizeof *l->in)))
+      return mr__parse_no_memory(p);
     l->in = more;
     MR_TRY(parse_operand(p, s, &l->in[l->n_in++]));
   }
@@ -300,7 +301,7 @@ static mr_err_t parse_inputs(mr_parser_t *p, scope_t *s, const char *end) {
     MR_TRY(mr__parse_binder(p, &b));
     mr_var_t *v = mr_fn_input(s->g, b.aval);
     if (!v) return mr_fail(p->diag, s->g->diag.code, "jaxpr: %s", s->g->diag.text);
-    MR_TRY(bind(p, s, b.name, v));
+    MR_TRY(parse_bind(p, s, b.name, v));
   }
   return MR_OK;
 }
@@ -310,7 +311,7 @@ static mr_err_t parse_outputs(mr_parser_t *p, scope_t *s) {
   int n = 0, cap = 0;
   mr_err_t err = MR_OK;
   while (err >= 0 && !mr__parse_is(p, ")")) {
-    void *more = room(out, n, &cap, sizeof *out);
+    void *more = parse_room(out, n, &cap, sizeof *out);
     if (more) out = more;
     err = more ? parse_operand(p, s, &out[n++]) : mr__parse_no_memory(p);
     if (err >= 0 && !mr__parse_is(p, ",")) {
@@ -403,7 +404,7 @@ static mr_err_t skip_fn(mr_parser_t *p) {
    called more than once, in any order. */
 static mr_err_t parse_lets(mr_parser_t *p) {
   while (mr__parse_is(p, "let")) {
-    void *more = room(p->let, p->n_let, &p->cap_let, sizeof *p->let);
+    void *more = parse_room(p->let, p->n_let, &p->cap_let, sizeof *p->let);
     if (!more) return mr__parse_no_memory(p);
     p->let = more;
     mr_parse_let_t *l = &p->let[p->n_let];

@@ -70,7 +70,7 @@ static mr_err_t parse_precision(mr_parser_t *p, mr_attr_t *a) {
 }
 
 /* Whether "(" and then text stands here. */
-static bool opens(const mr_parser_t *p, const char *text) {
+static bool parse_attr_opens(const mr_parser_t *p, const char *text) {
   const char *c = p->at;
   while (*text) {
     while (*c == ' ' || *c == '\n') c++;
@@ -79,7 +79,7 @@ static bool opens(const mr_parser_t *p, const char *text) {
   return true;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool parse_attr_is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* What is no value of this tree's ops: up to a space or a bracket outside of brackets. */
 static mr_err_t parse_opaque(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
@@ -104,10 +104,10 @@ static mr_err_t parse_tuple(mr_parser_t *p, mr_fn_t *g, const char *name, mr_att
   int64_t v[MR_ATTR_MAX];
   int n = 0;
   const char *from = p->at++;
-  if (opens(p, "([")) return parse_dot(p, name, a);
-  if (opens(p, "Precision.")) return parse_precision(p, a);
+  if (parse_attr_opens(p, "([")) return parse_dot(p, name, a);
+  if (parse_attr_opens(p, "Precision.")) return parse_precision(p, a);
   mr__parse_space(p);
-  if (is_digit(*p->at) || strchr("-)(", *p->at) || !strncmp(p->at, "np.int", 6)) {
+  if (parse_attr_is_digit(*p->at) || strchr("-)(", *p->at) || !strncmp(p->at, "np.int", 6)) {
     MR_TRY(parse_ints(p, ")", MR_ATTR_MAX, &n, v));
     *a = mr_attr_ints(name, n, v);
     return MR_OK;
@@ -210,6 +210,6 @@ mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a) {
     p->at = here;
     return parse_tuple(p, g, name, a);
   }
-  bool number = is_digit(*p->at) || *p->at == '-' || !strncmp(p->at, "np.", 3);
+  bool number = parse_attr_is_digit(*p->at) || *p->at == '-' || !strncmp(p->at, "np.", 3);
   return number ? parse_number(p, name, a) : parse_word(p, g, name, a);
 }

@@ -30,7 +30,7 @@ static bool get_int(rewrite_t *r, const char *name, int64_t lo, int64_t hi, int 
   return true;
 }
 
-static bool is_text(rewrite_t *r, const char *name, const char *text) {
+static bool parse_jax_is_text(rewrite_t *r, const char *name, const char *text) {
   const mr_attr_t *a = mr__parse_find(r->l, name);
   return a && a->kind == MR_ATTR_TEXT && !strcmp(a->text, text);
 }
@@ -40,14 +40,16 @@ static mr_err_t cannot(rewrite_t *r, const char *why) {
 }
 
 /* One result, NULL where g has failed. */
-static mr_err_t give(rewrite_t *r, mr_var_t *v) {
+static mr_err_t parse_jax_give(rewrite_t *r, mr_var_t *v) {
   r->out[0] = v;
   return v && r->l->n_out == 1 ? MR_OK : cannot(r, "cannot be written with the ops there are");
 }
 
 /* ---- pieces ---- */
 
-static mr_var_t *number(rewrite_t *r, mr_dtype_t t, double v) { return mr_literal(r->g, t, v); }
+static mr_var_t *parse_jax_number(rewrite_t *r, mr_dtype_t t, double v) {
+  return mr_literal(r->g, t, v);
+}
 
 /* Reverses the order of all numbers of the dtype: -x, or of integers -1 - x, which never overflows.
  */
@@ -57,7 +59,7 @@ static mr_var_t *upside_down(rewrite_t *r, mr_var_t *x) {
 }
 
 static mr_var_t *negate(rewrite_t *r, mr_var_t *x) { /* bool */
-  return mr_lax_eq(r->g, x, number(r, MR_BOOL, 0));
+  return mr_lax_eq(r->g, x, parse_jax_number(r, MR_BOOL, 0));
 }
 
 static mr_var_t *iota_along(rewrite_t *r, int64_t n) { return mr_lax_iota(r->g, MR_I32, 1, &n, 0); }
@@ -83,11 +85,12 @@ static mr_var_t *take_along(rewrite_t *r, mr_var_t *x, int axis, mr_var_t *index
 /* A scalar index as i32 within [0,most]. */
 static mr_var_t *clamped(rewrite_t *r, mr_var_t *i, int64_t most) {
   i = mr_lax_convert(r->g, i, MR_I32);
-  i = mr_lax_max(r->g, i, number(r, MR_I32, 0));
-  return mr_lax_min(r->g, i, number(r, MR_I32, (double)most));
+  i = mr_lax_max(r->g, i, parse_jax_number(r, MR_I32, 0));
+  return mr_lax_min(r->g, i, parse_jax_number(r, MR_I32, (double)most));
 }
 
-static mr_var_t *repeated(rewrite_t *r, mr_var_t *x, int ndim, const int64_t *dim, int first) {
+static mr_var_t *parse_jax_repeated(rewrite_t *r, mr_var_t *x, int ndim, const int64_t *dim,
+                                    int first) {
   int at[MR_MAX_NDIM];
   for (int i = 0; x && i < x->aval.ndim; i++) at[i] = i + first;
   return x ? mr_lax_broadcast_in_dim(r->g, x, ndim, dim, at) : NULL;
@@ -101,53 +104,56 @@ static mr_err_t same(rewrite_t *r) {
   return MR_OK;
 }
 
-static mr_err_t square(rewrite_t *r) { return give(r, mr_lax_integer_pow(r->g, r->x, 2)); }
+static mr_err_t square(rewrite_t *r) {
+  return parse_jax_give(r, mr_lax_integer_pow(r->g, r->x, 2));
+}
 
 static mr_err_t exp2_(rewrite_t *r) {
-  return give(r, mr_lax_exp(r->g, mr_lax_scale(r->g, M_LN2, r->x)));
+  return parse_jax_give(r, mr_lax_exp(r->g, mr_lax_scale(r->g, M_LN2, r->x)));
 }
 
 static mr_err_t erfc_(rewrite_t *r) { /* loses digits where erf is close to 1 */
   mr_dtype_t t = r->x->aval.dtype;
-  return give(r, mr_lax_sub(r->g, number(r, t, 1), mr_lax_erf(r->g, r->x)));
+  return parse_jax_give(r, mr_lax_sub(r->g, parse_jax_number(r, t, 1), mr_lax_erf(r->g, r->x)));
 }
 
 static mr_err_t tan_(rewrite_t *r) {
-  return give(r, mr_lax_div(r->g, mr_lax_sin(r->g, r->x), mr_lax_cos(r->g, r->x)));
+  return parse_jax_give(r, mr_lax_div(r->g, mr_lax_sin(r->g, r->x), mr_lax_cos(r->g, r->x)));
 }
 
 static mr_err_t ceil_(rewrite_t *r) {
-  return give(r, mr_lax_neg(r->g, mr_lax_floor(r->g, mr_lax_neg(r->g, r->x))));
+  return parse_jax_give(r, mr_lax_neg(r->g, mr_lax_floor(r->g, mr_lax_neg(r->g, r->x))));
 }
 
 static mr_err_t is_finite(rewrite_t *r) {
-  return give(r, mr_lax_lt(r->g, mr_lax_abs(r->g, r->x), number(r, r->x->aval.dtype, INFINITY)));
+  return parse_jax_give(
+      r, mr_lax_lt(r->g, mr_lax_abs(r->g, r->x), parse_jax_number(r, r->x->aval.dtype, INFINITY)));
 }
 
 /* and, or, xor, not: of bools. */
 static mr_err_t logic(rewrite_t *r) {
   if (r->x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
   switch (r->l->op[0]) {
-    case 'a': return give(r, mr_lax_min(r->g, r->x, r->y));
-    case 'o': return give(r, mr_lax_max(r->g, r->x, r->y));
-    case 'x': return give(r, mr_lax_ne(r->g, r->x, r->y));
-    default: return give(r, negate(r, r->x));
+    case 'a': return parse_jax_give(r, mr_lax_min(r->g, r->x, r->y));
+    case 'o': return parse_jax_give(r, mr_lax_max(r->g, r->x, r->y));
+    case 'x': return parse_jax_give(r, mr_lax_ne(r->g, r->x, r->y));
+    default: return parse_jax_give(r, negate(r, r->x));
   }
 }
 
 static mr_err_t clamp(rewrite_t *r) { /* low, x, high */
-  return give(r, mr_lax_min(r->g, mr_lax_max(r->g, r->x, r->y), r->z));
+  return parse_jax_give(r, mr_lax_min(r->g, mr_lax_max(r->g, r->x, r->y), r->z));
 }
 
 /* Of integers, as C's %: of floats, x - y trunc(x / y) would round. */
 static mr_err_t rem(rewrite_t *r) {
   if (mr_is_float(r->x->aval.dtype)) return cannot(r, "remainders of floats have no op here");
   mr_var_t *q = mr_lax_div(r->g, r->x, r->y);
-  return give(r, mr_lax_sub(r->g, r->x, mr_lax_mul(r->g, q, r->y)));
+  return parse_jax_give(r, mr_lax_sub(r->g, r->x, mr_lax_mul(r->g, q, r->y)));
 }
 
 static mr_err_t pow_(rewrite_t *r) { /* jax takes whole exponents too */
-  return give(r, mr_lax_pow(r->g, r->x, mr_lax_convert(r->g, r->y, r->x->aval.dtype)));
+  return parse_jax_give(r, mr_lax_pow(r->g, r->x, mr_lax_convert(r->g, r->y, r->x->aval.dtype)));
 }
 
 static mr_err_t reduce(rewrite_t *r) {
@@ -157,17 +163,18 @@ static mr_err_t reduce(rewrite_t *r) {
   for (int i = 0; i < a->n; i++) axes[i] = a->i[i] < 0 || a->i[i] > 7 ? -1 : (int)a->i[i];
   const char *kind = strchr(r->l->op, '_');
   mr_var_t *x = r->x;
-  if (!kind) return give(r, mr_lax_reduce_sum(r->g, x, a->n, axes)); /* psum over dimensions */
+  if (!kind)
+    return parse_jax_give(r, mr_lax_reduce_sum(r->g, x, a->n, axes)); /* psum over dimensions */
   if (!strcmp(kind, "_min")) {
     x = mr_lax_reduce_max(r->g, upside_down(r, x), a->n, axes);
-    return give(r, x ? upside_down(r, x) : NULL);
+    return parse_jax_give(r, x ? upside_down(r, x) : NULL);
   }
   if (x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
   bool all = !strcmp(kind, "_and");
   x = mr_lax_convert(r->g, all ? negate(r, x) : x, MR_I32);
   x = mr_lax_reduce_max(r->g, x, a->n, axes);
-  return give(
-      r, all ? mr_lax_le(r->g, x, number(r, MR_I32, 0)) : mr_lax_gt(r->g, x, number(r, MR_I32, 0)));
+  return parse_jax_give(r, all ? mr_lax_le(r->g, x, parse_jax_number(r, MR_I32, 0))
+                               : mr_lax_gt(r->g, x, parse_jax_number(r, MR_I32, 0)));
 }
 
 /* The first index of the greatest, or of a NaN. */
@@ -183,14 +190,14 @@ static mr_err_t argmax(rewrite_t *r) {
   if (most) most = mr_lax_broadcast_in_dim(r->g, most, s.ndim, s.dim, at);
   mr_var_t *hit = mr_lax_max(r->g, mr_lax_eq(r->g, x, most), mr_lax_ne(r->g, x, x));
   mr_var_t *place = mr_lax_iota(r->g, MR_I32, s.ndim, s.dim, axis);
-  mr_var_t *none = number(r, MR_I32, (double)s.dim[axis]);
+  mr_var_t *none = parse_jax_number(r, MR_I32, (double)s.dim[axis]);
   mr_var_t *first = mr_lax_select_n(r->g, hit, mr_lax_full(r->g, &place->aval, none->value), place);
   first = mr_lax_reduce_max(r->g, first ? upside_down(r, first) : NULL, 1, &axis);
-  return give(r,
-              first ? mr_lax_convert(r->g, upside_down(r, first), r->l->out[0].aval.dtype) : NULL);
+  return parse_jax_give(
+      r, first ? mr_lax_convert(r->g, upside_down(r, first), r->l->out[0].aval.dtype) : NULL);
 }
 
-static mr_err_t split(rewrite_t *r) {
+static mr_err_t parse_jax_split(rewrite_t *r) {
   const mr_attr_t *sizes = ints(r, "sizes");
   int axis, n = r->x->aval.ndim;
   if (!sizes || sizes->n != r->l->n_out || !get_int(r, "axis", 0, n - 1, &axis))
@@ -208,7 +215,7 @@ static mr_err_t split(rewrite_t *r) {
   return MR_OK;
 }
 
-static mr_err_t stack(rewrite_t *r) {
+static mr_err_t parse_jax_stack(rewrite_t *r) {
   int axis, n = r->x->aval.ndim;
   if (n == MR_MAX_NDIM || !get_int(r, "axis", 0, n, &axis)) return cannot(r, "want an axis");
   mr_var_t **piece = mr_mem_take(&r->g->mem, (size_t)r->l->n_in * sizeof *piece);
@@ -218,7 +225,7 @@ static mr_err_t stack(rewrite_t *r) {
     for (int d = 0; d <= n; d++) dim[d] = d == axis ? 1 : r->l->in[i]->aval.dim[d - (d > axis)];
     if (!(piece[i] = mr_lax_reshape(r->g, r->l->in[i], n + 1, dim))) return r->g->diag.code;
   }
-  return give(r, mr_lax_concatenate(r->g, r->l->n_in, piece, axis));
+  return parse_jax_give(r, mr_lax_concatenate(r->g, r->l->n_in, piece, axis));
 }
 
 /* Dimension by dimension: (..., n, ...) -> (..., r, n, ...) -> (..., r n, ...) */
@@ -240,7 +247,7 @@ static mr_err_t tile(rewrite_t *r) {
     whole[axis] *= times;
     if (x) x = mr_lax_reshape(r->g, x, n, whole);
   }
-  return give(r, x);
+  return parse_jax_give(r, x);
 }
 
 /* x padded with a value other than 0, or between its elements: not here. */
@@ -262,14 +269,14 @@ static mr_err_t pad(rewrite_t *r) {
     if (limit[d] < start[d]) return cannot(r, "its padding does not fit");
   }
   x = mr_lax_pad(r->g, mr_lax_slice(r->g, x, start, limit), low, high);
-  if (r->y->literal && r->y->value == 0) return give(r, x);
+  if (r->y->literal && r->y->value == 0) return parse_jax_give(r, x);
   /* Where ones, padded with zeros, are 0, the value stands. */
   for (int d = 0; d < n; d++) s.dim[d] = limit[d] - start[d];
   s.dtype = MR_F32;
   mr_var_t *inside = mr_lax_pad(r->g, mr_lax_full(r->g, &s, 1), low, high);
-  mr_var_t *around = x ? repeated(r, r->y, n, x->aval.dim, 0) : NULL;
-  inside = mr_lax_gt(r->g, inside, number(r, MR_F32, 0));
-  return give(r, mr_lax_select_n(r->g, inside, around, x));
+  mr_var_t *around = x ? parse_jax_repeated(r, r->y, n, x->aval.dim, 0) : NULL;
+  inside = mr_lax_gt(r->g, inside, parse_jax_number(r, MR_F32, 0));
+  return parse_jax_give(r, mr_lax_select_n(r->g, inside, around, x));
 }
 
 /* Every s-th element from start on: padded up to whole rows of s, of each of which the first. */
@@ -293,7 +300,7 @@ static mr_err_t strided_slice(rewrite_t *r) {
     x = mr_lax_slice(r->g, x, (const int64_t[MR_MAX_NDIM]){0}, dim);
     if (x) x = mr_lax_squeeze(r->g, x, 1, (int[]){d + 1});
   }
-  return give(r, x);
+  return parse_jax_give(r, x);
 }
 
 /* ---- by index ---- */
@@ -310,7 +317,7 @@ static mr_err_t dynamic_slice(rewrite_t *r) {
     mr_var_t *start = clamped(r, r->l->in[1 + d], whole - size);
     x = take_along(r, x, d, start ? mr_lax_add(r->g, iota_along(r, size), start) : NULL);
   }
-  return give(r, x);
+  return parse_jax_give(r, x);
 }
 
 /* Element i is the update's i - start where that is one of its own, else x's. */
@@ -325,13 +332,14 @@ static mr_err_t dynamic_update_slice(rewrite_t *r) {
     if (size == whole) continue;
     mr_var_t *start = clamped(r, r->l->in[2 + d], whole - size);
     mr_var_t *at = start ? mr_lax_sub(r->g, iota_along(r, whole), start) : NULL;
-    mr_var_t *zero = number(r, MR_I32, 0), *last = number(r, MR_I32, (double)(size - 1));
+    mr_var_t *zero = parse_jax_number(r, MR_I32, 0),
+             *last = parse_jax_number(r, MR_I32, (double)(size - 1));
     mr_var_t *in = mr_lax_min(r->g, mr_lax_ge(r->g, at, zero), mr_lax_le(r->g, at, last)); /* and */
     update = take_along(r, update, d, mr_lax_min(r->g, mr_lax_max(r->g, at, zero), last));
     if (in) in = mr_lax_broadcast_in_dim(r->g, in, n, s.dim, &d);
     mask = mask ? mr_lax_min(r->g, mask, in) : in;
   }
-  return give(r, mask && update ? mr_lax_select_n(r->g, mask, r->x, update) : update);
+  return parse_jax_give(r, mask && update ? mr_lax_select_n(r->g, mask, r->x, update) : update);
 }
 
 /* Whether the text of dimension numbers says key=(list...); *v its integers. */
@@ -350,7 +358,7 @@ static bool dimension_list(const char *text, const char *key, int *n, int64_t v[
 }
 
 /* Rows along one dimension, as x[:, index] writes it; other gathers have no op here. */
-static mr_err_t gather(rewrite_t *r) {
+static mr_err_t parse_jax_gather(rewrite_t *r) {
   const mr_attr_t *dims = mr__parse_find(r->l, "dimension_numbers"),
                   *sizes = ints(r, "slice_sizes");
   int64_t offset[MR_MAX_NDIM], collapsed[MR_MAX_NDIM], map[MR_MAX_NDIM], batch[MR_MAX_NDIM];
@@ -366,8 +374,8 @@ static mr_err_t gather(rewrite_t *r) {
               map[0] < n && at.ndim >= 1 && at.dim[at.ndim - 1] == 1;
   for (int d = 0; rows && d < n; d++) rows = sizes->i[d] == (d == map[0] ? 1 : r->x->aval.dim[d]);
   if (!rows) return cannot(r, "other than of rows along one dimension, it has no op here");
-  if (!is_text(r, "mode", "GatherScatterMode.PROMISE_IN_BOUNDS") &&
-      !is_text(r, "mode", "GatherScatterMode.CLIP"))
+  if (!parse_jax_is_text(r, "mode", "GatherScatterMode.PROMISE_IN_BOUNDS") &&
+      !parse_jax_is_text(r, "mode", "GatherScatterMode.CLIP"))
     return cannot(r, "indices outside the operand are filled, which has no op here");
   mr_var_t *index = mr_lax_convert(r->g, r->y, MR_I32);
   index = index ? mr_lax_reshape(r->g, index, at.ndim - 1, at.dim) : NULL;
@@ -383,7 +391,7 @@ static mr_err_t gather(rewrite_t *r) {
     perm[d] = is_offset ? rest++ : next++;
   }
   if (next != n_index) return cannot(r, "its dimension numbers do not fit");
-  return give(r, mr_lax_transpose(r->g, x, perm));
+  return parse_jax_give(r, mr_lax_transpose(r->g, x, perm));
 }
 
 /* ---- calls ---- */
@@ -416,7 +424,7 @@ static mr_err_t custom(rewrite_t *r) {
   const mr_attr_t *a = mr__parse_find(r->l, "call_jaxpr");
   if (!a) a = mr__parse_find(r->l, "fun_jaxpr");
   if (!a || a->kind != MR_ATTR_FN) return cannot(r, "want a function");
-  mr_fn_t *rule = is_text(r, "name", "relu") && r->l->n_in == 1 ? relu_rule(a->fn) : NULL;
+  mr_fn_t *rule = parse_jax_is_text(r, "name", "relu") && r->l->n_in == 1 ? relu_rule(a->fn) : NULL;
   const mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", a->fn), mr_attr_fn("jvp_jaxpr", rule)};
   mr_eqn_t *e =
       mr_emit(r->g, &mr_op_custom_jvp_call, r->l->n_in, r->l->in, rule ? 2 : 1, attr, r->l->n_out);
@@ -428,7 +436,7 @@ static mr_err_t custom(rewrite_t *r) {
 /* ---- which ---- */
 
 /* Operands of an elementwise op repeat along their sizes of 1. */
-static void spread(mr_fn_t *g, mr_parse_line_t *l) {
+static void parse_jax_spread(mr_fn_t *g, mr_parse_line_t *l) {
   const mr_aval_t *y = &l->out[0].aval;
   for (int i = 0; l->n_out == 1 && i < l->n_in; i++) {
     const mr_aval_t *x = &l->in[i]->aval;
@@ -466,14 +474,14 @@ static const struct rule {
              {"psum", 1, reduce, false},
              {"argmax", 1, argmax, false},
              {"argmin", 1, argmax, false},
-             {"split", 1, split, false},
-             {"stack", -1, stack, false},
+             {"split", 1, parse_jax_split, false},
+             {"stack", -1, parse_jax_stack, false},
              {"tile", 1, tile, false},
              {"pad", 2, pad, false},
              {"slice", 1, strided_slice, false},
              {"dynamic_slice", -1, dynamic_slice, false},
              {"dynamic_update_slice", -1, dynamic_update_slice, false},
-             {"gather", 2, gather, false},
+             {"gather", 2, parse_jax_gather, false},
              {"copy", 1, same, false},
              {"copy_p", 1, same, false},
              {"pvary", -1, same, false},
@@ -499,7 +507,7 @@ mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t 
   for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
     if (strcmp(rules[k].op, l->op) || !is_jax_form(l)) continue;
     if (rules[k].n_in >= 0 ? l->n_in != rules[k].n_in : l->n_in < 1) continue;
-    if (rules[k].spreads) spread(g, l);
+    if (rules[k].spreads) parse_jax_spread(g, l);
     if (g->diag.code < 0) return g->diag.code;
     rewrite_t r = {.p = p, .g = g, .l = l, .out = out, .x = l->in[0]};
     r.y = l->n_in > 1 ? l->in[1] : NULL;
@@ -544,5 +552,5 @@ static void drop_attrs(mr_parse_line_t *l) {
 void mr__parse_jax_fit(mr_fn_t *g, mr_parse_line_t *l) {
   const mr_op_def_t *op = mr_op_find(l->op);
   drop_attrs(l);
-  if (op->kind == MR_OP_ELEMENTWISE || op == &mr_op_select_n) spread(g, l);
+  if (op->kind == MR_OP_ELEMENTWISE || op == &mr_op_select_n) parse_jax_spread(g, l);
 }

@@ -17,7 +17,7 @@ mr_err_t mr__parse_no_memory(mr_parser_t *p) {
   return mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory for its graph");
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool parse_lex_is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -26,7 +26,7 @@ void mr__parse_space(mr_parser_t *p) {
 }
 
 bool mr__parse_in_name(char c) {
-  return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return parse_lex_is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 bool mr__parse_is(mr_parser_t *p, const char *word) {
@@ -65,7 +65,7 @@ mr_err_t mr__parse_int(mr_parser_t *p, int64_t *v) {
   return wrapped ? mr__parse_want(p, ")") : MR_OK;
 }
 
-static mr_err_t parse_dtype(mr_parser_t *p, mr_dtype_t *t) {
+static mr_err_t parse_lex_parse_dtype(mr_parser_t *p, mr_dtype_t *t) {
   char name[MR_PARSE_NAME];
   MR_TRY(mr__parse_name(p, name));
   for (int k = 0; k < MR_DTYPE_COUNT; k++)
@@ -83,7 +83,7 @@ static mr_err_t parse_dtype(mr_parser_t *p, mr_dtype_t *t) {
 mr_err_t mr__parse_aval(mr_parser_t *p, mr_aval_t *a) {
   int64_t elems = 1;
   *a = (mr_aval_t){0};
-  MR_TRY(parse_dtype(p, &a->dtype));
+  MR_TRY(parse_lex_parse_dtype(p, &a->dtype));
   MR_TRY(mr__parse_want(p, "["));
   while (!mr__parse_is(p, "]")) {
     if (a->ndim) MR_TRY(mr__parse_want(p, ","));
@@ -119,7 +119,7 @@ static bool is_left_side(const char *c) {
 }
 
 /* Whether an equation may begin here: first on its line, or behind a semicolon. */
-static bool is_first(const mr_parser_t *p) {
+static bool parse_lex_is_first(const mr_parser_t *p) {
   const char *c = p->at;
   while (c > p->text && c[-1] == ' ') c--;
   return c == p->text || c[-1] == '\n' || c[-1] == ';';
@@ -135,11 +135,11 @@ static const char *past_number(const char *c) {
       c += strlen(words[k]);
       return mr__parse_in_name(*c) ? from : c;
     }
-  if (!is_digit(*c)) return from;
-  while (is_digit(*c) || *c == '.') c++;
+  if (!parse_lex_is_digit(*c)) return from;
+  while (parse_lex_is_digit(*c) || *c == '.') c++;
   if (*c == 'e' || *c == 'E') {
     c += c[1] == '-' || c[1] == '+' ? 2 : 1;
-    while (is_digit(*c)) c++;
+    while (parse_lex_is_digit(*c)) c++;
   }
   return c;
 }
@@ -148,8 +148,9 @@ bool mr__parse_at_literal(mr_parser_t *p) {
   mr__parse_space(p);
   const char *end = past_number(p->at);
   if (end == p->at || *end != ':') return false;
-  bool word = mr__parse_in_name(*p->at) && !is_digit(*p->at);
-  return !(word && is_first(p) && is_left_side(p->at)); /* a value may be called inf or nan */
+  bool word = mr__parse_in_name(*p->at) && !parse_lex_is_digit(*p->at);
+  return !(word && parse_lex_is_first(p) &&
+           is_left_side(p->at)); /* a value may be called inf or nan */
 }
 
 /* The number from here to end as bits of an integer dtype; false if it is none or does not fit. */

@@ -41,16 +41,16 @@ static bool mergeable(const mr_eqn_t *e) {
   return true;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9E3779B97F4A7C15u; }
+static uint64_t cse_mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9E3779B97F4A7C15u; }
 
-static uint64_t hash_of(const mr_eqn_t *e) {
-  uint64_t h = mix(7, (uint64_t)(uintptr_t)e->op);
+static uint64_t cse_hash_of(const mr_eqn_t *e) {
+  uint64_t h = cse_mix(7, (uint64_t)(uintptr_t)e->op);
   for (int k = 0; k < e->n_in; k++) {
     uint64_t value = (uint64_t)e->in[k]->id;
     if (e->in[k]->literal) memcpy(&value, &e->in[k]->value, sizeof value);
-    h = mix(h, value);
+    h = cse_mix(h, value);
   }
-  for (int k = 0; k < e->n_attr; k++) h = mix(h, (uint64_t)e->attr[k].i[0]);
+  for (int k = 0; k < e->n_attr; k++) h = cse_mix(h, (uint64_t)e->attr[k].i[0]);
   return h ^ h >> 29;
 }
 
@@ -61,14 +61,14 @@ typedef struct table {
 
 /* The equation that stands there already, or NULL and e is put in. */
 static mr_eqn_t *earlier(table_t *t, mr_eqn_t *e) {
-  size_t at = (size_t)hash_of(e) & t->mask;
+  size_t at = (size_t)cse_hash_of(e) & t->mask;
   for (; t->slot[at]; at = (at + 1) & t->mask)
     if (same_eqn(t->slot[at], e)) return t->slot[at];
   t->slot[at] = e;
   return NULL;
 }
 
-static void merge(mr_fn_t *f, table_t *t, mr_var_t **instead) {
+static void cse_merge(mr_fn_t *f, table_t *t, mr_var_t **instead) {
   int kept = 0;
   for (int i = 0; i < f->n_eqn; i++) {
     mr_eqn_t *e = f->eqn[i], *before = NULL;
@@ -92,7 +92,7 @@ mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag) {
   mr_var_t **instead = calloc((size_t)f->n_var + 1, sizeof *instead);
   mr_err_t e = MR_OK;
   if (t.slot && instead)
-    merge(f, &t, instead);
+    cse_merge(f, &t, instead);
   else
     e = mr_fail(diag, MR_ERR_NOMEM, "no memory to merge common subexpressions");
   free(t.slot);

@@ -1,23 +1,23 @@
 #include "model/transforms/transforms.h"
 
-static bool wanted(const mr_eqn_t *e) {
+static bool dce_wanted(const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++)
     if (e->out[k]->live) return true;
   return false;
 }
 
-static void mark(mr_var_t *const *v, int n, bool live) {
+static void dce_mark(mr_var_t *const *v, int n, bool live) {
   for (int i = 0; i < n; i++) v[i]->live = live;
 }
 
 void mr_dce(mr_fn_t *f) {
-  for (int i = 0; i < f->n_eqn; i++) mark(f->eqn[i]->out, f->eqn[i]->n_out, false);
-  mark(f->out, f->n_out, true);
+  for (int i = 0; i < f->n_eqn; i++) dce_mark(f->eqn[i]->out, f->eqn[i]->n_out, false);
+  dce_mark(f->out, f->n_out, true);
   int at = f->n_eqn;
   for (int i = f->n_eqn - 1; i >= 0; i--) {
     mr_eqn_t *e = f->eqn[i];
-    if (!wanted(e)) continue;
-    mark(e->in, e->n_in, true);
+    if (!dce_wanted(e)) continue;
+    dce_mark(e->in, e->n_in, true);
     f->eqn[--at] = e;
   }
   f->n_eqn -= at;

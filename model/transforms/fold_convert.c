@@ -9,7 +9,7 @@ static bool widening(const mr_eqn_t *e) {
          e->out[0]->aval.dtype == MR_F32;
 }
 
-static void count_uses(const mr_fn_t *f, int *uses) {
+static void fold_convert_count_uses(const mr_fn_t *f, int *uses) {
   for (int i = 0; i < f->n_eqn; i++)
     for (int k = 0; k < f->eqn[i]->n_in; k++) uses[f->eqn[i]->in[k]->id]++;
   for (int i = 0; i < f->n_out; i++) uses[f->out[i]->id]++;
@@ -32,7 +32,7 @@ void mr_fold_convert(mr_fn_t *f) {
   int *uses = calloc((size_t)f->n_var + 1, sizeof *uses);
   mr_var_t **instead = calloc((size_t)f->n_var + 1, sizeof *instead);
   if (uses && instead) {
-    count_uses(f, uses);
+    fold_convert_count_uses(f, uses);
     for (int i = 0; i < f->n_eqn; i++) {
       mr_eqn_t *e = f->eqn[i];
       for (int k = 0; k < e->n_in; k++) {

@@ -38,7 +38,7 @@ typedef struct fuser {
   mr_var_t **map; /* by var id: what stands for it in the body of one group */
 } fuser_t;
 
-static int64_t elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
+static int64_t fuse_elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
 
 static int root(const fuser_t *s, int g) {
   while (g >= 0 && s->group[g].into != g) g = s->group[g].into;
@@ -47,10 +47,10 @@ static int root(const fuser_t *s, int g) {
 
 static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : root(s, s->of[i]); }
 
-static bool unit_of(const mr_eqn_t *e, mr_unit_t *u) {
+static bool fuse_unit_of(const mr_eqn_t *e, mr_unit_t *u) {
   *u = (mr_unit_t){0};
   return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(e, u) &&
-         (!e->n_in || elems(e->in[0])) && elems(e->out[0]);
+         (!e->n_in || fuse_elems(e->in[0])) && fuse_elems(e->out[0]);
 }
 
 /* ---- which equations go together ---- */
@@ -70,7 +70,7 @@ static bool fits_together(const group_t *a, const group_t *b) {
   return a->n_member + b->n_member < MEMBERS && same_rows(a, b->inner, b->columns);
 }
 
-static void merge(fuser_t *s, int a, int b) {
+static void fuse_merge(fuser_t *s, int a, int b) {
   group_t *x = &s->group[a], *y = &s->group[b];
   if (y->first < x->first) x->first = y->first;
   if (y->last > x->last) x->last = y->last;
@@ -85,13 +85,13 @@ static void merge(fuser_t *s, int a, int b) {
 static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g) {
   for (int k = 0; k < e->n_in; k++) {
     int at = s->at[e->in[k]->id];
-    if (group_of(s, at) == g && elems(e->in[k]) != s->group[g].n) return true;
+    if (group_of(s, at) == g && fuse_elems(e->in[k]) != s->group[g].n) return true;
   }
   return false;
 }
 
 /* The group that e at i may join, groups of several operands merged; -1: none. */
-static int choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
+static int fuse_choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
   int g = -1;
   for (int k = 0; k < e->n_in; k++) {
     int c = candidate(s, e->in[k], i, n);
@@ -99,7 +99,7 @@ static int choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
     if (g < 0)
       g = c;
     else if (fits_together(&s->group[g], &s->group[c]))
-      merge(s, g, c);
+      fuse_merge(s, g, c);
   }
   return g;
 }
@@ -110,12 +110,13 @@ static int new_group(fuser_t *s, int i, int64_t n) {
   return g;
 }
 
-static int place(fuser_t *s, int i) {
+static int fuse_place(fuser_t *s, int i) {
   const mr_eqn_t *e = s->eqn[i];
   mr_unit_t u;
-  if (!unit_of(e, &u) || u.kind == MR_UNIT_REPEAT || u.kind == MR_UNIT_INDEX) return -1;
-  int64_t n = elems(e->in[0]) > elems(e->out[0]) ? elems(e->in[0]) : elems(e->out[0]);
-  int g = choose(s, e, i, n);
+  if (!fuse_unit_of(e, &u) || u.kind == MR_UNIT_REPEAT || u.kind == MR_UNIT_INDEX) return -1;
+  int64_t n =
+      fuse_elems(e->in[0]) > fuse_elems(e->out[0]) ? fuse_elems(e->in[0]) : fuse_elems(e->out[0]);
+  int g = fuse_choose(s, e, i, n);
   if (u.kind != MR_UNIT_EACH && g < 0) return -1;
   bool columns = u.kind == MR_UNIT_COLUMNS, folds = columns || u.kind == MR_UNIT_REDUCE;
   if (folds && !same_rows(&s->group[g], u.inner, columns)) return -1;
@@ -135,10 +136,10 @@ static void close_others(fuser_t *s, const mr_eqn_t *e, int mine) {
   }
 }
 
-static void find_groups(fuser_t *s) {
+static void fuse_find_groups(fuser_t *s) {
   for (int i = 0; i < s->n_eqn; i++) {
     const mr_eqn_t *e = s->eqn[i];
-    s->of[i] = place(s, i);
+    s->of[i] = fuse_place(s, i);
     close_others(s, e, root(s, s->of[i]));
     for (int k = 0; k < e->n_out; k++) s->at[e->out[k]->id] = i;
     for (int k = 0; k < e->n_in; k++) s->uses[e->in[k]->id]++;
@@ -164,8 +165,9 @@ static void add_input(fuser_t *s, body_t *b, mr_var_t *v) {
 
 static bool is_repeat(const mr_var_t *v) {
   mr_unit_t u;
-  if (!v->def || !unit_of(v->def, &u)) return false;
-  return u.kind == MR_UNIT_INDEX || (u.kind == MR_UNIT_REPEAT && elems(v->def->in[0]) != elems(v));
+  if (!v->def || !fuse_unit_of(v->def, &u)) return false;
+  return u.kind == MR_UNIT_INDEX ||
+         (u.kind == MR_UNIT_REPEAT && fuse_elems(v->def->in[0]) != fuse_elems(v));
 }
 
 /* An operand that no member computes: a broadcast or a counter comes along. */
@@ -210,7 +212,7 @@ static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
 }
 
 /* The var of the body whose elements v has: reshapes undone. */
-static const mr_var_t *bytes_of(const mr_var_t *v) {
+static const mr_var_t *fuse_bytes_of(const mr_var_t *v) {
   while (v->def && v->def->op->kind == MR_OP_ALIAS && v->def->op->unit) v = v->def->in[0];
   return v;
 }
@@ -218,12 +220,12 @@ static const mr_var_t *bytes_of(const mr_var_t *v) {
 /* A reshape of a value that is given out already. */
 static bool given(const body_t *b, const mr_var_t *inner) {
   for (int k = 0; k < b->n_out; k++)
-    if (bytes_of(b->inner[k]) == bytes_of(inner)) return true;
+    if (fuse_bytes_of(b->inner[k]) == fuse_bytes_of(inner)) return true;
   return false;
 }
 
 /* Values that someone outside reads too. */
-static void add_outputs(fuser_t *s, int g, body_t *b) {
+static void fuse_add_outputs(fuser_t *s, int g, body_t *b) {
   for (int i = s->group[g].first; i <= s->group[g].last && !b->full; i++) {
     if (group_of(s, i) != g) continue;
     mr_var_t *v = s->eqn[i]->out[0];
@@ -235,12 +237,12 @@ static void add_outputs(fuser_t *s, int g, body_t *b) {
   }
 }
 
-static bool worth_it(const group_t *x, const body_t *b) {
+static bool fuse_worth_it(const group_t *x, const body_t *b) {
   return x->n_each && x->n_each + b->n_repeat + (x->inner > 0) > 1 && b->n_out;
 }
 
 /* The vars keep their identity: the new equation assigns them. */
-static mr_eqn_t *emit(fuser_t *s, int g, const body_t *b) {
+static mr_eqn_t *fuse_emit(fuser_t *s, int g, const body_t *b) {
   mr_standing_t before = mr_standing(s->f);
   mr_stand_at(s->f, s->eqn[s->group[g].last], "fuse");
   mr_eqn_t *e = mr_emit(s->f, &mr_op_fused, b->n_in, (mr_var_t **)b->in, 1,
@@ -258,11 +260,11 @@ static mr_err_t form(fuser_t *s, int g) {
   if (!b.fn) return mr_fail(&s->f->diag, MR_ERR_NOMEM, "fuse: out of memory");
   memset(s->map, 0, (size_t)s->n_var * sizeof *s->map);
   add_members(s, g, &b);
-  add_outputs(s, g, &b);
+  fuse_add_outputs(s, g, &b);
   mr_err_t err = b.fn->diag.code;
-  if (!b.full && err >= 0 && worth_it(&s->group[g], &b)) {
+  if (!b.full && err >= 0 && fuse_worth_it(&s->group[g], &b)) {
     err = mr_fn_return(b.fn, b.n_out, b.inner);
-    if (err >= 0) s->group[g].e = emit(s, g, &b);
+    if (err >= 0) s->group[g].e = fuse_emit(s, g, &b);
   }
   if (err < 0) mr_fail(&s->f->diag, err, "%s", b.fn->diag.text);
   mr_fn_destroy(b.fn);
@@ -270,7 +272,7 @@ static mr_err_t form(fuser_t *s, int g) {
 }
 
 /* Groups first, while each equation still stands where it stood; then the list. */
-static mr_err_t rewrite(fuser_t *s) {
+static mr_err_t fuse_rewrite(fuser_t *s) {
   for (int g = 0; g < s->n_group; g++)
     if (root(s, g) == g && s->group[g].n_member > 0) MR_TRY(form(s, g));
   s->f->n_eqn = 0;
@@ -296,8 +298,8 @@ mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
     if (f->n_eqn) memcpy(s.eqn, f->eqn, (n - 1) * sizeof *s.eqn);
     s.at = s.of + n, s.uses = s.at + v;
     for (size_t i = 0; i < v; i++) s.at[i] = -1;
-    find_groups(&s);
-    e = rewrite(&s);
+    fuse_find_groups(&s);
+    e = fuse_rewrite(&s);
   }
   free(s.eqn), free(s.of), free(s.group), free(s.map);
   return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "fuse: out of memory")

@@ -63,7 +63,7 @@ static mr_err_t check_outputs(const mr_fn_t *f, const char *who, mr_diag_t *diag
   return MR_OK;
 }
 
-static mr_fn_t *begin(const mr_fn_t *f, int n, mr_var_t ***all, mr_diag_t *diag) {
+static mr_fn_t *jacobian_begin(const mr_fn_t *f, int n, mr_var_t ***all, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   if (!g) {
     mr_fail(diag, MR_ERR_NOMEM, "jacobian: no memory");
@@ -79,7 +79,7 @@ mr_err_t mr_jacfwd(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_di
   mr_var_t **all;
   MR_TRY(check_outputs(f, "jacfwd", diag));
   MR_TRY(mr_jvp(f, n, wrt, &j, diag));
-  mr_fn_t *g = begin(f, n, &all, diag);
+  mr_fn_t *g = jacobian_begin(f, n, &all, diag);
   if (!g) return mr_fn_destroy(j), MR_ERR_NOMEM;
   mr_batched_t *y = mr_mem_take(&g->mem, (size_t)(j->n_out + 1) * sizeof *y);
   for (int i = 0; i < n && g->diag.code >= 0; i++) {
@@ -97,7 +97,7 @@ mr_err_t mr_jacrev(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_di
   mr_var_t **all;
   MR_TRY(check_outputs(f, "jacrev", diag));
   MR_TRY(mr_vjp(f, n, wrt, &v, diag));
-  mr_fn_t *g = begin(f, n, &all, diag);
+  mr_fn_t *g = jacobian_begin(f, n, &all, diag);
   if (!g) return mr_fn_destroy(v), MR_ERR_NOMEM;
   mr_batched_t *x = mr_mem_take(&g->mem, (size_t)(v->n_out + 1) * sizeof *x);
   for (int k = 0; k < f->n_out && g->diag.code >= 0; k++) {

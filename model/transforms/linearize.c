@@ -14,13 +14,13 @@ typedef struct cut {
   int n_kept;
 } cut_t;
 
-static void keep(cut_t *c, mr_var_t *v) {
+static void linearize_keep(cut_t *c, mr_var_t *v) {
   if (c->moves[v->id] || v->literal || c->seen[v->id]) return;
   c->seen[v->id] = true;
   c->kept[c->n_kept++] = v;
 }
 
-static void mark(cut_t *c) {
+static void linearize_mark(cut_t *c) {
   const mr_fn_t *j = c->j;
   for (int i = c->n_point; i < j->n_in; i++) c->moves[j->in[i]->id] = true;
   for (int i = 0; i < j->n_eqn; i++) {
@@ -28,9 +28,10 @@ static void mark(cut_t *c) {
     bool any = false;
     for (int k = 0; k < e->n_in; k++) any |= c->moves[e->in[k]->id];
     for (int k = 0; k < e->n_out; k++) c->moves[e->out[k]->id] = any;
-    for (int k = 0; any && k < e->n_in; k++) keep(c, e->in[k]);
+    for (int k = 0; any && k < e->n_in; k++) linearize_keep(c, e->in[k]);
   }
-  for (int i = j->n_out / 2; i < j->n_out; i++) keep(c, j->out[i]); /* constant tangents */
+  for (int i = j->n_out / 2; i < j->n_out; i++)
+    linearize_keep(c, j->out[i]); /* constant tangents */
 }
 
 /* Copies the equations that move, or those that do not, behind g's inputs, to which map leads. */
@@ -76,7 +77,7 @@ static mr_err_t cut_in_two(cut_t *c, mr_fn_t **point, mr_fn_t **linear, mr_diag_
     mr_fail(diag, err, "linearize: no memory");
   } else {
     c->seen = c->moves + n;
-    mark(c);
+    linearize_mark(c);
     err = point_part(c, map, point, diag);
     if (err >= 0 && (err = linear_part(c, map + n, linear, diag)) < 0) mr_fn_destroy(*point);
   }

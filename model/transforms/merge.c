@@ -39,7 +39,7 @@ typedef struct merger {
   int n_group;
 } merger_t;
 
-static bool is_transposed(const mr_eqn_t *e) {
+static bool merge_is_transposed(const mr_eqn_t *e) {
   return e->op == &mr_op_linear && mr_attr_get(e, "transposed")->i[0];
 }
 
@@ -57,29 +57,29 @@ static int64_t columns(const mr_eqn_t *e) {
   return y->dim[y->ndim - 1];
 }
 
-static bool alike(const mr_eqn_t *a, const mr_eqn_t *b) {
+static bool merge_alike(const mr_eqn_t *a, const mr_eqn_t *b) {
   return a->op == b->op && a->in[0] == b->in[0] && a->n_in == b->n_in &&
-         is_transposed(a) == is_transposed(b) && mr_precision_of(a) == mr_precision_of(b) &&
-         a->in[1]->aval.dtype == b->in[1]->aval.dtype &&
+         merge_is_transposed(a) == merge_is_transposed(b) &&
+         mr_precision_of(a) == mr_precision_of(b) && a->in[1]->aval.dtype == b->in[1]->aval.dtype &&
          a->out[0]->aval.dtype == b->out[0]->aval.dtype;
 }
 
 /* Whether v can be there before equation i: it is, or follows in a few steps, none of which may
    itself become part of a product, from what is. */
-static bool ready(const merger_t *m, const mr_var_t *v, int i, int depth) {
+static bool merge_ready(const merger_t *m, const mr_var_t *v, int i, int depth) {
   int at = m->at[v->id];
   if (at < i) return true;
   if (depth == DEPTH || is_product(m->eqn[at])) return false;
   for (int k = 0; k < m->eqn[at]->n_in; k++)
-    if (!ready(m, m->eqn[at]->in[k], i, depth + 1)) return false;
+    if (!merge_ready(m, m->eqn[at]->in[k], i, depth + 1)) return false;
   return true;
 }
 
 static bool may_join(const merger_t *m, int i, int k) {
   const mr_eqn_t *a = m->eqn[i], *b = m->eqn[k];
-  if (m->of[k] >= 0 || !is_product(b) || !alike(a, b)) return false;
+  if (m->of[k] >= 0 || !is_product(b) || !merge_alike(a, b)) return false;
   for (int j = 1; j < b->n_in; j++)
-    if (!ready(m, b->in[j], i, 0)) return false;
+    if (!merge_ready(m, b->in[j], i, 0)) return false;
   return true;
 }
 
@@ -164,7 +164,7 @@ static void find_group(merger_t *m, int i) {
   m->group[m->n_group++] = g;
 }
 
-static void find_groups(merger_t *m) {
+static void merge_find_groups(merger_t *m) {
   const mr_fn_t *f = m->f;
   for (int v = 0; v < f->n_var; v++) m->at[v] = m->user[v] = -1;
   for (int i = 0; i < m->n_eqn; i++) {
@@ -195,7 +195,7 @@ static bool converts(const mr_var_t *v, const mr_var_t *like) {
 
 /* Operand k of all members side by side.  What they all convert is joined before, so that its
    gradient is cut in the wider dtype. */
-static mr_var_t *joined(merger_t *m, const group_t *g, int k, int dimension) {
+static mr_var_t *merge_joined(merger_t *m, const group_t *g, int k, int dimension) {
   mr_var_t *v[MEMBERS] = {0};
   mr_var_t *first = m->eqn[g->member[0]]->in[k];
   bool wide = first->def && first->def->op == &mr_op_convert_element_type;
@@ -212,7 +212,7 @@ static mr_var_t *joined(merger_t *m, const group_t *g, int k, int dimension) {
 }
 
 /* The vars keep their identity: a slice assigns each. */
-static mr_err_t cut(merger_t *m, const group_t *g, mr_var_t *all) {
+static mr_err_t merge_cut(merger_t *m, const group_t *g, mr_var_t *all) {
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   int last = all->aval.ndim - 1;
   for (int i = 0; i <= last; i++) limit[i] = all->aval.dim[i];
@@ -229,7 +229,7 @@ static mr_err_t cut(merger_t *m, const group_t *g, mr_var_t *all) {
 }
 
 /* The attention reads q, k and v (B,T,3,H,D) where the product has left them. */
-static mr_err_t attend(merger_t *m, const group_t *g, mr_var_t *all) {
+static mr_err_t merge_attend(merger_t *m, const group_t *g, mr_var_t *all) {
   mr_fn_t *f = m->f;
   mr_eqn_t *e = m->eqn[g->attention];
   const int64_t *q = e->in[0]->aval.dim;
@@ -243,29 +243,29 @@ static mr_err_t attend(merger_t *m, const group_t *g, mr_var_t *all) {
   return f->diag.code;
 }
 
-static mr_err_t merge(merger_t *m, const group_t *g) {
+static mr_err_t merge_merge(merger_t *m, const group_t *g) {
   mr_fn_t *f = m->f;
   const mr_eqn_t *e = m->eqn[g->first];
   mr_var_t *in[3] = {e->in[0]};
   mr_standing_t before = mr_standing(f);
   mr_stand_at(f, e, "merge-products");
   MR_TRY(place(m, in[0]));
-  in[1] = joined(m, g, 1, is_transposed(e) ? 0 : 1);
-  if (e->n_in == 3) in[2] = joined(m, g, 2, 0);
+  in[1] = merge_joined(m, g, 1, merge_is_transposed(e) ? 0 : 1);
+  if (e->n_in == 3) in[2] = merge_joined(m, g, 2, 0);
   if (f->diag.code < 0) return f->diag.code;
   mr_eqn_t *all = mr_emit(f, e->op, e->n_in, in, e->n_attr, e->attr, 1);
   mr_err_t err = !all                ? f->diag.code
-                 : g->attention >= 0 ? attend(m, g, all->out[0])
-                                     : cut(m, g, all->out[0]);
+                 : g->attention >= 0 ? merge_attend(m, g, all->out[0])
+                                     : merge_cut(m, g, all->out[0]);
   for (int k = 0; k < g->n; k++) m->done[g->member[k]] = true;
   mr_stand(f, before);
   return err;
 }
 
-static mr_err_t rewrite(merger_t *m) {
+static mr_err_t merge_rewrite(merger_t *m) {
   m->f->n_eqn = 0;
   for (int i = 0; i < m->n_eqn; i++) {
-    if (m->of[i] >= 0 && !m->done[i]) MR_TRY(merge(m, &m->group[m->of[i]]));
+    if (m->of[i] >= 0 && !m->done[i]) MR_TRY(merge_merge(m, &m->group[m->of[i]]));
     if (m->done[i]) continue;
     m->done[i] = true;
     MR_TRY(mr__keep(m->f, m->eqn[i]));
@@ -292,8 +292,8 @@ static mr_err_t merge_products(mr_fn_t *f, bool grad_follows, mr_diag_t *diag) {
   if (m.eqn && m.at && m.done && m.group) {
     memcpy(m.eqn, f->eqn, (n - 1) * sizeof *m.eqn);
     m.uses = m.at + v, m.user = m.uses + v, m.of = m.user + v;
-    find_groups(&m);
-    e = m.n_group ? rewrite(&m) : MR_OK;
+    merge_find_groups(&m);
+    e = m.n_group ? merge_rewrite(&m) : MR_OK;
   }
   free(m.eqn), free(m.at), free(m.done), free(m.group);
   mr_dce(f);

@@ -14,12 +14,12 @@ typedef struct opening {
 
 static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
 
-static mr_var_t *mapped(const opening_t *o, mr_var_t **map, const mr_var_t *v) {
+static mr_var_t *open_mapped(const opening_t *o, mr_var_t **map, const mr_var_t *v) {
   if (!map[v->id] && v->literal) map[v->id] = mr_literal_like(o->g, changed(o, v->aval.dtype), v);
   return map[v->id];
 }
 
-static mr_err_t rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag);
+static mr_err_t open_rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag);
 
 /* Dtypes changed, functions that the equation keeps (a loop's step) rewritten like the graph around
    them; those are the caller's. */
@@ -32,7 +32,7 @@ static mr_err_t change_attrs(const opening_t *o, const mr_eqn_t *e, mr_attr_t *a
     if (!n) continue;
     const mr_fn_t **inner = mr_mem_take(&o->g->mem, (size_t)n * sizeof(mr_fn_t *));
     for (int i = 0; i < n && err >= 0; i++)
-      err = rewrite(fns[i], *o, (mr_fn_t **)(uintptr_t)&inner[i], &o->g->diag);
+      err = open_rewrite(fns[i], *o, (mr_fn_t **)(uintptr_t)&inner[i], &o->g->diag);
     attr[k].fn = inner[0];
     attr[k].fns = inner;
   }
@@ -42,7 +42,7 @@ static mr_err_t change_attrs(const opening_t *o, const mr_eqn_t *e, mr_attr_t *a
 static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
   mr_fn_t *g = o->g;
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
-  for (int k = 0; k < e->n_in; k++) in[k] = mapped(o, map, e->in[k]);
+  for (int k = 0; k < e->n_in; k++) in[k] = open_mapped(o, map, e->in[k]);
   const mr_attr_t *asked = e->op->widens ? mr_attr_find(e, "preferred_element_type") : NULL;
   if (asked && changed(o, (mr_dtype_t)asked->i[0]) != (mr_dtype_t)asked->i[0])
     for (int k = 0; k < e->n_in; k++) in[k] = mr_lax_convert(g, in[k], o->to); /* bf16 into f64 */
@@ -68,9 +68,10 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
   if (!t) return o->g->diag.code;
   mr_var_t **inner = calloc((size_t)t->n_var + 1, sizeof *inner);
   mr_err_t err = inner ? MR_OK : mr_fail(&o->g->diag, MR_ERR_NOMEM, "open: no memory");
-  for (int k = 0; k < t->n_in && err >= 0; k++) inner[t->in[k]->id] = mapped(o, map, e->in[k]);
+  for (int k = 0; k < t->n_in && err >= 0; k++) inner[t->in[k]->id] = open_mapped(o, map, e->in[k]);
   for (int i = 0; i < t->n_eqn && err >= 0; i++) err = open_eqn(o, t->eqn[i], inner);
-  for (int k = 0; k < t->n_out && err >= 0; k++) map[e->out[k]->id] = mapped(o, inner, t->out[k]);
+  for (int k = 0; k < t->n_out && err >= 0; k++)
+    map[e->out[k]->id] = open_mapped(o, inner, t->out[k]);
   free(inner);
   mr_fn_destroy(t);
   return err;
@@ -83,7 +84,7 @@ static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) 
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 
-static mr_err_t rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag) {
+static mr_err_t open_rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!g || !map) {
@@ -100,21 +101,21 @@ static mr_err_t rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t 
   }
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_eqn && err >= 0; i++) err = open_eqn(&o, f->eqn[i], map);
-  for (int i = 0; i < f->n_out && err >= 0; i++) all[i] = mapped(&o, map, f->out[i]);
+  for (int i = 0; i < f->n_out && err >= 0; i++) all[i] = open_mapped(&o, map, f->out[i]);
   free(map);
   return mr__finish(g, f->n_out, all, out, diag);
 }
 
 mr_err_t mr_open(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
-  return rewrite(f, (opening_t){0}, out, diag);
+  return open_rewrite(f, (opening_t){0}, out, diag);
 }
 
 mr_err_t mr_open_calls(const mr_fn_t *f, const mr_target_t *t, mr_fn_t **out, mr_diag_t *diag) {
-  return rewrite(f, (opening_t){.target = t}, out, diag);
+  return open_rewrite(f, (opening_t){.target = t}, out, diag);
 }
 
 mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
-  return rewrite(f, (opening_t){.from = MR_F32, .to = MR_F64}, out, diag);
+  return open_rewrite(f, (opening_t){.from = MR_F32, .to = MR_F64}, out, diag);
 }
 
 mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {

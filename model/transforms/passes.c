@@ -57,7 +57,7 @@ static bool is_pass(const char *word, size_t n) {
   return false;
 }
 
-static mr_err_t check(const char *skip, mr_diag_t *diag) {
+static mr_err_t passes_check(const char *skip, mr_diag_t *diag) {
   while (skip && *skip) {
     size_t n = strcspn(skip, ",");
     if (!is_pass(skip, n)) {
@@ -99,7 +99,7 @@ static mr_err_t run_before_grad(const mr_pass_t *p, mr_fn_t *f, mr_diag_t *diag)
 
 mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
-  MR_TRY(check(skip, diag));
+  MR_TRY(passes_check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
     if (!lists(skip, p->name)) MR_TRY(mr_pass_run(p, f, t, diag));
   return MR_OK;
@@ -107,7 +107,7 @@ mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_di
 
 mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
-  MR_TRY(check(skip, diag));
+  MR_TRY(passes_check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
     if (p->before_grad && !lists(skip, p->name)) MR_TRY(run_before_grad(p, f, diag));
   return MR_OK;

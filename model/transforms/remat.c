@@ -49,7 +49,7 @@ static bool reachable(const remat_t *r, const mr_var_t *v, int at) {
   return true;
 }
 
-static bool wanted(const remat_t *r, const mr_var_t *v, int at) {
+static bool remat_wanted(const remat_t *r, const mr_var_t *v, int at) {
   return !v->literal && is_cheap(r, v) && is_far(r, v, at) && mr_aval_bytes(&v->aval) >= LARGE &&
          reachable(r, v, at);
 }
@@ -59,7 +59,7 @@ static mr_var_t *current(const remat_t *r, mr_var_t *v) {
 }
 
 /* Emits the equation that made v once more; all its outputs stand for the old ones from here. */
-static mr_err_t again(remat_t *r, mr_var_t *v, int at) {
+static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
   mr_eqn_t *e = r->old[r->place[v->id]];
   mr_var_t **in = calloc((size_t)e->n_in + 1, sizeof(mr_var_t *));
   if (!in) return mr_fail(&r->f->diag, MR_ERR_NOMEM, "remat: out of memory");
@@ -67,7 +67,7 @@ static mr_err_t again(remat_t *r, mr_var_t *v, int at) {
   mr_err_t err = MR_OK;
   for (int k = 0; k < e->n_in && err >= 0; k++) {
     mr_var_t *x = e->in[k];
-    if (!x->literal && is_cheap(r, x) && is_far(r, x, at)) err = again(r, x, at);
+    if (!x->literal && is_cheap(r, x) && is_far(r, x, at)) err = remat_again(r, x, at);
     in[k] = current(r, x);
   }
   mr_standing_t before = mr_standing(r->f);
@@ -80,7 +80,7 @@ static mr_err_t again(remat_t *r, mr_var_t *v, int at) {
 }
 
 /* mr_emit appends; the old equations follow one by one in the same list. */
-static mr_err_t append(mr_fn_t *f, mr_eqn_t *e) {
+static mr_err_t remat_append(mr_fn_t *f, mr_eqn_t *e) {
   if (f->n_eqn == f->cap_eqn) {
     int cap = 2 * f->cap_eqn + 16;
     mr_eqn_t **grown = realloc(f->eqn, (size_t)cap * sizeof(mr_eqn_t *));
@@ -91,17 +91,17 @@ static mr_err_t append(mr_fn_t *f, mr_eqn_t *e) {
   return MR_OK;
 }
 
-static mr_err_t rewrite(remat_t *r) {
+static mr_err_t remat_rewrite(remat_t *r) {
   for (int i = 0; i < r->n_old; i++) {
     mr_eqn_t *e = r->old[i];
     for (int k = 0; k < e->n_in; k++)
-      if (wanted(r, e->in[k], i)) MR_TRY(again(r, e->in[k], i));
+      if (remat_wanted(r, e->in[k], i)) MR_TRY(remat_again(r, e->in[k], i));
     for (int k = 0; k < e->n_in; k++) {
       if (!e->in[k]->literal) r->fresh[e->in[k]->id] = i;
       e->in[k] = current(r, e->in[k]);
     }
     for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = i;
-    MR_TRY(append(r->f, e));
+    MR_TRY(remat_append(r->f, e));
   }
   return MR_OK;
 }
@@ -118,7 +118,7 @@ mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag) {
     memcpy(r.old, f->eqn, (size_t)f->n_eqn * sizeof(mr_eqn_t *));
     find_uses(&r);
     f->n_eqn = 0;
-    e = rewrite(&r);
+    e = remat_rewrite(&r);
   }
   free(r.old);
   free(r.place);

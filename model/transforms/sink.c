@@ -21,7 +21,7 @@ typedef struct sinker {
   bool moved;
 } sinker_t;
 
-static bool view_of(const mr_eqn_t *e, mr_view_t *v) {
+static bool sink_view_of(const mr_eqn_t *e, mr_view_t *v) {
   *v = (mr_view_t){.ndim = e->out[0]->aval.ndim};
   v->transposes = e->op == &mr_op_transpose;
   if (e->op != &mr_op_slice && !v->transposes) return false;
@@ -59,7 +59,7 @@ static bool lets_through(const mr_var_t *x, const mr_view_t *v, mr_view_t *in) {
 }
 
 /* Whether operand k of d, seen the same way, stood there before. */
-static int seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
+static int sink_seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
   for (int j = 0; j < k; j++)
     if (d->in[j] == d->in[k] && !memcmp(&in[j], &in[k], sizeof in[k])) return j;
   return -1;
@@ -74,13 +74,13 @@ static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, i
   if (depth > DEPTH || !lets_through(x, v, in)) return false;
   if (!made_again(x) && !read_once(s, x)) return false;
   for (int k = 0; k < x->def->n_in; k++)
-    if (in[k].ndim && seen_before(x->def, in, k) < 0 &&
+    if (in[k].ndim && sink_seen_before(x->def, in, k) < 0 &&
         !vanishes(s, x->def->in[k], &in[k], depth + 1))
       return false;
   return true;
 }
 
-static bool worth_it(const sinker_t *s, const mr_var_t *x, const mr_view_t *v) {
+static bool sink_worth_it(const sinker_t *s, const mr_var_t *x, const mr_view_t *v) {
   mr_view_t in[VIEW_IN];
   if (v->transposes) return vanishes(s, x, v, 0);
   return lets_through(x, v, in) && (read_once(s, x) || made_again(x));
@@ -108,12 +108,12 @@ static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth)
   mr_view_t in[VIEW_IN];
   mr_fn_t *f = s->f;
   if (!v->ndim) return now(s, x);
-  if (depth > DEPTH || !worth_it(s, x, v)) return emit_view(f, now(s, x), v);
+  if (depth > DEPTH || !sink_worth_it(s, x, v)) return emit_view(f, now(s, x), v);
   mr_var_t *operand[VIEW_IN];
   const mr_eqn_t *d = x->def;
   lets_through(x, v, in);
   for (int k = 0; k < d->n_in; k++) {
-    int j = seen_before(d, in, k);
+    int j = sink_seen_before(d, in, k);
     operand[k] = j < 0 ? viewed(s, d->in[k], &in[k], depth + 1) : operand[j];
   }
   mr_standing_t before = mr_standing(f);
@@ -125,36 +125,36 @@ static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth)
   return y;
 }
 
-static mr_err_t keep(sinker_t *s, mr_eqn_t *e) {
+static mr_err_t sink_keep(sinker_t *s, mr_eqn_t *e) {
   for (int k = 0; k < e->n_in; k++) e->in[k] = now(s, e->in[k]);
   return mr__keep(s->f, e);
 }
 
-static mr_err_t sweep(sinker_t *s, mr_eqn_t *const *old, int n_old) {
+static mr_err_t sink_sweep(sinker_t *s, mr_eqn_t *const *old, int n_old) {
   for (int i = 0; i < n_old; i++) {
     mr_view_t v;
     mr_eqn_t *e = old[i];
-    if (e->n_in == 1 && view_of(e, &v) && worth_it(s, e->in[0], &v))
+    if (e->n_in == 1 && sink_view_of(e, &v) && sink_worth_it(s, e->in[0], &v))
       s->instead[e->out[0]->id] = viewed(s, e->in[0], &v, 0);
     else
-      MR_TRY(keep(s, e));
+      MR_TRY(sink_keep(s, e));
     if (s->f->diag.code < 0) return s->f->diag.code;
   }
   for (int i = 0; i < s->f->n_out; i++) s->f->out[i] = now(s, s->f->out[i]);
   return MR_OK;
 }
 
-static bool is_first(const mr_eqn_t *e, int k) {
+static bool sink_is_first(const mr_eqn_t *e, int k) {
   for (int j = 0; j < k; j++)
     if (e->in[j] == e->in[k]) return false;
   return true;
 }
 
-static void count_uses(sinker_t *s) {
+static void sink_count_uses(sinker_t *s) {
   const mr_fn_t *f = s->f;
   for (int i = 0; i < f->n_eqn; i++)
     for (int k = 0; k < f->eqn[i]->n_in; k++)
-      s->uses[f->eqn[i]->in[k]->id] += is_first(f->eqn[i], k);
+      s->uses[f->eqn[i]->in[k]->id] += sink_is_first(f->eqn[i], k);
   for (int i = 0; i < f->n_out; i++) s->uses[f->out[i]->id]++;
 }
 
@@ -167,9 +167,9 @@ static mr_err_t round_of(mr_fn_t *f, bool *moved, mr_diag_t *diag) {
   mr_err_t e = MR_ERR_NOMEM;
   if (old && s.uses && s.instead) {
     memcpy(old, f->eqn, n_old * sizeof *old);
-    count_uses(&s);
+    sink_count_uses(&s);
     f->n_eqn = 0;
-    e = sweep(&s, old, (int)n_old);
+    e = sink_sweep(&s, old, (int)n_old);
   }
   free(old), free(s.uses), free(s.instead);
   *moved = s.moved;

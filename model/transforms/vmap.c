@@ -7,14 +7,15 @@
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-static mr_batched_t mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
+static mr_batched_t vmap_mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
   if (!map[v->id].var && v->literal)
     map[v->id] = (mr_batched_t){mr_literal_like(g, v->aval.dtype, v), -1};
   return map[v->id];
 }
 
 /* Through what e's open rule writes. */
-static mr_err_t map_open(mr_fn_t *g, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
+static mr_err_t vmap_map_open(mr_fn_t *g, const mr_eqn_t *e, const mr_batched_t *in,
+                              mr_batched_t *out) {
   mr_fn_t *t = mr_open_eqn(e, &g->diag);
   if (!t) return g->diag.code;
   mr_err_t err = mr_inline_mapped(g, t, in, out);
@@ -26,12 +27,12 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
   bool any = false;
-  for (int k = 0; k < e->n_in; k++) any |= (in[k] = mapped(g, map, e->in[k])).axis >= 0;
+  for (int k = 0; k < e->n_in; k++) any |= (in[k] = vmap_mapped(g, map, e->in[k])).axis >= 0;
   mr_stand_at(g, e, "vmap");
   g->scope = mr_mem_text(&g->mem, e->scope);
   if (any || mr_axis_bound(g, e)) {
     mr_err_t err = e->op->batch(g, e, in, out);
-    MR_TRY(err == MR_OPEN ? map_open(g, e, in, out) : err);
+    MR_TRY(err == MR_OPEN ? vmap_map_open(g, e, in, out) : err);
   } else {
     mr_var_t **v = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
     for (int k = 0; k < e->n_in; k++) v[k] = in[k].var;
@@ -51,7 +52,7 @@ mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, 
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
   for (int i = 0; i < f->n_eqn && err >= 0; i++) err = map_eqn(g, f->eqn[i], map);
-  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = mapped(g, map, f->out[i]);
+  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = vmap_mapped(g, map, f->out[i]);
   mr_stand(g, before);
   free(map);
   return err;
@@ -82,8 +83,8 @@ static mr_err_t map_inputs(mr_fn_t *g, const mr_fn_t *f, const int *in_axes, int
   return MR_OK;
 }
 
-static mr_var_t *place_output(mr_fn_t *g, const mr_batched_t *y, int k, const int *out_axes,
-                              int64_t size) {
+static mr_var_t *vmap_place_output(mr_fn_t *g, const mr_batched_t *y, int k, const int *out_axes,
+                                   int64_t size) {
   int axis = out_axes ? out_axes[k] : 0;
   if (axis == MR_UNMAPPED) {
     if (y->axis < 0) return y->var;
@@ -117,7 +118,7 @@ mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, con
   mr_batched_t *y = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof *y);
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   if (map_inputs(g, f, in_axes, size, in) >= 0 && mr_inline_mapped(g, f, in, y) >= 0)
-    for (int k = 0; k < f->n_out; k++) all[k] = place_output(g, &y[k], k, out_axes, size);
+    for (int k = 0; k < f->n_out; k++) all[k] = vmap_place_output(g, &y[k], k, out_axes, size);
   g->axis_name = NULL;
   return mr__finish(g, f->n_out, all, out, diag);
 }

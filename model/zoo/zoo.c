@@ -28,16 +28,16 @@ const mr_model_def_t *mr_model_at(int i) {
   return i < OWN ? own[i] : added[i - OWN].def;
 }
 
-static int index_of(const char *name) {
+static int zoo_index_of(const char *name) {
   const mr_model_def_t *def;
   for (int i = 0; (def = mr_model_at(i)); i++)
     if (!strcmp(def->name, name)) return i;
   return -1;
 }
 
-const mr_model_def_t *mr_model_find(const char *name) { return mr_model_at(index_of(name)); }
+const mr_model_def_t *mr_model_find(const char *name) { return mr_model_at(zoo_index_of(name)); }
 
-static mr_err_t check_settings(const mr_model_def_t *def, mr_diag_t *diag) {
+static mr_err_t zoo_check_settings(const mr_model_def_t *def, mr_diag_t *diag) {
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++) {
     const char *name = o->name ? o->name : "?";
     if (!o->name || !*o->name || !o->help)
@@ -51,7 +51,7 @@ static mr_err_t check_settings(const mr_model_def_t *def, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t check_one(const mr_model_def_t *const *table, int i, mr_diag_t *diag) {
+static mr_err_t zoo_check_one(const mr_model_def_t *const *table, int i, mr_diag_t *diag) {
   static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   const mr_model_def_t *def = table[i];
   if (!def->name || !*def->name || strspn(def->name, chars) != strlen(def->name))
@@ -64,7 +64,7 @@ static mr_err_t check_one(const mr_model_def_t *const *table, int i, mr_diag_t *
                    : !def->plan ? "plan"
                    : !def->loss ? "loss"
                                 : "metrics");
-  int at = index_of(def->name);
+  int at = zoo_index_of(def->name);
   if (at >= 0)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "model \"%s\": %s has a model of that name; rename one of them", def->name,
@@ -75,13 +75,13 @@ static mr_err_t check_one(const mr_model_def_t *const *table, int i, mr_diag_t *
   if (n_added + i == MR_MODELS_ADDED_MAX)
     return mr_fail(diag, MR_ERR_CONFIG, "model \"%s\": no room for more than %d models", def->name,
                    MR_MODELS_ADDED_MAX);
-  return check_settings(def, diag);
+  return zoo_check_settings(def, diag);
 }
 
 mr_err_t mr_models_check(const mr_model_def_t *const *table, const char *origin, mr_diag_t *diag) {
   for (int i = 0; table[i]; i++) {
     mr_diag_t why = {0};
-    mr_err_t e = check_one(table, i, &why);
+    mr_err_t e = zoo_check_one(table, i, &why);
     if (e < 0) return mr_fail(diag, e, "%s: %s", origin, why.text);
   }
   return MR_OK;

@@ -40,7 +40,7 @@ const mr_model_def_t *mr__train_model_of(const mr_stage_t *s) {
 void *mr__train_model_state(const mr_stage_t *s) { return (char *)s->state + MODEL_AT; }
 
 /* The rows of the stage with those of the model behind the first; false: there are too many. */
-static bool join(def_t *d, const char *setting) {
+static bool def_join(def_t *d, const char *setting) {
   const mr_opt_t *own = mr__train_stage_opts;
   int n = 0;
   d->opt[n++] = *own++;
@@ -67,8 +67,8 @@ static const char *clash(const mr_model_def_t *m) {
   return NULL;
 }
 
-static const mr_stage_def_t *make(const mr_stage_def_t *of, const mr_model_def_t *m,
-                                  const char *word, const char *setting, char *hint, size_t n) {
+static const mr_stage_def_t *def_make(const mr_stage_def_t *of, const mr_model_def_t *m,
+                                      const char *word, const char *setting, char *hint, size_t n) {
   def_t *d = calloc(1, sizeof *d);
   const char *both = clash(m);
   if (both) snprintf(hint, n, "; its setting %s is one of the stage's", both);
@@ -76,7 +76,7 @@ static const mr_stage_def_t *make(const mr_stage_def_t *of, const mr_model_def_t
   *d = (def_t){.next = defs, .of = of, .model = m, .stage = *of};
   snprintf(d->word, sizeof d->word, "%s", word);
   d->stage.opts = d->opt, d->stage.state_sz = MODEL_AT + m->state_sz;
-  if (!join(d, setting)) {
+  if (!def_join(d, setting)) {
     snprintf(hint, n, "; it has too many settings");
     return free(d), NULL;
   }
@@ -95,8 +95,8 @@ static void suggest(const char *word, char *hint, size_t n) {
     at += (size_t)snprintf(hint + at, n - at, "%s %s", i ? "," : "", m->name);
 }
 
-static const mr_stage_def_t *choose(const mr_stage_def_t *of, const char *word, char *hint,
-                                    size_t n) {
+static const mr_stage_def_t *def_choose(const mr_stage_def_t *of, const char *word, char *hint,
+                                        size_t n) {
   const char *name = word ? word : "vit", *setting = NULL;
   hint[0] = 0;
   for (const def_t *d = defs; d; d = d->next)
@@ -109,7 +109,7 @@ static const mr_stage_def_t *choose(const mr_stage_def_t *of, const char *word, 
     snprintf(hint, n, "; vit-step trains vit alone: write train-step model=%s", name);
     return NULL;
   }
-  return make(of, m, name, setting, hint, n);
+  return def_make(of, m, name, setting, hint, n);
 }
 
 bool mr_is_train_stage(const mr_stage_t *s) { return s->def->open == mr__train_stage_open; }
@@ -128,11 +128,11 @@ bool mr_is_model_setting(const mr_stage_t *s, const char *setting) {
 }
 
 static const mr_stage_def_t *choose_any(const char *word, char *hint, size_t n) {
-  return choose(&mr_stage_train_step, word, hint, n);
+  return def_choose(&mr_stage_train_step, word, hint, n);
 }
 
 static const mr_stage_def_t *choose_vit(const char *word, char *hint, size_t n) {
-  return choose(&mr_stage_vit_step, word, hint, n);
+  return def_choose(&mr_stage_vit_step, word, hint, n);
 }
 
 static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};

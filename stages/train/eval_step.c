@@ -73,7 +73,7 @@ static mr_err_t recall(mr_stage_t *s) {
                        v->checkpoint, holds, brings);
 }
 
-static mr_err_t load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
+static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   const mr_loss_t *loss = &v->model.plan.loss;
   const mr_compute_t compute = {
       .dtype = v->dtype ? MR_BF16 : MR_F32, .threads = (int)v->team.threads, .pin = v->team.pin};
@@ -95,7 +95,7 @@ static mr_err_t eval_step_open(mr_stage_t *s) {
   v->t0 = mr_now_s();
   mr_train_team_tell(s, &v->team);
   MR_TRY(recall(s));
-  mr_err_t e = load(v, s->in_spec[0].batch, &why);
+  mr_err_t e = eval_step_load(v, s->in_spec[0].batch, &why);
   mr_backends_leave(); /* batches are evaluated in the stage's own thread */
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }

@@ -7,7 +7,7 @@
 #include "base/label.h"
 
 /* A label's classes have names in the dataset, where the stream has one. */
-static int64_t classes_of(const mr_spec_t *spec, const mr_field_t *f) {
+static int64_t fields_classes_of(const mr_spec_t *spec, const mr_field_t *f) {
   if (!f->label) return 0;
   return spec->dataset && spec->dataset->n_classes ? spec->dataset->n_classes : f->n_classes;
 }
@@ -22,7 +22,7 @@ int mr_train_fields(const mr_spec_t *spec, mr_model_field_t *field) {
     field[n++] = (mr_model_field_t){.name = f->name,
                                     .aval = mr_aval(f->dtype, f->ndim, f->dim),
                                     .layout = layout[f->layout],
-                                    .classes = classes_of(spec, f)};
+                                    .classes = fields_classes_of(spec, f)};
   }
   return n;
 }
@@ -40,7 +40,7 @@ mr_err_t mr_train_model_for(mr_stage_t *s, int port, const mr_model_def_t *def, 
   return mr_stage_fail(s, e, "input %s is %s: %s", s->def->in[port].name, text, why.text);
 }
 
-static void *copy(size_t record, size_t n, size_t B, const void *from) {
+static void *fields_copy(size_t record, size_t n, size_t B, const void *from) {
   char *to = aligned_alloc(64, (B * record + 63) / 64 * 64);
   if (!to) return NULL;
   memcpy(to, from, n * record);
@@ -49,14 +49,14 @@ static void *copy(size_t record, size_t n, size_t B, const void *from) {
 }
 
 /* Takes b's fields, in copies of B records where it is short. */
-static bool take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_loss_t *l,
-                 const mr_buf_t *b) {
+static bool fields_take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_loss_t *l,
+                        const mr_buf_t *b) {
   size_t n = (size_t)b->n, B = (size_t)spec->batch;
   for (int i = 0; i < l->n_fields; i++) {
     size_t record = mr_aval_bytes(&l->field[i].aval);
     t->field[i] = b->field[mr_spec_find(spec, l->field[i].name)].data;
     if (n == B) continue;
-    t->field[i] = t->own[i] = copy(record, n, B, t->field[i]);
+    t->field[i] = t->own[i] = fields_copy(record, n, B, t->field[i]);
     if (!t->own[i]) return false;
     int32_t *label = t->own[i];
     for (size_t k = n; l->field[i].classes && k < B; k++) label[k] = MR_LABEL_NONE;
@@ -71,7 +71,7 @@ static bool take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_loss_t *l,
 mr_err_t mr_train_batch_init(mr_train_batch_t *t, mr_stage_t *s, const mr_spec_t *spec,
                              const mr_loss_t *l, const mr_buf_t *b) {
   *t = (mr_train_batch_t){.own = {NULL}};
-  if (take(t, spec, l, b)) return MR_OK;
+  if (fields_take(t, spec, l, b)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_NOMEM, "no memory to pad a batch of %d records to %lld", b->n,
                        (long long)spec->batch);
 }
@@ -82,7 +82,7 @@ void mr_train_batch_fini(mr_train_batch_t *t) {
 }
 
 /* Pictures that `normalize` has made. */
-static bool is_picture(const mr_field_t *f) {
+static bool fields_is_picture(const mr_field_t *f) {
   return f->dtype == MR_F32 && f->ndim == 3 && f->layout == MR_LAYOUT_HWC && !f->ragged &&
          f->dim[2] >= 1;
 }
@@ -92,7 +92,7 @@ bool mr_train_sight(const mr_spec_t *spec, const mr_loss_t *l, mr_train_sight_t 
   for (int i = l->n_fields - 1; i >= 0; i--) {
     int f = mr_spec_find(spec, l->field[i].name);
     if (f < 0) continue;
-    if (is_picture(&spec->field[f])) out->picture = f;
+    if (fields_is_picture(&spec->field[f])) out->picture = f;
     if (l->classes && l->field[i].classes == l->classes) out->truth = f;
   }
   return out->picture >= 0 && out->truth >= 0;

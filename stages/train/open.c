@@ -14,7 +14,7 @@ static void set_unless_usual(float *to, double v) {
   if (v >= 0) *to = (float)v;
 }
 
-static void set_scale(const train_t *v, mr_optim_t *o) {
+static void open_set_scale(const train_t *v, mr_optim_t *o) {
   o->loss_scale = (float)v->fixed_scale;
   if (v->fixed_scale > 0) return;
   o->dynamic = mr_loss_scale_usual();
@@ -37,14 +37,14 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
   set_unless_usual(&t.optim.eps, v->eps);
   set_unless_usual(&t.optim.weight_decay, v->weight_decay);
   t.optim.clip_norm = (float)v->clip_norm;
-  set_scale(v, &t.optim);
+  open_set_scale(v, &t.optim);
   t.optim.nesterov = v->nesterov;
   t.optim.ema = (float)v->ema;
   return t;
 }
 
 /* Evaluation works in the training step's memory; where it needs more, it has its own. */
-static mr_err_t fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
+static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   size_t limit;
   mr_fit_t choice;
   if (!v->fit) return MR_OK;
@@ -58,12 +58,12 @@ static mr_err_t fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
 }
 
 /* Compiles both functions; the messages of the model get the stage's name. */
-static mr_err_t compile(mr_stage_t *s) {
+static mr_err_t open_compile(mr_stage_t *s) {
   train_t *v = s->state;
   mr_train_config_t train = mr__train_config(v, s->in_spec[IN_TRAIN].batch);
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_diag_t why = {0};
-  mr_err_t e = fit(v, &train, &why);
+  mr_err_t e = open_fit(v, &train, &why);
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
@@ -109,7 +109,7 @@ static mr_err_t resume(mr_stage_t *s) {
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_train_team_tell(s, &v->team);
-  mr_err_t e = compile(s);
+  mr_err_t e = open_compile(s);
   mr_backends_leave(); /* steps run in the stage's own thread, with a team of its own */
   if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);

@@ -22,17 +22,17 @@ static const mr_param_set_t *set_of(const mr_params_t *params, int which) {
   return mr_params_set(params, of[which].kind, of[which].number);
 }
 
-static int groups(const mr_params_t *params) {
+static int state_groups(const mr_params_t *params) {
   return N_GROUPS - !mr_params_set(params, MR_SET_AVERAGE, 0);
 }
 
-static size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+static size_t state_align64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
   size_t tensors = (size_t)(params->n * (N_GROUPS - !averaged)) + MR_TRAIN_STREAMS;
-  return align64(sizeof(mr_state_t)) + align64(N_META * sizeof(mr_st_meta_t)) + N_META * TEXT +
-         MR_MODEL_TEXT + align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
-         align64(MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
+  return state_align64(sizeof(mr_state_t)) + state_align64(N_META * sizeof(mr_st_meta_t)) +
+         N_META * TEXT + MR_MODEL_TEXT + state_align64(tensors * sizeof(mr_st_tensor_t)) +
+         tensors * NAME + state_align64(MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
 
 /* A place that is taken piece by piece; mr_train_state_bytes knows the total. */
@@ -40,9 +40,9 @@ typedef struct cursor {
   char *at;
 } cursor_t;
 
-static void *take(cursor_t *c, size_t bytes) {
+static void *state_take(cursor_t *c, size_t bytes) {
   void *p = c->at;
-  c->at += align64(bytes);
+  c->at += state_align64(bytes);
   return p;
 }
 
@@ -82,7 +82,7 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_
 
 static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *name,
                         cursor_t *cur) {
-  int64_t *to = take(cur, (size_t)MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
+  int64_t *to = state_take(cur, (size_t)MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
   int n_streams = 0;
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
     if (!p->stream_known[i]) continue;
@@ -96,12 +96,12 @@ static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *n
 
 static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p, mr_state_t *s,
                          cursor_t *cur) {
-  s->n_tensors = params->n * groups(params);
+  s->n_tensors = params->n * state_groups(params);
   size_t most = (size_t)s->n_tensors + MR_TRAIN_STREAMS;
-  s->tensor = take(cur, most * sizeof *s->tensor);
-  char *name = take(cur, most * NAME);
+  s->tensor = state_take(cur, most * sizeof *s->tensor);
+  char *name = state_take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
-  for (int which = 0; which < groups(params); which++) {
+  for (int which = 0; which < state_groups(params); which++) {
     for (int i = 0; i < params->n; i++, t++, name += NAME) {
       const mr_param_t *q = &params->param[i];
       snprintf(name, NAME, "%s/%s", group[which], q->name);
@@ -118,13 +118,13 @@ static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p
 size_t mr_train_state_pack(const mr_params_t *params, const char *model,
                            const mr_train_progress_t *p, const char *of, bool last, void *mem) {
   cursor_t cur = {mem};
-  mr_state_t *s = take(&cur, sizeof *s);
+  mr_state_t *s = state_take(&cur, sizeof *s);
   *s = (mr_state_t){.step = p->step, .last = last, .of = of};
   for (int i = 0; i < MR_STATE_STREAMS; i++)
     s->taken[i] = i < MR_TRAIN_STREAMS && p->stream_known[i] ? p->stream[i].number : -1;
-  s->meta = take(&cur, N_META * sizeof *s->meta);
-  char *text = take(&cur, (size_t)N_META * TEXT);
-  pack_meta(model, p, s, text, take(&cur, MR_MODEL_TEXT));
+  s->meta = state_take(&cur, N_META * sizeof *s->meta);
+  char *text = state_take(&cur, (size_t)N_META * TEXT);
+  pack_meta(model, p, s, text, state_take(&cur, MR_MODEL_TEXT));
   pack_tensors(params, p, s, &cur);
   return (size_t)(cur.at - (char *)mem);
 }
@@ -162,7 +162,7 @@ static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
-static mr_err_t check_version(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+static mr_err_t state_check_version(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   uint64_t version = 1;
   if (!mr_safetensors_meta(f, "millrace.version")) return MR_OK;
   MR_TRY(load_number(f, path, "version", 10, &version, diag));
@@ -213,7 +213,7 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_tr
                               mr_diag_t *diag) {
   const char *word[] = {"step", "images", "position", "epoch", "seed", "unvalidated"};
   uint64_t n[6];
-  MR_TRY(check_version(f, path, diag));
+  MR_TRY(state_check_version(f, path, diag));
   for (int i = 0; i < 6; i++) MR_TRY(load_number(f, path, word[i], 10, &n[i], diag));
   *p = (mr_train_progress_t){.step = (int64_t)n[0],
                              .images = (int64_t)n[1],
@@ -238,8 +238,8 @@ mr_err_t mr_train_state_progress(const char *path, mr_train_progress_t *p, mr_di
   return e;
 }
 
-static mr_err_t find_model(const mr_safetensors_t *f, const char *path, const char **text,
-                           mr_diag_t *diag) {
+static mr_err_t state_find_model(const mr_safetensors_t *f, const char *path, const char **text,
+                                 mr_diag_t *diag) {
   *text = mr_safetensors_meta(f, "millrace.model");
   if (*text) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
@@ -250,7 +250,7 @@ mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   const char *model;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  mr_err_t e = find_model(f, path, &model, diag);
+  mr_err_t e = state_find_model(f, path, &model, diag);
   if (e >= 0 && strlen(model) >= MR_MODEL_TEXT)
     e = mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model has %zu bytes, want at most %d",
                 path, strlen(model), MR_MODEL_TEXT - 1);
@@ -262,7 +262,7 @@ mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag) {
 static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const char *want,
                             mr_diag_t *diag) {
   const char *model;
-  MR_TRY(find_model(f, path, &model, diag));
+  MR_TRY(state_find_model(f, path, &model, diag));
   if (strcmp(model, want))
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: a checkpoint of another model: it holds \"%s\", the graph says \"%s\"",
@@ -285,7 +285,7 @@ mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
 /* An average that begins now begins as the parameters. */
 static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const mr_params_t *params,
                              mr_diag_t *diag) {
-  for (int which = 0; which < groups(params); which++) {
+  for (int which = 0; which < state_groups(params); which++) {
     int from = which == AVERAGE && !has_average(f) ? VALUES : which;
     const mr_param_set_t *to = set_of(params, which);
     for (int i = 0; i < params->n; i++)

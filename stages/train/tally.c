@@ -29,7 +29,7 @@ static const int32_t *truth_of(const mr_tally_t *t, const flight_t *f) {
   return NULL;
 }
 
-static void count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t *r) {
+static void tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t *r) {
   mr_tally_t *t = v->tally;
   const int32_t *truth = truth_of(t, f);
   for (int i = 0; i < f->b->n; i++) {
@@ -49,7 +49,7 @@ static void read_rows(evaluation_t *v, int64_t most) {
   mr_eval_rows_t rows;
   while (mr_eval_step_read(v->step, v->begun - v->read > most, &rows) == MR_OK) {
     flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
-    count(v, f, &rows);
+    tally_count(v, f, &rows);
     mr_train_batch_fini(&f->fields);
     mr_buf_unref(f->b);
   }
@@ -71,7 +71,7 @@ static mr_err_t evaluate_batch(evaluation_t *v, mr_buf_t *b) {
   return e;
 }
 
-static mr_err_t evaluate(evaluation_t *v) {
+static mr_err_t tally_evaluate(evaluation_t *v) {
   mr_stage_t *s = v->s;
   for (bool last = false; !last;) {
     mr_buf_t *b = NULL;
@@ -93,7 +93,7 @@ mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const 
   int64_t classes = tally->loss->classes;
   tally->n_classes =
       classes <= MR_METRICS_CLASSES ? (int)classes : 0; /* people read no larger one */
-  mr_err_t e = evaluate(&v);
+  mr_err_t e = tally_evaluate(&v);
   read_rows(&v, 0);
   return e;
 }

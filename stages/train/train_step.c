@@ -24,7 +24,7 @@ static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
 }
 
 /* Gives out state unless this step's is out already.  last: the run ends with it. */
-static mr_err_t save(mr_stage_t *s, bool last) {
+static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   train_t *v = s->state;
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
     return MR_OK;
@@ -44,7 +44,7 @@ static mr_err_t save(mr_stage_t *s, bool last) {
 }
 
 /* MR_AGAIN: an orderly stop came in between, nothing was told. */
-static mr_err_t evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
+static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
   mr_tally_t tally = {.loss = &v->model.plan.loss, .wrong = mr__train_tell_wrong};
@@ -62,7 +62,7 @@ static mr_err_t evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
 
 static mr_err_t validate(mr_stage_t *s) {
   train_t *v = s->state;
-  mr_err_t e = evaluate(s, IN_VALID, MR_METRICS_VALID);
+  mr_err_t e = train_step_evaluate(s, IN_VALID, MR_METRICS_VALID);
   if (e == MR_OK) v->at.unvalidated = false;
   return e;
 }
@@ -77,14 +77,14 @@ static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
 }
 
 /* The run's end: test unless stopped, the last state, the final record. */
-static mr_err_t finish(mr_stage_t *s) {
+static mr_err_t train_step_finish(mr_stage_t *s) {
   bool stopped = mr_stopping(s);
   if (!stopped) {
-    mr_err_t e = evaluate(s, IN_TEST, MR_METRICS_TEST);
+    mr_err_t e = train_step_evaluate(s, IN_TEST, MR_METRICS_TEST);
     if (e < 0) return e;
     stopped = e == MR_AGAIN;
   }
-  MR_TRY(save(s, true));
+  MR_TRY(train_step_save(s, true));
   mr_buf_t *b;
   MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_FINAL, &b));
   if (b) say_why(s, stopped, b->data);
@@ -114,7 +114,8 @@ void mr__train_flight_fini(mr__train_flight_t *f) {
 }
 
 /* A step that has ended: it counts, and what it tells is passed on. */
-static mr_err_t count_step(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r) {
+static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f,
+                                      const mr_train_out_t *r) {
   train_t *v = s->state;
   const mr_buf_t *batch = f->batch;
   uint32_t bits;
@@ -135,7 +136,7 @@ static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   mr_train_out_t r;
   while (mr_train_step_read(v->step, v->begun - v->read > most, &r) == MR_OK) {
     mr__train_flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
-    mr_err_t e = count_step(s, f, &r);
+    mr_err_t e = train_step_count_step(s, f, &r);
     mr__train_flight_fini(f);
     if (e < 0) return e;
   }
@@ -197,19 +198,19 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   if (v->at.unvalidated && !mr_stopping(s)) {
     mr_err_t e = validate(s);
     if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
-    MR_TRY(save(s, false));
+    MR_TRY(train_step_save(s, false));
   }
   mr_buf_t *batch = NULL;
   bool over = mr_stopping(s) || (v->total && v->at.step >= v->total);
   mr_err_t e = over ? MR_END : mr_pull(s, IN_TRAIN, &batch);
   if (e == MR_END) {
     MR_TRY(count_steps(s, 0));
-    return finish(s);
+    return train_step_finish(s);
   }
   if (e != MR_OK) return e;
   MR_TRY(train_on(s, batch));
   if (v->begun == v->read && checkpoint_due(v, v->at.step) && !v->at.unvalidated)
-    return save(s, false);
+    return train_step_save(s, false);
   return MR_OK;
 }
 

@@ -7,7 +7,7 @@
 
 /* ---- histograms ---- */
 
-static void measure(const float *x, int64_t n, mr_histogram_t *h) {
+static void watch_measure(const float *x, int64_t n, mr_histogram_t *h) {
   h->min = INFINITY, h->max = -INFINITY;
   for (int64_t i = 0; i < n; i++) {
     double v = (double)x[i];
@@ -23,7 +23,7 @@ static void histogram_of(const char *kind, const char *name, const float *x, int
                          mr_histogram_t *out) {
   *out = (mr_histogram_t){0};
   snprintf(out->name, sizeof out->name, "%s/%s", kind, name);
-  measure(x, n, out);
+  watch_measure(x, n, out);
   double width = out->max - out->min, per = width > 0 ? MR_HISTOGRAM_BINS / width : 0;
   for (int64_t i = 0; i < n; i++) {
     if (!isfinite(x[i])) continue;

@@ -8,21 +8,23 @@ typedef struct tensors {
   float *lse;
 } tensors_t;
 
-static void *head_of(const mr_attention_spec_t *s, const void *x, int64_t token, int64_t z) {
+static void *attention_head_of(const mr_attention_spec_t *s, const void *x, int64_t token,
+                               int64_t z) {
   int64_t at = z / s->H * s->T * token + z % s->H * s->D;
   return x ? (char *)x + at * (int64_t)mr_dtype_size(s->t) : NULL;
 }
 
-static mr_attention_head_t head(const mr_attention_spec_t *s, const tensors_t *x, int64_t z) {
-  return (mr_attention_head_t){.q = head_of(s, x->q, s->q_tok, z),
-                               .k = head_of(s, x->k, s->k_tok, z),
-                               .v = head_of(s, x->v, s->v_tok, z),
-                               .dout = head_of(s, x->dout, s->o_tok, z),
-                               .out = head_of(s, x->out, s->o_tok, z),
+static mr_attention_head_t attention_head(const mr_attention_spec_t *s, const tensors_t *x,
+                                          int64_t z) {
+  return (mr_attention_head_t){.q = attention_head_of(s, x->q, s->q_tok, z),
+                               .k = attention_head_of(s, x->k, s->k_tok, z),
+                               .v = attention_head_of(s, x->v, s->v_tok, z),
+                               .dout = attention_head_of(s, x->dout, s->o_tok, z),
+                               .out = attention_head_of(s, x->out, s->o_tok, z),
                                .lse = x->lse ? x->lse + z * s->T : NULL,
-                               .dq = head_of(s, x->dq, s->q_tok, z),
-                               .dk = head_of(s, x->dk, s->k_tok, z),
-                               .dv = head_of(s, x->dv, s->v_tok, z)};
+                               .dq = attention_head_of(s, x->dq, s->q_tok, z),
+                               .dk = attention_head_of(s, x->dk, s->k_tok, z),
+                               .dv = attention_head_of(s, x->dv, s->v_tok, z)};
 }
 
 const mr__attention_t *mr__attention_of(mr_isa_t isa) {
@@ -51,7 +53,7 @@ static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, mr__att
     void *work = mr__workspace_take(bytes);
 #pragma omp for schedule(static)
     for (int64_t z = 0; z < s->B * s->H; z++) {
-      mr_attention_head_t h = head(s, x, z);
+      mr_attention_head_t h = attention_head(s, x, z);
       if (work)
         tiled(s, &h, work);
       else

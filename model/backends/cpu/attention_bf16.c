@@ -18,12 +18,14 @@ enum {
   BWD_ROWS = 96,       /* queries whose gradients of scores are held for keys and values */
 };
 
-static int64_t round16(int64_t n) { return (n + 15) & ~(int64_t)15; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t attention_bf16_round16(int64_t n) { return (n + 15) & ~(int64_t)15; }
+static int64_t attention_bf16_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static bool in_pairs(const mr_attention_spec_t *s) { return s->t == MR_BF16 && s->D % 2 == 0; }
+static bool attention_bf16_in_pairs(const mr_attention_spec_t *s) {
+  return s->t == MR_BF16 && s->D % 2 == 0;
+}
 
-static void *take(uint32_t **work, int64_t words) {
+static void *attention_bf16_take(uint32_t **work, int64_t words) {
   void *at = *work;
   *work += words;
   return at;
@@ -52,7 +54,7 @@ MR_INLINE __m256i narrow(__m512 x) { return (__m256i)_mm512_cvtneps_pbh(x); }
 
 /* x[T]: scores in, lost; p[round16(T)]: their weights, 0 beyond T.  Returns the log of the sum of
    exponents. */
-static float softmax_row(float *x, int64_t T, float scale, mr_bf16_t *p) {
+static float attention_bf16_softmax_row(float *x, int64_t T, float scale, mr_bf16_t *p) {
   __m512 by = _mm512_set1_ps(scale), top = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
   for (int64_t j = 0; j < T; j += 16) {
     __m512 v = _mm512_mul_ps(_mm512_load_ps(x + j), by);
@@ -94,31 +96,32 @@ static void gradient_row(float *x, float *dx, int64_t T, float scale, float lse)
 /* ---- forward ---- */
 
 static size_t fwd_work(const mr_attention_spec_t *s) {
-  if (!in_pairs(s)) return mr__attention_avx512.fwd_work(s);
-  int64_t T = round16(s->T), D = round16(s->D);
+  if (!attention_bf16_in_pairs(s)) return mr__attention_avx512.fwd_work(s);
+  int64_t T = attention_bf16_round16(s->T), D = attention_bf16_round16(s->D);
   return (size_t)(s->D / 2 * T + (s->T + 1) / 2 * D + ROWS * (T + T / 2 + D)) * 4;
 }
 
 static void fwd(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work) {
-  if (!in_pairs(s)) {
+  if (!attention_bf16_in_pairs(s)) {
     mr__attention_avx512.fwd(s, h, work);
     return;
   }
-  int64_t T = round16(s->T), D = round16(s->D);
-  uint32_t *at = work, *k = take(&at, s->D / 2 * T), *v = take(&at, (s->T + 1) / 2 * D);
-  float *scores = take(&at, ROWS * T), *out = take(&at, ROWS * D);
-  mr_bf16_t *p = take(&at, ROWS * T / 2);
+  int64_t T = attention_bf16_round16(s->T), D = attention_bf16_round16(s->D);
+  uint32_t *at = work, *k = attention_bf16_take(&at, s->D / 2 * T),
+           *v = attention_bf16_take(&at, (s->T + 1) / 2 * D);
+  float *scores = attention_bf16_take(&at, ROWS * T), *out = attention_bf16_take(&at, ROWS * D);
+  mr_bf16_t *p = attention_bf16_take(&at, ROWS * T / 2);
   mr__pairs_turned(h->k, s->k_tok, s->T, s->D, k, T);
   mr__pairs_woven(h->v, s->v_tok, s->T, s->D, v, D);
   for (int64_t i = 0; i < s->T; i += ROWS) {
-    int64_t rows = least(s->T - i, ROWS);
+    int64_t rows = attention_bf16_least(s->T - i, ROWS);
     mr__pair_product_t qk = {
         .m = rows, .n = T, .k = s->D / 2, .a_row = s->q_tok, .a_col = 2, .ldb = T, .ldc = T};
     mr__pair_product_t pv = {
         .m = rows, .n = D, .k = (s->T + 1) / 2, .a_row = T, .a_col = 2, .ldb = D, .ldc = D};
     mr__pair_multiply(&qk, (const mr_bf16_t *)h->q + i * s->q_tok, k, scores);
     for (int64_t r = 0; r < rows; r++) {
-      float lse = softmax_row(scores + r * T, s->T, s->scale, p + r * T);
+      float lse = attention_bf16_softmax_row(scores + r * T, s->T, s->scale, p + r * T);
       if (h->lse) h->lse[i + r] = lse;
     }
     mr__pair_multiply(&pv, p, v, out);
@@ -140,32 +143,32 @@ typedef struct tiles {
 } tiles_t;
 
 static int64_t block_rows(const mr_attention_spec_t *s) {
-  return least((s->T + 1) & ~(int64_t)1, BWD_ROWS);
+  return attention_bf16_least((s->T + 1) & ~(int64_t)1, BWD_ROWS);
 }
 
 static size_t bwd_work(const mr_attention_spec_t *s) {
-  if (!in_pairs(s)) return mr__attention_avx512.bwd_work(s);
-  int64_t T = round16(s->T), D = round16(s->D);
+  if (!attention_bf16_in_pairs(s)) return mr__attention_avx512.bwd_work(s);
+  int64_t T = attention_bf16_round16(s->T), D = attention_bf16_round16(s->D);
   int64_t keys = s->D * T + (s->T + 1) / 2 * D + 2 * s->T * D;
   return (size_t)(keys + block_rows(s) * (D + T) + ROWS * (2 * T + T / 2 + D)) * 4;
 }
 
-static tiles_t split(const mr_attention_spec_t *s, uint32_t *work) {
-  tiles_t x = {.T = round16(s->T), .D = round16(s->D)};
+static tiles_t attention_bf16_split(const mr_attention_spec_t *s, uint32_t *work) {
+  tiles_t x = {.T = attention_bf16_round16(s->T), .D = attention_bf16_round16(s->D)};
   int64_t pairs = block_rows(s) / 2;
-  x.k = take(&work, s->D / 2 * x.T);
-  x.v = take(&work, s->D / 2 * x.T);
-  x.keys = take(&work, (s->T + 1) / 2 * x.D);
-  x.q = take(&work, pairs * x.D);
-  x.dout = take(&work, pairs * x.D);
-  x.p = take(&work, pairs * x.T);
-  x.ds = take(&work, pairs * x.T);
-  x.x = take(&work, ROWS * x.T);
-  x.dx = take(&work, ROWS * x.T);
-  x.dq = take(&work, ROWS * x.D);
-  x.ds_rows = take(&work, ROWS * x.T / 2);
-  x.dk_sum = take(&work, s->T * x.D);
-  x.dv_sum = take(&work, s->T * x.D);
+  x.k = attention_bf16_take(&work, s->D / 2 * x.T);
+  x.v = attention_bf16_take(&work, s->D / 2 * x.T);
+  x.keys = attention_bf16_take(&work, (s->T + 1) / 2 * x.D);
+  x.q = attention_bf16_take(&work, pairs * x.D);
+  x.dout = attention_bf16_take(&work, pairs * x.D);
+  x.p = attention_bf16_take(&work, pairs * x.T);
+  x.ds = attention_bf16_take(&work, pairs * x.T);
+  x.x = attention_bf16_take(&work, ROWS * x.T);
+  x.dx = attention_bf16_take(&work, ROWS * x.T);
+  x.dq = attention_bf16_take(&work, ROWS * x.D);
+  x.ds_rows = attention_bf16_take(&work, ROWS * x.T / 2);
+  x.dk_sum = attention_bf16_take(&work, s->T * x.D);
+  x.dv_sum = attention_bf16_take(&work, s->T * x.D);
   return x;
 }
 
@@ -213,7 +216,8 @@ static void backward_block(const mr_attention_spec_t *s, const mr_attention_head
                            const tiles_t *x, int64_t i, int64_t rows) {
   mr__pairs_woven((const mr_bf16_t *)h->q + i * s->q_tok, s->q_tok, rows, s->D, x->q, x->D);
   mr__pairs_woven((const mr_bf16_t *)h->dout + i * s->o_tok, s->o_tok, rows, s->D, x->dout, x->D);
-  for (int64_t r = 0; r < rows; r += ROWS) backward_rows(s, h, x, i + r, r, least(rows - r, ROWS));
+  for (int64_t r = 0; r < rows; r += ROWS)
+    backward_rows(s, h, x, i + r, r, attention_bf16_least(rows - r, ROWS));
   mr__pair_product_t to_kv = {.m = s->T,
                               .n = x->D,
                               .k = (rows + 1) / 2,
@@ -227,22 +231,25 @@ static void backward_block(const mr_attention_spec_t *s, const mr_attention_head
 }
 
 static void bwd(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work) {
-  if (!in_pairs(s)) {
+  if (!attention_bf16_in_pairs(s)) {
     mr__attention_avx512.bwd(s, h, work);
     return;
   }
-  tiles_t x = split(s, work);
+  tiles_t x = attention_bf16_split(s, work);
   mr__pairs_turned(h->k, s->k_tok, s->T, s->D, x.k, x.T);
   mr__pairs_turned(h->v, s->v_tok, s->T, s->D, x.v, x.T);
   mr__pairs_woven(h->k, s->k_tok, s->T, s->D, x.keys, x.D);
   for (int64_t i = 0; i < s->T; i += BWD_ROWS)
-    backward_block(s, h, &x, i, least(s->T - i, BWD_ROWS));
+    backward_block(s, h, &x, i, attention_bf16_least(s->T - i, BWD_ROWS));
   mr__rows_out(x.dk_sum, x.D, s->T, s->D, h->dk, s->k_tok);
   mr__rows_out(x.dv_sum, x.D, s->T, s->D, h->dv, s->v_tok);
 }
 
-const mr__attention_t mr__attention_bf16 = {
-    .fwd_work = fwd_work, .bwd_work = bwd_work, .fwd = fwd, .bwd = bwd, .by_pairs = in_pairs};
+const mr__attention_t mr__attention_bf16 = {.fwd_work = fwd_work,
+                                            .bwd_work = bwd_work,
+                                            .fwd = fwd,
+                                            .bwd = bwd,
+                                            .by_pairs = attention_bf16_in_pairs};
 #else
 typedef int mr__no_attention_bf16; /* this machine has no such instructions */
 #endif

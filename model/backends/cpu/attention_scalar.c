@@ -5,12 +5,12 @@
 
 enum { CHUNK = 64 }; /* keys and columns summed at a time */
 
-static float rounded(mr_dtype_t t, float v) {
+static float attention_scalar_rounded(mr_dtype_t t, float v) {
   return t == MR_F32 ? v : mr_bf16_to_f32(mr_bf16_from_f32(v));
 }
 
-static float dot(const mr_attention_spec_t *s, const void *x, int64_t at_x, const void *y,
-                 int64_t at_y) {
+static float attention_scalar_dot(const mr_attention_spec_t *s, const void *x, int64_t at_x,
+                                  const void *y, int64_t at_y) {
   float sum = 0;
   for (int64_t d = 0; d < s->D; d++)
     sum += element_get(s->t, x, at_x + d) * element_get(s->t, y, at_y + d);
@@ -19,7 +19,7 @@ static float dot(const mr_attention_spec_t *s, const void *x, int64_t at_x, cons
 
 static float score(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
                    int64_t j) {
-  return s->scale * dot(s, h->q, i * s->q_tok, h->k, j * s->k_tok);
+  return s->scale * attention_scalar_dot(s, h->q, i * s->q_tok, h->k, j * s->k_tok);
 }
 
 static float log_sum(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i) {
@@ -38,7 +38,7 @@ void mr__attention_fwd_scalar(const mr_attention_spec_t *s, const mr_attention_h
     for (int64_t d = 0; d < s->D; d += CHUNK) {
       float sum[CHUNK] = {0};
       for (int64_t j = 0; j < s->T; j++) {
-        float p = rounded(s->t, expf(score(s, h, i, j) - lse));
+        float p = attention_scalar_rounded(s->t, expf(score(s, h, i, j) - lse));
         for (int64_t c = 0; c < chunk(s->D, d); c++)
           sum[c] += p * element_get(s->t, h->v, j * s->v_tok + d + c);
       }
@@ -56,7 +56,7 @@ static float weight(const mr_attention_spec_t *s, const mr_attention_head_t *h, 
 /* The gradient of weight (i,j). */
 static float dweight(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
                      int64_t j) {
-  return dot(s, h->dout, i * s->o_tok, h->v, j * s->v_tok);
+  return attention_scalar_dot(s, h->dout, i * s->o_tok, h->v, j * s->v_tok);
 }
 
 /* What softmax takes off all gradients of row i. */
@@ -88,7 +88,7 @@ static void add_query(const mr_attention_spec_t *s, const mr_attention_head_t *h
   float less = mean(s, h, i);
   for (int64_t n = 0; n < chunk(s->T, j); n++) {
     float p = weight(s, h, i, j + n), ds = p * (dweight(s, h, i, j + n) - less) * s->scale;
-    p = rounded(s->t, p);
+    p = attention_scalar_rounded(s->t, p);
     for (int64_t c = 0; c < chunk(s->D, d); c++) {
       sums->dk[n][c] += ds * element_get(s->t, h->q, i * s->q_tok + d + c);
       sums->dv[n][c] += p * element_get(s->t, h->dout, i * s->o_tok + d + c);

@@ -14,22 +14,22 @@
 #include "model/ops/rules.h"
 #include "model/transforms/passes.h"
 
-static void give(void *data, size_t bytes) { free(data); }
+static void backend_give(void *data, size_t bytes) { free(data); }
 
 /* What is copied from no operand of an empty array need not be a pointer. */
-static void copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+static void backend_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
   if (bytes) memcpy(to, from, bytes);
 }
 
-static int begin(int threads, bool pin) {
+static int backend_begin(int threads, bool pin) {
   int before = mr__team_set(threads);
   if (pin) mr__team_pin();
   return before;
 }
 
-static void end(int before) { mr__team_set(before); }
+static void backend_end(int before) { mr__team_set(before); }
 
-static void spread(int threads) { mr__team_set(threads); }
+static void backend_spread(int threads) { mr__team_set(threads); }
 
 /* Its kernel multiplies f32 as f32, and something else is asked. */
 static bool asks_in_vain(const mr_eqn_t *e) {
@@ -47,28 +47,28 @@ static bool too_wide(const mr_eqn_t *e) {
   return wide;
 }
 
-static bool opens(const mr_eqn_t *e) { return asks_in_vain(e) || too_wide(e); }
+static bool backend_opens(const mr_eqn_t *e) { return asks_in_vain(e) || too_wide(e); }
 
 static const mr_target_t target = {.loop_eqns = MR_PROGRAM_EQNS,
                                    .loop_ends = MR_PROGRAM_ENDS,
                                    .element = mr__cpu_element,
-                                   .opens = opens};
+                                   .opens = backend_opens};
 
 const mr_backend_t mr_backend_cpu = {.name = "cpu",
                                      .align = 64,
                                      .host = true,
                                      .check = mr_isa_check,
                                      .take = mr_pages_alloc,
-                                     .give = give,
+                                     .give = backend_give,
                                      .room = mr_machine_memory,
-                                     .copy = copy,
+                                     .copy = backend_copy,
                                      .lower = mr__cpu_lower,
                                      .target = &target,
                                      .threads = omp_get_max_threads,
                                      .processors = mr__team_processors,
-                                     .begin = begin,
-                                     .end = end,
-                                     .spread = spread,
+                                     .begin = backend_begin,
+                                     .end = backend_end,
+                                     .spread = backend_spread,
                                      .leave = mr__team_release,
                                      .fma = mr_limit_fma,
                                      .bandwidth = mr_limit_copy};

@@ -48,7 +48,8 @@ static void lane_run(const mr_cpu_unit_t *u, const void *const *in, void *out, i
   u->kernel(u->eqn->in[0]->aval.dtype, in[0], u->step[0], in[1], u->step[1], out, n);
 }
 
-static void whole_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
+static void elementwise_whole_run(const mr_cpu_unit_t *u, const void *const *in, void *out,
+                                  int64_t n) {
   u->kernel(MR_I32, in[0], u->step[0], in[1], u->step[1], out, n);
 }
 
@@ -102,7 +103,7 @@ bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u) {
   if (lane_unit(u, lane)) return true;
   if (t == MR_I32 && u->eqn->n_in == 2 && lane && mr__lanes()->i32[lane]) {
     u->kernel = mr__lanes()->i32[lane];
-    u->run = whole_run;
+    u->run = elementwise_whole_run;
     return true;
   }
   if (mr_is_narrow(t))

@@ -61,7 +61,7 @@ PROBE(avx512_f32, "avx512f", __m512, NEXT_512, __m512 x = _mm512_set1_ps(1),
 PROBE(avx512_bf16, "avx512f,avx512bf16", __m512, NEXT_BF16,
       __m512bh x = (__m512bh)_mm512_set1_epi16(0x3f80))
 
-static probe_fn *choose(mr_dtype_t dtype, double *lanes) {
+static probe_fn *limits_choose(mr_dtype_t dtype, double *lanes) {
   mr_isa_t isa = mr_isa();
   *lanes = isa >= MR_ISA_AVX512 ? 16 : isa == MR_ISA_AVX2 ? 8 : PLAIN_LANES;
   if (isa == MR_ISA_PLAIN) return plain_f32;
@@ -71,7 +71,7 @@ static probe_fn *choose(mr_dtype_t dtype, double *lanes) {
   return avx512_bf16;
 }
 #else
-static probe_fn *choose(mr_dtype_t dtype, double *lanes) {
+static probe_fn *limits_choose(mr_dtype_t dtype, double *lanes) {
   *lanes = PLAIN_LANES;
   return plain_f32;
 }
@@ -91,7 +91,7 @@ static double best_rate(probe_fn *probe, double work) {
 
 double mr_limit_fma(mr_dtype_t dtype, int threads) {
   double lanes, sum = 0;
-  probe_fn *probe = choose(dtype, &lanes);
+  probe_fn *probe = limits_choose(dtype, &lanes);
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
   sum += best_rate(probe, 2 * lanes * SUMS * TURNS);
   return sum;
@@ -99,7 +99,7 @@ double mr_limit_fma(mr_dtype_t dtype, int threads) {
 
 enum { COPY_BYTES = 128 << 20, PIECES = 32 };
 
-static int by_value(const void *a, const void *b) {
+static int limits_by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
@@ -113,7 +113,7 @@ static double copy_rate(char *to, const char *from, size_t n) {
     memcpy(to + i * piece, from + i * piece, piece);
     rate[i] = 2 * (double)piece / (double)(mr_now_ns() - start + 1);
   }
-  qsort(rate, PIECES, sizeof *rate, by_value);
+  qsort(rate, PIECES, sizeof *rate, limits_by_value);
   return rate[PIECES / 2];
 }
 

@@ -33,7 +33,7 @@ enum {
 };
 
 /* n cut into `count` pieces of `size`; the last one has `rest`, which may be less. */
-typedef struct cut {
+typedef struct matmul_cut {
   int64_t count, size, rest;
 } cut_t;
 
@@ -56,12 +56,12 @@ struct mr_matmul {
 
 static int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t matmul_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static cut_t cut(int64_t n, int64_t count, int64_t unit) {
-  int64_t size = least(n, ceil_to((n + count - 1) / count, unit));
+static cut_t matmul_cut(int64_t n, int64_t count, int64_t unit) {
+  int64_t size = matmul_least(n, ceil_to((n + count - 1) / count, unit));
   count = (n + size - 1) / size;
   return (cut_t){count, size, n - (count - 1) * size};
 }
@@ -79,14 +79,14 @@ static int64_t even(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
 static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
   bool f32 = s->a == MR_F32 && s->a_col == 1 && p->packs;
-  int64_t rows = even(least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))), few = FEW_TILES;
+  int64_t rows = even(matmul_least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))), few = FEW_TILES;
   int64_t part = f32 ? F32_PART : PART;
   if (s->b_row == 1 && s->b_col != 1) few = FEW_TURNED;
-  p->m = cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 1);
+  p->m = matmul_cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 1);
   int64_t wide = p->m.count == 1 && s->a_col == 1 ? ROW_COLS : TILE_COLS;
-  p->n = cut(s->n, p->packs ? 1 : most(1, least(few / p->m.count, s->n / wide)), 64);
+  p->n = matmul_cut(s->n, p->packs ? 1 : most(1, matmul_least(few / p->m.count, s->n / wide)), 64);
   bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * part;
-  p->k = cut(s->k, parts ? s->k / part : 1, 32);
+  p->k = matmul_cut(s->k, parts ? s->k / part : 1, 32);
 }
 
 /* Elements from row to row of the turned a: dense where it can be, which oneDNN packs b for. */
@@ -141,7 +141,7 @@ static dnnl_status_t make_part(mr_matmul_t *p, int part) {
   return dnnl_success;
 }
 
-static dnnl_status_t make(mr_matmul_t *p) {
+static dnnl_status_t matmul_make(mr_matmul_t *p) {
   p->turn = turn_pays(&p->s);
   p->packs = p->turn || (p->s.batch == 1 && p->s.m >= PACK_ROWS);
   cut_up(p);
@@ -167,7 +167,7 @@ static bool fits(const mr_matmul_spec_t *s) {
   return (f32 || bf16) && s->batch > 0 && s->m > 0 && s->n > 0 && s->k > 0;
 }
 
-static mr_err_t refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag_t *diag) {
+static mr_err_t matmul_refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag_t *diag) {
   return mr_fail(diag, status == dnnl_out_of_memory ? MR_ERR_NOMEM : MR_ERR_UNAVAILABLE,
                  "matmul: oneDNN (%s) does not multiply %s %lld x (%lld,%lld) (%lld,%lld): %s",
                  mr_isa_name(mr_isa()), mr_dtype_name(s->a), (long long)s->batch, (long long)s->m,
@@ -185,9 +185,9 @@ static mr_err_t make_or_refuse(mr_matmul_t *p, mr_diag_t *diag) {
     other = mr__narrow_spec(&p->s);
     return stand_in(p, &other, diag);
   }
-  dnnl_status_t status = make(p);
+  dnnl_status_t status = matmul_make(p);
   if (status == dnnl_success) return MR_OK;
-  if (status != dnnl_unimplemented || p->s.a != MR_BF16) return refused(&p->s, status, diag);
+  if (status != dnnl_unimplemented || p->s.a != MR_BF16) return matmul_refused(&p->s, status, diag);
   other = mr__wide_spec(&p->s);
   return stand_in(p, &other, diag);
 }
@@ -272,10 +272,10 @@ static void run_tiles(run_t *r, int team, int64_t tiles) {
 }
 
 /* A tile's primitive is made for one thread: outside of a team it must be told so. */
-static bool run_part(run_t *r) {
+static bool matmul_run_part(run_t *r) {
   const mr_matmul_t *p = r->p;
   int64_t tiles = p->s.batch * p->m.count * p->n.count;
-  int most_now = omp_get_max_threads(), team = (int)least(most_now, p->threads);
+  int most_now = omp_get_max_threads(), team = (int)matmul_least(most_now, p->threads);
   const mr__pack_t *pack = &p->pack[r->part == SHORT];
   if (pack->run && mr__pack_run(pack, r->b, r->packed) != dnnl_success) return false;
   if (tiles == 1 || team == 1) omp_set_num_threads(team = 1);
@@ -298,7 +298,7 @@ static bool multiply(mr_matmul_t *p, const char *a, const char *b, const char *b
     r.a_row = p->turn ? turned_row(terms) : s->a_row;
     if (p->turn) mr__turn((const mr_bf16_t *)r.a, s->a_col, terms, s->m, turned, r.a_row);
     if (p->turn) r.a = (const char *)turned;
-    if (!run_part(&r)) return false;
+    if (!matmul_run_part(&r)) return false;
   }
   return true;
 }

@@ -10,12 +10,12 @@ typedef struct lines {
   bool along;
 } lines_t;
 
-static lines_t lines_of_a(const mr_matmul_spec_t *s) {
+static lines_t matmul_narrow_lines_of_a(const mr_matmul_spec_t *s) {
   return s->a_col == 1 ? (lines_t){s->batch, s->a_batch, s->m, s->a_row, s->k, true}
                        : (lines_t){s->batch, s->a_batch, s->k, s->a_col, s->m, false};
 }
 
-static lines_t lines_of_b(const mr_matmul_spec_t *s) {
+static lines_t matmul_narrow_lines_of_b(const mr_matmul_spec_t *s) {
   return s->b_col == 1 ? (lines_t){s->batch, s->b_batch, s->k, s->b_row, s->n, false}
                        : (lines_t){s->batch, s->b_batch, s->n, s->b_col, s->k, true};
 }
@@ -64,8 +64,8 @@ static mr_bf16_t part_of(float x, part_t part) {
 }
 
 /* The passes' copies of x, one after the other along k. */
-static void cut(const lines_t *l, const float *x, int64_t n_part, const part_t *part,
-                mr_bf16_t *to) {
+static void matmul_narrow_cut(const lines_t *l, const float *x, int64_t n_part, const part_t *part,
+                              mr_bf16_t *to) {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < l->batch * l->count; i++) {
     int64_t z = i / l->count, line = i % l->count;
@@ -81,9 +81,9 @@ static void cut(const lines_t *l, const float *x, int64_t n_part, const part_t *
 void mr__narrow_run(const mr_matmul_spec_t *s, mr_matmul_t *bf16, const float *a, const float *b,
                     const void *bias, void *out, void *work) {
   static const part_t of_a[] = {UPPER, FINITE, LOWER}, of_b[] = {UPPER, LOWER, FINITE};
-  lines_t la = lines_of_a(s), lb = lines_of_b(s);
+  lines_t la = matmul_narrow_lines_of_a(s), lb = matmul_narrow_lines_of_b(s);
   mr_bf16_t *na = work, *nb = na + round32(passes(s) * s->batch * s->m * s->k);
-  cut(&la, a, passes(s), of_a, na);
-  cut(&lb, b, passes(s), of_b, nb);
+  matmul_narrow_cut(&la, a, passes(s), of_a, na);
+  matmul_narrow_cut(&lb, b, passes(s), of_b, nb);
   mr_matmul_run(bf16, na, nb, bias, out);
 }

@@ -33,7 +33,7 @@ dnnl_engine_t mr__dnn_engine(void) {
   return dnn.engine;
 }
 
-static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
+static size_t matmul_tile_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 static dnnl_data_type_t type_of(mr_dtype_t t) { return t == MR_F32 ? dnnl_f32 : dnnl_bf16; }
 
@@ -67,7 +67,8 @@ static dnnl_status_t attributes(bool add, dnnl_primitive_attr_t *attr) {
   return status;
 }
 
-static dnnl_status_t describe(const mr__tile_t *t, bool add, dnnl_primitive_desc_t *pd) {
+static dnnl_status_t matmul_tile_describe(const mr__tile_t *t, bool add,
+                                          dnnl_primitive_desc_t *pd) {
   dnnl_matmul_desc_t desc;
   dnnl_primitive_attr_t attr = NULL;
   MR_DNN(dnnl_matmul_desc_init(&desc, &t->a, &t->b, t->with_bias ? &t->bias : NULL, &t->out));
@@ -82,7 +83,7 @@ static dnnl_status_t describe(const mr__tile_t *t, bool add, dnnl_primitive_desc
 static dnnl_status_t describe_for_one(const mr__tile_t *t, bool add, dnnl_primitive_desc_t *pd) {
   int team = omp_get_max_threads();
   omp_set_num_threads(1);
-  dnnl_status_t status = describe(t, add, pd);
+  dnnl_status_t status = matmul_tile_describe(t, add, pd);
   omp_set_num_threads(team);
   return status;
 }
@@ -95,7 +96,7 @@ dnnl_status_t mr__tile_init(mr__tile_t *t, const mr_matmul_spec_t *s, bool add,
   if (b) t->b = *b;
   MR_DNN(describe_for_one(t, add, &pd));
   t->scratch = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-  t->scratch_bytes = round64(dnnl_memory_desc_get_size(&t->scratch));
+  t->scratch_bytes = matmul_tile_round64(dnnl_memory_desc_get_size(&t->scratch));
   dnnl_status_t status = dnnl_primitive_create(&t->run, pd);
   dnnl_primitive_desc_destroy(pd);
   return status;
@@ -121,7 +122,7 @@ static bool is_blocked(const dnnl_memory_desc_t *md) {
 }
 
 /* [n/64][k/32][16][64][2] */
-static bool in_pairs(const dnnl_memory_desc_t *md, int64_t k) {
+static bool matmul_tile_in_pairs(const dnnl_memory_desc_t *md, int64_t k) {
   const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
   static const dnnl_dims_t size = {16, 64, 2}, dim = {0, 1, 0};
   return b->inner_nblks == 3 && memcmp(b->inner_blks, size, 3 * sizeof *size) == 0 &&
@@ -138,9 +139,9 @@ dnnl_status_t mr__pack_init(mr__pack_t *p, const mr_matmul_spec_t *s) {
                                             mr__dnn_engine(), NULL));
   dnnl_status_t status = dnnl_primitive_create(&p->run, pd);
   dnnl_primitive_desc_destroy(pd);
-  p->bytes = round64(dnnl_memory_desc_get_size(&p->to));
+  p->bytes = matmul_tile_round64(dnnl_memory_desc_get_size(&p->to));
   p->spec = *s;
-  p->pairs = mr__pairs_work(s) && in_pairs(&p->to, s->k);
+  p->pairs = mr__pairs_work(s) && matmul_tile_in_pairs(&p->to, s->k);
   return status;
 }
 

@@ -1,19 +1,21 @@
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/rows.h"
 
-static int64_t round16(int64_t n) { return (n + 15) & ~(int64_t)15; } /* 64 bytes of f32 */
+static int64_t matmul_wide_round16(int64_t n) {
+  return (n + 15) & ~(int64_t)15;
+} /* 64 bytes of f32 */
 
 /* An operand as lines of adjacent elements. */
 typedef struct lines {
   int64_t batch, batch_stride, count, stride, length;
 } lines_t;
 
-static lines_t lines_of_a(const mr_matmul_spec_t *s) {
+static lines_t matmul_wide_lines_of_a(const mr_matmul_spec_t *s) {
   return s->a_col == 1 ? (lines_t){s->batch, s->a_batch, s->m, s->a_row, s->k}
                        : (lines_t){s->batch, s->a_batch, s->k, s->a_col, s->m};
 }
 
-static lines_t lines_of_b(const mr_matmul_spec_t *s) {
+static lines_t matmul_wide_lines_of_b(const mr_matmul_spec_t *s) {
   return s->b_col == 1 ? (lines_t){s->batch, s->b_batch, s->k, s->b_row, s->n}
                        : (lines_t){s->batch, s->b_batch, s->n, s->b_col, s->k};
 }
@@ -22,7 +24,7 @@ static lines_t lines_of_out(const mr_matmul_spec_t *s) {
   return (lines_t){s->batch, s->out_batch, s->m, s->out_row, s->n};
 }
 
-static int64_t elems(const lines_t *l) { return l->batch * l->count * l->length; }
+static int64_t matmul_wide_elems(const lines_t *l) { return l->batch * l->count * l->length; }
 
 mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s) {
   mr_matmul_spec_t w = *s;
@@ -41,12 +43,13 @@ mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s) {
 }
 
 size_t mr__wide_bytes(const mr_matmul_spec_t *s) {
-  lines_t a = lines_of_a(s), b = lines_of_b(s), out = lines_of_out(s);
-  int64_t n = round16(elems(&a)) + round16(elems(&b)) + round16(s->n);
-  return (size_t)(n + (s->out == MR_BF16 ? elems(&out) : 0)) * sizeof(float);
+  lines_t a = matmul_wide_lines_of_a(s), b = matmul_wide_lines_of_b(s), out = lines_of_out(s);
+  int64_t n = matmul_wide_round16(matmul_wide_elems(&a)) +
+              matmul_wide_round16(matmul_wide_elems(&b)) + matmul_wide_round16(s->n);
+  return (size_t)(n + (s->out == MR_BF16 ? matmul_wide_elems(&out) : 0)) * sizeof(float);
 }
 
-static void widen(const lines_t *l, const mr_bf16_t *x, float *dense) {
+static void matmul_wide_widen(const lines_t *l, const mr_bf16_t *x, float *dense) {
   const mr__rows_t *k = mr__rows();
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < l->batch * l->count; i++)
@@ -54,7 +57,7 @@ static void widen(const lines_t *l, const mr_bf16_t *x, float *dense) {
                dense + i * l->length, 0, l->length);
 }
 
-static void narrow(const lines_t *l, const float *dense, mr_bf16_t *x) {
+static void matmul_wide_narrow(const lines_t *l, const float *dense, mr_bf16_t *x) {
   const mr__rows_t *k = mr__rows();
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < l->batch * l->count; i++)
@@ -64,12 +67,13 @@ static void narrow(const lines_t *l, const float *dense, mr_bf16_t *x) {
 
 void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, const void *b,
                   const void *bias, void *out, void *work) {
-  lines_t la = lines_of_a(s), lb = lines_of_b(s), lo = lines_of_out(s);
-  float *wa = work, *wb = wa + round16(elems(&la)), *wbias = wb + round16(elems(&lb));
-  float *wout = s->out == MR_BF16 ? wbias + round16(s->n) : out;
-  widen(&la, a, wa);
-  widen(&lb, b, wb);
+  lines_t la = matmul_wide_lines_of_a(s), lb = matmul_wide_lines_of_b(s), lo = lines_of_out(s);
+  float *wa = work, *wb = wa + matmul_wide_round16(matmul_wide_elems(&la)),
+        *wbias = wb + matmul_wide_round16(matmul_wide_elems(&lb));
+  float *wout = s->out == MR_BF16 ? wbias + matmul_wide_round16(s->n) : out;
+  matmul_wide_widen(&la, a, wa);
+  matmul_wide_widen(&lb, b, wb);
   if (s->bias) mr__rows()->convert(s->bias_dtype, bias, MR_F32, wbias, 0, s->n);
   mr_matmul_run(f32, wa, wb, s->bias ? wbias : NULL, wout);
-  if (s->out == MR_BF16) narrow(&lo, wout, out);
+  if (s->out == MR_BF16) matmul_wide_narrow(&lo, wout, out);
 }

@@ -66,8 +66,8 @@ static int64_t size_of(const mr_aval_t *x, const int *dims, int n) {
 }
 
 /* rows and cols: the two groups in the matrix's order.  A group of 1 gets a stride that fits. */
-static bool view_of(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
-                    const int *cols, int n_cols, view_t *v) {
+static bool product_view_of(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
+                            const int *cols, int n_cols, view_t *v) {
   int64_t m = size_of(x, rows, n_rows), n = size_of(x, cols, n_cols);
   if (!one_stride(x, d->batch, d->n_batch, &v->batch) || !one_stride(x, rows, n_rows, &v->rows) ||
       !one_stride(x, cols, n_cols, &v->cols))
@@ -110,7 +110,7 @@ static void add_note(mr_call_t *c, const char *what, size_t bytes) {
   if (bytes && n < MR_CALL_NOTES) c->note[n] = (mr_call_note_t){what, bytes};
 }
 
-static void describe(mr_call_t *c, const state_t *s) {
+static void product_describe(mr_call_t *c, const state_t *s) {
   mr_matmul_moves_t moves = mr_matmul_moves(s->matmul);
   c->how = mr_matmul_how(s->matmul);
   if (s->copy_a)
@@ -122,7 +122,7 @@ static void describe(mr_call_t *c, const state_t *s) {
   add_note(c, "operand 0 turned", moves.turned);
 }
 
-static size_t round64(size_t n) { return (n + 63) & ~(size_t)63; }
+static size_t product_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 /* Without terms a sum is 0, and the bias is added to it. */
 static void empty_run(const mr_call_t *c) {
@@ -140,12 +140,12 @@ static void empty_run(const mr_call_t *c) {
 static void arrange(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s, view_t *va,
                     view_t *vb) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
-  s->copy_a = !view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
-  s->copy_b = !view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
+  s->copy_a = !product_view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
+  s->copy_b = !product_view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
   if (s->copy_a) s->move_a = ordered(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
   if (s->copy_b) s->move_b = ordered(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
-  s->b_at = s->copy_a ? round64(mr_aval_bytes(x)) : 0;
-  c->scratch_bytes = s->b_at + (s->copy_b ? round64(mr_aval_bytes(w)) : 0);
+  s->b_at = s->copy_a ? product_round64(mr_aval_bytes(x)) : 0;
+  c->scratch_bytes = s->b_at + (s->copy_b ? product_round64(mr_aval_bytes(w)) : 0);
 }
 
 static mr_matmul_spec_t spec_of(const mr_eqn_t *e, const mr_side_t *a, const mr_side_t *b,
@@ -195,7 +195,7 @@ static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t 
   c->state = s;
   c->fini = product_fini;
   c->run = product_run;
-  describe(c, s);
+  product_describe(c, s);
   return MR_OK;
 }
 

@@ -19,13 +19,13 @@ typedef struct builder {
   } name[VALUES_MAX];
 } builder_t;
 
-static mr_err_t refuse(const builder_t *b, const char *what) {
+static mr_err_t program_refuse(const builder_t *b, const char *what) {
   return mr_fail(b->diag, MR_ERR_SHAPE, "%s: a fused loop cannot take it: %s", b->c->eqn->op->name,
                  what);
 }
 
 /* ---- values ---- */
-static int find(const builder_t *b, const mr_var_t *v) {
+static int program_find(const builder_t *b, const mr_var_t *v) {
   for (int i = 0; i < b->n_name; i++)
     if (b->name[i].var == v) return b->name[i].value;
   return -1;
@@ -39,7 +39,7 @@ static bool call_it(builder_t *b, const mr_var_t *v, int value) {
 }
 
 /* A new value; -1: there are too many. */
-static int add(builder_t *b, mr_dtype_t t, place_t place, int index) {
+static int program_add(builder_t *b, mr_dtype_t t, place_t place, int index) {
   if (b->p->n_value == VALUES_MAX) return -1;
   b->p->value[b->p->n_value] = (value_t){.dtype = t,
                                          .place = place,
@@ -51,14 +51,14 @@ static int add(builder_t *b, mr_dtype_t t, place_t place, int index) {
   return b->p->n_value++;
 }
 
-static int64_t elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
+static int64_t program_elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
 
 /* ---- units ---- */
 /* The value of an operand: literals of the equations become constants on first sight. */
 static int find_operand(builder_t *b, const mr_var_t *v) {
-  int i = find(b, v);
+  int i = program_find(b, v);
   if (i >= 0 || !v->literal) return i;
-  i = add(b, v->aval.dtype, PLACE_CONST, -1);
+  i = program_add(b, v->aval.dtype, PLACE_CONST, -1);
   if (i < 0 || !call_it(b, v, i)) return -1;
   char *to = b->p->value[i].constant;
   if (v->aval.dtype == MR_U64 || v->aval.dtype == MR_I64) {
@@ -73,7 +73,7 @@ static bool is_one(const value_t *x) { return x->place == PLACE_ONE || x->place 
 
 static bool bind_each(builder_t *b, step_t *t) {
   const mr_eqn_t *e = t->unit.eqn;
-  if (e->n_in > MR_UNIT_IN || elems(e->out[0]) != b->p->n) return false;
+  if (e->n_in > MR_UNIT_IN || program_elems(e->out[0]) != b->p->n) return false;
   for (int k = 0; k < e->n_in; k++) {
     t->in[k] = find_operand(b, e->in[k]);
     if (t->in[k] < 0) return false;
@@ -82,7 +82,7 @@ static bool bind_each(builder_t *b, step_t *t) {
     t->unit.step[k] = !is_one(x);
     if (x->last < b->p->n_step) x->last = b->p->n_step;
   }
-  t->out = add(b, e->out[0]->aval.dtype, PLACE_SLOT, -1);
+  t->out = program_add(b, e->out[0]->aval.dtype, PLACE_SLOT, -1);
   if (t->out < 0 || b->p->n_step == STEPS_MAX || !call_it(b, e->out[0], t->out)) return false;
   b->p->value[t->out].born = b->p->n_step;
   b->p->step[b->p->n_step++] = *t;
@@ -95,9 +95,10 @@ static bool bind_view(builder_t *b, const step_t *t) {
   int from = find_operand(b, e->in[0]);
   if (from < 0) return false;
   value_t x = b->p->value[from];
-  if (is_one(&x) || elems(e->in[0]) == elems(e->out[0])) return call_it(b, e->out[0], from);
-  if (x.place != PLACE_OTHER || elems(e->out[0]) != b->p->n) return false;
-  int to = add(b, x.dtype, PLACE_REPEAT, x.index);
+  if (is_one(&x) || program_elems(e->in[0]) == program_elems(e->out[0]))
+    return call_it(b, e->out[0], from);
+  if (x.place != PLACE_OTHER || program_elems(e->out[0]) != b->p->n) return false;
+  int to = program_add(b, x.dtype, PLACE_REPEAT, x.index);
   if (to < 0) return false;
   b->p->value[to].mid = t->unit.is.mid;
   b->p->value[to].inner = t->unit.is.inner;
@@ -106,8 +107,8 @@ static bool bind_view(builder_t *b, const step_t *t) {
 
 static bool bind_index(builder_t *b, const step_t *t) {
   const mr_var_t *y = t->unit.eqn->out[0];
-  if (elems(y) != b->p->n) return false;
-  int to = add(b, y->aval.dtype, PLACE_INDEX, -1);
+  if (program_elems(y) != b->p->n) return false;
+  int to = program_add(b, y->aval.dtype, PLACE_INDEX, -1);
   if (to < 0) return false;
   b->p->value[to].mid = t->unit.is.mid;
   b->p->value[to].inner = t->unit.is.inner;
@@ -118,12 +119,12 @@ static bool bind_index(builder_t *b, const step_t *t) {
 static bool bind_reduce(builder_t *b, step_t *t) {
   program_t *p = b->p;
   const mr_eqn_t *e = t->unit.eqn;
-  t->in[0] = find(b, e->in[0]);
-  t->out = add(b, e->out[0]->aval.dtype, PLACE_FOLDED, -1);
+  t->in[0] = program_find(b, e->in[0]);
+  t->out = program_add(b, e->out[0]->aval.dtype, PLACE_FOLDED, -1);
   bool columns = t->unit.is.kind == MR_UNIT_COLUMNS;
   bool alike = !p->inner || (p->inner == t->unit.is.inner && p->columns == columns);
   bool fits = t->in[0] >= 0 && t->out >= 0 && p->n_reduce < MR_PROGRAM_ENDS &&
-              t->unit.is.inner > 1 && alike && elems(e->in[0]) == p->n;
+              t->unit.is.inner > 1 && alike && program_elems(e->in[0]) == p->n;
   if (!fits || is_one(&p->value[t->in[0]])) return false;
   p->inner = t->unit.is.inner;
   p->columns = columns;
@@ -132,7 +133,7 @@ static bool bind_reduce(builder_t *b, step_t *t) {
   return call_it(b, e->out[0], t->out);
 }
 
-static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
+static mr_err_t program_bind(builder_t *b, const mr_eqn_t *e) {
   step_t t = {.unit = {.eqn = e}};
   if (!mr__cpu_unit(&t.unit))
     return mr_fail(b->diag, MR_ERR_NORULE, "%s: the CPU cannot fuse it", e->op->name);
@@ -145,19 +146,19 @@ static mr_err_t bind(builder_t *b, const mr_eqn_t *e) {
     case MR_UNIT_SAME:
     case MR_UNIT_REPEAT: fits = bind_view(b, &t); break;
   }
-  return fits ? MR_OK : refuse(b, e->op->name);
+  return fits ? MR_OK : program_refuse(b, e->op->name);
 }
 
 /* ---- ends ---- */
 static mr_err_t bind_inputs(builder_t *b, int n, mr_var_t *const *in) {
   for (int k = 0; k < n; k++) {
-    int64_t size = elems(in[k]);
-    int v = add(b, in[k]->aval.dtype,
-                size == b->p->n ? PLACE_IN
-                : size == 1     ? PLACE_ONE
-                                : PLACE_OTHER,
-                k);
-    if (v < 0 || !call_it(b, in[k], v)) return refuse(b, "too many operands");
+    int64_t size = program_elems(in[k]);
+    int v = program_add(b, in[k]->aval.dtype,
+                        size == b->p->n ? PLACE_IN
+                        : size == 1     ? PLACE_ONE
+                                        : PLACE_OTHER,
+                        k);
+    if (v < 0 || !call_it(b, in[k], v)) return program_refuse(b, "too many operands");
   }
   return MR_OK;
 }
@@ -179,7 +180,7 @@ static bool copy_out(builder_t *b, int value, int k) {
   program_t *p = b->p;
   value_t *y = &p->value[value];
   step_t t = {.unit = {.run = copy_run, .whole = (int64_t)y->size, .step = {1}}, .in = {value}};
-  t.out = add(b, y->dtype, PLACE_OUT, k);
+  t.out = program_add(b, y->dtype, PLACE_OUT, k);
   if (t.out < 0 || p->n_step == STEPS_MAX) return false;
   y->last = p->n_step;
   p->step[p->n_step++] = t;
@@ -187,12 +188,12 @@ static bool copy_out(builder_t *b, int value, int k) {
 }
 
 static mr_err_t bind_output(builder_t *b, const mr_var_t *v, int k) {
-  int i = find(b, v);
+  int i = program_find(b, v);
   value_t *y = i < 0 ? NULL : &b->p->value[i];
   if (!y || y->index >= 0 || (y->place != PLACE_SLOT && y->place != PLACE_FOLDED))
-    return refuse(b, "a result that nothing in it computes, or that is given twice");
+    return program_refuse(b, "a result that nothing in it computes, or that is given twice");
   if (y->place == PLACE_SLOT && is_early(b->p, y))
-    return copy_out(b, i, k) ? MR_OK : refuse(b, "too many results");
+    return copy_out(b, i, k) ? MR_OK : program_refuse(b, "too many results");
   y->index = k;
   if (y->place == PLACE_SLOT) y->place = PLACE_OUT;
   return MR_OK;
@@ -224,10 +225,11 @@ static void assign_slots(program_t *p) {
   p->slot_bytes = (size_t)p->block * size;
 }
 
-static mr_err_t finish(builder_t *b) {
+static mr_err_t program_finish(builder_t *b) {
   program_t *p = b->p;
   assign_slots(p);
-  if (p->slot_bytes * (size_t)p->n_slot > SLOT_BYTES) return refuse(b, "too many values at a time");
+  if (p->slot_bytes * (size_t)p->n_slot > SLOT_BYTES)
+    return program_refuse(b, "too many values at a time");
   return MR_OK;
 }
 
@@ -237,24 +239,24 @@ static int64_t elements(int n_eqn, mr_eqn_t *const *eqn) {
   int64_t n = 0;
   for (int i = 0; i < n_eqn; i++) {
     for (int k = 0; k < eqn[i]->n_in; k++)
-      if (elems(eqn[i]->in[k]) > n) n = elems(eqn[i]->in[k]);
+      if (program_elems(eqn[i]->in[k]) > n) n = program_elems(eqn[i]->in[k]);
     for (int k = 0; k < eqn[i]->n_out; k++) {
-      if (!elems(eqn[i]->out[k])) return 0;
-      if (elems(eqn[i]->out[k]) > n) n = elems(eqn[i]->out[k]);
+      if (!program_elems(eqn[i]->out[k])) return 0;
+      if (program_elems(eqn[i]->out[k]) > n) n = program_elems(eqn[i]->out[k]);
     }
   }
   return n;
 }
 
-static mr_err_t build(builder_t *b, int n_eqn, mr_eqn_t *const *eqn, int n_in, mr_var_t *const *in,
-                      int n_out, mr_var_t *const *out) {
+static mr_err_t program_build(builder_t *b, int n_eqn, mr_eqn_t *const *eqn, int n_in,
+                              mr_var_t *const *in, int n_out, mr_var_t *const *out) {
   if (n_eqn > MR_PROGRAM_EQNS || n_in > MR_PROGRAM_ENDS || n_out > MR_PROGRAM_ENDS)
-    return refuse(b, "too many equations, operands or results");
+    return program_refuse(b, "too many equations, operands or results");
   b->p->n = elements(n_eqn, eqn);
   MR_TRY(bind_inputs(b, n_in, in));
-  for (int i = 0; i < n_eqn; i++) MR_TRY(bind(b, eqn[i]));
+  for (int i = 0; i < n_eqn; i++) MR_TRY(program_bind(b, eqn[i]));
   for (int k = 0; k < n_out; k++) MR_TRY(bind_output(b, out[k], k));
-  return finish(b);
+  return program_finish(b);
 }
 
 /* A program with room for anything it may become. */
@@ -285,7 +287,7 @@ mr_err_t mr__program_lower(mr_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_
   draft_t draft;
   builder_t b = {.p = &draft.p, .c = c, .diag = diag};
   draft.p = (program_t){.step = draft.step, .reduce = draft.reduce, .value = draft.value};
-  MR_TRY(build(&b, n_eqn, eqn, n_in, in, n_out, out));
+  MR_TRY(program_build(&b, n_eqn, eqn, n_in, in, n_out, out));
   program_t *p = compact(&draft.p);
   if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower a fused loop");
   c->state = p;

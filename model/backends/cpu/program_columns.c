@@ -12,12 +12,12 @@
    the pieces of a row keep all threads busy. */
 enum { CHUNKS = 64, MOST = 1 << 21, SMALL = 1 << 14 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t program_columns_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t rows_of(const program_t *p) { return p->n / p->inner; }
 
 size_t mr__program_columns_cut(program_t *p) {
-  int64_t most = p->inner < MOST ? least(CHUNKS, MOST / p->inner) : 1;
+  int64_t most = p->inner < MOST ? program_columns_least(CHUNKS, MOST / p->inner) : 1;
   p->chunk_rows = (rows_of(p) + most - 1) / most;
   p->chunks = (rows_of(p) + p->chunk_rows - 1) / p->chunk_rows;
   return (size_t)(p->chunks * p->inner * p->n_reduce) * sizeof(float);
@@ -35,7 +35,7 @@ static void fold_block(frame_t *f, int64_t r, int64_t end, int64_t j, int64_t m)
   mr__frame_block(f, r * p->inner + j, (end - r) * m);
   for (int64_t from = r, to; from < end; from = to) {
     int64_t chunk = from / p->chunk_rows;
-    to = least((chunk + 1) * p->chunk_rows, end);
+    to = program_columns_least((chunk + 1) * p->chunk_rows, end);
     for (int k = 0; k < p->n_reduce; k++) {
       const step_t *t = &p->reduce[k];
       const value_t *x = &p->value[t->in[0]];
@@ -51,12 +51,13 @@ static void run_piece(const mr_call_t *c, int64_t from, int64_t to, int64_t j, i
   frame_t f;
   mr__frame_init(&f, c, slots);
   const program_t *p = f.p;
-  int64_t end = least(to * p->chunk_rows, rows_of(p)), each = m < p->inner ? 1 : p->block / m;
+  int64_t end = program_columns_least(to * p->chunk_rows, rows_of(p)),
+          each = m < p->inner ? 1 : p->block / m;
   for (int k = 0; k < p->n_reduce; k++)
     for (int64_t chunk = from; chunk < to; chunk++)
       for (int64_t i = 0; i < m; i++) partial(c, k, chunk)[j + i] = p->reduce[k].unit.start;
   for (int64_t r = from * p->chunk_rows; r < end; r += each)
-    fold_block(&f, r, least(r + each, end), j, m);
+    fold_block(&f, r, program_columns_least(r + each, end), j, m);
 }
 
 /* Columns [j,j+m) of all results. */
@@ -81,8 +82,9 @@ void mr__program_columns_run(const mr_call_t *c) {
 #pragma omp parallel for schedule(static) if (!alone)
   for (int64_t i = 0; i < cuts * pieces; i++) {
     int64_t from = i / pieces * per, j = i % pieces * each;
-    run_piece(c, from, from + per, j, least(each, p->inner - j));
+    run_piece(c, from, from + per, j, program_columns_least(each, p->inner - j));
   }
 #pragma omp parallel for schedule(static) if (!alone && pieces > 1)
-  for (int64_t i = 0; i < pieces; i++) join_piece(c, i * each, least(each, p->inner - i * each));
+  for (int64_t i = 0; i < pieces; i++)
+    join_piece(c, i * each, program_columns_least(each, p->inner - i * each));
 }

@@ -15,7 +15,7 @@ void mr__frame_init(frame_t *f, const mr_call_t *c, char *slots) {
   }
 }
 
-static void fill(char *to, const char *from, size_t size, int64_t n) {
+static void program_run_fill(char *to, const char *from, size_t size, int64_t n) {
   if (size == 4) {
     uint32_t v;
     memcpy(&v, from, sizeof v);
@@ -35,14 +35,14 @@ static void repeat(const value_t *x, const char *from, char *to, int64_t i0, int
       memcpy(to, from + size * (size_t)k, size * (size_t)run);
     } else {
       run = x->inner - i % x->inner < left ? x->inner - i % x->inner : left;
-      fill(to, from + size * (size_t)k, size, run);
+      program_run_fill(to, from + size * (size_t)k, size, run);
     }
     to += size * (size_t)run;
     i += run;
   }
 }
 
-static void *repeated(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
+static void *program_run_repeated(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
   char *from = f->c->in[x->index], *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
   if (x->inner == 1 && i0 % x->mid + m <= x->mid) return from + x->size * (size_t)(i0 % x->mid);
   repeat(x, from, slot, i0, m);
@@ -54,7 +54,7 @@ static void count_on(const value_t *x, int64_t k, char *to, int64_t n) {
   float real = (float)k;
   int32_t whole = (int32_t)k;
   if (x->inner != 1)
-    fill(to, x->dtype == MR_F32 ? (char *)&real : (char *)&whole, x->size, n);
+    program_run_fill(to, x->dtype == MR_F32 ? (char *)&real : (char *)&whole, x->size, n);
   else if (x->dtype == MR_F32)
     for (int32_t j = 0; j < (int32_t)n; j++) ((float *)to)[j] = (float)(whole + j);
   else
@@ -62,7 +62,7 @@ static void count_on(const value_t *x, int64_t k, char *to, int64_t n) {
 }
 
 /* Elements [i0,i0+m) of a counter. */
-static void *counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
+static void *program_run_counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
   char *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
   for (int64_t done = 0, run; done < m; done += run) {
     int64_t i = i0 + done, k = i / x->inner % x->mid;
@@ -80,8 +80,8 @@ void mr__frame_block(frame_t *f, int64_t i0, int64_t m) {
     size_t at = x->size * (size_t)i0;
     if (x->place == PLACE_IN) f->at[v] = (char *)f->c->in[x->index] + at;
     if (x->place == PLACE_OUT) f->at[v] = (char *)f->c->out[x->index] + at;
-    if (x->place == PLACE_REPEAT) f->at[v] = repeated(f, x, i0, m);
-    if (x->place == PLACE_INDEX) f->at[v] = counted(f, x, i0, m);
+    if (x->place == PLACE_REPEAT) f->at[v] = program_run_repeated(f, x, i0, m);
+    if (x->place == PLACE_INDEX) f->at[v] = program_run_counted(f, x, i0, m);
   }
   for (int s = 0; s < p->n_step; s++) {
     const step_t *t = &p->step[s];
@@ -93,7 +93,7 @@ void mr__frame_block(frame_t *f, int64_t i0, int64_t m) {
   }
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t program_run_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- without reductions ---- */
 enum { SPAN = 8 * BLOCK_MAX };
@@ -102,7 +102,8 @@ static void run_span(const mr_call_t *c, int64_t from, int64_t to) {
   _Alignas(64) char slots[SLOT_BYTES];
   frame_t f;
   mr__frame_init(&f, c, slots);
-  for (int64_t i = from; i < to; i += f.p->block) mr__frame_block(&f, i, least(f.p->block, to - i));
+  for (int64_t i = from; i < to; i += f.p->block)
+    mr__frame_block(&f, i, program_run_least(f.p->block, to - i));
 }
 
 static void run_each(const mr_call_t *c) {
@@ -113,18 +114,19 @@ static void run_each(const mr_call_t *c) {
     return;
   }
 #pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < n; i += SPAN) run_span(c, i, least(i + SPAN, n));
+  for (int64_t i = 0; i < n; i += SPAN) run_span(c, i, program_run_least(i + SPAN, n));
 }
 
 /* ---- with reductions: rows, or chunks of a long row ---- */
 static const value_t *operand(const program_t *p, const step_t *r) { return &p->value[r->in[0]]; }
 
-static void begin(const program_t *p, float (*lane)[MR_FOLD_LANES]) {
+static void program_run_begin(const program_t *p, float (*lane)[MR_FOLD_LANES]) {
   for (int k = 0; k < p->n_reduce; k++)
     for (int i = 0; i < MR_FOLD_LANES; i++) lane[k][i] = p->reduce[k].unit.start;
 }
 
-static void fold(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t skip, int64_t m) {
+static void program_run_fold(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t skip,
+                             int64_t m) {
   for (int k = 0; k < f->p->n_reduce; k++) {
     const step_t *r = &f->p->reduce[k];
     const value_t *x = operand(f->p, r);
@@ -132,7 +134,7 @@ static void fold(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t skip, i
   }
 }
 
-static void end(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t row) {
+static void program_run_end(const frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t row) {
   for (int k = 0; k < f->p->n_reduce; k++) {
     const step_t *r = &f->p->reduce[k];
     const value_t *y = &f->p->value[r->out];
@@ -145,22 +147,22 @@ static void run_short_rows(frame_t *f, int64_t from, int64_t to) {
   int64_t inner = f->p->inner, each = f->p->block / inner;
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   for (int64_t r = from; r < to; r += each) {
-    int64_t rows = least(each, to - r);
+    int64_t rows = program_run_least(each, to - r);
     mr__frame_block(f, r * inner, rows * inner);
     for (int64_t j = 0; j < rows; j++) {
-      begin(f->p, lane);
-      fold(f, lane, j * inner, inner);
-      end(f, lane, r + j);
+      program_run_begin(f->p, lane);
+      program_run_fold(f, lane, j * inner, inner);
+      program_run_end(f, lane, r + j);
     }
   }
 }
 
 static void fold_part(frame_t *f, float (*lane)[MR_FOLD_LANES], int64_t from, int64_t to) {
-  begin(f->p, lane);
+  program_run_begin(f->p, lane);
   for (int64_t i = from; i < to; i += f->p->block) {
-    int64_t m = least(f->p->block, to - i);
+    int64_t m = program_run_least(f->p->block, to - i);
     mr__frame_block(f, i, m);
-    fold(f, lane, 0, m);
+    program_run_fold(f, lane, 0, m);
   }
 }
 
@@ -176,7 +178,7 @@ static void run_rows(const mr_call_t *c, int64_t from, int64_t to) {
   }
   for (int64_t r = from; r < to; r++) {
     fold_part(&f, lane, r * inner, (r + 1) * inner);
-    end(&f, lane, r);
+    program_run_end(&f, lane, r);
   }
 }
 
@@ -187,7 +189,7 @@ static void run_chunk(const mr_call_t *c, int64_t chunk, int64_t chunks, int64_t
   frame_t f;
   mr__frame_init(&f, c, slots);
   int64_t row = chunk / chunks, at = chunk % chunks * CHUNK, inner = f.p->inner;
-  fold_part(&f, lane, row * inner + at, row * inner + least(at + CHUNK, inner));
+  fold_part(&f, lane, row * inner + at, row * inner + program_run_least(at + CHUNK, inner));
   for (int k = 0; k < f.p->n_reduce; k++)
     ((float *)c->scratch)[k * total + chunk] = f.p->reduce[k].unit.join(lane[k]);
 }
@@ -197,11 +199,11 @@ static void join_chunks(const mr_call_t *c, int64_t rows, int64_t chunks) {
   frame_t f = {.p = p, .c = c};
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
   for (int64_t r = 0; r < rows; r++) {
-    begin(p, lane);
+    program_run_begin(p, lane);
     for (int k = 0; k < p->n_reduce; k++)
       p->reduce[k].unit.fold(MR_F32, (float *)c->scratch + k * rows * chunks + r * chunks, lane[k],
                              chunks);
-    end(&f, lane, r);
+    program_run_end(&f, lane, r);
   }
 }
 
@@ -216,7 +218,7 @@ static void run_reduce(const mr_call_t *c) {
   }
   int64_t each = p->inner < SPAN ? SPAN / p->inner : 1;
 #pragma omp parallel for schedule(static) if (rows > each && !c->serial)
-  for (int64_t r = 0; r < rows; r += each) run_rows(c, r, least(r + each, rows));
+  for (int64_t r = 0; r < rows; r += each) run_rows(c, r, program_run_least(r + each, rows));
 }
 
 void mr__program_run(const mr_call_t *c) {

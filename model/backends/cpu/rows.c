@@ -26,7 +26,7 @@ static int64_t chunks_of(int64_t rows) {
   int64_t per = chunk_rows(rows);
   return per ? (rows + per - 1) / per : 0;
 }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t rows_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
                        float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
@@ -36,7 +36,7 @@ void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const f
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
   for (int64_t i = 0; i < chunks; i++)
     k->layer_norm_fwd(xt, x, scale, bias, eps, two_pass, yt, y, mean, rstd, i * per,
-                      least((i + 1) * per, rows), c);
+                      rows_least((i + 1) * per, rows), c);
 }
 
 size_t mr_layer_norm_scratch(int64_t rows, int64_t c) {
@@ -60,7 +60,7 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
 #pragma omp parallel for schedule(static) if (rows * c > PIECE)
   for (int64_t i = 0; i < chunks; i++)
     k->layer_norm_bwd(xt, x, scale, mean, rstd, dyt, dy, dx, partial + i * 2 * c,
-                      partial + i * 2 * c + c, i * per, least((i + 1) * per, rows), c);
+                      partial + i * 2 * c + c, i * per, rows_least((i + 1) * per, rows), c);
   add_partials(partial, chunks, 2 * c, dscale, c);
   add_partials(partial + c, chunks, 2 * c, dbias, c);
 }
@@ -72,7 +72,7 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
   const mr__rows_t *k = mr__rows();                                                        \
   _Pragma("omp parallel for schedule(static) if (n > PIECE)") for (int64_t i0 = 0; i0 < n; \
                                                                    i0 += PIECE) {          \
-    int64_t i1 = least(i0 + PIECE, n);                                                     \
+    int64_t i1 = rows_least(i0 + PIECE, n);                                                \
     call;                                                                                  \
   }
 
@@ -108,7 +108,7 @@ double mr_sum_squares(const float *x, int64_t n) {
   int64_t chunks = (n + per - 1) / per;
 #pragma omp parallel for schedule(static) if (n > SUM_PIECE)
   for (int64_t i = 0; i < chunks; i++)
-    partial[i] = k->sum_squares(x, i * per, least((i + 1) * per, n));
+    partial[i] = k->sum_squares(x, i * per, rows_least((i + 1) * per, n));
   for (int64_t i = 0; i < chunks; i++) sum += partial[i];
   return sum;
 }

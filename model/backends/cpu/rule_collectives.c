@@ -60,12 +60,12 @@ static void psum_run(const mr_call_t *c) {
 
 mr_err_t mr__cpu_psum(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, psum_run, diag); }
 
-static void index_run(const mr_call_t *c) {
+static void rule_collectives_index_run(const mr_call_t *c) {
   *(int32_t *)c->out[0] = ((const axis_state_t *)c->state)->rank;
 }
 
 mr_err_t mr__cpu_axis_index(mr_call_t *c, mr_diag_t *diag) {
-  return axis_lower(c, index_run, diag);
+  return axis_lower(c, rule_collectives_index_run, diag);
 }
 
 static void gather_run(const mr_call_t *c) {

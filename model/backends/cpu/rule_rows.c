@@ -42,7 +42,7 @@ mr_err_t mr__cpu_layer_norm_vjp(mr_call_t *c, mr_diag_t *diag) {
 }
 
 /* ---- softmax, and the loss ---- */
-static void softmax_row(mr_dtype_t t, const void *x, void *y, int64_t at, int64_t n) {
+static void rule_rows_softmax_row(mr_dtype_t t, const void *x, void *y, int64_t at, int64_t n) {
   float top = -INFINITY, sum = 0;
   for (int64_t i = 0; i < n; i++) top = fmaxf(top, mr_get_f32(t, x, at + i));
   for (int64_t i = 0; i < n; i++) sum += expf(mr_get_f32(t, x, at + i) - top);
@@ -54,7 +54,7 @@ static void softmax_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   int64_t n = x->dim[x->ndim - 1], rows = mr_aval_span(x, 0, x->ndim - 1);
 #pragma omp parallel for schedule(static) if (rows * n > 16384)
-  for (int64_t r = 0; r < rows; r++) softmax_row(x->dtype, c->in[0], c->out[0], r * n, n);
+  for (int64_t r = 0; r < rows; r++) rule_rows_softmax_row(x->dtype, c->in[0], c->out[0], r * n, n);
 }
 
 mr_err_t mr__cpu_softmax(mr_call_t *c, mr_diag_t *diag) {

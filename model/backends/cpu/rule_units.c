@@ -78,7 +78,8 @@ static void power_run(const mr_cpu_unit_t *u, const void *const *in, void *out, 
 }
 
 /* As wide as a product can be, and then cut: integers wrap. */
-static void whole_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
+static void rule_units_whole_run(const mr_cpu_unit_t *u, const void *const *in, void *out,
+                                 int64_t n) {
   mr_dtype_t t = to_of(u);
   for (int64_t i = 0; i < n; i++) {
     uint64_t x = (uint64_t)mr_get_i64(t, in[0], i * u->step[0]), r = 1;
@@ -112,7 +113,7 @@ bool mr__cpu_unit_integer_pow(mr_cpu_unit_t *u) {
   u->kernel = mr__lanes()->at[MR_LANE_MUL];
   u->run = y == 2 && (t == MR_F32 || t == MR_BF16) ? square_run
            : (y == 3 || y == 4) && t == MR_F32     ? small_run
-           : !mr_is_float(t)                       ? whole_run
+           : !mr_is_float(t)                       ? rule_units_whole_run
                                                    : power_run;
   return true;
 }

@@ -10,7 +10,7 @@ static struct {
   int n;
 } cpus = {.once = PTHREAD_ONCE_INIT};
 
-static void look(void) {
+static void team_look(void) {
   CPU_ZERO(&cpus.allowed);
   if (sched_getaffinity(0, sizeof cpus.allowed, &cpus.allowed) == 0)
     cpus.n = CPU_COUNT(&cpus.allowed);
@@ -32,7 +32,7 @@ static void pin_to(int k) {
 }
 
 int mr__team_processors(void) {
-  pthread_once(&cpus.once, look);
+  pthread_once(&cpus.once, team_look);
   return cpus.n;
 }
 

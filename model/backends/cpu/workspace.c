@@ -39,7 +39,7 @@ void mr__workspace_leave(void) {
 }
 
 /* Takes the smallest idle block that is large enough off the list, else the largest, else NULL. */
-static block_t *choose(size_t bytes) {
+static block_t *workspace_choose(size_t bytes) {
   block_t **best = NULL;
   for (block_t **at = &pool.idle; *at; at = &(*at)->next) {
     bool fits = (*at)->bytes >= bytes, best_fits = best && (*best)->bytes >= bytes;
@@ -54,7 +54,7 @@ static block_t *choose(size_t bytes) {
 
 void *mr__workspace_take(size_t bytes) {
   pthread_mutex_lock(&pool.lock);
-  block_t *b = choose(bytes);
+  block_t *b = workspace_choose(bytes);
   pthread_mutex_unlock(&pool.lock);
   if (b && b->bytes < bytes) {
     free(b);

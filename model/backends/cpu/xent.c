@@ -6,7 +6,7 @@
 #include "base/label.h"
 #include "model/backends/cpu/kernels.h"
 
-static float largest(const float *x, int64_t n) {
+static float xent_largest(const float *x, int64_t n) {
   float top = x[0];
   for (int64_t i = 1; i < n; i++) top = x[i] > top ? x[i] : top;
   return top;
@@ -16,7 +16,7 @@ void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, flo
                  int64_t C) {
   for (int64_t b = 0; b < B; b++) {
     const float *x = logits + b * C;
-    float top = largest(x, C), sum = 0, all = 0;
+    float top = xent_largest(x, C), sum = 0, all = 0;
     if (label[b] == MR_LABEL_NONE) {
       loss[b] = 0;
       continue;
@@ -31,7 +31,7 @@ void mr_xent_bwd(const float *logits, const int32_t *label, float smoothing, con
                  float *dlogits, int64_t B, int64_t C) {
   for (int64_t b = 0; b < B; b++) {
     const float *x = logits + b * C;
-    float *d = dlogits + b * C, top = largest(x, C), sum = 0;
+    float *d = dlogits + b * C, top = xent_largest(x, C), sum = 0;
     if (label[b] == MR_LABEL_NONE) {
       memset(d, 0, (size_t)C * sizeof *d);
       continue;
