@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/npy.h"
 #include "base/printable.h"
@@ -129,12 +131,19 @@ static bool is_hundred(const char *name) {
 }
 
 /* MR_AGAIN: the name is none that is known. */
-static mr_err_t inspect_file(const char *path, mr_diag_t *diag) {
-  const char *name = base_name(path);
+static mr_err_t inspect_named(const char *name, const char *path, mr_diag_t *diag) {
   if (ends_with(name, ".npy")) return inspect_npy(path, diag);
   if (ends_with(name, ".safetensors")) return inspect_safetensors(path, diag);
   if (is_ten(name) || is_hundred(name)) return inspect_cifar(path, is_hundred(name), diag);
   return MR_AGAIN;
+}
+
+/* The same of a link that says nothing by its name, such as checkpoints/latest: the name of what it
+   leads to counts. */
+static mr_err_t inspect_file(const char *path, mr_diag_t *diag) {
+  char real[PATH_MAX];
+  mr_err_t e = inspect_named(base_name(path), path, diag);
+  return e == MR_AGAIN && realpath(path, real) ? inspect_named(base_name(real), path, diag) : e;
 }
 
 static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
@@ -151,6 +160,10 @@ static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   }
   free(entry);
   if (e < 0 || known) return e < 0 ? e : MR_OK;
+  char latest[PATH + 32];
+  snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
+  if (access(latest, F_OK) == 0)
+    return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path, latest);
   return mr_fail(diag, MR_ERR_DATA, "%s: no data file that millrace knows lies here", path);
 }
 

@@ -64,6 +64,10 @@ static const row_t stages[] = {
      "the sources are cifar10, cifar100, npy, synthetic and range; save other data as .npy files: "
      "npy "
      "images=FILE labels=FILE"},
+    {"decode decodeimage decodejpeg decodepng imread jpegdec pngdec",
+     "the sources give pictures that are decoded already; decode other files once, and save them "
+     "as "
+     ".npy files: npy images=FILE labels=FILE"},
     {"cifar cifar10dataset torchvision", "the sources are \"cifar10\" and \"cifar100\""},
     {"numpy fromnumpy fromtensorslices fromtensors tensordataset arraydatasource npz",
      "stage \"npy\" does that: npy images=FILE labels=FILE"},

@@ -97,6 +97,24 @@ static void names_in_a_file_cannot_steer_the_terminal(void **state) {
   assert_null(strchr(p.out, 0x1B));
 }
 
+static void inspect_follows_latest_and_says_where_a_run_has_its_checkpoint(void **state) {
+  char file[160], command[256], says[512];
+  snprintf(command, sizeof command, "mkdir -p %s/seen/checkpoints", dir);
+  assert_int_equal(system(command), 0);
+  snprintf(file, sizeof file, "%s/seen/checkpoints/step-000001.safetensors", dir);
+  assert_int_equal(mr_safetensors_write(file, NULL, 0, NULL, 0, NULL), MR_OK);
+  snprintf(file, sizeof file, "%s/seen/checkpoints/latest", dir);
+  assert_int_equal(symlink("step-000001.safetensors", file), 0);
+  RUN(&p, "inspect", file);
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "latest: safetensors, 0 tensors"));
+  snprintf(command, sizeof command, "%s/seen", dir);
+  snprintf(says, sizeof says, "%s is a run; its newest checkpoint is %s\n", command, file);
+  RUN(&p, "inspect", command);
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, says));
+}
+
 /* ---- the data of the run ---- */
 
 /* A CIFAR-10 of 20 records a file. */
@@ -189,6 +207,7 @@ int main(void) {
       cmocka_unit_test(what_is_no_checkpoint_or_no_split_is_refused),
       cmocka_unit_test(a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks),
       cmocka_unit_test(names_in_a_file_cannot_steer_the_terminal),
+      cmocka_unit_test(inspect_follows_latest_and_says_where_a_run_has_its_checkpoint),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
