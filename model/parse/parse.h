@@ -12,8 +12,8 @@ MR_BEGIN_DECLS
    mr_fn_print wrote comes back as the same graph.  Of jax's notation, functions named by `let` are
    read where they are called, and ops that this tree lacks are written with those it has where that
    gives the same values (square, split, stack, argmax, ...); a custom_jvp or custom_vjp call, whose
-   rule jax does not print, runs but has no derivatives (relu's are known).  Each equation's shapes
-   are settled by its op and must be those that the text says.
+   rule jax does not print, runs but has no derivatives (relu's are known by its name and body).
+   Each equation's shapes are settled by its op and must be those that the text says.
 
    The caller destroys *out, which is NULL on failure.  MR_ERR_DATA with the line and what was
    expected there: for anything that is not such a text, an unknown op, an attribute an op has not

@@ -405,10 +405,21 @@ static mr_err_t remat(rewrite_t *r) {
   return e ? MR_OK : r->g->diag.code;
 }
 
+/* Whether f is max(x, 0) and nothing else, in any depth of calls: a function that its author has
+   named relu may be another one. */
+static bool is_relu(const mr_fn_t *f) {
+  if (f->n_in != 1 || f->n_out != 1 || f->n_eqn != 1) return false;
+  const mr_eqn_t *e = f->eqn[0];
+  if (e->n_in < 1 || e->in[0] != f->in[0] || f->out[0] != e->out[0]) return false;
+  if (e->op == &mr_op_max) return e->in[1]->literal && e->in[1]->value == 0;
+  const mr_attr_t *inner = e->op == &mr_op_jit ? mr_attr_find(e, "jaxpr") : NULL;
+  return inner && inner->kind == MR_ATTR_FN && is_relu(inner->fn);
+}
+
 /* relu's rule: where x > 0 the tangent, else 0. */
 static mr_fn_t *relu_rule(const mr_fn_t *body) {
   mr_fn_t *rule = mr_fn_create();
-  if (!rule || body->n_in != 1 || body->n_out != 1) return rule;
+  if (!rule) return rule;
   mr_var_t *x = mr_fn_input(rule, body->in[0]->aval), *t = mr_fn_input(rule, body->in[0]->aval);
   mr_var_t *zero = mr_literal(rule, x->aval.dtype, 0);
   mr_var_t *none = mr_lax_full(rule, &x->aval, 0);
@@ -418,13 +429,13 @@ static mr_fn_t *relu_rule(const mr_fn_t *body) {
   return rule;
 }
 
-/* jax does not print the rule that the author gave.  relu's is known; any other call is one whose
-   derivatives are refused, as those of its body may be others. */
+/* jax does not print the rule that the author gave.  relu's is known, by its name and its body; any
+   other call is one whose derivatives are refused, as those of its body may be others. */
 static mr_err_t custom(rewrite_t *r) {
   const mr_attr_t *a = mr__parse_find(r->l, "call_jaxpr");
   if (!a) a = mr__parse_find(r->l, "fun_jaxpr");
   if (!a || a->kind != MR_ATTR_FN) return cannot(r, "want a function");
-  mr_fn_t *rule = parse_jax_is_text(r, "name", "relu") && r->l->n_in == 1 ? relu_rule(a->fn) : NULL;
+  mr_fn_t *rule = parse_jax_is_text(r, "name", "relu") && is_relu(a->fn) ? relu_rule(a->fn) : NULL;
   const mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", a->fn), mr_attr_fn("jvp_jaxpr", rule)};
   mr_eqn_t *e =
       mr_emit(r->g, &mr_op_custom_jvp_call, r->l->n_in, r->l->in, rule ? 2 : 1, attr, r->l->n_out);
