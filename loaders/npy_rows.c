@@ -148,12 +148,12 @@ static mr_err_t reader_of(const char *path, const mr_npy_rows_conf_t *c, bool on
 /* bytes of a file from `at` on into fresh memory at *out. */
 static mr_err_t npy_rows_load(const char *path, const mr_npy_rows_conf_t *c, size_t at,
                               size_t bytes, void **out, mr_diag_t *diag) {
-  mr_reader_t *r;
+  mr_reader_t *r = NULL;
   *out = aligned_alloc(64, bytes / 64 * 64 + 64);
   if (!*out) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
   mr_err_t e = reader_of(path, c, true, &r, diag);
   if (e >= 0 && bytes) e = mr_reader_read_big(r, 0, (int64_t)at, bytes, *out, diag);
-  if (e >= 0) mr_reader_close(r);
+  mr_reader_close(r);
   if (e < 0) free(*out), *out = NULL;
   return e;
 }
