@@ -11,12 +11,11 @@
 #include "pipeline/care.h"
 
 static const mr_flag_t batch_flags[] = {
-    {"--step", "N", "The step whose batch is wanted, from 1; must be given."},
+    {"--step", "N", "The step whose batch to write, from 1; required."},
     {"--out", "FILE.npz", "Where its fields go; FILE.npy holds one field, without labels."},
     {"--labels", "FILE.npy", "Where its labels go, as i32."},
     {"--stage", "NAME",
-     "The batches that this stage gives; default: what the first line of batches "
-     "in the graph ends with."},
+     "Uses the batches of this stage; default: the last stage on the first line of batches."},
     {0}};
 
 typedef struct wanted {
@@ -141,7 +140,7 @@ static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_batch = {
     .name = "batch",
     .words = "GRAPH|FILE|RUN --step N --out F.npz|F.npy [--labels F.npy] [KEY=VALUE...]",
-    .help = "Writes the batch of one step, without making those before it.",
+    .help = "Writes the batch of any one step, without producing the earlier ones.",
     .more =
         "\nRUN is the folder of a run: its graph with its settings.  The keys and the ledger's "
         "hash of\nthis step alone go to standard output.  In FILE.npz each field is an array "

@@ -22,12 +22,11 @@ static const mr_flag_t who_flags[] = {
     {"--record", "ID", "Lists the steps that saw the record of this id."},
     {"--source", "NAME", "With --record: only records of this source."},
     {"--steps", "N",
-     "With --record: looks at steps 1 to N; default: those that the run has done, or "
-     "all of a stream that ends."},
+     "With --record: searches steps 1 to N; default: the steps of the run, or all steps of a "
+     "finite stream."},
     {"--stage", "NAME",
-     "Batches that this stage gives; default: what the first line of batches in "
-     "the graph ends with."},
-    {"--json", NULL, "One line of JSON a record or step."},
+     "Uses the batches of this stage; default: the last stage on the first line of batches."},
+    {"--json", NULL, "Prints one line of JSON per record or step."},
     {0}};
 
 /* What the tracer says of a record.  Its address travels as the record's key, so that it comes out
@@ -284,8 +283,10 @@ const mr_command_t mr_command_who = {
     .words = "RUN|GRAPH|FILE --step N | --record ID [KEY=VALUE...]",
     .help = "Lists the records of a step with their draws, or the steps that saw a record.",
     .more =
-        "\nNothing of it is stored: it follows from the graph, its settings and the seed.  RUN "
-        "is a run's\nfolder.",
+        "\n"
+        "Nothing of this is stored: it follows from the graph, its settings and the seed.  RUN is "
+        "a run's\n"
+        "folder.",
     .flags = who_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -40,8 +40,7 @@ static const mr_opt_t broadcast_opts[] = {
     MR_LINK_TEXT(key, offsetof(broadcast_t, set),
                  "File of the secret key, needed beyond loopback."),
     MR_LINK_TEXT(peers, offsetof(broadcast_t, set),
-                 "Public key files of who may come; comma "
-                 "between."),
+                 "Public key files of accepted peers, separated by commas."),
     {.name = "window",
      .type = MR_OPT_INT,
      .offset = offsetof(broadcast_t, set.window),
@@ -49,7 +48,7 @@ static const mr_opt_t broadcast_opts[] = {
      .def = "8",
      .lo = 1,
      .hi = MR_LINK_WINDOW_MAX,
-     .help = "Buffers that are kept for subscribers who are a little late."},
+     .help = "Buffers kept for subscribers that are a little late."},
     {0}};
 
 static mr_err_t broadcast_plan(mr_stage_t *s) {
@@ -127,7 +126,7 @@ static void broadcast_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_broadcast = {
     .name = "broadcast",
-    .help = "Publishes buffers to subscribers that come and go and never hold it back.",
+    .help = "Publishes buffers to any number of subscribers, and waits for none.",
     .in = {{.name = "in", .lossy = true}},
     .step = &(const mr_step_def_t){.run = broadcast_step, .publishes = true},
     .opts = broadcast_opts,

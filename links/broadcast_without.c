@@ -2,7 +2,7 @@
 
 const mr_stage_def_t mr_stage_broadcast = {
     .name = "broadcast",
-    .help = "Publishes buffers to subscribers that come and go and never hold it back.",
+    .help = "Publishes buffers to any number of subscribers, and waits for none.",
     .needs = "ZMQ",
     .in = {{.name = "in", .lossy = true}},
 };

@@ -20,17 +20,18 @@ typedef struct mr_link_settings {
 
 /* The rows of settings, for an mr_link_settings_t at an offset of the state. */
 #define MR_LINK_OPTS(AT)                                                                         \
-  MR_LINK_TEXT(link, AT, "Name of the link; both ends say the same."),                           \
+  MR_LINK_TEXT(link, AT, "Name of the link, the same on both ends."),                            \
       MR_LINK_TEXT(address, AT, "tcp://HOST:PORT, ipc://@NAME or ipc://FILE."),                  \
       {.name = "bind",                                                                           \
        .type = MR_OPT_BOOL,                                                                      \
        .offset = (AT) + offsetof(mr_link_settings_t, bind),                                      \
        .unit = "",                                                                               \
        .def = "false",                                                                           \
-       .help = "This end waits at the address; the other one comes."},                           \
+       .help = "Listens at the address; the other end connects."},                               \
       MR_LINK_TEXT(key, AT, "File of this end's secret key, for links between hosts."),          \
-      MR_LINK_TEXT(peers, AT, "Public key files of who may come, or is there; comma between."),  \
-      MR_LINK_TEXT(peer, AT, "Name of the process at the other end, for people."),               \
+      MR_LINK_TEXT(peers, AT,                                                                    \
+                   "Public key files of the accepted or expected peers, separated by commas."),  \
+      MR_LINK_TEXT(peer, AT, "Name of the process at the other end, for messages."),             \
       {.name = "window",                                                                         \
        .type = MR_OPT_INT,                                                                       \
        .offset = (AT) + offsetof(mr_link_settings_t, window),                                    \
@@ -38,11 +39,11 @@ typedef struct mr_link_settings {
        .def = "8",                                                                               \
        .lo = 1,                                                                                  \
        .hi = MR_LINK_WINDOW_MAX,                                                                 \
-       .help = "Buffers on the way or in use on the receiving side."},                           \
+       .help = "Most buffers in flight or in use at the receiving end."},                        \
   {                                                                                              \
     .name = "linger", .type = MR_OPT_INT, .offset = (AT) + offsetof(mr_link_settings_t, linger), \
     .unit = "ms", .def = "2000", .lo = 1, .hi = 86400000,                                        \
-    .help = "How long the end waits for what the other one has not acknowledged."                \
+    .help = "How long this end waits for acknowledgements before it closes."                     \
   }
 
 /* The name of the links of `millrace serve`. */

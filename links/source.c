@@ -12,7 +12,7 @@ static const mr_opt_t source_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(source_t, in.set.address),
      .unit = "",
-     .help = "Where the server waits: tcp://HOST:PORT, as it says when it starts.",
+     .help = "Address of the server, tcp://HOST:PORT, as it prints when it starts.",
      .positional = 1},
     {.name = "subscribe",
      .type = MR_OPT_STR,
@@ -27,7 +27,7 @@ static const mr_opt_t source_opts[] = {
      .def = "8",
      .lo = 1,
      .hi = MR_LINK_WINDOW_MAX,
-     .help = "Batches on the way or in use here."},
+     .help = "Most batches in flight or in use here."},
     {.name = "key",
      .type = MR_OPT_STR,
      .offset = offsetof(source_t, in.set.key),
@@ -45,7 +45,7 @@ static const mr_opt_t source_opts[] = {
      .def = "10",
      .lo = 1,
      .hi = 86400,
-     .help = "How long it waits for the server to answer before anything runs."},
+     .help = "How long to wait for the server's answer before anything runs."},
     {0}};
 
 /* The server's words stay when the link is gone. */
@@ -127,7 +127,7 @@ static void source_report(mr_stage_t *s, char *text, size_t n) {
 const mr_stage_def_t mr_stage_source = {
     .name = "source",
     .help =
-        "Takes the batches that `millrace serve` gives, or a broadcast, in another process or on "
+        "Receives the batches of `millrace serve` or of a broadcast in another process or on "
         "another host.",
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .step = &(const mr_step_def_t){.run = source_step, .outside = true},

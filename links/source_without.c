@@ -3,7 +3,7 @@
 const mr_stage_def_t mr_stage_source = {
     .name = "source",
     .help =
-        "Takes the batches that `millrace serve` gives, or a broadcast, in another process or on "
+        "Receives the batches of `millrace serve` or of a broadcast in another process or on "
         "another host.",
     .needs = "ZMQ",
     .out = {{"out", MR_FLOW_BATCHES, false}},

@@ -14,7 +14,7 @@ static const mr_opt_t delay_record_opts[] = {
      .unit = "microseconds",
      .def = "10",
      .hi = 1e9,
-     .help = "How long a record is held.",
+     .help = "Delay of each record.",
      .positional = 1},
     {.name = "asleep",
      .type = MR_OPT_BOOL,
@@ -36,7 +36,7 @@ static mr_err_t delay_record_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
 
 const mr_stage_def_t mr_stage_delay_record = {
     .name = "delay-record",
-    .help = "Holds each record for a while, in its chain: a stand-in for a slow transform.",
+    .help = "Delays each record in its chain, to simulate a slow transform.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = delay_record_opts,

@@ -101,7 +101,7 @@ static const mr_opt_t resized_crop_opts[] = {
      .def = "32",
      .lo = 1,
      .hi = MR_PIL_SIDE_MAX,
-     .help = "Height and width of the pictures that come out."},
+     .help = "Height and width of the output pictures."},
     {.name = "scale",
      .type = MR_OPT_RANGE,
      .offset = offsetof(resized_crop_t, scale),
@@ -109,7 +109,7 @@ static const mr_opt_t resized_crop_opts[] = {
      .def = "0.08:1.0",
      .lo = 1e-6,
      .hi = 1,
-     .help = "Share of the picture's area that a box covers, drawn evenly."},
+     .help = "Share of the picture's area that a box covers, drawn uniformly."},
     {.name = "ratio",
      .type = MR_OPT_RANGE,
      .offset = offsetof(resized_crop_t, ratio),
@@ -117,20 +117,20 @@ static const mr_opt_t resized_crop_opts[] = {
      .def = "0.75:1.3333333333333333",
      .lo = 1e-3,
      .hi = 1e3,
-     .help = "Aspect ratio of a box, drawn evenly in its logarithm."},
+     .help = "Aspect ratio of a box, drawn uniformly in its logarithm."},
     {.name = "alpha",
      .type = MR_OPT_BOOL,
      .offset = offsetof(resized_crop_t, pil.alpha),
      .def = "true",
-     .help = "The fourth of four channels is alpha and weighs the others, as in Pillow's RGBA; "
-             "false: it is a channel like them."},
+     .help = "Treats the fourth of four channels as alpha, which weights the others, as Pillow "
+             "does for RGBA; false: treats it as another channel."},
     {.name = "pillow",
      .type = MR_OPT_ENUM,
      .offset = offsetof(resized_crop_t, pillow),
      .def = "13",
      .choices = "13|12",
-     .help = "Which Pillow's bytes: 13 resizes tall boxes down first, 12 and before always across "
-             "first."},
+     .help = "Pillow version whose bytes to reproduce: 13 resizes tall boxes vertically first, 12 "
+             "and earlier always horizontally first."},
     MR_PIXELS_OPT(resized_crop_t, field),
     {0}};
 
