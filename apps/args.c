@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/cli.h"
+#include "base/columns.h"
 #include "base/feature.h"
 #include "base/suggest.h"
 #include "pipeline/foreign.h"
@@ -237,16 +239,35 @@ static int flag_text(const mr_flag_t *f, char *text, size_t n) {
   return snprintf(text, n, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
 }
 
+/* On a terminal no line is wider than it. */
+static void print_flag(const char *left, int width, const char *help, const char *note) {
+  char line[512];
+  int columns = mr_columns(STDOUT_FILENO);
+  snprintf(line, sizeof line, "  %-*s  %s%s", width, left, help, note);
+  mr_put_wrapped(stdout, line, columns, columns < 60 ? 4 : width + 4);
+}
+
+static void print_lines(const char *text) {
+  char line[512];
+  while (text && *text) {
+    size_t n = strcspn(text, "\n");
+    snprintf(line, sizeof line, "%.*s", (int)n, text);
+    mr_put_wrapped(stdout, line, mr_columns(STDOUT_FILENO), 2);
+    text += n + (text[n] == '\n');
+  }
+}
+
 void mr_args_help(const mr_command_t *c) {
-  char left[64], note[MR_LACKING_MAX];
+  char left[64], note[MR_LACKING_MAX], usage[512];
   static const mr_flag_t every[] = {
       {"--plugin", "FILE.so", "Loads stages, models and ops from a plug-in; repeatable."},
       {"--help", NULL, "Shows this text."}};
   const int n_every = sizeof every / sizeof *every;
   int width = flag_text(&every[0], left, sizeof left);
-  printf("usage: millrace %s %s\n\n%s%s\n", c->name, c->words, c->help,
-         mr_lacking_note(c->needs, note, sizeof note));
-  if (c->more) printf("%s\n", c->more);
+  snprintf(usage, sizeof usage, "usage: millrace %s %s\n\n%s%s", c->name, c->words, c->help,
+           mr_lacking_note(c->needs, note, sizeof note));
+  print_lines(usage);
+  print_lines(c->more);
   puts("");
   for (const mr_flag_t *f = c->flags; f && f->name; f++) {
     int n = flag_text(f, left, sizeof left);
@@ -254,11 +275,10 @@ void mr_args_help(const mr_command_t *c) {
   }
   for (const mr_flag_t *f = c->flags; f && f->name; f++) {
     flag_text(f, left, sizeof left);
-    printf("  %-*s  %s%s\n", width, left, f->help,
-           mr_lacking_note(flag_needs(f->name), note, sizeof note));
+    print_flag(left, width, f->help, mr_lacking_note(flag_needs(f->name), note, sizeof note));
   }
   for (int i = 0; i < n_every; i++) {
     flag_text(&every[i], left, sizeof left);
-    printf("  %-*s  %s\n", width, left, every[i].help);
+    print_flag(left, width, every[i].help, "");
   }
 }

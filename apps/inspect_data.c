@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/columns.h"
 #include "base/npy.h"
 #include "base/printable.h"
 #include "base/safetensors.h"
@@ -110,8 +111,10 @@ static mr_err_t inspect_cifar(const char *path, bool hundred, mr_diag_t *diag) {
                              path, size, record, hundred ? 100 : 10);
   mr_reader_close(r);
   if (e < 0) return e;
-  printf("%s: CIFAR-%d, %" PRId64 " records of %d bytes, u8[3,32,32]\n", path, hundred ? 100 : 10,
-         size / record, record);
+  char line[PATH + 128];
+  snprintf(line, sizeof line, "%s: CIFAR-%d, %" PRId64 " records of %d bytes, u8[3,32,32]", path,
+           hundred ? 100 : 10, size / record, record);
+  mr_put_wrapped(stdout, line, mr_columns(STDOUT_FILENO), 2);
   for (int i = 0; i < n_labels; i++) print_labels(&l[i]);
   return MR_OK;
 }

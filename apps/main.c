@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/cli.h"
+#include "base/columns.h"
 #include "base/feature.h"
 #include "base/isa.h"
 #include "base/suggest.h"
@@ -24,17 +26,23 @@ static const mr_command_t *const commands[] = {
 static const char usage[] =
     "usage: millrace [--plugin FILE.so]... COMMAND ...\n\nDataflow training pipelines.\n";
 
+static void help_row(const char *name, const char *text, const char *note) {
+  char line[512];
+  int columns = mr_columns(STDOUT_FILENO);
+  snprintf(line, sizeof line, "  %-9s %s%s", name, text, note);
+  mr_put_wrapped(stdout, line, columns, columns < 60 ? 4 : 12);
+}
+
 static void help(void) {
   puts(usage);
   char note[MR_LACKING_MAX];
   for (int i = 0; commands[i]; i++)
-    printf("  %-9s %s%s\n", commands[i]->name, commands[i]->help,
-           mr_lacking_note(commands[i]->needs, note, sizeof note));
-  puts(
-      "\n"
-      "  --help    Shows this text; after a command, the flags of that command.\n"
-      "  --version Shows the version, and which optional libraries are built in.\n"
-      "  --plugin  Loads a plug-in, before or after the command; repeatable.");
+    help_row(commands[i]->name, commands[i]->help,
+             mr_lacking_note(commands[i]->needs, note, sizeof note));
+  puts("");
+  help_row("--help", "Shows this text; after a command, the flags of that command.", "");
+  help_row("--version", "Shows the version, and which optional libraries are built in.", "");
+  help_row("--plugin", "Loads a plug-in, before or after the command; repeatable.", "");
 }
 
 /* The libraries that this build has, or lacks, after text; nothing if there are none. */

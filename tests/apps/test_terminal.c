@@ -86,6 +86,17 @@ static void tables_fit(void **state) {
   }
 }
 
+static void help_fits(void **state) {
+  static const char *const command[] = {"train", "run", "serve", "mem", "jaxpr", "who", "bench"};
+  for (size_t i = 0; i < sizeof command / sizeof *command; i++) {
+    char *text = FITS(80, command[i], "--help");
+    assert_non_null(strstr(text, "usage: millrace "));
+    free(text);
+    free(FITS(60, command[i], "--help"));
+  }
+  free(FITS(80, "--help"));
+}
+
 static void a_run_fits(void **state) {
   char *text =
       FITS(40, "train", "--data", "synthetic", "--run-dir", path, "--steps", "21", "batch=16",
@@ -120,6 +131,7 @@ static void two_progress_stages_share_the_terminal(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(tables_fit, setup, teardown),
+      cmocka_unit_test_setup_teardown(help_fits, setup, teardown),
       cmocka_unit_test_setup_teardown(a_run_fits, setup, teardown),
       cmocka_unit_test_setup_teardown(two_progress_stages_share_the_terminal, setup, teardown),
   };
