@@ -2,6 +2,7 @@
    lines and other programs can follow the file. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool read_line(const void *unused, const char *line, size_t n, mr_resume_
   cJSON *j = cJSON_ParseWithLength(line, n);
   const cJSON *at = cJSON_GetObjectItemCaseSensitive(j, "step");
   const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));
-  bool whole = cJSON_IsNumber(at) && at->valuedouble < 1e18 && kind;
+  bool whole = cJSON_IsNumber(at) && fabs(at->valuedouble) < 1e18 && kind;
   if (whole) snprintf(out->kind, sizeof out->kind, "%s", kind);
   if (whole) out->step = (int64_t)at->valuedouble;
   cJSON_Delete(j);
