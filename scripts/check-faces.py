@@ -179,7 +179,7 @@ def top(where):
 def page(browser):
     """The large numbers of the page, and its table of metrics, which is drawn later than they are: its step is table_step."""
     big, table = browser.run("""return [Object.fromEntries(['step', 'loss', 'accuracy', 'rate'].map(
-        (k) => [k, document.getElementById('now-' + k).textContent])),
+        (k) => [k, document.getElementById('now-' + k)?.textContent])),
         Object.fromEntries([...document.querySelectorAll('#all-numbers tr')].map((r) => [...r.cells].map((c) => c.textContent)))]""")
     said = {name.replace(" ", "_"): text for name, text in table.items()}
     return {**said, "table_step": said.get("step"), "step": big["step"], "loss": big["loss"], "accuracy": big["accuracy"], "images_per_s": big["rate"]}

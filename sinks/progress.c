@@ -232,7 +232,7 @@ static void progress_say(mr_stage_t *s, const mr_metrics_t *r) {
         "*** SYNTHETIC DATA: generated pictures, not CIFAR-10.  `millrace data fetch` downloads "
         "the real ones, --data DIR uses a copy. ***");
   if (!p->begun && r->kind == MR_METRICS_STEP && was_told(p, r))
-    say_line("Steps %" PRId64 " to %" PRId64 "  are repeated; they were reported before.", r->step,
+    say_line("Steps %" PRId64 " to %" PRId64 " are repeated; they were reported before.", r->step,
              p->told);
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);

@@ -76,7 +76,7 @@ static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) 
   char *said = run_said("talk first=31 last=60 ! progress 5 resume-told=45");
   assert_non_null(strstr(said,
                          "\n"
-                         "Steps 31 to 45  are repeated; they were reported before.\n"));
+                         "Steps 31 to 45 are repeated; they were reported before.\n"));
   assert_null(strstr(said, "Step 35,"));
   assert_null(strstr(said, "Step 45,"));
   assert_non_null(strstr(said, "\nStep 50, "));
