@@ -1,3 +1,4 @@
+/* Attributes: their constructors, and how each kind is printed in a jaxpr. */
 #include "model/ir/attr.h"
 
 #include <assert.h>
@@ -139,7 +140,7 @@ static void print_dot(const mr_attr_t *a, FILE *to) {
   fputs("))", to);
 }
 
-/* jax says it for each operand, and shows None as nothing. */
+/* jax prints the precision of each operand; here both always have the same. */
 static void print_precision(const mr_attr_t *a, FILE *to) {
   static const char *const names[] = {"None", "Precision.DEFAULT", "Precision.HIGH",
                                       "Precision.HIGHEST"};

@@ -1,3 +1,4 @@
+/* Abstract values: sizes, validity and text. */
 #include "model/ir/aval.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@ mr_aval_t mr_aval(mr_dtype_t dtype, int ndim, const int64_t *dim) {
 mr_aval_t mr_aval_scalar(mr_dtype_t dtype) { return (mr_aval_t){.dtype = dtype}; }
 
 int64_t mr_aval_span(const mr_aval_t *a, int from, int to) {
-  uint64_t n = 1; /* wraps for what mr_aval_wrong refuses */
+  uint64_t n = 1; /* unsigned: an aval that mr_aval_wrong refuses may wrap here */
   for (int i = from; i < to; i++) n *= (uint64_t)a->dim[i];
   return (int64_t)n;
 }

@@ -1,4 +1,5 @@
-/* A fn as a graph in DOT's language. */
+/* A fn as a graph in DOT's language: inputs and outputs are ellipses, equations are boxes, and each
+   use of a value is an edge. */
 #include <string.h>
 
 #include "model/ir/fn.h"
@@ -37,7 +38,7 @@ static void print_box(const mr_eqn_t *e, int i, FILE *to) {
   fputs("];\n", to);
 }
 
-/* Neighbouring equations of one scope stand in one frame. */
+/* Neighbouring equations of one scope share one frame. */
 static void print_boxes(const mr_fn_t *f, FILE *to) {
   for (int i = 0; i < f->n_eqn; i++) {
     const char *scope = f->eqn[i]->scope;

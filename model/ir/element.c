@@ -1,3 +1,4 @@
+/* Elements by dtype.  The CPU has no arithmetic for f16: it reads and writes as NaN. */
 #include "model/ir/element.h"
 
 #include <math.h>
@@ -54,7 +55,7 @@ double mr_get_f64(mr_dtype_t t, const void *p, int64_t i) {
   }
 }
 
-/* Towards zero, to the nearest that t can say; NaN to 0, as in jax. */
+/* Truncates v towards zero and clamps it to t's range; NaN gives 0, as in jax. */
 static int64_t to_integer(mr_dtype_t t, double v) {
   double lo = t == MR_I32 ? INT32_MIN : t == MR_I64 ? -0x1p63 : 0;
   double hi = t == MR_U8 ? UINT8_MAX : t == MR_I32 ? INT32_MAX : t == MR_U32 ? UINT32_MAX : 0x1p63;
@@ -69,7 +70,7 @@ void mr_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
     case MR_F64: ((double *)p)[i] = v; break;
     case MR_F32: ((float *)p)[i] = (float)v; break;
     case MR_BF16: ((mr_bf16_t *)p)[i] = mr_bf16_from_f32((float)v); break;
-    case MR_F16: ((uint16_t *)p)[i] = v != 0 ? 0x7E00 : 0; break; /* NaN: the CPU has none */
+    case MR_F16: ((uint16_t *)p)[i] = v != 0 ? 0x7E00 : 0; break; /* NaN; see the opening */
     case MR_BOOL: ((uint8_t *)p)[i] = v != 0; break;
     case MR_U64: ((uint64_t *)p)[i] = v >= 0x1p64 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0; break;
     default: mr_set_i64(t, p, i, to_integer(t, v)); break;

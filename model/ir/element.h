@@ -1,4 +1,7 @@
-/* One element of an array in the host's memory, whatever its dtype. */
+/* Reads and writes one element of an array in host memory, of a dtype known only at run time.
+
+   p is the first element of an array of t with more than i elements; i is >= 0.  Nothing here
+   fails, and threads may work on different elements at once. */
 #ifndef MR_MODEL_IR_ELEMENT_H
 #define MR_MODEL_IR_ELEMENT_H
 
@@ -9,12 +12,16 @@
 
 MR_BEGIN_DECLS
 
-/* Element i of an array of f32, bf16, i32, u32 or bool, as f32 (NaN of another); of any dtype but
-   f16, as f64; of an integer or bool array, as a 64-bit integer. */
+/* Return element i converted.  f32: from f32, bf16, i32, u32 and bool; NaN for other dtypes.  f64:
+   from any dtype but f16, for which it returns NaN.  i64: from integers and bool (0 or 1) only; a
+   u64 from 2^63 on returns negative. */
 float mr_get_f32(mr_dtype_t t, const void *p, int64_t i);
 double mr_get_f64(mr_dtype_t t, const void *p, int64_t i);
 int64_t mr_get_i64(mr_dtype_t t, const void *p, int64_t i);
-/* Setting rounds, towards zero and within range for integers (f32, f64), or wraps (i64). */
+/* Store v as element i.  f32 and f64 round to a floating t; for an integer t they truncate towards
+   zero and clamp to its range (NaN gives 0), for bool they store whether v is not 0, and for f16
+   they store NaN unless v is 0.  i64: t must be an integer dtype or bool; the bits wrap to its
+   width. */
 void mr_set_f32(mr_dtype_t t, void *p, int64_t i, float v);
 void mr_set_f64(mr_dtype_t t, void *p, int64_t i, double v);
 void mr_set_i64(mr_dtype_t t, void *p, int64_t i, int64_t v);

@@ -1,3 +1,5 @@
+/* Building a fn: arrays that grow, vars and literals, and mr_emit, which checks each equation
+   before it is appended.  Objects come from f->mem; the first failure stays in f->diag. */
 #include "model/ir/fn.h"
 
 #include <assert.h>
@@ -10,7 +12,7 @@
 
 mr_fn_t *mr_fn_create(void) {
   mr_fn_t *f = calloc(1, sizeof *f);
-  if (!f) { /* one that has failed, so that who builds it need not ask */
+  if (!f) { /* a failed fn, so that builders need no check */
     if (!(f = mr_mem_reserve(sizeof *f))) return NULL;
     f->of_reserve = f->mem.failed = true;
     mr_fail(&f->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
@@ -32,7 +34,7 @@ void mr_fn_destroy(mr_fn_t *f) {
     free(f);
 }
 
-/* Whether *array has room for one more than n; else f has failed. */
+/* Makes room in *array for element n.  false: f has failed. */
 static bool fn_room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
   void **a = array;
   if (n < *cap) return true;
@@ -47,7 +49,7 @@ static bool fn_room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
   return true;
 }
 
-/* What a function reads of one that stands around it is an operand of the call. */
+/* A function body has no access to its caller's values; they must be operands of the call. */
 #define TAKE_IT "; take it as an input"
 
 static mr_var_t *new_var(mr_fn_t *f, mr_aval_t aval, mr_eqn_t *def) {
@@ -64,7 +66,7 @@ mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval) {
     mr_fail(&f->diag, MR_ERR_SHAPE, "input %d, %s: %s", f->n_in, mr_aval_text(&aval, text), wrong);
     return NULL;
   }
-  if (f->n_in == f->cap_in) { /* of mem, so that there are inputs to name even after a failure */
+  if (f->n_in == f->cap_in) { /* from mem, so that a failed f has its inputs too */
     int cap = f->cap_in ? 2 * f->cap_in : 8;
     mr_var_t **in = mr_mem_take(&f->mem, (size_t)cap * sizeof *in);
     if (!in) return NULL;
@@ -97,7 +99,7 @@ static mr_var_t *literal(mr_fn_t *f, mr_dtype_t dtype, double value, int64_t who
   return v;
 }
 
-/* The bits of the number of the dtype that is nearest to value. */
+/* Returns the bits of the dtype's number that is nearest to value; NaN gives 0. */
 static int64_t nearest_whole(mr_dtype_t dtype, double value) {
   int bits = 8 * (int)mr_dtype_size(dtype);
   bool is_unsigned = dtype == MR_BOOL || dtype == MR_U8 || dtype == MR_U32 || dtype == MR_U64;
@@ -145,7 +147,7 @@ static mr_err_t check_results(mr_fn_t *f, const mr_eqn_t *e, int n_out, const mr
   return MR_OK;
 }
 
-/* A copy of fn that f owns. */
+/* A copy of fn, owned by f.  NULL: f has failed. */
 static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
   mr_fn_t *copy = mr_fn_copy(fn, &f->diag);
   if (!copy) return NULL;
@@ -174,7 +176,7 @@ static mr_err_t adopt(mr_fn_t *f, mr_eqn_t *e) {
   return MR_OK;
 }
 
-/* Counts come from callers, which may have computed them. */
+/* Counts are checked too: callers may have computed them. */
 static mr_err_t check_call(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in,
                            int n_attr, const mr_attr_t *attr) {
   const char *scope = f->scope, *colon = *scope ? ": " : "";
@@ -238,7 +240,7 @@ mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const 
   return e ? e->out[0] : NULL;
 }
 
-/* Attribute names and texts of g must not point into f. */
+/* Copies e's attributes into g: their names and texts must not point into e's own fn. */
 static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
   mr_attr_t *a = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *a);
   for (int i = 0; i < e->n_attr && !g->mem.failed; i++) {
@@ -252,7 +254,8 @@ mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in) {
   mr_standing_t outer = mr_standing(f);
   const char *scope = mr_mem_text(&f->mem, e->scope);
   if (f->mem.failed) return NULL;
-  mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE, e->of}); /* e has said its own */
+  mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE,
+                              e->of}); /* e's own is among its attributes */
   mr_eqn_t *c = mr_emit(f, e->op, e->n_in, in, e->n_attr, own_attrs(f, e), e->n_out);
   mr_stand(f, outer);
   return c;

@@ -1,12 +1,16 @@
 /* The tensor graph: a function as a list of equations over values that are assigned once (SSA),
    in the manner of a jaxpr.
 
-   A fn owns everything in it (vars, eqns, attributes, names); all of it lives until
-   mr_fn_destroy.  Building never returns half a result: a call that fails leaves its sentence in
-   f->diag, returns NULL, and calls that are given a NULL var return NULL too, so that a builder
-   may look at f->diag once at its end.  Without memory for a graph's description it has failed in
-   the same way (MR_ERR_NOMEM).  One thread at a time.  Source: the notation and its rules are jax's
-   jaxprs. */
+   A fn owns everything in it (vars, eqns, attributes, names, copies of the functions that it
+   calls): every pointer that is returned here lives until mr_fn_destroy, unless its line says
+   otherwise.  A fn has failed once f->diag holds a sentence.  A call that fails leaves its sentence
+   there and returns NULL; mr_emit on a failed fn or with a NULL operand returns NULL too, so that a
+   builder checks f->diag once, at its end.  Codes: MR_ERR_SHAPE for shapes, dtypes and counts that
+   do not fit, MR_ERR_NOMEM without memory for the graph's description.  Nothing blocks.  One thread
+   at a time for one fn.
+
+   fn.c implements this header, but for print.c (mr_fn_print, mr_fn_text) and dot.c (mr_fn_dot).
+   Source: the notation and its rules are jax's jaxprs. */
 #ifndef MR_MODEL_IR_FN_H
 #define MR_MODEL_IR_FN_H
 
@@ -26,7 +30,7 @@ typedef struct mr_var {
   mr_aval_t aval;
   mr_eqn_t *def;          /* the equation that assigns it; NULL: an input or a literal */
   int id;                 /* in [0,f->n_var): index into side tables */
-  const struct mr_fn *fn; /* f: the function whose value it is */
+  const struct mr_fn *fn; /* f, the function that it belongs to */
   bool literal;
   double value;  /* of a literal, already rounded to its dtype */
   int64_t whole; /* of a literal of an integer dtype or bool: its bits, which value may round */
@@ -37,119 +41,131 @@ struct mr_eqn {
   const mr_op_def_t *op;
   int n_in, n_out, n_attr;
   mr_var_t **in, **out;
-  mr_attr_t *attr;   /* sorted by name */
-  const char *scope; /* "vit/encoder_blocks.0/attn", "" outside any scope */
-  const char *by; /* the transform or pass that wrote it, "" for what a builder did; lives as long
-                     as the program */
-  const mr_op_def_t *of; /* the op of the equation for which it did, or NULL */
+  mr_attr_t *attr;       /* sorted by name */
+  const char *scope;     /* "vit/encoder_blocks.0/attn", "" outside any scope */
+  const char *by;        /* static: the transform or pass that wrote it, "" for a builder */
+  const mr_op_def_t *of; /* op of the equation that it was written for, or NULL */
 };
 
 typedef struct mr_fn {
   mr_diag_t diag;
   int n_in, n_out, n_eqn, n_var;
   mr_var_t **in, **out;
-  mr_eqn_t **eqn; /* in an order in which they can run */
+  mr_eqn_t **eqn; /* [n_eqn], each after those that compute its operands */
   const char *scope;
-  mr_precision_t precision; /* asked of products that are appended and do not say themselves */
+  mr_precision_t precision; /* given to appended products that have none of their own */
   mr_key_layout_t keys;     /* of draws that are appended */
-  const char *by;           /* who appends, and for which op: see mr_eqn */
+  const char *by;           /* for appended equations, as is `of`: see mr_eqn */
   const mr_op_def_t *of;
   mr_mem_t mem;
   int cap_in, cap_eqn;
-  struct mr_fn **child; /* [n_child] the functions its equations call */
+  struct mr_fn **child; /* [n_child] the functions that its equations call */
   int n_child, cap_child;
-  /* While reverse mode sweeps: by var id, in [0,n_wanted), whose cotangents it wants; those of
-     newer vars are wanted (mr__wants, build.h). */
+  /* During a reverse sweep: by var id in [0,n_wanted), whether the var's cotangent is needed. Those
+     of newer vars are (mr__wants, build.h). */
   const bool *wanted;
   int n_wanted;
   const char *axis_name; /* of the dimension that vmap is mapping into this graph, or NULL */
   int64_t axis_size;
-  bool of_reserve; /* f itself lies in the reserve (mem.h) */
+  bool of_reserve; /* f itself is memory of the reserve (mem.h) */
 } mr_fn_t;
 
-/* Empty, of the caller.  Without memory one that has failed; NULL only if the reserve is used up.
- */
+/* Returns an empty fn, which the caller destroys.  Without memory it returns one that has failed
+   with MR_ERR_NOMEM; NULL only if the reserve (mem.h) is used up too. */
 mr_fn_t *mr_fn_create(void);
 void mr_fn_destroy(mr_fn_t *f); /* NULL is fine */
 
-mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval); /* appends an input; NULL: mr_aval_wrong */
-/* Sets the outputs; MR_ERR_SHAPE or an earlier failure if one is NULL. */
+/* Appends an input and returns it, a var that belongs to f, also if f has failed before.  NULL,
+   with a sentence, if mr_aval_wrong(aval) or without memory. */
+mr_var_t *mr_fn_input(mr_fn_t *f, mr_aval_t aval);
+/* Sets the outputs to a copy of out[n], n >= 0, in place of earlier ones.  MR_ERR_SHAPE if one is
+   NULL or of another fn, f's earlier failure if it has one, MR_ERR_NOMEM. */
 mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 
-/* A constant scalar of dtype (MR_F32, MR_BF16, MR_F64, MR_I32, MR_U32, MR_BOOL); value is rounded
-   to f32 and bf16 and must be one of an integer dtype's.  NULL only without memory. */
+/* Each returns a new constant scalar of dtype, which belongs to f, also if f has failed before;
+   NULL only if the reserve (mem.h) is used up. mr_literal: value is rounded to f32 and bf16; for an
+   integer dtype it must be one of its numbers. mr_literal_whole: of an integer dtype or bool,
+   exactly; bits are the number's, for u64 too. mr_literal_like: the number of literal v, which may
+   belong to another fn. */
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);
-/* The same of an integer dtype or bool, exactly: bits are the number's, of u64 too. */
 mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits);
-/* The number of literal v, of whatever function, as a literal of f. */
 mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v);
 
-/* Appends an equation and settles its outputs by the op's shape rule.  in and attr are copied.
-   n_out: the op's, or for an op whose count varies, as its header says.  NULL on failure. */
+/* Appends an equation, settles its outputs by the op's shape rule and returns it; f owns it.  in
+   and attr are copied, and so are functions that attributes hold; names and texts of attributes are
+   not. n_out: the op's, or as the op's header says if its number of outputs varies.  NULL if f has
+   failed before, if an operand is NULL or of another fn, if counts or the shape rule refuse, and
+   without memory; f has then failed. */
 mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                   const mr_attr_t *attr, int n_out);
-/* The same for an op with one output: that output. */
+/* mr_emit for an op with one output; returns that output, owned by f, or NULL on failure. */
 mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                    const mr_attr_t *attr);
 
-/* The same op, attributes and scope as e, which may belong to another fn, on in[e->n_in]; NULL as
-   mr_emit. */
+/* mr_emit with e's op and scope and copies of its attributes, texts included, on in[e->n_in]; e may
+   belong to another fn.  Returns the new equation, owned by f; NULL on mr_emit's failures. */
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in);
 
-/* Equations that follow carry the scope "outer/name"; name is copied.  Returns what mr_scope_leave
-   takes.  Source: jax.named_scope. */
+/* Equations that follow carry the scope "outer/name"; name is copied.  Returns the outer scope, for
+   mr_scope_leave; it lives as long as f.  Without memory f fails and the scope stays.  Source:
+   jax.named_scope. */
 const char *mr_scope_enter(mr_fn_t *f, const char *name);
-/* outer: what the mr_scope_enter that is left returned. */
+/* outer: what the matching mr_scope_enter returned. */
 void mr_scope_leave(mr_fn_t *f, const char *outer);
 
-/* Products that follow are computed so, whatever the process's default (precision.h); printed as
-   their attribute precision.  Returns what mr_precision_leave takes.  Source:
-   jax.default_matmul_precision. */
+/* Products that follow are computed with precision p instead of the process's default
+   (precision.h); it is printed as their attribute precision.  Returns the precision until now, for
+   mr_precision_leave; cannot fail.  Source: jax.default_matmul_precision. */
 mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p);
 void mr_precision_leave(mr_fn_t *f, mr_precision_t outer);
-/* What e asks; MR_PRECISION_NONE for what is no product. */
+/* Returns e's attribute precision; MR_PRECISION_NONE if it has none. */
 mr_precision_t mr_precision_of(const mr_eqn_t *e);
 
-/* Draws by key that follow are laid out so, whatever the process's default (key_layout.h); printed
-   as partitionable=False where it is not jax's default.  Returns what mr_key_layout_leave takes. */
+/* Draws by key that follow use this layout instead of the process's default (key_layout.h);
+   MR_KEY_ORIGINAL is printed as partitionable=False.  Returns the layout until now, for
+   mr_key_layout_leave; cannot fail. */
 mr_key_layout_t mr_key_layout_enter(mr_fn_t *f, mr_key_layout_t layout);
 void mr_key_layout_leave(mr_fn_t *f, mr_key_layout_t outer);
 
-/* Where f stands: what equations that are appended take beside their operands. */
+/* The fields of f that appended equations take over. */
 typedef struct mr_standing {
   const char *scope, *by;
   mr_precision_t precision;
   const mr_op_def_t *of;
 } mr_standing_t;
-/* Where f stands now, and back there. */
+/* Returns those fields, whose texts f or the program keeps; mr_stand sets them again. */
 mr_standing_t mr_standing(const mr_fn_t *f);
 void mr_stand(mr_fn_t *f, mr_standing_t s);
-/* What follows is written `by` somebody (a text that lives as long as the program) for e: it takes
-   e's scope, whose text must live as long as f, and asks e's precision. */
+/* Marks what follows as written for e by the transform or pass `by`, a static text: equations take
+   e's scope, a text that must live as long as f, and products take e's precision. */
 void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by);
 
-const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name); /* NULL if it has none */
-const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name);  /* it must have it */
-/* Sets or adds an attribute of an equation of f. */
+/* Returns e's attribute of that name, which belongs to e and stays valid until an attribute is
+   added to e (mr_attr_set).  find: NULL if e has none.  get: e must have it (asserted). */
+const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name);
+const mr_attr_t *mr_attr_get(const mr_eqn_t *e, const char *name);
+/* Sets e's attribute of attr.name, or adds it; e is an equation of f.  Name, text and functions are
+   borrowed, not copied.  Without memory e stays as it is and f fails. */
 void mr_attr_set(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr);
 
-/* Gives e, an equation of f, copies of the functions in attr for those it has under that name, and
-   results more[n] after its own: what the new functions give beyond the old ones.  For rules that
-   keep values for later.  A failure of copying is in f->diag too. */
+/* Replaces the functions in e's attribute of attr.name by copies of those in attr, and appends
+   outputs of the avals more[n] to e's own: what the new functions return beyond the old ones.  For
+   rules that keep values for later.  Returns MR_OK, or the failure that it left in f->diag. */
 mr_err_t mr_eqn_widen(mr_fn_t *f, mr_eqn_t *e, mr_attr_t attr, int n, const mr_aval_t *more);
 
-/* The function that attribute name of e holds; e must have it. */
+/* Returns the function in e's attribute of that name, which must be an MR_ATTR_FN (asserted).  It
+   belongs to e's fn and lives as long as that. */
 const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name);
 
-/* Prints f as jax.make_jaxpr's result prints (names a, b, ... in order; "_" for what nobody uses);
-   mr_fn_parse (parse.h) reads it back.  MR_ERR_NOMEM: memory ran out and part of the text is
-   missing. Errors of `to` are the caller's to look for. */
+/* Prints f as jax.make_jaxpr's result prints: names a, b, ... in order, "_" for unused results.
+   mr_fn_parse (parse.h) reads it back.  Returns MR_OK, or MR_ERR_NOMEM if memory ran out and part
+   of the text is missing.  Write errors are left in `to`, for the caller to check. */
 mr_err_t mr_fn_print(const mr_fn_t *f, FILE *to);
-/* The same as heap text the caller frees; NULL without memory. */
+/* Returns the same text on the heap, for the caller to free; NULL without memory. */
 char *mr_fn_text(const mr_fn_t *f);
 
-/* Prints f as a graph in DOT's language (graphviz): a box an equation, grouped by scope; edges
-   carry shapes. */
+/* Prints f as a graph in DOT's language (graphviz): one box for each equation, grouped by scope,
+   and the aval of each value on its edges.  Write errors are left in `to`. */
 void mr_fn_dot(const mr_fn_t *f, FILE *to);
 
 MR_END_DECLS

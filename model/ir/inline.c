@@ -1,3 +1,4 @@
+/* Copies equations between graphs by a map from var ids of the one to vars of the other. */
 #include "model/ir/inline.h"
 
 #include <stdlib.h>

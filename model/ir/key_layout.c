@@ -1,3 +1,4 @@
+/* The default layout of draws: one process-wide value, and the environment until it is set. */
 #include "model/ir/key_layout.h"
 
 #include <stdatomic.h>
@@ -6,7 +7,7 @@
 
 enum { UNSET = -1 };
 
-static atomic_int process_default = UNSET; /* relaxed: a value that stands for itself */
+static atomic_int process_default = UNSET; /* relaxed: it publishes no other memory */
 
 static const char *said(void) { return getenv("MILLRACE_THREEFRY_PARTITIONABLE"); }
 
@@ -20,7 +21,7 @@ mr_err_t mr_key_layout_check(mr_diag_t *diag) {
 mr_key_layout_t mr_key_layout(void) {
   int now = atomic_load_explicit(&process_default, memory_order_relaxed);
   if (now != UNSET) return (mr_key_layout_t)now;
-  const char *text = said(); /* mr_compile refuses another word */
+  const char *text = said(); /* mr_compile refuses other values */
   return text && !strcmp(text, "0") ? MR_KEY_ORIGINAL : MR_KEY_PARTITIONABLE;
 }
 

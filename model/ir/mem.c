@@ -1,3 +1,4 @@
+/* Chunks that double in size, and the reserve that allocators share when malloc fails. */
 #include "model/ir/mem.h"
 
 #include <pthread.h>
@@ -9,13 +10,13 @@ struct mr_mem_chunk {
   size_t from_reserve;
 };
 
-/* Most graphs are of a few equations (a loop's step, a fused chain): clearing a large chunk for
-   each was most of what compiling a small function took. */
+/* Most graphs have a few equations (a loop's step, a fused chain): clearing a large chunk for each
+   took most of the time of compiling a small function. */
 enum { FIRST = 4096, LARGEST = 65536 };
 
-/* What allocators give where the system has nothing: enough for what runs between the failure and
-   the next look at it, which is a rule or a transform, whose lists are no longer than the graph.
-   Pages that nobody touches cost nothing.  It is taken back when the last user has ended. */
+/* Memory for allocators that have failed: enough for what runs until the failure is checked, which
+   is a rule or a transform with lists no longer than the graph.  Untouched pages cost nothing.  The
+   reserve is empty again once its last user has ended. */
 enum { RESERVE = 32 << 20 };
 static _Alignas(64) char reserve[RESERVE];
 static size_t reserve_used;

@@ -1,8 +1,8 @@
-/* A bump allocator: many small objects that die together.
+/* A bump allocator: many small objects that are freed together.
 
-   Callers do not look at each pointer.  Where the system has no memory, the allocator fails once
-   and for all: it says so (failed, diag) and goes on giving memory from a reserve of the process,
-   so that the work under way ends where its own failure is next looked at. */
+   Callers need not check each pointer.  When the system has no memory, the allocator fails for
+   good: it sets failed, writes the sentence into diag and continues with memory of a process-wide
+   reserve, so that the work under way reaches the next point where its failure is checked. */
 #ifndef MR_MODEL_IR_MEM_H
 #define MR_MODEL_IR_MEM_H
 
@@ -20,21 +20,22 @@ typedef struct mr_mem_chunk mr_mem_chunk_t;
 typedef struct mr_mem {
   mr_mem_chunk_t *chunk; /* newest first */
   size_t used, size;     /* of the newest chunk */
-  mr_diag_t *diag;       /* where the failure is told, MR_ERR_NOMEM; NULL: only in failed */
-  bool failed;           /* what was given since is of the reserve */
+  mr_diag_t *diag;       /* takes the failure, MR_ERR_NOMEM; NULL: only failed shows it */
+  bool failed;           /* new chunks now come from the reserve */
 } mr_mem_t;
 
-/* bytes zeroed bytes, 16-aligned, alive until mr_mem_fini.  NULL only if the allocator has failed
-   and the reserve, 32 MiB for all of the process, is used up too: who takes more than a few MiB at
-   once looks. */
+/* Each returns memory that belongs to m and lives until mr_mem_fini: take that many zeroed bytes,
+   16-aligned; text a copy of text; copy a copy of n*size bytes, NULL if n is 0.  Otherwise NULL
+   only if the allocator has failed and the reserve, 32 MiB for the whole process, is used up too; a
+   caller that takes more than a few MiB at once must check. */
 void *mr_mem_take(mr_mem_t *m, size_t bytes);
-const char *mr_mem_text(mr_mem_t *m, const char *text); /* a copy of text; as mr_mem_take */
-/* A copy of n*size bytes; NULL if n is 0, or as mr_mem_take. */
+const char *mr_mem_text(mr_mem_t *m, const char *text);
 void *mr_mem_copy(mr_mem_t *m, const void *src, size_t n, size_t size);
-void mr_mem_fini(mr_mem_t *m); /* gives all back; *m is zeroed */
+void mr_mem_fini(mr_mem_t *m); /* frees everything; *m is zeroed */
 
-/* bytes zeroed bytes of the reserve alone, or NULL; each is given back by one call of
-   mr_mem_give_reserve.  Threads may share it. */
+/* Returns that many zeroed bytes of the reserve, or NULL if too few are left.  Each success is
+   released by one call of mr_mem_give_reserve; the bytes live until then.  Any thread; takes a lock
+   for a moment. */
 void *mr_mem_reserve(size_t bytes);
 void mr_mem_give_reserve(void);
 

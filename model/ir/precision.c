@@ -1,3 +1,5 @@
+/* The default precision of products: one process-wide value, and the environment until it is set.
+ */
 #include "model/ir/precision.h"
 
 #include <stdatomic.h>
@@ -6,7 +8,7 @@
 
 enum { UNSET = -1 };
 
-static atomic_int process_default = UNSET; /* relaxed: a value that stands for itself */
+static atomic_int process_default = UNSET; /* relaxed: it publishes no other memory */
 
 static const struct {
   const char *name;
@@ -42,7 +44,7 @@ mr_precision_t mr_matmul_precision(void) {
   int now = atomic_load_explicit(&process_default, memory_order_relaxed);
   if (now != UNSET) return (mr_precision_t)now;
   mr_precision_t p = MR_PRECISION_NONE;
-  mr_diag_t unheard = {0}; /* mr_compile says it */
+  mr_diag_t unheard = {0}; /* mr_compile reports it */
   const char *text = getenv("MILLRACE_MATMUL_PRECISION");
   if (text) mr_precision_parse("MILLRACE_MATMUL_PRECISION", text, &p, &unheard);
   return p;

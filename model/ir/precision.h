@@ -1,6 +1,7 @@
 /* How exactly f32 matrix products are computed, after jax.lax.Precision.
 
-   Products of bf16 are exact in f32 sums and those of f64 are f64, whatever is asked. */
+   It applies to f32 alone: products of bf16 are exact with f32 sums and those of f64 are f64 at
+   every precision. */
 #ifndef MR_MODEL_IR_PRECISION_H
 #define MR_MODEL_IR_PRECISION_H
 
@@ -10,26 +11,29 @@
 MR_BEGIN_DECLS
 
 typedef enum mr_precision {
-  MR_PRECISION_NONE,    /* nothing is asked: f32 stays f32, as in jax on CPU */
+  MR_PRECISION_NONE,    /* unset: f32 stays f32, as in jax on CPU */
   MR_PRECISION_DEFAULT, /* operands rounded to bf16, f32 sums */
   MR_PRECISION_HIGH,    /* operands as two bf16 each, the three larger products, f32 sums */
   MR_PRECISION_HIGHEST  /* f32 */
 } mr_precision_t;
 
-/* "none", "default", "high", "highest". */
+/* Returns the static text "none", "default", "high" or "highest"; p is one of the four. */
 const char *mr_precision_name(mr_precision_t p);
 
-/* Those names, or jax's others: fastest, bfloat16 (default), bfloat16_3x, tensorfloat32 (high),
-   float32 (highest).  MR_ERR_CONFIG lists them; `setting` begins the sentence. */
+/* Sets *out from one of those names or of jax's others: fastest, bfloat16 (default), bfloat16_3x,
+   tensorfloat32 (high), float32 (highest).  MR_ERR_CONFIG for any other text, and *out stays; the
+   sentence begins with `setting` and lists the names. */
 mr_err_t mr_precision_parse(const char *setting, const char *text, mr_precision_t *out,
                             mr_diag_t *diag);
 
-/* What graphs that are created from now on ask of their products unless they say otherwise
-   (mr_precision_enter).  At first what the environment's MILLRACE_MATMUL_PRECISION says, else
-   none.  Any thread.  After jax_default_matmul_precision. */
+/* Returns the precision with which graphs are created from now on; mr_precision_enter (fn.h)
+   overrides it for one graph.  Until mr_matmul_precision_set it is what MILLRACE_MATMUL_PRECISION
+   names in the environment, MR_PRECISION_NONE if that names none.  Any thread; neither fails. After
+   jax_default_matmul_precision. */
 mr_precision_t mr_matmul_precision(void);
 void mr_matmul_precision_set(mr_precision_t p);
-/* MR_ERR_CONFIG if the environment's word is not one. */
+/* MR_ERR_CONFIG, with a sentence, if that environment variable is set but names no precision; MR_OK
+   if not.  mr_compile calls it. */
 mr_err_t mr_matmul_precision_check(mr_diag_t *diag);
 
 MR_END_DECLS

@@ -1,6 +1,6 @@
-/* Printing in jaxpr's notation.  jax sets a function on one line if that ends by column 80, else
-   an equation a line; an equation's attributes stand on lines of their own where the equation would
-   pass column 80.  Names go on within the functions that an equation calls. */
+/* Printing in jaxpr's notation.  jax prints a function on one line if that ends by column 80, else
+   one equation on each line; an equation that would pass column 80 has its attributes on lines of
+   their own.  Names continue within the functions that an equation calls. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 enum { WIDTH = 80 };
 
 typedef struct names {
-  int *number;           /* by var id; -1: not named yet, -2: nobody uses it */
-  int *next;             /* shared by all functions of one text */
+  int *number;           /* by var id; -1: not named yet, -2: unused */
+  int *next;             /* next name; shared by all functions of one text */
   bool *short_of_memory; /* shared too */
 } names_t;
 
@@ -54,7 +54,7 @@ static void print_def(names_t *s, const mr_var_t *v, FILE *to) {
   fprintf(to, ":%s", mr_aval_text(&v->aval, aval));
 }
 
-/* FLAT: on one line; else the column in which the line begins. */
+/* A `line` argument: FLAT for all on one line, else the column in which lines begin. */
 enum { FLAT = -1 };
 
 static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, int line, int column,
@@ -88,7 +88,7 @@ static void print_attr(names_t *s, const mr_eqn_t *e, const mr_attr_t *a, int li
   fputc(')', to);
 }
 
-/* jax sorts attributes by name, but a function called by name says the name first. */
+/* jax sorts attributes by name, but prints the name of a function called by name first. */
 static const mr_attr_t *attr_in_order(const mr_eqn_t *e, int i) {
   const mr_attr_t *name = e->op->shares_names ? mr_attr_find(e, "name") : NULL;
   if (!name) return &e->attr[i];
@@ -121,7 +121,8 @@ static void print_tail(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   }
 }
 
-/* The text that was printed to t, of the caller. */
+/* Returns the text that was printed to t, which the caller frees; NULL without memory, noted in s.
+ */
 static char *close_text(const names_t *s, mr_text_out_t *out, FILE *t, size_t *n) {
   char *text = mr_text_out_close(out, t, n);
   if (!text) *s->short_of_memory = true;
@@ -157,7 +158,7 @@ static void print_eqn(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   if ((size_t)line + n_head + n_tail <= WIDTH) {
     fputs(tail, to);
   } else {
-    *s->next = next; /* what was tried names nothing */
+    *s->next = next; /* the attempt names nothing */
     print_tail(s, e, line, to);
   }
   free(tail);
@@ -171,7 +172,7 @@ static void mark_used(const mr_fn_t *f, int *number) {
   for (int i = 0; i < f->n_out; i++) number[f->out[i]->id] = -1;
 }
 
-/* jit's function has the names of the values it is called on. */
+/* A function that jit calls takes the names of the values that it is called on. */
 static void print_name_all(names_t *s, const mr_fn_t *f, const names_t *around,
                            const mr_eqn_t *call) {
   mark_used(f, s->number);
@@ -210,7 +211,7 @@ static void print_lines(names_t *s, const mr_fn_t *f, int line, FILE *to) {
   fputs(f->n_out == 1 ? ",) }" : ") }", to);
 }
 
-/* line: where the lines of the function begin; column: where its brace stands. */
+/* line: column in which the function's lines begin; column: that of its opening brace. */
 static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, int line, int column,
                      FILE *to) {
   names_t s = {calloc((size_t)f->n_var + 1, sizeof(int)), around->next, around->short_of_memory};
