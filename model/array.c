@@ -1,3 +1,6 @@
+/* Arrays as futures.  A task of a queue settles a pending array once, as ready or failed; the store
+   of its state with release order publishes the bytes or the sentence.  Bytes have a reference
+   count of their own, so that a donated array may end while a run still uses its bytes. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -22,7 +25,7 @@ mr__bytes_t *mr__bytes_keep(mr__bytes_t *b) {
 
 void mr__bytes_drop(mr__bytes_t *b) {
   if (!b) return;
-  /* acq_rel: what every owner did with the bytes comes before they go. */
+  /* acq_rel: every owner's accesses to the bytes happen before the last owner frees them. */
   int before = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel);
   assert(before > 0);
   if (before > 1) return;
@@ -107,7 +110,7 @@ mr_array_t *mr_array_keep(mr_array_t *a) {
 
 void mr_array_drop(mr_array_t *a) {
   if (!a) return;
-  int before = atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel); /* as of bytes */
+  int before = atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel); /* as for bytes */
   assert(before > 0);
   if (before > 1) return;
   mr__bytes_drop(a->bytes);
@@ -115,8 +118,9 @@ void mr_array_drop(mr_array_t *a) {
   free(a);
 }
 
-/* release pairs with the acquire in state_of: the bytes or the sentence are there.  A thread that
-   waits does so under the lock of the queue, which the thread that settles a takes afterwards. */
+/* release pairs with the acquire in state_of and publishes the bytes or the sentence.  A waiting
+   thread checks the state under the queue's lock; the settling thread takes that lock afterwards,
+   to signal the end of its task, so no wake-up is lost. */
 static void array_settle(mr_array_t *a, mr__state_t state) {
   assert(atomic_load_explicit(&a->state, memory_order_relaxed) == MR__PENDING); /* once */
   atomic_store_explicit(&a->state, state, memory_order_release);
@@ -124,7 +128,7 @@ static void array_settle(mr_array_t *a, mr__state_t state) {
 
 void mr__array_done(mr_array_t *a) { array_settle(a, MR__READY); }
 
-/* Without memory for the sentence the failure still stands, with the code's own. */
+/* Without memory for the sentence the array still fails, as MR_ERR_NOMEM. */
 void mr__array_fail(mr_array_t *a, const mr_diag_t *why) {
   a->diag = malloc(sizeof *a->diag);
   if (a->diag) *a->diag = *why;
@@ -135,7 +139,7 @@ const mr_aval_t *mr_array_aval(const mr_array_t *a) { return &a->aval; }
 
 const mr_backend_t *mr_array_device(const mr_array_t *a) { return a->device; }
 
-/* acquire pairs with the release in settle. */
+/* acquire pairs with the release in array_settle. */
 static int state_of(const mr_array_t *a) {
   return atomic_load_explicit(&a->state, memory_order_acquire);
 }
@@ -149,7 +153,7 @@ mr_err_t mr_block_until_ready(mr_array_t *a, mr_diag_t *diag) {
   return mr_fail(diag, a->diag->code, "%s", a->diag->text);
 }
 
-/* Waits until a's bytes hold its values. */
+/* Waits until a's bytes hold its values.  Fails for a failed or a donated array. */
 static mr_err_t await_bytes(mr_array_t *a, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
   MR_TRY(mr_block_until_ready(a, diag));
@@ -176,7 +180,8 @@ mr_err_t mr_array_read(mr_array_t *a, void *host, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* By way of the host, unless one of both is at home there. */
+/* Copies between devices, through a buffer on the host unless the host can access one of them.
+   false without memory for that buffer. */
 static bool copy_across(const mr__bytes_t *from, const mr__bytes_t *to) {
   if (from->device->host || to->device->host) {
     const mr_backend_t *b = from->device->host ? to->device : from->device;

@@ -7,7 +7,8 @@
 #include "model/exec/backend.h"
 #include "model/queue.h"
 
-/* Bytes that one array at a time owns; runs under way hold them too. */
+/* The bytes of an array.  One array at a time owns them; a donation passes them to an output.  Runs
+   in flight hold references of their own. */
 typedef struct mr__bytes {
   atomic_int refs;
   const mr_backend_t *device;
@@ -17,7 +18,7 @@ typedef struct mr__bytes {
   void *arg;
 } mr__bytes_t;
 
-/* Of device's memory; NULL without memory. */
+/* Takes n bytes of device's memory, contents undefined.  NULL without memory. */
 mr__bytes_t *mr__bytes_create(const mr_backend_t *device, size_t n);
 mr__bytes_t *mr__bytes_keep(mr__bytes_t *b);
 void mr__bytes_drop(mr__bytes_t *b);
@@ -30,14 +31,15 @@ struct mr_array {
   mr_aval_t aval;
   const mr_backend_t *device;
   mr__bytes_t *bytes; /* NULL once donated */
-  mr_queue_t *queue;  /* whose run makes it; looked at while pending only */
+  mr_queue_t *queue;  /* runs the task that makes it; read only while pending */
   mr_diag_t *diag;    /* why it failed; set before state */
 };
 
-/* Takes over bytes.  NULL without memory, and bytes are dropped. */
+/* An array of refcount 1 that takes over bytes.  With a queue it is pending, else ready.  NULL
+   without memory; bytes are dropped then. */
 mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *queue);
-/* A pending array: its bytes hold its value; or it failed, which why says.  Once, by the thread
-   that runs what makes it. */
+/* Mark a pending array as computed, or as failed for the reason in *why, which is copied.  The
+   thread that runs the task calls one of them, once. */
 void mr__array_done(mr_array_t *a);
 void mr__array_fail(mr_array_t *a, const mr_diag_t *why);
 

@@ -1,10 +1,13 @@
+/* The search of mr_fit: for each kind of remat, the fewest parts whose plan fits.  A step of k
+   parts is estimated from plans of one and of two parts, and planned whole only if it would be
+   chosen. */
 #include "model/fit.h"
 
 #include "base/bytes.h"
 
 enum { MOST_PARTS = 32 }; /* a step is unrolled over its parts */
 
-/* The next divisor of batch above k; 0: none that is small enough. */
+/* The next divisor of batch above k, or 0 if no divisor in (k,MOST_PARTS] is left. */
 static int64_t more_parts(int64_t batch, int64_t k) {
   for (k++; k <= batch && k <= MOST_PARTS; k++)
     if (batch % k == 0) return k;
@@ -19,8 +22,8 @@ static mr_err_t plan(const mr_loss_t *l, const mr_train_config_t *t, int64_t par
   return mr_train_step_plan(l, &own, out, diag);
 }
 
-/* Parts after the second stand in about the memory of the second and cost what it costs: two say
-   nearly all, and are planned faster. */
+/* Each part after the second needs about the memory and the cost of the second.  A plan of two
+   parts therefore predicts a plan of k parts, and is made faster. */
 static mr_err_t plan_in_parts(const mr_loss_t *l, const mr_train_config_t *t, int64_t k,
                               mr_train_plan_t *out, mr_diag_t *diag) {
   mr_train_plan_t one;
@@ -35,13 +38,14 @@ static mr_err_t plan_in_parts(const mr_loss_t *l, const mr_train_config_t *t, in
 typedef struct search {
   const mr_loss_t *l;
   const mr_train_config_t *t;
-  int remats; /* kinds of remat that there are */
+  int remats; /* kinds of remat to try */
   size_t limit;
   double cost;
-  mr_fit_t best, least; /* accumulate 0: none yet; least: of all, looked for where none fits */
+  mr_fit_t best, least; /* accumulate 0: none yet; least: the smallest peak, if none fits */
 } search_t;
 
-/* What is chosen is planned whole, since it must fit to the byte. */
+/* Estimates t in k parts and keeps it if it fits and is cheaper than the best so far.  A choice is
+   planned with all of its parts before it is kept, as it must fit to the byte. */
 static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool *fits,
                        mr_diag_t *diag) {
   mr_train_plan_t p, whole;
@@ -57,7 +61,8 @@ static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool 
   return MR_OK;
 }
 
-/* The smallest peak of all, each planned whole where two parts stay below the smallest so far. */
+/* Finds the smallest peak of all choices.  A choice is planned with all of its parts only if its
+   plan of two parts lies below the smallest peak so far. */
 static mr_err_t find_least(search_t *s, mr_diag_t *diag) {
   mr_train_plan_t p;
   s->least.accumulate = 0;

@@ -1,5 +1,6 @@
-/* Making a training step fit into memory: which of a block's values are computed again
-   (mr_compute_t.remat), and in how many parts a batch is worked through. */
+/* Fits a training step into a memory limit.  The search chooses which values of a block the
+   backward pass recomputes (mr_compute_t.remat), and how many parts a batch is split into
+   (mr_train_config_t.accumulate). */
 #ifndef MR_MODEL_FIT_H
 #define MR_MODEL_FIT_H
 
@@ -11,12 +12,15 @@ typedef struct mr_fit {
   size_t peak; /* of the arena as planned, <= the limit */
 } mr_fit_t;
 
-/* remat: the loss has parts that are computed again where it says so (mr_model_def_t.remat).  The
-   cheapest choice, by mr_train_step_plan's cost, whose planned peak is at most limit bytes;
-   remat and accumulate of t are not looked at.  Plans step after step, about a tenth of a
-   second each.  MR_ERR_NOMEM if none fits: the sentence says the smallest peak that can be
-   reached, and how.  remat does not change what a step computes; accumulate draws other dropout
-   masks. */
+/* Finds the cheapest choice, by the cost of mr_train_step_plan, whose planned peak is at most limit
+   bytes, and writes it to *out.  With remat false the search varies accumulate alone: pass true for
+   a loss whose model has mr_model_def_t.remat. t->accumulate and t->compute.remat are ignored.
+
+   Each candidate is planned, which takes about a tenth of a second; nothing is run and no arena is
+   taken.  MR_OK; MR_ERR_NOMEM if no choice fits, where the sentence names the smallest reachable
+   peak and its settings; or an error of mr_train_step_plan.  On failure *out is unchanged.
+
+   remat does not change the results of a step; accumulate changes which dropout masks are drawn. */
 mr_err_t mr_fit(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
                 mr_fit_t *out, mr_diag_t *diag);
 

@@ -1,3 +1,6 @@
+/* Calls of jitted functions.  A call finds or compiles the graph for its avals, takes memory for
+   the outputs and puts a run into the queue.  A run holds references to all arrays and bytes it
+   uses, so callers may drop theirs at once. */
 #include "model/jit.h"
 
 #include <stdlib.h>
@@ -40,8 +43,8 @@ typedef struct run {
   mr__task_t task;
   mr__jit_entry_t *entry;
   const char *name;
-  mr_array_t **in, **out;              /* kept until the run has ended */
-  mr__bytes_t **in_bytes, **out_bytes; /* of the arrays when the call was made */
+  mr_array_t **in, **out;              /* references, dropped when the run has ended */
+  mr__bytes_t **in_bytes, **out_bytes; /* of the arrays at the call, before donation */
   void **at;                           /* room for the pointers of mr_exec_run */
 } run_t;
 
@@ -57,7 +60,7 @@ static void run_free(run_t *r) {
   free(r);
 }
 
-/* The failure of an input goes on into the outputs. */
+/* Waits for the inputs. false if one failed: *why is its failure, which the outputs take over. */
 static bool inputs_stand(const run_t *r, mr_diag_t *why) {
   for (int i = 0; i < r->entry->n_in; i++)
     if (mr_block_until_ready(r->in[i], why) < 0) return false;
@@ -118,7 +121,7 @@ static bool take_outputs(mr_jitted_t *j, run_t *r, mr_array_t *const *in) {
   return true;
 }
 
-/* From here on the call cannot fail. */
+/* Hands out the futures, takes the donated bytes and queues the run.  Cannot fail. */
 static void jit_commit(mr_jitted_t *j, run_t *r, mr_array_t *const *in, mr_array_t **out) {
   const mr__jit_entry_t *e = r->entry;
   for (int i = 0; i < e->n_in; i++) {

@@ -5,7 +5,7 @@
 #include "model/exec/exec.h"
 #include "model/jit.h"
 
-/* One list of avals and what was compiled for it. */
+/* A row of the cache: a list of avals and the graph compiled for it. */
 typedef struct mr__jit_entry {
   struct mr__jit_entry *next;
   mr_exec_t *exec;
@@ -28,7 +28,8 @@ struct mr_jitted {
   bool tracing;
 };
 
-/* Traces and compiles for the avals of in[n_in]; jit_trace.c. */
+/* Traces and compiles for the avals of in[n_in] (jit_trace.c).  On success *out is the caller's,
+   not yet in j's list; errors are those of mr_jitted_call. */
 mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__jit_entry_t **out,
                          mr_diag_t *diag);
 void mr__jit_entry_destroy(mr__jit_entry_t *e);

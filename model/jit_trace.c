@@ -1,9 +1,11 @@
+/* The slow half of a jitted call: trace the function for new avals, compile the graph, decide which
+   donated inputs become outputs, and whether runs are small enough for the caller's thread. */
 #include <stdlib.h>
 
 #include "model/control/control.h"
 #include "model/jit_private.h"
 
-/* A run of so few elements is over before another thread has woken. */
+/* A run over fewer elements ends before another thread would have woken. */
 enum { SMALL_ELEMS = 1 << 15 };
 
 void mr__jit_entry_destroy(mr__jit_entry_t *e) {
@@ -17,7 +19,8 @@ void mr__jit_entry_destroy(mr__jit_entry_t *e) {
 
 static int64_t jit_trace_work_of(const mr_fn_t *f);
 
-/* What the functions of a loop or branch do in all; a while may go on for long. */
+/* The work of the functions that e calls: a scan's body counts once for each step.  The number of
+   steps of a while is unknown, so it counts as large. */
 static int64_t work_within(const mr_eqn_t *e) {
   const mr_attr_t *length = mr_attr_find(e, "length");
   const mr_fn_t *const *fns;
@@ -28,7 +31,7 @@ static int64_t work_within(const mr_eqn_t *e) {
   return n && steps > SMALL_ELEMS / n ? SMALL_ELEMS : n * steps;
 }
 
-/* Elements that are worked on, as far as SMALL_ELEMS. */
+/* Elements that a run reads and writes, at most SMALL_ELEMS. */
 static int64_t jit_trace_work_of(const mr_fn_t *f) {
   int64_t n = 0;
   for (int i = 0; i < f->n_eqn && n < SMALL_ELEMS; i++) {
@@ -36,7 +39,7 @@ static int64_t jit_trace_work_of(const mr_fn_t *f) {
     int64_t most = work_within(e);
     for (int k = 0; k < e->n_in; k++) most += mr_aval_elems(&e->in[k]->aval);
     for (int k = 0; k < e->n_out; k++) most += mr_aval_elems(&e->out[k]->aval);
-    n += e->op->product ? most * 64 : most; /* products work on each for longer */
+    n += e->op->product ? most * 64 : most; /* products do more work on each element */
   }
   return n < SMALL_ELEMS ? n : SMALL_ELEMS;
 }
@@ -69,7 +72,7 @@ static mr_err_t keep_avals(mr__jit_entry_t *e, const mr_fn_t *f, mr_diag_t *diag
   return MR_OK;
 }
 
-/* A donated input becomes one output, the first that lies in it. */
+/* Gives the memory of each donated input to the first output that is computed there. */
 static void find_reuse(const mr_jitted_t *j, mr__jit_entry_t *e) {
   uint64_t taken = 0;
   for (int i = 0; i < e->n_out; i++) {

@@ -1,4 +1,4 @@
-/* The tensor graph, all of it: build or take a graph, transform it, compile it, run it. */
+/* Includes all of the tensor graph: build or parse a graph, transform it, compile it, run it. */
 #ifndef MR_MODEL_MODEL_H
 #define MR_MODEL_MODEL_H
 

@@ -1,3 +1,5 @@
+/* One thread and one executable for each device.  A run raises a counter; each thread that sees it
+   runs its executable on its part of the arrays, and the last one to finish wakes the caller. */
 #include "model/pmap.h"
 
 #include <pthread.h>
@@ -20,12 +22,12 @@ struct mr_pmapped {
   mr_comm_t *comm;
   int n, n_in, n_out;
   size_t *step_in, *step_out; /* bytes from one device's value to the next; 0: shared */
-  const void *const *in;      /* of the run under way */
+  const void *const *in;      /* of the run in progress */
   void *const *out;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  int64_t run; /* number of the run that devices are to do */
-  int working; /* devices that have not ended it */
+  int64_t run; /* runs requested so far; a device runs when it has done fewer */
+  int working; /* devices that have not finished the last one */
   bool stop;
   device_t device[];
 };

@@ -1,9 +1,10 @@
-/* A function on several devices at once, each with its part of the data, after jax.pmap.
+/* Runs a function on several devices at once, each with its part of the data, after jax.pmap.
 
-   Where vmap makes one graph of all examples, this runs the graph once a device, at the same time;
-   psum, pmean, all_gather and axis_index (lax.h) over its axis go between them.  Sums add the
-   devices' values in the order of their ranks, whichever comes first: the same bits every time.
-   A collective inside cond or while must be reached by all devices or by none. */
+   vmap makes one graph for all examples. pmap runs the graph once on each device, all at the same
+   time, and psum, pmean, all_gather and axis_index (control/control.h) over its axis communicate
+   between them.  Sums add the devices' values in rank order, so results are the same to the bit
+   whichever device is faster.  A collective inside cond or while must be reached by all devices or
+   by none: else the run deadlocks.  A device here is a thread of this process. */
 #ifndef MR_MODEL_PMAP_H
 #define MR_MODEL_PMAP_H
 
@@ -15,20 +16,24 @@ MR_BEGIN_DECLS
 typedef struct mr_pmapped mr_pmapped_t;
 
 typedef struct mr_pmap_options {
-  const bool *shared; /* [f->n_in]: inputs that every device gets whole; NULL: none */
+  const bool *shared; /* [f->n_in]: inputs that every device reads whole; NULL: none */
   int threads;        /* of each device, for its kernels; 0: 1 */
 } mr_pmap_options_t;
 
-/* Compiles f for devices >= 1, each of which gets a thread.  axis_name may be NULL where f speaks
-   over none.  options: NULL for none.  MR_ERR_SHAPE for an all_gather of another size, else as
-   mr_compile. */
+/* Compiles f for each of devices, in [1,1024], and starts a thread for each. f is copied; axis_name
+   and what options point at are not needed afterwards. axis_name may be NULL if f has no
+   collectives; options: NULL for none.  The caller destroys *out.  MR_OK; MR_ERR_CONFIG for another
+   number of devices; MR_ERR_SHAPE for an all_gather of another size; MR_ERR_NOMEM, also if the
+   system gives no thread; or an error of mr_compile. */
 mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
                  const mr_pmap_options_t *options, mr_pmapped_t **out, mr_diag_t *diag);
-/* in[n_in]: for each device one after the other a value of f's input, or one value if it is shared;
-   out[n_out] for each device one after the other.  Arrays are 64-aligned.  Blocks; one run at a
-   time. */
+/* Runs f on all devices and blocks until all have ended. in[i] holds one value of input i for each
+   device, in rank order and without gaps, or a single value if the input is shared; out[k] receives
+   one value of output k for each device.  Arrays are the caller's, 64-aligned.  One run at a time.
+   Cannot fail. */
 void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out);
-void mr_pmap_destroy(mr_pmapped_t *p); /* NULL is fine */
+/* Joins the threads and frees p.  Not during a run.  NULL is fine. */
+void mr_pmap_destroy(mr_pmapped_t *p);
 
 MR_END_DECLS
 

@@ -1,3 +1,5 @@
+/* A list of tasks under one mutex. busy marks a task in progress, on the queue's thread or on a
+   caller's: a small task runs on the caller's thread if the queue is idle. */
 #include "model/queue.h"
 
 #include <pthread.h>
@@ -9,9 +11,9 @@
 struct mr_queue {
   pthread_t thread;
   pthread_mutex_t lock;
-  pthread_cond_t news, done; /* a task or the end came; a task has ended */
+  pthread_cond_t news, done; /* a task or the end has arrived; a task has ended */
   mr__task_t *first, **last;
-  bool busy, end; /* busy: a task runs, on the thread or on a caller's */
+  bool busy, end; /* busy: a task is running; end: no more tasks will come */
 };
 
 static void queue_finish(mr_queue_t *q) {

@@ -1,5 +1,5 @@
-/* Where runs wait their turn: one thread that does them in the order of the calls, so that a run
-   finds the outputs of those before it. */
+/* A queue of runs: one thread executes them in the order of the calls, so that a run finds the
+   outputs of earlier runs. */
 #ifndef MR_MODEL_QUEUE_H
 #define MR_MODEL_QUEUE_H
 
@@ -12,11 +12,12 @@ MR_BEGIN_DECLS
 
 typedef struct mr_queue mr_queue_t;
 
-/* Starts the thread; *out is the caller's.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE without threads. */
+/* Starts the thread.  The caller destroys *out.  MR_OK, MR_ERR_NOMEM, or MR_ERR_UNAVAILABLE if the
+   system gives no thread. */
 mr_err_t mr_queue_create(mr_queue_t **out, mr_diag_t *diag);
-/* Does what is queued, then ends the thread.  NULL is fine. */
+/* Waits until the thread has executed all queued runs, then ends it and frees q.  NULL is fine. */
 void mr_queue_destroy(mr_queue_t *q);
-/* Waits until everything that was queued before has ended. */
+/* Waits until the queue is empty and no run is in progress. */
 void mr_queue_drain(mr_queue_t *q);
 
 /* ---- for jit ---- */
@@ -25,9 +26,11 @@ struct mr__task {
   mr__task_t *next;
   void (*run)(mr__task_t *t); /* settles the arrays it makes; the task is its own to free */
 };
-/* Runs t: at once on this thread if it is small and nothing is before it, else in its turn. */
+/* Takes over t.  Runs it at once on this thread if it is small and the queue is idle, else appends
+   it to the queue and returns. */
 void mr__queue_put(mr_queue_t *q, mr__task_t *t, bool small);
 struct mr_array;
+/* Waits until a, which a task of q makes, is ready or has failed. */
 void mr__queue_wait(mr_queue_t *q, const struct mr_array *a);
 
 MR_END_DECLS

@@ -1,3 +1,6 @@
+/* Compiled steps of training and evaluation.  The graph of a training step is the update of
+   mr_optim_step_fn with its first results replaced by one vector of numbers (told); runs write that
+   vector into a ring, from which mr_train_step_read takes it. */
 #include "model/train.h"
 
 #include <stdlib.h>
@@ -14,13 +17,13 @@ mr_train_config_t mr_train_default(int64_t batch) {
                              .accumulate = 1};
 }
 
-/* What both kinds of step hold.  Inputs and outputs of a run lie in arrays of pointers. */
+/* The common part of both kinds of step. in and out hold the pointers of a run. */
 typedef struct step {
   mr_exec_t *exec;
   mr_loss_t loss;
   mr_params_t list; /* names and places only: no arenas */
   int64_t batch;
-  int n_told; /* numbers that a run tells */
+  int n_told; /* numbers that a run writes */
   int64_t begun, read;
   float *told; /* [MR_TRAIN_RING][n_told], each 64-aligned */
   size_t stride;
@@ -28,7 +31,7 @@ typedef struct step {
   void **out;
 } step_t;
 
-/* The scalars of a run, where the graph finds them. */
+/* The scalars of a run, at addresses that the graph reads. */
 typedef struct scalars {
   uint64_t seed;
   uint32_t step;
@@ -39,7 +42,7 @@ struct mr_train_step {
   step_t s;
   mr_optim_t optim;
   scalars_t scalars[MR_TRAIN_RING];
-  mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k takes the k-th and leaves the next one */
+  mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k reads element k and writes the next */
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
   mr_err_t waited; /* what the last run's wait returned */
@@ -74,7 +77,7 @@ static float *told_of(const step_t *s, int64_t run) {
   return s->told + (size_t)(run % MR_TRAIN_RING) * s->stride;
 }
 
-/* The checkpoint or the caller may bring parameters of another model. */
+/* A checkpoint or the caller may pass the parameters of another model. */
 static mr_err_t same_params(const step_t *s, const mr_params_t *p, mr_diag_t *diag) {
   if (p->n != s->list.n || p->arena_size != s->list.arena_size || p->count != s->list.count)
     return mr_fail(diag, MR_ERR_SHAPE,
@@ -112,7 +115,7 @@ static mr_err_t set_data(step_t *s, const mr_params_t *params, const void *const
 /* ---- training: the graph ---- */
 enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
 
-/* One trace a part; the first fills the list of parameters. */
+/* Traces the loss once for each part.  The first trace fills the list of parameters. */
 static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_train_config_t *t,
                             mr_fn_t **part, mr_diag_t *diag) {
   for (int k = 0; k < t->accumulate; k++) {
@@ -144,9 +147,9 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
 
 static mr_var_t *sum_of(mr_fn_t *f, mr_var_t *x) { return mr_lax_reduce_sum(f, x, 1, (int[]){0}); }
 
-/* The graph divides by the batch whatever number of records counts, so that no other record's
-   weight in the gradient changes when one is left out; the loss that is told is the mean of those
-   that count. */
+/* The graph divides the loss by the batch size, whatever number of records counts, so that
+   excluding a record does not change the weight of the others in the gradient.  The reported loss
+   is the mean over the records that count. */
 static mr_var_t *mean_of_counted(mr_fn_t *f, mr_var_t *loss, mr_var_t *counted, int64_t batch) {
   mr_var_t *all = mr_literal(f, MR_F32, (double)batch), *none = mr_literal(f, MR_F32, 0);
   mr_var_t *mean = mr_lax_mul(f, loss, mr_lax_div(f, all, counted));
@@ -159,7 +162,7 @@ static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
   return mr_lax_concatenate(f, n, scalar, 0);
 }
 
-/* What metrics trace from fields and the loss's outputs; counts are there afterwards. */
+/* Traces the metrics from the fields and the loss's outputs.  On success told->counts is set. */
 static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *field,
                               mr_var_t *const *out, mr_loss_told_t *told) {
   MR_TRY(l->metrics(l->of, f, field, out, told));
@@ -171,7 +174,7 @@ static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 
-/* How the results of update_fn follow one another. */
+/* The layout of the results of update_fn. */
 typedef struct layout {
   int outs, n_scale, n_sets; /* outputs of the loss for metrics; scalars; tensors of all sets */
 } layout_t;
@@ -184,7 +187,7 @@ static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
   return y;
 }
 
-/* told of a step; u: the results of update_fn. */
+/* Traces the vector told of a step from u, the results of update_fn. */
 static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
                             int n_params, mr_var_t **u) {
   mr_var_t *told[MR_TOLD_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
@@ -202,14 +205,14 @@ static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const
   return vector_of(f, MR_TOLD_METRICS + l->n_metrics, told);
 }
 
-/* update_fn with its first results replaced by what is told. */
+/* Traces update_fn with its first results replaced by the vector told. */
 static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
                         const mr_params_t *list, const mr_fn_t *update) {
   layout_t y = train_layout_of(update, t, list);
   for (int i = 0; i < update->n_in; i++) mr_fn_input(f, update->in[i]->aval);
   mr_var_t **u = mr_mem_take(&f->mem, (size_t)update->n_out * sizeof *u);
   MR_TRY(mr_inline(f, update, f->in, u));
-  mr_var_t **result = u + y.outs + 2; /* where the norm stands */
+  mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   const char *outer = mr_scope_enter(f, "told");
   *result = train_tell(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
@@ -272,7 +275,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   return MR_OK;
 }
 
-/* A byte costs as much as 10 operations, about what machines with a few cores do. */
+/* Moving a byte costs about as much as 10 operations on machines with a few cores. */
 static double cost_of(const mr_fn_t *f) {
   double sum = 0;
   for (int i = 0; i < f->n_eqn; i++) {
@@ -300,7 +303,7 @@ static mr_scale_state_t *scale_of(mr_train_step_t *t, int64_t run) {
 
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *t) { return scale_of(t, t->s.begun); }
 
-/* A run takes the scale's state and leaves the next one beside it. */
+/* Points the run's inputs at the scale's state and its outputs at the next state. */
 static void train_set_scale(mr_train_step_t *t, int in, int out) {
   mr_scale_state_t *now = scale_of(t, t->s.begun), *next = scale_of(t, t->s.begun + 1);
   const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
@@ -310,7 +313,8 @@ static void train_set_scale(mr_train_step_t *t, int in, int out) {
   memcpy(t->s.out + out, to, sizeof to);
 }
 
-/* The sets that the step works on, in its order; MR_ERR_CONFIG where params have no average. */
+/* Points inputs and outputs at the sets that the step updates, in its order.  MR_ERR_CONFIG if
+   params have no average but the step needs it. */
 static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in, int out,
                            mr_diag_t *diag) {
   int slots = t->optim.def->n_slots, sets = mr_optim_sets(&t->optim);
@@ -348,7 +352,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
 mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out) {
   step_t *s = &t->s;
   if (s->read == s->begun) return MR_END;
-  const float *told = told_of(s, s->read); /* the CPU's runs have ended when run returns */
+  const float *told = told_of(s, s->read); /* a run on the CPU has ended when its call returns */
   const mr_scale_state_t *was = scale_of(t, s->read), *next = scale_of(t, s->read + 1);
   float fixed = t->optim.loss_scale > 0 ? t->optim.loss_scale : 1;
   *out = (mr_train_out_t){.step = t->scalars[s->read % MR_TRAIN_RING].step,
@@ -387,7 +391,7 @@ void mr_train_step_destroy(mr_train_step_t *s) {
 }
 
 /* ---- evaluation ---- */
-/* (data, parameters) -> f32 (rows of mr_eval_rows_t one after the other, each B long) */
+/* The graph (data, parameters) -> f32 (the rows of mr_eval_rows_t in order, B elements each). */
 static mr_err_t rows_fn(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const mr_fn_t *loss) {
   mr_var_t *out[MR_LOSS_OUTS] = {NULL}, *row[3 + MR_LOSS_METRICS];
   mr_loss_told_t told = {0};

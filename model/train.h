@@ -1,9 +1,10 @@
-/* A loss compiled for training and for evaluation: what a stage runs.
+/* Compiled steps: a loss compiled for training, and for evaluation.
 
-   A run may end later than its call: what it tells is read from a small ring, in order, and nothing
-   else waits for it.  Scalars go in by value.  Steps do not share state: each may run in a thread
-   of its own, one run at a time.  What is created is the caller's to destroy.  B: records of a
-   batch. */
+   A call of run begins a step, and a call of read fetches its numbers (loss, norms, metrics) from a
+   ring of MR_TRAIN_RING runs, in order.  On the CPU a run has ended when its call returns.  Scalars
+   are passed by value.  Steps do not share state, so each may be used by a thread of its own; calls
+   on one step must not overlap.  The caller destroys each step it creates.  B: records of a batch.
+   Implemented in train.c. */
 #ifndef MR_MODEL_TRAIN_H
 #define MR_MODEL_TRAIN_H
 
@@ -14,30 +15,32 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_TRAIN_RING = 4 }; /* runs whose results are not read yet, at most */
+enum { MR_TRAIN_RING = 4 }; /* at most this many runs may be unread */
 
 typedef struct mr_train_config {
   mr_optim_t optim;
   mr_compute_t compute;
   int64_t batch;      /* records of one step */
-  int64_t accumulate; /* parts the batch is worked through in; divides it */
+  int64_t accumulate; /* parts that the batch is split into, one after the other; divides it */
 } mr_train_config_t;
 
-/* AdamW with its usual settings, bf16, the whole batch at once. */
+/* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
 mr_train_config_t mr_train_default(int64_t batch);
 
 /* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., p..., slots...,
    average...) -> (told f32 (MR_TOLD_METRICS + n_metrics), scale..., p..., slots..., average...), as
-   mr_optim_step_fn has them.  list (zeroed before) gets the parameters' names and places; the
-   caller gives back both.  MR_ERR_CONFIG names the setting: of the model, the optimizer, or
-   accumulate. */
+   mr_optim_step_fn has them.  list, zeroed before, receives the parameters' names and places.  On
+   success the caller destroys *out; it calls mr_params_fini on list in any case.  MR_OK;
+   MR_ERR_CONFIG names the setting of the model or of the optimizer, or accumulate; MR_ERR_NOMEM; or
+   an error of the loss's own functions. */
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag);
-/* What told holds: the mean loss of the records that count, the global norm of the gradients before
-   clipping, that of the parameters after the step, the number of records that count, and for each
-   metric the sum over them. */
+/* The elements of told: the mean loss of the records that count, the global norm of the gradients
+   before clipping, the norm of the parameters after the step, the number of records that count, and
+   for each metric the sum over those records. */
 enum { MR_TOLD_LOSS, MR_TOLD_GRAD_NORM, MR_TOLD_PARAM_NORM, MR_TOLD_COUNTED, MR_TOLD_METRICS };
-/* How many of the last inputs a step works on in place: all of its sets. */
+/* Returns how many of the last inputs of mr_train_step_fn's graph become its last outputs in place:
+   the tensors of all of its sets.  Cannot fail. */
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list);
 
 typedef struct mr_train_step mr_train_step_t;
@@ -45,7 +48,7 @@ typedef struct mr_train_step mr_train_step_t;
 /* The scalars of a run. */
 typedef struct mr_train_in {
   int64_t step;  /* from 1 */
-  uint64_t seed; /* of dropout masks, with step */
+  uint64_t seed; /* with step, it seeds the dropout masks */
   float lr;
 } mr_train_in_t;
 
@@ -54,69 +57,78 @@ typedef struct mr_train_out {
   float loss;       /* mean over the records that count, before the update */
   float grad_norm;  /* global, before clipping */
   float param_norm; /* global, after the step */
-  float loss_scale; /* what the loss was multiplied by before its gradient */
-  bool applied;     /* false: the gradients were not finite, and nothing was changed */
+  float loss_scale; /* the factor of the loss in the backward pass */
+  bool applied;     /* false: the gradients were not finite, so no parameter was changed */
   double counted;   /* records that count */
-  double metric[MR_LOSS_METRICS]; /* means over them; 0 where there is none */
+  double metric[MR_LOSS_METRICS]; /* means over those records; 0 if none counts */
 } mr_train_out_t;
 
-/* Compiles forward, backward and update.  MR_ERR_CONFIG names the setting, MR_ERR_NOMEM the planned
-   peak. */
+/* Compiles forward pass, backward pass and update, and takes their arena.  MR_OK; the errors of
+   mr_train_step_fn and mr_compile: MR_ERR_CONFIG names the setting, MR_ERR_NOMEM the planned peak.
+   l is copied, but what it points at must outlive the step. */
 mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag);
-/* What such a step would take: the planned peak of its arena in bytes, and what it computes and
-   moves (cost.h) at 10 operations a byte, as a number to compare plans by.  Takes no arena.
-   MR_ERR_CONFIG names the setting. */
 typedef struct mr_train_plan {
-  size_t peak;
-  double cost;
+  size_t peak; /* bytes of the arena */
+  double cost; /* operations, and bytes moved (cost.h) at 10 operations each: to compare plans */
 } mr_train_plan_t;
+/* Plans such a step without taking its arena.  MR_OK, or the errors of mr_train_step_create, then
+   with *out unchanged. */
 mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
                             mr_train_plan_t *out, mr_diag_t *diag);
-/* Begins a step, in place on params' values, on its slots as far as the optimizer has them, and
-   with optim.ema on its average, which params then has.  field[i]: the batch of the loss's field i,
-   64-aligned, and behind them the mask f32 (B) of a loss that is masked; they and params must stand
-   until the run is read.  A record that does not count weighs nothing; the weight of the others in
-   the gradient, 1/B, stays.  Before anything is changed: MR_ERR_SHAPE for another model's
-   parameters, MR_ERR_DATA for a label that is no class, MR_ERR_CONFIG where the average has no room
-   or MR_TRAIN_RING runs are unread, or what wait (below) returned. */
+/* Begins a step.  It updates params' values in place, the slots that the optimizer uses, and with
+   optim.ema the average, which params must have. field[i] is the batch of the loss's field i,
+   64-aligned; a masked loss's mask f32 (B) follows them.  The fields and params must stay valid
+   until the run is read.  A record that does not count has no weight; the weight of the others in
+   the gradient stays 1/B.
+
+   MR_OK.  Every failure leaves params unchanged and nothing to read: MR_ERR_SHAPE for parameters of
+   another model, MR_ERR_DATA for a label outside the classes, MR_ERR_CONFIG if the average is
+   missing or MR_TRAIN_RING runs are unread, or, without a sentence in diag, the failure that wait
+   (mr_train_step_before_update) returned. */
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const void *const *field,
                            const mr_train_in_t *in, mr_diag_t *diag);
-/* What the oldest unread run tells: MR_OK; MR_AGAIN: it has not ended (never with wait, which waits
-   for it); MR_END: all runs are read. */
+/* Reads the numbers of the oldest unread run into *out: MR_OK.  MR_AGAIN, only without wait: that
+   run has not ended (never on the CPU).  MR_END: all runs have been read.  Cannot fail. */
 mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out);
-/* While a run works on forward and backward, others may read params; wait is called once a run,
-   before the first write to them.  Its failure ends the run with that error and params as they
-   were.  NULL (at first): there are no readers. */
+/* Lets other threads read params during the forward and backward pass of a run.  Each run calls
+   wait(arg) once, on its own thread, before its first write to params; wait returns when no thread
+   reads them.  A failure of wait ends the run with that error, and params stay unchanged.  NULL, as
+   at first: there are no readers. */
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg);
-/* With optim.dynamic: the loss scale's state, which each run takes and leaves changed.  At first
-   mr_scale_state_start(optim.dynamic.start); a resume writes it before the first run.  To be looked
-   at while all runs are read. */
+/* Returns the loss scale's state, which with optim.dynamic each run reads and advances; never NULL.
+   It starts as mr_scale_state_start(optim.dynamic.start); a resume overwrites it before the first
+   run.  The state belongs to the step; the pointer is valid until the next run.  Call it while no
+   run is unread. */
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s);
-const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s); /* for its graph and its peak */
-mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);         /* for mr_exec_profile */
-void mr_train_step_destroy(mr_train_step_t *s);                /* NULL is fine */
+/* Both return the step's executable, never NULL; it belongs to s and lives as long as it.  The
+   first is for its graph and peak, the second for mr_exec_profile. */
+const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s);
+mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);
+void mr_train_step_destroy(mr_train_step_t *s); /* NULL is fine */
 
 typedef struct mr_eval_step mr_eval_step_t;
 
-/* What an evaluation tells of each record; of the step, until MR_TRAIN_RING more runs. */
+/* The results of an evaluation for each record.  They belong to the step and are valid until
+   MR_TRAIN_RING more runs have begun. */
 typedef struct mr_eval_rows {
   const float *losses; /* [B], 0 where a record does not count */
   const float *counts; /* [B], 1 or 0 */
-  const float *guess;  /* [B], the class that is answered; NULL: answers are no classes */
+  const float *guess;  /* [B], the predicted class; NULL: the loss predicts no class */
   const float *metric[MR_LOSS_METRICS]; /* [B] each */
 } mr_eval_rows_t;
 
-/* Without what only training does.  lender: a training step that never runs at the same time and is
-   destroyed later; evaluation then works in its memory.  NULL: none.  Errors as
-   mr_train_step_create. */
+/* Compiles the forward pass for evaluation, without dropout and the like. lender: a training step
+   that never runs at the same time and is destroyed later; evaluation uses its arena if that is
+   large enough.  NULL: none.  Errors as mr_train_step_create. */
 mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,
                              const mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag);
-/* By the set of mr_params_judged.  A partial batch is padded by the caller with records that do not
-   count.  Fields stand until the run is read; errors as mr_train_step_run. */
+/* Evaluates a batch with the set of mr_params_judged.  The caller pads a partial batch with records
+   that do not count.  Fields must stay valid until the run is read.  MR_OK, or MR_ERR_SHAPE,
+   MR_ERR_DATA, MR_ERR_CONFIG as in mr_train_step_run. */
 mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const void *const *field,
                           mr_diag_t *diag);
-/* As mr_train_step_read. */
+/* Returns as mr_train_step_read does. */
 mr_err_t mr_eval_step_read(mr_eval_step_t *s, bool wait, mr_eval_rows_t *out);
 void mr_eval_step_destroy(mr_eval_step_t *s); /* NULL is fine */
 

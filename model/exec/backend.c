@@ -1,3 +1,4 @@
+/* The table of backends, made from backends.def. */
 #include "model/exec/backend.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
-/* A backend: everything that the executor asks of a device, as a table of functions.
+/* Backends: a backend is a table of the functions by which the executor uses a device.
 
-   The executor plans memory, binds calls and runs them in order; it knows no device.  A backend is
-   one constant, listed in model/exec/backends.def; the first one listed is the default. */
+   The executor plans memory, binds calls and runs them in order; it contains no code for a device.
+   A backend is one constant, listed in model/exec/backends.def; the first one listed is the
+   default. */
 #ifndef MR_MODEL_EXEC_BACKEND_H
 #define MR_MODEL_EXEC_BACKEND_H
 
@@ -21,37 +22,42 @@ typedef struct mr_backend mr_backend_t;
 struct mr_backend {
   const char *name; /* "cpu" */
   size_t align;     /* of arrays, and of blocks in an arena: a power of two, at least 64 */
-  bool host;        /* the host may read and write its memory in place, too */
+  bool host;        /* the host can read and write its memory in place */
 
-  /* MR_ERR_CONFIG: the environment asks of it what this machine cannot do. */
+  /* Asked before each compilation.  MR_OK, or MR_ERR_CONFIG if the environment asks for something
+     that this machine cannot do. */
   mr_err_t (*check)(mr_diag_t *diag);
 
   /* ---- memory ---- */
   /* At least bytes, aligned, contents undefined; NULL without memory.  Any thread. */
   void *(*take)(size_t bytes);
-  void (*give)(void *data, size_t bytes); /* what take gave for this many bytes; NULL is accepted */
-  size_t (*room)(void);                   /* bytes that this process may have in all */
-  /* Done when it returns.  from and to do not overlap. */
+  void (*give)(void *data, size_t bytes); /* frees what take returned for bytes; NULL is fine */
+  size_t (*room)(void);                   /* the most bytes that this process may have in all */
+  /* Copies before it returns. from and to do not overlap. */
   void (*copy)(void *to, const void *from, size_t bytes, mr_copy_way_t way);
 
   /* ---- compiling ---- */
-  /* Fills c->run and what it needs for c->eqn, of any kind but ALIAS and CALL.  MR_ERR_NORULE: the
-     backend cannot compute it; c->state is given back by c->fini after a failure, too. */
+  /* Fills c->run and what it needs for c->eqn, of any kind but ALIAS and CALL.  MR_OK,
+     MR_ERR_NORULE if the backend cannot compute it, or MR_ERR_NOMEM.  The executor calls c->fini on
+     c->state, also after a failure. */
   mr_err_t (*lower)(mr_call_t *c, mr_diag_t *diag);
-  /* What the passes ask (transforms/passes.h). */
+  /* What the passes need to know (transforms/passes.h). */
   const struct mr_target *target;
 
   /* ---- running ---- */
-  int (*threads)(void); /* of the host that a run uses unless it is told otherwise */
-  /* Of the host, which a run's threads may be tied to, as found before any was; 0: unknown. */
+  int (*threads)(void); /* the default number of the host's threads for a run, >= 1 */
+  /* The number of processors that a run's threads can be pinned to, counted before any thread was
+     pinned; 0: unknown. */
   int (*processors)(void);
-  /* Around a run, on its thread: calls may use `threads` of the host's threads, each tied to a
-     processor of its own if pin.  end takes what begin gave. */
+  /* The executor calls begin and end around a run, on its thread.  In between, calls may use
+     `threads` of the host's threads, each pinned to a processor of its own if pin. end takes what
+     begin returned. */
   int (*begin)(int threads, bool pin);
   void (*end)(int before);
-  /* Between them, before calls that are serial (threads 1) and before others after such. */
+  /* Between begin and end: changes the number of threads, to 1 before serial calls and back after
+     them. */
   void (*spread)(int threads);
-  /* The calling thread runs nothing for a while: what waits for it there ends. */
+  /* Ends the threads that wait for work of the calling thread, which runs nothing for a while. */
   void (*leave)(void);
 
   /* ---- limits of this machine, measured ---- */
@@ -60,11 +66,13 @@ struct mr_backend {
 };
 
 extern const mr_backend_t *const mr_backends[]; /* ends at NULL; at least one */
+/* The first of mr_backends; static, never NULL. */
 const mr_backend_t *mr_backend_default(void);
-/* NULL if this build has none of that name. */
+/* The backend of that name, static; NULL if this build has none. */
 const mr_backend_t *mr_backend_find(const char *name);
-/* The calling thread runs no graph for a while (before another thread begins to): threads of every
-   backend that wait for it end. */
+/* Calls leave of every backend: ends the threads that wait for work of the calling thread.  A
+   thread calls it when it will run no graph for a while, before another thread begins to run
+   graphs. */
 void mr_backends_leave(void);
 
 MR_END_DECLS

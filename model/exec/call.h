@@ -1,8 +1,8 @@
-/* A bound call: what one equation becomes when it is lowered for a backend.
+/* A bound call: one equation, lowered for a backend.
 
-   The backend's rule fills run, and what it needs of state and scratch, from c->eqn's avals and
-   attributes: a run looks up no attribute.  in, out and scratch point at the backend's memory when
-   run is called. */
+   The backend's rule fills run, state and scratch_bytes from the avals and attributes of c->eqn, so
+   that a run looks up no attribute. in, out and scratch point at the backend's memory when run is
+   called. */
 #ifndef MR_MODEL_EXEC_CALL_H
 #define MR_MODEL_EXEC_CALL_H
 
@@ -15,38 +15,38 @@ struct mr_backend;
 struct mr_exec;
 typedef struct mr_call mr_call_t;
 
-/* Something a call moves on each run before it computes. */
+/* Bytes that a call moves on each run before it computes. */
 typedef struct mr_call_note {
   const char *what; /* "operand 0 copied into order"; lives as long as the program */
   size_t bytes;     /* read and written */
 } mr_call_note_t;
 enum { MR_CALL_NOTES = 4 };
 
-/* A graph that a run of the call runs. */
+/* A graph that the call runs: a body, a condition or a branch. */
 typedef struct mr_call_inner {
-  struct mr_exec *exec; /* of state */
+  struct mr_exec *exec; /* belongs to the call's state */
   size_t at;        /* its arena in the call's scratch; graphs that never run at once may share */
-  int64_t runs;     /* of it in a run of the call; 1 where values decide */
-  const char *when; /* then: what it runs once for, "each step of while"; else NULL */
-  int branch;       /* of several, of which one runs: its number; else -1 */
+  int64_t runs;     /* its runs in one run of the call; 1 if values decide */
+  const char *when; /* if values decide: what one run is for, "each step of while"; else NULL */
+  int branch;       /* its number among branches, of which one runs; else -1 */
 } mr_call_inner_t;
 
 struct mr_call {
   const mr_eqn_t *eqn;
   const struct mr_backend *backend;
-  void (*run)(const mr_call_t *c); /* NULL: nothing is to be done */
+  void (*run)(const mr_call_t *c); /* NULL: there is nothing to run */
   void **in, **out;                /* [eqn->n_in], [eqn->n_out]; literals are scalars in memory */
   void (*fn)(void);                /* a function for run, or NULL */
   void *state;                     /* owned by the call, or NULL */
-  void (*fini)(void *state);
+  void (*fini)(void *state);       /* frees state; NULL without one */
   void *scratch; /* aligned as the backend's memory, scratch_bytes, alive during run only */
   size_t scratch_bytes;
-  const char *how;                    /* of products: as executed, in a few words; else NULL */
+  const char *how;                    /* for products: how it is executed, in short; else NULL */
   mr_call_note_t note[MR_CALL_NOTES]; /* up to the first without a text */
   const mr_call_inner_t *inner;       /* [n_inner], of state */
   int n_inner;
-  bool serial; /* set before the rule is asked: too small to spread over the host's threads */
-  const struct mr_compile_options *options; /* what the graph is compiled with; while lowering */
+  bool serial; /* too small for several threads; set before lowering, and a rule may change it */
+  const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
 };
 
 MR_END_DECLS

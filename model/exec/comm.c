@@ -1,3 +1,5 @@
+/* A communicator of threads: an array of pointers and a barrier, passed once to publish them and
+   once before they may change. */
 #include "model/exec/comm.h"
 
 #include <pthread.h>
@@ -30,7 +32,7 @@ void mr_comm_destroy(mr_comm_t *c) {
 
 int mr_comm_size(const mr_comm_t *c) { return c->size; }
 
-/* The barrier orders what each device wrote before it against what the others read after it. */
+/* The barrier orders the writes of each device before it with the reads of the others after it. */
 const void *const *mr__comm_meet(mr_comm_t *c, int rank, const void *value) {
   c->shown[rank] = value;
   pthread_barrier_wait(&c->meeting);

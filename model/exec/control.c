@@ -1,3 +1,6 @@
+/* Rules of scan, while and cond.  The graphs inside are compiled with the call and work in its
+   scratch.  Carries alternate between the result's memory and a second place in the scratch, so
+   that no step copies them. */
 #include "model/exec/control.h"
 
 #include <stdlib.h>
@@ -12,14 +15,14 @@ static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
 }
 
-/* The bytes of a carry, from its memory to another place or to the host. */
+/* Copies the bytes of a carry, unless it is already in place. */
 static void control_move(const mr_call_t *c, void *to, const void *from, size_t bytes,
                          mr_copy_way_t way) {
   if (to != from && bytes) c->backend->copy(to, from, bytes, way);
 }
 
-/* ---- scan: carries go back and forth between the result's memory and a second place, so that none
-   is copied; rows are read and written where they lie ---- */
+/* ---- scan: carries alternate between the result's memory and a second place; rows are read and
+   written in place ---- */
 typedef struct scan {
   mr_scan_t s;
   mr_exec_t *body;
@@ -38,12 +41,12 @@ static void scan_fini(void *state) {
   free(l);
 }
 
-/* Where carry k is after `done` steps of n: the last time in the result. */
+/* The place of carry k after `done` steps of n: after the last step it is the result. */
 static void *carry_at(const mr_call_t *c, char *second, int k, int64_t done, int64_t n) {
   return (n - done) % 2 ? second : c->out[k];
 }
 
-/* Points the step at its values. */
+/* Points the body's inputs and outputs at the values of a step. */
 static void control_aim(const mr_call_t *c, int64_t step) {
   scan_t *l = c->state;
   int64_t n = l->s.length, row = l->s.reverse ? n - 1 - step : step;
@@ -93,17 +96,17 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   l->inner = (mr_call_inner_t){.exec = l->body, .runs = p.s.length, .branch = -1};
   c->inner = &l->inner;
   c->n_inner = 1;
-  c->serial = false; /* the equations of the body know best */
+  c->serial = false; /* each equation of the body decides for itself */
   c->run = scan_run;
   return MR_OK;
 }
 
-/* ---- while: carries go back and forth between the result's memory and a second place ---- */
+/* ---- while: carries alternate between the result's memory and a second place ---- */
 typedef struct loop {
   int n_cond, n_body, n_carry; /* constants of both functions, and what is carried */
   mr_exec_t *cond, *body;
   mr_call_inner_t inner[2];
-  size_t verdict, second;          /* where in the scratch the condition and carries stand */
+  size_t verdict, second;          /* offsets in the scratch: the condition, the second carries */
   const void **to_cond, **to_body; /* their operands, constants first */
   void **out;
 } loop_t;
@@ -122,7 +125,7 @@ static size_t carry_bytes(const mr_call_t *c, int k) {
   return mr_aval_bytes(&c->eqn->out[k]->aval);
 }
 
-/* Whether another step is due. */
+/* Runs the condition: whether another step follows. */
 static bool holds(const mr_call_t *c) {
   loop_t *l = c->state;
   char *verdict = (char *)c->scratch + l->verdict;
@@ -180,7 +183,7 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* ---- cond: all branches share the scratch, as one of them runs ---- */
+/* ---- cond: only one branch runs, so all of them share the scratch ---- */
 typedef struct choice {
   int n;
   mr_call_inner_t *inner; /* [n] */

@@ -1,13 +1,14 @@
-/* How scan, while and cond run on any backend: the host loops over graphs inside the call, or
-   chooses one, and reads an index or a condition through the backend's copy.  Rules for a backend's
-   lower to name. */
+/* scan, while and cond on any backend: within one call, the host loops over compiled graphs or
+   chooses one of them, and reads the index or condition through the backend's copy.  A backend's
+   lower calls these rules. */
 #ifndef MR_MODEL_EXEC_CONTROL_H
 #define MR_MODEL_EXEC_CONTROL_H
 
 #include "base/err.h"
 #include "model/exec/call.h"
 
-/* MR_ERR_NOMEM, or why a graph inside cannot be compiled. */
+/* Each fills c for its equation and returns MR_OK, MR_ERR_NOMEM, or the error of compiling a graph
+   inside. c->fini frees c->state, also after a failure. */
 mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag);

@@ -1,3 +1,6 @@
+/* Compiling and running.  Compiling opens calls, runs the passes, lowers each equation to a call,
+   plans the memory and takes the arena; binding then points each call at its operands.  A run
+   patches the pointers to the caller's arrays and makes the calls in order. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -31,7 +34,7 @@ static void write_literal(mr_exec_t *x, const mr_var_t *v) {
                    b->bytes, MR_COPY_IN);
 }
 
-/* For an equation that runs nothing, since its result is where its operand is. */
+/* Writes the literals of an equation that needs no call, since its result is its operand. */
 static void write_literals(mr_exec_t *x, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_in; k++)
     if (e->in[k]->literal) write_literal(x, e->in[k]);
@@ -56,8 +59,9 @@ static int first_write(const mr_exec_t *x) {
   return i;
 }
 
-/* Scratch is always in the arena, so that it stays where it is from run to run.  A graph whose
-   values have no elements needs none, but kernels may hand their addresses to memcpy. */
+/* Binds the graphs inside a call to its scratch, which is always in the arena and so has the same
+   address in every run.  A graph of empty values has no arena, but kernels may pass addresses to
+   memcpy: they get the address of `nothing`. */
 static void bind_inner(const mr_call_t *c) {
   static _Alignas(256) char nothing[1];
   for (int k = 0; k < c->n_inner; k++) {
@@ -88,7 +92,7 @@ void mr__exec_bind(mr_exec_t *x) {
 static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *diag) {
   const mr_backend_t *b = x->backend;
   x->lent = lender && lender->backend == b && lender->plan.bytes >= x->plan.bytes;
-  /* The system would promise more than there is, and end the program in the middle of a run. */
+  /* The system would promise more memory than it has, and kill the program during a run. */
   bool small = x->plan.bytes < (size_t)64 << 20; /* not worth asking */
   size_t room = x->lent || small ? SIZE_MAX : b->room();
   bool fits = x->plan.bytes < room;
@@ -168,7 +172,7 @@ void mr_exec_destroy(mr_exec_t *x) {
   free(x);
 }
 
-/* false: the gate stayed shut, or a NaN came. */
+/* Makes the calls in order. false: the gate forbade the first write, or a call gave a NaN. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
   bool open = true;
@@ -198,7 +202,7 @@ static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   assert(x->arena || !x->plan.bytes); /* not one of plan_only */
   for (int i = 0; i < x->n_patch; i++) {
     const mr_exec_patch_t *p = &x->patch[i];
-    /* A donated input is written to: the caller has said that it may be. */
+    /* The cast drops const: only donated inputs are written to. */
     *p->slot = p->place == MR_BLOCK_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
   x->nan = NULL;
@@ -208,7 +212,7 @@ static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   if (done && x->may_write && x->first_write == x->fn->n_eqn) done = x->may_write(x->gate_arg);
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++) {
-    size_t bytes = mr_aval_bytes(&x->fn->out[i]->aval); /* of none there is no place */
+    size_t bytes = mr_aval_bytes(&x->fn->out[i]->aval); /* an empty value has no place */
     if (bytes && out[i] != x->result[i])
       x->backend->copy(out[i], x->result[i], bytes, MR_COPY_WITHIN);
   }

@@ -1,3 +1,5 @@
+/* Walks the calls of an executable and of the graphs inside them, and writes a row for each move,
+   product and composite. */
 #include "model/exec/explain.h"
 #include "model/ops/lax.h"
 
@@ -27,7 +29,7 @@ static void find_users(const mr_fn_t *f, users_t *u) {
     }
 }
 
-/* Of what runs; an op that moves and changes the dtype is a cast. */
+/* The kind of an equation that moves.  One that also changes the dtype is a cast. */
 static mr_move_kind_t explain_kind_of(const mr_eqn_t *e) {
   if (e->n_in && e->in[0]->aval.dtype != e->out[0]->aval.dtype) return MR_MOVE_CAST;
   return e->op == &mr_op_transpose ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
@@ -38,7 +40,7 @@ static void add_move(mr_explained_t *r, mr_move_row_t row) {
   r->move[r->n_move++] = row;
 }
 
-/* How often, and for once each what, the graph runs that is looked through. */
+/* How often the graph at hand runs: `times` for each `when` (NULL: for each run). */
 typedef struct pace {
   int64_t times;
   const char *when;
@@ -77,7 +79,7 @@ static void explain_add_eqn(mr_explained_t *r, const mr_call_t *c, const users_t
   r->flop += cost.flop * (double)p.times;
 }
 
-/* An output that stands elsewhere at the end of a run is copied to the caller's array. */
+/* Adds the copies of outputs that a run does not compute in the caller's arrays. */
 static void explain_add_outputs(mr_explained_t *r, const mr_exec_t *x) {
   const mr_fn_t *f = x->fn;
   for (int i = 0; i < f->n_out; i++) {
@@ -110,7 +112,7 @@ static void add_composite(mr_explained_t *r, const mr_eqn_t *e, pace_t p) {
         (mr_composite_row_t){e, opened ? e->of : NULL, p.times, p.when};
 }
 
-/* x's equations, and those of what they run. */
+/* Adds x's equations, and those of the graphs inside them. */
 static mr_err_t explain_collect(mr_explained_t *r, const mr_exec_t *x, pace_t p, mr_diag_t *diag) {
   const mr_fn_t *f = x->fn;
   users_t u = {calloc((size_t)f->n_var + 1, sizeof *u.first),

@@ -1,17 +1,18 @@
+/* Lowering: asks the op's own rule for the backend, else the backend, to fill each call. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/exec/exec_private.h"
 #include "model/ir/op.h"
 
-/* Tensors below this many elements in all: one thread is faster than calling others together. */
+/* With fewer elements in all operands and results, one thread is faster than a team. */
 #define SERIAL_ELEMS 8192
 
 static bool lower_is_small(const mr_eqn_t *e) {
   int64_t n = 0;
   for (int k = 0; k < e->n_in; k++) n += mr_aval_elems(&e->in[k]->aval);
   for (int k = 0; k < e->n_out; k++) n += mr_aval_elems(&e->out[k]->aval);
-  return n < SERIAL_ELEMS && !e->op->product; /* products know their own size */
+  return n < SERIAL_ELEMS && !e->op->product; /* products decide for themselves */
 }
 
 static mr_err_t lower_ask(mr_call_t *c, mr_diag_t *diag) {
@@ -20,7 +21,8 @@ static mr_err_t lower_ask(mr_call_t *c, mr_diag_t *diag) {
   return c->backend->lower(c, diag);
 }
 
-/* Rules that several ops share do not know for which of them they fail. */
+/* Lowers one equation.  A rule that several ops share does not name the op in its error: scope and
+   op are added here. */
 static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
   const mr_eqn_t *e = c->eqn;
   mr_diag_t own = {0};

@@ -1,3 +1,4 @@
+/* Blocks of the memory plan as rows, and a measurement of the arena that a run really writes to. */
 #include "model/exec/mem_report.h"
 
 #include <stdlib.h>
@@ -61,12 +62,12 @@ void mr_mem_report_fini(mr_mem_report_t *r) {
   *r = (mr_mem_report_t){0};
 }
 
-/* The arena as it was, the picture of one run, and what it left: on the host. */
+/* Two copies of the arena on the host: as it was at first, and before or after the present run. */
 typedef struct painting {
   unsigned char *before, *now; /* [plan.bytes] */
 } painting_t;
 
-/* Literals stand in the arena from the start and stay. */
+/* Fills the arena with color, except for the literals, which a run expects in place. */
 static void mem_report_paint(mr_exec_t *x, unsigned char color, const painting_t *p) {
   memset(p->now, color, x->plan.bytes);
   for (int i = 0; i < x->plan.n_block; i++) {

@@ -1,3 +1,6 @@
+/* The planner.  It finds the lifetime of each value, decides which values share a block (reshapes,
+   ops that write over an operand, outputs in place), and then assigns offsets: the largest block
+   first, each at the lowest offset that is free during its lifetime. */
 #include "model/exec/memory.h"
 
 #include <assert.h>
@@ -8,14 +11,14 @@
 typedef struct planner {
   mr_memory_plan_t *p;
   const mr_fn_t *f;
-  int *root;   /* by var id: the var whose bytes it has (reshapes undone) */
+  int *root;   /* by var id: the var whose bytes it shares, through reshapes */
   int *last;   /* by root id: the last equation that reads it; n_eqn for outputs */
-  int *output; /* by root id: the output it is, or -1 */
+  int *output; /* by root id: the number of the output it becomes, or -1 */
   int in_place;
   bool apart;
 } planner_t;
 
-/* The output that input i becomes, -1: it is not one of those that become one in place. */
+/* The output that input i becomes in place, or -1. */
 static int output_of(const planner_t *s, int i) {
   int k = i - (s->f->n_in - s->in_place);
   return k < 0 ? -1 : s->f->n_out - s->in_place + k;
@@ -77,8 +80,8 @@ static void place_literal(planner_t *s, const mr_var_t *v) {
   s->p->of_var[v->id] = add_block(s, b);
 }
 
-/* An operand of e, dead after it, whose bytes output o may take: rather the input that becomes it;
-   -1 if there is none. */
+/* The block of an operand whose last use is e and whose bytes output o may take, or -1.  The input
+   that becomes o in place comes before any other operand. */
 static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   int found = -1, output = s->output[e->out[o]->id];
   for (int k = 0; o < MR_INPLACE_OUT && k < e->n_in && k < 8; k++) {
@@ -96,7 +99,8 @@ static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   return found;
 }
 
-/* The input that output o of e becomes, if nobody reads it from equation i on; -1. */
+/* The block of the input that becomes output o of e in place, if no equation from i on reads it; or
+   -1. */
 static int left_behind(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   int output = s->output[e->out[o]->id];
   if (output < 0 || !becomes(s, output)) return -1;
@@ -138,7 +142,7 @@ static void place_eqn(planner_t *s, int i, const mr_call_t *call) {
         add_block(s, (mr_block_t){.bytes = call->scratch_bytes, .first = i, .last = i});
 }
 
-/* ---- offsets: the largest block first, each at the lowest place that is free in its time ---- */
+/* ---- offsets: the largest block first, each at the lowest offset free during its lifetime ---- */
 static int by_size(const void *a, const void *b, void *blocks) {
   const mr_block_t *x = (const mr_block_t *)blocks + *(const int *)a;
   const mr_block_t *y = (const mr_block_t *)blocks + *(const int *)b;
@@ -186,7 +190,8 @@ static void plan_all(planner_t *s, const bool *donate, const mr_call_t *call) {
   for (int i = 0; i < f->n_out; i++) place_literal(s, f->out[i]);
 }
 
-/* An input that another one becomes cannot be read any more when it is copied there. */
+/* Checks counts and avals.  An output in place must not be another input in place: that input may
+   be overwritten before it is copied. */
 static mr_err_t check_in_place(const mr_fn_t *f, int n, mr_diag_t *diag) {
   char a[MR_AVAL_TEXT], b[MR_AVAL_TEXT];
   if (n < 0 || n > f->n_in || n > f->n_out)

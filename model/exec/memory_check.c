@@ -1,15 +1,17 @@
+/* The check of a memory plan.  It replays the graph, and notes for each block the value that was
+   written last; a reader must find its own value there. */
 #include <stdlib.h>
 
 #include "model/exec/memory.h"
 #include "model/ir/op.h"
 
-/* Which value stands in each block, and by whom it was written. */
+/* The present value of each block, and the equation that wrote it. */
 typedef struct walk {
   const mr_memory_plan_t *p;
   const mr_fn_t *f;
-  int *value;              /* by var id: the var whose value it has (reshapes undone) */
-  int *stands;             /* by block: that of the value there, -1: none yet */
-  const mr_eqn_t **writer; /* by block; NULL: it came from outside */
+  int *value;              /* by var id: the var whose value it has, through reshapes */
+  int *stands;             /* by block: the var whose value is there; -1: none yet */
+  const mr_eqn_t **writer; /* by block; NULL: an input or a literal */
 } walk_t;
 
 static void memory_check_put(walk_t *w, const mr_var_t *v, const mr_eqn_t *e) {

@@ -1,4 +1,5 @@
-/* Where a NaN first comes from. */
+/* Finds the call that first gives a NaN: each run with the check on looks at the outputs of every
+   call. */
 #include <math.h>
 
 #include "model/exec/exec_private.h"
@@ -26,7 +27,7 @@ static bool any(mr_dtype_t t, const void *x, int64_t n) {
          (t == MR_BF16 && any_bf16(x, n));
 }
 
-/* Of a device's memory, which the host sees through a copy alone, a piece at a time. */
+/* The same for memory that the host reaches by copies alone, one piece at a time. */
 static bool any_there(const mr_backend_t *b, mr_dtype_t t, const char *x, int64_t n) {
   _Alignas(64) char piece[4096];
   size_t size = mr_dtype_size(t);

@@ -1,3 +1,4 @@
+/* Reads the times that a profiled run has written to its executable. */
 #include "model/exec/profile.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Where the time of an executable goes, equation by equation, beside what each one costs. */
+/* The time that an executable spends in each equation, beside the equation's cost.  Switched on by
+   mr_exec_profile; read it while no run is in progress. */
 #ifndef MR_MODEL_EXEC_PROFILE_H
 #define MR_MODEL_EXEC_PROFILE_H
 
@@ -15,10 +16,11 @@ typedef struct mr_profile_call {
   bool serial;              /* runs on one thread */
 } mr_profile_call_t;
 
-/* Fills call[0,n), in running order, and returns n <= mr_exec_fn(x)->n_eqn: equations that need no
-   kernel are left out. */
+/* Fills call[0,n) in running order and returns n.  Equations without a kernel have no row, so n is
+   at most mr_exec_fn(x)->n_eqn, which is the size that call must have.  Cannot fail. */
 int mr_exec_profile_calls(const mr_exec_t *x, mr_profile_call_t *call);
-/* Runs since the profile was switched on, and their duration from call to return. */
+/* Returns the number of complete runs since the profile was switched on, and writes their duration,
+   from call to return, to *wall_ns. */
 int64_t mr_exec_profile_runs(const mr_exec_t *x, int64_t *wall_ns);
 
 #endif

@@ -1,3 +1,4 @@
+/* Inner executables share the planning of mr_compile; the call that runs them brings the arena. */
 #include "model/exec/sub.h"
 
 #include <stdlib.h>
@@ -9,11 +10,11 @@ mr_err_t mr__sub_create(const mr_call_t *c, const mr_fn_t *f, mr_exec_t **out, m
   if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
   mr_compile_options_t o = *c->options;
   o.in_place = 0;
-  o.donate = NULL; /* what the graph around it gives away is no matter of this one */
+  o.donate = NULL; /* donations are those of the outer graph's inputs */
   o.lender = NULL;
   x->backend = c->backend;
   x->threads = x->backend->threads();
-  x->lent = true; /* the arena is the caller's */
+  x->lent = true; /* the arena is the call's scratch */
   mr_err_t err = mr__exec_plan(x, f, &o, true, diag);
   if (err < 0) {
     mr_exec_destroy(x);
