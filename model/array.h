@@ -27,8 +27,8 @@ mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag);
    the backend's alignment.  It must stay valid until release(arg), which is called once, by the
    thread that drops the last reference to the bytes: the array, or a run in flight that uses it.
    Until then only a run that the array is donated to writes there.  The caller drops the array.
-   NULL on failure, without a call of release: MR_ERR_CONFIG names the alignment, or MR_ERR_NOMEM.
-   */
+   NULL on failure, without a call of release: MR_ERR_CONFIG names the alignment, or
+   MR_ERR_NOMEM. */
 mr_array_t *mr_array_over(const struct mr_backend *device, mr_aval_t aval, void *data,
                           void (*release)(void *arg), void *arg, mr_diag_t *diag);
 mr_array_t *mr_array_keep(mr_array_t *a); /* takes one more reference; returns a, cannot fail */

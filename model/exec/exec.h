@@ -77,8 +77,8 @@ void mr_exec_check_nans(mr_exec_t *x, bool on);
    it. */
 const mr_eqn_t *mr_exec_nan(const mr_exec_t *x);
 
-/* Switches the timing of each call (read by profile.h) and sets all times to zero.  Off at first.
-   */
+/* Switches the timing of each call (read by profile.h) and sets all times to zero.  Off at
+   first. */
 void mr_exec_profile(mr_exec_t *x, bool on);
 
 MR_END_DECLS
