@@ -1,7 +1,7 @@
-/* What flows: a reference-counted buffer from a pool.
+/* What flows over an edge: a reference-counted buffer from a pool.
 
-   A pool's buffers are made when the specs settle; nothing is allocated on
-   the hot path.  A buffer that nobody refers to is free again. */
+   A pool's buffers are made when the graph is wired; nothing is allocated on the hot path.  A
+   buffer without a reference is free. */
 #ifndef MR_PIPELINE_BUFFER_H
 #define MR_PIPELINE_BUFFER_H
 
@@ -17,56 +17,63 @@ typedef struct mr_pool mr_pool_t;
 
 /* What a batch holds of one field. */
 typedef struct mr_buf_field {
-  void *data;      /* the records' values one after the other, number i of an even field at
-                      i * mr_field_bytes; 64-aligned, of a link's buffer 8-aligned */
+  void *data;      /* the records' values in order, value i of an even field at i * mr_field_bytes;
+                      64-aligned, 8-aligned in a buffer from a link */
   int64_t *offset; /* ragged: [B+1], record i has the rows [offset[i],offset[i+1]), offset[0] is 0;
                       NULL: even */
 } mr_buf_field_t;
 
 typedef struct mr_buf {
-  void *data;  /* 64-aligned, of a link's buffer 8-aligned; BATCHES: field[0].data */
+  void *data;  /* 64-aligned, 8-aligned in a buffer from a link; BATCHES: field[0].data */
   size_t cap;  /* bytes from data on; BATCHES: in all fields */
   size_t size; /* bytes in use; BATCHES: of all fields' values */
-  mr_buf_field_t field[MR_FIELDS_MAX]; /* BATCHES: [n_fields of the spec]; NULLs behind them */
+  mr_buf_field_t field[MR_FIELDS_MAX]; /* BATCHES: [n_fields of the spec]; the rest is NULL */
   int64_t seq;       /* number on its edge, from 0 (from the resumed batch after a resume) */
   int64_t epoch;     /* from 0 */
   int64_t position;  /* position in the sampler's order after this buffer: resume here */
-  int32_t first;     /* slot of the whole batch that slot 0 is: not 0 where hosts share batches */
+  int32_t first;     /* slot of the whole batch at which slot 0 lies: above 0 where hosts share
+                        batches */
   int32_t n;         /* records in use, [0,B] */
   uint32_t flags;    /* MR_BUF_* */
-  int32_t *label;    /* [B] values of the only field that is a label (mr_spec_label); else NULL */
-  uint64_t *key;     /* [B] record ids within the source; NULL but for BATCHES, as draw, excluded */
-  uint64_t *draw;    /* [B] hash of the record's augmentation draws, 0 without any */
-  uint8_t *excluded; /* [B] not 0: the record keeps its slot but weighs nothing: skip-records= names
-                       it, or it is a hole.  Its values are zeros, no rows and MR_LABEL_NONE */
-  int64_t *word;     /* [n_words of the spec] state of the walk after this buffer; where there are
-                        any, resume with them */
-  mr_atomic_int_t refs; /* owners; the last unref (acq_rel) comes after the accesses of all */
+  int32_t *label;    /* [B] values of the only label field (mr_spec_label); else NULL */
+  uint64_t *key;     /* [B] record ids within the source; key, draw and excluded are NULL unless
+                        BATCHES */
+  uint64_t *draw;    /* [B] hash of the record's random draws, 0 without any */
+  uint8_t *excluded; /* [B] not 0: the record keeps its slot with zero weight, because skip-records=
+                        names it or it is a hole.  Its values are zeros, no rows and
+                        MR_LABEL_NONE */
+  int64_t *word;     /* [n_words of the spec] state of the walk after this buffer, to resume from;
+                        NULL without words */
+  mr_atomic_int_t refs; /* references; the last unref (acq_rel) follows all accesses */
   mr_pool_t *pool;
 } mr_buf_t;
 
-/* Bytes of the first n records' values of batch b. */
+/* Bytes of the first n records' values in batch b of this spec, n in [0,b->n].  Cannot fail. */
 size_t mr_buf_bytes(const mr_spec_t *spec, const mr_buf_t *b, int n);
 
-/* Copies n records of batch `from`, from slot `at` on, behind the to->n records that `to` holds:
-   values, keys, draws and marks; counts them in to->n and to->size.  Both are of fields that look
-   alike, and there is room. */
+/* Appends records [at,at+n) of batch `from` to the to->n records in `to`: values, keys, draws and
+   exclusion marks; updates to->n and to->size.  Both batches have fields that are alike
+   (mr_field_alike), and `to` has room: neither is checked. */
 void mr_buf_append(const mr_spec_t *spec, const mr_buf_t *from, int at, int n, mr_buf_t *to);
 
-/* A pool of n buffers for one edge's spec.
-   Memory is mapped lazily: a buffer never used costs no resident memory.
-   NULL when memory is short. */
+/* A pool of n buffers for an edge with this spec.  The caller destroys it with mr_pool_destroy,
+   unless it hands it to a graph (mr_use_pool).  Memory is mapped lazily: a buffer never used costs
+   no resident memory.  NULL without memory, or for more bytes than an address space has. */
 mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n);
-/* The same in memory that another process can map: what a link on one host gives on in place. */
+/* The same, with the same owner, in shared memory (a sealed memfd), which a link on this host
+   passes on in place.  NULL also where the kernel gives no memfd. */
 mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n);
-void mr_pool_destroy(mr_pool_t *p); /* all buffers must be back; NULL is fine */
+void mr_pool_destroy(mr_pool_t *p); /* every buffer must be back; NULL is fine */
 
-/* A free buffer with one reference, all fields but data reset; NULL if none is
-   free now.  Any thread. */
+/* A free buffer with one reference, which the caller releases with mr_buf_unref or gives on.  size,
+   seq, epoch, position, first, n and flags are 0; values, keys and marks are those of its last use.
+   NULL if no buffer is free now.  Any thread; never blocks. */
 mr_buf_t *mr_pool_get(mr_pool_t *p);
 
-mr_buf_t *mr_buf_ref(mr_buf_t *b); /* returns b */
-void mr_buf_unref(mr_buf_t *b);    /* the last one gives it back; NULL is fine */
+/* adds a reference, which the caller drops with mr_buf_unref; returns b; any thread */
+mr_buf_t *mr_buf_ref(mr_buf_t *b);
+/* drops a reference, the last one returns b to its pool; any thread; NULL is fine */
+void mr_buf_unref(mr_buf_t *b);
 
 MR_END_DECLS
 

@@ -1,8 +1,9 @@
-/* What a source does with records that are bad or not wanted.
+/* How a source treats bad and excluded records.
 
-   A source takes part by an mr_care_t in its state (mr_stage_def_t.care is its offset), the rows
-   MR_CARE_OPTS among its settings, and, where care->lenient is set, by failing in fetch instead of
-   open for records that cannot be read or are none.  The rest is done around its fetch. */
+   A source takes part with an mr_care_t in its state (mr_source_def_t.care is the offset) and the
+   rows MR_CARE_OPTS among its settings.  Where care->lenient is set, it reports unreadable and
+   invalid records from fetch instead of failing in open.  A wrapper around fetch (care_fetch.c)
+   does the rest. */
 #ifndef MR_PIPELINE_CARE_H
 #define MR_PIPELINE_CARE_H
 
@@ -10,26 +11,27 @@
 
 #include "pipeline/opt.h"
 
-/* Set in mr_buf_t.key for a record that skip-records= left out; its label is MR_LABEL_NONE. */
+/* Set in mr_buf_t.key of a record that skip-records= excludes; its label is MR_LABEL_NONE. */
 #define MR_KEY_SKIPPED (UINT64_C(1) << 63)
 
 typedef struct mr_care {
   const char *skip, *on_bad, *file; /* settings */
   int64_t seed;
-  bool lenient;                         /* set before plan: bad records are fetch's matter */
-  int64_t n_skipped, n_replaced, n_bad; /* after close: how often, how often, how many */
+  bool lenient;                         /* set before plan: fetch, not open, reports bad records */
+  int64_t n_skipped, n_replaced, n_bad; /* set by close: exclusions, replacements, distinct bad
+                                           records */
   struct mr__care *rt;
 } mr_care_t;
 
-/* The end of a sentence about a bad record that fails a run under on-bad=fail. */
+/* Ends the sentence about a bad record that fails a run under on-bad=fail. */
 #define MR_ON_BAD_ADVICE "; on-bad=skip-replace or on-bad=quarantine:N uses another one instead"
 
-/* True if skip-records= of the source s leaves out the record of this key (mr_rec_t.key).  While
-   the graph runs. */
 struct mr_stage;
+/* True if skip-records= of source s excludes the record with this key (mr_rec_t.key); false if it
+   does not, or s is no source with an mr_care_t.  While the graph runs; any thread. */
 bool mr_care_leaves_out(const struct mr_stage *s, uint64_t key);
 
-/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format would give each value of these rows a line of its own. */
 /* clang-format off */
 #define MR_CARE_OPTS(state, member)                                                               \
   {.name = "skip-records", .type = MR_OPT_STR, .offset = offsetof(state, member.skip),            \

@@ -1,6 +1,8 @@
-/* What a process resumes from when it has died is kept by a few stages: a checkpoint, the state of
-   a ledger, a link out (whose other end keeps it).  They say in open that they will, and then, once
-   it is durable, that earlier buffers need not come again. */
+/* Commits: which buffers a process that dies will not need again.
+
+   A few stages keep what a new process resumes from: a checkpoint, the state of a ledger, a link
+   out (whose other end keeps it).  Each announces this in open and, once the state is durable,
+   commits the earlier buffers of its inputs. */
 #ifndef MR_PIPELINE_COMMIT_H
 #define MR_PIPELINE_COMMIT_H
 
@@ -8,16 +10,16 @@
 
 MR_BEGIN_DECLS
 
-/* In open: this stage keeps what the streams before it resume from.  Of several such stages behind
-   a stream the last one counts. */
+/* In open: announces that this stage keeps what the streams before it resume from.  Of several such
+   stages along a stream the one furthest downstream counts. */
 void mr_commits(mr_stage_t *s);
-/* The buffers before number at an input port of stage `of` (the stage itself or one before it) need
-   not come again.  Not from several workers.  number < 0, or a port that nothing leads to: nothing
-   is said. */
+/* Commits the buffers before `number` at an input port of stage `of` (the stage itself or one
+   before it).  One worker of s calls it at a time.  Does nothing for number < 0 or an unconnected
+   port. */
 void mr_commit(mr_stage_t *s, const char *of, int port, int64_t number);
-/* The buffers before this one of output 0 need not come again; -1: no stage behind it keeps
-   anything.  Any thread, after every stage is open; a stage without inputs is woken when it
-   changes. */
+/* The number before which the buffers of output 0 are committed; -1 if no stage downstream keeps
+   anything.  Any thread, once every stage is open; when the number changes, a stage without inputs
+   is woken. */
 int64_t mr_committed(const mr_stage_t *s);
 
 MR_END_DECLS

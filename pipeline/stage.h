@@ -1,14 +1,14 @@
 /* A stage: one constant, one file, one line in its folder's list.def.
 
-   The constant holds what every stage has, and points to the members of its kind, each of which is
-   described with its calls in a header of its own:
+   The constant holds what every stage has, and points to the members of its kind.  A header for
+   each kind describes these members with their calls:
 
    | kind   | runs                                                        | header         |
    | ------ | ----------------------------------------------------------- | -------------- |
-   | source | fetches records by number                                   | stage_source.h |
-   | order  | says which record stands at a position: shuffle, slice, mix | stage_order.h  |
+   | source | fetches records by index                                    | stage_source.h |
+   | order  | maps a position to one of an input: shuffle, slice, mix     | stage_order.h  |
    | map    | makes one record of one record                              | stage_map.h    |
-   | filter | says which records stay                                     | stage_filter.h |
+   | filter | decides which records stay                                  | stage_filter.h |
    | join   | makes one record of several: zip                            | stage_join.h   |
    | walk   | gives records one after the other: interleave               | stage_walk.h   |
    | step   | works on buffers in threads of its own: batch, sinks        | stage_step.h   |
@@ -17,10 +17,10 @@
    step stage (batch), which runs it (pipeline/chain.h).  A stage is of one kind; only an order may
    also be a walk.
 
-   A record stream is *indexable* (grain's MapDataset): a function of any position >= 0, of which
-   an epoch has n_records; some positions may be holes.  Or it is *sequential* (grain's
-   IterDataset): a walk with a few numbers as its state.  Filters, maps and joins of sequential
-   streams are sequential; a stage that is both an order and a walk (mix) is what its inputs are. */
+   A record stream is *indexable* (grain's MapDataset): a function of any position >= 0, of which an
+   epoch has n_records; some positions may be holes.  Or it is *sequential* (grain's IterDataset): a
+   walk with a few numbers as its state.  Filters, maps and joins of sequential streams are
+   sequential; a stage that is both an order and a walk (mix) is what its inputs are. */
 #ifndef MR_PIPELINE_STAGE_H
 #define MR_PIPELINE_STAGE_H
 
@@ -42,16 +42,16 @@ typedef struct mr_stage mr_stage_t;
 /* The value of one field of a record. */
 typedef struct mr_value {
   void *data;   /* row-major; aligned for its dtype */
-  int64_t rows; /* ragged: of its first dimension, in [0,dim[0] of the field]; means nothing else */
+  int64_t rows; /* ragged: rows of the first dimension, in [0,dim[0] of the field]; else unused */
 } mr_value_t;
 
 /* One record on its way through a chain. */
 typedef struct mr_rec {
-  mr_value_t *field;      /* [n_fields] of the spec that the record has: of an input or output */
+  mr_value_t *field;      /* [n_fields], as the spec of the input or output says */
   uint64_t key;           /* record id within the source */
   uint64_t draw;          /* hash of the draws so far: mr_draw_note */
   mr_philox_t *rng;       /* the record's own generator; NULL without a seed */
-  struct mr_draws *draws; /* where draws are noted in words (pipeline/trace.h); NULL: nowhere */
+  struct mr_draws *draws; /* where draws are noted in words (pipeline/trace.h); NULL: not noted */
   bool skipped;           /* skip-records= excludes it: mr_buf_t.excluded */
 } mr_rec_t;
 
@@ -59,10 +59,10 @@ typedef struct mr_port_def {
   const char *name;
   mr_flow_t flow; /* MR_FLOW_NONE: any */
   bool optional;  /* may stay unconnected */
-  bool lossy;     /* input: when its ring is full the oldest buffers go, and the stage before never
-                     waits for this one.  For what is only watched */
-  bool leaves;    /* input: buffers go on to other processes, so that they are best made in memory
-                     that those can map */
+  bool lossy;     /* input: when its ring is full the oldest buffers are dropped, so that the stage
+                     upstream never waits for this one.  For observers */
+  bool leaves;    /* input: buffers go to other processes, so they are best made in memory that
+                     those can map */
 } mr_port_def_t;
 
 /* The members of each kind: pipeline/stage_KIND.h. */
@@ -75,7 +75,7 @@ typedef struct mr_walk_def mr_walk_def_t;
 typedef struct mr_step_def mr_step_def_t;
 
 typedef struct mr_stage_def {
-  const char *name;  /* said by graph files, logs and metrics */
+  const char *name;  /* names the stage in graph files, logs and metrics */
   const char *help;  /* one sentence, ends with a period */
   const char *needs; /* optional libraries (base/feature.h) without which the rest of this row is
                         empty and a graph that names the stage is refused; NULL: none */
@@ -84,10 +84,11 @@ typedef struct mr_stage_def {
   size_t state_sz; /* bytes, zeroed, then filled with the settings before plan */
 
   /* Settles the output specs (s->out_spec[i]) from the input specs (s->in_spec[i]); allocates
-     nothing outside the state.  Fails with MR_ERR_SHAPE or MR_ERR_CONFIG. */
+     nothing outside the state.  MR_OK, or a failure by mr_stage_fail, most often MR_ERR_SHAPE or
+     MR_ERR_CONFIG.  May run more than once. */
   mr_err_t (*plan)(mr_stage_t *s);
   mr_err_t (*open)(mr_stage_t *s); /* takes memory, files, devices; NULL: takes none */
-  void (*close)(mr_stage_t *s);    /* gives back, also after a failed open or none */
+  void (*close)(mr_stage_t *s);    /* gives back; runs after open, also if open failed */
 
   /* One of these, or order and walk (mr_stage_def_check).  They live as long as the constant. */
   const mr_source_def_t *source;
@@ -98,28 +99,28 @@ typedef struct mr_stage_def {
   const mr_walk_def_t *walk;
   const mr_step_def_t *step;
 
-  /* A family of stages, which differ in their settings: one setting, `chosen_by`, says which of
-     them it is (train-step model=mlp).  choose gives the definition that a value of it stands for,
-     NULL meaning none was given: of the same name and ports, static; or NULL, with what to write
-     instead in hint[0,n), or "".  The setting is one of every definition. */
+  /* A family of stages that one setting, `chosen_by`, tells apart (train-step model=mlp).  choose
+     returns the definition for a value of it, or for NULL if it is not given: static, of the same
+     name and ports; or NULL for an unknown value, with a hint what to write instead in hint[0,n),
+     or "". Every definition has the setting. */
   const char *chosen_by;
   const struct mr_stage_def *(*choose)(const char *value, char *hint, size_t n);
 
-  /* After close: a failure makes a run fail in which nothing else has.  NULL: never. */
+  /* After close: a failure makes a run fail that succeeded otherwise.  NULL: never. */
   mr_err_t (*verdict)(mr_stage_t *s);
 
-  /* One line for people when the run is over (after close; state still stands) into text[0,n);
-     left empty: nothing is said.  NULL: never says anything. */
+  /* After close, with the state still there: one line about the run into text[0,n), or "" for no
+     line.  NULL: no line. */
   void (*report)(mr_stage_t *s, char *text, size_t n);
 } mr_stage_def_t;
 
 /* MR_OK, or MR_ERR_CONFIG with a sentence that names the stage and the member at fault: a
-   definition without a name or a kind, of kinds that do not go together, without the function of
+   definition without a name or a kind, of kinds that exclude each other, without the function of
    its kind, with ports that its kind cannot have, or with a setting outside its state.  diag may be
    NULL. */
 mr_err_t mr_stage_def_check(const mr_stage_def_t *def, mr_diag_t *diag);
 
-/* A running (or planned) stage; with workers=N one mr_stage_t a worker, state shared. */
+/* A planned or running stage; with workers=N one mr_stage_t for each worker, state shared. */
 struct mr_stage {
   const mr_stage_def_t *def;
   const char *name;      /* unique in the graph: name=..., or def->name plus a number */
@@ -127,42 +128,44 @@ struct mr_stage {
   int worker, n_workers; /* worker in [0,n_workers) */
   mr_spec_t in_spec[MR_MAX_PORTS], out_spec[MR_MAX_PORTS];
   bool in_linked[MR_MAX_PORTS], out_linked[MR_MAX_PORTS];
-  mr_diag_t *diag;           /* where this stage's thread tells failures: mr_stage_fail */
-  int64_t start_position;    /* where a resumed stream goes on; set before open, 0 else */
+  mr_diag_t *diag;           /* where this stage's thread reports failures: mr_stage_fail */
+  int64_t start_position;    /* where a resumed stream continues; set before open, else 0 */
   int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
-                                stage goes there by itself */
-  int64_t start_record;      /* above 0: the first buffer begins with this record of the stream of
-                                batches, from 0, instead; those of empty batches do not count */
-  const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: none are known */
+                                stage seeks there itself */
+  int64_t start_record;      /* above 0: the first buffer begins at this record of the stream of
+                                batches, from 0, instead; records of empty batches do not count */
+  const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: unknown */
   int n_start_words;
   uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */
-  bool has_default_seed; /* the pipeline has a seed, from which this stage's own one follows as */
-  uint32_t default_seed; /* grain derives it */
+  bool has_default_seed; /* the pipeline has a seed, from which default_seed */
+  uint32_t default_seed; /* follows as in grain */
   int64_t holds;         /* plan may set it: buffers that a worker keeps while it waits for more, 0
-                            stands for 1; pools are made so much larger */
+                            counts as 1; pools grow by that number */
   uint16_t
-      writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of
-                 field f of output 0, for which it is given room (stage_source.h, stage_map.h) */
+      writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of field f
+                 of output 0 into room that it is given (stage_source.h, stage_map.h) */
   uint8_t from[MR_FIELDS_MAX]; /* map, join: set by mr_field_from */
-  uint16_t reads;       /* filter: plan may set it, bit f: keep looks at field f (stage_filter.h) */
-  size_t scratch_bytes; /* map: plan may set it, bytes that each worker has for itself at */
-  void *scratch;        /* scratch, 64-aligned, for the time of a call; NULL where it set none */
+  uint16_t reads;       /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
+  size_t scratch_bytes; /* map: plan may set it: bytes of scratch */
+  void *scratch;        /* each worker's own, 64-aligned, valid during a call; NULL if scratch_bytes
+                           is 0 */
   int waits;            /* mr_waits_t: the stage may set it before mr_wait_fds */
-  int64_t base_seed;    /* plan sets it (-1): stages after this one derive their seeds from it */
+  int64_t base_seed;    /* plan may set it (else -1): stages downstream derive their seeds from
+                           it */
   struct mr_runtime *rt; /* the scheduler's side */
 };
 
-/* True if the setting at this offset of the state was given. */
+/* True if the graph sets the setting at this offset of the state; false for a default. */
 bool mr_setting_given(const mr_stage_t *s, size_t offset);
 
-/* In plan of a stage with a setting `field`: the number of the field of input 0 that it works on:
-   the one of this name, or where name is NULL, the only one that fits.  MR_ERR_SHAPE with a
-   sentence if there is none, if it does not fit, or if several do.  wants: what fits, "u8 pictures
-   in CHW or HWC". */
+/* In plan of a stage with a setting `field`: the index of the field of input 0 that it works on,
+   the one called name or, if name is NULL, the only one that fits.  MR_ERR_SHAPE (< 0) with a
+   sentence if the field is missing or does not fit, or if several do.  wants: what fits, "u8
+   pictures in CHW or HWC". */
 typedef bool mr_field_fits_fn(const mr_field_t *f);
 int mr_field_choose(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, const char *wants);
 
-/* Fails with "STAGE: sentence". */
+/* Fails with "STAGE: sentence" in s->diag; returns code. */
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

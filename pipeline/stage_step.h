@@ -1,6 +1,9 @@
 /* A step stage: works on buffers, in a thread of its own or in workers=N threads; and the calls for
-   its step function.  Calls for one that reads records are in pipeline/chain.h, for one that keeps
-   what a process would resume from in pipeline/commit.h. */
+   its step function.  pipeline/chain.h has the calls to read records, pipeline/commit.h those to
+   keep what a process resumes from.
+
+   Unless stated otherwise a call is for the thread of its stage (one worker), while the graph
+   runs. */
 #ifndef MR_PIPELINE_STAGE_STEP_H
 #define MR_PIPELINE_STAGE_STEP_H
 
@@ -9,80 +12,93 @@
 MR_BEGIN_DECLS
 
 struct mr_step_def {
-  /* One burst.  MR_OK: did something.  MR_AGAIN: wait for a port.  MR_END: over.  < 0: failed. */
+  /* Runs one burst.  MR_OK: did something, call again.  MR_AGAIN: no data or no room at a port now;
+     the scheduler calls again after news.  MR_END: this worker is done.  < 0: failed, which ends
+     the graph.  Never called by two threads for one worker. */
   mr_err_t (*run)(mr_stage_t *s);
-  bool parallel; /* may run in workers=N threads (a setting every such stage gets) */
+  bool parallel; /* may run in workers=N threads (every such stage gets that setting) */
 
-  /* What buffer number >= 0 of output 0 begins with: the number of a buffer of input 0, where that
-     has records their position (0: start_number says all); own[0,n_words) is what this stage keeps
-     before it.  Or, where input 0 is by_record, *record above 0, and number 0.  After plan.  -1: it
-     does not follow from the number alone.  NULL: a buffer out for each one in. */
+  /* What buffer `number` >= 0 of output 0 begins with.  Returns the number of a buffer of input 0
+     or, if that input has records, a position (0: start_number alone suffices); own[0,n_words) gets
+     this stage's state before that buffer.  Where input 0 is by_record, it may set *record above 0
+     instead, and return 0.  Returns -1 if the number alone does not decide.  After plan.  NULL: one
+     buffer out for each one in. */
   int64_t (*seek)(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record);
-  int n_words; /* numbers of state that it adds before those of the buffers it takes, the last of
-                  them the number of the buffer it resumes with */
+  int n_words; /* numbers of state that it puts before those of the buffers it takes; the last one
+                  is the number of the input buffer it resumes with */
 
-  bool publishes; /* gives to subscribers outside the graph and waits for none: mr_set_dropped */
+  bool publishes; /* gives to subscribers outside the graph without waiting for them:
+                     mr_set_dropped */
   bool outside;   /* the other end of its stream is in another process, which its setting "peer" may
-                     name: without inputs it waits for that one's buffers, else for room there */
+                     name: without inputs it waits for buffers from there, else for room there */
 };
 
 /* ---- buffers; none of the first four calls blocks ---- */
-/* Up to n buffers in order; the caller owns them. */
+/* Takes up to n buffers in order and returns how many, [0,n]; the caller owns them.  0: none now,
+   or the port is not linked. */
 size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n);
-/* Buffers that mr_give takes now, [0,MR_BURST]. */
+/* How many buffers mr_give takes now, [0,MR_BURST]; MR_BURST if the port is not linked. */
 size_t mr_room(mr_stage_t *s, int port);
-/* n <= room; ownership passes on to every consumer of the port; without one they are released. */
+/* Gives n <= mr_room buffers and their references to every consumer of the port; without one they
+   are released. */
 void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n);
-/* AGAIN, or END once every input is over (or every linked output is gone). */
+/* For a step without work: MR_AGAIN; MR_END once every input is over, or every linked output is
+   gone; MR_ERR_CANCEL once the graph failed or was cancelled. */
 mr_err_t mr_idle(mr_stage_t *s);
 
-/* What a stage waits for, where its ports do not tell. */
+/* What a stage waits for, if its ports do not show it. */
 typedef enum mr_waits { MR_WAITS_PORTS, MR_WAITS_INPUT, MR_WAITS_ROOM } mr_waits_t;
 
-/* For a stage that also waits for file descriptors, whose step then returns MR_OK: news changes
-   with everything that the stage may wait for in the graph; wait_fds returns once it is no longer
-   seen (what it was before the stage last looked around), a descriptor is ready, or ms have passed.
-   n in [0,MR_WAIT_FDS].  The time counts as s->waits says. */
+/* For a stage that also waits for file descriptors; its step then returns MR_OK.  mr_news returns a
+   number that changes with everything in the graph that the stage may wait for.  mr_wait_fds blocks
+   until that number differs from `seen` (its value before the stage last inspected its ports), one
+   of fd[0,n) is ready, or ms have passed (0: at once, < 0: no limit); n in [0,MR_WAIT_FDS].
+   s->waits says how the time is counted.  MR_OK, also when the graph is cancelled; MR_ERR_IO with a
+   sentence if the process has no descriptor left to wait with. */
 struct pollfd;
 uint64_t mr_news(const mr_stage_t *s);
 mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms);
 
-/* In open: the buffers that this stage gives at a port come from p, which the graph then owns. */
+/* In open: replaces the pool of the buffers that this stage gives at a port.  The graph then owns
+   p. */
 void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p);
 
-/* Buffers that a lossy input has let go so far.  Any thread. */
+/* Buffers dropped at a lossy input so far, [0,...).  Any thread. */
 int64_t mr_lost(const mr_stage_t *s, int port);
 
-/* For publishing stages: messages dropped so far because subscribers were slow.
-   Telemetry tells the sum over all stages as publish_dropped. */
+/* For publishing stages: reports the messages dropped so far because subscribers were slow.
+   Telemetry adds them up over all stages as publish_dropped. */
 void mr_set_dropped(mr_stage_t *s, int64_t n);
 
-/* Of a stage that is the end of a link: the numbers before which its buffers are released and
-   committed (links/link.h), each call's no less than those of the call before. */
+/* For the end of a link: reports the numbers before which its buffers are released and committed
+   (links/link.h); neither may decrease. */
 void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed);
 
-/* Blocking forms: MR_OK; MR_END when upstream is over (pull) or every consumer is gone (push,
-   fresh); MR_ERR_CANCEL when the graph failed or was cancelled.  push always owns b. */
+/* Blocking forms.  MR_OK.  MR_END: upstream is over or the port is not linked (pull), every
+   consumer is gone (push, fresh).  MR_ERR_CANCEL: the graph failed or was cancelled.  The caller
+   owns what pull and fresh return; push takes over b whatever it returns. */
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out);
 mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b);
-mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer of the port's pool */
-/* Waits until every consumer has let go of what was given at the port, and of what that points to.
-   For stages of one worker, which holds no buffer of the port.  MR_OK or MR_ERR_CANCEL. */
+mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer from the port's pool */
+/* Blocks until every consumer has released what was given at the port, and with it what that points
+   to.  For stages of one worker, which itself holds no buffer of the port.  MR_OK or
+   MR_ERR_CANCEL. */
 mr_err_t mr_all_back(mr_stage_t *s, int port);
 
-/* Says why this stage ends without having given a buffer, as a clause that follows a colon; kept
-   for the report of the run and for the stages behind.  Once, by one worker, before it ends. */
+/* Reports why this stage ends without having given a buffer, as a clause that follows a colon; kept
+   for the run's report and for the stages downstream.  Once, by one worker, before it ends. */
 void mr_gave_nothing(mr_stage_t *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Once mr_pull has returned MR_END for the port: what the nearest stage before it that gave nothing
-   said, as "STAGE gave nothing: why" into text[0,n); "" if none did. */
+/* After mr_pull has returned MR_END for the port: why nothing came, "STAGE gave nothing: why" from
+   the nearest stage upstream that reported it, into text[0,n); "" if none did. */
 void mr_nothing_came(const mr_stage_t *s, int port, char *text, size_t n);
 
-bool mr_stopping(const mr_stage_t *s); /* an orderly stop was asked for (Ctrl-C) */
+/* true after an orderly stop was requested (Ctrl-C); any thread */
+bool mr_stopping(const mr_stage_t *s);
 
-/* Workers that take turns: waits until *turn is number.  MR_OK; MR_END when the graph stops or
+/* For workers that take turns: blocks until *turn is number.  MR_OK; MR_END when the graph stops or
    every consumer of output 0 is gone; MR_ERR_CANCEL. */
 mr_err_t mr_turn_wait(mr_stage_t *s, mr_atomic_i64_t *turn, int64_t number);
-void mr_turn_pass(mr_stage_t *s, mr_atomic_i64_t *turn); /* to the next number; wakes its worker */
+void mr_turn_pass(mr_stage_t *s, mr_atomic_i64_t *turn); /* adds 1 to *turn and wakes the workers */
 
 MR_END_DECLS
 

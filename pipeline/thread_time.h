@@ -1,4 +1,4 @@
-/* What the kernel says about a thread's time. */
+/* The kernel's account of a thread's time. */
 #ifndef MR_PIPELINE_THREAD_TIME_H
 #define MR_PIPELINE_THREAD_TIME_H
 
@@ -6,11 +6,11 @@
 
 typedef struct mr_thread_time {
   int64_t cpu_ns;   /* ran */
-  int64_t delay_ns; /* was pushed aside while it ran, and waited for a processor */
+  int64_t delay_ns; /* was preempted, and waited for a processor */
 } mr_thread_time_t;
 
-/* Of a thread of this process by its kernel id; about 20 us.  Zeros if it is gone or the kernel
-   does not say. */
+/* Times of a thread of this process by its kernel id; both 0 if the thread has ended or the kernel
+   does not tell.  Any thread; takes about 20 us. */
 mr_thread_time_t mr_thread_time(int tid);
 
 #endif

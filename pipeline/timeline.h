@@ -11,11 +11,13 @@
 
 typedef struct mr_graph mr_graph_t;
 
-/* Switches it on, before start: events kept a worker, a power of two (32 bytes each). */
+/* Switches the timeline on, before start: events kept for each worker, a power of two (32 bytes
+   each). */
 void mr_timeline_keep(mr_graph_t *g, int events);
 
-/* After join: writes a Chrome trace.  A thread is a worker; a slice is named after the number of
-   the buffer that it worked on, arrows follow a buffer from stage to stage. */
+/* After join: writes a Chrome trace.  A worker is a thread of the trace; a slice is named after the
+   number of the buffer that it worked on, arrows follow a buffer from stage to stage.  Write errors
+   stay in `to` (ferror). */
 void mr_timeline_write(const mr_graph_t *g, FILE *to);
 
 #endif

@@ -7,16 +7,16 @@ typedef enum mr__event_kind { MR__TOOK, MR__GAVE, MR__STARVES, MR__BLOCKS } mr__
 
 typedef struct mr__event {
   int64_t at_ns;
-  int64_t what; /* number of the first buffer; of a wait: how long, ns */
+  int64_t what; /* number of the first buffer; for a wait its duration, ns */
   int64_t position;
-  uint16_t n, stride; /* buffers, and from one number to the next */
+  uint16_t n, stride; /* buffers, and the step from one number to the next */
   uint16_t port;
   uint16_t kind; /* mr__event_kind_t */
 } mr__event_t;
 
 _Static_assert(sizeof(mr__event_t) == 32, "memory of a timeline is said in events");
 
-/* One worker's; written by it alone, read when it has ended. */
+/* One worker's events; written by that worker alone, read after it has ended. */
 typedef struct mr__timeline {
   uint64_t n;   /* events so far */
   uint64_t cap; /* a power of two */

@@ -1,4 +1,4 @@
-/* Watching the records of a graph: where each comes from and what was drawn for it. */
+/* Traces the records of a graph: where each comes from and what was drawn for it. */
 #ifndef MR_PIPELINE_TRACE_H
 #define MR_PIPELINE_TRACE_H
 
@@ -6,9 +6,9 @@
 
 enum { MR_DRAWS_MAX = 64, MR_LEAVES_MAX = 16 };
 
-/* What maps noted with mr_draw_note for one record, in order; more than fit are not kept. */
+/* What maps noted with mr_draw_note for one record, in order; the first MR_DRAWS_MAX are kept. */
 typedef struct mr_draws {
-  const mr_stage_t *now; /* whose turn it is */
+  const mr_stage_t *now; /* the stage that runs now */
   int n;
   struct {
     const mr_stage_t *stage;
@@ -16,31 +16,35 @@ typedef struct mr_draws {
   } row[MR_DRAWS_MAX];
 } mr_draws_t;
 
-/* A record of a source that went into a record of a batch; several for zip. */
+/* A source's record that went into a record of a batch; zip has several. */
 typedef struct mr_leaf {
   mr_stage_t *source;
   int64_t index;
-  const mr_rec_t *rec; /* as the source gave it; NULL if nothing is fetched */
+  const mr_rec_t *rec; /* as the source gave it; NULL if records are only found */
 } mr_leaf_t;
 
 typedef struct mr_trace {
   int slot;              /* in the batch */
-  const mr_rec_t *rec;   /* as it goes into the batch; NULL if nothing is fetched */
+  const mr_rec_t *rec;   /* as it goes into the batch; NULL if records are only found */
   const mr_spec_t *spec; /* of rec */
   int n_leaves;
   mr_leaf_t leaf[MR_LEAVES_MAX];
   const mr_draws_t *draws;
 } mr_trace_t;
 
-/* Called by the workers of the stages that make batches, for one batch after the other each.  What
-   it returns is the record's key in the batch, also where later stages make other batches of it. */
+/* Called for each record by the workers of the stages that make batches, batch after batch in each
+   worker; several workers may call at once.  *t and what it points to live until the call returns.
+   Returns the key that the record gets in the batch, which later stages that regroup batches pass
+   on. */
 typedef uint64_t (*mr_trace_fn)(void *ctx, const mr_trace_t *t);
 
-/* Before start.  only: records are found but neither fetched nor made, batches hold no data, and
-   sources are opened only if a filter must look at their records. */
+/* Sets the tracer, before start.  fn and ctx must live until the graph is joined.  only: records
+   are found but neither fetched nor made, batches hold no data, and sources are opened only if a
+   filter must inspect their records. */
 void mr_graph_trace(mr_graph_t *g, mr_trace_fn fn, void *ctx, bool only);
 
-/* A draw in words, "flip: mirrored"; the number where the stage has no words for it. */
+/* Draw i in [0,d->n) in words, "flip: mirrored", into text[0,n); its number where the stage has no
+   words. */
 void mr_draw_text(const mr_draws_t *d, int i, char *text, size_t n);
 
 #endif
