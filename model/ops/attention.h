@@ -1,4 +1,4 @@
-/* What attention and its backward pass say to backends. */
+/* What backends need to know of attention and its backward pass.  Implemented in attention.c. */
 #ifndef MR_MODEL_OPS_ATTENTION_H
 #define MR_MODEL_OPS_ATTENTION_H
 
@@ -10,7 +10,7 @@ typedef struct mr_attention_sizes {
   bool packed;
 } mr_attention_sizes_t;
 
-/* e: attention or attention_vjp. */
+/* Returns the sizes of e's operands; e is an attention or attention_vjp.  Cannot fail. */
 mr_attention_sizes_t mr__attention_sizes(const mr_eqn_t *e);
 
 #endif

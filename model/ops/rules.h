@@ -1,4 +1,6 @@
-/* Rules that several ops share, and the explicit "has none". */
+/* Rules that several ops share, and those of an op that has none.  rules.c implements this header,
+   but for mr_rows_spread and mr_row_repeat (broadcast_in_dim.c).  Sentences of failures are in
+   f->diag, or in diag; NULL operands give NULL. */
 #ifndef MR_MODEL_OPS_RULES_H
 #define MR_MODEL_OPS_RULES_H
 
@@ -11,7 +13,7 @@
 
 MR_BEGIN_DECLS
 
-/* Fail with MR_ERR_NORULE and the op's name. */
+/* Rules of an op that has none: each returns MR_ERR_NORULE, with scope and op in f->diag. */
 mr_err_t mr_no_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 mr_err_t mr_no_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
 mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
@@ -20,54 +22,62 @@ mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
 /* Rows that a primitive lacks, so that a constant stays short; each is still named. */
 #define MR_RULES_PRIMITIVE .open = mr_no_open
 
-/* Output as the input: elementwise ops with one input. */
+/* ---- shape rules: each sets *out and returns MR_OK, or MR_ERR_SHAPE with a sentence.  An
+   elementwise op also refuses dtypes for which its `at` has no function.
+   same: output as the input, for ops with one input.
+   pointwise: two inputs of one dtype and one shape, or one of them a scalar.
+   compare: pointwise, giving bool.
+   floats: same, for floats alone.
+   mr_check_numbers is no rule but a part of one: operand 0 must not be bool ---- */
 mr_err_t mr_shape_same(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
-/* Two inputs of one dtype and one shape, or one of them a scalar. */
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
-/* The same, giving bool. */
 mr_err_t mr_shape_compare(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
-/* The first for floats alone. */
 mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
-/* Operand 0 is not bool: "want numbers". */
 mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag);
-/* The cotangent of an operand of a pointwise op: summed where the operand was a scalar. */
+
+/* ---- parts of vjp and open rules: each returns a var owned by f, NULL on failure.
+   unbroadcast: the cotangent of an operand of a pointwise op from d, that of the result: summed if
+   the operand is a scalar; NULL, without a failure, for a literal.
+   rows_spread: v (...), one value for each row of like (...,C), repeated along the last dimension.
+   row_repeat: v (C), repeated for each row of like ---- */
 mr_var_t *mr_unbroadcast(mr_fn_t *f, mr_var_t *d, const mr_var_t *operand);
-/* For open rules, over the rows of a tensor like (...,C).  NULL on failure, as in lax.h. */
-/* v (...): a value of each row, repeated along like's last dimension. */
 mr_var_t *mr_rows_spread(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like);
-/* v (C): the same for each row of like. */
 mr_var_t *mr_row_repeat(mr_fn_t *f, mr_var_t *v, const mr_aval_t *like);
-/* MR_OK, or the failure that a rule's calls left in f. */
+/* MR_OK, or the failure in f->diag: what a rule returns at its end. */
 mr_err_t mr_rule_done(const mr_fn_t *f);
 
-/* The dtype in which a composite sums elements of t: f64 of f64, else f32. */
+/* Returns the dtype in which a composite sums elements of t: f64 for f64, else f32. */
 static inline mr_dtype_t mr_sum_dtype(mr_dtype_t t) { return t == MR_F64 ? MR_F64 : MR_F32; }
 
-/* ---- jvp rules ---- */
-/* An op that is linear in its operands taken together: itself on the tangents. */
+/* ---- jvp and vjp rules for an op's constant; each returns as mr_op_def.jvp says: MR_OK, MR_OPEN
+   or a failure in f->diag.
+   jvp_linear: an op that is linear in its operands taken together; itself on the tangents.
+   jvp_symmetric: one output whose Jacobian by operand 0 is symmetric, as for every elementwise op
+   of one operand; the vjp rule on the tangent.  Other operands are constants.
+   jvp_product: an op that is linear in each of its first two operands; the sum of the op with one
+   of them replaced by its tangent.
+   jvp_open, vjp_open: always MR_OPEN, for ops that are differentiated through their open rule.
+   jvp_zero, vjp_zero: constant almost everywhere; no tangent and no cotangent ---- */
 mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
-/* One output whose Jacobian with respect to operand 0 is symmetric (every elementwise op of one
-   operand): the vjp rule on the tangent.  Other operands are constants. */
 mr_err_t mr_jvp_symmetric(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
-/* An op linear in each of its first two operands: the sum of the op with one of them exchanged. */
 mr_err_t mr_jvp_product(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
-/* MR_OPEN: through the op's open rule. */
 mr_err_t mr_jvp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
-/* Constant almost everywhere: no tangent and no cotangent. */
 mr_err_t mr_jvp_zero(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
 mr_err_t mr_vjp_zero(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
-/* Tangents summed: either may be NULL (zero). */
+/* Parts of jvp rules: each returns a tangent owned by f; NULL if that is zero, or on failure.
+   add: the sum of a and b, either of which may be NULL (zero).
+   spread: d, the tangent of an operand of e, in the shape of e's output 0 if the operand is a
+   scalar */
 mr_var_t *mr_tangent_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-/* A tangent of a scalar operand spread over the shape of e's output 0; others as they are. */
 mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
 
-/* ---- elementwise ops ---- */
-/* The unit rule of ops that fill mr_op_def.at. */
+/* ---- unit rules (unit.h): each sets u->kind and returns whether e is a unit with these operands.
+   pointwise: ops with mr_op_def.at, if it has a function for operand 0's dtype.
+   each: ops that compute element by element on any operands; always true.
+   same: ops whose result has the bytes of operand 0; always true ---- */
 bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u);
-/* The unit rule of ops that work on one element after the other, on whatever operands. */
 bool mr_unit_each(const mr_eqn_t *e, mr_unit_t *u);
-/* The unit rule of ops whose result has the bytes of operand 0. */
 bool mr_unit_same(const mr_eqn_t *e, mr_unit_t *u);
 /* Rows of an elementwise op's constant. */
 #define MR_RULES_POINTWISE                                                    \
