@@ -1,5 +1,6 @@
-/* Self-attention with one product for q, k and v: their kernels are joined (in f32, so that the
-   gradient of the joined kernel is f32 too) and the result is read in place by strides. */
+/* Self-attention with one product for q, k and v.  flax's three kernels are concatenated in f32,
+   so that the gradient of the joined kernel is f32 too; the fused op reads q, k and v from the
+   result by strides. */
 #include <math.h>
 
 #include "model/nn/nn.h"
@@ -11,7 +12,8 @@ static mr_var_t *third(mr_nn_t *s, mr_var_t *qkv, int which) {
   return mr_lax_reshape_to(s->f, mr_lax_slice(s->f, qkv, start, limit), d[0], d[1], d[3], d[4]);
 }
 
-/* The probabilities stand as a value (B,H,T,T) of their own, so that some can be dropped. */
+/* Attention as primitives: the probabilities are a value (B,H,T,T) of the graph, on which dropout
+   acts. */
 static mr_var_t *attend_dropping(mr_nn_t *s, mr_var_t *qkv, float scale) {
   static const int heads_last[] = {0, 2, 1, 3};
   const mr_dot_dims_t scores = {1, 2, {3}, {3}, {0, 2}, {0, 2}};
@@ -31,7 +33,7 @@ mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv) {
   return mr_lax_attention_packed(s->f, qkv, scale);
 }
 
-/* qkv (B,T,3E) -> (B,T,E), or (B,1,E) if only token 0 is wanted. */
+/* qkv (B,T,3E) -> (B,T,E), or (B,1,E) for token 0 alone. */
 static mr_var_t *attention_attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool first_only) {
   if (!qkv) return NULL;
   int64_t B = qkv->aval.dim[0], T = qkv->aval.dim[1], E = qkv->aval.dim[2] / 3, D = E / heads;

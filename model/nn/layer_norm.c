@@ -1,6 +1,7 @@
 #include "model/nn/nn.h"
 
-/* flax's "fast variance" is one pass over the row; PyTorch takes two. */
+/* Layer normalization.  flax computes the variance in one pass over a row ("fast variance"),
+   PyTorch in two. */
 static mr_var_t *norm(mr_nn_t *s, const char *name, const char *scale_name, mr_var_t *x, float eps,
                       bool two_pass) {
   if (!x) return NULL;

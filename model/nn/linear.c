@@ -1,3 +1,4 @@
+/* Linear layers: flax's kernel [in,out], and PyTorch's weight [out,in]. */
 #include <string.h>
 
 #include "model/nn/nn.h"

@@ -1,3 +1,4 @@
+/* Traces losses to graphs, makes their parameters, and has the metrics of classifiers. */
 #include "model/nn/loss.h"
 
 #include "base/label.h"
@@ -14,7 +15,7 @@ mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
 
 static mr_aval_t batched(const mr_aval_t *record, int64_t B) {
   mr_aval_t a = {.dtype = record->dtype, .ndim = record->ndim + 1, .dim = {B}};
-  if (a.ndim > MR_MAX_NDIM) return a; /* which no function takes */
+  if (a.ndim > MR_MAX_NDIM) return a; /* mr_fn_input refuses it */
   for (int d = 0; d < record->ndim; d++) a.dim[d + 1] = record->dim[d];
   return a;
 }
@@ -82,7 +83,7 @@ mr_err_t mr_loss_params(const mr_loss_t *l, uint64_t seed, mr_params_t *params, 
   return MR_OK;
 }
 
-/* The first of the classes with the largest logit; 0 where none is, since they are not finite. */
+/* The first class with the largest logit; 0 for a row of NaNs, which has no largest one. */
 static mr_var_t *first_largest(mr_fn_t *f, mr_var_t *logits) {
   const mr_aval_t *a = &logits->aval;
   mr_aval_t row = mr_aval_of(MR_F32, a->dim[0]);

@@ -1,3 +1,4 @@
+/* The MLP of a transformer block: flax's with tanh-GELU, timm's with erf-GELU. */
 #include "model/nn/nn.h"
 
 mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden) {

@@ -1,3 +1,4 @@
+/* Scopes, parameters and dropout: what all layers share. */
 #include "model/nn/nn.h"
 
 #include <stdio.h>

@@ -1,5 +1,8 @@
-/* Layers as functions over the graph.  A layer asks for its parameters by name; asking makes them
-   inputs of the graph and rows of the parameter list, in the order of asking. */
+/* Layers as functions over the graph.  A layer requests its parameters by name; each request adds
+   an input to the graph and a row to the parameter list, in the order of the requests.
+
+   Implemented in nn.c (scopes, parameters, dropout), linear.c, layer_norm.c, attention.c, mlp.c,
+   patch_embed.c and remat.c.  One thread at a time for one mr_nn_t. */
 #ifndef MR_MODEL_NN_NN_H
 #define MR_MODEL_NN_NN_H
 
@@ -10,113 +13,125 @@
 
 MR_BEGIN_DECLS
 
-/* What the backward pass of a part of a model computes again instead of finding it kept. */
+/* Which values of a part of a model the backward pass recomputes, so that they are not kept. */
 typedef enum mr_nn_remat_kind {
-  MR_NN_REMAT_NONE, /* nothing: cheap values alone (mr_remat) */
-  MR_NN_REMAT_DOTS, /* everything but matrix products and attention */
-  MR_NN_REMAT_FULL, /* everything: only the part's input is kept */
+  MR_NN_REMAT_NONE, /* only the cheap values that the pass mr_remat chooses */
+  MR_NN_REMAT_DOTS, /* all but the results of matrix products and attention */
+  MR_NN_REMAT_FULL, /* all: only the part's input is kept */
   MR_NN_REMATS
 } mr_nn_remat_t;
-const char *mr_nn_remat_name(mr_nn_remat_t r);   /* "none", "dots", "full" */
-mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat; NULL for none */
+const char *mr_nn_remat_name(mr_nn_remat_t r);   /* "none", "dots", "full"; static */
+mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NULL for NONE */
 
 typedef struct mr_nn {
   mr_fn_t *f;
-  mr_params_t *params; /* gets the list; not the owner */
+  mr_params_t *params; /* receives the list; belongs to the caller */
   mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16; parameters are f32 */
   float dropout;       /* rate; 0: none */
-  bool train;          /* what only training does is done */
-  float proj_drop;     /* timm: rate of dropout of what attention gives; 0: none */
+  bool train;          /* the graph is for training: dropout and stochastic depth apply */
+  float proj_drop;     /* timm: rate of dropout of attention's result; 0: none */
   float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
-  mr_policy_fn *remat; /* for mr_nn_remat, of the parts that a model has many of; NULL: none */
+  mr_policy_fn *remat; /* for mr_nn_remat, for the repeated blocks of a model; NULL: none */
   bool no_qkv_bias;    /* timm: q, k and v without biases */
   mr_var_t *seed, *step;
-  mr_var_t *key; /* u32[2]: dropouts draw by it and their number instead; NULL: by seed, step */
-  uint32_t next_site; /* numbers the dropouts */
+  mr_var_t *key;      /* u32[2]: dropouts draw from it and their number; NULL: from seed and step */
+  uint32_t next_site; /* number of the next dropout */
   char prefix[256];   /* "encoder_blocks.0.attn." */
 } mr_nn_t;
 
-/* Parameters that follow are called "name. ...", and equations stand in that scope; leave takes
-   what enter returned. */
+/* Enters a scope: until the matching leave, parameters are called "name. ..." and equations carry
+   that scope.  Returns a mark, which leave takes; cannot fail, but cuts a path off at 255
+   bytes. */
 size_t mr_nn_enter(mr_nn_t *s, const char *name);
 void mr_nn_leave(mr_nn_t *s, size_t mark);
 
-/* The parameter "prefix name", f32. */
+/* Adds the parameter s->prefix + name, f32, and returns its var, which belongs to s->f.  NULL
+   with the sentence in s->f->diag: MR_ERR_CONFIG for a name that exists already, MR_ERR_NOMEM, or
+   an earlier failure. */
 mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim);
 #define mr_nn_param_of(s, name, init, ...) mr_nn_param(s, name, init, MR_DIMS(__VA_ARGS__))
-/* Notes in s->params what the module that was entered last is, and what it takes and gives;
-   s->f->diag gets a failure.  It may be left then. */
+/* Records in s->params the type, input and output of the module that was entered last; call it
+   before leave.  A failure goes to s->f->diag.  type is not copied. */
 void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out);
-/* The same of values, which may be NULL: nothing is noted. */
+/* The same for two vars; does nothing if one of them is NULL. */
 void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y);
-/* v in the dtype of computation. */
+/* v converted to the dtype of computation, or v itself if it has that dtype; belongs to s->f.
+   NULL for NULL. */
 mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v);
 
-/* What follows appends to s->f and returns the layer's value, or NULL with the sentence in f->diag:
-   MR_ERR_SHAPE names op, scope and shapes where x does not fit, MR_ERR_CONFIG a parameter that is
-   asked for twice.  A NULL x is passed on.  x is f32 or bf16, the result in the dtype of
-   computation unless said; parameters are f32.  E is the width of a token, T tokens of a record, B
-   records. */
+/* Each function below appends a layer to s->f and returns its result, which belongs to s->f.  It
+   returns NULL with the sentence in s->f->diag: MR_ERR_SHAPE names op, scope and shapes if x does
+   not fit, MR_ERR_CONFIG names a parameter that is requested twice, MR_ERR_NOMEM.  For a NULL x
+   it returns NULL.  x is f32 or bf16 with at least the dimensions shown; the result has the dtype
+   of computation unless stated; parameters are f32.  B: records, T: tokens of a record, E: width
+   of a token. */
 
 /* ---- flax names.  Source: flax.nnx layers and their defaults (flax 0.12) ---- */
-/* x (...,in) -> (...,out): "name.kernel" [in,out] lecun_normal, "name.bias" [out] zeros. */
+/* x (...,in) -> (...,out): "name.kernel" [in,out] lecun_normal, "name.bias" [out] zeros.  NULL on
+   failure. */
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
-/* x (...,C) -> the same: "name.scale" [C] ones, "name.bias" [C] zeros; variance as E[x^2] - E[x]^2.
-   Ba et al., "Layer Normalization" (2016). */
+/* x (...,C) -> the same shape: "name.scale" [C] ones, "name.bias" [C] zeros; variance computed as
+   E[x^2] - E[x]^2.  NULL on failure.  Ba et al., "Layer Normalization" (2016). */
 mr_var_t *mr_nn_layer_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
-/* Multi-head self-attention on x (B,T,E): "query", "key", "value" [E,H,E/H], "out" [H,E/H,E], with
-   biases; heads divides E.  first_only: only token 0's result is wanted: (B,1,E), else (B,T,E).
-   Vaswani et al., "Attention Is All You Need" (2017). */
+/* Multi-head self-attention on x (B,T,E): "query", "key", "value" [E,H,E/H], "out" [H,E/H,E],
+   with biases; heads H >= 1 divides E.  Returns (B,T,E), or with first_only the result of token 0
+   alone, (B,1,E).  NULL on failure.  Vaswani et al., "Attention Is All You Need" (2017). */
 mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                           bool first_only);
-/* x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh), dropout, "linear2" to E, dropout. */
+/* x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh), dropout, "linear2" to E, dropout.  NULL
+   on failure. */
 mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden);
-/* A convolution by patches of P pixels, x (B,H,W,C) with P dividing H and W -> (B,H/P*W/P,E):
-   "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  Dosovitskiy et al., "An Image is
-   Worth 16x16 Words" (2021). */
+/* A convolution with kernel and stride P: x (B,H,W,C) with P dividing H and W -> (B,H/P*W/P,E).
+   "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  NULL on failure.  Dosovitskiy et
+   al., "An Image is Worth 16x16 Words" (2021). */
 mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E);
 
-/* ---- timm names: the same layers with "name.weight" [out,in] and "name.bias".  Source: timm's
-   vision_transformer and LiBai's, PyTorch's layouts; weights trunc_normal .02, biases zeros ---- */
+/* ---- timm names: the same layers with "name.weight" [out,in] and "name.bias"; NULL on failure.
+   Source: timm's vision_transformer and LiBai's, PyTorch's layouts; weights trunc_normal .02,
+   biases zeros ---- */
 mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
-/* "name.weight" [C] ones, "name.bias" [C] zeros; variance as E[(x - mean)^2]. */
+/* "name.weight" [C] ones, "name.bias" [C] zeros; variance computed as E[(x - mean)^2].  NULL on
+   failure. */
 mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
-/* "qkv" (3,H,D outwards; without bias where s->no_qkv_bias) and "proj", then dropout at
-   s->proj_drop. */
+/* "qkv", whose outputs are ordered (3,H,D), without bias if s->no_qkv_bias; "proj"; then dropout
+   at s->proj_drop.  NULL on failure. */
 mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                                bool first_only);
-/* "name.fc1", GELU (erf), dropout, "name.fc2", dropout. */
+/* "name.fc1", GELU (erf), dropout, "name.fc2", dropout.  NULL on failure. */
 mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidden);
-/* "name.weight" [E,C,P,P] and "name.bias", both uniform within 1/sqrt(P P C), as PyTorch draws
-   convolutions. */
+/* "name.weight" [E,C,P,P] and "name.bias" [E], both uniform within 1/sqrt(P P C), as PyTorch
+   initialises convolutions.  NULL on failure. */
 mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E);
 
 /* ---- both ---- */
-/* x, each element zero with probability rate, in [0,1), else divided by 1 - rate; 0: x itself.
-   Each call draws other masks, by its own number and s->key, or s->seed and s->step.  Srivastava et
-   al., "Dropout" (2014). */
+/* x with each element set to zero with probability rate, in [0,1), else divided by 1 - rate.
+   Returns x itself for rate 0, NULL on failure.  Each call draws its own masks, from the number
+   of the dropout and s->key, or s->seed and s->step.  Srivastava et al., "Dropout" (2014). */
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate);
 mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x); /* at s->dropout */
-/* Stochastic depth (Huang et al., 2016): each record of x (B,...) is zero with probability rate,
-   else divided by 1 - rate.  rate 0: x itself. */
+/* Stochastic depth (Huang et al., 2016): each record of x (B,...) is set to zero with probability
+   rate, in [0,1), else divided by 1 - rate.  Returns x itself for rate 0, NULL on failure. */
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate);
-/* body(s, arg, x), whose inner values are not kept for the backward pass, but those that the policy
-   saves: they are computed again there (mr_checkpoint).  body may ask for parameters and draw
-   dropout; policy NULL: body as it is. */
+/* Returns body(s, arg, x).  Of its inner values the backward pass keeps those that policy saves,
+   and recomputes the others (mr_checkpoint).  body may request parameters and draw dropout.
+   Without a policy it is called as it is.  NULL on failure. */
 typedef mr_var_t *mr_nn_body_fn(mr_nn_t *s, const void *arg, mr_var_t *x);
 mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, const void *arg,
                       mr_var_t *x);
-/* softmax(q k' / sqrt(D)) v of qkv (B,T,3,H,D) -> (B,T,H,D), by the fused op, or as primitives
-   where s->attn_drop drops probabilities. */
+/* softmax(q k' / sqrt(D)) v of qkv (B,T,3,H,D) -> (B,T,H,D): the fused op, or primitives if
+   s->attn_drop drops probabilities.  NULL on failure. */
 mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv);
-/* Pixels (B,H,W,C) -> (B, H/P*W/P, P*P*C): patches row-major; inside (row, column, channel), or
-   (channel, row, column) if channel_first.  In x's dtype. */
+/* Pixels (B,H,W,C) -> (B, H/P*W/P, P*P*C), in x's dtype: patches row-major; within a patch (row,
+   column, channel), or (channel, row, column) if channel_first.  NULL on failure. */
 mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first);
-/* Puts cls (1,1,E) before x (B,N,E) and adds pos (1,N+1,E), in f32. */
+/* Puts the token cls (1,1,E) before those of x (B,N,E) and adds pos (1,N+1,E): (B,N+1,E) in f32.
+   NULL on failure. */
 mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos);
-mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y); /* x f32 + y, in f32 */
-mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x);           /* (B,T,E) -> (B,1,E) */
+/* The sum of x, f32, and y, in f32; and token 0 of x, (B,T,E) -> (B,1,E), in x's dtype.  NULL on
+   failure. */
+mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y);
+mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x);
 
 MR_END_DECLS
 

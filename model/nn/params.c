@@ -1,3 +1,5 @@
+/* The parameter list, its sets, and the initialisers.  Tensors start at multiples of 64 bytes in
+   every set, so that kernels find them aligned. */
 #include "model/nn/params.h"
 
 #include <assert.h>
@@ -105,10 +107,10 @@ int mr_params_find(const mr_params_t *s, const char *name) {
   return -1;
 }
 
-/* A normal cut at two deviations has this deviation itself (jax.nn.initializers). */
+/* The standard deviation of a unit normal that is cut at two deviations (jax.nn.initializers). */
 #define CUT_DEVIATION 0.87962566103423978f
 
-/* How a parameter's normals are cut, where they are. */
+/* The bounds of an initialiser that draws truncated normals. */
 static mr_truncated_t cut_of(const mr_init_t *init) {
   switch (init->kind) {
     case MR_INIT_LECUN_NORMAL: return mr_truncated(-2.0f, 2.0f);

@@ -1,6 +1,9 @@
 /* A model's parameters: a list of named tensors, and sets of numbers for all of them: values, the
-   slots of an optimizer, and an average of the values over time where one is kept.  A set is one
-   arena, of a dtype of its own. */
+   slots of an optimizer, and optionally an average of the values over time.  Each set is one
+   arena with its own dtype.
+
+   Zero-initialise a mr_params_t, add tensors, then alloc; mr_params_fini frees all of it, also
+   after a failure.  One thread at a time. */
 #ifndef MR_MODEL_NN_PARAMS_H
 #define MR_MODEL_NN_PARAMS_H
 
@@ -31,7 +34,7 @@ typedef struct mr_param {
   size_t offset, size; /* elements, in each set's arena; offset is a multiple of 32 (64 bytes) */
 } mr_param_t;
 
-/* A part of the model that was applied: what it is, and what goes in and comes out. */
+/* A part of the model that was applied: its type, its input and its output. */
 typedef struct mr_module {
   const char *name; /* "encoder_blocks.0.attn"; "" is the model */
   const char *type; /* "MultiHeadAttention"; lives as long as the program */
@@ -44,7 +47,7 @@ typedef enum mr_set_kind {
   MR_SET_AVERAGE, /* of the values over time */
 } mr_set_kind_t;
 
-/* Numbers of one kind for all tensors. */
+/* The numbers of one kind for all tensors. */
 typedef struct mr_param_set {
   mr_set_kind_t kind;
   int number;
@@ -58,43 +61,45 @@ typedef struct mr_params {
   int n, cap;
   mr_param_t *param;
   int n_module, cap_module;
-  mr_module_t *module; /* in the order in which they ended */
+  mr_module_t *module; /* in the order in which mr_params_module added them: inner ones first */
   size_t arena_size;   /* elements of an arena, padding included; padding stays 0 */
   int64_t count;       /* elements of the tensors */
   int n_sets;
   mr_param_set_t set[MR_PARAM_SETS];
 } mr_params_t;
 
-/* Zero-initialise, add tensors, then alloc; mr_params_fini gives back, also after a failure.  One
-   thread at a time. */
-/* Appends a tensor of aval, f32; name is copied.  MR_ERR_CONFIG for a name that is there already,
-   MR_ERR_NOMEM. */
+/* Appends a tensor of aval, f32; name is copied.  MR_OK, MR_ERR_CONFIG for a name that exists
+   already, or MR_ERR_NOMEM. */
 mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
                        mr_diag_t *diag);
-/* Appends a module; name is copied.  MR_ERR_NOMEM. */
+/* Appends a module; m.name is copied, m.type is not.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag);
-/* Asks for a set beside the usual ones; before alloc, in any order with add.  Once for a kind and
-   number; asserted. */
+/* Requests a set, or another dtype for values or a slot, before alloc.  Asserts that the same set
+   has not been requested before. */
 void mr_params_want(mr_params_t *s, mr_set_kind_t kind, int number, mr_dtype_t dtype);
-/* Takes arenas of zeros for all tensors: values, MR_PARAM_SLOTS slots (a checkpoint has both,
-   whatever the optimizer), f32 unless mr_params_want said otherwise, and what else that asked for.
-   MR_ERR_NOMEM names the bytes. */
+/* Takes arenas of zeros for all tensors: values and MR_PARAM_SLOTS slots (a checkpoint has both,
+   whatever the optimizer), in f32 unless mr_params_want requested another dtype, and any further
+   set that it requested.  MR_OK; MR_ERR_NOMEM names the bytes. */
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag);
+/* Frees lists and arenas, and zeroes *s. */
 void mr_params_fini(mr_params_t *s);
 
-/* Index of a name, -1 if there is none. */
+/* The index of the tensor of that name, or -1. */
 int mr_params_find(const mr_params_t *s, const char *name);
-/* The set, or NULL where there is none. */
+/* The set of that kind and number, or NULL; it belongs to s and lives as long as it. */
 const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, int number);
-/* Tensor i of a set that has its arena. */
+/* The elements of tensor i in a set after alloc, of set->dtype; they belong to s.  Cannot
+   fail. */
 void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i);
-/* The arena of a set of f32 (asserted); NULL: there is none, or not yet. */
+/* The arena of a set of f32 (asserted), [arena_size]; it belongs to s.  NULL: there is no such
+   set, or alloc has not been called. */
 float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number);
-/* The set that a model is judged by: the average where there is one, else the values. */
+/* The set that evaluation uses: the average if there is one, else the values.  It belongs to s;
+   NULL before alloc. */
 const mr_param_set_t *mr_params_judged(const mr_params_t *s);
-/* Draws the values (f32) by the initialisers; slots are 0, the average is the values.  Tensor i
-   takes key split(key(seed), i) of threefry, so the values do not depend on the number of threads.
-   Source: jax.nn.initializers; trunc_normal: timm. */
+/* Draws the values (f32) with the initialisers, sets the slots to 0 and the average (f32) to the
+   values; after alloc.  Tensor i uses the key split(key(seed), i) of threefry, so the values do
+   not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal: timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
 
 MR_END_DECLS

@@ -1,4 +1,5 @@
-/* A convolution whose stride is its size is a product of patches and kernel. */
+/* Patch embeddings.  A convolution whose stride equals its kernel size is a matrix product of the
+   patches and the kernel. */
 #include <math.h>
 
 #include "model/nn/nn.h"
@@ -22,7 +23,8 @@ mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos) {
   return mr_lax_add(s->f, x, mr_lax_broadcast_in_dim(s->f, pos, 3, (int64_t[]){B, N + 1, E}, at));
 }
 
-/* y's tokens are the places of a picture that shrank by P. */
+/* Records the module; its output is shown as a picture whose sides are P times smaller, as the
+   convolution that it is. */
 static void applied(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y, int64_t P) {
   if (!y) return;
   const int64_t *d = x->aval.dim;
@@ -46,7 +48,7 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
   return y;
 }
 
-/* PyTorch's: weight [E,C,P,P], drawn uniformly within 1/sqrt(fan_in). */
+/* PyTorch's convolution: weight [E,C,P,P], drawn uniformly within 1/sqrt(fan_in). */
 mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E) {
   if (!x) return NULL;
   int64_t C = x->aval.dim[3];

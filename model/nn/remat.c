@@ -1,7 +1,9 @@
-/* A part of the model as a function of its own, which is called as a checkpoint. */
+/* mr_nn_remat: traces a part of the model as a function of its own and calls it as a checkpoint.
+   What the function needs from outside (its parameters, seed and step) become its inputs. */
 #include "model/nn/nn.h"
 
-/* What dropout draws by, as far as there is one; at[3] leads to where it stands in s. */
+/* The vars that dropout draws from, those of seed, step and key that are set: at[0,n) point at
+   their fields in s.  Returns n. */
 static int find_draws(mr_nn_t *s, mr_var_t **at[3]) {
   mr_var_t **all[] = {&s->seed, &s->step, &s->key};
   int n = 0;
@@ -10,7 +12,8 @@ static int find_draws(mr_nn_t *s, mr_var_t **at[3]) {
   return n;
 }
 
-/* Traces body into g, whose inputs are x, what dropout draws by, and the parameters it asks for. */
+/* Traces body into g.  Its inputs are x, the vars that dropout draws from, and the parameters
+   that body requests. */
 static void remat_trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void *arg,
                         const mr_aval_t *x) {
   mr_nn_t outer = *s;
@@ -25,7 +28,7 @@ static void remat_trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void 
   s->f = outer.f, s->seed = outer.seed, s->step = outer.step, s->key = outer.key;
 }
 
-/* A call of ck in s->f, with its parameters as further inputs there. */
+/* Calls ck in s->f; its parameters become further inputs of s->f. */
 static mr_var_t *remat_call(mr_nn_t *s, const mr_fn_t *ck, mr_var_t *x) {
   mr_var_t **in = mr_mem_take(&s->f->mem, (size_t)ck->n_in * sizeof(mr_var_t *)), *y = NULL;
   mr_var_t **draw[3];

@@ -1,3 +1,4 @@
+/* Counts parameters into a row for each prefix of their names that ends at a dot. */
 #include "model/nn/summary.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* The parameter table of a model, as flax's tabulate counts it. */
+/* The parameter table of a model, with the counts of flax's tabulate. */
 #ifndef MR_MODEL_NN_SUMMARY_H
 #define MR_MODEL_NN_SUMMARY_H
 
@@ -9,14 +9,15 @@ MR_BEGIN_DECLS
 
 typedef struct mr_summary_row {
   char name[200];            /* "(all)", "encoder_blocks.0.attn" */
-  int depth;                 /* dots of the name; 0 for (all) and top modules */
-  int64_t count;             /* parameters in it and below */
-  const mr_module_t *module; /* of s; NULL: it was not applied */
+  int depth;                 /* modules above it; 0 for (all) and top modules */
+  int64_t count;             /* parameters in it and in modules below it */
+  const mr_module_t *module; /* belongs to s; NULL: the module was not applied */
 } mr_summary_row_t;
 
-/* One row a module, in the order of the parameters, "(all)" first; a list of modules (a name
-   followed by a number) has no row of its own.  *rows is heap memory the caller frees, *n how many
-   there are.  MR_ERR_NOMEM.  Source: flax.nnx.tabulate. */
+/* Makes one row for each module, in the order of the parameters, "(all)" first.  A list of
+   modules (a name followed by a number) has no row of its own.  MR_OK: *rows holds *n rows, which
+   point into s; the caller frees it with free.  MR_ERR_NOMEM: there is nothing to free.  Source:
+   flax.nnx.tabulate. */
 mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_diag_t *diag);
 
 MR_END_DECLS

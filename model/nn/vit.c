@@ -1,3 +1,4 @@
+/* The configuration of a Vision Transformer, and its loss. */
 #include "model/nn/vit.h"
 
 mr_vit_config_t mr_vit_default(void) {

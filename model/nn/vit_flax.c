@@ -1,3 +1,4 @@
+/* flax's Vision Transformer, with the parameter names of the recipe. */
 #include <stdio.h>
 
 #include "model/nn/vit.h"

@@ -1,3 +1,4 @@
+/* timm's Vision Transformer: joined qkv, stochastic depth, PyTorch's layouts and names. */
 #include <stdio.h>
 
 #include "model/nn/vit.h"

@@ -1,5 +1,5 @@
-/* Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014): AdamW that lets weights
-   be. */
+/* Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014): AdamW without weight
+   decay. */
 #include "model/optim/optim.h"
 
 static mr_err_t adam_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,

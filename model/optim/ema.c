@@ -1,3 +1,4 @@
+/* The average of weights over time. */
 #include "model/optim/optim.h"
 
 mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p) {

@@ -1,8 +1,8 @@
-/* LAMB (You et al., "Large Batch Optimization for Deep Learning", 2019): Adam's step of a tensor,
-   made as long as lr times the tensor's own norm. */
+/* LAMB (You et al., "Large Batch Optimization for Deep Learning", 2019): Adam's step of each
+   tensor, rescaled to lr times the norm of the tensor. */
 #include "model/optim/optim.h"
 
-/* |p| / |u|, or 1 where one of them is 0. */
+/* |p| / |u|, or 1 if one of them is 0. */
 static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
   mr_dtype_t t = p->aval.dtype;
   mr_var_t *np = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &p)), t);
@@ -11,7 +11,7 @@ static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
   mr_var_t *none = mr_lax_max(f, mr_lax_convert(f, mr_lax_eq(f, np, zero), t),
                               mr_lax_convert(f, mr_lax_eq(f, nu, zero), t));
   mr_var_t *some = mr_lax_sub(f, mr_literal(f, t, 1), none);
-  mr_var_t *ratio = mr_lax_div(f, np, mr_lax_add(f, nu, none)); /* divides by no zero */
+  mr_var_t *ratio = mr_lax_div(f, np, mr_lax_add(f, nu, none)); /* never divides by 0 */
   return mr_lax_add(f, none, mr_lax_mul(f, some, ratio));
 }
 

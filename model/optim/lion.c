@@ -1,5 +1,5 @@
-/* Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): a step of equal size
-   for each weight, along the sign of b1 m + (1 - b1) g. */
+/* Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): every weight moves
+   by the same amount, in the direction of the sign of b1 m + (1 - b1) g. */
 #include "model/optim/optim.h"
 
 static mr_var_t *lion_mix(mr_fn_t *f, double b, mr_var_t *m, mr_var_t *g) {

@@ -1,8 +1,10 @@
+/* The state machine of jaxamp's scaler, written with selects, since a graph has no branches
+   here. */
 #include "model/optim/loss_scale.h"
 
 enum { SCALE, GOOD, BAD, RESETS, SKIPPED };
 
-/* Between these a scale is a normal number. */
+/* Within these bounds a scale is a normal number. */
 #define LARGEST 0x1p127
 #define SMALLEST 0x1p-126
 
@@ -31,7 +33,7 @@ mr_err_t mr_loss_scale_check(const mr_loss_scale_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* x 0 is 0, or NaN where x is not finite; NaN stays in a sum. */
+/* x * 0 is 0 for a finite x, else NaN, and a sum with a NaN is NaN. */
 mr_var_t *mr_optim_finite(mr_fn_t *f, int n, mr_var_t *const *x) {
   mr_var_t *zero = mr_literal(f, MR_F32, 0), *sum = NULL;
   int axes[MR_MAX_NDIM] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -45,7 +47,7 @@ mr_var_t *mr_optim_finite(mr_fn_t *f, int n, mr_var_t *const *x) {
 
 static mr_var_t *loss_scale_count(mr_fn_t *f, int32_t v) { return mr_literal(f, MR_I32, v); }
 
-/* yes where which is true, else no. */
+/* yes if which is true, else no. */
 static mr_var_t *loss_scale_choose(mr_fn_t *f, mr_var_t *which, mr_var_t *yes, mr_var_t *no) {
   return mr_lax_select_n(f, which, no, yes);
 }

@@ -1,4 +1,4 @@
-/* SGD with momentum: m = b1 m + g; the step goes along m, or with nesterov along g + b1 m. */
+/* SGD with momentum: m = b1 m + g; p - lr m, or with nesterov p - lr (g + b1 m). */
 #include "model/optim/optim.h"
 
 static mr_err_t momentum_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,

@@ -1,3 +1,4 @@
+/* The three learning-rate schedules. */
 #include "model/optim/schedule.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Learning rates as plain functions of the step. */
+/* Learning-rate schedules: plain functions of the step. */
 #ifndef MR_MODEL_OPTIM_SCHEDULE_H
 #define MR_MODEL_OPTIM_SCHEDULE_H
 
@@ -16,14 +16,14 @@ typedef enum mr_schedule_kind {
 
 typedef struct mr_schedule {
   float peak;            /* the learning rate after the warm-up */
-  float end;             /* at the last step; not of rsqrt */
+  float end;             /* the learning rate from step total on; rsqrt ignores it */
   int64_t warmup, total; /* steps; total <= warmup: constant after the warm-up, but for rsqrt */
   mr_schedule_kind_t kind;
 } mr_schedule_t;
 
-/* The learning rate of a step, which counts from 0: from 0 linearly to peak over warmup steps, then
-   by kind, and end from total on.  Source: optax.warmup_cosine_decay_schedule, optax.join_schedules
-   of two optax.linear_schedule. */
+/* Returns the learning rate of a step, counted from 0: it rises linearly from 0 to peak over
+   warmup steps, then follows kind, and is end from step total on.  Cannot fail.  Source:
+   optax.warmup_cosine_decay_schedule, optax.join_schedules of two optax.linear_schedule. */
 float mr_schedule_at(const mr_schedule_t *s, int64_t step);
 
 MR_END_DECLS

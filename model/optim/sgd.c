@@ -1,3 +1,4 @@
+/* Plain stochastic gradient descent: p - lr g. */
 #include "model/optim/optim.h"
 
 static mr_err_t sgd_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,

@@ -1,5 +1,5 @@
-/* A training step around a loss: gradients (of one batch, or gathered over its parts), clipping,
-   and the optimizer's update of each parameter. */
+/* The graph of a training step: gradients of the loss (for the whole batch, or averaged over its
+   parts), clipping, and the optimizer's update of each parameter. */
 #include "model/optim/optim.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
@@ -39,7 +39,7 @@ static void make_inputs(step_t *s) {
   s->average = s->p + (n_slots + 1) * s->n;
 }
 
-/* The piece of a data input that part k sees. */
+/* The piece of data input i that part k reads. */
 static mr_var_t *piece(step_t *s, int i, int k) {
   mr_var_t *x = s->data[i];
   if (s->loss->parts == 1 || !s->loss->split[i]) return x;
@@ -49,7 +49,7 @@ static mr_var_t *piece(step_t *s, int i, int k) {
   return mr_lax_slice(s->g, x, start, limit);
 }
 
-/* The loss of one part, rewritten so that its backward pass has less to do. */
+/* Appends the loss of part k, after the passes that spare its backward pass work. */
 static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) {
   mr_fn_t *f = mr_fn_copy(s->loss->part[k], &s->g->diag);
   if (!f) return s->g->diag.code;
@@ -79,7 +79,7 @@ static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad)
   return mr_backward(s->g, out[0], seed(s), s->n, s->p, grad);
 }
 
-/* One output of the loss from those of all parts, which lie n_out apart. */
+/* Output i of the loss over all parts, whose outputs lie n_out apart in all. */
 static mr_var_t *step_join(step_t *s, mr_var_t **all, int i) {
   int parts = s->loss->parts;
   mr_var_t **x = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *x);
@@ -103,31 +103,33 @@ static mr_err_t run_parts(step_t *s) {
   return s->g->diag.code;
 }
 
-/* What gradients are multiplied by so that their global norm is at most clip_norm. */
+/* The factor that limits the global norm of the gradients to clip_norm. */
 static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
   mr_var_t *one = mr_literal(g, MR_F32, 1);
   if (!(clip_norm > 0)) return one;
   return mr_lax_min(g, mr_lax_div(g, mr_literal(g, MR_F32, (double)clip_norm), norm), one);
 }
 
-/* What the loss was multiplied by, once for all, out of v again. */
+/* Divides v by a fixed loss scale. */
 static mr_var_t *unscale(step_t *s, mr_var_t *v) {
   double fixed = (double)s->o->loss_scale;
   return !s->n_scale && fixed > 0 && fixed != 1 ? mr_lax_scale(s->g, 1 / fixed, v) : v;
 }
 
-/* A scalar in the dtype of parameter i. */
+/* The scalar v in the dtype of parameter i. */
 static mr_var_t *as_parameter(step_t *s, int i, mr_var_t *v) {
   return mr_lax_convert(s->g, v, s->p[i]->aval.dtype);
 }
 
-/* A dynamic scale is taken out of the gradients before their norm is, which it would exceed. */
+/* Divides the gradients by a dynamic scale.  This comes before their norm, whose squares would
+   overflow with the scale in them. */
 static void unscale_each(step_t *s) {
   for (int i = 0; s->n_scale && i < s->n; i++)
     s->grad[i] = mr_lax_div(s->g, s->grad[i], as_parameter(s, i, s->scale[0]));
 }
 
-/* A dynamic scale's next state into next[n_scale]; *apply: NULL where each step counts. */
+/* Writes the next state of a dynamic scale to next[n_scale].  *apply: whether the step is
+   applied; NULL without a dynamic scale. */
 static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t **next, mr_var_t **apply) {
   mr_fn_t *g = s->g;
   *apply = NULL;
@@ -138,12 +140,12 @@ static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t **next, mr_var_t 
                              apply);
 }
 
-/* v where the step counts, else what was there. */
+/* v if the step is applied, else was. */
 static mr_var_t *if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr_var_t *v) {
   return apply ? mr_lax_select_n(s->g, apply, was, v) : v;
 }
 
-/* The sets of parameter i: next[k * n]. */
+/* Updates parameter i; its tensor in set k is next[k * n]. */
 static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots;
   mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .t = s->t};
@@ -187,7 +189,7 @@ static mr_err_t step_build(step_t *s) {
 
 static bool computes(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F64; }
 
-/* Of part k: it was traced, has parameters, and optimizers compute in their dtype. */
+/* Checks that part k was traced, has parameters, and has dtypes that optimizers compute in. */
 static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   const mr_fn_t *f = l->part[k];
   char text[MR_AVAL_TEXT];

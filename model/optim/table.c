@@ -1,3 +1,4 @@
+/* The table of optimizers, made from list.def, and the check of their settings. */
 #include <string.h>
 
 #include "model/optim/optim.h"

@@ -1,5 +1,5 @@
-/* A multilayer perceptron: classes of the field label, or without one, the numbers of the
-   field y. */
+/* A multilayer perceptron.  It predicts the numbers of the field y if batches have one, else the
+   class in the field label. */
 #include <stdio.h>
 
 #include "model/zoo/zoo.h"
@@ -50,7 +50,7 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* (B, ...) -> (B, N) */
+/* Reshapes (B, ...) to (B, N). */
 static mr_var_t *flat(mr_fn_t *f, mr_var_t *x) {
   return mr_lax_reshape_to(f, x, x->aval.dim[0], mr_aval_span(&x->aval, 1, x->aval.ndim));
 }

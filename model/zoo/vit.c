@@ -10,7 +10,7 @@ typedef struct vit {
   int64_t patch, embed, mlp, heads, layers;
   double dropout, attn_drop, proj_drop, drop_path, label_smoothing;
   bool qkv_bias;
-  mr_vit_config_t config; /* what plan makes of these and the fields */
+  mr_vit_config_t config; /* filled by plan from these and the fields */
 } vit_t;
 
 #define AT(field) offsetof(vit_t, field)

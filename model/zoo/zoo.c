@@ -1,3 +1,5 @@
+/* The table of models, from list.def and from plug-ins, with the checks of both, and the text
+   that identifies a model in a checkpoint. */
 #include "model/zoo/zoo.h"
 
 #include <assert.h>
@@ -126,7 +128,7 @@ void mr_model_tells(mr_model_plan_t *p, const char *metric) {
 
 /* ---- models ---- */
 
-/* Every sink tells a metric by its name: the column of a table, a series of Prometheus. */
+/* Every sink reports a metric by its name, as a column of a table or a series of Prometheus. */
 static bool is_metric_name(const char *name) {
   size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
   return n > 0 && n <= MR_LOSS_METRIC_NAME && !name[n] && name[0] >= 'a' && name[0] <= 'z';
@@ -150,13 +152,13 @@ mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, in
   return MR_OK;
 }
 
-/* The word of choices, "flax|timm", at i into text. */
+/* Writes word i of choices, "flax|timm", to text. */
 static void choice_text(const char *choices, int i, char *text, size_t n) {
   for (; i > 0 && choices; i--) choices = strchr(choices, '|'), choices += choices != NULL;
   snprintf(text, n, "%.*s", choices ? (int)strcspn(choices, "|") : 0, choices ? choices : "");
 }
 
-/* A setting as it would be given. */
+/* Writes the value of a setting as a user would give it. */
 static void opt_text(const mr_opt_t *o, const void *state, char *text, size_t n) {
   const char *at = (const char *)state + o->offset;
   int count = o->type == MR_OPT_VEC     ? ((const mr_vec_t *)at)->n
@@ -189,7 +191,7 @@ static void opt_text(const mr_opt_t *o, const void *state, char *text, size_t n)
   }
 }
 
-/* Whether word is one of the blank-separated words. */
+/* Whether words, separated by blanks, contain word. */
 static bool has_word(const char *words, const char *word) {
   size_t n = strlen(word);
   for (const char *s = words; s && *s; s += strcspn(s, " "), s += strspn(s, " "))
