@@ -1,3 +1,5 @@
+/* Sizes of memory as text: the number goes through mr_strtod, the unit through a table of
+   powers. */
 #include "base/bytes.h"
 
 #include <ctype.h>
@@ -9,7 +11,7 @@
 
 #include "base/number.h"
 
-/* How many bytes the unit stands for; 0: it is none. */
+/* Bytes of one unit; 0 if text is no unit. */
 static double bytes_unit_of(const char *unit) {
   static const char letters[] = "KMGT";
   if (!*unit || !strcmp(unit, "B")) return 1;

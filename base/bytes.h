@@ -1,4 +1,4 @@
-/* Sizes of memory as people write and read them. */
+/* Sizes of memory as people write and read them.  Any thread. */
 #ifndef MR_BASE_BYTES_H
 #define MR_BASE_BYTES_H
 
@@ -6,12 +6,14 @@
 
 #include "base/err.h"
 
-/* "2GiB", "1.5GB", "800MiB", "64k", "1048576": a number above 0 with K, M, G or T, alone or with iB
-   (powers of 1024; alone too) or B (powers of 1000).  MR_ERR_CONFIG; `setting` begins the
-   sentence. */
+/* Parses "2GiB", "1.5GB", "800MiB", "64k" or "1048576" into *out bytes: a number with an optional
+   unit K, M, G or T.  The unit alone or followed by iB counts in powers of 1024, followed by B in
+   powers of 1000.  MR_ERR_CONFIG, with *out unchanged, if text is no such size or lies outside
+   [1,2^62) bytes; `setting` begins the sentence. */
 mr_err_t mr_bytes_parse(const char *setting, const char *text, size_t *out, mr_diag_t *diag);
 
-/* "1.50 GiB", "820.3 MiB", "512 bytes" into out[24]; returns out. */
+/* Writes "1.50 GiB", "820.3 MiB" or "512 bytes" into the caller's out[24].  Returns out; cannot *
+   fail. */
 const char *mr_bytes_text(size_t bytes, char *out);
 
 #endif

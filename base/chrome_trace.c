@@ -1,3 +1,4 @@
+/* Writes trace events one after another, each as one JSON object on its own line. */
 #include "base/chrome_trace.h"
 
 #include <inttypes.h>

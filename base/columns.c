@@ -1,3 +1,4 @@
+/* Wraps text by counting the first bytes of UTF-8 characters as columns. */
 #include "base/columns.h"
 
 #include <stdbool.h>

@@ -5,12 +5,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Columns of the terminal at a descriptor, at least 20; 0: it is no terminal, or does not say. */
+/* Returns the columns of the terminal at a descriptor, at least 20.  0 if it is no terminal or does
+   not report its width. */
 int mr_columns(int fd);
 
-/* Bytes of the longest start of text that fits in the given columns and ends before a space or at
-   the end of text; where the first word alone is longer, as much of it as fits.  A character of
-   several bytes counts as one column and is never split. */
+/* Returns the bytes, in [0,strlen(text)], of the longest prefix of text that fits in the given
+   columns and ends before a space or at the end of text.  If the first word alone is longer, as
+   much of it as fits.  A character of several bytes counts as one column and is never split. */
 size_t mr_fitting(const char *text, int columns);
 
 /* Writes text and a newline, in lines of at most the given columns (0: one line, however long),

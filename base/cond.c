@@ -1,3 +1,4 @@
+/* Condition variables on CLOCK_MONOTONIC. */
 #include "base/cond.h"
 
 #include <time.h>

@@ -1,5 +1,5 @@
-/* Conditions that threads wait for with a limit on the clock of base/clock.h, which goes on evenly
-   when the time of day is set. */
+/* Condition variables whose time limits are on the clock of base/clock.h, which setting the time of
+   day does not affect. */
 #ifndef MR_BASE_COND_H
 #define MR_BASE_COND_H
 
@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In the place of pthread_cond_init; pthread_cond_destroy ends it. */
+/* Replaces pthread_cond_init.  The caller ends it with pthread_cond_destroy. */
 void mr_cond_init(pthread_cond_t *c);
 
-/* pthread_cond_wait until c is signalled (or seems to be), or mr_now_ns is until_ns: then false. */
+/* Waits with lock held, as pthread_cond_wait does, until c is signalled or mr_now_ns reaches
+   until_ns. Returns true after a wake-up, which may be spurious, and false when the time is up. */
 bool mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns);
 
 #endif

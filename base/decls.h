@@ -1,12 +1,12 @@
-/* What lets C++ include an installed header: C linkage for what it declares (MR_BEGIN_DECLS after
-   the includes, MR_END_DECLS before the guard's end), and lists of numbers as arguments. */
+/* Lets C++ include an installed header: C linkage for its declarations (MR_BEGIN_DECLS after the
+   includes, MR_END_DECLS before the guard's end), and lists of numbers as arguments. */
 #ifndef MR_BASE_DECLS_H
 #define MR_BASE_DECLS_H
 
 #include <stdint.h>
 
-/* MR_DIMS(2, 3) is the two arguments "count, pointer" of a call that takes that many int64_t; the
-   numbers live until the end of the full expression that the call is in, at least. */
+/* MR_DIMS(2, 3) expands to the two arguments "count, pointer" of a call that takes int64_t numbers.
+   The numbers live at least until the end of the full expression that contains the call. */
 #ifdef __cplusplus
 #include <initializer_list>
 #define MR_BEGIN_DECLS extern "C" {

@@ -1,3 +1,4 @@
+/* Sizes and names of element types in one table, written by MR_DTYPE_MAP. */
 #include "base/dtype.h"
 
 static const struct {

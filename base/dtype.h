@@ -1,4 +1,4 @@
-/* Element types, their sizes and names, and bfloat16 conversion. */
+/* Element types, their sizes and names, and bfloat16 conversion.  Any thread; no call fails. */
 #ifndef MR_BASE_DTYPE_H
 #define MR_BASE_DTYPE_H
 
@@ -32,9 +32,12 @@ typedef enum mr_dtype {
       MR_DTYPE_COUNT
 } mr_dtype_t;
 
-size_t mr_dtype_size(mr_dtype_t t);             /* bytes of one element */
-const char *mr_dtype_name(mr_dtype_t t);        /* "f32"; static; "no dtype" for what is none */
-const char *mr_dtype_safetensors(mr_dtype_t t); /* "F32"; static */
+/* mr_dtype_size returns the bytes of one element; the other two return static text: "f32" as in a
+   jaxpr, "F32" as in safetensors.  t is in [0,MR_DTYPE_COUNT); for any other number only
+   mr_dtype_name is defined, and returns "no dtype". */
+size_t mr_dtype_size(mr_dtype_t t);
+const char *mr_dtype_name(mr_dtype_t t);
+const char *mr_dtype_safetensors(mr_dtype_t t);
 
 typedef uint16_t mr_bf16_t; /* the upper half of an IEEE binary32 */
 

@@ -1,3 +1,4 @@
+/* erf by one rational function, erfinv by one of two polynomials in log(1 - x^2). */
 #include "base/erf.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Errors: texts of the codes, and the one function that fills a diag. */
 #include "base/err.h"
 
 #include <stdarg.h>
@@ -14,7 +15,7 @@ mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
   va_start(ap, fmt);
   mr_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  mr_printable(text, d->text, sizeof d->text); /* names from files and peers stand in it */
+  mr_printable(text, d->text, sizeof d->text); /* it may contain names from files and peers */
   return code;
 }
 

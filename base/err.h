@@ -1,9 +1,9 @@
-/* Errors: one map of codes, one sentence a failure.
+/* Errors: one map of codes, one sentence per failure.
 
-   News is >= 0, failure is < 0.  A function that can fail takes a mr_diag_t
-   (or an object that holds one) and leaves there the sentence a person reads:
-   it names the stage, setting or file, the value, and what was expected.
-   A library function never exits and never prints; what is no failure is a notice (notice.h). */
+   News is >= 0, failure is < 0.  A function that can fail takes a mr_diag_t (or an object that
+   holds one) and writes the sentence for the user there: it names the stage, setting or file, the
+   value, and what was expected.  A library function never exits and never prints; a message that is
+   no failure is a notice (notice.h). */
 #ifndef MR_BASE_ERR_H
 #define MR_BASE_ERR_H
 
@@ -32,22 +32,23 @@ typedef enum mr_err {
 #undef MR_ERR_ENUM
 } mr_err_t;
 
-/* Where a failure is told.  Zero-initialise.  One thread at a time. */
+/* Holds the first failure.  Zero-initialise.  One thread at a time. */
 typedef struct mr_diag {
-  mr_err_t code;   /* MR_OK until a failure is told */
+  mr_err_t code;   /* MR_OK until a failure is written */
   char text[1024]; /* one sentence without a newline */
 } mr_diag_t;
 
-/* Writes the sentence and returns code.  The first failure wins: a diag that
-   already holds one keeps it.  d may be NULL: then only code is passed on. */
+/* Writes code and the sentence into d and returns code, always.  The first failure wins: a diag
+   that already holds one keeps it.  d may be NULL: then the sentence is dropped.  Numbers are
+   printed as in the C locale, and control characters are escaped (printable.h). */
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Static text of a code; "unknown error" for a number that is none. */
+/* Returns the static text of a code; "unknown error" for any other number. */
 const char *mr_err_text(mr_err_t code);
 
-/* Exit status of a program that ends with code: 0 for news, 2 for what the caller said
-   (ERR_USAGE, ERR_CONFIG, ERR_SHAPE: a graph whose parts do not fit), 1 for the rest. */
+/* Returns the exit status of a program that ends with code: 0 for news, 2 for a wrong input
+   (ERR_USAGE, ERR_CONFIG, and ERR_SHAPE: a graph whose parts do not fit), 1 for other failures. */
 int mr_err_exit(mr_err_t code);
 
 #define MR_TRY(call)             \

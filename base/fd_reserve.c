@@ -1,3 +1,5 @@
+/* The reserve is a small array of descriptors on /dev/null; threads claim slots by atomic
+   exchange. */
 #include "base/fd_reserve.h"
 
 #include <fcntl.h>
@@ -8,7 +10,7 @@ enum { KEPT = 8 };
 
 static atomic_int kept[KEPT]; /* a descriptor plus 1; 0: none */
 
-/* relaxed where it is only looked at; acq_rel: each is taken and given back by one thread alone. */
+/* relaxed for the check alone; acq_rel for the exchanges: one thread takes and closes each. */
 void mr_fd_reserve(void) {
   for (int i = 0; i < KEPT; i++) {
     int none = 0;

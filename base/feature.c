@@ -1,10 +1,11 @@
+/* Optional libraries: walks the words of a `needs` list against the table that CMake generates. */
 #include "base/feature.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The row of the name [s,s+n), or NULL. */
+/* The row whose name is [s,s+n), or NULL. */
 static const mr_feature_t *feature_find(const char *s, size_t n) {
   for (const mr_feature_t *f = mr_features; f->name; f++)
     if (strlen(f->name) == n && !memcmp(f->name, s, n)) return f;
@@ -22,7 +23,7 @@ bool mr_are_features(const char *needs) {
   return true;
 }
 
-/* The next row that *needs names and this build lacks, or NULL; *needs moves behind its name. */
+/* The next row that *needs names and this build lacks, or NULL; *needs advances past its name. */
 static const mr_feature_t *next_lacking(const char **needs) {
   while (*needs && **needs) {
     const mr_feature_t *f = feature_find(*needs, strcspn(*needs, " "));
@@ -35,7 +36,7 @@ static const mr_feature_t *next_lacking(const char **needs) {
 
 bool mr_built_in(const char *needs) { return !next_lacking(&needs); }
 
-/* "libcurl and libarchive" */
+/* Writes "libcurl and libarchive". */
 static void libraries(const char *needs, char *text, size_t n) {
   size_t at = 0;
   *text = 0;

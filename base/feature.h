@@ -1,8 +1,8 @@
-/* Optional libraries: which of them this build has, and what to say of a part that lacks one.
+/* Optional libraries: which of them this build has, and the sentence for a part that lacks one.
 
-   cmake/features.cmake writes the table.  A stage or a command names in `needs` the
-   libraries that it cannot work without, by their names in the table with blanks between them:
-   "CURL ARCHIVE".  NULL: none. */
+   cmake/features.cmake generates the table.  A stage or a command lists in `needs` the libraries
+   that it requires, by their names in the table, separated by spaces: "CURL ARCHIVE".  NULL: none.
+   Any thread. */
 #ifndef MR_BASE_FEATURE_H
 #define MR_BASE_FEATURE_H
 
@@ -18,26 +18,28 @@ typedef struct mr_feature {
   const char *name;     /* "CURL": MILLRACE_WITH_CURL is the build's option */
   const char *library;  /* "libcurl" */
   const char *packages; /* Debian's packages to build with it: "libcurl4-openssl-dev" */
-  const char *gives;    /* what the program cannot do without it */
-  const char *version;  /* that it was built with; NULL: not built in */
+  const char *gives;    /* what the program can do only with it */
+  const char *version;  /* the version built in; NULL: not built in */
 } mr_feature_t;
 
-extern const mr_feature_t mr_features[]; /* ends at a NULL name */
+extern const mr_feature_t mr_features[]; /* static; ends at a NULL name */
 
-/* Whether every name in needs is one of the table. */
+/* Returns whether the table has every name in needs. */
 bool mr_are_features(const char *needs);
 
-/* Whether this build has all of them.  A name that the table does not have is asserted against. */
+/* Returns whether this build has every library in needs.  Asserts that the table has the names. */
 bool mr_built_in(const char *needs);
 
-/* What a list of parts adds to the help of one, into text[0,n): " Not built in (no libcurl and
-   libarchive)."; "" if the build has all.  Returns text. */
 enum { MR_LACKING_MAX = 200 };
+
+/* Writes the note that a list of stages or commands adds to a help text, " Not built in (no libcurl
+   and libarchive).", into the caller's text[0,n), n >= 1; "" if the build has all.  Returns
+   text. */
 const char *mr_lacking_note(const char *needs, char *text, size_t n);
 
-/* Fails with MR_ERR_UNAVAILABLE and the sentence for a part that is not built in, what ("data",
-   "run:
-   --web"): the libraries that it lacks, their packages, and the options of the build. */
+/* Always returns MR_ERR_UNAVAILABLE, for a stage or command that is not built in.  The sentence
+   begins with `what` ("data", "run: --web") and names the missing libraries, their packages and the
+   build options. */
 mr_err_t mr_without(mr_diag_t *diag, const char *what, const char *needs);
 
 MR_END_DECLS

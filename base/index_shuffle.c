@@ -1,3 +1,5 @@
+/* One index at a time: key schedule by std::seed_seq, then cycle walking until the value is in *
+   range. */
 #include "base/index_shuffle.h"
 
 #include <assert.h>

@@ -1,15 +1,15 @@
 /* All results of a small permutation at once.
 
-   The block has 16 bits even for ten records, so that walking one by one takes thousands of steps
-   for each.  Here many walks go side by side, a byte of a vector each, from one of MARKS values to
-   the next one (index_shuffle_body.inc): where all of these go, the few wanted are found in no
-   time. */
+   The block has 16 bits even for ten records, so each single result takes thousands of cipher
+   steps. Here many walks run side by side, each in one byte of a vector, from one of MARKS values
+   to the next one (index_shuffle_body.inc).  Following the next marks then gives the few wanted
+   results almost for free. */
 #include <assert.h>
 
 #include "base/index_shuffle_private.h"
 #include "base/isa.h"
 
-/* What every x86-64 and ARM machine has in a register. */
+/* The register width that every x86-64 and ARM machine has. */
 #define WIDTH 16
 #define VECTORS 3
 #define WALK mr__index_shuffle_plain

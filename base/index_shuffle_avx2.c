@@ -1,3 +1,4 @@
+/* index_shuffle_body.inc compiled for AVX2 registers. */
 #if defined(__x86_64__)
 #define WIDTH 32
 #define VECTORS 3

@@ -1,9 +1,9 @@
-/* Orders of two to four records for many seeds, a walk to a lane of a vector.
+/* Permutations of two to four records for many seeds, one walk per lane of a vector.
 
-   With so few marks almost all of a walk between marks is spent far away from them, and one of them
-   need not be walked from: where the others go, the last place is its own.  So two records need a
-   third of the steps that walks between many marks take, four need three fifths.  Walks are long
-   and of all lengths; the next seed's begins in a lane that is done. */
+   Two or four marks are enough here.  The walk from the last mark is skipped: its end is the one
+   mark that no other walk reaches.  Two records so need a third of the steps that walks between
+   MR__MARKS marks take, four need three fifths.  Walks are long and of all lengths, so a lane that
+   is done starts the next seed's walk. */
 #include "base/index_shuffle_private.h"
 
 #include <assert.h>
@@ -12,14 +12,15 @@
 #if defined(__x86_64__)
 #include "base/index_shuffle_wide.h"
 
-/* A step waits for itself: three vectors fill the time.  Ended walks are taken every STEPS. */
+/* Each step depends on the one before; three vectors hide that latency.  Ended walks are collected
+   every STEPS steps. */
 enum { VECTORS = 3, LANES = 64, STEPS = 32 };
 enum { WALKS = MR_SHUFFLE_TINY_TOGETHER * (MR_SHUFFLE_TINY_MAX - 1) };
 _Static_assert(WALKS <= 1 << 16, "the number of a walk is two bytes");
 
-typedef uint8_t row_t[WALKS + LANES]; /* whole vectors are read and written */
+typedef uint8_t row_t[WALKS + LANES]; /* room for reads and writes of whole vectors */
 
-/* What the walks begin with, and what the ended ones have come to. */
+/* The starts of all walks, and the ends of the finished ones. */
 typedef struct begins {
   row_t key[MR_SHUFFLE_ROUNDS], mark, high, low;
   int n, next;
@@ -40,7 +41,7 @@ WIDE static inline __m512i index_shuffle_tiny_take(__m512i old, __mmask64 lanes,
   return _mm512_mask_expand_epi8(old, lanes, _mm512_loadu_si512(from));
 }
 
-/* Gives the lanes the next walks. */
+/* Starts the next walks in the given lanes. */
 WIDE static void index_shuffle_tiny_begin(walks_t *w, begins_t *b, __mmask64 lanes) {
   int rest = b->n - b->next;
   __mmask64 given = lanes;
@@ -55,8 +56,8 @@ WIDE static void index_shuffle_tiny_begin(walks_t *w, begins_t *b, __mmask64 lan
   b->next += __builtin_popcountll(given);
 }
 
-/* Every walk makes one step at least and stands still at a mark: its value has no bit above those
-   of marks. */
+/* Advances every walk by at least one step; a walk stops at a mark, a value without a bit above
+   those of marks. */
 WIDE static void index_shuffle_tiny_advance(walks_t *w, uint8_t marks, __mmask64 *ended) {
   enum { OR_AND = 0xF8 }; /* a | (b & c) */
   __m512i left[VECTORS], right[VECTORS], above = _mm512_set1_epi8((char)~(marks - 1));

@@ -1,8 +1,8 @@
 /* Walks between marks as in index_shuffle_all.c, 64 to a vector.
 
-   Ended walks are packed behind each other into a list and new ones spread to their
-   lanes, so that no lane is looked at by itself.  Towards the end of an order more and more lanes
-   would stand still: the next order begins there, which is why each lane has its own keys. */
+   Ended walks are compressed into a list and new ones expanded into their lanes, so that no lane is
+   handled by itself.  Towards the end of a permutation more and more lanes would idle; they start
+   the next permutation instead, so each lane has its own keys. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,25 +12,26 @@
 #if defined(__x86_64__)
 #include "base/index_shuffle_wide.h"
 
-/* A step waits for itself: three vectors fill the time.  Ended walks are taken every STEPS. */
+/* Each step depends on the one before; three vectors hide that latency.  Ended walks are collected
+   every STEPS steps. */
 enum { VECTORS = 3, LANES = 64, STEPS = 12 };
 enum { LIST = MR_SHUFFLE_TOGETHER * MR__MARKS };
 _Static_assert(MR_SHUFFLE_TOGETHER *(MR__MARKS / 256) <= 256, "order and mark are two bytes");
 
 typedef struct walks {
   __m512i left, right;            /* halves of the values */
-  __m512i key[MR_SHUFFLE_ROUNDS]; /* of the order each lane walks in */
-  __m512i high, low;              /* where it has begun: order and mark */
-  __mmask64 idle;                 /* nothing is left for it */
+  __m512i key[MR_SHUFFLE_ROUNDS]; /* of each lane's permutation */
+  __m512i high, low;              /* each walk's start: permutation and mark */
+  __mmask64 idle;                 /* lanes without a walk */
 } walks_t;
 
-/* Ended walks; stores of whole vectors reach past the last. */
+/* Ended walks, with room for stores of whole vectors past the last. */
 typedef struct ends {
   uint8_t high[LIST + LANES], low[LIST + LANES], left[LIST + LANES], right[LIST + LANES];
   int n;
 } ends_t;
 
-/* Every walk makes one step at least and stands still at a mark; ended: those that do. */
+/* Advances every walk by at least one step; a walk stops at a mark.  ended: the stopped ones. */
 WIDE static inline void index_shuffle_wide_advance(walks_t *w, __mmask64 *ended) {
   __m512i left[VECTORS], right[VECTORS], marks = _mm512_set1_epi8(MR__MARKS / 256);
   __mmask64 go[VECTORS];
@@ -58,8 +59,8 @@ WIDE static inline void index_shuffle_wide_pack(ends_t *e, const walks_t *w, __m
   e->n += __builtin_popcountll(ended);
 }
 
-/* Gives the lanes the next marks of one order; returns how many it gave.  next: order * MR__MARKS +
-   mark. */
+/* Starts walks from the next marks of one permutation in the given lanes; returns how many.  next:
+   permutation * MR__MARKS + mark. */
 WIDE static inline int index_shuffle_wide_begin(walks_t *w, const mr_index_shuffle_t *s, int n,
                                                 int next, __mmask64 lanes) {
   static const uint8_t count[LANES] = {

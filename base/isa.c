@@ -1,3 +1,4 @@
+/* Chooses the instruction set once: from MILLRACE_ISA, else the best that the processor reports. */
 #include "base/isa.h"
 
 #include <pthread.h>

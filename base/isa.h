@@ -1,6 +1,6 @@
-/* Which instruction set the kernels use: the machine's best, or the one MILLRACE_ISA names
-   (plain, avx2,
-   avx512, avx512-bf16).  Decided at the first call; any thread. */
+/* The instruction set that kernels use: the machine's best, or the one that the environment
+   variable MILLRACE_ISA names (plain, avx2, avx512, avx512-bf16).  Decided at the first call; any
+   thread. */
 #ifndef MR_BASE_ISA_H
 #define MR_BASE_ISA_H
 
@@ -11,7 +11,7 @@
 
 MR_BEGIN_DECLS
 
-/* Each holds the ones before it. */
+/* Each includes the ones before it. */
 typedef enum mr_isa {
   MR_ISA_PLAIN,
   MR_ISA_AVX2,
@@ -20,14 +20,19 @@ typedef enum mr_isa {
   MR_ISA_COUNT
 } mr_isa_t;
 
-/* What kernels are chosen by: what MILLRACE_ISA names, looked at once, else mr_isa_best. */
+/* Returns the set that kernels are chosen by: the one MILLRACE_ISA names, read once, or
+   mr_isa_best() if it is unset, empty or wrong.  Cannot fail. */
 mr_isa_t mr_isa(void);
-mr_isa_t mr_isa_best(void);            /* of those this build and machine have */
-bool mr_isa_available(mr_isa_t isa);   /* in this build and on this machine */
-const char *mr_isa_name(mr_isa_t isa); /* as MILLRACE_ISA says it: "plain", ... */
+/* Returns the best set that this build and machine have, at least MR_ISA_PLAIN. */
+mr_isa_t mr_isa_best(void);
+/* Returns whether this build and machine have the set. */
+bool mr_isa_available(mr_isa_t isa);
+/* Returns the set's name in MILLRACE_ISA, such as "plain"; static.  isa < MR_ISA_COUNT. */
+const char *mr_isa_name(mr_isa_t isa);
 
-/* MILLRACE_ISA names nothing (MR_ERR_CONFIG) or what this build or machine lacks
-   (MR_ERR_UNAVAILABLE): then mr_isa() is the best, and nobody who was told should go on. */
+/* Checks MILLRACE_ISA: MR_ERR_CONFIG if it names no set, MR_ERR_UNAVAILABLE if this build or
+   machine lacks the set, else MR_OK.  After a failure mr_isa() is still the best set; a program
+   should stop rather than run with a set that its user did not ask for. */
 mr_err_t mr_isa_check(mr_diag_t *diag);
 
 MR_END_DECLS

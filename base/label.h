@@ -1,4 +1,4 @@
-/* The label that is none: of a record that was left out of a batch.  Its row weighs nothing. */
+/* The label that marks a record excluded from its batch; its row has zero weight. */
 #ifndef MR_BASE_LABEL_H
 #define MR_BASE_LABEL_H
 

@@ -9,12 +9,12 @@
 
 MR_BEGIN_DECLS
 
-/* The ledger after one more step.  ledger: before it (0 at the start).  key, draw: [n].  loss_bits:
-   the step's loss as IEEE binary32 bits, 0 where nothing is trained. */
+/* Returns the ledger after one more step.  ledger: its value before the step, 0 at the start.  key,
+   draw: [n].  loss_bits: the step's loss as IEEE binary32 bits, 0 where nothing is trained. */
 uint64_t mr_ledger_step(uint64_t ledger, int64_t step, const uint64_t *key, const uint64_t *draw,
                         int n, uint32_t loss_bits);
 
-/* One 64-bit mix of two words: the building block of draw hashes. */
+/* Returns the hash h extended by the word x; the building block of draw hashes. */
 uint64_t mr_hash_mix(uint64_t h, uint64_t x);
 
 MR_END_DECLS

@@ -1,3 +1,4 @@
+/* Parses ZeroMQ addresses; tells a stale ipc socket from a live one by connecting to it. */
 #include "base/loopback.h"
 
 #include <arpa/inet.h>

@@ -1,10 +1,11 @@
+/* Memory limits from the machine's page count and the control group's memory.max files. */
 #include "base/machine.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The limit of one group; 0: it has none. */
+/* The limit of one group; 0 if it has none. */
 static size_t machine_limit_of(const char *group) {
   char path[512];
   unsigned long long bytes = 0;
@@ -16,7 +17,7 @@ static size_t machine_limit_of(const char *group) {
   return (size_t)bytes;
 }
 
-/* "0::/user.slice/session-1.scope" -> "/user.slice/session-1.scope". */
+/* The process's group: "/user.slice/session-1.scope" from "0::/user.slice/session-1.scope". */
 static void own_group(char group[400]) {
   char line[420];
   group[0] = 0;
@@ -32,7 +33,7 @@ size_t mr_machine_memory(void) {
   char group[400];
   size_t least = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
   own_group(group);
-  for (;;) { /* a group has no more than those above it */
+  for (;;) { /* the limits of the groups above apply too */
     size_t limit = machine_limit_of(group);
     if (limit && limit < least) least = limit;
     char *cut = strrchr(group, '/');

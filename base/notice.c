@@ -1,3 +1,4 @@
+/* One receiver for the whole process; without one, notices go to standard error. */
 #include "base/notice.h"
 
 #include <stdarg.h>
@@ -19,7 +20,7 @@ void mr_notice(const char *format, ...) {
   va_start(ap, format);
   mr_vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
-  mr_printable(text, shown, sizeof shown); /* names from files and peers are part of it */
+  mr_printable(text, shown, sizeof shown); /* it may contain names from files and peers */
   if (receiver)
     receiver(receiver_arg, shown);
   else

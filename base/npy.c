@@ -1,3 +1,5 @@
+/* The reading half of npy.h.  The header's Python dictionary is not parsed as Python: its three
+   keys are found by their text, and every value is checked. */
 #include "base/npy.h"
 
 #include <errno.h>
@@ -18,7 +20,7 @@ static const struct {
                  {"<u4", MR_U32},  {"<i8", MR_I64}, {"<u8", MR_U64},
                  {"<f2", MR_F16},  {"<f4", MR_F32}, {"<f8", MR_F64}};
 
-/* The text after 'key': in the header's Python dictionary; NULL if there is none. */
+/* The text after 'key': in the header's Python dictionary; NULL if the key is missing. */
 static const char *npy_value_of(const char *header, const char *key) {
   const char *at = strstr(header, key);
   if (!at) return NULL;
@@ -35,7 +37,8 @@ static int npy_parse_dtype(const char *at, mr_dtype_t *dtype) {
   return 0;
 }
 
-/* "(2, 3)", "(5,)" or "()": fills ndim, dim and count; 0 if it is none of these or too large. */
+/* Parses "(2, 3)", "(5,)" or "()" into ndim, dim and count; 0 if it is no such tuple or too
+   large. */
 static int parse_shape(const char *at, mr_npy_t *a) {
   if (*at++ != '(') return 0;
   a->ndim = 0;
@@ -51,7 +54,7 @@ static int parse_shape(const char *at, mr_npy_t *a) {
   return 1;
 }
 
-/* Length of the header's dictionary and where it begins; 0 if it is none. */
+/* The offset of the header's dictionary, and its length in *len; 0 if file is no .npy file. */
 static size_t header_place(const unsigned char *file, size_t n, size_t *len) {
   if (n < 12 || memcmp(file, "\x93NUMPY", 6) || file[6] < 1 || file[6] > 3) return 0;
   size_t at = file[6] == 1 ? 10 : 12;
@@ -60,7 +63,7 @@ static size_t header_place(const unsigned char *file, size_t n, size_t *len) {
   return at;
 }
 
-/* What the header says of its type, as far as a line of text can show it. */
+/* Copies the header's type for an error sentence; bytes that cannot be shown become '?'. */
 static void quote_type(const char *at, char *text, size_t n) {
   size_t i = 0;
   for (; i + 1 < n && at[i] && at[i] != ',' && at[i] != '}'; i++)
@@ -68,7 +71,7 @@ static void quote_type(const char *at, char *text, size_t n) {
   text[i] = 0;
 }
 
-/* Reads the dictionary of a header into *out. */
+/* Parses the dictionary of a header into *out. */
 static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out, mr_diag_t *diag) {
   const char *descr = npy_value_of(header, "'descr':"),
              *order = npy_value_of(header, "'fortran_order':");
@@ -98,7 +101,7 @@ static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out
   return MR_OK;
 }
 
-/* What a file's first bytes say that it is, for the end of a sentence. */
+/* Guesses the real format from a file's first bytes, for the end of an error sentence. */
 static const char *what_else(const void *file, size_t n) {
   static const struct {
     const char *magic, *what;

@@ -1,5 +1,6 @@
 /* Reads and writes NumPy's .npy files (format 1.0 to 3.0, C order, little-endian): golden vectors
-   and arrays that people bring.
+   and users' arrays.  Implemented in npy.c (reading) and npy_save.c (writing).  Any thread; calls
+   block on the file system.
 
    Source of the format: numpy.lib.format. */
 #ifndef MR_BASE_NPY_H
@@ -18,29 +19,34 @@ typedef struct mr_npy {
   int ndim;
   int64_t dim[MR_MAX_NDIM];
   size_t count; /* elements */
-  void *data;   /* count elements, row-major, 64-aligned */
+  void *data; /* count elements, row-major, 64-aligned; owned by the struct; NULL after a header */
 } mr_npy_t;
 
-/* Reads type and shape from a file's first n bytes into *out (data stays NULL) and the place of its
-   first element into *offset.  MR_ERR_DATA with the path in the sentence on anything else than a
-   plain C-ordered array: its dimensions are not negative, and its size in bytes fits size_t. */
+/* Parses type and shape from a file's first n bytes into *out (data stays NULL) and the byte offset
+   of its first element into *offset.  MR_ERR_DATA with the path in the sentence on anything but a
+   plain C-ordered array with at most MR_MAX_NDIM dimensions, none negative, whose size in bytes
+   fits size_t; MR_ERR_NOMEM.  *out is zeroed on failure. */
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
                        mr_diag_t *diag);
 
-/* The same, of the file at path, whose size must be that of its shape.  Nothing else is read. */
+/* The same for the file at path; its size must be that of its shape, else MR_ERR_DATA.  Reads the
+   header alone.  MR_ERR_IO if the file cannot be opened or read, or is not a regular file. */
 mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag);
 
-/* Loads a whole file.  MR_ERR_IO or MR_ERR_DATA with the path in the sentence; then nothing is
-   held.  Types: b1 u1 i4 u4 i8 u8 f2 f4 f8. */
+/* Loads a whole file of at most 16 GiB into *out, which the caller frees with mr_npy_free.
+   MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out is then zeroed and
+   owns nothing. Types: b1 u1 i4 u4 i8 u8 f2 f4 f8. */
 mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag);
 void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
 
-/* The bytes before the data of a file of this array, as format 1.0, into out; returns how many. */
+/* Writes the header of a file of such an array, as format 1.0, into out.  Returns its length, a
+   multiple of 64 that is at most MR_NPY_HEAD_MAX; cannot fail.  ndim <= MR_MAX_NDIM. */
 enum { MR_NPY_HEAD_MAX = 640 };
 size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]);
 
-/* Writes ndim <= MR_MAX_NDIM dimensions of data as format 1.0, whole or not at all.  bf16 becomes
-   two raw bytes (V2): NumPy has no such type. */
+/* Writes an array of ndim <= MR_MAX_NDIM dimensions as format 1.0, whole or not at all.  Returns
+   MR_ERR_IO as mr_newfile_open, mr_write_all and mr_newfile_commit do.  bf16 becomes two raw bytes
+   (V2): NumPy has no such type. */
 mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,
                      const void *data, mr_diag_t *diag);
 

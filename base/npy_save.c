@@ -1,5 +1,5 @@
-/* The writing half of npy.h: format 1.0, a header padded so that the data begin at a multiple of
-   64 bytes. */
+/* The writing half of npy.h: format 1.0, with a header padded so that the data begin at a multiple
+   of 64 bytes. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 enum { PREFIX = 10, ALIGN = 64, HEADER_MAX = 512 };
 _Static_assert(PREFIX + HEADER_MAX + ALIGN <= MR_NPY_HEAD_MAX, "a head fits");
 
-/* NumPy has no bfloat16: two raw bytes, which ml_dtypes' users view as it. */
+/* NumPy has no bfloat16: it becomes two raw bytes, which users of ml_dtypes view as bfloat16. */
 static const char *descr_of(mr_dtype_t t) {
   static const char *const descr[MR_DTYPE_COUNT] = {
       [MR_BOOL] = "|b1", [MR_U8] = "|u1",   [MR_I32] = "<i4", [MR_U32] = "<u4", [MR_I64] = "<i8",

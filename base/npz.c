@@ -1,3 +1,6 @@
+/* A zip without compression: for each array a local header and a .npy file, at the end the
+   directory. Sizes and checksums are computed before the first byte is written, so nothing is
+   patched. */
 #include "base/npz.h"
 
 #include <string.h>
@@ -44,7 +47,7 @@ static uint32_t crc_add(const crc_t *c, uint32_t crc, const void *data, size_t n
 enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, VERSION = 20 };
 enum {
   NEW_YEAR_1980 = 1 << 5 | 1
-}; /* the first date there is: the same arrays are the same file */
+}; /* the earliest date of a zip, so that equal arrays give equal files */
 
 typedef struct __attribute__((packed)) local {
   uint32_t magic;

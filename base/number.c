@@ -1,9 +1,10 @@
+/* Each function switches its thread to the C locale around one libc call. */
 #include "base/number.h"
 
 #include <locale.h>
 #include <stdlib.h>
 
-/* Of this thread until the call ends; glibc gives the C locale without taking memory. */
+/* Enters the C locale in this thread and returns the one before; glibc allocates nothing for it. */
 static locale_t enter(void) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   return c ? uselocale(c) : (locale_t)0;

@@ -1,14 +1,15 @@
-/* Numbers as text, with a decimal point whatever locale the host program has set: settings, files
-   and what other programs read must mean the same everywhere.  A library that calls setlocale would
-   change its host, so these take the C locale for the length of one call, in their own thread. */
+/* Numbers as text, with a decimal point whatever locale the host program has set, so that settings
+   and files mean the same everywhere.  setlocale would change the whole host program, so each call
+   uses the C locale in its own thread and restores the thread's locale before it returns. */
 #ifndef MR_BASE_NUMBER_H
 #define MR_BASE_NUMBER_H
 
 #include <stdarg.h>
 #include <stdio.h>
 
-/* As the function of libc behind mr_, arguments and results alike, in the C locale.  Any format
-   with %e, %f, %g or %a goes through these; mr_fail does so by itself. */
+/* Each does what the libc function without mr_ does in the C locale, with the same arguments and
+   results, and returns what that returns.  Any format with %e, %f, %g or %a must go through these;
+   mr_fail and mr_notice do so already. */
 double mr_strtod(const char *text, char **end);
 int mr_vsnprintf(char *to, size_t n, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));

@@ -1,3 +1,4 @@
+/* Sizes of settings' values, to check a table of settings against its state. */
 #include "base/opt.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* The settings of a stage or a model: one row says name, unit, default, range, help and place. */
+/* The settings of a stage or a model: one row holds a setting's name, unit, default, range, help
+   and offset. */
 #ifndef MR_BASE_OPT_H
 #define MR_BASE_OPT_H
 
@@ -15,7 +16,7 @@ typedef enum mr_opt_type {
   MR_OPT_F64,    /* double */
   MR_OPT_BOOL,   /* bool; the bare word means true */
   MR_OPT_STR,    /* const char *, owned by the graph; NULL when the default is NULL */
-  MR_OPT_SECRET, /* as STR; its text is not shown (mr_watch_setting) */
+  MR_OPT_SECRET, /* as STR; its text is never shown (mr_watch_setting) */
   MR_OPT_ENUM,   /* int: index into choices "hwc|chw" */
   MR_OPT_RANGE,  /* double[2] from "0.9:1.0"; lo <= hi */
   MR_OPT_VEC3,   /* double[3] from "0.49,0.48,0.44" */
@@ -38,11 +39,11 @@ typedef struct mr_opt {
   double lo, hi;       /* range of INT, F64, RANGE, VEC3, VEC, both ends included; lo == hi: any */
   const char *choices; /* ENUM */
   const char *help;    /* one sentence, ends with a period */
-  int positional;      /* 1: `batch 128` means this one */
+  int positional;      /* 1: a bare value, as in `batch 128`, sets this one */
 } mr_opt_t;
 
-/* Whether the value of a row lies in a state of this many bytes: false, too, for an unknown type.
- */
+/* Returns whether the row's value lies inside a state of state_sz bytes; false for an unknown
+   type. */
 bool mr_opt_fits(const mr_opt_t *opt, size_t state_sz);
 
 MR_END_DECLS

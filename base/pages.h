@@ -4,10 +4,10 @@
 
 #include <stddef.h>
 
-/* At least `bytes`, 64-aligned, contents undefined; NULL if there is no memory; free() gives it
-   back.  From a few MiB on the system is asked for huge pages: a pass over an array then misses
-   the address cache once in 2 MiB instead of once in 4 KiB.  Where it has none, or keeps them from
-   programs, nothing else changes. */
+/* Returns at least `bytes` of memory, 64-aligned, contents undefined; the caller frees it with
+   free(). NULL without memory.  From 4 MiB on it asks the system for huge pages: a pass over an
+   array then misses the TLB once in 2 MiB instead of once in 4 KiB.  Where the system has none or
+   refuses, nothing else changes. */
 void *mr_pages_alloc(size_t bytes);
 
 #endif

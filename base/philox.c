@@ -1,6 +1,7 @@
 #include "base/philox.h"
 
-/* The 4x64-10 rounds; NumPy increments the counter before each block. */
+/* Philox4x64-10: ten rounds of multiplications turn a counter and a key into four words.  NumPy
+   increments the counter before each block. */
 typedef unsigned __int128 u128;
 
 static void philox_block(mr_philox_t *g) {

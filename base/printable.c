@@ -1,17 +1,18 @@
+/* Decodes UTF-8 and escapes each character that a terminal would act on. */
 #include "base/printable.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at s and its number; 1 and UINT32_MAX if there is none. */
+/* Bytes of the UTF-8 character at s, and its code point; 1 and UINT32_MAX for an invalid byte. */
 static size_t character(const unsigned char *s, uint32_t *code) {
   size_t n = *s < 0x80 ? 1 : *s >= 0xC2 && *s < 0xE0 ? 2 : *s >= 0xE0 && *s < 0xF0 ? 3 : 4;
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   uint32_t c = n == 1 ? *s : *s & (0xFFu >> (n + 1));
   bool good = *s < 0x80 || (*s >= 0xC2 && *s <= 0xF4);
   for (size_t i = 1; good && i < n; i++) {
-    good = (s[i] & 0xC0) == 0x80; /* the 0 at the end is none */
+    good = (s[i] & 0xC0) == 0x80; /* false for the terminating 0 */
     c = c << 6 | (s[i] & 0x3F);
   }
   good = good && c >= least[n] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);

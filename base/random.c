@@ -1,3 +1,4 @@
+/* jax.random's draws, each computed element by element from mr_random_word. */
 #include "base/random.h"
 
 #include <math.h>
@@ -11,8 +12,8 @@ mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data) {
   return (mr_prng_t){mr_key_fold_in(k.key, data), k.layout};
 }
 
-/* Word i of n in the original layout: counters 0..n-1, and a 0 if n is odd, in two halves that
-   are the two words of a block. */
+/* Word i of n in the original layout.  The counters 0..n-1, padded with a 0 if n is odd, are cut in
+   two halves; counter i of each half form the two words of a block. */
 static uint32_t original_word(mr_key_t k, uint64_t i, uint64_t n) {
   uint64_t half = (n + 1) / 2, low = i < half ? i : i - half, high = low + half;
   mr_key_t block = mr_threefry2x32(k, (uint32_t)low, high < n ? (uint32_t)high : 0);
@@ -64,7 +65,7 @@ void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out) {
   for (size_t i = 0; i < n; i++) out[i] = mr_uniform_of_bits(mr_random_word(k, i, n), 0, 1) < p;
 }
 
-/* Two words an element, so that the remainder's bias is 2^-32 of what one word has. */
+/* Two words per element, so that the remainder's bias is 2^-32 of what one word would have. */
 void mr_random_randint_part(mr_prng_t k, size_t n, size_t from, size_t count, int32_t lo,
                             int32_t hi, int32_t *out) {
   mr_prng_t sub[2];
@@ -93,7 +94,7 @@ static int by_bits(const void *a, const void *b) {
 
 size_t mr_random_permutation_room(uint32_t n) { return (size_t)n * sizeof(card_t); }
 
-/* Sorted by random words as often as makes equal words unlikely to matter. */
+/* Sorts by random words, repeatedly, until ties between equal words are unlikely to matter. */
 void mr_random_permutation_in(mr_prng_t k, uint32_t n, void *room, uint32_t *out) {
   card_t *card = room;
   int rounds = n > 1 ? (int)ceil(3 * log(n) / log(UINT32_MAX)) : 0;

@@ -1,10 +1,9 @@
 /* jax.random on arrays: keys, and draws by key.
 
    Source: jax.random of jax 0.10 (threefry2x32).  Integers (keys, bits, randint, permutation,
-   bernoulli) and uniform are JAX's to the bit; normal and truncated_normal (any bounds) within 4
-   ulp
-   + 1e-7.  Arrays are dense in row-major order: n is the product of the shape.  Nothing here fails
-   or allocates but mr_random_permutation; any thread. */
+   bernoulli) and uniform equal JAX's bit for bit; normal and truncated_normal (any bounds) within 4
+   ulp + 1e-7.  Arrays are dense in row-major order: n is the product of the shape, and out[n] is
+   the caller's.  Only mr_random_permutation can fail or allocates.  Any thread. */
 #ifndef MR_BASE_RANDOM_H
 #define MR_BASE_RANDOM_H
 
@@ -14,10 +13,10 @@
 
 MR_BEGIN_DECLS
 
-/* How a draw's counters map to its elements, after jax_threefry_partitionable. */
+/* How a draw's counters map to its elements: the value of jax_threefry_partitionable. */
 typedef enum mr_key_layout {
   MR_KEY_PARTITIONABLE, /* True, JAX's default: element i depends on the key and i alone */
-  MR_KEY_ORIGINAL       /* False: on n too; n < 2^32, for split < 2^31 */
+  MR_KEY_ORIGINAL       /* False: element i depends on n too; n < 2^32, for split < 2^31 */
 } mr_key_layout_t;
 
 typedef struct mr_prng {
@@ -25,32 +24,34 @@ typedef struct mr_prng {
   mr_key_layout_t layout;
 } mr_prng_t;
 
-mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout); /* PRNGKey(seed): seed mod 2^32 */
-/* A new key from k and data; n new keys from k.  Source: jax.random.fold_in, split. */
+/* Each returns a new key by value: PRNGKey(seed), of seed mod 2^32; jax.random.fold_in(k, data);
+   element i in [0,n) of jax.random.split(k, n).  mr_random_split writes all n. */
+mr_prng_t mr_prng(uint64_t seed, mr_key_layout_t layout);
 mr_prng_t mr_random_fold_in(mr_prng_t k, uint32_t data);
-mr_prng_t mr_random_split_at(mr_prng_t k, size_t i, size_t n); /* element i of the n below */
-void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out);   /* out[n] */
+mr_prng_t mr_random_split_at(mr_prng_t k, size_t i, size_t n);
+void mr_random_split(mr_prng_t k, size_t n, mr_prng_t *out);
 
-/* Element i of n of mr_random_bits, from which the other draws make theirs. */
+/* Returns element i in [0,n) of mr_random_bits; the other draws are computed from these words. */
 uint32_t mr_random_word(mr_prng_t k, size_t i, size_t n);
 /* out[n]: 32 uniform bits each.  Source: jax.random.bits. */
 void mr_random_bits(mr_prng_t k, size_t n, uint32_t *out);
-/* f32 in [lo,hi), lo < hi both finite. */
+/* out[n]: f32 in [lo,hi), lo < hi both finite. */
 void mr_random_uniform(mr_prng_t k, size_t n, float lo, float hi, float *out);
 /* out[n]: standard normals, by the inverse error function as in JAX. */
 void mr_random_normal(mr_prng_t k, size_t n, float *out);
 /* Standard normals cut to (lo,hi), lo < hi, either of which may be infinite. */
 void mr_random_truncated_normal(mr_prng_t k, size_t n, float lo, float hi, float *out);
-/* 1 with probability p, else 0. */
+/* out[n]: 1 with probability p, else 0. */
 void mr_random_bernoulli(mr_prng_t k, size_t n, float p, uint8_t *out);
-/* In [lo,hi); lo everywhere if hi <= lo, as in JAX. */
+/* out[n]: integers in [lo,hi); lo everywhere if hi <= lo, as in JAX. */
 void mr_random_randint(mr_prng_t k, size_t n, int32_t lo, int32_t hi, int32_t *out);
-/* Elements [from,from + count) of mr_random_randint's n. */
+/* out[count]: elements [from,from + count) of mr_random_randint's n. */
 void mr_random_randint_part(mr_prng_t k, size_t n, size_t from, size_t count, int32_t lo,
                             int32_t hi, int32_t *out);
-/* The numbers 0..n-1 shuffled.  MR_ERR_NOMEM names n. */
+/* out[n]: the numbers [0,n) shuffled.  MR_ERR_NOMEM, with n in the sentence, and out unchanged. */
 mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag);
-/* The same in room, mr_random_permutation_room(n) bytes, 8-aligned. */
+/* The same without allocation, in scratch memory of the caller: mr_random_permutation_room(n)
+   bytes, 8-aligned.  The room function returns 12 n. */
 void mr_random_permutation_in(mr_prng_t k, uint32_t n, void *room, uint32_t *out);
 size_t mr_random_permutation_room(uint32_t n);
 

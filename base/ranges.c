@@ -1,3 +1,4 @@
+/* A list becomes sorted, disjoint rows, so that a membership test is one binary search. */
 #include "base/ranges.h"
 
 #include <assert.h>
@@ -15,7 +16,7 @@ static int by_first(const void *a, const void *b) {
   return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Sorts, and joins rows that touch. */
+/* Sorts the rows and joins those that overlap or are adjacent. */
 static void ranges_settle(mr_ranges_t *r) {
   size_t n = 0;
   if (!r->n) return;
@@ -63,7 +64,7 @@ static mr_err_t ranges_add(mr_ranges_t *r, const char *word, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Comments become separators. */
+/* Overwrites comments with spaces. */
 static void blank_comments(char *text) {
   for (char *at = text; (at = strchr(at, '#'));)
     while (*at && *at != '\n') *at++ = ' ';

@@ -1,6 +1,6 @@
-/* Writing: the header is built with the digest's digits as zeros, hashed together with the
-   tensors' bytes, then the digits are put in place.  Reading: the file is mapped, the header
-   parsed by cJSON and every number checked before it is used. */
+/* Writing: the header is built with zeros as the digest, hashed together with the tensors' bytes,
+   and patched with the digest.  Reading: the file is mapped, cJSON parses the header, and every
+   number is checked before it is used. */
 #include "base/safetensors.h"
 
 #include <cjson/cJSON.h>
@@ -18,7 +18,7 @@
 #include "base/xio.h"
 
 #define DIGEST_KEY "millrace.xxh3"
-#define DIGEST_PREFIX "\"" DIGEST_KEY "\":\"" /* unescaped quotes: cannot stand inside a string */
+#define DIGEST_PREFIX "\"" DIGEST_KEY "\":\"" /* unescaped quotes cannot occur inside a string */
 #define FORMAT_KEY "millrace.format"
 static const size_t header_max = 100 << 20; /* as in the format's reference reader */
 
@@ -62,7 +62,7 @@ static int add_tensor(cJSON *root, const mr_st_tensor_t *t, size_t from, size_t 
          cJSON_AddItemToArray(off, cJSON_CreateNumber((double)to));
 }
 
-/* The header with zeros for a digest, padded with spaces to 8 bytes; heap, or NULL. */
+/* The header with zeros as the digest, padded with spaces to 8 bytes; heap, or NULL on failure. */
 static char *make_header(const mr_st_tensor_t *t, int n_tensors, const mr_st_meta_t *meta,
                          int n_meta, size_t *len) {
   cJSON *root = cJSON_CreateObject();
@@ -150,7 +150,7 @@ mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_t
 
 /* ---- reading ---- */
 
-/* A JSON number that is a whole one in [0,2^53]. */
+/* Reads a JSON number that is an integer in [0,2^53]; 0 if it is not. */
 static int safetensors_whole(const cJSON *j, uint64_t *out) {
   if (!cJSON_IsNumber(j) || !(j->valuedouble >= 0 && j->valuedouble <= 9007199254740992.0))
     return 0;
@@ -205,7 +205,7 @@ static int by_place(const void *a, const void *b) {
   const mr_st_tensor_t *x = a, *y = b;
   if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
   size_t m = safetensors_bytes_of(x),
-         n = safetensors_bytes_of(y); /* empty ones first: they share their place */
+         n = safetensors_bytes_of(y); /* empty ones first: they share an offset with the next */
   return (m > n) - (m < n);
 }
 
@@ -228,7 +228,8 @@ static mr_err_t safetensors_check_names(const cJSON *object, const char *path, m
   return e;
 }
 
-/* The tensors must fill the body from its first byte to its last without holes or overlaps. */
+/* Checks that the tensors fill the body from its first byte to its last without holes or
+   overlaps. */
 static mr_err_t check_cover(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   const unsigned char *at = f->map + f->body;
   for (int i = 0; i < f->n; i++) {
@@ -273,15 +274,15 @@ static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *
   return MR_OK;
 }
 
-/* A file with any key of ours must carry the digest: else one changed byte in the digest's own
-   name would switch the check off. */
+/* A file with any key "millrace.*" must carry the digest; otherwise one changed byte in the
+   digest's own key would disable the check. */
 static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   const char *said = mr_safetensors_meta(f, DIGEST_KEY);
   unsigned char *at = memmem(f->map, f->body, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
   if (!said || !at || strlen(said) != 16)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is missing or damaged", path);
   at += strlen(DIGEST_PREFIX);
-  /* JSON has other spellings of the key, so the place found may belong to something else. */
+  /* JSON has other spellings of the key, so the bytes found may belong to another string. */
   if (f->map + f->body - at < 16 || memcmp(at, said, 16) != 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is not written as millrace writes it", path);
   XXH3_state_t *h = XXH3_createState();

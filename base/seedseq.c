@@ -1,3 +1,4 @@
+/* Both seed expanders follow their specifications line by line; their letters are kept. */
 #include "base/seedseq.h"
 
 static uint32_t seed_seq_t(uint32_t x) { return x ^ (x >> 27); }

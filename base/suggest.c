@@ -1,3 +1,4 @@
+/* Suggestions for misspelt words and for paths that cannot be opened. */
 #include "base/suggest.h"
 
 #include <ctype.h>
@@ -32,7 +33,7 @@ size_t mr_edit_distance(const char *a, const char *b) {
   return row[na % 3][nb];
 }
 
-/* word in lower case with '-' for '_'; cut where it is too long for mr_edit_distance anyway. */
+/* Copies word in lower case with '-' for '_', cut where it is too long for mr_edit_distance. */
 static const char *suggest_fold(const char *word, char *out) {
   size_t n = 0;
   for (; word[n] && n <= WORD_MAX; n++)

@@ -1,3 +1,4 @@
+/* A stream whose writes append to a growing block (fopencookie). */
 #include "base/text_out.h"
 
 #include <assert.h>
@@ -8,7 +9,7 @@
 
 enum { FIRST_ROOM = 512 };
 
-/* Short of memory it writes nothing, which sets the stream's error flag. */
+/* Without memory it writes nothing, which sets the stream's error flag. */
 static ssize_t text_out_append(void *to, const char *data, size_t n) {
   mr_text_out_t *t = to;
   size_t room = t->room ? t->room : FIRST_ROOM;

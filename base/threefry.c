@@ -1,3 +1,4 @@
+/* Threefry2x32 and the conversions from its bits to draws, in the operations that XLA compiles. */
 #include "base/threefry.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ uint32_t mr_key_bits(mr_key_t k, uint64_t i) {
   return x.a ^ x.b;
 }
 
-/* XLA contracts the scaling to one fused multiply-add; a plain product and sum differs in the
+/* XLA contracts the scaling to one fused multiply-add; a plain product and sum would differ in the
    last bit. */
 float mr_uniform_of_bits(uint32_t bits, float lo, float hi) {
   bits = bits >> 9 | 0x3F800000u;

@@ -1,3 +1,5 @@
+/* Files and folders over plain system calls: every call retries EINTR, files are opened with
+   O_CLOEXEC, and a new file becomes visible by rename alone. */
 #include "base/xio.h"
 
 #include <errno.h>
@@ -16,7 +18,7 @@
 
 enum { NAME_TRIES = 100 };
 
-/* Where the file stands is part of the sentence, if it is a file that stands anywhere. */
+/* Fails with the file's offset in the sentence if fd can seek. */
 static mr_err_t write_failed(int fd, const char *path, mr_diag_t *diag) {
   int reason = errno;
   off_t at = lseek(fd, 0, SEEK_CUR);
@@ -130,9 +132,9 @@ mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Opens a new file `stem` + random digits + process id and leaves its name in name[0,n).  O_EXCL: a
-   file or link that another user of a shared folder has put there is never followed or overwritten.
-   The process id is for the sweep of files that a killed process left behind. */
+/* Opens a new file `stem` + random digits + process id and leaves its name in name[0,n).  With
+   O_EXCL a file or link that another user has put in a shared folder is never followed or
+   overwritten. The process id lets a later run remove files that a killed process left behind. */
 static int open_unique(const char *stem, mode_t mode, char *name, size_t n) {
   int fd = -1;
   for (uint32_t i = 0, digits = 0; i < NAME_TRIES; i++) {
@@ -213,7 +215,7 @@ mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
   close(f->fd);
   f->fd = -1;
   mr_err_t e = mr_sync_parent(f->path, diag);
-  mr_fd_reserve(); /* what this file has used of it */
+  mr_fd_reserve(); /* this file may have used a descriptor of it */
   return e;
 }
 

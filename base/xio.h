@@ -1,6 +1,8 @@
-/* Files whole or not at all, and the few calls around that.
+/* Files written whole or not at all, and the few calls around that.
 
-   Every failure is MR_ERR_IO with the path and the system's reason in the sentence. */
+   Every function here that returns mr_err_t returns MR_OK, or MR_ERR_IO with the path and the
+   system's reason in the sentence, unless it says otherwise.  Any thread; calls block on the file
+   system.  When no descriptor is free, opening takes one of the reserve (fd_reserve.h). */
 #ifndef MR_BASE_XIO_H
 #define MR_BASE_XIO_H
 
@@ -15,7 +17,8 @@ MR_BEGIN_DECLS
 
 enum { MR_PATH_MAX = 4096 };
 
-/* Writes all n bytes to fd, over short writes and EINTR.  path: for the sentence. */
+/* Writes all n bytes to fd, retrying after short writes and EINTR.  On failure some bytes may have
+   been written.  path: for the sentence. */
 mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag);
 
 /* Reads a regular file of at most max bytes into *data (heap, the caller frees it; one NUL byte
@@ -23,46 +26,52 @@ mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_d
    device; MR_ERR_NOMEM.  *data is NULL on failure. */
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
 
-/* Opens a regular file for reading; NULL, with errno, if it cannot be opened or is none: a pipe
-   would make the caller wait for its writer. */
+/* Opens a regular file for reading; the caller closes it with fclose.  NULL, with errno, if it
+   cannot be opened or is not a regular file: a pipe would make the caller wait for its writer. */
 FILE *mr_open_regular(const char *path);
 
-/* Makes a folder and its parents, each of them synced into the folder above; one that exists is
-   fine. */
+/* Makes a folder and its missing parents and syncs each into the folder above.  An existing folder
+   is fine; MR_ERR_IO if path is something else or a folder cannot be made. */
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag);
 
-/* Fails unless path is a folder in which this process can make a file: it makes and removes one. */
+/* Checks that this process can make a file in the folder path, by making and removing one.
+   MR_ERR_IO if it cannot. */
 mr_err_t mr_folder_writable(const char *path, mr_diag_t *diag);
 
 /* Syncs the folder that holds path to the disk, so that a file made or renamed in it lasts.  MR_OK
-   too where the folder cannot be synced: its file system has no such call, or this process may not
-   read it. */
+   too where a folder cannot be synced: the file system does not support it, or this process may not
+   read the folder. */
 mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag);
 
-/* A file that appears under its name only when it is complete and on the disk.  It is written under
-   a name of its own beside it, which no other process has or can guess. */
+/* A file that appears under its name only when it is complete and on the disk.  Until then it has a
+   temporary name beside it, which no other process uses or can guess. */
 typedef struct mr_newfile {
   int fd;
   bool synced;
   char path[MR_PATH_MAX], tmp[MR_PATH_MAX + 64];
 } mr_newfile_t;
 
-/* The caller writes to f->fd (mr_write_all), then calls commit or drop. */
+/* Opens the temporary file.  The caller writes to f->fd (mr_write_all), then calls commit or drop.
+   MR_ERR_IO: f->fd is -1, and nothing needs to be dropped. */
 mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
-/* fsync: for work between the last byte and the rename.  On failure it has dropped the file. */
+/* Calls fsync, so that the caller can do other work between the last byte and the rename.  On
+   failure it has dropped the file. */
 mr_err_t mr_newfile_sync(mr_newfile_t *f, mr_diag_t *diag);
-/* fsync unless it was synced, rename, fsync of the folder; on failure it has dropped the file. */
+/* Calls fsync unless mr_newfile_sync did, renames the file to path, and syncs the folder.  If fsync
+   or the rename fails, it has dropped the file and an older file at path is untouched.  If only the
+   folder's sync fails, MR_ERR_IO is returned and the new file is at path. */
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag);
-void mr_newfile_drop(mr_newfile_t *f); /* closes and removes; harmless after commit */
+void mr_newfile_drop(mr_newfile_t *f); /* closes and removes; harmless after commit or a failure */
 
-/* Fails where mr_newfile could not make a file of this name, by beginning one and dropping it: for
-   those who find out what goes there by long work. */
+/* Checks that mr_newfile could make a file of this name, by making and dropping one.  Call it
+   before long work whose result goes there.  MR_ERR_IO also for an empty name or a folder. */
 mr_err_t mr_file_writable(const char *path, mr_diag_t *diag);
 
-/* mr_newfile for contents that lie in memory. */
+/* Writes data[0,n) to path whole or not at all, through mr_newfile; fails as its calls do. */
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag);
 
-/* The same for what print writes of `what`, all of which is held in memory first: MR_ERR_NOMEM. */
+/* The same for the text that print writes of `what`.  The text is held in memory first;
+   MR_ERR_NOMEM if it does not fit, and nothing is written. */
 typedef void mr_print_fn(const void *what, FILE *to);
 mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag);
 
