@@ -1,5 +1,5 @@
-/* The files of a folder in a store, and its records as they come: what the two layouts of CIFAR do
-   alike. */
+/* The common part of CIFAR's two layouts: finds the files of a folder, opens them as a store, and
+   fetches records from it. */
 #include "loaders/cifar.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { PATH_TEXT = MR_CIFAR_PATH + 32 };
 
-/* What a store's conf points to. */
+/* The paths that a store's conf points to. */
 typedef struct paths {
   char text[MR_CIFAR_FILES][PATH_TEXT];
   const char *at[MR_CIFAR_FILES];
@@ -40,7 +40,7 @@ static bool is_there(const char *folder, const char *name) {
          access(path, F_OK) == 0;
 }
 
-/* Where none of the files is in the folder: says what is there instead. */
+/* If none of the files is in the folder, fails with what is there instead. */
 static mr_err_t check_some(const mr_cifar_t *t, const paths_t *paths, mr_diag_t *diag) {
   static const char *const inside[] = {"cifar-10-batches-bin", "cifar-100-binary"};
   static const char *const packed[] = {"cifar-10-binary.tar.gz", "cifar-100-binary.tar.gz"};
@@ -48,7 +48,7 @@ static mr_err_t check_some(const mr_cifar_t *t, const paths_t *paths, mr_diag_t 
                                        "cifar-10-python.tar.gz", "train"};
   const char *name = strrchr(paths->at[0], '/') + 1;
   for (int i = 0; i < t->kind->n_files(t); i++)
-    if (access(paths->at[i], F_OK) == 0) return MR_OK; /* the store says which one is missing */
+    if (access(paths->at[i], F_OK) == 0) return MR_OK; /* the store reports a missing one */
   for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
     if (is_there(t->folder, inside[i]))
       return mr_fail(diag, MR_ERR_IO, "path=%s: holds no %s; say path=%s/%s", t->folder, name,

@@ -20,7 +20,7 @@ static void cifar10_path_of(const mr_cifar_t *t, int i, char *text, size_t n) {
     snprintf(text, n, "%s/data_batch_%d.bin", t->folder, i + 1);
 }
 
-/* Ids count 10,000 a file, test records come after all others. */
+/* Keys count 10,000 per file; test records come after all others. */
 static uint64_t cifar10_id_of(const mr_cifar_t *t, int64_t number) {
   int64_t file = mr__split_is_test(&t->split) ? MR_CIFAR_FILES : number / t->records;
   return (uint64_t)(file * PER_FILE + number % t->records);

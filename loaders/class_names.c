@@ -1,3 +1,4 @@
+/* Class names point into the text of their file, which is cut into lines in place. */
 #include "loaders/class_names.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static bool is_name(const char *s) {
   return n >= 1 && n <= 31;
 }
 
-/* Cuts text into its lines; false unless they are as many names as wanted and nothing else. */
+/* Splits text into lines; false unless they are exactly names->n valid names. */
 static bool split_names(mr_class_names_t *names) {
   int n = 0;
   char *rest = names->text, *line;

@@ -1,4 +1,4 @@
-/* One stream after the other: grain's MapDataset.concatenate. */
+/* One stream after another: grain's MapDataset.concatenate. */
 #include <inttypes.h>
 
 #include "loaders/inputs.h"
@@ -57,7 +57,7 @@ static mr_err_t concatenate_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   return MR_END;
 }
 
-/* An epoch is one of each part. */
+/* An epoch consists of one epoch of each part. */
 static mr_period_t concatenate_period(const mr_stage_t *s, const mr_period_t *in) {
   const concatenate_t *t = s->state;
   mr_period_t out = {s->out_spec[0].n_records, true};

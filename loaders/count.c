@@ -1,4 +1,4 @@
-/* count: gives n buffers that hold their own number, for tests and measurements. */
+/* Produces n buffers that hold their own number, for tests and measurements. */
 #include <string.h>
 
 #include "pipeline/stage_step.h"
@@ -40,7 +40,7 @@ static mr_err_t count_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* As many as there is room for, so that a burst is published once. */
+/* Produces as many as there is room for, so that a burst is published once. */
 static mr_err_t count_count_step(mr_stage_t *s) {
   count_t *c = s->state;
   mr_buf_t *b[MR_BURST];

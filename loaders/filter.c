@@ -1,5 +1,5 @@
-/* Leaves out records by what is cheap to ask: a whole number, key, chance.  Those left out are
-   holes: the others keep their positions, and batches close up over them. */
+/* Drops records by cheap criteria: an integer field, the key, chance.  Dropped records become
+   holes: the others keep their positions, and batches skip the holes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static bool filter_is_number(const mr_field_t *f) {
   return whole && !f->ndim && !f->ragged;
 }
 
-/* Numbers of its type that can be given, both ends included. */
+/* The numbers of a dtype that a setting can name, both ends included. */
 static void range_of(mr_dtype_t dtype, int64_t *lo, int64_t *hi) {
   *lo = dtype == MR_I64 ? INT64_MIN : dtype == MR_I32 ? INT32_MIN : 0;
   *hi = dtype == MR_BOOL  ? 1
@@ -54,7 +54,7 @@ static void range_of(mr_dtype_t dtype, int64_t *lo, int64_t *hi) {
                           : INT64_MAX;
 }
 
-/* Refuses a value that no record can have. */
+/* Rejects a value that no record can have. */
 static mr_err_t check_value(mr_stage_t *s, int64_t v) {
   const filter_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
@@ -84,7 +84,7 @@ static mr_err_t filter_plan(mr_stage_t *s) {
                          "1,2 field=%s",
                          t->field_name, t->field_name);
   if (!t->n_values) return MR_OK;
-  /* Without field= a label goes before other numbers. */
+  /* Without field= a label is preferred to other numbers. */
   int f = t->field_name ? -1 : mr_spec_label(&s->in_spec[0]);
   if (f < 0) f = mr_field_choose(s, t->field_name, filter_is_number, "whole numbers, one a record");
   if (f < 0) return (mr_err_t)f;
@@ -94,7 +94,7 @@ static mr_err_t filter_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* False: it is beyond any that can be asked for. */
+/* Reads a number into *v; false if it exceeds every value that a setting can name. */
 static bool number_at(const void *data, mr_dtype_t dtype, int64_t *v) {
   switch (dtype) {
     case MR_BOOL:
@@ -114,7 +114,7 @@ static bool has_value(const filter_t *t, const mr_rec_t *rec) {
   return false;
 }
 
-/* Of the record alone, so that it stays or goes in every epoch. */
+/* A function of the record alone, so that each epoch keeps the same records. */
 static bool is_lucky(const filter_t *t, uint64_t key) {
   mr_philox_t g;
   if (t->p >= 1) return true;

@@ -1,4 +1,4 @@
-/* What the image sources share: the spec of 32x32 colour pictures in CIFAR's layout. */
+/* Shared by the image sources: the spec of 32x32 colour pictures in CIFAR's layout. */
 #ifndef MR_LOADERS_IMAGE_H
 #define MR_LOADERS_IMAGE_H
 
@@ -6,11 +6,12 @@
 
 enum { MR_IMAGE_SIDE = 32, MR_IMAGE_BYTES = 3072, MR_IMAGE_CLASSES = 10 };
 
-enum { MR_IMAGE, MR_LABEL }; /* their fields */
+enum { MR_IMAGE, MR_LABEL }; /* field numbers */
 
 enum { MR_SPLIT_TRAIN, MR_SPLIT_VALID, MR_SPLIT_TEST, MR_SPLIT_ALL };
 
-/* Records of image, u8 (3,32,32) CHW, and label; one epoch of n_records. */
+/* Returns the spec of records with image, u8 (3,32,32) CHW, and label, in one epoch of n_records.
+   dataset, which may be NULL, must outlive the spec. */
 static inline mr_spec_t mr_image_spec(int64_t n_records, const mr_dataset_t *dataset) {
   return (mr_spec_t){.flow = MR_FLOW_RECORDS,
                      .n_fields = 2,

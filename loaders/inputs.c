@@ -1,8 +1,9 @@
+/* Specs of several record streams: which are connected, and whether their fields agree. */
 #include "loaders/inputs.h"
 
 #include <string.h>
 
-/* Labels of both streams are in the classes of the one that has more; of unknown ones, anywhere. */
+/* Sets the label classes of out to the larger number of both streams; unknown if one is unknown. */
 static void widen_labels(mr_spec_t *out, const mr_spec_t *in) {
   for (int f = 0; f < out->n_fields && f < in->n_fields; f++) {
     int here = out->field[f].n_classes, there = in->field[f].n_classes;

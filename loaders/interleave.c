@@ -1,5 +1,6 @@
-/* One record from each of some open streams in turn, the next stream opened where one has ended:
-   grain's InterleaveIterDataset.  Behind it mp-prefetch deals whole streams out to its workers. */
+/* Takes one record from each of several open streams in turn and opens the next stream when one
+   ends: grain's InterleaveIterDataset.  A later mp-prefetch deals whole streams out to its
+   workers. */
 #include "loaders/inputs.h"
 #include "pipeline/stage_walk.h"
 
@@ -8,7 +9,7 @@ typedef struct interleave {
   int n;
 } interleave_t;
 
-enum { TURN, OPENED, SLOT /* [cycle] stream in it + 1, 0: none */, WORDS = SLOT + MR_MAX_PORTS };
+enum { TURN, OPENED, SLOT /* [cycle] its stream + 1; 0: none */, WORDS = SLOT + MR_MAX_PORTS };
 
 static mr_err_t interleave_plan(mr_stage_t *s) {
   interleave_t *t = s->state;
@@ -18,7 +19,7 @@ static mr_err_t interleave_plan(mr_stage_t *s) {
   if (t->cycle > t->n) t->cycle = t->n;
   for (int i = 1; i < t->n; i++)
     if (__builtin_add_overflow(out->n_records, s->in_spec[i].n_records, &out->n_records))
-      out->n_records = 0; /* not known */
+      out->n_records = 0; /* unknown */
   out->n_epochs = 1;
   return MR_OK;
 }
@@ -29,8 +30,8 @@ static bool any_open(const int64_t *word, int64_t cycle) {
   return false;
 }
 
-/* Streams of this walk, and how many of them are open at a time: grain's worker processes deal the
-   streams out (.deals). */
+/* The streams of this walk, and how many are open at a time: grain deals the streams out to its
+   worker processes (.deals). */
 typedef struct dealt {
   int n;
   int64_t cycle;
@@ -66,13 +67,14 @@ static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
   }
 }
 
-/* Rounds in which every slot gives one record; 0: the next record decides. */
+/* The number of rounds in which every slot gives one record; 0 if a stream may end in the next
+   one. */
 static mr_err_t whole_rounds(dealt_t d, mr_walk_t *w, int64_t n, int64_t *rounds) {
   const int64_t *word = mr_walk_words(w);
   *rounds = n / d.cycle;
   for (int i = 0; i < d.cycle && *rounds; i++) {
     int64_t at = word[SLOT + i], left = 0;
-    if (!at && word[OPENED] == d.n) continue; /* empty for good */
+    if (!at && word[OPENED] == d.n) continue; /* no stream is left for it */
     if (at) MR_TRY(mr_walk_left(w, (int)at - 1, *rounds, &left));
     *rounds = left;
   }

@@ -7,7 +7,7 @@
 
 MR_BEGIN_DECLS
 
-extern const mr_stage_def_t *const mr_loaders_stages[]; /* ends at NULL */
+extern const mr_stage_def_t *const mr_loaders_stages[]; /* static; ends at NULL */
 
 MR_END_DECLS
 

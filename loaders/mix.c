@@ -1,4 +1,4 @@
-/* Weighted choice over several streams, the same at every position of every run: grain's
+/* Mixes streams by weights, with the same choice at every position of every run: grain's
    MapDataset.mix, and after to-iter-dataset its IterDataset.mix. */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 typedef struct mix {
   const char *weights;
   int n;
-  int64_t share[MR_MAX_PORTS], sum; /* weights as whole numbers */
+  int64_t share[MR_MAX_PORTS], sum; /* the weights as integers, and their sum */
   bool exact;
 } mix_t;
 
@@ -40,7 +40,7 @@ static mr_err_t parse_weights(mr_stage_t *s, double *weight) {
   return MR_OK;
 }
 
-/* grain scales the smallest weight to 100 and cuts what is behind the point. */
+/* grain scales the smallest weight to 100 and truncates the others to integers. */
 static mr_err_t shares_of_grain(mr_stage_t *s, const double *weight) {
   mix_t *t = s->state;
   double least = INFINITY;
@@ -58,7 +58,7 @@ static int64_t mix_common_divisor(int64_t a, int64_t b) {
   return b ? mix_common_divisor(b, a % b) : a;
 }
 
-/* The weights times the least power of ten that makes all of them whole, in lowest terms. */
+/* The weights times the smallest power of ten that makes all of them integers, in lowest terms. */
 static mr_err_t shares_as_said(mr_stage_t *s, const double *weight) {
   mix_t *t = s->state;
   double scale = 1;
@@ -92,7 +92,7 @@ static mr_err_t plan_shares(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Records until an input has no more for its share; in grain's doubles, or exactly. */
+/* Records until an input has too few left for its share; in doubles as in grain, or exactly. */
 static int64_t mixed_records(const mr_stage_t *s) {
   const mix_t *t = s->state;
   double least = 0x1p62;
@@ -117,7 +117,7 @@ static mr_err_t mix_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* The input whose share of the first k + 1 records is one more than of the first k. */
+/* Chooses the input whose share of the first k + 1 records is one more than of the first k. */
 static void mix_choose(const mix_t *t, int64_t k, mr_at_t *at) {
   int64_t left = t->sum;
   __int128 a = k, b = (__int128)k + 1;
@@ -137,8 +137,8 @@ static mr_err_t mix_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
-/* `sum` positions take `share` of each input, so that after `cycles` of them each input has come a
-   whole number of periods far. */
+/* `sum` positions take `share` records of each input.  After `cycles` times as many, each input has
+   advanced by a whole number of its periods. */
 static mr_period_t mix_period(const mr_stage_t *s, const mr_period_t *in) {
   const mix_t *t = s->state;
   mr_period_t out = {0, true};
@@ -154,7 +154,7 @@ static mr_period_t mix_period(const mr_stage_t *s, const mr_period_t *in) {
   return out;
 }
 
-/* Over with the first input that is. */
+/* Ends when the first input ends. */
 static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *word = mr_walk_words(w);
   mr_at_t at = {0};
@@ -166,7 +166,7 @@ static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
   return e;
 }
 
-/* How many of the first k records come from each input. */
+/* Counts how many of the first k records come from each input. */
 static void count_shares(const mix_t *t, int64_t k, int64_t *n) {
   int64_t left = t->sum;
   __int128 a = k;

@@ -1,6 +1,6 @@
-/* The order in which grain's mp_prefetch gives records: worker i of P takes the positions i, i + P,
-   ... of every source and runs all stages before this one on them, and the workers' records come in
-   turn.  It is an order only: threads are a setting of batch, and change nothing. */
+/* Reproduces the order of grain's mp_prefetch: worker i of P takes the positions i, i + P, ... of
+   every source and runs all earlier stages on them, and the workers' records come in turn.  Only
+   the order is reproduced: the number of threads is a setting of batch and does not affect it. */
 #include "pipeline/stage_walk.h"
 
 typedef struct mp_prefetch {
@@ -16,7 +16,7 @@ static int prefetch_walks(const mr_stage_t *s) {
   return (int)((const mp_prefetch_t *)s->state)->workers;
 }
 
-/* A worker without another record is left out from then on. */
+/* Takes the next worker's record; workers without another record are skipped. */
 static mr_err_t prefetch_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *turn = &mr_walk_words(w)[0];
   int n = mr_walk_n_below(w);
@@ -29,13 +29,13 @@ static mr_err_t prefetch_next(mr_stage_t *s, mr_walk_t *w) {
   return MR_END;
 }
 
-/* A turn of a worker without another record passes and gives none. */
+/* Skips n records; a worker without another record gives none in its turn. */
 static mr_err_t prefetch_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   int64_t *turn = &mr_walk_words(w)[0], workers = mr_walk_n_below(w);
-  int64_t left = n - 1; /* the last one is pulled, so that the turn stands where it would */
+  int64_t left = n - 1; /* the last one is pulled, so that the turn ends where it must */
   while (left >= workers) {
     int64_t turns = left;
-    for (int64_t k = 0; k < workers; k++) { /* the next of them first */
+    for (int64_t k = 0; k < workers; k++) { /* beginning with the one whose turn it is */
       int64_t due = left / workers + (k < left % workers), done;
       MR_TRY(mr_walk_skip_most(w, (int)((*turn + k) % workers), due, &done));
       turns -= done;

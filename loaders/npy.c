@@ -1,4 +1,5 @@
-/* Records of .npy files: pictures (N, ...) with a label for each, and fields of any other names. */
+/* Records of .npy files: pictures (N, ...) with a label for each, and fields of any other names.
+   Each field but the label is a column (npy_column.h); labels are loaded whole at open. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +19,10 @@ typedef struct npy {
   char list[2][LIST_MAX]; /* fields and ragged, cut into words */
   mr_npy_column_t column[MR_FIELDS_MAX];
   int n_columns;       /* even ones first */
-  int label_field;     /* behind image, or the last; -1: no labels */
+  int label_field;     /* after image, or the last; -1: no labels */
   mr_npy_t label_head; /* type and shape; no data */
   mr_npy_t label;
-  char number[MR_CLASSES_MAX][12]; /* names of classes that have none */
+  char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
   const char *number_at[MR_CLASSES_MAX];
   mr_class_names_t names;
   mr_dataset_t dataset;
@@ -40,7 +41,7 @@ static mr_err_t cut_list(mr_stage_t *s, const char *setting, const char *given, 
   return mr_npy_columns_cut(s, setting, list, ragged, t->column, &t->n_columns);
 }
 
-/* Names may not meet. */
+/* Checks that no two fields have one name. */
 static mr_err_t npy_check_names(mr_stage_t *s) {
   const npy_t *t = s->state;
   for (int i = 0; i < t->n_columns; i++) {
@@ -56,7 +57,8 @@ static mr_err_t npy_check_names(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Pictures and labels are the records, unless fields are named: then what is given is in them. */
+/* Chooses the columns.  Pictures and labels are the default; with fields= or ragged= they are part
+   of the records only if images= and labels= are given. */
 static mr_err_t plan_columns(mr_stage_t *s) {
   npy_t *t = s->state;
   bool named = t->fields || t->ragged;
@@ -79,12 +81,12 @@ static mr_err_t plan_columns(mr_stage_t *s) {
                        t->names_file ? "names" : "classes");
 }
 
-/* Number of the field that column i is. */
+/* The field number of column i. */
 static int npy_field_of(const npy_t *t, int i) {
   return i + (t->label_field >= 0 && i >= t->label_field);
 }
 
-/* ---- what they hold ---- */
+/* ---- headers ---- */
 
 static mr_err_t peek_column(npy_t *t, int i, mr_diag_t *diag) {
   mr_npy_column_t *c = &t->column[i];
@@ -155,7 +157,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   MR_TRY(plan_columns(s));
   mr_err_t e = peek(t, &why);
   if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
-  if (t->split.kind == MR_SPLIT_TEST) /* the files are the test set: all of it */
+  if (t->split.kind == MR_SPLIT_TEST) /* the files are the whole test set */
     t->split.holdout = 0;
   t->split.training = t->split.test = t->column[0].n;
   MR_TRY(mr__split_plan(s, &t->split));
@@ -166,7 +168,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
 
 /* ---- labels ---- */
 
-/* -1 if it is no class of this set. */
+/* The label of record i of the files; -1 if it is not in [0,classes). */
 static int32_t label_at(const npy_t *t, int64_t i) {
   const void *p = t->label.data;
   uint64_t v = 0;
@@ -220,7 +222,7 @@ static mr_err_t npy_open(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
-/* "read once ..", or "x: read once ..; y: .." of several files. */
+/* Writes "read once ..", or "x: read once ..; y: .." for several columns. */
 static mr_err_t npy_explain(mr_stage_t *s, char *text, size_t n) {
   const npy_t *t = s->state;
   mr_npy_reading_t how = reading_of(t);

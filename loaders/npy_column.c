@@ -1,3 +1,5 @@
+/* Even columns are read through a store, ragged ones through mr_npy_rows; both by the same
+   calls. */
 #include "loaders/npy_column.h"
 
 #include <inttypes.h>
@@ -75,8 +77,8 @@ mr_err_t mr_npy_column_peek(mr_npy_column_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* (N,C,H,W) if said so, or if there are 1, 3 or 4 planes and the last dimension is something else;
-   where four pixels and three planes meet, these are the channels. */
+/* The layout of pictures (N,...): as set, else by a dimension that looks like channels.  A last or
+   first dimension of 1 or 3 is preferred to one of 4. */
 static mr_layout_t npy_column_layout_of(const mr_npy_t *a, int layout) {
   if (a->ndim != 4 || layout == MR_NPY_NONE) return MR_LAYOUT_NONE;
   if (layout != MR_NPY_AUTO) return layout == MR_NPY_HWC ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;

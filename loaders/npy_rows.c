@@ -1,3 +1,5 @@
+/* The offsets always stay in memory; the values do if they fit, else each fetch reads its rows into
+   memory of its worker. */
 #include "loaders/npy_rows.h"
 
 #include <assert.h>
@@ -10,19 +12,19 @@
 #include "base/number.h"
 #include "loaders/reader_choose.h"
 
-enum { CHUNK = 8192 /* offsets looked at together */, RECORD_MAX = 1 << 28 /* bytes */ };
+enum { CHUNK = 8192 /* offsets read together */, RECORD_MAX = 1 << 28 /* bytes */ };
 
-/* What one worker reads with; touched by that worker alone. */
+/* Reader and memory of one worker; used by that worker alone. */
 typedef struct lane {
   mr_reader_t *reader;
-  char *room; /* [cap] of the last fetch */
+  char *room; /* [cap] rows of the last fetch */
   size_t cap;
 } lane_t;
 
 struct mr_npy_rows {
   mr_npy_rows_conf_t conf;
   int64_t *offset; /* [n + 1] checked */
-  char *kept;      /* all values; NULL: read as they are due */
+  char *kept;      /* all values; NULL: they are read when fetched */
   lane_t lane[MR_MAX_LANES];
 };
 
@@ -36,10 +38,10 @@ mr_err_t mr_npy_check_bools(const char *path, const void *bools, size_t n, mr_di
 
 /* ---- offsets ---- */
 
-/* A pass over the offsets, piece by piece. */
+/* A check of the offsets, chunk by chunk. */
 typedef struct pass {
   const mr_npy_rows_files_t *files;
-  int64_t at, last, longest; /* how many were seen, the last of them, the longest record */
+  int64_t at, last, longest; /* offsets checked so far, the last one, rows of the longest record */
 } pass_t;
 
 static mr_err_t bad_offset(const pass_t *p, int64_t value, mr_diag_t *diag) {
@@ -145,7 +147,7 @@ static mr_err_t reader_of(const char *path, const mr_npy_rows_conf_t *c, bool on
   return mr_reader_open(out, &conf, diag);
 }
 
-/* bytes of a file from `at` on into fresh memory at *out. */
+/* Reads `bytes` of a file from offset `at` into new memory at *out. */
 static mr_err_t npy_rows_load(const char *path, const mr_npy_rows_conf_t *c, size_t at,
                               size_t bytes, void **out, mr_diag_t *diag) {
   mr_reader_t *r = NULL;
@@ -215,7 +217,7 @@ void mr_npy_rows_close(mr_npy_rows_t *r) {
 
 /* ---- fetching ---- */
 
-/* Where the n records go, one after the other; room grows with the longest fetch. */
+/* Makes room for n records one after the other, and opens the lane's reader; room only grows. */
 static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n,
                                    mr_diag_t *diag) {
   const char *path = r->conf.files.values;

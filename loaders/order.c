@@ -1,8 +1,9 @@
+/* Maps a stream's positions through a sampler, epoch by epoch. */
 #include "loaders/order.h"
 
 #include "loaders/permute.h"
 
-/* Positions to epochs, so that a batch can end where an epoch does. */
+/* Sets records per epoch and epochs, so that a batch can end where an epoch does. */
 static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {
   const mr_sampler_conf_t *c = &m->conf;
   out->n_epochs = c->n_epochs;
@@ -52,7 +53,7 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
                          (long long)position, o->shard);
   int64_t index = mr_sampler_index(&o->sampler, position);
   mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
-  /* A stage before this one may tell epochs apart. */
+  /* The index counts epochs too: a stage before this one may give each epoch another order. */
   bool strided = c->sequential && !c->whole_shards;
   int64_t epoch = strided ? index / c->n_records : position / o->sampler.size;
   at->index += epoch * c->n_records;
@@ -60,8 +61,9 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
-/* A shard's records stand at the same places of every epoch of the input: the same records if that
-   keeps their order.  Strided shards that do not divide the records begin elsewhere each epoch. */
+/* A shard takes the same positions of every epoch of the input, hence the same records if the input
+   keeps their order.  Strided shards that do not divide the records begin at another position each
+   epoch. */
 mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in) {
   const mr_sampler_t *m = &((const mr_order_t *)s->state)->sampler;
   const mr_sampler_conf_t *c = &m->conf;

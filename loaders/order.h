@@ -1,4 +1,4 @@
-/* What the stages shuffle and sequential share: an order stage over a sampler. */
+/* Shared by the stages shuffle and sequential: an order stage over a sampler. */
 #ifndef MR_LOADERS_ORDER_H
 #define MR_LOADERS_ORDER_H
 
@@ -13,18 +13,21 @@ typedef struct mr_order {
   mr_sampler_t sampler;
 } mr_order_t;
 
-/* Settles the lengths.  With one shard an epoch is the dataset and epochs is as given.  Several
-   shards: grain's local length is n_epochs equal epochs where it divides so, else (an uneven split,
-   whose shards' epochs drift apart) one stretch of that many positions. */
+/* Settles the output spec.  With one shard an epoch is the data set and epochs is as given.  With
+   several shards grain's local length becomes n_epochs equal epochs if they divide it, else one
+   epoch of that many positions: shards of an uneven split drift apart.  MR_ERR_CONFIG for a bad
+   shard=, and as mr_sampler_init. */
 mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle);
 
-/* The order hook of both. */
+/* The order hook of both stages: maps a position to an index and a key of the input.  MR_ERR_CONFIG
+   if the sampler does not reach the position. */
 mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at);
 
-/* The period hook of both. */
+/* The period hook of both stages: returns after how many positions the same records come again,
+   with n = 0 if they do not. */
 mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
 
-/* Rows of a table: clang-format would give each of their values a line. */
+/* Rows of a table: clang-format would put each value on its own line. */
 /* clang-format off */
 
 /* The settings that both have. */

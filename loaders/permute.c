@@ -1,19 +1,21 @@
+/* A per-thread cache in front of index_shuffle.h: keys of a few seeds, and whole permutations when
+   they are small enough to be cheaper than single results. */
 #include "loaders/permute.h"
 
 #include <stddef.h>
 
 #include "base/index_shuffle.h"
 
-/* Of each thread: chains with several shuffles ask for them by turns. */
+/* Entries per thread: chains with several shuffles use them in turn. */
 enum { KEPT = 4 };
 
-/* The keys of seeds [seed,seed+n), n is 1 until orders are made as a whole. */
+/* The keys of consecutive seeds; of one seed until whole permutations are computed. */
 typedef struct kept {
   mr_index_shuffle_t keys[MR_SHUFFLE_TOGETHER];
   bool bijective;
-  int calls; /* for the seed, until orders are made */
-  int n_all; /* orders that are made; 0 without */
-  bool tiny; /* they are in tiny */
+  int calls; /* for the seed, before whole permutations are computed */
+  int n_all; /* whole permutations in the union; 0: none */
+  bool tiny; /* they are in tiny_all */
   union {
     mr_shuffled_t all[MR_SHUFFLE_TOGETHER];
     mr_shuffled_tiny_t tiny_all[MR_SHUFFLE_TINY_TOGETHER];
@@ -38,7 +40,7 @@ static void make_all(kept_t *t, int n) {
   t->n_all = n;
 }
 
-/* Orders of so few records that many are made at once: false where they are not. */
+/* Computes the permutations of many seeds if they are tiny; false if not possible here. */
 static bool make_tiny(kept_t *t, const asked_t *a) {
   int n = MR_SHUFFLE_TINY_TOGETHER;
   if (a->max_index >= MR_SHUFFLE_TINY_MAX ||
@@ -57,7 +59,7 @@ bool mr_permutes(int64_t n, bool bijective) {
   return bijective || mr_index_shuffle_is_bijection((uint64_t)n - 1);
 }
 
-/* How many seeds behind the first one kept; those of another length are far away. */
+/* How many seeds the wanted one lies after the entry's first; UINT32_MAX for another length. */
 static uint32_t ahead(const kept_t *t, const asked_t *a) {
   const mr_index_shuffle_t *s = t->keys;
   bool same = s->rounds > 0 && s->max_index == a->max_index && t->bijective == a->bijective;
@@ -66,7 +68,7 @@ static uint32_t ahead(const kept_t *t, const asked_t *a) {
 
 static uint32_t n_seeds(const kept_t *t) { return t->n_all ? (uint32_t)t->n_all : 1; }
 
-/* The one that has the seed or ends before it, or the next to be given up. */
+/* The entry that has the seed, else the one that ends just before it, else the next to replace. */
 static kept_t *permute_choose(kept_t *t, const asked_t *a) {
   static _Thread_local unsigned turn;
   for (int k = 0; k < KEPT; k++)
@@ -76,10 +78,9 @@ static kept_t *permute_choose(kept_t *t, const asked_t *a) {
   return &t[turn++ % KEPT];
 }
 
-/* What is not among the orders that are made.  Walking to one result of a small permutation takes
-   about as long as to all of them: they are made as a whole where a second one is asked for, and
-   those of the next epochs with them where one epoch follows the other: eight, then of tiny ones
-   thousands. */
+/* Computes a result that is not cached.  One result of a small permutation costs about as much as
+   all of them.  So the second call for a seed computes the whole permutation, and the step to the
+   next seed computes those of eight epochs, then, for tiny ones, of thousands. */
 static uint64_t permute_find(kept_t *t, uint64_t i, const asked_t *a) {
   bool small = a->max_index < MR_SHUFFLE_ALL_MAX;
   uint32_t at = ahead(t, a);

@@ -1,6 +1,6 @@
-/* The generator that grain's random_map(seed=) hands to its transform: the stages after this one
-   draw from it.  Unlike a sampler's it depends on the position here and not on the record: on the
-   number of the record where records come one after the other. */
+/* Seeds the generator that grain's random_map(seed=) passes to its transform; later stages draw
+   from it.  Unlike a sampler's generator it depends on the position at this stage, not on the
+   record; in a sequential stream, on the number of the record. */
 #include "base/seedseq.h"
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_walk.h"
@@ -59,7 +59,7 @@ static const mr_opt_t random_map_opts[] = {
 static const mr_order_def_t random_map_positions = {
     .at = random_map_order,
     .period = random_map_period,
-    /* one step of grain's together with the transform after it */
+    /* together with the transform after it, one step of grain's */
     .uncounted = true,
 };
 

@@ -1,5 +1,5 @@
-/* The whole numbers of a range as records: grain's MapDataset.range, and a source to try graphs
-   with. */
+/* The integers of a range as records: grain's MapDataset.range, and a source for trying out
+   graphs. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -39,7 +39,7 @@ static mr_err_t range_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* label: the number, as far as it fits; key: the number. */
+/* label: the number's lower 32 bits; key: the number. */
 static mr_err_t range_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
   const range_t *t = s->state;
   for (int i = 0; i < n; i++) {

@@ -1,3 +1,4 @@
+/* Opens a reader's files, chooses one of the four ways, and passes reads to it. */
 #include "loaders/reader.h"
 
 #include <assert.h>
@@ -51,8 +52,8 @@ static mr_err_t reader_open_file(mr_reader_t *r, int i, const char *path, mr_dia
   return MR_OK;
 }
 
-/* 0: none fell back; 1: the text is being written, by the one that turned 0 into it (relaxed: there
-   is nothing to see yet); 2: it can be read (release pairs with the acquire in
+/* 0: no reader fell back; 1: the thread that changed 0 to 1 is writing the text (relaxed: nothing
+   is published yet); 2: the text can be read (release pairs with the acquire in
    mr_reader_fallback_seen). */
 static atomic_int seen;
 static char seen_text[MR_READER_WHY];
@@ -71,7 +72,7 @@ const char *mr_reader_fallback_seen(void) {
   return atomic_load_explicit(&seen, memory_order_acquire) == 2 ? seen_text : NULL;
 }
 
-/* What MILLRACE_IO names; AUTO if it names nothing. */
+/* The way that MILLRACE_IO names; AUTO if it is unset or names none. */
 static mr_read_way_t backend_asked(mr_reader_t *r) {
   const char *way = getenv("MILLRACE_IO");
   for (int i = 1; way && i < N_BACKENDS; i++)
@@ -89,7 +90,8 @@ static mr_err_t open_way(mr_reader_t *r, mr_read_way_t b, mr_diag_t *diag) {
   return r->way->open(r, diag);
 }
 
-/* AUTO and MILLRACE_IO are wishes: what the machine refuses becomes pread, which every one has. */
+/* Opens the way that AUTO or MILLRACE_IO gives; if the machine refuses it, pread, which always
+   works. */
 static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   mr_reader_facts_t facts;
   char refused_text[MR_URING_REFUSED_MAX];

@@ -1,3 +1,5 @@
+/* Facts about memory, page cache, O_DIRECT and io_uring, and the rules that choose a way from
+   them. */
 #include "loaders/reader_choose.h"
 
 #include <errno.h>
@@ -11,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { SAMPLES = 64 /* of each file: does the page cache hold this byte? */ };
+enum { SAMPLES = 64 /* bytes of each file that are looked up in the page cache */ };
 
 const char *mr_uring_refused_text(int refused, char *text, size_t n) {
   if (refused == MR_URING_NOT_BUILT_IN)
@@ -21,7 +23,7 @@ const char *mr_uring_refused_text(int refused, char *text, size_t n) {
   return text;
 }
 
-/* Statx says what a file wants since Linux 6.1; before, a page is what every device takes. */
+/* statx reports the alignment since Linux 6.1; before that, a page suits every device. */
 static int direct_align(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx st;
@@ -45,9 +47,10 @@ int mr_reader_direct_align(const int *fd, int n_files) {
   return most;
 }
 
-/* A look may itself bring a page in, so each one looks at other pages. */
+/* The number of samples in the page cache.  A probe may itself bring a page in, so each call probes
+   other pages. */
 static int samples_cached(int fd, int64_t size) {
-  static atomic_uint looks; /* relaxed: only its number counts */
+  static atomic_uint looks; /* relaxed: a counter that orders nothing */
   double shift = fmod(0.618034 * atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed), 1);
   int got = 0;
   for (int i = 0; i < SAMPLES; i++) {
@@ -58,7 +61,7 @@ static int samples_cached(int fd, int64_t size) {
   return got;
 }
 
-/* The number in a file of one number; fallback if there is none. */
+/* The number in a file of one number; fallback if the file has none. */
 static int64_t file_number(const char *path, int64_t fallback) {
   char text[32];
   FILE *f = fopen(path, "r");

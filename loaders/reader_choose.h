@@ -1,5 +1,6 @@
-/* Which way a reader takes, and why: what the machine and the files allow, as plain facts, and a
-   choice that is a function of them. */
+/* The choice of a reader's way: plain facts about the machine and the files, and a pure function of
+   them.  Implemented in reader_choose.c; mr_uring_refused in reader_uring.c, or in
+   reader_uring_without.c in a build without liburing.  Any thread. */
 #ifndef MR_LOADERS_READER_CHOOSE_H
 #define MR_LOADERS_READER_CHOOSE_H
 
@@ -9,33 +10,33 @@ enum { MR_READER_WHY = 160, MR_URING_REFUSED_MAX = 100, MR_URING_NOT_BUILT_IN = 
 
 typedef struct mr_reader_facts {
   int uring_errno;   /* mr_uring_refused */
-  int direct_align;  /* bytes that O_DIRECT wants offsets and lengths to be multiples of; 0: the
-                        files' file system refuses it */
+  int direct_align;  /* as mr_reader_direct_align */
   int64_t bytes;     /* of all files */
-  double cached;     /* share of them that the page cache holds, [0,1], by sampling */
-  int64_t available; /* bytes of memory that this process may still take; 0: unknown */
+  double cached;     /* share of the bytes in the page cache, [0,1], by sampling */
+  int64_t available; /* as mr_memory_available */
 } mr_reader_facts_t;
 
-/* Finds them out for open files. */
+/* Collects the facts for open files. */
 void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out);
 
-/* The backend for data that is read once in order, or record by record at random, with the reason
-   as half a sentence in why[MR_READER_WHY]. */
+/* Returns the way for data that is read once in order, or record by record at random; never AUTO.
+   Writes the reason as half a sentence into the caller's why[MR_READER_WHY].  Cannot fail. */
 mr_read_way_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why);
 
-/* Bytes of memory that this process may still take: the machine's, or what the control group
-   leaves of its limit if that is less.  0: unknown. */
+/* Returns the bytes of memory that this process may still take: what the machine has available, or
+   what the control group mounted at /sys/fs/cgroup leaves of its limit if that is less.  0 if
+   unknown. */
 int64_t mr_memory_available(void);
 
-/* Bytes that O_DIRECT wants offsets, lengths and memory of these files to be multiples of; 0: it is
-   refused. */
+/* Returns the bytes of which O_DIRECT requires offsets, lengths and memory of these files to be
+   multiples; 0 if a file's file system refuses O_DIRECT. */
 int mr_reader_direct_align(const int *fd, int n_files);
 
-/* 0 if this process may use io_uring, else the kernel's errno or MR_URING_NOT_BUILT_IN. */
+/* Returns 0 if this process may use io_uring, else the kernel's errno or MR_URING_NOT_BUILT_IN. */
 int mr_uring_refused(void);
 
-/* What mr_uring_refused has told, other than 0, into text[0,n): "io_uring is refused (Operation not
-   permitted)".  Returns text. */
+/* Writes the result of mr_uring_refused, other than 0, as text into the caller's text[0,n):
+   "io_uring is refused (Operation not permitted)".  Returns text. */
 const char *mr_uring_refused_text(int refused, char *text, size_t n);
 
 #endif

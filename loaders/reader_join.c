@@ -1,5 +1,5 @@
-/* Neighbours in a file become one read: records of a sequential pass, or two of a random batch
-   that happen to lie in the same page.  A joined read goes straight into place where the records
+/* Merges neighbours in a file into one read: records of a sequential pass, or two of a random batch
+   that happen to lie in the same page.  A merged read goes straight into place where the records
    lie in memory as in the file, else through the reader's scratch. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "loaders/reader_private.h"
 
 enum {
-  GROUP = MR_READER_AHEAD /* reads looked at together */,
-  GAP = 4096 /* bytes read in vain at most */
+  GROUP = MR_READER_AHEAD /* reads considered together */,
+  GAP = 4096 /* most unwanted bytes between two merged reads */
 };
 
 typedef struct mr_reader_group {
   const mr_read_t *read;
   size_t n;
-  uint16_t order[GROUP]; /* of read, by file and offset */
+  uint16_t order[GROUP]; /* indices into read, by file and offset */
   mr_read_t span[GROUP];
   uint16_t first[GROUP + 1]; /* span k covers order[first[k], first[k+1]) */
   bool apart[GROUP];         /* span k lands in scratch */
@@ -25,7 +25,7 @@ static bool before(const mr_read_t *a, const mr_read_t *b) {
   return a->file != b->file ? a->file < b->file : a->offset < b->offset;
 }
 
-/* By insertion: a group is small, and a sequential one is in order already. */
+/* Insertion sort: a group is small, and a sequential one is in order already. */
 static void sort(group_t *g) {
   for (size_t i = 0; i < g->n; i++) {
     size_t k = i;
@@ -34,13 +34,13 @@ static void sort(group_t *g) {
   }
 }
 
-/* True if the read lies in memory where the span's continuation would. */
+/* Whether the read continues the span both in the file and in memory. */
 static bool in_line(const mr_read_t *span, const mr_read_t *next) {
   return next->offset == span->offset + (int64_t)span->len &&
          (char *)next->dst == (char *)span->dst + span->len;
 }
 
-/* Lengthens the last span by the next read; false if it lies too far away or scratch is full. */
+/* Extends the last span by the next read; false if it lies too far away or scratch is full. */
 static bool extend(group_t *g, const mr_reader_t *r, const mr_read_t *next, size_t *used) {
   mr_read_t *span = &g->span[g->n_spans - 1];
   bool *apart = &g->apart[g->n_spans - 1];
@@ -59,7 +59,7 @@ static bool extend(group_t *g, const mr_reader_t *r, const mr_read_t *next, size
   return true;
 }
 
-/* The reads as spans. */
+/* Sorts the reads and merges them into spans. */
 static void reader_join_join(group_t *g, const mr_reader_t *r, const mr_read_t *read, size_t n) {
   size_t used = 0;
   g->read = read, g->n = n, g->n_spans = 0;

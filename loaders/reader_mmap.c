@@ -1,6 +1,6 @@
-/* The mmap way: copies out of a mapping.  A page that the kernel cannot bring raises SIGBUS (the
-   file was cut short, the device failed); the copy is then left by a jump, and pread is asked for
-   the same bytes, which says in words what is wrong. */
+/* The mmap way: copies out of a mapping.  A page that the kernel cannot load (the file was
+   truncated, the device failed) raises SIGBUS.  The handler jumps out of the copy, and pread reads
+   the same bytes instead, so that the failure gets a code and a sentence. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@ typedef struct map_state {
   char *at[MR_READER_FILES_MAX]; /* NULL for an empty file */
 } map_t;
 
-/* What this thread is copying just now; SIGBUS at an address outside is somebody else's. */
+/* The copy in progress in this thread; SIGBUS at an address outside has another cause. */
 static _Thread_local struct {
   const char *volatile from;
   volatile size_t len;
@@ -28,11 +28,11 @@ static void on_bus(int signo, siginfo_t *info, void *context) {
   const char *at = info->si_addr;
   if (copying.from && at >= copying.from && at < copying.from + copying.len)
     siglongjmp(copying.out, 1);
-  /* Not ours: the handler before us, or the default, sees the fault when it happens again. */
+  /* Not this copy: restore the earlier handler or the default, which gets the repeated fault. */
   sigaction(SIGBUS, &before, NULL);
 }
 
-/* At every open, because a program may have set a handler of its own since the last one. */
+/* Called at every open, because the program may have set its own handler since the last one. */
 static void install(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_NODEFER}, now;
@@ -68,7 +68,7 @@ static void map_close(mr_reader_t *r) {
   r->state = NULL;
 }
 
-/* False if a page did not come. */
+/* False if a page could not be loaded. */
 static bool reader_mmap_copy(void *dst, const char *from, size_t len) {
   copying.len = len;
   copying.from = from;

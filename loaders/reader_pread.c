@@ -1,7 +1,6 @@
-/* The pread way: what the page cache holds is read by the calling thread; what waits for the
-   device goes to 32 threads, so that as many reads are in flight as io_uring would have.  All
-   readers of the process share the threads, which start at the first such read and end with the
-   last reader. */
+/* The pread way: the calling thread reads what the page cache holds; reads that must wait for the
+   device go to 32 threads, so that as many are in flight as with io_uring.  All readers of the
+   process share the threads, which start at the first such read and end with the last reader. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 
 enum { THREADS = 32 };
 
-/* One call's reads that wait for the device. */
+/* The reads of one call that wait for the device. */
 typedef struct job {
   const mr_reader_t *r;
   const mr_read_t *read;
@@ -24,7 +23,7 @@ typedef struct job {
   struct job *after;
 } job_t;
 
-/* Everything is under the lock; a read itself is not. */
+/* The lock guards everything; reads themselves run without it. */
 static struct pool {
   pthread_mutex_t lock;
   pthread_cond_t work;
@@ -34,15 +33,15 @@ static struct pool {
   pthread_t thread[THREADS];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
-/* A reader's own. */
+/* The state of one reader. */
 typedef struct pread {
-  const mr_read_t *read; /* [n] what is being read */
-  size_t n, next;        /* next: not yet looked at */
-  job_t job;             /* reads of `left`, if n of it is not 0 */
+  const mr_read_t *read; /* [n] the reads of the current call */
+  size_t n, next;        /* next: the first not tried yet */
+  job_t job;             /* the reads in `left`; job.n is 0 if none waits */
   mr_read_t left[];      /* [depth] reads that wait for the device */
 } pread_t;
 
-/* Opening and closing readers, so that threads are made and joined by one at a time. */
+/* Held to start and to join the threads, so that one caller at a time does either. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 mr_err_t mr__reader_plain(const mr_reader_t *r, mr_read_t left, mr_diag_t *diag) {
@@ -56,7 +55,7 @@ mr_err_t mr__reader_plain(const mr_reader_t *r, mr_read_t left, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* Takes one read of the first job and does it.  Called and returns with the lock held. */
+/* Takes one read of the first job and does it.  Called with the lock held; returns with it held. */
 static void do_one(void) {
   job_t *j = pool.first;
   const mr_read_t *read = &j->read[j->next++];
@@ -85,7 +84,7 @@ static void *thread_main(void *unused) {
   return NULL;
 }
 
-/* With none at all the calling threads do the reads. */
+/* Starts the threads unless they run.  If none can be started, the calling threads do the reads. */
 static void reader_pread_start_threads(void) {
   pthread_mutex_lock(&gate);
   pthread_mutex_lock(&pool.lock);
@@ -126,11 +125,11 @@ static void pread_close(mr_reader_t *r) {
   pthread_mutex_unlock(&gate);
 }
 
-/* Reads what is in memory already; the rest is left in *read.  False if something is left. */
+/* Reads what the page cache holds and leaves the rest in *read.  False if something is left. */
 static bool read_cached(const mr_reader_t *r, mr_read_t *read) {
   struct iovec v = {read->dst, read->len};
   ssize_t got = preadv2(r->fd[read->file], &v, 1, read->offset, RWF_NOWAIT);
-  if (got <= 0) return read->len == 0; /* also where the file system cannot tell */
+  if (got <= 0) return read->len == 0; /* also where the file system has no RWF_NOWAIT */
   read->dst = (char *)read->dst + got, read->offset += got, read->len -= (size_t)got;
   return read->len == 0;
 }
@@ -145,7 +144,7 @@ static void give_to_pool(job_t *j) {
   pthread_mutex_unlock(&pool.lock);
 }
 
-/* Blocks until the pool has done a job; this thread lends a hand. */
+/* Blocks until the pool has done a job; this thread does reads of it too. */
 static mr_err_t wait_for_pool(job_t *j, mr_diag_t *diag) {
   pthread_mutex_lock(&pool.lock);
   while (j->next < j->n) do_one();
@@ -156,7 +155,7 @@ static mr_err_t wait_for_pool(job_t *j, mr_diag_t *diag) {
   return j->e < 0 ? mr_fail(diag, j->e, "%s", j->diag.text) : MR_OK;
 }
 
-/* Looks at reads until as many wait as may be in flight; those go to the pool. */
+/* Tries reads in the page cache until `depth` of them must wait; those go to the pool. */
 static void begin_some(mr_reader_t *r, pread_t *t) {
   size_t waiting = 0;
   for (; t->next < t->n && waiting < r->depth; t->next++) {
@@ -181,7 +180,7 @@ static mr_err_t pread_finish(mr_reader_t *r, mr_diag_t *diag) {
   }
 }
 
-/* A single read that waits is not worth another thread. */
+/* A single read that must wait is not worth waking another thread. */
 static mr_err_t pread_one(mr_reader_t *r, mr_read_t read, mr_diag_t *diag) {
   return read_cached(r, &read) ? MR_OK : mr__reader_plain(r, read, diag);
 }

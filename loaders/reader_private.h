@@ -1,3 +1,4 @@
+/* The interface between reader.c and the four ways of reading. */
 #ifndef MR_LOADERS_READER_PRIVATE_H
 #define MR_LOADERS_READER_PRIVATE_H
 
@@ -6,13 +7,13 @@
 
 /* One of the four ways. */
 typedef struct mr_reader_way {
-  bool merges; /* a read costs more than copying a few pages: neighbours are worth joining */
+  bool merges; /* a read costs more than copying a few pages, so neighbours are worth merging */
   mr_err_t (*open)(mr_reader_t *r, mr_diag_t *diag); /* ERR_UNAVAILABLE: the machine refuses it */
   void (*close)(mr_reader_t *r);                     /* also after a failed open */
   mr_err_t (*read)(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
 
-  /* The same in two: begin never waits, finish tells failures.  read lasts until then.  NULL: this
-     way cannot. */
+  /* The same in two calls: begin never waits, finish returns failures.  read[] lives until then.
+     NULL: this way cannot read ahead. */
   void (*begin)(mr_reader_t *r, const mr_read_t *read, size_t n);
   mr_err_t (*finish)(mr_reader_t *r, mr_diag_t *diag);
 } mr_reader_way_t;
@@ -31,22 +32,24 @@ struct mr_reader {
   mr_read_way_t backend;
   const mr_reader_way_t *way;
   void *state;                   /* of the way */
-  char *scratch;                 /* where joined neighbours land before they are copied apart */
-  struct mr_reader_group *ahead; /* reads that are begun (reader_join.c); NULL: none ever were */
+  char *scratch;                 /* merged reads land here before their parts are copied out */
+  struct mr_reader_group *ahead; /* the reads begun (reader_join.c); NULL before the first begin */
   bool begun;
   char fallback[MR_READER_WHY], why[MR_READER_WHY];
 };
 
-/* A failed read of what is left: code and sentence.  got: 0 at the end of the file, else -errno. */
+/* Writes the sentence of a failed read with `left` still to read and returns its code: MR_ERR_DATA
+   if got is 0, the end of the file, else MR_ERR_IO with errno -got. */
 mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t got, mr_diag_t *diag);
 
-/* One read from beginning to end with pread alone, by this thread. */
+/* Does one whole read with pread in this thread.  Blocks; fails as mr__reader_fail. */
 mr_err_t mr__reader_plain(const mr_reader_t *r, mr_read_t left, mr_diag_t *diag);
 
-/* Does n reads with neighbours joined (reader_join.c) by calls of r->way->read. */
+/* Does n reads, neighbours merged (reader_join.c), by calls of r->way->read; fails as those do. */
 mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
 
-/* The same in two, for n <= MR_READER_AHEAD reads; r->ahead is freed with the reader. */
+/* The same in two calls, for n <= MR_READER_AHEAD reads; r->ahead is freed with the reader.  begin
+   returns MR_ERR_NOMEM with nothing begun. */
 mr_err_t mr__reader_joined_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
 mr_err_t mr__reader_joined_finish(mr_reader_t *r, mr_diag_t *diag);
 enum { MR_READER_JOIN_BYTES = 1 << 18 /* of scratch */ };

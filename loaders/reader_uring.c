@@ -1,6 +1,6 @@
-/* The two io_uring ways.  Slots are reads in flight; one submission starts as many as there are
-   slots.  With O_DIRECT a read must begin and end at multiples of the device's block and land on
-   one: what lies so goes straight into place, the rest through a slot's own bounce buffer. */
+/* The two io_uring ways.  A slot holds one read in flight; one submission starts as many as there
+   are slots.  With O_DIRECT a read must begin, end and land at multiples of the device's block:
+   aligned reads go straight into place, others through the slot's bounce buffer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -14,11 +14,11 @@
 
 #include "loaders/reader_private.h"
 
-enum { BOUNCE = 1 << 16, ODD_MAX = 64 /* short reads of a slot that brought nothing new */ };
+enum { BOUNCE = 1 << 16, ODD_MAX = 64 /* most short reads in a row without a wanted byte */ };
 
 typedef struct slot {
-  mr_read_t left; /* what is still to come */
-  int64_t from;   /* where the read in flight begins; before left.offset only into bounce */
+  mr_read_t left; /* the part still to read */
+  int64_t from;   /* where the read in flight begins; before left.offset only if bounced */
   bool bounced;
   int odd;
 } slot_t;
@@ -31,14 +31,14 @@ typedef struct mr_ring_state {
   slot_t *slot;  /* [depth] */
   int *idle;     /* [depth] stack of slots that are not in flight */
 
-  const mr_read_t *read; /* [n] what is being read */
-  size_t n, next;        /* next: not yet in a slot */
+  const mr_read_t *read; /* [n] the reads of the current call */
+  size_t n, next;        /* next: the first not yet in a slot */
   unsigned flying;       /* slots in flight */
 } uring_t;
 
-/* Rings are mapped and unmapped by liburing's own system calls, which the thread sanitizer does not
-   see; a ring that lies where another thread's lay would pass for shared.  Opening and closing take
-   turns, which is the order it asks for. */
+/* liburing maps and unmaps rings by raw system calls, which the thread sanitizer does not see: it
+   would report a race when a ring reuses the address of another thread's former ring.  This lock
+   gives it the order of opening and closing. */
 static pthread_mutex_t mapping = PTHREAD_MUTEX_INITIALIZER;
 
 int mr_uring_refused(void) {
@@ -48,7 +48,7 @@ int mr_uring_refused(void) {
   return -e;
 }
 
-/* Registration saves a lookup per read; without it (a low RLIMIT_MEMLOCK) all still works. */
+/* Registration saves a lookup per read; reads work without it too (a low RLIMIT_MEMLOCK). */
 static void register_all(mr_reader_t *r, uring_t *u) {
   struct iovec v[2] = {{u->bounce, (size_t)r->depth * BOUNCE}, {r->buffer, r->buffer_len}};
   int first = u->bounce ? 0 : 1, last = r->buffer ? 2 : 1;
@@ -108,7 +108,7 @@ static void uring_close(mr_reader_t *r) {
   if (!u) return;
   ring_close(r, u);
   if (u->bounce) munmap(u->bounce, (size_t)r->depth * BOUNCE);
-  if (u->align) /* the files may be opened by another way next */
+  if (u->align) /* another way may use the open files next */
     for (int i = 0; i < r->n_files; i++) fcntl(r->fd[i], F_SETFL, 0);
   free(u);
   r->state = NULL;
@@ -119,15 +119,15 @@ static bool in_buffer(const mr_reader_t *r, const char *dst, size_t len) {
          (size_t)(dst - r->buffer) <= r->buffer_len - len;
 }
 
-/* Which registered buffer holds [dst,dst+len); -1: none. */
+/* The registered buffer that holds [dst,dst+len); -1 if none does. */
 static int fixed_index(const mr_reader_t *r, const uring_t *u, const slot_t *s, const char *dst,
                        size_t len) {
   if (s->bounced) return u->bounce_fixed ? 0 : -1;
   return u->buffer_fixed && in_buffer(r, dst, len) ? u->bounce != NULL : -1;
 }
 
-/* How much of a slot's rest goes into one read, and where it lands.  An O_DIRECT read that does
-   not fit the device's blocks begins before the bytes that are wanted and ends after them. */
+/* The length of the slot's next read, and its destination in *dst.  An O_DIRECT read that is not
+   aligned begins before the wanted bytes and ends after them. */
 static size_t next_piece(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, char **dst) {
   const mr_read_t *left = &s->left;
   size_t want = left->len < r->window ? left->len : r->window, mask = (size_t)u->align - 1;
@@ -141,7 +141,7 @@ static size_t next_piece(const mr_reader_t *r, const uring_t *u, slot_t *s, int 
   return all < BOUNCE ? all : BOUNCE;
 }
 
-/* Puts a slot's next piece into the submission queue, which has room for every slot. */
+/* Puts a slot's next read into the submission queue, which has room for every slot. */
 static void reader_uring_prepare(mr_reader_t *r, uring_t *u, int at) {
   slot_t *s = &u->slot[at];
   struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
@@ -157,14 +157,14 @@ static void reader_uring_prepare(mr_reader_t *r, uring_t *u, int at) {
   sqe->user_data = (uint64_t)at;
 }
 
-/* Bytes of the rest that `got` bytes in flight brought; copies them if they bounced.  A read that
-   ended before the bytes that are wanted brought none: 0 is the file's end, -EAGAIN to try again,
-   -EIO after too many of them. */
+/* Returns how many wanted bytes a read of `got` bytes brought, and copies them if they bounced.  If
+   a read ended before the first wanted byte: 0 at the file's end, -EAGAIN to retry, -EIO after too
+   many retries. */
 static int64_t gain(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, int got) {
   if (!s->bounced || got <= 0) return got;
   int64_t skip = s->left.offset - s->from, more = got - skip;
   if (more <= 0) {
-    struct stat st; /* the file may be shorter by now than it was at open */
+    struct stat st; /* the file may have become shorter since open */
     if (fstat(r->fd[s->left.file], &st) == 0 && s->from + got >= st.st_size) return 0;
     return ++s->odd < ODD_MAX ? -EAGAIN : -EIO;
   }
@@ -173,7 +173,7 @@ static int64_t gain(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, i
   return more;
 }
 
-/* One completion: true when its slot is in flight again with what is left. */
+/* Handles one completion; true if its slot is in flight again with the rest. */
 static bool reader_uring_complete(mr_reader_t *r, uring_t *u, int at, int res, mr_err_t *e,
                                   mr_diag_t *diag) {
   mr_read_t *left = &u->slot[at].left;
@@ -197,8 +197,8 @@ static bool reader_uring_complete(mr_reader_t *r, uring_t *u, int at, int res, m
   return true;
 }
 
-/* Submits what is prepared and waits for a completion.  EINTR and a full completion queue are
-   answered by trying again. */
+/* Submits what is prepared and waits for a completion; retries after EINTR and a full completion
+   queue. */
 static int submit_and_wait(uring_t *u) {
   int e;
   do {
@@ -207,7 +207,7 @@ static int submit_and_wait(uring_t *u) {
   return e;
 }
 
-/* Takes every completion that has come. */
+/* Handles every completion that has arrived. */
 static void reader_uring_reap(mr_reader_t *r, uring_t *u, unsigned *flying, mr_err_t *e,
                               mr_diag_t *diag) {
   struct io_uring_cqe *cqe;
@@ -218,14 +218,14 @@ static void reader_uring_reap(mr_reader_t *r, uring_t *u, unsigned *flying, mr_e
   }
 }
 
-/* Without a ring: one after the other.  (O_DIRECT is off then.) */
+/* Reads one after the other without a ring; O_DIRECT is off then. */
 static mr_err_t read_plain(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   for (size_t i = 0; i < n; i++) MR_TRY(mr__reader_plain(r, read[i], diag));
   return MR_OK;
 }
 
-/* The ring itself is broken.  What the kernel has taken still writes to its place, so it is waited
-   for; then the rest is read without a ring, and so is all that comes later. */
+/* Handles a broken ring.  Reads that the kernel has accepted still write to their destinations, so
+   it waits for them.  Then it reads the rest, and all later calls read, without a ring. */
 static mr_err_t give_up(mr_reader_t *r, uring_t *u, unsigned flying, int error, mr_diag_t *diag) {
   struct io_uring_cqe *cqe;
   mr_err_t e = MR_OK;
@@ -242,7 +242,7 @@ static mr_err_t give_up(mr_reader_t *r, uring_t *u, unsigned flying, int error, 
   return e;
 }
 
-/* Gives a slot to each read as long as there are some. */
+/* Assigns slots to the next reads while slots are idle. */
 static void fill_slots(mr_reader_t *r, uring_t *u) {
   for (; u->next < u->n && u->flying < r->depth; u->next++) {
     if (u->read[u->next].len == 0) continue;
@@ -256,7 +256,7 @@ static void set_reads(uring_t *u, const mr_read_t *read, size_t n) {
   u->read = read, u->n = n, u->next = 0, u->flying = 0;
 }
 
-/* What a submission refuses is submitted again by finish. */
+/* Reads that this submission refuses are submitted again by uring_finish. */
 static void uring_begin(mr_reader_t *r, const mr_read_t *read, size_t n) {
   uring_t *u = r->state;
   set_reads(u, read, n);

@@ -1,4 +1,4 @@
-/* The two ways of reading that go through io_uring, in a build without liburing. */
+/* The two io_uring ways in a build without liburing: open refuses with MR_ERR_UNAVAILABLE. */
 #include "loaders/reader_private.h"
 
 int mr_uring_refused(void) { return MR_URING_NOT_BUILT_IN; }

@@ -1,12 +1,12 @@
-/* A stream several times over, as one epoch: grain's repeat.  Before to-iter-dataset each pass is
-   an epoch of its own (a shuffle before it reshuffles); after it every pass is as the first. */
+/* Repeats a stream several times as one epoch: grain's repeat.  Before to-iter-dataset each pass is
+   an epoch of the input (an earlier shuffle reshuffles); after it every pass equals the first. */
 #include <inttypes.h>
 
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_walk.h"
 
 typedef struct repeat {
-  int64_t n; /* 0: without end */
+  int64_t n; /* 0: endless */
   bool reseed;
 } repeat_t;
 
@@ -16,7 +16,7 @@ static mr_err_t repeat_plan(mr_stage_t *s) {
   const repeat_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
   *out = s->in_spec[0];
-  if (out->sequential) { /* 0: not known */
+  if (out->sequential) { /* n_records 0: unknown */
     if (__builtin_mul_overflow(out->n_records, t->n, &out->n_records)) out->n_records = 0;
     return MR_OK;
   }
@@ -51,10 +51,10 @@ static mr_err_t repeat_next(mr_stage_t *s, mr_walk_t *w) {
   if (e != MR_END) return e;
   if (++*epoch == t->n) return MR_END;
   mr_walk_rewind(w, 0);
-  return mr_walk_pull(w, 0); /* again the end: a stream of nothing, however often */
+  return mr_walk_pull(w, 0); /* if it ends again, the stream is empty */
 }
 
-/* How long a pass is shows once a whole one has been gone through. */
+/* The length of a pass is known after one whole pass has been skipped. */
 static mr_err_t repeat_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   const repeat_t *t = s->state;
   int64_t *epoch = &mr_walk_words(w)[0], done;

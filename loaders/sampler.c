@@ -1,3 +1,4 @@
+/* grain's samplers as arithmetic: position to global index, global index to epoch and record. */
 #include "loaders/sampler.h"
 
 #include <inttypes.h>
@@ -7,7 +8,7 @@
 
 static const int64_t LENGTH_MAX = (int64_t)1 << 62;
 
-/* grain's even_split: consecutive ranges, cut before any shuffle. */
+/* grain's even_split: consecutive ranges, chosen before any shuffle. */
 static void even_split(const mr_sampler_conf_t *c, int64_t *start, int64_t *size) {
   int64_t per = c->n_records / c->n_shards, rest = c->n_records % c->n_shards;
   *start = per * c->shard, *size = per;
@@ -16,7 +17,7 @@ static void even_split(const mr_sampler_conf_t *c, int64_t *start, int64_t *size
   *size += c->shard < rest;
 }
 
-/* grain's len(sampler); 0 for endless.  One shard is grain's NoSharding. */
+/* grain's len(sampler), 0 if endless.  One shard is grain's NoSharding. */
 static int64_t sampler_len(const mr_sampler_t *s) {
   const mr_sampler_conf_t *c = &s->conf;
   int64_t epoch = c->n_records;

@@ -1,5 +1,5 @@
-/* A seed for all random stages after it that have none of their own: grain's Dataset.seed.  Each
-   derives its own from this one and its distance in stages. */
+/* Sets a seed for all later random stages without their own: grain's Dataset.seed.  Each derives
+   its seed from this one and its distance in stages. */
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_walk.h"
 

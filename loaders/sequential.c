@@ -1,4 +1,4 @@
-/* The records in their own order, as grain's SequentialSampler gives them. */
+/* Passes the records in their own order, as grain's SequentialSampler does. */
 #include "loaders/order.h"
 
 static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, false); }

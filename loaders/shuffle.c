@@ -1,4 +1,4 @@
-/* A new order of the records each epoch, as grain's IndexSampler gives it. */
+/* Shuffles the records anew in each epoch, as grain's IndexSampler does. */
 #include "loaders/order.h"
 
 static mr_err_t shuffle_plan(mr_stage_t *s) {

@@ -1,4 +1,4 @@
-/* Some positions of a stream, said as Python says a slice: grain's MapDataset.slice. */
+/* Keeps the positions of a Python slice: grain's MapDataset.slice. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@ typedef struct slice {
   int64_t start, step, parent;
 } slice_t;
 
-/* One of "A:B:C"; *given false where nothing stands.  NULL on anything else. */
+/* Parses one part of "A:B:C" and returns the text after it; *given is false for an empty part.
+   NULL if it is no number. */
 static const char *part(const char *at, bool *given, int64_t *v) {
   char *end;
   *given = *at && *at != ':';
@@ -31,7 +32,8 @@ static bool slice_parse(const char *text, bool given[3], int64_t v[3]) {
   return false;
 }
 
-/* An end as Python's slice.indices takes it: counted from the back if negative, cut to [lo,hi]. */
+/* Clips an end as Python's slice.indices does: counted from the back if negative, cut to
+   [lo,hi]. */
 static int64_t slice_clip(int64_t v, int64_t n, int64_t lo, int64_t hi) {
   if (v < 0) v += n;
   return v < lo ? lo : v > hi ? hi : v;
@@ -72,7 +74,8 @@ static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
-/* Other positions than all of them hold the same records only where each holds one. */
+/* Unless the slice keeps all positions, epochs have the same records only if the input is
+   ordered. */
 static mr_period_t slice_period(const mr_stage_t *s, const mr_period_t *in) {
   const slice_t *t = s->state;
   int64_t n = s->out_spec[0].n_records;

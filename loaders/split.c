@@ -1,3 +1,4 @@
+/* Splits by a fixed permutation of the training records (index_shuffle, bijective). */
 #include "loaders/split.h"
 
 #include <inttypes.h>

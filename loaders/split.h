@@ -1,5 +1,5 @@
-/* Training records are put into an order of their own; its first part is train, the rest valid, so
-   no record is in both. */
+/* Splits of a source.  A fixed permutation of the training records is cut in two: the first part is
+   train, the rest valid, so no record is in both. */
 #ifndef MR_LOADERS_SPLIT_H
 #define MR_LOADERS_SPLIT_H
 
@@ -7,30 +7,32 @@
 #include "loaders/image.h"
 #include "pipeline/stage.h"
 
-/* The settings of a source that has splits, and what follows from them. */
+/* The settings of a source that has splits, and the values derived from them. */
 typedef struct mr_split {
   int kind; /* MR_SPLIT_* */
   int64_t holdout, seed;
   int64_t training; /* records of train and valid together */
-  int64_t test;     /* records of the test files; they are in their own */
+  int64_t test;     /* records of the test files, which are files of their own */
   mr_index_shuffle_t order;
 } mr_split_t;
 
-/* Checks the settings against training and test, which the source has set, for a source's plan. */
+/* Checks the settings against training and test, which the source's plan has set, and sets order.
+   MR_ERR_CONFIG if holdout exceeds the records or the split is empty. */
 mr_err_t mr__split_plan(mr_stage_t *s, mr_split_t *p);
 
 static inline bool mr__split_is_test(const mr_split_t *p) { return p->kind == MR_SPLIT_TEST; }
 
-/* Records of the split. */
+/* Returns the number of records of the split, at least 1 after mr__split_plan. */
 int64_t mr__split_size(const mr_split_t *p);
 
-/* Where record index of the split stands among the files it is in. */
+/* Returns the number, in the files of the split, of record index in [0,size).  A pure function; any
+   thread. */
 int64_t mr__split_at(const mr_split_t *p, int64_t index);
 
-/* Rows of a table: clang-format would give each of their values a line. */
+/* Rows of a table: clang-format would put each value on its own line. */
 /* clang-format off */
 
-/* The rows of such a source's settings; member: of mr_split_t in its state; usual, held: the
+/* The settings of a source with splits.  member: the mr_split_t in its state; usual, held: the
    defaults of split and holdout. */
 #define MR_SPLIT_OPTS(state, member, usual, held)                                                 \
   {.name = "split", .type = MR_OPT_ENUM, .offset = offsetof(state, member.kind), .def = usual,    \
@@ -43,7 +45,7 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
   {.name = "split-seed", .type = MR_OPT_INT, .offset = offsetof(state, member.seed),              \
    .def = "12", .hi = 4294967295.0, .help = "Seed that chooses the records held back."}
 
-/* The rows of how its files are read. */
+/* The settings for reading its files. */
 #define MR_READ_OPTS(state)                                                                       \
   {.name = "memory", .type = MR_OPT_INT, .offset = offsetof(state, memory), .unit = "bytes",      \
    .def = "-1", .lo = -1, .hi = 1e15,                                                             \

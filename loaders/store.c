@@ -1,3 +1,5 @@
+/* A store's life: decides how to keep the records, opens and checks the files, and fetches from
+   memory or through the lane of the calling worker. */
 #include "loaders/store.h"
 
 #include <assert.h>
@@ -60,13 +62,13 @@ mr_err_t mr__store_check(const mr_store_t *st, int64_t number, const uint8_t *re
   return mr_fail(diag, e, "%s%s", why.text, c->lenient ? "" : MR_ON_BAD_ADVICE);
 }
 
-/* Where the records will be, and how much memory that takes. */
+/* How the records will be kept, and how much memory that takes. */
 typedef struct decision {
   bool whole, kept;
   int64_t bytes, budget;
 } decision_t;
 
-/* The files are kept as they are if at least half of their records are wanted. */
+/* Files are kept whole if the source uses at least half of their records. */
 static decision_t decide(const mr_store_t *st) {
   const mr_store_conf_t *c = &st->conf;
   decision_t d = {.whole = c->n >= c->per_file * c->n_files / 2};
@@ -83,7 +85,7 @@ mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   st->kept = aligned_alloc(MR_STORE_HUGE, room);
   if (!st->kept)
     return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", bytes);
-  madvise(st->kept, room, MADV_HUGEPAGE); /* a wish: 70 page faults instead of 35,000 */
+  madvise(st->kept, room, MADV_HUGEPAGE); /* advice: 70 page faults instead of 35,000 */
   mr_diag_t why = {0};
   mr_err_t e = st->whole ? mr__store_keep_whole(st, &why) : mr__store_keep_few(st, &why);
   if (e >= 0) return e;
@@ -120,8 +122,8 @@ static mr_err_t store_make(mr_store_t **out, const mr_store_conf_t *conf, mr_dia
   return copy_paths(st, conf, diag);
 }
 
-/* Every record of the source by its first bytes, so that a bad label is found now and not when the
-   record is due.  Of a file in the page cache that takes 0.1 us a record. */
+/* Checks the first bytes of every record of the source, so that a bad label fails open and not a
+   later fetch.  For a file in the page cache this takes 0.1 us per record. */
 static mr_err_t check_all(const mr_store_t *st, mr_reader_t *r, mr_diag_t *diag) {
   enum { SOME = MR_READER_AHEAD };
   const mr_store_conf_t *c = &st->conf;
@@ -142,8 +144,8 @@ static mr_err_t check_all(const mr_store_t *st, mr_reader_t *r, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* The first lane tells how the others read.  Files that the page cache holds are kept behind the
-   back of the first batches, which need not wait; from a cold device both would be slower. */
+/* Opens the first lane, whose way the others use.  Files in the page cache are loaded in the
+   background, so that the first batches need not wait; from a cold device that would slow both. */
 static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
   MR_TRY(open_lane(st, &st->lane[0], diag));
   st->chosen = mr_reader_backend(st->lane[0].reader);
@@ -214,7 +216,7 @@ bool mr_store_kept(mr_store_t *st) {
   return atomic_load_explicit(&st->ready, memory_order_acquire);
 }
 
-/* Where records index[0,n) stand and go. */
+/* Fills a burst with the reads of records index[0,n). */
 static void store_aim(const mr_store_t *st, mr_store_burst_t *b, const int64_t *index, int n) {
   const mr_store_conf_t *c = &st->conf;
   assert(n > 0 && n <= MR_BURST);
@@ -232,7 +234,7 @@ static bool is_burst(const mr_store_burst_t *b, const int64_t *index, int n) {
   return b->n == n && !memcmp(b->index, index, (size_t)n * sizeof *index);
 }
 
-/* Reads what is due, or waits for it if its reads have begun. */
+/* Reads the records of a fetch, or waits for them if their reads have begun. */
 static mr_err_t store_read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *index, int n,
                                int64_t *number, uint8_t **record, mr_diag_t *diag) {
   if (!l->reader) MR_TRY(open_lane(st, l, diag));
@@ -256,7 +258,7 @@ bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
   mr_store_lane_t *l = &st->lane[worker];
   if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
   if (!n) return true;
-  mr_store_burst_t *b = &l->burst[l->last ^ 1]; /* what the last fetch gave stays */
+  mr_store_burst_t *b = &l->burst[l->last ^ 1]; /* the last fetch's records stay */
   store_aim(st, b, index, n);
   l->begun = mr_reader_begin(l->reader, b->read, (size_t)n, NULL) >= 0;
   return l->begun;
@@ -270,7 +272,7 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
                    MR_STORE_WORKERS);
   mr_store_lane_t *l = &st->lane[worker];
   if (!mr_store_kept(st)) return store_read_due(st, l, index, n, number, record, diag);
-  if (l->reader) close_lane(l); /* was read as it was due until now */
+  if (l->reader) close_lane(l); /* the records are in memory now */
   for (int i = 0; i < n; i++) {
     number[i] = c->locate(c->ctx, index[i]);
     assert(number[i] >= 0 && number[i] / c->per_file < c->n_files);

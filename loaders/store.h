@@ -1,10 +1,11 @@
-/* Records of one size in a few files of one shape, for the sources that are made of such files.
+/* Records of one size in a few files of equal size, for the sources that read such files.
 
-   What fits the memory budget is read once, in large requests on several threads, and gathered from
-   memory; what does not is read record by record when it is due.  Which of both it is changes no
-   byte.  Where the page cache holds the files, the first records are read as they are due while a
-   thread fetches the rest, so that the first batch comes at once.  A source that takes most records
-   of its files keeps the files as they are; one that takes few keeps these alone. */
+   Records that fit the memory budget are read once, in large requests on several threads, and
+   fetched from memory; otherwise each fetch reads its records.  Both give the same bytes.  Where
+   the page cache holds the files, the first fetches read their records while a thread loads
+   everything in the background, so that the first batch comes at once.  A source that uses at least
+   half of its files' records keeps the files whole; one that uses fewer keeps its records alone.
+   Implemented in store.c, store_keep.c (loading) and store_behind.c (the background thread). */
 #ifndef MR_LOADERS_STORE_H
 #define MR_LOADERS_STORE_H
 
@@ -23,48 +24,53 @@ typedef struct mr_store_conf {
   size_t record;    /* bytes of one, at least 1 */
   int64_t per_file; /* records of each file; its size must be exactly these and the head */
   int64_t n;        /* records of the source, in [1, n_files * per_file] */
-  int64_t memory;   /* bytes kept at most; -1: half of what the machine has free */
+  int64_t memory;   /* most bytes to keep; -1: half of the memory available */
   mr_read_way_t backend;
-  bool in_turn; /* reads of a burst begin when it is due, never ahead */
+  bool in_turn; /* never read ahead: a burst's reads begin when it is fetched */
 
-  /* Where record index of the source stands: a number in [0, n_files * per_file).  A pure function;
+  /* Returns the number in [0, n_files * per_file) of record index of the source.  A pure function;
      any thread. */
   int64_t (*locate)(const void *ctx, int64_t index);
 
-  /* MR_ERR_DATA with a sentence if a record is none: number `at` of the file at path.  Any thread.
-     NULL: every content is good. */
+  /* Returns MR_ERR_DATA with a sentence for an invalid record, number `at` of the file at path,
+     else MR_OK.  Any thread.  NULL: every content is valid. */
   mr_err_t (*check)(const void *ctx, const char *path, int64_t at, const uint8_t *record,
                     mr_diag_t *diag);
-  size_t check_bytes; /* of a record's beginning, all that check looks at, up to
-                         MR_STORE_CHECK_MAX: then open checks every record of the source, where it
-                         has MR_STORE_CHECKED or fewer.  0: check is called once a record is read */
+  size_t check_bytes; /* if check reads only the first bytes of a record, how many, up to
+                         MR_STORE_CHECK_MAX: then open checks every record of the source if it has
+                         at most MR_STORE_CHECKED.  0: check is called when a record is read */
   const void *ctx;    /* of both; lives until close */
 
-  /* A file that is too short or cannot be read, and records that are none, fail the fetch of what
-     they hold instead of open, which then checks none. */
+  /* Files of a wrong size, read failures and invalid records fail the fetch of their records
+     instead of open, which then checks nothing. */
   bool lenient;
 } mr_store_conf_t;
 
-/* Opens the files, checks their sizes and reads what is kept or begins to.  A bad record fails open
-   if it was found by then, else the fetch that wants it. */
+/* Opens the files, checks their sizes, and loads the records to keep or starts to.  The caller
+   ends *out with mr_store_close.  Fails as mr_reader_open and mr_reader_read; MR_ERR_DATA also for
+   a file of the wrong size and for an invalid record that open has found (others fail their fetch);
+   MR_ERR_CONFIG for n_files out of range; MR_ERR_NOMEM.  *out is NULL on failure. */
 mr_err_t mr_store_open(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag);
 void mr_store_close(mr_store_t *st); /* NULL is fine */
 
-/* Finds records index[0,n), n <= MR_BURST: number[i] in the files, and record[i], which stays valid
-   until the next fetch of this worker, in [0,MR_STORE_WORKERS).  Several workers may call at once.
-   A record that is not kept is checked here. */
+/* Fetches records index[0,n), n <= MR_BURST: number[i] in the files, and record[i], which belongs
+   to st and lives until the next fetch of this worker, in [0,MR_STORE_WORKERS).  Several workers
+   may call at once.  Records in memory do not block; others are read and checked here, and fail as
+   mr_reader_read and conf.check do.  MR_ERR_CONFIG for a worker out of range. */
 mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n, int64_t *number,
                         uint8_t **record, mr_diag_t *diag);
 
-/* This worker's next fetch will be of index[0,n): their reads may begin, and fly until then.  What
-   was fetched last stays.  False: nothing has begun, they are kept or cannot be read ahead.  n == 0
-   asks whether it is worth while. */
+/* Announces that this worker's next fetch will be of index[0,n), so that their reads can begin and
+   be in flight until then; the records of the last fetch stay valid.  Returns false if nothing has
+   begun: the records are in memory or cannot be read ahead.  With n == 0 it starts nothing and
+   returns whether reading ahead is possible.  Does not block. */
 bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n);
 
-/* True once the records are kept in memory. */
+/* Returns true once the records are in memory, and then always.  Any thread. */
 bool mr_store_kept(mr_store_t *st);
 
-/* How such a store would read its files here and now, and why: one line into text[0,n). */
+/* Writes one line into text[0,n): how such a store would read its files now, and why.  Opens and
+   closes the files; fails as mr_store_open, but reads and checks no record. */
 mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag);
 
 #endif

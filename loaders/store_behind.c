@@ -1,5 +1,5 @@
-/* A thread that reads what is kept while the first records are read as they are due.  It tells no
-   failure: where something is bad, nothing is kept, and the fetch that wants it will say so. */
+/* The background thread that loads all records while the first fetches read theirs.  It reports no
+   failure: on a bad file or record nothing is kept, and the fetch of that record fails instead. */
 #include "loaders/store_private.h"
 
 static void *keeper_main(void *arg) {
@@ -11,7 +11,7 @@ static void *keeper_main(void *arg) {
 }
 
 bool mr__store_behind(mr_store_t *st) {
-  st->behind = true; /* before the thread, which reads it */
+  st->behind = true; /* set before the thread starts, which reads it */
   if (pthread_create(&st->keeper, NULL, keeper_main, st) != 0) st->behind = false;
   return st->behind;
 }

@@ -1,6 +1,5 @@
-/* Reading what is kept: the files in large pieces, or few records by themselves, by as many threads
-   as there are cores (at most four: then the memory is the limit); by half as many while batches
-   are made already. */
+/* Loads the records to keep: whole files in large pieces, or single records.  It uses one thread
+   per core, at most four, because memory is the limit then, and half as many in the background. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,15 +10,15 @@
 
 enum { THREADS = 4, PIECE = 8 << 20, FEW = 2048 /* records read together */ };
 
-/* What the threads share: pieces are handed out by number. */
+/* Shared by the threads, which take pieces by number. */
 typedef struct work {
   mr_store_t *st;
   mr_err_t (*piece)(struct work *w, mr_reader_t *r, int64_t number, mr_diag_t *diag);
   bool reads; /* a piece needs a reader */
   int64_t n;  /* pieces */
   const struct few *few;
-  /* Both relaxed: a number is handed out once in any order, and failed asks the others to end some
-     time soon.  What pieces and diag hold is read once the threads are joined. */
+  /* Both relaxed: each number is taken once, in any order, and failed asks the other threads to end
+     soon.  The pieces' bytes and diag are read after the threads are joined. */
   atomic_llong next;
   atomic_int failed;
   pthread_mutex_t lock;
@@ -94,7 +93,7 @@ mr_err_t mr__store_keep_whole(mr_store_t *st, mr_diag_t *diag) {
   return st->conf.check ? work_together(&check, diag) : MR_OK;
 }
 
-/* A record of the source and where it stands in the files. */
+/* A record of the source and its number in the files. */
 typedef struct few {
   int64_t number, index;
 } few_t;
@@ -121,7 +120,7 @@ static mr_err_t read_few(work_t *w, mr_reader_t *r, int64_t number, mr_diag_t *d
   return e;
 }
 
-/* In the order of the files, so that neighbours are read together. */
+/* Reads in file order, so that neighbours are merged. */
 mr_err_t mr__store_keep_few(mr_store_t *st, mr_diag_t *diag) {
   const mr_store_conf_t *c = &st->conf;
   few_t *few = malloc((size_t)c->n * sizeof *few);

@@ -1,7 +1,8 @@
-/* Procedural pictures of ten classes, made in memory from a seed: for a first run without data.
+/* Procedural pictures of ten classes, drawn in memory from a seed, for a first run without data.
 
-   A few are made at open and stay, so that a stage after this one is not held up by drawing; more
-   are drawn as they are due, so that a set of any size opens at once and takes no memory. */
+   Up to KEPT_MAX pictures are drawn at open and kept, so that drawing does not slow later stages.
+   In a larger set each is drawn when it is fetched, so that a set of any size opens at once and
+   takes no memory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static mr_err_t synthetic_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Of the record alone; the upper key word keeps splits apart.  Returns the label. */
+/* Draws a picture as a function of the record alone and returns its label; the upper key word makes
+   splits differ. */
 static uint8_t draw(const synthetic_t *t, int64_t index, uint8_t *picture) {
   mr_philox_t g;
   mr_philox_init(&g, (uint64_t)t->seed << 32 | (uint64_t)index, (uint64_t)t->split + 1);
@@ -60,7 +62,7 @@ static void synthetic_close(mr_stage_t *s) {
   t->picture = t->label = NULL;
 }
 
-/* Ids of the splits do not overlap: the split is the upper word. */
+/* Keys of different splits never collide: the split is the upper word. */
 static uint64_t synthetic_id_of(const synthetic_t *t, int64_t index) {
   return (uint64_t)t->split << 32 | (uint64_t)index;
 }

@@ -1,3 +1,5 @@
+/* A picture is a figure of its class in one colour on a ground of another, plus noise per
+   channel. */
 #include "loaders/synthetic_draw.h"
 
 #include <math.h>
@@ -10,7 +12,7 @@ const char *const mr_synthetic_class[MR_SYNTHETIC_CLASSES] = {
 
 enum { DISC, RING, SQUARE, FRAME, TRIANGLE, CROSS, BARS, COLUMNS, CHECKS, DIAGONALS };
 
-/* Where a shape lies and how large it is; the period of a texture. */
+/* Place and size of a shape, period and phase of a texture. */
 typedef struct figure {
   int label, x, y, radius, period, phase;
 } figure_t;
@@ -27,7 +29,7 @@ static figure_t draw_figure(mr_philox_t *g, int label) {
   return f;
 }
 
-/* Whether a pixel belongs to the figure or to its ground. */
+/* Whether a pixel belongs to the figure; if not, to its ground. */
 static bool figure_covers(const figure_t *f, int px, int py) {
   int x = px - f->x, y = py - f->y, r = f->radius, thick = 1 + r / 3;
   int far = abs(x) > abs(y) ? abs(x) : abs(y), square = x * x + y * y;
@@ -45,14 +47,15 @@ static bool figure_covers(const figure_t *f, int px, int py) {
   }
 }
 
-/* Share of a channel in a full colour of a hue in degrees, [0,60] standing for [0,1]. */
+/* Share of a channel in a full colour of a hue in degrees, as [0,60] for [0,1]. */
 static int hue_share(int hue, int channel) {
   int turn = abs((hue + 120 * (3 - channel)) % 360 - 180); /* 180: the channel's own hue */
   int share = turn - 60;
   return share < 0 ? 0 : share > 60 ? 60 : share;
 }
 
-/* Ink leans to its class's hue, so widely that neighbours overlap; the ground is dark noise. */
+/* The ink's hue depends on the class, spread so widely that neighbouring classes overlap; the
+   ground is dark. */
 static void draw_colours(mr_philox_t *g, int label, int ink[3], int ground[3]) {
   int hue = (36 * label + draw_int(g, 0, 120) + 300) % 360;
   int light = draw_int(g, 130, 240), grey = draw_int(g, 20, 60); /* grey: percent without colour */
@@ -65,14 +68,14 @@ static void draw_colours(mr_philox_t *g, int label, int ink[3], int ground[3]) {
 
 static uint8_t synthetic_draw_clip(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
 
-/* Noise of four bytes summed: near enough to a bell, mean 0, deviation about 148 * strength/256. */
+/* Noise as the sum of four bytes: roughly normal, mean 0, deviation about 148 * strength / 256. */
 static int noise(uint32_t bits, int strength) {
   int sum =
       (int)(bits & 255) + (int)(bits >> 8 & 255) + (int)(bits >> 16 & 255) + (int)(bits >> 24);
   return (sum - 510) * strength / 256;
 }
 
-/* Splitmix64's mixing of a counter: a cheap stream for the 3072 noise values of a picture. */
+/* Splitmix64 of a counter: a cheap stream for the 3072 noise values of a picture. */
 static uint64_t scatter(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

@@ -1,5 +1,5 @@
-/* Makes a stream of records that stand at positions one of records that come one after the other:
-   grain's to_iter_dataset.  Stages after it behave as grain's IterDatasets do. */
+/* Turns a stream with positions into a sequential one: grain's to_iter_dataset.  Later stages
+   behave as grain's IterDatasets do. */
 #include "pipeline/stage_walk.h"
 
 typedef struct to_iter {

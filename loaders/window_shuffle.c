@@ -1,4 +1,4 @@
-/* Records in a new order within each window: grain's WindowShuffleMapDataset, and after
+/* Shuffles the records within each window: grain's WindowShuffleMapDataset, and after
    to-iter-dataset its WindowShuffleIterDataset. */
 #include <inttypes.h>
 
@@ -18,7 +18,7 @@ static mr_err_t window_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* grain does not let seed + window wrap around, and fails there. */
+/* Maps i in [0,n) under the window's seed.  grain fails where seed + window exceeds 32 bits. */
 static mr_err_t permute(mr_stage_t *s, int64_t i, int64_t n, int64_t window, int64_t *to) {
   const window_shuffle_t *t = s->state;
   uint64_t seed = (uint64_t)t->seed + (uint64_t)window;
@@ -31,7 +31,7 @@ static mr_err_t permute(mr_stage_t *s, int64_t i, int64_t n, int64_t window, int
   return MR_OK;
 }
 
-/* A last window that is short reaches into the next epoch, as grain's does. */
+/* The last window of an epoch reaches into the next epoch, as in grain. */
 static mr_err_t order_across(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const window_shuffle_t *t = s->state;
   int64_t window = position / t->size, to = 0;
@@ -40,7 +40,7 @@ static mr_err_t order_across(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
-/* A last window ends with its epoch; windows are counted on from one epoch to the next. */
+/* The last window ends with its epoch; window numbers continue from one epoch to the next. */
 static mr_err_t order_within(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const window_shuffle_t *t = s->state;
   int64_t records = s->in_spec[0].n_records, epoch = position / records, i = position % records;
@@ -56,7 +56,7 @@ static mr_err_t window_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return t->within_epoch ? order_within(s, position, at) : order_across(s, position, at);
 }
 
-/* The next window, or after a load the one that was under way. */
+/* Holds the next window, or after a resume the window that was in progress. */
 static mr_err_t next_window(mr_stage_t *s, mr_walk_t *w) {
   const window_shuffle_t *t = s->state;
   int64_t *word = mr_walk_words(w), got = mr_walk_held(w);
@@ -79,7 +79,7 @@ static mr_err_t window_next(mr_stage_t *s, mr_walk_t *w) {
   return mr_walk_give(w, to);
 }
 
-/* Up to the window that holds the n-th record from here, which is pulled. */
+/* Skips to the window that contains the n-th record from here, and holds that window. */
 static mr_err_t window_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   const window_shuffle_t *t = s->state;
   int64_t *word = mr_walk_words(w), taken = word[TAKEN] + n, got;
@@ -95,7 +95,7 @@ static mr_err_t window_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   return MR_OK;
 }
 
-/* Windows keep the records of a stretch that divides them, epochs those of an epoch. */
+/* An epoch has the same records in each pass if its windows do not reach beyond it and permute. */
 static mr_period_t window_period(const mr_stage_t *s, const mr_period_t *in) {
   const window_shuffle_t *t = s->state;
   int64_t n = s->in_spec[0].n_records;

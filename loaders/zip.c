@@ -1,8 +1,7 @@
-/* Records of several streams side by side as one: grain's zip.  A record that comes out has the
-   fields of all inputs, whose names must differ or be told apart by prefix=.  Streams of the same
-   fields need no names: their values stand one after the other in a new first dimension, and the
-   label is the first one's.  Key and generator are the first one's; the ledger also sees the
-   others' keys. */
+/* Joins the records of several streams side by side: grain's zip.  An output record has the fields
+   of all inputs; their names must differ, or prefix= makes them differ.  Without prefix=, inputs
+   with equal fields are stacked in a new first dimension, and the label is the first input's.  Key
+   and generator are the first input's; the ledger also covers the others' keys. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +14,7 @@ typedef struct zip {
   const char *prefix;
   int n;
   bool stacks;
-  size_t bytes[MR_FIELDS_MAX]; /* stacks: of one value of each field */
+  size_t bytes[MR_FIELDS_MAX]; /* stacks: bytes of one value of each field */
 } zip_t;
 
 static mr_err_t check_lengths(mr_stage_t *s) {
@@ -70,7 +69,7 @@ static void zip_stack(const zip_t *t, uint16_t fields, const mr_rec_t *in, int n
 
 /* ---- different fields: side by side ---- */
 
-/* The prefix of input i, of which *n bytes count. */
+/* The prefix of input i, *n bytes long; it is not NUL-terminated. */
 static const char *prefix_of(const zip_t *t, int i, int *n) {
   const char *at = t->prefix ? t->prefix : "";
   for (; i > 0 && at; i--) {
@@ -90,7 +89,7 @@ static mr_err_t check_prefixes(mr_stage_t *s) {
                        t->prefix, n, t->n);
 }
 
-/* The input that the field number f of what comes out is of. */
+/* The name of the input that output field f comes from. */
 static const char *input_of(const mr_stage_t *s, int f) {
   int i = 0;
   while (f >= s->in_spec[i].n_fields) f -= s->in_spec[i++].n_fields;
