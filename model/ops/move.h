@@ -12,8 +12,8 @@ typedef struct mr_move {
   int64_t dim[MR_MAX_NDIM], from[MR_MAX_NDIM], to[MR_MAX_NDIM];
 } mr_move_t;
 
-/* Copies the block; src and dst must not overlap.  Large blocks are copied by all OpenMP threads.
- */
+/* Copies the block; src and dst must not overlap.  Large blocks are copied by all OpenMP
+ threads. */
 void mr__move(const mr_move_t *m, const void *src, void *dst);
 /* Sets stride[a->ndim] to the row-major strides of a, in elements. */
 void mr__strides(const mr_aval_t *a, int64_t *stride);

@@ -1,3 +1,5 @@
+/* The frame of a transform: a copy of f to append to at its begin, outputs and cleaning up at its
+   end. */
 #include "model/transforms/build.h"
 
 #include <stdlib.h>

@@ -1,27 +1,35 @@
-/* What transforms that give a new graph share. */
+/* What transforms that build a new graph share.  build.c implements this header, but for spent.c
+   (mr__open_spent, mr__spend_called) and grad.c (mr__wants). */
 #ifndef MR_MODEL_TRANSFORMS_BUILD_H
 #define MR_MODEL_TRANSFORMS_BUILD_H
 
 #include "model/ir/inline.h"
 
-/* A graph with f's inputs and body; (*out)[f->n_out + more] begins with its results.  A failure
-   is left in its diag; NULL without memory. */
+/* Returns a new graph with f's inputs and body, for mr__finish.  *out points to f->n_out + more
+   vars, of which the first are its results and the others NULL; the list belongs to the graph.  A
+   failure is left in the graph's diag; NULL only if the reserve (mem.h) is used up. */
 mr_fn_t *mr__begin(const mr_fn_t *f, int more, mr_var_t ***out);
-/* Returns out[n_out] from g, opens what is spent, clears dead code and sets *to; a failed g is
-   destroyed. */
+/* Makes out[n_out] the outputs of g, opens spent equations and removes dead code.  MR_OK: *to is g,
+   the caller's.  If g has failed, or fails here, it is destroyed, its sentence is in diag and its
+   code is returned. */
 mr_err_t mr__finish(mr_fn_t *g, int n_out, mr_var_t *const *out, mr_fn_t **to, mr_diag_t *diag);
-/* The equations of g that are spent (mr_op_def.spent) in their open form, where they stood. */
+/* Replaces each equation of g that is spent (mr_op_def.spent) by its open form.  MR_OK or the
+   failure in g->diag. */
 mr_err_t mr__open_spent(mr_fn_t *g);
-/* What an op's spend rule does for the functions in attribute name of e, an equation of f: they
-   become what runs where reverse mode goes through them (mr_op_def.spend). */
+/* For the spend rule of an op that calls functions: replaces the functions in attribute `name` of
+   e, an equation of f, by copies all of whose equations are spent (mr_op_def.spend).  MR_OK, also
+   if there is nothing to spend, or the failure in f->diag. */
 mr_err_t mr__spend_called(mr_fn_t *f, mr_eqn_t *e, const char *name);
-/* For vjp rules: whether the reverse sweep over g wants the cotangent of v, a var of g.  It does
-   not where v is constant to what is differentiated; a rule that sweeps over a function's body must
-   then take v as constant too, since the body may have no way back from it. */
+/* For vjp rules: whether the reverse sweep over g needs the cotangent of v, a var of g.  false if v
+   is constant in the derivative; a rule that sweeps over a function's body must then treat v as
+   constant too, since the body may hold ops without a vjp rule behind it. */
 bool mr__wants(const mr_fn_t *g, const mr_var_t *v);
-/* g->in[wrt[i]]; MR_ERR_SHAPE in g's diag where wrt[i] is not in [0,n_in) or not of floats. */
+/* Returns a list of the inputs g->in[wrt[i]], i in [0,n), owned by g.  If a wrt[i] is not in
+   [0,n_in) or not of floats, g fails with MR_ERR_SHAPE and a sentence that begins with `who`, and
+   entries of the list may be NULL. */
 mr_var_t **mr__pick(mr_fn_t *g, int n_in, int n, const int *wrt, const char *who);
-/* Puts e, an equation of g, at the end of g's list, which a pass has emptied to write it anew. */
+/* Appends e, an equation of g, to g's list, which a pass has emptied to rewrite it.  MR_OK, or
+   MR_ERR_NOMEM in g->diag. */
 mr_err_t mr__keep(mr_fn_t *g, mr_eqn_t *e);
 
 #endif

@@ -1,3 +1,5 @@
+/* Common subexpressions: a hash table of the equations so far.  An equation that is in it already
+   is dropped, and its results are replaced by those of the earlier one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +11,7 @@
 static bool same_var(const mr_var_t *a, const mr_var_t *b) {
   if (a == b) return true;
   return a->literal && b->literal && mr_aval_equal(&a->aval, &b->aval) && a->whole == b->whole &&
-         !memcmp(&a->value, &b->value, sizeof a->value); /* -0 is not 0 */
+         !memcmp(&a->value, &b->value, sizeof a->value); /* compared by bits: -0 differs from 0 */
 }
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
@@ -32,7 +34,7 @@ static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
   return true;
 }
 
-/* A barrier is there to be taken for something else. */
+/* A barrier must stay distinct; functions in attributes are not compared. */
 static bool mergeable(const mr_eqn_t *e) {
   if (e->op == &mr_op_optimization_barrier) return false;
   const mr_fn_t *const *fns;
@@ -59,7 +61,7 @@ typedef struct table {
   size_t mask;
 } table_t;
 
-/* The equation that stands there already, or NULL and e is put in. */
+/* Returns the equal equation in the table; without one, enters e and returns NULL. */
 static mr_eqn_t *earlier(table_t *t, mr_eqn_t *e) {
   size_t at = (size_t)cse_hash_of(e) & t->mask;
   for (; t->slot[at]; at = (at + 1) & t->mask)

@@ -1,3 +1,4 @@
+/* Dead code: a backward walk marks the operands of live equations; the others are dropped. */
 #include "model/transforms/transforms.h"
 
 static bool dce_wanted(const mr_eqn_t *e) {

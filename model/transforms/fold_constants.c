@@ -1,3 +1,5 @@
+/* Constant folding: each equation is replaced by a literal if all of its operands are literals, or
+   by its operand if it only passes that on. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,14 +8,14 @@
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
-/* One number throughout: a literal, or one that is broadcast. */
+/* Whether every element of v is `value`: v is that literal, or a broadcast of it. */
 static bool is_constant(const mr_var_t *v, double value) {
   while (v->def && v->def->op == &mr_op_broadcast_in_dim) v = v->def->in[0];
   return v->literal && v->aval.dtype == MR_F32 && v->value == value;
 }
 
-/* An f32 scalar that an elementwise op makes of literals; NULL if e is none such.  Computed as its
-   kernel would. */
+/* Returns the literal for an f32 scalar that e, an elementwise op, computes from literals, with the
+   bits that its kernel would give.  NULL for other equations. */
 static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e, const mr_target_t *t) {
   if (e->n_out != 1 || e->out[0]->aval.ndim || e->out[0]->aval.dtype != MR_F32) return NULL;
   for (int k = 0; k < e->n_in; k++)
@@ -24,7 +26,8 @@ static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e, const mr_target_t *t) {
   return mr_literal(f, MR_F32, t->element(e->op, (float)e->in[0]->value, b));
 }
 
-/* An operand that e only passes on, to the bit; x + 0 does not: -0 + 0 is 0. */
+/* Returns the operand that e passes on unchanged, to the bit; NULL if there is no such operand.  x
+   + 0 is not folded: -0 + 0 is 0. */
 static mr_var_t *passed_on(const mr_eqn_t *e) {
   if (e->n_in != 2 || e->n_out != 1) return NULL;
   mr_var_t *a = e->in[0], *b = e->in[1], *same = NULL;
@@ -35,7 +38,7 @@ static mr_var_t *passed_on(const mr_eqn_t *e) {
 }
 
 mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
-  int n = f->n_var, kept = 0; /* literals that are added replace others, and are never replaced */
+  int n = f->n_var, kept = 0; /* literals that are added here are never replaced */
   mr_var_t **instead = calloc((size_t)n + 1, sizeof *instead);
   if (!instead) return mr_fail(diag, MR_ERR_NOMEM, "no memory to fold constants");
   for (int i = 0; i < f->n_eqn; i++) {

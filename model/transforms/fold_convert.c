@@ -1,3 +1,5 @@
+/* Conversions of bf16 to f32 fold into the equation before, which then computes f32, or into the
+   one after, which then reads bf16. */
 #include <stdlib.h>
 
 #include "model/ir/op.h"
@@ -15,12 +17,12 @@ static void fold_convert_count_uses(const mr_fn_t *f, int *uses) {
   for (int i = 0; i < f->n_out; i++) uses[f->out[i]->id]++;
 }
 
-/* It says so, so that its shape rule gives the same wherever it is copied. */
+/* Records the f32 result as an attribute, so that e's shape rule gives it again in every copy. */
 static void asks_f32(mr_fn_t *f, mr_eqn_t *e) {
   mr_attr_set(f, e, mr_attr_dtype("preferred_element_type", MR_F32));
 }
 
-/* The producer gives f32 at once; the conversion's name now means its result. */
+/* The producer computes f32; its result replaces that of the conversion. */
 static void widen_producer(mr_fn_t *f, mr_eqn_t *convert, mr_var_t **instead) {
   mr_var_t *x = convert->in[0];
   x->aval.dtype = MR_F32;

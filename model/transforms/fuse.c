@@ -1,9 +1,9 @@
-/* Elementwise ops that follow one another, and sums over their results along trailing or leading
-   dimensions, become one op: a loop over blocks that stay in the first-level cache.
+/* Chains of elementwise ops, and reductions of their results over trailing or leading dimensions,
+   become one op: a loop over blocks that stay in the first-level cache.
 
-   A group grows along the list of equations and is written where its last member stands, which is
-   right as long as nobody outside has read one of its values: then it is closed.  Broadcasts and
-   counters are written into each group that reads them.  After XLA's loop fusion. */
+   A group grows along the list of equations and is written in the place of its last member.  That
+   is correct until an equation outside reads one of its values, which closes the group.  Broadcasts
+   and counters are copied into each group that reads them.  After XLA's loop fusion. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,29 +13,30 @@
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
-/* A group waits for members no longer than REACH equations: what it reads must be kept so long. */
+/* A group takes members within REACH equations of its last one: its operands must be kept until
+   then. */
 enum { MEMBERS = 48, REACH = 24 };
 
 typedef struct group {
   int first, last; /* members are among these equations */
   int n_member, n_each;
-  int64_t n, inner; /* elements; of a row, 0 without reductions */
-  bool columns;     /* reductions fold rows into one: a program has one kind of them */
+  int64_t n, inner; /* elements; elements of a row, 0 without reductions */
+  bool columns;     /* reductions fold rows into one; a group has one kind of reduction */
   bool closed;
   int into;    /* the group it was merged into, or itself */
-  mr_eqn_t *e; /* what it becomes; NULL: its members stay as they are */
+  mr_eqn_t *e; /* the fused equation; NULL: its members stay as they are */
 } group_t;
 
 typedef struct fuser {
   mr_fn_t *f;
   const mr_target_t *t;
-  mr_eqn_t **eqn; /* as they were */
+  mr_eqn_t **eqn; /* the equations before */
   int n_eqn, n_var, n_group;
   int *of;   /* [n_eqn]: its group, -1 */
   int *at;   /* by var id: the equation that assigns it, -1 */
-  int *uses; /* by var id: who reads it, outputs of the graph included */
+  int *uses; /* by var id: number of reads, outputs of the graph included */
   group_t *group;
-  mr_var_t **map; /* by var id: what stands for it in the body of one group */
+  mr_var_t **map; /* by var id: its var in the body of one group */
 } fuser_t;
 
 static int64_t fuse_elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
@@ -53,8 +54,8 @@ static bool fuse_unit_of(const mr_eqn_t *e, mr_unit_t *u) {
          (!e->n_in || fuse_elems(e->in[0])) && fuse_elems(e->out[0]);
 }
 
-/* ---- which equations go together ---- */
-/* The open group that operand v comes from, if an op on n elements may join it. */
+/* ---- groups ---- */
+/* Returns the open group that computes operand v, if an op on n elements may join it; -1 if not. */
 static int candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
   int g = group_of(s, s->at[v->id]);
   if (g < 0) return -1;
@@ -90,7 +91,7 @@ static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g) {
   return false;
 }
 
-/* The group that e at i may join, groups of several operands merged; -1: none. */
+/* Returns the group that e at i may join, after merging the groups of its operands; -1: none. */
 static int fuse_choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
   int g = -1;
   for (int k = 0; k < e->n_in; k++) {
@@ -128,7 +129,7 @@ static int fuse_place(fuser_t *s, int i) {
   return g;
 }
 
-/* Whoever reads a value of a group from outside closes it. */
+/* Closes the groups other than `mine` whose values e reads. */
 static void close_others(fuser_t *s, const mr_eqn_t *e, int mine) {
   for (int k = 0; k < e->n_in; k++) {
     int g = group_of(s, s->at[e->in[k]->id]);
@@ -152,7 +153,7 @@ typedef struct body {
   mr_fn_t *fn;
   mr_var_t *in[MR_LOOP_ENDS], *out[MR_LOOP_ENDS], *inner[MR_LOOP_ENDS];
   int n_in, n_out, n_repeat;
-  bool full; /* too many of them */
+  bool full; /* past a limit of the target, or failed: no fused equation */
 } body_t;
 
 static void add_input(fuser_t *s, body_t *b, mr_var_t *v) {
@@ -170,7 +171,7 @@ static bool is_repeat(const mr_var_t *v) {
          (u.kind == MR_UNIT_REPEAT && fuse_elems(v->def->in[0]) != fuse_elems(v));
 }
 
-/* An operand that no member computes: a broadcast or a counter comes along. */
+/* Adds an operand that no member computes: as an input, or by copying a broadcast or counter. */
 static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
   if (s->map[v->id]) return;
   if (!is_repeat(v)) {
@@ -182,8 +183,8 @@ static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
   b->n_repeat++;
 }
 
-/* Operands that e takes in bf16 beside its f32 result (mr_fold_convert) are widened in the body,
-   where the ops' own rules hold. */
+/* Returns v in the body.  bf16 operands of an f32 result (mr_fold_convert) are converted, since
+   inside a body the ops' own shape rules hold. */
 static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
   mr_var_t *x = mr__mapped(b->fn, s->map, v);
   bool beside = e->op->mixes && e->out[0]->aval.dtype == MR_F32;
@@ -211,20 +212,20 @@ static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
   return n;
 }
 
-/* The var of the body whose elements v has: reshapes undone. */
+/* Returns the var of the body that has v's bytes: reshapes undone. */
 static const mr_var_t *fuse_bytes_of(const mr_var_t *v) {
   while (v->def && v->def->op->kind == MR_OP_ALIAS && v->def->op->unit) v = v->def->in[0];
   return v;
 }
 
-/* A reshape of a value that is given out already. */
+/* Whether the body already returns a value with these bytes. */
 static bool given(const body_t *b, const mr_var_t *inner) {
   for (int k = 0; k < b->n_out; k++)
     if (fuse_bytes_of(b->inner[k]) == fuse_bytes_of(inner)) return true;
   return false;
 }
 
-/* Values that someone outside reads too. */
+/* Adds as outputs the values with readers outside the group. */
 static void fuse_add_outputs(fuser_t *s, int g, body_t *b) {
   for (int i = s->group[g].first; i <= s->group[g].last && !b->full; i++) {
     if (group_of(s, i) != g) continue;
@@ -241,7 +242,7 @@ static bool fuse_worth_it(const group_t *x, const body_t *b) {
   return x->n_each && x->n_each + b->n_repeat + (x->inner > 0) > 1 && b->n_out;
 }
 
-/* The vars keep their identity: the new equation assigns them. */
+/* The fused equation assigns the vars that its members assigned; readers stay as they are. */
 static mr_eqn_t *fuse_emit(fuser_t *s, int g, const body_t *b) {
   mr_standing_t before = mr_standing(s->f);
   mr_stand_at(s->f, s->eqn[s->group[g].last], "fuse");
@@ -271,7 +272,7 @@ static mr_err_t form(fuser_t *s, int g) {
   return s->f->diag.code;
 }
 
-/* Groups first, while each equation still stands where it stood; then the list. */
+/* Forms the fused equations while all others keep their places, then rewrites the list. */
 static mr_err_t fuse_rewrite(fuser_t *s) {
   for (int g = 0; g < s->n_group; g++)
     if (root(s, g) == g && s->group[g].n_member > 0) MR_TRY(form(s, g));
@@ -282,7 +283,7 @@ static mr_err_t fuse_rewrite(fuser_t *s) {
     if (!whole) s->f->eqn[s->f->n_eqn++] = s->eqn[i];
     if (whole && s->group[g].last == i) s->f->eqn[s->f->n_eqn++] = whole;
   }
-  mr_dce(s->f); /* broadcasts that every reader has taken along */
+  mr_dce(s->f); /* broadcasts that all readers have copied */
   return MR_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Reverse mode: the equations backwards, each replaced by its vjp rule; where a value was used
-   more than once, its cotangents are added. */
+/* Reverse mode: goes through the equations backwards and appends what each one's vjp rule writes;
+   the cotangents of a value with several uses are added. */
 #include <stdlib.h>
 
 #include "model/ops/lax.h"
@@ -11,8 +11,8 @@
 
 typedef struct sweep {
   mr_fn_t *g;
-  mr_var_t **ct; /* by var id, of the vars that were there before the sweep */
-  bool *active;  /* moves with a var of wrt */
+  mr_var_t **ct; /* cotangents by var id, for vars older than the sweep */
+  bool *active;  /* by var id: depends on a var of wrt */
 } sweep_t;
 
 bool mr__wants(const mr_fn_t *g, const mr_var_t *v) {
@@ -83,7 +83,8 @@ mr_err_t mr_backward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *dout, 
   int from = g->n_eqn;
   MR_TRY(e->op->open(g, e, out));
   MR_TRY(mr_backward_range(g, from, e->n_out, out, dout, e->n_in, e->in, din));
-  for (int i = 0; i < e->n_in; i++) /* an operand given twice has one cotangent */
+  for (int i = 0; i < e->n_in;
+       i++) /* a repeated operand has its whole cotangent at its first place */
     for (int k = 0; k < i; k++)
       if (e->in[k] == e->in[i]) din[i] = NULL;
   return mr_rule_done(g);
@@ -97,7 +98,7 @@ mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *c
   return g->diag.code < 0 ? g->diag.code : MR_OK;
 }
 
-/* mr__begin with f rewritten by the passes that spare the backward pass work.  NULL on failure. */
+/* mr__begin of a copy of f that the before_grad passes have rewritten.  NULL on failure. */
 static mr_fn_t *begin_light(const mr_fn_t *f, int more, mr_var_t ***out, mr_diag_t *diag) {
   if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text), NULL;
   mr_fn_t *light = mr_fn_copy(f, diag), *g = NULL;

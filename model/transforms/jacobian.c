@@ -1,11 +1,11 @@
-/* Jacobians: the linear part of a jvp (columns) or of a vjp (rows), mapped over the unit vectors.
-   What does not depend on the vectors is computed once, because vmap copies it unmapped. */
+/* Jacobians: a jvp (columns) or vjp (rows) mapped over the unit vectors.  Values that do not depend
+   on the vectors are computed once, because vmap copies them unmapped. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-/* A block (rows..., columns...): aval of d y / d x. */
+/* Sets *b to the aval of d y / d x: y's dimensions, then x's. */
 static mr_err_t block_aval(mr_fn_t *g, const mr_aval_t *y, const mr_aval_t *x, mr_aval_t *b) {
   if (y->ndim + x->ndim > MR_MAX_NDIM)
     return mr_fail(&g->diag, MR_ERR_SHAPE,
@@ -16,7 +16,7 @@ static mr_err_t block_aval(mr_fn_t *g, const mr_aval_t *y, const mr_aval_t *x, m
   return MR_OK;
 }
 
-/* All unit vectors of the shape of a: (elems, a...). */
+/* Returns all unit vectors of the shape of a: (elems, a...).  NULL on failure. */
 static mr_var_t *units(mr_fn_t *g, const mr_aval_t *a) {
   int64_t n = mr_aval_elems(a), dim[MR_MAX_NDIM + 1] = {n};
   for (int i = 0; i < a->ndim; i++) dim[i + 1] = a->dim[i];
@@ -44,7 +44,8 @@ static mr_err_t map_units(mr_fn_t *g, const mr_fn_t *f, const mr_fn_t *part, int
   return mr_inline_mapped(g, part, in, y);
 }
 
-/* The results of one mapped vector as blocks: the mapped dimension first (reverse) or last. */
+/* Returns a mapped result as a block of the Jacobian: the mapped dimension comes first (reverse
+   mode) or last. */
 static mr_var_t *as_block(mr_fn_t *g, const mr_batched_t *m, int64_t size, bool last,
                           const mr_aval_t *y, const mr_aval_t *x) {
   mr_aval_t b;

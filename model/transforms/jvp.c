@@ -1,5 +1,5 @@
-/* Forward mode: the equations in order, each followed by what its jvp rule says of the tangents;
-   where no operand has one, none is computed. */
+/* Forward mode: goes through the equations in order and appends what each one's jvp rule computes
+   from the tangents of its operands; equations without such tangents are skipped. */
 #include <stdlib.h>
 
 #include "model/ir/op.h"
@@ -7,7 +7,7 @@
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-/* Through what e's open rule writes. */
+/* The tangents of e through its open form. */
 static mr_err_t forward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   mr_var_t **out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   int from = g->n_eqn;

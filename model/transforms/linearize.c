@@ -1,4 +1,4 @@
-/* linearize: the jvp graph cut in two.  What no tangent reaches is computed once (the point); the
+/* linearize: the jvp graph cut in two.  Equations that depend on no tangent form the point; the
    rest is linear in the tangents and reads values of the first part, the residuals, as inputs. */
 #include <stdlib.h>
 
@@ -8,9 +8,9 @@
 typedef struct cut {
   const mr_fn_t *j; /* the jvp: inputs and tangents -> outputs and their tangents */
   int n_point;      /* j->in[n_point..] are the tangents */
-  bool *moves;      /* [j->n_var] depends on a tangent */
-  mr_var_t **kept;  /* [n_kept] residuals: read by what moves */
-  bool *seen;       /* [j->n_var] is among kept */
+  bool *moves;      /* [j->n_var]: depends on a tangent */
+  mr_var_t **kept;  /* [n_kept] residuals: read by equations that depend on a tangent */
+  bool *seen;       /* [j->n_var]: is in kept */
   int n_kept;
 } cut_t;
 
@@ -34,7 +34,8 @@ static void linearize_mark(cut_t *c) {
     linearize_keep(c, j->out[i]); /* constant tangents */
 }
 
-/* Copies the equations that move, or those that do not, behind g's inputs, to which map leads. */
+/* Appends to g the equations that depend on a tangent, or those that do not; map holds g's
+ inputs. */
 static void copy_part(const cut_t *c, mr_fn_t *g, bool moving, mr_var_t **map) {
   for (int i = 0; i < c->j->n_eqn && g->diag.code >= 0; i++) {
     const mr_eqn_t *e = c->j->eqn[i];

@@ -1,11 +1,11 @@
 /* Products that share an operand become one: x A, x B -> slices of x [A|B].
 
-   Matrices are joined on each run and slices are copies, so it pays in two places alone (measured
-   on 2 cores with AVX-512):
-   - products of so few columns that they leave most of a vector empty: half the time and less;
-   - before mr_grad, where the results are q, k and v of one attention, which reads them side by
-   side as they are.  Forward it takes as long, but backward x's cotangent is one product instead of
-     three and their sum, and the weights' are one: 3 to 12 % of forward and backward. */
+   Joining the matrices on each run and slicing the result cost copies, so it is faster in two cases
+   only (measured on 2 cores with AVX-512):
+   - products with so few columns that most of a vector stays empty take half the time or less;
+   - before mr_grad, if the results are q, k and v of one attention, which reads them side by side.
+     The forward pass takes as long as before, but backward x's cotangent is one product instead of
+     three and their sum, and the weights' cotangents are one product: 3 to 12 % of both passes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,26 +15,26 @@
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
-/* Members of a group; equations from the graph's inputs to a weight that are made earlier for it;
-   equations between two products of a group. */
+/* MEMBERS: of a group.  DEPTH: of the equations that are moved up to compute a weight earlier.
+   REACH: equations between two products of a group. */
 enum { MEMBERS = 8, DEPTH = 4, REACH = 400 };
 
 typedef struct group {
-  int n, member[MEMBERS]; /* equations; member[0] stands first unless an attention orders them */
+  int n, member[MEMBERS]; /* equations; ascending unless ordered for an attention */
   int first;
-  int attention; /* the equation that reads them all, or -1 */
+  int attention; /* the attention that reads them all, or -1 */
 } group_t;
 
 typedef struct merger {
   mr_fn_t *f;
   bool grad_follows;
-  mr_eqn_t **eqn; /* [n_eqn] as they were */
+  mr_eqn_t **eqn; /* [n_eqn] the equations before */
   int n_eqn;
   int *at;    /* by var id: the equation that assigns it, -1 */
   int *uses;  /* by var id: readers, outputs of the graph included */
   int *user;  /* by var id: the last of them, -1 */
   int *of;    /* [n_eqn]: the group of a product, -1 */
-  bool *done; /* [n_eqn]: stands in the new list, or need not */
+  bool *done; /* [n_eqn]: is in the new list, or has been replaced */
   group_t *group;
   int n_group;
 } merger_t;
@@ -43,7 +43,7 @@ static bool merge_is_transposed(const mr_eqn_t *e) {
   return e->op == &mr_op_linear && mr_attr_get(e, "transposed")->i[0];
 }
 
-/* x (..., K) by a matrix, (K, N) or as linear says. */
+/* Whether e multiplies x (..., K) by a matrix (K, N), or is a linear. */
 static bool is_product(const mr_eqn_t *e) {
   if (e->op == &mr_op_linear) return true;
   if (e->op != &mr_op_dot_general) return false;
@@ -64,8 +64,8 @@ static bool merge_alike(const mr_eqn_t *a, const mr_eqn_t *b) {
          a->out[0]->aval.dtype == b->out[0]->aval.dtype;
 }
 
-/* Whether v can be there before equation i: it is, or follows in a few steps, none of which may
-   itself become part of a product, from what is. */
+/* Whether v can be computed before equation i: it is, or it takes at most DEPTH steps from values
+   that are, none of them a product, which might be merged itself. */
 static bool merge_ready(const merger_t *m, const mr_var_t *v, int i, int depth) {
   int at = m->at[v->id];
   if (at < i) return true;
@@ -83,8 +83,9 @@ static bool may_join(const merger_t *m, int i, int k) {
   return true;
 }
 
-/* ---- where it pays ---- */
-/* The attention that alone reads v as (B,T,H,D), as its operand *place; -1: none. */
+/* ---- groups worth merging ---- */
+/* Returns the attention that is the only reader of v, as (B,T,H,D), and sets *place to its operand;
+   -1: none. */
 static int attention_of(const merger_t *m, const mr_var_t *v, int *place) {
   int r = m->user[v->id];
   if (m->uses[v->id] != 1 || r < 0 || m->eqn[r]->op != &mr_op_reshape) return -1;
@@ -100,7 +101,7 @@ static int attention_of(const merger_t *m, const mr_var_t *v, int *place) {
   return fits ? a : -1;
 }
 
-/* Puts the three products of one attention into its order. */
+/* Reduces g to the three products of one attention, in its order; false if g has no such three. */
 static bool feeds_attention(const merger_t *m, group_t *g) {
   int member[3] = {-1, -1, -1}, a = -1;
   for (int k = 0; k < g->n; k++) {
@@ -115,8 +116,8 @@ static bool feeds_attention(const merger_t *m, group_t *g) {
   return true;
 }
 
-/* Rows and terms from which less reading of x outweighs the slices; columns that are computed at a
-   time; elements of joined matrices that still lie in the second-level cache. */
+/* ROWS, TERMS: sizes from which reading x once outweighs the slices.  LANES: columns that a vector
+   computes at a time.  CACHED: elements of joined matrices that fit the second-level cache. */
 enum { ROWS = 512, TERMS = 256, LANES = 16, CACHED = 1 << 19 };
 
 static int64_t terms(const mr_eqn_t *e) { return e->in[0]->aval.dim[e->in[0]->aval.ndim - 1]; }
@@ -127,7 +128,7 @@ static int64_t rows(const mr_eqn_t *e) {
 
 static int64_t vectors(int64_t columns) { return (columns + LANES - 1) / LANES; }
 
-/* At least a third of the work on columns that are not there goes. */
+/* Whether merging saves at least a third of the vectors of large enough products. */
 static bool fills_vectors(const merger_t *m, const group_t *g) {
   const mr_eqn_t *e = m->eqn[g->first];
   int64_t sum = 0, apart = 0;
@@ -149,7 +150,7 @@ static bool pays(const merger_t *m, group_t *g) {
   return fills_vectors(m, g);
 }
 
-/* The group that begins with product i. */
+/* Forms the group that begins with product i, if it is worth merging. */
 static void find_group(merger_t *m, int i) {
   group_t g = {.first = i, .attention = -1};
   g.member[g.n++] = i;
@@ -179,7 +180,7 @@ static void merge_find_groups(merger_t *m) {
 }
 
 /* ---- one group as a product ---- */
-/* What makes v, and before it what that needs, into the new list. */
+/* Appends the equation that computes v to the new list, after those that it needs. */
 static mr_err_t place(merger_t *m, mr_var_t *v) {
   int i = m->at[v->id];
   if (i < 0 || m->done[i]) return MR_OK;
@@ -193,8 +194,8 @@ static bool converts(const mr_var_t *v, const mr_var_t *like) {
          v->def->in[0]->aval.dtype == like->def->in[0]->aval.dtype;
 }
 
-/* Operand k of all members side by side.  What they all convert is joined before, so that its
-   gradient is cut in the wider dtype. */
+/* Returns operand k of all members side by side, NULL on failure.  Operands that are all
+   conversions are joined before converting, so that the gradient is sliced in the wider dtype. */
 static mr_var_t *merge_joined(merger_t *m, const group_t *g, int k, int dimension) {
   mr_var_t *v[MEMBERS] = {0};
   mr_var_t *first = m->eqn[g->member[0]]->in[k];
@@ -211,7 +212,7 @@ static mr_var_t *merge_joined(merger_t *m, const group_t *g, int k, int dimensio
   return wide ? mr_lax_convert(m->f, all, first->aval.dtype) : all;
 }
 
-/* The vars keep their identity: a slice assigns each. */
+/* Assigns each member's result, the same var as before, by a slice of the product. */
 static mr_err_t merge_cut(merger_t *m, const group_t *g, mr_var_t *all) {
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   int last = all->aval.ndim - 1;
@@ -228,7 +229,7 @@ static mr_err_t merge_cut(merger_t *m, const group_t *g, mr_var_t *all) {
   return MR_OK;
 }
 
-/* The attention reads q, k and v (B,T,3,H,D) where the product has left them. */
+/* The attention reads q, k and v (B,T,3,H,D) directly from the product. */
 static mr_err_t merge_attend(merger_t *m, const group_t *g, mr_var_t *all) {
   mr_fn_t *f = m->f;
   mr_eqn_t *e = m->eqn[g->attention];
@@ -281,7 +282,7 @@ static int count_products(const mr_fn_t *f) {
 
 static mr_err_t merge_products(mr_fn_t *f, bool grad_follows, mr_diag_t *diag) {
   if (count_products(f) < 2) return MR_OK;
-  MR_TRY(mr_cse(f, diag)); /* one x may have been converted for each */
+  MR_TRY(mr_cse(f, diag)); /* merges conversions of one x */
   size_t n = (size_t)f->n_eqn + 1, v = (size_t)f->n_var + 1;
   merger_t m = {.f = f, .grad_follows = grad_follows, .n_eqn = f->n_eqn};
   m.eqn = calloc(n, sizeof *m.eqn);

@@ -1,3 +1,5 @@
+/* Rewriting a graph with composites in open form, for three purposes: open them all (mr_open), only
+   those that a target cannot run (mr_open_calls), or all with f64 in place of f32 (mr_in_f64). */
 #include <stdlib.h>
 
 #include "model/ops/lax.h"
@@ -8,8 +10,8 @@
 
 typedef struct opening {
   mr_fn_t *g;
-  mr_dtype_t from, to;       /* equal: dtypes stay */
-  const mr_target_t *target; /* opens only what it has no kernel for; NULL: everything */
+  mr_dtype_t from, to;       /* dtypes to replace; equal: none */
+  const mr_target_t *target; /* open only ops without a kernel there; NULL: all */
 } opening_t;
 
 static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
@@ -21,8 +23,8 @@ static mr_var_t *open_mapped(const opening_t *o, mr_var_t **map, const mr_var_t 
 
 static mr_err_t open_rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_diag_t *diag);
 
-/* Dtypes changed, functions that the equation keeps (a loop's step) rewritten like the graph around
-   them; those are the caller's. */
+/* Replaces dtypes in attr, and functions in it (such as a loop's step) by rewritten copies, which
+   the caller destroys. */
 static mr_err_t change_attrs(const opening_t *o, const mr_eqn_t *e, mr_attr_t *attr) {
   mr_err_t err = MR_OK;
   for (int k = 0; k < e->n_attr; k++) {
@@ -61,8 +63,8 @@ static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) 
 
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map);
 
-/* The opened form stands in a graph of its own first: it may hold composites, and its dtypes
-   change after it has been written in the dtypes it knows. */
+/* Builds the open form in a graph of its own, then rewrites that into o->g: it may hold composites,
+   and open rules write the original dtypes, which change afterwards. */
 static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
   mr_fn_t *t = mr_open_eqn(e, &o->g->diag);
   if (!t) return o->g->diag.code;

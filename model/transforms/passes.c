@@ -1,3 +1,4 @@
+/* The table of passes, and running them but for those to skip. */
 #include "model/transforms/passes.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ static mr_err_t passes_check(const char *skip, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* What it writes says who wrote it, and asks the precision of what it stands for. */
+/* Marks the equations that pass p writes with its name; returns f's standing before. */
 static mr_standing_t stand_for(const mr_pass_t *p, mr_fn_t *f) {
   mr_standing_t before = mr_standing(f);
   mr_stand(f, (mr_standing_t){f->scope, p->name, MR_PRECISION_NONE, NULL});

@@ -1,21 +1,24 @@
-/* The compiler's passes over a graph, in the order in which they run, each of which can be left
-   out.  None changes results but for fold-convert's rounding (see mr_fold_convert).  Each works in
-   place on f, of which it is the only user; MR_ERR_NOMEM in diag, then destroy f. */
+/* The compiler's passes over a graph, in the order in which they run; each can be skipped.  None
+   changes results, except that fold-convert omits a rounding (mr_fold_convert) and merge-products
+   may add in another order.
+
+   A pass works in place on f, which no other thread uses meanwhile, and does not block.  It returns
+   MR_OK, or a failure with its sentence in diag, usually MR_ERR_NOMEM; f is then half rewritten and
+   can only be destroyed.  passes.c runs them; each pass has a file of its own. */
 #ifndef MR_MODEL_PASSES_H
 #define MR_MODEL_PASSES_H
 
 #include "model/ir/fn.h"
 
-/* What the passes ask of the backend that a graph is compiled for. */
+/* What the passes need to know of the backend that a graph is compiled for. */
 typedef struct mr_target {
-  /* What one fused loop holds at most: equations, and operands and results each, the latter at most
-     MR_LOOP_ENDS. */
+  /* Limits of one fused loop: equations; operands, and as many results, at most MR_LOOP_ENDS. */
   int loop_eqns, loop_ends;
-  /* What its kernel of elementwise op `op` gives for one element of f32, to the bit (b: ignored by
-     ops of one operand). */
+  /* Returns what its kernel of elementwise op `op` computes for one element of f32, to the bit; ops
+     of one operand ignore b. */
   float (*element)(const mr_op_def_t *op, float a, float b);
-  /* Whether e, whose op has an open rule, is to be written as primitives, as there is no kernel for
-     these operands. */
+  /* Whether e, which has an open rule, must be written as primitives because there is no kernel for
+     its operands. */
   bool (*opens)(const mr_eqn_t *e);
 } mr_target_t;
 
@@ -24,43 +27,45 @@ typedef struct mr_target {
 typedef struct mr_pass {
   const char *name;
   const char *help;
-  /* One of the two; the second depends on the target. */
+  /* The pass: one of the two is set; run_for depends on the target. */
   mr_err_t (*run)(mr_fn_t *f, mr_diag_t *diag);
   mr_err_t (*run_for)(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
-  /* What saves the backward pass work if it comes before it; NULL: nothing. */
+  /* The part that saves work if it runs before differentiation; NULL: none. */
   mr_err_t (*before_grad)(mr_fn_t *f, mr_diag_t *diag);
 } mr_pass_t;
 
 extern const mr_pass_t mr_passes[]; /* ends at {0} */
 
-/* skip: names of passes to leave out, with commas between; NULL: the environment's
-   MILLRACE_SKIP_PASSES, if it is set.  MR_ERR_CONFIG for a name that is none lists them. */
+/* Runs all passes on f but those whose names are in skip, separated by commas; NULL: in
+   MILLRACE_SKIP_PASSES of the environment, if it is set.  MR_OK, MR_ERR_CONFIG, before any pass
+   runs, for a name that is no pass (the sentence lists them), or the first failure of a pass. */
 mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag);
-/* One pass alone; p of mr_passes. */
+/* Runs p of mr_passes alone; MR_OK or its failure. */
 mr_err_t mr_pass_run(const mr_pass_t *p, mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
-/* Those that spare the backward pass work, before it: mr_value_and_grad, mr_vjp and
-   mr_optim_step_fn run them. */
+/* Runs the before_grad parts alone, with skip and failures as in mr_passes_run; mr_value_and_grad,
+   mr_vjp and mr_optim_step_fn call it. */
 mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag);
 
-/* Equations that compute the same become one: the same op, operands and attributes.  Barriers and
-   ops that call functions stay. */
+/* Merges equations with the same op, operands and attributes.  Barriers and ops that call functions
+   stay.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag);
-/* Elementwise f32 ops of constants become constants; x * 1, x / 1 and x - 0 become x. */
+/* Replaces elementwise f32 ops of constants by constants, and x * 1, x / 1 and x - 0 by x.  MR_OK
+   or MR_ERR_NOMEM. */
 mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
-/* Slices move up over row-wise and elementwise ops whose results nobody else reads; transpositions
-   move into broadcasts and counters, where they vanish.  Values stay the same to the bit, where a
-   product of fewer rows is as exact as one of all.  Before mr_grad, it spares the backward pass the
-   same work. */
+/* Moves slices up over row-wise and elementwise ops whose results have no other reader, and
+   transpositions into broadcasts and counters, where they vanish.  Values stay the same to the bit
+   if a product of fewer rows is as exact as one of all rows.  Before mr_grad it saves the backward
+   pass the same work.  MR_OK or a failure. */
 mr_err_t mr_sink(mr_fn_t *f, mr_diag_t *diag);
-/* Products of one x become a product with their matrices side by side, where it pays: those of few
-   columns and many rows.  Each element stays the sum it was, but kernels for other sizes may add
-   its terms in another order. */
+/* Merges products of one x into a product with their matrices side by side, where that is faster:
+   for few columns and many rows.  Each element stays the same sum, but kernels for other sizes may
+   add its terms in another order.  mr_merge_before_grad: for a graph that is differentiated next,
+   also merges the products for q, k and v of one attention, since the backward pass is then merged
+   as well.  Each returns MR_OK or a failure. */
 mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag);
-/* The same in a graph that is differentiated next, where it pays for q, k and v of one attention
-   too, since the backward pass then merges as well. */
 mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
-/* Chains of elementwise ops, with sums over trailing or leading dimensions at their end, become one
-   op that runs in blocks. */
+/* Joins chains of elementwise ops, with reductions over trailing or leading dimensions at their
+   end, into one op that runs in blocks.  MR_OK or a failure. */
 mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 
 #endif

@@ -1,8 +1,9 @@
+/* Which vars may have a tangent, by walking the equations, functions that they call included. */
 #include "model/transforms/reach.h"
 
 #include "model/ops/rules.h"
 
-/* One equation whose op has a reach rule. */
+/* mr__eqn_moves for one equation whose op has a reach rule. */
 static void reach_one(const mr_eqn_t *e, bool *moves) {
   mr_mem_t mem = {0};
   bool *in = mr_mem_take(&mem, (size_t)(e->n_in + e->n_out) + 1), *out = in + e->n_in;
@@ -50,7 +51,7 @@ void mr__loop_moves(const mr_fn_t *body, int first_carry, int n_carry, bool *in,
 void mr__call_reach(const mr_eqn_t *e, const bool *in, bool *out) {
   const mr_fn_t *called = mr_attr_called(e, "jaxpr");
   mr_mem_t mem = {0};
-  bool *all = mr_mem_take(&mem, (size_t)called->n_out + 1); /* it may give more than e does */
+  bool *all = mr_mem_take(&mem, (size_t)called->n_out + 1); /* it may return more than e takes */
   mr__call_moves(called, in, all);
   for (int k = 0; k < e->n_out; k++) out[k] = all[k];
   mr_mem_fini(&mem);

@@ -1,21 +1,23 @@
+/* Rematerialization: the list is rewritten in order; before an equation that reads a cheap value
+   from far above, the equations that compute the value are emitted again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/ir/op.h"
 #include "model/transforms/transforms.h"
 
-/* A use is far if at least this many equations lie before it; a value counts if it is at least this
- * large. */
+/* A use is far if it is more than FAR equations after the value was computed or last read; only
+   values of LARGE bytes or more are computed again. */
 enum { FAR = 24, LARGE = 1 << 16 };
 
 typedef struct remat {
   mr_fn_t *f;
   mr_eqn_t **old; /* the equations before, in order */
   int n_old;
-  int *place;     /* [n_var] number in old of the equation that made it, -1: an input */
-  int *last;      /* [n_var] number in old of its last use */
-  mr_var_t **now; /* [n_var] what stands for it from here on */
-  int *fresh;     /* [n_var] where that was made or last read */
+  int *place;     /* [n_var] index in old of the equation that computes it, -1: an input */
+  int *last;      /* [n_var] index in old of its last use */
+  mr_var_t **now; /* [n_var] its latest copy; NULL: itself */
+  int *fresh;     /* [n_var] index in old where that was computed or last read */
   int n_var;
 } remat_t;
 
@@ -37,8 +39,8 @@ static bool is_cheap(const remat_t *r, const mr_var_t *v) {
   return r->place[v->id] >= 0 && r->old[r->place[v->id]]->op->cheap;
 }
 
-/* Whether v can be read at equation `at` without keeping anything that would be gone: it is an
-   input, is read then or later anyway, or is itself made of such by a cheap op. */
+/* Whether v can be read at equation `at` without keeping a value longer than now: v is an input, is
+   read there or later anyway, or can itself be computed again from such values by a cheap op. */
 static bool reachable(const remat_t *r, const mr_var_t *v, int at) {
   if (v->literal || r->place[v->id] < 0) return true;
   bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
@@ -58,7 +60,7 @@ static mr_var_t *current(const remat_t *r, mr_var_t *v) {
   return v->id < r->n_var && r->now[v->id] ? r->now[v->id] : v;
 }
 
-/* Emits the equation that made v once more; all its outputs stand for the old ones from here. */
+/* Emits the equation that computes v again; from here its outputs replace the old ones. */
 static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
   mr_eqn_t *e = r->old[r->place[v->id]];
   mr_var_t **in = calloc((size_t)e->n_in + 1, sizeof(mr_var_t *));
@@ -79,7 +81,7 @@ static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
   return err < 0 ? err : r->f->diag.code;
 }
 
-/* mr_emit appends; the old equations follow one by one in the same list. */
+/* Appends old equation e to the list, to which mr_emit appends the repeated ones. */
 static mr_err_t remat_append(mr_fn_t *f, mr_eqn_t *e) {
   if (f->n_eqn == f->cap_eqn) {
     int cap = 2 * f->cap_eqn + 16;

@@ -1,6 +1,6 @@
-/* Slices move up over the ops that made what they cut, as long as nobody else reads it: those ops
-   then compute only what is read.  Transpositions move up where they disappear: into broadcasts,
-   counters and scalars. */
+/* Slices move up over the op that computes their operand, if that has no other reader: the op then
+   computes only the elements that are read.  Transpositions move up if they vanish on the way: into
+   broadcasts, counters and scalars. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,13 +10,14 @@
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
-/* Operands of one shape lead to one value by several ways; after a round they are one. */
+/* Moving a slice up over several operands can create equal slices of one value; the next round's
+   cse merges them.  DEPTH limits the recursion. */
 enum { ROUNDS = 8, DEPTH = 200 };
 
 typedef struct sinker {
   mr_fn_t *f;
-  int *uses;          /* by var id, n_var: equations that read it as the round begins */
-  mr_var_t **instead; /* by var id: what takes its place */
+  int *uses;          /* [n_var] by var id: equations that read it when the round begins */
+  mr_var_t **instead; /* [n_var] by var id: its replacement, or NULL */
   int n_var;
   bool moved;
 } sinker_t;
@@ -41,14 +42,14 @@ static int uses_of(const sinker_t *s, const mr_var_t *x) {
   return x->id < s->n_var ? s->uses[x->id] : 1;
 }
 
-/* And nobody reads another result of the op that made it. */
+/* Whether x has one reader and the other results of its equation have none. */
 static bool read_once(const sinker_t *s, const mr_var_t *x) {
   for (int k = 1; k < x->def->n_out; k++)
     if (uses_of(s, x->def->out[k])) return false;
   return uses_of(s, x) == 1;
 }
 
-/* Whether the op that made x lets v through; in[VIEW_IN] are the operands' views. */
+/* Whether view v of x is x's op on views of its operands, which are set in in[VIEW_IN]. */
 enum { VIEW_IN = 4 };
 
 static bool lets_through(const mr_var_t *x, const mr_view_t *v, mr_view_t *in) {
@@ -58,17 +59,17 @@ static bool lets_through(const mr_var_t *x, const mr_view_t *v, mr_view_t *in) {
   return d->op->view(d, v, in);
 }
 
-/* Whether operand k of d, seen the same way, stood there before. */
+/* Returns the earlier operand of d that is operand k in the same view; -1: none. */
 static int sink_seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
   for (int j = 0; j < k; j++)
     if (d->in[j] == d->in[k] && !memcmp(&in[j], &in[k], sizeof in[k])) return j;
   return -1;
 }
 
-/* What costs nothing may be made for one reader and once more for others. */
+/* Whether x costs nothing to compute twice, once viewed and once for its other readers. */
 static bool made_again(const mr_var_t *x) { return x->def->op->viewed && x->def->op->moves; }
 
-/* A transposition of x that ends in values which cost nothing to turn round. */
+/* Whether transposition v of x ends in values that cost nothing to transpose. */
 static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, int depth) {
   mr_view_t in[VIEW_IN];
   if (depth > DEPTH || !lets_through(x, v, in)) return false;
@@ -97,13 +98,13 @@ static bool changes_nothing(const mr_aval_t *x, const mr_view_t *v) {
   return true;
 }
 
-/* The view as an equation on x; x itself for a view that changes nothing. */
+/* Appends v of x as an equation and returns it; x itself if v changes nothing. */
 static mr_var_t *emit_view(mr_fn_t *f, mr_var_t *x, const mr_view_t *v) {
   if (!x || changes_nothing(&x->aval, v)) return x;
   return v->transposes ? mr_lax_transpose(f, x, v->perm) : mr_lax_slice(f, x, v->start, v->limit);
 }
 
-/* x through v, appended to the graph: moved up as far as it pays. */
+/* Returns v of x, appended to the graph with the view moved up as far as it is worth it. */
 static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth) {
   mr_view_t in[VIEW_IN];
   mr_fn_t *f = s->f;

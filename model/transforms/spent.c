@@ -1,5 +1,5 @@
-/* What reverse mode leaves of calls that it has gone through (mr_op_def.spend, spent): they become
-   what ran in their place, so that the next transform meets that and not the call. */
+/* Spent calls (mr_op_def.spend, spent): reverse mode has rewritten what they run, so they are
+   replaced by their open form, which the next transform then goes through instead of the call. */
 #include <stdlib.h>
 
 #include "model/ir/op.h"
@@ -15,7 +15,7 @@ static bool any_spent(const mr_fn_t *g) {
   return false;
 }
 
-/* now[n]: what stands for the first n vars of g, NULL for themselves. */
+/* Replaces v[n] by now[id]; NULL there, and vars from n_var on, stay. */
 static void replace(int n_var, mr_var_t **now, int n, mr_var_t **v) {
   for (int i = 0; i < n; i++)
     if (v[i]->id < n_var && now[v[i]->id]) v[i] = now[v[i]->id];
@@ -61,7 +61,7 @@ static bool may_spend(const mr_fn_t *f) {
   return false;
 }
 
-/* A copy of f all of whose equations are spent; of the caller. */
+/* Returns a copy of f with every equation spent, which the caller destroys.  NULL on failure. */
 static mr_fn_t *spend_all(const mr_fn_t *f, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_copy(f, diag);
   if (!g) return NULL;

@@ -1,5 +1,5 @@
-/* vmap: the equations in order, each by its op's batch rule where an operand is mapped, copied as
-   it is where none is. */
+/* vmap: goes through the equations in order; one with a mapped operand is written by its op's batch
+   rule, any other is copied. */
 #include <stdlib.h>
 
 #include "model/ops/lax.h"
@@ -13,7 +13,7 @@ static mr_batched_t vmap_mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v
   return map[v->id];
 }
 
-/* Through what e's open rule writes. */
+/* The batch rule of e through its open form. */
 static mr_err_t vmap_map_open(mr_fn_t *g, const mr_eqn_t *e, const mr_batched_t *in,
                               mr_batched_t *out) {
   mr_fn_t *t = mr_open_eqn(e, &g->diag);
@@ -58,7 +58,8 @@ mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, 
   return err;
 }
 
-/* Adds the mapped inputs to g; *size: of the mapped dimension, -1 if there is none. */
+/* Appends f's inputs to g, with the mapped dimension where in_axes asks for it; in[] are their vars
+   and places. */
 static mr_err_t map_inputs(mr_fn_t *g, const mr_fn_t *f, const int *in_axes, int64_t size,
                            mr_batched_t *in) {
   char text[MR_AVAL_TEXT];
