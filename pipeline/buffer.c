@@ -1,3 +1,5 @@
+/* Buffers and their pool: one mapping divided into equal slots, and a lock-free stack of the free
+   ones. */
 #include "pipeline/buffer.h"
 
 #include <assert.h>
@@ -9,9 +11,9 @@
 
 #include "pipeline/pool.h"
 
-/* The free list is a stack of indices.  Its head carries a tag that grows with every change, so a
-   head that looks the same is the same (no ABA within 2^32 changes between two instructions).  Last
-   in, first out: buffers never needed are never touched. */
+/* The free list is a stack of indices.  Its head carries a tag that grows with every change, so an
+   unchanged head means an unchanged stack (no ABA within 2^32 changes between two instructions).
+   Last in, first out: buffers never needed are never touched. */
 #define NONE UINT32_MAX
 
 struct mr_pool {
@@ -21,7 +23,7 @@ struct mr_pool {
   uint32_t n;
   void *map;
   size_t map_bytes;
-  int fd; /* of the memory, if it is shared; -1 */
+  int fd; /* of shared memory; -1: private */
   mr__pool_hooks_t hooks;
   mr_wait_t *const *waiter;
   int n_waiters;
@@ -29,7 +31,7 @@ struct mr_pool {
 
 static size_t buffer_align64(size_t n) { return (n + 63) / 64 * 64; }
 
-/* Where a batch's fields lie; returns where they end. */
+/* Places a batch's fields in the slot; returns their end. */
 static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
   size_t at = 0;
   t->n_fields = spec->n_fields, t->label = mr_spec_label(spec);
@@ -39,7 +41,7 @@ static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
   }
   for (int f = 0; f < t->n_fields; f++) {
     if (!spec->field[f].ragged) continue;
-    at += at ? 0 : 64; /* 0 says that there are none */
+    at += at ? 0 : 64; /* an offset of 0 means an even field */
     t->field[f].offset = at;
     at += buffer_align64((t->records + 1) * sizeof(int64_t));
   }
@@ -123,7 +125,7 @@ static void format_buf(mr_pool_t *p, uint32_t i, const mr__slot_t *t) {
   atomic_init(&p->next[i], i + 1 < p->n ? i + 1 : NONE);
 }
 
-/* Sealed against shrinking, a peer that maps it can never fault on it. */
+/* The seal against shrinking keeps a peer that maps the memory from faulting on it. */
 static int make_memfd(size_t bytes) {
   int fd = memfd_create("millrace-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
@@ -138,7 +140,7 @@ static void *map_memory(mr_pool_t *p, bool shared) {
   if (shared && p->fd < 0) return NULL;
   int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   void *m = mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, p->fd, 0);
-  /* From here on nobody else gets to write to it; older kernels do without. */
+  /* from here on no other process can map it writable; older kernels lack this seal */
   if (shared) (void)fcntl(p->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
   return m == MAP_FAILED ? NULL : m;
 }
@@ -175,7 +177,7 @@ void mr_pool_destroy(mr_pool_t *p) {
   free(p);
 }
 
-/* acquire pairs with the release in pool_put: the last owner's writes are visible. */
+/* acquire pairs with the release in pool_put: it sees the last owner's writes. */
 static uint32_t pool_pop(mr_pool_t *p) {
   uint64_t head = atomic_load_explicit(&p->head, memory_order_acquire), want;
   do {
@@ -187,7 +189,7 @@ static uint32_t pool_pop(mr_pool_t *p) {
   return (uint32_t)head;
 }
 
-/* relaxed: of a buffer that the caller alone holds, or for an assertion. */
+/* relaxed: the caller alone holds the buffer, or asserts. */
 static int refs_of(const mr_buf_t *b) {
   return atomic_load_explicit(&b->refs, memory_order_relaxed);
 }
@@ -196,7 +198,7 @@ mr_buf_t *mr_pool_get(mr_pool_t *p) {
   uint32_t i = pool_pop(p);
   if (i == NONE) return NULL;
   mr_buf_t *b = &p->buf[i];
-  assert(i < p->n && !refs_of(b)); /* what is free has no owner */
+  assert(i < p->n && !refs_of(b)); /* a free buffer has no owner */
   b->size = 0, b->seq = 0, b->epoch = 0, b->position = 0, b->n = 0, b->flags = 0;
   b->first = 0;
   atomic_store_explicit(&b->refs, 1, memory_order_relaxed); /* the ring publishes it */
@@ -206,7 +208,7 @@ mr_buf_t *mr_pool_get(mr_pool_t *p) {
 /* seq_cst: news for waiters, ordered before the loads of their parked flags. */
 static void pool_put(mr_pool_t *p, uint32_t i) {
   assert(i < p->n);
-  /* relaxed: next of what is found there is all it needs, and the swap says whether it still is. */
+  /* relaxed: only the index is used, and the swap fails if it is outdated. */
   uint64_t head = atomic_load_explicit(&p->head, memory_order_relaxed), want;
   do {
     atomic_store_explicit(&p->next[i], (uint32_t)head, memory_order_relaxed);
@@ -217,7 +219,7 @@ static void pool_put(mr_pool_t *p, uint32_t i) {
 }
 
 mr_buf_t *mr_buf_ref(mr_buf_t *b) {
-  /* relaxed: the caller holds a reference already, nothing is handed over here. */
+  /* relaxed: the caller holds a reference already, so nothing is handed over. */
   int before = atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
   assert(before > 0);
   return b;
@@ -225,7 +227,7 @@ mr_buf_t *mr_buf_ref(mr_buf_t *b) {
 
 void mr_buf_unref(mr_buf_t *b) {
   if (!b) return;
-  /* acq_rel: every owner's accesses come before the buffer is free. */
+  /* acq_rel: every owner's accesses precede the buffer's return. */
   int before = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel);
   assert(before > 0);
   if (before != 1) return;
@@ -245,13 +247,13 @@ void mr__pool_waiters(mr_pool_t *p, mr_wait_t *const *waiter, int n) {
   p->waiter = waiter, p->n_waiters = n;
 }
 
-/* seq_cst: waiters decide by it whether to sleep; pairs with pool_put's swap. */
+/* seq_cst: waiters decide by it whether to sleep; pairs with the swap in pool_put. */
 uint64_t mr__pool_news(const mr_pool_t *p) {
   return atomic_load_explicit(&p->head, memory_order_seq_cst);
 }
 
-/* Others only add to the stack meanwhile, so what lies below a head that was read stays; the
-   numbers in next are relaxed, as the head's load orders them. */
+/* Other threads only add to the stack meanwhile, so the entries below a head that was read stay;
+   next is relaxed because the head's load orders it. */
 bool mr__pool_whole(const mr_pool_t *p) {
   uint32_t n = 0;
   for (uint32_t i = (uint32_t)mr__pool_news(p); i != NONE && n < p->n; n++)

@@ -1,3 +1,5 @@
+/* Bad and excluded records of a source: the settings, the list of bad records, the quarantine file
+   and the report.  care_fetch.c applies them around fetch. */
 #include "pipeline/care_rt.h"
 
 #include <assert.h>
@@ -41,7 +43,7 @@ mr_err_t mr__care_plan(mr_stage_t *s) {
   int64_t most;
   if (!c) return MR_OK;
   bool good = parse_policy(c->on_bad, &c->lenient, &most);
-  c->lenient |= c->skip && *c->skip; /* what is left out need not be readable */
+  c->lenient |= c->skip && *c->skip; /* excluded records need not be readable */
   if (good) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting on-bad = %s: want fail, skip-replace or quarantine:N", c->on_bad);
@@ -96,14 +98,15 @@ mr_err_t mr__care_tell(mr_stage_t *s, const struct mr__care *t, bad_t row, const
   cJSON_Delete(o);
   if (!line) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a line of the quarantine file");
   size_t n = strlen(line);
-  line[n] = '\n'; /* in the place of the final zero: the line goes out in one write */
+  line[n] = '\n'; /* replaces the final NUL: the line is a single write */
   mr_diag_t why = {0};
   mr_err_t e = mr_write_all(t->fd, line, n + 1, mr__care_of(s)->file, &why);
   cJSON_free(line);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
-/* Records that an earlier start of this run put there stay out, so that its order stays. */
+/* Records that an earlier start of this run quarantined stay replaced by the same others, so that
+   the order of the resumed stream is the same. */
 static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *line, size_t n) {
   cJSON *o = cJSON_ParseWithLength(line, n);
   const char *source = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "source"));
@@ -142,7 +145,7 @@ static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
 
 /* ---- life ---- */
 
-/* A field after the other, each 64-aligned. */
+/* Field after field, each 64-aligned. */
 static bool care_make_room(const mr_stage_t *s, struct mr__care *t) {
   const mr_spec_t *spec = &s->out_spec[0];
   size_t bytes = 64, longest = 64;
@@ -177,7 +180,7 @@ mr_err_t mr__care_open(mr_stage_t *s) {
   return t->most >= 0 ? open_quarantine(s, t) : MR_OK;
 }
 
-/* The counts stay in the state, for the report. */
+/* The counts move to the state, for the report. */
 void mr__care_close(mr_stage_t *s) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;

@@ -1,4 +1,5 @@
-/* Around a source's fetch: bad records are found one by one, only once a burst has failed. */
+/* The wrapper around a source's fetch.  A burst is fetched as a whole; only if that fails with a
+   bad record are its records fetched one by one to find which are bad. */
 #include <string.h>
 
 #include "base/ledger.h"
@@ -10,7 +11,7 @@ enum { TRIES = 64 };
 
 static bool is_bad(mr_err_t e) { return e == MR_ERR_DATA || e == MR_ERR_IO; }
 
-/* A fetch that tells its failure in why. */
+/* A fetch whose failure goes to why. */
 static mr_err_t fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
                       mr_diag_t *why) {
   mr_diag_t *diag = s->diag;
@@ -35,7 +36,8 @@ static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t in
   return mr_ranges_has(&t->skip, where.key);
 }
 
-/* The first good one of a row of records that the seed and the bad one decide. */
+/* Finds a replacement: the first good record of a sequence that the seed and the bad record's index
+   determine. */
 static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t index,
                            int64_t *other) {
   uint64_t n = (uint64_t)s->out_spec[0].n_records;
@@ -67,8 +69,8 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t in
   return mr__care_add(s, t, row);
 }
 
-/* Finds the bad ones among index[0,n) by themselves.  One worker at a time: another may be about to
-   find the same. */
+/* Finds the bad records among index[0,n), fetching each by itself.  Under the lock, because another
+   worker may be about to find the same ones. */
 static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index, int n) {
   mr_rec_t rec = {.field = t->value};
   mr_diag_t why;
@@ -86,7 +88,7 @@ static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int6
   return e;
 }
 
-/* index with those that stand in for bad ones; the number of them. */
+/* Copies index with replacements for bad records; returns how many were replaced. */
 static int put_others(struct mr__care *t, const int64_t *index, int n, int64_t *out) {
   int put = 0;
   if (!mr__care_n_bad(t)) { /* the usual case, without the lock */
@@ -115,7 +117,8 @@ static void set_zeros(const mr_stage_t *s, const struct mr__care *t, mr_rec_t *r
   }
 }
 
-/* Records that are left out need not be readable: they are fetched one by one, zeros if need be. */
+/* Excluded records need not be readable: this fetches the others alone and fills the excluded ones
+   with zeros. */
 static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index,
                              int n, mr_rec_t *rec, mr_diag_t *why) {
   int64_t good[MR_BURST];
@@ -147,6 +150,7 @@ static int64_t mark_skipped(const struct mr__care *t, int n, mr_rec_t *rec) {
   return marked;
 }
 
+/* the ledger covers the replacement */
 mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
                         bool made) {
   mr_care_t *c = mr__care_of(s);
@@ -164,7 +168,7 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
   bool fails = is_bad(e) && !t->replaces;
   if (e < 0) return mr_fail(s->diag, e, "%s%s", why.text, fails ? MR_ON_BAD_ADVICE : "");
   for (int i = 0; i < n && put; i++)
-    if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]); /* the ledger says so */
+    if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]);
   int64_t marked = mark_skipped(t, n, rec);
   if (!made) return MR_OK;
   atomic_fetch_add_explicit(&t->n_replaced, put, memory_order_relaxed);

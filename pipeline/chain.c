@@ -39,7 +39,7 @@ static mr__kind_t chain_kind_of(const mr_stage_t *s) {
 
 static bool is_written(const mr__branch_t *b, int f) { return b->s.writes >> f & 1; }
 
-/* What its fields are before the stage runs, and which it writes. */
+/* Finds where each field is before the stage runs, and which fields the stage writes. */
 static void chain_plan_fields(mr__branch_t *b) {
   const mr_stage_t *s = &b->s;
   bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
@@ -56,8 +56,8 @@ static void chain_plan_fields(mr__branch_t *b) {
   }
 }
 
-/* Tells the branches below i which of their fields no stage behind them writes, once its own are
-   known. */
+/* Tells the branches below i which of their fields no later stage writes, given those of branch
+   i. */
 static void pass_ends(mr_chain_t *c, int i) {
   mr__branch_t *b = &c->branch[i];
   bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
@@ -76,7 +76,7 @@ static void pass_ends(mr_chain_t *c, int i) {
 
 static size_t chain_align64(size_t n) { return (n + 63) / 64 * 64; }
 
-/* What a source needs to give a burst of records. */
+/* Allocates what a source needs to give a burst of records. */
 static bool make_rooms(mr__branch_t *b) {
   const mr_spec_t *spec = mr__branch_spec(b);
   size_t n = (size_t)spec->n_fields, room = 64;
@@ -95,7 +95,7 @@ static bool make_rooms(mr__branch_t *b) {
   return true;
 }
 
-/* Counts what the stage writes into scratch; sources have room of their own. */
+/* Adds what the stage writes to the size of the scratch; sources have memory of their own. */
 static void count_made(mr_chain_t *c, const mr__branch_t *b) {
   const mr_spec_t *spec = mr__branch_spec(b);
   if (b->kind == MR__SOURCE) return;
@@ -106,7 +106,7 @@ static void count_made(mr_chain_t *c, const mr__branch_t *b) {
   }
 }
 
-/* How many branches node and all before it make, counting no further than BRANCHES_MAX + 1. */
+/* Counts the branches that node and all before it make, up to BRANCHES_MAX + 1. */
 static int count_branches(const mr_graph_t *g, int node, int n) {
   n++;
   for (int p = 0; p < mr_stage_def_n_in(g->node[node]->def) && n <= BRANCHES_MAX; p++) {
@@ -116,7 +116,8 @@ static int count_branches(const mr_graph_t *g, int node, int n) {
   return n;
 }
 
-/* Adds node and all before it; returns its branch, or -1.  *depth: records it needs at once. */
+/* Adds the branches of node and all before it; returns node's branch, or -1.  *depth: records that
+   it needs at once. */
 static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag,
                       int *depth) {
   mr__node_t *node = g->node[from->from];
@@ -144,7 +145,7 @@ static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_d
   return c->n_branches++;
 }
 
-/* A hole that was asked for as a record: zeros, no rows, and no class. */
+/* A hole requested as a record: zeros, no rows, and no class. */
 static void make_holes(mr_chain_t *c) {
   static const int32_t none = MR_LABEL_NONE;
   for (int i = 0; i < c->n_branches; i++) {
@@ -154,7 +155,8 @@ static void make_holes(mr_chain_t *c) {
   }
 }
 
-/* A block for each value that a map or join writes: no two of them can meet in a record. */
+/* Gives each value that a map or join writes a block of its own, so that no two values of a record
+   collide. */
 static void share_scratch(mr_chain_t *c) {
   char *at = c->scratch;
   for (int i = 0; i < c->n_branches && at; i++) {
@@ -223,7 +225,7 @@ mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag) {
 }
 
 mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag) {
-  assert(op + n <= p->op || op >= p->op + p->cap); /* of another program: p may move */
+  assert(op + n <= p->op || op >= p->op + p->cap); /* of another program, because p may move */
   MR_TRY(reserve(p, n, diag));
   memcpy(p->op + p->n, op, n * sizeof *op);
   p->n += n;

@@ -1,9 +1,9 @@
 /* From positions to records: locating writes programs, running them makes the records.
 
-   Records are fetched in bursts and each goes through its whole program while it is in the
-   first-level cache.  What travels is a pointer for each field; a stage that writes a value puts it
-   into a block of scratch of its own, and the last one that writes a field, into the batch.  So
-   fields that no stage works on are copied once, from where the source has them. */
+   Records are fetched in bursts, and each goes through its whole program while it is in the
+   first-level cache.  Stages pass a pointer for each field; a stage that writes a value puts it
+   into its own block of scratch, and the last stage that writes a field puts it into the batch.  So
+   fields that no stage writes are copied once, from the source's memory to the batch. */
 #include <assert.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static mr_err_t locate_join(mr_chain_t *c, int branch, int64_t position, mr__pro
   size_t from = p->n;
   for (int i = 0; i < b->n_in; i++) {
     mr_err_t e = mr__locate(c, b->in[i], position, p);
-    if (e == MR_AGAIN) p->n = from; /* a hole in any input is one in the output */
+    if (e == MR_AGAIN) p->n = from; /* a hole in any input makes a hole in the output */
     if (e != MR_OK) return e;
   }
   return mr__prog_push(p, (mr__op_t){MR__OP_JOIN, branch, 0, {0}}, b->s.diag);
@@ -53,7 +53,7 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) 
   mr__branch_t *b = &c->branch[branch];
   mr__op_t op = {MR__OP_LEAF, branch, 0, {0}};
   mr_err_t e = MR_OK;
-  if (position < 0) /* of an order that went wrong: nothing in front of a source is read */
+  if (position < 0) /* from an order with a bug: nothing before a source's start is read */
     return mr_stage_fail(&b->s, MR_ERR_CONFIG, "is asked for position %lld, want 0 or more",
                          (long long)position);
   switch (b->kind) {
@@ -105,7 +105,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
   return MR_OK;
 }
 
-/* Looking for records of the next burst may itself fetch where a filter is asked. */
+/* False if there is a filter: finding the next burst's records would fetch them by itself. */
 bool mr__wants_ahead(const mr_chain_t *c) {
   bool wants = false;
   if (c->tracer && c->tracer->only) return false;
@@ -118,7 +118,7 @@ bool mr__wants_ahead(const mr_chain_t *c) {
   return wants;
 }
 
-/* The next fetch will be of op[0,n): their reads may begin. */
+/* The next fetch will be of op[0,n): starts their reads. */
 static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
   int64_t index[MR_BURST];
   for (int i = 0; i < c->n_branches; i++) {
@@ -132,20 +132,20 @@ static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
 }
 
 static void run_leaf(mr_chain_t *c, const mr__branch_t *b, const mr__op_t *op, int level) {
-  assert(level < c->depth && op->key[0] < (uint64_t)b->n); /* it has been fetched */
+  assert(level < c->depth && op->key[0] < (uint64_t)b->n); /* fetched before */
   c->rec[level] = b->rec[op->key[0]];
   c->rec[level].draws = c->draws;
   c->level[level].hole = false;
 }
 
-/* A hole that was asked for as a record, as it looks behind the branch. */
+/* A hole requested as a record, as the branch's output. */
 static void set_hole(mr_chain_t *c, mr__branch_t *b, int level) {
   assert(level < c->depth);
   c->rec[level] = (mr_rec_t){.field = b->hole, .key = UINT64_MAX};
   c->level[level].hole = true;
 }
 
-/* The record that comes out of a map or join whose inputs begin at rec[level], before it runs. */
+/* The output record of a map or join whose inputs begin at rec[level], before the stage runs. */
 static mr_rec_t begin_rec(mr_chain_t *c, const mr__branch_t *b, int level, bool into) {
   mr__level_t *l = &c->level[level];
   const mr_rec_t *in = &c->rec[level];
@@ -224,7 +224,7 @@ static void chain_run_aim(mr_chain_t *c, const mr_buf_t *buf, int slot) {
   }
 }
 
-/* Numbers are most of what is copied that is not pictures. */
+/* Most values other than pictures are single numbers, so their sizes are constants here. */
 static void copy_value(void *to, const void *from, size_t bytes) {
   if (to == from) return;
   if (bytes == 4)
@@ -247,7 +247,7 @@ static mr_err_t put_ragged(mr_chain_t *c, int f, const mr_value_t *v, int64_t *o
   return MR_OK;
 }
 
-/* Values that no stage has put there. */
+/* Copies the values that no stage has written to their place. */
 static mr_err_t chain_run_put_values(mr_chain_t *c, const mr_rec_t *r, mr_buf_t *buf, int slot) {
   for (int f = 0; f < c->spec.n_fields; f++) {
     if (buf->field[f].offset)
@@ -282,7 +282,7 @@ static mr_err_t chain_run_put_record(mr_chain_t *c, const mr_rec_t *r, mr_buf_t 
   return MR_OK;
 }
 
-/* Instead of making the records: what the tracer says is their key. */
+/* Instead of making the records, reports them to the tracer, which returns their keys. */
 static void tell_burst(mr_chain_t *c, const mr__op_t *op, const size_t *at, int n, mr_buf_t *buf,
                        int slot) {
   for (int i = 0; i < n; i++) {
@@ -292,14 +292,14 @@ static void tell_burst(mr_chain_t *c, const mr__op_t *op, const size_t *at, int 
   }
 }
 
-/* Programs of n <= MR_BURST records, number i of which begins at op[at[i]]. */
+/* The programs of n <= MR_BURST records; record i is op[at[i],at[i+1]). */
 typedef struct burst {
   mr__op_t *op;
   const size_t *at; /* [n+1] */
   int n;
 } burst_t;
 
-/* Into buf from slot on, while the reads of the next burst (NULL: unknown) fly. */
+/* Makes a burst into buf from slot on, while the reads of the next one (NULL: unknown) run. */
 static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next, mr_buf_t *buf,
                            int slot) {
   assert(b->n > 0 && b->n <= MR_BURST && b->at[0] <= b->at[b->n]);
@@ -335,7 +335,7 @@ mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t
 
 /* ---- filling by position ---- */
 
-/* at: [n+1], of the program that is found. */
+/* at: [n+1], where each record's program begins. */
 static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog_t *p, size_t *at,
                              int n) {
   p->n = at[0] = 0;
@@ -353,7 +353,7 @@ static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog
 void mr_chain_then(mr_chain_t *c, int64_t pos, int n) { c->then = pos, c->then_n = n; }
 
 /* As locate_burst for the fill that c->then announces; returns how many of its n positions can be
-   found now.  What is wrong with the next one is reported when it is due, if it ever is. */
+   located now.  A failure at the next one is reported when that position is filled, if ever. */
 static int locate_wish(mr_chain_t *c, mr__prog_t *p, size_t *at, int n) {
   mr_diag_t *diag = c->branch[c->n_branches - 1].s.diag, kept = *diag;
   p->n = at[0] = 0;
@@ -364,8 +364,8 @@ static int locate_wish(mr_chain_t *c, mr__prog_t *p, size_t *at, int n) {
   return n;
 }
 
-/* Each burst is found while the one before it is about to be made; the first of the fill after this
-   one is found for its reads alone, and once more when it is due. */
+/* Locates each burst while the one before it is about to be made.  The first burst of the next fill
+   is located for its reads alone, and again when it is filled. */
 static mr_err_t fill_ahead(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_t *buf) {
   size_t at[2][MR_BURST + 1];
   int now = 0;

@@ -1,10 +1,12 @@
-/* What a process would go on from if it died now: the stages that keep that (checkpoints, states of
-   ledgers, links whose other end does) say up to which buffer, and it is passed back along the
-   edges to the stages that receive the streams.
+/* Commits pass back along the edges.
 
-   An edge's number is the least of what its consumer has said itself and of what has come back
-   through it; a stage's the least over the edges it feeds.  Commits are rare (one a checkpoint, one
-   an acknowledgement), so one lock serves all. */
+   Stages that keep what a process resumes from (checkpoints, states of ledgers, links whose other
+   end does) say up to which buffer; the number is translated and passed upstream to the stages that
+   receive the streams.
+
+   An edge's number is the least of what its consumer has committed and of what has come back
+   through it; a stage's number is the least over the edges it feeds.  Commits are rare (one a
+   checkpoint, one an acknowledgement), so one lock serves all. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -19,7 +21,8 @@ static int64_t commit_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_record_stage(const mr__node_t *node) { return !node->n_workers; }
 
-/* The number of the buffer that a stage's buffer `number` begins with; -1: not known from it. */
+/* The number of the input buffer that a stage's buffer `number` begins with; -1: it does not
+   follow. */
 static int64_t number_before(const mr__node_t *node, int64_t number) {
   int64_t own[MR_OWN_WORDS], record = 0;
   const mr_stage_def_t *def = node->def;
@@ -29,7 +32,7 @@ static int64_t number_before(const mr__node_t *node, int64_t number) {
   return record ? -1 : before;
 }
 
-/* Stores what all consumers of a stage have committed; false: nothing new. */
+/* Stores what all consumers of a stage have committed; false: unchanged. */
 static bool store(mr_graph_t *g, int at) {
   mr__node_t *node = g->node[at];
   int64_t number = NOBODY;
@@ -38,7 +41,7 @@ static bool store(mr_graph_t *g, int at) {
       number = commit_least(number, commit_least(g->commit[i].here, g->commit[i].beyond));
   if (number == NOBODY) return false;
   assert(number >= 0);
-  /* seq_cst: before the load of the parked flag, as wait.h asks; pairs with mr__news. */
+  /* seq_cst: before the load of the parked flag, as wait.h requires; pairs with mr__news. */
   if (atomic_exchange_explicit(&node->committed, number, memory_order_seq_cst) == number)
     return false;
   if (node->rt && !node->rt->n_in) mr_wait_wake(&node->rt->wait);
@@ -49,7 +52,7 @@ static void pass_back(mr_graph_t *g, int at) {
   const mr__node_t *node = g->node[at];
   assert(at >= 0 && at < g->n_nodes);
   if (is_record_stage(node) || !store(g, at)) return;
-  /* relaxed: this thread has just stored it, or another that held the lock before. */
+  /* relaxed: stored by this thread just now, or by another that held the lock before. */
   int64_t before =
       number_before(node, atomic_load_explicit(&node->committed, memory_order_relaxed));
   for (int i = 0; i < g->n_edges && before >= 0; i++) {
@@ -60,7 +63,7 @@ static void pass_back(mr_graph_t *g, int at) {
   }
 }
 
-/* Every stream that leads to a stage: nothing of it is committed yet but what lies before it. */
+/* For every stream upstream of a stage: commits only what lies before its start. */
 static void commit_begin(mr_graph_t *g, int at, bool beyond) {
   for (int i = 0; i < g->n_edges; i++) {
     const mr__edge_t *e = &g->edge[i];

@@ -21,7 +21,7 @@ typedef struct part {
 } part_t;
 
 struct mr_snapshot {
-  int64_t wall_ns, cpu_ns, all_ns; /* all: of the processors, for whomever; 0: unknown */
+  int64_t wall_ns, cpu_ns, all_ns; /* all: of the processors, for any program; 0: unknown */
   mr_stats_t *node;                /* [n_nodes] */
   mr_thread_time_t *time;          /* [n_nodes] sums over the workers */
   part_t *part;                    /* [n_parts] */
@@ -67,7 +67,7 @@ static void add_times(const mr_graph_t *g, int host, mr_thread_time_t *sum) {
 }
 
 mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
-  /* acquire pairs with mr__wire's release and with join's. */
+  /* acquire pairs with the releases of mr__wire and mr_graph_join */
   if (!atomic_load_explicit(&g->n_waits, memory_order_acquire)) return NULL;
   int64_t end = atomic_load_explicit(&g->end_ns, memory_order_acquire);
   mr_snapshot_t *s = calloc(1, sizeof *s);
@@ -91,17 +91,18 @@ mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
 
 typedef struct window {
   const mr_graph_t *g;
-  const mr_snapshot_t *from, *to; /* from: NULL at the start */
+  const mr_snapshot_t *from, *to; /* from: NULL: since the start */
   double wall, cpu;               /* ns */
-  double others;                  /* threads of other programs that want a processor at a time */
+  double others;                  /* threads of other programs that compete for processors at a
+                                     time */
   double worked, known_cpu;       /* ns of all threads together */
   int cores;
 } window_t;
 
-/* A stage whose speed might change. */
+/* A stage that might be made faster. */
 typedef struct candidate {
   int host, node;
-  double work; /* ns in one of the host's threads */
+  double work; /* its work in one of the host's threads, ns */
 } candidate_t;
 
 static double since(const window_t *w, int node, size_t field) {
@@ -112,7 +113,7 @@ static double since(const window_t *w, int node, size_t field) {
 
 #define SINCE(w, node, field) since(w, node, offsetof(mr_stats_t, field))
 
-/* ns that one thread of a stage has worked, of the window's wall. */
+/* ns that one thread of a stage has worked in the window. */
 static double diagnose_work_of(const window_t *w, int node) {
   int workers = w->to->node[node].workers;
   return workers ? SINCE(w, node, busy_ns) / workers : 0;
@@ -133,31 +134,31 @@ static mr_thread_time_t time_of(const window_t *w, int node) {
   return t;
 }
 
-/* The same if nobody else had wanted the processors. */
+/* The same if no other program had competed for the processors. */
 static double need_of(const window_t *w, int node) {
   int workers = w->to->node[node].workers;
   mr_thread_time_t t = time_of(w, node);
   double work = diagnose_work_of(w, node),
          alone = workers ? work - (double)t.delay_ns / workers : 0;
   double cpu = workers ? (double)t.cpu_ns / workers : 0;
-  return alone > cpu ? alone : cpu < work ? cpu : work; /* some of the delay was after waits */
+  return alone > cpu ? alone : cpu < work ? cpu : work; /* part of the delay followed waits */
 }
 
-/* Processor time of a stage: its own threads', and of what nobody's threads account for (teams of
-   threads that a stage calls) as much as it works. */
+/* Processor time of a stage: that of its own threads, plus its share, by work, of the time that no
+   stage's thread accounts for (teams of threads that a stage calls). */
 static double cpu_of(const window_t *w, int node) {
   double rest = w->cpu > w->known_cpu ? w->cpu - w->known_cpu : 0;
   double share = w->worked > 0 ? SINCE(w, node, busy_ns) / w->worked : 0;
   return (double)time_of(w, node).cpu_ns + rest * share;
 }
 
-/* The least duration, with the candidate (NULL: none) twice as fast; *next: the thread that limits
-   then, -2: the processor.
+/* The shortest duration, with the candidate (NULL: none) twice as fast.  *next: the thread that
+   then limits, -2: the processor.
 
-   Processors are shared evenly among all threads that want one.  Where B of them belong to other
-   programs, each of those gets as much as the thread that limits while that one wants a processor
-   (not while it sleeps).  When that thread has had its processor time, the others have had B times
-   as much, and the rest of the run what it needs. */
+   Processors are shared evenly among all threads that compete.  If B of these belong to other
+   programs, each of them gets as much as the limiting thread while that one wants a processor (not
+   while it sleeps).  By the time the limiting thread has had its processor time, the others have
+   had B times as much, and what is left goes to the rest of the run. */
 static double bound(const window_t *w, const candidate_t *c, int *next) {
   double work = c ? diagnose_work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
   double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = 0, theirs = 0;
@@ -169,12 +170,12 @@ static double bound(const window_t *w, const candidate_t *c, int *next) {
     theirs = w->others * left * (double)time_of(w, i).cpu_ns / w->to->node[i].workers;
   }
   double shared = (cpu + theirs) / w->cores;
-  if (shared > most && theirs < cpu) *next = -2; /* the run's own threads fill them */
+  if (shared > most && theirs < cpu) *next = -2; /* the run's own threads fill the processors */
   return shared > most ? shared : most;
 }
 
-/* How many threads of other programs want a processor at a time: what they get, by the share that
-   this run's busiest thread gets of what it wants, which is theirs too. */
+/* How many threads of other programs compete for a processor at a time: the time they got, divided
+   by the share that this run's busiest thread gets of what it wants, which applies to them too. */
 static double others_of(const window_t *w, double all) {
   double work = 0, need = 0;
   for (int i = 0; i < w->g->n_nodes; i++)
@@ -183,9 +184,9 @@ static double others_of(const window_t *w, double all) {
   return got > 0 && need > 0 ? got * work / need : 0;
 }
 
-/* Duration with one candidate twice as fast; *next: the thread that limits then, -1: its own
-   still, -2: the processor.  What the bound loses the run loses, and of its waiting for processors
-   that others held in proportion. */
+/* The duration with one candidate twice as fast.  *next: the thread that then limits, -1: still its
+   own, -2: the processor.  The run gets shorter by what the bound loses, and by the same proportion
+   of its waiting for processors that other programs held. */
 static double faster(const window_t *w, const candidate_t *c, int *next) {
   int now;
   double before = bound(w, NULL, &now), after = bound(w, c, next), busiest = 0;
@@ -197,7 +198,7 @@ static double faster(const window_t *w, const candidate_t *c, int *next) {
   return ns < w->wall ? ns : w->wall;
 }
 
-/* Candidates of a thread: the record stages in it, and what they leave to itself. */
+/* The candidates of a thread: the record stages in it, and the rest of its work. */
 static int candidates(const window_t *w, int host, candidate_t *out) {
   double all = diagnose_work_of(w, host), parts = 0;
   int n = 0;
@@ -212,7 +213,7 @@ static int candidates(const window_t *w, int host, candidate_t *out) {
   return n;
 }
 
-/* The one whose doubled speed helps most; among equals the one that works most. */
+/* The candidate whose doubled speed helps most; among equals the one that works most. */
 static bool diagnose_choose(const window_t *w, candidate_t *best, double *best_ns, int *best_next) {
   candidate_t *all = calloc(PARTS_MAX + 1, sizeof *all);
   bool any = false;
@@ -232,8 +233,8 @@ static bool diagnose_choose(const window_t *w, candidate_t *best, double *best_n
   return any;
 }
 
-/* The link that waits most for its other end, if longer than the stage works that limits here (a
-   stage may be over early, and have been busy all its life). */
+/* Finds the link that waits most for its other end, if it waits longer than the limiting stage here
+   works (a stage may end early, and have been busy all its life). */
 static void look_outside(const window_t *w, double work, mr_diagnosis_t *out) {
   for (int i = 0; i < w->g->n_nodes; i++) {
     const mr__node_t *node = w->g->node[i];

@@ -4,9 +4,9 @@
 #include "pipeline/graph_private.h"
 #include "pipeline/process.h"
 
-enum { NODES_MAX = 1024 /* more are drawn without clusters */ };
+enum { NODES_MAX = 1024 /* further ones are drawn outside of clusters */ };
 
-/* Inside a DOT string: quotes and backslashes escaped. */
+/* Writes text inside a DOT string, with quotes and backslashes escaped. */
 static void put_escaped(const char *s, FILE *out) {
   for (; *s; s++) {
     if (*s == '"' || *s == '\\') fputc('\\', out);
@@ -30,7 +30,7 @@ static void dot_put_node(const mr_graph_t *g, int i, FILE *out) {
   fprintf(out, "\"%s];\n", node->n_workers ? "" : ", style=\"rounded,filled\", fillcolor=white");
 }
 
-/* The record stages before a stage, written once each. */
+/* Writes the record stages before a stage, each once. */
 static void put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
   for (int p = 0; p < MR_MAX_PORTS; p++) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
@@ -61,7 +61,7 @@ static bool reads_records(const mr_graph_t *g, int node) {
   return false;
 }
 
-/* The stages of a block, in clusters of those that run as one loop. */
+/* Writes the stages of a block, those that run as one loop in clusters. */
 static void dot_put_stages(const mr_graph_t *g, int process, bool *done, FILE *out) {
   for (int i = 0; i < g->n_nodes && i < NODES_MAX; i++) {
     if (!g->node[i]->n_workers || !reads_records(g, i) || g->node[i]->process != process) continue;

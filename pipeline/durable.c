@@ -1,10 +1,12 @@
+/* Answers to marks, kept per stage under the graph's commit_lock; the checkpoint's stage waits on a
+   condition until every sink downstream of the trainer has answered. */
 #include "pipeline/durable.h"
 
 #include "base/clock.h"
 #include "base/cond.h"
 #include "pipeline/runtime_private.h"
 
-enum { SLICE_MS = 20 }; /* from one look at the cancel flag to the next */
+enum { SLICE_MS = 20 }; /* between two checks for a cancelled graph */
 
 static mr__durable_t *of_stage(const mr_stage_t *s) { return &s->rt->node->durable; }
 
@@ -31,7 +33,7 @@ void mr__durable_leave(mr_runtime_t *rt) {
   pthread_mutex_unlock(&rt->g->commit_lock);
 }
 
-/* Whether metrics that node `from` gives reach node `to`. */
+/* True if metrics of node `from` reach node `to`. */
 static bool leads_to(const mr_graph_t *g, int from, int to) {
   for (int i = 0; i < g->n_edges; i++) {
     const mr__edge_t *e = &g->edge[i];
@@ -47,7 +49,8 @@ static bool awaited(const mr__durable_t *d, int64_t mark) {
   return d->mark < mark && !d->gone && !d->late;
 }
 
-/* The node whose answer fits, -1: none.  Under commit_lock. */
+/* The first node downstream of `of` that is still awaited (waiting), or whose records are not
+   stored; -1: none.  Under commit_lock. */
 static int first(const mr_graph_t *g, int of, int64_t mark, bool waiting) {
   for (int i = 0; i < g->n_nodes; i++) {
     const mr__durable_t *d = &g->node[i]->durable;

@@ -1,3 +1,4 @@
+/* The field that a stage with a setting `field` works on: by name, or the only one that fits. */
 #include <string.h>
 
 #include "pipeline/stage.h"

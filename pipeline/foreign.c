@@ -1,3 +1,5 @@
+/* Tables of other frameworks' names and value spellings, and the hints that sentences about unknown
+   names and refused values end with. */
 #include "pipeline/foreign.h"
 
 #include <ctype.h>
@@ -11,7 +13,8 @@
 
 enum { FOLDED_MAX = 64 };
 
-/* Names are lower case without '-' and '_', blanks between those that mean the same. */
+/* names: lower case without '-' and '_', separated by blanks; all of a row have the same
+   meaning. */
 typedef struct row {
   const char *names, *text;
 } row_t;
@@ -91,7 +94,7 @@ static const row_t stages[] = {
     {"enumerate", "every record has a number already, its key; stage \"ledger\" writes it"},
     {0}};
 
-/* text: our names, best first, blanks between. */
+/* text: names here, best first, separated by blanks. */
 static const row_t settings[] = {
     {"batchsize bs", "batch size"},
     {"batch", "size"},
@@ -160,7 +163,7 @@ static const row_t missing[] = {
     {"momentum", "optimizer=momentum with b1=0.9"},
     {0}};
 
-/* name without '-' and '_', in lower case; "" for one that is too long for the tables. */
+/* Copies name without '-' and '_', in lower case; "" if it is too long for the tables. */
 static void foreign_fold(const char *name, char *out) {
   size_t n = 0;
   for (; *name && n < FOLDED_MAX - 1; name++)
@@ -195,7 +198,7 @@ bool mr_foreign_setting(const char *name, bool (*known)(const void *ctx, const c
 
 /* ---- values ---- */
 
-/* value's factor behind its number: 1000 for "10k", 0.01 for "10%", 1 for none; 0: no such unit. */
+/* The factor of a unit: 1000 for "k", 0.01 for "%", 1 for none; 0: unknown. */
 static double factor(const char *unit) {
   static const struct {
     const char *unit;
@@ -209,7 +212,8 @@ static double factor(const char *unit) {
   return 0;
 }
 
-/* The number that a person meant by value, without "_" and with a unit or a decimal comma. */
+/* Reads the number probably meant by value, ignoring "_" and accepting a unit or a decimal
+   comma. */
 static bool read_number(const char *value, double *out) {
   char text[FOLDED_MAX], *end;
   size_t n = 0;
@@ -260,8 +264,8 @@ static void choice_hint(const mr_opt_t *o, const char *value, char *text, size_t
   if (meant && *meant && mr_is_choice(o->choices, meant)) snprintf(text, n, "; write %s", meant);
 }
 
-/* From least to most numbers with sep between them, whatever brackets and separators they came
-   with; one alone stands for all of three. */
+/* Writes `least` to `most` numbers separated by sep, whatever brackets and separators the value
+   has.  A single one of three counts for all three. */
 static void list_hint(const char *value, int least, int most, char sep, char *text, size_t n) {
   double v[MR_VEC_MAX];
   int got = 0;
@@ -294,7 +298,7 @@ static void bool_hint(const char *value, char *text, size_t n) {
   if (meant) snprintf(text, n, "; write %s", meant);
 }
 
-/* "1,", "128,epochs=2", "128;": settings that are joined by other signs than blanks. */
+/* True for settings joined by other characters than blanks: "1,", "128,epochs=2", "128;". */
 static bool is_joined(const mr_opt_t *o, const char *value) {
   size_t n = strlen(value);
   if (n > 1 && (value[n - 1] == ',' || value[n - 1] == ';')) return true;

@@ -1,11 +1,14 @@
-/* Where streams begin that do not begin at their start. */
+/* Seeking and resuming: where streams begin that do not begin at their start.
+
+   A position, a number or a state is set on the stage that gives the stream; tell_back translates
+   it for every stage upstream to the one that makes batches of records. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/graph_private.h"
 #include "pipeline/stage_step.h"
 
-enum { MR_OWN_WORDS_MAX = 8 }; /* of a stage of batches that knows where it would stand */
+enum { MR_OWN_WORDS_MAX = 8 }; /* most numbers of a stage's own state */
 
 static mr_err_t go_on_find(mr_graph_t *g, const char *stage, int64_t number, const char *what,
                            int *at, mr_diag_t *diag) {
@@ -30,9 +33,9 @@ static bool makes_batches(const mr_stage_def_t *def) {
   return !def->in[0].name || def->in[0].flow == MR_FLOW_RECORDS;
 }
 
-/* Sets where one stage goes on; MR_END: nothing before it is to be told.  A stage that keeps some
-   numbers of its own hands on those of the stage before it; the last of its own is the number of
-   the buffer that it goes on with. */
+/* Sets the start of one stage; MR_END: no stage before it needs a start.  A stage with numbers of
+   its own takes them off the front of the state and hands the rest upstream; the last of its own is
+   the number of the input buffer it resumes with. */
 static mr_err_t go_on_tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
                            mr_diag_t *diag) {
   mr__node_t *node = g->node[at];
@@ -49,7 +52,7 @@ static mr_err_t go_on_tell(mr_graph_t *g, int at, mr_stream_at_t *here, const in
   return MR_OK;
 }
 
-/* Back along the first inputs; a stage with several has slices of one stream at each. */
+/* Goes upstream along the first inputs; a stage with several has slices of one stream at each. */
 static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t *word,
                           int depth, mr_diag_t *diag) {
   for (const mr__edge_t *before; depth <= g->n_nodes; depth++, at = before->from) {
@@ -87,13 +90,14 @@ mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *
   return tell_back(g, node, &here, at->word, 0, diag);
 }
 
-/* The stage where batches are made, and the record that it begins with, 0: its number says it. */
+/* The stage that makes batches, and the record it begins with, 0: its number decides. */
 typedef struct begin {
   int node;
   int64_t record;
 } begin_t;
 
-/* What go_on is told for buffer `number` of a stage; false: the number alone does not say it. */
+/* Computes the state before buffer `number` of a stage; false: it does not follow from the
+   number. */
 static bool state_before(const mr_graph_t *g, int at, int64_t number, mr_stream_at_t *st,
                          begin_t *begin) {
   const mr__node_t *node = g->node[at];

@@ -1,5 +1,5 @@
-/* Building a graph: nodes, settings, edges, variables.  Everything is checked as it is said, except
-   values, which settle parses. */
+/* Building a graph: nodes, settings, edges, variables.  Everything is checked as it is added,
+   except values, which settle parses. */
 #include "pipeline/graph.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t 
   return mr_fail(diag, code, "%s%s%s", has_place ? g->origin : "", has_place ? ":" : "", why->text);
 }
 
-/* Room for one more row in a growing array. */
+/* Makes room for one more row in a growing array; false without memory. */
 static bool graph_grow(void *array, int n, size_t row) {
   void **a = array;
   if (n & (n - 1)) return true; /* grows when n is 0 or a power of two */
@@ -106,7 +106,7 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
   return MR_OK;
 }
 
-/* After the def: "batch", "batch2", "batch3" ... */
+/* Names a node after its def: "batch", "batch2", "batch3" ... */
 static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
   char name[128];
   snprintf(name, sizeof name, "%s", node->def->name);
@@ -159,7 +159,7 @@ static bool knows(const mr_stage_def_t *def, const char *setting) {
 
 static bool def_knows(const void *def, const char *setting) { return knows(def, setting); }
 
-/* What to write instead of a setting that def does not have, into text[0,n), or "". */
+/* A hint what to write instead of a setting that def lacks, into text[0,n), or "". */
 static const char *setting_hint(const mr_stage_def_t *def, const char *name, char *text, size_t n) {
   char ours[64];
   const char *missing = mr_foreign_missing(name);
@@ -212,7 +212,7 @@ mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_dia
   for (int i = 0; i < node->n_set; i++) {
     const mr__setting_t *set = &node->set[i];
     if (strcmp(set->name, node->def->chosen_by)) continue;
-    if (!resolved && set->expand && strchr(set->text, '$')) return MR_OK; /* not known yet */
+    if (!resolved && set->expand && strchr(set->text, '$')) return MR_OK; /* not yet known */
     MR_TRY(graph_choose(g, node, set, diag));
   }
   for (int i = 0; i < node->n_set; i++)
@@ -221,7 +221,7 @@ mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_dia
 }
 
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag) {
-  bool later = node->def->choose && set.pos.line; /* mr__graph_choose looks at it */
+  bool later = node->def->choose && set.pos.line; /* mr__graph_choose checks it */
   if (!later && !knows(node->def, set.name)) return unknown_setting(node, &set, diag);
   set.name = mr__graph_text(g, set.name, strlen(set.name));
   set.text = mr__graph_text(g, set.text, strlen(set.text));

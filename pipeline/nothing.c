@@ -1,4 +1,4 @@
-/* Why a stage gave nothing: told to the stages behind it and in the report. */
+/* Why a stage gave nothing, for the stages downstream and for the report. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,8 +12,8 @@ void mr_gave_nothing(mr_stage_t *s, const char *fmt, ...) {
   va_end(ap);
 }
 
-/* What was written before the ring to s ended is seen behind it; stages with several inputs say
-   nothing, so the first one leads to what did. */
+/* What was written before the ring to s was closed is visible after it.  Stages with several inputs
+   report nothing, so the first input leads to the stage that did. */
 void mr_nothing_came(const mr_stage_t *s, int port, char *text, size_t n) {
   const mr_graph_t *g = s->rt->g;
   const mr__edge_t *e = mr__edge_into(g, mr__graph_find(g, s->name), port);

@@ -1,4 +1,4 @@
-/* A graph cut down to one stage and what stands before it. */
+/* A graph reduced to one stage and what is upstream of it; and the line of batches of a graph. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static void only_mark(const mr_graph_t *g, int node, int *kept) {
     if (g->edge[i].to == node) only_mark(g, g->edge[i].from, kept);
 }
 
-/* Dropped nodes stay in memory: specs may point at what their state holds. */
+/* Dropped nodes stay in memory, because specs may point into their state. */
 void mr__graph_drop(mr_graph_t *g, int *kept) {
   int n = 0, edges = 0;
   for (int i = 0; i < g->n_nodes; i++) {
@@ -66,7 +66,7 @@ const char *mr_graph_batches(const mr_graph_t *g, const char **last) {
     if (!def->step || def->in[0].flow != MR_FLOW_RECORDS || !def->in[0].name) continue;
     int end = i, steps = 0;
     for (int to; (to = after(g, end)) >= 0 && gives_batches(g->node[to]->def); end = to)
-      if (++steps > g->n_nodes) break; /* a circle: settle says it */
+      if (++steps > g->n_nodes) break; /* a circle, which settle reports */
     *last = g->node[end]->name;
     return g->node[i]->name;
   }

@@ -1,3 +1,4 @@
+/* Parses the text of a setting by its type, checks the range, and describes what was expected. */
 #include "pipeline/opt.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "base/number.h"
 #include "pipeline/foreign.h"
 
-/* What a setting wants, as a person reads it. */
+/* Describes the values of a setting, for a sentence. */
 static void want_text(const mr_opt_t *o, char *text, size_t n) {
   static const char *const kind[] = {[MR_OPT_INT] = "a whole number",
                                      [MR_OPT_F64] = "a number",
@@ -35,7 +36,7 @@ static bool opt_in_range(const mr_opt_t *o, double v) {
   return o->lo == o->hi || (v >= o->lo && v <= o->hi);
 }
 
-/* A number that ends at *end, which must be there; neither NaN nor infinite. */
+/* Parses a number that must be followed by stop; neither NaN nor infinite. */
 static bool opt_number(const char *text, char stop, const char **rest, double *out) {
   char *end;
   if (!*text || *text == ' ' || *text == '\t' || *text == '\n') return false;
@@ -56,7 +57,7 @@ static bool parse_int(const mr_opt_t *o, const char *text, void *at) {
   return true;
 }
 
-/* n numbers with sep between them, each in range. */
+/* Parses n numbers separated by sep, each in range. */
 static bool parse_numbers(const mr_opt_t *o, const char *text, int n, char sep, double *at) {
   double v[MR_VEC_MAX];
   for (int i = 0; i < n; i++)

@@ -1,3 +1,4 @@
+/* Reads the work of the processors that this process may use from /proc/stat. */
 #include "pipeline/others_time.h"
 
 #include <inttypes.h>
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* "cpuK user nice system idle iowait irq softirq steal ...": all but idle and iowait. */
+/* Sums a line "cpuK user nice system idle iowait irq softirq steal ..." without idle and iowait. */
 static bool others_time_work_of(const char *line, int *cpu, int64_t *ticks) {
   int64_t v[8] = {0};
   int n = sscanf(line,
@@ -26,7 +27,7 @@ int64_t mr_processors_ns(void) {
   if (!f) return 0;
   bool any = sched_getaffinity(0, sizeof set, &set) == 0;
   while (any && fgets(line, sizeof line, f)) {
-    if (line[0] != 'c') break; /* the processors' lines are the first ones */
+    if (line[0] != 'c') break; /* the processors' lines come first */
     if (line[3] == ' ') continue;
     if (others_time_work_of(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set))
       sum += ticks;

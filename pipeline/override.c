@@ -15,8 +15,8 @@ static size_t var_name_span(const char *s) {
   return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 }
 
-/* One replacement step at *s, which stands on "$": the text to put there and its length.  The
-   parser has checked names, so an unknown one can only be a lone dollar. */
+/* One replacement step: *s points at "$". Returns the text to insert and sets *len.  The parser has
+   checked names, so an unknown one can only be a lone dollar. */
 static const char *dollar(const mr_graph_t *g, const char **s, int n_vars, size_t *len) {
   const char *at = *s + 1;
   if (*at == '$') return *s += 2, *len = 1, "$";
@@ -34,7 +34,7 @@ typedef struct resolving {
   char value[MR__MOST_VALUE + 1];
 } resolving_t;
 
-/* text with the first n_vars variables, which have values, replaced. */
+/* Replaces the first n_vars variables, which have values, in text. */
 static mr_err_t override_resolve(resolving_t *r, const char *text, bool expand, int n_vars,
                                  const char *name, mr__pos_t pos, const char **value,
                                  mr_diag_t *diag) {
@@ -69,7 +69,7 @@ static mr_err_t resolve_settings(resolving_t *r, mr__node_t *node, mr_diag_t *di
 
 static mr_err_t resolve_all(resolving_t *r, mr_diag_t *diag) {
   mr_graph_t *g = r->g;
-  for (int i = 0; i < g->n_vars; i++) { /* a variable sees those before it */
+  for (int i = 0; i < g->n_vars; i++) { /* a variable may use those before it */
     mr__var_t *v = &g->var[i];
     MR_TRY(override_resolve(r, v->text, v->expand, i, v->name, v->pos, &v->value, diag));
   }
@@ -118,7 +118,7 @@ static bool graph_knows(const void *graph, const char *key) {
   return false;
 }
 
-/* The hint for a key that is called ours here; with a stage before it where several have it. */
+/* The hint for a key that is called `ours` here, with a stage's name if several stages have it. */
 static void ours_hint(const mr_graph_t *g, const char *ours, char *text, size_t n) {
   int which = -1, count = 0;
   for (int i = g->n_nodes - 1; i >= 0; i--)
@@ -130,8 +130,8 @@ static void ours_hint(const mr_graph_t *g, const char *ours, char *text, size_t 
              g->node[which]->name, ours);
 }
 
-/* What to write for a key that nothing has: what is near among variables and settings, or another
-   framework's word for one.  Into text[0,n). */
+/* A hint for a key that nothing has, into text[0,n): a similar variable or setting, or the name
+   here of another framework's word. */
 static const char *key_hint(const mr_graph_t *g, const char *key, char *text, size_t n) {
   char ours[64];
   const char *missing = mr_foreign_missing(key);
@@ -163,7 +163,7 @@ static mr_err_t no_key(const mr_graph_t *g, const char *key, mr_diag_t *diag) {
                  key_hint(g, key, hint, sizeof hint));
 }
 
-/* The only stage with this setting; several are listed. */
+/* Sets a setting that only one stage has; fails with a list if several do. */
 static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value, const char *given,
                               mr_diag_t *diag) {
   int found = 0, which = -1;
@@ -200,7 +200,7 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *dia
   return mr__graph_set_given(g, stage, dot + 1, eq + 1, given, diag);
 }
 
-/* Whether a key is a variable, or the setting by which a stage of a family is chosen. */
+/* True if a key is a variable, or the setting by which a stage of a family is chosen. */
 static bool comes_first(const mr_graph_t *g, const char *key_value) {
   size_t n = strcspn(key_value, "=");
   const char *dot = memchr(key_value, '.', n), *key = dot ? dot + 1 : key_value;
@@ -243,7 +243,7 @@ static int override_by_name(const void *a, const void *b) {
   return strcmp(((const mr__setting_t *)a)->name, ((const mr__setting_t *)b)->name);
 }
 
-/* A value as the text form reads it back. */
+/* Writes a value in quotes, so that the text form reads it back. */
 static void put_quoted(const char *s, FILE *out) {
   fputc('"', out);
   for (; *s; s++) {

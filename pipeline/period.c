@@ -1,10 +1,10 @@
-/* After how many positions a stream holds the same records again. */
+/* The period of a stream: after how many positions it holds the same records again. */
 #include <assert.h>
 
 #include "pipeline/chain_private.h"
 
-/* Whether field f of what comes out of a branch is what a source gave, by way of first inputs: a
-   record of several has its period from the first one. */
+/* True if output field f of a branch is unchanged from a source, followed along first inputs: a
+   joined record takes its period from the first one. */
 static bool is_of_source(const mr_chain_t *c, int branch, int f) {
   const mr__branch_t *b = &c->branch[branch];
   bool made = b->kind == MR__MAP || b->kind == MR__JOIN;
@@ -25,7 +25,7 @@ bool mr__is_of_record(const mr_chain_t *c, int branch) {
   return true;
 }
 
-/* assume: as mr__pass_length. */
+/* assume: with the assumptions of mr__pass_length. */
 static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
   const mr__branch_t *b = &c->branch[branch];
   mr_period_t in[MR_MAX_PORTS] = {{0}}, none = {0};
@@ -38,7 +38,7 @@ static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
       return b->n_in == 1 ? in[0] : (mr_period_t){mr__branch_spec(b)->n_records, false};
     }
     case MR__MAP: return in[0];
-    /* Records keep what the source says of them, so a filter after others keeps as many as well. */
+    /* Records keep their label and key, so a filter after other filters keeps equally many. */
     case MR__KEEP: return assume || mr__is_of_record(c, branch) ? in[0] : none;
     case MR__JOIN: break;
     case MR__NEXT: return none;

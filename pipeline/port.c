@@ -8,7 +8,7 @@
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
 
-enum { DEPTH_EVERY = 16 }; /* takes between two samples of the queue depth */
+enum { DEPTH_EVERY = 16 }; /* takes per sample of the queue depth */
 
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
   char text[900];
@@ -20,7 +20,7 @@ mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
 }
 
 bool mr_stopping(const mr_stage_t *s) {
-  /* relaxed: asks for an end some time soon, hands over nothing. */
+  /* relaxed: a request to end soon, which hands nothing over. */
   return s->rt && atomic_load_explicit(&s->rt->g->stop, memory_order_relaxed);
 }
 
@@ -33,10 +33,10 @@ static mr_ring_t *ring_of(const mr__in_t *in, int from, int worker) {
 
 /* ---- a lossy input behind several workers ----
 
-   What was let go of leaves gaps, so whose turn it is does not follow from a count of what was
-   taken.  But each ring carries the buffers of its producer for this consumer in order, and counts
-   those that left it: the k-th one of producer i for consumer j is number t0 + k * lcm, where t0 is
-   the first number that is i modulo the producers and j modulo the consumers. */
+   Dropped buffers leave gaps, so whose turn it is does not follow from a count of what was taken.
+   But each ring carries the buffers of its producer for this consumer in order, and counts those
+   that left it: the k-th one of producer i for consumer j is number t0 + k * lcm, where t0 is the
+   first number that is i modulo the producers and j modulo the consumers. */
 
 enum { NEVER = -1 };
 
@@ -49,16 +49,16 @@ static uint64_t lcm_of(uint64_t a, uint64_t b) {
   return a / x * b;
 }
 
-/* Number of the oldest buffer that producer `from` may still have for this worker. */
+/* Number of the oldest buffer that producer `from` may still hold for this worker. */
 static uint64_t number_due(const mr__in_t *in, int from, int worker, uint64_t front) {
   uint64_t n = (uint64_t)in->n, m = (uint64_t)in->stride, every = lcm_of(n, m);
   for (uint64_t t = (uint64_t)from; t < every; t += n)
     if (t % m == (uint64_t)worker) return t + front * every;
-  return UINT64_MAX; /* it has none for this worker */
+  return UINT64_MAX; /* it serves other workers only */
 }
 
-/* The producer whose next buffer has the smallest number, of those that are not over; its front is
-   then *front.  NEVER: all are. */
+/* The producer whose next buffer has the smallest number, among those that have not ended; *front
+   is its ring's front.  NEVER: all have ended. */
 static int producer_due(const mr__in_t *in, int worker, uint64_t *front) {
   int due = NEVER;
   uint64_t least = UINT64_MAX;
@@ -80,7 +80,7 @@ static size_t take_gappy(mr__in_t *in, int worker, mr_buf_t **out, size_t n) {
     if (mr_ring_pop_front(r, front, &out[k])) {
       in->next = number_due(in, from, worker, front) + (uint64_t)in->stride, k++;
     } else if (mr_ring_front(r) == front) {
-      break; /* its turn, and it has none yet */
+      break; /* its turn, but its ring is empty */
     }
   }
   return k;
@@ -88,7 +88,7 @@ static size_t take_gappy(mr__in_t *in, int worker, mr_buf_t **out, size_t n) {
 
 /* ---- taking ---- */
 
-/* The ring that the next buffer comes from. */
+/* The ring of the next buffer. */
 static mr_ring_t *in_ring(const mr__in_t *in, int worker) {
   uint64_t front;
   int from = in->n == 1 ? 0 : (int)(in->next % (uint64_t)in->n);
@@ -148,14 +148,15 @@ int64_t mr_lost(const mr_stage_t *s, int port) {
   return n;
 }
 
+/* independent of other counters */
 void mr_set_dropped(mr_stage_t *s, int64_t n) {
-  atomic_store_explicit(&s->rt->count.dropped, n, memory_order_relaxed); /* stands for itself */
+  atomic_store_explicit(&s->rt->count.dropped, n, memory_order_relaxed);
 }
 
 void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed) {
   mr__counters_t *c = &s->rt->count;
   atomic_store_explicit(&c->released, released, memory_order_relaxed);
-  /* release pairs with the acquire in stats.c's add_link. */
+  /* release pairs with the acquire in stats_add_link. */
   atomic_store_explicit(&c->committed_1, committed + 1, memory_order_release);
 }
 
@@ -165,8 +166,8 @@ static bool fan_gone(const mr__fan_t *f) {
   return true;
 }
 
-/* Those that only watch (lossy inputs) do not keep a stage going whose other consumers have left:
-   an endless stream would never end. */
+/* Observers (lossy inputs) do not keep a stage running after its other consumers have left: an
+   endless stream would never end. */
 bool mr__out_gone(const mr__out_t *out) {
   int watching = 0, there = 0;
   for (int i = 0; i < out->n_edges; i++) {
@@ -179,7 +180,7 @@ bool mr__out_gone(const mr__out_t *out) {
   return out->n_edges > 0 && (!there || watching < out->n_edges);
 }
 
-/* How many of this worker's next buffers fit the edge, in turn over its consumers. */
+/* How many of this worker's next buffers fit the edge, dealt over its consumers in turn. */
 static size_t fan_room(const mr__fan_t *f, uint64_t next, int step, size_t most) {
   if (f->m == 1) {
     if (mr_ring_gone(f->ring[0])) return most;
@@ -205,11 +206,11 @@ size_t mr_room(mr_stage_t *s, int port) {
   return k;
 }
 
-/* A consumer that has left may leave a full ring behind: what does not fit is released here, what
-   does by the ring. */
+/* A consumer that has left may leave a full ring behind: this releases what does not fit, the ring
+   releases the rest. */
 static void give_some(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
   size_t k = mr_ring_push(r, in, n);
-  assert(k == n || mr_ring_gone(r)); /* the stage looked at mr_room before */
+  assert(k == n || mr_ring_gone(r)); /* the stage has called mr_room */
   for (; k < n; k++) mr_buf_unref(in[k]);
 }
 
@@ -226,8 +227,8 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
   if (s->rt->timeline) port_note(s->rt, MR__GAVE, port, out->next, s->n_workers, in[0], n);
   for (size_t i = 0; i < n; i++) {
     uint64_t number = out->next + i * (uint64_t)s->n_workers;
-    /* A buffer that others hold too keeps its number: writing would race with their reading.
-       acquire pairs with their unref. */
+    /* A buffer with other owners keeps its number: writing it would race with their reads.  acquire
+       pairs with their unref. */
     int refs = atomic_load_explicit(&in[i]->refs, memory_order_acquire);
     assert(refs > 0);
     if (refs == 1) in[i]->seq = (int64_t)number;
@@ -258,14 +259,15 @@ typedef struct {
   uint64_t mark;
 } wait_for_t;
 
-/* Producers whose wake-up pop put off; without this two stages could wait for each other. */
+/* Wakes the producers whose wake-up mr_ring_pop postponed; otherwise two stages could wait for each
+   other. */
 static void nudge_producers(mr_runtime_t *rt) {
   for (int p = 0; p < MR_MAX_PORTS; p++)
     for (int i = 0; i < rt->in[p].n; i++)
       mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
 }
 
-/* Orders and partners: runtime_private.h. */
+/* For memory orders and their partners see runtime_private.h. */
 static void begin_wait(mr__counters_t *c, int kind, int64_t since) {
   assert(!atomic_load_explicit(&c->waits_since, memory_order_relaxed)); /* one wait at a time */
   atomic_store_explicit(&c->wait_kind, kind, memory_order_relaxed);
@@ -297,8 +299,8 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
                                     .kind = kind == MR__STARVED ? MR__STARVES : MR__BLOCKS});
 }
 
-/* All seq_cst, since waiters decide by them whether to sleep (wait.h); stop and committed pair with
-   the exchanges of mr_graph_stop and commit.c. */
+/* All seq_cst, because waiters decide by them whether to sleep (wait.h); stop and committed pair
+   with the exchanges of mr_graph_stop and commit.c. */
 uint64_t mr__news(const mr_runtime_t *rt) {
   uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst);
   if (!rt->n_in) sum += (uint64_t)atomic_load_explicit(&rt->node->committed, memory_order_seq_cst);
@@ -318,7 +320,7 @@ static bool news_changed(void *arg) {
   return mr__cancelled(w->rt) || mr__news(w->rt) != w->mark;
 }
 
-/* A stage with a buffer at hand waits for room, one without starves. */
+/* A stage with a buffer at an input waits for room, one without waits for input. */
 static int why_idle(mr_runtime_t *rt) {
   if (rt->s->waits) return rt->s->waits == MR_WAITS_INPUT ? MR__STARVED : MR__BLOCKED;
   for (int p = 0; p < MR_MAX_PORTS; p++)

@@ -1,7 +1,7 @@
 /* Graphs of several processes: blocks of the text, the settings of each, and the cut.
 
-   A block only says where stages run.  The whole graph can still be settled, looked at and run in
-   one process, with the same stream; cutting it puts a link on every edge that crosses. */
+   A block only says where its stages run.  The whole graph can still be settled, inspected and run
+   in one process, with the same stream; cutting it puts a link on every edge between blocks. */
 #include "pipeline/process.h"
 
 #include <stdlib.h>
@@ -71,11 +71,11 @@ mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos) {
   g->process = more;
   int i = mr__graph_new_node(g, &mr_process_def, pos);
   if (i < 0) return NULL;
-  g->n_nodes--; /* it is no stage */
+  g->n_nodes--; /* it is not a stage */
   return g->process[g->n_processes++] = g->node[i];
 }
 
-/* ---- what each is told ---- */
+/* ---- settings of blocks ---- */
 
 int mr_graph_n_processes(const mr_graph_t *g) { return g->n_processes; }
 
@@ -139,9 +139,9 @@ static mr_err_t check_crossing(const mr_graph_t *g, const mr__edge_t *e, mr_diag
 }
 
 typedef struct cut {
-  const char *run;  /* name of this run's links on one host */
+  const char *run;  /* the run's name for its links on one host */
   int n_links;      /* so far */
-  int n_bound[256]; /* links that wait at each process' address */
+  int n_bound[256]; /* links that listen at each process's address */
 } cut_t;
 
 mr_err_t mr_address_after(const char *address, int k, char *text, size_t n, mr_diag_t *diag) {
@@ -178,7 +178,7 @@ static mr_err_t name_end(mr_graph_t *g, mr__node_t *node, const char *way, const
   return mr__graph_rename(g, node, name, diag);
 }
 
-/* One end of a link; returns its node, or a failure. */
+/* Adds one end of a link; returns its node, or a failure (< 0). */
 static int new_end(mr_graph_t *g, const char *def, int beside, mr_diag_t *diag) {
   const mr_stage_def_t *d = mr_registry_find(g->reg, def);
   if (!d) return mr_fail(diag, MR_ERR_UNAVAILABLE, "this program has no stage \"%s\"", def);
@@ -190,7 +190,7 @@ static int new_end(mr_graph_t *g, const char *def, int beside, mr_diag_t *diag) 
   return i;
 }
 
-/* The receiving process waits at its address, or else the sending one at its own. */
+/* The receiving process listens at its address; if it has none, the sending process at its own. */
 static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, mr_diag_t *diag) {
   mr_process_t from, to;
   char address[512], window[24];

@@ -1,6 +1,6 @@
-/* A block with copies=N, written out: N blocks with the same stages, of which each makes its slice
-   of every batch (batch host=I/N), and a "gather" where an edge leaves them, in the block that it
-   leads to.  So order, number and state of the stream are those of the single block. */
+/* Writes out a block with copies=N: N blocks with the same stages, each of which makes its slice of
+   every batch (batch host=I/N), and a "gather" in the downstream block for each edge that leaves
+   them.  So order, number and state of the stream are those of the single block. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 typedef struct copies {
   mr_graph_t *g;
   mr__node_t *block;
-  int process; /* the block's, from 1 */
+  int process; /* the block's number, from 1 */
   int n;
-  int *twin; /* [n][nodes of the graph as it was]: the node that stands for it in a copy */
+  int *twin; /* [n][nodes of the graph before]: each node's counterpart in a copy */
   int n_nodes;
 } copies_t;
 
@@ -27,7 +27,7 @@ static bool is_inside(const copies_t *c, int node) {
 
 static bool cuts_batches(const mr_stage_def_t *def) { return mr_stage_def_opt(def, "host"); }
 
-/* ---- what can be copied ---- */
+/* ---- checks ---- */
 
 static bool leads_on(const copies_t *c, int node) {
   for (int i = 0; i < c->g->n_edges; i++)
@@ -86,7 +86,7 @@ static mr_err_t name_copy(copies_t *c, mr__node_t *node, const char *name, int c
   return mr__graph_rename(c->g, node, text, diag);
 }
 
-/* Of stages that could cut batches one behind the other, the last one does. */
+/* Of consecutive stages that could slice batches, the last one does. */
 static bool is_cut_later(const copies_t *c, int node, int depth) {
   for (int i = 0; i < c->g->n_edges && depth < c->g->n_nodes; i++) {
     const mr__edge_t *e = &c->g->edge[i];
@@ -96,7 +96,7 @@ static bool is_cut_later(const copies_t *c, int node, int depth) {
   return false;
 }
 
-/* "I/N" for the stage that cuts batches. */
+/* Sets host=I/N on the stage that slices batches. */
 static mr_err_t set_share(copies_t *c, int original, int copy, mr_diag_t *diag) {
   mr__node_t *node = c->g->node[*twin_of(c, copy, original)];
   char text[32];
@@ -134,9 +134,9 @@ static mr_err_t copy_block(copies_t *c, int copy, const char *name, mr_diag_t *d
   return MR_OK;
 }
 
-/* ---- where slices meet ---- */
+/* ---- gathering slices ---- */
 
-/* The text of the setting size of the batch that a stream comes from. */
+/* The text of setting `size` of the batch stage that a stream comes from; NULL without one. */
 static const char *whole_size(const mr_graph_t *g, int node) {
   for (int steps = 0; steps < g->n_nodes && !cuts_batches(g->node[node]->def); steps++) {
     const mr__edge_t *before = mr__edge_into(g, node, 0);

@@ -1,6 +1,6 @@
-/* Where the links of a process graph meet on one host: sockets in a folder of this user, which no
-   other can enter.  Whoever cannot enter it can neither connect to a link nor take its place; names
-   in the abstract namespace would be open to every user of the host. */
+/* The sockets of a process graph's links on one host are in a folder of this user.  A user who
+   cannot enter it can neither connect to a link nor take its place; names in the abstract namespace
+   would be open to every user of the host. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -51,8 +51,8 @@ mr_err_t mr_process_address(const char *run, int link, char *text, size_t n, mr_
   return MR_OK;
 }
 
-/* Whether nobody has listened at a socket for a long time: a process between bind and listen is not
-   mistaken for one that was killed. */
+/* True if a socket has had no listener for a long time: the age keeps a process between bind and
+   listen from being mistaken for a killed one. */
 static bool is_stale(const char *file) {
   struct sockaddr_un at = {.sun_family = AF_UNIX};
   struct stat st;

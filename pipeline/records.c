@@ -1,4 +1,5 @@
-/* What all record stages have in common when the graph settles. */
+/* What settling all record stages has in common: default seeds, and whether a stream is
+   indexable. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@ typedef struct visit {
   int node, depth;
 } visit_t;
 
-/* grain walks the stages before this one breadth-first, up to the nearest that has a seed of its
-   own on each way, and hashes the seeds with their distances. */
+/* grain walks the stages before this one breadth-first, on each path up to the nearest stage with
+   its own seed, and hashes the seeds with their distances. */
 static int gather_seeds(const mr_graph_t *g, int node, uint32_t *word, visit_t *queue, int cap) {
   int n = 0, head = 0, tail = 0;
   queue[tail++] = (visit_t){node, 0};

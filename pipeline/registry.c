@@ -1,3 +1,5 @@
+/* The registry of stages: adding tables, checking those of plug-ins, and finding stages and
+   settings by name. */
 #include "pipeline/registry.h"
 
 #include <assert.h>
@@ -52,7 +54,7 @@ static mr_err_t registry_check_name(const mr_stage_def_t *def, mr_diag_t *diag) 
   return MR_OK;
 }
 
-/* Stage i of the table, of which those before it have passed. */
+/* Checks stage i of the table, after those before it have passed. */
 static mr_err_t registry_check_one(const mr_registry_t *reg, const mr_stage_def_t *const *table,
                                    int i, mr_diag_t *diag) {
   MR_TRY(mr_stage_def_check(table[i], diag));

@@ -1,28 +1,29 @@
+/* A ring with one producer and one consumer; lossy rings let both sides take from the front. */
 #include "pipeline/ring.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* Each side writes its own line and reads the other's only when its cached copy of the other's
-   index says full or empty.  Indices grow for ever; their lowest bit of the published word says
-   that the side is done (closed, abandoned), so that one load tells all. */
+   index says full or empty.  Indices only grow; the lowest bit of the published word says that the
+   side is done (closed, abandoned), so that a single load tells both. */
 enum { DONE = 1 };
 
 typedef struct {
   _Alignas(
-      64) _Atomic uint64_t word; /* index << 1 | DONE: post() and take_front() publish it (seq_cst),
-                                    look() of the other side sees what came before */
+      64) _Atomic uint64_t word; /* index << 1 | DONE: post() and take_front() publish it (seq_cst);
+                                    ring_look() on the other side sees what precedes it */
   uint64_t index;                /* own copy */
-  uint64_t seen;                 /* the other side's index, when last looked at */
-  mr_wait_t *other;              /* who waits for this side's news */
+  uint64_t seen;                 /* the other side's index, as last read */
+  mr_wait_t *other;              /* the thread that waits for this side's news */
 } side_t;
 
 struct mr_ring {
   side_t producer, consumer;
   _Alignas(64) size_t mask;
   bool lossy;
-  atomic_uint draining; /* 1: one side empties a ring whose consumer has left, see drain() */
-  _Atomic int64_t lost; /* written by the producer alone, relaxed: a count stands for itself */
+  atomic_uint draining; /* 1: one side empties a ring whose consumer has left, see ring_drain() */
+  _Atomic int64_t lost; /* written by the producer alone, relaxed: an independent count */
   _Alignas(64) _Atomic(mr_buf_t *) slot[]; /* [depth]; relaxed: the words order them */
 };
 _Static_assert(offsetof(struct mr_ring, consumer) - offsetof(struct mr_ring, producer) >= 64,
@@ -54,7 +55,7 @@ void mr_ring_set_lossy(mr_ring_t *r) {
 bool mr_ring_is_lossy(const mr_ring_t *r) { return r->lossy; }
 
 int64_t mr_ring_lost(const mr_ring_t *r) {
-  return atomic_load_explicit(&r->lost, memory_order_relaxed); /* a count stands for itself */
+  return atomic_load_explicit(&r->lost, memory_order_relaxed); /* an independent count */
 }
 
 void mr_ring_fini(mr_ring_t *r) {
@@ -62,8 +63,8 @@ void mr_ring_fini(mr_ring_t *r) {
   while (mr_ring_pop(r, &b, 1)) mr_buf_unref(b);
 }
 
-/* seq_cst exchange: releases the slots to the acquire in look(), and is ordered before the load of
-   the other's parked flag in mr_wait_wake. */
+/* seq_cst exchange: releases the slots to the acquire in ring_look(), and precedes the load of the
+   other side's parked flag in mr_wait_wake. */
 static void post(side_t *s, uint64_t done) {
   atomic_exchange_explicit(&s->word, s->index << 1 | done, memory_order_seq_cst);
 }
@@ -73,13 +74,13 @@ static void ring_publish(side_t *s, uint64_t done) {
   if (s->other) mr_wait_wake(s->other);
 }
 
-/* Pairs with publish(): what the other side did before is visible.  seq_cst because waiters decide
-   by it whether to sleep. */
+/* Pairs with post(): what the other side did before is visible.  seq_cst because waiters decide by
+   it whether to sleep. */
 static uint64_t ring_look(const side_t *s) {
   return atomic_load_explicit(&s->word, memory_order_seq_cst);
 }
 
-/* Own word: nobody else writes it, relaxed reads suffice. */
+/* Only this side writes its own word, so relaxed reads suffice. */
 static uint64_t own_done(const side_t *s) {
   return atomic_load_explicit(&s->word, memory_order_relaxed) & DONE;
 }
@@ -96,11 +97,10 @@ size_t mr_ring_room(mr_ring_t *r) {
 }
 
 /* Releases what is left in a ring whose consumer has left.  Both sides call this: the consumer
-   after it has said so, and the producer after each push that finds it gone.  In the single order
-   of these operations one of both sees what the other did, so nothing stays behind for ever: a
-   buffer that did would never come back to its pool.  The flag lets one of them pop at a time
-   (acquire and release hand the consumer's own fields over); the other one relies on the look after
-   it. */
+   after announcing it, and the producer after each push that finds it gone.  In the single order of
+   these operations one of the two sees what the other did, so no buffer stays behind, which would
+   never return to its pool.  The flag lets one of them pop at a time (acquire and release hand the
+   consumer's own fields over); the other relies on the check after it. */
 static void ring_drain(mr_ring_t *r) {
   do {
     if (atomic_exchange_explicit(&r->draining, 1, memory_order_seq_cst)) return;
@@ -109,10 +109,10 @@ static void ring_drain(mr_ring_t *r) {
   } while (ring_look(&r->producer) >> 1 != ring_look(&r->consumer) >> 1);
 }
 
-/* ---- lossy: both sides take from the front, by turns that a compare-and-swap decides ---- */
+/* ---- lossy rings: both sides take from the front, and a compare-and-swap decides ---- */
 
-/* The oldest buffer, or NULL.  A slot is written again only once the front has passed it, so a swap
-   that succeeds proves that the pointer read before is the one that stood there. */
+/* The oldest buffer, or NULL.  A slot is overwritten only after the front has passed it, so a
+   successful swap proves that the pointer read before was the slot's. */
 static mr_buf_t *take_front(mr_ring_t *r) {
   uint64_t front = ring_look(&r->consumer), want;
   mr_buf_t *b;
@@ -120,7 +120,7 @@ static mr_buf_t *take_front(mr_ring_t *r) {
     if (front >> 1 == ring_look(&r->producer) >> 1) return NULL;
     b = atomic_load_explicit(&r->slot[front >> 1 & r->mask], memory_order_relaxed);
     assert(b);
-    want = front + 2; /* one further; the bit of the side's end stays */
+    want = front + 2; /* one further; the DONE bit stays */
   } while (!atomic_compare_exchange_weak_explicit(&r->consumer.word, &front, want,
                                                   memory_order_seq_cst, memory_order_seq_cst));
   return b;
@@ -135,11 +135,11 @@ static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
     if (!mr_ring_gone(r)) atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
   }
   assert(r->producer.index - (ring_look(&r->consumer) >> 1) <=
-         r->mask); /* the slot has been passed */
+         r->mask); /* the front has passed the slot */
   atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
   post(&r->producer, own_done(&r->producer));
   if (!r->producer.other) return;
-  /* News can wait as long as there is room for more of it. */
+  /* News can wait while there is room for more of it. */
   if (r->producer.index - (ring_look(&r->consumer) >> 1) > r->mask / 2)
     mr_wait_wake(r->producer.other);
   else

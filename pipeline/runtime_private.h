@@ -5,9 +5,9 @@
 #include "pipeline/graph_private.h"
 #include "pipeline/timeline_private.h"
 
-/* Rings into one input port: buffer number t of the edge comes from producer t % n. */
+/* Rings into one input port: producer t % n gives buffer number t of the edge. */
 typedef struct mr__in {
-  mr_ring_t **ring; /* [n * stride], every stride-th is this worker's */
+  mr_ring_t **ring; /* [n * stride], every stride-th belongs to this worker */
   int n, stride;    /* producers, consumers; n 0: not linked, or records */
   uint64_t next;    /* number of the next buffer */
 } mr__in_t;
@@ -25,14 +25,14 @@ typedef struct mr__out {
   mr_pool_t *pool;
 } mr__out_t;
 
-/* Written by the worker with relaxed stores, read live with relaxed loads: each number stands for
-   itself.  But a wait that ends moves its time from waits_since to a sum: around that wait_turn is
-   odd, and read_waits in stats.c, which reads them together, tries again if it was odd or has
-   changed (the releases of end_wait pair with its acquires). */
+/* Written by the worker with relaxed stores, read live with relaxed loads: the numbers are
+   independent.  But a wait that ends moves its time from waits_since to a sum: while it does,
+   wait_turn is odd, and read_waits in stats.c, which reads them together, retries if it was odd or
+   has changed (the releases of end_wait pair with its acquires). */
 typedef struct mr__counters {
   _Atomic int64_t dropped; /* mr_set_dropped */
-  /* mr_set_link; committed is written last (release) and read first (acquire), so that it is never
-     seen beyond released.  It is kept plus one; 0: not said. */
+  /* mr_set_link; committed is written last (release) and read first (acquire), so that no reader
+     sees it beyond released.  It is stored plus one; 0: not reported. */
   _Atomic int64_t released, committed_1;
   _Atomic int64_t given, taken, starved_ns, blocked_ns, start_ns, end_ns;
   _Atomic int64_t waits_since; /* ns; 0: not waiting */
@@ -62,7 +62,7 @@ typedef struct mr_runtime {
   _Alignas(64) mr__counters_t count;
 } mr_runtime_t;
 
-/* Adds to a counter that this thread alone writes; relaxed, a number stands for itself. */
+/* Adds to a counter that only this thread writes; relaxed, counters are independent. */
 static inline void mr__count(_Atomic int64_t *c, int64_t n) {
   atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
@@ -73,27 +73,28 @@ static inline bool mr__cancelled(const mr_runtime_t *rt) {
   return atomic_load_explicit(&rt->g->cancel, memory_order_seq_cst);
 }
 
-/* Waits on the worker's wait object and accounts the time; does not enter when ready at once. */
+/* Waits on the worker's wait object and accounts the time; returns at once if ready. */
 void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void *arg);
 
-/* A sum that changes whenever anything the worker may wait for does. */
+/* A sum that changes with everything that the worker may wait for. */
 uint64_t mr__news(const mr_runtime_t *rt);
-/* Waits until mr__news is no longer mark, or the graph is cancelled. */
+/* Waits until mr__news differs from mark, or the graph is cancelled. */
 void mr__wait_news(mr_runtime_t *rt, uint64_t mark);
 
 /* wire.c: makes what the workers of a settled graph run with: runtimes, rings, pools, chains.
-   MR_ERR_NOMEM with some of it made.  mr__unwire gives back what is there, when no thread runs. */
+   MR_ERR_NOMEM leaves some of it made.  mr__unwire frees what was made, when no thread runs. */
 mr_err_t mr__wire(mr_graph_t *g);
 void mr__unwire(mr_graph_t *g);
 
 bool mr__in_over(mr__in_t *in, int worker);
 bool mr__out_gone(const mr__out_t *out);
-bool mr__commit_init(mr_graph_t *g); /* nobody keeps anything yet; false: no memory */
+bool mr__commit_init(mr_graph_t *g); /* no stage keeps anything yet; false: no memory */
 
-/* The thread ends: it answers no mark any more (pipeline/durable.h). */
+/* When a thread ends: it answers no further mark (pipeline/durable.h). */
 void mr__durable_leave(mr_runtime_t *rt);
 
-/* Ends every output, leaves every input and lets go of what waits there. */
+/* When a thread ends: closes every output ring, leaves every input ring and releases its
+   buffers. */
 void mr__leave(mr_runtime_t *rt);
 
 #endif

@@ -1,5 +1,5 @@
-/* Running a settled graph: it is wired, stages are opened, one thread a worker runs, and all is
-   closed in reverse. */
+/* Runs a settled graph: wires it, opens its stages, runs one thread for each worker, and closes
+   everything in reverse. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -15,16 +15,16 @@
 #include "pipeline/thread_time.h"
 #include "pipeline/trace_private.h"
 
-/* ---- the end of it ---- */
+/* ---- ending ---- */
 
-/* acquire pairs with mr__wire's release: the wait objects are there. */
+/* acquire pairs with mr__wire's release: the wait objects exist. */
 static void wake_all(mr_graph_t *g) {
   int n = atomic_load_explicit(&g->n_waits, memory_order_acquire);
   for (int i = 0; i < n; i++) mr_wait_wake(g->wait[i]);
 }
 
 void mr_graph_stop(mr_graph_t *g) {
-  /* seq_cst: before the loads of parked flags, as wait.h asks; cancel likewise. */
+  /* seq_cst: before the loads of parked flags, as wait.h requires; cancel likewise. */
   atomic_exchange_explicit(&g->stop, 1, memory_order_seq_cst);
   wake_all(g);
 }
@@ -34,12 +34,12 @@ void mr_graph_cancel(mr_graph_t *g) {
   wake_all(g);
 }
 
-/* Keeps the first failure, then ends everything. */
+/* Keeps the first failure, then cancels the graph. */
 static void fail_graph(mr_graph_t *g, mr_stage_t *s, mr_err_t code) {
   mr_err_t told = s->diag->code;
   assert(code < 0);
   if (code == MR_ERR_CANCEL && told >= 0 && atomic_load_explicit(&g->cancel, memory_order_seq_cst))
-    return; /* it ends because another failed */
+    return; /* another stage's failure ended it */
   if (told >= 0) mr_stage_fail(s, code, "%s", mr_err_text(code));
   pthread_mutex_lock(&g->lock);
   if (g->failure.code >= 0) g->failure = *s->diag;
@@ -49,7 +49,7 @@ static void fail_graph(mr_graph_t *g, mr_stage_t *s, mr_err_t code) {
 
 /* ---- threads ---- */
 
-/* AGAIN twice with no news in between means that nothing was overlooked: only then it waits. */
+/* Waits only after MR_AGAIN twice without news in between, so that no news is overlooked. */
 static mr_err_t run_steps(mr_runtime_t *rt) {
   uint64_t mark = 0;
   bool marked = false;
@@ -76,7 +76,7 @@ static void *worker_main(void *arg) {
   snprintf(name, sizeof name, "%.11s/%d", rt->node->name, rt->s->worker % 100);
   pthread_setname_np(pthread_self(), name);
   int tid = (int)gettid();
-  /* relaxed, here and at the end: each number stands for itself (runtime_private.h). */
+  /* relaxed, here and at the end: the numbers are independent (runtime_private.h). */
   atomic_store_explicit(&rt->count.tid, tid, memory_order_relaxed);
   atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
@@ -90,8 +90,8 @@ static void *worker_main(void *arg) {
   return NULL;
 }
 
-/* Signals from outside are the program's, not a worker's.  Those that an instruction of the worker
-   itself raises must reach it: reader_mmap.c recovers from SIGBUS, and where such a signal is
+/* Signals from outside go to the program's threads, not to a worker.  Those that a worker's own
+   instruction raises must reach it: reader_mmap.c recovers from SIGBUS, and where such a signal is
    blocked the kernel ends the process. */
 static void block_signals(sigset_t *before) {
   static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -117,8 +117,8 @@ static mr_err_t sched_start_threads(mr_graph_t *g, mr_diag_t *diag) {
   return e;
 }
 
-/* Stages are opened and closed in the caller's thread, and what they write then may go to a pipe
-   whose reader is gone: a failed write, and not the end of the caller's process. */
+/* Stages are opened and closed in the caller's thread.  If they write to a pipe without a reader,
+   the write must fail without ending the caller's process. */
 static void hold_sigpipe(sigset_t *before) {
   sigset_t pipe;
   sigemptyset(&pipe), sigaddset(&pipe, SIGPIPE);
@@ -161,7 +161,7 @@ static void close_stages(mr_graph_t *g) {
   }
 }
 
-/* The first verdict that is a failure, told as any failure is. */
+/* Fails with the first verdict that is a failure. */
 static mr_err_t hear_verdicts(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) {
     mr_stage_t *s = g->node[i]->worker;
@@ -209,7 +209,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->started || g->joined) return MR_OK;
   join_threads(g);
   g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
-  /* release pairs with the acquire in diagnose.c: the times before it are there. */
+  /* release pairs with the acquire in diagnose.c: the times before it are visible. */
   atomic_store_explicit(&g->end_ns, mr_now_ns(), memory_order_release);
   sigset_t before;
   hold_sigpipe(&before);
@@ -217,7 +217,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   drop_sigpipe(&before);
   g->joined = true;
   if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
-  /* Every thread is joined; seq_cst as everywhere, but for nothing here. */
+  /* Every thread is joined, so any order would do. */
   if (atomic_load_explicit(&g->cancel, memory_order_seq_cst))
     return mr_fail(diag, MR_ERR_CANCEL, "the graph was cancelled");
   return hear_verdicts(g, diag);

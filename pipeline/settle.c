@@ -1,4 +1,5 @@
-/* Settling: from text and calls to checked settings, ports, specs and thread counts. */
+/* Settling: turns texts into checked settings, links ports, sorts the stages, and plans each one
+   from sources to sinks, which settles every spec. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
   for (int i = 0; i < node->n_set; i++) {
     const mr_opt_t *o = mr_stage_def_opt(node->def, node->set[i].name);
     MR_TRY(set_one(g, node, &node->set[i], diag));
-    assert(!o || o - node->def->opts < 64); /* bits of given */
+    assert(!o || o - node->def->opts < 64); /* `given` has 64 bits */
     if (o) given |= UINT64_C(1) << (o - node->def->opts);
   }
   *node->worker = (mr_stage_t){.def = node->def,
@@ -82,7 +83,7 @@ static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Why an output that must be connected is not: what follows its stage, into text[0,n). */
+/* Why a required output is not connected: what follows its stage, into text[0,n). */
 static const char *after_output(const mr__node_t *node, char *text, size_t n) {
   text[0] = 0;
   if (!node->next) {
@@ -126,7 +127,7 @@ static mr_err_t cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_USAGE, "%sthe graph runs in a circle through %s", at, list);
 }
 
-/* Kahn's algorithm; stages that are ready keep the order of the text. */
+/* Kahn's algorithm; ready stages keep the order of the text. */
 static mr_err_t sort_nodes(mr_graph_t *g, mr_diag_t *diag) {
   int *waits = calloc((size_t)g->n_nodes + 1, sizeof *waits), done = 0;
   g->order = calloc((size_t)g->n_nodes + 1, sizeof *g->order);
@@ -172,7 +173,7 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
                  records ? " (a \"batch\" makes batches of records)" : "");
 }
 
-/* The sentence of a failed plan, with the place in the text and what came in. */
+/* The sentence of a failed plan, with its place in the text and the input specs. */
 static mr_err_t explain_plan(mr_graph_t *g, int i, mr_err_t code, const mr_diag_t *why,
                              mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];

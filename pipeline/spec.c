@@ -1,3 +1,4 @@
+/* Fields and specs: their sizes, their texts, and whether two of them are alike. */
 #include "pipeline/spec.h"
 
 #include <ctype.h>

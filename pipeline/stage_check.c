@@ -1,5 +1,5 @@
-/* What of a stage's constant can be wrong without the compiler seeing it.  Plug-ins bring such
-   constants at run time, so each fault has a sentence. */
+/* Faults of a stage's constant that the compiler does not see.  Plug-ins bring such constants at
+   run time, so each fault has a sentence. */
 
 #include "base/feature.h"
 #include "pipeline/care.h"
@@ -14,7 +14,7 @@
 
 enum { MOST_SETTINGS = 64 /* bits of mr_stage_t.given */ };
 
-/* Places in the table of mr_stage_def_check. */
+/* Rows of the table in mr_stage_def_check. */
 enum { ORDER = 1, WALK = 5 };
 
 typedef struct kind {
@@ -98,7 +98,7 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG,
                    "stage \"%s\": .needs = \"%s\", want names of optional libraries", d->name,
                    d->needs);
-  if (!mr_built_in(d->needs)) return MR_OK; /* the rest is empty */
+  if (!mr_built_in(d->needs)) return MR_OK; /* the rest of the row is empty */
   const kind_t kind[] = {
       {"source", "fetch", d->source, d->source && d->source->fetch, 0, 0},
       [ORDER] = {"order", "at", d->order, d->order && d->order->at, 1, MR_MAX_PORTS},

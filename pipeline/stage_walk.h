@@ -30,8 +30,8 @@ struct mr_walk_def {
 };
 
 /* ---- calls for next: w is the stage's own walk, those below it are numbered from 0 ---- */
-/* [n_words], part of the state, valid as long as w; it may come from a file, so only 0 <= word <
-   2^62 is sure */
+/* [n_words], never NULL, part of the state, valid as long as w; it may come from a file, so only 0
+   <= word < 2^62 is sure */
 int64_t *mr_walk_words(mr_walk_t *w);
 int mr_walk_n_below(const mr_walk_t *w);    /* [0,...) */
 mr_err_t mr_walk_pull(mr_walk_t *w, int i); /* the next record of walk i: MR_OK, MR_END */

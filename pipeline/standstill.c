@@ -1,9 +1,9 @@
-/* What would stand still: queues and pools that could wait for each other for ever.
+/* Standstill: queues and pools that could wait for each other for ever.
 
-   A run moves as long as some stage can.  Two things can take that away from a graph without
-   circles: stages with several inputs, each of which waits for one of them while the queue of
-   another is full; and a pool with all of its buffers in queues, whose stage is waited for.  Both
-   follow from the graph alone, so they are found before it runs. */
+   A run proceeds as long as some stage can.  Two things can stop a graph without circles: stages
+   with several inputs, each waiting for one input while the queue of another is full; and a pool
+   with all of its buffers in queues while another stage waits for its stage.  Both follow from the
+   graph alone, so settle finds them before it runs. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,9 @@ static size_t held_by(const mr__node_t *node) {
   return (size_t)(node->worker->holds > 0 ? node->worker->holds : 1);
 }
 
-/* Buffers that may be under way behind a stage: full rings, and what each worker has in its hands
-   and is about to give; a whole burst in those of one that the stage must never wait for. */
+/* Buffers that may be in flight downstream of a stage: full rings, and for each worker the buffers
+   it holds and the one it is about to give; a whole burst for a worker that must never delay the
+   stage. */
 static size_t under_way(const mr_graph_t *g, int node, bool *seen) {
   size_t n = 0;
   for (int i = 0; i < g->n_edges; i++) {
@@ -48,8 +49,8 @@ static size_t under_way(const mr_graph_t *g, int node, bool *seen) {
 
 typedef struct behind {
   size_t held;  /* buffers that stages may hold while they wait for one more */
-  bool several; /* a stage has several workers: one's buffers can be in the way of another's */
-  bool watched; /* somebody only watches, and must never hold the stage up */
+  bool several; /* a stage has several workers: the buffers of one can delay another */
+  bool watched; /* there is an observer, which must never delay the stage */
 } behind_t;
 
 static void look_behind(const mr_graph_t *g, int node, bool *seen, behind_t *out) {
@@ -82,7 +83,7 @@ mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n) {
   if (!seen) return MR_ERR_NOMEM;
   size_t most = (size_t)g->pool_most;
   *n = ample(g, node, seen);
-  assert(*n > (size_t)g->node[node]->n_workers); /* each worker can have one in its hands */
+  assert(*n > (size_t)g->node[node]->n_workers); /* each worker can hold one */
   if (most && most < *n && !behind(g, node, seen).watched) *n = most;
   free(seen);
   return MR_OK;
@@ -109,12 +110,12 @@ static mr_err_t check_pool(const mr_graph_t *g, int i, bool *seen, mr_diag_t *di
 
 /* ---- rings of queues ----
 
-   Stages that wait for each other in a ring wait along queues: one starves for a buffer of another,
-   which waits for room in front of a third.  Where the queues, whichever way they lead, form no
-   ring, there is always a stage that can go on. */
+   Stages that wait for each other in a ring wait along queues: one lacks a buffer from another,
+   which waits for room before a third.  If the queues, taken without their direction, form no ring,
+   some stage can always proceed. */
 
 typedef struct ring {
-  bool *kept; /* [n_edges] edges looked at so far: a forest */
+  bool *kept; /* [n_edges] edges checked so far: a forest */
   bool *seen; /* [n_nodes] */
   int *tree;  /* [n_nodes] a stage nearer to the root of its tree, or itself */
   int *edge;  /* [n_edges] the ring that was found */
@@ -125,7 +126,7 @@ static bool holds_up(const mr_graph_t *g, const mr__edge_t *e) {
   return g->node[e->from]->n_workers && !port_into(g, e)->lossy;
 }
 
-/* The edges of the forest between two stages, in r->edge. */
+/* Collects the edges of the forest between two stages in r->edge. */
 static bool find_way(const mr_graph_t *g, ring_t *r, int at, int to) {
   if (at == to) return true;
   r->seen[at] = true;
@@ -141,7 +142,7 @@ static bool find_way(const mr_graph_t *g, ring_t *r, int at, int to) {
   return false;
 }
 
-/* A ring of a graph without circles has a stage that it enters twice: ports a and b of it. */
+/* A ring in a graph without circles enters some stage twice, through its ports a and b. */
 static const mr__node_t *entered_twice(const mr_graph_t *g, const ring_t *r, const mr__edge_t **a,
                                        const mr__edge_t **b) {
   for (int i = 0; i < r->n; i++)
@@ -156,7 +157,7 @@ static const mr__node_t *entered_twice(const mr_graph_t *g, const ring_t *r, con
 static mr_err_t refuse_ring(const mr_graph_t *g, const ring_t *r, mr_diag_t *diag) {
   const mr__edge_t *a = NULL, *b = NULL;
   const mr__node_t *node = entered_twice(g, r, &a, &b);
-  assert(node); /* a ring without one would be a circle, which settle has refused */
+  assert(node); /* otherwise the ring would be a circle, which settle has refused */
   char at[32], list[400] = "";
   for (int i = 0; i < r->n; i++) {
     const mr__edge_t *e = &g->edge[r->edge[i]];

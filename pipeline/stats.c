@@ -1,3 +1,4 @@
+/* Reads the workers' counters while they run, and names the stage that limits the graph. */
 #include "pipeline/stats.h"
 #include "base/clock.h"
 
@@ -9,19 +10,19 @@
 
 enum { WINDOW_NS = 1000000000 };
 
-/* Numbers that stand for themselves. */
+/* For independent numbers. */
 static int64_t stats_load(const _Atomic int64_t *c) {
   return atomic_load_explicit(c, memory_order_relaxed);
 }
 
-/* A worker's waits at one moment, the wait it is in included. */
+/* A worker's waits at one moment, including the current one. */
 typedef struct waits {
   int64_t now, starved, blocked;
 } waits_t;
 
-/* False if a wait ended meanwhile: its time may then be seen twice or not at all.  The acquires
-   pair with end_wait's releases in port.c: seeing one of its stores means seeing the odd turn too.
- */
+/* False if a wait ended meanwhile, so that its time may be counted twice or not at all.  The
+   acquires pair with end_wait's releases in port.c: seeing one of its stores implies seeing the odd
+   turn. */
 static bool read_waits(const mr__counters_t *c, waits_t *w) {
   unsigned turn = atomic_load_explicit(&c->wait_turn, memory_order_acquire);
   w->now = mr_now_ns();
@@ -58,7 +59,7 @@ static void add_worker(const mr_runtime_t *rt, mr_stats_t *out) {
 
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out) {
   *out = (mr_stats_t){0};
-  /* acquire pairs with mr__wire's release: the runtimes are there. */
+  /* acquire pairs with mr__wire's release: the runtimes exist. */
   if (i < 0 || i >= g->n_nodes || !atomic_load_explicit(&g->n_waits, memory_order_acquire)) return;
   const mr__node_t *node = g->node[i];
   int64_t sum = 0, n = 0;

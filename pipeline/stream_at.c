@@ -1,3 +1,4 @@
+/* The state of a stream of batches, and its form as numbers. */
 #include "pipeline/stream_at.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* How long the calls of one record stage take: one call in some is timed, the rest are counted. */
+/* How long the calls of one record stage take: some calls are timed, the rest are counted. */
 #ifndef MR_PIPELINE_TALLY_PRIVATE_H
 #define MR_PIPELINE_TALLY_PRIVATE_H
 
@@ -7,24 +7,27 @@
 
 #include "base/clock.h"
 
-/* Prime, so that it does not keep step with bursts and batches.  Calls that are long on average are
-   worth their clock: all of them are timed. */
-enum { MR__TALLY_EVERY = 13, MR__TALLY_LONG_NS = 5000, MR__TALLY_CLOCK_NS = 20 /* reading it */ };
+/* Prime, so that it does not coincide with bursts and batches.  Calls that are long on average are
+   all timed: the clock costs little beside them. */
+enum {
+  MR__TALLY_EVERY = 13,
+  MR__TALLY_LONG_NS = 5000,
+  MR__TALLY_CLOCK_NS = 20 /* per reading */
+};
 
-/* Written by one worker, read by any thread; all relaxed, an estimate of numbers that each stand
-   for themselves. */
+/* Written by one worker, read by any thread; all relaxed, an estimate from independent numbers. */
 typedef struct mr__tally {
-  _Atomic int64_t calls,
-      ns; /* ns: of the calls before `known`, each timed one for those untimed before it */
+  _Atomic int64_t calls, ns; /* ns of the calls before `known`; each timed call stands for the
+                                untimed ones before it */
   _Atomic int64_t known;
-  int64_t next; /* the worker's: number of the call to time */
+  int64_t next; /* the worker's own: number of the next call to time */
 } mr__tally_t;
 
 static inline void mr__tally_add(_Atomic int64_t *c, int64_t n) {
   atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-/* Before a call; hand on to mr__tally_end what it returns. */
+/* Before a call; pass the result to mr__tally_end. */
 static inline int64_t mr__tally_begin(mr__tally_t *t) {
   int64_t n = atomic_load_explicit(&t->calls, memory_order_relaxed);
   atomic_store_explicit(&t->calls, n + 1, memory_order_relaxed);
@@ -42,7 +45,7 @@ static inline void mr__tally_end(mr__tally_t *t, int64_t since) {
   t->next = n - 1 + (slow ? 1 : MR__TALLY_EVERY);
 }
 
-/* All calls together, as estimated. */
+/* Estimated time of all calls, ns. */
 static inline double mr__tally_ns(const mr__tally_t *t) {
   int64_t known = atomic_load_explicit(&t->known, memory_order_relaxed);
   double ns = (double)atomic_load_explicit(&t->ns, memory_order_relaxed);

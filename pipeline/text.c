@@ -1,7 +1,8 @@
-/* The text form of a graph: chains, references, processes, plug-ins; the grammar is in graph.h.
+/* Parses the text form of a graph: chains, references, processes, plug-ins; the grammar is in
+   graph.h.
 
-   References are resolved when everything has been read, so a chain may lead into a stage that
-   stands further down. */
+   References are resolved after the whole text has been read, so a chain may lead into a stage that
+   the text defines later. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "pipeline/foreign.h"
 #include "pipeline/text_private.h"
 
-/* For a word where a stage's name should stand. */
+/* Fails for a word in place of a stage's name. */
 static mr_err_t unknown_stage(mr__text_parser_t *p) {
   char hint[MR_HINT_MAX], name[64];
   const char *text = p->word.text;

@@ -1,4 +1,4 @@
-/* Values in graph text: variables, and the settings behind the name of a stage or a process. */
+/* Values in graph text: variables, and the settings after the name of a stage or a process. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static bool has_set(const mr__node_t *node, const char *name) {
   return false;
 }
 
-/* The positional setting that still has no value, or NULL. */
+/* The positional setting that has no value yet, or NULL. */
 static const mr_opt_t *open_positional(const mr__node_t *node) {
   for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++)
     if (o->positional && !has_set(node, o->name)) return o;
@@ -92,7 +92,7 @@ static mr_err_t text_setting_put(mr__text_parser_t *p, mr__node_t *node, const c
   return chooses ? mr__graph_choose(p->g, node, false, p->diag) : MR_OK;
 }
 
-/* For "size = 4", "size= 4" and "size =4": value is where the text goes on after the '='. */
+/* Fails for "size = 4", "size= 4" and "size =4"; value is the text after the '='. */
 static mr_err_t stand_apart(mr__text_parser_t *p, const char *key, const char *value) {
   value += strspn(value, " \t");
   return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos,
@@ -120,7 +120,7 @@ mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
   return e;
 }
 
-/* What was probably meant by a bare word that the stage cannot take, into text[0,n), or "". */
+/* A hint for a bare word that the stage cannot take, into text[0,n), or "". */
 static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *node, char *text,
                                   size_t n) {
   static const char *const joins[] = {"|", "->", "=>", ">", ">>",  "|>",
@@ -166,12 +166,12 @@ static mr_err_t bad_bare_word(mr__text_parser_t *p, const mr__node_t *node) {
       p->word.text, node->def->name, bare_word_hint(p, node, hint, sizeof hint));
 }
 
-/* "0.3" and the like, which would also read as port 3 of a stage called 0. */
+/* True for "0.3" and the like, which would also parse as port 3 of a stage called 0. */
 static bool text_setting_is_number(const char *text) {
   return *text && strspn(text, "0123456789.+-eE") == strlen(text) && strpbrk(text, "0123456789");
 }
 
-/* A bare word after a stage: *done if it starts the next chain instead. */
+/* Reads a bare word after a stage; *done: it starts the next chain instead. */
 static mr_err_t parse_bare(mr__text_parser_t *p, mr__node_t *node, bool *done) {
   mr__word_t *w = &p->word;
   const mr_opt_t *o = w->quoted ? NULL : mr_stage_def_opt(node->def, w->text);

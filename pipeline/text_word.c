@@ -1,4 +1,4 @@
-/* The words of graph text: blanks and comments between them, quotes around them. */
+/* The words of graph text: separated by blanks and comments, with quotes. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void skip_blanks(mr__text_parser_t *p) {
 
 static bool word_char(char c) { return c && !strchr(" \t\r\n!", c); }
 
-/* The quoted piece that begins at p->at, into w at *n. */
+/* Appends the quoted piece that begins at p->at to w, at *n. */
 static mr_err_t read_quoted(mr__text_parser_t *p, mr__word_t *w, size_t *n) {
   mr__pos_t open = mr__text_here(p);
   char quote = *p->at++;

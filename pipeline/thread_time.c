@@ -1,3 +1,4 @@
+/* A thread's processor time and delay, from /proc/self/task/TID. */
 #include "pipeline/thread_time.h"
 
 #include <fcntl.h>
@@ -28,8 +29,8 @@ static double number_of(const char *text, const char *name) {
   return at ? mr_strtod(at + strlen(name), NULL) : 0;
 }
 
-/* Waits for a processor come after a thread has slept, or has been pushed aside; the kernel adds
-   them up, but counts the occasions of each. */
+/* A thread waits for a processor after sleeping and after being preempted.  The kernel adds up both
+   waits but counts the occasions of each, so the delay is divided in proportion. */
 mr_thread_time_t mr_thread_time(int tid) {
   char text[FILE_MAX];
   mr_thread_time_t t = {0};

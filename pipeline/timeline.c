@@ -1,3 +1,4 @@
+/* Turns the workers' events into slices and arrows of a Chrome trace. */
 #include "pipeline/timeline.h"
 
 #include <inttypes.h>
@@ -7,14 +8,14 @@
 
 void mr_timeline_keep(mr_graph_t *g, int events) { g->timeline_events = events; }
 
-/* Work began where the event before ended: that is where a slice starts. */
+/* A slice of work starts where the previous event ended. */
 typedef struct cursor {
   mr_chrome_trace_t *t;
   const mr_graph_t *g;
   int node, thread;
   int64_t mark_ns;
-  const mr__event_t *held; /* taken and not yet given on; NULL: none */
-  const mr__event_t *next; /* without held: what is given next, before anything is taken, or NULL */
+  const mr__event_t *held; /* taken and not yet given; NULL: none */
+  const mr__event_t *next; /* without held: the next buffer given before any is taken, or NULL */
 } cursor_t;
 
 static void slice(const cursor_t *c, const mr__event_t *e, int64_t until) {
@@ -30,7 +31,7 @@ static void slice(const cursor_t *c, const mr__event_t *e, int64_t until) {
                   args);
 }
 
-/* The arrow's id: its edge and the number of the buffer on it. */
+/* An arrow's id: its edge and the number of the buffer on it. */
 static uint64_t flow_id(int edge, int64_t number) {
   return ((uint64_t)edge << 40) | ((uint64_t)number & (((uint64_t)1 << 40) - 1));
 }
@@ -46,7 +47,7 @@ static void flows(const cursor_t *c, const mr__event_t *e, int64_t at) {
   }
 }
 
-/* What was made before a wait is what was in hand then. */
+/* The work before a wait was on the buffer in hand then. */
 static void wait_slice(cursor_t *c, const mr__event_t *e) {
   const mr__event_t *made = c->held ? c->held : c->next;
   if (made && e->at_ns > c->mark_ns) slice(c, made, e->at_ns);

@@ -1,3 +1,4 @@
+/* The tracer of a graph: reports each record's origin and draws. */
 #include "pipeline/trace.h"
 
 #include <inttypes.h>

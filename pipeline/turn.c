@@ -1,4 +1,4 @@
-/* Workers of one stage that take turns. */
+/* Turns of a stage's workers: a shared number that each waits for and then passes on. */
 #include <assert.h>
 
 #include "pipeline/runtime_private.h"
@@ -10,10 +10,10 @@ typedef struct turn {
   int64_t number;
 } turn_t;
 
-/* seq_cst, as wait.h asks of what a waiter waits for; pairs with mr_turn_pass. */
+/* seq_cst, as wait.h requires for what a waiter waits for; pairs with mr_turn_pass. */
 static bool mine(const turn_t *t) {
   int64_t at = atomic_load_explicit(t->at, memory_order_seq_cst);
-  assert(at <= t->number); /* no turn is passed by a worker that has not had it */
+  assert(at <= t->number); /* no worker passes a turn it has not had */
   return at == t->number;
 }
 
@@ -36,7 +36,7 @@ mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number) {
 
 void mr_turn_pass(mr_stage_t *s, _Atomic int64_t *turn) {
   mr__node_t *node = s->rt->node;
-  /* seq_cst: also hands over what was done in this turn. */
+  /* seq_cst: also hands over the work of this turn. */
   atomic_fetch_add_explicit(turn, 1, memory_order_seq_cst);
   for (int w = 0; w < node->n_workers; w++) mr_wait_wake(&node->rt[w].wait);
 }

@@ -1,3 +1,4 @@
+/* Waiting: spin, then sleep on a futex, or poll with an eventfd beside other descriptors. */
 #include "pipeline/wait.h"
 
 #include <assert.h>
@@ -11,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longer spinning takes the core away from the thread that is waited for.  The tests of weak memory
-   spin less, so that threads go to sleep often. */
+/* Longer spinning would take the core from the thread that is waited for.  The tests of weak memory
+   spin less, so that threads sleep often. */
 #ifndef MR_WAIT_PAUSES
 #define MR_WAIT_PAUSES 40
 #endif
@@ -32,15 +33,15 @@ static long futex(atomic_uint *word, int op, unsigned value, const struct timesp
 
 void mr__wait_unpark(mr_wait_t *w) {
   int kept = errno; /* a signal handler must not change it */
-  /* Pairs with the exchange below: of several notifiers one makes the call. */
+  /* Pairs with the exchange in mr_wait_until: of several notifiers only one makes the call. */
   unsigned how = atomic_exchange_explicit(&w->parked, 0, memory_order_seq_cst);
   assert(how <= MR__DOZES);
   if (how == MR__PARKED || how == MR__DOZES) futex(&w->parked, FUTEX_WAKE, 1, NULL);
-  if (how == MR__POLLS) { /* acquire pairs with the release in open_event */
+  if (how == MR__POLLS) { /* acquire pairs with the release in wait_open_event */
     uint64_t one = 1;
     int fd = atomic_load_explicit(&w->event, memory_order_acquire) - 1;
     assert(fd >= 0);                                /* opened before it polled */
-    if (write(fd, &one, sizeof one) < 0) errno = 0; /* full: it is readable already */
+    if (write(fd, &one, sizeof one) < 0) errno = 0; /* full means readable already */
   }
   errno = kept;
 }
@@ -57,12 +58,13 @@ static bool spin(bool (*ready)(void *arg), void *arg) {
   return false;
 }
 
-/* The owner alone makes it other than 0, and it runs: relaxed, it sees its own stores. */
+/* Only the owner, which runs now, sets it to a value other than 0: relaxed, it sees its own
+   stores. */
 static bool is_awake(const mr_wait_t *w) {
   return !atomic_load_explicit(&w->parked, memory_order_relaxed);
 }
 
-/* A wake-up that comes just before the exchange is missed: what it told of is seen a doze later. */
+/* A wake-up just before the exchange is missed; its news is seen after the doze. */
 static void doze(mr_wait_t *w) {
   const struct timespec most = {0, MR_WAIT_DOZE_MS * 1000000L};
   atomic_exchange_explicit(&w->parked, MR__DOZES, memory_order_seq_cst); /* as in mr_wait_until */
@@ -70,14 +72,14 @@ static void doze(mr_wait_t *w) {
 }
 
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
-  assert(is_awake(w)); /* one thread a wait object */
+  assert(is_awake(w)); /* one thread per wait object */
   if (!w->patient && spin(ready, arg)) return;
   if (w->patient) doze(w);
   for (;;) {
     /* seq_cst: ordered before ready's loads; pairs with mr_wait_wake's load. */
     atomic_exchange_explicit(&w->parked, MR__PARKED, memory_order_seq_cst);
     if (ready(arg)) break;
-    futex(&w->parked, FUTEX_WAIT, MR__PARKED, NULL); /* returns at once if a notifier was faster */
+    futex(&w->parked, FUTEX_WAIT, MR__PARKED, NULL); /* returns at once if a notifier was first */
   }
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* the owner runs: no pair needed */
 }
@@ -108,7 +110,7 @@ bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struc
 }
 
 void mr_wait_fini(mr_wait_t *w) {
-  /* acq_rel: once the owner and all that notify it are done; then no unpark may find it. */
+  /* acq_rel: the owner and all notifiers are done, so no unpark may find the descriptor. */
   int event = atomic_exchange_explicit(&w->event, 0, memory_order_acq_rel);
   if (event) close(event - 1);
 }

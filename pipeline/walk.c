@@ -1,8 +1,8 @@
 /* Walks: the records of a chain one after the other, without the holes.
 
-   A walk stands over each branch that is sequential, and one over each indexable branch that a
-   sequential one reads; those hold one number, how many positions they have passed.  All numbers
-   together are the state of the walk. */
+   There is a walk for each sequential branch, and one for each indexable branch that a sequential
+   one reads; the latter hold one number, how many positions they have passed.  All numbers together
+   are the state of the walk. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ void mr_walk_destroy(mr_walk_t *w) {
 
 static mr_walk_t *walk_create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride);
 
-/* Of the inputs of b one for each of the stride parts in turn. */
+/* The number of inputs that this part gets when stride parts take them in turn. */
 static int n_dealt(const mr_walk_t *w, int n_in) {
   return w->offset < n_in ? (int)((n_in - 1 - w->offset) / w->stride) + 1 : 0;
 }
@@ -114,7 +114,7 @@ int64_t mr__walk_end(const mr_chain_t *c, const mr_walk_t *w) {
   return spec->n_epochs ? spec->n_records * spec->n_epochs : INT64_MAX;
 }
 
-/* any: a hole comes as a record. */
+/* any: a hole is returned as a record. */
 static mr_err_t pull_at(mr_walk_t *w, mr__walking_t *x, bool any) {
   mr__branch_t *b = &x->c->branch[w->branch];
   int64_t end = mr__walk_end(x->c, w);

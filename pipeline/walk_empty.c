@@ -1,24 +1,24 @@
-/* Recognising a stream that holds no record, so that nothing searches it for ever.
+/* Recognises a stream that holds no record, so that no search runs for ever.
 
-   Over positions, twice as many holes in a row as records take to come again contain a whole epoch
+   Over positions, twice as many consecutive holes as the stream's period contain a whole epoch
    without a record, wherever the count began.  Over records that a filter drops one by one, every
-   source below must have been through two epochs, or have ended.  Where epochs may differ, as those
-   of every second record of a shuffle do, more of them are searched. */
+   source below must have passed two epochs or have ended.  Where epochs may differ, as those of
+   every second record of a shuffle do, more epochs are searched. */
 #include <assert.h>
 #include <inttypes.h>
 
 #include "pipeline/walk_private.h"
 
-/* Beyond: positions that no run reaches, so that a stream that long counts as endless. */
+/* No run reaches that many positions, so a longer stream counts as endless. */
 static const int64_t BEYOND = INT64_C(1) << 32;
 enum {
   DROPPED_LEAST = 1 << 20, /* a tenth of a second; shorter streams end by themselves */
   EPOCHS_SURE = 2,
-  EPOCHS_UNSURE = 64, /* e^-64: that chance alone kept a record from being found */
+  EPOCHS_UNSURE = 64, /* e^-64: the probability that chance alone hid a record */
   UNSURE_MOST = 1 << 24
 };
 
-/* The stage that leaves holes before a branch, or drops records: its name; NULL: none does. */
+/* The name of the stage that leaves holes before a branch, or drops records; NULL: none does. */
 static const char *dropper(const mr_chain_t *c, int branch) {
   const mr__branch_t *b = &c->branch[branch];
   if (mr__leaves_holes(b->s.def)) return b->s.name;
@@ -37,7 +37,7 @@ static mr_err_t fail_empty(const mr_walk_t *w, const mr__walking_t *x, int64_t r
                        records, name ? name : "a stage before");
 }
 
-/* Every epoch of w holds the same records. */
+/* True if every epoch of w holds the same records. */
 static bool is_sure(const mr_walk_t *w, const mr_chain_t *c) {
   mr_period_t p = mr__period(c, w->branch);
   return p.n == w->pass && (w->stride == 1 || p.ordered);
@@ -66,7 +66,7 @@ static void forget_seen(mr_walk_t *w) {
   for (int i = 0; i < w->n_below; i++) forget_seen(w->below[i]);
 }
 
-/* Each walk over positions below has been through enough epochs or stands at its end. */
+/* True if each walk over positions below has passed enough epochs or is at its end. */
 static bool all_seen(const mr_walk_t *w, const mr_chain_t *c, int64_t *records) {
   if (w->at) {
     *records += w->pass;

@@ -1,9 +1,9 @@
-/* Moving a walk past records without finding them.
+/* Skips records of a walk without making them.
 
-   Without holes that is arithmetic.  Where a filter decides by what the source says of a record
-   (.of_record), each period of the stream before it (pipeline/period.c) keeps as many: one is
-   walked and counted, whole ones are passed, and the last one is walked again.  Everything else is
-   walked. */
+   Without holes this is arithmetic.  If a filter decides by what the source says of a record
+   (.of_record), each period of the stream before it (pipeline/period.c) keeps equally many records:
+   one period is walked and counted, whole ones are skipped, and the last one is walked again.
+   Everything else is walked. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +27,12 @@ static mr_err_t pull_all(mr_walk_t *w, mr__walking_t *x, int64_t n) {
 
 /* ---- over positions ---- */
 
-/* n positions on, whatever stands there. */
+/* Skips n positions, holes or not. */
 static mr_err_t skip_positions(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   int64_t position, end = mr__walk_end(x->c, w), most = (INT64_C(1) << 62) / w->stride;
   assert(n > 0);
   if (n > most - w->word[0]) return MR_END;
-  position = w->offset + (w->word[0] + n - 1) * w->stride; /* of the last one */
+  position = w->offset + (w->word[0] + n - 1) * w->stride; /* position of the last one */
   if (position < 0 || position >= end) return MR_END;
   w->word[0] += n;
   return MR_OK;
@@ -40,17 +40,17 @@ static mr_err_t skip_positions(mr_walk_t *w, mr__walking_t *x, int64_t n) {
 
 /* ---- over what a filter keeps ---- */
 
-/* Something that is looked at piece by piece: the positions of an indexable branch with holes, or
-   the records before a filter. */
+/* Something inspected piece by piece: the positions of an indexable branch with holes, or the
+   records before a filter. */
 typedef struct sieve {
-  mr_walk_t *w, *at; /* at: over the positions that tell where a period begins */
+  mr_walk_t *w, *at; /* at: over the positions that show where a period begins */
   mr__walking_t *x;
-  int64_t period;  /* pieces; 0: none is known */
+  int64_t period;  /* pieces; 0: unknown */
   int64_t looked;  /* pieces so far */
-  int64_t dropped; /* since the last one that was kept */
+  int64_t dropped; /* since the last piece that was kept */
 } sieve_t;
 
-/* The walk over positions of which each record of w is one; NULL: there is none. */
+/* The walk over positions whose every position is one record of w; NULL without one. */
 static mr_walk_t *positions_of(mr_walk_t *w, const mr_chain_t *c) {
   while (!w->at) {
     const mr__branch_t *b = &c->branch[w->branch];
@@ -72,12 +72,12 @@ static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   mr_period_t p = mr__period(x->c, v.at->branch);
   if (v.at->stride == 1)
     v.period = p.n;
-  else if (p.ordered) /* the positions that a part has in as many periods as it takes */
+  else if (p.ordered) /* a part's positions in the smallest whole number of periods */
     v.period = p.n / walk_skip_common_divisor(p.n, v.at->stride);
   return v;
 }
 
-/* MR_OK: kept; MR_AGAIN: not. */
+/* Inspects one piece.  MR_OK: kept; MR_AGAIN: dropped. */
 static mr_err_t walk_skip_look(sieve_t *v) {
   mr_walk_t *w = v->w;
   mr__walking_t *x = v->x;
@@ -104,7 +104,7 @@ static mr_err_t walk_skip_look(sieve_t *v) {
   return e == MR_OK ? MR_AGAIN : e;
 }
 
-/* Looks at pieces until *n are kept or, with `most` above 0, at so many. */
+/* Inspects pieces until *n are kept or, with `most` above 0, `most` have been inspected. */
 static mr_err_t look_on(sieve_t *v, int64_t *n, int64_t most) {
   for (int64_t i = 0; *n && (!most || i < most); i++) {
     mr_err_t e = walk_skip_look(v);
@@ -121,8 +121,9 @@ static mr_err_t skip_sieved(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   if (into) MR_TRY(look_on(&v, &n, v.period - into));
   before = n;
   mr_err_t e = look_on(&v, &n, v.period);
-  assert(before - n <= v.period); /* a piece keeps one record at most */
-  int64_t each = before - n, whole = each && n ? (n - 1) / each : 0; /* the last one is looked at */
+  assert(before - n <= v.period); /* a piece keeps at most one record */
+  int64_t each = before - n,
+          whole = each && n ? (n - 1) / each : 0; /* the last period is inspected */
   if (e != MR_OK || !n) return e;
   if (__builtin_mul_overflow(whole, v.period, &pieces)) return MR_END;
   if (whole) e = w->at ? skip_positions(w, x, pieces) : skip(w->below[0], x, pieces);
@@ -133,7 +134,7 @@ static mr_err_t skip_sieved(mr_walk_t *w, mr__walking_t *x, int64_t n) {
 
 /* ---- any walk ---- */
 
-/* MR_OK, or MR_END with the walk anywhere. */
+/* MR_OK; or MR_END, and the walk's position is unspecified. */
 static mr_err_t skip(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   mr__branch_t *b = &x->c->branch[w->branch];
   mr_err_t e = MR_OK;
@@ -147,18 +148,19 @@ static mr_err_t skip(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   return e;
 }
 
-/* The greatest power of two below n >= 1; 0 below 1. */
+/* The greatest power of two below n, for n > 1; else 0. */
 static int64_t power_below(int64_t n) {
   return n > 1 ? INT64_C(1) << (63 - __builtin_clzll((uint64_t)n - 1)) : 0;
 }
 
-/* As many of n as there are: the greatest power of two that there is, the next one, and so on.
-   Where there are fewer it stands as if one more had been looked for. */
+/* Skips as many of n records as there are: the greatest power of two that fits, then the next one,
+   and so on.  If there are fewer, the walk ends as if one more record had been searched for. */
 static mr_err_t skip_most(mr_walk_t *w, mr__walking_t *x, int64_t n, int64_t *done) {
   int64_t *kept = malloc(((size_t)mr__walk_words(w) + 1) * sizeof *kept), step = n;
   mr_err_t e = kept ? MR_OK : mr_fail(x->s->diag, MR_ERR_NOMEM, "no memory for a walk");
   *done = 0;
-  while (step && *done < n && e >= 0) { /* once n itself has failed, less than 2 * step are left */
+  while (step && *done < n && e >= 0) { /* after n itself has failed, fewer than 2 * step are
+                                           left */
     mr_walk_save(w, kept);
     e = skip(w, x, step);
     if (e == MR_OK) *done += step;
@@ -184,7 +186,7 @@ mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n) {
   return e;
 }
 
-/* Of the first epoch, whole or as long as records take to come again. */
+/* Counts the first epoch, or a period of it. */
 mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *records) {
   mr__walking_t x = {s, c, INT64_MAX, &c->prog[0]};
   int64_t n = mr__branch_spec(&c->branch[w->branch])->n_records, kept = w->word[0];

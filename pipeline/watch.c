@@ -1,3 +1,4 @@
+/* What a stage may see of its own graph. */
 #include "pipeline/watch.h"
 
 #include "pipeline/runtime_private.h"
@@ -22,9 +23,9 @@ const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting) {
 
 int mr_watch_n_edges(const mr_stage_t *s) { return s->rt ? s->rt->g->n_edges : 0; }
 
-/* The indices stand above the bit that says a side is done. */
+/* The indices are above the lowest bit, which says that a side is done. */
 static int64_t waiting(const mr_ring_t *r) {
-  uint64_t popped = mr_ring_popped(r) >> 1; /* first: it never passes what was pushed */
+  uint64_t popped = mr_ring_popped(r) >> 1; /* read first: it never passes what was pushed */
   return (int64_t)((mr_ring_pushed(r) >> 1) - popped);
 }
 

@@ -1,5 +1,5 @@
-/* The wiring of a settled graph: for each worker its runtime and chains, for each edge its rings,
-   for each output its pool. */
+/* Wires a settled graph: for each worker its runtime and chains, for each edge its rings, for each
+   output its pool. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
   return MR_OK;
 }
 
-/* Ring (i,j) carries what worker i of the producer has for worker j of the consumer. */
+/* Ring (i,j) carries the buffers from worker i of the producer to worker j of the consumer. */
 static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   mr__node_t *a = g->node[e->from], *b = g->node[e->to];
   if (!a->n_workers) return MR_OK; /* records: a chain */
@@ -86,7 +86,7 @@ void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p) {
   set_pool(s->rt->g, mr__graph_find(s->rt->g, s->name), port, p);
 }
 
-/* Whether buffers of this stage may reach an input from which they leave the process. */
+/* True if buffers of this stage may reach an input through which they leave the process. */
 static bool may_leave(const mr_graph_t *g, int node, bool *seen) {
   bool leaves = false;
   seen[node] = true;
@@ -100,7 +100,7 @@ static bool may_leave(const mr_graph_t *g, int node, bool *seen) {
 
 static mr_pool_t *make_pool(const mr_spec_t *spec, size_t n, bool leaves) {
   mr_pool_t *p = leaves ? mr_pool_create_shared(spec, n) : NULL;
-  return p ? p : mr_pool_create(spec, n); /* without shared memory buffers travel as messages */
+  return p ? p : mr_pool_create(spec, n); /* without shared memory, buffers travel as messages */
 }
 
 static mr_err_t make_pools(mr_graph_t *g, int i) {
@@ -148,12 +148,12 @@ mr_err_t mr__wire(mr_graph_t *g) {
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(make_chains(g, i));
   for (int i = 0; i < g->n_nodes; i++)
     if (g->node[i]->n_chains) g->node[i]->worker->n_workers = g->node[i]->n_chains;
-  /* release: whoever sees the number sees the wait objects (wake_all). */
+  /* release: a thread that sees the number sees the wait objects (wake_all). */
   atomic_store_explicit(&g->n_waits, n, memory_order_release);
   return MR_OK;
 }
 
-/* ---- and back ---- */
+/* ---- unwiring ---- */
 
 static void destroy_rings(mr_graph_t *g) {
   for (int i = 0; i < g->n_edges; i++) {
