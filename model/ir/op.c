@@ -2,7 +2,7 @@
 #include "model/ir/op.h"
 
 /* Writes " (axes=(1,))": sizes, axes and dimension numbers, which the operands' avals do not
- show. */
+   show. */
 static void list_numbers(const mr_eqn_t *e, FILE *to) {
   int n = 0;
   for (int i = 0; i < e->n_attr; i++) {

@@ -1,5 +1,5 @@
 /* The default precision of products: one process-wide value, and the environment until it is
- set. */
+   set. */
 #include "model/ir/precision.h"
 
 #include <stdatomic.h>

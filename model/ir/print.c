@@ -122,7 +122,7 @@ static void print_tail(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
 }
 
 /* Returns the text that was printed to t, which the caller frees; NULL without memory, noted in
- s. */
+   s. */
 static char *close_text(const names_t *s, mr_text_out_t *out, FILE *t, size_t *n) {
   char *text = mr_text_out_close(out, t, n);
   if (!text) *s->short_of_memory = true;

@@ -1,5 +1,6 @@
-/* One AdamW update of one tensor: p, g, m, v, lr, t, grad_scale -> p, m, v, in place where the
-   caller has donated them. */
+/* One AdamW update of one tensor: p, g, m, v, lr, t, grad_scale -> p, m, v, in place if the caller
+   has donated them.  The op is one f32 kernel; other dtypes are written out as primitives at
+   once. */
 #include <math.h>
 
 #include "model/ops/lax.h"
@@ -10,14 +11,15 @@ static mr_var_t *decay(mr_fn_t *f, double b, mr_var_t *x, mr_var_t *g) {
   return mr_lax_add(f, mr_lax_scale(f, b, x), mr_lax_scale(f, 1 - b, g));
 }
 
-/* 1 - b^t in t's dtype, then as `as`. */
+/* 1 - b^t, computed in t's dtype, then converted to `as`. */
 static mr_var_t *bias(mr_fn_t *f, double b, mr_var_t *t, mr_dtype_t as) {
   mr_dtype_t dtype = t->aval.dtype;
   mr_var_t *power = mr_lax_pow(f, mr_literal(f, dtype, b), t);
   return mr_lax_convert(f, mr_lax_sub(f, mr_literal(f, dtype, 1), power), as);
 }
 
-/* in: p, g, m, v, lr, t, grad_scale; rounded to p's dtype wherever optax rounds. */
+/* in: p, g, m, v, lr, t, grad_scale; c: b1, b2, eps, weight_decay.  Rounds to p's dtype wherever
+   optax does. */
 static mr_err_t adamw_written_out(mr_fn_t *f, const double c[4], mr_var_t *const *in,
                                   mr_var_t **out) {
   mr_var_t *p = in[0], *t = in[5];
@@ -40,7 +42,7 @@ mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in
                       mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]) {
   mr_var_t *all[] = {in[0], in[1], in[2], in[3], lr, t, grad_scale};
   mr_dtype_t dtype = in[0] ? in[0]->aval.dtype : MR_F32;
-  if (dtype == MR_F64 || dtype == MR_BF16) { /* the fused kernel knows f32 */
+  if (dtype == MR_F64 || dtype == MR_BF16) { /* the fused kernel takes f32 alone */
     const double config[] = {c->b1, c->b2, c->eps, c->weight_decay};
     all[4] = mr_lax_convert(f, lr, dtype);
     if (dtype == MR_F64) all[5] = mr_lax_convert(f, t, dtype);

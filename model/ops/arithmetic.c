@@ -1,4 +1,5 @@
-/* Sums, differences, products and quotients of two values, element by element. */
+/* Sums, differences, products and quotients of two values, element by element.  Integers wrap: they
+   are computed unsigned, where C defines overflow. */
 #include "model/ops/arithmetic.h"
 
 #include "model/ops/lax.h"
@@ -112,6 +113,7 @@ static float mul_f2(float a, float b) { return a * b; }
 static double mul_d2(double a, double b) { return a * b; }
 static int64_t mul_i2(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
+/* da = dout b, db = dout a; a literal has no cotangent. */
 static mr_err_t mul_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *a = e->in[0], *b = e->in[1];
   if (!a->literal) din[0] = mr_unbroadcast(f, mr_lax_mul(f, dout[0], b), a);
@@ -138,12 +140,13 @@ mr_var_t *mr_lax_div(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 
 static float div_f2(float a, float b) { return a / b; }
 static double div_d2(double a, double b) { return a / b; }
-/* By zero: -1, as in jax. */
+/* Division by zero gives -1, as in jax; -1 is handled apart because INT64_MIN / -1 traps. */
 static int64_t div_i2(int64_t a, int64_t b) {
   return b == 0 ? -1 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 static uint64_t div_u2(uint64_t a, uint64_t b) { return b ? a / b : UINT64_MAX; }
 
+/* y = a/b: da = dout / b, db = -da y */
 static mr_err_t div_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *a = e->in[0], *b = e->in[1], *da = mr_lax_div(f, dout[0], b);
   din[0] = mr_unbroadcast(f, da, a);

@@ -1,5 +1,6 @@
-/* softmax(q k' scale) v of each head, and its backward pass.  q, k, v are three operands (B,T,H,D)
-   or lie side by side in one (B,T,3,H,D). */
+/* softmax(q k' scale) v of each head, and its backward pass.  q, k, v are three operands (B,T,H,D),
+   or one packed operand (B,T,3,H,D).  Output 1 is the log of the sums of exponents, from which the
+   backward pass computes the weights again. */
 #include "model/ops/attention.h"
 
 #include "model/ops/lax.h"
@@ -28,7 +29,7 @@ mr_attention_sizes_t mr__attention_sizes(const mr_eqn_t *e) {
                                 packed};
 }
 
-/* q, k, v as three values (B,T,H,D). */
+/* Sets qkv to three values (B,T,H,D). */
 static void attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) {
   const mr_aval_t *a = &e->in[0]->aval;
   for (int i = 0; i < 3; i++) {
@@ -43,7 +44,7 @@ static void attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) 
   }
 }
 
-/* q k' scale: (B,H,T,T) of f32, of f64 where q is. */
+/* q k' scale: (B,H,T,T) in f32, in f64 if q is. */
 static mr_var_t *attention_scores(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const qkv[3]) {
   mr_dot_dims_t d = {.n_batch = 2,
                      .lhs_batch = {0, 2},
@@ -80,14 +81,14 @@ static mr_err_t attention_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   if (!mr_is_float(q->dtype)) return mr_shape_fail(e, diag, "want floats");
   mr_attention_sizes_t s = mr__attention_sizes(e);
   out[0] = mr_aval_of(q->dtype, s.B, s.T, s.H, s.D);
-  /* log of the sum of exponents, for backward */
+  /* log of the sums of exponents, for the backward pass */
   out[1] = mr_aval_of(mr_sum_dtype(q->dtype), s.B, s.H, s.T);
   return MR_OK;
 }
 
 static mr_err_t attention_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
-  if (dout[1]) return mr_vjp_open(f, e, dout, din); /* through the saved sums */
+  if (dout[1]) return mr_vjp_open(f, e, dout, din); /* a cotangent of the saved sums */
   if (!dout[0]) return MR_OK;
   mr_var_t *in[6];
   int n = 0;
@@ -100,7 +101,8 @@ static mr_err_t attention_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *do
   return mr_rule_done(f);
 }
 
-/* softmax(q k' scale) v with the log of the sums of exponents beside it. */
+/* softmax(q k' scale) v, and the log of the sums of exponents.  The row's maximum is subtracted
+   first; it cancels, so it is constant to derivatives. */
 static mr_err_t attention_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *qkv[3];
   attention_operands(f, e, qkv);
@@ -125,13 +127,13 @@ static bool attention_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
                         mr_lax_attention(s->f, q, kk, mr_sample_f32(s, -1, 1, 2, 3, 2, 4), 0.5f));
 }
 
-/* Arithmetic of one product of all heads, (T,D) by (D,T). */
+/* Operations of one product (T,D) by (D,T) for all heads. */
 static double attention_product(const mr_eqn_t *e) {
   mr_attention_sizes_t s = mr__attention_sizes(e);
   return 2 * (double)(s.B * s.H) * (double)(s.T * s.T) * (double)s.D;
 }
 
-/* Scores, and their weights times v. */
+/* Two products: the scores, and the weights times v. */
 static double attention_flop(const mr_eqn_t *e) { return 2 * attention_product(e); }
 
 const mr_op_def_t mr_op_attention = {
@@ -168,7 +170,7 @@ static mr_err_t attention_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t
   return MR_OK;
 }
 
-/* (B,T,H,D) of each -> the one gradient of the packed operand. */
+/* Three gradients (B,T,H,D) -> that of the packed operand. */
 static mr_var_t *pack_gradients(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const d[3]) {
   const mr_aval_t *a = &e->in[0]->aval;
   mr_var_t *one[3];
@@ -206,7 +208,7 @@ static mr_err_t attention_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out
   return mr_rule_done(f);
 }
 
-/* out and lse are those of q, k, v: the fused kernel relies on it. */
+/* out and lse are computed from q, k, v, because the fused kernel relies on it. */
 static bool attention_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 1) return false;
   mr_var_t *in[6], *dout = mr_sample_f32(s, -1, 1, 2, 3, 2, 4);
@@ -222,7 +224,7 @@ static bool attention_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, e ? e->out[0] : NULL);
 }
 
-/* Scores again, and the cotangents of weights, v, q and k. */
+/* Five products: the scores again, and the cotangents of weights, v, q and k. */
 static double attention_vjp_flop(const mr_eqn_t *e) { return 5 * attention_product(e); }
 
 const mr_op_def_t mr_op_attention_vjp = {

@@ -1,3 +1,4 @@
+/* Batch rules: move the mapped dimensions of the operands to one place, then emit the op once. */
 #include "model/ops/batch.h"
 
 #include <string.h>
@@ -62,7 +63,7 @@ mr_var_t *mr_batch_select(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b)
   return mr_lax_select_n(f, which, a, b);
 }
 
-/* A mapped scalar (B) beside tensors: (B,1,1) spread over the shape of the result. */
+/* A mapped scalar (B) beside tensors: repeated to (B, y's dimensions). */
 static mr_var_t *spread_scalar(mr_fn_t *f, mr_var_t *v, int64_t size, const mr_aval_t *y) {
   if (!v || y->ndim == 0) return v;
   if (y->ndim == MR_MAX_NDIM) return too_deep(f);
@@ -71,7 +72,8 @@ static mr_var_t *spread_scalar(mr_fn_t *f, mr_var_t *v, int64_t size, const mr_a
   return mr_lax_broadcast_in_dim(f, v, y->ndim + 1, dim, (int[]){0});
 }
 
-/* The place all mapped operands agree on, if nothing would have to move or be repeated; else 0. */
+/* Returns the place of the mapped dimension if it is the same in all operands and nothing must be
+   moved or repeated; else 0. */
 static int common_axis(const mr_eqn_t *e, const mr_batched_t *in) {
   int axis = -1, ndim = e->out[0]->aval.ndim;
   for (int i = 0; i < e->n_in; i++) {

@@ -1,3 +1,5 @@
+/* broadcast_in_dim: repeats a value along new dimensions and those of size 1; and the values that
+   are built from it alone. */
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/rules.h"
@@ -26,8 +28,8 @@ static mr_err_t broadcast_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   return MR_OK;
 }
 
-/* A unit where the operand's sizes other than 1 are neighbours in the result: element i is the
-   operand's i / inner mod mid. */
+/* A unit if the operand's dimensions other than 1 are neighbours in the result: element i is the
+   operand's element i / inner mod mid. */
 static bool broadcast_unit(const mr_eqn_t *e, mr_unit_t *u) {
   const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;
   const mr_attr_t *at = mr_attr_get(e, "broadcast_dimensions");
@@ -44,13 +46,15 @@ static bool broadcast_unit(const mr_eqn_t *e, mr_unit_t *u) {
   return u->inner > 0;
 }
 
-/* Place in the view of what lies along dimension d of the result. */
+/* Returns the dimension of the view that is dimension d of the result. */
 static int place_in(const mr_view_t *v, int d) {
   for (int i = 0; v->transposes && i < v->ndim; i++)
     if (v->perm[i] == d) return i;
   return d;
 }
 
+/* A slice cuts the operand's own dimensions; a transposition must keep them in order, and then only
+   the places change. */
 static bool broadcast_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
   const mr_aval_t *x = &e->in[0]->aval;
   const int64_t *at = mr_attr_get(e, "broadcast_dimensions")->i;
@@ -72,6 +76,7 @@ static mr_var_t *broadcast_viewed(mr_fn_t *f, const mr_eqn_t *e, const mr_view_t
   return mr_lax_broadcast_in_dim(f, in[0], y.ndim, y.dim, at);
 }
 
+/* Sums the cotangent over the repeated dimensions. */
 static mr_err_t broadcast_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
   const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;

@@ -1,3 +1,4 @@
+/* Calls of functions: checks for their builders, and the rules that they share. */
 #include "model/ops/call.h"
 
 #include <stdarg.h>

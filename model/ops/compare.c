@@ -1,4 +1,4 @@
-/* Comparisons: bool of two numbers, constant almost everywhere. */
+/* Comparisons of two values, element by element: bool, and constant almost everywhere. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

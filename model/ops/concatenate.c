@@ -1,3 +1,4 @@
+/* Values side by side along one dimension; the transpose cuts a cotangent into slices. */
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/rules.h"

@@ -1,3 +1,4 @@
+/* Conversion between dtypes.  Between floats it is linear; to or from others it is constant. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

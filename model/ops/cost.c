@@ -1,3 +1,4 @@
+/* The cost of an equation: operations by its op's fields, bytes by its avals. */
 #include "model/ops/cost.h"
 
 #include "model/ir/op.h"
@@ -8,7 +9,8 @@ static bool cost_seen_before(const mr_eqn_t *e, int i) {
   return false;
 }
 
-/* An op that moves reads no more elements of an operand than it gives: a slice. */
+/* An op that only moves elements, such as a slice, reads at most as many of an operand as it
+   writes. */
 static double bytes_in(const mr_eqn_t *e) {
   double given = 0;
   for (int k = 0; k < e->n_out; k++) given += (double)mr_aval_elems(&e->out[k]->aval);

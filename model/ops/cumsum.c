@@ -1,3 +1,4 @@
+/* Cumulative sums along an axis, from either end. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -13,7 +14,7 @@ static mr_err_t cumsum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return mr_shape_same(e, out, diag);
 }
 
-/* The same from the other end. */
+/* The transpose is the cumulative sum from the other end. */
 static mr_err_t cumsum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   bool reverse = mr_attr_get(e, "reverse")->i[0] != 0;
   din[0] = mr_lax_cumsum(f, dout[0], (int)mr_attr_get(e, "axis")->i[0], !reverse);

@@ -1,3 +1,5 @@
+/* Products of matrices with any contracted and batch dimensions, in einsum's generality.  The
+   derivatives are products again, with a transposition where the order of dimensions differs. */
 #include <string.h>
 
 #include "model/ops/lax.h"
@@ -40,7 +42,7 @@ void mr__dot_sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
   dot_general_groups(&e->in[1]->aval, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch, b);
 }
 
-/* Different dimensions of x. */
+/* Whether these are different dimensions of x. */
 static bool within(const mr_aval_t *x, const int *contract, int n_contract, const int *batch,
                    int n_batch) {
   unsigned taken = 0;
@@ -79,8 +81,8 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* The cotangent of one side: dout times the other side over the other's free dimensions, then
-   put into the side's own order.  mine is the left operand if left. */
+/* The cotangent of one side: dout times the other side, contracted over the other's free
+   dimensions, then transposed to the side's own order.  left: mine is the left operand. */
 static mr_var_t *one_side(mr_fn_t *f, mr_var_t *dout, mr_var_t *other, const mr_side_t *mine,
                           const mr_side_t *its, bool left, mr_dtype_t dtype) {
   int nb = mine->n_batch, perm[MR_MAX_NDIM], at = 0;
@@ -93,7 +95,8 @@ static mr_var_t *one_side(mr_fn_t *f, mr_var_t *dout, mr_var_t *other, const mr_
     d.lhs_contract[i] = nb + i + (left ? mine->n_free : 0);
     d.rhs_contract[i] = its->free[i];
   }
-  /* Result: batch, mine's free, other's contracted dimensions in other's own order. */
+  /* The product has batch dimensions, mine's free ones, then the contracted ones in other's
+     order. */
   for (int i = 0; i < nb; i++) perm[mine->batch[i]] = at++;
   for (int i = 0; i < mine->n_free; i++) perm[mine->free[i]] = at++;
   bool ordered = true;
@@ -107,7 +110,7 @@ static mr_var_t *one_side(mr_fn_t *f, mr_var_t *dout, mr_var_t *other, const mr_
   return ordered ? r : mr_lax_transpose(f, r, perm);
 }
 
-/* db of a plain product x (..., k) by w (k, n): x' dout, already in w's order. */
+/* dw of a plain product x (..., k) by w (k, n): x' dout, which is in w's order. */
 static mr_var_t *weight_side(mr_fn_t *f, mr_var_t *x, mr_var_t *dout, const mr_side_t *a,
                              mr_dtype_t dtype) {
   mr_dot_dims_t d = {.n_contract = a->n_free};
@@ -131,13 +134,13 @@ static mr_err_t dot_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
   return mr_rule_done(f);
 }
 
-/* The dimension numbers of an operand whose mapped dimension stands first. */
+/* Shifts the dimension numbers of an operand by the mapped dimension in front. */
 static void shift(int *dims, int n) {
   for (int i = 0; i < n; i++) dims[i]++;
 }
 
-/* Both mapped: one batch dimension more, first in the result.  One mapped: a free dimension more,
-   whose place in the result is behind the batch dimensions (left) or the left's free ones. */
+/* Both mapped: one more batch dimension, first in the result.  One mapped: one more free dimension;
+   in the result it follows the batch dimensions (left) or the left side's free ones (right). */
 static mr_err_t dot_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                           mr_batched_t *out) {
   mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
@@ -160,7 +163,7 @@ static mr_err_t dot_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
   return mr_rule_done(f);
 }
 
-/* A transposition that puts the right side's free dimensions before the left's: the product with
+/* A transposition that puts the right side's free dimensions before the left's is the product with
    its sides exchanged. */
 static bool dot_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
   mr_side_t a, b;

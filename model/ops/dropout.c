@@ -1,3 +1,4 @@
+/* Dropout by seed and step, with one kernel that draws and applies the mask, and by key. */
 #include <string.h>
 
 #include "model/ops/lax.h"
@@ -13,7 +14,7 @@ static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   const mr_aval_t *seed = &e->in[1]->aval, *step = &e->in[2]->aval;
   if (seed->dtype != MR_U64 || step->dtype != MR_U32 || !mr_aval_same_shape(seed, step))
     return mr_shape_fail(e, diag, "want seed u64[] and step u32[]");
-  for (int i = 0; i < seed->ndim; i++) /* mapped: one draw for each leading index */
+  for (int i = 0; i < seed->ndim; i++) /* if mapped: one mask for each leading index */
     if (i >= e->in[0]->aval.ndim || seed->dim[i] != e->in[0]->aval.dim[i])
       return mr_shape_fail(e, diag, "seed's sizes are not x's first ones");
   double rate = mr_attr_get(e, "rate")->f;
@@ -21,20 +22,20 @@ static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return mr_shape_floats(e, out, diag);
 }
 
-/* With one draw for all, and something to drop from. */
+/* A unit if one seed and step serve all elements. */
 static bool dropout_unit(const mr_eqn_t *e, mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
   return mr_is_narrow(e->in[0]->aval.dtype) && !e->in[1]->aval.ndim && !e->in[2]->aval.ndim;
 }
 
-/* The mask is a function of seed, site and step: the same op on the cotangent. */
+/* The same op on the cotangent: seed, site and step give the same mask. */
 static mr_err_t dropout_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   din[0] = mr_lax_dropout(f, dout[0], (float)mr_attr_get(e, "rate")->f,
                           (uint32_t)mr_attr_get(e, "site")->i[0], e->in[1], e->in[2]);
   return mr_rule_done(f);
 }
 
-/* Examples that share seed and step share the mask: it is drawn once, on ones. */
+/* Examples that share seed and step share the mask: dropout of ones draws it once. */
 static mr_var_t *shared_mask(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in) {
   mr_var_t *ones = mr_lax_full(f, &e->in[0]->aval, 1);
   mr_eqn_t *m = mr_emit_like(f, e, (mr_var_t *[]){ones, in[1].var, in[2].var});
@@ -82,7 +83,7 @@ const mr_op_def_t mr_op_dropout = {
     .flop_each = 2,
 };
 
-/* As flax writes it, made of ops that every transform knows. */
+/* As flax writes it: primitives only. */
 mr_var_t *mr_lax_dropout_by_key(mr_fn_t *f, mr_var_t *x, float rate, mr_var_t *key) {
   if (!x || !key) return NULL;
   if (!(rate >= 0 && rate <= 1)) {

@@ -1,5 +1,5 @@
-/* A chain of elementwise ops, with sums at its end perhaps, as one loop.
-   The compiler makes it (transforms/fuse.c), after all transforms. */
+/* A chain of elementwise ops, possibly with sums at its end, as one loop.  The compiler creates it
+   (transforms/fuse.c), after all transforms. */
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -12,7 +12,8 @@ static mr_err_t fused_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
-/* Only an operand that is read where the result is written, element by element. */
+/* Only if the operand has as many elements as the result and no value of the loop has more: each
+   element is then read before the result's is written over it. */
 static bool fused_reuses(const mr_eqn_t *e, int k, int o) {
   const mr_fn_t *body = mr_attr_called(e, "jaxpr");
   int64_t n = mr_aval_elems(&e->in[k]->aval);
@@ -21,7 +22,7 @@ static bool fused_reuses(const mr_eqn_t *e, int k, int o) {
   return n == mr_aval_elems(&e->out[o]->aval);
 }
 
-/* sin(x) y + row, and the sums of its rows. */
+/* The sample: sin(x) y + row, and the sums of its rows. */
 static bool fused_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b = mr_fn_create();

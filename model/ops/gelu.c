@@ -1,4 +1,4 @@
-/* x Phi(x) by tanh or by erf, and its backward pass. */
+/* GELU: x Phi(x), with Phi by tanh or by erf, and its backward pass. */
 #include <string.h>
 
 #include "model/ops/gelu.h"
@@ -17,7 +17,7 @@ mr_gelu_t mr__gelu_kind(const mr_eqn_t *e) {
 
 static bool is_erf(const mr_eqn_t *e) { return mr__gelu_kind(e) == MR_GELU_ERF; }
 
-/* Of gelu_vjp as well. */
+/* The unit rule of gelu and gelu_vjp. */
 static bool gelu_unit(const mr_eqn_t *e, mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
   return mr_is_narrow(e->in[0]->aval.dtype);
@@ -29,7 +29,7 @@ static mr_err_t gelu_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
   return mr_rule_done(f);
 }
 
-/* x Phi(x), Phi by erf or by the tanh formula of Hendrycks and Gimpel. */
+/* Phi by erf, or by the tanh formula of Hendrycks and Gimpel. */
 static mr_err_t gelu_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *x = e->in[0], *one = mr_literal(f, x->aval.dtype, 1), *inner;
   if (is_erf(e)) {

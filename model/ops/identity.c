@@ -1,4 +1,4 @@
-/* Ops that give their operand as it is and mean something by it. */
+/* Ops that return their operand unchanged and only affect transforms or passes. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -8,7 +8,8 @@ mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x) {
 
 static bool stop_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
-  mr_var_t *x = mr_sample_f32(s, 0.6, 1.9, 2, 3); /* of what is constant, where differences agree */
+  mr_var_t *x = mr_sample_f32(s, 0.6, 1.9, 2,
+                              3); /* sign(x) is constant, so that numerical differences agree */
   return mr_sample_done(s, mr_lax_stop_gradient(s->f, mr_lax_sign(s->f, x)));
 }
 
@@ -20,7 +21,7 @@ const mr_op_def_t mr_op_stop_gradient = {
     .moves = true,
 };
 
-/* ---- optimization_barrier: the same value under a name that no pass takes for the old one: what
+/* ---- optimization_barrier: the same value in a var that passes take for another one, so that what
    is computed from it is computed again ---- */
 mr_var_t *mr_lax_optimization_barrier(mr_fn_t *f, mr_var_t *x) {
   return mr_emit1(f, &mr_op_optimization_barrier, 1, &x, 0, NULL);

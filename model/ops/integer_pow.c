@@ -1,3 +1,4 @@
+/* x^y for an integer attribute y; the exponent y - 1 of the slope stays exact. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -8,7 +9,7 @@ static mr_var_t *raised(mr_fn_t *f, mr_var_t *x, int64_t y) {
 mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y) { return raised(f, x, y); }
 
 static mr_err_t integer_pow_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  const int64_t most = (int64_t)1 << 53; /* a factor that a double holds */
+  const int64_t most = (int64_t)1 << 53; /* so that the slope's factor y is exact in a double */
   bool whole = !mr_is_float(e->in[0]->aval.dtype);
   int64_t y = mr_attr_get(e, "y")->i[0];
   MR_TRY(mr_check_numbers(e, diag));

@@ -1,3 +1,4 @@
+/* Counting along one dimension, and the identity matrix, which compares two counters. */
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/rules.h"
@@ -27,7 +28,7 @@ static bool iota_unit(const mr_eqn_t *e, mr_unit_t *u) {
   return (y->dtype == MR_F32 || y->dtype == MR_I32) && mr_aval_elems(y) > 0;
 }
 
-/* Counting begins at zero in a view too. */
+/* A slice is a counter only if it begins at zero in the counted dimension. */
 static bool iota_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
   return v->transposes || v->start[mr_attr_get(e, "dimension")->i[0]] == 0;
 }
@@ -46,7 +47,7 @@ static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_iota(s->f, k ? MR_I32 : MR_F32, 2, (int64_t[]){2, 3}, k));
 }
 
-/* No operand, so no rule is ever asked but shape and unit. */
+/* Without operands it has no tangent and is never mapped: derivatives and batch are not called. */
 const mr_op_def_t mr_op_iota = {
     MR_RULES_PRIMITIVE,    .name = "iota",     .n_in = 0,          .n_out = 1,
     .shape = iota_shape,   .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_no_batch,

@@ -1,3 +1,4 @@
+/* What ops that draw by key share: their shapes, the attribute for the layout, and samples. */
 #include "model/ops/key.h"
 
 #include "model/ops/lax.h"

@@ -1,4 +1,5 @@
-/* Rows brought to mean 0 and deviation 1, then scaled and shifted; and the backward pass. */
+/* Layer norm: rows normalized to mean 0 and deviation 1, then scaled and shifted; and its backward
+   pass, which reads mean and 1/deviation as outputs 1 and 2. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -11,7 +12,7 @@ mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *
   return e ? e->out[0] : NULL;
 }
 
-/* -> y, and for the backward pass mean and 1/deviation of each row. */
+/* Outputs: y, then mean and 1/deviation of each row for the backward pass. */
 static mr_err_t layer_norm_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
   if (x->ndim < 1) return mr_shape_fail(e, diag, "want at least one dimension");
@@ -29,7 +30,8 @@ static mr_err_t layer_norm_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *d
 
 static mr_err_t layer_norm_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                mr_var_t **din) {
-  if (dout[1] || dout[2]) return mr_vjp_open(f, e, dout, din); /* the saved statistics */
+  if (dout[1] || dout[2])
+    return mr_vjp_open(f, e, dout, din); /* a cotangent of the saved statistics */
   if (!dout[0]) return MR_OK;
   mr_var_t *in[] = {e->in[0], e->in[1], e->out[1], e->out[2], dout[0]};
   mr_eqn_t *b = mr_emit(f, &mr_op_layer_norm_vjp, 5, in, 0, NULL, 3);
@@ -37,7 +39,7 @@ static mr_err_t layer_norm_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   return mr_rule_done(f);
 }
 
-/* y = (x - mean) * (rsqrt(var + eps) * scale) + bias, in f32. */
+/* y = (x - mean) * (rsqrt(var + eps) * scale) + bias, in f32, or f64 if x is. */
 static mr_err_t layer_norm_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_dtype_t t = e->in[1]->aval.dtype;
   mr_var_t *x = mr_lax_convert(f, e->in[0], t);

@@ -1,4 +1,4 @@
-/* x w + b with the bias added inside the product. */
+/* x w + b in one op: backends add the bias inside the product. */
 #include "model/ops/lax.h"
 #include "model/ops/product.h"
 #include "model/ops/rules.h"
@@ -35,7 +35,7 @@ static mr_err_t linear_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
   mr_dot_dims_t dx = {.n_contract = 1, .lhs_contract = {n - 1}, .rhs_contract = {1 - k}};
   mr_dot_dims_t dw = {.n_contract = n - 1};
   for (int i = 0; i < n - 1; i++) rows[i] = dw.lhs_contract[i] = dw.rhs_contract[i] = i;
-  /* First, while a loop that makes dout can still take the sum along. */
+  /* db comes first, so that the loop that computes dout can still be fused with the sum. */
   if (e->n_in == 3) din[2] = mr_lax_reduce_sum(f, dout[0], n - 1, rows);
   din[0] = mr_lax_dot_general(f, dout[0], w, &dx, x->aval.dtype);
   din[1] = mr_lax_dot_general(f, k ? dout[0] : x, k ? x : dout[0], &dw, w->aval.dtype);

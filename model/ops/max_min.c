@@ -1,12 +1,12 @@
-/* The larger and the smaller of two values.  The operand that came out gets all of a cotangent;
-   operands that are equal get half each, as in jax. */
+/* The larger and the smaller of two values.  The selected operand gets the whole cotangent; equal
+   operands get half each, as in jax. */
 #include <math.h>
 
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-/* The share of each operand in a cotangent or tangent: 1, 1/2 where they are equal, and 0 for both
-   where one is NaN. */
+/* Sets the share of each operand in a cotangent or tangent: 0 or 1, 1/2 if they are equal, and 0
+   for both if one is NaN. */
 static void shares(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *share[2]) {
   mr_dtype_t t = e->out[0]->aval.dtype;
   mr_var_t *ma = mr_lax_convert(f, mr_lax_eq(f, e->in[0], e->out[0]), t);

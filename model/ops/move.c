@@ -1,3 +1,4 @@
+/* Strided copies: dimensions are merged where possible, then rows are copied in parallel. */
 #include "model/ops/move.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@ void mr__strides(const mr_aval_t *a, int64_t *stride) {
   }
 }
 
-/* Drops dimensions of size 1 and joins neighbours that are dense on both sides. */
+/* Drops dimensions of size 1 and merges neighbours that are contiguous on both sides. */
 static mr_move_t squeezed(const mr_move_t *m) {
   mr_move_t r = {.size = m->size};
   for (int i = 0; i < m->ndim; i++) {
@@ -58,7 +59,7 @@ void mr__move(const mr_move_t *whole, const void *src, void *dst) {
   }
   int last = m.ndim - 1;
   for (int i = 0; i < last; i++) rows *= m.dim[i];
-/* Below a few MB, waking threads costs more than they save. */
+/* Below 4 MiB, waking threads costs more than they save. */
 #pragma omp parallel for schedule(static) if (rows * m.dim[last] * size > (1 << 22))
   for (int64_t r = 0; r < rows; r++) {
     int64_t rest = r, from = 0, to = 0;

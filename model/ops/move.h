@@ -13,7 +13,7 @@ typedef struct mr_move {
 } mr_move_t;
 
 /* Copies the block; src and dst must not overlap.  Large blocks are copied by all OpenMP
- threads. */
+   threads. */
 void mr__move(const mr_move_t *m, const void *src, void *dst);
 /* Sets stride[a->ndim] to the row-major strides of a, in elements. */
 void mr__strides(const mr_aval_t *a, int64_t *stride);

@@ -1,3 +1,4 @@
+/* a^b of two floating-point values, element by element. */
 #include <math.h>
 
 #include "model/ops/lax.h"
@@ -7,8 +8,8 @@ mr_var_t *mr_lax_pow(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_pow, 2, (mr_var_t *[]){a, b}, 0, NULL);
 }
 
-/* d a^b = b a^(b-1) da + log(a) a^b db, where log of a base 0 is 0, as in jax: 0^b is constant in b
-   > 0. */
+/* The slope by operand i of d a^b = b a^(b-1) da + log(a) a^b db.  log(0) counts as 0, as in jax:
+   0^b is constant for b > 0. */
 static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e, int i) {
   mr_var_t *a = e->in[0], *b = e->in[1];
   if (i) {

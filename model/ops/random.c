@@ -1,11 +1,11 @@
-/* Draws by key. */
+/* Draws by key, each with the values of the jax.random function of its name. */
 #include <assert.h>
 
 #include "model/ops/key.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-/* 32 random bits an element by key, jax.random.bits's. */
+/* ---- random_bits: 32 uniform bits for each element ---- */
 mr_var_t *mr_lax_random_bits(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim) {
   mr_attr_t shape = mr_attr_ints("shape", ndim, dim);
   return mr__key_emit(f, &mr_op_random_bits, key, 1, &shape);
@@ -26,7 +26,7 @@ const mr_op_def_t mr_op_random_bits = {
     .shape = bits_shape, .sample = bits_sample, .flop_each = 75,
 };
 
-/* Draws in [minval,maxval) by key, jax.random.uniform's to the bit. */
+/* ---- random_uniform: in [minval,maxval), equal to jax's to the bit ---- */
 mr_var_t *mr_lax_random_uniform(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
                                 const int64_t *dim) {
   mr_attr_t attr[] = {mr_attr_dtype("dtype", MR_F32), mr_attr_float("maxval", hi),
@@ -51,7 +51,7 @@ const mr_op_def_t mr_op_random_uniform = {
     .flop_each = 80,
 };
 
-/* Standard normal draws by key, after jax.random.normal. */
+/* ---- random_normal: standard normals ---- */
 mr_var_t *mr_lax_random_normal(mr_fn_t *f, mr_var_t *key, int ndim, const int64_t *dim) {
   mr_attr_t attr[] = {mr_attr_dtype("dtype", MR_F32), mr_attr_ints("shape", ndim, dim)};
   return mr__key_emit(f, &mr_op_random_normal, key, 2, attr);
@@ -69,7 +69,7 @@ const mr_op_def_t mr_op_random_normal = {
     .flop_each = 110,
 };
 
-/* Standard normals cut to (lower,upper) by key, after jax.random.truncated_normal. */
+/* ---- random_truncated_normal: standard normals within (lower,upper) ---- */
 mr_var_t *mr_lax_random_truncated_normal(mr_fn_t *f, mr_var_t *key, float lo, float hi, int ndim,
                                          const int64_t *dim) {
   mr_attr_t attr[] = {mr_attr_dtype("dtype", MR_F32), mr_attr_float("lower", lo),
@@ -95,7 +95,7 @@ const mr_op_def_t mr_op_random_truncated_normal = {
     .flop_each = 120,
 };
 
-/* Integers of [minval,maxval) by key, jax.random.randint's; minval where that is empty. */
+/* ---- random_randint: integers in [minval,maxval); minval if that is empty ---- */
 mr_var_t *mr_lax_random_randint(mr_fn_t *f, mr_var_t *key, int32_t lo, int32_t hi, int ndim,
                                 const int64_t *dim) {
   mr_attr_t attr[] = {mr_attr_int("maxval", hi), mr_attr_int("minval", lo),
@@ -118,7 +118,7 @@ const mr_op_def_t mr_op_random_randint = {
     .shape = randint_shape, .sample = randint_sample, .flop_each = 155,
 };
 
-/* The numbers 0..n-1 in a random order by key, jax.random.permutation's. */
+/* ---- random_permutation: the numbers 0..n-1 in random order ---- */
 mr_var_t *mr_lax_random_permutation(mr_fn_t *f, mr_var_t *key, int64_t n) {
   mr_attr_t shape = mr_attr_ints("shape", 1, &n);
   return mr__key_emit(f, &mr_op_random_permutation, key, 1, &shape);

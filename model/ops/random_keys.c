@@ -1,9 +1,9 @@
-/* New keys of old ones. */
+/* New keys from old ones, equal to those of jax.random. */
 #include "model/ops/key.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-/* As many new keys of one, jax.random.split's. */
+/* ---- random_split: n new keys from one ---- */
 mr_var_t *mr_lax_random_split(mr_fn_t *f, mr_var_t *key, int64_t n) {
   mr_attr_t shape = mr_attr_ints("shape", 1, &n);
   return mr__key_emit(f, &mr_op_random_split, key, 1, &shape);
@@ -24,7 +24,7 @@ const mr_op_def_t mr_op_random_split = {
     .shape = split_shape, .sample = split_sample, .flop_each = 75,
 };
 
-/* A new key of a key and a number, jax.random.fold_in's. */
+/* ---- random_fold_in: a new key from a key and a number ---- */
 mr_var_t *mr_lax_random_fold_in(mr_fn_t *f, mr_var_t *key, mr_var_t *data) {
   return mr_emit1(f, &mr_op_random_fold_in, 2, (mr_var_t *[]){key, data}, 0, NULL);
 }

@@ -1,4 +1,5 @@
-/* Sums over axes, and what they share with reduce_max. */
+/* Sums over axes, and what they share with reduce_max: shape, broadcast of a cotangent, unit rule
+   and the axes of a mapped reduction. */
 #include "model/ops/reduce.h"
 
 #include "model/ops/lax.h"

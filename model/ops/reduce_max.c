@@ -1,3 +1,4 @@
+/* Maxima over axes. */
 #include <math.h>
 
 #include "model/ops/lax.h"
@@ -8,7 +9,7 @@ mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
   return mr_emit1(f, &mr_op_reduce_max, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("axes", n, axes)});
 }
 
-/* Equal maxima share the cotangent, as in jax. */
+/* Equal maxima share the cotangent equally, as in jax. */
 static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                mr_var_t **din) {
   const mr_attr_t *axes = mr_attr_get(e, "axes");
@@ -22,7 +23,7 @@ static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   return mr_rule_done(f);
 }
 
-/* Equal maxima share the tangent. */
+/* The tangent is the mean of those of equal maxima. */
 static mr_err_t reduce_max_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
                                mr_var_t **dout) {
   const mr_attr_t *axes = mr_attr_get(e, "axes");

@@ -1,4 +1,4 @@
-/* The same elements in the same order under other dimensions. */
+/* The same elements in the same row-major order with other dimensions; no bytes move. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -32,7 +32,7 @@ static mr_err_t reshape_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t 
   return mr_rule_done(f);
 }
 
-/* One that changes nothing. */
+/* Only a reshape to the same shape, which is its operand. */
 static bool reshape_view(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {
   in[0] = *v;
   return mr_aval_equal(&e->in[0]->aval, &e->out[0]->aval);

@@ -1,3 +1,4 @@
+/* Reversal along dimensions; it is its own transpose. */
 #include <string.h>
 
 #include "model/ops/lax.h"

@@ -1,3 +1,4 @@
+/* Rules that ops share, and those that refuse by name. */
 #include "model/ops/rules.h"
 
 #include "model/ops/lax.h"
@@ -27,7 +28,8 @@ mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag) {
   return e->in[0]->aval.dtype == MR_BOOL ? mr_shape_fail(e, diag, "want numbers") : MR_OK;
 }
 
-/* Elementwise ops that are made of floats take no others. */
+/* An elementwise op refuses integers without an integer function, and bool unless it takes
+   bools. */
 static mr_err_t check_dtype(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_pointwise_t *at = &e->op->at;
   mr_dtype_t t = e->in[0]->aval.dtype;
@@ -48,7 +50,7 @@ mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr_shape_same(e, out, diag);
 }
 
-/* With preferred_element_type, f32, bf16 stands beside f32 (mr_fold_convert writes it). */
+/* With attribute preferred_element_type, bf16 may be beside f32 (mr_fold_convert sets it). */
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *a = &e->in[0]->aval, *b = &e->in[1]->aval;
   const mr_attr_t *asked = e->op->mixes ? mr_attr_find(e, "preferred_element_type") : NULL;

@@ -1,3 +1,4 @@
+/* Sample inputs, and the samples of elementwise ops. */
 #include "model/ops/sample.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* which ? b : a, as jax.lax.select_n of two cases. */
+/* which ? b : a, element by element: jax.lax.select_n with two cases. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -30,7 +30,8 @@ static mr_err_t select_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, 
   return mr_rule_done(f);
 }
 
-/* Scalar cases become tensors when they are mapped; a bool that was a scalar must follow. */
+/* Mapped scalar cases become tensors (B); a mapped scalar `which` must then be repeated to the
+   cases' shape. */
 static mr_err_t select_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                              mr_batched_t *out) {
   int64_t size = mr_batch_size(3, in);

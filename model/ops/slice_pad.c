@@ -1,4 +1,5 @@
-/* A block of a value, and a value as a block among zeros: each is the other's transpose. */
+/* slice cuts a block out of a value, pad puts zeros around a value: each is the other's
+   transpose. */
 #include <string.h>
 
 #include "model/ops/lax.h"

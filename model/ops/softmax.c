@@ -1,4 +1,4 @@
-/* Softmax over the last dimension, in f32. */
+/* Softmax over the last dimension; kernels compute bf16 and f32 in f32. */
 #include <math.h>
 
 #include "model/ops/lax.h"
@@ -27,6 +27,7 @@ static mr_err_t softmax_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout
   return mr_rule_done(f);
 }
 
+/* The row's maximum is subtracted first; it cancels, so it is constant to derivatives. */
 static mr_err_t softmax_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *x = e->in[0];
   const mr_aval_t *a = &x->aval;

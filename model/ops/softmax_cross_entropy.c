@@ -9,7 +9,7 @@ mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *l
                   (mr_attr_t[]){mr_attr_float("smoothing", smoothing)});
 }
 
-/* The smoothed one-hot rows (B,C) of e's labels. */
+/* Returns the smoothed one-hot rows (B,C) of e's labels. */
 static mr_var_t *xent_target(mr_fn_t *f, const mr_eqn_t *e) {
   const mr_aval_t *a = &e->in[0]->aval;
   double smoothing = mr_attr_get(e, "smoothing")->f;
@@ -20,7 +20,7 @@ static mr_var_t *xent_target(mr_fn_t *f, const mr_eqn_t *e) {
   return mr_lax_add(f, one, rest);
 }
 
-/* v (B,...) with zeros in the rows whose label is MR_LABEL_NONE. */
+/* Returns v (B,...) with zeros in the rows of label MR_LABEL_NONE. */
 static mr_var_t *xent_counted(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
   if (!v) return NULL;
   mr_var_t *none = mr_lax_eq(f, e->in[1], mr_literal(f, MR_I32, MR_LABEL_NONE));
@@ -46,7 +46,7 @@ static mr_err_t xent_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
   return mr_rule_done(f);
 }
 
-/* The tangent is the gradient of each row times the row's tangent. */
+/* The tangent of a loss is the dot product of its row's gradient and tangent. */
 static mr_err_t xent_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   if (!din[0]) return MR_OK;
   mr_var_t *one = mr_lax_full(f, &e->out[0]->aval, 1);

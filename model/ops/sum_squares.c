@@ -1,3 +1,4 @@
+/* The sum of the squares of all elements of several tensors: a gradient's squared norm. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -12,7 +13,8 @@ static mr_var_t *sum_squares_written_out(mr_fn_t *f, int n, mr_var_t *const *x) 
   return sum;
 }
 
-/* The kernel takes f32: bf16 is widened, and with f64 among them all are. */
+/* The kernel takes f32: bf16 is converted to it.  If one is f64, all are converted to f64 and
+   summed by primitives. */
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x) {
   bool wide = false, plain = true;
   for (int i = 0; i < n; i++) {

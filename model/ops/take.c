@@ -1,6 +1,6 @@
-/* Rows by index, and the transpose, which adds rows to those they were taken from.  Both may carry
-   leading mapped dimensions: attribute `batch` says how many of x's and the index's first
-   dimensions go together. */
+/* Rows by index, and the transpose, which adds rows to those that they were taken from.  Both may
+   have leading mapped dimensions: the first `batch` (an attribute) dimensions of x and index pair
+   up. */
 #include "model/ops/take.h"
 
 #include "model/ops/lax.h"
@@ -22,7 +22,7 @@ static mr_var_t *take_emit(mr_fn_t *f, mr_var_t *x, mr_var_t *index, int batch) 
   return mr_emit1(f, &mr_op_take, 2, (mr_var_t *[]){x, index}, 1, &attr);
 }
 
-/* The scatter of dy into zeros of x's shape. */
+/* Returns dy's rows added into zeros of x's shape; NULL on failure. */
 static mr_var_t *take_back(mr_fn_t *f, mr_var_t *dy, mr_var_t *index, const mr_aval_t *x,
                            int batch) {
   mr_attr_t attr[] = {mr_attr_int("batch", batch), mr_attr_int("rows", x->dim[batch])};
@@ -81,7 +81,7 @@ const mr_op_def_t mr_op_take = {
     .sample = take_sample, .amp = MR_AMP_FOLLOW, .moves = true,
 };
 
-/* ---- take_vjp: dy, index -> dy's rows added to the rows they come from, in zeros like x ---- */
+/* ---- take_vjp: dy, index -> zeros like x, with dy's rows added by index ---- */
 
 static mr_err_t take_vjp_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *dy = &e->in[0]->aval, *index = &e->in[1]->aval;

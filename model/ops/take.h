@@ -5,7 +5,7 @@
 #include "model/ir/fn.h"
 
 /* Products of sizes: x (batch..., n, row...), index (batch..., at...), y (batch..., at...,
- row...). */
+   row...). */
 typedef struct mr_take_sizes {
   int64_t batch, n, at, row;
 } mr_take_sizes_t;

@@ -1,3 +1,4 @@
+/* Permutation of dimensions; the transpose is the inverse permutation. */
 #include "model/ops/lax.h"
 #include "model/ops/move.h"
 #include "model/ops/rules.h"

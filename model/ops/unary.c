@@ -1,4 +1,5 @@
-/* Functions of one value, element by element; each is followed by its slope. */
+/* Functions of one value, element by element, each with its vjp rule.  Slopes are computed from the
+   result where that is cheaper. */
 #include <math.h>
 
 #include "base/erf.h"
@@ -125,7 +126,7 @@ const mr_op_def_t mr_op_rsqrt = {
 mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_tanh, 1, &x, 0, NULL); }
 
 static mr_err_t tanh_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  /* dx = g (1 - y) (1 + y): near 1, 1 - y y would lose its digits. */
+  /* dx = g (1 - y) (1 + y): 1 - y y would lose its digits near |y| = 1. */
   mr_var_t *y = e->out[0], *one = mr_literal(f, y->aval.dtype, 1);
   mr_var_t *h = mr_lax_mul(f, dout[0], mr_lax_sub(f, one, y));
   din[0] = mr_lax_add_any(f, h, mr_lax_mul(f, h, y));
@@ -256,7 +257,7 @@ const mr_op_def_t mr_op_abs = {
 
 mr_var_t *mr_lax_sign(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sign, 1, &x, 0, NULL); }
 
-/* -1, 0 or 1; a NaN and a zero stay what they are. */
+/* -1, 0 or 1; NaN and a zero's sign stay. */
 static float sign_f1(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x; }
 static double sign_d1(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
 static int64_t sign_i1(int64_t x) { return (x > 0) - (x < 0); }

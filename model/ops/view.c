@@ -1,3 +1,4 @@
+/* View rules that ops share. */
 #include "model/ops/view.h"
 
 bool mr_view_each(const mr_eqn_t *e, const mr_view_t *v, mr_view_t *in) {

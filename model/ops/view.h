@@ -1,5 +1,5 @@
 /* View rules that several ops share (mr_op_def.view; mr_view_rule in op.h says what they
- return). */
+   return). */
 #ifndef MR_MODEL_OPS_VIEW_H
 #define MR_MODEL_OPS_VIEW_H
 

@@ -35,7 +35,7 @@ static void linearize_mark(cut_t *c) {
 }
 
 /* Appends to g the equations that depend on a tangent, or those that do not; map holds g's
- inputs. */
+   inputs. */
 static void copy_part(const cut_t *c, mr_fn_t *g, bool moving, mr_var_t **map) {
   for (int i = 0; i < c->j->n_eqn && g->diag.code >= 0; i++) {
     const mr_eqn_t *e = c->j->eqn[i];
