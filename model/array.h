@@ -16,13 +16,13 @@ typedef struct mr_array mr_array_t;
 
 struct mr_backend; /* exec/backend.h: what computes, and whose memory holds bytes */
 
-/* Both return a new array that the caller drops, or NULL with MR_ERR_NOMEM in diag, which names the
-   aval.  They copy data, dense and of aval's bytes in the host's memory, before they return. */
-/* On device; NULL: the default device. */
+/* Both return a new array that the caller drops, or NULL with MR_ERR_NOMEM in diag, which names
+   the aval.  They copy data, dense and of aval's bytes in the host's memory, before they return.
+   on: to a device, NULL for the default; of: to the default device. */
 mr_array_t *mr_array_on(const struct mr_backend *device, mr_aval_t aval, const void *data,
                         mr_diag_t *diag);
-/* On the default device.  The caller drops it; NULL without memory. */
 mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag);
+
 /* Wraps data without a copy. data must lie in device's memory (NULL: the default device) and have
    the backend's alignment.  It must stay valid until release(arg), which is called once, by the
    thread that drops the last reference to the bytes: the array, or a run in flight that uses it.

@@ -1,5 +1,5 @@
-/* A call whose inner values are not kept for the backward pass but computed again there, except
-   those it gives out beside its results (the last n_saved outputs).
+/* The op checkpoint: a call whose inner values the backward pass recomputes instead of keeping
+   them, except those that are further results of the call (the last n_saved outputs).
 
    After jax.checkpoint; Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). */
 #include "model/control/control.h"
@@ -30,7 +30,7 @@ mr_err_t mr_lax_checkpoint(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_
   return MR_OK;
 }
 
-/* Attributes may come from a text: the count is checked. */
+/* Checks the count, as attributes may come from a parsed text. */
 static mr_err_t checkpoint_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   int64_t saved = mr_attr_get(e, "saved")->i[0];
   if (saved < 0 || saved > e->n_out)
@@ -43,7 +43,8 @@ static mr_err_t checkpoint_checkpoint_open(mr_fn_t *f, const mr_eqn_t *e, mr_var
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
-/* Equations from `from` on, and cotangents, read what was saved instead of what was made again. */
+/* Lets equations from `from` on, and the cotangents d[n], read the saved value instead of the
+   recomputed one. */
 static void use_saved(mr_fn_t *f, int from, const mr_var_t *again, mr_var_t *saved, int n,
                       mr_var_t **d) {
   for (int i = from; i < f->n_eqn; i++)
@@ -83,7 +84,8 @@ static mr_err_t checkpoint_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
   return mr_rule_done(f);
 }
 
-/* The jvp of the body, which gives out the same saved values: y, dy and their tangents, saved. */
+/* *out: the jvp of the body with the same saved values; it gives (y, dy, tangents of saved,
+   saved). */
 static mr_err_t checkpoint_tangent_body(const mr_eqn_t *e, int n, const int *wrt, mr_fn_t **out,
                                         mr_diag_t *diag) {
   mr_fn_t *j;
@@ -142,7 +144,7 @@ static mr_err_t checkpoint_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched
   return err;
 }
 
-/* sin(x)^2 y, without and with sin(x) saved. */
+/* Samples: sin(x)^2 y, without and with sin(x) saved. */
 static bool checkpoint_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 1) return false;
   mr_fn_t *b = mr_fn_create();
@@ -177,7 +179,7 @@ bool mr_save_nothing(const mr_eqn_t *e) { return false; }
 bool mr_save_dots(const mr_eqn_t *e) { return e->op->product; }
 bool mr_save_everything(const mr_eqn_t *e) { return true; }
 
-/* f with the results that the policy keeps as further outputs; their number in *n_saved. */
+/* f with the values that the policy saves as further outputs; *n_saved is their number. */
 static mr_fn_t *with_saved(const mr_fn_t *f, mr_policy_fn *policy, int *n_saved, mr_diag_t *diag) {
   mr_fn_t *b = mr_fn_copy(f, diag);
   if (!b) return NULL;

@@ -1,5 +1,6 @@
-/* Ops that speak over a named axis: the examples that an enclosing vmap maps, or the devices of
-   mr_pmap. */
+/* Ops that communicate over a named axis: the examples of an enclosing vmap, or the devices of
+   mr_pmap.  vmap of the axis turns them into sums, broadcasts and counters; pmap keeps them, and
+   the backend computes them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,8 @@
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
-/* Ends a sample with body, (x f32[2]) -> (y), mapped over an axis "i" of 3 and inlined: such an op
-   cannot stand alone.  Destroys body. */
+/* Ends a sample: maps body, (x f32[2]) -> (y), over an axis "i" of 3 and inlines it, as such an
+   op needs an axis.  Destroys body. */
 static bool axis_sample(mr_sample_t *s, mr_fn_t *body, mr_var_t *y) {
   mr_fn_t *m = NULL;
   mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 2), *out = NULL;
@@ -38,7 +39,7 @@ mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
   return mr_lax_div(f, mr_lax_psum(f, x, axis_name), n);
 }
 
-/* The transpose of a sum that all examples get is the sum of what they send back. */
+/* The transpose of a sum that all examples receive is the sum of their cotangents. */
 static mr_err_t psum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   din[0] = mr_lax_psum(f, dout[0], mr_attr_get(e, "axis_name")->text);
   return mr_rule_done(f);
@@ -116,7 +117,7 @@ static mr_err_t gather_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* Each example gets the sum of what all examples send to its own place. */
+/* Each example receives the sum over all examples of the cotangents for its own place. */
 static mr_err_t gather_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   const char *axis = mr_attr_get(e, "axis_name")->text;
   const mr_aval_t *y = &e->out[0]->aval;
@@ -131,7 +132,7 @@ static mr_err_t gather_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
 static mr_err_t gather_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                              mr_batched_t *out) {
   int64_t size = mr_attr_get(e, "axis_size")->i[0];
-  if (!mr_axis_bound(f, e)) { /* another axis is mapped: it goes behind the gathered one */
+  if (!mr_axis_bound(f, e)) { /* another axis is mapped: it follows the gathered one */
     mr_var_t *x = mr_batch_front(f, &in[0], 1);
     mr_eqn_t *b = mr_emit_like(f, e, &x);
     out[0] = (mr_batched_t){b ? b->out[0] : NULL, 1};
@@ -144,7 +145,7 @@ static mr_err_t gather_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *
   return mr_rule_done(f);
 }
 
-/* x + sum of sin over what is gathered, weighted by its place */
+/* x times the sum of sin(gathered), weighted by place */
 static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b = mr_fn_create();

@@ -1,5 +1,5 @@
-/* One of several functions, chosen by an index: only that one runs.  Where the index itself is
-   mapped all run, and their results are selected.  After jax.lax.cond and switch. */
+/* The op cond: runs one of several functions, chosen by an index.  If vmap maps the index itself,
+   all of them run and their results are selected.  After jax.lax.cond and switch. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,7 +79,7 @@ static mr_err_t cond_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Emits cond over own[n], which are destroyed whether it succeeds or not. */
+/* Emits cond over own[n], or fails as why did.  Destroys own[n] in both cases. */
 static mr_err_t emit_own(mr_fn_t *f, mr_var_t *index, int n, mr_fn_t **own, mr_var_t *const *in,
                          const mr_diag_t *why, mr_eqn_t **e) {
   mr_err_t err = why->code < 0
@@ -91,7 +91,7 @@ static mr_err_t emit_own(mr_fn_t *f, mr_var_t *index, int n, mr_fn_t **own, mr_v
 
 /* ---- forward mode: a second cond that gives the tangents ---- */
 
-/* (operands, tangents of wrt) -> (tangents of the results that move in some branch) */
+/* *out: (operands, tangents of wrt) -> (tangents of the results that have one in some branch). */
 static mr_err_t tangent_branch(const mr_fn_t *b, int n, const int *wrt, const bool *moves,
                                mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *j;
@@ -135,7 +135,7 @@ static mr_err_t cond_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr
 
 /* ---- vmap ---- */
 
-/* Which examples (B) take branch j of n by index i32[B]; NULL: all. */
+/* bool (B): whether an example takes branch j of n by index i32[B]; NULL: all do. */
 static mr_var_t *takes_branch(mr_fn_t *f, mr_var_t *index, int j, int n) {
   mr_var_t *at = mr_literal(f, MR_I32, j);
   if (n == 1) return NULL;
@@ -144,8 +144,9 @@ static mr_var_t *takes_branch(mr_fn_t *f, mr_var_t *index, int j, int n) {
                       : mr_lax_eq(f, index, at);
 }
 
-/* Operands of floats are constants to the examples that take another branch: its slope may be
-   infinite for them, and no cotangent of 0 would stay 0 on its way through.  As in jax. */
+/* Makes an operand of floats a constant for the examples that take another branch.  The branch's
+   slope may be infinite for them, and 0 times infinity would turn their cotangents of 0 into NaN.
+   As in jax. */
 static mr_batched_t cond_taken(mr_fn_t *f, const mr_batched_t *x, mr_var_t *which, int64_t size) {
   if (!which || !mr_is_float(x->var->aval.dtype)) return *x;
   mr_var_t *v = mr_batch_front(f, x, size);
@@ -189,7 +190,7 @@ static mr_err_t cond_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
     mapped[i - 1] = in[i].axis >= 0;
     v[i - 1] = mapped[i - 1] ? mr_batch_front(f, &in[i], size) : in[i].var;
   }
-  /* Twice: a result that is mapped in one branch must be in all. */
+  /* Twice, as a result that is mapped in one branch must be mapped in all. */
   for (int j = 0; j < 2 * n && f->diag.code >= 0; j++) {
     mr_fn_destroy(own[j % n]);
     own[j % n] = NULL;
@@ -201,7 +202,7 @@ static mr_err_t cond_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
   return err;
 }
 
-/* Of three: x sin(y), x alone, and constants beside y^2. */
+/* A sample of three branches: (x sin(y), -x), (x, -x), and (2, y^2). */
 static bool cond_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b[3];

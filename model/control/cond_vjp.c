@@ -1,8 +1,9 @@
-/* Reverse mode of cond: a second cond, of the branches' ways back.  What the way back of a branch
-   reads of its way forth becomes a further result of the first cond, but for operands, which are
-   read again, and values made of constants alone, which are computed again.  The branches share
-   places for such values: of each shape and dtype as many as the branch that keeps most of them;
-   places that a branch does not use are zeros.  After jax.lax.cond. */
+/* Reverse mode of cond: a second cond, whose branches are the backward parts.  The values of the
+   forward part that a backward part reads become further results of the first cond, except
+   operands, which are read again, and values of constants alone, which are recomputed.  The
+   branches share the places for such values: for each aval there are as many places as the branch
+   with most of them needs, and a branch fills places it does not use with zeros.  After
+   jax.lax.cond. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,18 +15,18 @@
 #include "model/transforms/transforms.h"
 
 typedef struct branch {
-  mr_fn_t *j;               /* the branch and its way back */
-  int n_forth;              /* equations of the branch in j */
-  mr_var_t **y, **ct, **dx; /* results; cotangents that enter and leave, NULL where zero */
-  bool *forth, *varies;     /* by var: belongs to the branch; and depends on an operand */
-  bool *live;               /* by var: the way back needs it */
-  mr_var_t **kept;          /* [places of all] what lies in each place, NULL: nothing of this one */
+  mr_fn_t *j;               /* the branch, forward and backward */
+  int n_forth;              /* the number of forward equations in j */
+  mr_var_t **y, **ct, **dx; /* results; cotangents of results and operands, NULL if zero */
+  bool *forth, *varies;     /* by var: in the forward part; and depends on an operand */
+  bool *live;               /* by var: the backward part needs it */
+  mr_var_t **kept; /* [n_place] the value in each place; NULL: this branch does not use it */
 } branch_t;
 
 typedef struct reverse {
   const mr_eqn_t *e;
   int n, n_in, n_out; /* branches; operands and results of each */
-  bool *in, *out;     /* operands and results of a branch through which cotangents go */
+  bool *in, *out;     /* the operands and results of a branch that have cotangents */
   branch_t *branch;
   mr_aval_t *place; /* [n_place] */
   int n_place, cap;
@@ -54,7 +55,7 @@ static mr_err_t cond_vjp_differentiate(const reverse_t *r, branch_t *b, const mr
 
 /* ---- what is kept ---- */
 
-/* The first place of v's aval that this branch has not taken; a new one if there is none. */
+/* Puts v into the first place of its aval that this branch has not used, or into a new one. */
 static void take_place(reverse_t *r, branch_t *b, mr_var_t *v) {
   int i = 0;
   while (i < r->n_place && (b->kept[i] || !mr_aval_equal(&r->place[i], &v->aval))) i++;
@@ -97,7 +98,7 @@ static void cond_vjp_find_kept(reverse_t *r, branch_t *b) {
 
 /* ---- the two functions of a branch ---- */
 
-/* (operands) -> (results, places) */
+/* *out: the forward part, (operands) -> (results, places). */
 static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
                           mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
@@ -113,7 +114,7 @@ static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map,
   return mr__finish(g, n, all, out, diag);
 }
 
-/* Whether equation i of j is part of the way back. */
+/* Whether equation i of j belongs to the backward part. */
 static bool cond_vjp_goes_back(const branch_t *b, int i) {
   const mr_eqn_t *e = b->j->eqn[i];
   for (int k = 0; k < e->n_out; k++)
@@ -121,7 +122,8 @@ static bool cond_vjp_goes_back(const branch_t *b, int i) {
   return false;
 }
 
-/* (operands, places, cotangents) -> (cotangents of the operands that want one) */
+/* *out: the backward part, (operands, places, cotangents) -> (cotangents of the operands in
+   r->in). */
 static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
                          mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
@@ -144,7 +146,7 @@ static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, 
   return mr__finish(g, n, all, out, diag);
 }
 
-/* ---- all of them ---- */
+/* ---- all branches ---- */
 
 static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_var_t *const *dout,
                       mr_diag_t *why) {
@@ -156,8 +158,8 @@ static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_va
       return mr_fail(why, b->j->diag.code, "%s", b->j->diag.text);
     r->cap += b->j->n_var;
   }
-  /* An operand that no branch gives a cotangent has none; zeros would become NaN where its own
-     slope is infinite. */
+  /* An operand to which no branch gives a cotangent gets none: a cotangent of zeros would become
+     NaN if the operand's own slope is infinite. */
   for (int i = 0; i < r->n_in; i++) {
     bool any = false;
     for (int j = 0; j < r->n; j++) any |= r->branch[j].dx[i] != NULL;
@@ -189,7 +191,7 @@ static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forth, mr_fn_t **back, 
   return err;
 }
 
-/* The first cond gives the kept values too; the second takes them. */
+/* Widens the first cond by the kept values, and appends the second one, which takes them. */
 static mr_err_t cond_vjp_run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forth, mr_fn_t **back,
                                   mr_var_t *const *dout, mr_var_t **din) {
   mr_eqn_t *own = r->e->out[0]->def, *c;

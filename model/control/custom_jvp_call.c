@@ -1,5 +1,6 @@
-/* A function whose jvp rule its author has written.  One that was read from a jaxpr of jax, which
-   does not show the rule, has no attribute jvp_jaxpr: it runs, and has no derivatives. */
+/* The op custom_jvp_call: a function with a jvp rule that its author has written.  A jaxpr
+   printed by jax does not show the rule; such a call has no attribute jvp_jaxpr, and runs but has
+   no derivatives. */
 #include "model/control/control.h"
 #include "model/control/mapped.h"
 #include "model/ops/call.h"
@@ -47,7 +48,8 @@ static mr_err_t custom_jvp_call_custom_open(mr_fn_t *f, const mr_eqn_t *e, mr_va
   return mr__call_inline(f, e, "call_jaxpr", out);
 }
 
-/* The rule on e's operands and tangents d (zeros for NULL); dy[n_out]: the tangents it gives. */
+/* Inlines the rule on e's operands and tangents d (zeros for NULL); dy[n_out] receives the
+   tangents of the results. */
 static mr_err_t apply_rule(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **d, mr_var_t **dy) {
   if (!mr_attr_find(e, "jvp_jaxpr"))
     return mr_fail(&f->diag, MR_ERR_NORULE,
@@ -72,7 +74,8 @@ static mr_err_t custom_jvp_call_custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var
   return apply_rule(f, e, d, dout);
 }
 
-/* The rule is linear in the tangents, so that its transpose is the same at any: at zero. */
+/* The transpose of the rule.  The rule is linear in the tangents, so its transpose does not
+   depend on them: it is taken at zero. */
 static mr_err_t custom_jvp_call_custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                            mr_var_t **din) {
   mr_var_t **d = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
@@ -107,7 +110,7 @@ static mr_err_t custom_jvp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, cons
   return err;
 }
 
-/* log(1 + exp(x)) y, whose rule knows that the slope is the logistic function. */
+/* A sample: log(1 + exp(x)) y, whose rule uses the logistic function as its slope. */
 static bool custom_jvp_call_custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b = mr_fn_create(), *r = mr_fn_create();

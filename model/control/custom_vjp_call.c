@@ -1,9 +1,11 @@
-/* A function whose vjp rule its author has written: fwd keeps residuals, bwd turns them and the
-   cotangents of the results into those of the operands.
+/* The op custom_vjp_call: a function with a vjp rule that its author has written.  fwd gives the
+   results and residuals; bwd computes the cotangents of the operands from the residuals and the
+   cotangents of the results.
 
-   Reverse mode makes the call one of fwd, with the residuals as further results; from then on it is
-   differentiated as what fwd is made of, in either mode.  So second derivatives go through the
-   rule, as in jax, and the function itself is never differentiated: forward mode refuses it. */
+   Reverse mode turns the call into a call of fwd, with the residuals as further results ("spends"
+   it); from then on both modes differentiate the equations of fwd.  So second derivatives go
+   through the rule, as in jax, and the function itself is never differentiated: forward mode
+   refuses it. */
 #include "model/control/control.h"
 #include "model/control/mapped.h"
 #include "model/ops/call.h"
@@ -32,7 +34,7 @@ mr_err_t mr_lax_custom_vjp(mr_fn_t *f, const mr_fn_t *body, const mr_fn_t *fwd, 
 
 static bool custom_spent(const mr_eqn_t *e) { return mr_attr_find(e, "residuals") != NULL; }
 
-/* How many of e's results are those of its function; residuals come behind them. */
+/* The number of e's results that are results of the function; residuals follow them. */
 static int own_results(const mr_eqn_t *e) {
   return custom_spent(e) ? e->n_out - (int)mr_attr_get(e, "residuals")->i[0] : e->n_out;
 }
@@ -76,7 +78,7 @@ static mr_err_t custom_vjp_call_custom_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var
                  e->scope, *e->scope ? ": " : "");
 }
 
-/* fwd in place of the function, as the same equation, with the residuals as results. */
+/* Replaces the function by fwd, in the same equation, with the residuals as further results. */
 static mr_err_t custom_spend(mr_fn_t *f, mr_eqn_t *e) {
   if (custom_spent(e)) return MR_OK;
   const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr");
@@ -88,7 +90,7 @@ static mr_err_t custom_spend(mr_fn_t *f, mr_eqn_t *e) {
   return MR_OK;
 }
 
-/* bwd on the residuals of e and the cotangents of its results. */
+/* Inlines bwd on the residuals of e and the cotangents of its results. */
 static mr_err_t apply_bwd(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   const mr_fn_t *bwd = mr_attr_called(e, "bwd_jaxpr");
   int n_out = own_results(e), kept = e->n_out - n_out;
@@ -102,7 +104,7 @@ static mr_err_t apply_bwd(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, 
   return mr_rule_done(f);
 }
 
-/* What comes to the residuals of e goes through fwd, of which they are results. */
+/* Propagates the cotangents of e's residuals through fwd, whose results they are. */
 static mr_err_t through_fwd(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   int n_out = own_results(e);
   mr_var_t **d = mr_mem_copy(&f->mem, dout, (size_t)e->n_out, sizeof(mr_var_t *));
@@ -119,7 +121,7 @@ static bool has_any(int n, mr_var_t *const *v) {
   return false;
 }
 
-/* Cotangents of what was residual already come where a graph is swept twice. */
+/* Residuals have cotangents when a graph is differentiated a second time. */
 static mr_err_t custom_vjp_call_custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                            mr_var_t **din) {
   int more = custom_spent(e) ? e->n_out - own_results(e) : 0;
@@ -129,7 +131,7 @@ static mr_err_t custom_vjp_call_custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var
   return more && has_any(more, dout + n_out) ? through_fwd(f, e, dout, din) : MR_OK;
 }
 
-/* bwd on all examples; the cotangent of an operand that they share is the sum of theirs. */
+/* *out: bwd on all examples; the cotangent of an operand that is not mapped is their sum. */
 static mr_err_t map_bwd(const mr_eqn_t *e, int64_t size, const int *axes, mr_fn_t **out,
                         mr_diag_t *diag) {
   mr_fn_t *m, *g;
@@ -168,7 +170,7 @@ static mr_err_t custom_vjp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, cons
   return err;
 }
 
-/* sin(x) y with its gradient written out. */
+/* A sample: sin(x) y with its gradient. */
 static bool custom_vjp_call_custom_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *body = mr_fn_create(), *fwd = mr_fn_create(), *bwd = mr_fn_create();

@@ -1,5 +1,5 @@
-/* A function called by name: what jax's jit leaves in a jaxpr.  Every rule goes through its body,
-   and the compiler writes the body in its place. */
+/* The op jit: a function called by name, as jax's jit appears in a jaxpr.  Every rule opens its
+   body, and the compiler replaces the call by it. */
 #include "model/control/control.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
@@ -32,7 +32,7 @@ static mr_err_t jit_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
   return jit_spend(f, e->out[0]->def);
 }
 
-/* sum(tanh(x)^2) beside y */
+/* Two results: sum(tanh(x)^2) and x y. */
 static bool jit_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b = mr_fn_create();

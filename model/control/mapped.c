@@ -1,3 +1,4 @@
+/* Maps a called function over examples, and decides which of its outputs become mapped. */
 #include "model/control/mapped.h"
 
 #include "model/ops/call.h"

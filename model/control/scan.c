@@ -1,5 +1,6 @@
-/* A loop of a known number of steps, with values carried from step to step, rows read and rows
-   written: a stack of equal layers is one function and one plan.  After jax.lax.scan. */
+/* The op scan: a loop of a known number of steps that carries values from step to step, reads a
+   row of each x and writes a row of each y.  A stack of equal layers becomes one function and one
+   memory plan.  After jax.lax.scan. */
 #include "model/control/scan.h"
 
 #include <inttypes.h>
@@ -56,7 +57,7 @@ mr_err_t mr__scan_stacked(const mr_aval_t *a, int64_t n, mr_aval_t *out, mr_diag
   return MR_OK;
 }
 
-/* Attributes may come from a text: no count is believed. */
+/* Checks the counts, as attributes may come from a parsed text. */
 static mr_err_t scan_check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_fn_t *body = mr_attr_called(e, "jaxpr");
   int64_t consts = mr_attr_get(e, "num_consts")->i[0], carry = mr_attr_get(e, "num_carry")->i[0];
@@ -105,8 +106,8 @@ static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Sample 0: c' = tanh(w c + x), y = c c' with w a constant; 1: the same backwards beside a counter
-   that is not of floats; 2: a carry that goes through as it is, and no x. */
+/* Sample 0: c' = tanh(w c + x), y = c c' with w a constant.  1: the same in reverse, with a
+   counter that is not of floats.  2: a carry that does not change, and no x. */
 static mr_fn_t *sample_body(int k) {
   mr_fn_t *b = mr_fn_create();
   mr_aval_t a = mr_aval_of(MR_F32, 2);
@@ -151,8 +152,8 @@ static void scan_reach(const mr_eqn_t *e, const bool *in, bool *out) {
 
 static mr_err_t scan_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "jaxpr"); }
 
-/* Under vmap the step is mapped, and again until no more carries become mapped: one that does in
-   some step is from the start. */
+/* Maps the step for vmap, repeatedly until no further carry becomes mapped: a carry that becomes
+   mapped in some step must be mapped from the start. */
 static mr_fn_t *mapped_step(mr_fn_t *f, const mr_scan_parts_t *p, int64_t size, bool *in,
                             bool *out) {
   for (;;) {
@@ -181,7 +182,7 @@ static mr_err_t scan_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
   mr_fn_t *step = mapped_step(f, &p, size, mapped, gives);
   if (!step) return f->diag.code;
   for (int i = 0; i < e->n_in; i++) {
-    v[i] = in[i].var; /* the rows of x stay in front */
+    v[i] = in[i].var; /* rows of x keep dimension 0; the mapped one follows */
     if (mapped[i]) v[i] = i < rows ? mr_batch_front(f, &in[i], size) : mr_batch_move(f, &in[i], 1);
   }
   mr_eqn_t *c;
@@ -199,9 +200,9 @@ const mr_op_def_t mr_op_scan = {
     .spend = scan_spend, .sample = scan_sample, .amp = MR_AMP_FOLLOW,
 };
 
-/* ---- fori_loop with bounds that are known: a scan that carries the counter, as in jax ---- */
+/* ---- fori_loop with known bounds: a scan that carries the counter, as in jax ---- */
 
-/* (constants..., i, carries...) -> (i + 1, carries...) */
+/* Returns body as (constants..., i, carries...) -> (i + 1, carries...). */
 static mr_fn_t *scan_counted(const mr_fn_t *body, int n_consts) {
   mr_fn_t *b = mr_fn_create();
   if (!b) return NULL;

@@ -1,5 +1,5 @@
-/* Forward mode of scan: a second scan that carries values and tangents together and gives the
-   tangents.  The first stays as it is, so that a linear part can be cut off (mr_linearize). */
+/* Forward mode of scan: a second scan that carries values and tangents and gives the tangents.
+   The first scan stays as it is, so that mr_linearize can separate the linear part. */
 #include "model/control/control.h"
 #include "model/control/scan.h"
 #include "model/ops/call.h"
@@ -10,8 +10,8 @@
 typedef struct forward {
   mr_scan_parts_t p;
   int n_in, n_out, n_wrt;
-  bool *in, *out; /* has a tangent: operand i, result k */
-  int *wrt;       /* [n_wrt] the operands that have one */
+  bool *in, *out; /* whether operand i, result k has a tangent */
+  int *wrt;       /* [n_wrt] the operands that have a tangent */
 } forward_t;
 
 static void scan_jvp_find_moving(forward_t *s, mr_var_t *const *din) {
@@ -21,8 +21,9 @@ static void scan_jvp_find_moving(forward_t *s, mr_var_t *const *din) {
     if (s->in[i]) s->wrt[s->n_wrt++] = i;
 }
 
-/* Operands of the second scan: each part followed by the tangents in it.  at[i]: where operand i
-   is, at[n_in + i]: its tangent. */
+/* Lays out the operands of the second scan: constants, carries and rows, each part followed by
+   its tangents.  at[i] is the place of operand i, at[n_in + i] that of its tangent.  Returns
+   their number. */
 static int layout(const forward_t *s, int *at, mr_scan_t *scan) {
   int from[] = {0, s->p.s.n_consts, s->p.s.n_consts + s->p.s.n_carry, s->n_in}, n = 0;
   int size[3];
@@ -39,7 +40,7 @@ static int layout(const forward_t *s, int *at, mr_scan_t *scan) {
   return n;
 }
 
-/* The step of the second scan: (carries, their tangents, tangents of y). */
+/* The step of the second scan; it gives (carries, their tangents, tangents of y). */
 static mr_fn_t *tangent_step(const forward_t *s, const int *at, int n_in, mr_diag_t *diag) {
   mr_fn_t *j;
   if (mr_jvp(s->p.body, s->n_wrt, s->wrt, &j, diag) < 0) return NULL;

@@ -1,8 +1,8 @@
-/* Reverse mode of scan.  One step is differentiated in a graph of its own; what its way back reads
-   of its way forth is kept: rows of x are read again, values made of constants alone are computed
-   again, all else becomes a further stacked result of the scan.  The way back is a scan in the
-   other direction, which carries the sums of the constants' cotangents beside those of the
-   carries. */
+/* Reverse mode of scan.  One step is differentiated in a graph of its own.  Its backward part
+   reads values of the forward part: rows of x are read again, values of constants alone are
+   recomputed, and all others become further stacked results of the scan.  The backward pass is a
+   scan in the other direction, which carries the cotangents of the carries, and the sums of the
+   cotangents of the constants. */
 #include <stdlib.h>
 
 #include "model/control/control.h"
@@ -16,27 +16,28 @@
 typedef struct reverse {
   const mr_eqn_t *e;
   mr_scan_parts_t p;
-  mr_fn_t *j;  /* the step and its way back */
-  int n_forth; /* equations of the step in j */
+  mr_fn_t *j;  /* the step, forward and backward */
+  int n_forth; /* the number of forward equations in j */
   int n_in, n_out;
-  mr_var_t **ct;   /* [n_out] cotangents that enter, NULL where there are none */
-  mr_var_t **grad; /* [n_in] those that leave, NULL where they are zero */
-  bool *in, *out;  /* operands and results of the step through which cotangents go */
-  bool *forth;     /* by var of j: belongs to the step */
-  bool *varies;    /* of those: depends on a carry or a row */
-  bool *live;      /* the way back needs it */
+  mr_var_t **ct;   /* [n_out] cotangents of the step's results, NULL without one */
+  mr_var_t **grad; /* [n_in] cotangents of its operands, NULL if zero */
+  bool *in, *out;  /* the operands and results of the step that have cotangents */
+  bool *forth;     /* by var of j: it belongs to the forward part */
+  bool *varies;    /* by var of j, in the forward part: it depends on a carry or a row */
+  bool *live;      /* by var of j: the backward part needs it */
   mr_var_t **kept; /* [n_kept] values to be stacked */
   int n_kept;
 } reverse_t;
 
-/* Carries through which cotangents go in some step have them in all. */
+/* Finds the operands and results that have cotangents.  A carry with a cotangent in some step has
+   one in all steps. */
 static void find_active(reverse_t *r, const mr_fn_t *f) {
   for (int i = 0; i < r->n_in; i++)
     r->in[i] = mr_is_float(r->p.body->in[i]->aval.dtype) && mr__wants(f, r->e->in[i]);
   mr__loop_moves(r->p.body, r->p.s.n_consts, r->p.s.n_carry, r->in, r->out);
 }
 
-/* j: the step with its equations swept backwards. */
+/* Builds j: the step, then its backward equations. */
 static mr_err_t scan_vjp_differentiate(reverse_t *r, mr_var_t *const *dout) {
   mr_fn_t *j = r->j;
   const mr_fn_t *body = r->p.body;
@@ -100,7 +101,7 @@ static void scan_vjp_find_kept(reverse_t *r) {
 
 /* ---- the two steps ---- */
 
-/* Gives the scan that stands in the graph the kept values as results. */
+/* Widens the scan in the graph: the kept values become further results. */
 static mr_err_t scan_vjp_widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag_t *diag) {
   mr_fn_t *b = mr_fn_create(), *step;
   const mr_fn_t *j = r->j;
@@ -123,8 +124,8 @@ static mr_err_t scan_vjp_widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag
   return err;
 }
 
-/* The step back takes (constants, sums, cotangents of carries, rows of x, kept, rows of dy) and
-   gives (sums, cotangents of carries, rows of dx). */
+/* The inputs of the backward step: (constants, sums, cotangents of carries, rows of x, kept, rows
+   of dy).  It gives (sums, cotangents of carries, rows of dx). */
 static void back_inputs(reverse_t *r, mr_fn_t *b, mr_var_t **map, mr_var_t **sum, mr_scan_t *s) {
   const mr_fn_t *j = r->j;
   int consts = r->p.s.n_consts, rows = consts + r->p.s.n_carry;
@@ -140,7 +141,7 @@ static void back_inputs(reverse_t *r, mr_fn_t *b, mr_var_t **map, mr_var_t **sum
     if (r->ct[k]) map[r->ct[k]->id] = mr_fn_input(b, r->ct[k]->aval);
 }
 
-/* Whether equation i of j is part of the step back. */
+/* Whether equation i of j belongs to the backward step. */
 static bool scan_vjp_goes_back(const reverse_t *r, int i) {
   const mr_eqn_t *e = r->j->eqn[i];
   for (int k = 0; k < e->n_out; k++)
@@ -165,7 +166,8 @@ static mr_err_t step_back(reverse_t *r, mr_var_t **map, mr_scan_t *s, mr_fn_t **
   return mr__finish(b, n, all, out, diag);
 }
 
-/* The scan back on the operands of e, what was kept of it and the cotangents of its results. */
+/* Appends the backward scan over the operands of e, its kept values and the cotangents of its
+   results. */
 static mr_err_t scan_vjp_run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step, const mr_scan_t *s,
                                   mr_var_t *const *dout, mr_var_t **din) {
   const mr_eqn_t *e = r->e;

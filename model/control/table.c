@@ -1,5 +1,5 @@
-/* The ops by name: those of ops/, those that stand above the transforms, and behind them those that
-   plug-ins have added. */
+/* The table of ops: those of control/ and ops/ in an array that the two list.def make, and those
+   of plug-ins in a second one. */
 #include "model/control/table.h"
 
 #include <assert.h>
@@ -18,8 +18,8 @@ const mr_op_def_t *const mr_ops[] = {
 
 const int mr_n_ops = (int)(sizeof mr_ops / sizeof *mr_ops);
 
-/* The first n_added rows are whole and never change again: added_lock keeps writers apart, and the
-   release of n_added in mr_ops_add pairs with its acquire in find_added. */
+/* The first n_added rows are complete and never change.  added_lock excludes other writers; the
+   release store of n_added in mr_ops_add pairs with the acquire load in find_added. */
 static struct {
   const mr_op_def_t *op;
   const char *origin;
@@ -33,7 +33,7 @@ static const mr_op_def_t *find_own(const char *name) {
   return NULL;
 }
 
-/* The row, or -1. */
+/* The row of added with that name, or -1. */
 static int find_added(const char *name) {
   int n = atomic_load_explicit(&n_added, memory_order_acquire);
   for (int i = 0; i < n; i++)
@@ -47,7 +47,7 @@ const mr_op_def_t *mr_op_find(const char *name) {
   return i < 0 ? op : added[i].op;
 }
 
-/* The first rule that is NULL, or NULL. */
+/* The name of the first rule that is NULL; NULL if the op has all of them. */
 static const char *forgotten(const mr_op_def_t *op) {
   const struct {
     const char *name;
@@ -100,7 +100,7 @@ mr_err_t mr_ops_check(const mr_op_def_t *const *table, const char *origin, mr_di
 void mr_ops_add(const mr_op_def_t *const *table, const char *origin) {
   pthread_mutex_lock(&added_lock);
   for (; *table; table++) {
-    int n = atomic_load_explicit(&n_added, memory_order_relaxed); /* only written under the lock */
+    int n = atomic_load_explicit(&n_added, memory_order_relaxed); /* written under the lock only */
     assert(n < MR_OPS_ADDED_MAX && !mr_op_find((*table)->name));
     added[n].op = *table, added[n].origin = origin;
     atomic_store_explicit(&n_added, n + 1, memory_order_release); /* with find_added's acquire */

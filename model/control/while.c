@@ -1,7 +1,7 @@
-/* A loop that goes on as long as a function of its carries says.  Forward mode only: how many steps
-   there will be, and so how much reverse mode would have to keep, is not known before.  Where the
-   decision is mapped, steps go on until all examples are done, and those that are keep their
-   values.  After jax.lax.while_loop. */
+/* The op while: a loop that runs as long as a condition of its carries is true.  Forward mode
+   only: reverse mode would have to keep values of every step, whose number is unknown.  If vmap
+   maps the condition, the loop runs until it is false for all examples, and an example that has
+   finished keeps its values.  After jax.lax.while_loop. */
 #include "model/control/while.h"
 
 #include "model/control/control.h"
@@ -47,7 +47,7 @@ mr_while_parts_t mr__while_parts(const mr_eqn_t *e) {
                             .n_carry = e->n_out};
 }
 
-/* Attributes may come from a text: no count is believed. */
+/* Checks the counts, as attributes may come from a parsed text. */
 static mr_err_t while_check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_fn_t *cond = mr_attr_called(e, "cond_jaxpr"), *body = mr_attr_called(e, "body_jaxpr");
   int64_t n_cond = mr_attr_get(e, "cond_nconsts")->i[0];
@@ -83,7 +83,7 @@ static mr_err_t while_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
 
 typedef struct forward {
   mr_while_parts_t p;
-  bool *in, *out; /* of the body's operands and results: has a tangent */
+  bool *in, *out; /* whether operand i, result k of the body has a tangent */
   int *wrt, n_wrt, n_dconst, n_dcarry;
 } forward_t;
 
@@ -98,7 +98,7 @@ static void while_find_moving(forward_t *s, const mr_eqn_t *e, mr_var_t *const *
   }
 }
 
-/* (constants, their tangents, carries, their tangents) -> (carries, their tangents) */
+/* *out: (constants, their tangents, carries, their tangents) -> (carries, their tangents). */
 static mr_err_t while_tangent_body(const forward_t *s, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *j, *b = mr_fn_create();
   mr_err_t err = mr_jvp(s->p.body, s->n_wrt, s->wrt, &j, diag);
@@ -121,7 +121,8 @@ static mr_err_t while_tangent_body(const forward_t *s, mr_fn_t **out, mr_diag_t 
   return MR_OK;
 }
 
-/* The condition, which takes the tangents too and does not read them. */
+/* *out: the condition with the tangents of the carries as further inputs, which it does not
+   read. */
 static mr_err_t tangent_cond(const forward_t *s, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *c = mr_fn_copy(s->p.cond, diag);
   if (!c) return diag->code;
@@ -160,7 +161,7 @@ static mr_err_t while_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, m
   return err;
 }
 
-/* What the condition reads has no part in it. */
+/* Derivatives do not pass through the condition. */
 static void while_reach(const mr_eqn_t *e, const bool *in, bool *out) {
   mr_while_parts_t p = mr__while_parts(e);
   mr_mem_t mem = {0};
@@ -169,8 +170,8 @@ static void while_reach(const mr_eqn_t *e, const bool *in, bool *out) {
   mr_mem_fini(&mem);
 }
 
-/* x -> cos(x w) + x as often as a counter says, whose start is an input; or until the sum of x is
-   large enough. */
+/* Sample 0: x -> cos(x w) + x, as many times as the counter, an input, says.  1: until the sum of
+   x reaches a bound. */
 static bool while_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 1) return false;
   mr_fn_t *b = mr_fn_create(), *c = mr_fn_create();

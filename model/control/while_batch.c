@@ -1,6 +1,6 @@
-/* vmap of while.  A carry that becomes mapped in some step is from the start.  Where the condition
-   is mapped, the loop goes on while one example's does; an example whose own does not keeps its
-   carries. */
+/* vmap of while.  A carry that becomes mapped in some step must be mapped from the start.  If the
+   condition is mapped, the loop runs while it is true for some example; an example for which it
+   is false keeps its carries. */
 #include "model/control/control.h"
 #include "model/control/mapped.h"
 #include "model/control/while.h"
@@ -11,9 +11,9 @@
 typedef struct mapping {
   mr_while_parts_t p;
   int64_t size;
-  bool *in;      /* [n_cond + n_body + n_carry]: e's operands that are mapped */
-  bool *out;     /* [n_carry] */
-  bool *cond;    /* [n_cond + n_carry]: the condition's operands */
+  bool *in;      /* [n_cond + n_body + n_carry]: whether each operand of e is mapped */
+  bool *out;     /* [n_carry]: each result */
+  bool *cond;    /* [n_cond + n_carry]: each operand of the condition */
   bool decision; /* the condition's result is mapped */
   mr_fn_t *mapped_cond, *mapped_body;
 } mapping_t;
@@ -43,7 +43,7 @@ static mr_err_t map_cond(mapping_t *m, mr_fn_t *f) {
   return mr__call_mapped(f, m->p.cond, m->size, m->cond, &m->decision, &m->mapped_cond);
 }
 
-/* Whether one of the mapped condition's examples goes on. */
+/* The condition of the mapped loop: whether it is true for some example. */
 static mr_fn_t *any_goes_on(const mapping_t *m) {
   const mr_fn_t *c = m->mapped_cond;
   mr_fn_t *g = mr_fn_create();
@@ -56,8 +56,8 @@ static mr_fn_t *any_goes_on(const mapping_t *m) {
   return g;
 }
 
-/* (the condition's constants, the body's, carries) -> the body's carries where the example goes on,
-   else its own. */
+/* The body of the mapped loop: (the condition's constants, the body's, carries) -> for each
+   example the body's carries if its condition is true, else the carries it had. */
 static mr_fn_t *step_where_it_goes_on(const mapping_t *m) {
   const mr_fn_t *c = m->mapped_cond, *b = m->mapped_body;
   mr_fn_t *g = mr_fn_create();
@@ -75,7 +75,8 @@ static mr_fn_t *step_where_it_goes_on(const mapping_t *m) {
   return g;
 }
 
-/* Every carry is mapped then, because examples end at different times. */
+/* Handles a mapped condition.  Every carry becomes mapped, because examples end at different
+   times. */
 static mr_err_t map_decision(mapping_t *m, mr_fn_t *f) {
   for (int k = 0; k < m->p.n_carry; k++) m->in[m->p.n_cond + m->p.n_body + k] = true;
   MR_TRY(map_body(m, f));
@@ -96,7 +97,7 @@ static mr_err_t emit_mapped(const mapping_t *m, mr_fn_t *f, const mr_batched_t *
   mr_var_t **y = mr_mem_take(&f->mem, (size_t)(m->p.n_carry + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < n_in; i++) {
     v[n++] = m->in[i] ? mr_batch_front(f, &in[i], m->size) : in[i].var;
-    if (m->decision && i == n_cond - 1) /* the body asks the condition too */
+    if (m->decision && i == n_cond - 1) /* the body evaluates the condition too */
       for (int k = 0; k < n_cond; k++) v[n++] = v[k];
   }
   MR_TRY(mr_lax_while(f, m->mapped_cond, n_cond, m->mapped_body,

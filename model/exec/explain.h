@@ -13,7 +13,7 @@ typedef enum mr_move_kind {
   MR_MOVE_OPERAND,   /* prepares an operand within a product; note says how */
   MR_MOVE_KINDS
 } mr_move_kind_t;
-/* The name of a kind below MR_MOVE_KINDS, "cast"; static. */
+/* Returns the name of a kind, "cast"; static.  k < MR_MOVE_KINDS. */
 const char *mr_move_kind_name(mr_move_kind_t k);
 
 typedef struct mr_move_row {

@@ -20,7 +20,7 @@ typedef enum mr_nn_remat_kind {
   MR_NN_REMAT_FULL, /* all: only the part's input is kept */
   MR_NN_REMATS
 } mr_nn_remat_t;
-const char *mr_nn_remat_name(mr_nn_remat_t r);   /* "none", "dots", "full"; static */
+const char *mr_nn_remat_name(mr_nn_remat_t r);   /* returns "none", "dots" or "full"; static */
 mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NULL for NONE */
 
 typedef struct mr_nn {
@@ -59,77 +59,99 @@ void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_
    NULL for NULL. */
 mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v);
 
-/* Each function below appends a layer to s->f and returns its result, which belongs to s->f.  It
+/* ---- layers ----
+   Each function below appends a layer to s->f and returns its result, which belongs to s->f.  It
    returns NULL with the sentence in s->f->diag: MR_ERR_SHAPE names op, scope and shapes if x does
-   not fit, MR_ERR_CONFIG names a parameter that is requested twice, MR_ERR_NOMEM.  For a NULL x
-   it returns NULL.  x is f32 or bf16 with at least the dimensions shown; the result has the dtype
-   of computation unless stated; parameters are f32.  B: records, T: tokens of a record, E: width
-   of a token. */
+   not fit, MR_ERR_CONFIG names a parameter that is requested twice, MR_ERR_NOMEM.  For a NULL x it
+   returns NULL.  x is f32 or bf16 with the dimensions shown; the result has the dtype of
+   computation unless stated; parameters are f32.  B: records, T: tokens of a record, E: width of a
+   token. */
 
-/* ---- flax names.  Source: flax.nnx layers and their defaults (flax 0.12) ---- */
-/* x (...,in) -> (...,out): "name.kernel" [in,out] lecun_normal, "name.bias" [out] zeros.  NULL on
-   failure. */
+/* flax names.  Each returns a var that belongs to s->f, or NULL (see above).  Source: flax.nnx
+   layers and their defaults (flax 0.12).
+
+   linear: x (...,in) -> (...,out): "name.kernel" [in,out] lecun_normal, "name.bias" [out] zeros.
+
+   layer_norm: x (...,C) -> the same shape: "name.scale" [C] ones, "name.bias" [C] zeros; variance
+   computed as E[x^2] - E[x]^2.  Ba et al., "Layer Normalization" (2016).
+
+   attention: multi-head self-attention on x (B,T,E): "query", "key", "value" [E,H,E/H], "out"
+   [H,E/H,E], with biases; heads H >= 1 divides E.  The result is (B,T,E), or with first_only that
+   of token 0 alone, (B,1,E).  Vaswani et al., "Attention Is All You Need" (2017).
+
+   mlp: x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh), dropout, "linear2" to E, dropout.
+
+   patch_embed: a convolution with kernel and stride P: x (B,H,W,C) with P dividing H and W ->
+   (B,H/P*W/P,E).  "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  Dosovitskiy et
+   al., "An Image is Worth 16x16 Words" (2021). */
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
-/* x (...,C) -> the same shape: "name.scale" [C] ones, "name.bias" [C] zeros; variance computed as
-   E[x^2] - E[x]^2.  NULL on failure.  Ba et al., "Layer Normalization" (2016). */
 mr_var_t *mr_nn_layer_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
-/* Multi-head self-attention on x (B,T,E): "query", "key", "value" [E,H,E/H], "out" [H,E/H,E],
-   with biases; heads H >= 1 divides E.  Returns (B,T,E), or with first_only the result of token 0
-   alone, (B,1,E).  NULL on failure.  Vaswani et al., "Attention Is All You Need" (2017). */
 mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                           bool first_only);
-/* x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh), dropout, "linear2" to E, dropout.  NULL
-   on failure. */
 mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden);
-/* A convolution with kernel and stride P: x (B,H,W,C) with P dividing H and W -> (B,H/P*W/P,E).
-   "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  NULL on failure.  Dosovitskiy et
-   al., "An Image is Worth 16x16 Words" (2021). */
 mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E);
 
-/* ---- timm names: the same layers with "name.weight" [out,in] and "name.bias"; NULL on failure.
-   Source: timm's vision_transformer and LiBai's, PyTorch's layouts; weights trunc_normal .02,
-   biases zeros ---- */
+/* timm names: the same layers with "name.weight" [out,in] and "name.bias"; weights trunc_normal
+   .02, biases zeros.  Each returns a var that belongs to s->f, or NULL (see above).  Source:
+   timm's vision_transformer and LiBai's, PyTorch's layouts.
+
+   layer_norm: "name.weight" [C] ones, "name.bias" [C] zeros; variance computed as E[(x -
+   mean)^2].
+
+   attention: "qkv", whose outputs are ordered (3,H,D), without bias if s->no_qkv_bias; "proj";
+   then dropout at s->proj_drop.
+
+   mlp: "name.fc1", GELU (erf), dropout, "name.fc2", dropout.
+
+   patch_embed: "name.weight" [E,C,P,P] and "name.bias" [E], both uniform within 1/sqrt(P P C), as
+   PyTorch initialises convolutions. */
 mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
-/* "name.weight" [C] ones, "name.bias" [C] zeros; variance computed as E[(x - mean)^2].  NULL on
-   failure. */
 mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
-/* "qkv", whose outputs are ordered (3,H,D), without bias if s->no_qkv_bias; "proj"; then dropout
-   at s->proj_drop.  NULL on failure. */
 mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                                bool first_only);
-/* "name.fc1", GELU (erf), dropout, "name.fc2", dropout.  NULL on failure. */
 mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidden);
-/* "name.weight" [E,C,P,P] and "name.bias" [E], both uniform within 1/sqrt(P P C), as PyTorch
-   initialises convolutions.  NULL on failure. */
 mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E);
 
 /* ---- both ---- */
-/* x with each element set to zero with probability rate, in [0,1), else divided by 1 - rate.
-   Returns x itself for rate 0, NULL on failure.  Each call draws its own masks, from the number
-   of the dropout and s->key, or s->seed and s->step.  Srivastava et al., "Dropout" (2014). */
+/* Dropout.  Each returns a var that belongs to s->f, or NULL (see above); x itself for rate 0.
+
+   drop: x with each element set to zero with probability rate, in [0,1), else divided by 1 -
+   rate.  Each call draws its own masks, from the number of the dropout and s->key, or s->seed and
+   s->step.  Srivastava et al., "Dropout" (2014).
+
+   dropout: drop at s->dropout.
+
+   drop_path: stochastic depth (Huang et al., 2016): each record of x (B,...) is set to zero with
+   probability rate, else divided by 1 - rate. */
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate);
-mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x); /* at s->dropout */
-/* Stochastic depth (Huang et al., 2016): each record of x (B,...) is set to zero with probability
-   rate, in [0,1), else divided by 1 - rate.  Returns x itself for rate 0, NULL on failure. */
+mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x);
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate);
-/* Returns body(s, arg, x).  Of its inner values the backward pass keeps those that policy saves,
-   and recomputes the others (mr_checkpoint).  body may request parameters and draw dropout.
-   Without a policy it is called as it is.  NULL on failure. */
+
+/* Returns body(s, arg, x), a var that belongs to s->f, or NULL (see above).  Of its inner values
+   the backward pass keeps those that policy saves, and recomputes the others (mr_checkpoint).
+   body may request parameters and draw dropout.  Without a policy it is called as it is. */
 typedef mr_var_t *mr_nn_body_fn(mr_nn_t *s, const void *arg, mr_var_t *x);
 mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, const void *arg,
                       mr_var_t *x);
-/* softmax(q k' / sqrt(D)) v of qkv (B,T,3,H,D) -> (B,T,H,D): the fused op, or primitives if
-   s->attn_drop drops probabilities.  NULL on failure. */
+
+/* Parts of a transformer.  Each returns a var that belongs to s->f, or NULL (see above).
+
+   attend: softmax(q k' / sqrt(D)) v of qkv (B,T,3,H,D) -> (B,T,H,D): the fused op, or primitives
+   if s->attn_drop drops probabilities.
+
+   patches: pixels (B,H,W,C) -> (B, H/P*W/P, P*P*C), in x's dtype: patches row-major; within a
+   patch (row, column, channel), or (channel, row, column) if channel_first.
+
+   embed: puts the token cls (1,1,E) before those of x (B,N,E) and adds pos (1,N+1,E): (B,N+1,E)
+   in f32.
+
+   residual: the sum of x, f32, and y, in f32.
+
+   first_token: token 0 of x: (B,T,E) -> (B,1,E), in x's dtype. */
 mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv);
-/* Pixels (B,H,W,C) -> (B, H/P*W/P, P*P*C), in x's dtype: patches row-major; within a patch (row,
-   column, channel), or (channel, row, column) if channel_first.  NULL on failure. */
 mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first);
-/* Puts the token cls (1,1,E) before those of x (B,N,E) and adds pos (1,N+1,E): (B,N+1,E) in f32.
-   NULL on failure. */
 mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos);
-/* The sum of x, f32, and y, in f32; and token 0 of x, (B,T,E) -> (B,1,E), in x's dtype.  NULL on
-   failure. */
 mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y);
 mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x);
 

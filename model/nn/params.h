@@ -88,8 +88,8 @@ void mr_params_fini(mr_params_t *s);
 int mr_params_find(const mr_params_t *s, const char *name);
 /* The set of that kind and number, or NULL; it belongs to s and lives as long as it. */
 const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, int number);
-/* The elements of tensor i in a set after alloc, of set->dtype; they belong to s.  Cannot
-   fail. */
+/* Returns the elements of tensor i in a set, of set->dtype, after alloc; they belong to s and live
+   until mr_params_fini. */
 void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i);
 /* The arena of a set of f32 (asserted), [arena_size]; it belongs to s.  NULL: there is no such
    set, or alloc has not been called. */

@@ -37,8 +37,8 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 /* The two halves of mr_vit_timm: images -> the normalised token 0 (B,E) in the dtype of
-   computation; and these features -> logits.  The results belong to s->f; NULL with the sentence
-   in s->f->diag. */
+   computation; and these features -> logits.  Each returns a var that belongs to s->f, or NULL
+   with the sentence in s->f->diag. */
 mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features);
 

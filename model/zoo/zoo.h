@@ -54,7 +54,8 @@ typedef struct mr_model_def {
    with MR_ERR_SHAPE in diag and a list of the fields they have.  Asserts that at most
    MR_LOSS_FIELDS are taken. */
 const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_diag_t *diag);
-/* The same for an optional field: NULL without an error if the batches do not have it. */
+/* The same for an optional field: NULL without an error if the batches do not have it.  The
+   caller of plan owns the field. */
 const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name);
 /* Appends the name of a metric, [a-z][a-z0-9_]* of at most MR_LOSS_METRIC_NAME characters
    (mr_model_plan refuses others).  It is not copied and must live as long as the program.
