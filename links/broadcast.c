@@ -1,7 +1,7 @@
-/* broadcast: buffers for whoever wants to see them, without waiting for anybody.
+/* broadcast: publishes buffers to any number of subscribers, without waiting for them.
 
-   Its input is lossy, so the stage before never waits for this one, and this one never waits for a
-   subscriber: who asks too late gets a later buffer.  docs/links.md says how to ask. */
+   Its input is lossy, so the stage upstream never waits for this one, and this one never waits for
+   a subscriber: a late request gets a later buffer.  docs/links.md describes the requests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +17,9 @@ typedef struct broadcast {
   mr_link_settings_t set;
   mr_cast_t *cast;
   mr_cast_stats_t told;
-  int64_t lost;     /* before this stage */
+  int64_t lost;     /* dropped before this stage */
   int64_t next;     /* number after the last buffer */
-  int64_t until_ns; /* the stream is over; time for subscribers to hear it; 0: it is not */
+  int64_t until_ns; /* deadline for subscribers to learn of the end; 0: not ended */
 } broadcast_t;
 
 static const mr_opt_t broadcast_opts[] = {
@@ -74,13 +74,13 @@ static size_t broadcast_publish(mr_stage_t *s, broadcast_t *t) {
   size_t n = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < n; i++) {
     t->next = b[i]->seq + 1;
-    mr_cast_give(t->cast, b[i]); /* without memory it is dropped like any other */
+    mr_cast_give(t->cast, b[i]); /* without memory it is dropped */
     mr_buf_unref(b[i]);
   }
   return n;
 }
 
-/* Who is busy with the last buffer asks for the next one a little later. */
+/* A subscriber busy with the last buffer asks for the next one a little later. */
 static mr_err_t say_end(broadcast_t *t, bool stopping) {
   struct pollfd fd[MR_CAST_FDS];
   int ms;

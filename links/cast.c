@@ -1,3 +1,5 @@
+/* A publisher keeps the last few buffers as ready messages, and answers each request with the first
+   buffer of that number or later. */
 #include "links/cast.h"
 
 #include <stdio.h>
@@ -9,26 +11,26 @@
 
 enum {
   SUBSCRIBERS = 256,
-  REQUEST_MAX = 256, /* longest frame that is accepted */
+  REQUEST_MAX = 256, /* longest accepted frame */
   WELCOME_MAX = 32 << 10,
-  WAITING_MOST = 4,  /* messages that wait for one subscriber; more are dropped */
+  WAITING_MOST = 4,  /* messages queued for one subscriber; more are dropped */
   PRESENT_MS = 5000, /* silence after which a subscriber counts as gone */
-  PER_PUMP = 1024,   /* requests heard before buffers get their turn */
+  PER_PUMP = 1024,   /* requests read before buffers get their turn */
 };
 
 typedef struct kept {
   int64_t number;
-  int n; /* frames of a plain answer; 0: nothing is kept here */
+  int n; /* frames of a plain answer; 0: empty */
   zmq_msg_t part[MR__PLAIN_MOST];
-  zmq_msg_t first; /* of a DATA message, of which all fields are apart */
-  uint32_t apart;  /* but for the empty ones */
+  zmq_msg_t first; /* first frame of a DATA message, all fields apart */
+  uint32_t apart;  /* except empty ones */
 } kept_t;
 
 typedef struct subscriber {
   unsigned char id[MR__LINK_ID_MAX];
   size_t n_id; /* 0: free */
-  bool waits;  /* for a buffer with this number or a later one */
-  bool is_new; /* has got none yet, so it has missed none */
+  bool waits;  /* it waits for buffer `asked` or a later one */
+  bool is_new; /* has received none yet, so it has missed none */
   bool whole;  /* wants DATA messages */
   bool knows_end;
   int64_t asked, heard_ms;
@@ -36,12 +38,12 @@ typedef struct subscriber {
 
 struct mr_cast {
   mr__socket_t k;
-  mr_spec_t spec; /* its dataset only in welcome */
-  char *welcome;  /* [n_welcome] body of the answer to who asks for the spec */
+  mr_spec_t spec; /* its dataset is only in `welcome` */
+  char *welcome;  /* [n_welcome] body of the answer to "NAME spec" */
   size_t n_welcome;
   char name[MR_LINK_NAME_MAX];
   int window, linger_ms;
-  kept_t *kept; /* [window], a ring: the next buffer goes to at */
+  kept_t *kept; /* [window], a ring: the next buffer goes to `at` */
   int at;
   bool ended;
   int64_t end; /* ended: buffers in the stream */
@@ -87,7 +89,7 @@ void mr_cast_close(mr_cast_t *c) {
 
 /* ---- answers ---- */
 
-/* Of what is kept, the first buffer with this number or a later one. */
+/* The first kept buffer with this number or a later one; NULL without one. */
 static kept_t *first_from(mr_cast_t *c, int64_t number) {
   for (int i = 0; i < c->window; i++) { /* oldest first */
     kept_t *t = &c->kept[(c->at + i) % c->window];
@@ -102,7 +104,7 @@ static bool send_to(mr_cast_t *c, const subscriber_t *s, zmq_msg_t *part, int n)
   return mr__socket_send_all(&c->k, false, part, n);
 }
 
-/* A message of one frame. */
+/* Sends a message of one frame. */
 static void cast_tell(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link_kind_t kind,
                       int64_t number, const void *body, size_t n) {
   zmq_msg_t m;
@@ -156,7 +158,8 @@ static bool cast_is_here(const subscriber_t *s, int64_t now) {
   return s->n_id && now - s->heard_ms < PRESENT_MS;
 }
 
-/* Who spoke last; a newcomer takes the place of one that is gone.  NULL: there are too many. */
+/* The sender of the last message; a newcomer takes the place of one that is gone.  NULL: there are
+   too many. */
 static subscriber_t *who(mr_cast_t *c, int64_t now) {
   subscriber_t *free_one = NULL;
   for (int i = 0; i < SUBSCRIBERS; i++) {
@@ -171,7 +174,7 @@ static subscriber_t *who(mr_cast_t *c, int64_t now) {
   return free_one;
 }
 
-static subscriber_t speaker(const mr_cast_t *c) { /* who spoke last, for an answer */
+static subscriber_t speaker(const mr_cast_t *c) { /* the last sender, for an answer */
   subscriber_t s = {.n_id = c->k.n_from};
   memcpy(s.id, c->k.from, c->k.n_from);
   return s;
@@ -182,7 +185,7 @@ static void introduce(mr_cast_t *c) {
   cast_tell(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
 }
 
-/* Who takes this for a server of batches is told what it is. */
+/* Tells a peer that takes this for a server of batches what it is. */
 static void stranger(mr_cast_t *c, const void *frame, size_t n) {
   mr__link_head_t head;
   const char *why;
@@ -265,7 +268,7 @@ bool mr_cast_done(const mr_cast_t *c) {
   return c->ended;
 }
 
-/* ---- the rest ---- */
+/* ---- calls ---- */
 
 int mr_cast_fds(mr_cast_t *c, struct pollfd fd[MR_CAST_FDS], int *timeout_ms) {
   fd[0] = (struct pollfd){.fd = c->k.fd, .events = POLLIN};

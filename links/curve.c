@@ -1,5 +1,5 @@
 /* CURVE on a link's socket.  The end that binds is the server; a thread of its context answers
-   ZeroMQ's question who may come (ZAP) from a list of public keys. */
+   ZeroMQ's question whether to accept a key (ZAP) from a list of public keys. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static void curve_say(void *s, const char *text, int flags) {
   zmq_send(s, text, strlen(text), flags);
 }
 
-/* version, id, domain, address, identity, mechanism, credentials */
+/* Reads a request (version, id, domain, address, identity, mechanism, credentials) and answers
+   it. */
 static void curve_answer(mr__zap_t *z) {
   unsigned char field[7][FIELD_MAX];
   int size[7] = {0}, more = 1;

@@ -1,9 +1,10 @@
-/* What strangers may take of the process behind an address: connections, bytes and time.
+/* Limits what strangers may take of the process behind an address: connections, bytes and time.
 
-   libzmq accepts whoever comes, as long as there are descriptors, and keeps the frames of a message
-   that never ends.  It tells of each connection (zmq_socket_monitor), and the kernel counts its
-   bytes: those that go too far are shut down, upon which libzmq closes them.  An honest peer comes
-   back by itself.  A descriptor may be another file's by then, so each is known by its inode. */
+   libzmq accepts any connection while there are descriptors, and keeps the frames of a message that
+   never ends.  It reports each connection (zmq_socket_monitor), and the kernel counts its bytes:
+   connections beyond a limit are shut down, and libzmq then closes them.  An honest peer reconnects
+   by itself.  By then the descriptor may belong to another file, so each is identified by its
+   inode. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -19,24 +20,24 @@
 
 enum {
   SWEEP_MS = 100,
-  SPEAK_MS = 10000,         /* a connection without a message of the protocol is closed after it */
+  SPEAK_MS = 10000,         /* a connection without a message of the protocol is then closed */
   IDLE_MS = 5000,           /* one with a newer message is not closed for a newcomer */
-  STRANGER_BYTES = 1 << 18, /* that belong to no whole message */
-  SHARE = 4,                /* of the process' descriptors: one in so many */
+  STRANGER_BYTES = 1 << 18, /* of incomplete messages */
+  SHARE = 4,                /* this fraction of the process's descriptors: 1/SHARE */
 };
 
 typedef struct connection {
   int fd;
   ino_t inode;
-  int64_t since_ms, good_ms; /* came; said something of the protocol, 0: not yet */
+  int64_t since_ms, good_ms; /* accepted; last followed the protocol, 0: not yet */
   uint64_t bytes;            /* received when its last whole message was noticed */
-  bool spoke;                /* a whole message since the last sweep */
+  bool spoke;                /* a whole message came since the last sweep */
 } connection_t;
 
 struct mr__guard {
   void *socket, *events;
   int fd, most, n;
-  int served; /* descriptor of the peer that is served; -1 */
+  int served; /* descriptor of the served peer; -1 */
   int64_t served_bytes, swept_ms;
   connection_t at[];
 };
@@ -49,7 +50,7 @@ static int guard_limit_of(int most) {
 }
 
 mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes) {
-  static _Atomic uint64_t count; /* relaxed: only its number counts */
+  static _Atomic uint64_t count; /* relaxed: makes a unique name */
   char name[64];
   int none = 0;
   size_t n = sizeof(int);
@@ -89,7 +90,7 @@ static bool stands(const connection_t *c) {
 static uint64_t guard_bytes_of(const connection_t *c) {
   struct tcp_info info = {0};
   socklen_t n = sizeof info;
-  /* Of other sockets the kernel counts none: only this user reaches those. */
+  /* The kernel counts no bytes of other sockets, which only this user can reach. */
   return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 ? 0 : info.tcpi_bytes_received;
 }
 
@@ -100,8 +101,8 @@ static void guard_cut(mr__guard_t *g, int i) {
   guard_forget(g, i);
 }
 
-/* The connection that is missed least: of those that said nothing the oldest, else the one that has
-   been silent for longest.  -1: all are in use. */
+/* The least useful connection: the oldest of those that never followed the protocol, else the one
+   that has been silent for longest.  -1: all are in use. */
 static int least_missed(const mr__guard_t *g, int64_t now) {
   int least = -1;
   for (int i = 0; i < g->n; i++) {
@@ -132,7 +133,7 @@ static void accepted(mr__guard_t *g, int fd, int64_t now) {
 
 /* ---- what happens ---- */
 
-/* An event is a frame of its kind (2 bytes) and a value (4), then one of the address. */
+/* An event is a frame of its kind (2 bytes) and a value (4 bytes), then a frame of the address. */
 static void hear_events(mr__guard_t *g, int64_t now) {
   unsigned char event[6], address[256];
   int value, n;

@@ -1,3 +1,4 @@
+/* Making and reading key files. */
 #include "links/key.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ mr_err_t mr_key_make(const char *name, mr_diag_t *diag) {
   return write_new(file, 0644, text, diag);
 }
 
-/* The word after the one that begins a line, 40 letters of Z85. */
+/* Finds the word that follows `what` at the start of a line: 40 letters of Z85. */
 static bool find_key(const char *text, const char *what, char key[MR_KEY_TEXT]) {
   unsigned char raw[32];
   size_t n = strlen(what);
@@ -96,7 +97,7 @@ mr_err_t mr_key_read_secret(const char *file, char public_key[MR_KEY_TEXT],
   bool good = find_key(text, "public", public_key) && find_key(text, "secret", secret_key);
   memset(text, 0, sizeof text);
   if (!good) return not_a_key(file, "secret", diag);
-  char derived[MR_KEY_TEXT]; /* -1: this libzmq has no CURVE, of which others tell */
+  char derived[MR_KEY_TEXT]; /* -1: this libzmq has no CURVE, which opening a link reports */
   if (zmq_curve_public(derived, secret_key) == 0 && strcmp(derived, public_key) != 0)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: its public and its secret key do not belong together: make keys with "

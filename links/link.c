@@ -1,3 +1,5 @@
+/* What both ends of a link share: opening and closing, messages of the current session, beats, and
+   waiting. */
 #include "links/link.h"
 
 #include <stdio.h>
@@ -9,8 +11,8 @@
 #include "links/link_private.h"
 
 enum {
-  PER_PUMP = 256,           /* messages taken before others get their turn */
-  STREAM = 2,               /* pumps in a row that found one */
+  PER_PUMP = 256,           /* messages read before other work gets its turn */
+  STREAM = 2,               /* pumps in a row that found a message */
   SHORT_MESSAGE = 64 << 10, /* longest frame that a sending end accepts */
 };
 
@@ -18,7 +20,7 @@ int64_t mr__link_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* ---- open ---- */
 
-/* All of them, so that closing can free what is there. */
+/* Copies all texts, also after a failure, so that closing can free them. */
 static bool copy_texts(mr_link_cfg_t *cfg) {
   const char **text[] = {&cfg->name, &cfg->address, &cfg->key, &cfg->peers};
   bool good = true;
@@ -60,7 +62,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
   return NULL;
 }
 
-/* The spec with a dataset of its own, by way of the bytes that the peer gets. */
+/* Keeps the spec with a copy of its dataset, made through the bytes that the peer gets. */
 static mr_err_t link_keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) {
   char text[512], wire[SHORT_MESSAGE / 2];
   mr_spec_text(spec, text, sizeof text);
@@ -110,9 +112,9 @@ mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
 
 /* ---- close ---- */
 
-/* A sending end waits for the last acknowledgement.  A receiving end that has everything, or has
-   said that it wants no more, waits until the sending end knows: what is on its way here when the
-   connection ends takes along what was said last. */
+/* A sending end waits for the last acknowledgement.  A receiving end that has everything, or wants
+   no more, waits until the sending end knows: if the connection ended first, messages in flight to
+   this end would take its last ones with them. */
 static bool has_to_wait(const mr_link_t *l) {
   if (l->out) return l->ended && !mr_link_done(l);
   if (l->left_heard) return false;
@@ -123,7 +125,7 @@ static bool has_to_wait(const mr_link_t *l) {
 static void link_linger(mr_link_t *l) {
   int64_t until = mr__link_now_ms() + l->cfg.linger_ms;
   if (!l->out) {
-    l->ack_due_ms = 1; /* what was released meanwhile is said at once */
+    l->ack_due_ms = 1; /* acknowledge at once what was released since */
     mr_link_pump(l, NULL);
   }
   while (has_to_wait(l) && mr_link_pump(l, NULL) >= 0) {
@@ -202,22 +204,22 @@ void mr__link_refused(mr_link_t *l, const mr__link_head_t *head, const void *bod
   size_t n = head->body < sizeof text ? head->body : sizeof text - 1;
   memcpy(text, body, n), text[n] = 0;
   for (size_t i = 0; i < n; i++)
-    if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) text[i] = '?'; /* goes to a terminal */
+    if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) text[i] = '?'; /* for terminals */
   mr__link_refuse_peer(l, MR_ERR_DATA, text);
 }
 
 void mr__link_part(mr_link_t *l) {
   l->state = MR__LINK_ALONE;
-  l->tried_ms = mr__link_now_ms() - MR__LINK_KNOCK_MS; /* the next try is due now */
+  l->tried_ms = mr__link_now_ms() - MR__LINK_KNOCK_MS; /* the next attempt is due now */
 }
 
-/* A newcomer replaces a peer that is silent or whose connection is gone, no other: one link has one
-   peer, and nobody takes a running stream over. */
+/* A newcomer replaces a peer only if that is silent or its connection is gone: one link has one
+   peer, and no other may take over a running stream. */
 bool mr__link_let_in(mr_link_t *l) {
   char at[sizeof(mr__link_head_t)];
   if (mr__socket_is_peer(&l->k)) return true;
   bool silent = mr__link_now_ms() - l->heard_ms > MR__LINK_SILENT_MS;
-  if (l->state == MR__LINK_PLAIN && !silent) return false; /* no message of ours would please it */
+  if (l->state == MR__LINK_PLAIN && !silent) return false; /* it understands no message of ours */
   if (l->state == MR__LINK_MET && !silent &&
       mr__socket_peer_stands(&l->k, at, frame(l, at, MR__LINK_BEAT, 0, NULL, 0)))
     return false;
@@ -229,7 +231,7 @@ bool mr__link_let_in(mr_link_t *l) {
 static bool of_this_session(mr_link_t *l, const mr__link_head_t *head) {
   if (head->kind == MR__LINK_KNOCK || head->kind == MR__LINK_HELLO) return true;
   if (mr__socket_is_peer(&l->k) && head->session == l->session) return true;
-  /* Who speaks of a session that ended with an earlier process is told so; a RESET never answers
+  /* A peer in a session of an earlier process is told that it has ended; a RESET never answers
      another. */
   if (head->kind != MR__LINK_RESET && head->kind != MR__LINK_REFUSE)
     mr__link_answer(l, MR__LINK_RESET, head->session, NULL);
@@ -260,12 +262,12 @@ static void beat(mr_link_t *l) {
   if (l->state != MR__LINK_MET) return;
   if (now - l->heard_ms > MR__LINK_SILENT_MS) return mr__link_part(l);
   if (now - l->said_ms >= MR__LINK_BEAT_MS && !mr__link_say(l, MR__LINK_BEAT, 0, NULL, 0))
-    l->said_ms = now; /* nobody to say it to; not again in a hurry */
+    l->said_ms = now; /* no peer to receive it; not retried at once */
 }
 
-/* Asking an empty socket costs a system call.  Where messages come singly the caller had better
-   have the first one at once, and the question is asked before the next wait; in a stream the
-   socket is emptied. */
+/* Asking an empty socket costs a system call.  If messages come singly, the caller gets the first
+   one at once, and the socket is asked again before the next wait; in a stream of messages it is
+   emptied. */
 static void hear_all(mr_link_t *l) {
   mr__message_t m;
   int most = l->streak < STREAM ? 1 : PER_PUMP;
@@ -301,7 +303,7 @@ mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
 
 static int64_t due_ms(const mr_link_t *l) {
   int64_t alone = l->tried_ms + MR__LINK_KNOCK_MS, met = l->said_ms + MR__LINK_BEAT_MS;
-  /* A sender that binds, or that has left, does nothing by itself before a receiver knocks. */
+  /* A sender that binds, or that has been left, does nothing before a receiver connects. */
   if (l->state == MR__LINK_ALONE && l->out && (l->k.router || l->left))
     return mr__link_now_ms() + MR__LINK_BEAT_MS;
   if (l->state == MR__LINK_ALONE) return alone;

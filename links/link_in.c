@@ -1,8 +1,8 @@
-/* link-in: buffers come into the process.
+/* link-in: receives buffers from another process.
 
-   What they hold stays the link's: a buffer is released when nobody in this graph holds it any
-   more, and committed when what stands behind says so (mr_commit).  The thread waits for the peer,
-   for room behind it and for buffers that come back. */
+   A buffer is released when no stage of this graph holds it any more, and committed when a stage
+   downstream commits it (mr_commit).  The thread waits for the peer, for room downstream and for
+   buffers that come back. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "pipeline/commit.h"
 #include "pipeline/stage_step.h"
 
-enum { ALONE_MS = 5000 }; /* without a peer that long: people are told */
+enum { ALONE_MS = 5000 }; /* without a peer for that long: reported */
 
 static const mr_opt_t in_opts[] = {MR_LINK_OPTS(offsetof(mr_link_in_t, set)), {0}};
 
@@ -39,8 +39,8 @@ mr_err_t mr_link_in_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Without a stage that keeps what a new process would go on from, what is released is all there is
-   to say. */
+/* If no stage keeps what a new process would resume from, everything released counts as
+   committed. */
 static void link_in_commit(const mr_stage_t *s, mr_link_t *link) {
   int64_t number = mr_committed(s);
   mr_link_commit(link, number < 0 ? INT64_MAX : number);
@@ -59,7 +59,7 @@ static size_t link_in_pass_on(mr_stage_t *s, mr_link_t *link) {
   return n;
 }
 
-/* A peer that never comes is most often one that was not started, or not let in. */
+/* Most often an absent peer was not started, or not accepted. */
 static void link_in_say_alone(const mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   mr_link_stats_t now;
@@ -101,7 +101,7 @@ void mr_link_in_close(mr_stage_t *s) {
   mr_link_in_t *t = s->state;
   if (t->link) {
     link_in_commit(s, t->link);
-    mr_link_pump(t->link, NULL); /* counts what was released since the last step */
+    mr_link_pump(t->link, NULL); /* counts buffers released since the last step */
     mr_link_stats(t->link, &t->told);
   }
   if (t->link && mr_link_over(t->link)) mr_link_leave(t->link);

@@ -1,9 +1,9 @@
-/* link-out: buffers leave the process.
+/* link-out: sends buffers to another process.
 
    The thread waits for three things at once: buffers from the graph, room that the peer's
-   acknowledgements make, and the peer itself, who may come, go and come back.  A peer that wants to
-   go on where this end no longer stands cancels the graph (an end in order would tell the processes
-   before this one that all is over): whoever runs it makes it again from there. */
+   acknowledgements make, and the peer itself, which may come, go and come back.  A peer that wants
+   to resume where this end no longer is cancels the graph (an orderly end would tell the processes
+   upstream that the stream is over); the program then rebuilds the graph from there. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +17,11 @@
 typedef struct out {
   mr_link_settings_t set;
   mr_link_t *link;
-  mr_link_stats_t told; /* of a closed link */
+  mr_link_stats_t told; /* of the closed link */
   bool moved, ended;
-  int64_t connections, refused; /* those that people were told of */
+  int64_t connections, refused; /* those reported so far */
   mr_stream_at_t at;
-  mr_link_point_t barred; /* barred_why[0]: who asks for this point is refused */
+  mr_link_point_t barred; /* barred_why[0]: a peer that asks for this point is refused */
   char barred_why[256];
 } out_t;
 
@@ -30,7 +30,7 @@ static const mr_opt_t out_opts[] = {MR_LINK_OPTS(offsetof(out_t, set)), {0}};
 static mr_err_t out_plan(mr_stage_t *s) {
   out_t *o = s->state;
   s->out_spec[0] = s->in_spec[0];
-  s->holds = o->set.window; /* what the peer has not released */
+  s->holds = o->set.window; /* buffers that the peer has not released */
   return mr_link_settings_check(s, &o->set, "address");
 }
 
@@ -50,7 +50,7 @@ static void to_stream_at(const mr_link_point_t *p, mr_stream_at_t *at) {
   memcpy(at->word, p->word, (size_t)p->n_words * sizeof *at->word);
 }
 
-/* Passes on what the graph has and the link takes; returns how much. */
+/* Passes buffers from the graph to the link, as many as it takes; returns how many. */
 static size_t link_out_pass_on(mr_stage_t *s, mr_link_t *link) {
   mr_buf_t *b[MR_BURST];
   size_t room = mr_link_room(link);
@@ -67,7 +67,7 @@ static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
-/* Set in a signal handler; relaxed: it hands over nothing, and the next wake-up sees it. */
+/* Set in a signal handler; relaxed: it hands nothing over, and the next wake-up sees it. */
 static atomic_bool nobody_comes;
 
 void mr_link_out_nobody_comes(void) {
@@ -76,7 +76,7 @@ void mr_link_out_nobody_comes(void) {
 
 static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_order_relaxed); }
 
-/* Of a peer that died people learn what its death costs. */
+/* Reports what a peer's death costs. */
 static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
                        const char *how) {
   if (number >= now->reached || !now->released) return;
@@ -105,7 +105,7 @@ static mr_err_t hear_peer(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* A stream that is stopped is not over: the peer keeps waiting for who goes on with it. */
+/* A stopped stream is not over: the peer waits for a process that continues it. */
 static mr_err_t out_step(mr_stage_t *s) {
   out_t *o = s->state;
   mr_diag_t why = {0};
@@ -117,7 +117,7 @@ static mr_err_t out_step(mr_stage_t *s) {
   mr_link_tell_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   if (mr_link_left(o->link) || is_alone())
-    return MR_END; /* it has done with all, or wants no more */
+    return MR_END; /* the peer has finished, or wants no more */
   return n ? MR_OK : out_wait(s, o->link, seen);
 }
 
@@ -139,7 +139,7 @@ static void out_report(mr_stage_t *s, char *text, size_t n) {
 
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {
   const out_t *o = s->state;
-  if (o && o->moved) *at = o->at; /* no state: it never settled */
+  if (o && o->moved) *at = o->at; /* it never settled */
   return o && o->moved;
 }
 
@@ -153,7 +153,7 @@ void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const cha
 
 int64_t mr_link_out_sent(const mr_stage_t *s) {
   const out_t *o = s->state;
-  return o ? o->told.sent : 0; /* no state: it never settled */
+  return o ? o->told.sent : 0; /* it never settled */
 }
 
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {

@@ -1,3 +1,4 @@
+/* link-out in a build without ZeroMQ: its name and ports, for messages. */
 #include "pipeline/stage.h"
 
 const mr_stage_def_t mr_stage_link_out = {

@@ -1,4 +1,4 @@
-/* The inside of a link: one struct for both ends, link.c what they share, send.c and receive.c
+/* The inside of a link: one struct for both ends.  link.c has what they share, send.c and receive.c
    the two sides of the protocol, receive_pool.c the receiving end's buffers, socket.c ZeroMQ. */
 #ifndef MR_LINKS_LINK_PRIVATE_H
 #define MR_LINKS_LINK_PRIVATE_H
@@ -12,13 +12,13 @@
 enum {
   MR__LINK_WINDOW = 8,
   MR__LINK_LINGER_MS = 2000,
-  MR__LINK_BEAT_MS = 500,    /* silence after which an end says that it is there */
-  MR__LINK_KNOCK_MS = 250,   /* between two tries to be heard */
+  MR__LINK_BEAT_MS = 500,    /* silence after which an end sends a beat */
+  MR__LINK_KNOCK_MS = 250,   /* between two attempts to connect */
   MR__LINK_RETRY_MS = 10,    /* the same while there is no connection */
   MR__LINK_SILENT_MS = 3000, /* silence after which the peer counts as gone */
-  MR__LINK_ACK_MS = 2,       /* an acknowledgement waits so long for the next ones */
+  MR__LINK_ACK_MS = 2,       /* how long an acknowledgement waits for further ones */
   MR__LINK_ID_MAX = 255,
-  MR__LINK_PEERS = 32, /* connections that a link's address takes: one is its peer's */
+  MR__LINK_PEERS = 32, /* most connections at a link's address; one is its peer's */
 };
 
 /* ---- the socket ---- */
@@ -31,95 +31,101 @@ typedef struct mr__guard mr__guard_t;
 typedef struct mr__socket {
   void *context, *socket;
   bool router;
-  int most;  /* set before open: messages that wait for one peer; 0: credit bounds them */
-  int peers; /* set before open, binding end: connections at once; 0: MR__LINK_PEERS */
-  int64_t
-      unread; /* set before open: bytes of the served peer that may wait here; 0: a stranger's */
+  int most;       /* set before open: most messages queued for one peer; 0: credit bounds them */
+  int peers;      /* set before open, binding end: most connections; 0: MR__LINK_PEERS */
+  int64_t unread; /* set before open: unread bytes that the served peer may have here; 0: as a
+                     stranger */
   mr__guard_t *guard; /* binding end */
   bool drained;       /* found empty, and nothing sent since: a new message makes fd readable */
   int fd;
   char at[256];
   bool has_file; /* bound to ipc://FILE */
   mr__zap_t *zap;
-  unsigned char peer[MR__LINK_ID_MAX]; /* the peer that is being served */
+  unsigned char peer[MR__LINK_ID_MAX]; /* the served peer */
   size_t n_peer;                       /* 0: none yet (ROUTER) */
-  unsigned char from[MR__LINK_ID_MAX]; /* who sent what was received last */
+  unsigned char from[MR__LINK_ID_MAX]; /* the sender of the last message */
   size_t n_from;
 } mr__socket_t;
 
-/* longest: bytes of the longest frame that is accepted. */
+/* Opens and binds or connects the socket; longest: most bytes of an accepted frame.  MR_OK;
+   MR_ERR_CONFIG, MR_ERR_IO (the address), MR_ERR_NOMEM, MR_ERR_UNAVAILABLE (CURVE), with a
+   sentence.  mr__socket_close is called after a failure too. */
 mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest,
                          mr_diag_t *diag);
-/* Whether the peer's connection still stands, as far as is known here. */
+/* True if the peer's connection still exists, as far as this end knows; sends it the message. */
 bool mr__socket_peer_stands(mr__socket_t *k, const void *message, size_t n);
 void mr__socket_close(mr__socket_t *k, int linger_ms);
-/* A message received whole: false, nothing there, and nothing to close. */
+/* A whole message.  receive returns false if none is there, and there is then nothing to close. */
 typedef struct mr__message {
   int n;    /* frames, at least 1 */
-  bool bad; /* more frames, or fewer, than any message of ours has */
+  bool bad; /* more or fewer frames than a message of the protocol has */
   zmq_msg_t frame[MR__LINK_FRAMES];
 } mr__message_t;
 bool mr__socket_receive(mr__socket_t *k, mr__message_t *m);
 void mr__message_close(mr__message_t *m);
-/* Sends first (copied) and n_parts frames more, all or none, to peer, or to who spoke last.  The
-   frames are taken over in any case.  false: not now. */
+/* Sends `first` (copied) and n_parts more frames, all or none, to the peer, or (to_from) to the
+   last sender.  The frames are taken over in any case.  False: not possible now. */
 bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n, zmq_msg_t *part,
                      int n_parts);
-/* Sends n frames to peer, or to who spoke last, all or none; they are taken over in any case. */
+/* Sends n frames, all or none, as above. */
 bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n);
-bool mr__socket_is_peer(const mr__socket_t *k); /* from is peer */
-void mr__socket_set_peer(mr__socket_t *k);      /* peer := from */
+bool mr__socket_is_peer(const mr__socket_t *k); /* true if the last sender is the peer */
+void mr__socket_set_peer(mr__socket_t *k);      /* makes the last sender the peer */
 bool mr__socket_readable(mr__socket_t *k);
 
 /* Limits what connections may take of the process: how many there are (most, and a quarter of the
-   descriptors), how long one may say nothing of the protocol (10 s), and how many bytes may come
-   that belong to no whole message (256 KiB; served_bytes for the peer that is served).  One that
-   goes too far is closed; where there are too many, the one that is missed least.  It belongs to
-   the thread of the socket.  Before the socket is bound.  NULL: no memory. */
+   descriptors), how long one may be silent in the protocol (10 s), and how many bytes of incomplete
+   messages it may send (256 KiB; served_bytes for the served peer).  A connection beyond a limit is
+   closed; if there are too many, the least useful one.  It belongs to the socket's thread.  Before
+   the socket is bound.  NULL without memory or sockets. */
 mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes);
 void mr__guard_close(mr__guard_t *g); /* before the socket is closed; NULL is fine */
-void mr__guard_tend(mr__guard_t *g);  /* whenever fd is readable (on change), and after wait_ms */
+/* whenever fd is readable (edge-triggered), and after wait_ms */
+void mr__guard_tend(mr__guard_t *g);
 int mr__guard_fd(const mr__guard_t *g);
-int mr__guard_wait_ms(const mr__guard_t *g); /* -1: nobody is there */
-/* A message came; frame: one of its.  good: it was one of the protocol; served: its sender is. */
+int mr__guard_wait_ms(const mr__guard_t *g); /* -1: no connection */
+/* Notes a message; frame: one of its frames.  good: it follows the protocol; served: the served
+   peer sent it. */
 void mr__guard_heard(mr__guard_t *g, zmq_msg_t *frame, bool good, bool served);
 
-/* CURVE keys and who may come; nothing if cfg has none (curve.c). */
+/* Sets the CURVE keys and the accepted peers; nothing if cfg has none (curve.c). */
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag);
-void mr__zap_stop(mr__zap_t *z); /* before the context goes; NULL is fine */
+void mr__zap_stop(mr__zap_t *z); /* before the context ends; NULL is fine */
 
 /* ---- buffers of the receiving end ---- */
 
-/* What the buffers in use stand on.  It belongs to the pool and lives as long. */
+/* The memory behind the buffers in use.  It belongs to the pool and lives as long. */
 typedef struct mr__rx mr__rx_t;
 
-mr_pool_t *mr__rx_pool(const mr_spec_t *spec, int window, mr__rx_t **rx); /* NULL: no memory */
-/* A buffer for DATA number, a message of which mr__link_data_read has believed the first frame.
-   Frames whose bytes become the buffer's are taken out of m.  MR_OK; MR_AGAIN: none is free (the
-   peer sent more than it may), or its pool cannot be mapped; MR_ERR_DATA: sizes, labels or offsets
-   that cannot be. */
+mr_pool_t *mr__rx_pool(const mr_spec_t *spec, int window, mr__rx_t **rx); /* NULL without memory */
+/* Makes a buffer of DATA `number`, whose first frame mr__link_data_read has accepted.  Frames whose
+   bytes become the buffer's are moved out of m.  MR_OK; MR_AGAIN: no buffer is free (the peer sent
+   more than it may), or its pool cannot be mapped; MR_ERR_DATA: impossible sizes, labels or
+   offsets. */
 mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
                     const mr__link_parts_t *parts, mr__message_t *m, mr_buf_t **out);
 bool mr__rx_is_released(const mr__rx_t *rx, int64_t number);
-/* A peer that shares its pools: its token of MR__LINK_TOKEN bytes, zeros: it does not. */
+/* Starts a session with a peer that shares its pools: its token of MR__LINK_TOKEN bytes; zeros: it
+   does not share. */
 void mr__rx_new_session(mr__rx_t *rx, const char *token);
 
 /* ---- pools that the peer maps ---- */
 
-/* The sending end's side of one host: it hands the descriptors of its pools to the peer, over a
-   socket without a name in the file system. */
+/* The sending end's side of sharing on one host: it hands the descriptors of its pools to the peer,
+   over a socket without a name in the file system. */
 typedef struct mr__share mr__share_t;
 struct mr_link;
-mr_err_t mr__share_open(struct mr_link *l, mr_diag_t *diag); /* nothing if the address is tcp:// */
-void mr__share_close(mr__share_t *s);                        /* NULL is fine, as in the others */
-void mr__share_pump(mr__share_t *s);                         /* lets peers in and hands out */
+mr_err_t mr__share_open(struct mr_link *l, mr_diag_t *diag); /* opens the listening socket */
+void mr__share_close(mr__share_t *s);                        /* NULL is fine, here and below */
+void mr__share_pump(mr__share_t *s);                         /* accepts the peer */
 int mr__share_fd(const mr__share_t *s);                      /* -1: nothing to wait for */
-void mr__share_host(char text[MR_LINK_NAME_MAX]);            /* names this kernel's network */
+/* name of this kernel and network namespace */
+void mr__share_host(char text[MR_LINK_NAME_MAX]);
 bool mr__share_same_host(const mr__share_t *s, const char *host);
 void mr__share_use(mr__share_t *s, bool on); /* a new session: whether its peer takes references */
 void mr__share_token(const mr__share_t *s, char token[MR__LINK_TOKEN]);
 
-/* Where a buffer lies, if the peer can map it. */
+/* A buffer's place, if the peer can map it. */
 typedef struct mr__place {
   bool is_known;
   uint32_t pool;
@@ -132,44 +138,44 @@ mr__place_t mr__share_place(mr__share_t *s, const mr_buf_t *b);
 typedef enum mr__link_state {
   MR__LINK_ALONE,
   MR__LINK_MET,
-  MR__LINK_PLAIN /* sending end: its peer makes plain requests (plain.h) */
+  MR__LINK_PLAIN /* sending end: its peer sends plain requests (plain.h) */
 } mr__link_state_t;
 
 struct mr_link {
   mr_link_cfg_t cfg; /* its texts are copies */
   bool out;
-  bool heard; /* the last pump brought what the caller has not looked at */
+  bool heard; /* the last pump brought something the caller has not seen */
   int streak; /* pumps in a row that found a message */
   mr__socket_t k;
   mr__link_state_t state;
   uint64_t session;
-  int64_t heard_ms, said_ms, tried_ms; /* last time that ... */
+  int64_t heard_ms, said_ms, tried_ms; /* times of the last message heard, said, and attempt */
   int64_t reached;                     /* sending end: largest number sent so far, plus 1 */
   mr_diag_t failure;
   mr_link_stats_t stats;
-  char refusal[400]; /* the last one's reason */
+  char refusal[400]; /* the reason of the last refusal */
 
   mr_spec_t spec; /* known: have_spec */
   bool have_spec, spec_is_wanted;
-  void *names; /* owned: the spec's dataset */
+  void *names; /* owned: memory of the spec's dataset */
 
-  /* sending end: held[first_held, next) by number, of which those before sent are on the way; those
-     before first_held are released */
+  /* sending end: buffers [first_held,next) are held, of which those before `sent` are in flight;
+     those before first_held are released */
   mr_buf_t **held; /* [window], by number % window */
   int64_t first_held, next, sent, limit;
-  int64_t acked, committed_heard; /* receiving end: acked is what it said last */
-  int64_t wanted;                 /* MR__LINK_PLAIN: asked for and not yet sent; -1: nothing */
+  int64_t acked, committed_heard; /* acked: what the peer released last */
+  int64_t wanted;                 /* MR__LINK_PLAIN: requested and not yet sent; -1: none */
   bool ended, end_said;
   bool left, left_said; /* the receiving end wants no more */
-  bool left_heard;      /* receiving end: the other one knows */
+  bool left_heard;      /* receiving end: the sending end knows */
   mr_err_t asked_state;
   mr_link_point_t asked;
-  mr_link_point_t barred; /* barred_why[0]: who asks for this point is refused */
+  mr_link_point_t barred; /* barred_why[0]: a peer that asks for this point is refused */
   char barred_why[256];
   mr__share_t *share;
   char *scratch; /* a first frame */
 
-  /* receiving end: [released, taken) is in use, [taken, expected) waits for take */
+  /* receiving end: [released,taken) is in use, [taken,expected) waits for mr_link_take */
   mr_buf_t **came; /* [window], by number % window */
   mr_link_point_t point;
   int64_t expected, taken, released, released_said, committed_said, total;
@@ -182,33 +188,35 @@ struct mr_link {
 
 int64_t mr__link_now_ms(void);
 
-/* A message as mr__socket_receive gives it, from k.from; m stays the caller's. */
+/* Handles a message from k.from, as mr__socket_receive returns it; m stays the caller's. */
 void mr__link_hear(mr_link_t *l, mr__message_t *m);
 
-/* Sends a message of one frame: head and body.  false: not now. */
+/* Sends a message of one frame: head and body.  False: not possible now. */
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n);
-/* A few words to who spoke last, peer or not; text may be NULL. */
+/* Sends a short message to the last sender, peer or not; text may be NULL. */
 void mr__link_answer(mr_link_t *l, mr__link_kind_t kind, uint64_t session, const char *text);
 void mr__link_malformed(mr_link_t *l); /* counts it */
-/* The peer is of no use: ends the session.  An end that connects fails for good, with its name for
-   where; one that binds forgets this peer and waits for another. */
+/* Ends the session with a peer that cannot be served.  An end that connects fails for good; one
+   that binds forgets this peer and waits for another. */
 void mr__link_refuse_peer(mr_link_t *l, mr_err_t code, const char *why);
 void mr__link_count_refusal(mr_link_t *l, const char *why);
 void mr__link_refused(mr_link_t *l, const mr__link_head_t *head, const void *body);
-void mr__link_part(mr_link_t *l); /* the session is over; the next try to meet is due */
+void mr__link_part(mr_link_t *l); /* ends the session; the next attempt is due now */
 bool mr__link_let_in(
-    mr_link_t *l); /* makes who spoke last the peer; false: another one is served */
-mr_err_t mr__link_in_ready(mr_link_t *l, mr_diag_t *diag); /* the spec is known: makes the pool */
+    mr_link_t *l); /* Makes the last sender the peer; false: another one is served. */
+/* the spec is known: makes the pool; MR_ERR_NOMEM */
+mr_err_t mr__link_in_ready(mr_link_t *l, mr_diag_t *diag);
 
-/* One message of the other side, its head checked; body is head->body bytes. */
+/* Handles a message of the other end, its head checked; body has head->body bytes. */
 void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *body);
 void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *body,
                        mr__message_t *m);
-/* A frame that is no message of the protocol: true if it was a plain request. */
+/* Handles a single frame; true if it was a plain request. */
 bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n);
-/* What there is to say now. */
+/* Sends what is due now. */
 void mr__link_out_speaks(mr_link_t *l);
 void mr__link_in_speaks(mr_link_t *l);
-int64_t mr__link_in_committed(const mr_link_t *l); /* receiving end: for the next ACK */
+/* receiving end: the committed number for the next ACK */
+int64_t mr__link_in_committed(const mr_link_t *l);
 
 #endif

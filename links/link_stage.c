@@ -1,3 +1,4 @@
+/* Settings and reports that link-in, link-out and source share. */
 #include "links/link_stage.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What the two ends of a link have in common as stages, and what the program asks of them. */
+/* What the two ends of a link have in common as stages, and the program's calls on them. */
 #ifndef MR_LINKS_LINK_STAGE_H
 #define MR_LINKS_LINK_STAGE_H
 
@@ -18,7 +18,7 @@ typedef struct mr_link_settings {
     .unit = "", .help = HELP                                                                \
   }
 
-/* The rows of settings, for an mr_link_settings_t at an offset of the state. */
+/* The rows of settings for an mr_link_settings_t at an offset of the state. */
 #define MR_LINK_OPTS(AT)                                                                         \
   MR_LINK_TEXT(link, AT, "Name of the link, the same on both ends."),                            \
       MR_LINK_TEXT(address, AT, "tcp://HOST:PORT, ipc://@NAME or ipc://FILE."),                  \
@@ -49,44 +49,51 @@ typedef struct mr_link_settings {
 /* The name of the links of `millrace serve`. */
 #define MR_SERVE_LINK "serve"
 
-/* link-in, for stages that begin with its state. */
+/* link-in's state, for stages whose state begins with it. */
 typedef struct mr_link_in {
   mr_link_settings_t set;
   mr_link_t *link;
   mr_link_stats_t told;
-  int64_t opened_ns; /* 0: it has been said that nobody comes, or somebody has come */
-  int64_t refused;   /* peers that people were told of */
+  int64_t opened_ns; /* 0: a peer has come, or its absence was reported */
+  int64_t refused;   /* refusals reported so far */
 } mr_link_in_t;
+/* Members of link-in's definition.  open returns MR_OK or fails by mr_stage_fail; step returns
+   MR_OK, MR_END or a failure. */
 mr_err_t mr_link_in_open(mr_stage_t *s);
 mr_err_t mr_link_in_step(mr_stage_t *s);
 void mr_link_in_close(mr_stage_t *s);
 void mr_link_in_report(mr_stage_t *s, char *text, size_t n);
 
+/* The link's configuration from the settings.  Cannot fail; its strings are those of *t. */
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t);
 
-/* Tells people on standard error that a peer was refused, and why; *told: refusals that were known
-   before.  Only the first few of a run: a stranger could fill a disk with them. */
+/* Reports on standard error that a peer was refused, and why; *told: refusals already reported.
+   Only the first few of a run are reported: a stranger could fill a disk with them. */
 void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *told);
 
-/* Fails with what is missing; setting is what the address is called there. */
+/* Checks link and address: MR_OK, or MR_ERR_CONFIG with a sentence.  setting: the name of the
+   address setting there. */
 mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, const char *setting);
 
-/* link-out, after join: true, and where, if the peer wants the stream to go on elsewhere.  The
-   graph is then to be made again, with this stage's input there (mr_graph_go_on). */
+/* link-out, after join: true, with the point in *at, if the peer wants the stream to resume
+   elsewhere.  The graph must then be rebuilt with this stage's input at that point
+   (mr_graph_go_on).  False otherwise, also for a stage that never settled. */
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at);
 
-/* link-out of a settled graph, before it starts: a peer that asks for this point is refused with
-   why (copied), since the graph cannot be made there. */
+/* link-out of a settled graph, before it starts: refuses a peer that asks for this point, with why
+   (copied, up to 255 bytes), because the graph cannot be built there. */
 void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const char *why);
-/* After join: how many buffers it has sent. */
+/* After join: how many buffers it has sent; 0 for a stage that never settled. */
 int64_t mr_link_out_sent(const mr_stage_t *s);
 
-/* Every link-out of this program ends: whom it serves has done with its stream, or will not come.
+/* Ends every link-out of this program: its peer has finished with the stream, or will not come.
    Any thread; also in a signal handler. */
 void mr_link_out_nobody_comes(void);
 
-/* link-out of a settled graph that does not run: waits until the peer has come, and says where it
-   wants to go on; at stays as it was if nobody comes. */
+/* link-out of a settled graph that does not run: blocks until the peer has come, and sets *at to
+   the point it wants to resume from.  MR_OK, also with *at unchanged after
+   mr_link_out_nobody_comes; MR_ERR_IO if the link cannot be opened; or the link's failure.  The
+   sentence is in diag. */
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 
 #endif

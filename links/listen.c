@@ -1,3 +1,5 @@
+/* A subscriber asks for the next buffer by its number, repeats a request that stays unanswered, and
+   asks for the spec again after each silence, because another publisher may have started. */
 #include "links/listen.h"
 
 #include <inttypes.h>
@@ -7,22 +9,22 @@
 
 #include "links/link_private.h"
 
-enum { AGAIN_MS = 1000 /* silence after which it asks again */, PER_PUMP = 64, SHORT = 64 << 10 };
+enum { AGAIN_MS = 1000 /* silence before it asks again */, PER_PUMP = 64, SHORT = 64 << 10 };
 
 struct mr_listen {
   mr__socket_t k;
   char name[MR_LINK_NAME_MAX];
   int window;
   mr_spec_t spec;
-  void *names; /* the spec's */
+  void *names; /* memory of the spec's dataset */
   bool takes, have_spec, ended;
-  bool checked; /* who answers publishes what is expected; asked anew after each silence */
+  bool checked; /* the publisher has the expected spec; checked again after each silence */
   bool pool_is_given;
-  int64_t asked_ms; /* 0: nothing is asked for */
-  int64_t next;     /* number to ask for */
+  int64_t asked_ms; /* 0: no request is open */
+  int64_t next;     /* next number to request */
   mr_pool_t *pool;
   mr__rx_t *rx;
-  /* by the order in which they came: [released, taken) is in use, [taken, received) waits */
+  /* in order of arrival: [released,taken) is in use, [taken,received) waits */
   mr_buf_t **came; /* [window] */
   int64_t released, taken;
   mr_diag_t failure;
@@ -44,7 +46,7 @@ static bool listen_keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
   void *names = NULL;
   bool good = mr__link_spec_read(bytes, n, &spec, &names);
   char why[400], text[sizeof why + 80];
-  if (l->have_spec) spec.n_epochs = l->spec.n_epochs; /* how long it goes on is its own affair */
+  if (l->have_spec) spec.n_epochs = l->spec.n_epochs; /* the number of epochs may differ */
   if (!good || l->have_spec) {
     if (good && !mr__link_spec_same(&spec, &l->spec, why, sizeof why)) {
       snprintf(text, sizeof text, "it publishes (there) other buffers than before (here): %s", why);
@@ -92,7 +94,7 @@ void mr_listen_close(mr_listen_t *l) {
 
 /* ---- hearing ---- */
 
-/* What lies between two numbers that came is missed; what was before the first one is not. */
+/* Buffers between two received ones are missed; those before the first one are not. */
 static void count_gap(mr_listen_t *l, int64_t number) {
   if (!l->stats.received || number == l->next) return;
   l->stats.missed += number - l->next;
@@ -104,8 +106,8 @@ static bool listen_hear_data(mr_listen_t *l, const mr__link_head_t *head, const 
   mr__link_data_t d;
   mr__link_parts_t parts;
   mr_buf_t *b;
-  if (!l->checked) return true;            /* it is asked for again */
-  if (head->number < l->next) return true; /* asked for twice */
+  if (!l->checked) return true;            /* it will be requested again */
+  if (head->number < l->next) return true; /* requested twice */
   if (!mr_listen_credit(l) ||
       !mr__link_data_read(body, head->body, head->frames, &l->spec, &d, &parts) ||
       mr__rx_buf(l->rx, l->pool, l->stats.received, &d, &parts, m, &b) != MR_OK)
@@ -188,7 +190,7 @@ int mr_listen_fds(mr_listen_t *l, struct pollfd *fd, int *timeout_ms) {
 
 bool mr_listen_pending(mr_listen_t *l) { return mr__socket_readable(&l->k); }
 
-/* ---- the rest ---- */
+/* ---- calls ---- */
 
 const mr_spec_t *mr_listen_spec(const mr_listen_t *l) { return l->have_spec ? &l->spec : NULL; }
 

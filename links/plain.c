@@ -1,3 +1,4 @@
+/* Reads plain requests and writes their answers: a head as JSON, then the frames of a batch. */
 #include "links/plain.h"
 
 #include <assert.h>
@@ -39,7 +40,7 @@ bool mr__cast_read(const void *frame, size_t n, const char *name, mr__cast_ask_t
   return mr__plain_read(frame, is_whole ? n - (sizeof whole - 1) : n, name, number);
 }
 
-/* numpy's name of a type; bf16, which numpy does not know, as its bits. */
+/* numpy's name of a type; bf16, which numpy lacks, as u16 bits. */
 static const char *numpy_type(mr_dtype_t t) {
   switch (t) {
     case MR_BOOL: return "|b1";
@@ -55,7 +56,7 @@ static const char *numpy_type(mr_dtype_t t) {
   }
 }
 
-/* A head as it is written; a head of 16 fields of long names and 8 dimensions has 6 KiB. */
+/* A head being written; 16 fields with long names and 8 dimensions take 6 KiB. */
 typedef struct head {
   char text[HEAD_MAX];
   size_t n;
@@ -93,7 +94,7 @@ static void write_head(const mr_spec_t *spec, const mr_buf_t *b, int64_t number,
 
 /* ---- frames ---- */
 
-/* A message's frames as they are made; good: none has failed for want of memory. */
+/* A message's frames being made; good: no allocation has failed. */
 typedef struct frames {
   zmq_msg_t *part;
   int n;

@@ -1,5 +1,5 @@
-/* The receiving end: it says where to go on, grants credit, and acknowledges what has had its
-   effect. */
+/* The receiving end: says where to resume, grants credit, and acknowledges released and committed
+   buffers. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void hear_knock(mr_link_t *l, const mr__link_head_t *head, const void *bo
   if (mr__link_let_in(l)) mr__link_part(l);
 }
 
-/* Into l->spec, or compared with it: what differs is said to both ends. */
+/* Stores the spec, or compares it with the expected one and reports a difference to both ends. */
 static bool learn_spec(mr_link_t *l, const void *body, size_t n) {
   mr_spec_t got;
   void *names;
@@ -57,7 +57,7 @@ static void hear_welcome(mr_link_t *l, const mr__link_head_t *head, const char *
   if (!learn_spec(l, body + MR__LINK_TOKEN, head->body - MR__LINK_TOKEN)) return;
   mr__rx_new_session(l->rx, body);
   l->state = MR__LINK_MET;
-  l->committed_said = -1; /* what was acknowledged meanwhile is said again */
+  l->committed_said = -1; /* acknowledge again */
   l->stats.connections++;
 }
 
@@ -68,8 +68,8 @@ static void note_point(mr_link_t *l, const mr_buf_t *b) {
   if (p->n_words) memcpy(p->word, b->word, (size_t)p->n_words * sizeof *p->word);
 }
 
-/* A sender of this session that sends a buffer which no stream of its spec has would send the same
-   one again: asking once more would last for ever. */
+/* A sender of this session that sends an impossible buffer would send the same one again, so asking
+   again would never end. */
 static void refuse_data(mr_link_t *l, int64_t number) {
   char text[200];
   mr__link_malformed(l);
@@ -98,7 +98,7 @@ static void receive_hear_data(mr_link_t *l, const mr__link_head_t *head, const v
             ? mr__rx_buf(l->rx, l->pool, head->number, &d, &parts, m, &b)
             : MR_ERR_DATA;
   if (e < 0) return refuse_data(l, head->number);
-  if (!b) { /* one was lost, or a pool cannot be mapped: once more from here */
+  if (!b) { /* a buffer was lost, or a pool cannot be mapped: resume from here */
     mr__link_malformed(l);
     return mr__link_part(l);
   }
@@ -151,14 +151,14 @@ static void say_hello(mr_link_t *l) {
     l->tried_ms = now - MR__LINK_KNOCK_MS + MR__LINK_RETRY_MS;
 }
 
-/* What is durable may be so before the last watcher has let go of it. */
+/* A buffer may be durable before its last observer has released it. */
 int64_t mr__link_in_committed(const mr_link_t *l) {
   /* acquire pairs with mr_link_commit's release. */
   int64_t by_hand = atomic_load_explicit(&l->committed, memory_order_acquire);
   return l->cfg.by_hand && by_hand < l->released ? by_hand : l->released;
 }
 
-/* Few acknowledgements carry many buffers: one waits for half a window, or a little while. */
+/* To acknowledge many buffers at once, this waits for half a window or for a short time. */
 static void say_ack(mr_link_t *l) {
   int64_t now = mr__link_now_ms();
   mr__link_ack_t ack = {l->released + l->cfg.window, mr__link_in_committed(l)};
@@ -170,7 +170,7 @@ static void say_ack(mr_link_t *l) {
   bool many = l->released - l->released_said >= (l->cfg.window + 1) / 2 || l->committed_said < 0;
   if (!many && l->total < 0 && now < l->ack_due_ms) return;
   if (!mr__link_say(l, MR__LINK_ACK, l->released, &ack, sizeof ack)) {
-    l->ack_due_ms = now + MR__LINK_RETRY_MS; /* no peer to hear it; not again in a hurry */
+    l->ack_due_ms = now + MR__LINK_RETRY_MS; /* no peer to receive it; not retried at once */
     return;
   }
   l->committed_said = ack.committed, l->released_said = l->released, l->ack_due_ms = 0;
@@ -199,8 +199,9 @@ size_t mr_link_credit(const mr_link_t *l) {
 
 bool mr_link_over(const mr_link_t *l) { return l->total >= 0 && l->taken == l->total; }
 
+/* read by mr__link_in_committed */
 void mr_link_commit(mr_link_t *l, int64_t number) {
-  atomic_store_explicit(&l->committed, number, memory_order_release); /* read by say_ack */
+  atomic_store_explicit(&l->committed, number, memory_order_release);
 }
 
 void mr_link_leave(mr_link_t *l) { l->left = true; }

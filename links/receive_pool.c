@@ -1,9 +1,10 @@
-/* Buffers of the receiving end.  The pool's own memory takes short values; long ones stay in the
-   message they came in, and on one host a buffer is a place in the peer's memory.  What a buffer
-   stands on is let go of with its last reference, in whatever thread that is.
+/* Buffers of the receiving end.  Short values are copied into the pool's own memory; long ones stay
+   in the message that brought them, and on one host a buffer is a place in the peer's memory.  The
+   last reference to a buffer frees what it uses, in any thread.
 
-   What says where others read, labels and the offsets of ragged fields, always lies in memory of
-   this process: it is copied, then checked, so that no peer changes it behind the check. */
+   Values that direct reads elsewhere, labels and the offsets of ragged fields, are copied into
+   memory of this process first and checked there, so that no peer can change them after the
+   check. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,17 +17,17 @@
 
 enum { POOLS_MAX = 16, SPARE = 16 };
 
-/* One of the peer's pools; the table and every buffer in use hold a reference. */
+/* A pool of the peer; the table and every buffer in use hold a reference. */
 typedef struct map {
   atomic_int refs;
   char *base;
   size_t bytes;
 } map_t;
 
-/* What slot i of the pool stands on. */
+/* What the buffer in slot i of the pool uses. */
 typedef struct use {
   int64_t number;
-  char *home; /* its own memory */
+  char *home; /* the slot's own memory */
   map_t *map; /* NULL: not by reference */
   int n_frames;
   zmq_msg_t frame[MR_FIELDS_MAX];
@@ -39,11 +40,11 @@ struct mr__rx {
   use_t *use;            /* [window + SPARE] */
   atomic_uchar *done;    /* [window], by number % window: released */
   map_t *map[POOLS_MAX]; /* of this session */
-  int share;             /* socket that brings their descriptors; -1 */
+  int share;             /* socket that brings the pools' descriptors; -1 */
 };
 
 static void map_unref(map_t *m) {
-  /* acq_rel: every reader is done before the memory goes. */
+  /* acq_rel: every reader is done before the memory is unmapped. */
   if (!m) return;
   int before = atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel);
   assert(before > 0);
@@ -59,7 +60,8 @@ static void released(void *arg, mr_buf_t *b) {
   while (u->n_frames) zmq_msg_close(&u->frame[--u->n_frames]);
   map_unref(u->map);
   u->map = NULL;
-  /* release pairs with the acquire in is_released: the slot of the window may be used again. */
+  /* release pairs with the acquire in mr__rx_is_released: the slot of the window may be used
+     again. */
   atomic_store_explicit(&rx->done[u->number % rx->window], 1, memory_order_release);
 }
 
@@ -79,7 +81,8 @@ static void destroyed(void *arg) {
 }
 
 mr_pool_t *mr__rx_pool(const mr_spec_t *spec, int window, mr__rx_t **out) {
-  size_t n = (size_t)window + SPARE; /* one is done a moment before it is free again */
+  size_t n = (size_t)window + SPARE; /* a buffer is marked released shortly before it is free
+                                        again */
   mr__rx_t *rx = calloc(1, sizeof *rx);
   mr_pool_t *pool = rx ? mr_pool_create(spec, n) : NULL;
   if (!pool) return free(rx), NULL;
@@ -107,7 +110,7 @@ void mr__rx_new_session(mr__rx_t *rx, const char *token) {
   rx->share = mr__share_connect(token);
 }
 
-/* Descriptors come before the buffers that need them. */
+/* Takes the descriptors, which come before the buffers that need them. */
 static void take_descriptors(mr__rx_t *rx) {
   uint32_t pool;
   int fd;
@@ -126,7 +129,7 @@ static void take_descriptors(mr__rx_t *rx) {
   }
 }
 
-/* Points b's field at a copy of what decides where others read, and checks the copy. */
+/* Copies b's labels and offsets of field f into memory of this process, and checks the copies. */
 static bool keep_field(mr__rx_t *rx, mr_buf_t *b, const use_t *u, int f) {
   const mr_field_t *field = &rx->spec.field[f];
   mr_buf_field_t *v = &b->field[f];
@@ -151,7 +154,7 @@ static mr_err_t set_by_reference(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__
   for (int f = 0; b->key && f < rx->spec.n_fields; f++)
     if (!keep_field(rx, b, u, f)) return MR_ERR_DATA;
   if (b->key && mr_buf_bytes(&rx->spec, b, b->n) != d->size) return MR_ERR_DATA;
-  /* relaxed: this thread holds the table's reference. */
+  /* relaxed: the table holds a reference already. */
   atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
   u->map = m;
   return MR_OK;
@@ -159,7 +162,7 @@ static mr_err_t set_by_reference(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__
 
 /* ---- by message ---- */
 
-/* The values of a field that is apart: they stay in the frame, unless it lies askew. */
+/* Takes the values of a field in its own frame: they stay there unless they are misaligned. */
 static bool take_frame(use_t *u, zmq_msg_t *frame, size_t bytes, void **data) {
   if (zmq_msg_size(frame) != bytes) return false;
   void *at = zmq_msg_data(frame);
@@ -169,7 +172,7 @@ static bool take_frame(use_t *u, zmq_msg_t *frame, size_t bytes, void **data) {
   }
   zmq_msg_t *mine = &u->frame[u->n_frames++];
   zmq_msg_init(mine);
-  zmq_msg_move(mine, frame); /* a short one lies in the zmq_msg_t itself */
+  zmq_msg_move(mine, frame); /* a short one is inside the zmq_msg_t */
   *data = zmq_msg_data(mine);
   return true;
 }
@@ -200,7 +203,7 @@ mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__lin
   mr_buf_t *b = mr_pool_get(pool);
   if (!b) return MR_AGAIN;
   use_t *u = &rx->use[mr__pool_index(b)];
-  assert(number >= 0 && !u->n_frames && !u->map); /* what it stood on has been let go of */
+  assert(number >= 0 && !u->n_frames && !u->map); /* its last use is over */
   u->number = number;
   b->seq = number, b->epoch = d->epoch, b->position = d->position;
   b->first = d->first, b->n = d->n, b->flags = d->flags, b->size = d->size;
@@ -210,7 +213,7 @@ mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__lin
   if (e != MR_OK) return mr_buf_unref(b), e;
   if (b->key) b->data = b->field[0].data;
   if (b->label) b->label = b->field[rx->slot.label].data;
-  /* relaxed: released() of this number comes later, through the references. */
+  /* relaxed: released() of this number comes later, ordered by the references. */
   atomic_store_explicit(&rx->done[number % rx->window], 0, memory_order_relaxed);
   *out = b;
   return MR_OK;

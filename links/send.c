@@ -1,4 +1,5 @@
-/* The sending end: it holds every buffer until the peer says that it has had its effect. */
+/* The sending end: holds every buffer until the peer has released it, sends within the credit, and
+   answers peers that ask where to resume. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static mr_buf_t **held_at(const mr_link_t *l, int64_t number) {
 
 static void release_hold(void *data, void *hint) { mr_buf_unref(hint); }
 
-/* The fields that are apart, as frames that hold the buffer; how many. */
+/* Makes frames, holding the buffer, for the fields that travel apart; returns how many. */
 static int hold_apart(const mr_link_t *l, const mr__link_data_t *d, mr_buf_t *b, zmq_msg_t *part) {
   int n = 0;
   for (int f = 0; f < l->spec.n_fields; f++) {
@@ -51,14 +52,14 @@ static void send_due(mr_link_t *l) {
     if (++l->sent > l->reached) l->reached = l->sent;
 }
 
-/* The answer to a plain request, once the buffer is there. */
+/* Answers a plain request once its buffer is there. */
 static void send_wanted(mr_link_t *l) {
   zmq_msg_t part[MR__PLAIN_MOST];
   bool over = l->ended && l->wanted == l->next;
   if (l->wanted < l->first_held || (l->wanted >= l->next && !over)) return;
   mr_buf_t *b = over ? NULL : *held_at(l, l->wanted);
   int n = over ? mr__plain_end(l->next, part) : mr__plain_write(&l->spec, b, l->wanted, true, part);
-  if (!n || !mr__socket_send_all(&l->k, false, part, n)) return; /* it asks again */
+  if (!n || !mr__socket_send_all(&l->k, false, part, n)) return; /* the peer asks again */
   if (over) {
     l->left = l->end_said = true;
   } else {
@@ -76,7 +77,7 @@ void mr__link_out_speaks(mr_link_t *l) {
     mr__link_knock_t knock = {{0}};
     if (l->k.router || l->left || now - l->tried_ms < MR__LINK_KNOCK_MS) return;
     l->tried_ms = now;
-    strcpy(knock.name, l->cfg.name); /* shorter: check_cfg */
+    strcpy(knock.name, l->cfg.name); /* check_cfg bounds its length */
     if (!mr__link_say(l, MR__LINK_KNOCK, l->first_held, &knock, sizeof knock))
       l->tried_ms = now - MR__LINK_KNOCK_MS + MR__LINK_RETRY_MS;
     return;
@@ -115,7 +116,7 @@ static bool same_point(const mr_link_point_t *a, const mr_link_point_t *b) {
          !memcmp(a->word, b->word, (size_t)a->n_words * sizeof *a->word);
 }
 
-/* Why the stream cannot start at this point; NULL: nothing is known against it. */
+/* Why the stream cannot start at this point; NULL: no reason known. */
 static const char *send_why_not(const mr_link_t *l, const mr_link_point_t *p, char *text,
                                 size_t n) {
   int words = l->spec.flow == MR_FLOW_BATCHES ? l->spec.n_words : 0;
@@ -169,7 +170,7 @@ bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n) {
     refuse_plain(l, number);
     return true;
   }
-  if (!mr__link_let_in(l)) return true; /* it asks again, until its turn comes */
+  if (!mr__link_let_in(l)) return true; /* the peer repeats its request until its turn comes */
   l->heard = true;
   l->heard_ms = mr__link_now_ms();
   l->asked = (mr_link_point_t){.number = number};
@@ -187,8 +188,8 @@ static void hear_ack(mr_link_t *l, const mr__link_head_t *head, const void *body
     return mr__link_malformed(l);
   acknowledged(l, head->number, ack.committed);
   l->limit = ack.limit;
-  /* The receiving end waits for this before it goes: an acknowledgement that was on its way when
-     its connection closed may never be read here. */
+  /* The receiving end waits for this before it closes: an acknowledgement in flight when its
+     connection closed may never arrive here. */
   if (mr_link_done(l)) mr__link_say(l, MR__LINK_LEAVE, l->next, NULL, 0);
 }
 
@@ -197,7 +198,7 @@ void mr__link_out_hears(mr_link_t *l, const mr__link_head_t *head, const void *b
   if (head->kind == MR__LINK_ACK) return hear_ack(l, head, body);
   if (head->kind == MR__LINK_LEAVE) {
     l->left = true;
-    mr__link_say(l, MR__LINK_LEAVE, 0, NULL, 0); /* else it is said again */
+    mr__link_say(l, MR__LINK_LEAVE, 0, NULL, 0); /* otherwise the peer repeats it */
     return;
   }
   if (head->kind == MR__LINK_REFUSE) return mr__link_refused(l, head, body);

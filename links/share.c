@@ -1,3 +1,5 @@
+/* Sharing pools on one host: the sending end listens on an abstract socket, checks the user and the
+   secret of a peer, and hands it the descriptors of its pools. */
 #include "links/share.h"
 
 #include <errno.h>
@@ -110,8 +112,8 @@ void mr__share_use(mr__share_t *s, bool on) {
   for (int i = 0; i < s->n_pools; i++) s->pool[i].handed = false;
 }
 
-/* One candidate at a time: who shows the secret is the peer, who shows anything else is sent away,
-   and who shows nothing gives way to the next one. */
+/* One candidate at a time: one that shows the secret becomes the peer, one that shows anything else
+   is dropped, and one that shows nothing yields to the next. */
 static void hear_candidate(mr__share_t *s) {
   char secret[MR__LINK_SECRET];
   ssize_t n = recv(s->candidate, secret, sizeof secret, MSG_DONTWAIT);
@@ -163,7 +165,7 @@ static shared_t *find_pool(mr__share_t *s, mr_pool_t *pool) {
   return p;
 }
 
-/* Whether all of a batch lies behind its data as in a slot. */
+/* True if the parts of a batch are placed after its data as in a slot. */
 static bool lies_as(const mr__slot_t *slot, const mr_buf_t *b) {
   const char *at = b->data;
   bool so = (const char *)b->key == at + slot->key;
@@ -179,7 +181,8 @@ mr__place_t mr__share_place(mr__share_t *s, const mr_buf_t *b) {
   int fd = p ? mr__pool_memory(b->pool, &p->base, &p->bytes) : -1;
   if (fd < 0) return nowhere;
   size_t offset = (size_t)((const char *)b->data - p->base);
-  /* A buffer that a stage has pointed elsewhere, or of another layout, goes as a message. */
+  /* A buffer that a stage has pointed elsewhere, or one with another layout, travels as a
+     message. */
   if (offset >= p->bytes || offset % s->slot.bytes) return nowhere;
   if (b->key && !lies_as(&s->slot, b)) return nowhere;
   if (!p->handed && !(p->handed = hand_out(s, (uint32_t)(p - s->pool), fd))) return nowhere;

@@ -1,6 +1,6 @@
 /* The ZeroMQ side of a link.  A connecting end is a DEALER; the end that binds is a ROUTER, which
-   is a DEALER that knows its peers by name: with a plain one anybody who connects would be dealt
-   every other message of the stream. */
+   is a DEALER that knows its peers by name: a plain DEALER would deal every other message of the
+   stream to any stranger that connects. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 enum {
   RETRY_MS = 20,
   RETRY_MAX_MS = 500,
-  LOST_S = 4, /* a host that has not answered for so long is gone */
+  LOST_S = 4, /* a host that has not answered for that long is lost */
   HANDSHAKE_MS = 3000,
 };
 
@@ -23,9 +23,9 @@ static void set_int(void *socket, int option, int value) {
   zmq_setsockopt(socket, option, &value, sizeof value);
 }
 
-/* The kernel finds connections to hosts that are gone; a link has beats of its own
-   (MR__LINK_BEAT_MS).  libzmq's would let anybody end the process who fills the queue and hangs up:
-   4.3 aborts when one is due on such a connection (its issue 4364). */
+/* The kernel detects connections to lost hosts; a link has its own beats (MR__LINK_BEAT_MS).  With
+   libzmq's beats a stranger could end the process by filling the queue and hanging up: 4.3 aborts
+   when a beat is due on such a connection (its issue 4364). */
 static void set_keepalive(void *socket) {
   set_int(socket, ZMQ_TCP_KEEPALIVE, 1);
   set_int(socket, ZMQ_TCP_KEEPALIVE_IDLE, 1);
@@ -34,11 +34,12 @@ static void set_keepalive(void *socket) {
   set_int(socket, ZMQ_TCP_MAXRT, LOST_S * 1000);
 }
 
+/* sending to a lost peer fails instead of being dropped silently */
 static void socket_set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest) {
   void *s = k->socket;
   zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest,
-                 sizeof longest); /* else a peer's size field decides */
-  /* Credit bounds what is on the way; a bound below it would only hide that. */
+                 sizeof longest); /* otherwise a peer's size field decides */
+  /* Credit bounds what is in flight; a smaller bound would only hide errors in it. */
   set_int(s, ZMQ_SNDHWM, k->most ? k->most : 2 * MR_LINK_WINDOW_MAX);
   set_int(s, ZMQ_RCVHWM, 2 * MR_LINK_WINDOW_MAX);
   set_int(s, ZMQ_LINGER, 0); /* close waits for acknowledgements itself */
@@ -48,13 +49,14 @@ static void socket_set_options(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_
   set_int(s, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
   set_int(s, ZMQ_IPV6, strchr(cfg->address, '[') != NULL);
   if (k->router) {
-    set_int(s, ZMQ_ROUTER_MANDATORY, 1); /* a peer that is gone is told, not dropped in silence */
+    set_int(s, ZMQ_ROUTER_MANDATORY, 1);
   } else {
-    set_int(s, ZMQ_IMMEDIATE, 1); /* nothing queues up for a peer that is not there */
+    set_int(s, ZMQ_IMMEDIATE, 1); /* nothing is queued for an absent peer */
   }
 }
 
-/* Of ipc:// connections; without effect on others.  With keys these say who may come. */
+/* Accepts ipc:// connections of this user only; other transports are not affected.  With keys the
+   keys decide. */
 static void only_this_user(void *socket) {
   uid_t uid = geteuid();
   zmq_setsockopt(socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid);
@@ -99,7 +101,7 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
 }
 
 void mr__socket_close(mr__socket_t *k, int linger_ms) {
-  if (k->has_file) unlink(k->at + 6); /* while it is still ours: nobody else can have bound it */
+  if (k->has_file) unlink(k->at + 6); /* while it is still ours */
   mr__guard_close(k->guard);
   if (k->socket) {
     set_int(k->socket, ZMQ_LINGER, linger_ms);
@@ -147,7 +149,7 @@ static bool receive(mr__socket_t *k, mr__message_t *m) {
   if (k->router && !receive_id(k)) return false;
   m->bad = k->router && !more(k->socket);
   if (m->bad) {
-    zmq_msg_init(&m->frame[m->n++]); /* of a peer that sends nothing but its id */
+    zmq_msg_init(&m->frame[m->n++]); /* from a peer that sends nothing but its id */
     return true;
   }
   do {
@@ -169,14 +171,13 @@ void mr__message_close(mr__message_t *m) {
   while (m->n) zmq_msg_close(&m->frame[--m->n]);
 }
 
-/* A frame that is not last is queued or refused as its message's first one was. */
+/* A later frame is queued or refused as the first frame of its message was. */
 static bool send_rest(mr__socket_t *k, zmq_msg_t *part, int n_parts) {
   int done = 0;
   for (bool good = true; good && done < n_parts; done += good)
     good = zmq_msg_send(&part[done], k->socket,
                         ZMQ_DONTWAIT | (done + 1 < n_parts ? ZMQ_SNDMORE : 0)) >= 0;
-  for (int i = 0; i < n_parts; i++)
-    zmq_msg_close(&part[i]); /* of what was sent an empty one is left */
+  for (int i = 0; i < n_parts; i++) zmq_msg_close(&part[i]); /* a sent one is empty now */
   return done == n_parts;
 }
 
@@ -185,7 +186,7 @@ bool mr__socket_send(mr__socket_t *k, bool to_from, const void *first, size_t n,
   const unsigned char *id = to_from ? k->from : k->peer;
   size_t n_id = to_from ? k->n_from : k->n_peer;
   int flags = ZMQ_DONTWAIT;
-  k->drained = false; /* sending may take note of what came and clear fd */
+  k->drained = false; /* sending may process incoming events and clear fd */
   bool good = !k->router || n_id;
   if (good && k->router) good = zmq_send(k->socket, id, n_id, flags | ZMQ_SNDMORE) >= 0;
   if (good) good = zmq_send(k->socket, first, n, flags | (n_parts ? ZMQ_SNDMORE : 0)) >= 0;

@@ -1,6 +1,7 @@
-/* source: batches that `millrace serve` gives, as the start of a graph.
+/* source: batches of `millrace serve`, as the start of a graph.
 
-   What they are is the server's to say, so planning asks it; running is the work of link-in. */
+   The server decides what they are, so planning asks it for the spec; running is the work of
+   link-in. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -48,7 +49,7 @@ static const mr_opt_t source_opts[] = {
      .help = "How long to wait for the server's answer before anything runs."},
     {0}};
 
-/* The server's words stay when the link is gone. */
+/* Copies one of the server's strings, so that it outlives the link. */
 static const char *source_keep(source_t *t, size_t *used, const char *text) {
   size_t n = strlen(text) + 1;
   if (*used + n > MR__SOURCE_NAMES) return "";

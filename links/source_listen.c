@@ -1,7 +1,7 @@
 /* source with subscribe=: the buffers of a broadcast, as they come.
 
-   Nobody waits for this end: what is published while it is busy, gone or not yet there it has
-   missed, and says how much. */
+   The publisher does not wait for this end: buffers published while it is busy, away or not yet
+   there are missed, and counted. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -31,7 +31,7 @@ static mr_err_t source_listen_ask(mr_stage_t *s, mr_listen_t *listen) {
     if (!mr_listen_spec(listen) && !mr_listen_pending(listen)) poll(&fd, 1, ms < 50 ? ms : 50);
   }
   s->out_spec[0] = *mr_listen_spec(listen);
-  s->out_spec[0].n_epochs = 0; /* how much of it will come nobody knows */
+  s->out_spec[0].n_epochs = 0; /* its length is unknown */
   mr__source_keep_dataset(s->state, &s->out_spec[0]);
   return MR_OK;
 }

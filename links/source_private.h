@@ -1,4 +1,4 @@
-/* The two ways of the stage source: a server's whole stream, or what a broadcast publishes. */
+/* The two modes of the stage source: a server's whole stream, or what a broadcast publishes. */
 #ifndef MR_LINKS_SOURCE_PRIVATE_H
 #define MR_LINKS_SOURCE_PRIVATE_H
 
@@ -18,7 +18,8 @@ typedef struct source {
   char names[MR__SOURCE_NAMES];
 } source_t;
 
-void mr__source_keep_dataset(source_t *t, mr_spec_t *spec); /* the other end's words stay */
+/* copies the dataset's strings into t, so that they outlive the link */
+void mr__source_keep_dataset(source_t *t, mr_spec_t *spec);
 
 mr_err_t mr__source_listen_plan(mr_stage_t *s);
 mr_err_t mr__source_listen_open(mr_stage_t *s);

@@ -1,3 +1,5 @@
+/* Messages of the protocol as bytes: writing them, and checking every length and number of those
+   that come. */
 #include "links/wire.h"
 
 #include <string.h>
@@ -49,7 +51,7 @@ bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, cons
 
 static bool wire_is_text(const char *text, size_t n) { return memchr(text, 0, n) != NULL; }
 
-/* A limit is at most a window beyond the number that it is said with. */
+/* A limit is at most a window beyond the number in the same message. */
 static bool is_limit(int64_t limit, int64_t number) {
   return limit >= number && limit <= number + MR_LINK_WINDOW_MAX;
 }
@@ -155,9 +157,9 @@ size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, cons
   return sizeof head + body;
 }
 
-/* ---- buffers, believed ---- */
+/* ---- buffers, checked ---- */
 
-/* Takes n bytes off the front of what is left. */
+/* Takes n bytes off the front of the remaining ones; NULL if there are fewer. */
 static const char *wire_cut(const char **at, size_t *left, size_t n) {
   const char *part = *at;
   if (n > *left) return NULL;
@@ -165,7 +167,7 @@ static const char *wire_cut(const char **at, size_t *left, size_t n) {
   return part;
 }
 
-/* A field may know its classes, and the dataset those of the only label. */
+/* The number of classes of a label field: the field's own or, for the only label, the dataset's. */
 static int wire_classes_of(const mr_spec_t *spec, int f) {
   int own = spec->field[f].n_classes ? spec->field[f].n_classes : INT32_MAX;
   int named = spec->dataset && spec->dataset->n_classes && mr_spec_label(spec) == f
@@ -206,7 +208,7 @@ static bool numbers_fit(const mr__link_data_t *d, const mr_spec_t *spec) {
   return d->n <= spec->batch && d->n_words == (uint32_t)spec->n_words;
 }
 
-/* Keys, draws, offsets and marks; with the offsets the sizes of all fields are known. */
+/* Splits off keys, draws, offsets and marks; the offsets give the sizes of ragged fields. */
 static bool cut_records(const char **at, size_t *left, const mr__link_data_t *d,
                         const mr_spec_t *spec, mr__link_parts_t *p) {
   size_t n = (size_t)d->n;

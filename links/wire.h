@@ -1,4 +1,4 @@
-/* What two ends of a link say to each other: messages as bytes, and bytes believed only after every
+/* The messages between two ends of a link as bytes.  Bytes from a peer are used only after every
    length and number in them was checked.  docs/links.md describes them for other programs. */
 #ifndef MR_LINKS_WIRE_H
 #define MR_LINKS_WIRE_H
@@ -10,23 +10,24 @@
 
 enum {
   MR__LINK_VERSION = 3,
-  MR__LINK_INLINE = 4096, /* a field's values up to this travel in the message's first frame */
-  MR__LINK_FRAMES = 1 + MR_FIELDS_MAX, /* of a message at most */
+  MR__LINK_INLINE = 4096, /* largest field whose values travel in the message's first frame */
+  MR__LINK_FRAMES = 1 + MR_FIELDS_MAX, /* most frames of a message */
   MR__LINK_SECRET = 16,
-  MR__LINK_TOKEN = 64, /* a secret, then the name of the socket where it is shown; zeros: none */
+  MR__LINK_TOKEN = 64, /* a secret, then the name of the socket that expects it; zeros: no
+                          sharing */
 };
 
 typedef enum mr__link_kind {
-  MR__LINK_KNOCK = 1, /* sending end: I am here; number: of the first buffer I hold */
-  MR__LINK_HELLO,     /* receiving end: a new session that goes on from number */
-  MR__LINK_WELCOME,   /* sending end: the session stands; this is the spec */
-  MR__LINK_REFUSE,    /* either: it cannot be, and why */
+  MR__LINK_KNOCK = 1, /* sending end: announces itself; number: of the first buffer it holds */
+  MR__LINK_HELLO,     /* receiving end: begins a session that resumes from number */
+  MR__LINK_WELCOME,   /* sending end: accepts the session; has the spec */
+  MR__LINK_REFUSE,    /* either: refuses, with the reason */
   MR__LINK_DATA,      /* sending end: buffer number */
-  MR__LINK_ACK,       /* receiving end: all before number are released */
+  MR__LINK_ACK,       /* receiving end: buffers before number are released */
   MR__LINK_END,       /* sending end: the stream has number buffers */
-  MR__LINK_BEAT,      /* either: still here */
+  MR__LINK_BEAT,      /* either: still alive */
   MR__LINK_LEAVE,     /* receiving end: wants no more */
-  MR__LINK_RESET,     /* either: this session is not known here */
+  MR__LINK_RESET,     /* either: this session is unknown here */
   MR__LINK_KIND_N
 } mr__link_kind_t;
 
@@ -47,12 +48,12 @@ typedef struct mr__link_hello {
   int64_t epoch, position, limit;
   uint32_t flags, n_words;
   char name[MR_LINK_NAME_MAX]; /* NUL-terminated */
-  char host[MR_LINK_NAME_MAX]; /* kernel and network: buffers can be shared where it is the same */
+  char host[MR_LINK_NAME_MAX]; /* kernel and network: buffers can be shared if both ends agree */
 } mr__link_hello_t;            /* then n_words int64 */
 
 typedef struct mr__link_ack {
   int64_t limit;     /* buffers before it may be sent */
-  int64_t committed; /* those before it need not come again, whatever dies here; <= number */
+  int64_t committed; /* buffers before it are never sent again; <= number */
 } mr__link_ack_t;
 
 typedef struct mr__link_knock {
@@ -61,13 +62,13 @@ typedef struct mr__link_knock {
 
 enum { MR__LINK_WHERE_PAYLOAD = 0, MR__LINK_WHERE_POOL = 1 };
 
-/* Then n_words int64; then, unless the buffer lies in a pool, of batches n keys, n draws, for each
-   ragged field n + 1 offsets, n marks of excluded records (a byte each); then the values of each
-   field that is not apart.  The others follow as frames, in the order of the fields. */
+/* Followed by n_words int64; then, unless the buffer is in a pool, for batches n keys, n draws, for
+   each ragged field n + 1 offsets, n marks of excluded records (a byte each); then the values of
+   each field that has no frame of its own.  Those frames follow in the order of the fields. */
 typedef struct mr__link_data {
   int64_t epoch, position;
   uint64_t size;   /* bytes of all fields' values */
-  uint64_t offset; /* WHERE_POOL: of the buffer in the pool's memory */
+  uint64_t offset; /* WHERE_POOL: the buffer's, in the pool's memory */
   int32_t first, n;
   uint32_t flags, n_words;
   uint32_t where, pool;
@@ -75,61 +76,63 @@ typedef struct mr__link_data {
 } mr__link_data_t;
 _Static_assert(sizeof(mr__link_data_t) == 64, "a DATA's body begins with 64 bytes on the wire");
 
-/* The head of a message with this body, into head. */
+/* Writes the head of a message with this body. */
 void mr__link_head(mr__link_head_t *head, mr__link_kind_t kind, uint64_t session, int64_t number,
                    size_t body, int frames);
 
-/* Whether a first frame of n bytes is a message: magic, version, kind, body and the least a body of
-   that kind has.  false: nothing of it may be read.  why: a static sentence. */
+/* Reads a first frame of n bytes as a head: checks magic, version, kind, length of the body and the
+   least body of that kind.  False: nothing of it may be used, and *why is a static sentence. */
 bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, const char **why);
 
-/* The body of a HELLO with this number into its parts; word has room for MR_LINK_WORDS.  false: it
-   is malformed, or its numbers cannot be. */
+/* Splits the body of a HELLO with this number; word has room for MR_LINK_WORDS.  False: it is
+   malformed, or a number is impossible. */
 bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_hello_t *hello,
                          int64_t *word);
 
-/* The body of an ACK with this number.  false: numbers that cannot be. */
+/* Reads the body of an ACK with this number.  False: it is malformed, or a number is impossible. */
 bool mr__link_ack_read(const void *body, size_t n, int64_t number, mr__link_ack_t *ack);
 
-/* A DATA's body, of a link with this spec, before n_frames more.  On success every part points into
-   body (unaligned) or is NULL; data->n is at most spec->batch, and the sizes are those of n
-   records. A part `value` is NULL where the values are apart: the caller compares the size of that
-   frame with `bytes`.  Of a buffer in a pool only data and word are set.  false: nothing of it may
-   be used. */
+/* Splits the body of a DATA message, of a link with this spec, before n_frames more.  On success
+   every part points into body (unaligned) or is NULL; data->n is at most spec->batch, and the sizes
+   are those of n records.  A part `value` is NULL if the values have their own frame, whose size
+   the caller compares with `bytes`. For a buffer in a pool only data and word are set.  False:
+   nothing of it may be used. */
 typedef struct mr__link_parts {
   const char *word, *key, *draw, *excluded;
   const char *offset[MR_FIELDS_MAX], *value[MR_FIELDS_MAX];
-  size_t bytes[MR_FIELDS_MAX]; /* of the field's values */
+  size_t bytes[MR_FIELDS_MAX]; /* bytes of the field's values */
 } mr__link_parts_t;
 bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_t *spec,
                         mr__link_data_t *data, mr__link_parts_t *parts);
 
-/* The other way: what is said of a buffer of this spec that travels as its bytes, fields of more
-   than in_line bytes apart. */
+/* Describes a buffer of this spec that travels as its bytes; fields of more than in_line bytes get
+   their own frame.  Returned by value; cannot fail. */
 mr__link_data_t mr__link_data_of(const mr_spec_t *spec, const mr_buf_t *b, size_t in_line);
-/* The first frame of its DATA into out, and its bytes; no buffer of the spec takes more than
-   mr__link_first_max with in_line up to MR__LINK_INLINE. */
+/* Writes the first frame of its DATA message into out and returns its bytes, which first_bytes
+   tells in advance; with in_line up to MR__LINK_INLINE no buffer of the spec needs more than
+   first_max. */
 size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b,
                            uint64_t session, int64_t number, char *out);
 size_t mr__link_first_bytes(const mr__link_data_t *d, const mr_spec_t *spec, const mr_buf_t *b);
 size_t mr__link_first_max(const mr_spec_t *spec);
 
-/* Bytes of field f's values in b; of BYTES b's own. */
+/* Bytes of field f's values in b, 0 if the batch is empty; for BYTES those of b. */
 size_t mr__link_field_bytes(const mr_spec_t *spec, const mr_buf_t *b, int f);
 
-/* Whether n values (unaligned) of label field f are classes of the spec, or -1. */
+/* True if n values (unaligned) of label field f are classes of the spec, or MR_LABEL_NONE. */
 bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec, int f);
-/* Whether n + 1 offsets (unaligned) of a ragged field begin at 0 and give each record as many rows
-   as it may have; *rows: of all. */
+/* True if n + 1 offsets (unaligned) of a ragged field begin at 0 and give each record as many rows
+   as it may have; *rows: the rows of all records. */
 bool mr__link_offsets_fit(const void *offset, int n, const mr_field_t *field, int64_t *rows);
 
-/* A spec as bytes: into out[0,cap), returns how many, 0: it does not fit. */
+/* Writes a spec into out[0,cap) and returns its bytes; 0 if it does not fit or is not of BATCHES or
+   BYTES. */
 size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap);
-/* Back.  *names, to be freed after the spec, holds its dataset (NULL if it has none). */
+/* Reads a spec; false if the bytes are none, or without memory.  *names holds its dataset (NULL
+   without one); the caller frees it after the spec. */
 bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names);
-/* Whether buffers of a may be taken for buffers of b.  If not, why[0,n) says what differs, and
-   names the field if it is one: "field tokens: u32[4,<=7] there, u32[4,<=9] here", where a is
-   there. */
+/* True if buffers of a can be taken for buffers of b.  If not, why[0,n) says what differs, and
+   names the field: "field tokens: u32[4,<=7] there, u32[4,<=9] here", where a is there. */
 bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b, char *why, size_t n);
 
 #endif

@@ -1,4 +1,5 @@
-/* A spec as bytes, and bytes believed to be one. */
+/* A spec as bytes: writing it, reading it back with every number checked, and comparing two
+   specs. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 typedef struct spec_wire {
   uint8_t flow, n_fields, sequential, holes, has_dataset, part, zero[2];
-  int32_t n_words, n_classes; /* of the dataset */
+  int32_t n_words, n_classes; /* n_classes: of the dataset */
   int64_t batch, n_records, n_batches, n_epochs;
 } spec_wire_t; /* then the fields, then the names of the dataset */
 _Static_assert(sizeof(spec_wire_t) == 48, "a spec begins with 48 bytes on the wire");
@@ -42,7 +43,7 @@ static field_wire_t wire_spec_field_of(const mr_field_t *f) {
                     .ragged = f->ragged,
                     .label = f->label,
                     .n_classes = f->n_classes};
-  memcpy(w.name, f->name, strlen(f->name)); /* zeros behind it */
+  memcpy(w.name, f->name, strlen(f->name)); /* padded with zeros */
   memcpy(w.dim, f->dim, (size_t)f->ndim * sizeof *w.dim);
   memcpy(w.mean, f->mean, sizeof w.mean);
   memcpy(w.std, f->std, sizeof w.std);
@@ -79,7 +80,7 @@ size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
 
 /* ---- reading ---- */
 
-/* One block: the dataset, the pointers to its names, the names. */
+/* Makes one block: the dataset, the pointers to its names, the names. */
 static mr_dataset_t *read_names(const char *text, size_t n, int n_classes) {
   size_t strings = 0;
   for (size_t i = 0; i < n; i++) strings += !text[i];
@@ -104,8 +105,8 @@ static bool spec_is_sane(const spec_wire_t *w) {
   return w->n_records >= 0 && w->n_batches >= 0 && w->n_epochs >= 0;
 }
 
-/* Bytes of B records' values, above BYTES_MAX: too many; a dimension of 0 counts as 1, so that no
-   product of some of them overflows either. */
+/* Bytes of B records' values; above BYTES_MAX for too many.  A dimension of 0 counts as 1, so that
+   no product overflows. */
 static int64_t wire_spec_bytes_of(const field_wire_t *w, int64_t batch) {
   int64_t bytes = (int64_t)mr_dtype_size(w->dtype) * (batch ? batch : 1);
   for (int i = 0; i < w->ndim && bytes <= BYTES_MAX; i++) {
