@@ -1,3 +1,4 @@
+/* A record is a flat list of named numbers; lookups go through it by name. */
 #include "metrics/metrics.h"
 
 #include <stdio.h>
