@@ -1,6 +1,6 @@
-/* alert: notices what a person would want to be woken for, once each: a loss that is no number or
-   no longer falls, a training step that waits for data, a rate that has dropped, a disk that fills.
-   It runs a command, posts to a web address, or lets the run end with a failure. */
+/* Watches a run for trouble and reports each kind once: a loss that is not finite or no longer
+   falls, a training stage that waits for data, a rate that has dropped, a disk that is nearly full.
+   It runs a command, sends a POST request, or makes the run fail at its end. */
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -90,9 +90,10 @@ static const mr_opt_t alert_opts[] = {
      .help = "Makes the run fail at its end."},
     {0}};
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
-/* What a run ignores, so that writes fail instead, is the command's again. */
+/* Starts the shell with the default SIGPIPE and SIGXFSZ, which the run itself ignores so that its
+   writes fail instead. */
 static int spawn_shell(pid_t *pid, char **argv, char **env) {
   posix_spawnattr_t as;
   sigset_t usual;
@@ -106,7 +107,8 @@ static int spawn_shell(pid_t *pid, char **argv, char **env) {
   return e;
 }
 
-/* The command may not hold the run either: after some seconds it is left to itself. */
+/* Runs the command and waits for it, but at most COMMAND_MS: then it runs on unattended, so that it
+   cannot block the stage. */
 static void run_command(const alert_t *a, const char *kind, int64_t step, const char *text) {
   char set[3][400], *argv[] = {"sh", "-c", (char *)(uintptr_t)a->command, NULL};
   int n = 0, status;
@@ -137,7 +139,7 @@ static void alert_tell(alert_t *a, int kind, int64_t step, const char *text) {
     mr_notice("alert: %s", why.text);
 }
 
-/* ---- noticing ---- */
+/* ---- detecting ---- */
 
 static double smooth(double mean, double v, int64_t n) {
   double by = n < SETTLE ? 1.0 / (double)n : 1.0 / SETTLE;
@@ -189,7 +191,8 @@ static mr_err_t alert_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
   const mr_metrics_t *r = b->data;
-  if (r->kind == MR_METRICS_STEP && !mr_metrics_get(r, "skipped", 0)) { /* left out: no numbers */
+  if (r->kind == MR_METRICS_STEP &&
+      !mr_metrics_get(r, "skipped", 0)) { /* a skipped step has no numbers */
     a->steps++;
     look_at_loss(a, r);
     look_at_rate(a, r);

@@ -1,3 +1,4 @@
+/* One alert as one request of libcurl's easy interface; the response body is ignored. */
 #include "sinks/alert_post.h"
 
 #include <cjson/cJSON.h>

@@ -1,3 +1,4 @@
+/* Alerts in a build without libcurl: posting is unavailable. */
 #include "base/feature.h"
 #include "sinks/alert_post.h"
 

@@ -1,3 +1,5 @@
+/* Records wait in a list until the file takes them; a first one that is half written is never
+   dropped, so that lines stay whole. */
 #include "sinks/appender.h"
 
 #include <errno.h>
@@ -14,7 +16,7 @@
 #include "base/xio.h"
 #include "pipeline/stage_step.h"
 
-enum { LAST_TRY_MS = 2000 }; /* for a pipe whose reader may read on */
+enum { LAST_TRY_MS = 2000 }; /* how long close waits for a pipe's slow reader */
 
 struct mr_held {
   mr_held_t *next;
@@ -31,7 +33,7 @@ static mr_err_t make_parent(const char *path, mr_diag_t *diag) {
   return mr_make_folder(folder, diag);
 }
 
-/* O_NONBLOCK: a pipe must not hold the sink; it means nothing to a file. */
+/* O_NONBLOCK: a pipe must not block the sink; it has no effect on a file. */
 mr_err_t mr_appender_open(mr_appender_t *f, mr_stage_t *s, const char *path, bool keep,
                           mr_diag_t *diag) {
   *f = (mr_appender_t){.fd = -1, .path = path};
@@ -61,7 +63,7 @@ static void drop_first(mr_appender_t *f) {
   free(h);
 }
 
-/* Writes what is held; false (with errno) where the file takes no more. */
+/* Writes the records held; false, with errno, if a write fails. */
 static bool flush_held(mr_appender_t *f) {
   while (f->first) {
     ssize_t k = write(f->fd, f->first->data + f->at, f->first->n - f->at);
@@ -75,7 +77,7 @@ static bool flush_held(mr_appender_t *f) {
   return true;
 }
 
-/* Lets the oldest go that is not half written. */
+/* Drops the oldest record that is not half written. */
 static void let_one_go(mr_appender_t *f) {
   mr_held_t *h = f->first;
   f->lost++;
@@ -115,7 +117,7 @@ void mr_appender_add(mr_appender_t *f, const mr_stage_t *s, const void *record, 
   say_once(f, s, !flush_held(f));
 }
 
-/* Whether all that was added and not lost is on the disk. */
+/* Syncs the file; true if all records added and not lost are on the disk. */
 static bool sync_all(mr_appender_t *f) {
   if (!flush_held(f)) return false;
   f->unsynced = 0;

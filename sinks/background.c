@@ -1,3 +1,4 @@
+/* A short-lived thread lowers its priority and calls the function, whose threads inherit it. */
 #include "sinks/background.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@ typedef struct call {
   void *arg;
 } call_t;
 
-/* On Linux a thread has a priority of its own; it can go down without a privilege, and not up. */
+/* On Linux each thread has its own priority, which it can lower without a privilege. */
 static void *call_low(void *arg) {
   const call_t *c = arg;
   setpriority(PRIO_PROCESS, (id_t)gettid(), LOWEST);

@@ -1,10 +1,11 @@
-/* Threads that answer strangers must not take the processors from training, however much they are
-   asked: they run at the lowest priority. */
+/* Low priority for threads that serve network peers, so that no number of requests takes the
+   processors from training. */
 #ifndef MR_SINKS_BACKGROUND_H
 #define MR_SINKS_BACKGROUND_H
 
-/* Calls fn(arg) in a thread of the lowest priority, which the threads that fn starts inherit, and
-   returns when it has returned; where there is no such thread to be had, calls it here. */
+/* Calls fn(arg) in a new thread of the lowest priority and returns when fn has returned.  Threads
+   that fn starts inherit the priority.  If no thread can be started, calls fn in the calling
+   thread. */
 void mr_in_background(void (*fn)(void *arg), void *arg);
 
 #endif

@@ -1,10 +1,9 @@
-/* Checkpoints: each state becomes DIR/step-000351.safetensors, complete or not there, and the
+/* Checkpoints: each state becomes DIR/step-000351.safetensors, written whole or not at all, and the
    link DIR/latest points to the newest.
 
-   A file gets its name only after the metrics up to its step are on the disk
-   (pipeline/durable.h): a run that is killed resumes from its newest checkpoint and does not
-   repeat the steps before it.  Training does not wait for that, as its parameters are in the file
-   by then. */
+   A file gets its name only after the metrics up to its step are on the disk (pipeline/durable.h):
+   a killed run resumes from its newest checkpoint and does not repeat the steps before it.
+   Training does not wait for that, because its parameters are in the file by then. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -29,10 +28,10 @@ enum { KEEP_MAX = 64, METRICS_MS = 10000 };
 typedef struct checkpoint {
   const char *dir;
   int64_t keep;
-  int64_t written[KEEP_MAX]; /* steps of the files of this run that are still there, oldest first */
+  int64_t written[KEEP_MAX]; /* steps of this run's files that are still there, oldest first */
   int n_written;
-  int64_t last; /* step of the newest, -1 before it */
-  bool ahead;   /* of the metrics: said already */
+  int64_t last; /* step of the newest; -1 before the first */
+  bool ahead;   /* the last file was written before its metrics; that has been reported */
 } checkpoint_t;
 
 static const mr_opt_t checkpoint_opts[] = {
@@ -70,8 +69,8 @@ static int by_step(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Checkpoints of the same run from before a resume count as its own.  More than KEEP_MAX of them
-   stay where they are. */
+/* Checkpoints of the same run from before a resume count as its own.  At most `keep` of them are
+   found; others stay. */
 static void find_earlier(checkpoint_t *c) {
   DIR *d = opendir(c->dir);
   char again[MR_PATH_MAX];
@@ -85,7 +84,8 @@ static void find_earlier(checkpoint_t *c) {
   qsort(c->written, (size_t)c->n_written, sizeof c->written[0], by_step);
 }
 
-/* An unwritable folder is said before the first step, not after hours. */
+/* Checks the folder now, so that an unwritable one fails before the first step and not hours
+   later. */
 static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
@@ -96,7 +96,7 @@ static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
-/* The link changes in one step: a reader finds the old file or the new one. */
+/* Replaces the link by a rename: a reader finds the old file or the new one. */
 static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *diag) {
   char name[64], link[MR_PATH_MAX], tmp[MR_PATH_MAX];
   snprintf(name, sizeof name, "step-%06" PRId64 ".safetensors", step);
@@ -116,7 +116,8 @@ static void checkpoint_forget(checkpoint_t *c, int at) {
           sizeof c->written[0] * (size_t)(--c->n_written - at));
 }
 
-/* A step that is written again, over an earlier run's file, becomes the newest. */
+/* Adds a step and removes the oldest file beyond `keep`.  A step that is written again, over an
+   earlier run's file, becomes the newest. */
 static void checkpoint_remember(checkpoint_t *c, int64_t step) {
   c->last = step;
   if (c->keep == 0) return;
@@ -131,7 +132,7 @@ static void checkpoint_remember(checkpoint_t *c, int64_t step) {
   c->written[c->n_written++] = step;
 }
 
-/* Waits for the metrics up to this state; says once where they are missing. */
+/* Waits for the metrics up to this state; if they are missing, reports it once. */
 static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
   checkpoint_t *c = s->state;
   const char *behind = mr_durable_wait(s, st->of, st->mark, METRICS_MS);
@@ -144,7 +145,7 @@ static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
   c->ahead = behind != NULL;
 }
 
-/* Gives the file that begin has written its name. */
+/* Gives the written file its name, then commits the streams up to its state. */
 static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, mr_newfile_t *f) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
@@ -157,7 +158,7 @@ static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, mr_newfi
   return MR_OK;
 }
 
-/* Held for reading by each stage that writes, for writing by who ends the process. */
+/* Each stage that writes holds it for reading; mr_checkpoints_finish takes it for writing. */
 static pthread_rwlock_t writing = PTHREAD_RWLOCK_INITIALIZER;
 
 void mr_checkpoints_finish(void) { pthread_rwlock_wrlock(&writing); }
@@ -169,7 +170,8 @@ static mr_err_t checkpoint_write_state(mr_stage_t *s, mr_buf_t *b) {
   mr_state_t st = *(const mr_state_t *)b->data;
   checkpoint_path_of(s->state, st.step, path, sizeof path);
   mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
-  mr_buf_unref(b); /* training goes on; tensors, text and names of st are gone */
+  mr_buf_unref(
+      b); /* training may reuse the buffer: tensors, text and names of st are invalid now */
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : checkpoint_publish(s, &st, &f);
 }
 

@@ -1,6 +1,7 @@
-/* Metrics as a table: a row a record, a column a number.  The columns are fixed by the first record
-   that has a loss: those of every run, among them the numbers that the model is judged by, then
-   those of the graph's stages, STAGE.NUMBER.  What a record does not have is an empty field. */
+/* Metrics as a table: one row per record, one column per number.  The first record with a loss
+   fixes the columns: those of every run, among them the numbers that the model is judged by, then
+   those of the graph's stages, STAGE.NUMBER.  A number that a record does not have is an empty
+   field. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 enum { HEAD_MAX = 1 << 16 };
 
-/* Between the two stand the numbers that the model is judged by. */
+/* The numbers that the model is judged by come between these two. */
 static const char of_run[] = "kind,step,epoch,images,elapsed_s,loss";
 static const char behind_judged[] =
     ",lr,grad_norm,param_norm,loss_scale,step_s,"
@@ -28,7 +29,7 @@ static const char behind_judged[] =
 typedef struct csv {
   const char *path;
   mr_resume_t resume;
-  char *head;          /* the names of the columns, with the newline; NULL: not known yet; heap */
+  char *head;          /* the names of the columns, with the newline; NULL: unknown yet; heap */
   char *of_stages;     /* the end of a new head: ",batch.busy,...\n"; heap */
   mr_metrics_t *early; /* [n_early] steps that were skipped before the head was known; heap */
   size_t n_early;
@@ -48,7 +49,7 @@ static const mr_opt_t csv_opts[] = {
 
 static bool read_row(const void *arg, const char *line, size_t n, mr_resume_line_t *out) {
   const csv_t *c = arg;
-  char start[64]; /* sscanf measures all of its text */
+  char start[64]; /* sscanf calls strlen on its text, so it gets the start alone */
   snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
   out->head = c->head && n == strlen(c->head) && !memcmp(line, c->head, n);
   if (out->head) return true;
@@ -61,7 +62,8 @@ static mr_err_t csv_plan(mr_stage_t *s) {
                                : mr_stage_fail(s, MR_ERR_CONFIG, "path = \"\": want a file name");
 }
 
-/* Stages without a thread of their own tell nothing; the ends of links tell two numbers more. */
+/* The columns of the graph's stages: five for each stage with threads, two more for a link's
+   end. */
 static char *of_stages(const mr_stage_t *s) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
@@ -79,13 +81,13 @@ static char *of_stages(const mr_stage_t *s) {
   return mr_text_out_close(&text, out, NULL);
 }
 
-/* An earlier file is gone on with in its columns, whatever stages the graph has now; one that
-   begins with others would become two tables. */
+/* Takes the columns of an earlier file, whatever stages the graph has now.  A file that begins with
+   other columns is refused: it would become two tables. */
 static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
   size_t n = sizeof of_run - 1, length = strlen(line);
   bool whole = length && line[length - 1] == '\n';
   bool ours = !strncmp(of_run, line, length < n ? length : n);
-  if (!whole && ours) return MR_OK; /* a kill cut it, or none is there */
+  if (!whole && ours) return MR_OK; /* the line was cut by a kill, or the file is empty */
   const char *behind = ours && length > n ? strstr(line + n, behind_judged) : NULL;
   char end = behind ? behind[sizeof behind_judged - 1] : 0;
   if (end != ',' && end != '\n')
@@ -124,7 +126,8 @@ static mr_err_t csv_open(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
-/* Of stage s, or nothing: only the ends of links tell the last two. */
+/* Prints a stage's number by the column's name; nothing for released and committed unless the stage
+   is a link's end. */
 static void put_of_stage(FILE *out, const mr_metrics_stage_t *s, const char *name) {
   if (!strncmp(name, "busy", 4)) mr_fprintf(out, "%.4g", s->busy);
   if (!strncmp(name, "starved", 7)) mr_fprintf(out, "%.4g", s->starved);
@@ -139,7 +142,7 @@ static bool is(const char *name, size_t n, const char *text) {
   return strlen(text) == n && !memcmp(name, text, n);
 }
 
-/* The field of the column that is called name[0,n). */
+/* Prints the field of the column name[0,n). */
 static void csv_put_field(FILE *out, const mr_metrics_t *r, const char *name, size_t n) {
   const char *dot = memchr(name, '.', n);
   for (int i = 0; dot && i < r->n_stages; i++)
@@ -172,7 +175,7 @@ static void csv_add_row(mr_stage_t *s, const mr_metrics_t *r) {
   free(row);
 }
 
-/* The head of a table whose model is judged by the numbers of r; NULL: there is no memory. */
+/* The head of a table whose model is judged by the numbers of r; heap, NULL without memory. */
 static char *csv_head_of(const csv_t *c, const mr_metrics_t *r) {
   mr_text_out_t text;
   int n;
@@ -185,7 +188,7 @@ static char *csv_head_of(const csv_t *c, const mr_metrics_t *r) {
   return mr_text_out_close(&text, out, NULL);
 }
 
-/* Writes the head, and the rows that waited for it.  Without memory the next record tries again. */
+/* Writes the head and the rows that waited for it.  Without memory the next record retries. */
 static void begin_table(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
   if (!(c->head = csv_head_of(c, r))) return;
@@ -195,7 +198,8 @@ static void begin_table(mr_stage_t *s, const mr_metrics_t *r) {
   c->early = NULL, c->n_early = 0;
 }
 
-/* A step that was skipped does not say what the model is judged by.  False: there is no memory. */
+/* Keeps a skipped step, which does not have the numbers that the model is judged by, until the head
+   is known.  False without memory. */
 static bool keep_early(csv_t *c, const mr_metrics_t *r) {
   mr_metrics_t *more = realloc(c->early, (c->n_early + 1) * sizeof *more);
   if (!more) return false;
@@ -208,7 +212,7 @@ static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
   csv_t *c = s->state;
   bool skipped = r->kind == MR_METRICS_STEP && mr_metrics_get(r, "skipped", 0) != 0;
   if (r->kind == MR_METRICS_MARK) {
-    if (c->n_early) begin_table(s, &c->early[0]); /* what is before a mark is written */
+    if (c->n_early) begin_table(s, &c->early[0]); /* records before a mark must be written */
     mr_appender_mark(&c->out, s, r);
   }
   if (!mr_metrics_is_numbers(r)) return MR_OK;

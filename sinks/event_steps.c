@@ -1,3 +1,4 @@
+/* Reads event files as TensorBoard does, but keeps only the steps of training numbers. */
 #include "sinks/event_steps.h"
 
 #include <dirent.h>
@@ -26,7 +27,7 @@ static bool starts_session(const Tb__Event *e) {
   return e->what_case == TB__EVENT__WHAT_SESSION_LOG && e->session_log->status == SESSION_START;
 }
 
-/* MR_END: no event, so readers stop here. */
+/* MR_END if the record is no event: readers stop there too. */
 static mr_err_t note_event(const uint8_t *record, size_t n, mr_told_steps_t *steps) {
   Tb__Event *e = tb__event__unpack(NULL, n, record);
   mr_err_t result = e ? MR_OK : MR_END;
@@ -50,7 +51,7 @@ static mr_err_t read_events(const char *path, mr_told_steps_t *steps, mr_diag_t 
 
 static int is_event_file(const struct dirent *d) { return strstr(d->d_name, "tfevents") != NULL; }
 
-/* By bytes, in any locale. */
+/* Compares bytes, whatever the locale. */
 static int event_steps_by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);
 }

@@ -1,9 +1,10 @@
+/* Calls NVML through dlopen and dlsym, so that neither headers nor a driver are needed to build. */
 #include "sinks/gpu.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
-/* The few calls that are needed, as the library's documentation has them; 0 is success. */
+/* The few calls that are needed, as the library documents them; 0 is success. */
 typedef struct {
   unsigned gpu, memory; /* per cent */
 } utilization_t;

@@ -1,3 +1,6 @@
+/* Each subscriber is one ZeroMQ XPUB socket with its own connection to it.  The relay does not
+   interpret the bytes; subscriptions are read from the sockets, so that a message goes to those who
+   want it and a refused send is counted for its subscriber. */
 #include "sinks/guests.h"
 
 #include <errno.h>
@@ -18,22 +21,22 @@
 
 enum {
   GUESTS_MAX = 64,
-  HIGH_WATER = 1000,    /* messages that wait for one subscriber */
-  LONGEST_TOPIC = 4096, /* else a peer's size field decides what is allocated */
-  TOPICS_BYTES = 16384, /* what one subscriber may subscribe to, all together */
-  SAID_BYTES = 65536,   /* what one may send at once ... */
+  HIGH_WATER = 1000,    /* messages queued for one subscriber */
+  LONGEST_TOPIC = 4096, /* otherwise a peer's size field would decide what is allocated */
+  TOPICS_BYTES = 16384, /* of all subscriptions of one subscriber */
+  SAID_BYTES = 65536,   /* what a subscriber may send at once ... */
   SAID_PER_S = 1024,    /* ... and over time: ZeroMQ's own heartbeats */
-  HANDSHAKE_MS = 3000,  /* one that has not begun to speak ZeroMQ by then is sent away */
-  STUCK_MS = 5000,      /* one that took nothing for so long gives way to a newcomer */
+  HANDSHAKE_MS = 3000,  /* a peer that has not begun the ZeroMQ protocol by then is dropped */
+  STUCK_MS = 5000,      /* a subscriber that took nothing for this long may be replaced */
 };
 
 typedef struct guest {
-  int fd, inner; /* the subscriber's connection; ours to its socket */
+  int fd, inner; /* the subscriber's connection; our connection to its socket */
   void *pub;
-  bool greeted;     /* what came first was read */
-  bool takes;       /* has the first frame of a message and gets the second one */
-  int64_t since_ms; /* came then */
-  int64_t stuck_ms; /* has taken no message that it wanted since then; 0: takes them */
+  bool greeted;     /* its first bytes have been checked */
+  bool takes;       /* took the first frame of a message and gets the second one */
+  int64_t since_ms; /* when it connected */
+  int64_t stuck_ms; /* since when it has taken no message that it wanted; 0: it takes them */
   bool wants_too_much;
   size_t n_topics; /* bytes of topics: for each its length (2 bytes) and text */
   unsigned char topics[TOPICS_BYTES];
@@ -53,7 +56,7 @@ static bool guests_watch(const mr_guests_t *g, int fd) {
   return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
-/* The first socket starts the threads that speak with the peers. */
+/* Creating the first socket starts the context's I/O threads. */
 static void guests_start_threads(void *context) {
   void *first = zmq_socket(context, ZMQ_PUB);
   if (first) zmq_close(first);
@@ -65,7 +68,7 @@ static mr_err_t guests_open_all(mr_guests_t *g, const char *address, mr_diag_t *
   g->context = zmq_ctx_new();
   if (g->epoll < 0 || !g->context || !guests_watch(g, g->door.fd))
     return mr_fail(diag, MR_ERR_IO, "cannot serve %s: %s", address, strerror(errno));
-  zmq_ctx_set(g->context, ZMQ_MAX_SOCKETS, 4 * GUESTS_MAX); /* one that closes lingers a little */
+  zmq_ctx_set(g->context, ZMQ_MAX_SOCKETS, 4 * GUESTS_MAX); /* closed ones remain for a while */
   mr_in_background(guests_start_threads, g->context);
   return MR_OK;
 }
@@ -92,9 +95,9 @@ static void guests_leave(mr_guests_t *g, int i) {
   g->stats.present--;
 }
 
-/* A PUB socket that refuses what it has no room for, and a connection to it under a name that
-   nobody else can know.  It lingers for nobody from the start: else a connection that ends with
-   messages still waiting for it keeps them for ever, and zmq_ctx_term waits for that. */
+/* Creates a subscriber's PUB socket, which refuses messages that it has no room for, and connects
+   to it under a secret name.  Its linger time is 0 from the start: otherwise a connection that ends
+   with messages queued would keep them for ever, and zmq_ctx_term would wait for that. */
 static bool furnish(mr_guests_t *g, guest_t *u) {
   uint64_t secret[2];
   char name[80];
@@ -104,7 +107,7 @@ static bool furnish(mr_guests_t *g, guest_t *u) {
   int on = 1, none = 0, high = HIGH_WATER, patience = HANDSHAKE_MS;
   if (getrandom(secret, sizeof secret, 0) != sizeof secret) return false;
   snprintf(name, sizeof name, "ipc://@millrace-%016" PRIx64 "%016" PRIx64, secret[0], secret[1]);
-  u->pub = zmq_socket(g->context, ZMQ_XPUB); /* a PUB that tells what is subscribed to */
+  u->pub = zmq_socket(g->context, ZMQ_XPUB); /* a PUB that reports subscriptions */
   if (!u->pub) return false;
   zmq_setsockopt(u->pub, ZMQ_XPUB_VERBOSER, &on, sizeof on);
   zmq_setsockopt(u->pub, ZMQ_HANDSHAKE_IVL, &patience, sizeof patience);
@@ -120,15 +123,16 @@ static bool furnish(mr_guests_t *g, guest_t *u) {
 
 static int64_t guests_now_ms(void) { return mr_now_ns() / 1000000; }
 
-/* How much less one is missed than others: has not spoken, subscribes to nothing, takes nothing. */
+/* How expendable a subscriber is: 3 before its handshake, 2 without subscriptions, 1 if it is
+   stuck. */
 static int idleness(const guest_t *u, int64_t now) {
   if (!u->greeted) return 3;
   if (!u->n_topics) return 2;
   return u->stuck_ms && now - u->stuck_ms > STUCK_MS;
 }
 
-/* A free place; where all are taken, that of the one that is missed least, of several the oldest:
-   silent connections must not keep subscribers out.  GUESTS_MAX: all are in use. */
+/* A free place, or that of the most expendable subscriber, the oldest of several: silent
+   connections must not keep subscribers out.  GUESTS_MAX if all are in use. */
 static int find_place(mr_guests_t *g) {
   int64_t now = guests_now_ms();
   int least = GUESTS_MAX;
@@ -150,7 +154,7 @@ static void guests_let_in(mr_guests_t *g, int fd) {
     close(fd);
     return;
   }
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* has no effect on other sockets */
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* fails harmlessly on Unix sockets */
   u->fd = fd, u->inner = -1, u->since_ms = guests_now_ms();
   g->guest[i] = u;
   g->stats.present++;
@@ -163,13 +167,13 @@ static void guests_let_in(mr_guests_t *g, int fd) {
   u->in.to = u->out.from = u->inner;
 }
 
-/* ---- what each has subscribed to ---- */
+/* ---- subscriptions ---- */
 
 static size_t length_at(const guest_t *u, size_t at) {
   return (size_t)u->topics[at] | (size_t)u->topics[at + 1] << 8;
 }
 
-/* A topic is kept once for each time that it was subscribed to, as ZeroMQ counts them. */
+/* Stores a topic once per subscription, since ZeroMQ counts them. */
 static bool keep_topic(guest_t *u, const void *topic, size_t n) {
   if (u->n_topics + 2 + n > sizeof u->topics) return false;
   u->topics[u->n_topics] = (unsigned char)n, u->topics[u->n_topics + 1] = (unsigned char)(n >> 8);
@@ -188,7 +192,7 @@ static void drop_topic(guest_t *u, const void *topic, size_t n) {
   }
 }
 
-/* Takes note of subscriptions that came. */
+/* Reads new subscriptions and unsubscriptions. */
 static void hear_topics(guest_t *u) {
   unsigned char said[LONGEST_TOPIC + 1];
   for (int n; u->pub && (n = zmq_recv(u->pub, said, sizeof said, ZMQ_DONTWAIT)) >= 0;) {
@@ -198,8 +202,8 @@ static void hear_topics(guest_t *u) {
   }
 }
 
-/* Names are paths, and a subscription names whole parts of them: "train" and "train/" stand for all
-   of "train/loss", but "train/loss" not for "train/loss_scale", as a mere prefix would. */
+/* Whether a subscription covers a topic.  Topics are paths, and a subscription matches whole parts:
+   "train" and "train/" cover "train/loss", but "train/loss" does not cover "train/loss_scale". */
 static bool covers(const unsigned char *sub, size_t n, const char *topic, size_t len) {
   if (n > len || memcmp(sub, topic, n)) return false;
   return !n || n == len || sub[n - 1] == '/' || topic[n] == '/';
@@ -219,7 +223,7 @@ static bool guests_goes_too_far(const guest_t *u, int64_t now) {
          (!u->greeted && age > HANDSHAKE_MS);
 }
 
-/* Whether there is more to do at once. */
+/* Moves one subscriber's bytes or drops it; true if there is more to move at once. */
 static bool serve(mr_guests_t *g, int i) {
   guest_t *u = g->guest[i];
   hear_topics(u);
@@ -234,7 +238,7 @@ static bool serve(mr_guests_t *g, int i) {
 bool mr_guests_pump(mr_guests_t *g) {
   struct epoll_event e[2 * GUESTS_MAX + 1];
   bool more = false;
-  epoll_wait(g->epoll, e, sizeof e / sizeof *e, 0); /* edges: all are looked at in any case */
+  epoll_wait(g->epoll, e, sizeof e / sizeof *e, 0); /* edge-triggered: all are served in any case */
   for (int fd; (fd = mr__door_accept(&g->door, mr_now_ns())) >= 0;) guests_let_in(g, fd);
   for (int i = 0; i < GUESTS_MAX; i++)
     if (g->guest[i]) more |= serve(g, i);
@@ -243,7 +247,7 @@ bool mr_guests_pump(mr_guests_t *g) {
 
 /* ---- messages ---- */
 
-/* A socket takes both frames or none. */
+/* A socket takes both frames of a message or none. */
 bool mr_guests_topic(mr_guests_t *g, const char *topic) {
   size_t len = strlen(topic);
   bool any = false;
@@ -275,9 +279,10 @@ void mr_guests_send(mr_guests_t *g, const char *topic, const char *text) {
   if (mr_guests_topic(g, topic)) mr_guests_text(g, text);
 }
 
-/* ---- the rest ---- */
+/* ---- closing ---- */
 
-/* Closing a socket sends what it still has; then its connection ends, and the subscriber's. */
+/* A closed socket sends its queued messages; then its connection ends, and with it the
+   subscriber's. */
 static void guests_linger(mr_guests_t *g, int ms) {
   int64_t until = mr_now_ns() + ms * INT64_C(1000000);
   for (int i = 0; i < GUESTS_MAX; i++) {

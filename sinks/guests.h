@@ -1,9 +1,10 @@
-/* A publisher whose subscribers are told apart: behind one address each has a ZeroMQ PUB socket of
-   its own, so that what one that is slow has lost is counted, and concerns no other.
+/* A publisher that counts drops per subscriber: behind one address each subscriber has its own
+   ZeroMQ PUB socket, so that messages dropped for a slow one are counted and do not affect others.
 
-   ZeroMQ's own PUB socket lets messages go without a word, and cannot say for whom.  Here the
-   connections are accepted by hand and their bytes passed on, unread, to and from the socket that
-   was made for each.  One thread; no call blocks but mr_guests_close. */
+   A shared PUB socket drops messages silently and does not report for which subscriber.  Here
+   connections are accepted directly, and their bytes are relayed between the subscriber and its
+   socket.  guests.c holds the subscribers, guests_door.c the listener, guests_way.c the relay.  One
+   thread at a time; no call blocks except mr_guests_close. */
 #ifndef MR_SINKS_GUESTS_H
 #define MR_SINKS_GUESTS_H
 
@@ -16,33 +17,39 @@ typedef struct mr_guests mr_guests_t;
 
 typedef struct mr_guests_stats {
   int present;     /* subscribers now */
-  int64_t sent;    /* messages that were made */
-  int64_t dropped; /* messages that a subscriber wanted and did not get, summed over them */
-  int64_t refused; /* connections beyond the most that are served */
+  int64_t sent;    /* messages published */
+  int64_t dropped; /* messages that a subscriber wanted and did not get, over all subscribers */
+  int64_t refused; /* connections beyond the maximum, or that could not be served */
 } mr_guests_stats_t;
 
-/* Waits for subscribers at tcp://HOST:PORT on loopback (port * takes a free one), ipc://@NAME or
-   ipc://FILE.  NULL with the reason in diag. */
+/* Listens at tcp://HOST:PORT (port * takes a free one), ipc://@NAME or ipc://FILE.  The caller
+   keeps the address on this machine (base/loopback.h).  Returns a publisher that the caller ends
+   with mr_guests_close; NULL on failure, with MR_ERR_CONFIG for a malformed address, MR_ERR_IO or
+   MR_ERR_NOMEM in diag. */
 mr_guests_t *mr_guests_open(const char *address, mr_diag_t *diag);
-/* What is on its way goes out for linger_ms at most.  NULL is fine. */
+/* Sends messages still queued for up to linger_ms, then disconnects all subscribers and frees g.
+   NULL is fine. */
 void mr_guests_close(mr_guests_t *g, int linger_ms);
 
-int mr_guests_fd(const mr_guests_t *g); /* readable: there is something for pump to do */
-/* After so long too, in ms: more have come at once than are let in at once, or one has not spoken
-   yet.  -1: no. */
+/* Returns a descriptor that is readable when mr_guests_pump has work.  It belongs to g. */
+int mr_guests_fd(const mr_guests_t *g);
+/* Returns after how many ms mr_guests_pump must be called even if the descriptor is not readable: a
+   connection waits for the rate limit, or a peer has not begun its handshake.  -1: no such time. */
 int mr_guests_wait_ms(mr_guests_t *g);
-/* Lets subscribers in and out and moves their bytes; true: there is more, which fd may not tell. */
+/* Accepts and drops subscribers and moves their bytes.  Returns true if there is more to move at
+   once, which the descriptor may not report. */
 bool mr_guests_pump(mr_guests_t *g);
 
-/* A message of two frames for all who subscribed to its topic, to a path that it lies below (parts
-   end with "/"), or to all ("").  The first frame says
-   whether anybody may take the second one: true, then mr_guests_text follows; false: nobody is
-   there, or nobody reads, and the text need not be made. */
+/* A message has two frames, topic and text.  It goes to the subscribers of its topic, of a path
+   that contains it (parts end with "/"), or of everything ("").  mr_guests_topic sends the first
+   frame and returns whether any subscriber took it: true, then mr_guests_text must follow; false,
+   then the text need not be built.  mr_guests_send does both. */
 bool mr_guests_topic(mr_guests_t *g, const char *topic);
 void mr_guests_text(mr_guests_t *g, const char *text);
-void mr_guests_send(mr_guests_t *g, const char *topic, const char *text); /* both */
+void mr_guests_send(mr_guests_t *g, const char *topic, const char *text);
 
-void mr_guests_stats(const mr_guests_t *g, mr_guests_stats_t *out);
-const char *mr_guests_address(const mr_guests_t *g); /* with the port that * took */
+void mr_guests_stats(const mr_guests_t *g, mr_guests_stats_t *out); /* counts since open */
+/* Returns the address with the port that * took.  Belongs to g and lives until close. */
+const char *mr_guests_address(const mr_guests_t *g);
 
 #endif

@@ -1,4 +1,5 @@
-/* The door of a publisher: a socket that listens, and the address that people know it by. */
+/* The listening socket of a publisher and its public address, with a rate limit on new
+   connections. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,7 +12,7 @@
 #include "base/loopback.h"
 #include "sinks/guests_private.h"
 
-enum { WAITING = 16 /* connections that nobody has accepted */ };
+enum { WAITING = 16 /* connections in the kernel's accept queue */ };
 
 static mr_err_t fails(const char *address, const char *what, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_IO, "cannot bind %s: %s: %s", address, what, strerror(errno));
@@ -30,7 +31,7 @@ mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, 
 }
 
 static mr_err_t listen_local(mr__door_t *d, const char *address, mr_diag_t *diag) {
-  const char *name = address + 6; /* behind "ipc://" */
+  const char *name = address + 6; /* after "ipc://" */
   struct sockaddr_un at;
   socklen_t n = 0;
   MR_TRY(mr__door_local(name, &at, &n, diag));
@@ -42,7 +43,7 @@ static mr_err_t listen_local(mr__door_t *d, const char *address, mr_diag_t *diag
   return MR_OK;
 }
 
-/* "HOST:PORT" or "[HOST]:PORT" into its parts. */
+/* Splits "HOST:PORT" or "[HOST]:PORT" into host and port; port * becomes 0. */
 static bool guests_door_split(const char *text, char *host, size_t n, const char **port) {
   const char *colon = strrchr(text, ':'), *end = colon;
   if (!colon) return false;
@@ -95,7 +96,7 @@ mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
   return listen(d->fd, WAITING) < 0 ? fails(address, "listen", diag) : MR_OK;
 }
 
-/* A newcomer costs a socket with all that belongs to it. */
+/* The rate limit is here because each connection costs a ZeroMQ socket. */
 int mr__door_accept(mr__door_t *d, int64_t now_ns) {
   if (mr_turnstile_wait_ns(&d->turnstile, now_ns)) return -1;
   int fd = accept4(d->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

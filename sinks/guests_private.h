@@ -1,5 +1,5 @@
-/* What a publisher's subscribers come through: the door they knock at, and the bytes that are
-   passed on between them and their sockets. */
+/* The parts of a publisher (guests.h): the door, which listens for subscribers, and the way, which
+   relays bytes between a subscriber and its socket. */
 #ifndef MR_SINKS_GUESTS_PRIVATE_H
 #define MR_SINKS_GUESTS_PRIVATE_H
 
@@ -15,43 +15,48 @@
 
 typedef struct mr__door {
   int fd;                       /* accepts without blocking; -1: closed */
-  char address[256], file[108]; /* with the port that * took; to be removed, or "" */
+  char address[256], file[108]; /* with the port that * took; the socket file to remove, or "" */
   mr_turnstile_t turnstile;
 } mr__door_t;
 
-/* Listens at tcp://HOST:PORT, ipc://@NAME or ipc://FILE.  To be closed after a failure too. */
+/* Listens at tcp://HOST:PORT, ipc://@NAME or ipc://FILE.  MR_ERR_CONFIG for a malformed address,
+   MR_ERR_IO if it cannot be bound.  The caller calls mr__door_close after a failure too. */
 mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag);
-/* The next who waits there, at a time of mr_now_ns; -1: none, or more have come than are let in. */
 enum { MR__DOOR_BURST = 64, MR__DOOR_EACH_MS = 100 };
+/* Accepts the next connection, at a time of mr_now_ns, and returns its descriptor, which the caller
+   closes; -1 if none waits, or if the rate limit holds it back. */
 int mr__door_accept(mr__door_t *d, int64_t now_ns);
-/* How long the next one is to wait since then, in ms; -1: not at all. */
+/* Returns how many ms after that time the rate limit lets the next one in; -1 if it already
+   does. */
 int mr__door_wait_ms(mr__door_t *d);
 
-void mr__door_close(mr__door_t *d);        /* nobody comes any more; twice is fine */
-void mr__door_remove(const mr__door_t *d); /* the file, if there is one */
+void mr__door_close(mr__door_t *d);        /* stops listening; twice is fine */
+void mr__door_remove(const mr__door_t *d); /* removes the socket file, if there is one */
 
-/* Where @NAME or FILE is: for bind and connect. */
+/* Fills *at and *n for bind or connect from @NAME or FILE.  MR_ERR_CONFIG for a name that is empty
+   or too long. */
 mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, mr_diag_t *diag);
 
 /* ---- guests_way.c ---- */
 
 enum { MR__WAY_CHUNK = 16 << 10 };
 
-/* Bytes on their way from one descriptor to the other, neither of which blocks. */
+/* A relay from one descriptor to another; both are nonblocking and belong to the caller. */
 typedef struct mr__way {
   int from, to;
-  bool over;     /* nothing follows */
+  bool over;     /* `from` has ended */
   int64_t bytes; /* read so far */
   size_t begin, end;
   char byte[MR__WAY_CHUNK];
 } mr__way_t;
 
-/* Moves what one turn takes.  MR_OK: there may be more; MR_AGAIN: not now; MR_END: nothing comes
-   any more, or the other side takes nothing. */
+/* Moves a limited number of bytes.  MR_OK: there may be more; MR_AGAIN: a descriptor would block;
+   MR_END: `from` has ended, or `to` takes no more. */
 mr_err_t mr__way_move(mr__way_t *w);
 
-/* Reads the first bytes of a connection, which move passes on later.  MR_OK: it begins as ZeroMQ
-   does since 2013; MR_AGAIN: not all is there; MR_END: it does not, or is gone. */
+/* Reads the first bytes of a connection, which mr__way_move passes on later.  MR_OK: it begins with
+   the ZeroMQ protocol of 2013 or later; MR_AGAIN: bytes are missing; MR_END: it does not, or it is
+   closed. */
 mr_err_t mr__way_greet(mr__way_t *w);
 
 #endif

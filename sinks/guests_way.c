@@ -1,5 +1,4 @@
-/* Bytes between a subscriber's connection and the socket that was made for it: unread but for the
-   first few. */
+/* Relays bytes between a subscriber's connection and its socket; it checks only the first few. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -7,7 +6,7 @@
 
 enum {
   GREETING = 11, /* bytes of a connection up to the version of the protocol */
-  TURNS = 16,    /* chunks that are moved before others have their turn */
+  TURNS = 16,    /* chunks moved before other subscribers are served */
 };
 
 static bool guests_way_again(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
@@ -34,8 +33,9 @@ mr_err_t mr__way_move(mr__way_t *w) {
   return e;
 }
 
-/* libzmq ends the process if a peer speaks the protocol of before 2013 and is gone in the middle of
-   it, so nobody gets in who does not begin as today: ff, 8 bytes, 7f, a version of 3 or more. */
+/* libzmq aborts the process if a peer with a protocol from before 2013 disconnects during the
+   handshake.  So only connections that begin with today's greeting pass: ff, 8 bytes, 7f, a version
+   of 3 or more. */
 mr_err_t mr__way_greet(mr__way_t *w) {
   const unsigned char *at = (const unsigned char *)w->byte;
   while (w->end < GREETING) {

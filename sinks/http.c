@@ -1,3 +1,5 @@
+/* An HTTP server over libmicrohttpd: checks each request, adds security headers to each response,
+   and limits how fast connections come in.  The server's thread runs at low priority. */
 #include "sinks/http.h"
 
 #include <arpa/inet.h>
@@ -19,8 +21,8 @@
 #include "sinks/http_address.h"
 
 enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
-enum { DEFAULT_PORTS = 100 /* tried from the default port on */ };
-enum { BURST = 64, EACH_NS = 20000000 /* connections at once, then one at a time */ };
+enum { DEFAULT_PORTS = 100 /* ports to try from the default one on */ };
+enum { BURST = 64, EACH_NS = 20000000 /* new connections at once, then one every 20 ms */ };
 
 /* ---- addresses ---- */
 
@@ -56,13 +58,13 @@ mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set) {
   return MR_OK;
 }
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
 static int port_of(const mr_http_t *h) {
   return atomic_load_explicit(&h->port, memory_order_relaxed);
 }
 
-/* NAME or NAME:PORT, where the port, if said, is ours. */
+/* Whether host is NAME, or NAME:PORT with our port. */
 static bool host_is(const mr_http_t *h, const char *host, const char *name) {
   size_t n = strlen(name);
   char port[8];
@@ -80,14 +82,14 @@ static bool host_allowed(const mr_http_t *h, const char *host) {
          host_is(h, host, h->allow_host);
 }
 
-/* Browsers say where a request comes from; other programs say nothing. */
+/* Browsers send the origin of a page's requests; other programs send none. */
 static bool origin_allowed(const mr_http_t *h, const char *origin) {
   const char *scheme = h->tls ? "https://" : "http://";
   size_t n = strlen(scheme);
   return !origin || (!strncmp(origin, scheme, n) && host_allowed(h, origin + n));
 }
 
-/* Takes as long for a wrong digit at the front as for one at the end. */
+/* Compares in constant time, so that the time does not reveal how many digits are right. */
 static bool same_token(const mr_http_t *h, const char *text) {
   unsigned differ = 0;
   if (!text || strlen(text) < MR_HTTP_TOKEN - 1) return false;
@@ -114,14 +116,14 @@ static enum MHD_Result count_host(void *arg, enum MHD_ValueKind kind, const char
   return MHD_YES;
 }
 
-/* Of two hosts the one that is looked at may not be the one that is meant. */
+/* With two Host headers, the one checked might not be the one that a proxy used. */
 static bool says_one_host(struct MHD_Connection *c) {
   int hosts = 0;
   MHD_get_connection_values(c, MHD_HEADER_KIND, count_host, &hosts);
   return hosts == 1;
 }
 
-/* 0: allowed; else the status to refuse with. */
+/* 0 if the request is allowed, else the status to refuse it with. */
 static unsigned refusal(const mr_http_t *h, struct MHD_Connection *c, const char *method) {
   if (strcmp(method, MHD_HTTP_METHOD_GET)) return MHD_HTTP_METHOD_NOT_ALLOWED;
   if (!says_one_host(c) ||
@@ -165,7 +167,7 @@ static void add_headers(struct MHD_Response *r) {
     MHD_add_response_header(r, always[i][0], always[i][1]);
 }
 
-/* Of an allowed request only: the cookie holds the token. */
+/* Sets the cookie, which holds the token; only for an allowed request. */
 static void add_cookie(const mr_http_t *h, struct MHD_Connection *c, struct MHD_Response *r) {
   char name[32], cookie[160];
   if (!h->need_token || !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token")) return;
@@ -180,7 +182,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
                                   size_t *upload_size, void **state) {
   mr_http_t *h = arg;
   static int seen;
-  if (!*state) { /* the head alone is here; a body, if any, is not read */
+  if (!*state) { /* called with the headers alone; a body, if any, is not read */
     *state = &seen;
     if (!refusal(h, c, method) && !*upload_size) return MHD_YES;
   }
@@ -203,8 +205,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 /* ---- a connection's time ---- */
 
-/* The server's only thread waits here: who is in hears of news by so much later, and who is not
-   waits outside. */
+/* Delays the server's only thread by the rate limit: open pages get their events that much later,
+   and new connections wait in the kernel. */
 static void http_let_in(mr_http_t *h) {
   int64_t ns = mr_turnstile_wait_ns(&h->turnstile, mr_now_ns());
   struct timespec t = {.tv_nsec = ns};
@@ -253,9 +255,9 @@ typedef struct listen {
   int error; /* errno, where h->daemon is NULL afterwards */
 } listen_t;
 
-/* poll, not epoll: with the latter the end of a half-closed connection can go unseen until the
-   time-out.  MHD_OPTION_LISTENING_ADDRESS_REUSE is left out: it sets SO_REUSEPORT, with which two
-   servers share a port and requests reach either. */
+/* Uses poll, not epoll: with epoll the end of a half-closed connection can go unnoticed until the
+   time-out.  Does not set MHD_OPTION_LISTENING_ADDRESS_REUSE: it sets SO_REUSEPORT, with which two
+   servers can share a port and a request reaches either. */
 static void start_daemon(void *arg) {
   listen_t *l = arg;
   mr_http_t *h = l->h;
@@ -283,7 +285,8 @@ static int listen_at(mr_http_t *h, const mr_http_settings_t *set, int64_t port) 
   return l.error;
 }
 
-/* Listens at the port that is set; else at the port of last time, the default one, or the next. */
+/* Listens at the port that is set; else at the last run's port, the default one, or the next
+   free. */
 static mr_err_t listen_somewhere(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set,
                                  int last_port) {
   bool given = mr_setting_given(s, (size_t)((const char *)&set->port - (const char *)s->state));
@@ -308,7 +311,7 @@ static mr_err_t listen_somewhere(mr_http_t *h, mr_stage_t *s, const mr_http_sett
   return MR_OK;
 }
 
-/* The token and port of the server before, or a new token. */
+/* Takes token and port of the server before, or draws a new token. */
 static mr_err_t take_address(mr_http_t *h, mr_stage_t *s, const char *file, int *last_port) {
   if (file && mr_http_address_read(file, h->token, last_port)) return MR_OK;
   return draw_token(h->token) ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");

@@ -1,9 +1,8 @@
-/* A small HTTP server for sinks that people and programs look at while a run goes on.
+/* A small HTTP server for sinks that users and programs read while a run is in progress.
 
-   It answers GET alone, and closes on whatever it does not know: another Host than its own (DNS
-   rebinding), another Origin (a page of somebody else), a missing or wrong token.  Connections,
-   header bytes and the time to a whole request are limited.  It has a thread of its own; nothing
-   waits for it. */
+   It answers GET alone and refuses a foreign Host (DNS rebinding), a foreign Origin (another site's
+   page) and a missing or wrong token.  Connections, header bytes and the time to a complete request
+   are limited.  It has its own thread; the graph never waits for it. */
 #ifndef MR_SINKS_HTTP_H
 #define MR_SINKS_HTTP_H
 
@@ -55,7 +54,8 @@ typedef struct mr_http_settings {
     .unit = "", .def = "", .help = "File with the key of the certificate, PEM."                  \
   }
 
-/* The response for a path of an allowed request; NULL: not found.  On the server's thread. */
+/* Returns the response for a path of an allowed request, which the server destroys; NULL: not
+   found.  Called on the server's thread. */
 typedef struct MHD_Response *mr_http_answer_t(void *arg, struct MHD_Connection *c,
                                               const char *path);
 
@@ -68,31 +68,34 @@ typedef struct mr_http {
   const char *allow_host, *bind;
   char *cert, *key; /* heap: the files' text */
   mr_http_slow_t slow;
-  mr_turnstile_t turnstile; /* of the thread that answers */
-  atomic_int port; /* the one it listens at; 0 until that is known, and nobody gets in before.
-                      Relaxed: a number by itself */
+  mr_turnstile_t turnstile; /* used by the server's thread alone */
+  atomic_int port; /* the port it listens at; 0 until known, when every Host is refused.  Relaxed:
+                      it orders nothing else */
 } mr_http_t;
 
-/* Fails as the stage s, naming the setting: an address that is none, one beyond loopback without
-   TLS. */
+/* Checks the settings of stage s.  MR_ERR_CONFIG, with the setting in the sentence, for a malformed
+   address, one beyond loopback without TLS, or a certificate without a key. */
 mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set);
 
-/* Starts to listen and returns at once; a thread answers from then on.  set lies in the state of s.
-   need_token: requests carry ?token=TOKEN or the cookie that the first one gets.  A port that the
-   graph sets and another program uses is MR_ERR_IO; in place of the default port the next free one
-   is taken, which a line on standard output says.
+/* Starts to listen and returns at once; a thread answers from then on.  set must be part of the
+   state of s; answer and arg must live until close.  need_token: requests carry ?token=TOKEN, the
+   cookie that the first response sets, or an Authorization header "Bearer TOKEN".  MR_ERR_IO if it
+   cannot listen; if only the default port is in use, it takes the next free one and prints that on
+   standard output.  Also failures of reading the TLS files; MR_ERR_NOMEM.  The caller calls
+   mr_http_close after a failure too.
 
    folder: where NAME.url (mode 0600, NAME is the stage's) keeps the address, so that the next
-   server of this folder has the same token, and the same port if the graph sets none.  NULL: kept
-   nowhere. A folder that cannot be written costs only that, with a warning on standard error. */
+   server of this folder has the same token, and the same port if the graph sets none.  NULL: the
+   address is not kept.  If the file cannot be written, a notice reports it and the server runs. */
 mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set, bool need_token,
                       const char *folder, mr_http_answer_t *answer, void *arg);
-void mr_http_close(mr_http_t *h); /* all zero or closed before is fine */
+void mr_http_close(mr_http_t *h); /* joins the threads; fine if all zero or closed already */
 
-/* "http://127.0.0.1:8080/", with the token if there is one. */
+/* Writes "http://127.0.0.1:8080/", with the token if one is needed, into text[0,n). */
 void mr_http_url(const mr_http_t *h, char *text, size_t n);
 
-/* A response that owns text (heap) of a type. */
+/* Returns a response with text[0,n) (heap) of this type; it takes over text.  NULL without memory,
+   and text is freed. */
 struct MHD_Response *mr_http_text(void *text, size_t n, const char *type);
 
 #endif

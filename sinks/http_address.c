@@ -1,3 +1,4 @@
+/* The file holds the page's URL; port and token are parsed out of it. */
 #include "sinks/http_address.h"
 
 #include <fcntl.h>
@@ -9,14 +10,14 @@
 
 #include "base/xio.h"
 
-/* Whether fd is a regular file that nobody but this user can read or write. */
+/* Whether fd is a regular file that only this user can read or write. */
 static bool is_private(int fd) {
   struct stat st;
   return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
          !(st.st_mode & (S_IRWXG | S_IRWXO));
 }
 
-/* "http://127.0.0.1:8360/?token=0123..." */
+/* Parses "http://127.0.0.1:8360/?token=0123..." */
 static bool parse_url(const char *url, char token[MR_HTTP_TOKEN], int *port) {
   const char *mark = strstr(url, "/?token="), *colon = mark;
   while (colon && colon > url && *colon != ':') colon--;

@@ -1,3 +1,4 @@
+/* A table of connections and a thread that shuts down those past their time. */
 #include "sinks/http_slow.h"
 
 #include <sys/socket.h>
@@ -5,9 +6,9 @@
 #include "base/clock.h"
 #include "base/cond.h"
 
-enum { LOOK_NS = 1000000000 /* from one look for slow connections to the next */ };
+enum { LOOK_NS = 1000000000 /* between checks for slow connections */ };
 
-/* The server reads the end of a connection that is shut down here, and closes it. */
+/* Shuts slow connections down; the server then reads their end and closes them. */
 static void end_slow(mr_http_slow_t *s, double now) {
   for (int i = 0; i < MR_HTTP_CONNECTIONS; i++)
     if (s->each[i].fd >= 0 && s->each[i].since >= 0 && now - s->each[i].since > s->limit_s) {
@@ -49,7 +50,7 @@ void mr_http_slow_close(mr_http_slow_t *s) {
   s->running = false;
 }
 
-/* In the place of descriptor `was` (-1: a free one) stands `now`, with that time. */
+/* Replaces descriptor `was` (-1: a free slot) by `now` with that time. */
 static void http_slow_set(mr_http_slow_t *s, int was, int now, double since) {
   pthread_mutex_lock(&s->lock);
   for (int i = 0; i < MR_HTTP_CONNECTIONS; i++) {

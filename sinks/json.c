@@ -1,4 +1,4 @@
-/* Written in one pass: a tree of cJSON's items for each record costs more than the record. */
+/* Prints a record in one pass: building a tree of cJSON items would cost more than the record. */
 #include "sinks/json.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static void json_put_text(FILE *out, const char *text) {
   fputc('"', out);
 }
 
-/* The fewest of 15 and 17 digits that read back as the same number; JSON has no NaN. */
+/* Prints 15 digits if they read back as the same number, else 17; JSON has no NaN. */
 static void json_put_number(FILE *out, double v) {
   char text[32];
   if (!isfinite(v)) {
@@ -56,7 +56,7 @@ static void json_put_confusion(FILE *out, const mr_metrics_t *r) {
   fputc(']', out);
 }
 
-/* Shares with four digits: a line a step should stay short. */
+/* Shares have four digits, so that the line of a step stays short. */
 static void json_put_stages(FILE *out, const mr_metrics_t *r) {
   fputs(",\"stages\":{", out);
   for (int i = 0; i < r->n_stages; i++) {

@@ -4,7 +4,7 @@
 
 #include "metrics/metrics.h"
 
-/* One line without its newline; the caller frees it.  NULL when memory is short. */
+/* Returns the record as one line without a newline; the caller frees it.  NULL without memory. */
 char *mr_metrics_json(const mr_metrics_t *r);
 
 #endif

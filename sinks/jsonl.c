@@ -1,5 +1,5 @@
-/* Metrics as JSON lines: one object a record, written at once, so that a killed run leaves whole
-   lines and other programs can follow the file. */
+/* Metrics as JSON lines: one object per record, written in one piece, so that a killed run leaves
+   whole lines and other programs can follow the file. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
@@ -30,10 +30,10 @@ static const mr_opt_t jsonl_opts[] = {
     MR_RESUME_OPTS(offsetof(jsonl_t, resume)),
     {0}};
 
-/* Lines as this stage writes them are read without memory, which could run out and take a good line
-   for a bad one. */
+/* Lines in this stage's own format are read without allocating: out of memory, a good line would
+   count as a bad one. */
 static bool read_line(const void *unused, const char *line, size_t n, mr_resume_line_t *out) {
-  char start[64];                       /* sscanf measures all of its text */
+  char start[64];                       /* sscanf calls strlen on its text: pass the start alone */
   if (memchr(line, 0, n)) return false; /* a power loss can leave zeros */
   snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
   if (sscanf(start, "{\"kind\":\"%15[a-z]\",\"step\":%" SCNd64 ",", out->kind, &out->step) == 2)
@@ -63,7 +63,7 @@ static mr_err_t jsonl_open(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
 }
 
-/* The newline goes where cJSON's text had its end. */
+/* The newline replaces the terminating NUL of the text. */
 static mr_err_t jsonl_write(mr_stage_t *s, const mr_metrics_t *r) {
   jsonl_t *j = s->state;
   if (r->kind == MR_METRICS_MARK) mr_appender_mark(&j->out, s, r);

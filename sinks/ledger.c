@@ -1,12 +1,13 @@
-/* ledger: what every batch held, a line a record, and where the stream stands, for a resume.
+/* Writes the contents of every batch, one line per record, and the state of the stream for a
+   resume.
 
    A line is "STEP SLOT KEY DRAWS BYTES": the slot in the whole batch, of which this process may
    make a part (host=I/N), and hashes of the draws and of the record's bytes.  A batch without
-   records here is the line "STEP - - - -".  So the lines of all hosts, sorted, are the ledger of
-   the whole run whatever hosts, workers and queues made it.
+   records here is the line "STEP - - - -".  Sorted together, the lines of all hosts are the ledger
+   of the whole run, whatever hosts, workers and queues produced it.
 
-   The state file says where the stream goes on after a step: at most some hundred numbers.  It is
-   replaced as a whole, after the lines it counts on have reached their file. */
+   The state file holds where the stream resumes after a step: at most a few hundred numbers.  It is
+   replaced as a whole, after the lines up to its step have reached their file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,7 +32,7 @@ typedef struct ledger {
   uint64_t hash; /* chained over the steps done here */
   int64_t records;
   int64_t saved;    /* step of the state file */
-  int64_t position; /* where the stream goes on after step */
+  int64_t position; /* where the stream resumes after step */
   int64_t *word;    /* [n_words] heap */
   int n_words;
   FILE *out;
@@ -87,9 +88,9 @@ static mr_err_t ledger_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
-/* Bytes of the whole lines of steps up to step; lines are in the order of steps. */
+/* Bytes of the complete lines up to step; lines are in the order of steps. */
 static size_t bytes_up_to(const char *text, size_t n, int64_t step) {
   size_t kept = 0;
   for (size_t at = 0; at < n;) {
@@ -132,8 +133,8 @@ static mr_err_t ledger_open(mr_stage_t *s) {
 
 /* ---- writing ---- */
 
-/* Of all values of the record in slot i.  The number of a label counts as it is, so that a line of
-   a picture and its label is what it was before records had names for more. */
+/* Hashes all values of the record in slot i.  A label in field 1 enters as its number, so that
+   lines of a picture and its label stay equal to those of versions without other fields. */
 static uint64_t ledger_hash_of(const mr_spec_t *spec, const mr_buf_t *b, int i) {
   uint64_t hash = 0;
   for (int f = 0; f < spec->n_fields; f++) {
@@ -159,7 +160,7 @@ static void write_lines(const ledger_t *t, const mr_spec_t *spec, const mr_buf_t
             b->first + i, b->key[i], b->draw[i], ledger_hash_of(spec, b, i));
 }
 
-/* Words are texts, as a JSON number has 53 bits. */
+/* Words are printed as strings, because a JSON number has 53 bits. */
 static void print_state(const void *what, FILE *to) {
   const ledger_t *t = what;
   fprintf(to,
@@ -180,7 +181,7 @@ static mr_err_t ledger_write_state(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Hands the lines to the system, to the disk too if sync; false: t->unwritten says why. */
+/* Writes the lines to the file, and to the disk if sync; false with the errno in t->unwritten. */
 static bool flush_lines(ledger_t *t, bool sync) {
   int failed = fflush(t->out) || ferror(t->out);
   if (!failed && sync) failed = fdatasync(fileno(t->out)) < 0 && errno != EINVAL; /* a pipe */
@@ -193,7 +194,7 @@ static mr_err_t lines_failed(mr_stage_t *s) {
   return mr_stage_fail(s, MR_ERR_IO, "%s: cannot write: %s", t->path, strerror(t->unwritten));
 }
 
-/* The lines so far, then the state that counts on them. */
+/* Writes the lines so far, then the state that relies on them. */
 static mr_err_t ledger_save(mr_stage_t *s) {
   ledger_t *t = s->state;
   if (t->out && !flush_lines(t, t->state != NULL)) return lines_failed(s);

@@ -1,4 +1,4 @@
-/* null: takes anything and lets it go; counts, and keeps the ledger of batches. */
+/* Discards any input; counts its buffers and keeps the ledger of batches. */
 #include <stdio.h>
 
 #include "base/ledger.h"

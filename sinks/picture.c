@@ -1,3 +1,4 @@
+/* Paints confusion matrices and sheets of mistakes as RGB; picture_png.c encodes them. */
 #include "sinks/picture.h"
 
 #include <stdlib.h>
@@ -5,7 +6,7 @@
 
 enum { CELL = 24, GAP = 2 }; /* pixels: side of a square of the matrix; between cells of a sheet */
 
-/* White to blue by the share of the row. */
+/* Paints one cell, from white to blue by the cell's share of its row. */
 static void picture_paint(uint8_t *rgb, int side, int row, int column, double share) {
   uint8_t fade = (uint8_t)(255 - 225 * share);
   for (int y = row * CELL; y < (row + 1) * CELL; y++)

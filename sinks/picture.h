@@ -1,5 +1,6 @@
-/* Pictures as PNG, for pages and event files.  A build without libpng makes none: sinks that have
-   pictures to show leave them out where !mr_built_in("PNG"), and say so. */
+/* Pictures as PNG, for pages and event files.  Implemented in picture.c and picture_png.c, or
+   picture_png_without.c in a build without libpng, where every PNG is NULL: sinks then omit
+   pictures (!mr_built_in("PNG")) and report it. */
 #ifndef MR_SINKS_PICTURE_H
 #define MR_SINKS_PICTURE_H
 
@@ -8,14 +9,17 @@
 
 #include "metrics/metrics.h"
 
-/* rgb: (height,width,3).  The PNG (heap) and its size; NULL when memory is short. */
+/* Returns rgb, (height,width,3), as a PNG of *n bytes, heap, which the caller frees.  NULL without
+   memory or libpng. */
 void *mr_png_of(const uint8_t *rgb, int width, int height, size_t *n);
 
-/* The confusion matrix as a heat map, a square a cell, each row scaled to its own sum. */
+/* Returns the confusion matrix as a PNG of *n bytes, heap, which the caller frees: a heat map with
+   one square of side *side / classes per cell, each row scaled to its own sum.  NULL without
+   memory, libpng or classes. */
 void *mr_png_of_confusion(const mr_metrics_t *r, int *side, size_t *n);
 
-/* Pictures of an evaluation's mistakes on one sheet, laid out as the confusion matrix: a row for
-   each true class, a column for each guess, the first MR_SHEET_EACH pictures in a cell. */
+/* The misclassified pictures of an evaluation on one sheet, laid out as the confusion matrix: a row
+   for each true class, a column for each guess, the first MR_SHEET_EACH pictures in a cell. */
 enum { MR_SHEET_EACH = 2 };
 
 typedef struct mr_sheet {
@@ -27,12 +31,14 @@ typedef struct mr_sheet {
 } mr_sheet_t;
 
 /* Adds the picture of a record of kind MR_METRICS_WRONG; the first one of another step clears the
-   sheet.  One without a class or beyond its cell's number is left out.  false: no memory. */
+   sheet.  A picture without a class, or for a full cell, is skipped, which is no failure.  Returns
+   false without memory. */
 bool mr_sheet_add(mr_sheet_t *s, const mr_metrics_t *r);
 
-/* The PNG (heap) and its size, and the sheet is empty again; NULL when memory is short. */
+/* Returns the sheet as a PNG of *n bytes, heap, which the caller frees, and empties the sheet.
+   NULL without memory or libpng.  The sheet must not be empty. */
 void *mr_sheet_png(mr_sheet_t *s, size_t *n);
 
-void mr_sheet_fini(mr_sheet_t *s); /* all zero is fine */
+void mr_sheet_fini(mr_sheet_t *s); /* frees the picture; all zero is fine */
 
 #endif

@@ -1,3 +1,4 @@
+/* PNG by libpng's simplified interface. */
 #include <png.h>
 #include <stdlib.h>
 

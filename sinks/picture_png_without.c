@@ -1,3 +1,4 @@
+/* PNG in a build without libpng: there is none. */
 #include "sinks/picture.h"
 
 void *mr_png_of(const uint8_t *rgb, int width, int height, size_t *n) {

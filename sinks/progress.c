@@ -1,5 +1,5 @@
-/* What a person watches: on a terminal one live line, and everywhere a plain line every 20 steps,
-   after each validation and at the end. */
+/* Progress for the user: on a terminal one live line; everywhere a plain line every 20 steps, after
+   each validation and at the end. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,8 +35,8 @@ static const mr_opt_t progress_opts[] = {{.name = "every",
                                          MR_RESUME_TOLD_OPT(offsetof(progress_t, told)),
                                          {0}};
 
-/* The stage whose line without a newline stands on the screen; NULL: none does.  The screen is one,
-   also for a graph of several such stages: under stdout's lock. */
+/* The stage that has the live line, which ends without a newline; NULL: none.  There is one
+   terminal even for several such stages, so stdout's lock guards this. */
 static const progress_t *live;
 
 static void clear_live(void) {
@@ -44,7 +44,7 @@ static void clear_live(void) {
   live = NULL;
 }
 
-/* A line of its own; on a terminal that is narrower, several. */
+/* Prints a line; on a narrower terminal it is wrapped. */
 __attribute__((format(printf, 1, 2))) static void say_line(const char *fmt, ...) {
   char text[1024];
   va_list ap;
@@ -54,8 +54,8 @@ __attribute__((format(printf, 1, 2))) static void say_line(const char *fmt, ...)
   mr_put_wrapped(stdout, text, mr_columns(STDOUT_FILENO), 2);
 }
 
-/* The live line must fit, or clear_live would clear the end of it alone: what has no room is left
-   out, part by part. */
+/* Prints the live line, cut so that it fits: clear_live would clear only the last row of a longer
+   one. */
 static void put_live(char *text) {
   int columns = mr_columns(STDOUT_FILENO);
   if (columns) text[mr_fitting(text, columns - 1)] = 0;
@@ -68,7 +68,7 @@ static bool synthetic(const mr_metrics_t *r) {
   return r->dataset && r->dataset->origin && !strcmp(r->dataset->origin, "synthetic");
 }
 
-/* "12m03s", "1h05m", "7s". */
+/* Writes "12m03s", "1h05m" or "7s". */
 static void duration_text(double s, char *text, size_t n) {
   int64_t t = s > 0 ? (int64_t)(s + 0.5) : 0;
   if (t >= 3600)
@@ -79,7 +79,7 @@ static void duration_text(double s, char *text, size_t n) {
     snprintf(text, n, "%ds", (int)t);
 }
 
-/* Rates since the last plain line; before the first one, what the record itself says. */
+/* Computes rates since the last plain line; before the first one, takes the record's own. */
 static void progress_measure(progress_t *p, const mr_metrics_t *r) {
   double s = r->elapsed_s - p->line_s;
   int64_t steps = r->step - p->line_step;
@@ -99,7 +99,7 @@ static void progress_mark(progress_t *p, const mr_metrics_t *r) {
   p->line_images = r->images;
 }
 
-/* ", 45.1 images/s, ETA 12m03s, waiting for: train" */
+/* Writes ", 45.1 images/s, ETA 12m03s, waiting for: train". */
 static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n) {
   const progress_t *p = s->state;
   char eta[32] = "unknown", limiting[64] = "";
@@ -114,8 +114,8 @@ static bool was_told(const progress_t *p, const mr_metrics_t *r) {
   return mr_resume_was_told(p->told, mr_metrics_kind_text(r->kind), r->step);
 }
 
-/* ", Accuracy: 0.4100", ", Mean error: 0.2000": what the model is judged by; on a
-   line of its own each name begins with a capital. */
+/* Writes the numbers that the model is judged by: ", Accuracy: 0.4100" for a plain line, ",
+   accuracy 0.4100" for the live one. */
 static void judged_text(const mr_metrics_t *r, bool line, char *text, size_t n) {
   int count;
   const mr_metric_t *m = mr_metrics_judged(r, &count);
@@ -149,7 +149,7 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   } else if (line) {
     say_line("Step %" PRId64 ", Loss: %.4f%s%s", r->step, loss, judged, pace);
   } else {
-    char of[32] = ""; /* an endless stream has no number of steps */
+    char of[32] = ""; /* empty for an endless stream */
     if (r->total_steps > 0) snprintf(of, sizeof of, "/%" PRId64, r->total_steps);
     mr_snprintf(text, sizeof text, "%" PRId64 "%s, loss %.4f%s%s", r->step, of, loss, judged, pace);
     put_live(text);
@@ -159,13 +159,13 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   if (line || !p->begun) progress_mark(p, r);
 }
 
-/* The first characters of a class's name, which may have come from a file or over a link. */
+/* The first characters of a class's name, escaped: it may come from a file or over a link. */
 static const char *class_name(const mr_metrics_t *r, int i, size_t most, char text[64]) {
   bool known = r->dataset && i < r->dataset->n_classes;
   return mr_printable_cell(known ? r->dataset->class_name[i] : "?", most, text, 64);
 }
 
-/* Columns from..to of the table: rows are the truth, columns the guess. */
+/* Prints columns [from,to) of the table: rows are the truth, columns the guess. */
 static void say_guesses(const mr_metrics_t *r, int from, int to, int cell) {
   int n = r->n_classes;
   char name[64];
@@ -180,7 +180,8 @@ static void say_guesses(const mr_metrics_t *r, int from, int to, int cell) {
   }
 }
 
-/* Cells are narrower, and columns stand below each other, where a terminal has no room. */
+/* Prints the confusion matrix.  On a narrow terminal cells are narrower, and the table is split by
+   columns. */
 static void say_confusion(const mr_metrics_t *r) {
   enum { NAME = 12, CELL = 7 };
   int n = r->n_classes, columns = mr_columns(STDOUT_FILENO), least = 4;
@@ -241,7 +242,7 @@ static void progress_say(mr_stage_t *s, const mr_metrics_t *r) {
     if (r->kind == MR_METRICS_VALID && !was_told(p, r)) say_valid(r);
     if (r->kind == MR_METRICS_TEST) say_test(r);
     if (r->kind == MR_METRICS_FINAL) say_final(r);
-    progress_mark(p, r); /* the time an evaluation takes is not the training's */
+    progress_mark(p, r); /* the time of an evaluation does not count as training */
   }
   fflush(stdout);
 }
@@ -267,7 +268,7 @@ static mr_err_t progress_step(mr_stage_t *s) {
 static void progress_close(mr_stage_t *s) {
   flockfile(stdout);
   if (live == s->state) {
-    putchar('\n'); /* the last words of a run that failed stay readable */
+    putchar('\n'); /* so that later messages do not overwrite the live line */
     live = NULL;
   }
   fflush(stdout);

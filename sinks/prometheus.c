@@ -1,5 +1,5 @@
-/* prometheus: the newest numbers of a run at /metrics, as OpenMetrics or Prometheus' older text,
-   whichever the scraper asks for. */
+/* Serves the newest numbers of a run at /metrics, as OpenMetrics or in Prometheus' older text
+   format, whichever the scraper accepts. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 typedef struct prometheus {
   mr_http_settings_t set;
   mr_http_t http;
-  int64_t told;                             /* what a scraper may have of the run before a resume */
-  pthread_mutex_t lock;                     /* the rest */
-  bool ready;                               /* lock is there */
-  mr_metrics_t step, measured, valid, test; /* newest of each; kind FINAL stands for "none yet" */
+  int64_t told;                             /* last step that was reported before a resume */
+  pthread_mutex_t lock;                     /* guards the fields below */
+  bool ready;                               /* the lock is initialised */
+  mr_metrics_t step, measured, valid, test; /* newest of each; all zero before the first */
   int64_t n_steps;
   double steps_s; /* sum of step_s */
   bool over;
@@ -37,7 +37,7 @@ typedef struct page {
 } page_t;
 
 static void prometheus_head(const page_t *p, const char *name, const char *type, const char *help) {
-  bool total = !p->open_metrics && !strcmp(type, "counter"); /* the older text names the sample */
+  bool total = !p->open_metrics && !strcmp(type, "counter"); /* the older format names the sample */
   fprintf(p->out, "# HELP millrace_%s%s %s\n# TYPE millrace_%s%s %s\n", name, total ? "_total" : "",
           help, name, total ? "_total" : "", type);
 }
@@ -61,7 +61,7 @@ static bool known(const mr_metrics_t *r, const char *name, double *v) {
   return false;
 }
 
-/* Loss and accuracy of training, validation and test, told apart by a label. */
+/* Prints a number of training, validation and test, distinguished by a label. */
 static void by_split(const page_t *p, const prometheus_t *t, const char *name, const char *help) {
   const struct {
     const char *split;
@@ -93,7 +93,7 @@ static void step_times(const page_t *p, const prometheus_t *t) {
              t->steps_s, t->n_steps);
 }
 
-/* A label's value: backslash, quote and newline are escaped. */
+/* Prints a label's value; backslash, quote and newline are escaped. */
 static void label(FILE *out, const char *text) {
   for (; *text; text++) {
     if (*text == '\\' || *text == '"') fputc('\\', out);
@@ -133,7 +133,7 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
   }
 }
 
-/* Both may go back when a process goes on from its checkpoint, so they are gauges. */
+/* Both can decrease when a process resumes from its checkpoint, so they are gauges. */
 static void links(const page_t *p, const mr_metrics_t *r) {
   static const char *const name[] = {"link_released_buffers", "link_committed_buffers"};
   static const char *const help[] = {
@@ -153,7 +153,7 @@ static void links(const page_t *p, const mr_metrics_t *r) {
   }
 }
 
-/* The process and the machine; a GPU's rows stand only where there is one. */
+/* Prints the process and the machine; the GPU's rows only if there is one. */
 static void machine(const page_t *p, const mr_metrics_t *r) {
   double v;
   one(p, r, "cpu_cores", "cpu_cores", "CPU seconds the process uses a second.");
@@ -170,8 +170,8 @@ static void machine(const page_t *p, const mr_metrics_t *r) {
   one(p, r, "gpu_celsius", "gpu_temperature_celsius", "Temperature of the GPU.");
 }
 
-/* Nothing before the first step, and while a resumed run makes steps again that were scraped: a gap
-   in the curves, where else they would go back. */
+/* Prints nothing before the first step, or while a resumed run repeats steps that were scraped: the
+   curves get a gap instead of going backwards. */
 static void progress(const page_t *p, const prometheus_t *t) {
   if (!t->step.step) return;
   gauge(p, "step", "Training steps done, over all parts of a resumed run.", (double)t->step.step);
@@ -242,7 +242,7 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
   char url[512];
   pthread_mutex_init(&t->lock, NULL);
   t->ready = true;
-  /* On loopback the numbers are no secret; beyond it they are. */
+  /* A token is needed only beyond loopback. */
   bool beyond = t->set.cert[0] != 0;
   MR_TRY(mr_http_open(&t->http, s, &t->set, beyond, NULL, prometheus_answer, t));
   mr_http_url(&t->http, url, sizeof url);

@@ -1,8 +1,7 @@
-/* publish: metrics for whoever wants to listen, over a ZeroMQ PUB socket.  Each number goes out
-   under a topic of its own ("train/loss", "valid/accuracy", "stages/train/busy") and each whole
-   record under "record"; who subscribes to "train" or "train/" gets all below, and who to
-   "train/loss" that one alone.  A subscriber that is slow or gone loses messages and holds nobody,
-   and what it has lost is counted (sinks/guests.h). */
+/* Publishes metrics over ZeroMQ.  Each number has its own topic ("train/loss", "valid/accuracy",
+   "stages/train/busy"), and each whole record the topic "record".  A subscription to "train" or
+   "train/" receives all topics below, one to "train/loss" that topic alone.  A slow subscriber
+   loses messages, which are counted, and delays nothing (sinks/guests.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -21,7 +20,7 @@
 typedef struct publish {
   const char *bind;
   mr_guests_t *guests;
-  mr_guests_stats_t count; /* when all was over */
+  mr_guests_stats_t count; /* as of the last step */
   char at[256];            /* the address it is bound to */
   int64_t told;
   double linger; /* s */

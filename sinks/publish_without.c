@@ -1,3 +1,4 @@
+/* The stage in a build without ZeroMQ: it is listed and fails with the reason. */
 #include "pipeline/stage.h"
 
 const mr_stage_def_t mr_stage_publish = {

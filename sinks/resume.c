@@ -1,3 +1,4 @@
+/* A file of lines is read whole, filtered in place, and replaced by rename only if a line goes. */
 #include "sinks/resume.h"
 
 #include <stdlib.h>
@@ -22,15 +23,15 @@ bool mr_resume_is_file(const char *path) {
   return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* Moves the lines that hold to the front of text[0,*n) and sets *n to their bytes; notes the steps
-   that they are of.  False without memory. */
+/* Moves the lines to keep to the front of text[0,*n), sets *n to their bytes and adds their steps
+   to steps.  False without memory. */
 static bool keep_lines(char *text, size_t *n, const mr_resume_t *r, mr_resume_read_fn *read,
                        const void *arg, mr_told_steps_t *steps) {
   size_t kept = 0;
   for (size_t at = 0, len; at < *n; at += len) {
     char *end = memchr(text + at, '\n', *n - at);
     mr_resume_line_t line = {0};
-    if (!end) break; /* cut short when that run was killed */
+    if (!end) break; /* cut short when the earlier run was killed */
     len = (size_t)(end - text) + 1 - at;
     if (!read(arg, text + at, len, &line)) continue;
     if (!line.head && !mr_resume_keeps(r, line.kind, (double)line.step)) continue;

@@ -1,6 +1,6 @@
 #include "sinks/sinks.h"
 
-/* Each line of list.def is said twice: as a declaration and as a row. */
+/* Each line of list.def is expanded twice: as a declaration and as a row of the table. */
 #define MR_STAGE(name) extern const mr_stage_def_t mr_stage_##name;
 #include "sinks/list.def"
 #undef MR_STAGE

@@ -7,10 +7,10 @@
 
 MR_BEGIN_DECLS
 
-extern const mr_stage_def_t *const mr_sinks_stages[]; /* ends at NULL */
+extern const mr_stage_def_t *const mr_sinks_stages[]; /* static; ends at NULL */
 
-/* Waits until no stage `checkpoint` of the process is writing, and lets none begin: for who is
-   about to end the process.  Any thread but a stage's own. */
+/* Waits until no stage `checkpoint` of the process is writing, and blocks any that would begin, for
+   ever.  Call it right before the process ends, from any thread but a stage's own. */
 void mr_checkpoints_finish(void);
 
 MR_END_DECLS

@@ -1,7 +1,8 @@
-/* telemetry: adds to the records of training what can be measured beside it, in a thread of its
-   own: shares and queues of every stage, step-time quantiles, the process and the machine.
+/* Adds measurements to the records of training, in its own thread: shares and queues of every
+   stage, step-time quantiles, the process and the machine.
 
-   Its input is lossy, so the step never waits for it; every face after it gets the same numbers. */
+   Its input is lossy, so the training step never waits for it; all sinks after it get the same
+   numbers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +13,14 @@
 #include "sinks/gpu.h"
 #include "sinks/usage.h"
 
-enum { WINDOW = 512 }; /* step times that the quantiles are of */
+enum { WINDOW = 512 }; /* latest step times, for the quantiles */
 
 typedef struct telemetry {
   double every;
   const char *disk;
   double took[WINDOW];
   int64_t n_took;
-  double at; /* when measured last, mr_now_s; 0: not yet */
+  double at; /* time of the last measurement, mr_now_s; of open before the first */
   mr_usage_t usage;
   mr_gpu_t gpu;
   mr_stats_t *before; /* [n_stages] */
@@ -51,7 +52,7 @@ static mr_err_t telemetry_open(mr_stage_t *s) {
   telemetry_t *t = s->state;
   t->at = mr_now_s();
   mr_usage_read(t->disk, &t->usage);
-  mr_gpu_open(&t->gpu); /* without one there is nothing to tell */
+  mr_gpu_open(&t->gpu); /* without a GPU its numbers are missing */
   t->before = calloc((size_t)mr_watch_n_stages(s) + 1, sizeof *t->before);
   return t->before
              ? MR_OK
@@ -85,14 +86,15 @@ static double telemetry_share(int64_t part, int64_t whole) {
   return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* Shares since the record before; in the final record, of the stage's whole life: it may have been
-   over before the last interval began. */
+/* Whether a stage produces metrics from something else than metrics. */
 static bool makes_metrics(const mr_stage_def_t *def) {
   for (int p = 0; p < MR_MAX_PORTS && def->in[0].flow != MR_FLOW_METRICS && def->out[p].name; p++)
     if (def->out[p].flow == MR_FLOW_METRICS) return true;
   return false;
 }
 
+/* Adds shares since the last measurement.  The final record has those of a stage's whole life,
+   because the stage may have ended before the last interval began. */
 static void telemetry_add_stages(mr_stage_t *s, mr_metrics_t *r) {
   static const mr_stats_t birth;
   telemetry_t *t = s->state;
@@ -153,7 +155,7 @@ static int64_t lost_anywhere(const mr_stage_t *s) {
   return n;
 }
 
-/* -1: no stage of the graph publishes. */
+/* Messages dropped by all publishing stages; -1 if the graph has none. */
 static int64_t dropped_anywhere(const mr_stage_t *s) {
   int64_t n = -1;
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
@@ -181,7 +183,7 @@ static void telemetry_measure(mr_stage_t *s, mr_metrics_t *r) {
   add_known(r, "publish_dropped", (double)dropped_anywhere(s));
 }
 
-/* What came in may be read by others too: it goes on as a copy. */
+/* Passes a copy on, since other stages may read the input too. */
 static mr_err_t telemetry_pass_on(mr_stage_t *s, mr_buf_t *in) {
   mr_buf_t *out;
   mr_err_t e = mr_fresh(s, 0, &out);

@@ -1,5 +1,5 @@
-/* tensorboard: scalars, histograms, pictures, the confusion matrix and the settings of the run as
-   an event file that TensorBoard reads while it grows. */
+/* Writes scalars, histograms, pictures, the confusion matrix and the settings of the run as an
+   event file that TensorBoard reads while it grows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +27,9 @@ typedef struct tensorboard {
   mr_resume_t resume;
   char path[MR_PATH_MAX];
   mr_appender_t out;
-  int64_t samples; /* of the step below: numbers in their tags */
+  int64_t samples; /* pictures of sample_step so far, which number their tags */
   int64_t sample_step;
-  mr_sheet_t wrong; /* pictures of the evaluation under way */
+  mr_sheet_t wrong; /* pictures of the evaluation in progress */
 } tensorboard_t;
 
 static const mr_opt_t tensorboard_opts[] = {
@@ -65,7 +65,7 @@ static void tensorboard_put(mr_stage_t *s, Tb__Event *e, int64_t step) {
   free(record);
 }
 
-/* There was no memory to make a record. */
+/* Counts a record that could not be built without memory. */
 static void lose(mr_stage_t *s) { mr_appender_add(&((tensorboard_t *)s->state)->out, s, NULL, 0); }
 
 /* Values collected for one event. */
@@ -120,7 +120,8 @@ static void put_numbers(mr_stage_t *s, const mr_metrics_t *r) {
 
 /* ---- pictures ---- */
 
-/* about: what people read beside it, NULL: nothing.  Frees png; NULL: there was no memory. */
+/* Writes a picture and frees png.  png NULL: it could not be built, and the record is lost.  about:
+   the description shown beside it, or NULL. */
 static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int height, int64_t step,
                         const char *tag, const char *about) {
   values_t v;
@@ -144,7 +145,7 @@ static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int heigh
   free(png);
 }
 
-/* A tag keeps one picture a step, so each of a step's pictures has a tag of its own. */
+/* A tag keeps one picture per step, so each picture of a step has its own tag. */
 static void put_sample(mr_stage_t *s, const mr_metrics_t *r) {
   tensorboard_t *t = s->state;
   const mr_picture_t *p = &r->picture;
@@ -156,8 +157,8 @@ static void put_sample(mr_stage_t *s, const mr_metrics_t *r) {
   put_picture(s, png, n, p->width, p->height, r->step, tag, NULL);
 }
 
-/* The mistakes of an evaluation come before its record of numbers, which says what was evaluated.
- */
+/* Writes the sheet of mistakes when the evaluation's record of numbers arrives: the pictures come
+   before it, and only it says which records were evaluated. */
 static void put_wrong(mr_stage_t *s, const mr_metrics_t *r) {
   tensorboard_t *t = s->state;
   char tag[TAG], about[1024];
@@ -247,7 +248,7 @@ static void add_setting(hparams_t *h, const char *stage, const mr_opt_t *o, cons
     v->kind_case = TB__HPARAM_VALUE__KIND_STRING_VALUE, v->string_value = (char *)text;
 }
 
-/* Stages that show or store results are not what an experiment varies. */
+/* Whether a stage shows or stores results; an experiment does not vary its settings. */
 static bool is_sink(const mr_stage_def_t *def) {
   return def->in[0].name && (!def->out[0].name || def->in[0].flow == MR_FLOW_METRICS);
 }
@@ -290,7 +291,7 @@ static mr_err_t tensorboard_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Readers take the files of a folder in the order of their names. */
+/* Names the file by the time: readers take the files of a folder in the order of their names. */
 static void name_file(tensorboard_t *t) {
   char host[256] = "";
   struct timespec now;
@@ -300,8 +301,8 @@ static void name_file(tensorboard_t *t) {
            (long long)now.tv_sec, now.tv_nsec, host);
 }
 
-/* After a resume readers forget what the run before wrote beyond the checkpoint; a run that begins
-   anew in a folder leaves nothing of another one. */
+/* Writes the start of a session.  Readers then discard the earlier run's events beyond the
+   checkpoint, or all earlier events if the run starts anew. */
 static void put_start(mr_stage_t *s) {
   const tensorboard_t *t = s->state;
   Tb__Event version = TB__EVENT__INIT, restart = TB__EVENT__INIT;
@@ -314,8 +315,8 @@ static void put_start(mr_stage_t *s) {
   tensorboard_put(s, &restart, t->resume.step + 1);
 }
 
-/* Earlier event files stay as they are: this run's own follows them.  Steps that readers will not
-   find in them are named. */
+/* Reports the steps before the resume that earlier event files lack.  The files stay as they are;
+   this run's file follows them. */
 static mr_err_t look_back(mr_stage_t *s, mr_diag_t *diag) {
   const tensorboard_t *t = s->state;
   mr_told_steps_t steps = {0};

@@ -1,3 +1,4 @@
+/* Writes and reads TFRecords.  A reader trusts no length that exceeds the rest of the file. */
 #include "sinks/tfrecord.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 
 #include "base/xio.h"
 
-/* CRC-32C (Castagnoli), a nibble at a time: an event is short and one comes a step. */
+/* CRC-32C, four bits at a time: events are short, and there are few per step. */
 uint32_t mr_crc32c(const void *data, size_t n) {
   static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
                                      0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
@@ -24,7 +25,7 @@ uint32_t mr_crc32c(const void *data, size_t n) {
   return ~crc;
 }
 
-/* The format masks its sums, since data may hold sums itself. */
+/* The format masks its checksums, because the data may contain checksums itself. */
 static uint32_t masked_sum(const void *data, size_t n) {
   uint32_t crc = mr_crc32c(data, n);
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -56,7 +57,7 @@ mr_err_t mr_tfrecords_open(mr_tfrecords_t *r, const char *path, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* Whether n bytes came into to[0,n). */
+/* Reads n bytes into to[0,n); false if the file has fewer. */
 static bool tfrecord_take(mr_tfrecords_t *r, void *to, size_t n) {
   if (n > r->left || fread(to, 1, n, r->file) != n) return false;
   r->left -= n;

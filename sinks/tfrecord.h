@@ -1,4 +1,4 @@
-/* TFRecord framing: length, check sum, data, check sum. */
+/* TFRecord framing: length, checksum, data, checksum. */
 #ifndef MR_SINKS_TFRECORD_H
 #define MR_SINKS_TFRECORD_H
 
@@ -10,27 +10,30 @@
 
 enum { MR_TFRECORD_HEAD = 12, MR_TFRECORD_TAIL = 4 };
 
-/* CRC-32C (Castagnoli) of data[0,n), not masked. */
+/* Returns the CRC-32C (Castagnoli) of data[0,n), not masked. */
 uint32_t mr_crc32c(const void *data, size_t n);
 
-/* record: MR_TFRECORD_HEAD bytes, n of data that stand already, MR_TFRECORD_TAIL bytes. */
+/* Fills in head and tail of a record of MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL bytes; the caller
+   has written the n bytes of data between them. */
 void mr_tfrecord_frame(uint8_t *record, size_t n);
 
-/* The records of a file, one after the other. */
+/* Reads the records of a file, one after the other. */
 typedef struct mr_tfrecords {
   FILE *file;
-  uint64_t left; /* bytes of the file that are still to come: no length is believed beyond it */
+  uint64_t left; /* bytes of the file still to read; a longer record is not believed */
   uint8_t *data;
   size_t room; /* bytes of data */
 } mr_tfrecords_t;
 
-/* Close it also after a failure: MR_ERR_IO, path is no regular file that can be read. */
+/* Opens a file.  MR_ERR_IO if path is no regular file that can be read.  The caller calls close
+   after a failure too. */
 mr_err_t mr_tfrecords_open(mr_tfrecords_t *r, const char *path, mr_diag_t *diag);
 
-/* Sets data[0,n) to the next record, which stays until the next call.  MR_END where the file ends,
-   or what follows is no whole record with right check sums; MR_ERR_NOMEM. */
+/* Sets data[0,n) to the next record, which belongs to r and lives until the next call.  MR_END at
+   the end of the file, or if no complete record with right checksums follows; MR_ERR_NOMEM, without
+   a sentence. */
 mr_err_t mr_tfrecords_next(mr_tfrecords_t *r, const uint8_t **data, size_t *n);
 
-void mr_tfrecords_close(mr_tfrecords_t *r); /* frees the record too */
+void mr_tfrecords_close(mr_tfrecords_t *r); /* frees the record too; twice is fine */
 
 #endif

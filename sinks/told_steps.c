@@ -1,3 +1,4 @@
+/* Steps nearly always extend the last range; others are inserted or join two ranges. */
 #include "sinks/told_steps.h"
 #include "base/notice.h"
 
@@ -16,7 +17,7 @@ static bool told_steps_grow(mr_told_steps_t *t) {
 }
 
 bool mr_told_steps_add(mr_told_steps_t *t, int64_t step) {
-  size_t at = t->n; /* the first range that lies wholly behind step */
+  size_t at = t->n; /* the first range that lies wholly after step */
   while (at && t->range[at - 1].first > step) at--;
   mr_told_range_t *before = at ? &t->range[at - 1] : NULL;
   mr_told_range_t *after = at < t->n ? &t->range[at] : NULL;
@@ -47,10 +48,10 @@ void mr_told_steps_forget(mr_told_steps_t *t, int64_t first) {
 
 enum { ROOM = 56 }; /* for one more hole in the text */
 
-/* The steps that are missing, as text: "6 to 10, 12". */
+/* The missing steps as text: "6 to 10, 12". */
 typedef struct holes {
   int64_t n;
-  bool full; /* the text */
+  bool full; /* the text is full and ends in ", ..." */
   char text[160];
 } holes_t;
 

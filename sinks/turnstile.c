@@ -1,3 +1,5 @@
+/* A token bucket whose tokens are nanoseconds: a connection costs each_ns, a pause earns its
+   length. */
 #include "sinks/turnstile.h"
 
 mr_turnstile_t mr_turnstile(int burst, int64_t each_ns) {

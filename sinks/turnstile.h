@@ -1,7 +1,7 @@
-/* How often strangers are let in: some at once, then one at a time.
+/* A rate limit (token bucket) for accepting connections: a burst at once, then one per interval.
 
-   Whoever comes is looked at, which takes time from training; so there is a limit to how often. Who
-   knocks more often waits outside, where the kernel keeps him. */
+   Accepting a connection takes time from training, so the rate is limited; more connections wait in
+   the kernel's accept queue.  One thread at a time; no call blocks or fails. */
 #ifndef MR_SINKS_TURNSTILE_H
 #define MR_SINKS_TURNSTILE_H
 
@@ -9,16 +9,17 @@
 #include <stdint.h>
 
 typedef struct mr_turnstile {
-  int64_t each_ns;          /* > 0: from one to the next, once the burst is over */
-  int64_t credit_ns, at_ns; /* time that nobody has used; when it was counted last */
-  int burst;                /* > 0: this many at once after a rest */
+  int64_t each_ns;          /* > 0: between two connections once the burst is used up */
+  int64_t credit_ns, at_ns; /* unused time; when it was last updated */
+  int burst;                /* > 0: most connections at once after a pause */
 } mr_turnstile_t;
 
-/* One that nobody has come through yet. */
+/* Returns a limit with its whole burst available. */
 mr_turnstile_t mr_turnstile(int burst, int64_t each_ns);
-/* How long the next one is to wait at this time (mr_now_ns), 0: may come in now. */
+/* Returns how many ns from now_ns (mr_now_ns) on the next connection must wait; 0 if it may be
+   accepted now. */
 int64_t mr_turnstile_wait_ns(mr_turnstile_t *t, int64_t now_ns);
-/* One has come in, after a wait of 0 or none at all. */
+/* Counts an accepted connection. */
 void mr_turnstile_pass(mr_turnstile_t *t);
 
 #endif

@@ -1,3 +1,4 @@
+/* Reads getrusage, /proc/self and statvfs. */
 #include "sinks/usage.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 #include "base/number.h"
 
-/* The number after KEY: in a file of /proc, or -1. */
+/* The number after "KEY:" in a file of /proc, or -1. */
 static double proc_number(const char *file, const char *key) {
   char line[256];
   double v = -1;

@@ -1,5 +1,5 @@
-/* web: a live page of a run.  Records are pushed to browsers as server-sent events, ten times a
-   second at most; assets are compiled in, so the page needs no other server. */
+/* A live page of a run.  Records are pushed to browsers as server-sent events, at most ten times a
+   second; assets are compiled in, so the page needs no other server. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static const mr_opt_t web_opts[] = {
     MR_RESUME_OPTS(offsetof(web_t, resume)),
     {0}};
 
-/* ---- what is asked for ---- */
+/* ---- responses ---- */
 
 static struct MHD_Response *asset(const char *path) {
   for (const mr_web_asset_t *a = mr_web_assets; a->path; a++) {
@@ -59,7 +59,7 @@ static struct MHD_Response *json(char *text) {
   return text ? mr_http_text(text, strlen(text), "application/json") : NULL;
 }
 
-/* A response whose text stays the stage's. */
+/* A response whose text the stage keeps owning. */
 static struct MHD_Response *text_of(char *text) {
   struct MHD_Response *r =
       MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT);
@@ -96,7 +96,7 @@ static mr_err_t web_plan(mr_stage_t *s) {
   return mr_http_plan(s, &w->set);
 }
 
-/* What the run before a resume has told: the curve begins where the run did. */
+/* Adds the records of the run before a resume, so that curves begin where the run began. */
 static void read_earlier(web_t *w) {
   char path[MR_PATH_MAX], *save = NULL;
   void *text;
@@ -154,7 +154,7 @@ static bool web_is_picture(const mr_metrics_t *r) {
   return (r->kind == MR_METRICS_SAMPLE || r->kind == MR_METRICS_WRONG) && mr_built_in("PNG");
 }
 
-/* The text is made outside the lock that pages wait for. */
+/* Adds a record to the log; its text is built outside the lock that pages wait for. */
 static void keep_record(web_t *w, const mr_metrics_t *r) {
   char *text = web_is_picture(r)          ? picture_json(w, r)
                : mr_metrics_is_numbers(r) ? mr_metrics_json(r)

@@ -1,4 +1,4 @@
-/* The files of the live page, compiled in (sinks/room.cmake makes the table). */
+/* The files of the live page, compiled in; sinks/room.cmake generates the table. */
 #ifndef MR_SINKS_WEB_ASSETS_H
 #define MR_SINKS_WEB_ASSETS_H
 
@@ -10,6 +10,6 @@ typedef struct mr_web_asset {
   size_t n;
 } mr_web_asset_t;
 
-extern const mr_web_asset_t mr_web_assets[]; /* ends at a NULL path */
+extern const mr_web_asset_t mr_web_assets[]; /* static; ends at a NULL path */
 
 #endif

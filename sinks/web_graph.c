@@ -1,3 +1,4 @@
+/* The structure is built once as a cJSON tree; the live part is printed ten times a second. */
 #include "sinks/web_graph.h"
 
 #include <cjson/cJSON.h>
@@ -44,8 +45,8 @@ static void add_edges(cJSON *o, const mr_stage_t *s) {
   }
 }
 
-/* The folder as given, its last name, and the folder with its host: a page tells by it whether the
-   run that it shows has come back or another one has its address. */
+/* Adds the folder as given, its last name, and the folder with its host, by which a page recognises
+   whether its run has resumed or another run has taken the address. */
 static void add_run(cJSON *o, const char *run) {
   char host[256] = "", folder[MR_PATH_MAX + sizeof host], *real = realpath(run, NULL);
   const char *path = real ? real : run, *slash = strrchr(path, '/');
@@ -104,8 +105,8 @@ static void read_stages(mr_web_live_t *l, const mr_stage_t *s) {
   for (int i = 0; i < n; i++) mr_watch_stage(s, i, &l->now[i]);
 }
 
-/* Ten times a second this is all that is written, so it is written as it goes out: shares in
-   thousandths, [] for a stage without a thread; behind those of a link's end its two numbers. */
+/* Prints the stages directly, without cJSON: this runs ten times a second.  Shares are in
+   thousandths; [] is a stage without a thread; a link's end has two more numbers. */
 static void write_stages(FILE *out, const mr_web_live_t *l, int n) {
   for (int i = 0; i < n; i++) {
     const mr_stats_t *a = &l->before[i], *b = &l->now[i];
@@ -121,7 +122,7 @@ static void write_stages(FILE *out, const mr_web_live_t *l, int n) {
   }
 }
 
-/* Of an edge to a publisher also what its subscribers have missed. */
+/* Prints the edges; an edge to a publisher also counts the messages that its subscribers missed. */
 static void write_edges(FILE *out, const mr_web_live_t *l, const mr_stage_t *s) {
   for (int i = 0; i < mr_watch_n_edges(s); i++) {
     mr_watch_edge_t e;
@@ -131,7 +132,7 @@ static void write_edges(FILE *out, const mr_web_live_t *l, const mr_stage_t *s) 
   }
 }
 
-/* The number of a stage by its name, -1 for none: names would have to be quoted. */
+/* The number of a stage by its name, or -1.  Numbers need no quoting. */
 static int stage_named(const mr_stage_t *s, const char *name) {
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
     mr_stats_t unused;

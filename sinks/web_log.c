@@ -1,3 +1,4 @@
+/* A growing array of reference-counted messages that is thinned when it is full. */
 #include "sinks/web_log.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ static void thin_out(mr_web_log_t *l) {
 static bool web_log_make_room(mr_web_log_t *l) {
   if (l->n == MR_WEB_LOG_MAX) thin_out(l);
   if (l->n < l->cap) return true;
-  if (l->n == MR_WEB_LOG_MAX) return false; /* nothing may go */
+  if (l->n == MR_WEB_LOG_MAX) return false; /* none could be dropped */
   size_t cap = l->cap ? 2 * l->cap : 256;
   mr_web_message_t **more = realloc(l->message, cap * sizeof(mr_web_message_t *));
   if (!more) return false;

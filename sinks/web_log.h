@@ -1,8 +1,8 @@
-/* The messages of the live page: all of a run for who comes late, and bounded.
+/* The messages of the live page: the whole run for pages that open late, with a bound.
 
-   A message is written once, framed as a server-sent event, and every client copies from it; who is
-   in the middle of one holds a reference, so that the log may let it go meanwhile.  One lock of the
-   caller's goes around all calls. */
+   A message is formatted once, as a server-sent event, and every client copies from it.  A client
+   in the middle of a message holds a reference, so that the log may drop it meanwhile.  The caller
+   holds one lock around all calls. */
 #ifndef MR_SINKS_WEB_LOG_H
 #define MR_SINKS_WEB_LOG_H
 
@@ -13,24 +13,25 @@ enum { MR_WEB_LOG_MAX = 1 << 16 };
 
 typedef struct mr_web_message {
   int refs;
-  bool stays; /* never thinned out */
+  bool stays; /* never dropped */
   size_t n;   /* bytes of text */
   char text[];
 } mr_web_message_t;
 
-/* An event (NULL: the unnamed one) whose data is text, a line, with one reference for the caller.
-   NULL without memory. */
+/* Returns an event (NULL: an unnamed one) whose data is text, one line, with one reference that the
+   caller releases with mr_web_message_unref.  NULL without memory. */
 mr_web_message_t *mr_web_message(const char *event, const char *text);
 void mr_web_message_unref(mr_web_message_t *m); /* NULL is fine */
 
 typedef struct mr_web_log {
   mr_web_message_t **message;
   size_t n, cap;
-  size_t thinned; /* times that half of the older messages went: positions then mean nothing */
+  size_t thinned; /* how often the log was thinned, which makes earlier positions invalid */
 } mr_web_log_t;
 
-/* Adds text as an unnamed event; without memory it is let go.  A full log loses every second
-   message of its older half that may go, so that a curve stays a curve. */
+/* Adds text as an unnamed event; without memory, drops it.  A full log drops every second message
+   of its older half except those that stay, so that a curve keeps its shape; if none can be
+   dropped, the new one is. */
 void mr_web_log_add(mr_web_log_t *l, const char *text, bool stays);
 void mr_web_log_fini(mr_web_log_t *l);
 

@@ -1,3 +1,4 @@
+/* A ring of pictures; a picture is copied under the lock and encoded outside it. */
 #include "sinks/web_picture.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Lists and reads the metrics of sibling runs; a name from a request never leaves the parent
+   folder. */
 #include "sinks/web_runs.h"
 
 #include <cjson/cJSON.h>

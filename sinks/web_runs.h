@@ -1,14 +1,16 @@
-/* Runs beside the one that a page shows, to be laid under its curves. */
+/* Runs in the same parent folder as the one that a page shows, to overlay their curves.  Any
+   thread; calls block on the file system. */
 #ifndef MR_SINKS_WEB_RUNS_H
 #define MR_SINKS_WEB_RUNS_H
 
 #include <stddef.h>
 
-/* Names of the folders beside run that hold metrics: a JSON array (heap), NULL without memory. */
+/* Returns the names of the sibling folders of run that have a metrics.jsonl, as a JSON array, heap,
+   which the caller frees.  NULL without memory. */
 char *mr_web_runs_json(const char *run);
 
-/* The metrics.jsonl of one of them (heap), *n bytes; NULL: there is none, or the name leads
-   elsewhere. */
+/* Returns the metrics.jsonl of one of them, *n bytes, heap, which the caller frees.  NULL if it
+   cannot be read, exceeds 64 MiB, or if the name is no plain folder name. */
 void *mr_web_runs_metrics(const char *run, const char *name, size_t *n);
 
 #endif

@@ -1,3 +1,5 @@
+/* Each open page is a client with its own position in the log.  libmicrohttpd reads its bytes in a
+   callback; a client without news is suspended until the ticker resumes it. */
 #include "sinks/web_stream.h"
 
 #include <stdlib.h>
@@ -13,10 +15,10 @@ struct mr_web_client {
   mr_web_client_t *next;
   mr_web_stream_t *stream;
   struct MHD_Connection *connection;
-  size_t at, thinned;    /* next message of the log, of which state */
+  size_t at, thinned;    /* next message of the log, valid while log.thinned is thinned */
   uint64_t live;         /* number of the live text it has */
-  mr_web_message_t *now; /* the one it is in, sent up to */
-  size_t sent;
+  mr_web_message_t *now; /* the message being sent; holds a reference */
+  size_t sent;           /* bytes of now */
   bool asleep;
 };
 
@@ -28,10 +30,10 @@ static bool has_news(const mr_web_client_t *c) {
          (s->live && c->live != s->live_number);
 }
 
-/* Takes the next message up: records first, then the live text. */
+/* Takes the next message: records first, then the live text. */
 static bool next_message(mr_web_client_t *c) {
   const mr_web_stream_t *s = c->stream;
-  if (c->thinned != s->log.thinned) c->at = 0; /* the page puts records in order by their step */
+  if (c->thinned != s->log.thinned) c->at = 0; /* the page sorts records by step */
   c->thinned = s->log.thinned;
   if (c->at < s->log.n) {
     c->now = s->log.message[c->at++];
@@ -112,7 +114,7 @@ static void wake_clients(mr_web_stream_t *s) {
   }
 }
 
-/* What has not changed is not sent again. */
+/* Replaces the live text unless it is unchanged. */
 static void renew_live(mr_web_stream_t *s) {
   char *text = s->now(s->arg);
   mr_web_message_t *m = text ? mr_web_message("live", text) : NULL;
@@ -153,13 +155,13 @@ bool mr_web_stream_open(mr_web_stream_t *s) {
 void mr_web_stream_end(mr_web_stream_t *s) {
   if (!s->ready) return;
   pthread_mutex_lock(&s->lock);
-  renew_live(s); /* how the run ended: the last word of every page, also of one that comes now */
+  renew_live(s); /* the final state, for every page, also one that opens now */
   s->over = true;
   pthread_cond_signal(&s->wake);
   pthread_mutex_unlock(&s->lock);
   if (s->ticking) pthread_join(s->ticker, NULL);
   s->ticking = false;
-  for (int ms = 0; ms < LAST_WORDS_MS; ms += 10) { /* a slow one is cut off */
+  for (int ms = 0; ms < LAST_WORDS_MS; ms += 10) { /* a slower client is cut off */
     pthread_mutex_lock(&s->lock);
     bool none = !s->clients;
     pthread_mutex_unlock(&s->lock);
