@@ -1,5 +1,5 @@
-/* Functions and equations.  Which attributes an op has, and of which kind, is read off the op's own
-   sample, so that no rule of an op meets an attribute it does not expect. */
+/* Functions and equations.  The sample of an op shows which attributes the op has and of which
+   kind; a line must match it, so that no rule of an op meets an attribute it does not expect. */
 #include "model/parse/parse.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "model/control/table.h"
 #include "model/parse/parse_private.h"
 
-/* The values of a function by name; a later one hides an earlier one. */
+/* The values of a function by name; a later value hides an earlier one of the same name. */
 typedef struct binding {
   char name[MR_PARSE_NAME];
   mr_var_t *var;
@@ -60,7 +60,7 @@ static mr_err_t parse_operand(mr_parser_t *p, scope_t *s, mr_var_t **v) {
   return mr__parse_fail(p, *v ? "a constant" : "a value that has been named before");
 }
 
-/* "in (": the end of the equations; a value may be called so too. */
+/* Whether "in (" is next, the end of the equations; "in" alone may be the name of a value. */
 static bool at_end(mr_parser_t *p) {
   const char *here = p->at;
   bool end = mr__parse_is(p, "in") && mr__parse_is(p, "(");
@@ -68,7 +68,7 @@ static bool at_end(mr_parser_t *p) {
   return end;
 }
 
-/* Whether an operand stands here: not the end, not a binder "name:" of the next equation. */
+/* Whether an operand is next: not the end, and not a binder "name:" of the next equation. */
 static bool operand_follows(mr_parser_t *p) {
   if (mr__parse_at_literal(p)) return true;
   if (at_end(p)) return false;
@@ -77,7 +77,8 @@ static bool operand_follows(mr_parser_t *p) {
   return c != p->at && *c != ':' && *c != '[';
 }
 
-/* What the op's sample shows of its attributes; the sample's graph in *keep. */
+/* The op's equation in its sample, which shows its attributes; NULL without one.  The caller
+   destroys *keep, the graph of the sample. */
 static const mr_eqn_t *example_of(const mr_op_def_t *op, mr_fn_t **keep) {
   mr_sample_t s = {.f = *keep = mr_fn_create()};
   if (s.f) s.f->precision = MR_PRECISION_NONE;
@@ -93,7 +94,7 @@ mr_attr_t *mr__parse_find(mr_parse_line_t *l, const char *name) {
   return NULL;
 }
 
-/* A whole number stands for a float too. */
+/* Whether the kinds match.  A whole number is converted if a float is wanted. */
 static bool kind_fits(mr_attr_t *got, const mr_attr_t *want) {
   if (got->kind == MR_ATTR_INT && want->kind == MR_ATTR_FLOAT) {
     *got = mr_attr_float(got->name, (double)got->i[0]);
@@ -102,9 +103,9 @@ static bool kind_fits(mr_attr_t *got, const mr_attr_t *want) {
   return got->kind == want->kind;
 }
 
-/* What an attribute is where the text does not say: a hidden shape is the result's, an empty list
-   belongs to a scalar operand, None and False are what jax leaves out, a product gives what its
-   result is. */
+/* Writes the default of an attribute that the text omits to *a, and returns whether there is one.
+   A hidden shape is that of the result; a dtype is that of the result; a list is empty for a
+   scalar operand; None and some False are what jax does not print. */
 static bool default_of(const mr_parse_line_t *l, const mr_attr_t *want, mr_attr_t *a) {
   const mr_aval_t *x = l->n_in ? &l->in[0]->aval : NULL, *y = &l->out[0].aval;
   const char *name = want->name;
@@ -138,8 +139,9 @@ static mr_err_t settle_attr(mr_parser_t *p, mr_fn_t *g, const mr_attr_t *want, m
   return MR_OK;
 }
 
-/* What any product and any draw may say of itself, an op like e that can be asked for f32, and a
-   call that reverse mode has gone through. */
+/* The number of attributes of l that a sample need not have: the precision of a product, the key
+   layout of a draw, f32 as the result of an op that can widen, and the residuals of a call that
+   reverse mode has rewritten. */
 static int optional_attrs(const mr_eqn_t *e, mr_parse_line_t *l) {
   const mr_op_def_t *op = e->op;
   const mr_attr_t *wide = mr__parse_find(l, "preferred_element_type");
@@ -170,7 +172,7 @@ static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op,
 
 /* ---- equations ---- */
 
-/* The op's place is where the equation began. */
+/* Fails at the beginning of the equation. */
 static mr_err_t unknown_op(mr_parser_t *p, const char *name) {
   char expected[MR_PARSE_NAME + 64];
   snprintf(expected, sizeof expected, "a known op, not %s,", name);
@@ -178,7 +180,7 @@ static mr_err_t unknown_op(mr_parser_t *p, const char *name) {
   return mr__parse_fail(p, expected);
 }
 
-/* out[n_out]: the values of the line. */
+/* Emits the line; out[n_out] receives its values. */
 static mr_err_t emit_values(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out) {
   bool done = false;
   MR_TRY(mr__parse_jax(p, g, l, out, &done));
@@ -232,7 +234,7 @@ static mr_err_t parse_attrs(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l) {
   return MR_OK;
 }
 
-/* "scatter-add" too. */
+/* The name of an op, which may contain '-': "scatter-add". */
 static mr_err_t parse_op_name(mr_parser_t *p, char name[MR_PARSE_NAME]) {
   MR_TRY(mr__parse_name(p, name));
   size_t n = strlen(name);
@@ -243,7 +245,8 @@ static mr_err_t parse_op_name(mr_parser_t *p, char name[MR_PARSE_NAME]) {
   return MR_OK;
 }
 
-/* "jit[...]" without results, as jax leaves in place of what nobody needs: it does nothing. */
+/* Whether an op without results is next, "jit[...]".  jax prints such calls if their results are
+   unused; they do nothing. */
 static bool at_op(mr_parser_t *p) {
   mr__parse_space(p);
   const char *c = p->at;
@@ -273,7 +276,8 @@ static mr_err_t parse_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
   return l->n_out ? emit_line(p, s, l) : MR_OK;
 }
 
-/* The functions that attributes hold have been copied into the graph, or will not be. */
+/* Destroys the functions in the attributes: the graph has copies of them, or does not need
+   them. */
 static void drop_called(const mr_parse_line_t *l) {
   for (int i = 0; i < l->n_attr; i++) {
     const mr_fn_t *const *fns;
@@ -341,14 +345,14 @@ static mr_err_t parse_body(mr_parser_t *p, scope_t *s) {
   return mr__parse_want(p, "}");
 }
 
-/* The function that stands here. */
+/* Reads the function that is next. */
 static mr_err_t parse_here(mr_parser_t *p, mr_fn_t **out) {
   scope_t s = {.g = mr_fn_create()};
   if (!s.g || s.g->diag.code < 0) {
     mr_fn_destroy(s.g);
     return mr__parse_no_memory(p);
   }
-  s.g->precision = MR_PRECISION_NONE; /* the text says what is asked */
+  s.g->precision = MR_PRECISION_NONE; /* the text has the precision of each product */
   mr_err_t err = parse_body(p, &s);
   free(s.slot);
   *out = s.g;
@@ -386,7 +390,7 @@ const mr_parse_let_t *mr__parse_at_let(mr_parser_t *p) {
   return NULL;
 }
 
-/* Past the function that stands here, without reading it. */
+/* Skips the function that is next. */
 static mr_err_t skip_fn(mr_parser_t *p) {
   int depth = 0;
   mr__parse_space(p);
@@ -400,8 +404,8 @@ static mr_err_t skip_fn(mr_parser_t *p) {
   return MR_OK;
 }
 
-/* "let f = { lambda ... } in" as often as it stands before the function: jax names so what is
-   called more than once, in any order. */
+/* Reads any number of "let f = { lambda ... } in" before the function.  jax names functions that
+   are called more than once in this way, in any order. */
 static mr_err_t parse_lets(mr_parser_t *p) {
   while (mr__parse_is(p, "let")) {
     void *more = parse_room(p->let, p->n_let, &p->cap_let, sizeof *p->let);

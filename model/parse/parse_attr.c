@@ -1,3 +1,4 @@
+/* Attributes of equations, "name=value".  The first characters of a value decide its kind. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,8 @@
 
 #define MOST_BRANCHES 64
 
-/* "(1, 2)", "(1,)", "[1, 2]" up to the closing bracket, and tuples of such: at most MR_ATTR_MAX
-   integers, of a list of dimensions MR_MAX_NDIM. */
+/* Appends the integers up to the bracket `close` to v, also those of nested tuples: "1, 2)",
+   "1,)", "1, 2]", "(0, 1), (2, 3))".  At most `most` of them. */
 static mr_err_t parse_ints(mr_parser_t *p, const char *close, int most, int *n, int64_t *v) {
   while (!mr__parse_is(p, close)) {
     if (mr__parse_is(p, "(")) {
@@ -54,7 +55,7 @@ static mr_err_t parse_dot(mr_parser_t *p, const char *name, mr_attr_t *a) {
   return mr__parse_want(p, ")");
 }
 
-/* "Precision.HIGH, Precision.HIGH)": both operands alike. */
+/* "Precision.HIGH, Precision.HIGH)": the same for both operands. */
 static mr_err_t parse_precision(mr_parser_t *p, mr_attr_t *a) {
   static const char *const names[] = {"DEFAULT", "HIGH", "HIGHEST"};
   int asked[2] = {-1, -1};
@@ -69,7 +70,7 @@ static mr_err_t parse_precision(mr_parser_t *p, mr_attr_t *a) {
   return mr__parse_want(p, ")");
 }
 
-/* Whether "(" and then text stands here. */
+/* Whether text is next, with any white space within. */
 static bool parse_attr_opens(const mr_parser_t *p, const char *text) {
   const char *c = p->at;
   while (*text) {
@@ -81,7 +82,8 @@ static bool parse_attr_opens(const mr_parser_t *p, const char *text) {
 
 static bool parse_attr_is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* What is no value of this tree's ops: up to a space or a bracket outside of brackets. */
+/* A value of any other kind, as a text: up to a space or a closing bracket outside of
+   brackets. */
 static mr_err_t parse_opaque(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
   const char *from = p->at;
   int depth = 0;
@@ -140,7 +142,7 @@ static const struct {
                    {"float16", MR_F16}, {"bfloat16", MR_BF16}, {"float32", MR_F32},
                    {"float64", MR_F64}};
 
-/* None, True, a dtype, a name; or the beginning of something opaque: "<lambda>", "Mode.CLIP". */
+/* None, True, inf, a dtype; any other value becomes a text: a name, "<lambda>", "Mode.CLIP". */
 static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
   const char *from = p->at;
   MR_TRY(parse_opaque(p, g, name, a));
@@ -159,7 +161,7 @@ static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr
   return MR_OK;
 }
 
-/* The caller destroys the function that the attribute holds when the equation has its copy. */
+/* A function.  The caller destroys it (drop_called in parse.c) when the equation has its copy. */
 static mr_err_t parse_called(mr_parser_t *p, const char *name, mr_attr_t *a) {
   mr_fn_t *called;
   MR_TRY(mr__parse_fn(p, &called));
@@ -167,7 +169,7 @@ static mr_err_t parse_called(mr_parser_t *p, const char *name, mr_attr_t *a) {
   return MR_OK;
 }
 
-/* "({ lambda ... } f { lambda ... })" behind its bracket. */
+/* "{ lambda ... } f { lambda ... })": the functions of a tuple, after its opening bracket. */
 static mr_err_t parse_branches(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {
   const mr_fn_t **fns = mr_mem_take(&g->mem, MOST_BRANCHES * sizeof(mr_fn_t *));
   mr_err_t err = fns ? MR_OK : mr__parse_no_memory(p);
@@ -190,7 +192,8 @@ static bool at_function(mr_parser_t *p) {
   return *p->at == '{' || mr__parse_at_let(p);
 }
 
-/* An attribute whose value is a function, by its name: a text may be called as a function is. */
+/* Whether an attribute of that name holds a function.  The value alone does not show it, as a
+   text may have the same name as a function. */
 static bool holds_function(const char *name) {
   size_t n = strlen(name);
   return n >= 5 && !strcmp(name + n - 5, "jaxpr");

@@ -1,5 +1,6 @@
-/* What jax 0.10 prints and this tree has no op for, written with the ops that it has: the same
-   values, and derivatives where jax gives the same. */
+/* Ops that jax 0.10 prints and this tree lacks, written with ops that it has: they give the same
+   values, and derivatives where those equal jax's.  One function for each op or family; a table
+   at the end maps names to them. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ typedef struct rewrite {
   mr_fn_t *g;
   mr_parse_line_t *l;
   mr_var_t **out;
-  mr_var_t *x, *y, *z; /* the first operands, NULL where there are fewer */
+  mr_var_t *x, *y, *z; /* the first three operands, NULL if there are fewer */
 } rewrite_t;
 
 static const mr_attr_t *ints(rewrite_t *r, const char *name) {
@@ -39,7 +40,7 @@ static mr_err_t cannot(rewrite_t *r, const char *why) {
   return mr_fail(&r->g->diag, MR_ERR_DATA, "%s: %s", r->l->op, why);
 }
 
-/* One result, NULL where g has failed. */
+/* Sets the only result to v.  Fails if v is NULL, as g has failed then. */
 static mr_err_t parse_jax_give(rewrite_t *r, mr_var_t *v) {
   r->out[0] = v;
   return v && r->l->n_out == 1 ? MR_OK : cannot(r, "cannot be written with the ops there are");
@@ -51,8 +52,7 @@ static mr_var_t *parse_jax_number(rewrite_t *r, mr_dtype_t t, double v) {
   return mr_literal(r->g, t, v);
 }
 
-/* Reverses the order of all numbers of the dtype: -x, or of integers -1 - x, which never overflows.
- */
+/* Reverses the order of numbers: -x, or for integers -1 - x, which never overflows. */
 static mr_var_t *upside_down(rewrite_t *r, mr_var_t *x) {
   if (mr_is_float(x->aval.dtype)) return mr_lax_neg(r->g, x);
   return mr_lax_sub(r->g, mr_literal_whole(r->g, x->aval.dtype, -1), x);
@@ -64,7 +64,7 @@ static mr_var_t *negate(rewrite_t *r, mr_var_t *x) { /* bool */
 
 static mr_var_t *iota_along(rewrite_t *r, int64_t n) { return mr_lax_iota(r->g, MR_I32, 1, &n, 0); }
 
-/* x with dimension `axis` moved to the front, or from there. */
+/* x with dimension `axis` moved to the front, or with `back`, from the front to `axis`. */
 static mr_var_t *moved(rewrite_t *r, mr_var_t *x, int axis, bool back) {
   int perm[MR_MAX_NDIM], n = 0;
   if (!x || !axis) return x;
@@ -82,7 +82,7 @@ static mr_var_t *take_along(rewrite_t *r, mr_var_t *x, int axis, mr_var_t *index
   return moved(r, x && index ? mr_lax_take(r->g, x, index) : NULL, axis, true);
 }
 
-/* A scalar index as i32 within [0,most]. */
+/* A scalar index as i32, clamped to [0,most]. */
 static mr_var_t *clamped(rewrite_t *r, mr_var_t *i, int64_t most) {
   i = mr_lax_convert(r->g, i, MR_I32);
   i = mr_lax_max(r->g, i, parse_jax_number(r, MR_I32, 0));
@@ -112,7 +112,7 @@ static mr_err_t exp2_(rewrite_t *r) {
   return parse_jax_give(r, mr_lax_exp(r->g, mr_lax_scale(r->g, M_LN2, r->x)));
 }
 
-static mr_err_t erfc_(rewrite_t *r) { /* loses digits where erf is close to 1 */
+static mr_err_t erfc_(rewrite_t *r) { /* it loses digits if erf is close to 1 */
   mr_dtype_t t = r->x->aval.dtype;
   return parse_jax_give(r, mr_lax_sub(r->g, parse_jax_number(r, t, 1), mr_lax_erf(r->g, r->x)));
 }
@@ -130,7 +130,7 @@ static mr_err_t is_finite(rewrite_t *r) {
       r, mr_lax_lt(r->g, mr_lax_abs(r->g, r->x), parse_jax_number(r, r->x->aval.dtype, INFINITY)));
 }
 
-/* and, or, xor, not: of bools. */
+/* and, or, xor and not for bools. */
 static mr_err_t logic(rewrite_t *r) {
   if (r->x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
   switch (r->l->op[0]) {
@@ -145,14 +145,14 @@ static mr_err_t clamp(rewrite_t *r) { /* low, x, high */
   return parse_jax_give(r, mr_lax_min(r->g, mr_lax_max(r->g, r->x, r->y), r->z));
 }
 
-/* Of integers, as C's %: of floats, x - y trunc(x / y) would round. */
+/* rem for integers, as C's %.  For floats, x - y trunc(x / y) would round. */
 static mr_err_t rem(rewrite_t *r) {
   if (mr_is_float(r->x->aval.dtype)) return cannot(r, "remainders of floats have no op here");
   mr_var_t *q = mr_lax_div(r->g, r->x, r->y);
   return parse_jax_give(r, mr_lax_sub(r->g, r->x, mr_lax_mul(r->g, q, r->y)));
 }
 
-static mr_err_t pow_(rewrite_t *r) { /* jax takes whole exponents too */
+static mr_err_t pow_(rewrite_t *r) { /* jax also allows integer exponents */
   return parse_jax_give(r, mr_lax_pow(r->g, r->x, mr_lax_convert(r->g, r->y, r->x->aval.dtype)));
 }
 
@@ -177,7 +177,7 @@ static mr_err_t reduce(rewrite_t *r) {
                                : mr_lax_gt(r->g, x, parse_jax_number(r, MR_I32, 0)));
 }
 
-/* The first index of the greatest, or of a NaN. */
+/* argmax and argmin: the first index of the greatest or least, or of a NaN. */
 static mr_err_t argmax(rewrite_t *r) {
   const mr_attr_t *a = ints(r, "axes");
   mr_aval_t s = r->x->aval;
@@ -228,7 +228,7 @@ static mr_err_t parse_jax_stack(rewrite_t *r) {
   return parse_jax_give(r, mr_lax_concatenate(r->g, r->l->n_in, piece, axis));
 }
 
-/* Dimension by dimension: (..., n, ...) -> (..., r, n, ...) -> (..., r n, ...) */
+/* tile, one dimension at a time: (..., n, ...) -> (..., r, n, ...) -> (..., r n, ...). */
 static mr_err_t tile(rewrite_t *r) {
   const mr_attr_t *reps = ints(r, "reps");
   mr_var_t *x = r->x;
@@ -250,7 +250,7 @@ static mr_err_t tile(rewrite_t *r) {
   return parse_jax_give(r, x);
 }
 
-/* x padded with a value other than 0, or between its elements: not here. */
+/* pad, not between elements.  A negative padding cuts; a value other than 0 is selected in. */
 static mr_err_t pad(rewrite_t *r) {
   const mr_attr_t *a = ints(r, "padding_config");
   int64_t low[MR_MAX_NDIM], high[MR_MAX_NDIM];
@@ -270,7 +270,7 @@ static mr_err_t pad(rewrite_t *r) {
   }
   x = mr_lax_pad(r->g, mr_lax_slice(r->g, x, start, limit), low, high);
   if (r->y->literal && r->y->value == 0) return parse_jax_give(r, x);
-  /* Where ones, padded with zeros, are 0, the value stands. */
+  /* Ones padded with zeros mark the inside; the value is selected where they are 0. */
   for (int d = 0; d < n; d++) s.dim[d] = limit[d] - start[d];
   s.dtype = MR_F32;
   mr_var_t *inside = mr_lax_pad(r->g, mr_lax_full(r->g, &s, 1), low, high);
@@ -279,7 +279,8 @@ static mr_err_t pad(rewrite_t *r) {
   return parse_jax_give(r, mr_lax_select_n(r->g, inside, around, x));
 }
 
-/* Every s-th element from start on: padded up to whole rows of s, of each of which the first. */
+/* slice with strides: every s-th element from start.  Pads to whole rows of s elements and takes
+   the first of each row. */
 static mr_err_t strided_slice(rewrite_t *r) {
   const mr_attr_t *from = ints(r, "start_indices"), *to = ints(r, "limit_indices"),
                   *step = ints(r, "strides");
@@ -320,7 +321,7 @@ static mr_err_t dynamic_slice(rewrite_t *r) {
   return parse_jax_give(r, x);
 }
 
-/* Element i is the update's i - start where that is one of its own, else x's. */
+/* Element i of the result is element i - start of the update if that exists, else x's. */
 static mr_err_t dynamic_update_slice(rewrite_t *r) {
   mr_aval_t s = r->x->aval;
   int n = s.ndim;
@@ -342,7 +343,8 @@ static mr_err_t dynamic_update_slice(rewrite_t *r) {
   return parse_jax_give(r, mask && update ? mr_lax_select_n(r->g, mask, r->x, update) : update);
 }
 
-/* Whether the text of dimension numbers says key=(list...); *v its integers. */
+/* Reads key=(integers...) from the text of dimension numbers into v[*n].  false if it is
+   missing. */
 static bool dimension_list(const char *text, const char *key, int *n, int64_t v[MR_MAX_NDIM]) {
   const char *at = strstr(text, key);
   if (!at) return false;
@@ -357,7 +359,7 @@ static bool dimension_list(const char *text, const char *key, int *n, int64_t v[
   return true;
 }
 
-/* Rows along one dimension, as x[:, index] writes it; other gathers have no op here. */
+/* gather of rows along one dimension, as x[:, index] gives it; other gathers have no op here. */
 static mr_err_t parse_jax_gather(rewrite_t *r) {
   const mr_attr_t *dims = mr__parse_find(r->l, "dimension_numbers"),
                   *sizes = ints(r, "slice_sizes");
@@ -405,8 +407,8 @@ static mr_err_t remat(rewrite_t *r) {
   return e ? MR_OK : r->g->diag.code;
 }
 
-/* Whether f is max(x, 0) and nothing else, in any depth of calls: a function that its author has
-   named relu may be another one. */
+/* Whether f is max(x, 0) and nothing else, at any depth of calls: an author may give the name
+   relu to another function. */
 static bool is_relu(const mr_fn_t *f) {
   if (f->n_in != 1 || f->n_out != 1 || f->n_eqn != 1) return false;
   const mr_eqn_t *e = f->eqn[0];
@@ -416,7 +418,7 @@ static bool is_relu(const mr_fn_t *f) {
   return inner && inner->kind == MR_ATTR_FN && is_relu(inner->fn);
 }
 
-/* relu's rule: where x > 0 the tangent, else 0. */
+/* relu's jvp rule: the tangent if x > 0, else 0. */
 static mr_fn_t *relu_rule(const mr_fn_t *body) {
   mr_fn_t *rule = mr_fn_create();
   if (!rule) return rule;
@@ -429,8 +431,9 @@ static mr_fn_t *relu_rule(const mr_fn_t *body) {
   return rule;
 }
 
-/* jax does not print the rule that the author gave.  relu's is known, by its name and its body; any
-   other call is one whose derivatives are refused, as those of its body may be others. */
+/* custom_jvp and custom_vjp calls, whose rule jax does not print.  relu is recognised by its name
+   and body.  Any other call refuses derivatives, as its rule may differ from those of its
+   body. */
 static mr_err_t custom(rewrite_t *r) {
   const mr_attr_t *a = mr__parse_find(r->l, "call_jaxpr");
   if (!a) a = mr__parse_find(r->l, "fun_jaxpr");
@@ -444,9 +447,9 @@ static mr_err_t custom(rewrite_t *r) {
   return e ? MR_OK : r->g->diag.code;
 }
 
-/* ---- which ---- */
+/* ---- the table ---- */
 
-/* Operands of an elementwise op repeat along their sizes of 1. */
+/* Broadcasts the operands of an elementwise op along their dimensions of size 1. */
 static void parse_jax_spread(mr_fn_t *g, mr_parse_line_t *l) {
   const mr_aval_t *y = &l->out[0].aval;
   for (int i = 0; l->n_out == 1 && i < l->n_in; i++) {
@@ -502,7 +505,8 @@ static const struct rule {
              {"custom_jvp_call", -1, custom, false},
              {"custom_vjp_call", -1, custom, false}};
 
-/* Lines of an op that this tree has too are rewritten only in the form that jax alone writes. */
+/* Whether to rewrite the line.  An op that this tree has too is rewritten only in the form that
+   jax alone prints. */
 static bool is_jax_form(mr_parse_line_t *l) {
   const mr_attr_t *strides = mr__parse_find(l, "strides"), *axes = mr__parse_find(l, "axes");
   if (!strcmp(l->op, "psum")) return axes && axes->kind == MR_ATTR_INTS;
@@ -532,8 +536,8 @@ mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t 
 
 /* ---- operands and attributes ---- */
 
-/* Attributes that say nothing to the values of a graph: where it lies, how it is lowered, what it
-   was called.  jax prints those of them that an op has. */
+/* Whether an attribute has no influence on values: placement, lowering, names.  jax prints them
+   for the ops that have them. */
 static bool says_nothing(const mr_attr_t *a) {
   static const char *const names[] = {
       "sharding",    "out_sharding",     "accuracy",          "inline",
@@ -548,7 +552,8 @@ static bool says_nothing(const mr_attr_t *a) {
   return false;
 }
 
-static bool op_prints(const char *op, const char *attr) { /* of those names */
+/* Whether the op of this tree has the attribute, although it has no influence on values. */
+static bool op_prints(const char *op, const char *attr) {
   if (!strcmp(attr, "sharding")) return !strcmp(op, "iota");
   return !strcmp(attr, "out_sharding") && !strcmp(op, "reduce_sum");
 }

@@ -1,3 +1,4 @@
+/* Words, numbers, dtypes, avals and constants of a jaxpr. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -77,7 +78,7 @@ static mr_err_t parse_lex_parse_dtype(mr_parser_t *p, mr_dtype_t *t) {
   return mr__parse_fail(p, "a dtype such as f32");
 }
 
-/* No tensor of a text needs more elements than this. */
+/* The most elements of a tensor in a text. */
 #define MOST_ELEMS ((int64_t)1 << 44)
 
 mr_err_t mr__parse_aval(mr_parser_t *p, mr_aval_t *a) {
@@ -104,7 +105,7 @@ mr_err_t mr__parse_binder(mr_parser_t *p, mr_parse_binder_t *b) {
 
 /* ---- constants ---- */
 
-/* "name:aval name:aval =" on the rest of this line. */
+/* Whether the line goes "name:aval name:aval =" from c. */
 static bool is_left_side(const char *c) {
   for (;;) {
     while (*c == ' ') c++;
@@ -118,14 +119,14 @@ static bool is_left_side(const char *c) {
   }
 }
 
-/* Whether an equation may begin here: first on its line, or behind a semicolon. */
+/* Whether an equation may begin at p->at: first on its line, or after a semicolon. */
 static bool parse_lex_is_first(const mr_parser_t *p) {
   const char *c = p->at;
   while (c > p->text && c[-1] == ' ') c--;
   return c == p->text || c[-1] == '\n' || c[-1] == ';';
 }
 
-/* Past a number, True or False; c itself if none stands here. */
+/* The end of the number, True or False at c; c itself without one. */
 static const char *past_number(const char *c) {
   static const char *const words[] = {"inf", "nan", "True", "False"};
   const char *from = c;
@@ -153,7 +154,7 @@ bool mr__parse_at_literal(mr_parser_t *p) {
            is_left_side(p->at)); /* a value may be called inf or nan */
 }
 
-/* The number from here to end as bits of an integer dtype; false if it is none or does not fit. */
+/* Reads [from,end) as an integer of dtype t into *v.  false if it is not one or does not fit. */
 static bool whole_number(const char *from, const char *end, mr_dtype_t t, int64_t *v) {
   char *stop;
   bool minus = *from == '-', is_unsigned = t == MR_U8 || t == MR_U32 || t == MR_U64;

@@ -1,15 +1,18 @@
-/* The parts of the jaxpr reader: words and numbers (lex), attributes, equations, and what jax
-   writes otherwise than this tree (jax). */
+/* The parts of the parser: words and numbers (parse_lex.c), attributes (parse_attr.c), equations
+   and functions (parse.c), and the ops that jax prints and this tree lacks (parse_jax.c).  A
+   function that returns mr_err_t returns MR_OK, MR_ERR_DATA or MR_ERR_NOMEM, with the sentence in
+   p->diag.  "Next" is the text at p->at, after white space. */
 #ifndef MR_MODEL_PARSE_PRIVATE_H
 #define MR_MODEL_PARSE_PRIVATE_H
 
 #include "model/parse/parse.h"
 
 #define MR_PARSE_NAME 64
-/* Functions within functions: each costs stack. */
+/* The most functions within functions; each level uses stack. */
 #define MR_PARSE_DEPTH 200
-/* A function that `let` has named is read again where it is called, so a short text could grow
-   without bound: what all such calls may cost, in bytes of their texts and a charge for each. */
+/* The limit for calls of functions named by `let`.  Each call reads the function's text again, so
+   without a limit a short text could grow without bound.  A call costs the bytes of that text and
+   MR_PARSE_CALL. */
 #define MR_PARSE_BYTES ((size_t)1 << 26)
 #define MR_PARSE_CALL 4096
 #define MR_PARSE_ATTRS 32
@@ -21,10 +24,10 @@ typedef struct mr_parse_let {
 
 typedef struct mr_parser {
   const char *text, *at;
-  const char *equation; /* where the one that is emitted began */
+  const char *equation; /* the beginning of the present equation */
   mr_diag_t *diag;
   int depth;
-  size_t bytes; /* of the calls of named functions so far */
+  size_t bytes; /* cost of the calls of named functions so far */
   mr_parse_let_t *let;
   int n_let, cap_let;
 } mr_parser_t;
@@ -34,7 +37,7 @@ typedef struct mr_parse_binder {
   mr_aval_t aval;
 } mr_parse_binder_t;
 
-/* An equation as it was read.  attr's functions are of the line until it ends. */
+/* An equation as it was read.  The functions in attr belong to the line until its end. */
 typedef struct mr_parse_line {
   char op[MR_PARSE_NAME];
   int n_out, cap_out, n_in, cap_in, n_attr;
@@ -43,40 +46,42 @@ typedef struct mr_parse_line {
   mr_attr_t attr[MR_PARSE_ATTRS];
 } mr_parse_line_t;
 
-/* MR_ERR_DATA "line 3: expected what". */
+/* Returns MR_ERR_DATA, with "line 3: expected ..." in p->diag. */
 mr_err_t mr__parse_fail(mr_parser_t *p, const char *expected);
 mr_err_t mr__parse_no_memory(mr_parser_t *p);
-void mr__parse_space(mr_parser_t *p);
-/* Letters, digits and '_'. */
+void mr__parse_space(mr_parser_t *p); /* skips white space */
+/* Whether c may be in a name: a letter, a digit or '_'. */
 bool mr__parse_in_name(char c);
-/* Takes the word if it stands here (after white space). */
+/* Consumes the word if it is next, and returns whether it was.  mr__parse_want fails if not. */
 bool mr__parse_is(mr_parser_t *p, const char *word);
 mr_err_t mr__parse_want(mr_parser_t *p, const char *word);
-/* Of mr__parse_in_name, at least one. */
+/* Reads at least one and fewer than MR_PARSE_NAME characters of mr__parse_in_name. */
 mr_err_t mr__parse_name(mr_parser_t *p, char name[MR_PARSE_NAME]);
 /* "-3", "np.int64(-3)" */
 mr_err_t mr__parse_int(mr_parser_t *p, int64_t *v);
 mr_err_t mr__parse_aval(mr_parser_t *p, mr_aval_t *a);
 /* "name:f32[3]", "_:f32[]" */
 mr_err_t mr__parse_binder(mr_parser_t *p, mr_parse_binder_t *b);
-/* Whether "2.0:", "-inf:", "True:" stands here: a constant, and no name of a result. */
+/* Whether a constant is next ("2.0:", "-inf:", "True:") and not the name of a result. */
 bool mr__parse_at_literal(mr_parser_t *p);
-/* "2.0:f32[]", "7:u64[]", "True:bool[]": MR_ERR_DATA too where the dtype cannot hold the number. */
+/* "2.0:f32[]", "7:u64[]", "True:bool[]".  MR_ERR_DATA also if the dtype cannot hold the
+   number. */
 mr_err_t mr__parse_literal(mr_parser_t *p, mr_fn_t *g, mr_var_t **v);
-/* One "name=value" into *a, whose names and texts g owns.  What is no value of this tree's ops
-   becomes a text. */
+/* Reads one "name=value" into *a, whose names and texts belong to g.  A value that no op of this
+   tree has becomes a text. */
 mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a);
-/* "{ lambda ... }", or the name of one that `let` has named. */
+/* "{ lambda ... }", or the name of a function from a `let`.  The caller destroys *out. */
 mr_err_t mr__parse_fn(mr_parser_t *p, mr_fn_t **out);
-/* Whether a name that `let` has given stands here. */
+/* The `let` whose name is next; NULL: another text is.  Belongs to p. */
 const mr_parse_let_t *mr__parse_at_let(mr_parser_t *p);
 
-mr_attr_t *mr__parse_find(mr_parse_line_t *l, const char *name); /* NULL if it has none */
-/* Rewrites what jax says otherwise: operands that repeat along sizes of 1, attributes that hold
-   nothing here. */
+mr_attr_t *mr__parse_find(mr_parse_line_t *l,
+                          const char *name); /* of l; NULL: l does not have it */
+/* Adapts a line of jax: broadcasts operands of size 1, and drops attributes without meaning
+   here. */
 void mr__parse_jax_fit(mr_fn_t *g, mr_parse_line_t *l);
-/* Emits the line if its op is one of jax's that here is written with other ops: out[n_out] and
- *done = true.  Failures are in g->diag too. */
+/* Emits the line if its op is one of jax's that is written with other ops here: fills out[n_out]
+   and sets *done.  A failure is in g->diag too. */
 mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out, bool *done);
 
 #endif
