@@ -1,3 +1,5 @@
+/* Snapshots of what the stages have done, and the model that names the stage limiting the time
+   between two of them. */
 #include "pipeline/diagnose.h"
 
 #include <sched.h>

@@ -1,11 +1,12 @@
 /* batch: runs the chain before it and gives batches of its records.
 
-   Batches never cross an epoch unless asked: n = floor or ceil(n_records / size) a epoch; number b
-   holds the records from position (b / n) * n_records + (b % n) * size on.  Worker w of N makes the
-   batches w, w + N, ..., so what is in a batch depends on its number alone.
+   By default no batch crosses an epoch: an epoch has n = floor or ceil(n_records / size) batches,
+   and batch number b holds the records from position (b / n) * n_records + (b % n) * size on.
+   Worker w of N makes the batches w, w + N, ..., so a batch's content depends on its number
+   alone.
 
-   Where a stream has holes or no positions, that number does not say where a batch begins: then the
-   batches are found in order by one walk (batch_walk.c). */
+   If a stream has holes or no positions, the number does not say where a batch begins, and a walk
+   finds the batches in order (batch_walk.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@
 #include "stages/left_out.h"
 
 typedef struct cursor {
-  _Alignas(64) int64_t next; /* batch this worker makes next */
+  _Alignas(64) int64_t next; /* this worker's next batch */
 } cursor_t;
 
 typedef struct batch {
@@ -27,8 +28,8 @@ typedef struct batch {
   const char *host_text;
   mr_host_t host;
   cursor_t *cursor; /* [workers] */
-  int64_t first;    /* batch that is given first, */
-  int cut;          /* and how many of its records it leaves out */
+  int64_t first;    /* the first batch given, */
+  int cut;          /* and how many of its records it omits */
   mr_batch_walk_t *walk;
 } batch_t;
 
@@ -92,12 +93,12 @@ static bool is_walked(const mr_stage_t *s) {
   return in->sequential || in->holes || (b->order == ORDER_GRAIN_WORKERS && b->loader_workers > 1);
 }
 
-/* Batches cross epochs. */
+/* True if batches cross epochs. */
 static bool batch_crosses(const batch_t *b) { return b->across || b->order == ORDER_GRAIN_WORKERS; }
 
 static const int64_t POSITION_MAX = INT64_C(1) << 62;
 
-/* All epochs as one; endless ones as epochs that batches divide. */
+/* Joins all epochs to one; endless ones to an epoch that batches divide evenly. */
 static mr_err_t join_epochs(mr_stage_t *s, int64_t size, mr_spec_t *out) {
   int64_t n = out->n_records;
   if (__builtin_mul_overflow(n, out->n_epochs ? out->n_epochs : size, &out->n_records) ||
@@ -113,14 +114,14 @@ static mr_err_t join_epochs(mr_stage_t *s, int64_t size, mr_spec_t *out) {
 static mr_err_t plan_lengths(mr_stage_t *s) {
   const batch_t *b = s->state;
   mr_spec_t *out = &s->out_spec[0];
-  if (is_walked(s)) { /* how many batches there are is known at the end */
+  if (is_walked(s)) { /* the number of batches is known at the end */
     int words = mr_batch_walk_words(&s->in_spec[0], (int)b->loader_workers);
     if (words > MR_STREAM_WORDS_MAX)
       return mr_stage_fail(
           s, MR_ERR_CONFIG,
           "setting loader-workers = %lld: the state has %d numbers, want at most %d",
           (long long)b->loader_workers, words, MR_STREAM_WORDS_MAX);
-    out->n_words = words > 1 ? words : 0; /* a single one is the position */
+    out->n_words = words > 1 ? words : 0; /* a single number is the position */
     out->n_batches = 0;
     return MR_OK;
   }
@@ -133,7 +134,7 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* A batch of each field can be an array, and all of them fit a buffer. */
+/* Checks that a batch of each field can be an array, and that all fields fit a buffer. */
 static mr_err_t check_fields(mr_stage_t *s) {
   const mr_spec_t *out = &s->out_spec[0];
   size_t bytes = 0;
@@ -169,8 +170,8 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   return plan_lengths(s);
 }
 
-/* Whether an endless stream may begin with batch b->first: the positions of any run from there on
-   fit in 64 bits.  Where the stream has an end, batches behind it are never made (is_over). */
+/* Checks that an endless stream may begin with batch b->first: later positions of any run must fit
+   in 64 bits.  In a stream with an end, batches beyond it are never made (is_over). */
 static mr_err_t check_first(mr_stage_t *s) {
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
@@ -183,7 +184,7 @@ static mr_err_t check_first(mr_stage_t *s) {
                        (long long)b->first);
 }
 
-/* The batch that holds s->start_record of those that are not left out. */
+/* Sets the first batch to the one that holds s->start_record, counted without skipped steps. */
 static mr_err_t go_to_record(mr_stage_t *s) {
   batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
@@ -196,7 +197,7 @@ static mr_err_t go_to_record(mr_stage_t *s) {
   return check_first(s);
 }
 
-/* The batch that starts at the resumed position. */
+/* Sets the first batch to the one at the resumed position. */
 static mr_err_t first_batch(mr_stage_t *s) {
   batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
@@ -204,7 +205,7 @@ static mr_err_t first_batch(mr_stage_t *s) {
   b->cut = 0;
   if (s->start_record) return go_to_record(s);
   if (!s->start_position && s->start_number) return b->first = s->start_number, check_first(s);
-  bool over = batch_crosses(b) && i / b->size == spec->n_batches; /* only what is dropped is left */
+  bool over = batch_crosses(b) && i / b->size == spec->n_batches; /* at what is dropped */
   if (s->start_position < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
@@ -216,7 +217,7 @@ static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t at;
-  if (is_walked(s)) return 0; /* batch_walk.c goes there by the number */
+  if (is_walked(s)) return 0; /* batch_walk.c seeks by the number */
   if (__builtin_mul_overflow(number / spec->n_batches, spec->n_records, &at)) return -1;
   return __builtin_add_overflow(at, number % spec->n_batches * b->size, &at) ? -1 : at;
 }
@@ -247,10 +248,10 @@ static void batch_close(mr_stage_t *s) {
   b->cursor = NULL, b->walk = NULL;
 }
 
-/* What batch `number` holds of its epoch. */
+/* The positions of batch `number` in its epoch. */
 typedef struct span {
-  int64_t pos, end; /* first position of this host's share; end of the whole batch in its epoch */
-  int first, n;     /* the share: slots [first,first+n) of the batch */
+  int64_t pos, end; /* first position of this host's slice; end of the whole batch in its epoch */
+  int first, n;     /* the slice: slots [first,first+n) of the batch */
   bool last;        /* of its epoch */
 } span_t;
 
@@ -280,7 +281,8 @@ static mr_err_t batch_fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   span_t at = span_of(s, number), then = {0};
   buf->epoch = epoch;
   buf->flags = at.last ? MR_BUF_EPOCH_END : 0;
-  /* What an epoch drops is passed with it; grain's DataLoader, which knows no epochs, leaves it. */
+  /* The records that an epoch drops count as passed at its end; grain's DataLoader, which has no
+     epochs, does not pass them. */
   bool passed = at.last && !batch_crosses(s->state);
   buf->position = passed ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
   buf->n = at.n, buf->first = at.first;

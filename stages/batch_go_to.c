@@ -1,23 +1,23 @@
-/* Going to a batch without making those before it: past full ones and whole epochs by arithmetic
-   (mr_walk_pass), past the rest one by one. */
+/* Seeks a batch without making those before it: full batches and whole epochs are skipped
+   arithmetically (mr_walk_pass), the rest one by one. */
 #include "pipeline/stage_step.h"
 #include "stages/batch_walk_private.h"
 #include "stages/left_out.h"
 
-/* Batches that are all full, or those of epochs that have `records` each. */
+/* The layout of batches: all full, or of epochs with `records` each. */
 static mr_left_out_t batch_go_to_layout_of(const mr_batch_walk_t *t, int64_t records) {
   int64_t size = t->conf.size;
   return (mr_left_out_t){t->conf.skip, size, (records + size - 1) / size, records};
 }
 
-/* Notes that n batches of this layout have been passed. */
+/* Counts n skipped batches of this layout. */
 static void note_passed(mr_batch_walk_t *t, mr_left_out_t layout, int64_t n) {
   int64_t before = mr_left_out_before(&layout, t->number);
   t->number += n;
   t->kept += mr_left_out_before(&layout, t->number) - before;
 }
 
-/* Batches [0,n) if all are full, the parts' in turn; MR_END, and all as it was, if not. */
+/* Skips n batches, the parts in turn, if all are full; MR_END, with nothing changed, if not. */
 static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   int64_t parts = t->conf.parts, records;
   mr_err_t e = MR_OK;
@@ -36,20 +36,20 @@ static mr_err_t pass_full(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   return MR_OK;
 }
 
-/* Batches end with their epoch. */
+/* True if batches end with their epoch. */
 static bool in_epochs(const mr_stage_t *s, const mr_batch_walk_t *t) {
   return !t->conf.across && !s->in_spec[0].sequential;
 }
 
-/* In the batches of each epoch; MR_AGAIN: unknown. */
+/* Counts the records in the batches of each epoch; MR_AGAIN: unknown. */
 static mr_err_t epoch_records(mr_stage_t *s, mr_batch_walk_t *t, int64_t *records) {
   mr_err_t e = mr_walk_epoch(s, mr_in_chain(s, 0), t->walk[0], records);
   if (e == MR_OK && t->conf.drop) *records -= *records % t->conf.size;
   return e;
 }
 
-/* Where batches end with their epoch and each epoch has as many: past whole epochs of the n batches
-   from the start, then past full ones; *n is left. */
+/* If batches end with their epoch and all epochs have equally many records, skips whole epochs of
+   the n batches from the start, then full batches; *n is left. */
 static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   const mr_spec_t *in = &s->in_spec[0];
   int64_t records, at, size = t->conf.size;
@@ -68,7 +68,7 @@ static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   return e < 0 ? e : MR_OK;
 }
 
-/* The most batches of n that can be passed so; *n is left. */
+/* Skips as many of n batches as are full; *n is left. */
 static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   mr_err_t e = pass_full(s, t, *n);
   if (e == MR_OK) *n = 0;
@@ -80,8 +80,8 @@ static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   return e < 0 ? e : MR_OK;
 }
 
-/* Goes past n batches without making them; what is left at the stream's end one by one: few, unless
-   the stream has no end there but lies behind position 2^62. */
+/* Skips n batches without making them; those left at the stream's end one by one.  They are few,
+   unless the stream is longer but lies beyond position 2^62. */
 static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   int64_t number = n;
   MR_TRY(in_epochs(s, t) ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
@@ -95,7 +95,8 @@ static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   return MR_OK;
 }
 
-/* The number of the batch that holds a record of those not left out, or of one before it. */
+/* Finds the number of the batch that holds a record, counted without skipped steps, or of an
+   earlier batch. */
 static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int64_t *number) {
   int64_t each = 0, most = (INT64_C(1) << 62) / t->conf.size;
   if (in_epochs(s, t)) {
@@ -106,7 +107,7 @@ static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int6
   return *number = mr_left_out_batch(&layout, record, most), MR_OK;
 }
 
-/* Plans the batch that holds s->start_record, which it then begins with. */
+/* Plans the batch that holds s->start_record, and makes it begin there. */
 mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
   int64_t number;
   MR_TRY(batch_of(s, t, s->start_record, &number));
@@ -117,7 +118,7 @@ mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
   return e;
 }
 
-/* With the position alone, a state of several numbers is found by going there from the start. */
+/* Given only a position, a state of several numbers is found by walking there from the start. */
 mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
   if (!s->start_position && !s->n_start_words) return pass(s, t, s->start_number);
   t->number = s->start_number;

@@ -1,5 +1,5 @@
-/* The next batch is planned while the one before it is still in hand, because only that tells
-   whether the latter ends its epoch. */
+/* Batches found by a walk.  The next batch is planned before the current one is given, because only
+   that shows whether the current one ends its epoch. */
 #include "stages/batch_walk_private.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ mr_err_t mr__batch_load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) 
 
 /* ---- finding the next batch ---- */
 
-/* Where the epoch of an indexable stream ends that the walk is in. */
+/* The position where the walk's current epoch of an indexable stream ends. */
 static int64_t epoch_end(const mr_stage_t *s, const mr_batch_walk_t *t, int64_t *epoch) {
   const mr_spec_t *in = &s->in_spec[0];
   int64_t at;
@@ -52,8 +52,8 @@ static int64_t epoch_end(const mr_stage_t *s, const mr_batch_walk_t *t, int64_t 
 
 enum { EMPTY_EPOCHS_MOST = 1 << 20 };
 
-/* drop-remainder leaves all records of each epoch out.  Of three epoch ends in a row without a
-   batch the last two ended whole epochs. */
+/* Fails if drop-remainder drops all records of each epoch.  Of three epoch ends in a row without a
+   batch, the last two ended whole epochs. */
 static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t ends) {
   bool endless = !s->in_spec[0].n_epochs;
   if (ends < 3 || (!endless && ends < EMPTY_EPOCHS_MOST)) return MR_OK;
@@ -63,7 +63,7 @@ static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t end
                        (long long)t->conf.size, (long long)t->short_of);
 }
 
-/* Up to a batch from one walk: MR_OK when it is full, else why it is not. */
+/* Collects up to a batch from one walk: MR_OK when it is full, else why it is not. */
 static mr_err_t batch_walk_collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
                                    mr_plan_t *plan) {
   mr_err_t e = MR_OK;
@@ -76,12 +76,12 @@ static mr_err_t batch_walk_collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t 
 static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
   int64_t epoch_ends = 0;
   for (int ended = 0; ended < t->conf.parts;) {
-    mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may hold nothing */
+    mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may be empty */
     if (ending != MR_AGAIN) return ending;
     mr_walk_t *w = t->walk[t->part];
     mr_err_t e = batch_walk_collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan);
     if (e < 0) return e;
-    if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream may well go on */
+    if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream has not ended */
     bool whole = mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop);
     if (whole) mr__batch_note(t, t->part);
     t->part = (t->part + 1) % t->conf.parts;
@@ -164,7 +164,7 @@ void mr_batch_walk_close(mr_batch_walk_t *t) {
 
 /* ---- giving ---- */
 
-/* A stream that was read from its start has ended without a batch. */
+/* Reports that a stream, read from its start, has ended without a batch. */
 static void batch_walk_say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
   if (t->records || s->start_position || s->start_number || s->start_record) return;
   if (t->short_of > 0)
@@ -174,9 +174,9 @@ static void batch_walk_say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
     mr_gave_nothing(s, "the stages before it removed every record");
 }
 
-/* Worker's turn: the batch that was planned ahead is its own, and the next one is planned. */
+/* A worker's turn: takes the batch that was planned ahead, and plans the next one. */
 static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own, bool *last) {
-  /* relaxed: mr_turn_wait has seen this number, and no other worker passes it on. */
+  /* relaxed: mr_turn_wait has seen this number, and only this worker passes it on. */
   if (atomic_load_explicit(&t->turn, memory_order_relaxed) == 0) {
     mr_err_t e = s->start_record ? mr__batch_go_to_record(s, t) : mr__batch_go_to_start(s, t);
     if (e >= 0 && !s->start_record) e = mr__batch_plan(s, t, &t->ahead);
@@ -196,7 +196,7 @@ static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__planned_
   const mr_spec_t *spec = &s->out_spec[0];
   int from = 0, n = mr_plan_n(p->plan);
   mr_host_slice(&t->conf.host, &from, &n);
-  if (t->next[s->worker] == 0) from += t->cut, n -= t->cut; /* of a whole batch */
+  if (t->next[s->worker] == 0) from += t->cut, n -= t->cut; /* from a whole batch */
   if (is_left_out(t, p->number)) n = 0;
   buf->n = n, buf->first = from;
   buf->epoch = p->epoch;

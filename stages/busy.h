@@ -1,4 +1,4 @@
-/* Passing time for the delay stages. */
+/* Delays for the stages that simulate slow ones. */
 #ifndef MR_STAGES_BUSY_H
 #define MR_STAGES_BUSY_H
 
@@ -9,9 +9,10 @@
 
 #include "base/clock.h"
 
-enum { MR_OWES = 16 }; /* delay stages that a thread runs, with their debts kept */
+enum { MR_OWES = 16 }; /* delay stages of a thread with their debts kept */
 
-/* How much longer this thread has slept in the stage of this state than it was to. */
+/* By how much this thread has overslept in the stage with this state, ns.  Points to thread-local
+   memory, valid while at most MR_OWES stages use it. */
 static inline int64_t *mr_sleep_owes(const void *state) {
   static _Thread_local struct {
     const void *state;
@@ -25,14 +26,14 @@ static inline int64_t *mr_sleep_owes(const void *state) {
   return &owes[i].ns;
 }
 
-/* Computes nothing for us microseconds of this thread's processor time, as a slow stage would. */
+/* Occupies the processor for us microseconds of this thread's time, as a slow stage would. */
 static inline void mr_compute_us(double us) {
   int64_t end = mr_thread_cpu_ns() + (int64_t)(us * 1e3);
   while (mr_thread_cpu_ns() < end) continue;
 }
 
-/* Sleeps for us microseconds.  Who wakes too late sleeps for less the next times, so that many
-   calls take what was asked whatever else runs. */
+/* Sleeps for us microseconds.  A thread that wakes too late sleeps less the next times, so that
+   many calls take the requested time whatever else runs. */
 static inline void mr_sleep_us(const void *state, double us) {
   int64_t *owes = mr_sleep_owes(state);
   int64_t begin = mr_now_ns(), end = begin + (int64_t)(us * 1e3) - *owes;
@@ -42,7 +43,7 @@ static inline void mr_sleep_us(const void *state, double us) {
   *owes = mr_now_ns() - end;
 }
 
-/* One or the other. */
+/* Sleeps or computes. */
 static inline void mr_pass_us(const void *state, double us, bool asleep) {
   if (asleep)
     mr_sleep_us(state, us);

@@ -1,3 +1,4 @@
+/* Boxes of torchvision's RandomResizedCrop. */
 #include "stages/crop_box.h"
 
 #include <math.h>

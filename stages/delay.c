@@ -1,4 +1,4 @@
-/* delay: passes buffers on, each a little later: a stand-in for a slow stage. */
+/* delay: passes buffers on after a delay, to simulate a slow stage. */
 #include "pipeline/stage_step.h"
 #include "stages/busy.h"
 

@@ -1,4 +1,4 @@
-/* delay-record: leaves records as they are, but takes its time: a stand-in for a slow transform. */
+/* delay-record: leaves records unchanged but takes time, to simulate a slow transform. */
 #include "pipeline/stage_map.h"
 #include "stages/busy.h"
 

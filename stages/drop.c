@@ -1,4 +1,4 @@
-/* Leaves some fields of each record out. */
+/* drop: removes some fields from each record. */
 #include "stages/field_names.h"
 
 typedef struct drop {

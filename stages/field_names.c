@@ -1,3 +1,4 @@
+/* Lists of field names in settings. */
 #include "stages/field_names.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Mirrors a picture left to right, with probability p: torchvision's RandomHorizontalFlip with the
-   record's own generator.  p=0 and p=1 draw nothing where there is none. */
+/* flip: mirrors a picture left to right with probability p: torchvision's RandomHorizontalFlip with
+   the record's own generator.  With p=0 or p=1 the record needs no generator. */
 #include <stdio.h>
 
 #include "base/isa.h"
@@ -11,8 +11,8 @@ typedef struct flip {
   double p;
   const char *field_name;
   int field;
-  int rows, W, C; /* C: bytes of a pixel, 1 where channels are planes */
-  bool avx2;      /* rows of 32 bytes or more on a machine that can, C == 1 */
+  int rows, W, C; /* C: bytes of a pixel, 1 if channels are planes */
+  bool avx2;      /* C == 1, rows of 32 bytes or more, and the machine has AVX2 */
 } flip_t;
 
 static mr_err_t flip_plan(mr_stage_t *s) {

@@ -1,8 +1,8 @@
-/* gather: whole batches again from the slices that several readers made of them (batch host=I/N).
+/* gather: joins the slices that several readers made of each batch (batch host=I/N).
 
-   Every input has the same batches, each input its slots of them; so the order of the stream is
-   that of any of them, and a batch that comes out is the one that a single reader would have
-   made, with the same number, position and state after it. */
+   Every input has the same batches, each input its slots of them.  So the order of the stream is
+   that of any input, and an output batch is the one that a single reader would have made, with the
+   same number, position and state. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static mr_err_t gather_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* Whether b goes on where out ends: slices come in the order of the inputs. */
+/* True if b continues where out ends: slices come in the order of the inputs. */
 static bool follows(const mr_buf_t *out, const mr_buf_t *b, int64_t size) {
   return b->epoch == out->epoch && b->position == out->position && b->n <= size - out->n &&
          (!b->n || !out->n || b->first == out->first + out->n);

@@ -1,3 +1,4 @@
+/* The setting host=I/N, and the slice of a batch that it stands for. */
 #include "stages/host.h"
 
 #include <inttypes.h>

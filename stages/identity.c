@@ -1,4 +1,4 @@
-/* identity: passes buffers on in bursts; what a hop costs is measured with it. */
+/* identity: passes buffers on in bursts; it measures the cost of a hop. */
 #include "pipeline/stage_step.h"
 
 static mr_err_t identity_plan(mr_stage_t *s) {

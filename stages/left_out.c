@@ -1,6 +1,7 @@
+/* Arithmetic on batches of which some steps are skipped. */
 #include "stages/left_out.h"
 
-/* Records of batches [0,n), whether left out or not. */
+/* Records in batches [0,n), including skipped steps. */
 static int64_t left_out_records_of(const mr_left_out_t *t, int64_t n) {
   if (!t->batches) return n * t->size;
   return n / t->batches * t->records + n % t->batches * t->size;
@@ -22,7 +23,7 @@ int64_t mr_left_out_before(const mr_left_out_t *t, int64_t n) {
 }
 
 int64_t mr_left_out_batch(const mr_left_out_t *t, int64_t record, int64_t most) {
-  int64_t lo = 0, hi = most; /* the answer is in [lo,hi] */
+  int64_t lo = 0, hi = most; /* the result is in [lo,hi] */
   while (lo < hi) {
     int64_t mid = lo + (hi - lo) / 2;
     if (mr_left_out_before(t, mid + 1) > record)

@@ -1,3 +1,4 @@
+/* Mirrors rows of pixels: a loop specialised for common channel counts, and AVX2 for planes. */
 #include "stages/mirror.h"
 
 /* C is a constant where this is inlined. */
@@ -20,7 +21,7 @@ void mr_mirror(const uint8_t *src, uint8_t *dst, int rows, int W, int C) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Bytes turn around within each half, then the halves change places. */
+/* Reverses the bytes within each half, then swaps the halves. */
 __attribute__((target("avx2"))) static inline void turn32(const uint8_t *src, uint8_t *dst) {
   const __m128i half = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   __m256i v = _mm256_loadu_si256((const __m256i *)src);
@@ -28,7 +29,7 @@ __attribute__((target("avx2"))) static inline void turn32(const uint8_t *src, ui
   _mm256_storeu_si256((__m256i *)dst, _mm256_permute4x64_epi64(v, 0x4E));
 }
 
-/* The last 32 of a row may overlap those before. */
+/* The last 32 bytes of a row may overlap those before. */
 __attribute__((target("avx2"))) void mr__mirror_avx2(const uint8_t *src, uint8_t *dst, int rows,
                                                      int W) {
   for (int y = 0; y < rows; y++, src += W, dst += W) {

@@ -1,3 +1,5 @@
+/* Normalising by tables, which define the result; vector paths run only where their formula gives
+   the same bits. */
 #include "stages/norm.h"
 
 #include <math.h>
@@ -5,8 +7,8 @@
 
 #include "base/isa.h"
 
-/* x/y out of a reciprocal that is a sum of two floats, inv + rest: what the vector paths compute.
-   Rounded correctly for most operands; where it is not for some byte, the table serves. */
+/* x/y from a reciprocal that is a sum of two floats, inv + rest, as the vector paths compute it.
+   Rounded correctly for most operands; if it is wrong for some byte, the table is used. */
 static float divided(float x, float inv, float rest) { return fmaf(x, inv, x * rest); }
 
 static bool formula_agrees(const mr_norm_t *t) {
@@ -19,7 +21,7 @@ static bool formula_agrees(const mr_norm_t *t) {
   return true;
 }
 
-/* What torch gives for a byte: each step is rounded to f32. */
+/* torch's result for a byte: each step is rounded to f32. */
 static float norm_number(int x, float mean, float std) {
   volatile float scaled = (float)x / 255.0f;
   volatile float centred = scaled - mean;

@@ -1,5 +1,5 @@
-/* Bytes to normalised numbers, bit for bit as torch's ToTensor and Normalize:
-   f32(f32(f32(x/255) - mean) / std), and that rounded to bf16. */
+/* Normalises bytes bit for bit as torch's ToTensor and Normalize: f32(f32(f32(x/255) - mean) /
+   std), which may be rounded to bf16. */
 #ifndef MR_STAGES_NORM_H
 #define MR_STAGES_NORM_H
 
@@ -9,23 +9,26 @@
 #include "base/dtype.h"
 
 typedef struct mr_norm {
-  float table[3][256];       /* the answer for each channel and byte */
+  float table[3][256];       /* result for each channel and byte */
   mr_bf16_t table16[3][256]; /* the same in bf16 */
-  uint8_t half16[3][2][256]; /* its lower and upper bytes */
+  uint8_t half16[3][2][256]; /* lower and upper bytes of table16 */
   float mean[3], std[3];
   float inv[3], rest[3]; /* 1/std as a sum of two floats */
   float turn[3][18];     /* mean, inv and rest of channels 0, 1, 2, 0, 1, 2 ... */
-  bool avx2, avx512;     /* the formula gives the table's bits for every byte, and can run */
+  bool avx2, avx512;     /* the formula equals the table for every byte, and the machine has the
+                            instructions */
 } mr_norm_t;
 
-/* mean, std: of bytes scaled to [0,1]; std not 0.  simd false: tables alone. */
+/* Fills the tables.  mean, std: of bytes scaled to [0,1]; std not 0.  simd false: use tables
+   alone. */
 void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool simd);
 
-/* src: (3,n) u8 planes.  dst: (n,3) if hwc, else (3,n), of f32 or bf16, or of u8: the bytes as they
-   are, in that layout. */
+/* Normalises a picture.  src: (3,n) u8 planes.  dst: (n,3) if hwc, else (3,n), in f32 or bf16, or
+   in u8: unchanged bytes in that layout.  src and dst do not overlap.  t is read-only: any
+   thread. */
 void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out, void *dst);
 
-/* The same by tables alone, for pictures of any layout and of 1 to 4 channels. */
+/* The same by tables alone, for pictures of any layout with 1 to 4 channels. */
 typedef struct mr_norm_any {
   int C;
   float table[4][256];
@@ -42,12 +45,13 @@ void mr_norm_any(const mr_norm_any_t *t, const uint8_t *src, int n, bool in_hwc,
 #define MR_NORM_INV (1.0f / 255.0f)
 #define MR_NORM_REST ((float)(1.0 / 255.0 - (double)MR_NORM_INV))
 
-/* mr_norm for t->avx2 or t->avx512 and n a multiple of 32; AVX2 alone does u8, and with AVX-512
-   bf16 has a way of its own. */
+/* mr_norm for t->avx2 or t->avx512 and n a multiple of 32.  Only AVX2 does u8; AVX-512 has a
+   separate function for bf16. */
 void mr__norm_avx2(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out,
                    void *dst);
 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst);
 void mr__norm_bf16_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, void *dst);
-bool mr__norm_has_avx512(void); /* this build and machine have what it takes besides AVX-512 */
+/* true if build and machine have the sets that it needs besides AVX-512 */
+bool mr__norm_has_avx512(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Planes to normalised numbers with AVX2: bytes are interleaved first, while they are small, and
-   divisions become two multiplications each, which were checked to give the same bits. */
+/* Normalises planes with AVX2: bytes are interleaved first, while they are small, and each division
+   becomes two multiplications, which formula_agrees has compared with the table bit by bit. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define AVX2 __attribute__((target("avx2,fma")))
 #define INLINE AVX2 static inline __attribute__((always_inline))
 
-/* Constants of eight neighbours: of one channel, or interleaved from channel `phase` on. */
+/* Constants for eight neighbours: of one channel, or interleaved from channel `phase` on. */
 typedef struct lanes {
   __m256 mean, inv, rest;
 } lanes_t;
@@ -29,7 +29,7 @@ INLINE __m256 divided(__m256 x, __m256 inv, __m256 rest) {
   return _mm256_fmadd_ps(x, inv, _mm256_mul_ps(x, rest));
 }
 
-/* Rounded to bf16, ties to even, in the lower halves. */
+/* Rounds to bf16, ties to even, in the lower halves. */
 INLINE __m256i rounded(__m256 x) {
   __m256i u = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);
   __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), one);
@@ -37,7 +37,7 @@ INLINE __m256i rounded(__m256 x) {
   return _mm256_srli_epi32(u, 16);
 }
 
-/* Eight bytes to their place, `at` elements behind dst. */
+/* Normalises eight bytes and stores them `at` elements after dst. */
 INLINE void store8(__m128i bytes, const lanes_t *l, bool wide, void *dst, int at) {
   __m256 x = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
   x = divided(x, _mm256_set1_ps(MR_NORM_INV), _mm256_set1_ps(MR_NORM_REST));
@@ -51,7 +51,7 @@ INLINE void store8(__m128i bytes, const lanes_t *l, bool wide, void *dst, int at
   _mm_storeu_si128((__m128i *)((mr_bf16_t *)dst + at), both);
 }
 
-/* Sixteen interleaved bytes from channels r, g, b; masks say which byte goes where. */
+/* Interleaves sixteen bytes from channels r, g, b; a mask says which byte goes where. */
 INLINE __m128i interleave(const __m128i px[3], const __m128i *mask) {
   __m128i rg = _mm_or_si128(_mm_shuffle_epi8(px[0], mask[0]), _mm_shuffle_epi8(px[1], mask[1]));
   return _mm_or_si128(rg, _mm_shuffle_epi8(px[2], mask[2]));
@@ -78,7 +78,7 @@ INLINE void hwc_floats(const mr_norm_t *t, const uint8_t *src, int n, bool wide,
   interleave_masks(mask);
   for (int k = 0, at = 0; k < n; k += 16) {
     load16(src + k, n, px);
-    for (int v = 0; v < 3; v++, at += 16) { /* the channel moves by 16 % 3 and 8 % 3 */
+    for (int v = 0; v < 3; v++, at += 16) { /* the channel advances by 16 % 3 and 8 % 3 */
       __m128i b = interleave(px, mask[v]);
       store8(b, &l[v], wide, dst, at);
       store8(_mm_srli_si128(b, 8), &l[(v + 2) % 3], wide, dst, at + 8);

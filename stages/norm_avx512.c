@@ -1,5 +1,5 @@
-/* Planes to normalised numbers with AVX-512 and VBMI: one byte permute interleaves sixteen bytes
-   and widens them, and there are registers enough for the constants of all three phases. */
+/* Normalises planes with AVX-512 and VBMI: one byte permute interleaves sixteen bytes and widens
+   them, and the constants of all three phases stay in registers. */
 #include <assert.h>
 
 #include "stages/norm.h"
@@ -9,10 +9,10 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
 #define INLINE AVX512 static inline __attribute__((always_inline))
 
-/* Every fourth byte of a vector: the lowest ones of 32-bit places. */
+/* Every fourth byte of a vector: the lowest of each 32-bit element. */
 static const __mmask64 LOWEST = 0x1111111111111111u;
 
-/* Constants of sixteen neighbours: of one channel, or interleaved from channel `phase` on. */
+/* Constants for sixteen neighbours: of one channel, or interleaved from channel `phase` on. */
 typedef struct lanes {
   __m512 mean, inv, rest;
 } lanes_t;
@@ -31,20 +31,20 @@ INLINE __m512 divided(__m512 x, __m512 inv, __m512 rest) {
   return _mm512_fmadd_ps(x, inv, _mm512_mul_ps(x, rest));
 }
 
-/* Sixteen bytes in 32-bit places, normalised. */
+/* Normalises sixteen bytes in 32-bit elements. */
 INLINE __m512 number(__m512i bytes, const lanes_t *l) {
   __m512 x = _mm512_cvtepi32_ps(bytes);
   x = divided(x, _mm512_set1_ps(MR_NORM_INV), _mm512_set1_ps(MR_NORM_REST));
   return divided(_mm512_sub_ps(x, l->mean), l->inv, l->rest);
 }
 
-/* Places of sixteen interleaved bytes, from 16v on, in 16 of r, then 16 of g, then 16 of b. */
+/* Indices of sixteen interleaved bytes, from 16v on, in 16 of r, then 16 of g, then 16 of b. */
 #define AT(k) (k) % 3 * 16 + (k) / 3, 0, 0, 0
 #define AT4(k) AT(k), AT(k + 1), AT(k + 2), AT(k + 3)
 #define AT16(k) AT4(k), AT4(k + 4), AT4(k + 8), AT4(k + 12)
 static const uint8_t place[3][64] = {{AT16(0)}, {AT16(16)}, {AT16(32)}};
 
-/* Sixteen pixels as three vectors of interleaved numbers. */
+/* Makes three vectors of interleaved numbers from sixteen pixels. */
 INLINE void numbers48(const uint8_t *src, int n, const lanes_t l[3], __m512 out[3]) {
   __m128i r = _mm_loadu_si128((const __m128i *)src);
   __m128i g = _mm_loadu_si128((const __m128i *)(src + n));

@@ -1,5 +1,5 @@
-/* Planes to bf16 by tables: 256 answers of two bytes are eight registers, and VBMI looks 64 of them
-   up with a few permutes; arithmetic and rounding would take twice as long. */
+/* Normalises planes to bf16 by tables: 256 results of two bytes fill eight registers, in which VBMI
+   looks up 64 with a few permutes; arithmetic and rounding would take twice as long. */
 #include <assert.h>
 
 #include "stages/norm.h"
@@ -9,7 +9,7 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
 #define INLINE AVX512 static inline __attribute__((always_inline))
 
-/* One channel's answers: lower bytes, then upper ones. */
+/* One channel's results: lower bytes, then upper ones. */
 typedef struct answers {
   __m512i part[2][4];
 } answers_t;
@@ -21,15 +21,15 @@ INLINE answers_t load_answers(const mr_norm_t *t, int c) {
   return a;
 }
 
-/* 64 of 256 bytes: two permutes of two registers each, the place's highest bit says which. */
+/* Looks up 64 of 256 bytes: two permutes of two registers each; the index's highest bit chooses. */
 INLINE __m512i look_up(const __m512i part[4], __m512i at) {
   __m512i low = _mm512_permutex2var_epi8(part[0], at, part[1]);
   __m512i high = _mm512_permutex2var_epi8(part[2], at, part[3]);
   return _mm512_mask_blend_epi8(_mm512_movepi8_mask(at), low, high);
 }
 
-/* Numbers of 64 bytes in order.  Unpacking works within 128-bit lanes, so the bytes' quarters
-   change places first. */
+/* Numbers of 64 bytes, in order.  Unpacking works within 128-bit lanes, so the quarters of the
+   bytes are permuted first. */
 INLINE void numbers64(const answers_t *a, __m512i bytes, __m512i out[2]) {
   bytes = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), bytes);
   __m512i low = look_up(a->part[0], bytes), high = look_up(a->part[1], bytes);
@@ -37,7 +37,7 @@ INLINE void numbers64(const answers_t *a, __m512i bytes, __m512i out[2]) {
   out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* What is left of a plane: 32 bytes or 64. */
+/* Loads the next 32 or 64 bytes of a plane. */
 INLINE __m512i load(const uint8_t *src, int left) {
   return _mm512_maskz_loadu_epi8(left < 64 ? 0xFFFFFFFFu : ~0ull, src);
 }
@@ -54,8 +54,8 @@ AVX512 static void chw(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t 
   }
 }
 
-/* Word k of vector v of interleaved numbers is pixel (32v+k)/3 of channel (32v+k)%3: first out of r
-   and g (g from 32 on), then out of that and b. */
+/* Word k of vector v of interleaved numbers is pixel (32v+k)/3 of channel (32v+k)%3: first from r
+   and g (g from 32 on), then from that and b. */
 typedef struct places {
   __m512i rg[3], b[3];
 } places_t;
@@ -81,7 +81,7 @@ INLINE void store_interleaved(const places_t *p, __m512i r, __m512i g, __m512i b
   }
 }
 
-/* Blocks of 256 pixels: a channel's answers stay in registers for one, its numbers in the cache. */
+/* In blocks of 256 pixels: a channel's results stay in registers, its numbers in the cache. */
 AVX512 static void hwc(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t *dst) {
   enum { BLOCK = 256 };
   const places_t p = make_places();

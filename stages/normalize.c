@@ -1,4 +1,4 @@
-/* Pictures of bytes to normalised floats: (x/255 - mean) / std for each channel. */
+/* normalize: turns pictures of bytes into floats, (x/255 - mean) / std for each channel. */
 #include "pipeline/stage_map.h"
 #include "stages/norm.h"
 #include "stages/pixels.h"
@@ -18,7 +18,7 @@ typedef struct normalize {
 static const mr_vec_t cifar10_mean = {3, {0.4914, 0.4822, 0.4465}},
                       cifar10_std = {3, {0.2023, 0.1994, 0.2010}};
 
-/* A number for each channel; one that is given alone stands for all of them. */
+/* Spreads a single number over all channels, or checks that there is one for each. */
 static mr_err_t normalize_spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
   const normalize_t *t = s->state;
   if (v->n != 1 && v->n != t->in.C)
@@ -41,7 +41,7 @@ static void plan_output(mr_stage_t *s) {
   out->ndim = 3;
   out->dim[hwc ? 2 : 0] = t->in.C, out->dim[hwc ? 0 : 1] = t->in.H;
   out->dim[hwc ? 1 : 2] = t->in.W;
-  for (int c = 0; c < t->in.C && t->in.C <= 3; c++) /* three is what a field has room for */
+  for (int c = 0; c < t->in.C && t->in.C <= 3; c++) /* a field has room for three */
     out->mean[c] = (float)t->mean.v[c], out->std[c] = (float)t->std.v[c];
 }
 

@@ -1,9 +1,9 @@
-/* Weights and places of a pass in the shapes of the fast ways of any size. */
+/* Weights and indices of a pass in the form that the fast paths for any size need. */
 #include <stdlib.h>
 
 #include "stages/pil_resize.h"
 
-/* Most bytes between the first and the last tap of `n` neighbours, from a multiple of n on. */
+/* Most bytes between the first and the last tap of n neighbouring pixels, in groups of n. */
 static int widest(const mr_pil_pass_t *t, int out, int n) {
   int most = 0;
   for (int b = 0; b < (out + 15) / 16; b++)

@@ -9,7 +9,7 @@
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE AVX2 static inline __attribute__((always_inline))
 
-enum { REACH = 64 /* bytes that a row's loads may go beyond it: 16 of a load, 2 a padded tap */ };
+enum { REACH = 64 /* bytes that a row's loads may exceed it by: 16 of a load, 2 a padded tap */ };
 
 typedef struct sums {
   __m256i high, low;
@@ -22,21 +22,22 @@ INLINE void weigh(sums_t *s, __m256i pairs, __m256i high, __m256i low) {
   s->low = _mm256_add_epi32(s->low, _mm256_madd_epi16(pairs, low));
 }
 
-/* The pixels of two times eight sums. */
+/* Converts two times eight sums to pixels. */
+/* packs work within 128-bit lanes: restore the order of words */
 INLINE __m128i pixels(sums_t a, sums_t b) {
   __m256i x = _mm256_add_epi32(_mm256_slli_epi32(a.high, 12), a.low);
   __m256i y = _mm256_add_epi32(_mm256_slli_epi32(b.high, 12), b.low);
   __m256i v = _mm256_packus_epi32(_mm256_srli_epi32(x, 24), _mm256_srli_epi32(y, 24));
-  v = _mm256_permute4x64_epi64(v, 0xD8); /* packs work within 128-bit lanes: put words in order */
+  v = _mm256_permute4x64_epi64(v, 0xD8);
   return _mm_packus_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
-/* A pair of taps of 8 pixels that lie within 16 bytes of row. */
+/* Loads a pair of taps of 8 pixels that are within 16 bytes of row. */
 INLINE __m256i near_pairs(const uint8_t *row, __m128i pick) {
   return _mm256_cvtepu8_epi16(_mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)row), pick));
 }
 
-/* The same from places of their own. */
+/* The same, each pixel from its own index. */
 INLINE __m256i far_pairs(const uint8_t *row, const int *first) {
   const __m256i spread = _mm256_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1,
                                           0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1);
@@ -58,7 +59,7 @@ INLINE sums_t half_block(const mr_pil_any_t *t, const uint8_t *row, const int *f
   return s;
 }
 
-/* Loads go beyond a row: where that is beyond the picture's end, the row is copied first. */
+/* Loads may exceed a row: if that is beyond the picture's end, the row is copied first. */
 AVX2 static void pil_any_avx2_row_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src,
                                          int stride, int h, int w, const uint8_t *end,
                                          uint8_t *dst) {
@@ -82,7 +83,8 @@ INLINE __m256i both(const int16_t *weights) {
   return _mm256_set1_epi32(word);
 }
 
-/* Sixteen pixels of a row of sums over `taps` rows; high and low lie 32 apart from pair to pair. */
+/* Sixteen pixels of an output row over `taps` rows; high and low advance by 32 from pair to
+   pair. */
 INLINE __m128i column_block(const uint8_t *src, int stride, int taps, const int16_t *high,
                             const int16_t *low) {
   sums_t s0 = no_sums(), s1 = no_sums();
@@ -95,7 +97,7 @@ INLINE __m128i column_block(const uint8_t *src, int stride, int taps, const int1
   return pixels(s0, s1);
 }
 
-/* Rows of `width` pixels, 16 or more. */
+/* Resizes columns, in rows of `width` >= 16 pixels. */
 AVX2 static void pil_any_avx2_column_passes(const mr_pil_pass_t *pass, int out, const uint8_t *src,
                                             int stride, int width, uint8_t *dst) {
   const mr_pil_any_t *t = pass->any;

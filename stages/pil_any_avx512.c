@@ -10,12 +10,12 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni,bmi2")))
 #define INLINE AVX512 static inline __attribute__((always_inline))
 
-/* Every second byte of a vector: the lower ones of 16-bit places. */
+/* Every second byte of a vector: the lower one of each 16-bit element. */
 static const __mmask64 LOWER = 0x5555555555555555u;
 
 INLINE __mmask64 bytes(int n) { return n > 0 ? _bzhi_u64(~0ull, n < 64 ? (unsigned)n : 64) : 0; }
 
-/* A pair of taps of 16 pixels, out of the `left` bytes that a row has from there on. */
+/* Loads a pair of taps of 16 pixels from the `left` remaining bytes of a row. */
 INLINE __m512i pair(const uint8_t *row, int left, __m512i pick, bool narrow) {
   __m512i a = _mm512_maskz_loadu_epi8(bytes(left), row);
   if (narrow) return _mm512_maskz_permutexvar_epi8(LOWER, pick, a);
@@ -31,7 +31,7 @@ INLINE void store16(uint8_t *dst, __m512i sum) {
   _mm_storeu_si128((__m128i *)dst, _mm512_cvtepi32_epi8(_mm512_srli_epi32(sum, 24)));
 }
 
-/* One block of h rows of w pixels, if no pixel has a third tap. */
+/* One block in h rows, if no pixel has a third tap. */
 AVX512 static void row_block_two(const mr_pil_any_t *t, int b, const uint8_t *row, int stride,
                                  int h, int left, uint8_t *dst, int out) {
   const __m512i pick = _mm512_loadu_si512(t->pick + 64 * b), half = _mm512_set1_epi32(1 << 23);
@@ -78,18 +78,19 @@ INLINE __m512i both(const int16_t *weights) {
   return _mm512_set1_epi32(word);
 }
 
-/* Places of a pixel and the one 32 after it, at every second byte: pixels 0-15, then 16-31. */
+/* Indices of a pixel and the one 32 after it, at every second byte: pixels 0-15, then 16-31. */
 #define PAIR(k) (k), 0, 32 + (k), 0
 #define PAIRS(k) PAIR(k), PAIR(k + 1), PAIR(k + 2), PAIR(k + 3)
 static const uint8_t below[2][64] = {{PAIRS(0), PAIRS(4), PAIRS(8), PAIRS(12)},
                                      {PAIRS(16), PAIRS(20), PAIRS(24), PAIRS(28)}};
 
-/* Places of the upper bytes of 32 sums in two vectors. */
+/* Indices of the upper bytes of 32 sums in two vectors. */
 static const uint8_t upper[64] = {3,  7,  11, 15,  19,  23,  27,  31,  35,  39, 43,
                                   47, 51, 55, 59,  63,  67,  71,  75,  79,  83, 87,
                                   91, 95, 99, 103, 107, 111, 115, 119, 123, 127};
 
-/* Up to 32 pixels of a row of sums over `taps` rows; from pair to pair high and low move by 32. */
+/* Up to 32 pixels of an output row over `taps` rows; high and low advance by 32 from pair to
+   pair. */
 INLINE __m256i column_block(const uint8_t *src, int stride, int taps, const int16_t *high,
                             const int16_t *low, __mmask32 mask) {
   const __m512i pick0 = _mm512_loadu_si512(below[0]), pick1 = _mm512_loadu_si512(below[1]);
@@ -107,7 +108,7 @@ INLINE __m256i column_block(const uint8_t *src, int stride, int taps, const int1
   return _mm512_castsi512_si256(all);
 }
 
-/* Rows of `width` pixels. */
+/* Resizes columns, in rows of `width` pixels. */
 AVX512 static void pil_any_avx512_column_passes(const mr_pil_pass_t *pass, int out,
                                                 const uint8_t *src, int stride, int width,
                                                 uint8_t *dst) {

@@ -1,7 +1,7 @@
-/* Two-tap passes of 32 pixel wide pictures with AVX2.
+/* Two-tap passes of pictures 32 pixels wide with AVX2.
 
-   A weight q of 22 bits is high*2^11 + low.  Sums of two u8 pixels times either half are 16-bit
-   dot products (vpmaddwd), and (sum_high << 11) + sum_low is the exact 32-bit sum. */
+   A weight q of 22 bits is high*2^11 + low.  Sums of two u8 pixels times either half are 16-bit dot
+   products (vpmaddwd), and (sum_high << 11) + sum_low is the exact 32-bit sum. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 
-/* pair: 8 pairs of pixels as u16; high, low: their weights.  Eight sums, in [0,255], as s32. */
+/* pair: 8 pairs of pixels as u16; high, low: their weights.  Returns eight sums, in [0,255], as
+   s32. */
 AVX2 static inline __m256i weigh8(__m256i pair, __m256i high, __m256i low) {
   __m256i h = _mm256_slli_epi32(_mm256_madd_epi16(pair, high), 11);
   __m256i l = _mm256_add_epi32(_mm256_madd_epi16(pair, low), _mm256_set1_epi32(1 << 21));
@@ -26,10 +27,11 @@ AVX2 static inline __m256i row_block(const mr_pil_pass_t *t, const uint8_t *row,
                 _mm256_loadu_si256((const __m256i *)(t->low + 16 * b)));
 }
 
+/* packs work within 128-bit lanes: restore the order of words */
 AVX2 static inline void row_pass(const mr_pil_pass_t *t, const uint8_t *row, uint8_t *dst) {
   __m256i a = _mm256_packus_epi32(row_block(t, row, 0), row_block(t, row, 1));
   __m256i b = _mm256_packus_epi32(row_block(t, row, 2), row_block(t, row, 3));
-  __m256i v = _mm256_packus_epi16(a, b); /* packs work within 128-bit lanes: put words in order */
+  __m256i v = _mm256_packus_epi16(a, b);
   v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   _mm256_storeu_si256((__m256i *)dst, v);
 }
@@ -50,7 +52,7 @@ AVX2 static inline __m256i pil_avx2_both(const int16_t *pair) {
   return _mm256_set1_epi32(word);
 }
 
-/* Rows of 32 pixels, stride apart, to 32 rows of 32. */
+/* Resizes rows of 32 pixels, stride apart, to 32 rows of 32. */
 AVX2 static void pil_avx2_column_pass(const mr_pil_pass_t *t, const uint8_t *src, int stride,
                                       uint8_t *dst) {
   for (int y = 0; y < 32; y++) {
@@ -62,8 +64,9 @@ AVX2 static void pil_avx2_column_pass(const mr_pil_pass_t *t, const uint8_t *src
   }
 }
 
-/* All rows of a box.  A row may be read up to 16 bytes past its box, which is still the picture,
-   save for the picture's last row: `last` says so, and that row goes through a padded copy. */
+/* Resizes all rows of a box.  A row may be read up to 16 bytes past its box, which is still inside
+   the picture except in its last row: `last` says so, and that row is copied to padded memory
+   first. */
 AVX2 static void pil_avx2_row_passes(const mr_pil_pass_t *t, const uint8_t *src, mr_box_t b,
                                      bool last, uint8_t *dst) {
   int rows = last ? b.h - 1 : b.h;

@@ -1,8 +1,8 @@
-/* Two-tap passes of 32 pixel wide pictures with AVX-512 (VBMI and VNNI).
+/* Two-tap passes of pictures 32 pixels wide with AVX-512 (VBMI and VNNI).
 
-   A weight of 22 bits times 4 is high*2^12 + low, so that the exact 32-bit sum, rounded, has the
-   pixel in its upper byte: no shift is left, and one byte permute packs 32 of them.  Another brings
-   both taps of 16 pixels into the 16-bit places of a dot product. */
+   A weight of 22 bits times 4 is high*2^12 + low, so that the exact, rounded 32-bit sum has the
+   pixel in its upper byte: no shift is needed, and one byte permute packs 32 of them.  Another
+   permute brings both taps of 16 pixels into the 16-bit elements of a dot product. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")))
 
-/* Every second byte of a vector: the lower ones of 16-bit places. */
+/* Every second byte of a vector: the lower one of each 16-bit element. */
 static const __mmask64 LOWER = 0x5555555555555555u;
 
 /* Sixteen exact sums of two pixels times their weights, rounded. */
@@ -26,18 +26,18 @@ AVX512 static inline __m256i upper_bytes(__m512i a, __m512i b, __m512i place) {
   return _mm512_castsi512_si256(_mm512_permutex2var_epi8(a, place, b));
 }
 
-/* Places of the upper bytes of 32 sums in two vectors. */
+/* Indices of the upper bytes of 32 sums in two vectors. */
 static const uint8_t upper[64] = {3,  7,  11, 15,  19,  23,  27,  31,  35,  39, 43,
                                   47, 51, 55, 59,  63,  67,  71,  75,  79,  83, 87,
                                   91, 95, 99, 103, 107, 111, 115, 119, 123, 127};
 
-/* Places of a pixel and the one 32 after it, at every second byte: pixels 0-15, then 16-31. */
+/* Indices of a pixel and the one 32 after it, at every second byte: pixels 0-15, then 16-31. */
 #define PAIR(k) (k), 0, 32 + (k), 0
 #define PAIRS(k) PAIR(k), PAIR(k + 1), PAIR(k + 2), PAIR(k + 3)
 static const uint8_t below[2][64] = {{PAIRS(0), PAIRS(4), PAIRS(8), PAIRS(12)},
                                      {PAIRS(16), PAIRS(20), PAIRS(24), PAIRS(28)}};
 
-/* h rows of w pixels, 32 apart; nothing outside of a row is read. */
+/* Resizes h rows of w pixels, 32 apart; reads nothing outside of a row. */
 AVX512 static void pil_avx512_row_passes(const mr_pil_pass_t *t, const uint8_t *src, int h, int w,
                                          uint8_t *dst) {
   const mr_pil_wide_t *v = t->wide;
@@ -60,8 +60,8 @@ AVX512 static inline __m512i pil_avx512_both(const int16_t *pair) {
   return _mm512_set1_epi32(word);
 }
 
-/* Rows of 32 pixels, one after the other, to 32 of them.  A pixel of one tap has the row below for
-   its second, with no weight: that row may lie behind the last and is then not loaded. */
+/* Resizes h consecutive rows of 32 pixels to 32 rows.  A pixel with one tap takes the row below as
+   its second, with a weight of 0; that row may be beyond the last one and is then not loaded. */
 AVX512 static void pil_avx512_column_pass(const mr_pil_pass_t *t, const uint8_t *src, int h,
                                           uint8_t *dst) {
   const mr_pil_wide_t *v = t->wide;

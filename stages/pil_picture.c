@@ -1,3 +1,4 @@
+/* Crops and resizes pictures of any layout through planes, with alpha as Pillow treats it. */
 #include "stages/pil_picture.h"
 
 #include <string.h>
@@ -12,13 +13,13 @@ size_t mr_pil_picture_scratch(const mr_pixels_t *in, int out) {
          pil_picture_rounded(planes_bytes(in->C, in->H, in->W)) + planes_bytes(in->C, out, out);
 }
 
-/* a * b / 255, rounded, as Pillow's MULDIV255. */
+/* a * b / 255, rounded, as in Pillow's MULDIV255. */
 static uint8_t times(int a, int b) {
   int t = a * b + 128;
   return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Pillow resizes RGBA as RGBa: colours times alpha, and back after it. */
+/* Pillow resizes RGBA as RGBa: colours are multiplied by alpha before, and divided by it after. */
 static void premultiply(uint8_t *planes, int n) {
   const uint8_t *alpha = planes + 3 * n;
   for (int c = 0; c < 3; c++, planes += n)
@@ -35,7 +36,7 @@ static void unpremultiply(uint8_t *planes, int n) {
     }
 }
 
-/* The box's pixels as planes without gaps. */
+/* Cuts the box's pixels out as planes without gaps. */
 static void pil_picture_cut(const mr_pixels_t *in, const uint8_t *src, mr_box_t b,
                             uint8_t *planes) {
   if (in->hwc) {
@@ -51,7 +52,7 @@ void mr_pil_picture(const mr_pil_picture_t *p, const uint8_t *src, mr_box_t b, u
                     void *scratch) {
   const mr_pixels_t *in = &p->in;
   int out = p->pil.out, side = in->H > in->W ? in->H : in->W;
-  bool resizes = b.h != out || b.w != out; /* else Pillow copies */
+  bool resizes = b.h != out || b.w != out; /* otherwise Pillow copies */
   bool weighs = p->alpha && in->C == 4 && resizes;
   uint8_t *rows = scratch, *planes = rows + pil_picture_rounded(mr_pil_scratch(side, out));
   uint8_t *done = planes + pil_picture_rounded(planes_bytes(in->C, in->H, in->W));

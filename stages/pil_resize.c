@@ -1,3 +1,4 @@
+/* The plain path of Pillow's resampling, and the choice of a faster one. */
 #include "stages/pil_resize.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@ static uint8_t weigh(const uint8_t *pixel, int stride, const int32_t *q, int n) 
   return (uint8_t)(sum > 255 ? 255 : sum);
 }
 
-/* h rows of pixels, stride apart, to h rows of `out`. */
+/* Resizes h rows of pixels, stride apart, to h rows of `out`. */
 static void pil_resize_row_passes(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride,
                                   int h, uint8_t *dst) {
   for (int y = 0; y < h; y++, src += stride, dst += out)
@@ -17,7 +18,7 @@ static void pil_resize_row_passes(const mr_pil_pass_t *t, int out, const uint8_t
       dst[x] = weigh(src + t->first[x], 1, t->q + x * t->taps, t->count[x]);
 }
 
-/* Rows of `width` pixels, stride apart, to `out` rows. */
+/* Resizes rows of `width` pixels, stride apart, to `out` rows. */
 static void pil_resize_column_pass(const mr_pil_pass_t *t, int out, const uint8_t *src, int stride,
                                    int width, uint8_t *dst) {
   for (int y = 0; y < out; y++)
@@ -58,7 +59,7 @@ static bool fits_any(const mr_pil_t *p, mr_box_t b) {
   return p->any2 && p->pass[b.w].any && p->pass[b.h].any && wide;
 }
 
-/* The plain path; weights of sides beyond the tables are made first. */
+/* The plain path; first makes the weights of sides beyond the tables. */
 static void crop_plain(const mr_pil_t *p, const uint8_t *src, int C, int H, int W, mr_box_t b,
                        uint8_t *dst, uint8_t *scratch) {
   const mr_pil_pass_t *down = p->pass, *across = p->pass;

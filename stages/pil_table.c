@@ -1,4 +1,4 @@
-/* Weights of Pillow's bilinear passes, as fixed-point numbers. */
+/* Makes the weights of Pillow's bilinear passes as fixed-point numbers. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,8 +13,8 @@ static double tap_weight(int at, double center, double fscale) {
   return a < 1.0 ? 1.0 - a : 0.0;
 }
 
-/* Pixel x of a pass: its taps' weights into q, their first into *first; returns how many.  The
-   weights are found twice, once for their sum, so that no memory is needed for them. */
+/* Computes pixel x of a pass: its taps' weights into q, the first tap into *first; returns how
+   many.  Weights are computed twice, once for their sum, which saves memory for them. */
 static int pixel_weights(int in, int out, int x, int32_t *q, int *first) {
   double scale = (double)in / out, fscale = fmax(scale, 1.0), center = (x + 0.5) * scale, sum = 0;
   int lo = imax((int)(center - fscale + 0.5), 0), hi = imin((int)(center + fscale + 0.5), in);
@@ -45,7 +45,7 @@ static void pass_weights(mr_pil_pass_t *t, int in, int out) {
   for (int x = 0; x < out; x++) {
     int32_t *q = &t->q[x * t->taps];
     int n = pixel_weights(in, out, x, q, &t->first[x]);
-    while (n > 1 && q[n - 1] == 0) n--; /* a weight of nothing is no tap */
+    while (n > 1 && q[n - 1] == 0) n--; /* a weight of 0 is not a tap */
     t->count[x] = n;
     t->two &= n <= 2;
   }
@@ -64,7 +64,7 @@ void mr__pil_pass_make(mr_pil_pass_t *t, int in, int out, void *memory) {
   pass_weights(t, in, out);
 }
 
-/* The same weights in the shapes that 16-bit dot products and byte permutes want. */
+/* The same weights in the form that 16-bit dot products and byte permutes need. */
 static void pass_halves(mr_pil_pass_t *t, int out) {
   for (int x = 0; x < out; x++) {
     for (int k = 0; k < 2; k++) {

@@ -1,3 +1,4 @@
+/* Finds the pictures of a stage's input, and converts between pixels and planes. */
 #include "stages/pixels.h"
 
 static bool is_grey(const mr_field_t *f) { return f->ndim == 2; }

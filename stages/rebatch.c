@@ -1,10 +1,10 @@
-/* Batches of another size from batches: grain's RebatchIterDataset.
+/* rebatch: makes batches of another size: grain's RebatchIterDataset.
 
-   A batch that comes out may end in the middle of one that came in; its state is then that before
-   the latter, how many of its records are used, and its number.
+   An output batch may end within an input batch; its state is then the state before that input
+   batch, how many of its records are used, and its number.
 
-   Hosts that share a run each make whole batches here and give their slice: slices of what comes in
-   would make up other batches under another number of hosts. */
+   Hosts that share a run each make whole batches here and give their slice: regrouping slices would
+   give other batches under another number of hosts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,13 +18,13 @@ typedef struct rebatch {
   bool drop;
   const char *host_text;
   mr_host_t host;
-  mr_pool_t *pool;                       /* of the one whole batch that a slice is taken of */
+  mr_pool_t *pool;                       /* for the whole batch that a slice is taken from */
   mr_buf_t *in;                          /* partly used, or NULL */
-  int used;                              /* records of it */
+  int used;                              /* records used of it */
   int64_t before_position, *before_word; /* the state before it */
-  int64_t number;                        /* of it, or of the next one */
-  bool given;                            /* a batch */
-  int64_t skip; /* records of the first batch that a resumed stream leaves out */
+  int64_t number;                        /* number of `in`, or of the next one */
+  bool given;                            /* a batch has been given */
+  int64_t skip; /* records of the first batch that a resumed stream skips */
 } rebatch_t;
 
 static const mr_opt_t rebatch_opts[] = {
@@ -98,7 +98,7 @@ static void rebatch_close(mr_stage_t *s) {
   t->in = NULL, t->before_word = NULL, t->pool = NULL;
 }
 
-/* The used-up batch is what the next one stands after. */
+/* The next batch starts after the used-up input batch. */
 static void release(mr_stage_t *s, mr_buf_t *out) {
   rebatch_t *t = s->state;
   t->before_position = t->in->position, t->number++;
@@ -127,15 +127,15 @@ static mr_err_t rebatch_fill(mr_stage_t *s, mr_buf_t *out) {
   return MR_OK;
 }
 
-/* MR_OK also for the stream's last records.  Those before a stop are kept for the resumed run,
-   whose batches would else begin elsewhere. */
+/* MR_OK also for the stream's last records.  Records before a stop are kept for the resumed run;
+   its batches would otherwise begin elsewhere. */
 static mr_err_t rebatch_gather(mr_stage_t *s, mr_buf_t *out) {
   const rebatch_t *t = s->state;
   mr_err_t e = rebatch_fill(s, out);
   return e == MR_END && out->n && !t->drop && !mr_stopping(s) ? MR_OK : e;
 }
 
-/* The host's slice of the next whole batch. */
+/* Makes the host's slice of the next whole batch. */
 static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
   rebatch_t *t = s->state;
   mr_buf_t *whole = mr_pool_get(t->pool);
@@ -148,7 +148,7 @@ static mr_err_t gather_slice(mr_stage_t *s, mr_buf_t *out) {
   return e;
 }
 
-/* A stream that was read from its start has ended without a whole batch. */
+/* Reports that a stream, read from its start, has ended without a whole batch. */
 static void rebatch_say_nothing(mr_stage_t *s, int n) {
   const rebatch_t *t = s->state;
   if (t->given || !n || mr_stopping(s) || s->start_position || s->start_number) return;
@@ -171,7 +171,7 @@ static mr_err_t rebatch_step(mr_stage_t *s) {
   return mr_push(s, 0, out);
 }
 
-/* The record number * size: where batches have known sizes, the one that holds it. */
+/* Finds record number * size: if batches have known sizes, the batch that holds it. */
 static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record_in) {
   const rebatch_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
@@ -183,7 +183,7 @@ static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, i
     return 0;
   }
   if (!in->even) return -1;
-  if (in->n_batches) { /* an epoch's last batch may be short, or have been dropped */
+  if (in->n_batches) { /* an epoch's last batch may be short or dropped */
     int64_t full = in->n_batches * each;
     int64_t records = full < in->n_records ? full : in->n_records;
     epoch = record / records, record %= records;

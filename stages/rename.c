@@ -1,4 +1,4 @@
-/* Gives fields other names. */
+/* rename: gives fields other names. */
 #include <string.h>
 
 #include "stages/field_names.h"
@@ -7,7 +7,7 @@ typedef struct rename {
   const char *fields;
 } rename_t;
 
-/* "OLD:NEW"; what is said of one field does not change which one another word means. */
+/* Applies "OLD:NEW". OLD refers to the input's names, so one word does not affect another. */
 static mr_err_t rename_one(mr_stage_t *s, char *word) {
   mr_field_t *field = s->out_spec[0].field;
   char *to = strchr(word, ':');

@@ -1,6 +1,6 @@
-/* A random part of each picture, resized to one size: torchvision's RandomResizedCrop with the
-   record's own generator.  scale=1:1 draws nothing where there is none: the whole picture, or as
-   much of its middle as the ratios allow. */
+/* resized-crop: cuts a random part out of each picture and resizes it: torchvision's
+   RandomResizedCrop with the record's own generator.  With scale=1:1 the record needs no generator:
+   the box is the whole picture, or as much of its middle as the ratios allow. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 enum {
   PILLOW_13,
   PILLOW_12,
-  STACK = 65536 /* bytes of scratch that need no memory of their own */
+  STACK = 65536 /* scratch up to this many bytes is on the stack */
 };
 
 typedef struct resized_crop {

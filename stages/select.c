@@ -1,4 +1,4 @@
-/* Keeps some fields of each record, in the order in which they are named. */
+/* select: keeps some fields of each record, in the order in which they are named. */
 #include "stages/field_names.h"
 
 typedef struct select {

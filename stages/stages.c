@@ -1,6 +1,7 @@
+/* The table of the stages in list.def. */
 #include "stages/stages.h"
 
-/* Each line of list.def is said twice: as a declaration and as a row. */
+/* list.def is read twice: for declarations and for rows. */
 #define MR_STAGE(name) extern const mr_stage_def_t mr_stage_##name;
 #include "stages/list.def"
 #undef MR_STAGE

@@ -1,4 +1,4 @@
-/* tee: the same buffers to up to four places, said in the text.  A port linked twice does the same
+/* tee: passes the same buffers to up to four stages.  An output port linked twice does the same
    without a thread of its own. */
 #include "pipeline/stage_step.h"
 

@@ -1,7 +1,7 @@
-/* The definitions of train-step and vit-step: the stage's own settings and those of a model, which
-   the setting `model` names, as one.
+/* The definitions of train-step and vit-step: the stage's own settings joined with those of the
+   model that the setting `model` names.
 
-   Each model is made into a definition once, when it is first asked for; they stay. */
+   A definition is made for each model when it is first used, and is kept for the program's life. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef struct def {
 
 static def_t *defs;
 
-/* What `model` said before there were others: a form of the ViT. */
+/* Values of `model` from when the ViT was the only one: forms of the ViT. */
 static const struct {
   const char *word, *model, *setting;
 } old[] = {{"flax", "vit", "style"}, {"timm", "vit", "style"}};
@@ -39,7 +39,8 @@ const mr_model_def_t *mr__train_model_of(const mr_stage_t *s) {
 
 void *mr__train_model_state(const mr_stage_t *s) { return (char *)s->state + MODEL_AT; }
 
-/* The rows of the stage with those of the model behind the first; false: there are too many. */
+/* Joins the rows of the stage with those of the model after the first; false if there are too
+   many. */
 static bool def_join(def_t *d, const char *setting) {
   const mr_opt_t *own = mr__train_stage_opts;
   int n = 0;
@@ -59,7 +60,7 @@ static bool def_join(def_t *d, const char *setting) {
   return true;
 }
 
-/* A model may not call a setting as the stage calls one of its own. */
+/* A setting of the model that has the name of one of the stage's; NULL without one. */
 static const char *clash(const mr_model_def_t *m) {
   for (const mr_opt_t *o = m->opts; o && o->type != MR_OPT_END; o++)
     for (const mr_opt_t *own = mr__train_stage_opts; own->type != MR_OPT_END; own++)

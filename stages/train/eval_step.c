@@ -1,4 +1,4 @@
-/* eval-step: the loss and metrics of a checkpoint over a stream of batches. */
+/* eval-step: evaluates a checkpoint: its loss and metrics over a stream of batches. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static mr_err_t eval_step_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* The model of the checkpoint, if it is one of these batches. */
+/* Restores the checkpoint's model, and checks that it is a model of these batches. */
 static mr_err_t recall(mr_stage_t *s) {
   eval_step_t *v = s->state;
   char holds[MR_MODEL_TEXT], brings[MR_MODEL_TEXT];
@@ -113,7 +113,7 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
   mr_tally_t tally = {.loss = &v->model.plan.loss};
   mr_buf_t *b = NULL;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
-  if (e == MR_AGAIN) return MR_END; /* stopped: half an evaluation says nothing */
+  if (e == MR_AGAIN) return MR_END; /* stopped: half an evaluation is no result */
   if (e != MR_OK) return e;
   MR_TRY(mr_fresh(s, 0, &b));
   if (!b) return MR_END;
@@ -138,4 +138,4 @@ static const mr_step_def_t eval_step_run = {.run = eval_step_step};
   .open = eval_step_open, .close = eval_step_close, .step = &eval_step_run
 
 const mr_stage_def_t mr_stage_eval_step = {.name = "eval-step", EVAL_STEP};
-const mr_stage_def_t mr_stage_vit_eval = {.name = "vit-eval", EVAL_STEP}; /* its name before */
+const mr_stage_def_t mr_stage_vit_eval = {.name = "vit-eval", EVAL_STEP}; /* its former name */

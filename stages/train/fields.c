@@ -1,3 +1,5 @@
+/* Batches as a model takes them: planning a model for an input, padding short batches, and finding
+   the fields to display. */
 #include "stages/train/fields.h"
 
 #include <stdio.h>
@@ -6,7 +8,7 @@
 
 #include "base/label.h"
 
-/* A label's classes have names in the dataset, where the stream has one. */
+/* The number of classes of a label: the dataset's, if the stream has one, else the field's. */
 static int64_t fields_classes_of(const mr_spec_t *spec, const mr_field_t *f) {
   if (!f->label) return 0;
   return spec->dataset && spec->dataset->n_classes ? spec->dataset->n_classes : f->n_classes;
@@ -48,7 +50,7 @@ static void *fields_copy(size_t record, size_t n, size_t B, const void *from) {
   return to;
 }
 
-/* Takes b's fields, in copies of B records where it is short. */
+/* Takes b's fields, or copies of B records if b is short. */
 static bool fields_take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_loss_t *l,
                         const mr_buf_t *b) {
   size_t n = (size_t)b->n, B = (size_t)spec->batch;
@@ -81,7 +83,7 @@ void mr_train_batch_fini(mr_train_batch_t *t) {
   *t = (mr_train_batch_t){.own = {NULL}};
 }
 
-/* Pictures that `normalize` has made. */
+/* True for pictures that `normalize` has made. */
 static bool fields_is_picture(const mr_field_t *f) {
   return f->dtype == MR_F32 && f->ndim == 3 && f->layout == MR_LAYOUT_HWC && !f->ragged &&
          f->dim[2] >= 1;

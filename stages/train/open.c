@@ -1,5 +1,5 @@
-/* From the settings of train-step to a compiled step and its parameters, new or from a checkpoint.
- */
+/* Opens train-step: compiles the step from the settings, and fills its parameters, new or from a
+   checkpoint. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void open_set_scale(const train_t *v, mr_optim_t *o) {
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
   mr_train_config_t t = {.optim = mr_optim_of(mr__train_optimizer_name[v->optimizer]),
                          .compute = {.dtype = v->dtype ? MR_BF16 : MR_F32,
-                                     .precision = (mr_precision_t)v->precision, /* enums' order */
+                                     .precision = (mr_precision_t)v->precision, /* same order */
                                      .remat = (mr_nn_remat_t)v->remat,
                                      .threads = (int)v->team.threads,
                                      .pin = v->team.pin},
@@ -43,7 +43,8 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
   return t;
 }
 
-/* Evaluation works in the training step's memory; where it needs more, it has its own. */
+/* Chooses remat and accumulate for a memory limit.  Evaluation works in the training step's memory,
+   and has its own only if it needs more. */
 static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   size_t limit;
   mr_fit_t choice;
@@ -57,7 +58,7 @@ static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Compiles both functions; the messages of the model get the stage's name. */
+/* Compiles both functions; the stage's name comes before the model's sentences. */
 static mr_err_t open_compile(mr_stage_t *s) {
   train_t *v = s->state;
   mr_train_config_t train = mr__train_config(v, s->in_spec[IN_TRAIN].batch);
@@ -73,10 +74,10 @@ static mr_err_t open_compile(mr_stage_t *s) {
 }
 
 /* A checkpoint is written from the parameters themselves while the next step computes its
-   gradients; its update waits until that is done. */
+   gradients; the step's update waits until it is written. */
 static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STATE); }
 
-/* A checkpoint counts the epochs done: one more has begun, unless it was left at an epoch's end. */
+/* A checkpoint counts finished epochs: one more has begun, unless it was made at an epoch's end. */
 static int64_t newest_epoch(const mr_train_progress_t *at, const mr_spec_t *in) {
   bool at_end = in->n_batches ? at->epoch * in->n_batches == at->step : at->unvalidated;
   return at->epoch + (at->step > 0 && !at_end);
@@ -88,7 +89,7 @@ static mr_err_t load_state(train_t *v, mr_diag_t *diag) {
   return mr_train_state_load(v->resume, model, &v->params, &v->at, diag);
 }
 
-/* Parameters and progress of the checkpoint that the settings name, if they do. */
+/* Loads parameters and progress of the checkpoint that the settings name, if any. */
 static mr_err_t resume(mr_stage_t *s) {
   train_t *v = s->state;
   const char *name = mr__train_optimizer_name[v->optimizer];
@@ -110,7 +111,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_train_team_tell(s, &v->team);
   mr_err_t e = open_compile(s);
-  mr_backends_leave(); /* steps run in the stage's own thread, with a team of its own */
+  mr_backends_leave(); /* steps run in the stage's own thread, with its own team */
   if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_train_progress_t){.seed = (uint64_t)v->seed};
@@ -130,7 +131,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
 void mr__train_stage_close(mr_stage_t *s) {
   train_t *v = s->state;
   while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
-  mr_eval_step_destroy(v->eval); /* works in the training step's memory */
+  mr_eval_step_destroy(v->eval); /* uses the training step's memory */
   mr_train_step_destroy(v->step);
   mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);

@@ -1,5 +1,5 @@
-/* What follows from the settings of train-step and its inputs: the model, the rate's course, how
-   long the run is, what goes out. */
+/* Plans train-step: what follows from its settings and inputs: the model, the schedule, the length
+   of the run, the outputs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static int64_t total_steps(const train_t *v, const mr_spec_t *in) {
 
 int64_t mr_train_stage_total(const mr_stage_t *s) { return ((const train_t *)s->state)->total; }
 
-/* Whether two losses take the same fields. */
+/* True if two losses take the same fields. */
 static bool same_fields(const mr_loss_t *a, const mr_loss_t *b) {
   bool same = a->n_fields == b->n_fields && a->masked == b->masked && a->classes == b->classes;
   for (int i = 0; same && i < a->n_fields; i++)
@@ -26,7 +26,7 @@ static bool same_fields(const mr_loss_t *a, const mr_loss_t *b) {
   return same;
 }
 
-/* The model of an evaluation input, in a state of its own that begins with the settings. */
+/* Plans the model of an evaluation input, in a copy of the settings. */
 static mr_err_t plan_input(mr_stage_t *s, int port) {
   train_t *v = s->state;
   const mr_model_def_t *def = mr__train_model_of(s);
@@ -47,14 +47,14 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
   return e;
 }
 
-/* All evaluation inputs share one compiled function, so they share a batch size. */
+/* Plans the evaluation inputs, which share one compiled function and so a batch size. */
 static mr_err_t plan_evaluation(mr_stage_t *s) {
   for (int port = IN_VALID; port <= IN_TEST; port++)
     if (s->in_linked[port]) MR_TRY(plan_input(s, port));
   return MR_OK;
 }
 
-/* The list of parameters, from a trace with one record: sizes the state. */
+/* The size of a state, from the list of parameters, traced with one record. */
 static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
   train_t *v = s->state;
   mr_params_t params = {0};
@@ -75,7 +75,7 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* A number, or the word. */
+/* Parses loss-scale: a number, or "dynamic". */
 static mr_err_t plan_scale(mr_stage_t *s) {
   train_t *v = s->state;
   char *end;

@@ -1,3 +1,4 @@
+/* Restores a model from its description in a checkpoint. */
 #include "stages/train/recall.h"
 
 #include <stdlib.h>
@@ -13,8 +14,8 @@ static mr_err_t set_defaults(mr_recalled_t *r, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* The setting that a word is of: KEY=VALUE, or one of a setting's choices alone; NULL: none. *value
-   is what it is set to. */
+/* The setting that a word belongs to: KEY=VALUE, or one of a setting's choices alone; NULL: none.
+ *value is its value. */
 static const mr_opt_t *setting_of(const mr_model_def_t *def, const char *word, const char **value) {
   size_t key = strcspn(word, "=");
   *value = word[key] ? word + key + 1 : word;
@@ -25,8 +26,8 @@ static const mr_opt_t *setting_of(const mr_model_def_t *def, const char *word, c
   return NULL;
 }
 
-/* Words that are no settings say fields and classes; whether those are the stream's is seen when
-   the model is planned and its text compared. */
+/* Sets the settings among the words.  The other words describe fields and classes; they are
+   compared with the stream's after the model is planned. */
 static mr_err_t set_words(mr_recalled_t *r, char *words, mr_diag_t *diag) {
   char *rest = NULL;
   for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {

@@ -1,4 +1,4 @@
-/* A model again from what a checkpoint says of it (mr_model_text). */
+/* Restores a model from its description in a checkpoint (mr_model_text). */
 #ifndef MR_STAGES_TRAIN_RECALL_H
 #define MR_STAGES_TRAIN_RECALL_H
 
@@ -6,12 +6,12 @@
 
 typedef struct mr_recalled {
   const mr_model_def_t *def;
-  void *state; /* heap; settings as the text says, else their defaults */
-  char *words; /* heap; strings of the state point here */
+  void *state; /* heap; settings from the text, else their defaults */
+  char *words; /* heap; the state's strings point here */
 } mr_recalled_t;
 
-/* MR_ERR_DATA: no model of this name, or a setting that it does not have; path is named.  fini
-   gives back, also after a failure. */
+/* Fills r from text; path is for sentences.  MR_OK; MR_ERR_DATA: the model or a setting's value is
+   unknown; MR_ERR_NOMEM.  mr_recalled_fini frees r, also after a failure. */
 mr_err_t mr_recall(mr_recalled_t *r, const char *path, const char *text, mr_diag_t *diag);
 void mr_recalled_fini(mr_recalled_t *r);
 

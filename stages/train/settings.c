@@ -1,4 +1,4 @@
-/* The settings of train-step but those of its model. */
+/* The settings of train-step without those of its model. */
 #include "stages/train/train_step_private.h"
 
 #define AT(field) offsetof(train_t, field)
@@ -6,7 +6,7 @@
 #define OPTIMIZERS "sgd|momentum|adam|adamw|lion|lamb"
 const char *const mr__train_optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
 
-/* "model" comes first: def.c puts the model's own settings behind it. */
+/* "model" comes first: def.c inserts the model's settings after it. */
 const mr_opt_t mr__train_stage_opts[] = {
     {.name = "model",
      .type = MR_OPT_STR,

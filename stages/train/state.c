@@ -1,3 +1,4 @@
+/* Packs a state for a checkpoint, and reads and checks checkpoint files. */
 #include "stages/train/state.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ enum { N_META = 13, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
 
-enum { VALUES = 0, AVERAGE = 3 }; /* of these */
+enum { VALUES = 0, AVERAGE = 3 }; /* indices in `group` */
 
 static const mr_param_set_t *set_of(const mr_params_t *params, int which) {
   static const struct {
@@ -35,7 +36,7 @@ size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
          tensors * NAME + state_align64(MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
 
-/* A place that is taken piece by piece; mr_train_state_bytes knows the total. */
+/* Memory taken piece by piece; mr_train_state_bytes computes the total. */
 typedef struct cursor {
   char *at;
 } cursor_t;
@@ -129,7 +130,7 @@ size_t mr_train_state_pack(const mr_params_t *params, const char *model,
   return (size_t)(cur.at - (char *)mem);
 }
 
-/* Tensor i of a set; to: NULL, or without its arena, to check the tensor alone. */
+/* Loads tensor i of a set; only checks it if `to` is NULL or has no arena. */
 static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const char *prefix,
                             const mr_params_t *params, int i, const mr_param_set_t *to,
                             mr_diag_t *diag) {
@@ -149,7 +150,7 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
-/* A whole number of the metadata, in [0, 2^62] if decimal. */
+/* Reads a whole number of the metadata, in [0,2^62) if decimal. */
 static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const char *word, int base,
                             uint64_t *out, mr_diag_t *diag) {
   char key[64], *end = NULL;
@@ -173,7 +174,7 @@ static mr_err_t state_check_version(const mr_safetensors_t *f, const char *path,
                  path, version, VERSION);
 }
 
-/* A stream of which only the position is known, or nothing, is one of version 1. */
+/* In a file of version 1, only the training stream's position is known. */
 static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_t position,
                              mr_train_progress_t *p, mr_diag_t *diag) {
   p->stream[0] = (mr_stream_at_t){.position = position, .number = p->step};
@@ -193,7 +194,7 @@ static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_
   return MR_OK;
 }
 
-/* A text that scale_text would not have written is none. */
+/* Refuses a text that scale_text would not have written. */
 static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale_state_t *c,
                            mr_diag_t *diag) {
   const char *text = mr_safetensors_meta(f, "millrace.loss_scale");
@@ -282,7 +283,7 @@ mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* An average that begins now begins as the parameters. */
+/* A new average begins as the parameters. */
 static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const mr_params_t *params,
                              mr_diag_t *diag) {
   for (int which = 0; which < state_groups(params); which++) {

@@ -1,13 +1,17 @@
-/* What a checkpoint of train-step holds, packed into the payload of a STATE buffer, and read back.
+/* What a checkpoint of train-step holds, packed into the payload of a STATE buffer, and read
+   back.
 
    Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32, and "ema/NAME" if
-   an average of the weights is kept; "stream/PORT" for
-   each of these inputs that is linked, i64: where its stream goes on (pipeline/stream_at.h), which
-   takes no more time after a million steps than after one. Text: millrace.model (mr_model_text:
-   every setting that shapes the model), step, images, position, epoch, ledger, seed, unvalidated,
-   the data's origin, the optimizer, a dynamic loss scale's state (loss_scale: its five numbers) and
-   the version of all this, each as "millrace.WORD".  Version 1 had no version and no streams but
-   the training stream's position. */
+   an average of the weights is kept; "stream/PORT", i64, for each linked input in
+   mr_train_stream_name: where its stream resumes (pipeline/stream_at.h), which takes as long after
+   a million steps as after one.  Text: millrace.model (mr_model_text: every setting that shapes the
+   model), step, images, position, epoch, ledger, seed, unvalidated, the data's origin, the
+   optimizer, a dynamic loss scale's state (loss_scale: its five numbers) and the version of all
+   this, each as "millrace.WORD". Version 1 had no version and no streams but the training stream's
+   position.
+
+   The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
+   MR_ERR_NOMEM. */
 #ifndef MR_STAGES_TRAIN_STATE_H
 #define MR_STAGES_TRAIN_STATE_H
 
@@ -17,13 +21,13 @@
 #include "pipeline/state.h"
 #include "pipeline/stream_at.h"
 
-/* Inputs whose streams go on.  The test stream is read once, at the end of the run, and again if
-   the run goes on after its end: always from the start. */
+/* Inputs whose streams resume.  The test stream is read once, at the end of the run, and again if
+   the run is extended after its end: always from the start. */
 enum { MR_TRAIN_STREAMS = 2 };
 
 extern const char *const mr_train_stream_name[MR_TRAIN_STREAMS]; /* "in", "valid" */
 
-/* Where a run stands between two steps. */
+/* The progress of a run between two steps. */
 typedef struct mr_train_progress {
   int64_t step;   /* steps done */
   int64_t images; /* training images seen */
@@ -32,41 +36,44 @@ typedef struct mr_train_progress {
   uint64_t seed;                           /* of initialisation and dropout */
   bool unvalidated;                        /* an epoch is over, its validation is not */
   char origin[32];                         /* of the data, "cifar10" */
-  float ema;                               /* decay of the average of weights, 0: none is kept */
-  mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: there is none */
-  char optimizer[16];                      /* whose moments adam.m and adam.v are */
-  mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* as they stand between two steps, or validations */
+  float ema;                               /* decay of the average of weights, 0: none */
+  mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
+  char optimizer[16];                      /* the optimizer whose moments adam.m and adam.v are */
+  mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* between two steps, or validations */
   bool stream_known[MR_TRAIN_STREAMS];
 } mr_train_progress_t;
 
-/* Bytes a STATE buffer must hold for a model of these parameters, of which an average may be kept.
- */
+/* Bytes of a STATE buffer for a model of these parameters, averaged: with an average of them.
+   Cannot fail. */
 size_t mr_train_state_bytes(const mr_params_t *params, bool averaged);
 
 /* Writes names and progress into mem (64-aligned, mr_train_state_bytes) as the mr_state_t at its
-   start; its tensors point at the arenas of params, which must not change while anyone reads it.
-   model: mr_model_text; of: the name of the stage, which stays.  Returns the bytes used. */
+   start.  Its tensors point at the arenas of params, which must not change while a consumer reads
+   it.  model: mr_model_text, copied; of: the name of the stage, not copied.  Returns the bytes
+   used, which never exceed mr_train_state_bytes; cannot fail. */
 size_t mr_train_state_pack(const mr_params_t *params, const char *model,
                            const mr_train_progress_t *p, const char *of, bool last, void *mem);
 
-/* What a checkpoint file says its model is, into text[MR_MODEL_TEXT].  MR_ERR_IO or MR_ERR_DATA. */
+/* Reads the model's description from a checkpoint file into text[MR_MODEL_TEXT]; MR_ERR_DATA if it
+   is not a checkpoint of train-step. */
 mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag);
 
-/* Where the run of a checkpoint file stands.  MR_ERR_IO or MR_ERR_DATA. */
+/* Reads the progress of a checkpoint file into *p; MR_ERR_DATA if a number is missing or
+   impossible, or the version is newer. */
 mr_err_t mr_train_state_progress(const char *path, mr_train_progress_t *p, mr_diag_t *diag);
 
-/* Whether a checkpoint file holds an average of the weights.  MR_ERR_IO or MR_ERR_DATA. */
+/* Sets *out to whether a checkpoint file holds an average of the weights. */
 mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag);
 
-/* Whether a checkpoint file holds the tensors of this list of parameters, which may have no arenas
-   yet: a file that merely claims to be of a large model is refused before memory is taken for it.
-   Failures as mr_train_state_load. */
+/* Checks that a checkpoint file is of this model and holds the tensors of this list of parameters,
+   which may have no arenas yet: a file that merely claims a large model is refused before memory is
+   taken for it.  Fails as mr_train_state_load. */
 mr_err_t mr_train_state_check(const char *path, const char *model, const mr_params_t *params,
                               mr_diag_t *diag);
 
-/* Fills the arenas of params and p from a checkpoint file; an average beside a checkpoint
-   without one begins as the values.
-   MR_ERR_DATA names path and what does not fit: another model, a missing tensor, bad text. */
+/* Fills the arenas of params and *p from a checkpoint file; if the file has no average but params
+   has, it starts as the values.  MR_ERR_DATA names path and the fault: another model, a missing
+   tensor, bad text. */
 mr_err_t mr_train_state_load(const char *path, const char *model, mr_params_t *params,
                              mr_train_progress_t *p, mr_diag_t *diag);
 

@@ -1,3 +1,4 @@
+/* Evaluates batches with several runs in flight, and counts their results in order. */
 #include "stages/train/tally.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include "pipeline/stage_step.h"
 #include "stages/train/fields.h"
 
-/* Batches whose runs are not read yet: their buffers and fields must stand until then. */
+/* A batch whose run has not been read: its buffer and fields must stay until then. */
 typedef struct flight {
   mr_buf_t *b;
   mr_train_batch_t fields;
@@ -21,7 +22,7 @@ typedef struct evaluation {
   int64_t begun, read;
 } evaluation_t;
 
-/* The field whose classes the answers are of; NULL: there is none. */
+/* The field with the true classes; NULL without one. */
 static const int32_t *truth_of(const mr_tally_t *t, const flight_t *f) {
   for (int i = 0; i < t->loss->n_fields; i++)
     if (t->loss->classes && t->loss->field[i].classes == t->loss->classes)
@@ -44,7 +45,7 @@ static void tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t
   }
 }
 
-/* Counts what has ended; with wait all that is in flight, or until a run may begin. */
+/* Counts finished runs; waits while more than `most` are in flight. */
 static void read_rows(evaluation_t *v, int64_t most) {
   mr_eval_rows_t rows;
   while (mr_eval_step_read(v->step, v->begun - v->read > most, &rows) == MR_OK) {
@@ -55,7 +56,7 @@ static void read_rows(evaluation_t *v, int64_t most) {
   }
 }
 
-/* Owns b. */
+/* Evaluates a batch; takes over b. */
 static mr_err_t evaluate_batch(evaluation_t *v, mr_buf_t *b) {
   flight_t *f = &v->flight[v->begun % MR_TRAIN_RING];
   const mr_spec_t *spec = &v->s->in_spec[v->port];
@@ -92,7 +93,7 @@ mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const 
   evaluation_t v = {.s = s, .port = port, .step = step, .params = params, .tally = tally};
   int64_t classes = tally->loss->classes;
   tally->n_classes =
-      classes <= MR_METRICS_CLASSES ? (int)classes : 0; /* people read no larger one */
+      classes <= MR_METRICS_CLASSES ? (int)classes : 0; /* larger matrices are unreadable */
   mr_err_t e = tally_evaluate(&v);
   read_rows(&v, 0);
   return e;

@@ -1,3 +1,4 @@
+/* The note about pinned threads that share a processor. */
 #include "stages/train/team.h"
 
 #include <stdio.h>

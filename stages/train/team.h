@@ -1,4 +1,4 @@
-/* Which threads compute: settings that train-step and eval-step share. */
+/* Compute threads: settings that train-step and eval-step share. */
 #ifndef MR_STAGES_TRAIN_TEAM_H
 #define MR_STAGES_TRAIN_TEAM_H
 
@@ -11,12 +11,12 @@ typedef struct mr_train_team {
   bool pin;
 } mr_train_team_t;
 
-/* Says on standard error when pin cannot give each thread a processor of its own. */
+/* Reports on standard error if pin cannot give each thread a processor of its own. */
 void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t);
 
-/* Rows of a table: clang-format would give each of their values a line. */
+/* clang-format would give each value of these rows a line of its own. */
 /* clang-format off */
-/* Of a stage whose state holds an mr_train_team_t at offset base. */
+/* For a stage whose state holds an mr_train_team_t at offset base. */
 #define MR_TRAIN_TEAM_OPTS(base)                                                                  \
   {.name = "threads", .type = MR_OPT_INT,                                                         \
    .offset = (base) + offsetof(mr_train_team_t, threads), .def = "0", .hi = MR_THREADS_MAX,       \

@@ -1,11 +1,10 @@
-/* What train-step says of itself: a record a step, histograms and pictures now and then. */
+/* What train-step reports: a record for each step; histograms and pictures now and then. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
-/* A METRICS buffer with what every record says; *out is NULL when nobody listens. */
 mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out) {
   train_t *v = s->state;
   *out = NULL;
@@ -47,7 +46,6 @@ mr_err_t mr__train_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_bu
   return mr__train_metrics_give(s, b);
 }
 
-/* Whether histograms and samples follow the step that comes to stand at. */
 bool mr__train_watched(const mr_stage_t *s, int64_t step) {
   const train_t *v = s->state;
   return s->out_linked[OUT_METRICS] && v->watch_every && (step - 1) % v->watch_every == 0;
@@ -72,7 +70,6 @@ mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
   return MR_OK;
 }
 
-/* A few pictures of each cell of the confusion matrix. */
 void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
                           int i, int guess) {
   mr_buf_t *b;
@@ -82,6 +79,5 @@ void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, cons
   if (tally->confusion[truth * tally->n_classes + guess] > MR_TRAIN_WRONG) return;
   if (mr__train_metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
   mr_train_picture(&s->in_spec[port], &sight, batch, i, guess, b->data);
-  (void)mr__train_metrics_give(
-      s, b); /* lossy: a failure here is the graph's, and ends the step anyway */
+  (void)mr__train_metrics_give(s, b); /* a failure here is the graph's, and ends the step anyway */
 }

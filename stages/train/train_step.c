@@ -1,9 +1,9 @@
-/* train-step: one training step a batch; evaluation after each epoch and at the end.
+/* train-step: one training step for each batch; evaluation after each epoch and at the end.
 
-   Here the two graphs meet: batches come from the stream graph, a compiled tensor graph takes
+   Here the two graphs meet: batches come from the stream graph, and a compiled tensor graph takes
    them.  The stage owns the parameters.  It reads its valid input up to the end of an epoch
-   whenever the training stream ends one, and its test input at the end of the run; what it says
-   leaves as metrics, what it is leaves as state for a checkpoint. */
+   whenever the training stream ends one, and its test input at the end of the run.  Its reports
+   leave as metrics, its parameters as state for a checkpoint. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
-/* Tells the sinks that a state follows (pipeline/durable.h); *mark 0: no sink listens. */
+/* Announces a state to the sinks (pipeline/durable.h); *mark 0: no consumer. */
 static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
   train_t *v = s->state;
   mr_buf_t *b;
@@ -23,7 +23,7 @@ static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
   return mr__train_metrics_give(s, b);
 }
 
-/* Gives out state unless this step's is out already.  last: the run ends with it. */
+/* Gives a state, unless that of this step has been given.  last: the run ends with it. */
 static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   train_t *v = s->state;
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
@@ -43,7 +43,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   return mr_push(s, OUT_STATE, b);
 }
 
-/* MR_AGAIN: an orderly stop came in between, nothing was told. */
+/* Evaluates an input and reports the result.  MR_AGAIN: an orderly stop interrupted it, nothing was
+   reported. */
 static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
@@ -67,7 +68,7 @@ static mr_err_t validate(mr_stage_t *s) {
   return e;
 }
 
-/* Why the run ends, into the final record. */
+/* Writes why the run ends into the final record. */
 static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
   const train_t *v = s->state;
   char nothing[sizeof r->note] = "";
@@ -76,7 +77,7 @@ static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
   snprintf(r->note, sizeof r->note, "%s", why);
 }
 
-/* The run's end: test unless stopped, the last state, the final record. */
+/* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
   bool stopped = mr_stopping(s);
   if (!stopped) {
@@ -92,8 +93,8 @@ static mr_err_t train_step_finish(mr_stage_t *s) {
   return MR_END;
 }
 
-/* The step counts, so that those after it are the same: their rate, masks and corrections follow
-   its number. */
+/* Passes a skipped step.  It counts, so that later steps are the same: their rate, masks and
+   corrections follow from their number. */
 static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
   train_t *v = s->state;
   mr_buf_t *b;
@@ -113,7 +114,7 @@ void mr__train_flight_fini(mr__train_flight_t *f) {
   f->batch = NULL;
 }
 
-/* A step that has ended: it counts, and what it tells is passed on. */
+/* Counts a finished step and reports its results. */
 static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f,
                                       const mr_train_out_t *r) {
   train_t *v = s->state;
@@ -130,7 +131,7 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   return MR_OK;
 }
 
-/* Counts the steps that have ended, in order; waits as long as more than `most` are in flight. */
+/* Counts finished steps, in order; waits while more than `most` are in flight. */
 static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   train_t *v = s->state;
   mr_train_out_t r;
@@ -147,7 +148,7 @@ static bool checkpoint_due(const train_t *v, int64_t step) {
   return v->checkpoint_every && step % v->checkpoint_every == 0;
 }
 
-/* Begins the step of this number.  Owns batch. */
+/* Begins the step of this number.  Takes over batch. */
 static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
   train_t *v = s->state;
   mr__train_flight_t *f = &v->flight[v->begun % MR_TRAIN_RING];
@@ -171,7 +172,8 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
   return MR_OK;
 }
 
-/* Owns batch.  Whatever looks at parameters, or comes between two steps, finds none in flight. */
+/* Takes over batch.  Code that reads parameters, or runs between two steps, finds no step in
+   flight. */
 static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   train_t *v = s->state;
   int64_t step = v->at.step + (v->begun - v->read) + 1;

@@ -1,4 +1,4 @@
-/* The inside of train-step: its state, and what its files give each other. */
+/* The inside of train-step: its state, and what its files share. */
 #ifndef MR_STAGES_TRAIN_STEP_PRIVATE_H
 #define MR_STAGES_TRAIN_STEP_PRIVATE_H
 
@@ -13,7 +13,7 @@
 enum { IN_TRAIN, IN_VALID, IN_TEST };
 enum { OUT_METRICS, OUT_STATE };
 
-/* A run that is not read yet. */
+/* A step in flight, whose results have not been read. */
 typedef struct mr__train_flight {
   mr_buf_t *batch;
   mr_train_batch_t fields;
@@ -21,11 +21,11 @@ typedef struct mr__train_flight {
   bool watch;
 } mr__train_flight_t;
 
-void mr__train_flight_fini(mr__train_flight_t *f); /* lets go of its batch */
+void mr__train_flight_fini(mr__train_flight_t *f); /* releases its batch */
 
-/* The settings of the model follow (mr__train_model_state). */
+/* train-step's state; the model's settings follow it (mr__train_model_state). */
 typedef struct train {
-  const char *model_name; /* as given: mr__train_def_t says which model it is */
+  const char *model_name; /* as given; the definition says which model it is */
   mr_train_team_t team;
   int dtype, precision;
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
@@ -39,16 +39,17 @@ typedef struct train {
   mr_model_t model;
   mr_schedule_t rate;
   int64_t total; /* steps of the whole run, 0: unknown */
-  int64_t epoch; /* of the newest step, from 1; 0 before the first.  at.epoch counts those done */
+  int64_t epoch; /* of the newest step, from 1; 0 before the first.  at.epoch counts finished
+                    epochs */
   mr_params_t params;
   mr_train_step_t *step;
   mr__train_flight_t flight[MR_TRAIN_RING];
-  int64_t begun, read; /* runs; between them those in flight */
+  int64_t begun, read; /* steps begun and read; the others are in flight */
   mr_eval_step_t *eval;
   mr_train_progress_t at;
   int64_t eval_batch;
-  int64_t saved_step; /* of the latest state given out or loaded, -1: none */
-  int64_t marks;      /* states given out with a mark before them */
+  int64_t saved_step; /* step of the latest state given or loaded, -1: none */
+  int64_t marks;      /* states given with a mark before them */
   double t0, step_t0;
   mr_train_watch_t watch;
   mr_train_profile_t profile;
@@ -60,33 +61,32 @@ extern const mr_stage_def_t mr_stage_train_step, mr_stage_vit_step;
 mr_err_t mr__train_stage_step(mr_stage_t *s);
 void mr__train_stage_report(mr_stage_t *s, char *text, size_t n);
 
-/* plan.c: the settings, and what follows from them and the inputs. */
-extern const mr_opt_t mr__train_stage_opts[];        /* without the model's */
-extern const char *const mr__train_optimizer_name[]; /* by the setting optimizer */
+/* settings.c, plan.c: the settings, and what follows from them and the inputs. */
+extern const mr_opt_t mr__train_stage_opts[];        /* without the model's settings */
+extern const char *const mr__train_optimizer_name[]; /* index: setting optimizer */
 mr_err_t mr__train_stage_plan(mr_stage_t *s);
 
-/* def.c: the model of a stage, and where its settings and what it plans lie in the stage's state.
- */
+/* def.c: the model of a stage, and the model's settings in the stage's state, behind train_t. */
 const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);
 void *mr__train_model_state(const mr_stage_t *s);
 
-/* open.c: compiles the step and fills its parameters, or gives both back. */
+/* open.c: compiles the step and fills its parameters, or frees both. */
 mr_err_t mr__train_stage_open(mr_stage_t *s);
 void mr__train_stage_close(mr_stage_t *s);
-/* How a step on batch records trains, as the settings say it. */
+/* The training configuration that the settings describe, for batches of that many records. */
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch);
 
-/* tell.c: what the stage says of itself, all on OUT_METRICS and nothing where it is not linked.
-   metrics_fresh: a buffer with what every record of it says; *out is NULL when nobody listens, and
-   metrics_give takes NULL. */
+/* tell.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  metrics_fresh: a
+   buffer with the members that every record has; *out is NULL without a consumer, and metrics_give
+   takes NULL. */
 mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out);
 mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b);
 mr_err_t mr__train_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
                              double lr);
-/* Whether histograms and samples follow the step that comes to stand at. */
+/* True if histograms and samples follow the step of this number. */
 bool mr__train_watched(const mr_stage_t *s, int64_t step);
 mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch);
-/* A few pictures of each cell of the confusion matrix (mr_tally_t.wrong). */
+/* Reports a few pictures of each cell of the confusion matrix (mr_tally_t.wrong). */
 void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
                           int i, int guess);
 

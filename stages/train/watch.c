@@ -1,3 +1,4 @@
+/* Histograms of weights and gradients, and pictures as bytes. */
 #include "stages/train/watch.h"
 
 #include <math.h>
@@ -54,7 +55,7 @@ void mr_train_watch_fini(mr_train_watch_t *w) {
   w->before = NULL;
 }
 
-/* In place: what was noted of a tensor is needed once. */
+/* Computes gradients in place: the saved values of a tensor are used once. */
 static const float *gradients(const mr_train_watch_t *w, const mr_params_t *params,
                               const mr_param_t *p) {
   float *was = w->before + p->offset;

@@ -1,4 +1,4 @@
-/* What train-step shows of itself now and then: histograms of weights and gradients, pictures. */
+/* What train-step displays now and then: histograms of weights and gradients, pictures. */
 #ifndef MR_STAGES_TRAIN_WATCH_H
 #define MR_STAGES_TRAIN_WATCH_H
 
@@ -13,26 +13,27 @@ enum {
   MR_TRAIN_WRONG = 2
 }; /* pictures of a batch, and of a kind of mistake */
 
-/* Gradients are no output of the compiled step, but what it leaves holds them: an optimizer with
-   momentum makes m' = decay m + gain g, one without makes p' = p - lr g, of the same form. */
+/* The compiled step does not return gradients, but they follow from what it changes: an optimizer
+   with momentum computes m' = decay m + gain g, one without p' = p - lr g, of the same form. */
 typedef struct mr_train_watch {
-  float *before; /* [arena_size] m or p from before the step, heap; NULL: none */
+  float *before; /* [arena_size] m or p before the step, heap; NULL: none */
   bool of_p;
   float decay, gain;
 } mr_train_watch_t;
 
-/* Notes what the gradients of the step to come are found by; with an lr of 0 and no momentum there
-   are none to tell.  False without memory. */
+/* Saves what the gradients of the next step are computed from; with an lr of 0 and no momentum
+   there are none to report.  True; false without memory. */
 bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params);
 
-/* Histograms [first, first + MR_METRICS_HISTOGRAMS_MAX) of 2 n: tensor i's weights, then n + i its
-   gradients as the optimizer saw them (clipped). */
+/* Adds histograms [first, first + MR_METRICS_HISTOGRAMS_MAX) of 2 n: the weights of tensor i, then
+   n + i its gradients as the optimizer saw them (clipped).  Uses up the saved values of a
+   tensor. */
 void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params, int first,
                                mr_metrics_t *out);
 void mr_train_watch_fini(mr_train_watch_t *w);
 
-/* The picture of record i of a batch of spec as bytes, at most MR_PICTURE_SIDE wide and high. */
+/* Converts the picture of record i of a batch to bytes, at most MR_PICTURE_SIDE wide and high. */
 void mr_train_picture(const mr_spec_t *spec, const mr_train_sight_t *sight, const mr_buf_t *batch,
                       int i, int guess, mr_metrics_t *out);
 
