@@ -26,7 +26,7 @@ typedef struct mr_cast_stats {
    NULL with a sentence in diag: MR_ERR_SHAPE for another flow than BATCHES or BYTES, MR_ERR_CONFIG,
    MR_ERR_IO (the address), MR_ERR_NOMEM. */
 mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag_t *diag);
-/* blocks up to cfg->linger_ms for messages in flight; NULL is fine */
+/* Blocks up to cfg->linger_ms for messages in flight; NULL is fine. */
 void mr_cast_close(mr_cast_t *c);
 
 /* Copies b for subscribers, if there are any, and answers those that wait for it; b stays the
@@ -35,7 +35,7 @@ void mr_cast_close(mr_cast_t *c);
 bool mr_cast_give(mr_cast_t *c, mr_buf_t *b);
 /* Ends the stream after `number` buffers; further requests are answered with its end. */
 void mr_cast_end(mr_cast_t *c, int64_t number);
-/* true if the stream has ended and every present subscriber knows it */
+/* True if the stream has ended and every present subscriber knows it. */
 bool mr_cast_done(const mr_cast_t *c);
 
 void mr_cast_pump(mr_cast_t *c); /* reads requests and answers those it can */
@@ -48,7 +48,7 @@ int mr_cast_fds(mr_cast_t *c, struct pollfd fd[MR_CAST_FDS], int *timeout_ms);
 bool mr_cast_pending(mr_cast_t *c);
 
 void mr_cast_stats(const mr_cast_t *c, mr_cast_stats_t *out);
-/* the bound address, never NULL, with the port chosen for *; lives as long as the cast */
+/* The bound address, never NULL, with the port chosen for *; lives as long as the cast. */
 const char *mr_cast_address(const mr_cast_t *c);
 
 #endif

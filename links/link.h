@@ -143,27 +143,27 @@ void mr_link_refuse(mr_link_t *l, const mr_link_point_t *point, const char *why)
 size_t mr_link_room(const mr_link_t *l);
 void mr_link_send(mr_link_t *l, mr_buf_t *b); /* takes over the caller's reference; room > 0 */
 void mr_link_end(mr_link_t *l);               /* ends the stream */
-/* true if all is acknowledged after the end, or the peer wants no more */
+/* True if all is acknowledged after the end, or the peer wants no more. */
 bool mr_link_done(const mr_link_t *l);
 
-bool mr_link_left(
-    const mr_link_t *l); /* True if the peer called mr_link_leave: it wants no more. */
+/* True if the peer called mr_link_leave: it wants no more. */
+bool mr_link_left(const mr_link_t *l);
 
 /* ---- receiving end ---- */
 
-const mr_spec_t *mr_link_spec(
-    const mr_link_t *l); /* The sending end's spec, owned by the link; NULL while it is unknown. */
+/* The sending end's spec, owned by the link; NULL while it is unknown. */
+const mr_spec_t *mr_link_spec(const mr_link_t *l);
 
 /* Takes up to n buffers in order and returns how many, [0,n]; the caller owns them.  Their data is
    read-only: on one host it is the sending end's memory.  mr_buf_t.seq is the number. */
 size_t mr_link_take(mr_link_t *l, mr_buf_t **out, size_t n);
-/* buffers that the sending end may send now, [0,window] */
+/* Buffers that the sending end may send now, [0,window]. */
 size_t mr_link_credit(const mr_link_t *l);
-/* true if the stream has ended and all of it has been taken */
+/* True if the stream has ended and all of it has been taken. */
 bool mr_link_over(const mr_link_t *l);
 
-/* by_hand: commits the buffers before `number`: a receiving end that resumes after its process died
-   does so from there, or later.  Any thread. */
+/* With by_hand: commits the buffers before `number`: a receiving end that resumes after its process
+   died does so from there, or later.  Any thread. */
 void mr_link_commit(mr_link_t *l, int64_t number);
 void mr_link_leave(mr_link_t *l); /* wants no more buffers; the sending end is done */
 

@@ -80,7 +80,7 @@ bool mr__socket_readable(mr__socket_t *k);
    the socket is bound.  NULL without memory or sockets. */
 mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes);
 void mr__guard_close(mr__guard_t *g); /* before the socket is closed; NULL is fine */
-/* whenever fd is readable (edge-triggered), and after wait_ms */
+/* Whenever fd is readable (edge-triggered), and after wait_ms. */
 void mr__guard_tend(mr__guard_t *g);
 int mr__guard_fd(const mr__guard_t *g);
 int mr__guard_wait_ms(const mr__guard_t *g); /* -1: no connection */
@@ -119,7 +119,7 @@ mr_err_t mr__share_open(struct mr_link *l, mr_diag_t *diag); /* opens the listen
 void mr__share_close(mr__share_t *s);                        /* NULL is fine, here and below */
 void mr__share_pump(mr__share_t *s);                         /* accepts the peer */
 int mr__share_fd(const mr__share_t *s);                      /* -1: nothing to wait for */
-/* name of this kernel and network namespace */
+/* Name of this kernel and network namespace. */
 void mr__share_host(char text[MR_LINK_NAME_MAX]);
 bool mr__share_same_host(const mr__share_t *s, const char *host);
 void mr__share_use(mr__share_t *s, bool on); /* a new session: whether its peer takes references */
@@ -202,9 +202,9 @@ void mr__link_refuse_peer(mr_link_t *l, mr_err_t code, const char *why);
 void mr__link_count_refusal(mr_link_t *l, const char *why);
 void mr__link_refused(mr_link_t *l, const mr__link_head_t *head, const void *body);
 void mr__link_part(mr_link_t *l); /* ends the session; the next attempt is due now */
-bool mr__link_let_in(
-    mr_link_t *l); /* Makes the last sender the peer; false: another one is served. */
-/* the spec is known: makes the pool; MR_ERR_NOMEM */
+/* Makes the last sender the peer; false: another one is served. */
+bool mr__link_let_in(mr_link_t *l);
+/* The spec is known: makes the pool; MR_ERR_NOMEM. */
 mr_err_t mr__link_in_ready(mr_link_t *l, mr_diag_t *diag);
 
 /* Handles a message of the other end, its head checked; body has head->body bytes. */
@@ -216,7 +216,7 @@ bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n);
 /* Sends what is due now. */
 void mr__link_out_speaks(mr_link_t *l);
 void mr__link_in_speaks(mr_link_t *l);
-/* receiving end: the committed number for the next ACK */
+/* Receiving end: the committed number for the next ACK. */
 int64_t mr__link_in_committed(const mr_link_t *l);
 
 #endif

@@ -30,7 +30,7 @@ void mr_listen_close(mr_listen_t *l); /* NULL is fine */
 /* Does all that can be done now.  MR_OK, or a final failure with a sentence: MR_ERR_SHAPE (the
    publisher's spec differs), MR_ERR_DATA (it refuses), MR_ERR_NOMEM. */
 mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag);
-/* as mr_link_fds; returns 1 */
+/* As mr_link_fds; returns 1. */
 int mr_listen_fds(mr_listen_t *l, struct pollfd *fd, int *timeout_ms);
 bool mr_listen_pending(mr_listen_t *l); /* as mr_link_pending */
 
@@ -38,10 +38,10 @@ const mr_spec_t *mr_listen_spec(const mr_listen_t *l); /* owned by l; NULL: unkn
 /* Takes up to n buffers in order and returns how many, [0,n]; the caller owns them. */
 size_t mr_listen_take(mr_listen_t *l, mr_buf_t **out, size_t n);
 bool mr_listen_credit(const mr_listen_t *l); /* true if it has room for another buffer */
-/* true if the stream has ended and all of it has been taken */
+/* True if the stream has ended and all of it has been taken. */
 bool mr_listen_over(const mr_listen_t *l);
 void mr_listen_stats(const mr_listen_t *l, mr_listen_stats_t *out);
-/* as mr_link_give_pool: the caller becomes its owner; NULL while the spec is unknown */
+/* As mr_link_give_pool: the caller becomes its owner; NULL while the spec is unknown. */
 mr_pool_t *mr_listen_give_pool(mr_listen_t *l);
 
 #endif

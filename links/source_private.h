@@ -18,7 +18,7 @@ typedef struct source {
   char names[MR__SOURCE_NAMES];
 } source_t;
 
-/* copies the dataset's strings into t, so that they outlive the link */
+/* Copies the dataset's strings into t, so that they outlive the link. */
 void mr__source_keep_dataset(source_t *t, mr_spec_t *spec);
 
 mr_err_t mr__source_listen_plan(mr_stage_t *s);

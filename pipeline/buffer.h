@@ -70,9 +70,9 @@ void mr_pool_destroy(mr_pool_t *p); /* every buffer must be back; NULL is fine *
    NULL if no buffer is free now.  Any thread; never blocks. */
 mr_buf_t *mr_pool_get(mr_pool_t *p);
 
-/* adds a reference, which the caller drops with mr_buf_unref; returns b; any thread */
+/* Adds a reference, which the caller drops with mr_buf_unref; returns b; any thread. */
 mr_buf_t *mr_buf_ref(mr_buf_t *b);
-/* drops a reference, the last one returns b to its pool; any thread; NULL is fine */
+/* Drops a reference, the last one returns b to its pool; any thread; NULL is fine. */
 void mr_buf_unref(mr_buf_t *b);
 
 MR_END_DECLS

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* ns for which the processors that this process may use have worked since boot, in steps of about
-   10 ms; 0 if the kernel does not tell.  Any thread; takes about 50 us. */
+/* The ns for which the processors that this process may use have worked since boot, in steps of
+   about 10 ms; 0 if the kernel does not tell.  Any thread; takes about 50 us. */
 int64_t mr_processors_ns(void);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct mr__slot {
 } mr__slot_t;
 /* The layout of a buffer of this spec.  Cannot fail; bytes is a multiple of 64. */
 mr__slot_t mr__slot_of(const mr_spec_t *spec);
-/* points b at the slot that begins at `at` */
+/* Points b at the slot that begins at `at`. */
 void mr__slot_set(mr_buf_t *b, const mr__slot_t *t, char *at);
 
 /* For a pool whose buffers point elsewhere while in use.  released runs in the thread that drops

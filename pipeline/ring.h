@@ -54,7 +54,7 @@ bool mr_ring_gone(mr_ring_t *r);   /* producer: true once the consumer has left 
 size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n);
 void mr_ring_nudge(mr_ring_t *r);   /* consumer: wakes the producer if it sleeps */
 size_t mr_ring_ready(mr_ring_t *r); /* consumer: buffers that pop gives now, [0,depth] */
-/* consumer: true once the ring is closed and every buffer has been popped */
+/* Consumer: true once the ring is closed and every buffer has been popped. */
 bool mr_ring_over(mr_ring_t *r);
 /* Consumer: leaves.  What is in the ring, and what is pushed later, is released; the consumer calls
    none of its functions after this. */

@@ -92,7 +92,7 @@ void mr_gave_nothing(mr_stage_t *s, const char *fmt, ...) __attribute__((format(
    the nearest stage upstream that reported it, into text[0,n); "" if none did. */
 void mr_nothing_came(const mr_stage_t *s, int port, char *text, size_t n);
 
-/* true after an orderly stop was requested (Ctrl-C); any thread */
+/* True after an orderly stop was requested (Ctrl-C); any thread. */
 bool mr_stopping(const mr_stage_t *s);
 
 /* For workers that take turns: blocks until *turn is number.  MR_OK; MR_END when the graph stops or

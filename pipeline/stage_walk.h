@@ -47,13 +47,13 @@ mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k);
    load the window is gone (held returns -1) and must be pulled again. */
 mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got);
 mr_err_t mr_walk_give(mr_walk_t *w, int64_t i);
-/* records in the window; -1: none yet, or not since a load */
+/* Records in the window; -1: none yet, or not since a load. */
 int64_t mr_walk_held(const mr_walk_t *w);
 
 /* ---- calls for skip: n >= 0, walk i as above ---- */
 /* MR_OK; MR_END: fewer are left, position unspecified */
 mr_err_t mr_walk_skip(mr_walk_t *w, int i, int64_t n);
-/* the same results, MR_OK and MR_END, but holes count as records */
+/* The same results, MR_OK and MR_END, but holes count as records. */
 mr_err_t mr_walk_skip_any(mr_walk_t *w, int i, int64_t n);
 /* Skips as many of n records as walk i still has, sets *done to how many, and leaves the walk
    behind them.  MR_OK also if they are fewer. */
@@ -61,9 +61,9 @@ mr_err_t mr_walk_skip_most(mr_walk_t *w, int i, int64_t n, int64_t *done);
 /* Sets *left to how many of the next `most` records walk i still has; the walk keeps its position.
    MR_OK or a failure. */
 mr_err_t mr_walk_left(mr_walk_t *w, int i, int64_t most, int64_t *left);
-/* calls next n times; MR_OK, MR_END, or its failure */
+/* Calls next n times; MR_OK, MR_END, or its failure. */
 mr_err_t mr_walk_next_all(mr_walk_t *w, int64_t n);
-/* drops the window, which must be pulled again, as after a load */
+/* Drops the window, which must be pulled again, as after a load. */
 void mr_walk_let_go(mr_walk_t *w);
 
 MR_END_DECLS

@@ -38,7 +38,7 @@ enum { MR_WAIT_FDS = 7 };
 bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struct pollfd *fd, int n,
                   int ms);
 
-/* closes what mr_wait_poll opened; no other thread may notify any more */
+/* Closes what mr_wait_poll opened; no other thread may notify any more. */
 void mr_wait_fini(mr_wait_t *w);
 
 void mr__wait_unpark(mr_wait_t *w);

@@ -51,7 +51,7 @@ void mr__norm_avx2(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_d
                    void *dst);
 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst);
 void mr__norm_bf16_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, void *dst);
-/* true if build and machine have the sets that it needs besides AVX-512 */
+/* True if build and machine have the sets that it needs besides AVX-512. */
 bool mr__norm_has_avx512(void);
 
 #endif

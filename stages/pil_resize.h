@@ -118,7 +118,7 @@ void mr__pil_any_free(mr_pil_any_t *a); /* NULL is fine */
 /* First pixel of block b of a pass, [0,out-16]. */
 static inline int mr__pil_any_at(int b, int out) { return 16 * b + 16 <= out ? 16 * b : out - 16; }
 
-/* true if build and machine have the sets that it needs besides AVX-512 */
+/* True if build and machine have the sets that it needs besides AVX-512. */
 bool mr__pil_has_avx512(void);
 
 #endif

@@ -8,7 +8,7 @@
 MR_BEGIN_DECLS
 
 bool mr_is_train_stage(const mr_stage_t *s); /* false for any other stage */
-/* the first one, owned by the graph; NULL without one */
+/* The first one, owned by the graph; NULL without one. */
 mr_stage_t *mr_train_stage(const mr_graph_t *g);
 
 /* True if a setting of a training stage s describes its model: the model's name, or a setting that

@@ -23,7 +23,7 @@ typedef struct mr__train_flight {
 
 void mr__train_flight_fini(mr__train_flight_t *f); /* releases its batch */
 
-/* train-step's state; the model's settings follow it (mr__train_model_state). */
+/* The state of train-step; the model's settings follow it (mr__train_model_state). */
 typedef struct train {
   const char *model_name; /* as given; the definition says which model it is */
   mr_train_team_t team;
