@@ -1,7 +1,7 @@
+/* Layer normalization with the parameter names of flax and of timm. */
 #include "model/nn/nn.h"
 
-/* Layer normalization.  flax computes the variance in one pass over a row ("fast variance"),
-   PyTorch in two. */
+/* flax computes the variance in one pass over a row ("fast variance"), PyTorch in two. */
 static mr_var_t *norm(mr_nn_t *s, const char *name, const char *scale_name, mr_var_t *x, float eps,
                       bool two_pass) {
   if (!x) return NULL;

@@ -1,4 +1,5 @@
-/* Attention head by head, heads shared among the OpenMP team. */
+/* Attention: the OpenMP team shares the heads, and each thread computes whole heads with the
+   kernel of the instruction set. */
 #include "model/backends/cpu/attention_private.h"
 #include "model/backends/cpu/workspace.h"
 
@@ -44,7 +45,8 @@ const char *mr_attention_how(const mr_attention_spec_t *s) {
 
 typedef void scalar_t(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 
-/* Each thread borrows its tiles; a thread that gets none computes without. */
+/* Runs a kernel over all heads.  Each thread borrows memory for its tiles; a thread that gets
+   none uses the scalar kernel. */
 static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, mr__attend_t *tiled,
                        scalar_t *scalar, size_t bytes) {
   mr__workspace_join();

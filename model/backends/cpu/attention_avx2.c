@@ -1,3 +1,4 @@
+/* attention_body.inc compiled for AVX2. */
 #if defined(__x86_64__)
 #define ATTENTION mr__attention_avx2
 #include "model/backends/cpu/attention_body.inc"

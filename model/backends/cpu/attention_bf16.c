@@ -1,11 +1,11 @@
-/* Attention of one bf16 head by dot products of bf16 pairs (AVX-512-bf16), which multiply and add
-   twice as much at a time as f32 lanes do.  Queries are taken a few rows at a time: their scores
-   are made, turned into weights and used before they leave first-level cache.
+/* Attention of one bf16 head by dot products of bf16 pairs (AVX-512-bf16), which do twice the
+   work of f32 lanes in one instruction.  Queries are processed a few rows at a time: their scores
+   are computed, turned into weights and used before they leave the first-level cache.
 
-   Sums and softmax are f32; weights and, in backward, the gradients of scores are rounded to bf16
-   before the product that takes them, as in frameworks that write attention as products of bf16.
-   Subnormal operands count as 0, as the instruction has it.  Operands of f32, and heads of an odd
-   width, are read as f32. */
+   Sums and softmax are f32.  Weights, and in the backward pass the gradients of scores, are
+   rounded to bf16 before the product that reads them, as in frameworks that write attention as
+   products of bf16.  The instruction treats subnormal operands as 0.  For f32, and for heads of
+   an odd width, the kernels of attention_avx512.c run. */
 #include "model/backends/cpu/attention_private.h"
 
 #if defined(__x86_64__)
@@ -52,8 +52,8 @@ MR_INLINE __m512 exp16(__m512 x) {
 
 MR_INLINE __m256i narrow(__m512 x) { return (__m256i)_mm512_cvtneps_pbh(x); }
 
-/* x[T]: scores in, lost; p[round16(T)]: their weights, 0 beyond T.  Returns the log of the sum of
-   exponents. */
+/* x[T]: the scores, overwritten; p[round16(T)] receives their weights, 0 beyond T.  Returns the
+   log of the sum of exponentials. */
 static float attention_bf16_softmax_row(float *x, int64_t T, float scale, mr_bf16_t *p) {
   __m512 by = _mm512_set1_ps(scale), top = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
   for (int64_t j = 0; j < T; j += 16) {
@@ -172,8 +172,8 @@ static tiles_t attention_bf16_split(const mr_attention_spec_t *s, uint32_t *work
   return x;
 }
 
-/* Weights and gradients of scores of two queries, or one, become pairs; those gradients rows of
-   bf16 too. */
+/* Writes the weights and the gradients of scores of queries r and r + 1 (if there is one) as
+   pairs, and those gradients as rows of bf16 too. */
 static void pair_rows(const tiles_t *x, int64_t rows, int64_t r, uint32_t *p, uint32_t *ds) {
   int64_t T = x->T;
   __mmask16 both = r + 1 < rows ? 0xFFFF : 0;
@@ -190,8 +190,8 @@ static void pair_rows(const tiles_t *x, int64_t rows, int64_t r, uint32_t *p, ui
   }
 }
 
-/* `rows` queries from i on, the r-th and those after it of their block: fills x->p and x->ds, gives
-   their dq. */
+/* Processes `rows` queries from i on, which are queries r and following of their block: fills
+   x->p and x->ds, and stores their dq. */
 static void backward_rows(const mr_attention_spec_t *s, const mr_attention_head_t *h,
                           const tiles_t *x, int64_t i, int64_t r, int64_t rows) {
   int64_t T = x->T, D = x->D;
@@ -211,7 +211,8 @@ static void backward_rows(const mr_attention_spec_t *s, const mr_attention_head_
   mr__rows_out(x->dq, D, rows, s->D, (mr_bf16_t *)h->dq + i * s->q_tok, s->q_tok);
 }
 
-/* A block of `rows` queries from i on: their dq, and what they add to dk and dv. */
+/* Processes a block of `rows` queries from i on: stores their dq and adds their part to dk and
+   dv. */
 static void backward_block(const mr_attention_spec_t *s, const mr_attention_head_t *h,
                            const tiles_t *x, int64_t i, int64_t rows) {
   mr__pairs_woven((const mr_bf16_t *)h->q + i * s->q_tok, s->q_tok, rows, s->D, x->q, x->D);

@@ -1,8 +1,9 @@
-/* What attention by dot products of bf16 pairs stands on: tiles of pairs, their product, and rows
-   that leave as bf16.  For files compiled for AVX-512-bf16.
+/* Parts of attention by dot products of bf16 pairs: tiles of pairs, their product, and storing
+   rows as bf16.  For files compiled for AVX-512-bf16.
 
-   A pair is two bf16 in 32 bits, the first one in the lower half; it lies along the dimension that
-   a product sums over.  Tiles are 64-aligned, their rows a multiple of 16 pairs or floats. */
+   A pair is two bf16 in 32 bits, the first one in the lower half.  Its elements are neighbours
+   along the dimension that a product sums over.  Tiles are 64-aligned; the length of their rows
+   is a multiple of 16 pairs or floats. */
 #ifndef MR_MODEL_CPU_ATTENTION_PAIRS_H
 #define MR_MODEL_CPU_ATTENTION_PAIRS_H
 
@@ -16,8 +17,8 @@
 
 /* ---- making tiles ---- */
 
-/* x[rows][cols], rows `stride` elements apart, to out[cols/2][ld]: pairs along the columns, which
-   are even in number; rows up to ld become 0. */
+/* Transposes x[rows][cols], rows `stride` elements apart, to out[cols/2][ld]: pairs of
+   neighbouring columns, whose number is even; rows [rows,ld) become 0. */
 MR_INLINE void mr__pairs_turned(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols,
                                 uint32_t *out, int64_t ld) {
   for (int64_t i = 0; i < ld; i += 16)
@@ -38,8 +39,8 @@ MR_INLINE __m512i mr__pairs_of(__m256i first, __m256i second) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(first), high);
 }
 
-/* x[rows][cols] to out[(rows+1)/2][ld]: pairs of neighbouring rows; an odd last row's partner and
-   columns up to ld become 0. */
+/* Interleaves x[rows][cols] to out[(rows+1)/2][ld]: pairs of neighbouring rows.  The partner of
+   an odd last row, and columns [cols,ld), become 0. */
 MR_INLINE void mr__pairs_woven(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols,
                                uint32_t *out, int64_t ld) {
   for (int64_t i = 0; i < rows; i += 2, out += ld)
@@ -52,7 +53,7 @@ MR_INLINE void mr__pairs_woven(const mr_bf16_t *x, int64_t stride, int64_t rows,
     }
 }
 
-/* tile[rows][ld] of floats to x[rows][cols]. */
+/* Rounds tile[rows][ld] of floats to x[rows][cols]. */
 MR_INLINE void mr__rows_out(const float *tile, int64_t ld, int64_t rows, int64_t cols, mr_bf16_t *x,
                             int64_t stride) {
   for (int64_t i = 0; i < rows; i++)

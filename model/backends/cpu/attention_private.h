@@ -1,25 +1,26 @@
-/* What the ways to attend share: one (image, head) at a time. */
+/* Shared by the implementations of attention (attention*.c): one (image, head) at a time. */
 #ifndef MR_MODEL_CPU_ATTENTION_PRIVATE_H
 #define MR_MODEL_CPU_ATTENTION_PRIVATE_H
 
 #include "base/isa.h"
 #include "model/backends/cpu/kernels.h"
 
-/* One head's first elements; a token further by the spec's strides.  What a pass has no use for
-   is NULL. */
+/* The first elements of one head; the next token is a stride of the spec further.  Pointers that
+   a pass does not use are NULL. */
 typedef struct mr_attention_head {
   const void *q, *k, *v, *dout;
-  void *out;  /* backward only reads it */
+  void *out;  /* the backward pass only reads it */
   float *lse; /* [T] */
   void *dq, *dk, *dv;
 } mr_attention_head_t;
 
-/* Scalar C: needs no memory, computes scores anew where it needs them; the oracle, and what runs
-   when there is no memory. */
+/* Scalar C: needs no memory, as it computes scores again at each use.  It is the oracle, and runs
+   if there is no memory. */
 void mr__attention_fwd_scalar(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 void mr__attention_bwd_scalar(const mr_attention_spec_t *s, const mr_attention_head_t *h);
 
-/* By tiles.  work: 64-aligned bytes as told, contents undefined. */
+/* By tiles.  work: 64-aligned, of the bytes that fwd_work or bwd_work returns, contents
+   undefined. */
 typedef void mr__attend_t(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work);
 typedef struct mr__attention {
   size_t (*fwd_work)(const mr_attention_spec_t *s);

@@ -1,3 +1,4 @@
+/* Attention in scalar C, without memory for scores: each is computed again at each use. */
 #include <math.h>
 
 #include "model/backends/cpu/attention_private.h"
@@ -59,7 +60,7 @@ static float dweight(const mr_attention_spec_t *s, const mr_attention_head_t *h,
   return attention_scalar_dot(s, h->dout, i * s->o_tok, h->v, j * s->v_tok);
 }
 
-/* What softmax takes off all gradients of row i. */
+/* The weighted mean of the gradients of row i, which softmax's backward pass subtracts. */
 static float mean(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i) {
   float sum = 0;
   for (int64_t j = 0; j < s->T; j++) sum += weight(s, h, i, j) * dweight(s, h, i, j);
@@ -79,10 +80,10 @@ static void bwd_q(const mr_attention_spec_t *s, const mr_attention_head_t *h, in
 }
 
 typedef struct sums {
-  float dk[CHUNK][CHUNK], dv[CHUNK][CHUNK]; /* keys from one on, columns from one on */
+  float dk[CHUNK][CHUNK], dv[CHUNK][CHUNK]; /* [key][column] of a chunk of each */
 } sums_t;
 
-/* Adds what query i contributes to keys from j and columns from d on. */
+/* Adds the contribution of query i to keys from j on and columns from d on. */
 static void add_query(const mr_attention_spec_t *s, const mr_attention_head_t *h, int64_t i,
                       int64_t j, int64_t d, sums_t *sums) {
   float less = mean(s, h, i);

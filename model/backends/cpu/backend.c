@@ -1,3 +1,4 @@
+/* The CPU as a backend: the table of functions that the executor uses. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 static void backend_give(void *data, size_t bytes) { free(data); }
 
-/* What is copied from no operand of an empty array need not be a pointer. */
+/* The pointers of an empty copy may be NULL, which memcpy does not accept. */
 static void backend_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
   if (bytes) memcpy(to, from, bytes);
 }
@@ -31,7 +32,7 @@ static void backend_end(int before) { mr__team_set(before); }
 
 static void backend_spread(int threads) { mr__team_set(threads); }
 
-/* Its kernel multiplies f32 as f32, and something else is asked. */
+/* Whether e asks for a lower precision of f32 products than its kernel has. */
 static bool asks_in_vain(const mr_eqn_t *e) {
   const mr_cpu_rule_t *r = mr__cpu_rule(e->op);
   mr_precision_t p = mr_precision_of(e);
@@ -39,7 +40,7 @@ static bool asks_in_vain(const mr_eqn_t *e) {
          (p == MR_PRECISION_DEFAULT || p == MR_PRECISION_HIGH);
 }
 
-/* Kernels of composites know no f64. */
+/* Whether e computes in f64, which kernels of composites cannot. */
 static bool too_wide(const mr_eqn_t *e) {
   bool wide = false;
   for (int k = 0; k < e->n_in; k++) wide |= e->in[k]->aval.dtype == MR_F64;

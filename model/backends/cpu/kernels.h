@@ -1,12 +1,16 @@
-/* CPU kernels as plain functions: no IR, no allocation of results.
+/* CPU kernels as plain functions, independent of graphs.  They allocate no results and cannot
+   fail unless they return mr_err_t.
 
-   Arrays are dense, row-major, 64-aligned unless a stride says otherwise.  A dtype argument is
-   MR_F32 or MR_BF16; arithmetic and statistics are f32 (sums over many rows: fixed chunks added
-   in a fixed order, so that results do not depend on the number of threads).  Kernels run on the
-   OpenMP team of the calling thread and block until done.  Outputs may not overlap inputs unless
-   said.  The instruction set is chosen once (base/isa.h); MILLRACE_ISA=plain|avx2|avx512 forces
-   one, in oneDNN too (plain: its lowest, SSE4.1), and mr_compile refuses a value that cannot be
-   had.  The plain C kernel is the oracle of the others. */
+   Arrays are dense, row-major and 64-aligned unless a stride says otherwise.  A dtype argument is
+   MR_F32 or MR_BF16; arithmetic and statistics are f32.  Sums over many rows add fixed chunks in
+   a fixed order, so that results do not depend on the number of threads.  Kernels run on the
+   OpenMP team of the calling thread and block until done.  Outputs must not overlap inputs unless
+   stated.
+
+   The instruction set is chosen once (base/isa.h).  MILLRACE_ISA=plain|avx2|avx512 forces one, in
+   oneDNN too (plain: its lowest, SSE4.1); mr_compile refuses a value that this machine lacks.
+   The plain C kernel is the oracle of the others.  Implemented in matmul*.c, rows*.c,
+   attention*.c and xent.c. */
 #ifndef MR_MODEL_CPU_KERNELS_H
 #define MR_MODEL_CPU_KERNELS_H
 
@@ -33,55 +37,60 @@ typedef struct mr_matmul_spec {
   mr_precision_t precision; /* of f32 operands (precision.h); NONE is HIGHEST */
 } mr_matmul_spec_t;
 
-/* Where oneDNN multiplies no bf16 (without AVX-512) the operands are widened to f32 for a run and
-   the result is rounded once.  MR_ERR_SHAPE: dtypes or sizes that do not fit; MR_ERR_UNAVAILABLE:
-   oneDNN has no such product. */
 typedef struct mr_matmul mr_matmul_t;
+/* Prepares a product.  If oneDNN multiplies no bf16 (without AVX-512), a run widens the operands
+   to f32 and rounds the result once.  The caller destroys *out.  MR_OK; MR_ERR_SHAPE for dtypes
+   or sizes that do not fit; MR_ERR_UNAVAILABLE if oneDNN has no such product; MR_ERR_NOMEM. */
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag);
-/* One thread at a time for one p.  A run that gets no memory to work in computes in plain C. */
+/* Multiplies.  One thread at a time for one p.  A run that gets no work memory computes in plain
+   C, slowly. */
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out);
-void mr_matmul_destroy(mr_matmul_t *p);
-/* Bytes that a run reads and writes to bring the operands into p's own order: packed (b), turned
-   (a), rounded, cut or widened (both). */
+void mr_matmul_destroy(mr_matmul_t *p); /* NULL is fine */
+/* Bytes that a run reads and writes to rearrange operands: to pack b, to transpose a (turned),
+   and to round, split or widen both (converted). */
 typedef struct mr_matmul_moves {
   size_t packed, turned, converted;
 } mr_matmul_moves_t;
+/* Returns those bytes for p. */
 mr_matmul_moves_t mr_matmul_moves(const mr_matmul_t *p);
-/* How p multiplies, in a few words that live as long as the program. */
+/* Returns how p multiplies, in a few words; static. */
 const char *mr_matmul_how(const mr_matmul_t *p);
-/* Bytes that a run borrows for packed operands; products that follow one another share them. */
+/* Returns the bytes that a run borrows for scratch and rearranged operands (workspace.h);
+   products that run one after the other share them. */
 size_t mr_matmul_workspace(const mr_matmul_t *p);
 
 /* ---- rows: x is (rows, c) ---- */
 /* y = (x - mean) * (rsqrt(var + eps) * scale) + bias.  two_pass: var = mean((x-mean)^2), else
-   max(0, mean(x^2) - mean^2).  mean, rstd: [rows] f32, both NULL if not wanted. */
+   max(0, mean(x^2) - mean^2).  mean, rstd: [rows] f32 outputs, or both NULL. */
 void mr_layer_norm_fwd(mr_dtype_t xt, const void *x, const float *scale, const float *bias,
                        float eps, bool two_pass, mr_dtype_t yt, void *y, float *mean, float *rstd,
                        int64_t rows, int64_t c);
-/* dx in xt, dscale and dbias [c] f32.  scratch: mr_layer_norm_scratch(rows, c) bytes. */
+/* dx has dtype xt; dscale and dbias are [c] f32.  scratch: the caller's, with the number of bytes
+   that mr_layer_norm_scratch(rows, c) returns. */
 size_t mr_layer_norm_scratch(int64_t rows, int64_t c);
 void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const float *mean,
                        const float *rstd, mr_dtype_t dyt, const void *dy, void *dx, float *dscale,
                        float *dbias, void *scratch, int64_t rows, int64_t c);
 
 /* ---- elements ---- */
-/* y = gelu(x), by tanh's approximation (Hendrycks and Gimpel, 2016) or exactly; dx = gelu'(x) dy.
-   All are n elements of t. */
+/* y = gelu(x), with the tanh approximation (Hendrycks and Gimpel, 2016) or exact; dx = gelu'(x)
+   dy.  All arrays have n elements of t. */
 void mr_gelu_fwd(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t n);
 void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx, int64_t n);
 
 /* y = keep ? x / (1-rate) : 0.  Whether element i is kept depends on (seed, site, step, i) alone
-   (Philox4x32-10, key = seed, counter = (i/8, site, step), 16 bits an element), so the backward
-   pass calls it again on dy.  rate in [0,1).  y may be x. */
+   (Philox4x32-10, key = seed, counter = (i/8, site, step), 16 bits for each element), so the
+   backward pass calls the same function on dy.  rate in [0,1).  y may be x. */
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
                 uint32_t site, uint32_t step);
 
-/* y = x, rounded to nearest, ties to even, where `to` is narrower.  n elements. */
+/* y = x, rounded to nearest, ties to even, if `to` is narrower.  n elements. */
 void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n);
 
-/* ---- attention without mask: q,k,v,out are [B][T][H][D] with token strides (elements) ----
-   out = softmax(q k^T * scale) v per (image, head); scores and softmax in f32, weights rounded to
-   t before the second product.  lse: [B][H][T] f32, log of the sum of exponents, or NULL. */
+/* ---- attention without mask: q,k,v,out are [B][T][H][D] with token strides (elements) ---- out
+   = softmax(q k^T * scale) v for each (image, head); scores and softmax in f32, weights rounded
+   to t before the second product.  lse: [B][H][T] f32, the log of the sum of exponentials, or
+   NULL. */
 typedef struct mr_attention_spec {
   int64_t B, T, H, D;
   int64_t q_tok, k_tok, v_tok,
@@ -89,18 +98,19 @@ typedef struct mr_attention_spec {
   float scale;
   mr_dtype_t t;
 } mr_attention_spec_t;
-/* How its products are made here, in a few words that live as long as the program. */
+/* Returns how its products are computed on this machine, in a few words; static. */
 const char *mr_attention_how(const mr_attention_spec_t *s);
 void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
                       void *out, float *lse);
-/* dq, dk, dv have the strides of q, k, v. */
+/* dq, dk and dv have the strides of q, k and v; out and dout that of out. */
 void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
                       const void *out, const float *lse, const void *dout, void *dq, void *dk,
                       void *dv);
 
-/* ---- loss: logits (B,C) f32, labels in [0,C), or MR_LABEL_NONE: no loss, no gradient ---- */
-/* loss[b] = logsumexp - sum_c target_c logit_c; target = (1-smoothing) one-hot + smoothing/C.  Of
-   another label than those the one-hot row is zero, as jax.nn.one_hot's.  C >= 1. */
+/* ---- loss: logits (B,C) f32, C >= 1; labels in [0,C), or MR_LABEL_NONE: no loss, no gradient
+   ---- */
+/* loss[b] = logsumexp - sum_c target_c logit_c; target = (1-smoothing) one-hot + smoothing/C.
+   For any other label the one-hot row is zero, as that of jax.nn.one_hot. */
 void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, float *loss, int64_t B,
                  int64_t C);
 /* dlogits[b] = (softmax - target) * dloss[b] */
@@ -117,7 +127,7 @@ typedef struct mr_adamw_step {
    Outputs may be the inputs. */
 void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
               const float *v, float *p_out, float *m_out, float *v_out, int64_t n);
-double mr_sum_squares(const float *x, int64_t n); /* sums in f64, in a fixed order */
+double mr_sum_squares(const float *x, int64_t n); /* returns the sum in f64, in a fixed order */
 
 MR_END_DECLS
 

@@ -1,3 +1,4 @@
+/* Chooses the table of elementwise kernels for an instruction set. */
 #include "model/backends/cpu/lanes.h"
 
 #include <stddef.h>

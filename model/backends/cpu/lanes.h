@@ -1,6 +1,7 @@
-/* Elementwise kernels of one instruction set on runs of elements of f32 or bf16 (computed in f32,
-   rounded to bf16): single-threaded, of any length.  What an element becomes depends on it alone,
-   never on where it stands in a run.  Accuracy: tests/model/test_lanes.c. */
+/* Elementwise kernels of one instruction set on runs of any length of f32 or bf16 (computed in
+   f32, rounded to bf16), single-threaded.  The result of an element depends on its value alone,
+   never on its position in a run.  Accuracy: tests/model/test_lanes.c.  The kernels are in
+   lanes_body.inc, which is compiled once for each instruction set. */
 #ifndef MR_MODEL_CPU_LANES_H
 #define MR_MODEL_CPU_LANES_H
 
@@ -12,7 +13,8 @@
 
 MR_BEGIN_DECLS
 
-/* Ops of one operand and of two; comparisons give bool.  LANE_NONE: no kernel here. */
+/* Ops of one operand and of two; comparisons give bool.  MR_LANE_NONE: the op has no kernel
+   here. */
 typedef enum mr_lane {
   MR_LANE_NONE,
   MR_LANE_NEG,
@@ -43,8 +45,8 @@ typedef enum mr_lane {
   MR_LANE_N
 } mr_lane_t;
 
-/* out[i] = op(a[i * a_step], b[i * b_step]); steps are 0 or 1; b is ignored by ops of one operand.
-   out may be a or b where their step is 1 and the element sizes agree. */
+/* out[i] = op(a[i * a_step], b[i * b_step]) for i in [0,n); steps are 0 or 1; ops of one operand
+   ignore b.  out may be a or b if its step is 1 and the element sizes agree. */
 typedef void mr_lane_fn(mr_dtype_t t, const void *a, int a_step, const void *b, int b_step,
                         void *out, int64_t n);
 
@@ -56,23 +58,25 @@ typedef void mr_fold_rows_fn(mr_dtype_t t, const void *x, int64_t stride, int64_
 
 typedef struct mr__lanes {
   mr_lane_fn *at[MR_LANE_N];
-  mr_lane_fn *i32[MR_LANE_N]; /* the same for i32, wrapping; NULL where there is none */
+  mr_lane_fn *i32[MR_LANE_N]; /* the same for i32, wrapping; NULL without a kernel */
   /* out[i] = which[i] ? b[i] : a[i], each index times its step, for elements of 1, 2, 4, 8 bytes */
   void (*select)(const uint8_t *which, int step, const void *a, int a_step, const void *b,
                  int b_step, void *out, int size, int64_t n);
-  /* Element i is folded into lane i mod MR_FOLD_LANES: pieces of a row whose lengths are multiples
-     of it, the last excepted, give what the whole row gives. */
+  /* Folds element i into lane i mod MR_FOLD_LANES.  A row may be folded in pieces, with the same
+     result, if all their lengths but the last are multiples of MR_FOLD_LANES. */
   void (*sum)(mr_dtype_t t, const void *x, float *lane, int64_t n);
   void (*max)(mr_dtype_t t, const void *x, float *lane, int64_t n);
-  /* All lanes into one, pairwise. */
+  /* Fold all lanes into one number, pairwise. */
   float (*sum_join)(const float *lane);
   float (*max_join)(const float *lane);
   mr_fold_rows_fn *sum_rows, *max_rows;
 } mr__lanes_t;
 
 extern const mr__lanes_t mr__lanes_plain, mr__lanes_avx2, mr__lanes_avx512;
-const mr__lanes_t *mr__lanes_of(mr_isa_t isa); /* NULL: not in this build */
-const mr__lanes_t *mr__lanes(void);            /* the one that mr_isa() names */
+/* Return the kernels of an instruction set (NULL: not in this build), and those of mr_isa(),
+   never NULL.  Both are static. */
+const mr__lanes_t *mr__lanes_of(mr_isa_t isa);
+const mr__lanes_t *mr__lanes(void);
 
 MR_END_DECLS
 

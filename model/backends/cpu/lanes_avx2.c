@@ -1,3 +1,4 @@
+/* lanes_body.inc compiled for AVX2. */
 #if defined(__x86_64__)
 #define LANES mr__lanes_avx2
 #include "model/backends/cpu/lanes_body.inc"

@@ -1,5 +1,5 @@
-/* Elementary functions for lanes_body.inc, right for every float: NaN, infinities, denormals and
-   overflow as the C library gives them.  No branches, so that loops over them vectorise. */
+/* Elementary functions for lanes_body.inc, correct for every float: NaN, infinities, denormals
+   and overflow as in the C library.  They have no branches, so that loops over them vectorise. */
 #ifndef MR_MODEL_CPU_LANES_MATH_H
 #define MR_MODEL_CPU_LANES_MATH_H
 
@@ -13,7 +13,7 @@ static inline float lane_exp2i(float n) {
   return vec_float(vec_bits(n + VEC_SHIFT + 127.0f) << 23);
 }
 
-/* As vec_exp, but 2^n comes in two factors, so that results may be denormal or overflow. */
+/* As vec_exp, but with 2^n as two factors, so that results may be denormal or overflow. */
 static inline float lane_exp(float x) {
   float shifted;
   x = x > 89.0f ? 89.0f : x;
@@ -57,20 +57,20 @@ static inline float lane_tanh(float x) {
   return copysignf(a < 0.625f ? near : far, x); /* of -0 too */
 }
 
-#define LANE_FMA(a, b, c) ((a) * (b) + (c)) /* one instruction where there is one */
+#define LANE_FMA(a, b, c) ((a) * (b) + (c)) /* one instruction if the machine has it */
 
-/* As mr_erf; the same bits where products and sums are fused. */
+/* As mr_erf; the same bits if products and sums are fused. */
 static inline float lane_erf(float x) {
   float s = x * x, y = x * MR_ERF_P(LANE_FMA, s) / MR_ERF_Q(LANE_FMA, s);
   return fabsf(x) >= MR_ERF_LIMIT ? copysignf(1.0f, x) : y;
 }
 
-/* pi/2 is taken away in four parts, three of them of 10 bits, whose products with n are exact up to
-   this limit. */
+/* lane_wave subtracts n pi/2 in four parts.  Three of them have 10 bits, so that their products
+   with n are exact up to this limit. */
 #define LANE_WAVE_LIMIT 8192.0f
 
-/* sin (turn 0) or cos (turn 1) for |x| <= LANE_WAVE_LIMIT: x = q pi/2 + r, |r| <= pi/4, and q says
-   which of the two polynomials, with which sign. */
+/* sin (turn 0) or cos (turn 1) for |x| <= LANE_WAVE_LIMIT: x = q pi/2 + r with |r| <= pi/4; q
+   selects the polynomial and its sign. */
 static inline float lane_wave(float x, uint32_t turn) {
   float shifted = x * 0.636619772f + VEC_SHIFT, n = shifted - VEC_SHIFT;
   uint32_t q = vec_bits(shifted) + turn;

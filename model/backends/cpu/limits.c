@@ -1,3 +1,5 @@
+/* The probes: each thread runs a short loop of multiply-adds, or copies its part of a large
+   array, and the threads' rates are added. */
 #include "model/backends/cpu/limits.h"
 
 #include <omp.h>
@@ -7,13 +9,14 @@
 #include "base/clock.h"
 #include "base/isa.h"
 
-/* Twelve sums hide the latency of two units; the empty asm keeps the compiler from leaving them
-   out. */
+/* Twelve sums hide the latency of two units; an empty asm keeps the compiler from removing
+   them. */
 enum { SUMS = 12, TURNS = 100000, TRIES = 60 };
 
 typedef void probe_fn(void);
 
-/* The compiler may use the vectors that every machine of its kind has, as the plain kernels do. */
+/* The compiler may use the vectors that every machine of the architecture has, as in the plain
+   kernels. */
 enum { PLAIN_LANES = 4 };
 
 static void plain_f32(void) {
@@ -31,7 +34,7 @@ static void plain_f32(void) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Named variables, as the compiler keeps an array that asm touches in memory. */
+/* Named variables: the compiler would keep an array that asm uses in memory. */
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define PROBE(name, isa, type, next, ...)               \
   __attribute__((target(isa))) static void name(void) { \
@@ -77,7 +80,7 @@ static probe_fn *limits_choose(mr_dtype_t dtype, double *lanes) {
 }
 #endif
 
-/* Each thread times itself and keeps its best: what disturbs it only ever makes it slower. */
+/* The best rate of many tries, as any disturbance only makes a try slower. */
 static double best_rate(probe_fn *probe, double work) {
   double best = 0;
   for (int i = 0; i < TRIES; i++) {
@@ -104,7 +107,8 @@ static int limits_by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The median piece: threads share the memory, so one's best is another's worst. */
+/* The rate of the median piece: threads share the memory, so the best piece of one coincides with
+   the worst of another. */
 static double copy_rate(char *to, const char *from, size_t n) {
   double rate[PIECES];
   size_t piece = n / PIECES;

@@ -1,15 +1,17 @@
+/* mr_backend_t.lower of the CPU: finds the rule of an op (rules.c) and calls it. */
 #include "model/backends/cpu/lower.h"
 
 #include "model/backends/cpu/rules.h"
 #include "model/ir/op.h"
 #include "model/ops/lax.h"
 
-/* f16 is a dtype of graphs and of files: the CPU moves it, and hands it to functions inside. */
+/* Whether e computes in f16, which the CPU cannot.  It only moves f16 and passes it to functions
+   inside an equation. */
 static bool computes_f16(const mr_eqn_t *e) {
   bool half = false, moves = e->op->moves && e->n_in;
   for (int k = 0; k < e->n_in; k++) {
     half |= e->in[k]->aval.dtype == MR_F16;
-    moves &= !(e->in[k]->aval.dtype == MR_F16 && e->in[k]->literal); /* a number to be written */
+    moves &= !(e->in[k]->aval.dtype == MR_F16 && e->in[k]->literal); /* its value must be written */
   }
   for (int k = 0; k < e->n_out; k++) half |= e->out[k]->aval.dtype == MR_F16;
   for (int k = 0; k < e->n_attr; k++)

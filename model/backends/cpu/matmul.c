@@ -1,12 +1,12 @@
-/* Matrix products: oneDNN's, tile by tile.  How a product is cut depends on its sizes alone, each
-   tile is computed by one thread, and a long sum is cut into parts that are added in their order:
-   so no result depends on the number of threads.  Tiles are taken by whoever is free.
+/* Matrix products by oneDNN, tile by tile.  The division into tiles depends on the sizes alone,
+   one thread computes each tile, and a long sum is divided into parts that are added in order: so
+   no result depends on the number of threads.  A free thread takes the next tile.
 
-   Where many rows of a share one b, b is first reordered into the blocks that oneDNN likes: that
-   is n k moves against 2 m n k operations, and saves a copy of b's panels for every block of rows.
-   A bf16 a that lies transposed under a long sum (a weight's gradient) is turned first for the
-   same reason.  Both are done for one part of the sum at a time, which then lies in cache.
-   A bf16 product that oneDNN does not have is an f32 product of widened operands. */
+   If many rows of a share one b, b is first packed into the blocks that oneDNN prefers: that
+   costs n k moves beside 2 m n k operations, and saves a copy of b's panels for every block of
+   rows.  For the same reason a transposed bf16 a with a long sum (the gradient of a weight) is
+   transposed first.  Both are done for one part of the sum at a time, which is then in cache.  A
+   bf16 product that oneDNN lacks becomes an f32 product of widened operands. */
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl_debug.h>
@@ -19,37 +19,37 @@
 #include "model/backends/cpu/workspace.h"
 
 enum {
-  PACK_ROWS = 1024, /* from this many rows on, packing b pays */
-  TURN_SUM = 2048,  /* from this many terms on, transposing a pays */
-  PART = 2048,      /* terms of a long sum that are added at a time, about */
-  F32_PART = 1000,  /* the same of f32 rows beside a packed b, whose part then stays in cache */
-  TILES = 32,       /* wanted: enough for the largest teams, few enough to be large */
-  FEW_TILES = 8,    /* below which columns are cut too */
-  FEW_TURNED = 4,   /* the same for a b that lies transposed, which each cut has copied again */
+  PACK_ROWS = 1024, /* packing b pays from this many rows on */
+  TURN_SUM = 2048,  /* transposing a pays from this many terms on */
+  PART = 2048,      /* the approximate number of terms in a part of a long sum */
+  F32_PART = 1000,  /* the same for f32 with a packed b, so that b's part stays in cache */
+  TILES = 32,       /* the desired number: enough for large teams, few enough to be large */
+  FEW_TILES = 8,    /* with fewer, columns are divided too */
+  FEW_TURNED = 4,   /* the same for a transposed b, which each piece of columns copies again */
   TILE_ROWS = 64,
-  F32_ROWS = 128, /* the same of f32 beside a packed b */
+  F32_ROWS = 128, /* the same for f32 with a packed b */
   TILE_COLS = 256,
-  ROW_COLS = 192, /* the same of a single row of tiles */
+  ROW_COLS = 192, /* the same for a single row of tiles */
 };
 
-/* n cut into `count` pieces of `size`; the last one has `rest`, which may be less. */
+/* n divided into `count` pieces of `size`; the last one has `rest`, which may be less. */
 typedef struct matmul_cut {
   int64_t count, size, rest;
 } cut_t;
 
-/* The sum's parts: the first writes the result, more add to it; SHORT: a shorter last one. */
+/* The parts of a sum: FIRST writes the result, MORE adds to it, SHORT is a shorter last one. */
 enum { FIRST, MORE, SHORT, N_PARTS };
 
 struct mr_matmul {
   mr_matmul_spec_t s;
-  mr_matmul_t *other; /* the product that stands for this one (f32 for bf16, bf16 for f32), or NULL;
-                         then the rest is unused */
+  mr_matmul_t *other; /* the product used instead (f32 for bf16, bf16 for f32), or NULL; with it the
+                         fields below are unused */
   cut_t m, n, k;
   bool turn, packs;
-  mr__pack_t pack[2];             /* [short part]; run is NULL: b is used as it lies */
+  mr__pack_t pack[2];             /* [short part]; run is NULL: b is used without packing */
   mr__tile_t tile[N_PARTS][2][2]; /* [part][short rows][short columns] */
-  int threads;                    /* of the largest team */
-  size_t scratch_bytes;           /* of one thread */
+  int threads;                    /* the largest team that it can run on */
+  size_t scratch_bytes;           /* for one thread */
   size_t packed_bytes;
   size_t turned_bytes;
 };
@@ -71,11 +71,12 @@ static bool turn_pays(const mr_matmul_spec_t *s) {
          s->k >= TURN_SUM && mr__turn_works();
 }
 
-/* An even number, which teams of two share, of at most this many pieces. */
+/* The largest even number up to pieces, so that teams of two share evenly; at least 1. */
 static int64_t even(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
 
-/* Columns are cut for want of rows only: oneDNN takes no packed b beside a result with gaps.  Few
-   rows are cut to the row, so that no thread waits for the longest piece. */
+/* Divides the product.  Columns are divided only if there are few rows, as oneDNN cannot combine
+   a packed b and a result with gaps.  Few rows are divided to the row, so that no thread waits
+   for the longest piece. */
 static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
   bool f32 = s->a == MR_F32 && s->a_col == 1 && p->packs;
@@ -89,7 +90,7 @@ static void cut_up(mr_matmul_t *p) {
   p->k = matmul_cut(s->k, parts ? s->k / part : 1, 32);
 }
 
-/* Elements from row to row of the turned a: dense where it can be, which oneDNN packs b for. */
+/* The row stride of the transposed a.  It is dense if possible, as oneDNN then packs b. */
 static int64_t turned_row(int64_t terms) { return ceil_to(terms, 32); }
 
 static mr_matmul_spec_t tile_spec(const mr_matmul_t *p, int part, int i, int j) {
@@ -111,7 +112,7 @@ static dnnl_status_t make_tile(mr_matmul_t *p, int part, int i, int j) {
   return dnnl_success;
 }
 
-/* 1 for a piece that is smaller than the others. */
+/* 1 if piece i is smaller than the others, else 0. */
 static int is_short(const cut_t *c, int64_t i) { return i == c->count - 1 && c->rest != c->size; }
 
 static int part_kind(const cut_t *k, int64_t i) {
@@ -223,7 +224,7 @@ void mr_matmul_destroy(mr_matmul_t *p) {
 
 static size_t scratch_total(const mr_matmul_t *p) { return (size_t)p->threads * p->scratch_bytes; }
 
-/* What a stand-in needs beside its own work. */
+/* Bytes for the converted operands of `other`, beside its own workspace. */
 static size_t copies(const mr_matmul_t *p) {
   return p->s.a == MR_F32 ? mr__narrow_bytes(&p->s) : mr__wide_bytes(&p->s);
 }
@@ -233,14 +234,14 @@ size_t mr_matmul_workspace(const mr_matmul_t *p) {
   return scratch_total(p) + p->packed_bytes + p->turned_bytes;
 }
 
-/* One run: operands of one part of the sum. */
+/* One run: the operands of one part of the sum. */
 typedef struct run {
   mr_matmul_t *p;
   int part;
   const char *a, *b, *bias;
   char *out, *work, *packed;
-  int64_t a_row;     /* elements between rows of a, turned or not */
-  atomic_int failed; /* relaxed: read once the team has met again */
+  int64_t a_row;     /* the row stride of a, transposed or not */
+  atomic_int failed; /* relaxed: it is read after the barrier at the team's end */
 } run_t;
 
 static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__lane_t lane[2][2], void *work) {
@@ -271,7 +272,8 @@ static void run_tiles(run_t *r, int team, int64_t tiles) {
   }
 }
 
-/* A tile's primitive is made for one thread: outside of a team it must be told so. */
+/* Runs the tiles of one part.  A primitive is made for one thread: without a parallel region
+   around it, the team must be set to 1. */
 static bool matmul_run_part(run_t *r) {
   const mr_matmul_t *p = r->p;
   int64_t tiles = p->s.batch * p->m.count * p->n.count;

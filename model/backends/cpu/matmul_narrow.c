@@ -1,3 +1,5 @@
+/* An f32 product through bf16 (matmul_private.h): copies operands as one or three bf16 parts and
+   multiplies those. */
 #include <math.h>
 
 #include "model/backends/cpu/matmul_private.h"
@@ -51,8 +53,9 @@ size_t mr__narrow_bytes(const mr_matmul_spec_t *s) {
   return (size_t)n * sizeof(mr_bf16_t);
 }
 
-/* What a copy holds: x rounded; the same, and 0 where x is not finite (its product with a rest of
-   0 would be NaN); the rest that rounding left, 0 where x is not finite. */
+/* The content of a copy.  UPPER: x rounded.  FINITE: the same, but 0 if x is not finite, whose
+   product with a rest of 0 would be NaN.  LOWER: the rest after rounding, 0 if x is not
+   finite. */
 typedef enum part { UPPER, FINITE, LOWER } part_t;
 
 static mr_bf16_t part_of(float x, part_t part) {
@@ -63,7 +66,7 @@ static mr_bf16_t part_of(float x, part_t part) {
   return part == FINITE ? upper : mr_bf16_from_f32(x - rounded);
 }
 
-/* The passes' copies of x, one after the other along k. */
+/* Writes the parts of x, one after the other along k. */
 static void matmul_narrow_cut(const lines_t *l, const float *x, int64_t n_part, const part_t *part,
                               mr_bf16_t *to) {
 #pragma omp parallel for schedule(static)

@@ -1,8 +1,8 @@
-/* Packing a bf16 b[k][n] for oneDNN's products: blocks of 32 rows and 64 columns, in which the two
-   rows that a dot product takes together lie side by side ([n/64][k/32][16][64][2]).  The blocks'
-   layout is asked of oneDNN (matmul_tile.c); its own reorder takes four times as long,
-   and a weight's gradient packs as many bytes as the activations have.  Blocks are made in the
-   order they lie in, a patch of rows at a time. */
+/* Packing a bf16 b[k][n] for oneDNN's products: blocks of 32 rows and 64 columns, in which the
+   two rows of a dot product are interleaved ([n/64][k/32][16][64][2]).  matmul_tile.c checks that
+   oneDNN wants this layout.  oneDNN's own reorder takes four times as long, and the gradient of a
+   weight packs as many bytes as the activations have.  Blocks are written in memory order, a
+   patch of rows at a time. */
 #include <string.h>
 
 #include "base/isa.h"
@@ -17,7 +17,7 @@ bool mr__pairs_work(const mr_matmul_spec_t *s) {
 
 #if defined(__x86_64__)
 
-/* 32 columns of two rows, one lane of each in turn. */
+/* Interleaves 32 columns of two rows. */
 MR_AVX512_INLINE void weave(const mr_bf16_t *even, const mr_bf16_t *odd, mr_bf16_t *out) {
   const __m512i first = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
                                          8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
@@ -34,14 +34,14 @@ MR_AVX512 static void pack_block(const mr_bf16_t *b, int64_t stride, mr_bf16_t *
   }
 }
 
-/* The last rows, which a whole block would read past. */
+/* Packs the last rows, of which there are fewer than in a block. */
 MR_AVX512 static void pack_tail(const mr_bf16_t *b, int64_t stride, int64_t rows, mr_bf16_t *out) {
   mr_bf16_t block[ROWS][COLS] = {0};
   for (int64_t i = 0; i < rows; i++) memcpy(block[i], b + i * stride, sizeof block[i]);
   pack_block(block[0], COLS, out);
 }
 
-/* Up to PATCH rows of one column of blocks. */
+/* Packs up to PATCH rows of one column of blocks. */
 static void pack_patch(const mr_bf16_t *b, int64_t stride, int64_t rows, mr_bf16_t *out) {
   int64_t i = 0;
   for (; i + ROWS <= rows && i < PATCH; i += ROWS)

@@ -1,3 +1,4 @@
+/* The matrix product in plain C, the oracle of the others. */
 #include <string.h>
 
 #include "model/backends/cpu/element.h"

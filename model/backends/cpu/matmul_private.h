@@ -1,39 +1,39 @@
-/* What the ways to multiply share. */
+/* Shared by the ways to multiply (matmul*.c). */
 #ifndef MR_MODEL_CPU_MATMUL_PRIVATE_H
 #define MR_MODEL_CPU_MATMUL_PRIVATE_H
 
 #include "model/backends/cpu/kernels.h"
 
-/* The product in plain C: any strides, no memory; the oracle, and what runs when there is
-   no memory.  Rows are shared among the OpenMP team. */
+/* The product in plain C: any strides, no work memory.  It is the oracle, and runs if there is no
+   memory.  The OpenMP team shares the rows. */
 void mr__matmul_plain(const mr_matmul_spec_t *s, const void *a, const void *b, const void *bias,
                       void *out);
 
-/* Turns bf16 x[rows][cols], rows `stride` elements apart, to out[cols][ld]; 64-aligned, ld a
-   multiple of 32, >= rows; what lies between becomes 0.  On the OpenMP team. */
-bool mr__turn_works(void); /* here, on this machine */
+/* Transposes bf16 x[rows][cols], rows `stride` elements apart, to out[cols][ld], 64-aligned; ld
+   is a multiple of 32, >= rows; elements [rows,ld) become 0.  On the OpenMP team. */
+bool mr__turn_works(void); /* whether it is fast on this machine */
 void mr__turn(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols, mr_bf16_t *out,
               int64_t ld);
 
-/* Packs bf16 b[k][n] of s to out[n/64][k/32][16][64][2], 64-aligned, k rounded up to 32
-   by zeros; only the sizes, rows and dtype of b count.  On the OpenMP team. */
-bool mr__pairs_work(const mr_matmul_spec_t *s); /* here, for these sizes */
+/* Packs bf16 b[k][n] of s to out[n/64][k/32][16][64][2], 64-aligned, with k padded to a multiple
+   of 32 by zeros; reads the sizes and b's rows and dtype from s.  On the OpenMP team. */
+bool mr__pairs_work(const mr_matmul_spec_t *s); /* whether it works here, for these sizes */
 void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out);
 
-/* A bf16 product through f32: operands are copied dense into f32, each in the order it lies in,
-   and a bf16 result is rounded from an f32 one.  `f32` is the product of mr__wide_spec(s); work:
+/* A bf16 product through f32: operands are copied to dense f32, each in its own order, and a bf16
+   result is rounded from an f32 one.  `f32` is the product of mr__wide_spec(s); work:
    mr__wide_bytes(s), 64-aligned, contents undefined.  On the OpenMP team. */
 mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s);
 size_t mr__wide_bytes(const mr_matmul_spec_t *s);
 void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, const void *b,
                   const void *bias, void *out, void *work);
 
-/* An f32 product as one of bf16: operands are copied dense and rounded (DEFAULT), or cut into an
-   upper and a lower bf16 each and laid side by side along k, so that one sum holds upper upper,
-   upper lower and lower upper (HIGH; what is left out is below 2^-16 of a term).  `bf16` is the
-   product of mr__narrow_spec(s); work: mr__narrow_bytes(s), 64-aligned, contents undefined.  On
-   the OpenMP team. */
-bool mr__narrows(const mr_matmul_spec_t *s); /* its precision asks for it */
+/* An f32 product through bf16: operands are copied and rounded (DEFAULT), or split into an upper
+   and a lower bf16 each (HIGH).  The parts are concatenated along k, so that one sum holds
+   upper*upper, upper*lower and lower*upper; the omitted lower*lower is below 2^-16 of a term.
+   `bf16` is the product of mr__narrow_spec(s); work: mr__narrow_bytes(s), 64-aligned, contents
+   undefined.  On the OpenMP team. */
+bool mr__narrows(const mr_matmul_spec_t *s); /* whether its precision asks for it */
 mr_matmul_spec_t mr__narrow_spec(const mr_matmul_spec_t *s);
 size_t mr__narrow_bytes(const mr_matmul_spec_t *s);
 void mr__narrow_run(const mr_matmul_spec_t *s, mr_matmul_t *bf16, const float *a, const float *b,

@@ -1,3 +1,5 @@
+/* Tiles and packing in oneDNN's API: views of the operands, a primitive made for a team of one,
+   and the reorder of b into the blocks that such a primitive prefers. */
 #include "model/backends/cpu/matmul_tile.h"
 
 #include <omp.h>
@@ -12,7 +14,7 @@ static struct {
   dnnl_engine_t engine;
 } dnn = {.once = PTHREAD_ONCE_INIT};
 
-/* A named instruction set holds for oneDNN too, which must hear of it before its first use. */
+/* Limits oneDNN to a forced instruction set; this must precede its first use. */
 static dnnl_status_t cap_isa(void) {
 #if defined(__x86_64__)
   static const dnnl_cpu_isa_t cap[] = {[MR_ISA_PLAIN] = dnnl_cpu_isa_sse41,
@@ -79,7 +81,8 @@ static dnnl_status_t matmul_tile_describe(const mr__tile_t *t, bool add,
   return status;
 }
 
-/* oneDNN makes a primitive for the team of the thread that asks. */
+/* oneDNN makes a primitive for the team of the calling thread, so the team is 1 here for a
+   moment. */
 static dnnl_status_t describe_for_one(const mr__tile_t *t, bool add, dnnl_primitive_desc_t *pd) {
   int team = omp_get_max_threads();
   omp_set_num_threads(1);

@@ -1,7 +1,7 @@
-/* Turning a bf16 matrix: two rows make lanes of 32 bits, sixteen such pairs are transposed in
-   registers, and each column leaves as one cache line.  This is done patch by patch, down the
-   columns of each: of a line that is written the next one follows, and of a line that is read the
-   other half is still in cache. */
+/* Transposing a bf16 matrix: two rows make lanes of 32 bits, sixteen such pairs are transposed in
+   registers, and each column is stored as one cache line.  The matrix is processed in patches,
+   each down its columns: cache lines are written in order, and the other half of a line that was
+   read is still in cache. */
 #include "base/isa.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/tile_avx512.h"
@@ -18,7 +18,7 @@ MR_AVX512_INLINE __m512i row_of(const mr_bf16_t *x, int64_t stride, int64_t i, i
 
 enum { PATCH_ROWS = 256, PATCH_COLS = 32 };
 
-/* Up to 32 rows and 16 columns. */
+/* Transposes up to 32 rows and 16 columns. */
 MR_AVX512 static void turn_block(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols,
                                  mr_bf16_t *out, int64_t ld) {
   __m512 r[16];

@@ -1,3 +1,5 @@
+/* A bf16 product through f32 (matmul_private.h): copies operands to dense f32, multiplies, and
+   rounds the result. */
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/rows.h"
 

@@ -1,5 +1,6 @@
-/* Matrix products of equations: operands seen as (batch, rows, columns) by strides, so that a
-   transposed operand costs nothing; what cannot be seen so is copied into order first. */
+/* Matrix products of equations.  Operands are viewed as (batch, rows, columns) by strides, so
+   that a transposed operand costs nothing; an operand without such a view is copied into order
+   first. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static void product_fini(void *state) {
   free(s);
 }
 
-/* One stride for a group of dimensions walked row-major; false if none does. */
+/* The stride of a group of dimensions in row-major order; false if no single stride fits. */
 static bool one_stride(const mr_aval_t *x, const int *dims, int n, int64_t *stride) {
   int64_t s[MR_MAX_NDIM], next = 0;
   bool any = false;
@@ -65,7 +66,8 @@ static int64_t size_of(const mr_aval_t *x, const int *dims, int n) {
   return size;
 }
 
-/* rows and cols: the two groups in the matrix's order.  A group of 1 gets a stride that fits. */
+/* Views x as a matrix; rows and cols are its two groups of dimensions.  A group of size 1 gets a
+   stride that fits.  false if there is no such view with one of the strides 1. */
 static bool product_view_of(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
                             const int *cols, int n_cols, view_t *v) {
   int64_t m = size_of(x, rows, n_rows), n = size_of(x, cols, n_cols);
@@ -124,7 +126,7 @@ static void product_describe(mr_call_t *c, const state_t *s) {
 
 static size_t product_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
-/* Without terms a sum is 0, and the bias is added to it. */
+/* A product without terms: 0, plus the bias. */
 static void empty_run(const mr_call_t *c) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   memset(c->out[0], 0, mr_aval_bytes(y));
@@ -136,7 +138,7 @@ static void empty_run(const mr_call_t *c) {
                n);
 }
 
-/* How the operands of c are read: as they lie, or by way of copies into scratch. */
+/* Decides how the operands of c are read: in place, or through copies in the scratch. */
 static void arrange(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s, view_t *va,
                     view_t *vb) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
@@ -199,7 +201,7 @@ static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t 
   return MR_OK;
 }
 
-/* f64 has no library's kernel: sums over the contracted dimensions, element by element. */
+/* f64 in plain C: sums over the contracted dimensions, element by element. */
 static int64_t offset_at(int64_t index, const mr_aval_t *x, const int *dims, int n) {
   int64_t stride[MR_MAX_NDIM], at = 0;
   mr__strides(x, stride);

@@ -1,3 +1,5 @@
+/* Lowering a program.  Each equation becomes a step, a reduction or another name for a value;
+   intermediate values get slots of a thread's block memory by their lifetimes. */
 #include "model/backends/cpu/program.h"
 
 #include <stdlib.h>
@@ -12,7 +14,7 @@ typedef struct builder {
   program_t *p;
   const mr_call_t *c;
   mr_diag_t *diag;
-  int n_name; /* a reshape's result is another name for its operand's value */
+  int n_name; /* the vars and their values; a reshape's result has the value of its operand */
   struct {
     const mr_var_t *var;
     int value;
@@ -38,7 +40,7 @@ static bool call_it(builder_t *b, const mr_var_t *v, int value) {
   return true;
 }
 
-/* A new value; -1: there are too many. */
+/* The index of a new value; -1: there are too many. */
 static int program_add(builder_t *b, mr_dtype_t t, place_t place, int index) {
   if (b->p->n_value == VALUES_MAX) return -1;
   b->p->value[b->p->n_value] = (value_t){.dtype = t,
@@ -54,7 +56,7 @@ static int program_add(builder_t *b, mr_dtype_t t, place_t place, int index) {
 static int64_t program_elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
 
 /* ---- units ---- */
-/* The value of an operand: literals of the equations become constants on first sight. */
+/* The value of an operand.  A literal becomes a constant at its first use. */
 static int find_operand(builder_t *b, const mr_var_t *v) {
   int i = program_find(b, v);
   if (i >= 0 || !v->literal) return i;
@@ -89,7 +91,7 @@ static bool bind_each(builder_t *b, step_t *t) {
   return true;
 }
 
-/* Another name for the operand, or an operand of the caller's repeated. */
+/* Another name for the operand, or an operand of the call to be repeated. */
 static bool bind_view(builder_t *b, const step_t *t) {
   const mr_eqn_t *e = t->unit.eqn;
   int from = find_operand(b, e->in[0]);
@@ -115,7 +117,7 @@ static bool bind_index(builder_t *b, const step_t *t) {
   return call_it(b, y, to);
 }
 
-/* All reductions of a program fold the same rows in the same way. */
+/* All reductions of a program must fold the same rows in the same way. */
 static bool bind_reduce(builder_t *b, step_t *t) {
   program_t *p = b->p;
   const mr_eqn_t *e = t->unit.eqn;
@@ -167,8 +169,8 @@ static void copy_run(const mr_cpu_unit_t *u, const void *const *in, void *out, i
   memcpy(out, in[0], (size_t)(n * u->whole)); /* bytes of an element */
 }
 
-/* Output memory may be an operand's: a value that is ready before the last read of such an operand
-   stays in its slot and is copied at the block's end. */
+/* The memory of an output may be that of an operand.  A value that is written before the last
+   read of such an operand must stay in its slot and be copied at the end of the block. */
 static bool is_early(const program_t *p, const value_t *y) {
   for (int v = 0; v < p->n_value; v++)
     if (p->value[v].place == PLACE_IN && p->value[v].size == y->size && p->value[v].last > y->born)
@@ -204,7 +206,7 @@ static bool needs_slot(const value_t *x) {
   return x->place == PLACE_SLOT || x->place == PLACE_REPEAT || x->place == PLACE_INDEX;
 }
 
-/* A slot is free again after the last step that reads its value. */
+/* Assigns slots; a slot is free after the last step that reads its value. */
 static void assign_slots(program_t *p) {
   int until[VALUES_MAX];
   size_t size = 1;
@@ -233,8 +235,8 @@ static mr_err_t program_finish(builder_t *b) {
   return MR_OK;
 }
 
-/* The number of elements that the program's values have; 0, not that of a scalar beside it, where a
-   result has none. */
+/* The number of elements of the program's values: that of the largest, or 0 if a result is
+   empty. */
 static int64_t elements(int n_eqn, mr_eqn_t *const *eqn) {
   int64_t n = 0;
   for (int i = 0; i < n_eqn; i++) {
@@ -259,14 +261,14 @@ static mr_err_t program_build(builder_t *b, int n_eqn, mr_eqn_t *const *eqn, int
   return program_finish(b);
 }
 
-/* A program with room for anything it may become. */
+/* A program with room for the largest possible one. */
 typedef struct draft {
   program_t p;
   step_t step[STEPS_MAX], reduce[MR_PROGRAM_ENDS];
   value_t value[VALUES_MAX];
 } draft_t;
 
-/* The same in one block of memory; NULL without memory. */
+/* A copy of d in one block of memory; NULL without memory. */
 static program_t *compact(const program_t *d) {
   size_t steps = (size_t)d->n_step * sizeof(step_t), folds = (size_t)d->n_reduce * sizeof(step_t);
   size_t values = (size_t)d->n_value * sizeof(value_t);

@@ -1,15 +1,15 @@
-/* How a program runs whose reductions fold rows into one: sums over leading dimensions, a bias's
-   gradient.
+/* Running a program whose reductions fold rows into one row: sums over leading dimensions, such
+   as the gradient of a bias.
 
-   Rows are cut into chunks by sizes alone, each of which is folded row after row into a row of its
-   own in the scratch; at the end these are folded, chunk after chunk.  A column knows nothing of
-   its neighbours: where a row is longer than a block, pieces of it are worked on apart. */
+   Rows are divided into chunks by sizes alone.  Each chunk is folded, row after row, into a row
+   of its own in the scratch; at the end these rows are folded in their order.  Columns are
+   independent: a row longer than a block is processed in pieces. */
 #include "model/backends/cpu/program_private.h"
 #include "model/backends/cpu/rows.h"
 #include "model/ops/rules.h"
 
-/* Chunks; fewer where rows are so long that they would hold more sums than MOST in between: then
-   the pieces of a row keep all threads busy. */
+/* The number of chunks; fewer if rows are so long that the scratch would hold more than MOST
+   sums: then the pieces of a row keep all threads busy. */
 enum { CHUNKS = 64, MOST = 1 << 21, SMALL = 1 << 14 };
 
 static int64_t program_columns_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -23,13 +23,13 @@ size_t mr__program_columns_cut(program_t *p) {
   return (size_t)(p->chunks * p->inner * p->n_reduce) * sizeof(float);
 }
 
-/* Where chunk `chunk` of reduction k has its row. */
+/* The row of chunk `chunk` of reduction k in the scratch. */
 static float *partial(const mr_call_t *c, int k, int64_t chunk) {
   const program_t *p = c->state;
   return (float *)c->scratch + (k * p->chunks + chunk) * p->inner;
 }
 
-/* Rows [r,end) of columns [j,j+m), all in one block, each into its chunk's row. */
+/* Folds rows [r,end) of columns [j,j+m), all in one block, each into the row of its chunk. */
 static void fold_block(frame_t *f, int64_t r, int64_t end, int64_t j, int64_t m) {
   const program_t *p = f->p;
   mr__frame_block(f, r * p->inner + j, (end - r) * m);
@@ -45,7 +45,7 @@ static void fold_block(frame_t *f, int64_t r, int64_t end, int64_t j, int64_t m)
   }
 }
 
-/* Columns [j,j+m) of chunks [from,to). */
+/* Folds columns [j,j+m) of chunks [from,to). */
 static void run_piece(const mr_call_t *c, int64_t from, int64_t to, int64_t j, int64_t m) {
   _Alignas(64) char slots[SLOT_BYTES];
   frame_t f;
@@ -60,7 +60,7 @@ static void run_piece(const mr_call_t *c, int64_t from, int64_t to, int64_t j, i
     fold_block(&f, r, program_columns_least(r + each, end), j, m);
 }
 
-/* Columns [j,j+m) of all results. */
+/* Folds the chunks' rows into columns [j,j+m) of all results. */
 static void join_piece(const mr_call_t *c, int64_t j, int64_t m) {
   const program_t *p = c->state;
   float acc[BLOCK_MAX];

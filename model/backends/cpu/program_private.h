@@ -5,26 +5,26 @@
 #include "model/backends/cpu/unit.h"
 
 typedef enum place {
-  PLACE_IN,     /* n elements of the caller's */
-  PLACE_OUT,    /* the same, written */
-  PLACE_SLOT,   /* a block of this thread's */
-  PLACE_ONE,    /* one element of the caller's */
+  PLACE_IN,     /* an operand of the call with n elements */
+  PLACE_OUT,    /* a result of the call with n elements */
+  PLACE_SLOT,   /* a block of this thread's memory */
+  PLACE_ONE,    /* an operand of the call with one element */
   PLACE_CONST,  /* one element that the program holds */
-  PLACE_OTHER,  /* another number of the caller's elements: something to be repeated */
-  PLACE_REPEAT, /* elements of the caller's again and again */
-  PLACE_INDEX,  /* numbers made from where an element stands */
-  PLACE_FOLDED  /* a reduction's result */
+  PLACE_OTHER,  /* an operand of the call with another number of elements, to be repeated */
+  PLACE_REPEAT, /* such an operand, repeated to n elements */
+  PLACE_INDEX,  /* numbers computed from the index of an element */
+  PLACE_FOLDED  /* the result of a reduction */
 } place_t;
 
 typedef struct value {
   mr_dtype_t dtype;
   place_t place;
-  int index;          /* of the caller's in or out */
-  int slot;           /* of a thread's blocks: SLOT, and REPEAT where it must be written out */
-  int64_t mid, inner; /* REPEAT: as in unit.h */
+  int index;          /* into the call's in or out; -1: neither */
+  int slot;           /* of a thread's blocks, for SLOT, REPEAT and INDEX; else -1 */
+  int64_t mid, inner; /* of REPEAT and INDEX, as in ir/unit.h */
   size_t size;        /* of an element */
   _Alignas(8) char constant[8];
-  int born, last; /* steps that write it first and read it last; -1 */
+  int born, last; /* the steps that write it first and read it last; -1: none */
 } value_t;
 
 typedef struct step {
@@ -43,9 +43,9 @@ enum {
 
 typedef struct program {
   int64_t n;                  /* elements */
-  int64_t inner;              /* of a row, if there are reductions; else 0 */
-  bool columns;               /* they fold rows into one, instead of each row into an element */
-  int64_t chunks, chunk_rows; /* then: how the rows are cut */
+  int64_t inner;              /* elements of a row, if there are reductions; else 0 */
+  bool columns;               /* reductions fold rows into one row, not each row into an element */
+  int64_t chunks, chunk_rows; /* with columns: how the rows are divided */
   int64_t block;              /* elements of a block */
   int n_step, n_value, n_slot, n_reduce;
   size_t slot_bytes;
@@ -53,23 +53,24 @@ typedef struct program {
   value_t *value;        /* [n_value] */
 } program_t;
 
-/* A thread that works on a block. */
+/* The state of a thread that works on a block. */
 typedef struct frame {
   const program_t *p;
   const mr_call_t *c;
   char *slots;          /* [SLOT_BYTES], 64-aligned */
-  void *at[VALUES_MAX]; /* where each value's part of the block is */
+  void *at[VALUES_MAX]; /* the part of each value in the block */
 } frame_t;
 
+/* slots: [SLOT_BYTES], 64-aligned; the caller's, used by f. */
 void mr__frame_init(frame_t *f, const mr_call_t *c, char *slots);
-/* All steps on elements [i0,i0+m), m in [1,block]. */
+/* Runs all steps on elements [i0,i0+m), m in [1,block]. */
 void mr__frame_block(frame_t *f, int64_t i0, int64_t m);
 
 void mr__program_run(const mr_call_t *c);
 
-/* The same for a program whose reductions fold rows into one. */
+/* The same for a program with columns. */
 void mr__program_columns_run(const mr_call_t *c);
-/* Settles how such a program cuts its rows; returns the bytes of scratch that it takes. */
+/* Decides how such a program divides its rows, and returns the bytes of scratch that it needs. */
 size_t mr__program_columns_cut(program_t *p);
 
 #endif

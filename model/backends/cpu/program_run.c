@@ -1,5 +1,5 @@
-/* How a program runs: block by block, each step on the whole block, so that what lies between two
-   steps never leaves the first-level cache. */
+/* Running a program: block by block, each step on the whole block, so that intermediate values
+   never leave the first-level cache. */
 #include <string.h>
 
 #include "model/backends/cpu/program_private.h"
@@ -25,7 +25,7 @@ static void program_run_fill(char *to, const char *from, size_t size, int64_t n)
   }
 }
 
-/* Elements [i0,i0+m) of a repeated value, written out. */
+/* Writes elements [i0,i0+m) of a repeated value to `to`. */
 static void repeat(const value_t *x, const char *from, char *to, int64_t i0, int64_t m) {
   size_t size = x->size;
   for (int64_t i = i0; i < i0 + m;) {
@@ -49,7 +49,7 @@ static void *program_run_repeated(const frame_t *f, const value_t *x, int64_t i0
   return slot;
 }
 
-/* k, k + 1, ..., or k throughout where inner elements share a number. */
+/* Writes k, k + 1, ..., or n times k if inner elements share a number. */
 static void count_on(const value_t *x, int64_t k, char *to, int64_t n) {
   float real = (float)k;
   int32_t whole = (int32_t)k;
@@ -61,7 +61,7 @@ static void count_on(const value_t *x, int64_t k, char *to, int64_t n) {
     for (int32_t j = 0; j < (int32_t)n; j++) ((int32_t *)to)[j] = whole + j;
 }
 
-/* Elements [i0,i0+m) of a counter. */
+/* Returns elements [i0,i0+m) of a counter, in its slot. */
 static void *program_run_counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
   char *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
   for (int64_t done = 0, run; done < m; done += run) {
@@ -142,7 +142,7 @@ static void program_run_end(const frame_t *f, float (*lane)[MR_FOLD_LANES], int6
   }
 }
 
-/* Rows of which several fit into a block. */
+/* Rows so short that several fit into a block. */
 static void run_short_rows(frame_t *f, int64_t from, int64_t to) {
   int64_t inner = f->p->inner, each = f->p->block / inner;
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];
@@ -182,7 +182,7 @@ static void run_rows(const mr_call_t *c, int64_t from, int64_t to) {
   }
 }
 
-/* One chunk of a row: what it folds to goes into the scratch. */
+/* Folds one chunk of a row into its place in the scratch. */
 static void run_chunk(const mr_call_t *c, int64_t chunk, int64_t chunks, int64_t total) {
   _Alignas(64) char slots[SLOT_BYTES];
   float lane[MR_PROGRAM_ENDS][MR_FOLD_LANES];

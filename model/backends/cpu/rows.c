@@ -1,7 +1,7 @@
-/* Threads over the row and element kernels.
+/* Runs the row and element kernels on all threads.
 
-   Rows and elements are cut into chunks whose borders depend on the sizes alone, and partial sums
-   are added in the order of the chunks: results do not depend on the number of threads. */
+   Rows and elements are divided into chunks whose borders depend on the sizes alone, and partial
+   sums are added in the order of the chunks: results do not depend on the number of threads. */
 #include "model/backends/cpu/rows.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
 
 /* ---- elements ---- */
 
-/* Runs call for [i0,i1) in pieces of [0,n), all in scope where it stands. */
+/* Runs call for each piece [i0,i1) of [0,n); k, i0 and i1 are in its scope. */
 #define OVER_PIECES(call)                                                                  \
   const mr__rows_t *k = mr__rows();                                                        \
   _Pragma("omp parallel for schedule(static) if (n > PIECE)") for (int64_t i0 = 0; i0 < n; \

@@ -1,4 +1,7 @@
-/* The row and element kernels of one instruction set: single-threaded, over a range. */
+/* The row and element kernels of one instruction set: single-threaded, over a range [r0,r1) of
+   rows or [i0,i1) of elements.  Arguments are those of kernels.h.  The kernels are in
+   rows_body.inc, which is compiled once for each instruction set; rows.c runs them on all
+   threads. */
 #ifndef MR_MODEL_CPU_ROWS_H
 #define MR_MODEL_CPU_ROWS_H
 
@@ -16,7 +19,7 @@ typedef struct mr__rows {
   void (*gelu_fwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t i0, int64_t i1);
   void (*gelu_bwd)(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx,
                    int64_t i0, int64_t i1);
-  /* x[n], y[n]: elements [from,from+n) of what is dropped from */
+  /* x[n], y[n]: elements [from,from+n) of the whole tensor */
   void (*dropout)(mr_dtype_t t, const void *x, void *y, int64_t from, int64_t n, float rate,
                   uint64_t seed, uint32_t site, uint32_t step);
   void (*convert)(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t i0, int64_t i1);
@@ -27,9 +30,9 @@ typedef struct mr__rows {
 
 extern const mr__rows_t mr__rows_plain, mr__rows_avx2, mr__rows_avx512, mr__rows_bf16;
 
-const mr__rows_t *mr__rows_of(mr_isa_t isa); /* NULL: not in this build */
-
-/* The one that mr_isa() names. */
+/* Return the kernels of an instruction set (NULL: not in this build), and those of mr_isa(),
+   never NULL.  Both are static. */
+const mr__rows_t *mr__rows_of(mr_isa_t isa);
 const mr__rows_t *mr__rows(void);
 
 #endif

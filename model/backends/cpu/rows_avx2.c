@@ -1,3 +1,4 @@
+/* rows_body.inc compiled for AVX2. */
 #if defined(__x86_64__)
 #define ROWS mr__rows_avx2
 #include "model/backends/cpu/rows_body.inc"

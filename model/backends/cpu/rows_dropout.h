@@ -1,4 +1,5 @@
-/* Dropout of bf16 by 32, given the draws: for files compiled for AVX-512-bf16. */
+/* Dropout of bf16, 32 elements at a time, given the draws.  For files compiled for
+   AVX-512-bf16. */
 #ifndef MR_MODEL_CPU_ROWS_DROPOUT_H
 #define MR_MODEL_CPU_ROWS_DROPOUT_H
 
@@ -10,7 +11,7 @@ static inline __m512 mr__widened(__m256i half) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/* y[32] = draw >= limit ? x scale : 0; a kept NaN stays one. */
+/* y[32] = draw >= limit ? x scale : 0; a kept NaN stays NaN. */
 static inline void mr__drop32(const mr_bf16_t *x, mr_bf16_t *y, const uint16_t *draw, __m512i limit,
                               __m512 scale) {
   __mmask32 keep = _mm512_cmpge_epu16_mask(_mm512_loadu_si512(draw), limit);

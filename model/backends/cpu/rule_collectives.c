@@ -1,4 +1,4 @@
-/* Collectives: devices that are threads of this process (exec/comm.h) speak to one another. */
+/* Collectives: devices that are threads of this process (exec/comm.h) exchange values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +9,14 @@
 #include "model/ops/arithmetic.h"
 #include "model/ops/rules.h"
 
-/* What a collective that is lowered keeps of the device it speaks for. */
+/* The device that a collective is lowered for. */
 typedef struct axis_state {
   mr_comm_t *comm;
   int rank;
 } axis_state_t;
 
-/* Gives c, a collective being lowered, its state and run, if the graph is compiled for a device of
-   that axis (mr_pmap).  MR_ERR_NORULE if no transform and no device has bound it. */
+/* Lowers a collective, if the graph is compiled for a device of its axis (mr_pmap).
+   MR_ERR_NORULE if neither a transform nor a device has bound the axis. */
 static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_diag_t *diag) {
   const mr_comm_rank_t *rank = c->options->rank;
   if (rank && !strcmp(rank->axis, mr_attr_get(c->eqn, "axis_name")->text)) {
@@ -47,7 +47,7 @@ static void add_to(mr_dtype_t t, void *out, const void *x, int64_t n) {
       mr_set_i64(t, out, i, mr__add_i2(mr_get_i64(t, out, i), mr_get_i64(t, x, i)));
 }
 
-/* Each device adds all values for itself, in the order of ranks: the same bits on all. */
+/* Each device adds all values itself, in rank order, which gives the same bits on all devices. */
 static void psum_run(const mr_call_t *c) {
   const axis_state_t *s = c->state;
   const mr_aval_t *a = &c->eqn->out[0]->aval;

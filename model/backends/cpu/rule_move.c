@@ -1,5 +1,5 @@
-/* Ops that move elements and compute nothing, or next to nothing: strided copies, settled when they
-   are lowered. */
+/* Ops that move elements and compute little or nothing: strided copies, whose strides are fixed
+   by lowering, rows by index, and counters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 typedef struct moved {
   mr_move_t m;
-  int64_t from, to; /* bytes in front of the first element, of the operand and of the result */
-  size_t zero;      /* bytes of the result that are cleared before */
+  int64_t from, to; /* offsets in bytes of the first element, in the operand and the result */
+  size_t zero;      /* bytes of the result to clear before; 0: none */
 } moved_t;
 
 static void move_run(const mr_call_t *c) {
@@ -121,7 +121,7 @@ mr_err_t mr__cpu_concatenate(mr_call_t *c, mr_diag_t *diag) {
 }
 
 /* ---- rows by index ---- */
-/* Element k of an i32 index, moved into [0,n). */
+/* Element k of an i32 index, clamped to [0,n). */
 static int64_t take_row(const void *index, int64_t k, int64_t n) {
   int64_t i = ((const int32_t *)index)[k];
   return i < 0 ? 0 : i >= n ? n - 1 : i;
@@ -164,7 +164,7 @@ mr_err_t mr__cpu_take_vjp(mr_call_t *c, mr_diag_t *diag) {
 
 /* ---- counters ---- */
 typedef struct counter {
-  int64_t stride, size; /* elements between two numbers, and how many numbers there are */
+  int64_t stride, size; /* elements with the same number, and the count of numbers */
 } counter_t;
 
 static void iota_run(const mr_call_t *c) {

@@ -1,4 +1,4 @@
-/* Draws by key, and new keys of old ones. */
+/* Random draws from keys, and new keys from old ones. */
 #include "model/backends/cpu/rules.h"
 #include "model/ops/key.h"
 #include "model/ops/lax.h"
@@ -7,11 +7,11 @@
 typedef struct draw draw_t;
 struct draw {
   mr_key_layout_t layout;
-  /* Elements [i,i + n) of the `of` that key draws, into out[n] of u32, i32 or f32 (of f64 results
-     the caller makes f32 first). */
+  /* Writes elements [i,i+n) of a draw of `of` elements to out[n], of u32, i32 or f32; the caller
+     widens f32 to f64. */
   void (*fill)(const draw_t *d, mr_prng_t key, int64_t i, int64_t n, int64_t of, void *out);
   float lo, hi;
-  int64_t whole_lo, whole_hi; /* of integers; of a permutation whole_hi numbers */
+  int64_t whole_lo, whole_hi; /* the range of integers; a permutation is of whole_hi numbers */
 };
 
 static mr_prng_t key_at(const mr_call_t *c, int64_t k) {
@@ -22,7 +22,7 @@ static mr_prng_t key_at(const mr_call_t *c, int64_t k) {
 
 enum { CHUNK = 1024 };
 
-/* Elements [from,from + n) of key k's draw. */
+/* Writes elements [from,from+n) of key k's draw. */
 static void draw_chunk(const mr_call_t *c, int64_t k, int64_t each, int64_t from, int64_t n) {
   const draw_t *d = c->state;
   float drawn[CHUNK];
@@ -113,7 +113,7 @@ mr_err_t mr__cpu_random_randint(mr_call_t *c, mr_diag_t *diag) {
   return lower_draw(c, d, draw_run, diag);
 }
 
-/* Sorting is a matter of the whole draw, so each key's is one thread's. */
+/* A permutation sorts the whole draw, so it runs on one thread. */
 static void permutation_run(const mr_call_t *c) {
   int64_t keys = mr__key_count(c->eqn), n = ((const draw_t *)c->state)->whole_hi;
   for (int64_t k = 0; k < keys; k++)

@@ -1,5 +1,6 @@
-/* Sums and maxima: as loops (program.h) where what is reduced are trailing or leading dimensions,
-   row upon row where it lies between others, else element by element; and running sums. */
+/* Sums, maxima and running sums.  Reductions of trailing or leading dimensions run as loops
+   (program.h), those of neighbouring dimensions in the middle fold row upon row, and all others
+   run element by element. */
 #include <math.h>
 
 #include "model/backends/cpu/kernels.h"
@@ -12,15 +13,15 @@
 #include "model/ops/reduce.h"
 #include "model/ops/rules.h"
 
-/* How two elements become one: of f32 and bf16, of f64, of integers and bool. */
+/* How two elements are folded into one: for f32 and bf16, for f64, for integers and bool. */
 typedef struct fold {
   float (*f32)(float, float);
   double (*f64)(double, double);
   int64_t (*i64)(int64_t, int64_t);
-  double start; /* in the narrowest of an integer dtype if that is lower */
+  double start; /* if negative, integers start at the lowest number of their dtype */
 } fold_t;
 
-/* x's dimensions as (kept..., reduced...). */
+/* The dimensions of x in the order (kept..., reduced...). */
 typedef struct walk {
   fold_t fold;
   int kept, ndim;
@@ -91,13 +92,13 @@ static void walk_run(const mr_call_t *c) {
     fold_i64(c, fold->start < 0 ? lowest(t) : (int64_t)fold->start, fold->i64);
 }
 
-/* ---- neighbouring dimensions with others on both sides, of f32 or bf16: the same bits ---- */
+/* ---- neighbouring dimensions in the middle, of f32 or bf16: the same bits as a loop's ---- */
 typedef struct middle {
-  mr_cpu_unit_t unit; /* for how to fold; it is no unit */
+  mr_cpu_unit_t unit; /* holds the fold alone */
   int64_t outer, rows, n;
 } middle_t;
 
-/* For each index of the outer dimensions, rows folded into one. */
+/* Folds rows into one for each index of the outer dimensions. */
 static void middle_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   const middle_t *s = c->state;

@@ -1,4 +1,4 @@
-/* Composites with a kernel of their own on rows or heads, and the optimizer's update. */
+/* Composites with a kernel of their own for rows or heads, and the optimizer's update. */
 #include <math.h>
 
 #include "model/backends/cpu/kernels.h"
@@ -104,7 +104,7 @@ static mr_attention_spec_t attention_spec(const mr_eqn_t *e) {
                                .t = e->in[0]->aval.dtype};
 }
 
-/* Pointers to q, k, v in one packed array or three arrays. */
+/* Points qkv at q, k and v, in one packed array or in three arrays. */
 static void attention_split(const mr_attention_spec_t *s, void *const *in, void **qkv) {
   size_t token = (size_t)(s->H * s->D) * mr_dtype_size(s->t);
   bool packed = s->q_tok != s->o_tok;

@@ -1,5 +1,5 @@
-/* Ops that run within fused loops beside the elementwise ones (elementwise.c): conversions,
-   choices, powers, GELU and dropout. */
+/* Ops that run within fused loops, beside the elementwise ones (elementwise.c): conversions,
+   selection, powers, GELU and dropout. */
 #include <string.h>
 
 #include "model/backends/cpu/program.h"
@@ -30,7 +30,7 @@ static void general_run(const mr_cpu_unit_t *u, const void *const *in, void *out
     mr_set_f64(to_of(u), out, i, mr_get_f64(from_of(u), in[0], i * u->step[0]));
 }
 
-/* Masks and whole numbers into f32, which gradients of comparisons are made of. */
+/* bool and i32 to f32, as gradients of comparisons need. */
 static void bool_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
   static const float zero = 0, one = 1;
   mr__lanes()->select(in[0], u->step[0], &zero, 0, &one, 0, out, sizeof one, n);
@@ -77,7 +77,7 @@ static void power_run(const mr_cpu_unit_t *u, const void *const *in, void *out, 
     mr_set_f64(t, out, i, power(mr_get_f64(t, in[0], i * u->step[0]), u->whole));
 }
 
-/* As wide as a product can be, and then cut: integers wrap. */
+/* Integers wrap: 64-bit products, then truncated. */
 static void rule_units_whole_run(const mr_cpu_unit_t *u, const void *const *in, void *out,
                                  int64_t n) {
   mr_dtype_t t = to_of(u);
@@ -181,7 +181,7 @@ static dropped_t dropped_of(const mr_eqn_t *e) {
   return (dropped_t){(float)mr_attr_get(e, "rate")->f, (uint32_t)mr_attr_get(e, "site")->i[0]};
 }
 
-/* f64 has no kernel of its own: the f32 mask of ones, times x. */
+/* f64 has no kernel of its own: it draws the mask by dropping ones in f32. */
 static void draw_f64(const mr_call_t *c, int64_t at, int64_t n, uint64_t seed, uint32_t step) {
   const dropped_t *s = c->state;
   const double *x = (const double *)c->in[0] + at;
@@ -234,7 +234,7 @@ bool mr__cpu_unit_dropout(mr_cpu_unit_t *u) {
   return true;
 }
 
-/* ---- a chain of such ops ---- */
+/* ---- a fused loop of such ops ---- */
 mr_err_t mr__cpu_fused(mr_call_t *c, mr_diag_t *diag) {
   const mr_fn_t *body = mr_attr_called(c->eqn, "jaxpr");
   return mr__program_lower(c, body->n_eqn, body->eqn, body->n_in, body->in, body->n_out, body->out,

@@ -1,3 +1,5 @@
+/* The table of ops: an op is lowered by a rule of its own (LOWERED), as a loop of one unit
+   (LOOP), has both (BOTH), or is an elementwise op with a vector kernel (VECTOR). */
 #include "model/backends/cpu/rules.h"
 
 #include <stdlib.h>

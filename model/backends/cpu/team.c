@@ -1,3 +1,4 @@
+/* The OpenMP team: its size, pinning, and release. */
 #include "model/backends/cpu/team.h"
 
 #include <omp.h>
@@ -6,7 +7,7 @@
 
 static struct {
   pthread_once_t once;
-  cpu_set_t allowed; /* as the process found it: a pinned thread's own set is smaller */
+  cpu_set_t allowed; /* as at the first call; a pinned thread's own set is smaller */
   int n;
 } cpus = {.once = PTHREAD_ONCE_INIT};
 

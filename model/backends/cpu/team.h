@@ -4,18 +4,21 @@
 
 #include <stdbool.h>
 
-/* The team of this thread from now on: n >= 1 threads.  Returns how many there were before. */
+/* Sets the team of the calling thread to n >= 1 threads.  Returns the size it had before. */
 int mr__team_set(int n);
 
-/* Processors that the process might use when this was first asked or a team first tied, before any
-   thread was; 0 where the system does not say. */
+/* Returns the number of processors that the process may use, as found before any thread was
+   pinned (at the first call of this or of mr__team_pin); 0 if the system does not say.  Any
+   thread. */
 int mr__team_processors(void);
 
-/* Ties each thread of this thread's team, itself included, to a processor of its own among those
-   the process may use; in turn where there are fewer.  Where the system refuses, none is tied. */
+/* Pins each thread of the calling thread's team, itself included, to a processor of its own among
+   those the process may use; with fewer processors, threads share them in turn.  Does nothing if
+   the system refuses. */
 void mr__team_pin(void);
 
-/* Ends the team's other threads: they would wait, spinning, beside the team of another thread. */
+/* Ends the other threads of the team, which would spin beside the team of another thread while
+   they wait. */
 void mr__team_release(void);
 
 #endif

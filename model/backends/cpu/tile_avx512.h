@@ -1,4 +1,4 @@
-/* Moving 16 x 16 lanes in AVX-512. */
+/* Transposing 16 x 16 lanes in AVX-512. */
 #ifndef MR_MODEL_CPU_TILE_AVX512_H
 #define MR_MODEL_CPU_TILE_AVX512_H
 
@@ -15,7 +15,8 @@ MR_AVX512_INLINE __mmask16 mr__lanes(int64_t n) {
   return n >= 16 ? 0xFFFF : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
-/* In four rounds lanes 1, 2, 4 and 8 apart change places with rows as far apart. */
+/* Transposes in four rounds, which swap lanes 1, 2, 4 and 8 apart with rows 1, 2, 4 and 8
+   apart. */
 MR_AVX512_INLINE void mr__transpose16(__m512 r[16]) {
   __m512 s[16];
   for (int i = 0; i < 16; i += 2) {

@@ -1,8 +1,6 @@
-/* Elementary functions without branches, so that loops over them vectorise.
-
-   Included once per instruction set by rows_body.inc; everything is static inline.  Accuracy
-   against f64, checked by tests/model/test_kernel_rows.c: exp 2.5e-7 relative, erfc 4e-7 + 1.5e-7
-   x^2 relative. */
+/* Elementary functions without branches, so that loops over them vectorise.  Static inline, for
+   the files that are compiled once for each instruction set.  Accuracy against f64, checked by
+   tests/model/test_kernel_rows.c: exp 2.5e-7 relative, erfc 4e-7 + 1.5e-7 x^2 relative. */
 #ifndef MR_MODEL_CPU_VEC_MATH_H
 #define MR_MODEL_CPU_VEC_MATH_H
 
@@ -22,10 +20,11 @@ static inline uint32_t vec_bits(float f) {
   return u;
 }
 
-/* Added and taken away again, it rounds to a whole number, which stands in the sum's low bits. */
+/* Adding it rounds to a whole number, which is then in the low bits of the sum; subtracting it
+   again gives that number. */
 #define VEC_SHIFT 12582912.0f
 
-/* x in [-104,89] is n ln 2 + r: gives e^r by a polynomial of degree 6, and n + VEC_SHIFT. */
+/* x in [-104,89] is n ln 2 + r: returns e^r, from a polynomial of degree 6, and n + VEC_SHIFT. */
 static inline float vec_exp_rest(float x, float *shifted) {
   *shifted = x * 1.44269504f + VEC_SHIFT;
   float n = *shifted - VEC_SHIFT;
@@ -40,8 +39,8 @@ static inline float vec_exp_rest(float x, float *shifted) {
   return p * r * r + r + 1.0f;
 }
 
-/* e^x, with 2^n through the exponent.  Arguments beyond the range give 2^-126 or 2^127 times about
-   1.6, which every user here takes for 0 and infinity. */
+/* e^x, with 2^n added to the exponent.  Arguments beyond [-87,88] are clamped: they give about
+   1.6 times 2^-126 or 2^127, which serve as 0 and infinity in the kernels that use it. */
 static inline float vec_exp(float x) {
   float shifted;
   x = x > 88.0f ? 88.0f : x;
@@ -50,8 +49,8 @@ static inline float vec_exp(float x) {
   return vec_float(vec_bits(p) + (vec_bits(shifted) << 23));
 }
 
-/* The complementary error function: Chebyshev fit in t = 1/(1 + |x|/2) times exp(-x^2) (W. Press et
-   al., "Numerical Recipes", erfcc). */
+/* The complementary error function: Chebyshev fit in t = 1/(1 + |x|/2) times exp(-x^2) (W.  Press
+   et al., "Numerical Recipes", erfcc). */
 static inline float vec_erfc(float x) {
   float z = fabsf(x), t = 1.0f / (1.0f + 0.5f * z);
   float p = 0.17087277f;
@@ -81,7 +80,7 @@ static inline void vec_store(mr_dtype_t t, void *x, int64_t i, float v) {
   }
 }
 
-/* v as it is after a store and a load. */
+/* v rounded to t, as by a store and a load. */
 static inline float vec_rounded(mr_dtype_t t, float v) {
   if (t == MR_F32) return v;
   uint32_t u = vec_bits(v), rounded = u + 0x7FFFu + ((u >> 16) & 1u);

@@ -1,3 +1,4 @@
+/* The pool of blocks: a list of idle blocks, the last returned first, under a mutex. */
 #include "model/backends/cpu/workspace.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ typedef struct block {
 static struct {
   pthread_mutex_t lock;
   size_t users;
-  block_t *idle; /* the one given back last comes first */
+  block_t *idle; /* the last returned one first */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void mr__workspace_join(void) {
@@ -38,7 +39,8 @@ void mr__workspace_leave(void) {
   }
 }
 
-/* Takes the smallest idle block that is large enough off the list, else the largest, else NULL. */
+/* Removes the smallest idle block that is large enough from the list, else the largest.  NULL: no
+   block is idle. */
 static block_t *workspace_choose(size_t bytes) {
   block_t **best = NULL;
   for (block_t **at = &pool.idle; *at; at = &(*at)->next) {

@@ -1,5 +1,5 @@
-/* Softmax cross-entropy: few rows, few classes, so plain.  Logits are taken relative to the
-   largest: a small loss of large logits loses no digits. */
+/* Softmax cross-entropy in scalar C, as there are few rows and few classes.  The largest logit is
+   subtracted first, so that a small loss of large logits loses no digits. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ void mr_xent_fwd(const float *logits, const int32_t *label, float smoothing, flo
       continue;
     }
     for (int64_t c = 0; c < C; c++) sum += expf(x[c] - top), all += x[c] - top;
-    float own = label[b] >= 0 && label[b] < C ? x[label[b]] - top : -top; /* of another: no class */
+    float own = label[b] >= 0 && label[b] < C ? x[label[b]] - top : -top; /* else: no class */
     loss[b] = logf(sum) - (1 - smoothing) * own - smoothing / (float)C * all;
   }
 }
