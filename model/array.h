@@ -14,7 +14,7 @@ MR_BEGIN_DECLS
 
 typedef struct mr_array mr_array_t;
 
-struct mr_backend; /* exec/backend.h: what computes, and whose memory holds bytes */
+struct mr_backend; /* exec/backend.h: the device that holds the bytes */
 
 /* Both return a new array that the caller drops, or NULL with MR_ERR_NOMEM in diag, which names
    the aval.  They copy data, dense and of aval's bytes in the host's memory, before they return.

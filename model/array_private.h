@@ -1,3 +1,4 @@
+/* The form of an array, shared by array.c, the queue and jit. */
 #ifndef MR_MODEL_ARRAY_PRIVATE_H
 #define MR_MODEL_ARRAY_PRIVATE_H
 

@@ -1,3 +1,4 @@
+/* Shared by jit.c and jit_trace.c. */
 #ifndef MR_MODEL_JIT_PRIVATE_H
 #define MR_MODEL_JIT_PRIVATE_H
 

@@ -113,7 +113,7 @@ static mr_err_t set_data(step_t *s, const mr_params_t *params, const void *const
 }
 
 /* ---- training: the graph ---- */
-enum { SITES = 1 << 16 }; /* between two parts: no model has as many dropouts */
+enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any model uses */
 
 /* Traces the loss once for each part.  The first trace fills the list of parameters. */
 static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_train_config_t *t,
@@ -129,7 +129,7 @@ static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_trai
   return MR_OK;
 }
 
-/* Loss, gradients and update alone, without what is told: as mr_optim_step_fn. */
+/* The graph of mr_optim_step_fn for the traced parts: loss, gradients and update. */
 static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag) {
   bool split[MR_LOSS_FIELDS + 3] = {false};

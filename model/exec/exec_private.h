@@ -1,3 +1,4 @@
+/* The form of an executable, shared by the files of exec/. */
 #ifndef MR_MODEL_EXEC_EXEC_PRIVATE_H
 #define MR_MODEL_EXEC_EXEC_PRIVATE_H
 

@@ -384,7 +384,7 @@ static mr_err_t parse_jax_gather(rewrite_t *r) {
   mr_var_t *x = moved(r, r->x, (int)map[0], false);
   x = x && index ? mr_lax_take(r->g, x, index) : NULL;
   if (!x) return r->g->diag.code;
-  /* Now the index's dimensions come first; jax wants the others at offset_dims. */
+  /* The dimensions of the index come first now; the others belong at offset_dims. */
   int perm[MR_MAX_NDIM], n_index = at.ndim - 1, next = 0, rest = n_index;
   if (n_index + n_offset != x->aval.ndim) return cannot(r, "its dimension numbers do not fit");
   for (int d = 0, k = 0; d < x->aval.ndim; d++) {

@@ -1,3 +1,4 @@
+/* The form of a lowered program, shared by program.c, program_run.c and program_columns.c. */
 #ifndef MR_MODEL_CPU_PROGRAM_PRIVATE_H
 #define MR_MODEL_CPU_PROGRAM_PRIVATE_H
 

@@ -92,7 +92,7 @@ static void walk_run(const mr_call_t *c) {
     fold_i64(c, fold->start < 0 ? lowest(t) : (int64_t)fold->start, fold->i64);
 }
 
-/* ---- neighbouring dimensions in the middle, of f32 or bf16: the same bits as a loop's ---- */
+/* ---- neighbouring dimensions in the middle, of f32 or bf16; the results equal a loop's ---- */
 typedef struct middle {
   mr_cpu_unit_t unit; /* holds the fold alone */
   int64_t outer, rows, n;
