@@ -1,3 +1,5 @@
+/* Flags and words of a command, and its help.  An unknown flag gets the flag or setting that was
+   probably meant, also from the vocabulary of other programs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 #include "base/suggest.h"
 #include "pipeline/foreign.h"
 
-/* Flags that a build without some optional libraries refuses, whichever command has them. */
+/* The optional libraries that a flag requires, whichever command has it; NULL: none. */
 static const char *flag_needs(const char *name) {
   static const char *const row[][2] = {{"--web", "MICROHTTPD"},
                                        {"--prometheus", "MICROHTTPD"},
@@ -27,7 +29,7 @@ static int flag_index(const mr_command_t *c, const char *name, size_t n) {
   return -1;
 }
 
-/* What other programs call a flag, without dashes and '_', and ours. */
+/* Other programs' names of a flag, without dashes and '_', and our flag. */
 static const char *const other_flag[][2] = {
     {"outputdir", "--run-dir"}, {"outdir", "--run-dir"},   {"logdir", "--run-dir"},
     {"savedir", "--run-dir"},   {"output", "--run-dir"},   {"o", "--run-dir"},
@@ -44,7 +46,7 @@ static bool has_flag(const mr_command_t *c, const char *name) {
   return flag_index(c, name, strlen(name)) >= 0;
 }
 
-/* Our flag for another program's, or NULL; word: with its dashes. */
+/* Our flag for another program's, or NULL; word has its dashes. */
 static const char *flag_for(const mr_command_t *c, const char *word) {
   char name[64];
   size_t n = 0;
@@ -56,8 +58,7 @@ static const char *flag_for(const mr_command_t *c, const char *word) {
   return NULL;
 }
 
-/* What stands for a word such as "learning-rate" among the variables of the default graph and the
-   settings of the stages. */
+/* Whether a name is a variable of the default graph or a setting of the training stage. */
 static bool is_setting(const void *unused, const char *name) {
   static const char *const variable[] = {"data", "run", "seed", "epochs", "batch", "valid_batch"};
   for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
@@ -66,8 +67,8 @@ static bool is_setting(const void *unused, const char *name) {
   return mr_stage_def_opt(train, name) || !strcmp(name, "workers");
 }
 
-/* For commands that take KEY=VALUE: "--lr 0.1" and "--batch-size=64" as they are written here.
-   False if no setting is meant. */
+/* For commands that take KEY=VALUE: writes how "--lr 0.1" or "--batch-size=64" is spelt here.
+   False if the flag means no setting. */
 static bool setting_for(const mr_command_t *c, const char *name, const char *value, char *text,
                         size_t n) {
   char ours[64];
@@ -82,7 +83,7 @@ static bool setting_for(const mr_command_t *c, const char *name, const char *val
   return true;
 }
 
-/* word: the flag as it is given; next: the word after it, or NULL. */
+/* Fails with a suggestion.  word: the flag as given; next: the word after it, or NULL. */
 static mr_err_t unknown_flag(const mr_command_t *c, const char *word, const char *next,
                              mr_diag_t *diag) {
   char hint[160] = "", name[64];
@@ -103,7 +104,7 @@ static mr_err_t unknown_flag(const mr_command_t *c, const char *word, const char
   return mr_fail(diag, MR_ERR_USAGE, "%s: unknown flag %s%s", c->name, name, hint);
 }
 
-/* "a|b|c" as "a, b or c" into text[0,n). */
+/* Writes "a|b|c" as "a, b or c" into text[0,n). */
 static const char *choices_text(const char *choices, char *text, size_t n) {
   const char *last = strrchr(choices, '|');
   size_t at = 0;
@@ -116,7 +117,7 @@ static const char *choices_text(const char *choices, char *text, size_t n) {
   return text;
 }
 
-/* Where a flag's value is one of some words, "train|valid|test": whether text is one of them. */
+/* Checks the value of a flag that takes one of several words, "train|valid|test". */
 static mr_err_t check_choice(const mr_command_t *c, const mr_flag_t *f, const char *text,
                              mr_diag_t *diag) {
   char near[96], list[256];
@@ -129,7 +130,7 @@ static mr_err_t check_choice(const mr_command_t *c, const mr_flag_t *f, const ch
                  mr_value_hint(&o, text, near, sizeof near));
 }
 
-/* Takes argv[*i], and the word after it where the flag wants a value. */
+/* Takes argv[*i], and the word after it if the flag takes a value. */
 static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t *diag) {
   const mr_command_t *c = a->command;
   const char *word = argv[*i], *equals = strchr(word, '=');
@@ -190,7 +191,7 @@ mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *
 
 static const char *word_at(const mr_args_t *a, int i) { return i < a->n_words ? a->word[i] : ""; }
 
-/* The value of the word at i where blanks beside '=' have cut it off ("lr = 0.1"), else NULL. */
+/* The value of word i if spaces around '=' have separated it ("lr = 0.1"), else NULL. */
 static const char *cut_off_value(const mr_args_t *a, int i) {
   const char *word = a->word[i], *next = word_at(a, i + 1), *equals = strchr(word, '=');
   if (!equals && *next == '=') return next[1] ? next + 1 : word_at(a, i + 2);
@@ -239,7 +240,7 @@ static int flag_text(const mr_flag_t *f, char *text, size_t n) {
   return snprintf(text, n, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
 }
 
-/* On a terminal no line is wider than it. */
+/* Prints one flag and its help, wrapped to the terminal. */
 static void print_flag(const char *left, int width, const char *help, const char *note) {
   char line[512];
   int columns = mr_columns(STDOUT_FILENO);

@@ -1,4 +1,5 @@
-/* millrace batch: one step's batch as an .npz or .npy file, without the ones before it. */
+/* millrace batch: writes the batch of any one step as an .npz or .npy file, without producing the
+   earlier ones. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +23,8 @@ typedef struct wanted {
   const char *out, *labels;
 } wanted_t;
 
-/* Keys as the ledger hashes them.  Bit 63 is also that of negative numbers (range) and of a hole,
-   none of which is left out. */
+/* Prints the keys as the ledger hashes them, and those of excluded records.  Bit 63 alone does not
+   mark these: negative numbers (range) and holes have it too. */
 static void print_keys(const mr_buf_t *b) {
   bool any = false;
   printf("keys");
@@ -37,7 +38,7 @@ static void print_keys(const mr_buf_t *b) {
   puts("");
 }
 
-/* Number of the only field beside the label, or of a label that stands alone: what a .npy holds. */
+/* Finds the field that a .npy holds: the only one besides the label, or a label that is alone. */
 static mr_err_t only_values(const mr_spec_t *spec, int *field, mr_diag_t *diag) {
   char names[512];
   int label = mr_spec_label(spec), n = 0;
@@ -68,7 +69,8 @@ static mr_err_t save_npy(const char *file, const mr_spec_t *spec, const mr_buf_t
   return mr_npy_save(file, field->dtype, field->ndim + 1, dim, b->field[f].data, diag);
 }
 
-/* NAME: (B,...), or of a ragged field the rows of all records; of that NAME.offsets, too. */
+/* Writes each field as array NAME of shape (B,...).  A ragged field is the rows of all records, and
+   NAME.offsets. */
 static mr_err_t save_npz(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
                          mr_diag_t *diag) {
   mr_npz_array_t array[2 * MR_FIELDS_MAX];

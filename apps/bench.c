@@ -1,4 +1,4 @@
-/* millrace bench: figures of this machine, as a table or as JSON lines. */
+/* millrace bench: measures this machine and prints a table or JSON lines. */
 #include "apps/bench.h"
 
 #include <cjson/cJSON.h>

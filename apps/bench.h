@@ -1,4 +1,4 @@
-/* Measurements that the program makes of itself. */
+/* Measurements of this program on this machine, for `millrace bench`. */
 #ifndef MR_APPS_BENCH_H
 #define MR_APPS_BENCH_H
 
@@ -6,7 +6,7 @@
 
 enum { MR_BENCH_ROWS = 32 };
 
-/* What one measurement found: names as scripts read them. */
+/* The figures of one measurement, under names that scripts read. */
 typedef struct mr_bench {
   const char *data; /* "cifar10", "synthetic", "none" */
   int n;
@@ -16,15 +16,19 @@ typedef struct mr_bench {
   } row[MR_BENCH_ROWS];
 } mr_bench_t;
 
+/* Adds a figure; drops it if b is full.  name is static. */
 void mr_bench_add(mr_bench_t *b, const char *name, double value);
 
-/* The median of v[0,n), n >= 1; sorts v. */
+/* Returns the median of v[0,n), n >= 1; sorts v. */
 double mr_bench_median(double *v, int n);
 
-/* Milliseconds that `millrace run GRAPH` takes as a process, from its start to its end: the median
-   of nine.  GRAPH is to end after one batch. */
+/* Measures the milliseconds that `millrace run GRAPH` takes as a process, from its start to its
+   end: the median of nine.  GRAPH must end after one batch.  MR_ERR_IO if a process cannot be
+   started, MR_ERR_DATA if one fails. */
 mr_err_t mr_bench_first(const char *graph, double *ms, mr_diag_t *diag);
 
+/* Each runs one measurement with the command's flags and adds its figures to *out.  MR_ERR_USAGE
+   for a wrong flag, else the failure of what was measured. */
 mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);
 mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);

@@ -1,3 +1,4 @@
+/* Calls the recipe's step through mr_jitted: the first call compiles, later ones find it cached. */
 #include "apps/bench_cached.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static mr_err_t bench_cached_trace(mr_fn_t *f, void *arg) {
   return e;
 }
 
-/* Zeros; one in scalars of floats, which the optimizer divides by. */
+/* An array of zeros, but 1 for f32 scalars, by which the optimizer divides. */
 static mr_array_t *filled(const mr_aval_t *a, mr_diag_t *diag) {
   float *x = calloc(1, mr_aval_bytes(a) + sizeof *x);
   if (!x) return NULL;
@@ -60,7 +61,7 @@ static mr_err_t make_arguments(cached_t *c, mr_diag_t *diag) {
   return e < 0 ? mr_fail(diag, e, "no memory for the arguments of a step") : e;
 }
 
-/* Until the call returns; its run is waited for. */
+/* Times one call until it returns, then waits for its run. */
 static mr_err_t time_call(cached_t *c, double *ms, mr_diag_t *diag) {
   double from = mr_now_s();
   MR_TRY(mr_jitted_call(c->jitted, c->n_in, c->in, c->n_out, c->out, diag));

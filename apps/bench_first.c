@@ -1,4 +1,4 @@
-/* Time to the first batch: this program again, as a process that makes one batch and ends. */
+/* Time to the first batch: runs this program as a process that makes one batch and ends. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { TRIES = 9 };
 
 extern char **environ;
 
-/* Silent: what it says is not asked for here. */
+/* Starts the process with its standard streams on /dev/null. */
 static int spawn_run(const char *graph, pid_t *pid) {
   char text[2048];
   posix_spawn_file_actions_t silent;

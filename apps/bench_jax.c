@@ -1,5 +1,5 @@
-/* The cases of bench/jax.sh, which bench/peers/jax_micro.py runs in JAX: compiled functions large
-   and small, what a call costs before it computes, and what compiling takes. */
+/* The cases of bench/jax.sh, which bench/peers/jax_micro.py runs in JAX: large and small compiled
+   functions, the overhead of a call, and the time of compiling. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static mr_err_t product(mr_fn_t *f, void *arg) {
   return mr_fn_return(f, 1, &y);
 }
 
-/* Puts g, a transform of another function, where f stands. */
+/* Makes f compute g, a transform of another function, and frees g. */
 static mr_err_t bench_jax_become(mr_fn_t *f, mr_fn_t *g) {
   mr_var_t *out[OUT_MAX];
   mr_err_t e = mr_inline(f, g, f->in, out);
@@ -80,7 +80,7 @@ typedef struct jax_case {
   const char *run_us, *compile_ms; /* names of the figures */
   mr_emit_fn *trace;
   int n_in, n_out;
-  int64_t dim[IN_MAX][2]; /* of f32 inputs; 0: not there */
+  int64_t dim[IN_MAX][2]; /* of f32 inputs; 0: no such dimension */
 } jax_case_t;
 
 static const jax_case_t cases[] = {
@@ -125,7 +125,7 @@ static void unbind(bound_t *b) {
   }
 }
 
-/* Seconds until the call is back, and until its results are there. */
+/* Measures the seconds until the call returns, and until its results are ready. */
 static mr_err_t bench_jax_call(bound_t *b, mr_jitted_t *j, double *back, double *there,
                                mr_diag_t *diag) {
   mr_array_t *out[OUT_MAX];
@@ -163,7 +163,7 @@ static mr_err_t trace_and_compile(const bound_t *b, mr_fn_t *f, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* The first of this function in the process: nothing of it is in a cache. */
+/* Times the first compilation of this function in the process, when no cache has it. */
 static mr_err_t time_compile(const bound_t *b, times_t *t, mr_diag_t *diag) {
   double from = mr_now_s();
   mr_fn_t *f = mr_fn_create();
@@ -185,7 +185,7 @@ static mr_err_t time_case(bound_t *b, times_t *t, mr_diag_t *diag) {
   return e;
 }
 
-/* The first compile of the recipe's training step in this process. */
+/* Times the first compilation of the recipe's training step in this process. */
 static mr_err_t time_vit(mr_bench_t *out, mr_diag_t *diag) {
   mr_vit_config_t vit = mr_vit_default();
   mr_train_config_t train = mr_train_default(128);

@@ -1,6 +1,6 @@
-/* What a link costs beside ZeroMQ alone: batches over tcp, the same by reference on one host and
-   under CURVE, and the round trip of 64 bytes.  Both are measured in turns, in one run, between two
-   processes. */
+/* The cost of a link compared with ZeroMQ alone: batches over tcp, by reference on one host, and
+   under CURVE, and the round trip of 64 bytes.  Both are measured alternately, in one run, between
+   two processes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "links/link.h"
 
 enum {
-  WINDOW = 8, /* the default of a link; twice as many are shown beside it */
+  WINDOW = 8, /* the default of a link; measured with twice as many too */
   SPARE = 4,  /* buffers of a pool beyond the window */
   BATCHES = 400,
   REFERENCES = 100000,
@@ -25,7 +25,7 @@ enum {
 };
 enum { SMALL = 64, SMALL_WINDOW = 256, SKIPPED = 16 };
 
-/* One way to move things, told to both processes. */
+/* One way to move buffers; both processes know it. */
 typedef struct way {
   bool shared, round_trip;
   int window; /* 0: WINDOW */
@@ -56,7 +56,7 @@ static double cpu_us(int who) {
          (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* A process that ends with this one; 0 in it. */
+/* Forks a process that is killed when this one ends; returns 0 in it. */
 static pid_t start_peer(void) {
   pid_t parent = getpid(), p = fork();
   if (p) return p;
@@ -149,7 +149,7 @@ static mr_link_cfg_t link_cfg(const way_t *w, int i, bool bind, char file[2][128
   return c;
 }
 
-/* Until pump has changed what the caller looks at. */
+/* Waits and pumps once; the caller repeats it until its condition holds. */
 static void bench_link_turn(mr_link_t *l, int ms) {
   mr_link_wait(l, ms);
   if (mr_link_pump(l, NULL) < 0) _exit(1);
@@ -318,7 +318,8 @@ static void drop_keys(const char *folder) {
 
 typedef mr_err_t (*run_t)(way_t *w, result_t *r, mr_diag_t *diag);
 
-/* Rounds in turns, since the machine's speed drifts; the ratio is the median of the rounds' own. */
+/* The figures of one way.  Ways alternate in rounds, because the machine's speed drifts; a ratio is
+   the median of the ratios of each round. */
 typedef struct column {
   run_t run;
   way_t way;

@@ -1,3 +1,4 @@
+/* `bench link` in a build without ZeroMQ: unavailable. */
 #include "apps/bench.h"
 #include "base/feature.h"
 

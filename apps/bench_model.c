@@ -1,5 +1,5 @@
-/* Measurements of the model alone, no loading, pictures of noise: a training step, a forward pass,
-   and the compiling of a training step. */
+/* Measurements of the model alone, on pictures of noise without loading: a training step, a forward
+   pass, and the compilation of a training step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* --fit: the choice is told beside the times. */
+/* Applies --fit; the choice is reported with the times. */
 static mr_err_t bench_model_fit(setup_t *s, mr_train_config_t *t, mr_diag_t *diag) {
   mr_fit_t choice;
   if (!s->limit) return MR_OK;
@@ -99,7 +99,7 @@ static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
   return mr_eval_step_read(s->eval, true, &rows);
 }
 
-/* The first runs fault memory in and are left out. */
+/* Times runs; the warm-up runs, which fault memory in, do not count. */
 static mr_err_t bench_model_time_runs(setup_t *s,
                                       mr_err_t (*run)(setup_t *s, int64_t t, mr_diag_t *diag),
                                       mr_bench_t *out, mr_diag_t *diag) {
@@ -162,8 +162,8 @@ mr_err_t mr_bench_infer(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   return e;
 }
 
-/* Traced, differentiated, planned and compiled anew each time; what oneDNN keeps of a shape helps
-   from the second time on, so the first is told beside the median. */
+/* Traces, differentiates, plans and compiles anew each time.  oneDNN's caches help from the second
+   time on, so the first is reported with the median. */
 mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   setup_t s;
   double ms[STEPS_MAX];

@@ -1,4 +1,4 @@
-/* Measurements of the stream graph: loading, reading, the cost of a hop. */
+/* Measurements of the stream graph: loading, reading, and the cost of a hop. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ typedef struct plan {
   const char *data;
 } plan_t;
 
-/* CIFAR-10 where it is; a folder that was asked for must be there. */
+/* Chooses CIFAR-10 if its folder exists or --data names one, else synthetic pictures. */
 static mr_err_t bench_stream_choose_data(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
   const char *given = mr_args_text(a, "--data");
   const char *dir = given ? given : "data/cifar-10-batches-bin";
@@ -62,7 +62,7 @@ static int64_t items_of(const mr_graph_t *g, const char *name) {
   return st.items;
 }
 
-/* Buffers a second of the stage "b" of a graph that never ends: the median over samples of a
+/* Measures the buffers per second of stage "b" of an endless graph: the median over samples of a
    quarter of a second, after a first one that does not count. */
 static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
@@ -104,7 +104,7 @@ static mr_err_t report_rate(const plan_t *p, const char *text, mr_bench_t *out, 
   return MR_OK;
 }
 
-/* The records of a batch of stage b, and its workers, of a graph that somebody brings. */
+/* Reads the batch size and workers of stage b of the user's graph. */
 static mr_err_t bench_stream_look_at(const char *text, plan_t *p, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
@@ -131,7 +131,7 @@ static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *ou
   "flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1 " \
   "! normalize preset=cifar10 ! batch %lld drop-remainder"
 
-/* From the start of a process to its end after one batch. */
+/* Adds the time from the start of a process to its end after one batch. */
 static mr_err_t report_first(const plan_t *p, mr_bench_t *out, mr_diag_t *diag) {
   char text[2048];
   double ms;

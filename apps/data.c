@@ -1,4 +1,4 @@
-/* millrace data fetch: CIFAR-10 from its official place. */
+/* millrace data fetch: downloads CIFAR-10 from its official site, verifies and unpacks it. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

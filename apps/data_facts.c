@@ -1,3 +1,5 @@
+/* A fingerprint of each source: samples of its records' bytes and of the files that its settings
+   name, read in a few small reads whatever the size of the data. */
 #include "apps/data_facts.h"
 #include "base/text_out.h"
 
@@ -21,7 +23,7 @@ static void data_facts_add(uint64_t *hash, const void *bytes, size_t n) {
 
 static void add_number(uint64_t *hash, int64_t v) { data_facts_add(hash, &v, sizeof v); }
 
-/* Some bytes of an open file from a place on. */
+/* Hashes some bytes of an open file from an offset on. */
 static void add_bytes(uint64_t *hash, int fd, int64_t at) {
   char bytes[SAMPLE_BYTES];
   ssize_t n;
@@ -30,7 +32,7 @@ static void add_bytes(uint64_t *hash, int fd, int64_t at) {
   data_facts_add(hash, bytes, n > 0 ? (size_t)n : 0);
 }
 
-/* -1: no regular file. */
+/* Opens a regular file and sets its size; -1 if it is none or cannot be opened. */
 static int data_facts_open_file(const char *path, int64_t *size) {
   struct stat st;
   int fd = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -38,7 +40,7 @@ static int data_facts_open_file(const char *path, int64_t *size) {
   return fd;
 }
 
-/* A file from its start to its end. */
+/* Hashes the size and samples of a file from its start to its end. */
 static void add_file(uint64_t *hash, const char *path) {
   int64_t size;
   int fd = data_facts_open_file(path, &size);
@@ -49,7 +51,8 @@ static void add_file(uint64_t *hash, const char *path) {
   close(fd);
 }
 
-/* The file that a setting names, or those in a list of names and files, "x:x.npy,y:y.npy". */
+/* Hashes the file that a setting names, or those in a list of names and files,
+   "x:x.npy,y:y.npy". */
 static void add_files(uint64_t *hash, const char *text) {
   char word[MR_WHERE_MAX];
   add_file(hash, text);

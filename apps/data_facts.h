@@ -1,4 +1,5 @@
-/* What tells a data set from another, wherever it lies: RUN/data.txt, written when a run begins. */
+/* The identity of a run's data sets, independent of their place: RUN/data.txt, written when a run
+   begins. */
 #ifndef MR_APPS_DATA_FACTS_H
 #define MR_APPS_DATA_FACTS_H
 
@@ -6,15 +7,15 @@
 
 #include "pipeline/graph.h"
 
-/* A line "STAGE ORIGIN records=N classes=N sample=HASH" for each source of a settled graph that can
-   tell where its records are; heap, the caller frees it; NULL when memory is short.  The hash is
-   of the sizes of the files and of some bytes of them, records and files of settings alike; names
-   of folders and files are no part of it.  A file that cannot be read counts as empty: opening the
-   stage says so. */
+/* Returns a line "STAGE ORIGIN records=N classes=N sample=HASH" for each source of a settled graph
+   that can tell where its records are; heap, the caller frees it.  NULL without memory.  The hash
+   covers the sizes of the files and some bytes of them, of the records' files and of files that
+   settings name, but no names of files or folders.  A file that cannot be read counts as empty;
+   opening the stage reports it.  Main thread only. */
 char *mr_data_facts(const mr_graph_t *g);
 
-/* The line of a stage in such a text, without the stage's name, into line[0,n); false: there is
-   none. */
+/* Copies the line of a stage in such a text (facts may be NULL), without the stage's name, into
+   line[0,n).  Returns false if there is none. */
 bool mr_data_facts_of(const char *facts, const char *stage, char *line, size_t n);
 
 #endif

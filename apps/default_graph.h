@@ -1,4 +1,4 @@
-/* examples/cifar10-vit.mr, compiled in: what train runs without --graph. */
+/* examples/cifar10-vit.mr, compiled in: the graph that train runs without --graph. */
 #ifndef MR_APPS_DEFAULT_GRAPH_H
 #define MR_APPS_DEFAULT_GRAPH_H
 

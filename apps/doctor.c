@@ -1,4 +1,5 @@
-/* millrace doctor: what the machine has, what would be chosen here, and why. */
+/* millrace doctor: reports what the machine has, which reader and kernels would be chosen, and
+   why. */
 #include "apps/doctor.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ static const mr_flag_t doctor_flags[] = {{"--json", NULL, "Prints one JSON objec
                                           "default data if it exists, else this folder."},
                                          {0}};
 
-/* A section a block; numbers and texts as they are. */
+/* Prints each section as a block; numbers and texts as they are. */
 static void print_tree(const cJSON *report) {
   for (const cJSON *s = report->child; s; s = s->next) {
     printf("%s\n", s->string);
@@ -28,8 +29,8 @@ static void print_tree(const cJSON *report) {
   }
 }
 
-/* --data is what the graph calls $data; without such a variable, the path of each source that has
-   one.  A word data=DIR goes before it. */
+/* Sets the graph's variable $data to --data; without such a variable, the path of each source that
+   has one.  A word data=DIR takes precedence. */
 static mr_err_t hand_data(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   const char *folder = mr_args_text(a, "--data");
   char text[MR_RUN_PATH];
@@ -48,8 +49,8 @@ static mr_err_t hand_data(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* How each source of the graph would be read.  A source that cannot say so (a missing file) has
-   its failure for a text: a doctor does not faint at what is found. */
+/* Adds how each source of the graph would be read.  If a source cannot tell (a missing file), its
+   failure is the text, and the report continues. */
 static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) {
   mr_graph_t *g;
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));

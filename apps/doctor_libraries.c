@@ -1,4 +1,4 @@
-/* The section of millrace doctor that says which libraries this process runs with, and which the
+/* The section of millrace doctor about libraries: those this process runs with, and those that the
    build left out. */
 #include <dnnl.h>
 #include <gnu/libc-version.h>

@@ -1,4 +1,4 @@
-/* The sections of millrace doctor that are about the machine. */
+/* The sections of millrace doctor about the machine: processor, memory, I/O, GPU. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -24,8 +24,9 @@ void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...) {
   cJSON_AddStringToObject(section, name, text);
 }
 
-/* What stands after the first colon of the first line that begins with key, in the first 4 KiB; ""
-   if none does.  It asks for no memory: a run's record of its machine shall not depend on that. */
+/* Copies the text after the first colon of the first line that begins with key, in the first 4 KiB;
+   "" if none does.  It allocates nothing, so that a run's record of its machine does not depend on
+   memory. */
 static void file_value(const char *path, const char *key, char *value, size_t n) {
   char text[4096];
   *value = 0;
@@ -43,7 +44,7 @@ static void file_value(const char *path, const char *key, char *value, size_t n)
   }
 }
 
-/* The sets that some kernel of millrace or of its libraries asks for. */
+/* Lists the instruction sets that kernels of millrace or of its libraries use. */
 static void features(char *text, size_t n) {
 #define HAS(name) \
   if (__builtin_cpu_supports(name)) at += snprintf(text + at, at < n ? n - at : 0, "%s ", name)
@@ -102,7 +103,7 @@ void mr_doctor_memory(cJSON *report) {
     mr_doctor_say(s, "memlock", "unlimited");
 }
 
-/* Asks the file system with a file that has no name. */
+/* Adds whether the file system supports O_DIRECT, tried with an unnamed temporary file. */
 static void direct(cJSON *s, const char *folder) {
   int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0) {

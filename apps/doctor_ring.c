@@ -1,3 +1,4 @@
+/* The abilities of io_uring on this machine, tried with a small ring. */
 #include <liburing.h>
 
 #include "apps/doctor.h"

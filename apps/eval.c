@@ -1,4 +1,4 @@
-/* millrace eval: a checkpoint over one split of the data. */
+/* millrace eval: evaluates a checkpoint on one split of the data. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +24,17 @@ static const mr_flag_t eval_flags[] = {
 
 static const char usual_data[] = "data/cifar-10-batches-bin";
 
-/* The data that a checkpoint is judged on. */
+/* The data that a checkpoint is evaluated on. */
 typedef struct judged {
   char path[MR_RUN_PATH]; /* or "synthetic" */
-  char setting[3][32];    /* of kept_name, as the run's; "": usual */
+  char setting[3][32];    /* the run's values of kept_name; "": default */
 } judged_t;
 
-/* Which records belong to which split. */
+/* The settings that decide which records belong to which split. */
 static const char *const kept_name[3] = {"records", "holdout", "split-seed"};
 
-/* The run that a checkpoint lies in, RUN/checkpoints/NAME, into run[0,MR_RUN_PATH). */
+/* Writes the run of a checkpoint RUN/checkpoints/NAME into run[0,MR_RUN_PATH); false if it has
+   none. */
 static bool run_of(const char *checkpoint, char *run) {
   char real[PATH_MAX], graph[PATH_MAX + 16];
   if (!realpath(checkpoint, real)) return false;
@@ -54,8 +55,8 @@ static void keep_setting(const mr_graph_t *g, const char *stage, const char *nam
   snprintf(to, n, "%s", text ? text : "");
 }
 
-/* The CIFAR-10 of the run: where it is, and which of its records were held back.  False: the run
-   has none that can be found out. */
+/* Finds the CIFAR-10 of the run: its folder, and which records were held back.  False if the run
+   has none or cannot be read. */
 static bool data_of_run(const char *run, judged_t *d) {
   mr_run_dir_t r = {0};
   mr_diag_t unsaid = {0};
@@ -72,7 +73,8 @@ static bool data_of_run(const char *run, judged_t *d) {
   return s && d->path[0];
 }
 
-/* Never made-up pictures for a checkpoint that was trained on others, unless they are asked for. */
+/* Chooses the data: --data, else the data of the checkpoint's run.  Never synthetic pictures for a
+   checkpoint that was trained on others, unless they are requested. */
 static mr_err_t eval_choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
   const char *data = mr_args_text(a, "--data"), *checkpoint = a->word[0];
   char run[MR_RUN_PATH];
@@ -96,7 +98,7 @@ static mr_err_t eval_choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *dia
       checkpoint, d->path, of_run ? "as its run says" : "where it usually is");
 }
 
-/* A checkpoint is a file; people name the run's folder. */
+/* Refuses a folder, since users often name the run, and suggests its newest checkpoint. */
 static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
   char latest[MR_RUN_PATH];
   struct stat st;

@@ -1,3 +1,4 @@
+/* Diagnoses a running graph from snapshots of its counters, so that the graph never waits. */
 #include "apps/explain.h"
 
 #include <pthread.h>
@@ -39,7 +40,7 @@ void mr_explain_run(const mr_graph_t *g) {
   mr_snapshot_free(all);
 }
 
-/* True if the run is over; else some seconds have passed. */
+/* Waits a few seconds; true if the run is over. */
 static bool wait_some(mr_explain_t *e) {
   int64_t until = mr_now_ns() + EVERY_NS;
   pthread_mutex_lock(&e->lock);

@@ -1,4 +1,4 @@
-/* millrace explain: what the compiler put into a graph, why and at what cost. */
+/* millrace explain: reports what the compiler added to a graph, why, and at what cost. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ static void explain_graph_count(mr_explanation_t *x, int row, const char *name, 
   *r = (mr_pass_row_t){name, help, r->before + before, r->after + after};
 }
 
-/* Passes once more, one by one, on copies of what is compiled: f, and the functions of its loops
-   and branches, each once. */
+/* Repeats the compiler's passes one by one on copies of f and of the functions of its loops and
+   branches, and counts their equations. */
 static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *diag) {
   const mr_backend_t *b = mr_backend_default();
   mr_fn_t *g = NULL;

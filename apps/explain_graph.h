@@ -1,4 +1,4 @@
-/* What `millrace explain` says of a compiled graph, as a table and as JSON. */
+/* The report of `millrace explain` about a compiled graph, as a table and as JSON. */
 #ifndef MR_APPS_EXPLAIN_GRAPH_H
 #define MR_APPS_EXPLAIN_GRAPH_H
 
@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "model/exec/explain.h"
 
-/* A pass, and how many equations there were before and after it, in loops and branches too. */
+/* A pass and the numbers of equations before and after it, loops and branches included. */
 typedef struct mr_pass_row {
   const char *name, *help;
   int before, after;
@@ -22,17 +22,17 @@ typedef struct mr_explanation {
   int n_pass;
 } mr_explanation_t;
 
-/* Rows that differ in the numbers of their scopes alone stand as one, unless all is true; top:
-   at most so many rows of moves. */
+/* Each prints the report to `to`; MR_ERR_NOMEM.  The table merges rows that differ only in the
+   numbers of their scopes, unless all is true, and prints at most `top` rows of moves. */
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,
                               mr_diag_t *diag);
 mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
 
-/* "one loop: mul add reduce_sum", of a fused op's body, into text: name, then each op once. */
+/* Each writes into text[0,size), cut if it does not fit: "one loop: mul add reduce_sum" for a fused
+   op's body, the name and then each op once; "gelu, kept as one kernel" for a row; and
+   "convert_element_type f32[128,65,384] -> bf16[128,65,384]" for a row. */
 void mr_fused_text(const mr_fn_t *body, const char *name, char *text, size_t size);
-/* "gelu, kept as one kernel" of a row, into text. */
 void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size);
-/* "convert_element_type f32[128,65,384] -> bf16[128,65,384]" of a row, into text. */
 void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size);
 
 #endif

@@ -1,3 +1,4 @@
+/* The report of `millrace explain` as JSON: one object per move, product, composite and pass. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 

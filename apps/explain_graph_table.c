@@ -1,3 +1,4 @@
+/* The report of `millrace explain` as tables: rows of equal text are merged, sorted by cost. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 
 enum { LINE = 512 };
 
-/* Rows of one text, added up. */
+/* Rows of equal text, added up. */
 typedef struct sum {
   char text[LINE];
-  int number; /* among those in the order they came */
+  int number; /* position in order of appearance */
   int64_t calls;
   double amount;
 } sum_t;
@@ -36,10 +37,10 @@ static void explain_graph_table_add(sums_t *s, const char *text, double amount, 
 static int by_amount(const void *a, const void *b) {
   const sum_t *x = a, *y = b;
   if (x->amount != y->amount) return (x->amount < y->amount) - (x->amount > y->amount);
-  return x->number - y->number; /* qsort keeps the order of equals only where it has memory */
+  return x->number - y->number; /* qsort is stable only while it has memory */
 }
 
-/* The number of a layer becomes a star: "encoder_blocks.3.attn" -> "encoder_blocks.*.attn". */
+/* Replaces the number of a layer by a star: "encoder_blocks.3.attn" -> "encoder_blocks.*.attn". */
 static void like(char *text, const char *scope, size_t size, bool all) {
   size_t at = 0;
   for (const char *c = scope; *c && at + 1 < size; c++) {
@@ -73,7 +74,7 @@ static void written_by(const mr_move_row_t *r, bool all, char *text, size_t size
            r->n_user > 1 ? " and others" : "");
 }
 
-/* With when it runs, where a loop or a branch decides. */
+/* The cause of a move, and when it runs if a loop or branch decides that. */
 static void cause_of(const mr_move_row_t *r, bool all, char *text, size_t size) {
   written_by(r, all, text, size);
   size_t n = strlen(text);

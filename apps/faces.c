@@ -1,3 +1,4 @@
+/* Flags such as --web become lines of the run's graph text. */
 #include "apps/faces.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@ static const struct face {
              {"--prometheus", "prometheus", ""},
              {"--web", "web", "run='%s'"}};
 
-/* "telemetry." or "train.metrics": where metrics come from in this graph. */
+/* Writes the output that metrics come from, "telemetry." or "train.metrics"; false if none does. */
 static bool metrics_of(const mr_graph_t *g, char *text, size_t n) {
   const mr_stage_t *s = mr_graph_stage_of(g, "telemetry");
   if (s) snprintf(text, n, "%s.", s->name);
@@ -31,7 +32,7 @@ static mr_err_t faces_append(mr_run_dir_t *r, const struct face *f, const char *
                              mr_diag_t *diag) {
   char line[MR_RUN_PATH + 256], settings[MR_RUN_PATH + 128];
   snprintf(settings, sizeof settings, f->settings, strstr(r->graph, "let run") ? "$run" : r->path);
-  if (strstr(settings, "$run")) /* a variable stands in double quotes or none */
+  if (strstr(settings, "$run")) /* variables are not expanded in single quotes */
     for (char *q = settings; *q; q++)
       if (*q == '\'') *q = '"';
   int n = snprintf(line, sizeof line, "\n# %s\n%s ! %s %s\n", f->flag, from, f->stage, settings);

@@ -1,4 +1,4 @@
-/* Further sinks for a run's metrics, asked for by flags of train. */
+/* Additional sinks for a run's metrics, requested by flags of train. */
 #ifndef MR_APPS_FACES_H
 #define MR_APPS_FACES_H
 
@@ -13,9 +13,9 @@
   {"--web", NULL, "Also shows the run on a live page, and prints its address."}
 /* clang-format on */
 
-/* Adds a line to the graph of r for each of these flags that is given and whose stage the graph
-   does not have yet; a resumed run therefore keeps them.  MR_ERR_CONFIG if no stage of the graph
-   gives metrics. */
+/* Appends a line to the graph of r for each of these flags that is given and whose stage the graph
+   does not have yet, so that a resumed run keeps it.  MR_ERR_CONFIG if no stage of the graph
+   produces metrics; MR_ERR_NOMEM; also failures of parsing the graph. */
 mr_err_t mr_faces_add(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag);
 
 #endif

@@ -1,3 +1,4 @@
+/* Downloads with libcurl into a locked part file, and MD5 with libcrypto. */
 #include "apps/fetch.h"
 
 #include <curl/curl.h>
@@ -21,7 +22,7 @@ typedef struct fetch {
   char part[MR_PATH_MAX];
   int fd;
   int64_t have, max; /* bytes in the part file; bytes allowed */
-  int64_t from;      /* where this try began */
+  int64_t from;      /* offset where this attempt began */
   mr_diag_t *diag;
   mr_err_t failed; /* why the write callback gave up */
   bool terminal;
@@ -41,7 +42,7 @@ static size_t fetch_on_data(char *data, size_t one, size_t n, void *arg) {
   return n;
 }
 
-/* A bar on a terminal, a line every ten percent elsewhere. */
+/* Shows a bar on a terminal, a line every ten percent elsewhere. */
 static int fetch_on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t ut,
                              curl_off_t un) {
   fetch_t *f = arg;
@@ -95,7 +96,7 @@ static bool worth_another_try(CURLcode code) {
          code == CURLE_OPERATION_TIMEDOUT || code == CURLE_SEND_ERROR;
 }
 
-/* One try.  MR_OK: complete.  MR_AGAIN: cut off, or the part file cannot be gone on with. */
+/* One attempt.  MR_OK: complete.  MR_AGAIN: interrupted, or the part file cannot be resumed. */
 static mr_err_t try_once(fetch_t *f) {
   char reason[CURL_ERROR_SIZE] = "";
   CURL *c = curl_easy_init();
@@ -111,7 +112,7 @@ static mr_err_t try_once(fetch_t *f) {
   if (f->failed < 0) return f->failed;
   if (code == CURLE_OK) return MR_OK;
   if (f->from > 0 && (code == CURLE_RANGE_ERROR || status == 416)) {
-    MR_TRY(start_over(f)); /* no ranges there, or the part is of another file */
+    MR_TRY(start_over(f)); /* the server has no ranges, or the part is of another file */
     return MR_AGAIN;
   }
   if (worth_another_try(code) && f->have > f->from) return MR_AGAIN;
@@ -142,7 +143,7 @@ static mr_err_t open_part(fetch_t *f) {
   return f->have < 0 || f->have > f->max ? start_over(f) : MR_OK;
 }
 
-/* What an earlier call left may be all of it: then there is nothing to ask the server for. */
+/* Downloads and verifies the file, unless an earlier call has already received all of it. */
 static mr_err_t fetch_complete(fetch_t *f, const char *md5) {
   if (f->have > 0 && mr_check_md5(f->part, md5, NULL) >= 0) return MR_OK;
   MR_TRY(download(f));

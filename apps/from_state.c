@@ -1,3 +1,4 @@
+/* Reads the ledger's state files (JSON) and sets a graph to resume there. */
 #include "apps/from_state.h"
 
 #include <cjson/cJSON.h>
@@ -73,7 +74,8 @@ static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {
   return e;
 }
 
-/* Hosts are stopped at different steps: all of them have what came before the earliest. */
+/* Reads the earliest of several states: hosts stop at different steps, and all have the steps up to
+   the earliest. */
 static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
   char *copy = strdup(files), *save = NULL;
   bool any = false;
@@ -89,7 +91,8 @@ static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
   return e >= 0 && !any ? mr_fail(diag, MR_ERR_USAGE, "--from: want the name of a file") : e;
 }
 
-/* The stage whose stream stood there: the one before the ledger. */
+/* The stage whose stream the state is of: the one before the ledger, else the last that makes
+   batches. */
 static mr_err_t find_stream(const mr_graph_t *g, const char *name, const char **stage,
                             mr_diag_t *diag) {
   const mr_stage_t *ledger = name ? mr_graph_stage(g, name) : mr_graph_stage_of(g, "ledger");

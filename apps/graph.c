@@ -1,4 +1,4 @@
-/* millrace graph: the settled graph as DOT, and as a picture where Graphviz is. */
+/* millrace graph: prints the settled graph as DOT, or draws it with Graphviz. */
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ extern char **environ;
 static const mr_flag_t graph_flags[] = {
     {"--svg", "FILE", "Writes a picture instead, drawn by Graphviz's dot."}, {0}};
 
-/* Runs dot on the DOT file; what it writes goes to the descriptor svg_fd. */
+/* Runs dot on the DOT file with its output on the descriptor svg_fd. */
 static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t *diag) {
   char *argv[] = {"dot", "-Tsvg", (char *)dot, NULL};
   pid_t pid;

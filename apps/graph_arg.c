@@ -1,3 +1,4 @@
+/* Chooses between a run's folder and a graph text, and applies the settings among the words. */
 #include "apps/graph_arg.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The program's stages, its plug-ins, and the text of a graph argument. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_d
   return mr_load_plugin(path, diag);
 }
 
-/* A word with nothing that only a graph has is meant as a file's name. */
+/* Whether a word means a file: it has a '/' or ends in .mr, and has nothing that only a graph
+   has. */
 static bool looks_like_file(const char *arg) {
   size_t n = strlen(arg);
   return !strpbrk(arg, " !\n") && (strchr(arg, '/') || (n > 3 && !strcmp(arg + n - 3, ".mr")));

@@ -1,4 +1,4 @@
-/* millrace index: the order in which a sampler asks for records. */
+/* millrace index: prints the order in which a sampler requests records. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,10 +9,10 @@
 #include "apps/cli.h"
 #include "loaders/sampler.h"
 
-/* Three numbers of 20 digits at most are a line. */
+/* A line has three numbers of at most 20 digits. */
 enum { LINE_MAX_BYTES = 64, BLOCK_LINES = 1 << 14, BLOCKS_MAX = 16 };
 
-/* Lines of positions [first,first+n); each is made by one thread. */
+/* The lines of positions [first,first+n), printed by one thread. */
 typedef struct block {
   const mr_sampler_t *s;
   int64_t first, n;
@@ -54,7 +54,8 @@ static mr_err_t index_settings(const mr_args_t *a, mr_sampler_conf_t *c, mr_diag
   return MR_OK;
 }
 
-/* printf reads its format anew for each line and is four times slower. */
+/* Prints a number and a character; printf, which parses its format for each line, takes four times
+   as long. */
 static char *index_put_number(char *to, uint64_t v, char after) {
   char digit[20];
   int n = 0;
@@ -80,7 +81,8 @@ static void *index_fill(void *arg) {
   return NULL;
 }
 
-/* The first block here, the others each in a thread, or here too where there is none to be had. */
+/* Fills the first block in this thread and each other one in its own, or here if no thread can
+   start. */
 static void fill_all(block_t *b, int n) {
   pthread_t thread[BLOCKS_MAX];
   bool there[BLOCKS_MAX] = {false};
@@ -91,7 +93,7 @@ static void fill_all(block_t *b, int n) {
     if (there[k]) pthread_join(thread[k], NULL);
 }
 
-/* The next blocks, as many as there are positions for. */
+/* Assigns the next positions to blocks; returns how many blocks have some. */
 static int index_share(const mr_sampler_t *s, int64_t first, block_t *b, int n) {
   int k = 0;
   for (; k < n && first < s->local_len; k++, first += BLOCK_LINES) {

@@ -1,4 +1,4 @@
-/* millrace inspect: the stages, the settings of one, and what data files hold. */
+/* millrace inspect: lists the stages, the settings of one, or the contents of data files. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ static const char *flow_text(mr_flow_t flow) {
   return "anything";
 }
 
-/* Lines as long as the terminal's, and not longer than can be read; 80 columns elsewhere. */
+/* The line length: the terminal's, at most 100; 80 without a terminal. */
 static int line_columns(void) {
   int columns = mr_columns(STDOUT_FILENO);
   return columns <= 0 ? 80 : columns > 100 ? 100 : columns;
@@ -60,7 +60,7 @@ static void print_ports(const char *side, const mr_port_def_t *p) {
   }
 }
 
-/* "whole number of steps in [0, 1000], default 20" */
+/* Writes "whole number of steps in [0, 1000], default 20". */
 static void print_what(const mr_opt_t *o, char *text, size_t n) {
   size_t at = (size_t)mr_snprintf(text, n, "%s", type_text(o));
   bool text_type = o->type == MR_OPT_STR || o->type == MR_OPT_SECRET;
@@ -73,7 +73,7 @@ static void print_what(const mr_opt_t *o, char *text, size_t n) {
     mr_snprintf(text + at, n - at, ", must be given");
 }
 
-/* A setting, what it takes, and below that what it means. */
+/* Prints a setting with its type and range, and its help below. */
 static void print_option(const mr_opt_t *o) {
   enum { NAME = 16 };
   char what[512], line[1024];
@@ -87,7 +87,7 @@ static void print_option(const mr_opt_t *o) {
   mr_put_wrapped(stdout, line, columns, indent);
 }
 
-/* The settings of a stage, those that every stage has among them. */
+/* Prints the settings of a stage, including those that every stage has. */
 static void print_options(const mr_stage_def_t *d) {
   for (const mr_opt_t *o = d->opts; o && o->name; o++) print_option(o);
   if (mr_stage_def_parallel(d))
@@ -141,7 +141,7 @@ static void print_plugin(const mr_plugin_t *p) {
   for (int i = 0; p->models && p->models[i]; i++) printf("  model %s\n", p->models[i]->name);
 }
 
-/* Of a family of stages the one that a second word chooses, model=mlp. */
+/* Replaces a family of stages by the stage that a second word, such as model=mlp, chooses. */
 static mr_err_t chosen(const mr_args_t *a, const mr_stage_def_t **d, mr_diag_t *diag) {
   const char *word = a->n_words > 1 ? a->word[1] : NULL, *by = (*d)->chosen_by;
   char hint[MR_HINT_MAX];
@@ -157,7 +157,7 @@ static mr_err_t chosen(const mr_args_t *a, const mr_stage_def_t **d, mr_diag_t *
   return MR_OK;
 }
 
-/* The models that there are, behind the stage that trains them. */
+/* Lists the models after the stage that trains them. */
 static void print_models(const mr_stage_def_t *d) {
   char line[1024];
   const mr_model_def_t *m;

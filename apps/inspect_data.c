@@ -1,3 +1,4 @@
+/* Tells the format of a data file by its name and prints its shape or records. */
 #include "apps/inspect_data.h"
 
 #include <dirent.h>
@@ -17,7 +18,7 @@
 #include "base/safetensors.h"
 #include "loaders/reader.h"
 
-enum { PICTURE = 3072, PATH = 4096, RECORDS = 1024 /* looked at together */ };
+enum { PICTURE = 3072, PATH = 4096, RECORDS = 1024 /* read together */ };
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), k = strlen(end);
@@ -57,7 +58,7 @@ static mr_err_t inspect_safetensors(const char *path, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* How often each byte stands at `at` of the records. */
+/* Counts of each byte value at offset `at` of the records. */
 typedef struct labels {
   int at, n;
   const char *name;
@@ -93,7 +94,7 @@ static mr_err_t count_labels(mr_reader_t *r, int64_t n, int record, labels_t *l,
   return e;
 }
 
-/* Files of CIFAR's have no header: their size and name tell which it is. */
+/* CIFAR's files have no header: the name tells the layout, and the size must fit. */
 static mr_err_t inspect_cifar(const char *path, bool hundred, mr_diag_t *diag) {
   static const labels_t ten[] = {{0, 10, "labels", {0}}};
   static const labels_t two[] = {{0, 20, "coarse labels", {0}}, {1, 100, "fine labels", {0}}};
@@ -133,7 +134,7 @@ static bool is_hundred(const char *name) {
   return !strcmp(name, "train.bin") || !strcmp(name, "test.bin");
 }
 
-/* MR_AGAIN: the name is none that is known. */
+/* Inspects a file by its name; MR_AGAIN if the name is unknown. */
 static mr_err_t inspect_named(const char *name, const char *path, mr_diag_t *diag) {
   if (ends_with(name, ".npy")) return inspect_npy(path, diag);
   if (ends_with(name, ".safetensors")) return inspect_safetensors(path, diag);
@@ -141,8 +142,8 @@ static mr_err_t inspect_named(const char *name, const char *path, mr_diag_t *dia
   return MR_AGAIN;
 }
 
-/* The same of a link that says nothing by its name, such as checkpoints/latest: the name of what it
-   leads to counts. */
+/* The same, but for a link with an unknown name, such as checkpoints/latest, the name of its target
+   counts. */
 static mr_err_t inspect_file(const char *path, mr_diag_t *diag) {
   char real[PATH_MAX];
   mr_err_t e = inspect_named(base_name(path), path, diag);

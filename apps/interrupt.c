@@ -1,3 +1,4 @@
+/* Signal handlers that only post a semaphore, and a listener thread that acts on it. */
 #include "apps/interrupt.h"
 
 #include <errno.h>
@@ -15,25 +16,26 @@
 #include "pipeline/timeline.h"
 #include "sinks/sinks.h"
 
-enum { TIMELINE_EVENTS = 1 << 16 /* 2 MB a worker */ };
+enum { TIMELINE_EVENTS = 1 << 16 /* 2 MB per worker */ };
 enum { ORDERLY = 1, AT_ONCE = 2 };
-enum { ORDER = SIGUSR2 }; /* from the process above, with one of these two as its value */
+enum { ORDER = SIGUSR2 }; /* sent by the supervisor with one of these two as its value */
 
-/* What has been heard.  The handler only notes it: a graph is stopped by a thread that ends before
-   the graph does, so that no handler ever holds a graph that is gone.
+/* The signals received.  The handler only records them.  A thread that ends before the graph does
+   stops the graph, so that no handler ever refers to a destroyed graph.
 
-   All seq_cst: a handler stores end_by, then looks whether a thread listens; that thread is told
-   the end by listening, then looks for end_by.  Signals are rare, so the dearest order is free. */
+   All accesses are seq_cst: a handler stores end_by and then loads listening; the other side stores
+   listening and then loads end_by, so at least one of them sees the other's store.  Signals are
+   rare, so the cost does not matter. */
 static struct {
   sem_t news;
   _Atomic int64_t first_ns; /* when the first signal came; 0: none did */
   atomic_int end_by;        /* the signal that ends the process at once; 0: none */
-  atomic_bool asked_above;  /* the process above has said so, and no user */
+  atomic_bool asked_above;  /* the request came from the supervisor, not from a user */
   atomic_bool listening;    /* a graph runs, and a thread waits for news */
-  bool ready;               /* news is there and the handlers are set */
+  bool ready;               /* news is initialised and the handlers are set */
 } heard;
 
-/* As if the signal had never had a handler. */
+/* Ends the process by the signal's default action. */
 static void end_by(int signo) {
   sigset_t it;
   sigemptyset(&it), sigaddset(&it, signo);
@@ -85,7 +87,8 @@ static void *listen(void *graph) {
   }
 }
 
-/* The listener takes no signals: other threads do.  An errno, 0: it waits. */
+/* Starts the listener, with all signals blocked in it, and on the first call sets the handlers.
+   Returns 0 or errno. */
 static int start_listening(mr_graph_t *g, pthread_t *t) {
   static const int signals[] = {SIGINT, SIGTERM, ORDER};
   struct sigaction act = {.sa_sigaction = interrupt_on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
@@ -116,10 +119,11 @@ void mr_interrupt_process(pid_t pid, bool at_once) {
   sigqueue(pid, ORDER, (union sigval){.sival_int = at_once ? AT_ONCE : ORDERLY});
 }
 
-/* Readers are opened with the graph, or by a worker with its first record. */
+/* Runs the graph and what look requests.  mr_notice_reader is called twice because readers are
+   opened with the graph or by a worker with its first record. */
 static mr_err_t interrupt_run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *diag) {
   if (look->trace) {
-    MR_TRY(mr_file_writable(look->trace, diag)); /* told now, not after hours */
+    MR_TRY(mr_file_writable(look->trace, diag)); /* fail now, not after hours */
     mr_timeline_keep(g, TIMELINE_EVENTS);
   }
   MR_TRY(mr_graph_start(g, diag));

@@ -1,4 +1,4 @@
-/* Running a graph that Ctrl-C ends in order. */
+/* Running a graph that Ctrl-C stops in an orderly way. */
 #ifndef MR_APPS_INTERRUPT_H
 #define MR_APPS_INTERRUPT_H
 
@@ -7,25 +7,26 @@
 
 #include "apps/explain.h"
 
-/* A signal that comes sooner after the one before it counts as the same: timeout, srun, make and
-   init programs of containers send each one to the process and to its group. */
+/* A second signal within this time counts as the first: timeout, srun, make and init programs of
+   containers send each signal both to the process and to its group. */
 enum { MR_INTERRUPT_GRACE_MS = 2000 };
 
-/* Starts g and waits for its end.  The first SIGINT or SIGTERM asks for an orderly end, which is
-   said on standard error; the next one after the grace ends the process as usual, but for a
-   checkpoint under way, which is finished first.  One that comes between two calls counts for the
-   later one.  *stopped: whether one came.  look: what else is wanted of the run, NULL: nothing.
-   One graph at a time; handlers stay after the first call.  The graph's failure, or MR_ERR_IO
-   without a thread for signals. */
+/* Starts g and blocks until its end.  The first SIGINT or SIGTERM requests an orderly end, which is
+   reported on standard error; the next one after the grace time ends the process as by default,
+   after finishing a checkpoint in progress.  A signal between two calls counts for the later call.
+   Sets *stopped to whether a signal came.  look: what to observe, NULL: nothing.  One graph at a
+   time; handlers stay installed after the first call.  Returns the graph's failure, or MR_ERR_IO if
+   no thread for signals can start. */
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped, mr_diag_t *diag);
 
-/* Asks a process that this one has started, and that runs graphs as above, for an orderly end; or
-   for the end that a second signal brings.  An orderly request is never taken for a second signal,
-   whatever the process has had from others.  Never blocks; a process that is gone is fine. */
+/* Requests an orderly end of a process that this one has started and that runs graphs as above, or,
+   with at_once, the end that a second signal brings.  An orderly request never counts as a second
+   signal, whatever signals the process has received before.  Never blocks; a process that has ended
+   is fine. */
 void mr_interrupt_process(pid_t pid, bool at_once);
 
-/* From here on a reader that is gone and a limit of a file's size are failed writes, like a full
-   disk, and do not end the program.  Every run does this before it starts. */
+/* Makes writes to a closed pipe and beyond the file size limit fail, like writes to a full disk,
+   instead of ending the program.  Every run calls it before it starts. */
 void mr_writes_fail(void);
 
 #endif

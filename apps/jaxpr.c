@@ -1,4 +1,4 @@
-/* millrace jaxpr: a function of the model, or an example, in the notation of JAX. */
+/* millrace jaxpr: prints a function of the model, or an example, in JAX's notation. */
 #include <stdio.h>
 
 #include "apps/named_fn.h"

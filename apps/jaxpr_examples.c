@@ -1,3 +1,4 @@
+/* Small functions that show arithmetic, products, gradients, and loops in a jaxpr. */
 #include "apps/jaxpr_examples.h"
 
 #include "model/control/control.h"
@@ -28,7 +29,7 @@ static void gelu(mr_fn_t *f) {
   jaxpr_examples_give(f, mr_lax_mul(f, x, t));
 }
 
-/* sum(tanh(W x)^2): a scalar, so that it has a gradient. */
+/* sum(tanh(x W)^2): a scalar, so that it has a gradient. */
 static void energy(mr_fn_t *f) {
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 5));
   mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 5, 4));
@@ -36,7 +37,7 @@ static void energy(mr_fn_t *f) {
   jaxpr_examples_give(f, mr_lax_reduce_sum(f, mr_lax_integer_pow(f, t, 2), 1, (int[]){0}));
 }
 
-/* One layer of bf16, tanh(x W), of f32 in and out. */
+/* One layer, tanh(x W), computed in bf16 with f32 input and output. */
 static mr_fn_t *layer(void) {
   mr_fn_t *f = mr_fn_create();
   if (!f) return NULL;
@@ -68,7 +69,7 @@ static mr_fn_t *thrice(void) {
   return f;
 }
 
-/* Five layers of one matrix by scan, then three turns by while. */
+/* Five layers of one matrix by scan, then three iterations by while. */
 static void layers(mr_fn_t *f) {
   mr_fn_t *step = layer(), *back = jaxpr_examples_turn(), *more = thrice();
   mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 16, 16));

@@ -6,9 +6,10 @@
 
 typedef struct mr_jaxpr_example {
   const char *name, *help;
-  void (*build)(mr_fn_t *f); /* makes inputs and outputs; input 0 is f32, output 0 alone */
+  void (*build)(
+      mr_fn_t *f); /* adds inputs and one output; input 0 is f32; failures are in f->diag */
 } mr_jaxpr_example_t;
 
-extern const mr_jaxpr_example_t mr_jaxpr_examples[]; /* ends at a NULL name */
+extern const mr_jaxpr_example_t mr_jaxpr_examples[]; /* static; ends at a NULL name */
 
 #endif

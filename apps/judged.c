@@ -1,3 +1,4 @@
+/* Finds the judged numbers by their place: they directly follow the loss. */
 #include "apps/judged.h"
 
 #include <math.h>

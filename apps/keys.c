@@ -1,4 +1,4 @@
-/* millrace keys: a pair of CURVE keys for a link between hosts. */
+/* millrace keys: generates a pair of CURVE keys for a link between hosts. */
 #include <stdio.h>
 
 #include "apps/cli.h"

@@ -1,3 +1,4 @@
+/* The command in a build without ZeroMQ: it is listed and fails with the reason. */
 #include "apps/cli.h"
 
 const mr_command_t mr_command_keys = {

@@ -1,3 +1,5 @@
+/* Runs the graph of each input for one epoch and collects hashes of its records; a hash that an
+   earlier input had is a leak. */
 #include "apps/leak.h"
 
 #include <inttypes.h>
@@ -12,29 +14,29 @@
 #include "pipeline/stage_source.h"
 #include "pipeline/trace.h"
 
-enum { SOURCES = 32, FIRST = 3 /* pairs that are told */, RECORDS_MAX = 100 << 20 };
+enum { SOURCES = 32, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };
 
-/* A record of an input, known by the hash of its place or of its bytes. */
+/* A record of an input, identified by the hash of its place or of its bytes. */
 typedef struct seen {
   uint64_t hash, key;
   int source;    /* in leak_t.name */
   int port;      /* + 1; 0: a free row */
-  unsigned told; /* bit p: counted for port p: an endless stream may come by again */
+  unsigned told; /* bit p: counted for port p, since an endless stream may repeat the record */
 } seen_t;
 
 typedef struct leak {
   const mr_stage_def_t *def;
   bool content;
-  int port;    /* whose records come now */
-  bool stores; /* they are kept for those of the ports after it */
+  int port;    /* the input whose records are read now */
+  bool stores; /* its records are kept, to compare later inputs with them */
   seen_t *row; /* [cap], a power of two: open addressing */
   size_t cap, n;
   bool no_memory;
-  char name[SOURCES][40]; /* of sources, whose graphs do not last; "": free */
-  int64_t looked, most;   /* records looked at of this port, at most */
+  char name[SOURCES][40]; /* copies of sources' names, which outlive their graphs; "": free */
+  int64_t looked, most;   /* records read of this input, and the limit */
   int64_t shared[MR_MAX_PORTS];
-  char first[MR_MAX_PORTS][512];           /* words for the first pairs, by the other port */
-  char file[MR_WHERE_MAX], real[PATH_MAX]; /* the last file's name and what it stands for */
+  char first[MR_MAX_PORTS][512];           /* text of the first pairs, by the other port */
+  char file[MR_WHERE_MAX], real[PATH_MAX]; /* the last file's name and its real path */
 } leak_t;
 
 /* ---- a set of records ---- */
@@ -58,9 +60,9 @@ static bool leak_grow(leak_t *t) {
   return true;
 }
 
-/* ---- what a record is known by ---- */
+/* ---- the identity of a record ---- */
 
-/* One file may have several names. */
+/* The real path of a file, since one file may have several names; caches the last one. */
 static const char *real_name(leak_t *t, const char *file) {
   if (strcmp(t->file, file)) {
     snprintf(t->file, sizeof t->file, "%s", file);
@@ -69,7 +71,7 @@ static const char *real_name(leak_t *t, const char *file) {
   return t->real;
 }
 
-/* Of all fields but labels: the same picture of another class is a leak too. */
+/* Hashes all fields except labels: the same picture with another class is a leak too. */
 static uint64_t content_of(const mr_spec_t *spec, const mr_rec_t *rec) {
   uint64_t hash = 0;
   for (int f = 0; f < spec->n_fields; f++) {
@@ -97,7 +99,7 @@ static void tell_pair(leak_t *t, const seen_t *other, const mr_leaf_t *leaf, uin
   snprintf(text + n, sizeof t->first[0] - n, "%s%s", n ? ", " : "", pair);
 }
 
-/* The last name stands for all that find no room. */
+/* The number of a source's name; the last number is shared by all names beyond SOURCES. */
 static int name_of(leak_t *t, const char *source) {
   int i = 0;
   while (i < SOURCES - 1 && t->name[i][0] && strncmp(t->name[i], source, sizeof t->name[i] - 1))
@@ -132,7 +134,7 @@ static uint64_t leak_look(void *ctx, const mr_trace_t *r) {
   return 0;
 }
 
-/* ---- the records of an input: those of one epoch ---- */
+/* ---- the records of one epoch of an input ---- */
 
 static mr_err_t leak_count(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
                            mr_diag_t *diag) {
@@ -141,7 +143,8 @@ static mr_err_t leak_count(void *ctx, const mr_spec_t *spec, int64_t step, const
   return b->flags & MR_BUF_EPOCH_END || t->looked >= t->most ? MR_END : MR_OK;
 }
 
-/* Every record counts: also those that fill no batch, go to another host or are left out. */
+/* Makes the input deliver every record, including those that fill no batch, belong to another host
+   or are skipped. */
 static mr_err_t set_whole(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
   const char *last;
   MR_TRY(mr_graph_only(g, stage, diag));
@@ -161,8 +164,9 @@ static int64_t leak_records_of(const mr_graph_t *g) {
   return n;
 }
 
-/* Before the records come.  A walk without epochs is followed for twice as many records as there
-   are: that it has repeated itself by then is the best that can be known. */
+/* Called before the records are read: sets the limit and refuses an input with too many records.  A
+   walk without epochs is followed for twice as many records as there are, by when it has most
+   likely repeated itself. */
 static bool leak_is_small(void *ctx, const mr_graph_t *g) {
   leak_t *t = ctx;
   t->looked = 0, t->most = 2 * leak_records_of(g);
@@ -220,7 +224,8 @@ static mr_err_t leak_refuse(const leak_t *t, const char *stage, mr_diag_t *diag)
   return mr_fail(diag, MR_ERR_CONFIG, "%s: leak-check: %s; leak-check=off lets them", stage, text);
 }
 
-/* The first input, mostly the largest by far, comes last: its records are looked for, not kept. */
+/* Checks the inputs from the last to the first.  The first one is usually the largest by far, so
+   its records are compared but not stored. */
 static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, mr_build_fn build,
                             void *ctx, mr_diag_t *diag) {
   int others = 0;

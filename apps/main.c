@@ -1,4 +1,4 @@
-/* The program: finds the command, sorts its words, runs it, tells its failure. */
+/* The program: finds the command, parses its words, runs it, and reports its failure. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -45,7 +45,7 @@ static void help(void) {
   help_row("--plugin", "Loads a plug-in, before or after the command; repeatable.", "");
 }
 
-/* The libraries that this build has, or lacks, after text; nothing if there are none. */
+/* Prints the libraries that this build has, or lacks, after text; nothing if there are none. */
 static void list_libraries(const char *text, bool in) {
   int n = 0;
   for (const mr_feature_t *f = mr_features; f->name; f++)
@@ -65,7 +65,7 @@ static const mr_command_t *main_find(const char *name) {
   return NULL;
 }
 
-/* Other programs' names for what a command does here. */
+/* Other programs' names for our commands. */
 static const char *const other_command[][2] = {{"fit", "train"},
                                                {"resume", "train --resume"},
                                                {"launch", "run"},
@@ -117,15 +117,15 @@ static int main_unknown(const char *word) {
   return 2;
 }
 
-/* A flag that every command has counts before "--" only: after it everything is a plain word. */
+/* Whether a flag that every command has is given before "--", after which everything is a word. */
 static bool asks(int argc, char **argv, const char *flag, const char *or_flag) {
   for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
     if (!strcmp(argv[i], flag) || !strcmp(argv[i], or_flag)) return true;
   return false;
 }
 
-/* cJSON leaves out what it has no memory for, and takes a line for a bad one; a command in which
-   that has happened fails. */
+/* Out of memory, cJSON omits items silently and rejects good lines; a command in which that has
+   happened fails. */
 static atomic_bool json_lost; /* relaxed: threads that print are joined before it is read */
 
 static void *json_malloc(size_t n) {
@@ -134,7 +134,7 @@ static void *json_malloc(size_t n) {
   return p;
 }
 
-/* a: with the plug-ins that stood before the command. */
+/* Runs a command; a holds the plug-ins given before it.  Returns the exit status. */
 static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});

@@ -1,4 +1,5 @@
-/* millrace mem: the memory plan of a function of the model, and whether a run keeps to it. */
+/* millrace mem: prints the memory plan of a function of the model, and checks that a run follows
+   it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void *zeros(const mr_aval_t *a) {
   return x ? memset(x, 0, n) : NULL;
 }
 
-/* Labels of 0, pictures of 0 and weights of 0 take the same memory as any. */
+/* Allocates inputs and outputs as zeros; values do not affect memory. */
 static mr_err_t take_arrays(job_t *j, mr_diag_t *diag) {
   j->in = calloc((size_t)j->f->n_in + 1, sizeof *j->in);
   j->out = calloc((size_t)j->f->n_out + 1, sizeof *j->out);
@@ -83,7 +84,7 @@ static void mem_print_row(const mr_mem_row_t *r) {
          r->eqn && *r->eqn->scope ? " in " : "", r->eqn ? r->eqn->scope : "");
 }
 
-/* Sorts the report's rows: the last that is done with it. */
+/* Prints the tensors alive at the peak.  Reorders the report's rows, so it is called last. */
 static void print_alive(mr_mem_report_t *r, int64_t top) {
   int n = 0;
   for (int i = 0; i < r->n_row; i++)
@@ -116,7 +117,7 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* --fit: as the training stage would choose. */
+/* Applies --fit as the training stage would. */
 static mr_err_t mem_fit(const mr_args_t *a, const char *word, mr_model_job_t *m, mr_diag_t *diag) {
   const char *text = mr_args_text(a, "--fit");
   size_t limit;

@@ -1,3 +1,4 @@
+/* Converts a memory report to pprof's protobuf format. */
 #include "apps/mem_pprof.h"
 
 #include <errno.h>
@@ -13,8 +14,8 @@
 
 enum { DEEPEST = 32 };
 
-/* One name is one string, one function and one location: number k (from 1) is location k and
-   string FIXED + k - 1. */
+/* Each name is one string, one function and one location: name k (from 1) is location k and string
+   FIXED + k - 1. */
 static const char *const fixed[] = {"", "tensors", "count", "space", "bytes"};
 enum { FIXED = sizeof fixed / sizeof fixed[0] };
 
@@ -33,8 +34,8 @@ static uint64_t location_of(writer_t *w, const char *name) {
   return (uint64_t)++w->n_name;
 }
 
-/* "net/block.0.attn" with leaf "dot f32[2,3]" gives dot, net/block.0.attn, net/block.0, net/block,
-   net. */
+/* Builds a sample's stack: "net/block.0.attn" with leaf "dot f32[2,3]" gives the leaf,
+   net/block.0.attn, net/block.0, net/block, net. */
 static void stack_of(writer_t *w, P(Sample) * s, const char *scope, const char *leaf) {
   char text[512];
   s->location_id = mr_mem_take(&w->mem, DEEPEST * sizeof *s->location_id);
@@ -88,7 +89,7 @@ static void mem_pprof_name_all(writer_t *w, P(Profile) * p) {
   p->n_location = p->n_function = n;
 }
 
-/* As pprof writes its own: gzip.  *why: an errno. */
+/* Writes the bytes gzipped, as pprof's own profiles are; on failure *why is an errno. */
 static bool save_zipped(const uint8_t *bytes, size_t n, const char *path, int *why) {
   errno = 0;
   gzFile f = gzopen(path, "wb9");

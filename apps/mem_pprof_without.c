@@ -1,3 +1,4 @@
+/* `mem --pprof` in a build without protobuf-c: unavailable. */
 #include "apps/mem_pprof.h"
 #include "base/feature.h"
 

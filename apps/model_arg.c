@@ -1,3 +1,4 @@
+/* Sets a model up as a training stage would: defaults, flags, words, then its plan. */
 #include "apps/model_arg.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static const mr_opt_t *opt_of(const mr_model_def_t *def, const char *name, size_
   return NULL;
 }
 
-/* The value of the word KEY=VALUE among words [first,n), or NULL. */
+/* The value of KEY among the words KEY=VALUE from `first` on, or NULL. */
 static const char *word_value(const mr_args_t *a, int first, const char *key) {
   size_t n = strlen(key);
   for (int i = first; i < a->n_words; i++)
@@ -56,7 +57,7 @@ static mr_err_t set_word(const mr_args_t *a, const char *word, mr_model_job_t *j
                  def->name, name, mr_suggest_text(&near, hint, sizeof hint));
 }
 
-/* Flags that are settings of the vit. */
+/* Applies the flags that are settings of the vit. */
 static mr_err_t set_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
   static const struct {
     const char *flag, *setting;
@@ -87,7 +88,7 @@ static mr_err_t set_fields(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *d
   return MR_OK;
 }
 
-/* ---- how it computes ---- */
+/* ---- computation ---- */
 static mr_err_t remat_flag(const mr_args_t *a, mr_nn_remat_t *out, mr_diag_t *diag) {
   const char *text = mr_args_text(a, "--remat");
   if (!text) return MR_OK;
@@ -169,7 +170,7 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
   return f;
 }
 
-/* What a step tells is its first output; the others stand in for its last inputs. */
+/* A step's first output is its metrics; the others take the place of its last inputs. */
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag) {
   mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1};
   return mr_compile(f, &o, out, diag);

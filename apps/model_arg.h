@@ -1,5 +1,5 @@
-/* A model as flags and words say it, and its functions by name: what summary, jaxpr, explain and
-   mem share. */
+/* A model from flags and words, and its functions by name; shared by summary, jaxpr, explain and
+   mem. */
 #ifndef MR_APPS_MODEL_ARG_H
 #define MR_APPS_MODEL_ARG_H
 
@@ -37,19 +37,22 @@ typedef struct mr_model_job {
   mr_train_config_t train;
 } mr_model_job_t;
 
-/* The flags that were given, and words [first,n) as settings, over the model's defaults, for
-   batches of pictures with classes.  MR_ERR_USAGE or MR_ERR_CONFIG names the flag or the word; fini
-   gives back, also after a failure. */
+/* Fills *job from the model's defaults, the flags given, and words [first,n_words) as settings, for
+   batches of pictures with classes.  MR_ERR_USAGE or MR_ERR_CONFIG names the flag or the word;
+   MR_ERR_NOMEM; failures of planning the model.  The caller calls fini after a failure too. */
 mr_err_t mr_model_arg(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag_t *diag);
-void mr_model_job_fini(mr_model_job_t *job);
+void mr_model_job_fini(mr_model_job_t *job); /* frees the state; twice is fine */
 
-/* "loss", "grad" (loss and gradients) or "step" (with AdamW) of a model.  params (zeroed before)
-   gets its list.  NULL on failure; MR_ERR_USAGE names the words there are. */
+/* Returns the function "loss", "grad" (loss and gradients) or "step" (with AdamW) of a model, which
+   the caller destroys with mr_fn_destroy.  params, zeroed before, gets the parameters' list, which
+   the caller ends with mr_params_fini.  NULL on failure, with diag set; MR_ERR_USAGE for another
+   word. */
 mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *params,
                      mr_diag_t *diag);
 
-/* Compiles f, which mr_model_fn made by that name; a step, as in training, in place: its parameters
-   and the optimizer's slots, the last inputs, are donated. */
+/* Compiles f, which mr_model_fn returned for that word, into *out, which the caller destroys with
+   mr_exec_destroy.  A step is compiled in place, as in training: its last inputs, parameters and
+   optimizer slots, are donated.  Fails as mr_compile. */
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag);
 
 #endif

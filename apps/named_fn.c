@@ -1,3 +1,4 @@
+/* Looks a name up among examples, files and the model's functions. */
 #include "apps/named_fn.h"
 
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static mr_err_t read_fn(const char *path, mr_fn_t **out, mr_diag_t *diag) {
   return e < 0 ? mr_fail(diag, e, "%s: %s", path, why.text) : MR_OK;
 }
 
-/* The value and gradient of *f in its place. */
+/* Replaces *f by its value and gradient. */
 static mr_err_t named_fn_differentiate(const char *command, const char *word, mr_fn_t **f,
                                        mr_diag_t *diag) {
   mr_fn_t *g = NULL;
@@ -50,7 +51,7 @@ static mr_err_t named_fn_differentiate(const char *command, const char *word, mr
   return e;
 }
 
-/* With the nearest of the words there are. */
+/* Fails with the nearest known word. */
 static mr_err_t named_fn_unknown(const char *command, const char *word, mr_diag_t *diag) {
   char near[80];
   mr_suggest_t s = {.word = word};

@@ -1,5 +1,5 @@
-/* Functions that commands name: those of the model, examples, and files in the notation of jaxprs.
- */
+/* Functions that commands take by name: those of the model, examples, and files in jaxpr
+   notation. */
 #ifndef MR_APPS_NAMED_FN_H
 #define MR_APPS_NAMED_FN_H
 
@@ -14,7 +14,9 @@
   "FUNCTION of the Vision Transformer: loss, grad (loss and gradients), step (with AdamW).\n" \
   "Examples: poly, dot, gelu, energy, layers.  FILE.jaxpr: a file in JAX's notation."
 
-/* The function `word` names, with the command's flags; the caller destroys it.  MR_ERR_USAGE. */
+/* Builds the function that `word` names, with the command's flags, into *out, which the caller
+   destroys with mr_fn_destroy, after a failure too.  MR_ERR_USAGE for an unknown name; else
+   failures of reading, parsing or building.  Set *out to NULL before the call. */
 mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_diag_t *diag);
 
 #endif

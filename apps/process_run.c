@@ -1,3 +1,5 @@
+/* One process of a graph: builds its part of the graph, runs it, and rebuilds it from another point
+   of the streams when a peer requests that. */
 #include "apps/process_run.h"
 
 #include <inttypes.h>
@@ -15,16 +17,16 @@
 
 enum { OUTS = 64 };
 
-/* Where the streams that leave this process begin; they have the order of their stages. */
+/* The starting points of the streams that leave this process, in the order of their stages. */
 typedef struct outs {
   mr_stream_at_t at[OUTS];
-  int n;                     /* 0: nobody has asked yet */
-  mr_stream_at_t good[OUTS]; /* the last ones from which the graph sent something */
+  int n;                     /* 0: no peer has requested a point yet */
+  mr_stream_at_t good[OUTS]; /* the last points from which the graph sent something */
   int n_good;
-  mr_stream_at_t barred[OUTS]; /* points that peers asked for, where the graph cannot start */
+  mr_stream_at_t barred[OUTS]; /* points requested by peers, where the graph cannot start */
   int n_barred;
   char barred_why[256];
-  bool blamed; /* and no peer has asked for another point since */
+  bool blamed; /* the last failure was the peers', who have requested no other point since */
 } outs_t;
 
 mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_diag_t *diag) {
@@ -47,7 +49,7 @@ static const mr_stage_t *nth(const mr_graph_t *g, const char *process, const cha
   return NULL;
 }
 
-/* A ledger on the way of a stream that begins anew goes back with it. */
+/* Sets the ledgers of the process back to the step where its stream restarts. */
 static mr_err_t set_ledgers(mr_graph_t *g, const char *process, int64_t step, mr_diag_t *diag) {
   char text[32];
   const mr_stage_t *s;
@@ -67,8 +69,8 @@ static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs,
   return MR_OK;
 }
 
-/* From the newest checkpoint of the process, else from the state of its ledger, else from the
-   beginning. */
+/* Resumes from the newest checkpoint of the process, else from the state of its ledger, else from
+   the beginning. */
 static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64_t since,
                                        mr_diag_t *diag) {
   const mr_stage_t *keep = nth(g, process, "checkpoint", 0);
@@ -99,8 +101,8 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
   return e;
 }
 
-/* Where every peer of a process with several wants to go on.  They are asked while nothing is sent,
-   so that their answers still hold when the graph runs. */
+/* Asks every peer where it wants to resume.  This happens while nothing is sent, so that the
+   answers still hold when the graph runs. */
 static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, mr_diag_t *diag) {
   const mr_stage_t *s;
   for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
@@ -109,7 +111,7 @@ static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, 
   return MR_OK;
 }
 
-/* Whether a peer wants another part of its stream than this graph gives. */
+/* Whether a peer requests another part of its stream than this graph sends. */
 static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
   const mr_stage_t *s;
   mr_stream_at_t at;
@@ -118,7 +120,7 @@ static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
   return false;
 }
 
-/* Which part that is, into outs. */
+/* Stores the requested parts in outs. */
 static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
   const mr_stage_t *s;
   outs->blamed = false;
@@ -126,7 +128,7 @@ static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
     mr_link_out_moved(s, &outs->at[outs->n]);
 }
 
-/* Before a run: who asks again for a point where the graph could not start is refused. */
+/* Refuses, before a run, peers that request a point again where the graph could not start. */
 static void bar(const mr_graph_t *g, const char *process, const outs_t *outs) {
   const mr_stage_t *s;
   for (int k = 0; k < outs->n_barred && (s = nth(g, process, "link-out", k)); k++)
@@ -140,9 +142,9 @@ static bool has_sent(const mr_graph_t *g, const char *process) {
   return false;
 }
 
-/* A graph that fails where its peers asked it to start, before it has sent anything, is the failure
-   of these peers: they are refused, and the process returns to where it stood before.  Once: what
-   fails there too is its own failure. */
+/* Handles a graph that fails at points requested by its peers before it has sent anything: the
+   peers are refused, and the process returns to its earlier points.  Returns false if the graph
+   fails there too; then the failure is its own. */
 static bool blame_peers(outs_t *outs, const char *why) {
   if (!outs->n || outs->blamed) return false;
   outs->blamed = true;
@@ -153,7 +155,7 @@ static bool blame_peers(outs_t *outs, const char *why) {
   return true;
 }
 
-/* MR_AGAIN: the graph is to be made again, with outs. */
+/* Runs one graph.  MR_AGAIN: build another one from outs. */
 static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_diag_t *diag) {
   const char *process = mr_args_text(a, "--process");
   mr_look_t look = mr_look_of(a);

@@ -1,3 +1,4 @@
+/* Graphs of several processes in a build without ZeroMQ: unavailable. */
 #include "apps/process_run.h"
 #include "base/feature.h"
 

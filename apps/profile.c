@@ -1,4 +1,4 @@
-/* millrace profile: some training steps of a graph, and where their time goes. */
+/* millrace profile: runs some training steps of a graph and reports where their time goes. */
 #include "apps/profile.h"
 
 #include <inttypes.h>
@@ -27,13 +27,13 @@ static const mr_flag_t profile_flags[] = {
 
 static const char usual_data[] = "data/cifar-10-batches-bin";
 
-/* What the training stage's thread fills while the graph runs. */
+/* Filled by the training stage's thread while the graph runs. */
 typedef struct watch {
   mr_profile_t p;
   mr_graph_t *g;
   int64_t before_ns;       /* end of the step before */
   int64_t wall_ns;         /* of the steps before */
-  mr_profile_call_t *call; /* [n_eqn] room for what the executable says */
+  mr_profile_call_t *call; /* [n_eqn] room for the executable's measurements */
   mr_diag_t diag;
 } watch_t;
 
@@ -63,7 +63,8 @@ static void profile_shape_text(const mr_eqn_t *e, char *text, size_t n) {
     mr_fused_text(mr_attr_called(e, "jaxpr"), ";", text + at, n - at);
 }
 
-/* The executable goes with its stage: what is told later is a copy. */
+/* Copies a call's facts, since the executable is destroyed with its stage before they are
+   printed. */
 static void profile_keep(mr_profile_op_t *to, const mr_profile_call_t *c) {
   to->op = c->op;
   snprintf(to->scope, sizeof to->scope, "%s", c->eqn->scope);
@@ -110,7 +111,7 @@ static bool is_graph(const char *word) {
   return !strchr(word, '=') || strpbrk(word, "! \n") || !access(word, F_OK);
 }
 
-/* Results go nowhere: a profile leaves no run folder behind. */
+/* Replaces the sinks by null, so that a profile leaves no run folder behind. */
 static mr_err_t silence(mr_graph_t *g, mr_diag_t *diag) {
   static const char *const sink[] = {"progress", "jsonl", "checkpoint"};
   for (size_t i = 0; i < sizeof sink / sizeof sink[0]; i++)
@@ -143,7 +144,7 @@ static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* The files that may be asked for beside the table. */
+/* The files that can be requested besides the table. */
 static const struct {
   const char *flag;
   mr_err_t (*write)(const mr_profile_t *p, const char *path, mr_diag_t *diag);
@@ -151,7 +152,7 @@ static const struct {
     {"--trace", mr_profile_trace}, {"--flame", mr_profile_flame}, {"--json", mr_profile_json}};
 enum { FORMS = sizeof form / sizeof *form };
 
-/* Told before anything is measured. */
+/* Checks before measuring that the files can be written. */
 static mr_err_t check_files(const mr_args_t *a, mr_diag_t *diag) {
   mr_diag_t why = {0};
   for (int i = 0; i < FORMS; i++) {

@@ -1,4 +1,4 @@
-/* The profile as files for other programs: a Chrome trace, JSON. */
+/* The profile as files for other programs: a Chrome trace, and JSON. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* A flame graph by scope as SVG: a box is a scope or, at the tip, an op; its width is time, its
-   colour what the time is spent on.  Titles show the figures when pointed at; no script. */
+   colour the kind of work.  The figures appear as tooltips, without a script. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static void profile_flame_grow(tree_t *t, const mr_profile_op_t *c) {
   mr_profile_add(p, &t->box[at].sum, c);
 }
 
-/* Scope names are identifiers as a rule, but nothing keeps them so. */
+/* Escapes a name for XML; scope names are usually identifiers, but need not be. */
 static void escaped(const char *s, int n, FILE *to) {
   for (int i = 0; i < n; i++)
     if (s[i] == '<' || s[i] == '>' || s[i] == '&' || s[i] == '"' || (unsigned char)s[i] < 32)

@@ -1,3 +1,5 @@
+/* Sums over kernel calls, and the ideal time of a call under the roofline of the machine's
+   limits. */
 #include <ctype.h>
 #include <string.h>
 
@@ -7,7 +9,7 @@ static double peak(const mr_profile_t *p, const mr_profile_op_t *c) {
   return c->narrow ? p->limit.bf16 : p->limit.f32;
 }
 
-/* GFLOP/s are operations a nanosecond, GB/s bytes a nanosecond. */
+/* GFLOP/s are operations per nanosecond, GB/s bytes per nanosecond. */
 double mr_profile_ideal_ns(const mr_profile_t *p, const mr_profile_op_t *c) {
   double work = c->cost.flop / peak(p, c), traffic = c->cost.bytes / p->limit.copy;
   return work > traffic ? work : traffic;

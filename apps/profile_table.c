@@ -1,11 +1,11 @@
-/* The profile as aligned tables: limits, ops, scopes, the three sums. */
+/* The profile as aligned tables: limits, ops, scopes, and the sums by kind. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/profile.h"
 
-#define SMALL 0.001 /* of the step: ops below go into one line */
+#define SMALL 0.001 /* share of the step; ops below share one row */
 
 typedef struct row {
   char name[160];
@@ -79,7 +79,7 @@ static void print_ops(const mr_profile_t *p, row_t *row, double step_ns, FILE *t
 
 static const char no_scope[] = "(no scope)";
 
-/* A row for every level of every scope path, forward and backward pass together. */
+/* Collects a row for every level of every scope path, forward and backward pass together. */
 static int collect_scopes(const mr_profile_t *p, row_t *row) {
   int n = 0;
   for (int i = 0; i < p->n; i++) {

@@ -1,3 +1,4 @@
+/* Sets the settings that a resumed graph needs: checkpoint, sinks, and positions of the streams. */
 #include "apps/resume.h"
 
 #include <inttypes.h>
@@ -5,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Every sink that keeps what an earlier run wrote. */
+/* Sets every sink that keeps what an earlier run wrote. */
 static mr_err_t set_sinks(mr_graph_t *g, const mr_train_progress_t *at, mr_diag_t *diag) {
   char text[32];
   const char *valid = at->unvalidated ? "false" : "true";
@@ -20,7 +21,7 @@ static mr_err_t set_sinks(mr_graph_t *g, const mr_train_progress_t *at, mr_diag_
   return MR_OK;
 }
 
-/* Each stream of the training stage where the checkpoint left it. */
+/* Sets each stream of the training stage to where the checkpoint left it. */
 static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_train_progress_t *at,
                             mr_diag_t *diag) {
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) {

@@ -1,3 +1,5 @@
+/* Builds the run's graph as it was and as it would be, compares them stage by stage and setting by
+   setting, and sorts the differences by what they affect. */
 #include "apps/resume_change.h"
 
 #include <stdio.h>
@@ -9,7 +11,7 @@
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
 
-/* What a change is of.  The first ones change what the ledger stands for. */
+/* What a change affects.  Those before FREE invalidate the ledger. */
 typedef enum kind { DATA, SEED, BATCH, MODEL, FREE, UNSEEN } kind_t;
 static const char *const kind_name[] = {"data", "seed", "batch", "model"};
 enum { KINDS = sizeof kind_name / sizeof *kind_name };
@@ -29,9 +31,9 @@ static bool is_one_of(const char *name, const char *const *of) {
   return false;
 }
 
-/* ---- which kind ---- */
+/* ---- kinds ---- */
 
-/* Whether a stage stands before the training input of stage `step`. */
+/* Whether a stage is upstream of input `port` of stage `step`. */
 static bool is_before(const mr_graph_t *g, const char *step, int port, const char *name) {
   const char *at = mr_graph_before(g, step, port);
   if (!at) return false;
@@ -46,16 +48,16 @@ static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
   return step && is_before(g, step->name, 0, s->name);
 }
 
-/* How the same numbers are made: no part of a run. */
+/* Settings of how the same numbers are computed; they are no part of a run's identity. */
 static const char *const unseen[] = {
     "workers", "threads", "pin",    "memory", "read-ahead", "backend",    "host",
     "us",      "asleep",  "window", "wait",   "link",       "key",        "peers",
     "remat",   "fit",     "resume", "path",   "leak-check", "quarantine", NULL};
-/* A longer or shorter stream, and records and steps that are left out, with the others in their
-   places: meant for a resume. */
+/* Settings that lengthen or shorten a stream, or exclude records and steps without shifting others;
+   a resume may change them. */
 static const char *const length[] = {"epochs",     "steps",  "skip-records",
                                      "skip-steps", "on-bad", NULL};
-/* Settings of a model that say how it is trained, not what it is. */
+/* Settings of a model about its training, not its structure. */
 static const char *const training[] = {"label-smoothing", NULL};
 
 static bool is_seed(const char *name) {
@@ -75,7 +77,7 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   return d->in[0].flow == MR_FLOW_BATCHES || !strcmp(d->name, "batch") ? BATCH : DATA;
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static void resume_change_tell(changes_t *c, kind_t kind, const char *what, const char *was,
                                const char *now) {
@@ -93,7 +95,7 @@ static void resume_change_tell(changes_t *c, kind_t kind, const char *what, cons
 
 /* ---- settings ---- */
 
-/* Whether two texts of a setting mean the same. */
+/* Whether two texts of a setting give the same value. */
 static bool same_value(const mr_stage_def_t *d, const mr_opt_t *o, const char *a, const char *b) {
   if (!a || !b) return a == b;
   if (!strcmp(a, b)) return true;
@@ -105,13 +107,15 @@ static bool same_value(const mr_stage_def_t *d, const mr_opt_t *o, const char *a
   return same;
 }
 
-/* A file or folder: what it holds counts, and not its name (compare_data). */
+/* Whether a setting names a file or folder, whose contents count and not its name
+   (compare_data). */
 static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
   static const char *const places[] = {"path", "images", "labels", "names", NULL};
   return mr_says_where(s->def) && o->type == MR_OPT_STR && is_one_of(o->name, places);
 }
 
-/* Whether a source reads its records as before, so that its facts can be compared. */
+/* Compares the settings of a stage.  Returns whether a source reads its records as before, so that
+   its facts can be compared. */
 static bool compare_settings(changes_t *c, const mr_stage_t *s) {
   bool same = true;
   char name[160];
@@ -142,8 +146,8 @@ static const char *place_of(const mr_graph_t *g, const mr_stage_t *s) {
   return NULL;
 }
 
-/* What the source of this name holds, beside what it held when the run began.  Runs of before
-   data.txt have only the name of the place to go by. */
+/* Compares the data of a source with its data when the run began.  For runs without data.txt only
+   the place can be compared. */
 static void compare_data(changes_t *c, const mr_stage_t *s, const char *facts) {
   char was[300], now[300], what[96];
   const char *place_was = place_of(c->was, s), *place_now = place_of(c->now, s);
@@ -174,7 +178,7 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
   resume_change_tell(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
 }
 
-/* ---- what is allowed ---- */
+/* ---- allowed changes ---- */
 
 static mr_err_t read_allowed(changes_t *c, const char *allow, mr_diag_t *diag) {
   for (const char *at = allow; at && *at;) {
@@ -202,7 +206,7 @@ static mr_err_t verdict(const changes_t *c, mr_diag_t *diag) {
                  c->text, words);
 }
 
-/* The run's graph as it was with its first n settings; NULL in *g on failure. */
+/* Builds the run's graph with its first n settings; the caller destroys *g, after a failure too. */
 static mr_err_t graph_with(const mr_run_dir_t *r, int n, mr_graph_t **g, mr_diag_t *diag) {
   mr_run_dir_t part = *r;
   part.n_settings = n;

@@ -1,3 +1,4 @@
+/* Finds the last reported step in a run's metrics files. */
 #include "apps/resume_told.h"
 
 #include <inttypes.h>
@@ -8,8 +9,8 @@
 #include "apps/resume.h"
 #include "base/xio.h"
 
-/* The last step among the lines of a metrics file that was written since; -1 without one.  Lines
-   are as sinks/json.c writes them; others, and one that was cut, count for nothing. */
+/* The last step among the lines of a metrics file that was written since; -1 without one.  Only
+   lines in the format of sinks/json.c count. */
 static int64_t last_step(const char *path, int64_t since) {
   int64_t last = -1, step;
   char *line = NULL;

@@ -1,3 +1,5 @@
+/* A run's folder: its text files are read and written whole, and a lock keeps other processes
+   out. */
 #include "apps/run_dir.h"
 
 #include <dirent.h>
@@ -18,7 +20,7 @@ enum { TEXT_MAX = 1 << 20 };
 
 static const char runs[] = "runs";
 
-/* The highest N of runs/N, 0 without any. */
+/* The highest N of runs/N; 0 if there is none. */
 static long newest(void) {
   long top = 0;
   DIR *d = opendir(runs);
@@ -31,7 +33,7 @@ static long newest(void) {
   return top;
 }
 
-/* path, or without one the newest of runs/ (0 before the first). */
+/* Sets r->path to path or, if it is NULL, to the newest of runs/. */
 static mr_err_t set_path(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   *r = (mr_run_dir_t){0};
   if (path && (!*path || strlen(path) > MR_RUN_PATH - 64))
@@ -47,7 +49,8 @@ static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
   snprintf(path, MR_RUN_PATH + 64, "%s/%s", r->path, name);
 }
 
-/* Whether NAME is a temporary file of a run whose writer, named at its end, is gone. */
+/* Whether NAME is a run's temporary file whose writer, the process id at its end, no longer
+   exists. */
 static bool is_leftover(const char *name) {
   static const char *const first[] = {
       "graph.mr.part-",      "settings.txt.part-", "data.txt.part-", "metrics.jsonl.part-",
@@ -72,7 +75,7 @@ static void run_dir_sweep(const mr_run_dir_t *r, const char *sub) {
   if (d) closedir(d);
 }
 
-/* runs/1, runs/2, ...: the next that no other process makes at this moment. */
+/* Makes the next of runs/1, runs/2, ...; mkdir decides between processes that do so at once. */
 static mr_err_t make_next(mr_run_dir_t *r, mr_diag_t *diag) {
   MR_TRY(mr_make_folder(runs, diag));
   for (long n = newest() + 1;; n++) {
@@ -142,7 +145,7 @@ static mr_err_t run_dir_read_text(const mr_run_dir_t *r, const char *name, char 
   return mr_fail(diag, MR_ERR_DATA, "%s: holds a zero byte, want text", path);
 }
 
-/* "cannot open graph.mr" would not tell somebody who mistook the folder. */
+/* Reports a folder that is no run; "cannot open graph.mr" would not explain a wrong folder. */
 static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
   char path[MR_RUN_PATH + 64];
   file_in(r, "graph.mr", path);
@@ -189,7 +192,7 @@ mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   return read_files(r, diag);
 }
 
-/* What its sources put aside lies with the run, unless the graph names another file. */
+/* Sets the quarantine files of its sources to the run's folder, unless the graph names others. */
 static mr_err_t set_quarantine(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
   char path[MR_RUN_PATH + 64];
   file_in(r, "quarantine.jsonl", path);
@@ -242,7 +245,8 @@ const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key) {
   return NULL;
 }
 
-/* A setting or a graph may hold a webhook's address or a token: the files are their owner's. */
+/* Writes a file that only its owner can read: a setting or graph may contain a webhook's address or
+   a token. */
 static mr_err_t write_private(const mr_run_dir_t *r, const char *name, const char *text,
                               mr_diag_t *diag) {
   char path[MR_RUN_PATH + 64];
@@ -281,7 +285,7 @@ mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, 
   file_in(r, "checkpoints/latest", out->path);
   out->at = (mr_train_progress_t){0};
   if (lstat(out->path, &st) < 0 && errno == ENOENT) {
-    out->path[0] = 0; /* ended before its first checkpoint: the same run from its beginning */
+    out->path[0] = 0; /* no checkpoint yet: the run starts from its beginning */
     return MR_OK;
   }
   return mr_train_state_progress(out->path, &out->at, diag);

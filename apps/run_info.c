@@ -1,3 +1,4 @@
+/* Summarises a run by reading its metrics line by line. */
 #include "apps/run_info.h"
 
 #include <cjson/cJSON.h>
@@ -26,7 +27,7 @@ static const char *text(const cJSON *j, const char *key) {
   return v ? v : "";
 }
 
-/* The first number by which the model is judged. */
+/* The first number that the model is judged by; NAN without one. */
 static double judged(const cJSON *j) {
   int n;
   const cJSON *first = mr_judged(j, &n);
@@ -61,7 +62,7 @@ static bool run_info_take_line(mr_run_info_t *r, const char *line, size_t n) {
     fits = note_loss(r, r->step, run_info_number(j, "loss"));
     double rate = run_info_number(j, "images_per_s");
     r->rate = isnan(r->rate) ? rate : r->rate + (rate - r->rate) / MEAN_OF;
-    r->state[0] = 0; /* a resumed run goes on after its "final" */
+    r->state[0] = 0; /* a resumed run has steps after its "final" */
   }
   if (!strcmp(kind, "valid")) r->valid = judged(j);
   if (!strcmp(kind, "test")) r->test = judged(j);
@@ -72,7 +73,8 @@ static bool run_info_take_line(mr_run_info_t *r, const char *line, size_t n) {
   return fits;
 }
 
-/* The lock knows; without one (a graph of `run`) it is told by when the metrics were written. */
+/* Whether a run is in progress: by its lock, or without one (a graph of `run`) by the age of its
+   metrics. */
 static bool is_running(const char *path, const struct stat *metrics) {
   mr_run_lock_state_t lock = mr_run_lock_look(path);
   if (lock != MR_RUN_LOCK_UNKNOWN) return lock == MR_RUN_LOCK_HELD;

@@ -1,4 +1,4 @@
-/* What a run's folder tells about the run. */
+/* A summary of a run, from its folder. */
 #ifndef MR_APPS_RUN_INFO_H
 #define MR_APPS_RUN_INFO_H
 
@@ -10,21 +10,23 @@
 typedef struct mr_run_info {
   char path[MR_RUN_PATH];
   int64_t step, total;
-  double loss;        /* mean of the last 20 steps; NAN: unknown, like the next */
-  double valid, test; /* what the model is judged by (accuracy, mean_error), the newest */
+  double loss;        /* mean of the last 20 steps; NAN if unknown, as the next three */
+  double valid, test; /* newest first judged number (accuracy, mean_error) of each */
   double rate;        /* images/s over the newest steps */
-  double elapsed_s;   /* of its last part */
+  double elapsed_s;   /* of its last part, after the last resume */
   char state[24];     /* "finished", "stopped", "running", "broken off" */
   char data[24], ledger[20];
   double *loss_at; /* [n_loss] loss of each step, NAN where there is none; heap */
   int64_t n_loss;
 } mr_run_info_t;
 
-/* Reads metrics.jsonl of a folder.  MR_ERR_IO if it holds no run. */
+/* Reads metrics.jsonl of a folder; lines that are no records are ignored.  MR_ERR_IO if the folder
+   holds no run, MR_ERR_USAGE for a name that is too long, MR_ERR_NOMEM.  The caller calls
+   mr_run_info_free after a failure too. */
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag);
-void mr_run_info_free(mr_run_info_t *r);
+void mr_run_info_free(mr_run_info_t *r); /* all zero is fine */
 
-/* Mean loss of the 20 steps up to step; NAN without any. */
+/* Returns the mean loss of the 20 steps up to step; NAN if none is known. */
 double mr_run_info_loss(const mr_run_info_t *r, int64_t step);
 
 #endif

@@ -1,3 +1,4 @@
+/* Takes the kernel's lock on RUN/lock and falls back to the owner named in its text. */
 #include "apps/run_lock.h"
 
 #include <errno.h>
@@ -24,11 +25,11 @@ struct mr_run_lock {
   char path[MR_PATH_MAX];
 };
 
-/* Who wrote the file; pid 0: nobody has, or it cannot be read. */
+/* The process that wrote the file; pid 0: none, or the text cannot be read. */
 typedef struct owner {
   char host[HOST];
   int pid;
-  int64_t start; /* of the process, in ticks after boot: tells it from a later one of its number */
+  int64_t start; /* in ticks after boot; distinguishes it from a later process with the same id */
 } owner_t;
 
 /* Field 22 of /proc/PID/stat; 0 if there is no such process. */
@@ -41,7 +42,7 @@ static int64_t start_of(int pid) {
   size_t n = fread(text, 1, sizeof text - 1, f);
   fclose(f);
   text[n] = 0;
-  const char *at = strrchr(text, ')'); /* after the name, which may hold anything */
+  const char *at = strrchr(text, ')'); /* the end of the name, which may contain anything */
   for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
   if (at) sscanf(at, " %" SCNd64, &start);
   return start;
@@ -83,7 +84,7 @@ static int set_lock(int fd, int how) {
   return e < 0 ? -1 : how == F_OFD_GETLK ? whole.l_type != F_UNLCK : 0;
 }
 
-/* ---- whether a lock here is seen on other hosts ---- */
+/* ---- whether other hosts see a lock ---- */
 
 /* Whether the options of the mount that holds st keep locks within this host. */
 static bool mount_keeps_locks_here(const struct stat *st) {
@@ -134,7 +135,7 @@ static mr_err_t held_elsewhere(const char *folder, const owner_t *o, mr_diag_t *
                  folder, o->pid, o->host, folder);
 }
 
-/* The file says who had it, where the kernel does not. */
+/* Decides by the file's text, where the kernel has no locks. */
 static mr_err_t judge_text(const char *folder, int fd, bool made, mr_diag_t *diag) {
   owner_t o = read_owner(fd);
   if (made) return MR_OK;
@@ -147,7 +148,7 @@ static mr_err_t judge_text(const char *folder, int fd, bool made, mr_diag_t *dia
   return is_alive(&o) ? held(folder, &o, diag) : MR_OK;
 }
 
-/* MR_AGAIN: the file was removed by its last owner in between. */
+/* Takes the lock of an open file.  MR_AGAIN: its last owner removed the file meanwhile. */
 static mr_err_t run_lock_take_file(mr_run_lock_t *l, const char *folder, bool made,
                                    mr_diag_t *diag) {
   if (set_lock(l->fd, F_OFD_SETLK) < 0) {
@@ -187,7 +188,7 @@ static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, mr_diag_t *d
   mr_err_t e = run_lock_take_file(l, folder, made, diag);
   bool ours = e == MR_OK;
   if (ours) e = write_owner(l, diag);
-  if (ours && e < 0) unlink(l->path); /* without a word it would hold where there are no locks */
+  if (ours && e < 0) unlink(l->path); /* an empty file would block where there are no locks */
   if (e != MR_OK) close(l->fd);
   return e;
 }
@@ -209,7 +210,7 @@ mr_err_t mr_run_lock_take(const char *folder, mr_run_lock_t **out, mr_diag_t *di
 
 void mr_run_lock_release(mr_run_lock_t *l) {
   if (!l) return;
-  unlink(l->path); /* before the lock ends: who has opened it meanwhile sees that it is gone */
+  unlink(l->path); /* before the lock ends, so that a process that has opened it sees it is gone */
   close(l->fd);
   free(l);
 }

@@ -1,3 +1,4 @@
+/* Keeps the plug-ins of a run among its settings and loads them again. */
 #include "apps/run_plugins.h"
 
 #include <limits.h>
@@ -12,8 +13,8 @@ static const char key[] = "plugin=";
 
 bool mr_run_plugin_is(const char *setting) { return !strncmp(setting, key, sizeof key - 1); }
 
-/* The file of setting i, behind its name of *n letters; NULL if it is no plug-in.  A later setting
-   of the same name takes its place. */
+/* The file of setting i, and its name of *n letters; NULL if it is no plug-in.  A later setting of
+   the same name replaces it. */
 static const char *file_of(const mr_run_dir_t *r, int i, const char **name, int *n) {
   if (!mr_run_plugin_is(r->setting[i])) return NULL;
   *name = r->setting[i] + sizeof key - 1;
@@ -28,7 +29,7 @@ static bool is_replaced(const mr_run_dir_t *r, int i) {
   return false;
 }
 
-/* ---- remembering ---- */
+/* ---- saving ---- */
 
 mr_err_t mr_run_plugins_note(mr_run_dir_t *r, mr_diag_t *diag) {
   for (int p = 0; p < mr_plugin_count(); p++) {

@@ -1,4 +1,4 @@
-/* millrace runs: the runs of a folder, or some of them side by side. */
+/* millrace runs: lists the runs of a folder, or compares some side by side. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { RUNS_MAX = 4096 };
 
-/* "0.4123" or "-". */
+/* Writes "0.4123", or "-" for NaN; returns text. */
 static const char *runs_number(double v, const char *fmt, char *text, size_t n) {
   if (isnan(v))
     snprintf(text, n, "-");
@@ -85,11 +85,11 @@ static int list(const char *folder, mr_diag_t *diag) {
 
 enum { COMPARED = 16, VALUE = 64 };
 
-/* A run beside others.  Its settings say what was given; its graph, what all others are. */
+/* A run in a comparison.  dir has the settings that were given; g has the values of all others. */
 typedef struct compared {
   mr_run_info_t info;
   mr_run_dir_t dir;
-  mr_graph_t *g; /* NULL: its files cannot be read any more */
+  mr_graph_t *g; /* NULL: its files can no longer be read */
 } compared_t;
 
 static mr_err_t open_compared(const char *path, compared_t *c, mr_diag_t *diag) {
@@ -110,7 +110,8 @@ static void close_compared(compared_t *c) {
   mr_run_info_free(&c->info);
 }
 
-/* The value of "let KEY = VALUE" in a graph's text into out; false: there is no such line. */
+/* Copies the value of "let KEY = VALUE" in a graph's text into out; false if there is no such
+   line. */
 static bool variable_of(const char *graph, const char *key, char *out, size_t n) {
   size_t len = strlen(key);
   for (const char *at = graph; at && *at; at += strcspn(at, "\n"), at += *at == '\n') {
@@ -127,8 +128,8 @@ static bool variable_of(const char *graph, const char *key, char *out, size_t n)
   return false;
 }
 
-/* The stage that a key speaks of, "STAGE.SETTING" or a setting that one stage alone has; *setting:
-   its setting. */
+/* The stage that a key names, "STAGE.SETTING" or a setting that only one stage has, and its
+   setting; NULL if none or several match. */
 static const mr_stage_t *stage_of(const mr_graph_t *g, const char *key, const char **setting) {
   const char *dot = strchr(key, '.');
   const mr_stage_t *found = NULL;
@@ -143,7 +144,7 @@ static const mr_stage_t *stage_of(const mr_graph_t *g, const char *key, const ch
   return n == 1 ? found : NULL;
 }
 
-/* What a run had there, given or not, into out; "-" where it has no such setting. */
+/* Writes a run's value of a key, given or default, into out; "-" if it has no such setting. */
 static void runs_value_of(const compared_t *c, const char *key, char *out, size_t n) {
   const char *setting, *given = mr_run_dir_get(&c->dir, key);
   const mr_stage_t *s = c->g ? stage_of(c->g, key, &setting) : NULL;
@@ -171,7 +172,7 @@ static void runs_print_row(const compared_t *c, int n, const char *key) {
   putchar('\n');
 }
 
-/* Setting k of run i, "KEY=VALUE", as KEY into key; false: an earlier one has the same. */
+/* Copies the key of setting k of run i; false if an earlier setting has the same key. */
 static bool first_key(const compared_t *c, int i, int k, char *key, size_t n) {
   const char *text = c[i].dir.setting[k];
   size_t len = strcspn(text, "=") + 1;
@@ -189,7 +190,7 @@ static void print_settings(const compared_t *c, int n) {
       if (first_key(c, i, k, key, sizeof key)) runs_print_row(c, n, key);
 }
 
-/* Losses at some steps that all have reached. */
+/* Prints the losses at some steps that all runs have reached. */
 static void print_losses(const compared_t *c, int n) {
   int64_t common = c[0].info.step;
   for (int i = 1; i < n; i++) common = c[i].info.step < common ? c[i].info.step : common;

@@ -1,4 +1,4 @@
-/* millrace serve: batches for trainers in other processes or on other hosts. */
+/* millrace serve: serves batches to trainers in other processes or on other hosts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ static mr_err_t set_link(const mr_args_t *a, mr_graph_t *g, int shard, mr_diag_t
   return peers ? mr_graph_set(g, MR_SERVE_LINK, "peers", peers, diag) : MR_OK;
 }
 
-/* The graph up to its batches, and the link behind them; from a point of the stream. */
+/* Builds the graph up to its batches with a link after them, starting at a point of the stream. */
 static mr_err_t serve_build(const mr_args_t *a, int shard, int shards, const mr_stream_at_t *at,
                             mr_graph_t **g, mr_diag_t *diag) {
   char host[32];
@@ -78,12 +78,13 @@ typedef struct server {
   int shard, shards;
   bool greeted, stopped;
   mr_stream_at_t at;     /* where the next graph starts */
-  mr_stream_at_t barred; /* a trainer asked for this point, where the graph cannot start */
+  mr_stream_at_t barred; /* a point requested by a trainer, where the graph cannot start */
   char barred_why[256];  /* "": none */
 } server_t;
 
-/* One graph, from v->at; v->at is then where the next one starts.  A graph that fails at a point of
-   a trainer's choice before it has sent a buffer is that trainer's failure, not the server's. */
+/* Runs one graph from v->at, then sets v->at to where the next one starts.  If a graph fails at a
+   point that a trainer chose before it has sent a buffer, that trainer is refused, and the server
+   continues. */
 static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
   mr_graph_t *g = NULL;
   mr_diag_t why = {0};
@@ -93,7 +94,7 @@ static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
   if (link && *v->barred_why) mr_link_out_refuse(link, &v->barred, v->barred_why);
   if (link && !v->greeted) serve_greet(g, v->shard, v->shards), v->greeted = true;
   if (e >= 0) e = mr_run_interruptible(g, NULL, &v->stopped, &why);
-  mr_stream_at_t asked = {0}; /* else the next one begins anew, or says where */
+  mr_stream_at_t asked = {0}; /* the beginning, unless a trainer requests a point */
   if (link && mr_link_out_moved(link, &asked)) {
     e = MR_OK;
   } else if (e < 0 && chosen && (!link || !mr_link_out_sent(link))) {
@@ -109,7 +110,7 @@ static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
   return e;
 }
 
-/* One trainer after the other, each from where it says; until Ctrl-C. */
+/* Serves one trainer after another, each from the point that it requests, until Ctrl-C. */
 static int serve_shard(const mr_args_t *a, int shard, int shards, mr_diag_t *diag) {
   server_t *v = calloc(1, sizeof *v);
   mr_err_t e = v ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "serve: out of memory");
@@ -119,7 +120,7 @@ static int serve_shard(const mr_args_t *a, int shard, int shards, mr_diag_t *dia
   return e < 0 ? e : MR_EXIT_STOPPED;
 }
 
-/* ---- several shards: a process each ---- */
+/* ---- several shards, one process each ---- */
 
 static int in_child(const mr_args_t *a, int shard, int shards, pid_t above) {
   mr_diag_t diag = {0};
@@ -139,7 +140,7 @@ static int serve_watch(pid_t *pid, int n, mr_diag_t *diag) {
   bool told = false;
   while (left) {
     pid_t gone = wait(&status);
-    /* Ctrl-C reaches the shards too, also one that has no handler yet. */
+    /* Ctrl-C reaches the shards too, even one that has no handler yet. */
     bool early = gone > 0 && WIFSIGNALED(status) &&
                  (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
     bool good = early || (WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED);

@@ -1,4 +1,4 @@
-/* millrace summary: the parameter table of a model. */
+/* millrace summary: prints the parameter table of a model. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static const mr_flag_t summary_flags[] = {
     MR_MODEL_FLAGS, {"--depth", "N", "Prints modules down to this depth; default 1."}, {0}};
 
-/* 10695562 as "10,695,562". */
+/* Writes 10695562 as "10,695,562". */
 static void grouped(int64_t v, char text[32]) {
   char digits[24];
   int n = snprintf(digits, sizeof digits, "%" PRId64, v), at = 0;
@@ -23,14 +23,14 @@ static void grouped(int64_t v, char text[32]) {
   text[at] = 0;
 }
 
-/* Columns of the terminal where the table does not fit, else 0. */
+/* The terminal's columns if the table does not fit, else 0. */
 static int summary_narrow(void) {
   enum { TABLE = 161 };
   int columns = mr_columns(STDOUT_FILENO);
   return columns < TABLE ? columns : 0;
 }
 
-/* A name and its number of parameters, and below them, by lines, what else there is to say. */
+/* Prints a name and its number of parameters, and its type and shapes below. */
 static void print_narrow(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
   char number[32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT], line[512];
   int columns = summary_narrow(), room = columns - 15;
@@ -56,7 +56,7 @@ static void summary_print_row(const char *name, const char *shape, int64_t count
   putchar('\n');
 }
 
-/* "4x4x3x384", as flax says a shape. */
+/* Writes a shape as flax does: "4x4x3x384". */
 static void summary_shape_text(const mr_aval_t *a, char text[64]) {
   size_t at = 0;
   text[0] = 0;
@@ -64,7 +64,7 @@ static void summary_shape_text(const mr_aval_t *a, char text[64]) {
     at += (size_t)snprintf(text + at, 64 - at, "%s%" PRId64, d ? "x" : "", a->dim[d]);
 }
 
-/* The parameters that stand directly in a module; NULL: in the model itself. */
+/* Prints the parameters that belong directly to a module; NULL: to the model itself. */
 static void print_own(const char *module, const mr_params_t *p) {
   size_t n = module ? strlen(module) + 1 : 0;
   for (int i = 0; i < p->n; i++) {

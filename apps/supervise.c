@@ -1,3 +1,5 @@
+/* A parent process that starts one child per process of the graph and waits for signals: ends of
+   children, Ctrl-C, and a tick. */
 #include "apps/supervise.h"
 
 #include <errno.h>
@@ -17,8 +19,8 @@
 enum {
   PROCESSES = 256,
   TICK_MS = 200,
-  LATE_MS = 500,   /* after an end: time for those that end together */
-  ALONE_MS = 2000, /* after the last end beside it: time to end in order */
+  LATE_MS = 500,   /* after an end: time for others to end too */
+  ALONE_MS = 2000, /* after the last end of a connected process: time to end in order */
   ARGS = MR_WORDS_MAX + MR_FLAGS_MAX + 2 * MR_PLUGINS_MAX + 16,
   TEXT = 4096
 };
@@ -27,9 +29,9 @@ typedef struct child {
   mr_process_t set;
   pid_t pid;       /* 0: does not run */
   bool ended;      /* by itself, without a failure */
-  bool told_alone; /* that nobody comes to its links any more */
-  bool told;       /* to stop */
-  bool again;      /* is not the first of its name */
+  bool told_alone; /* has been told that no peer will connect to its links any more */
+  bool told;       /* has been told to stop */
+  bool again;      /* was restarted */
   int64_t deaths, start_ms, end_ms;
 } child_t;
 
@@ -38,20 +40,21 @@ typedef struct crew {
   const mr_graph_t *g;
   const char *run;
   int64_t since; /* when the run began, ns of the Unix clock */
-  bool resume;   /* from what an earlier run has left */
+  bool resume;   /* resume from what an earlier run has written */
   child_t child[PROCESSES];
   int n;
   bool stopping, failed;
   int asked; /* signals that counted: stop in order, end at once, kill */
   int64_t asked_ms;
-  sigset_t before; /* the signal mask of who called */
+  sigset_t before; /* the caller's signal mask */
 } crew_t;
 
 static int64_t supervise_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* ---- starting ---- */
 
-/* "millrace run GRAPH KEY=VALUE ... --flag=VALUE ... --process=NAME" into argv, texts into text. */
+/* Writes "millrace run --flag=VALUE ... --process=NAME ... -- GRAPH KEY=VALUE ..." into argv, with
+   new texts in text.  False if they do not fit. */
 static bool write_args(const crew_t *c, const child_t *k, bool again, char **argv, char *text) {
   const mr_args_t *a = c->args;
   static const char *const own[] = {"--resume", "--run-id", "--since", "--process"};
@@ -83,14 +86,15 @@ static bool write_args(const crew_t *c, const child_t *k, bool again, char **arg
   return true;
 }
 
-/* In the new process.  A death of the one above takes it along; the terminal's Ctrl-C goes to that
-   one alone. */
+/* Runs in the new process.  It is killed when the supervisor dies, and does not get the terminal's
+   Ctrl-C, which goes to the supervisor alone. */
 static void supervise_become(const crew_t *c, pid_t above, char **argv) {
   sigset_t mask = c->before;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != above) _exit(1);
   setpgid(0, 0);
-  sigaddset(&mask, SIGUSR1); /* waits until the process hears it, or it would be its end */
+  sigaddset(&mask,
+            SIGUSR1); /* pending until the process has a handler; unblocked it would kill it */
   sigprocmask(SIG_SETMASK, &mask, NULL);
   execv("/proc/self/exe", argv);
   dprintf(STDERR_FILENO, "millrace: cannot start a process: %s\n", strerror(errno));
@@ -128,8 +132,8 @@ static bool feeds_a_running_one(const crew_t *c, int i) {
   return false;
 }
 
-/* Those that feed nobody who runs: what they were sent last has had its effect when they end, and
-   then it is the turn of those before them. */
+/* Stops the processes that feed no running process.  When they have ended, all that they received
+   has had its effect, and the processes before them are stopped next. */
 static void stop_last_ones(crew_t *c) {
   for (int i = 0; i < c->n; i++) {
     child_t *k = &c->child[i];
@@ -144,7 +148,7 @@ static void kill_all(const crew_t *c) {
     if (c->child[i].pid) kill(c->child[i].pid, SIGKILL);
 }
 
-/* A signal within the grace after the last one that counted is the same one, come twice. */
+/* Handles SIGINT or SIGTERM.  One within the grace time after the last one counts as the same. */
 static void on_interrupt(crew_t *c) {
   if (c->asked && supervise_now_ms() - c->asked_ms < MR_INTERRUPT_GRACE_MS) return;
   c->asked++, c->asked_ms = supervise_now_ms();
@@ -156,7 +160,7 @@ static void on_interrupt(crew_t *c) {
             MR_INTERRUPT_GRACE_MS / 1000);
     stop_last_ones(c);
   }
-  for (int i = 0; c->asked == 2 && i < c->n; i++) /* but for checkpoints under way */
+  for (int i = 0; c->asked == 2 && i < c->n; i++) /* checkpoints in progress are finished */
     if (c->child[i].pid) mr_interrupt_process(c->child[i].pid, true);
   if (c->asked > 2) kill_all(c);
 }
@@ -171,8 +175,8 @@ static void supervise_fail(crew_t *c, mr_diag_t *diag, const child_t *k, const c
   c->stopping = true;
 }
 
-/* Who has ended already, having given it all or taken all from it, meets it again: it gives again
-   what the death has lost, or says that nothing is missing. */
+/* Whether two processes are connected.  One that has ended is restarted with a connected one that
+   died: it sends again what was lost, or confirms that nothing is missing. */
 static bool supervise_joined(const crew_t *c, int i, int k) {
   return mr_graph_process_feeds(c->g, i, k) || mr_graph_process_feeds(c->g, k, i);
 }
@@ -205,7 +209,7 @@ static mr_err_t ended(crew_t *c, int i, int status, mr_diag_t *diag) {
   if (WIFSIGNALED(status)) return died(c, i, WTERMSIG(status), diag);
   int code = WEXITSTATUS(status);
   k->ended = code == 0;
-  if (code == MR_EXIT_STOPPED) c->stopping = true; /* somebody stopped it by hand: all stop */
+  if (code == MR_EXIT_STOPPED) c->stopping = true; /* it was stopped by hand: all stop */
   if (code && code != MR_EXIT_STOPPED) supervise_fail(c, diag, k, "ended with status", code, "");
   return MR_OK;
 }
@@ -221,7 +225,7 @@ static mr_err_t supervise_reap(crew_t *c, mr_diag_t *diag) {
 
 /* ---- the watch ---- */
 
-/* It ended with a partner that died at that moment: the one that was started in its place may still
+/* Whether a process has ended but a connected one was restarted after it had started, and may still
    wait for it. */
 static bool is_missed(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
@@ -233,8 +237,8 @@ static bool is_missed(const crew_t *c, int i) {
   return false;
 }
 
-/* All that it feeds have ended, and none will come again.  Those before it may wait for it in turn.
- */
+/* Whether all processes that it feeds have ended and none will be restarted.  Processes before it
+   may wait for it in turn. */
 static bool is_left_alone(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
   int fed = 0;

@@ -1,3 +1,4 @@
+/* Appends a private stage to the graph that passes its batches to a function. */
 #include "apps/take_batches.h"
 
 #include <inttypes.h>
@@ -6,7 +7,7 @@
 
 typedef struct taker {
   mr_batches_t want;
-  int64_t drop; /* batches that still come before the first one */
+  int64_t drop; /* batches still to drop before the first one */
   int64_t taken;
 } taker_t;
 
@@ -31,14 +32,14 @@ static const mr_stage_def_t taker = {.name = "take-batches",
                                      .state_sz = sizeof(taker_t),
                                      .step = &(const mr_step_def_t){.run = taker_step}};
 
-/* Where the stage that makes batches begins.  Behind a stage whose batches do not follow from their
-   number all are made from the first on, and *drop of them not handed over. */
+/* Starts the stage that makes batches at the first step.  After a stage whose batches do not follow
+   from their number, all are produced from the first on, and *drop of them are dropped. */
 static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
                          const mr_batches_t *want, int64_t *drop, mr_diag_t *diag) {
   int64_t step = want->first;
   const mr_spec_t *made = &mr_graph_stage(g, batch)->out_spec[0];
   const mr_spec_t *taken = &mr_graph_stage(g, name)->in_spec[0];
-  int64_t last = taken->n_batches * taken->n_epochs; /* 0: endless, or not known before its end */
+  int64_t last = taken->n_batches * taken->n_epochs; /* 0: endless or unknown */
   if (step < 1 || (last && step > last))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: step %" PRId64 ": the stream has steps 1 to %" PRId64,
                    batch, step, last);
@@ -57,7 +58,7 @@ static mr_err_t take_batches_build(mr_graph_t *g, const char *stage, const char 
   *batch = mr_graph_batches(g, &last);
   if (!*batch)
     return mr_fail(diag, MR_ERR_USAGE, "%s: there is no batch stage at or before it", stage);
-  MR_TRY(mr_graph_set(g, *batch, "workers", "1", diag)); /* more would make batches in vain */
+  MR_TRY(mr_graph_set(g, *batch, "workers", "1", diag)); /* more would produce unused batches */
   MR_TRY(mr_graph_set_depth(g, 2, diag));
   MR_TRY(mr_graph_add_def(g, &taker, NULL, name, diag));
   return mr_graph_link(g, stage ? stage : last, NULL, *name, NULL, diag);

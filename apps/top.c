@@ -1,4 +1,4 @@
-/* millrace top: a run in a terminal, while it goes on. */
+/* millrace top: shows a live run in a terminal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,8 @@ static int print_once(mr_top_t *t) {
 
 enum { FIRST_MS = 5000, ALL_MS = 60000 };
 
-/* A page needs a moment to send what there is, and longer where training leaves it little time. */
+/* Waits until the page has sent all earlier records, which takes longer when training leaves it
+   little time. */
 static void wait_for_all(mr_top_t *t) {
   for (int ms = 0; ms < ALL_MS && !mr_top_feed_over(t->feed); ms += 50) {
     mr_top_drain(t);
@@ -38,8 +39,7 @@ static void wait_for_all(mr_top_t *t) {
   mr_top_drain(t);
 }
 
-/* The word is one of main's argv, which every user of the host can read: a token there is
-   overwritten. */
+/* Overwrites a token in the word, which is part of argv and visible to every user of the host. */
 static void hide_token(const char *word) {
   char *token = strstr((char *)(uintptr_t)word, "token=");
   if (!token) return;

@@ -1,3 +1,4 @@
+/* Follows a growing metrics.jsonl, or delegates to a live page. */
 #include "apps/top_feed.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "apps/top_page.h"
 
 struct mr_top_feed {
-  mr_top_page_t *page; /* NULL: the rest, of a file */
+  mr_top_page_t *page; /* NULL: a file, described by the fields below */
   char path[4200], name[4100];
   FILE *file;
   ino_t inode;
@@ -28,7 +29,7 @@ static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag
   return MR_OK;
 }
 
-/* A resume cuts the file back by putting another in its place. */
+/* Reopens the file if a resume has replaced it; false if not. */
 static bool replaced(mr_top_feed_t *f) {
   struct stat st;
   if (stat(f->path, &st) < 0 || st.st_ino == f->inode) return false;
@@ -47,18 +48,18 @@ static char *next_line(mr_top_feed_t *f, bool *again) {
   ssize_t n = getline(&line, &cap, f->file);
   if (n > 0 && line[n - 1] == '\n') return line;
   free(line);
-  fseek(f->file, at, SEEK_SET); /* half a line: the rest is to come */
+  fseek(f->file, at, SEEK_SET); /* half a line: retry when the rest is there */
   *again = replaced(f);
   return NULL;
 }
 
-/* ---- either ---- */
+/* ---- both kinds ---- */
 
 static bool is_address(const char *where) {
   return !strncmp(where, "http://", 7) || !strncmp(where, "https://", 8);
 }
 
-/* A file that holds an address, as the web stage writes it; false: it is none. */
+/* Reads a file with an address, as the web stage writes it; false if it has none. */
 static bool read_address(const char *path, char *address, size_t n) {
   struct stat st;
   FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;

@@ -1,4 +1,5 @@
-/* Where `millrace top` gets its records: a run's folder that is followed, or a live page. */
+/* The source of `millrace top`'s records: a run's folder that is followed, or a live page.  One
+   thread. */
 #ifndef MR_APPS_TOP_FEED_H
 #define MR_APPS_TOP_FEED_H
 
@@ -9,25 +10,27 @@
 
 typedef struct mr_top_feed mr_top_feed_t;
 
-/* where: a folder with metrics.jsonl, the http address that `train --web` prints, or the file in
-   which the run keeps it (RUN/web.url).  An address without a token takes MILLRACE_TOKEN.  Returns
-   before anything is read; MR_ERR_IO if there is no such file, MR_ERR_USAGE for a name that is too
-   long, MR_ERR_NOMEM.  *out is NULL on failure; it does not keep where. */
+/* Opens a feed, which the caller closes.  where: a folder with metrics.jsonl, the http address that
+   `train --web` prints, or the file in which the run keeps it (RUN/web.url); it is copied.  An
+   address without a token uses MILLRACE_TOKEN.  Returns before any record is read.  MR_ERR_IO if
+   there is no such file, MR_ERR_USAGE for a name that is too long, MR_ERR_UNAVAILABLE for an
+   address in a build without libcurl, MR_ERR_NOMEM; *out is NULL on failure. */
 mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag);
 void mr_top_feed_close(mr_top_feed_t *f); /* NULL is fine */
 
-/* The folder, or the address without its token; lives as long as f. */
+/* Returns the folder, or the address without its token.  Belongs to f and lives as long as it. */
 const char *mr_top_feed_name(const mr_top_feed_t *f);
 
-/* The next record's JSON, the caller frees it; NULL if there is none now.  *again: what came before
-   is to be forgotten (the run was resumed and its file written anew). */
+/* Returns the next record's JSON, which the caller frees; NULL if there is none now.  Sets *again
+   if earlier records must be forgotten, because the run was resumed and its file replaced.  Never
+   blocks. */
 char *mr_top_feed_next(mr_top_feed_t *f, bool *again);
 
-/* Whether everything that was there at the start has been taken: a page sends its records first,
-   and then how the stages are at the moment. */
+/* Returns whether all records that existed at the start have been taken.  A page sends those first,
+   and then the current state of the stages. */
 bool mr_top_feed_caught_up(const mr_top_feed_t *f);
 
-/* Why no more can come, or NULL while it may. */
+/* Returns why no more records can come, or NULL while they can.  Belongs to f. */
 const char *mr_top_feed_over(mr_top_feed_t *f);
 
 #endif

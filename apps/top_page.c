@@ -1,3 +1,4 @@
+/* Reads a page's server-sent events with libcurl in a thread, and takes the records out of them. */
 #include "apps/top_page.h"
 
 #include <curl/curl.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64 << 20 }; /* bytes that wait to be looked at */
+enum { MOST = 64 << 20 }; /* bytes received and not yet taken */
 
 struct mr_top_page {
   char path[4200], name[4100];
@@ -16,8 +17,8 @@ struct mr_top_page {
   pthread_t reader;
   bool reading, caught_up;
   atomic_bool stop;     /* relaxed: asks the reader to end, which is then joined */
-  pthread_mutex_t lock; /* the rest */
-  char *text;           /* [n] what came; [0,at) has been taken */
+  pthread_mutex_t lock; /* guards the fields below */
+  char *text;           /* [n] bytes received; [0,at) have been taken */
   size_t n, at;
   char over[CURL_ERROR_SIZE + 64];
 };
@@ -63,8 +64,8 @@ static void *read_page(void *arg) {
   return NULL;
 }
 
-/* The token of "http://host:port/?token=X", else of the environment, goes into a header: an address
-   may be logged. */
+/* Puts the token of "http://host:port/?token=X", else of the environment, into a header, because an
+   address may be logged. */
 static bool set_token(mr_top_page_t *p, const char *query) {
   const char *token = query ? strstr(query, "token=") : NULL, *set = getenv("MILLRACE_TOKEN");
   char line[256];
@@ -119,7 +120,7 @@ void mr_top_page_close(mr_top_page_t *p) {
 
 const char *mr_top_page_name(const mr_top_page_t *p) { return p->name; }
 
-/* The first whole line of what came, without it; NULL without one. */
+/* Takes the first complete line of the received text; NULL if there is none. */
 static char *top_page_take_line(mr_top_page_t *p) {
   pthread_mutex_lock(&p->lock);
   char *end = p->n > p->at ? memchr(p->text + p->at, '\n', p->n - p->at) : NULL, *line = NULL;

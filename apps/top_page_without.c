@@ -1,4 +1,4 @@
-/* Without libcurl no page opens, so that there is none for the other calls. */
+/* Pages in a build without libcurl: open always fails, so the other calls are never reached. */
 #include "apps/top_page.h"
 #include "base/feature.h"
 

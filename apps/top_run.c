@@ -1,3 +1,4 @@
+/* Parses records into the state of top, and formats that state as lines of text. */
 #include "apps/top_run.h"
 
 #include <cjson/cJSON.h>
@@ -26,7 +27,8 @@ static void keep_line(mr_top_t *t, const char *text) {
   mr_printable_cell(text, sizeof t->line[0], t->line[t->n_lines++], sizeof t->line[0]);
 }
 
-/* A long run keeps every second of its losses, then every fourth, and so on. */
+/* Keeps a loss.  When the array is full, every second loss is kept, then every fourth, and so
+   on. */
 static void keep_loss(mr_top_t *t, double loss) {
   if (t->seen++ % t->n_each) return;
   if (t->n_losses == MR_TOP_LOSSES) {
@@ -50,7 +52,7 @@ static void take_stages(mr_top_t *t, const cJSON *all) {
   }
 }
 
-/* What only some records have keeps its last value. */
+/* Takes the measured numbers; one that a record does not have keeps its last value. */
 static void take_measured(mr_top_t *t, const cJSON *j) {
   const struct {
     const char *key;
@@ -127,7 +129,7 @@ const char mr_top_narrow_head[] = "stage            busy starv block   wait";
 
 int mr_top_head_text(const mr_top_t *t, char text[MR_TOP_HEAD_LINES][256]) {
   int n = 0;
-  char of[32] = ""; /* an endless stream has no number of steps */
+  char of[32] = ""; /* empty for an endless stream */
   if (t->total > 0) snprintf(of, sizeof of, "/%" PRId64, t->total);
   snprintf(text[n++], sizeof *text,
            "step %" PRId64 "%s  epoch %" PRId64

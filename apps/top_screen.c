@@ -1,4 +1,5 @@
-/* The screen of millrace top. */
+/* The screen of millrace top, drawn with ncurses: numbers, the curve of the loss, bars of
+   stages. */
 #include <curses.h>
 #include <locale.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 enum { CHART = 9 /* lines of the curve */ };
 enum { COLOUR_BUSY = 1, COLOUR_STARVED, COLOUR_BLOCKED, COLOUR_CURVE };
 
-/* The mean loss of each column's share of the steps, NAN where it has none. */
+/* The mean loss of the steps that column x shows; NAN if it has none. */
 static double column(const mr_top_t *t, int x, int width) {
   int64_t from = t->n_losses * x / width, to = t->n_losses * (x + 1) / width, n = 0;
   double sum = 0;
@@ -51,7 +52,7 @@ static void draw_bar(int y, int x, int width, const mr_top_stage_t *st) {
   }
 }
 
-/* A text in lines that fit the screen, from line y on; returns the line after it. */
+/* Draws a text wrapped to the screen from line y on; returns the line after it. */
 static int draw_text(int y, const char *text) {
   size_t n = mr_fitting(text, COLS);
   mvaddnstr(y++, 0, text, (int)n);

@@ -1,3 +1,4 @@
+/* The screen of top in a build without ncurses: unavailable. */
 #include "apps/top_run.h"
 #include "base/feature.h"
 

@@ -1,4 +1,5 @@
-/* millrace train: the recipe's graph, or one's own, in a run folder; Ctrl-C and resume. */
+/* millrace train: runs the default graph, or the user's, in a run folder, with orderly stop and
+   resume. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +39,10 @@ static const mr_flag_t train_flags[] = {
     MR_FACE_FLAGS,
     {0}};
 
-/* Where CIFAR-10 is looked for when --data does not say. */
+/* The default folder of CIFAR-10. */
 static const char usual_data[] = "data/cifar-10-batches-bin";
 
-/* The values of flags, so that a wrong one is told under the flag's name. */
+/* Checks the values of flags here, so that a wrong one is reported under the flag's name. */
 static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
   int64_t unused;
   MR_TRY(mr_args_int(a, "--steps", 0, INT64_C(1000000000000), &unused, diag));
@@ -51,7 +52,7 @@ static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
   return mr_args_int(a, "--threads", 0, 1024, &unused, diag);
 }
 
-/* Words that name a run, a folder or a file instead of a setting. */
+/* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
 static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
   char graph[MR_RUN_PATH + 64];
   struct stat st;
@@ -76,7 +77,7 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
   return mr_args_settings(a, 0, diag);
 }
 
-/* Flags are settings with a short name: they go the same way. */
+/* Appends flags and words to the run's settings; flags are settings with a short name. */
 static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   const struct {
     const char *flag, *key;
@@ -94,7 +95,7 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
   return MR_OK;
 }
 
-/* Without any word on data: CIFAR-10 where it usually lies, else made-up pictures. */
+/* Without a setting of data: CIFAR-10 if the default folder exists, else synthetic pictures. */
 static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
   if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
   char text[64];
@@ -102,7 +103,7 @@ static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
   return mr_run_dir_set(r, text, diag);
 }
 
-/* *begun: the folder is ours, to be taken back on failure. */
+/* Prepares a new run.  Sets *begun once the folder is this run's, to be undone on failure. */
 static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--graph"), *origin;
   MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
@@ -116,7 +117,7 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   return train_choose_data(r, diag);
 }
 
-/* What a resume has found in the run's folder. */
+/* The state of the run's folder before a resume. */
 typedef struct resume {
   mr_resume_point_t at;
   int n_kept; /* settings that the run had before */
@@ -166,7 +167,7 @@ static mr_err_t train_build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
   return mr_run_dir_graph(run, g, diag);
 }
 
-/* A run that has made all its steps is left as it is (*done), one that has made more is not cut. */
+/* Leaves a run that has done all its steps as it is (*done), and refuses one that has done more. */
 static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr_graph_t *g,
                             bool *done, mr_diag_t *diag) {
   const mr_resume_point_t *at = &was->at;
@@ -192,7 +193,8 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
   return MR_OK;
 }
 
-/* Everything that can be wrong is told before the first thread starts. */
+/* Builds and checks the graph and writes the run's files, so that mistakes are reported before the
+   first thread starts. */
 static mr_err_t train_begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g, bool *done,
                             mr_diag_t *diag) {
   MR_TRY(train_build(r, was ? &was->at : NULL, g, diag));
@@ -221,11 +223,11 @@ static int train(mr_run_dir_t *r, const resume_t *was, const mr_look_t *look, mr
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
-/* A resumed run that failed before its next checkpoint: the settings it was given are not kept, as
-   they may be the reason. */
+/* Drops the settings given to a resumed run that failed before its next checkpoint, since they may
+   be the cause. */
 static void forget_settings(mr_run_dir_t *r, resume_t *was) {
   mr_resume_point_t now;
-  mr_diag_t unsaid = {0}; /* the first failure is the one to tell */
+  mr_diag_t unsaid = {0}; /* the first failure is the one to report */
   if (was->n_kept == r->n_settings) return;
   if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.at.step != was->at.at.step) return;
   while (r->n_settings > was->n_kept) free(r->setting[--r->n_settings]);

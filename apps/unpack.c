@@ -1,4 +1,5 @@
-/* Unpacking the CIFAR-10 archive: only what is expected, to a folder that appears whole. */
+/* Unpacks the CIFAR-10 archive: expected entries alone, into a temporary folder that is renamed
+   when complete. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -29,8 +30,8 @@ enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
 typedef struct unpack {
   struct archive *in;
   const char *path;      /* of the archive */
-  char tmp[MR_PATH_MAX]; /* the folder under its passing name */
-  unsigned seen;         /* bit i: wanted[i] is there */
+  char tmp[MR_PATH_MAX]; /* the folder under its temporary name */
+  unsigned seen;         /* bit i: wanted[i] was unpacked */
   mr_diag_t *diag;
 } unpack_t;
 
@@ -124,7 +125,7 @@ static mr_err_t unpack_to_tmp(unpack_t *u) {
   return e;
 }
 
-/* Only names of ours can be in it. */
+/* Removes the temporary folder, which holds no other names than wanted ones. */
 static void remove_tmp(const unpack_t *u) {
   for (int i = 0; i < N_WANTED; i++) {
     char name[MR_PATH_MAX + 32];

@@ -1,3 +1,4 @@
+/* Writes two sections of doctor's report into a run's folder. */
 #include "apps/versions.h"
 
 #include <stdio.h>

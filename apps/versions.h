@@ -1,10 +1,11 @@
-/* What a run is made with, kept in its folder as versions.json: millrace doctor's words on the
-   libraries and the processor. */
+/* The libraries and the processor that a run uses, kept in its folder as versions.json, as millrace
+   doctor reports them. */
 #ifndef MR_APPS_VERSIONS_H
 #define MR_APPS_VERSIONS_H
 
 #include "base/err.h"
 
+/* Writes folder/versions.json, whole or not at all.  MR_ERR_IO or MR_ERR_NOMEM. */
 mr_err_t mr_versions_save(const char *folder, mr_diag_t *diag);
 
 #endif

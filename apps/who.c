@@ -1,5 +1,5 @@
-/* millrace who: which records a step saw, and which steps saw a record.  Both follow from the
-   graph, its settings and the seed: a run stores nothing of it. */
+/* millrace who: lists the records of a step, or the steps that saw a record.  Both follow from the
+   graph, its settings and the seed, so a run stores nothing for this. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,23 +29,23 @@ static const mr_flag_t who_flags[] = {
     {"--json", NULL, "Prints one line of JSON per record or step."},
     {0}};
 
-/* What the tracer says of a record.  Its address travels as the record's key, so that it comes out
-   with the batch that the record ends in. */
+/* The tracer's text about a record.  Its address replaces the record's key, so that it arrives with
+   the batch that contains the record. */
 typedef struct row {
   struct row *next;
-  char *text; /* a line a source, without the slot; NULL: as an object, or no memory was left */
+  char *text; /* one line per source, without the slot; NULL: in object, or no memory */
   cJSON *object;
 } row_t;
 
-/* More than can be on their way to the end: batches have 65536 records at most. */
+/* More than can be in flight: batches have at most 65536 records. */
 enum { ROWS_KEPT = 1 << 20 };
 
 typedef struct who {
   bool json;
   uint64_t record;
   const char *source;   /* NULL: any */
-  row_t *rows, *newest; /* the last ROWS_KEPT that the tracer has made; its thread's until the graph
-                           is over */
+  row_t *rows, *newest; /* the last ROWS_KEPT; used by the tracer's thread until the graph has
+                           ended */
   int64_t n_rows, found;
 } who_t;
 
@@ -67,7 +67,7 @@ static void add_leaf(cJSON *leaves, const mr_leaf_t *leaf) {
   cJSON_AddItemToArray(leaves, o);
 }
 
-/* MR_LABEL_NONE where no field, or more than one, is a label. */
+/* The record's label; MR_LABEL_NONE if no field, or more than one, is a label. */
 static int32_t label_of(const mr_trace_t *t) {
   int f = mr_spec_label(t->spec);
   return f < 0 ? MR_LABEL_NONE : *(const int32_t *)t->rec->field[f].data;
@@ -75,7 +75,7 @@ static int32_t label_of(const mr_trace_t *t) {
 
 static cJSON *object_of(const mr_trace_t *t) {
   cJSON *o = cJSON_CreateObject();
-  cJSON_AddNumberToObject(o, "slot", t->slot); /* print_row knows better */
+  cJSON_AddNumberToObject(o, "slot", t->slot); /* who_print_row sets the final one */
   cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
   if (mr_spec_label(t->spec) >= 0) cJSON_AddNumberToObject(o, "label", label_of(t));
   cJSON_AddItemToObject(o, "fields", mr_who_fields_json(t->spec, t->rec));
@@ -191,7 +191,7 @@ static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *
 
 enum { SEEN = 1, LEFT_OUT };
 
-/* SEEN or LEFT_OUT if a source's record in it has the id that is asked for, else 0. */
+/* SEEN or LEFT_OUT if one of the record's sources has the requested id, else 0. */
 static uint64_t is_record(void *ctx, const mr_trace_t *t) {
   const who_t *w = ctx;
   char file[MR_WHERE_MAX];
@@ -246,9 +246,9 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
   return 0;
 }
 
-/* ---- what was asked ---- */
+/* ---- the command ---- */
 
-/* Steps that the run of word[0] has done, as its metrics say; 0 if it is no run. */
+/* Sets *steps to --steps, or to the steps in the metrics of the run word[0]; 0 if it is no run. */
 static mr_err_t steps_done(const mr_args_t *a, int64_t *steps, mr_diag_t *diag) {
   bool given = mr_args_text(a, "--steps") != NULL;
   *steps = 0;

@@ -1,3 +1,4 @@
+/* Formats scalar fields of every dtype as text and JSON. */
 #include "apps/who_fields.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ static double f16_of(uint16_t h) {
   return h & 0x8000 ? -v : v;
 }
 
-/* A single number in words; whole numbers to the last digit. */
+/* Writes a number as text; integers exactly. */
 static void number_text(mr_dtype_t t, const void *data, char text[32]) {
   union {
     uint8_t u8;
@@ -56,7 +57,7 @@ void mr_who_print_fields(FILE *out, const mr_spec_t *spec, const mr_rec_t *rec) 
   }
 }
 
-/* JSON has no number for what is not finite, and 53 bits for the others. */
+/* Adds a value; as a string if it is not finite or may exceed JSON's 53 bits. */
 static void who_fields_add_value(cJSON *o, mr_dtype_t t, const void *data) {
   char text[32];
   number_text(t, data, text);

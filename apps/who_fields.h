@@ -1,4 +1,4 @@
-/* What `who` tells of a record's fields. */
+/* The fields of a record as `who` prints them. */
 #ifndef MR_APPS_WHO_FIELDS_H
 #define MR_APPS_WHO_FIELDS_H
 
@@ -7,12 +7,12 @@
 
 #include "pipeline/stage.h"
 
-/* Prints what a table of names and shapes does not say already: "  weight 0.25, tokens 4 rows", the
-   values of single numbers and the rows of ragged fields; of the only label nothing. */
+/* Prints what names and shapes do not tell: the values of scalar fields and the numbers of rows of
+   ragged fields, "  weight 0.25, tokens 4 rows".  Omits the label, which has its own column. */
 void mr_who_print_fields(FILE *out, const mr_spec_t *spec, const mr_rec_t *rec);
 
-/* An array with name, dtype and shape of every field, and the value of a single number; the
-   caller's.  NULL without memory. */
+/* Returns an array with name, dtype and shape of every field, and the value of scalar ones; the
+   caller frees it with cJSON_Delete.  NULL without memory. */
 cJSON *mr_who_fields_json(const mr_spec_t *spec, const mr_rec_t *rec);
 
 #endif
