@@ -15,7 +15,7 @@
 char *mr_data_facts(const mr_graph_t *g);
 
 /* Copies the line of a stage in such a text (facts may be NULL), without the stage's name, into
-   line[0,n).  Returns false if there is none. */
+   line[0,n).  Returns false if the text has no such line. */
 bool mr_data_facts_of(const char *facts, const char *stage, char *line, size_t n);
 
 #endif

@@ -94,7 +94,7 @@ static mr_err_t count_labels(mr_reader_t *r, int64_t n, int record, labels_t *l,
   return e;
 }
 
-/* CIFAR's files have no header: the name tells the layout, and the size must fit. */
+/* CIFAR's files have no header: the name determines the layout, and the size must fit. */
 static mr_err_t inspect_cifar(const char *path, bool hundred, mr_diag_t *diag) {
   static const labels_t ten[] = {{0, 10, "labels", {0}}};
   static const labels_t two[] = {{0, 20, "coarse labels", {0}}, {1, 100, "fine labels", {0}}};

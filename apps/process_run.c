@@ -26,7 +26,7 @@ typedef struct outs {
   mr_stream_at_t barred[OUTS]; /* points requested by peers, where the graph cannot start */
   int n_barred;
   char barred_why[256];
-  bool blamed; /* the last failure was the peers', who have requested no other point since */
+  bool blamed; /* the last failure was blamed on peers, which have requested no other point since */
 } outs_t;
 
 mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_diag_t *diag) {

@@ -1,4 +1,4 @@
-/* millrace run: any graph, from text or a file. */
+/* millrace run: runs any graph, from text or a file, in one process or several. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static double run_share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* One line a stage that had a thread. */
+/* Prints one line for each stage that had a thread. */
 static void print_stats(const mr_graph_t *g) {
   fprintf(stderr, "%-20s %8s %10s %7s %8s %8s %6s\n", "stage", "workers", "items", "busy",
           "starved", "blocked", "queue");
@@ -76,7 +76,8 @@ void mr_run_tell(const mr_graph_t *g) {
   mr_explain_run(g);
 }
 
-/* Who only looks at flags that belong to a graph of several processes. */
+/* Refuses flags of a graph of several processes for any other graph, and --from for such a
+   graph. */
 static mr_err_t run_check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag_t *diag) {
   static const char *const of_many[] = {"--process", "--run-id", "--resume", "--since"};
   for (size_t i = 0; i < sizeof of_many / sizeof *of_many; i++)
@@ -89,7 +90,7 @@ static mr_err_t run_check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag
   return MR_OK;
 }
 
-/* All processes: what is wrong with the graph is said here, once. */
+/* Runs all processes.  The graph is settled here first, so that its mistakes are reported once. */
 static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   const char *given = mr_args_text(a, "--run-id");
   char run[32];

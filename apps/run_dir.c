@@ -20,7 +20,7 @@ enum { TEXT_MAX = 1 << 20 };
 
 static const char runs[] = "runs";
 
-/* The highest N of runs/N; 0 if there is none. */
+/* The highest N of runs/N; 0 without any. */
 static long newest(void) {
   long top = 0;
   DIR *d = opendir(runs);

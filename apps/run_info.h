@@ -16,7 +16,7 @@ typedef struct mr_run_info {
   double elapsed_s;   /* of its last part, after the last resume */
   char state[24];     /* "finished", "stopped", "running", "broken off" */
   char data[24], ledger[20];
-  double *loss_at; /* [n_loss] loss of each step, NAN where there is none; heap */
+  double *loss_at; /* [n_loss] loss of each step, NAN if unknown; heap */
   int64_t n_loss;
 } mr_run_info_t;
 

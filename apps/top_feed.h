@@ -21,9 +21,9 @@ void mr_top_feed_close(mr_top_feed_t *f); /* NULL is fine */
 /* Returns the folder, or the address without its token.  Belongs to f and lives as long as it. */
 const char *mr_top_feed_name(const mr_top_feed_t *f);
 
-/* Returns the next record's JSON, which the caller frees; NULL if there is none now.  Sets *again
-   if earlier records must be forgotten, because the run was resumed and its file replaced.  Never
-   blocks. */
+/* Returns the next record's JSON, which the caller frees; NULL if none is available now.
+   Sets *again if earlier records must be forgotten, because the run was resumed and its file
+   replaced.  Never blocks. */
 char *mr_top_feed_next(mr_top_feed_t *f, bool *again);
 
 /* Returns whether all records that existed at the start have been taken.  A page sends those first,

@@ -120,7 +120,7 @@ void mr_top_page_close(mr_top_page_t *p) {
 
 const char *mr_top_page_name(const mr_top_page_t *p) { return p->name; }
 
-/* Takes the first complete line of the received text; NULL if there is none. */
+/* Takes the first complete line of the received text; NULL without one. */
 static char *top_page_take_line(mr_top_page_t *p) {
   pthread_mutex_lock(&p->lock);
   char *end = p->n > p->at ? memchr(p->text + p->at, '\n', p->n - p->at) : NULL, *line = NULL;

@@ -18,7 +18,7 @@ void mr_top_page_close(mr_top_page_t *p); /* joins the thread; NULL is fine */
 /* Returns the address without its token.  Belongs to p and lives as long as it. */
 const char *mr_top_page_name(const mr_top_page_t *p);
 
-/* Returns the next record's JSON, which the caller frees; NULL if there is none now.  Never
+/* Returns the next record's JSON, which the caller frees; NULL if none is available now.  Never
    blocks. */
 char *mr_top_page_next(mr_top_page_t *p);
 

@@ -1,9 +1,9 @@
 /* Permutations of two to four records for many seeds, one walk per lane of a vector.
 
    Two or four marks are enough here.  The walk from the last mark is skipped: its end is the one
-   mark that no other walk reaches.  Two records so need a third of the steps that walks between
-   MR__MARKS marks take, four need three fifths.  Walks are long and of all lengths, so a lane that
-   is done starts the next seed's walk. */
+   mark that no other walk reaches.  So two records need a third of the steps that walks between
+   MR__MARKS marks take, and four need three fifths.  Walks are long and of all lengths, so a lane
+   that is done starts the next seed's walk. */
 #include "base/index_shuffle_private.h"
 
 #include <assert.h>

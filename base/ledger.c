@@ -1,3 +1,4 @@
+/* The ledger's hash: a chain of 64-bit mixes over steps, keys, draws and losses. */
 #include "base/ledger.h"
 
 /* The ledger is a chain of mixes.  A mix is the finaliser of MurmurHash3 (A. Appleby, public

@@ -1,3 +1,4 @@
+/* Philox4x64-10 with NumPy's conventions for 32-bit halves, doubles and bounded integers. */
 #include "base/philox.h"
 
 /* Philox4x64-10: ten rounds of multiplications turn a counter and a key into four words.  NumPy

@@ -65,7 +65,7 @@ void mr_reader_close(mr_reader_t *r); /* NULL is fine */
 
 /* Blocks until all n reads are complete.  Short reads are continued, interrupted ones retried,
    neighbours in a file merged.  MR_ERR_IO (the system refused) or MR_ERR_DATA (the file ends
-   early), with path and offset; MR_ERR_CONFIG for a read that is none.  After a failure the
+   early), with path and offset; MR_ERR_CONFIG for a read out of range.  After a failure the
    contents of dst are unspecified, but nothing is in flight. */
 mr_err_t mr_reader_read(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
 

@@ -1,6 +1,6 @@
 /* Each subscriber is one ZeroMQ XPUB socket with its own connection to it.  The relay does not
-   interpret the bytes; subscriptions are read from the sockets, so that a message goes to those who
-   want it and a refused send is counted for its subscriber. */
+   interpret the bytes; subscriptions are read from the sockets, so that a message goes only to
+   subscribers that want it and a refused send is counted for its subscriber. */
 #include "sinks/guests.h"
 
 #include <errno.h>

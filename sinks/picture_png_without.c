@@ -1,4 +1,4 @@
-/* PNG in a build without libpng: there is none. */
+/* PNG in a build without libpng: always NULL. */
 #include "sinks/picture.h"
 
 void *mr_png_of(const uint8_t *rgb, int width, int height, size_t *n) {

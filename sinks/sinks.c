@@ -1,3 +1,4 @@
+/* The table of this room's stages, generated from list.def. */
 #include "sinks/sinks.h"
 
 /* Each line of list.def is expanded twice: as a declaration and as a row of the table. */
