@@ -1,8 +1,7 @@
 /* Sums, differences, products and quotients of two values, element by element.  Integers wrap: they
    are computed unsigned, where C defines overflow. */
-#include "model/ops/arithmetic.h"
-
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 #define BINARY                                                                            \

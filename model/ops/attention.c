@@ -1,9 +1,8 @@
 /* softmax(q k' scale) v of each head, and its backward pass.  q, k, v are three operands (B,T,H,D),
    or one packed operand (B,T,3,H,D).  Output 1 is the log of the sums of exponents, from which the
    backward pass computes the weights again. */
-#include "model/ops/attention.h"
-
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 static mr_var_t *emit_attention(mr_fn_t *f, int n, mr_var_t *const *in, float scale) {

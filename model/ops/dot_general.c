@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "model/ops/lax.h"
-#include "model/ops/move.h"
-#include "model/ops/product.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_dot_general(mr_fn_t *f, mr_var_t *a, mr_var_t *b, const mr_dot_dims_t *d,

@@ -1,8 +1,8 @@
 /* GELU: x Phi(x), with Phi by tanh or by erf, and its backward pass. */
 #include <string.h>
 
-#include "model/ops/gelu.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 static const char *kind_name(mr_gelu_t kind) { return kind == MR_GELU_ERF ? "erf" : "tanh"; }

@@ -15,7 +15,7 @@
 #include "base/decls.h"
 #include "model/ir/fn.h"
 #include "model/ir/op.h"
-#include "model/ops/gelu.h"
+#include "model/ops/operands.h"
 
 MR_BEGIN_DECLS
 

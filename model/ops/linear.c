@@ -1,6 +1,5 @@
 /* x w + b in one op: backends add the bias inside the product. */
 #include "model/ops/lax.h"
-#include "model/ops/product.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed) {

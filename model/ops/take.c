@@ -1,9 +1,8 @@
 /* Rows by index, and the transpose, which adds rows to those that they were taken from.  Both may
    have leading mapped dimensions: the first `batch` (an attribute) dimensions of x and index pair
    up. */
-#include "model/ops/take.h"
-
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 static int take_mapped(const mr_eqn_t *e) { return (int)mr_attr_get(e, "batch")->i[0]; }

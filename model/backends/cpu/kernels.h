@@ -20,7 +20,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "model/ir/precision.h"
-#include "model/ops/gelu.h"
+#include "model/ops/operands.h"
 
 MR_BEGIN_DECLS
 

@@ -8,7 +8,7 @@
 #include "model/backends/cpu/kernels.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ops/move.h"
-#include "model/ops/product.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 typedef struct state {

@@ -6,7 +6,7 @@
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
 #include "model/ir/element.h"
-#include "model/ops/arithmetic.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 /* The device that a collective is lowered for. */

@@ -6,8 +6,8 @@
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
 #include "model/ops/move.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
-#include "model/ops/take.h"
 
 typedef struct moved {
   mr_move_t m;

@@ -1,7 +1,7 @@
 /* Random draws from keys, and new keys from old ones. */
 #include "model/backends/cpu/rules.h"
-#include "model/ops/key.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 typedef struct draw draw_t;

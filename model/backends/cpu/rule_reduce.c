@@ -8,9 +8,8 @@
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
-#include "model/ops/arithmetic.h"
 #include "model/ops/move.h"
-#include "model/ops/reduce.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 /* How two elements are folded into one: for f32 and bf16, for f64, for integers and bool. */

@@ -4,7 +4,7 @@
 #include "model/backends/cpu/kernels.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
-#include "model/ops/attention.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 /* ---- layer norm ---- */

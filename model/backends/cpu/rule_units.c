@@ -6,7 +6,6 @@
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
-#include "model/ops/gelu.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,0 +1,73 @@
+/* What backends need from ops beyond an equation's avals and attributes: the roles and sizes of its
+   operands, and the addition that sums share.
+
+   Each function is implemented in the file of its op and takes an equation that the op's shape rule
+   has accepted.  None fails, allocates or blocks; any thread may call them. */
+#ifndef MR_MODEL_OPS_OPERANDS_H
+#define MR_MODEL_OPS_OPERANDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/decls.h"
+#include "model/ir/aval.h"
+
+MR_BEGIN_DECLS
+
+struct mr_eqn;
+
+/* ---- arithmetic ---- */
+/* Each returns a + b; i2 wraps. */
+float mr__add_f2(float a, float b);
+double mr__add_d2(double a, double b);
+int64_t mr__add_i2(int64_t a, int64_t b);
+
+/* ---- dot_general ---- */
+/* Dimensions of one operand; batch and contract pair with the other operand's in order, free
+   ascend. */
+typedef struct mr_side {
+  int n_batch, n_free, n_contract;
+  int batch[MR_MAX_NDIM], free[MR_MAX_NDIM], contract[MR_MAX_NDIM];
+} mr_side_t;
+
+/* Sets *a and *b for the operands of e, a dot_general. */
+void mr__dot_sides(const struct mr_eqn *e, mr_side_t *a, mr_side_t *b);
+
+/* ---- reduce_sum, reduce_max ---- */
+unsigned mr__reduce_mask(const struct mr_eqn *e); /* returns bit i set if dimension i is reduced */
+/* Sets [*first,*end) to the range of x's reduced dimensions, without regard to dimensions of size
+   1.  false if a dimension that is not reduced lies between them, or if none is reduced. */
+bool mr__reduce_range(const mr_aval_t *x, unsigned mask, int *first, int *end);
+
+/* ---- take, take_vjp ---- */
+/* Products of sizes: x (batch..., n, row...), index (batch..., at...), y (batch..., at...,
+   row...). */
+typedef struct mr_take_sizes {
+  int64_t batch, n, at, row;
+} mr_take_sizes_t;
+
+/* Returns the sizes of e; x is the aval that rows are taken from, or added to. */
+mr_take_sizes_t mr__take_sizes(const struct mr_eqn *e, const mr_aval_t *x);
+
+/* ---- gelu, gelu_vjp ---- */
+/* x Phi(x): by tanh's approximation (Hendrycks and Gimpel, 2016), or exactly. */
+typedef enum mr_gelu { MR_GELU_TANH, MR_GELU_ERF } mr_gelu_t;
+
+mr_gelu_t mr__gelu_kind(const struct mr_eqn *e); /* returns e's kind */
+
+/* ---- attention, attention_vjp ---- */
+/* q, k, v are (B,T,H,D) each, or side by side in one (B,T,3,H,D). */
+typedef struct mr_attention_sizes {
+  int64_t B, T, H, D;
+  bool packed;
+} mr_attention_sizes_t;
+
+mr_attention_sizes_t mr__attention_sizes(
+    const struct mr_eqn *e); /* returns those of e's operands */
+
+/* ---- draws by key ---- */
+int64_t mr__key_count(const struct mr_eqn *e); /* returns the number of keys in operand 0 */
+
+MR_END_DECLS
+
+#endif
