@@ -126,7 +126,7 @@ struct mr_op_def {
   mr_pointwise_t at; /* for ELEMENTWISE */
   /* Describes its loop over elements, for ops that fusion can join; NULL for every other op. */
   mr_unit_rule *unit;
-  /* How slices and transpositions of its result become views of its operands (ops/view.h); NULL:
+  /* How slices and transpositions of its result become views of its operands (ops/rules.h); NULL:
      they do not. */
   mr_view_rule *view;
   mr_viewed_fn *viewed;
@@ -147,7 +147,7 @@ struct mr_op_def {
   bool moves;
   bool own_rule;     /* its author gave derivatives that differ from those of its open form */
   bool shares_names; /* its function is printed with the names of the values around it */
-  bool draws;        /* draws by key, in the layout of its attribute partitionable (key.h) */
+  bool draws;        /* draws by key, in the layout of its attribute partitionable (ops/random.c) */
   bool collective;   /* communicates over the mapped axis named by its attribute axis_name */
 };
 

@@ -1,7 +1,6 @@
 /* broadcast_in_dim: repeats a value along new dimensions and those of size 1; and the values that
    are built from it alone. */
 #include "model/ops/lax.h"
-#include "model/ops/move.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_broadcast_in_dim(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim,

@@ -1,6 +1,5 @@
 /* Counting along one dimension, and the identity matrix, which compares two counters. */
 #include "model/ops/lax.h"
-#include "model/ops/move.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_iota(mr_fn_t *f, mr_dtype_t dtype, int ndim, const int64_t *dim, int dimension) {

@@ -1,4 +1,5 @@
-/* a^b of two floating-point values, element by element. */
+/* Powers, element by element: a^b of two floating-point values, and x^y for an integer attribute y.
+ */
 #include <math.h>
 
 #include "model/ops/lax.h"
@@ -46,4 +47,56 @@ const mr_op_def_t mr_op_pow = {
     .amp = MR_AMP_FOLLOW,
     .at = {.f2 = powf, .d2 = pow},
     .inplace = {3},
+};
+
+/* ---- integer_pow: the slope's exponent y - 1 and factor y stay exact ---- */
+
+static mr_var_t *raised(mr_fn_t *f, mr_var_t *x, int64_t y) {
+  return mr_emit1(f, &mr_op_integer_pow, 1, &x, 1, (mr_attr_t[]){mr_attr_int("y", y)});
+}
+
+mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y) { return raised(f, x, y); }
+
+static mr_err_t integer_pow_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const int64_t most = (int64_t)1 << 53; /* so that the slope's factor y is exact in a double */
+  bool whole = !mr_is_float(e->in[0]->aval.dtype);
+  int64_t y = mr_attr_get(e, "y")->i[0];
+  MR_TRY(mr_check_numbers(e, diag));
+  if (y < -most || y > most) return mr_shape_fail(e, diag, "want a power from -2^53 to 2^53");
+  if (whole && y < 0) return mr_shape_fail(e, diag, "integers want a power >= 0");
+  return mr_shape_same(e, out, diag);
+}
+
+static mr_err_t integer_pow_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                                mr_var_t **din) {
+  int64_t y = mr_attr_get(e, "y")->i[0];
+  mr_var_t *x = e->in[0];
+  if (y == 0) return MR_OK;
+  mr_var_t *slope = y == 1   ? mr_literal(f, x->aval.dtype, 1)
+                    : y == 2 ? mr_lax_scale(f, 2, x)
+                             : mr_lax_scale(f, (double)y, raised(f, x, y - 1));
+  din[0] = mr_lax_mul(f, dout[0], slope);
+  return mr_rule_done(f);
+}
+
+static bool integer_pow_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  const int powers[] = {2, 3, 1, -2, 0};
+  if (k > 4) return false;
+  return mr_sample_done(s, mr_lax_integer_pow(s->f, mr_sample_f32(s, 0.6, 1.9, 2, 3), powers[k]));
+}
+
+const mr_op_def_t mr_op_integer_pow = {
+    MR_RULES_PRIMITIVE,
+    .jvp = mr_jvp_symmetric,
+    .batch = mr_batch_pointwise,
+    .sample = integer_pow_sample,
+    .name = "integer_pow",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = integer_pow_shape,
+    .vjp = integer_pow_vjp,
+    .amp = MR_AMP_FOLLOW,
+    .unit = mr_unit_each,
+    .view = mr_view_each,
+    .inplace = {1},
 };

@@ -9,7 +9,6 @@
 #include "model/ir/op.h"
 #include "model/ops/batch.h"
 #include "model/ops/sample.h"
-#include "model/ops/view.h"
 
 MR_BEGIN_DECLS
 
@@ -79,6 +78,16 @@ mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
 bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u);
 bool mr_unit_each(const mr_eqn_t *e, mr_unit_t *u);
 bool mr_unit_same(const mr_eqn_t *e, mr_unit_t *u);
+
+/* ---- view rules (mr_op_def.view): each returns as mr_view_rule in op.h does.
+   each: for elementwise ops, the same view of every operand of the result's shape.
+   rows: for ops whose operand 0 has leading dimensions as rows and whose other operands all rows
+   share: slices that keep the last dimension whole ---- */
+mr_view_rule mr_view_each;
+mr_view_rule mr_view_rows;
+/* Returns the aval of view v of x; cannot fail. */
+mr_aval_t mr_view_aval(const mr_aval_t *x, const mr_view_t *v);
+
 /* Rows of an elementwise op's constant. */
 #define MR_RULES_POINTWISE                                                    \
   .batch = mr_batch_pointwise, .open = mr_no_open, .kind = MR_OP_ELEMENTWISE, \

@@ -1,6 +1,5 @@
-/* Permutation of dimensions; the transpose is the inverse permutation. */
+/* The same elements in another order: dimensions permuted, or reversed. */
 #include "model/ops/lax.h"
-#include "model/ops/move.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_transpose(mr_fn_t *f, mr_var_t *x, const int *perm) {
@@ -26,6 +25,7 @@ static mr_err_t transpose_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   return MR_OK;
 }
 
+/* The inverse permutation. */
 static mr_err_t transpose_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                               mr_var_t **din) {
   const mr_attr_t *p = mr_attr_get(e, "permutation");
@@ -63,4 +63,50 @@ const mr_op_def_t mr_op_transpose = {
     .vjp = transpose_vjp,
     .amp = MR_AMP_FOLLOW,
     .moves = true,
+};
+
+/* ---- rev ---- */
+
+mr_var_t *mr_lax_rev(mr_fn_t *f, mr_var_t *x, int n, const int *dims) {
+  return mr_emit1(f, &mr_op_rev, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("dimensions", n, dims)});
+}
+
+static mr_err_t rev_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_attr_t *dims = mr_attr_get(e, "dimensions");
+  unsigned seen = 0;
+  for (int k = 0; k < dims->n; k++) {
+    if (dims->i[k] < 0 || dims->i[k] >= e->in[0]->aval.ndim || (seen >> dims->i[k] & 1))
+      return mr_shape_fail(e, diag, "want different dimensions of x");
+    seen |= 1u << dims->i[k];
+  }
+  return mr_shape_same(e, out, diag);
+}
+
+/* Its own transpose. */
+static mr_err_t rev_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  mr_eqn_t *r = mr_emit_like(f, e, dout);
+  din[0] = r ? r->out[0] : NULL;
+  return mr_rule_done(f);
+}
+
+static mr_err_t rev_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                          mr_batched_t *out) {
+  const mr_attr_t *dims = mr_attr_get(e, "dimensions");
+  int d[MR_MAX_NDIM];
+  for (int k = 0; k < dims->n; k++) d[k] = (int)dims->i[k] + 1;
+  out[0].var = mr_lax_rev(f, mr_batch_front(f, &in[0], 1), dims->n, d);
+  out[0].axis = 0;
+  return mr_rule_done(f);
+}
+
+static bool rev_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  return mr_sample_done(s,
+                        mr_lax_rev(s->f, mr_sample_f32(s, -1, 1, 2, 3, 4), k + 1, (int[]){2, 0}));
+}
+
+const mr_op_def_t mr_op_rev = {
+    MR_RULES_PRIMITIVE,   .name = "rev",        .n_in = 1,      .n_out = 1,
+    .shape = rev_shape,   .jvp = mr_jvp_linear, .vjp = rev_vjp, .batch = rev_batch,
+    .sample = rev_sample, .amp = MR_AMP_FOLLOW, .moves = true,
 };
