@@ -135,7 +135,7 @@ static mr_err_t checkpoint_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched
   mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   int *axes = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
   mr__call_front(f, e, in, v, axes);
-  if (mr_vmap_axis(mr_attr_called(e, "jaxpr"), f->axis_name, mr_batch_size(e->n_in, in), axes, NULL,
+  if (mr_vmap_axis(mr_attr_called(e, "jaxpr"), f->axis_name, mr__call_size(f, e, in), axes, NULL,
                    &body, &why) < 0)
     return mr__call_failed(f, &why);
   mr_err_t err = checkpoint_emit(f, body, (int)mr_attr_get(e, "saved")->i[0], v, &c);

@@ -94,7 +94,7 @@ static mr_err_t custom_jvp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, cons
   mr_diag_t why = {0};
   mr_fn_t *body = NULL, *rule = NULL;
   mr_eqn_t *c = NULL;
-  int64_t size = mr_batch_size(e->n_in, in);
+  int64_t size = mr__call_size(f, e, in);
   mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   int *axes = mr_mem_take(&f->mem, (size_t)(2 * e->n_in + 1) * sizeof(int));
   mr__call_front(f, e, in, v, axes);

@@ -153,7 +153,7 @@ static mr_err_t custom_vjp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, cons
   mr_fn_t *body = NULL, *fwd = NULL, *bwd = NULL;
   mr_eqn_t *c = NULL;
   if (custom_spent(e)) return mr_batch_open(f, e, in, out);
-  int64_t size = mr_batch_size(e->n_in, in);
+  int64_t size = mr__call_size(f, e, in);
   mr_var_t **v = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   int *axes = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(int));
   mr__call_front(f, e, in, v, axes);

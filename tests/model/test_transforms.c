@@ -388,6 +388,43 @@ static void two_axes_are_told_apart_by_their_names(void **state) {
   mr_fn_destroy(f);
 }
 
+/* x psum(x) + axis_index, as the body of each call that has a batch rule of its own. */
+static mr_fn_t *called_over_i(int kind) {
+  mr_fn_t *b = mr_fn_create(), *rule = mr_fn_create(), *bwd = mr_fn_create();
+  mr_aval_t a = mr_aval_scalar(MR_F32);
+  mr_var_t *x = mr_fn_input(b, a), *y = NULL, *all[2];
+  y = mr_lax_mul(b, x, mr_lax_psum(b, x, "i"));
+  b = done(b, mr_lax_add(b, y, mr_lax_convert(b, mr_lax_axis_index(b, "i"), MR_F32)));
+  all[0] = mr_fn_input(rule, a);
+  all[1] = mr_fn_input(rule, a);
+  mr_fn_return(rule, 2, all);
+  all[0] = mr_fn_input(bwd, a);
+  mr_fn_return(bwd, 1, all);
+  mr_fn_t *f = mr_fn_create();
+  x = mr_fn_input(f, a);
+  mr_err_t e = kind == 0   ? mr_lax_checkpoint(f, b, 0, &x, &y)
+               : kind == 1 ? mr_lax_custom_jvp(f, b, rule, &x, &y)
+                           : mr_lax_custom_vjp(f, b, b, bwd, &x, &y);
+  if (e < 0) fail_msg("%s", f->diag.text);
+  mr_fn_destroy(b), mr_fn_destroy(rule), mr_fn_destroy(bwd);
+  return done(f, y);
+}
+
+static void a_call_whose_operands_are_not_mapped_sees_the_axis(void **state) {
+  double x = 2, *in[] = {&x}, want[3] = {12, 13, 14}, *w[] = {want}, *y[1];
+  for (int kind = 0; kind < 3; kind++) {
+    mr_fn_t *f = called_over_i(kind), *m = NULL;
+    mr_diag_t diag = {0};
+    if (mr_vmap_axis(f, "i", 3, (int[]){MR_UNMAPPED}, NULL, &m, &diag) < 0)
+      fail_msg("call %d: %s", kind, diag.text);
+    run_as_it_is(m, in, y);
+    assert_near("an operand that is shared", m, y, w, 1e-6);
+    free(y[0]);
+    mr_fn_destroy(m);
+    mr_fn_destroy(f);
+  }
+}
+
 static void an_axis_that_nobody_maps_is_named(void **state) {
   mr_fn_t *f = meeting();
   mr_exec_t *x = NULL;
@@ -425,6 +462,7 @@ int main(void) {
       cmocka_unit_test(psum_pmean_all_gather_and_axis_index_are_sums_over_the_examples),
       cmocka_unit_test(grad_under_a_named_axis_is_the_gradient_of_the_sum),
       cmocka_unit_test(two_axes_are_told_apart_by_their_names),
+      cmocka_unit_test(a_call_whose_operands_are_not_mapped_sees_the_axis),
       cmocka_unit_test(an_axis_that_nobody_maps_is_named),
       cmocka_unit_test(axes_that_are_not_there_are_refused),
   };
