@@ -3,6 +3,7 @@
    vector into a ring, from which mr_train_step_read takes it. */
 #include "model/train.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +182,7 @@ typedef struct layout {
 
 static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
                                 const mr_params_t *list) {
-  layout_t y = {.n_scale = t->optim.dynamic.patience ? MR_SCALE_VARS : 0,
+  layout_t y = {.n_scale = mr_optim_counts(&t->optim) ? MR_SCALE_VARS : 0,
                 .n_sets = mr_train_step_in_place(t, list)};
   y.outs = u->n_out - y.n_scale - y.n_sets - 3; /* loss, losses and norm */
   return y;
@@ -264,7 +265,9 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   t->s.batch = config->batch;
   t->s.loss = *l;
   t->optim = config->optim;
-  t->scale[0] = mr_scale_state_start(config->optim.dynamic.start);
+  float fixed = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
+  t->scale[0] = mr_scale_state_start(
+      config->optim.dynamic.patience > 0 ? config->optim.dynamic.start : fixed);
   mr_err_t err = build_train(&t->s, l, config, false, &own);
   if (err >= 0) err = step_alloc(&t->s, MR_TOLD_METRICS + l->n_metrics, &own);
   if (err < 0) {
@@ -295,7 +298,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   return err < 0 ? mr_fail(diag, err, "%s", own.text) : MR_OK;
 }
 
-static bool scales(const mr_train_step_t *t) { return t->optim.dynamic.patience > 0; }
+static bool counts_steps(const mr_train_step_t *t) { return mr_optim_counts(&t->optim); }
 
 static mr_scale_state_t *scale_of(mr_train_step_t *t, int64_t run) {
   return &t->scale[run % (MR_TRAIN_RING + 1)];
@@ -340,7 +343,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   s->in[in++] = &now->lr;
   s->in[in++] = &now->t;
   s->out[out++] = told_of(s, s->begun);
-  if (scales(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
+  if (counts_steps(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
   MR_TRY(set_params(t, params, in, out, diag));
   t->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);
@@ -359,13 +362,20 @@ mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out) 
                           .loss = told[MR_TOLD_LOSS],
                           .grad_norm = told[MR_TOLD_GRAD_NORM],
                           .param_norm = told[MR_TOLD_PARAM_NORM],
-                          .loss_scale = scales(t) ? was->scale : fixed,
-                          .applied = !scales(t) || next->skipped == was->skipped,
+                          .loss_scale = t->optim.dynamic.patience > 0 ? was->scale : fixed,
+                          .applied = !counts_steps(t) || next->skipped == was->skipped,
+                          .bad = counts_steps(t) ? next->bad : 0,
+                          .skipped = counts_steps(t) ? next->skipped : 0,
                           .counted = (double)told[MR_TOLD_COUNTED]};
   for (int i = 0; i < s->loss.n_metrics && out->counted > 0; i++)
     out->metric[i] = (double)told[MR_TOLD_METRICS + i] / out->counted;
   s->read++;
   return MR_OK;
+}
+
+void mr_train_step_retake(mr_train_step_t *t) {
+  assert(t->s.read);
+  t->s.begun = --t->s.read;
 }
 
 static bool may_update(void *arg) {

@@ -59,6 +59,8 @@ typedef struct mr_train_out {
   float param_norm; /* global, after the step */
   float loss_scale; /* the factor of the loss in the backward pass */
   bool applied;     /* false: the gradients were not finite, so no parameter was changed */
+  int32_t bad;      /* steps in a row up to this one that were not finite; 0 if none are counted */
+  int32_t skipped;  /* steps up to this one that were not applied; likewise */
   double counted;   /* records that count */
   double metric[MR_LOSS_METRICS]; /* means over those records; 0 if none counts */
 } mr_train_out_t;
@@ -91,15 +93,18 @@ mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const void *
 /* Reads the numbers of the oldest unread run into *out: MR_OK.  MR_AGAIN, only without wait: that
    run has not ended (never on the CPU).  MR_END: all runs have been read.  Cannot fail. */
 mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out);
+/* Undoes the run that was read last and all that have begun since; none of them may have been
+   applied.  The next run begins with the loss scale's state that the first of them began with. */
+void mr_train_step_retake(mr_train_step_t *s);
 /* Lets other threads read params during the forward and backward pass of a run.  Each run calls
    wait(arg) once, on its own thread, before its first write to params; wait returns when no thread
    reads them.  A failure of wait ends the run with that error, and params stay unchanged.  NULL, as
    at first: there are no readers. */
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg);
-/* Returns the loss scale's state, which with optim.dynamic each run reads and advances; never NULL.
-   It starts as mr_scale_state_start(optim.dynamic.start); a resume overwrites it before the first
-   run.  The state belongs to the step; the pointer is valid until the next run.  Call it while no
-   run is unread. */
+/* Returns the loss scale's state, which each run reads and advances if mr_optim_counts; never NULL.
+   It starts as mr_scale_state_start of optim.dynamic.start or of the fixed scale; a resume
+   overwrites it before the first run.  The state belongs to the step; the pointer is valid until
+   the next run.  Call it while no run is unread. */
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s);
 /* Both return the step's executable, never NULL; it belongs to s and lives as long as it.  The
    first is for its graph and peak, the second for mr_exec_profile. */

@@ -197,6 +197,10 @@ typedef struct mr_adamw_config {
    f->diag. */
 mr_err_t mr_lax_adamw(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4], mr_var_t *lr,
                       mr_var_t *t, mr_var_t *grad_scale, mr_var_t *out[3]);
+/* The same where apply bool[] is true; else out are p, m, v as they came.  apply NULL: true. */
+mr_err_t mr_lax_adamw_where(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *const in[4],
+                            mr_var_t *lr, mr_var_t *t, mr_var_t *grad_scale, mr_var_t *apply,
+                            mr_var_t *out[3]);
 
 /* The ops themselves: mr_op_add, ..., static constants. */
 #define MR_OP(name) extern const mr_op_def_t mr_op_##name;

@@ -5,11 +5,12 @@ static mr_err_t adamw_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_
                              mr_var_t **out) {
   mr_adamw_config_t c = {.b1 = o->b1, .b2 = o->b2, .eps = o->eps, .weight_decay = o->weight_decay};
   mr_var_t *now[] = {in->p, in->g, in->slot[0], in->slot[1]};
-  return mr_lax_adamw(f, &c, now, in->lr, in->t, in->scale, out);
+  return mr_lax_adamw_where(f, &c, now, in->lr, in->t, in->scale, in->apply, out);
 }
 
 const mr_optim_def_t mr_optim_adamw = {
     .name = "adamw",
     .n_slots = 2,
+    .chooses = true,
     .usual = {.b1 = .9f, .b2 = .999f, .eps = 1e-8f, .weight_decay = 1e-4f},
     .update = adamw_update};

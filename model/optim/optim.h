@@ -25,8 +25,12 @@ typedef struct mr_optim {
   float clip_norm;    /* gradients are scaled to at most this global norm, in [0,1e9); 0: never */
   float loss_scale;   /* factor of the loss in the backward pass, removed after it; [0,1e9), 0: 1 */
   mr_loss_scale_t dynamic; /* with patience: a dynamic scale instead of loss_scale */
-  float ema;               /* decay of an average of the parameters over time, in [0,1); 0: none */
-  bool nesterov;           /* momentum: looks ahead by one step */
+  /* A step whose loss or gradient norm is not finite leaves parameters, slots and average unchanged
+     and is counted in the scale's state.  After dynamic.max_bad of them in a row the next one is
+     not applied either, nor is any later step. */
+  bool only_finite;
+  float ema;     /* decay of an average of the parameters over time, in [0,1); 0: none */
+  bool nesterov; /* momentum: looks ahead by one step */
 } mr_optim_t;
 
 /* The values of one parameter: p, g and the slots have the same shape and dtype, f32, bf16 or
@@ -35,11 +39,13 @@ typedef struct mr_optim {
    jit. */
 typedef struct mr_optim_in {
   mr_var_t *p, *g, *slot[MR_OPTIM_SLOTS], *lr, *t, *scale;
+  mr_var_t *apply; /* for an update that chooses: bool[], false: all stays; NULL: true */
 } mr_optim_in_t;
 
 struct mr_optim_def {
   const char *name;
   int n_slots;
+  bool chooses; /* update reads in->apply; else the step selects between its results and the old */
   /* The default settings; def is NULL here. */
   mr_optim_t usual;
   /* Appends the update to f: out[0] is the new p, out[1 + i] the new slot i.  MR_OK, or the
@@ -70,6 +76,8 @@ typedef struct mr_optim_loss {
   const bool *split;          /* [n_data] */
 } mr_optim_loss_t;
 
+/* Whether a step keeps MR_SCALE_VARS scalars: for a dynamic scale, or to count skipped steps. */
+bool mr_optim_counts(const mr_optim_t *o);
 /* Returns how many tensors a step updates for each parameter: its value, the slots, and its
    average if o->ema.  o->def must be set. */
 int mr_optim_sets(const mr_optim_t *o);
@@ -79,9 +87,10 @@ int mr_optim_sets(const mr_optim_t *o);
          slot 1..., average...)
    average: mr_optim_ema of the new p, only with o->ema.
 
-   scale: MR_SCALE_VARS scalars, only with o->dynamic.patience.  Gradients count as finite if their
-   norm is finite.  A skipped step returns p, slots and average unchanged, and the optimizer does
-   not count it: its step number is t less the skipped steps.
+   scale: MR_SCALE_VARS scalars, only if mr_optim_counts(o).  Gradients count as finite if their
+   norm is finite; with o->only_finite the loss must be finite too.  A skipped step returns p, slots
+   and average unchanged, and the optimizer does not count it: its step number is t less the skipped
+   steps.
 
    The passes that spare the backward pass work run on the loss first (transforms/passes.h).  With
    several parts the gradient is the mean over the parts, which are computed one after the other in

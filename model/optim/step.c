@@ -9,7 +9,7 @@ typedef struct step {
   const mr_optim_loss_t *loss;
   const mr_optim_t *o;
   int n, n_out; /* parameters; outputs of the loss */
-  int n_scale;  /* scalars of a dynamic loss scale */
+  int n_scale;  /* scalars that count steps (mr_optim_counts) */
   mr_var_t **data, *lr, *t, **scale, **p, **slot[MR_OPTIM_SLOTS], **average;
   mr_var_t **out;  /* [n_out] of the loss, over all parts */
   mr_var_t **grad; /* [n] */
@@ -59,11 +59,13 @@ static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) 
   return err;
 }
 
+static bool step_is_dynamic(const step_t *s) { return s->o->dynamic.patience > 0; }
+
 /* The cotangent of the loss of a part. */
 static mr_var_t *seed(step_t *s) {
   int parts = s->loss->parts;
   mr_dtype_t t = s->loss->part[0]->out[0]->aval.dtype;
-  if (s->n_scale)
+  if (step_is_dynamic(s))
     return mr_lax_convert(
         s->g, parts > 1 ? mr_lax_scale(s->g, 1.0 / parts, s->scale[0]) : s->scale[0], t);
   return mr_literal(s->g, t, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
@@ -113,7 +115,7 @@ static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
 /* Divides v by a fixed loss scale. */
 static mr_var_t *unscale(step_t *s, mr_var_t *v) {
   double fixed = (double)s->o->loss_scale;
-  return !s->n_scale && fixed > 0 && fixed != 1 ? mr_lax_scale(s->g, 1 / fixed, v) : v;
+  return !step_is_dynamic(s) && fixed > 0 && fixed != 1 ? mr_lax_scale(s->g, 1 / fixed, v) : v;
 }
 
 /* The scalar v in the dtype of parameter i. */
@@ -124,20 +126,40 @@ static mr_var_t *as_parameter(step_t *s, int i, mr_var_t *v) {
 /* Divides the gradients by a dynamic scale.  This comes before their norm, whose squares would
    overflow with the scale in them. */
 static void unscale_each(step_t *s) {
-  for (int i = 0; s->n_scale && i < s->n; i++)
+  for (int i = 0; step_is_dynamic(s) && i < s->n; i++)
     s->grad[i] = mr_lax_div(s->g, s->grad[i], as_parameter(s, i, s->scale[0]));
 }
 
-/* Writes the next state of a dynamic scale to next[n_scale].  *apply: whether the step is
-   applied; NULL without a dynamic scale. */
+/* The rule of the scale; one that is fixed stays, and its state counts alone. */
+static mr_loss_scale_t step_rule(const step_t *s) {
+  mr_loss_scale_t c = s->o->dynamic;
+  if (!step_is_dynamic(s)) c = (mr_loss_scale_t){.start = 1, .factor = 1, .patience = INT32_MAX};
+  if (s->o->only_finite) c.max_bad = INT32_MAX; /* none is applied because it is late */
+  return c;
+}
+
+/* bool[]: loss and norm are finite, and no more steps than allowed were not, in a row. */
+static mr_var_t *step_is_good(step_t *s, mr_var_t *norm) {
+  enum { BAD = 2 }; /* of mr_scale_state_t */
+  mr_fn_t *g = s->g;
+  mr_var_t *look[] = {norm, mr_lax_convert(g, s->out[0], MR_F32)};
+  mr_var_t *finite = mr_optim_finite(g, 2, look);
+  mr_var_t *few = mr_lax_le(g, s->scale[BAD], mr_literal(g, MR_I32, s->o->dynamic.max_bad));
+  mr_var_t *both = mr_lax_add(g, mr_lax_convert(g, finite, MR_I32), mr_lax_convert(g, few, MR_I32));
+  return mr_lax_eq(g, both, mr_literal(g, MR_I32, 2));
+}
+
+/* Writes the next state of the scale to next[n_scale].  *apply: whether the step is
+   applied; NULL if all steps are. */
 static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t **next, mr_var_t **apply) {
   mr_fn_t *g = s->g;
   *apply = NULL;
   if (!s->n_scale) return MR_OK;
   mr_var_t *skipped = mr_lax_convert(g, s->scale[MR_SCALE_VARS - 1], MR_F32);
   s->t = mr_lax_sub(g, s->t, skipped);
-  return mr_optim_scale_step(g, &s->o->dynamic, mr_optim_finite(g, 1, &norm), s->scale, next,
-                             apply);
+  mr_loss_scale_t rule = step_rule(s);
+  mr_var_t *finite = s->o->only_finite ? step_is_good(s, norm) : mr_optim_finite(g, 1, &norm);
+  return mr_optim_scale_step(g, &rule, finite, s->scale, next, apply);
 }
 
 /* v if the step is applied, else was. */
@@ -152,9 +174,11 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
   in.lr = as_parameter(s, i, s->lr), in.scale = as_parameter(s, i, scale);
   mr_var_t *then[1 + MR_OPTIM_SLOTS];
   for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
+  mr_var_t *select = s->o->def->chooses ? NULL : apply;
+  if (s->o->def->chooses) in.apply = apply;
   MR_TRY(s->o->def->update(s->g, s->o, &in, then));
   for (int k = 0; k < sets; k++)
-    next[k * s->n] = if_applied(s, apply, k ? in.slot[k - 1] : in.p, then[k]);
+    next[k * s->n] = if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
   if (s->o->ema > 0) {
     mr_var_t *was = s->average[i];
     next[sets * s->n] = if_applied(s, apply, was, mr_optim_ema(s->g, s->o->ema, was, then[0]));
@@ -235,7 +259,7 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
   if (!s.g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the step's graph", o->def->name);
   s.n = first->n_in - loss->n_data, s.n_out = first->n_out;
-  s.n_scale = o->dynamic.patience > 0 ? MR_SCALE_VARS : 0;
+  s.n_scale = mr_optim_counts(o) ? MR_SCALE_VARS : 0;
   mr_err_t err = step_build(&s);
   if (err < 0) {
     mr_fail(diag, err, "%s", s.g->diag.text);

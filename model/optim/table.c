@@ -19,6 +19,8 @@ mr_optim_t mr_optim_of(const char *name) {
   return (mr_optim_t){0};
 }
 
+bool mr_optim_counts(const mr_optim_t *o) { return o->dynamic.patience > 0 || o->only_finite; }
+
 int mr_optim_sets(const mr_optim_t *o) { return 1 + o->def->n_slots + (o->ema > 0); }
 
 mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag) {

@@ -145,7 +145,7 @@ static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};
   .out = {{"metrics", MR_FLOW_METRICS, true}, {"state", MR_FLOW_STATE, true}},                \
   .opts = mr__train_stage_opts, .state_sz = sizeof(train_t), .chosen_by = "model",            \
   .plan = mr__train_stage_plan, .open = mr__train_stage_open, .close = mr__train_stage_close, \
-  .step = &train_step_run, .report = mr__train_stage_report
+  .step = &train_step_run, .verdict = mr__train_verdict, .report = mr__train_stage_report
 
 const mr_stage_def_t mr_stage_train_step = {
     .name = "train-step",

@@ -16,11 +16,14 @@ static void set_unless_usual(float *to, double v) {
 
 static void open_set_scale(const train_t *v, mr_optim_t *o) {
   o->loss_scale = (float)v->fixed_scale;
-  if (v->fixed_scale > 0) return;
-  o->dynamic = mr_loss_scale_usual();
-  o->dynamic.start = (float)v->scale_start;
-  o->dynamic.patience = (int32_t)v->scale_patience;
-  o->dynamic.max_bad = (int32_t)v->max_skipped;
+  o->only_finite = true;
+  bool skips = v->on_nan == MR__ON_NAN_SKIP || !v->fixed_scale;
+  if (!v->fixed_scale) {
+    o->dynamic = mr_loss_scale_usual();
+    o->dynamic.start = (float)v->scale_start;
+    o->dynamic.patience = (int32_t)v->scale_patience;
+  }
+  o->dynamic.max_bad = skips ? (int32_t)v->max_skipped : 0;
 }
 
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
@@ -107,6 +110,17 @@ static mr_err_t resume(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* The checkpoint's loss scale and counts, as these settings use them. */
+static void open_scale(train_t *v, int64_t batch) {
+  mr_scale_state_t *now = mr_train_step_scale(v->step);
+  int32_t most = mr__train_config(v, batch).optim.dynamic.max_bad;
+  float fixed = now->scale;
+  if (!(v->at.scale.scale > 0)) return;
+  *now = v->at.scale;
+  if (v->fixed_scale > 0) now->scale = fixed;
+  if (now->bad > most) now->bad = most;
+}
+
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_train_team_tell(s, &v->team);
@@ -118,8 +132,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   v->saved_step = -1;
   MR_TRY(resume(s));
   v->at.ema = (float)v->ema;
-  if (v->fixed_scale > 0) v->at.scale = (mr_scale_state_t){0};
-  if (v->at.scale.scale > 0) *mr_train_step_scale(v->step) = v->at.scale;
+  open_scale(v, s->in_spec[IN_TRAIN].batch);
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
   const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;
   snprintf(v->at.origin, sizeof v->at.origin, "%s", dataset ? dataset->origin : "");

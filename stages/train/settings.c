@@ -141,8 +141,15 @@ const mr_opt_t mr__train_stage_opts[] = {
      .unit = "steps",
      .def = "100",
      .hi = 1e9,
-     .help = "With a dynamic scale, at most this many steps in a row are skipped; the next one is "
-             "applied even if it is not finite."},
+     .help = "With a dynamic scale or on-nan=skip, at most this many steps in a row are skipped; "
+             "the next one that is not finite ends the run."},
+    {.name = "on-nan",
+     .type = MR_OPT_ENUM,
+     .offset = AT(on_nan),
+     .def = "stop",
+     .choices = "stop|skip",
+     .help = "A step whose loss or gradients are not finite changes nothing.  stop: it ends the "
+             "run; skip: the run continues without it."},
     {.name = "schedule",
      .type = MR_OPT_ENUM,
      .offset = AT(schedule),

@@ -41,6 +41,8 @@ mr_err_t mr__train_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_bu
   mr_metrics_add(m, "grad_norm", (double)r->grad_norm);
   mr_metrics_add(m, "param_norm", (double)r->param_norm);
   mr_metrics_add(m, "loss_scale", (double)r->loss_scale);
+  if (v->on_nan == MR__ON_NAN_SKIP || !v->fixed_scale)
+    mr_metrics_add(m, "skipped_steps", r->skipped);
   mr_metrics_add(m, "step_s", took);
   mr_metrics_add(m, "images_per_s", batch->n / took);
   return mr__train_metrics_give(s, b);

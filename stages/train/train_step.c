@@ -34,7 +34,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   if (e < 0) return e;
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
-  if (!v->fixed_scale) v->at.scale = *mr_train_step_scale(v->step);
+  const mr_scale_state_t *scale = mr_train_step_scale(v->step);
+  if (!v->fixed_scale || scale->skipped) v->at.scale = *scale;
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
   b->size = mr_train_state_pack(&v->params, model, &v->at, s->name, last, b->data);
@@ -74,12 +75,15 @@ static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
   char nothing[sizeof r->note] = "";
   if (!stopped && !v->at.step) mr_nothing_came(s, IN_TRAIN, nothing, sizeof nothing);
   const char *why = *nothing ? nothing : stopped ? "stopped on request" : "finished";
-  snprintf(r->note, sizeof r->note, "%s", why);
+  if (v->bad.code < 0)
+    snprintf(r->note, sizeof r->note, "stopped: %s", v->bad_note);
+  else
+    snprintf(r->note, sizeof r->note, "%s", why);
 }
 
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
-  bool stopped = mr_stopping(s);
+  bool stopped = mr_stopping(s) || ((const train_t *)s->state)->bad.code < 0;
   if (!stopped) {
     mr_err_t e = train_step_evaluate(s, IN_TEST, MR_METRICS_TEST);
     if (e < 0) return e;
@@ -131,17 +135,21 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   return MR_OK;
 }
 
-/* Counts finished steps, in order; waits while more than `most` are in flight. */
+/* Counts finished steps, in order; waits while more than `most` are in flight.
+   MR_END: one of them was not finite and ends the run. */
 static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   train_t *v = s->state;
   mr_train_out_t r;
-  while (mr_train_step_read(v->step, v->begun - v->read > most, &r) == MR_OK) {
+  mr_err_t e = MR_OK;
+  while (e == MR_OK && mr_train_step_read(v->step, v->begun - v->read > most, &r) == MR_OK) {
     mr__train_flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
-    mr_err_t e = train_step_count_step(s, f, &r);
+    e = mr__train_look_at(s, f, &r);
+    if (e == MR_OK) e = train_step_count_step(s, f, &r);
     mr__train_flight_fini(f);
-    if (e < 0) return e;
   }
-  return MR_OK;
+  while (e == MR_END && v->read < v->begun)
+    mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
+  return e;
 }
 
 static bool checkpoint_due(const train_t *v, int64_t step) {
@@ -178,10 +186,12 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   train_t *v = s->state;
   int64_t step = v->at.step + (v->begun - v->read) + 1;
   bool ends = batch->flags & MR_BUF_EPOCH_END;
-  bool alone = mr__train_watched(s, step) || v->profile.after != NULL || !batch->n;
+  bool alone =
+      mr__train_watched(s, step) || v->profile.after != NULL || !batch->n ||
+      !v->fixed_scale; /* a loss that is not finite then ends the run before it is counted */
   mr_err_t e = alone ? count_steps(s, 0) : MR_OK;
-  if (e >= 0 && !batch->n) e = pass_step(s, batch);
-  if (e < 0 || !batch->n) return mr_buf_unref(batch), e;
+  if (e == MR_OK && !batch->n) e = pass_step(s, batch);
+  if (e != MR_OK || !batch->n) return mr_buf_unref(batch), e;
   if (batch->n != s->in_spec[IN_TRAIN].batch) {
     e = mr_stage_fail(s, MR_ERR_SHAPE,
                       "a batch of %d records: want %" PRId64
@@ -210,7 +220,9 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
     return train_step_finish(s);
   }
   if (e != MR_OK) return e;
-  MR_TRY(train_on(s, batch));
+  e = train_on(s, batch);
+  if (e == MR_END) return train_step_finish(s);
+  if (e < 0) return e;
   if (v->begun == v->read && checkpoint_due(v, v->at.step) && !v->at.unvalidated)
     return train_step_save(s, false);
   return MR_OK;

@@ -31,7 +31,7 @@ typedef struct train {
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, scale_patience,
       max_skipped;
-  int optimizer, schedule, device, leak_check, remat;
+  int optimizer, schedule, device, leak_check, remat, on_nan;
   bool nesterov;
   const char *resume, *fit, *loss_scale;
 
@@ -53,6 +53,9 @@ typedef struct train {
   double t0, step_t0;
   mr_train_watch_t watch;
   mr_train_profile_t profile;
+  mr_diag_t bad;      /* why a step that was not finite has ended the run */
+  char bad_note[128]; /* the same for the final record: "step 5: the loss is nan" */
+  bool bad_said;      /* a step was skipped, and a notice has said so */
 } train_t;
 
 extern const mr_stage_def_t mr_stage_train_step, mr_stage_vit_step;
@@ -75,6 +78,13 @@ mr_err_t mr__train_stage_open(mr_stage_t *s);
 void mr__train_stage_close(mr_stage_t *s);
 /* The training configuration that the settings describe, for batches of that many records. */
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch);
+
+/* bad_step.c: steps whose loss or gradients are not finite (setting on-nan). */
+enum { MR__ON_NAN_STOP, MR__ON_NAN_SKIP };
+/* What becomes of the step of f, which is read: MR_OK: it counts; MR_END: it ends the run, has been
+   taken back and leaves its sentence in bad; or a failure. */
+mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r);
+mr_err_t mr__train_verdict(mr_stage_t *s); /* that sentence as a failure of the run */
 
 /* tell.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  metrics_fresh: a
    buffer with the members that every record has; *out is NULL without a consumer, and metrics_give
