@@ -2,16 +2,7 @@
 #include "apps/who_fields.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
-
-static double f16_of(uint16_t h) {
-  int exponent = h >> 10 & 31, fraction = h & 1023;
-  double v = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
-             : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                            : ldexp(fraction, -24);
-  return h & 0x8000 ? -v : v;
-}
 
 /* Writes a number as text; integers exactly. */
 static void number_text(mr_dtype_t t, const void *data, char text[32]) {
@@ -34,7 +25,7 @@ static void number_text(mr_dtype_t t, const void *data, char text[32]) {
     case MR_I64: snprintf(text, 32, "%" PRId64, v.i64); return;
     case MR_U64: snprintf(text, 32, "%" PRIu64, v.u64); return;
     case MR_BF16: snprintf(text, 32, "%.4g", (double)mr_bf16_to_f32(v.u16)); return;
-    case MR_F16: snprintf(text, 32, "%.5g", f16_of(v.u16)); return;
+    case MR_F16: snprintf(text, 32, "%.5g", (double)mr_f16_to_f32(v.u16)); return;
     case MR_F32: snprintf(text, 32, "%.9g", (double)v.f32); return;
     default: snprintf(text, 32, "%.17g", v.f64);
   }

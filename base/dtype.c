@@ -1,6 +1,8 @@
 /* Sizes and names of element types in one table, written by MR_DTYPE_MAP. */
 #include "base/dtype.h"
 
+#include <math.h>
+
 static const struct {
   size_t size;
   const char *name, *safetensors;
@@ -15,3 +17,18 @@ const char *mr_dtype_name(mr_dtype_t t) {
   return (unsigned)t < MR_DTYPE_COUNT ? dtypes[t].name : "no dtype";
 }
 const char *mr_dtype_safetensors(mr_dtype_t t) { return dtypes[t].safetensors; }
+
+/* v cut to f32, its last bit 1 if anything was cut off: rounding that to fewer bits is rounding
+   v. */
+static float cut_to_odd(double v) {
+  float f = (float)v;
+  uint32_t u;
+  if ((double)f == v || isnan(f)) return f;
+  memcpy(&u, &f, sizeof u);
+  u -= fabs((double)f) > fabs(v);
+  u |= 1;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+
+mr_f16_t mr_f16_from_f64(double v) { return mr_f16_from_f32(cut_to_odd(v)); }
