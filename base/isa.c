@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 static const char *const names[MR_ISA_COUNT] = {"plain", "avx2", "avx512", "avx512-bf16"};
 
 static struct {
@@ -13,6 +17,14 @@ static struct {
   mr_diag_t told; /* what is wrong with MILLRACE_ISA */
 } chosen = {.once = PTHREAD_ONCE_INIT};
 
+#if defined(__x86_64__)
+/* Older compilers have no name for it.  A system that saves AVX's registers is asked for above. */
+static bool isa_has_f16c(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 bool mr_isa_available(mr_isa_t isa) {
 #if defined(__x86_64__)
   if (isa == MR_ISA_AVX512_BF16)
@@ -20,7 +32,8 @@ bool mr_isa_available(mr_isa_t isa) {
   if (isa == MR_ISA_AVX512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (isa == MR_ISA_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (isa == MR_ISA_AVX2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && isa_has_f16c();
 #endif
   return isa == MR_ISA_PLAIN;
 }

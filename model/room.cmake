@@ -4,7 +4,7 @@ set(MR_CPU ${CMAKE_SOURCE_DIR}/model/backends/cpu)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set_source_files_properties(${MR_CPU}/rows_avx2.c ${MR_CPU}/attention_avx2.c ${MR_CPU}/lanes_avx2.c
     PROPERTIES
-    COMPILE_OPTIONS "-O3;-mavx2;-mfma")
+    COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c")
   set_source_files_properties(${MR_CPU}/rows_avx512.c ${MR_CPU}/attention_avx512.c ${MR_CPU}/lanes_avx512.c
     PROPERTIES
     COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mprefer-vector-width=512")

@@ -22,9 +22,15 @@ static bool any_bf16(const mr_bf16_t *x, int64_t n) {
   return false;
 }
 
+static bool any_f16(const mr_f16_t *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    if ((x[i] & 0x7FFF) > 0x7C00) return true;
+  return false;
+}
+
 static bool any(mr_dtype_t t, const void *x, int64_t n) {
   return (t == MR_F32 && any_f32(x, n)) || (t == MR_F64 && any_f64(x, n)) ||
-         (t == MR_BF16 && any_bf16(x, n));
+         (t == MR_BF16 && any_bf16(x, n)) || (t == MR_F16 && any_f16(x, n));
 }
 
 /* The same for memory that the host reaches by copies alone, one piece at a time. */

@@ -49,8 +49,8 @@ static inline bool mr_is_float(mr_dtype_t t) {
   return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
 }
 
-/* Whether t is f32, or bf16, which kernels compute in f32. */
-static inline bool mr_is_narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16; }
+/* Whether t is f32, or bf16 or f16, which kernels compute in f32 and round to t. */
+static inline bool mr_is_narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F16; }
 
 MR_END_DECLS
 

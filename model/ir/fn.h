@@ -84,7 +84,7 @@ mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 
 /* Each returns a new constant scalar of dtype, which belongs to f, also if f has failed before;
    NULL only if the reserve (mem.h) is used up.
-   mr_literal: value is rounded to f32 and bf16; an integer dtype must hold it exactly.
+   mr_literal: value is rounded to a narrow float; an integer dtype must hold it exactly.
    mr_literal_whole: exact, of an integer dtype or bool; bits are the number's, for u64 too.
    mr_literal_like: the number of literal v, which may belong to another fn. */
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);

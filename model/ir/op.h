@@ -34,10 +34,10 @@ typedef struct mr_batched {
   int axis;
 } mr_batched_t;
 
-/* An elementwise op on one element: f computes f32 and bf16 in f32, d f64, i integers and bool in
-   64 bits, wrapped to the width of the result.  f1, d1, i1 are for one operand, f2, d2, i2 for two;
-   NULL: the op does not take those dtypes.  u1, u2: used for u64 in place of i1 and i2 where the
-   sign matters.  Only ops with `bools` take bool, as in jax. */
+/* An elementwise op on one element: f computes f32, bf16 and f16 in f32, d f64, i integers and bool
+   in 64 bits, wrapped to the width of the result.  f1, d1, i1 are for one operand, f2, d2, i2 for
+   two; NULL: the op does not take those dtypes.  u1, u2: used for u64 in place of i1 and i2 where
+   the sign matters.  Only ops with `bools` take bool, as in jax. */
 typedef struct mr_pointwise {
   float (*f1)(float x);
   double (*d1)(double x);
@@ -136,7 +136,7 @@ struct mr_op_def {
   bool (*reuses)(const mr_eqn_t *e, int k, int o);
   bool widens; /* attribute preferred_element_type can make output 0 f32 */
   bool cheap;  /* cheaper to compute twice than to keep: one pass over its operands */
-  bool mixes;  /* with that attribute, it takes bf16 beside f32 */
+  bool mixes;  /* with that attribute, it takes bf16 or f16 beside f32 */
   /* For mr_cost_of, the first of these that is set: flop, operations of a matrix product (NULL for
      every other op); body, the attribute with the function whose ops are counted; moves, no
      arithmetic, as the op only moves elements; flop_each, operations for each element of the

@@ -53,7 +53,7 @@ mr_err_t mr_lax_adamw_where(mr_fn_t *f, const mr_adamw_config_t *c, mr_var_t *co
                             mr_var_t *out[3]) {
   mr_var_t *all[] = {in[0], in[1], in[2], in[3], lr, t, grad_scale, apply};
   mr_dtype_t dtype = in[0] ? in[0]->aval.dtype : MR_F32;
-  if (dtype == MR_F64 || dtype == MR_BF16) { /* the fused kernel takes f32 alone */
+  if (dtype != MR_F32 && mr_is_float(dtype)) { /* the fused kernel takes f32 alone */
     const double config[] = {c->b1, c->b2, c->eps, c->weight_decay};
     all[4] = mr_lax_convert(f, lr, dtype);
     if (dtype == MR_F64) all[5] = mr_lax_convert(f, t, dtype);

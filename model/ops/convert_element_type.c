@@ -15,11 +15,6 @@ static mr_err_t convert_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
   return MR_OK;
 }
 
-static bool convert_unit(const mr_eqn_t *e, mr_unit_t *u) {
-  u->kind = MR_UNIT_EACH;
-  return e->in[0]->aval.dtype != MR_F16 && e->out[0]->aval.dtype != MR_F16;
-}
-
 static mr_err_t convert_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_dtype_t from = e->in[0]->aval.dtype;
   if (mr_is_float(from) && mr_is_float(e->out[0]->aval.dtype))
@@ -50,7 +45,7 @@ const mr_op_def_t mr_op_convert_element_type = {
     .shape = convert_shape,
     .vjp = convert_vjp,
     .amp = MR_AMP_FOLLOW,
-    .unit = convert_unit,
+    .unit = mr_unit_each,
     .view = mr_view_each,
     .moves = true,
 };

@@ -3,9 +3,9 @@
    Results belong to f and live as long as f.  Every function returns NULL on failure: f then holds
    the sentence, which names op, scope and avals, with MR_ERR_SHAPE for shapes, dtypes, axes or
    settings that do not fit and MR_ERR_NOMEM without memory.  A failed f and a NULL operand give
-   NULL too, so that calls can be nested and f->diag checked once.  dtypes are f32, bf16 or f64 (for
-   the oracle) and sizes may be 0 unless a line says otherwise.  One thread at a time for one f;
-   nothing blocks.
+   NULL too, so that calls can be nested and f->diag checked once.  dtypes are f32, bf16, f16 or f64
+   (for the oracle) and sizes may be 0 unless a line says otherwise.  One thread at a time for one
+   f; nothing blocks.
 
    Each function's .c is that of its op or of the op's family.  Source: mr_lax_NAME is jax.lax.NAME
    (jax 0.10), with its results at kinks, NaN and overflow, unless its line names another. */
@@ -36,7 +36,7 @@ mr_var_t *mr_lax_sign(mr_fn_t *f, mr_var_t *x); /* -1, 0 or 1; NaN stays */
 mr_var_t *mr_lax_exp(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_log(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x); /* bf16 and f32 computed in f32 */
+mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x); /* bf16, f16 and f32 computed in f32 */
 mr_var_t *mr_lax_sqrt(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_rsqrt(mr_fn_t *f, mr_var_t *x);
 mr_var_t *mr_lax_sin(mr_fn_t *f, mr_var_t *x);
@@ -58,8 +58,8 @@ mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
    a and b, which may have any dtype.
    integer_pow: x^y, for integers with y >= 0; x^0 is 1.
    scale: s x, s rounded to x's dtype.
-   convert: convert_element_type, between f32, bf16, f64, i32, u32 and bool; returns x itself if it
-   has the dtype already.  Floats are truncated to integers; true is any x but 0.
+   convert: convert_element_type, between f32, bf16, f16, f64, i32, u32 and bool; returns x itself
+   if it has the dtype already.  Floats are truncated to integers; true is any x but 0.
    stop_gradient: x of any dtype, constant to derivatives.  Source: jax.lax.stop_gradient.
    optimization_barrier: x, which passes take for another value: nothing computed from the result is
    merged with what is computed from x ---- */
@@ -135,13 +135,12 @@ mr_var_t *mr_lax_concatenate(mr_fn_t *f, int n, mr_var_t *const *x, int dimensio
 mr_var_t *mr_lax_rev(mr_fn_t *f, mr_var_t *x, int n, const int *dims);
 mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index);
 
-/* ---- reductions: f32 and bf16 are summed in f32 and rounded once; sums of integers wrap.  Each
-   returns a var owned by f, NULL on failure.
-   cumsum: x's shape, the sums up to each element along axis, from the end if reverse.
-   reduce_sum, reduce_max: without the n different axes.  An empty sum is 0, an empty maximum -inf
-   or the least integer.
-   sum_squares: n >= 1 tensors of f32 or bf16 -> f32[], the squares of all elements, summed in f64;
-   f64[] if one of them is f64.  Source: optax.global_norm ---- */
+/* ---- reductions: f32, bf16 and f16 are summed in f32 and rounded once; sums of integers wrap.
+   Each returns a var owned by f, NULL on failure. cumsum: x's shape, the sums up to each element
+   along axis, from the end if reverse. reduce_sum, reduce_max: without the n different axes.  An
+   empty sum is 0, an empty maximum -inf or the least integer. sum_squares: n >= 1 tensors of f32,
+   bf16 or f16 -> f32[], the squares of all elements, summed in f64; f64[] if one of them is f64.
+   Source: optax.global_norm ---- */
 mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse);
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
@@ -190,8 +189,8 @@ typedef struct mr_adamw_config {
   float b1, b2, eps, weight_decay;
   float clip_norm; /* gradients are scaled to at most this global norm; 0: as they are */
 } mr_adamw_config_t;
-/* One AdamW update.  in: p, g, m, v of one shape, f32, bf16 or f64; lr, t (the step's number, from
-   1) and grad_scale are f32[].  out: the new p, m, v, owned by f.  c->clip_norm is not applied
+/* One AdamW update.  in: p, g, m, v of one shape, f32, bf16, f16 or f64; lr, t (the step's number,
+   from 1) and grad_scale are f32[].  out: the new p, m, v, owned by f.  c->clip_norm is not applied
    here: the caller passes its effect as grad_scale.  optax.adamw's arithmetic: f32 in one kernel
    (kernels.h mr_adamw), other dtypes as ops, rounded after each.  Returns MR_OK, or the failure in
    f->diag. */

@@ -52,7 +52,7 @@ bool mr__reduce_range(const mr_aval_t *x, unsigned mask, int *first, int *end) {
 static bool reduce_unit(const mr_eqn_t *e, mr_unit_t *u) {
   const mr_aval_t *x = &e->in[0]->aval;
   int first, end;
-  if ((x->dtype != MR_F32 && x->dtype != MR_BF16) || !mr_aval_elems(x)) return false;
+  if (!mr_is_narrow(x->dtype) || !mr_aval_elems(x)) return false;
   if (!mr__reduce_range(x, mr__reduce_mask(e), &first, &end)) return false;
   int64_t after = mr_aval_span(x, end, x->ndim);
   if (after > 1 && mr_aval_span(x, 0, first) > 1) return false;
@@ -84,8 +84,7 @@ mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
 static mr_err_t reduce_sum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   MR_TRY(mr_check_numbers(e, diag));
   MR_TRY(reduce_shape(e, out, diag));
-  bool narrow = out->dtype == MR_BF16;
-  if (narrow && mr_attr_find(e, "preferred_element_type")) out->dtype = MR_F32;
+  if (mr_is_narrow(out->dtype) && mr_attr_find(e, "preferred_element_type")) out->dtype = MR_F32;
   return MR_OK;
 }
 

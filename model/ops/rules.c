@@ -50,7 +50,8 @@ mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr_shape_same(e, out, diag);
 }
 
-/* With attribute preferred_element_type, bf16 may be beside f32 (mr_fold_convert sets it). */
+/* With attribute preferred_element_type, bf16 or f16 may be beside f32 (mr_fold_convert sets it).
+ */
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *a = &e->in[0]->aval, *b = &e->in[1]->aval;
   const mr_attr_t *asked = e->op->mixes ? mr_attr_find(e, "preferred_element_type") : NULL;
@@ -141,7 +142,7 @@ bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u) {
   if (mr_is_narrow(t)) return one ? at->f1 != NULL : at->f2 != NULL;
   if (t == MR_F64) return one ? at->d1 != NULL : at->d2 != NULL;
   if (t == MR_U64 && (one ? at->u1 != NULL : at->u2 != NULL)) return true;
-  return t != MR_F16 && (one ? at->i1 != NULL : at->i2 != NULL);
+  return one ? at->i1 != NULL : at->i2 != NULL;
 }
 
 bool mr_unit_each(const mr_eqn_t *e, mr_unit_t *u) {

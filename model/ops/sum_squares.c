@@ -13,13 +13,14 @@ static mr_var_t *sum_squares_written_out(mr_fn_t *f, int n, mr_var_t *const *x) 
   return sum;
 }
 
-/* The kernel takes f32: bf16 is converted to it.  If one is f64, all are converted to f64 and
-   summed by primitives. */
+/* The kernel takes f32: bf16 and f16 are converted to it.  If one is f64, all are converted to f64
+   and summed by primitives. */
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x) {
   bool wide = false, plain = true;
   for (int i = 0; i < n; i++) {
     wide |= x[i] && x[i]->aval.dtype == MR_F64;
-    plain &= !x[i] || (x[i]->aval.dtype != MR_F64 && x[i]->aval.dtype != MR_BF16);
+    mr_dtype_t t = x[i] ? x[i]->aval.dtype : MR_F32;
+    plain &= t != MR_F64 && t != MR_BF16 && t != MR_F16;
   }
   if (plain) return mr_emit1(f, &mr_op_sum_squares, n, x, 0, NULL);
   mr_var_t **y = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_var_t *));

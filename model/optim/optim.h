@@ -33,10 +33,10 @@ typedef struct mr_optim {
   bool nesterov; /* momentum: looks ahead by one step */
 } mr_optim_t;
 
-/* The values of one parameter: p, g and the slots have the same shape and dtype, f32, bf16 or
-   f64.  lr and scale are scalars of that dtype; g is multiplied by scale first.  t is the number
-   of the step, from 1, f32[].  bf16 is rounded after each operation, as optax does outside of
-   jit. */
+/* The values of one parameter: p, g and the slots have the same shape and dtype, f32, bf16, f16
+   or f64.  lr and scale are scalars of that dtype; g is multiplied by scale first.  t is the number
+   of the step, from 1, f32[].  bf16 and f16 are rounded after each operation, as optax does
+   outside of jit: in f16 an eps below 3e-8 is 0, and Adam then gives NaN for a gradient of 0. */
 typedef struct mr_optim_in {
   mr_var_t *p, *g, *slot[MR_OPTIM_SLOTS], *lr, *t, *scale;
   mr_var_t *apply; /* for an update that chooses: bool[], false: all stays; NULL: true */
@@ -99,8 +99,8 @@ int mr_optim_sets(const mr_optim_t *o);
 
    MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts or
    no parameters; MR_ERR_SHAPE if parts differ, the loss is not a scalar, or the loss or a parameter
-   is not f32, bf16 or f64; MR_ERR_NORULE as mr_value_and_grad; MR_ERR_NOMEM.  Source: optax.chain
-   of clip_by_global_norm and the optimizer, and optax.MultiSteps for parts. */
+   is not f32, bf16, f16 or f64; MR_ERR_NORULE as mr_value_and_grad; MR_ERR_NOMEM.  Source:
+   optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps for parts. */
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag);
 

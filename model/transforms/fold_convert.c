@@ -7,8 +7,8 @@
 #include "model/transforms/transforms.h"
 
 static bool widening(const mr_eqn_t *e) {
-  return e && e->op == &mr_op_convert_element_type && e->in[0]->aval.dtype == MR_BF16 &&
-         e->out[0]->aval.dtype == MR_F32;
+  return e && e->op == &mr_op_convert_element_type && mr_is_narrow(e->in[0]->aval.dtype) &&
+         e->in[0]->aval.dtype != MR_F32 && e->out[0]->aval.dtype == MR_F32;
 }
 
 static void fold_convert_count_uses(const mr_fn_t *f, int *uses) {

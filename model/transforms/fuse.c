@@ -183,12 +183,12 @@ static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
   b->n_repeat++;
 }
 
-/* Returns v in the body.  bf16 operands of an f32 result (mr_fold_convert) are converted, since
-   inside a body the ops' own shape rules hold. */
+/* Returns v in the body.  bf16 and f16 operands of an f32 result (mr_fold_convert) are converted,
+   since inside a body the ops' own shape rules hold. */
 static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
   mr_var_t *x = mr__mapped(b->fn, s->map, v);
   bool beside = e->op->mixes && e->out[0]->aval.dtype == MR_F32;
-  return beside && v->aval.dtype == MR_BF16 ? mr_lax_convert(b->fn, x, MR_F32) : x;
+  return beside && mr_is_narrow(v->aval.dtype) ? mr_lax_convert(b->fn, x, MR_F32) : x;
 }
 
 static void add_member(fuser_t *s, body_t *b, const mr_eqn_t *e) {

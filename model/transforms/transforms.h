@@ -117,9 +117,9 @@ mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag);
 
 /* Removes equations whose results reach no output.  In place; cannot fail. */
 void mr_dce(mr_fn_t *f);
-/* Removes conversions of bf16 to f32 if the producer can compute f32 itself, which omits the
-   rounding to bf16 in between, or if the reader accepts bf16.  In place; only that rounding changes
-   values.  Without memory f fails with MR_ERR_NOMEM. */
+/* Removes conversions of bf16 and f16 to f32 if the producer can compute f32 itself, which omits
+   the rounding in between, or if the reader accepts the narrow dtype.  In place; only that rounding
+   changes values.  Without memory f fails with MR_ERR_NOMEM. */
 void mr_fold_convert(mr_fn_t *f);
 
 /* Rematerialization: a large value of a cheap op (mr_op_def.cheap) whose next use is far away is

@@ -1,4 +1,4 @@
-"""Writes optim_dtypes.txt here: parameters of f64 and of bf16 after each of three steps of optax's optimizers
+"""Writes optim_dtypes.txt here: parameters of f64, of bf16 and of f16 after each of three steps of optax's optimizers
 (optax 0.2.8, jax 0.10.2), operation by operation.
 
 Lines: "NAME DTYPE STEP values of a (2,3) and of b (3) after the step".  Settings are numbers of f32, as ours are.
@@ -42,7 +42,7 @@ CASES = {
 
 with open("optim_dtypes.txt", "w") as f:
     f.write("# optax 0.2.8: NAME DTYPE STEP a[2,3] b[3]\n")
-    for dtype in ("float64", "bfloat16"):
+    for dtype in ("float64", "bfloat16", "float16"):
         for name, opt in CASES.items():
             p = (jnp.array(A, dtype), jnp.array(B, dtype))
             state = opt.init(p)

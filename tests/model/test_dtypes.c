@@ -1,5 +1,5 @@
-/* Every op of the table on its own samples with f64 or f16 written in place of f32: what is taken
-   is computed in that precision, what is not is refused with the op's name. */
+/* Every op of the table on its own samples with another float written in place of f32: what is
+   taken is computed in that precision, what is not is refused with the op's name. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 // clang-format on
 
 #include "model/parse/parse.h"
-#include "tests/model/grid.h"
+#include "tests/model/cell.h"
 
 /* f's text with each "f32" replaced. */
 static char *text_in(const mr_fn_t *f, const char *dtype, const char *long_name) {
@@ -106,29 +106,87 @@ static bool holds(const mr_fn_t *f, mr_dtype_t t) {
   return there;
 }
 
-static void check_f16(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
-  mr_fn_t *g = sample_in(op, s, "f16", "float16");
-  mr_exec_t *x = NULL;
-  mr_diag_t diag = {0};
-  if (g && holds(g, MR_F16) && mr_compile(g, NULL, &x, &diag) >= 0) {
-    if (!op->moves) fail_msg("%s computes f16", op->name);
-  } else if (g && holds(g, MR_F16)) {
-    bool told = strstr(diag.text, "computes no f16") || strstr(diag.text, "cannot fuse it");
-    if (!told) fail_msg("%s: %s", op->name, diag.text);
-    ++*taken;
-  }
-  mr_exec_destroy(x);
-  mr_fn_destroy(g);
+/* g's values, of a narrow float, near those of the sample's in f64 on the same inputs. */
+static void computes_nearby(const char *name, const mr_sample_t *s, const mr_fn_t *g,
+                            double tolerance) {
+  double *in[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
+  fill(s, in);
+  for (int i = 0; i < g->n_in; i++)
+    for (int64_t k = 0; k < elems(g->in[i]); k++) {
+      double v;
+      mr_set_f64(g->in[i]->aval.dtype, &v, 0, in[i][k]);
+      in[i][k] = mr_get_f64(g->in[i]->aval.dtype, &v, 0);
+    }
+  run_as_it_is(g, in, got);
+  run_f64(s->f, in, want);
+  assert_near(name, g, got, want, tolerance);
+  free_all(g->n_in, in);
+  free_all(g->n_out, got);
+  free_all(g->n_out, want);
 }
 
-static void f16_is_moved_and_never_computed(void **state) {
-  assert_true(each_sample(check_f16) > 50);
+static mr_fn_t *floats_gradient(const mr_fn_t *f) {
+  int wrt[MR_SAMPLE_IN], n = 0;
+  mr_fn_t *g = NULL;
+  mr_diag_t diag = {0};
+  for (int i = 0; i < f->n_in; i++)
+    if (mr_is_float(f->in[i]->aval.dtype)) wrt[n++] = i;
+  if (mr_value_and_grad(f, n, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
+  return g;
+}
+
+/* The gradient of a sum of f's results likewise, if it has one. */
+static void differentiates_nearby(const mr_op_def_t *op, const mr_sample_t *s, mr_fn_t *f,
+                                  double tolerance) {
+  char name[80];
+  mr_fn_t *narrow = op->vjp == mr_no_vjp ? NULL : scalar_of(f), *wide = scalar_of(s->f);
+  if (narrow && narrow->n_in <= MR_SAMPLE_IN) {
+    mr_fn_t *g = floats_gradient(narrow);
+    mr_sample_t all = {.f = floats_gradient(wide)};
+    for (int i = 0; i < wide->n_in; i++) {
+      all.lo[i] = i < s->f->n_in ? s->lo[i] : 0.5;
+      all.hi[i] = i < s->f->n_in ? s->hi[i] : 1.5;
+    }
+    snprintf(name, sizeof name, "%s, its gradient", op->name);
+    computes_nearby(name, &all, g, tolerance);
+    mr_fn_destroy(g);
+    mr_fn_destroy(all.f);
+  }
+  mr_fn_destroy(narrow);
+  mr_fn_destroy(wide);
+}
+
+static bool compiles(const mr_fn_t *g) {
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  bool done = g && mr_compile(g, NULL, &x, &diag) >= 0;
+  mr_exec_destroy(x);
+  return done;
+}
+
+/* Of samples whose results are no draws. */
+static void check_f16(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
+  mr_fn_t *g = sample_in(op, s, "f16", "float16"), *b = sample_in(op, s, "bf16", "bfloat16");
+  if (compiles(b) != compiles(g))
+    fail_msg("%s: of f16 and bf16 it takes one alone\n%s", op->name, mr_fn_text(g ? g : b));
+  if (compiles(g) && holds(g, MR_F16)) {
+    computes_nearby(op->name, s, g, 0x1p-8);
+    computes_nearby(op->name, s, b, 0x1p-5);
+    differentiates_nearby(op, s, g, 0x1p-7);
+    ++*taken;
+  }
+  mr_fn_destroy(g);
+  mr_fn_destroy(b);
+}
+
+static void what_takes_bf16_takes_f16_and_computes_nearby(void **state) {
+  assert_true(each_sample(check_f16) > 90);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_takes_f64_computes_in_f64),
-      cmocka_unit_test(f16_is_moved_and_never_computed),
+      cmocka_unit_test(what_takes_bf16_takes_f16_and_computes_nearby),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

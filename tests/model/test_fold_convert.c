@@ -1,4 +1,5 @@
-/* Conversions that go into the ops beside them: the same values but for one rounding less. */
+/* Conversions of bf16 and f16 that go into the ops beside them: the same values but for one
+   rounding less. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,8 @@
 #include "tests/model/grid.h"
 
 enum { M = 6, K = 40, N = 5 };
+
+static mr_dtype_t narrow; /* the one that a test is about */
 
 /* Conversions that f has once it is compiled. */
 static int converts(const mr_fn_t *f, const char *skip) {
@@ -48,8 +51,8 @@ static void finish(mr_fn_t *f, double **in, double **a, double **b) {
 }
 
 static mr_var_t *product(mr_fn_t *f) {
-  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_BF16, M, K));
-  return mr_lax_dot(f, x, mr_fn_input(f, mr_aval_of(MR_BF16, K, N)));
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(narrow, M, K));
+  return mr_lax_dot(f, x, mr_fn_input(f, mr_aval_of(narrow, K, N)));
 }
 
 static void a_product_that_is_widened_is_rounded_once(void **state) {
@@ -61,16 +64,16 @@ static void a_product_that_is_widened_is_rounded_once(void **state) {
   int finer = 0;
   assert_int_equal(converts(f, "fuse"), 0);
   for (int i = 0; i < M * N; i++) {
-    mr_bf16_t rounded;
-    mr_set_f64(MR_BF16, &rounded, 0, b[0][i]);
-    assert_true(mr_get_f64(MR_BF16, &rounded, 0) == a[0][i]);
+    uint16_t rounded;
+    mr_set_f64(narrow, &rounded, 0, b[0][i]);
+    assert_true(mr_get_f64(narrow, &rounded, 0) == a[0][i]);
     finer += a[0][i] != b[0][i];
   }
   assert_true(finer > 0);
   finish(f, in, a, b);
 }
 
-static void what_someone_else_reads_in_bf16_stays_bf16(void **state) {
+static void what_someone_else_reads_in_it_stays_narrow(void **state) {
   mr_fn_t *f = mr_fn_create();
   double *in[2], *a[2], *b[2];
   mr_var_t *p = product(f), *y[] = {mr_lax_convert(f, p, MR_F32), mr_lax_tanh(f, p)};
@@ -81,11 +84,11 @@ static void what_someone_else_reads_in_bf16_stays_bf16(void **state) {
   finish(f, in, a, b);
 }
 
-/* An op whose kernel takes bf16 beside f32 widens it itself, to the same bits. */
-static void an_op_that_mixes_reads_bf16_itself(void **state) {
+/* An op whose kernel takes bf16 or f16 beside f32 widens it itself, to the same bits. */
+static void an_op_that_mixes_reads_it_itself(void **state) {
   mr_fn_t *f = mr_fn_create();
   double *in[2], *a[1], *b[1];
-  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_BF16, M, K));
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(narrow, M, K));
   mr_var_t *y = mr_fn_input(f, mr_aval_of(MR_F32, M, K));
   y = mr_lax_add(f, y, mr_lax_convert(f, x, MR_F32));
   assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
@@ -100,7 +103,7 @@ static void an_op_that_mixes_reads_bf16_itself(void **state) {
 static void a_folded_graph_is_copied_and_read_back(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_diag_t diag = {0};
-  mr_var_t *p = product(f), *x = mr_fn_input(f, mr_aval_of(MR_BF16, M, N));
+  mr_var_t *p = product(f), *x = mr_fn_input(f, mr_aval_of(narrow, M, N));
   mr_var_t *sum = mr_lax_reduce_sum(f, mr_lax_tanh(f, x), 1, (int[]){0});
   mr_var_t *out[] = {mr_lax_add(f, mr_lax_convert(f, x, MR_F32), mr_lax_convert(f, p, MR_F32)),
                      mr_lax_add_any(f, mr_lax_convert(f, x, MR_F32), mr_lax_convert(f, x, MR_F32)),
@@ -124,12 +127,23 @@ static void a_folded_graph_is_copied_and_read_back(void **state) {
   finish(f, in, a, b);
 }
 
+static int take_bf16(void **state) {
+  narrow = MR_BF16;
+  return 0;
+}
+
+static int take_f16(void **state) {
+  narrow = MR_F16;
+  return 0;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_that_is_widened_is_rounded_once),
-      cmocka_unit_test(what_someone_else_reads_in_bf16_stays_bf16),
+      cmocka_unit_test(what_someone_else_reads_in_it_stays_narrow),
       cmocka_unit_test(a_folded_graph_is_copied_and_read_back),
-      cmocka_unit_test(an_op_that_mixes_reads_bf16_itself),
+      cmocka_unit_test(an_op_that_mixes_reads_it_itself),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, take_bf16, NULL) +
+         cmocka_run_group_tests(tests, take_f16, NULL);
 }

@@ -25,6 +25,12 @@ static uint32_t next(void) {
   return (uint32_t)(seed >> 32);
 }
 
+static float from_bits(uint32_t u) {
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+
 static uint32_t bits_of(float f) {
   uint32_t u;
   memcpy(&u, &f, sizeof u);
@@ -38,6 +44,8 @@ static void fill(mr_dtype_t t, uint32_t *x) {
     if (t != MR_I32 && u % 2) u = bits_of((float)(int32_t)next() * 0x1p-28f);
     if (t == MR_BF16)
       ((mr_bf16_t *)x)[i] = (mr_bf16_t)(u >> 16);
+    else if (t == MR_F16)
+      ((mr_f16_t *)x)[i] = mr_f16_from_f32(from_bits(u));
     else
       x[i] = u;
   }
@@ -46,6 +54,7 @@ static void fill(mr_dtype_t t, uint32_t *x) {
 
 static float at(mr_dtype_t t, const void *x, int64_t i) {
   if (t == MR_BF16) return mr_bf16_to_f32(((const mr_bf16_t *)x)[i]);
+  if (t == MR_F16) return mr_f16_to_f32(((const mr_f16_t *)x)[i]);
   return ((const float *)x)[i];
 }
 
@@ -60,8 +69,8 @@ static bool agree(int lane, mr_dtype_t t, int64_t i) {
   float x = at(t, got, i), y = at(t, want, i);
   if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
   if (!is_function(lane)) return bits_of(x) == bits_of(y);
-  float step = t == MR_BF16 ? fabsf(y) * 0x1p-7f : fabsf(y) * 0x1p-20f;
-  return x == y || fabsf(x - y) <= step + 0x1p-125f;
+  float step = fabsf(y) * (t == MR_BF16 ? 0x1p-7f : t == MR_F16 ? 0x1p-10f : 0x1p-20f);
+  return x == y || fabsf(x - y) <= step + (t == MR_F16 ? 0x1p-24f : 0x1p-125f);
 }
 
 static void compare(int lane, mr_dtype_t t, mr_isa_t isa, int steps) {
@@ -89,10 +98,10 @@ static void compare(int lane, mr_dtype_t t, mr_isa_t isa, int steps) {
     if (mr_isa_available(isa))
 
 static void every_elementwise_kernel_gives_what_the_plain_one_gives(void **state) {
-  static const mr_dtype_t dtype[] = {MR_F32, MR_BF16, MR_I32};
+  static const mr_dtype_t dtype[] = {MR_F32, MR_BF16, MR_F16, MR_I32};
   EACH_FAST(isa)
   for (int lane = MR_LANE_NONE + 1; lane < MR_LANE_N; lane++)
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 4; t++)
       for (int steps = 0; steps < 4; steps++) compare(lane, dtype[t], isa, steps);
 }
 
@@ -113,11 +122,11 @@ static void fold(const mr__lanes_t *l, mr_dtype_t t, int64_t n, bool sum, float 
 static void every_fold_of_a_row_gives_what_the_plain_one_gives(void **state) {
   float x[MR_FOLD_LANES + 1], y[MR_FOLD_LANES + 1];
   EACH_FAST(isa)
-  for (int k = 0; k < LENGTHS * 4; k++) {
-    mr_dtype_t t = k & 1 ? MR_BF16 : MR_F32;
+  for (int k = 0; k < LENGTHS * 8; k++) {
+    mr_dtype_t t = k & 1 ? MR_BF16 : k & 4 ? MR_F16 : MR_F32;
     fill(t, a);
-    fold(mr__lanes_of(isa), t, lengths[k / 4], k & 2, x);
-    fold(&mr__lanes_plain, t, lengths[k / 4], k & 2, y);
+    fold(mr__lanes_of(isa), t, lengths[k / 8], k & 2, x);
+    fold(&mr__lanes_plain, t, lengths[k / 8], k & 2, y);
     expect_same(x, y, MR_FOLD_LANES + 1, k & 2 ? "sum" : "max", isa);
   }
 }
@@ -126,13 +135,13 @@ static void every_fold_of_columns_gives_what_the_plain_one_gives(void **state) {
   static const int64_t columns[] = {1, 7, 63, 65, STRIDE};
   float x[STRIDE], y[STRIDE];
   EACH_FAST(isa)
-  for (int k = 0; k < 5 * 4; k++) {
-    mr_dtype_t t = k & 1 ? MR_BF16 : MR_F32;
+  for (int k = 0; k < 5 * 8; k++) {
+    mr_dtype_t t = k & 1 ? MR_BF16 : k & 4 ? MR_F16 : MR_F32;
     const mr__lanes_t *l = mr__lanes_of(isa), *plain = &mr__lanes_plain;
     fill(t, a);
     for (int i = 0; i < STRIDE; i++) x[i] = y[i] = (float)i;
-    (k & 2 ? l->sum_rows : l->max_rows)(t, a, STRIDE, ROWS, x, columns[k / 4]);
-    (k & 2 ? plain->sum_rows : plain->max_rows)(t, a, STRIDE, ROWS, y, columns[k / 4]);
+    (k & 2 ? l->sum_rows : l->max_rows)(t, a, STRIDE, ROWS, x, columns[k / 8]);
+    (k & 2 ? plain->sum_rows : plain->max_rows)(t, a, STRIDE, ROWS, y, columns[k / 8]);
     expect_same(x, y, STRIDE, k & 2 ? "sum of columns" : "max of columns", isa);
   }
 }

@@ -40,6 +40,7 @@ const mr__attention_t *mr__attention_of(mr_isa_t isa) {
 const char *mr_attention_how(const mr_attention_spec_t *s) {
   const mr__attention_t *a = mr__attention_of(mr_isa());
   if (s->t == MR_F32) return "f32, fused";
+  if (s->t == MR_F16) return "f16 read as f32, fused";
   return a->by_pairs && a->by_pairs(s) ? "bf16 pairs, fused" : "bf16 read as f32, fused";
 }
 

@@ -7,7 +7,9 @@
 enum { CHUNK = 64 }; /* keys and columns summed at a time */
 
 static float attention_scalar_rounded(mr_dtype_t t, float v) {
-  return t == MR_F32 ? v : mr_bf16_to_f32(mr_bf16_from_f32(v));
+  return t == MR_F32   ? v
+         : t == MR_F16 ? mr_f16_to_f32(mr_f16_from_f32(v))
+                       : mr_bf16_to_f32(mr_bf16_from_f32(v));
 }
 
 static float attention_scalar_dot(const mr_attention_spec_t *s, const void *x, int64_t at_x,

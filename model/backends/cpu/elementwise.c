@@ -17,7 +17,7 @@ static void set_u64(mr_dtype_t t, void *p, int64_t i, uint64_t v) {
   mr_set_i64(t, p, i, (int64_t)v);
 }
 
-/* f32 and bf16 compute in f32, f64 in f64, other dtypes in integers. */
+/* f32, bf16 and f16 compute in f32, f64 in f64, other dtypes in integers. */
 #define UNARY(name, type, member, get, set)                                               \
   static void name(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) { \
     type (*at)(type) = u->eqn->op->at.member;                                             \
@@ -53,7 +53,7 @@ static void elementwise_whole_run(const mr_cpu_unit_t *u, const void *const *in,
   u->kernel(MR_I32, in[0], u->step[0], in[1], u->step[1], out, n);
 }
 
-/* bf16 with f32: widens the bf16 operands, a few elements at a time. */
+/* bf16 or f16 with f32: widens the narrow operands, a few elements at a time. */
 static void mixed_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
   enum { RUN = 256 };
   _Alignas(64) float wide[2][RUN];
@@ -78,7 +78,7 @@ static mr_lane_t lane_of(const mr_op_def_t *op) {
   return r ? r->lane : MR_LANE_NONE;
 }
 
-/* Sets the vector kernel for f32 and bf16; an op may also mix the two.  false: there is none. */
+/* Sets the vector kernel for f32, bf16 and f16; an op may also mix them.  false: there is none. */
 static bool lane_unit(mr_cpu_unit_t *u, mr_lane_t lane) {
   const mr_eqn_t *e = u->eqn;
   mr_dtype_t t = e->in[0]->aval.dtype, y = e->out[0]->aval.dtype;
@@ -112,7 +112,7 @@ bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u) {
     u->run = one ? (at->d1 ? unary_f64 : NULL) : (at->d2 ? binary_f64 : NULL);
   else if (t == MR_U64 && (one ? at->u1 != NULL : at->u2 != NULL))
     u->run = one ? unary_u64 : binary_u64;
-  else if (t != MR_F16)
+  else
     u->run = one ? (at->i1 ? unary_i64 : NULL) : (at->i2 ? binary_i64 : NULL);
   return u->run;
 }

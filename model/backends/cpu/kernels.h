@@ -2,10 +2,10 @@
    fail unless they return mr_err_t.
 
    Arrays are dense, row-major and 64-aligned unless a stride says otherwise.  A dtype argument is
-   MR_F32 or MR_BF16; arithmetic and statistics are f32.  Sums over many rows add fixed chunks in
-   a fixed order, so that results do not depend on the number of threads.  Kernels run on the
-   OpenMP team of the calling thread and block until done.  Outputs must not overlap inputs unless
-   stated.
+   MR_F32, MR_BF16 or MR_F16; arithmetic and statistics are f32.  Sums over many rows add fixed
+   chunks in a fixed order, so that results do not depend on the number of threads.  Kernels run on
+   the OpenMP team of the calling thread and block until done.  Outputs must not overlap inputs
+   unless stated.
 
    The instruction set is chosen once (base/isa.h).  MILLRACE_ISA=plain|avx2|avx512 forces one, in
    oneDNN too (plain: its lowest, SSE4.1); mr_compile refuses a value that this machine lacks.
@@ -31,14 +31,15 @@ typedef struct mr_matmul_spec {
   int64_t a_batch, a_row, a_col; /* strides in elements; of row and column one is 1 */
   int64_t b_batch, b_row, b_col;
   int64_t out_batch, out_row; /* columns of out are dense */
-  mr_dtype_t a, b, out; /* f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32 (accumulated in f32) */
-  bool bias;            /* in out's dtype or f32: bias_dtype */
+  mr_dtype_t a, b,
+      out;   /* f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32 (accumulated in f32); f16 alike */
+  bool bias; /* in out's dtype or f32: bias_dtype */
   mr_dtype_t bias_dtype;
   mr_precision_t precision; /* of f32 operands (precision.h); NONE is HIGHEST */
 } mr_matmul_spec_t;
 
 typedef struct mr_matmul mr_matmul_t;
-/* Prepares a product.  If oneDNN multiplies no bf16 (without AVX-512), a run widens the operands
+/* Prepares a product.  Of f16, and of bf16 without AVX-512, a run widens the operands
    to f32 and rounds the result once.  The caller destroys *out.  MR_OK; MR_ERR_SHAPE for dtypes
    or sizes that do not fit; MR_ERR_UNAVAILABLE if oneDNN has no such product; MR_ERR_NOMEM. */
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag);

@@ -1,5 +1,5 @@
-/* Elementwise kernels of one instruction set on runs of any length of f32 or bf16 (computed in
-   f32, rounded to bf16), single-threaded.  The result of an element depends on its value alone,
+/* Elementwise kernels of one instruction set on runs of any length of f32, bf16 or f16 (computed in
+   f32, rounded once), single-threaded.  The result of an element depends on its value alone,
    never on its position in a run.  Accuracy: tests/model/test_lanes.c.  The kernels are in
    lanes_body.inc, which is compiled once for each instruction set. */
 #ifndef MR_MODEL_CPU_LANES_H

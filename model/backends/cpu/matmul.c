@@ -6,7 +6,8 @@
    costs n k moves beside 2 m n k operations, and saves a copy of b's panels for every block of
    rows.  For the same reason a transposed bf16 a with a long sum (the gradient of a weight) is
    transposed first.  Both are done for one part of the sum at a time, which is then in cache.  A
-   bf16 product that oneDNN lacks becomes an f32 product of widened operands. */
+   bf16 product that oneDNN lacks, and every f16 product, becomes an f32 product of widened
+   operands. */
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl_debug.h>
@@ -42,8 +43,8 @@ enum { FIRST, MORE, SHORT, N_PARTS };
 
 struct mr_matmul {
   mr_matmul_spec_t s;
-  mr_matmul_t *other; /* the product used instead (f32 for bf16, bf16 for f32), or NULL; with it the
-                         fields below are unused */
+  mr_matmul_t *other; /* the product used instead (f32 for bf16 and f16, bf16 for f32), or NULL;
+                         with it the fields below are unused */
   cut_t m, n, k;
   bool turn, packs;
   mr__pack_t pack[2];             /* [short part]; run is NULL: b is used without packing */
@@ -165,7 +166,8 @@ static void clear(mr_matmul_t *p) {
 static bool fits(const mr_matmul_spec_t *s) {
   bool f32 = s->a == MR_F32 && s->b == MR_F32 && s->out == MR_F32;
   bool bf16 = s->a == MR_BF16 && s->b == MR_BF16 && (s->out == MR_BF16 || s->out == MR_F32);
-  return (f32 || bf16) && s->batch > 0 && s->m > 0 && s->n > 0 && s->k > 0;
+  bool f16 = s->a == MR_F16 && s->b == MR_F16 && (s->out == MR_F16 || s->out == MR_F32);
+  return (f32 || bf16 || f16) && s->batch > 0 && s->m > 0 && s->n > 0 && s->k > 0;
 }
 
 static mr_err_t matmul_refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag_t *diag) {
@@ -186,9 +188,9 @@ static mr_err_t make_or_refuse(mr_matmul_t *p, mr_diag_t *diag) {
     other = mr__narrow_spec(&p->s);
     return stand_in(p, &other, diag);
   }
-  dnnl_status_t status = matmul_make(p);
+  dnnl_status_t status = p->s.a == MR_F16 ? dnnl_unimplemented : matmul_make(p);
   if (status == dnnl_success) return MR_OK;
-  if (status != dnnl_unimplemented || p->s.a != MR_BF16) return matmul_refused(&p->s, status, diag);
+  if (status != dnnl_unimplemented || p->s.a == MR_F32) return matmul_refused(&p->s, status, diag);
   other = mr__wide_spec(&p->s);
   return stand_in(p, &other, diag);
 }
@@ -321,6 +323,7 @@ void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bia
 
 const char *mr_matmul_how(const mr_matmul_t *p) {
   bool wide = p->other && (p->s.a == MR_BF16 || p->other->other);
+  if (p->s.a == MR_F16) return "f16 widened to f32";
   if (p->s.a == MR_BF16) return wide ? "bf16 widened to f32" : "bf16, f32 sums";
   if (!p->other) return "f32";
   if (p->s.precision == MR_PRECISION_DEFAULT)

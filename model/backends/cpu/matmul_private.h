@@ -20,8 +20,8 @@ void mr__turn(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols, mr
 bool mr__pairs_work(const mr_matmul_spec_t *s); /* whether it works here, for these sizes */
 void mr__pairs_pack(const mr_matmul_spec_t *s, const mr_bf16_t *b, mr_bf16_t *out);
 
-/* A bf16 product through f32: operands are copied to dense f32, each in its own order, and a bf16
-   result is rounded from an f32 one.  `f32` is the product of mr__wide_spec(s); work:
+/* A bf16 or f16 product through f32: operands are copied to dense f32, each in its own order, and
+   a narrow result is rounded from an f32 one.  `f32` is the product of mr__wide_spec(s); work:
    mr__wide_bytes(s), 64-aligned, contents undefined.  On the OpenMP team. */
 mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s);
 size_t mr__wide_bytes(const mr_matmul_spec_t *s);

@@ -40,7 +40,8 @@ mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s) {
     w.b_row = s->n;
   else
     w.b_col = s->k;
-  if (s->out == MR_BF16) w.out_row = s->n, w.out_batch = s->m * s->n;
+  w.precision = MR_PRECISION_HIGHEST;
+  if (s->out != MR_F32) w.out_row = s->n, w.out_batch = s->m * s->n;
   return w;
 }
 
@@ -48,22 +49,22 @@ size_t mr__wide_bytes(const mr_matmul_spec_t *s) {
   lines_t a = matmul_wide_lines_of_a(s), b = matmul_wide_lines_of_b(s), out = lines_of_out(s);
   int64_t n = matmul_wide_round16(matmul_wide_elems(&a)) +
               matmul_wide_round16(matmul_wide_elems(&b)) + matmul_wide_round16(s->n);
-  return (size_t)(n + (s->out == MR_BF16 ? matmul_wide_elems(&out) : 0)) * sizeof(float);
+  return (size_t)(n + (s->out != MR_F32 ? matmul_wide_elems(&out) : 0)) * sizeof(float);
 }
 
-static void matmul_wide_widen(const lines_t *l, const mr_bf16_t *x, float *dense) {
+static void matmul_wide_widen(const lines_t *l, mr_dtype_t t, const uint16_t *x, float *dense) {
   const mr__rows_t *k = mr__rows();
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < l->batch * l->count; i++)
-    k->convert(MR_BF16, x + i / l->count * l->batch_stride + i % l->count * l->stride, MR_F32,
+    k->convert(t, x + i / l->count * l->batch_stride + i % l->count * l->stride, MR_F32,
                dense + i * l->length, 0, l->length);
 }
 
-static void matmul_wide_narrow(const lines_t *l, const float *dense, mr_bf16_t *x) {
+static void matmul_wide_narrow(const lines_t *l, const float *dense, mr_dtype_t t, uint16_t *x) {
   const mr__rows_t *k = mr__rows();
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < l->batch * l->count; i++)
-    k->convert(MR_F32, dense + i * l->length, MR_BF16,
+    k->convert(MR_F32, dense + i * l->length, t,
                x + i / l->count * l->batch_stride + i % l->count * l->stride, 0, l->length);
 }
 
@@ -72,10 +73,10 @@ void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, co
   lines_t la = matmul_wide_lines_of_a(s), lb = matmul_wide_lines_of_b(s), lo = lines_of_out(s);
   float *wa = work, *wb = wa + matmul_wide_round16(matmul_wide_elems(&la)),
         *wbias = wb + matmul_wide_round16(matmul_wide_elems(&lb));
-  float *wout = s->out == MR_BF16 ? wbias + matmul_wide_round16(s->n) : out;
-  matmul_wide_widen(&la, a, wa);
-  matmul_wide_widen(&lb, b, wb);
+  float *wout = s->out != MR_F32 ? wbias + matmul_wide_round16(s->n) : out;
+  matmul_wide_widen(&la, s->a, a, wa);
+  matmul_wide_widen(&lb, s->b, b, wb);
   if (s->bias) mr__rows()->convert(s->bias_dtype, bias, MR_F32, wbias, 0, s->n);
   mr_matmul_run(f32, wa, wb, s->bias ? wbias : NULL, wout);
-  if (s->out == MR_BF16) matmul_wide_narrow(&lo, wout, out);
+  if (s->out != MR_F32) matmul_wide_narrow(&lo, wout, s->out, out);
 }

@@ -12,7 +12,7 @@
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
-/* How two elements are folded into one: for f32 and bf16, for f64, for integers and bool. */
+/* How two elements are folded into one: for f32, bf16 and f16, for f64, for integers and bool. */
 typedef struct fold {
   float (*f32)(float, float);
   double (*f64)(double, double);
@@ -83,7 +83,7 @@ static int64_t lowest(mr_dtype_t t) {
 static void walk_run(const mr_call_t *c) {
   const fold_t *fold = &((const walk_t *)c->state)->fold;
   mr_dtype_t t = c->eqn->in[0]->aval.dtype;
-  if (t == MR_F32 || t == MR_BF16)
+  if (mr_is_narrow(t))
     fold_f32(c, (float)fold->start, fold->f32);
   else if (mr_is_float(t))
     fold_f64(c, fold->start, fold->f64);
@@ -91,7 +91,7 @@ static void walk_run(const mr_call_t *c) {
     fold_i64(c, fold->start < 0 ? lowest(t) : (int64_t)fold->start, fold->i64);
 }
 
-/* ---- neighbouring dimensions in the middle, of f32 or bf16; the results equal a loop's ---- */
+/* ---- neighbouring dimensions in the middle, of narrow floats; the results equal a loop's ---- */
 typedef struct middle {
   mr_cpu_unit_t unit; /* holds the fold alone */
   int64_t outer, rows, n;
@@ -102,14 +102,14 @@ static void middle_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;
   const middle_t *s = c->state;
   int64_t outer = s->outer, rows = s->rows, n = s->n;
-  float *sum = y->dtype == MR_BF16 ? c->scratch : c->out[0];
+  float *sum = y->dtype != MR_F32 ? c->scratch : c->out[0];
 #pragma omp parallel for schedule(static) if (outer * rows * n > 65536 && !c->serial)
   for (int64_t o = 0; o < outer; o++) {
     const char *from = (const char *)c->in[0] + (size_t)(o * rows * n) * mr_dtype_size(x->dtype);
     for (int64_t j = 0; j < n; j++) sum[o * n + j] = s->unit.start;
     s->unit.fold_rows(x->dtype, from, n, rows, sum + o * n, n);
-    if (y->dtype == MR_BF16)
-      mr__rows()->convert(MR_F32, sum, MR_BF16, c->out[0], o * n, (o + 1) * n);
+    if (y->dtype != MR_F32)
+      mr__rows()->convert(MR_F32, sum, y->dtype, c->out[0], o * n, (o + 1) * n);
   }
 }
 
@@ -119,7 +119,7 @@ static mr_err_t lower_middle(mr_call_t *c, const mr_cpu_unit_t *u, int first, in
   middle_t s = {*u, mr_aval_span(x, 0, first), mr_aval_span(x, first, end),
                 mr_aval_span(x, end, x->ndim)};
   c->run = middle_run;
-  if (y->dtype == MR_BF16) c->scratch_bytes = (size_t)mr_aval_elems(y) * sizeof(float);
+  if (y->dtype != MR_F32) c->scratch_bytes = (size_t)mr_aval_elems(y) * sizeof(float);
   return mr__call_state(c, &s, sizeof s, diag);
 }
 

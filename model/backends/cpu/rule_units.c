@@ -110,10 +110,10 @@ bool mr__cpu_unit_integer_pow(mr_cpu_unit_t *u) {
   int64_t y = u->whole = mr_attr_get(u->eqn, "y")->i[0];
   mr_dtype_t t = to_of(u);
   u->kernel = mr__lanes()->at[MR_LANE_MUL];
-  u->run = y == 2 && (t == MR_F32 || t == MR_BF16) ? square_run
-           : (y == 3 || y == 4) && t == MR_F32     ? small_run
-           : !mr_is_float(t)                       ? rule_units_whole_run
-                                                   : power_run;
+  u->run = y == 2 && mr_is_narrow(t)           ? square_run
+           : (y == 3 || y == 4) && t == MR_F32 ? small_run
+           : !mr_is_float(t)                   ? rule_units_whole_run
+                                               : power_run;
   return true;
 }
 

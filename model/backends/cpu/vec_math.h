@@ -68,12 +68,16 @@ static inline float vec_erfc(float x) {
 }
 
 static inline float vec_load(mr_dtype_t t, const void *x, int64_t i) {
-  return t == MR_F32 ? ((const float *)x)[i] : vec_float((uint32_t)((const mr_bf16_t *)x)[i] << 16);
+  return t == MR_F32   ? ((const float *)x)[i]
+         : t == MR_F16 ? mr_f16_to_f32(((const mr_f16_t *)x)[i])
+                       : vec_float((uint32_t)((const mr_bf16_t *)x)[i] << 16);
 }
 
 static inline void vec_store(mr_dtype_t t, void *x, int64_t i, float v) {
   if (t == MR_F32) {
     ((float *)x)[i] = v;
+  } else if (t == MR_F16) {
+    ((mr_f16_t *)x)[i] = mr_f16_from_f32(v);
   } else {
     uint32_t u = vec_bits(v), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
     ((mr_bf16_t *)x)[i] = (mr_bf16_t)(v != v ? (u >> 16) | 0x40u : rounded);
@@ -83,6 +87,7 @@ static inline void vec_store(mr_dtype_t t, void *x, int64_t i, float v) {
 /* v rounded to t, as by a store and a load. */
 static inline float vec_rounded(mr_dtype_t t, float v) {
   if (t == MR_F32) return v;
+  if (t == MR_F16) return mr_f16_to_f32(mr_f16_from_f32(v));
   uint32_t u = vec_bits(v), rounded = u + 0x7FFFu + ((u >> 16) & 1u);
   return vec_float((v != v ? u | 0x400000u : rounded) & 0xFFFF0000u);
 }
