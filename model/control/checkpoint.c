@@ -171,6 +171,7 @@ const mr_op_def_t mr_op_checkpoint = {
     .spend = checkpoint_spend,
     .open = checkpoint_checkpoint_open,
     .sample = checkpoint_sample,
+    .passes = true,
     .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_CALL,
 };

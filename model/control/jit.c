@@ -58,6 +58,7 @@ const mr_op_def_t mr_op_jit = {
     .spend = jit_spend,
     .open = jit_open,
     .sample = jit_sample,
+    .passes = true,
     .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_CALL,
     .shares_names = true,

@@ -4,24 +4,35 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Equations carry the prefix without its last dot. */
-static void set_scope(mr_nn_t *s) {
-  size_t n = strlen(s->prefix);
-  char *scope = mr_mem_take(&s->f->mem, n + 1);
-  memcpy(scope, s->prefix, n ? n - 1 : 0);
-  s->f->scope = scope;
+/* The scope in which name is entered: inside a part, "part.name"; else "scope/name". */
+static const char *nn_scope_in(mr_nn_t *s, const char *name) {
+  const char *outer = s->f->scope;
+  size_t n = strlen(outer) + strlen(name) + 2;
+  char *scope = mr_mem_take(&s->f->mem, n);
+  if (!scope) return outer;
+  bool in_part = s->depth && outer == s->own[s->depth - 1];
+  const char *between = !*outer ? "" : in_part ? "." : "/";
+  snprintf(scope, n, "%s%s%s", outer, between, name);
+  return scope;
 }
 
 size_t mr_nn_enter(mr_nn_t *s, const char *name) {
   size_t mark = strlen(s->prefix);
   snprintf(s->prefix + mark, sizeof s->prefix - mark, "%s.", name);
-  set_scope(s);
+  if (s->depth == MR_NN_DEPTH) {
+    mr_fail(&s->f->diag, MR_ERR_CONFIG, "%s: more than %d parts in each other", s->prefix,
+            MR_NN_DEPTH);
+    return mark;
+  }
+  const char *scope = nn_scope_in(s, name);
+  s->around[s->depth] = s->f->scope;
+  s->f->scope = s->own[s->depth++] = scope;
   return mark;
 }
 
 void mr_nn_leave(mr_nn_t *s, size_t mark) {
   s->prefix[mark] = 0;
-  set_scope(s);
+  if (s->depth) s->f->scope = s->around[--s->depth];
 }
 
 mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim) {

@@ -23,6 +23,8 @@ typedef enum mr_nn_remat_kind {
 const char *mr_nn_remat_name(mr_nn_remat_t r);   /* returns "none", "dots" or "full"; static */
 mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NULL for NONE */
 
+#define MR_NN_DEPTH 32
+
 typedef struct mr_nn {
   mr_fn_t *f;
   mr_params_t *params; /* receives the list; belongs to the caller */
@@ -37,6 +39,10 @@ typedef struct mr_nn {
   mr_var_t *key;      /* u32[2]: dropouts draw from it and their number; NULL: from seed and step */
   uint32_t next_site; /* number of the next dropout */
   char prefix[256];   /* "encoder_blocks.0.attn." */
+  /* For each part that has been entered: the scope around it and its own.  A part may be entered
+     inside a scope of f (mr_scope_enter, mr_amp_stop), which then stays part of the path. */
+  int depth;
+  const char *around[MR_NN_DEPTH], *own[MR_NN_DEPTH];
 } mr_nn_t;
 
 /* Enters a scope: until the matching leave, parameters are called "name. ..." and equations carry

@@ -85,6 +85,7 @@ const mr_op_def_t mr_op_layer_norm = {
     .vjp = layer_norm_vjp,
     .cheap = true,
     .amp = MR_AMP_WIDE,
+    .narrows = true,
     .view = mr_view_rows,
     .flop_each = 8,
 };

@@ -1,0 +1,314 @@
+/* amp: the equations in order, each on operands of the dtypes its rule asks for.
+
+   A value of f has one value in the new graph, which may have another dtype than f says ("now"),
+   and its conversions, made where they are first asked for.  Looked up ahead: whether all that read
+   a value compute narrow, so that an op can give it so at once (layer_norm's dtype), or all wide,
+   so that a product's f32 sums need not be rounded; and whether a conversion can pass in front of a
+   transposition, which then moves half the bytes. */
+#include "model/transforms/amp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+#include "model/transforms/build.h"
+#include "model/transforms/transforms.h"
+
+typedef struct amp_value {
+  mr_var_t *now;
+  mr_var_t *as[3]; /* converted to f32, bf16, f16; NULL: not yet */
+  bool narrow;     /* all that read it compute in the compute dtype */
+  bool wide;       /* all that read it, scaled by literals at most, compute in f32 */
+  bool early;      /* and it is transposed on the way there: converted first, half the bytes move */
+} amp_value_t;
+
+typedef struct amp_rewrite {
+  const mr_amp_policy_t *policy;
+  mr_fn_t *g;
+  amp_value_t *map; /* by f's var ids */
+} amp_t;
+
+static bool amp_converts(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F16; }
+static int amp_slot(mr_dtype_t t) { return t == MR_F32 ? 0 : t == MR_BF16 ? 1 : 2; }
+
+/* ---- rules ---- */
+
+static bool amp_ends_component(char c) { return !c || c == '/' || c == '.'; }
+
+/* Where in the scope key stands as whole components; NULL: nowhere. */
+static const char *amp_in_scope(const char *scope, const char *key) {
+  size_t n = strlen(key);
+  for (const char *at = strstr(scope, key); at; at = strstr(at + 1, key))
+    if ((at == scope || amp_ends_component(at[-1])) && amp_ends_component(at[n])) return at;
+  return NULL;
+}
+
+static mr_amp_rule_t amp_asked(const mr_amp_policy_t *p, const mr_eqn_t *e) {
+  const mr_amp_row_t *by_op = NULL, *by_scope = NULL;
+  const char *outermost = NULL;
+  for (int i = 0; i < p->n_rows; i++) {
+    const mr_amp_row_t *r = &p->row[i];
+    if (!strcmp(r->key, e->op->name)) by_op = r;
+    const char *at = amp_in_scope(e->scope, r->key);
+    bool wins = at && (!by_scope || at < outermost ||
+                       (at == outermost && strlen(r->key) >= strlen(by_scope->key)));
+    if (wins) by_scope = r, outermost = at;
+  }
+  return by_scope ? by_scope->rule : by_op ? by_op->rule : p->others;
+}
+
+static mr_amp_rule_t amp_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
+  mr_amp_rule_t r = amp_asked(p, e);
+  if (r != MR_AMP_BY_CLASS) return r;
+  return e->op->amp == MR_AMP_NARROW ? MR_AMP_COMPUTE
+         : e->op->amp == MR_AMP_WIDE ? MR_AMP_F32
+                                     : MR_AMP_WIDEST;
+}
+
+/* ---- what is looked up ahead ---- */
+
+/* Only moves the bytes of its one operand. */
+static bool amp_moves(const mr_eqn_t *e) {
+  return e->n_in == 1 && e->n_out == 1 && (e->op->moves || e->op->kind == MR_OP_ALIAS) &&
+         e->in[0]->aval.dtype == e->out[0]->aval.dtype;
+}
+
+static bool amp_scales(const mr_eqn_t *e) {
+  return e->op->kind == MR_OP_ELEMENTWISE && e->n_in == 2 &&
+         (e->in[0]->literal || e->in[1]->literal);
+}
+
+/* Fills narrow, wide and early: from the last equation to the first, since a move is read as its
+   result is. */
+static void amp_look_ahead(const amp_t *a, const mr_fn_t *f) {
+  for (int i = 0; i < f->n_var; i++) a->map[i].narrow = a->map[i].wide = true;
+  for (int i = 0; i < f->n_out; i++) a->map[f->out[i]->id].narrow = false;
+  for (int i = f->n_eqn; i-- > 0;) {
+    const mr_eqn_t *e = f->eqn[i];
+    mr_amp_rule_t r = amp_rule(a->policy, e);
+    bool moved = r == MR_AMP_WIDEST && amp_moves(e) && a->map[e->out[0]->id].narrow;
+    for (int k = 0; k < e->n_in; k++) {
+      amp_value_t *v = &a->map[e->in[k]->id];
+      v->narrow &= r == MR_AMP_COMPUTE || moved;
+      v->wide &=
+          r == MR_AMP_F32 || (r == MR_AMP_WIDEST && amp_scales(e) && a->map[e->out[0]->id].wide);
+    }
+    bool same = moved && mr_aval_elems(&e->in[0]->aval) == mr_aval_elems(&e->out[0]->aval);
+    if (same && (e->op->kind != MR_OP_ALIAS || a->map[e->out[0]->id].early))
+      a->map[e->in[0]->id].early = true;
+  }
+}
+
+/* ---- values ---- */
+
+static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_dtype_t t,
+                             const char *by) {
+  if (!v || v->aval.dtype == t) return v;
+  mr_fn_t *g = a->g;
+  mr_standing_t before = mr_standing(g);
+  if (e) {
+    mr_stand_at(g, e, by);
+    g->scope = mr_mem_text(&g->mem, e->scope);
+  } else {
+    g->by = by;
+  }
+  mr_var_t *c = mr_lax_convert(g, v, t);
+  mr_stand(g, before);
+  return c;
+}
+
+/* The value x in dtype t. */
+static mr_var_t *amp_as(const amp_t *a, const mr_eqn_t *e, const mr_var_t *x, mr_dtype_t t,
+                        const char *by) {
+  amp_value_t *v = &a->map[x->id];
+  if (x->literal) return mr_literal_like(a->g, t, x);
+  if (!v->now || v->now->aval.dtype == t) return v->now;
+  mr_var_t **known = &v->as[amp_slot(t)];
+  if (*known) return *known;
+  mr_var_t *c = amp_convert(a, e, v->now, t, by);
+  if (a->policy->reuses) *known = c;
+  return c;
+}
+
+/* The dtype operand k of e is wanted in; widest: of what the operands are now. */
+static mr_dtype_t amp_wanted(const amp_t *a, mr_amp_rule_t r, const mr_var_t *x,
+                             mr_dtype_t widest) {
+  mr_dtype_t as_is =
+      x->literal || !a->map[x->id].now ? x->aval.dtype : a->map[x->id].now->aval.dtype;
+  if (!amp_converts(as_is)) return as_is;
+  switch (r) {
+    case MR_AMP_COMPUTE: return a->policy->compute;
+    case MR_AMP_F32: return MR_F32;
+    case MR_AMP_ORIGINAL: return x->aval.dtype;
+    case MR_AMP_WIDEST: return widest;
+    default: return x->literal ? widest : as_is;
+  }
+}
+
+/* Repeats a smaller value, as a bias or a gain is spread over the rows. */
+static bool amp_repeats(const mr_var_t *x) {
+  const mr_eqn_t *e = x->def;
+  return e && e->op->moves && e->n_in == 1 &&
+         mr_aval_elems(&e->in[0]->aval) < mr_aval_elems(&x->aval);
+}
+
+/* The widest dtype that a float operand has now, of those that are no literals and, with repeats
+   false, repeat no smaller value; MR_DTYPE_COUNT: there is none. */
+static mr_dtype_t amp_widest_of(const amp_t *a, const mr_eqn_t *e, bool repeats) {
+  mr_dtype_t t = MR_DTYPE_COUNT;
+  for (int k = 0; k < e->n_in; k++) {
+    const mr_var_t *x = e->in[k];
+    if (x->literal || !a->map[x->id].now || (!repeats && amp_repeats(x))) continue;
+    mr_dtype_t now = a->map[x->id].now->aval.dtype;
+    if (amp_converts(now)) t = t == MR_DTYPE_COUNT || t == now ? now : MR_F32;
+  }
+  return t;
+}
+
+/* What e's operands follow: a bias takes the dtype of what it is added to. */
+static mr_dtype_t amp_widest(const amp_t *a, const mr_eqn_t *e) {
+  mr_dtype_t t = MR_DTYPE_COUNT;
+  if (e->op->kind == MR_OP_ELEMENTWISE) t = amp_widest_of(a, e, false);
+  if (t == MR_DTYPE_COUNT) t = amp_widest_of(a, e, true);
+  return t == MR_DTYPE_COUNT ? MR_F32 : t;
+}
+
+/* ---- equations ---- */
+
+static const char *amp_by(mr_amp_rule_t r) {
+  static const char *const by[] = {"amp",          "amp compute", "amp f32",
+                                   "amp original", "amp follow",  "amp as-is"};
+  return by[r];
+}
+
+/* Whether e's shape rule takes operands of in's dtypes. */
+static bool amp_fits(const amp_t *a, const mr_eqn_t *e, mr_var_t *const *in) {
+  mr_diag_t why = {0};
+  mr_eqn_t t = *e;
+  mr_aval_t *out = mr_mem_take(&a->g->mem, (size_t)(e->n_out + 1) * sizeof *out);
+  t.in = (mr_var_t **)(uintptr_t)in;
+  return out && e->op->shape(&t, out, &why) >= 0;
+}
+
+static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
+                         bool keeps, mr_fn_t **out, mr_diag_t *diag);
+
+/* The functions e calls, rewritten; in: its operands now.  The caller drops them (amp_drop). */
+static mr_err_t amp_functions(const amp_t *a, const mr_eqn_t *e, mr_var_t *const *in,
+                              mr_attr_t *attr) {
+  mr_err_t err = MR_OK;
+  mr_aval_t *now = mr_mem_take(&a->g->mem, (size_t)(e->n_in + 1) * sizeof *now);
+  for (int k = 0; now && k < e->n_in; k++) now[k] = in[k]->aval;
+  for (int k = 0; k < e->n_attr; k++) {
+    const mr_fn_t *const *fns;
+    int n = mr_attr_calls(&e->attr[k], &fns);
+    if (!n) continue;
+    const mr_fn_t **inner = mr_mem_take(&a->g->mem, (size_t)n * sizeof(mr_fn_t *));
+    for (int i = 0; inner && i < n; i++) inner[i] = NULL;
+    for (int i = 0; inner && now && i < n && err >= 0; i++)
+      err = amp_body(a->policy, fns[i], e->op->passes ? now : NULL, !e->op->passes,
+                     (mr_fn_t **)(uintptr_t)&inner[i], &a->g->diag);
+    attr[k].fn = inner ? inner[0] : NULL; /* all are replaced, also after a failure: amp_drop */
+    attr[k].fns = inner;
+  }
+  return a->g->diag.code < 0 ? a->g->diag.code : err;
+}
+
+static void amp_drop(const mr_eqn_t *e, mr_attr_t *attr) {
+  for (int k = 0; k < e->n_attr; k++) {
+    if (attr[k].kind != MR_ATTR_FN && attr[k].kind != MR_ATTR_FNS) continue;
+    int n = attr[k].kind == MR_ATTR_FN ? 1 : attr[k].n;
+    for (int i = 0; attr[k].fns && i < n; i++) mr_fn_destroy((mr_fn_t *)(uintptr_t)attr[k].fns[i]);
+  }
+}
+
+static bool amp_calls(const mr_eqn_t *e) {
+  const mr_fn_t *const *fns;
+  for (int k = 0; k < e->n_attr; k++)
+    if (mr_attr_calls(&e->attr[k], &fns)) return true;
+  return false;
+}
+
+/* The attribute that says which dtype e gives becomes the compute dtype, where its rule says so or
+   nothing reads it wider. */
+static void amp_give(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_attr_t *attr) {
+  for (int k = 0; k < e->n_attr; k++) {
+    if (attr[k].kind != MR_ATTR_DTYPE || !amp_converts((mr_dtype_t)attr[k].i[0])) continue;
+    bool product = r == MR_AMP_COMPUTE && !strcmp(attr[k].name, "preferred_element_type");
+    /* A product sums in f32: where all read it so, the sums need not be rounded. */
+    product &= !(a->map[e->out[0]->id].wide && amp_asked(a->policy, e) == MR_AMP_BY_CLASS);
+    bool given = r != MR_AMP_ORIGINAL && e->op->narrows && a->map[e->out[0]->id].narrow;
+    if (product || given) attr[k].i[0] = a->policy->compute;
+  }
+}
+
+static void amp_operands(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_var_t **in) {
+  mr_dtype_t widest = amp_widest(a, e);
+  for (int k = 0; k < e->n_in; k++)
+    in[k] = amp_as(a, e, e->in[k], amp_wanted(a, r, e->in[k], widest), amp_by(r));
+}
+
+/* A function that is called keeps its dtypes, or takes what there is. */
+static mr_amp_rule_t amp_call_rule(const amp_t *a, const mr_eqn_t *e) {
+  return a->policy->enters && e->op->passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
+}
+
+static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
+  mr_fn_t *g = a->g;
+  bool calls = amp_calls(e), enters = calls && a->policy->enters;
+  mr_amp_rule_t r = calls ? amp_call_rule(a, e) : amp_rule(a->policy, e);
+  if (r == MR_AMP_WIDEST && amp_moves(e) && a->map[e->in[0]->id].narrow &&
+      a->map[e->in[0]->id].early)
+    r = MR_AMP_COMPUTE;
+  mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
+  mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
+  mr_eqn_t copy = *e, *c = NULL;
+  if (g->mem.failed) return mr_rule_done(g);
+  copy.attr = attr;
+  amp_operands(a, e, r, in);
+  amp_give(a, e, r, attr);
+  MR_TRY(mr_rule_done(g));
+  if (!calls && r != MR_AMP_ORIGINAL && !amp_fits(a, &copy, in)) {
+    memcpy(attr, e->attr, (size_t)e->n_attr * sizeof *attr); /* the op does not take that dtype */
+    amp_operands(a, e, MR_AMP_ORIGINAL, in);
+  }
+  if ((!enters || amp_functions(a, e, in, attr) >= 0) && mr_rule_done(g) >= 0)
+    c = mr_emit_like(g, &copy, in);
+  if (enters) amp_drop(e, attr);
+  for (int k = 0; c && k < e->n_out; k++) a->map[e->out[k]->id].now = c->out[k];
+  return mr_rule_done(g);
+}
+
+/* f's body into a graph of its own, on inputs of the avals in (NULL: f's); keeps: its outputs have
+   f's dtypes. */
+static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
+                         bool keeps, mr_fn_t **out, mr_diag_t *diag) {
+  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  mr_fn_t *g = mr_fn_create();
+  amp_t a = {policy, g, calloc((size_t)f->n_var + 1, sizeof *a.map)};
+  if (!g || !a.map) {
+    mr_fn_destroy(g);
+    free(a.map);
+    return mr_fail(diag, MR_ERR_NOMEM, "amp: no memory");
+  }
+  mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < f->n_in; i++)
+    a.map[f->in[i]->id].now = mr_fn_input(g, in ? in[i] : f->in[i]->aval);
+  amp_look_ahead(&a, f);
+  for (int i = 0; i < f->n_eqn && mr_rule_done(g) >= 0; i++) amp_eqn(&a, f->eqn[i]);
+  for (int i = 0; i < f->n_out && mr_rule_done(g) >= 0; i++) {
+    const mr_var_t *y = f->out[i], *now = a.map[y->id].now;
+    mr_dtype_t t = keeps || !now ? y->aval.dtype : now->aval.dtype;
+    all[i] = amp_as(&a, NULL, y, t, "amp output");
+  }
+  free(a.map);
+  return mr__finish(g, f->n_out, all, out, diag);
+}
+
+mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag) {
+  if (policy->compute != MR_BF16 && policy->compute != MR_F16)
+    return mr_fail(diag, MR_ERR_CONFIG, "amp: compute dtype %s, want bf16 or f16",
+                   mr_dtype_name(policy->compute));
+  return amp_body(policy, f, NULL, true, out, diag);
+}

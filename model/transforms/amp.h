@@ -1,0 +1,83 @@
+/* Mixed precision as a transform: which dtype each equation computes in, by rules of a policy.
+
+   A policy is data: rows that name an op or a part of the model (a scope) and say what happens to
+   the float operands there.  mr_amp writes the conversions into the graph; they carry
+   by = "amp RULE" and the op they were written for, which `explain` shows.  Only f32, bf16 and f16
+   operands are converted; f64, fp8, integers and bool pass.
+
+   Sources: jaxamp 0.0.4 (mr_amp_jaxamp gives its jaxprs equation for equation);
+   Micikevicius et al., "Mixed Precision Training" (2018). */
+#ifndef MR_MODEL_TRANSFORMS_AMP_H
+#define MR_MODEL_TRANSFORMS_AMP_H
+
+#include "base/decls.h"
+#include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
+
+typedef enum mr_amp_rule {
+  MR_AMP_BY_CLASS, /* as the op's own class says (mr_op_def.amp): products compute, sums f32 */
+  MR_AMP_COMPUTE,  /* operands converted to the compute dtype; the op gives it */
+  MR_AMP_F32,      /* operands converted to f32 */
+  MR_AMP_ORIGINAL, /* operands converted back to the dtypes of the function as written */
+  MR_AMP_WIDEST,   /* operands converted to the widest dtype that one of them has now */
+  MR_AMP_AS_IS,    /* operands as they are */
+  MR_AMP_RULES
+} mr_amp_rule_t;
+/* "class", "compute", "f32", "original", "follow", "as-is"; static. */
+const char *mr_amp_rule_name(mr_amp_rule_t r);
+
+#define MR_AMP_ROWS 48
+#define MR_AMP_KEY 96
+
+/* key: the name of an op ("exp"), or a part of a scope: one component or several that follow each
+   other ("attn", "encoder_blocks.0").  Components are separated by "/" or ".". */
+typedef struct mr_amp_row {
+  char key[MR_AMP_KEY];
+  mr_amp_rule_t rule;
+} mr_amp_row_t;
+
+/* A plain value; nothing in it is owned.  Of several rows that match an equation's scope the
+   outermost part wins, then the longer key, then the later row; a row that names a scope outranks
+   one that names an op. */
+typedef struct mr_amp_policy {
+  mr_dtype_t compute;   /* MR_BF16 or MR_F16 */
+  mr_amp_rule_t others; /* of an equation that no row names */
+  /* Functions that equations call are rewritten too.  jit and checkpoint pass values on in the
+     dtype they have; of all others (scan, while, cond, custom rules) inputs and outputs keep their
+     dtypes. */
+  bool enters;
+  bool reuses; /* one conversion for each value and dtype; false: one for each use, as jaxamp */
+  int n_rows;
+  mr_amp_row_t row[MR_AMP_ROWS];
+} mr_amp_policy_t;
+
+/* The policy of training here: every op by its own class; scope amp_stop original; enters, reuses.
+   Cannot fail. */
+mr_amp_policy_t mr_amp_usual(mr_dtype_t compute);
+/* jaxamp's default_amp_policy: add, sub, dot_general, conv_general_dilated compute; exp, log, mul,
+   div f32; all else and scope amp_stop original; functions that are called run as written.  jaxamp
+   knows primitives alone: composites of this tree (linear, gelu, layer_norm ...) run original.
+   Cannot fail. */
+mr_amp_policy_t mr_amp_jaxamp(mr_dtype_t compute);
+/* No rows, everything as is: a start for a policy of one's own.  Cannot fail. */
+mr_amp_policy_t mr_amp_empty(mr_dtype_t compute);
+/* Appends the row key = rule.  MR_ERR_CONFIG with the sentence in diag for an empty or too long
+   key and beyond MR_AMP_ROWS rows. */
+mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_diag_t *diag);
+/* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
+   mr_amp_add, and for what is not KEY=RULE; p then holds the rows before it. */
+mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
+
+/* Equations that follow in f run on the dtypes as written (scope amp_stop), under the policies that
+   have that row.  Returns what mr_scope_leave takes. */
+const char *mr_amp_stop(mr_fn_t *f);
+
+/* *out: f under the policy, with f's inputs, and outputs converted back to f's dtypes; the caller
+   destroys it; f stays as it was.  Before or after grad, vmap and the other transforms.
+   MR_ERR_CONFIG for a compute dtype that is neither bf16 nor f16, MR_ERR_NOMEM; no *out then. */
+mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag);
+
+MR_END_DECLS
+
+#endif

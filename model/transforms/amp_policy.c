@@ -1,0 +1,87 @@
+/* Policies of mixed precision: rows of keys and rules, and those that people use. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/ir/op.h"
+#include "model/transforms/amp.h"
+
+const char *mr_amp_rule_name(mr_amp_rule_t r) {
+  static const char *const names[] = {"class", "compute", "f32", "original", "follow", "as-is"};
+  return r < MR_AMP_RULES ? names[r] : "no rule";
+}
+
+mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_diag_t *diag) {
+  size_t n = strlen(key);
+  if (!n || n >= MR_AMP_KEY)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "amp: key \"%.40s\" has %zu characters, want the name of an op or scope with [1,%d]", key,
+        n, MR_AMP_KEY - 1);
+  if (p->n_rows == MR_AMP_ROWS)
+    return mr_fail(diag, MR_ERR_CONFIG, "amp: no room for %s=%s, a policy has at most %d rows", key,
+                   mr_amp_rule_name(rule), MR_AMP_ROWS);
+  mr_amp_row_t *row = &p->row[p->n_rows++];
+  memcpy(row->key, key, n + 1);
+  row->rule = rule;
+  return MR_OK;
+}
+
+/* One "KEY=RULE" of n characters, spaces around it allowed. */
+static mr_err_t amp_policy_add_piece(mr_amp_policy_t *p, const char *text, size_t n,
+                                     mr_diag_t *diag) {
+  char key[MR_AMP_KEY], rule[16];
+  while (n && *text == ' ') text++, n--;
+  while (n && text[n - 1] == ' ') n--;
+  const char *is = memchr(text, '=', n);
+  size_t nk = is ? (size_t)(is - text) : 0, nr = is ? n - nk - 1 : 0;
+  while (nk && text[nk - 1] == ' ') nk--;
+  while (nr && text[n - nr] == ' ') nr--;
+  if (nk && nk < sizeof key && nr && nr < sizeof rule) {
+    memcpy(key, text, nk), key[nk] = 0;
+    memcpy(rule, text + n - nr, nr), rule[nr] = 0;
+    for (int r = 0; r < MR_AMP_RULES; r++)
+      if (!strcmp(rule, mr_amp_rule_name((mr_amp_rule_t)r)))
+        return mr_amp_add(p, key, (mr_amp_rule_t)r, diag);
+  }
+  return mr_fail(
+      diag, MR_ERR_CONFIG,
+      "amp: \"%.*s\", want NAME=RULE: the name of an op or a scope, and class, compute, f32, "
+      "original, follow or as-is",
+      n < 60 ? (int)n : 60, text);
+}
+
+mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag) {
+  while (*text) {
+    size_t n = strcspn(text, ",");
+    if (strspn(text, " ") < n) MR_TRY(amp_policy_add_piece(p, text, n, diag));
+    text += n + (text[n] == ',');
+  }
+  return MR_OK;
+}
+
+static void amp_policy_rows(mr_amp_policy_t *p, mr_amp_rule_t rule, const char *const *key) {
+  mr_diag_t none;
+  for (; *key; key++) mr_amp_add(p, *key, rule, &none); /* they are short and few */
+}
+
+mr_amp_policy_t mr_amp_empty(mr_dtype_t compute) {
+  return (mr_amp_policy_t){.compute = compute, .others = MR_AMP_AS_IS};
+}
+
+mr_amp_policy_t mr_amp_usual(mr_dtype_t compute) {
+  mr_amp_policy_t p = {
+      .compute = compute, .others = MR_AMP_BY_CLASS, .enters = true, .reuses = true};
+  amp_policy_rows(&p, MR_AMP_ORIGINAL, (const char *const[]){"amp_stop", NULL});
+  return p;
+}
+
+mr_amp_policy_t mr_amp_jaxamp(mr_dtype_t compute) {
+  mr_amp_policy_t p = {.compute = compute, .others = MR_AMP_ORIGINAL};
+  amp_policy_rows(&p, MR_AMP_ORIGINAL, (const char *const[]){"amp_stop", NULL});
+  amp_policy_rows(&p, MR_AMP_COMPUTE,
+                  (const char *const[]){"add", "sub", "dot_general", "conv_general_dilated", NULL});
+  amp_policy_rows(&p, MR_AMP_F32, (const char *const[]){"exp", "log", "mul", "div", NULL});
+  return p;
+}
+
+const char *mr_amp_stop(mr_fn_t *f) { return mr_scope_enter(f, "amp_stop"); }
