@@ -14,7 +14,7 @@ static mr_fn_t *mlp(int n, mr_params_t *params) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, n, 2));
   mr_var_t *labels = mr_fn_input(f, mr_aval_of(MR_I32, n));
-  mr_nn_t nn = {.f = f, .params = params, .dtype = MR_F32};
+  mr_nn_t nn = {.f = f, .params = params};
   mr_var_t *h = mr_lax_tanh(f, mr_nn_linear(&nn, "one", x, 32));
   h = mr_lax_tanh(f, mr_nn_linear(&nn, "two", h, 32));
   mr_var_t *logits = mr_nn_linear(&nn, "three", h, 2);

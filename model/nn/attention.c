@@ -20,9 +20,9 @@ static mr_var_t *attend_dropping(mr_nn_t *s, mr_var_t *qkv, float scale) {
   const mr_dot_dims_t mixes = {1, 2, {3}, {1}, {0, 1}, {0, 2}};
   mr_var_t *q = third(s, qkv, 0), *k = third(s, qkv, 1), *v = third(s, qkv, 2);
   mr_var_t *p = mr_lax_dot_general(s->f, q, k, &scores, MR_F32);
-  p = mr_nn_cast(s, mr_lax_softmax(s->f, mr_lax_scale(s->f, (double)scale, p)));
+  p = mr_lax_softmax(s->f, mr_lax_scale(s->f, (double)scale, p));
   p = mr_nn_drop(s, p, s->attn_drop);
-  mr_var_t *o = mr_lax_dot_general(s->f, p, v, &mixes, s->dtype); /* (B,H,T,D) */
+  mr_var_t *o = mr_lax_dot_general(s->f, p, v, &mixes, MR_F32); /* (B,H,T,D) */
   return mr_lax_transpose(s->f, o, heads_last);
 }
 
@@ -44,7 +44,7 @@ static mr_var_t *attention_attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool
 }
 
 static mr_var_t *attention_joined(mr_nn_t *s, mr_var_t *const v[3], int dimension) {
-  return mr_nn_cast(s, mr_lax_concatenate(s->f, 3, v, dimension));
+  return mr_lax_concatenate(s->f, 3, v, dimension);
 }
 
 mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
@@ -54,7 +54,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
   int64_t E = x->aval.dim[2], D = E / heads;
   mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)E}, zeros = {MR_INIT_ZEROS, 0};
   mr_var_t *w[3], *b[3];
-  mr_aval_t split = mr_aval_of(s->dtype, x->aval.dim[0], x->aval.dim[1], heads, D);
+  mr_aval_t split = mr_aval_of(MR_F32, x->aval.dim[0], x->aval.dim[1], heads, D);
   size_t mark = mr_nn_enter(s, name);
   for (int i = 0; i < 3; i++) {
     size_t inner = mr_nn_enter(s, part[i]);
@@ -71,8 +71,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
   size_t inner = mr_nn_enter(s, "out");
   mr_var_t *wo = mr_nn_param_of(s, "kernel", lecun, heads, D, E);
   mr_var_t *bo = mr_nn_param_of(s, "bias", zeros, E);
-  wo = mr_nn_cast(s, mr_lax_reshape_to(s->f, wo, E, E));
-  bo = mr_nn_cast(s, bo);
+  wo = mr_lax_reshape_to(s->f, wo, E, E);
   mr_var_t *y = bo ? mr_lax_linear(s->f, o, wo, bo, false) : NULL;
   if (y) split.dim[1] = y->aval.dim[1], mr_nn_applied(s, "LinearGeneral", &split, &y->aval);
   mr_nn_leave(s, inner);

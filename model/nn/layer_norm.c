@@ -9,7 +9,7 @@ static mr_var_t *norm(mr_nn_t *s, const char *name, const char *scale_name, mr_v
   int64_t c = x->aval.dim[x->aval.ndim - 1];
   mr_var_t *scale = mr_nn_param_of(s, scale_name, ((mr_init_t){MR_INIT_ONES, 0}), c);
   mr_var_t *bias = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), c);
-  mr_var_t *y = mr_lax_layer_norm(s->f, x, scale, bias, eps, two_pass, s->dtype);
+  mr_var_t *y = mr_lax_layer_norm(s->f, x, scale, bias, eps, two_pass, MR_F32);
   mr_nn_applied_to(s, "LayerNorm", x, y);
   mr_nn_leave(s, mark);
   return y;

@@ -3,11 +3,6 @@
 
 #include "model/nn/nn.h"
 
-static mr_var_t *apply(mr_nn_t *s, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed) {
-  return mr_lax_linear(s->f, mr_nn_cast(s, x), mr_nn_cast(s, w), b ? mr_nn_cast(s, b) : NULL,
-                       transposed);
-}
-
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
   if (!x) return NULL;
   size_t mark = mr_nn_enter(s, name);
@@ -15,7 +10,7 @@ mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
   mr_var_t *w =
       mr_nn_param_of(s, "kernel", ((mr_init_t){MR_INIT_LECUN_NORMAL, (float)in}), in, out);
   mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), out);
-  mr_var_t *y = b ? apply(s, x, w, b, false) : NULL;
+  mr_var_t *y = b ? mr_lax_linear(s->f, x, w, b, false) : NULL;
   mr_nn_applied_to(s, "Linear", x, y);
   mr_nn_leave(s, mark);
   return y;
@@ -27,7 +22,7 @@ static mr_var_t *linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t 
   int64_t in = x->aval.dim[x->aval.ndim - 1];
   mr_var_t *w = mr_nn_param_of(s, "weight", ((mr_init_t){MR_INIT_TRUNC_NORMAL, .02f}), out, in);
   mr_var_t *b = bias ? mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), out) : NULL;
-  mr_var_t *y = w && (b || !bias) ? apply(s, x, w, b, true) : NULL;
+  mr_var_t *y = w && (b || !bias) ? mr_lax_linear(s->f, x, w, b, true) : NULL;
   mr_nn_applied_to(s, "Linear", x, y);
   mr_nn_leave(s, mark);
   return y;

@@ -30,7 +30,6 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   if (l->masked) field[l->n_fields] = mr_fn_input(f, mr_aval_of(MR_F32, use->batch));
   mr_nn_t s = {.f = f,
                .params = params,
-               .dtype = c->dtype,
                .train = use->train,
                .remat = use->train ? mr_nn_policy(c->remat) : NULL,
                .next_site = use->first_site};
@@ -44,6 +43,17 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   for (int i = 0; i < MR_LOSS_OUTS && out.out[i]; i++) result[n++] = out.out[i];
   result[n++] = out.losses;
   mr_fn_return(f, n, result);
+}
+
+/* f, written in f32, in the dtype of computation; f is taken over. */
+static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, mr_diag_t *diag) {
+  if (c->dtype == MR_F32) return f;
+  mr_amp_policy_t policy = c->policy ? *c->policy : mr_amp_usual(c->dtype);
+  mr_fn_t *narrow = NULL;
+  policy.compute = c->dtype;
+  mr_amp(f, &policy, &narrow, diag);
+  mr_fn_destroy(f);
+  return narrow;
 }
 
 mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
@@ -60,10 +70,12 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
     return NULL;
   }
   loss_build(f, l, c, use, params);
-  if (f->diag.code >= 0) return f;
-  mr_fail(diag, f->diag.code, "%s", f->diag.text);
-  mr_fn_destroy(f);
-  return NULL;
+  if (f->diag.code < 0) {
+    mr_fail(diag, f->diag.code, "%s", f->diag.text);
+    mr_fn_destroy(f);
+    return NULL;
+  }
+  return loss_in_dtype(f, c, diag);
 }
 
 mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t *diag) {

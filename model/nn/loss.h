@@ -8,6 +8,7 @@
 
 #include "base/decls.h"
 #include "model/nn/nn.h"
+#include "model/transforms/amp.h"
 
 MR_BEGIN_DECLS
 
@@ -56,7 +57,10 @@ typedef struct mr_loss {
 
 /* How any loss computes. */
 typedef struct mr_compute {
-  mr_dtype_t dtype;         /* of products: MR_F32 or MR_BF16; parameters are f32 */
+  mr_dtype_t dtype; /* of computation: MR_F32, or MR_BF16 or MR_F16 for what policy says */
+  /* Belongs to the caller; read by mr_loss_fn, its compute dtype is replaced by dtype.  NULL:
+     mr_amp_usual. */
+  const mr_amp_policy_t *policy;
   mr_precision_t precision; /* of f32 products; NONE: the process's default */
   mr_nn_remat_t remat;      /* which values the backward pass recomputes */
   int threads;              /* of a step, [1,1024]; 0: as many as the caller's team has */

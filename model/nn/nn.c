@@ -56,8 +56,6 @@ void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_
   if (x && y) mr_nn_applied(s, type, &x->aval, &y->aval);
 }
 
-mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v) { return mr_lax_convert(s->f, v, s->dtype); }
-
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {
   if (rate <= 0) return x;
   uint32_t site = s->next_site++;
@@ -71,17 +69,14 @@ mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) { return mr_nn_drop(s, x, s->dr
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate) {
   if (rate <= 0 || !x) return x;
   const mr_aval_t *a = &x->aval;
-  mr_var_t *one = mr_literal(s->f, MR_F32, 1);
+  mr_var_t *one = mr_literal(s->f, a->dtype, 1);
   mr_var_t *keep = mr_lax_broadcast_in_dim(s->f, one, 1, a->dim, NULL);
   keep = mr_nn_drop(s, keep, rate);
-  keep = mr_lax_broadcast_in_dim(s->f, mr_lax_convert(s->f, keep, a->dtype), a->ndim, a->dim,
-                                 (int[]){0});
+  keep = mr_lax_broadcast_in_dim(s->f, keep, a->ndim, a->dim, (int[]){0});
   return mr_lax_mul(s->f, x, keep);
 }
 
-mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y) {
-  return mr_lax_add(s->f, x, mr_lax_convert(s->f, y, MR_F32));
-}
+mr_var_t *mr_nn_residual(mr_nn_t *s, mr_var_t *x, mr_var_t *y) { return mr_lax_add(s->f, x, y); }
 
 mr_var_t *mr_nn_first_token(mr_nn_t *s, mr_var_t *x) {
   if (!x) return NULL;

@@ -28,7 +28,6 @@ mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NUL
 typedef struct mr_nn {
   mr_fn_t *f;
   mr_params_t *params; /* receives the list; belongs to the caller */
-  mr_dtype_t dtype;    /* of computation: MR_F32 or MR_BF16; parameters are f32 */
   float dropout;       /* rate; 0: none */
   bool train;          /* the graph is for training: dropout and stochastic depth apply */
   float proj_drop;     /* timm: rate of dropout of attention's result; 0: none */
@@ -61,17 +60,14 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
 void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out);
 /* The same for two vars; does nothing if one of them is NULL. */
 void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y);
-/* v converted to the dtype of computation, or v itself if it has that dtype; belongs to s->f.
-   NULL for NULL. */
-mr_var_t *mr_nn_cast(mr_nn_t *s, mr_var_t *v);
 
 /* ---- layers ----
    Each function below appends a layer to s->f and returns its result, which belongs to s->f.  It
    returns NULL with the sentence in s->f->diag: MR_ERR_SHAPE names op, scope and shapes if x does
-   not fit, MR_ERR_CONFIG names a parameter that is requested twice, MR_ERR_NOMEM.  For a NULL x it
-   returns NULL.  x is f32 or bf16 with the dimensions shown; the result has the dtype of
-   computation unless stated; parameters are f32.  B: records, T: tokens of a record, E: width of a
-   token. */
+   not fit, MR_ERR_CONFIG names a parameter that is requested twice, MR_ERR_NOMEM.  For a NULL x
+   it returns NULL.  x is f32 with at least the dimensions shown, and so is the result: layers are
+   written in f32, and mr_amp says what computes narrower.  B: records, T: tokens of a record, E:
+   width of a token. */
 
 /* flax names.  Each returns a var that belongs to s->f, or NULL (see above).  Source: flax.nnx
    layers and their defaults (flax 0.12).
@@ -152,7 +148,7 @@ mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, con
    embed: puts the token cls (1,1,E) before those of x (B,N,E) and adds pos (1,N+1,E): (B,N+1,E)
    in f32.
 
-   residual: the sum of x, f32, and y, in f32.
+   residual: the sum of x and y.
 
    first_token: token 0 of x: (B,T,E) -> (B,1,E), in x's dtype. */
 mr_var_t *mr_nn_attend(mr_nn_t *s, mr_var_t *qkv);

@@ -17,8 +17,7 @@ mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos) {
   if (!x || !cls || !pos) return NULL;
   static const int at[] = {0, 1, 2};
   int64_t B = x->aval.dim[0], N = x->aval.dim[1], E = x->aval.dim[2];
-  mr_var_t *part[] = {mr_lax_broadcast_in_dim(s->f, cls, 3, (int64_t[]){B, 1, E}, at),
-                      mr_lax_convert(s->f, x, MR_F32)};
+  mr_var_t *part[] = {mr_lax_broadcast_in_dim(s->f, cls, 3, (int64_t[]){B, 1, E}, at), x};
   x = mr_lax_concatenate(s->f, 2, part, 1);
   return mr_lax_add(s->f, x, mr_lax_broadcast_in_dim(s->f, pos, 3, (int64_t[]){B, N + 1, E}, at));
 }
@@ -40,9 +39,9 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
   mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)(P * P * C)};
   mr_var_t *w = mr_nn_param_of(s, "kernel", lecun, P, P, C, E);
   mr_var_t *b = mr_nn_param_of(s, "bias", ((mr_init_t){MR_INIT_ZEROS, 0}), E);
-  mr_var_t *y = mr_nn_patches(s, mr_nn_cast(s, x), P, false);
-  w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, P * P * C, E));
-  y = mr_lax_linear(s->f, y, w, mr_nn_cast(s, b), false);
+  mr_var_t *y = mr_nn_patches(s, x, P, false);
+  w = mr_lax_reshape_to(s->f, w, P * P * C, E);
+  y = mr_lax_linear(s->f, y, w, b, false);
   applied(s, "Conv", x, y, P);
   mr_nn_leave(s, mark);
   return y;
@@ -56,9 +55,9 @@ mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int6
   mr_init_t uniform = {MR_INIT_UNIFORM, 1.0f / sqrtf((float)(P * P * C))};
   mr_var_t *w = mr_nn_param_of(s, "weight", uniform, E, C, P, P);
   mr_var_t *b = mr_nn_param_of(s, "bias", uniform, E);
-  mr_var_t *y = mr_nn_patches(s, mr_nn_cast(s, x), P, true);
-  w = mr_nn_cast(s, mr_lax_reshape_to(s->f, w, E, P * P * C));
-  y = mr_lax_linear(s->f, y, w, mr_nn_cast(s, b), true);
+  mr_var_t *y = mr_nn_patches(s, x, P, true);
+  w = mr_lax_reshape_to(s->f, w, E, P * P * C);
+  y = mr_lax_linear(s->f, y, w, b, true);
   applied(s, "Conv2d", x, y, P);
   mr_nn_leave(s, mark);
   return y;

@@ -64,7 +64,6 @@ mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr
   s->no_qkv_bias = c->no_qkv_bias;
   mr_var_t *logits =
       c->variant == MR_VIT_FLAX ? mr_vit_flax(s, c, images) : mr_vit_timm(s, c, images);
-  logits = mr_lax_convert(f, logits, MR_F32);
   mr_var_t *losses =
       mr_lax_softmax_cross_entropy(f, logits, labels, s->train ? c->label_smoothing : 0);
   if (!losses) return f->diag.code;

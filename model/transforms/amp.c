@@ -118,6 +118,24 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
   return c;
 }
 
+/* Repeats a smaller value, as a bias or a gain is spread over the rows. */
+static bool amp_repeats(const mr_var_t *x) {
+  const mr_eqn_t *e = x->def;
+  return e && e->op->moves && e->n_in == 1 &&
+         mr_aval_elems(&e->in[0]->aval) < mr_aval_elems(&x->aval);
+}
+
+static mr_var_t *amp_as(const amp_t *a, const mr_eqn_t *e, const mr_var_t *x, mr_dtype_t t,
+                        const char *by);
+
+/* x, which repeats a smaller value, in dtype t: that value is converted, before it is repeated. */
+static mr_var_t *amp_repeated_as(const amp_t *a, const mr_eqn_t *e, const mr_var_t *x, mr_dtype_t t,
+                                 const char *by) {
+  mr_var_t *small = amp_as(a, e, x->def->in[0], t, by);
+  mr_eqn_t *c = small ? mr_emit_like(a->g, x->def, &small) : NULL;
+  return c ? c->out[0] : NULL;
+}
+
 /* The value x in dtype t. */
 static mr_var_t *amp_as(const amp_t *a, const mr_eqn_t *e, const mr_var_t *x, mr_dtype_t t,
                         const char *by) {
@@ -126,7 +144,8 @@ static mr_var_t *amp_as(const amp_t *a, const mr_eqn_t *e, const mr_var_t *x, mr
   if (!v->now || v->now->aval.dtype == t) return v->now;
   mr_var_t **known = &v->as[amp_slot(t)];
   if (*known) return *known;
-  mr_var_t *c = amp_convert(a, e, v->now, t, by);
+  bool smaller = a->policy->reuses && v->now->aval.dtype == MR_F32 && amp_repeats(x);
+  mr_var_t *c = smaller ? amp_repeated_as(a, e, x, t, by) : amp_convert(a, e, v->now, t, by);
   if (a->policy->reuses) *known = c;
   return c;
 }
@@ -144,13 +163,6 @@ static mr_dtype_t amp_wanted(const amp_t *a, mr_amp_rule_t r, const mr_var_t *x,
     case MR_AMP_WIDEST: return widest;
     default: return x->literal ? widest : as_is;
   }
-}
-
-/* Repeats a smaller value, as a bias or a gain is spread over the rows. */
-static bool amp_repeats(const mr_var_t *x) {
-  const mr_eqn_t *e = x->def;
-  return e && e->op->moves && e->n_in == 1 &&
-         mr_aval_elems(&e->in[0]->aval) < mr_aval_elems(&x->aval);
 }
 
 /* The widest dtype that a float operand has now, of those that are no literals and, with repeats

@@ -74,7 +74,7 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
     snprintf(name, sizeof name, "hidden.%d", i);
     x = mr_nn_dropout(s, mr_lax_gelu(f, mr_nn_linear(s, name, x, m->hidden), MR_GELU_TANH));
   }
-  x = mr_lax_convert(f, mr_nn_linear(s, "head", x, m->outs), MR_F32);
+  x = mr_nn_linear(s, "head", x, m->outs);
   if (!x) return f->diag.code;
   out->out[0] = x;
   out->losses = classes ? mr_lax_softmax_cross_entropy(f, x, y, 0)

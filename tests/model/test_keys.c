@@ -207,7 +207,7 @@ static void layers_drop_by_key(void **state) {
   enum { SIZE = 64 };
   mr_fn_t *f = mr_fn_create();
   mr_params_t params = {0};
-  mr_nn_t s = {.f = f, .params = &params, .dtype = MR_F32, .dropout = 0.5f};
+  mr_nn_t s = {.f = f, .params = &params, .dropout = 0.5f};
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, SIZE)), *y[2];
   s.key = mr_fn_input(f, mr_aval_of(MR_U32, 2));
   y[0] = mr_nn_dropout(&s, x);

@@ -453,7 +453,7 @@ static void dropout_follows_seed_and_step_alone(void **state) {
 static mr_fn_t *attention_of(mr_aval_t x, float rate) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *qkv = mr_fn_input(f, x);
-  mr_nn_t s = {.f = f, .dtype = MR_F32, .attn_drop = rate};
+  mr_nn_t s = {.f = f, .attn_drop = rate};
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
   mr_var_t *o = mr_nn_attend(&s, qkv);
@@ -492,7 +492,7 @@ static void drop_path_takes_whole_records(void **state) {
   uint64_t seed = 3;
   uint32_t step = 1;
   mr_fn_t *f = mr_fn_create();
-  mr_nn_t s = {.f = f, .dtype = MR_F32};
+  mr_nn_t s = {.f = f};
   mr_var_t *in = mr_fn_input(f, mr_aval_of(MR_F32, B, E));
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
