@@ -8,8 +8,9 @@ int mr_loss_n_data(const mr_loss_t *l) { return l->n_fields + l->masked + 2; }
 mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
   if (c->threads < 0 || c->threads > 1024)
     return mr_fail(diag, MR_ERR_CONFIG, "threads: %d, want [0,1024]", c->threads);
-  if (c->dtype != MR_F32 && c->dtype != MR_BF16)
-    return mr_fail(diag, MR_ERR_CONFIG, "dtype: %s, want f32 or bf16", mr_dtype_name(c->dtype));
+  if (c->dtype != MR_F32 && c->dtype != MR_BF16 && c->dtype != MR_F16)
+    return mr_fail(diag, MR_ERR_CONFIG, "dtype: %s, want f32, bf16 or f16",
+                   mr_dtype_name(c->dtype));
   return MR_OK;
 }
 
@@ -46,12 +47,20 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
 }
 
 /* f, written in f32, in the dtype of computation; f is taken over. */
-static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, mr_diag_t *diag) {
+static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_diag_t *diag) {
   if (c->dtype == MR_F32) return f;
   mr_amp_policy_t policy = c->policy ? *c->policy : mr_amp_usual(c->dtype);
   mr_fn_t *narrow = NULL;
   policy.compute = c->dtype;
-  mr_amp(f, &policy, &narrow, diag);
+  /* An evaluation lacks what only training does, dropout for one. */
+  const mr_amp_row_t *lost = train ? mr_amp_unmatched(&policy, f) : NULL;
+  if (lost)
+    mr_fail(
+        diag, MR_ERR_CONFIG,
+        "amp-rule: no op and no part of the model is called \"%s\"; `millrace explain` lists them",
+        lost->key);
+  else
+    mr_amp(f, &policy, &narrow, diag);
   mr_fn_destroy(f);
   return narrow;
 }
@@ -75,7 +84,7 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
     mr_fn_destroy(f);
     return NULL;
   }
-  return loss_in_dtype(f, c, diag);
+  return loss_in_dtype(f, c, use->train, diag);
 }
 
 mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t *diag) {

@@ -44,6 +44,22 @@ static const char *amp_in_scope(const char *scope, const char *key) {
   return NULL;
 }
 
+static bool amp_matches(const mr_amp_row_t *r, const mr_fn_t *f) {
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    if (!strcmp(r->key, e->op->name) || amp_in_scope(e->scope, r->key)) return true;
+  }
+  for (int i = 0; i < f->n_child; i++)
+    if (amp_matches(r, f->child[i])) return true;
+  return false;
+}
+
+const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f) {
+  for (int i = 0; i < p->n_rows; i++)
+    if (p->row[i].asked && !amp_matches(&p->row[i], f)) return &p->row[i];
+  return NULL;
+}
+
 static mr_amp_rule_t amp_asked(const mr_amp_policy_t *p, const mr_eqn_t *e) {
   const mr_amp_row_t *by_op = NULL, *by_scope = NULL;
   const char *outermost = NULL;
@@ -242,16 +258,28 @@ static bool amp_calls(const mr_eqn_t *e) {
   return false;
 }
 
-/* The attribute that says which dtype e gives becomes the compute dtype, where its rule says so or
-   nothing reads it wider. */
-static void amp_give(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_attr_t *attr) {
+/* The dtype that a product of operands in[] gives, by its attribute `asked`.  It sums in f32: where
+   all that read it do so too, the sums need not be rounded. */
+static mr_dtype_t amp_product(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r,
+                              mr_var_t *const *in, mr_dtype_t asked) {
+  bool by_class = amp_asked(a->policy, e) == MR_AMP_BY_CLASS;
+  if (r == MR_AMP_ORIGINAL) return asked;
+  if (in[0] && in[0]->aval.dtype == MR_F32) return MR_F32;
+  return r == MR_AMP_COMPUTE && !(by_class && a->map[e->out[0]->id].wide) ? a->policy->compute
+                                                                          : asked;
+}
+
+/* Sets the attribute of e that says which dtype it gives, as its rule and those that read it ask.
+ */
+static void amp_give(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_var_t *const *in,
+                     mr_attr_t *attr) {
   for (int k = 0; k < e->n_attr; k++) {
-    if (attr[k].kind != MR_ATTR_DTYPE || !amp_converts((mr_dtype_t)attr[k].i[0])) continue;
-    bool product = r == MR_AMP_COMPUTE && !strcmp(attr[k].name, "preferred_element_type");
-    /* A product sums in f32: where all read it so, the sums need not be rounded. */
-    product &= !(a->map[e->out[0]->id].wide && amp_asked(a->policy, e) == MR_AMP_BY_CLASS);
-    bool given = r != MR_AMP_ORIGINAL && e->op->narrows && a->map[e->out[0]->id].narrow;
-    if (product || given) attr[k].i[0] = a->policy->compute;
+    mr_dtype_t asked = (mr_dtype_t)attr[k].i[0];
+    if (attr[k].kind != MR_ATTR_DTYPE || !amp_converts(asked)) continue;
+    if (!strcmp(attr[k].name, "preferred_element_type"))
+      attr[k].i[0] = amp_product(a, e, r, in, asked);
+    else if (r != MR_AMP_ORIGINAL && e->op->narrows && a->map[e->out[0]->id].narrow)
+      attr[k].i[0] = a->policy->compute;
   }
 }
 
@@ -279,7 +307,7 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   if (g->mem.failed) return mr_rule_done(g);
   copy.attr = attr;
   amp_operands(a, e, r, in);
-  amp_give(a, e, r, attr);
+  amp_give(a, e, r, in, attr);
   MR_TRY(mr_rule_done(g));
   if (!calls && r != MR_AMP_ORIGINAL && !amp_fits(a, &copy, in)) {
     memcpy(attr, e->attr, (size_t)e->n_attr * sizeof *attr); /* the op does not take that dtype */

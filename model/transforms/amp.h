@@ -35,6 +35,7 @@ const char *mr_amp_rule_name(mr_amp_rule_t r);
 typedef struct mr_amp_row {
   char key[MR_AMP_KEY];
   mr_amp_rule_t rule;
+  bool asked; /* by mr_amp_add_text: mr_amp_unmatched looks for it */
 } mr_amp_row_t;
 
 /* A plain value; nothing in it is owned.  Of several rows that match an equation's scope the
@@ -68,6 +69,10 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_
 /* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
    mr_amp_add, and for what is not KEY=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
+
+/* The first row of a text that no equation of f matches, functions that it calls included: its key
+   is likely misspelled.  It lies in p.  NULL: there is none. */
+const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f);
 
 /* Equations that follow in f run on the dtypes as written (scope amp_stop), under the policies that
    have that row.  Returns what mr_scope_leave takes. */

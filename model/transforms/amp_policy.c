@@ -40,8 +40,11 @@ static mr_err_t amp_policy_add_piece(mr_amp_policy_t *p, const char *text, size_
     memcpy(key, text, nk), key[nk] = 0;
     memcpy(rule, text + n - nr, nr), rule[nr] = 0;
     for (int r = 0; r < MR_AMP_RULES; r++)
-      if (!strcmp(rule, mr_amp_rule_name((mr_amp_rule_t)r)))
-        return mr_amp_add(p, key, (mr_amp_rule_t)r, diag);
+      if (!strcmp(rule, mr_amp_rule_name((mr_amp_rule_t)r))) {
+        MR_TRY(mr_amp_add(p, key, (mr_amp_rule_t)r, diag));
+        p->row[p->n_rows - 1].asked = true;
+        return MR_OK;
+      }
   }
   return mr_fail(
       diag, MR_ERR_CONFIG,
@@ -60,7 +63,7 @@ mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag) 
 }
 
 static void amp_policy_rows(mr_amp_policy_t *p, mr_amp_rule_t rule, const char *const *key) {
-  mr_diag_t none;
+  mr_diag_t none = {0};
   for (; *key; key++) mr_amp_add(p, *key, rule, &none); /* they are short and few */
 }
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "model/transforms/amp.h"
 #include "model/transforms/build.h"
 #include "model/transforms/passes.h"
 #include "tests/model/python_text.h"
@@ -68,10 +69,10 @@ static void passes_keep_the_bits(const char *what, const mr_fn_t *f, double *con
 
 /* ---- f32 against f64 ---- */
 
-static mr_fn_t *noisy(const mr_fn_t *f);
+static mr_fn_t *noisy(const mr_fn_t *f, double by);
 
 /* e, of another graph, on operands of g, with noise in the functions that it calls. */
-static mr_eqn_t *noisy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **in) {
+static mr_eqn_t *noisy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **in, double by) {
   mr_attr_t attr[16];
   mr_fn_t *made[16];
   int n = 0;
@@ -79,7 +80,7 @@ static mr_eqn_t *noisy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **in) {
     const mr_fn_t *const *fns;
     attr[i] = e->attr[i];
     int calls = mr_attr_calls(&attr[i], &fns), first = n;
-    for (int k = 0; k < calls; k++) made[n++] = noisy(fns[k]);
+    for (int k = 0; k < calls; k++) made[n++] = noisy(fns[k], by);
     if (!calls) continue;
     attr[i].fn = made[first];
     attr[i].fns = (const mr_fn_t *const *)(uintptr_t)(made + first);
@@ -97,18 +98,19 @@ static bool rounds(const mr_eqn_t *e, const mr_var_t *v) {
   return !e->op->moves && mr_is_float(v->aval.dtype) && elems(v);
 }
 
-/* f with each float moved by a few units of its last place, as it may be by rounding in f32. */
-static mr_fn_t *noisy(const mr_fn_t *f) {
+/* f with each float moved by at most `by` of its size, as it may be by rounding; bf16 by what it
+   rounds itself. */
+static mr_fn_t *noisy(const mr_fn_t *f, double by) {
   mr_fn_t *g = begin(f);
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map), *in[GRID_MAX], *out[GRID_MAX];
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = g->in[i];
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
-    mr_eqn_t *c = noisy_eqn(g, e, in);
+    mr_eqn_t *c = noisy_eqn(g, e, in, by);
     if (!c) fail_msg("noise: %s", g->diag.text);
     for (int k = 0; k < e->n_out; k++) {
-      double size = c->out[k]->aval.dtype == MR_BF16 ? 1.0 / 128 : 1.0 / 4194304;
+      double size = c->out[k]->aval.dtype == MR_BF16 ? 1.0 / 128 : by;
       map[e->out[k]->id] = rounds(e, c->out[k])
                                ? mr_lax_scale(g, 1 + size * random_in(-1, 1), c->out[k])
                                : c->out[k];
@@ -150,13 +152,13 @@ static bool is_near(const char *what, const mr_fn_t *f, const mr_fn_t *wide, mr_
   return near;
 }
 
-/* Where values come near to a step of the program (floor, a comparison), f32 may fall on its other
-   side: it must be near for one of three draws of the inputs. */
-static void f32_is_near_f64(const func_t *q, bool narrow) {
-  const mr_fn_t *f = q->f;
-  mr_fn_t *wide = NULL, *noise[NOISES];
-  DO(q, mr_in_f64(f, &wide, &diag));
-  for (int n = 0; n < NOISES; n++) noise[n] = noisy(wide);
+/* f, of q's inputs and others in [-1,1], is as near to `wide`, in f64, as that is with noise. Where
+   values come near to a step of the program (floor, a comparison), f may fall on its other side: it
+   must be near for one of three draws of the inputs. */
+static void is_near_for_a_draw(const func_t *q, const mr_fn_t *f, const mr_fn_t *wide, double by,
+                               double small) {
+  mr_fn_t *noise[NOISES];
+  for (int n = 0; n < NOISES; n++) noise[n] = noisy(wide, by);
   for (int turn = 0; turn < 3; turn++) {
     double *in[GRID_MAX];
     for (int i = 0; i < f->n_in; i++) {
@@ -164,12 +166,75 @@ static void f32_is_near_f64(const func_t *q, bool narrow) {
       in[i] = values(f->in[i], own ? q->lo[i] : -1, own ? q->hi[i] : 1);
       for (int64_t k = 0; k < elems(f->in[i]); k++) in[i][k] = (float)in[i][k];
     }
-    bool near = is_near(q->name, f, wide, noise, in, narrow ? 1.0 / 64 : 1e-6, turn == 2);
+    bool near = is_near(q->name, f, wide, noise, in, small, turn == 2);
     free_all(f->n_in, in);
     if (near) break;
   }
-  mr_fn_destroy(wide);
   for (int n = 0; n < NOISES; n++) mr_fn_destroy(noise[n]);
+}
+
+static void f32_is_near_f64(const func_t *q, bool narrow) {
+  mr_fn_t *wide = NULL;
+  DO(q, mr_in_f64(q->f, &wide, &diag));
+  is_near_for_a_draw(q, q->f, wide, 1.0 / 4194304, narrow ? 1.0 / 64 : 1e-6);
+  mr_fn_destroy(wide);
+}
+
+/* ---- mixed precision ---- */
+
+static void assert_same_avals(const char *what, const mr_fn_t *f, const mr_fn_t *g) {
+  assert_int_equal(f->n_in, g->n_in);
+  assert_int_equal(f->n_out, g->n_out);
+  for (int i = 0; i < f->n_in; i++)
+    if (!mr_aval_equal(&f->in[i]->aval, &g->in[i]->aval)) fail_msg("%s: input %d changed", what, i);
+  for (int i = 0; i < f->n_out; i++)
+    if (!mr_aval_equal(&f->out[i]->aval, &g->out[i]->aval))
+      fail_msg("%s: output %d changed", what, i);
+}
+
+static mr_fn_t *amped(const func_t *q, const mr_fn_t *f, const mr_amp_policy_t *policy) {
+  mr_fn_t *g = NULL;
+  DO(q, mr_amp(f, policy, &g, &diag));
+  assert_same_avals(q->name, f, g);
+  return g;
+}
+
+/* One of those there are, or rows at random. */
+static mr_amp_policy_t random_policy(void) {
+  static const char *const some[] = {"mul",         "add",         "tanh",
+                                     "dot_general", "concatenate", "select_n"};
+  mr_diag_t diag;
+  uint32_t kind = under(4);
+  if (kind < 2) return kind ? mr_amp_usual(MR_BF16) : mr_amp_jaxamp(MR_BF16);
+  mr_amp_policy_t p = kind == 2 ? mr_amp_usual(MR_BF16) : mr_amp_empty(MR_BF16);
+  p.others = (mr_amp_rule_t)under(MR_AMP_RULES);
+  p.enters = one_in(2), p.reuses = one_in(2);
+  for (int i = 0; i < 6; i++)
+    if (one_in(2)) mr_amp_add(&p, some[i], (mr_amp_rule_t)under(MR_AMP_RULES), &diag);
+  return p;
+}
+
+/* A policy that asks for what is there already changes nothing; where it enters functions, dead
+   code in them is gone. */
+static void amp_of_original_is_the_program(const func_t *q, bool narrow) {
+  mr_amp_policy_t p = mr_amp_empty(MR_BF16);
+  p.reuses = one_in(2);
+  p.others = narrow ? MR_AMP_ORIGINAL : (mr_amp_rule_t)(MR_AMP_F32 + under(4));
+  mr_dce(q->f);
+  mr_fn_t *g = amped(q, q->f, &p);
+  p.enters = true;
+  mr_fn_t *entered = amped(q, g, &p), *again = amped(q, entered, &p);
+  const mr_fn_t *same_as[][2] = {{q->f, g}, {entered, again}};
+  for (int i = 0; i < 2; i++) {
+    char *want = mr_fn_text(same_as[i][0]), *got = mr_fn_text(same_as[i][1]);
+    if (strcmp(want, got)) mr_fn_print(same_as[i][1], stderr);
+    if (strcmp(want, got)) fail_msg("%s, %s:\n%s", q->name, mr_amp_rule_name(p.others), want);
+    free(want);
+    free(got);
+  }
+  mr_fn_destroy(g);
+  mr_fn_destroy(entered);
+  mr_fn_destroy(again);
 }
 
 /* ---- transforms ---- */
@@ -256,6 +321,29 @@ static void maps_agree(const func_t *q, bool scan) {
   mr_fn_destroy(m);
 }
 
+/* amp before a derivative or map, and behind it: the same function but for rounding, and where
+   passes round nothing, the same bits. */
+static void amp_goes_with_every_transform(const func_t *q, const func_t *d) {
+  mr_amp_policy_t p = random_policy();
+  mr_fn_t *g = amped(q, q->f, &p), *wide = NULL, *behind = amped(q, d->f, &p);
+  func_t inner = around(q, g, "amp"), outer = around(d, behind, "amp");
+  passes_keep_the_bits(outer.name, behind, outer.in);
+  if (p.others == MR_AMP_BY_CLASS && p.enters) {
+    DO(q, mr_in_f64(q->f, &wide, &diag));
+    is_near_for_a_draw(q, g, wide, 1.0 / 128, 1.0 / 16);
+    mr_fn_destroy(wide);
+  }
+  int how = q->forward_only ? JVP : VJP;
+  func_t before = around(q, derived[how](&inner), "derivative of amp");
+  passes_keep_the_bits(before.name, before.f, before.in);
+  mr_fn_t *mapped = make_vmap(&inner), *m = amped(q, mapped, &p);
+  mr_fn_destroy(m);
+  mr_fn_destroy(mapped);
+  func_fini(&before);
+  func_fini(&outer);
+  func_fini(&inner);
+}
+
 /* ---- the tests ---- */
 
 static void tame_programs_are_what_they_are_in_f64_and_under_every_transform(void **state) {
@@ -274,6 +362,21 @@ static void tame_programs_are_what_they_are_in_f64_and_under_every_transform(voi
     f32_is_near_f64(one_in(2) ? &q : &d, narrow);
     if (!narrow) derivatives_agree(&q, &d, wrap, how); /* the order of sums may differ */
     maps_agree(one_in(2) ? &q : &d, one_in(3));
+    func_fini(&d);
+    func_fini(&q);
+  }
+}
+
+static void amp_changes_dtypes_alone_before_and_behind_every_transform(void **state) {
+  unsigned first = from_environment("MILLRACE_SEED", 0),
+           n = from_environment("MILLRACE_PROGRAMS", 400);
+  for (unsigned seed = first; seed < first + n; seed++) {
+    bool narrow;
+    func_t q = random_program(seed, false, &narrow);
+    amp_of_original_is_the_program(&q, narrow);
+    int how = q.forward_only ? JVP : VJP;
+    func_t d = around(&q, derived[how](&q), names_of_derived[how]);
+    amp_goes_with_every_transform(&q, &d);
     func_fini(&d);
     func_fini(&q);
   }
@@ -335,6 +438,7 @@ int main(void) {
   if (getenv("MILLRACE_PROGRAMS_TO")) return write_programs(getenv("MILLRACE_PROGRAMS_TO"));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tame_programs_are_what_they_are_in_f64_and_under_every_transform),
+      cmocka_unit_test(amp_changes_dtypes_alone_before_and_behind_every_transform),
       cmocka_unit_test(wild_programs_have_the_same_bits_with_and_without_passes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,438 @@
+/* Mixed precision: jaxamp's jaxprs and gradients (golden/amp), rows and scopes of a policy,
+   functions that are called, and what the usual policy makes of the Vision Transformer. */
+#include <math.h>
+
+#include "model/model.h"
+#include "model/transforms/amp.h"
+#include "tests/vectors.h"
+
+enum { TEXT = 1 << 14 };
+
+/* ---- jaxamp's jaxprs ---- */
+
+/* s, with each `from` as `to`, which is no longer. */
+static void replace(char *s, const char *from, const char *to) {
+  size_t n = strlen(from), m = strlen(to);
+  for (char *at = s; (at = strstr(at, from)); at += m) {
+    memcpy(at, to, m);
+    memmove(at + m, at + n, strlen(at + n) + 1);
+  }
+}
+
+/* jax 0.4's text as jax 0.10 prints it: no shape of what is broadcast, literals with their dtype.
+ */
+static void modernise(char *text) {
+  replace(text, " shape=(1, 8)", "");
+  replace(text, " shape=(1, 3)", "");
+  replace(text, "<class 'jax.numpy.bfloat16'>", "bfloat16");
+  replace(text, "<class 'jax.numpy.float16'>", "float16");
+  replace(text, "name=<lambda>", "name=f");
+  replace(text, "pjit[", "jit[");
+  char *literal = strstr(text, " 12.0\n");
+  assert_non_null(literal);
+  memmove(literal + 11, literal + 5, strlen(literal + 5) + 1);
+  memcpy(literal + 5, ":f32[]", 6);
+}
+
+/* The function under "## name". */
+static mr_fn_t *golden_fn(const char *name) {
+  char line[512], text[TEXT] = "";
+  FILE *f = vectors_open("amp/policy.txt");
+  bool here = false, in = false;
+  while (fgets(line, sizeof line, f)) {
+    if (!strncmp(line, "## ", 3))
+      here = !strncmp(line + 3, name, strlen(name)) && line[3 + strlen(name)] == '\n';
+    in = here && (in || line[0] == '{');
+    if (in) assert_true(strlen(text) + strlen(line) + 64 < TEXT);
+    if (in) strcat(text, line);
+  }
+  fclose(f);
+  modernise(text);
+  mr_fn_t *fn = NULL;
+  mr_diag_t diag = {0};
+  if (mr_fn_parse(text, &fn, &diag) < 0) fail_msg("%s: %s\n%s", name, diag.text, text);
+  return fn;
+}
+
+/* A bias (1,8) beside (4,8) is written here as a broadcast of its own, which jax's add does itself:
+   its operand stands for it. */
+static const mr_var_t *spread_of(const mr_var_t *v) {
+  const mr_eqn_t *e = v->def;
+  return e && e->op == &mr_op_broadcast_in_dim && e->in[0]->aval.ndim == v->aval.ndim ? e->in[0]
+                                                                                      : v;
+}
+
+static bool is_spread(const mr_eqn_t *e) {
+  return e->n_out == 1 && spread_of(e->out[0]) != e->out[0];
+}
+
+/* v in a list of f's values that counts inputs and the results of equations, but no spreads. */
+static int number_of(const mr_fn_t *f, const mr_var_t *v) {
+  int at = 0;
+  v = spread_of(v);
+  for (int i = 0; i < f->n_in; i++, at++)
+    if (f->in[i] == v) return at;
+  for (int i = 0; i < f->n_eqn; i++) {
+    if (is_spread(f->eqn[i])) continue;
+    if (f->eqn[i]->out[0] == v) return at;
+    at++;
+  }
+  return -1;
+}
+
+/* An equation a line: op, dtype of its result, its operands and their dtypes. */
+static char *outline(const mr_fn_t *f) {
+  char *text = calloc(1, TEXT), *at = text;
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    if (is_spread(e)) continue;
+    at += sprintf(at, "%s %s:", e->op->name, mr_dtype_name(e->out[0]->aval.dtype));
+    for (int k = 0; k < e->n_in; k++)
+      at += sprintf(at, e->in[k]->literal ? " literal %s" : " %2$d %1$s",
+                    mr_dtype_name(e->in[k]->aval.dtype), number_of(f, e->in[k]));
+    at += sprintf(at, "\n");
+  }
+  return text;
+}
+
+static mr_fn_t *amped(const mr_fn_t *f, const mr_amp_policy_t *p) {
+  mr_diag_t diag = {0};
+  mr_fn_t *g = NULL;
+  if (mr_amp(f, p, &g, &diag) < 0) fail_msg("%s", diag.text);
+  return g;
+}
+
+static void assert_outline(const char *name, const mr_fn_t *got, const mr_fn_t *want) {
+  char *a = outline(got), *b = outline(want);
+  if (strcmp(a, b)) fail_msg("%s:\n%s\nwant\n%s", name, a, b);
+  free(a);
+  free(b);
+}
+
+/* The gradients by the four parameters, against those of jax, in relative L2. */
+static void assert_gradients(const char *name, const mr_fn_t *f, double within) {
+  enum { SIZE = 6 * 8 + 8 + 8 * 3 + 3 };
+  static const char *const input[] = {"W1", "b1", "W2", "b2", "x", "t"};
+  char file[80];
+  void *in[6], *out[5];
+  float loss, grads[SIZE], *at = grads;
+  mr_fn_t *d = NULL;
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  if (mr_value_and_grad(f, 4, (int[]){0, 1, 2, 3}, &d, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(d, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < 6; i++) {
+    snprintf(file, sizeof file, "amp/mlp.%s.npy", input[i]);
+    in[i] = vectors_npy(file, mr_aval_bytes(&f->in[i]->aval));
+  }
+  out[0] = &loss;
+  for (int i = 0; i < 4; i++) out[1 + i] = at, at += mr_aval_elems(&f->in[i]->aval);
+  mr_exec_run(x, (const void *const *)in, out);
+  snprintf(file, sizeof file, "amp/%s.grads.npy", name);
+  float *want = vectors_npy(file, sizeof grads);
+  double off = 0, all = 0;
+  for (int i = 0; i < SIZE; i++) {
+    off += pow((double)grads[i] - (double)want[i], 2);
+    all += pow((double)want[i], 2);
+  }
+  if (!(sqrt(off / all) <= within)) fail_msg("%s: gradients are off by %g", name, sqrt(off / all));
+  for (int i = 0; i < 6; i++) free(in[i]);
+  free(want);
+  mr_exec_destroy(x);
+  mr_fn_destroy(d);
+}
+
+/* The MLP, its equations in scopes: the first product to the tanh in `first`, the second product in
+   `product`, and what adds its bias in `sum`. */
+static mr_fn_t *mlp(const char *first, const char *product, const char *sum) {
+  mr_fn_t *f = golden_fn("f32");
+  bool second = false;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_eqn_t *e = f->eqn[i];
+    bool dot = e->op == &mr_op_dot_general;
+    if (dot && i) second = true;
+    e->scope = !second ? first : dot ? product : sum;
+    if (e->op == &mr_op_sub) {
+      for (; i < f->n_eqn; i++) f->eqn[i]->scope = "";
+    }
+  }
+  return f;
+}
+
+static void assert_case(const char *name, mr_fn_t *f, const mr_amp_policy_t *p, double within) {
+  mr_fn_t *got = amped(f, p), *want = golden_fn(name);
+  assert_outline(name, got, want);
+  assert_gradients(name, got, within);
+  mr_fn_destroy(got);
+  mr_fn_destroy(want);
+  mr_fn_destroy(f);
+}
+
+static void jaxamps_default_policy(void **state) {
+  mr_amp_policy_t bf16 = mr_amp_jaxamp(MR_BF16), none = mr_amp_empty(MR_BF16);
+  assert_case("bf16.default", mlp("", "", ""), &bf16, 0.01);
+  assert_case("bf16.empty_policy", mlp("", "", ""), &none, 1e-6);
+}
+
+static void jaxamps_f16(void **state) {
+  mr_amp_policy_t f16 = mr_amp_jaxamp(MR_F16);
+  assert_case("f16.default", mlp("", "", ""), &f16, 0.002);
+}
+
+static void jaxamps_scopes(void **state) {
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_jaxamp(MR_BF16);
+  assert_case("bf16.amp_stop_context", mlp("", "amp_stop", "amp_stop"), &p, 0.01);
+  assert_case("bf16.amp_stop_decorator", mlp("", "amp_stop", ""), &p, 0.01);
+  mr_amp_add(&p, "layer2", MR_AMP_ORIGINAL, &diag);
+  assert_case("bf16.scope_layer2_original", mlp("layer1", "layer2/inner", "layer2/inner"), &p,
+              0.01);
+  mr_amp_add(&p, "inner", MR_AMP_COMPUTE, &diag);
+  assert_case("bf16.scope_outermost", mlp("layer1", "layer2/inner", "layer2/inner"), &p, 0.01);
+}
+
+/* jax multiplies bf16 by f32 there, which no op here does: the operand is widened first. */
+static void jaxamp_without_a_default_rule(void **state) {
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_empty(MR_BF16);
+  mr_amp_add(&p, "layer1", MR_AMP_COMPUTE, &diag);
+  mr_fn_t *f = mlp("layer1", "layer2/inner", "layer2/inner"), *g = amped(f, &p);
+  int bf16 = 0;
+  for (int i = 0; i < g->n_eqn; i++)
+    if (strcmp(g->eqn[i]->by, ""))
+      continue;
+    else
+      bf16 += g->eqn[i]->out[0]->aval.dtype == MR_BF16;
+  assert_int_equal(bf16, 5); /* product, two broadcasts, sum, tanh */
+  assert_gradients("bf16.only_layer1", g, 0.01);
+  mr_fn_destroy(g);
+  mr_fn_destroy(f);
+}
+
+static void jaxamp_does_not_enter_functions(void **state) {
+  mr_amp_policy_t p = mr_amp_jaxamp(MR_BF16);
+  mr_fn_t *want = golden_fn("bf16.inner_jit"), *f = mlp("", "", ""), *g = amped(f, &p);
+  /* the same program without amp: conversions of the golden one taken away */
+  mr_fn_t *plain = mr_fn_create();
+  mr_var_t *map[256] = {NULL}, *in[8];
+  for (int i = 0; i < want->n_in; i++) map[want->in[i]->id] = mr_fn_input(plain, want->in[i]->aval);
+  for (int i = 0; i < want->n_eqn; i++) {
+    const mr_eqn_t *e = want->eqn[i];
+    for (int k = 0; k < e->n_in; k++)
+      in[k] = e->in[k]->literal ? mr_literal_like(plain, MR_F32, e->in[k]) : map[e->in[k]->id];
+    if (e->op == &mr_op_convert_element_type) {
+      map[e->out[0]->id] = in[0];
+      continue;
+    }
+    mr_eqn_t copy = *e;
+    mr_attr_t attr[8];
+    copy.attr = attr;
+    for (int k = 0; k < e->n_attr; k++) {
+      attr[k] = e->attr[k];
+      if (attr[k].kind == MR_ATTR_DTYPE) attr[k].i[0] = MR_F32;
+    }
+    map[e->out[0]->id] = mr_emit_like(plain, &copy, in)->out[0];
+  }
+  mr_fn_return(plain, 1, &map[want->out[0]->id]);
+  mr_fn_destroy(g);
+  assert_case("bf16.inner_jit", plain, &p, 0.01);
+  mr_fn_destroy(want);
+  mr_fn_destroy(f);
+}
+
+/* ---- policies ---- */
+
+static void rows_come_from_a_text_or_are_refused(void **state) {
+  static const char *const bad[] = {"head",     "head=",   "=f32",     "head=f64",
+                                    "head:f32", "a=f32,b", "head==f32"};
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  int before = p.n_rows;
+  assert_int_equal(mr_amp_add_text(&p, " head = f32,attn=compute , exp=original,", &diag), MR_OK);
+  assert_int_equal(p.n_rows, before + 3);
+  assert_string_equal(p.row[before].key, "head");
+  assert_int_equal(p.row[before + 1].rule, MR_AMP_COMPUTE);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_amp_policy_t q = mr_amp_usual(MR_BF16);
+    diag = (mr_diag_t){0};
+    assert_int_equal(mr_amp_add_text(&q, bad[i], &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "NAME=RULE"));
+  }
+  diag = (mr_diag_t){0};
+  char key[MR_AMP_KEY + 1];
+  memset(key, 'k', MR_AMP_KEY), key[MR_AMP_KEY] = 0;
+  assert_int_equal(mr_amp_add(&p, key, MR_AMP_F32, &diag), MR_ERR_CONFIG);
+  while (p.n_rows < MR_AMP_ROWS) assert_int_equal(mr_amp_add(&p, "x", MR_AMP_F32, &diag), MR_OK);
+  assert_int_equal(mr_amp_add(&p, "x", MR_AMP_F32, &diag), MR_ERR_CONFIG);
+  p.compute = MR_F64;
+  mr_fn_t *f = mlp("", "", ""), *g = NULL;
+  assert_int_equal(mr_amp(f, &p, &g, &diag), MR_ERR_CONFIG);
+  assert_null(g);
+  mr_fn_destroy(f);
+}
+
+/* The dtype that the op of f in `scope` computes in: of its first operand. */
+static mr_dtype_t computes_in(const mr_fn_t *f, const char *scope) {
+  for (int i = 0; i < f->n_eqn; i++)
+    if (!strcmp(f->eqn[i]->scope, scope) && f->eqn[i]->op == &mr_op_tanh)
+      return f->eqn[i]->in[0]->aval.dtype;
+  fail_msg("no tanh in scope %s", scope);
+  return MR_F32;
+}
+
+static void a_scope_is_matched_by_whole_components(void **state) {
+  static const char *const scope[] = {"blocks.1/attn", "blocks.10/attn", "blocks.1.attention",
+                                      "a/b/c"};
+  static const struct {
+    const char *rows;
+    bool narrow[4];
+  } want[] = {
+      {"blocks.1=compute", {true, false, true, false}},
+      {"attn=compute", {true, true, false, false}},
+      {"1.attention=compute", {false, false, true, false}},
+      {"b=compute", {false, false, false, true}},
+      {"c=f32, a=compute", {false, false, false, true}},
+      {"a=f32, c=compute", {false, false, false, false}},
+      {"a=f32, a/b=compute", {false, false, false, true}},
+      {"a=compute, a=f32", {false, false, false, false}},
+      {"tanh=compute, a=f32", {true, true, true, false}},
+  };
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    mr_diag_t diag = {0};
+    mr_amp_policy_t p = mr_amp_empty(MR_BF16);
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 4)), *y[4];
+    assert_int_equal(mr_amp_add_text(&p, want[i].rows, &diag), MR_OK);
+    for (int k = 0; k < 4; k++) {
+      const char *outer = mr_scope_enter(f, scope[k]);
+      y[k] = mr_lax_tanh(f, x);
+      mr_scope_leave(f, outer);
+    }
+    mr_fn_return(f, 4, y);
+    mr_fn_t *g = amped(f, &p);
+    for (int k = 0; k < 4; k++)
+      if ((computes_in(g, scope[k]) == MR_BF16) != want[i].narrow[k])
+        fail_msg("\"%s\" in scope %s", want[i].rows, scope[k]);
+    mr_fn_destroy(g);
+    mr_fn_destroy(f);
+  }
+}
+
+/* A part that is entered inside a scope of the graph's own keeps that scope in its path. */
+static void parts_keep_the_scopes_around_them(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_params_t params = {0};
+  mr_nn_t s = {.f = f, .params = &params};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2, 4));
+  size_t a = mr_nn_enter(&s, "block");
+  const char *outer = mr_amp_stop(f);
+  x = mr_nn_linear(&s, "stopped", x, 4);
+  mr_scope_leave(f, outer);
+  x = mr_nn_linear(&s, "free", x, 4);
+  mr_nn_leave(&s, a);
+  x = mr_nn_linear(&s, "last", x, 4);
+  mr_fn_return(f, 1, &x);
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  mr_fn_t *g = amped(f, &p);
+  static const char *const scope[] = {"block/amp_stop/stopped", "block.free", "last"};
+  int n = 0;
+  for (int i = 0; i < g->n_eqn; i++) {
+    const mr_eqn_t *e = g->eqn[i];
+    if (e->op != &mr_op_linear) continue;
+    assert_string_equal(e->scope, scope[n]);
+    assert_int_equal(e->in[0]->aval.dtype, n ? MR_BF16 : MR_F32);
+    n++;
+  }
+  assert_int_equal(n, 3);
+  assert_string_equal(params.param[0].name, "block.stopped.kernel");
+  mr_params_fini(&params);
+  mr_fn_destroy(g);
+  mr_fn_destroy(f);
+}
+
+/* ---- the Vision Transformer ---- */
+
+static mr_fn_t *vit(mr_vit_variant_t variant, mr_dtype_t dtype, const mr_amp_policy_t *policy) {
+  mr_vit_config_t c = mr_vit_default();
+  mr_diag_t diag = {0};
+  mr_params_t params = {0};
+  c.variant = variant, c.layers = 2;
+  mr_loss_t loss = mr_vit_loss(&c);
+  mr_compute_t compute = {.dtype = dtype, .policy = policy};
+  mr_loss_use_t use = {.batch = 4, .train = true};
+  mr_fn_t *f = mr_loss_fn(&loss, &compute, &use, &params, &diag);
+  if (!f) fail_msg("%s", diag.text);
+  mr_params_fini(&params);
+  return f;
+}
+
+/* Products, attention and what follows them are narrow; the residual stream, norms' inputs and the
+   loss are f32; each parameter is converted once. */
+static void the_usual_policy_on_a_vision_transformer(void **state) {
+  for (int variant = 0; variant < 2; variant++) {
+    mr_fn_t *f = vit(variant ? MR_VIT_TIMM : MR_VIT_FLAX, MR_BF16, NULL);
+    int linear = 0, norm = 0, residual = 0, converted[512] = {0};
+    for (int i = 0; i < f->n_eqn; i++) {
+      const mr_eqn_t *e = f->eqn[i];
+      mr_dtype_t in = e->n_in ? e->in[0]->aval.dtype : MR_F32, out = e->out[0]->aval.dtype;
+      bool narrow = e->op == &mr_op_linear || e->op == &mr_op_attention || e->op == &mr_op_gelu ||
+                    e->op == &mr_op_dropout;
+      if (narrow && (in != MR_BF16 || out != MR_BF16)) fail_msg("%s is not narrow", e->op->name);
+      if (e->op == &mr_op_layer_norm) assert_true(in == MR_F32 && out == MR_BF16);
+      if (e->op == &mr_op_add || e->op == &mr_op_softmax_cross_entropy)
+        assert_int_equal(in, MR_F32);
+      linear += e->op == &mr_op_linear;
+      norm += e->op == &mr_op_layer_norm;
+      residual += e->op == &mr_op_add;
+      if (e->op == &mr_op_convert_element_type) {
+        assert_int_equal(converted[e->in[0]->id]++, 0);
+        assert_true(!strncmp(e->by, "amp", 3));
+      }
+    }
+    assert_int_equal(linear, 1 + 2 * 4 + 1);
+    assert_int_equal(norm, 2 * 2 + 1);
+    assert_int_equal(residual, 1 + 2 * 2);
+    mr_fn_destroy(f);
+  }
+}
+
+static void a_row_keeps_a_part_of_the_model_in_f32(void **state) {
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  assert_int_equal(mr_amp_add_text(&p, "head=f32, encoder_blocks.1.attn=original", &diag), MR_OK);
+  mr_fn_t *f = vit(MR_VIT_FLAX, MR_BF16, &p);
+  int wide = 0;
+  for (int i = 0; i < f->n_eqn; i++)
+    if (f->eqn[i]->op == &mr_op_linear && f->eqn[i]->in[0]->aval.dtype == MR_F32) wide++;
+  assert_int_equal(wide, 3); /* the head, and two of that block's attention */
+  mr_fn_destroy(f);
+}
+
+static void a_row_that_names_nothing_is_found(void **state) {
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  mr_fn_t *f = vit(MR_VIT_FLAX, MR_F32, NULL);
+  assert_null(mr_amp_unmatched(&p, f));
+  assert_int_equal(mr_amp_add_text(&p, "head=f32, gelu=f32, encoder_blocks=f32", &diag), MR_OK);
+  assert_null(mr_amp_unmatched(&p, f));
+  assert_int_equal(mr_amp_add_text(&p, "encoder_block=f32", &diag), MR_OK);
+  assert_string_equal(mr_amp_unmatched(&p, f)->key, "encoder_block");
+  mr_fn_destroy(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(jaxamps_default_policy),
+      cmocka_unit_test(jaxamps_f16),
+      cmocka_unit_test(jaxamps_scopes),
+      cmocka_unit_test(jaxamp_without_a_default_rule),
+      cmocka_unit_test(jaxamp_does_not_enter_functions),
+      cmocka_unit_test(rows_come_from_a_text_or_are_refused),
+      cmocka_unit_test(a_scope_is_matched_by_whole_components),
+      cmocka_unit_test(parts_keep_the_scopes_around_them),
+      cmocka_unit_test(the_usual_policy_on_a_vision_transformer),
+      cmocka_unit_test(a_row_keeps_a_part_of_the_model_in_f32),
+      cmocka_unit_test(a_row_that_names_nothing_is_found),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
