@@ -101,6 +101,18 @@ static mr_err_t remat_flag(const mr_args_t *a, mr_nn_remat_t *out, mr_diag_t *di
                  a->command->name, text);
 }
 
+static mr_err_t dtype_flag(const mr_args_t *a, const char *text, mr_dtype_t *out, mr_diag_t *diag) {
+  static const mr_dtype_t some[] = {MR_F32, MR_BF16, MR_F16};
+  if (!text) return MR_OK;
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(text, mr_dtype_name(some[i]))) {
+      *out = some[i];
+      return MR_OK;
+    }
+  return mr_fail(diag, MR_ERR_USAGE, "%s: --dtype: \"%s\", expected f32, bf16 or f16",
+                 a->command->name, text);
+}
+
 static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *diag) {
   const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
   const char *dtype = takes(a, "--dtype") ? mr_args_text(a, "--dtype") : NULL;
@@ -110,7 +122,25 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
     MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
   if (takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
-  if (dtype) t->compute.dtype = strcmp(dtype, "bf16") ? MR_F32 : MR_BF16;
+  return dtype_flag(a, dtype, &t->compute.dtype, diag);
+}
+
+/* The policy of --amp and --amp-rule. */
+static mr_err_t amp_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
+  const char *amp = takes(a, "--amp") ? mr_args_text(a, "--amp") : NULL;
+  const char *rules = takes(a, "--amp-rule") ? mr_args_text(a, "--amp-rule") : NULL;
+  if (amp && strcmp(amp, "usual") && strcmp(amp, "jaxamp"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --amp: \"%s\", expected usual or jaxamp",
+                   a->command->name, amp);
+  if ((amp || rules) && job->train.compute.dtype == MR_F32)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: --%s: nothing computes narrower with --dtype f32, expected bf16 or f16",
+                   a->command->name, amp ? "amp" : "amp-rule");
+  job->policy = amp && !strcmp(amp, "jaxamp") ? mr_amp_jaxamp(MR_BF16) : mr_amp_usual(MR_BF16);
+  job->train.compute.policy = &job->policy;
+  mr_diag_t why = {0};
+  if (rules && mr_amp_add_text(&job->policy, rules, &why) < 0)
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --amp-rule: %s", a->command->name, why.text);
   return MR_OK;
 }
 
@@ -123,6 +153,7 @@ static mr_err_t model_arg_fill(const mr_args_t *a, int first, mr_model_job_t *jo
   for (int i = first; i < a->n_words; i++) MR_TRY(set_word(a, a->word[i], job, diag));
   MR_TRY(set_fields(a, job, diag));
   MR_TRY(step_flags(a, &job->train, diag));
+  MR_TRY(amp_flags(a, job, diag));
   return mr_model_plan(&job->model, def, job->state, 2, job->field, diag);
 }
 

@@ -22,7 +22,9 @@
   {"--batch", "N", "Records in a batch; default 128."},                                      \
       {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."}, \
       {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},         \
-      {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."}, {               \
+      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},         \
+      {"--amp", "usual|jaxamp", "What computes in that type (docs/transforms.md)."},         \
+      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."}, {              \
     "--precision", "P",                                                                      \
         "Precision of the products of --dtype f32: none, default, high or highest."          \
   }
@@ -35,11 +37,13 @@ typedef struct mr_model_job {
   void *state; /* heap */
   mr_model_field_t field[2];
   mr_train_config_t train;
+  mr_amp_policy_t policy; /* train.compute points to it */
 } mr_model_job_t;
 
-/* Fills *job from the model's defaults, the flags given, and words [first,n_words) as settings, for
-   batches of pictures with classes.  MR_ERR_USAGE or MR_ERR_CONFIG names the flag or the word;
-   MR_ERR_NOMEM; failures of planning the model.  The caller calls fini after a failure too. */
+/* Fills *job, which must then stay where it is, from the model's defaults, the flags given, and
+   words [first,n_words) as settings, for batches of pictures with classes.  MR_ERR_USAGE or
+   MR_ERR_CONFIG names the flag or the word; MR_ERR_NOMEM; failures of planning the model.  The
+   caller calls fini after a failure too. */
 mr_err_t mr_model_arg(const mr_args_t *a, int first, mr_model_job_t *job, mr_diag_t *diag);
 void mr_model_job_fini(mr_model_job_t *job); /* frees the state; twice is fine */
 

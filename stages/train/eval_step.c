@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "pipeline/stage_step.h"
+#include "stages/train/amp.h"
 #include "stages/train/fields.h"
 #include "stages/train/recall.h"
 #include "stages/train/state.h"
@@ -12,7 +13,7 @@
 
 typedef struct eval_step {
   const char *checkpoint, *records;
-  int dtype;
+  mr_train_amp_t amp;
   bool ema;
   mr_train_team_t team;
 
@@ -30,12 +31,7 @@ static const mr_opt_t eval_step_opts[] = {
      .offset = offsetof(eval_step_t, checkpoint),
      .help = "Checkpoint file of train-step; the model is the one it holds.",
      .positional = 1},
-    {.name = "dtype",
-     .type = MR_OPT_ENUM,
-     .offset = offsetof(eval_step_t, dtype),
-     .def = "bf16",
-     .choices = "f32|bf16",
-     .help = "Type of the matrix products."},
+    MR_TRAIN_AMP_OPTS(offsetof(eval_step_t, amp)),
     {.name = "records",
      .type = MR_OPT_STR,
      .offset = offsetof(eval_step_t, records),
@@ -51,9 +47,10 @@ static const mr_opt_t eval_step_opts[] = {
 };
 
 static mr_err_t eval_step_plan(mr_stage_t *s) {
-  const eval_step_t *v = s->state;
+  eval_step_t *v = s->state;
   if (!v->checkpoint || !v->checkpoint[0])
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting checkpoint: want the name of a file");
+  MR_TRY(mr_train_amp_plan(s, &v->amp));
   s->out_spec[0] = mr_metrics_spec(s->in_spec[0].dataset);
   return MR_OK;
 }
@@ -75,8 +72,8 @@ static mr_err_t recall(mr_stage_t *s) {
 
 static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   const mr_loss_t *loss = &v->model.plan.loss;
-  const mr_compute_t compute = {
-      .dtype = v->dtype ? MR_BF16 : MR_F32, .threads = (int)v->team.threads, .pin = v->team.pin};
+  mr_compute_t compute = {.threads = (int)v->team.threads, .pin = v->team.pin};
+  mr_train_amp_set(&v->amp, &compute);
   char model[MR_MODEL_TEXT];
   bool averaged;
   mr_model_text(&v->model, model);

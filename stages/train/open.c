@@ -28,13 +28,13 @@ static void open_set_scale(const train_t *v, mr_optim_t *o) {
 
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
   mr_train_config_t t = {.optim = mr_optim_of(mr__train_optimizer_name[v->optimizer]),
-                         .compute = {.dtype = v->dtype ? MR_BF16 : MR_F32,
-                                     .precision = (mr_precision_t)v->precision, /* same order */
+                         .compute = {.precision = (mr_precision_t)v->precision, /* same order */
                                      .remat = (mr_nn_remat_t)v->remat,
                                      .threads = (int)v->team.threads,
                                      .pin = v->team.pin},
                          .batch = batch,
                          .accumulate = v->accumulate};
+  mr_train_amp_set(&v->amp, &t.compute);
   set_unless_usual(&t.optim.b1, v->b1);
   set_unless_usual(&t.optim.b2, v->b2);
   set_unless_usual(&t.optim.eps, v->eps);

@@ -95,6 +95,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_UNAVAILABLE,
                          "setting device = cuda: this build has no CUDA backend, want cpu");
   MR_TRY(plan_scale(s));
+  MR_TRY(mr_train_amp_plan(s, &v->amp));
   const mr_model_def_t *def = mr__train_model_of(s);
   MR_TRY(mr_train_model_for(s, IN_TRAIN, def, mr__train_model_state(s), &v->model));
   if (v->remat && !def->remat)

@@ -22,12 +22,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .choices = "none|default|high|highest",
      .help = "Precision of f32 products: bf16 with f32 sums (default), three of these (high) or "
              "f32 (highest); none: MILLRACE_MATMUL_PRECISION, else f32."},
-    {.name = "dtype",
-     .type = MR_OPT_ENUM,
-     .offset = AT(dtype),
-     .def = "bf16",
-     .choices = "f32|bf16",
-     .help = "Type of the matrix products; parameters are f32."},
+    MR_TRAIN_AMP_OPTS(AT(amp)),
     {.name = "seed",
      .type = MR_OPT_INT,
      .offset = AT(seed),

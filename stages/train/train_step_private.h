@@ -3,6 +3,7 @@
 #define MR_STAGES_TRAIN_STEP_PRIVATE_H
 
 #include "model/optim/schedule.h"
+#include "stages/train/amp.h"
 #include "stages/train/fields.h"
 #include "stages/train/state.h"
 #include "stages/train/tally.h"
@@ -27,7 +28,8 @@ void mr__train_flight_fini(mr__train_flight_t *f); /* releases its batch */
 typedef struct train {
   const char *model_name; /* as given; the definition says which model it is */
   mr_train_team_t team;
-  int dtype, precision;
+  mr_train_amp_t amp;
+  int precision;
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, scale_patience,
       max_skipped;

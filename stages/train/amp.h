@@ -1,0 +1,37 @@
+/* Mixed precision: settings that train-step and eval-step share, and the policy they describe. */
+#ifndef MR_STAGES_TRAIN_AMP_H
+#define MR_STAGES_TRAIN_AMP_H
+
+#include "model/nn/loss.h"
+#include "pipeline/stage.h"
+
+typedef struct mr_train_amp {
+  int dtype, amp; /* numbers of their choices */
+  const char *rules;
+  mr_amp_policy_t policy; /* of mr_train_amp_plan */
+} mr_train_amp_t;
+
+/* Settles a->policy.  MR_OK, or MR_ERR_CONFIG on the stage, naming the setting: amp=none with a
+   narrow dtype, rules that cannot be read, rules where nothing is narrow. */
+mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a);
+/* Sets dtype and policy of c; a, which c then points into, must live as long.  Cannot fail. */
+void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
+
+/* clang-format would give each value of these rows a line of its own. */
+/* clang-format off */
+/* For a stage whose state holds an mr_train_amp_t at offset base. */
+#define MR_TRAIN_AMP_OPTS(base)                                                                   \
+  {.name = "dtype", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, dtype),      \
+   .def = "bf16", .choices = "f32|bf16|f16",                                                      \
+   .help = "Type that the model computes in, as far as amp says; parameters are f32.  f16 needs " \
+           "loss-scale=dynamic."},                                                                \
+  {.name = "amp", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, amp),          \
+   .def = "usual", .choices = "usual|jaxamp|none",                                                \
+   .help = "What computes in dtype: usual (products, and what follows them; sums, norms and "     \
+           "losses in f32), jaxamp (as the library of that name), or none (all in f32)."},        \
+  {.name = "amp-rule", .type = MR_OPT_STR, .offset = (base) + offsetof(mr_train_amp_t, rules),    \
+   .help = "Exceptions to amp, as \"head=f32, attn=original, exp=compute\": a part of the model " \
+           "or an op, and class, compute, f32, original, follow or as-is."}
+/* clang-format on */
+
+#endif
