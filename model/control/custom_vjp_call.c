@@ -41,6 +41,11 @@ static int own_results(const mr_eqn_t *e) {
 
 static mr_err_t custom_vjp_call_custom_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_fn_t *fwd = mr_attr_called(e, "fwd_jaxpr"), *bwd = mr_attr_called(e, "bwd_jaxpr");
+  int64_t residuals = custom_spent(e) ? mr_attr_get(e, "residuals")->i[0] : 0;
+  if (residuals < 0 || residuals > e->n_out)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%scustom_vjp_call: residuals is %lld, want 0 to %d, its results", e->scope,
+                   *e->scope ? ": " : "", (long long)residuals, e->n_out);
   int n_out = own_results(e), kept = fwd->n_out - n_out;
   if (fwd->n_in != e->n_in || n_out < 0 || kept < 0 || bwd->n_in != kept + n_out ||
       bwd->n_out != e->n_in)

@@ -336,6 +336,28 @@ static void a_gradient_in_a_graph_can_be_swept_again(void **s) {
   free(text);
 }
 
+/* A text may claim residuals that the call does not have: more, or fewer than none. */
+static void residuals_that_a_call_cannot_have_are_refused(void **s) {
+  static const char text[] =
+      "{ lambda ; a:f32[]. let\n"
+      "    b:f32[] c:f32[] = custom_vjp_call[\n"
+      "      bwd_jaxpr={ lambda ; a:f32[] b:f32[] c:f32[]. let  in (a,) }\n"
+      "      call_jaxpr={ lambda ; a:f32[]. let  in (a, a) }\n"
+      "      fwd_jaxpr={ lambda ; a:f32[]. let  in (a, a, a) }\n"
+      "      residuals=%d\n"
+      "    ] a\n"
+      "  in (b,) }";
+  const int wrong[] = {-1, 3};
+  for (int i = 0; i < 2; i++) {
+    char full[sizeof text + 8];
+    mr_fn_t *f = NULL;
+    mr_diag_t diag = {0};
+    snprintf(full, sizeof full, text, wrong[i]);
+    assert_int_equal(mr_fn_parse(full, &f, &diag), MR_ERR_DATA);
+    assert_non_null(strstr(diag.text, "want 0 to 2"));
+  }
+}
+
 /* sin(x), whose author says that its slope is 5. */
 static mr_fn_t *own_jvp_fn(void) {
   mr_var_t *x, *t, *y = NULL, *all[2];
@@ -372,6 +394,7 @@ int main(void) {
       cmocka_unit_test(the_rule_holds_for_a_second_sweep_over_the_same_graph),
       cmocka_unit_test(a_graph_written_as_primitives_keeps_its_authors_rules),
       cmocka_unit_test(a_gradient_in_a_graph_can_be_swept_again),
+      cmocka_unit_test(residuals_that_a_call_cannot_have_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
