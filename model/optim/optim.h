@@ -1,7 +1,7 @@
 /* Optimizers as functions of the graph: one step updates a parameter and its slots, the tensors
    that the optimizer keeps for it (momentum, second moment).
 
-   An optimizer is one constant in a file of its own with a line in list.def.  Arithmetic and
+   An optimizer is one constant with a line in list.def, in a file with its family.  Arithmetic and
    defaults are optax's (https://optax.readthedocs.io); tests compare with it.  table.c has the
    table and the checks, step.c the graph of a step. */
 #ifndef MR_MODEL_OPTIM_H

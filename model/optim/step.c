@@ -268,3 +268,8 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   *out = s.g;
   return MR_OK;
 }
+
+mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p) {
+  double d = (double)decay;
+  return mr_lax_add(f, mr_lax_scale(f, d, average), mr_lax_scale(f, 1 - d, p));
+}
