@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/control/cond.h"
-#include "model/control/control.h"
+#include "model/control/flow.h"
 #include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"

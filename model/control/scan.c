@@ -1,11 +1,10 @@
 /* The op scan: a loop of a known number of steps that carries values from step to step, reads a
    row of each x and writes a row of each y.  A stack of equal layers becomes one function and one
    memory plan.  After jax.lax.scan. */
-#include "model/control/scan.h"
+#include "model/control/flow.h"
 
 #include <inttypes.h>
 
-#include "model/control/control.h"
 #include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"

@@ -1,7 +1,6 @@
 /* Forward mode of scan: a second scan that carries values and tangents and gives the tangents.
    The first scan stays as it is, so that mr_linearize can separate the linear part. */
-#include "model/control/control.h"
-#include "model/control/scan.h"
+#include "model/control/flow.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/reach.h"

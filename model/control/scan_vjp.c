@@ -5,8 +5,7 @@
    cotangents of the constants. */
 #include <stdlib.h>
 
-#include "model/control/control.h"
-#include "model/control/scan.h"
+#include "model/control/flow.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"

@@ -2,9 +2,8 @@
    only: reverse mode would have to keep values of every step, whose number is unknown.  If vmap
    maps the condition, the loop runs until it is false for all examples, and an example that has
    finished keeps its values.  After jax.lax.while_loop. */
-#include "model/control/while.h"
+#include "model/control/flow.h"
 
-#include "model/control/control.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/reach.h"

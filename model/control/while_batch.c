@@ -1,9 +1,8 @@
 /* vmap of while.  A carry that becomes mapped in some step must be mapped from the start.  If the
    condition is mapped, the loop runs while it is true for some example; an example for which it
    is false keeps its carries. */
-#include "model/control/control.h"
+#include "model/control/flow.h"
 #include "model/control/mapped.h"
-#include "model/control/while.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"

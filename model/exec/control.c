@@ -6,10 +6,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/control/cond.h"
-#include "model/control/scan.h"
-#include "model/control/while.h"
-#include "model/exec/sub.h"
+#include "model/control/flow.h"
+#include "model/exec/exec_private.h"
+
+/* ---- inner executables: functions inside an equation, planned with the graph around it.  They
+   work in scratch memory of the call, so that the memory plan of the outer graph covers them, and
+   are bound together with it.  Their inputs and outputs may be rows of larger arrays, aligned to
+   their elements alone ---- */
+
+/* Compiles f for c's backend and options, without an arena.  The call lists *out in c->inner, with
+   its offset in c->scratch, and frees it in c->fini. */
+static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, mr_exec_t **out,
+                             mr_diag_t *diag) {
+  mr_exec_t *x = calloc(1, sizeof *x);
+  if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  mr_compile_options_t o = *c->options;
+  o.in_place = 0;
+  o.donate = NULL; /* donations are those of the outer graph's inputs */
+  o.lender = NULL;
+  x->backend = c->backend;
+  x->threads = x->backend->threads();
+  x->lent = true; /* the arena is the call's scratch */
+  mr_err_t err = mr__exec_plan(x, f, &o, true, diag);
+  if (err < 0) {
+    mr_exec_destroy(x);
+    return err;
+  }
+  x->first_write = x->fn->n_eqn;
+  *out = x;
+  return MR_OK;
+}
+
+static size_t inner_aligned(const mr_backend_t *b, size_t n) {
+  return (n + b->align - 1) & ~(b->align - 1);
+}
+
+/* The bytes of x's arena in the scratch. */
+static size_t inner_bytes(const mr_exec_t *x) { return inner_aligned(x->backend, x->plan.bytes); }
+
+static size_t call_aligned(const mr_call_t *c, size_t n) { return inner_aligned(c->backend, n); }
 
 static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
@@ -51,11 +86,11 @@ static void control_aim(const mr_call_t *c, int64_t step) {
   scan_t *l = c->state;
   int64_t n = l->s.length, row = l->s.reverse ? n - 1 - step : step;
   int first = l->s.n_consts, n_in = c->eqn->n_in;
-  char *second = (char *)c->scratch + mr__sub_bytes(l->body);
+  char *second = (char *)c->scratch + inner_bytes(l->body);
   for (int k = 0; k < l->s.n_carry; k++) {
     l->in[first + k] = step ? carry_at(c, second, k, step, n) : c->in[first + k];
     l->out[k] = carry_at(c, second, k, step + 1, n);
-    second += mr__call_aligned(c, l->size[n_in + k]);
+    second += call_aligned(c, l->size[n_in + k]);
   }
   for (int i = first + l->s.n_carry; i < n_in; i++)
     l->in[i] = (char *)c->in[i] + (size_t)row * l->size[i];
@@ -71,7 +106,7 @@ static void scan_run(const mr_call_t *c) {
     control_move(c, c->out[k], c->in[first + k], l->size[c->eqn->n_in + k], MR_COPY_WITHIN);
   for (int64_t step = 0; step < l->s.length; step++) {
     control_aim(c, step);
-    mr__sub_run(l->body, l->in, l->out);
+    mr_exec_run(l->body, l->in, l->out);
   }
 }
 
@@ -87,12 +122,11 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   l->in = calloc((size_t)e->n_in + 1, sizeof *l->in);
   l->out = calloc((size_t)e->n_out + 1, sizeof *l->out);
   if (!l->size || !l->in || !l->out) return control_no_memory(c, diag);
-  MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
+  MR_TRY(inner_create(c, p.body, &l->body, diag));
   for (int i = 0; i < e->n_in; i++) l->size[i] = mr_aval_bytes(&p.body->in[i]->aval);
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
-  c->scratch_bytes = mr__sub_bytes(l->body);
-  for (int k = 0; k < p.s.n_carry; k++)
-    c->scratch_bytes += mr__call_aligned(c, l->size[e->n_in + k]);
+  c->scratch_bytes = inner_bytes(l->body);
+  for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += call_aligned(c, l->size[e->n_in + k]);
   l->inner = (mr_call_inner_t){.exec = l->body, .runs = p.s.length, .branch = -1};
   c->inner = &l->inner;
   c->n_inner = 1;
@@ -130,7 +164,7 @@ static bool holds(const mr_call_t *c) {
   loop_t *l = c->state;
   char *verdict = (char *)c->scratch + l->verdict;
   uint8_t yes = 0;
-  mr__sub_run(l->cond, l->to_cond, (void *[]){verdict});
+  mr_exec_run(l->cond, l->to_cond, (void *[]){verdict});
   control_move(c, &yes, verdict, sizeof yes, MR_COPY_OUT);
   return yes;
 }
@@ -145,9 +179,9 @@ static void while_run(const mr_call_t *c) {
     char *at = (char *)c->scratch + l->second;
     for (int k = 0; k < l->n_carry; k++) {
       l->out[k] = now[k] == c->out[k] ? at : c->out[k];
-      at += mr__call_aligned(c, carry_bytes(c, k));
+      at += call_aligned(c, carry_bytes(c, k));
     }
-    mr__sub_run(l->body, l->to_body, l->out);
+    mr_exec_run(l->body, l->to_body, l->out);
     for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = l->out[k];
   }
   for (int k = 0; k < l->n_carry; k++)
@@ -165,13 +199,13 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
   l->to_body = calloc((size_t)p.body->n_in + 1, sizeof *l->to_body);
   l->out = calloc((size_t)p.n_carry + 1, sizeof *l->out);
   if (!l->to_cond || !l->to_body || !l->out) return control_no_memory(c, diag);
-  MR_TRY(mr__sub_create(c, p.cond, &l->cond, diag));
-  MR_TRY(mr__sub_create(c, p.body, &l->body, diag));
-  size_t body_at = mr__sub_bytes(l->cond);
-  l->verdict = body_at + mr__sub_bytes(l->body);
-  l->second = l->verdict + mr__call_aligned(c, 1);
+  MR_TRY(inner_create(c, p.cond, &l->cond, diag));
+  MR_TRY(inner_create(c, p.body, &l->body, diag));
+  size_t body_at = inner_bytes(l->cond);
+  l->verdict = body_at + inner_bytes(l->body);
+  l->second = l->verdict + call_aligned(c, 1);
   c->scratch_bytes = l->second;
-  for (int k = 0; k < p.n_carry; k++) c->scratch_bytes += mr__call_aligned(c, carry_bytes(c, k));
+  for (int k = 0; k < p.n_carry; k++) c->scratch_bytes += call_aligned(c, carry_bytes(c, k));
   l->inner[0] =
       (mr_call_inner_t){.exec = l->cond, .runs = 1, .when = "each test of while", .branch = -1};
   l->inner[1] = (mr_call_inner_t){
@@ -201,7 +235,7 @@ static void cond_run(const mr_call_t *c) {
   int32_t index;
   control_move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
   int j = index < 0 ? 0 : index < s->n ? index : s->n - 1;
-  mr__sub_run(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
+  mr_exec_run(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
 }
 
 mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {
@@ -216,8 +250,8 @@ mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {
   if (!s->inner) return control_no_memory(c, diag);
   for (int j = 0; j < n; j++) {
     s->inner[j] = (mr_call_inner_t){.runs = 1, .branch = j};
-    MR_TRY(mr__sub_create(c, b[j], &s->inner[j].exec, diag));
-    size_t bytes = mr__sub_bytes(s->inner[j].exec);
+    MR_TRY(inner_create(c, b[j], &s->inner[j].exec, diag));
+    size_t bytes = inner_bytes(s->inner[j].exec);
     if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
   }
   c->inner = s->inner;
