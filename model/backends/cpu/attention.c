@@ -89,3 +89,7 @@ void mr_attention_bwd(const mr_attention_spec_t *s, const void *q, const void *k
   const mr__attention_t *a = mr__attention_of(mr_isa());
   over_heads(s, &x, a->bwd, mr__attention_bwd_scalar, a->bwd_work(s));
 }
+
+/* The table for plain C. */
+#define ATTENTION mr__attention_plain
+#include "model/backends/cpu/attention_body.inc"

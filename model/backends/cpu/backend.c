@@ -1,5 +1,7 @@
 /* The CPU as a backend: the table of functions that the executor uses. */
 #include <omp.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +9,63 @@
 #include "base/machine.h"
 #include "base/pages.h"
 #include "model/backends/cpu/limits.h"
-#include "model/backends/cpu/lower.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rules.h"
-#include "model/backends/cpu/team.h"
 #include "model/exec/backend.h"
 #include "model/ops/rules.h"
 #include "model/transforms/passes.h"
+
+/* ---- the OpenMP team that the kernels of a run share ---- */
+
+static struct {
+  pthread_once_t once;
+  cpu_set_t allowed; /* as at the first call; a pinned thread's own set is smaller */
+  int n;
+} cpus = {.once = PTHREAD_ONCE_INIT};
+
+static void team_look(void) {
+  CPU_ZERO(&cpus.allowed);
+  if (sched_getaffinity(0, sizeof cpus.allowed, &cpus.allowed) == 0)
+    cpus.n = CPU_COUNT(&cpus.allowed);
+}
+
+/* Sets the team of the calling thread to n >= 1 threads.  Returns the size it had before. */
+static int team_set(int n) {
+  int before = omp_get_max_threads();
+  omp_set_num_threads(n);
+  return before;
+}
+
+static void pin_to(int k) {
+  cpu_set_t one;
+  int cpu = 0;
+  for (k %= cpus.n; !CPU_ISSET(cpu, &cpus.allowed) || k-- > 0;) cpu++;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+/* Returns the number of processors that the process may use, as found before any thread was
+   pinned (at the first call of this or of team_pin); 0 if the system does not say.  Any thread. */
+static int team_processors(void) {
+  pthread_once(&cpus.once, team_look);
+  return cpus.n;
+}
+
+/* Pins each thread of the calling thread's team, itself included, to a processor of its own among
+   those the process may use; with fewer processors, threads share them in turn.  Does nothing if
+   the system refuses. */
+static void team_pin(void) {
+  if (!team_processors()) return;
+#pragma omp parallel
+  pin_to(omp_get_thread_num());
+}
+
+/* Ends the other threads of the team, which would spin beside the team of another thread while
+   they wait. */
+static void team_release(void) { omp_pause_resource_all(omp_pause_soft); }
+
+/* ---- the table ---- */
 
 static void backend_give(void *data, size_t bytes) { free(data); }
 
@@ -23,14 +75,14 @@ static void backend_copy(void *to, const void *from, size_t bytes, mr_copy_way_t
 }
 
 static int backend_begin(int threads, bool pin) {
-  int before = mr__team_set(threads);
-  if (pin) mr__team_pin();
+  int before = team_set(threads);
+  if (pin) team_pin();
   return before;
 }
 
-static void backend_end(int before) { mr__team_set(before); }
+static void backend_end(int before) { team_set(before); }
 
-static void backend_spread(int threads) { mr__team_set(threads); }
+static void backend_spread(int threads) { team_set(threads); }
 
 /* Whether e asks for a lower precision of f32 products than its kernel has. */
 static bool asks_in_vain(const mr_eqn_t *e) {
@@ -66,10 +118,10 @@ const mr_backend_t mr_backend_cpu = {.name = "cpu",
                                      .lower = mr__cpu_lower,
                                      .target = &target,
                                      .threads = omp_get_max_threads,
-                                     .processors = mr__team_processors,
+                                     .processors = team_processors,
                                      .begin = backend_begin,
                                      .end = backend_end,
                                      .spread = backend_spread,
-                                     .leave = mr__team_release,
+                                     .leave = team_release,
                                      .fma = mr_limit_fma,
                                      .bandwidth = mr_limit_copy};

@@ -2,7 +2,6 @@
    function call for each element. */
 #include <string.h>
 
-#include "model/backends/cpu/lower.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/rules.h"

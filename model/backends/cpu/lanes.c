@@ -12,3 +12,7 @@ const mr__lanes_t *mr__lanes_of(mr_isa_t isa) {
 }
 
 const mr__lanes_t *mr__lanes(void) { return mr__lanes_of(mr_isa()); }
+
+/* The table for plain C. */
+#define LANES mr__lanes_plain
+#include "model/backends/cpu/lanes_body.inc"

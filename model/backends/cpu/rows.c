@@ -112,3 +112,7 @@ double mr_sum_squares(const float *x, int64_t n) {
   for (int64_t i = 0; i < chunks; i++) sum += partial[i];
   return sum;
 }
+
+/* The table for plain C. */
+#define ROWS mr__rows_plain
+#include "model/backends/cpu/rows_body.inc"

@@ -8,6 +8,7 @@
 #include "model/backends/cpu/program.h"
 #include "model/control/control.h"
 #include "model/exec/control.h"
+#include "model/ir/op.h"
 
 #define LOWERED(name) \
   { .op = &mr_op_##name, .lower = mr__cpu_##name }
@@ -105,6 +106,14 @@ bool mr__cpu_unit(mr_cpu_unit_t *u) {
   bool computes =
       u->is.kind == MR_UNIT_EACH || u->is.kind == MR_UNIT_REDUCE || u->is.kind == MR_UNIT_COLUMNS;
   return computes ? r && r->unit && r->unit(u) : true;
+}
+
+mr_err_t mr__cpu_lower(mr_call_t *c, mr_diag_t *diag) {
+  const mr_op_def_t *op = c->eqn->op;
+  if (op->kind == MR_OP_ELEMENTWISE) return mr__cpu_pointwise(c, diag);
+  const mr_cpu_rule_t *r = mr__cpu_rule(op);
+  if (r && r->lower) return r->lower(c, diag);
+  return mr_fail(diag, MR_ERR_NORULE, "the CPU has no kernel for it");
 }
 
 mr_err_t mr__call_state(mr_call_t *c, const void *state, size_t bytes, mr_diag_t *diag) {

@@ -36,6 +36,16 @@ bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u);
 /* Sets c->state to a copy of state[bytes], which c frees.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__call_state(mr_call_t *c, const void *state, size_t bytes, mr_diag_t *diag);
 
+/* ---- for the executor; the first is in rules.c, the others are in elementwise.c ---- */
+/* mr_backend_t.lower: MR_OK; MR_ERR_NORULE if the CPU has no kernel for the op or its dtypes;
+   MR_ERR_SHAPE, MR_ERR_UNAVAILABLE or MR_ERR_NOMEM from the op's own rule. */
+mr_err_t mr__cpu_lower(mr_call_t *c, mr_diag_t *diag);
+/* The same for an op of kind MR_OP_ELEMENTWISE: MR_OK, or MR_ERR_NORULE for its dtypes. */
+mr_err_t mr__cpu_pointwise(mr_call_t *c, mr_diag_t *diag);
+/* mr_target_t.element: returns what the kernel of op gives for one element. */
+float mr__cpu_element(const mr_op_def_t *op, float a, float b);
+
+/* ---- the rules ---- */
 #define MR_CPU_LOWER(name) mr_err_t mr__cpu_##name(mr_call_t *c, mr_diag_t *diag)
 /* The rules of mr_cpu_rule_t.lower, each a mr_cpu_lower_fn: it returns MR_OK, MR_ERR_NORULE,
    MR_ERR_NOMEM or the error of what it calls.  rule_move.c has transpose to iota, rule_reduce.c
