@@ -12,7 +12,7 @@
 
 #include "base/decls.h"
 #include "base/dtype.h"
-#include "model/ir/precision.h"
+#include "model/ir/defaults.h"
 
 MR_BEGIN_DECLS
 

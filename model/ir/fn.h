@@ -18,7 +18,6 @@
 #include "base/err.h"
 #include "model/ir/attr.h"
 #include "model/ir/aval.h"
-#include "model/ir/key_layout.h"
 #include "model/ir/mem.h"
 
 MR_BEGIN_DECLS
@@ -114,14 +113,14 @@ const char *mr_scope_enter(mr_fn_t *f, const char *name);
 void mr_scope_leave(mr_fn_t *f, const char *outer);
 
 /* Products that follow are computed with precision p instead of the process's default
-   (precision.h); it is printed as their attribute precision.  Returns the precision until now, for
+   (defaults.h); it is printed as their attribute precision.  Returns the precision until now, for
    mr_precision_leave; cannot fail.  Source: jax.default_matmul_precision. */
 mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p);
 void mr_precision_leave(mr_fn_t *f, mr_precision_t outer);
 /* Returns e's attribute precision; MR_PRECISION_NONE if it has none. */
 mr_precision_t mr_precision_of(const mr_eqn_t *e);
 
-/* Draws by key that follow use this layout instead of the process's default (key_layout.h);
+/* Draws by key that follow use this layout instead of the process's default (defaults.h);
    MR_KEY_ORIGINAL is printed as partitionable=False.  Returns the layout until now, for
    mr_key_layout_leave; cannot fail. */
 mr_key_layout_t mr_key_layout_enter(mr_fn_t *f, mr_key_layout_t layout);

@@ -19,7 +19,7 @@
 #include "base/decls.h"
 #include "base/dtype.h"
 #include "base/err.h"
-#include "model/ir/precision.h"
+#include "model/ir/defaults.h"
 #include "model/ops/operands.h"
 
 MR_BEGIN_DECLS
@@ -35,7 +35,7 @@ typedef struct mr_matmul_spec {
       out;   /* f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32 (accumulated in f32); f16 alike */
   bool bias; /* in out's dtype or f32: bias_dtype */
   mr_dtype_t bias_dtype;
-  mr_precision_t precision; /* of f32 operands (precision.h); NONE is HIGHEST */
+  mr_precision_t precision; /* of f32 operands (defaults.h); NONE is HIGHEST */
 } mr_matmul_spec_t;
 
 typedef struct mr_matmul mr_matmul_t;

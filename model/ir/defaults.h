@@ -1,12 +1,14 @@
-/* How exactly f32 matrix products are computed, after jax.lax.Precision.
+/* What graphs start with: the precision of f32 matrix products, after jax.lax.Precision, and the
+   layout of draws by key (mr_key_layout_t, base/random.h), each with a default of the process.
 
-   It applies to f32 alone: products of bf16 are exact with f32 sums and those of f64 are f64 at
-   every precision. */
-#ifndef MR_MODEL_IR_PRECISION_H
-#define MR_MODEL_IR_PRECISION_H
+   A precision applies to f32 alone: products of bf16 are exact with f32 sums and those of f64 are
+   f64 at every precision. */
+#ifndef MR_MODEL_IR_DEFAULTS_H
+#define MR_MODEL_IR_DEFAULTS_H
 
 #include "base/decls.h"
 #include "base/err.h"
+#include "base/random.h"
 
 MR_BEGIN_DECLS
 
@@ -35,6 +37,16 @@ void mr_matmul_precision_set(mr_precision_t p);
 /* MR_ERR_CONFIG, with a sentence, if that environment variable is set but names no precision; MR_OK
    if not.  mr_compile calls it. */
 mr_err_t mr_matmul_precision_check(mr_diag_t *diag);
+
+/* Returns the layout with which graphs are created from now on; mr_key_layout_enter (fn.h)
+   overrides it for one graph.  Until mr_key_layout_set, MILLRACE_THREEFRY_PARTITIONABLE in the
+   environment sets it: 0 is MR_KEY_ORIGINAL, anything else MR_KEY_PARTITIONABLE.  Any thread;
+   neither fails. */
+mr_key_layout_t mr_key_layout(void);
+void mr_key_layout_set(mr_key_layout_t layout);
+/* MR_ERR_CONFIG, with a sentence, if that environment variable is set to neither 0 nor 1; MR_OK if
+   not.  mr_compile calls it. */
+mr_err_t mr_key_layout_check(mr_diag_t *diag);
 
 MR_END_DECLS
 

@@ -1,6 +1,5 @@
-/* The default precision of products: one process-wide value, and the environment until it is
-   set. */
-#include "model/ir/precision.h"
+/* The process's defaults for graphs: each is the environment's until it is set. */
+#include "model/ir/defaults.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,7 +7,8 @@
 
 enum { UNSET = -1 };
 
-static atomic_int process_default = UNSET; /* relaxed: it publishes no other memory */
+/* Relaxed: they publish no other memory. */
+static atomic_int default_precision = UNSET, default_layout = UNSET;
 
 static const struct {
   const char *name;
@@ -41,15 +41,37 @@ mr_err_t mr_matmul_precision_check(mr_diag_t *diag) {
 }
 
 mr_precision_t mr_matmul_precision(void) {
-  int now = atomic_load_explicit(&process_default, memory_order_relaxed);
+  int now = atomic_load_explicit(&default_precision, memory_order_relaxed);
   if (now != UNSET) return (mr_precision_t)now;
   mr_precision_t p = MR_PRECISION_NONE;
-  mr_diag_t unheard = {0}; /* mr_compile reports it */
+  mr_diag_t unused = {0}; /* mr_compile reports it */
   const char *text = getenv("MILLRACE_MATMUL_PRECISION");
-  if (text) mr_precision_parse("MILLRACE_MATMUL_PRECISION", text, &p, &unheard);
+  if (text) mr_precision_parse("MILLRACE_MATMUL_PRECISION", text, &p, &unused);
   return p;
 }
 
 void mr_matmul_precision_set(mr_precision_t p) {
-  atomic_store_explicit(&process_default, (int)p, memory_order_relaxed);
+  atomic_store_explicit(&default_precision, (int)p, memory_order_relaxed);
+}
+
+/* ---- layout of draws ---- */
+
+static const char *layout_setting(void) { return getenv("MILLRACE_THREEFRY_PARTITIONABLE"); }
+
+mr_err_t mr_key_layout_check(mr_diag_t *diag) {
+  const char *text = layout_setting();
+  if (!text || !strcmp(text, "0") || !strcmp(text, "1")) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "MILLRACE_THREEFRY_PARTITIONABLE: \"%s\", want 1 (jax's default) or 0", text);
+}
+
+mr_key_layout_t mr_key_layout(void) {
+  int now = atomic_load_explicit(&default_layout, memory_order_relaxed);
+  if (now != UNSET) return (mr_key_layout_t)now;
+  const char *text = layout_setting(); /* mr_compile refuses other values */
+  return text && !strcmp(text, "0") ? MR_KEY_ORIGINAL : MR_KEY_PARTITIONABLE;
+}
+
+void mr_key_layout_set(mr_key_layout_t layout) {
+  atomic_store_explicit(&default_layout, (int)layout, memory_order_relaxed);
 }
