@@ -72,21 +72,19 @@ mr_var_t *mr_lax_squeeze(mr_fn_t *f, mr_var_t *x, int n, const int *dims) {
   return mr_emit1(f, &mr_op_squeeze, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("dimensions", n, dims)});
 }
 
-static bool dropped(const mr_attr_t *dims, int i) {
-  for (int k = 0; k < dims->n; k++)
-    if (dims->i[k] == i) return true;
-  return false;
-}
-
 static mr_err_t squeeze_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
   const mr_attr_t *dims = mr_attr_get(e, "dimensions");
-  for (int k = 0; k < dims->n; k++)
-    if (dims->i[k] < 0 || dims->i[k] >= x->ndim || x->dim[dims->i[k]] != 1)
-      return mr_shape_fail(e, diag, "want dimensions of size 1");
+  unsigned dropped = 0;
+  for (int k = 0; k < dims->n; k++) {
+    int64_t d = dims->i[k];
+    if (d < 0 || d >= x->ndim || x->dim[d] != 1 || (dropped >> d & 1))
+      return mr_shape_fail(e, diag, "want different dimensions of size 1");
+    dropped |= 1u << d;
+  }
   *out = mr_aval_scalar(x->dtype);
   for (int i = 0; i < x->ndim; i++)
-    if (!dropped(dims, i)) out->dim[out->ndim++] = x->dim[i];
+    if (!(dropped >> i & 1)) out->dim[out->ndim++] = x->dim[i];
   return MR_OK;
 }
 

@@ -101,6 +101,10 @@ static void counts_that_no_shape_has(void **state) {
                          : mr_lax_squeeze(f, x, 30, axes));
     mr_fn_destroy(f);
   }
+  REFUSED(
+      "squeeze f32[1,3]: want different dimensions of size 1 "
+      "(dimensions=(0, 0, 0, 0, 0, 0, 0, 0, 0))",
+      mr_lax_squeeze(f, IN(MR_F32, 1, 3), 9, AXES(0, 0, 0, 0, 0, 0, 0, 0, 0)));
   REFUSED("reshape: -2 new_sizes, want at least 0", mr_lax_reshape(f, X, -2, sizes));
   REFUSED("iota: -2 shape, want at least 0", mr_lax_iota(f, MR_F32, -2, sizes, 0));
   REFUSED("iota: no such dimension (dimension=7 shape=(1, 0))",
