@@ -136,7 +136,8 @@ static mr_err_t concatenate_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *
     if (d < a.ndim) a.dim[d] = out->dim[d];
     if (!mr_aval_equal(&a, out))
       return mr_shape_fail(e, diag, "operands differ beside the joined dimension");
-    out->dim[d] += more;
+    if (__builtin_add_overflow(out->dim[d], more, &out->dim[d]))
+      return mr_shape_fail(e, diag, "a size is too large to be counted");
   }
   return MR_OK;
 }

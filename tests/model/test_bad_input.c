@@ -118,6 +118,11 @@ static void counts_that_no_shape_has(void **state) {
       "pad f32[2,3]: a size is too large to be counted "
       "(high=(0, 0) low=(9223372036854775807, 0))",
       mr_lax_pad(f, X, DIMS(INT64_MAX, 0), DIMS(0, 0)));
+#define HALF IN(MR_U8, (int64_t)1 << 62)
+  REFUSED(
+      "concatenate u8[4611686018427387904] u8[4611686018427387904]: a size is too large to be "
+      "counted (dimension=0)",
+      mr_lax_concatenate(f, 2, (mr_var_t *[]){HALF, HALF}, 0));
   REFUSED("convert_element_type f32[2,3]: there is no such dtype",
           mr_lax_convert(f, X, (mr_dtype_t)77));
 }
