@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "model/backends/cpu/kernels.h"
+#include "model/backends/cpu/move.h"
 #include "model/backends/cpu/rules.h"
-#include "model/ops/move.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 

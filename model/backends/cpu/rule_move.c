@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/backends/cpu/move.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
-#include "model/ops/move.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 

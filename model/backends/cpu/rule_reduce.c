@@ -4,11 +4,11 @@
 #include <math.h>
 
 #include "model/backends/cpu/kernels.h"
+#include "model/backends/cpu/move.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
-#include "model/ops/move.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 

@@ -1,6 +1,6 @@
-/* Strided copies: the CPU side of ops that only move elements. */
-#ifndef MR_MODEL_OPS_MOVE_H
-#define MR_MODEL_OPS_MOVE_H
+/* Strided copies, for ops that only move elements and for operands that must be packed. */
+#ifndef MR_MODEL_BACKENDS_CPU_MOVE_H
+#define MR_MODEL_BACKENDS_CPU_MOVE_H
 
 #include "model/ir/aval.h"
 
