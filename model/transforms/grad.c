@@ -132,7 +132,11 @@ mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag
   mr_fn_t *g;
   MR_TRY(mr_value_and_grad(f, n, wrt, &g, diag));
   mr_var_t **grad = g->out + f->n_out;
-  mr_fn_return(g, n, grad);
+  if (mr_fn_return(g, n, grad) < 0) {
+    mr_err_t err = mr_fail(diag, g->diag.code, "%s", g->diag.text);
+    mr_fn_destroy(g);
+    return err;
+  }
   mr_dce(g);
   *out = g;
   return MR_OK;

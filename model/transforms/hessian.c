@@ -15,8 +15,12 @@ mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
   mr_err_t err = mr_jvp(g, n, wrt, &j, diag);
   mr_fn_destroy(g);
   if (err < 0) return err;
-  err = mr_fn_return(j, n, j->out + n); /* the tangents alone */
+  if (mr_fn_return(j, n, j->out + n) < 0) { /* the tangents alone */
+    err = mr_fail(diag, j->diag.code, "%s", j->diag.text);
+    mr_fn_destroy(j);
+    return err;
+  }
   mr_dce(j);
   *out = j;
-  return err;
+  return MR_OK;
 }

@@ -78,9 +78,10 @@ static const char *const texts[] = {
 /* MR_ERR_NOMEM or MR_OK, whatever fails on the way. */
 static mr_err_t work(const char *text) {
   mr_diag_t diag = {0};
-  mr_fn_t *f = NULL, *g = NULL, *m = NULL;
+  mr_fn_t *f = NULL, *g = NULL, *h = NULL, *m = NULL;
   mr_err_t e = mr_fn_parse(text, &f, &diag);
   if (e >= 0) e = mr_grad(f, 1, (int[]){0}, &g, &diag);
+  if (e >= 0) e = mr_hvp(f, 1, (int[]){0}, &h, &diag);
   if (e >= 0) e = mr_vmap(g, 2, NULL, NULL, &m, &diag);
   mr_exec_t *x = NULL;
   const mr_compile_options_t o = {.threads = 1};
@@ -88,7 +89,7 @@ static mr_err_t work(const char *text) {
   mr_exec_destroy(x);
   if (e < 0 && (e != MR_ERR_NOMEM || !strstr(diag.text, "memory")))
     fail_msg("%d: %s\n%s", e, diag.text, text);
-  mr_fn_destroy(f), mr_fn_destroy(g), mr_fn_destroy(m);
+  mr_fn_destroy(f), mr_fn_destroy(g), mr_fn_destroy(h), mr_fn_destroy(m);
   return e;
 }
 
