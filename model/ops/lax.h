@@ -136,11 +136,12 @@ mr_var_t *mr_lax_rev(mr_fn_t *f, mr_var_t *x, int n, const int *dims);
 mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index);
 
 /* ---- reductions: f32, bf16 and f16 are summed in f32 and rounded once; sums of integers wrap.
-   Each returns a var owned by f, NULL on failure. cumsum: x's shape, the sums up to each element
-   along axis, from the end if reverse. reduce_sum, reduce_max: without the n different axes.  An
-   empty sum is 0, an empty maximum -inf or the least integer. sum_squares: n >= 1 tensors of f32,
-   bf16 or f16 -> f32[], the squares of all elements, summed in f64; f64[] if one of them is f64.
-   Source: optax.global_norm ---- */
+   Each returns a var owned by f, NULL on failure.
+   cumsum: x's shape, the sums up to each element along axis, from the end if reverse.
+   reduce_sum, reduce_max: without the n different axes.  An empty sum is 0, an empty maximum -inf
+   or the least integer.
+   sum_squares: n >= 0 tensors of f32, bf16 or f16 -> f32[], the squares of all elements, summed in
+   f64; f64[] if one of them is f64.  Source: optax.global_norm ---- */
 mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse);
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);

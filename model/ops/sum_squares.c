@@ -4,7 +4,7 @@
 
 static mr_var_t *sum_squares_written_out(mr_fn_t *f, int n, mr_var_t *const *x) {
   int axes[MR_MAX_NDIM];
-  mr_var_t *sum = NULL;
+  mr_var_t *sum = n ? NULL : mr_literal(f, MR_F32, 0);
   for (int i = 0; i < MR_MAX_NDIM; i++) axes[i] = i;
   for (int i = 0; i < n && x[i]; i++) {
     mr_var_t *y = mr_lax_reduce_sum(f, mr_lax_integer_pow(f, x[i], 2), x[i]->aval.ndim, axes);

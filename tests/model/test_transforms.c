@@ -448,6 +448,21 @@ static void axes_that_are_not_there_are_refused(void **state) {
   mr_fn_destroy(f);
 }
 
+static void a_norm_of_no_tensors_is_zero(void **state) {
+  mr_fn_t *f = mr_fn_create(), *open = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *y = mr_lax_sum_squares(f, 0, NULL);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  if (mr_open(f, &open, &diag) < 0) fail_msg("%s", diag.text);
+  for (int k = 0; k < 2; k++) {
+    double *x[GRID_MAX], *out[GRID_MAX];
+    run_as_it_is(k ? open : f, x, out);
+    assert_true(out[0][0] == 0);
+    free_all(1, out);
+  }
+  mr_fn_destroy(f), mr_fn_destroy(open);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_polynomial_has_jax_s_derivatives),
@@ -465,6 +480,7 @@ int main(void) {
       cmocka_unit_test(a_call_whose_operands_are_not_mapped_sees_the_axis),
       cmocka_unit_test(an_axis_that_nobody_maps_is_named),
       cmocka_unit_test(axes_that_are_not_there_are_refused),
+      cmocka_unit_test(a_norm_of_no_tensors_is_zero),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Strided copies, for ops that only move elements and for operands that must be packed. */
-#ifndef MR_MODEL_BACKENDS_CPU_MOVE_H
-#define MR_MODEL_BACKENDS_CPU_MOVE_H
+#ifndef MR_MODEL_CPU_MOVE_H
+#define MR_MODEL_CPU_MOVE_H
 
 #include "model/ir/aval.h"
 
