@@ -92,9 +92,9 @@ mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v);
 
 /* Appends an equation, settles its outputs by the op's shape rule and returns it; f owns it.  in
    and attr are copied, and so are functions that attributes hold; names and texts of attributes are
-   not. n_out: the op's, or as the op's header says if its number of outputs varies.  NULL if f has
-   failed before, if an operand is NULL or of another fn, if counts or the shape rule refuse, and
-   without memory; f has then failed. */
+   not.  n_out is the op's number of outputs, or the caller's choice where that varies.  NULL if f
+   has failed before, if an operand is NULL or of another fn, if counts or the shape rule refuse,
+   and without memory; f has then failed. */
 mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *in, int n_attr,
                   const mr_attr_t *attr, int n_out);
 /* mr_emit for an op with one output; returns that output, owned by f, or NULL on failure. */

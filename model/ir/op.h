@@ -92,8 +92,8 @@ struct mr_op_def {
   mr_err_t (*shape)(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
   /* The three that follow return MR_OK, a failure that they left in f->diag, or MR_OPEN, having
      written nothing: the transform then goes through e's open form.  They append to f; their
-     results belong to f. jvp, tangents: din[n_in] (NULL: zero) -> dout[n_out] (NULL: zero); e is an
-     equation of f. */
+     results belong to f. */
+  /* jvp, tangents: din[n_in] (NULL: zero) -> dout[n_out] (NULL: zero); e is an equation of f. */
   mr_err_t (*jvp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
   /* vjp, cotangents: dout[n_out] (NULL: zero) -> din[n_in], zeroed before (NULL: zero); e is an
      equation of f. */

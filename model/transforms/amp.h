@@ -24,7 +24,8 @@ typedef enum mr_amp_rule {
   MR_AMP_AS_IS,    /* operands as they are */
   MR_AMP_RULES
 } mr_amp_rule_t;
-/* "class", "compute", "f32", "original", "follow", "as-is"; static. */
+/* Returns the static text "class", "compute", "f32", "original", "follow" or "as-is"; "no rule" for
+   a number that is none of them. */
 const char *mr_amp_rule_name(mr_amp_rule_t r);
 
 #define MR_AMP_ROWS 48
@@ -70,12 +71,13 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_
    mr_amp_add, and for what is not KEY=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
 
-/* The first row of a text that no equation of f matches, functions that it calls included: its key
-   is likely misspelled.  It lies in p.  NULL: there is none. */
+/* Returns the first row of p from mr_amp_add_text that matches no equation of f or of the functions
+   that it calls: its key is likely misspelled.  The row belongs to p.  NULL if every row
+   matches. */
 const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f);
 
-/* Equations that follow in f run on the dtypes as written (scope amp_stop), under the policies that
-   have that row.  Returns what mr_scope_leave takes. */
+/* Equations that follow in f keep the dtypes as written (scope amp_stop), under policies that have
+   that row.  Returns the outer scope, for mr_scope_leave; it lives as long as f. */
 const char *mr_amp_stop(mr_fn_t *f);
 
 /* *out: f under the policy, with f's inputs, and outputs converted back to f's dtypes; the caller
