@@ -173,7 +173,7 @@ mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool 
    (base/label.h) gives a loss of 0.  Source: optax.softmax_cross_entropy of optax.smooth_labels of
    jax.nn.one_hot.
    dropout: 0 with probability rate in [0,1), else x / (1 - rate).  seed u64[], step u32[]; site
-   tells the dropouts of a model apart.  Equal seed, step and site give equal masks.  Source:
+   distinguishes the dropouts of a model.  Equal seed, step and site give equal masks.  Source:
    flax.nnx.Dropout, with masks by Philox4x32-10 (Salmon et al., 2011; kernels.h) ---- */
 mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
                             bool two_pass, mr_dtype_t out);
