@@ -185,7 +185,7 @@ static void print_name_all(names_t *s, const mr_fn_t *f, const names_t *around,
       s->number[f->out[i]->id] = around->number[call->out[i]->id];
 }
 
-static void print_lines(names_t *s, const mr_fn_t *f, int line, FILE *to) {
+static void print_fn_lines(names_t *s, const mr_fn_t *f, int line, FILE *to) {
   fputs("{ lambda ;", to);
   for (int i = 0; i < f->n_in; i++) {
     fputc(' ', to);
@@ -224,14 +224,14 @@ static void print_fn(const mr_fn_t *f, names_t *around, const mr_eqn_t *call, in
   }
   print_name_all(&s, f, around, call);
   FILE *t = mr_text_out_open(&out);
-  if (t) print_lines(&s, f, FLAT, t);
+  if (t) print_fn_lines(&s, f, FLAT, t);
   char *flat = close_text(&s, &out, t, &n);
   if (flat && (line == FLAT || (size_t)column + n <= WIDTH)) {
     fputs(flat, to);
   } else if (flat) {
     *s.next = next;
     print_name_all(&s, f, around, call);
-    print_lines(&s, f, line, to);
+    print_fn_lines(&s, f, line, to);
   }
   free(flat);
   free(s.number);

@@ -64,10 +64,7 @@ static mr_err_t passes_check(const char *skip, mr_diag_t *diag) {
     if (!is_pass(skip, n)) {
       char all[256] = "";
       for (const mr_pass_t *p = mr_passes; p->name; p++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
-                 p == mr_passes  ? ""
-                 : (p + 1)->name ? ", "
-                                 : ", ",
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", p == mr_passes ? "" : ", ",
                  p->name);
       return mr_fail(diag, MR_ERR_CONFIG, "passes to skip: \"%.*s\" is not a pass; known: %s",
                      (int)n, skip, all);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/ir/op.h"
+#include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
 /* A use is far if it is more than FAR equations after the value was computed or last read; only
@@ -81,18 +82,6 @@ static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
   return err < 0 ? err : r->f->diag.code;
 }
 
-/* Appends old equation e to the list, to which mr_emit appends the repeated ones. */
-static mr_err_t remat_append(mr_fn_t *f, mr_eqn_t *e) {
-  if (f->n_eqn == f->cap_eqn) {
-    int cap = 2 * f->cap_eqn + 16;
-    mr_eqn_t **grown = realloc(f->eqn, (size_t)cap * sizeof(mr_eqn_t *));
-    if (!grown) return mr_fail(&f->diag, MR_ERR_NOMEM, "remat: out of memory");
-    f->eqn = grown, f->cap_eqn = cap;
-  }
-  f->eqn[f->n_eqn++] = e;
-  return MR_OK;
-}
-
 static mr_err_t remat_rewrite(remat_t *r) {
   for (int i = 0; i < r->n_old; i++) {
     mr_eqn_t *e = r->old[i];
@@ -103,7 +92,7 @@ static mr_err_t remat_rewrite(remat_t *r) {
       e->in[k] = current(r, e->in[k]);
     }
     for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = i;
-    MR_TRY(remat_append(r->f, e));
+    MR_TRY(mr__keep(r->f, e));
   }
   return MR_OK;
 }
