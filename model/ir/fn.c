@@ -52,6 +52,7 @@ static bool fn_room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
 /* A function body has no access to its caller's values; they must be operands of the call. */
 #define TAKE_IT "; take it as an input"
 
+/* NULL only if the reserve is used up. */
 static mr_var_t *new_var(mr_fn_t *f, mr_aval_t aval, mr_eqn_t *def) {
   mr_var_t *v = mr_mem_take(&f->mem, sizeof *v);
   if (!v) return NULL;
@@ -140,6 +141,7 @@ static mr_err_t fn_check_counts(mr_fn_t *f, const mr_eqn_t *e) {
   return MR_OK;
 }
 
+/* A shape rule may compute sizes that overflow or have too many dimensions. */
 static mr_err_t check_results(mr_fn_t *f, const mr_eqn_t *e, int n_out, const mr_aval_t *out) {
   for (int i = 0; i < n_out; i++) {
     const char *wrong = mr_aval_wrong(&out[i]);
@@ -159,6 +161,7 @@ static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
   return f->child[f->n_child++] = copy;
 }
 
+/* Replaces the functions in *a by copies that f owns.  MR_OK or f's failure. */
 static mr_err_t adopt_one(mr_fn_t *f, mr_attr_t *a) {
   const mr_fn_t *const *fns;
   int n = mr_attr_calls(a, &fns);
@@ -211,6 +214,7 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   if (f->precision && op->product && !mr_attr_find(e, "precision"))
     mr_attr_set(f, e, mr_attr_precision(f->precision));
   n_attr = e->n_attr;
+  /* In jax's printing order, so that equal equations also compare attribute by attribute (cse). */
   if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, fn_by_name);
   mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
   if (f->mem.failed || fn_check_counts(f, e) < 0 || adopt(f, e) < 0 ||

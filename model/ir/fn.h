@@ -106,7 +106,7 @@ mr_var_t *mr_emit1(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const 
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in);
 
 /* Equations that follow carry the scope "outer/name"; name is copied.  Returns the outer scope, for
-   mr_scope_leave; it lives as long as f.  Without memory f fails and the scope stays.  Source:
+   mr_scope_leave; it lives as long as f.  Without memory f fails.  Source:
    jax.named_scope. */
 const char *mr_scope_enter(mr_fn_t *f, const char *name);
 /* outer: what the matching mr_scope_enter returned. */

@@ -21,7 +21,7 @@ mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t *
   if (f->diag.code < 0) return mr_fail(&g->diag, f->diag.code, "%s", f->diag.text);
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "no memory to copy a graph");
-  const char *scope = g->scope;
+  const char *scope = g->scope; /* copied equations keep their own scopes */
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
   for (int i = 0; i < f->n_eqn && err >= 0; i++) err = mr__copy_eqn(g, f->eqn[i], map);

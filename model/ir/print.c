@@ -143,6 +143,7 @@ static size_t print_print_head(names_t *s, const mr_eqn_t *e, FILE *to) {
   return n;
 }
 
+/* Tries one line first; names that the attempt gave out are taken back if it is too long. */
 static void print_eqn(names_t *s, const mr_eqn_t *e, int line, FILE *to) {
   size_t n_head = print_print_head(s, e, to), n_tail;
   mr_text_out_t out;

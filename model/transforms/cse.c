@@ -45,6 +45,7 @@ static bool mergeable(const mr_eqn_t *e) {
 
 static uint64_t cse_mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9E3779B97F4A7C15u; }
 
+/* Operands and the first number of each attribute are enough to spread equations over the table. */
 static uint64_t cse_hash_of(const mr_eqn_t *e) {
   uint64_t h = cse_mix(7, (uint64_t)(uintptr_t)e->op);
   for (int k = 0; k < e->n_in; k++) {
@@ -70,6 +71,7 @@ static mr_eqn_t *earlier(table_t *t, mr_eqn_t *e) {
   return NULL;
 }
 
+/* One pass in order is enough: operands are replaced before their reader is looked up. */
 static void cse_merge(mr_fn_t *f, table_t *t, mr_var_t **instead) {
   int kept = 0;
   for (int i = 0; i < f->n_eqn; i++) {

@@ -19,6 +19,7 @@ bool mr__wants(const mr_fn_t *g, const mr_var_t *v) {
   return !v->literal && (v->id >= g->n_wanted || g->wanted[v->id]);
 }
 
+/* Adds d to the cotangent of v, unless v is constant in the derivative. */
 static mr_err_t add_cotangent(sweep_t *s, const mr_var_t *v, mr_var_t *d) {
   if (!d || !s->active[v->id]) return MR_OK;
   mr_var_t **ct = &s->ct[v->id];
@@ -26,6 +27,8 @@ static mr_err_t add_cotangent(sweep_t *s, const mr_var_t *v, mr_var_t *d) {
   return *ct ? MR_OK : s->g->diag.code;
 }
 
+/* Appends the cotangents of e's operands.  Without a cotangent of a result nothing is appended, but
+   a call that the sweep passes is spent like the others. */
 static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   mr_fn_t *g = s->g;
   mr_var_t **dout = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
@@ -42,6 +45,8 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   return MR_OK;
 }
 
+/* Sweeps may nest: the vjp rule of a call sweeps through the body, so g->wanted is restored at the
+   end. */
 static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
                           int n, mr_var_t *const *wrt, mr_var_t **grad) {
   mr_fn_t *g = s->g;

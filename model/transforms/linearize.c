@@ -20,6 +20,8 @@ static void linearize_keep(cut_t *c, mr_var_t *v) {
   c->kept[c->n_kept++] = v;
 }
 
+/* Finds the equations that depend on a tangent, and the residuals they read; a tangent that is
+   constant is a residual too, since the linear part has it as an output. */
 static void linearize_mark(cut_t *c) {
   const mr_fn_t *j = c->j;
   for (int i = c->n_point; i < j->n_in; i++) c->moves[j->in[i]->id] = true;

@@ -23,6 +23,8 @@ static mr_err_t vmap_map_open(mr_fn_t *g, const mr_eqn_t *e, const mr_batched_t 
   return err;
 }
 
+/* Appends e to g.  A collective over the mapped axis needs its batch rule even without a mapped
+   operand. */
 static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
