@@ -36,7 +36,7 @@ static int amp_slot(mr_dtype_t t) { return t == MR_F32 ? 0 : t == MR_BF16 ? 1 : 
 
 static bool amp_ends_component(char c) { return !c || c == '/' || c == '.'; }
 
-/* Where in the scope key stands as whole components; NULL: nowhere. */
+/* Returns the place in scope where key begins as whole components; NULL if it does not occur. */
 static const char *amp_in_scope(const char *scope, const char *key) {
   size_t n = strlen(key);
   for (const char *at = strstr(scope, key); at; at = strstr(at + 1, key))
@@ -181,8 +181,8 @@ static mr_dtype_t amp_wanted(const amp_t *a, mr_amp_rule_t r, const mr_var_t *x,
   }
 }
 
-/* The widest dtype that a float operand has now, of those that are no literals and, with repeats
-   false, repeat no smaller value; MR_DTYPE_COUNT: there is none. */
+/* Returns the widest dtype that a float operand has now; MR_DTYPE_COUNT without such an operand.
+   Literals do not count, nor, with repeats false, operands that repeat a smaller value. */
 static mr_dtype_t amp_widest_of(const amp_t *a, const mr_eqn_t *e, bool repeats) {
   mr_dtype_t t = MR_DTYPE_COUNT;
   for (int k = 0; k < e->n_in; k++) {
