@@ -46,6 +46,8 @@ struct mr_train_step {
   mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k reads element k and writes the next */
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
+  bool
+      *forward; /* [n_var] of the compiled graph: the loss depends on it; NULL: not found out yet */
   mr_err_t waited; /* what the last run's wait returned */
 };
 
@@ -248,7 +250,8 @@ static mr_err_t build_train(step_t *s, const mr_loss_t *l, const mr_train_config
                             bool plan_only, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   MR_TRY(mr_train_step_fn(l, t, &s->list, &f, diag));
-  mr_compile_options_t options = {.in_place = mr_train_step_in_place(t, &s->list),
+  mr_compile_options_t options = {.skip = t->skip,
+                                  .in_place = mr_train_step_in_place(t, &s->list),
                                   .threads = t->compute.threads,
                                   .pin = t->compute.pin,
                                   .plan_only = plan_only};
@@ -378,6 +381,31 @@ void mr_train_step_retake(mr_train_step_t *t) {
   t->s.begun = --t->s.read;
 }
 
+/* told begins with the loss: concatenate of it and other scalars. */
+static bool *train_forward(const mr_fn_t *f) {
+  bool *of_loss = calloc((size_t)f->n_var + 1, sizeof *of_loss);
+  const mr_eqn_t *told = f->out[0]->def;
+  if (!of_loss || !told || !told->n_in) return of_loss;
+  of_loss[told->in[0]->id] = true;
+  for (int i = f->n_eqn - 1; i >= 0; i--) {
+    const mr_eqn_t *e = f->eqn[i];
+    bool moves = false;
+    for (int k = 0; k < e->n_out; k++) moves |= of_loss[e->out[k]->id];
+    for (int k = 0; moves && k < e->n_in; k++) of_loss[e->in[k]->id] = true;
+  }
+  return of_loss;
+}
+
+mr_train_part_t mr_train_part_of(mr_train_step_t *s, const mr_eqn_t *e) {
+  const char *name = s->optim.def->name;
+  size_t n = strlen(name);
+  if (!s->forward) s->forward = train_forward(mr_exec_fn(s->s.exec));
+  for (int k = 0; s->forward && k < e->n_out; k++)
+    if (s->forward[e->out[k]->id]) return MR_PART_FORWARD;
+  bool update = !strncmp(e->scope, name, n) && (!e->scope[n] || e->scope[n] == '/');
+  return update ? MR_PART_UPDATE : MR_PART_BACKWARD;
+}
+
 static bool may_update(void *arg) {
   mr_train_step_t *s = arg;
   s->waited = s->wait(s->wait_arg);
@@ -397,6 +425,7 @@ mr_exec_t *mr_train_step_profiled(mr_train_step_t *s) { return s->s.exec; }
 void mr_train_step_destroy(mr_train_step_t *s) {
   if (!s) return;
   step_fini(&s->s);
+  free(s->forward);
   free(s);
 }
 

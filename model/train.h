@@ -18,6 +18,7 @@ MR_BEGIN_DECLS
 enum { MR_TRAIN_RING = 4 }; /* at most this many runs may be unread */
 
 typedef struct mr_train_config {
+  const char *skip; /* passes to leave out, as mr_compile_options_t's; read by create alone */
   mr_optim_t optim;
   mr_compute_t compute;
   int64_t batch;      /* records of one step */
@@ -108,6 +109,10 @@ void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg)
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s);
 /* Both return the step's executable, never NULL; it belongs to s and lives as long as it.  The
    first is for its graph and peak, the second for mr_exec_profile. */
+/* Which part of a step an equation of its compiled graph belongs to: forward, if the loss depends
+   on it; update, if the optimizer traced it, the norm of the gradients included; else backward. */
+typedef enum mr_train_part { MR_PART_FORWARD, MR_PART_BACKWARD, MR_PART_UPDATE } mr_train_part_t;
+mr_train_part_t mr_train_part_of(mr_train_step_t *s, const mr_eqn_t *e);
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s);
 mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);
 void mr_train_step_destroy(mr_train_step_t *s); /* NULL is fine */

@@ -179,11 +179,15 @@ static bool run_calls(mr_exec_t *x) {
   for (int i = 0; i < x->fn->n_eqn; i++) {
     const mr_call_t *c = &x->call[i];
     if (i == x->first_write && x->may_write && !(open = x->may_write(x->gate_arg))) break;
-    if (!c->run) continue;
+    if (!c->run) {
+      if (x->finite) mr__finite_call(x->finite, i);
+      continue;
+    }
     int64_t before = x->profile ? mr_now_ns() : 0;
     if (c->serial != serial) x->backend->spread(c->serial ? 1 : x->threads);
     serial = c->serial;
     c->run(c);
+    if (x->finite) mr__finite_call(x->finite, i);
     if (x->check_nans && mr__gives_nan(c)) {
       x->nan = c->eqn;
       open = false;
@@ -206,9 +210,11 @@ static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
     *p->slot = p->place == MR_BLOCK_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
   }
   x->nan = NULL;
+  if (x->finite) mr__finite_begin(x->finite, in, out);
   int before = x->backend->begin(x->threads, x->pin);
   bool done = run_calls(x);
   x->backend->end(before);
+  if (x->finite) mr__finite_end(x->finite);
   if (done && x->may_write && x->first_write == x->fn->n_eqn) done = x->may_write(x->gate_arg);
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++) {

@@ -31,7 +31,8 @@ struct mr_exec {
   void *gate_arg;
   int first_write; /* the first equation that writes over a donated input; n_eqn: none does */
   bool check_nans;
-  const mr_eqn_t *nan; /* the first equation of the last run that gave a NaN, or NULL */
+  const mr_eqn_t *nan;      /* the first equation of the last run that gave a NaN, or NULL */
+  struct mr_finite *finite; /* looks at the values of a run (finite.h); NULL: none does */
   bool profile;
   int64_t runs, wall_ns;
   int64_t *ns, *at; /* [fn->n_eqn]: time of all runs together; when the last run began the call */
@@ -49,5 +50,11 @@ void mr__exec_bind(mr_exec_t *x);
 
 /* Whether an output of the call, which has run, holds a NaN. */
 bool mr__gives_nan(const mr_call_t *c);
+
+/* finite.c, for a run: before it, after equation i, and after it. */
+struct mr_finite;
+void mr__finite_begin(struct mr_finite *w, const void *const *in, void *const *out);
+void mr__finite_call(struct mr_finite *w, int i);
+void mr__finite_end(struct mr_finite *w);
 
 #endif

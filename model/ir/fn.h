@@ -9,8 +9,8 @@
    do not fit, MR_ERR_NOMEM without memory for the graph's description.  Nothing blocks.  One thread
    at a time for one fn.
 
-   fn.c implements this header, but for print.c (mr_fn_print, mr_fn_text) and dot.c (mr_fn_dot).
-   Source: the notation and its rules are jax's jaxprs. */
+   fn.c implements this header, but for print.c (mr_fn_print, mr_fn_text, mr_fn_each_text) and dot.c
+   (mr_fn_dot). Source: the notation and its rules are jax's jaxprs. */
 #ifndef MR_MODEL_IR_FN_H
 #define MR_MODEL_IR_FN_H
 
@@ -162,6 +162,10 @@ const mr_fn_t *mr_attr_called(const mr_eqn_t *e, const char *name);
 mr_err_t mr_fn_print(const mr_fn_t *f, FILE *to);
 /* Returns the same text on the heap, for the caller to free; NULL without memory. */
 char *mr_fn_text(const mr_fn_t *f);
+/* Passes the text of each of the equations [0,n), on one line and with the names that mr_fn_print
+   gives, to take, which may not keep it.  Returns MR_OK, or MR_ERR_NOMEM after some of them. */
+typedef void mr_eqn_text_fn(void *arg, int i, const char *text);
+mr_err_t mr_fn_each_text(const mr_fn_t *f, int n, mr_eqn_text_fn *take, void *arg);
 
 /* Prints f as a graph in DOT's language (graphviz): one box for each equation, grouped by scope,
    and the aval of each value on its edges.  Write errors are left in `to`. */

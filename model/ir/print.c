@@ -255,3 +255,22 @@ char *mr_fn_text(const mr_fn_t *f) {
   free(text);
   return NULL;
 }
+
+mr_err_t mr_fn_each_text(const mr_fn_t *f, int n, mr_eqn_text_fn *take, void *arg) {
+  int next = 0;
+  bool short_of_memory = false;
+  mr_text_out_t out;
+  names_t s = {calloc((size_t)f->n_var + 1, sizeof(int)), &next, &short_of_memory};
+  if (!s.number) return MR_ERR_NOMEM;
+  print_name_all(&s, f, NULL, NULL);
+  for (int i = -1; i < n && !short_of_memory; i++) {
+    FILE *to = mr_text_out_open(&out);
+    for (int k = 0; to && i < 0 && k < f->n_in; k++) print_def(&s, f->in[k], to);
+    if (to && i >= 0) print_eqn(&s, f->eqn[i], FLAT, to);
+    char *text = close_text(&s, &out, to, NULL);
+    if (text && i >= 0) take(arg, i, text);
+    free(text);
+  }
+  free(s.number);
+  return short_of_memory ? MR_ERR_NOMEM : MR_OK;
+}

@@ -133,7 +133,7 @@ static void unscale_each(step_t *s) {
 /* The rule of the scale; one that is fixed stays, and its state counts alone. */
 static mr_loss_scale_t step_rule(const step_t *s) {
   mr_loss_scale_t c = s->o->dynamic;
-  if (!step_is_dynamic(s)) c = (mr_loss_scale_t){.start = 1, .factor = 1, .patience = INT32_MAX};
+  if (!step_is_dynamic(s)) c = (mr_loss_scale_t){.start = 1, .factor = 1};
   if (s->o->only_finite) c.max_bad = INT32_MAX; /* none is applied because it is late */
   return c;
 }
