@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include "apps/cli.h"
+#include "apps/versions.h"
 #include "base/columns.h"
 #include "base/feature.h"
 #include "base/isa.h"
 #include "base/suggest.h"
+#include "stages/train/replay.h"
 
 #define MR_COMMAND(name) extern const mr_command_t mr_command_##name;
 #include "apps/commands.def"
@@ -138,6 +140,7 @@ static void *json_malloc(size_t n) {
 static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
+  mr_replay_made_with(mr_versions_line());
   int e = mr_isa_check(&diag);
   if (e >= 0 && !mr_built_in(c->needs)) e = mr_without(&diag, c->name, c->needs);
   if (e >= 0) e = mr_args_parse(c, argc, argv, a, &diag);

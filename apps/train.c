@@ -147,11 +147,19 @@ static mr_err_t train_set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_
   return mr_resume_set(g, step->name, at->path, &at->at, diag);
 }
 
+/* A replay file lies in the run's folder unless the graph says otherwise. */
+static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  const mr_stage_t *step = mr_train_stage(g);
+  if (!step || mr_graph_setting(g, step->name, "replay-dir")) return MR_OK;
+  return mr_graph_set(g, step->name, "replay-dir", r->path, diag);
+}
+
 static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
                             mr_diag_t *diag) {
   MR_TRY(mr_run_dir_graph(r, g, diag));
   if (resume) MR_TRY(mr_resume_told(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
+  MR_TRY(train_set_replay(r, g, diag));
   return mr_graph_settle(g, diag);
 }
 

@@ -1,6 +1,8 @@
 /* Writes two sections of doctor's report into a run's folder. */
 #include "apps/versions.h"
 
+#include <dnnl.h>
+#include <gnu/libc-version.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,4 +21,12 @@ mr_err_t mr_versions_save(const char *folder, mr_diag_t *diag) {
   mr_err_t e = mr_write_file(path, text, strlen(text), diag);
   cJSON_free(text);
   return e;
+}
+
+const char *mr_versions_line(void) {
+  static char line[128];
+  const dnnl_version_t *dnnl = dnnl_version();
+  snprintf(line, sizeof line, "millrace %s, oneDNN %d.%d.%d, glibc %s", MR_VERSION, dnnl->major,
+           dnnl->minor, dnnl->patch, gnu_get_libc_version());
+  return line;
 }

@@ -11,7 +11,9 @@
 
 #include "base/notice.h"
 #include "base/number.h"
+#include "base/xio.h"
 #include "pipeline/stage_step.h"
+#include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"
 
 /* "the loss is nan", "the gradients' norm is inf" */
@@ -36,26 +38,74 @@ static void say_skipped(mr_stage_t *s, const mr_train_out_t *r, const char *what
             s->name, r->step, what, v->max_skipped);
 }
 
-/* The sentence that the run ends with. */
+/* ---- on-nan=trace ---- */
+
+/* "records 20, 21, 22": the first of the batch, as `millrace who` names them. */
+static void records_text(const mr_buf_t *b, char *text, size_t n) {
+  enum { SHOWN = 8 };
+  size_t at = (size_t)snprintf(text, n, "records");
+  for (int i = 0; i < b->n && i < SHOWN && at < n; i++)
+    at += (size_t)snprintf(text + at, n - at, "%s %" PRIu64, i ? "," : "", b->key[i]);
+  if (b->n > SHOWN && at < n) snprintf(text + at, n - at, " and %d more", b->n - SHOWN);
+}
+
+/* Runs the step of f again with a look at each value, and keeps it in a file.  The step has been
+   taken back.  Both can fail for reasons of their own, which must not hide what the run ends with:
+   they are notices. */
+static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r,
+                           char *text, size_t n) {
+  train_t *v = s->state;
+  char path[MR_PATH_MAX], records[256];
+  mr_diag_t why = {0}, unsaved = {0};
+  mr_traced_t found = {0};
+  mr__traced_step_t t = {.loss = &v->model.plan.loss,
+                         .config = v->used,
+                         .params = &v->params,
+                         .field = f->fields.field,
+                         .in = {.step = r->step, .seed = v->at.seed, .lr = f->lr},
+                         .scale = *mr_train_step_scale(v->step),
+                         .n_records = f->batch->n,
+                         .record = f->batch->key};
+  if (s->out_linked[OUT_STATE] && mr_all_back(s, OUT_STATE) < 0) return;
+  records_text(f->batch, records, sizeof records);
+  snprintf(path, sizeof path, "%s%snan-%06" PRId64 ".safetensors",
+           v->replay_dir ? v->replay_dir : "", v->replay_dir ? "/" : "", r->step);
+  if (mr__replay_save(s, path, &t, r, &unsaved) < 0)
+    mr_notice("%s: no replay file: %s", s->name, unsaved.text);
+  if (mr__trace_step(&t, NULL, &found, &why) < 0)
+    mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
+  else if (!found.found)
+    mr_notice("%s: step %" PRId64
+              " was finite when it ran again unfused: that is a defect of "
+              "millrace; the replay file shows it",
+              s->name, r->step);
+  size_t at = 0;
+  if (found.found) at = (size_t)snprintf(text, n, "; %s; %s", found.text, records);
+  if (unsaved.code >= 0 && at < n) snprintf(text + at, n - at, "; millrace replay %.700s", path);
+}
+
+/* ---- how a run ends ---- */
+
+static const char *bad_step_help(const train_t *v, const mr_train_out_t *r) {
+  bool row = v->on_nan == MR__ON_NAN_SKIP || (r->bad > 1 && !v->fixed_scale);
+  if (v->on_nan == MR__ON_NAN_TRACE) return "";
+  if (row) return "; max-skipped= allows more of them in a row";
+  return "; on-nan=trace says which op it comes from, on-nan=skip continues without such steps, a "
+         "lower lr, clip-norm= or warmup= may avoid it";
+}
+
+/* The sentence that the run ends with.  The step has been taken back. */
 static void bad_step_tell(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r,
                           const char *what) {
   train_t *v = s->state;
-  char row[96] = "";
-  const char *help = "";
+  char row[96] = "", origin[768] = "";
   if (r->bad > 1)
     snprintf(row, sizeof row, ", as the %d steps before it were not finite", r->bad - 1);
-  if (v->on_nan == MR__ON_NAN_STOP)
-    help =
-        "; a lower lr, clip-norm= or warmup= may avoid it, on-nan=skip continues without such "
-        "steps";
-  if (v->on_nan == MR__ON_NAN_SKIP || (r->bad > 1 && !v->fixed_scale))
-    help = "; max-skipped= allows more of them in a row";
+  if (v->on_nan == MR__ON_NAN_TRACE) bad_step_trace(s, f, r, origin, sizeof origin);
   snprintf(v->bad_note, sizeof v->bad_note, "step %" PRId64 ": %s", r->step, what);
   mr_fail(&v->bad, MR_ERR_DATA,
-          "%s: step %" PRId64
-          ": %s%s (lr %.4g); the step is not applied, parameters are those "
-          "after step %" PRId64 "%s",
-          s->name, r->step, what, row, (double)f->lr, r->step - 1, help);
+          "%s: step %" PRId64 ": %s%s (lr %.4g); parameters are those after step %" PRId64 "%s%s",
+          s->name, r->step, what, row, (double)f->lr, r->step - 1, origin, bad_step_help(v, r));
 }
 
 /* A dynamic scale looks for the largest that does not overflow: gradients that do are its news. */
@@ -73,8 +123,8 @@ mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_
     if (!is_of_scale(v, r)) say_skipped(s, r, what);
     return MR_OK;
   }
-  bad_step_tell(s, f, r, what);
   mr_train_step_retake(v->step);
+  bad_step_tell(s, f, r, what);
   return MR_END;
 }
 

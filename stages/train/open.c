@@ -68,6 +68,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_diag_t why = {0};
   mr_err_t e = open_fit(v, &train, &why);
+  v->used = train;
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);

@@ -76,7 +76,7 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
 }
 
 /* Parses loss-scale: a number, or "dynamic". */
-static mr_err_t plan_scale(mr_stage_t *s) {
+mr_err_t mr__train_plan_scale(mr_stage_t *s) {
   train_t *v = s->state;
   char *end;
   v->fixed_scale = 0;
@@ -94,7 +94,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   if (v->device)
     return mr_stage_fail(s, MR_ERR_UNAVAILABLE,
                          "setting device = cuda: this build has no CUDA backend, want cpu");
-  MR_TRY(plan_scale(s));
+  MR_TRY(mr__train_plan_scale(s));
   MR_TRY(mr_train_amp_plan(s, &v->amp));
   const mr_model_def_t *def = mr__train_model_of(s);
   MR_TRY(mr_train_model_for(s, IN_TRAIN, def, mr__train_model_state(s), &v->model));

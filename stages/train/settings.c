@@ -142,9 +142,15 @@ const mr_opt_t mr__train_stage_opts[] = {
      .type = MR_OPT_ENUM,
      .offset = AT(on_nan),
      .def = "stop",
-     .choices = "stop|skip",
+     .choices = "stop|skip|trace",
      .help = "A step whose loss or gradients are not finite changes nothing.  stop: it ends the "
-             "run; skip: the run continues without it."},
+             "run; skip: the run continues without it; trace: as stop, and says which op gave the "
+             "first such number and writes nan-STEP.safetensors for `millrace replay`."},
+    {.name = "replay-dir",
+     .type = MR_OPT_STR,
+     .offset = AT(replay_dir),
+     .help = "Folder for that file; default the run's folder, or the current one outside of "
+             "`millrace train`."},
     {.name = "schedule",
      .type = MR_OPT_ENUM,
      .offset = AT(schedule),

@@ -35,10 +35,11 @@ typedef struct train {
       max_skipped;
   int optimizer, schedule, device, leak_check, remat, on_nan;
   bool nesterov;
-  const char *resume, *fit, *loss_scale;
+  const char *resume, *fit, *loss_scale, *replay_dir;
 
   double fixed_scale; /* of the loss; 0: a dynamic one */
   mr_model_t model;
+  mr_train_config_t used; /* of the compiled step: the settings, and what fit= has chosen */
   mr_schedule_t rate;
   int64_t total; /* steps of the whole run, 0: unknown */
   int64_t epoch; /* of the newest step, from 1; 0 before the first.  at.epoch counts finished
@@ -70,6 +71,7 @@ void mr__train_stage_report(mr_stage_t *s, char *text, size_t n);
 extern const mr_opt_t mr__train_stage_opts[];        /* without the model's settings */
 extern const char *const mr__train_optimizer_name[]; /* index: setting optimizer */
 mr_err_t mr__train_stage_plan(mr_stage_t *s);
+mr_err_t mr__train_plan_scale(mr_stage_t *s); /* reads setting loss-scale; MR_ERR_CONFIG */
 
 /* def.c: the model of a stage, and the model's settings in the stage's state, behind train_t. */
 const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);
@@ -82,7 +84,7 @@ void mr__train_stage_close(mr_stage_t *s);
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch);
 
 /* bad_step.c: steps whose loss or gradients are not finite (setting on-nan). */
-enum { MR__ON_NAN_STOP, MR__ON_NAN_SKIP };
+enum { MR__ON_NAN_STOP, MR__ON_NAN_SKIP, MR__ON_NAN_TRACE };
 /* What becomes of the step of f, which is read: MR_OK: it counts; MR_END: it ends the run, has been
    taken back and leaves its sentence in bad; or a failure. */
 mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r);

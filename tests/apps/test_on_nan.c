@@ -1,4 +1,5 @@
-/* train-step on-nan=stop|skip: a run over arrays of which one record holds an inf. */
+/* train-step on-nan=stop|skip|trace and `millrace replay`: a run over arrays of which one record
+   holds an inf, and one whose rate is too high. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -225,6 +226,151 @@ static void a_dynamic_scale_does_not_hide_a_loss_that_is_not_finite(void **state
   assert_int_equal(p.status, 0);
 }
 
+/* ---- trace and replay ---- */
+
+static void *bytes_of(const char *run, const char *name, size_t *n) {
+  char path[256];
+  void *bytes;
+  snprintf(path, sizeof path, "%s/%s", run, name);
+  if (mr_read_file(path, 1 << 24, &bytes, n, NULL) < 0) fail_msg("cannot read %s", path);
+  return bytes;
+}
+
+static void trace_names_the_record_that_holds_an_infinity(void **state) {
+  const char *run = run_of("trace");
+  TRAIN(run, "on-nan=trace");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "train: step 5: the loss is nan");
+  expect_in(p.err, "field x of the batch holds inf at [1,2] (slot 1, record 21)");
+  expect_in(p.err, "records 20, 21, 22, 23, 24;");
+  expect_in(p.err, "/trace/nan-000005.safetensors");
+  expect_same_file(run, run_of("stopped"), 4);
+}
+
+/* The file is alone in a folder of its own, and the data is gone. */
+static void replay_repeats_the_step_anywhere_to_the_bit(void **state) {
+  char from[256], command[700];
+  snprintf(from, sizeof from, "%s/nan-000005.safetensors", run_of("trace"));
+  snprintf(command, sizeof command, "mkdir %s && cp %s %s/step", run_of("alone"), from,
+           run_of("alone"));
+  assert_int_equal(system(command), 0);
+  snprintf(from, sizeof from, "%s/step", run_of("alone"));
+  RUN(&p, "replay", from);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  expect_in(p.out, "step 5 of train: model mlp, batch 5");
+  expect_in(p.out, "records 20 21 22 23 24\n");
+  expect_in(p.out, "the bits are the same");
+  expect_in(p.out, "field x of the batch holds inf at [1,2] (slot 1, record 21)");
+  assert_string_equal(p.err, "");
+  RUN(&p, "replay", from, "--threads", "1");
+  assert_int_equal(p.status, 0);
+}
+
+static void a_rate_that_is_too_high_is_traced_to_the_op_that_overflows(void **state) {
+  const char *run = run_of("high");
+  TRAIN(run, "on-nan=trace", "lr=100", "optimizer=sgd", "layers=1");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "parameters are those after step ");
+  const char *file_of = strstr(p.err, "millrace replay ");
+  assert_non_null(file_of);
+  char path[256];
+  assert_int_equal(sscanf(file_of, "millrace replay %255s", path), 1);
+  RUN(&p, "replay", path, "--trace");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  expect_in(p.out, "the bits are the same");
+  expect_in(p.out, "<- not finite");
+  assert_int_equal(count_of(p.out, "<- not finite"), 1); /* the list ends there */
+  expect_in(p.out, "first value that is not finite: ");
+  RUN(&p, "replay", path);
+  assert_int_equal(p.status, 0);
+}
+
+/* A kill between two steps and a resume change no byte of the file. */
+static void a_resumed_run_writes_the_same_file(void **state) {
+  const char *run = run_of("resumed");
+  size_t n, m;
+  TRAIN(run, "on-nan=trace", "train.steps=3");
+  assert_int_equal(p.status, 0);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=0");
+  assert_int_equal(p.status, 1);
+  void *a = bytes_of(run, "nan-000005.safetensors", &n);
+  void *b = bytes_of(run_of("trace"), "nan-000005.safetensors", &m);
+  assert_int_equal(n, m);
+  assert_memory_equal(a, b, n);
+  free(a), free(b);
+}
+
+/* The same metadata and tensors, but for one text, or without one tensor. */
+static void rewrite(const char *from, const char *to, const char *key, const char *value,
+                    const char *without) {
+  static const char *const word[] = {
+      "replay",    "settings", "fields", "stage",   "step", "seed",      "lr",   "loss",
+      "grad_norm", "scale",    "isa",    "threads", "keys", "precision", "skip", "made_with"};
+  enum { WORDS = sizeof word / sizeof *word };
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  mr_st_meta_t meta[WORDS];
+  mr_st_tensor_t tensor[64];
+  char name[WORDS][40];
+  int n = 0;
+  if (mr_safetensors_open(from, &f, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < WORDS; i++) {
+    snprintf(name[i], sizeof name[i], "millrace.%s", word[i]);
+    meta[i] = (mr_st_meta_t){name[i], mr_safetensors_meta(f, name[i])};
+    if (!strcmp(word[i], key)) meta[i].value = value;
+    assert_non_null(meta[i].value);
+  }
+  assert_true(mr_safetensors_count(f) < 64);
+  for (int i = 0; i < mr_safetensors_count(f); i++)
+    if (strcmp(mr_safetensors_at(f, i)->name, without)) tensor[n++] = *mr_safetensors_at(f, i);
+  if (mr_safetensors_write(to, tensor, n, meta, WORDS, &diag) < 0) fail_msg("%s", diag.text);
+  mr_safetensors_close(f);
+}
+
+static void files_that_are_not_whole_or_do_not_fit_are_refused(void **state) {
+  static const struct {
+    const char *key, *value, *without, *says;
+  } bad[] = {
+      {"replay", "2", "", "a replay file of version 2, want 1"},
+      {"step", "minus", "", "metadata millrace.step is \"minus\", want a whole number"},
+      {"threads", "100000", "", "want a whole number up to 1024"},
+      {"loss", "7fc000000", "", "metadata millrace.loss"},
+      {"scale", "1 2", "", "want a scale and four counts"},
+      {"settings", "model=mlpp\n", "", "a step of model \"mlpp\", which is unknown here"},
+      {"settings", "model=mlp\nresume=/etc/passwd\n", "", "which is no setting of a step"},
+      {"settings", "model=mlp\nlr=zebra\n", "", "lr"},
+      {"settings", "model=mlp\nhidden=262144\nlayers=64\n", "", "not of the shape"},
+      {"settings", "model=mlp\naccumulate=2\nhidden=8\n", "", "does not divide a batch of 5"},
+      {"fields", "x 0 \ny -1 \n", "", "tensor field/y"},
+      {"fields", "x 0\n", "", "these batches have x"},
+      {"", "", "counts", "tensor counts is missing"},
+      {"", "", "records", "tensor records is missing"},
+      {"", "", "params/head.kernel", "tensor params/head.kernel is missing"},
+      {"", "", "slot.1/head.bias", "tensor slot.1/head.bias is missing"}};
+  char from[256], to[256];
+  size_t n;
+  snprintf(from, sizeof from, "%s/nan-000005.safetensors", run_of("trace"));
+  snprintf(to, sizeof to, "%s/bad", dir);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    rewrite(from, to, bad[i].key, bad[i].value, bad[i].without);
+    RUN(&p, "replay", to);
+    if (!p.status) fail_msg("case %zu is accepted: %s", i, p.out);
+    expect_in(p.err, bad[i].says);
+  }
+  char *bytes = bytes_of(run_of("trace"), "nan-000005.safetensors", &n);
+  bytes[n - 3] ^= 1; /* of a tensor */
+  assert_int_equal(mr_write_file(to, bytes, n, NULL), MR_OK);
+  RUN(&p, "replay", to);
+  assert_int_equal(p.status, 1);
+  assert_int_equal(mr_write_file(to, bytes, n / 2, NULL), MR_OK);
+  RUN(&p, "replay", to);
+  assert_int_equal(p.status, 1);
+  free(bytes);
+  checkpoint_of(run_of("trace"), 4, from);
+  RUN(&p, "replay", from);
+  expect_in(p.err, "not a replay file");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(stop_ends_the_run_with_the_state_before_the_step),
@@ -233,6 +379,11 @@ int main(void) {
       cmocka_unit_test(a_resume_that_skips_ends_as_the_run_that_skipped),
       cmocka_unit_test(more_in_a_row_than_allowed_end_the_run),
       cmocka_unit_test(a_dynamic_scale_does_not_hide_a_loss_that_is_not_finite),
+      cmocka_unit_test(trace_names_the_record_that_holds_an_infinity),
+      cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
+      cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
+      cmocka_unit_test(a_resumed_run_writes_the_same_file),
+      cmocka_unit_test(files_that_are_not_whole_or_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }

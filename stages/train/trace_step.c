@@ -1,0 +1,182 @@
+/* Looking at every value of one training step, to say where a NaN or an infinity begins.
+
+   The step is compiled again without the pass `fuse`, so that each op is an equation of its own
+   with the scope of its layer; the bits are the same.  Where there is no memory for that, the step
+   runs as it did, and a fused op is named as a whole. */
+#include "stages/train/trace_step.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "model/exec/finite.h"
+
+mr_err_t mr__traced_compile(const mr__traced_step_t *t, bool apart, mr_train_step_t **out,
+                            mr_diag_t *diag) {
+  mr_train_config_t c = t->config;
+  char skip[MR_REPLAY_TEXT];
+  const char *usual = c.skip ? c.skip : getenv("MILLRACE_SKIP_PASSES");
+  snprintf(skip, sizeof skip, "fuse%s%s", usual && *usual ? "," : "", usual ? usual : "");
+  if (apart) c.skip = skip;
+  c.optim.only_finite = true;
+  MR_TRY(mr_train_step_create(t->loss, &c, out, diag));
+  mr_scale_state_t *scale = mr_train_step_scale(*out);
+  *scale = t->scale;
+  scale->bad = INT32_MAX - 1; /* more than any limit: nothing is applied */
+  return MR_OK;
+}
+
+mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_train_out_t *out,
+                        mr_diag_t *diag) {
+  MR_TRY(mr_train_step_run(step, t->params, t->field, &t->in, diag));
+  mr_train_step_read(step, true, out);
+  mr_train_step_retake(step);
+  return MR_OK;
+}
+
+/* ---- texts ---- */
+
+static const char *number_text(double v, char text[32]) {
+  if (isnan(v)) return "nan";
+  if (isinf(v)) return v > 0 ? "inf" : "-inf";
+  mr_snprintf(text, 32, "%.4g", v);
+  return text;
+}
+
+/* "[3,17]" */
+static void place_text(const mr_aval_t *a, int64_t flat, char *text, size_t n) {
+  int64_t at[MR_MAX_NDIM];
+  for (int d = a->ndim - 1; d >= 0; d--) at[d] = flat % a->dim[d], flat /= a->dim[d];
+  size_t len = (size_t)snprintf(text, n, "[");
+  for (int d = 0; d < a->ndim && len < n; d++)
+    len += (size_t)snprintf(text + len, n - len, "%s%" PRId64, d ? "," : "", at[d]);
+  if (len < n) snprintf(text + len, n - len, "]");
+}
+
+/* "inf at [3,17] (slot 3, record 40), and 4 more of 40 elements": with the record that row 3 is of.
+ */
+static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const mr_seen_t *s,
+                         bool rows, char *text, size_t n) {
+  char place[160], number[32], more[64] = "", record[64] = "";
+  int64_t all = mr_aval_elems(a), slot = a->ndim ? s->first / (all / a->dim[0]) : 0;
+  place_text(a, s->first, place, sizeof place);
+  if (s->bad > 1)
+    snprintf(more, sizeof more, ", and %" PRId64 " more of %" PRId64 " elements", s->bad - 1, all);
+  if (rows && a->ndim && a->dim[0] == t->config.batch && slot < t->n_records)
+    snprintf(record, sizeof record, " (slot %" PRId64 ", record %" PRIu64 ")", slot,
+             t->record[slot]);
+  snprintf(text, n, "%s at %s%s%s", number_text(s->value, number), place, record, more);
+}
+
+/* An input of the step's graph: "field x", "parameter head.kernel". */
+static void input_text(const mr__traced_step_t *t, int i, char *text, size_t n) {
+  const mr_loss_t *l = t->loss;
+  int first = mr_loss_n_data(l) + 2 + MR_SCALE_VARS, k = i - first;
+  if (i < l->n_fields)
+    snprintf(text, n, "field %s of the batch", l->field[i].name);
+  else if (k < 0)
+    snprintf(text, n, "input %d of the step", i);
+  else if (k < t->params->n)
+    snprintf(text, n, "parameter %s", t->params->param[k].name);
+  else
+    snprintf(text, n, "tensor %d that the optimizer keeps for parameter %s", k / t->params->n,
+             t->params->param[k % t->params->n].name);
+}
+
+static const char *part_name(mr_train_part_t p) {
+  static const char *const name[] = {
+      [MR_PART_FORWARD] = "forward", [MR_PART_BACKWARD] = "backward", [MR_PART_UPDATE] = "update"};
+  return name[p];
+}
+
+/* The text of equation `want` is kept, and those before it are printed. */
+typedef struct listing {
+  const mr_fn_t *fn;
+  mr_train_step_t *step;
+  const mr_finite_t *seen;
+  FILE *to;
+  int want;
+  char *kept;
+} listing_t;
+
+static void take_text(void *arg, int i, const char *text) {
+  listing_t *l = arg;
+  const mr_eqn_t *e = l->fn->eqn[i];
+  if (i == l->want && !l->kept) l->kept = strdup(text);
+  if (!l->to) return;
+  mr_seen_t worst = {.first = -1};
+  for (int k = 0; k < e->n_out; k++) {
+    const mr_seen_t *s = mr_finite_seen(l->seen, e->out[k]);
+    worst.most = s->most > worst.most ? s->most : worst.most;
+    worst.bad += s->bad;
+  }
+  char most[32];
+  fprintf(l->to, "%5d %-8s %-28s max %-10s %s%s\n", i, part_name(mr_train_part_of(l->step, e)),
+          *e->scope ? e->scope : "-", number_text(worst.most, most), text,
+          worst.bad ? "   <- not finite" : "");
+}
+
+static int index_of(const mr_fn_t *f, const mr_eqn_t *e) {
+  int i = 0;
+  while (i < f->n_eqn && f->eqn[i] != e) i++;
+  return i;
+}
+
+static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fault_t *f,
+                     char text[MR_TRACED_TEXT]) {
+  char element[256], input[MR_REPLAY_TEXT], inside[96] = "";
+  if (!f->eqn) {
+    const mr_var_t *v = l->fn->in[f->which];
+    input_text(t, f->which, input, sizeof input);
+    element_text(t, &v->aval, &f->seen, true, element, sizeof element);
+    snprintf(text, MR_TRACED_TEXT, "%s holds %s", input, element);
+    return;
+  }
+  const mr_eqn_t *outer = f->call ? f->call : f->eqn;
+  mr_train_part_t part = mr_train_part_of(l->step, outer);
+  element_text(t, &f->eqn->out[f->which]->aval, &f->seen, part != MR_PART_UPDATE, element,
+               sizeof element);
+  if (f->call)
+    snprintf(inside, sizeof inside, ", in run %" PRId64 " inside %s", f->run, f->call->op->name);
+  snprintf(text, MR_TRACED_TEXT, "%s%s%s%s: `%.300s` gives %s", part_name(part),
+           *f->eqn->scope ? ", " : "", f->eqn->scope, inside, l->kept ? l->kept : f->eqn->op->name,
+           element);
+}
+
+/* ---- the trace ---- */
+
+static mr_err_t trace_tell(const mr__traced_step_t *t, mr_train_step_t *step, const mr_finite_t *w,
+                           FILE *list, mr_traced_t *out, mr_diag_t *diag) {
+  mr_fault_t f = {0};
+  const mr_fn_t *g = mr_exec_fn(mr_train_step_exec(step));
+  out->found = mr_finite_origin(w, 0, &f);
+  int last = !out->found ? g->n_eqn - 1 : !f.eqn ? -1 : index_of(g, f.call ? f.call : f.eqn);
+  listing_t l = {.fn = g, .step = step, .seen = w, .to = list, .want = f.call ? -1 : last};
+  mr_err_t e = mr_fn_each_text(g, last + 1, take_text, &l);
+  if (e >= 0 && f.call) {
+    listing_t inner = {.fn = f.fn, .step = step, .want = f.index};
+    e = mr_fn_each_text(f.fn, f.index + 1, take_text, &inner);
+    l.kept = inner.kept;
+  }
+  if (e < 0) e = mr_fail(diag, e, "no memory to print an equation");
+  if (e >= 0 && out->found) describe(t, &l, &f, out->text);
+  free(l.kept);
+  return e < 0 ? e : MR_OK;
+}
+
+mr_err_t mr__trace_step(const mr__traced_step_t *t, FILE *list, mr_traced_t *out, mr_diag_t *diag) {
+  mr_train_step_t *step = NULL;
+  mr_finite_t *w = NULL;
+  mr_diag_t unsaid = {0};
+  *out = (mr_traced_t){0};
+  mr_err_t e = mr__traced_compile(t, true, &step, &unsaid);
+  if (e < 0) e = mr__traced_compile(t, false, &step, diag);
+  if (e >= 0) e = mr_finite_create(mr_train_step_profiled(step), &w, diag);
+  if (e >= 0) e = mr__traced_run(t, step, &out->out, diag);
+  if (e >= 0) e = trace_tell(t, step, w, list, out, diag);
+  mr_finite_destroy(w);
+  mr_train_step_destroy(step);
+  return e;
+}
