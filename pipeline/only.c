@@ -76,9 +76,12 @@ const char *mr_graph_batches(const mr_graph_t *g, const char **last) {
 
 const char *mr_graph_shares(const mr_graph_t *g) {
   const char *last, *batch = mr_graph_batches(g, &last), *at = last;
-  while (at && at != batch && !mr_stage_def_opt(mr_graph_stage(g, at)->def, "host"))
+  for (int steps = 0; at && steps <= g->n_nodes; steps++) { /* more in a circle, as above */
+    if (mr_stage_def_opt(mr_graph_stage(g, at)->def, "host")) return at;
+    if (at == batch) break;
     at = mr_graph_before(g, at, 0);
-  return at && mr_stage_def_opt(mr_graph_stage(g, at)->def, "host") ? at : NULL;
+  }
+  return NULL;
 }
 
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port) {

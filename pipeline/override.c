@@ -182,13 +182,14 @@ static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value,
 
 mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
   const char *eq = strchr(key_value, '=');
+  if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
   if (!eq || eq == key_value)
     return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want KEY=VALUE", key_value);
   const char *key = mr__graph_text(g, key_value, (size_t)(eq - key_value));
   const char *given = mr__graph_text(g, key_value, strlen(key_value));
   if (!key || !given) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   int v = mr__graph_var(g, key, strlen(key));
-  if (v >= 0 && !g->settled) {
+  if (v >= 0) {
     g->var[v] =
         (mr__var_t){.name = g->var[v].name, .text = given + (eq + 1 - key_value), .given = given};
     return MR_OK;

@@ -91,8 +91,20 @@ static const mr_stage_def_t sink = {.name = "sink",
 static const mr_stage_def_t meter = {.name = "meter",
                                      .in = {{"in", MR_FLOW_METRICS, false}},
                                      .step = &(const mr_step_def_t){.run = no_step}};
-static const mr_stage_def_t *const table[] = {&source, &records, &pass, &picky,
-                                              &sink,   &meter,   NULL};
+static const mr_opt_t host_knobs[] = {
+    {.name = "host", .type = MR_OPT_STR, .offset = offsetof(knobs_t, path)}, {0}};
+static const mr_stage_def_t maker = {.name = "maker",
+                                     .in = {{"in", MR_FLOW_RECORDS, false}},
+                                     .out = {{"out", MR_FLOW_BATCHES, false}},
+                                     .opts = host_knobs,
+                                     .state_sz = sizeof(knobs_t),
+                                     .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t regroup = {.name = "regroup",
+                                       .in = IN,
+                                       .out = {{"out", MR_FLOW_BATCHES, true}},
+                                       .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t *const table[] = {&source, &records, &pass,    &picky, &sink,
+                                              &meter,  &maker,   &regroup, NULL};
 
 static mr_registry_t reg;
 static int setup(void **state) { return mr_registry_add(&reg, table), 0; }
@@ -297,6 +309,29 @@ static void variables_that_grow_without_bound_are_refused(void **state) {
   mr_graph_destroy(g);
 }
 
+static void the_line_of_batches_is_found_and_has_an_end_in_a_circle_too(void **state) {
+  const char *last;
+  mr_graph_t *g = parsed("records n=2 ! maker ! regroup ! sink", NULL, 0);
+  assert_string_equal(mr_graph_batches(g, &last), "maker");
+  assert_string_equal(last, "regroup");
+  assert_string_equal(mr_graph_shares(g), "maker");
+  mr_graph_destroy(g);
+  g = parsed("records n=2 ! maker ! r.extra  regroup name=r ! regroup name=q ! r.in", NULL, 0);
+  assert_string_equal(mr_graph_batches(g, &last), "maker");
+  assert_non_null(last);
+  assert_null(mr_graph_shares(g));
+  mr_graph_destroy(g);
+}
+
+static void a_settled_graph_takes_no_override(void **state) {
+  mr_diag_t diag = {0};
+  mr_graph_t *g = parsed("let two = 2\nsource $two ! sink", NULL, 0);
+  assert_int_equal(mr_graph_settle(g, NULL), MR_OK);
+  assert_int_equal(mr_graph_override(g, "two=3", &diag), MR_ERR_USAGE);
+  assert_string_equal(diag.text, "the graph is settled: it cannot change");
+  mr_graph_destroy(g);
+}
+
 static void settings_reach_the_state(void **state) {
   mr_graph_t *g = parsed("source 4 fast path='x y' ! sink", NULL, 0);
   assert_int_equal(mr_graph_settle(g, NULL), MR_OK);
@@ -317,6 +352,8 @@ int main(void) {
       cmocka_unit_test(a_swap_keeps_what_both_stages_know),
       cmocka_unit_test(a_dump_reads_back_as_the_same_graph),
       cmocka_unit_test(variables_that_grow_without_bound_are_refused),
+      cmocka_unit_test(the_line_of_batches_is_found_and_has_an_end_in_a_circle_too),
+      cmocka_unit_test(a_settled_graph_takes_no_override),
       cmocka_unit_test(settings_reach_the_state),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
