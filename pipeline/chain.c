@@ -188,11 +188,24 @@ static bool make_scratch(mr_chain_t *c) {
   return c->scratch && c->zeros && c->rec && c->level && c->prog[0].op && c->prog[1].op;
 }
 
+mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *diag) {
+  const mr__edge_t *e = mr__edge_into(g, node, port);
+  char at[32];
+  if (!e || g->node[e->from]->n_workers || count_branches(g, e->from, 0) <= BRANCHES_MAX)
+    return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "%s%s: more than %d stages of records lead to it, a stage counted once for each "
+                 "path through it; want fewer inputs",
+                 mr__pos_text(g->node[node]->pos, at, sizeof at), g->node[node]->name,
+                 BRANCHES_MAX);
+}
+
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {
   mr_chain_t *c = calloc(1, sizeof *c);
   if (!c) return NULL;
   int first = mr__edge_into(g, node, port)->from, n = count_branches(g, first, 0);
-  if (n <= BRANCHES_MAX) c->branch = calloc((size_t)n, sizeof *c->branch);
+  assert(n <= BRANCHES_MAX); /* mr__chain_check */
+  c->branch = calloc((size_t)n, sizeof *c->branch);
   if (g->trace.fn) c->tracer = &g->trace, c->draws = calloc(1, sizeof *c->draws);
   c->spec = g->node[node]->worker->in_spec[port];
   for (int f = 0; f < c->spec.n_fields; f++)

@@ -223,6 +223,9 @@ static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(sort_nodes(g, diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_check_ports(g->node[i], diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
+  for (int i = 0; i < g->n_nodes; i++)
+    for (int p = 0; p < MR_MAX_PORTS && g->node[i]->n_workers; p++)
+      MR_TRY(mr__chain_check(g, i, p, diag));
   MR_TRY(mr__check_standstill(g, diag));
   g->settled = true;
   return MR_OK;

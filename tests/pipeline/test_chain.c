@@ -570,8 +570,34 @@ static void a_stream_in_which_nothing_is_left_ends_or_says_so(void **state) {
   }
 }
 
+/* Each of n pairs takes both of its inputs from the one before it: 2^(n+1) - 1 branches. */
+static mr_err_t settle_doubled(int n, mr_diag_t *diag) {
+  mr_registry_t reg = {0};
+  char text[4096];
+  size_t at = (size_t)snprintf(text, sizeof text, "src k=1 n=3 name=p0 ");
+  for (int i = 1; i <= n; i++)
+    at += (size_t)snprintf(text + at, sizeof text - at,
+                           "pair k=1 n=1 name=p%d  p%d. ! p%d.a  p%d. ! p%d.b ", i, i - 1, i, i - 1,
+                           i);
+  snprintf(text + at, sizeof text - at, "p%d. ! end", n);
+  mr_registry_add(&reg, table);
+  mr_graph_t *g = mr_graph_create(&reg);
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
+  if (e >= 0) e = mr_graph_settle(g, diag);
+  mr_graph_destroy(g);
+  return e;
+}
+
+static void more_paths_than_a_chain_has_room_for_are_refused_by_name(void **state) {
+  mr_diag_t diag = {0};
+  assert_int_equal(settle_doubled(9, &diag), MR_OK);
+  assert_int_equal(settle_doubled(10, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "end: more than 1024 stages of records lead to it"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(more_paths_than_a_chain_has_room_for_are_refused_by_name),
       cmocka_unit_test(a_walk_stops_before_the_position_that_is_named),
       cmocka_unit_test(a_stream_in_which_nothing_is_left_ends_or_says_so),
       cmocka_unit_test(every_tree_gives_what_a_plain_evaluation_gives),
