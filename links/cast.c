@@ -64,12 +64,17 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   strncpy(c->name, cfg->name, sizeof c->name - 1);
   c->kept = calloc((size_t)c->window, sizeof *c->kept);
   c->welcome = calloc(1, WELCOME_MAX);
-  if (c->welcome)
-    c->n_welcome = MR__LINK_TOKEN + mr__link_spec_write(spec, c->welcome + MR__LINK_TOKEN,
-                                                        WELCOME_MAX - MR__LINK_TOKEN);
+  size_t n = c->welcome ? mr__link_spec_write(spec, c->welcome + MR__LINK_TOKEN,
+                                              WELCOME_MAX - MR__LINK_TOKEN)
+                        : 0;
+  c->n_welcome = MR__LINK_TOKEN + n;
   c->k.most = WAITING_MOST, c->k.peers = SUBSCRIBERS + MR__LINK_PEERS;
-  bool good = c->kept && c->welcome;
-  if (!good) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher");
+  bool good = c->kept && n;
+  if (!c->kept || !c->welcome)
+    mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher");
+  else if (!n)
+    mr_fail(diag, MR_ERR_SHAPE, "the names of %d classes are longer than a publisher can send",
+            spec->dataset->n_classes);
   if (good && mr__socket_open(&c->k, &bound, REQUEST_MAX, diag) >= 0) return c;
   mr_cast_close(c);
   return NULL;

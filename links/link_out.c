@@ -160,8 +160,9 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   const out_t *o = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
   mr_link_point_t asked = {0};
-  mr_link_t *link = mr_link_open_out(&cfg, &s->in_spec[0], 0, diag);
-  if (!link) return MR_ERR_IO;
+  mr_diag_t why = {0};
+  mr_link_t *link = mr_link_open_out(&cfg, &s->in_spec[0], 0, &why);
+  if (!link) return mr_fail(diag, why.code, "%s", why.text);
   mr_err_t e;
   mr_err_t come = MR_AGAIN;
   while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone()) {

@@ -92,8 +92,8 @@ void mr_link_out_nobody_comes(void);
 
 /* link-out of a settled graph that does not run: blocks until the peer has come, and sets *at to
    the point it wants to resume from.  MR_OK, also with *at unchanged after
-   mr_link_out_nobody_comes; MR_ERR_IO if the link cannot be opened; or the link's failure.  The
-   sentence is in diag. */
+   mr_link_out_nobody_comes; or the failure of mr_link_open_out or mr_link_pump.  The sentence is in
+   diag. */
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 
 #endif

@@ -369,6 +369,11 @@ static void addresses_that_cannot_be_are_refused(void **state) {
   mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://127.0.0.1:*", .bind = true};
   assert_null(mr_link_open_out(&cfg, &metrics, 0, &diag));
   assert_int_equal(diag.code, MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text, "a link carries batches and bytes, not metrics"));
+  spec.n_words = MR_LINK_WORDS + 1, diag = (mr_diag_t){0};
+  assert_null(mr_link_open_out(&cfg, &spec, 0, &diag));
+  assert_int_equal(diag.code, MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text, "a state of at most 64 numbers (here 65)"));
 }
 
 /* Two hundred small buffers, closed at once: nothing of what was accepted is lost. */

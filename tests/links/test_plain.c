@@ -356,6 +356,20 @@ static void beyond_this_machine_only_with_keys(void **state) {
   assert_int_equal(diag.code, MR_ERR_SHAPE);
 }
 
+/* A subscriber learns the spec with all names of classes in one message. */
+static void names_that_no_subscriber_could_learn_are_refused(void **state) {
+  static char name[40000];
+  const char *const class_name[] = {name};
+  const mr_dataset_t dataset = {"long", 1, class_name};
+  mr_diag_t diag = {0};
+  mr_spec_t spec = ends_spec(ENDS_WIDTH);
+  mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://127.0.0.1:*"};
+  memset(name, 'x', sizeof name - 1);
+  spec.dataset = &dataset;
+  assert_null(mr_cast_open(&cfg, &spec, &diag));
+  assert_int_equal(diag.code, MR_ERR_SHAPE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_batch_is_asked_for_and_comes_once),
@@ -367,6 +381,7 @@ int main(void) {
       cmocka_unit_test(who_asks_and_never_reads_holds_nobody_up),
       cmocka_unit_test(the_end_is_told_to_who_is_there),
       cmocka_unit_test(beyond_this_machine_only_with_keys),
+      cmocka_unit_test(names_that_no_subscriber_could_learn_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
