@@ -1,6 +1,6 @@
 /* Bad and excluded records of a source: the settings, the list of bad records, the quarantine file
    and the report.  care_fetch.c applies them around fetch. */
-#include "pipeline/care_rt.h"
+#include "pipeline/care_private.h"
 
 #include <assert.h>
 #include <cjson/cJSON.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/ledger.h"
-#include "pipeline/care_rt.h"
+#include "pipeline/care_private.h"
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_source.h"
 

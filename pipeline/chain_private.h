@@ -141,4 +141,9 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
 /* Makes the records of n programs, record i by op[at[i],at[i+1]), into slots [0,n) of buf. */
 mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf);
 
+/* trace.c: reports a record made by op[0,n) to the tracer; rec NULL: it was only found.  Returns
+   the tracer's key for it. */
+uint64_t mr__trace_record(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
+                          const mr_rec_t *rec);
+
 #endif

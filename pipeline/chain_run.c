@@ -10,7 +10,6 @@
 #include "base/label.h"
 #include "pipeline/care_private.h"
 #include "pipeline/chain_private.h"
-#include "pipeline/trace_private.h"
 
 /* ---- locating ---- */
 

@@ -9,10 +9,9 @@
 
 #include "base/number.h"
 #include "pipeline/chain_private.h"
-#include "pipeline/others_time.h"
+#include "pipeline/processor_time.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/thread_time.h"
 
 enum { PARTS_MAX = 512, TICKS_TELL_NS = 200000000 /* what others got is counted in 10 ms */ };
 

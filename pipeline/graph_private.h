@@ -118,7 +118,7 @@ struct mr_graph {
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process at that
                                      moment */
   _Atomic int64_t end_ns;         /* when the threads had ended; 0 before */
-  int64_t start_all_ns, end_all_ns; /* processor time of all programs (others_time.h) */
+  int64_t start_all_ns, end_all_ns; /* processor time of all programs (processor_time.h) */
   int64_t end_cpu_ns;               /* written before end_ns, as end_all_ns */
 
   mr__tracer_t trace;
@@ -217,5 +217,21 @@ mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *dia
    without memory. */
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag);
 void mr__chain_destroy(mr_chain_t *c);
+
+/* standstill.c: sizes of rings and pools, and the check that a graph with them cannot come to a
+   standstill. */
+
+/* Buffers that each ring of an edge holds.  After the specs are settled. */
+size_t mr__edge_depth(const mr_graph_t *g, const mr__edge_t *e);
+
+/* The buffers of each of a stage's pools: as many as the rings allow in flight, or the most that
+   mr_graph_set_pool allows.  MR_ERR_NOMEM. */
+mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n);
+
+/* Refuses a settled graph whose stages could wait for each other for ever, with the reason. */
+mr_err_t mr__check_standstill(const mr_graph_t *g, mr_diag_t *diag);
+
+/* trace.c: true if a stage of this definition is opened under the graph's tracer. */
+bool mr__trace_opens(const mr_graph_t *g, const mr_stage_def_t *def);
 
 #endif

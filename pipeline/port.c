@@ -1,4 +1,4 @@
-/* The calls of step functions: taking, giving, waiting. */
+/* The calls of step functions: taking, giving, waiting, taking turns, and why nothing came. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,15 +9,6 @@
 #include "pipeline/stage_step.h"
 
 enum { DEPTH_EVERY = 16 }; /* takes per sample of the queue depth */
-
-mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
-  char text[900];
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
-  return mr_fail(s->diag, code, "%s: %s", s->name, text);
-}
 
 bool mr_stopping(const mr_stage_t *s) {
   /* relaxed: a request to end soon, which hands nothing over. */
@@ -409,6 +400,72 @@ mr_err_t mr_all_back(mr_stage_t *s, int port) {
   mr__wait_counted(s->rt, MR__BLOCKED, all_back, &w);
   return mr__cancelled(s->rt) ? MR_ERR_CANCEL : MR_OK;
 }
+
+/* ---- turns ---- */
+
+typedef struct turn {
+  mr_runtime_t *rt;
+  _Atomic int64_t *at;
+  int64_t number;
+} turn_t;
+
+/* seq_cst, as wait.h requires for what a waiter waits for; pairs with mr_turn_pass. */
+static bool turn_mine(const turn_t *t) {
+  int64_t at = atomic_load_explicit(t->at, memory_order_seq_cst);
+  assert(at <= t->number); /* no worker passes a turn it has not had */
+  return at == t->number;
+}
+
+/* seq_cst: pairs with mr_graph_stop's exchange. */
+static bool turn_over(const mr_runtime_t *rt) {
+  return atomic_load_explicit(&rt->g->stop, memory_order_seq_cst) || mr__out_gone(&rt->out[0]);
+}
+
+static bool turn_ready(void *arg) {
+  const turn_t *t = arg;
+  return turn_mine(t) || mr__cancelled(t->rt) || turn_over(t->rt);
+}
+
+mr_err_t mr_turn_wait(mr_stage_t *s, _Atomic int64_t *turn, int64_t number) {
+  turn_t t = {s->rt, turn, number};
+  mr__wait_counted(s->rt, MR__BLOCKED, turn_ready, &t);
+  if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
+  return turn_over(s->rt) ? MR_END : MR_OK;
+}
+
+void mr_turn_pass(mr_stage_t *s, _Atomic int64_t *turn) {
+  mr__node_t *node = s->rt->node;
+  /* seq_cst: also hands over the work of this turn. */
+  atomic_fetch_add_explicit(turn, 1, memory_order_seq_cst);
+  for (int w = 0; w < node->n_workers; w++) mr_wait_wake(&node->rt[w].wait);
+}
+
+/* ---- nothing came ---- */
+
+void mr_gave_nothing(mr_stage_t *s, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(s->rt->node->nothing, MR__NOTHING_MAX, fmt, ap);
+  va_end(ap);
+}
+
+/* What was written before the ring to s was closed is visible after it.  Stages with several inputs
+   report nothing, so the first input leads to the stage that did. */
+void mr_nothing_came(const mr_stage_t *s, int port, char *text, size_t n) {
+  const mr_graph_t *g = s->rt->g;
+  const mr__edge_t *e = mr__edge_into(g, mr__graph_find(g, s->name), port);
+  *text = 0;
+  for (int depth = 0; e && depth < g->n_nodes; depth++) {
+    const mr__node_t *from = g->node[e->from];
+    if (*from->nothing) {
+      snprintf(text, n, "%s gave nothing: %s", from->name, from->nothing);
+      return;
+    }
+    e = mr__edge_into(g, e->from, 0);
+  }
+}
+
+/* ---- leaving ---- */
 
 void mr__leave(mr_runtime_t *rt) {
   for (int p = 0; p < MR_MAX_PORTS; p++) {

@@ -3,7 +3,34 @@
 #define MR_PIPELINE_RUNTIME_PRIVATE_H
 
 #include "pipeline/graph_private.h"
-#include "pipeline/timeline_private.h"
+
+/* ---- the timeline ---- */
+
+typedef enum mr__event_kind { MR__TOOK, MR__GAVE, MR__STARVES, MR__BLOCKS } mr__event_kind_t;
+
+typedef struct mr__event {
+  int64_t at_ns;
+  int64_t what; /* number of the first buffer; for a wait its duration, ns */
+  int64_t position;
+  uint16_t n, stride; /* buffers, and the step from one number to the next */
+  uint16_t port;
+  uint16_t kind; /* mr__event_kind_t */
+} mr__event_t;
+
+_Static_assert(sizeof(mr__event_t) == 32, "memory of a timeline is said in events");
+
+/* One worker's events; written by that worker alone, read after it has ended. */
+typedef struct mr__timeline {
+  uint64_t n;   /* events so far */
+  uint64_t cap; /* a power of two */
+  mr__event_t event[];
+} mr__timeline_t;
+
+static inline void mr__timeline_note(mr__timeline_t *t, mr__event_t e) {
+  t->event[t->n++ & (t->cap - 1)] = e;
+}
+
+/* ---- a worker ---- */
 
 /* Rings into one input port: producer t % n gives buffer number t of the edge. */
 typedef struct mr__in {
@@ -27,7 +54,7 @@ typedef struct mr__out {
 
 /* Written by the worker with relaxed stores, read live with relaxed loads: the numbers are
    independent.  But a wait that ends moves its time from waits_since to a sum: while it does,
-   wait_turn is odd, and read_waits in stats.c, which reads them together, retries if it was odd or
+   wait_turn is odd, and read_waits in watch.c, which reads them together, retries if it was odd or
    has changed (the releases of end_wait pair with its acquires). */
 typedef struct mr__counters {
   _Atomic int64_t dropped; /* mr_set_dropped */

@@ -9,11 +9,9 @@
 
 #include "base/clock.h"
 #include "pipeline/care_private.h"
-#include "pipeline/others_time.h"
+#include "pipeline/processor_time.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/thread_time.h"
-#include "pipeline/trace_private.h"
 
 /* ---- ending ---- */
 

@@ -6,7 +6,6 @@
 
 #include "pipeline/care_private.h"
 #include "pipeline/graph_private.h"
-#include "pipeline/standstill_private.h"
 
 /* ---- settings ---- */
 
@@ -58,12 +57,6 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
                                .given = given,
                                .base_seed = -1};
   return MR_OK;
-}
-
-bool mr_setting_given(const mr_stage_t *s, size_t offset) {
-  for (const mr_opt_t *o = s->def->opts; o && o->type != MR_OPT_END; o++)
-    if (o->offset == offset) return s->given >> (o - s->def->opts) & 1;
-  return false;
 }
 
 /* ---- ports ---- */

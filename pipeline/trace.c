@@ -5,7 +5,6 @@
 
 #include "base/ledger.h"
 #include "pipeline/chain_private.h"
-#include "pipeline/trace_private.h"
 
 void mr_graph_trace(mr_graph_t *g, mr_trace_fn fn, void *ctx, bool only) {
   g->trace = (mr__tracer_t){.fn = fn, .ctx = ctx, .only = only};

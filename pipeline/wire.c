@@ -6,7 +6,6 @@
 
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/standstill_private.h"
 
 static mr__timeline_t *make_timeline(int events) {
   mr__timeline_t *t = malloc(sizeof *t + (size_t)events * sizeof *t->event);

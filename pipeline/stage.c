@@ -1,5 +1,10 @@
-/* Faults of a stage's constant that the compiler does not see.  Plug-ins bring such constants at
-   run time, so each fault has a sentence. */
+/* What every stage can call, and the check of a stage's constant.  Plug-ins bring such constants at
+   run time, so each fault that the compiler does not see has a sentence. */
+#include "pipeline/stage.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/feature.h"
 #include "pipeline/care.h"
@@ -11,6 +16,58 @@
 #include "pipeline/stage_source.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/stage_walk.h"
+
+/* ---- settings and failures ---- */
+
+mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
+  char text[900];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  return mr_fail(s->diag, code, "%s: %s", s->name, text);
+}
+
+bool mr_setting_given(const mr_stage_t *s, size_t offset) {
+  for (const mr_opt_t *o = s->def->opts; o && o->type != MR_OPT_END; o++)
+    if (o->offset == offset) return s->given >> (o - s->def->opts) & 1;
+  return false;
+}
+
+/* ---- the field that a stage works on ---- */
+
+static int named(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, const char *wants) {
+  const mr_spec_t *in = &s->in_spec[0];
+  char text[MR_FIELDS_MAX * (MR_FIELD_NAME + 2)];
+  int f = mr_spec_find(in, name);
+  if (f < 0)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "setting field = %s: the records have %s", name,
+                         mr_spec_names(in, text, sizeof text));
+  if (fits(&in->field[f])) return f;
+  mr_field_text(&in->field[f], 0, text, sizeof text);
+  return mr_stage_fail(s, MR_ERR_SHAPE, "setting field = %s: it is %s, want %s", name,
+                       text + strlen(name) + 1, wants);
+}
+
+int mr_field_choose(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, const char *wants) {
+  const mr_spec_t *in = &s->in_spec[0];
+  char names[MR_FIELDS_MAX * (MR_FIELD_NAME + 2)];
+  int found = -1;
+  if (name) return named(s, name, fits, wants);
+  for (int f = 0; f < in->n_fields; f++) {
+    if (!fits(&in->field[f])) continue;
+    if (found >= 0)
+      return mr_stage_fail(s, MR_ERR_SHAPE,
+                           "fields %s and %s could both be %s: set field= to one of them",
+                           in->field[found].name, in->field[f].name, wants);
+    found = f;
+  }
+  if (found >= 0) return found;
+  return mr_stage_fail(s, MR_ERR_SHAPE, "takes %s; the records have %s", wants,
+                       mr_spec_names(in, names, sizeof names));
+}
+
+/* ---- the constant ---- */
 
 enum { MOST_SETTINGS = 64 /* bits of mr_stage_t.given */ };
 
@@ -45,7 +102,7 @@ static mr_err_t check_kind(const mr_stage_def_t *d, const kind_t *kind, int n, m
                          d->name);
 }
 
-static mr_err_t stage_check_check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t *diag) {
+static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t *diag) {
   int n_in = mr_stage_def_n_in(d), n_out = mr_stage_def_n_out(d);
   if (n_in < k->least_in || n_in > k->most_in)
     return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": has %d inputs, want %d to %d for .%s",
@@ -67,7 +124,7 @@ static mr_err_t stage_check_check_ports(const mr_stage_def_t *d, const kind_t *k
   return MR_OK;
 }
 
-static mr_err_t stage_check_check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
+static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
   int n = 0;
   for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++, n++) {
     if (n == MOST_SETTINGS)
@@ -111,6 +168,6 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   int n = sizeof kind / sizeof *kind;
   MR_TRY(check_kind(d, kind, n, diag));
   for (int i = 0; i < n; i++)
-    if (kind[i].is) MR_TRY(stage_check_check_ports(d, &kind[i], diag));
-  return stage_check_check_settings(d, diag);
+    if (kind[i].is) MR_TRY(check_ports(d, &kind[i], diag));
+  return check_settings(d, diag);
 }

@@ -1,8 +1,9 @@
-/* A thread's processor time and delay, from /proc/self/task/TID. */
-#include "pipeline/thread_time.h"
+/* Processor time from /proc: a thread's own and its delay, and that of all programs. */
+#include "pipeline/processor_time.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/number.h"
+
+/* ---- a thread ---- */
 
 enum { FILE_MAX = 4096 };
 
@@ -42,4 +45,35 @@ mr_thread_time_t mr_thread_time(int tid) {
   double slept = number_of(text, "\nvoluntary_ctxt_switches:");
   if (aside > 0) t.delay_ns = (int64_t)((double)delay * aside / (aside + slept));
   return t;
+}
+
+/* ---- the processors ---- */
+
+/* Sums a line "cpuK user nice system idle iowait irq softirq steal ..." without idle and iowait. */
+static bool others_time_work_of(const char *line, int *cpu, int64_t *ticks) {
+  int64_t v[8] = {0};
+  int n = sscanf(line,
+                 "cpu%d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+                 " %" SCNd64 " %" SCNd64,
+                 cpu, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]);
+  *ticks = v[0] + v[1] + v[2] + v[5] + v[6] + v[7];
+  return n >= 5 && *cpu >= 0;
+}
+
+int64_t mr_processors_ns(void) {
+  char line[512];
+  cpu_set_t set;
+  int64_t sum = 0, ticks;
+  int cpu;
+  FILE *f = fopen("/proc/stat", "re");
+  if (!f) return 0;
+  bool any = sched_getaffinity(0, sizeof set, &set) == 0;
+  while (any && fgets(line, sizeof line, f)) {
+    if (line[0] != 'c') break; /* the processors' lines come first */
+    if (line[3] == ' ') continue;
+    if (others_time_work_of(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set))
+      sum += ticks;
+  }
+  fclose(f);
+  return sum * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));
 }
