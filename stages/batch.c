@@ -12,8 +12,8 @@
 
 #include "pipeline/chain.h"
 #include "pipeline/stage_step.h"
+#include "stages/batch_layout.h"
 #include "stages/batch_walk.h"
-#include "stages/left_out.h"
 
 typedef struct cursor {
   _Alignas(64) int64_t next; /* this worker's next batch */

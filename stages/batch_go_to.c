@@ -1,8 +1,8 @@
 /* Seeks a batch without making those before it: full batches and whole epochs are skipped
    arithmetically (mr_walk_pass), the rest one by one. */
 #include "pipeline/stage_step.h"
+#include "stages/batch_layout.h"
 #include "stages/batch_walk_private.h"
-#include "stages/left_out.h"
 
 /* The layout of batches: all full, or of epochs with `records` each. */
 static mr_left_out_t batch_go_to_layout_of(const mr_batch_walk_t *t, int64_t records) {

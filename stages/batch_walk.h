@@ -5,7 +5,7 @@
 
 #include "base/ranges.h"
 #include "pipeline/stage.h"
-#include "stages/host.h"
+#include "stages/batch_layout.h"
 
 typedef struct mr_batch_walk mr_batch_walk_t;
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "pipeline/stage_step.h"
-#include "stages/host.h"
+#include "stages/batch_layout.h"
 
 enum { USED, NUMBER, OWN_WORDS };
 

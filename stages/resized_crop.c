@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "pipeline/stage_map.h"
-#include "stages/crop_box.h"
 #include "stages/pil_picture.h"
 
 enum {

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "pipeline/stage_map.h"
-#include "stages/crop_box.h"
+#include "stages/pil_picture.h"
 #include "tests/stage.h"
 
 extern const mr_stage_def_t mr_stage_resized_crop;

@@ -6,8 +6,8 @@
 #include "loaders/synthetic_draw.h"
 #include "pipeline/graph.h"
 #include "pipeline/stage_step.h"
-#include "stages/crop_box.h"
 #include "stages/norm.h"
+#include "stages/pil_picture.h"
 #include "stages/stages.h"
 #include "tests/stage.h"
 
