@@ -27,6 +27,8 @@ static void number_text(mr_dtype_t t, const void *data, char text[32]) {
     case MR_BF16: snprintf(text, 32, "%.4g", (double)mr_bf16_to_f32(v.u16)); return;
     case MR_F16: snprintf(text, 32, "%.5g", (double)mr_f16_to_f32(v.u16)); return;
     case MR_F32: snprintf(text, 32, "%.9g", (double)v.f32); return;
+    case MR_F8_E4M3FN:
+    case MR_F8_E5M2: snprintf(text, 32, "%.3g", (double)mr_f8_to_f32(t, v.u8)); return;
     default: snprintf(text, 32, "%.17g", v.f64);
   }
 }

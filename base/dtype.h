@@ -13,18 +13,21 @@ MR_BEGIN_DECLS
 
 #define MR_MAX_NDIM 8
 
-/* X(enum, bytes, name as in a jaxpr, name as in safetensors) */
-#define MR_DTYPE_MAP(X)      \
-  X(BOOL, 1, "bool", "BOOL") \
-  X(U8, 1, "u8", "U8")       \
-  X(I32, 4, "i32", "I32")    \
-  X(U32, 4, "u32", "U32")    \
-  X(I64, 8, "i64", "I64")    \
-  X(U64, 8, "u64", "U64")    \
-  X(BF16, 2, "bf16", "BF16") \
-  X(F16, 2, "f16", "F16")    \
-  X(F32, 4, "f32", "F32")    \
-  X(F64, 8, "f64", "F64")
+/* X(enum, bytes, name as in a jaxpr, name as in safetensors).  The numbers cross links: rows are
+   added at the end. */
+#define MR_DTYPE_MAP(X)                   \
+  X(BOOL, 1, "bool", "BOOL")              \
+  X(U8, 1, "u8", "U8")                    \
+  X(I32, 4, "i32", "I32")                 \
+  X(U32, 4, "u32", "U32")                 \
+  X(I64, 8, "i64", "I64")                 \
+  X(U64, 8, "u64", "U64")                 \
+  X(BF16, 2, "bf16", "BF16")              \
+  X(F16, 2, "f16", "F16")                 \
+  X(F32, 4, "f32", "F32")                 \
+  X(F64, 8, "f64", "F64")                 \
+  X(F8_E4M3FN, 1, "f8_e4m3fn", "F8_E4M3") \
+  X(F8_E5M2, 1, "f8_e5m2", "F8_E5M2")
 
 typedef enum mr_dtype {
 #define MR_DTYPE_ENUM(name, bytes, text, st) MR_##name,
@@ -88,6 +91,37 @@ static inline mr_f16_t mr_f16_from_f32(float f) {
 }
 
 mr_f16_t mr_f16_from_f64(double v); /* rounded once */
+
+/* t is MR_F8_E4M3FN (4 bits of exponent, largest number 448, no infinity) or MR_F8_E5M2 (the upper
+   half of an f16, largest 57344).  Source: Micikevicius et al., "FP8 Formats for Deep Learning"
+   (2022); the bits are those of ml_dtypes. */
+
+/* Exact. */
+static inline float mr_f8_to_f32(mr_dtype_t t, uint8_t code) {
+  uint32_t u = code & 0x7Fu, sign = (uint32_t)(code & 0x80u) << 24, tiny;
+  if (t == MR_F8_E5M2) return mr_f16_to_f32((mr_f16_t)(code << 8));
+  float f = (float)(int32_t)u * 0x1p-9f; /* what a subnormal is */
+  memcpy(&tiny, &f, sizeof tiny);
+  u = (u == 0x7Fu ? 0x7FC00000u : u < 8 ? tiny : (u << 20) + 0x3C000000u) | sign;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+
+/* Rounds to nearest, ties to even.  What is too large becomes NaN in e4m3fn, infinity in e5m2. */
+static inline uint8_t mr_f8_from_f32(mr_dtype_t t, float f) {
+  const int wide = t == MR_F8_E5M2, shift = wide ? 21 : 20; /* bits that are dropped */
+  const uint32_t largest = wide ? 0x7Bu : 0x7Eu, beyond = wide ? 0x7Cu : 0x7Fu;
+  uint32_t bits, u, code, small;
+  memcpy(&bits, &f, sizeof bits);
+  u = bits & 0x7FFFFFFFu;
+  memcpy(&f, &u, sizeof f);
+  f = f * (wide ? 0x1p16f : 0x1p9f) + 0x1p23f; /* its low bits count units of a subnormal */
+  memcpy(&small, &f, sizeof small);
+  code = u - (wide ? 0x38000000u : 0x3C000000u) + (1u << (shift - 1)) - 1 + (u >> shift & 1u);
+  code = u < (wide ? 0x38800000u : 0x3C800000u) ? small - 0x4B000000u : code >> shift;
+  code = u > 0x7F800000u ? largest + (wide ? 3u : 1u) : code > largest ? beyond : code;
+  return (uint8_t)(code | (bits >> 24 & 0x80u));
+}
 
 MR_END_DECLS
 

@@ -46,7 +46,7 @@ size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_N
 
 /* Writes an array of ndim <= MR_MAX_NDIM dimensions as format 1.0, whole or not at all.  Returns
    MR_ERR_IO as mr_newfile_open, mr_write_all and mr_newfile_commit do.  bf16 becomes two raw bytes
-   (V2): NumPy has no such type. */
+   (V2), f8 one (V1): NumPy has no such types. */
 mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,
                      const void *data, mr_diag_t *diag);
 

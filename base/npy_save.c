@@ -9,11 +9,14 @@
 enum { PREFIX = 10, ALIGN = 64, HEADER_MAX = 512 };
 _Static_assert(PREFIX + HEADER_MAX + ALIGN <= MR_NPY_HEAD_MAX, "a head fits");
 
-/* NumPy has no bfloat16: it becomes two raw bytes, which users of ml_dtypes view as bfloat16. */
+/* NumPy has no bfloat16 and no float8: they become raw bytes, which users of ml_dtypes view as
+ * such.
+ */
 static const char *descr_of(mr_dtype_t t) {
   static const char *const descr[MR_DTYPE_COUNT] = {
-      [MR_BOOL] = "|b1", [MR_U8] = "|u1",   [MR_I32] = "<i4", [MR_U32] = "<u4", [MR_I64] = "<i8",
-      [MR_U64] = "<u8",  [MR_BF16] = "|V2", [MR_F16] = "<f2", [MR_F32] = "<f4", [MR_F64] = "<f8"};
+      [MR_BOOL] = "|b1", [MR_U8] = "|u1",  [MR_I32] = "<i4",       [MR_U32] = "<u4",
+      [MR_I64] = "<i8",  [MR_U64] = "<u8", [MR_BF16] = "|V2",      [MR_F16] = "<f2",
+      [MR_F32] = "<f4",  [MR_F64] = "<f8", [MR_F8_E4M3FN] = "|V1", [MR_F8_E5M2] = "|V1"};
   return descr[t];
 }
 

@@ -20,7 +20,7 @@ typedef struct mr_npz_array {
   const void *data; /* row-major; the caller's */
 } mr_npz_array_t;
 
-/* Writes array[0,n), n <= MR_NPZ_MOST, whole or not at all.  bf16 becomes two raw bytes, as in
+/* Writes array[0,n), n <= MR_NPZ_MOST, whole or not at all.  bf16 and f8 become raw bytes, as in
    mr_npy_save.  MR_ERR_CONFIG with the path in the sentence if the file would take 4 GiB or more;
    MR_ERR_IO. */
 mr_err_t mr_npz_save(const char *path, const mr_npz_array_t *array, int n, mr_diag_t *diag);

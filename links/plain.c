@@ -40,10 +40,12 @@ bool mr__cast_read(const void *frame, size_t n, const char *name, mr__cast_ask_t
   return mr__plain_read(frame, is_whole ? n - (sizeof whole - 1) : n, name, number);
 }
 
-/* numpy's name of a type; bf16, which numpy lacks, as u16 bits. */
+/* numpy's name of a type; bf16 and f8, which numpy lacks, as unsigned bits. */
 static const char *numpy_type(mr_dtype_t t) {
   switch (t) {
     case MR_BOOL: return "|b1";
+    case MR_F8_E4M3FN:
+    case MR_F8_E5M2:
     case MR_U8: return "|u1";
     case MR_I32: return "<i4";
     case MR_U32: return "<u4";

@@ -28,9 +28,17 @@ static bool any_f16(const mr_f16_t *x, int64_t n) {
   return false;
 }
 
+static bool any_f8(mr_dtype_t t, const uint8_t *x, int64_t n) {
+  uint8_t last = t == MR_F8_E5M2 ? 0x7C : 0x7E; /* what is no NaN */
+  for (int64_t i = 0; i < n; i++)
+    if ((x[i] & 0x7F) > last) return true;
+  return false;
+}
+
 static bool any(mr_dtype_t t, const void *x, int64_t n) {
   return (t == MR_F32 && any_f32(x, n)) || (t == MR_F64 && any_f64(x, n)) ||
-         (t == MR_BF16 && any_bf16(x, n)) || (t == MR_F16 && any_f16(x, n));
+         (t == MR_BF16 && any_bf16(x, n)) || (t == MR_F16 && any_f16(x, n)) ||
+         (mr_is_storage(t) && any_f8(t, x, n));
 }
 
 /* The same for memory that the host reaches by copies alone, one piece at a time. */

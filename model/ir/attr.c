@@ -116,6 +116,8 @@ static const char *numpy_name(mr_dtype_t t) {
     case MR_F16: return "float16";
     case MR_F32: return "float32";
     case MR_F64: return "float64";
+    case MR_F8_E4M3FN: return "float8_e4m3fn";
+    case MR_F8_E5M2: return "float8_e5m2";
     case MR_DTYPE_COUNT: break;
   }
   return "?";

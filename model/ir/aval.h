@@ -46,8 +46,12 @@ const char *mr_aval_text(const mr_aval_t *a, char *out);
 
 /* Whether t is a floating-point dtype. */
 static inline bool mr_is_float(mr_dtype_t t) {
-  return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16;
+  return t == MR_F32 || t == MR_BF16 || t == MR_F64 || t == MR_F16 || t == MR_F8_E4M3FN ||
+         t == MR_F8_E5M2;
 }
+
+/* Whether t is a float to store and convert, which no arithmetic takes. */
+static inline bool mr_is_storage(mr_dtype_t t) { return t == MR_F8_E4M3FN || t == MR_F8_E5M2; }
 
 /* Whether t is f32, or bf16 or f16, which kernels compute in f32 and round to t. */
 static inline bool mr_is_narrow(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F16; }

@@ -10,6 +10,8 @@ float mr_get_f32(mr_dtype_t t, const void *p, int64_t i) {
     case MR_F32: return ((const float *)p)[i];
     case MR_BF16: return mr_bf16_to_f32(((const mr_bf16_t *)p)[i]);
     case MR_F16: return mr_f16_to_f32(((const mr_f16_t *)p)[i]);
+    case MR_F8_E4M3FN:
+    case MR_F8_E5M2: return mr_f8_to_f32(t, ((const uint8_t *)p)[i]);
     case MR_I32: return (float)((const int32_t *)p)[i];
     case MR_U32: return (float)((const uint32_t *)p)[i];
     case MR_BOOL: return ((const uint8_t *)p)[i] ? 1.0f : 0.0f;
@@ -22,6 +24,8 @@ void mr_set_f32(mr_dtype_t t, void *p, int64_t i, float v) {
     case MR_F32: ((float *)p)[i] = v; break;
     case MR_BF16: ((mr_bf16_t *)p)[i] = mr_bf16_from_f32(v); break;
     case MR_F16: ((mr_f16_t *)p)[i] = mr_f16_from_f32(v); break;
+    case MR_F8_E4M3FN:
+    case MR_F8_E5M2: ((uint8_t *)p)[i] = mr_f8_from_f32(t, v); break;
     default: mr_set_f64(t, p, i, (double)v); break;
   }
 }
@@ -53,6 +57,8 @@ double mr_get_f64(mr_dtype_t t, const void *p, int64_t i) {
     case MR_BF16: return (double)mr_bf16_to_f32(((const mr_bf16_t *)p)[i]);
     case MR_U64: return (double)((const uint64_t *)p)[i];
     case MR_F16: return (double)mr_f16_to_f32(((const mr_f16_t *)p)[i]);
+    case MR_F8_E4M3FN:
+    case MR_F8_E5M2: return (double)mr_f8_to_f32(t, ((const uint8_t *)p)[i]);
     default: return (double)mr_get_i64(t, p, i);
   }
 }
@@ -73,6 +79,8 @@ void mr_set_f64(mr_dtype_t t, void *p, int64_t i, double v) {
     case MR_F32: ((float *)p)[i] = (float)v; break;
     case MR_BF16: ((mr_bf16_t *)p)[i] = mr_bf16_from_f32((float)v); break;
     case MR_F16: ((mr_f16_t *)p)[i] = mr_f16_from_f64(v); break;
+    case MR_F8_E4M3FN:
+    case MR_F8_E5M2: ((uint8_t *)p)[i] = mr_f8_from_f32(t, (float)v); break;
     case MR_BOOL: ((uint8_t *)p)[i] = v != 0; break;
     case MR_U64: ((uint64_t *)p)[i] = v >= 0x1p64 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0; break;
     default: mr_set_i64(t, p, i, to_integer(t, v)); break;

@@ -13,7 +13,7 @@
 MR_BEGIN_DECLS
 
 /* Return element i converted.
-   f32: from f32, bf16, f16, i32, u32 and bool; NaN for other dtypes.
+   f32: from f32, bf16, f16, f8, i32, u32 and bool; NaN for other dtypes.
    f64: from any dtype.
    i64: from integers and bool (0 or 1) only; a u64 from 2^63 on returns negative. */
 float mr_get_f32(mr_dtype_t t, const void *p, int64_t i);

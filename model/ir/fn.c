@@ -115,6 +115,7 @@ mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value) {
   if (dtype == MR_F32) value = (float)value;
   if (dtype == MR_BF16) value = mr_bf16_to_f32(mr_bf16_from_f32((float)value));
   if (dtype == MR_F16) value = mr_f16_to_f32(mr_f16_from_f64(value));
+  if (mr_is_storage(dtype)) value = mr_f8_to_f32(dtype, mr_f8_from_f32(dtype, (float)value));
   return literal(f, dtype, value, mr_is_float(dtype) ? 0 : nearest_whole(dtype, value));
 }
 

@@ -79,6 +79,11 @@ static mr_err_t integer_pow_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
   return mr_rule_done(f);
 }
 
+static bool power_unit(const mr_eqn_t *e, mr_unit_t *u) {
+  u->kind = MR_UNIT_EACH;
+  return !mr_is_storage(e->in[0]->aval.dtype);
+}
+
 static bool integer_pow_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   const int powers[] = {2, 3, 1, -2, 0};
   if (k > 4) return false;
@@ -96,7 +101,7 @@ const mr_op_def_t mr_op_integer_pow = {
     .shape = integer_pow_shape,
     .vjp = integer_pow_vjp,
     .amp = MR_AMP_FOLLOW,
-    .unit = mr_unit_each,
+    .unit = power_unit,
     .view = mr_view_each,
     .inplace = {1},
 };

@@ -141,6 +141,7 @@ bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u) {
   u->kind = MR_UNIT_EACH;
   if (mr_is_narrow(t)) return one ? at->f1 != NULL : at->f2 != NULL;
   if (t == MR_F64) return one ? at->d1 != NULL : at->d2 != NULL;
+  if (mr_is_storage(t)) return false;
   if (t == MR_U64 && (one ? at->u1 != NULL : at->u2 != NULL)) return true;
   return one ? at->i1 != NULL : at->i2 != NULL;
 }

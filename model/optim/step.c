@@ -211,6 +211,8 @@ static mr_err_t step_build(step_t *s) {
   return mr_fn_return(s->g, n, s->out);
 }
 
+static bool computes(mr_dtype_t t) { return mr_is_float(t) && !mr_is_storage(t); }
+
 /* Checks that part k was traced, has parameters, and has dtypes that optimizers compute in. */
 static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   const mr_fn_t *f = l->part[k];
@@ -221,12 +223,12 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   if (l->n_data < 0 || f->n_in <= l->n_data)
     return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
   for (int i = l->n_data; i < f->n_in; i++)
-    if (!mr_is_float(f->in[i]->aval.dtype))
+    if (!computes(f->in[i]->aval.dtype))
       return mr_fail(diag, MR_ERR_SHAPE,
                      "parameter %d is %s, want f32, bf16, f16 or f64: the loss may convert it to "
                      "what it computes in",
                      i - l->n_data, mr_aval_text(&f->in[i]->aval, text));
-  if (f->out[0]->aval.ndim || !mr_is_float(f->out[0]->aval.dtype))
+  if (f->out[0]->aval.ndim || !computes(f->out[0]->aval.dtype))
     return mr_fail(diag, MR_ERR_SHAPE, "the loss is %s, want a scalar of f32, bf16, f16 or f64",
                    mr_aval_text(&f->out[0]->aval, text));
   return MR_OK;

@@ -137,10 +137,18 @@ static mr_err_t parse_number(mr_parser_t *p, const char *name, mr_attr_t *a) {
 static const struct {
   const char *name;
   mr_dtype_t dtype;
-} numpy_names[] = {{"bool", MR_BOOL},   {"uint8", MR_U8},      {"int32", MR_I32},
-                   {"uint32", MR_U32},  {"int64", MR_I64},     {"uint64", MR_U64},
-                   {"float16", MR_F16}, {"bfloat16", MR_BF16}, {"float32", MR_F32},
-                   {"float64", MR_F64}};
+} numpy_names[] = {{"bool", MR_BOOL},
+                   {"uint8", MR_U8},
+                   {"int32", MR_I32},
+                   {"uint32", MR_U32},
+                   {"int64", MR_I64},
+                   {"uint64", MR_U64},
+                   {"float16", MR_F16},
+                   {"bfloat16", MR_BF16},
+                   {"float32", MR_F32},
+                   {"float64", MR_F64},
+                   {"float8_e4m3fn", MR_F8_E4M3FN},
+                   {"float8_e5m2", MR_F8_E5M2}};
 
 /* None, True, inf, a dtype; any other value becomes a text: a name, "<lambda>", "Mode.CLIP". */
 static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr_t *a) {

@@ -26,7 +26,10 @@ static const mr_st_tensor_t tensors[] = {
     {.name = "empty", .dtype = MR_I64, .ndim = 1, .dim = {0}, .data = weights},
     {.name = "a \"quoted\" \xC3\xA9", .dtype = MR_BF16, .ndim = 1, .dim = {3}, .data = halves},
     {.name = "scalar", .dtype = MR_U8, .ndim = 0, .data = "\x2A"},
+    {.name = "forward", .dtype = MR_F8_E4M3FN, .ndim = 1, .dim = {2}, .data = "\x38\x7F"},
+    {.name = "backward", .dtype = MR_F8_E5M2, .ndim = 1, .dim = {1}, .data = "\x7C"},
 };
+enum { N_TENSORS = sizeof tensors / sizeof *tensors };
 static const mr_st_meta_t meta[] = {{"step", "351"}, {"data", "\"millrace.xxh3\":\"0\""}};
 
 static int setup(void **state) {
@@ -51,7 +54,7 @@ static int teardown(void **state) {
 
 static void write_sample(void) {
   mr_diag_t diag = {0};
-  assert_int_equal(mr_safetensors_write(path, tensors, 4, meta, 2, &diag), MR_OK);
+  assert_int_equal(mr_safetensors_write(path, tensors, N_TENSORS, meta, 2, &diag), MR_OK);
 }
 
 static mr_err_t try_open(mr_diag_t *diag) {
@@ -68,8 +71,8 @@ static void what_is_written_is_read(void **state) {
   mr_safetensors_t *f;
   mr_diag_t diag = {0};
   assert_int_equal(mr_safetensors_open(path, &f, &diag), MR_OK);
-  assert_int_equal(mr_safetensors_count(f), 4);
-  for (int i = 0; i < 4; i++) {
+  assert_int_equal(mr_safetensors_count(f), N_TENSORS);
+  for (int i = 0; i < N_TENSORS; i++) {
     const mr_st_tensor_t *t = mr_safetensors_find(f, tensors[i].name);
     assert_non_null(t);
     assert_int_equal(t->dtype, tensors[i].dtype);

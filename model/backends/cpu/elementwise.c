@@ -109,6 +109,8 @@ bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u) {
     u->run = one ? (at->f1 ? unary_f32 : NULL) : (at->f2 ? binary_f32 : NULL);
   else if (t == MR_F64)
     u->run = one ? (at->d1 ? unary_f64 : NULL) : (at->d2 ? binary_f64 : NULL);
+  else if (mr_is_storage(t))
+    u->run = NULL;
   else if (t == MR_U64 && (one ? at->u1 != NULL : at->u2 != NULL))
     u->run = one ? unary_u64 : binary_u64;
   else

@@ -108,8 +108,26 @@ bool mr__cpu_unit(mr_cpu_unit_t *u) {
   return computes ? r && r->unit && r->unit(u) : true;
 }
 
+/* The dtype that e computes in and that is only stored, or NULL.  Such values are moved, chosen,
+   converted and handed to functions inside an equation. */
+static const char *computes_storage(const mr_eqn_t *e) {
+  const char *held = NULL;
+  bool moves = (e->op->moves && e->n_in) || e->op == &mr_op_select_n;
+  for (int k = 0; k < e->n_in + e->n_out; k++) {
+    mr_dtype_t t = (k < e->n_in ? e->in[k] : e->out[k - e->n_in])->aval.dtype;
+    if (mr_is_storage(t)) held = mr_dtype_name(t);
+  }
+  for (int k = 0; k < e->n_attr; k++)
+    moves |= e->attr[k].kind == MR_ATTR_FN || e->attr[k].kind == MR_ATTR_FNS;
+  return moves ? NULL : held;
+}
+
 mr_err_t mr__cpu_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_op_def_t *op = c->eqn->op;
+  const char *stored = computes_storage(c->eqn);
+  if (stored)
+    return mr_fail(diag, MR_ERR_NORULE, "the CPU computes no %s: convert to bf16, f16 or f32 first",
+                   stored);
   if (op->kind == MR_OP_ELEMENTWISE) return mr__cpu_pointwise(c, diag);
   const mr_cpu_rule_t *r = mr__cpu_rule(op);
   if (r && r->lower) return r->lower(c, diag);
