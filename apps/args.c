@@ -207,9 +207,12 @@ mr_err_t mr_args_settings(const mr_args_t *a, int at, mr_diag_t *diag) {
       return mr_fail(diag, MR_ERR_USAGE,
                      "%s: \"%.*s\" and its value are separated: write %.*s=%.60s without blanks",
                      a->command->name, key, word, key, word, value);
-    if (key && word[key]) continue;
-    return mr_fail(diag, MR_ERR_USAGE, "%s: \"%.200s\", expected KEY=VALUE%s", a->command->name,
-                   word, at ? " (quote the graph as one word)" : "");
+    if (!key || !word[key])
+      return mr_fail(diag, MR_ERR_USAGE, "%s: \"%.200s\", expected KEY=VALUE%s", a->command->name,
+                     word, at ? " (quote the graph as one word)" : "");
+    for (int j = at; j < i; j++)
+      if (!strncmp(word, a->word[j], (size_t)key + 1))
+        return mr_fail(diag, MR_ERR_USAGE, "%s: %.*s is given twice", a->command->name, key, word);
   }
   return MR_OK;
 }

@@ -77,18 +77,22 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
   return mr_args_settings(a, 0, diag);
 }
 
-/* Appends flags and words to the run's settings; flags are settings with a short name. */
+/* Appends flags and words to the run's settings; flags are settings with a short name, and only one
+   of the two may be given. */
 static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
-  const struct {
-    const char *flag, *key;
-  } known[] = {{"--data", "data"},     {"--steps", "steps"}, {"--epochs", "epochs"},
-               {"--device", "device"}, {"--fit", "fit"},     {"--threads", "threads"}};
+  static const char *const known[] = {"--data",   "--steps", "--epochs",
+                                      "--device", "--fit",   "--threads"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    const char *value = mr_args_text(a, known[i].flag);
+    const char *value = mr_args_text(a, known[i]), *key = known[i] + 2;
     char text[MR_RUN_PATH];
+    size_t n = strlen(key);
     if (!value) continue;
-    if (snprintf(text, sizeof text, "%s=%s", known[i].key, value) >= (int)sizeof text)
-      return mr_fail(diag, MR_ERR_USAGE, "%s: too long a value", known[i].flag);
+    for (int j = 0; j < a->n_words; j++)
+      if (!strncmp(a->word[j], key, n) && a->word[j][n] == '=')
+        return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", key,
+                       known[i], key);
+    if (snprintf(text, sizeof text, "%s=%s", key, value) >= (int)sizeof text)
+      return mr_fail(diag, MR_ERR_USAGE, "%s: too long a value", known[i]);
     MR_TRY(mr_run_dir_set(r, text, diag));
   }
   for (int i = 0; i < a->n_words; i++) MR_TRY(mr_run_dir_set(r, a->word[i], diag));

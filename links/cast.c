@@ -192,11 +192,16 @@ static void introduce(mr_cast_t *c) {
 
 /* Tells a peer that takes this for a server of batches what it is. */
 static void stranger(mr_cast_t *c, const void *frame, size_t n) {
-  mr__link_head_t head;
+  mr__link_head_t head = {0};
   const char *why;
   char text[160];
+  int kind;
   c->stats.malformed++;
-  if (!mr__link_head_read(frame, n, &head, &why) || head.kind != MR__LINK_HELLO) return;
+  if (mr__link_head_read(frame, n, &head, &why))
+    kind = head.kind;
+  else if (!mr__link_is_foreign(frame, n, &kind, text, sizeof text))
+    return;
+  if (kind != MR__LINK_HELLO) return;
   subscriber_t s = speaker(c);
   int k = snprintf(text, sizeof text, "a broadcast answers there; say subscribe=%s", c->name);
   cast_tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);

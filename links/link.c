@@ -244,6 +244,18 @@ static bool of_this_session(mr_link_t *l, const mr__link_head_t *head) {
   return false;
 }
 
+/* A peer of another version reads no more of an answer than that it is of another version. */
+static void hear_unread(mr_link_t *l, const void *frame, size_t n) {
+  char why[160];
+  int kind;
+  mr__link_malformed(l);
+  if (!mr__link_is_foreign(frame, n, &kind, why, sizeof why)) return;
+  if (!l->k.router) return mr__link_refuse_peer(l, MR_ERR_DATA, why);
+  if (kind != MR__LINK_KNOCK && kind != MR__LINK_HELLO) return;
+  mr__link_count_refusal(l, why);
+  mr__link_answer(l, MR__LINK_REFUSE, 0, NULL);
+}
+
 void mr__link_hear(mr_link_t *l, mr__message_t *m) {
   mr__link_head_t head;
   const char *why;
@@ -251,7 +263,7 @@ void mr__link_hear(mr_link_t *l, mr__message_t *m) {
   size_t n = zmq_msg_size(&m->frame[0]);
   if (l->out && m->n == 1 && !m->bad && mr__link_out_hears_plain(l, first, n)) return;
   if (m->bad || !mr__link_head_read(first, n, &head, &why) || head.frames != m->n - 1)
-    return mr__link_malformed(l);
+    return hear_unread(l, first, n);
   if (!of_this_session(l, &head)) return;
   if (mr__socket_is_peer(&l->k)) l->heard_ms = mr__link_now_ms();
   if (head.kind == MR__LINK_BEAT) return;

@@ -136,9 +136,14 @@ static void listen_refused(mr_listen_t *l, const char *body, size_t n) {
 static bool listen_hear(mr_listen_t *l, mr__message_t *m) {
   mr__link_head_t head;
   const char *why, *first = zmq_msg_data(&m->frame[0]), *body = first + sizeof head;
-  if (m->bad || !mr__link_head_read(first, zmq_msg_size(&m->frame[0]), &head, &why) ||
-      head.frames != m->n - 1)
+  size_t n = zmq_msg_size(&m->frame[0]);
+  if (m->bad || !mr__link_head_read(first, n, &head, &why) || head.frames != m->n - 1) {
+    char text[160];
+    int kind;
+    if (mr__link_is_foreign(first, n, &kind, text, sizeof text))
+      listen_fail(l, MR_ERR_DATA, text);
     return false;
+  }
   switch (head.kind) {
     case MR__LINK_WELCOME:
       if (head.body < MR__LINK_TOKEN) return false;

@@ -2,6 +2,7 @@
    that come. */
 #include "links/wire.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/label.h"
@@ -47,6 +48,19 @@ bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, cons
   if (head->frames > (head->kind == MR__LINK_DATA ? MR__LINK_FRAMES - 1 : 0)) return false;
   *why = "a number that no stream reaches";
   return head->number >= 0 && head->number <= MR_LINK_NUMBER_MAX;
+}
+
+bool mr__link_is_foreign(const void *frame, size_t n, int *kind, char *why, size_t cap) {
+  mr__link_head_t head;
+  if (n < offsetof(mr__link_head_t, frames)) return false;
+  memcpy(&head, frame, offsetof(mr__link_head_t, frames));
+  if (memcmp(head.magic, magic, sizeof magic) || head.version == MR__LINK_VERSION) return false;
+  *kind = head.kind;
+  snprintf(why, cap,
+           "the peer speaks version %d of the links' protocol, this program version %d: run the "
+           "same millrace on both ends",
+           head.version, MR__LINK_VERSION);
+  return true;
 }
 
 static bool wire_is_text(const char *text, size_t n) { return memchr(text, 0, n) != NULL; }

@@ -84,6 +84,10 @@ void mr__link_head(mr__link_head_t *head, mr__link_kind_t kind, uint64_t session
    least body of that kind.  False: nothing of it may be used, and *why is a static sentence. */
 bool mr__link_head_read(const void *frame, size_t n, mr__link_head_t *head, const char **why);
 
+/* Whether a first frame of n bytes is a message of another version of the protocol; if so,
+   why[0,cap) says which.  Magic, version and kind lie at the same place in all versions. */
+bool mr__link_is_foreign(const void *frame, size_t n, int *kind, char *why, size_t cap);
+
 /* Splits the body of a HELLO with this number; word has room for MR_LINK_WORDS.  False: it is
    malformed, or a number is impossible. */
 bool mr__link_hello_read(const void *body, size_t n, int64_t number, mr__link_hello_t *hello,

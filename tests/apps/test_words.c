@@ -61,6 +61,10 @@ static void wrong_flags_are_said(void **state) {
   says(2, "--records needs a value, N");
   RUN(&p, "index", "--records", "5", "--records=6");
   says(2, "--records is given twice");
+  RUN(&p, "profile", "layers=1", "heads=2", "layers=2");
+  says(2, "layers is given twice");
+  RUN(&p, "train", "--steps", "4", "steps=5");
+  says(2, "steps is given twice, as --steps and as steps=");
   RUN(&p, "index", "--records", "0");
   says(2, "--records: \"0\", expected a whole number from 1 to");
   RUN(&p, "index", "--records", "5x");

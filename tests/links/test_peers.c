@@ -16,6 +16,7 @@
 #include <zmq.h>
 
 #include "links/key.h"
+#include "links/listen.h"
 #include "links/wire.h"
 #include "tests/links/ends.h"
 
@@ -375,6 +376,59 @@ static void another_links_peer_is_sent_away(void **state) {
   close_both(&t);
 }
 
+/* ---- another version ---- */
+
+static void say_foreign(void *socket, mr__link_kind_t kind) {
+  mr__link_head_t head;
+  mr__link_head(&head, kind, 77, 0, 0, 0);
+  head.version++;
+  zmq_send(socket, &head, sizeof head, ZMQ_DONTWAIT);
+}
+
+static void a_newcomer_of_another_version_is_told_so(void **state) {
+  both_t t;
+  mr_link_stats_t st;
+  char text[256];
+  open_both(&t, NULL, NULL);
+  carry(&t, 20);
+  void *context = zmq_ctx_new(), *s = stranger(context, &t);
+  say_foreign(s, MR__LINK_REFUSE); /* no end answers a refusal: two would do so for ever */
+  say_foreign(s, MR__LINK_HELLO);
+  assert_int_equal(hear_kind(s, &t, text, sizeof text), MR__LINK_REFUSE);
+  mr_link_stats(t.out, &st);
+  assert_int_equal(st.refused, 1);
+  assert_non_null(strstr(mr_link_refusal(t.out), "the peer speaks version 4"));
+  carry(&t, 100);
+  zmq_close(s);
+  zmq_ctx_term(context);
+  close_both(&t);
+}
+
+static void a_server_of_another_version_is_told_of(void **state) {
+  mr_spec_t spec = ends_spec(16);
+  mr_diag_t diag = {0};
+  char at[64];
+  size_t n = sizeof at;
+  void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER);
+  zmq_setsockopt(s, ZMQ_LINGER, &(int){0}, sizeof(int));
+  assert_int_equal(zmq_bind(s, "tcp://127.0.0.1:*"), 0);
+  zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, at, &n);
+  mr_link_cfg_t cfg = {.name = "edge", .address = at};
+  mr_link_t *in = mr_link_open_in(&cfg, &spec, NULL, &diag);
+  for (say_foreign(s, MR__LINK_REFUSE); mr_link_pump(in, &diag) >= 0; mr_link_wait(in, 1))
+    say_foreign(s, MR__LINK_REFUSE);
+  assert_int_equal(diag.code, MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "the peer speaks version 4 of the links' protocol, this "
+                                    "program version 3"));
+  mr_link_close(in);
+  diag = (mr_diag_t){0};
+  mr_listen_t *listen = mr_listen_open(&cfg, NULL, 0, &diag);
+  while (mr_listen_pump(listen, &diag) >= 0) say_foreign(s, MR__LINK_WELCOME), usleep(1000);
+  assert_non_null(strstr(diag.text, "the peer speaks version 4"));
+  mr_listen_close(listen);
+  zmq_close(s), zmq_ctx_term(context);
+}
+
 /* Bytes that are no ZeroMQ at all, and a frame that claims to be enormous. */
 static void raw_bytes_close_their_own_connection(void **state) {
   static const char *const greeting[] = {"GET / HTTP/1.1\r\n\r\n",
@@ -578,6 +632,8 @@ int main(void) {
       cmocka_unit_test(a_server_that_lies_is_told_of_in_a_sentence),
       cmocka_unit_test(a_stranger_with_good_manners_does_not_take_the_stream_over),
       cmocka_unit_test(another_links_peer_is_sent_away),
+      cmocka_unit_test(a_newcomer_of_another_version_is_told_so),
+      cmocka_unit_test(a_server_of_another_version_is_told_of),
       cmocka_unit_test(raw_bytes_close_their_own_connection),
       cmocka_unit_test(connections_are_limited_in_number),
       cmocka_unit_test(a_message_without_end_closes_its_own_connection),
