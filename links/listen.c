@@ -140,8 +140,7 @@ static bool listen_hear(mr_listen_t *l, mr__message_t *m) {
   if (m->bad || !mr__link_head_read(first, n, &head, &why) || head.frames != m->n - 1) {
     char text[160];
     int kind;
-    if (mr__link_is_foreign(first, n, &kind, text, sizeof text))
-      listen_fail(l, MR_ERR_DATA, text);
+    if (mr__link_is_foreign(first, n, &kind, text, sizeof text)) listen_fail(l, MR_ERR_DATA, text);
     return false;
   }
   switch (head.kind) {

@@ -37,7 +37,12 @@ static bool learn_spec(mr_link_t *l, const void *body, size_t n) {
   mr_spec_t got;
   void *names;
   char why[400], text[sizeof why + 80];
-  if (!mr__link_spec_read(body, n, &got, &names)) return mr__link_malformed(l), false;
+  if (!mr__link_spec_read(body, n, &got, &names)) {
+    mr__link_malformed(l);
+    mr__link_refuse_peer(l, MR_ERR_DATA,
+                         "the peer describes buffers that cannot be, or larger than 8 GiB");
+    return false;
+  }
   if (!l->have_spec) {
     l->spec = got, l->names = names, l->have_spec = true;
     return mr__link_in_ready(l, &l->failure) >= 0;

@@ -376,6 +376,25 @@ static void another_links_peer_is_sent_away(void **state) {
   close_both(&t);
 }
 
+static void a_server_of_batches_that_are_too_large_is_told_of(void **state) {
+  mr_spec_t spec = ends_spec(16);
+  mr_diag_t diag = {0};
+  char at[64];
+  size_t n = sizeof at;
+  spec.field[0].dim[0] = INT64_C(1) << 40;
+  void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER);
+  zmq_setsockopt(s, ZMQ_LINGER, &(int){0}, sizeof(int));
+  assert_int_equal(zmq_bind(s, "tcp://127.0.0.1:*"), 0);
+  zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, at, &n);
+  mr_link_cfg_t cfg = {.name = "edge", .address = at, .copy = true};
+  mr_link_t *in = mr_link_open_in(&cfg, NULL, NULL, &diag);
+  for (; mr_link_pump(in, &diag) >= 0; mr_link_wait(in, 1)) lie_to(s, &spec, 0);
+  assert_int_equal(diag.code, MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "larger than 8 GiB"));
+  mr_link_close(in);
+  zmq_close(s), zmq_ctx_term(context);
+}
+
 /* ---- another version ---- */
 
 static void say_foreign(void *socket, mr__link_kind_t kind) {
@@ -418,8 +437,9 @@ static void a_server_of_another_version_is_told_of(void **state) {
   for (say_foreign(s, MR__LINK_REFUSE); mr_link_pump(in, &diag) >= 0; mr_link_wait(in, 1))
     say_foreign(s, MR__LINK_REFUSE);
   assert_int_equal(diag.code, MR_ERR_DATA);
-  assert_non_null(strstr(diag.text, "the peer speaks version 4 of the links' protocol, this "
-                                    "program version 3"));
+  assert_non_null(strstr(diag.text,
+                         "the peer speaks version 4 of the links' protocol, this "
+                         "program version 3"));
   mr_link_close(in);
   diag = (mr_diag_t){0};
   mr_listen_t *listen = mr_listen_open(&cfg, NULL, 0, &diag);
@@ -632,6 +652,7 @@ int main(void) {
       cmocka_unit_test(a_server_that_lies_is_told_of_in_a_sentence),
       cmocka_unit_test(a_stranger_with_good_manners_does_not_take_the_stream_over),
       cmocka_unit_test(another_links_peer_is_sent_away),
+      cmocka_unit_test(a_server_of_batches_that_are_too_large_is_told_of),
       cmocka_unit_test(a_newcomer_of_another_version_is_told_so),
       cmocka_unit_test(a_server_of_another_version_is_told_of),
       cmocka_unit_test(raw_bytes_close_their_own_connection),
