@@ -196,7 +196,7 @@ static void print_losses(const compared_t *c, int n) {
   for (int i = 1; i < n; i++) common = c[i].info.step < common ? c[i].info.step : common;
   for (int part = 1; part <= 5 && common; part++) {
     int64_t at = common * part / 5;
-    if (!at) continue;
+    if (at == common * (part - 1) / 5) continue; /* of fewer than five steps */
     char label[48], text[32];
     snprintf(label, sizeof label, "loss at step %" PRId64, at);
     printf("%-28s", label);

@@ -63,6 +63,9 @@ static void a_setting_that_one_run_was_given_stands_beside_the_others_default(vo
   assert_string_equal(row("train.warmup"), ""); /* the same, said or not */
   assert_string_equal(row("steps"), "");
   assert_null(strstr(p.out, "secret"));
+  const char *at = strstr(p.out, "loss at step 1 ");
+  assert_non_null(at);
+  assert_null(strstr(at + 1, "loss at step 1 ")); /* once, of three steps */
 }
 
 static void runs_of_other_models_show_what_those_are_judged_by(void **state) {
