@@ -237,7 +237,7 @@ bool mr__link_let_in(mr_link_t *l) {
 static bool of_this_session(mr_link_t *l, const mr__link_head_t *head) {
   if (head->kind == MR__LINK_KNOCK || head->kind == MR__LINK_HELLO) return true;
   if (mr__socket_is_peer(&l->k) && head->session == l->session) return true;
-  /* A peer in a session of an earlier process is told that it has ended; a RESET never answers
+  /* A peer that speaks in a session of an earlier process gets a RESET; a RESET never answers
      another. */
   if (head->kind != MR__LINK_RESET && head->kind != MR__LINK_REFUSE)
     mr__link_answer(l, MR__LINK_RESET, head->session, NULL);

@@ -134,8 +134,8 @@ void mr_link_wait(mr_link_t *l, int ms);
    first = point->number. */
 mr_err_t mr_link_asked(const mr_link_t *l, mr_link_point_t *point);
 
-/* Refuses, from now on, a peer that asks for this point, because the stream cannot start there; it
-   is told why.  Replaces an earlier point; why is copied, up to 255 bytes. */
+/* Refuses, from now on, a peer that asks for this point, because the stream cannot start there; the
+   peer gets the reason `why`. Replaces an earlier point; why is copied, up to 255 bytes. */
 void mr_link_refuse(mr_link_t *l, const mr_link_point_t *point, const char *why);
 
 /* Buffers that mr_link_send takes now, [0,window]: a window of unacknowledged ones.  0 after

@@ -17,7 +17,7 @@ static bool list_next(const char **at, char word[WORD_MAX]) {
 }
 
 /* In plan: the index of input 0's field called word; MR_ERR_CONFIG (< 0) with a sentence about the
-   setting if there is none. */
+   setting if the records have no such field. */
 static int field_named(mr_stage_t *s, const char *setting, const char *word) {
   char names[MR_FIELDS_MAX * (MR_FIELD_NAME + 2)];
   const mr_spec_t *in = &s->in_spec[0];

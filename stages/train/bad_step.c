@@ -1,7 +1,7 @@
 /* Steps whose loss or gradients are not finite.
 
-   The graph itself leaves such a step out (mr_optim_t.only_finite), so that parameters and slots
-   are those of the last good step whenever the host looks.  What is decided here is whether the run
+   The graph itself skips such a step (mr_optim_t.only_finite), so that parameters and slots are
+   those of the last good step whenever the host reads them.  This file decides whether the run
    continues.  A run that ends does so in order: the step is taken back and does not count, a
    checkpoint holds the state before it, sinks write what they have, and the verdict makes the run
    fail. */
@@ -49,9 +49,8 @@ static void records_text(const mr_buf_t *b, char *text, size_t n) {
   if (b->n > SHOWN && at < n) snprintf(text + at, n - at, " and %d more", b->n - SHOWN);
 }
 
-/* Runs the step of f again with a look at each value, and keeps it in a file.  The step has been
-   taken back.  Both can fail for reasons of their own, which must not hide what the run ends with:
-   they are notices. */
+/* Runs the step of f again, inspecting each value, and saves it in a file.  The step has been taken
+   back.  Both may fail, and must then not hide why the run ends: their failures are notices. */
 static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r,
                            char *text, size_t n) {
   train_t *v = s->state;

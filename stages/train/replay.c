@@ -414,14 +414,15 @@ static mr_err_t plan_model(mr_replay_t *r, mr_diag_t *diag) {
   mr_err_t e = MR_OK;
   for (char *l = strtok_r(words, "\n", &rest); e >= 0 && l; l = strtok_r(NULL, "\n", &rest))
     e = n < MR_LOSS_FIELDS ? read_field(r, l, &field[n++], diag) : bad_tensor(r, "field", diag);
-  r->field_words = words; /* names stand there */
+  r->field_words = words; /* its names are there */
   if (e < 0) return e;
   e = mr_model_plan(&r->model, mr__train_model_of(&r->stage), mr__train_model_state(&r->stage), n,
                     field, &why);
   return e < 0 ? mr_fail(diag, MR_ERR_DATA, "%s: %s", r->path, why.text) : MR_OK;
 }
 
-/* A copy of a tensor, aligned as a step takes it; NULL, told in diag, if it is not (B, record). */
+/* A copy of a tensor, aligned as a step takes it; the caller frees it.  NULL, with a sentence in
+   diag, if it is not (B, record) or without memory. */
 static void *copy_rows(const mr_replay_t *r, const char *name, const mr_aval_t *record,
                        mr_diag_t *diag) {
   const mr_st_tensor_t *t = mr_safetensors_find(r->file, name);

@@ -53,9 +53,9 @@ mr_err_t mr_replay_run(mr_replay_t *r, int threads, mr_train_out_t *out, mr_diag
 
 enum { MR_TRACED_TEXT = 640 };
 
-/* What a look at every value of a step has found. */
+/* What inspecting every value of a step has found. */
 typedef struct mr_traced {
-  mr_train_out_t out;        /* of the step that was looked at */
+  mr_train_out_t out;        /* of the inspected step */
   bool found;                /* loss or gradients are not finite */
   char text[MR_TRACED_TEXT]; /* where that begins: part, scope, equation, element, value */
 } mr_traced_t;

@@ -1,4 +1,4 @@
-/* Looking at every value of one training step. */
+/* Inspecting every value of one training step. */
 #ifndef MR_STAGES_TRAIN_TRACE_STEP_H
 #define MR_STAGES_TRAIN_TRACE_STEP_H
 
@@ -19,19 +19,19 @@ typedef struct mr__traced_step {
   const uint64_t *record; /* [n_records] ids of the batch */
 } mr__traced_step_t;
 
-/* Compiles t's step, so that it changes no parameters whatever comes out; apart: without the pass
-   that joins ops, so that each has an equation of its own.  The caller destroys *out.  Errors as
+/* Compiles t's step so that it changes no parameters, whatever its result; apart: without the pass
+   that joins ops, so that each keeps an equation of its own.  The caller destroys *out.  Fails as
    mr_train_step_create. */
 mr_err_t mr__traced_compile(const mr__traced_step_t *t, bool apart, mr_train_step_t **out,
                             mr_diag_t *diag);
-/* Runs such a step and reads it. */
+/* Runs such a step and reads its results into *out.  MR_OK, or the failure of mr_train_step_run. */
 mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_train_out_t *out,
                         mr_diag_t *diag);
 /* Writes the replay file of t, a step of the stage s that came out as r; whole or not at all.
    MR_ERR_IO, MR_ERR_NOMEM, or MR_ERR_CONFIG for a setting that has no text. */
 mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced_step_t *t,
                          const mr_train_out_t *r, mr_diag_t *diag);
-/* mr_replay_trace for t. */
+/* mr_replay_trace for t, with the same results; it compiles the step, and destroys it again. */
 mr_err_t mr__trace_step(const mr__traced_step_t *t, FILE *list, mr_traced_t *out, mr_diag_t *diag);
 
 #endif
