@@ -31,7 +31,7 @@ mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_tr
    MR_ERR_IO, MR_ERR_NOMEM, or MR_ERR_CONFIG for a setting that has no text. */
 mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced_step_t *t,
                          const mr_train_out_t *r, mr_diag_t *diag);
-/* mr_replay_trace for t, with the same results; it compiles the step, and destroys it again. */
+/* As mr_replay_trace, for t: compiles the step, runs it and destroys it; fails as that does. */
 mr_err_t mr__trace_step(const mr__traced_step_t *t, FILE *list, mr_traced_t *out, mr_diag_t *diag);
 
 #endif
