@@ -198,6 +198,8 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   one(p, &t->step, "param_norm", "parameter_norm", "Global norm of the parameters.");
   one(p, &t->step, "loss_scale", "loss_scale",
       "What the loss was multiplied by before the gradient.");
+  one(p, &t->step, "skipped_steps", "skipped_steps",
+      "Steps whose update was skipped because loss or gradients were not finite.");
   one(p, &t->step, "images_per_s", "images_per_second", "Images a second of the newest step.");
   step_times(p, t);
   stages(p, &t->measured);

@@ -285,6 +285,25 @@ static void a_rate_that_is_too_high_is_traced_to_the_op_that_overflows(void **st
   assert_int_equal(p.status, 0);
 }
 
+static void another_instruction_set_is_told(void **state) {
+  char from[256], isa[64];
+  const char *set;
+  snprintf(from, sizeof from, "%s/nan-000005.safetensors", run_of("trace"));
+  mr_safetensors_t *f = NULL;
+  assert_int_equal(mr_safetensors_open(from, &f, NULL), MR_OK);
+  snprintf(isa, sizeof isa, "%s", mr_safetensors_meta(f, "millrace.isa"));
+  mr_safetensors_close(f);
+  set = strcmp(isa, "plain") ? "plain" : NULL;
+  if (!set) skip(); /* this machine has one alone */
+  setenv("MILLRACE_ISA", set, 1);
+  RUN(&p, "replay", from);
+  unsetenv("MILLRACE_ISA");
+  expect_in(p.err, "the run used the instruction set ");
+  expect_in(p.err, "this is plain: bits may differ");
+  expect_in(p.out, "field x of the batch holds inf at [1,2]");
+  if (p.status) expect_in(p.err, "does not repeat to the bit, on another machine");
+}
+
 /* A kill between two steps and a resume change no byte of the file. */
 static void a_resumed_run_writes_the_same_file(void **state) {
   const char *run = run_of("resumed");
@@ -381,6 +400,7 @@ int main(void) {
       cmocka_unit_test(a_dynamic_scale_does_not_hide_a_loss_that_is_not_finite),
       cmocka_unit_test(trace_names_the_record_that_holds_an_infinity),
       cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
+      cmocka_unit_test(another_instruction_set_is_told),
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
       cmocka_unit_test(files_that_are_not_whole_or_do_not_fit_are_refused),
