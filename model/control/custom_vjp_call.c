@@ -136,20 +136,24 @@ static mr_err_t custom_vjp_call_custom_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var
   return more && has_any(more, dout + n_out) ? through_fwd(f, e, dout, din) : MR_OK;
 }
 
-/* *out: bwd on all examples; the cotangent of an operand that is not mapped is their sum. */
-static mr_err_t map_bwd(const mr_eqn_t *e, int64_t size, const int *axes, mr_fn_t **out,
-                        mr_diag_t *diag) {
-  mr_fn_t *m, *g;
-  MR_TRY(mr_vmap(mr_attr_called(e, "bwd_jaxpr"), size, NULL, NULL, &m, diag));
-  g = mr_fn_copy(m, diag);
-  mr_fn_destroy(m);
-  if (!g) return MR_ERR_NOMEM;
+/* *out: bwd on all examples.  The cotangent of an operand that is not mapped is the sum of theirs;
+   one that bwd has made the same for all by a collective over the axis is that sum already. */
+static mr_err_t map_bwd(mr_fn_t *f, const mr_eqn_t *e, int64_t size, const int *axes,
+                        mr_fn_t **out) {
+  const mr_fn_t *bwd = mr_attr_called(e, "bwd_jaxpr");
+  bool *in = mr_mem_take(&f->mem, (size_t)(bwd->n_in + bwd->n_out) + 1);
+  bool *mapped = in + bwd->n_in;
+  for (int i = 0; i < bwd->n_in; i++) in[i] = true;
+  for (int i = 0; i < e->n_in; i++) mapped[i] = axes[i] != MR_UNMAPPED;
+  MR_TRY(mr__call_mapped(f, bwd, size, in, mapped, out));
+  mr_fn_t *g = *out;
   mr_var_t **d = mr_mem_copy(&g->mem, g->out, (size_t)g->n_out, sizeof(mr_var_t *));
-  for (int i = 0; i < e->n_in; i++)
-    if (axes[i] == MR_UNMAPPED) d[i] = mr_lax_reduce_sum(g, d[i], 1, (int[]){0});
-  mr_err_t err = mr_fn_return(g, e->n_in, d);
-  *out = g;
-  return err;
+  for (int i = 0; i < e->n_in && g->diag.code >= 0; i++) {
+    if (axes[i] != MR_UNMAPPED || (!mapped[i] && mr_axis_bound(f, e))) continue;
+    d[i] = mr_batch_front(g, &(mr_batched_t){d[i], mapped[i] ? 0 : -1}, size);
+    d[i] = mr_lax_reduce_sum(g, d[i], 1, (int[]){0});
+  }
+  return mr_fn_return(g, e->n_in, d) < 0 ? mr__call_failed(f, &g->diag) : MR_OK;
 }
 
 static mr_err_t custom_vjp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
@@ -166,8 +170,8 @@ static mr_err_t custom_vjp_call_custom_batch(mr_fn_t *f, const mr_eqn_t *e, cons
       mr_vmap_axis(mr_attr_called(e, "call_jaxpr"), f->axis_name, size, axes, NULL, &body, &why);
   if (err >= 0)
     err = mr_vmap_axis(mr_attr_called(e, "fwd_jaxpr"), f->axis_name, size, axes, NULL, &fwd, &why);
-  if (err >= 0) err = map_bwd(e, size, axes, &bwd, &why);
-  err = err < 0 ? mr__call_failed(f, &why) : custom_vjp_call_emit(f, body, fwd, bwd, v, &c);
+  err = err < 0 ? mr__call_failed(f, &why) : map_bwd(f, e, size, axes, &bwd);
+  if (err >= 0) err = custom_vjp_call_emit(f, body, fwd, bwd, v, &c);
   for (int i = 0; i < e->n_out && err >= 0; i++) out[i] = (mr_batched_t){c->out[i], 0};
   mr_fn_destroy(body);
   mr_fn_destroy(fwd);

@@ -425,6 +425,35 @@ static void a_call_whose_operands_are_not_mapped_sees_the_axis(void **state) {
   }
 }
 
+/* x w, mapped over i, and its gradient by x, where x is a custom_vjp of rule ct -> psum(ct): every
+   example's is the sum of all w, and so is that of an x that they share. */
+static void a_rule_of_ones_own_sums_over_the_axis(void **state) {
+  double x[] = {5, 6, 7}, w[] = {1, 2, 4}, *in[] = {x, w}, want[] = {7, 7, 7}, *all[] = {want};
+  mr_aval_t a = mr_aval_scalar(MR_F32);
+  for (int shared = 0; shared < 2; shared++) {
+    mr_fn_t *b = mr_fn_create(), *bwd = mr_fn_create(), *f = mr_fn_create(), *m = NULL;
+    mr_diag_t diag = {0};
+    b = done(b, mr_lax_scale(b, 1, mr_fn_input(b, a)));
+    bwd = done(bwd, mr_lax_psum(bwd, mr_fn_input(bwd, a), "i"));
+    mr_var_t *v[] = {mr_fn_input(f, a), mr_fn_input(f, a)}, *y = NULL;
+    if (mr_lax_custom_vjp(f, b, b, bwd, v, &y) < 0) fail_msg("%s", f->diag.text);
+    f = done(f, mr_lax_mul(f, y, v[1]));
+    if (mr_vmap_axis(f, "i", 3, (int[]){shared ? MR_UNMAPPED : 0, 0}, NULL, &m, &diag) < 0)
+      fail_msg("%s", diag.text);
+    mr_fn_t *g = mr_fn_create(), *d = NULL;
+    mr_var_t *of[] = {mr_fn_input(g, m->in[0]->aval), mr_fn_input(g, m->in[1]->aval)}, *z;
+    assert_int_equal(mr_inline(g, m, of, &z), MR_OK);
+    g = done(g, sum(g, z));
+    if (mr_grad(g, 1, (int[]){0}, &d, &diag) < 0) fail_msg("%s", diag.text);
+    double *got[1];
+    run_as_it_is(d, in, got);
+    assert_near(shared ? "a shared operand" : "a mapped operand", d, got, all, 1e-6);
+    free(got[0]);
+    mr_fn_destroy(b), mr_fn_destroy(bwd), mr_fn_destroy(f);
+    mr_fn_destroy(m), mr_fn_destroy(g), mr_fn_destroy(d);
+  }
+}
+
 static void an_axis_that_nobody_maps_is_named(void **state) {
   mr_fn_t *f = meeting();
   mr_exec_t *x = NULL;
@@ -478,6 +507,7 @@ int main(void) {
       cmocka_unit_test(grad_under_a_named_axis_is_the_gradient_of_the_sum),
       cmocka_unit_test(two_axes_are_told_apart_by_their_names),
       cmocka_unit_test(a_call_whose_operands_are_not_mapped_sees_the_axis),
+      cmocka_unit_test(a_rule_of_ones_own_sums_over_the_axis),
       cmocka_unit_test(an_axis_that_nobody_maps_is_named),
       cmocka_unit_test(axes_that_are_not_there_are_refused),
       cmocka_unit_test(a_norm_of_no_tensors_is_zero),
