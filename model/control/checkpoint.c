@@ -196,6 +196,7 @@ static mr_fn_t *with_saved(const mr_fn_t *f, mr_policy_fn *policy, int *n_saved,
 
 mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag) {
   int n_saved = 0;
+  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
   mr_fn_t *b = with_saved(f, policy ? policy : mr_save_nothing, &n_saved, diag);
   mr_fn_t *g = b ? mr_fn_create() : NULL;
   if (!g) {

@@ -292,6 +292,15 @@ static void powers_reach_as_far_as_an_int(void **state) {
   }
 }
 
+static void a_checkpoint_of_a_graph_that_failed_fails_as_it_did(void **state) {
+  mr_fn_t *f = mr_fn_create(), *c = NULL;
+  mr_diag_t diag = {0};
+  mr_lax_add(f, mr_fn_input(f, mr_aval_of(MR_F32, 2)), mr_fn_input(f, mr_aval_of(MR_F32, 3)));
+  assert_int_equal(mr_checkpoint(f, NULL, &c, &diag), MR_ERR_SHAPE);
+  assert_string_equal(diag.text, f->diag.text);
+  mr_fn_destroy(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(checkpoint_gives_the_same_bits_in_less_memory_and_its_policy_holds),
@@ -301,6 +310,7 @@ int main(void) {
       cmocka_unit_test(powers_reach_as_far_as_an_int),
       cmocka_unit_test(stop_gradient_is_constant_in_both_modes),
       cmocka_unit_test(a_rule_of_another_shape_is_refused),
+      cmocka_unit_test(a_checkpoint_of_a_graph_that_failed_fails_as_it_did),
       cmocka_unit_test(what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
