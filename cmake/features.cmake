@@ -2,7 +2,8 @@
 # (required) or OFF (left out); what MILLRACE_WITH says holds for all that are AUTO.
 #
 # The sources that call a library are named in their room's room.cmake by mr_needs.  Where the library is
-# left out, so are they; X_without.c, which is built in place of X.c, says so to callers (base/feature.h).
+# left out, so are they; callers then get the reason (base/feature.h) from X_without.c, which is built in
+# place of X.c, or from the section MR_WITHOUT_NAME of the room's without.c.
 
 set(MILLRACE_WITH AUTO CACHE STRING "what AUTO means for the optional libraries: AUTO, ON or OFF")
 set(MR_FEATURE_ROWS "")
@@ -95,10 +96,15 @@ function(mr_needs target names)
     if(at LESS 0)
       message(FATAL_ERROR "${file} is no source of ${target}, which mr_needs says")
     endif()
+    get_filename_component(room ${path} DIRECTORY)
     if(has)
       string(REGEX REPLACE "\\.c$" "_without.c" path ${path})
     endif()
     list(REMOVE_ITEM sources ${path})
   endforeach()
+  if(NOT has AND EXISTS ${room}/without.c)
+    list(JOIN names "_" word)
+    set_property(SOURCE ${room}/without.c APPEND PROPERTY COMPILE_DEFINITIONS MR_WITHOUT_${word})
+  endif()
   set_property(TARGET ${target} PROPERTY SOURCES ${sources})
 endfunction()

@@ -1,4 +1,4 @@
-/* Sends an alert as a POST request.  Implemented in alert_post.c, and in alert_post_without.c in a
+/* Sends an alert as a POST request.  Implemented in alert_post.c, and in without.c in a
    build without libcurl. */
 #ifndef MR_SINKS_ALERT_POST_H
 #define MR_SINKS_ALERT_POST_H
