@@ -22,11 +22,6 @@ void mr_bench_add(mr_bench_t *b, const char *name, double value);
 /* Returns the median of v[0,n), n >= 1; sorts v. */
 double mr_bench_median(double *v, int n);
 
-/* Measures the milliseconds that `millrace run GRAPH` takes as a process, from its start to its
-   end: the median of nine.  GRAPH must end after one batch.  MR_ERR_IO if a process cannot be
-   started, MR_ERR_DATA if one fails. */
-mr_err_t mr_bench_first(const char *graph, double *ms, mr_diag_t *diag);
-
 /* Each runs one measurement with the command's flags and adds its figures to *out.  MR_ERR_USAGE
    for a wrong flag, else the failure of what was measured. */
 mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag);

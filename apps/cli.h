@@ -90,4 +90,7 @@ mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_d
    MR_ERR_DATA for a binary or too large file, MR_ERR_IO, MR_ERR_NOMEM. */
 mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_diag_t *diag);
 
+/* examples/cifar10-vit.mr, compiled in: the graph that train runs without --graph. */
+extern const char mr_default_graph[];
+
 #endif

@@ -1,5 +1,5 @@
 /* The facts about the machine, as a tree of names and values for users and programs.  Implemented
-   in doctor_machine.c, doctor_libraries.c, and doctor_ring.c or without.c. */
+   in doctor_machine.c, and doctor_ring.c or without.c. */
 #ifndef MR_APPS_DOCTOR_H
 #define MR_APPS_DOCTOR_H
 

@@ -1,6 +1,9 @@
-/* The sections of millrace doctor about the machine: processor, memory, I/O, GPU. */
+/* The sections of millrace doctor about the machine and its libraries. */
+#include <dnnl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +13,10 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "apps/doctor.h"
+#include "base/feature.h"
 #include "base/isa.h"
 #include "loaders/reader_choose.h"
 
@@ -142,4 +147,24 @@ void mr_doctor_gpu(cJSON *report) {
   file_value("/proc/driver/nvidia/version", "NVRM version", version, sizeof version);
   mr_doctor_say(s, "nvidia", "%s", access("/dev/nvidia0", R_OK) == 0 ? "yes" : "driver, no device");
   mr_doctor_say(s, "driver", "%s", version);
+}
+
+void mr_doctor_libraries(cJSON *report) {
+  cJSON *s = cJSON_AddObjectToObject(report, "libraries");
+  const dnnl_version_t *dnnl = dnnl_version();
+  unsigned xxh = XXH_versionNumber();
+  mr_doctor_say(s, "millrace", "%s", MR_VERSION);
+  mr_doctor_say(s, "libc", "glibc %s", gnu_get_libc_version());
+  mr_doctor_say(s, "oneDNN", "%d.%d.%d", dnnl->major, dnnl->minor, dnnl->patch);
+  mr_doctor_say(s, "OpenMP", "%d threads", omp_get_max_threads());
+  mr_doctor_say(s, "cJSON", "%s", cJSON_Version());
+  mr_doctor_say(s, "xxHash", "%u.%u.%u", xxh / 10000, xxh / 100 % 100, xxh % 100);
+  for (const mr_feature_t *f = mr_features; f->name; f++) {
+    if (f->version)
+      mr_doctor_say(s, f->library, "%s (built with)", f->version);
+    else
+      mr_doctor_say(s, f->library,
+                    "not built in (%s): install %s and build with -DMILLRACE_WITH_%s=ON", f->gives,
+                    f->packages, f->name);
+  }
 }

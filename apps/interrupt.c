@@ -10,11 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apps/notice.h"
 #include "base/clock.h"
 #include "base/xio.h"
+#include "loaders/reader.h"
 #include "pipeline/timeline.h"
 #include "sinks/sinks.h"
+
+void mr_notice_reader(void) {
+  static atomic_bool said; /* relaxed: it only decides which caller prints */
+  const char *why = mr_reader_fallback_seen();
+  if (why && !atomic_exchange_explicit(&said, true, memory_order_relaxed))
+    fprintf(stderr, "millrace: %s\n", why);
+}
 
 enum { TIMELINE_EVENTS = 1 << 16 /* 2 MB per worker */ };
 enum { ORDERLY = 1, AT_ONCE = 2 };

@@ -29,4 +29,6 @@ void mr_interrupt_process(pid_t pid, bool at_once);
    instead of ending the program.  Every run calls it before it starts. */
 void mr_writes_fail(void);
 
+void mr_notice_reader(void);
+
 #endif

@@ -12,7 +12,6 @@
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"
 #include "apps/resume.h"
-#include "apps/resume_told.h"
 #include "links/link_stage.h"
 
 enum { OUTS = 64 };

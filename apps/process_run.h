@@ -1,5 +1,5 @@
-/* Running one process of a graph of several.  Implemented in process_run.c, or
-   without.c without ZeroMQ; the last two functions in run.c. */
+/* Running one process of a graph of several.  Implemented in process_run.c, or without.c without
+   ZeroMQ; the last two functions in run.c. */
 #ifndef MR_APPS_PROCESS_RUN_H
 #define MR_APPS_PROCESS_RUN_H
 

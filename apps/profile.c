@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apps/default_graph.h"
 #include "apps/explain_graph.h"
 #include "apps/graph_arg.h"
 #include "apps/interrupt.h"

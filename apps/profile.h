@@ -1,5 +1,5 @@
-/* The measurements of `millrace profile` and their output formats: profile_sum.c computes,
-   profile_table.c prints, profile_file.c and profile_flame.c write files. */
+/* The measurements of `millrace profile` and their output formats: profile_table.c sums and prints,
+   profile_file.c and profile_flame.c write files. */
 #ifndef MR_APPS_PROFILE_H
 #define MR_APPS_PROFILE_H
 

@@ -14,7 +14,7 @@ string(REPLACE "\\" "\\\\" MR_GRAPH_TEXT "${MR_GRAPH_TEXT}")
 string(REPLACE "\"" "\\\"" MR_GRAPH_TEXT "${MR_GRAPH_TEXT}")
 string(REPLACE "\n" "\\n\"\n    \"" MR_GRAPH_TEXT "${MR_GRAPH_TEXT}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/default_graph.c @ONLY CONTENT
-"#include \"apps/default_graph.h\"
+"#include \"apps/cli.h\"
 
 const char mr_default_graph[] =
     \"@MR_GRAPH_TEXT@\";

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/judged.h"
+#include "apps/run_info.h"
 #include "base/printable.h"
 
 static double top_run_number(const cJSON *j, const char *key, double otherwise) {

@@ -9,13 +9,11 @@
 
 #include "apps/cli.h"
 #include "apps/data_facts.h"
-#include "apps/default_graph.h"
 #include "apps/faces.h"
 #include "apps/interrupt.h"
 #include "apps/leak.h"
 #include "apps/resume.h"
 #include "apps/resume_change.h"
-#include "apps/resume_told.h"
 #include "apps/run_dir.h"
 #include "apps/run_info.h"
 #include "apps/run_plugins.h"

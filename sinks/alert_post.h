@@ -1,5 +1,5 @@
-/* Sends an alert as a POST request.  Implemented in alert_post.c, and in without.c in a
-   build without libcurl. */
+/* Sends an alert as a POST request.  Implemented in alert_post.c, and in without.c in a build
+   without libcurl. */
 #ifndef MR_SINKS_ALERT_POST_H
 #define MR_SINKS_ALERT_POST_H
 

@@ -1,6 +1,6 @@
 /* Pictures as PNG, for pages and event files.  Implemented in picture.c and picture_png.c, or
-   without.c in a build without libpng, where every PNG is NULL: sinks then omit
-   pictures (!mr_built_in("PNG")) and report it. */
+   without.c in a build without libpng, where every PNG is NULL: sinks then omit pictures
+   (!mr_built_in("PNG")) and report it. */
 #ifndef MR_SINKS_PICTURE_H
 #define MR_SINKS_PICTURE_H
 
