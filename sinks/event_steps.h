@@ -2,7 +2,7 @@
 #ifndef MR_SINKS_EVENT_STEPS_H
 #define MR_SINKS_EVENT_STEPS_H
 
-#include "sinks/told_steps.h"
+#include "sinks/resume.h"
 
 /* Adds the steps that have a training number (a tag train/NAME), by the rules of TensorBoard's
    reader: it reads files whose name contains "tfevents", in the order of their names, each up to

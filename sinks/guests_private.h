@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 #include "base/err.h"
-#include "sinks/turnstile.h"
+#include "sinks/background.h"
 
 /* ---- guests_door.c ---- */
 

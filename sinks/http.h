@@ -10,9 +10,9 @@
 #include <stdatomic.h>
 
 #include "pipeline/stage.h"
+#include "sinks/background.h"
 #include "sinks/http_address.h"
 #include "sinks/http_slow.h"
-#include "sinks/turnstile.h"
 
 /* Settings that a stage with a server has. */
 typedef struct mr_http_settings {

@@ -1,10 +1,12 @@
 /* A live page of a run.  Records are pushed to browsers as server-sent events, at most ten times a
    second; assets are compiled in, so the page needs no other server. */
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/feature.h"
 #include "base/xio.h"
@@ -16,7 +18,6 @@
 #include "sinks/web_assets.h"
 #include "sinks/web_graph.h"
 #include "sinks/web_picture.h"
-#include "sinks/web_runs.h"
 #include "sinks/web_stream.h"
 
 typedef struct web {
@@ -41,6 +42,41 @@ static const mr_opt_t web_opts[] = {
      .help = "Run folder; the page can overlay the curves of the runs beside it."},
     MR_RESUME_OPTS(offsetof(web_t, resume)),
     {0}};
+
+/* ---- other runs, to overlay their curves ---- */
+
+enum { LARGEST = 64 << 20 }; /* bytes of another run's metrics */
+
+/* The names of the sibling folders of run that have a metrics.jsonl, as a JSON array (heap); NULL
+   without memory. */
+static char *web_runs_json(const char *run) {
+  char folder[MR_PATH_MAX], file[MR_PATH_MAX];
+  struct stat st;
+  cJSON *all = cJSON_CreateArray();
+  snprintf(folder, sizeof folder, "%s/..", run);
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    int n = snprintf(file, sizeof file, "%s/%s/metrics.jsonl", folder, e->d_name);
+    if (e->d_name[0] == '.' || n >= (int)sizeof file || stat(file, &st) < 0) continue;
+    cJSON_AddItemToArray(all, cJSON_CreateString(e->d_name));
+  }
+  if (d) closedir(d);
+  char *text = cJSON_PrintUnformatted(all);
+  cJSON_Delete(all);
+  return text;
+}
+
+/* The metrics.jsonl of one of them, *n bytes (heap); NULL if it cannot be read, exceeds LARGEST
+   bytes, or the name, which comes from a request, is no plain folder name. */
+static void *web_run_metrics(const char *run, const char *name, size_t *n) {
+  char file[MR_PATH_MAX];
+  void *data;
+  mr_diag_t unsaid = {0};
+  if (!*name || name[0] == '.' || strchr(name, '/')) return NULL;
+  if (snprintf(file, sizeof file, "%s/../%s/metrics.jsonl", run, name) >= (int)sizeof file)
+    return NULL;
+  return mr_read_file(file, LARGEST, &data, n, &unsaid) < 0 ? NULL : data;
+}
 
 /* ---- responses ---- */
 
@@ -76,9 +112,9 @@ static struct MHD_Response *web_answer(void *arg, struct MHD_Connection *c, cons
   size_t n = 0;
   if (!strcmp(path, "/events")) return mr_web_stream_events(&w->stream, c);
   if (!strcmp(path, "/run.json")) return text_of(w->run_json);
-  if (!strcmp(path, "/runs.json")) return json(mr_web_runs_json(w->run));
+  if (!strcmp(path, "/runs.json")) return json(web_runs_json(w->run));
   if (!strncmp(path, "/runs/", 6)) {
-    void *text = mr_web_runs_metrics(w->run, path + 6, &n);
+    void *text = web_run_metrics(w->run, path + 6, &n);
     return bytes(text, n, "application/x-ndjson");
   }
   if (!strncmp(path, "/picture/", 9)) {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "sinks/told_steps.h"
+#include "sinks/resume.h"
 #include "tests/random.h"
 
 enum { STEPS = 40 };
