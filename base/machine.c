@@ -1,43 +1,81 @@
-/* Memory limits from the machine's page count and the control group's memory.max files. */
+/* Memory limits from the machine's own counts and the control groups' memory files. */
 #include "base/machine.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The limit of one group; 0 if it has none. */
-static size_t machine_limit_of(const char *group) {
-  char path[512];
-  unsigned long long bytes = 0;
-  snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group);
+static const char hierarchy[] = "/sys/fs/cgroup";
+enum { GROUP = 400 };
+
+/* The number in a group's file, in its first line or after key; 0 if it has none, such as "max". */
+static size_t machine_number(const char *root, const char *group, const char *file,
+                             const char *key) {
+  char path[1024], line[128];
+  unsigned long long v = 0;
+  size_t n = strlen(key);
+  snprintf(path, sizeof path, "%s%s/%s", root, group, file);
   FILE *f = fopen(path, "re");
-  if (!f) return 0;
-  if (fscanf(f, "%llu", &bytes) != 1) bytes = 0; /* "max" */
-  fclose(f);
-  return (size_t)bytes;
+  while (f && fgets(line, sizeof line, f))
+    if (!strncmp(line, key, n) && sscanf(line + n, "%llu", &v) == 1) break;
+  if (f) fclose(f);
+  return (size_t)v;
+}
+
+/* The limit of one group, or what it leaves; SIZE_MAX without a limit. */
+static size_t machine_of_group(const char *root, const char *group, int left) {
+  size_t limit = machine_number(root, group, "memory.max", "");
+  if (!limit) return SIZE_MAX;
+  if (!left) return limit;
+  size_t used = machine_number(root, group, "memory.current", "");
+  size_t cache = machine_number(root, group, "memory.stat", "inactive_file ");
+  used -= cache < used ? cache : used;
+  return used < limit ? limit - used : 1;
+}
+
+size_t mr__machine_groups(const char *root, const char *group, int left) {
+  char at[GROUP];
+  size_t least = SIZE_MAX;
+  snprintf(at, sizeof at, "%s", group);
+  for (;;) { /* the limits of the groups above apply too */
+    size_t here = machine_of_group(root, at, left);
+    if (here < least) least = here;
+    char *cut = strrchr(at, '/');
+    if (!cut) return least;
+    *cut = 0;
+  }
 }
 
 /* The process's group: "/user.slice/session-1.scope" from "0::/user.slice/session-1.scope". */
-static void own_group(char group[400]) {
-  char line[420];
+static void own_group(char group[GROUP]) {
+  char line[GROUP + 20];
   group[0] = 0;
   FILE *f = fopen("/proc/self/cgroup", "re");
   if (!f) return;
   while (fgets(line, sizeof line, f))
-    if (!strncmp(line, "0::/", 4)) snprintf(group, 400, "%.396s", line + 3);
+    if (!strncmp(line, "0::/", 4)) snprintf(group, GROUP, "%.396s", line + 3);
   fclose(f);
   group[strcspn(group, "\n")] = 0;
 }
 
 size_t mr_machine_memory(void) {
-  char group[400];
-  size_t least = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+  char group[GROUP];
+  size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
   own_group(group);
-  for (;;) { /* the limits of the groups above apply too */
-    size_t limit = machine_limit_of(group);
-    if (limit && limit < least) least = limit;
-    char *cut = strrchr(group, '/');
-    if (!cut) return least;
-    *cut = 0;
-  }
+  size_t limit = mr__machine_groups(hierarchy, group, 0);
+  return limit < all ? limit : all;
+}
+
+size_t mr_machine_memory_left(void) {
+  char group[GROUP], line[128];
+  unsigned long long kb = 0;
+  own_group(group);
+  FILE *f = fopen("/proc/meminfo", "re");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "MemAvailable: %llu", &kb) == 1) break;
+  if (f) fclose(f);
+  size_t all = (size_t)kb * 1024, left = mr__machine_groups(hierarchy, group, 1);
+  if (left == SIZE_MAX) return all;
+  return all && all < left ? all : left;
 }

@@ -7,11 +7,12 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "base/machine.h"
 
 enum { SAMPLES = 64 /* bytes of each file that are looked up in the page cache */ };
 
@@ -61,34 +62,7 @@ static int samples_cached(int fd, int64_t size) {
   return got;
 }
 
-/* The number in a file of one number; fallback if the file has none. */
-static int64_t file_number(const char *path, int64_t fallback) {
-  char text[32];
-  FILE *f = fopen(path, "r");
-  if (!f) return fallback;
-  char *line = fgets(text, sizeof text, f);
-  fclose(f);
-  return line && *line >= '0' && *line <= '9' ? strtoll(line, NULL, 10) : fallback;
-}
-
-static int64_t machine_available(void) {
-  char line[128];
-  long long kb = 0;
-  FILE *f = fopen("/proc/meminfo", "r");
-  while (f && fgets(line, sizeof line, f))
-    if (sscanf(line, "MemAvailable: %lld", &kb) == 1) break;
-  if (f) fclose(f);
-  return kb * 1024;
-}
-
-int64_t mr_memory_available(void) {
-  int64_t all = machine_available();
-  int64_t limit = file_number("/sys/fs/cgroup/memory.max", 0);
-  if (limit <= 0) return all;
-  int64_t left = limit - file_number("/sys/fs/cgroup/memory.current", 0);
-  if (left < 1) left = 1;
-  return all && all < left ? all : left;
-}
+int64_t mr_memory_available(void) { return (int64_t)mr_machine_memory_left(); }
 
 void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out) {
   struct stat st;

@@ -23,9 +23,7 @@ void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out);
    Writes the reason as half a sentence into the caller's why[MR_READER_WHY].  Cannot fail. */
 mr_read_way_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why);
 
-/* Returns the bytes of memory that this process may still take: what the machine has available, or
-   what the control group mounted at /sys/fs/cgroup leaves of its limit if that is less.  0 if
-   unknown. */
+/* Returns the bytes of memory that this process may still take (base/machine.h); 0 if unknown. */
 int64_t mr_memory_available(void);
 
 /* Returns the bytes of which O_DIRECT requires offsets, lengths and memory of these files to be
