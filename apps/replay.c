@@ -1,4 +1,4 @@
-/* millrace replay: one step out of a replay file, alone. */
+/* millrace replay: repeats one training step from a replay file, alone, and compares its result. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static uint32_t bits_of(float v) {
 }
 
 static void replay_print_one(const char *what, float v) {
-  if (isnan(v)) /* its sign says nothing */
+  if (isnan(v)) /* its sign has no meaning */
     printf("%s nan (%08" PRIx32 ")", what, bits_of(v));
   else
     mr_printf("%s %.9g (%08" PRIx32 ")", what, (double)v, bits_of(v));

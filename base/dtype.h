@@ -90,7 +90,8 @@ static inline mr_f16_t mr_f16_from_f32(float f) {
   return (mr_f16_t)(normal | (bits >> 16 & 0x8000u));
 }
 
-mr_f16_t mr_f16_from_f64(double v); /* rounded once */
+/* Returns v rounded once, to nearest, ties to even; a float in between would round twice. */
+mr_f16_t mr_f16_from_f64(double v);
 
 /* t is MR_F8_E4M3FN (4 bits of exponent, largest number 448, no infinity) or MR_F8_E5M2 (the upper
    half of an f16, largest 57344).  Source: Micikevicius et al., "FP8 Formats for Deep Learning"
