@@ -18,6 +18,18 @@ mr_train_config_t mr_train_default(int64_t batch) {
                              .accumulate = 1};
 }
 
+/* The dtype that set k of a step (values, slots..., average) is kept in. */
+static mr_dtype_t kept_in(const mr_compute_t *c, int k, int n_slots) {
+  mr_dtype_t t = !k ? c->values : k <= n_slots ? c->slots : MR_F32;
+  return t ? t : MR_F32;
+}
+
+void mr_train_want_sets(const mr_compute_t *c, mr_params_t *params) {
+  if (c->values) mr_params_want(params, MR_SET_VALUES, 0, c->values);
+  for (int i = 0; i < MR_PARAM_SLOTS && c->slots; i++)
+    mr_params_want(params, MR_SET_SLOT, i, c->slots);
+}
+
 /* The common part of both kinds of step. in and out hold the pointers of a run. */
 typedef struct step {
   mr_exec_t *exec;
@@ -42,6 +54,7 @@ typedef struct scalars {
 struct mr_train_step {
   step_t s;
   mr_optim_t optim;
+  mr_compute_t compute;
   scalars_t scalars[MR_TRAIN_RING];
   mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k reads element k and writes the next */
   mr_err_t (*wait)(void *arg);
@@ -54,6 +67,7 @@ struct mr_train_step {
 struct mr_eval_step {
   step_t s;
   scalars_t unused; /* masks are not drawn */
+  mr_dtype_t kept;  /* of the parameters it reads */
 };
 
 static void step_fini(step_t *s) {
@@ -212,13 +226,26 @@ static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const
 static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
                         const mr_params_t *list, const mr_fn_t *update) {
   layout_t y = train_layout_of(update, t, list);
-  for (int i = 0; i < update->n_in; i++) mr_fn_input(f, update->in[i]->aval);
   mr_var_t **u = mr_mem_take(&f->mem, (size_t)update->n_out * sizeof *u);
-  MR_TRY(mr_inline(f, update, f->in, u));
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)update->n_in * sizeof *in);
+  int first = update->n_in - y.n_sets, n_slots = t->optim.def->n_slots;
+  for (int i = 0; i < update->n_in; i++) {
+    mr_aval_t a = update->in[i]->aval;
+    if (i >= first) a.dtype = kept_in(&t->compute, (i - first) / list->n, n_slots);
+    mr_fn_input(f, a);
+  }
+  MR_TRY(f->diag.code);
+  for (int i = 0; i < update->n_in; i++)
+    in[i] = i < first ? f->in[i] : mr_lax_convert(f, f->in[i], MR_F32);
+  MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   const char *outer = mr_scope_enter(f, "told");
   *result = train_tell(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
+  for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
+    mr_var_t **to = &result[1 + y.n_scale + i];
+    *to = mr_lax_convert(f, *to, kept_in(&t->compute, i / list->n, n_slots));
+  }
   return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
 }
 
@@ -268,6 +295,8 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   t->s.batch = config->batch;
   t->s.loss = *l;
   t->optim = config->optim;
+  t->compute = config->compute;
+  t->compute.policy = NULL; /* the caller's, used while the step is built */
   float fixed = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
   t->scale[0] = mr_scale_state_start(
       config->optim.dynamic.patience > 0 ? config->optim.dynamic.start : fixed);
@@ -330,6 +359,9 @@ static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in
                                              : mr_params_set(params, MR_SET_AVERAGE, 0);
     if (!set && k > slots)
       return mr_fail(diag, MR_ERR_CONFIG, "ema: the parameters have no room for their average");
+    if (set->dtype != kept_in(&t->compute, k, slots))
+      return mr_fail(diag, MR_ERR_SHAPE, "parameters: set %d is kept in %s, the step wants %s", k,
+                     mr_dtype_name(set->dtype), mr_dtype_name(kept_in(&t->compute, k, slots)));
     for (int i = 0; i < params->n; i++)
       t->s.in[in++] = t->s.out[out++] = mr_params_at(params, set, i);
   }
@@ -431,13 +463,22 @@ void mr_train_step_destroy(mr_train_step_t *s) {
 
 /* ---- evaluation ---- */
 /* The graph (data, parameters) -> f32 (the rows of mr_eval_rows_t in order, B elements each). */
-static mr_err_t rows_fn(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const mr_fn_t *loss) {
+static mr_err_t rows_fn(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const mr_fn_t *loss,
+                        mr_dtype_t kept) {
   mr_var_t *out[MR_LOSS_OUTS] = {NULL}, *row[3 + MR_LOSS_METRICS];
   mr_loss_told_t told = {0};
   int n = 0;
-  for (int i = 0; i < loss->n_in; i++) mr_fn_input(f, loss->in[i]->aval);
   mr_var_t **u = mr_mem_take(&f->mem, (size_t)loss->n_out * sizeof *u);
-  MR_TRY(mr_inline(f, loss, f->in, u));
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)loss->n_in * sizeof *in);
+  for (int i = 0; i < loss->n_in; i++) {
+    mr_aval_t a = loss->in[i]->aval;
+    if (i >= mr_loss_n_data(l)) a.dtype = kept;
+    mr_fn_input(f, a);
+  }
+  MR_TRY(f->diag.code);
+  for (int i = 0; i < loss->n_in; i++)
+    in[i] = i < mr_loss_n_data(l) ? f->in[i] : mr_lax_convert(f, f->in[i], MR_F32);
+  MR_TRY(mr_inline(f, loss, in, u));
   for (int i = 0; i + 2 < loss->n_out; i++) out[i] = u[1 + i];
   MR_TRY(trace_metrics(f, l, batch, f->in, out, &told));
   row[n++] = u[loss->n_out - 1];
@@ -454,7 +495,7 @@ static mr_err_t build_eval(step_t *s, const mr_compute_t *c, const mr_train_step
   mr_fn_t *loss = mr_loss_fn(&s->loss, c, &use, &s->list, diag), *f = loss ? mr_fn_create() : NULL;
   mr_compile_options_t options = {
       .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
-  mr_err_t e = f ? rows_fn(f, &s->loss, s->batch, loss) : MR_ERR_NOMEM;
+  mr_err_t e = f ? rows_fn(f, &s->loss, s->batch, loss, kept_in(c, 0, 0)) : MR_ERR_NOMEM;
   if (f && e < 0) mr_fail(diag, e, "%s", f->diag.text);
   if (e >= 0) e = mr_compile(f, &options, &s->exec, diag);
   mr_fn_destroy(f);
@@ -469,6 +510,7 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
   if (!e) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
   e->s.batch = batch;
   e->s.loss = *l;
+  e->kept = kept_in(c, 0, 0);
   mr_err_t err = build_eval(&e->s, c, lender, &own);
   int rows = 2 + (l->classes > 0) + l->n_metrics;
   if (err >= 0) err = step_alloc(&e->s, rows * (int)batch, &own);
@@ -484,6 +526,9 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const vo
                           mr_diag_t *diag) {
   step_t *s = &e->s;
   const mr_param_set_t *judged = mr_params_judged(params);
+  if (judged->dtype != e->kept)
+    return mr_fail(diag, MR_ERR_SHAPE, "parameters are kept in %s, the evaluation wants %s",
+                   mr_dtype_name(judged->dtype), mr_dtype_name(e->kept));
   MR_TRY(set_data(s, params, field, &e->unused, diag));
   for (int i = 0; i < params->n; i++)
     s->in[mr_loss_n_data(&s->loss) + i] = mr_params_at(params, judged, i);

@@ -30,10 +30,10 @@ mr_train_config_t mr_train_default(int64_t batch);
 
 /* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., p..., slots...,
    average...) -> (told f32 (MR_TOLD_METRICS + n_metrics), scale..., p..., slots..., average...), as
-   mr_optim_step_fn has them.  list, zeroed before, receives the parameters' names and places.  On
-   success the caller destroys *out; it calls mr_params_fini on list in any case.  MR_OK;
-   MR_ERR_CONFIG names the setting of the model or of the optimizer, or accumulate; MR_ERR_NOMEM; or
-   an error of the loss's own functions. */
+   mr_optim_step_fn has them, p and slots in the dtypes that compute keeps them in.  list, zeroed
+   before, receives the parameters' names and places.  On success the caller destroys *out; it calls
+   mr_params_fini on list in any case.  MR_OK; MR_ERR_CONFIG names the setting of the model or of
+   the optimizer, or accumulate; MR_ERR_NOMEM; or an error of the loss's own functions. */
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag);
 /* The elements of told: the mean loss of the records that count, the global norm of the gradients
@@ -43,6 +43,10 @@ enum { MR_TOLD_LOSS, MR_TOLD_GRAD_NORM, MR_TOLD_PARAM_NORM, MR_TOLD_COUNTED, MR_
 /* Returns how many of the last inputs of mr_train_step_fn's graph become its last outputs in place:
    the tensors of all of its sets.  Cannot fail. */
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list);
+
+/* Requests the sets of params, before mr_loss_params or mr_params_alloc, in the dtypes that c keeps
+   them in. */
+void mr_train_want_sets(const mr_compute_t *c, mr_params_t *params);
 
 typedef struct mr_train_step mr_train_step_t;
 
@@ -128,7 +132,8 @@ typedef struct mr_eval_rows {
   const float *metric[MR_LOSS_METRICS]; /* [B] each */
 } mr_eval_rows_t;
 
-/* Compiles the forward pass for evaluation, without dropout and the like. lender: a training step
+/* Compiles the forward pass for evaluation, without dropout and the like, of parameters kept in
+   c->values (of an average: f32). lender: a training step
    that never runs at the same time and is destroyed later; evaluation uses its arena if that is
    large enough.  NULL: none.  Errors as mr_train_step_create. */
 mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,

@@ -11,6 +11,11 @@ mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
   if (c->dtype != MR_F32 && c->dtype != MR_BF16 && c->dtype != MR_F16)
     return mr_fail(diag, MR_ERR_CONFIG, "dtype: %s, want f32, bf16 or f16",
                    mr_dtype_name(c->dtype));
+  const mr_dtype_t kept[] = {c->values, c->slots, c->reads};
+  for (int i = 0; i < 3; i++)
+    if (kept[i] && kept[i] != MR_F32 && kept[i] != MR_BF16 && kept[i] != MR_F16)
+      return mr_fail(diag, MR_ERR_CONFIG, "dtype of %s: %s, want f32, bf16 or f16",
+                     i == 1 ? "slots" : "parameters", mr_dtype_name(kept[i]));
   return MR_OK;
 }
 
@@ -31,6 +36,7 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   if (l->masked) field[l->n_fields] = mr_fn_input(f, mr_aval_of(MR_F32, use->batch));
   mr_nn_t s = {.f = f,
                .params = params,
+               .reads = c->reads,
                .train = use->train,
                .remat = use->train ? mr_nn_policy(c->remat) : NULL,
                .next_site = use->first_site};

@@ -61,13 +61,19 @@ typedef struct mr_compute {
   /* Belongs to the caller; read by mr_loss_fn, its compute dtype is replaced by dtype.  NULL:
      mr_amp_usual. */
   const mr_amp_policy_t *policy;
+  /* How parameters and the optimizer's slots are kept between steps: MR_F32, MR_BF16 or MR_F16;
+     0: MR_F32.  Updates compute in f32 and round to it, to nearest.  An average is f32. */
+  mr_dtype_t values, slots;
+  /* MR_BF16 or MR_F16: the model reads parameters rounded to it, of which `values` is then the
+     master copy; 0: it reads them as they are kept. */
+  mr_dtype_t reads;
   mr_precision_t precision; /* of f32 products; NONE: the process's default */
   mr_nn_remat_t remat;      /* which values the backward pass recomputes */
   int threads;              /* of a step, [1,1024]; 0: as many as the caller's team has */
   bool pin;                 /* pins each thread to a processor of its own */
 } mr_compute_t;
 
-/* MR_OK, or MR_ERR_CONFIG with the setting, its value and its range: for threads and dtype. */
+/* MR_OK, or MR_ERR_CONFIG with the setting, its value and its range: for threads and the dtypes. */
 mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag);
 
 /* The variant of a loss's graph. */

@@ -133,20 +133,41 @@ static float params_draw(const mr_init_t *init, const mr_truncated_t *cut, mr_ke
   return 0.0f;
 }
 
+/* Element i of tensor k, rounded to the set's dtype. */
+static void params_store(const mr_params_t *s, const mr_param_set_t *set, int k, size_t i,
+                         float x) {
+  void *to = mr_params_at(s, set, k);
+  switch (set->dtype) {
+    case MR_BF16: ((mr_bf16_t *)to)[i] = mr_bf16_from_f32(x); break;
+    case MR_F16: ((mr_f16_t *)to)[i] = mr_f16_from_f32(x); break;
+    default: ((float *)to)[i] = x;
+  }
+}
+
+float mr_params_read(const mr_params_t *s, const mr_param_set_t *set, int k, size_t i) {
+  const void *from = mr_params_at(s, set, k);
+  switch (set->dtype) {
+    case MR_BF16: return mr_bf16_to_f32(((const mr_bf16_t *)from)[i]);
+    case MR_F16: return mr_f16_to_f32(((const mr_f16_t *)from)[i]);
+    default: return ((const float *)from)[i];
+  }
+}
+
 void mr_params_init(mr_params_t *s, uint64_t seed) {
-  float *values = mr_params_f32(s, MR_SET_VALUES, 0);
-  float *average = mr_params_f32(s, MR_SET_AVERAGE, 0);
+  const mr_param_set_t *values = mr_params_set(s, MR_SET_VALUES, 0);
+  const mr_param_set_t *average = mr_params_set(s, MR_SET_AVERAGE, 0);
   for (int k = 0; k < s->n; k++) {
     const mr_param_t *t = &s->param[k];
     mr_key_t key = mr_key_split(mr_key(seed), (uint64_t)k);
     mr_truncated_t cut = cut_of(&t->init);
-    float *p = values + t->offset;
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < t->size; i++) p[i] = params_draw(&t->init, &cut, key, i);
+    for (size_t i = 0; i < t->size; i++)
+      params_store(s, values, k, i, params_draw(&t->init, &cut, key, i));
+    for (size_t i = 0; i < t->size && average; i++)
+      params_store(s, average, k, i, mr_params_read(s, values, k, i));
   }
   for (int i = 0; i < MR_PARAM_SLOTS; i++) {
     const mr_param_set_t *slot = mr_params_set(s, MR_SET_SLOT, i);
     memset(slot->data, 0, s->arena_size * mr_dtype_size(slot->dtype));
   }
-  if (average) memcpy(average, values, s->arena_size * sizeof *values);
 }

@@ -94,12 +94,15 @@ void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i);
 /* The arena of a set of f32 (asserted), [arena_size]; it belongs to s.  NULL: there is no such
    set, or alloc has not been called. */
 float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number);
+/* Element i of tensor k in a set of f32, bf16 or f16, after alloc. */
+float mr_params_read(const mr_params_t *s, const mr_param_set_t *set, int k, size_t i);
 /* The set that evaluation uses: the average if there is one, else the values.  It belongs to s;
    NULL before alloc. */
 const mr_param_set_t *mr_params_judged(const mr_params_t *s);
-/* Draws the values (f32) with the initialisers, sets the slots to 0 and the average (f32) to the
-   values; after alloc.  Tensor i uses the key split(key(seed), i) of threefry, so the values do
-   not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal: timm. */
+/* Draws the values with the initialisers, rounded to their dtype, sets the slots to 0 and the
+   average (f32) to the values; after alloc.  Tensor i uses the key split(key(seed), i) of threefry,
+   so the values do not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal:
+   timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
 
 MR_END_DECLS

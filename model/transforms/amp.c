@@ -121,6 +121,11 @@ static void amp_look_ahead(const amp_t *a, const mr_fn_t *f) {
 static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_dtype_t t,
                              const char *by) {
   if (!v || v->aval.dtype == t) return v;
+  /* What was widened to f32 goes back as it was. */
+  const mr_eqn_t *from = v->def;
+  if (from && from->op == &mr_op_convert_element_type && from->in[0]->aval.dtype == t &&
+      v->aval.dtype == MR_F32)
+    return from->in[0];
   mr_fn_t *g = a->g;
   mr_standing_t before = mr_standing(g);
   if (e) {

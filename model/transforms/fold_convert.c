@@ -1,5 +1,5 @@
 /* Conversions of bf16 to f32 fold into the equation before, which then computes f32, or into the
-   one after, which then reads bf16. */
+   one after, which then reads bf16; one to f32 and back is none. */
 #include <stdlib.h>
 
 #include "model/ir/op.h"
@@ -9,6 +9,12 @@
 static bool widening(const mr_eqn_t *e) {
   return e && e->op == &mr_op_convert_element_type && mr_is_narrow(e->in[0]->aval.dtype) &&
          e->in[0]->aval.dtype != MR_F32 && e->out[0]->aval.dtype == MR_F32;
+}
+
+/* Converts back to its dtype what e's operand is f32 of. */
+static bool narrows_back(const mr_eqn_t *e) {
+  return e->op == &mr_op_convert_element_type && widening(e->in[0]->def) &&
+         e->in[0]->def->in[0]->aval.dtype == e->out[0]->aval.dtype;
 }
 
 static void fold_convert_count_uses(const mr_fn_t *f, int *uses) {
@@ -44,6 +50,7 @@ void mr_fold_convert(mr_fn_t *f) {
         asks_f32(f, e);
       }
       if (!e->n_in) continue;
+      if (narrows_back(e)) instead[e->out[0]->id] = e->in[0]->def->in[0];
       const mr_var_t *x = e->in[0];
       if (widening(e) && x->def && x->def->op->widens && uses[x->id] == 1)
         widen_producer(f, e, instead);

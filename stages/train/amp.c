@@ -5,7 +5,7 @@
 
 enum { USUAL, JAXAMP, NONE }; /* setting amp */
 
-static const mr_dtype_t amp_dtype[] = {MR_F32, MR_BF16, MR_F16}; /* setting dtype */
+static const mr_dtype_t amp_dtype[] = {MR_F32, MR_BF16, MR_F16}; /* settings of a dtype */
 
 mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
   mr_dtype_t t = amp_dtype[a->dtype];
@@ -31,4 +31,8 @@ mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
 void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c) {
   c->dtype = amp_dtype[a->dtype];
   c->policy = &a->policy;
+  bool narrow = a->values > 0, master = a->master == 0;
+  c->values = narrow && !master ? amp_dtype[a->values] : MR_F32;
+  c->reads = narrow && master ? amp_dtype[a->values] : (mr_dtype_t)0;
+  c->slots = amp_dtype[a->slots];
 }

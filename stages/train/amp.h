@@ -6,7 +6,7 @@
 #include "pipeline/stage.h"
 
 typedef struct mr_train_amp {
-  int dtype, amp; /* numbers of their choices */
+  int dtype, amp, values, slots, master; /* numbers of their choices */
   const char *rules;
   mr_amp_policy_t policy; /* of mr_train_amp_plan */
 } mr_train_amp_t;
@@ -14,7 +14,8 @@ typedef struct mr_train_amp {
 /* Settles a->policy.  MR_OK, or MR_ERR_CONFIG on the stage, naming the setting: amp=none with a
    narrow dtype, rules that cannot be read, rules where nothing is narrow. */
 mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a);
-/* Sets dtype and policy of c; a, which c then points into, must live as long.  Cannot fail. */
+/* Sets the dtypes and the policy of c; a, which c then points into, must live as long.  Cannot
+ * fail. */
 void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
 
 /* clang-format would give each value of these rows a line of its own. */
@@ -32,6 +33,19 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
   {.name = "amp-rule", .type = MR_OPT_STR, .offset = (base) + offsetof(mr_train_amp_t, rules),    \
    .help = "Exceptions to amp, as \"head=f32, attn=original, exp=compute\": a part of the model " \
            "or an op, and class, compute, f32, original, follow or as-is."}
+/* Beside it, for a stage that updates parameters. */
+#define MR_TRAIN_KEPT_OPTS(base)                                                                  \
+  {.name = "param-dtype", .type = MR_OPT_ENUM,                                                    \
+   .offset = (base) + offsetof(mr_train_amp_t, values), .def = "f32", .choices = "f32|bf16|f16",  \
+   .help = "Type of the parameters that the model reads."},                                       \
+  {.name = "master", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, master),    \
+   .def = "f32", .choices = "f32|none",                                                           \
+   .help = "With a narrow param-dtype: f32 keeps a copy in f32, to which updates are added; "     \
+           "none keeps the narrow ones alone: updates that are small beside a parameter are "     \
+           "rounded away."},                                                                      \
+  {.name = "slot-dtype", .type = MR_OPT_ENUM,                                                     \
+   .offset = (base) + offsetof(mr_train_amp_t, slots), .def = "f32", .choices = "f32|bf16",       \
+   .help = "Type in which the optimizer keeps its moments between steps."}
 /* clang-format on */
 
 #endif

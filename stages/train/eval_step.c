@@ -149,6 +149,9 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   bool averaged;
   mr_model_text(&v->model, model);
   MR_TRY(mr_train_state_averaged(v->checkpoint, &averaged, diag));
+  MR_TRY(mr_train_state_kept(v->checkpoint, &compute, diag));
+  mr_train_want_sets(&compute, &v->params);
+  if (averaged && v->ema) compute.values = MR_F32;
   if (averaged && v->ema) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   MR_TRY(mr_loss_params_list(loss, &v->params, diag));
   MR_TRY(mr_train_state_check(v->checkpoint, model, &v->params, diag));

@@ -68,10 +68,17 @@ static mr_err_t open_compile(mr_stage_t *s) {
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_diag_t why = {0};
   mr_err_t e = open_fit(v, &train, &why);
+  mr_train_want_sets(&train.compute, &v->params);
+  if (train.compute.values != MR_F32)
+    mr_notice(
+        "%s: master=none: parameters are kept in %s alone; updates below 2^-%d of a parameter "
+        "are rounded away, master=f32 keeps them",
+        s->name, mr_dtype_name(train.compute.values), train.compute.values == MR_BF16 ? 9 : 12);
   v->used = train;
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
+  if (v->ema > 0) train.compute.values = MR_F32; /* evaluation reads the average */
   if (e >= 0 && v->eval_batch)
     e = mr_eval_step_create(loss, &train.compute, v->eval_batch, v->step, &v->eval, &why);
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;

@@ -283,6 +283,19 @@ mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
+mr_err_t mr_train_state_kept(const char *path, mr_compute_t *c, mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  for (int i = 0; i < mr_safetensors_count(f); i++) {
+    const mr_st_tensor_t *t = mr_safetensors_at(f, i);
+    if (t->dtype != MR_BF16 && t->dtype != MR_F16) continue;
+    if (!strncmp(t->name, "params/", 7)) c->values = t->dtype;
+    if (!strncmp(t->name, "adam.m/", 7)) c->slots = t->dtype;
+  }
+  mr_safetensors_close(f);
+  return MR_OK;
+}
+
 /* A new average begins as the parameters. */
 static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const mr_params_t *params,
                              mr_diag_t *diag) {

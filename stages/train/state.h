@@ -62,6 +62,11 @@ mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag);
    impossible, or the version is newer. */
 mr_err_t mr_train_state_progress(const char *path, mr_train_progress_t *p, mr_diag_t *diag);
 
+/* Sets c->values and c->slots to the dtypes that a checkpoint file keeps parameters and slots in;
+   those of other dtypes than f32, bf16 and f16 are left for mr_train_state_check to refuse.  Fails
+   as mr_safetensors_open. */
+mr_err_t mr_train_state_kept(const char *path, mr_compute_t *c, mr_diag_t *diag);
+
 /* Sets *out to whether a checkpoint file holds an average of the weights. */
 mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag);
 

@@ -33,20 +33,28 @@ static void histogram_of(const char *kind, const char *name, const float *x, int
   }
 }
 
-static const float *watched(const mr_train_watch_t *w, const mr_params_t *params) {
-  return w->of_p ? mr_params_f32(params, MR_SET_VALUES, 0) : mr_params_f32(params, MR_SET_SLOT, 0);
+/* Tensor k of a set as f32 into to[size]. */
+static void watch_read(const mr_params_t *params, mr_set_kind_t kind, int k, float *to) {
+  const mr_param_set_t *set = mr_params_set(params, kind, 0);
+  for (size_t i = 0; i < params->param[k].size; i++) to[i] = mr_params_read(params, set, k, i);
+}
+
+static mr_set_kind_t watched(const mr_train_watch_t *w) {
+  return w->of_p ? MR_SET_VALUES : MR_SET_SLOT;
 }
 
 bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params) {
-  size_t bytes = params->arena_size * sizeof *w->before;
+  bool narrow = mr_params_set(params, MR_SET_VALUES, 0)->dtype != MR_F32;
+  size_t bytes = params->arena_size * (1 + narrow) * sizeof *w->before;
   bool lion = o->def == &mr_optim_lion, momentum = o->def == &mr_optim_momentum;
   w->of_p = o->def->n_slots == 0;
   w->decay = w->of_p ? 1 : lion ? o->b2 : o->b1;
   w->gain = w->of_p ? -lr : momentum ? 1 : 1 - w->decay;
   if (!w->before) w->before = malloc(bytes);
   if (!w->before) return false;
-  memcpy(w->before, watched(w, params), bytes);
+  for (int k = 0; k < params->n; k++)
+    watch_read(params, watched(w), k, w->before + params->param[k].offset);
   return true;
 }
 
@@ -56,12 +64,21 @@ void mr_train_watch_fini(mr_train_watch_t *w) {
 }
 
 /* Computes gradients in place: the saved values of a tensor are used once. */
-static const float *gradients(const mr_train_watch_t *w, const mr_params_t *params,
-                              const mr_param_t *p) {
-  float *was = w->before + p->offset;
-  const float *now = watched(w, params) + p->offset;
-  for (size_t i = 0; i < p->size; i++) was[i] = (now[i] - w->decay * was[i]) / w->gain;
+static const float *gradients(const mr_train_watch_t *w, const mr_params_t *params, int k) {
+  const mr_param_set_t *set = mr_params_set(params, watched(w), 0);
+  float *was = w->before + params->param[k].offset;
+  for (size_t i = 0; i < params->param[k].size; i++)
+    was[i] = (mr_params_read(params, set, k, i) - w->decay * was[i]) / w->gain;
   return was;
+}
+
+/* The weights of tensor k; those that are not f32 are converted into the second half. */
+static const float *weights_of(const mr_train_watch_t *w, const mr_params_t *params, int k) {
+  const mr_param_set_t *set = mr_params_set(params, MR_SET_VALUES, 0);
+  if (set->dtype == MR_F32) return mr_params_at(params, set, k);
+  float *copy = w->before + params->arena_size + params->param[k].offset;
+  watch_read(params, MR_SET_VALUES, k, copy);
+  return copy;
 }
 
 void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params, int first,
@@ -71,8 +88,7 @@ void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *par
     mr_histogram_t *h = &out->histogram[out->n_histograms];
     bool weights = i < params->n;
     if (!weights && w->gain == 0) return;
-    const float *x =
-        weights ? mr_params_f32(params, MR_SET_VALUES, 0) + p->offset : gradients(w, params, p);
+    const float *x = weights ? weights_of(w, params, i) : gradients(w, params, i - params->n);
     histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
     out->n_histograms++;
   }

@@ -16,7 +16,9 @@ enum {
 /* The compiled step does not return gradients, but they follow from what it changes: an optimizer
    with momentum computes m' = decay m + gain g, one without p' = p - lr g, of the same form. */
 typedef struct mr_train_watch {
-  float *before; /* [arena_size] m or p before the step, heap; NULL: none */
+  /* [arena_size] m or p before the step, then as much for weights that are not f32; heap; NULL:
+     none */
+  float *before;
   bool of_p;
   float decay, gain;
 } mr_train_watch_t;
