@@ -62,7 +62,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
     b[i] = mr_nn_param_of(s, "bias", zeros, heads, D);
     w[i] = mr_lax_reshape_to(s->f, w[i], E, E);
     b[i] = mr_lax_reshape_to(s->f, b[i], E);
-    mr_nn_applied(s, "LinearGeneral", &x->aval, &split);
+    mr_nn_applied(s, "LinearGeneral", &x->aval, x, &split, x);
     mr_nn_leave(s, inner);
   }
   mr_var_t *qkv =
@@ -73,7 +73,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
   mr_var_t *bo = mr_nn_param_of(s, "bias", zeros, E);
   wo = mr_lax_reshape_to(s->f, wo, E, E);
   mr_var_t *y = bo ? mr_lax_linear(s->f, o, wo, bo, false) : NULL;
-  if (y) split.dim[1] = y->aval.dim[1], mr_nn_applied(s, "LinearGeneral", &split, &y->aval);
+  if (y) split.dim[1] = y->aval.dim[1], mr_nn_applied(s, "LinearGeneral", &split, o, &y->aval, y);
   mr_nn_leave(s, inner);
   mr_nn_applied_to(s, "MultiHeadAttention", x, y);
   mr_nn_leave(s, mark);

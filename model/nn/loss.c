@@ -1,6 +1,8 @@
 /* Traces losses to graphs, makes their parameters, and has the metrics of classifiers. */
 #include "model/nn/loss.h"
 
+#include <stdlib.h>
+
 #include "base/label.h"
 
 int mr_loss_n_data(const mr_loss_t *l) { return l->n_fields + l->masked + 2; }
@@ -52,8 +54,23 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   mr_fn_return(f, n, result);
 }
 
+/* mr_amp of f; the modules of params get the dtypes that their inputs and outputs then have. */
+static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_t *params,
+                     mr_fn_t **out, mr_diag_t *diag) {
+  mr_dtype_t *now = malloc((size_t)(f->n_var + 1) * sizeof *now);
+  if (!now) mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
+  if (!now || mr_amp_dtypes(f, policy, now, out, diag) < 0) return free(now);
+  for (int i = 0; i < params->n_module; i++) {
+    mr_module_t *m = &params->module[i];
+    if (m->in_var >= 0) m->in.dtype = now[m->in_var];
+    if (m->out_var >= 0) m->out.dtype = now[m->out_var];
+  }
+  free(now);
+}
+
 /* f, written in f32, in the dtype of computation; f is taken over. */
-static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_diag_t *diag) {
+static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_params_t *params,
+                              mr_diag_t *diag) {
   if (c->dtype == MR_F32) return f;
   mr_amp_policy_t policy = c->policy ? *c->policy : mr_amp_usual(c->dtype);
   mr_fn_t *narrow = NULL;
@@ -66,7 +83,7 @@ static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_
         "amp-rule: no op and no part of the model is called \"%s\"; `millrace explain` lists them",
         lost->key);
   else
-    mr_amp(f, &policy, &narrow, diag);
+    loss_amp(f, &policy, params, &narrow, diag);
   mr_fn_destroy(f);
   return narrow;
 }
@@ -90,7 +107,7 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
     mr_fn_destroy(f);
     return NULL;
   }
-  return loss_in_dtype(f, c, use->train, diag);
+  return loss_in_dtype(f, c, use->train, params, diag);
 }
 
 mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t *diag) {

@@ -45,16 +45,18 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
   return s->reads ? mr_lax_convert(s->f, mr_lax_convert(s->f, p, s->reads), MR_F32) : p;
 }
 
-void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out) {
+void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_var_t *x,
+                   const mr_aval_t *out, const mr_var_t *y) {
   char name[sizeof s->prefix];
   size_t n = strlen(s->prefix);
   memcpy(name, s->prefix, n + 1);
   if (n) name[n - 1] = 0;
-  mr_params_module(s->params, (mr_module_t){name, type, *in, *out}, &s->f->diag);
+  mr_module_t m = {name, type, *in, *out, s->called ? -1 : x->id, s->called ? -1 : y->id};
+  mr_params_module(s->params, m, &s->f->diag);
 }
 
 void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y) {
-  if (x && y) mr_nn_applied(s, type, &x->aval, &y->aval);
+  if (x && y) mr_nn_applied(s, type, &x->aval, x, &y->aval, y);
 }
 
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {

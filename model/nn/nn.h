@@ -39,6 +39,7 @@ typedef struct mr_nn {
   mr_var_t *key;      /* u32[2]: dropouts draw from it and their number; NULL: from seed and step */
   uint32_t next_site; /* number of the next dropout */
   char prefix[256];   /* "encoder_blocks.0.attn." */
+  bool called;        /* f is a function that the model's graph calls (mr_nn_remat) */
   /* For each part that has been entered: the scope around it and its own.  A part may be entered
      inside a scope of f (mr_scope_enter, mr_amp_stop), which then stays part of the path. */
   int depth;
@@ -57,8 +58,10 @@ void mr_nn_leave(mr_nn_t *s, size_t mark);
 mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, const int64_t *dim);
 #define mr_nn_param_of(s, name, init, ...) mr_nn_param(s, name, init, MR_DIMS(__VA_ARGS__))
 /* Records in s->params the type, input and output of the module that was entered last; call it
-   before leave.  A failure goes to s->f->diag.  type is not copied. */
-void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_aval_t *out);
+   before leave.  in and out have the dtypes of x and y, which mr_amp may change.  A failure goes
+   to s->f->diag.  type is not copied. */
+void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_var_t *x,
+                   const mr_aval_t *out, const mr_var_t *y);
 /* The same for two vars; does nothing if one of them is NULL. */
 void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y);
 

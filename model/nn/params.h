@@ -39,6 +39,7 @@ typedef struct mr_module {
   const char *name; /* "encoder_blocks.0.attn"; "" is the model */
   const char *type; /* "MultiHeadAttention"; lives as long as the program */
   mr_aval_t in, out;
+  int in_var, out_var; /* ids of the vars they are of, as traced; -1: unknown */
 } mr_module_t;
 
 typedef enum mr_set_kind {

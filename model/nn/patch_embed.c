@@ -28,7 +28,7 @@ static void applied(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_va
   if (!y) return;
   const int64_t *d = x->aval.dim;
   mr_aval_t out = mr_aval_of(y->aval.dtype, d[0], d[1] / P, d[2] / P, y->aval.dim[2]);
-  mr_nn_applied(s, type, &x->aval, &out);
+  mr_nn_applied(s, type, &x->aval, x, &out, y);
 }
 
 /* flax's convolution: kernel [P,P,C,E]. */

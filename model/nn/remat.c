@@ -19,13 +19,14 @@ static void remat_trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void 
   mr_nn_t outer = *s;
   mr_var_t **draw[3];
   mr_stand(g, mr_standing(s->f));
-  s->f = g;
+  s->f = g, s->called = true;
   mr_var_t *in = mr_fn_input(g, *x);
   int n = find_draws(s, draw);
   for (int i = 0; i < n; i++) *draw[i] = mr_fn_input(g, (*draw[i])->aval);
   mr_var_t *y = body(s, arg, in);
   mr_fn_return(g, 1, &y);
-  s->f = outer.f, s->seed = outer.seed, s->step = outer.step, s->key = outer.key;
+  s->f = outer.f, s->called = outer.called, s->seed = outer.seed, s->step = outer.step,
+  s->key = outer.key;
 }
 
 /* Calls ck in s->f; its parameters become further inputs of s->f. */

@@ -225,7 +225,7 @@ static bool amp_fits(const amp_t *a, const mr_eqn_t *e, mr_var_t *const *in) {
 }
 
 static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
-                         bool keeps, mr_fn_t **out, mr_diag_t *diag);
+                         bool keeps, mr_dtype_t *now, mr_fn_t **out, mr_diag_t *diag);
 
 /* The functions e calls, rewritten; in: its operands now.  The caller drops them (amp_drop). */
 static mr_err_t amp_functions(const amp_t *a, const mr_eqn_t *e, mr_var_t *const *in,
@@ -240,7 +240,7 @@ static mr_err_t amp_functions(const amp_t *a, const mr_eqn_t *e, mr_var_t *const
     const mr_fn_t **inner = mr_mem_take(&a->g->mem, (size_t)n * sizeof(mr_fn_t *));
     for (int i = 0; inner && i < n; i++) inner[i] = NULL;
     for (int i = 0; inner && now && i < n && err >= 0; i++)
-      err = amp_body(a->policy, fns[i], e->op->passes ? now : NULL, !e->op->passes,
+      err = amp_body(a->policy, fns[i], e->op->passes ? now : NULL, !e->op->passes, NULL,
                      (mr_fn_t **)(uintptr_t)&inner[i], &a->g->diag);
     attr[k].fn = inner ? inner[0] : NULL; /* all are replaced, also after a failure: amp_drop */
     attr[k].fns = inner;
@@ -326,9 +326,9 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
 }
 
 /* f's body into a graph of its own, on inputs of the avals in (NULL: f's); keeps: its outputs have
-   f's dtypes. */
+   f's dtypes; now: as mr_amp_dtypes, or NULL. */
 static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
-                         bool keeps, mr_fn_t **out, mr_diag_t *diag) {
+                         bool keeps, mr_dtype_t *now, mr_fn_t **out, mr_diag_t *diag) {
   if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
   mr_fn_t *g = mr_fn_create();
   amp_t a = {policy, g, calloc((size_t)f->n_var + 1, sizeof *a.map)};
@@ -343,17 +343,24 @@ static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const 
   amp_look_ahead(&a, f);
   for (int i = 0; i < f->n_eqn && mr_rule_done(g) >= 0; i++) amp_eqn(&a, f->eqn[i]);
   for (int i = 0; i < f->n_out && mr_rule_done(g) >= 0; i++) {
-    const mr_var_t *y = f->out[i], *now = a.map[y->id].now;
-    mr_dtype_t t = keeps || !now ? y->aval.dtype : now->aval.dtype;
+    const mr_var_t *y = f->out[i], *v = a.map[y->id].now;
+    mr_dtype_t t = keeps || !v ? y->aval.dtype : v->aval.dtype;
     all[i] = amp_as(&a, NULL, y, t, "amp output");
   }
+  for (int i = 0; now && i < f->n_var; i++)
+    now[i] = a.map[i].now ? a.map[i].now->aval.dtype : MR_F32;
   free(a.map);
   return mr__finish(g, f->n_out, all, out, diag);
 }
 
-mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag) {
+mr_err_t mr_amp_dtypes(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_dtype_t *now,
+                       mr_fn_t **out, mr_diag_t *diag) {
   if (policy->compute != MR_BF16 && policy->compute != MR_F16)
     return mr_fail(diag, MR_ERR_CONFIG, "amp: compute dtype %s, want bf16 or f16",
                    mr_dtype_name(policy->compute));
-  return amp_body(policy, f, NULL, true, out, diag);
+  return amp_body(policy, f, NULL, true, now, out, diag);
+}
+
+mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag) {
+  return mr_amp_dtypes(f, policy, NULL, out, diag);
 }
