@@ -476,6 +476,7 @@ static mr_err_t read_params(mr_replay_t *r, mr_diag_t *diag) {
   const mr_loss_t *l = &r->model.plan.loss;
   bool averaged = r->step.config.optim.ema > 0;
   mr_diag_t why = {0};
+  mr_train_want_sets(&r->step.config.compute, &r->params);
   mr_err_t e = mr_loss_params_list(l, &r->params, &why);
   if (e < 0) return mr_fail(diag, e, "%s: %s", r->path, why.text);
   for (int k = 0; k < N_SETS - !averaged; k++)
@@ -495,6 +496,7 @@ static mr_err_t replay_read(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(read_told(r, diag));
   MR_TRY(read_settings(r, diag));
   MR_TRY(plan_model(r, diag));
+  MR_TRY(mr_train_amp_plan(&r->stage, &((train_t *)r->stage.state)->amp));
   int64_t B = r->step.config.batch;
   r->told.batch = B;
   r->step.config = mr__train_config(r->stage.state, B);
