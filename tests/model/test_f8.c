@@ -7,6 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "model/backends/cpu/rows.h"
 #include "model/parse/parse.h"
 #include "tests/crc.h"
 #include "tests/model/grid.h"
@@ -80,6 +81,33 @@ static void each_code_keeps_its_value_in_wider_floats(void **state) {
     }
 }
 
+/* Runs of an odd length, over every tie and its neighbours. */
+static void every_instruction_set_converts_alike(void **state) {
+  enum { TIES = 3 << 20, PIECE = 4099 };
+  static _Alignas(64) float x[PIECE], wide[256];
+  static _Alignas(64) uint8_t y[PIECE], code[256];
+  for (int i = 0; i < 256; i++) code[i] = (uint8_t)i;
+  for (mr_isa_t isa = MR_ISA_PLAIN; isa < MR_ISA_COUNT; isa++)
+    for (int d = 0; d < 2 && mr_isa_available(isa); d++) {
+      mr__rows_of(isa)->convert(f8s[d], code, MR_F32, wide, 0, 256);
+      for (int i = 0; i < 256; i++) {
+        float want = mr_f8_to_f32(f8s[d], code[i]);
+        assert_memory_equal(&wide[i], &want, sizeof want);
+      }
+      for (uint32_t from = 0; from < TIES; from += PIECE) {
+        uint32_t n = TIES - from < PIECE ? TIES - from : PIECE;
+        for (uint32_t i = 0; i < n; i++) {
+          uint32_t u = ((from + i) / 3 << 12) + (from + i) % 3 - 1;
+          memcpy(&x[i], &u, sizeof u);
+        }
+        mr__rows_of(isa)->convert(MR_F32, x, f8s[d], y, 0, n);
+        for (uint32_t i = 0; i < n; i++)
+          if (y[i] != mr_f8_from_f32(f8s[d], x[i]))
+            fail_msg("%s, %s: %a is %x", mr_isa_name(isa), names[d], (double)x[i], y[i]);
+      }
+    }
+}
+
 static void the_text_is_jaxs(void **state) {
   static const char text[] =
       "{ lambda ; a:f32[3] b:bool[3]. let\n"
@@ -149,6 +177,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(conversions_are_those_of_ml_dtypes),
       cmocka_unit_test(each_code_keeps_its_value_in_wider_floats),
+      cmocka_unit_test(every_instruction_set_converts_alike),
       cmocka_unit_test(the_text_is_jaxs),
       cmocka_unit_test(a_gradient_passes_through_the_conversion),
       cmocka_unit_test(what_would_compute_f8_is_refused_by_name),

@@ -13,20 +13,6 @@ static mr_dtype_t from_of(const mr_cpu_unit_t *u) { return u->eqn->in[0]->aval.d
 static mr_dtype_t to_of(const mr_cpu_unit_t *u) { return u->eqn->out[0]->aval.dtype; }
 
 /* ---- conversions ---- */
-static void widen_f8(mr_dtype_t t, const uint8_t *x, float *y, int64_t n) {
-  if (t == MR_F8_E5M2)
-    for (int64_t i = 0; i < n; i++) y[i] = mr_f8_to_f32(MR_F8_E5M2, x[i]);
-  else
-    for (int64_t i = 0; i < n; i++) y[i] = mr_f8_to_f32(MR_F8_E4M3FN, x[i]);
-}
-
-static void narrow_f8(mr_dtype_t t, const float *x, uint8_t *y, int64_t n) {
-  if (t == MR_F8_E5M2)
-    for (int64_t i = 0; i < n; i++) y[i] = mr_f8_from_f32(MR_F8_E5M2, x[i]);
-  else
-    for (int64_t i = 0; i < n; i++) y[i] = mr_f8_from_f32(MR_F8_E4M3FN, x[i]);
-}
-
 static bool is_short_float(mr_dtype_t t) { return mr_is_narrow(t) || mr_is_storage(t); }
 
 static void narrow_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
@@ -44,15 +30,9 @@ static void f8_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int
     int64_t m = n - i < RUN ? n - i : RUN, read = u->step[0] ? m : 1;
     const char *x = (const char *)in[0] + (size_t)(i * u->step[0]) * mr_dtype_size(from);
     void *y = (char *)out + (size_t)i * mr_dtype_size(to);
-    if (mr_is_storage(from))
-      widen_f8(from, (const uint8_t *)x, wide, read);
-    else
-      mr__rows()->convert(from, x, MR_F32, wide, 0, read);
+    mr__rows()->convert(from, x, MR_F32, wide, 0, read);
     for (int64_t k = read; k < m; k++) wide[k] = wide[0];
-    if (mr_is_storage(to))
-      narrow_f8(to, wide, y, m);
-    else
-      mr__rows()->convert(MR_F32, wide, to, y, 0, m);
+    mr__rows()->convert(MR_F32, wide, to, y, 0, m);
   }
 }
 
