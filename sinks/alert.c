@@ -43,7 +43,7 @@ static const mr_opt_t alert_opts[] = {
      .type = MR_OPT_BOOL,
      .offset = AT(nan),
      .def = "true",
-     .help = "Alerts if the loss is not finite."},
+     .help = "Alerts if the loss is not finite, or a step that is not ends the run (on-nan)."},
     {.name = "plateau",
      .type = MR_OPT_INT,
      .offset = AT(plateau),
@@ -197,6 +197,9 @@ static mr_err_t alert_step(mr_stage_t *s) {
     look_at_loss(a, r);
     look_at_rate(a, r);
   }
+  double bad = mr_metrics_get(r, "bad_step", 0);
+  if (r->kind == MR_METRICS_FINAL && bad > 0 && a->nan)
+    alert_tell(a, NAN_LOSS, (int64_t)bad, r->note);
   if (mr_metrics_is_numbers(r) && r->n_stages) look_at_measured(a, r);
   mr_buf_unref(b);
   return MR_OK;

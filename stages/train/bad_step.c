@@ -101,6 +101,7 @@ static void bad_step_tell(mr_stage_t *s, const mr__train_flight_t *f, const mr_t
   if (r->bad > 1)
     snprintf(row, sizeof row, ", as the %d steps before it were not finite", r->bad - 1);
   if (v->on_nan == MR__ON_NAN_TRACE) bad_step_trace(s, f, r, origin, sizeof origin);
+  v->bad_step = r->step;
   snprintf(v->bad_note, sizeof v->bad_note, "step %" PRId64 ": %s", r->step, what);
   mr_fail(&v->bad, MR_ERR_DATA,
           "%s: step %" PRId64 ": %s%s (lr %.4g); parameters are those after step %" PRId64 "%s%s",

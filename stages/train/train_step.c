@@ -75,10 +75,12 @@ static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
   char nothing[sizeof r->note] = "";
   if (!stopped && !v->at.step) mr_nothing_came(s, IN_TRAIN, nothing, sizeof nothing);
   const char *why = *nothing ? nothing : stopped ? "stopped on request" : "finished";
-  if (v->bad.code < 0)
+  if (v->bad.code < 0) {
     snprintf(r->note, sizeof r->note, "stopped: %s", v->bad_note);
-  else
+    mr_metrics_add(r, "bad_step", (double)v->bad_step);
+  } else {
     snprintf(r->note, sizeof r->note, "%s", why);
+  }
 }
 
 /* Ends the run: test unless stopped, the last state, the final record. */

@@ -58,6 +58,7 @@ typedef struct train {
   mr_train_profile_t profile;
   mr_diag_t bad;      /* why a step that was not finite has ended the run */
   char bad_note[128]; /* the same for the final record: "step 5: the loss is nan" */
+  int64_t bad_step;   /* its number */
   bool bad_said;      /* a step was skipped, and a notice has said so */
 } train_t;
 

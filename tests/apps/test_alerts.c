@@ -42,6 +42,8 @@ static const char *told(const char *through, const char *step, const char *alert
   return said;
 }
 
+#define SKIPPING "on-nan=skip max-skipped=1000"
+
 static void expect(const char *said, const char *begins, int status) {
   if (strncmp(said, begins, strlen(begins)) || p.status != status)
     fail_msg("told \"%s\" with status %d, want \"%s...\" with %d: %s", said, p.status, begins,
@@ -55,13 +57,19 @@ static void a_sound_run_ends_with_0_and_tells_nothing(void **state) {
 }
 
 static void a_loss_that_leaves_the_numbers_ends_with_1_after_the_last_step(void **state) {
-  expect(told("", "lr=100 optimizer=sgd", "fail"), "nan ", 1);
+  expect(told("", "lr=100 optimizer=sgd " SKIPPING, "fail"), "nan ", 1);
   assert_non_null(strstr(p.err, "alert: nan at step "));
   assert_non_null(strstr(p.out, "Done: 60 steps"));
 }
 
+static void a_step_that_ends_the_run_is_told_too(void **state) {
+  expect(told("", "lr=100 optimizer=sgd on-nan=stop", ""), "nan ", 1);
+  assert_non_null(strstr(p.err, "alert: nan at step 4: stopped: step 4: the loss is nan"));
+  assert_null(strstr(p.out, "Done: 60 steps"));
+}
+
 static void without_fail_an_alert_leaves_the_status_alone(void **state) {
-  expect(told("", "lr=100 optimizer=sgd", ""), "nan ", 0);
+  expect(told("", "lr=100 optimizer=sgd " SKIPPING, ""), "nan ", 0);
 }
 
 static void a_rate_of_zero_is_a_plateau(void **state) {
@@ -80,6 +88,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       CASE(a_sound_run_ends_with_0_and_tells_nothing),
       CASE(a_loss_that_leaves_the_numbers_ends_with_1_after_the_last_step),
+      CASE(a_step_that_ends_the_run_is_told_too),
       CASE(without_fail_an_alert_leaves_the_status_alone),
       CASE(a_rate_of_zero_is_a_plateau),
       CASE(slow_data_are_a_stall),
