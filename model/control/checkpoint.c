@@ -39,7 +39,7 @@ static mr_err_t checkpoint_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *d
   return mr__call_shape(e, "jaxpr", out, diag);
 }
 
-static mr_err_t checkpoint_checkpoint_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+static mr_err_t checkpoint_inline(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
@@ -169,7 +169,7 @@ const mr_op_def_t mr_op_checkpoint = {
     .batch = checkpoint_batch,
     .reach = mr__call_reach,
     .spend = checkpoint_spend,
-    .open = checkpoint_checkpoint_open,
+    .open = checkpoint_inline,
     .sample = checkpoint_sample,
     .passes = true,
     .amp = MR_AMP_FOLLOW,

@@ -138,7 +138,7 @@ void mr__finite_end(mr_finite_t *w) {
 
 /* ---- the search ---- */
 
-static bool is_bad(const mr_finite_t *w, const mr_var_t *v) {
+static bool finite_is_bad(const mr_finite_t *w, const mr_var_t *v) {
   return v->literal ? !isfinite(v->value) : w->seen[v->id].bad > 0;
 }
 
@@ -167,12 +167,12 @@ static bool finite_mark(const mr_finite_t *w, int first, int n) {
   bool any = false;
   memset(w->reaches, 0, (size_t)f->n_var * sizeof *w->reaches);
   for (int i = first; i < first + n; i++)
-    if (is_bad(w, f->out[i]) && !f->out[i]->literal) w->reaches[f->out[i]->id] = any = true;
+    if (finite_is_bad(w, f->out[i]) && !f->out[i]->literal) w->reaches[f->out[i]->id] = any = true;
   for (int i = f->n_eqn - 1; any && i >= 0; i--) {
     const mr_eqn_t *e = f->eqn[i];
-    if (reached(w, e, is_bad) < 0) continue;
+    if (reached(w, e, finite_is_bad) < 0) continue;
     for (int k = 0; k < e->n_in; k++)
-      if (!e->in[k]->literal && is_bad(w, e->in[k])) w->reaches[e->in[k]->id] = true;
+      if (!e->in[k]->literal && finite_is_bad(w, e->in[k])) w->reaches[e->in[k]->id] = true;
   }
   return any;
 }
@@ -203,9 +203,9 @@ static bool search_origin(const mr_finite_t *w, int first, int n, mr_fault_t *fa
   int which, any = -1;
   if (!finite_mark(w, first, n)) return false;
   for (int i = 0; i < f->n_eqn; i++) {
-    if ((which = reached(w, f->eqn[i], is_bad)) < 0) continue;
+    if ((which = reached(w, f->eqn[i], finite_is_bad)) < 0) continue;
     if (any < 0) any = i;
-    if (!any_in(w, f->eqn[i], is_bad)) return fault_at(w, i, which, fault);
+    if (!any_in(w, f->eqn[i], finite_is_bad)) return fault_at(w, i, which, fault);
   }
   for (int i = 0; i < f->n_in; i++) {
     if (!w->reaches[f->in[i]->id]) continue;
@@ -216,7 +216,7 @@ static bool search_origin(const mr_finite_t *w, int first, int n, mr_fault_t *fa
     if ((which = reached(w, f->eqn[i], has_nan)) >= 0 && !any_in(w, f->eqn[i], has_nan))
       return fault_at(w, i, which, fault);
   if (any < 0) return false; /* the output is a literal */
-  return fault_at(w, any, reached(w, f->eqn[any], is_bad), fault);
+  return fault_at(w, any, reached(w, f->eqn[any], finite_is_bad), fault);
 }
 
 bool mr_finite_origin(const mr_finite_t *w, int out, mr_fault_t *fault) {

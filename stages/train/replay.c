@@ -35,7 +35,7 @@ static const struct {
 /* ---- settings as text ---- */
 
 /* Those that say where a run writes and when it ends, and not what a step computes. */
-static bool is_left_out(const char *name) {
+static bool replay_leaves_out(const char *name) {
   static const char *const out[] = {"threads", "pin",         "steps",      "checkpoint-every",
                                     "resume",  "watch-every", "leak-check", "device",
                                     "fit",     "replay-dir",  "on-nan",     "max-skipped"};
@@ -44,7 +44,7 @@ static bool is_left_out(const char *name) {
   return false;
 }
 
-static void choice_text(const char *choices, int at, char *text, size_t n) {
+static void replay_choice_text(const char *choices, int at, char *text, size_t n) {
   while (at-- && strchr(choices, '|')) choices = strchr(choices, '|') + 1;
   snprintf(text, n, "%.*s", (int)strcspn(choices, "|"), choices);
 }
@@ -60,7 +60,9 @@ static bool setting_text(const mr_opt_t *o, const char *state, char *text, size_
     case MR_OPT_INT: len = snprintf(text, n, "%" PRId64, *(const int64_t *)(const void *)at); break;
     case MR_OPT_F64: len = mr_snprintf(text, n, "%.17g", *d); break;
     case MR_OPT_BOOL: len = snprintf(text, n, "%s", *(const bool *)at ? "true" : "false"); break;
-    case MR_OPT_ENUM: choice_text(o->choices, *(const int *)(const void *)at, text, n); break;
+    case MR_OPT_ENUM:
+      replay_choice_text(o->choices, *(const int *)(const void *)at, text, n);
+      break;
     case MR_OPT_RANGE: len = mr_snprintf(text, n, "%.17g:%.17g", d[0], d[1]); break;
     case MR_OPT_VEC3: len = mr_snprintf(text, n, "%.17g,%.17g,%.17g", d[0], d[1], d[2]); break;
     case MR_OPT_VEC:
@@ -84,7 +86,7 @@ static mr_err_t settings_text(const mr_stage_t *s, char *text, mr_diag_t *diag) 
   size_t at = 0;
   for (const mr_opt_t *o = s->def->opts; o->type != MR_OPT_END; o++) {
     char value[512];
-    if (is_left_out(o->name)) continue;
+    if (replay_leaves_out(o->name)) continue;
     bool good = setting_text(o, s->state, value, sizeof value);
     if (o->type == MR_OPT_STR && !*value) continue;
     if (!strcmp(o->name, "accumulate"))
@@ -178,8 +180,9 @@ static int threads_of(const train_t *v) {
   return mr_exec_backend(mr_train_step_exec(v->step))->threads();
 }
 
-static mr_err_t write_all(writer_t *w, const mr_stage_t *s, const char *path,
-                          const mr__traced_step_t *t, const mr_train_out_t *r, mr_diag_t *diag) {
+static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *path,
+                                 const mr__traced_step_t *t, const mr_train_out_t *r,
+                                 mr_diag_t *diag) {
   const mr_scale_state_t *c = &t->scale;
   const char *skip = getenv("MILLRACE_SKIP_PASSES");
   char settings[SETTINGS], fields[FIELDS];
@@ -213,7 +216,7 @@ mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced
   mr_err_t e = MR_ERR_NOMEM;
   if (w) w->tensor = calloc(most, sizeof *w->tensor), w->name = calloc(most, sizeof *w->name);
   if (w && w->tensor && w->name)
-    e = write_all(w, s, path, t, r, diag);
+    e = replay_write_all(w, s, path, t, r, diag);
   else
     mr_fail(diag, e, "%s: no memory to write it", path);
   if (w) free(w->tensor), free(w->name);
@@ -350,7 +353,7 @@ static const mr_opt_t *replay_opt(const mr_stage_def_t *def, const char *name) {
 static mr_err_t set_line(mr_replay_t *r, char *line, mr_diag_t *diag) {
   char *value = strchr(line, '=');
   if (value) *value++ = 0;
-  const mr_opt_t *o = value && !is_left_out(line) ? replay_opt(r->stage.def, line) : NULL;
+  const mr_opt_t *o = value && !replay_leaves_out(line) ? replay_opt(r->stage.def, line) : NULL;
   if (!o)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: metadata millrace.settings has \"%.60s\", which is no "
@@ -385,7 +388,8 @@ static mr_err_t bad_tensor(const mr_replay_t *r, const char *name, mr_diag_t *di
 }
 
 /* A line "NAME CLASSES LAYOUT", and the tensor field/NAME. */
-static mr_err_t read_field(mr_replay_t *r, char *line, mr_model_field_t *f, mr_diag_t *diag) {
+static mr_err_t replay_read_field(mr_replay_t *r, char *line, mr_model_field_t *f,
+                                  mr_diag_t *diag) {
   char name[NAME], *rest = NULL, *end = NULL;
   const char *word = strtok_r(line, " ", &rest), *classes = strtok_r(NULL, " ", &rest);
   f->layout = strtok_r(NULL, " ", &rest);
@@ -413,7 +417,8 @@ static mr_err_t plan_model(mr_replay_t *r, mr_diag_t *diag) {
   if (!words) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory", r->path);
   mr_err_t e = MR_OK;
   for (char *l = strtok_r(words, "\n", &rest); e >= 0 && l; l = strtok_r(NULL, "\n", &rest))
-    e = n < MR_LOSS_FIELDS ? read_field(r, l, &field[n++], diag) : bad_tensor(r, "field", diag);
+    e = n < MR_LOSS_FIELDS ? replay_read_field(r, l, &field[n++], diag)
+                           : bad_tensor(r, "field", diag);
   r->field_words = words; /* its names are there */
   if (e < 0) return e;
   e = mr_model_plan(&r->model, mr__train_model_of(&r->stage), mr__train_model_state(&r->stage), n,
@@ -423,8 +428,8 @@ static mr_err_t plan_model(mr_replay_t *r, mr_diag_t *diag) {
 
 /* A copy of a tensor, aligned as a step takes it; the caller frees it.  NULL, with a sentence in
    diag, if it is not (B, record) or without memory. */
-static void *copy_rows(const mr_replay_t *r, const char *name, const mr_aval_t *record,
-                       mr_diag_t *diag) {
+static void *replay_copy_rows(const mr_replay_t *r, const char *name, const mr_aval_t *record,
+                              mr_diag_t *diag) {
   const mr_st_tensor_t *t = mr_safetensors_find(r->file, name);
   int64_t B = r->step.config.batch;
   size_t bytes = (size_t)B * mr_aval_bytes(record);
@@ -442,9 +447,10 @@ static mr_err_t read_batch(mr_replay_t *r, mr_diag_t *diag) {
   char name[NAME];
   for (int i = 0; i < l->n_fields; i++) {
     snprintf(name, sizeof name, "field/%.200s", l->field[i].name);
-    if (!(r->field[i] = copy_rows(r, name, &l->field[i].aval, diag))) return diag->code;
+    if (!(r->field[i] = replay_copy_rows(r, name, &l->field[i].aval, diag))) return diag->code;
   }
-  if (l->masked && !(r->field[l->n_fields] = copy_rows(r, "counts", &one, diag))) return diag->code;
+  if (l->masked && !(r->field[l->n_fields] = replay_copy_rows(r, "counts", &one, diag)))
+    return diag->code;
   const mr_st_tensor_t *t = mr_safetensors_find(r->file, "records");
   if (!t || t->dtype != MR_U64 || t->ndim != 1 || t->dim[0] > r->step.config.batch)
     return bad_tensor(r, "records", diag);
@@ -456,8 +462,8 @@ static mr_err_t read_batch(mr_replay_t *r, mr_diag_t *diag) {
 }
 
 /* Tensor i of a set; to is without its arena to check the file alone. */
-static mr_err_t read_tensor(const mr_replay_t *r, int which, int i, const mr_param_set_t *to,
-                            mr_diag_t *diag) {
+static mr_err_t replay_read_tensor(const mr_replay_t *r, int which, int i, const mr_param_set_t *to,
+                                   mr_diag_t *diag) {
   const mr_param_t *p = &r->params.param[i];
   char name[NAME];
   snprintf(name, sizeof name, "%s/%.200s", replay_set[which].name, p->name);
@@ -480,13 +486,13 @@ static mr_err_t read_params(mr_replay_t *r, mr_diag_t *diag) {
   mr_err_t e = mr_loss_params_list(l, &r->params, &why);
   if (e < 0) return mr_fail(diag, e, "%s: %s", r->path, why.text);
   for (int k = 0; k < N_SETS - !averaged; k++)
-    for (int i = 0; i < r->params.n; i++) MR_TRY(read_tensor(r, k, i, NULL, diag));
+    for (int i = 0; i < r->params.n; i++) MR_TRY(replay_read_tensor(r, k, i, NULL, diag));
   if (averaged) mr_params_want(&r->params, MR_SET_AVERAGE, 0, MR_F32);
   if ((e = mr_params_alloc(&r->params, &why)) < 0)
     return mr_fail(diag, e, "%s: %s", r->path, why.text);
   for (int k = 0; k < N_SETS - !averaged; k++) {
     const mr_param_set_t *to = mr_params_set(&r->params, replay_set[k].kind, replay_set[k].number);
-    for (int i = 0; i < r->params.n; i++) MR_TRY(read_tensor(r, k, i, to, diag));
+    for (int i = 0; i < r->params.n; i++) MR_TRY(replay_read_tensor(r, k, i, to, diag));
   }
   return MR_OK;
 }
@@ -538,14 +544,14 @@ void mr_replay_close(mr_replay_t *r) {
 
 const mr_replay_told_t *mr_replay_told(const mr_replay_t *r) { return &r->told; }
 
-static mr__traced_step_t replay_step(const mr_replay_t *r, int threads) {
+static mr__traced_step_t replay_traced_step(const mr_replay_t *r, int threads) {
   mr__traced_step_t t = r->step;
   t.config.compute.threads = threads ? threads : (int)r->told.threads;
   return t;
 }
 
 mr_err_t mr_replay_run(mr_replay_t *r, int threads, mr_train_out_t *out, mr_diag_t *diag) {
-  mr__traced_step_t t = replay_step(r, threads);
+  mr__traced_step_t t = replay_traced_step(r, threads);
   mr_train_step_t *step = NULL;
   MR_TRY(mr__traced_compile(&t, false, &step, diag));
   mr_err_t e = mr__traced_run(&t, step, out, diag);
@@ -555,6 +561,6 @@ mr_err_t mr_replay_run(mr_replay_t *r, int threads, mr_train_out_t *out, mr_diag
 
 mr_err_t mr_replay_trace(mr_replay_t *r, int threads, FILE *list, mr_traced_t *out,
                          mr_diag_t *diag) {
-  mr__traced_step_t t = replay_step(r, threads);
+  mr__traced_step_t t = replay_traced_step(r, threads);
   return mr__trace_step(&t, list, out, diag);
 }

@@ -38,7 +38,7 @@ mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_tr
 
 /* ---- texts ---- */
 
-static const char *number_text(double v, char text[32]) {
+static const char *trace_number_text(double v, char text[32]) {
   if (isnan(v)) return "nan";
   if (isinf(v)) return v > 0 ? "inf" : "-inf";
   mr_snprintf(text, 32, "%.4g", v);
@@ -67,7 +67,7 @@ static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const m
   if (rows && a->ndim && a->dim[0] == t->config.batch && slot < t->n_records)
     snprintf(record, sizeof record, " (slot %" PRId64 ", record %" PRIu64 ")", slot,
              t->record[slot]);
-  snprintf(text, n, "%s at %s%s%s", number_text(s->value, number), place, record, more);
+  snprintf(text, n, "%s at %s%s%s", trace_number_text(s->value, number), place, record, more);
 }
 
 /* An input of the step's graph: "field x", "parameter head.kernel". */
@@ -114,7 +114,7 @@ static void take_text(void *arg, int i, const char *text) {
   }
   char most[32];
   fprintf(l->to, "%5d %-8s %-28s max %-10s %s%s\n", i, part_name(mr_train_part_of(l->step, e)),
-          *e->scope ? e->scope : "-", number_text(worst.most, most), text,
+          *e->scope ? e->scope : "-", trace_number_text(worst.most, most), text,
           worst.bad ? "   <- not finite" : "");
 }
 

@@ -158,8 +158,8 @@ static mr_bf16_t part_of(float x, part_t part) {
 }
 
 /* Writes the parts of x, one after the other along k. */
-static void write_parts(const lines_t *l, const float *x, int64_t n_part, const part_t *part,
-                        mr_bf16_t *to) {
+static void matmul_write_parts(const lines_t *l, const float *x, int64_t n_part, const part_t *part,
+                               mr_bf16_t *to) {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < l->batch * l->count; i++) {
     int64_t z = i / l->count, line = i % l->count;
@@ -177,7 +177,7 @@ void mr__narrow_run(const mr_matmul_spec_t *s, mr_matmul_t *bf16, const float *a
   static const part_t of_a[] = {UPPER, FINITE, LOWER}, of_b[] = {UPPER, LOWER, FINITE};
   lines_t la = lines_of_a(s), lb = lines_of_b(s);
   mr_bf16_t *na = work, *nb = na + round32(passes(s) * s->batch * s->m * s->k);
-  write_parts(&la, a, passes(s), of_a, na);
-  write_parts(&lb, b, passes(s), of_b, nb);
+  matmul_write_parts(&la, a, passes(s), of_a, na);
+  matmul_write_parts(&lb, b, passes(s), of_b, nb);
   mr_matmul_run(bf16, na, nb, bias, out);
 }
