@@ -315,7 +315,7 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   amp_give(a, e, r, in, attr);
   MR_TRY(mr_rule_done(g));
   if (!calls && r != MR_AMP_ORIGINAL && !amp_fits(a, &copy, in)) {
-    memcpy(attr, e->attr, (size_t)e->n_attr * sizeof *attr); /* the op does not take that dtype */
+    for (int k = 0; k < e->n_attr; k++) attr[k] = e->attr[k]; /* the op does not take that dtype */
     amp_operands(a, e, MR_AMP_ORIGINAL, in);
   }
   if ((!enters || amp_functions(a, e, in, attr) >= 0) && mr_rule_done(g) >= 0)
