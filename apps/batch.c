@@ -32,7 +32,7 @@ static void print_keys(const mr_buf_t *b) {
   for (int i = 0; i < b->n; i++) {
     uint64_t key = b->key[i];
     if (!(key & MR_KEY_SKIPPED) || !b->excluded[i] || key == UINT64_MAX) continue;
-    printf("%s %" PRIu64, any ? "" : "\nleft out", key & ~MR_KEY_SKIPPED);
+    printf("%s %" PRIu64, any ? "" : "\nexcluded", key & ~MR_KEY_SKIPPED);
     any = true;
   }
   puts("");

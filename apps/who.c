@@ -103,7 +103,7 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
           mr_printable_cell(file, sizeof shown, shown, sizeof shown), offset);
   if (leaf->rec && leaf->rec->key != where.key)
     fprintf(out, "  (bad: %" PRIu64 " used instead)", leaf->rec->key);
-  if (t->rec->skipped) fputs("  (left out)", out);
+  if (t->rec->skipped) fputs("  (excluded)", out);
 }
 
 static char *lines_of(const mr_trace_t *t) {
@@ -216,7 +216,7 @@ static mr_err_t look_in(void *ctx, const mr_spec_t *spec, int64_t step, const mr
            step, b->epoch + 1, i,
            b->key[i] != LEFT_OUT ? ""
            : w->json             ? ",\"left_out\":true"
-                                 : "  (left out)");
+                                 : "  (excluded)");
   }
   return MR_OK;
 }

@@ -309,7 +309,7 @@ static void the_batch_of_a_training_graph_is_what_its_step_takes(void **state) {
 static void a_record_that_is_left_out_is_told(void **state) {
   RUN(&p, "batch", "synthetic n=24 skip-records=3,10-12 ! shuffle seed=1 ! batch 4 ! null",
       "--step", "1");
-  assert_non_null(strstr(p.out, "keys 13 7 15 9223372036854775820\nleft out 12\n"));
+  assert_non_null(strstr(p.out, "keys 13 7 15 9223372036854775820\nexcluded 12\n"));
   RUN(&p, "batch", "range 0 stop=-3 step=-1 ! batch 3 ! null", "--step", "1");
   assert_non_null(strstr(p.out, "keys 0 18446744073709551615 18446744073709551614\n"));
 }

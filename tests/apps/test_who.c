@@ -176,7 +176,7 @@ static void records_left_out_are_said(void **state) {
   static const char graph[] =
       "range 11 skip-records=3,5 ! filter modulo=2 remainder=1:1 ! batch 2 ! null";
   RUN(&p, "who", graph, "--record", "3");
-  assert_string_equal(p.out, "step 1, epoch 1, slot 1  (left out)\n");
+  assert_string_equal(p.out, "step 1, epoch 1, slot 1  (excluded)\n");
   RUN(&p, "who", graph, "--record", "5", "--json");
   assert_string_equal(p.out, "{\"step\":2,\"epoch\":1,\"slot\":0,\"left_out\":true}\n");
   RUN(&p, "who", graph, "--record", "7");
