@@ -16,7 +16,7 @@ static const mr_flag_t eval_flags[] = {
      "Folder of CIFAR-10 in its official binary layout, or the word synthetic; default: the data "
      "that the checkpoint's run was trained on."},
     {"--split", "train|valid|test", "Which records to use; default test."},
-    {"--dtype", "f32|bf16", "Type of the matrix products; default bf16."},
+    {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},
     {"--threads", "N", "Number of compute threads; default one per processor."},
     {"--pin", NULL, "Binds each of these threads to a processor of its own."},
     {"--jsonl", "FILE", "Also writes the result as JSON."},

@@ -61,7 +61,7 @@ typedef struct mr_train_out {
   int64_t step;
   float loss;       /* mean over the records that count, before the update */
   float grad_norm;  /* global, before clipping */
-  float param_norm; /* global, after the step */
+  float param_norm; /* global, after the step, before parameters that are kept narrow are rounded */
   float loss_scale; /* the factor of the loss in the backward pass */
   bool applied;     /* false: the gradients were not finite, so no parameter was changed */
   int32_t bad;      /* steps in a row up to this one that were not finite; 0 if none are counted */

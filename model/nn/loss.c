@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/label.h"
+#include "model/control/table.h"
 
 int mr_loss_n_data(const mr_loss_t *l) { return l->n_fields + l->masked + 2; }
 
@@ -38,7 +39,6 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   if (l->masked) field[l->n_fields] = mr_fn_input(f, mr_aval_of(MR_F32, use->batch));
   mr_nn_t s = {.f = f,
                .params = params,
-               .reads = c->reads,
                .train = use->train,
                .remat = use->train ? mr_nn_policy(c->remat) : NULL,
                .next_site = use->first_site};
@@ -68,6 +68,17 @@ static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_
   free(now);
 }
 
+/* The first row of a text that names nothing in f.  An evaluation lacks what only training does,
+   dropout for one: there the name of an op is enough. */
+static const mr_amp_row_t *unmatched(const mr_amp_policy_t *policy, const mr_fn_t *f, bool train) {
+  for (int i = 0; i < policy->n_rows; i++) {
+    mr_amp_policy_t one = {.n_rows = 1, .row = {policy->row[i]}};
+    if (mr_amp_unmatched(&one, f) && (train || !mr_op_find(policy->row[i].key)))
+      return &policy->row[i];
+  }
+  return NULL;
+}
+
 /* f, written in f32, in the dtype of computation; f is taken over. */
 static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_params_t *params,
                               mr_diag_t *diag) {
@@ -75,8 +86,7 @@ static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_
   mr_amp_policy_t policy = c->policy ? *c->policy : mr_amp_usual(c->dtype);
   mr_fn_t *narrow = NULL;
   policy.compute = c->dtype;
-  /* An evaluation lacks what only training does, dropout for one. */
-  const mr_amp_row_t *lost = train ? mr_amp_unmatched(&policy, f) : NULL;
+  const mr_amp_row_t *lost = unmatched(&policy, f, train);
   if (lost)
     mr_fail(
         diag, MR_ERR_CONFIG,
@@ -86,6 +96,37 @@ static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_
     loss_amp(f, &policy, params, &narrow, diag);
   mr_fn_destroy(f);
   return narrow;
+}
+
+/* x rounded to t, in f32, with the gradient of x: x + (rounded - x), which is exact, where the
+   difference counts as constant.  Differentiating the conversions would round the gradient too. */
+static mr_var_t *rounded(mr_fn_t *g, mr_var_t *x, mr_dtype_t t) {
+  mr_var_t *r = mr_lax_convert(g, mr_lax_convert(g, x, t), MR_F32);
+  return mr_lax_add(g, x, mr_lax_stop_gradient(g, mr_lax_sub(g, r, x)));
+}
+
+/* f, taken over, of parameters that are rounded to t first.  This is outside what mr_amp rewrites,
+   so that no rule changes it. */
+static mr_fn_t *loss_of_rounded(mr_fn_t *f, int n_data, mr_dtype_t t, mr_diag_t *diag) {
+  mr_fn_t *g = mr_fn_create();
+  if (!g) {
+    mr_fn_destroy(f);
+    mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
+    return NULL;
+  }
+  mr_var_t **in = mr_mem_take(&g->mem, (size_t)(f->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **out = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
+  g->by = "param-dtype";
+  for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);
+  for (int i = 0; i < f->n_in && g->diag.code >= 0; i++)
+    in[i] = i < n_data ? g->in[i] : rounded(g, g->in[i], t);
+  g->by = "";
+  if (g->diag.code >= 0 && mr_inline(g, f, in, out) >= 0) mr_fn_return(g, f->n_out, out);
+  mr_fn_destroy(f);
+  if (g->diag.code >= 0) return g;
+  mr_fail(diag, g->diag.code, "%s", g->diag.text);
+  mr_fn_destroy(g);
+  return NULL;
 }
 
 mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
@@ -107,7 +148,8 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
     mr_fn_destroy(f);
     return NULL;
   }
-  return loss_in_dtype(f, c, use->train, params, diag);
+  f = loss_in_dtype(f, c, use->train, params, diag);
+  return f && c->reads ? loss_of_rounded(f, mr_loss_n_data(l), c->reads, diag) : f;
 }
 
 mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t *diag) {

@@ -65,7 +65,7 @@ typedef struct mr_compute {
      0: MR_F32.  Updates compute in f32 and round to it, to nearest.  An average is f32. */
   mr_dtype_t values, slots;
   /* MR_BF16 or MR_F16: the model reads parameters rounded to it, of which `values` is then the
-     master copy; 0: it reads them as they are kept. */
+     master copy, whose gradients are not rounded; 0: it reads them as they are kept. */
   mr_dtype_t reads;
   mr_precision_t precision; /* of f32 products; NONE: the process's default */
   mr_nn_remat_t remat;      /* which values the backward pass recomputes */

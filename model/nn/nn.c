@@ -41,8 +41,7 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
   mr_aval_t aval = mr_aval(MR_F32, ndim, dim);
   if (s->f->diag.code < 0 || mr_params_add(s->params, full, aval, init, &s->f->diag) < 0)
     return NULL;
-  mr_var_t *p = mr_fn_input(s->f, aval);
-  return s->reads ? mr_lax_convert(s->f, mr_lax_convert(s->f, p, s->reads), MR_F32) : p;
+  return mr_fn_input(s->f, aval);
 }
 
 void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_var_t *x,

@@ -28,7 +28,6 @@ mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NUL
 typedef struct mr_nn {
   mr_fn_t *f;
   mr_params_t *params; /* receives the list; belongs to the caller */
-  mr_dtype_t reads;    /* parameters are rounded to it where they are read; 0: not */
   float dropout;       /* rate; 0: none */
   bool train;          /* the graph is for training: dropout and stochastic depth apply */
   float proj_drop;     /* timm: rate of dropout of attention's result; 0: none */

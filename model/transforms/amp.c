@@ -82,6 +82,18 @@ static mr_amp_rule_t amp_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
                                      : MR_AMP_WIDEST;
 }
 
+static bool amp_calls(const mr_eqn_t *e) {
+  const mr_fn_t *const *fns;
+  for (int k = 0; k < e->n_attr; k++)
+    if (mr_attr_calls(&e->attr[k], &fns)) return true;
+  return false;
+}
+
+/* The rule of an equation that calls functions: it keeps its dtypes, or takes what there is. */
+static mr_amp_rule_t amp_call_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
+  return p->enters && e->op->passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
+}
+
 /* ---- what is looked up ahead ---- */
 
 /* Only moves the bytes of its one operand. */
@@ -102,7 +114,7 @@ static void amp_look_ahead(const amp_t *a, const mr_fn_t *f) {
   for (int i = 0; i < f->n_out; i++) a->map[f->out[i]->id].narrow = false;
   for (int i = f->n_eqn; i-- > 0;) {
     const mr_eqn_t *e = f->eqn[i];
-    mr_amp_rule_t r = amp_rule(a->policy, e);
+    mr_amp_rule_t r = amp_calls(e) ? amp_call_rule(a->policy, e) : amp_rule(a->policy, e);
     bool moved = r == MR_AMP_WIDEST && amp_moves(e) && a->map[e->out[0]->id].narrow;
     for (int k = 0; k < e->n_in; k++) {
       amp_value_t *v = &a->map[e->in[k]->id];
@@ -256,13 +268,6 @@ static void amp_drop(const mr_eqn_t *e, mr_attr_t *attr) {
   }
 }
 
-static bool amp_calls(const mr_eqn_t *e) {
-  const mr_fn_t *const *fns;
-  for (int k = 0; k < e->n_attr; k++)
-    if (mr_attr_calls(&e->attr[k], &fns)) return true;
-  return false;
-}
-
 /* The dtype that a product of operands in[] gives, by its attribute `asked`.  It sums in f32: where
    all that read it do so too, the sums need not be rounded. */
 static mr_dtype_t amp_product(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r,
@@ -283,7 +288,8 @@ static void amp_give(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_var_
     if (attr[k].kind != MR_ATTR_DTYPE || !amp_converts(asked)) continue;
     if (!strcmp(attr[k].name, "preferred_element_type"))
       attr[k].i[0] = amp_product(a, e, r, in, asked);
-    else if (r != MR_AMP_ORIGINAL && e->op->narrows && a->map[e->out[0]->id].narrow)
+    else if (e->op->narrows &&
+             (r == MR_AMP_COMPUTE || (r != MR_AMP_ORIGINAL && a->map[e->out[0]->id].narrow)))
       attr[k].i[0] = a->policy->compute;
   }
 }
@@ -294,15 +300,10 @@ static void amp_operands(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_
     in[k] = amp_as(a, e, e->in[k], amp_wanted(a, r, e->in[k], widest), amp_by(r));
 }
 
-/* A function that is called keeps its dtypes, or takes what there is. */
-static mr_amp_rule_t amp_call_rule(const amp_t *a, const mr_eqn_t *e) {
-  return a->policy->enters && e->op->passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
-}
-
 static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   mr_fn_t *g = a->g;
   bool calls = amp_calls(e), enters = calls && a->policy->enters;
-  mr_amp_rule_t r = calls ? amp_call_rule(a, e) : amp_rule(a->policy, e);
+  mr_amp_rule_t r = calls ? amp_call_rule(a->policy, e) : amp_rule(a->policy, e);
   if (r == MR_AMP_WIDEST && amp_moves(e) && a->map[e->in[0]->id].narrow &&
       a->map[e->in[0]->id].early)
     r = MR_AMP_COMPUTE;
@@ -317,6 +318,7 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   if (!calls && r != MR_AMP_ORIGINAL && !amp_fits(a, &copy, in)) {
     for (int k = 0; k < e->n_attr; k++) attr[k] = e->attr[k]; /* the op does not take that dtype */
     amp_operands(a, e, MR_AMP_ORIGINAL, in);
+    if (e->op->narrows) amp_give(a, e, r, in, attr); /* but it may give it */
   }
   if ((!enters || amp_functions(a, e, in, attr) >= 0) && mr_rule_done(g) >= 0)
     c = mr_emit_like(g, &copy, in);

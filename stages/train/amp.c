@@ -22,6 +22,10 @@ mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
         "setting amp-rule = \"%s\": with dtype=f32 nothing computes narrower, want "
         "dtype=bf16 or f16 beside it",
         a->rules);
+  if (a->master && !a->values)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting master = none: parameters are f32 without a copy, want "
+                         "param-dtype=bf16 or f16 beside it");
   a->policy = a->amp == JAXAMP ? mr_amp_jaxamp(t) : mr_amp_usual(t);
   if (rules && mr_amp_add_text(&a->policy, a->rules, &why) < 0)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting amp-rule: %s", why.text);

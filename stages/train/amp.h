@@ -24,8 +24,8 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
 #define MR_TRAIN_AMP_OPTS(base)                                                                   \
   {.name = "dtype", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, dtype),      \
    .def = "bf16", .choices = "f32|bf16|f16",                                                      \
-   .help = "Type that the model computes in, as far as amp says; parameters are f32.  f16 needs " \
-           "loss-scale=dynamic."},                                                                \
+   .help = "Type that the model computes in, as far as amp says.  f16 wants "                      \
+           "loss-scale=dynamic: small gradients are 0 in it."},                                   \
   {.name = "amp", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, amp),          \
    .def = "usual", .choices = "usual|jaxamp|none",                                                \
    .help = "What computes in dtype: usual (products, and what follows them; sums, norms and "     \
@@ -33,11 +33,15 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
   {.name = "amp-rule", .type = MR_OPT_STR, .offset = (base) + offsetof(mr_train_amp_t, rules),    \
    .help = "Exceptions to amp, as \"head=f32, attn=original, exp=compute\": a part of the model " \
            "or an op, and class, compute, f32, original, follow or as-is."}
-/* Beside it, for a stage that updates parameters. */
-#define MR_TRAIN_KEPT_OPTS(base)                                                                  \
+/* Beside it: what the model reads of the parameters. */
+#define MR_TRAIN_READS_OPTS(base)                                                                 \
   {.name = "param-dtype", .type = MR_OPT_ENUM,                                                    \
    .offset = (base) + offsetof(mr_train_amp_t, values), .def = "f32", .choices = "f32|bf16|f16",  \
-   .help = "Type of the parameters that the model reads."},                                       \
+   .help = "Type of the parameters that the model reads."}
+
+/* Beside it, for a stage that updates parameters. */
+#define MR_TRAIN_KEPT_OPTS(base)                                                                  \
+  MR_TRAIN_READS_OPTS(base),                                                                      \
   {.name = "master", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, master),    \
    .def = "f32", .choices = "f32|none",                                                           \
    .help = "With a narrow param-dtype: f32 keeps a copy in f32, to which updates are added; "     \

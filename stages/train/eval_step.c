@@ -103,6 +103,7 @@ static const mr_opt_t eval_step_opts[] = {
      .help = "Checkpoint file of train-step; the model is the one it holds.",
      .positional = 1},
     MR_TRAIN_AMP_OPTS(offsetof(eval_step_t, amp)),
+    MR_TRAIN_READS_OPTS(offsetof(eval_step_t, amp)),
     {.name = "records",
      .type = MR_OPT_STR,
      .offset = offsetof(eval_step_t, records),

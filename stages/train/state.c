@@ -135,7 +135,7 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
                             const mr_params_t *params, int i, const mr_param_set_t *to,
                             mr_diag_t *diag) {
   const mr_param_t *q = &params->param[i];
-  char name[NAME], want[MR_AVAL_TEXT];
+  char name[NAME], want[MR_AVAL_TEXT], have[MR_AVAL_TEXT];
   mr_aval_t aval = q->aval;
   if (to) aval.dtype = to->dtype;
   snprintf(name, sizeof name, "%s/%s", prefix, q->name);
@@ -143,9 +143,13 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
   if (!t) return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is missing", path, name);
   bool same = t->dtype == aval.dtype && t->ndim == aval.ndim &&
               !memcmp(t->dim, aval.dim, (size_t)t->ndim * sizeof *t->dim);
+  const mr_aval_t held = mr_aval(t->dtype, t->ndim, t->dim);
   if (!same)
-    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the %s of the model", path, name,
-                   mr_aval_text(&aval, want));
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "%s: tensor %s is %s, want %s: another model, or another param-dtype=, master= or "
+        "slot-dtype=",
+        path, name, mr_aval_text(&held, have), mr_aval_text(&aval, want));
   if (to && to->data) memcpy(mr_params_at(params, to, i), t->data, mr_aval_bytes(&aval));
   return MR_OK;
 }

@@ -55,6 +55,15 @@ static void place_text(const mr_aval_t *a, int64_t flat, char *text, size_t n) {
   if (len < n) snprintf(text + len, n - len, "]");
 }
 
+/* Whether a tensor of that shape may be a parameter's gradient, whose rows are no records. */
+static bool of_parameter(const mr__traced_step_t *t, const mr_aval_t *a) {
+  for (int i = 0; i < t->params->n; i++) {
+    const mr_aval_t *p = &t->params->param[i].aval;
+    if (mr_aval_elems(p) == mr_aval_elems(a)) return true;
+  }
+  return false;
+}
+
 /* "inf at [3,17] (slot 3, record 40), and 4 more of 40 elements": with the record that row 3 is of.
  */
 static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const mr_seen_t *s,
@@ -64,7 +73,7 @@ static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const m
   place_text(a, s->first, place, sizeof place);
   if (s->bad > 1)
     snprintf(more, sizeof more, ", and %" PRId64 " more of %" PRId64 " elements", s->bad - 1, all);
-  if (rows && a->ndim && a->dim[0] == t->config.batch && slot < t->n_records)
+  if (rows && a->ndim && a->dim[0] == t->config.batch && slot < t->n_records && !of_parameter(t, a))
     snprintf(record, sizeof record, " (slot %" PRId64 ", record %" PRIu64 ")", slot,
              t->record[slot]);
   snprintf(text, n, "%s at %s%s%s", trace_number_text(s->value, number), place, record, more);

@@ -51,6 +51,7 @@ bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
   w->of_p = o->def->n_slots == 0;
   w->decay = w->of_p ? 1 : lion ? o->b2 : o->b1;
   w->gain = w->of_p ? -lr : momentum ? 1 : 1 - w->decay;
+  if (w->of_p && narrow) w->gain = 0; /* what rounding has left of an update says too little */
   if (!w->before) w->before = malloc(bytes);
   if (!w->before) return false;
   for (int k = 0; k < params->n; k++)

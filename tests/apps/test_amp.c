@@ -1,0 +1,179 @@
+/* The settings of mixed precision, as a user gives them: what runs, what is kept, what a resume
+   ends with, and what is refused with which sentence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/safetensors.h"
+#include "tests/apps/program.h"
+
+static char dir[] = "/tmp/millrace-amp-XXXXXX";
+static program_t p;
+
+static int setup(void **state) { return mkdtemp(dir) ? 0 : -1; }
+
+static int teardown(void **state) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", dir);
+  return system(command);
+}
+
+/* Trains steps of a small model in dir/name with further words; ends with the status. */
+static int train(const char *name, int steps, bool resume, const char *word, ...) {
+  char folder[128], count[32];
+  const char *args[24] = {"train", "--data",  "synthetic", "--run-dir", folder,   "--steps",
+                          count,   "batch=8", "layers=1",  "embed=32",  "mlp=32", "heads=2"};
+  int n = 12;
+  va_list more;
+  snprintf(folder, sizeof folder, "%s/%s", dir, name);
+  snprintf(count, sizeof count, "%d", steps);
+  if (resume) args[n++] = "--resume";
+  va_start(more, word);
+  for (const char *w = word; w; w = va_arg(more, const char *)) args[n++] = w;
+  va_end(more);
+  args[n] = NULL;
+  program_run(&p, args);
+  return p.status;
+}
+
+#define TRAIN(name, steps, resume, ...) train(name, steps, resume, __VA_ARGS__, NULL)
+#define SUCCEEDS(...)                              \
+  do {                                             \
+    if (TRAIN(__VA_ARGS__)) fail_msg("%s", p.err); \
+  } while (0)
+
+static char *checkpoint(const char *name) {
+  static char path[2][160];
+  static int turn;
+  turn = !turn;
+  snprintf(path[turn], sizeof path[turn], "%s/%s/checkpoints/latest", dir, name);
+  return path[turn];
+}
+
+static mr_dtype_t dtype_in(const char *name, const char *tensor) {
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  if (mr_safetensors_open(checkpoint(name), &f, &diag) < 0) fail_msg("%s", diag.text);
+  const mr_st_tensor_t *t = mr_safetensors_find(f, tensor);
+  assert_non_null(t);
+  mr_dtype_t dtype = t->dtype;
+  mr_safetensors_close(f);
+  return dtype;
+}
+
+static void assert_same_file(const char *a, const char *b) {
+  char command[400];
+  snprintf(command, sizeof command, "cmp %s %s", a, b);
+  assert_int_equal(system(command), 0);
+}
+
+static void what_is_kept_narrow_is_resumed_to_the_bit(void **state) {
+  static const char *const words[][3] = {{"param-dtype=bf16", "master=none", "slot-dtype=bf16"},
+                                         {"param-dtype=f16", "master=f32", "slot-dtype=f32"},
+                                         {"param-dtype=bf16", "master=none", "ema=0.9"}};
+  static const mr_dtype_t values[] = {MR_BF16, MR_F32, MR_BF16},
+                          slots[] = {MR_BF16, MR_F32, MR_F32};
+  for (int i = 0; i < 3; i++) {
+    char whole[16], parts[16];
+    snprintf(whole, sizeof whole, "whole%d", i), snprintf(parts, sizeof parts, "parts%d", i);
+    SUCCEEDS(whole, 6, false, words[i][0], words[i][1], words[i][2], "schedule=constant");
+    SUCCEEDS(parts, 3, false, words[i][0], words[i][1], words[i][2], "schedule=constant");
+    SUCCEEDS(parts, 6, true, words[i][0], words[i][1], words[i][2], "schedule=constant");
+    assert_same_file(checkpoint(whole), checkpoint(parts));
+    assert_int_equal(dtype_in(whole, "params/head.kernel"), values[i]);
+    assert_int_equal(dtype_in(whole, "adam.m/head.kernel"), slots[i]);
+    RUN(&p, "eval", checkpoint(whole), "--data", "synthetic");
+    if (p.status) fail_msg("%s", p.err);
+  }
+  assert_int_not_equal(TRAIN("parts0", 9, true, "param-dtype=f32", "schedule=constant"), 0);
+  assert_non_null(strstr(p.err, "param-dtype="));
+}
+
+/* The loss of the test records in a file of metrics, as it is written there. */
+static void test_loss(const char *path, char loss[64]) {
+  char line[4096];
+  FILE *f = fopen(path, "r");
+  *loss = 0;
+  if (!f) fail_msg("%s is missing: %s", path, p.err);
+  while (fgets(line, sizeof line, f)) {
+    const char *at = strstr(line, "\"kind\":\"test\"") ? strstr(line, "\"loss\":") : NULL;
+    if (at) snprintf(loss, 64, "%.*s", (int)strcspn(at, ",}"), at);
+  }
+  fclose(f);
+  assert_true(*loss);
+}
+
+static void evaluated(const char *word, char loss[64]) {
+  char graph[700], path[160];
+  snprintf(path, sizeof path, "%s/eval%s.jsonl", dir, *word ? "-as-run" : "");
+  snprintf(graph, sizeof graph,
+           "synthetic split=test ! normalize preset=cifar10 ! batch 256 ! eval-step %s dtype=f32 "
+           "%s ! jsonl %s",
+           checkpoint("read"), word, path);
+  RUN(&p, "run", graph);
+  if (p.status) fail_msg("%s", p.err);
+  test_loss(path, loss);
+}
+
+/* What a run says of the test records at its end is what eval-step says with the same settings. */
+static void eval_step_reads_parameters_as_the_run_did(void **state) {
+  char path[160], run[64], same[64], other[64];
+  SUCCEEDS("read", 4, false, "param-dtype=bf16", "train.dtype=f32");
+  snprintf(path, sizeof path, "%s/read/metrics.jsonl", dir);
+  test_loss(path, run);
+  evaluated("param-dtype=bf16", same);
+  evaluated("", other);
+  assert_string_equal(run, same);
+  assert_string_not_equal(run, other);
+}
+
+static void rules_change_what_they_name_alone(void **state) {
+  SUCCEEDS("plain", 3, false, "lr=1e-3");
+  SUCCEEDS("same", 3, false, "amp=usual", "amp-rule=head=class");
+  assert_same_file(checkpoint("plain"), checkpoint("same"));
+  SUCCEEDS("head", 3, false, "amp-rule=head=f32, attn=original");
+  char command[400];
+  snprintf(command, sizeof command, "cmp -s %s %s", checkpoint("plain"), checkpoint("head"));
+  assert_int_not_equal(system(command), 0);
+  SUCCEEDS("jaxamp", 3, false, "amp=jaxamp");
+  SUCCEEDS("none", 3, false, "amp=none", "train.dtype=f32");
+  SUCCEEDS("f32", 3, false, "train.dtype=f32");
+  assert_same_file(checkpoint("none"), checkpoint("f32"));
+  SUCCEEDS("f16", 3, false, "train.dtype=f16", "loss-scale=dynamic");
+}
+
+static void settings_that_do_nothing_are_refused(void **state) {
+  static const struct {
+    const char *words[2], *says;
+  } bad[] = {{{"amp=none", "lr=1e-3"}, "dtype=f32"},
+             {{"amp-rule=hed=f32", "lr=1e-3"}, "no op and no part of the model is called \"hed\""},
+             {{"amp-rule=head", "lr=1e-3"}, "NAME=RULE"},
+             {{"amp-rule=head=f32", "train.dtype=f32"}, "nothing computes narrower"},
+             {{"master=none", "lr=1e-3"}, "param-dtype=bf16 or f16"},
+             {{"slot-dtype=f16", "lr=1e-3"}, "slot-dtype"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    assert_int_not_equal(TRAIN("bad", 2, false, bad[i].words[0], bad[i].words[1]), 0);
+    if (!strstr(p.err, bad[i].says)) fail_msg("%s: %s", bad[i].words[0], p.err);
+  }
+  char graph[400];
+  snprintf(graph, sizeof graph,
+           "synthetic split=test ! normalize preset=cifar10 ! batch 256 ! eval-step %s "
+           "amp-rule=typo=f32 ! null",
+           checkpoint("read"));
+  RUN(&p, "run", graph);
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "called \"typo\""));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_kept_narrow_is_resumed_to_the_bit),
+      cmocka_unit_test(eval_step_reads_parameters_as_the_run_did),
+      cmocka_unit_test(rules_change_what_they_name_alone),
+      cmocka_unit_test(settings_that_do_nothing_are_refused),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
