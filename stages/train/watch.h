@@ -24,7 +24,8 @@ typedef struct mr_train_watch {
 } mr_train_watch_t;
 
 /* Saves what the gradients of the next step are computed from; with an lr of 0 and no momentum,
-   or without momentum and with narrow parameters, there are none to report.  True; false without memory. */
+   or without momentum and with narrow parameters, there are none to report.  True; false without
+   memory. */
 bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params);
 

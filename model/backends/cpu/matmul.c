@@ -5,7 +5,7 @@
    If many rows of a share one b, b is first packed into the blocks that oneDNN prefers: that
    costs n k moves beside 2 m n k operations, and saves a copy of b's panels for every block of
    rows.  For the same reason a transposed bf16 a with a long sum (the gradient of a weight) is
-   transposed first.  Both are done for one part of the sum at a time, which is then in cache.  Where
+   transposed first.  Both are done for one part of the sum at a time, which is then in cache. Where
    the processor multiplies no bf16, a bf16 product becomes an f32 product of widened operands, as
    every f16 product does. */
 #include <assert.h>
