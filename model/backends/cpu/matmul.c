@@ -5,9 +5,9 @@
    If many rows of a share one b, b is first packed into the blocks that oneDNN prefers: that
    costs n k moves beside 2 m n k operations, and saves a copy of b's panels for every block of
    rows.  For the same reason a transposed bf16 a with a long sum (the gradient of a weight) is
-   transposed first.  Both are done for one part of the sum at a time, which is then in cache. Where
-   the processor multiplies no bf16, a bf16 product becomes an f32 product of widened operands, as
-   every f16 product does. */
+   transposed first.  Both are done for one part of the sum at a time, which is then in cache. A
+   bf16 product that oneDNN lacks, and every f16 product, becomes an f32 product of widened
+   operands. */
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl_debug.h>
@@ -182,19 +182,13 @@ static mr_err_t stand_in(mr_matmul_t *p, const mr_matmul_spec_t *spec, mr_diag_t
   return mr_matmul_create(spec, &p->other, diag);
 }
 
-/* Whether products of t read it as f32: f16, and bf16 where the processor multiplies none, since
-   oneDNN then emulates it at a fifth of the speed of f32. */
-static bool widens(mr_dtype_t t) {
-  return t == MR_F16 || (t == MR_BF16 && mr_isa() < MR_ISA_AVX512_BF16);
-}
-
 static mr_err_t make_or_refuse(mr_matmul_t *p, mr_diag_t *diag) {
   mr_matmul_spec_t other;
   if (mr__narrows(&p->s)) {
     other = mr__narrow_spec(&p->s);
     return stand_in(p, &other, diag);
   }
-  dnnl_status_t status = widens(p->s.a) ? dnnl_unimplemented : matmul_make(p);
+  dnnl_status_t status = p->s.a == MR_F16 ? dnnl_unimplemented : matmul_make(p);
   if (status == dnnl_success) return MR_OK;
   if (status != dnnl_unimplemented || p->s.a == MR_F32) return matmul_refused(&p->s, status, diag);
   other = mr__wide_spec(&p->s);
