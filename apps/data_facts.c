@@ -32,7 +32,7 @@ static void add_bytes(uint64_t *hash, int fd, int64_t at) {
   data_facts_add(hash, bytes, n > 0 ? (size_t)n : 0);
 }
 
-/* Opens a regular file and sets its size; -1 if it is none or cannot be opened. */
+/* Opens a regular file and sets its size; -1 for another kind of file, or if opening fails. */
 static int data_facts_open_file(const char *path, int64_t *size) {
   struct stat st;
   int fd = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;

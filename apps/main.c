@@ -47,7 +47,7 @@ static void help(void) {
   help_row("--plugin", "Loads a plug-in, before or after the command; repeatable.", "");
 }
 
-/* Prints the libraries that this build has, or lacks, after text; nothing if there are none. */
+/* Prints text and the libraries that this build has, or lacks; nothing for an empty list. */
 static void list_libraries(const char *text, bool in) {
   int n = 0;
   for (const mr_feature_t *f = mr_features; f->name; f++)

@@ -37,7 +37,7 @@ double mr_run_info_loss(const mr_run_info_t *r, int64_t step);
    the record and live as long as it. */
 const cJSON *mr_judged(const cJSON *record, int *n);
 
-/* Writes each of them after `before` into text[0,size): ", accuracy 0.4100"; "" if there are none.
+/* Writes each of them after `before` into text[0,size): ", accuracy 0.4100"; "" without any.
    Names are escaped for a terminal. */
 void mr_judged_text(const cJSON *record, const char *before, char *text, size_t size);
 

@@ -523,8 +523,8 @@ static void a_message_without_end_closes_its_own_connection(void **state) {
   for (size_t at = 0; at < sizeof block; at += 200) block[at] = 1, block[at + 1] = (char)198;
   ssize_t n = 0, got = -1;
   int why = 0;
-  /* Where the window is full when the other end closes, sending goes on to say EAGAIN for as long
-     as the kernel keeps what is left of the connection; receiving tells its end at once. */
+  /* Where the window is full when the other end closes, send returns EAGAIN as long as the
+     kernel keeps the rest of the connection; recv reports its end at once. */
   for (size_t at = 0; got && (n >= 0 || why == EAGAIN);
        at = (at + (size_t)(n > 0 ? n : 0)) % sizeof block) {
     char heard[200];

@@ -77,7 +77,8 @@ static mr_lane_t lane_of(const mr_op_def_t *op) {
   return r ? r->lane : MR_LANE_NONE;
 }
 
-/* Sets the vector kernel for f32, bf16 and f16; an op may also mix them.  false: there is none. */
+/* Sets the vector kernel for f32, bf16 and f16; an op may also mix them.  false: none
+   fits. */
 static bool lane_unit(mr_cpu_unit_t *u, mr_lane_t lane) {
   const mr_eqn_t *e = u->eqn;
   mr_dtype_t t = e->in[0]->aval.dtype, y = e->out[0]->aval.dtype;
