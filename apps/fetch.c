@@ -96,8 +96,8 @@ static bool worth_another_try(CURLcode code) {
          code == CURLE_OPERATION_TIMEDOUT || code == CURLE_SEND_ERROR;
 }
 
-/* One attempt.  MR_OK: complete.  MR_AGAIN: interrupted, or the part file cannot be resumed. */
-static mr_err_t try_once(fetch_t *f) {
+/* One attempt.  MR_OK; *complete false: it was interrupted, or the part file cannot be resumed. */
+static mr_err_t try_once(fetch_t *f, bool *complete) {
   char reason[CURL_ERROR_SIZE] = "";
   CURL *c = curl_easy_init();
   if (!c) return mr_fail(f->diag, MR_ERR_NOMEM, "no memory for a download");
@@ -110,12 +110,12 @@ static mr_err_t try_once(fetch_t *f) {
   curl_easy_cleanup(c);
   if (f->terminal && f->shown >= 0) fputc('\n', stderr);
   if (f->failed < 0) return f->failed;
-  if (code == CURLE_OK) return MR_OK;
+  *complete = code == CURLE_OK;
+  if (*complete) return MR_OK;
   if (f->from > 0 && (code == CURLE_RANGE_ERROR || status == 416)) {
-    MR_TRY(start_over(f)); /* the server has no ranges, or the part is of another file */
-    return MR_AGAIN;
+    return start_over(f); /* the server has no ranges, or the part is of another file */
   }
-  if (worth_another_try(code) && f->have > f->from) return MR_AGAIN;
+  if (worth_another_try(code) && f->have > f->from) return MR_OK;
   return mr_fail(f->diag, MR_ERR_IO, "%s: %s%s", f->url,
                  reason[0] ? reason : curl_easy_strerror(code),
                  f->have > 0 ? "; the next call resumes where this one stopped" : "");
@@ -123,8 +123,9 @@ static mr_err_t try_once(fetch_t *f) {
 
 static mr_err_t download(fetch_t *f) {
   for (int i = 0; i < TRIES; i++) {
-    mr_err_t e = try_once(f);
-    if (e != MR_AGAIN) return e;
+    bool complete = false;
+    mr_err_t e = try_once(f, &complete);
+    if (e < 0 || complete) return e;
     if (f->have > 0)
       fprintf(stderr, "the connection was cut after %" PRId64 " bytes; resuming\n", f->have);
   }

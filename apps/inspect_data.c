@@ -134,36 +134,40 @@ static bool is_hundred(const char *name) {
   return !strcmp(name, "train.bin") || !strcmp(name, "test.bin");
 }
 
-/* Inspects a file by its name; MR_AGAIN if the name is unknown. */
-static mr_err_t inspect_named(const char *name, const char *path, mr_diag_t *diag) {
+/* Inspects a file by its name; *known says whether the name is one that millrace knows. */
+static mr_err_t inspect_named(const char *name, const char *path, bool *known, mr_diag_t *diag) {
+  *known = true;
   if (ends_with(name, ".npy")) return inspect_npy(path, diag);
   if (ends_with(name, ".safetensors")) return inspect_safetensors(path, diag);
   if (is_ten(name) || is_hundred(name)) return inspect_cifar(path, is_hundred(name), diag);
-  return MR_AGAIN;
+  return *known = false, MR_OK;
 }
 
 /* The same, but for a link with an unknown name, such as checkpoints/latest, the name of its target
    counts. */
-static mr_err_t inspect_file(const char *path, mr_diag_t *diag) {
+static mr_err_t inspect_file(const char *path, bool *known, mr_diag_t *diag) {
   char real[PATH_MAX];
-  mr_err_t e = inspect_named(base_name(path), path, diag);
-  return e == MR_AGAIN && realpath(path, real) ? inspect_named(base_name(real), path, diag) : e;
+  MR_TRY(inspect_named(base_name(path), path, known, diag));
+  if (*known || !realpath(path, real)) return MR_OK;
+  return inspect_named(base_name(real), path, known, diag);
 }
 
 static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   struct dirent **entry;
-  int n = scandir(path, &entry, NULL, alphasort), known = 0;
+  bool any = false;
+  int n = scandir(path, &entry, NULL, alphasort);
   if (n < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
   mr_err_t e = MR_OK;
   for (int i = 0; i < n; i++) {
     char file[PATH + 300];
     snprintf(file, sizeof file, "%s/%s", path, entry[i]->d_name);
     free(entry[i]);
-    if (e >= 0) e = inspect_file(file, diag);
-    known += e == MR_OK;
+    bool known = false;
+    if (e >= 0) e = inspect_file(file, &known, diag);
+    any |= known;
   }
   free(entry);
-  if (e < 0 || known) return e < 0 ? e : MR_OK;
+  if (e < 0 || any) return e;
   char latest[PATH + 32];
   snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
   if (access(latest, F_OK) == 0)
@@ -175,8 +179,10 @@ mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag) {
   struct stat st;
   if (strlen(path) >= PATH || stat(path, &st) < 0)
     return mr_fail(diag, MR_ERR_IO, "%.200s: cannot be read: %s", path, strerror(errno));
-  mr_err_t e = S_ISDIR(st.st_mode) ? inspect_folder(path, diag) : inspect_file(path, diag);
-  if (e != MR_AGAIN) return e;
+  bool known;
+  if (S_ISDIR(st.st_mode)) return inspect_folder(path, diag);
+  MR_TRY(inspect_file(path, &known, diag));
+  if (known) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: want a name that ends in .npy or .safetensors, or one of CIFAR's", path);
 }

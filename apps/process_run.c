@@ -154,8 +154,9 @@ static bool blame_peers(outs_t *outs, const char *why) {
   return true;
 }
 
-/* Runs one graph.  MR_AGAIN: build another one from outs. */
-static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_diag_t *diag) {
+/* Runs one graph.  MR_OK; *moved: its peers ask for another part, build another graph from outs. */
+static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *moved,
+                         mr_diag_t *diag) {
   const char *process = mr_args_text(a, "--process");
   mr_look_t look = mr_look_of(a);
   mr_graph_t *g = NULL;
@@ -164,12 +165,13 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, mr_dia
   look.says = false;
   if (e >= 0) bar(g, process, outs);
   if (e >= 0) e = mr_run_interruptible(g, &look, stopped, &why);
-  bool sent = g && has_sent(g, process), moved = g && !*stopped && asks_elsewhere(g, process);
+  bool sent = g && has_sent(g, process), asked = g && !*stopped && asks_elsewhere(g, process);
   if (sent) memcpy(outs->good, outs->at, sizeof outs->at), outs->n_good = outs->n;
-  if (moved) take_asked(g, process, outs);
-  if (moved || (e < 0 && !sent && !*stopped && blame_peers(outs, why.text))) e = MR_AGAIN;
-  if (moved && outs->n > 1 && ask_all(g, process, outs, diag) < 0) e = diag->code;
-  if (e == MR_OK) mr_run_tell(g);
+  if (asked) take_asked(g, process, outs);
+  *moved = asked || (e < 0 && !sent && !*stopped && blame_peers(outs, why.text));
+  if (*moved) e = MR_OK;
+  if (asked && outs->n > 1) e = ask_all(g, process, outs, diag);
+  if (e >= 0 && !*moved) mr_run_tell(g);
   if (e < 0) mr_fail(diag, e, "%s", why.text);
   mr_graph_destroy(g);
   return e;
@@ -184,11 +186,10 @@ int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   sigemptyset(&heard), sigaddset(&heard, SIGUSR1);
   sigprocmask(SIG_UNBLOCK, &heard, NULL);
   outs_t *outs = calloc(1, sizeof *outs);
-  bool stopped = false;
+  bool stopped = false, moved = true;
   if (!outs) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a process");
-  mr_err_t e;
-  do e = run_once(a, outs, &stopped, diag);
-  while (e == MR_AGAIN);
+  mr_err_t e = MR_OK;
+  while (e >= 0 && moved) e = run_once(a, outs, &stopped, &moved, diag);
   free(outs);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }

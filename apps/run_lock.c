@@ -148,8 +148,9 @@ static mr_err_t judge_text(const char *folder, int fd, bool made, mr_diag_t *dia
   return is_alive(&o) ? held(folder, &o, diag) : MR_OK;
 }
 
-/* Takes the lock of an open file.  MR_AGAIN: its last owner removed the file meanwhile. */
-static mr_err_t run_lock_take_file(mr_run_lock_t *l, const char *folder, bool made,
+/* Takes the lock of an open file.  MR_OK; *gone says whether its last owner removed the file
+   meanwhile: then the lock is of no use. */
+static mr_err_t run_lock_take_file(mr_run_lock_t *l, const char *folder, bool made, bool *gone,
                                    mr_diag_t *diag) {
   if (set_lock(l->fd, F_OFD_SETLK) < 0) {
     if (errno == EAGAIN || errno == EACCES) {
@@ -161,7 +162,7 @@ static mr_err_t run_lock_take_file(mr_run_lock_t *l, const char *folder, bool ma
   struct stat mine, now;
   if (fstat(l->fd, &mine) < 0 || stat(l->path, &now) < 0 || mine.st_ino != now.st_ino ||
       mine.st_dev != now.st_dev)
-    return MR_AGAIN;
+    return *gone = true, MR_OK;
   owner_t o = read_owner(l->fd);
   bool unseen = o.pid && !run_lock_is_here(&o) && !other_hosts_see_it(l->fd);
   return unseen ? held_elsewhere(folder, &o, diag) : MR_OK;
@@ -177,7 +178,8 @@ static mr_err_t write_owner(const mr_run_lock_t *l, mr_diag_t *diag) {
   return mr_write_all(l->fd, text, (size_t)n, l->path, diag);
 }
 
-static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, mr_diag_t *diag) {
+/* *gone as above: nothing is left open. */
+static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, bool *gone, mr_diag_t *diag) {
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   l->fd = open(l->path, flags | O_EXCL, 0644);
   bool made = l->fd >= 0;
@@ -185,11 +187,12 @@ static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, mr_diag_t *d
   if (l->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened to lock the run folder: %s", l->path,
                    strerror(errno));
-  mr_err_t e = run_lock_take_file(l, folder, made, diag);
-  bool ours = e == MR_OK;
+  *gone = false;
+  mr_err_t e = run_lock_take_file(l, folder, made, gone, diag);
+  bool ours = e == MR_OK && !*gone;
   if (ours) e = write_owner(l, diag);
   if (ours && e < 0) unlink(l->path); /* an empty file would block where there are no locks */
-  if (e != MR_OK) close(l->fd);
+  if (e < 0 || *gone) close(l->fd);
   return e;
 }
 
@@ -197,10 +200,11 @@ mr_err_t mr_run_lock_take(const char *folder, mr_run_lock_t **out, mr_diag_t *di
   *out = NULL;
   mr_run_lock_t *l = calloc(1, sizeof *l);
   if (!l) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its lock", folder);
-  mr_err_t e = MR_AGAIN;
+  mr_err_t e = MR_OK;
+  bool gone = true;
   if (snprintf(l->path, sizeof l->path, "%s/lock", folder) >= (int)sizeof l->path)
     e = mr_fail(diag, MR_ERR_CONFIG, "%.60s...: the path is too long", folder);
-  while (e == MR_AGAIN) e = open_and_take(l, folder, diag);
+  while (e == MR_OK && gone) e = open_and_take(l, folder, &gone, diag);
   if (e == MR_OK)
     *out = l;
   else

@@ -13,7 +13,7 @@ MR_BEGIN_DECLS
 
 #define MR_ERR_MAP(X)                                             \
   X(OK, 0, "done")                                                \
-  X(AGAIN, 1, "no data or no room now; call again")               \
+  X(AGAIN, 1, "no data or no room yet; call again later")         \
   X(END, 2, "the stream is over")                                 \
   X(OPEN, 3, "an op is to be taken as its open form")             \
   X(ERR_USAGE, -1, "the command or the graph text is wrong")      \
@@ -25,6 +25,12 @@ MR_BEGIN_DECLS
   X(ERR_NORULE, -7, "an op has no rule for this transform")       \
   X(ERR_CANCEL, -8, "cancelled because another part failed")      \
   X(ERR_UNAVAILABLE, -9, "this build or machine lacks what was asked for")
+
+/* News has one meaning everywhere.  MR_OK: done.  MR_AGAIN: nothing yet, or no room yet; the same
+   call may succeed later, when another thread, process or device has done its part.  MR_END: there
+   is nothing more: a stream is over or the graph stops.  MR_OPEN is of op rules alone.  Whatever
+   else a call has to say (a hole, an unknown name, a lost race) is an out-parameter beside MR_OK.
+   scripts/check-words.py refuses contracts that explain MR_AGAIN otherwise. */
 
 typedef enum mr_err {
 #define MR_ERR_ENUM(name, value, text) MR_##name = value,

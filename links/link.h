@@ -128,7 +128,7 @@ void mr_link_wait(mr_link_t *l, int ms);
 
 /* ---- sending end ---- */
 
-/* The point at which the peer last asked to resume, in *point.  MR_AGAIN: no peer has come yet,
+/* The point at which the peer last asked to resume, in *point.  MR_AGAIN: no peer has asked yet,
    *point is zero.  MR_OK: the peer is served from there.  MR_END: this end does not hold that
    buffer, or has not reached it: close the link, restart the stream at *point and open a link with
    first = point->number. */

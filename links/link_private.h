@@ -99,9 +99,9 @@ typedef struct mr__rx mr__rx_t;
 
 mr_pool_t *mr__rx_pool(const mr_spec_t *spec, int window, mr__rx_t **rx); /* NULL without memory */
 /* Makes a buffer of DATA `number`, whose first frame mr__link_data_read has accepted.  Frames whose
-   bytes become the buffer's are moved out of m.  MR_OK; MR_AGAIN: no buffer is free (the peer sent
-   more than it may), or its pool cannot be mapped; MR_ERR_DATA: impossible sizes, labels or
-   offsets. */
+   bytes become the buffer's are moved out of m.  MR_OK; *out is NULL if no buffer is free (the
+   peer sent more than it may) or its pool cannot be mapped: the peer must send it again.
+   MR_ERR_DATA: impossible sizes, labels or offsets; *out is then NULL too. */
 mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
                     const mr__link_parts_t *parts, mr__message_t *m, mr_buf_t **out);
 bool mr__rx_is_released(const mr__rx_t *rx, int64_t number);

@@ -97,13 +97,13 @@ static void receive_hear_data(mr_link_t *l, const mr__link_head_t *head, const v
   }
   bool due = l->state == MR__LINK_MET && head->number == l->expected &&
              head->number < l->released + l->cfg.window;
-  mr_err_t e = MR_AGAIN;
+  mr_err_t e = MR_OK;
   if (due)
     e = mr__link_data_read(body, head->body, head->frames, &l->spec, &d, &parts)
             ? mr__rx_buf(l->rx, l->pool, head->number, &d, &parts, m, &b)
             : MR_ERR_DATA;
   if (e < 0) return refuse_data(l, head->number);
-  if (!b) { /* a buffer was lost, or a pool cannot be mapped: resume from here */
+  if (!b) { /* not due, or a buffer was lost, or a pool cannot be mapped: resume from here */
     mr__link_malformed(l);
     return mr__link_part(l);
   }

@@ -144,12 +144,16 @@ static bool keep_field(mr__rx_t *rx, mr_buf_t *b, const use_t *u, int f) {
   return mr__link_offsets_fit(v->offset, b->n, field, &rows);
 }
 
-static mr_err_t set_by_reference(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_data_t *d) {
-  if (d->pool >= POOLS_MAX) return MR_AGAIN;
+/* MR_OK; *mapped says whether the place in the peer's pool could be mapped. */
+static mr_err_t set_by_reference(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__link_data_t *d,
+                                 bool *mapped) {
+  *mapped = false;
+  if (d->pool >= POOLS_MAX) return MR_OK;
   if (!rx->map[d->pool]) take_descriptors(rx);
   map_t *m = rx->map[d->pool];
   if (!m || d->offset % 64 || rx->slot.bytes > m->bytes || d->offset > m->bytes - rx->slot.bytes)
-    return MR_AGAIN;
+    return MR_OK;
+  *mapped = true;
   mr__slot_set(b, &rx->slot, m->base + d->offset);
   for (int f = 0; b->key && f < rx->spec.n_fields; f++)
     if (!keep_field(rx, b, u, f)) return MR_ERR_DATA;
@@ -201,16 +205,18 @@ static mr_err_t set_by_message(mr__rx_t *rx, mr_buf_t *b, use_t *u, const mr__li
 mr_err_t mr__rx_buf(mr__rx_t *rx, mr_pool_t *pool, int64_t number, const mr__link_data_t *d,
                     const mr__link_parts_t *parts, mr__message_t *m, mr_buf_t **out) {
   mr_buf_t *b = mr_pool_get(pool);
-  if (!b) return MR_AGAIN;
+  bool mapped = true;
+  *out = NULL;
+  if (!b) return MR_OK;
   use_t *u = &rx->use[mr__pool_index(b)];
   assert(number >= 0 && !u->n_frames && !u->map); /* its last use is over */
   u->number = number;
   b->seq = number, b->epoch = d->epoch, b->position = d->position;
   b->first = d->first, b->n = d->n, b->flags = d->flags, b->size = d->size;
   mr__slot_set(b, &rx->slot, u->home);
-  mr_err_t e = d->where == MR__LINK_WHERE_POOL ? set_by_reference(rx, b, u, d)
+  mr_err_t e = d->where == MR__LINK_WHERE_POOL ? set_by_reference(rx, b, u, d, &mapped)
                                                : set_by_message(rx, b, u, d, parts, m);
-  if (e != MR_OK) return mr_buf_unref(b), e;
+  if (e < 0 || !mapped) return mr_buf_unref(b), e;
   if (b->key) b->data = b->field[0].data;
   if (b->label) b->label = b->field[rx->slot.label].data;
   /* relaxed: released() of this number comes later, ordered by the references. */

@@ -96,7 +96,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const void *const *field,
                            const mr_train_in_t *in, mr_diag_t *diag);
 /* Reads the numbers of the oldest unread run into *out: MR_OK.  MR_AGAIN, only without wait: that
-   run has not ended (never on the CPU).  MR_END: all runs have been read.  Cannot fail. */
+   run has not ended yet (never on the CPU).  MR_END: all runs have been read.  Cannot fail. */
 mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out);
 /* Undoes the run that was read last and all that have begun since; none of them may have been
    applied.  The next run begins with the loss scale's state that the first of them began with. */

@@ -36,12 +36,13 @@ void mr_chain_then(mr_chain_t *c, int64_t pos, int n);
 mr_walk_t *mr_walk_create(mr_chain_t *c, int64_t offset, int64_t stride);
 void mr_walk_destroy(mr_walk_t *w);
 
-/* Appends the next record to plan: MR_OK.  MR_END after the last record, or when the graph stops.
-   MR_AGAIN if the record lies at position `until` or later: an indexable stream's walk then waits
-   at that position, and the next call with a larger `until` returns the record; a sequential stream
-   ignores `until`. MR_ERR_DATA if the stream is endless and an epoch of it holds no record.  On any
-   other result than MR_OK the plan is unchanged. */
-mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *plan);
+/* Appends the next record before position `until` to plan: MR_OK.  MR_END after the last one, or
+   when the graph stops; *more is true if the stream continues at `until`: the walk waits there, and
+   a call with a larger `until` returns the record.  A sequential stream ignores `until`.
+   MR_ERR_DATA if the stream is endless and an epoch of it holds no record.  On any other result
+   than MR_OK the plan is unchanged. */
+mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *plan,
+                      bool *more);
 
 /* Skips n >= 0 records without making them, where the stages allow it in a time that does not grow
    with n.  MR_OK.  MR_END if fewer than n are left or the graph stops; the walk's position is then
@@ -49,8 +50,8 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
 mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n);
 
 /* Counts the records that each epoch of the indexable stream c has, by looking at one epoch.  MR_OK
-   with *records; MR_AGAIN if epochs may differ, so that one says nothing about the others; MR_END
-   or MR_ERR_DATA if the epoch holds none.  w is a walk over the whole stream (offset 0, stride 1)
+   with *records; -1 if epochs may differ, so that one says nothing about the others.  MR_END or
+   MR_ERR_DATA if the epoch holds none.  w is a walk over the whole stream (offset 0, stride 1)
    and keeps its position. */
 mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *records);
 

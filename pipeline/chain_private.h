@@ -105,9 +105,9 @@ static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &
 mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag);
 mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag);
 
-/* Appends the program of the record at a position of an indexable branch.  MR_OK.  MR_AGAIN: the
-   position is a hole, nothing is appended.  Or a failure, with a sentence. */
-mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p);
+/* Appends the program of the record at a position of an indexable branch.  MR_OK; *hole says
+   whether the position is a hole: then nothing is appended.  Or a failure, with a sentence. */
+mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p, bool *hole);
 
 /* The period of the records at the positions of an indexable branch, where records count as equal
    if the sources give the same label and key; of joined records the first one counts. */

@@ -13,45 +13,47 @@
 
 /* ---- locating ---- */
 
-static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p,
+                             bool *hole) {
   mr__branch_t *b = &c->branch[branch];
   mr_at_t at = {.index = position};
   int64_t since = mr__tally_begin(&b->tally);
   MR_TRY(b->s.def->order->at(&b->s, position, &at));
   mr__tally_end(&b->tally, since);
-  if (at.hole) return MR_AGAIN;
+  if (at.hole) return *hole = true, MR_OK;
   assert(at.port >= 0 && at.port < b->n_in);
-  mr_err_t e = mr__locate(c, b->in[at.port], at.index, p);
-  if (e != MR_OK || !at.seeded) return e;
+  MR_TRY(mr__locate(c, b->in[at.port], at.index, p, hole));
+  if (*hole || !at.seeded) return MR_OK;
   mr__op_t op = {MR__OP_SEED, branch, (int64_t)at.counter, {at.key[0], at.key[1]}};
   return mr__prog_push(p, op, b->s.diag);
 }
 
-static mr_err_t locate_join(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+static mr_err_t locate_join(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p,
+                            bool *hole) {
   mr__branch_t *b = &c->branch[branch];
   size_t from = p->n;
   for (int i = 0; i < b->n_in; i++) {
-    mr_err_t e = mr__locate(c, b->in[i], position, p);
-    if (e == MR_AGAIN) p->n = from; /* a hole in any input makes a hole in the output */
-    if (e != MR_OK) return e;
+    MR_TRY(mr__locate(c, b->in[i], position, p, hole));
+    if (*hole) return p->n = from, MR_OK; /* a hole in any input makes a hole in the output */
   }
   return mr__prog_push(p, (mr__op_t){MR__OP_JOIN, branch, 0, {0}}, b->s.diag);
 }
 
-static mr_err_t locate_kept(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+static mr_err_t locate_kept(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p,
+                            bool *hole) {
   size_t from = p->n;
   bool kept;
-  mr_err_t e = mr__locate(c, c->branch[branch].in[0], position, p);
-  if (e != MR_OK) return e;
+  MR_TRY(mr__locate(c, c->branch[branch].in[0], position, p, hole));
+  if (*hole) return MR_OK;
   MR_TRY(mr__kept(c, branch, p, from, &kept));
-  if (!kept) p->n = from;
-  return kept ? MR_OK : MR_AGAIN;
+  if (!kept) p->n = from, *hole = true;
+  return MR_OK;
 }
 
-mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) {
+mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p, bool *hole) {
   mr__branch_t *b = &c->branch[branch];
   mr__op_t op = {MR__OP_LEAF, branch, 0, {0}};
-  mr_err_t e = MR_OK;
+  *hole = false;
   if (position < 0) /* from an order with a bug: nothing before a source's start is read */
     return mr_stage_fail(&b->s, MR_ERR_CONFIG, "is asked for position %lld, want 0 or more",
                          (long long)position);
@@ -60,13 +62,16 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p) 
       assert(mr__branch_spec(b)->n_records > 0);
       op.index = position % mr__branch_spec(b)->n_records;
       break;
-    case MR__ORDER: return locate_order(c, branch, position, p);
-    case MR__KEEP: return locate_kept(c, branch, position, p);
-    case MR__JOIN: return locate_join(c, branch, position, p);
+    case MR__ORDER: return locate_order(c, branch, position, p, hole);
+    case MR__KEEP: return locate_kept(c, branch, position, p, hole);
+    case MR__JOIN: return locate_join(c, branch, position, p, hole);
     case MR__NEXT: return mr_stage_fail(&b->s, MR_ERR_USAGE, "gives a stream without positions");
-    case MR__MAP: op.code = MR__OP_MAP; e = mr__locate(c, b->in[0], position, p);
+    case MR__MAP:
+      MR_TRY(mr__locate(c, b->in[0], position, p, hole));
+      if (*hole) return MR_OK;
+      op.code = MR__OP_MAP;
   }
-  return e == MR_OK ? mr__prog_push(p, op, b->s.diag) : e;
+  return mr__prog_push(p, op, b->s.diag);
 }
 
 mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept) {
@@ -339,11 +344,11 @@ static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog
                              int n) {
   p->n = at[0] = 0;
   for (int i = 0; i < n; i++) {
-    mr_err_t e = mr__locate(c, c->n_branches - 1, pos + i, p);
-    if (e == MR_AGAIN)
+    bool hole;
+    MR_TRY(mr__locate(c, c->n_branches - 1, pos + i, p, &hole));
+    if (hole)
       return mr_stage_fail(s, MR_ERR_DATA, "a filter left nothing at position %lld",
                            (long long)(pos + i));
-    if (e < 0) return e;
     at[i + 1] = p->n;
   }
   return MR_OK;
@@ -357,7 +362,9 @@ static int locate_wish(mr_chain_t *c, mr__prog_t *p, size_t *at, int n) {
   mr_diag_t *diag = c->branch[c->n_branches - 1].s.diag, kept = *diag;
   p->n = at[0] = 0;
   for (int i = 0; i < n; i++) {
-    if (mr__locate(c, c->n_branches - 1, c->then + i, p) != MR_OK) return *diag = kept, i;
+    bool hole;
+    mr_err_t e = mr__locate(c, c->n_branches - 1, c->then + i, p, &hole);
+    if (e < 0 || hole) return *diag = kept, i;
     at[i + 1] = p->n;
   }
   return n;

@@ -122,15 +122,17 @@ static mr_err_t pull_at(mr_walk_t *w, mr__walking_t *x, bool any) {
     int64_t position = w->offset + w->word[0] * w->stride;
     assert(position >= 0);
     if (position >= end) return MR_END;
-    if (position >= x->until) return MR_AGAIN;
+    if (position >= x->until) return x->more = true, MR_END;
     w->word[0]++, w->seen++;
-    mr_err_t e = mr__locate(x->c, w->branch, position, x->prog);
-    if (e == MR_OK) w->holes = 0;
-    if (e == MR_AGAIN && any) {
+    bool hole;
+    MR_TRY(mr__locate(x->c, w->branch, position, x->prog, &hole));
+    if (!hole) return w->holes = 0, MR_OK;
+    if (any) {
       mr__op_t op = {MR__OP_HOLE, w->branch, 0, {0}};
       return mr__prog_push(x->prog, op, b->s.diag);
     }
-    if (e != MR_AGAIN || (e = mr__walk_hole(w, x, holes)) != MR_OK) return e;
+    mr_err_t e = mr__walk_hole(w, x, holes);
+    if (e != MR_OK) return e;
   }
 }
 
@@ -211,13 +213,16 @@ static mr_err_t walk_widen(mr_stage_t *s, size_t **at, int64_t *cap) {
   return MR_OK;
 }
 
-mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *p) {
-  mr__walking_t x = {s, c, w->at ? until : INT64_MAX, &p->prog};
+mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *p,
+                      bool *more) {
+  mr__walking_t x = {s, c, w->at ? until : INT64_MAX, &p->prog, false};
   size_t from = p->prog.n;
   int64_t cap = p->cap;
+  *more = false;
   if (p->n == p->cap) MR_TRY(walk_widen(s, &p->at, &cap));
   p->cap = (int)cap;
   mr_err_t e = mr__walk_pull(w, &x);
+  *more = x.more;
   if (e != MR_OK) return p->prog.n = from, e;
   assert(p->n < p->cap && from < p->prog.n);
   p->at[p->n++] = from;

@@ -13,6 +13,7 @@ typedef struct mr__walking {
   mr_chain_t *c;
   int64_t until;
   mr__prog_t *prog;
+  bool more; /* set by a search that has ended at `until` */
 } mr__walking_t;
 
 struct mr_walk {
@@ -34,8 +35,8 @@ struct mr_walk {
   int64_t n_held, cap_held; /* n_held -1: no window */
 };
 
-/* Takes the next record: MR_OK; MR_END after the last one or when the graph stops; MR_AGAIN if it
-   lies at x->until or later; or a failure. */
+/* Takes the next record: MR_OK; MR_END after the last one before x->until (x->more: the stream has
+   not ended) or when the graph stops; or a failure. */
 mr_err_t mr__walk_pull(mr_walk_t *w, mr__walking_t *x);
 
 /* MR_OK while the graph runs; MR_END once it stops, MR_ERR_CANCEL once it has failed or is

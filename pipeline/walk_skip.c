@@ -77,39 +77,39 @@ static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   return v;
 }
 
-/* Inspects one piece.  MR_OK: kept; MR_AGAIN: dropped. */
-static mr_err_t walk_skip_look(sieve_t *v) {
+/* Inspects one piece: MR_OK, and *kept says whether it is kept.  MR_END as mr__walk_pull. */
+static mr_err_t walk_skip_look(sieve_t *v, bool *kept) {
   mr_walk_t *w = v->w;
   mr__walking_t *x = v->x;
   size_t from = x->prog->n;
-  bool kept = true;
   mr_err_t e = MR_OK;
   if (++v->looked % MR__LOOK_UP_EVERY == 0 && (e = mr__walk_ended(x)) != MR_OK) return e;
   if (w->at) {
     int64_t position = w->offset + w->word[0] * w->stride;
     if (position >= mr__walk_end(x->c, w)) return MR_END;
     w->word[0]++, w->seen++;
-    e = mr__locate(x->c, w->branch, position, x->prog);
-    if (e == MR_OK) w->holes = 0;
+    bool hole;
+    e = mr__locate(x->c, w->branch, position, x->prog, &hole);
+    *kept = !hole;
+    if (e == MR_OK && *kept) w->holes = 0;
   } else {
     e = mr__walk_pull(w->below[0], x);
-    if (e == MR_OK) e = mr__kept(x->c, w->branch, x->prog, from, &kept);
+    if (e == MR_OK) e = mr__kept(x->c, w->branch, x->prog, from, kept);
   }
   x->prog->n = from;
-  if (e == MR_OK && !kept) e = MR_AGAIN;
-  if (e == MR_OK) v->dropped = 0;
-  if (e != MR_AGAIN) return e;
+  if (e != MR_OK) return e;
+  if (*kept) return v->dropped = 0, MR_OK;
   v->dropped++;
-  e = w->at ? mr__walk_hole(w, x, v->dropped) : mr__walk_dropped(w, x, v->dropped);
-  return e == MR_OK ? MR_AGAIN : e;
+  return w->at ? mr__walk_hole(w, x, v->dropped) : mr__walk_dropped(w, x, v->dropped);
 }
 
 /* Inspects pieces until *n are kept or, with `most` above 0, `most` have been inspected. */
 static mr_err_t look_on(sieve_t *v, int64_t *n, int64_t most) {
   for (int64_t i = 0; *n && (!most || i < most); i++) {
-    mr_err_t e = walk_skip_look(v);
-    if (e == MR_OK) --*n;
-    if (e != MR_OK && e != MR_AGAIN) return e;
+    bool kept;
+    mr_err_t e = walk_skip_look(v, &kept);
+    if (e != MR_OK) return e;
+    *n -= kept;
   }
   return MR_OK;
 }
@@ -179,7 +179,7 @@ static mr_err_t skip_most(mr_walk_t *w, mr__walking_t *x, int64_t n, int64_t *do
 }
 
 mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n) {
-  mr__walking_t x = {s, c, INT64_MAX, &c->prog[0]};
+  mr__walking_t x = {s, c, INT64_MAX, &c->prog[0], false};
   c->prog[0].n = 0;
   mr_err_t e = skip(w, &x, n);
   w->x = NULL;
@@ -188,10 +188,10 @@ mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n) {
 
 /* Counts the first epoch, or a period of it. */
 mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *records) {
-  mr__walking_t x = {s, c, INT64_MAX, &c->prog[0]};
+  mr__walking_t x = {s, c, INT64_MAX, &c->prog[0], false};
   int64_t n = mr__branch_spec(&c->branch[w->branch])->n_records, kept = w->word[0];
   int64_t period = mr__period(c, w->branch).n, before = INT64_MAX, left = before;
-  if (!w->at || !period || n % period) return MR_AGAIN;
+  if (!w->at || !period || n % period) return *records = -1, MR_OK;
   sieve_t v = {.w = w, .x = &x};
   c->prog[0].n = 0, w->word[0] = 0, w->holes = 0;
   mr_err_t e = look_on(&v, &left, period);

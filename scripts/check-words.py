@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # usage: scripts/check-words.py
-# Fails if two headers define different types of one name or declare one function twice, and if a text that users
-# read (a document, --help, an error sentence) uses a phrase for which docs/glossary.md or the field has a word.
+# Fails if two headers define different types of one name or declare one function twice, if a text that users
+# read (a document, --help, an error sentence) uses a phrase for which docs/glossary.md or the field has a word, and
+# if a contract explains MR_AGAIN as anything but "nothing yet" (base/err.h).
 # Prints how often comments still do.
 import os
 import re
@@ -84,6 +85,16 @@ def in_comments(name):
     return sum(len(re.findall(pattern, comment, re.I)) for comment in COMMENT.findall(read(name)) for pattern, _ in PHRASES)
 
 
+def other_meanings(name):
+    """Explanations of MR_AGAIN that say neither "yet" nor "now"."""
+    text = read(name)
+    for comment in COMMENT.finditer(text):
+        for match in re.finditer(r'MR_AGAIN(?::| if|, )([^.;]*)', comment[0]):
+            if not re.search(r'\b(?:yet|now)\b', match[1]):
+                line = text.count('\n', 0, comment.start() + match.start()) + 1
+                yield f'{name}:{line}: MR_AGAIN means "nothing yet, or no room yet": name what has yet to come, or use MR_OK and an out-parameter'
+
+
 def main():
     rooms = [name for name in listed('*.h') if not name.startswith(('tests/', 'examples/'))]
     sources = [name for name in listed('*.c', '*.h', '*.inc') if not name.startswith(('tests/', 'examples/'))]
@@ -93,6 +104,7 @@ def main():
         wrong += in_document(name)
     for name in sources:
         wrong += in_literals(name)
+        wrong += other_meanings(name)
     for line in wrong:
         print(line)
     count = sum(in_comments(name) for name in sources)

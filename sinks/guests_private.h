@@ -50,13 +50,13 @@ typedef struct mr__way {
   char byte[MR__WAY_CHUNK];
 } mr__way_t;
 
-/* Moves a limited number of bytes.  MR_OK: there may be more; MR_AGAIN: a descriptor would block;
-   MR_END: `from` has ended, or `to` takes no more. */
+/* Moves a limited number of bytes.  MR_OK: there may be more; MR_AGAIN: a descriptor would block
+   now; MR_END: `from` has ended, or `to` takes no more. */
 mr_err_t mr__way_move(mr__way_t *w);
 
 /* Reads the first bytes of a connection, which mr__way_move passes on later.  MR_OK: it begins with
-   the ZeroMQ protocol of 2013 or later; MR_AGAIN: bytes are missing; MR_END: it does not, or it is
-   closed. */
+   the ZeroMQ protocol of 2013 or later; MR_AGAIN: not all bytes are here yet; MR_END: it does not,
+   or it is closed. */
 mr_err_t mr__way_greet(mr__way_t *w);
 
 #endif

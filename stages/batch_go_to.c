@@ -41,10 +41,10 @@ static bool in_epochs(const mr_stage_t *s, const mr_batch_walk_t *t) {
   return !t->conf.across && !s->in_spec[0].sequential;
 }
 
-/* Counts the records in the batches of each epoch; MR_AGAIN: unknown. */
+/* Counts the records in the batches of each epoch; *records -1: unknown. */
 static mr_err_t epoch_records(mr_stage_t *s, mr_batch_walk_t *t, int64_t *records) {
   mr_err_t e = mr_walk_epoch(s, mr_in_chain(s, 0), t->walk[0], records);
-  if (e == MR_OK && t->conf.drop) *records -= *records % t->conf.size;
+  if (e == MR_OK && *records > 0 && t->conf.drop) *records -= *records % t->conf.size;
   return e;
 }
 
@@ -54,7 +54,7 @@ static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   const mr_spec_t *in = &s->in_spec[0];
   int64_t records, at, size = t->conf.size;
   mr_err_t e = epoch_records(s, t, &records);
-  if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
+  if (e != MR_OK || records < 0) return e;
   int64_t batches = records / size + (records % size != 0), epochs = batches ? *n / batches : 0;
   if (in->n_epochs && epochs > in->n_epochs) epochs = in->n_epochs;
   if (__builtin_mul_overflow(epochs, in->n_records, &at) || !mr_walk_load(t->walk[0], &at))
@@ -63,7 +63,8 @@ static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   t->records = epochs * records;
   note_passed(t, batch_go_to_layout_of(t, records), epochs * batches);
   *n -= epochs * batches;
-  e = *n && *n < batches ? pass_full(s, t, *n) : MR_AGAIN;
+  if (!*n || *n >= batches) return MR_OK;
+  e = pass_full(s, t, *n);
   if (e == MR_OK) *n = 0;
   return e < 0 ? e : MR_OK;
 }
@@ -101,7 +102,7 @@ static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int6
   int64_t each = 0, most = (INT64_C(1) << 62) / t->conf.size;
   if (in_epochs(s, t)) {
     mr_err_t e = epoch_records(s, t, &each);
-    if (e != MR_OK) return *number = 0, e == MR_AGAIN ? MR_OK : e;
+    if (e != MR_OK || each < 0) return *number = 0, e;
   }
   mr_left_out_t layout = batch_go_to_layout_of(t, each);
   return *number = mr_left_out_batch(&layout, record, most), MR_OK;

@@ -63,13 +63,15 @@ static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t end
                        (long long)t->conf.size, (long long)t->short_of);
 }
 
-/* Collects up to a batch from one walk: MR_OK when it is full, else why it is not. */
+/* Collects up to a batch from one walk: MR_OK when it is full, else why it is not; MR_END with
+ *more: the epoch has ended, the stream has not. */
 static mr_err_t batch_walk_collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
-                                   mr_plan_t *plan) {
+                                   mr_plan_t *plan, bool *more) {
   mr_err_t e = MR_OK;
   mr_plan_clear(plan);
+  *more = false;
   while (mr_plan_n(plan) < t->conf.size && e == MR_OK)
-    e = mr_walk_next(s, mr_in_chain(s, 0), w, until, plan);
+    e = mr_walk_next(s, mr_in_chain(s, 0), w, until, plan, more);
   return e;
 }
 
@@ -79,16 +81,17 @@ static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) 
     mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may be empty */
     if (ending != MR_AGAIN) return ending;
     mr_walk_t *w = t->walk[t->part];
-    mr_err_t e = batch_walk_collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan);
+    bool more;
+    mr_err_t e = batch_walk_collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan, &more);
     if (e < 0) return e;
-    if (e == MR_END && mr_stopping(s)) return MR_END; /* the stream has not ended */
+    if (e == MR_END && !more && mr_stopping(s)) return MR_END; /* the stream has not ended */
     bool whole = mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop);
     if (whole) mr__batch_note(t, t->part);
     t->part = (t->part + 1) % t->conf.parts;
-    ended = e == MR_END ? ended + 1 : 0;
+    ended = e == MR_END && !more ? ended + 1 : 0;
     if (whole) return MR_OK;
     t->short_of = mr_plan_n(p->plan);
-    if (e == MR_AGAIN) MR_TRY(check_short(s, t, ++epoch_ends));
+    if (more) MR_TRY(check_short(s, t, ++epoch_ends));
   }
   mr_plan_clear(p->plan);
   p->over = true;

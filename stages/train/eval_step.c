@@ -185,8 +185,7 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
   mr_tally_t tally = {.loss = &v->model.plan.loss};
   mr_buf_t *b = NULL;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
-  if (e == MR_AGAIN) return MR_END; /* stopped: half an evaluation is no result */
-  if (e != MR_OK) return e;
+  if (e != MR_OK) return e; /* also if stopped: half an evaluation is no result */
   MR_TRY(mr_fresh(s, 0, &b));
   if (!b) return MR_END;
   mr_metrics_t *r = b->data;

@@ -10,6 +10,7 @@
 /* Counts of an evaluation. */
 typedef struct mr_tally {
   const mr_loss_t *loss;                  /* the loss to evaluate */
+  bool stopped;                           /* by an orderly stop: the counts are incomplete */
   int64_t records;                        /* records that count */
   double losses, metric[MR_LOSS_METRICS]; /* sums over these */
   mr_stream_at_t at;                      /* after the last batch read, if it was right before */
@@ -22,8 +23,8 @@ typedef struct mr_tally {
 
 /* Reads port up to the end of an epoch, or of the stream, and counts; step takes the port's
    batches.  Blocks.  tally: zero but for loss, at and wrong.  MR_OK.  MR_END if the stream ended
-   and no record counted.  MR_AGAIN if an orderly stop was requested meanwhile: the counts are
-   incomplete.  Or a failure. */
+   and no record counted, or if an orderly stop was requested meanwhile (tally->stopped).  Or a
+   failure. */
 mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                            mr_tally_t *tally);
 

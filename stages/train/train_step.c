@@ -44,8 +44,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   return mr_push(s, OUT_STATE, b);
 }
 
-/* Evaluates an input and reports the result.  MR_AGAIN: an orderly stop interrupted it, nothing was
-   reported. */
+/* Evaluates an input and reports the result, if there are records.  MR_OK.  MR_END: an orderly stop
+   interrupted it, nothing was reported. */
 static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
@@ -53,7 +53,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t k
   if (port < MR_TRAIN_STREAMS) tally.at = v->at.stream[port];
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
-  if (e == MR_END) return MR_OK;
+  if (e == MR_END && !tally.stopped) return MR_OK;
   if (e != MR_OK) return e;
   if (port < MR_TRAIN_STREAMS) v->at.stream[port] = tally.at;
   mr_buf_t *b;
@@ -89,7 +89,7 @@ static mr_err_t train_step_finish(mr_stage_t *s) {
   if (!stopped) {
     mr_err_t e = train_step_evaluate(s, IN_TEST, MR_METRICS_TEST);
     if (e < 0) return e;
-    stopped = e == MR_AGAIN;
+    stopped = e == MR_END;
   }
   MR_TRY(train_step_save(s, true));
   mr_buf_t *b;
@@ -211,7 +211,7 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   train_t *v = s->state;
   if (v->at.unvalidated && !mr_stopping(s)) {
     mr_err_t e = validate(s);
-    if (e != MR_OK) return e == MR_AGAIN ? MR_OK : e;
+    if (e != MR_OK) return e == MR_END ? MR_OK : e; /* the next call ends the run */
     MR_TRY(train_step_save(s, false));
   }
   mr_buf_t *batch = NULL;

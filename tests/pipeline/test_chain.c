@@ -471,7 +471,8 @@ static int walk_some(tree_t *t, mr_walk_t *w, mr_buf_t *b, const list_t *l, int 
     if (n > most) n = most;
     mr_plan_clear(p);
     mr_err_t e = MR_OK;
-    while (k < n && (e = mr_walk_next(t->s, t->c, w, INT64_MAX, p)) == MR_OK) k++;
+    bool more;
+    while (k < n && (e = mr_walk_next(t->s, t->c, w, INT64_MAX, p, &more)) == MR_OK) k++;
     round_check(t->r, e == MR_OK || e == MR_END, "walk: %d", (int)e);
     round_check(t->r, mr_plan_n(p) == k, "%d in the plan, want %d", mr_plan_n(p), k);
     round_check(t->r, k == (int)lesser(n, l->n - at), "%d records from %d, want %d of %d", k, at,
@@ -540,11 +541,14 @@ static void a_walk_stops_before_the_position_that_is_named(void **state) {
   mr_chain_t *c = mr_in_chain(s, 0);
   mr_walk_t *w = mr_walk_create(c, 0, 1);
   mr_plan_t *p = mr_plan_create(c, 1);
-  for (int i = 0; i < 4; i++) assert_int_equal(mr_walk_next(s, c, w, 4, p), MR_OK);
-  assert_int_equal(mr_walk_next(s, c, w, 4, p), MR_AGAIN);
+  bool more;
+  for (int i = 0; i < 4; i++) assert_int_equal(mr_walk_next(s, c, w, 4, p, &more), MR_OK);
+  assert_int_equal(mr_walk_next(s, c, w, 4, p, &more), MR_END);
+  assert_true(more);
   assert_int_equal(mr_plan_n(p), 4);
-  for (int i = 4; i < 10; i++) assert_int_equal(mr_walk_next(s, c, w, 99, p), MR_OK);
-  assert_int_equal(mr_walk_next(s, c, w, 99, p), MR_END);
+  for (int i = 4; i < 10; i++) assert_int_equal(mr_walk_next(s, c, w, 99, p, &more), MR_OK);
+  assert_int_equal(mr_walk_next(s, c, w, 99, p, &more), MR_END);
+  assert_false(more);
   mr_graph_stop(g);
   mr_plan_destroy(p), mr_walk_destroy(w), mr_walk_destroy(NULL), mr_plan_destroy(NULL);
   mr_graph_destroy(g);
@@ -563,7 +567,9 @@ static void a_stream_in_which_nothing_is_left_ends_or_says_so(void **state) {
     mr_plan_t *p = mr_plan_create(c, 1);
     s->diag = &diag;
     mr_err_t e;
-    while ((e = mr_walk_next(s, c, w, INT64_MAX, p)) == MR_OK && mr_plan_n(p) < 1000) continue;
+    bool more;
+    while ((e = mr_walk_next(s, c, w, INT64_MAX, p, &more)) == MR_OK && mr_plan_n(p) < 1000)
+      continue;
     if (mr_plan_n(p) == 0) assert_int_equal(e, i ? MR_ERR_DATA : MR_END);
     mr_plan_destroy(p), mr_walk_destroy(w);
     mr_graph_destroy(g);
