@@ -13,6 +13,8 @@
 #include "model/nn/summary.h"
 #include "model/nn/vit.h"
 #include "model/ops/lax.h"
+#include "model/optim/apply_if_finite.h"
+#include "model/optim/dynamic_scale.h"
 #include "model/optim/optim.h"
 #include "model/optim/schedule.h"
 #include "model/parse/parse.h"

@@ -42,6 +42,14 @@ mr_scale_state_t mr_scale_state_start(float scale);
 /* bool[]: whether all elements of x[n], n >= 1 values of f32, are finite.  Belongs to f; NULL
    with the sentence in f->diag. */
 mr_var_t *mr_optim_finite(mr_fn_t *f, int n, mr_var_t *const *x);
+/* The same for n >= 0 values of any dtypes; whole numbers and bool are finite. */
+mr_var_t *mr_optim_all_finite(mr_fn_t *f, int n, mr_var_t *const *x);
+/* Traces how a scale moves: with finite, bool[], after `patience` finite steps it is multiplied by
+   `factor` and its count of finite steps begins again; without, it is divided by it.  scale and
+   factor are f32[], patience and count i32[].  *more and *counted, the next scale, within
+   [2^-126,2^127], and the next count, belong to f; NULL with the sentence in f->diag. */
+void mr_optim_scale_move(mr_fn_t *f, mr_var_t *patience, mr_var_t *factor, mr_var_t *finite,
+                         mr_var_t *scale, mr_var_t *count, mr_var_t **more, mr_var_t **counted);
 /* Traces one step: from finite, bool[], and the state now it makes the state next, and *apply,
    bool[]: whether to apply the update, because it is finite or because more than max_bad in a row
    were not.  The vars belong to f.  MR_OK, MR_ERR_CONFIG as mr_loss_scale_check, or the failure
