@@ -113,6 +113,20 @@ static bool is_of_scale(const train_t *v, const mr_train_out_t *r) {
   return !v->fixed_scale && isfinite(r->loss);
 }
 
+/* The scale's state counts computations in resets, and steps in bad and skipped: those of a step
+   that is run again are taken back. */
+mr_err_t mr__train_redo(mr_stage_t *s, const mr__train_flight_t *f, mr_train_out_t *r) {
+  train_t *v = s->state;
+  const mr_train_in_t in = {.step = r->step, .seed = v->at.seed, .lr = f->lr};
+  for (int64_t k = 0; k < v->redo_on_nan && !isfinite(r->grad_norm) && is_of_scale(v, r); k++) {
+    mr_scale_state_t *now = mr_train_step_scale(v->step);
+    now->bad--, now->skipped--;
+    MR_TRY(mr_train_step_run(v->step, &v->params, f->fields.field, &in, s->diag));
+    mr_train_step_read(v->step, true, r);
+  }
+  return MR_OK;
+}
+
 mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r) {
   train_t *v = s->state;
   char what[64];

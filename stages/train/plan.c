@@ -1,5 +1,6 @@
 /* Plans train-step: what follows from its settings and inputs: the model, the schedule, the length
    of the run, the outputs. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,8 +83,14 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s) {
   v->fixed_scale = 0;
   if (!strcmp(v->loss_scale, "dynamic")) return MR_OK;
   v->fixed_scale = mr_strtod(v->loss_scale, &end);
-  if (end != v->loss_scale && !*end && v->fixed_scale >= 1e-9 && v->fixed_scale <= 1e9)
-    return MR_OK;
+  bool good = end != v->loss_scale && !*end && v->fixed_scale >= 1e-9 && v->fixed_scale <= 1e9;
+  if (good && v->redo_on_nan)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting redo-on-nan = %" PRId64
+                         ": with a fixed loss-scale a step run again gives the same result, want "
+                         "loss-scale=dynamic beside it",
+                         v->redo_on_nan);
+  if (good) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting loss-scale = %s: want a number of [1e-9,1e+09], or dynamic",
                        v->loss_scale);

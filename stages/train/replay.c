@@ -36,9 +36,10 @@ static const struct {
 
 /* Those that say where a run writes and when it ends, and not what a step computes. */
 static bool replay_leaves_out(const char *name) {
-  static const char *const out[] = {"threads", "pin",         "steps",      "checkpoint-every",
-                                    "resume",  "watch-every", "leak-check", "device",
-                                    "fit",     "replay-dir",  "on-nan",     "max-skipped"};
+  static const char *const out[] = {"threads",    "pin",         "steps",      "checkpoint-every",
+                                    "resume",     "watch-every", "leak-check", "device",
+                                    "fit",        "replay-dir",  "on-nan",     "max-skipped",
+                                    "redo-on-nan"};
   for (size_t i = 0; i < sizeof out / sizeof *out; i++)
     if (!strcmp(name, out[i])) return true;
   return false;

@@ -131,6 +131,15 @@ const mr_opt_t mr__train_stage_opts[] = {
      .lo = 1,
      .hi = 1e9,
      .help = "Finite steps after which a dynamic scale doubles with the next one."},
+    {.name = "redo-on-nan",
+     .type = MR_OPT_INT,
+     .offset = AT(redo_on_nan),
+     .unit = "times",
+     .def = "0",
+     .hi = 1000,
+     .help = "With a dynamic scale, a step whose gradients overflow is run again with the next "
+             "scale, on the same batch and with the same draws, at most this often; then it is "
+             "skipped."},
     {.name = "max-skipped",
      .type = MR_OPT_INT,
      .offset = AT(max_skipped),

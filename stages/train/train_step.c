@@ -145,7 +145,8 @@ static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   mr_err_t e = MR_OK;
   while (e == MR_OK && mr_train_step_read(v->step, v->begun - v->read > most, &r) == MR_OK) {
     mr__train_flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
-    e = mr__train_look_at(s, f, &r);
+    e = mr__train_redo(s, f, &r);
+    if (e == MR_OK) e = mr__train_look_at(s, f, &r);
     if (e == MR_OK) e = train_step_count_step(s, f, &r);
     mr__train_flight_fini(f);
   }

@@ -32,7 +32,7 @@ typedef struct train {
   int precision;
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, scale_patience,
-      max_skipped;
+      max_skipped, redo_on_nan;
   int optimizer, schedule, device, leak_check, remat, on_nan;
   bool nesterov;
   const char *resume, *fit, *loss_scale, *replay_dir;
@@ -89,6 +89,10 @@ enum { MR__ON_NAN_STOP, MR__ON_NAN_SKIP, MR__ON_NAN_TRACE };
 /* What becomes of the step of f, which is read: MR_OK: it counts; MR_END: it ends the run, has been
    taken back and leaves its sentence in bad; or a failure. */
 mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r);
+/* Runs the step of f, which is read and was skipped because its gradients overflowed the loss
+   scale, again with the next scale, up to redo-on-nan times, until they do not; *r becomes what
+   came last. MR_OK, or mr_train_step_run's failure. */
+mr_err_t mr__train_redo(mr_stage_t *s, const mr__train_flight_t *f, mr_train_out_t *r);
 mr_err_t mr__train_verdict(mr_stage_t *s); /* that sentence as a failure of the run */
 
 /* tell.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  metrics_fresh: a
