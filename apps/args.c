@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "apps/cli.h"
-#include "base/columns.h"
 #include "base/feature.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "pipeline/foreign.h"
 
 /* The optional libraries that a flag requires, whichever command has it; NULL: none. */

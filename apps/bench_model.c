@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "apps/bench.h"
-#include "base/bytes.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "model/exec/backend.h"
 #include "model/exec/exec.h"
 #include "model/fit.h"

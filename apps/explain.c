@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/columns.h"
 #include "base/cond.h"
+#include "base/text.h"
 #include "base/xio.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/timeline.h"

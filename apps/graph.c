@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "apps/graph_arg.h"
-#include "base/text_out.h"
+#include "base/text.h"
 #include "base/xio.h"
 
 extern char **environ;

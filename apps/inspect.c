@@ -5,9 +5,8 @@
 
 #include "apps/cli.h"
 #include "apps/inspect_data.h"
-#include "base/columns.h"
 #include "base/feature.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "links/links.h"
 #include "loaders/loaders.h"
 #include "model/zoo/zoo.h"

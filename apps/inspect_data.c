@@ -12,10 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/columns.h"
 #include "base/npy.h"
-#include "base/printable.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "loaders/reader.h"
 
 enum { PICTURE = 3072, PATH = 4096, RECORDS = 1024 /* read together */ };

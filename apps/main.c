@@ -9,10 +9,10 @@
 
 #include "apps/cli.h"
 #include "apps/versions.h"
-#include "base/columns.h"
 #include "base/feature.h"
 #include "base/isa.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "stages/train/replay.h"
 
 #define MR_COMMAND(name) extern const mr_command_t mr_command_##name;

@@ -7,7 +7,7 @@
 
 #include "apps/mem_pprof.h"
 #include "apps/model_arg.h"
-#include "base/bytes.h"
+#include "base/text.h"
 #include "model/fit.h"
 #include "model/ir/op.h"
 

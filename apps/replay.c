@@ -8,7 +8,7 @@
 #include "apps/versions.h"
 #include "base/isa.h"
 #include "base/notice.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "stages/train/replay.h"
 
 static const mr_flag_t replay_flags[] = {

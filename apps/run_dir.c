@@ -13,7 +13,7 @@
 
 #include "apps/cli.h"
 #include "apps/run_plugins.h"
-#include "base/text_out.h"
+#include "base/text.h"
 #include "base/xio.h"
 
 enum { TEXT_MAX = 1 << 20 };

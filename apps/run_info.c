@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "base/xio.h"
 #include "metrics/metrics.h"
 

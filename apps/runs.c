@@ -9,7 +9,7 @@
 
 #include "apps/cli.h"
 #include "apps/run_info.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 enum { RUNS_MAX = 4096 };
 

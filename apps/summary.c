@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "apps/model_arg.h"
-#include "base/columns.h"
+#include "base/text.h"
 #include "model/nn/summary.h"
 
 static const mr_flag_t summary_flags[] = {

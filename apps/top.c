@@ -6,8 +6,8 @@
 
 #include "apps/cli.h"
 #include "apps/top_run.h"
-#include "base/columns.h"
 #include "base/feature.h"
+#include "base/text.h"
 
 static int print_once(mr_top_t *t) {
   char text[256], head[MR_TOP_HEAD_LINES][256];

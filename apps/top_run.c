@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "apps/run_info.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 static double top_run_number(const cJSON *j, const char *key, double otherwise) {
   const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "apps/top_run.h"
-#include "base/columns.h"
+#include "base/text.h"
 
 enum { CHART = 9 /* lines of the curve */ };
 enum { COLOUR_BUSY = 1, COLOUR_STARVED, COLOUR_BLOCKED, COLOUR_CURVE };

@@ -1,6 +1,6 @@
 /* Sizes of memory as text: the number goes through mr_strtod, the unit through a table of
    powers. */
-#include "base/bytes.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/number.h"
 
 /* Bytes of one unit; 0 if text is no unit. */
 static double bytes_unit_of(const char *unit) {

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "base/number.h"
+#include "base/text.h"
 
 static void string(FILE *to, const char *s) {
   fputc('"', to);

@@ -1,5 +1,5 @@
 /* Wraps text by counting the first bytes of UTF-8 characters as columns. */
-#include "base/columns.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <string.h>

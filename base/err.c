@@ -4,8 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/number.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
   if (!d || d->code < 0) return code;

@@ -46,7 +46,7 @@ typedef struct mr_diag {
 
 /* Writes code and the sentence into d and returns code, always.  The first failure wins: a diag
    that already holds one keeps it.  d may be NULL: then the sentence is dropped.  Numbers are
-   printed as in the C locale, and control characters are escaped (printable.h). */
+   printed as in the C locale, and control characters are escaped (text.h). */
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

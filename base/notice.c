@@ -4,8 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/number.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 enum { NOTICE_MAX = 1024 };
 

@@ -17,7 +17,7 @@ typedef void mr_notice_fn(void *arg, const char *text);
 void mr_notice_to(mr_notice_fn *fn, void *arg);
 
 /* Sends a notice of at most 1023 bytes; a longer one is cut.  Numbers are printed as in the C
-   locale, and control characters are escaped (printable.h). */
+   locale, and control characters are escaped (text.h). */
 void mr_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 MR_END_DECLS

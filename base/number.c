@@ -1,5 +1,5 @@
 /* Each function switches its thread to the C locale around one libc call. */
-#include "base/number.h"
+#include "base/text.h"
 
 #include <locale.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Decodes UTF-8 and escapes each character that a terminal would act on. */
-#include "base/printable.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

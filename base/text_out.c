@@ -1,5 +1,5 @@
 /* A stream whose writes append to a growing block (fopencookie). */
-#include "base/text_out.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd_reserve.h"
-#include "base/text_out.h"
+#include "base/text.h"
 
 enum { NAME_TRIES = 100 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/notice.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "links/link_stage.h"
 #include "pipeline/commit.h"
 #include "pipeline/stage_step.h"

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/notice.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "links/source_private.h"
 #include "pipeline/stage_step.h"
 

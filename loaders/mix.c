@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "loaders/inputs.h"
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_walk.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "loaders/reader_choose.h"
 
 enum { CHUNK = 8192 /* offsets read together */, RECORD_MAX = 1 << 28 /* bytes */ };

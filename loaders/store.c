@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "loaders/reader_choose.h"
 #include "loaders/store_private.h"
 #include "pipeline/care.h"

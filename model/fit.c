@@ -3,7 +3,7 @@
    chosen. */
 #include "model/fit.h"
 
-#include "base/bytes.h"
+#include "base/text.h"
 
 enum { MOST_PARTS = 32 }; /* a step is unrolled over its parts */
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "pipeline/chain_private.h"
 #include "pipeline/processor_time.h"
 #include "pipeline/runtime_private.h"

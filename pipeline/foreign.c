@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/number.h"
+#include "base/text.h"
 
 enum { FOLDED_MAX = 64 };
 

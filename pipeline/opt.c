@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "pipeline/foreign.h"
 
 /* Describes the values of a setting, for a sentence. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/number.h"
+#include "base/text.h"
 
 /* ---- a thread ---- */
 

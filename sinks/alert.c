@@ -13,7 +13,7 @@
 
 #include "base/feature.h"
 #include "base/notice.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/alert_post.h"

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
-#include "base/text_out.h"
+#include "base/text.h"
 #include "base/xio.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"

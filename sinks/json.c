@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/text_out.h"
-
-#include "base/number.h"
+#include "base/text.h"
 
 static void json_put_text(FILE *out, const char *text) {
   fputc('"', out);

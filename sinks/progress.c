@@ -6,9 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/columns.h"
-#include "base/number.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"

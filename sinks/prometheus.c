@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
-#include "base/text_out.h"
+#include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/http.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/loopback.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/guests.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/feature.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "base/xio.h"
 #include "events.pb-c.h"
 #include "metrics/metrics.h"

@@ -7,7 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/number.h"
+#include "base/text.h"
 
 /* The number after "KEY:" in a file of /proc, or -1. */
 static double proc_number(const char *file, const char *key) {

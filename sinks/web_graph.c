@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text_out.h"
+#include "base/text.h"
 #include "base/xio.h"
 
 static void add_settings(cJSON *one, const mr_stage_t *s, int i) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "model/ir/fn.h"
 
 mr_attr_t mr_attr_int(const char *name, int64_t v) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text_out.h"
+#include "base/text.h"
 #include "model/ir/fn.h"
 #include "model/ir/op.h"
 

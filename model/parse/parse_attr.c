@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "model/parse/parse_private.h"
 
 #define MOST_BRANCHES 64

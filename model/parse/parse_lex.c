@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "model/parse/parse_private.h"
 
 mr_err_t mr__parse_fail(mr_parser_t *p, const char *expected) {

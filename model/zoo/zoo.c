@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text.h"
 
 #define MR_MODEL(name) extern const mr_model_def_t mr_model_##name;
 #include "model/zoo/list.def"

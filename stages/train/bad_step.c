@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/notice.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "base/xio.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/trace_step.h"

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/notice.h"
+#include "base/text.h"
 #include "model/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/isa.h"
-#include "base/number.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "pipeline/opt.h"
 #include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"

@@ -8,7 +8,7 @@
 // clang-format on
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 
 static void sizes_are_read_with_their_units(void **state) {
   const struct {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "base/columns.h"
+#include "base/text.h"
 
 static void wraps(const char *text, int columns, int indent, const char *want) {
   char *got = NULL;

@@ -8,9 +8,8 @@
 
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/err.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "tests/comma.h"
 
 static void the_point_stays_a_point(void **state) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 static void what_a_terminal_obeys_is_escaped(void **state) {
   static const struct {

@@ -1,6 +1,6 @@
 /* Files of class names; the first byte says how many are wanted.  A terminal can show what is read.
  */
-#include "base/printable.h"
+#include "base/text.h"
 #include "loaders/class_names.h"
 #include "tests/fuzz/fuzz.h"
 
