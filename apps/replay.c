@@ -6,8 +6,8 @@
 
 #include "apps/cli.h"
 #include "apps/versions.h"
+#include "base/err.h"
 #include "base/isa.h"
-#include "base/notice.h"
 #include "base/text.h"
 #include "stages/train/replay.h"
 

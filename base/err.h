@@ -3,7 +3,7 @@
    News is >= 0, failure is < 0.  A function that can fail takes a mr_diag_t (or an object that
    holds one) and writes the sentence for the user there: it names the stage, setting or file, the
    value, and what was expected.  A library function never exits and never prints; a message that is
-   no failure is a notice (notice.h). */
+   no failure is a notice (mr_notice). */
 #ifndef MR_BASE_ERR_H
 #define MR_BASE_ERR_H
 
@@ -62,6 +62,22 @@ int mr_err_exit(mr_err_t code);
     mr_err_t mr_e_ = (call);     \
     if (mr_e_ < 0) return mr_e_; \
   } while (0)
+
+/* Notices: sentences for the user that report no failure but are worth knowing, such as a disk that
+   is full for a while.  Libraries never print; they call mr_notice, and the program decides where
+   the sentence goes.
+
+   A receiver takes one sentence without a newline, valid until it returns.  Any thread may call it,
+   several at once too; the thread that sends the notice waits for it. */
+typedef void mr_notice_fn(void *arg, const char *text);
+
+/* Sends notices to fn, with arg, instead of standard error ("millrace: TEXT"); with NULL, to
+   standard error again.  arg must live until the next call.  Call it while no graph runs. */
+void mr_notice_to(mr_notice_fn *fn, void *arg);
+
+/* Sends a notice of at most 1023 bytes; a longer one is cut.  Numbers are printed as in the C
+   locale, and control characters are escaped (text.h). */
+void mr_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 MR_END_DECLS
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/notice.h"
+#include "base/err.h"
 #include "links/link_stage.h"
 #include "pipeline/commit.h"
 #include "pipeline/stage_step.h"

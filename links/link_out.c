@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/text.h"
 #include "links/link_stage.h"
 #include "pipeline/commit.h"

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/err.h"
 #include "base/loopback.h"
-#include "base/notice.h"
 
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t) {
   return (mr_link_cfg_t){.name = t->link,

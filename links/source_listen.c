@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/text.h"
 #include "links/source_private.h"
 #include "pipeline/stage_step.h"

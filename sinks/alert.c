@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/feature.h"
-#include "base/notice.h"
 #include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"

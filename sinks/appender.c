@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/xio.h"
 #include "pipeline/stage_step.h"
 

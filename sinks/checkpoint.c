@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/xio.h"
 #include "pipeline/commit.h"
 #include "pipeline/durable.h"

@@ -13,9 +13,9 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/fd_reserve.h"
 #include "base/loopback.h"
-#include "base/notice.h"
 #include "base/xio.h"
 #include "sinks/background.h"
 #include "sinks/http_address.h"

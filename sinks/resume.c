@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/xio.h"
 
 /* ---- the steps of an earlier run ---- */

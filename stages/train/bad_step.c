@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/text.h"
 #include "base/xio.h"
 #include "pipeline/stage_step.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/notice.h"
+#include "base/err.h"
 #include "base/text.h"
 #include "model/fit.h"
 #include "pipeline/stage_step.h"

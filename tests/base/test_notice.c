@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/notice.h"
+#include "base/err.h"
 
 static char heard[2048];
 static int n_heard;
