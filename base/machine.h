@@ -1,5 +1,5 @@
-/* Limits of the memory of the machine and of this process's control groups (version 2).  Any
-   thread; calls read a few files of /proc and /sys. */
+/* Memory: how much the machine and this process's control groups (version 2) allow, and large
+   blocks of it.  Any thread; the calls about limits read a few files of /proc and /sys. */
 #ifndef MR_BASE_MACHINE_H
 #define MR_BASE_MACHINE_H
 
@@ -19,5 +19,11 @@ size_t mr_machine_memory_left(void);
    limits, or of what they leave, at least 1.  Cache that the kernel can drop counts as free.
    Returns SIZE_MAX if none has a limit. */
 size_t mr__machine_groups(const char *root, const char *group, int left);
+
+/* Returns at least `bytes` of memory, 64-aligned, contents undefined; the caller frees it with
+   free(). NULL without memory.  From 4 MiB on it asks the system for huge pages: a pass over an
+   array then misses the TLB once in 2 MiB instead of once in 4 KiB.  Where the system has none or
+   refuses, nothing else changes. */
+void *mr_pages_alloc(size_t bytes);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/pages.h"
+#include "base/machine.h"
 
 #define MIB ((size_t)1 << 20)
 

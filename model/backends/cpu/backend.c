@@ -7,7 +7,6 @@
 
 #include "base/isa.h"
 #include "base/machine.h"
-#include "base/pages.h"
 #include "model/backends/cpu/limits.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rules.h"

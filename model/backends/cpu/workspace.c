@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/pages.h"
+#include "base/machine.h"
 
 typedef struct block {
   _Alignas(64) struct block *next;
