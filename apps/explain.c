@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/text.h"
 #include "base/xio.h"
 #include "pipeline/diagnose.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "pipeline/chain_private.h"
-#include "pipeline/processor_time.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
 

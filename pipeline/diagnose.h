@@ -3,7 +3,7 @@
    The model: the threads of a graph overlap, so a run lasts as long as its busiest thread works,
    and no shorter than its processor time spread over all cores.  Time in which a thread was ready
    but other threads had the processors is not its work.  How many threads of other programs compete
-   for the processors follows from the time they got (pipeline/processor_time.h); each of them gets
+   for the processors follows from the time they got (base/clock.h); each of them gets
    as much as the busiest thread does.  A stage that shares a thread with others (source, order,
    map) gets the share of that thread's work that timed samples of its calls give.  The limiting
    stage is the one whose doubled speed would shorten the run most.

@@ -3,7 +3,6 @@
 #include "pipeline/durable.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "pipeline/runtime_private.h"
 
 enum { SLICE_MS = 20 }; /* between two checks for a cancelled graph */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cond.h"
+#include "base/clock.h"
 #include "base/feature.h"
 #include "pipeline/foreign.h"
 #include "pipeline/graph_private.h"

@@ -118,7 +118,7 @@ struct mr_graph {
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process at that
                                      moment */
   _Atomic int64_t end_ns;         /* when the threads had ended; 0 before */
-  int64_t start_all_ns, end_all_ns; /* processor time of all programs (processor_time.h) */
+  int64_t start_all_ns, end_all_ns; /* processor time of all programs (mr_processors_ns) */
   int64_t end_cpu_ns;               /* written before end_ns, as end_all_ns */
 
   mr__tracer_t trace;

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "pipeline/care_private.h"
-#include "pipeline/processor_time.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
 

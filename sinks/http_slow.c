@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "base/cond.h"
 
 enum { LOOK_NS = 1000000000 /* between checks for slow connections */ };
 

@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/cond.h"
 
 enum { TICK_NS = 100000000, CHUNK = 64 << 10, LAST_WORDS_MS = 2000 };
 

@@ -6,7 +6,6 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/cond.h"
 
 enum { LATE_NS = 20000000 };
 

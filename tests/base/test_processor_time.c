@@ -7,7 +7,6 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "pipeline/processor_time.h"
 
 enum { WORK_NS = 200000000, TICKS_NS = 60000000 /* counted by ticks: some may be missing */ };
 

@@ -1,5 +1,6 @@
-/* Processor time from /proc: a thread's own and its delay, and that of all programs. */
-#include "pipeline/processor_time.h"
+/* Condition variables on CLOCK_MONOTONIC; processor time from /proc: a thread's own and its delay,
+   and that of all programs. */
+#include "base/clock.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,13 +9,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/text.h"
 
-/* ---- a thread ---- */
-
 enum { FILE_MAX = 4096 };
+
+/* ---- condition variables ---- */
+
+void mr_cond_init(pthread_cond_t *c) {
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(c, &attr);
+  pthread_condattr_destroy(&attr);
+}
+
+bool mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns) {
+  struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+  return pthread_cond_timedwait(c, lock, &until) == 0;
+}
+
+/* ---- processor time of a thread ---- */
 
 static bool read_of(int tid, const char *file, char *text) {
   char path[64];
@@ -47,10 +64,10 @@ mr_thread_time_t mr_thread_time(int tid) {
   return t;
 }
 
-/* ---- the processors ---- */
+/* ---- processor time of all programs ---- */
 
 /* Sums a line "cpuK user nice system idle iowait irq softirq steal ..." without idle and iowait. */
-static bool others_time_work_of(const char *line, int *cpu, int64_t *ticks) {
+static bool ticks_worked(const char *line, int *cpu, int64_t *ticks) {
   int64_t v[8] = {0};
   int n = sscanf(line,
                  "cpu%d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
@@ -71,8 +88,7 @@ int64_t mr_processors_ns(void) {
   while (any && fgets(line, sizeof line, f)) {
     if (line[0] != 'c') break; /* the processors' lines come first */
     if (line[3] == ' ') continue;
-    if (others_time_work_of(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set))
-      sum += ticks;
+    if (ticks_worked(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set)) sum += ticks;
   }
   fclose(f);
   return sum * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));
