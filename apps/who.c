@@ -10,7 +10,7 @@
 #include "apps/run_dir.h"
 #include "apps/take_batches.h"
 #include "apps/who_fields.h"
-#include "base/label.h"
+#include "base/dataset.h"
 #include "base/text.h"
 #include "pipeline/care.h"
 #include "pipeline/stage_source.h"

@@ -1,4 +1,5 @@
-/* Facts about a source's records as a whole: origin and class names. */
+/* Facts about a source's records as a whole: origin and class names; and the label of a record that
+   does not count. */
 #ifndef MR_BASE_DATASET_H
 #define MR_BASE_DATASET_H
 
@@ -12,6 +13,9 @@ typedef struct mr_dataset {
   int n_classes;
   const char *const *class_name; /* [n_classes] */
 } mr_dataset_t;
+
+/* The label that marks a record excluded from its batch; its row has zero weight. */
+#define MR_LABEL_NONE (-1)
 
 MR_END_DECLS
 

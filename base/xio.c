@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd_reserve.h"
 #include "base/text.h"
 
-enum { NAME_TRIES = 100 };
+enum { NAME_TRIES = 100, KEPT = 8 };
 
 /* Fails with the file's offset in the sentence if fd can seek. */
 static mr_err_t write_failed(int fd, const char *path, mr_diag_t *diag) {
@@ -252,4 +252,29 @@ mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what
                     : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for what goes there", path);
   free(text);
   return e;
+}
+
+/* ---- the reserve: descriptors on /dev/null; threads claim slots by atomic exchange ---- */
+
+static atomic_int kept[KEPT]; /* a descriptor plus 1; 0: none */
+
+/* relaxed for the check alone; acq_rel for the exchanges: one thread takes and closes each. */
+void mr_fd_reserve(void) {
+  for (int i = 0; i < KEPT; i++) {
+    int none = 0;
+    if (atomic_load_explicit(&kept[i], memory_order_relaxed)) continue;
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (!atomic_compare_exchange_strong_explicit(&kept[i], &none, fd + 1, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+      close(fd);
+  }
+}
+
+bool mr_fd_release(void) {
+  for (int i = 0; i < KEPT; i++) {
+    int fd = atomic_exchange_explicit(&kept[i], 0, memory_order_acq_rel) - 1;
+    if (fd >= 0) return close(fd), true;
+  }
+  return false;
 }

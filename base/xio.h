@@ -2,7 +2,7 @@
 
    Every function here that returns mr_err_t returns MR_OK, or MR_ERR_IO with the path and the
    system's reason in the sentence, unless it says otherwise.  Any thread; calls block on the file
-   system.  When no descriptor is free, opening takes one of the reserve (fd_reserve.h). */
+   system.  When no descriptor is free, opening takes one of the reserve (mr_fd_reserve). */
 #ifndef MR_BASE_XIO_H
 #define MR_BASE_XIO_H
 
@@ -74,6 +74,14 @@ mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *
    MR_ERR_NOMEM if it does not fit, and nothing is written. */
 typedef void mr_print_fn(const void *what, FILE *to);
 mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag);
+
+/* Fills the reserve of file descriptors, which lets a checkpoint be written when connections have
+   taken all others, up to 8 descriptors, or as far as the system has free ones.  Any thread; does
+   not fail. */
+void mr_fd_reserve(void);
+/* Closes one of the reserve, after a call that found no free descriptor, so that it can be retried.
+   Returns false if the reserve is empty.  Any thread. */
+bool mr_fd_release(void);
 
 MR_END_DECLS
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd_reserve.h"
+#include "base/xio.h"
 #include "links/link_private.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "model/ops/cost.h"
 #include "model/transforms/transforms.h"
 

@@ -5,7 +5,6 @@
 #ifndef MR_PIPELINE_BUFFER_H
 #define MR_PIPELINE_BUFFER_H
 
-#include "base/atomic.h"
 #include "base/decls.h"
 #include "pipeline/spec.h"
 

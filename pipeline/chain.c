@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "pipeline/chain_private.h"
 #include "pipeline/stage_map.h"
 

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "pipeline/care_private.h"
 #include "pipeline/chain_private.h"
 

@@ -39,7 +39,7 @@ typedef struct mr_field {
   int ndim;                 /* 0: a single number; below MR_MAX_NDIM, which leaves room for B */
   int64_t dim[MR_MAX_NDIM]; /* for one record: (3,32,32); ragged: dim[0] is the largest it may be */
   bool ragged;              /* the first dimension differs from record to record, in [0,dim[0]] */
-  bool label;    /* i32, no dimensions: a class, or MR_LABEL_NONE (base/label.h) if the record has
+  bool label;    /* i32, no dimensions: a class, or MR_LABEL_NONE (base/dataset.h) if the record has
                     none or is excluded */
   int n_classes; /* label: classes are in [0,n_classes); 0: unknown */
   float mean[3], std[3]; /* f32 pictures: a byte was 255 * (value * std + mean); std 0: unknown */

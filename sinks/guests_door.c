@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd_reserve.h"
 #include "base/loopback.h"
+#include "base/xio.h"
 #include "sinks/guests_private.h"
 
 enum { WAITING = 16 /* connections in the kernel's accept queue */ };

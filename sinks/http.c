@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/fd_reserve.h"
 #include "base/loopback.h"
 #include "base/xio.h"
 #include "sinks/background.h"

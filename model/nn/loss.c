@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "model/control/table.h"
 
 int mr_loss_n_data(const mr_loss_t *l) { return l->n_fields + l->masked + 2; }

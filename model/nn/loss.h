@@ -19,8 +19,8 @@ typedef struct mr_model_field {
   const char *name;   /* "image", "label" */
   mr_aval_t aval;     /* of one record; a batch holds (B, ...) of it */
   const char *layout; /* for pictures: "HWC", "CHW"; else "" */
-  int64_t classes;    /* > 0: whole numbers (i32) in [0,classes), or MR_LABEL_NONE (base/label.h) in
-                         a record that does not count */
+  int64_t classes; /* > 0: whole numbers (i32) in [0,classes), or MR_LABEL_NONE (base/dataset.h) in
+                      a record that does not count */
 } mr_model_field_t;
 
 /* The values that a loss traces for B records. */

@@ -170,11 +170,11 @@ mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool 
    attention_packed: the same with q, k, v side by side in one tensor (B,T,3,H,D), without copies.
    softmax_cross_entropy: logits (B,C) f32 or f64, C >= 1, labels (B) i32 in [0,C) -> losses (B);
    smoothing in [0,1).  A label outside [0,C) has a one-hot row of zeros; MR_LABEL_NONE
-   (base/label.h) gives a loss of 0.  Source: optax.softmax_cross_entropy of optax.smooth_labels of
-   jax.nn.one_hot.
-   dropout: 0 with probability rate in [0,1), else x / (1 - rate).  seed u64[], step u32[]; site
-   distinguishes the dropouts of a model.  Equal seed, step and site give equal masks.  Source:
-   flax.nnx.Dropout, with masks by Philox4x32-10 (Salmon et al., 2011; kernels.h) ---- */
+   (base/dataset.h) gives a loss of 0.  Source: optax.softmax_cross_entropy of optax.smooth_labels
+   of jax.nn.one_hot. dropout: 0 with probability rate in [0,1), else x / (1 - rate).  seed u64[],
+   step u32[]; site distinguishes the dropouts of a model.  Equal seed, step and site give equal
+   masks.  Source: flax.nnx.Dropout, with masks by Philox4x32-10 (Salmon et al., 2011; kernels.h)
+   ---- */
 mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
                             bool two_pass, mr_dtype_t out);
 mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind);

@@ -1,6 +1,6 @@
 /* Softmax over the last dimension, and the cross-entropy of logits and smoothed labels with its
    backward pass.  Kernels compute bf16 and f32 in f32. */
-#include "base/label.h"
+#include "base/dataset.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

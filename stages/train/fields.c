@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 
 /* The number of classes of a label: the dataset's, if the stream has one, else the field's. */
 static int64_t fields_classes_of(const mr_spec_t *spec, const mr_field_t *f) {

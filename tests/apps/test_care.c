@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "base/npy.h"
 #include "base/xio.h"
 #include "tests/apps/program.h"

@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd_reserve.h"
 #include "base/xio.h"
 
 enum { FILES = 20 };

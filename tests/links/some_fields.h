@@ -4,7 +4,7 @@
 #ifndef MR_TESTS_LINKS_SOME_FIELDS_H
 #define MR_TESTS_LINKS_SOME_FIELDS_H
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "pipeline/buffer.h"
 #include "tests/random.h"
 

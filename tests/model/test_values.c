@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "tests/model/grid.h"
 
 /* y of a graph f (destroyed) whose inputs are in[] gives want[]. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "base/npy.h"
 #include "model/model.h"
 #include "tests/model/vit_step.h"

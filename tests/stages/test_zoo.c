@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "base/philox.h"
 #include "model/train.h"
 #include "model/transforms/transforms.h"

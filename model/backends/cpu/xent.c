@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/label.h"
+#include "base/dataset.h"
 #include "model/backends/cpu/kernels.h"
 
 static float xent_largest(const float *x, int64_t n) {
