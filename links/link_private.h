@@ -4,6 +4,9 @@
 #define MR_LINKS_LINK_PRIVATE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <zmq.h>
 
 #include "links/wire.h"
@@ -111,8 +114,11 @@ void mr__rx_new_session(mr__rx_t *rx, const char *token);
 
 /* ---- pools that the peer maps ---- */
 
-/* The sending end's side of sharing on one host: it hands the descriptors of its pools to the peer,
-   over a socket without a name in the file system. */
+/* Two processes of one host pass descriptors over a stream socket in the abstract namespace, which
+   leaves no file behind: the receiving end shows a secret and gets the descriptors of the sending
+   end's pools.
+
+   Sending end: */
 typedef struct mr__share mr__share_t;
 struct mr_link;
 mr_err_t mr__share_open(struct mr_link *l, mr_diag_t *diag); /* opens the listening socket */
@@ -132,6 +138,18 @@ typedef struct mr__place {
   uint64_t offset;
 } mr__place_t;
 mr__place_t mr__share_place(mr__share_t *s, const mr_buf_t *b);
+
+/* Receiving end: connects to the sharing end that wrote this token and belongs to the same user.
+   Returns a socket, which the caller closes; -1 if the peer does not share or cannot be reached. */
+int mr__share_connect(const char *token);
+
+/* Takes the next descriptor, which the caller closes, and the number of its pool; false if none has
+   come. */
+bool mr__share_take(int socket, uint32_t *pool, int *fd);
+
+/* Maps a pool's memory for reading; the caller unmaps it with munmap(.., *bytes).  NULL if it
+   cannot be mapped or is not sealed against shrinking, so that its owner could make reads fault. */
+char *mr__share_map(int fd, size_t *bytes);
 
 /* ---- the link ---- */
 

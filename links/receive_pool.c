@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "links/link_private.h"
-#include "links/share.h"
 
 enum { POOLS_MAX = 16, SPARE = 16 };
 

@@ -1,6 +1,5 @@
 /* Sharing pools on one host: the sending end listens on an abstract socket, checks the user and the
    secret of a peer, and hands it the descriptors of its pools. */
-#include "links/share.h"
 
 #include <errno.h>
 #include <fcntl.h>
