@@ -1,7 +1,7 @@
 /* Maps a stream's positions through a sampler, epoch by epoch. */
 #include "loaders/order.h"
 
-#include "loaders/permute.h"
+#include "loaders/sampler.h"
 
 /* Sets records per epoch and epochs, so that a batch can end where an epoch does. */
 static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {

@@ -1,6 +1,6 @@
 /* A per-thread cache in front of index_shuffle.h: keys of a few seeds, and whole permutations when
    they are small enough to be cheaper than single results. */
-#include "loaders/permute.h"
+#include "loaders/sampler.h"
 
 #include <stddef.h>
 

@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "loaders/permute.h"
-
 static const int64_t LENGTH_MAX = (int64_t)1 << 62;
 
 /* grain's even_split: consecutive ranges, chosen before any shuffle. */

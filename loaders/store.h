@@ -5,7 +5,7 @@
    the page cache holds the files, the first fetches read their records while a thread loads
    everything in the background, so that the first batch comes at once.  A source that uses at least
    half of its files' records keeps the files whole; one that uses fewer keeps its records alone.
-   Implemented in store.c, store_keep.c (loading) and store_behind.c (the background thread). */
+   Implemented in store.c and store_keep.c (loading, also by a background thread). */
 #ifndef MR_LOADERS_STORE_H
 #define MR_LOADERS_STORE_H
 

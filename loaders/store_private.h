@@ -1,4 +1,4 @@
-/* The store's state, shared by store.c, store_keep.c and store_behind.c. */
+/* The store's state, shared by store.c and store_keep.c. */
 #ifndef MR_LOADERS_STORE_PRIVATE_H
 #define MR_LOADERS_STORE_PRIVATE_H
 
@@ -61,11 +61,11 @@ mr_err_t mr__store_check(const mr_store_t *st, int64_t number, const uint8_t *re
 mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag);
 
 /* Starts a thread that fills st->kept and then sets ready; returns false if it cannot start.
-   mr__store_join stops and joins it, before anything is freed (store_behind.c). */
+   mr__store_join stops and joins it, before anything is freed. */
 bool mr__store_behind(mr_store_t *st);
 void mr__store_join(mr_store_t *st);
 
-/* Fill st->kept with whole files or with the source's records alone (store_keep.c).  Fail as
+/* Fill st->kept with whole files or with the source's records alone.  Fail as
    mr_reader_read and conf.check; MR_ERR_CANCEL once st->stop is set. */
 mr_err_t mr__store_keep_whole(mr_store_t *st, mr_diag_t *diag);
 mr_err_t mr__store_keep_few(mr_store_t *st, mr_diag_t *diag);

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "loaders/image.h"
-#include "loaders/synthetic_draw.h"
 #include "pipeline/care.h"
 #include "pipeline/stage_source.h"
 

@@ -1,6 +1,6 @@
 /* A picture is a figure of its class in one colour on a ground of another, plus noise per
    channel. */
-#include "loaders/synthetic_draw.h"
+#include "loaders/image.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
    to-iter-dataset its WindowShuffleIterDataset. */
 #include <inttypes.h>
 
-#include "loaders/permute.h"
+#include "loaders/sampler.h"
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_walk.h"
 
