@@ -39,8 +39,14 @@ static size_t matmul_tile_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 static dnnl_data_type_t type_of(mr_dtype_t t) { return t == MR_F32 ? dnnl_f32 : dnnl_bf16; }
 
+/* oneDNN chooses a kernel, and with it the bytes of scratch, by all strides, but its cache of
+   primitives does not compare the stride of a dimension of size 1.  Two views that differ in such a
+   stride alone would thus share a primitive that needs the scratch of one of them, and may write
+   behind the other's.  So such a stride always gets the same value. */
 static dnnl_status_t view(mr_dtype_t t, int64_t rows, int64_t cols, int64_t row, int64_t col,
                           dnnl_memory_desc_t *md) {
+  if (cols == 1) col = 1;
+  if (rows == 1) row = col == 1 ? cols : 1;
   dnnl_dims_t dim = {rows, cols}, stride = {row, col};
   return dnnl_memory_desc_init_by_strides(md, 2, dim, type_of(t), stride);
 }
