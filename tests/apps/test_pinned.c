@@ -25,7 +25,7 @@ static const struct {
               {MR_ISA_AVX2, "f32", "0fb18c5e4fca4978"},
               {MR_ISA_AVX2, "bf16", "4ae1e7464f036166"},
               {MR_ISA_AVX512, "f32", "d08bce54b604ad50"},
-              {MR_ISA_AVX512, "bf16", "be86ff47b4d95312"},
+              {MR_ISA_AVX512, "bf16", "6f74839cc23c74cf"},
               {MR_ISA_AVX512_BF16, "f32", "d08bce54b604ad50"},
               {MR_ISA_AVX512_BF16, "bf16", "cd7357c3ce06667b"}};
 
