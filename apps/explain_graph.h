@@ -22,8 +22,10 @@ typedef struct mr_explanation {
   int n_pass;
 } mr_explanation_t;
 
-/* Each prints the report to `to`; MR_ERR_NOMEM.  The table merges rows that differ only in the
-   numbers of their scopes, unless all is true, and prints at most `top` rows of moves. */
+/* Each prints the report to `to`; MR_ERR_NOMEM.  The table begins with sums by cause and by kind.
+   It merges rows that differ only in the numbers of their scopes, unless all is true, which also
+   prints their equations; it prints at most `top` rows of moves.  Lines fit the terminal that `to`
+   may be. */
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,
                               mr_diag_t *diag);
 mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
@@ -34,5 +36,11 @@ mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *dia
 void mr_fused_text(const mr_fn_t *body, const char *name, char *text, size_t size);
 void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size);
 void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size);
+
+enum { MR_EQUATION_TEXT = 256 };
+/* Writes the equation of r as `millrace jaxpr --compiled` prints it, on one line, cut if it does
+   not fit; "" for the copy of an output, and without memory.  The names of values are those of the
+   whole graph, or of the loop that the equation is in. */
+void mr_move_equation(const mr_move_row_t *r, char *text, size_t size);
 
 #endif

@@ -13,7 +13,7 @@ static void explain_graph_json_add_eqn(cJSON *o, const char *op, const char *sco
 }
 
 static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
-  char what[2 * MR_AVAL_TEXT];
+  char what[2 * MR_AVAL_TEXT], equation[MR_EQUATION_TEXT];
   cJSON *o = cJSON_CreateObject();
   mr_move_text(x, r, what, sizeof what);
   cJSON_AddStringToObject(o, "kind", mr_move_kind_name(r->kind));
@@ -25,6 +25,10 @@ static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
   explain_graph_json_add_eqn(o, "op", "scope", r->eqn);
   if (r->eqn) cJSON_AddStringToObject(o, "by", r->eqn->by);
   if (r->eqn && r->eqn->of) cJSON_AddStringToObject(o, "of", r->eqn->of->name);
+  if (r->eqn && r->eqn->row) cJSON_AddStringToObject(o, "row", r->eqn->row);
+  mr_move_equation(r, equation, sizeof equation);
+  if (*equation) cJSON_AddStringToObject(o, "equation", equation);
+  if (r->loop) cJSON_AddTrueToObject(o, "in_loop");
   explain_graph_json_add_eqn(o, "for_op", "for_scope", r->user);
   cJSON_AddNumberToObject(o, "readers", r->n_user);
   return o;

@@ -3,12 +3,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/explain_graph.h"
+#include "base/text.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-enum { LINE = 512 };
+enum { LINE = 768 };
 
 /* Rows of equal text, added up. */
 typedef struct sum {
@@ -52,6 +54,14 @@ static void like(char *text, const char *scope, size_t size, bool all) {
   if (at && text[at - 1] == '.') text[at - 1] = 0;
 }
 
+/* What asked for a move, wherever it is: the row of a policy, a setting, a transform or pass. */
+static const char *asked_by(const mr_move_row_t *r) {
+  const mr_eqn_t *e = r->eqn;
+  if (!e) return "outputs in other memory";
+  if (r->note) return r->kind == MR_MOVE_OPERAND ? "kernels of products" : "loops";
+  return e->row ? e->row : *e->by ? e->by : "the function as written";
+}
+
 static void written_by(const mr_move_row_t *r, bool all, char *text, size_t size) {
   char at[128] = "", user[128] = "";
   const mr_eqn_t *e = r->eqn;
@@ -61,17 +71,23 @@ static void written_by(const mr_move_row_t *r, bool all, char *text, size_t size
   }
   like(at, e->scope, sizeof at, all);
   if (r->user) like(user, r->user->scope, sizeof user, all);
-  if (r->kind == MR_MOVE_OPERAND) {
-    snprintf(text, size, "the order its kernel wants%s%s", *at ? ", in " : "", at);
+  if (r->note) {
+    snprintf(text, size, "%s%s%s",
+             r->kind == MR_MOVE_OPERAND ? "the order its kernel wants" : "the end of the loop",
+             *at ? ", in " : "", at);
     return;
   }
-  int n = snprintf(text, size, "%s%s%s%s%s", *e->by ? e->by : "as written", e->of ? " of " : "",
-                   e->of ? e->of->name : "", *at ? " in " : "", at);
-  if (n < 0 || (size_t)n >= size) return;
   bool elsewhere = strcmp(at, user) != 0;
-  snprintf(text + n, size - (size_t)n, ", for %s%s%s%s", r->user ? r->user->op->name : "the caller",
-           elsewhere && *user ? " in " : "", elsewhere ? user : "",
-           r->n_user > 1 ? " and others" : "");
+  int n = snprintf(text, size, "%s%s%s%s%s%s%s", e->row ? e->row : "", e->row ? ": " : "",
+                   *e->by ? e->by : "as written", e->of ? " of " : "", e->of ? e->of->name : "",
+                   *at ? " in " : "", at);
+  if (n < 0 || (size_t)n >= size) return;
+  if (r->loop)
+    snprintf(text + n, size - (size_t)n, ", within a fused loop");
+  else
+    snprintf(text + n, size - (size_t)n, ", for %s%s%s%s",
+             r->user ? r->user->op->name : "the caller", elsewhere && *user ? " in " : "",
+             elsewhere ? user : "", r->n_user > 1 ? " and others" : "");
 }
 
 /* The cause of a move, and when it runs if a loop or branch decides that. */
@@ -83,7 +99,7 @@ static void cause_of(const mr_move_row_t *r, bool all, char *text, size_t size) 
 
 void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text, size_t size) {
   char from[MR_AVAL_TEXT], to[MR_AVAL_TEXT];
-  if (r->kind == MR_MOVE_OPERAND) {
+  if (r->note) {
     snprintf(text, size, "%s: %s", r->eqn->op->name, r->note);
   } else if (!r->eqn) {
     snprintf(text, size, "output %d %s", r->out,
@@ -94,44 +110,91 @@ void mr_move_text(const mr_explanation_t *x, const mr_move_row_t *r, char *text,
   }
 }
 
+/* The text of one equation among those that mr_fn_each_text passes. */
+typedef struct one_text {
+  int i;
+  char *text;
+  size_t size;
+} one_text_t;
+
+static void take_equation(void *arg, int i, const char *text) {
+  const one_text_t *o = arg;
+  if (i == o->i) snprintf(o->text, o->size, "%s", text);
+}
+
+void mr_move_equation(const mr_move_row_t *r, char *text, size_t size) {
+  *text = 0;
+  if (!r->eqn) return;
+  int i = 0;
+  while (i < r->fn->n_eqn && r->fn->eqn[i] != r->eqn) i++;
+  if (i < r->fn->n_eqn) mr_fn_each_text(r->fn, i + 1, take_equation, &(one_text_t){i, text, size});
+}
+
+/* ---- tables ---- */
+
+/* Prints a row; its text continues below itself where the terminal is narrow. */
+static void print_sum(int64_t calls, double amount, double share, const char *text, FILE *to) {
+  char line[LINE + 64];
+  int columns = isatty(fileno(to)) ? mr_columns(fileno(to)) : 0;
+  snprintf(line, sizeof line, "%6" PRId64 " %11.3f %5.1f%%  %s", calls, amount, share, text);
+  mr_put_wrapped(to, line, columns, columns > 60 ? 28 : 4);
+}
+
 static void print_sums(sums_t *s, int top, double unit, double total, FILE *to) {
   qsort(s->row, (size_t)s->n, sizeof *s->row, by_amount);
   double rest = 0;
+  int64_t calls = 0;
   for (int i = 0; i < s->n; i++) {
     const sum_t *r = &s->row[i];
     if (i < top)
-      fprintf(to, "%6" PRId64 " %11.3f %5.1f%%  %s\n", r->calls, r->amount / unit,
-              total > 0 ? 100 * r->amount / total : 0, r->text);
+      print_sum(r->calls, r->amount / unit, total > 0 ? 100 * r->amount / total : 0, r->text, to);
     else
-      rest += r->amount;
+      rest += r->amount, calls += r->calls;
   }
-  if (s->n > top)
-    fprintf(to, "%6s %11.3f %5.1f%%  %d more rows; --top N shows them\n", "", rest / unit,
-            total > 0 ? 100 * rest / total : 0, s->n - top);
+  if (s->n > top) {
+    char text[64];
+    snprintf(text, sizeof text, "%d more rows; --top N shows them", s->n - top);
+    print_sum(calls, rest / unit, total > 0 ? 100 * rest / total : 0, text, to);
+  }
   s->n = 0;
+}
+
+/* The sums of all moves, by kind and by what asked for them; each table adds up to the total. */
+static void print_summary(const mr_explained_t *m, sums_t *s, FILE *to) {
+  char text[LINE];
+  for (int i = 0; i < m->n_move; i++)
+    explain_graph_table_add(s, "casts, copies and transposes in all", (double)m->move[i].bytes,
+                            m->move[i].times);
+  fprintf(to, "A run reads and writes %.3f MB.\n", m->bytes / 1e6);
+  fprintf(to, "%6s %11s %6s  %s\n", "calls", "MB", "share", "of it moved");
+  print_sums(s, 1, 1e6, m->bytes, to);
+  for (int i = 0; i < m->n_move; i++) {
+    snprintf(text, sizeof text, "  %s%s", mr_move_kind_name(m->move[i].kind),
+             m->move[i].loop ? " within fused loops" : "");
+    explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
+  }
+  print_sums(s, s->n, 1e6, m->bytes, to);
+  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "MB", "share", "by what asked for them");
+  for (int i = 0; i < m->n_move; i++)
+    explain_graph_table_add(s, asked_by(&m->move[i]), (double)m->move[i].bytes, m->move[i].times);
+  print_sums(s, s->n, 1e6, m->bytes, to);
 }
 
 static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top, FILE *to) {
   const mr_explained_t *m = &x->made;
+  print_summary(m, s, to);
   for (int i = 0; i < m->n_move; i++) {
-    char what[2 * MR_AVAL_TEXT], cause[LINE / 2 + 32], text[LINE];
+    char what[2 * MR_AVAL_TEXT], cause[LINE / 2 + 32], text[LINE], equation[MR_EQUATION_TEXT] = "";
     mr_move_text(x, &m->move[i], what, sizeof what);
     cause_of(&m->move[i], all, cause, sizeof cause);
-    snprintf(text, sizeof text, "%-9s %.160s: %.300s", mr_move_kind_name(m->move[i].kind), what,
-             cause);
+    if (all) mr_move_equation(&m->move[i], equation, sizeof equation);
+    snprintf(text, sizeof text, "%-9s %.160s: %.300s%s%s", mr_move_kind_name(m->move[i].kind), what,
+             cause, *equation ? "; " : "", equation);
     explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
   }
-  fprintf(to, "%6s %11s %6s  %s\n", "calls", "MB", "share", "casts, copies and transposes: cause");
+  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "MB", "share",
+          "casts, copies and transposes: cause");
   print_sums(s, top, 1e6, m->bytes, to);
-  for (int i = 0; i < m->n_move; i++) {
-    const mr_eqn_t *e = m->move[i].eqn;
-    bool written = e && !*e->by && m->move[i].kind != MR_MOVE_OPERAND;
-    explain_graph_table_add(
-        s,
-        written ? "in all, as the function says it" : "in all, put in by transforms and compiler",
-        (double)m->move[i].bytes, m->move[i].times);
-  }
-  print_sums(s, 2, 1e6, m->bytes, to);
 }
 
 static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE *to) {

@@ -222,6 +222,15 @@ static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const
   return vector_of(f, MR_TOLD_METRICS + l->n_metrics, told);
 }
 
+/* x, of set k, in dtype t; the conversion names the setting that keeps the set narrow. */
+static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots) {
+  mr_standing_t before = mr_standing(f);
+  f->by = k && k <= n_slots ? "slot-dtype" : "param-dtype";
+  mr_var_t *y = mr_lax_convert(f, x, t);
+  mr_stand(f, before);
+  return y;
+}
+
 /* Traces update_fn with its first results replaced by the vector told. */
 static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
                         const mr_params_t *list, const mr_fn_t *update) {
@@ -236,7 +245,7 @@ static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t 
   }
   MR_TRY(f->diag.code);
   for (int i = 0; i < update->n_in; i++)
-    in[i] = i < first ? f->in[i] : mr_lax_convert(f, f->in[i], MR_F32);
+    in[i] = i < first ? f->in[i] : train_kept(f, f->in[i], MR_F32, (i - first) / list->n, n_slots);
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   const char *outer = mr_scope_enter(f, "told");
@@ -244,7 +253,7 @@ static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t 
   mr_scope_leave(f, outer);
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_scale + i];
-    *to = mr_lax_convert(f, *to, kept_in(&t->compute, i / list->n, n_slots));
+    *to = train_kept(f, *to, kept_in(&t->compute, i / list->n, n_slots), i / list->n, n_slots);
   }
   return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
 }

@@ -15,7 +15,7 @@ struct mr_backend;
 struct mr_exec;
 typedef struct mr_call mr_call_t;
 
-/* Bytes that a call moves on each run before it computes. */
+/* Bytes that a call moves on each run beside what it computes. */
 typedef struct mr_call_note {
   const char *what; /* "operand 0 copied into order"; lives as long as the program */
   size_t bytes;     /* read and written */

@@ -127,6 +127,10 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
   c->scratch_bytes = inner_bytes(l->body);
   for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += call_aligned(c, l->size[e->n_in + k]);
+  if (!p.s.length && p.s.n_carry) { /* otherwise the last step computes them there */
+    c->note[0].what = "carries copied to the result of a scan of no steps";
+    for (int k = 0; k < p.s.n_carry; k++) c->note[0].bytes += 2 * l->size[e->n_in + k];
+  }
   l->inner = (mr_call_inner_t){.exec = l->body, .runs = p.s.length, .branch = -1};
   c->inner = &l->inner;
   c->n_inner = 1;
@@ -210,6 +214,9 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
       (mr_call_inner_t){.exec = l->cond, .runs = 1, .when = "each test of while", .branch = -1};
   l->inner[1] = (mr_call_inner_t){
       .exec = l->body, .at = body_at, .runs = 1, .when = "each step of while", .branch = -1};
+  c->note[0].what = "carries copied to the result, unless the number of steps is odd";
+  for (int k = 0; k < p.n_carry; k++) c->note[0].bytes += 2 * carry_bytes(c, k);
+  if (!p.n_carry) c->note[0].what = NULL;
   c->inner = l->inner;
   c->n_inner = 2;
   c->serial = false;

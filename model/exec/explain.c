@@ -46,36 +46,60 @@ typedef struct pace {
   const char *when;
 } pace_t;
 
-static void explain_add_eqn(mr_explained_t *r, const mr_call_t *c, const users_t *u, pace_t p) {
+/* The conversions within a fused loop; other ops that move are not fused alone. */
+static void explain_add_fused(mr_explained_t *r, const mr_eqn_t *loop, pace_t p) {
+  if (loop->op != &mr_op_fused) return;
+  const mr_fn_t *f = mr_attr_called(loop, "jaxpr");
+  for (int i = 0; i < f->n_eqn; i++)
+    if (f->eqn[i]->op == &mr_op_convert_element_type)
+      add_move(r, (mr_move_row_t){.kind = MR_MOVE_CAST,
+                                  .eqn = f->eqn[i],
+                                  .user = loop,
+                                  .n_user = 1,
+                                  .fn = f,
+                                  .loop = loop,
+                                  .times = p.times,
+                                  .when = p.when,
+                                  .out = -1});
+}
+
+/* What the kernel of c moves before it computes, and what a loop copies after its last step. */
+static void explain_add_notes(mr_explained_t *r, const mr_fn_t *f, const mr_call_t *c, pace_t p) {
+  for (int k = 0; k < MR_CALL_NOTES && c->note[k].what; k++) {
+    add_move(r, (mr_move_row_t){.kind = c->n_inner ? MR_MOVE_COPY : MR_MOVE_OPERAND,
+                                .eqn = c->eqn,
+                                .user = c->eqn,
+                                .n_user = 1,
+                                .fn = f,
+                                .note = c->note[k].what,
+                                .bytes = c->note[k].bytes,
+                                .times = p.times,
+                                .when = p.when,
+                                .out = -1});
+    r->bytes += (double)c->note[k].bytes * (double)p.times;
+  }
+}
+
+static void explain_add_eqn(mr_explained_t *r, const mr_fn_t *f, const mr_call_t *c,
+                            const users_t *u, pace_t p) {
   const mr_eqn_t *e = c->eqn;
   mr_cost_t cost = mr_cost_of(e);
-  double bytes = cost.bytes;
   int id = e->n_out ? e->out[0]->id : 0;
   if (e->op->moves && e->n_in && e->n_out)
     add_move(r, (mr_move_row_t){.kind = explain_kind_of(e),
                                 .eqn = e,
+                                .fn = f,
                                 .user = u->first[id],
                                 .n_user = u->count[id],
                                 .bytes = (size_t)cost.bytes,
                                 .times = p.times,
                                 .when = p.when,
                                 .out = -1});
-  for (int k = 0; k < MR_CALL_NOTES && c->note[k].what; k++) {
-    add_move(r, (mr_move_row_t){.kind = MR_MOVE_OPERAND,
-                                .eqn = e,
-                                .user = e,
-                                .n_user = 1,
-                                .note = c->note[k].what,
-                                .bytes = c->note[k].bytes,
-                                .times = p.times,
-                                .when = p.when,
-                                .out = -1});
-    bytes += (double)c->note[k].bytes;
-  }
+  explain_add_fused(r, e, p);
   if (c->how)
     r->product[r->n_product++] = (mr_product_row_t){
         e, mr_precision_of(e), c->how, cost.flop * (double)p.times, p.times, p.when};
-  r->bytes += bytes * (double)p.times;
+  r->bytes += cost.bytes * (double)p.times;
   r->flop += cost.flop * (double)p.times;
 }
 
@@ -127,17 +151,22 @@ static mr_err_t explain_collect(mr_explained_t *r, const mr_exec_t *x, pace_t p,
     add_composite(r, c->eqn, p);
     for (int k = 0; k < c->n_inner && e >= 0; k++)
       e = explain_collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);
-    if (c->run && !c->n_inner) explain_add_eqn(r, c, &u, p);
+    if (c->run && !c->n_inner) explain_add_eqn(r, f, c, &u, p);
+    explain_add_notes(r, f, c, p);
   }
   free(u.first);
   free(u.count);
   return e;
 }
 
+/* Those of loops and branches, and of fused loops, included. */
 static size_t n_equations(const mr_exec_t *x) {
   size_t n = (size_t)x->fn->n_eqn;
-  for (int i = 0; i < x->fn->n_eqn; i++)
+  for (int i = 0; i < x->fn->n_eqn; i++) {
+    const mr_eqn_t *e = x->fn->eqn[i];
+    if (e->op == &mr_op_fused) n += (size_t)mr_attr_called(e, "jaxpr")->n_eqn;
     for (int k = 0; k < x->call[i].n_inner; k++) n += n_equations(x->call[i].inner[k].exec);
+  }
   return n;
 }
 

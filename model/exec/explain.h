@@ -1,6 +1,6 @@
 /* A report on a compiled graph, including the graphs of its loops and branches: each equation or
-   operand that only moves or converts values, how each product is computed, and which composites
-   were kept or opened. */
+   operand that only moves or converts values, conversions within fused loops included, how each
+   product is computed, and which composites were kept or opened. */
 #ifndef MR_MODEL_EXEC_EXPLAIN_H
 #define MR_MODEL_EXEC_EXPLAIN_H
 
@@ -21,10 +21,13 @@ typedef struct mr_move_row {
   const mr_eqn_t *eqn;  /* the equation that moves; NULL: the copy of output `out` to the caller */
   const mr_eqn_t *user; /* the first equation that reads the result; NULL: an output of the graph */
   int n_user;
-  const char *note; /* set for MR_MOVE_OPERAND */
-  size_t bytes;     /* read and written in a run of the graph, all repetitions together */
-  int64_t times;    /* repetitions in a run: more than one within a loop */
-  const char *when; /* what times and bytes refer to, "each step of while"; NULL: a run */
+  const mr_fn_t *fn;    /* that eqn belongs to: compiled, or the body of a fused loop */
+  const mr_eqn_t *loop; /* the fused loop that eqn is a step of: its values never leave the cache,
+                           so it moves 0 bytes; else NULL */
+  const char *note;     /* set for MR_MOVE_OPERAND and for what a loop copies: what is moved */
+  size_t bytes;         /* read and written in a run of the graph, all repetitions together */
+  int64_t times;        /* repetitions in a run: more than one within a loop */
+  const char *when;     /* what times and bytes refer to, "each step of while"; NULL: a run */
   int out;
 } mr_move_row_t;
 

@@ -208,7 +208,7 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   mr_eqn_t *e = mr_mem_take(&f->mem, sizeof *e);
   if (f->mem.failed) return NULL;
   *e = (mr_eqn_t){.op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .scope = f->scope};
-  e->by = f->by, e->of = f->of;
+  e->by = f->by, e->of = f->of, e->row = f->row;
   e->in = mr_mem_copy(&f->mem, in, (size_t)n_in, sizeof *in);
   e->attr = mr_mem_copy(&f->mem, attr, (size_t)n_attr, sizeof *attr);
   if (f->mem.failed) return NULL;
@@ -259,9 +259,10 @@ static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in) {
   mr_standing_t outer = mr_standing(f);
   const char *scope = mr_mem_text(&f->mem, e->scope);
+  const char *row = e->row ? mr_mem_text(&f->mem, e->row) : NULL;
   if (f->mem.failed) return NULL;
-  mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE,
-                              e->of}); /* e's own is among its attributes */
+  mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE, e->of,
+                              row}); /* e's own precision is among its attributes */
   mr_eqn_t *c = mr_emit(f, e->op, e->n_in, in, e->n_attr, own_attrs(f, e), e->n_out);
   mr_stand(f, outer);
   return c;
@@ -301,15 +302,15 @@ mr_precision_t mr_precision_of(const mr_eqn_t *e) {
 }
 
 mr_standing_t mr_standing(const mr_fn_t *f) {
-  return (mr_standing_t){f->scope, f->by, f->precision, f->of};
+  return (mr_standing_t){f->scope, f->by, f->precision, f->of, f->row};
 }
 
 void mr_stand(mr_fn_t *f, mr_standing_t s) {
-  f->scope = s.scope, f->by = s.by, f->precision = s.precision, f->of = s.of;
+  f->scope = s.scope, f->by = s.by, f->precision = s.precision, f->of = s.of, f->row = s.row;
 }
 
 void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by) {
-  mr_stand(f, (mr_standing_t){e->scope, by, mr_precision_of(e), e->op});
+  mr_stand(f, (mr_standing_t){e->scope, by, mr_precision_of(e), e->op, e->row});
 }
 
 const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name) {

@@ -44,6 +44,8 @@ struct mr_eqn {
   const char *scope;     /* "vit/encoder_blocks.0/attn", "" outside any scope */
   const char *by;        /* static: the transform or pass that wrote it, "" for a builder */
   const mr_op_def_t *of; /* op of the equation that it was written for, or NULL */
+  const char *row; /* of a conversion by mr_amp, and of what transforms make of it: the policy's row
+                      that asked for it (mr_amp_row_text); else NULL */
 };
 
 typedef struct mr_fn {
@@ -54,8 +56,9 @@ typedef struct mr_fn {
   const char *scope;
   mr_precision_t precision; /* given to appended products that have none of their own */
   mr_key_layout_t keys;     /* of draws that are appended */
-  const char *by;           /* for appended equations, as is `of`: see mr_eqn */
+  const char *by;           /* for appended equations, as are `of` and `row`: see mr_eqn */
   const mr_op_def_t *of;
+  const char *row;
   mr_mem_t mem;
   int cap_in, cap_eqn;
   struct mr_fn **child; /* [n_child] the functions that its equations call */
@@ -131,12 +134,13 @@ typedef struct mr_standing {
   const char *scope, *by;
   mr_precision_t precision;
   const mr_op_def_t *of;
+  const char *row;
 } mr_standing_t;
 /* Returns those fields, whose texts f or the program keeps; mr_stand sets them again. */
 mr_standing_t mr_standing(const mr_fn_t *f);
 void mr_stand(mr_fn_t *f, mr_standing_t s);
 /* Marks what follows as written for e by the transform or pass `by`, a static text: equations take
-   e's scope, a text that must live as long as f, and products take e's precision. */
+   e's scope and row, texts that must live as long as f, and products take e's precision. */
 void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by);
 
 /* Returns e's attribute of that name, which belongs to e and stays valid until an attribute is

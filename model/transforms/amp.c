@@ -7,6 +7,7 @@
    transposition, which then moves half the bytes. */
 #include "model/transforms/amp.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +61,8 @@ const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f)
   return NULL;
 }
 
-static mr_amp_rule_t amp_asked(const mr_amp_policy_t *p, const mr_eqn_t *e) {
+/* The row of p that decides for e; NULL: none names it. */
+static const mr_amp_row_t *amp_row_of(const mr_amp_policy_t *p, const mr_eqn_t *e) {
   const mr_amp_row_t *by_op = NULL, *by_scope = NULL;
   const char *outermost = NULL;
   for (int i = 0; i < p->n_rows; i++) {
@@ -71,7 +73,12 @@ static mr_amp_rule_t amp_asked(const mr_amp_policy_t *p, const mr_eqn_t *e) {
                        (at == outermost && strlen(r->key) >= strlen(by_scope->key)));
     if (wins) by_scope = r, outermost = at;
   }
-  return by_scope ? by_scope->rule : by_op ? by_op->rule : p->others;
+  return by_scope ? by_scope : by_op;
+}
+
+static mr_amp_rule_t amp_asked(const mr_amp_policy_t *p, const mr_eqn_t *e) {
+  const mr_amp_row_t *r = amp_row_of(p, e);
+  return r ? r->rule : p->others;
 }
 
 static mr_amp_rule_t amp_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
@@ -92,6 +99,20 @@ static bool amp_calls(const mr_eqn_t *e) {
 /* The rule of an equation that calls functions: it keeps its dtypes, or takes what there is. */
 static mr_amp_rule_t amp_call_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
   return p->enters && e->op->passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
+}
+
+const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *text, size_t size) {
+  const char *name = p->name ? p->name : "own";
+  const mr_amp_row_t *r = amp_row_of(p, e);
+  if (amp_calls(e))
+    snprintf(text, size, "amp=%s, calls=%s", name, mr_amp_rule_name(amp_call_rule(p, e)));
+  else if (!r)
+    snprintf(text, size, "amp=%s, others=%s", name, mr_amp_rule_name(p->others));
+  else if (r->asked)
+    snprintf(text, size, "amp-rule %s=%s", r->key, mr_amp_rule_name(r->rule));
+  else
+    snprintf(text, size, "amp=%s, %s=%s", name, r->key, mr_amp_rule_name(r->rule));
+  return text;
 }
 
 /* ---- what is looked up ahead ---- */
@@ -141,8 +162,10 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
   mr_fn_t *g = a->g;
   mr_standing_t before = mr_standing(g);
   if (e) {
+    char row[MR_AMP_KEY + 64];
     mr_stand_at(g, e, by);
     g->scope = mr_mem_text(&g->mem, e->scope);
+    g->row = mr_mem_text(&g->mem, mr_amp_row_text(a->policy, e, row, sizeof row));
   } else {
     g->by = by;
   }

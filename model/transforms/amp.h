@@ -2,8 +2,8 @@
 
    A policy is data: rows that name an op or a part of the model (a scope) and say what happens to
    the float operands there.  mr_amp writes the conversions into the graph; they carry
-   by = "amp RULE" and the op they were written for, which `explain` shows.  Only f32, bf16 and f16
-   operands are converted; f64, fp8, integers and bool pass.
+   by = "amp RULE", the op they were written for and the row that asked, which `explain` shows. Only
+   f32, bf16 and f16 operands are converted; f64, fp8, integers and bool pass.
 
    Sources: jaxamp 0.0.4 (mr_amp_jaxamp gives its jaxprs equation for equation);
    Micikevicius et al., "Mixed Precision Training" (2018). */
@@ -43,6 +43,7 @@ typedef struct mr_amp_row {
    outermost part wins, then the longer key, then the later row; a row that names a scope outranks
    one that names an op. */
 typedef struct mr_amp_policy {
+  const char *name;     /* static, "usual": said by mr_amp_row_text; NULL: "own" */
   mr_dtype_t compute;   /* MR_BF16 or MR_F16 */
   mr_amp_rule_t others; /* of an equation that no row names */
   /* Functions that equations call are rewritten too.  jit and checkpoint pass values on in the
@@ -70,6 +71,12 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_
 /* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
    mr_amp_add, and for what is not KEY=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
+
+/* Writes into text[0,size) which row of p decides what happens to e, and returns text: "amp-rule
+   head=f32" for a row of mr_amp_add_text, "amp=jaxamp, mul=f32" for one of the policy's own,
+   "amp=usual, others=class" if no row names e, and "amp=usual, calls=original" for an equation that
+   calls functions.  Cut if it does not fit; size >= 1.  Cannot fail. */
+const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *text, size_t size);
 
 /* Returns the first row of p from mr_amp_add_text that matches no equation of f or of the functions
    that it calls: its key is likely misspelled.  The row belongs to p.  NULL if every row

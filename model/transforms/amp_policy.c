@@ -68,18 +68,21 @@ static void amp_policy_rows(mr_amp_policy_t *p, mr_amp_rule_t rule, const char *
 }
 
 mr_amp_policy_t mr_amp_empty(mr_dtype_t compute) {
-  return (mr_amp_policy_t){.compute = compute, .others = MR_AMP_AS_IS};
+  return (mr_amp_policy_t){.name = "empty", .compute = compute, .others = MR_AMP_AS_IS};
 }
 
 mr_amp_policy_t mr_amp_usual(mr_dtype_t compute) {
-  mr_amp_policy_t p = {
-      .compute = compute, .others = MR_AMP_BY_CLASS, .enters = true, .reuses = true};
+  mr_amp_policy_t p = {.name = "usual",
+                       .compute = compute,
+                       .others = MR_AMP_BY_CLASS,
+                       .enters = true,
+                       .reuses = true};
   amp_policy_rows(&p, MR_AMP_ORIGINAL, (const char *const[]){"amp_stop", NULL});
   return p;
 }
 
 mr_amp_policy_t mr_amp_jaxamp(mr_dtype_t compute) {
-  mr_amp_policy_t p = {.compute = compute, .others = MR_AMP_ORIGINAL};
+  mr_amp_policy_t p = {.name = "jaxamp", .compute = compute, .others = MR_AMP_ORIGINAL};
   amp_policy_rows(&p, MR_AMP_ORIGINAL, (const char *const[]){"amp_stop", NULL});
   amp_policy_rows(&p, MR_AMP_COMPUTE,
                   (const char *const[]){"add", "sub", "dot_general", "conv_general_dilated", NULL});

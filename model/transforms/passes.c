@@ -77,7 +77,7 @@ static mr_err_t passes_check(const char *skip, mr_diag_t *diag) {
 /* Marks the equations that pass p writes with its name; returns f's standing before. */
 static mr_standing_t stand_for(const mr_pass_t *p, mr_fn_t *f) {
   mr_standing_t before = mr_standing(f);
-  mr_stand(f, (mr_standing_t){f->scope, p->name, MR_PRECISION_NONE, NULL});
+  mr_stand(f, (mr_standing_t){f->scope, p->name, MR_PRECISION_NONE, NULL, NULL});
   return before;
 }
 

@@ -32,6 +32,7 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   for (int k = 0; k < e->n_in; k++) any |= (in[k] = vmap_mapped(g, map, e->in[k])).axis >= 0;
   mr_stand_at(g, e, "vmap");
   g->scope = mr_mem_text(&g->mem, e->scope);
+  if (e->row) g->row = mr_mem_text(&g->mem, e->row);
   if (any || mr_axis_bound(g, e)) {
     mr_err_t err = e->op->batch(g, e, in, out);
     MR_TRY(err == MR_OPEN ? vmap_map_open(g, e, in, out) : err);

@@ -157,6 +157,56 @@ static void moves_within_loops_say_how_often_they_run(void **state) {
   assert_non_null(strstr(p.out, "; each step of while"));
 }
 
+static int count_of(const char *text, const char *what) {
+  int n = 0;
+  for (; (text = strstr(text, what)); text++) n++;
+  return n;
+}
+
+/* Against the text of the compiled graph. */
+static void every_cast_of_the_compiled_graph_is_told(void **state) {
+  const char *dtypes[] = {"bf16", "f16", "f32"}, *words[] = {"loss", "grad", "step"};
+  for (int i = 0; i < 9; i++) {
+    RUN(&p, "jaxpr", words[i / 3], TINY, "--compiled", "--dtype", dtypes[i % 3]);
+    int want = count_of(p.out, "convert_element_type["), got = 0;
+    RUN(&p, "explain", words[i / 3], TINY, "--json", "--dtype", dtypes[i % 3]);
+    cJSON *all = explained();
+    const cJSON *o;
+    cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "moves")) {
+      bool cast = !strcmp(text_of(o, "kind"), "cast");
+      got += cast;
+      if (cast) assert_non_null(strstr(text_of(o, "equation"), "= convert_element_type["));
+      if (!strncmp(text_of(o, "by"), "amp ", 4))
+        assert_string_equal(text_of(o, "row"), "amp=usual, others=class");
+    }
+    assert_int_equal(got, want);
+    cJSON_Delete(all);
+  }
+}
+
+/* The sum of the second column of the rows of a table, up to an empty line. */
+static double sum_of_table(const char *header) {
+  const char *at = strstr(p.out, header);
+  double sum = 0;
+  assert_non_null(at);
+  for (at = strchr(at, '\n') + 1; *at && *at != '\n'; at = strchr(at, '\n') + 1)
+    sum += strtod(at + 6, NULL);
+  return sum;
+}
+
+static void sums_come_first_and_name_the_row(void **state) {
+  RUN(&p, "explain", "grad", TINY, "--amp-rule", "attn = compute, gelu=f32", "--top", "1000");
+  assert_int_equal(p.status, 0);
+  const char *sums = strstr(p.out, "by what asked for them"), *rows = strstr(p.out, ": cause");
+  assert_true(sums && rows && sums < rows);
+  assert_non_null(strstr(rows, "amp-rule attn=compute: amp compute of reshape in "));
+  const char *row = strstr(sums, "amp-rule attn=compute\n");
+  assert_true(row && row < rows && strstr(sums, "grad\n") < rows);
+  double all = sum_of_table("of it moved") / 2, causes = sum_of_table("by what asked for them");
+  assert_true(all > 0 && causes > all - .05 && causes < all + .05); /* rows are rounded */
+  assert_true(sum_of_table(": cause") > all - .2 && sum_of_table(": cause") < all + .2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products_are_computed_as_asked),
@@ -165,6 +215,8 @@ int main(void) {
       cmocka_unit_test(the_table_joins_like_layers_unless_all_are_wanted),
       cmocka_unit_test(what_passes_did_within_loops_counts),
       cmocka_unit_test(moves_within_loops_say_how_often_they_run),
+      cmocka_unit_test(every_cast_of_the_compiled_graph_is_told),
+      cmocka_unit_test(sums_come_first_and_name_the_row),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,10 @@
 // clang-format on
 #include <string.h>
 
+#include "model/exec/exec_private.h"
 #include "model/exec/explain.h"
-#include "tests/model/grid.h"
+#include "model/transforms/amp.h"
+#include "tests/model/random_program.h"
 
 enum { STEPS = 5 };
 
@@ -164,11 +166,164 @@ static void composites_of_loops_and_branches_are_told(void **state) {
   done(f, x, &r);
 }
 
+/* c <- c', until the sum is not above 0: two steps end in the second place of the carry. */
+static void a_while_copies_its_carries_at_the_end(void **state) {
+  mr_fn_t *f = mr_fn_create(), *cond = above(0), *body = turned(true);
+  mr_exec_t *x;
+  mr_var_t *in = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8)), *out;
+  assert_int_equal(mr_lax_while(f, cond, 0, body, 0, &in, &out), MR_OK);
+  assert_int_equal(mr_fn_return(f, 1, &out), MR_OK);
+  mr_explained_t r = explained(f, &x);
+  const mr_move_row_t *copy = find(&r, MR_MOVE_COPY);
+  assert_true(copy && copy->note && copy->bytes == 2 * 64 * 4);
+  mr_fn_destroy(cond), mr_fn_destroy(body);
+  done(f, x, &r);
+}
+
+static const mr_move_row_t *cast_by(const mr_explained_t *r, const char *by, const char *row) {
+  for (int i = 0; i < r->n_move; i++) {
+    const mr_eqn_t *e = r->move[i].eqn;
+    bool cast = r->move[i].kind == MR_MOVE_CAST && !strcmp(e->by, by);
+    if (cast && e->row && !strcmp(e->row, row)) return &r->move[i];
+  }
+  return NULL;
+}
+
+/* sum(x w) in scope "head", its gradient by w, with what the user asked for. */
+static void a_cast_names_the_row_as_the_user_wrote_it_backward_too(void **state) {
+  mr_fn_t *f = mr_fn_create(), *g = NULL, *d = NULL;
+  mr_exec_t *x;
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  assert_int_equal(mr_amp_add_text(&p, "head = compute", &diag), MR_OK);
+  mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8)), *w = mr_fn_input(f, a->aval);
+  const char *outer = mr_scope_enter(f, "head");
+  a = mr_lax_dot(f, mr_lax_sin(f, a), w);
+  mr_scope_leave(f, outer);
+  a = mr_lax_reduce_sum(f, a, 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(f, 1, &a), MR_OK);
+  assert_int_equal(mr_amp(f, &p, &g, &diag), MR_OK);
+  assert_int_equal(mr_value_and_grad(g, 2, (int[]){0, 1}, &d, &diag), MR_OK);
+  mr_explained_t r = explained(d, &x);
+  const mr_move_row_t *cast = cast_by(&r, "amp compute", "amp-rule head=compute");
+  const mr_move_row_t *back = cast_by(&r, "grad", "amp-rule head=compute");
+  assert_true(cast && back);
+  assert_ptr_equal(back->eqn->of, &mr_op_convert_element_type);
+  mr_fn_destroy(f), mr_fn_destroy(g);
+  done(d, x, &r);
+}
+
+static void each_way_to_decide_has_a_row(void **state) {
+  char text[160];
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 8));
+  mr_var_t *y = mr_lax_mul(f, a, mr_lax_sin(f, a));
+  const mr_eqn_t *sin = f->eqn[0], *mul = y->def;
+  mr_amp_policy_t usual = mr_amp_usual(MR_BF16), jaxamp = mr_amp_jaxamp(MR_BF16), own = usual;
+  own.name = NULL;
+  assert_string_equal(mr_amp_row_text(&usual, sin, text, sizeof text), "amp=usual, others=class");
+  assert_string_equal(mr_amp_row_text(&jaxamp, sin, text, sizeof text),
+                      "amp=jaxamp, others=original");
+  assert_string_equal(mr_amp_row_text(&jaxamp, mul, text, sizeof text), "amp=jaxamp, mul=f32");
+  assert_string_equal(mr_amp_row_text(&own, mul, text, sizeof text), "amp=own, others=class");
+  assert_string_equal(mr_amp_row_text(&usual, mul, text, 6), "amp=u");
+  mr_fn_destroy(f);
+}
+
+/* What a graph moves, counted from its equations and calls. */
+typedef struct tally {
+  int casts, fused, others, notes;
+  double cast_bytes;
+} tally_t;
+
+static void count_moves(const mr_exec_t *x, double times, tally_t *t) {
+  for (int i = 0; i < x->fn->n_eqn; i++) {
+    const mr_eqn_t *e = x->fn->eqn[i];
+    const mr_call_t *c = &x->call[i];
+    const mr_fn_t *loop = e->op == &mr_op_fused ? mr_attr_called(e, "jaxpr") : NULL;
+    for (int k = 0; loop && k < loop->n_eqn; k++)
+      t->fused += !strcmp(loop->eqn[k]->op->name, "convert_element_type");
+    for (int k = 0; k < MR_CALL_NOTES && c->note[k].what; k++) t->notes++;
+    for (int k = 0; k < c->n_inner; k++)
+      count_moves(c->inner[k].exec, times * (double)c->inner[k].runs, t);
+    if (!c->run || !e->op->moves || !e->n_in || c->n_inner) continue;
+    if (!strcmp(e->op->name, "convert_element_type")) {
+      t->casts++;
+      t->cast_bytes +=
+          times * (double)(mr_aval_bytes(&e->in[0]->aval) + mr_aval_bytes(&e->out[0]->aval));
+    } else {
+      t->others++;
+    }
+  }
+}
+
+static void assert_all_are_told(const func_t *q, mr_fn_t *f, bool whole) {
+  mr_exec_t *x;
+  mr_explained_t r = explained(f, &x);
+  tally_t want = {0}, got = {0};
+  double sum = 0;
+  count_moves(x, 1, &want);
+  for (int i = 0; i < r.n_move; i++) {
+    const mr_move_row_t *m = &r.move[i];
+    bool cast = m->eqn && !m->note && !strcmp(m->eqn->op->name, "convert_element_type");
+    got.casts += cast && !m->loop, got.fused += cast && m->loop, got.notes += m->note != NULL;
+    got.others += m->eqn && !m->note && !cast;
+    got.cast_bytes += cast ? (double)m->bytes : 0;
+    sum += (double)m->bytes;
+    if (m->eqn && !strncmp(m->eqn->by, "amp", 3) && strcmp(m->eqn->by, "amp output"))
+      assert_non_null(m->eqn->row);
+  }
+  if (got.casts != want.casts || got.fused != want.fused || got.others != want.others ||
+      got.notes != want.notes || got.cast_bytes != want.cast_bytes)
+    fail_msg("%s: %d casts, %d fused, %d others, %d notes, %g bytes; want %d, %d, %d, %d, %g",
+             q->name, got.casts, got.fused, got.others, got.notes, got.cast_bytes, want.casts,
+             want.fused, want.others, want.notes, want.cast_bytes);
+  assert_true(sum <= r.bytes);
+  if (whole) { /* its text says as many */
+    char *text = mr_fn_text(x->fn);
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, "convert_element_type[")); at++) n++;
+    assert_int_equal(n, got.casts + got.fused);
+    free(text);
+  }
+  mr_explained_fini(&r);
+  mr_exec_destroy(x);
+}
+
+static bool calls_none(const mr_fn_t *f) {
+  for (int i = 0; i < f->n_eqn; i++)
+    for (int k = 0; k < f->eqn[i]->n_attr; k++) {
+      const mr_fn_t *const *fns;
+      if (mr_attr_calls(&f->eqn[i]->attr[k], &fns)) return false;
+    }
+  return true;
+}
+
+static void random_programs_tell_every_cast_and_move_once(void **state) {
+  const char *text = getenv("MILLRACE_SEED");
+  unsigned first = text ? (unsigned)strtoul(text, NULL, 10) : 0;
+  print_message("150 programs from seed %u on\n", first);
+  for (unsigned seed = first; seed < first + 150; seed++) {
+    bool narrow;
+    func_t q = random_program(seed, false, &narrow);
+    mr_amp_policy_t p = one_in(3) ? mr_amp_jaxamp(MR_F16) : mr_amp_usual(MR_BF16);
+    mr_fn_t *g = NULL;
+    DO(&q, mr_amp(q.f, &p, &g, &diag));
+    assert_all_are_told(&q, g, calls_none(q.f));
+    mr_fn_destroy(g);
+    func_fini(&q);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(moves_are_told_with_their_readers),
       cmocka_unit_test(what_stands_in_a_loop_counts_once_a_step),
       cmocka_unit_test(composites_of_loops_and_branches_are_told),
+      cmocka_unit_test(a_while_copies_its_carries_at_the_end),
+      cmocka_unit_test(a_cast_names_the_row_as_the_user_wrote_it_backward_too),
+      cmocka_unit_test(each_way_to_decide_has_a_row),
+      cmocka_unit_test(random_programs_tell_every_cast_and_move_once),
       cmocka_unit_test(what_values_decide_says_for_once_each_what_it_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
