@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apps/graph_arg.h"
-#include "apps/take_batches.h"
+#include "apps/graphs.h"
 #include "base/ledger.h"
 #include "base/npy.h"
 #include "base/npz.h"

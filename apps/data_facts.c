@@ -1,6 +1,6 @@
 /* A fingerprint of each source: samples of its records' bytes and of the files that its settings
    name, read in a few small reads whatever the size of the data. */
-#include "apps/data_facts.h"
+#include "apps/resume.h"
 #include "base/text.h"
 
 #include <errno.h>

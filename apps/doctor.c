@@ -2,12 +2,15 @@
    why. */
 #include "apps/doctor.h"
 
+#include <dnnl.h>
+#include <gnu/libc-version.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "apps/run_dir.h"
+#include "base/xio.h"
 #include "pipeline/stage_source.h"
 
 static const mr_flag_t doctor_flags[] = {{"--json", NULL, "Prints one JSON object."},
@@ -114,3 +117,27 @@ const mr_command_t mr_command_doctor = {
     .max_words = MR_WORDS_MAX,
     .run = doctor_run,
 };
+
+/* ---- the versions of a run ---- */
+
+mr_err_t mr_versions_save(const char *folder, mr_diag_t *diag) {
+  char path[MR_PATH_MAX];
+  cJSON *report = cJSON_CreateObject();
+  mr_doctor_libraries(report);
+  mr_doctor_processor(report);
+  char *text = cJSON_Print(report);
+  cJSON_Delete(report);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for versions");
+  snprintf(path, sizeof path, "%s/versions.json", folder);
+  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
+  cJSON_free(text);
+  return e;
+}
+
+const char *mr_versions_line(void) {
+  static char line[128];
+  const dnnl_version_t *dnnl = dnnl_version();
+  snprintf(line, sizeof line, "millrace %s, oneDNN %d.%d.%d, glibc %s", MR_VERSION, dnnl->major,
+           dnnl->minor, dnnl->patch, gnu_get_libc_version());
+  return line;
+}

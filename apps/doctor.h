@@ -1,9 +1,11 @@
 /* The facts about the machine, as a tree of names and values for users and programs.  Implemented
-   in doctor_machine.c, and doctor_ring.c or without.c. */
+   in doctor_machine.c, and doctor_ring.c or without.c; the versions of a run in doctor.c. */
 #ifndef MR_APPS_DOCTOR_H
 #define MR_APPS_DOCTOR_H
 
 #include <cjson/cJSON.h>
+
+#include "base/err.h"
 
 /* Each adds one section (an object of texts and numbers) to the report.  Without memory entries are
    missing. */
@@ -17,5 +19,13 @@ void mr_doctor_libraries(cJSON *report);
 /* Adds "name": text, formatted as by printf and cut at 511 bytes. */
 void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Writes the libraries and the processor that a run uses, as doctor reports them, to
+   folder/versions.json, whole or not at all.  MR_ERR_IO or MR_ERR_NOMEM. */
+mr_err_t mr_versions_save(const char *folder, mr_diag_t *diag);
+
+/* The versions that decide bits, on one line: "millrace 0.1.0, oneDNN 3.1.1, glibc 2.36".  Static.
+ */
+const char *mr_versions_line(void);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "apps/explain_graph.h"
-#include "apps/named_fn.h"
+#include "apps/model_arg.h"
 #include "model/exec/backend.h"
 #include "model/ir/op.h"
 #include "model/transforms/passes.h"

@@ -1,5 +1,5 @@
 /* Flags such as --web become lines of the run's graph text. */
-#include "apps/faces.h"
+#include "apps/run_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Reads the ledger's state files (JSON) and sets a graph to resume there. */
-#include "apps/from_state.h"
+#include "apps/resume.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

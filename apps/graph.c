@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "base/text.h"
 #include "base/xio.h"
 

@@ -1,5 +1,5 @@
 /* Chooses between a run's folder and a graph text, and applies the settings among the words. */
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* millrace jaxpr: prints a function of the model, or an example, in JAX's notation. */
 #include <stdio.h>
 
-#include "apps/named_fn.h"
+#include "apps/model_arg.h"
 #include "model/exec/exec.h"
 
 static const mr_flag_t jaxpr_flags[] = {

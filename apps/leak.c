@@ -1,6 +1,5 @@
 /* Runs the graph of each input for one epoch and collects hashes of its records; a hash that an
    earlier input had is a leak. */
-#include "apps/leak.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -10,7 +9,7 @@
 #include <xxhash.h>
 
 #include "apps/cli.h"
-#include "apps/take_batches.h"
+#include "apps/graphs.h"
 #include "pipeline/stage_source.h"
 #include "pipeline/trace.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "apps/cli.h"
-#include "apps/versions.h"
+#include "apps/doctor.h"
 #include "base/feature.h"
 #include "base/isa.h"
 #include "base/suggest.h"

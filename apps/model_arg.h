@@ -1,5 +1,5 @@
-/* A model from flags and words, and its functions by name; shared by summary, jaxpr, explain and
-   mem. */
+/* A model from flags and words, and its functions by name (model_arg.c); functions by name of a
+   model, an example or a file (named_fn.c).  Shared by summary, jaxpr, explain and mem. */
 #ifndef MR_APPS_MODEL_ARG_H
 #define MR_APPS_MODEL_ARG_H
 
@@ -58,5 +58,19 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
    mr_exec_destroy.  A step is compiled in place, as in training: its last inputs, parameters and
    optimizer slots, are donated.  Fails as mr_compile. */
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag);
+
+/* Rows for the flags of a command that takes a function by name. */
+#define MR_NAMED_FN_FLAGS                                                                       \
+  {"--grad", NULL, "For an example or a file: its value and its gradient by the first input."}, \
+      MR_MODEL_FLAGS, MR_MODEL_RUN_FLAGS
+
+#define MR_NAMED_FN_HELP                                                                      \
+  "FUNCTION of the Vision Transformer: loss, grad (loss and gradients), step (with AdamW).\n" \
+  "Examples: poly, dot, gelu, energy, layers.  FILE.jaxpr: a file in JAX's notation."
+
+/* Builds the function that `word` names, with the command's flags, into *out, which the caller
+   destroys with mr_fn_destroy, after a failure too.  MR_ERR_USAGE for an unknown name; else
+   failures of reading, parsing or building.  Set *out to NULL before the call. */
+mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_diag_t *diag);
 
 #endif

@@ -1,6 +1,6 @@
 /* Small functions that show arithmetic, products, gradients and loops in a jaxpr, and the lookup of
    a name among them, files, and the model's functions. */
-#include "apps/named_fn.h"
+#include "apps/model_arg.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/from_state.h"
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "apps/interrupt.h"
 #include "apps/resume.h"
 #include "links/link_stage.h"

@@ -1,5 +1,5 @@
-/* Running one process of a graph of several.  Implemented in process_run.c, or without.c without
-   ZeroMQ; the last two functions in run.c. */
+/* Running a graph of several processes: one of them (process_run.c, or without.c without ZeroMQ),
+   and all together (supervise.c). */
 #ifndef MR_APPS_PROCESS_RUN_H
 #define MR_APPS_PROCESS_RUN_H
 
@@ -17,9 +17,19 @@ mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_
    returns what mr_command_t.run does. */
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag);
 
-/* Applies the flags of `run` to a graph that is not settled.  MR_ERR_USAGE, or failures of the
-   settings. */
+/* In run.c: applies the flags of `run` to a graph that is not settled.  MR_ERR_USAGE, or failures
+   of the settings. */
 mr_err_t mr_run_set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag);
-void mr_run_tell(const mr_graph_t *g); /* prints the stages' reports and statistics */
+void mr_run_tell(const mr_graph_t *g); /* in run.c: prints the stages' reports and statistics */
+
+/* Runs every process of a graph with process { } blocks, each as `millrace run ... --process NAME`,
+   and blocks until all have ended.  g must be cut and settled, so that its mistakes have been
+   reported.  A process killed by a signal is restarted as often as its restart= allows, together
+   with connected ones that had ended already; one that ends with a failure stops all.  Ctrl-C stops
+   first the processes that only receive, so that nothing sent is lost.  A second one after the
+   grace time (apps/interrupt.h) ends all at once except for checkpoints in progress; a third kills
+   all.  No child outlives this process, however it ends.  Returns 0, MR_EXIT_STOPPED, or a
+   failure. */
+int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_diag_t *diag);
 
 #endif

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "apps/explain_graph.h"
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "apps/interrupt.h"
 #include "base/clock.h"
 #include "base/xio.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "apps/cli.h"
-#include "apps/versions.h"
+#include "apps/doctor.h"
 #include "base/err.h"
 #include "base/isa.h"
 #include "base/text.h"

@@ -1,13 +1,12 @@
 /* Builds the run's graph as it was and as it would be, compares them stage by stage and setting by
    setting, and sorts the differences by what they affect. */
-#include "apps/resume_change.h"
+#include "apps/resume.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/cli.h"
-#include "apps/data_facts.h"
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
 

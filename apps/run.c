@@ -4,12 +4,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "apps/from_state.h"
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "apps/interrupt.h"
-#include "apps/leak.h"
 #include "apps/process_run.h"
-#include "apps/supervise.h"
+#include "apps/resume.h"
 
 static double run_share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * (double)part / (double)whole : 0;

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "apps/cli.h"
-#include "apps/run_plugins.h"
 #include "base/text.h"
 #include "base/xio.h"
 

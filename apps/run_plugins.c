@@ -1,5 +1,5 @@
 /* Keeps the plug-ins of a run among its settings and loads them again. */
-#include "apps/run_plugins.h"
+#include "apps/run_dir.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "apps/interrupt.h"
 #include "links/link_stage.h"
 #include "pipeline/process.h"

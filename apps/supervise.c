@@ -1,6 +1,6 @@
 /* A parent process that starts one child per process of the graph and waits for signals: ends of
    children, Ctrl-C, and a tick. */
-#include "apps/supervise.h"
+#include "apps/process_run.h"
 
 #include <errno.h>
 #include <inttypes.h>

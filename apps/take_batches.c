@@ -1,5 +1,5 @@
 /* Appends a private stage to the graph that passes its batches to a function. */
-#include "apps/take_batches.h"
+#include "apps/graphs.h"
 
 #include <inttypes.h>
 

@@ -8,16 +8,12 @@
 #include <unistd.h>
 
 #include "apps/cli.h"
-#include "apps/data_facts.h"
-#include "apps/faces.h"
+#include "apps/doctor.h"
+#include "apps/graphs.h"
 #include "apps/interrupt.h"
-#include "apps/leak.h"
 #include "apps/resume.h"
-#include "apps/resume_change.h"
 #include "apps/run_dir.h"
 #include "apps/run_info.h"
-#include "apps/run_plugins.h"
-#include "apps/versions.h"
 #include "stages/train/train_stage.h"
 
 static const mr_flag_t train_flags[] = {

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/graph_arg.h"
+#include "apps/graphs.h"
 #include "apps/run_dir.h"
-#include "apps/take_batches.h"
 #include "apps/who_fields.h"
 #include "base/dataset.h"
 #include "base/text.h"

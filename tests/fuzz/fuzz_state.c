@@ -1,6 +1,6 @@
 /* The state that a stage ledger leaves (`run --from FILE`), and a stream that goes on from it: with
    whatever numbers the file holds it ends, or fails with a sentence. */
-#include "apps/from_state.h"
+#include "apps/resume.h"
 #include "tests/fuzz/fuzz.h"
 
 static void go_on(const char *graph, const char *path) {
