@@ -55,7 +55,7 @@ bool mr_resume_is_newer(const char *path, int64_t since) {
 }
 
 /* The last step among the lines of a metrics file that was written since; -1 without one.  Only
-   lines in the format of sinks/json.c count. */
+   lines in the format of metrics/json.c count. */
 static int64_t last_step(const char *path, int64_t since) {
   int64_t last = -1, step;
   char *line = NULL;

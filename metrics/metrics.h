@@ -1,5 +1,5 @@
 /* One record of the metrics stream, written by a training step, an evaluation or the end of the
-   run.  Any thread may call; no call fails or allocates. */
+   run.  Any thread may call; mr_metrics_json alone allocates, and nothing else fails. */
 #ifndef MR_METRICS_METRICS_H
 #define MR_METRICS_METRICS_H
 
@@ -103,6 +103,10 @@ const mr_metric_t *mr_metrics_judged(const mr_metrics_t *r, int *n);
 bool mr_metrics_ends_judged(const char *name);
 /* Returns the first number of this name, or otherwise if the record has none. */
 double mr_metrics_get(const mr_metrics_t *r, const char *name, double otherwise);
+
+/* Returns the record as one JSON object on one line, the form that files, pages and sockets share;
+   no newline, the caller frees it.  NULL without memory. */
+char *mr_metrics_json(const mr_metrics_t *r);
 
 MR_END_DECLS
 

@@ -1,5 +1,5 @@
 /* Reads event files as TensorBoard does, but keeps only the steps of training numbers. */
-#include "sinks/event_steps.h"
+#include "sinks/resume.h"
 
 #include <dirent.h>
 #include <errno.h>

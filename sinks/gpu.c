@@ -1,5 +1,5 @@
 /* Calls NVML through dlopen and dlsym, so that neither headers nor a driver are needed to build. */
-#include "sinks/gpu.h"
+#include "sinks/usage.h"
 
 #include <dlfcn.h>
 #include <stddef.h>

@@ -17,7 +17,6 @@
 #include "base/loopback.h"
 #include "base/xio.h"
 #include "sinks/background.h"
-#include "sinks/http_address.h"
 
 enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
 enum { DEFAULT_PORTS = 100 /* ports to try from the default one on */ };

@@ -8,11 +8,14 @@
 
 #include <microhttpd.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
+#include "base/err.h"
 #include "pipeline/stage.h"
 #include "sinks/background.h"
-#include "sinks/http_address.h"
 #include "sinks/http_slow.h"
+
+enum { MR_HTTP_TOKEN = 33 }; /* bytes of a token: 32 hexadecimal digits and the end */
 
 /* Settings that a stage with a server has. */
 typedef struct mr_http_settings {
@@ -97,5 +100,16 @@ void mr_http_url(const mr_http_t *h, char *text, size_t n);
 /* Returns a response with text[0,n) (heap) of this type; it takes over text.  NULL without memory,
    and text is freed. */
 struct MHD_Response *mr_http_text(void *text, size_t n, const char *type);
+
+/* A file keeps a live page's address with its token, for the page of a resumed run and for
+   `millrace top`.  Only its owner can read it (http_address.c).
+
+   Reads a file that mr_http_address_write has written into token and *port.  Returns false, with
+   both unchanged, if the file is missing or has other contents, or if another user owns it or may
+   read or write it, because its token is no secret then. */
+bool mr_http_address_read(const char *path, char token[MR_HTTP_TOKEN], int *port);
+
+/* Writes url and a newline to path, mode 0600, whole or not at all.  MR_ERR_IO on failure. */
+mr_err_t mr_http_address_write(const char *path, const char *url, mr_diag_t *diag);
 
 #endif

@@ -1,5 +1,5 @@
 /* The file holds the page's URL; port and token are parsed out of it. */
-#include "sinks/http_address.h"
+#include "sinks/http.h"
 
 #include <fcntl.h>
 #include <stdio.h>

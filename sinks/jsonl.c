@@ -10,7 +10,6 @@
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/appender.h"
-#include "sinks/json.h"
 #include "sinks/resume.h"
 
 typedef struct jsonl {

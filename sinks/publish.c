@@ -14,7 +14,6 @@
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/guests.h"
-#include "sinks/json.h"
 #include "sinks/resume.h"
 
 typedef struct publish {

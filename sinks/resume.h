@@ -1,5 +1,5 @@
 /* Which records of an earlier run a sink keeps after a resume, so that every curve is one line that
-   never goes back. */
+   never goes back.  Implemented in resume.c, and event_steps.c for event files. */
 #ifndef MR_SINKS_RESUME_H
 #define MR_SINKS_RESUME_H
 
@@ -98,5 +98,13 @@ void mr_told_steps_say_missing(const mr_told_steps_t *t, const mr_stage_t *s, co
                                int64_t last);
 
 void mr_told_steps_fini(mr_told_steps_t *t); /* frees the ranges */
+
+/* Adds the steps for which TensorBoard finds a training number (a tag train/NAME) in the event
+   files of a folder, by the rules of TensorBoard's reader: it reads files whose name contains
+   "tfevents", in the order of their names, each up to its first record that is cut or has a wrong
+   checksum; the start of a session removes the steps from its own on.  MR_OK also if the folder
+   does not exist; MR_ERR_IO if the folder or a file cannot be read; MR_ERR_NOMEM.  After a failure
+   steps may have some of them. */
+mr_err_t mr_event_steps(const char *dir, mr_told_steps_t *steps, mr_diag_t *diag);
 
 #endif

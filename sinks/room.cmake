@@ -1,5 +1,5 @@
 mr_needs(mr_sinks CURL sinks/alert_post.c)
-mr_needs(mr_sinks MICROHTTPD sinks/http.c sinks/prometheus.c sinks/web.c sinks/web_graph.c
+mr_needs(mr_sinks MICROHTTPD sinks/http.c sinks/http_address.c sinks/prometheus.c sinks/web.c sinks/web_graph.c
   sinks/web_log.c sinks/web_picture.c sinks/web_stream.c)
 mr_needs(mr_sinks ZMQ sinks/guests.c sinks/guests_door.c sinks/guests_way.c sinks/publish.c)
 mr_needs(mr_sinks PNG sinks/picture_png.c)
@@ -39,7 +39,7 @@ if(MR_HAS_MICROHTTPD)
   web_asset(/dygraph.js text/javascript ${DYGRAPHS}/dygraph.min.js)
   web_asset(/dygraph.css text/css ${DYGRAPHS}/dygraph.min.css)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/web_assets.c @ONLY CONTENT
-"#include \"sinks/web_assets.h\"
+"#include \"sinks/web_private.h\"
 
 @WEB_BYTES@
 const mr_web_asset_t mr_web_assets[] = {

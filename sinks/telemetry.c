@@ -10,7 +10,6 @@
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
-#include "sinks/gpu.h"
 #include "sinks/usage.h"
 
 enum { WINDOW = 512 }; /* latest step times, for the quantiles */

@@ -15,7 +15,6 @@
 #include "pipeline/stage_step.h"
 #include "pipeline/watch.h"
 #include "sinks/appender.h"
-#include "sinks/event_steps.h"
 #include "sinks/picture.h"
 #include "sinks/resume.h"
 #include "sinks/tfrecord.h"

@@ -13,12 +13,8 @@
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
 #include "sinks/http.h"
-#include "sinks/json.h"
 #include "sinks/resume.h"
-#include "sinks/web_assets.h"
-#include "sinks/web_graph.h"
-#include "sinks/web_picture.h"
-#include "sinks/web_stream.h"
+#include "sinks/web_private.h"
 
 typedef struct web {
   mr_http_settings_t set;

@@ -1,5 +1,5 @@
 /* The structure is built once as a cJSON tree; the live part is printed ten times a second. */
-#include "sinks/web_graph.h"
+#include "sinks/web_private.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* A growing array of reference-counted messages that is thinned when it is full. */
-#include "sinks/web_log.h"
+#include "sinks/web_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

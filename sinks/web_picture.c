@@ -1,5 +1,5 @@
 /* A ring of pictures; a picture is copied under the lock and encoded outside it. */
-#include "sinks/web_picture.h"
+#include "sinks/web_private.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Each open page is a client with its own position in the log.  libmicrohttpd reads its bytes in a
    callback; a client without news is suspended until the ticker resumes it. */
-#include "sinks/web_stream.h"
+#include "sinks/web_private.h"
 
 #include <stdlib.h>
 #include <string.h>

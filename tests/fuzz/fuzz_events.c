@@ -1,7 +1,7 @@
 /* TensorBoard's event files of an earlier run, read at resume.  First byte even: the rest is a file
    as it stands.  Odd: the rest is records, each a byte of length and its text, which get their
    framing here, since no fuzzer finds check sums. */
-#include "sinks/event_steps.h"
+#include "sinks/resume.h"
 #include "sinks/tfrecord.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "sinks/http_slow.h"
-#include "sinks/web_log.h"
+#include "sinks/web_private.h"
 #include "tests/sinks/talk.h"
 
 static const mr_stage_def_t *const own[] = {&talk_def, NULL};

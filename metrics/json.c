@@ -1,5 +1,5 @@
 /* Prints a record in one pass: building a tree of cJSON items would cost more than the record. */
-#include "sinks/json.h"
+#include "metrics/metrics.h"
 
 #include <inttypes.h>
 #include <math.h>
