@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/xio.h"
 #include "pipeline/diagnose.h"
-#include "pipeline/timeline.h"
+#include "pipeline/graph.h"
 
 #define EVERY_NS INT64_C(3000000000)
 

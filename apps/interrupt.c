@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "loaders/reader.h"
-#include "pipeline/timeline.h"
+#include "pipeline/graph.h"
 #include "sinks/sinks.h"
 
 void mr_notice_reader(void) {

@@ -8,12 +8,14 @@
 #ifndef MR_PIPELINE_GRAPH_H
 #define MR_PIPELINE_GRAPH_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/decls.h"
+#include "base/err.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage.h"
-#include "pipeline/stats.h"
 #include "pipeline/stream_at.h"
 
 MR_BEGIN_DECLS
@@ -196,6 +198,23 @@ const char *mr_graph_shares(const mr_graph_t *g);
    graph owns it.  Before settle too. */
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);
 
+/* What a stage has done: always counted, without a clock on the hot path.
+
+   A worker reads the clock only when it starts and ends waiting; busy time is the rest of its life.
+   Only its worker writes a counter; any thread reads it. */
+typedef struct mr_stats {
+  int workers;
+  int64_t items;      /* buffers given, or taken if the stage has no output */
+  int64_t alive_ns;   /* sum over the workers; the sum of the next three */
+  int64_t busy_ns;    /* neither of the two below */
+  int64_t starved_ns; /* waited for an input */
+  int64_t blocked_ns; /* waited for room or for a free buffer */
+  int64_t dropped;    /* messages dropped because subscribers were slow: mr_set_dropped */
+  double depth;       /* mean number of buffers found waiting at an input */
+  bool link;          /* it is the end of a link and has reported the next two: mr_set_link */
+  int64_t released, committed; /* committed <= released */
+} mr_stats_t;
+
 /* What stage i has done so far, summed over its workers; zeros for a stage without threads, before
    the start or for an unknown i.  Any thread, while the graph runs too. */
 void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out);
@@ -207,6 +226,18 @@ void mr_graph_report(const mr_graph_t *g, FILE *out);
 /* Writes the settled graph in Graphviz' DOT language: stages with their settings, edges with their
    specs, fused chains as clusters. */
 void mr_graph_dot(const mr_graph_t *g, FILE *out);
+
+/* ---- a timeline: what each worker did with which buffer, when it waited (timeline.c) ---- */
+
+/* Switches the timeline on, before start: each worker keeps its last `events`, a power of two (32
+   bytes each), in memory of a fixed size.  It is off by default; then a burst costs one comparison.
+   Cannot fail: a graph without memory for it does not start. */
+void mr_timeline_keep(mr_graph_t *g, int events);
+
+/* After join: writes a Chrome trace.  A worker is a thread of the trace; a slice is named after the
+   number of the buffer that it worked on, arrows follow a buffer from stage to stage.  Write errors
+   stay in `to` (ferror). */
+void mr_timeline_write(const mr_graph_t *g, FILE *to);
 
 MR_END_DECLS
 

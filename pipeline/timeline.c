@@ -1,5 +1,5 @@
 /* Turns the workers' events into slices and arrows of a Chrome trace. */
-#include "pipeline/timeline.h"
+#include "pipeline/graph.h"
 
 #include <inttypes.h>
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/graph.h"
 #include "pipeline/runtime_private.h"
-#include "pipeline/stats.h"
 
 enum { WINDOW_NS = 1000000000 };
 

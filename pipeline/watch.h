@@ -3,8 +3,8 @@
 #ifndef MR_PIPELINE_WATCH_H
 #define MR_PIPELINE_WATCH_H
 
+#include "pipeline/graph.h"
 #include "pipeline/stage.h"
-#include "pipeline/stats.h"
 
 /* The number of stages, numbered as in the text; 0 if the stage's graph has not started. */
 int mr_watch_n_stages(const mr_stage_t *s);

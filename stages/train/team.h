@@ -1,4 +1,4 @@
-/* Compute threads: settings that train-step and eval-step share. */
+/* Compute threads: settings that train-step and eval-step share.  Implemented in tell.c. */
 #ifndef MR_STAGES_TRAIN_TEAM_H
 #define MR_STAGES_TRAIN_TEAM_H
 
@@ -11,7 +11,7 @@ typedef struct mr_train_team {
   bool pin;
 } mr_train_team_t;
 
-/* Reports on standard error if pin cannot give each thread a processor of its own. */
+/* Sends a notice (mr_notice) if pin cannot give each thread a processor of its own. */
 void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t);
 
 /* clang-format would give each value of these rows a line of its own. */

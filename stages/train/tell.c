@@ -1,8 +1,10 @@
-/* What train-step reports: a record for each step; histograms and pictures now and then. */
+/* What train-step reports: a record for each step; histograms and pictures now and then; a notice
+   about pinned threads that share a processor. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "pipeline/stage_step.h"
+#include "stages/train/team.h"
 #include "stages/train/train_step_private.h"
 
 mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out) {
@@ -82,4 +84,13 @@ void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, cons
   if (mr__train_metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
   mr_train_picture(&s->in_spec[port], &sight, batch, i, guess, b->data);
   (void)mr__train_metrics_give(s, b); /* a failure here is the graph's, and ends the step anyway */
+}
+
+void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t) {
+  int n = mr_backend_default()->processors();
+  if (!t->pin || !n || t->threads <= n) return;
+  mr_notice(
+      "%s: pin=true ties threads=%lld to %d processor%s, which is all this process may use: some "
+      "share one; threads=0 takes one each",
+      s->name, (long long)t->threads, n, n == 1 ? "" : "s");
 }
