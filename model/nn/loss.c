@@ -2,6 +2,7 @@
 #include "model/nn/loss.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dataset.h"
 #include "model/control/table.h"
@@ -79,6 +80,29 @@ static const mr_amp_row_t *unmatched(const mr_amp_policy_t *policy, const mr_fn_
   return NULL;
 }
 
+/* Of a policy's rows that name an op which does not take the compute dtype, the first. */
+static void loss_note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e) {
+  const mr_amp_row_t **first = arg;
+  if (!*first && !strcmp(row->key, e->op->name)) *first = row;
+}
+
+/* Refuses rows that would do nothing. */
+static mr_err_t loss_check_rows(const mr_amp_policy_t *policy, const mr_fn_t *f, bool train,
+                                mr_diag_t *diag) {
+  const mr_amp_row_t *row = unmatched(policy, f, train);
+  if (row)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "amp-rule: no op and no part of the model is called \"%s\"; `millrace explain` lists them",
+        row->key);
+  mr_amp_each_unfit(policy, f, loss_note_unfit, (void *)&row);
+  if (row)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "amp-rule: %s=compute: %s does not take %s, want f32, original or class",
+                   row->key, row->key, mr_dtype_name(policy->compute));
+  return MR_OK;
+}
+
 /* f, written in f32, in the dtype of computation; f is taken over. */
 static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_params_t *params,
                               mr_diag_t *diag) {
@@ -86,14 +110,7 @@ static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_
   mr_amp_policy_t policy = c->policy ? *c->policy : mr_amp_usual(c->dtype);
   mr_fn_t *narrow = NULL;
   policy.compute = c->dtype;
-  const mr_amp_row_t *lost = unmatched(&policy, f, train);
-  if (lost)
-    mr_fail(
-        diag, MR_ERR_CONFIG,
-        "amp-rule: no op and no part of the model is called \"%s\"; `millrace explain` lists them",
-        lost->key);
-  else
-    loss_amp(f, &policy, params, &narrow, diag);
+  if (loss_check_rows(&policy, f, train, diag) >= 0) loss_amp(f, &policy, params, &narrow, diag);
   mr_fn_destroy(f);
   return narrow;
 }

@@ -115,6 +115,36 @@ const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *t
   return text;
 }
 
+/* Whether e's op takes operands of t in place of its f32, bf16 and f16 ones. */
+static bool amp_takes(const mr_eqn_t *e, mr_dtype_t t) {
+  mr_diag_t why = {0};
+  mr_eqn_t as = *e;
+  size_t n = (size_t)e->n_in, each = sizeof(mr_var_t) + sizeof(mr_var_t *);
+  mr_var_t *v = malloc((n + 1) * each + ((size_t)e->n_out + 1) * sizeof(mr_aval_t));
+  if (!v) return true;
+  mr_aval_t *out = (mr_aval_t *)(v + n + 1);
+  as.in = (mr_var_t **)(void *)(out + e->n_out + 1);
+  for (size_t k = 0; k < n; k++) {
+    v[k] = *e->in[k];
+    if (amp_converts(v[k].aval.dtype)) v[k].aval.dtype = t;
+    as.in[k] = &v[k];
+  }
+  bool takes = e->op->shape(&as, out, &why) >= 0;
+  free(v);
+  return takes;
+}
+
+void mr_amp_each_unfit(const mr_amp_policy_t *p, const mr_fn_t *f, mr_amp_unfit_fn *take,
+                       void *arg) {
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    const mr_amp_row_t *r = amp_calls(e) ? NULL : amp_row_of(p, e);
+    if (!r || !r->asked || r->rule != MR_AMP_COMPUTE || e->op->narrows) continue;
+    if (!amp_takes(e, p->compute)) take(arg, r, e);
+  }
+  for (int i = 0; i < f->n_child && p->enters; i++) mr_amp_each_unfit(p, f->child[i], take, arg);
+}
+
 /* ---- what is looked up ahead ---- */
 
 /* Only moves the bytes of its one operand. */

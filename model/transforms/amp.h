@@ -83,6 +83,13 @@ const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *t
    matches. */
 const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f);
 
+/* Calls take for each equation e of f, or of the functions that it calls, for which row, one from
+   mr_amp_add_text, asks compute, although its op neither takes p->compute nor can give it: e stays
+   as it is written.  f: as written, in f32.  Without memory some may be missing. */
+typedef void mr_amp_unfit_fn(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e);
+void mr_amp_each_unfit(const mr_amp_policy_t *p, const mr_fn_t *f, mr_amp_unfit_fn *take,
+                       void *arg);
+
 /* Equations that follow in f keep the dtypes as written (scope amp_stop), under policies that have
    that row.  Returns the outer scope, for mr_scope_leave; it lives as long as f. */
 const char *mr_amp_stop(mr_fn_t *f);

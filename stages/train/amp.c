@@ -1,6 +1,10 @@
 /* Which policy of mixed precision the settings dtype, amp and amp-rule describe. */
 #include "stages/train/amp.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
 #include "pipeline/stage_step.h"
 
 enum { USUAL, JAXAMP, NONE }; /* setting amp */
@@ -39,4 +43,40 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c) {
   c->values = narrow && !master ? amp_dtype[a->values] : MR_F32;
   c->reads = narrow && master ? amp_dtype[a->values] : (mr_dtype_t)0;
   c->slots = amp_dtype[a->slots];
+}
+
+/* The ops that do not fit, "head: softmax_cross_entropy, ...", each once. */
+typedef struct unfit {
+  const mr_amp_row_t *row;
+  char ops[256];
+} unfit_t;
+
+static void amp_note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e) {
+  unfit_t *u = arg;
+  char word[80];
+  size_t n = strlen(u->ops);
+  if (row != u->row || !strcmp(row->key, e->op->name)) return; /* such a row is refused */
+  snprintf(word, sizeof word, " %s,", e->op->name);
+  if (!strstr(u->ops, word)) snprintf(u->ops + n, sizeof u->ops - n, "%s", word);
+}
+
+void mr_train_amp_tell(const mr_stage_t *s, const mr_train_amp_t *a, const mr_loss_t *l) {
+  const mr_compute_t wide = {.dtype = MR_F32};
+  const mr_loss_use_t use = {.batch = 1, .train = true};
+  mr_params_t params = {0};
+  mr_diag_t unsaid = {0};
+  bool asks = false;
+  for (int i = 0; i < a->policy.n_rows; i++)
+    asks |= a->policy.row[i].asked && a->policy.row[i].rule == MR_AMP_COMPUTE;
+  mr_fn_t *f = asks ? mr_loss_fn(l, &wide, &use, &params, &unsaid) : NULL;
+  for (int i = 0; f && i < a->policy.n_rows; i++) {
+    unfit_t u = {.row = &a->policy.row[i]};
+    mr_amp_each_unfit(&a->policy, f, amp_note_unfit, &u);
+    if (!u.ops[0]) continue;
+    u.ops[strlen(u.ops) - 1] = 0;
+    mr_notice("%s: amp-rule %s=compute: these ops do not take %s and compute in f32:%s", s->name,
+              u.row->key, mr_dtype_name(a->policy.compute), u.ops);
+  }
+  mr_fn_destroy(f);
+  mr_params_fini(&params);
 }

@@ -61,6 +61,22 @@ static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Says what the precision asked for loses. */
+static void open_tell_precision(const mr_stage_t *s, const mr_train_config_t *t) {
+  const train_t *v = s->state;
+  if (t->compute.values != MR_F32)
+    mr_notice(
+        "%s: master=none: parameters are kept in %s alone; updates below 2^-%d of a parameter "
+        "are rounded away, master=f32 keeps them",
+        s->name, mr_dtype_name(t->compute.values), t->compute.values == MR_BF16 ? 9 : 12);
+  if (t->compute.dtype == MR_F16 && v->fixed_scale > 0)
+    mr_notice(
+        "%s: dtype=f16 with loss-scale=%s: scaled gradients below 6e-8 are 0, and those above "
+        "65504 are not finite; loss-scale=dynamic keeps them between",
+        s->name, v->loss_scale);
+  mr_train_amp_tell(s, &v->amp, &v->model.plan.loss);
+}
+
 /* Compiles both functions; the stage's name comes before the model's sentences. */
 static mr_err_t open_compile(mr_stage_t *s) {
   train_t *v = s->state;
@@ -69,11 +85,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = open_fit(v, &train, &why);
   mr_train_want_sets(&train.compute, &v->params);
-  if (train.compute.values != MR_F32)
-    mr_notice(
-        "%s: master=none: parameters are kept in %s alone; updates below 2^-%d of a parameter "
-        "are rounded away, master=f32 keeps them",
-        s->name, mr_dtype_name(train.compute.values), train.compute.values == MR_BF16 ? 9 : 12);
+  open_tell_precision(s, &train);
   v->used = train;
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);

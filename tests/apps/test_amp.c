@@ -130,6 +130,63 @@ static void eval_step_reads_parameters_as_the_run_did(void **state) {
   assert_string_not_equal(run, other);
 }
 
+/* `millrace eval` computes as the run did, unless it is told otherwise. */
+static void eval_computes_as_the_run_did(void **state) {
+  static const char *const words[][3] = {
+      {"train.dtype=f32", "param-dtype=bf16", "lr=1e-2"},
+      {"train.dtype=bf16", "amp-rule=head=f32, attn=original, gelu=f32", "lr=1e-2"},
+      {"train.dtype=bf16", "amp=jaxamp", "lr=1e-2"},
+      {"train.dtype=f32", "amp=none", "lr=1e-2"},
+      {"train.dtype=f16", "loss-scale=dynamic", "lr=1e-2"}};
+  char path[160], json[160], run[64], own[64], other[64];
+  snprintf(json, sizeof json, "%s/judged.jsonl", dir);
+  for (int i = 0; i < 5; i++) {
+    char name[16];
+    const char *dtype = strchr(words[i][0], '=') + 1;
+    snprintf(name, sizeof name, "judged%d", i);
+    SUCCEEDS(name, 4, false, words[i][0], words[i][1], words[i][2]);
+    snprintf(path, sizeof path, "%s/%s/metrics.jsonl", dir, name);
+    test_loss(path, run);
+    RUN(&p, "eval", checkpoint(name), "--jsonl", json);
+    test_loss(json, own);
+    assert_string_equal(run, own);
+    RUN(&p, "eval", checkpoint(name), "--jsonl", json, "--dtype", dtype);
+    test_loss(json, own);
+    if (i != 3) assert_string_equal(run, own);
+    RUN(&p, "eval", checkpoint(name), "--jsonl", json, "--dtype",
+        strcmp(dtype, "f32") ? "f32" : "bf16");
+    test_loss(json, other);
+    assert_string_not_equal(run, other);
+  }
+  RUN(&p, "eval", checkpoint("judged1"), "--jsonl", json, "--amp-rule", "head=bad");
+  assert_int_equal(p.status, 2);
+  RUN(&p, "eval", checkpoint("judged0"), "--jsonl", json, "--param-dtype", "f32");
+  test_loss(json, other);
+  assert_string_not_equal(run, other);
+}
+
+/* A resume in another precision goes on, and says so; parameters kept otherwise are refused. */
+static void a_resume_in_another_precision_says_so(void **state) {
+  SUCCEEDS("change", 2, false, "schedule=constant");
+  SUCCEEDS("change", 3, true, "train.dtype=f16", "amp-rule=head=f32", "schedule=constant");
+  assert_non_null(strstr(p.out, "changed: train.dtype: bf16 -> f16"));
+  assert_non_null(strstr(p.out, "changed: train.amp-rule: none -> head=f32"));
+  SUCCEEDS("change", 4, true, "amp=jaxamp", "param-dtype=bf16", "schedule=constant");
+  assert_non_null(strstr(p.out, "changed: train.amp: usual -> jaxamp"));
+  assert_non_null(strstr(p.out, "changed: train.param-dtype: f32 -> bf16"));
+  assert_int_not_equal(TRAIN("change", 5, true, "master=none", "schedule=constant"), 0);
+  assert_non_null(strstr(p.err, "another param-dtype=, master= or slot-dtype="));
+}
+
+static void f16_with_a_fixed_scale_is_said(void **state) {
+  SUCCEEDS("fixed", 2, false, "train.dtype=f16", "loss-scale=256");
+  assert_non_null(strstr(p.err,
+                         "train: dtype=f16 with loss-scale=256: scaled gradients below 6e-8 "
+                         "are 0"));
+  SUCCEEDS("moving", 2, false, "train.dtype=f16", "loss-scale=dynamic");
+  assert_null(strstr(p.err, "scaled gradients"));
+}
+
 static void rules_change_what_they_name_alone(void **state) {
   SUCCEEDS("plain", 3, false, "lr=1e-3");
   SUCCEEDS("same", 3, false, "amp=usual", "amp-rule=head=class");
@@ -153,6 +210,9 @@ static void settings_that_do_nothing_are_refused(void **state) {
              {{"amp-rule=head", "lr=1e-3"}, "NAME=RULE"},
              {{"amp-rule=head=f32", "train.dtype=f32"}, "nothing computes narrower"},
              {{"master=none", "lr=1e-3"}, "param-dtype=bf16 or f16"},
+             {{"amp-rule=softmax_cross_entropy=compute", "lr=1e-3"},
+              "amp-rule: softmax_cross_entropy=compute: softmax_cross_entropy does not take bf16, "
+              "want f32, original or class"},
              {{"slot-dtype=f16", "lr=1e-3"}, "slot-dtype"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     assert_int_not_equal(TRAIN("bad", 2, false, bad[i].words[0], bad[i].words[1]), 0);
@@ -172,6 +232,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_kept_narrow_is_resumed_to_the_bit),
       cmocka_unit_test(eval_step_reads_parameters_as_the_run_did),
+      cmocka_unit_test(eval_computes_as_the_run_did),
+      cmocka_unit_test(a_resume_in_another_precision_says_so),
+      cmocka_unit_test(f16_with_a_fixed_scale_is_said),
       cmocka_unit_test(rules_change_what_they_name_alone),
       cmocka_unit_test(settings_that_do_nothing_are_refused),
   };

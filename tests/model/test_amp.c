@@ -420,6 +420,70 @@ static void a_row_that_names_nothing_is_found(void **state) {
   mr_fn_destroy(f);
 }
 
+/* ---- compute asked of what does not take it ---- */
+
+typedef struct unfit {
+  int n;
+  char text[400];
+} unfit_t;
+
+static void note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e) {
+  unfit_t *u = arg;
+  size_t n = strlen(u->text);
+  u->n++;
+  snprintf(u->text + n, sizeof u->text - n, "%s:%s ", row->key, e->op->name);
+}
+
+/* (x f32[2,3], labels i32[2]) -> sum of the cross entropies, in scope "head/loss". */
+static mr_fn_t *classifier_fn(bool called) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2, 3)),
+           *l = mr_fn_input(f, mr_aval_of(MR_I32, 2));
+  const char *head = mr_scope_enter(f, "head"), *outer = mr_scope_enter(f, "loss");
+  mr_var_t *y = mr_lax_softmax_cross_entropy(f, mr_lax_tanh(f, x), l, 0);
+  mr_scope_leave(f, outer);
+  y = mr_lax_reduce_sum(f, y, 1, (int[]){0});
+  mr_scope_leave(f, head);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  if (!called) return f;
+  mr_fn_t *g = mr_fn_create();
+  for (int i = 0; i < 2; i++) mr_fn_input(g, f->in[i]->aval);
+  mr_var_t *z;
+  assert_int_equal(mr_lax_jit(g, "inner", f, g->in, &z), MR_OK);
+  assert_int_equal(mr_fn_return(g, 1, &z), MR_OK);
+  mr_fn_destroy(f);
+  return g;
+}
+
+static void what_does_not_take_the_compute_dtype_is_named(void **state) {
+  static const struct {
+    const char *rules, *want;
+  } rows[] = {
+      {"head=compute", "head:softmax_cross_entropy "},
+      {"loss=compute", "loss:softmax_cross_entropy "},
+      {"head=compute, loss=f32", "head:softmax_cross_entropy "}, /* the outermost part wins */
+      {"softmax_cross_entropy=compute", "softmax_cross_entropy:softmax_cross_entropy "},
+      {"softmax_cross_entropy=compute, head=f32", ""},
+      {"tanh=compute, reduce_sum=compute", ""},
+      {"head=f32", ""}};
+  mr_diag_t diag = {0};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int called = 0; called < 2; called++) {
+      mr_fn_t *f = classifier_fn(called), *g = NULL;
+      mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+      assert_int_equal(mr_amp_add_text(&p, rows[i].rules, &diag), MR_OK);
+      unfit_t u = {0};
+      mr_amp_each_unfit(&p, f, note_unfit, &u);
+      assert_string_equal(u.text, rows[i].want);
+      g = amped(f, &p); /* and it stays in f32 */
+      const mr_fn_t *at = called ? g->child[g->n_child - 1] : g;
+      for (int k = 0; k < at->n_eqn; k++)
+        if (at->eqn[k]->op == &mr_op_softmax_cross_entropy)
+          assert_int_equal(at->eqn[k]->in[0]->aval.dtype, MR_F32);
+      mr_fn_destroy(f), mr_fn_destroy(g);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(jaxamps_default_policy),
@@ -433,6 +497,7 @@ int main(void) {
       cmocka_unit_test(the_usual_policy_on_a_vision_transformer),
       cmocka_unit_test(a_row_keeps_a_part_of_the_model_in_f32),
       cmocka_unit_test(a_row_that_names_nothing_is_found),
+      cmocka_unit_test(what_does_not_take_the_compute_dtype_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
