@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "pipeline/registry.h"
 
-enum { MR_FLAGS_MAX = 24, MR_WORDS_MAX = 256, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
+enum { MR_FLAGS_MAX = 40, MR_WORDS_MAX = 256, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
 
 typedef struct mr_flag {
   const char *name;  /* "--records" */

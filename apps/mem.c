@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "apps/mem_pprof.h"
 #include "apps/model_arg.h"
 #include "base/text.h"
+#include "model/exec/mem_causes.h"
 #include "model/fit.h"
 #include "model/ir/op.h"
 
@@ -16,15 +19,29 @@ static const mr_flag_t mem_flags[] = {
     {"--top", "N", "Prints the N largest tensors alive at the peak; default 20."},
     {"--pprof", "FILE", "Writes the tensors alive at the peak as a profile for pprof."},
     {"--no-run", NULL, "Prints only the plan and does not run it."},
+    {"--json", NULL, "Prints the bytes of each cause as one JSON object."},
     {"--fit", "SIZE",
      "Chooses --remat and --accumulate so that the peak is at most SIZE, for example 2GiB."},
     MR_MODEL_FLAGS,
     MR_MODEL_RUN_FLAGS,
     {0}};
 
+/* What the caller holds from one run to the next: inputs, parameters and the optimizer's sets. */
+typedef struct held {
+  char name[64];
+  size_t bytes;
+} held_t;
+
+enum { HELD_MAX = 2 + MR_PARAM_SETS };
+
 typedef struct job {
   mr_fn_t *f;
   mr_exec_t *x;
+  const char *update; /* scope of the optimizer; NULL: f has none */
+  int n_held;
+  held_t held[HELD_MAX];
+  mr_mem_causes_t causes;
+  size_t measured;  /* 0: not run */
   void **in, **out; /* heap; out repeats donated inputs */
   mr_mem_report_t report;
 } job_t;
@@ -96,23 +113,114 @@ static void print_alive(mr_mem_report_t *r, int64_t top) {
   if (n > top) printf("%14s %d more; --top N shows them\n", "", n - (int)top);
 }
 
+/* ---- causes ---- */
+
+static void add_held(job_t *j, const char *name, const char *dtype, int first, int n) {
+  held_t *h = &j->held[j->n_held++];
+  snprintf(h->name, sizeof h->name, "%s%s%s", name, *dtype ? ", " : "", dtype);
+  for (int i = first; i < first + n; i++) h->bytes += mr_aval_bytes(&j->f->in[i]->aval);
+}
+
+static const char *dtype_of(const job_t *j, int input) {
+  return mr_dtype_name(j->f->in[input]->aval.dtype);
+}
+
+/* Names the inputs: data first, then the sets of parameters, as mr_train_step_fn orders them. */
+static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step) {
+  const mr_optim_t *o = &m->train.optim;
+  int sets = step ? mr_optim_sets(o) : 1, at = j->f->n_in - sets * n_params;
+  char name[48];
+  add_held(j, "inputs: batch and scalars", "", 0, at);
+  for (int k = 0; k < sets && n_params; k++, at += n_params) {
+    bool slot = k && k <= o->def->n_slots;
+    if (slot)
+      snprintf(name, sizeof name, "%s slot.%d", o->def->name, k - 1);
+    else
+      snprintf(name, sizeof name, "%s",
+               k                        ? "average of the parameters"
+               : m->train.compute.reads ? "master copy of the parameters"
+                                        : "parameters");
+    add_held(j, name, dtype_of(j, at), at, n_params);
+  }
+  if (step) j->update = o->def->name;
+}
+
+static mr_err_t find_causes(job_t *j, mr_diag_t *diag) {
+  const mr_fn_t *f = mr_exec_fn(j->x);
+  const mr_var_t *loss = j->update ? mr_train_loss_of(f) : f->n_out > 1 ? f->out[0] : NULL;
+  return mr_mem_causes_find(&j->causes, j->x, &(mr_mem_parts_t){loss, j->update}, diag);
+}
+
+static size_t held_bytes(const job_t *j) {
+  size_t all = j->causes.constants + j->causes.outputs;
+  for (int i = 0; i < j->n_held; i++) all += j->held[i].bytes;
+  return all;
+}
+
+static void print_cause(size_t bytes, size_t of, const char *name) {
+  if (bytes) printf("%14zu %6.1f%%  %s\n", bytes, 100.0 * (double)bytes / (double)of, name);
+}
+
+static void print_causes(const job_t *j) {
+  size_t peak = mr_exec_peak_bytes(j->x), held = held_bytes(j), all = peak + held;
+  printf("%14s %7s  %s\n", "bytes", "share", "cause");
+  for (int i = 0; i < j->n_held; i++) print_cause(j->held[i].bytes, all, j->held[i].name);
+  print_cause(j->causes.constants, all, "constants outside the arena");
+  print_cause(j->causes.outputs, all, "outputs");
+  print_cause(held, all, "= held by the caller");
+  for (int k = 0; k < MR_MEM_CAUSES; k++)
+    print_cause(j->causes.bytes[k], all, mr_mem_cause_name((mr_mem_cause_t)k));
+  print_cause(peak, all, "= arena at its peak");
+  print_cause(all, all, "= in all");
+}
+
+static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
+  cJSON *o = cJSON_CreateObject(), *held = cJSON_AddObjectToObject(o, "held");
+  cJSON *arena = cJSON_AddObjectToObject(o, "arena");
+  for (int i = 0; i < j->n_held; i++)
+    cJSON_AddNumberToObject(held, j->held[i].name, (double)j->held[i].bytes);
+  cJSON_AddNumberToObject(held, "constants outside the arena", (double)j->causes.constants);
+  cJSON_AddNumberToObject(held, "outputs", (double)j->causes.outputs);
+  for (int k = 0; k < MR_MEM_CAUSES; k++)
+    cJSON_AddNumberToObject(arena, mr_mem_cause_name((mr_mem_cause_t)k),
+                            (double)j->causes.bytes[k]);
+  cJSON_AddNumberToObject(o, "held_bytes", (double)held_bytes(j));
+  cJSON_AddNumberToObject(o, "planned_peak_bytes", (double)mr_exec_peak_bytes(j->x));
+  if (j->measured) cJSON_AddNumberToObject(o, "measured_peak_bytes", (double)j->measured);
+  char *text = cJSON_Print(o);
+  cJSON_Delete(o);
+  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "mem: no memory for JSON");
+  puts(text);
+  free(text);
+  return MR_OK;
+}
+
+/* ---- the command ---- */
+
+static mr_err_t measure(job_t *j, mr_diag_t *diag) {
+  size_t planned = mr_exec_peak_bytes(j->x);
+  MR_TRY(take_arrays(j, diag));
+  j->measured = mr_exec_touched(j->x, (const void *const *)j->in, j->out);
+  if (j->measured == planned) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "mem: a run touches %zu bytes where %zu were planned",
+                 j->measured, planned);
+}
+
 static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   int64_t top = 20;
   MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
   MR_TRY(mr_mem_report_init(&j->report, j->x, diag));
+  MR_TRY(find_causes(j, diag));
   const char *pprof = mr_args_text(a, "--pprof");
   if (pprof) MR_TRY(mr_mem_pprof(&j->report, pprof, diag));
-  if (mr_args_text(a, "--timeline")) mem_print_timeline(j);
-  size_t planned = mr_exec_peak_bytes(j->x);
-  printf("planned peak  %14zu bytes\n", planned);
-  if (!mr_args_text(a, "--no-run")) {
-    MR_TRY(take_arrays(j, diag));
-    size_t measured = mr_exec_touched(j->x, (const void *const *)j->in, j->out);
-    printf("measured peak %14zu bytes\n", measured);
-    if (measured != planned)
-      return mr_fail(diag, MR_ERR_DATA, "mem: a run touches %zu bytes where %zu were planned",
-                     measured, planned);
-  }
+  bool json = mr_args_text(a, "--json") != NULL;
+  if (!json && mr_args_text(a, "--timeline")) mem_print_timeline(j);
+  if (!json) printf("planned peak  %14zu bytes\n", mr_exec_peak_bytes(j->x));
+  mr_err_t e = mr_args_text(a, "--no-run") ? MR_OK : measure(j, diag);
+  if (!json && j->measured) printf("measured peak %14zu bytes\n", j->measured);
+  MR_TRY(e);
+  if (json) return print_causes_json(j, diag);
+  print_causes(j);
   print_alive(&j->report, top);
   return MR_OK;
 }
@@ -144,6 +252,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = mem_fit(a, word, &m, diag);
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
   if (e >= 0) e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
+  if (e >= 0) name_held(&j, &m, params.n, !strcmp(word, "step"));
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);
   mr_params_fini(&params);
@@ -157,8 +266,8 @@ const mr_command_t mr_command_mem = {
     .help = "Prints the memory plan of a function of the model, and the peak of a real run.",
     .more =
         "FUNCTION: loss, grad (loss and gradients), step (with AdamW, in place); default step.\n"
-        "The arena holds the intermediate values; inputs and outputs belong to the "
-        "caller.\n" MR_MODEL_WORDS_HELP,
+        "The arena holds the intermediate values; inputs and outputs belong to the caller.\n"
+        "Bytes are divided by cause (docs/precision.md); the sums are exact.\n" MR_MODEL_WORDS_HELP,
     .flags = mem_flags,
     .max_words = MR_WORDS_MAX,
     .run = mem_run,

@@ -101,7 +101,8 @@ static mr_err_t remat_flag(const mr_args_t *a, mr_nn_remat_t *out, mr_diag_t *di
                  a->command->name, text);
 }
 
-static mr_err_t dtype_flag(const mr_args_t *a, const char *text, mr_dtype_t *out, mr_diag_t *diag) {
+static mr_err_t dtype_flag(const mr_args_t *a, const char *flag, const char *text, mr_dtype_t *out,
+                           mr_diag_t *diag) {
   static const mr_dtype_t some[] = {MR_F32, MR_BF16, MR_F16};
   if (!text) return MR_OK;
   for (int i = 0; i < 3; i++)
@@ -109,8 +110,47 @@ static mr_err_t dtype_flag(const mr_args_t *a, const char *text, mr_dtype_t *out
       *out = some[i];
       return MR_OK;
     }
-  return mr_fail(diag, MR_ERR_USAGE, "%s: --dtype: \"%s\", expected f32, bf16 or f16",
-                 a->command->name, text);
+  return mr_fail(diag, MR_ERR_USAGE, "%s: %s: \"%s\", expected f32, bf16 or f16", a->command->name,
+                 flag, text);
+}
+
+/* --param-dtype, --master and --slot-dtype, as the settings of train-step. */
+static mr_err_t kept_flags(const mr_args_t *a, mr_compute_t *c, mr_diag_t *diag) {
+  const char *master = mr_args_text(a, "--master"), *slots = mr_args_text(a, "--slot-dtype");
+  mr_dtype_t values = MR_F32;
+  MR_TRY(dtype_flag(a, "--param-dtype", mr_args_text(a, "--param-dtype"), &values, diag));
+  if (master && strcmp(master, "f32") && strcmp(master, "none"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --master: \"%s\", expected f32 or none",
+                   a->command->name, master);
+  bool alone = master && !strcmp(master, "none");
+  if (alone && values == MR_F32)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: --master none: parameters are f32 without a copy, expected --param-dtype "
+                   "bf16 or f16 beside it",
+                   a->command->name);
+  if (slots && strcmp(slots, "f32") && strcmp(slots, "bf16"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --slot-dtype: \"%s\", expected f32 or bf16",
+                   a->command->name, slots);
+  if (values != MR_F32 && alone) c->values = values;
+  if (values != MR_F32 && !alone) c->reads = values;
+  if (slots && !strcmp(slots, "bf16")) c->slots = MR_BF16;
+  return MR_OK;
+}
+
+/* --optimizer and --ema. */
+static mr_err_t optim_flags(const mr_args_t *a, mr_optim_t *o, mr_diag_t *diag) {
+  const char *name = mr_args_text(a, "--optimizer"), *ema = mr_args_text(a, "--ema");
+  char *end = NULL;
+  if (name) *o = mr_optim_of(name);
+  if (!o->def)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: --optimizer: \"%s\", expected sgd, momentum, adam, adamw, lion or lamb",
+                   a->command->name, name);
+  if (ema) o->ema = strtof(ema, &end);
+  if (ema && (end == ema || *end || !(o->ema >= 0 && o->ema <= 0.9999999f)))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --ema: \"%s\", expected a number in [0,0.9999999]",
+                   a->command->name, ema);
+  return MR_OK;
 }
 
 static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *diag) {
@@ -122,7 +162,9 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
     MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
   if (takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
-  return dtype_flag(a, dtype, &t->compute.dtype, diag);
+  if (takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));
+  if (takes(a, "--optimizer")) MR_TRY(optim_flags(a, &t->optim, diag));
+  return dtype_flag(a, "--dtype", dtype, &t->compute.dtype, diag);
 }
 
 /* The policy of --amp and --amp-rule. */

@@ -18,15 +18,20 @@
       {"--image", "N", "Pixels along a picture; default 32."}, {                        \
     "--classes", "N", "Classes; default 10."                                            \
   }
-#define MR_MODEL_RUN_FLAGS                                                                   \
-  {"--batch", "N", "Records in a batch; default 128."},                                      \
-      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."}, \
-      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},         \
-      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},         \
-      {"--amp", "usual|jaxamp", "What computes in that type (docs/transforms.md)."},         \
-      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."}, {              \
-    "--precision", "P",                                                                      \
-        "Precision of the products of --dtype f32: none, default, high or highest."          \
+#define MR_MODEL_RUN_FLAGS                                                                    \
+  {"--batch", "N", "Records in a batch; default 128."},                                       \
+      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},  \
+      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},          \
+      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},          \
+      {"--amp", "usual|jaxamp", "What computes in that type (docs/transforms.md)."},          \
+      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."},                 \
+      {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},      \
+      {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."}, \
+      {"--slot-dtype", "f32|bf16", "Type in which a step keeps the optimizer's moments."},    \
+      {"--optimizer", "NAME", "Optimizer of a step; default adamw."},                         \
+      {"--ema", "D", "A step keeps an average of the weights with this decay."}, {            \
+    "--precision", "P",                                                                       \
+        "Precision of the products of --dtype f32: none, default, high or highest."           \
   }
 #define MR_MODEL_WORDS_HELP                                                                   \
   "model=NAME chooses another model than vit, KEY=VALUE changes a setting of it: `millrace\n" \

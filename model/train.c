@@ -423,11 +423,16 @@ void mr_train_step_retake(mr_train_step_t *t) {
 }
 
 /* told begins with the loss: concatenate of it and other scalars. */
+const mr_var_t *mr_train_loss_of(const mr_fn_t *f) {
+  const mr_eqn_t *told = f->n_out ? f->out[0]->def : NULL;
+  return told && told->n_in ? told->in[0] : NULL;
+}
+
 static bool *train_forward(const mr_fn_t *f) {
   bool *of_loss = calloc((size_t)f->n_var + 1, sizeof *of_loss);
-  const mr_eqn_t *told = f->out[0]->def;
-  if (!of_loss || !told || !told->n_in) return of_loss;
-  of_loss[told->in[0]->id] = true;
+  const mr_var_t *loss = mr_train_loss_of(f);
+  if (!of_loss || !loss) return of_loss;
+  of_loss[loss->id] = true;
   for (int i = f->n_eqn - 1; i >= 0; i--) {
     const mr_eqn_t *e = f->eqn[i];
     bool moves = false;

@@ -117,6 +117,9 @@ mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s);
    on it; update, if the optimizer traced it, the norm of the gradients included; else backward. */
 typedef enum mr_train_part { MR_PART_FORWARD, MR_PART_BACKWARD, MR_PART_UPDATE } mr_train_part_t;
 mr_train_part_t mr_train_part_of(mr_train_step_t *s, const mr_eqn_t *e);
+/* Returns the loss in f, the graph of mr_train_step_fn as traced or compiled; it belongs to f. NULL
+   if f is no such graph. */
+const mr_var_t *mr_train_loss_of(const mr_fn_t *f);
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s);
 mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);
 void mr_train_step_destroy(mr_train_step_t *s); /* NULL is fine */

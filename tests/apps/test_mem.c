@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <cjson/cJSON.h>
 #include <stdbool.h>
 
 #include "tests/apps/program.h"
@@ -70,12 +71,81 @@ static void too_large_a_batch_is_told_with_the_planned_peak(void **state) {
   assert_non_null(strstr(p.err, "out of memory: the planned peak is "));
 }
 
+static size_t bytes_of(const cJSON *o, const char *name) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
+  return cJSON_IsNumber(v) ? (size_t)v->valuedouble : 0;
+}
+
+static size_t sum_of(const cJSON *o) {
+  size_t sum = 0;
+  for (const cJSON *v = o->child; v; v = v->next) sum += (size_t)v->valuedouble;
+  return sum;
+}
+
+static cJSON *causes(void) {
+  if (p.status) fail_msg("%s", p.err);
+  cJSON *all = cJSON_Parse(p.out);
+  assert_non_null(all);
+  const cJSON *arena = cJSON_GetObjectItem(all, "arena"), *held = cJSON_GetObjectItem(all, "held");
+  assert_int_equal(sum_of(arena), bytes_of(all, "planned_peak_bytes"));
+  assert_int_equal(sum_of(held), bytes_of(all, "held_bytes"));
+  assert_int_equal(bytes_of(all, "measured_peak_bytes"), bytes_of(all, "planned_peak_bytes"));
+  assert_true(bytes_of(arena, "unused between blocks") < sum_of(arena) / 3);
+  return all;
+}
+
+static void causes_add_up_for_models_and_dtypes(void **state) {
+  const char *models[] = {"model=vit", "model=mlp"}, *dtypes[] = {"f32", "bf16", "f16"};
+  for (int i = 0; i < 6; i++) {
+    RUN(&p, "mem", "step", models[i / 3], "--batch", "8", "--json", "--dtype", dtypes[i % 3],
+        i / 3 ? "hidden=32" : "layers=1");
+    cJSON *all = causes();
+    const cJSON *held = cJSON_GetObjectItem(all, "held"),
+                *arena = cJSON_GetObjectItem(all, "arena");
+    size_t params = bytes_of(held, "parameters, f32");
+    assert_true(params > 0 && params == bytes_of(held, "adamw slot.0, f32"));
+    assert_int_equal(params, bytes_of(held, "adamw slot.1, f32"));
+    assert_true(bytes_of(held, "inputs: batch and scalars") >= 8 * 32 * 32 * 3 * 4);
+    assert_true(i % 3 || !bytes_of(arena, "casts"));
+    cJSON_Delete(all);
+  }
+}
+
+static void what_is_kept_narrow_is_named_with_its_dtype(void **state) {
+  RUN(&p, "mem", "step", TINY, "--json");
+  cJSON *all = causes();
+  size_t params = bytes_of(cJSON_GetObjectItem(all, "held"), "parameters, f32");
+  cJSON_Delete(all);
+  RUN(&p, "mem", "step", TINY, "--json", "--param-dtype", "bf16", "--slot-dtype", "bf16", "--ema",
+      "0.9");
+  const cJSON *held = cJSON_GetObjectItem(all = causes(), "held");
+  assert_int_equal(bytes_of(held, "master copy of the parameters, f32"), params);
+  assert_int_equal(bytes_of(held, "adamw slot.0, bf16"), params / 2);
+  assert_int_equal(bytes_of(held, "average of the parameters, f32"), params);
+  cJSON_Delete(all);
+  RUN(&p, "mem", "step", TINY, "--json", "--param-dtype", "f16", "--master", "none", "--optimizer",
+      "lion");
+  held = cJSON_GetObjectItem(all = causes(), "held");
+  assert_int_equal(bytes_of(held, "parameters, f16"), params / 2);
+  assert_int_equal(bytes_of(held, "lion slot.0, f32"), params);
+  assert_int_equal(bytes_of(held, "lion slot.1, f32"), 0);
+  cJSON_Delete(all);
+  RUN(&p, "mem", "step", TINY, "--master", "none");
+  assert_true(p.status == 2 && strstr(p.err, "--master none: parameters are f32 without a copy"));
+  RUN(&p, "mem", "step", TINY, "--ema", "1");
+  assert_true(p.status == 2 && strstr(p.err, "expected a number in [0,0.9999999]"));
+  RUN(&p, "mem", "step", TINY, "--optimizer", "adan");
+  assert_true(p.status == 2 && strstr(p.err, "--optimizer: \"adan\""));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_touches_what_was_planned_to_the_byte),
       cmocka_unit_test(the_timeline_marks_one_peak_and_tensors_stand_there),
       cmocka_unit_test(a_size_to_fit_into_chooses_what_fits),
       cmocka_unit_test(what_cannot_be_is_refused_in_one_sentence),
+      cmocka_unit_test(causes_add_up_for_models_and_dtypes),
+      cmocka_unit_test(what_is_kept_narrow_is_named_with_its_dtype),
       cmocka_unit_test(too_large_a_batch_is_told_with_the_planned_peak),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
