@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "model/exec/backend.h"
-#include "model/exec/profile.h"
+#include "model/exec/exec.h"
 
 /* The machine's limits, measured directly before. */
 typedef struct mr_profile_limits {

@@ -7,7 +7,7 @@
 
 #include "apps/model_arg.h"
 #include "base/text.h"
-#include "model/nn/summary.h"
+#include "model/nn/params.h"
 
 static const mr_flag_t summary_flags[] = {
     MR_MODEL_FLAGS, {"--depth", "N", "Prints modules down to this depth; default 1."}, {0}};

@@ -10,7 +10,6 @@
 #include "model/jit.h"
 #include "model/nn/loss.h"
 #include "model/nn/params.h"
-#include "model/nn/summary.h"
 #include "model/nn/vit.h"
 #include "model/ops/lax.h"
 #include "model/optim/apply_if_finite.h"

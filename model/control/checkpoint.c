@@ -3,12 +3,11 @@
 
    After jax.checkpoint; Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). */
 #include "model/control/control.h"
-#include "model/control/mapped.h"
+#include "model/control/flow.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
-#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 static mr_err_t checkpoint_emit(mr_fn_t *f, const mr_fn_t *body, int n_saved, mr_var_t *const *in,

@@ -4,12 +4,10 @@
 #include <stdlib.h>
 
 #include "model/control/flow.h"
-#include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
-#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 mr_err_t mr__cond_emit(mr_fn_t *f, mr_var_t *index, int n, const mr_fn_t *const *branch,

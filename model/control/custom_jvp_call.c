@@ -2,7 +2,7 @@
    printed by jax does not show the rule; such a call has no attribute jvp_jaxpr, and runs but has
    no derivatives. */
 #include "model/control/control.h"
-#include "model/control/mapped.h"
+#include "model/control/flow.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"

@@ -7,7 +7,7 @@
    through the rule, as in jax, and the function itself is never differentiated: forward mode
    refuses it. */
 #include "model/control/control.h"
-#include "model/control/mapped.h"
+#include "model/control/flow.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"

@@ -1,9 +1,10 @@
 /* Shared by the rules of scan, cond and while and their lowering (exec/control.c): the parts of
-   their equations. */
+   their equations; and by the batch rules of all ops that call a function (mapped.c). */
 #ifndef MR_MODEL_CONTROL_FLOW_H
 #define MR_MODEL_CONTROL_FLOW_H
 
 #include "model/control/control.h"
+#include "model/ir/op.h"
 
 /* ---- scan (scan.c, scan_jvp.c, scan_vjp.c): its operands are (constants..., first carries...,
    stacked x...), its results (last carries..., stacked y...); the function of a step takes and
@@ -54,5 +55,20 @@ mr_while_parts_t mr__while_parts(const mr_eqn_t *e);
 
 /* The batch rule (mr_op_def_t.batch): MR_OK, or the failure in f->diag. */
 mr_err_t mr__while_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
+
+/* ---- batch rules: the called function on several examples at once (mapped.c) ---- */
+
+/* Writes e's operands to v[n_in], with the mapped dimension first, and the axes for mr_vmap to
+   axes[n_in].  A failure is in f->diag. */
+void mr__call_front(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_var_t **v, int *axes);
+/* Returns the number of examples that a call is mapped over: that of its mapped operands, or
+   without any, of the axis that is being mapped into f. */
+int64_t mr__call_size(const mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in);
+/* *out: the function `called` on size examples at once, with the mapped dimension first.  in[i]:
+   whether input i is mapped.  out_mapped[k] is set if output k depends on a mapped value; output
+   k is mapped if it is set, also before the call.  MR_OK: the caller destroys *out.  Else the
+   failure, in f->diag. */
+mr_err_t mr__call_mapped(mr_fn_t *f, const mr_fn_t *called, int64_t size, const bool *in,
+                         bool *out_mapped, mr_fn_t **out);
 
 #endif

@@ -5,7 +5,6 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
-#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 mr_err_t mr_lax_jit(mr_fn_t *f, const char *name, const mr_fn_t *body, mr_var_t *const *in,

@@ -1,5 +1,5 @@
 /* Maps a called function over examples, and decides which of its outputs become mapped. */
-#include "model/control/mapped.h"
+#include "model/control/flow.h"
 
 #include "model/ops/call.h"
 #include "model/ops/rules.h"

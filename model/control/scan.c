@@ -5,12 +5,10 @@
 
 #include <inttypes.h>
 
-#include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
-#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 mr_err_t mr__scan_emit(mr_fn_t *f, const mr_fn_t *body, const mr_scan_t *s, mr_var_t *const *in,

@@ -3,7 +3,7 @@
 #include "model/control/flow.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
-#include "model/transforms/reach.h"
+#include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
 typedef struct forward {

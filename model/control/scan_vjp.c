@@ -9,7 +9,6 @@
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
-#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 typedef struct reverse {

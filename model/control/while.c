@@ -6,7 +6,7 @@
 
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
-#include "model/transforms/reach.h"
+#include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
 static mr_err_t while_emit(mr_fn_t *f, const mr_fn_t *cond, int n_cond, const mr_fn_t *body,

@@ -2,7 +2,6 @@
    condition is mapped, the loop runs while it is true for some example; an example for which it
    is false keeps its carries. */
 #include "model/control/flow.h"
-#include "model/control/mapped.h"
 #include "model/ops/call.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"

@@ -7,6 +7,7 @@
 #define MR_MODEL_EXEC_CALL_H
 
 #include "base/decls.h"
+#include "base/err.h"
 #include "model/ir/fn.h"
 
 MR_BEGIN_DECLS
@@ -48,6 +49,15 @@ struct mr_call {
   bool serial; /* too small for several threads; set before lowering, and a rule may change it */
   const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
 };
+
+/* The rules of scan, while and cond on any backend (control.c), which a backend's lower calls:
+   within one call, the host loops over compiled graphs or chooses one of them, and reads the index
+   or condition through the backend's copy.  Each fills c for its equation and returns MR_OK,
+   MR_ERR_NOMEM, or the error of compiling a graph inside. c->fini frees c->state, also after a
+   failure. */
+mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag);
 
 MR_END_DECLS
 

@@ -1,7 +1,7 @@
 /* Rules of scan, while and cond.  The graphs inside are compiled with the call and work in its
    scratch.  Carries alternate between the result's memory and a second place in the scratch, so
    that no step copies them. */
-#include "model/exec/control.h"
+#include "model/exec/call.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/fn.h"
+#include "model/ops/cost.h"
 
 MR_BEGIN_DECLS
 
@@ -77,9 +78,27 @@ void mr_exec_check_nans(mr_exec_t *x, bool on);
    it. */
 const mr_eqn_t *mr_exec_nan(const mr_exec_t *x);
 
-/* Switches the timing of each call (read by profile.h) and sets all times to zero.  Off at
-   first. */
+/* Switches the timing of each call (read by mr_exec_profile_calls) and sets all times to zero.  Off
+   at first. */
 void mr_exec_profile(mr_exec_t *x, bool on);
+
+/* The time that an executable spends in one kernel call, beside the cost of its equation.  Read it
+   while no run is in progress. */
+typedef struct mr_profile_call {
+  const mr_eqn_t *eqn; /* owned by the executable */
+  const char *op;      /* its op's name */
+  mr_cost_t cost;
+  int64_t ns;               /* of all profiled runs together */
+  int64_t last_at, last_ns; /* the last run: when it began (mr_now_ns) and how long it took */
+  bool serial;              /* runs on one thread */
+} mr_profile_call_t;
+
+/* Fills call[0,n) in running order and returns n.  Equations without a kernel have no row, so n is
+   at most mr_exec_fn(x)->n_eqn, which is the size that call must have.  Cannot fail. */
+int mr_exec_profile_calls(const mr_exec_t *x, mr_profile_call_t *call);
+/* Returns the number of complete runs since the profile was switched on, and writes their duration,
+   from call to return, to *wall_ns. */
+int64_t mr_exec_profile_runs(const mr_exec_t *x, int64_t *wall_ns);
 
 MR_END_DECLS
 

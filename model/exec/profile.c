@@ -1,5 +1,5 @@
 /* Reads the times that a profiled run has written to its executable. */
-#include "model/exec/profile.h"
+#include "model/exec/exec.h"
 
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/ir/inline.h"
 #include "model/ir/op.h"
 
 mr_fn_t *mr_fn_create(void) {

@@ -9,8 +9,9 @@
    do not fit, MR_ERR_NOMEM without memory for the graph's description.  Nothing blocks.  One thread
    at a time for one fn.
 
-   fn.c implements this header, but for print.c (mr_fn_print, mr_fn_text, mr_fn_each_text) and dot.c
-   (mr_fn_dot). Source: the notation and its rules are jax's jaxprs. */
+   fn.c implements this header, but for print.c (mr_fn_print, mr_fn_text, mr_fn_each_text), dot.c
+   (mr_fn_dot) and inline.c (mr_inline, mr_fn_copy, mr__mapped, mr__copy_eqn). Source: the notation
+   and its rules are jax's jaxprs. */
 #ifndef MR_MODEL_IR_FN_H
 #define MR_MODEL_IR_FN_H
 
@@ -174,6 +175,23 @@ mr_err_t mr_fn_each_text(const mr_fn_t *f, int n, mr_eqn_text_fn *take, void *ar
 /* Prints f as a graph in DOT's language (graphviz): one box for each equation, grouped by scope,
    and the aval of each value on its edges.  Write errors are left in `to`. */
 void mr_fn_dot(const mr_fn_t *f, FILE *to);
+
+/* Appends f's equations to g, with in[f->n_in], vars of g with the avals of f's inputs, in place of
+   the inputs; out[f->n_out] become the results, vars of g.  Returns MR_OK, or the failure that it
+   left in g->diag: f's own if f failed while it was traced, as in every transform, MR_ERR_NOMEM, or
+   mr_emit's. */
+mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out);
+/* Returns a copy of f, which the caller destroys.  NULL on mr_inline's failures, with the sentence
+   in diag. */
+mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag);
+
+/* map[id of another graph's var] is the var of g that takes its place.
+   mr__mapped: returns map[v->id], which belongs to g.  A literal without an entry is created in g
+   and entered; NULL for any other var without an entry.
+   mr__copy_eqn: appends a copy of e to g on the mapped operands and enters its outputs; returns
+   MR_OK or the failure in g->diag. */
+mr_var_t *mr__mapped(mr_fn_t *g, mr_var_t **map, const mr_var_t *v);
+mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map);
 
 MR_END_DECLS
 

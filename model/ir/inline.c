@@ -1,5 +1,5 @@
 /* Copies equations between graphs by a map from var ids of the one to vars of the other. */
-#include "model/ir/inline.h"
+#include "model/ir/fn.h"
 
 #include <stdlib.h>
 

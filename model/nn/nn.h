@@ -1,7 +1,7 @@
 /* Layers as functions over the graph.  A layer requests its parameters by name; each request adds
    an input to the graph and a row to the parameter list, in the order of the requests.
 
-   Implemented in nn.c (scopes, parameters, dropout), linear.c, layer_norm.c, attention.c, mlp.c,
+   Implemented in nn.c (scopes, parameters, dropout), layers.c, attention.c,
    patch_embed.c and remat.c.  One thread at a time for one mr_nn_t. */
 #ifndef MR_MODEL_NN_NN_H
 #define MR_MODEL_NN_NN_H

@@ -3,7 +3,7 @@
    arena with its own dtype.
 
    Zero-initialise a mr_params_t, add tensors, then alloc; mr_params_fini frees all of it, also
-   after a failure.  One thread at a time. */
+   after a failure.  One thread at a time.  Implemented in params.c, and summary.c (mr_summary). */
 #ifndef MR_MODEL_NN_PARAMS_H
 #define MR_MODEL_NN_PARAMS_H
 
@@ -105,6 +105,20 @@ const mr_param_set_t *mr_params_judged(const mr_params_t *s);
    so the values do not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal:
    timm. */
 void mr_params_init(mr_params_t *s, uint64_t seed);
+
+/* A row of the table of a model's parameters, with the counts of flax's tabulate. */
+typedef struct mr_summary_row {
+  char name[200];            /* "(all)", "encoder_blocks.0.attn" */
+  int depth;                 /* modules above it; 0 for (all) and top modules */
+  int64_t count;             /* parameters in it and in modules below it */
+  const mr_module_t *module; /* belongs to s; NULL: the module was not applied */
+} mr_summary_row_t;
+
+/* Makes one row for each module, in the order of the parameters, "(all)" first.  A list of
+   modules (a name followed by a number) has no row of its own.  MR_OK: *rows holds *n rows, which
+   point into s; the caller frees it with free.  MR_ERR_NOMEM: there is nothing to free.  Source:
+   flax.nnx.tabulate. */
+mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_diag_t *diag);
 
 MR_END_DECLS
 

@@ -1,5 +1,5 @@
 /* Counts parameters into a row for each prefix of their names that ends at a dot. */
-#include "model/nn/summary.h"
+#include "model/nn/params.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "model/ir/inline.h"
+#include "model/ir/fn.h"
 #include "model/ops/rules.h"
 
 mr_err_t mr__call_refuse(mr_fn_t *f, const char *op, const char *fmt, ...) {

@@ -1,9 +1,10 @@
 /* What transforms that build a new graph share.  build.c implements this header, but for spent.c
-   (mr__open_spent, mr__spend_called) and grad.c (mr__wants). */
+   (mr__open_spent, mr__spend_called), grad.c (mr__wants) and reach.c (mr__eqn_moves and below). */
 #ifndef MR_MODEL_TRANSFORMS_BUILD_H
 #define MR_MODEL_TRANSFORMS_BUILD_H
 
-#include "model/ir/inline.h"
+#include "model/ir/fn.h"
+#include "model/ir/op.h"
 
 /* Returns a new graph with f's inputs and body, for mr__finish.  *out points to f->n_out + more
    vars, of which the first are its results and the others NULL; the list belongs to the graph.  A
@@ -31,5 +32,21 @@ mr_var_t **mr__pick(mr_fn_t *g, int n_in, int n, const int *wrt, const char *who
 /* Appends e, an equation of g, to g's list, which a pass has emptied to rewrite it.  MR_OK, or
    MR_ERR_NOMEM in g->diag. */
 mr_err_t mr__keep(mr_fn_t *g, mr_eqn_t *e);
+
+/* Which values of a function may have a tangent: sweeps go through those alone, and the reach rules
+   of ops that call functions are built on it.  Nothing below fails.
+
+   moves, by var id: set for vars that have a tangent.  Sets it for the results of eqn[n] that may
+   have one in consequence. */
+void mr__eqn_moves(int n, mr_eqn_t *const *eqn, bool *moves);
+/* Sets out[called->n_out] to whether an output may have a tangent when the inputs in[called->n_in]
+   have one. */
+void mr__call_moves(const mr_fn_t *called, const bool *in, bool *out);
+/* The same for a loop's body, whose first n_carry outputs become its inputs from first_carry on.  A
+   carry that gets a tangent in any step counts as having one from the start; in[] is updated
+   too. */
+void mr__loop_moves(const mr_fn_t *body, int first_carry, int n_carry, bool *in, bool *out);
+/* The reach rule of ops that call the function in attribute "jaxpr" once. */
+void mr__call_reach(const mr_eqn_t *e, const bool *in, bool *out);
 
 #endif

@@ -6,7 +6,6 @@
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/passes.h"
-#include "model/transforms/reach.h"
 #include "model/transforms/transforms.h"
 
 typedef struct sweep {

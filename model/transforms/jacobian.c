@@ -1,5 +1,6 @@
 /* Jacobians: a jvp (columns) or vjp (rows) mapped over the unit vectors.  Values that do not depend
-   on the vectors are computed once, because vmap copies them unmapped. */
+   on the vectors are computed once, because vmap copies them unmapped.  Second derivatives: forward
+   mode over reverse mode. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
@@ -109,4 +110,30 @@ mr_err_t mr_jacrev(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_di
   }
   mr_fn_destroy(v);
   return mr__finish(g, f->n_out * n, all, out, diag);
+}
+
+/* ---- second derivatives ---- */
+
+mr_err_t mr_hessian(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *g;
+  MR_TRY(mr_grad(f, n, wrt, &g, diag));
+  mr_err_t err = mr_jacfwd(g, n, wrt, out, diag);
+  mr_fn_destroy(g);
+  return err;
+}
+
+mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *g, *j;
+  MR_TRY(mr_grad(f, n, wrt, &g, diag));
+  mr_err_t err = mr_jvp(g, n, wrt, &j, diag);
+  mr_fn_destroy(g);
+  if (err < 0) return err;
+  if (mr_fn_return(j, n, j->out + n) < 0) { /* the tangents alone */
+    err = mr_fail(diag, j->diag.code, "%s", j->diag.text);
+    mr_fn_destroy(j);
+    return err;
+  }
+  mr_dce(j);
+  *out = j;
+  return MR_OK;
 }

@@ -1,5 +1,5 @@
 /* Which vars may have a tangent, by walking the equations, functions that they call included. */
-#include "model/transforms/reach.h"
+#include "model/transforms/build.h"
 
 #include "model/ops/rules.h"
 

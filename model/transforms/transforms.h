@@ -7,7 +7,7 @@
    leave the sentence in g->diag instead, and vars that they return belong to g.  Nothing blocks.
    One thread at a time for one graph.
 
-   Implemented in grad.c, jvp.c, linearize.c, jacobian.c, hessian.c, vmap.c, open.c, dce.c,
+   Implemented in grad.c, jvp.c, linearize.c, jacobian.c, vmap.c, open.c, dce.c,
    fold_convert.c and remat.c.  Source: jax 0.10; derivatives interpret the rules as in
    autodidax. */
 #ifndef MR_MODEL_TRANSFORMS_H
@@ -16,7 +16,7 @@
 #include <limits.h>
 
 #include "base/decls.h"
-#include "model/ir/inline.h"
+#include "model/ir/fn.h"
 #include "model/ir/op.h"
 
 MR_BEGIN_DECLS

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "model/exec/profile.h"
+#include "model/exec/exec.h"
 #include "model/ir/op.h"
 #include "model/ops/lax.h"
 #include "model/train.h"

@@ -8,7 +8,7 @@
 // clang-format on
 #include <string.h>
 
-#include "model/backends/cpu/workspace.h"
+#include "model/backends/cpu/kernels.h"
 
 static void a_small_wish_leaves_the_large_block_to_others(void **state) {
   mr__workspace_join();

@@ -1,7 +1,7 @@
 /* Attention: the OpenMP team shares the heads, and each thread computes whole heads with the
    kernel of the instruction set. */
 #include "model/backends/cpu/attention_private.h"
-#include "model/backends/cpu/workspace.h"
+#include "model/backends/cpu/kernels.h"
 
 typedef struct tensors {
   const void *q, *k, *v, *dout;

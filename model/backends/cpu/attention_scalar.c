@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "model/backends/cpu/attention_private.h"
-#include "model/backends/cpu/element.h"
+#include "model/backends/cpu/half.h"
 
 enum { CHUNK = 64 }; /* keys and columns summed at a time */
 

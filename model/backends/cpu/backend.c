@@ -7,7 +7,7 @@
 
 #include "base/isa.h"
 #include "base/machine.h"
-#include "model/backends/cpu/limits.h"
+#include "model/backends/cpu/kernels.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rules.h"
 #include "model/exec/backend.h"

@@ -1,5 +1,6 @@
-/* Runs of f16 to f32 and back, for files compiled for one instruction set: by its own instructions
-   where there are such, to the same bits as base/dtype.h. */
+/* Narrow floats as f32: runs of f16, for files compiled for one instruction set, by its own
+   instructions where there are such, to the same bits as base/dtype.h; single elements of f32, bf16
+   or f16, for the kernels in plain C. */
 #ifndef MR_MODEL_CPU_HALF_H
 #define MR_MODEL_CPU_HALF_H
 
@@ -45,6 +46,21 @@ static inline void mr__half_narrow(const float *x, mr_f16_t *y, int64_t n) {
   i = n;
 #endif
   for (; i < n; i++) y[i] = mr_f16_from_f32(x[i]);
+}
+
+static inline float element_get(mr_dtype_t t, const void *x, int64_t i) {
+  return t == MR_F32   ? ((const float *)x)[i]
+         : t == MR_F16 ? mr_f16_to_f32(((const mr_f16_t *)x)[i])
+                       : mr_bf16_to_f32(((const mr_bf16_t *)x)[i]);
+}
+
+static inline void element_put(mr_dtype_t t, void *x, int64_t i, float v) {
+  if (t == MR_F32)
+    ((float *)x)[i] = v;
+  else if (t == MR_F16)
+    ((mr_f16_t *)x)[i] = mr_f16_from_f32(v);
+  else
+    ((mr_bf16_t *)x)[i] = mr_bf16_from_f32(v);
 }
 
 #endif

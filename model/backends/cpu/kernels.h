@@ -10,15 +10,17 @@
    The instruction set is chosen once (base/isa.h).  MILLRACE_ISA=plain|avx2|avx512 forces one, in
    oneDNN too (plain: its lowest, SSE4.1); mr_compile refuses a value that this machine lacks.
    The plain C kernel is the oracle of the others.  Implemented in matmul*.c, rows*.c,
-   attention*.c and xent.c. */
+   attention*.c, xent.c, move.c, workspace.c and limits.c. */
 #ifndef MR_MODEL_CPU_KERNELS_H
 #define MR_MODEL_CPU_KERNELS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/decls.h"
 #include "base/dtype.h"
 #include "base/err.h"
+#include "model/ir/aval.h"
 #include "model/ir/defaults.h"
 #include "model/ops/operands.h"
 
@@ -56,7 +58,7 @@ typedef struct mr_matmul_moves {
 mr_matmul_moves_t mr_matmul_moves(const mr_matmul_t *p);
 /* Returns how p multiplies, in a few words; static. */
 const char *mr_matmul_how(const mr_matmul_t *p);
-/* Returns the bytes that a run borrows for scratch and rearranged operands (workspace.h);
+/* Returns the bytes that a run borrows for scratch and rearranged operands (mr__workspace_take);
    products that run one after the other share them. */
 size_t mr_matmul_workspace(const mr_matmul_t *p);
 
@@ -129,6 +131,46 @@ typedef struct mr_adamw_step {
 void mr_adamw(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,
               const float *v, float *p_out, float *m_out, float *v_out, int64_t n);
 double mr_sum_squares(const float *x, int64_t n); /* returns the sum in f64, in a fixed order */
+
+/* ---- strided copies, for ops that only move elements and for operands that must be packed ---- */
+
+/* A copy of a block of dim[0,ndim) elements of 1, 2, 4 or 8 bytes each, in row-major order.
+   Strides of source and destination count elements; a source stride of 0 repeats an element. */
+typedef struct mr_move {
+  int ndim;
+  size_t size;
+  int64_t dim[MR_MAX_NDIM], from[MR_MAX_NDIM], to[MR_MAX_NDIM];
+} mr_move_t;
+
+/* Copies the block; src and dst must not overlap.  Large blocks are copied by all OpenMP
+   threads. */
+void mr__move(const mr_move_t *m, const void *src, void *dst);
+/* Sets stride[a->ndim] to the row-major strides of a, in elements. */
+void mr__strides(const mr_aval_t *a, int64_t *stride);
+
+/* ---- blocks of memory that kernels borrow for one run ---- */
+
+/* Runs one after the other get the same block, still in cache; runs at the same time get different
+   ones.  Join and leave the users, from any thread; each join needs one leave.  Idle blocks are
+   kept while there are users, and freed when the last one leaves. */
+void mr__workspace_join(void);
+void mr__workspace_leave(void);
+
+/* Lends a block of at least `bytes`, 64-aligned, contents undefined; NULL without memory.  The
+   caller returns it with mr__workspace_give.  Any thread. */
+void *mr__workspace_take(size_t bytes);
+void mr__workspace_give(void *block);
+
+/* ---- the limits of this machine for a roofline, measured by short probes ---- */
+
+/* Returns GFLOP/s of fused multiply-adds in registers, of `threads` threads together.  MR_F32, or
+   MR_BF16: dot products of pairs into f32, or the limit of f32 if the machine or MILLRACE_ISA has
+   none, as bf16 is then computed in f32.  Blocks for about 30 ms. */
+double mr_limit_fma(mr_dtype_t dtype, int threads);
+
+/* Returns GB/s of copying far more than the caches hold, counting reads and writes; 0 without
+   memory.  Blocks for about 100 ms and takes 256 MB. */
+double mr_limit_copy(int threads);
 
 MR_END_DECLS
 

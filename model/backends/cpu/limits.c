@@ -1,6 +1,6 @@
 /* The probes: each thread runs a short loop of multiply-adds, or copies its part of a large
    array, and the threads' rates are added. */
-#include "model/backends/cpu/limits.h"
+#include "model/backends/cpu/kernels.h"
 
 #include <omp.h>
 #include <stdlib.h>

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 
 #include "base/isa.h"
+#include "model/backends/cpu/kernels.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/matmul_tile.h"
-#include "model/backends/cpu/workspace.h"
 
 enum {
   PACK_ROWS = 1024, /* packing b pays from this many rows on */

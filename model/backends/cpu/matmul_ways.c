@@ -3,7 +3,7 @@
    result; and f32 through bf16, which copies operands as one or three bf16 parts. */
 #include <math.h>
 
-#include "model/backends/cpu/element.h"
+#include "model/backends/cpu/half.h"
 #include "model/backends/cpu/matmul_private.h"
 #include "model/backends/cpu/rows.h"
 

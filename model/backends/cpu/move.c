@@ -1,5 +1,5 @@
 /* Strided copies: dimensions are merged where possible, then rows are copied in parallel. */
-#include "model/backends/cpu/move.h"
+#include "model/backends/cpu/kernels.h"
 
 #include <string.h>
 

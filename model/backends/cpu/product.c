@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "model/backends/cpu/kernels.h"
-#include "model/backends/cpu/move.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/move.h"
+#include "model/backends/cpu/kernels.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
 #include "model/ops/operands.h"

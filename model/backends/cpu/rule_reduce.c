@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "model/backends/cpu/kernels.h"
-#include "model/backends/cpu/move.h"
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/rules.h"

@@ -7,7 +7,7 @@
 
 #include "model/backends/cpu/program.h"
 #include "model/control/control.h"
-#include "model/exec/control.h"
+#include "model/exec/call.h"
 #include "model/ir/op.h"
 
 #define LOWERED(name) \

@@ -1,5 +1,5 @@
 /* The pool of blocks: a list of idle blocks, the last returned first, under a mutex. */
-#include "model/backends/cpu/workspace.h"
+#include "model/backends/cpu/kernels.h"
 
 #include <pthread.h>
 #include <stdbool.h>
