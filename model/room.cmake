@@ -12,3 +12,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     PROPERTIES
     COMPILE_OPTIONS "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mprefer-vector-width=512")
 endif()
+
+set(cl model/backends/opencl)
+mr_needs(mr_model_backends_opencl OPENCL ${cl}/api.c ${cl}/backend.c ${cl}/device.c ${cl}/memory.c ${cl}/program.c)

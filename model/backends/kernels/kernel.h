@@ -1,0 +1,57 @@
+/* The text of device kernels, written from equations in a dialect that OpenCL C and CUDA C++ both
+   read.
+
+   A kernel is a loop without its loop: each work-item computes one element, or one partial sum, by
+   constants that were written into the text.  The runtime of a device puts its own definitions of
+   the dialect's macros before it (mr_kernel_dialect names them), compiles the text and starts
+   `items` work-items.  Every kernel of an equation takes the same arguments in the same order: the
+   operands, the results and, if it has scratch, the scratch.
+
+   Source of none: the formulas are those of the CPU's plain kernels (base/threefry.c, base/erf.c,
+   model/ops). */
+#ifndef MR_MODEL_BACKENDS_KERNELS_KERNEL_H
+#define MR_MODEL_BACKENDS_KERNELS_KERNEL_H
+
+#include <stdbool.h>
+
+#include "base/decls.h"
+#include "base/err.h"
+#include "model/ir/fn.h"
+
+MR_BEGIN_DECLS
+
+enum { MR_KERNELS_MAX = 8 }; /* kernels that one equation takes */
+
+typedef struct mr_kernel {
+  char *text;    /* what follows the dialect's macros and mr_kernel_prelude; the function is `k` */
+  int64_t items; /* work-items, >= 1; more of them do nothing */
+} mr_kernel_t;
+
+typedef struct mr_kernels {
+  mr_kernel_t kernel[MR_KERNELS_MAX]; /* run in this order, each after the one before */
+  int n;                              /* 0: the equation's results are empty */
+  size_t scratch_bytes;               /* of the device's memory, only during the run */
+} mr_kernels_t;
+
+/* Writes the kernels of e, whose avals are settled, into the zeroed *out.  MR_OK: the caller ends
+   *out with mr_kernels_fini.  MR_ERR_NORULE with a sentence if no kernel computes e's op or dtypes,
+   or MR_ERR_NOMEM; *out is then empty.  Pure; any thread. */
+mr_err_t mr_kernels_write(const mr_eqn_t *e, mr_kernels_t *out, mr_diag_t *diag);
+void mr_kernels_fini(mr_kernels_t *k); /* frees the texts; cannot fail, empties *k */
+
+/* Whether mr_kernels_write knows e's op: every primitive but collectives and ops that run graphs.
+   Composites have no kernel and are opened. */
+bool mr_kernels_know(const mr_op_def_t *op);
+
+/* Functions that the texts call, in the dialect; static.  The dialect's macros, which the runtime
+   defines before it:
+   KERNEL: what stands before a kernel's name.  ARG(n): parameter n.  PTR(type, name, n): declares
+   the pointer `name` to memory of parameter n.  SPACE: the address space of such memory.  DEVICE:
+   what stands before a function.  ITEM: the work-item's number.  Types i32, u32, i64, u64, u8, u16.
+   AS_F32(u32), AS_U32(f32): the same bits.  F16_TO_F32(u16), F32_TO_F16(f32): conversions, rounded
+   to nearest, ties to even.  HAS_F64: defined if the device computes in f64. */
+const char *mr_kernel_prelude(void);
+
+MR_END_DECLS
+
+#endif

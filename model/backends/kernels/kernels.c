@@ -1,0 +1,76 @@
+/* The table of ops that have device kernels, and the entry: an equation's kernels are written by
+   its op's rule; elementwise ops share one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/kernels/text.h"
+#include "model/ir/op.h"
+#include "model/ops/lax.h"
+#include "model/ops/rules.h"
+
+typedef struct row {
+  const mr_op_def_t *op;
+  mr_kernel_rule_fn *write;
+} row_t;
+
+#define ROW(name) \
+  { &mr_op_##name, mr__kernel_##name }
+
+static const row_t kernel_rows[] = {
+    ROW(select_n),
+    ROW(convert_element_type),
+    ROW(integer_pow),
+    ROW(dropout),
+    ROW(iota),
+    ROW(transpose),
+    ROW(broadcast_in_dim),
+    ROW(slice),
+    ROW(rev),
+    ROW(pad),
+    ROW(concatenate),
+    ROW(take),
+    ROW(take_vjp),
+    ROW(reduce_sum),
+    ROW(reduce_max),
+    ROW(cumsum),
+    ROW(dot_general),
+    ROW(random_bits),
+    ROW(random_uniform),
+    ROW(random_normal),
+    ROW(random_truncated_normal),
+    ROW(random_randint),
+    ROW(random_permutation),
+    ROW(random_split),
+    ROW(random_fold_in),
+};
+
+static mr_kernel_rule_fn *kernel_rule(const mr_op_def_t *op) {
+  if (op->kind == MR_OP_ELEMENTWISE) return mr__kernel_pointwise;
+  for (size_t i = 0; i < sizeof kernel_rows / sizeof *kernel_rows; i++)
+    if (kernel_rows[i].op == op) return kernel_rows[i].write;
+  return NULL;
+}
+
+bool mr_kernels_know(const mr_op_def_t *op) { return kernel_rule(op) != NULL; }
+
+static bool gives_elements(const mr_eqn_t *e) {
+  for (int i = 0; i < e->n_out; i++)
+    if (mr_aval_elems(&e->out[i]->aval)) return true;
+  return false;
+}
+
+void mr_kernels_fini(mr_kernels_t *k) {
+  for (int i = 0; i < k->n; i++) free(k->kernel[i].text);
+  *k = (mr_kernels_t){0};
+}
+
+mr_err_t mr_kernels_write(const mr_eqn_t *e, mr_kernels_t *out, mr_diag_t *diag) {
+  mr_kernel_rule_fn *write = kernel_rule(e->op);
+  mr_kernel_text_t t = {.e = e, .out = out};
+  if (!write)
+    return mr_fail(diag, MR_ERR_NORULE, "%s: there is no device kernel for it", e->op->name);
+  if (!gives_elements(e)) return MR_OK;
+  mr_err_t err = write(&t, diag);
+  if (err < 0) mr_kernels_fini(out);
+  return err;
+}

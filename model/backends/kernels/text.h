@@ -1,0 +1,84 @@
+/* Writing a kernel's text: its head with all parameters, loads and stores by dtype, places of
+   elements by strides.  The rules (rule_*.c) use these; kernels.c lists them. */
+#ifndef MR_MODEL_BACKENDS_KERNELS_TEXT_H
+#define MR_MODEL_BACKENDS_KERNELS_TEXT_H
+
+#include <stdio.h>
+
+#include "model/backends/kernels/kernel.h"
+
+/* What one equation's kernels are written with.  Texts are written to f; operands are x0, x1, ...,
+   results y0, y1, ..., the scratch s (of `scratch` elements), the work-item's number i, of u64. */
+typedef struct mr_kernel_text {
+  const mr_eqn_t *e;
+  mr_kernels_t *out;
+  FILE *f;
+  size_t size;          /* of the text under way, for open_memstream */
+  mr_dtype_t scratch_t; /* of the scratch, if out->scratch_bytes */
+} mr_kernel_text_t;
+
+/* A rule writes the kernels of t->e: MR_OK, MR_ERR_NORULE or MR_ERR_NOMEM. */
+typedef mr_err_t mr_kernel_rule_fn(mr_kernel_text_t *t, mr_diag_t *diag);
+
+/* Begins a kernel of `items` work-items: writes its head, up to where the body begins.  All
+   parameters are declared; a work-item past the last has returned.  MR_OK, MR_ERR_NOMEM. */
+mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag);
+/* Ends the body.  MR_OK or MR_ERR_NOMEM. */
+mr_err_t mr__kernel_end(mr_kernel_text_t *t, mr_diag_t *diag);
+
+/* How a dtype's values are held in a kernel's memory, and in its variables: "u16" and "float" for
+   bf16.  Integers compute in 64 bits, u64 without a sign.  Static text. */
+const char *mr__kernel_held(mr_dtype_t t);
+const char *mr__kernel_type(mr_dtype_t t);
+
+/* Write an expression of mr__kernel_type(t): element `at` of pointer `name`; and a statement that
+   stores the expression `value` there, rounded to t, or wrapped to its width. */
+void mr__kernel_load(FILE *f, mr_dtype_t t, const char *name, const char *at);
+void mr__kernel_store(FILE *f, mr_dtype_t t, const char *name, const char *at, const char *value);
+
+/* Writes statements that set the i64 `place` to first + the sum of c[d] stride[d], where c are the
+   coordinates of element `index` in a dense array of dim[0,n). */
+void mr__kernel_place(FILE *f, const char *place, const char *index, int n, const int64_t *dim,
+                      const int64_t *stride, int64_t first);
+
+/* Sets stride[a->ndim] to the row-major strides of a, in elements. */
+void mr__kernel_strides(const mr_aval_t *a, int64_t *stride);
+
+/* MR_ERR_NORULE: "no kernel for bf16 here". */
+mr_err_t mr__kernel_refuse(const mr_eqn_t *e, mr_dtype_t t, mr_diag_t *diag);
+
+/* ---- the rules ---- */
+#define MR_KERNEL_RULE(name) mr_kernel_rule_fn mr__kernel_##name
+/* rule_each.c */
+MR_KERNEL_RULE(pointwise);
+MR_KERNEL_RULE(select_n);
+MR_KERNEL_RULE(convert_element_type);
+MR_KERNEL_RULE(integer_pow);
+MR_KERNEL_RULE(dropout);
+MR_KERNEL_RULE(iota);
+/* rule_move.c */
+MR_KERNEL_RULE(transpose);
+MR_KERNEL_RULE(broadcast_in_dim);
+MR_KERNEL_RULE(slice);
+MR_KERNEL_RULE(rev);
+MR_KERNEL_RULE(pad);
+MR_KERNEL_RULE(concatenate);
+MR_KERNEL_RULE(take);
+MR_KERNEL_RULE(take_vjp);
+/* rule_sum.c */
+MR_KERNEL_RULE(reduce_sum);
+MR_KERNEL_RULE(reduce_max);
+MR_KERNEL_RULE(cumsum);
+MR_KERNEL_RULE(dot_general);
+/* rule_draw.c */
+MR_KERNEL_RULE(random_bits);
+MR_KERNEL_RULE(random_uniform);
+MR_KERNEL_RULE(random_normal);
+MR_KERNEL_RULE(random_truncated_normal);
+MR_KERNEL_RULE(random_randint);
+MR_KERNEL_RULE(random_permutation);
+MR_KERNEL_RULE(random_split);
+MR_KERNEL_RULE(random_fold_in);
+#undef MR_KERNEL_RULE
+
+#endif

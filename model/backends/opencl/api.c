@@ -1,0 +1,60 @@
+/* Opens libOpenCL once, and names the errors that users meet. */
+#include "model/backends/opencl/api.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+  pthread_once_t once;
+  mr_opencl_api_t call;
+  const char *missing; /* a call that the library lacks; "" without a library, NULL: all is there */
+} library = {.once = PTHREAD_ONCE_INIT};
+
+static void library_open(void) {
+  void *lib = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!lib) {
+    library.missing = "";
+    return;
+  }
+#define FIND(name)                              \
+  {                                             \
+    void *at = dlsym(lib, #name);               \
+    if (!at) library.missing = #name;           \
+    memcpy(&library.call.name, &at, sizeof at); \
+  }
+  MR_OPENCL_CALLS(FIND)
+#undef FIND
+}
+
+mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag) {
+  pthread_once(&library.once, library_open);
+  if (!library.missing) return *api = &library.call, MR_OK;
+  if (!*library.missing)
+    return mr_fail(
+        diag, MR_ERR_UNAVAILABLE,
+        "device opencl: there is no libOpenCL.so.1 on this machine; install ocl-icd-libopencl1 and "
+        "a driver (pocl-opencl-icd computes on the CPU)");
+  return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                 "device opencl: libOpenCL.so.1 lacks %s, want OpenCL 1.2", library.missing);
+}
+
+const char *mr__opencl_error(cl_int code, char text[40]) {
+  static const struct {
+    cl_int code;
+    const char *name;
+  } known[] = {{CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE"},
+               {CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+               {CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES"},
+               {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY"},
+               {CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE"},
+               {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].code == code) {
+      snprintf(text, 40, "%s (%d)", known[i].name, code);
+      return text;
+    }
+  snprintf(text, 40, "error %d", code);
+  return text;
+}

@@ -1,0 +1,46 @@
+/* The calls of OpenCL 1.2 that this backend makes, through a table: the library is opened at run
+   time, so that the program starts on machines without it. */
+#ifndef MR_MODEL_BACKENDS_OPENCL_API_H
+#define MR_MODEL_BACKENDS_OPENCL_API_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include "base/err.h"
+
+#define MR_OPENCL_CALLS(X)     \
+  X(clGetPlatformIDs)          \
+  X(clGetDeviceIDs)            \
+  X(clGetDeviceInfo)           \
+  X(clGetPlatformInfo)         \
+  X(clCreateContext)           \
+  X(clCreateCommandQueue)      \
+  X(clCreateBuffer)            \
+  X(clReleaseMemObject)        \
+  X(clCreateProgramWithSource) \
+  X(clBuildProgram)            \
+  X(clGetProgramBuildInfo)     \
+  X(clReleaseProgram)          \
+  X(clCreateKernel)            \
+  X(clReleaseKernel)           \
+  X(clSetKernelArg)            \
+  X(clEnqueueNDRangeKernel)    \
+  X(clEnqueueReadBuffer)       \
+  X(clEnqueueWriteBuffer)      \
+  X(clEnqueueCopyBuffer)       \
+  X(clFinish)
+
+typedef struct mr_opencl_api {
+#define MR_OPENCL_POINTER(name) __typeof__(&name) name;
+  MR_OPENCL_CALLS(MR_OPENCL_POINTER)
+#undef MR_OPENCL_POINTER
+} mr_opencl_api_t;
+
+/* Points *api at the table, which is static.  MR_OK; MR_ERR_UNAVAILABLE if there is no library, or
+   one that lacks a call: the sentence names it.  Any thread; the first call loads the library. */
+mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag);
+
+/* "CL_OUT_OF_RESOURCES (-5)", written to text. */
+const char *mr__opencl_error(cl_int code, char text[40]);
+
+#endif

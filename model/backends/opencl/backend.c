@@ -1,0 +1,152 @@
+/* OpenCL 1.2 as a backend: any device with a driver, PoCL's CPU among them.  Kernels are written
+   from equations (kernels/kernel.h); composites are opened into primitives, loops and branches run
+   on the host. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/kernels/kernel.h"
+#include "model/backends/opencl/device.h"
+#include "model/backends/opencl/program.h"
+#include "model/control/control.h"
+#include "model/ir/op.h"
+#include "model/transforms/passes.h"
+
+typedef struct compiled {
+  int n;
+  cl_kernel kernel[MR_KERNELS_MAX];
+  size_t items[MR_KERNELS_MAX];
+} compiled_t;
+
+static void compiled_fini(void *state) {
+  const mr_opencl_device_t *d;
+  compiled_t *s = state;
+  if (mr__opencl_device(&d, NULL) == MR_OK)
+    for (int i = 0; i < s->n; i++) d->cl->clReleaseKernel(s->kernel[i]);
+  free(s);
+}
+
+/* Argument k of every kernel of c: operands, results, scratch. */
+static const void *argument(const mr_call_t *c, int k) {
+  const mr_eqn_t *e = c->eqn;
+  if (k < e->n_in) return c->in[k];
+  return k < e->n_in + e->n_out ? c->out[k - e->n_in] : c->scratch;
+}
+
+static cl_int start(const mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel,
+                    size_t items) {
+  int n = c->eqn->n_in + c->eqn->n_out + (c->scratch_bytes > 0);
+  cl_int code = CL_SUCCESS;
+  for (int k = 0; k < n && code == CL_SUCCESS; k++) {
+    size_t offset;
+    cl_mem buffer = mr__opencl_find(argument(c, k), &offset);
+    cl_ulong at = offset;
+    code = d->cl->clSetKernelArg(kernel, (cl_uint)(2 * k), sizeof buffer, &buffer);
+    if (code == CL_SUCCESS)
+      code = d->cl->clSetKernelArg(kernel, (cl_uint)(2 * k + 1), sizeof at, &at);
+  }
+  size_t global = (items + 63) / 64 * 64; /* groups of a good size; the rest does nothing */
+  if (code == CL_SUCCESS)
+    code = d->cl->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL);
+  return code;
+}
+
+static void compiled_run(const mr_call_t *c) {
+  const mr_opencl_device_t *d;
+  const compiled_t *s = c->state;
+  if (mr__opencl_device(&d, NULL) < 0) return;
+  for (int i = 0; i < s->n; i++) {
+    cl_int code = start(d, c, s->kernel[i], s->items[i]);
+    if (code != CL_SUCCESS) mr__opencl_failed(code, c->eqn->op->name);
+  }
+}
+
+static bool computes_f64(const mr_eqn_t *e) {
+  bool wide = false;
+  for (int k = 0; k < e->n_in; k++) wide |= e->in[k]->aval.dtype == MR_F64;
+  for (int k = 0; k < e->n_out; k++) wide |= e->out[k]->aval.dtype == MR_F64;
+  return wide;
+}
+
+static mr_err_t lower_kernels(mr_call_t *c, const mr_opencl_device_t *d, const mr_kernels_t *k,
+                              mr_diag_t *diag) {
+  if (!k->n) return MR_OK;
+  compiled_t *s = calloc(1, sizeof *s);
+  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
+  c->state = s, c->fini = compiled_fini;
+  for (; s->n < k->n; s->n++) {
+    MR_TRY(mr__opencl_kernel(d, k->kernel[s->n].text, &s->kernel[s->n], diag));
+    s->items[s->n] = (size_t)k->kernel[s->n].items;
+  }
+  c->scratch_bytes = k->scratch_bytes;
+  c->run = compiled_run;
+  return MR_OK;
+}
+
+static mr_err_t opencl_lower(mr_call_t *c, mr_diag_t *diag) {
+  const mr_op_def_t *op = c->eqn->op;
+  const mr_opencl_device_t *d;
+  mr_kernels_t k = {0};
+  if (op == &mr_op_scan) return mr__scan_lower(c, diag);
+  if (op == &mr_op_while) return mr__while_lower(c, diag);
+  if (op == &mr_op_cond) return mr__cond_lower(c, diag);
+  MR_TRY(mr__opencl_device(&d, diag));
+  if (computes_f64(c->eqn) && !d->f64)
+    return mr_fail(diag, MR_ERR_NORULE, "%s: device opencl: %s does not compute in f64", op->name,
+                   d->name);
+  MR_TRY(mr_kernels_write(c->eqn, &k, diag));
+  mr_err_t err = lower_kernels(c, d, &k, diag);
+  mr_kernels_fini(&k);
+  return err;
+}
+
+/* Every op without a kernel that has an open form. */
+static bool opencl_opens(const mr_eqn_t *e) { return !mr_kernels_know(e->op); }
+
+static float opencl_element(const mr_op_def_t *op, float a, float b) {
+  return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+}
+
+static size_t opencl_room(void) {
+  const mr_opencl_device_t *d;
+  return mr__opencl_device(&d, NULL) < 0 ? 0 : d->memory;
+}
+
+static int one_thread(void) { return 1; }
+static int no_processors(void) { return 0; }
+static int opencl_begin(int threads, bool pin) { return threads; }
+
+/* Results are there when a run has ended. */
+static void opencl_end(int before) {
+  const mr_opencl_device_t *d;
+  if (mr__opencl_device(&d, NULL) < 0) return;
+  cl_int code = d->cl->clFinish(d->queue);
+  if (code != CL_SUCCESS) mr__opencl_failed(code, "a run");
+}
+
+static void opencl_spread(int threads) {}
+static void opencl_leave(void) {}
+static double not_measured(mr_dtype_t dtype, int threads) { return 0; }
+static double bandwidth_not_measured(int threads) { return 0; }
+
+/* No loops are fused yet: every equation is a kernel. */
+static const mr_target_t opencl_target = {
+    .loop_eqns = 0, .loop_ends = 1, .element = opencl_element, .opens = opencl_opens};
+
+const mr_backend_t mr_backend_opencl = {.name = "opencl",
+                                        .align = 256,
+                                        .check = mr__opencl_usable,
+                                        .take = mr__opencl_take,
+                                        .give = mr__opencl_give,
+                                        .room = opencl_room,
+                                        .copy = mr__opencl_copy,
+                                        .lower = opencl_lower,
+                                        .target = &opencl_target,
+                                        .threads = one_thread,
+                                        .processors = no_processors,
+                                        .begin = opencl_begin,
+                                        .end = opencl_end,
+                                        .spread = opencl_spread,
+                                        .leave = opencl_leave,
+                                        .fma = not_measured,
+                                        .bandwidth = bandwidth_not_measured};

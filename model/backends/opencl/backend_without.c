@@ -1,0 +1,21 @@
+/* The place of the OpenCL backend in a build without OpenCL's headers: it compiles nothing and says
+   why. */
+#include "base/feature.h"
+#include "model/exec/backend.h"
+
+static mr_err_t without_check(mr_diag_t *diag) {
+  return mr_without(diag, "device opencl", "OPENCL");
+}
+static void *without_take(size_t bytes) { return NULL; }
+static void without_give(void *data, size_t bytes) {}
+static size_t without_room(void) { return 0; }
+static void without_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {}
+
+/* A graph is checked before anything else is called. */
+const mr_backend_t mr_backend_opencl = {.name = "opencl",
+                                        .align = 256,
+                                        .check = without_check,
+                                        .take = without_take,
+                                        .give = without_give,
+                                        .room = without_room,
+                                        .copy = without_copy};

@@ -1,0 +1,113 @@
+/* Blocks of the device's memory behind addresses that the host cannot touch, and copies. */
+#include <assert.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "model/backends/opencl/device.h"
+
+typedef struct region {
+  char *base;
+  size_t bytes; /* of the address range: whole pages, at least one */
+  cl_mem buffer;
+} region_t;
+
+/* The regions in the order of their addresses. */
+static struct {
+  pthread_mutex_t lock;
+  region_t *region;
+  size_t n, cap;
+} heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The number of regions that begin at `at` or before it. */
+static size_t heap_before(const void *at) {
+  size_t low = 0, high = heap.n;
+  while (low < high) {
+    size_t mid = (low + high) / 2;
+    if ((const char *)at < heap.region[mid].base)
+      high = mid;
+    else
+      low = mid + 1;
+  }
+  return low;
+}
+
+static bool heap_add(region_t r) {
+  if (heap.n == heap.cap) {
+    size_t cap = heap.cap ? 2 * heap.cap : 64;
+    region_t *more = realloc(heap.region, cap * sizeof *more);
+    if (!more) return false;
+    heap.region = more, heap.cap = cap;
+  }
+  size_t at = heap_before(r.base);
+  memmove(heap.region + at + 1, heap.region + at, (heap.n - at) * sizeof r);
+  heap.region[at] = r;
+  heap.n++;
+  return true;
+}
+
+void *mr__opencl_take(size_t bytes) {
+  const mr_opencl_device_t *d;
+  mr_diag_t diag = {0};
+  enum { PAGE = 4096 };
+  if (mr__opencl_device(&d, &diag) < 0 || bytes > SIZE_MAX - PAGE) return NULL;
+  region_t r = {.bytes = (bytes / PAGE + 1) * PAGE};
+  cl_int code;
+  r.buffer = d->cl->clCreateBuffer(d->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &code);
+  if (code != CL_SUCCESS) return NULL;
+  r.base = mmap(NULL, r.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  pthread_mutex_lock(&heap.lock);
+  bool added = r.base != MAP_FAILED && heap_add(r);
+  pthread_mutex_unlock(&heap.lock);
+  if (added) return r.base;
+  if (r.base != MAP_FAILED) munmap(r.base, r.bytes);
+  d->cl->clReleaseMemObject(r.buffer);
+  return NULL;
+}
+
+void mr__opencl_give(void *data, size_t bytes) {
+  const mr_opencl_device_t *d;
+  if (!data || mr__opencl_device(&d, NULL) < 0) return;
+  pthread_mutex_lock(&heap.lock);
+  size_t at = heap_before(data);
+  assert(at && heap.region[at - 1].base == data);
+  region_t r = heap.region[at - 1];
+  memmove(heap.region + at - 1, heap.region + at, (heap.n - at) * sizeof r);
+  heap.n--;
+  pthread_mutex_unlock(&heap.lock);
+  munmap(r.base, r.bytes);
+  d->cl->clReleaseMemObject(r.buffer); /* commands that were given still hold it */
+}
+
+cl_mem mr__opencl_find(const void *at, size_t *offset) {
+  *offset = 0;
+  pthread_mutex_lock(&heap.lock);
+  size_t n = heap_before(at);
+  const region_t *r = n ? &heap.region[n - 1] : NULL;
+  bool inside = r && (const char *)at < r->base + r->bytes;
+  cl_mem buffer = inside ? r->buffer : NULL;
+  if (inside) *offset = (size_t)((const char *)at - r->base);
+  pthread_mutex_unlock(&heap.lock);
+  assert(inside || !at);
+  return buffer;
+}
+
+void mr__opencl_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+  const mr_opencl_device_t *d;
+  if (!bytes || mr__opencl_device(&d, NULL) < 0) return;
+  size_t at_to = 0, at_from = 0;
+  cl_mem dest = way == MR_COPY_OUT ? NULL : mr__opencl_find(to, &at_to);
+  cl_mem source = way == MR_COPY_IN ? NULL : mr__opencl_find(from, &at_from);
+  cl_int code =
+      way == MR_COPY_IN
+          ? d->cl->clEnqueueWriteBuffer(d->queue, dest, CL_TRUE, at_to, bytes, from, 0, NULL, NULL)
+      : way == MR_COPY_OUT
+          ? d->cl->clEnqueueReadBuffer(d->queue, source, CL_TRUE, at_from, bytes, to, 0, NULL, NULL)
+          : d->cl->clEnqueueCopyBuffer(d->queue, source, dest, at_from, at_to, bytes, 0, NULL,
+                                       NULL);
+  if (code == CL_SUCCESS && way == MR_COPY_WITHIN) code = d->cl->clFinish(d->queue);
+  if (code != CL_SUCCESS) mr__opencl_failed(code, "a copy");
+  if (way == MR_COPY_OUT && mr__opencl_usable(NULL) < 0) memset(to, 0xFF, bytes);
+}

@@ -1,0 +1,280 @@
+/* The OpenCL backend on a real device: every op's samples against double precision on the CPU, the
+   exact ones to the bit; random programs; conversions of edge values; memory that the host cannot
+   touch. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "model/exec/backend.h"
+#include "tests/model/random_program.h"
+
+static const mr_backend_t *device;
+
+static void *there(const void *host, size_t bytes) {
+  void *p = device->take(bytes);
+  assert_non_null(p);
+  if (host) device->copy(p, host, bytes, MR_COPY_IN);
+  return p;
+}
+
+/* f on the device, from host bytes in[] to host bytes out[], which hold 0xAA before: what a kernel
+   forgets to write is seen. */
+static void run_there(const char *what, const mr_fn_t *f, void *const *in, void **out) {
+  mr_compile_options_t o = {.backend = device};
+  mr_diag_t diag = {0};
+  mr_exec_t *x = NULL;
+  void *a[GRID_MAX], *y[GRID_MAX];
+  if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
+  for (int i = 0; i < f->n_in; i++) a[i] = there(in[i], mr_aval_bytes(&f->in[i]->aval));
+  for (int i = 0; i < f->n_out; i++) {
+    size_t n = mr_aval_bytes(&f->out[i]->aval);
+    out[i] = grid_bytes(n);
+    memset(out[i], 0xAA, n);
+    y[i] = there(out[i], n);
+  }
+  for (int twice = 0; twice < 2; twice++) mr_exec_run(x, (const void *const *)a, y);
+  for (int i = 0; i < f->n_out; i++) {
+    size_t n = mr_aval_bytes(&f->out[i]->aval);
+    device->copy(out[i], y[i], n, MR_COPY_OUT);
+    device->give(y[i], n);
+  }
+  for (int i = 0; i < f->n_in; i++) device->give(a[i], mr_aval_bytes(&f->in[i]->aval));
+  mr_exec_destroy(x);
+}
+
+static void run_here(const mr_fn_t *f, void *const *in, void **out) {
+  mr_diag_t diag = {0};
+  mr_exec_t *x = NULL;
+  if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < f->n_out; i++) out[i] = grid_bytes(mr_aval_bytes(&f->out[i]->aval));
+  mr_exec_run(x, (const void *const *)in, out);
+  mr_exec_destroy(x);
+}
+
+static void *bytes_of(const mr_aval_t *a, const double *x) {
+  void *p = grid_bytes(mr_aval_bytes(a));
+  for (int64_t k = 0; k < mr_aval_elems(a); k++) mr_set_f64(a->dtype, p, k, x[k]);
+  return p;
+}
+
+/* Integers are equal, floats near: within `near` of f32's values, 1/64 of narrower ones. */
+static void compare(const char *what, const mr_fn_t *f, void *const *got, void *const *want,
+                    double near, bool narrow) {
+  for (int i = 0; i < f->n_out; i++) {
+    const mr_aval_t *a = &f->out[i]->aval;
+    bool short_float = narrow || (mr_is_float(a->dtype) && mr_dtype_size(a->dtype) < 4);
+    double tolerance = !mr_is_float(a->dtype) ? 0 : short_float ? 1.0 / 64 : near;
+    for (int64_t k = 0; k < mr_aval_elems(a); k++) {
+      double x = mr_get_f64(a->dtype, got[i], k), y = mr_get_f64(a->dtype, want[i], k);
+      if (x == y || (isnan(x) && isnan(y))) continue;
+      if (!(fabs(x - y) <= tolerance * (1 + fabs(y))))
+        fail_msg("%s: output %d element %lld is %.12g on the device, %.12g on the CPU\n%s", what, i,
+                 (long long)k, x, y, mr_fn_text(f));
+    }
+  }
+}
+
+static void same_as_here(const char *what, const mr_fn_t *f, double *const *in, double near,
+                         bool narrow) {
+  void *bytes[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) bytes[i] = bytes_of(&f->in[i]->aval, in[i]);
+  run_there(what, f, bytes, got);
+  run_here(f, bytes, want);
+  compare(what, f, got, want, near, narrow);
+  for (int i = 0; i < f->n_out; i++) free(got[i]), free(want[i]);
+  for (int i = 0; i < f->n_in; i++) free(bytes[i]);
+}
+
+static bool is_collective(const mr_fn_t *f) {
+  for (int i = 0; i < f->n_eqn; i++)
+    if (f->eqn[i]->op->collective) return true;
+  return false;
+}
+
+/* Samples, and their gradients where there are some. */
+static void every_op_computes_what_the_cpu_does(void **state) {
+  int n = 0;
+  for (int i = 0; i < mr_n_ops; i++)
+    for (int k = 0;; k++) {
+      mr_sample_t s = {.f = mr_fn_create()};
+      double *in[MR_SAMPLE_IN] = {0};
+      bool is = mr_ops[i]->sample(mr_ops[i], &s, k);
+      for (int j = 0; is && j < s.f->n_in; j++) {
+        in[j] = doubles(elems(s.f->in[j]));
+        for (int64_t e = 0; e < elems(s.f->in[j]); e++) in[j][e] = random_in(s.lo[j], s.hi[j]);
+      }
+      if (is && !is_collective(s.f)) same_as_here(mr_ops[i]->name, s.f, in, 2e-5, false), n++;
+      for (int j = 0; is && j < s.f->n_in; j++) free(in[j]);
+      mr_fn_destroy(s.f);
+      if (!is) break;
+    }
+  print_message("%d samples\n", n);
+  assert_true(n > mr_n_ops);
+}
+
+static unsigned number_of(const char *name, unsigned usual) {
+  const char *text = getenv(name);
+  return text ? (unsigned)strtoul(text, NULL, 10) : usual;
+}
+
+static void random_programs_compute_what_the_cpu_does(void **state) {
+  unsigned first = number_of("MILLRACE_SEED", 0), n = number_of("MILLRACE_PROGRAMS", 5);
+  print_message("%u programs from seed %u on\n", n, first);
+  for (unsigned seed = first; seed < first + n; seed++) {
+    bool narrow;
+    func_t q = random_program(seed, false, &narrow);
+    same_as_here(q.name, q.f, q.in, 1e-3, narrow);
+    func_fini(&q);
+  }
+}
+
+/* Every pair of dtypes, on values around every limit. */
+static void conversions_of_edge_values_are_the_cpus(void **state) {
+  static const double edge[] = {0,
+                                -0.0,
+                                0.5,
+                                -0.5,
+                                1,
+                                255,
+                                256,
+                                -1,
+                                -129,
+                                32767.5,
+                                65504,
+                                65520,
+                                2147483647,
+                                2147483648,
+                                -2147483649.0,
+                                4294967295.0,
+                                4294967296.0,
+                                1e19,
+                                -1e19,
+                                1e38,
+                                1e300,
+                                NAN,
+                                INFINITY,
+                                -INFINITY};
+  enum { N = sizeof edge / sizeof *edge };
+  for (int from = 0; from < MR_DTYPE_COUNT; from++)
+    for (int to = 0; to < MR_DTYPE_COUNT; to++) {
+      if (mr_is_storage((mr_dtype_t)from) || mr_is_storage((mr_dtype_t)to)) continue;
+      mr_fn_t *f = mr_fn_create();
+      mr_var_t *v =
+          mr_lax_convert(f, mr_fn_input(f, mr_aval_of((mr_dtype_t)from, N)), (mr_dtype_t)to);
+      char name[64];
+      double *in = (double *)(uintptr_t)edge;
+      snprintf(name, sizeof name, "%s to %s", mr_dtype_name((mr_dtype_t)from),
+               mr_dtype_name((mr_dtype_t)to));
+      assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
+      same_as_here(name, f, &in, 0, false);
+      mr_fn_destroy(f);
+    }
+}
+
+/* A sum in parts, with long rows in between, is as exact as the CPU's. */
+static void long_sums_are_exact_enough(void **state) {
+  static const int64_t shape[][2] = {{1, 100003}, {3, 4099}, {2500, 37}, {1, 2048}};
+  for (int i = 0; i < 4; i++)
+    for (int axis = 0; axis < 3; axis++) {
+      mr_fn_t *f = mr_fn_create();
+      mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, shape[i][0], shape[i][1]));
+      int axes[] = {axis == 2 ? 0 : axis, 1};
+      mr_var_t *y[] = {mr_lax_reduce_sum(f, x, axis == 2 ? 2 : 1, axes),
+                       mr_lax_reduce_max(f, x, axis == 2 ? 2 : 1, axes)};
+      assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+      double *in = doubles(elems(x));
+      for (int64_t e = 0; e < elems(x); e++) in[e] = random_in(-1, 1);
+      same_as_here("reduce", f, &in, 2e-5, false);
+      free(in);
+      mr_fn_destroy(f);
+    }
+}
+
+static void arrays_travel_and_functions_run_where_they_lie(void **state) {
+  mr_diag_t diag = {0};
+  float x[1000], y[1000];
+  for (int i = 0; i < 1000; i++) x[i] = (float)i / 7;
+  mr_array_t *a = mr_array_on(device, mr_aval_of(MR_F32, 1000), x, &diag);
+  assert_non_null(a);
+  mr_array_t *b = mr_array_to(a, NULL, &diag), *c = mr_array_to(b, device, &diag);
+  assert_int_equal(mr_array_read(c, y, &diag), MR_OK);
+  assert_memory_equal(x, y, sizeof x);
+  mr_array_drop(a), mr_array_drop(b), mr_array_drop(c);
+}
+
+static void the_host_cannot_touch_the_devices_memory(void **state) {
+  volatile char *p = there(NULL, 100);
+  pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    _exit(p[50] ? 1 : 2);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  device->give((void *)(uintptr_t)p, 100);
+}
+
+/* In a process of its own, as the device is chosen once. */
+static void a_device_that_is_not_there_is_refused(void **state) {
+  static const char *const wish[] = {"99", "x", "-1", "1e3"};
+  for (int i = 0; i < 4; i++) {
+    int status = 0, end[2];
+    char text[300] = "";
+    assert_int_equal(pipe(end), 0);
+    pid_t child = fork();
+    if (child == 0) {
+      dup2(end[1], 1);
+      setenv("MILLRACE_OPENCL", wish[i], 1);
+      execl("/proc/self/exe", "test", "refused", NULL);
+      _exit(99);
+    }
+    close(end[1]);
+    assert_true(read(end[0], text, sizeof text - 1) > 0);
+    close(end[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_non_null(strstr(text, wish[i]));
+    assert_non_null(strstr(text, i ? "want the number of a device" : "want 0 to"));
+  }
+}
+
+static int refused(void) {
+  mr_diag_t diag = {0};
+  if (device->check(&diag) != MR_ERR_CONFIG) return 1;
+  puts(diag.text);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  printf("skipped: a driver's own compiler and threads are not built for a sanitizer\n");
+  return 77;
+#endif
+  device = mr_backend_find("opencl");
+  if (!device) return 1;
+  if (argc > 1) return refused();
+  mr_diag_t diag = {0};
+  if (device->check(&diag) < 0) {
+    printf("%s\n", diag.text);
+    return 77; /* no device: ctest says that the test was left out */
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_op_computes_what_the_cpu_does),
+      cmocka_unit_test(random_programs_compute_what_the_cpu_does),
+      cmocka_unit_test(conversions_of_edge_values_are_the_cpus),
+      cmocka_unit_test(long_sums_are_exact_enough),
+      cmocka_unit_test(arrays_travel_and_functions_run_where_they_lie),
+      cmocka_unit_test(the_host_cannot_touch_the_devices_memory),
+      cmocka_unit_test(a_device_that_is_not_there_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
