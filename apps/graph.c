@@ -79,7 +79,8 @@ const mr_command_t mr_command_graph = {
     .help = "Prints a graph with the specs of its edges in Graphviz's DOT language.",
     .more =
         "\n"
-        "Opens no file or device of the graph, except the headers of .npy files.",
+        "Opens no file or device of the graph, except the headers of .npy files "
+        "and the indexes of shards.",
     .flags = graph_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -191,6 +191,7 @@ static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *d
   if (node->def == d) return MR_OK;
   void *state = aligned_alloc(64, (d->state_sz + 64) / 64 * 64);
   if (!state) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  mr__node_forget(node);
   free(node->state);
   node->state = state, node->def = node->worker->def = d;
   return MR_OK;

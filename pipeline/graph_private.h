@@ -62,7 +62,7 @@ typedef struct mr__node {
   int n_chains;       /* source: chains that read it */
   char nothing[MR__NOTHING_MAX]; /* mr_gave_nothing; "": it gave something, or did not say why
                                     not */
-  bool opened;
+  bool opened, planned;          /* planned: plan has run, and forget not yet */
   _Atomic int64_t
       committed;         /* mr_committed; written under commit_lock (seq_cst, news for waiters) */
   mr__durable_t durable; /* under the graph's commit_lock */
@@ -145,6 +145,9 @@ int mr__graph_find(const mr_graph_t *g, const char *name); /* node index, or -1 
 /* The parser's builder: the calls of graph.h by node index and with positions.  A new node stays
    nameless until mr__graph_rename or mr__graph_name_all. */
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos); /* -1: no memory */
+
+/* Runs forget of a stage whose plan has run, once; before its state is zeroed or freed. */
+void mr__node_forget(mr__node_t *node);
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag);
 /* For a family: gives the node the definition that its settings choose, which then must know all of

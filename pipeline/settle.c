@@ -30,8 +30,14 @@ static bool is_set(const mr__node_t *node, const char *name) {
   return false;
 }
 
+void mr__node_forget(mr__node_t *node) {
+  if (node->planned && node->def->forget) node->def->forget(node->worker);
+  node->planned = false;
+}
+
 static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
   char at[32];
+  mr__node_forget(node);
   memset(node->state, 0, node->def->state_sz);
   node->n_workers = mr__is_step(node->def) ? 1 : 0;
   for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++) {
@@ -197,7 +203,7 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   mr_err_t e = mr__default_seed(g, i, node->worker);
   if (e >= 0) e = mr__before_plan(node->worker);
   if (e >= 0) e = mr__care_plan(node->worker);
-  if (e >= 0 && node->def->plan) e = node->def->plan(node->worker);
+  if (e >= 0 && node->def->plan) node->planned = true, e = node->def->plan(node->worker);
   if (e >= 0) e = mr__after_plan(node->worker);
   node->worker->diag = NULL;
   if (e < 0) return explain_plan(g, i, e, &why, diag);

@@ -84,9 +84,12 @@ typedef struct mr_stage_def {
   size_t state_sz; /* bytes, zeroed, then filled with the settings before plan */
 
   /* Settles the output specs (s->out_spec[i]) from the input specs (s->in_spec[i]); allocates
-     nothing outside the state.  MR_OK, or a failure by mr_stage_fail, most often MR_ERR_SHAPE or
-     MR_ERR_CONFIG.  May run more than once. */
+     nothing outside the state but what forget gives back.  MR_OK, or a failure by mr_stage_fail,
+     most often MR_ERR_SHAPE or MR_ERR_CONFIG.  May run more than once. */
   mr_err_t (*plan)(mr_stage_t *s);
+  /* Gives back what plan has taken outside the state; runs once after each plan, also a failed one,
+     before the state is settled again or freed.  NULL: plan takes nothing. */
+  void (*forget)(mr_stage_t *s);
   mr_err_t (*open)(mr_stage_t *s); /* takes memory, files, devices; NULL: takes none */
   void (*close)(mr_stage_t *s);    /* gives back; runs after open, also if open failed */
 

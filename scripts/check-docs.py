@@ -5,6 +5,7 @@
 # command fails, if it prints other lines than the document quotes after it, or if one of the lists below names
 # a command that no document has any more.  The data is made up, in CIFAR-10's layout and in .npy files; models are small.
 import concurrent.futures
+import io
 import os
 import random
 import re
@@ -14,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -155,7 +157,20 @@ def make_arrays(folder):
     save_npy(f'{folder}/y.npy', 'f4', (1000,), [2 * a - 3 * b + c * d for a, b, c, d in x])
     save_npy(f'{folder}/tokens.npy', 'i4', (at[-1],), range(at[-1]))
     save_npy(f'{folder}/tokens-at.npy', 'i8', (1001,), at)
+    make_shards(f'{folder}/shards', generator)
     return folder
+
+
+def make_shards(folder, generator):
+    """Archives as WebDataset writes them: 100 pictures (of random bytes) and their classes in each."""
+    os.makedirs(folder)
+    for k in range(4):
+        with tarfile.open(f'{folder}/photos-{k:03}.tar', 'w') as archive:
+            for i in range(100 * k, 100 * k + 100):
+                for name, data in ((f'{i:06}.jpg', generator.randbytes(generator.randrange(4000))), (f'{i:06}.cls', b'%d' % (i % 10))):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
 
 
 def free_ports(n):
@@ -218,7 +233,8 @@ class Document:
 
     def start(self, text):
         out = tempfile.TemporaryFile()
-        env = dict(os.environ, PATH=f'{self.bin}:{os.environ["PATH"]}', TERM='xterm', LINES='24', COLUMNS='100')
+        env = dict(os.environ, PATH=f'{self.bin}:{os.environ["PATH"]}', TERM='xterm', LINES='24', COLUMNS='100',
+                   XDG_CACHE_HOME=os.path.join(self.dir, '.cache'))
         script = '\n'.join(self.said + [text])
         if 'millrace top' in text:  # wants a terminal
             script = f"script -qec '{text}' /dev/null"

@@ -1,0 +1,292 @@
+/* The block of an index: how it is laid out, and the checks that make a mapped one safe to use.
+   Files are little-endian, as every machine that millrace supports is. */
+#include "loaders/shard_index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/xio.h"
+
+enum { END_BYTES = 4096, KIND_MAX = 16 };
+static const char MAGIC[8] = "MRSHARD1";
+
+typedef struct head {
+  char magic[8], kind[KIND_MAX];
+  mr_shard_id_t id;
+  uint64_t n_records, n_parts, n_columns, n_text;
+  uint64_t fault;  /* in the text; 0: none */
+  uint64_t digest; /* XXH3-64 of the block with this member 0; the last one */
+} head_t;
+
+_Static_assert(sizeof(head_t) == 96 && sizeof(mr_shard_part_t) == 24 &&
+                   sizeof(mr_shard_column_t) == 40 && sizeof(mr_shard_record_t) == 16,
+               "the rows of the file have no padding");
+
+struct mr_shard_draft {
+  mr_shard_record_t *record;
+  mr_shard_part_t *part;
+  char *text;
+  size_t n_records, n_parts, n_text;
+  size_t cap_records, cap_parts, cap_text;
+  uint32_t n_columns;
+  mr_shard_column_t column[MR_SHARD_COLUMNS_MAX];
+};
+
+/* ---- drafts ---- */
+
+static mr_err_t draft_grow(void **array, size_t *cap, size_t want, size_t each, mr_diag_t *diag) {
+  if (want <= *cap) return MR_OK;
+  size_t more = *cap ? *cap : 256;
+  while (more < want) more *= 2;
+  void *p = realloc(*array, more * each);
+  if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory for an index of %zu rows", more);
+  *array = p, *cap = more;
+  return MR_OK;
+}
+
+mr_shard_draft_t *mr_shard_draft_new(void) {
+  mr_shard_draft_t *d = calloc(1, sizeof *d);
+  if (!d) return NULL;
+  d->text = calloc(1, 256);
+  if (!d->text) return free(d), NULL;
+  d->cap_text = 256, d->n_text = 1; /* place 0 means none */
+  return d;
+}
+
+void mr_shard_draft_free(mr_shard_draft_t *d) {
+  if (!d) return;
+  free(d->record), free(d->part), free(d->text), free(d);
+}
+
+static mr_err_t draft_add_text(mr_shard_draft_t *d, const char *text, size_t n, uint64_t *place,
+                               mr_diag_t *diag) {
+  MR_TRY(draft_grow((void **)&d->text, &d->cap_text, d->n_text + n + 1, 1, diag));
+  *place = d->n_text;
+  memcpy(d->text + d->n_text, text, n);
+  d->text[d->n_text + n] = 0;
+  d->n_text += n + 1;
+  return MR_OK;
+}
+
+mr_err_t mr_shard_draft_record(mr_shard_draft_t *d, const char *key, size_t n, mr_diag_t *diag) {
+  MR_TRY(
+      draft_grow((void **)&d->record, &d->cap_records, d->n_records + 1, sizeof *d->record, diag));
+  mr_shard_record_t r = {.part = d->n_parts};
+  if (key) MR_TRY(draft_add_text(d, key, n, &r.key, diag));
+  d->record[d->n_records++] = r;
+  return MR_OK;
+}
+
+mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, uint32_t kind,
+                               uint32_t *column, mr_diag_t *diag) {
+  for (uint32_t c = 0; c < d->n_columns; c++) {
+    const char *has = d->text + d->column[c].name;
+    if (d->column[c].kind != kind || strncmp(has, name, n) || has[n]) continue;
+    *column = c;
+    return MR_OK;
+  }
+  if (n >= MR_SHARD_NAME_MAX || memchr(name, 0, n))
+    return mr_fail(diag, MR_ERR_DATA, "a name of %zu bytes, want at most %d and no NUL", n,
+                   MR_SHARD_NAME_MAX - 1);
+  if (d->n_columns == MR_SHARD_COLUMNS_MAX)
+    return mr_fail(diag, MR_ERR_DATA, "more than %d different names of parts",
+                   MR_SHARD_COLUMNS_MAX);
+  mr_shard_column_t row = {.kind = kind};
+  MR_TRY(draft_add_text(d, name, n, &row.name, diag));
+  d->column[ *column = d->n_columns++] = row;
+  return MR_OK;
+}
+
+void mr_shard_draft_count(mr_shard_draft_t *d, uint32_t column, int64_t size) {
+  mr_shard_column_t *c = &d->column[column];
+  if (!c->have || size < c->least) c->least = size;
+  if (!c->have || size > c->most) c->most = size;
+  c->have++;
+}
+
+mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
+                             mr_diag_t *diag) {
+  MR_TRY(draft_grow((void **)&d->part, &d->cap_parts, d->n_parts + 1, sizeof *d->part, diag));
+  d->part[d->n_parts++] = (mr_shard_part_t){.at = at, .size = size, .column = column};
+  mr_shard_draft_count(d, column, size);
+  return MR_OK;
+}
+
+int64_t mr_shard_draft_parts(const mr_shard_draft_t *d) {
+  return d->n_records ? (int64_t)(d->n_parts - d->record[d->n_records - 1].part) : 0;
+}
+
+uint32_t mr_shard_draft_column_of(const mr_shard_draft_t *d, int64_t i) {
+  return d->part[d->record[d->n_records - 1].part + (uint64_t)i].column;
+}
+
+/* ---- the block ---- */
+
+static uint64_t digest_of(const head_t *h, size_t bytes) {
+  head_t zeroed = *h;
+  zeroed.digest = 0;
+  XXH3_state_t *state = XXH3_createState();
+  if (!state) return 0; /* a wrong digest: a new index is made */
+  XXH3_64bits_reset(state);
+  XXH3_64bits_update(state, &zeroed, sizeof zeroed);
+  XXH3_64bits_update(state, h + 1, bytes - sizeof *h);
+  uint64_t digest = XXH3_64bits_digest(state);
+  XXH3_freeState(state);
+  return digest;
+}
+
+/* Sets the pointers into a block whose head gives its true size. */
+static void point_into(mr_shard_index_t *x) {
+  const head_t *h = x->block;
+  x->n_records = (int64_t)h->n_records, x->n_columns = (uint32_t)h->n_columns;
+  x->record = (const mr_shard_record_t *)(h + 1);
+  x->part = (const mr_shard_part_t *)(x->record + h->n_records + 1);
+  x->column = (const mr_shard_column_t *)(x->part + h->n_parts);
+  x->text = (const char *)(x->column + h->n_columns);
+  x->fault = h->fault ? x->text + h->fault : NULL;
+}
+
+mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const mr_shard_id_t *id,
+                             const char *fault, mr_shard_index_t *out, mr_diag_t *diag) {
+  *out = (mr_shard_index_t){0};
+  size_t n_fault = fault ? strlen(fault) + 1 : 0;
+  head_t h = {.id = *id,
+              .n_records = d->n_records,
+              .n_parts = d->n_parts,
+              .n_columns = d->n_columns,
+              .n_text = d->n_text + n_fault,
+              .fault = fault ? d->n_text : 0};
+  memcpy(h.magic, MAGIC, sizeof h.magic);
+  snprintf(h.kind, sizeof h.kind, "%s", kind);
+  size_t bytes = sizeof h + (d->n_records + 1) * sizeof *d->record + d->n_parts * sizeof *d->part +
+                 d->n_columns * sizeof *d->column + h.n_text;
+  head_t *block = out->block = malloc(bytes);
+  if (!block) return mr_fail(diag, MR_ERR_NOMEM, "no memory for an index of %zu bytes", bytes);
+  *block = h;
+  out->bytes = bytes;
+  point_into(out);
+  if (d->n_records) memcpy((void *)out->record, d->record, d->n_records * sizeof *d->record);
+  ((mr_shard_record_t *)out->record)[d->n_records] = (mr_shard_record_t){.part = d->n_parts};
+  if (d->n_parts) memcpy((void *)out->part, d->part, d->n_parts * sizeof *d->part);
+  memcpy((void *)out->column, d->column, d->n_columns * sizeof *d->column);
+  memcpy((void *)out->text, d->text, d->n_text);
+  if (fault) memcpy((char *)out->text + d->n_text, fault, n_fault);
+  block->digest = digest_of(block, bytes);
+  return MR_OK;
+}
+
+/* Whether the counts of the head are those of a block of this size. */
+static bool has_true_size(const head_t *h, size_t bytes) {
+  uint64_t limit =
+      bytes / sizeof(mr_shard_record_t); /* no count can be larger: nothing overflows */
+  if (h->n_records >= limit || h->n_parts > limit || h->n_columns > MR_SHARD_COLUMNS_MAX ||
+      h->n_text > bytes || h->n_text < 1)
+    return false;
+  return bytes == sizeof *h + (h->n_records + 1) * sizeof(mr_shard_record_t) +
+                      h->n_parts * sizeof(mr_shard_part_t) +
+                      h->n_columns * sizeof(mr_shard_column_t) + h->n_text;
+}
+
+/* Whether every place and number in the rows lies where it must, so that users need no checks. */
+static bool has_good_rows(const mr_shard_index_t *x) {
+  const head_t *h = x->block;
+  if (x->text[h->n_text - 1] || x->text[0] || h->fault >= h->n_text) return false;
+  for (uint64_t i = 0; i <= h->n_records; i++) {
+    uint64_t before = i ? x->record[i - 1].part : 0;
+    if (x->record[i].part < before || x->record[i].part > h->n_parts ||
+        x->record[i].key >= h->n_text)
+      return false;
+  }
+  if (x->record[0].part || x->record[h->n_records].part != h->n_parts) return false;
+  for (uint64_t i = 0; i < h->n_parts; i++) {
+    const mr_shard_part_t *p = &x->part[i];
+    if (p->at < 0 || p->size < 0 || p->at > h->id.size || p->size > h->id.size - p->at ||
+        p->column >= h->n_columns || p->size > x->column[p->column].most ||
+        p->size < x->column[p->column].least)
+      return false;
+  }
+  for (uint64_t c = 0; c < h->n_columns; c++) {
+    const mr_shard_column_t *k = &x->column[c];
+    if (k->name >= h->n_text || strlen(x->text + k->name) >= MR_SHARD_NAME_MAX || k->have < 0 ||
+        k->least < 0 || k->most < k->least)
+      return false;
+  }
+  return true;
+}
+
+static const char *wrong_with(const mr_shard_index_t *x, const char *kind,
+                              const mr_shard_id_t *id) {
+  const head_t *h = x->block;
+  if (x->bytes < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic)) return "is no index";
+  if (strncmp(h->kind, kind, sizeof h->kind)) return "is an index of another kind";
+  if (memcmp(&h->id, id, sizeof *id)) return "is of another state of the file";
+  if (!has_true_size(h, x->bytes) || h->digest != digest_of(h, x->bytes)) return "is damaged";
+  return NULL;
+}
+
+/* ---- files ---- */
+
+static mr_err_t shard_index_map(int fd, const char *path, mr_shard_index_t *out, mr_diag_t *diag) {
+  struct stat st;
+  if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+    return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
+  if (st.st_size < (off_t)sizeof(head_t))
+    return mr_fail(diag, MR_ERR_DATA, "%s: is no index", path);
+  void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (at == MAP_FAILED)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be mapped: %s", path, strerror(errno));
+  *out = (mr_shard_index_t){.block = at, .bytes = (size_t)st.st_size, .mapped = true};
+  return MR_OK;
+}
+
+mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
+                             mr_shard_index_t *out, mr_diag_t *diag) {
+  *out = (mr_shard_index_t){0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  mr_err_t e = shard_index_map(fd, path, out, diag);
+  close(fd);
+  MR_TRY(e);
+  const char *wrong = wrong_with(out, kind, id);
+  if (!wrong) {
+    point_into(out);
+    if (!has_good_rows(out)) wrong = "is damaged";
+  }
+  if (!wrong) return MR_OK;
+  mr_shard_index_close(out);
+  return mr_fail(diag, MR_ERR_DATA, "%s: %s", path, wrong);
+}
+
+mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_diag_t *diag) {
+  return mr_write_file(path, x->block, x->bytes, diag);
+}
+
+void mr_shard_index_close(mr_shard_index_t *x) {
+  if (x->mapped)
+    munmap(x->block, x->bytes);
+  else
+    free(x->block);
+  *x = (mr_shard_index_t){0};
+}
+
+mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *diag) {
+  uint8_t ends[2 * END_BYTES];
+  struct stat st;
+  if (fstat(fd, &st) < 0) return mr_fail(diag, MR_ERR_IO, "%s: %s", path, strerror(errno));
+  if (!S_ISREG(st.st_mode)) return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
+  off_t last = st.st_size > END_BYTES ? st.st_size - END_BYTES : 0;
+  ssize_t a = pread(fd, ends, END_BYTES, 0);
+  ssize_t b = a < 0 ? -1 : pread(fd, ends + a, END_BYTES, last);
+  if (b < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+  *id = (mr_shard_id_t){.size = st.st_size,
+                        .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+                        .digest = XXH3_64bits(ends, (size_t)(a + b))};
+  return MR_OK;
+}

@@ -1,0 +1,62 @@
+/* Beside a shard its index is called NAME.mrindex.  In a folder for all data sets the name begins
+   with a hash of the shard's absolute path, so that equal names do not meet. */
+#include "loaders/shard_place.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define ENDING ".mrindex"
+
+static bool is_auto(const char *where) { return !where || !strcmp(where, "auto"); }
+static bool is_beside(const char *where) { return where && !strcmp(where, "beside"); }
+
+/* The folder of a cache: as the XDG base directory specification says.  False without a home. */
+static bool cache_folder(char out[MR_PATH_MAX]) {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  int n = cache && *cache == '/' ? snprintf(out, MR_PATH_MAX, "%s/millrace", cache)
+          : home && *home == '/' ? snprintf(out, MR_PATH_MAX, "%s/.cache/millrace", home)
+                                 : -1;
+  return n > 0 && n < MR_PATH_MAX;
+}
+
+static bool place_beside(const char *path, char *out) {
+  return snprintf(out, MR_SHARD_PLACE_MAX, "%s" ENDING, path) < MR_SHARD_PLACE_MAX;
+}
+
+static bool place_in(const char *folder, const char *path, char *out) {
+  char *whole = realpath(path, NULL);
+  const char *name = strrchr(path, '/');
+  name = name ? name + 1 : path;
+  uint64_t hash = whole ? XXH3_64bits(whole, strlen(whole)) : 0;
+  int n = snprintf(out, MR_SHARD_PLACE_MAX, "%s/%016" PRIx64 "-%.100s" ENDING, folder, hash, name);
+  free(whole);
+  return whole && n < MR_SHARD_PLACE_MAX;
+}
+
+bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHARD_PLACE_MAX]) {
+  char folder[MR_PATH_MAX];
+  if (is_auto(where) && i == 1) return cache_folder(folder) && place_in(folder, path, out);
+  if (i > 0) return false;
+  return is_auto(where) || is_beside(where) ? place_beside(path, out) : place_in(where, path, out);
+}
+
+mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHARD_PLACE_MAX],
+                            mr_diag_t *diag) {
+  char folder[MR_PATH_MAX];
+  if (is_beside(where)) {
+    if (place_beside(path, out)) return MR_OK;
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: the name is too long", path);
+  }
+  if (is_auto(where) ? !cache_folder(folder)
+                     : snprintf(folder, sizeof folder, "%s", where) >= (int)sizeof folder)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "there is no folder for a cache: XDG_CACHE_HOME and HOME "
+                   "name none");
+  MR_TRY(mr_make_folder(folder, diag));
+  if (place_in(folder, path, out)) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%s: its path cannot be found", path);
+}

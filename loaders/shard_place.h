@@ -1,0 +1,21 @@
+/* Where the index file of a shard is looked for and written. */
+#ifndef MR_LOADERS_SHARD_PLACE_H
+#define MR_LOADERS_SHARD_PLACE_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/xio.h"
+
+enum { MR_SHARD_PLACE_MAX = MR_PATH_MAX + 128 };
+
+/* Writes place number i, from 0, at which to look for the index of the file at path; where: the
+   setting as in mr_shards_conf_t.index.  Returns false if there is no such place.  Any thread. */
+bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHARD_PLACE_MAX]);
+
+/* Writes the place for a new index, and makes its folder.  MR_ERR_IO if that is impossible;
+   MR_ERR_CONFIG if there is no home for a cache. */
+mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHARD_PLACE_MAX],
+                            mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,249 @@
+/* The hooks of a sharded source: plan opens the indexes, which stay until forget, because where a
+   record lies is asked of sources that are never opened. */
+#include "loaders/shard_source.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* ---- fields= ---- */
+
+static mr_err_t cut_field_word(mr_stage_t *s, char *word, mr_shard_field_word_t *out) {
+  char *field = strchr(word, ':'), *as = field ? strchr(field + 1, ':') : NULL;
+  if (field) *field++ = 0;
+  if (as) *as++ = 0;
+  *out = (mr_shard_field_word_t){word, field, as};
+  if (*word && (!field || mr_field_name_ok(field)) && (!as || *as)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting fields: \"%.200s\": want MEMBER, MEMBER:FIELD or MEMBER:FIELD:AS, "
+                       "and more behind commas, where FIELD has at most %d letters, digits, "
+                       "\"_\", \"-\" and \".\", a letter first",
+                       word, MR_FIELD_NAME - 1);
+}
+
+static mr_err_t cut_field_words(mr_stage_t *s, mr_shard_field_word_t *word, int *n) {
+  mr_shard_source_t *t = s->state;
+  *n = 0;
+  if (!t->fields) return MR_OK;
+  if (snprintf(t->list, sizeof t->list, "%s", t->fields) >= (int)sizeof t->list)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: %zu bytes, want at most %zu",
+                         strlen(t->fields), sizeof t->list - 1);
+  for (char *at = t->list, *next; at; at = next) {
+    next = strchr(at, ',');
+    if (next) *next++ = 0;
+    if (*n == MR_FIELDS_MAX)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: want at most %d fields",
+                           MR_FIELDS_MAX);
+    MR_TRY(cut_field_word(s, at, &word[(*n)++]));
+  }
+  return MR_OK;
+}
+
+int mr__shard_source_want(mr_shard_source_t *t, int column) {
+  for (int i = 0; i < t->n_wants; i++)
+    if (t->want[i] == column) return i;
+  assert(t->n_wants < MR_FIELDS_MAX);
+  t->want[t->n_wants] = column;
+  return t->n_wants++;
+}
+
+mr_field_t mr__shard_bytes_field(const char *name, int64_t most) {
+  mr_field_t f = {.dtype = MR_U8, .ndim = 1, .dim = {most > 0 ? most : 1}, .ragged = true};
+  snprintf(f.name, sizeof f.name, "%s", name);
+  return f;
+}
+
+mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_diag_t *diag) {
+  int64_t end = t->classes ? t->classes : INT32_MAX;
+  if (label >= 0 && label < end) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "label %" PRId64 " is not in [0,%" PRId64
+                 "], want classes=N with N above every "
+                 "label",
+                 label, end - 1);
+}
+
+/* ---- plan ---- */
+
+static mr_err_t shard_source_check_fields(mr_stage_t *s, const mr_spec_t *out) {
+  for (int i = 0; i < out->n_fields; i++)
+    for (int k = 0; k < i; k++)
+      if (!strcmp(out->field[i].name, out->field[k].name))
+        return mr_stage_fail(s, MR_ERR_CONFIG,
+                             "two fields would be called %s: name them by fields=MEMBER:FIELD,..",
+                             out->field[i].name);
+  return MR_OK;
+}
+
+static void name_classes(mr_shard_source_t *t) {
+  for (int i = 0; i < t->classes; i++) {
+    snprintf(t->number[i], sizeof t->number[i], "%d", i);
+    t->number_at[i] = t->number[i];
+  }
+  mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
+}
+
+static mr_err_t open_shards(mr_stage_t *s) {
+  mr_shard_source_t *t = s->state;
+  mr_diag_t why = {0};
+  mr_shards_conf_t conf = {.files = t->files,
+                           .kind = t->kind->index,
+                           .scan = t->kind->scan,
+                           .index = t->index,
+                           .lenient = t->care.lenient};
+  if (!t->files)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting files must be given: the names of the files, "
+                         "as in shard-{000..012}");
+  mr_err_t e = mr_shards_open(&t->shards, &conf, &why);
+  if (e >= 0) return MR_OK;
+  bool faulty = e == MR_ERR_DATA && !t->care.lenient;
+  return mr_stage_fail(s, e, "%s%s", why.text, faulty ? MR_ON_BAD_ADVICE : "");
+}
+
+mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
+  mr_shard_source_t *t = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  mr_shard_field_word_t word[MR_FIELDS_MAX];
+  int n;
+  t->kind = kind;
+  MR_TRY(cut_field_words(s, word, &n));
+  MR_TRY(open_shards(s));
+  if (t->split.kind == MR_SPLIT_TEST) t->split.holdout = 0; /* the files are the whole test set */
+  t->split.training = t->split.test = t->shards->n_records;
+  MR_TRY(mr__split_plan(s, &t->split));
+  name_classes(t);
+  t->dataset = (mr_dataset_t){kind->name, (int)t->classes, t->names.name};
+  *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                     .n_records = mr__split_size(&t->split),
+                     .n_epochs = 1,
+                     .dataset = &t->dataset};
+  t->n_fields = t->n_wants = 0;
+  MR_TRY(kind->settle(t, s, word, n, out));
+  out->n_fields = t->n_fields;
+  memcpy(t->spec, out->field, sizeof t->spec);
+  return shard_source_check_fields(s, out);
+}
+
+void mr__shard_source_forget(mr_stage_t *s) {
+  mr_shard_source_t *t = s->state;
+  mr_shards_close(t->shards);
+  t->shards = NULL;
+}
+
+/* ---- reading ---- */
+
+mr_err_t mr__shard_source_open(mr_stage_t *s) {
+  mr_shard_source_t *t = s->state;
+  mr_diag_t why = {0};
+  mr_err_t e = mr_shard_reads_open(&t->reads, t->shards, &why);
+  if (e >= 0 && t->names_file && t->classes)
+    e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+void mr__shard_source_close(mr_stage_t *s) {
+  mr_shard_source_t *t = s->state;
+  mr_shard_reads_close(t->reads);
+  t->reads = NULL;
+}
+
+/* The first part of a record that is read, or of any record of fields that are keys alone. */
+static const mr_shard_part_t *first_part(const mr_shard_source_t *t, const mr_shard_t *shard,
+                                         int64_t number) {
+  for (int i = 0; i < t->n_wants; i++) {
+    const mr_shard_part_t *p = mr_shards_part(shard, number, t->want[i]);
+    if (p) return p;
+  }
+  const mr_shard_record_t *r = &shard->index.record[number - shard->first];
+  return r[1].part > r[0].part ? &shard->index.part[r[0].part] : NULL;
+}
+
+static void shard_source_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
+  const mr_shard_source_t *t = s->state;
+  int64_t number = mr__split_at(&t->split, index);
+  const mr_shard_t *shard = mr_shards_find(t->shards, number);
+  const mr_shard_part_t *p = first_part(t, shard, number);
+  snprintf(out->file, MR_WHERE_MAX, "%s", shard->path);
+  out->offset = p ? p->at : 0;
+  out->key = (uint64_t)(number + t->id_base);
+}
+
+/* Fills want with the parts of records index[0,n), record by record; a part that a record lacks has
+   size -1 there and is not counted.  Returns how many are to be read. */
+static int list_parts(const mr_shard_source_t *t, const int64_t *index, int n, int64_t *number,
+                      mr_shard_want_t *want) {
+  int k = 0;
+  for (int i = 0; i < n; i++) {
+    number[i] = mr__split_at(&t->split, index[i]);
+    const mr_shard_t *shard = mr_shards_find(t->shards, number[i]);
+    for (int w = 0; w < t->n_wants; w++) {
+      const mr_shard_part_t *p = mr_shards_part(shard, number[i], t->want[w]);
+      if (p) want[k++] = (mr_shard_want_t){.shard = shard, .at = p->at, .size = p->size};
+    }
+  }
+  return k;
+}
+
+static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
+                              const mr_shard_want_t **want, mr_rec_t *rec, mr_diag_t *diag) {
+  const mr_shard_t *shard = mr_shards_find(t->shards, number);
+  const char *key = mr_shards_key(shard, number);
+  mr_shard_bytes_t part[MR_FIELDS_MAX];
+  mr_diag_t why = {0};
+  for (int w = 0; w < t->n_wants; w++) {
+    bool has = mr_shards_part(shard, number, t->want[w]) != NULL;
+    part[w] = has ? (mr_shard_bytes_t){(*want)->data, (*want)->size} : (mr_shard_bytes_t){0};
+    *want += has;
+  }
+  for (int f = 0; f < t->n_fields; f++)
+    if (t->field[f].want < 0) rec->field[f] = (mr_value_t){(void *)key, (int64_t)strlen(key)};
+  rec->key = (uint64_t)(number + t->id_base);
+  mr_err_t e = t->kind->unpack(t, part, rec, &why);
+  if (e >= 0) return MR_OK;
+  const mr_shard_part_t *p = first_part(t, shard, number);
+  return mr_fail(diag, e, "%s: record %" PRId64 "%s%.200s, at byte %" PRId64 ": %s", shard->path,
+                 number - shard->first, *key ? ", " : "", key, p ? p->at : 0, why.text);
+}
+
+static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
+                                   mr_rec_t *out) {
+  mr_shard_source_t *t = s->state;
+  mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
+  const mr_shard_want_t *next = want;
+  int64_t number[MR_BURST];
+  mr_diag_t why = {0};
+  int k = list_parts(t, index, n, number, want);
+  mr_err_t e = mr_shard_reads_fetch(t->reads, worker, want, k, &why);
+  for (int i = 0; i < n && e >= 0; i++) e = unpack_record(t, number[i], &next, &out[i], &why);
+  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+}
+
+static bool shard_source_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
+  mr_shard_source_t *t = s->state;
+  mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
+  int64_t number[MR_BURST];
+  if (!t->ahead || !n) return t->ahead;
+  mr_shard_reads_ahead(t->reads, want, list_parts(t, index, n, number, want));
+  return true;
+}
+
+static mr_err_t shard_source_explain(mr_stage_t *s, char *text, size_t n) {
+  const mr_shard_source_t *t = s->state;
+  char bytes[24];
+  snprintf(text, n, "read record by record as they are due, from %d file%s of %s (index=%s)",
+           t->shards->n, t->shards->n == 1 ? "" : "s",
+           mr_bytes_text((size_t)t->shards->bytes, bytes), t->index);
+  return MR_OK;
+}
+
+const mr_source_def_t mr__shard_source = {
+    .fetch = shard_source_fetch,
+    .ahead = shard_source_ahead,
+    .where = shard_source_where,
+    .care = offsetof(mr_shard_source_t, care),
+    .explain = shard_source_explain,
+};

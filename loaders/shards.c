@@ -1,0 +1,240 @@
+/* Opens a sharded data set: finds or makes its indexes on several threads, then joins their
+   columns. */
+#include "loaders/shards.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "loaders/shard_names.h"
+#include "loaders/shard_place.h"
+
+enum { THREADS = 8, QUIET_S = 3 /* between notices of progress */ };
+
+/* What the threads share; the lock guards the members below it. */
+typedef struct work {
+  const mr_shards_conf_t *conf;
+  mr_shards_t *s;
+  pthread_mutex_t lock;
+  int next, made; /* the first file not taken yet; files whose index is done */
+  int64_t told_ns;
+  bool told, unkept; /* a notice of progress, or of an index that is not kept, has been sent */
+  mr_err_t e;
+  mr_diag_t diag;
+} work_t;
+
+/* ---- one file ---- */
+
+static mr_err_t make_index(const mr_shards_conf_t *c, mr_shard_t *shard, int fd, mr_diag_t *diag) {
+  mr_diag_t fault = {0};
+  mr_shard_draft_t *d = mr_shard_draft_new();
+  if (!d) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for an index", shard->path);
+  mr_err_t e = c->scan(fd, shard->id.size, shard->path, d, &fault, diag);
+  if (e >= 0)
+    e = mr_shard_index_make(d, c->kind, &shard->id, fault.code < 0 ? fault.text : NULL,
+                            &shard->index, diag);
+  mr_shard_draft_free(d);
+  return e;
+}
+
+/* An index that cannot be kept serves this process alone. */
+static void keep_index(work_t *w, const mr_shard_t *shard) {
+  char path[MR_SHARD_PLACE_MAX];
+  mr_diag_t why = {0};
+  mr_err_t e = mr_shard_place_new(shard->path, w->conf->index, path, &why);
+  if (e >= 0) e = mr_shard_index_save(&shard->index, path, &why);
+  if (e >= 0) return;
+  pthread_mutex_lock(&w->lock);
+  bool first = !w->unkept;
+  w->unkept = true;
+  pthread_mutex_unlock(&w->lock);
+  if (first)
+    mr_notice("%s: its index is not kept: %s (index=FOLDER keeps it there)", shard->path, why.text);
+}
+
+static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
+  char path[MR_SHARD_PLACE_MAX];
+  for (int i = 0; mr_shard_place(shard->path, c->index, i, path); i++)
+    if (mr_shard_index_load(path, c->kind, &shard->id, &shard->index, NULL) >= 0) return true;
+  return false;
+}
+
+static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
+  int fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
+  mr_err_t e = mr_shard_id_of(fd, shard->path, &shard->id, diag);
+  bool found = e >= 0 && find_index(w->conf, shard);
+  if (e >= 0 && !found) e = make_index(w->conf, shard, fd, diag);
+  close(fd);
+  MR_TRY(e);
+  if (!found) keep_index(w, shard);
+  if (!shard->index.fault) return MR_OK;
+  if (!w->conf->lenient) return mr_fail(diag, MR_ERR_DATA, "%s", shard->index.fault);
+  mr_notice("%s; the %" PRId64 " records before it are used", shard->index.fault,
+            shard->index.n_records);
+  return MR_OK;
+}
+
+/* ---- all files ---- */
+
+/* Sends a notice every few seconds.  Called with the lock held. */
+static void tell_progress(work_t *w) {
+  int64_t now = mr_now_ns();
+  if (now - w->told_ns < (int64_t)QUIET_S * 1000000000) return;
+  w->told_ns = now, w->told = true;
+  mr_notice("finding the records of %d files: %d done, %d %%", w->s->n, w->made,
+            (int)(100LL * w->made / w->s->n));
+}
+
+static void *index_main(void *arg) {
+  work_t *w = arg;
+  pthread_mutex_lock(&w->lock);
+  while (w->next < w->s->n && w->e >= 0) {
+    mr_shard_t *shard = &w->s->shard[w->next++];
+    pthread_mutex_unlock(&w->lock);
+    mr_diag_t diag = {0};
+    mr_err_t e = open_shard(w, shard, &diag);
+    pthread_mutex_lock(&w->lock);
+    if (e < 0 && w->e >= 0) w->e = e, w->diag = diag;
+    w->made++;
+    tell_progress(w);
+  }
+  pthread_mutex_unlock(&w->lock);
+  return NULL;
+}
+
+static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
+  work_t w = {.conf = conf, .s = s, .told_ns = mr_now_ns()};
+  pthread_t thread[THREADS];
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int n = 0, most = cores < THREADS ? (int)cores : THREADS;
+  pthread_mutex_init(&w.lock, NULL);
+  for (; n + 1 < most && n + 1 < s->n; n++)
+    if (pthread_create(&thread[n], NULL, index_main, &w) != 0) break;
+  index_main(&w);
+  for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+  pthread_mutex_destroy(&w.lock);
+  if (w.told && w.e >= 0) mr_notice("found the records of %d files", s->n);
+  return w.e < 0 ? mr_fail(diag, w.e, "%s", w.diag.text) : MR_OK;
+}
+
+/* ---- columns ---- */
+
+static int find_column(const mr_shards_t *s, const char *name, uint32_t kind) {
+  for (int c = 0; c < s->n_columns; c++)
+    if (s->column[c].kind == kind && !strcmp(s->column[c].name, name)) return c;
+  return -1;
+}
+
+static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_diag_t *diag) {
+  const mr_shard_column_t *from = &shard->index.column[i];
+  const char *name = shard->index.text + from->name;
+  int c = find_column(s, name, from->kind);
+  if (c < 0) {
+    if (s->n_columns == MR_SHARD_COLUMNS_MAX)
+      return mr_fail(diag, MR_ERR_DATA, "%s: more than %d different names of parts", shard->path,
+                     MR_SHARD_COLUMNS_MAX);
+    c = s->n_columns++;
+    s->column[c] = (mr_shards_column_t){
+        .name = name, .kind = from->kind, .least = from->least, .most = from->most};
+  }
+  mr_shards_column_t *to = &s->column[c];
+  to->have += from->have;
+  if (from->least < to->least) to->least = from->least;
+  if (from->most > to->most) to->most = from->most;
+  shard->column[i] = (uint32_t)c;
+  return MR_OK;
+}
+
+static mr_err_t join_shards(mr_shards_t *s, mr_diag_t *diag) {
+  s->column = calloc(MR_SHARD_COLUMNS_MAX, sizeof *s->column);
+  if (!s->column) return mr_fail(diag, MR_ERR_NOMEM, "no memory for columns");
+  for (int k = 0; k < s->n; k++) {
+    mr_shard_t *shard = &s->shard[k];
+    shard->first = s->n_records;
+    s->n_records += shard->index.n_records;
+    s->bytes += shard->id.size;
+    shard->column = malloc((shard->index.n_columns + 1) * sizeof *shard->column);
+    if (!shard->column) return mr_fail(diag, MR_ERR_NOMEM, "no memory for columns");
+    for (uint32_t i = 0; i < shard->index.n_columns; i++) MR_TRY(join_column(s, shard, i, diag));
+  }
+  if (s->n_records) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s%s: no records", s->shard[0].path,
+                 s->n > 1 ? " and the files after it" : "");
+}
+
+/* ---- the whole ---- */
+
+static mr_err_t shards_make(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag_t *diag) {
+  mr_shard_names_t names;
+  mr_err_t e = mr_shard_names_expand(conf->files, &names, diag);
+  mr_shards_t *s = *out = e < 0 ? NULL : calloc(1, sizeof *s);
+  if (s) s->shard = calloc((size_t)names.n, sizeof *s->shard);
+  if (e >= 0 && (!s || !s->shard)) e = mr_fail(diag, MR_ERR_NOMEM, "no memory for the files");
+  for (; e >= 0 && s->n < names.n; s->n++) s->shard[s->n].path = names.at[s->n];
+  if (e >= 0) names.n = 0; /* the names belong to the shards now */
+  mr_shard_names_fini(&names);
+  return e;
+}
+
+mr_err_t mr_shards_open(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag_t *diag) {
+  *out = NULL;
+  mr_err_t e = shards_make(out, conf, diag);
+  if (e >= 0) e = open_all(*out, conf, diag);
+  if (e >= 0) e = join_shards(*out, diag);
+  if (e >= 0) return MR_OK;
+  mr_shards_close(*out);
+  *out = NULL;
+  return e;
+}
+
+void mr_shards_close(mr_shards_t *s) {
+  if (!s) return;
+  for (int k = 0; k < s->n; k++) {
+    mr_shard_index_close(&s->shard[k].index);
+    free(s->shard[k].column), free(s->shard[k].path);
+  }
+  free(s->shard), free(s->column), free(s);
+}
+
+const mr_shard_t *mr_shards_find(const mr_shards_t *s, int64_t number) {
+  int low = 0, high = s->n; /* the last shard whose first record is not behind number */
+  while (high - low > 1) {
+    int middle = low + (high - low) / 2;
+    if (s->shard[middle].first <= number)
+      low = middle;
+    else
+      high = middle;
+  }
+  return &s->shard[low];
+}
+
+const mr_shard_part_t *mr_shards_part(const mr_shard_t *shard, int64_t number, int column) {
+  const mr_shard_record_t *r = &shard->index.record[number - shard->first];
+  for (uint64_t p = r[0].part; p < r[1].part; p++)
+    if (shard->column[shard->index.part[p].column] == (uint32_t)column)
+      return &shard->index.part[p];
+  return NULL;
+}
+
+const char *mr_shards_key(const mr_shard_t *shard, int64_t number) {
+  return shard->index.text + shard->index.record[number - shard->first].key;
+}
+
+int mr_shards_column(const mr_shards_t *s, const char *name, bool *twice) {
+  int found = -1;
+  for (int c = 0; c < s->n_columns; c++) {
+    if (strcmp(s->column[c].name, name)) continue;
+    if (twice) *twice = found >= 0;
+    if (found < 0) found = c;
+  }
+  return found;
+}

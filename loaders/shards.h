@@ -1,0 +1,74 @@
+/* The files of a sharded data set with their indexes: records by number, over all files.
+
+   An index is made the first time a file is used and kept in a file of its own, so that later runs,
+   other processes and other lists of the same files find it.  Several threads make the indexes of
+   different files.  A process that is killed meanwhile leaves whole indexes or none; two processes
+   that make the same one do the work twice and get equal files. */
+#ifndef MR_LOADERS_SHARDS_H
+#define MR_LOADERS_SHARDS_H
+
+#include "loaders/shard_index.h"
+
+/* Reads the file behind fd, of `size` bytes, and writes its records into the draft.  A fault of the
+   file's contents goes to `fault` (MR_ERR_DATA): what the draft has got by then stays usable.  Any
+   thread.  MR_ERR_IO and MR_ERR_NOMEM go to diag.  path: for sentences. */
+typedef mr_err_t mr_shard_scan_fn(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
+                                  mr_diag_t *fault, mr_diag_t *diag);
+
+typedef struct mr_shards_conf {
+  const char *files; /* names as mr_shard_names_expand takes them */
+  const char *kind;  /* of the index files, "tar/1" */
+  mr_shard_scan_fn *scan;
+  const char *index; /* where index files are kept: "auto" (beside a file if one lies there,
+                        else in $XDG_CACHE_HOME/millrace), "beside", or a folder */
+  bool lenient;      /* a file with a fault gives the records before it */
+} mr_shards_conf_t;
+
+typedef struct mr_shard {
+  char *path;
+  int64_t first; /* number of its first record */
+  mr_shard_id_t id;
+  mr_shard_index_t index;
+  uint32_t *column; /* [index.n_columns] numbers in mr_shards_t.column */
+} mr_shard_t;
+
+/* A column of all files. */
+typedef struct mr_shards_column {
+  const char *name; /* in the first index that has it */
+  uint32_t kind;
+  int64_t have, least, most;
+} mr_shards_column_t;
+
+/* Immutable once open, so threads may share it. */
+typedef struct mr_shards {
+  int n;
+  mr_shard_t *shard; /* [n] */
+  int64_t n_records, bytes;
+  int n_columns;
+  mr_shards_column_t *column; /* [n_columns] */
+} mr_shards_t;
+
+/* Finds or makes the index of every file; keeps no file open, and each index mapped.  Blocks while
+   it makes some, with a notice every few seconds.  The caller ends *out with mr_shards_close.
+   MR_ERR_CONFIG for wrong names; MR_ERR_IO for a file that cannot be read; MR_ERR_DATA with the
+   file and the place for a fault in it, unless lenient, and for files without any record;
+   MR_ERR_NOMEM.  An index file that cannot be written is a notice, not a failure.  *out is NULL on
+   failure. */
+mr_err_t mr_shards_open(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag_t *diag);
+void mr_shards_close(mr_shards_t *s); /* NULL is fine */
+
+/* Returns the shard that holds record number, in [0,n_records). */
+const mr_shard_t *mr_shards_find(const mr_shards_t *s, int64_t number);
+
+/* Returns the part of record number, in this shard, that belongs to a column of mr_shards_t.column,
+   or NULL if it has none. */
+const mr_shard_part_t *mr_shards_part(const mr_shard_t *shard, int64_t number, int column);
+
+/* Returns the key of a record, "" without one; it lives until close. */
+const char *mr_shards_key(const mr_shard_t *shard, int64_t number);
+
+/* Returns the column of this name, -1 without one.  Sets *twice, which may be NULL, if another kind
+   has the same name. */
+int mr_shards_column(const mr_shards_t *s, const char *name, bool *twice);
+
+#endif

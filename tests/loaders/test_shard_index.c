@@ -1,0 +1,215 @@
+/* Index files of sharded sources: damaged in any byte, of changed files, made by two processes at
+   once or by one that is killed, and where none can be written. */
+#include "loaders/shards.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include "loaders/shard_place.h"
+#include "tests/loaders/shards.h"
+
+/* A container for the tests: a file of bytes; each byte n above 0 begins a record of n bytes, which
+   it counts itself, and 0 is a fault. */
+static mr_err_t scan_counts(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
+                            mr_diag_t *fault, mr_diag_t *diag) {
+  char key[32];
+  for (int64_t at = 0; at < size;) {
+    uint8_t n;
+    uint32_t column;
+    if (pread(fd, &n, 1, at) != 1) return mr_fail(diag, MR_ERR_IO, "%s", path);
+    if (n == 0 || at + n > size) return mr_fail(fault, MR_ERR_DATA, "%s: bad", path), MR_OK;
+    int len = snprintf(key, sizeof key, "at %lld", (long long)at);
+    MR_TRY(mr_shard_draft_record(draft, n % 3 ? key : NULL, (size_t)len, diag));
+    MR_TRY(mr_shard_draft_column(draft, n % 2 ? "odd" : "even", n % 2 ? 3 : 4, 7, &column, diag));
+    MR_TRY(mr_shard_draft_part(draft, column, at, n, diag));
+    at += n;
+  }
+  return MR_OK;
+}
+
+enum { SHARDS = 6, BYTES = 4000 };
+
+static int64_t place[SHARDS * BYTES]; /* the oracle: shard * BYTES + offset of each record */
+static int n_places;
+
+static void write_counts(round_t *r) {
+  n_places = 0;
+  for (int k = 0; k < SHARDS; k++) {
+    uint8_t data[BYTES];
+    char name[16];
+    int size = 1 + draw(r, BYTES - 1), at = 0;
+    while (at < size) {
+      int n = 1 + draw(r, size - at < 200 ? size - at : 200);
+      for (int i = 0; i < n; i++) data[at + i] = (uint8_t)round_bits(r);
+      data[at] = (uint8_t)n;
+      place[n_places++] = (int64_t)k * BYTES + at;
+      at += n;
+    }
+    snprintf(name, sizeof name, "c%d", k);
+    write_file(name, data, (size_t)size);
+  }
+}
+
+static mr_shards_conf_t conf_of(const char *index) {
+  static char files[120];
+  snprintf(files, sizeof files, "%s/c{0..%d}", folder, SHARDS - 1);
+  return (mr_shards_conf_t){
+      .files = files, .kind = "counts/1", .scan = scan_counts, .index = index};
+}
+
+/* NULL, or what is wrong. */
+static const char *wrong_with(const char *index) {
+  static char text[1100];
+  mr_shards_t *s;
+  mr_diag_t diag = {0};
+  mr_shards_conf_t conf = conf_of(index);
+  const char *wrong = NULL;
+  if (mr_shards_open(&s, &conf, &diag) < 0) {
+    snprintf(text, sizeof text, "%s", diag.text);
+    return text;
+  }
+  if (s->n_records != n_places || s->n_columns > 2) wrong = "the counts";
+  for (int i = 0; i < n_places && !wrong; i++) {
+    const mr_shard_t *shard = mr_shards_find(s, i);
+    char key[32];
+    int64_t at = place[i] % BYTES;
+    const mr_shard_part_t *p = mr_shards_part(shard, i, mr_shards_column(s, "odd", NULL));
+    if (!p) p = mr_shards_part(shard, i, mr_shards_column(s, "even", NULL));
+    if (shard - s->shard != place[i] / BYTES || !p || p->at != at) wrong = "the place of a record";
+    snprintf(key, sizeof key, "at %lld", (long long)at);
+    if (!wrong && strcmp(mr_shards_key(shard, i), p->size % 3 ? key : "")) wrong = "a key";
+  }
+  mr_shards_close(s);
+  return wrong;
+}
+
+static void damaged_index_files_are_made_again(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    write_counts(&r);
+    const char *wrong = wrong_with("beside");
+    round_check(&r, !wrong, "%s", wrong);
+    for (int k = 0; k < 3; k++) {
+      char name[32];
+      snprintf(name, sizeof name, "c%d.mrindex", draw(&r, SHARDS));
+      struct stat st;
+      round_check(&r, stat(in_folder(name), &st) == 0, "%s", name);
+      int fd = open(in_folder(name), O_RDWR);
+      uint8_t byte;
+      off_t at = (off_t)(round_bits(&r) % (uint64_t)st.st_size);
+      round_check(&r, pread(fd, &byte, 1, at) == 1, "%s", name);
+      byte ^= (uint8_t)(1 + draw(&r, 255));
+      if (one_in(&r, 4))
+        round_check(&r, ftruncate(fd, at) == 0, "%s", name);
+      else
+        round_check(&r, pwrite(fd, &byte, 1, at) == 1, "%s", name);
+      close(fd);
+      wrong = wrong_with("beside");
+      round_check(&r, !wrong, "%s", wrong);
+    }
+  }
+}
+
+static int n_scans;
+static mr_err_t scan_counted(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
+                             mr_diag_t *fault, mr_diag_t *diag) {
+  __atomic_fetch_add(&n_scans, 1, __ATOMIC_RELAXED);
+  return scan_counts(fd, size, path, draft, fault, diag);
+}
+
+static void only_files_that_have_changed_are_scanned_again(void **state) {
+  round_t r = {.x = 11};
+  write_counts(&r);
+  for (int step = 0; step < 4; step++) {
+    mr_shards_t *s;
+    mr_diag_t diag = {0};
+    mr_shards_conf_t conf = conf_of(in_folder("indexes"));
+    conf.scan = scan_counted, n_scans = 0;
+    if (step == 2) write_file("c3", "\5aaaa\2b", 7);
+    if (step == 3) conf.kind = "counts/2";
+    assert_int_equal(mr_shards_open(&s, &conf, &diag), MR_OK);
+    assert_int_equal(n_scans, step == 0 || step == 3 ? SHARDS : step == 2);
+    mr_shards_close(s);
+  }
+}
+
+static void without_a_place_for_indexes_records_are_still_found(void **state) {
+  round_t r = {.x = 12};
+  write_counts(&r);
+  n_notices = 0;
+  const char *wrong = wrong_with("/proc/none");
+  if (wrong) fail_msg("%s", wrong);
+  assert_int_equal(n_notices, 1);
+}
+
+/* Exits with 0 if all is right. */
+static pid_t open_in_child(const char *index) {
+  pid_t child = fork();
+  if (child == 0) _exit(wrong_with(index) != NULL);
+  assert_true(child > 0);
+  return child;
+}
+
+static int n_in_folder(const char *path) {
+  int n = 0;
+  DIR *d = opendir(path);
+  for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
+  if (d) closedir(d);
+  return n;
+}
+
+static void two_processes_make_one_index_at_once(void **state) {
+  round_t r = round_first(40);
+  while (round_next(&r)) {
+    char name[32];
+    snprintf(name, sizeof name, "two-%llu", (unsigned long long)r.seed);
+    write_counts(&r);
+    pid_t child[3];
+    for (int i = 0; i < 3; i++) child[i] = open_in_child(in_folder(name));
+    for (int i = 0; i < 3; i++) {
+      int status;
+      round_check(&r, waitpid(child[i], &status, 0) == child[i] && status == 0, "%d", status);
+    }
+    round_check(&r, n_in_folder(in_folder(name)) == SHARDS, "%d", n_in_folder(in_folder(name)));
+  }
+}
+
+static void a_killed_process_leaves_whole_indexes_or_none(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    char name[32];
+    snprintf(name, sizeof name, "kill-%llu", (unsigned long long)r.seed);
+    write_counts(&r);
+    pid_t child = open_in_child(in_folder(name));
+    usleep((useconds_t)draw(&r, 8000)); /* any moment will do */
+    kill(child, SIGKILL);
+    round_check(&r, waitpid(child, NULL, 0) == child, "wait");
+    const char *wrong = wrong_with(in_folder(name));
+    round_check(&r, !wrong, "%s", wrong);
+  }
+}
+
+static void two_files_of_one_name_have_two_indexes(void **state) {
+  char a[MR_SHARD_PLACE_MAX], b[MR_SHARD_PLACE_MAX], where[100];
+  mr_diag_t diag = {0};
+  assert_int_equal(mkdir(in_folder("x"), 0700) | mkdir(in_folder("y"), 0700), 0);
+  write_file("x/s.tar", "", 0), write_file("y/s.tar", "", 0);
+  snprintf(where, sizeof where, "%s", in_folder("place"));
+  assert_int_equal(mr_shard_place_new(in_folder("x/s.tar"), where, a, &diag), MR_OK);
+  assert_int_equal(mr_shard_place_new(in_folder("y/s.tar"), where, b, &diag), MR_OK);
+  assert_string_not_equal(a, b);
+  assert_true(mr_shard_place(in_folder("x/../x/s.tar"), where, 0, b));
+  assert_string_equal(a, b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(damaged_index_files_are_made_again),
+      cmocka_unit_test(only_files_that_have_changed_are_scanned_again),
+      cmocka_unit_test(without_a_place_for_indexes_records_are_still_found),
+      cmocka_unit_test(two_processes_make_one_index_at_once),
+      cmocka_unit_test(a_killed_process_leaves_whole_indexes_or_none),
+      cmocka_unit_test(two_files_of_one_name_have_two_indexes),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

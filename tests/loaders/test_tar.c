@@ -1,0 +1,396 @@
+/* The stage tar: random archives in every dialect against what was written, in random bursts; and
+   archives that lie. */
+#include "pipeline/care.h"
+#include "tests/loaders/shards.h"
+
+extern const mr_stage_def_t mr_stage_tar;
+
+enum { SAMPLES = 60, EXTS = 4, SHARDS = 3, MEMBER_MOST = 3000 };
+
+static const char *const ext[EXTS] = {"jpg", "cls", "seg.png", "json"};
+
+/* ---- writing archives ---- */
+
+static void put_octal(char *to, int n, uint64_t v) {
+  snprintf(to, (size_t)n, "%0*llo", n - 1, (unsigned long long)v);
+}
+
+static void put_sum(uint8_t *h) {
+  unsigned sum = 0;
+  memset(h + 148, ' ', 8);
+  for (int i = 0; i < 512; i++) sum += h[i];
+  snprintf((char *)h + 148, 7, "%06o", sum);
+}
+
+/* Adds a header of this name (at most 99 bytes), type and size; prefix may be NULL. */
+static size_t add_header(image_t *o, const char *name, const char *prefix, char type, uint64_t size,
+                         bool base256) {
+  uint8_t *h = image_add(o, NULL, 512);
+  snprintf((char *)h, 100, "%s", name);
+  memcpy(h + 100, "0000644", 8);
+  put_octal((char *)h + 124, 12, base256 ? 0 : size);
+  for (int i = 0; base256 && i < 12; i++)
+    h[124 + i] = i ? (uint8_t)(i < 4 ? 0 : size >> 8 * (11 - i)) : 0x80;
+  put_octal((char *)h + 136, 12, 0);
+  h[156] = (uint8_t)type;
+  memcpy(h + 257,
+         prefix ? "ustar\0"
+                  "00"
+                : "ustar  ",
+         8);
+  if (prefix) snprintf((char *)h + 345, 155, "%s", prefix);
+  put_sum(h);
+  return (size_t)(h - o->at);
+}
+
+static void add_body(image_t *o, const void *data, size_t n) {
+  image_add(o, data, n);
+  image_add(o, NULL, (512 - n % 512) % 512);
+}
+
+static void add_pax(image_t *o, const char *name, size_t size) {
+  char row[2][600];
+  int all = 0;
+  for (int k = 0; k < 2; k++) {
+    char value[560];
+    if (k)
+      snprintf(value, sizeof value, "size=%zu", size);
+    else
+      snprintf(value, sizeof value, "path=%s", name);
+    int n = (int)strlen(value) + 3;
+    n += n + 1 >= 100 ? 1 : 0, n += n + 1 >= 10 ? 1 : 0;
+    for (int len = n - 2; len < n + 4; len++)
+      if (snprintf(row[k], sizeof row[k], "%d %s\n", len, value) == len) break;
+    all += (int)strlen(row[k]);
+  }
+  add_header(o, "PaxHeaders/x", "", 'x', (uint64_t)all, false);
+  image_add(o, row[0], strlen(row[0]));
+  image_add(o, row[1], strlen(row[1]));
+  image_add(o, NULL, (size_t)(512 - all % 512) % 512);
+}
+
+/* A member in one of the dialects. */
+static void add_member(round_t *r, image_t *o, const char *name, const void *data, size_t n) {
+  size_t len = strlen(name);
+  switch (draw(r, 4)) {
+    case 0: /* GNU's long name, in front of a short wrong one */
+      add_header(o, "././@LongLink", NULL, 'L', len + 1, false);
+      add_body(o, name, len + 1);
+      add_header(o, "cut", NULL, '0', n, one_in(r, 2));
+      break;
+    case 1:
+      add_pax(o, name, n);
+      add_header(o, "cut", "", '0', 0, false);
+      break;
+    case 2: { /* ustar's prefix, where the name has a slash that allows it */
+      const char *slash = strrchr(name, '/');
+      char prefix[155];
+      if (slash && slash > name && slash - name < 150 && strlen(slash + 1) < 99) {
+        snprintf(prefix, sizeof prefix, "%.*s", (int)(slash - name), name);
+        add_header(o, slash + 1, prefix, '0', n, false);
+        break;
+      }
+    } /* fall through */
+    default:
+      if (len > 99) {
+        add_pax(o, name, n);
+        add_header(o, "cut", "", '0', n, false);
+      } else {
+        add_header(o, name, NULL, one_in(r, 3) ? '\0' : '0', n, one_in(r, 5));
+      }
+  }
+  add_body(o, data, n);
+}
+
+/* What a reader must pass over. */
+static void add_noise(round_t *r, image_t *o) {
+  switch (draw(r, 6)) {
+    case 0: add_header(o, "a/", NULL, '5', 0, false); break;
+    case 1: add_header(o, "link.jpg", NULL, '1', 0, false); break;
+    case 2: add_header(o, "link.jpg", NULL, '2', 0, false); break;
+    case 3: add_header(o, "README", NULL, '0', 3, false), add_body(o, "abc", 3); break;
+    case 4: add_header(o, "dir/._x.jpg", NULL, '0', 3, false), add_body(o, "abc", 3); break;
+    default: add_header(o, "__meta__/x.jpg", NULL, '0', 3, false), add_body(o, "abc", 3);
+  }
+}
+
+/* ---- the oracle ---- */
+
+typedef struct sample {
+  char key[400];
+  bool has[EXTS];
+  size_t size[EXTS];
+  uint8_t *data[EXTS];
+} sample_t;
+
+static sample_t sample[SAMPLES];
+static int n_samples;
+
+static void make_sample(round_t *r, int i) {
+  sample_t *p = &sample[i];
+  for (int e = 0; e < EXTS; e++) free(p->data[e]), p->data[e] = NULL;
+  int at = 0;
+  for (int d = draw(r, 4); d > 0; d--)
+    at += snprintf(
+        p->key + at, 100, "%.*s/", 1 + draw(r, 80),
+        "a_folder_with_a_rather_long_name_that_no_short_header_can_hold_and_some_more_of_it_here");
+  snprintf(p->key + at, 40, "k%d", i);
+  p->has[0] = p->has[1] = true;
+  p->has[2] = one_in(r, 2), p->has[3] = one_in(r, 2);
+  for (int e = 0; e < EXTS; e++) {
+    p->size[e] = (size_t)draw(r, MEMBER_MOST);
+    p->data[e] = malloc(MEMBER_MOST);
+    assert_non_null(p->data[e]);
+    for (size_t k = 0; k < p->size[e]; k++) p->data[e][k] = (uint8_t)round_bits(r);
+    if (e == 1) p->size[e] = (size_t)sprintf((char *)p->data[e], "%d\n", i % 7);
+  }
+}
+
+/* Writes the samples into files; returns how many files. */
+static int write_archives(round_t *r) {
+  int shards = 1 + draw(r, SHARDS);
+  n_samples = shards + draw(r, SAMPLES - shards);
+  int done = 0;
+  for (int k = 0; k < shards; k++) {
+    image_t o = {0};
+    int end = k == shards - 1 ? n_samples : n_samples * (k + 1) / shards;
+    for (; done < end; done++) {
+      make_sample(r, done);
+      int order[EXTS] = {0, 1, 2, 3};
+      for (int e = EXTS - 1; e > 0; e--) {
+        int other = draw(r, e + 1), was = order[e];
+        order[e] = order[other], order[other] = was;
+      }
+      for (int e = 0; e < EXTS; e++) {
+        char name[500];
+        sample_t *p = &sample[done];
+        if (one_in(r, 6)) add_noise(r, &o);
+        if (!p->has[order[e]]) continue;
+        snprintf(name, sizeof name, "%s.%s", p->key, ext[order[e]]);
+        if (one_in(r, 4)) name[strlen(name) - 1] -= 32; /* an extension in capitals */
+        add_member(r, &o, name, p->data[order[e]], p->size[order[e]]);
+      }
+    }
+    if (!one_in(r, 4)) image_add(&o, NULL, 1024);
+    char name[32];
+    snprintf(name, sizeof name, "s-%d.tar", k);
+    write_file(name, o.at, o.n);
+    free(o.at);
+  }
+  return shards;
+}
+
+static void check_record(const round_t *r, const mr_rec_t *rec, int64_t i) {
+  const sample_t *p = &sample[i];
+  const mr_value_t *v = rec->field;
+  round_check(r, rec->key == (uint64_t)i + 5, "key %llu", (unsigned long long)rec->key);
+  round_check(r, v[0].rows == (int64_t)p->size[0] && !memcmp(v[0].data, p->data[0], p->size[0]),
+              "picture %d", (int)i);
+  round_check(r, *(int32_t *)v[1].data == i % 7, "label %d", (int)i);
+  round_check(r, v[2].rows == (int64_t)strlen(p->key) && !memcmp(v[2].data, p->key, strlen(p->key)),
+              "name %d", (int)i);
+}
+
+static void random_archives_are_read_as_written(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    char files[200];
+    hand_t h;
+    int shards = write_archives(&r);
+    snprintf(files, sizeof files, "files=%s/s-{0..%d}.tar", folder, shards - 1);
+    if (shards == 1) snprintf(files, sizeof files, "files=%s/s-0.tar", folder);
+    mr_err_t e =
+        shards_plan(&h, &mr_stage_tar,
+                    HAND_SETTINGS(files, "fields=jpg:image,cls:label,__key__:name", "id-base=5",
+                                  "classes=7", one_in(&r, 2) ? "index=beside" : "index=auto"));
+    round_check(&r, e >= 0, "%s", h.diag.text);
+    round_check(&r, h.s.out_spec[0].n_records == n_samples, "%d", (int)h.s.out_spec[0].n_records);
+    round_check(&r, mr_stage_tar.open(&h.s) >= 0, "%s", h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    for (int k = 0; k < 20; k++) {
+      int64_t index[MR_BURST];
+      int n = 1 + draw(&r, MR_BURST);
+      for (int i = 0; i < n; i++) index[i] = draw(&r, n_samples);
+      if (one_in(&r, 2)) mr_stage_tar.source->ahead(&h.s, 0, index, n);
+      round_check(&r, burst_fetch(&h, draw(&r, 3), index, n, b) >= 0, "%s", h.diag.text);
+      for (int i = 0; i < n; i++) check_record(&r, &b->rec[i], index[i]);
+    }
+    burst_free(b);
+    shards_close(&h);
+  }
+  for (int i = 0; i < SAMPLES; i++)
+    for (int e = 0; e < EXTS; e++) free(sample[i].data[e]), sample[i].data[e] = NULL;
+}
+
+/* ---- archives and settings that are refused ---- */
+
+static void add_sample(image_t *o, const char *key, const char *label) {
+  char name[64];
+  snprintf(name, sizeof name, "%s.jpg", key);
+  add_header(o, name, NULL, '0', 5, false), add_body(o, "12345", 5);
+  snprintf(name, sizeof name, "%s.cls", key);
+  add_header(o, name, NULL, '0', strlen(label), false), add_body(o, label, strlen(label));
+}
+
+/* One archive with the samples a and b, and what `harm` does behind them. */
+static void write_harmed(int harm) {
+  image_t o = {0};
+  add_sample(&o, "a", "1"), add_sample(&o, "b", "2");
+  size_t h = 0;
+  switch (harm) {
+    case 0: memset(image_add(&o, NULL, 512), 'x', 512); break;
+    case 1: add_header(&o, "c.jpg", NULL, '0', 5000, false), add_body(&o, "cut", 3); break;
+    case 2:
+      h = add_header(&o, "c.jpg", NULL, '0', 0, true), memset(o.at + h + 124, 0x7F, 12);
+      o.at[h + 124] = 0xFF, put_sum(o.at + h);
+      break;
+    case 3:
+      h = add_header(&o, "c.jpg", NULL, '0', 0, false), memcpy(o.at + h + 124, "-0000000005", 12);
+      put_sum(o.at + h);
+      break;
+    case 4: add_header(&o, "b.jpg", NULL, '0', 2, false), add_body(&o, "ab", 2); break;
+    case 5: add_header(&o, "c.jpg", NULL, 'S', 2, false), add_body(&o, "ab", 2); break;
+    case 6: add_header(&o, "x", "", 'x', 11, false), add_body(&o, "99 path=abc\n", 12); break;
+    case 7: add_header(&o, "x", "", 'x', 1 << 21, false), image_add(&o, NULL, 1 << 21); break;
+    case 8: image_add(&o, NULL, 100), o.at[o.n - 1] = 1; break;
+    case 9: h = add_header(&o, "c.jpg", NULL, '0', 0, false), o.at[h] ^= 1; break;
+    case 10:
+      add_header(&o, "x", "", 'x', 22, false), add_body(&o, "22 GNU.sparse.major=1\n", 22);
+      break;
+    default:
+      add_header(&o, "x", NULL, 'L', 5000, false), memset(image_add(&o, NULL, 5120), 'n', 5120);
+  }
+  write_file("harmed.tar", o.at, o.n);
+  free(o.at);
+}
+
+static const char *const harmed_piece[] = {"no tar header at byte 4096",
+                                           "the archive is cut short",
+                                           "the archive is cut short or damaged",
+                                           "the archive is cut short or damaged",
+                                           "a second member b.jpg",
+                                           "holds a sparse member",
+                                           "pax header at byte 4096 is damaged",
+                                           "a header of 2097152 bytes",
+                                           "ends within a header",
+                                           "no tar header at byte 4096",
+                                           "holds a sparse member",
+                                           "a name of 5000 bytes"};
+
+static void damaged_archives_are_refused_by_file_and_byte(void **state) {
+  char files[120];
+  snprintf(files, sizeof files, "files=%s", in_folder("harmed.tar"));
+  for (int harm = 0; harm < 12; harm++) {
+    write_harmed(harm);
+    want_refused(&mr_stage_tar, HAND_SETTINGS(files, "fields=jpg:image,cls:label"),
+                 harmed_piece[harm]);
+    /* on the second try the index says so */
+    want_refused(&mr_stage_tar, HAND_SETTINGS(files, "fields=jpg:image,cls:label"),
+                 harmed_piece[harm]);
+  }
+}
+
+static void records_before_the_damage_are_used_if_bad_ones_may_be(void **state) {
+  char files[120];
+  snprintf(files, sizeof files, "files=%s", in_folder("harmed.tar"));
+  for (int harm = 0; harm < 12; harm++) {
+    hand_t h;
+    write_harmed(harm);
+    n_notices = 0;
+    h = (hand_t){.s = {.def = &mr_stage_tar, .name = "tar", .n_workers = 1}};
+    if (shards_plan(&h, &mr_stage_tar, HAND_SETTINGS(files, "fields=jpg:image,cls:label")) >= 0)
+      fail_msg("taken without on-bad");
+    mr_care_t *care = (mr_care_t *)((char *)h.s.state + mr_stage_tar.source->care);
+    if (mr_stage_tar.forget) mr_stage_tar.forget(&h.s);
+    care->lenient = true;
+    h.diag = (mr_diag_t){0};
+    if (mr_stage_tar.plan(&h.s) < 0) fail_msg("%d: %s", harm, h.diag.text);
+    assert_int_equal(h.s.out_spec[0].n_records, 2);
+    assert_int_equal(n_notices, 1);
+    assert_true(mr_stage_tar.open(&h.s) >= 0);
+    burst_t *b = burst_new(&h.s);
+    int64_t index[] = {1, 0};
+    if (burst_fetch(&h, 0, index, 2, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[1].data, 2);
+    burst_free(b);
+    shards_close(&h);
+  }
+}
+
+static void samples_that_lack_a_member_or_hold_no_number_fail_their_fetch(void **state) {
+  static const struct {
+    const char *label, *piece;
+  } row[] = {{"1x", "holds \"1x\", want a whole number"},
+             {"", "want a whole number"},
+             {"10", "label 10 is not in [0,9]"},
+             {"-1", "label -1 is not in [0,9]"},
+             {"99999999999999999999", "want a whole number"}};
+  char files[120];
+  snprintf(files, sizeof files, "files=%s", in_folder("label.tar"));
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    image_t o = {0};
+    hand_t h;
+    add_sample(&o, "good", " 3\n"), add_sample(&o, "bad", row[i].label);
+    add_header(&o, "none.jpg", NULL, '0', 1, false), add_body(&o, "j", 1);
+    write_file("label.tar", o.at, o.n);
+    free(o.at);
+    if (hand_open(&h, &mr_stage_tar, NULL,
+                  HAND_SETTINGS(files, "fields=jpg:image,cls:label", "classes=10")) < 0)
+      fail_msg("%s", h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    int64_t index[] = {0, 1, 2};
+    assert_int_equal(burst_fetch(&h, 0, index, 1, b), MR_OK);
+    assert_int_equal(*(int32_t *)b->rec[0].field[1].data, 3);
+    assert_int_equal(burst_fetch(&h, 0, index, 2, b), MR_ERR_DATA);
+    if (!strstr(h.diag.text, row[i].piece) || !strstr(h.diag.text, "record 1, bad"))
+      fail_msg("%s", h.diag.text);
+    assert_int_equal(burst_fetch(&h, 0, index + 2, 1, b), MR_ERR_DATA);
+    assert_non_null(strstr(h.diag.text, "member .cls is missing"));
+    burst_free(b);
+    shards_close(&h);
+  }
+}
+
+static void wrong_settings_are_refused(void **state) {
+  image_t o = {0};
+  char files[120];
+  snprintf(files, sizeof files, "files=%s", in_folder("plain.tar"));
+  add_sample(&o, "a", "1");
+  write_file("plain.tar", o.at, o.n);
+  write_file("empty.tar", o.at, 0);
+  memset(o.at, 0, 1024), write_file("none.tar", o.at, 1024);
+  memcpy(o.at, "\x1f\x8b\x08", 3), write_file("packed.tar", o.at, 2048);
+  free(o.at);
+#define WRONG(piece, ...) want_refused(&mr_stage_tar, HAND_SETTINGS(__VA_ARGS__), piece)
+  WRONG("setting files must be given", "holdout=0");
+  WRONG("no member is called .txt; the members of", files, "fields=txt:text");
+  WRONG("cls as xyz: want bytes, label", files, "fields=cls:label:xyz");
+  WRONG("want MEMBER, MEMBER:FIELD", files, "fields=cls:9");
+  WRONG("want MEMBER, MEMBER:FIELD", files, "fields=");
+  WRONG("two fields would be called image", files, "fields=jpg,cls:image");
+  WRONG("__key__ as int: want bytes", files, "fields=__key__:key:int");
+  WRONG("cannot be opened", "files=/nowhere/x.tar");
+  WRONG("is empty", "files=a::");
+  WRONG("want a range", "files=a{1..2");
+  WRONG("want a range", "files=a}");
+  WRONG("want a range", "files=a{x}");
+  WRONG("more than 65536 files", "files=a{0..99999999}");
+  WRONG("more than 65536 files", "files=a{0..9999}{0..9999}");
+  snprintf(files, sizeof files, "files=%s", in_folder("empty.tar"));
+  WRONG("ends within a header at byte 0", files);
+  snprintf(files, sizeof files, "files=%s", in_folder("none.tar"));
+  WRONG("no records", files);
+  snprintf(files, sizeof files, "files=%s", in_folder("packed.tar"));
+  WRONG("is compressed by gzip", files);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(random_archives_are_read_as_written),
+      cmocka_unit_test(damaged_archives_are_refused_by_file_and_byte),
+      cmocka_unit_test(records_before_the_damage_are_used_if_bad_ones_may_be),
+      cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
+      cmocka_unit_test(wrong_settings_are_refused),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
