@@ -231,6 +231,49 @@ static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_
   return y;
 }
 
+/* Equations in the order of a run: conversions of what is kept narrow stand beside what reads or
+   writes them.  At the two ends of the graph, where tell_fn writes them, they would keep a wide
+   copy of every slot from the first equation to the last. */
+typedef struct train_order {
+  mr_eqn_t **eqn;    /* [n] placed */
+  mr_eqn_t **reads;  /* by var id: the conversion of an input that gives it, not yet placed */
+  mr_eqn_t **writes; /* by var id: the conversion of it to an output, not yet placed */
+  int n;
+} train_order_t;
+
+static void train_place(train_order_t *o, mr_eqn_t *e) {
+  for (int k = 0; k < e->n_in; k++) {
+    mr_eqn_t *before = o->reads[e->in[k]->id];
+    o->reads[e->in[k]->id] = NULL;
+    if (before) o->eqn[o->n++] = before;
+  }
+  o->eqn[o->n++] = e;
+  for (int k = 0; k < e->n_out; k++)
+    if (o->writes[e->out[k]->id]) o->eqn[o->n++] = o->writes[e->out[k]->id];
+}
+
+/* The conversions are f's equations [0,first) and [last,n_eqn). */
+static mr_err_t train_order_kept(mr_fn_t *f, int first, int last) {
+  size_t n = (size_t)f->n_var + 1;
+  train_order_t o = {.eqn = mr_mem_take(&f->mem, (size_t)(f->n_eqn + 1) * sizeof(mr_eqn_t *)),
+                     .reads = mr_mem_take(&f->mem, n * sizeof(mr_eqn_t *)),
+                     .writes = mr_mem_take(&f->mem, n * sizeof(mr_eqn_t *))};
+  if (f->mem.failed) return f->diag.code;
+  for (int i = 0; i < first; i++) o.reads[f->eqn[i]->out[0]->id] = f->eqn[i];
+  for (int i = last; i < f->n_eqn; i++) {
+    int id = f->eqn[i]->in[0]->id;
+    if (f->eqn[i]->in[0]->def && !o.reads[id] && !o.writes[id]) o.writes[id] = f->eqn[i];
+  }
+  for (int i = first; i < last; i++) train_place(&o, f->eqn[i]);
+  for (int i = 0; i < first; i++) /* what only the outputs read */
+    if (o.reads[f->eqn[i]->out[0]->id]) o.eqn[o.n++] = f->eqn[i];
+  for (int i = last; i < f->n_eqn; i++)
+    if (o.writes[f->eqn[i]->in[0]->id] != f->eqn[i]) o.eqn[o.n++] = f->eqn[i];
+  assert(o.n == f->n_eqn);
+  memcpy(f->eqn, o.eqn, (size_t)o.n * sizeof(mr_eqn_t *));
+  return MR_OK;
+}
+
 /* Traces update_fn with its first results replaced by the vector told. */
 static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
                         const mr_params_t *list, const mr_fn_t *update) {
@@ -246,15 +289,18 @@ static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t 
   MR_TRY(f->diag.code);
   for (int i = 0; i < update->n_in; i++)
     in[i] = i < first ? f->in[i] : train_kept(f, f->in[i], MR_F32, (i - first) / list->n, n_slots);
+  int n_read = f->n_eqn;
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   const char *outer = mr_scope_enter(f, "told");
   *result = train_tell(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
+  int n_told = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_scale + i];
     *to = train_kept(f, *to, kept_in(&t->compute, i / list->n, n_slots), i / list->n, n_slots);
   }
+  MR_TRY(train_order_kept(f, n_read, n_told));
   return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
 }
 

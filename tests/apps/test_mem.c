@@ -115,6 +115,7 @@ static void what_is_kept_narrow_is_named_with_its_dtype(void **state) {
   RUN(&p, "mem", "step", TINY, "--json");
   cJSON *all = causes();
   size_t params = bytes_of(cJSON_GetObjectItem(all, "held"), "parameters, f32");
+  size_t whole = bytes_of(all, "planned_peak_bytes");
   cJSON_Delete(all);
   RUN(&p, "mem", "step", TINY, "--json", "--param-dtype", "bf16", "--slot-dtype", "bf16", "--ema",
       "0.9");
@@ -123,6 +124,10 @@ static void what_is_kept_narrow_is_named_with_its_dtype(void **state) {
   assert_int_equal(bytes_of(held, "adamw slot.0, bf16"), params / 2);
   assert_int_equal(bytes_of(held, "average of the parameters, f32"), params);
   cJSON_Delete(all);
+  RUN(&p, "mem", "step", TINY, "--json", "--slot-dtype", "bf16"); /* widened one by one */
+  size_t narrow = bytes_of(all = causes(), "planned_peak_bytes");
+  cJSON_Delete(all);
+  assert_int_equal(narrow, whole);
   RUN(&p, "mem", "step", TINY, "--json", "--param-dtype", "f16", "--master", "none", "--optimizer",
       "lion");
   held = cJSON_GetObjectItem(all = causes(), "held");
