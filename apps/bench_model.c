@@ -130,6 +130,7 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
                  .warm_up = 2,
                  .batch = 128,
                  .accumulate = 1};
+  static const mr_dtype_t some[] = {MR_F32, MR_BF16, MR_F16};
   int64_t layers = s->vit.layers, threads = 0;
   const char *dtype = mr_args_text(a, "--dtype");
   MR_TRY(mr_args_int(a, "--steps", 1, STEPS_MAX, &s->steps, diag));
@@ -144,10 +145,13 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   s->loss = mr_vit_loss(&s->vit);
   s->compute.threads = (int)threads;
   s->compute.pin = mr_args_text(a, "--pin") != NULL;
-  if (dtype && strcmp(dtype, "bf16") && strcmp(dtype, "f32"))
-    return mr_fail(diag, MR_ERR_USAGE, "bench: --dtype: \"%s\", expected bf16 or f32", dtype);
-  if (dtype) s->compute.dtype = strcmp(dtype, "f32") ? MR_BF16 : MR_F32;
-  return MR_OK;
+  for (int i = 0; dtype && i < 3; i++)
+    if (!strcmp(dtype, mr_dtype_name(some[i]))) {
+      s->compute.dtype = some[i];
+      return MR_OK;
+    }
+  if (!dtype) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE, "bench: --dtype: \"%s\", expected f32, bf16 or f16", dtype);
 }
 
 static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {

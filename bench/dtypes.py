@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""The table of dtypes: parameters x computation x optimizer slots x master copy, each cell trained or refused.
+
+usage: bench/dtypes.py DATA OUT.jsonl [--cells REGEX] [--steps 100] [--threads N] [--model "KEY=VALUE..."]
+       bench/dtypes.py --table OUT.jsonl
+
+DATA: CIFAR-10's folder.  A cell is one line of OUT.jsonl; cells that are there already are not run again, so the same
+command continues a table that was interrupted.  Of each cell:
+- params: bytes of the parameters as they are kept between steps, a master copy among them; slots: bytes of AdamW's;
+- planned and touched: the arena of a step of the recipe's model at batch 128, planned, and as a run over painted memory
+  touches it (`millrace mem`); planned at batch 4096, which is not run;
+- loss: of a smaller model after STEPS steps of the recipe at batch 128: the mean of the last 20; s a step: its median;
+- or the sentence with which `millrace train` refuses it, and the number of steps until then.
+--table prints the cells as Markdown."""
+import argparse, itertools, json, os, re, statistics, subprocess, tempfile, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MILLRACE = os.environ.get('MILLRACE', os.path.join(ROOT, 'build/release/millrace'))
+SMALL = 'layers=3 embed=192 mlp=768 heads=4'
+DTYPES = ('f32', 'bf16', 'f16')
+AXES = ('param', 'dtype', 'slots', 'master')
+# The training half of examples/cifar10-vit.mr.
+GRAPH = '''let data  = data/cifar-10-batches-bin
+let run   = runs/default
+let seed  = 12
+let batch = 128
+cifar10 name=data path=$data split=train split-seed=$seed
+  ! shuffle seed=$seed epochs=1
+  ! flip p=0.5
+  ! resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1
+  ! normalize preset=cifar10
+  ! batch $batch drop-remainder name=batches
+  ! train-step name=train seed=$seed watch-every=0
+train.metrics ! jsonl path=$run/metrics.jsonl
+'''
+
+def name(cell):
+    return 'param-dtype={param} dtype={dtype} slot-dtype={slots} master={master}'.format(**cell)
+
+def cells():
+    return [dict(zip(AXES, c)) for c in itertools.product(DTYPES, DTYPES, ('f32', 'bf16'), ('f32', 'none'))]
+
+def run(words, **more):
+    return subprocess.run([MILLRACE, *words], capture_output=True, text=True, **more)
+
+def memory(cell, batch, measured, row):
+    words = ['mem', 'step', '--json', '--batch', str(batch), '--dtype', cell['dtype'], '--slot-dtype', cell['slots'],
+             '--param-dtype', cell['param'], '--master', cell['master']]
+    p = run(words + ([] if measured else ['--no-run']))
+    if p.returncode:
+        return
+    o = json.loads(p.stdout)
+    held = o['held']
+    row[f'planned_{batch}'] = o['planned_peak_bytes']
+    if measured:
+        row[f'touched_{batch}'] = o['measured_peak_bytes']
+    row['params'] = sum(v for k, v in held.items() if 'parameters' in k)
+    row['slots_bytes'] = sum(v for k, v in held.items() if 'slot.' in k)
+
+def train(cell, a, row):
+    with tempfile.TemporaryDirectory() as work:
+        graph, folder = os.path.join(work, 'graph.mr'), os.path.join(work, 'run')
+        with open(graph, 'w') as f:
+            f.write(GRAPH)
+        scale = ['loss-scale=dynamic'] if 'f16' in (cell['dtype'], cell['param']) else []
+        p = run(['train', '--graph', graph, '--data', a.data, '--run-dir', folder, '--steps', str(a.steps),
+                 *(['--threads', str(a.threads)] if a.threads else []), 'train.dtype=' + cell['dtype'],
+                 'param-dtype=' + cell['param'], 'slot-dtype=' + cell['slots'], 'master=' + cell['master'],
+                 *scale, *a.model.split()])
+        path = os.path.join(folder, 'metrics.jsonl')
+        steps = []
+        if os.path.exists(path):
+            with open(path) as f:
+                steps = [r for r in map(json.loads, f) if r['kind'] == 'step']
+    row['steps'] = len(steps)
+    if p.returncode:
+        row['refused'] = p.stderr.strip().splitlines()[-1]
+    elif steps:
+        last = steps[-20:]
+        row['loss'] = sum(r['loss'] for r in last) / len(last)
+        row['step_s'] = statistics.median(r['step_s'] for r in steps if 'step_s' in r)
+        row['skipped'] = steps[-1].get('skipped_steps', 0)
+
+def machine():
+    with open('/proc/cpuinfo') as f:
+        cpu = re.search(r'model name\s*: (.*)', f.read())
+    commit = subprocess.run(['git', '-C', ROOT, 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True)
+    return {'cpu': cpu.group(1) if cpu else '?', 'cores': os.cpu_count(), 'commit': commit.stdout.strip()}
+
+def rows_of(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+def fill(a):
+    done = {name(r) for r in rows_of(a.out)}
+    for cell in cells():
+        if name(cell) in done or not re.search(a.cells, name(cell)):
+            continue
+        row = dict(cell, model=a.model, **machine())
+        began = time.time()
+        train(cell, a, row)
+        if 'refused' not in row:
+            memory(cell, 128, True, row)
+            memory(cell, 4096, False, row)
+        row['took_s'] = round(time.time() - began, 1)
+        with open(a.out, 'a') as f:
+            f.write(json.dumps(row) + '\n')
+        print(name(cell), row.get('refused') or f"loss {row['loss']:.4f}, {row['step_s']:.3f} s a step",
+              f"({row['took_s']} s)", flush=True)
+
+def table(path):
+    mb = lambda r, k: f'{r[k] / 1e6:,.1f}' if k in r else ''
+    rows = {name(r): r for r in rows_of(path)}
+    print('| parameters | computes | slots | master | params MB | slots MB | planned, touched MB at 128 | planned MB at 4096 '
+          '| loss | s a step |')
+    print('| ' + ' | '.join(['---'] * 10) + ' |')
+    reasons = []
+    for cell in cells():
+        r = rows.get(name(cell))
+        head = f"| {cell['param']} | {cell['dtype']} | {cell['slots']} | {cell['master']} | "
+        if not r:
+            print(head + ' | '.join(['not run'] + [''] * 5) + ' |')
+        elif 'refused' in r:
+            reason = re.sub(r'^millrace: (\S+:\d+:\d+: )?', '', r['refused'])
+            if reason not in reasons:
+                reasons.append(reason)
+            when = 'before step 0' if not r['steps'] else f"after step {r['steps']}"
+            print(head + ' | '.join([f'refused {when} ({reasons.index(reason) + 1})'] + [''] * 5) + ' |')
+        else:
+            same = r['planned_128'] == r['touched_128']
+            peak = mb(r, 'planned_128') + (', the same' if same else ', ' + mb(r, 'touched_128'))
+            loss = f"{r['loss']:.4f}" + (f" ({r['skipped']} skipped)" if r['skipped'] else '')
+            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), peak, mb(r, 'planned_4096'), loss,
+                                     f"{r['step_s']:.3f}"]) + ' |')
+    for i, reason in enumerate(reasons):
+        print(f'\n({i + 1}) {reason}')
+
+p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+p.add_argument('data', nargs='?')
+p.add_argument('out')
+p.add_argument('--table', action='store_true')
+p.add_argument('--cells', default='')
+p.add_argument('--steps', type=int, default=100)
+p.add_argument('--threads', type=int, default=0)
+p.add_argument('--model', default=SMALL)
+a = p.parse_args()
+if a.table:
+    table(a.out)
+elif not a.data:
+    p.error('DATA and OUT.jsonl')
+else:
+    fill(a)
