@@ -1,4 +1,5 @@
-/* Reductions over axes: sums and maxima, and cumulative sums along one axis. */
+/* Sums over axes, cumulative sums along one axis, and what every reduction shares.  The maximum is
+   in reduce_max.c: its rules compute with the ops of other files, those of a sum do not. */
 #include "model/ops/lax.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
@@ -12,8 +13,7 @@ unsigned mr__reduce_mask(const mr_eqn_t *e) {
   return mask;
 }
 
-/* The shape rule without a check of the dtype. */
-static mr_err_t reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
   const mr_attr_t *axes = mr_attr_get(e, "axes");
   for (int i = 0; i < axes->n; i++)
@@ -26,8 +26,7 @@ static mr_err_t reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* Returns v, of the result's shape, broadcast to the operand's; NULL on failure. */
-static mr_var_t *reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
+mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
   const mr_aval_t *x = &e->in[0]->aval;
   unsigned mask = mr__reduce_mask(e);
   int at[MR_MAX_NDIM], n = 0;
@@ -47,9 +46,7 @@ bool mr__reduce_range(const mr_aval_t *x, unsigned mask, int *first, int *end) {
   return *first >= 0;
 }
 
-/* A unit if trailing or leading axes of more than one element in all are reduced and x is f32 or
-   bf16 with elements.  Axes of size 1 may be anywhere. */
-static bool reduce_unit(const mr_eqn_t *e, mr_unit_t *u) {
+bool mr__reduce_unit(const mr_eqn_t *e, mr_unit_t *u) {
   const mr_aval_t *x = &e->in[0]->aval;
   int first, end;
   if (!mr_is_narrow(x->dtype) || !mr_aval_elems(x)) return false;
@@ -61,9 +58,7 @@ static bool reduce_unit(const mr_eqn_t *e, mr_unit_t *u) {
   return true;
 }
 
-/* Fills axes with the axes of the mapped reduction and returns their number; *axis becomes the
-   mapped dimension of its result. */
-static int reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis) {
+int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis) {
   const mr_attr_t *old = mr_attr_get(e, "axes");
   *axis = in->axis;
   for (int i = 0; i < old->n; i++) {
@@ -83,20 +78,20 @@ mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
 
 static mr_err_t reduce_sum_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   MR_TRY(mr_check_numbers(e, diag));
-  MR_TRY(reduce_shape(e, out, diag));
+  MR_TRY(mr__reduce_shape(e, out, diag));
   if (mr_is_narrow(out->dtype) && mr_attr_find(e, "preferred_element_type")) out->dtype = MR_F32;
   return MR_OK;
 }
 
 static mr_err_t reduce_sum_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                mr_var_t **din) {
-  din[0] = reduce_spread(f, e, dout[0]);
+  din[0] = mr__reduce_spread(f, e, dout[0]);
   return mr_rule_done(f);
 }
 
 static mr_err_t reduce_sum_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
                                  mr_batched_t *out) {
-  int axes[MR_MAX_NDIM], n = reduce_batch(e, &in[0], axes, &out[0].axis);
+  int axes[MR_MAX_NDIM], n = mr__reduce_batch(e, &in[0], axes, &out[0].axis);
   out[0].var = mr_lax_reduce_sum(f, in[0].var, n, axes);
   return mr_rule_done(f);
 }
@@ -119,69 +114,8 @@ const mr_op_def_t mr_op_reduce_sum = {
     .shape = reduce_sum_shape,
     .vjp = reduce_sum_vjp,
     .amp = MR_AMP_WIDE,
-    .unit = reduce_unit,
+    .unit = mr__reduce_unit,
     .widens = true,
-};
-
-/* ---- reduce_max ---- */
-
-mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes) {
-  return mr_emit1(f, &mr_op_reduce_max, 1, &x, 1, (mr_attr_t[]){mr_attr_axes("axes", n, axes)});
-}
-
-/* Equal maxima share the cotangent equally, as in jax. */
-static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
-                               mr_var_t **din) {
-  const mr_attr_t *axes = mr_attr_get(e, "axes");
-  int a[MR_MAX_NDIM];
-  for (int i = 0; i < axes->n; i++) a[i] = (int)axes->i[i];
-  mr_var_t *x = e->in[0];
-  mr_var_t *where = mr_lax_eq(f, x, reduce_spread(f, e, e->out[0]));
-  where = mr_lax_convert(f, where, x->aval.dtype);
-  mr_var_t *share = mr_lax_div(f, dout[0], mr_lax_reduce_sum(f, where, axes->n, a));
-  din[0] = mr_lax_mul(f, reduce_spread(f, e, share), where);
-  return mr_rule_done(f);
-}
-
-/* The tangent is the mean of those of equal maxima. */
-static mr_err_t reduce_max_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
-                               mr_var_t **dout) {
-  const mr_attr_t *axes = mr_attr_get(e, "axes");
-  int a[MR_MAX_NDIM];
-  for (int i = 0; i < axes->n; i++) a[i] = (int)axes->i[i];
-  mr_var_t *x = e->in[0], *where = mr_lax_eq(f, x, reduce_spread(f, e, e->out[0]));
-  where = mr_lax_convert(f, where, x->aval.dtype);
-  mr_var_t *sum = mr_lax_reduce_sum(f, mr_lax_mul(f, where, din[0]), axes->n, a);
-  dout[0] = mr_lax_div(f, sum, mr_lax_reduce_sum(f, where, axes->n, a));
-  return mr_rule_done(f);
-}
-
-static mr_err_t reduce_max_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
-                                 mr_batched_t *out) {
-  int axes[MR_MAX_NDIM], n = reduce_batch(e, &in[0], axes, &out[0].axis);
-  out[0].var = mr_lax_reduce_max(f, in[0].var, n, axes);
-  return mr_rule_done(f);
-}
-
-static bool reduce_max_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  if (k > 2) return false;
-  mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 4, 2);
-  const int axes[3][2] = {{1}, {0, 1}, {0, 2}};
-  return mr_sample_done(s, mr_lax_reduce_max(s->f, x, k ? 2 : 1, axes[k]));
-}
-
-const mr_op_def_t mr_op_reduce_max = {
-    MR_RULES_PRIMITIVE,
-    .jvp = reduce_max_jvp,
-    .batch = reduce_max_batch,
-    .sample = reduce_max_sample,
-    .name = "reduce_max",
-    .n_in = 1,
-    .n_out = 1,
-    .shape = reduce_shape,
-    .vjp = reduce_max_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .unit = reduce_unit,
 };
 
 /* ---- cumsum ---- */

@@ -1,6 +1,6 @@
 /* Rules that several ops share, and those of an op that has none.  rules.c implements this header,
-   but for mr_rows_spread and mr_row_repeat (broadcast_in_dim.c).  Sentences of failures are in
-   f->diag, or in diag; NULL operands give NULL. */
+   but for mr_rows_spread and mr_row_repeat (broadcast_in_dim.c) and reductions (reduce.c).
+   Sentences of failures are in f->diag, or in diag; NULL operands give NULL. */
 #ifndef MR_MODEL_OPS_RULES_H
 #define MR_MODEL_OPS_RULES_H
 
@@ -92,6 +92,21 @@ mr_aval_t mr_view_aval(const mr_aval_t *x, const mr_view_t *v);
 #define MR_RULES_POINTWISE                                                    \
   .batch = mr_batch_pointwise, .open = mr_no_open, .kind = MR_OP_ELEMENTWISE, \
   .unit = mr_unit_pointwise, .view = mr_view_each
+
+/* ---- reductions: in[0] loses the dimensions in attribute axes (reduce.c) ---- */
+
+/* The shape rule without a check of the dtype: MR_OK, or MR_ERR_SHAPE for an axis that is missing
+   or repeated. */
+mr_err_t mr__reduce_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
+/* Returns v, of the result's shape, broadcast to the operand's; it belongs to f.  NULL on failure,
+   which is in f->diag. */
+mr_var_t *mr__reduce_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v);
+/* The unit rule: true if trailing or leading axes of more than one element in all are reduced and
+   the operand is f32, bf16 or f16 with elements.  Axes of size 1 may be anywhere. */
+bool mr__reduce_unit(const mr_eqn_t *e, mr_unit_t *u);
+/* Fills axes[MR_MAX_NDIM] with the axes of the mapped reduction and returns how many; *axis becomes
+   the mapped dimension of its result. */
+int mr__reduce_batch(const mr_eqn_t *e, const mr_batched_t *in, int *axes, int *axis);
 
 MR_END_DECLS
 
