@@ -67,13 +67,13 @@ static bool is_setting(const void *unused, const char *name) {
   return mr_stage_def_opt(train, name) || !strcmp(name, "workers");
 }
 
-/* For commands that take KEY=VALUE: writes how "--lr 0.1" or "--batch-size=64" is spelt here.
+/* For commands that take NAME=VALUE: writes how "--lr 0.1" or "--batch-size=64" is spelt here.
    False if the flag means no setting. */
 static bool setting_for(const mr_command_t *c, const char *name, const char *value, char *text,
                         size_t n) {
   char ours[64];
   name += strspn(name, "-");
-  if (!strstr(c->words, "KEY=VALUE")) return false;
+  if (!strstr(c->words, "NAME=VALUE")) return false;
   if (is_setting(NULL, name))
     snprintf(ours, sizeof ours, "%s", name);
   else if (!mr_foreign_setting(name, is_setting, NULL, ours, sizeof ours))
@@ -202,17 +202,18 @@ static const char *cut_off_value(const mr_args_t *a, int i) {
 mr_err_t mr_args_settings(const mr_args_t *a, int at, mr_diag_t *diag) {
   for (int i = at; i < a->n_words; i++) {
     const char *word = a->word[i], *value = cut_off_value(a, i);
-    int key = (int)strcspn(word, "=");
+    int name_n = (int)strcspn(word, "=");
     if (value)
       return mr_fail(diag, MR_ERR_USAGE,
                      "%s: \"%.*s\" and its value are separated: write %.*s=%.60s without blanks",
-                     a->command->name, key, word, key, word, value);
-    if (!key || !word[key])
-      return mr_fail(diag, MR_ERR_USAGE, "%s: \"%.200s\", expected KEY=VALUE%s", a->command->name,
+                     a->command->name, name_n, word, name_n, word, value);
+    if (!name_n || !word[name_n])
+      return mr_fail(diag, MR_ERR_USAGE, "%s: \"%.200s\", expected NAME=VALUE%s", a->command->name,
                      word, at ? " (quote the graph as one word)" : "");
     for (int j = at; j < i; j++)
-      if (!strncmp(word, a->word[j], (size_t)key + 1))
-        return mr_fail(diag, MR_ERR_USAGE, "%s: %.*s is given twice", a->command->name, key, word);
+      if (!strncmp(word, a->word[j], (size_t)name_n + 1))
+        return mr_fail(diag, MR_ERR_USAGE, "%s: %.*s is given twice", a->command->name, name_n,
+                       word);
   }
   return MR_OK;
 }

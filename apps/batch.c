@@ -140,7 +140,7 @@ static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_batch = {
     .name = "batch",
-    .words = "GRAPH|FILE|RUN --step N --out F.npz|F.npy [--labels F.npy] [KEY=VALUE...]",
+    .words = "GRAPH|FILE|RUN --step N --out F.npz|F.npy [--labels F.npy] [NAME=VALUE...]",
     .help = "Writes the batch of any one step, without producing the earlier ones.",
     .more =
         "\nRUN is the folder of a run: its graph with its settings.  The keys and the ledger's "

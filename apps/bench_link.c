@@ -12,7 +12,7 @@
 
 #include "apps/bench.h"
 #include "base/clock.h"
-#include "links/key.h"
+#include "links/curve_key.h"
 #include "links/link.h"
 
 enum {
@@ -301,9 +301,9 @@ static mr_err_t make_keys(char *folder, mr_diag_t *diag) {
   strcpy(folder, "/tmp/millrace-bench-XXXXXX");
   if (!mkdtemp(folder)) return mr_fail(diag, MR_ERR_IO, "bench link: no folder for keys in /tmp");
   snprintf(name, sizeof name, "%s/here", folder);
-  MR_TRY(mr_key_make(name, diag));
+  MR_TRY(mr_curve_key_make(name, diag));
   snprintf(name, sizeof name, "%s/there", folder);
-  return mr_key_make(name, diag);
+  return mr_curve_key_make(name, diag);
 }
 
 static void drop_keys(const char *folder) {

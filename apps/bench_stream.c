@@ -67,14 +67,14 @@ static void sleep_s(double s) {
   nanosleep(&t, NULL);
 }
 
-typedef struct plan {
+typedef struct stream_case {
   int64_t seconds, workers, batch;
   char source[1024]; /* "cifar10 path=\"...\" split=train" or "synthetic ..." */
   const char *data;
-} plan_t;
+} stream_case_t;
 
 /* Chooses CIFAR-10 if its folder exists or --data names one, else synthetic pictures. */
-static mr_err_t bench_stream_choose_data(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
+static mr_err_t bench_stream_choose_data(const mr_args_t *a, stream_case_t *p, mr_diag_t *diag) {
   const char *given = mr_args_text(a, "--data");
   const char *dir = given ? given : "data/cifar-10-batches-bin";
   struct stat st;
@@ -90,9 +90,9 @@ static mr_err_t bench_stream_choose_data(const mr_args_t *a, plan_t *p, mr_diag_
   return MR_OK;
 }
 
-static mr_err_t make_plan(const mr_args_t *a, plan_t *p, mr_diag_t *diag) {
+static mr_err_t make_stream_case(const mr_args_t *a, stream_case_t *p, mr_diag_t *diag) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  *p = (plan_t){.seconds = 5, .batch = 128};
+  *p = (stream_case_t){.seconds = 5, .batch = 128};
   p->workers = cores < 1 ? 1 : cores > MR_MAX_WORKERS ? MR_MAX_WORKERS : cores;
   MR_TRY(mr_args_int(a, "--seconds", 1, 3600, &p->seconds, diag));
   MR_TRY(mr_args_int(a, "--workers", 1, MR_MAX_WORKERS, &p->workers, diag));
@@ -138,7 +138,8 @@ static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_
   return MR_OK;
 }
 
-static mr_err_t report_rate(const plan_t *p, const char *text, mr_bench_t *out, mr_diag_t *diag) {
+static mr_err_t report_rate(const stream_case_t *p, const char *text, mr_bench_t *out,
+                            mr_diag_t *diag) {
   double rate;
   MR_TRY(measure_rate(text, (double)p->seconds, &rate, diag));
   out->data = p->data;
@@ -150,7 +151,7 @@ static mr_err_t report_rate(const plan_t *p, const char *text, mr_bench_t *out, 
 }
 
 /* Reads the batch size and workers of stage b of the user's graph. */
-static mr_err_t bench_stream_look_at(const char *text, plan_t *p, mr_diag_t *diag) {
+static mr_err_t bench_stream_look_at(const char *text, stream_case_t *p, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
@@ -166,7 +167,7 @@ static mr_err_t bench_stream_look_at(const char *text, plan_t *p, mr_diag_t *dia
 
 static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *out,
                             mr_diag_t *diag) {
-  plan_t p = {.seconds = 5, .data = "graph"};
+  stream_case_t p = {.seconds = 5, .data = "graph"};
   MR_TRY(mr_args_int(a, "--seconds", 1, 3600, &p.seconds, diag));
   MR_TRY(bench_stream_look_at(text, &p, diag));
   return report_rate(&p, text, out, diag);
@@ -177,7 +178,7 @@ static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *ou
   "! normalize preset=cifar10 ! batch %lld drop-remainder"
 
 /* Adds the time from the start of a process to its end after one batch. */
-static mr_err_t report_first(const plan_t *p, mr_bench_t *out, mr_diag_t *diag) {
+static mr_err_t report_first(const stream_case_t *p, mr_bench_t *out, mr_diag_t *diag) {
   char text[2048];
   double ms = 0;
   snprintf(text, sizeof text, "%s ! shuffle seed=12 ! slice :%lld ! " RECIPE " ! null", p->source,
@@ -188,10 +189,10 @@ static mr_err_t report_first(const plan_t *p, mr_bench_t *out, mr_diag_t *diag) 
 }
 
 mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
-  plan_t p;
+  stream_case_t p;
   char text[2048];
   if (mr_args_text(a, "--graph")) return bench_graph(a, mr_args_text(a, "--graph"), out, diag);
-  MR_TRY(make_plan(a, &p, diag));
+  MR_TRY(make_stream_case(a, &p, diag));
   snprintf(text, sizeof text,
            "%s ! shuffle seed=12 epochs=0 ! " RECIPE " workers=%lld name=b ! null", p.source,
            (long long)p.batch, (long long)p.workers);
@@ -200,9 +201,9 @@ mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
 }
 
 mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
-  plan_t p;
+  stream_case_t p;
   char text[2048];
-  MR_TRY(make_plan(a, &p, diag));
+  MR_TRY(make_stream_case(a, &p, diag));
   if (strcmp(p.data, "cifar10"))
     return mr_fail(diag, MR_ERR_USAGE,
                    "bench: reader needs CIFAR-10's files: --data DIR, or millrace data fetch");
@@ -216,8 +217,8 @@ mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
 mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   enum { HOPS = 7 }; /* edges between count, six stages and null */
   double rate;
-  plan_t p;
-  MR_TRY(make_plan(a, &p, diag));
+  stream_case_t p;
+  MR_TRY(make_stream_case(a, &p, diag));
   MR_TRY(
       measure_rate("count 0 ! identity ! identity ! identity ! identity ! identity ! identity "
                    "name=b ! null",

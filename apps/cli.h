@@ -24,7 +24,7 @@ typedef struct mr_args mr_args_t;
 
 typedef struct mr_command {
   const char *name;
-  const char *words; /* the words after it, for the help: "GRAPH|FILE [KEY=VALUE...]" */
+  const char *words; /* the words after it, for the help: "GRAPH|FILE [NAME=VALUE...]" */
   const char *help;  /* what it does: one sentence for the list of commands, ends with a period */
   const char *more;  /* further lines for its own help, or NULL */
   const char *needs; /* optional libraries (base/feature.h) that it requires; NULL: none */
@@ -56,7 +56,7 @@ bool mr_args_plugin(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t *diag
 mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *out,
                        mr_diag_t *diag);
 
-/* Checks that the words from number at on are KEY=VALUE.  MR_ERR_USAGE reports what is wrong with
+/* Checks that the words from number at on are NAME=VALUE.  MR_ERR_USAGE reports what is wrong with
    the first that is not. */
 mr_err_t mr_args_settings(const mr_args_t *a, int at, mr_diag_t *diag);
 

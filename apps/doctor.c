@@ -108,7 +108,7 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_doctor = {
     .name = "doctor",
-    .words = "[GRAPH|FILE [KEY=VALUE...]] [--json]",
+    .words = "[GRAPH|FILE [NAME=VALUE...]] [--json]",
     .help = "Reports what this machine has, and which reader and kernels would be chosen.",
     .more =
         "\n"

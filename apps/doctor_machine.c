@@ -29,10 +29,11 @@ void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...) {
   cJSON_AddStringToObject(section, name, text);
 }
 
-/* Copies the text after the first colon of the first line that begins with key, in the first 4 KiB;
+/* Copies the text after the first colon of the first line that begins with name, in the first 4
+   KiB;
    "" if none does.  It allocates nothing, so that a run's record of its machine does not depend on
    memory. */
-static void file_value(const char *path, const char *key, char *value, size_t n) {
+static void file_value(const char *path, const char *name, char *value, size_t n) {
   char text[4096];
   *value = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -43,7 +44,7 @@ static void file_value(const char *path, const char *key, char *value, size_t n)
     next = line + strcspn(line, "\n");
     if (*next) *next++ = 0;
     char *at = strchr(line, ':');
-    if (strncmp(line, key, strlen(key)) || !at) continue;
+    if (strncmp(line, name, strlen(name)) || !at) continue;
     snprintf(value, n, "%s", at + 1 + strspn(at + 1, " \t"));
     return;
   }

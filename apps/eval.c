@@ -61,7 +61,7 @@ static void keep_setting(const mr_graph_t *g, const char *stage, const char *nam
   snprintf(to, n, "%s", text ? text : "");
 }
 
-/* Returns the graph of a checkpoint's run, which the caller destroys; NULL if there is none or it
+/* Returns the graph of a checkpoint's run, which the caller destroys; NULL if it is missing or
    cannot be read. */
 static mr_graph_t *graph_of_run(const char *checkpoint) {
   char run[MR_RUN_PATH];

@@ -17,8 +17,8 @@ typedef struct state {
   char ledger[17];
 } state_t;
 
-static bool from_state_whole(const cJSON *o, const char *key, int64_t *out) {
-  const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+static bool from_state_whole(const cJSON *o, const char *name, int64_t *out) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
   if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0 && v->valuedouble <= 9e15)) return false;
   *out = (int64_t)v->valuedouble;
   return true;

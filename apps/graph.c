@@ -75,7 +75,7 @@ static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_graph = {
     .name = "graph",
-    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .words = "GRAPH|FILE [NAME=VALUE...]",
     .help = "Prints a graph with the specs of its edges in Graphviz's DOT language.",
     .more =
         "\n"

@@ -7,7 +7,7 @@
 #include "pipeline/graph.h"
 
 /* Parses word[at] (text, a file's name, or the folder of a run, whose settings come first) with the
-   words after it as overrides KEY=VALUE; data=synthetic replaces cifar10 by synthetic sources, as
+   words after it as overrides NAME=VALUE; data=synthetic replaces cifar10 by synthetic sources, as
    train does.  The caller destroys *g, which is NULL on failure: MR_ERR_USAGE for a wrong word,
    else failures of reading or parsing.  Sentences about a file begin with its name. */
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);

@@ -35,7 +35,7 @@ static int jaxpr_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_jaxpr = {
     .name = "jaxpr",
-    .words = "FUNCTION [model=NAME] [KEY=VALUE...]",
+    .words = "FUNCTION [model=NAME] [NAME=VALUE...]",
     .help = "Prints a function's graph in the notation of JAX.",
     .more = MR_NAMED_FN_HELP,
     .flags = jaxpr_flags,

@@ -2,10 +2,10 @@
 #include <stdio.h>
 
 #include "apps/cli.h"
-#include "links/key.h"
+#include "links/curve_key.h"
 
 static int keys_run(const mr_args_t *a, mr_diag_t *diag) {
-  MR_TRY(mr_key_make(a->word[0], diag));
+  MR_TRY(mr_curve_key_make(a->word[0], diag));
   printf("%s.key is secret: keep it here, give it as key=%s.key\n", a->word[0], a->word[0]);
   printf("%s.pub is for the peers: they give it in peers=\n", a->word[0]);
   return 0;

@@ -10,8 +10,8 @@
 
 #include "apps/cli.h"
 #include "apps/graphs.h"
+#include "pipeline/lineage.h"
 #include "pipeline/stage_source.h"
-#include "pipeline/trace.h"
 
 enum { SOURCES = 32, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };
 
@@ -127,7 +127,7 @@ static void leak_look_at(leak_t *t, const mr_leaf_t *leaf) {
   t->n++;
 }
 
-static uint64_t leak_look(void *ctx, const mr_trace_t *r) {
+static uint64_t leak_look(void *ctx, const mr_lineage_t *r) {
   leak_t *t = ctx;
   for (int i = 0; i < r->n_leaves; i++) leak_look_at(t, &r->leaf[i]);
   return 0;
@@ -189,7 +189,7 @@ static mr_err_t look_through(leak_t *t, mr_graph_t *g, const char *stage, mr_dia
   mr_batches_t want = {
       .stage = stage, .first = 1, .take = leak_count, .ctx = t, .ready = leak_is_small};
   MR_TRY(set_whole(g, stage, diag));
-  mr_graph_trace(g, leak_look, t, !t->content);
+  mr_graph_lineage(g, leak_look, t, !t->content);
   return mr_take_batches(g, &want, diag);
 }
 

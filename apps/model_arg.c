@@ -22,11 +22,11 @@ static const mr_opt_t *opt_of(const mr_model_def_t *def, const char *name, size_
   return NULL;
 }
 
-/* The value of KEY among the words KEY=VALUE from `first` on, or NULL. */
-static const char *word_value(const mr_args_t *a, int first, const char *key) {
-  size_t n = strlen(key);
+/* The value of NAME among the words NAME=VALUE from `first` on, or NULL. */
+static const char *word_value(const mr_args_t *a, int first, const char *name) {
+  size_t n = strlen(name);
   for (int i = first; i < a->n_words; i++)
-    if (!strncmp(a->word[i], key, n) && a->word[i][n] == '=') return a->word[i] + n + 1;
+    if (!strncmp(a->word[i], name, n) && a->word[i][n] == '=') return a->word[i] + n + 1;
   return NULL;
 }
 
@@ -45,12 +45,12 @@ static mr_err_t model_arg_find_model(const mr_args_t *a, int first, const mr_mod
 static mr_err_t set_word(const mr_args_t *a, const char *word, mr_model_job_t *job,
                          mr_diag_t *diag) {
   const mr_model_def_t *def = job->model.def;
-  size_t key = strcspn(word, "=");
+  size_t n = strcspn(word, "=");
   char name[64], hint[96];
-  if (key == 5 && !strncmp(word, "model", 5)) return MR_OK;
-  const mr_opt_t *o = opt_of(def, word, key);
-  if (o) return mr_opt_set(o, job->state, a->command->name, word + key + 1, diag);
-  snprintf(name, sizeof name, "%.*s", (int)key, word);
+  if (n == 5 && !strncmp(word, "model", 5)) return MR_OK;
+  const mr_opt_t *o = opt_of(def, word, n);
+  if (o) return mr_opt_set(o, job->state, a->command->name, word + n + 1, diag);
+  snprintf(name, sizeof name, "%.*s", (int)n, word);
   mr_suggest_t near = {.word = name};
   for (o = def->opts; o && o->type != MR_OPT_END; o++) mr_suggest_offer(&near, o->name);
   return mr_fail(diag, MR_ERR_USAGE, "%s: model %s has no setting \"%s\"%s", a->command->name,

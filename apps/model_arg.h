@@ -33,8 +33,8 @@
     "--precision", "P",                                                                       \
         "Precision of the products of --dtype f32: none, default, high or highest."           \
   }
-#define MR_MODEL_WORDS_HELP                                                                   \
-  "model=NAME chooses another model than vit, KEY=VALUE changes a setting of it: `millrace\n" \
+#define MR_MODEL_WORDS_HELP                                                                    \
+  "model=NAME chooses another model than vit, NAME=VALUE changes a setting of it: `millrace\n" \
   "inspect train-step model=NAME` lists them."
 
 typedef struct mr_model_job {

@@ -196,7 +196,7 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_profile = {
     .name = "profile",
-    .words = "[GRAPH|FILE] [KEY=VALUE...]",
+    .words = "[GRAPH|FILE] [NAME=VALUE...]",
     .help = "Runs some training steps and reports where their time goes, by op and by scope.",
     .more =
         "\n"

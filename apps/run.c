@@ -131,11 +131,11 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_run = {
     .name = "run",
-    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .words = "GRAPH|FILE [NAME=VALUE...]",
     .help = "Runs a graph of stages, given as text or in a file.",
     .more =
         "\n"
-        "KEY is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
+        "NAME is a variable of the graph, STAGE.SETTING, or a setting that one stage has.\n"
         "A graph with process { } blocks runs as supervised processes, one per block.\n"
         "At the end, statistics of each stage and the limiting one go to standard error.",
     .flags = run_flags,

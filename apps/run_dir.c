@@ -225,22 +225,22 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
   return set_quarantine(r, g, diag);
 }
 
-mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag) {
-  const char *eq = strchr(key_value, '=');
-  if (!eq || eq == key_value || strchr(key_value, '\n'))
-    return mr_fail(diag, MR_ERR_USAGE, "\"%s\": want KEY=VALUE in one line", key_value);
+mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag) {
+  const char *eq = strchr(name_value, '=');
+  if (!eq || eq == name_value || strchr(name_value, '\n'))
+    return mr_fail(diag, MR_ERR_USAGE, "\"%s\": want NAME=VALUE in one line", name_value);
   if (r->n_settings == MR_RUN_SETTINGS)
     return mr_fail(diag, MR_ERR_USAGE, "more than %d settings", MR_RUN_SETTINGS);
-  char *copy = strdup(key_value);
+  char *copy = strdup(name_value);
   if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
   r->setting[r->n_settings++] = copy;
   return MR_OK;
 }
 
-const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key) {
-  size_t n = strlen(key);
+const char *mr_run_dir_get(const mr_run_dir_t *r, const char *name) {
+  size_t n = strlen(name);
   for (int i = r->n_settings - 1; i >= 0; i--)
-    if (!strncmp(r->setting[i], key, n) && r->setting[i][n] == '=') return r->setting[i] + n + 1;
+    if (!strncmp(r->setting[i], name, n) && r->setting[i][n] == '=') return r->setting[i] + n + 1;
   return NULL;
 }
 
@@ -291,7 +291,7 @@ mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, 
 }
 
 mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {
-  static const char key[] = "\"step\":";
+  static const char member[] = "\"step\":";
   char file[MR_RUN_PATH + 64], tail[1 << 16];
   *steps = 0;
   if (snprintf(file, sizeof file, "%s/metrics.jsonl", path) >= (int)sizeof file) return MR_OK;
@@ -302,8 +302,8 @@ mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {
   size_t n = fread(tail, 1, sizeof tail - 1, f);
   fclose(f);
   tail[n] = 0;
-  for (char *at = tail; (at = strstr(at, key)); at++) {
-    long long step = strtoll(at + sizeof key - 1, NULL, 10);
+  for (char *at = tail; (at = strstr(at, member)); at++) {
+    long long step = strtoll(at + sizeof member - 1, NULL, 10);
     if (step > *steps) *steps = step;
   }
   return MR_OK;

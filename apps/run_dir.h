@@ -19,7 +19,7 @@ enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };
 typedef struct mr_run_dir {
   char path[MR_RUN_PATH];
   char *graph;                    /* the text of the graph; heap */
-  char *setting[MR_RUN_SETTINGS]; /* KEY=VALUE each; heap */
+  char *setting[MR_RUN_SETTINGS]; /* NAME=VALUE each; heap */
   int n_settings;
   char *data;                    /* of mr_data_facts; heap; NULL: the run has none */
   bool made;                     /* the folder did not exist before */
@@ -57,11 +57,11 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
 mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *const *settings, int n,
                           mr_diag_t *diag);
 
-/* Appends a copy of a setting.  MR_ERR_USAGE if it is not KEY=VALUE in one line or there are
+/* Appends a copy of a setting.  MR_ERR_USAGE if it is not NAME=VALUE in one line or there are
    MR_RUN_SETTINGS already; MR_ERR_NOMEM. */
-mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *key_value, mr_diag_t *diag);
-/* Returns the value of the last setting of this key, or NULL.  Belongs to r. */
-const char *mr_run_dir_get(const mr_run_dir_t *r, const char *key);
+mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag);
+/* Returns the value of the last setting of this name, or NULL.  Belongs to r. */
+const char *mr_run_dir_get(const mr_run_dir_t *r, const char *name);
 
 /* Writes graph.mr, settings.txt and data.txt, each whole or not at all and readable by their owner
    alone.  MR_ERR_IO, MR_ERR_NOMEM.  Changes the process's umask meanwhile: no other thread may make
@@ -84,7 +84,7 @@ mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, 
 /* The plug-ins of a run are kept as its settings, "plugin=NAME FILE" with an absolute FILE, so that
    every command that reads the run's folder loads its stages, ops and models.
 
-   Returns whether a setting KEY=VALUE names a plug-in, and is no setting of the graph. */
+   Returns whether a setting NAME=VALUE names a plug-in, and is no setting of the graph. */
 bool mr_run_plugin_is(const char *setting);
 
 /* Appends the plug-ins that are loaded now and that the run's settings do not name yet.  Fails as

@@ -40,13 +40,13 @@ void mr_judged_text(const cJSON *record, const char *before, char *text, size_t 
 enum { MEAN_OF = 20, RUNNING_S = 30 };
 static const int64_t most_steps = 100000000;
 
-static double run_info_number(const cJSON *j, const char *key) {
-  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+static double run_info_number(const cJSON *j, const char *name) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, name);
   return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-static const char *text(const cJSON *j, const char *key) {
-  const char *v = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
+static const char *text(const cJSON *j, const char *name) {
+  const char *v = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, name));
   return v ? v : "";
 }
 

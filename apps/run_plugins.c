@@ -9,15 +9,15 @@
 #include "apps/cli.h"
 #include "plugins/plugin.h"
 
-static const char key[] = "plugin=";
+static const char prefix[] = "plugin=";
 
-bool mr_run_plugin_is(const char *setting) { return !strncmp(setting, key, sizeof key - 1); }
+bool mr_run_plugin_is(const char *setting) { return !strncmp(setting, prefix, sizeof prefix - 1); }
 
 /* The file of setting i, and its name of *n letters; NULL if it is no plug-in.  A later setting of
    the same name replaces it. */
 static const char *file_of(const mr_run_dir_t *r, int i, const char **name, int *n) {
   if (!mr_run_plugin_is(r->setting[i])) return NULL;
-  *name = r->setting[i] + sizeof key - 1;
+  *name = r->setting[i] + sizeof prefix - 1;
   *n = (int)strcspn(*name, " ");
   return (*name)[*n] ? *name + *n + 1 : "";
 }
@@ -36,7 +36,7 @@ mr_err_t mr_run_plugins_note(mr_run_dir_t *r, mr_diag_t *diag) {
     const char *file, *name = mr_plugin_at(p, &file)->name;
     char text[PATH_MAX + 256];
     bool there = false;
-    snprintf(text, sizeof text, "%s%s %s", key, name, file);
+    snprintf(text, sizeof text, "%s%s %s", prefix, name, file);
     for (int i = 0; i < r->n_settings; i++)
       there |= !strcmp(r->setting[i], text) && !is_replaced(r, i);
     if (!there) MR_TRY(mr_run_dir_set(r, text, diag));

@@ -110,15 +110,15 @@ static void close_compared(compared_t *c) {
   mr_run_info_free(&c->info);
 }
 
-/* Copies the value of "let KEY = VALUE" in a graph's text into out; false if there is no such
+/* Copies the value of "let NAME = VALUE" in a graph's text into out; false if there is no such
    line. */
-static bool variable_of(const char *graph, const char *key, char *out, size_t n) {
-  size_t len = strlen(key);
+static bool variable_of(const char *graph, const char *name, char *out, size_t n) {
+  size_t len = strlen(name);
   for (const char *at = graph; at && *at; at += strcspn(at, "\n"), at += *at == '\n') {
     const char *p = at + strspn(at, " \t");
     if (strncmp(p, "let", 3) || (p[3] != ' ' && p[3] != '\t')) continue;
     p += 3 + strspn(p + 3, " \t");
-    if (strncmp(p, key, len)) continue;
+    if (strncmp(p, name, len)) continue;
     p += len, p += strspn(p, " \t");
     if (*p != '=') continue;
     p += 1 + strspn(p + 1, " \t");
@@ -128,55 +128,55 @@ static bool variable_of(const char *graph, const char *key, char *out, size_t n)
   return false;
 }
 
-/* The stage that a key names, "STAGE.SETTING" or a setting that only one stage has, and its
+/* The stage that a name belongs to, "STAGE.SETTING" or a setting that only one stage has, and its
    setting; NULL if none or several match. */
-static const mr_stage_t *stage_of(const mr_graph_t *g, const char *key, const char **setting) {
-  const char *dot = strchr(key, '.');
+static const mr_stage_t *stage_of(const mr_graph_t *g, const char *name, const char **setting) {
+  const char *dot = strchr(name, '.');
   const mr_stage_t *found = NULL;
   int n = 0;
-  *setting = dot ? dot + 1 : key;
+  *setting = dot ? dot + 1 : name;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
-    bool named = !dot || (strlen(s->name) == (size_t)(dot - key) &&
-                          !strncmp(s->name, key, (size_t)(dot - key)));
+    bool named = !dot || (strlen(s->name) == (size_t)(dot - name) &&
+                          !strncmp(s->name, name, (size_t)(dot - name)));
     if (named && mr_stage_def_opt(s->def, *setting)) found = s, n++;
   }
   return n == 1 ? found : NULL;
 }
 
-/* Writes a run's value of a key, given or default, into out; "-" if it has no such setting. */
-static void runs_value_of(const compared_t *c, const char *key, char *out, size_t n) {
-  const char *setting, *given = mr_run_dir_get(&c->dir, key);
-  const mr_stage_t *s = c->g ? stage_of(c->g, key, &setting) : NULL;
+/* Writes a run's value of a setting, given or default, into out; "-" if it has no such setting. */
+static void runs_value_of(const compared_t *c, const char *name, char *out, size_t n) {
+  const char *setting, *given = mr_run_dir_get(&c->dir, name);
+  const mr_stage_t *s = c->g ? stage_of(c->g, name, &setting) : NULL;
   const mr_opt_t *o = s ? mr_stage_def_opt(s->def, setting) : NULL;
   if (o && o->type == MR_OPT_SECRET && given)
     snprintf(out, n, "(hidden)");
   else if (given)
     snprintf(out, n, "%s", given);
-  else if (!c->dir.graph || !variable_of(c->dir.graph, key, out, n)) {
+  else if (!c->dir.graph || !variable_of(c->dir.graph, name, out, n)) {
     const char *text = s ? mr_graph_setting(c->g, s->name, setting) : NULL;
     snprintf(out, n, "%s", text ? text : "-");
   }
 }
 
-static void runs_print_row(const compared_t *c, int n, const char *key) {
+static void runs_print_row(const compared_t *c, int n, const char *name) {
   char value[COMPARED][VALUE];
   bool differ = false;
   for (int i = 0; i < n; i++) {
-    runs_value_of(&c[i], key, value[i], VALUE);
+    runs_value_of(&c[i], name, value[i], VALUE);
     differ |= strcmp(value[i], value[0]) != 0;
   }
   if (!differ) return;
-  printf("%-28s", key);
+  printf("%-28s", name);
   for (int i = 0; i < n; i++) printf(" %16.16s", value[i]);
   putchar('\n');
 }
 
-/* Copies the key of setting k of run i; false if an earlier setting has the same key. */
-static bool first_key(const compared_t *c, int i, int k, char *key, size_t n) {
+/* Copies the name of setting k of run i; false if an earlier setting has it too. */
+static bool first_of_name(const compared_t *c, int i, int k, char *name, size_t n) {
   const char *text = c[i].dir.setting[k];
   size_t len = strcspn(text, "=") + 1;
-  snprintf(key, n, "%.*s", (int)len - 1, text);
+  snprintf(name, n, "%.*s", (int)len - 1, text);
   for (int r = 0; r <= i; r++)
     for (int at = 0; at < (r == i ? k : c[r].dir.n_settings); at++)
       if (!strncmp(c[r].dir.setting[at], text, len)) return false;
@@ -184,10 +184,10 @@ static bool first_key(const compared_t *c, int i, int k, char *key, size_t n) {
 }
 
 static void print_settings(const compared_t *c, int n) {
-  char key[128];
+  char name[128];
   for (int i = 0; i < n; i++)
     for (int k = 0; k < c[i].dir.n_settings; k++)
-      if (first_key(c, i, k, key, sizeof key)) runs_print_row(c, n, key);
+      if (first_of_name(c, i, k, name, sizeof name)) runs_print_row(c, n, name);
 }
 
 /* Prints the losses at some steps that all runs have reached. */

@@ -174,7 +174,7 @@ static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_serve = {
     .name = "serve",
-    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .words = "GRAPH|FILE [NAME=VALUE...]",
     .help = "Serves the batches of a graph to remote trainers, one shard each.",
     .more =
         "\n"

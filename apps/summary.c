@@ -122,7 +122,7 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_summary = {
     .name = "summary",
-    .words = "[model=NAME] [KEY=VALUE...] [--layers N] ...",
+    .words = "[model=NAME] [NAME=VALUE...] [--layers N] ...",
     .help = "Prints the parameter table of a model: modules with their inputs and outputs.",
     .more = MR_MODEL_WORDS_HELP,
     .flags = summary_flags,

@@ -53,7 +53,7 @@ static int64_t supervise_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* ---- starting ---- */
 
-/* Writes "millrace run --flag=VALUE ... --process=NAME ... -- GRAPH KEY=VALUE ..." into argv, with
+/* Writes "millrace run --flag=VALUE ... --process=NAME ... -- GRAPH NAME=VALUE ..." into argv, with
    new texts in text.  False if they do not fit. */
 static bool write_args(const crew_t *c, const child_t *k, bool again, char **argv, char *text) {
   const mr_args_t *a = c->args;

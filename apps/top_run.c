@@ -11,14 +11,14 @@
 #include "apps/run_info.h"
 #include "base/text.h"
 
-static double top_run_number(const cJSON *j, const char *key, double otherwise) {
-  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+static double top_run_number(const cJSON *j, const char *name, double otherwise) {
+  const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, name);
   if (cJSON_IsNull(v)) return NAN; /* JSON has no NaN */
   return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
 }
 
-static int64_t top_run_whole(const cJSON *j, const char *key, int64_t otherwise) {
-  double v = top_run_number(j, key, (double)otherwise);
+static int64_t top_run_whole(const cJSON *j, const char *name, int64_t otherwise) {
+  double v = top_run_number(j, name, (double)otherwise);
   return v >= 0 && v < 1e15 ? (int64_t)v : otherwise;
 }
 
@@ -55,7 +55,7 @@ static void take_stages(mr_top_t *t, const cJSON *all) {
 /* Takes the measured numbers; one that a record does not have keeps its last value. */
 static void take_measured(mr_top_t *t, const cJSON *j) {
   const struct {
-    const char *key;
+    const char *name;
     double *at;
   } row[] = {{"step_p50_s", &t->p50},       {"step_p90_s", &t->p90},
              {"step_p99_s", &t->p99},       {"cpu_cores", &t->cpu},
@@ -65,7 +65,7 @@ static void take_measured(mr_top_t *t, const cJSON *j) {
              {"gpu_busy", &t->gpu},         {"gpu_memory_bytes", &t->gpu_memory},
              {"gpu_watts", &t->gpu_watts},  {"gpu_celsius", &t->gpu_celsius}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    *row[i].at = top_run_number(j, row[i].key, *row[i].at);
+    *row[i].at = top_run_number(j, row[i].name, *row[i].at);
 }
 
 static void take_step(mr_top_t *t, const cJSON *j) {

@@ -57,16 +57,16 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
     if (n < (int)sizeof graph && access(graph, F_OK) == 0)
       return mr_fail(
           diag, MR_ERR_USAGE,
-          "train: %s is a run, expected KEY=VALUE; to resume it: millrace train --run-dir "
+          "train: %s is a run, expected NAME=VALUE; to resume it: millrace train --run-dir "
           "%s --resume",
           word, word);
     if (S_ISDIR(st.st_mode))
       return mr_fail(diag, MR_ERR_USAGE,
-                     "train: %s is a folder, expected KEY=VALUE; say --data %s to train on it, "
+                     "train: %s is a folder, expected NAME=VALUE; say --data %s to train on it, "
                      "--run-dir %s to write into it",
                      word, word, word);
     return mr_fail(diag, MR_ERR_USAGE,
-                   "train: %s is a file, expected KEY=VALUE; --graph FILE names a graph", word);
+                   "train: %s is a file, expected NAME=VALUE; --graph FILE names a graph", word);
   }
   return mr_args_settings(a, 0, diag);
 }
@@ -77,15 +77,15 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
   static const char *const known[] = {"--data",   "--steps", "--epochs",
                                       "--device", "--fit",   "--threads"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    const char *value = mr_args_text(a, known[i]), *key = known[i] + 2;
+    const char *value = mr_args_text(a, known[i]), *name = known[i] + 2;
     char text[MR_RUN_PATH];
-    size_t n = strlen(key);
+    size_t n = strlen(name);
     if (!value) continue;
     for (int j = 0; j < a->n_words; j++)
-      if (!strncmp(a->word[j], key, n) && a->word[j][n] == '=')
-        return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", key,
-                       known[i], key);
-    if (snprintf(text, sizeof text, "%s=%s", key, value) >= (int)sizeof text)
+      if (!strncmp(a->word[j], name, n) && a->word[j][n] == '=')
+        return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", name,
+                       known[i], name);
+    if (snprintf(text, sizeof text, "%s=%s", name, value) >= (int)sizeof text)
       return mr_fail(diag, MR_ERR_USAGE, "%s: too long a value", known[i]);
     MR_TRY(mr_run_dir_set(r, text, diag));
   }
@@ -262,13 +262,14 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_train = {
     .name = "train",
-    .words = "[KEY=VALUE...]",
+    .words = "[NAME=VALUE...]",
     .help =
         "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on synthetic "
         "pictures.",
     .more =
         "\n"
-        "KEY is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one stage\n"
+        "NAME is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
+        "stage\n"
         "has (lr, dropout, ...): `millrace inspect train-step [model=NAME]` lists them.\n"
         "Ctrl-C finishes the step, writes a checkpoint and ends; a second one, two seconds later "
         "or more, ends at once.",

@@ -12,8 +12,8 @@
 #include "base/dataset.h"
 #include "base/text.h"
 #include "pipeline/care.h"
+#include "pipeline/lineage.h"
 #include "pipeline/stage_source.h"
-#include "pipeline/trace.h"
 
 static const mr_flag_t who_flags[] = {
     {"--step", "N", "Lists the records of this step, from 1."},
@@ -27,7 +27,7 @@ static const mr_flag_t who_flags[] = {
     {"--json", NULL, "Prints one line of JSON per record or step."},
     {0}};
 
-/* The tracer's text about a record.  Its address replaces the record's key, so that it arrives with
+/* The text of a record's lineage.  Its address replaces the record's key, so that it arrives with
    the batch that contains the record. */
 typedef struct row {
   struct row *next;
@@ -42,8 +42,8 @@ typedef struct who {
   bool json;
   uint64_t record;
   const char *source;   /* NULL: any */
-  row_t *rows, *newest; /* the last ROWS_KEPT; used by the tracer's thread until the graph has
-                           ended */
+  row_t *rows, *newest; /* the last ROWS_KEPT; used by the thread that reports lineages until the
+                           graph has ended */
   int64_t n_rows, found;
 } who_t;
 
@@ -66,12 +66,12 @@ static void add_leaf(cJSON *leaves, const mr_leaf_t *leaf) {
 }
 
 /* The record's label; MR_LABEL_NONE if no field, or more than one, is a label. */
-static int32_t label_of(const mr_trace_t *t) {
+static int32_t label_of(const mr_lineage_t *t) {
   int f = mr_spec_label(t->spec);
   return f < 0 ? MR_LABEL_NONE : *(const int32_t *)t->rec->field[f].data;
 }
 
-static cJSON *object_of(const mr_trace_t *t) {
+static cJSON *object_of(const mr_lineage_t *t) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddNumberToObject(o, "slot", t->slot); /* who_print_row sets the final one */
   cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
@@ -88,7 +88,7 @@ static cJSON *object_of(const mr_trace_t *t) {
   return o;
 }
 
-static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
+static void print_leaf(FILE *out, const mr_lineage_t *t, int i) {
   const mr_leaf_t *leaf = &t->leaf[i];
   char file[MR_WHERE_MAX] = "-", offset[32] = "";
   mr_where_t where = {.file = file, .offset = -1, .key = t->rec->key};
@@ -104,7 +104,7 @@ static void print_leaf(FILE *out, const mr_trace_t *t, int i) {
   if (t->rec->skipped) fputs("  (excluded)", out);
 }
 
-static char *lines_of(const mr_trace_t *t) {
+static char *lines_of(const mr_lineage_t *t) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
   for (int i = 0; out && i < t->n_leaves; i++) {
@@ -127,7 +127,7 @@ static void free_oldest(who_t *w) {
   free(row->text), free(row);
 }
 
-static uint64_t note_record(void *ctx, const mr_trace_t *t) {
+static uint64_t note_record(void *ctx, const mr_lineage_t *t) {
   who_t *w = ctx;
   row_t *row = calloc(1, sizeof *row);
   if (!row) return 0;
@@ -179,7 +179,7 @@ static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *
   who_t w = {.json = mr_args_text(a, "--json") != NULL};
   mr_batches_t want = {
       .stage = mr_args_text(a, "--stage"), .first = step, .n = 1, .take = tell_step, .ctx = &w};
-  mr_graph_trace(g, note_record, &w, false);
+  mr_graph_lineage(g, note_record, &w, false);
   mr_err_t e = mr_take_batches(g, &want, diag);
   while (w.rows) free_oldest(&w);
   return e;
@@ -190,7 +190,7 @@ static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *
 enum { SEEN = 1, LEFT_OUT };
 
 /* SEEN or LEFT_OUT if one of the record's sources has the requested id, else 0. */
-static uint64_t is_record(void *ctx, const mr_trace_t *t) {
+static uint64_t is_record(void *ctx, const mr_lineage_t *t) {
   const who_t *w = ctx;
   char file[MR_WHERE_MAX];
   for (int i = 0; i < t->n_leaves; i++) {
@@ -236,7 +236,7 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
           "who: --record: the source %s cannot tell its records' ids without reading them",
           s->name);
   }
-  mr_graph_trace(g, is_record, &w, true);
+  mr_graph_lineage(g, is_record, &w, true);
   mr_batches_t want = {
       .stage = mr_args_text(a, "--stage"), .first = 1, .n = steps, .take = look_in, .ctx = &w};
   MR_TRY(mr_take_batches(g, &want, diag));
@@ -278,7 +278,7 @@ static int who_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_who = {
     .name = "who",
-    .words = "RUN|GRAPH|FILE --step N | --record ID [KEY=VALUE...]",
+    .words = "RUN|GRAPH|FILE --step N | --record ID [NAME=VALUE...]",
     .help = "Lists the records of a step with their draws, or the steps that saw a record.",
     .more =
         "\n"

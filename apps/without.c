@@ -23,7 +23,7 @@ const mr_command_t mr_command_keys = {
 
 const mr_command_t mr_command_serve = {
     .name = "serve",
-    .words = "GRAPH|FILE [KEY=VALUE...]",
+    .words = "GRAPH|FILE [NAME=VALUE...]",
     .help = "Serves the batches of a graph to remote trainers, one shard each.",
     .needs = "ZMQ",
 };

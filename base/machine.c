@@ -14,16 +14,17 @@
 static const char hierarchy[] = "/sys/fs/cgroup";
 enum { GROUP = 400 };
 
-/* The number in a group's file, in its first line or after key; 0 if it has none, such as "max". */
+/* The number in a group's file, in its first line or after name; 0 if it has none, such as "max".
+ */
 static size_t machine_number(const char *root, const char *group, const char *file,
-                             const char *key) {
+                             const char *name) {
   char path[1024], line[128];
   unsigned long long v = 0;
-  size_t n = strlen(key);
+  size_t n = strlen(name);
   snprintf(path, sizeof path, "%s%s/%s", root, group, file);
   FILE *f = fopen(path, "re");
   while (f && fgets(line, sizeof line, f))
-    if (!strncmp(line, key, n) && sscanf(line + n, "%llu", &v) == 1) break;
+    if (!strncmp(line, name, n) && sscanf(line + n, "%llu", &v) == 1) break;
   if (f) fclose(f);
   return (size_t)v;
 }

@@ -1,5 +1,5 @@
 /* The reading half of npy.h.  The header's Python dictionary is not parsed as Python: its three
-   keys are found by their text, and every value is checked. */
+   names are found by their text, and every value is checked. */
 #include "base/npy.h"
 
 #include <errno.h>
@@ -20,11 +20,11 @@ static const struct {
                  {"<u4", MR_U32},  {"<i8", MR_I64}, {"<u8", MR_U64},
                  {"<f2", MR_F16},  {"<f4", MR_F32}, {"<f8", MR_F64}};
 
-/* The text after 'key': in the header's Python dictionary; NULL if the key is missing. */
-static const char *npy_value_of(const char *header, const char *key) {
-  const char *at = strstr(header, key);
+/* The text after 'name': in the header's Python dictionary; NULL if the name is missing. */
+static const char *npy_value_of(const char *header, const char *name) {
+  const char *at = strstr(header, name);
   if (!at) return NULL;
-  at += strlen(key);
+  at += strlen(name);
   return at + strspn(at, " ");
 }
 

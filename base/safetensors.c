@@ -381,7 +381,7 @@ const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char 
   return NULL;
 }
 
-const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key) {
+const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *name) {
   const cJSON *m = cJSON_GetObjectItemCaseSensitive(f->json, "__metadata__");
-  return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(m, key));
+  return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(m, name));
 }

@@ -57,7 +57,7 @@ int mr_safetensors_count(const mr_safetensors_t *f); /* the number of tensors; c
    read-only. */
 const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i);
 const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char *name);
-const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *key);
+const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *name);
 
 MR_END_DECLS
 

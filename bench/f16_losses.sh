@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# usage: bench/f16_losses.sh DATA WORK [KEY=VALUE...]
+# usage: bench/f16_losses.sh DATA WORK [NAME=VALUE...]
 # The recipe in bf16, and in f16 with a dynamic loss scale, from one start: the same initial parameters, records, draws and
 # dropout masks.  Prints the losses of both at steps 100 and 340, and f16's over bf16's: of the step itself and, as the README
 # counts it, the mean of the last 20.  DATA: CIFAR-10's folder.  WORK keeps both runs: the same command continues them where
-# they stopped.  STEPS="100 340": other steps.  KEY=VALUE: settings of both (layers=2), named in the first line.
+# they stopped.  STEPS="100 340": other steps.  NAME=VALUE: settings of both (layers=2), named in the first line.
 # Both run beside each other, on one thread each (THREADS=1): about 40 minutes on two cores that do nothing else.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-usage="usage: bench/f16_losses.sh DATA WORK [KEY=VALUE...]"
+usage="usage: bench/f16_losses.sh DATA WORK [NAME=VALUE...]"
 data=$(cd "${1:?$usage}" && pwd)
 mkdir -p "${2:?$usage}"
 work=$(cd "$2" && pwd)
@@ -34,7 +34,7 @@ train.metrics ! jsonl path=$run/metrics.jsonl
 train.state   ! checkpoint dir=$run/checkpoints
 MR
 
-run() { # DTYPE [KEY=VALUE...]
+run() { # DTYPE [NAME=VALUE...]
   local dtype=$1
   shift
   [ ! -e "$work/$dtype.done" ] || return 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# usage: bench/figures.sh DATA [KEY=VALUE...]
+# usage: bench/figures.sh DATA [NAME=VALUE...]
 # The README's figures of the recipe (losses, accuracies, ledger), taken from `millrace train --data DATA` at the
 # commit that is checked out, and printed as the README has them.  DATA: CIFAR-10's folder; settings after it are
 # for trying this script.  Ten minutes on two cores.  README.md gets its figures from here, not by hand.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-data=$(cd "${1:?usage: bench/figures.sh DATA [KEY=VALUE...]}" && pwd)
+data=$(cd "${1:?usage: bench/figures.sh DATA [NAME=VALUE...]}" && pwd)
 shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "links/key.h"
+#include "links/curve_key.h"
 #include "links/link_private.h"
 
 enum { PEERS_MAX = 256, KEY_BYTES = 32, FIELD_MAX = 256 };
@@ -20,15 +20,15 @@ struct mr__zap {
 
 /* ---- the allow-list ---- */
 
-static mr_err_t read_peers(const char *files, mr__zap_t *z, char first[MR_KEY_TEXT],
+static mr_err_t read_peers(const char *files, mr__zap_t *z, char first[MR_CURVE_KEY_TEXT],
                            mr_diag_t *diag) {
-  char name[4096], text[MR_KEY_TEXT];
+  char name[4096], text[MR_CURVE_KEY_TEXT];
   for (const char *at = files; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
     size_t n = strcspn(at, ",");
     if (n >= sizeof name || z->n == PEERS_MAX)
       return mr_fail(diag, MR_ERR_CONFIG, "peers: want at most %d files", PEERS_MAX);
     memcpy(name, at, n), name[n] = 0;
-    MR_TRY(mr_key_read_public(name, text, diag));
+    MR_TRY(mr_curve_key_read_public(name, text, diag));
     if (!z->n) memcpy(first, text, sizeof text);
     zmq_z85_decode(z->key[z->n++], text);
   }
@@ -110,11 +110,11 @@ void mr__zap_stop(mr__zap_t *z) {
 /* ---- the socket ---- */
 
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag) {
-  char pub[MR_KEY_TEXT], sec[MR_KEY_TEXT], peer[MR_KEY_TEXT];
+  char pub[MR_CURVE_KEY_TEXT], sec[MR_CURVE_KEY_TEXT], peer[MR_CURVE_KEY_TEXT];
   int one = 1;
   if (!cfg->key && !cfg->peers) return MR_OK;
   if (!cfg->key) return mr_fail(diag, MR_ERR_CONFIG, "peers is given without key=NAME.key");
-  MR_TRY(mr_key_read_secret(cfg->key, pub, sec, diag));
+  MR_TRY(mr_curve_key_read_secret(cfg->key, pub, sec, diag));
   mr__zap_t *z = calloc(1, sizeof *z);
   if (!z) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
   mr_err_t e = read_peers(cfg->peers, z, peer, diag);

@@ -15,17 +15,17 @@
 enum { CHUNK = 8192 /* offsets read together */, RECORD_MAX = 1 << 28 /* bytes */ };
 
 /* Reader and memory of one worker; used by that worker alone. */
-typedef struct lane {
+typedef struct npy_worker {
   mr_reader_t *reader;
   char *room; /* [cap] rows of the last fetch */
   size_t cap;
-} lane_t;
+} npy_worker_t;
 
 struct mr_npy_rows {
   mr_npy_rows_conf_t conf;
   int64_t *offset; /* [n + 1] checked */
   char *kept;      /* all values; NULL: they are read when fetched */
-  lane_t lane[MR_MAX_LANES];
+  npy_worker_t of_worker[MR_MAX_LANES];
 };
 
 mr_err_t mr_npy_check_bools(const char *path, const void *bools, size_t n, mr_diag_t *diag) {
@@ -207,8 +207,8 @@ mr_err_t mr_npy_rows_open(mr_npy_rows_t **out, const mr_npy_rows_conf_t *conf, m
 void mr_npy_rows_close(mr_npy_rows_t *r) {
   if (!r) return;
   for (int w = 0; w < MR_MAX_LANES; w++) {
-    mr_reader_close(r->lane[w].reader);
-    free(r->lane[w].room);
+    mr_reader_close(r->of_worker[w].reader);
+    free(r->of_worker[w].room);
   }
   free(r->kept);
   free(r->offset);
@@ -217,9 +217,9 @@ void mr_npy_rows_close(mr_npy_rows_t *r) {
 
 /* ---- fetching ---- */
 
-/* Makes room for n records one after the other, and opens the lane's reader; room only grows. */
-static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n,
-                                   mr_diag_t *diag) {
+/* Makes room for n records one after the other, and opens the worker's reader; room only grows. */
+static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, npy_worker_t *l, const int64_t *number,
+                                   int n, mr_diag_t *diag) {
   const char *path = r->conf.files.values;
   size_t rows = 0;
   for (int i = 0; i < n; i++) rows += (size_t)(r->offset[number[i] + 1] - r->offset[number[i]]);
@@ -234,8 +234,8 @@ static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, lane_t *l, const int6
   return l->reader ? MR_OK : reader_of(path, &r->conf, false, &l->reader, diag);
 }
 
-static mr_err_t npy_rows_read_due(mr_npy_rows_t *r, lane_t *l, const int64_t *number, int n, int f,
-                                  mr_rec_t *out, mr_diag_t *diag) {
+static mr_err_t npy_rows_read_due(mr_npy_rows_t *r, npy_worker_t *l, const int64_t *number, int n,
+                                  int f, mr_rec_t *out, mr_diag_t *diag) {
   const mr_npy_rows_files_t *files = &r->conf.files;
   mr_read_t read[MR_BURST];
   size_t at = 0, n_reads = 0;
@@ -263,7 +263,7 @@ mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, 
     out[i].field[f].rows = offset[1] - offset[0];
     if (r->kept) out[i].field[f].data = r->kept + (size_t)offset[0] * r->conf.files.row;
   }
-  return r->kept ? MR_OK : npy_rows_read_due(r, &r->lane[worker], number, n, f, out, diag);
+  return r->kept ? MR_OK : npy_rows_read_due(r, &r->of_worker[worker], number, n, f, out, diag);
 }
 
 void mr_npy_rows_explain(const mr_npy_rows_conf_t *c, char *text, size_t n) {

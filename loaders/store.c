@@ -1,5 +1,5 @@
 /* A store's life: decides how to keep the records, opens and checks the files, and fetches from
-   memory or through the lane of the calling worker. */
+   memory or through the reader of the calling worker. */
 #include "loaders/store.h"
 
 #include <assert.h>
@@ -94,7 +94,7 @@ mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   return good_alone && e != MR_ERR_NOMEM ? MR_OK : mr_fail(diag, e, "%s", why.text);
 }
 
-static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
+static mr_err_t open_store_worker(mr_store_t *st, mr_store_worker_t *l, mr_diag_t *diag) {
   size_t bytes = (size_t)MR_BURST * st->conf.record;
   if (!l->scratch) l->scratch = malloc(2 * bytes);
   if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for two bursts of records");
@@ -102,10 +102,10 @@ static mr_err_t open_lane(mr_store_t *st, mr_store_lane_t *l, mr_diag_t *diag) {
   return mr__store_reader(st, false, l->scratch, 2 * bytes, &l->reader, diag);
 }
 
-static void close_lane(mr_store_lane_t *l) {
+static void close_store_worker(mr_store_worker_t *l) {
   mr_reader_close(l->reader);
   free(l->scratch);
-  *l = (mr_store_lane_t){0};
+  *l = (mr_store_worker_t){0};
 }
 
 static mr_err_t store_make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
@@ -144,17 +144,18 @@ static mr_err_t check_all(const mr_store_t *st, mr_reader_t *r, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* Opens the first lane, whose way the others use.  Files in the page cache are loaded in the
-   background, so that the first batches need not wait; from a cold device that would slow both. */
+/* Opens the reader of the first worker, whose way the others use.  Files in the page cache are
+   loaded in the background, so that the first batches need not wait; from a cold device that would
+   slow both. */
 static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
-  MR_TRY(open_lane(st, &st->lane[0], diag));
-  st->chosen = mr_reader_backend(st->lane[0].reader);
+  MR_TRY(open_store_worker(st, &st->of_worker[0], diag));
+  st->chosen = mr_reader_backend(st->of_worker[0].reader);
   bool cached = st->conf.backend == MR_READ_AUTO && st->chosen == MR_READ_MMAP;
-  if (!keep || cached) MR_TRY(check_all(st, st->lane[0].reader, diag));
+  if (!keep || cached) MR_TRY(check_all(st, st->of_worker[0].reader, diag));
   if (!keep || (cached && mr__store_behind(st))) return MR_OK;
-  close_lane(&st->lane[0]);
+  close_store_worker(&st->of_worker[0]);
   MR_TRY(mr__store_fill(st, st->conf.lenient, diag));
-  if (!st->kept) return open_lane(st, &st->lane[0], diag);
+  if (!st->kept) return open_store_worker(st, &st->of_worker[0], diag);
   atomic_store_explicit(&st->ready, true, memory_order_release);
   return MR_OK;
 }
@@ -206,7 +207,7 @@ mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_
 void mr_store_close(mr_store_t *st) {
   if (!st) return;
   mr__store_join(st);
-  for (int w = 0; w < MR_STORE_WORKERS; w++) close_lane(&st->lane[w]);
+  for (int w = 0; w < MR_STORE_WORKERS; w++) close_store_worker(&st->of_worker[w]);
   for (int i = 0; i < MR_READER_FILES_MAX; i++) free(st->path[i]);
   free(st->kept);
   free(st);
@@ -235,9 +236,9 @@ static bool is_burst(const mr_store_burst_t *b, const int64_t *index, int n) {
 }
 
 /* Reads the records of a fetch, or waits for them if their reads have begun. */
-static mr_err_t store_read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t *index, int n,
+static mr_err_t store_read_due(mr_store_t *st, mr_store_worker_t *l, const int64_t *index, int n,
                                int64_t *number, uint8_t **record, mr_diag_t *diag) {
-  if (!l->reader) MR_TRY(open_lane(st, l, diag));
+  if (!l->reader) MR_TRY(open_store_worker(st, l, diag));
   mr_store_burst_t *b = &l->burst[l->last ^= 1];
   bool begun = l->begun, ahead = begun && is_burst(b, index, n);
   l->begun = false;
@@ -255,7 +256,7 @@ static mr_err_t store_read_due(mr_store_t *st, mr_store_lane_t *l, const int64_t
 
 bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
   if (worker >= MR_STORE_WORKERS || st->conf.in_turn || mr_store_kept(st)) return false;
-  mr_store_lane_t *l = &st->lane[worker];
+  mr_store_worker_t *l = &st->of_worker[worker];
   if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
   if (!n) return true;
   mr_store_burst_t *b = &l->burst[l->last ^ 1]; /* the last fetch's records stay */
@@ -270,9 +271,9 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
   if (worker >= MR_STORE_WORKERS)
     return mr_fail(diag, MR_ERR_CONFIG, "%d workers, want at most %d", worker + 1,
                    MR_STORE_WORKERS);
-  mr_store_lane_t *l = &st->lane[worker];
+  mr_store_worker_t *l = &st->of_worker[worker];
   if (!mr_store_kept(st)) return store_read_due(st, l, index, n, number, record, diag);
-  if (l->reader) close_lane(l); /* the records are in memory now */
+  if (l->reader) close_store_worker(l); /* the records are in memory now */
   for (int i = 0; i < n; i++) {
     number[i] = c->locate(c->ctx, index[i]);
     assert(number[i] >= 0 && number[i] / c->per_file < c->n_files);

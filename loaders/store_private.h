@@ -23,13 +23,13 @@ typedef struct mr_store_burst {
 } mr_store_burst_t;
 
 /* Reader and bursts of one worker; used by that worker alone. */
-typedef struct mr_store_lane {
+typedef struct mr_store_worker {
   mr_reader_t *reader;
   mr_store_burst_t burst[2]; /* of the last fetch and of the next one */
   int last;                  /* the index of the last fetch's */
   bool begun;                /* the reads of the other one have begun */
   uint8_t *scratch;          /* memory of both */
-} mr_store_lane_t;
+} mr_store_worker_t;
 
 struct mr_store {
   mr_store_conf_t conf;
@@ -42,8 +42,8 @@ struct mr_store {
   bool whole;     /* kept holds the files, byte b of file f at f * stride + b; else the records of
                      the source in index order */
   int64_t stride; /* bytes from file to file, a multiple of a page: O_DIRECT reads into place */
-  mr_read_way_t chosen; /* by the first lane, for the others */
-  mr_store_lane_t lane[MR_STORE_WORKERS];
+  mr_read_way_t chosen; /* by the first worker, for the others */
+  mr_store_worker_t of_worker[MR_STORE_WORKERS];
 };
 
 /* Opens a reader of the files and checks their sizes unless lenient.  The caller closes *out.

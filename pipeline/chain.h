@@ -1,5 +1,5 @@
 /* The chain of record stages before an input port.  The step stage that reads the port runs it: by
-   position with mr_chain_fill, or in order and without holes with mr_walk_next and mr_plan_fill.
+   position with mr_chain_fill, or in order and without holes with mr_walk_next and mr_picks_fill.
 
    Unless a call says otherwise, a failure below 0 has its sentence in s->diag. */
 #ifndef MR_PIPELINE_CHAIN_H
@@ -10,7 +10,7 @@
 MR_BEGIN_DECLS
 
 typedef struct mr_chain mr_chain_t;
-typedef struct mr_plan mr_plan_t;
+typedef struct mr_picks mr_picks_t;
 
 /* The chain before an input port of flow RECORDS, one for each worker; owned by the graph, lives
    from open until the graph is destroyed.  NULL for a port of another flow. */
@@ -26,8 +26,8 @@ void mr_chain_then(mr_chain_t *c, int64_t pos, int n);
 
 /* ---- walking a chain: its records in order, without holes ----
 
-   A walk finds records and appends them to a plan; mr_plan_fill then makes them, in any worker of
-   the stage.  One worker uses a walk at a time, with that worker's own chain. */
+   A walk finds records and appends them to a list of picks; mr_picks_fill then makes them, in any
+   worker of the stage.  One worker uses a walk at a time, with that worker's own chain. */
 
 /* A walk over the records of c, the caller's until mr_walk_destroy.  Over an indexable stream it
    visits the positions offset, offset + stride, ... of all epochs; over a sequential one the
@@ -36,12 +36,12 @@ void mr_chain_then(mr_chain_t *c, int64_t pos, int n);
 mr_walk_t *mr_walk_create(mr_chain_t *c, int64_t offset, int64_t stride);
 void mr_walk_destroy(mr_walk_t *w);
 
-/* Appends the next record before position `until` to plan: MR_OK.  MR_END after the last one, or
+/* Appends the next record before position `until` to picks: MR_OK.  MR_END after the last one, or
    when the graph stops; *more is true if the stream continues at `until`: the walk waits there, and
    a call with a larger `until` returns the record.  A sequential stream ignores `until`.
    MR_ERR_DATA if the stream is endless and an epoch of it holds no record.  On any other result
-   than MR_OK the plan is unchanged. */
-mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *plan,
+   than MR_OK picks is unchanged. */
+mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_picks_t *picks,
                       bool *more);
 
 /* Skips n >= 0 records without making them, where the stages allow it in a time that does not grow
@@ -61,17 +61,18 @@ mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *reco
 void mr_walk_save(const mr_walk_t *w, int64_t *word);
 bool mr_walk_load(mr_walk_t *w, const int64_t *word);
 
-/* A plan with room for n records of c, the caller's until mr_plan_destroy; mr_walk_next enlarges it
-   where needed.  NULL without memory; mr_plan_destroy takes NULL. */
-mr_plan_t *mr_plan_create(const mr_chain_t *c, int n);
-void mr_plan_destroy(mr_plan_t *p);
-void mr_plan_clear(mr_plan_t *p);
-/* Records in the plan, [0,...); mr_plan_clear sets it to 0. */
-int mr_plan_n(const mr_plan_t *p);
-/* Makes the plan's records [from,from+n) into slots [0,n) of buf, as mr_chain_fill does.  Several
-   workers may call it at once with one plan, each with its own chain. */
-mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
-                      mr_buf_t *buf);
+/* Picks: records that a walk has found and no one has made yet, with room for n records of c.  The
+   caller's until mr_picks_destroy; mr_walk_next enlarges it where needed.  NULL without memory;
+   mr_picks_destroy takes NULL. */
+mr_picks_t *mr_picks_create(const mr_chain_t *c, int n);
+void mr_picks_destroy(mr_picks_t *p);
+void mr_picks_clear(mr_picks_t *p);
+/* The number of records picked, [0,...); mr_picks_clear sets it to 0. */
+int mr_picks_n(const mr_picks_t *p);
+/* Makes the picked records [from,from+n) into slots [0,n) of buf, as mr_chain_fill does.  Several
+   workers may call it at once with one list, each with its own chain. */
+mr_err_t mr_picks_fill(mr_stage_t *s, mr_chain_t *c, const mr_picks_t *p, int from, int n,
+                       mr_buf_t *buf);
 
 MR_END_DECLS
 

@@ -82,21 +82,21 @@ struct mr_chain {
   mr__branch_t *branch; /* [n_branches], inputs before the stages that read them; the last one is
                            nearest the batch */
   int n_branches;
-  int depth;                   /* most records that a program holds at once */
-  mr_spec_t spec;              /* of a finished record */
-  size_t bytes[MR_FIELDS_MAX]; /* bytes of each field; of one row if the field is ragged */
-  void *to[MR_FIELDS_MAX];     /* where the finished record's values go */
-  size_t scratch_bytes;        /* bytes of the longest value that a map or join writes */
-  int n_scratch;               /* values that maps and joins write */
-  char *scratch;               /* [n_scratch][scratch_bytes], 64-aligned */
-  void *zeros;                 /* zeros for the longest value */
-  mr_rec_t *rec;               /* [depth] */
-  mr__level_t *level;          /* [depth] */
-  const mr__tracer_t *tracer;  /* NULL: not traced */
-  mr_draws_t *draws;           /* of the current record; NULL without a tracer */
-  mr__prog_t prog[2];          /* programs of a burst and of the next one */
-  int64_t then;                /* where the fill after the next one begins, */
-  int then_n;                  /* and its length; 0: unknown */
+  int depth;                       /* most records that a program holds at once */
+  mr_spec_t spec;                  /* of a finished record */
+  size_t bytes[MR_FIELDS_MAX];     /* bytes of each field; of one row if the field is ragged */
+  void *to[MR_FIELDS_MAX];         /* where the finished record's values go */
+  size_t scratch_bytes;            /* bytes of the longest value that a map or join writes */
+  int n_scratch;                   /* values that maps and joins write */
+  char *scratch;                   /* [n_scratch][scratch_bytes], 64-aligned */
+  void *zeros;                     /* zeros for the longest value */
+  mr_rec_t *rec;                   /* [depth] */
+  mr__level_t *level;              /* [depth] */
+  const mr__lineage_to_t *lineage; /* NULL: no one asks for lineages */
+  mr_draws_t *draws;               /* of the current record; NULL without lineage */
+  mr__prog_t prog[2];              /* programs of a burst and of the next one */
+  int64_t then;                    /* where the fill after the next one begins, */
+  int then_n;                      /* and its length; 0: unknown */
 };
 
 static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }
@@ -141,9 +141,9 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
 /* Makes the records of n programs, record i by op[at[i],at[i+1]), into slots [0,n) of buf. */
 mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf);
 
-/* trace.c: reports a record made by op[0,n) to the tracer; rec NULL: it was only found.  Returns
-   the tracer's key for it. */
-uint64_t mr__trace_record(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
-                          const mr_rec_t *rec);
+/* lineage.c: passes on the lineage of a record made by op[0,n); rec NULL: it was only found.
+   Returns the key that it gets. */
+uint64_t mr__lineage_report(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
+                            const mr_rec_t *rec);
 
 #endif

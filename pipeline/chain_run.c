@@ -112,7 +112,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
 /* False if there is a filter: finding the next burst's records would fetch them by itself. */
 bool mr__wants_ahead(const mr_chain_t *c) {
   bool wants = false;
-  if (c->tracer && c->tracer->only) return false;
+  if (c->lineage && c->lineage->only) return false;
   for (int i = 0; i < c->n_branches; i++) {
     const mr__branch_t *b = &c->branch[i];
     if (b->kind == MR__KEEP) return false;
@@ -286,12 +286,12 @@ static mr_err_t chain_run_put_record(mr_chain_t *c, const mr_rec_t *r, mr_buf_t 
   return MR_OK;
 }
 
-/* Instead of making the records, reports them to the tracer, which returns their keys. */
-static void tell_burst(mr_chain_t *c, const mr__op_t *op, const size_t *at, int n, mr_buf_t *buf,
-                       int slot) {
+/* Instead of making the records, passes on their lineages, which gives their keys. */
+static void burst_lineages(mr_chain_t *c, const mr__op_t *op, const size_t *at, int n,
+                           mr_buf_t *buf, int slot) {
   for (int i = 0; i < n; i++) {
     c->draws->n = 0;
-    buf->key[slot + i] = mr__trace_record(c, op + at[i], at[i + 1] - at[i], slot + i, NULL);
+    buf->key[slot + i] = mr__lineage_report(c, op + at[i], at[i + 1] - at[i], slot + i, NULL);
     buf->draw[slot + i] = 0;
   }
 }
@@ -307,7 +307,8 @@ typedef struct burst {
 static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next, mr_buf_t *buf,
                            int slot) {
   assert(b->n > 0 && b->n <= MR_BURST && b->at[0] <= b->at[b->n]);
-  if (c->tracer && c->tracer->only) return tell_burst(c, b->op, b->at, b->n, buf, slot), MR_OK;
+  if (c->lineage && c->lineage->only)
+    return burst_lineages(c, b->op, b->at, b->n, buf, slot), MR_OK;
   for (int f = 0; f < c->spec.n_fields && !slot; f++)
     if (buf->field[f].offset) buf->field[f].offset[0] = 0;
   MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], true));
@@ -319,9 +320,9 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     if (c->draws) c->draws->n = 0;
     chain_run_aim(c, buf, slot + i);
     MR_TRY(mr__run(c, op, n, true, &r));
-    uint64_t told = c->tracer ? mr__trace_record(c, op, n, slot + i, &r) : 0;
+    uint64_t key = c->lineage ? mr__lineage_report(c, op, n, slot + i, &r) : 0;
     MR_TRY(chain_run_put_record(c, &r, buf, slot + i));
-    if (c->tracer) buf->key[slot + i] = told;
+    if (c->lineage) buf->key[slot + i] = key;
   }
   return MR_OK;
 }

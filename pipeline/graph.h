@@ -59,12 +59,12 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
      cifar10 path="my data" ! shuffle seed=12 ! batch $batch drop-remainder ! vit-step name=train
      train. ! progress      train.state ! checkpoint      cifar10 name=v ! batch 256 ! train.valid
 
-   stage key=value word ! stage ... are chains; whitespace and newlines may separate any two words;
+   stage name=value word ! stage ... are chains; whitespace and newlines may separate any two words;
    a chain ends where a stage or a reference follows without "!". A bare word is a yes-or-no setting
    or the stage's positional value.  "x." continues from the first output port of stage x, "x.port"
    from a named one (or, at the end of a chain, leads into it), wherever the text defines x.  Quotes
    "" and '' keep spaces; $NAME or ${NAME} in a value is replaced, $$ is a dollar; # starts a
-   comment.  process NAME key=value ... { ... } at the start of a line says in which process the
+   comment.  process NAME name=value ... { ... } at the start of a line says in which process the
    stages of its chains run (pipeline/process.h).  plugin FILE at the start of a line, before the
    stages that it brings, loads a plug-in (mr_graph_on_plugin). */
 
@@ -85,10 +85,10 @@ void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx);
 mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *overrides, int n,
                         mr_diag_t *diag);
 
-/* Applies "KEY=VALUE", before settle.  KEY is a variable of the text, STAGE.SETTING, or a setting
-   that exactly one stage has.  MR_ERR_USAGE: no "=", no such stage; MR_ERR_CONFIG: no such key, or
-   several stages have it (the sentence lists them). */
-mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag);
+/* Applies "NAME=VALUE", before settle.  NAME is a variable of the text, STAGE.SETTING, or a setting
+   that exactly one stage has.  MR_ERR_USAGE: no "=", no such stage; MR_ERR_CONFIG: no such setting,
+   or several stages have it (the sentence lists them). */
+mr_err_t mr_graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *diag);
 
 /* Replaces every stage of def `from` by one of def `to`; links stay, and so do the settings that
    both know.  MR_OK also when the graph has no such stage; a stage with its own name= keeps it.

@@ -8,9 +8,9 @@
 #include "pipeline/chain.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/graph.h"
+#include "pipeline/lineage.h"
 #include "pipeline/pool.h"
 #include "pipeline/ring.h"
-#include "pipeline/trace.h"
 
 typedef struct mr__pos {
   int line, column; /* from 1; line 0: built by calls */
@@ -21,7 +21,7 @@ typedef struct mr__setting {
   bool expand; /* text may hold $NAME */
   mr__pos_t pos;
   const char *value; /* text with variables replaced, by mr__graph_resolve; else NULL */
-  const char *given; /* the KEY=VALUE of an override; NULL: from the text or a call */
+  const char *given; /* the NAME=VALUE of an override; NULL: from the text or a call */
 } mr__setting_t;
 
 typedef struct mr__var {
@@ -87,11 +87,11 @@ typedef struct mr__text {
   char s[];
 } mr__text_t;
 
-typedef struct mr__tracer {
-  mr_trace_fn fn; /* NULL: not traced */
+typedef struct mr__lineage_to {
+  mr_lineage_fn fn; /* NULL: no one asks for lineages */
   void *ctx;
   bool only;
-} mr__tracer_t;
+} mr__lineage_to_t;
 
 struct mr_graph {
   const mr_registry_t *reg;
@@ -121,7 +121,7 @@ struct mr_graph {
   int64_t start_all_ns, end_all_ns; /* processor time of all programs (mr_processors_ns) */
   int64_t end_cpu_ns;               /* written before end_ns, as end_all_ns */
 
-  mr__tracer_t trace;
+  mr__lineage_to_t lineage;
 
   mr_pool_t **pool;        /* [n_nodes * MR_MAX_PORTS] */
   mr_wait_t **wait;        /* [n_waits] wait objects of all threads, grouped by node */
@@ -177,10 +177,10 @@ int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const 
    MR__MOST_VALUES, with the place; MR_ERR_NOMEM. */
 enum { MR__MOST_VALUE = 65536, MR__MOST_VALUES = 1 << 24 };
 /* mr_graph_override without resolving. */
-mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag);
-/* Applies key_value[0,n).  Those that others depend on come first: variables, and the settings that
-   choose a member of a family. */
-mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *key_value, int n, mr_diag_t *diag);
+mr_err_t mr__graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *diag);
+/* Applies name_value[0,n).  Those that others depend on come first: variables, and the settings
+   that choose a member of a family. */
+mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *name_value, int n, mr_diag_t *diag);
 mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag);
 /* Index of the variable called name[0,n), or -1. */
 int mr__graph_var(const mr_graph_t *g, const char *name, size_t n);
@@ -196,7 +196,7 @@ const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, cha
    place. */
 mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,
                             mr_diag_t *diag);
-/* As mr_graph_set, for the KEY=VALUE of an override. */
+/* As mr_graph_set, for the NAME=VALUE of an override. */
 mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setting,
                              const char *value, const char *given, mr_diag_t *diag);
 
@@ -234,7 +234,8 @@ mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n);
 /* Refuses a settled graph whose stages could wait for each other for ever, with the reason. */
 mr_err_t mr__check_standstill(const mr_graph_t *g, mr_diag_t *diag);
 
-/* trace.c: true if a stage of this definition is opened under the graph's tracer. */
-bool mr__trace_opens(const mr_graph_t *g, const mr_stage_def_t *def);
+/* lineage.c: true if a stage of this definition is opened though the graph may only find records.
+ */
+bool mr__lineage_opens(const mr_graph_t *g, const mr_stage_def_t *def);
 
 #endif

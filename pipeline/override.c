@@ -110,15 +110,15 @@ static bool stage_knows(const mr__node_t *node, const char *setting) {
          (mr_stage_def_parallel(node->def) && !strcmp(setting, "workers"));
 }
 
-static bool graph_knows(const void *graph, const char *key) {
+static bool graph_knows(const void *graph, const char *name) {
   const mr_graph_t *g = graph;
-  if (mr__graph_var(g, key, strlen(key)) >= 0) return true;
+  if (mr__graph_var(g, name, strlen(name)) >= 0) return true;
   for (int i = 0; i < g->n_nodes; i++)
-    if (stage_knows(g->node[i], key)) return true;
+    if (stage_knows(g->node[i], name)) return true;
   return false;
 }
 
-/* The hint for a key that is called `ours` here, with a stage's name if several stages have it. */
+/* The hint for a name that is called `ours` here, with a stage's name if several stages have it. */
 static void ours_hint(const mr_graph_t *g, const char *ours, char *text, size_t n) {
   int which = -1, count = 0;
   for (int i = g->n_nodes - 1; i >= 0; i--)
@@ -130,24 +130,24 @@ static void ours_hint(const mr_graph_t *g, const char *ours, char *text, size_t 
              g->node[which]->name, ours);
 }
 
-/* A hint for a key that nothing has, into text[0,n): a similar variable or setting, or the name
+/* A hint for a name that nothing has, into text[0,n): a similar variable or setting, or the name
    here of another framework's word. */
-static const char *key_hint(const mr_graph_t *g, const char *key, char *text, size_t n) {
+static const char *override_hint(const mr_graph_t *g, const char *name, char *text, size_t n) {
   char ours[64];
-  const char *missing = mr_foreign_missing(key);
-  mr_suggest_t near = {.word = key};
+  const char *missing = mr_foreign_missing(name);
+  mr_suggest_t near = {.word = name};
   for (int i = 0; i < g->n_vars; i++) mr_suggest_offer(&near, g->var[i].name);
   for (int i = 0; i < g->n_nodes; i++)
     for (const mr_opt_t *o = g->node[i]->def->opts; o && o->type != MR_OPT_END; o++)
       mr_suggest_offer(&near, o->name);
   text[0] = 0;
-  int stage = mr__graph_find(g, key);
+  int stage = mr__graph_find(g, name);
   if (stage >= 0)
-    snprintf(text, n, "; it is a stage: say %s.SETTING=, `millrace inspect %s` lists them", key,
+    snprintf(text, n, "; it is a stage: say %s.SETTING=, `millrace inspect %s` lists them", name,
              g->node[stage]->def->name);
   else if (near.best && !near.distance)
     mr_suggest_text(&near, text, n);
-  else if (mr_foreign_setting(key, graph_knows, g, ours, sizeof ours))
+  else if (mr_foreign_setting(name, graph_knows, g, ours, sizeof ours))
     ours_hint(g, ours, text, n);
   else if (missing)
     snprintf(text, n, "; %s", missing);
@@ -156,78 +156,79 @@ static const char *key_hint(const mr_graph_t *g, const char *key, char *text, si
   return text;
 }
 
-static mr_err_t no_key(const mr_graph_t *g, const char *key, mr_diag_t *diag) {
+static mr_err_t refuse_override(const mr_graph_t *g, const char *name, mr_diag_t *diag) {
   char hint[MR_HINT_MAX];
   return mr_fail(diag, MR_ERR_CONFIG,
-                 "%.60s=: neither a variable of the graph nor a setting of a stage%s", key,
-                 key_hint(g, key, hint, sizeof hint));
+                 "%.60s=: neither a variable of the graph nor a setting of a stage%s", name,
+                 override_hint(g, name, hint, sizeof hint));
 }
 
 /* Sets a setting that only one stage has; fails with a list if several do. */
-static mr_err_t override_bare(mr_graph_t *g, const char *key, const char *value, const char *given,
+static mr_err_t override_bare(mr_graph_t *g, const char *name, const char *value, const char *given,
                               mr_diag_t *diag) {
   int found = 0, which = -1;
   char list[512] = "";
   for (int i = 0; i < g->n_nodes; i++) {
-    if (!stage_knows(g->node[i], key)) continue;
+    if (!stage_knows(g->node[i], name)) continue;
     size_t at = strlen(list);
-    snprintf(list + at, sizeof list - at, "%s%s.%s", found ? ", " : "", g->node[i]->name, key);
+    snprintf(list + at, sizeof list - at, "%s%s.%s", found ? ", " : "", g->node[i]->name, name);
     which = i, found++;
   }
-  if (!found) return no_key(g, key, diag);
+  if (!found) return refuse_override(g, name, diag);
   if (found > 1)
-    return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; use one of %s", key, list);
-  return mr__graph_set_given(g, g->node[which]->name, key, value, given, diag);
+    return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; use one of %s", name,
+                   list);
+  return mr__graph_set_given(g, g->node[which]->name, name, value, given, diag);
 }
 
-mr_err_t mr__graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
-  const char *eq = strchr(key_value, '=');
+mr_err_t mr__graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *diag) {
+  const char *eq = strchr(name_value, '=');
   if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
-  if (!eq || eq == key_value)
-    return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want KEY=VALUE", key_value);
-  const char *key = mr__graph_text(g, key_value, (size_t)(eq - key_value));
-  const char *given = mr__graph_text(g, key_value, strlen(key_value));
-  if (!key || !given) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
-  int v = mr__graph_var(g, key, strlen(key));
+  if (!eq || eq == name_value)
+    return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want NAME=VALUE", name_value);
+  const char *name = mr__graph_text(g, name_value, (size_t)(eq - name_value));
+  const char *given = mr__graph_text(g, name_value, strlen(name_value));
+  if (!name || !given) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  int v = mr__graph_var(g, name, strlen(name));
   if (v >= 0) {
     g->var[v] =
-        (mr__var_t){.name = g->var[v].name, .text = given + (eq + 1 - key_value), .given = given};
+        (mr__var_t){.name = g->var[v].name, .text = given + (eq + 1 - name_value), .given = given};
     return MR_OK;
   }
-  const char *dot = strchr(key, '.');
-  if (!dot) return override_bare(g, key, eq + 1, given, diag);
-  const char *stage = mr__graph_text(g, key, (size_t)(dot - key));
+  const char *dot = strchr(name, '.');
+  if (!dot) return override_bare(g, name, eq + 1, given, diag);
+  const char *stage = mr__graph_text(g, name, (size_t)(dot - name));
   if (!stage) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
   return mr__graph_set_given(g, stage, dot + 1, eq + 1, given, diag);
 }
 
-/* True if a key is a variable, or the setting by which a stage of a family is chosen. */
-static bool comes_first(const mr_graph_t *g, const char *key_value) {
-  size_t n = strcspn(key_value, "=");
-  const char *dot = memchr(key_value, '.', n), *key = dot ? dot + 1 : key_value;
-  n -= (size_t)(key - key_value);
-  if (!dot && mr__graph_var(g, key, n) >= 0) return true;
+/* True if a name is a variable, or the setting by which a stage of a family is chosen. */
+static bool comes_first(const mr_graph_t *g, const char *name_value) {
+  size_t n = strcspn(name_value, "=");
+  const char *dot = memchr(name_value, '.', n), *name = dot ? dot + 1 : name_value;
+  n -= (size_t)(name - name_value);
+  if (!dot && mr__graph_var(g, name, n) >= 0) return true;
   for (int i = 0; i < g->n_nodes; i++) {
     const char *by = g->node[i]->def->chosen_by;
-    if (by && strlen(by) == n && !strncmp(by, key, n)) return true;
+    if (by && strlen(by) == n && !strncmp(by, name, n)) return true;
   }
   return false;
 }
 
-mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *key_value, int n, mr_diag_t *diag) {
+mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *name_value, int n, mr_diag_t *diag) {
   bool chooses = false;
   for (int i = 0; i < g->n_nodes; i++) chooses |= g->node[i]->def->choose != NULL;
   for (int i = 0; i < n && chooses; i++)
-    if (comes_first(g, key_value[i])) MR_TRY(mr__graph_override(g, key_value[i], diag));
+    if (comes_first(g, name_value[i])) MR_TRY(mr__graph_override(g, name_value[i], diag));
   if (n && chooses) MR_TRY(mr__graph_resolve(g, diag));
   for (int i = 0; i < n; i++)
-    if (!chooses || !comes_first(g, key_value[i]))
-      MR_TRY(mr__graph_override(g, key_value[i], diag));
+    if (!chooses || !comes_first(g, name_value[i]))
+      MR_TRY(mr__graph_override(g, name_value[i], diag));
   return mr__graph_resolve(g, diag);
 }
 
-mr_err_t mr_graph_override(mr_graph_t *g, const char *key_value, mr_diag_t *diag) {
-  MR_TRY(mr__graph_override(g, key_value, diag));
+mr_err_t mr_graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *diag) {
+  MR_TRY(mr__graph_override(g, name_value, diag));
   return mr__graph_resolve(g, diag);
 }
 

@@ -136,7 +136,7 @@ static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
     mr__node_t *node = g->node[g->order[i]];
     mr_diag_t *kept = node->worker->diag;
     mr_diag_t why = {0};
-    if (!mr__trace_opens(g, node->def)) continue;
+    if (!mr__lineage_opens(g, node->def)) continue;
     assert(!node->opened);
     node->opened = true;
     node->worker->diag = &why;

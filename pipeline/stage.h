@@ -51,7 +51,7 @@ typedef struct mr_rec {
   uint64_t key;           /* record id within the source */
   uint64_t draw;          /* hash of the draws so far: mr_draw_note */
   mr_philox_t *rng;       /* the record's own generator; NULL without a seed */
-  struct mr_draws *draws; /* where draws are noted in words (pipeline/trace.h); NULL: not noted */
+  struct mr_draws *draws; /* where draws are noted in words (pipeline/lineage.h); NULL: not noted */
   bool skipped;           /* skip-records= excludes it: mr_buf_t.excluded */
 } mr_rec_t;
 

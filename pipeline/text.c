@@ -112,7 +112,7 @@ static mr_err_t resolve_links(mr__text_parser_t *p) {
   return MR_OK;
 }
 
-/* After the word "process": NAME KEY=VALUE ... { */
+/* After the word "process": NAME NAME=VALUE ... { */
 static mr_err_t open_process(mr__text_parser_t *p) {
   mr__pos_t pos = p->word.pos;
   if (p->process)
@@ -120,7 +120,7 @@ static mr_err_t open_process(mr__text_parser_t *p) {
                           "process %s is not closed yet: want \"}\" before the next one",
                           p->g->process[p->process - 1]->name);
   MR_TRY(mr__text_next(p));
-  if (p->word.end || p->word.bang || p->word.key || mr__word_is(&p->word, "{"))
+  if (p->word.end || p->word.bang || p->word.name_n || mr__word_is(&p->word, "{"))
     return mr__text_wrong(p, MR_ERR_USAGE, pos, "want process NAME { ... }");
   mr__node_t *node = mr__process_new(p->g, pos);
   if (!node) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
@@ -128,9 +128,9 @@ static mr_err_t open_process(mr__text_parser_t *p) {
   for (;;) {
     MR_TRY(mr__text_next(p));
     if (mr__word_is(&p->word, "{")) break;
-    if (!p->word.key)
+    if (!p->word.name_n)
       return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos,
-                            "want \"{\" or KEY=VALUE after process %s", node->name);
+                            "want \"{\" or NAME=VALUE after process %s", node->name);
     MR_TRY(mr__text_setting(p, node));
   }
   p->process = p->g->n_processes;

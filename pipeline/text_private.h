@@ -9,7 +9,7 @@ enum { MR_WORD_MAX = 4096 };
 
 typedef struct mr__word {
   char text[MR_WORD_MAX]; /* quotes removed */
-  size_t key;             /* length before the first unquoted '=', 0: not KEY=VALUE */
+  size_t name_n;          /* length before the first unquoted '=', 0: not NAME=VALUE */
   bool quoted, bang, end, line_start;
   mr__pos_t pos;
 } mr__word_t;
@@ -54,7 +54,7 @@ bool mr__word_begins_other(const mr__word_t *w);
 
 /* After the word "let": NAME = VALUE up to the end of the line. */
 mr_err_t mr__text_let(mr__text_parser_t *p);
-/* KEY=VALUE in p->word. */
+/* NAME=VALUE in p->word. */
 mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node);
 /* Reads all that follows the name of a stage. */
 mr_err_t mr__text_settings(mr__text_parser_t *p, mr__node_t *node);

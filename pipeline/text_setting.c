@@ -93,24 +93,24 @@ static mr_err_t text_setting_put(mr__text_parser_t *p, mr__node_t *node, const c
 }
 
 /* Fails for "size = 4", "size= 4" and "size =4"; value is the text after the '='. */
-static mr_err_t stand_apart(mr__text_parser_t *p, const char *key, const char *value) {
+static mr_err_t stand_apart(mr__text_parser_t *p, const char *name, const char *value) {
   value += strspn(value, " \t");
   return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos,
                         "\"%.60s\" and its value are separated: write %.60s=%.*s without blanks",
-                        key, key, (int)strcspn(value, " \t\r\n!"), value);
+                        name, name, (int)strcspn(value, " \t\r\n!"), value);
 }
 
 mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
   mr__word_t *w = &p->word;
-  char key[64];
-  snprintf(key, sizeof key, "%.*s", (int)w->key, w->text);
-  const char *value = w->text + w->key + 1;
-  const mr_opt_t *o = mr_stage_def_opt(node->def, key);
-  if (!*value && !w->quoted && o && o->type != MR_OPT_STR) return stand_apart(p, key, p->at);
-  if (has_set(node, key))
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)w->name_n, w->text);
+  const char *value = w->text + w->name_n + 1;
+  const mr_opt_t *o = mr_stage_def_opt(node->def, name);
+  if (!*value && !w->quoted && o && o->type != MR_OPT_STR) return stand_apart(p, name, p->at);
+  if (has_set(node, name))
     return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: setting \"%s\" is given twice",
-                          node->def->name, key);
-  if (strcmp(key, "name")) return text_setting_put(p, node, key, value, true);
+                          node->def->name, name);
+  if (strcmp(name, "name")) return text_setting_put(p, node, name, value, true);
   if (*node->name)
     return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: name is given twice", node->name);
   mr__pos_t kept = node->pos;
@@ -127,9 +127,9 @@ static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *
                                       "&", "&&", ",",  ";", "then"};
   const char *word = p->word.text;
   const mr_opt_t *o = mr_stage_def_opt_taking(node->def, word);
-  char key[64];
+  char name[64];
   size_t len = strcspn(word, ":");
-  snprintf(key, sizeof key, "%.*s", (int)len, word);
+  snprintf(name, sizeof name, "%.*s", (int)len, word);
   mr_suggest_t near = {.word = word};
   for (const mr_opt_t *b = node->def->opts; b && b->type != MR_OPT_END; b++)
     if (b->type == MR_OPT_BOOL) mr_suggest_offer(&near, b->name);
@@ -144,8 +144,8 @@ static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *
     snprintf(text, n, "; inside quotes a line needs no \"\\\" at its end");
   else if (o)
     snprintf(text, n, "; write %s=%s", o->name, word);
-  else if (word[len] && mr_stage_def_opt(node->def, key))
-    snprintf(text, n, "; write %s=%s", key, word + len + 1);
+  else if (word[len] && mr_stage_def_opt(node->def, name))
+    snprintf(text, n, "; write %s=%s", name, word + len + 1);
   else if (mr_stage_def_opt(node->def, word))
     snprintf(text, n, "; it wants a value, %s=VALUE", word);
   else if (near.best)
@@ -202,7 +202,7 @@ mr_err_t mr__text_settings(mr__text_parser_t *p, mr__node_t *node) {
   bool done = false;
   MR_TRY(mr__text_next(p));
   while (!p->word.end && !p->word.bang) {
-    if (p->word.key) {
+    if (p->word.name_n) {
       MR_TRY(mr__text_setting(p, node));
     } else {
       MR_TRY(parse_bare(p, node, &done));

@@ -55,13 +55,13 @@ static mr_err_t read_quoted(mr__text_parser_t *p, mr__word_t *w, size_t *n) {
 
 mr_err_t mr__text_word(mr__text_parser_t *p, mr__word_t *w) {
   size_t n = 0;
-  w->pos = mr__text_here(p), w->key = 0, w->quoted = false;
+  w->pos = mr__text_here(p), w->name_n = 0, w->quoted = false;
   while (word_char(*p->at)) {
     if (*p->at == '"' || *p->at == '\'') {
       MR_TRY(read_quoted(p, w, &n));
       continue;
     }
-    if (*p->at == '=' && !w->key && n && !w->quoted) w->key = n;
+    if (*p->at == '=' && !w->name_n && n && !w->quoted) w->name_n = n;
     if (n + 1 >= MR_WORD_MAX)
       return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "a word longer than %d", MR_WORD_MAX);
     w->text[n++] = *p->at++;
@@ -75,7 +75,7 @@ mr_err_t mr__text_next(mr__text_parser_t *p) {
   skip_blanks(p);
   w->line_start = p->fresh_line, p->fresh_line = false;
   w->end = !*p->at, w->bang = *p->at == '!';
-  w->pos = mr__text_here(p), w->key = 0, w->quoted = false, w->text[0] = 0;
+  w->pos = mr__text_here(p), w->name_n = 0, w->quoted = false, w->text[0] = 0;
   if (w->end) return MR_OK;
   if (w->bang) return p->at++, MR_OK;
   return mr__text_word(p, w);
@@ -87,7 +87,7 @@ static size_t name_span(const char *s) {
 
 size_t mr__word_reference(const mr__word_t *w) {
   size_t n = name_span(w->text);
-  if (w->quoted || w->key || !n || w->text[n] != '.') return 0;
+  if (w->quoted || w->name_n || !n || w->text[n] != '.') return 0;
   size_t m = name_span(w->text + n + 1);
   return w->text[n + 1 + m] ? 0 : n;
 }

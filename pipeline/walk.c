@@ -177,33 +177,33 @@ mr_err_t mr__walk_pull(mr_walk_t *w, mr__walking_t *x) {
   return mr__prog_push(x->prog, (mr__op_t){MR__OP_MAP, w->branch, 0, {0}}, b->s.diag);
 }
 
-/* ---- plans ---- */
+/* ---- picks ---- */
 
-struct mr_plan {
+struct mr_picks {
   mr__prog_t prog;
   size_t *at; /* [cap + 1] */
   int n, cap;
 };
 
-mr_plan_t *mr_plan_create(const mr_chain_t *c, int n) {
-  mr_plan_t *p = calloc(1, sizeof *p);
+mr_picks_t *mr_picks_create(const mr_chain_t *c, int n) {
+  mr_picks_t *p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->cap = n;
   p->prog.cap = (size_t)n * 2 * (size_t)c->n_branches;
   p->prog.op = malloc(p->prog.cap * sizeof *p->prog.op);
   p->at = calloc((size_t)n + 1, sizeof *p->at);
-  if (!p->prog.op || !p->at) return mr_plan_destroy(p), NULL;
+  if (!p->prog.op || !p->at) return mr_picks_destroy(p), NULL;
   return p;
 }
 
-void mr_plan_destroy(mr_plan_t *p) {
+void mr_picks_destroy(mr_picks_t *p) {
   if (!p) return;
   free(p->prog.op), free(p->at);
   free(p);
 }
 
-void mr_plan_clear(mr_plan_t *p) { p->n = 0, p->prog.n = 0; }
-int mr_plan_n(const mr_plan_t *p) { return p->n; }
+void mr_picks_clear(mr_picks_t *p) { p->n = 0, p->prog.n = 0; }
+int mr_picks_n(const mr_picks_t *p) { return p->n; }
 
 static mr_err_t walk_widen(mr_stage_t *s, size_t **at, int64_t *cap) {
   int64_t more = *cap ? 2 * *cap : 64;
@@ -213,7 +213,7 @@ static mr_err_t walk_widen(mr_stage_t *s, size_t **at, int64_t *cap) {
   return MR_OK;
 }
 
-mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_plan_t *p,
+mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until, mr_picks_t *p,
                       bool *more) {
   mr__walking_t x = {s, c, w->at ? until : INT64_MAX, &p->prog, false};
   size_t from = p->prog.n;
@@ -230,8 +230,8 @@ mr_err_t mr_walk_next(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t until,
   return MR_OK;
 }
 
-mr_err_t mr_plan_fill(mr_stage_t *s, mr_chain_t *c, const mr_plan_t *p, int from, int n,
-                      mr_buf_t *buf) {
+mr_err_t mr_picks_fill(mr_stage_t *s, mr_chain_t *c, const mr_picks_t *p, int from, int n,
+                       mr_buf_t *buf) {
   assert(from >= 0 && n >= 0 && n <= p->n - from);
   return n ? mr__make(c, p->prog.op, p->at + from, n, buf) : MR_OK;
 }

@@ -10,7 +10,7 @@
 
 static bool is_ours(const struct stat *st) { return st->st_uid == 0 || st->st_uid == geteuid(); }
 
-/* An entry of an access control list that lets somebody else write shows in the group's bit. */
+/* An entry of an access control list that lets another user write shows in the group's bit. */
 static bool others_write(const struct stat *st) { return st->st_mode & (S_IWGRP | S_IWOTH); }
 
 /* who can write path, as a chmod that takes it away. */
@@ -29,7 +29,7 @@ static mr_err_t distrust(const char *file, const char *path, const struct stat *
                  (unsigned)st->st_mode & 07777u, take_away(st), path);
 }
 
-/* In a sticky folder nobody else can rename or replace what is ours. */
+/* In a sticky folder no other user can rename or replace what is ours. */
 static mr_err_t check_folder(const char *file, const char *folder, mr_diag_t *diag) {
   struct stat st;
   if (lstat(folder, &st) < 0)

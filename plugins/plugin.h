@@ -71,7 +71,7 @@ extern const mr_plugin_t mr_plugin __attribute__((visibility("default")));
 
    Loading runs code of the file's author, so the file and what leads to it are checked first:
    symbolic links are followed, and the file they lead to must be a regular one that root or the
-   user of this process owns and nobody else can write, and so must the folders above it (or be
+   user of this process owns and no other user can write, and so must the folders above it (or be
    sticky, as /tmp is).  What was checked is what is loaded.  Libraries that the plug-in itself
    links are the dynamic linker's, as for any program.
 

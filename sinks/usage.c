@@ -9,14 +9,14 @@
 
 #include "base/text.h"
 
-/* The number after "KEY:" in a file of /proc, or -1. */
-static double proc_number(const char *file, const char *key) {
+/* The number after "NAME:" in a file of /proc, or -1. */
+static double proc_number(const char *file, const char *name) {
   char line[256];
   double v = -1;
   FILE *f = fopen(file, "re");
-  size_t n = strlen(key);
+  size_t n = strlen(name);
   while (f && v < 0 && fgets(line, sizeof line, f))
-    if (!strncmp(line, key, n) && line[n] == ':') mr_sscanf(line + n + 1, "%lf", &v);
+    if (!strncmp(line, name, n) && line[n] == ':') mr_sscanf(line + n + 1, "%lf", &v);
   if (f) fclose(f);
   return v;
 }

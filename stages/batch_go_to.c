@@ -90,7 +90,7 @@ static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
     if (n > INT64_C(1) << 40 && !some--)
       return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62",
                            (long long)number);
-    mr_err_t e = mr__batch_plan(s, t, &t->ahead);
+    mr_err_t e = mr__batch_find(s, t, &t->ahead);
     if (e != MR_OK) return e;
   }
   return MR_OK;
@@ -114,8 +114,8 @@ mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
   MR_TRY(batch_of(s, t, s->start_record, &number));
   mr_err_t e = pass(s, t, number);
   while (e == MR_OK && t->kept <= s->start_record && !t->ahead.over)
-    e = mr__batch_plan(s, t, &t->ahead);
-  t->cut = (int)(s->start_record - (t->kept - mr_plan_n(t->ahead.plan)));
+    e = mr__batch_find(s, t, &t->ahead);
+  t->cut = (int)(s->start_record - (t->kept - mr_picks_n(t->ahead.picks)));
   return e;
 }
 
@@ -136,7 +136,7 @@ mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
   mr_err_t e = pass(s, t, s->start_position / t->conf.size);
   if (e != MR_OK) return e;
   while (t->records < s->start_position && !t->ahead.over) {
-    if ((e = mr__batch_plan(s, t, &t->ahead)) != MR_OK) return e;
+    if ((e = mr__batch_find(s, t, &t->ahead)) != MR_OK) return e;
   }
   if (t->records == s->start_position) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts after %lld records",

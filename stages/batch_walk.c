@@ -66,34 +66,34 @@ static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t end
 /* Collects up to a batch from one walk: MR_OK when it is full, else why it is not; MR_END with
  *more: the epoch has ended, the stream has not. */
 static mr_err_t batch_walk_collect(mr_stage_t *s, mr_batch_walk_t *t, mr_walk_t *w, int64_t until,
-                                   mr_plan_t *plan, bool *more) {
+                                   mr_picks_t *picks, bool *more) {
   mr_err_t e = MR_OK;
-  mr_plan_clear(plan);
+  mr_picks_clear(picks);
   *more = false;
-  while (mr_plan_n(plan) < t->conf.size && e == MR_OK)
-    e = mr_walk_next(s, mr_in_chain(s, 0), w, until, plan, more);
+  while (mr_picks_n(picks) < t->conf.size && e == MR_OK)
+    e = mr_walk_next(s, mr_in_chain(s, 0), w, until, picks, more);
   return e;
 }
 
-static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
+static mr_err_t find_batch(mr_stage_t *s, mr_batch_walk_t *t, mr__found_batch_t *p) {
   int64_t epoch_ends = 0;
   for (int ended = 0; ended < t->conf.parts;) {
     mr_err_t ending = mr_stopping(s) ? MR_END : mr_idle(s); /* many epochs may be empty */
     if (ending != MR_AGAIN) return ending;
     mr_walk_t *w = t->walk[t->part];
     bool more;
-    mr_err_t e = batch_walk_collect(s, t, w, epoch_end(s, t, &p->epoch), p->plan, &more);
+    mr_err_t e = batch_walk_collect(s, t, w, epoch_end(s, t, &p->epoch), p->picks, &more);
     if (e < 0) return e;
     if (e == MR_END && !more && mr_stopping(s)) return MR_END; /* the stream has not ended */
-    bool whole = mr_plan_n(p->plan) && (e == MR_OK || !t->conf.drop);
+    bool whole = mr_picks_n(p->picks) && (e == MR_OK || !t->conf.drop);
     if (whole) mr__batch_note(t, t->part);
     t->part = (t->part + 1) % t->conf.parts;
     ended = e == MR_END && !more ? ended + 1 : 0;
     if (whole) return MR_OK;
-    t->short_of = mr_plan_n(p->plan);
+    t->short_of = mr_picks_n(p->picks);
     if (more) MR_TRY(check_short(s, t, ++epoch_ends));
   }
-  mr_plan_clear(p->plan);
+  mr_picks_clear(p->picks);
   p->over = true;
   return MR_OK;
 }
@@ -102,28 +102,28 @@ static bool is_left_out(const mr_batch_walk_t *t, int64_t number) {
   return mr_ranges_has(t->conf.skip, (uint64_t)number + 1);
 }
 
-mr_err_t mr__batch_plan(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p) {
+mr_err_t mr__batch_find(mr_stage_t *s, mr_batch_walk_t *t, mr__found_batch_t *p) {
   p->over = false;
   mr_err_t e = find_batch(s, t, p);
   if (e != MR_OK) return e;
   batch_walk_save(t, p->word);
   p->number = t->number++;
-  t->records += mr_plan_n(p->plan);
-  if (!is_left_out(t, p->number)) t->kept += mr_plan_n(p->plan);
+  t->records += mr_picks_n(p->picks);
+  if (!is_left_out(t, p->number)) t->kept += mr_picks_n(p->picks);
   p->position = t->words == 1 ? p->word[0] : t->records;
   return MR_OK;
 }
 
 /* ---- life ---- */
 
-static bool make_planned(const mr_chain_t *c, const mr_batch_walk_t *t, mr__planned_t *p) {
-  p->plan = mr_plan_create(c, (int)t->conf.size);
+static bool make_found_batch(const mr_chain_t *c, const mr_batch_walk_t *t, mr__found_batch_t *p) {
+  p->picks = mr_picks_create(c, (int)t->conf.size);
   p->word = calloc((size_t)t->words + 1, sizeof *p->word);
-  return p->plan && p->word;
+  return p->picks && p->word;
 }
 
-static void free_planned(mr__planned_t *p) {
-  mr_plan_destroy(p->plan);
+static void free_found_batch(mr__found_batch_t *p) {
+  mr_picks_destroy(p->picks);
   free(p->word);
 }
 
@@ -136,14 +136,15 @@ static bool batch_walk_make(mr_stage_t *s, mr_batch_walk_t *t) {
   t->mine = calloc(n, sizeof *t->mine);
   t->next = calloc(n, sizeof *t->next);
   t->given = calloc((size_t)(t->conf.parts * t->words_part) + 1, sizeof *t->given);
-  if (!t->walk || !t->mine || !t->next || !t->given || !make_planned(c, t, &t->ahead)) return false;
+  if (!t->walk || !t->mine || !t->next || !t->given || !make_found_batch(c, t, &t->ahead))
+    return false;
   for (int i = 0; i < t->conf.parts; i++) {
     if (!(t->walk[i] = mr_walk_create(c, i, t->conf.parts))) return false;
     mr__batch_note(t, i);
   }
   for (; t->n_workers < s->n_workers; t->n_workers++) {
     t->next[t->n_workers] = t->n_workers;
-    if (!make_planned(c, t, &t->mine[t->n_workers])) return t->n_workers++, false;
+    if (!make_found_batch(c, t, &t->mine[t->n_workers])) return t->n_workers++, false;
   }
   return true;
 }
@@ -159,8 +160,8 @@ mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t
 void mr_batch_walk_close(mr_batch_walk_t *t) {
   if (!t) return;
   for (int i = 0; t->walk && i < t->conf.parts; i++) mr_walk_destroy(t->walk[i]);
-  for (int i = 0; i < t->n_workers; i++) free_planned(&t->mine[i]);
-  free_planned(&t->ahead);
+  for (int i = 0; i < t->n_workers; i++) free_found_batch(&t->mine[i]);
+  free_found_batch(&t->ahead);
   free(t->walk), free(t->mine), free(t->next), free(t->given);
   free(t);
 }
@@ -178,26 +179,26 @@ static void batch_walk_say_nothing(mr_stage_t *s, const mr_batch_walk_t *t) {
 }
 
 /* A worker's turn: takes the batch that was planned ahead, and plans the next one. */
-static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *own, bool *last) {
+static mr_err_t take_turn(mr_stage_t *s, mr_batch_walk_t *t, mr__found_batch_t *own, bool *last) {
   /* relaxed: mr_turn_wait has seen this number, and only this worker passes it on. */
   if (atomic_load_explicit(&t->turn, memory_order_relaxed) == 0) {
     mr_err_t e = s->start_record ? mr__batch_go_to_record(s, t) : mr__batch_go_to_start(s, t);
-    if (e >= 0 && !s->start_record) e = mr__batch_plan(s, t, &t->ahead);
+    if (e >= 0 && !s->start_record) e = mr__batch_find(s, t, &t->ahead);
     if (e != MR_OK) return e;
   }
-  mr__planned_t kept = *own;
+  mr__found_batch_t kept = *own;
   *own = t->ahead, t->ahead = kept;
   if (own->over) batch_walk_say_nothing(s, t);
   if (own->over) return t->ahead.over = true, MR_OK;
-  mr_err_t e = mr__batch_plan(s, t, &t->ahead);
+  mr_err_t e = mr__batch_find(s, t, &t->ahead);
   *last = t->ahead.over || t->ahead.epoch != own->epoch;
   return e;
 }
 
-static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__planned_t *p, bool last,
+static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__found_batch_t *p, bool last,
                            mr_buf_t *buf) {
   const mr_spec_t *spec = &s->out_spec[0];
-  int from = 0, n = mr_plan_n(p->plan);
+  int from = 0, n = mr_picks_n(p->picks);
   mr_host_slice(&t->conf.host, &from, &n);
   if (t->next[s->worker] == 0) from += t->cut, n -= t->cut; /* from a whole batch */
   if (is_left_out(t, p->number)) n = 0;
@@ -206,13 +207,13 @@ static mr_err_t make_batch(mr_stage_t *s, mr_batch_walk_t *t, const mr__planned_
   buf->flags = last ? MR_BUF_EPOCH_END : 0;
   buf->position = p->position;
   if (spec->n_words) memcpy(buf->word, p->word, (size_t)spec->n_words * sizeof *p->word);
-  MR_TRY(mr_plan_fill(s, mr_in_chain(s, 0), p->plan, from, n, buf));
+  MR_TRY(mr_picks_fill(s, mr_in_chain(s, 0), p->picks, from, n, buf));
   buf->size = mr_buf_bytes(spec, buf, n);
   return MR_OK;
 }
 
 mr_err_t mr_batch_walk_step(mr_stage_t *s, mr_batch_walk_t *t) {
-  mr__planned_t *own = &t->mine[s->worker];
+  mr__found_batch_t *own = &t->mine[s->worker];
   mr_buf_t *buf = NULL;
   bool last = false;
   if (mr_stopping(s)) return MR_END;

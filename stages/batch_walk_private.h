@@ -7,12 +7,12 @@
 #include "stages/batch_walk.h"
 
 /* Records found for one batch. */
-typedef struct planned {
-  mr_plan_t *plan;
+typedef struct found_batch {
+  mr_picks_t *picks;
   bool over;                       /* no batch: the stream has ended */
   int64_t number, epoch, position; /* number: of the batch, from 0 */
   int64_t *word;                   /* [words]: the state after it */
-} mr__planned_t;
+} mr__found_batch_t;
 
 struct mr_batch_walk {
   mr_batch_conf_t conf;
@@ -30,8 +30,8 @@ struct mr_batch_walk {
   int words, words_part;
   int64_t *given; /* [parts * words_part]: each walk's state after the last batch that it gave,
                      which is what grain's processes report; records passed since do not count */
-  mr__planned_t ahead;
-  mr__planned_t *mine; /* [workers]: used by that worker alone */
+  mr__found_batch_t ahead;
+  mr__found_batch_t *mine; /* [workers]: used by that worker alone */
   int n_workers;
   int64_t *next; /* [workers] number of the worker's next batch */
 };
@@ -44,7 +44,7 @@ mr_err_t mr__batch_load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word);
 
 /* Finds the next batch: MR_OK, with p->over if the stream has ended; MR_END when the graph stops;
    or a failure. */
-mr_err_t mr__batch_plan(mr_stage_t *s, mr_batch_walk_t *t, mr__planned_t *p);
+mr_err_t mr__batch_find(mr_stage_t *s, mr_batch_walk_t *t, mr__found_batch_t *p);
 
 /* Seeks the stage's start, so that the next batch found is the first one.  Results as above. */
 mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t);

@@ -5,7 +5,7 @@
 
 #include "model/exec/exec.h"
 
-/* How the values of the arena are told apart.  Each counts once, by the first that holds; "kept
+/* How the values of the arena are divided.  Each counts once, by the first that holds; "kept
    for" and "read by" look through equations that only move or convert. */
 typedef enum mr_mem_cause {
   MR_MEM_CONSTANTS,   /* literals */
@@ -26,7 +26,7 @@ const char *mr_mem_cause_name(mr_mem_cause_t c);
 /* What the graph does not say itself. */
 typedef struct mr_mem_parts {
   const mr_var_t *loss; /* of mr_exec_fn(x): what it depends on is the forward pass; NULL: all is */
-  const char *update;   /* the outermost scope of the optimizer; NULL: there is none */
+  const char *update;   /* the outermost scope of the optimizer; NULL without one */
 } mr_mem_parts_t;
 
 typedef struct mr_mem_causes {

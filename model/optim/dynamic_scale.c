@@ -1,6 +1,6 @@
 /* dynamic_scale_value_and_grad and dynamic_scale_grad: mr_value_and_grad of the scaled function, a
    division, and the scaler's next state make one attempt; redo_on_nan is a while loop of attempts.
-   The arithmetic of the scaler stands in scope amp_stop, so that mixed precision leaves it alone.
+   The arithmetic of the scaler is in scope amp_stop, so that mixed precision leaves it alone.
  */
 #include "model/optim/dynamic_scale.h"
 

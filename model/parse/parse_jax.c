@@ -343,12 +343,12 @@ static mr_err_t dynamic_update_slice(rewrite_t *r) {
   return parse_jax_give(r, mask && update ? mr_lax_select_n(r->g, mask, r->x, update) : update);
 }
 
-/* Reads key=(integers...) from the text of dimension numbers into v[*n].  false if it is
+/* Reads name=(integers...) from the text of dimension numbers into v[*n].  false if it is
    missing. */
-static bool dimension_list(const char *text, const char *key, int *n, int64_t v[MR_MAX_NDIM]) {
-  const char *at = strstr(text, key);
+static bool dimension_list(const char *text, const char *name, int *n, int64_t v[MR_MAX_NDIM]) {
+  const char *at = strstr(text, name);
   if (!at) return false;
-  mr_parser_t p = {.text = text, .at = at + strlen(key)};
+  mr_parser_t p = {.text = text, .at = at + strlen(name)};
   *n = 0;
   if (!mr__parse_is(&p, "=") || !mr__parse_is(&p, "(")) return false;
   while (!mr__parse_is(&p, ")")) {

@@ -69,7 +69,7 @@ mr_amp_policy_t mr_amp_empty(mr_dtype_t compute);
    key and beyond MR_AMP_ROWS rows. */
 mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_diag_t *diag);
 /* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
-   mr_amp_add, and for what is not KEY=RULE; p then holds the rows before it. */
+   mr_amp_add, and for what is not NAME=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
 
 /* Writes into text[0,size) which row of p decides what happens to e, and returns text: "amp-rule

@@ -26,7 +26,7 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_
   return MR_OK;
 }
 
-/* One "KEY=RULE" of n characters, spaces around it allowed. */
+/* One "NAME=RULE" of n characters, spaces around it allowed. */
 static mr_err_t amp_policy_add_piece(mr_amp_policy_t *p, const char *text, size_t n,
                                      mr_diag_t *diag) {
   char key[MR_AMP_KEY], rule[16];

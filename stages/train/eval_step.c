@@ -28,7 +28,7 @@ static mr_err_t set_defaults(recalled_t *r, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* The setting that a word belongs to: KEY=VALUE, or one of a setting's choices alone; NULL: none.
+/* The setting that a word belongs to: NAME=VALUE, or one of a setting's choices alone; NULL: none.
  *value is its value. */
 static const mr_opt_t *setting_of(const mr_model_def_t *def, const char *word, const char **value) {
   size_t key = strcspn(word, "=");

@@ -80,7 +80,7 @@ static bool setting_text(const mr_opt_t *o, const char *state, char *text, size_
   return len >= 0 && (size_t)len < n && !strchr(text, '\n');
 }
 
-/* KEY=VALUE lines of all settings that a step follows from; those that fit= has chosen as chosen.
+/* NAME=VALUE lines of all settings that a step follows from; those that fit= has chosen as chosen.
  */
 static mr_err_t settings_text(const mr_stage_t *s, char *text, mr_diag_t *diag) {
   const train_t *v = s->state;

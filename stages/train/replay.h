@@ -5,7 +5,7 @@
    "field/NAME" (B, ...) of the batch as the loss takes it, "counts" f32 (B) if the loss is masked,
    "records" u64 (n), the record ids, "params/NAME", "slot.0/NAME", "slot.1/NAME" and
    "average/NAME". Text, each as "millrace.WORD": replay (the version of this form), settings
-   (KEY=VALUE lines of the stage and its model), fields (a line of name, classes and layout each),
+   (NAME=VALUE lines of the stage and its model), fields (a line of name, classes and layout each),
    stage, step, seed, lr, loss and grad_norm (bits, in hex), scale, isa, threads, keys, precision,
    skip, made_with. */
 #ifndef MR_STAGES_TRAIN_REPLAY_H

@@ -62,8 +62,8 @@ static void nothing_left(void) {
   if (stat(run, &st) == 0) fail_msg("%s was left behind: %s", run, p.err);
 }
 
-static void with(const char *key_value) {
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--steps", "2", key_value);
+static void with(const char *name_value) {
+  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--steps", "2", name_value);
 }
 
 static void wrong_settings_are_usage_errors(void **state) {
@@ -82,8 +82,8 @@ static void wrong_settings_are_usage_errors(void **state) {
       {"train.layer=2", "layer", "did you mean \"layers\"?"},
       {"trein.layers=2", "trein", "did you mean \"train\"?"},
       {"batches.workers=0", "workers", "0"},
-      {"name", "\"name\"", "KEY=VALUE"},
-      {"=3", "\"=3\"", "KEY=VALUE"},
+      {"name", "\"name\"", "NAME=VALUE"},
+      {"=3", "\"=3\"", "NAME=VALUE"},
   };
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     with(t[i].given);

@@ -68,7 +68,7 @@ static void wrong_graphs_are_refused_with_their_place(void **state) {
   refuses(2,
           "graph:1:13: flip: the records have no generator to draw from: put \"shuffle seed=N\"");
   RUN(&p, "run", "count", "5", "!", "null");
-  refuses(2, "expected KEY=VALUE");
+  refuses(2, "expected NAME=VALUE");
 }
 
 static void missing_data_is_one_sentence(void **state) {

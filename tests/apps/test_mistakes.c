@@ -213,7 +213,7 @@ static const struct {
      "graph:1:11: unexpected \"\\\" after synthetic: neither a stage nor a yes-or-no setting of "
      "it; inside quotes a line needs no \"\\\" at its end"},
     {{"run", "synthetic", "!", "batch", "4", "!", "null"},
-     "run: \"!\", expected KEY=VALUE (quote the graph as one word)"},
+     "run: \"!\", expected NAME=VALUE (quote the graph as one word)"},
     {{"run", "dir"}, "dir: it is a folder and no run, want a graph or a file that holds one"},
     {{"run", "nofile.mr"}, "nofile.mr: cannot open: No such file or directory"},
     {{"run", "x.mr", "batch_size=3"},
@@ -280,13 +280,13 @@ static const struct {
     {{"fit"}, "unknown command \"fit\"; `millrace train` does that"},
     {{"download"}, "unknown command \"download\"; `millrace data fetch` does that"},
     {{"train", "run"},
-     "train: run is a run, expected KEY=VALUE; to resume it: millrace train --run-dir run "
+     "train: run is a run, expected NAME=VALUE; to resume it: millrace train --run-dir run "
      "--resume"},
     {{"train", "dir"},
-     "train: dir is a folder, expected KEY=VALUE; say --data dir to train on it, --run-dir dir to "
+     "train: dir is a folder, expected NAME=VALUE; say --data dir to train on it, --run-dir dir to "
      "write into it"},
-    {{"train", "x.mr"}, "train: x.mr is a file, expected KEY=VALUE; --graph FILE names a graph"},
-    {{"train", "foo"}, "train: \"foo\", expected KEY=VALUE"},
+    {{"train", "x.mr"}, "train: x.mr is a file, expected NAME=VALUE; --graph FILE names a graph"},
+    {{"train", "foo"}, "train: \"foo\", expected NAME=VALUE"},
     {{"train", "lr", "=", "0.1"},
      "train: \"lr\" and its value are separated: write lr=0.1 without blanks"},
     {{"train", "lr=0,1"},

@@ -1,4 +1,4 @@
-/* Settings: the text of every setting of every stage, KEY=VALUE words over a graph, and the files
+/* Settings: the text of every setting of every stage, NAME=VALUE words over a graph, and the files
    of a run's folder. */
 #include "apps/cli.h"
 #include "apps/run_dir.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "links/key.h"
+#include "links/curve_key.h"
 #include "links/listen.h"
 #include "links/wire.h"
 #include "tests/links/ends.h"
@@ -541,36 +541,36 @@ static void a_message_without_end_closes_its_own_connection(void **state) {
 /* ---- keys ---- */
 
 static void keys_are_private_and_never_overwritten(void **state) {
-  char pub[MR_KEY_TEXT], sec[MR_KEY_TEXT], again[MR_KEY_TEXT];
+  char pub[MR_CURVE_KEY_TEXT], sec[MR_CURVE_KEY_TEXT], again[MR_CURVE_KEY_TEXT];
   struct stat st;
   mr_diag_t diag = {0};
-  assert_int_equal(mr_key_make(in_folder("one"), &diag), MR_OK);
+  assert_int_equal(mr_curve_key_make(in_folder("one"), &diag), MR_OK);
   assert_int_equal(stat(in_folder("one.key"), &st), 0);
   assert_int_equal(st.st_mode & 07777, 0600);
-  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_OK);
-  assert_int_equal(mr_key_read_public(in_folder("one.pub"), again, &diag), MR_OK);
+  assert_int_equal(mr_curve_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_OK);
+  assert_int_equal(mr_curve_key_read_public(in_folder("one.pub"), again, &diag), MR_OK);
   assert_string_equal(pub, again);
-  assert_int_equal(mr_key_make(in_folder("one"), &diag), MR_ERR_IO);
+  assert_int_equal(mr_curve_key_make(in_folder("one"), &diag), MR_ERR_IO);
   assert_non_null(strstr(diag.text, "never overwritten"));
   unlink(in_folder("one.pub"));
-  assert_int_equal(mr_key_make(in_folder("one"), NULL), MR_ERR_IO);
-  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, again, NULL), MR_OK);
+  assert_int_equal(mr_curve_key_make(in_folder("one"), NULL), MR_ERR_IO);
+  assert_int_equal(mr_curve_key_read_secret(in_folder("one.key"), pub, again, NULL), MR_OK);
   assert_string_equal(sec, again);
   chmod(in_folder("one.key"), 0640);
   diag = (mr_diag_t){0};
-  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_CONFIG);
+  assert_int_equal(mr_curve_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "chmod 600"));
   chmod(in_folder("one.key"), 0600);
   FILE *f = fopen(in_folder("one.key"), "w"); /* the public half of another pair */
-  assert_int_equal(mr_key_make(in_folder("two"), NULL), MR_OK);
-  assert_int_equal(mr_key_read_public(in_folder("two.pub"), again, NULL), MR_OK);
+  assert_int_equal(mr_curve_key_make(in_folder("two"), NULL), MR_OK);
+  assert_int_equal(mr_curve_key_read_public(in_folder("two.pub"), again, NULL), MR_OK);
   fprintf(f, "public %s\nsecret %s\n", again, sec);
   fclose(f);
   diag = (mr_diag_t){0};
-  assert_int_equal(mr_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_DATA);
+  assert_int_equal(mr_curve_key_read_secret(in_folder("one.key"), pub, sec, &diag), MR_ERR_DATA);
   assert_non_null(strstr(diag.text, "do not belong together"));
-  assert_int_equal(mr_key_read_public(in_folder("absent.pub"), pub, NULL), MR_ERR_IO);
-  assert_int_equal(mr_key_read_secret("/dev/null", pub, sec, NULL), MR_ERR_CONFIG);
+  assert_int_equal(mr_curve_key_read_public(in_folder("absent.pub"), pub, NULL), MR_ERR_IO);
+  assert_int_equal(mr_curve_key_read_secret("/dev/null", pub, sec, NULL), MR_ERR_CONFIG);
 }
 
 static void with_keys_the_stream_flows(void **state) {
@@ -633,7 +633,7 @@ static int make_keys(void **state) {
   snprintf(folder, sizeof folder, "/tmp/mr-keys-XXXXXX");
   if (!mkdtemp(folder)) return -1;
   for (int i = 0; i < 3; i++)
-    if (mr_key_make(in_folder(name[i]), NULL) < 0) return -1;
+    if (mr_curve_key_make(in_folder(name[i]), NULL) < 0) return -1;
   return 0;
 }
 

@@ -464,28 +464,28 @@ static void check_fills(tree_t *t, mr_buf_t *b) {
 
 /* From record `at` of the list to its end, in batches; left where the walk then stands. */
 static int walk_some(tree_t *t, mr_walk_t *w, mr_buf_t *b, const list_t *l, int at, int most) {
-  mr_plan_t *p = mr_plan_create(t->c, 1 + draw(t->r, 8));
+  mr_picks_t *p = mr_picks_create(t->c, 1 + draw(t->r, 8));
   assert_non_null(p);
   while (most > 0) {
     int n = 1 + draw(t->r, BATCH), k = 0;
     if (n > most) n = most;
-    mr_plan_clear(p);
+    mr_picks_clear(p);
     mr_err_t e = MR_OK;
     bool more;
     while (k < n && (e = mr_walk_next(t->s, t->c, w, INT64_MAX, p, &more)) == MR_OK) k++;
     round_check(t->r, e == MR_OK || e == MR_END, "walk: %d", (int)e);
-    round_check(t->r, mr_plan_n(p) == k, "%d in the plan, want %d", mr_plan_n(p), k);
+    round_check(t->r, mr_picks_n(p) == k, "%d picked, want %d", mr_picks_n(p), k);
     round_check(t->r, k == (int)lesser(n, l->n - at), "%d records from %d, want %d of %d", k, at,
                 (int)lesser(n, l->n - at), l->n);
     int split = draw(t->r, k + 1); /* made in two parts, as two workers may */
-    round_check(t->r, mr_plan_fill(t->s, t->c, p, split, k - split, b) == MR_OK, "fill");
+    round_check(t->r, mr_picks_fill(t->s, t->c, p, split, k - split, b) == MR_OK, "fill");
     check_slots(t, b, l->at + at + split, k - split, at + split);
-    round_check(t->r, mr_plan_fill(t->s, t->c, p, 0, split, b) == MR_OK, "fill");
+    round_check(t->r, mr_picks_fill(t->s, t->c, p, 0, split, b) == MR_OK, "fill");
     check_slots(t, b, l->at + at, split, at);
     at += k, most -= k;
     if (e == MR_END) break;
   }
-  mr_plan_destroy(p);
+  mr_picks_destroy(p);
   return at;
 }
 
@@ -540,17 +540,17 @@ static void a_walk_stops_before_the_position_that_is_named(void **state) {
   mr_stage_t *s = worker_of(g, "end", 0);
   mr_chain_t *c = mr_in_chain(s, 0);
   mr_walk_t *w = mr_walk_create(c, 0, 1);
-  mr_plan_t *p = mr_plan_create(c, 1);
+  mr_picks_t *p = mr_picks_create(c, 1);
   bool more;
   for (int i = 0; i < 4; i++) assert_int_equal(mr_walk_next(s, c, w, 4, p, &more), MR_OK);
   assert_int_equal(mr_walk_next(s, c, w, 4, p, &more), MR_END);
   assert_true(more);
-  assert_int_equal(mr_plan_n(p), 4);
+  assert_int_equal(mr_picks_n(p), 4);
   for (int i = 4; i < 10; i++) assert_int_equal(mr_walk_next(s, c, w, 99, p, &more), MR_OK);
   assert_int_equal(mr_walk_next(s, c, w, 99, p, &more), MR_END);
   assert_false(more);
   mr_graph_stop(g);
-  mr_plan_destroy(p), mr_walk_destroy(w), mr_walk_destroy(NULL), mr_plan_destroy(NULL);
+  mr_picks_destroy(p), mr_walk_destroy(w), mr_walk_destroy(NULL), mr_picks_destroy(NULL);
   mr_graph_destroy(g);
 }
 
@@ -564,14 +564,14 @@ static void a_stream_in_which_nothing_is_left_ends_or_says_so(void **state) {
     mr_stage_t *s = worker_of(g, "end", 0);
     mr_chain_t *c = mr_in_chain(s, 0);
     mr_walk_t *w = mr_walk_create(c, 0, 1);
-    mr_plan_t *p = mr_plan_create(c, 1);
+    mr_picks_t *p = mr_picks_create(c, 1);
     s->diag = &diag;
     mr_err_t e;
     bool more;
-    while ((e = mr_walk_next(s, c, w, INT64_MAX, p, &more)) == MR_OK && mr_plan_n(p) < 1000)
+    while ((e = mr_walk_next(s, c, w, INT64_MAX, p, &more)) == MR_OK && mr_picks_n(p) < 1000)
       continue;
-    if (mr_plan_n(p) == 0) assert_int_equal(e, i ? MR_ERR_DATA : MR_END);
-    mr_plan_destroy(p), mr_walk_destroy(w);
+    if (mr_picks_n(p) == 0) assert_int_equal(e, i ? MR_ERR_DATA : MR_END);
+    mr_picks_destroy(p), mr_walk_destroy(w);
     mr_graph_destroy(g);
   }
 }

@@ -240,7 +240,7 @@ static void overrides_reach_variables_and_settings(void **state) {
       {"pas.n=3", "no stage of the graph is called \"pas\"; did you mean \"pass\"?"},
       {"meter.n=3", "no stage of the graph is called \"meter\"; the meter is \"m\""},
       {"pass.m=3", "pass: unknown setting \"m\"; `millrace inspect pass` lists its settings"},
-      {"n", "\"n\": want KEY=VALUE"}};
+      {"n", "\"n\": want NAME=VALUE"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     mr_diag_t diag = {0};
     assert_true(mr_graph_override(g, bad[i][0], &diag) < 0);

@@ -179,7 +179,7 @@ static void of_a_cut_graph_one_process_is_kept_with_its_specs(void **state) {
 static void wrong_blocks_are_told_with_their_place(void **state) {
   static const char *const bad[][2] = {
       {"process { count }", "1:1: want process NAME { ... }"},
-      {"process a count", "1:11: want \"{\" or KEY=VALUE after process a"},
+      {"process a count", "1:11: want \"{\" or NAME=VALUE after process a"},
       {"process a { count", "process a is not closed"},
       {"count }", "1:7: \"}\" without a process { before it"},
       {"process a {\nprocess b { }", "2:1: process a is not closed yet"},

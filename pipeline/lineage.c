@@ -1,17 +1,17 @@
-/* The tracer of a graph: reports each record's origin and draws. */
-#include "pipeline/trace.h"
+/* Notes the draws of each record, and passes its lineage to the function that asked for it. */
+#include "pipeline/lineage.h"
 
 #include <inttypes.h>
 
 #include "base/ledger.h"
 #include "pipeline/chain_private.h"
 
-void mr_graph_trace(mr_graph_t *g, mr_trace_fn fn, void *ctx, bool only) {
-  g->trace = (mr__tracer_t){.fn = fn, .ctx = ctx, .only = only};
+void mr_graph_lineage(mr_graph_t *g, mr_lineage_fn fn, void *ctx, bool only) {
+  g->lineage = (mr__lineage_to_t){.fn = fn, .ctx = ctx, .only = only};
 }
 
-bool mr__trace_opens(const mr_graph_t *g, const mr_stage_def_t *def) {
-  if (!g->trace.only || !def->source) return true;
+bool mr__lineage_opens(const mr_graph_t *g, const mr_stage_def_t *def) {
+  if (!g->lineage.only || !def->source) return true;
   for (int i = 0; i < g->n_nodes; i++)
     if (g->node[i]->def->filter) return true;
   return false;
@@ -34,13 +34,13 @@ void mr_draw_text(const mr_draws_t *d, int i, char *text, size_t n) {
   snprintf(text, n, "%s: %s", s ? s->name : "source", words);
 }
 
-uint64_t mr__trace_record(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
-                          const mr_rec_t *rec) {
-  mr_trace_t t = {.slot = slot, .rec = rec, .spec = &c->spec, .draws = c->draws};
+uint64_t mr__lineage_report(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
+                            const mr_rec_t *rec) {
+  mr_lineage_t t = {.slot = slot, .rec = rec, .spec = &c->spec, .draws = c->draws};
   for (size_t k = 0; k < n; k++) {
     if (op[k].code != MR__OP_LEAF || t.n_leaves == MR_LEAVES_MAX) continue;
     mr__branch_t *b = &c->branch[op[k].node];
     t.leaf[t.n_leaves++] = (mr_leaf_t){&b->s, op[k].index, rec ? &b->rec[op[k].key[0]] : NULL};
   }
-  return c->tracer->fn(c->tracer->ctx, &t);
+  return c->lineage->fn(c->lineage->ctx, &t);
 }

@@ -1,6 +1,7 @@
-/* Traces the records of a graph: where each comes from and what was drawn for it. */
-#ifndef MR_PIPELINE_TRACE_H
-#define MR_PIPELINE_TRACE_H
+/* The lineage of a record in a batch: the sources' records that went into it, and what was drawn
+   for it. */
+#ifndef MR_PIPELINE_LINEAGE_H
+#define MR_PIPELINE_LINEAGE_H
 
 #include "pipeline/graph.h"
 
@@ -23,25 +24,25 @@ typedef struct mr_leaf {
   const mr_rec_t *rec; /* as the source gave it; NULL if records are only found */
 } mr_leaf_t;
 
-typedef struct mr_trace {
+typedef struct mr_lineage {
   int slot;              /* in the batch */
   const mr_rec_t *rec;   /* as it goes into the batch; NULL if records are only found */
   const mr_spec_t *spec; /* of rec */
   int n_leaves;
   mr_leaf_t leaf[MR_LEAVES_MAX];
   const mr_draws_t *draws;
-} mr_trace_t;
+} mr_lineage_t;
 
 /* Called for each record by the workers of the stages that make batches, batch after batch in each
    worker; several workers may call at once.  *t and what it points to live until the call returns.
    Returns the key that the record gets in the batch, which later stages that regroup batches pass
    on. */
-typedef uint64_t (*mr_trace_fn)(void *ctx, const mr_trace_t *t);
+typedef uint64_t (*mr_lineage_fn)(void *ctx, const mr_lineage_t *t);
 
-/* Sets the tracer, before start.  fn and ctx must live until the graph is joined.  only: records
-   are found but neither fetched nor made, batches hold no data, and sources are opened only if a
-   filter must inspect their records. */
-void mr_graph_trace(mr_graph_t *g, mr_trace_fn fn, void *ctx, bool only);
+/* Passes the lineage of each record to fn; call it before start.  fn and ctx must live until the
+   graph is joined.  only: records are found but neither fetched nor made, batches hold no data, and
+   sources are opened only if a filter must inspect their records. */
+void mr_graph_lineage(mr_graph_t *g, mr_lineage_fn fn, void *ctx, bool only);
 
 /* Draw i in [0,d->n) in words, "flip: mirrored", into text[0,n); its number where the stage has no
    words. */

@@ -1,5 +1,5 @@
-/* Making and reading key files. */
-#include "links/key.h"
+/* Makes and reads the files of CURVE keys. */
+#include "links/curve_key.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@ static mr_err_t write_new(const char *file, int mode, const char *text, mr_diag_
   return e;
 }
 
-mr_err_t mr_key_make(const char *name, mr_diag_t *diag) {
-  char pub[MR_KEY_TEXT], sec[MR_KEY_TEXT], file[4096], text[FILE_MAX];
+mr_err_t mr_curve_key_make(const char *name, mr_diag_t *diag) {
+  char pub[MR_CURVE_KEY_TEXT], sec[MR_CURVE_KEY_TEXT], file[4096], text[FILE_MAX];
   if (strlen(name) > 4000) return mr_fail(diag, MR_ERR_USAGE, "a name of keys is shorter");
   snprintf(file, sizeof file, "%s.pub", name);
   if (access(file, F_OK) == 0)
@@ -54,13 +54,13 @@ mr_err_t mr_key_make(const char *name, mr_diag_t *diag) {
 }
 
 /* Finds the word that follows `what` at the start of a line: 40 letters of Z85. */
-static bool find_key(const char *text, const char *what, char key[MR_KEY_TEXT]) {
+static bool find_curve_key(const char *text, const char *what, char key[MR_CURVE_KEY_TEXT]) {
   unsigned char raw[32];
   size_t n = strlen(what);
   for (const char *at = text; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL) {
     if (strncmp(at, what, n) || at[n] != ' ') continue;
     size_t letters = strcspn(at + n + 1, "\n");
-    if (letters != MR_KEY_TEXT - 1) return false;
+    if (letters != MR_CURVE_KEY_TEXT - 1) return false;
     memcpy(key, at + n + 1, letters);
     key[letters] = 0;
     return zmq_z85_decode(raw, key) != NULL;
@@ -85,19 +85,20 @@ static mr_err_t key_read_text(const char *file, bool secret, char text[FILE_MAX]
   return MR_OK;
 }
 
-static mr_err_t not_a_key(const char *file, const char *what, mr_diag_t *diag) {
+static mr_err_t refuse_key_file(const char *file, const char *what, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_DATA, "%s holds no %s key: make keys with `millrace keys NAME`", file,
                  what);
 }
 
-mr_err_t mr_key_read_secret(const char *file, char public_key[MR_KEY_TEXT],
-                            char secret_key[MR_KEY_TEXT], mr_diag_t *diag) {
+mr_err_t mr_curve_key_read_secret(const char *file, char public_key[MR_CURVE_KEY_TEXT],
+                                  char secret_key[MR_CURVE_KEY_TEXT], mr_diag_t *diag) {
   char text[FILE_MAX];
   MR_TRY(key_read_text(file, true, text, diag));
-  bool good = find_key(text, "public", public_key) && find_key(text, "secret", secret_key);
+  bool good =
+      find_curve_key(text, "public", public_key) && find_curve_key(text, "secret", secret_key);
   memset(text, 0, sizeof text);
-  if (!good) return not_a_key(file, "secret", diag);
-  char derived[MR_KEY_TEXT]; /* -1: this libzmq has no CURVE, which opening a link reports */
+  if (!good) return refuse_key_file(file, "secret", diag);
+  char derived[MR_CURVE_KEY_TEXT]; /* -1: this libzmq has no CURVE, which opening a link reports */
   if (zmq_curve_public(derived, secret_key) == 0 && strcmp(derived, public_key) != 0)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: its public and its secret key do not belong together: make keys with "
@@ -106,8 +107,9 @@ mr_err_t mr_key_read_secret(const char *file, char public_key[MR_KEY_TEXT],
   return MR_OK;
 }
 
-mr_err_t mr_key_read_public(const char *file, char public_key[MR_KEY_TEXT], mr_diag_t *diag) {
+mr_err_t mr_curve_key_read_public(const char *file, char public_key[MR_CURVE_KEY_TEXT],
+                                  mr_diag_t *diag) {
   char text[FILE_MAX];
   MR_TRY(key_read_text(file, false, text, diag));
-  return find_key(text, "public", public_key) ? MR_OK : not_a_key(file, "public", diag);
+  return find_curve_key(text, "public", public_key) ? MR_OK : refuse_key_file(file, "public", diag);
 }
