@@ -14,8 +14,8 @@ enum { PLATFORMS = 8, DEVICES = 32 };
 static struct {
   pthread_once_t once;
   mr_opencl_device_t device;
-  mr_diag_t diag;     /* why there is none */
-  _Atomic int failed; /* relaxed: 1 after the first failed command, which was told */
+  mr_diag_t diag;     /* why the device is missing */
+  _Atomic int failed; /* relaxed: 1 after the first failed command, with its notice sent */
 } state = {.once = PTHREAD_ONCE_INIT};
 
 /* All devices of all platforms, up to n. */

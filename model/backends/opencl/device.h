@@ -38,7 +38,7 @@ cl_mem mr__opencl_find(const void *at, size_t *offset);
 void mr__opencl_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way);
 
 /* ---- failures ----
-   A run cannot return an error.  The first command that fails is told by a notice, and from then on
+   A run cannot return an error.  The first command that fails sends a notice; from then on
    the device refuses to compile and copies give bytes 0xFF, which are NaN in every float. */
 void mr__opencl_failed(cl_int code, const char *what);
 mr_err_t mr__opencl_usable(mr_diag_t *diag); /* MR_OK, or MR_ERR_UNAVAILABLE after a failure */
