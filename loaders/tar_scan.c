@@ -122,7 +122,7 @@ static mr_err_t bad_pax(tar_t *t) {
   return TAR_FAULT(t, "%s: the pax header at byte %" PRId64 " is damaged", t->path, t->at);
 }
 
-/* One "LENGTH KEY=VALUE\n". */
+/* One "LENGTH NAME=VALUE\n". */
 static mr_err_t take_pax_row(tar_t *t, const char *key, size_t n_key, const char *value, size_t n) {
   if (n_key == 4 && !memcmp(key, "path", 4)) return take_name(t, value, n);
   if (n_key >= 10 && !memcmp(key, "GNU.sparse", 10))

@@ -231,7 +231,7 @@ static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_
   return y;
 }
 
-/* Equations in the order of a run: conversions of what is kept narrow stand beside what reads or
+/* Equations in the order of a run: conversions of what is kept narrow are next to what reads or
    writes them.  At the two ends of the graph, where tell_fn writes them, they would keep a wide
    copy of every slot from the first equation to the last. */
 typedef struct train_order {

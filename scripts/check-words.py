@@ -32,7 +32,6 @@ MISUSED = [
     (r'\bcJSON_GetObjectItem\w*\(\w+, key\)', 'name: a member of a JSON object has a name, a record has a key'),
     (r'\bmr_key_(?:make|read_\w+)\b', 'mr_curve_key_: key alone is the id of a record'),
     (r'\b(?:tracer|mr_graph_trace)\b', 'lineage: to trace is to build a graph of ops'),
-    (r'\bmr_shard_\w+\b', 'mr_sampler_ or host: a shard is the part of a stream that one reader gets'),
 ]
 LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
