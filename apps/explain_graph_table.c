@@ -1,9 +1,9 @@
 /* The report of `millrace explain` as tables: rows of equal text are merged, sorted by cost. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/explain_graph.h"
 #include "base/text.h"
@@ -132,12 +132,23 @@ void mr_move_equation(const mr_move_row_t *r, char *text, size_t size) {
 
 /* ---- tables ---- */
 
-/* Prints a row; its text continues below itself where the terminal is narrow. */
-static void print_sum(int64_t calls, double amount, double share, const char *text, FILE *to) {
+/* Prints a line whose last column continues below itself where the terminal is narrow. */
+static void print_line(FILE *to, const char *format, ...) {
   char line[LINE + 64];
-  int columns = isatty(fileno(to)) ? mr_columns(fileno(to)) : 0;
-  snprintf(line, sizeof line, "%6" PRId64 " %11.3f %5.1f%%  %s", calls, amount, share, text);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  int columns = mr_columns(fileno(to));
   mr_put_wrapped(to, line, columns, columns > 60 ? 28 : 4);
+}
+
+static void print_sum(int64_t calls, double amount, double share, const char *text, FILE *to) {
+  print_line(to, "%6" PRId64 " %11.3f %5.1f%%  %s", calls, amount, share, text);
+}
+
+static void print_header(FILE *to, const char *amount, const char *what) {
+  print_line(to, "%6s %11s %6s  %s", "calls", amount, "share", what);
 }
 
 static void print_sums(sums_t *s, int top, double unit, double total, FILE *to) {
@@ -166,7 +177,7 @@ static void print_summary(const mr_explained_t *m, sums_t *s, FILE *to) {
     explain_graph_table_add(s, "casts, copies and transposes in all", (double)m->move[i].bytes,
                             m->move[i].times);
   fprintf(to, "A run reads and writes %.3f MB.\n", m->bytes / 1e6);
-  fprintf(to, "%6s %11s %6s  %s\n", "calls", "MB", "share", "of it moved");
+  print_header(to, "MB", "of it moved");
   print_sums(s, 1, 1e6, m->bytes, to);
   for (int i = 0; i < m->n_move; i++) {
     snprintf(text, sizeof text, "  %s%s", mr_move_kind_name(m->move[i].kind),
@@ -174,7 +185,8 @@ static void print_summary(const mr_explained_t *m, sums_t *s, FILE *to) {
     explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
   }
   print_sums(s, s->n, 1e6, m->bytes, to);
-  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "MB", "share", "by what asked for them");
+  fputc('\n', to);
+  print_header(to, "MB", "by what asked for them");
   for (int i = 0; i < m->n_move; i++)
     explain_graph_table_add(s, asked_by(&m->move[i]), (double)m->move[i].bytes, m->move[i].times);
   print_sums(s, s->n, 1e6, m->bytes, to);
@@ -192,8 +204,8 @@ static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top,
              cause, *equation ? "; " : "", equation);
     explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
   }
-  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "MB", "share",
-          "casts, copies and transposes: cause");
+  fputc('\n', to);
+  print_header(to, "MB", "casts, copies and transposes: cause");
   print_sums(s, top, 1e6, m->bytes, to);
 }
 
@@ -212,7 +224,8 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
     if (p->when) snprintf(text + end, sizeof text - end, "; %s", p->when);
     explain_graph_table_add(s, text, p->flop, p->times);
   }
-  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "GFLOP", "share", "products as executed");
+  fputc('\n', to);
+  print_header(to, "GFLOP", "products as executed");
   print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
 }
 
@@ -248,17 +261,19 @@ static void print_composites(const mr_explanation_t *x, sums_t *s, FILE *to) {
     if (r->when) snprintf(text + end, sizeof text - end, "; %s", r->when);
     explain_graph_table_add(s, text, 1, r->times);
   }
-  fprintf(to, "\n%6s %11s %6s  %s\n", "calls", "equations", "share", "composites");
+  fputc('\n', to);
+  print_header(to, "equations", "composites");
   print_sums(s, 40, 1, m->n_eqn, to);
 }
 
 static void print_passes(const mr_explanation_t *x, FILE *to) {
-  fprintf(to, "\n%6s %11s %6s  %s\n", "before", "after", "", "passes over the equations");
+  fputc('\n', to);
+  print_line(to, "%6s %11s %6s  %s", "before", "after", "", "passes over the equations");
   for (int i = 0; i < x->n_pass; i++)
-    fprintf(to, "%6d %11d %6s  %s: %s\n", x->pass[i].before, x->pass[i].after, "", x->pass[i].name,
-            x->pass[i].help);
-  fprintf(to, "%6d equations run, %d more share their operand's bytes and cost nothing\n",
-          x->made.n_eqn - x->made.n_alias, x->made.n_alias);
+    print_line(to, "%6d %11d %6s  %s: %s", x->pass[i].before, x->pass[i].after, "", x->pass[i].name,
+               x->pass[i].help);
+  print_line(to, "%6d equations run, %d more share their operand's bytes and cost nothing",
+             x->made.n_eqn - x->made.n_alias, x->made.n_alias);
 }
 
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,

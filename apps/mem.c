@@ -1,9 +1,11 @@
 /* millrace mem: prints the memory plan of a function of the model, and checks that a run follows
    it. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -76,14 +78,26 @@ static void job_fini(job_t *j) {
   mr_fn_destroy(j->f);
 }
 
+/* Prints a line that continues below itself, after `indent` spaces, where the terminal is narrow.
+ */
+static void mem_print(int indent, const char *format, ...) {
+  char line[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  int columns = mr_columns(STDOUT_FILENO);
+  mr_put_wrapped(stdout, line, columns, columns > indent + 30 ? indent : 4);
+}
+
 static void mem_print_timeline(const job_t *j) {
   const mr_mem_report_t *r = &j->report;
   const mr_fn_t *f = mr_exec_fn(j->x);
   for (int i = 0; i < r->n_time; i++) {
     int bar = r->peak < 0 || !r->alive[r->peak] ? 0 : (int)(40 * r->alive[i] / r->alive[r->peak]);
-    printf("%5d %14zu %-40.*s %s%s%s%s\n", i, r->alive[i], bar,
-           "########################################", f->eqn[i]->op->name,
-           *f->eqn[i]->scope ? " in " : "", f->eqn[i]->scope, i == r->peak ? "  <- peak" : "");
+    mem_print(21, "%5d %14zu %-40.*s %s%s%s%s", i, r->alive[i], bar,
+              "########################################", f->eqn[i]->op->name,
+              *f->eqn[i]->scope ? " in " : "", f->eqn[i]->scope, i == r->peak ? "  <- peak" : "");
   }
 }
 
@@ -97,8 +111,9 @@ static void mem_print_row(const mr_mem_row_t *r) {
   char text[MR_AVAL_TEXT] = "literal";
   if (r->eqn && r->out >= 0) mr_aval_text(&r->eqn->out[r->out]->aval, text);
   if (r->eqn && r->out < 0) snprintf(text, sizeof text, "scratch");
-  printf("%14zu %14zu  %-24s %s%s%s\n", r->bytes, r->offset, text, r->eqn ? r->eqn->op->name : "",
-         r->eqn && *r->eqn->scope ? " in " : "", r->eqn ? r->eqn->scope : "");
+  mem_print(31, "%14zu %14zu  %-24s %s%s%s", r->bytes, r->offset, text,
+            r->eqn ? r->eqn->op->name : "", r->eqn && *r->eqn->scope ? " in " : "",
+            r->eqn ? r->eqn->scope : "");
 }
 
 /* Prints the tensors alive at the peak.  Reorders the report's rows, so it is called last. */
@@ -107,21 +122,21 @@ static void print_alive(mr_mem_report_t *r, int64_t top) {
   for (int i = 0; i < r->n_row; i++)
     if (r->row[i].first <= r->peak && r->row[i].last >= r->peak) r->row[n++] = r->row[i];
   qsort(r->row, (size_t)n, sizeof *r->row, by_bytes);
-  printf("alive at the peak, equation %d: %d tensors\n%14s %14s  %-24s %s\n", r->peak, n, "bytes",
-         "offset", "tensor", "written by");
+  mem_print(4, "alive at the peak, equation %d: %d tensors", r->peak, n);
+  mem_print(31, "%14s %14s  %-24s %s", "bytes", "offset", "tensor", "written by");
   for (int i = 0; i < n && i < top; i++) mem_print_row(&r->row[i]);
   if (n > top) printf("%14s %d more; --top N shows them\n", "", n - (int)top);
 }
 
 /* ---- causes ---- */
 
-static void add_held(job_t *j, const char *name, const char *dtype, int first, int n) {
+static void mem_add_held(job_t *j, const char *name, const char *dtype, int first, int n) {
   held_t *h = &j->held[j->n_held++];
   snprintf(h->name, sizeof h->name, "%s%s%s", name, *dtype ? ", " : "", dtype);
   for (int i = first; i < first + n; i++) h->bytes += mr_aval_bytes(&j->f->in[i]->aval);
 }
 
-static const char *dtype_of(const job_t *j, int input) {
+static const char *mem_input_dtype(const job_t *j, int input) {
   return mr_dtype_name(j->f->in[input]->aval.dtype);
 }
 
@@ -130,7 +145,7 @@ static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step
   const mr_optim_t *o = &m->train.optim;
   int sets = step ? mr_optim_sets(o) : 1, at = j->f->n_in - sets * n_params;
   char name[48];
-  add_held(j, "inputs: batch and scalars", "", 0, at);
+  mem_add_held(j, "inputs: batch and scalars", "", 0, at);
   for (int k = 0; k < sets && n_params; k++, at += n_params) {
     bool slot = k && k <= o->def->n_slots;
     if (slot)
@@ -140,7 +155,7 @@ static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step
                k                        ? "average of the parameters"
                : m->train.compute.reads ? "master copy of the parameters"
                                         : "parameters");
-    add_held(j, name, dtype_of(j, at), at, n_params);
+    mem_add_held(j, name, mem_input_dtype(j, at), at, n_params);
   }
   if (step) j->update = o->def->name;
 }
@@ -158,7 +173,7 @@ static size_t held_bytes(const job_t *j) {
 }
 
 static void print_cause(size_t bytes, size_t of, const char *name) {
-  if (bytes) printf("%14zu %6.1f%%  %s\n", bytes, 100.0 * (double)bytes / (double)of, name);
+  if (bytes) mem_print(24, "%14zu %6.1f%%  %s", bytes, 100.0 * (double)bytes / (double)of, name);
 }
 
 static void print_causes(const job_t *j) {
@@ -251,7 +266,8 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = mr_model_arg(a, named, &m, diag);
   if (e >= 0) e = mem_fit(a, word, &m, diag);
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
-  if (e >= 0) e = j.f ? mr_model_jit(j.f, word, &j.x, diag) : diag->code;
+  bool plans = mr_args_text(a, "--no-run") != NULL; /* also what there is no memory for */
+  if (e >= 0) e = j.f ? mr_model_jit(j.f, word, plans, &j.x, diag) : diag->code;
   if (e >= 0) name_held(&j, &m, params.n, !strcmp(word, "step"));
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);

@@ -244,7 +244,9 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
 }
 
 /* A step's first output is its metrics; the others take the place of its last inputs. */
-mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag) {
-  mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1};
+mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, bool plan_only, mr_exec_t **out,
+                      mr_diag_t *diag) {
+  mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1,
+                            .plan_only = plan_only};
   return mr_compile(f, &o, out, diag);
 }

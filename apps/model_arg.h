@@ -61,8 +61,10 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
 
 /* Compiles f, which mr_model_fn returned for that word, into *out, which the caller destroys with
    mr_exec_destroy.  A step is compiled in place, as in training: its last inputs, parameters and
-   optimizer slots, are donated.  Fails as mr_compile. */
-mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, mr_exec_t **out, mr_diag_t *diag);
+   optimizer slots, are donated.  plan_only: it takes no arena and cannot run.  Fails as mr_compile.
+ */
+mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, bool plan_only, mr_exec_t **out,
+                      mr_diag_t *diag);
 
 /* Rows for the flags of a command that takes a function by name. */
 #define MR_NAMED_FN_FLAGS                                                                       \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The table of dtypes: parameters x computation x optimizer slots x master copy, each cell trained or refused.
 
-usage: bench/dtypes.py DATA OUT.jsonl [--cells REGEX] [--steps 100] [--threads N] [--model "KEY=VALUE..."]
+usage: bench/dtypes.py DATA OUT.jsonl [--cells REGEX] [--steps 100] [--threads N] [--model "KEY=VALUE..."] [--plan]
        bench/dtypes.py --table OUT.jsonl
 
 DATA: CIFAR-10's folder.  A cell is one line of OUT.jsonl; cells that are there already are not run again, so the same
@@ -9,8 +9,10 @@ command continues a table that was interrupted.  Of each cell:
 - params: bytes of the parameters as they are kept between steps, a master copy among them; slots: bytes of AdamW's;
 - planned and touched: the arena of a step of the recipe's model at batch 128, planned, and as a run over painted memory
   touches it (`millrace mem`); planned at batch 4096, which is not run;
-- loss: of a smaller model after STEPS steps of the recipe at batch 128: the mean of the last 20; s a step: its median;
+- loss: of a smaller model after STEPS steps of the recipe at batch 128: the mean of the last 20; s a step: its median, with
+  the machine's load where others used it too;
 - or the sentence with which `millrace train` refuses it, and the number of steps until then.
+--plan writes the planned bytes of cells that have not been trained, in seconds; a later call trains them.
 --table prints the cells as Markdown."""
 import argparse, itertools, json, os, re, statistics, subprocess, tempfile, time
 
@@ -85,7 +87,8 @@ def machine():
     with open('/proc/cpuinfo') as f:
         cpu = re.search(r'model name\s*: (.*)', f.read())
     commit = subprocess.run(['git', '-C', ROOT, 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True)
-    return {'cpu': cpu.group(1) if cpu else '?', 'cores': os.cpu_count(), 'commit': commit.stdout.strip()}
+    return {'cpu': cpu.group(1) if cpu else '?', 'cores': os.cpu_count(), 'load': round(os.getloadavg()[0], 1),
+            'commit': commit.stdout.strip()}
 
 def rows_of(path):
     if not os.path.exists(path):
@@ -94,21 +97,25 @@ def rows_of(path):
         return [json.loads(line) for line in f]
 
 def fill(a):
-    done = {name(r) for r in rows_of(a.out)}
+    done = {name(r) for r in rows_of(a.out) if a.plan or 'loss' in r or 'refused' in r}
     for cell in cells():
         if name(cell) in done or not re.search(a.cells, name(cell)):
             continue
-        row = dict(cell, model=a.model, **machine())
+        row = dict(cell, model=a.model, threads=a.threads or os.cpu_count())
         began = time.time()
-        train(cell, a, row)
+        if not a.plan:
+            train(cell, a, row)
+        row.update(machine())
         if 'refused' not in row:
-            memory(cell, 128, True, row)
+            memory(cell, 128, not a.plan, row)
             memory(cell, 4096, False, row)
+        if a.plan and 'planned_128' not in row:
+            continue  # refused, as training says
         row['took_s'] = round(time.time() - began, 1)
         with open(a.out, 'a') as f:
             f.write(json.dumps(row) + '\n')
-        print(name(cell), row.get('refused') or f"loss {row['loss']:.4f}, {row['step_s']:.3f} s a step",
-              f"({row['took_s']} s)", flush=True)
+        said = row.get('refused') or (f"loss {row['loss']:.4f}, {row['step_s']:.3f} s a step" if 'loss' in row else 'planned')
+        print(name(cell), said, f"({row['took_s']} s)", flush=True)
 
 def table(path):
     mb = lambda r, k: f'{r[k] / 1e6:,.1f}' if k in r else ''
@@ -116,12 +123,12 @@ def table(path):
     print('| parameters | computes | slots | master | params MB | slots MB | planned, touched MB at 128 | planned MB at 4096 '
           '| loss | s a step |')
     print('| ' + ' | '.join(['---'] * 10) + ' |')
-    reasons = []
+    reasons, missing = [], 0
     for cell in cells():
         r = rows.get(name(cell))
         head = f"| {cell['param']} | {cell['dtype']} | {cell['slots']} | {cell['master']} | "
         if not r:
-            print(head + ' | '.join(['not run'] + [''] * 5) + ' |')
+            missing += 1
         elif 'refused' in r:
             reason = re.sub(r'^millrace: (\S+:\d+:\d+: )?', '', r['refused'])
             if reason not in reasons:
@@ -129,18 +136,24 @@ def table(path):
             when = 'before step 0' if not r['steps'] else f"after step {r['steps']}"
             print(head + ' | '.join([f'refused {when} ({reasons.index(reason) + 1})'] + [''] * 5) + ' |')
         else:
-            same = r['planned_128'] == r['touched_128']
-            peak = mb(r, 'planned_128') + (', the same' if same else ', ' + mb(r, 'touched_128'))
-            loss = f"{r['loss']:.4f}" + (f" ({r['skipped']} skipped)" if r['skipped'] else '')
-            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), peak, mb(r, 'planned_4096'), loss,
-                                     f"{r['step_s']:.3f}"]) + ' |')
+            same = r['planned_128'] == r.get('touched_128')
+            touched = 'the same' if same else mb(r, 'touched_128') or 'not run'
+            busy = f" (load {r['load']:.0f})" if r['load'] > r['cores'] + 1 else ''
+            loss = f"{r['loss']:.4f}" + (f" ({r['skipped']} skipped)" if r['skipped'] else '') if 'loss' in r else 'not run'
+            took = f"{r['step_s']:.3f}{busy}" if 'loss' in r else ''
+            missing += 'loss' not in r
+            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), f"{mb(r, 'planned_128')}, {touched}",
+                                     mb(r, 'planned_4096'), loss, took]) + ' |')
     for i, reason in enumerate(reasons):
         print(f'\n({i + 1}) {reason}')
+    if missing:
+        print(f'\n{missing} of {len(cells())} cells have not been run yet.')
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 p.add_argument('data', nargs='?')
 p.add_argument('out')
 p.add_argument('--table', action='store_true')
+p.add_argument('--plan', action='store_true')
 p.add_argument('--cells', default='')
 p.add_argument('--steps', type=int, default=100)
 p.add_argument('--threads', type=int, default=0)

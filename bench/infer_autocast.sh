@@ -27,7 +27,7 @@ for ((i = 0; i < rounds; i++)); do
       "$millrace" bench infer --json --steps "$runs" --warm-up 3 --batch "$batch" --dtype "$dtype" --layers "$layers" \
         --threads "$threads" | sed -nE 's/.*"step_s":([0-9.e-]+),"images_per_s".*/\1/p' >>"$work/ours-$dtype-$batch"
       [ ! -e "$work/refused-$dtype" ] || continue
-      "$python" "$root/bench/peers/vit_autocast.py" "$dtype" "$batch" --runs "$runs" --layers "$layers" --threads "$threads" \
+      timeout 600 "$python" "$root/bench/peers/vit_autocast.py" "$dtype" "$batch" --runs "$runs" --layers "$layers" --threads "$threads" \
         >>"$work/torch-$dtype-$batch" 2>"$work/err" || tail -n 1 "$work/err" >"$work/refused-$dtype"
     done
   done

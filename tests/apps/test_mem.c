@@ -69,6 +69,9 @@ static void too_large_a_batch_is_told_with_the_planned_peak(void **state) {
   RUN(&p, "mem", "step", "--batch", "65536");
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "out of memory: the planned peak is "));
+  RUN(&p, "mem", "step", "--batch", "65536", "--no-run");
+  assert_int_equal(p.status, 0);
+  assert_true(after("planned peak ") > (size_t)100 << 30);
 }
 
 static size_t bytes_of(const cJSON *o, const char *name) {

@@ -83,6 +83,13 @@ static void tables_fit(void **state) {
     char *text = FITS(columns[i], "summary", "--depth", "2");
     assert_non_null(strstr(text, "10,695,562"));
     free(text);
+    text = FITS(columns[i], "explain", "step", "--layers", "1", "--batch", "2", "--amp-rule",
+                "attn=compute");
+    assert_non_null(strstr(text, "amp-rule")); /* "attn=compute" may be on the next line */
+    free(text);
+    text = FITS(columns[i], "mem", "step", "--layers", "1", "--batch", "2", "--slot-dtype", "bf16");
+    assert_non_null(strstr(text, "slot.1,"));
+    free(text);
   }
 }
 
