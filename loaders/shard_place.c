@@ -27,7 +27,7 @@ static bool place_beside(const char *path, char *out) {
   return snprintf(out, MR_SHARD_PLACE_MAX, "%s" ENDING, path) < MR_SHARD_PLACE_MAX;
 }
 
-static bool place_in(const char *folder, const char *path, char *out) {
+static bool place_in_folder(const char *folder, const char *path, char *out) {
   char *whole = realpath(path, NULL);
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
@@ -39,9 +39,10 @@ static bool place_in(const char *folder, const char *path, char *out) {
 
 bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHARD_PLACE_MAX]) {
   char folder[MR_PATH_MAX];
-  if (is_auto(where) && i == 1) return cache_folder(folder) && place_in(folder, path, out);
+  if (is_auto(where) && i == 1) return cache_folder(folder) && place_in_folder(folder, path, out);
   if (i > 0) return false;
-  return is_auto(where) || is_beside(where) ? place_beside(path, out) : place_in(where, path, out);
+  return is_auto(where) || is_beside(where) ? place_beside(path, out)
+                                            : place_in_folder(where, path, out);
 }
 
 mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHARD_PLACE_MAX],
@@ -57,6 +58,6 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
                    "there is no folder for a cache: XDG_CACHE_HOME and HOME "
                    "name none");
   MR_TRY(mr_make_folder(folder, diag));
-  if (place_in(folder, path, out)) return MR_OK;
+  if (place_in_folder(folder, path, out)) return MR_OK;
   return mr_fail(diag, MR_ERR_IO, "%s: its path cannot be found", path);
 }

@@ -71,6 +71,10 @@ static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
   if (fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
   mr_err_t e = mr_shard_id_of(fd, shard->path, &shard->id, diag);
+  if (!w->conf->scan) {
+    close(fd);
+    return e;
+  }
   bool found = e >= 0 && find_index(w->conf, shard);
   if (e >= 0 && !found) e = make_index(w->conf, shard, fd, diag);
   close(fd);
@@ -154,7 +158,7 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
   return MR_OK;
 }
 
-static mr_err_t join_shards(mr_shards_t *s, mr_diag_t *diag) {
+static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
   s->column = calloc(MR_SHARD_COLUMNS_MAX, sizeof *s->column);
   if (!s->column) return mr_fail(diag, MR_ERR_NOMEM, "no memory for columns");
   for (int k = 0; k < s->n; k++) {
@@ -166,7 +170,7 @@ static mr_err_t join_shards(mr_shards_t *s, mr_diag_t *diag) {
     if (!shard->column) return mr_fail(diag, MR_ERR_NOMEM, "no memory for columns");
     for (uint32_t i = 0; i < shard->index.n_columns; i++) MR_TRY(join_column(s, shard, i, diag));
   }
-  if (s->n_records) return MR_OK;
+  if (s->n_records || !indexed) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s%s: no records", s->shard[0].path,
                  s->n > 1 ? " and the files after it" : "");
 }
@@ -189,7 +193,7 @@ mr_err_t mr_shards_open(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag
   *out = NULL;
   mr_err_t e = shards_make(out, conf, diag);
   if (e >= 0) e = open_all(*out, conf, diag);
-  if (e >= 0) e = join_shards(*out, diag);
+  if (e >= 0) e = join_shards(*out, conf->scan, diag);
   if (e >= 0) return MR_OK;
   mr_shards_close(*out);
   *out = NULL;

@@ -16,12 +16,12 @@ typedef mr_err_t mr_shard_scan_fn(int fd, int64_t size, const char *path, mr_sha
                                   mr_diag_t *fault, mr_diag_t *diag);
 
 typedef struct mr_shards_conf {
-  const char *files; /* names as mr_shard_names_expand takes them */
-  const char *kind;  /* of the index files, "tar/1" */
-  mr_shard_scan_fn *scan;
-  const char *index; /* where index files are kept: "auto" (beside a file if one lies there,
-                        else in $XDG_CACHE_HOME/millrace), "beside", or a folder */
-  bool lenient;      /* a file with a fault gives the records before it */
+  const char *files;      /* names as mr_shard_names_expand takes them */
+  const char *kind;       /* of the index files, "tar/1" */
+  mr_shard_scan_fn *scan; /* NULL: files without an index, of which no records are known */
+  const char *index;      /* where index files are kept: "auto" (beside a file if one lies there,
+                             else in $XDG_CACHE_HOME/millrace), "beside", or a folder */
+  bool lenient;           /* a file with a fault gives the records before it */
 } mr_shards_conf_t;
 
 typedef struct mr_shard {

@@ -148,8 +148,8 @@ static mr_err_t tar_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_f
 /* ---- records ---- */
 
 /* The number in a member of text, with white space around it. */
-static mr_err_t parse_number(const mr_shard_bytes_t *p, bool whole, int64_t *i, double *d,
-                             mr_diag_t *diag) {
+static mr_err_t tar_parse_number(const mr_shard_bytes_t *p, bool whole, int64_t *i, double *d,
+                                 mr_diag_t *diag) {
   const char *text = (const char *)p->data; /* zeros follow it */
   char *end = (char *)text;
   errno = 0;
@@ -192,16 +192,16 @@ static mr_err_t unpack_field(const mr_shard_source_t *t, int f, const mr_shard_b
   if (!p->data) return mr_fail(diag, MR_ERR_DATA, "is missing");
   switch (t->field[f].as) {
     case AS_LABEL:
-      MR_TRY(parse_number(p, true, &whole, NULL, diag));
+      MR_TRY(tar_parse_number(p, true, &whole, NULL, diag));
       MR_TRY(mr__shard_check_label(t, whole, diag));
       *(int32_t *)v->data = (int32_t)whole;
       return MR_OK;
     case AS_INT:
-      MR_TRY(parse_number(p, true, &whole, NULL, diag));
+      MR_TRY(tar_parse_number(p, true, &whole, NULL, diag));
       *(int64_t *)v->data = whole;
       return MR_OK;
     case AS_FLOAT:
-      MR_TRY(parse_number(p, false, NULL, &number, diag));
+      MR_TRY(tar_parse_number(p, false, NULL, &number, diag));
       *(float *)v->data = (float)number;
       return MR_OK;
     case AS_NPY: return unpack_npy(&t->spec[f], p, v->data, diag);

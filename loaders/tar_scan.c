@@ -167,7 +167,7 @@ static mr_err_t take_extra(tar_t *t, char type, int64_t at, int64_t size) {
 /* ---- members ---- */
 
 /* The name of a member, from the headers before it or its own, into name[NAME_MAX_BYTES]. */
-static void name_of(const tar_t *t, const block_t *b, char *name) {
+static void tar_name_of(const tar_t *t, const block_t *b, char *name) {
   bool posix = !memcmp(b->magic, "ustar", 6); /* GNU's own magic has no prefix */
   if (t->extra.has_name)
     memcpy(name, t->extra.name, NAME_MAX_BYTES);
@@ -207,7 +207,7 @@ static mr_err_t begin_sample(tar_t *t, const char *key) {
   return MR_OK;
 }
 
-static mr_err_t add_member(tar_t *t, char *name, int64_t at, int64_t size) {
+static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
   char *ext;
   uint32_t column;
   mr_diag_t why = {0};
@@ -276,9 +276,9 @@ static mr_err_t tar_step(tar_t *t) {
   if (describes) {
     e = take_extra(t, b.type, body, size);
   } else if (b.type != 'g' && b.type != 'K') {
-    name_of(t, &b, name);
+    tar_name_of(t, &b, name);
     t->extra = (extra_t){0};
-    if (is_regular(&b, name)) e = add_member(t, name, body, size);
+    if (is_regular(&b, name)) e = tar_add_member(t, name, body, size);
   }
   int64_t padded = (size + BLOCK - 1) / BLOCK * BLOCK;
   t->at = padded < t->size - body ? body + padded : t->size;

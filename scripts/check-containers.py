@@ -65,4 +65,34 @@ def check_tar(generator):
     compare('webdataset', f'tar {names} fields=__key__:key,jpg:image,cls:label,part.npy:x:npy', expected, 'key')
 
 
+def check_tfrecord(generator):
+    import tfrecord
+
+    for shard in range(3):
+        writer = tfrecord.TFRecordWriter(os.path.join(folder, f'r-{shard}.tfrecord'))
+        for i in range(shard * 100, shard * 100 + 100):
+            writer.write({'id': (i * 10**12 - 7, 'int'), 'data': (generator.randbytes(generator.randrange(3000)), 'byte'),
+                          'box': ([i / 3, -1.5, 2.5, i], 'float'), 'many': (list(range(1, i % 9 + 2)), 'int')})
+        writer.close()
+    expected = {}
+    for shard in range(3):
+        for row in tfrecord.tfrecord_loader(os.path.join(folder, f'r-{shard}.tfrecord'), None,
+                                            {'id': 'int', 'data': 'byte', 'box': 'float', 'many': 'int'}):
+            expected[row['id'].astype('i8').tobytes()] = {
+                'id': row['id'].astype('i8'), 'data': bytes(row['data']), 'box': row['box'].astype('f4'),
+                'many': row['many'].astype('i4')}
+    compare('tfrecord', f'tfrecord {folder}/r-{{0..2}}.tfrecord fields=id,data,box:box:f32[2x2],many:many:i32', expected, 'id')
+
+
+def check_tokens(generator):
+    ids = numpy.random.default_rng(1).integers(0, 50257, RECORDS * 64 + 1).astype('u2')
+    ids.tofile(os.path.join(folder, 'flat.bin'))
+    rows = ids.astype('i4')
+    expected = {rows[i * 64:i * 64 + 64].tobytes(): {'tokens': rows[i * 64:i * 64 + 64], 'targets': rows[i * 64 + 1:i * 64 + 65]}
+                for i in range(RECORDS)}
+    compare('tokens', f'tokens {folder}/flat.bin length=64', expected, 'tokens')
+
+
 check_tar(random.Random(1))
+check_tfrecord(random.Random(2))
+check_tokens(random.Random(3))

@@ -162,7 +162,7 @@ def make_arrays(folder):
 
 
 def make_shards(folder, generator):
-    """Archives as WebDataset writes them: 100 pictures (of random bytes) and their classes in each."""
+    """100 pictures (of random bytes) and their classes in each archive and each TFRecord file; tokens."""
     os.makedirs(folder)
     for k in range(4):
         with tarfile.open(f'{folder}/photos-{k:03}.tar', 'w') as archive:
@@ -171,6 +171,39 @@ def make_shards(folder, generator):
                     member = tarfile.TarInfo(name)
                     member.size = len(data)
                     archive.addfile(member, io.BytesIO(data))
+    for k in range(2):
+        with open(f'{folder}/rows-{k}.tfrecord', 'wb') as f:
+            for i in range(100):
+                picture = delimited(1, generator.randbytes(generator.randrange(4000)))
+                f.write(framed(delimited(1, feature('image/encoded', delimited(1, picture)) +
+                                         feature('image/class/label', delimited(3, bytes([8, i % 10]))))))
+        with open(f'{folder}/text-{k}.bin', 'wb') as f:
+            f.write(struct.pack('<10000H', *(generator.randrange(50) for _ in range(10000))))
+
+
+def delimited(number, data):
+    """A field of a protobuf message."""
+    n, size = len(data), b''
+    while n > 127:
+        size, n = size + bytes([n & 127 | 128]), n >> 7
+    return bytes([number << 3 | 2]) + size + bytes([n]) + data
+
+
+def feature(name, value):
+    return delimited(1, delimited(1, name.encode()) + delimited(2, value))
+
+
+def framed(data):
+    def masked(data):
+        crc = 0xFFFFFFFF
+        for byte in data:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc ^= 0xFFFFFFFF
+        return struct.pack('<I', ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    head = struct.pack('<Q', len(data))
+    return head + masked(head) + data + masked(data)
 
 
 def free_ports(n):

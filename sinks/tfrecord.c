@@ -7,32 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/crc32c.h"
 #include "base/xio.h"
 
-/* CRC-32C, four bits at a time: events are short, and there are few per step. */
-uint32_t mr_crc32c(const void *data, size_t n) {
-  static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
-                                     0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
-                                     0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
-                                     0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
-  const uint8_t *p = data;
-  uint32_t crc = ~0u;
-  for (size_t i = 0; i < n; i++) {
-    crc ^= p[i];
-    crc = crc >> 4 ^ table[crc & 15];
-    crc = crc >> 4 ^ table[crc & 15];
-  }
-  return ~crc;
-}
-
-/* The format masks its checksums, because the data may contain checksums itself. */
-static uint32_t masked_sum(const void *data, size_t n) {
-  uint32_t crc = mr_crc32c(data, n);
-  return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
-
 static void put_sum(uint8_t *at, const void *data, size_t n) {
-  uint32_t masked = masked_sum(data, n);
+  uint32_t masked = mr_crc32c_masked(mr_crc32c(data, n));
   for (int i = 0; i < 4; i++) at[i] = (uint8_t)(masked >> 8 * i);
 }
 
@@ -45,7 +24,7 @@ void mr_tfrecord_frame(uint8_t *record, size_t n) {
 static bool sum_is_right(const uint8_t *sum, const void *data, size_t n) {
   uint32_t said = 0;
   for (int i = 0; i < 4; i++) said |= (uint32_t)sum[i] << 8 * i;
-  return said == masked_sum(data, n);
+  return said == mr_crc32c_masked(mr_crc32c(data, n));
 }
 
 mr_err_t mr_tfrecords_open(mr_tfrecords_t *r, const char *path, mr_diag_t *diag) {

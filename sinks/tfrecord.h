@@ -10,9 +10,6 @@
 
 enum { MR_TFRECORD_HEAD = 12, MR_TFRECORD_TAIL = 4 };
 
-/* Returns the CRC-32C (Castagnoli) of data[0,n), not masked. */
-uint32_t mr_crc32c(const void *data, size_t n);
-
 /* Fills in head and tail of a record of MR_TFRECORD_HEAD + n + MR_TFRECORD_TAIL bytes; the caller
    has written the n bytes of data between them. */
 void mr_tfrecord_frame(uint8_t *record, size_t n);

@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 
+#include "base/crc32c.h"
 #include "sinks/picture.h"
 #include "sinks/tfrecord.h"
 #include "tests/needs.h"

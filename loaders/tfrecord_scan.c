@@ -1,0 +1,128 @@
+/* Reads a file once from front to back. */
+#include "loaders/tfrecord_scan.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "loaders/example.h"
+#include "loaders/shard_reads.h"
+
+enum { HEAD = 12, BUFFER = 1 << 20 };
+
+typedef struct tfrecord_scan {
+  FILE *in;
+  int64_t size, at; /* of the file; of the next record's head */
+  const char *path;
+  mr_shard_draft_t *draft;
+  mr_diag_t *fault, *diag;
+  uint8_t *data; /* [cap] of a record */
+  size_t cap;
+  uint32_t record_column;
+} tfrecord_scan_t;
+
+static mr_err_t scan_fault(tfrecord_scan_t *t, const char *what) {
+  mr_fail(t->fault, MR_ERR_DATA, "%s: %s at byte %" PRId64, t->path, what, t->at);
+  return MR_END;
+}
+
+static mr_err_t scan_read(tfrecord_scan_t *t, void *to, size_t n) {
+  if (fread(to, 1, n, t->in) == n) return MR_OK;
+  return ferror(t->in) ? mr_fail(t->diag, MR_ERR_IO, "%s: cannot be read at byte %" PRId64 ": %s",
+                                 t->path, t->at, strerror(errno))
+                       : scan_fault(t, "ends within a record");
+}
+
+static mr_err_t scan_make_room(tfrecord_scan_t *t, size_t n) {
+  if (n <= t->cap) return MR_OK;
+  free(t->data);
+  t->cap = n + n / 2;
+  t->data = malloc(t->cap);
+  if (t->data) return MR_OK;
+  t->cap = 0;
+  return mr_fail(t->diag, MR_ERR_NOMEM, "%s: no memory for a record of %zu bytes", t->path, n);
+}
+
+/* Counts a feature; one whose name cannot be a column's is no field, and left out. */
+static mr_err_t count_feature(tfrecord_scan_t *t, const mr_example_feature_t *f) {
+  static const uint32_t kind[] = {[MR_FEATURE_BYTES] = MR_TFRECORD_BYTES,
+                                  [MR_FEATURE_FLOAT] = MR_TFRECORD_FLOAT,
+                                  [MR_FEATURE_INT64] = MR_TFRECORD_INT64};
+  uint32_t column, as = kind[f->kind];
+  size_t bytes = 0;
+  if (f->kind == MR_FEATURE_NONE || !f->name_n) return MR_OK;
+  if (f->kind == MR_FEATURE_BYTES && f->n == 1) mr_example_bytes(f, &bytes);
+  if (f->kind == MR_FEATURE_BYTES && f->n != 1) as = MR_TFRECORD_LIST;
+  mr_err_t e = mr_shard_draft_column(t->draft, f->name, f->name_n, as, &column, NULL);
+  if (e == MR_ERR_DATA) return MR_OK;
+  if (e < 0) return mr_fail(t->diag, e, "%s: no memory for an index", t->path);
+  mr_shard_draft_count(t->draft, column, as == MR_TFRECORD_BYTES ? (int64_t)bytes : f->n);
+  return MR_OK;
+}
+
+static mr_err_t count_features(tfrecord_scan_t *t, size_t n) {
+  uint32_t sum;
+  mr_example_walk_t whole = {.at = t->data, .end = t->data + n}, w = whole;
+  mr_example_feature_t f;
+  mr_err_t e;
+  memcpy(&sum, t->data + n, sizeof sum);
+  if (sum != mr_crc32c_masked(mr_crc32c(t->data, n))) return MR_OK;
+  while ((e = mr_example_next(&w, &f, NULL)) == MR_OK) continue;
+  if (e < 0) return MR_OK;
+  while (mr_example_next(&whole, &f, NULL) == MR_OK) MR_TRY(count_feature(t, &f));
+  return MR_OK;
+}
+
+static mr_err_t scan_step(tfrecord_scan_t *t) {
+  uint8_t head[HEAD];
+  uint64_t n;
+  uint32_t sum;
+  if (t->at == t->size) return MR_END;
+  mr_err_t e = scan_read(t, head, HEAD);
+  if (e != MR_OK) return e;
+  memcpy(&n, head, 8), memcpy(&sum, head + 8, 4);
+  if (sum != mr_crc32c_masked(mr_crc32c(head, 8)))
+    return scan_fault(t, t->at == 0 && head[0] == 0x1F && head[1] == 0x8B
+                             ? "is compressed by gzip, which cannot be read at random: gunzip it "
+                               "first; no record"
+                             : "no record, or one whose length is damaged,");
+  int64_t left = t->size - t->at - HEAD - MR_TFRECORD_SUM;
+  if (left < 0 || n > (uint64_t)left) return scan_fault(t, "ends within the record");
+  MR_TRY(mr_shard_draft_record(t->draft, NULL, 0, t->diag));
+  MR_TRY(mr_shard_draft_part(t->draft, t->record_column, t->at + HEAD, (int64_t)n + MR_TFRECORD_SUM,
+                             t->diag));
+  if (n + MR_TFRECORD_SUM > MR_SHARD_PART_MAX) {
+    if (fseeko(t->in, (off_t)n + MR_TFRECORD_SUM, SEEK_CUR) < 0)
+      return mr_fail(t->diag, MR_ERR_IO, "%s: cannot seek: %s", t->path, strerror(errno));
+  } else {
+    MR_TRY(scan_make_room(t, (size_t)n + MR_TFRECORD_SUM));
+    e = scan_read(t, t->data, (size_t)n + MR_TFRECORD_SUM);
+    if (e == MR_OK) e = count_features(t, (size_t)n);
+  }
+  t->at += HEAD + (int64_t)n + MR_TFRECORD_SUM;
+  return e;
+}
+
+mr_err_t mr_tfrecord_scan(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
+                          mr_diag_t *fault, mr_diag_t *diag) {
+  tfrecord_scan_t t = {.size = size, .path = path, .draft = draft, .fault = fault, .diag = diag};
+  int own = dup(fd);
+  t.in = own < 0 ? NULL : fdopen(own, "rb");
+  if (!t.in) {
+    mr_err_t e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (own >= 0) close(own);
+    return e;
+  }
+  setvbuf(t.in, NULL, _IOFBF, BUFFER);
+  rewind(t.in);
+  mr_err_t e =
+      mr_shard_draft_column(draft, "__record__", 10, MR_TFRECORD_RECORD, &t.record_column, diag);
+  while (e == MR_OK) e = scan_step(&t);
+  fclose(t.in);
+  free(t.data);
+  return e < 0 ? e : MR_OK;
+}

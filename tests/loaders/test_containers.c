@@ -1,0 +1,186 @@
+/* The same records in every container: a shuffled graph gives the same bytes, keys and ledger from
+   each, and the same rest when it begins at a later batch. */
+#include "base/crc32c.h"
+#include "base/ledger.h"
+#include "base/npy.h"
+#include "loaders/loaders.h"
+#include "pipeline/graph.h"
+#include "pipeline/stage_step.h"
+#include "stages/stages.h"
+#include "tests/loaders/shards.h"
+
+#include <xxhash.h>
+
+enum { RECORDS = 230, SHARDS = 3, A = 12 /* bytes of field a */, BATCH = 16, BATCHES = 64 };
+
+static uint8_t a[RECORDS][A];
+static int64_t id[RECORDS];
+
+/* ---- writing ---- */
+
+static int first_of(int shard) { return RECORDS * shard / SHARDS; }
+
+static void write_npy_files(void) {
+  mr_diag_t d = {0};
+  int64_t dim[] = {RECORDS, A};
+  if (mr_npy_save(in_folder("a.npy"), MR_U8, 2, dim, a, &d) < 0 ||
+      mr_npy_save(in_folder("id.npy"), MR_I64, 1, dim, id, &d) < 0)
+    fail_msg("%s", d.text);
+}
+
+static void add_tar_member(image_t *o, const char *name, const void *data, size_t n) {
+  uint8_t *h = image_add(o, NULL, 512);
+  unsigned sum = 0;
+  snprintf((char *)h, 100, "%s", name);
+  snprintf((char *)h + 124, 12, "%011zo", n);
+  h[156] = '0';
+  memset(h + 148, ' ', 8);
+  for (int i = 0; i < 512; i++) sum += h[i];
+  snprintf((char *)h + 148, 7, "%06o", sum);
+  image_add(o, data, n);
+  image_add(o, NULL, (512 - n % 512) % 512);
+}
+
+static void write_tar_files(void) {
+  char name[64], head[MR_NPY_HEAD_MAX], text[32];
+  int64_t dim[] = {A};
+  for (int k = 0; k < SHARDS; k++) {
+    image_t o = {0};
+    for (int i = first_of(k); i < first_of(k + 1); i++) {
+      image_t array = {0};
+      image_add(&array, head, mr_npy_head(MR_U8, 1, dim, head));
+      image_add(&array, a[i], A);
+      snprintf(name, sizeof name, "%d.a.npy", i), add_tar_member(&o, name, array.at, array.n);
+      snprintf(text, sizeof text, "%lld", (long long)id[i]);
+      snprintf(name, sizeof name, "%d.id", i), add_tar_member(&o, name, text, strlen(text));
+      free(array.at);
+    }
+    image_add(&o, NULL, 1024);
+    snprintf(name, sizeof name, "s-%d.tar", k), write_file(name, o.at, o.n);
+    free(o.at);
+  }
+}
+
+/* A message of less than 128 bytes behind its tag. */
+static void add_message(image_t *o, uint8_t tag, const image_t *m) {
+  uint8_t head[] = {tag, (uint8_t)m->n};
+  assert_true(m->n < 128);
+  image_add(o, head, 2), image_add(o, m->at, m->n);
+}
+
+static void add_feature(image_t *map, const char *name, uint8_t kind, const image_t *list) {
+  image_t feature = {0}, entry = {0}, text = {(uint8_t *)name, strlen(name), 0};
+  add_message(&feature, kind, list);
+  add_message(&entry, 0x0A, &text), add_message(&entry, 0x12, &feature);
+  add_message(map, 0x0A, &entry);
+  free(feature.at), free(entry.at);
+}
+
+static void write_tfrecord_files(void) {
+  for (int k = 0; k < SHARDS; k++) {
+    image_t o = {0};
+    char name[32];
+    for (int i = first_of(k); i < first_of(k + 1); i++) {
+      image_t bytes = {a[i], A, 0}, list = {0}, map = {0}, example = {0};
+      add_message(&list, 0x0A, &bytes), add_feature(&map, "a", 0x0A, &list);
+      list.n = 0;
+      image_add(&list, "\x08", 1);
+      for (uint64_t v = (uint64_t)id[i]; v; v >>= 7)
+        image_add(&list, &(uint8_t){(uint8_t)(v & 0x7F) | (v > 0x7F ? 0x80 : 0)}, 1);
+      add_feature(&map, "id", 0x1A, &list);
+      add_message(&example, 0x0A, &map);
+      uint64_t n = example.n;
+      uint32_t sum = mr_crc32c_masked(mr_crc32c(&n, 8));
+      image_add(&o, &n, 8), image_add(&o, &sum, 4), image_add(&o, example.at, example.n);
+      sum = mr_crc32c_masked(mr_crc32c(example.at, example.n));
+      image_add(&o, &sum, 4);
+      free(list.at), free(map.at), free(example.at);
+    }
+    snprintf(name, sizeof name, "s-%d.tfrecord", k), write_file(name, o.at, o.n);
+    free(o.at);
+  }
+}
+
+/* ---- reading ---- */
+
+static struct {
+  uint64_t ledger[BATCHES], bytes[BATCHES]; /* after each batch; of each batch */
+  int n;
+} saw;
+
+static mr_err_t watch_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e != MR_OK) return e;
+  XXH3_state_t *hash = XXH3_createState();
+  XXH3_64bits_reset(hash);
+  for (int f = 0; f < s->in_spec[0].n_fields; f++)
+    XXH3_64bits_update(hash, b->field[f].data,
+                       (size_t)b->n * mr_field_bytes(&s->in_spec[0].field[f]));
+  uint64_t before = saw.n ? saw.ledger[saw.n - 1] : 0;
+  saw.ledger[saw.n] = mr_ledger_step(before, saw.n + 1, b->key, b->draw, b->n, 0);
+  saw.bytes[saw.n++] = XXH3_64bits_digest(hash);
+  XXH3_freeState(hash);
+  mr_buf_unref(b);
+  return MR_OK;
+}
+static const mr_stage_def_t watch = {.name = "watch",
+                                     .help = "Notes what comes.",
+                                     .in = {{.name = "in", .flow = MR_FLOW_BATCHES}},
+                                     .step = &(const mr_step_def_t){.run = watch_step}};
+static const mr_stage_def_t *const own[] = {&watch, NULL};
+
+static void run_from(const char *source, int first, int workers) {
+  static mr_registry_t reg;
+  char text[600];
+  mr_diag_t d = {0};
+  if (!reg.n) {
+    mr_registry_add(&reg, mr_loaders_stages), mr_registry_add(&reg, mr_stages_stages);
+    mr_registry_add(&reg, own);
+  }
+  snprintf(text, sizeof text,
+           "%s id-base=9 split=train holdout=30 ! shuffle seed=3 epochs=2 ! "
+           "batch %d workers=%d name=bat ! watch",
+           source, BATCH, workers);
+  mr_graph_t *g = mr_graph_create(&reg);
+  saw.n = 0;
+  if (mr_graph_parse(g, text, NULL, 0, &d) < 0 || mr_graph_settle(g, &d) < 0 ||
+      (first && mr_graph_start_number(g, "bat", first, &d) < 0) || mr_graph_run(g, &d) < 0)
+    fail_msg("%s: %s", text, d.text);
+  mr_graph_destroy(g);
+}
+
+static void one_ledger_from_every_container(void **state) {
+  char source[3][300];
+  round_t r = {.x = 5};
+  for (int i = 0; i < RECORDS; i++) {
+    for (int k = 0; k < A; k++) a[i][k] = (uint8_t)round_bits(&r);
+    id[i] = 1 + (int64_t)(round_bits(&r) >> 8);
+  }
+  write_npy_files(), write_tar_files(), write_tfrecord_files();
+  snprintf(source[0], 300, "npy fields=a:%s/a.npy,id:%s/id.npy", folder, folder);
+  snprintf(source[1], 300, "tar %s/s-{0..%d}.tar fields=a.npy:a:npy,id", folder, SHARDS - 1);
+  snprintf(source[2], 300, "tfrecord %s/s-{0..%d}.tfrecord fields=a:a:u8[12],id", folder,
+           SHARDS - 1);
+  run_from(source[0], 0, 1);
+  __typeof__(saw) want = saw;
+  assert_int_equal(want.n, 2 * ((RECORDS - 30 + BATCH - 1) / BATCH));
+  for (int k = 1; k < 3; k++)
+    for (int workers = 1; workers < 4; workers++) {
+      run_from(source[k], 0, workers);
+      assert_int_equal(saw.n, want.n);
+      assert_memory_equal(saw.ledger, want.ledger, (size_t)want.n * 8);
+      assert_memory_equal(saw.bytes, want.bytes, (size_t)want.n * 8);
+    }
+  for (int first = 1; first < want.n; first += 5)
+    for (int k = 1; k < 3; k++) {
+      run_from(source[k], first, 2);
+      assert_int_equal(saw.n, want.n - first);
+      assert_memory_equal(saw.bytes, want.bytes + first, (size_t)saw.n * 8);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_ledger_from_every_container)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

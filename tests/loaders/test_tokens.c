@@ -1,0 +1,315 @@
+/* The stage tokens: random files of every format, windows of every kind, against a plain oracle
+   over the row of all tokens; and files that lie. */
+#include "tests/loaders/shards.h"
+
+extern const mr_stage_def_t mr_stage_tokens;
+
+enum { FILES = 3, MOST = 900, ROW = FILES * MOST, PIECES = ROW + 1 };
+
+/* ---- what was written ---- */
+
+static struct {
+  int n;
+  int64_t token[ROW];
+  int document[ROW]; /* number of the document of each token */
+  bool is_megatron;
+} row;
+
+static void add_token(image_t *o, int width, int64_t v) { image_add(o, &v, (size_t)width); }
+
+/* A flat file, with or without llm.c's header; documents end behind token 0 if eos. */
+static void write_flat(round_t *r, const char *name, int width, bool headed, bool eos,
+                       int *document) {
+  image_t o = {0};
+  int n = one_in(r, 8) ? 0 : draw(r, MOST);
+  if (headed) {
+    int32_t *head = image_add(&o, NULL, 1024);
+    head[0] = width == 2 ? 20240520 : 20240801, head[1] = width == 2 ? 1 : 7, head[2] = n;
+  }
+  for (int i = 0; i < n; i++) {
+    int64_t v = one_in(r, 9) ? 0
+                             : (int64_t)(round_bits(r) & (width == 1   ? 0xFF
+                                                          : width == 2 ? 0xFFFF
+                                                                       : 0x7FFFFFFF));
+    add_token(&o, width, v);
+    row.document[row.n] = *document;
+    row.token[row.n++] = v;
+    if (eos && v == 0) ++*document;
+  }
+  ++*document;
+  write_file(name, o.at ? (void *)o.at : "", o.n);
+  free(o.at);
+}
+
+/* Megatron's pair: documents of some sequences, some of which are empty. */
+static void write_megatron(round_t *r, int k, int *document) {
+  static const struct {
+    uint8_t code;
+    int width;
+  } type[] = {{1, 1}, {4, 4}, {8, 2}};
+  char name[16];
+  image_t bin = {0}, idx = {0}, length = {0}, pointer = {0}, begin = {0};
+  int t = draw(r, 3), left = draw(r, MOST), tokens = 0;
+  int64_t sequence = 0, zero = 0;
+  image_add(&begin, &zero, 8);
+  while (left > 0) {
+    for (int s = 1 + draw(r, 3); s > 0; s--, sequence++) {
+      int32_t n = one_in(r, 6) ? 0 : draw(r, left + 1) % 60;
+      int64_t at = (int64_t)tokens * type[t].width;
+      image_add(&length, &n, 4), image_add(&pointer, &at, 8);
+      for (int i = 0; i < n; i++) {
+        int64_t v = (int64_t)(round_bits(r) & (type[t].width == 1   ? 0xFF
+                                               : type[t].width == 2 ? 0xFFFF
+                                                                    : 0x7FFFFFFF));
+        add_token(&bin, type[t].width, v);
+        row.document[row.n] = *document;
+        row.token[row.n++] = v;
+      }
+      tokens += n, left -= n;
+    }
+    ++*document;
+    image_add(&begin, &sequence, 8);
+    if (one_in(r, 5)) image_add(&begin, &sequence, 8); /* an empty document */
+    left--;
+  }
+  uint64_t version = 1, n = (uint64_t)sequence, m = begin.n / 8;
+  image_add(&idx, "MMIDIDX\0\0", 9), image_add(&idx, &version, 8);
+  image_add(&idx, &type[t].code, 1), image_add(&idx, &n, 8), image_add(&idx, &m, 8);
+  image_add(&idx, length.at, length.n), image_add(&idx, pointer.at, pointer.n);
+  image_add(&idx, begin.at, begin.n);
+  sprintf(name, "t%d.bin", k), write_file(name, bin.at ? (void *)bin.at : "", bin.n);
+  sprintf(name, "t%d.idx", k), write_file(name, idx.at, idx.n);
+  free(bin.at), free(idx.at), free(length.at), free(pointer.at), free(begin.at);
+}
+
+/* ---- the oracle ---- */
+
+typedef struct range {
+  int start, n;
+} range_t;
+static range_t range[PIECES];
+static int n_ranges;
+
+static void list_windows(int length, int stride) {
+  n_ranges = 0;
+  for (int start = 0; start + length + 1 <= row.n; start += stride)
+    range[n_ranges++] = (range_t){start, length + 1};
+}
+
+/* Pieces of documents first, then bins of pieces. */
+static void list_whole(int length) {
+  static range_t piece[PIECES];
+  int n_pieces = 0;
+  for (int i = 0; i < row.n;) {
+    int end = i;
+    while (end < row.n && row.document[end] == row.document[i]) end++;
+    while (end - i > length + 1) piece[n_pieces++] = (range_t){i, length + 1}, i += length;
+    piece[n_pieces++] = (range_t){i, end - i};
+    i = end;
+  }
+  n_ranges = 0;
+  for (int p = 0; p < n_pieces; p++) {
+    bool cut = p && piece[p].start < piece[p - 1].start + piece[p - 1].n; /* overlaps the last */
+    range_t *last = n_ranges ? &range[n_ranges - 1] : NULL;
+    if (last && !cut && last->n + piece[p].n <= length + 1 &&
+        last->start + last->n == piece[p].start)
+      last->n += piece[p].n;
+    else
+      range[n_ranges++] = piece[p];
+  }
+}
+
+static void check_window(const round_t *r, const mr_rec_t *rec, int i, int length, bool documents,
+                         int pad) {
+  const int32_t *token = rec->field[0].data, *target = rec->field[1].data;
+  const int32_t *position = rec->field[2].data, *segment = rec->field[3].data;
+  const uint8_t *mask = rec->field[4].data;
+  int start = range[i].start, n = range[i].n, place = 0, number = 0;
+  for (int k = 0; k < length; k++) {
+    bool in = k < n, next = k + 1 < n;
+    round_check(r, token[k] == (in ? row.token[start + k] : pad), "token %d of %d", k, i);
+    round_check(r, target[k] == (next ? row.token[start + k + 1] : pad), "target %d of %d", k, i);
+    if (!documents) continue;
+    bool first = in && k && row.document[start + k] != row.document[start + k - 1];
+    place = first ? 0 : k ? place + 1 : 0, number += first;
+    bool aims = next && row.document[start + k] == row.document[start + k + 1];
+    round_check(r, position[k] == (in ? place : 0), "position %d of %d: %d", k, i, position[k]);
+    round_check(r, segment[k] == (in ? number : -1), "segment %d of %d: %d", k, i, segment[k]);
+    round_check(r, mask[k] == aims, "mask %d of %d", k, i);
+  }
+}
+
+static void check_where(const round_t *r, hand_t *h, int64_t i) {
+  char path[MR_WHERE_MAX];
+  mr_where_t where = {.file = path};
+  int64_t v = 0;
+  mr_stage_tokens.source->where(&h->s, i, &where);
+  FILE *f = fopen(path, "rb");
+  round_check(r, f && fseek(f, (long)where.offset, SEEK_SET) == 0, "%s", path);
+  round_check(r, fread(&v, 1, 1, f) == 1, "%s at %d", path, (int)where.offset);
+  round_check(r, v == (row.token[range[i].start] & 0xFF), "the first token of %d", (int)i);
+  fclose(f);
+}
+
+static int write_row(round_t *r, bool eos, const char **dtype) {
+  int files = 1 + draw(r, FILES), document = 0, flat = draw(r, 3);
+  static const char *const type[] = {"dtype=u16", "dtype=u32", "dtype=u8"};
+  *dtype = type[flat];
+  row.n = 0;
+  for (int k = 0; k < files; k++) {
+    char name[16];
+    sprintf(name, "t%d.idx", k), unlink(in_folder(name));
+    sprintf(name, "t%d.bin", k);
+    if (one_in(r, 2))
+      write_megatron(r, k, &document);
+    else if (one_in(r, 3))
+      write_flat(r, name, one_in(r, 2) ? 2 : 4, true, eos, &document);
+    else
+      write_flat(r, name, flat == 0 ? 2 : flat == 1 ? 4 : 1, false, eos, &document);
+  }
+  return files;
+}
+
+static void random_windows_are_those_of_the_oracle(void **state) {
+  static const char *const pack[] = {"pack=stream", "pack=reset", "pack=whole"};
+  round_t r = round_first(300);
+  while (round_next(&r)) {
+    char files[120], length[32], stride[32];
+    const char *dtype;
+    hand_t h;
+    bool eos = one_in(&r, 2);
+    int n_files = write_row(&r, eos, &dtype), p = draw(&r, 3), l = 1 + draw(&r, 120);
+    int step = p == 2 || one_in(&r, 2) ? l : 1 + draw(&r, 200);
+    if (p == 2)
+      list_whole(l);
+    else
+      list_windows(l, step);
+    if (!n_ranges) continue;
+    snprintf(files, sizeof files, "files=%s/t{0..%d}.bin", folder, n_files - 1);
+    sprintf(length, "length=%d", l), sprintf(stride, "stride=%d", step);
+    mr_err_t e = hand_open(
+        &h, &mr_stage_tokens, NULL,
+        HAND_SETTINGS(files, length, stride, pack[p], dtype, "pad=7", eos ? "eos=0" : "eos=-1",
+                      one_in(&r, 2) ? "memory=0" : "memory=-1"));
+    round_check(&r, e >= 0, "%s", h.diag.text);
+    round_check(&r, h.s.out_spec[0].n_records == n_ranges, "%d, want %d",
+                (int)h.s.out_spec[0].n_records, n_ranges);
+    burst_t *b = burst_new(&h.s);
+    for (int k = 0; k < 8; k++) {
+      int64_t index[MR_BURST];
+      int n = 1 + draw(&r, MR_BURST);
+      for (int i = 0; i < n; i++) index[i] = draw(&r, n_ranges);
+      if (one_in(&r, 2)) mr_stage_tokens.source->ahead(&h.s, 0, index, n);
+      round_check(&r, burst_fetch(&h, 0, index, n, b) >= 0, "%s", h.diag.text);
+      for (int i = 0; i < n; i++) check_window(&r, &b->rec[i], (int)index[i], l, p != 0, 7);
+      check_where(&r, &h, index[0]);
+    }
+    burst_free(b);
+    shards_close(&h);
+  }
+}
+
+/* Each token that is not the first of its document is a target once. */
+static void whole_documents_lose_no_target(void **state) {
+  round_t r = round_first(100);
+  while (round_next(&r)) {
+    char files[120], length[32];
+    const char *dtype;
+    hand_t h;
+    int starts = 0, targets = 0, l = 1 + draw(&r, 60), n_files = write_row(&r, true, &dtype);
+    for (int i = 0; i < row.n; i++) starts += !i || row.document[i] != row.document[i - 1];
+    if (!row.n) continue;
+    snprintf(files, sizeof files, "files=%s/t{0..%d}.bin", folder, n_files - 1);
+    sprintf(length, "length=%d", l);
+    mr_err_t e = hand_open(&h, &mr_stage_tokens, NULL,
+                           HAND_SETTINGS(files, length, "pack=whole", dtype, "eos=0"));
+    round_check(&r, e >= 0, "%s", h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    for (int64_t i = 0; i < h.s.out_spec[0].n_records; i++) {
+      round_check(&r, burst_fetch(&h, 0, &i, 1, b) >= 0, "%s", h.diag.text);
+      for (int k = 0; k < l; k++) targets += ((const uint8_t *)b->value[0][4].data)[k];
+    }
+    round_check(&r, targets == row.n - starts, "%d of %d", targets, row.n - starts);
+    burst_free(b);
+    shards_close(&h);
+  }
+}
+
+static void write_idx(const char *magic, uint64_t version, uint8_t type, uint64_t n, uint64_t m,
+                      const int32_t *length, const int64_t *pointer, const int64_t *begin) {
+  image_t o = {0};
+  image_add(&o, magic, 9), image_add(&o, &version, 8), image_add(&o, &type, 1);
+  image_add(&o, &n, 8), image_add(&o, &m, 8), image_add(&o, length, 8);
+  image_add(&o, pointer, 16), image_add(&o, begin, 24);
+  write_file("w.idx", o.at, o.n);
+  free(o.at);
+}
+
+static void files_and_settings_that_do_not_fit_are_refused(void **state) {
+  static const int32_t good[] = {2, 3}, minus[] = {2, -3};
+  static const int64_t at[] = {0, 4}, gap[] = {0, 6}, begin[] = {0, 1, 2}, wild[] = {0, 9, 2};
+  static const char magic[10] = "MMIDIDX\0";
+  char files[100];
+  snprintf(files, sizeof files, "files=%s", in_folder("w.bin"));
+#define WRONG(piece, ...) want_refused(&mr_stage_tokens, HAND_SETTINGS(files, __VA_ARGS__), piece)
+  write_file("w.bin", "0123456789", 10);
+  WRONG("want more than length=5 for one window", "length=5");
+  WRONG("10 bytes, want a multiple of 4", "length=1", "dtype=u32");
+  WRONG("pack=whole has none", "length=2", "stride=1", "pack=whole");
+  WRONG("holdout=5 records", "length=1", "holdout=5");
+  write_idx("MMIDIDX\1", 1, 8, 2, 3, good, at, begin);
+  WRONG("is no index of Megatron-LM", "length=2");
+  write_idx(magic, 2, 8, 2, 3, good, at, begin);
+  WRONG("version 2, tokens of type 8", "length=2");
+  write_idx(magic, 1, 7, 2, 3, good, at, begin);
+  WRONG("tokens of type 7", "length=2");
+  write_idx(magic, 1, 8, UINT64_MAX / 12, 3, good, at, begin);
+  WRONG("ends before its", "length=2");
+  write_idx(magic, 1, 8, 2, 4, good, at, begin);
+  WRONG("ends before its", "length=2");
+  write_idx(magic, 1, 8, 2, 3, minus, at, begin);
+  WRONG("sequence 1 has -3 tokens", "length=2");
+  write_idx(magic, 1, 8, 2, 3, good, gap, begin);
+  WRONG("want sequences that follow each other", "length=2");
+  write_idx(magic, 1, 8, 2, 3, good, at, wild);
+  WRONG("document 1 begins at sequence 9", "length=2", "pack=reset");
+  write_idx(magic, 1, 4, 2, 3, good, (int64_t[]){0, 8}, begin);
+  WRONG("10 bytes, and", "length=2");
+  unlink(in_folder("w.idx"));
+  int32_t head[512] = {20240520, 1, 511};
+  write_file("w.bin", head, sizeof head);
+  WRONG("its header says version 1 and 511 tokens, want version 1 and 512", "length=2");
+}
+
+static void tokens_outside_the_vocabulary_make_a_bad_record(void **state) {
+  static const uint16_t token[] = {1, 2, 3, 4, 9, 5, 6};
+  static const uint32_t large[] = {1, 1u << 31, 2};
+  char files[100];
+  hand_t h;
+  int64_t index[] = {0, 1, 2};
+  snprintf(files, sizeof files, "files=%s", in_folder("w.bin"));
+  write_file("w.bin", token, sizeof token);
+  if (hand_open(&h, &mr_stage_tokens, NULL, HAND_SETTINGS(files, "length=2", "vocab=9")) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, index, 1, b), MR_OK);
+  assert_int_equal(burst_fetch(&h, 0, index + 1, 1, b), MR_ERR_DATA);
+  assert_non_null(strstr(h.diag.text, "window 1: holds token 9, want tokens below vocab=9"));
+  burst_free(b), shards_close(&h);
+  write_file("w.bin", large, sizeof large);
+  if (hand_open(&h, &mr_stage_tokens, NULL, HAND_SETTINGS(files, "length=2", "dtype=u32")) < 0)
+    fail_msg("%s", h.diag.text);
+  b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, index, 1, b), MR_ERR_DATA);
+  burst_free(b), shards_close(&h);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(random_windows_are_those_of_the_oracle),
+      cmocka_unit_test(whole_documents_lose_no_target),
+      cmocka_unit_test(files_and_settings_that_do_not_fit_are_refused),
+      cmocka_unit_test(tokens_outside_the_vocabulary_make_a_bad_record),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
