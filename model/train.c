@@ -222,11 +222,15 @@ static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const
   return vector_of(f, MR_TOLD_METRICS + l->n_metrics, told);
 }
 
-/* x, of set k, in dtype t; the conversion names the setting that keeps the set narrow. */
-static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots) {
+/* x, of set k, in dtype t; the conversion names the setting that keeps the set narrow. draw: NULL,
+   or seed and step of a rounding at random, tensor number `site`. */
+static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots,
+                            mr_var_t *const *draw, int site) {
   mr_standing_t before = mr_standing(f);
   f->by = k && k <= n_slots ? "slot-dtype" : "param-dtype";
-  mr_var_t *y = mr_lax_convert(f, x, t);
+  mr_var_t *y = draw && t != MR_F32
+                    ? mr_lax_stochastic_round(f, x, t, (uint32_t)site, draw[0], draw[1])
+                    : mr_lax_convert(f, x, t);
   mr_stand(f, before);
   return y;
 }
@@ -288,17 +292,20 @@ static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t 
   }
   MR_TRY(f->diag.code);
   for (int i = 0; i < update->n_in; i++)
-    in[i] = i < first ? f->in[i] : train_kept(f, f->in[i], MR_F32, (i - first) / list->n, n_slots);
+    in[i] = i < first ? f->in[i]
+                      : train_kept(f, f->in[i], MR_F32, (i - first) / list->n, n_slots, NULL, 0);
   int n_read = f->n_eqn;
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
+  mr_var_t *const *draw = t->compute.stochastic ? f->in + mr_loss_n_data(l) - 2 : NULL;
   const char *outer = mr_scope_enter(f, "told");
   *result = train_tell(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
   int n_told = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_scale + i];
-    *to = train_kept(f, *to, kept_in(&t->compute, i / list->n, n_slots), i / list->n, n_slots);
+    int k = i / list->n;
+    *to = train_kept(f, *to, kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
   }
   MR_TRY(train_order_kept(f, n_read, n_told));
   return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);

@@ -62,8 +62,12 @@ typedef struct mr_compute {
      mr_amp_usual. */
   const mr_amp_policy_t *policy;
   /* How parameters and the optimizer's slots are kept between steps: MR_F32, MR_BF16 or MR_F16;
-     0: MR_F32.  Updates compute in f32 and round to it, to nearest.  An average is f32. */
+     0: MR_F32.  Updates compute in f32 and round to it, as `stochastic` says.  An average is f32.
+   */
   mr_dtype_t values, slots;
+  /* Values and slots that are kept narrow are rounded at random (mr_lax_stochastic_round), drawn by
+     the step's seed and number, instead of to nearest. */
+  bool stochastic;
   /* MR_BF16 or MR_F16: the model reads parameters rounded to it, of which `values` is then the
      master copy, whose gradients are not rounded; 0: it reads them as they are kept. */
   mr_dtype_t reads;

@@ -175,6 +175,13 @@ mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool 
    step u32[]; site distinguishes the dropouts of a model.  Equal seed, step and site give equal
    masks.  Source: flax.nnx.Dropout, with masks by Philox4x32-10 (Salmon et al., 2011; kernels.h)
    ---- */
+/* stochastic_round: f32 x rounded to bf16 or f16, to the neighbour below or above with
+   probabilities that make the mean x, drawn by seed u64[], step u32[], site and element; what is
+   finite stays so. x of f64 is rounded to f32 first.  Derivatives are those of convert.  A var
+   owned by f; NULL on failure.  Source: Croci et al., "Stochastic rounding: implementation, error
+   analysis and applications" (2022). */
+mr_var_t *mr_lax_stochastic_round(mr_fn_t *f, mr_var_t *x, mr_dtype_t to, uint32_t site,
+                                  mr_var_t *seed, mr_var_t *step);
 mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
                             bool two_pass, mr_dtype_t out);
 mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind);

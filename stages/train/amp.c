@@ -30,6 +30,10 @@ mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting master = none: parameters are f32 without a copy, want "
                          "param-dtype=bf16 or f16 beside it");
+  if (a->rounding && !a->master && !a->slots)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting rounding = stochastic: parameters and moments are kept in f32, "
+                         "want master=none or slot-dtype=bf16 beside it");
   a->policy = a->amp == JAXAMP ? mr_amp_jaxamp(t) : mr_amp_usual(t);
   if (rules && mr_amp_add_text(&a->policy, a->rules, &why) < 0)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting amp-rule: %s", why.text);
@@ -43,6 +47,7 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c) {
   c->values = narrow && !master ? amp_dtype[a->values] : MR_F32;
   c->reads = narrow && master ? amp_dtype[a->values] : (mr_dtype_t)0;
   c->slots = amp_dtype[a->slots];
+  c->stochastic = a->rounding;
 }
 
 /* The ops that do not fit, "head: softmax_cross_entropy, ...", each once. */

@@ -6,7 +6,7 @@
 #include "pipeline/stage.h"
 
 typedef struct mr_train_amp {
-  int dtype, amp, values, slots, master; /* numbers of their choices */
+  int dtype, amp, values, slots, master, rounding; /* numbers of their choices */
   const char *rules;
   mr_amp_policy_t policy; /* of mr_train_amp_plan */
 } mr_train_amp_t;
@@ -28,7 +28,7 @@ void mr_train_amp_tell(const mr_stage_t *s, const mr_train_amp_t *a, const mr_lo
 #define MR_TRAIN_AMP_OPTS(base)                                                                   \
   {.name = "dtype", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, dtype),      \
    .def = "bf16", .choices = "f32|bf16|f16",                                                      \
-   .help = "Type that the model computes in, as far as amp says.  f16 wants "                      \
+   .help = "Type that the model computes in, as far as amp says.  f16 wants "                     \
            "loss-scale=dynamic: small gradients are 0 in it."},                                   \
   {.name = "amp", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, amp),          \
    .def = "usual", .choices = "usual|jaxamp|none",                                                \
@@ -49,11 +49,16 @@ void mr_train_amp_tell(const mr_stage_t *s, const mr_train_amp_t *a, const mr_lo
   {.name = "master", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, master),    \
    .def = "f32", .choices = "f32|none",                                                           \
    .help = "With a narrow param-dtype: f32 keeps a copy in f32, to which updates are added; "     \
-           "none keeps the narrow ones alone: updates that are small beside a parameter are "     \
-           "rounded away."},                                                                      \
+           "none keeps the narrow ones alone: rounding= says what small updates do then."},       \
   {.name = "slot-dtype", .type = MR_OPT_ENUM,                                                     \
    .offset = (base) + offsetof(mr_train_amp_t, slots), .def = "f32", .choices = "f32|bf16",       \
-   .help = "Type in which the optimizer keeps its moments between steps."}
+   .help = "Type in which the optimizer keeps its moments between steps."},                       \
+  {.name = "rounding", .type = MR_OPT_ENUM,                                                       \
+   .offset = (base) + offsetof(mr_train_amp_t, rounding), .def = "nearest",                       \
+   .choices = "nearest|stochastic",                                                               \
+   .help = "How updates are rounded to parameters and moments that are kept narrow: to nearest, " \
+           "which loses what is less than half of the distance to the next number, or up or "     \
+           "down at random, so that small updates count on average; drawn by seed and step."}
 /* clang-format on */
 
 #endif

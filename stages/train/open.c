@@ -64,10 +64,10 @@ static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
 /* Says what the precision asked for loses. */
 static void open_tell_precision(const mr_stage_t *s, const mr_train_config_t *t) {
   const train_t *v = s->state;
-  if (t->compute.values != MR_F32)
+  if (t->compute.values != MR_F32 && !t->compute.stochastic)
     mr_notice(
         "%s: master=none: parameters are kept in %s alone; updates below 2^-%d of a parameter "
-        "are rounded away, master=f32 keeps them",
+        "are rounded away, rounding=stochastic keeps them on average and master=f32 exactly",
         s->name, mr_dtype_name(t->compute.values), t->compute.values == MR_BF16 ? 9 : 12);
   if (t->compute.dtype == MR_F16 && v->fixed_scale > 0)
     mr_notice(

@@ -64,6 +64,25 @@ static mr_dtype_t dtype_in(const char *name, const char *tensor) {
   return dtype;
 }
 
+/* How many elements of the norms' scales, which begin as 1, differ between two runs. */
+static double distance_of_norms(const char *a, const char *b) {
+  mr_safetensors_t *f = NULL, *g = NULL;
+  mr_diag_t diag = {0};
+  double moved = 0, all = 0;
+  if (mr_safetensors_open(checkpoint(a), &f, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_safetensors_open(checkpoint(b), &g, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < mr_safetensors_count(f); i++) {
+    const mr_st_tensor_t *t = mr_safetensors_at(f, i), *u = mr_safetensors_find(g, t->name);
+    size_t n = strlen(t->name);
+    if (strncmp(t->name, "params/", 7) || n < 6 || strcmp(t->name + n - 6, ".scale")) continue;
+    const uint16_t *x = t->data, *y = u->data;
+    for (int64_t k = 0; k < t->dim[0]; k++) moved += x[k] != y[k], all++;
+  }
+  mr_safetensors_close(f), mr_safetensors_close(g);
+  assert_true(all > 0);
+  return moved;
+}
+
 static void assert_same_file(const char *a, const char *b) {
   char command[400];
   snprintf(command, sizeof command, "cmp %s %s", a, b);
@@ -90,6 +109,33 @@ static void what_is_kept_narrow_is_resumed_to_the_bit(void **state) {
   }
   assert_int_not_equal(TRAIN("parts0", 9, true, "param-dtype=f32", "schedule=constant"), 0);
   assert_non_null(strstr(p.err, "param-dtype="));
+}
+
+/* Stochastic rounding is drawn by seed and step: a resumed run ends with the same bytes, on any
+   number of threads; and an update that nearest loses moves the parameters. */
+static void stochastic_rounding_resumes_to_the_bit_and_keeps_small_updates(void **state) {
+#define KEPT "param-dtype=bf16", "master=none", "slot-dtype=bf16", "schedule=constant"
+  SUCCEEDS("dice", 6, false, KEPT, "rounding=stochastic", "train.threads=1");
+  assert_null(strstr(p.err, "rounded away"));
+  SUCCEEDS("dice-parts", 3, false, KEPT, "rounding=stochastic", "train.threads=2");
+  SUCCEEDS("dice-parts", 6, true, KEPT, "rounding=stochastic", "train.threads=3");
+  assert_same_file(checkpoint("dice"), checkpoint("dice-parts"));
+  SUCCEEDS("seeded", 6, false, KEPT, "rounding=stochastic", "train.seed=13");
+  char command[400];
+  /* Adam moves each parameter by about lr a step: 4e-4 is below 2^-9 of those near 1. */
+  SUCCEEDS("begun", 1, false, KEPT, "train.lr=0");
+  SUCCEEDS("lost", 6, false, KEPT, "train.lr=4e-4");
+  SUCCEEDS("found", 6, false, KEPT, "train.lr=4e-4", "rounding=stochastic");
+  double moved[2];
+  static const char *const run[] = {"lost", "found"};
+  for (int i = 0; i < 2; i++) moved[i] = distance_of_norms(run[i], "begun");
+  assert_true(moved[0] == 0 && moved[1] > 5);
+  snprintf(command, sizeof command, "cmp -s %s %s", checkpoint("dice"), checkpoint("seeded"));
+  assert_int_not_equal(system(command), 0);
+  assert_int_not_equal(TRAIN("bad", 2, false, "rounding=stochastic", "lr=1e-3"), 0);
+  assert_non_null(strstr(p.err,
+                         "setting rounding = stochastic: parameters and moments are kept in "
+                         "f32, want master=none or slot-dtype=bf16 beside it"));
 }
 
 /* The loss of the test records in a file of metrics, as it is written there. */
@@ -231,6 +277,7 @@ static void settings_that_do_nothing_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_kept_narrow_is_resumed_to_the_bit),
+      cmocka_unit_test(stochastic_rounding_resumes_to_the_bit_and_keeps_small_updates),
       cmocka_unit_test(eval_step_reads_parameters_as_the_run_did),
       cmocka_unit_test(eval_computes_as_the_run_did),
       cmocka_unit_test(a_resume_in_another_precision_says_so),

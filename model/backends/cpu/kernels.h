@@ -87,6 +87,12 @@ void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, vo
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
                 uint32_t site, uint32_t step);
 
+/* y = x, each number rounded to the next of t (MR_BF16 or MR_F16) below or above, with
+   probabilities (f16 below 2^-14: to 16 bits) that make the mean x; what t holds stays, and so does
+   what is finite.  The draws are those of mr_dropout with another key, ~seed. */
+void mr_stochastic_round(mr_dtype_t t, const float *x, void *y, int64_t n, uint64_t seed,
+                         uint32_t site, uint32_t step);
+
 /* y = x, rounded to nearest, ties to even, if `to` is narrower.  n elements. */
 void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n);
 

@@ -91,6 +91,11 @@ void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uin
                          i1 - i0, rate, seed, site, step))
 }
 
+void mr_stochastic_round(mr_dtype_t t, const float *x, void *y, int64_t n, uint64_t seed,
+                         uint32_t site, uint32_t step) {
+  OVER_PIECES(k->stochastic_round(t, x + i0, (uint16_t *)y + i0, i0, i1 - i0, seed, site, step))
+}
+
 void mr_convert(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t n) {
   OVER_PIECES(k->convert(from, x, to, y, i0, i1))
 }

@@ -22,6 +22,9 @@ typedef struct mr__rows {
   /* x[n], y[n]: elements [from,from+n) of the whole tensor */
   void (*dropout)(mr_dtype_t t, const void *x, void *y, int64_t from, int64_t n, float rate,
                   uint64_t seed, uint32_t site, uint32_t step);
+  /* the same elements; t: MR_BF16 or MR_F16, of y */
+  void (*stochastic_round)(mr_dtype_t t, const float *x, void *y, int64_t from, int64_t n,
+                           uint64_t seed, uint32_t site, uint32_t step);
   /* between narrow floats; and between f8 (base/dtype.h) and f32 */
   void (*convert)(mr_dtype_t from, const void *x, mr_dtype_t to, void *y, int64_t i0, int64_t i1);
   void (*adamw)(const mr_adamw_step_t *s, const float *p, const float *g, const float *m,

@@ -251,6 +251,30 @@ bool mr__cpu_unit_dropout(mr_cpu_unit_t *u) {
   return true;
 }
 
+/* ---- stochastic rounding ---- */
+static void stochastic_round_run(const mr_call_t *c) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  uint32_t site = *(const uint32_t *)c->state;
+  int64_t draws = mr_aval_elems(&c->eqn->in[1]->aval), n = draws ? mr_aval_elems(x) / draws : 0;
+  const float *from = c->in[0];
+  if (x->dtype == MR_F64) {
+    float *narrow = c->scratch;
+    for (int64_t i = 0; i < mr_aval_elems(x); i++) narrow[i] = (float)((const double *)c->in[0])[i];
+    from = narrow;
+  }
+  for (int64_t d = 0; d < draws; d++)
+    mr_stochastic_round(c->eqn->out[0]->aval.dtype, from + d * n, (uint16_t *)c->out[0] + d * n, n,
+                        ((const uint64_t *)c->in[1])[d], site, ((const uint32_t *)c->in[2])[d]);
+}
+
+mr_err_t mr__cpu_stochastic_round(mr_call_t *c, mr_diag_t *diag) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  uint32_t site = (uint32_t)mr_attr_get(c->eqn, "site")->i[0];
+  if (x->dtype == MR_F64) c->scratch_bytes = (size_t)mr_aval_elems(x) * sizeof(float);
+  c->run = stochastic_round_run;
+  return mr__call_state(c, &site, sizeof site, diag);
+}
+
 /* ---- a fused loop of such ops ---- */
 mr_err_t mr__cpu_fused(mr_call_t *c, mr_diag_t *diag) {
   const mr_fn_t *body = mr_attr_called(c->eqn, "jaxpr");

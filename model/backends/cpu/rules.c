@@ -54,6 +54,7 @@ static const mr_cpu_rule_t rules[] = {
     BOTH(gelu),
     BOTH(gelu_vjp),
     BOTH(dropout),
+    LOWERED(stochastic_round),
     LOWERED(fused),
     LOWERED(iota),
     LOWERED(transpose),

@@ -75,6 +75,7 @@ MR_CPU_LOWER(adamw);
 MR_CPU_LOWER(gelu);
 MR_CPU_LOWER(gelu_vjp);
 MR_CPU_LOWER(dropout);
+MR_CPU_LOWER(stochastic_round);
 MR_CPU_LOWER(fused);
 MR_CPU_LOWER(dot_general);
 MR_CPU_LOWER(linear);
