@@ -264,7 +264,7 @@ void mr_token_files_close(mr_token_files_t *t) {
   if (!t) return;
   for (int i = 0; t->file && i < t->shards->n; i++) free(t->file[i].kept);
   mr_shards_close(t->shards);
-  free(t->file), free(t->document), free(t);
+  free(t->file), free(t->document), free(t->wide), free(t);
 }
 
 mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag) {
@@ -284,6 +284,41 @@ mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag) {
     MR_TRY(e);
   }
   return MR_OK;
+}
+
+/* Reads a file by pieces, which stay in the second-level cache until they are widened. */
+static mr_err_t widen_file(mr_token_files_t *t, int i, mr_reader_t *r, uint8_t *piece,
+                           mr_diag_t *diag) {
+  const mr_token_file_t *f = &t->file[i];
+  int width = mr_token_size(f->type);
+  for (int64_t at = 0; at < f->n;) {
+    int64_t n = f->n - at < CHUNK ? f->n - at : CHUNK;
+    int32_t *to = t->wide + f->first + at;
+    MR_TRY(mr_reader_read_big(r, 0, f->head + at * width, (size_t)(n * width), piece, diag));
+    t->wide_bits |= mr_token_widen(f->type, piece, n, to);
+    for (int64_t k = 0; k < n; k++) t->wide_most = to[k] > t->wide_most ? to[k] : t->wide_most;
+    at += n;
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_token_files_widen(mr_token_files_t *t, mr_diag_t *diag) {
+  size_t bytes = (size_t)t->n * sizeof *t->wide;
+  uint8_t *piece = malloc((size_t)CHUNK * 4);
+  if (!t->wide) t->wide = aligned_alloc(64, bytes / 64 * 64 + 64);
+  mr_err_t e = t->wide && piece
+                   ? MR_OK
+                   : mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu bytes of tokens", bytes);
+  for (int i = 0; i < t->shards->n && e >= 0; i++) {
+    const char *path = t->shards->shard[i].path;
+    mr_reader_conf_t conf = {.path = &path, .n_files = 1, .once = true};
+    mr_reader_t *r = NULL;
+    e = mr_reader_open(&r, &conf, diag);
+    if (e >= 0) e = widen_file(t, i, r, piece, diag);
+    mr_reader_close(r);
+  }
+  free(piece);
+  return e;
 }
 
 int64_t mr_token_files_bytes(const mr_token_files_t *t) {

@@ -31,6 +31,8 @@ typedef struct mr_token_files {
   int64_t *document;     /* [n_documents + 1] where each begins, ascending; the last is n; NULL: not
                             asked for */
   int64_t n_documents;   /* none is empty */
+  int32_t *wide;         /* [n] all tokens as i32; NULL: mr_token_files_widen has not run */
+  int32_t wide_bits, wide_most; /* of wide: all tokens joined by or; the largest */
 } mr_token_files_t;
 
 typedef struct mr_token_files_conf {
@@ -50,6 +52,10 @@ void mr_token_files_close(mr_token_files_t *t); /* NULL is fine */
 
 /* Reads all tokens into memory.  Fails as mr_reader_read does, and by MR_ERR_NOMEM. */
 mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag);
+
+/* Reads all tokens into memory as i32, so that any range of the row lies there as one piece.  Fails
+   as mr_token_files_keep. */
+mr_err_t mr_token_files_widen(mr_token_files_t *t, mr_diag_t *diag);
 
 /* Returns the bytes of all tokens in the files. */
 int64_t mr_token_files_bytes(const mr_token_files_t *t);

@@ -21,6 +21,7 @@
 #include "pipeline/stage_source.h"
 
 enum { STREAM, RESET, WHOLE }; /* values of pack */
+enum { DUE, KEPT, WIDE };      /* ways: read as due, in memory as in the files, as i32 */
 enum { TOKENS, TARGETS, POSITIONS, SEGMENTS, MASK, N_FIELDS };
 enum { LENGTH_MAX = 1 << 24, PIECES_MAX = MR_BURST * MR_FIELDS_MAX };
 
@@ -35,6 +36,7 @@ typedef struct tokens {
   int64_t *start;        /* [n_ranges + 1] WHOLE: where ranges begin, from plan to forget */
   uint32_t *count;       /* [n_ranges] WHOLE: their tokens */
   int64_t n_ranges;
+  int way; /* of keeping tokens; settled by plan */
   mr_dataset_t dataset;
   mr_shard_reads_t *reads; /* from open to close */
 } tokens_t;
@@ -110,6 +112,20 @@ static mr_err_t open_row(mr_stage_t *s) {
   return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
 }
 
+static int64_t tokens_budget(const tokens_t *t) {
+  return t->memory >= 0 ? t->memory : mr_memory_available() / 2;
+}
+
+/* Tokens that lie in memory as i32 go into a batch by a single copy.  Records of whole documents
+   have padding, which is not in memory, and where bad records are replaced, a file may be
+   unreadable. */
+static int choose_way(const tokens_t *t) {
+  int64_t budget = tokens_budget(t);
+  bool pieces = t->pack != WHOLE && !t->care.lenient;
+  if (pieces && t->row->n * (int64_t)sizeof(int32_t) <= budget) return WIDE;
+  return mr_token_files_bytes(t->row) <= budget ? KEPT : DUE;
+}
+
 static mr_err_t tokens_plan(mr_stage_t *s) {
   static const char *const name[N_FIELDS] = {"tokens", "targets", "positions", "segments", "mask"};
   tokens_t *t = s->state;
@@ -131,6 +147,8 @@ static mr_err_t tokens_plan(mr_stage_t *s) {
     snprintf(field->name, sizeof field->name, "%s", name[f]);
   }
   s->writes = (uint16_t)((1u << out->n_fields) - 1);
+  t->way = choose_way(t);
+  if (t->way == WIDE) s->writes &= (uint16_t) ~(1u << TOKENS | 1u << TARGETS);
   return MR_OK;
 }
 
@@ -143,19 +161,12 @@ static void tokens_forget(mr_stage_t *s) {
 
 /* ---- reading ---- */
 
-static int64_t tokens_budget(const tokens_t *t) {
-  return t->memory >= 0 ? t->memory : mr_memory_available() / 2;
-}
-
-static bool tokens_are_kept(const tokens_t *t) {
-  return mr_token_files_bytes(t->row) <= tokens_budget(t);
-}
-
 static mr_err_t tokens_open(mr_stage_t *s) {
   tokens_t *t = s->state;
   mr_diag_t why = {0};
   mr_err_t e = mr_shard_reads_open(&t->reads, t->row->shards, &why);
-  if (e >= 0 && tokens_are_kept(t)) {
+  if (e >= 0 && t->way == WIDE) e = mr_token_files_widen(t->row, &why);
+  if (e >= 0 && t->way == KEPT) {
     mr_diag_t unread = {0};
     mr_err_t kept = mr_token_files_keep(t->row, &unread);
     if (kept < 0 && (kept == MR_ERR_NOMEM || !t->care.lenient))
@@ -243,11 +254,19 @@ static mr_err_t check_vocabulary(const tokens_t *t, int32_t bits, const mr_value
                  t->vocab);
 }
 
-static mr_err_t fetch_range(tokens_t *t, int worker, int64_t number, mr_rec_t *out,
-                            mr_diag_t *diag) {
+/* The tokens of a whole window lie in memory; only where some token of the files is bad does each
+   window need a check. */
+static mr_err_t point_at_range(const tokens_t *t, int64_t start, mr_value_t *v, mr_diag_t *diag) {
+  int32_t *at = t->row->wide + start, bits = 0;
+  v[TOKENS].data = at, v[TARGETS].data = at + 1;
+  if (t->row->wide_bits >= 0 && (!t->vocab || t->row->wide_most < t->vocab)) return MR_OK;
+  for (int64_t i = 0; i <= t->length; i++) bits |= at[i];
+  return check_vocabulary(t, bits, v, diag);
+}
+
+static mr_err_t copy_range(tokens_t *t, int worker, int64_t start, int64_t n, mr_value_t *v,
+                           mr_diag_t *diag) {
   mr_shard_want_t want[PIECES_MAX];
-  int64_t start = range_start(t, number), n = range_count(t, number);
-  mr_value_t *v = out->field;
   int64_t inputs = n < t->length ? n : t->length, targets = n - 1;
   int pieces = list_pieces(t, start, n, want);
   if (pieces < 0) return mr_fail(diag, MR_ERR_DATA, "spans more than %d files", PIECES_MAX);
@@ -256,9 +275,19 @@ static mr_err_t fetch_range(tokens_t *t, int worker, int64_t number, mr_rec_t *o
   bits |= copy_tokens(t, start + 1, targets, want, 1, v[TARGETS].data);
   fill_pad(v[TOKENS].data, inputs, t->length, (int32_t)t->pad);
   fill_pad(v[TARGETS].data, targets, t->length, (int32_t)t->pad);
-  if (t->pack != STREAM) fill_documents(t, start, n, v);
-  out->key = (uint64_t)(number + t->id_base);
   return check_vocabulary(t, bits, v, diag);
+}
+
+static mr_err_t fetch_range(tokens_t *t, int worker, int64_t number, mr_rec_t *out,
+                            mr_diag_t *diag) {
+  int64_t start = range_start(t, number), n = range_count(t, number);
+  if (t->way == WIDE)
+    MR_TRY(point_at_range(t, start, out->field, diag));
+  else
+    MR_TRY(copy_range(t, worker, start, n, out->field, diag));
+  if (t->pack != STREAM) fill_documents(t, start, n, out->field);
+  out->key = (uint64_t)(number + t->id_base);
+  return MR_OK;
 }
 
 static void tokens_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
@@ -286,7 +315,7 @@ static mr_err_t tokens_fetch(mr_stage_t *s, int worker, const int64_t *index, in
 static bool tokens_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   tokens_t *t = s->state;
   mr_shard_want_t want[PIECES_MAX];
-  if (!t->ahead || (t->row->file[0].kept && tokens_are_kept(t))) return false;
+  if (!t->ahead || t->way != DUE) return false;
   for (int i = 0; i < n; i++) {
     int64_t number = mr__split_at(&t->split, index[i]);
     int k = list_pieces(t, range_start(t, number), range_count(t, number), want);
@@ -298,9 +327,11 @@ static bool tokens_ahead(mr_stage_t *s, int worker, const int64_t *index, int n)
 static mr_err_t tokens_explain(mr_stage_t *s, char *text, size_t n) {
   const tokens_t *t = s->state;
   mr_snprintf(text, n, "%s (%.1f MB, budget %.1f MB)",
-              tokens_are_kept(t) ? "read once in large requests and kept in memory"
-                                 : "read window by window as they are due",
-              (double)mr_token_files_bytes(t->row) / 1e6, (double)tokens_budget(t) / 1e6);
+              t->way == DUE    ? "read window by window as they are due"
+              : t->way == KEPT ? "read once in large requests and kept in memory"
+                               : "read once in large requests and kept in memory as i32",
+              (double)(t->way == WIDE ? t->row->n * 4 : mr_token_files_bytes(t->row)) / 1e6,
+              (double)tokens_budget(t) / 1e6);
   return MR_OK;
 }
 
@@ -375,9 +406,8 @@ static const mr_opt_t tokens_opts[] = {
      .def = "-1",
      .lo = -1,
      .hi = 1e15,
-     .help =
-         "Files of up to this size together are kept in memory, larger ones are read as windows "
-         "are needed; -1: half of the free memory."},
+     .help = "Tokens of up to this size together are kept in memory, as i32 if they fit, "
+             "others are read as windows are needed; -1: half of the free memory."},
     {.name = "read-ahead",
      .type = MR_OPT_BOOL,
      .offset = offsetof(tokens_t, ahead),
