@@ -186,6 +186,11 @@ static mr_err_t unknown_setting(const mr__node_t *node, const mr__setting_t *set
                  set->name, setting_hint(node->def, set->name, hint, sizeof hint));
 }
 
+void mr__node_forget(mr__node_t *node) {
+  if (node->planned && node->def->forget) node->def->forget(node->worker);
+  node->planned = false;
+}
+
 /* Gives a node another definition of its family. */
 static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *diag) {
   if (node->def == d) return MR_OK;

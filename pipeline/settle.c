@@ -30,11 +30,6 @@ static bool is_set(const mr__node_t *node, const char *name) {
   return false;
 }
 
-void mr__node_forget(mr__node_t *node) {
-  if (node->planned && node->def->forget) node->def->forget(node->worker);
-  node->planned = false;
-}
-
 static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
   char at[32];
   mr__node_forget(node);
