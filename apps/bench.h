@@ -1,4 +1,5 @@
-/* Measurements of this program on this machine, for `millrace bench`. */
+/* Measurements of this program on this machine, for `millrace bench`.  Those of WHAT are in
+   bench_WHAT.c. */
 #ifndef MR_APPS_BENCH_H
 #define MR_APPS_BENCH_H
 

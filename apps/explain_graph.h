@@ -1,4 +1,5 @@
-/* The report of `millrace explain` about a compiled graph, as a table and as JSON. */
+/* The report of `millrace explain` about a compiled graph, as a table
+   (explain_graph_table.c) and as JSON (explain_graph_json.c). */
 #ifndef MR_APPS_EXPLAIN_GRAPH_H
 #define MR_APPS_EXPLAIN_GRAPH_H
 

@@ -18,9 +18,9 @@ enum { SOURCES = 32, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 
 /* A record of an input, identified by the hash of its place or of its bytes. */
 typedef struct seen {
   uint64_t hash, key;
-  int source;    /* in leak_t.name */
-  int port;      /* + 1; 0: a free row */
-  unsigned told; /* bit p: counted for port p, since an endless stream may repeat the record */
+  int source;        /* in leak_t.name */
+  int port;          /* + 1; 0: a free row */
+  unsigned reported; /* bit p: counted for port p, since an endless stream may repeat the record */
 } seen_t;
 
 typedef struct leak {
@@ -89,7 +89,7 @@ static uint64_t leak_hash_of(leak_t *t, const mr_leaf_t *leaf, const mr_where_t 
   return XXH3_64bits_withSeed(name, strlen(name), at);
 }
 
-static void tell_pair(leak_t *t, const seen_t *other, const mr_leaf_t *leaf, uint64_t key) {
+static void report_pair(leak_t *t, const seen_t *other, const mr_leaf_t *leaf, uint64_t key) {
   char pair[160], *text = t->first[other->port - 1];
   size_t n = strlen(text);
   if (t->shared[other->port - 1]++ >= FIRST) return;
@@ -118,9 +118,9 @@ static void leak_look_at(leak_t *t, const mr_leaf_t *leaf) {
     return;
   }
   seen_t *s = leak_slot_of(t, hash);
-  if (s->port && s->port != t->port + 1 && !(s->told >> t->port & 1)) {
-    s->told |= 1u << t->port;
-    tell_pair(t, s, leaf, where.key);
+  if (s->port && s->port != t->port + 1 && !(s->reported >> t->port & 1)) {
+    s->reported |= 1u << t->port;
+    report_pair(t, s, leaf, where.key);
   }
   if (s->port || !t->stores) return;
   *s = (seen_t){hash, where.key, name_of(t, leaf->source->name), t->port + 1, 0};

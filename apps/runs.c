@@ -48,6 +48,8 @@ static int runs_by_name(const void *a, const void *b) {
   return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Puts the names of the runs in a folder, at most `most`, into name[] (heap) in order, and returns
+   how many.  A run is a folder with metrics. */
 static int names_in(const char *folder, char **name, int most) {
   int n = 0;
   DIR *d = opendir(folder);

@@ -2,7 +2,10 @@
 
    A Simon block cipher (Beaulieu et al., 2013) with the smallest even block size that grain chooses
    for max_index, applied repeatedly until the result lies inside.  Where max_index is exactly 4^k,
-   k >= 8, the block is one bit short and index max_index gives index 0's result, as in grain. */
+   k >= 8, the block is one bit short and index max_index gives index 0's result, as in grain.
+
+   index_shuffle.c has single results, index_shuffle_all.c whole small permutations, and
+   index_shuffle_tiny.c those of two to four records. */
 #ifndef MR_BASE_INDEX_SHUFFLE_H
 #define MR_BASE_INDEX_SHUFFLE_H
 

@@ -18,7 +18,9 @@
 
    A link belongs to one thread at a time, which calls mr_link_pump whenever one of its file
    descriptors is readable or its timeout is over; no call but mr_link_wait and mr_link_close
-   blocks.  Any thread may release the buffers that it gave, also after the link was closed. */
+   blocks.  Any thread may release the buffers that it gave, also after the link was closed.
+
+   Implemented in link.c (both ends), send.c and receive.c. */
 #ifndef MR_LINKS_LINK_H
 #define MR_LINKS_LINK_H
 

@@ -1,5 +1,6 @@
 /* The inside of a link: one struct for both ends.  link.c has what they share, send.c and receive.c
-   the two sides of the protocol, receive_pool.c the receiving end's buffers, socket.c ZeroMQ. */
+   the two sides of the protocol, receive_pool.c the receiving end's buffers, share.c their memory
+   on one host, socket.c ZeroMQ, curve.c its keys, guard.c the limits for unknown peers. */
 #ifndef MR_LINKS_LINK_PRIVATE_H
 #define MR_LINKS_LINK_PRIVATE_H
 

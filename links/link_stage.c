@@ -1,4 +1,5 @@
-/* Settings and reports that link-in, link-out and source share. */
+/* Settings and reports that link-in, link-out and source share: a link's configuration from the
+   settings, their check before anything connects, and notices about peers that were refused. */
 #include "links/link_stage.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* What the two ends of a link have in common as stages, and the program's calls on them. */
+/* What the two ends of a link have in common as stages, and the program's calls on them: those on
+   the sending end are in link_out.c, on the receiving end in link_in.c, the rest in link_stage.c.
+ */
 #ifndef MR_LINKS_LINK_STAGE_H
 #define MR_LINKS_LINK_STAGE_H
 

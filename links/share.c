@@ -124,6 +124,8 @@ static void hear_candidate(mr__share_t *s) {
   s->candidate = -1;
 }
 
+/* The newest connection is the candidate until it has shown the secret, so that a connection that
+   says nothing keeps no one out. */
 void mr__share_pump(mr__share_t *s) {
   if (!s || !s->on || s->peer >= 0) return;
   if (s->candidate >= 0) hear_candidate(s);

@@ -145,6 +145,9 @@ static bool receive_frame(mr__socket_t *k, mr__message_t *m) {
   return came;
 }
 
+/* Takes one whole message into m, all of its frames, and returns true; false if none has come.
+   m->bad: it is no message of a link, because it has no frame beside its sender's id, or too many.
+ */
 static bool receive(mr__socket_t *k, mr__message_t *m) {
   if (k->router && !receive_id(k)) return false;
   m->bad = k->router && !more(k->socket);

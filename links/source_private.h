@@ -1,4 +1,5 @@
-/* The two modes of the stage source: a server's whole stream, or what a broadcast publishes. */
+/* The two modes of the stage source: a server's whole stream, (source.c), or what a broadcast
+   publishes (source_listen.c). */
 #ifndef MR_LINKS_SOURCE_PRIVATE_H
 #define MR_LINKS_SOURCE_PRIVATE_H
 

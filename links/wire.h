@@ -1,5 +1,6 @@
 /* The messages between two ends of a link as bytes.  Bytes from a peer are used only after every
-   length and number in them was checked.  docs/links.md describes them for other programs. */
+   length and number in them was checked.  docs/links.md describes them for other programs.
+   Implemented in wire.c, and wire_spec.c for specs. */
 #ifndef MR_LINKS_WIRE_H
 #define MR_LINKS_WIRE_H
 

@@ -1,4 +1,5 @@
-/* Maps a stream's positions through a sampler, epoch by epoch. */
+/* Maps a stream's positions through a sampler, epoch by epoch: the sampler says the record and the
+   key, the stage adds where that record is in the stream of its input. */
 #include "loaders/order.h"
 
 #include "loaders/sampler.h"

@@ -1,4 +1,6 @@
-/* Opens a reader's files, chooses one of the four ways, and passes reads to it. */
+/* Opens a reader's files, chooses one of the four ways, and passes reads to it.  Where the machine
+   refuses the way that was chosen for it, pread takes its place, since it always works; a way that
+   a setting demands is not replaced. */
 #include "loaders/reader.h"
 
 #include <assert.h>

@@ -103,6 +103,8 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Piece `number` of the records that are kept singly: FEW of them, in the order of the files, each
+   read into the place of its index. */
 static mr_err_t read_few(work_t *w, mr_reader_t *r, int64_t number, mr_diag_t *diag) {
   const mr_store_conf_t *c = &w->st->conf;
   const few_t *few = w->few + number * FEW;

@@ -19,7 +19,8 @@ static mr_err_t window_plan(mr_stage_t *s) {
 }
 
 /* Maps i in [0,n) under the window's seed.  grain fails where seed + window exceeds 32 bits. */
-static mr_err_t permute(mr_stage_t *s, int64_t i, int64_t n, int64_t window, int64_t *to) {
+static mr_err_t permute_in_window(mr_stage_t *s, int64_t i, int64_t n, int64_t window,
+                                  int64_t *to) {
   const window_shuffle_t *t = s->state;
   uint64_t seed = (uint64_t)t->seed + (uint64_t)window;
   if (seed > UINT32_MAX && !t->wrap_seed)
@@ -35,7 +36,7 @@ static mr_err_t permute(mr_stage_t *s, int64_t i, int64_t n, int64_t window, int
 static mr_err_t order_across(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const window_shuffle_t *t = s->state;
   int64_t window = position / t->size, to = 0;
-  MR_TRY(permute(s, position % t->size, t->size, window, &to));
+  MR_TRY(permute_in_window(s, position % t->size, t->size, window, &to));
   at->index = to + window * t->size;
   return MR_OK;
 }
@@ -46,7 +47,7 @@ static mr_err_t order_within(mr_stage_t *s, int64_t position, mr_at_t *at) {
   int64_t records = s->in_spec[0].n_records, epoch = position / records, i = position % records;
   int64_t first = i / t->size * t->size, n = records - first < t->size ? records - first : t->size;
   int64_t windows = (records - 1) / t->size + 1, to = 0;
-  MR_TRY(permute(s, i - first, n, epoch * windows + first / t->size, &to));
+  MR_TRY(permute_in_window(s, i - first, n, epoch * windows + first / t->size, &to));
   at->index = epoch * records + first + to;
   return MR_OK;
 }
@@ -74,7 +75,7 @@ static mr_err_t window_next(mr_stage_t *s, mr_walk_t *w) {
   mr_err_t e = next_window(s, w);
   if (e != MR_OK) return e;
   int64_t n = mr_walk_held(w);
-  MR_TRY(permute(s, n - 1 - word[TAKEN], n, word[WINDOW], &to));
+  MR_TRY(permute_in_window(s, n - 1 - word[TAKEN], n, word[WINDOW], &to));
   if (++word[TAKEN] == n) word[WINDOW]++;
   return mr_walk_give(w, to);
 }

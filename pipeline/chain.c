@@ -1,4 +1,6 @@
-/* The tree of record stages before a port, built for one worker. */
+/* The tree of record stages before a port, built for one worker: a branch for each stage, with
+   memory for what the stage writes.  A field that no stage changes is not copied:
+   it is followed down to the branch that made it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +169,8 @@ static void share_scratch(mr_chain_t *c) {
   }
 }
 
+/* Allocates what one record needs while its program runs: values that stages write, the records of
+   each depth, and the programs of a burst. */
 static bool make_scratch(mr_chain_t *c) {
   size_t longest = 0;
   for (int i = 0; i < c->n_branches; i++)

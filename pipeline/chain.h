@@ -1,7 +1,8 @@
 /* The chain of record stages before an input port.  The step stage that reads the port runs it: by
    position with mr_chain_fill, or in order and without holes with mr_walk_next and mr_picks_fill.
 
-   Unless a call says otherwise, a failure below 0 has its sentence in s->diag. */
+   Unless a call says otherwise, a failure below 0 has its sentence in s->diag.  Implemented in
+   chain_run.c (by position), walk.c and walk_skip.c (in order); mr_in_chain in port.c. */
 #ifndef MR_PIPELINE_CHAIN_H
 #define MR_PIPELINE_CHAIN_H
 

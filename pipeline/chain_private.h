@@ -3,7 +3,10 @@
 
    A *program* says where a record comes from: a few operations in the order of evaluation, found by
    locate (from a position) or by a walk, and run when the record is made.  This separates finding
-   records from making them: finding follows one order, making can be done by many workers. */
+   records from making them: finding follows one order, making can be done by many workers.
+
+   Implemented in chain.c (building the tree), chain_run.c (running programs), period.c and
+   lineage.c. */
 #ifndef MR_PIPELINE_CHAIN_PRIVATE_H
 #define MR_PIPELINE_CHAIN_PRIVATE_H
 

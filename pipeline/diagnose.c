@@ -37,6 +37,7 @@ void mr_snapshot_free(mr_snapshot_t *s) {
   free(s);
 }
 
+/* Adds ns to the work of record stage `node` in the threads of step stage `host`. */
 static void add_part(mr_snapshot_t *s, int host, int node, double ns) {
   int i = 0;
   while (i < s->n_parts && (s->part[i].host != host || s->part[i].node != node)) i++;

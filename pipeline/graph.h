@@ -4,7 +4,11 @@
    thread builds; mr_graph_stop, mr_graph_cancel and the statistics may be called from any.
 
    A call that returns mr_err_t gives MR_OK or fails with a sentence in diag (which may be NULL).
-   The calls that build fail with MR_ERR_USAGE once the graph is settled, and with MR_ERR_NOMEM. */
+   The calls that build fail with MR_ERR_USAGE once the graph is settled, and with MR_ERR_NOMEM.
+
+   Implemented in graph.c (building), text.c (parsing), override.c (variables, overrides, dump),
+   only.c (parts of a graph), stream_at.c (where streams begin), settle.c, sched.c (running),
+   watch.c (statistics), dot.c and timeline.c. */
 #ifndef MR_PIPELINE_GRAPH_H
 #define MR_PIPELINE_GRAPH_H
 

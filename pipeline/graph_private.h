@@ -1,4 +1,6 @@
-/* The inside of a graph, shared by the builder, the parser, settle and the scheduler. */
+/* The inside of a graph, shared by the builder (graph.c), the parser (text.c), values
+   (override.c), settle.c with records.c and standstill.c, the reduction to a part (only.c), the cut
+   into processes (process*.c), states (stream_at.c), chains and the scheduler (sched.c). */
 #ifndef MR_PIPELINE_GRAPH_PRIVATE_H
 #define MR_PIPELINE_GRAPH_PRIVATE_H
 

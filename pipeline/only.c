@@ -1,4 +1,6 @@
-/* A graph reduced to one stage and what is upstream of it; and the line of batches of a graph. */
+/* A graph reduced to one stage and what is upstream of it, for commands that want its batches
+   alone; and the line of batches of a graph: from the stage that makes them to the last one that
+   changes them. */
 #include <stdlib.h>
 #include <string.h>
 

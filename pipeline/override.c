@@ -1,4 +1,6 @@
-/* Values: variables, overrides from the command line, and the canonical dump. */
+/* Values: variables, overrides from the command line, and the canonical dump.  Texts are kept as
+   given until settle, which replaces variables once all overrides are known; a bound on the bytes
+   keeps variables that name each other twice from growing without end. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* The calls of step functions: taking, giving, waiting, taking turns, and why nothing came. */
+/* The calls of step functions: taking, giving, waiting, taking turns, and why nothing came.
+
+   Buffer s comes from worker s mod N and goes to worker s mod M, so the ring of the next buffer
+   follows from its number, and order needs no sorting.  Only a lossy input, whose numbers have
+   gaps, compares what its rings hold. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -11,7 +11,8 @@
    batch, and a stage "gather" on the other side joins the slices.
 
    A call that returns mr_err_t gives MR_OK or fails with a sentence in diag (which may be NULL),
-   with MR_ERR_NOMEM besides the codes it names. */
+   with MR_ERR_NOMEM besides the codes it names.  Implemented in process.c, and process_folder.c for
+   the folder of the sockets. */
 #ifndef MR_PIPELINE_PROCESS_H
 #define MR_PIPELINE_PROCESS_H
 

@@ -1,4 +1,7 @@
-/* A ring with one producer and one consumer; lossy rings let both sides take from the front. */
+/* A ring with one producer and one consumer.  Each side publishes one word, its index and whether
+   it is done; a full or empty ring is found by the other's word, which is read only when the cached
+   copy is used up.  In a lossy ring both sides take from the front, and a compare-and-swap decides.
+ */
 #include "pipeline/ring.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* One worker of a step stage while the graph runs. */
+/* One worker of a step stage while the graph runs.  wire.c makes it, port.c works with it; commit.c
+   and durable.c have one call each. */
 #ifndef MR_PIPELINE_RUNTIME_PRIVATE_H
 #define MR_PIPELINE_RUNTIME_PRIVATE_H
 

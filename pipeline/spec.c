@@ -1,4 +1,5 @@
-/* Fields and specs: their sizes, their texts, and whether two of them are alike. */
+/* Fields and specs: their sizes, their texts, and whether two of them are alike.  Alike means that
+   one batch could hold records of both; counts of records and names of data sets may differ. */
 #include "pipeline/spec.h"
 
 #include <ctype.h>

@@ -1,5 +1,6 @@
 /* A map: makes one record of one record.  Neighbouring maps run as one loop, record by record, and
-   the last one writes into the batch. */
+   the last one writes into the batch.  The three calls for maps are in chain.c (mr_field_from),
+   lineage.c (mr_draw_note) and records.c. */
 #ifndef MR_PIPELINE_STAGE_MAP_H
 #define MR_PIPELINE_STAGE_MAP_H
 

@@ -3,7 +3,7 @@
    keep what a process resumes from.
 
    Unless stated otherwise a call is for the thread of its stage (one worker), while the graph
-   runs. */
+   runs.  Implemented in port.c, mr_use_pool in wire.c. */
 #ifndef MR_PIPELINE_STAGE_STEP_H
 #define MR_PIPELINE_STAGE_STEP_H
 

@@ -2,7 +2,8 @@
    next and skip.  Walks over the inputs are below it.
 
    The calls are for next and skip, while they run.  Those that return mr_err_t also pass on the
-   failures of stages below, MR_ERR_NOMEM and, when the graph is cancelled, MR_ERR_CANCEL. */
+   failures of stages below, MR_ERR_NOMEM and, when the graph is cancelled, MR_ERR_CANCEL.
+   Implemented in walk.c (next) and walk_skip.c (skip). */
 #ifndef MR_PIPELINE_STAGE_WALK_H
 #define MR_PIPELINE_STAGE_WALK_H
 

@@ -178,6 +178,8 @@ static int root_of(ring_t *r, int node) {
   return node;
 }
 
+/* Joins stages into trees, edge by edge (union-find).  An edge whose two ends are in one tree
+   already closes a ring: the way between them through the tree is its rest. */
 static mr_err_t check_rings(const mr_graph_t *g, ring_t *r, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) r->tree[i] = i;
   for (int i = 0; i < g->n_edges; i++) {

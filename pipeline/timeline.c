@@ -1,4 +1,5 @@
-/* Turns the workers' events into slices and arrows of a Chrome trace. */
+/* Turns the workers' events into slices and arrows of a Chrome trace.  Only taking, giving and
+   waiting are recorded; a slice of work is the time between two of them. */
 #include "pipeline/graph.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* Waiting: spin, then sleep on a futex, or poll with an eventfd beside other descriptors. */
+/* Waiting: spin, then sleep on a futex, or poll with an eventfd beside other descriptors.  A waiter
+   announces that it sleeps before it looks a last time, and a notifier publishes its news before it
+   looks for sleepers: one of the two sees the other. */
 #include "pipeline/wait.h"
 
 #include <assert.h>

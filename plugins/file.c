@@ -1,3 +1,6 @@
+/* Code from a file runs with all rights of this user.  So the file, is loaded only if no other user
+   can change it, or put another one in its place by a folder above it.  Links are followed first,
+   and what was checked is what is loaded, since both use one descriptor. */
 #include "plugins/file.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/* Loads a plug-in: opens the file (file.c decides whether it may be), checks that it was built for
+   this library, and adds its stages, ops and models, all or none.  A plug-in stays loaded until the
+   process ends, since its constants are in use. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>

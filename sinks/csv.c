@@ -96,6 +96,8 @@ static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
   return c->head ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
 }
 
+/* Takes over the columns of a file that an earlier part of the run has written; a missing one has
+   none. */
 static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
   FILE *f = mr_open_regular(c->path);
   if (!f) return MR_OK;

@@ -1,4 +1,5 @@
-/* A table of connections and a thread that shuts down those past their time. */
+/* A table of connections and a thread that shuts down those past their time.  It only calls
+   shutdown; the server closes the descriptor itself, so none is closed twice. */
 #include "sinks/http_slow.h"
 
 #include <sys/socket.h>

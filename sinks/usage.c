@@ -1,4 +1,5 @@
-/* Reads getrusage, /proc/self and statvfs. */
+/* Reads getrusage, /proc/self and statvfs.  A file that is missing, as in some containers, leaves
+   its figures unknown. */
 #include "sinks/usage.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Normalises bytes bit for bit as torch's ToTensor and Normalize: f32(f32(f32(x/255) - mean) /
-   std), which may be rounded to bf16. */
+   std), which may be rounded to bf16.  norm.c has the plain loop and chooses; norm_avx2.c,
+   norm_avx512.c and norm_bf16_avx512.c have the fast ones. */
 #ifndef MR_STAGES_NORM_H
 #define MR_STAGES_NORM_H
 

@@ -7,7 +7,11 @@
 
    The first direction is across (each row by itself), but Pillow 13 goes down the columns first
    where that is less work: where h > out and h - out > 2 (w - out).  Pillow 12 and before always go
-   across first. */
+   across first.
+
+   Implemented in pil_table.c (weights), pil_resize.c (the plain path, and the choice of one),
+   and the fast paths: pil_avx2.c and pil_avx512.c, and for any size
+   pil_any*.c. */
 #ifndef MR_STAGES_PIL_RESIZE_H
 #define MR_STAGES_PIL_RESIZE_H
 

@@ -237,6 +237,7 @@ static void choice_fini(void *state) {
   free(s);
 }
 
+/* Runs the branch that the index names; an index outside is clamped, as in jax.lax.switch. */
 static void cond_run(const mr_call_t *c) {
   choice_t *s = c->state;
   int32_t index;

@@ -1,4 +1,5 @@
-/* The form of an executable, shared by the files of exec/. */
+/* The form of an executable, shared by exec.c (compile, bind, run), lower.c, nans.c and
+   finite.c. */
 #ifndef MR_MODEL_EXEC_EXEC_PRIVATE_H
 #define MR_MODEL_EXEC_EXEC_PRIVATE_H
 

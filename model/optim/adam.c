@@ -38,17 +38,17 @@ const mr_optim_def_t mr_optim_adam = {.name = "adam",
 
 /* ---- lamb ---- */
 
-/* |p| / |u|, or 1 if one of them is 0. */
+/* |p| / |u|, or 1 if one of them is 0: the sum of both cases, each times whether it holds. */
 static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
   mr_dtype_t t = p->aval.dtype;
   mr_var_t *np = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &p)), t);
   mr_var_t *nu = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &u)), t);
   mr_var_t *zero = mr_literal(f, t, 0);
-  mr_var_t *none = mr_lax_max(f, mr_lax_convert(f, mr_lax_eq(f, np, zero), t),
-                              mr_lax_convert(f, mr_lax_eq(f, nu, zero), t));
-  mr_var_t *some = mr_lax_sub(f, mr_literal(f, t, 1), none);
-  mr_var_t *ratio = mr_lax_div(f, np, mr_lax_add(f, nu, none)); /* never divides by 0 */
-  return mr_lax_add(f, none, mr_lax_mul(f, some, ratio));
+  mr_var_t *degenerate = mr_lax_max(f, mr_lax_convert(f, mr_lax_eq(f, np, zero), t),
+                                    mr_lax_convert(f, mr_lax_eq(f, nu, zero), t));
+  mr_var_t *usual = mr_lax_sub(f, mr_literal(f, t, 1), degenerate);
+  mr_var_t *ratio = mr_lax_div(f, np, mr_lax_add(f, nu, degenerate)); /* never divides by 0 */
+  return mr_lax_add(f, degenerate, mr_lax_mul(f, usual, ratio));
 }
 
 /* Adam's direction: the fused op at p = 0 and lr = -1. */

@@ -6,7 +6,9 @@
    f32, bf16 and f16 operands are converted; f64, fp8, integers and bool pass.
 
    Sources: jaxamp 0.0.4 (mr_amp_jaxamp gives its jaxprs equation for equation);
-   Micikevicius et al., "Mixed Precision Training" (2018). */
+   Micikevicius et al., "Mixed Precision Training" (2018).
+
+   Implemented in amp.c (the transform) and amp_policy.c (policies and their texts). */
 #ifndef MR_MODEL_TRANSFORMS_AMP_H
 #define MR_MODEL_TRANSFORMS_AMP_H
 

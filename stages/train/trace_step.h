@@ -1,4 +1,5 @@
-/* Inspecting every value of one training step. */
+/* Inspecting every value of one training step: of a run in trace_step.c, of a replay file in
+   replay.c. */
 #ifndef MR_STAGES_TRAIN_TRACE_STEP_H
 #define MR_STAGES_TRAIN_TRACE_STEP_H
 

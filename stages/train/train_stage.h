@@ -1,4 +1,5 @@
-/* The stage that trains, train-step or vit-step, as a program sees it in a graph. */
+/* The stage that trains, train-step or vit-step, as a program sees it in a graph.
+   Implemented in def.c (definitions), plan.c and train_step.c. */
 #ifndef MR_STAGES_TRAIN_TRAIN_STAGE_H
 #define MR_STAGES_TRAIN_TRAIN_STAGE_H
 

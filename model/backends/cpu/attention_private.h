@@ -1,4 +1,5 @@
-/* Shared by the implementations of attention (attention*.c): one (image, head) at a time. */
+/* Shared by the implementations of attention (attention*.c): one (image, head) at a time.
+   attention.c divides the work, attention_scalar.c is the plain kernel. */
 #ifndef MR_MODEL_CPU_ATTENTION_PRIVATE_H
 #define MR_MODEL_CPU_ATTENTION_PRIVATE_H
 

@@ -1,4 +1,5 @@
-/* Shared by the ways to multiply (matmul*.c). */
+/* Shared by the ways to multiply: matmul_ways.c has them, matmul_pack.c prepares their operands,
+   matmul.c chooses. */
 #ifndef MR_MODEL_CPU_MATMUL_PRIVATE_H
 #define MR_MODEL_CPU_MATMUL_PRIVATE_H
 
