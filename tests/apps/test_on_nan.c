@@ -266,6 +266,27 @@ static void replay_repeats_the_step_anywhere_to_the_bit(void **state) {
   assert_int_equal(p.status, 0);
 }
 
+/* amp-rule at its longest: a file holds every setting that the step follows from. */
+static void a_long_rule_travels_in_the_file(void **state) {
+  char rules[4096];
+  const char *run = run_of("rules");
+  snprintf(rules, sizeof rules, "amp-rule=head=f32");
+  for (int i = 0; i < 40; i++) {
+    size_t n = strlen(rules);
+    snprintf(rules + n, sizeof rules - n, "%*s,%*slinear = class", 40, "", 40, "");
+  }
+  assert_true(strlen(rules) > 3500);
+  TRAIN(run, "on-nan=trace", "train.dtype=bf16", rules);
+  if (p.status != 1) fail_msg("%s", p.err);
+  const char *file_of = strstr(p.err, "millrace replay ");
+  if (!file_of) fail_msg("%s", p.err);
+  char path[256];
+  assert_int_equal(sscanf(file_of, "millrace replay %255s", path), 1);
+  RUN(&p, "replay", path);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  expect_in(p.out, "the bits are the same");
+}
+
 static void a_rate_that_is_too_high_is_traced_to_the_op_that_overflows(void **state) {
   const char *run = run_of("high");
   TRAIN(run, "on-nan=trace", "lr=100", "optimizer=sgd", "layers=1");
@@ -401,6 +422,7 @@ int main(void) {
       cmocka_unit_test(trace_names_the_record_that_holds_an_infinity),
       cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
       cmocka_unit_test(another_instruction_set_is_told),
+      cmocka_unit_test(a_long_rule_travels_in_the_file),
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
       cmocka_unit_test(files_that_are_not_whole_or_do_not_fit_are_refused),

@@ -21,6 +21,9 @@ enum { B = 4, N = 3 };
 /* What a loss does with y = x + w, before it is summed up. */
 typedef mr_var_t *made_fn(mr_fn_t *f, mr_var_t *y);
 
+/* The model has a parameter of as many elements as the batch. */
+static bool like_a_batch;
+
 static mr_err_t made_trace(const void *of, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out) {
   made_fn *make = *(made_fn *const *)of;
   mr_fn_t *f = s->f;
@@ -28,6 +31,10 @@ static mr_err_t made_trace(const void *of, mr_nn_t *s, mr_var_t *const *field, m
   mr_var_t *w = mr_nn_param_of(s, "w", (mr_init_t){.kind = MR_INIT_ZEROS}, N);
   const int64_t shape[] = {field[0]->aval.dim[0], N};
   mr_var_t *y = mr_lax_add(f, field[0], mr_lax_broadcast_in_dim(f, w, 2, shape, (int[]){1}));
+  if (like_a_batch) {
+    mr_var_t *v = mr_nn_param_of(s, "v", (mr_init_t){.kind = MR_INIT_ZEROS}, B, N);
+    y = mr_lax_add(f, y, mr_lax_reduce_sum(f, v, 2, (int[]){0, 1}));
+  }
   mr_nn_leave(s, mark);
   mark = mr_nn_enter(s, "second");
   y = make(f, y);
@@ -91,6 +98,17 @@ static void a_forward_op_is_named_with_scope_element_and_record(void **state) {
   expect_in(t.text, "forward, second: `");
   expect_in(t.text, "= log");
   expect_in(t.text, "gives nan at [2,1] (slot 2, record 60)");
+}
+
+/* Its rows may be a parameter's, whose gradient has no records. */
+static void no_record_is_named_where_rows_may_be_a_parameters(void **state) {
+  set_x();
+  x[2 * N + 1] = -1;
+  like_a_batch = true;
+  mr_traced_t t = traced(made_log);
+  like_a_batch = false;
+  expect_in(t.text, "gives nan at [2,1]");
+  assert_null(strstr(t.text, "record"));
 }
 
 /* 0 where y is 0, and its derivative is an infinity there. */
@@ -184,6 +202,7 @@ static void in_a_loop_the_op_inside_and_its_run_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_forward_op_is_named_with_scope_element_and_record),
+      cmocka_unit_test(no_record_is_named_where_rows_may_be_a_parameters),
       cmocka_unit_test(a_backward_op_is_told_from_a_forward_one),
       cmocka_unit_test(infinities_of_a_mask_are_not_the_cause),
       cmocka_unit_test(a_nan_made_of_literal_infinities_is_named_where_it_arises),
