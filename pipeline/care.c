@@ -64,7 +64,9 @@ const bad_t *mr__care_bad(const struct mr__care *t, int64_t index) {
 
 mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
   int64_t at = mr__care_n_bad(t);
+  bad_t *known = (bad_t *)mr__care_bad(t, row.index);
   assert(at <= t->cap);
+  if (known) return *known = row, MR_OK;
   if (at == t->cap) {
     int64_t cap = t->cap ? 2 * t->cap : 16;
     void *more = realloc(t->bad, (size_t)cap * sizeof *t->bad);
@@ -116,7 +118,7 @@ static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *lin
   mr_err_t e = MR_OK;
   if (source && !strcmp(source, s->name) && cJSON_IsNumber(index) && cJSON_IsNumber(other) &&
       index->valuedouble >= 0 && index->valuedouble < most && other->valuedouble >= 0 &&
-      other->valuedouble < most && !mr__care_bad(t, (int64_t)index->valuedouble))
+      other->valuedouble < most)
     e = mr__care_add(s, t, (bad_t){(int64_t)index->valuedouble, (int64_t)other->valuedouble});
   cJSON_Delete(o);
   return e;

@@ -1,5 +1,7 @@
 /* How a source treats bad and excluded records.
 
+   A map before the batch may find a record bad too (pipeline/stage_map.h).
+
    A source takes part with an mr_care_t in its state (mr_source_def_t.care is the offset) and the
    rows MR_CARE_OPTS among its settings.  Where care->lenient is set, it reports unreadable and
    invalid records from fetch instead of failing in open.  A wrapper around fetch (care_fetch.c)

@@ -1,5 +1,6 @@
 /* The wrapper around a source's fetch.  A burst is fetched as a whole; only if that fails with a
    bad record are its records fetched one by one to find which are bad. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ledger.h"
@@ -151,8 +152,7 @@ static int64_t mark_skipped(const struct mr__care *t, int n, mr_rec_t *rec) {
 }
 
 /* the ledger covers the replacement */
-mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
-                        bool made) {
+mr_err_t mr__care_fetch(mr_stage_t *s, int lane, int64_t *index, int n, mr_rec_t *rec, bool made) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
   if (!t || (!t->skip.n && !t->replaces)) return s->def->source->fetch(s, lane, index, n, rec);
@@ -168,12 +168,47 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr
   bool fails = is_bad(e) && !t->replaces;
   if (e < 0) return mr_fail(s->diag, e, "%s%s", why.text, fails ? MR_ON_BAD_ADVICE : "");
   for (int i = 0; i < n && put; i++)
-    if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]);
+    if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]), index[i] = real[i];
   int64_t marked = mark_skipped(t, n, rec);
   if (!made) return MR_OK;
   atomic_fetch_add_explicit(&t->n_replaced, put, memory_order_relaxed);
   atomic_fetch_add_explicit(&t->n_skipped, marked, memory_order_relaxed);
   return MR_OK;
+}
+
+/* Another replacement for a record whose first one is bad too.  Under the lock. */
+static mr_err_t replace_again(mr_stage_t *s, struct mr__care *t, int lane, int64_t asked,
+                              int64_t used) {
+  char why[64];
+  const bad_t *row = mr__care_bad(t, asked);
+  if (!row || row->other != used) return MR_OK; /* another worker was first */
+  bad_t next = {.index = asked};
+  MR_TRY(find_other(s, t, lane, asked, &next.other));
+  snprintf(why, sizeof why, "its replacement %lld is bad too", (long long)used);
+  MR_TRY(mr__care_tell(s, t, next, why));
+  return mr__care_add(s, t, next);
+}
+
+mr_err_t mr__care_reject(mr_stage_t *s, int lane, int64_t asked, int64_t used, const char *why,
+                         bool made) {
+  mr_care_t *c = mr__care_of(s);
+  struct mr__care *t = c ? c->rt : NULL;
+  mr_diag_t reason = {.code = MR_ERR_DATA};
+  if (!t) return mr_fail(s->diag, MR_ERR_DATA, "%s", why);
+  if (!t->replaces) {
+    char path[MR_WHERE_MAX] = "";
+    mr_where_t where = {.file = path};
+    if (s->def->source->where) s->def->source->where(s, used, &where);
+    return mr_fail(s->diag, MR_ERR_DATA, "%s (record %lld of %s%s%.400s)%s", why, (long long)used,
+                   s->name, *path ? ", " : "", path, MR_ON_BAD_ADVICE);
+  }
+  snprintf(reason.text, sizeof reason.text, "%s", why);
+  pthread_mutex_lock(&t->lock);
+  mr_err_t e = mr__care_bad(t, used) ? MR_OK : note_bad(s, t, lane, used, &reason);
+  if (e >= 0 && asked != used) e = replace_again(s, t, lane, asked, used);
+  pthread_mutex_unlock(&t->lock);
+  if (made && asked == used) atomic_fetch_add_explicit(&t->n_replaced, 1, memory_order_relaxed);
+  return e;
 }
 
 void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n) {

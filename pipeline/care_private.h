@@ -23,11 +23,18 @@ mr_err_t mr__care_plan(mr_stage_t *s);
 mr_err_t mr__care_open(mr_stage_t *s);
 void mr__care_close(mr_stage_t *s);
 
-/* The source's fetch, with replacements for bad records and marks on excluded ones.  made: the
-   records go into batches, so they count for the report; a filter's look does not.  Returns fetch's
-   failure, or MR_ERR_DATA where on-bad allows no further bad record. */
-mr_err_t mr__care_fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
-                        bool made);
+/* The source's fetch, with replacements for bad records and marks on excluded ones; index[i]
+   becomes the number of the record used.  made: the records go into batches, so they count for the
+   report; a filter's look does not.  Returns fetch's failure, or MR_ERR_DATA where on-bad allows no
+   further bad record. */
+mr_err_t mr__care_fetch(mr_stage_t *s, int lane, int64_t *index, int n, mr_rec_t *rec, bool made);
+
+/* A stage behind source s has found a record bad: `used`, which a fetch gave for `asked`.  why: its
+   sentence.  MR_OK: the next fetch of `asked` gives another record; what the last fetch of this
+   lane gave is no longer valid.  MR_ERR_DATA with why in s->diag where on-bad allows no further bad
+   record or is fail; MR_ERR_NOMEM, MR_ERR_IO (the quarantine file). */
+mr_err_t mr__care_reject(mr_stage_t *s, int lane, int64_t asked, int64_t used, const char *why,
+                         bool made);
 
 /* The source's ahead, for the records that such a fetch would read. */
 void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n);
@@ -69,7 +76,8 @@ static inline int64_t mr__care_n_bad(const struct mr__care *t) {
 /* The row of a known bad record, valid until the next mr__care_add; NULL if the record is not known
    as bad.  Under the lock. */
 const bad_t *mr__care_bad(const struct mr__care *t, int64_t index);
-/* Adds a row in its place.  Under the lock.  MR_ERR_NOMEM with a sentence. */
+/* Adds a row in its place, or gives the row of that index another replacement.  Under the lock.
+   MR_ERR_NOMEM with a sentence. */
 mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row);
 
 /* Appends a line to the quarantine file, if there is one.  MR_ERR_NOMEM, MR_ERR_IO with a

@@ -18,6 +18,7 @@ void mr_field_from(mr_stage_t *s, int out, int port, int in) {
 }
 
 static void free_branch(mr__branch_t *b) {
+  if (b->s.scratch && b->s.def->map && b->s.def->map->leave) b->s.def->map->leave(&b->s);
   free(b->index), free(b->rec), free(b->value), free(b->room), free(b->s.scratch);
 }
 
@@ -143,6 +144,7 @@ static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_d
   size_t own = chain_align64(b.s.scratch_bytes);
   if ((b.kind == MR__SOURCE && !make_rooms(&b)) || (own && !(b.s.scratch = aligned_alloc(64, own))))
     return free_branch(&b), -1;
+  if (own) memset(b.s.scratch, 0, own);
   c->branch[c->n_branches] = b;
   return c->n_branches++;
 }

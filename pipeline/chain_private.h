@@ -95,6 +95,7 @@ struct mr_chain {
   void *zeros;                     /* zeros for the longest value */
   mr_rec_t *rec;                   /* [depth] */
   mr__level_t *level;              /* [depth] */
+  const mr__op_t *failed;          /* operation at which the last mr__run failed */
   const mr__lineage_to_t *lineage; /* NULL: no one asks for lineages */
   mr_draws_t *draws;               /* of the current record; NULL without lineage */
   mr__prog_t prog[2];              /* programs of a burst and of the next one */
@@ -136,6 +137,11 @@ bool mr__wants_ahead(const mr_chain_t *c);
    finished record may write it to c->to.  out->field says where the values are, until the next
    call. */
 mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_t *out);
+
+/* After mr__run(c, op, n, ..) has failed with e: if a map found the record bad, its source replaces
+   it.  MR_OK: fetch and run again.  Otherwise a failure with a sentence: e, or the source's.
+   made: as in mr__fetch. */
+mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t e, bool made);
 
 /* Sets *kept to whether the branch's filter keeps the record made by op[from,n), the program
    appended last. */

@@ -77,8 +77,13 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p, 
 mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept) {
   mr__branch_t *b = &c->branch[branch];
   mr_rec_t rec;
-  MR_TRY(mr__fetch(c, p->op + from, p->n - from, false));
-  MR_TRY(mr__run(c, p->op + from, p->n - from, false, &rec));
+  mr__op_t *op = p->op + from;
+  size_t n = p->n - from;
+  MR_TRY(mr__fetch(c, op, n, false));
+  for (mr_err_t e; (e = mr__run(c, op, n, false, &rec)) < 0;) {
+    MR_TRY(mr__chain_reject(c, op, n, e, false));
+    MR_TRY(mr__fetch(c, op, n, false));
+  }
   *kept = true;
   if (c->level[0].hole) return MR_OK;
   int64_t since = mr__tally_begin(&b->tally);
@@ -201,6 +206,7 @@ mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_
   int top = -1;
   for (size_t k = 0; k < n; k++) {
     mr__branch_t *b = &c->branch[op[k].node];
+    c->failed = &op[k];
     switch ((mr__code_t)op[k].code) {
       case MR__OP_LEAF: run_leaf(c, b, &op[k], ++top); break;
       case MR__OP_HOLE: set_hole(c, b, ++top); break;
@@ -319,7 +325,11 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     size_t n = b->at[i + 1] - b->at[i];
     if (c->draws) c->draws->n = 0;
     chain_run_aim(c, buf, slot + i);
-    MR_TRY(mr__run(c, op, n, true, &r));
+    for (mr_err_t e; (e = mr__run(c, op, n, true, &r)) < 0;) {
+      MR_TRY(mr__chain_reject(c, op, n, e, true));
+      if (c->draws) c->draws->n = 0;
+      MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], false));
+    }
     uint64_t key = c->lineage ? mr__lineage_report(c, op, n, slot + i, &r) : 0;
     MR_TRY(chain_run_put_record(c, &r, buf, slot + i));
     if (c->lineage) buf->key[slot + i] = key;

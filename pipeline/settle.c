@@ -159,6 +159,13 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
                    mr__pos_text(e->pos, at, sizeof at), from->name, from->def->out[e->out].name,
                    e->out);
   bool records = spec->flow == MR_FLOW_RECORDS;
+  for (int f = 0; f < spec->n_fields && records && mr__is_step(to->def); f++)
+    if (spec->field[f].varies)
+      return mr_fail(diag, MR_ERR_SHAPE,
+                     "%s%s: field %s holds pictures of different sizes, and %s takes records of "
+                     "one size; resized-crop SIZE, center-crop SIZE or resize HxW before it makes "
+                     "them so",
+                     mr__pos_text(e->pos, at, sizeof at), to->name, spec->field[f].name, to->name);
   if (want == spec->flow || (want == MR_FLOW_NONE && !records)) return MR_OK;
   mr_spec_text(spec, text, sizeof text);
   return mr_fail(diag, MR_ERR_SHAPE, "%s%s gives %s, but %s takes %s%s",

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/picture.h"
+
 /* ---- fields ---- */
 
 int64_t mr_field_count(const mr_field_t *f) {
@@ -16,7 +18,7 @@ int64_t mr_field_count(const mr_field_t *f) {
 }
 
 size_t mr_field_bytes(const mr_field_t *f) {
-  return (size_t)mr_field_count(f) * mr_dtype_size(f->dtype);
+  return f->varies ? sizeof(mr_picture_t) : (size_t)mr_field_count(f) * mr_dtype_size(f->dtype);
 }
 
 size_t mr_field_row(const mr_field_t *f) {
@@ -35,7 +37,7 @@ bool mr_field_name_ok(const char *name) {
 
 bool mr_field_alike(const mr_field_t *a, const mr_field_t *b) {
   if (a->dtype != b->dtype || a->layout != b->layout || a->ndim != b->ndim ||
-      a->ragged != b->ragged || a->label != b->label)
+      a->ragged != b->ragged || a->varies != b->varies || a->label != b->label)
     return false;
   return !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
 }
@@ -60,8 +62,10 @@ static void spec_put_field(out_t *o, const mr_field_t *f, int64_t batch) {
   static const char *const layout[] = {"", " CHW", " HWC"};
   spec_put(o, "%s %s[", f->name, mr_dtype_name(f->dtype));
   if (batch) spec_put(o, "%lld%s", (long long)batch, f->ndim ? "," : "");
-  for (int i = 0; i < f->ndim; i++)
-    spec_put(o, "%s%s%lld", i ? "," : "", f->ragged && !i ? "<=" : "", (long long)f->dim[i]);
+  for (int i = 0; i < f->ndim; i++) {
+    bool most = (f->ragged && i == 0) || (f->varies && i < 2);
+    spec_put(o, "%s%s%lld", i ? "," : "", most ? "<=" : "", (long long)f->dim[i]);
+  }
   spec_put(o, "]%s", layout[f->layout]);
 }
 

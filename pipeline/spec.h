@@ -39,6 +39,8 @@ typedef struct mr_field {
   int ndim;                 /* 0: a single number; below MR_MAX_NDIM, which leaves room for B */
   int64_t dim[MR_MAX_NDIM]; /* for one record: (3,32,32); ragged: dim[0] is the largest it may be */
   bool ragged;              /* the first dimension differs from record to record, in [0,dim[0]] */
+  bool varies;   /* RECORDS: HWC pictures whose height and width differ from record to record, up to
+                    dim[0] and dim[1]; a value is one mr_picture_t (pipeline/picture.h) */
   bool label;    /* i32, no dimensions: a class, or MR_LABEL_NONE (base/dataset.h) if the record has
                     none or is excluded */
   int n_classes; /* label: classes are in [0,n_classes); 0: unknown */
@@ -70,7 +72,7 @@ typedef struct mr_spec {
 } mr_spec_t;
 
 /* Elements of one record's field, 1 for a field without dimensions, and their bytes; for a ragged
-   field the maximum. */
+   field the maximum; the bytes of a field that varies are those of an mr_picture_t. */
 int64_t mr_field_count(const mr_field_t *f);
 size_t mr_field_bytes(const mr_field_t *f);
 /* Bytes of one row, the elements behind the first dimension: those of one element for a field
@@ -78,12 +80,13 @@ size_t mr_field_bytes(const mr_field_t *f);
 size_t mr_field_row(const mr_field_t *f);
 
 /* name_ok: true if name can be a field's name.  alike: true if two fields have equal dtype, layout,
-   dimensions, ragged and label, so that their bytes mean the same; names are not compared. */
+   dimensions, ragged, varies and label, so that their bytes mean the same; names are not compared.
+ */
 bool mr_field_name_ok(const char *name);
 bool mr_field_alike(const mr_field_t *a, const mr_field_t *b);
 
-/* "image f32[32,32,3] HWC"; with B records, "image f32[128,32,32,3] HWC"; a ragged dimension is
-   "<=4096".  Into text[0,n), n > 0; always NUL-terminated. */
+/* "image f32[32,32,3] HWC"; with B records, "image f32[128,32,32,3] HWC"; a dimension that
+   differs from record to record is "<=4096".  Into text[0,n), n > 0; always NUL-terminated. */
 void mr_field_text(const mr_field_t *f, int64_t batch, char *text, size_t n);
 
 /* Index of the field of this name, or -1. */

@@ -148,13 +148,13 @@ struct mr_stage {
       writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of field f
                  of output 0 into room that it is given (stage_source.h, stage_map.h) */
   uint8_t from[MR_FIELDS_MAX]; /* map, join: set by mr_field_from */
-  uint16_t reads;       /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
-  size_t scratch_bytes; /* map: plan may set it: bytes of scratch */
-  void *scratch;        /* each worker's own, 64-aligned, valid during a call; NULL if scratch_bytes
-                           is 0 */
-  int waits;            /* mr_waits_t: the stage may set it before mr_wait_fds */
-  int64_t base_seed;    /* plan may set it (else -1): stages downstream derive their seeds from
-                           it */
+  uint16_t reads;        /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
+  size_t scratch_bytes;  /* map: plan may set it: bytes of scratch */
+  void *scratch;         /* each worker's own, 64-aligned, zeros before its first call; NULL if
+                            scratch_bytes is 0 */
+  int waits;             /* mr_waits_t: the stage may set it before mr_wait_fds */
+  int64_t base_seed;     /* plan may set it (else -1): stages downstream derive their seeds from
+                            it */
   struct mr_runtime *rt; /* the scheduler's side */
 };
 

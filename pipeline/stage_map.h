@@ -20,8 +20,13 @@ struct mr_map_def {
      out->field[f].data is room for the longest value instead: run writes there and sets rows if the
      field is ragged, or sets out->field[f] to a value of in (nothing to do).  in and out share no
      memory.  State is read-only here: several workers call run at once, each with its own scratch.
-     MR_OK, or a failure that ends the run. */
+     MR_OK.  MR_ERR_DATA: the record is bad, as if its source had said so (pipeline/care.h); run is
+     called again for the record used instead.  Another failure ends the run. */
   mr_err_t (*run)(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out);
+
+  /* Frees what a worker keeps through its scratch between calls, which is zeros if run was never
+     called.  After the last call of that worker; settings are still there.  NULL: nothing. */
+  void (*leave)(mr_stage_t *s);
 
   /* Writes what mr_draw_note(r, what) meant, "mirrored", into text[0,n).  NULL: the number. */
   void (*draw_text)(const mr_stage_t *s, uint64_t what, char *text, size_t n);

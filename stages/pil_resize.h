@@ -19,11 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MR_PIL_SIDE_MAX = 16384, MR_PIL_TABLE_MAX = 1024 };
+#include "pipeline/picture.h"
 
-typedef struct mr_box {
-  int i, j, h, w; /* top row, left column, height and width, inside the picture */
-} mr_box_t;
+enum { MR_PIL_SIDE_MAX = 16384, MR_PIL_TABLE_MAX = 1024 };
 
 /* What AVX-512 needs for a pass of two taps to 32 pixels. */
 typedef struct mr_pil_wide {

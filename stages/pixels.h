@@ -3,6 +3,7 @@
 #define MR_STAGES_PIXELS_H
 
 #include "pipeline/stage.h"
+#include "stages/grown.h"
 
 enum { MR_CHANNELS_MAX = 4 };
 
@@ -15,9 +16,10 @@ enum { MR_CHANNELS_MAX = 4 };
 
 typedef struct mr_pixels {
   int C, H, W;
-  bool hwc;  /* channels last; false for one channel, where both layouts are alike */
-  int h_at;  /* the field's dimension that is H; W follows */
-  int field; /* index of the pictures' field */
+  bool hwc;    /* channels last; false for one channel, where both layouts are alike */
+  int h_at;    /* the field's dimension that is H; W follows */
+  int field;   /* index of the pictures' field */
+  bool varies; /* each picture has its own H and W, and these are 0 */
 } mr_pixels_t;
 
 /* In plan of a map: finds the pictures of input 0, in the field called `field` or, if NULL, the
@@ -26,6 +28,27 @@ typedef struct mr_pixels {
    channels_max channels or a side beyond side_max. */
 mr_err_t mr_pixels_plan(mr_stage_t *s, const char *field, int channels_max, int side_max,
                         mr_pixels_t *out);
+
+/* The same for pictures of one size or of different sizes: of these, always HWC, H and W are 0. */
+mr_err_t mr_pixels_plan_any(mr_stage_t *s, const char *field, int channels_max, int side_max,
+                            mr_pixels_t *out);
+
+/* Planes of pixels that a value holds, and channels of each: 1 and C, or C and 1 for CHW. */
+static inline int mr_pixels_planes(const mr_pixels_t *px) { return px->hwc ? 1 : px->C; }
+static inline int mr_pixels_each(const mr_pixels_t *px) { return px->hwc ? px->C : 1; }
+
+/* Height and width of a value of the field. */
+void mr_pixels_size(const mr_pixels_t *px, const mr_value_t *v, int *h, int *w);
+
+/* The pixels of a box of one plane, with MR_PART_SLACK bytes behind them: those of a picture that
+   varies as mr_picture_part gives them, others copied to the worker's memory.  MR_OK, or a failure
+   with its sentence in s->diag: MR_ERR_DATA, MR_ERR_NOMEM. */
+mr_err_t mr_pixels_part(mr_stage_t *s, const mr_pixels_t *px, const mr_value_t *v, int plane,
+                        mr_box_t box, mr_grown_t *copy, mr_part_t *out);
+
+/* "224" or "224x320", height first: the sides of a setting; *w = 0 for a single number.  MR_OK, or
+   MR_ERR_CONFIG with a sentence of the stage about setting `size`. */
+mr_err_t mr_pixels_sides(mr_stage_t *s, const char *text, int *h, int *w);
 
 /* split: (H,W,C) to (C,H,W), rows `stride` bytes apart in src.  join: (C,H,W) to (H,W,C).  dst has
    no gaps; C in [1,MR_CHANNELS_MAX]. */

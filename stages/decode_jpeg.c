@@ -1,0 +1,221 @@
+/* JPEG by libjpeg-turbo: the integer DCT and smooth ("fancy") upsampling, as Pillow decodes.
+
+   Of a box, only its rows are decoded, and its columns with one more MCU on each side: smooth
+   upsampling treats the edge of what is decoded as the picture's edge, and those columns are
+   dropped.  libjpeg reports errors by a callback that must not return, so each call into it stands
+   behind a setjmp. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* after stdio.h and stddef.h */
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "stages/decoder.h"
+
+enum { SCANS_MAX = 500, ROWS = 16, SOF0 = 0xC0 };
+
+typedef struct jpeg {
+  struct jpeg_decompress_struct c; /* first: the callbacks get only this */
+  struct jpeg_error_mgr errors;
+  struct jpeg_source_mgr source;
+  struct jpeg_progress_mgr progress;
+  jmp_buf back;
+  char why[JMSG_LENGTH_MAX];
+  bool no_memory;
+  bool ready; /* the header has been read, and no pixel */
+  bool whole; /* the file's end has been found */
+  const uint8_t *bytes;
+  size_t n;
+  mr_grown_t row; /* CMYK pixels of a row */
+} jpeg_t;
+
+/* ---- callbacks ---- */
+
+static void jpeg_throw(j_common_ptr c) {
+  jpeg_t *d = (jpeg_t *)c;
+  d->no_memory = c->err->msg_code == JERR_OUT_OF_MEMORY;
+  c->err->format_message(c, d->why);
+  longjmp(d->back, 1);
+}
+
+/* Warnings: libjpeg goes on with what it has, and so does Pillow. */
+static void jpeg_ignore(j_common_ptr c, int level) {}
+static void jpeg_say_nothing(j_common_ptr c) {}
+
+static void jpeg_source_nothing(j_decompress_ptr c) {}
+
+static boolean jpeg_source_ends(j_decompress_ptr c) {
+  ERREXIT(c, JERR_INPUT_EOF);
+  return FALSE;
+}
+
+static void jpeg_source_skip(j_decompress_ptr c, long n) {
+  if (n <= 0) return;
+  if ((size_t)n > c->src->bytes_in_buffer) ERREXIT(c, JERR_INPUT_EOF);
+  c->src->next_input_byte += n, c->src->bytes_in_buffer -= (size_t)n;
+}
+
+/* A few bytes can hold thousands of scans, each as much work as a picture. */
+static void jpeg_count_scans(j_common_ptr c) {
+  if (((jpeg_t *)c)->c.input_scan_number > SCANS_MAX) {
+    snprintf(((jpeg_t *)c)->why, JMSG_LENGTH_MAX, "more than %d scans", SCANS_MAX);
+    ((jpeg_t *)c)->no_memory = false;
+    longjmp(((jpeg_t *)c)->back, 1);
+  }
+}
+
+/* ---- life ---- */
+
+static bool jpeg_init(jpeg_t *d) {
+  d->c.err = jpeg_std_error(&d->errors);
+  d->errors.error_exit = jpeg_throw;
+  d->errors.emit_message = jpeg_ignore;
+  d->errors.output_message = jpeg_say_nothing;
+  if (setjmp(d->back)) return false;
+  jpeg_create_decompress(&d->c);
+  d->source = (struct jpeg_source_mgr){.init_source = jpeg_source_nothing,
+                                       .fill_input_buffer = jpeg_source_ends,
+                                       .skip_input_data = jpeg_source_skip,
+                                       .resync_to_restart = jpeg_resync_to_restart,
+                                       .term_source = jpeg_source_nothing};
+  d->c.src = &d->source;
+  d->progress.progress_monitor = jpeg_count_scans;
+  return true;
+}
+
+static void *jpeg_create(void) {
+  jpeg_t *d = calloc(1, sizeof *d);
+  return d && jpeg_init(d) ? d : (free(d), NULL);
+}
+
+static void jpeg_destroy_decoder(void *decoder) {
+  jpeg_t *d = decoder;
+  if (!d) return;
+  jpeg_destroy_decompress(&d->c);
+  mr_grown_free(&d->row);
+  free(d);
+}
+
+static mr_err_t jpeg_failed(const jpeg_t *d, mr_diag_t *diag) {
+  return mr_fail(diag, d->no_memory ? MR_ERR_NOMEM : MR_ERR_DATA, "JPEG: %s", d->why);
+}
+
+/* ---- the header ---- */
+
+static void jpeg_rewind(jpeg_t *d, bool orient) {
+  jpeg_abort_decompress(&d->c);
+  d->source.next_input_byte = d->bytes, d->source.bytes_in_buffer = d->n;
+  d->c.progress = &d->progress;
+  jpeg_save_markers(&d->c, JPEG_APP0 + 1, orient ? 0xFFFF : 0);
+  d->ready = false;
+  jpeg_read_header(&d->c, TRUE);
+  d->ready = true;
+}
+
+static int jpeg_orientation(const jpeg_t *d) {
+  for (const struct jpeg_marker_struct *m = d->c.marker_list; m; m = m->next)
+    if (m->marker == JPEG_APP0 + 1 && m->data_length > 6 && !memcmp(m->data, "Exif\0\0", 6))
+      return mr_exif_orientation(m->data, m->data_length);
+  return 1;
+}
+
+/* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the file is cut short,
+   which must not depend on how far a box makes libjpeg read.  Where there is one, libjpeg stops at
+   it, however early, and fills the rest of the picture. */
+static bool jpeg_scan_ends(const uint8_t *at, size_t n) {
+  if (n >= 2 && at[n - 2] == 0xFF && at[n - 1] == JPEG_EOI) return true;
+  for (const uint8_t *end = at + n; (at = memchr(at, 0xFF, (size_t)(end - at))); at++) {
+    while (at + 1 < end && at[1] == 0xFF) at++;
+    if (at + 1 >= end) return false;
+    if (at[1] >= SOF0 && (at[1] < JPEG_RST0 || at[1] > JPEG_RST0 + 7)) return true;
+  }
+  return false;
+}
+
+static mr_err_t jpeg_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,
+                           mr_head_t *head, mr_diag_t *diag) {
+  jpeg_t *d = decoder;
+  d->bytes = bytes, d->n = n, d->whole = false;
+  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  jpeg_rewind(d, orient);
+  int parts = d->c.num_components;
+  if (d->c.data_precision != 8 || (parts != 1 && parts != 3 && parts != 4))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "JPEG: %d components of %d bits, want 1, 3 or 4 components of 8 bits", parts,
+                   d->c.data_precision);
+  *head =
+      (mr_head_t){(int)d->c.image_height, (int)d->c.image_width, orient ? jpeg_orientation(d) : 1};
+  return MR_OK;
+}
+
+/* ---- pixels ---- */
+
+static uint8_t jpeg_product(int a, int b) {
+  int t = a * b + 128;
+  return (uint8_t)(((t >> 8) + t) >> 8);
+}
+
+/* CMYK as Adobe writes it, inverted, to RGB as Pillow converts. */
+static void jpeg_from_cmyk(const uint8_t *cmyk, int n, uint8_t *rgb) {
+  for (int i = 0; i < n; i++, cmyk += 4, rgb += 3)
+    for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)(cmyk[3] - jpeg_product(255 - cmyk[c], cmyk[3]));
+}
+
+/* Begins decoding columns around those of the box; returns the first one decoded. */
+static int jpeg_start(jpeg_t *d, mr_box_t b) {
+  int width = (int)d->c.image_width;
+  d->c.out_color_space = d->c.num_components == 4 ? JCS_CMYK : JCS_RGB;
+  jpeg_start_decompress(&d->c);
+  int mcu = DCTSIZE * d->c.max_h_samp_factor, from = (b.j / mcu - 1) * mcu,
+      to = ((b.j + b.w + mcu - 1) / mcu + 1) * mcu;
+  if (from < 0) from = 0;
+  if (to > width) to = width;
+  JDIMENSION first = (JDIMENSION)from, columns = (JDIMENSION)(to - from);
+  if (from > 0 || to < width) jpeg_crop_scanline(&d->c, &first, &columns);
+  return (int)first;
+}
+
+static void jpeg_rows(jpeg_t *d, int n, uint8_t *to) {
+  size_t stride = 3 * (size_t)d->c.output_width;
+  bool cmyk = d->c.num_components == 4;
+  for (int y = 0; y < n;) {
+    JSAMPROW row[ROWS];
+    int some = cmyk ? 1 : n - y < ROWS ? n - y : ROWS;
+    for (int k = 0; k < some; k++) row[k] = cmyk ? d->row.at : to + (size_t)(y + k) * stride;
+    int got = (int)jpeg_read_scanlines(&d->c, row, (JDIMENSION)some);
+    if (cmyk && got) jpeg_from_cmyk(d->row.at, (int)d->c.output_width, to + (size_t)y * stride);
+    y += got;
+  }
+}
+
+static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
+                          mr_diag_t *diag) {
+  jpeg_t *d = decoder;
+  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  if (!d->ready) jpeg_rewind(d, false);
+  d->ready = false;
+  if (!d->whole && !jpeg_scan_ends(d->source.next_input_byte, d->source.bytes_in_buffer))
+    return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
+  d->whole = true;
+  int first = jpeg_start(d, b);
+  size_t width = d->c.output_width;
+  MR_TRY(mr_grow(to, 3 * width * (size_t)b.h, diag));
+  MR_TRY(mr_grow(&d->row, 4 * width, diag));
+  if (b.i) jpeg_skip_scanlines(&d->c, (JDIMENSION)b.i);
+  jpeg_rows(d, b.h, to->at);
+  *out = (mr_part_t){to->at + 3 * (size_t)(b.j - first), 3 * width};
+  return MR_OK;
+}
+
+const mr_decoder_def_t mr_decoder_jpeg = {
+    .name = "JPEG",
+    .needs = "JPEG",
+    .is = mr_is_jpeg,
+    .create = jpeg_create,
+    .destroy = jpeg_destroy_decoder,
+    .begin = jpeg_begin,
+    .read = jpeg_read,
+};

@@ -1,0 +1,177 @@
+/* PNG by libpng.  A picture is decoded whole when its first box is asked for, since its rows are
+   one compressed stream.
+
+   What Pillow does and libpng's own conversions do not: 16-bit grey becomes grey of 8 bits by
+   cutting off at 255, and palette entries that a file lacks are grey ramps. */
+#include <png.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stages/decoder.h"
+
+enum { SIDE_MAX = 65535, CHUNK_MAX = 1 << 23 };
+
+typedef struct png {
+  png_structp p;
+  png_infop info;
+  const uint8_t *bytes;
+  size_t n, at;
+  int h, w, depth, colour;
+  bool done;
+  char why[160];
+  mr_grown_t raw; /* rows as libpng gives them, where these are not RGB */
+  png_bytep *row; /* [n_rows] */
+  size_t n_rows;
+} png_t;
+
+static void png_throw(png_structp p, png_const_charp text) {
+  png_t *d = png_get_error_ptr(p);
+  size_t n = strlen(text) < sizeof d->why ? strlen(text) : sizeof d->why - 1;
+  memcpy(d->why, text, n);
+  d->why[n] = 0;
+  png_longjmp(p, 1);
+}
+
+static void png_ignore(png_structp p, png_const_charp text) {}
+
+static void png_take(png_structp p, png_bytep to, size_t n) {
+  png_t *d = png_get_io_ptr(p);
+  if (n > d->n - d->at) png_error(p, "is cut short");
+  memcpy(to, d->bytes + d->at, n);
+  d->at += n;
+}
+
+static void png_end(png_t *d) {
+  if (d->p) png_destroy_read_struct(&d->p, &d->info, NULL);
+}
+
+static void *png_create_decoder(void) { return calloc(1, sizeof(png_t)); }
+
+static void png_destroy_decoder(void *decoder) {
+  png_t *d = decoder;
+  if (!d) return;
+  png_end(d);
+  mr_grown_free(&d->raw);
+  free(d->row);
+  free(d);
+}
+
+static mr_err_t png_failed(const png_t *d, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_DATA, "PNG: %s", d->why);
+}
+
+/* ---- the header ---- */
+
+static int png_orientation(const png_t *d) {
+  png_bytep exif;
+  png_uint_32 n;
+  return png_get_eXIf_1(d->p, d->info, &n, &exif) ? mr_exif_orientation(exif, n) : 1;
+}
+
+static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,
+                          mr_head_t *head, mr_diag_t *diag) {
+  png_t *d = decoder;
+  png_end(d);
+  d->bytes = bytes, d->n = n, d->at = 0, d->done = false;
+  d->p = png_create_read_struct(PNG_LIBPNG_VER_STRING, d, png_throw, png_ignore);
+  if (d->p) d->info = png_create_info_struct(d->p);
+  if (!d->p || !d->info) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a PNG decoder");
+  if (setjmp(png_jmpbuf(d->p))) return png_failed(d, diag);
+  png_set_read_fn(d->p, d, png_take);
+  png_set_user_limits(d->p, SIDE_MAX, SIDE_MAX);
+  png_set_chunk_malloc_max(d->p, CHUNK_MAX);
+  png_set_crc_action(d->p, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
+  png_read_info(d->p, d->info);
+  d->h = (int)png_get_image_height(d->p, d->info), d->w = (int)png_get_image_width(d->p, d->info);
+  d->depth = png_get_bit_depth(d->p, d->info), d->colour = png_get_color_type(d->p, d->info);
+  *head = (mr_head_t){d->h, d->w, orient ? png_orientation(d) : 1};
+  return MR_OK;
+}
+
+/* ---- pixels ---- */
+
+static bool is_wide_grey(const png_t *d) {
+  return d->colour == PNG_COLOR_TYPE_GRAY && d->depth == 16;
+}
+
+static void png_ask(png_t *d) {
+  if (d->colour == PNG_COLOR_TYPE_PALETTE) {
+    png_set_packing(d->p);
+  } else if (!is_wide_grey(d)) {
+    if (d->depth == 16) png_set_strip_16(d->p);
+    if (d->colour == PNG_COLOR_TYPE_GRAY && d->depth < 8) png_set_expand_gray_1_2_4_to_8(d->p);
+    if (d->colour & PNG_COLOR_MASK_ALPHA) png_set_strip_alpha(d->p);
+    if (!(d->colour & PNG_COLOR_MASK_COLOR)) png_set_gray_to_rgb(d->p);
+  }
+  png_set_interlace_handling(d->p);
+  png_read_update_info(d->p, d->info);
+}
+
+static void png_from_palette(png_t *d, const uint8_t *raw, size_t n, uint8_t *rgb) {
+  png_color colour[256], *given = NULL;
+  int n_given = 0;
+  for (int i = 0; i < 256; i++) colour[i] = (png_color){(uint8_t)i, (uint8_t)i, (uint8_t)i};
+  png_get_PLTE(d->p, d->info, &given, &n_given);
+  for (int i = 0; i < n_given && i < 256; i++) colour[i] = given[i];
+  for (size_t i = 0; i < n; i++, rgb += 3)
+    rgb[0] = colour[raw[i]].red, rgb[1] = colour[raw[i]].green, rgb[2] = colour[raw[i]].blue;
+}
+
+static void png_from_wide_grey(const uint8_t *raw, size_t n, uint8_t *rgb) {
+  for (size_t i = 0; i < n; i++, rgb += 3) memset(rgb, raw[2 * i] ? 255 : raw[2 * i + 1], 3);
+}
+
+static mr_err_t png_rows(png_t *d, uint8_t *to, size_t stride, mr_diag_t *diag) {
+  if (d->n_rows < (size_t)d->h) {
+    free(d->row);
+    d->row = malloc((size_t)d->h * sizeof *d->row);
+    d->n_rows = d->row ? (size_t)d->h : 0;
+    if (!d->row) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the rows of a picture");
+  }
+  for (int y = 0; y < d->h; y++) d->row[y] = to + (size_t)y * stride;
+  return MR_OK;
+}
+
+static mr_err_t png_read_rows_of(png_t *d, size_t bytes, mr_diag_t *diag) {
+  if (setjmp(png_jmpbuf(d->p))) return png_failed(d, diag);
+  png_ask(d);
+  if (png_get_rowbytes(d->p, d->info) != bytes) png_error(d->p, "has rows of another size");
+  png_read_image(d->p, d->row);
+  return MR_OK;
+}
+
+static mr_err_t png_decode(png_t *d, mr_grown_t *to, mr_diag_t *diag) {
+  size_t pixels = (size_t)d->h * (size_t)d->w;
+  bool indexed = d->colour == PNG_COLOR_TYPE_PALETTE, raw = indexed || is_wide_grey(d);
+  size_t each = indexed ? 1 : raw ? 2 : 3;
+  MR_TRY(mr_grow(to, 3 * pixels, diag));
+  if (raw) MR_TRY(mr_grow(&d->raw, each * pixels, diag));
+  MR_TRY(png_rows(d, raw ? d->raw.at : to->at, each * (size_t)d->w, diag));
+  MR_TRY(png_read_rows_of(d, each * (size_t)d->w, diag));
+  if (indexed)
+    png_from_palette(d, d->raw.at, pixels, to->at);
+  else if (raw)
+    png_from_wide_grey(d->raw.at, pixels, to->at);
+  return MR_OK;
+}
+
+static mr_err_t png_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
+                         mr_diag_t *diag) {
+  png_t *d = decoder;
+  if (!d->done) MR_TRY(png_decode(d, to, diag));
+  d->done = true;
+  size_t stride = 3 * (size_t)d->w;
+  *out = (mr_part_t){to->at + (size_t)b.i * stride + 3 * (size_t)b.j, stride};
+  return MR_OK;
+}
+
+const mr_decoder_def_t mr_decoder_png = {
+    .name = "PNG",
+    .needs = "PNG",
+    .is = mr_is_png,
+    .create = png_create_decoder,
+    .destroy = png_destroy_decoder,
+    .begin = png_begin,
+    .read = png_read,
+};

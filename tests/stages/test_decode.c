@@ -1,0 +1,194 @@
+/* The decoders against Pillow's pixels (tests/golden/pictures.py): whole pictures, boxes of them,
+   and files that are damaged. */
+#include "stages/decoder.h"
+#include "tests/vectors.h"
+/* after vectors.h */
+#include "tests/crc.h"
+#include "tests/random.h"
+
+enum { FILES_MAX = 128, BYTES_MAX = 1 << 20 };
+
+typedef struct row {
+  char name[64];
+  int at, n, h[2], w[2]; /* [1]: turned upright */
+  unsigned crc[2];
+} row_t;
+
+static row_t row[FILES_MAX];
+static int n_rows;
+static uint8_t file[BYTES_MAX];
+
+static int read_rows(void **state) {
+  char line[256], path[] = MR_SOURCE_DIR "/tests/golden/pictures.txt";
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (vectors_line(f, line, sizeof line)) {
+    row_t *x = &row[n_rows++];
+    assert_true(n_rows <= FILES_MAX);
+    assert_int_equal(sscanf(line, "%63s %d %d %d %d %x %d %d %x", x->name, &x->at, &x->n, &x->h[0],
+                            &x->w[0], &x->crc[0], &x->h[1], &x->w[1], &x->crc[1]),
+                     9);
+  }
+  fclose(f);
+  f = fopen(MR_SOURCE_DIR "/tests/golden/pictures.bin", "rb");
+  assert_non_null(f);
+  size_t n = fread(file, 1, sizeof file, f);
+  fclose(f);
+  assert_int_equal(n, row[n_rows - 1].at + row[n_rows - 1].n);
+  assert_true(n_rows > 60);
+  return 0;
+}
+
+static const mr_decoder_def_t *decoder_of(const uint8_t *bytes, size_t n) {
+  if (mr_decoder_jpeg.is(bytes, n)) return &mr_decoder_jpeg;
+  if (mr_decoder_png.is(bytes, n)) return &mr_decoder_png;
+  return mr_decoder_webp.is(bytes, n) ? &mr_decoder_webp : NULL;
+}
+
+/* One decoder of each format is used for all files, as a worker does. */
+static void *kept(const mr_decoder_def_t *def) {
+  static void *made[3];
+  int i = def == &mr_decoder_jpeg ? 0 : def == &mr_decoder_png ? 1 : 2;
+  if (!made[i]) made[i] = def->create();
+  assert_non_null(made[i]);
+  return made[i];
+}
+
+static uint32_t crc_of(mr_part_t part, int h, int w) {
+  uint32_t crc = 0;
+  for (int y = 0; y < h; y++)
+    crc = crc32_of(crc, part.data + (size_t)y * part.stride, 3 * (size_t)w);
+  return crc;
+}
+
+static void files_have_pillows_pixels(void **state) {
+  mr_grown_t to = {0};
+  for (int i = 0; i < n_rows; i++) {
+    const row_t *f = &row[i];
+    const uint8_t *bytes = file + f->at;
+    const mr_decoder_def_t *def = decoder_of(bytes, (size_t)f->n);
+    mr_diag_t diag = {0};
+    mr_head_t head;
+    mr_part_t part;
+    if (!def) fail_msg("%s: no decoder takes it", f->name);
+    void *d = kept(def);
+    if (def->begin(d, bytes, (size_t)f->n, true, &head, &diag) < 0)
+      fail_msg("%s: %s", f->name, diag.text);
+    assert_int_equal(head.h, f->h[0]);
+    assert_int_equal(head.w, f->w[0]);
+    if (def->read(d, (mr_box_t){0, 0, head.h, head.w}, &to, &part, &diag) < 0)
+      fail_msg("%s: %s", f->name, diag.text);
+    if (crc_of(part, head.h, head.w) != f->crc[0]) fail_msg("%s: other pixels", f->name);
+    uint8_t *upright = malloc(3 * (size_t)head.h * (size_t)head.w);
+    mr_turn(part.data, part.stride, head.h, head.w, head.turned, upright);
+    mr_part_t turned = {upright, 3 * (size_t)f->w[1]};
+    if (crc_of(turned, f->h[1], f->w[1]) != f->crc[1])
+      fail_msg("%s: orientation %d gives other pixels", f->name, head.turned);
+    free(upright);
+  }
+  free(to.at);
+}
+
+static mr_box_t any_box(round_t *r, int h, int w) {
+  mr_box_t b = {.h = 1 + draw(r, h), .w = 1 + draw(r, w)};
+  b.i = draw(r, h - b.h + 1), b.j = draw(r, w - b.w + 1);
+  return b;
+}
+
+static void boxes_equal_the_whole_picture(void **state) {
+  round_t r = round_first(60);
+  mr_grown_t whole = {0}, to = {0};
+  while (round_next(&r))
+    for (int i = 0; i < n_rows; i++) {
+      const row_t *f = &row[i];
+      const mr_decoder_def_t *def = decoder_of(file + f->at, (size_t)f->n);
+      void *d = kept(def);
+      mr_head_t head;
+      mr_part_t all, part;
+      assert_int_equal(def->begin(d, file + f->at, (size_t)f->n, false, &head, NULL), MR_OK);
+      assert_int_equal(def->read(d, (mr_box_t){0, 0, head.h, head.w}, &whole, &all, NULL), MR_OK);
+      size_t bytes = 3 * (size_t)head.h * (size_t)head.w;
+      uint8_t *copy = malloc(bytes);
+      memcpy(copy, all.data, bytes);
+      if (draw(&r, 2)) /* the first box after the header, or a later one */
+        assert_int_equal(def->begin(d, file + f->at, (size_t)f->n, false, &head, NULL), MR_OK);
+      for (int k = 0; k < 3; k++) {
+        mr_box_t b = any_box(&r, head.h, head.w);
+        assert_int_equal(def->read(d, b, def == &mr_decoder_jpeg ? &to : &whole, &part, NULL),
+                         MR_OK);
+        for (int y = 0; y < b.h; y++)
+          if (memcmp(part.data + (size_t)y * part.stride,
+                     copy + 3 * ((size_t)(b.i + y) * (size_t)head.w + (size_t)b.j),
+                     3 * (size_t)b.w))
+            fail_msg("%s, seed %llu: box of %d x %d at %d, %d, row %d", f->name,
+                     (unsigned long long)r.seed, b.h, b.w, b.i, b.j, y);
+      }
+      free(copy);
+    }
+  free(whole.at), free(to.at);
+}
+
+/* A crop must not decide whether a record is bad. */
+static void damaged_files_fail_for_every_box_or_for_none(void **state) {
+  round_t r = round_first(200);
+  mr_grown_t to = {0};
+  int bad = 0, good = 0;
+  while (round_next(&r))
+    for (int i = 0; i < n_rows; i++) {
+      const row_t *f = &row[i];
+      int n = draw(&r, 2) ? f->n : 3 + draw(&r, f->n);
+      if (n > f->n) n = f->n;
+      uint8_t *bytes = malloc((size_t)n); /* of exactly this size: no over-read */
+      memcpy(bytes, file + f->at, (size_t)n);
+      for (int k = draw(&r, 4); k > 0; k--) bytes[draw(&r, n)] = (uint8_t)round_bits(&r);
+      const mr_decoder_def_t *def = decoder_of(bytes, (size_t)n);
+      mr_head_t head;
+      if (def && def->begin(kept(def), bytes, (size_t)n, true, &head, NULL) >= 0 &&
+          (int64_t)head.h * head.w <= 1 << 20) {
+        mr_err_t first = MR_OK;
+        for (int k = 0; k < 3; k++) {
+          mr_part_t part;
+          mr_diag_t diag = {0};
+          mr_box_t b = any_box(&r, head.h, head.w);
+          mr_err_t e = def->read(kept(def), b, &to, &part, &diag);
+          if (e >= 0) crc_of(part, b.h, b.w);
+          if (!k) first = e;
+          if (e != first)
+            fail_msg("%s, seed %llu: %d for one box, %d for another (%s)", f->name,
+                     (unsigned long long)r.seed, (int)first, (int)e, diag.text);
+        }
+        first < 0 ? bad++ : good++;
+      }
+      free(bytes);
+    }
+  free(to.at);
+  assert_true(bad > 10 && good > 10);
+}
+
+static void cut_files_are_bad(void **state) {
+  mr_grown_t to = {0};
+  for (int i = 0; i < n_rows; i++) {
+    const row_t *f = &row[i];
+    mr_diag_t diag = {0};
+    mr_head_t head;
+    mr_part_t part;
+    const uint8_t *bytes = file + f->at;
+    const mr_decoder_def_t *def = decoder_of(bytes, (size_t)f->n);
+    if (strstr(f->name, "no-end") || strstr(f->name, "animation")) continue;
+    size_t n = (size_t)f->n - (def == &mr_decoder_png ? 30 : 20);
+    mr_err_t e = def->begin(kept(def), bytes, n, false, &head, &diag);
+    if (e >= 0) e = def->read(kept(def), (mr_box_t){0, 0, 1, 1}, &to, &part, &diag);
+    if (e != MR_ERR_DATA) fail_msg("%s cut short: %d", f->name, (int)e);
+  }
+  free(to.at);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(files_have_pillows_pixels),
+      cmocka_unit_test(boxes_equal_the_whole_picture),
+      cmocka_unit_test(damaged_files_fail_for_every_box_or_for_none),
+      cmocka_unit_test(cut_files_are_bad),
+  };
+  return cmocka_run_group_tests(tests, read_rows, NULL);
+}
