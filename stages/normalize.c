@@ -3,7 +3,7 @@
 #include "stages/norm.h"
 #include "stages/pixels.h"
 
-enum { PRESET_NONE, PRESET_CIFAR10 };
+enum { PRESET_NONE, PRESET_CIFAR10, PRESET_IMAGENET };
 static const mr_dtype_t dtypes[] = {MR_F32, MR_BF16, MR_U8}; /* as the setting lists them */
 
 typedef struct normalize {
@@ -15,8 +15,13 @@ typedef struct normalize {
   mr_norm_any_t any; /* everything else */
 } normalize_t;
 
-static const mr_vec_t cifar10_mean = {3, {0.4914, 0.4822, 0.4465}},
-                      cifar10_std = {3, {0.2023, 0.1994, 0.2010}};
+static const struct {
+  const char *name;
+  mr_vec_t mean, std;
+} presets[] = {
+    [PRESET_CIFAR10] = {"cifar10", {3, {0.4914, 0.4822, 0.4465}}, {3, {0.2023, 0.1994, 0.2010}}},
+    [PRESET_IMAGENET] = {"imagenet", {3, {0.485, 0.456, 0.406}}, {3, {0.229, 0.224, 0.225}}},
+};
 
 /* Spreads a single number over all channels, or checks that there is one for each. */
 static mr_err_t normalize_spread(mr_stage_t *s, const char *name, mr_vec_t *v) {
@@ -48,12 +53,12 @@ static void plan_output(mr_stage_t *s) {
 static mr_err_t normalize_plan(mr_stage_t *s) {
   normalize_t *t = s->state;
   MR_TRY(mr_pixels_plan(s, t->field, MR_CHANNELS_MAX, INT16_MAX, &t->in));
-  if (t->preset == PRESET_CIFAR10) t->mean = cifar10_mean, t->std = cifar10_std;
-  if (t->preset == PRESET_CIFAR10 && t->in.C != 3)
+  if (t->preset) t->mean = presets[t->preset].mean, t->std = presets[t->preset].std;
+  if (t->preset && t->in.C != 3)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting preset = cifar10: is of 3 channels, and the pictures have %d; "
+                         "setting preset = %s: is of 3 channels, and the pictures have %d; "
                          "set mean= and std=",
-                         t->in.C);
+                         presets[t->preset].name, t->in.C);
   MR_TRY(normalize_spread(s, "mean", &t->mean));
   MR_TRY(normalize_spread(s, "std", &t->std));
   for (int c = 0; c < t->in.C; c++)
@@ -92,7 +97,7 @@ static const mr_opt_t normalize_opts[] = {
      .type = MR_OPT_ENUM,
      .offset = offsetof(normalize_t, preset),
      .def = "none",
-     .choices = "none|cifar10",
+     .choices = "none|cifar10|imagenet",
      .help = "Uses mean and std of a known data set instead of the settings below."},
     {.name = "mean",
      .type = MR_OPT_VEC,

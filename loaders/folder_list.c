@@ -1,0 +1,101 @@
+/* A list of files: its memory, its order, and the names of its classes. */
+#include "loaders/folder_list.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mr_folder_list_free(mr_folder_list_t *l) {
+  free(l->text), free(l->file), free(l->name);
+  *l = (mr_folder_list_t){0};
+}
+
+/* Appends n bytes and a NUL to the text; *at is where they begin. */
+static bool folder_text(mr_folder_list_t *l, const char *bytes, size_t n, uint64_t *at) {
+  if (l->text_cap - l->n_text < n + 1) {
+    size_t cap = 2 * l->text_cap + n + 4096;
+    char *more = realloc(l->text, cap);
+    if (!more) return false;
+    l->text = more, l->text_cap = cap;
+  }
+  *at = l->n_text;
+  memcpy(l->text + l->n_text, bytes, n);
+  l->text[l->n_text + n] = 0;
+  l->n_text += n + 1;
+  return true;
+}
+
+mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t label,
+                        mr_diag_t *diag) {
+  mr_folder_file_t f = {.label = label};
+  const char *end = memrchr(path, '/', n);
+  f.root = end ? (uint32_t)(end - path) : 0;
+  if (l->n == l->most)
+    return mr_fail(diag, MR_ERR_DATA, "more than max-files=%" PRId64 " files", l->most);
+  if (l->n == l->cap) {
+    int64_t cap = l->cap ? 2 * l->cap : 1024;
+    mr_folder_file_t *more = realloc(l->file, (size_t)cap * sizeof *more);
+    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a list of %" PRId64 " files", cap);
+    l->file = more, l->cap = cap;
+  }
+  if (!folder_text(l, path, n, &f.at))
+    return mr_fail(diag, MR_ERR_NOMEM, "no memory for the names of %" PRId64 " files", l->n);
+  l->file[l->n++] = f;
+  return MR_OK;
+}
+
+/* ---- the order of names ---- */
+
+/* The code point at *p, which moves behind it. */
+static uint32_t folder_code(const unsigned char **p, const unsigned char *end) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const unsigned char *s = *p;
+  uint32_t c = *s;
+  int n = c < 0x80                ? 1
+          : c >= 0xC2 && c < 0xE0 ? 2
+          : c >= 0xE0 && c < 0xF0 ? 3
+          : c >= 0xF0 && c < 0xF5 ? 4
+                                  : 0;
+  uint32_t code = n == 1 ? c : c & (0x7Fu >> n);
+  for (int i = 1; i < n; i++) {
+    if (s + i == end || (s[i] & 0xC0) != 0x80) n = 0;
+    if (n) code = code << 6 | (s[i] & 0x3F);
+  }
+  bool good = n && code >= least[n] && code < 0x110000 && (code < 0xD800 || code > 0xDFFF);
+  *p += good ? n : 1;
+  return good ? code : 0xDC00 + c;
+}
+
+int mr__folder_compare(const char *a, size_t n, const char *b, size_t m) {
+  const unsigned char *s = (const unsigned char *)a, *t = (const unsigned char *)b, *s_end = s + n,
+                      *t_end = t + m;
+  while (s < s_end && t < t_end) {
+    uint32_t x = folder_code(&s, s_end), y = folder_code(&t, t_end);
+    if (x != y) return x < y ? -1 : 1;
+  }
+  return (s < s_end) - (t < t_end);
+}
+
+/* ---- classes ---- */
+
+mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_diag_t *diag) {
+  uint64_t at;
+  size_t first = l->n_text;
+  if (n > MR_FOLDER_CLASSES_MAX)
+    return mr_fail(diag, MR_ERR_DATA, "%d classes, want at most %d", n, MR_FOLDER_CLASSES_MAX);
+  l->name = calloc((size_t)n + 1, sizeof *l->name);
+  bool good = l->name;
+  for (int i = 0; i < n && good; i++) good = folder_text(l, name[i], strlen(name[i]), &at);
+  if (!good) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the names of %d classes", n);
+  char *text = l->text + first; /* which no longer moves */
+  for (int i = 0; i < n; i++, text += strlen(text) + 1) {
+    l->name[i] = text;
+    for (const unsigned char *c = (unsigned char *)text, *end = c + strlen(text), *from; c < end;) {
+      uint32_t code = (from = c, folder_code(&c, end));
+      if (code < 0x20 || code == 0x7F || (code >= 0xDC80 && code <= 0xDCFF))
+        text[from - (unsigned char *)text] = '?';
+    }
+  }
+  l->n_classes = n;
+  return MR_OK;
+}

@@ -1,0 +1,64 @@
+/* The files of a folder with one folder for each class, in the order and with the class numbers of
+   torchvision's ImageFolder; or the files that a list names. */
+#ifndef MR_LOADERS_FOLDER_LIST_H
+#define MR_LOADERS_FOLDER_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { MR_FOLDER_CLASSES_MAX = 100000 };
+
+typedef struct mr_folder_file {
+  uint64_t at;   /* of its path in text */
+  uint32_t root; /* bytes of the path before its last "/" */
+  int32_t label;
+} mr_folder_file_t;
+
+/* Heap, the holder's until mr_folder_list_free.  Zeros: empty. */
+typedef struct mr_folder_list {
+  char *text; /* [n_text] paths below the folder and names, each with a final NUL */
+  size_t n_text, text_cap;
+  mr_folder_file_t *file; /* [n] */
+  int64_t n, cap, most;   /* most: files allowed */
+  const char **name;      /* [n_classes] of the classes, printable */
+  int n_classes;
+} mr_folder_list_t;
+
+/* Lists the files below `folder` whose names end as pictures' do: classes are the folders in it,
+   sorted; in each, files are sorted by folder and name.  Links are followed.  Names sort as
+   Python's str do.  allow_empty: a class may have no file.  MR_OK with at least one file. MR_ERR_IO
+   for a folder that cannot be read or leads back into itself; MR_ERR_DATA without a class or a
+   file, for a class without one, or beyond `most` files or MR_FOLDER_CLASSES_MAX; MR_ERR_NOMEM.  *l
+   is empty after a failure. */
+mr_err_t mr_folder_list_scan(mr_folder_list_t *l, const char *folder, int64_t most,
+                             bool allow_empty, mr_diag_t *diag);
+
+/* Lists the files that text[0,n), of a list at `path`, names: CSV with a header, or JSON lines.
+   Columns are file_name (or path), relative to the folder and inside it, and label: numbers from 0,
+   or names, which are numbered in their order as strings.  MR_ERR_DATA with the line otherwise. */
+mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char *text, size_t n,
+                              int64_t most, mr_diag_t *diag);
+
+void mr_folder_list_free(mr_folder_list_t *l);
+
+static inline const char *mr_folder_path(const mr_folder_list_t *l, int64_t i) {
+  return l->text + l->file[i].at;
+}
+
+/* ---- for both ways of listing ---- */
+
+/* Compares byte strings as Python compares the str that os.fsdecode makes of them: by code points,
+   and bytes that are no UTF-8 as U+DC80 and up. */
+int mr__folder_compare(const char *a, size_t n, const char *b, size_t m);
+
+/* Appends a file.  MR_ERR_DATA beyond l->most, MR_ERR_NOMEM. */
+mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t label,
+                        mr_diag_t *diag);
+
+/* Sets the names of the classes to printable copies of name[n].  MR_ERR_NOMEM, MR_ERR_DATA. */
+mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_diag_t *diag);
+
+#endif
