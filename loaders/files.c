@@ -169,7 +169,7 @@ void mr_files_close(mr_files_t *f) {
 
 /* ---- bursts ---- */
 
-static files_lane_t *lane_of(mr_files_t *f, int worker) {
+static files_lane_t *files_lane_of(mr_files_t *f, int worker) {
   assert(worker >= 0 && worker < MR_MAX_LANES);
   if (!f->lane[worker]) f->lane[worker] = calloc(1, sizeof *f->lane[worker]);
   return f->lane[worker];
@@ -188,7 +188,7 @@ static bool burst_is(const files_burst_t *b, const int64_t *index, int n) {
 }
 
 bool mr_files_ahead(mr_files_t *f, int worker, const int64_t *index, int n) {
-  files_lane_t *l = f->n_threads ? lane_of(f, worker) : NULL;
+  files_lane_t *l = f->n_threads ? files_lane_of(f, worker) : NULL;
   if (!l || !n) return l;
   files_burst_t *b = &l->burst[!l->now];
   if (l->announced) burst_wait(f, b);
@@ -203,7 +203,7 @@ bool mr_files_ahead(mr_files_t *f, int worker, const int64_t *index, int n) {
 
 mr_err_t mr_files_fetch(mr_files_t *f, int worker, const int64_t *index, int n, uint8_t **data,
                         size_t *size, mr_diag_t *diag) {
-  files_lane_t *l = lane_of(f, worker);
+  files_lane_t *l = files_lane_of(f, worker);
   if (!l) return mr_fail(diag, MR_ERR_NOMEM, "no memory to read files");
   files_burst_t *b = &l->burst[!l->now];
   if (l->announced) burst_wait(f, b);

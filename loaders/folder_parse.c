@@ -29,7 +29,7 @@ static mr_err_t parse_failed(const parse_t *p, const char *what) {
 }
 
 /* True if path stays inside the folder that it is relative to. */
-static bool is_inside(const char *path) {
+static bool stays_inside(const char *path) {
   if (!*path || *path == '/') return false;
   for (const char *at = path; at; at = strchr(at, '/')) {
     at += *at == '/';
@@ -41,7 +41,7 @@ static bool is_inside(const char *path) {
 static mr_err_t add_row(parse_t *p, const char *file, const char *label) {
   if (!file || !label) return parse_failed(p, "want a file_name (or path) and a label");
   if (!*label) return parse_failed(p, "the label is empty");
-  if (!is_inside(file))
+  if (!stays_inside(file))
     return parse_failed(p, "the file must be named by a path in the folder, without \"..\"");
   if (p->list->n == p->cap) {
     int64_t cap = p->cap ? 2 * p->cap : 1024;
@@ -172,7 +172,7 @@ static int by_label(const void *a, const void *b) {
   return mr__folder_compare(x, strlen(x), y, strlen(y));
 }
 
-static bool is_number(const char *text) {
+static bool is_class_number(const char *text) {
   size_t n = strlen(text);
   return n < 10 && strspn(text, "0123456789") == n && (n == 1 || *text != '0');
 }
@@ -222,7 +222,7 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
   mr_err_t e =
       start < n && text[start] == '{' ? parse_json_lines(&p, text, n) : parse_csv(&p, text, n);
   if (e >= 0 && !l->n) e = mr_fail(diag, MR_ERR_DATA, "%s: names no file", path);
-  for (int64_t i = 0; i < l->n && e >= 0; i++) numbers &= is_number(p.label[i].text);
+  for (int64_t i = 0; i < l->n && e >= 0; i++) numbers &= is_class_number(p.label[i].text);
   if (e >= 0) e = numbers ? number_labels(&p) : name_labels(&p);
   for (int64_t i = 0; i < l->n; i++) free(p.label[i].text);
   free(p.label);
