@@ -45,7 +45,7 @@ mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t 
   const mr__op_t *leaf = leaf_of(c, op, k, f);
   mr__branch_t *source = &c->branch[leaf->node];
   mr_diag_t why = *b->s.diag;
-  *b->s.diag = (mr_diag_t){0}; /* the run goes on, or mr__care_reject writes it again */
+  *b->s.diag = (mr_diag_t){0}; /* the run continues, or mr__care_reject writes it again */
   return mr__care_reject(&source->s, source->lane, leaf->index, source->index[leaf->key[0]],
                          why.text, made);
 }

@@ -1,9 +1,10 @@
-/* JPEG by libjpeg-turbo: the integer DCT and smooth ("fancy") upsampling, as Pillow decodes.
+/* JPEG by libjpeg-turbo: the integer DCT and smooth ("fancy") upsampling, as
+   Pillow decodes.
 
-   Of a box, only its rows are decoded, and its columns with one more MCU on each side: smooth
-   upsampling treats the edge of what is decoded as the picture's edge, and those columns are
-   dropped.  libjpeg reports errors by a callback that must not return, so each call into it stands
-   behind a setjmp. */
+   Of a box, only its rows are decoded, and its columns with one more MCU on
+   each side: smooth upsampling treats the edge of what is decoded as the
+   picture's edge, and those columns are dropped.  libjpeg reports errors
+   by a callback that must not return, so each call into it follows a setjmp. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static void jpeg_throw(j_common_ptr c) {
   longjmp(d->back, 1);
 }
 
-/* Warnings: libjpeg goes on with what it has, and so does Pillow. */
+/* Warnings: libjpeg continues with what it has, and so does Pillow. */
 static void jpeg_ignore(j_common_ptr c, int level) {}
 static void jpeg_say_nothing(j_common_ptr c) {}
 
@@ -122,9 +123,10 @@ static int jpeg_orientation(const jpeg_t *d) {
   return 1;
 }
 
-/* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the file is cut short,
-   which must not depend on how far a box makes libjpeg read.  Where there is one, libjpeg stops at
-   it, however early, and fills the rest of the picture. */
+/* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the
+   file is cut short, which must not depend on how far a box makes libjpeg read.
+   Where there is one, libjpeg stops at it, however early, and fills the rest of
+   the picture. */
 static bool jpeg_scan_ends(const uint8_t *at, size_t n) {
   if (n >= 2 && at[n - 2] == 0xFF && at[n - 1] == JPEG_EOI) return true;
   for (const uint8_t *end = at + n; (at = memchr(at, 0xFF, (size_t)(end - at))); at++) {
@@ -164,13 +166,25 @@ static void jpeg_from_cmyk(const uint8_t *cmyk, int n, uint8_t *rgb) {
     for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)(cmyk[3] - jpeg_product(255 - cmyk[c], cmyk[3]));
 }
 
-/* Begins decoding columns around those of the box; returns the first one decoded. */
-static int jpeg_start(jpeg_t *d, mr_box_t b) {
+/* False for a progressive file that lacks scans or is damaged: libjpeg smooths its blocks by those
+   around them, and a part of the picture would have other neighbours. */
+static bool jpeg_has_all_bits(const jpeg_t *d) {
+  if (d->c.progressive_mode && d->errors.num_warnings) return false;
+  for (int c = 0; c < d->c.num_components && d->c.coef_bits; c++)
+    for (int k = 0; k < DCTSIZE2; k++)
+      if (d->c.coef_bits[c][k]) return false;
+  return true;
+}
+
+/* Begins decoding columns around those of the box, which may become all columns
+   and the rows above it; returns the first column decoded. */
+static int jpeg_start(jpeg_t *d, mr_box_t *b) {
   int width = (int)d->c.image_width;
   d->c.out_color_space = d->c.num_components == 4 ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(&d->c);
-  int mcu = DCTSIZE * d->c.max_h_samp_factor, from = (b.j / mcu - 1) * mcu,
-      to = ((b.j + b.w + mcu - 1) / mcu + 1) * mcu;
+  int mcu = DCTSIZE * d->c.max_h_samp_factor, from = (b->j / mcu - 1) * mcu,
+      to = ((b->j + b->w + mcu - 1) / mcu + 1) * mcu;
+  if (!jpeg_has_all_bits(d)) from = 0, to = width, b->h += b->i, b->i = 0;
   if (from < 0) from = 0;
   if (to > width) to = width;
   JDIMENSION first = (JDIMENSION)from, columns = (JDIMENSION)(to - from);
@@ -200,13 +214,13 @@ static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *
   if (!d->whole && !jpeg_scan_ends(d->source.next_input_byte, d->source.bytes_in_buffer))
     return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
   d->whole = true;
-  int first = jpeg_start(d, b);
+  int top = b.i, first = jpeg_start(d, &b);
   size_t width = d->c.output_width;
   MR_TRY(mr_grow(to, 3 * width * (size_t)b.h, diag));
   MR_TRY(mr_grow(&d->row, 4 * width, diag));
   if (b.i) jpeg_skip_scanlines(&d->c, (JDIMENSION)b.i);
   jpeg_rows(d, b.h, to->at);
-  *out = (mr_part_t){to->at + 3 * (size_t)(b.j - first), 3 * width};
+  *out = (mr_part_t){to->at + 3 * ((size_t)(top - b.i) * width + (size_t)(b.j - first)), 3 * width};
   return MR_OK;
 }
 
