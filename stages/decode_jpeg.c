@@ -1,10 +1,9 @@
-/* JPEG by libjpeg-turbo: the integer DCT and smooth ("fancy") upsampling, as
-   Pillow decodes.
+/* JPEG by libjpeg-turbo: the integer DCT and smooth ("fancy") upsampling, as Pillow decodes.
 
-   Of a box, only its rows are decoded, and its columns with one more MCU on
-   each side: smooth upsampling treats the edge of what is decoded as the
-   picture's edge, and those columns are dropped.  libjpeg reports errors
-   by a callback that must not return, so each call into it follows a setjmp. */
+   Of a box, only its rows are decoded, and its columns with one more MCU on each side: smooth
+   upsampling treats the edge of what is decoded as the picture's edge, and those columns are
+   dropped.  libjpeg reports errors by a callback that must not return, so each call into it follows
+   a setjmp. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +42,7 @@ static void jpeg_throw(j_common_ptr c) {
 }
 
 /* Warnings: libjpeg continues with what it has, and so does Pillow. */
-static void jpeg_ignore(j_common_ptr c, int level) {}
+static void jpeg_count_warning(j_common_ptr c, int level) { c->err->num_warnings += level < 0; }
 static void jpeg_say_nothing(j_common_ptr c) {}
 
 static void jpeg_source_nothing(j_decompress_ptr c) {}
@@ -70,26 +69,20 @@ static void jpeg_count_scans(j_common_ptr c) {
 
 /* ---- life ---- */
 
-static bool jpeg_init(jpeg_t *d) {
+static void *jpeg_create(void) {
+  jpeg_t *d = calloc(1, sizeof *d);
+  if (!d) return NULL;
   d->c.err = jpeg_std_error(&d->errors);
   d->errors.error_exit = jpeg_throw;
-  d->errors.emit_message = jpeg_ignore;
+  d->errors.emit_message = jpeg_count_warning;
   d->errors.output_message = jpeg_say_nothing;
-  if (setjmp(d->back)) return false;
-  jpeg_create_decompress(&d->c);
   d->source = (struct jpeg_source_mgr){.init_source = jpeg_source_nothing,
                                        .fill_input_buffer = jpeg_source_ends,
                                        .skip_input_data = jpeg_source_skip,
                                        .resync_to_restart = jpeg_resync_to_restart,
                                        .term_source = jpeg_source_nothing};
-  d->c.src = &d->source;
   d->progress.progress_monitor = jpeg_count_scans;
-  return true;
-}
-
-static void *jpeg_create(void) {
-  jpeg_t *d = calloc(1, sizeof *d);
-  return d && jpeg_init(d) ? d : (free(d), NULL);
+  return d;
 }
 
 static void jpeg_destroy_decoder(void *decoder) {
@@ -106,8 +99,12 @@ static mr_err_t jpeg_failed(const jpeg_t *d, mr_diag_t *diag) {
 
 /* ---- the header ---- */
 
+/* A decompressor of its own for each picture: in one that is used again, a file that lacks its
+   tables would be decoded with those of the file before it. */
 static void jpeg_rewind(jpeg_t *d, bool orient) {
-  jpeg_abort_decompress(&d->c);
+  jpeg_destroy_decompress(&d->c);
+  jpeg_create_decompress(&d->c);
+  d->c.src = &d->source;
   d->source.next_input_byte = d->bytes, d->source.bytes_in_buffer = d->n;
   d->c.progress = &d->progress;
   jpeg_save_markers(&d->c, JPEG_APP0 + 1, orient ? 0xFFFF : 0);
@@ -123,10 +120,9 @@ static int jpeg_orientation(const jpeg_t *d) {
   return 1;
 }
 
-/* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the
-   file is cut short, which must not depend on how far a box makes libjpeg read.
-   Where there is one, libjpeg stops at it, however early, and fills the rest of
-   the picture. */
+/* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the file is cut short,
+   which must not depend on how far a box makes libjpeg read.  Where there is one, libjpeg stops at
+   it, however early, and fills the rest of the picture. */
 static bool jpeg_scan_ends(const uint8_t *at, size_t n) {
   if (n >= 2 && at[n - 2] == 0xFF && at[n - 1] == JPEG_EOI) return true;
   for (const uint8_t *end = at + n; (at = memchr(at, 0xFF, (size_t)(end - at))); at++) {
