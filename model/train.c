@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/dataset.h"
-#include "model/ops/cost.h"
+#include "model/ops/operands.h"
 #include "model/transforms/transforms.h"
 
 mr_train_config_t mr_train_default(int64_t batch) {

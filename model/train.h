@@ -77,7 +77,8 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
                               mr_train_step_t **out, mr_diag_t *diag);
 typedef struct mr_train_plan {
   size_t peak; /* bytes of the arena */
-  double cost; /* operations, and bytes moved (cost.h) at 10 operations each: to compare plans */
+  double
+      cost; /* operations, and bytes moved (mr_cost_of) at 10 operations each: to compare plans */
 } mr_train_plan_t;
 /* Plans such a step without taking its arena.  MR_OK, or the errors of mr_train_step_create, then
    with *out unchanged. */

@@ -12,7 +12,7 @@
 #include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/fn.h"
-#include "model/ops/cost.h"
+#include "model/ops/operands.h"
 
 MR_BEGIN_DECLS
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "model/exec/exec_private.h"
-#include "model/ops/cost.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 const char *mr_move_kind_name(mr_move_kind_t k) {

@@ -1,5 +1,5 @@
 /* The cost of an equation: operations by its op's fields, bytes by its avals. */
-#include "model/ops/cost.h"
+#include "model/ops/operands.h"
 
 #include "model/ir/op.h"
 

@@ -1,8 +1,8 @@
 /* What backends need from ops beyond an equation's avals and attributes: the roles and sizes of its
-   operands, and the addition that sums share.
+   operands, the addition that sums share, and the cost.
 
-   Each function is implemented in the file of its op and takes an equation that the op's shape rule
-   has accepted.  None fails, allocates or blocks; any thread may call them. */
+   Each function but mr_cost_of is implemented in the file of its op and takes an equation that the
+   op's shape rule has accepted.  None fails, allocates or blocks; any thread may call them. */
 #ifndef MR_MODEL_OPS_OPERANDS_H
 #define MR_MODEL_OPS_OPERANDS_H
 
@@ -67,6 +67,17 @@ mr_attention_sizes_t mr__attention_sizes(
 
 /* ---- draws by key ---- */
 int64_t mr__key_count(const struct mr_eqn *e); /* returns the number of keys in operand 0 */
+
+/* ---- cost: arithmetic and memory traffic on any backend, from the avals alone (cost.c) ---- */
+typedef struct mr_cost {
+  double flop;  /* additions and multiplications; a fused multiply-add counts as two */
+  double bytes; /* each distinct operand read once, each result written once */
+  bool product; /* matrix products: limited by arithmetic where their operands fit a cache */
+} mr_cost_t;
+
+/* Returns the cost of e by its op's fields flop, body, moves or flop_each (op.h); without them, one
+   operation for each element of the largest operand or result.  Cannot fail. */
+mr_cost_t mr_cost_of(const struct mr_eqn *e);
 
 MR_END_DECLS
 

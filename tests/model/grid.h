@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "model/ops/cost.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 #define GRID_MAX 2048 /* values a graph may take or give here */
