@@ -11,11 +11,14 @@ static void without_give(void *data, size_t bytes) {}
 static size_t without_room(void) { return 0; }
 static void without_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {}
 
-/* A graph is checked before anything else is called. */
+static void without_leave(void) {}
+
+/* check refuses before anything else is called, except what is called for all backends. */
 const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .align = 256,
                                         .check = without_check,
                                         .take = without_take,
                                         .give = without_give,
                                         .room = without_room,
-                                        .copy = without_copy};
+                                        .copy = without_copy,
+                                        .leave = without_leave};
