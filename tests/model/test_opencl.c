@@ -179,6 +179,25 @@ static void conversions_of_edge_values_are_the_cpus(void **state) {
     }
 }
 
+/* Masks and roundings by draw, of many numbers, large and small. */
+static void draws_of_many_elements_are_the_cpus(void **state) {
+  for (int i = 0; i < 3; i++) {
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 4001));
+    mr_var_t *seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
+    mr_var_t *step = mr_fn_input(f, mr_aval_scalar(MR_U32));
+    mr_var_t *y = i == 2 ? mr_lax_dropout(f, x, 0.3, 7, seed, step)
+                         : mr_lax_stochastic_round(f, x, i ? MR_F16 : MR_BF16, 7, seed, step);
+    if (i < 2) y = mr_lax_convert(f, y, MR_F32);
+    assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+    double *in[] = {doubles(4001), (double[]){123456789012.0}, (double[]){77}};
+    for (int64_t e = 0; e < 4001; e++) in[0][e] = ldexp(random_in(-1, 1), (int)(e % 60) - 40);
+    same_as_here("draws", f, in, 0, false);
+    free(in[0]);
+    mr_fn_destroy(f);
+  }
+}
+
 /* A sum in parts, with long rows in between, is as exact as the CPU's. */
 static void long_sums_are_exact_enough(void **state) {
   static const int64_t shape[][2] = {{1, 100003}, {3, 4099}, {2500, 37}, {1, 2048}};
@@ -271,6 +290,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(every_op_computes_what_the_cpu_does),
       cmocka_unit_test(random_programs_compute_what_the_cpu_does),
       cmocka_unit_test(conversions_of_edge_values_are_the_cpus),
+      cmocka_unit_test(draws_of_many_elements_are_the_cpus),
       cmocka_unit_test(long_sums_are_exact_enough),
       cmocka_unit_test(arrays_travel_and_functions_run_where_they_lie),
       cmocka_unit_test(the_host_cannot_touch_the_devices_memory),

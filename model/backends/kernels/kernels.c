@@ -21,6 +21,7 @@ static const row_t kernel_rows[] = {
     ROW(convert_element_type),
     ROW(integer_pow),
     ROW(dropout),
+    ROW(stochastic_round),
     ROW(iota),
     ROW(transpose),
     ROW(broadcast_in_dim),

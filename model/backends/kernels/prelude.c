@@ -114,6 +114,23 @@ static const char prelude[] =
     "  }\n"
     "  u32 w = i % 8 < 2 ? c0 : i % 8 < 4 ? c1 : i % 8 < 6 ? c2 : c3;\n"
     "  return i % 2 ? w >> 16 : w & 0xFFFFu;\n"
+    "}\n"
+    /* x rounded up or down by 16 random bits, as the CPU's stochastic_round. */
+    "DEVICE u16 bf16_drawn(float value, u32 draw) {\n"
+    "  u32 x = AS_U32(value), mag = x & 0x7FFFFFFFu, r = (mag + draw) >> 16;\n"
+    "  if (r > 0x7F7Fu) r = 0x7F7Fu;\n"
+    "  if (mag >= 0x7F800000u) r = mag == 0x7F800000u ? 0x7F80u : 0x7FC0u;\n"
+    "  return (u16)((x >> 16 & 0x8000u) | r);\n"
+    "}\n"
+    "DEVICE u16 f16_drawn(float value, u32 draw) {\n"
+    "  u32 x = AS_U32(value), mag = x & 0x7FFFFFFFu, r = ((mag + (draw >> 3)) >> 13) - (112u << "
+    "10);\n"
+    "  float steps = fmin(fabs(value) * 0x1p24f, 1024.0f);\n"
+    "  i32 below = (i32)steps, part = (i32)((steps - (float)below) * 65536 + 0.5f);\n"
+    "  u32 small = (u32)(below + ((i32)draw < part));\n"
+    "  r = mag < 0x38800000u ? small : r > 0x7BFFu ? 0x7BFFu : r;\n"
+    "  if (mag >= 0x7F800000u) r = mag == 0x7F800000u ? 0x7C00u : 0x7E00u;\n"
+    "  return (u16)((x >> 16 & 0x8000u) | r);\n"
     "}\n";
 
 const char *mr_kernel_prelude(void) { return prelude; }

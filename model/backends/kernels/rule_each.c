@@ -1,5 +1,5 @@
 /* Ops that compute element i of the result from elements i of the operands: elementwise ops by one
-   formula each, choices, conversions, powers, dropout, and counters.
+   formula each, choices, conversions, powers, dropout, random rounding, and counters.
 
    Narrow floats compute in f32, f64 in f64, integers in 64 bits and are wrapped when they are
    stored. */
@@ -155,6 +155,18 @@ mr_err_t mr__kernel_dropout(mr_kernel_text_t *t, mr_diag_t *diag) {
   else
     snprintf(value, sizeof value, "keep ? v * %af : 0.0f", (double)(1 / (1 - rate)));
   mr__kernel_store(t->f, x->dtype, "y0", "i", value);
+  return mr__kernel_end(t, diag);
+}
+
+mr_err_t mr__kernel_stochastic_round(mr_kernel_text_t *t, mr_diag_t *diag) {
+  const mr_eqn_t *e = t->e;
+  const mr_aval_t *x = &e->in[0]->aval;
+  int64_t each = mr_aval_elems(x) / mr_aval_elems(&e->in[1]->aval);
+  MR_TRY(mr__kernel_begin(t, mr_aval_elems(x), diag));
+  fprintf(t->f, "  u64 d = i / %" PRId64 ";\n", each);
+  fprintf(t->f, "  u32 draw = dropout_of(i %% %" PRId64 ", ~x1[d], %uu, x2[d]);\n", each,
+          (unsigned)mr_attr_get(e, "site")->i[0]);
+  fprintf(t->f, "  y0[i] = %s_drawn((float)x0[i], draw);\n", mr_dtype_name(e->out[0]->aval.dtype));
   return mr__kernel_end(t, diag);
 }
 

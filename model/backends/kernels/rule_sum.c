@@ -76,8 +76,8 @@ static char *reading(const reduction_t *r, mr_dtype_t t) {
 
 enum { FEW = 1024, LONG = 2048, PARTS = 256 };
 
-static mr_err_t write_parts(mr_kernel_text_t *t, const reduction_t *r, fold_t how, const char *load,
-                            mr_diag_t *diag) {
+static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r, fold_t how,
+                                      const char *load, mr_diag_t *diag) {
   mr_dtype_t x = t->e->in[0]->aval.dtype, y = t->e->out[0]->aval.dtype;
   const char *type = mr__kernel_type(x);
   int64_t each = (r->terms + PARTS - 1) / PARTS;
@@ -110,7 +110,7 @@ static mr_err_t write_reduction(mr_kernel_text_t *t, fold_t how, mr_diag_t *diag
   if (!load) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its kernel", t->e->op->name);
   mr_err_t err;
   if (r.outputs < FEW && r.terms >= LONG) {
-    err = write_parts(t, &r, how, load, diag);
+    err = write_reduction_parts(t, &r, how, load, diag);
   } else if ((err = mr__kernel_begin(t, r.outputs, diag)) == MR_OK) {
     snprintf(terms, sizeof terms, "%" PRId64, r.terms);
     mr__kernel_place(t->f, "base", "i", r.kept, r.kept_dim, r.kept_stride, 0);
@@ -156,23 +156,24 @@ mr_err_t mr__kernel_cumsum(mr_kernel_text_t *t, mr_diag_t *diag) {
 /* ---- products ---- */
 
 /* Dimensions of one operand in a group, with their strides in it. */
-static int group_of(const mr_aval_t *x, const int *dims, int n, int64_t *dim, int64_t *stride) {
+static int product_group_of(const mr_aval_t *x, const int *dims, int n, int64_t *dim,
+                            int64_t *stride) {
   int64_t s[MR_MAX_NDIM];
   mr__kernel_strides(x, s);
   for (int i = 0; i < n; i++) dim[i] = x->dim[dims[i]], stride[i] = s[dims[i]];
   return n;
 }
 
-static int64_t group_size(const mr_aval_t *x, const int *dims, int n) {
+static int64_t product_group_size(const mr_aval_t *x, const int *dims, int n) {
   int64_t size = 1;
   for (int i = 0; i < n; i++) size *= x->dim[dims[i]];
   return size;
 }
 
-static void write_group(FILE *f, const char *place, const char *index, const mr_aval_t *x,
-                        const int *dims, int n) {
+static void write_product_group(FILE *f, const char *place, const char *index, const mr_aval_t *x,
+                                const int *dims, int n) {
   int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];
-  n = group_of(x, dims, n, dim, stride);
+  n = product_group_of(x, dims, n, dim, stride);
   mr__kernel_place(f, place, index, n, dim, stride, 0);
 }
 
@@ -194,8 +195,8 @@ static char *term_reading(const mr_eqn_t *e, const mr_side_t *l, const mr_side_t
   size_t size = 0;
   FILE *f = open_memstream(&text, &size);
   if (!f) return NULL;
-  write_group(f, "pk", "k", x, l->contract, l->n_contract);
-  write_group(f, "qk", "k", w, r->contract, r->n_contract);
+  write_product_group(f, "pk", "k", x, l->contract, l->n_contract);
+  write_product_group(f, "qk", "k", w, r->contract, r->n_contract);
   fputs("  T a = ", f);
   mr__kernel_load(f, x->dtype, "x0", "p + pk");
   fputs(";\n  T b = ", f);
@@ -212,7 +213,7 @@ mr_err_t mr__kernel_dot_general(mr_kernel_text_t *t, mr_diag_t *diag) {
   const char *type = wide ? "double" : mr__kernel_type(x->dtype);
   if (mr_is_storage(x->dtype)) return mr__kernel_refuse(t->e, x->dtype, diag);
   mr__dot_sides(t->e, &l, &r);
-  int64_t m = group_size(x, l.free, l.n_free), n = group_size(w, r.free, r.n_free);
+  int64_t m = product_group_size(x, l.free, l.n_free), n = product_group_size(w, r.free, r.n_free);
   char *load = term_reading(t->e, &l, &r);
   if (!load) return mr_fail(diag, MR_ERR_NOMEM, "dot_general: no memory for its kernel");
   mr_err_t err = mr__kernel_begin(t, mr_aval_elems(y), diag);
@@ -221,12 +222,12 @@ mr_err_t mr__kernel_dot_general(mr_kernel_text_t *t, mr_diag_t *diag) {
             "  typedef %s T;\n  u64 z = i / %" PRId64 ", row = i / %" PRId64 " %% %" PRId64
             ", col = i %% %" PRId64 ";\n",
             type, m * n, n, m, n);
-    write_group(t->f, "pz", "z", x, l.batch, l.n_batch);
-    write_group(t->f, "pr", "row", x, l.free, l.n_free);
-    write_group(t->f, "qz", "z", w, r.batch, r.n_batch);
-    write_group(t->f, "qc", "col", w, r.free, r.n_free);
+    write_product_group(t->f, "pz", "z", x, l.batch, l.n_batch);
+    write_product_group(t->f, "pr", "row", x, l.free, l.n_free);
+    write_product_group(t->f, "qz", "z", w, r.batch, r.n_batch);
+    write_product_group(t->f, "qc", "col", w, r.free, r.n_free);
     fputs("  i64 p = pz + pr, q = qz + qc;\n", t->f);
-    snprintf(terms, sizeof terms, "%" PRId64, group_size(x, l.contract, l.n_contract));
+    snprintf(terms, sizeof terms, "%" PRId64, product_group_size(x, l.contract, l.n_contract));
     write_fold(t->f, "T", (fold_t){"0", "r += v;"}, "0", terms, load);
     mr__kernel_store(t->f, y->dtype, "y0", "i", "all");
     err = mr__kernel_end(t, diag);

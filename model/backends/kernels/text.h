@@ -55,6 +55,7 @@ MR_KERNEL_RULE(select_n);
 MR_KERNEL_RULE(convert_element_type);
 MR_KERNEL_RULE(integer_pow);
 MR_KERNEL_RULE(dropout);
+MR_KERNEL_RULE(stochastic_round);
 MR_KERNEL_RULE(iota);
 /* rule_move.c */
 MR_KERNEL_RULE(transpose);

@@ -39,14 +39,14 @@ static struct {
   size_t n, cap;
 } programs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static cl_program program_find(uint64_t hash, const char *text) {
+static cl_program kept_program_find(uint64_t hash, const char *text) {
   for (size_t i = 0; i < programs.n; i++)
     if (programs.kept[i].hash == hash && !strcmp(programs.kept[i].text, text))
       return programs.kept[i].program;
   return NULL;
 }
 
-static bool program_keep(uint64_t hash, const char *text, cl_program p) {
+static bool kept_program_keep(uint64_t hash, const char *text, cl_program p) {
   if (programs.n == programs.cap) {
     size_t cap = programs.cap ? 2 * programs.cap : 64;
     kept_t *more = realloc(programs.kept, cap * sizeof *more);
@@ -68,8 +68,8 @@ static mr_err_t compiler_refuses(const mr_opencl_device_t *d, cl_program p, cl_i
                  d->name, mr__opencl_error(code, text), log);
 }
 
-static mr_err_t program_build(const mr_opencl_device_t *d, const char *text, cl_program *out,
-                              mr_diag_t *diag) {
+static mr_err_t kept_program_build(const mr_opencl_device_t *d, const char *text, cl_program *out,
+                                   mr_diag_t *diag) {
   const char *part[] = {d->f64 ? wide : "", dialect, mr_kernel_prelude(), text};
   cl_int code;
   cl_program p = d->cl->clCreateProgramWithSource(d->context, 4, part, NULL, &code);
@@ -85,13 +85,13 @@ static mr_err_t program_build(const mr_opencl_device_t *d, const char *text, cl_
 }
 
 /* The program of text, compiled now if it is new. */
-static mr_err_t program_of(const mr_opencl_device_t *d, const char *text, cl_program *out,
-                           mr_diag_t *diag) {
+static mr_err_t kept_program_of(const mr_opencl_device_t *d, const char *text, cl_program *out,
+                                mr_diag_t *diag) {
   uint64_t hash = XXH3_64bits(text, strlen(text));
-  *out = program_find(hash, text);
+  *out = kept_program_find(hash, text);
   if (*out) return MR_OK;
-  MR_TRY(program_build(d, text, out, diag));
-  if (program_keep(hash, text, *out)) return MR_OK;
+  MR_TRY(kept_program_build(d, text, out, diag));
+  if (kept_program_keep(hash, text, *out)) return MR_OK;
   d->cl->clReleaseProgram(*out);
   return mr_fail(diag, MR_ERR_NOMEM, "device opencl: no memory for a kernel");
 }
@@ -101,7 +101,7 @@ mr_err_t mr__opencl_kernel(const mr_opencl_device_t *d, const char *text, cl_ker
   cl_program p;
   cl_int code;
   pthread_mutex_lock(&programs.lock);
-  mr_err_t err = program_of(d, text, &p, diag);
+  mr_err_t err = kept_program_of(d, text, &p, diag);
   pthread_mutex_unlock(&programs.lock);
   if (err < 0) return err;
   *out = d->cl->clCreateKernel(p, "k", &code);
