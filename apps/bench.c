@@ -61,7 +61,7 @@ static mr_err_t print_json(const char *name, const mr_bench_t *b, mr_diag_t *dia
   cJSON_AddStringToObject(o, "data", b->data);
   char *text = cJSON_PrintUnformatted(o);
   cJSON_Delete(o);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  if (!text) return mr_no_memory(diag, "the report of a measurement");
   puts(text);
   cJSON_free(text);
   return MR_OK;

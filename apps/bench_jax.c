@@ -109,7 +109,7 @@ static mr_err_t bench_jax_bind(bound_t *b, mr_diag_t *diag) {
     mr_aval_t a = mr_aval(MR_F32, (dim[0] > 0) + (dim[1] > 0), dim);
     size_t n = (size_t)mr_aval_elems(&a);
     float *v = malloc(n * sizeof *v);
-    if (!v) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a case");
+    if (!v) return mr_no_memory(diag, "a measurement");
     for (size_t k = 0; k < n; k++) v[k] = (float)((k * 2654435761u >> 7) % 2001) / 1000 - 1;
     b->in[i] = mr_array_of(a, v, diag);
     free(v);
@@ -157,7 +157,7 @@ static mr_err_t bench_jax_time_runs(bound_t *b, mr_jitted_t *j, times_t *t, mr_d
 static mr_err_t trace_and_compile(const bound_t *b, mr_fn_t *f, mr_diag_t *diag) {
   mr_exec_t *x = NULL;
   for (int i = 0; i < b->c->n_in; i++) mr_fn_input(f, *mr_array_aval(b->in[i]));
-  if (b->c->trace(f, NULL) < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  if (b->c->trace(f, NULL) < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   MR_TRY(mr_compile(f, NULL, &x, diag));
   mr_exec_destroy(x);
   return MR_OK;
@@ -167,7 +167,7 @@ static mr_err_t trace_and_compile(const bound_t *b, mr_fn_t *f, mr_diag_t *diag)
 static mr_err_t time_compile(const bound_t *b, times_t *t, mr_diag_t *diag) {
   double from = mr_now_s();
   mr_fn_t *f = mr_fn_create();
-  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  if (!f) return mr_no_memory(diag, "a graph");
   mr_err_t e = trace_and_compile(b, f, diag);
   mr_fn_destroy(f);
   t->compile = mr_now_s() - from;

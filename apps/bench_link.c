@@ -370,7 +370,7 @@ mr_err_t mr_bench_link(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   int rounds = (int)(seconds / 2) * 2 + 1; /* of about a second each; odd, for the median */
   if (rounds > ROUNDS_MAX) rounds = ROUNDS_MAX;
   column_t *c = calloc(COLUMNS, sizeof *c);
-  mr_err_t e = c ? make_keys(keys, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  mr_err_t e = c ? make_keys(keys, diag) : mr_no_memory(diag, "the columns of the table");
   if (e >= 0) {
     c[RAW] = (column_t){.run = raw_run, .way.n = BATCHES};
     c[TCP] = (column_t){.run = batches_run, .way.n = BATCHES};

@@ -66,7 +66,7 @@ static mr_err_t make_arguments(cached_t *c, mr_diag_t *diag) {
     if (!c->in[c->n_in]) e = MR_ERR_NOMEM;
   }
   mr_fn_destroy(step);
-  return e < 0 ? mr_fail(diag, e, "no memory for the arguments of a step") : e;
+  return e < 0 ? mr_no_memory(diag, "the arguments of a step") : e;
 }
 
 /* Times one call until it returns, then waits for its run. */
@@ -158,7 +158,7 @@ static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
   size_t pixels = (size_t)s->batch * (size_t)(s->vit.image * s->vit.image * s->vit.channels);
   s->images = aligned_alloc(64, (pixels * sizeof *s->images + 63) / 64 * 64);
   s->labels = aligned_alloc(64, ((size_t)s->batch * sizeof *s->labels + 63) / 64 * 64);
-  if (!s->images || !s->labels) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a batch");
+  if (!s->images || !s->labels) return mr_no_memory(diag, "a batch");
   mr_philox_t g;
   mr_philox_init(&g, 12, 0);
   for (size_t i = 0; i < pixels; i++) s->images[i] = (float)mr_philox_uniform(&g, -2, 2);

@@ -111,7 +111,7 @@ static int64_t items_of(const mr_graph_t *g, const char *name) {
    quarter of a second, after a first one that does not count. */
 static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  if (!g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
   if (e >= 0) e = mr_graph_start(g, diag);
   double sample[SAMPLES_MAX];
@@ -153,7 +153,7 @@ static mr_err_t report_rate(const stream_case_t *p, const char *text, mr_bench_t
 /* Reads the batch size and workers of stage b of the user's graph. */
 static mr_err_t bench_stream_look_at(const char *text, stream_case_t *p, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  if (!g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
   if (e >= 0) e = mr_graph_settle(g, diag);
   const mr_stage_t *b = e >= 0 ? mr_graph_stage(g, "b") : NULL;

@@ -81,7 +81,7 @@ static mr_err_t doctor_print(const mr_args_t *a, const cJSON *report, mr_diag_t 
     return MR_OK;
   }
   char *text = cJSON_PrintUnformatted(report);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  if (!text) return mr_no_memory(diag, "the report");
   puts(text);
   cJSON_free(text);
   return MR_OK;
@@ -94,7 +94,7 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "doctor: --data %s: want a folder", folder);
   if (!folder) folder = stat("data", &st) == 0 && S_ISDIR(st.st_mode) ? "data" : ".";
   cJSON *report = cJSON_CreateObject();
-  if (!report) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  if (!report) return mr_no_memory(diag, "the report");
   mr_doctor_processor(report);
   mr_doctor_memory(report);
   mr_doctor_io(report, folder);
@@ -127,7 +127,7 @@ mr_err_t mr_versions_save(const char *folder, mr_diag_t *diag) {
   mr_doctor_processor(report);
   char *text = cJSON_Print(report);
   cJSON_Delete(report);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for versions");
+  if (!text) return mr_no_memory(diag, "versions");
   snprintf(path, sizeof path, "%s/versions.json", folder);
   mr_err_t e = mr_write_file(path, text, strlen(text), diag);
   cJSON_free(text);

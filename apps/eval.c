@@ -177,7 +177,7 @@ static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_di
 
 static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false;
   judged_t d = {0};
   int e = eval_build(a, &d, g, diag);

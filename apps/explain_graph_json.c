@@ -82,7 +82,7 @@ mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *dia
   cJSON_AddNumberToObject(all, "equations", m->n_eqn);
   char *text = cJSON_Print(all);
   cJSON_Delete(all);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "explain: no memory for JSON");
+  if (!text) return mr_no_memory(diag, "the JSON of explain");
   fprintf(to, "%s\n", text);
   free(text);
   return MR_OK;

@@ -280,7 +280,7 @@ mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE
                               mr_diag_t *diag) {
   size_t n = (size_t)(x->made.n_move + x->made.n_eqn) + 2;
   sums_t s = {calloc(n, sizeof *s.row), 0};
-  if (!s.row) return mr_fail(diag, MR_ERR_NOMEM, "explain: no memory for a table");
+  if (!s.row) return mr_no_memory(diag, "the table of explain");
   print_moves(x, &s, all, top, to);
   print_products(x, &s, all, to);
   print_composites(x, &s, to);

@@ -37,7 +37,7 @@ static mr_err_t faces_append(mr_run_dir_t *r, const struct face *f, const char *
       if (*q == '\'') *q = '"';
   int n = snprintf(line, sizeof line, "\n# %s\n%s ! %s %s\n", f->flag, from, f->stage, settings);
   char *more = realloc(r->graph, strlen(r->graph) + (size_t)n + 1);
-  if (!more) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!more) return mr_no_memory(diag, "the graph");
   r->graph = strcat(more, line);
   return MR_OK;
 }
@@ -45,7 +45,7 @@ static mr_err_t faces_append(mr_run_dir_t *r, const struct face *f, const char *
 mr_err_t mr_faces_add(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   char from[128];
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!g) return mr_no_memory(diag, "the graph");
   mr_err_t e = mr_run_dir_parse(r, g, NULL, 0, diag);
   for (size_t i = 0; e >= 0 && i < sizeof faces / sizeof *faces; i++) {
     if (!mr_args_text(a, faces[i].flag) || mr_graph_stage_of(g, faces[i].stage)) continue;

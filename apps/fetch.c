@@ -100,7 +100,7 @@ static bool worth_another_try(CURLcode code) {
 static mr_err_t try_once(fetch_t *f, bool *complete) {
   char reason[CURL_ERROR_SIZE] = "";
   CURL *c = curl_easy_init();
-  if (!c) return mr_fail(f->diag, MR_ERR_NOMEM, "no memory for a download");
+  if (!c) return mr_no_memory(f->diag, "a download");
   f->from = f->have;
   f->shown = -1;
   fetch_set_options(c, f, reason);
@@ -186,8 +186,7 @@ mr_err_t mr_check_md5(const char *path, const char *md5, mr_diag_t *diag) {
   FILE *in = fopen(path, "re");
   if (!in) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
   EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-  mr_err_t e =
-      ctx ? digest_file(in, path, ctx, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  mr_err_t e = ctx ? digest_file(in, path, ctx, diag) : mr_no_memory(diag, "an MD5 sum");
   fclose(in);
   unsigned char sum[EVP_MAX_MD_SIZE];
   char hex[33] = "";

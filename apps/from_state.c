@@ -79,7 +79,7 @@ static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {
 static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
   char *copy = strdup(files), *save = NULL;
   bool any = false;
-  mr_err_t e = copy ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  mr_err_t e = copy ? MR_OK : mr_no_memory(diag, "the names of the state files");
   for (char *path = copy ? strtok_r(copy, ",", &save) : NULL; path && e >= 0;
        path = strtok_r(NULL, ",", &save)) {
     state_t next = {0};

@@ -21,7 +21,7 @@ static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t
   char *argv[] = {"dot", "-Tsvg", (char *)dot, NULL};
   pid_t pid;
   posix_spawn_file_actions_t fa;
-  if (posix_spawn_file_actions_init(&fa)) return mr_fail(diag, MR_ERR_NOMEM, "no memory for dot");
+  if (posix_spawn_file_actions_init(&fa)) return mr_no_memory(diag, "the drawing of a graph");
   int status, e = posix_spawn_file_actions_adddup2(&fa, svg_fd, STDOUT_FILENO);
   if (!e) e = posix_spawnp(&pid, "dot", &fa, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&fa);
@@ -66,7 +66,7 @@ static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
     FILE *f = mr_text_out_open(&out);
     if (f) mr_graph_dot(g, f);
     char *text = mr_text_out_close(&out, f, &n);
-    e = text ? write_svg(text, n, svg, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+    e = text ? write_svg(text, n, svg, diag) : mr_no_memory(diag, "the drawing of a graph");
     free(text);
   }
   mr_graph_destroy(g);

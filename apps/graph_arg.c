@@ -62,7 +62,7 @@ mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_
   *g = NULL;
   MR_TRY(mr_args_settings(a, at + 1, diag));
   *g = mr_graph_create(mr_all_stages());
-  if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  if (!*g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_again(a, at, *g, diag);
   if (e < 0) {
     mr_graph_destroy(*g);

@@ -66,5 +66,5 @@ mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_dia
     return mr_fail(diag, MR_ERR_DATA, "%s: not a text file", arg);
   }
   *text = strdup(arg);
-  return *text ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  return *text ? MR_OK : mr_no_memory(diag, "the text of a graph");
 }

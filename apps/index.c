@@ -116,7 +116,7 @@ static int index_index_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(index_settings(a, &conf, diag));
   MR_TRY(mr_sampler_init(&s, &conf, diag));
   block_t *b = malloc((size_t)at_once * sizeof *b);
-  if (!b) return mr_fail(diag, MR_ERR_NOMEM, "index: out of memory");
+  if (!b) return mr_no_memory(diag, "the index");
   mr_err_t e = MR_OK;
   for (int64_t i = 0; i < s.local_len && e >= 0; i += (int64_t)n * BLOCK_LINES) {
     n = index_share(&s, i, b, at_once);

@@ -82,7 +82,7 @@ static void print_labels(const labels_t *l) {
 static mr_err_t count_labels(mr_reader_t *r, int64_t n, int record, labels_t *l, int n_labels,
                              mr_diag_t *diag) {
   uint8_t *data = malloc((size_t)RECORDS * (size_t)record);
-  mr_err_t e = data ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for %d records", RECORDS);
+  mr_err_t e = data ? MR_OK : mr_no_memory(diag, "%d records", RECORDS);
   for (int64_t at = 0; e >= 0 && at < n; at += RECORDS) {
     int64_t k = n - at < RECORDS ? n - at : RECORDS;
     e = mr_reader_read_big(r, 0, at * record, (size_t)(k * record), data, diag);

@@ -11,7 +11,7 @@ static const mr_flag_t jaxpr_flags[] = {
 
 static mr_err_t jaxpr_print(const mr_fn_t *f, mr_diag_t *diag) {
   if (mr_fn_print(f, stdout) >= 0) return MR_OK;
-  return mr_fail(diag, MR_ERR_NOMEM, "out of memory to print a graph: its text is not whole");
+  return mr_no_memory(diag, "the text of a graph, which is incomplete");
 }
 
 static mr_err_t print_compiled(const mr_fn_t *f, mr_diag_t *diag) {

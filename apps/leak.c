@@ -196,11 +196,11 @@ static mr_err_t look_through(leak_t *t, mr_graph_t *g, const char *stage, mr_dia
 static mr_err_t look_at_port(leak_t *t, const char *stage, mr_build_fn build, void *ctx,
                              mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!g) return mr_no_memory(diag, "the graph");
   mr_err_t e = build(ctx, g, diag);
   if (e >= 0) e = look_through(t, g, stage, diag);
   mr_graph_destroy(g);
-  if (e >= 0 && t->no_memory) e = mr_fail(diag, MR_ERR_NOMEM, "out of memory for leak-check");
+  if (e >= 0 && t->no_memory) e = mr_no_memory(diag, "leak-check");
   return e;
 }
 
@@ -245,7 +245,7 @@ mr_err_t mr_leak_check(const mr_graph_t *g, mr_build_fn build, void *ctx, mr_dia
     const char *mode = mr_graph_setting(g, s->name, "leak-check");
     if (!mode || !strcmp(mode, "off")) continue;
     leak_t *t = calloc(1, sizeof *t);
-    if (!t) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for leak-check");
+    if (!t) return mr_no_memory(diag, "leak-check");
     t->def = s->def, t->content = !strcmp(mode, "content");
     mr_err_t e = check_stage(t, g, s->name, build, ctx, diag);
     free(t->row), free(t);

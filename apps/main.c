@@ -147,7 +147,7 @@ static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) 
   for (int i = 0; i < a->n_plugins && e >= 0; i++) e = mr_load_plugin(a->plugin[i], &diag);
   if (e >= 0) e = c->run(a, &diag);
   if (e >= 0 && atomic_load_explicit(&json_lost, memory_order_relaxed))
-    e = mr_fail(&diag, MR_ERR_NOMEM, "out of memory for JSON: what was written is not whole");
+    e = mr_no_memory(&diag, "JSON: the output is incomplete");
   if (e >= 0) {
     if (fflush(stdout) == 0) return e;
     mr_fail(&diag, MR_ERR_IO, "standard output: cannot write: %s", strerror(errno));

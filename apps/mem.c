@@ -64,7 +64,7 @@ static mr_err_t take_arrays(job_t *j, mr_diag_t *diag) {
     int k = mr_exec_output_in(j->x, i);
     ok = (j->out[i] = k >= 0 ? j->in[k] : zeros(&j->f->out[i]->aval));
   }
-  return ok ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "mem: no memory for inputs and outputs");
+  return ok ? MR_OK : mr_no_memory(diag, "inputs and outputs");
 }
 
 static void job_fini(job_t *j) {
@@ -204,7 +204,7 @@ static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
   if (j->measured) cJSON_AddNumberToObject(o, "measured_peak_bytes", (double)j->measured);
   char *text = cJSON_Print(o);
   cJSON_Delete(o);
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "mem: no memory for JSON");
+  if (!text) return mr_no_memory(diag, "the JSON of mem");
   puts(text);
   free(text);
   return MR_OK;

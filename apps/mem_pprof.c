@@ -105,7 +105,7 @@ static bool save_zipped(const uint8_t *bytes, size_t n, const char *path, int *w
 static mr_err_t mem_pprof_save(const P(Profile) * p, const char *path, mr_diag_t *diag) {
   size_t n = perftools__profiles__profile__get_packed_size(p);
   uint8_t *bytes = malloc(n + 1);
-  if (!bytes) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a profile of %zu bytes", n);
+  if (!bytes) return mr_no_memory(diag, "a profile of %zu bytes", n);
   perftools__profiles__profile__pack(p, bytes);
   int why;
   bool ok = save_zipped(bytes, n, path, &why);

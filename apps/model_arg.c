@@ -182,7 +182,7 @@ static mr_err_t amp_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *di
   job->train.compute.policy = &job->policy;
   mr_diag_t why = {0};
   if (rules && mr_amp_add_text(&job->policy, rules, &why) < 0)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: --amp-rule: %s", a->command->name, why.text);
+    return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "%s: --amp-rule", a->command->name);
   return MR_OK;
 }
 
@@ -204,7 +204,7 @@ mr_err_t mr_model_arg(const mr_args_t *a, int first, mr_model_job_t *job, mr_dia
   if (a->n_words > first) MR_TRY(mr_args_settings(a, first, diag));
   MR_TRY(model_arg_find_model(a, first, &job->model.def, diag));
   job->state = calloc(1, job->model.def->state_sz + 1);
-  if (!job->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a model");
+  if (!job->state) return mr_no_memory(diag, "a model");
   return model_arg_fill(a, first, job, diag);
 }
 
@@ -218,7 +218,7 @@ static mr_fn_t *grad_of(const mr_fn_t *loss, int n_data, mr_diag_t *diag) {
   int n = loss->n_in - n_data;
   int *wrt = calloc((size_t)n, sizeof *wrt);
   mr_fn_t *f = NULL;
-  if (!wrt) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the gradient"), NULL;
+  if (!wrt) return mr_no_memory(diag, "the gradient"), NULL;
   for (int i = 0; i < n; i++) wrt[i] = n_data + i;
   mr_err_t e = mr_value_and_grad(loss, n, wrt, &f, diag);
   free(wrt);

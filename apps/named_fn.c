@@ -112,9 +112,9 @@ static const example_t *named_fn_find(const char *name) {
 
 static mr_err_t build_example(const example_t *e, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *f = *out = mr_fn_create();
-  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph");
+  if (!f) return mr_no_memory(diag, "a graph");
   e->build(f);
-  return f->diag.code < 0 ? mr_fail(diag, f->diag.code, "%s", f->diag.text) : MR_OK;
+  return mr_diag_relay(diag, f->diag.code, &f->diag);
 }
 
 static bool is_file(const char *word) {
@@ -129,7 +129,7 @@ static mr_err_t read_fn(const char *path, mr_fn_t **out, mr_diag_t *diag) {
   MR_TRY(mr_read_file(path, 1 << 20, &text, &n, diag));
   mr_err_t e = mr_fn_parse(text, out, &why);
   free(text);
-  return e < 0 ? mr_fail(diag, e, "%s: %s", path, why.text) : MR_OK;
+  return mr_diag_prefix(diag, e, &why, "%s", path);
 }
 
 /* Replaces *f by its value and gradient. */

@@ -171,7 +171,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   if (*moved) e = MR_OK;
   if (asked && outs->n > 1) e = ask_all(g, process, outs, diag);
   if (e >= 0 && !*moved) mr_run_tell(g);
-  if (e < 0) mr_fail(diag, e, "%s", why.text);
+  if (e < 0) mr_diag_relay(diag, e, &why);
   mr_graph_destroy(g);
   return e;
 }
@@ -186,7 +186,7 @@ int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   sigprocmask(SIG_UNBLOCK, &heard, NULL);
   outs_t *outs = calloc(1, sizeof *outs);
   bool stopped = false, moved = true;
-  if (!outs) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a process");
+  if (!outs) return mr_no_memory(diag, "a process");
   mr_err_t e = MR_OK;
   while (e >= 0 && moved) e = run_once(a, outs, &stopped, &moved, diag);
   free(outs);

@@ -44,7 +44,7 @@ static mr_err_t profile_begin(watch_t *w, mr_exec_t *x) {
   p->at = calloc(n * runs + 1, sizeof *p->at);
   p->ns = calloc(n * runs + 1, sizeof *p->ns);
   if (!w->call || !p->call || !p->at || !p->ns)
-    return mr_fail(&w->diag, MR_ERR_NOMEM, "profile: out of memory for %zu steps", runs);
+    return mr_no_memory(&w->diag, "the profile of %zu steps", runs);
   mr_exec_profile(x, true);
   w->before_ns = mr_now_ns();
   return MR_OK;
@@ -123,7 +123,7 @@ static mr_err_t own_graph(const mr_args_t *a, mr_graph_t **g, mr_diag_t *diag) {
   for (int i = 0; i < a->n_words; i++)
     if (!strncmp(a->word[i], "data=", 5)) made_up = !strcmp(a->word[i] + 5, "synthetic");
   *g = mr_graph_create(mr_all_stages());
-  if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!*g) return mr_no_memory(diag, "the graph");
   MR_TRY(mr_args_settings(a, 0, diag));
   MR_TRY(mr_graph_set_origin(*g, "default graph", diag));
   MR_TRY(mr_graph_parse(*g, mr_default_graph, a->word, a->n_words, diag));
@@ -157,14 +157,14 @@ static mr_err_t check_files(const mr_args_t *a, mr_diag_t *diag) {
   for (int i = 0; i < FORMS; i++) {
     const char *path = mr_args_text(a, form[i].flag);
     if (path && mr_file_writable(path, &why) < 0)
-      return mr_fail(diag, why.code, "profile: %s: %s", form[i].flag, why.text);
+      return mr_diag_prefix(diag, why.code, &why, "profile: %s", form[i].flag);
   }
   return MR_OK;
 }
 
 static mr_err_t profile_tell(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
   const mr_profile_t *p = &w->p;
-  if (w->diag.code < 0) return mr_fail(diag, w->diag.code, "%s", w->diag.text);
+  if (w->diag.code < 0) return mr_diag_relay(diag, w->diag.code, &w->diag);
   if (!p->runs)
     return mr_fail(diag, MR_ERR_USAGE, "profile: the stream ended within the first %d steps",
                    WARM_UP);

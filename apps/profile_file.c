@@ -93,7 +93,7 @@ mr_err_t mr_profile_json(const mr_profile_t *p, const char *path, mr_diag_t *dia
   char *text = cJSON_Print(o);
   cJSON_Delete(o);
   mr_err_t e = text ? mr_write_file(path, text, strlen(text), diag)
-                    : mr_fail(diag, MR_ERR_NOMEM, "profile: out of memory for %s", path);
+                    : mr_no_memory(diag, "the profile %s", path);
   cJSON_free(text);
   return e;
 }

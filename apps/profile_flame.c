@@ -136,7 +136,7 @@ static size_t most_boxes(const mr_profile_t *p) {
 
 mr_err_t mr_profile_flame(const mr_profile_t *p, const char *path, mr_diag_t *diag) {
   tree_t t = {p, calloc(most_boxes(p), sizeof *t.box), 0, 0};
-  if (!t.box) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for a flame graph", path);
+  if (!t.box) return mr_no_memory(diag, "the flame graph %s", path);
   new_box(&t, "step", 4, 0, -1);
   for (int i = 0; i < p->n; i++) profile_flame_grow(&t, &p->call[i]);
   mr_err_t e = mr_write_printed(path, print_svg, &t, diag);

@@ -210,7 +210,7 @@ static mr_err_t graph_with(const mr_run_dir_t *r, int n, mr_graph_t **g, mr_diag
   mr_run_dir_t part = *r;
   part.n_settings = n;
   *g = mr_graph_create(mr_all_stages());
-  if (!*g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!*g) return mr_no_memory(diag, "the graph");
   return mr_run_dir_graph(&part, *g, diag);
 }
 
@@ -223,8 +223,7 @@ mr_err_t mr_resume_check_changes(const mr_run_dir_t *r, int n_kept, bool begun, 
   mr_err_t e = graph_with(r, n_kept, &c.was, diag);
   if (e >= 0) e = graph_with(r, r->n_settings, &c.now, diag);
   if (e >= 0) e = mr_graph_settle(c.now, diag);
-  if (e >= 0 && !(news->facts = mr_data_facts(c.now)))
-    e = mr_fail(diag, MR_ERR_NOMEM, "out of memory for facts of the data");
+  if (e >= 0 && !(news->facts = mr_data_facts(c.now))) e = mr_no_memory(diag, "facts of the data");
   for (int i = 0; e >= 0 && i < mr_graph_n_stages(c.now); i++)
     compare_stage(&c, mr_graph_stage_at(c.now, i), news->facts);
   if (e >= 0) e = verdict(&c, diag);

@@ -135,7 +135,7 @@ static mr_err_t run_dir_read_text(const mr_run_dir_t *r, const char *name, char 
   *text = realloc(data, n + 1);
   if (!*text) {
     free(data);
-    return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+    return mr_no_memory(diag, "the text of %s", path);
   }
   (*text)[n] = 0;
   if (strlen(*text) == n) return MR_OK;
@@ -232,7 +232,7 @@ mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag
   if (r->n_settings == MR_RUN_SETTINGS)
     return mr_fail(diag, MR_ERR_USAGE, "more than %d settings", MR_RUN_SETTINGS);
   char *copy = strdup(name_value);
-  if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
+  if (!copy) return mr_no_memory(diag, "settings");
   r->setting[r->n_settings++] = copy;
   return MR_OK;
 }
@@ -262,8 +262,7 @@ mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
   FILE *f = mr_text_out_open(&out);
   for (int i = 0; f && i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
   char *text = mr_text_out_close(&out, f, NULL);
-  mr_err_t e = text ? write_private(r, "graph.mr", r->graph, diag)
-                    : mr_fail(diag, MR_ERR_NOMEM, "out of memory for settings");
+  mr_err_t e = text ? write_private(r, "graph.mr", r->graph, diag) : mr_no_memory(diag, "settings");
   if (e >= 0) e = write_private(r, "settings.txt", text, diag);
   if (e >= 0 && r->data) e = write_private(r, "data.txt", r->data, diag);
   file_in(r, "data.txt", path);

@@ -122,7 +122,7 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   if (!r->state[0])
     snprintf(r->state, sizeof r->state, "%s", is_running(r->path, &st) ? "running" : "broken off");
   if (reason) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", file, strerror(reason));
-  return fits ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its losses", r->path);
+  return fits ? MR_OK : mr_no_memory(diag, "the losses of %s", r->path);
 }
 
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag) {

@@ -199,7 +199,7 @@ static mr_err_t open_and_take(mr_run_lock_t *l, const char *folder, bool *gone, 
 mr_err_t mr_run_lock_take(const char *folder, mr_run_lock_t **out, mr_diag_t *diag) {
   *out = NULL;
   mr_run_lock_t *l = calloc(1, sizeof *l);
-  if (!l) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its lock", folder);
+  if (!l) return mr_no_memory(diag, "the lock of %s", folder);
   mr_err_t e = MR_OK;
   bool gone = true;
   if (snprintf(l->path, sizeof l->path, "%s/lock", folder) >= (int)sizeof l->path)

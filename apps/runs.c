@@ -98,12 +98,12 @@ static mr_err_t open_compared(const char *path, compared_t *c, mr_diag_t *diag) 
   mr_diag_t unsaid = {0};
   MR_TRY(mr_run_info_read(path, &c->info, diag));
   c->g = mr_graph_create(mr_all_stages());
-  if (!c->g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its graph", path);
+  if (!c->g) return mr_no_memory(diag, "the graph of %s", path);
   if (mr_run_dir_read(&c->dir, path, &unsaid) >= 0 && mr_run_dir_graph(&c->dir, c->g, &unsaid) >= 0)
     return MR_OK;
   mr_graph_destroy(c->g);
   c->g = NULL;
-  return unsaid.code == MR_ERR_NOMEM ? mr_fail(diag, unsaid.code, "%s", unsaid.text) : MR_OK;
+  return unsaid.code == MR_ERR_NOMEM ? mr_diag_relay(diag, unsaid.code, &unsaid) : MR_OK;
 }
 
 static void close_compared(compared_t *c) {
@@ -210,7 +210,7 @@ static void print_losses(const compared_t *c, int n) {
 
 static int compare(const mr_args_t *a, mr_diag_t *diag) {
   compared_t *c = calloc(COMPARED, sizeof *c);
-  mr_err_t e = c ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for runs");
+  mr_err_t e = c ? MR_OK : mr_no_memory(diag, "runs");
   for (int i = 0; i < a->n_words && e >= 0; i++) e = open_compared(a->word[i], &c[i], diag);
   if (e >= 0) {
     runs_print_head();

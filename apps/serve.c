@@ -105,7 +105,7 @@ static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
     e = MR_OK;
   }
   v->at = asked;
-  if (e < 0) mr_fail(diag, e, "%s", why.text);
+  if (e < 0) mr_diag_relay(diag, e, &why);
   mr_graph_destroy(g);
   return e;
 }
@@ -113,7 +113,7 @@ static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
 /* Serves one trainer after another, each from the point that it requests, until Ctrl-C. */
 static int serve_shard(const mr_args_t *a, int shard, int shards, mr_diag_t *diag) {
   server_t *v = calloc(1, sizeof *v);
-  mr_err_t e = v ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "serve: out of memory");
+  mr_err_t e = v ? MR_OK : mr_no_memory(diag, "serve");
   if (v) v->args = a, v->shard = shard, v->shards = shards;
   while (e >= 0 && !v->stopped) e = serve_once(v, diag);
   free(v);

@@ -294,7 +294,7 @@ int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_di
   crew_t *c = calloc(1, sizeof *c);
   struct timespec now;
   sigset_t heard;
-  if (!c) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the processes");
+  if (!c) return mr_no_memory(diag, "the processes");
   clock_gettime(CLOCK_REALTIME, &now);
   c->args = a, c->g = g, c->run = run, c->n = mr_graph_n_processes(g);
   c->since = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;

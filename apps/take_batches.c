@@ -23,7 +23,7 @@ static mr_err_t taker_step(mr_stage_t *s) {
   else
     e = t->want.take(t->want.ctx, &s->in_spec[0], t->want.first + t->taken++, b, &why);
   mr_buf_unref(b);
-  return e < 0 ? mr_fail(s->diag, e, "%s", why.text) : e;
+  return mr_diag_relay(s->diag, e, &why);
 }
 
 static const mr_stage_def_t taker = {.name = "take-batches",

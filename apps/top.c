@@ -51,7 +51,7 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
   if (!once && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
     return mr_fail(diag, MR_ERR_USAGE, "top: this is no terminal; --once prints the numbers");
   mr_top_t *t = calloc(1, sizeof *t);
-  if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory for top");
+  if (!t) return mr_no_memory(diag, "top");
   mr_err_t e = mr_top_feed_open(a->word[0], &t->feed, diag);
   int result = e;
   hide_token(a->word[0]);

@@ -84,8 +84,7 @@ static mr_err_t top_page_start(mr_top_page_t *p, const char *where, mr_diag_t *d
   snprintf(p->name, sizeof p->name, "%.*s", n, where);
   snprintf(p->path, sizeof p->path, "%s%sevents", p->name, slash ? "" : "/");
   p->curl = curl_easy_init();
-  if (!p->curl || !set_token(p, query))
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory to read %s", p->name);
+  if (!p->curl || !set_token(p, query)) return mr_no_memory(diag, "the text of %s", p->name);
   curl_easy_setopt(p->curl, CURLOPT_URL, p->path);
   curl_easy_setopt(p->curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(p->curl, CURLOPT_WRITEFUNCTION, top_page_on_data);
@@ -100,7 +99,7 @@ static mr_err_t top_page_start(mr_top_page_t *p, const char *where, mr_diag_t *d
 
 mr_err_t mr_top_page_open(const char *where, mr_top_page_t **out, mr_diag_t *diag) {
   mr_top_page_t *p = *out = calloc(1, sizeof *p);
-  if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory to watch %s", where);
+  if (!p) return mr_no_memory(diag, "a watch on %s", where);
   pthread_mutex_init(&p->lock, NULL);
   mr_err_t e = top_page_start(p, where, diag);
   if (e < 0) mr_top_page_close(p), *out = NULL;

@@ -108,8 +108,7 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   *begun = true;
   if (file) MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
   snprintf(r->origin, sizeof r->origin, "%s", file ? origin : "default graph");
-  if (!file && !(r->graph = strdup(mr_default_graph)))
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!file && !(r->graph = strdup(mr_default_graph))) return mr_no_memory(diag, "the graph");
   MR_TRY(train_settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
   return train_choose_data(r, diag);
@@ -207,8 +206,7 @@ static mr_err_t train_begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g,
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
   MR_TRY(mr_leak_check(g, train_build_again, r, diag));
-  if (!was && !(r->data = mr_data_facts(g)))
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for facts of the data");
+  if (!was && !(r->data = mr_data_facts(g))) return mr_no_memory(diag, "facts of the data");
   MR_TRY(mr_run_plugins_note(r, diag));
   MR_TRY(mr_run_dir_save(r, diag));
   return mr_versions_save(r->path, diag);
@@ -216,7 +214,7 @@ static mr_err_t train_begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g,
 
 static int train(mr_run_dir_t *r, const resume_t *was, const mr_look_t *look, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the graph");
+  if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false, done = false;
   int e = train_begin(r, was, g, &done, diag);
   if (e >= 0 && !done) {

@@ -114,7 +114,7 @@ static mr_err_t take_all(unpack_t *u) {
 
 static mr_err_t unpack_to_tmp(unpack_t *u) {
   u->in = archive_read_new();
-  if (!u->in) return mr_fail(u->diag, MR_ERR_NOMEM, "out of memory");
+  if (!u->in) return mr_no_memory(u->diag, "reading the archive");
   archive_read_support_filter_gzip(u->in);
   archive_read_support_format_tar(u->in);
   mr_err_t e = MR_OK;

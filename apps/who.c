@@ -145,11 +145,11 @@ static mr_err_t who_print_row(int slot, const row_t *row, mr_diag_t *diag) {
   if (row && row->object) {
     cJSON_SetNumberValue(cJSON_GetObjectItem(row->object, "slot"), slot);
     char *line = cJSON_PrintUnformatted(row->object);
-    if (!line) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+    if (!line) return mr_no_memory(diag, "a line of the answer");
     puts(line);
     return cJSON_free(line), MR_OK;
   }
-  if (!text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  if (!text) return mr_no_memory(diag, "a line of the answer");
   for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save))
     printf("%4d %s\n", slot, l);
   return MR_OK;

@@ -1,24 +1,62 @@
-/* Errors: texts of the codes, and the one function that fills a diag.  Notices: one receiver for
-   the whole process; without one they go to standard error. */
+/* Errors: texts of the codes, and the calls that fill a diag.  Notices: one receiver for the whole
+   process; without one they go to standard error. */
 #include "base/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/text.h"
 
 enum { NOTICE_MAX = 1024 };
 
+/* Cuts what is too long.  Names in a sentence may come from files and peers, so it is made
+   printable. */
+static void write_failure(mr_diag_t *d, mr_err_t code, const char *before, const char *fmt,
+                          va_list ap, const char *after) {
+  char text[sizeof d->text] = "";
+  strcpy(text, before);
+  size_t n = strlen(text);
+  mr_vsnprintf(text + n, sizeof text - n, fmt, ap);
+  strncat(text, after, sizeof text - 1 - strlen(text));
+  d->code = code;
+  mr_printable(text, d->text, sizeof d->text);
+}
+
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...) {
   if (!d || d->code < 0) return code;
-  d->code = code;
-  char text[sizeof d->text];
   va_list ap;
   va_start(ap, fmt);
-  mr_vsnprintf(text, sizeof text, fmt, ap);
+  write_failure(d, code, "", fmt, ap, "");
   va_end(ap);
-  mr_printable(text, d->text, sizeof d->text); /* it may contain names from files and peers */
   return code;
+}
+
+mr_err_t mr_no_memory(mr_diag_t *d, const char *what, ...) {
+  if (!d || d->code < 0) return MR_ERR_NOMEM;
+  va_list ap;
+  va_start(ap, what);
+  write_failure(d, MR_ERR_NOMEM, "out of memory for ", what, ap, "");
+  va_end(ap);
+  return MR_ERR_NOMEM;
+}
+
+static const char *sentence_of(mr_err_t e, const mr_diag_t *from) {
+  return *from->text ? from->text : mr_err_text(e);
+}
+
+mr_err_t mr_diag_relay(mr_diag_t *d, mr_err_t e, const mr_diag_t *from) {
+  return e < 0 ? mr_fail(d, e, "%s", sentence_of(e, from)) : e;
+}
+
+mr_err_t mr_diag_prefix(mr_diag_t *d, mr_err_t e, const mr_diag_t *from, const char *fmt, ...) {
+  char after[sizeof from->text + 2] = ": ";
+  if (e >= 0 || !d || d->code < 0) return e;
+  va_list ap;
+  va_start(ap, fmt);
+  write_failure(d, e, "", fmt, ap, strcat(after, sentence_of(e, from)));
+  va_end(ap);
+  return e;
 }
 
 const char *mr_err_text(mr_err_t code) {

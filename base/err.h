@@ -50,6 +50,19 @@ typedef struct mr_diag {
 mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Relay the failure e of a call that wrote its sentence into `from`: into d go e and that sentence,
+   or mr_err_text(e) if there is none, with mr_diag_prefix behind "PREFIX: ", which says where.  As
+   in mr_fail the first failure wins and d may be NULL.  Both return e, always; if e >= 0, they
+   write nothing. */
+mr_err_t mr_diag_relay(mr_diag_t *d, mr_err_t e, const mr_diag_t *from);
+mr_err_t mr_diag_prefix(mr_diag_t *d, mr_err_t e, const mr_diag_t *from, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Fails for want of memory: writes MR_ERR_NOMEM and "out of memory for WHAT" into d, as mr_fail
+   does.  WHAT: a noun, with its size or file if the user can change them.  Returns MR_ERR_NOMEM,
+   always. */
+mr_err_t mr_no_memory(mr_diag_t *d, const char *what, ...) __attribute__((format(printf, 2, 3)));
+
 /* Returns the static text of a code; "unknown error" for any other number. */
 const char *mr_err_text(mr_err_t code);
 

@@ -69,7 +69,7 @@ mr_isa_t mr_isa(void) {
 
 mr_err_t mr_isa_check(mr_diag_t *diag) {
   pthread_once(&chosen.once, isa_choose);
-  return chosen.told.code < 0 ? mr_fail(diag, chosen.told.code, "%s", chosen.told.text) : MR_OK;
+  return mr_diag_relay(diag, chosen.told.code, &chosen.told);
 }
 
 const char *mr_isa_name(mr_isa_t isa) { return names[isa]; }

@@ -129,7 +129,7 @@ mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *o
   if (len > n - at || len > HEADER_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a header of %zu bytes does not fit", path, len);
   char *header = strndup((const char *)file + at, len);
-  if (!header) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  if (!header) return mr_no_memory(diag, "the header of %s", path);
   mr_err_t e = parse_header(path, header, out, diag);
   free(header);
   *offset = at + len;
@@ -156,7 +156,7 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
   size_t n = head ? fread(head, 1, HEADER_MAX + 12, f) : 0;
   mr_err_t e = MR_OK;
   if (!head)
-    e = mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+    e = mr_no_memory(diag, "the header of %s", path);
   else if (ferror(f) || fstat(fileno(f), &st) < 0)
     e = mr_fail(diag, MR_ERR_IO, "%s: cannot read, want an .npy file: %s", path, strerror(errno));
   else if (!S_ISREG(st.st_mode))
@@ -174,7 +174,7 @@ static mr_err_t npy_parse(const char *path, const unsigned char *file, size_t n,
   MR_TRY(mr_npy_header(path, file, n, a, &at, diag));
   MR_TRY(check_size(path, a, n - at, diag));
   a->data = aligned_alloc(64, (n - at + 64) / 64 * 64);
-  if (!a->data) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, n - at);
+  if (!a->data) return mr_no_memory(diag, "%s, %zu bytes", path, n - at);
   memcpy(a->data, file + at, n - at);
   return MR_OK;
 }

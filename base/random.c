@@ -111,7 +111,7 @@ void mr_random_permutation_in(mr_prng_t k, uint32_t n, void *room, uint32_t *out
 
 mr_err_t mr_random_permutation(mr_prng_t k, uint32_t n, uint32_t *out, mr_diag_t *diag) {
   void *room = malloc(mr_random_permutation_room(n) + 1);
-  if (!room) return mr_fail(diag, MR_ERR_NOMEM, "random permutation: no memory for %u numbers", n);
+  if (!room) return mr_no_memory(diag, "a random permutation of %u numbers", n);
   mr_random_permutation_in(k, n, room, out);
   free(room);
   return MR_OK;

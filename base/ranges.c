@@ -57,7 +57,7 @@ static mr_err_t ranges_add(mr_ranges_t *r, const char *word, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG, "more than %d numbers and ranges", MR_RANGES_MAX);
   if (!(r->n & (r->n - 1))) {
     void *more = realloc(r->row, (r->n ? 2 * r->n : 1) * sizeof *r->row);
-    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a list of ranges");
+    if (!more) return mr_no_memory(diag, "a list of ranges");
     r->row = more;
   }
   r->row[r->n++] = row;
@@ -87,7 +87,7 @@ mr_err_t mr_ranges_parse(mr_ranges_t *r, const char *text, mr_diag_t *diag) {
     MR_TRY(mr_read_file(text + 1, FILE_MAX, &copy, &n, diag));
   else
     copy = strdup(text);
-  if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a list of ranges");
+  if (!copy) return mr_no_memory(diag, "a list of ranges");
   blank_comments(copy);
   mr_err_t e = ranges_parse_words(r, copy, diag);
   free(copy);

@@ -126,8 +126,7 @@ mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_ten
   char *header = make_header(t, n_tensors, meta, n_meta, &len);
   if (!header || !put_digest(header, len, t, n_tensors)) {
     free(header);
-    return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the header of %d tensors", path,
-                   n_tensors);
+    return mr_no_memory(diag, "the header of %s, %d tensors", path, n_tensors);
   }
   mr_err_t e = mr_newfile_open(f, path, diag);
   if (e >= 0) {
@@ -216,7 +215,7 @@ static int safetensors_by_name(const void *a, const void *b) {
 static mr_err_t safetensors_check_names(const cJSON *object, const char *path, mr_diag_t *diag) {
   int n = cJSON_GetArraySize(object), at = 0;
   const char **name = malloc(sizeof *name * (size_t)(n + 1));
-  if (!name) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  if (!name) return mr_no_memory(diag, "the header of %s", path);
   const cJSON *j;
   cJSON_ArrayForEach(j, object) name[at++] = j->string;
   qsort(name, (size_t)n, sizeof *name, safetensors_by_name);
@@ -247,7 +246,7 @@ static mr_err_t check_cover(const mr_safetensors_t *f, const char *path, mr_diag
 static mr_err_t read_tensors(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   MR_TRY(safetensors_check_names(f->json, path, diag));
   f->tensor = calloc((size_t)cJSON_GetArraySize(f->json) + 1, sizeof *f->tensor);
-  if (!f->tensor) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  if (!f->tensor) return mr_no_memory(diag, "the header of %s", path);
   const cJSON *j;
   cJSON_ArrayForEach(j, f->json) {
     if (!strcmp(j->string, "__metadata__")) continue;
@@ -286,7 +285,7 @@ static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_dia
   if (f->map + f->body - at < 16 || memcmp(at, said, 16) != 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is not written as millrace writes it", path);
   XXH3_state_t *h = XXH3_createState();
-  if (!h) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  if (!h) return mr_no_memory(diag, "the header of %s", path);
   XXH3_64bits_reset(h);
   XXH3_64bits_update(h, f->map, (size_t)(at - f->map));
   XXH3_64bits_update(h, "0000000000000000", 16);
@@ -351,7 +350,7 @@ static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
   *out = NULL;
   mr_safetensors_t *f = calloc(1, sizeof *f);
-  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", path);
+  if (!f) return mr_no_memory(diag, "the header of %s", path);
   mr_err_t e = read_file(f, path, diag);
   if (e < 0) {
     mr_safetensors_close(f);

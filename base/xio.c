@@ -83,7 +83,7 @@ mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_d
     e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes, expected at most %zu", path,
                 (long long)st.st_size, max);
   } else if (!(bytes = malloc((size_t)st.st_size + 1))) {
-    e = mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)st.st_size);
+    e = mr_no_memory(diag, "%s, %lld bytes", path, (long long)st.st_size);
   } else {
     e = read_all(fd, path, bytes, (size_t)st.st_size, n, diag);
   }
@@ -248,8 +248,8 @@ mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what
   FILE *to = mr_text_out_open(&out);
   if (to) print(what, to);
   char *text = mr_text_out_close(&out, to, &n);
-  mr_err_t e = text ? mr_write_file(path, text, n, diag)
-                    : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for what goes there", path);
+  mr_err_t e =
+      text ? mr_write_file(path, text, n, diag) : mr_no_memory(diag, "the contents of %s", path);
   free(text);
   return e;
 }

@@ -63,7 +63,7 @@ static mr_err_t broadcast_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   t->until_ns = 0, t->next = s->start_number;
   t->cast = mr_cast_open(&cfg, &s->in_spec[0], &why);
-  if (!t->cast) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (!t->cast) return mr_stage_relay(s, why.code, &why);
   printf("%s: %s\n", s->name, mr_cast_address(t->cast));
   fflush(stdout);
   return MR_OK;

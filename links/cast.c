@@ -57,7 +57,7 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES)
     return mr_fail(diag, MR_ERR_SHAPE, "only batches and bytes can be published"), NULL;
   mr_cast_t *c = calloc(1, sizeof *c);
-  if (!c) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher"), NULL;
+  if (!c) return mr_no_memory(diag, "a publisher"), NULL;
   c->spec = *spec, c->spec.dataset = NULL;
   c->window = cfg->window ? cfg->window : MR__LINK_WINDOW;
   c->linger_ms = cfg->linger_ms ? cfg->linger_ms : MR__LINK_LINGER_MS;
@@ -71,7 +71,7 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   c->k.most = WAITING_MOST, c->k.peers = SUBSCRIBERS + MR__LINK_PEERS;
   bool good = c->kept && n;
   if (!c->kept || !c->welcome)
-    mr_fail(diag, MR_ERR_NOMEM, "out of memory for a publisher");
+    mr_no_memory(diag, "a publisher");
   else if (!n)
     mr_fail(diag, MR_ERR_SHAPE, "the names of %d classes are longer than a publisher can send",
             spec->dataset->n_classes);

@@ -116,7 +116,7 @@ mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *
   if (!cfg->key) return mr_fail(diag, MR_ERR_CONFIG, "peers is given without key=NAME.key");
   MR_TRY(mr_curve_key_read_secret(cfg->key, pub, sec, diag));
   mr__zap_t *z = calloc(1, sizeof *z);
-  if (!z) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  if (!z) return mr_no_memory(diag, "a link");
   mr_err_t e = read_peers(cfg->peers, z, peer, diag);
   bool good = e >= 0 && !zmq_setsockopt(k->socket, ZMQ_CURVE_SECRETKEY, sec, sizeof sec) &&
               !zmq_setsockopt(k->socket, ZMQ_CURVE_PUBLICKEY, pub, sizeof pub);

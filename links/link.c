@@ -43,7 +43,7 @@ static mr_err_t check_cfg(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
 static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, mr_diag_t *diag) {
   if (check_cfg(cfg, diag) < 0) return NULL;
   mr_link_t *l = calloc(1, sizeof *l);
-  if (!l) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link"), NULL;
+  if (!l) return mr_no_memory(diag, "a link"), NULL;
   l->cfg = *cfg, l->out = out, l->total = l->wanted = -1, l->asked_state = MR_AGAIN;
   if (!l->cfg.window) l->cfg.window = MR__LINK_WINDOW;
   if (!l->cfg.linger_ms) l->cfg.linger_ms = MR__LINK_LINGER_MS;
@@ -55,7 +55,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
     l->held = slots;
   else
     l->came = slots;
-  if (!good || !slots) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  if (!good || !slots) mr_no_memory(diag, "a link");
   l->k.unread = out ? 0 : (l->cfg.window + 2) * longest;
   if (good && slots && mr__socket_open(&l->k, cfg, longest, diag) >= 0) return l;
   mr_link_close(l);
@@ -88,7 +88,7 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
   l->first_held = l->next = l->sent = l->limit = l->reached = first;
   l->acked = l->committed_heard = first;
   l->scratch = malloc(mr__link_first_max(spec));
-  if (!l->scratch) mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  if (!l->scratch) mr_no_memory(diag, "a link");
   if (!l->scratch || link_keep_spec(l, spec, diag) < 0 ||
       (!l->cfg.copy && mr__share_open(l, diag) < 0))
     return mr_link_close(l), NULL;
@@ -306,7 +306,7 @@ static void hear_all(mr_link_t *l) {
 mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
   if (l->k.guard) mr__guard_tend(l->k.guard);
   hear_all(l);
-  if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
+  if (l->failure.code < 0) return mr_diag_relay(diag, l->failure.code, &l->failure);
   if (l->out) {
     mr__share_pump(l->share);
     mr__link_out_speaks(l);

@@ -33,7 +33,7 @@ mr_err_t mr_link_in_open(mr_stage_t *s) {
   if (at.n_words > MR_LINK_WORDS) at.n_words = 0; /* found by its number, more slowly */
   if (at.n_words) memcpy(at.word, s->start_word, (size_t)at.n_words * sizeof *at.word);
   t->link = mr_link_open_in(&cfg, &s->out_spec[0], &at, &why);
-  if (!t->link) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (!t->link) return mr_stage_relay(s, why.code, &why);
   t->opened_ns = mr_now_ns();
   mr_use_pool(s, 0, mr_link_give_pool(t->link));
   return MR_OK;
@@ -84,7 +84,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
   link_in_commit(s, t->link);
-  if (mr_link_pump(t->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_link_pump(t->link, &why) < 0) return mr_stage_relay(s, why.code, &why);
   mr_link_tell_refusals(s, t->link, &t->refused);
   say_numbers(s, t->link);
   if (mr_stopping(s) || mr_idle(s) == MR_END) {

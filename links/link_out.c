@@ -42,7 +42,7 @@ static mr_err_t out_open(mr_stage_t *s) {
   o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
   if (o->link && *o->barred_why) mr_link_refuse(o->link, &o->barred, o->barred_why);
   mr_commits(s);
-  return o->link ? MR_OK : mr_stage_fail(s, why.code, "%s", why.text);
+  return o->link ? MR_OK : mr_stage_relay(s, why.code, &why);
 }
 
 static void to_stream_at(const mr_link_point_t *p, mr_stream_at_t *at) {
@@ -113,7 +113,7 @@ static mr_err_t out_step(mr_stage_t *s) {
   if (mr_stopping(s)) return MR_END;
   size_t n = mr_link_room(o->link) ? link_out_pass_on(s, o->link) : 0;
   if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
-  if (mr_link_pump(o->link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_link_pump(o->link, &why) < 0) return mr_stage_relay(s, why.code, &why);
   mr_link_tell_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   if (mr_link_left(o->link) || is_alone())
@@ -162,7 +162,7 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   mr_link_point_t asked = {0};
   mr_diag_t why = {0};
   mr_link_t *link = mr_link_open_out(&cfg, &s->in_spec[0], 0, &why);
-  if (!link) return mr_fail(diag, why.code, "%s", why.text);
+  if (!link) return mr_diag_relay(diag, why.code, &why);
   mr_err_t e;
   mr_err_t come = MR_AGAIN;
   while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone()) {

@@ -38,7 +38,7 @@ static void listen_fail(mr_listen_t *l, mr_err_t code, const char *text) {
 static void listen_ready(mr_listen_t *l) {
   l->pool = mr__rx_pool(&l->spec, l->window, &l->rx);
   l->have_spec = l->pool != NULL;
-  if (!l->pool) listen_fail(l, MR_ERR_NOMEM, "no memory for its buffers");
+  if (!l->pool) mr_no_memory(&l->failure, "the buffers of broadcast %s", l->name);
 }
 
 static bool listen_keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
@@ -71,7 +71,7 @@ mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int
   mr_link_cfg_t comes = *cfg;
   size_t bytes = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
   mr_listen_t *l = calloc(1, sizeof *l);
-  if (!l) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a subscriber"), NULL;
+  if (!l) return mr_no_memory(diag, "a subscriber"), NULL;
   comes.bind = false;
   l->window = cfg->window ? cfg->window : MR__LINK_WINDOW;
   l->next = first, l->takes = want != NULL;
@@ -179,7 +179,7 @@ mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag) {
     if (!listen_hear(l, &m)) l->stats.malformed++;
     mr__message_close(&m);
   }
-  if (l->failure.code < 0) return mr_fail(diag, l->failure.code, "%s", l->failure.text);
+  if (l->failure.code < 0) return mr_diag_relay(diag, l->failure.code, &l->failure);
   while (l->released < l->taken && mr__rx_is_released(l->rx, l->released)) l->released++;
   listen_ask(l);
   return MR_OK;

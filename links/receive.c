@@ -15,9 +15,7 @@ static mr_buf_t **came_at(const mr_link_t *l, int64_t number) {
 
 mr_err_t mr__link_in_ready(mr_link_t *l, mr_diag_t *diag) {
   l->pool = mr__rx_pool(&l->spec, l->cfg.window, &l->rx);
-  return l->pool ? MR_OK
-                 : mr_fail(diag, MR_ERR_NOMEM, "link %s: no memory for %d buffers", l->cfg.name,
-                           l->cfg.window);
+  return l->pool ? MR_OK : mr_no_memory(diag, "%d buffers of link %s", l->cfg.window, l->cfg.name);
 }
 
 /* ---- hearing ---- */

@@ -72,7 +72,7 @@ mr_err_t mr__share_open(mr_link_t *l, mr_diag_t *diag) {
   uint64_t random[3];
   mr__share_t *s = calloc(1, sizeof *s);
   l->share = s;
-  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+  if (!s) return mr_no_memory(diag, "a link");
   s->peer = s->candidate = -1;
   s->slot = mr__slot_of(&l->spec);
   s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

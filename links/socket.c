@@ -82,14 +82,15 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
   k->router = cfg->bind;
   k->context = zmq_ctx_new();
   k->socket = k->context ? zmq_socket(k->context, k->router ? ZMQ_ROUTER : ZMQ_DEALER) : NULL;
-  if (!k->socket) return mr_fail(diag, MR_ERR_NOMEM, "no socket: %s", zmq_strerror(zmq_errno()));
+  if (!k->socket)
+    return mr_fail(diag, MR_ERR_NOMEM, "cannot create a socket: %s", zmq_strerror(zmq_errno()));
   socket_set_options(k, cfg, longest);
   MR_TRY(mr__socket_curve(k, cfg, diag));
   if (cfg->bind) MR_TRY(mr_address_make_free(cfg->address, diag));
   if (cfg->bind && !cfg->key) only_this_user(k->socket);
   if (cfg->bind && !(k->guard = mr__guard_open(k->context, k->socket,
                                                k->peers ? k->peers : MR__LINK_PEERS, k->unread)))
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a link");
+    return mr_no_memory(diag, "a link");
   int bad = cfg->bind ? zmq_bind(k->socket, cfg->address) : zmq_connect(k->socket, cfg->address);
   if (bad)
     return mr_fail(diag, MR_ERR_IO, "cannot %s %s: %s", cfg->bind ? "bind" : "connect to",

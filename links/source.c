@@ -74,7 +74,7 @@ static mr_err_t source_ask(mr_stage_t *s, mr_link_t *link) {
   const source_t *t = s->state;
   mr_diag_t why = {0};
   for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_link_spec(link);) {
-    if (mr_link_pump(link, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+    if (mr_link_pump(link, &why) < 0) return mr_stage_relay(s, why.code, &why);
     if (mr_now_ns() > until)
       return mr_stage_fail(s, MR_ERR_IO, "link = %s: no answer; start millrace serve%s",
                            t->in.set.address,
@@ -96,7 +96,7 @@ static mr_err_t source_plan(mr_stage_t *s) {
   mr_diag_t why = {0};
   cfg.window = 1;
   mr_link_t *link = mr_link_open_in(&cfg, NULL, NULL, &why);
-  mr_err_t e = link ? source_ask(s, link) : mr_stage_fail(s, why.code, "%s", why.text);
+  mr_err_t e = link ? source_ask(s, link) : mr_stage_relay(s, why.code, &why);
   mr_link_close(link);
   return e;
 }

@@ -19,7 +19,7 @@ static mr_err_t source_listen_ask(mr_stage_t *s, mr_listen_t *listen) {
   struct pollfd fd;
   int ms;
   for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_listen_spec(listen);) {
-    if (mr_listen_pump(listen, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+    if (mr_listen_pump(listen, &why) < 0) return mr_stage_relay(s, why.code, &why);
     if (mr_now_ns() > until)
       return mr_stage_fail(
           s, MR_ERR_IO,
@@ -47,7 +47,7 @@ mr_err_t mr__source_listen_plan(mr_stage_t *s) {
   mr_link_cfg_t cfg = cfg_of(t);
   mr_diag_t why = {0};
   mr_listen_t *listen = mr_listen_open(&cfg, NULL, 0, &why);
-  mr_err_t e = listen ? source_listen_ask(s, listen) : mr_stage_fail(s, why.code, "%s", why.text);
+  mr_err_t e = listen ? source_listen_ask(s, listen) : mr_stage_relay(s, why.code, &why);
   mr_listen_close(listen);
   return e;
 }
@@ -57,7 +57,7 @@ mr_err_t mr__source_listen_open(mr_stage_t *s) {
   mr_link_cfg_t cfg = cfg_of(t);
   mr_diag_t why = {0};
   t->listen = mr_listen_open(&cfg, &s->out_spec[0], s->start_number, &why);
-  if (!t->listen) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (!t->listen) return mr_stage_relay(s, why.code, &why);
   t->in.opened_ns = mr_now_ns();
   mr_use_pool(s, 0, mr_listen_give_pool(t->listen));
   return MR_OK;
@@ -87,7 +87,7 @@ mr_err_t mr__source_listen_step(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_buf_t *b[MR_BURST];
   uint64_t seen = mr_news(s);
-  if (mr_listen_pump(t->listen, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_listen_pump(t->listen, &why) < 0) return mr_stage_relay(s, why.code, &why);
   if (mr_stopping(s) || mr_idle(s) == MR_END) return MR_END;
   size_t n = mr_listen_take(t->listen, b, mr_room(s, 0));
   mr_give(s, 0, b, n);

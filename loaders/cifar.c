@@ -124,7 +124,7 @@ static mr_err_t open_store(mr_cifar_t *t, mr_diag_t *diag) {
 mr_err_t mr__cifar_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = open_store(s->state, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 static mr_err_t cifar_explain(mr_stage_t *s, char *text, size_t n) {
@@ -133,7 +133,7 @@ static mr_err_t cifar_explain(mr_stage_t *s, char *text, size_t n) {
   mr_diag_t why = {0};
   mr_err_t e = cifar_store_conf(s->state, &paths, &conf, &why);
   if (e >= 0) e = mr_store_explain(&conf, text, n, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 void mr__cifar_close(mr_stage_t *s) {
@@ -156,7 +156,7 @@ static mr_err_t cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int
   uint8_t *record[MR_BURST];
   mr_diag_t why = {0};
   mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   for (int i = 0; i < n; i++) {
     out[i].field[MR_IMAGE].data = record[i] + t->kind->head;
     *(int32_t *)out[i].field[MR_LABEL].data = record[i][t->label_at];

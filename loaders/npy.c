@@ -156,7 +156,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   mr_diag_t why = {0};
   MR_TRY(plan_columns(s));
   mr_err_t e = peek(t, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   if (t->split.kind == MR_SPLIT_TEST) /* the files are the whole test set */
     t->split.holdout = 0;
   t->split.training = t->split.test = t->column[0].n;
@@ -219,7 +219,7 @@ static mr_err_t npy_open_files(npy_t *t, mr_diag_t *diag) {
 static mr_err_t npy_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = npy_open_files(s->state, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 /* Writes "read once ..", or "x: read once ..; y: .." for several columns. */
@@ -234,7 +234,7 @@ static mr_err_t npy_explain(mr_stage_t *s, char *text, size_t n) {
       at += (size_t)snprintf(text + at, n - at, "%s%s: ", i ? "; " : "", c->name);
     if (at + 1 >= n) break;
     mr_err_t e = mr_npy_column_explain(c, &how, text + at, n - at, &why);
-    if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+    if (e < 0) return mr_stage_relay(s, e, &why);
     at += strlen(text + at);
   }
   return MR_OK;
@@ -271,7 +271,7 @@ static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n
   int64_t number[MR_BURST];
   mr_diag_t why = {0};
   mr_err_t e = fetch_columns(t, worker, index, n, number, out, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   for (int i = 0; i < n; i++) {
     out[i].key = (uint64_t)(number[i] + t->id_base);
     if (t->label_field >= 0) *(int32_t *)out[i].field[t->label_field].data = label_at(t, number[i]);

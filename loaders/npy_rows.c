@@ -152,7 +152,7 @@ static mr_err_t npy_rows_load(const char *path, const mr_npy_rows_conf_t *c, siz
                               size_t bytes, void **out, mr_diag_t *diag) {
   mr_reader_t *r = NULL;
   *out = aligned_alloc(64, bytes / 64 * 64 + 64);
-  if (!*out) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
+  if (!*out) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
   mr_err_t e = reader_of(path, c, true, &r, diag);
   if (e >= 0 && bytes) e = mr_reader_read_big(r, 0, (int64_t)at, bytes, *out, diag);
   mr_reader_close(r);
@@ -190,12 +190,12 @@ static mr_err_t npy_rows_open_files(mr_npy_rows_t *r, mr_diag_t *diag) {
   if (!keeps(&r->conf)) return MR_OK;
   mr_err_t e = load_values(r, &why);
   if (e >= 0 || (r->conf.lenient && e != MR_ERR_NOMEM)) return MR_OK;
-  return mr_fail(diag, e, "%s", why.text);
+  return mr_diag_relay(diag, e, &why);
 }
 
 mr_err_t mr_npy_rows_open(mr_npy_rows_t **out, const mr_npy_rows_conf_t *conf, mr_diag_t *diag) {
   mr_npy_rows_t *r = *out = calloc(1, sizeof *r);
-  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", conf->files.values);
+  if (!r) return mr_no_memory(diag, "the reader of %s", conf->files.values);
   r->conf = *conf;
   mr_err_t e = npy_rows_open_files(r, diag);
   if (e >= 0) return MR_OK;
@@ -229,7 +229,7 @@ static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, npy_worker_t *l, cons
     l->cap = (bytes + bytes / 2) / 64 * 64 + 64;
     l->room = aligned_alloc(64, l->cap);
     if (!l->room) l->cap = 0;
-    if (!l->room) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
+    if (!l->room) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
   }
   return l->reader ? MR_OK : reader_of(path, &r->conf, false, &l->reader, diag);
 }

@@ -39,8 +39,7 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   if (!mr_sampler_parse_shard(o->shard, &conf.shard, &conf.n_shards))
     return mr_stage_fail(s, MR_ERR_CONFIG, "shard=%s, want I/N with 0 <= I < N", o->shard);
   mr_diag_t why = {0};
-  if (mr_sampler_init(&o->sampler, &conf, &why) < 0)
-    return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_sampler_init(&o->sampler, &conf, &why) < 0) return mr_stage_relay(s, why.code, &why);
   order_lengths(&o->sampler, out);
   out->seeded |= conf.seeded;
   return MR_OK;

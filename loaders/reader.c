@@ -43,7 +43,7 @@ mr_err_t mr__reader_fail(const mr_reader_t *r, const mr_read_t *left, int64_t go
 static mr_err_t reader_open_file(mr_reader_t *r, int i, const char *path, mr_diag_t *diag) {
   struct stat st;
   r->path[i] = strdup(path);
-  if (!r->path[i]) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a path");
+  if (!r->path[i]) return mr_no_memory(diag, "a path");
   do {
     r->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
   } while (r->fd[i] < 0 && errno == EINTR);
@@ -108,7 +108,7 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
   }
   mr_diag_t refused = {0};
   mr_err_t e = open_way(r, b, &refused);
-  if (e != MR_ERR_UNAVAILABLE) return e < 0 ? mr_fail(diag, e, "%s", refused.text) : MR_OK;
+  if (e != MR_ERR_UNAVAILABLE) return mr_diag_relay(diag, e, &refused);
   r->way->close(r);
   snprintf(r->why, sizeof r->why, "%.150s", refused.text);
   snprintf(r->fallback, sizeof r->fallback, "%.100s, reading with pread in 32 threads",
@@ -119,13 +119,12 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
 static mr_err_t reader_open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   for (int i = 0; i < r->n_files; i++) MR_TRY(reader_open_file(r, i, conf->path[i], diag));
   r->scratch = malloc(MR_READER_JOIN_BYTES);
-  if (!r->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  if (!r->scratch) return mr_no_memory(diag, "a reader");
   if (conf->backend == MR_READ_AUTO) return open_wished(r, conf, diag);
   mr_diag_t refused = {0};
   snprintf(r->why, sizeof r->why, "it was asked for by name");
   mr_err_t e = open_way(r, conf->backend, &refused);
-  return e < 0 ? mr_fail(diag, e, "backend=%s: %s", mr_read_way_name(conf->backend), refused.text)
-               : MR_OK;
+  return mr_diag_prefix(diag, e, &refused, "backend=%s", mr_read_way_name(conf->backend));
 }
 
 mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag_t *diag) {
@@ -135,7 +134,7 @@ mr_err_t mr_reader_open(mr_reader_t **out, const mr_reader_conf_t *conf, mr_diag
     return mr_fail(diag, MR_ERR_CONFIG, "reader: %d files at depth %u, want [1,%d] at [1,4096]",
                    conf->n_files, depth, MR_READER_FILES_MAX);
   mr_reader_t *r = calloc(1, sizeof *r);
-  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  if (!r) return mr_no_memory(diag, "a reader");
   r->n_files = conf->n_files, r->depth = depth;
   r->window = conf->window ? conf->window : MR_READER_WINDOW;
   r->buffer = conf->buffer, r->buffer_len = conf->buffer_len;

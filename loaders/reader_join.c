@@ -94,7 +94,7 @@ mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_d
 
 mr_err_t mr__reader_joined_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   if (!r->ahead) r->ahead = malloc(sizeof *r->ahead);
-  if (!r->ahead) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu reads", n);
+  if (!r->ahead) return mr_no_memory(diag, "%zu reads", n);
   reader_join_join(r->ahead, r, read, n);
   r->way->begin(r, r->ahead->span, r->ahead->n_spans);
   return MR_OK;

@@ -47,7 +47,7 @@ static void install(void) {
 
 static mr_err_t reader_mmap_map_open(mr_reader_t *r, mr_diag_t *diag) {
   map_t *m = r->state = calloc(1, sizeof *m);
-  if (!m) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  if (!m) return mr_no_memory(diag, "a reader");
   install();
   for (int i = 0; i < r->n_files; i++) {
     if (r->size[i] == 0) continue;

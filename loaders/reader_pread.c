@@ -100,7 +100,7 @@ static void reader_pread_start_threads(void) {
 
 static mr_err_t pread_open(mr_reader_t *r, mr_diag_t *diag) {
   r->state = calloc(1, sizeof(pread_t) + r->depth * sizeof(mr_read_t));
-  if (!r->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
+  if (!r->state) return mr_no_memory(diag, "%u reads", r->depth);
   pthread_mutex_lock(&pool.lock);
   pool.readers++;
   pthread_mutex_unlock(&pool.lock);
@@ -152,7 +152,7 @@ static mr_err_t wait_for_pool(job_t *j, mr_diag_t *diag) {
   pthread_mutex_unlock(&pool.lock);
   pthread_cond_destroy(&j->whole);
   j->n = 0;
-  return j->e < 0 ? mr_fail(diag, j->e, "%s", j->diag.text) : MR_OK;
+  return mr_diag_relay(diag, j->e, &j->diag);
 }
 
 /* Tries reads in the page cache until `depth` of them must wait; those go to the pool. */

@@ -68,7 +68,7 @@ static mr_err_t ring_open(mr_reader_t *r, mr_diag_t *diag) {
   u->ring_open = true;
   u->slot = calloc(r->depth, sizeof *u->slot);
   u->idle = calloc(r->depth, sizeof *u->idle);
-  if (!u->slot || !u->idle) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
+  if (!u->slot || !u->idle) return mr_no_memory(diag, "%u reads", r->depth);
   for (unsigned i = 0; i < r->depth; i++) u->idle[i] = (int)i;
   register_all(r, u);
   return MR_OK;
@@ -76,13 +76,13 @@ static mr_err_t ring_open(mr_reader_t *r, mr_diag_t *diag) {
 
 static mr_err_t uring_open(mr_reader_t *r, mr_diag_t *diag) {
   r->state = calloc(1, sizeof(uring_t));
-  if (!r->state) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  if (!r->state) return mr_no_memory(diag, "a reader");
   return ring_open(r, diag);
 }
 
 static mr_err_t direct_open(mr_reader_t *r, mr_diag_t *diag) {
   uring_t *u = r->state = calloc(1, sizeof(uring_t));
-  if (!u) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a reader");
+  if (!u) return mr_no_memory(diag, "a reader");
   u->align = mr_reader_direct_align(r->fd, r->n_files);
   bool taken = u->align > 0 && u->align <= BOUNCE / 2;
   for (int i = 0; taken && i < r->n_files; i++) taken = fcntl(r->fd[i], F_SETFL, O_DIRECT) == 0;
@@ -90,7 +90,7 @@ static mr_err_t direct_open(mr_reader_t *r, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: the file system refuses O_DIRECT", r->path[0]);
   void *bounce = mmap(NULL, (size_t)r->depth * BOUNCE, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (bounce == MAP_FAILED) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %u reads", r->depth);
+  if (bounce == MAP_FAILED) return mr_no_memory(diag, "%u reads", r->depth);
   u->bounce = bounce;
   return ring_open(r, diag);
 }

@@ -46,7 +46,7 @@ static mr_err_t draft_grow(void **array, size_t *cap, size_t want, size_t each, 
   size_t more = *cap ? *cap : 256;
   while (more < want) more *= 2;
   void *p = realloc(*array, more * each);
-  if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory for an index of %zu rows", more);
+  if (!p) return mr_no_memory(diag, "an index of %zu rows", more);
   *array = p, *cap = more;
   return MR_OK;
 }
@@ -168,7 +168,7 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
   size_t bytes = sizeof h + (d->n_records + 1) * sizeof *d->record + d->n_parts * sizeof *d->part +
                  d->n_columns * sizeof *d->column + h.n_text;
   head_t *block = out->block = malloc(bytes);
-  if (!block) return mr_fail(diag, MR_ERR_NOMEM, "no memory for an index of %zu bytes", bytes);
+  if (!block) return mr_no_memory(diag, "an index of %zu bytes", bytes);
   *block = h;
   out->bytes = bytes;
   point_into(out);

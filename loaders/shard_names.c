@@ -27,11 +27,11 @@ static mr_err_t append_name(expansion_t *x, const char *name) {
                    MR_SHARDS_MAX);
   if (!(o->n & (o->n - 1))) { /* grows at powers of two */
     void *more = realloc(o->at, (size_t)(o->n ? 2 * o->n : 1) * sizeof *o->at);
-    if (!more) return mr_fail(x->diag, MR_ERR_NOMEM, "no memory for the names of files");
+    if (!more) return mr_no_memory(x->diag, "the names of files");
     o->at = more;
   }
   o->at[o->n] = strdup(name);
-  if (!o->at[o->n]) return mr_fail(x->diag, MR_ERR_NOMEM, "no memory for the names of files");
+  if (!o->at[o->n]) return mr_no_memory(x->diag, "the names of files");
   o->n++;
   return MR_OK;
 }

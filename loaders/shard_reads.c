@@ -42,7 +42,7 @@ mr_err_t mr_shard_reads_open(mr_shard_reads_t **out, const mr_shards_t *shards, 
   if (r) r->file = malloc((size_t)shards->n * sizeof *r->file);
   if (!r || !r->file) {
     free(r), *out = NULL;
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %d files", shards->n);
+    return mr_no_memory(diag, "%d files", shards->n);
   }
   for (int i = 0; i < shards->n; i++) r->file[i] = (open_file_t){.fd = -1};
   r->shards = shards;
@@ -131,7 +131,7 @@ static mr_err_t lay_out(shard_lane_t *l, mr_shard_want_t *want, int n, mr_diag_t
     l->cap = (bytes + bytes / 2) / ALIGN * ALIGN + ALIGN;
     l->room = aligned_alloc(ALIGN, l->cap);
     if (!l->room) l->cap = 0;
-    if (!l->room) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu bytes of records", bytes);
+    if (!l->room) return mr_no_memory(diag, "%zu bytes of records", bytes);
   }
   uint8_t *at = l->room;
   for (int i = 0; i < n; i++) {

@@ -35,7 +35,7 @@ typedef struct work {
 static mr_err_t make_index(const mr_shards_conf_t *c, mr_shard_t *shard, int fd, mr_diag_t *diag) {
   mr_diag_t fault = {0};
   mr_shard_draft_t *d = mr_shard_draft_new();
-  if (!d) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for an index", shard->path);
+  if (!d) return mr_no_memory(diag, "an index of %s", shard->path);
   mr_err_t e = c->scan(fd, shard->id.size, shard->path, d, &fault, diag);
   if (e >= 0)
     e = mr_shard_index_make(d, c->kind, &shard->id, fault.code < 0 ? fault.text : NULL,
@@ -127,7 +127,7 @@ static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t
   for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
   pthread_mutex_destroy(&w.lock);
   if (w.told && w.e >= 0) mr_notice("found the records of %d files", s->n);
-  return w.e < 0 ? mr_fail(diag, w.e, "%s", w.diag.text) : MR_OK;
+  return w.e < 0 ? mr_diag_relay(diag, w.e, &w.diag) : MR_OK;
 }
 
 /* ---- columns ---- */
@@ -160,14 +160,14 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
 
 static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
   s->column = calloc(MR_SHARD_COLUMNS_MAX, sizeof *s->column);
-  if (!s->column) return mr_fail(diag, MR_ERR_NOMEM, "no memory for columns");
+  if (!s->column) return mr_no_memory(diag, "columns");
   for (int k = 0; k < s->n; k++) {
     mr_shard_t *shard = &s->shard[k];
     shard->first = s->n_records;
     s->n_records += shard->index.n_records;
     s->bytes += shard->id.size;
     shard->column = malloc((shard->index.n_columns + 1) * sizeof *shard->column);
-    if (!shard->column) return mr_fail(diag, MR_ERR_NOMEM, "no memory for columns");
+    if (!shard->column) return mr_no_memory(diag, "columns");
     for (uint32_t i = 0; i < shard->index.n_columns; i++) MR_TRY(join_column(s, shard, i, diag));
   }
   if (s->n_records || !indexed) return MR_OK;
@@ -182,7 +182,7 @@ static mr_err_t shards_make(mr_shards_t **out, const mr_shards_conf_t *conf, mr_
   mr_err_t e = mr_shard_names_expand(conf->files, &names, diag);
   mr_shards_t *s = *out = e < 0 ? NULL : calloc(1, sizeof *s);
   if (s) s->shard = calloc((size_t)names.n, sizeof *s->shard);
-  if (e >= 0 && (!s || !s->shard)) e = mr_fail(diag, MR_ERR_NOMEM, "no memory for the files");
+  if (e >= 0 && (!s || !s->shard)) e = mr_no_memory(diag, "the files");
   for (; e >= 0 && s->n < names.n; s->n++) s->shard[s->n].path = names.at[s->n];
   if (e >= 0) names.n = 0; /* the names belong to the shards now */
   mr_shard_names_fini(&names);

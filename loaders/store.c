@@ -18,7 +18,7 @@
 static mr_err_t copy_paths(mr_store_t *st, const mr_store_conf_t *conf, mr_diag_t *diag) {
   for (int i = 0; i < conf->n_files; i++) {
     st->path[i] = strdup(conf->path[i]);
-    if (!st->path[i]) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a path");
+    if (!st->path[i]) return mr_no_memory(diag, "a path");
   }
   st->conf.path = (const char *const *)st->path;
   return MR_OK;
@@ -83,21 +83,20 @@ mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   assert(!st->kept && bytes >= 0);
   size_t room = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
   st->kept = aligned_alloc(MR_STORE_HUGE, room);
-  if (!st->kept)
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for %" PRId64 " bytes of records", bytes);
+  if (!st->kept) return mr_no_memory(diag, "%" PRId64 " bytes of records", bytes);
   madvise(st->kept, room, MADV_HUGEPAGE); /* advice: 70 page faults instead of 35,000 */
   mr_diag_t why = {0};
   mr_err_t e = st->whole ? mr__store_keep_whole(st, &why) : mr__store_keep_few(st, &why);
   if (e >= 0) return e;
   free(st->kept);
   st->kept = NULL;
-  return good_alone && e != MR_ERR_NOMEM ? MR_OK : mr_fail(diag, e, "%s", why.text);
+  return good_alone && e != MR_ERR_NOMEM ? MR_OK : mr_diag_relay(diag, e, &why);
 }
 
 static mr_err_t open_store_worker(mr_store_t *st, mr_store_worker_t *l, mr_diag_t *diag) {
   size_t bytes = (size_t)MR_BURST * st->conf.record;
   if (!l->scratch) l->scratch = malloc(2 * bytes);
-  if (!l->scratch) return mr_fail(diag, MR_ERR_NOMEM, "no memory for two bursts of records");
+  if (!l->scratch) return mr_no_memory(diag, "two bursts of records");
   l->burst[0].scratch = l->scratch, l->burst[1].scratch = l->scratch + bytes;
   return mr__store_reader(st, false, l->scratch, 2 * bytes, &l->reader, diag);
 }
@@ -114,7 +113,7 @@ static mr_err_t store_make(mr_store_t **out, const mr_store_conf_t *conf, mr_dia
     return mr_fail(diag, MR_ERR_CONFIG, "%d files, want [1,%d]", conf->n_files,
                    MR_READER_FILES_MAX);
   mr_store_t *st = *out = calloc(1, sizeof *st);
-  if (!st) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a store");
+  if (!st) return mr_no_memory(diag, "a store");
   st->conf = *conf;
   int64_t file = conf->head + conf->per_file * (int64_t)conf->record;
   assert(conf->head >= 0 && conf->per_file >= 0);

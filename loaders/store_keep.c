@@ -58,7 +58,7 @@ static mr_err_t work_together(work_t *w, mr_diag_t *diag) {
   for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
   pthread_mutex_destroy(&w->lock);
   return atomic_load_explicit(&w->failed, memory_order_relaxed)
-             ? mr_fail(diag, w->diag.code, "%s", w->diag.text)
+             ? mr_diag_relay(diag, w->diag.code, &w->diag)
              : MR_OK;
 }
 
@@ -110,7 +110,7 @@ static mr_err_t read_few(work_t *w, mr_reader_t *r, int64_t number, mr_diag_t *d
   const few_t *few = w->few + number * FEW;
   int64_t n = c->n - number * FEW < FEW ? c->n - number * FEW : FEW;
   mr_read_t *read = calloc(FEW, sizeof *read);
-  if (!read) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %d reads", FEW);
+  if (!read) return mr_no_memory(diag, "%d reads", FEW);
   for (int64_t i = 0; i < n; i++)
     read[i] = (mr_read_t){(int)(few[i].number / c->per_file),
                           c->head + few[i].number % c->per_file * (int64_t)c->record, c->record,
@@ -126,8 +126,7 @@ static mr_err_t read_few(work_t *w, mr_reader_t *r, int64_t number, mr_diag_t *d
 mr_err_t mr__store_keep_few(mr_store_t *st, mr_diag_t *diag) {
   const mr_store_conf_t *c = &st->conf;
   few_t *few = malloc((size_t)c->n * sizeof *few);
-  if (!few)
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for the places of %lld records", (long long)c->n);
+  if (!few) return mr_no_memory(diag, "the places of %lld records", (long long)c->n);
   for (int64_t i = 0; i < c->n; i++) few[i] = (few_t){c->locate(c->ctx, i), i};
   qsort(few, (size_t)c->n, sizeof *few, by_number);
   work_t w = {.st = st, .piece = read_few, .reads = true, .n = (c->n + FEW - 1) / FEW, .few = few};

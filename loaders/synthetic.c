@@ -49,8 +49,7 @@ static mr_err_t synthetic_open(mr_stage_t *s) {
   if (t->n > KEPT_MAX) return MR_OK;
   t->picture = malloc((size_t)t->n * MR_IMAGE_BYTES);
   t->label = malloc((size_t)t->n);
-  if (!t->picture || !t->label)
-    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld pictures", (long long)t->n);
+  if (!t->picture || !t->label) return mr_stage_no_memory(s, "%lld pictures", (long long)t->n);
   for (int64_t k = 0; k < t->n; k++) t->label[k] = draw(t, k, t->picture + k * MR_IMAGE_BYTES);
   return MR_OK;
 }

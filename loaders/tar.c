@@ -69,7 +69,7 @@ static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column
   if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, &why);
   if (e >= 0) e = mr_npy_header(shard->path, want.data, (size_t)want.size, &head, &offset, &why);
   mr_shard_reads_close(reads);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   if (head.ndim >= MR_MAX_NDIM || !head.count ||
       head.count * mr_dtype_size(head.dtype) > MR_SHARD_PART_MAX)
     return mr_stage_fail(s, MR_ERR_DATA,

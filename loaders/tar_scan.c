@@ -104,7 +104,7 @@ static mr_err_t read_text(tar_t *t, int64_t at, int64_t size, char **text) {
     return TAR_FAULT(t, "%s: a header of %" PRId64 " bytes at byte %" PRId64 ", want at most %d",
                      t->path, size, at, EXTRA_MAX);
   *text = malloc((size_t)size + 1);
-  if (!*text) return mr_fail(t->diag, MR_ERR_NOMEM, "%s: no memory for a header", t->path);
+  if (!*text) return mr_no_memory(t->diag, "a header of %s", t->path);
   (*text)[size] = 0;
   return tar_read(t, at, *text, (size_t)size);
 }
@@ -216,7 +216,7 @@ static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
   if (e == MR_ERR_DATA)
     return TAR_FAULT(t, "%s: member %.200s.%.100s at byte %" PRId64 ": %s", t->path, name, ext,
                      t->at, why.text);
-  if (e < 0) return mr_fail(t->diag, e, "%s", why.text);
+  if (e < 0) return mr_diag_relay(t->diag, e, &why);
   if (!*t->key || strcmp(t->key, name) != 0) MR_TRY(begin_sample(t, name));
   if (sample_has(t, column))
     return TAR_FAULT(t, "%s: a second member %.200s.%.100s at byte %" PRId64 ", want one of a name",
@@ -288,7 +288,7 @@ static mr_err_t tar_step(tar_t *t) {
 mr_err_t mr_tar_scan(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
                      mr_diag_t *fault, mr_diag_t *diag) {
   tar_t *t = calloc(1, sizeof *t);
-  if (!t) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for a scan", path);
+  if (!t) return mr_no_memory(diag, "the scan of %s", path);
   t->fd = fd, t->size = size, t->path = path;
   t->draft = draft, t->fault = fault, t->diag = diag;
   mr_err_t e = mr_shard_draft_column(draft, "__key__", 7, MR_TAR_KEY, &t->key_column, diag);

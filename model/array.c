@@ -54,7 +54,7 @@ mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *que
 
 static mr_array_t *array_no_memory(const mr_aval_t *aval, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
-  mr_fail(diag, MR_ERR_NOMEM, "no memory for an array of %s", mr_aval_text(aval, text));
+  mr_no_memory(diag, "an array of %s", mr_aval_text(aval, text));
   return NULL;
 }
 
@@ -149,8 +149,8 @@ bool mr_array_is_ready(const mr_array_t *a) { return state_of(a) != MR__PENDING;
 mr_err_t mr_block_until_ready(mr_array_t *a, mr_diag_t *diag) {
   if (!mr_array_is_ready(a)) mr__queue_wait(a->queue, a);
   if (state_of(a) == MR__READY) return MR_OK;
-  if (!a->diag) return mr_fail(diag, MR_ERR_NOMEM, "a run failed, with no memory to say why");
-  return mr_fail(diag, a->diag->code, "%s", a->diag->text);
+  if (!a->diag) return mr_no_memory(diag, "the reason why a run failed");
+  return mr_diag_relay(diag, a->diag->code, a->diag);
 }
 
 /* Waits until a's bytes hold its values.  Fails for a failed or a donated array. */

@@ -15,7 +15,7 @@ mr_err_t mr_jitted_create(mr_queue_t *q, const char *name, mr_emit_fn *trace, vo
   if (j) j->name = strdup(name);
   if (!j || !j->name) {
     free(j);
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit of %s", name);
+    return mr_no_memory(diag, "jit of %s", name);
   }
   j->queue = q;
   j->trace = trace;

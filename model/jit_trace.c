@@ -52,8 +52,8 @@ static mr_err_t jit_trace_trace(mr_jitted_t *j, int n_in, mr_array_t *const *in,
   j->tracing = true;
   mr_err_t e = j->trace(f, j->arg);
   j->tracing = false;
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "jit of %s: %s", j->name, f->diag.text);
-  if (e < 0) return mr_fail(diag, e, "jit of %s: its trace failed: %s", j->name, mr_err_text(e));
+  if (f->diag.code < 0) return mr_diag_prefix(diag, f->diag.code, &f->diag, "jit of %s", j->name);
+  if (e < 0) return mr_diag_prefix(diag, e, &f->diag, "jit of %s: its trace failed", j->name);
   if (f->n_in != n_in)
     return mr_fail(diag, MR_ERR_SHAPE, "jit of %s: its trace adds inputs: %d where %d were given",
                    j->name, f->n_in, n_in);
@@ -66,7 +66,7 @@ static mr_err_t keep_avals(mr__jit_entry_t *e, const mr_fn_t *f, mr_diag_t *diag
   e->in = calloc((size_t)f->n_in + 1, sizeof *e->in);
   e->out = calloc((size_t)f->n_out + 1, sizeof *e->out);
   e->from = calloc((size_t)f->n_out + 1, sizeof *e->from);
-  if (!e->in || !e->out || !e->from) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
+  if (!e->in || !e->out || !e->from) return mr_no_memory(diag, "jit");
   for (int i = 0; i < f->n_in; i++) e->in[i] = f->in[i]->aval;
   for (int i = 0; i < f->n_out; i++) e->out[i] = f->out[i]->aval;
   return MR_OK;
@@ -87,14 +87,14 @@ static mr_err_t jit_trace_compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_f
                                   mr_diag_t *diag) {
   MR_TRY(keep_avals(e, f, diag));
   bool *donate = calloc((size_t)f->n_in + 1, sizeof *donate);
-  if (!donate) return mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
+  if (!donate) return mr_no_memory(diag, "jit");
   for (int i = 0; i < f->n_in && i < 64; i++) donate[i] = j->options.donate >> i & 1;
   mr_diag_t own = {0};
   mr_compile_options_t o = {
       .backend = j->options.device, .donate = donate, .threads = j->options.threads};
   mr_err_t err = mr_compile(f, &o, &e->exec, &own);
   free(donate);
-  if (err < 0) return mr_fail(diag, err, "jit of %s: %s", j->name, own.text);
+  if (err < 0) return mr_diag_prefix(diag, err, &own, "jit of %s", j->name);
   mr_exec_check_nans(e->exec, j->options.check_nans);
   find_reuse(j, e);
   e->small = jit_trace_is_small(mr_exec_fn(e->exec));
@@ -105,7 +105,7 @@ mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__ji
                          mr_diag_t *diag) {
   mr_fn_t *f = mr_fn_create();
   mr__jit_entry_t *e = calloc(1, sizeof *e);
-  mr_err_t err = f && e ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for jit");
+  mr_err_t err = f && e ? MR_OK : mr_no_memory(diag, "jit");
   if (err >= 0) e->precision = f->precision, e->keys = f->keys;
   if (err >= 0) err = jit_trace_trace(j, n_in, in, f, diag);
   if (err >= 0) err = jit_trace_compile(j, e, f, diag);

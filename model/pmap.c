@@ -78,7 +78,7 @@ static mr_err_t pmap_start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const ch
   d->rank = rank;
   d->in = calloc((size_t)p->n_in + 1, sizeof *d->in);
   d->out = calloc((size_t)p->n_out + 1, sizeof *d->out);
-  if (!d->in || !d->out) return mr_fail(diag, MR_ERR_NOMEM, "pmap: no memory");
+  if (!d->in || !d->out) return mr_no_memory(diag, "pmap");
   MR_TRY(mr_compile(f, &o, &d->exec, diag));
   if (pthread_create(&d->thread, NULL, device_main, d))
     return mr_fail(diag, MR_ERR_NOMEM, "pmap: no thread for device %d of %d", rank, p->n);
@@ -96,7 +96,7 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
     mr_comm_destroy(comm);
     free(p);
     free(step);
-    return mr_fail(diag, MR_ERR_NOMEM, "pmap: no memory");
+    return mr_no_memory(diag, "pmap");
   }
   p->comm = comm;
   p->n = devices, p->n_in = f->n_in, p->n_out = f->n_out;

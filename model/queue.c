@@ -49,7 +49,7 @@ static void *work(void *arg) {
 
 mr_err_t mr_queue_create(mr_queue_t **out, mr_diag_t *diag) {
   mr_queue_t *q = calloc(1, sizeof *q);
-  if (!q) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a queue of runs");
+  if (!q) return mr_no_memory(diag, "a queue of runs");
   q->last = &q->first;
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->news, NULL);

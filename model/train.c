@@ -85,8 +85,7 @@ static mr_err_t step_alloc(step_t *s, int n_told, mr_diag_t *diag) {
   s->in = calloc((size_t)f->n_in, sizeof *s->in);
   s->out = calloc((size_t)f->n_out, sizeof *s->out);
   s->told = aligned_alloc(64, (MR_TRAIN_RING * s->stride + 16) * sizeof *s->told);
-  if (!s->in || !s->out || !s->told)
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for the outputs of a step");
+  if (!s->in || !s->out || !s->told) return mr_no_memory(diag, "the outputs of a step");
   return MR_OK;
 }
 
@@ -152,7 +151,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   bool split[MR_LOSS_FIELDS + 3] = {false};
   for (int i = 0; i < l->n_fields + l->masked; i++) split[i] = true;
   mr_fn_t **part = calloc((size_t)t->accumulate, sizeof *part);
-  if (!part) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a step");
+  if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
   mr_optim_loss_t loss = {mr_loss_n_data(l), (int)t->accumulate, (const mr_fn_t *const *)part,
                           split};
@@ -324,8 +323,8 @@ mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
                    (long long)t->accumulate, (long long)t->batch);
   MR_TRY(update_fn(l, t, list, &update, diag));
   mr_fn_t *f = mr_fn_create();
-  mr_err_t e = f ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for a step");
-  if (f && (e = tell_fn(f, l, t, list, update)) < 0) mr_fail(diag, e, "%s", f->diag.text);
+  mr_err_t e = f ? MR_OK : mr_no_memory(diag, "a step");
+  if (f && (e = tell_fn(f, l, t, list, update)) < 0) mr_diag_relay(diag, e, &f->diag);
   mr_fn_destroy(update);
   if (e >= 0)
     *out = f;
@@ -353,7 +352,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
                               mr_train_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_train_step_t *t = calloc(1, sizeof *t);
-  if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  if (!t) return mr_no_memory(diag, "a compiled step");
   t->s.batch = config->batch;
   t->s.loss = *l;
   t->optim = config->optim;
@@ -366,7 +365,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   if (err >= 0) err = step_alloc(&t->s, MR_TOLD_METRICS + l->n_metrics, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
-    return mr_fail(diag, err, "%s", own.text);
+    return mr_diag_relay(diag, err, &own);
   }
   *out = t;
   return MR_OK;
@@ -389,7 +388,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   mr_err_t err = build_train(&s, l, config, true, &own);
   if (err >= 0) *out = (mr_train_plan_t){mr_exec_peak_bytes(s.exec), cost_of(mr_exec_fn(s.exec))};
   step_fini(&s);
-  return err < 0 ? mr_fail(diag, err, "%s", own.text) : MR_OK;
+  return mr_diag_relay(diag, err, &own);
 }
 
 static bool counts_steps(const mr_train_step_t *t) { return mr_optim_counts(&t->optim); }
@@ -563,18 +562,18 @@ static mr_err_t build_eval(step_t *s, const mr_compute_t *c, const mr_train_step
   mr_compile_options_t options = {
       .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
   mr_err_t e = f ? rows_fn(f, &s->loss, s->batch, loss, kept_in(c, 0, 0)) : MR_ERR_NOMEM;
-  if (f && e < 0) mr_fail(diag, e, "%s", f->diag.text);
+  if (f && e < 0) mr_diag_relay(diag, e, &f->diag);
   if (e >= 0) e = mr_compile(f, &options, &s->exec, diag);
   mr_fn_destroy(f);
   mr_fn_destroy(loss);
-  return e < 0 && diag->code >= 0 ? mr_fail(diag, e, "no memory for a step") : e;
+  return e < 0 && diag->code >= 0 ? mr_no_memory(diag, "a step") : e;
 }
 
 mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,
                              const mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_eval_step_t *e = calloc(1, sizeof *e);
-  if (!e) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a step");
+  if (!e) return mr_no_memory(diag, "a compiled step");
   e->s.batch = batch;
   e->s.loss = *l;
   e->kept = kept_in(c, 0, 0);
@@ -583,7 +582,7 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
   if (err >= 0) err = step_alloc(&e->s, rows * (int)batch, &own);
   if (err < 0) {
     mr_eval_step_destroy(e);
-    return mr_fail(diag, err, "%s", own.text);
+    return mr_diag_relay(diag, err, &own);
   }
   *out = e;
   return MR_OK;

@@ -70,7 +70,7 @@ mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
   if (at == t->cap) {
     int64_t cap = t->cap ? 2 * t->cap : 16;
     void *more = realloc(t->bad, (size_t)cap * sizeof *t->bad);
-    if (!more) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a list of bad records");
+    if (!more) return mr_stage_no_memory(s, "a list of bad records");
     t->bad = more, t->cap = cap;
   }
   for (; at > 0 && t->bad[at - 1].index > row.index; at--) t->bad[at] = t->bad[at - 1];
@@ -98,13 +98,13 @@ mr_err_t mr__care_tell(mr_stage_t *s, const struct mr__care *t, bad_t row, const
   cJSON_AddNumberToObject(o, "replacement", (double)row.other);
   char *line = cJSON_PrintUnformatted(o);
   cJSON_Delete(o);
-  if (!line) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a line of the quarantine file");
+  if (!line) return mr_stage_no_memory(s, "a line of the quarantine file");
   size_t n = strlen(line);
   line[n] = '\n'; /* replaces the final NUL: the line is a single write */
   mr_diag_t why = {0};
   mr_err_t e = mr_write_all(t->fd, line, n + 1, mr__care_of(s)->file, &why);
   cJSON_free(line);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 /* Records that an earlier start of this run quarantined stay replaced by the same others, so that
@@ -130,7 +130,7 @@ static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
   void *text = NULL;
   size_t n = 0;
   if (access(path, F_OK) == 0 && mr_read_file(path, QUARANTINE_MAX, &text, &n, &why) < 0)
-    return mr_stage_fail(s, why.code, "%s", why.text);
+    return mr_stage_relay(s, why.code, &why);
   mr_err_t e = MR_OK;
   for (char *at = text, *end; e >= 0 && at && (end = memchr(at, '\n', n)); at = end + 1) {
     size_t len = (size_t)(end - at);
@@ -172,13 +172,13 @@ mr_err_t mr__care_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   if (!c) return MR_OK;
   struct mr__care *t = c->rt = calloc(1, sizeof *t);
-  if (!t) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  if (!t) return mr_stage_no_memory(s, "the list of bad records");
   pthread_mutex_init(&t->lock, NULL);
   t->fd = -1;
   parse_policy(c->on_bad, &t->replaces, &t->most);
   if (mr_ranges_parse(&t->skip, c->skip, &why) < 0)
-    return mr_stage_fail(s, why.code, "setting skip-records: %s", why.text);
-  if (!care_make_room(s, t)) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+    return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-records", s->name);
+  if (!care_make_room(s, t)) return mr_stage_no_memory(s, "the list of bad records");
   return t->most >= 0 ? open_quarantine(s, t) : MR_OK;
 }
 

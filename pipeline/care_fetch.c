@@ -50,7 +50,7 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t 
     *other = (int64_t)(h % n);
     if (*other == index || mr__care_bad(t, *other) || is_skipped(s, t, *other)) continue;
     mr_err_t e = fetch(s, lane, other, 1, &rec, &why);
-    if (!is_bad(e)) return e < 0 ? mr_fail(s->diag, e, "%s", why.text) : MR_OK;
+    if (!is_bad(e)) return mr_diag_relay(s->diag, e, &why);
   }
   return mr_stage_fail(s, MR_ERR_DATA, "record %lld is bad, and %d records in its place too",
                        (long long)index, TRIES);
@@ -83,7 +83,7 @@ static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int6
     if (is_bad(e))
       e = note_bad(s, t, lane, index[i], &why);
     else if (e < 0)
-      mr_fail(s->diag, e, "%s", why.text);
+      mr_diag_relay(s->diag, e, &why);
   }
   pthread_mutex_unlock(&t->lock);
   return e;

@@ -231,7 +231,7 @@ static mr_err_t reserve(mr__prog_t *p, size_t more, mr_diag_t *diag) {
   if (p->n + more <= p->cap) return MR_OK;
   size_t cap = 2 * p->cap > p->n + more ? 2 * p->cap : p->n + more;
   mr__op_t *op = realloc(p->op, cap * sizeof *op);
-  if (!op) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the programs of %zu records", cap);
+  if (!op) return mr_no_memory(diag, "the programs of %zu records", cap);
   p->op = op, p->cap = cap;
   return MR_OK;
 }

@@ -31,7 +31,7 @@ const char *mr__graph_text(mr_graph_t *g, const char *s, size_t n) {
 
 mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag) {
   g->origin = mr__graph_text(g, origin, strlen(origin));
-  return g->origin ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  return g->origin ? MR_OK : mr_no_memory(diag, "a graph");
 }
 
 void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx) {
@@ -57,7 +57,7 @@ static bool graph_grow(void *array, int n, size_t row) {
 mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag) {
   const char *copy = mr__graph_text(g, file, strlen(file));
   if (!copy || !graph_grow(&g->plugin, g->n_plugins, sizeof *g->plugin))
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+    return mr_no_memory(diag, "a graph");
   g->plugin[g->n_plugins++] = copy;
   if (!g->load_plugin)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
@@ -101,7 +101,7 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: the name \"%.60s\" is taken", at, node->def->name,
                    name);
   node->name = mr__graph_text(g, name, strlen(name));
-  if (!node->name) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!node->name) return mr_no_memory(diag, "a graph");
   node->worker->name = node->name;
   return MR_OK;
 }
@@ -144,7 +144,7 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *na
   if (name && graph_taken(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
   int i = mr__graph_new_node(g, d, (mr__pos_t){0});
-  if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (i < 0) return mr_no_memory(diag, "a graph");
   mr__node_t *node = g->node[i];
   node->named = name != NULL;
   MR_TRY(name ? mr__graph_rename(g, node, name, diag) : name_after_def(g, node, diag));
@@ -195,7 +195,7 @@ void mr__node_forget(mr__node_t *node) {
 static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *diag) {
   if (node->def == d) return MR_OK;
   void *state = aligned_alloc(64, (d->state_sz + 64) / 64 * 64);
-  if (!state) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!state) return mr_no_memory(diag, "a graph");
   mr__node_forget(node);
   free(node->state);
   node->state = state, node->def = node->worker->def = d;
@@ -231,11 +231,10 @@ mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_di
   if (!later && !knows(node->def, set.name)) return unknown_setting(node, &set, diag);
   set.name = mr__graph_text(g, set.name, strlen(set.name));
   set.text = mr__graph_text(g, set.text, strlen(set.text));
-  if (!set.name || !set.text) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!set.name || !set.text) return mr_no_memory(diag, "a graph");
   for (int i = 0; i < node->n_set; i++)
     if (!strcmp(node->set[i].name, set.name)) return node->set[i] = set, MR_OK;
-  if (!graph_grow(&node->set, node->n_set, sizeof *node->set))
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!graph_grow(&node->set, node->n_set, sizeof *node->set)) return mr_no_memory(diag, "a graph");
   node->set[node->n_set++] = set;
   return MR_OK;
 }
@@ -295,8 +294,7 @@ int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const 
 }
 
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
-  if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge))
-    return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge)) return mr_no_memory(diag, "a graph");
   g->edge[g->n_edges++] = e;
   return MR_OK;
 }

@@ -42,7 +42,7 @@ mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
   if (at < 0)
     return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
   int *kept = calloc((size_t)g->n_nodes, sizeof *kept);
-  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!kept) return mr_no_memory(diag, "a graph");
   only_mark(g, at, kept);
   mr__graph_drop(g, kept);
   free(kept);

@@ -57,7 +57,7 @@ static mr_err_t override_resolve(resolving_t *r, const char *text, bool expand, 
   }
   r->total += n;
   *value = mr__graph_text(r->g, r->value, n);
-  return *value ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  return *value ? MR_OK : mr_no_memory(diag, "a graph");
 }
 
 static mr_err_t resolve_settings(resolving_t *r, mr__node_t *node, mr_diag_t *diag) {
@@ -83,7 +83,7 @@ static mr_err_t resolve_all(resolving_t *r, mr_diag_t *diag) {
 
 mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag) {
   resolving_t *r = malloc(sizeof *r);
-  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!r) return mr_no_memory(diag, "a graph");
   r->g = g, r->total = 0;
   mr_err_t e = resolve_all(r, diag);
   free(r);
@@ -190,7 +190,7 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *di
     return mr_fail(diag, MR_ERR_USAGE, "\"%.100s\": want NAME=VALUE", name_value);
   const char *name = mr__graph_text(g, name_value, (size_t)(eq - name_value));
   const char *given = mr__graph_text(g, name_value, strlen(name_value));
-  if (!name || !given) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!name || !given) return mr_no_memory(diag, "a graph");
   int v = mr__graph_var(g, name, strlen(name));
   if (v >= 0) {
     g->var[v] =
@@ -200,7 +200,7 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *di
   const char *dot = strchr(name, '.');
   if (!dot) return override_bare(g, name, eq + 1, given, diag);
   const char *stage = mr__graph_text(g, name, (size_t)(dot - name));
-  if (!stage) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!stage) return mr_no_memory(diag, "a graph");
   return mr__graph_set_given(g, stage, dot + 1, eq + 1, given, diag);
 }
 

@@ -184,7 +184,7 @@ static int new_end(mr_graph_t *g, const char *def, int beside, mr_diag_t *diag) 
   if (!d) return mr_fail(diag, MR_ERR_UNAVAILABLE, "this program has no stage \"%s\"", def);
   if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
   int i = mr__graph_new_node(g, d, g->node[beside]->pos);
-  if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (i < 0) return mr_no_memory(diag, "a graph");
   g->node[i]->process = g->node[beside]->process;
   g->node[i]->named = true;
   return i;
@@ -203,7 +203,7 @@ static mr_err_t set_ends(mr_graph_t *g, cut_t *c, mr__node_t *a, mr__node_t *b, 
   if (!there->address)
     MR_TRY(mr_process_address(c->run, c->n_links, address, sizeof address, diag));
   else if (mr_address_after(there->address, (*bound)++, address, sizeof address, &why) < 0)
-    return mr_fail(diag, why.code, "%s: %s", there->name, why.text);
+    return mr_diag_prefix(diag, why.code, &why, "%s", there->name);
   snprintf(window, sizeof window, "%lld", (long long)to.window);
   MR_TRY(process_set(g, a, "peer", to.name, diag));
   MR_TRY(process_set(g, b, "peer", from.name, diag));
@@ -261,7 +261,7 @@ mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag)
                    mr_suggest_text(&near, hint, sizeof hint));
   }
   int *kept = calloc((size_t)g->n_nodes + 1, sizeof *kept), nodes = g->n_nodes;
-  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!kept) return mr_no_memory(diag, "a graph");
   for (int i = 0; i < nodes; i++) kept[i] = g->node[i]->process == process + 1;
   mr__graph_drop(g, kept);
   for (int i = 0; g->order && i < nodes; i++)

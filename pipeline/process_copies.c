@@ -108,7 +108,7 @@ static mr_err_t set_share(copies_t *c, int original, int copy, mr_diag_t *diag) 
 
 static mr_err_t copy_node(copies_t *c, int node, int copy, int process, mr_diag_t *diag) {
   int i = mr__graph_new_node(c->g, c->g->node[node]->def, c->g->node[node]->pos);
-  if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (i < 0) return mr_no_memory(diag, "a graph");
   mr__node_t *to = c->g->node[i];
   const mr__node_t *from = c->g->node[node];
   to->process = process, to->named = true;
@@ -119,7 +119,7 @@ static mr_err_t copy_node(copies_t *c, int node, int copy, int process, mr_diag_
 
 static mr_err_t copy_block(copies_t *c, int copy, const char *name, mr_diag_t *diag) {
   mr__node_t *block = mr__process_new(c->g, c->block->pos);
-  if (!block) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!block) return mr_no_memory(diag, "a graph");
   MR_TRY(name_copy(c, block, name, copy, diag));
   MR_TRY(copy_settings(c, c->block, block, diag));
   int process = c->g->n_processes;
@@ -158,7 +158,7 @@ static mr_err_t gather_edge(copies_t *c, int edge, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "process %s: copies = %d: %s gives no batches",
                    c->block->name, c->n, c->g->node[e.from]->name);
   int i = mr__graph_new_node(c->g, def, e.pos);
-  if (i < 0) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (i < 0) return mr_no_memory(diag, "a graph");
   mr__node_t *node = c->g->node[i];
   node->process = c->g->node[e.to]->process, node->named = true;
   snprintf(name, sizeof name, "gather-%s%s%s", c->g->node[e.from]->name, e.out ? "-" : "",
@@ -202,7 +202,7 @@ mr_err_t mr__process_copies(mr_graph_t *g, mr_diag_t *diag) {
                   .n = (int)p.copies,
                   .n_nodes = g->n_nodes};
     c.twin = calloc((size_t)c.n * (size_t)g->n_nodes + 1, sizeof *c.twin);
-    if (!c.twin) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+    if (!c.twin) return mr_no_memory(diag, "a graph");
     for (int k = 0; k < g->n_nodes; k++) *twin_of(&c, 0, k) = k;
     mr_err_t e = write_out(&c, diag);
     free(c.twin);

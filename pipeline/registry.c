@@ -79,7 +79,7 @@ mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const
   for (int i = 0; table[i]; i++) {
     mr_diag_t why = {0};
     mr_err_t e = registry_check_one(reg, table, i, &why);
-    if (e < 0) return mr_fail(diag, e, "%s: %s", origin, why.text);
+    if (e < 0) return mr_diag_prefix(diag, e, &why, "%s", origin);
   }
   return MR_OK;
 }

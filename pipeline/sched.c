@@ -143,8 +143,8 @@ static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
     mr_err_t e = mr__care_open(node->worker);
     if (e >= 0 && node->def->open) e = node->def->open(node->worker);
     node->worker->diag = kept;
-    if (e < 0 && why.code >= 0) return mr_fail(diag, e, "%s: %s", node->name, mr_err_text(e));
-    if (e < 0) return mr_fail(diag, e, "%s", why.text);
+    if (e < 0 && why.code >= 0) return mr_diag_prefix(diag, e, &why, "%s", node->name);
+    if (e < 0) return mr_diag_relay(diag, e, &why);
   }
   return MR_OK;
 }
@@ -163,7 +163,7 @@ static mr_err_t hear_verdicts(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) {
     mr_stage_t *s = g->node[i]->worker;
     mr_err_t e = g->node[i]->def->verdict ? g->node[i]->def->verdict(s) : MR_OK;
-    if (e < 0) return mr_fail(diag, e, "%s", s->diag->text);
+    if (e < 0) return mr_diag_relay(diag, e, s->diag);
   }
   return MR_OK;
 }
@@ -184,7 +184,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   g->started = true;
   assert(g->order);
   mr_err_t e = mr__wire(g);
-  if (e < 0) return mr_fail(diag, e, "out of memory for the buffers of the graph");
+  if (e < 0) return mr_no_memory(diag, "the buffers of the graph");
   sigset_t before;
   hold_sigpipe(&before);
   e = open_stages(g, diag);
@@ -213,7 +213,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   close_stages(g);
   drop_sigpipe(&before);
   g->joined = true;
-  if (g->failure.code < 0) return mr_fail(diag, g->failure.code, "%s", g->failure.text);
+  if (g->failure.code < 0) return mr_diag_relay(diag, g->failure.code, &g->failure);
   /* Every thread is joined, so any order would do. */
   if (atomic_load_explicit(&g->cancel, memory_order_seq_cst))
     return mr_fail(diag, MR_ERR_CANCEL, "the graph was cancelled");

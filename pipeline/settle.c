@@ -125,7 +125,7 @@ static mr_err_t cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
 static mr_err_t sort_nodes(mr_graph_t *g, mr_diag_t *diag) {
   int *waits = calloc((size_t)g->n_nodes + 1, sizeof *waits), done = 0;
   g->order = calloc((size_t)g->n_nodes + 1, sizeof *g->order);
-  if (!waits || !g->order) return free(waits), mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  if (!waits || !g->order) return free(waits), mr_no_memory(diag, "the order of the stages");
   for (int i = 0; i < g->n_edges; i++) waits[g->edge[i].to]++;
   for (int i = 0; i < g->n_nodes; i++)
     if (!waits[i]) g->order[done++] = i;

@@ -28,6 +28,20 @@ mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
   return mr_fail(s->diag, code, "%s: %s", s->name, text);
 }
 
+mr_err_t mr_stage_relay(mr_stage_t *s, mr_err_t e, const mr_diag_t *from) {
+  return mr_diag_prefix(s->diag, e, from, "%s", s->name);
+}
+
+mr_err_t mr_stage_no_memory(mr_stage_t *s, const char *what, ...) {
+  char text[900];
+  mr_diag_t why = {0};
+  va_list ap;
+  va_start(ap, what);
+  vsnprintf(text, sizeof text, what, ap);
+  va_end(ap);
+  return mr_stage_relay(s, mr_no_memory(&why, "%s", text), &why);
+}
+
 bool mr_setting_given(const mr_stage_t *s, size_t offset) {
   for (const mr_opt_t *o = s->def->opts; o && o->type != MR_OPT_END; o++)
     if (o->offset == offset) return s->given >> (o - s->def->opts) & 1;

@@ -168,9 +168,14 @@ bool mr_setting_given(const mr_stage_t *s, size_t offset);
 typedef bool mr_field_fits_fn(const mr_field_t *f);
 int mr_field_choose(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, const char *wants);
 
-/* Fails with "STAGE: sentence" in s->diag; returns code. */
+/* Fail with "STAGE: sentence" in s->diag: with this one, with that of a call that failed with e
+   (mr_diag_relay; nothing if e >= 0), for want of memory (mr_no_memory).  They return code, e and
+   MR_ERR_NOMEM. */
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+mr_err_t mr_stage_relay(mr_stage_t *s, mr_err_t e, const mr_diag_t *from);
+mr_err_t mr_stage_no_memory(mr_stage_t *s, const char *what, ...)
+    __attribute__((format(printf, 2, 3)));
 
 MR_END_DECLS
 

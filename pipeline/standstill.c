@@ -203,7 +203,7 @@ mr_err_t mr__check_standstill(const mr_graph_t *g, mr_diag_t *diag) {
               .tree = calloc(nodes, sizeof *r.tree),
               .edge = calloc(n, sizeof *r.edge)};
   bool there = r.kept && r.seen && r.tree && r.edge;
-  mr_err_t e = there ? check_rings(g, &r, diag) : mr_fail(diag, MR_ERR_NOMEM, "out of memory");
+  mr_err_t e = there ? check_rings(g, &r, diag) : mr_no_memory(diag, "the check against deadlocks");
   for (int i = 0; i < g->n_nodes && e >= 0; i++) e = check_pool(g, i, r.seen, diag);
   free(r.kept), free(r.seen), free(r.tree), free(r.edge);
   return e;

@@ -50,7 +50,7 @@ static mr_err_t go_on_find(mr_graph_t *g, const char *stage, int64_t number, con
 
 static mr_err_t keep_words(mr__node_t *node, const int64_t *word, int n, mr_diag_t *diag) {
   int64_t *kept = malloc(((size_t)n + 1) * sizeof *kept);
-  if (!kept) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!kept) return mr_no_memory(diag, "a graph");
   if (n) memcpy(kept, word, (size_t)n * sizeof *kept);
   free(node->start_word);
   node->start_word = kept, node->n_start_words = n;

@@ -37,7 +37,7 @@ static mr_err_t parse_stage(mr__text_parser_t *p, mr__end_t *out) {
     return mr__text_wrong(p, e, w->pos, "%s", why.text);
   }
   int i = mr__graph_new_node(p->g, def, w->pos);
-  if (i < 0) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (i < 0) return mr_no_memory(p->diag, "a graph");
   *out = (mr__end_t){.node = i, .pos = w->pos};
   p->g->node[i]->process = p->process;
   return mr__text_settings(p, p->g->node[i]);
@@ -47,8 +47,7 @@ static mr_err_t parse_reference(mr__text_parser_t *p, size_t n, mr__end_t *out) 
   const char *text = p->word.text, *port = text + n + 1;
   *out = (mr__end_t){-1, mr__graph_text(p->g, text, n), NULL, p->word.pos};
   if (*port) out->port = mr__graph_text(p->g, port, strlen(port));
-  if (!out->name || (*port && !out->port))
-    return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!out->name || (*port && !out->port)) return mr_no_memory(p->diag, "a graph");
   return mr__text_next(p);
 }
 
@@ -65,7 +64,7 @@ static mr_err_t text_add_link(mr__text_parser_t *p, mr__end_t from, mr__end_t to
   if (p->n_links == p->cap_links) {
     int cap = p->cap_links ? 2 * p->cap_links : 16;
     mr__end_link_t *more = realloc(p->link, (size_t)cap * sizeof *more);
-    if (!more) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+    if (!more) return mr_no_memory(p->diag, "a graph");
     p->link = more, p->cap_links = cap;
   }
   p->link[p->n_links++] = (mr__end_link_t){from, to};
@@ -123,7 +122,7 @@ static mr_err_t open_process(mr__text_parser_t *p) {
   if (p->word.end || p->word.bang || p->word.name_n || mr__word_is(&p->word, "{"))
     return mr__text_wrong(p, MR_ERR_USAGE, pos, "want process NAME { ... }");
   mr__node_t *node = mr__process_new(p->g, pos);
-  if (!node) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!node) return mr_no_memory(p->diag, "a graph");
   MR_TRY(mr__graph_rename(p->g, node, p->word.text, p->diag));
   for (;;) {
     MR_TRY(mr__text_next(p));
@@ -184,7 +183,7 @@ mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *over
                         mr_diag_t *diag) {
   if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
   mr__text_parser_t *p = calloc(1, sizeof *p);
-  if (!p) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!p) return mr_no_memory(diag, "a graph");
   mr_diag_t why = {0};
   *p = (mr__text_parser_t){.g = g, .diag = &why, .at = text, .line_start = text, .line = 1};
   p->fresh_line = true;

@@ -36,11 +36,11 @@ static mr_err_t add_var(mr__text_parser_t *p, const char *name, size_t n, const 
                           name);
   MR_TRY(check_vars(p, value, pos));
   mr__var_t *more = realloc(g->var, (size_t)(g->n_vars + 1) * sizeof *more);
-  if (!more) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!more) return mr_no_memory(p->diag, "a graph");
   g->var = more;
   mr__var_t v = {mr__graph_text(g, name, n), mr__graph_text(g, value, strlen(value)), true,
                  .pos = pos};
-  if (!v.name || !v.text) return mr_fail(p->diag, MR_ERR_NOMEM, "out of memory for a graph");
+  if (!v.name || !v.text) return mr_no_memory(p->diag, "a graph");
   g->var[g->n_vars++] = v;
   return MR_OK;
 }

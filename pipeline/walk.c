@@ -208,7 +208,7 @@ int mr_picks_n(const mr_picks_t *p) { return p->n; }
 static mr_err_t walk_widen(mr_stage_t *s, size_t **at, int64_t *cap) {
   int64_t more = *cap ? 2 * *cap : 64;
   size_t *wider = realloc(*at, ((size_t)more + 1) * sizeof *wider);
-  if (!wider) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %lld records", (long long)more);
+  if (!wider) return mr_stage_no_memory(s, "%lld records", (long long)more);
   *at = wider, *cap = more;
   return MR_OK;
 }
@@ -269,7 +269,7 @@ mr_err_t mr_walk_hold(mr_walk_t *w, int64_t n, int64_t *got) {
   assert(n >= 0 && w->n_below == 1 && out != &w->held); /* start has the words of one walk */
   w->n_held = -1;
   if (!w->start) w->start = calloc((size_t)mr__walk_words(w) + 1, sizeof *w->start);
-  if (!w->start) return mr_fail(w->x->s->diag, MR_ERR_NOMEM, "no memory for a window");
+  if (!w->start) return mr_no_memory(w->x->s->diag, "a window");
   walk_save(w->below[0], w->start);
   w->held.n = 0, *got = 0;
   w->x->prog = &w->held;

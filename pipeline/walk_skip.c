@@ -157,7 +157,7 @@ static int64_t power_below(int64_t n) {
    and so on.  If there are fewer, the walk ends as if one more record had been searched for. */
 static mr_err_t skip_most(mr_walk_t *w, mr__walking_t *x, int64_t n, int64_t *done) {
   int64_t *kept = malloc(((size_t)mr__walk_words(w) + 1) * sizeof *kept), step = n;
-  mr_err_t e = kept ? MR_OK : mr_fail(x->s->diag, MR_ERR_NOMEM, "no memory for a walk");
+  mr_err_t e = kept ? MR_OK : mr_no_memory(x->s->diag, "a walk");
   *done = 0;
   while (step && *done < n && e >= 0) { /* after n itself has failed, fewer than 2 * step are
                                            left */
@@ -217,7 +217,7 @@ mr_err_t mr_walk_skip_most(mr_walk_t *w, int i, int64_t n, int64_t *done) {
 mr_err_t mr_walk_left(mr_walk_t *w, int i, int64_t most, int64_t *left) {
   mr_walk_t *below = w->below[i];
   int64_t *kept = malloc(((size_t)mr__walk_words(below) + 1) * sizeof *kept);
-  if (!kept) return mr_fail(w->x->s->diag, MR_ERR_NOMEM, "no memory for a walk");
+  if (!kept) return mr_no_memory(w->x->s->diag, "a walk");
   mr_walk_save(below, kept);
   mr_err_t e = skip_most(below, w->x, most, left);
   mr_walk_load(below, kept);

@@ -174,7 +174,7 @@ static mr_err_t take_library(const char *file, const char *real, void *so, const
   const mr_plugin_t *p;
   MR_TRY(find_plugin(file, so, &p, diag));
   loaded_t *l = load_remember(p, real, st), **end = &first;
-  if (!l) return mr_fail(diag, MR_ERR_NOMEM, "%s: out of memory", file);
+  if (!l) return mr_no_memory(diag, "plug-in %s", file);
   mr_err_t e = add_all(l, reg, diag);
   if (e < 0) return destroy(l), e;
   while (*end) end = &(*end)->next;

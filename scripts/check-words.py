@@ -2,7 +2,8 @@
 # usage: scripts/check-words.py
 # Fails if two headers define different types of one name or declare one function twice, if a text that users
 # read (a document, --help, an error sentence) uses a phrase for which docs/glossary.md or the field has a word, and
-# if a contract explains MR_AGAIN as anything but "nothing yet" (base/err.h).
+# if a contract explains MR_AGAIN as anything but "nothing yet", or a sentence is relayed or missing memory reported
+# in another way than base/err.h has for it.
 # Prints how often comments still do.
 import os
 import re
@@ -112,6 +113,15 @@ def other_meanings(name):
                 yield f'{name}:{line}: MR_AGAIN means "nothing yet, or no room yet": name what has yet to come, or use MR_OK and an out-parameter'
 
 
+def other_ways(name):
+    """Sentences of another diag, and of missing memory, that mr_fail writes."""
+    text = COMMENT.sub(blank, read(name))
+    for pattern, instead in ((r'fail\([^;"]*"(?:[^"]*: )?%s",[^;]*(?:diag|why|own|told|failure)(?:\.|->)text\)', 'mr_diag_relay, mr_diag_prefix or mr_stage_relay'),
+                             (r'fail\([^;"]*"[^"]*\b(?:no memory|out of memory(?!:))', 'mr_no_memory or mr_stage_no_memory')):
+        for match in re.finditer(pattern, text):
+            yield f'{name}:{text.count(chr(10), 0, match.start()) + 1}: use {instead} (base/err.h)'
+
+
 def main():
     rooms = [name for name in listed('*.h') if not name.startswith(('tests/', 'examples/'))]
     sources = [name for name in listed('*.c', '*.h', '*.inc') if not name.startswith(('tests/', 'examples/'))]
@@ -124,6 +134,7 @@ def main():
         wrong += in_comments(name)
         wrong += misused(name)
         wrong += other_meanings(name)
+        wrong += other_ways(name)
     for line in wrong:
         print(line)
     print(f'words: {len(rooms)} headers, {len(documents)} documents, {len(sources)} sources: {len(wrong)} to mend')

@@ -214,7 +214,7 @@ static mr_err_t alert_plan(mr_stage_t *s) {
   const char *to = ((const alert_t *)s->state)->webhook;
   mr_diag_t why = {0};
   if (*to && !mr_built_in("CURL"))
-    return mr_stage_fail(s, mr_without(&why, "webhook", "CURL"), "%s", why.text);
+    return mr_stage_relay(s, mr_without(&why, "webhook", "CURL"), &why);
   if (!*to || !strncasecmp(to, "http://", 7) || !strncasecmp(to, "https://", 8)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG, "webhook = %s: want http://... or https://...", to);
 }

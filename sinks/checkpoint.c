@@ -93,7 +93,7 @@ static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
   if (e >= 0) e = mr_folder_writable(c->dir, &diag);
   if (e >= 0) find_earlier(c);
   mr_commits(s);
-  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
+  return mr_stage_relay(s, e, &diag);
 }
 
 /* Replaces the link by a rename: a reader finds the old file or the new one. */
@@ -152,7 +152,7 @@ static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, mr_newfi
   await_metrics(s, st);
   mr_err_t e = mr_newfile_commit(f, &diag);
   if (e >= 0) e = point_latest(c, st->step, &diag);
-  if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
+  if (e < 0) return mr_stage_relay(s, e, &diag);
   checkpoint_remember(c, st->step);
   for (int i = 0; st->of && i < MR_STATE_STREAMS; i++) mr_commit(s, st->of, i, st->taken[i]);
   return MR_OK;
@@ -172,7 +172,7 @@ static mr_err_t checkpoint_write_state(mr_stage_t *s, mr_buf_t *b) {
   mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
   mr_buf_unref(
       b); /* training may reuse the buffer: tensors, text and names of st are invalid now */
-  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : checkpoint_publish(s, &st, &f);
+  return e < 0 ? mr_stage_relay(s, e, &diag) : checkpoint_publish(s, &st, &f);
 }
 
 static mr_err_t checkpoint_step(mr_stage_t *s) {

@@ -93,7 +93,7 @@ static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: has other columns than this version writes; name another path", c->path);
   c->head = strdup(line);
-  return c->head ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
+  return c->head ? MR_OK : mr_no_memory(diag, "the columns");
 }
 
 /* Takes over the columns of a file that an earlier part of the run has written; a missing one has
@@ -103,7 +103,7 @@ static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
   if (!f) return MR_OK;
   char *line = calloc(1, HEAD_MAX);
   mr_err_t e = line ? take_head(c, fgets(line, HEAD_MAX, f) ? line : "", diag)
-                    : mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
+                    : mr_no_memory(diag, "the columns");
   fclose(f);
   free(line);
   return e;
@@ -112,8 +112,7 @@ static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
 static mr_err_t csv_prepare(mr_stage_t *s, mr_diag_t *diag) {
   csv_t *c = s->state;
   bool again = c->resume.step >= 0;
-  if (!(c->of_stages = of_stages(s)))
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for the columns");
+  if (!(c->of_stages = of_stages(s))) return mr_no_memory(diag, "the columns");
   if (again) MR_TRY(head_in_file(c, diag));
   if (again) MR_TRY(mr_resume_cut(s, c->path, &c->resume, read_row, c, diag));
   MR_TRY(mr_appender_open(&c->out, s, c->path, again, diag));
@@ -124,7 +123,7 @@ static mr_err_t csv_prepare(mr_stage_t *s, mr_diag_t *diag) {
 static mr_err_t csv_open(mr_stage_t *s) {
   mr_diag_t diag = {0};
   mr_err_t e = csv_prepare(s, &diag);
-  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
+  return mr_stage_relay(s, e, &diag);
 }
 
 /* Prints a stage's number by the column's name; nothing for released and committed unless the stage

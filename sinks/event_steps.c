@@ -45,7 +45,7 @@ static mr_err_t read_events(const char *path, mr_told_steps_t *steps, mr_diag_t 
   while (e == MR_OK && (e = mr_tfrecords_next(&r, &record, &n)) == MR_OK)
     e = note_event(record, n, steps);
   mr_tfrecords_close(&r);
-  if (e == MR_ERR_NOMEM) return mr_fail(diag, e, "%s: no memory for an event", path);
+  if (e == MR_ERR_NOMEM) return mr_no_memory(diag, "an event of %s", path);
   return e < 0 ? e : MR_OK;
 }
 

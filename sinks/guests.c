@@ -75,7 +75,7 @@ static mr_err_t guests_open_all(mr_guests_t *g, const char *address, mr_diag_t *
 
 mr_guests_t *mr_guests_open(const char *address, mr_diag_t *diag) {
   mr_guests_t *g = calloc(1, sizeof *g);
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "no memory for subscribers"), NULL;
+  if (!g) return mr_no_memory(diag, "subscribers"), NULL;
   g->epoll = -1;
   if (guests_open_all(g, address, diag) >= 0) return g;
   mr_guests_close(g, 0);

@@ -244,7 +244,7 @@ static mr_err_t read_tls(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *
   mr_err_t e = mr_read_file(set->cert, 1 << 20, &cert, &n, &why);
   if (e >= 0) e = mr_read_file(set->key, 1 << 20, &key, &n, &why);
   h->cert = cert, h->key = key;
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 typedef struct listen {

@@ -59,7 +59,7 @@ static mr_err_t jsonl_open(mr_stage_t *s) {
   bool again = j->resume.step >= 0;
   mr_err_t e = again ? mr_resume_cut(s, j->path, &j->resume, read_line, NULL, &diag) : MR_OK;
   if (e >= 0) e = mr_appender_open(&j->out, s, j->path, again, &diag);
-  return e < 0 ? mr_stage_fail(s, e, "%s", diag.text) : MR_OK;
+  return mr_stage_relay(s, e, &diag);
 }
 
 /* The newline replaces the terminating NUL of the text. */

@@ -120,14 +120,14 @@ static mr_err_t ledger_open(mr_stage_t *s) {
   t->saved = t->step;
   t->n_words = t->state ? s->in_spec[0].n_words : 0;
   t->word = calloc((size_t)t->n_words + 1, sizeof *t->word);
-  if (!t->word) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the state");
+  if (!t->word) return mr_stage_no_memory(s, "the state");
   if (t->state) mr_commits(s);
   if (!t->path) return MR_OK;
-  if (cut_back(t, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (cut_back(t, &why) < 0) return mr_stage_relay(s, why.code, &why);
   t->out = fopen(t->path, t->resume_step < 0 ? "we" : "ae");
   if (!t->out)
     return mr_stage_fail(s, MR_ERR_IO, "%s: cannot be written: %s", t->path, strerror(errno));
-  if (mr_sync_parent(t->path, &why) < 0) return mr_stage_fail(s, why.code, "%s", why.text);
+  if (mr_sync_parent(t->path, &why) < 0) return mr_stage_relay(s, why.code, &why);
   return MR_OK;
 }
 
@@ -175,7 +175,7 @@ static mr_err_t ledger_write_state(mr_stage_t *s) {
   ledger_t *t = s->state;
   mr_diag_t why = {0};
   mr_err_t e = mr_write_printed(t->state, print_state, t, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   t->saved = t->step;
   mr_commit(s, s->name, 0, t->step);
   return MR_OK;

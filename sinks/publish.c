@@ -57,7 +57,7 @@ static mr_err_t publish_open(mr_stage_t *s) {
   publish_t *p = s->state;
   mr_diag_t why = {0};
   p->guests = mr_guests_open(p->bind, &why);
-  if (!p->guests) return mr_stage_fail(s, why.code, "bind: %s", why.text);
+  if (!p->guests) return mr_diag_prefix(s->diag, why.code, &why, "%s: bind", s->name);
   snprintf(p->at, sizeof p->at, "%s", mr_guests_address(p->guests));
   printf("%s: %s\n", s->name, p->at);
   fflush(stdout);

@@ -146,7 +146,7 @@ mr_err_t mr_resume_cut(const mr_stage_t *s, const char *path, const mr_resume_t 
   if (access(path, F_OK) == 0) MR_TRY(mr_read_file(path, (size_t)1 << 32, &text, &n, diag));
   size_t kept = n;
   if (text && !keep_lines(text, &kept, r, read, arg, &steps))
-    e = mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the steps that it has records of", path);
+    e = mr_no_memory(diag, "the steps in %s", path);
   if (e >= 0 && kept < n) e = mr_write_file(path, text, kept, diag);
   free(text);
   if (e >= 0) mr_told_steps_say_missing(&steps, s, path, r->step);

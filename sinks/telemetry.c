@@ -53,9 +53,7 @@ static mr_err_t telemetry_open(mr_stage_t *s) {
   mr_usage_read(t->disk, &t->usage);
   mr_gpu_open(&t->gpu); /* without a GPU its numbers are missing */
   t->before = calloc((size_t)mr_watch_n_stages(s) + 1, sizeof *t->before);
-  return t->before
-             ? MR_OK
-             : mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %d stages", mr_watch_n_stages(s));
+  return t->before ? MR_OK : mr_stage_no_memory(s, "%d stages", mr_watch_n_stages(s));
 }
 
 static void telemetry_close(mr_stage_t *s) {

@@ -331,7 +331,7 @@ static mr_err_t tensorboard_open(mr_stage_t *s) {
   name_file(t);
   mr_err_t e = t->resume.step >= 0 ? look_back(s, &diag) : MR_OK;
   if (e >= 0) e = mr_appender_open(&t->out, s, t->path, false, &diag);
-  if (e < 0) return mr_stage_fail(s, e, "%s", diag.text);
+  if (e < 0) return mr_stage_relay(s, e, &diag);
   put_start(s);
   put_settings(s);
   return MR_OK;

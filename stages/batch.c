@@ -226,7 +226,7 @@ static mr_err_t batch_open(mr_stage_t *s) {
   batch_t *b = s->state;
   mr_diag_t why = {0};
   if (mr_ranges_parse(&b->skip, b->skip_steps, &why) < 0)
-    return mr_stage_fail(s, why.code, "setting skip-steps: %s", why.text);
+    return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-steps", s->name);
   if (is_walked(s)) {
     int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
     return mr_batch_walk_open(
@@ -235,7 +235,7 @@ static mr_err_t batch_open(mr_stage_t *s) {
   }
   MR_TRY(first_batch(s));
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
-  if (!b->cursor) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  if (!b->cursor) return mr_stage_no_memory(s, "the positions of its workers");
   for (int w = 0; w < s->n_workers; w++) b->cursor[w] = (cursor_t){.next = b->first + w};
   return MR_OK;
 }

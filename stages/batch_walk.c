@@ -151,10 +151,10 @@ static bool batch_walk_make(mr_stage_t *s, mr_batch_walk_t *t) {
 
 mr_err_t mr_batch_walk_open(mr_stage_t *s, mr_batch_conf_t conf, mr_batch_walk_t **out) {
   mr_batch_walk_t *t = *out = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
-  if (!t) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  if (!t) return mr_stage_no_memory(s, "its state");
   memset(t, 0, sizeof *t);
   t->conf = conf;
-  return batch_walk_make(s, t) ? MR_OK : mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a walk");
+  return batch_walk_make(s, t) ? MR_OK : mr_stage_no_memory(s, "a walk");
 }
 
 void mr_batch_walk_close(mr_batch_walk_t *t) {

@@ -75,8 +75,7 @@ static mr_err_t rebatch_open(mr_stage_t *s) {
   mr_spec_t whole = s->out_spec[0];
   whole.batch = t->size;
   if (t->host.n > 1) t->pool = mr_pool_create(&whole, 1);
-  if (!t->before_word || (t->host.n > 1 && !t->pool))
-    return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory");
+  if (!t->before_word || (t->host.n > 1 && !t->pool)) return mr_stage_no_memory(s, "a batch");
   t->before_position = s->start_position;
   if (s->n_start_words) {
     bool fits = s->n_start_words == OWN_WORDS + (int)n || s->n_start_words == OWN_WORDS; /* seek */

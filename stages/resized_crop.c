@@ -57,7 +57,7 @@ static mr_err_t resized_crop_open(mr_stage_t *s) {
   if (!t->tables) return MR_OK;
   if (mr_pil_init(&t->pil.pil, side, (int)t->size, true))
     return t->pil.pil.across_first = t->pillow == PILLOW_12, MR_OK;
-  return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for the weights of %d boxes", side);
+  return mr_stage_no_memory(s, "the weights of %d boxes", side);
 }
 
 static void resized_crop_close(mr_stage_t *s) {

@@ -95,7 +95,7 @@ static mr_err_t checkpoint_tangent_body(const mr_eqn_t *e, int n, const int *wrt
   for (int i = 0; i < e->n_out; i++) all[at++] = j->out[e->n_out + i];
   for (int i = y; i < e->n_out; i++) all[at++] = j->out[i];
   if (mr_fn_return(j, at, all) < 0) {
-    mr_err_t err = mr_fail(diag, j->diag.code, "%s", j->diag.text);
+    mr_err_t err = mr_diag_relay(diag, j->diag.code, &j->diag);
     mr_fn_destroy(j);
     return err;
   }
@@ -195,12 +195,12 @@ static mr_fn_t *with_saved(const mr_fn_t *f, mr_policy_fn *policy, int *n_saved,
 
 mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag) {
   int n_saved = 0;
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   mr_fn_t *b = with_saved(f, policy ? policy : mr_save_nothing, &n_saved, diag);
   mr_fn_t *g = b ? mr_fn_create() : NULL;
   if (!g) {
     mr_fn_destroy(b);
-    return mr_fail(diag, MR_ERR_NOMEM, "checkpoint: no memory");
+    return mr_no_memory(diag, "checkpoint");
   }
   mr_var_t **y = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);

@@ -102,7 +102,7 @@ static void cond_vjp_find_kept(reverse_t *r, branch_t *b) {
 static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
                           mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "cond: no memory for its vjp");
+  if (!g) return mr_no_memory(diag, "the vjp of cond");
   int n = r->n_out + r->n_place;
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < r->n_in; i++) map[b->j->in[i]->id] = mr_fn_input(g, b->j->in[i]->aval);
@@ -128,7 +128,7 @@ static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, 
                          mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   const mr_fn_t *j = b->j;
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "cond: no memory for its vjp");
+  if (!g) return mr_no_memory(diag, "the vjp of cond");
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(r->n_in + 1) * sizeof(mr_var_t *));
   int n = 0;
   for (int i = 0; i < r->n_in; i++) map[j->in[i]->id] = mr_fn_input(g, j->in[i]->aval);
@@ -153,9 +153,9 @@ static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_va
   for (int i = 0; i < r->n; i++) {
     branch_t *b = &r->branch[i];
     b->j = mr_fn_create();
-    if (!b->j) return mr_fail(why, MR_ERR_NOMEM, "cond: no memory for its vjp");
+    if (!b->j) return mr_no_memory(why, "the vjp of cond");
     if (cond_vjp_differentiate(r, b, fns[i], dout) < 0)
-      return mr_fail(why, b->j->diag.code, "%s", b->j->diag.text);
+      return mr_diag_relay(why, b->j->diag.code, &b->j->diag);
     r->cap += b->j->n_var;
   }
   /* An operand to which no branch gives a cotangent gets none: a cotangent of zeros would become
@@ -183,7 +183,7 @@ static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forth, mr_fn_t **back, 
     const branch_t *b = &r->branch[i];
     size_t n = (size_t)b->j->n_var + 1;
     mr_var_t **map = calloc(2 * n, sizeof *map);
-    if (!map) return mr_fail(why, MR_ERR_NOMEM, "cond: no memory for its vjp");
+    if (!map) return mr_no_memory(why, "the vjp of cond");
     err = way_forth(r, b, map, &forth[i], why);
     if (err >= 0) err = way_back(r, b, map + n, &back[i], why);
     free(map);

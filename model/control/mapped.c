@@ -23,7 +23,7 @@ int64_t mr__call_size(const mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *i
 mr_err_t mr__call_mapped(mr_fn_t *f, const mr_fn_t *called, int64_t size, const bool *in,
                          bool *out_mapped, mr_fn_t **out) {
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(&f->diag, MR_ERR_NOMEM, "vmap: no memory");
+  if (!g) return mr_no_memory(&f->diag, "vmap");
   g->axis_name = f->axis_name;
   g->axis_size = size;
   mr_batched_t *x = mr_mem_take(&g->mem, (size_t)(called->n_in + 1) * sizeof *x);

@@ -225,14 +225,14 @@ mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *bod
     return mr__call_refuse(f, "fori_loop", "the counter, which is input %d, is %s, want i32[]",
                            n_consts, mr_aval_text(&body->in[n_consts]->aval, text));
   mr_fn_t *b = scan_counted(body, n_consts);
-  if (!b) return mr_fail(&f->diag, MR_ERR_NOMEM, "fori_loop: no memory");
+  if (!b) return mr_no_memory(&f->diag, "fori_loop");
   mr_scan_t s = {
       .length = hi > lo ? (int64_t)hi - lo : 0, .n_consts = n_consts, .n_carry = body->n_out + 1};
   mr_var_t **x = mr_mem_take(&f->mem, (size_t)(b->n_in + 1) * sizeof(mr_var_t *));
   mr_var_t **y = mr_mem_take(&f->mem, (size_t)(b->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0, k = 0; i < b->n_in; i++)
     x[i] = i == n_consts ? mr_literal(f, MR_I32, lo) : in[k++];
-  mr_err_t err = b->diag.code < 0 ? mr_fail(&f->diag, b->diag.code, "%s", b->diag.text)
+  mr_err_t err = b->diag.code < 0 ? mr_diag_relay(&f->diag, b->diag.code, &b->diag)
                                   : mr_lax_scan(f, b, &s, x, y);
   mr_fn_destroy(b);
   for (int k = 0; k < s.n_carry - 1 && err >= 0; k++) out[k] = y[k + 1];

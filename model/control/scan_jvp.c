@@ -66,7 +66,7 @@ static mr_fn_t *tangent_step(const forward_t *s, const int *at, int n_in, mr_dia
     mr_dce(b);
     return b;
   }
-  mr_fail(diag, err, "%s", b->diag.text);
+  mr_diag_relay(diag, err, &b->diag);
   mr_fn_destroy(b);
   return NULL;
 }

@@ -189,8 +189,7 @@ static mr_err_t scan_vjp_run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step,
 
 static mr_err_t reverse(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_t **din,
                         mr_diag_t *why) {
-  if (scan_vjp_differentiate(r, dout) < 0)
-    return mr_fail(why, r->j->diag.code, "%s", r->j->diag.text);
+  if (scan_vjp_differentiate(r, dout) < 0) return mr_diag_relay(why, r->j->diag.code, &r->j->diag);
   size_t n = (size_t)r->j->n_var + 1;
   r->forth = mr_mem_take(&f->mem, 3 * n);
   r->varies = r->forth + n;
@@ -210,7 +209,7 @@ static mr_err_t reverse(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_
 mr_err_t mr__scan_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   reverse_t r = {.e = e, .p = mr__scan_parts(e), .n_in = e->n_in, .n_out = e->n_out};
   r.j = mr_fn_create();
-  if (!r.j) return mr_fail(&f->diag, MR_ERR_NOMEM, "scan: no memory for its vjp");
+  if (!r.j) return mr_no_memory(&f->diag, "the vjp of scan");
   r.ct = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out + 1) * sizeof(mr_var_t *));
   r.grad = r.ct + e->n_out;
   r.in = mr_mem_take(&f->mem, (size_t)(e->n_in + e->n_out) + 1);

@@ -112,7 +112,7 @@ static mr_err_t while_tangent_body(const forward_t *s, mr_fn_t **out, mr_diag_t 
   mr_inline(b, j, in, y);
   for (int k = 0; k < s->p.n_carry; k++)
     if (s->in[n_body + k]) y[n++] = y[s->p.n_carry + k];
-  err = b->diag.code < 0 ? mr_fail(diag, b->diag.code, "%s", b->diag.text) : mr_fn_return(b, n, y);
+  err = b->diag.code < 0 ? mr_diag_relay(diag, b->diag.code, &b->diag) : mr_fn_return(b, n, y);
   mr_fn_destroy(j);
   if (err < 0) return mr_fn_destroy(b), err;
   mr_dce(b);

@@ -17,7 +17,7 @@ mr_err_t mr_comm_create(int size, mr_comm_t **out, mr_diag_t *diag) {
   mr_comm_t *c = calloc(1, sizeof *c + (size_t)size * sizeof c->shown[0]);
   if (!c || pthread_barrier_init(&c->meeting, NULL, (unsigned)size)) {
     free(c);
-    return mr_fail(diag, MR_ERR_NOMEM, "communicator: no memory for %d devices", size);
+    return mr_no_memory(diag, "a communicator of %d devices", size);
   }
   c->size = size;
   *out = c;

@@ -19,7 +19,7 @@
 static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, mr_exec_t **out,
                              mr_diag_t *diag) {
   mr_exec_t *x = calloc(1, sizeof *x);
-  if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  if (!x) return mr_no_memory(diag, "a compiled graph");
   mr_compile_options_t o = *c->options;
   o.in_place = 0;
   o.donate = NULL; /* donations are those of the outer graph's inputs */
@@ -47,7 +47,7 @@ static size_t inner_bytes(const mr_exec_t *x) { return inner_aligned(x->backend,
 static size_t call_aligned(const mr_call_t *c, size_t n) { return inner_aligned(c->backend, n); }
 
 static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
-  return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
+  return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
 }
 
 /* Copies the bytes of a carry, unless it is already in place. */

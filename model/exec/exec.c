@@ -111,7 +111,7 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
   MR_TRY(mr_passes_run(x->fn, b->target, o->skip, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
   x->ns = calloc(3 * ((size_t)x->fn->n_eqn + 1), sizeof *x->ns);
-  if (!x->call || !x->ns) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  if (!x->call || !x->ns) return mr_no_memory(diag, "a compiled graph");
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, o, diag));
   MR_TRY(
@@ -119,7 +119,7 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
   MR_TRY(mr_memory_plan_check(&x->plan, x->fn, diag));
   if (o->plan_only || !x->plan.constants) return MR_OK;
   x->constants = b->take(x->plan.constants);
-  return x->constants ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory for a graph's literals");
+  return x->constants ? MR_OK : mr_no_memory(diag, "a graph's literals");
 }
 
 static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o,
@@ -134,7 +134,7 @@ static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_op
 
 mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_exec_t **out,
                     mr_diag_t *diag) {
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   MR_TRY(mr_matmul_precision_check(diag));
   MR_TRY(mr_key_layout_check(diag));
   static const mr_compile_options_t plain;
@@ -142,7 +142,7 @@ mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_ex
   const mr_backend_t *b = o->backend ? o->backend : mr_backend_default();
   MR_TRY(b->check(diag));
   mr_exec_t *x = calloc(1, sizeof *x);
-  if (!x) return mr_fail(diag, MR_ERR_NOMEM, "no memory to compile a graph");
+  if (!x) return mr_no_memory(diag, "a compiled graph");
   x->backend = b;
   x->threads = o->threads ? o->threads : b->threads();
   x->pin = o->pin;

@@ -141,8 +141,7 @@ static mr_err_t explain_collect(mr_explained_t *r, const mr_exec_t *x, pace_t p,
   const mr_fn_t *f = x->fn;
   users_t u = {calloc((size_t)f->n_var + 1, sizeof *u.first),
                calloc((size_t)f->n_var + 1, sizeof *u.count)};
-  mr_err_t e =
-      u.first && u.count ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+  mr_err_t e = u.first && u.count ? MR_OK : mr_no_memory(diag, "the explanation of a graph");
   if (e >= 0) find_users(f, &u);
   r->n_eqn += f->n_eqn;
   for (int i = 0; i < f->n_eqn && e >= 0; i++) {
@@ -177,7 +176,7 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
       .product = calloc(n + 1, sizeof *r->product),
       .composite = calloc(n + 1, sizeof *r->composite)};
   if (!r->move || !r->product || !r->composite)
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory to explain a graph");
+    return mr_no_memory(diag, "the explanation of a graph");
   MR_TRY(explain_collect(r, x, (pace_t){1, NULL}, diag));
   explain_add_outputs(r, x);
   return MR_OK;

@@ -233,7 +233,7 @@ static mr_err_t finite_create_inner(mr_finite_t *w, mr_diag_t *diag) {
   int n = 0;
   for (int i = 0; i < w->x->fn->n_eqn; i++) n += w->x->call[i].n_inner;
   if (n && !(w->inner = calloc((size_t)n, sizeof *w->inner)))
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory to look for values that are not finite");
+    return mr_no_memory(diag, "the search for values that are not finite");
   for (int i = 0; i < w->x->fn->n_eqn; i++)
     for (int k = 0; k < w->x->call[i].n_inner; k++) {
       MR_TRY(mr_finite_create(w->x->call[i].inner[k].exec, &w->inner[w->n_inner], diag));
@@ -249,7 +249,7 @@ mr_err_t mr_finite_create(mr_exec_t *x, mr_finite_t **out, mr_diag_t *diag) {
   mr_err_t e = MR_OK;
   if (w) w->x = x, w->seen = calloc(n, sizeof *w->seen), w->reaches = calloc(n, 1);
   if (!w || !w->seen || !w->reaches)
-    e = mr_fail(diag, MR_ERR_NOMEM, "no memory to look for values that are not finite");
+    e = mr_no_memory(diag, "the search for values that are not finite");
   if (e >= 0) e = finite_create_inner(w, diag);
   if (e < 0) {
     mr_finite_destroy(w);

@@ -31,8 +31,8 @@ static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
                      ? mr_fail(&own, MR_ERR_NORULE, "was not opened before lowering (compiler bug)")
                      : lower_ask(c, &own);
   if (err >= 0) return err;
-  if (strstr(own.text, e->op->name)) return mr_fail(diag, err, "%s", own.text);
-  return mr_fail(diag, err, "%s%s%s: %s", e->scope, *e->scope ? ": " : "", e->op->name, own.text);
+  if (strstr(own.text, e->op->name)) return mr_diag_relay(diag, err, &own);
+  return mr_diag_prefix(diag, err, &own, "%s%s%s", e->scope, *e->scope ? ": " : "", e->op->name);
 }
 
 mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag) {
@@ -41,7 +41,7 @@ mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag)
   for (int i = 0; i < f->n_eqn; i++) n_slots += (size_t)(f->eqn[i]->n_in + f->eqn[i]->n_out);
   x->slots = calloc(n_slots + 1, sizeof *x->slots);
   x->patch = calloc(n_slots + 1, sizeof *x->patch);
-  if (!x->slots || !x->patch) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower a graph");
+  if (!x->slots || !x->patch) return mr_no_memory(diag, "the lowering of a graph");
   void **slot = x->slots;
   for (int i = 0; i < f->n_eqn; i++) {
     mr_call_t *c = &x->call[i];

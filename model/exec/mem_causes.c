@@ -114,7 +114,7 @@ mr_err_t mr_mem_causes_find(mr_mem_causes_t *c, const mr_exec_t *x, const mr_mem
                 .to_end = marks + 2 * n,
                 .in_block = calloc((size_t)x->plan.n_block + 1, sizeof(mr_var_t *))};
   mr_err_t e = marks && s.in_block ? mr_mem_report_init(&r, x, diag)
-                                   : mr_fail(diag, MR_ERR_NOMEM, "no memory to divide a peak");
+                                   : mr_no_memory(diag, "the causes of a peak");
   if (e >= 0) {
     c->peak = r.peak;
     find_readers(&s);

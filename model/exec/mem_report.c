@@ -50,7 +50,7 @@ mr_err_t mr_mem_report_init(mr_mem_report_t *r, const mr_exec_t *x, mr_diag_t *d
     mem_report_collect(r, x, seen);
     mem_report_count(r);
   } else {
-    e = mr_fail(diag, MR_ERR_NOMEM, "no memory for a report of the arena");
+    e = mr_no_memory(diag, "a report of the arena");
   }
   free(seen);
   return e;

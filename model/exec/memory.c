@@ -223,7 +223,7 @@ mr_err_t mr_memory_plan_init(mr_memory_plan_t *p, const mr_fn_t *f, const bool *
   if (!p->block || !p->of_var || !p->of_scratch || !work) {
     free(work);
     mr_memory_plan_fini(p);
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory to plan memory");
+    return mr_no_memory(diag, "the memory plan");
   }
   planner_t s = {.p = p,
                  .f = f,

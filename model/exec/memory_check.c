@@ -68,7 +68,7 @@ mr_err_t mr_memory_plan_check(const mr_memory_plan_t *p, const mr_fn_t *f, mr_di
     for (int i = 0; i < f->n_var; i++) w.value[i] = i;
     e = walk(&w, diag);
   } else {
-    mr_fail(diag, e, "no memory to check a plan");
+    mr_no_memory(diag, "the check of a memory plan");
   }
   free(w.value);
   free(w.stands);

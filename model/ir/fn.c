@@ -14,7 +14,7 @@ mr_fn_t *mr_fn_create(void) {
   if (!f) { /* a failed fn, so that builders need no check */
     if (!(f = mr_mem_reserve(sizeof *f))) return NULL;
     f->of_reserve = f->mem.failed = true;
-    mr_fail(&f->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
+    mr_no_memory(&f->diag, "the description of a graph");
   }
   f->mem.diag = &f->diag;
   f->scope = "", f->by = "", f->precision = mr_matmul_precision(), f->keys = mr_key_layout();
@@ -40,7 +40,7 @@ static bool fn_room(mr_fn_t *f, void *array, int *cap, int n, size_t size) {
   int more = *cap ? *cap * 2 : 32;
   void *grown = realloc(*a, (size_t)more * size);
   if (!grown) {
-    mr_fail(&f->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
+    mr_no_memory(&f->diag, "the description of a graph");
     return false;
   }
   *a = grown;

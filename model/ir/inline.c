@@ -18,9 +18,9 @@ mr_err_t mr__copy_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **map) {
 }
 
 mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out) {
-  if (f->diag.code < 0) return mr_fail(&g->diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(&g->diag, f->diag.code, &f->diag);
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
-  if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "no memory to copy a graph");
+  if (!map) return mr_no_memory(&g->diag, "a copy of a graph");
   const char *scope = g->scope; /* copied equations keep their own scopes */
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
@@ -34,13 +34,13 @@ mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t *
 mr_fn_t *mr_fn_copy(const mr_fn_t *f, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   if (!g) {
-    mr_fail(diag, MR_ERR_NOMEM, "no memory to copy a graph");
+    mr_no_memory(diag, "a copy of a graph");
     return NULL;
   }
   mr_var_t **out = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof *out);
   for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);
   if (g->diag.code < 0 || mr_inline(g, f, g->in, out) < 0 || mr_fn_return(g, f->n_out, out) < 0) {
-    mr_fail(diag, g->diag.code, "%s", g->diag.text);
+    mr_diag_relay(diag, g->diag.code, &g->diag);
     mr_fn_destroy(g);
     return NULL;
   }

@@ -48,7 +48,7 @@ static void give_reserve(void) {
 
 static void mem_fail(mr_mem_t *m) {
   m->failed = true;
-  if (m->diag) mr_fail(m->diag, MR_ERR_NOMEM, "no memory for the description of a graph");
+  if (m->diag) mr_no_memory(m->diag, "the description of a graph");
 }
 
 static mr_mem_chunk_t *mem_grow(mr_mem_t *m, size_t bytes) {

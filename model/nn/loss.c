@@ -59,7 +59,7 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
 static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_t *params,
                      mr_fn_t **out, mr_diag_t *diag) {
   mr_dtype_t *now = malloc((size_t)(f->n_var + 1) * sizeof *now);
-  if (!now) mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
+  if (!now) mr_no_memory(diag, "the model's graph");
   if (!now || mr_amp_dtypes(f, policy, now, out, diag) < 0) return free(now);
   for (int i = 0; i < params->n_module; i++) {
     mr_module_t *m = &params->module[i];
@@ -128,7 +128,7 @@ static mr_fn_t *loss_of_rounded(mr_fn_t *f, int n_data, mr_dtype_t t, mr_diag_t 
   mr_fn_t *g = mr_fn_create();
   if (!g) {
     mr_fn_destroy(f);
-    mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
+    mr_no_memory(diag, "the model's graph");
     return NULL;
   }
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(f->n_in + 1) * sizeof(mr_var_t *));
@@ -141,7 +141,7 @@ static mr_fn_t *loss_of_rounded(mr_fn_t *f, int n_data, mr_dtype_t t, mr_diag_t 
   if (g->diag.code >= 0 && mr_inline(g, f, in, out) >= 0) mr_fn_return(g, f->n_out, out);
   mr_fn_destroy(f);
   if (g->diag.code >= 0) return g;
-  mr_fail(diag, g->diag.code, "%s", g->diag.text);
+  mr_diag_relay(diag, g->diag.code, &g->diag);
   mr_fn_destroy(g);
   return NULL;
 }
@@ -156,12 +156,12 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
   }
   mr_fn_t *f = mr_fn_create();
   if (!f) {
-    mr_fail(diag, MR_ERR_NOMEM, "no memory for the model's graph");
+    mr_no_memory(diag, "the model's graph");
     return NULL;
   }
   loss_build(f, l, c, use, params);
   if (f->diag.code < 0) {
-    mr_fail(diag, f->diag.code, "%s", f->diag.text);
+    mr_diag_relay(diag, f->diag.code, &f->diag);
     mr_fn_destroy(f);
     return NULL;
   }
@@ -174,7 +174,7 @@ mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t 
   const mr_loss_use_t use = {.batch = 1};
   mr_diag_t own = {0};
   mr_fn_t *f = mr_loss_fn(l, &c, &use, params, &own);
-  if (!f) return mr_fail(diag, own.code, "%s", own.text);
+  if (!f) return mr_diag_relay(diag, own.code, &own);
   mr_fn_destroy(f);
   return MR_OK;
 }

@@ -17,12 +17,12 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
   if (s->n == s->cap) {
     int cap = s->cap ? s->cap * 2 : 64;
     mr_param_t *more = realloc(s->param, (size_t)cap * sizeof *more);
-    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of parameters");
+    if (!more) return mr_no_memory(diag, "the list of parameters");
     s->param = more;
     s->cap = cap;
   }
   char *copy = strdup(name);
-  if (!copy) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of parameters");
+  if (!copy) return mr_no_memory(diag, "the list of parameters");
   size_t size = (size_t)mr_aval_elems(&aval);
   s->param[s->n++] = (mr_param_t){copy, aval, init, s->arena_size, size};
   s->arena_size += (size + 31) & ~(size_t)31;
@@ -34,12 +34,12 @@ mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag) {
   if (s->n_module == s->cap_module) {
     int cap = s->cap_module ? s->cap_module * 2 : 64;
     mr_module_t *more = realloc(s->module, (size_t)cap * sizeof *more);
-    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of modules");
+    if (!more) return mr_no_memory(diag, "the list of modules");
     s->module = more;
     s->cap_module = cap;
   }
   m.name = strdup(m.name);
-  if (!m.name) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the list of modules");
+  if (!m.name) return mr_no_memory(diag, "the list of modules");
   s->module[s->n_module++] = m;
   return MR_OK;
 }
@@ -68,7 +68,7 @@ mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
     total += s->arena_size * mr_dtype_size(set->dtype);
   }
   if (got) return MR_OK;
-  return mr_fail(diag, MR_ERR_NOMEM, "out of memory: parameters and moments need %zu bytes", total);
+  return mr_no_memory(diag, "%zu bytes of parameters and moments", total);
 }
 
 void mr_params_fini(mr_params_t *s) {

@@ -45,10 +45,10 @@ mr_var_t *mr_nn_remat(mr_nn_t *s, mr_policy_fn *policy, mr_nn_body_fn *body, con
   if (!policy || !x) return body(s, arg, x);
   mr_fn_t *g = mr_fn_create(), *ck = NULL;
   mr_var_t *y = NULL;
-  if (!g) return mr_fail(&s->f->diag, MR_ERR_NOMEM, "no memory for a graph"), NULL;
+  if (!g) return mr_no_memory(&s->f->diag, "a graph"), NULL;
   remat_trace(s, g, body, arg, &x->aval);
   if (g->diag.code < 0)
-    mr_fail(&s->f->diag, g->diag.code, "%s", g->diag.text);
+    mr_diag_relay(&s->f->diag, g->diag.code, &g->diag);
   else if (mr_checkpoint(g, policy, &ck, &s->f->diag) >= 0)
     y = remat_call(s, ck, x);
   mr_fn_destroy(ck);

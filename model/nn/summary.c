@@ -40,7 +40,7 @@ mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_di
   for (int i = 0; i < s->n; i++)
     for (const char *c = s->param[i].name; *c; c++) most += *c == '.';
   *rows = calloc(most, sizeof **rows);
-  if (!*rows) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the parameter table");
+  if (!*rows) return mr_no_memory(diag, "the parameter table");
   snprintf((*rows)[0].name, sizeof(*rows)[0].name, "(all)");
   *n = 1;
   for (int i = 0; i < s->n; i++) count_param(*rows, n, &s->param[i]);

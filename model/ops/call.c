@@ -18,7 +18,7 @@ mr_err_t mr__call_refuse(mr_fn_t *f, const char *op, const char *fmt, ...) {
 
 mr_err_t mr__call_whole(mr_fn_t *f, const char *op, const char *what, const mr_fn_t *fn) {
   if (!fn) return mr__call_refuse(f, op, "%s is not there", what);
-  if (fn->diag.code == MR_ERR_NOMEM) return mr_fail(&f->diag, MR_ERR_NOMEM, "%s", fn->diag.text);
+  if (fn->diag.code == MR_ERR_NOMEM) return mr_diag_relay(&f->diag, MR_ERR_NOMEM, &fn->diag);
   if (fn->diag.code < 0) return mr__call_refuse(f, op, "%s failed: %s", what, fn->diag.text);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
@@ -56,5 +56,5 @@ mr_err_t mr__call_inline(mr_fn_t *f, const mr_eqn_t *e, const char *name, mr_var
 }
 
 mr_err_t mr__call_failed(mr_fn_t *f, const mr_diag_t *why) {
-  return mr_fail(&f->diag, why->code, "%s", why->text);
+  return mr_diag_relay(&f->diag, why->code, why);
 }

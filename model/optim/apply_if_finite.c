@@ -13,7 +13,7 @@ mr_apply_if_finite_state_t mr_apply_if_finite_state(void) {
 
 static mr_err_t apply_check(const mr_fn_t *inner, int n, int32_t most, mr_diag_t *diag) {
   char had[MR_AVAL_TEXT], gives[MR_AVAL_TEXT];
-  if (inner->diag.code < 0) return mr_fail(diag, inner->diag.code, "%s", inner->diag.text);
+  if (inner->diag.code < 0) return mr_diag_relay(diag, inner->diag.code, &inner->diag);
   if (most < 0)
     return mr_fail(diag, MR_ERR_CONFIG, "apply_if_finite: max_consecutive_errors is %d, want >= 0",
                    most);
@@ -74,7 +74,7 @@ static mr_err_t apply_build(mr_fn_t *g, const mr_fn_t *inner, int n, int32_t mos
   mr_var_t *finite = mr_optim_all_finite(g, n, in);
   mr_var_t *apply = apply_decide(g, finite, most, g->in + n, to + n);
   mr_fn_t *rejected = apply_rejected(inner, n);
-  if (!rejected) return mr_fail(&g->diag, MR_ERR_NOMEM, "apply_if_finite: no memory for its graph");
+  if (!rejected) return mr_no_memory(&g->diag, "the graph of apply_if_finite");
   mr_err_t e = mr_lax_cond(g, apply, inner, rejected, in, y);
   mr_fn_destroy(rejected);
   MR_TRY(e);
@@ -86,10 +86,10 @@ mr_err_t mr_apply_if_finite(const mr_fn_t *inner, int n_updates, int32_t max_con
                             mr_fn_t **out, mr_diag_t *diag) {
   MR_TRY(apply_check(inner, n_updates, max_consecutive_errors, diag));
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "apply_if_finite: no memory for its graph");
+  if (!g) return mr_no_memory(diag, "the graph of apply_if_finite");
   mr_err_t e = apply_build(g, inner, n_updates, max_consecutive_errors);
   if (e >= 0) return *out = g, MR_OK;
-  mr_fail(diag, e, "%s", g->diag.text);
+  mr_diag_relay(diag, e, &g->diag);
   mr_fn_destroy(g);
   return e;
 }

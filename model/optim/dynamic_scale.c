@@ -32,7 +32,7 @@ typedef struct dynamic {
 } dynamic_t;
 
 static mr_err_t dynamic_failed(const mr_fn_t *g, mr_diag_t *diag) {
-  return mr_fail(diag, g->diag.code, "%s", g->diag.text);
+  return mr_diag_relay(diag, g->diag.code, &g->diag);
 }
 
 /* Ends g: *to on MR_OK; else g is destroyed and its sentence is in diag. */
@@ -50,7 +50,7 @@ static mr_err_t dynamic_end(mr_fn_t *g, int n, mr_var_t *const *out, mr_fn_t **t
 
 static mr_fn_t *dynamic_begin(const mr_fn_t *like, int n_in, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
-  if (!g) mr_fail(diag, MR_ERR_NOMEM, "dynamic_scale: no memory for its graph");
+  if (!g) mr_no_memory(diag, "the graph of dynamic_scale");
   for (int i = 0; g && i < n_in; i++) mr_fn_input(g, like->in[i]->aval);
   return g;
 }
@@ -133,7 +133,7 @@ enum { TRIES = 3, FINITE, RESULTS };
 /* *out: the carries -> whether to try (again). */
 static mr_err_t dynamic_again(const mr_fn_t *attempt, int redo, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "dynamic_scale: no memory for its graph");
+  if (!g) return mr_no_memory(diag, "the graph of dynamic_scale");
   static const mr_dtype_t dtype[RESULTS] = {MR_F32, MR_I32, MR_I32, MR_I32, MR_BOOL};
   for (int i = 0; i < RESULTS; i++) mr_fn_input(g, mr_aval_scalar(dtype[i]));
   for (int i = STATE; i < attempt->n_out - 1; i++) mr_fn_input(g, attempt->out[i]->aval);
@@ -220,7 +220,7 @@ static mr_err_t dynamic_scale(dynamic_t *d, const char *name, int n, const int *
                               mr_diag_t *diag) {
   mr_fn_t *attempt = NULL, *keep = NULL;
   MR_TRY(dynamic_check(d, name, diag));
-  if (!(keep = mr_fn_create())) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory", name);
+  if (!(keep = mr_fn_create())) return mr_no_memory(diag, "%s", name);
   d->wrt = mr_mem_take(&keep->mem, (size_t)(n + 1) * sizeof *d->wrt);
   dynamic_filter(d, n, wrt);
   mr_err_t e = dynamic_attempt(d, &attempt, diag);

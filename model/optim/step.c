@@ -218,7 +218,7 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   const mr_fn_t *f = l->part[k];
   char text[MR_AVAL_TEXT];
   if (f->diag.code < 0)
-    return mr_fail(diag, f->diag.code, "part %d of the loss failed: %s", k, f->diag.text);
+    return mr_diag_prefix(diag, f->diag.code, &f->diag, "part %d of the loss failed", k);
   if (f->n_out < 1) return mr_fail(diag, MR_ERR_SHAPE, "part %d of the loss gives no value", k);
   if (l->n_data < 0 || f->n_in <= l->n_data)
     return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
@@ -257,12 +257,12 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   MR_TRY(step_check(loss, diag));
   const mr_fn_t *first = loss->part[0];
   step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
-  if (!s.g) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for the step's graph", o->def->name);
+  if (!s.g) return mr_no_memory(diag, "the graph of a step of %s", o->def->name);
   s.n = first->n_in - loss->n_data, s.n_out = first->n_out;
   s.n_scale = mr_optim_counts(o) ? MR_SCALE_VARS : 0;
   mr_err_t err = step_build(&s);
   if (err < 0) {
-    mr_fail(diag, err, "%s", s.g->diag.text);
+    mr_diag_relay(diag, err, &s.g->diag);
     mr_fn_destroy(s.g);
     return err;
   }

@@ -199,8 +199,8 @@ static mr_err_t emit_line(mr_parser_t *p, scope_t *s, mr_parse_line_t *l) {
   if (!out) return mr__parse_no_memory(p);
   mr_err_t err = emit_values(p, s->g, l, out);
   if (s->g->diag.code < 0)
-    return mr_fail(p->diag, s->g->diag.code == MR_ERR_NOMEM ? MR_ERR_NOMEM : MR_ERR_DATA,
-                   "jaxpr: %s", s->g->diag.text);
+    return mr_diag_prefix(p->diag, s->g->diag.code == MR_ERR_NOMEM ? MR_ERR_NOMEM : MR_ERR_DATA,
+                          &s->g->diag, "jaxpr");
   if (err < 0) return err;
   for (int i = 0; i < l->n_out; i++) {
     char got[MR_AVAL_TEXT], want[MR_AVAL_TEXT];
@@ -304,7 +304,7 @@ static mr_err_t parse_inputs(mr_parser_t *p, scope_t *s, const char *end) {
     mr_parse_binder_t b;
     MR_TRY(mr__parse_binder(p, &b));
     mr_var_t *v = mr_fn_input(s->g, b.aval);
-    if (!v) return mr_fail(p->diag, s->g->diag.code, "jaxpr: %s", s->g->diag.text);
+    if (!v) return mr_diag_prefix(p->diag, s->g->diag.code, &s->g->diag, "jaxpr");
     MR_TRY(parse_bind(p, s, b.name, v));
   }
   return MR_OK;
@@ -324,7 +324,7 @@ static mr_err_t parse_outputs(mr_parser_t *p, scope_t *s) {
     }
   }
   if (err >= 0 && mr_fn_return(s->g, n, out) < 0)
-    err = mr_fail(p->diag, s->g->diag.code, "jaxpr: %s", s->g->diag.text);
+    err = mr_diag_prefix(p->diag, s->g->diag.code, &s->g->diag, "jaxpr");
   free(out);
   return err;
 }

@@ -15,7 +15,7 @@ mr_err_t mr__parse_fail(mr_parser_t *p, const char *expected) {
 }
 
 mr_err_t mr__parse_no_memory(mr_parser_t *p) {
-  return mr_fail(p->diag, MR_ERR_NOMEM, "jaxpr: no memory for its graph");
+  return mr_no_memory(p->diag, "the graph of a jaxpr");
 }
 
 static bool parse_lex_is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -384,13 +384,13 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
    f's dtypes; now: as mr_amp_dtypes, or NULL. */
 static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
                          bool keeps, mr_dtype_t *now, mr_fn_t **out, mr_diag_t *diag) {
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   mr_fn_t *g = mr_fn_create();
   amp_t a = {policy, g, calloc((size_t)f->n_var + 1, sizeof *a.map)};
   if (!g || !a.map) {
     mr_fn_destroy(g);
     free(a.map);
-    return mr_fail(diag, MR_ERR_NOMEM, "amp: no memory");
+    return mr_no_memory(diag, "amp");
   }
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < f->n_in; i++)

@@ -20,7 +20,7 @@ mr_err_t mr__finish(mr_fn_t *g, int n_out, mr_var_t *const *out, mr_fn_t **to, m
   if (g->diag.code >= 0) mr_fn_return(g, n_out, out);
   if (g->diag.code >= 0) mr__open_spent(g);
   if (g->diag.code < 0) {
-    mr_err_t err = mr_fail(diag, g->diag.code, "%s", g->diag.text);
+    mr_err_t err = mr_diag_relay(diag, g->diag.code, &g->diag);
     mr_fn_destroy(g);
     return err;
   }
@@ -49,7 +49,7 @@ mr_err_t mr__keep(mr_fn_t *g, mr_eqn_t *e) {
   if (g->n_eqn == g->cap_eqn) {
     int cap = 2 * g->cap_eqn + 16;
     mr_eqn_t **grown = realloc(g->eqn, (size_t)cap * sizeof *grown);
-    if (!grown) return mr_fail(&g->diag, MR_ERR_NOMEM, "no memory to write a graph anew");
+    if (!grown) return mr_no_memory(&g->diag, "a rewritten graph");
     g->eqn = grown, g->cap_eqn = cap;
   }
   g->eqn[g->n_eqn++] = e;

@@ -98,7 +98,7 @@ mr_err_t mr_cse(mr_fn_t *f, mr_diag_t *diag) {
   if (t.slot && instead)
     cse_merge(f, &t, instead);
   else
-    e = mr_fail(diag, MR_ERR_NOMEM, "no memory to merge common subexpressions");
+    e = mr_no_memory(diag, "merging common subexpressions");
   free(t.slot);
   free(instead);
   return e;

@@ -40,7 +40,7 @@ static mr_var_t *passed_on(const mr_eqn_t *e) {
 mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
   int n = f->n_var, kept = 0; /* literals that are added here are never replaced */
   mr_var_t **instead = calloc((size_t)n + 1, sizeof *instead);
-  if (!instead) return mr_fail(diag, MR_ERR_NOMEM, "no memory to fold constants");
+  if (!instead) return mr_no_memory(diag, "folding constants");
   for (int i = 0; i < f->n_eqn; i++) {
     mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++)

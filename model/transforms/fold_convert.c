@@ -58,7 +58,7 @@ void mr_fold_convert(mr_fn_t *f) {
     for (int i = 0; i < f->n_out; i++)
       if (instead[f->out[i]->id]) f->out[i] = instead[f->out[i]->id];
   }
-  if (!uses || !instead) mr_fail(&f->diag, MR_ERR_NOMEM, "no memory to fold conversions");
+  if (!uses || !instead) mr_no_memory(&f->diag, "folding conversions");
   free(uses);
   free(instead);
   mr_dce(f);

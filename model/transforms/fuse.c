@@ -258,7 +258,7 @@ static mr_eqn_t *fuse_emit(fuser_t *s, int g, const body_t *b) {
 
 static mr_err_t form(fuser_t *s, int g) {
   body_t b = {.fn = mr_fn_create()};
-  if (!b.fn) return mr_fail(&s->f->diag, MR_ERR_NOMEM, "fuse: out of memory");
+  if (!b.fn) return mr_no_memory(&s->f->diag, "fuse");
   memset(s->map, 0, (size_t)s->n_var * sizeof *s->map);
   add_members(s, g, &b);
   fuse_add_outputs(s, g, &b);
@@ -267,7 +267,7 @@ static mr_err_t form(fuser_t *s, int g) {
     err = mr_fn_return(b.fn, b.n_out, b.inner);
     if (err >= 0) s->group[g].e = fuse_emit(s, g, &b);
   }
-  if (err < 0) mr_fail(&s->f->diag, err, "%s", b.fn->diag.text);
+  if (err < 0) mr_diag_relay(&s->f->diag, err, &b.fn->diag);
   mr_fn_destroy(b.fn);
   return s->f->diag.code;
 }
@@ -303,6 +303,5 @@ mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
     e = fuse_rewrite(&s);
   }
   free(s.eqn), free(s.of), free(s.group), free(s.map);
-  return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "fuse: out of memory")
-               : MR_OK;
+  return e < 0 && f->diag.code >= 0 ? mr_no_memory(diag, "fuse") : mr_diag_relay(diag, e, &f->diag);
 }

@@ -74,9 +74,8 @@ mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr
   sweep_t s = {.g = g,
                .ct = calloc((size_t)g->n_var + 1, sizeof *s.ct),
                .active = calloc((size_t)g->n_var + 1, sizeof *s.active)};
-  mr_err_t err = s.ct && s.active
-                     ? run_sweep(&s, from, n_y, y, dy, n, wrt, grad)
-                     : mr_fail(&g->diag, MR_ERR_NOMEM, "no memory for the reverse sweep");
+  mr_err_t err = s.ct && s.active ? run_sweep(&s, from, n_y, y, dy, n, wrt, grad)
+                                  : mr_no_memory(&g->diag, "the reverse sweep");
   free(s.ct);
   free(s.active);
   return err < 0 ? err : MR_OK;
@@ -104,11 +103,11 @@ mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *c
 
 /* mr__begin of a copy of f that the before_grad passes have rewritten.  NULL on failure. */
 static mr_fn_t *begin_light(const mr_fn_t *f, int more, mr_var_t ***out, mr_diag_t *diag) {
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text), NULL;
+  if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag), NULL;
   mr_fn_t *light = mr_fn_copy(f, diag), *g = NULL;
   if (light && mr_passes_before_grad(light, NULL, diag) >= 0) {
     g = mr__begin(light, more, out);
-    if (!g) mr_fail(diag, MR_ERR_NOMEM, "no memory for the gradient of a graph");
+    if (!g) mr_no_memory(diag, "the gradient of a graph");
   }
   mr_fn_destroy(light);
   return g;
@@ -118,14 +117,14 @@ mr_err_t mr_value_and_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **ou
                            mr_diag_t *diag) {
   mr_var_t **all;
   char text[MR_AVAL_TEXT];
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   if (f->n_out < 1) return mr_fail(diag, MR_ERR_SHAPE, "grad: the function has no output");
   if (f->out[0]->aval.ndim != 0 || !mr_is_float(f->out[0]->aval.dtype))
     return mr_fail(diag, MR_ERR_SHAPE, "grad: output 0 must be a scalar of floats, is %s",
                    mr_aval_text(&f->out[0]->aval, text));
   mr_diag_t why = {0};
   mr_fn_t *g = begin_light(f, n, &all, &why);
-  if (!g) return mr_fail(diag, why.code, "%s", why.text);
+  if (!g) return mr_diag_relay(diag, why.code, &why);
   mr_var_t **v = mr__pick(g, f->n_in, n, wrt, "grad");
   if (g->diag.code >= 0)
     mr_backward(g, all[0], mr_literal(g, all[0]->aval.dtype, 1), n, v, all + f->n_out);
@@ -137,7 +136,7 @@ mr_err_t mr_grad(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag
   MR_TRY(mr_value_and_grad(f, n, wrt, &g, diag));
   mr_var_t **grad = g->out + f->n_out;
   if (mr_fn_return(g, n, grad) < 0) {
-    mr_err_t err = mr_fail(diag, g->diag.code, "%s", g->diag.text);
+    mr_err_t err = mr_diag_relay(diag, g->diag.code, &g->diag);
     mr_fn_destroy(g);
     return err;
   }
@@ -150,7 +149,7 @@ mr_err_t mr_vjp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
   mr_var_t **y;
   mr_diag_t why = {0};
   mr_fn_t *g = begin_light(f, f->n_out, &y, &why);
-  if (!g) return mr_fail(diag, why.code, "%s", why.text);
+  if (!g) return mr_diag_relay(diag, why.code, &why);
   mr_var_t **v = mr__pick(g, f->n_in, n, wrt, "vjp"), **dy = y + f->n_out;
   mr_var_t **grad = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *grad);
   for (int i = 0; i < f->n_out; i++) dy[i] = g->diag.code < 0 ? NULL : mr_fn_input(g, y[i]->aval);

@@ -68,7 +68,7 @@ static mr_err_t check_outputs(const mr_fn_t *f, const char *who, mr_diag_t *diag
 static mr_fn_t *jacobian_begin(const mr_fn_t *f, int n, mr_var_t ***all, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   if (!g) {
-    mr_fail(diag, MR_ERR_NOMEM, "jacobian: no memory");
+    mr_no_memory(diag, "jacobian");
     return NULL;
   }
   for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);
@@ -129,7 +129,7 @@ mr_err_t mr_hvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_
   mr_fn_destroy(g);
   if (err < 0) return err;
   if (mr_fn_return(j, n, j->out + n) < 0) { /* the tangents alone */
-    err = mr_fail(diag, j->diag.code, "%s", j->diag.text);
+    err = mr_diag_relay(diag, j->diag.code, &j->diag);
     mr_fn_destroy(j);
     return err;
   }

@@ -34,7 +34,7 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
   int to = g->n_eqn;
   mr_standing_t before = mr_standing(g);
   mr_var_t **tangent = calloc((size_t)g->n_var + 1, sizeof *tangent);
-  if (!tangent) return mr_fail(&g->diag, MR_ERR_NOMEM, "jvp: no memory for the tangents");
+  if (!tangent) return mr_no_memory(&g->diag, "the tangents of jvp");
   mr_err_t err = MR_OK;
   for (int i = 0; i < n_in; i++)
     if (!in[i]->literal) tangent[in[i]->id] = din[i];
@@ -48,7 +48,7 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
 mr_err_t mr_jvp(const mr_fn_t *f, int n, const int *wrt, mr_fn_t **out, mr_diag_t *diag) {
   mr_var_t **all;
   mr_fn_t *g = mr__begin(f, f->n_out, &all);
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "jvp: no memory");
+  if (!g) return mr_no_memory(diag, "jvp");
   mr_var_t **x = mr__pick(g, f->n_in, n, wrt, "jvp"), **d = all + f->n_out;
   mr_var_t **dx = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *dx);
   for (int i = 0; i < n && g->diag.code >= 0; i++) dx[i] = mr_fn_input(g, x[i]->aval);

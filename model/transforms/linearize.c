@@ -47,7 +47,7 @@ static void copy_part(const cut_t *c, mr_fn_t *g, bool moving, mr_var_t **map) {
 
 static mr_err_t point_part(const cut_t *c, mr_var_t **map, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "linearize: no memory");
+  if (!g) return mr_no_memory(diag, "linearize");
   int n = c->j->n_out / 2;
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(n + c->n_kept + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < c->n_point; i++) map[c->j->in[i]->id] = mr_fn_input(g, c->j->in[i]->aval);
@@ -59,7 +59,7 @@ static mr_err_t point_part(const cut_t *c, mr_var_t **map, mr_fn_t **out, mr_dia
 
 static mr_err_t linear_part(const cut_t *c, mr_var_t **map, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "linearize: no memory");
+  if (!g) return mr_no_memory(diag, "linearize");
   int n = c->j->n_out / 2;
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < c->n_kept; i++) map[c->kept[i]->id] = mr_fn_input(g, c->kept[i]->aval);
@@ -77,7 +77,7 @@ static mr_err_t cut_in_two(cut_t *c, mr_fn_t **point, mr_fn_t **linear, mr_diag_
   c->kept = calloc(n, sizeof(mr_var_t *));
   mr_err_t err = MR_ERR_NOMEM;
   if (!map || !c->moves || !c->kept) {
-    mr_fail(diag, err, "linearize: no memory");
+    mr_no_memory(diag, "linearize");
   } else {
     c->seen = c->moves + n;
     linearize_mark(c);

@@ -298,9 +298,8 @@ static mr_err_t merge_products(mr_fn_t *f, bool grad_follows, mr_diag_t *diag) {
   }
   free(m.eqn), free(m.at), free(m.done), free(m.group);
   mr_dce(f);
-  return e < 0 ? mr_fail(diag, e, "%s",
-                         f->diag.code < 0 ? f->diag.text : "merge-products: out of memory")
-               : MR_OK;
+  return e < 0 && f->diag.code >= 0 ? mr_no_memory(diag, "merge-products")
+                                    : mr_diag_relay(diag, e, &f->diag);
 }
 
 mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag) { return merge_products(f, false, diag); }

@@ -69,7 +69,7 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
   mr_fn_t *t = mr_open_eqn(e, &o->g->diag);
   if (!t) return o->g->diag.code;
   mr_var_t **inner = calloc((size_t)t->n_var + 1, sizeof *inner);
-  mr_err_t err = inner ? MR_OK : mr_fail(&o->g->diag, MR_ERR_NOMEM, "open: no memory");
+  mr_err_t err = inner ? MR_OK : mr_no_memory(&o->g->diag, "opening calls");
   for (int k = 0; k < t->n_in && err >= 0; k++) inner[t->in[k]->id] = open_mapped(o, map, e->in[k]);
   for (int i = 0; i < t->n_eqn && err >= 0; i++) err = open_eqn(o, t->eqn[i], inner);
   for (int k = 0; k < t->n_out && err >= 0; k++)
@@ -92,7 +92,7 @@ static mr_err_t open_rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_di
   if (!g || !map) {
     mr_fn_destroy(g);
     free(map);
-    return mr_fail(diag, MR_ERR_NOMEM, "open: no memory");
+    return mr_no_memory(diag, "opening calls");
   }
   o.g = g;
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
@@ -123,7 +123,7 @@ mr_err_t mr_in_f64(const mr_fn_t *f, mr_fn_t **out, mr_diag_t *diag) {
 mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
   mr_fn_t *t = mr_fn_create();
   if (!t) {
-    mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to open it", e->op->name);
+    mr_no_memory(diag, "opening %s", e->op->name);
     return NULL;
   }
   mr_var_t **in = mr_mem_take(&t->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
@@ -136,7 +136,7 @@ mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
     mr_dce(t);
     return t;
   }
-  mr_fail(diag, t->diag.code, "%s", t->diag.text);
+  mr_diag_relay(diag, t->diag.code, &t->diag);
   mr_fn_destroy(t);
   return NULL;
 }

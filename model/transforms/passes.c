@@ -9,7 +9,7 @@
 
 static mr_err_t fold_convert(mr_fn_t *f, mr_diag_t *diag) {
   mr_fold_convert(f);
-  return f->diag.code < 0 ? mr_fail(diag, f->diag.code, "%s", f->diag.text) : MR_OK;
+  return mr_diag_relay(diag, f->diag.code, &f->diag);
 }
 
 static mr_err_t drop_dead(mr_fn_t *f, mr_diag_t *diag) {

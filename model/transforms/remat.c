@@ -65,7 +65,7 @@ static mr_var_t *current(const remat_t *r, mr_var_t *v) {
 static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
   mr_eqn_t *e = r->old[r->place[v->id]];
   mr_var_t **in = calloc((size_t)e->n_in + 1, sizeof(mr_var_t *));
-  if (!in) return mr_fail(&r->f->diag, MR_ERR_NOMEM, "remat: out of memory");
+  if (!in) return mr_no_memory(&r->f->diag, "remat");
   for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = at;
   mr_err_t err = MR_OK;
   for (int k = 0; k < e->n_in && err >= 0; k++) {
@@ -114,6 +114,6 @@ mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag) {
   free(r.old);
   free(r.place);
   free(r.now);
-  return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "remat: out of memory")
-               : MR_OK;
+  return e < 0 && f->diag.code >= 0 ? mr_no_memory(diag, "remat")
+                                    : mr_diag_relay(diag, e, &f->diag);
 }

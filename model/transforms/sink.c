@@ -174,8 +174,7 @@ static mr_err_t round_of(mr_fn_t *f, bool *moved, mr_diag_t *diag) {
   }
   free(old), free(s.uses), free(s.instead);
   *moved = s.moved;
-  return e < 0 ? mr_fail(diag, e, "%s", f->diag.code < 0 ? f->diag.text : "sink: out of memory")
-               : MR_OK;
+  return e < 0 && f->diag.code >= 0 ? mr_no_memory(diag, "sink") : mr_diag_relay(diag, e, &f->diag);
 }
 
 static bool has_views(const mr_fn_t *f) {

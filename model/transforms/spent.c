@@ -33,7 +33,7 @@ mr_err_t mr__open_spent(mr_fn_t *g) {
   int n = g->n_eqn, n_var = g->n_var;
   mr_eqn_t **all = mr_mem_copy(&g->mem, g->eqn, (size_t)n, sizeof *all);
   mr_var_t **now = calloc((size_t)n_var + 1, sizeof *now);
-  if (!now) return mr_fail(&g->diag, MR_ERR_NOMEM, "no memory to open calls");
+  if (!now) return mr_no_memory(&g->diag, "opening calls");
   g->n_eqn = 0;
   mr_err_t err = MR_OK;
   for (int i = 0; i < n && err >= 0; i++) {
@@ -70,7 +70,7 @@ static mr_fn_t *spend_all(const mr_fn_t *f, mr_diag_t *diag) {
     if (g->eqn[i]->op->spend) err = g->eqn[i]->op->spend(g, g->eqn[i]);
   if (err >= 0) err = mr__open_spent(g);
   if (err >= 0) return g;
-  mr_fail(diag, err, "%s", g->diag.text);
+  mr_diag_relay(diag, err, &g->diag);
   mr_fn_destroy(g);
   return NULL;
 }

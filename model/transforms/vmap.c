@@ -48,9 +48,9 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
 
 mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, mr_batched_t *out) {
   if (g->diag.code < 0) return g->diag.code;
-  if (f->diag.code < 0) return mr_fail(&g->diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(&g->diag, f->diag.code, &f->diag);
   mr_batched_t *map = calloc((size_t)f->n_var + 1, sizeof *map);
-  if (!map) return mr_fail(&g->diag, MR_ERR_NOMEM, "vmap: no memory");
+  if (!map) return mr_no_memory(&g->diag, "vmap");
   mr_standing_t before = mr_standing(g);
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
@@ -115,7 +115,7 @@ mr_err_t mr_vmap_axis(const mr_fn_t *f, const char *axis_name, int64_t size, con
   if (size < 0)
     return mr_fail(diag, MR_ERR_SHAPE, "vmap: size is %lld, want >= 0", (long long)size);
   mr_fn_t *g = mr_fn_create();
-  if (!g) return mr_fail(diag, MR_ERR_NOMEM, "vmap: no memory");
+  if (!g) return mr_no_memory(diag, "vmap");
   g->axis_name = axis_name;
   g->axis_size = size;
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(f->n_in + 1) * sizeof *in);

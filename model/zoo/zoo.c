@@ -84,7 +84,7 @@ mr_err_t mr_models_check(const mr_model_def_t *const *table, const char *origin,
   for (int i = 0; table[i]; i++) {
     mr_diag_t why = {0};
     mr_err_t e = zoo_check_one(table, i, &why);
-    if (e < 0) return mr_fail(diag, e, "%s: %s", origin, why.text);
+    if (e < 0) return mr_diag_prefix(diag, e, &why, "%s", origin);
   }
   return MR_OK;
 }

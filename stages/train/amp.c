@@ -36,7 +36,7 @@ mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
                          "want master=none or slot-dtype=bf16 beside it");
   a->policy = a->amp == JAXAMP ? mr_amp_jaxamp(t) : mr_amp_usual(t);
   if (rules && mr_amp_add_text(&a->policy, a->rules, &why) < 0)
-    return mr_stage_fail(s, MR_ERR_CONFIG, "setting amp-rule: %s", why.text);
+    return mr_diag_prefix(s->diag, MR_ERR_CONFIG, &why, "%s: setting amp-rule", s->name);
   return MR_OK;
 }
 

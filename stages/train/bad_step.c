@@ -144,5 +144,5 @@ mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_
 
 mr_err_t mr__train_verdict(mr_stage_t *s) {
   const train_t *v = s->state;
-  return v->bad.code < 0 ? mr_fail(s->diag, v->bad.code, "%s", v->bad.text) : MR_OK;
+  return mr_diag_relay(s->diag, v->bad.code, &v->bad);
 }

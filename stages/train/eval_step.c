@@ -67,11 +67,11 @@ static mr_err_t recall_model(recalled_t *r, const char *path, const char *text, 
                    path, name);
   r->state = calloc(1, r->def->state_sz + 1);
   r->words = strdup(text);
-  if (!r->state || !r->words) return mr_fail(diag, MR_ERR_NOMEM, "out of memory for a model");
+  if (!r->state || !r->words) return mr_no_memory(diag, "a model");
   rest = r->words + n;
   mr_err_t e = set_defaults(r, &why);
   if (e >= 0) e = set_words(r, rest, &why);
-  return e < 0 ? mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model: %s", path, why.text) : e;
+  return e < 0 ? mr_diag_prefix(diag, MR_ERR_DATA, &why, "%s: metadata millrace.model", path) : e;
 }
 
 static void recalled_fini(recalled_t *r) {
@@ -134,7 +134,7 @@ static mr_err_t recall(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = mr_train_state_model(v->checkpoint, holds, &why);
   if (e >= 0) e = recall_model(&v->recalled, v->checkpoint, holds, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
   mr_model_text(&v->model, brings);
   if (!strcmp(holds, brings)) return MR_OK;
@@ -169,7 +169,7 @@ static mr_err_t eval_step_open(mr_stage_t *s) {
   MR_TRY(recall(s));
   mr_err_t e = eval_step_load(v, s->in_spec[0].batch, &why);
   mr_backends_leave(); /* batches are evaluated in the stage's own thread */
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 static void eval_step_close(mr_stage_t *s) {

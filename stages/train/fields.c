@@ -38,8 +38,9 @@ mr_err_t mr_train_model_for(mr_stage_t *s, int port, const mr_model_def_t *def, 
   mr_err_t e = mr_model_plan(out, def, state, n, field, &why);
   if (e >= 0) return MR_OK;
   mr_spec_text(&s->in_spec[port], text, sizeof text);
-  if (e != MR_ERR_SHAPE) return mr_stage_fail(s, e, "%s", why.text);
-  return mr_stage_fail(s, e, "input %s is %s: %s", s->def->in[port].name, text, why.text);
+  if (e != MR_ERR_SHAPE) return mr_stage_relay(s, e, &why);
+  return mr_diag_prefix(s->diag, e, &why, "%s: input %s is %s", s->name, s->def->in[port].name,
+                        text);
 }
 
 static void *fields_copy(size_t record, size_t n, size_t B, const void *from) {
@@ -74,8 +75,8 @@ mr_err_t mr_train_batch_init(mr_train_batch_t *t, mr_stage_t *s, const mr_spec_t
                              const mr_loss_t *l, const mr_buf_t *b) {
   *t = (mr_train_batch_t){.own = {NULL}};
   if (fields_take(t, spec, l, b)) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_NOMEM, "no memory to pad a batch of %d records to %lld", b->n,
-                       (long long)spec->batch);
+  return mr_stage_no_memory(s, "padding a batch of %d records to %lld", b->n,
+                            (long long)spec->batch);
 }
 
 void mr_train_batch_fini(mr_train_batch_t *t) {

@@ -93,7 +93,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   if (v->ema > 0) train.compute.values = MR_F32; /* evaluation reads the average */
   if (e >= 0 && v->eval_batch)
     e = mr_eval_step_create(loss, &train.compute, v->eval_batch, v->step, &v->eval, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 /* A checkpoint is written from the parameters themselves while the next step computes its
@@ -119,7 +119,7 @@ static mr_err_t resume(mr_stage_t *s) {
   if (!v->resume) return MR_OK;
   mr_diag_t why = {0};
   mr_err_t e = load_state(v, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   if (strcmp(v->at.optimizer, name))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting optimizer = %s: the checkpoint %s was made by %s, whose moments "

@@ -33,7 +33,7 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
   const mr_model_def_t *def = mr__train_model_of(s);
   void *state = malloc(def->state_sz + 1);
   mr_model_t m;
-  if (!state) return mr_stage_fail(s, MR_ERR_NOMEM, "out of memory for a model's settings");
+  if (!state) return mr_stage_no_memory(s, "a model's settings");
   memcpy(state, mr__train_model_state(s), def->state_sz);
   mr_err_t e = mr_train_model_for(s, port, def, state, &m);
   int64_t B = s->in_spec[port].batch;
@@ -63,7 +63,7 @@ static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
   mr_err_t e = mr_loss_params_list(&v->model.plan.loss, &params, &why);
   *bytes = (int64_t)mr_train_state_bytes(&params, v->ema > 0);
   mr_params_fini(&params);
-  return e >= 0 ? MR_OK : mr_stage_fail(s, e, "%s", why.text);
+  return mr_stage_relay(s, e, &why);
 }
 
 static mr_err_t plan_outputs(mr_stage_t *s) {

@@ -219,7 +219,7 @@ mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced
   if (w && w->tensor && w->name)
     e = replay_write_all(w, s, path, t, r, diag);
   else
-    mr_fail(diag, e, "%s: no memory to write it", path);
+    mr_no_memory(diag, "writing %s", path);
   if (w) free(w->tensor), free(w->name);
   free(w);
   return e;
@@ -369,12 +369,12 @@ static mr_err_t read_settings(mr_replay_t *r, mr_diag_t *diag) {
   if (!text) return MR_ERR_DATA;
   if (strlen(text) >= SETTINGS)
     return mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.settings is too long", r->path);
-  if (!(r->words = strdup(text))) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory", r->path);
+  if (!(r->words = strdup(text))) return mr_no_memory(diag, "replay file %s", r->path);
   MR_TRY(choose_def(r, diag));
   const mr_stage_def_t *def = r->stage.def;
   r->stage.name = r->path, r->stage.diag = diag;
   if (!(r->stage.state = calloc(1, def->state_sz)))
-    return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory", r->path);
+    return mr_no_memory(diag, "replay file %s", r->path);
   for (const mr_opt_t *o = def->opts; o->type != MR_OPT_END; o++)
     if (o->def) MR_TRY(mr_opt_set(o, r->stage.state, r->path, o->def, diag));
   for (char *l = strtok_r(r->words, "\n", &rest); l; l = strtok_r(NULL, "\n", &rest))
@@ -415,7 +415,7 @@ static mr_err_t plan_model(mr_replay_t *r, mr_diag_t *diag) {
   mr_diag_t why = {0};
   if (!text) return MR_ERR_DATA;
   char *words = strdup(text);
-  if (!words) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory", r->path);
+  if (!words) return mr_no_memory(diag, "replay file %s", r->path);
   mr_err_t e = MR_OK;
   for (char *l = strtok_r(words, "\n", &rest); e >= 0 && l; l = strtok_r(NULL, "\n", &rest))
     e = n < MR_LOSS_FIELDS ? replay_read_field(r, l, &field[n++], diag)
@@ -424,7 +424,7 @@ static mr_err_t plan_model(mr_replay_t *r, mr_diag_t *diag) {
   if (e < 0) return e;
   e = mr_model_plan(&r->model, mr__train_model_of(&r->stage), mr__train_model_state(&r->stage), n,
                     field, &why);
-  return e < 0 ? mr_fail(diag, MR_ERR_DATA, "%s: %s", r->path, why.text) : MR_OK;
+  return e < 0 ? mr_diag_prefix(diag, MR_ERR_DATA, &why, "%s", r->path) : MR_OK;
 }
 
 /* A copy of a tensor, aligned as a step takes it; the caller frees it.  NULL, with a sentence in
@@ -438,7 +438,7 @@ static void *replay_copy_rows(const mr_replay_t *r, const char *name, const mr_a
       memcmp(t->dim + 1, record->dim, (size_t)record->ndim * sizeof *t->dim))
     return bad_tensor(r, name, diag), NULL;
   void *to = aligned_alloc(64, (bytes + 64) / 64 * 64);
-  if (!to) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its batch", r->path), NULL;
+  if (!to) return mr_no_memory(diag, "the batch of %s", r->path), NULL;
   return memcpy(to, t->data, bytes);
 }
 
@@ -457,7 +457,7 @@ static mr_err_t read_batch(mr_replay_t *r, mr_diag_t *diag) {
     return bad_tensor(r, "records", diag);
   r->told.n_records = (int)t->dim[0];
   if (!(r->record = calloc((size_t)t->dim[0] + 1, sizeof *r->record)))
-    return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its batch", r->path);
+    return mr_no_memory(diag, "the batch of %s", r->path);
   memcpy(r->record, t->data, (size_t)t->dim[0] * sizeof *r->record);
   return MR_OK;
 }
@@ -485,12 +485,12 @@ static mr_err_t read_params(mr_replay_t *r, mr_diag_t *diag) {
   mr_diag_t why = {0};
   mr_train_want_sets(&r->step.config.compute, &r->params);
   mr_err_t e = mr_loss_params_list(l, &r->params, &why);
-  if (e < 0) return mr_fail(diag, e, "%s: %s", r->path, why.text);
+  if (e < 0) return mr_diag_prefix(diag, e, &why, "%s", r->path);
   for (int k = 0; k < N_SETS - !averaged; k++)
     for (int i = 0; i < r->params.n; i++) MR_TRY(replay_read_tensor(r, k, i, NULL, diag));
   if (averaged) mr_params_want(&r->params, MR_SET_AVERAGE, 0, MR_F32);
   if ((e = mr_params_alloc(&r->params, &why)) < 0)
-    return mr_fail(diag, e, "%s: %s", r->path, why.text);
+    return mr_diag_prefix(diag, e, &why, "%s", r->path);
   for (int k = 0; k < N_SETS - !averaged; k++) {
     const mr_param_set_t *to = mr_params_set(&r->params, replay_set[k].kind, replay_set[k].number);
     for (int i = 0; i < r->params.n; i++) MR_TRY(replay_read_tensor(r, k, i, to, diag));
@@ -518,7 +518,7 @@ static mr_err_t replay_read(mr_replay_t *r, mr_diag_t *diag) {
 
 mr_err_t mr_replay_open(const char *path, mr_replay_t **out, mr_diag_t *diag) {
   mr_replay_t *r = calloc(1, sizeof *r);
-  if (!r) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory", path);
+  if (!r) return mr_no_memory(diag, "replay file %s", path);
   r->path = path;
   mr_err_t e = replay_read(r, diag);
   mr_safetensors_close(r->file);

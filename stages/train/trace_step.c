@@ -169,7 +169,7 @@ static mr_err_t trace_tell(const mr__traced_step_t *t, mr_train_step_t *step, co
     e = mr_fn_each_text(f.fn, f.index + 1, take_text, &inner);
     l.kept = inner.kept;
   }
-  if (e < 0) e = mr_fail(diag, e, "no memory to print an equation");
+  if (e < 0) e = mr_no_memory(diag, "the text of an equation");
   if (e >= 0 && out->found) describe(t, &l, &f, out->text);
   free(l.kept);
   return e < 0 ? e : MR_OK;

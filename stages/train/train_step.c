@@ -170,8 +170,7 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
     mr_optim_t optim = mr__train_config(v, batch->n).optim;
     if (!mr_train_watch_before(&v->watch, &optim, f->lr, &v->params)) {
       mr__train_flight_fini(f);
-      return mr_stage_fail(s, MR_ERR_NOMEM, "no memory to find the gradients of step %" PRId64,
-                           step);
+      return mr_stage_no_memory(s, "the gradients of step %" PRId64, step);
     }
   }
   const mr_train_in_t in = {.step = step, .seed = v->at.seed, .lr = f->lr};

@@ -161,7 +161,7 @@ static bool one_round(mr_read_way_t backend, uint8_t *to) {
   if (e < 0) {
     assert_null(r);
     if (!strstr(d.text, folder) && !strstr(d.text, "io_uring is refused") &&
-        !strstr(d.text, "no memory"))
+        !strstr(d.text, "out of memory"))
       fail_msg("opening names no file: %s", d.text);
     return false;
   }

@@ -211,7 +211,7 @@ mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_di
         (long long)spec->batch, (long long)spec->m, (long long)spec->k, (long long)spec->k,
         (long long)spec->n);
   mr_matmul_t *p = calloc(1, sizeof *p);
-  if (!p) return mr_fail(diag, MR_ERR_NOMEM, "matmul: no memory for the product");
+  if (!p) return mr_no_memory(diag, "a matrix product");
   p->s = *spec;
   mr__workspace_join();
   mr_err_t err = make_or_refuse(p, diag);

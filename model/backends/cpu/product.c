@@ -183,7 +183,7 @@ static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t 
     return MR_OK;
   }
   state_t *s = calloc(1, sizeof *s);
-  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
+  if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   view_t va, vb;
   s->bias_in = bias_in;
   arrange(c, a, b, s, &va, &vb);

@@ -291,7 +291,7 @@ mr_err_t mr__program_lower(mr_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_
   draft.p = (program_t){.step = draft.step, .reduce = draft.reduce, .value = draft.value};
   MR_TRY(program_build(&b, n_eqn, eqn, n_in, in, n_out, out));
   program_t *p = compact(&draft.p);
-  if (!p) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower a fused loop");
+  if (!p) return mr_no_memory(diag, "the lowering of a fused loop");
   c->state = p;
   c->fini = free;
   c->run = mr__program_run;

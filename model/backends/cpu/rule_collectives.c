@@ -21,7 +21,7 @@ static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_dia
   const mr_comm_rank_t *rank = c->options->rank;
   if (rank && !strcmp(rank->axis, mr_attr_get(c->eqn, "axis_name")->text)) {
     axis_state_t *s = malloc(sizeof *s);
-    if (!s) return mr_fail(diag, MR_ERR_NOMEM, "no memory to lower %s", c->eqn->op->name);
+    if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
     *s = (axis_state_t){rank->comm, rank->rank};
     c->state = s;
     c->fini = free;

@@ -103,7 +103,7 @@ mr_err_t mr__cpu_concatenate(mr_call_t *c, mr_diag_t *diag) {
   const mr_aval_t *y = &c->eqn->out[0]->aval;
   int64_t d = mr_attr_get(c->eqn, "dimension")->i[0], at = 0;
   moved_t *s = calloc((size_t)c->eqn->n_in, sizeof *s);
-  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "concatenate: no memory to lower it");
+  if (!s) return mr_no_memory(diag, "the lowering of concatenate");
   for (int k = 0; k < c->eqn->n_in; k++) {
     const mr_aval_t *x = &c->eqn->in[k]->aval;
     mr_move_t *m = &s[k].m;

@@ -137,7 +137,7 @@ mr_err_t mr__cpu_lower(mr_call_t *c, mr_diag_t *diag) {
 
 mr_err_t mr__call_state(mr_call_t *c, const void *state, size_t bytes, mr_diag_t *diag) {
   c->state = malloc(bytes);
-  if (!c->state) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
+  if (!c->state) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   memcpy(c->state, state, bytes);
   c->fini = free;
   return MR_OK;

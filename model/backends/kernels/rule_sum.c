@@ -107,7 +107,7 @@ static mr_err_t write_reduction(mr_kernel_text_t *t, fold_t how, mr_diag_t *diag
   char terms[32];
   if (mr_is_storage(x)) return mr__kernel_refuse(t->e, x, diag);
   char *load = reading(&r, x);
-  if (!load) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its kernel", t->e->op->name);
+  if (!load) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   mr_err_t err;
   if (r.outputs < FEW && r.terms >= LONG) {
     err = write_reduction_parts(t, &r, how, load, diag);
@@ -215,7 +215,7 @@ mr_err_t mr__kernel_dot_general(mr_kernel_text_t *t, mr_diag_t *diag) {
   mr__dot_sides(t->e, &l, &r);
   int64_t m = product_group_size(x, l.free, l.n_free), n = product_group_size(w, r.free, r.n_free);
   char *load = term_reading(t->e, &l, &r);
-  if (!load) return mr_fail(diag, MR_ERR_NOMEM, "dot_general: no memory for its kernel");
+  if (!load) return mr_no_memory(diag, "the kernel of dot_general");
   mr_err_t err = mr__kernel_begin(t, mr_aval_elems(y), diag);
   if (err == MR_OK) {
     fprintf(t->f,

@@ -88,7 +88,7 @@ mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag) {
   mr_kernel_t *k = &t->out->kernel[t->out->n++];
   k->items = items;
   t->f = open_memstream(&k->text, &t->size);
-  if (!t->f) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its kernel", t->e->op->name);
+  if (!t->f) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   fputs("KERNEL k(", t->f);
   write_parameters(t);
   fprintf(t->f, "  u64 i = ITEM;\n  if (i >= %" PRId64 ") return;\n", items);
@@ -97,8 +97,7 @@ mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag) {
 
 mr_err_t mr__kernel_end(mr_kernel_text_t *t, mr_diag_t *diag) {
   fputs("}\n", t->f);
-  if (fclose(t->f))
-    return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for its kernel", t->e->op->name);
+  if (fclose(t->f)) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   return MR_OK;
 }
 

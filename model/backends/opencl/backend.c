@@ -72,7 +72,7 @@ static mr_err_t lower_kernels(mr_call_t *c, const mr_opencl_device_t *d, const m
                               mr_diag_t *diag) {
   if (!k->n) return MR_OK;
   compiled_t *s = calloc(1, sizeof *s);
-  if (!s) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory to lower it", c->eqn->op->name);
+  if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   c->state = s, c->fini = compiled_fini;
   for (; s->n < k->n; s->n++) {
     MR_TRY(mr__opencl_kernel(d, k->kernel[s->n].text, &s->kernel[s->n], diag));

@@ -87,7 +87,7 @@ mr_err_t mr__opencl_device(const mr_opencl_device_t **d, mr_diag_t *diag) {
   pthread_once(&state.once, device_open);
   *d = &state.device;
   if (state.device.queue) return MR_OK;
-  return mr_fail(diag, state.diag.code, "%s", state.diag.text);
+  return mr_diag_relay(diag, state.diag.code, &state.diag);
 }
 
 void mr__opencl_failed(cl_int code, const char *what) {

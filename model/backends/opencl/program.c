@@ -73,8 +73,7 @@ static mr_err_t kept_program_build(const mr_opencl_device_t *d, const char *text
   const char *part[] = {d->f64 ? wide : "", dialect, mr_kernel_prelude(), text};
   cl_int code;
   cl_program p = d->cl->clCreateProgramWithSource(d->context, 4, part, NULL, &code);
-  if (code != CL_SUCCESS)
-    return mr_fail(diag, MR_ERR_NOMEM, "device opencl: no memory for a kernel");
+  if (code != CL_SUCCESS) return mr_no_memory(diag, "a kernel of device opencl");
   const char *options =
       d->rounds ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
   code = d->cl->clBuildProgram(p, 1, &d->id, options, NULL, NULL);
@@ -93,7 +92,7 @@ static mr_err_t kept_program_of(const mr_opencl_device_t *d, const char *text, c
   MR_TRY(kept_program_build(d, text, out, diag));
   if (kept_program_keep(hash, text, *out)) return MR_OK;
   d->cl->clReleaseProgram(*out);
-  return mr_fail(diag, MR_ERR_NOMEM, "device opencl: no memory for a kernel");
+  return mr_no_memory(diag, "a kernel of device opencl");
 }
 
 mr_err_t mr__opencl_kernel(const mr_opencl_device_t *d, const char *text, cl_kernel *out,
@@ -105,6 +104,5 @@ mr_err_t mr__opencl_kernel(const mr_opencl_device_t *d, const char *text, cl_ker
   pthread_mutex_unlock(&programs.lock);
   if (err < 0) return err;
   *out = d->cl->clCreateKernel(p, "k", &code);
-  return code == CL_SUCCESS ? MR_OK
-                            : mr_fail(diag, MR_ERR_NOMEM, "device opencl: no memory for a kernel");
+  return code == CL_SUCCESS ? MR_OK : mr_no_memory(diag, "a kernel of device opencl");
 }

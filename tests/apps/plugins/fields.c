@@ -141,7 +141,7 @@ static mr_err_t keep(mr_stage_t *s, const mr_buf_t *b) {
   char path[4096], part[4200];
   size_t n;
   char *bytes = fields_bytes(&s->in_spec[0], b, &n);
-  if (!bytes) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory");
+  if (!bytes) return mr_stage_no_memory(s, "a record");
   snprintf(path, sizeof path, "%s/%06lld", t->dir, (long long)t->next++);
   snprintf(part, sizeof part, "%s.part", path);
   mr_err_t e = MR_OK;
