@@ -114,5 +114,5 @@ mr_err_t mr_from_state(mr_graph_t *g, const char *files, const char *ledger, mr_
     MR_TRY(mr_graph_set(g, s->name, "resume-step", step, diag));
     MR_TRY(mr_graph_set(g, s->name, "resume-ledger", st.ledger, diag));
   }
-  return mr_graph_go_on(g, stage, &st.at, diag);
+  return mr_graph_resume(g, stage, &st.at, diag);
 }

@@ -60,7 +60,7 @@ static mr_err_t set_ledgers(mr_graph_t *g, const char *process, int64_t step, mr
 static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs, mr_diag_t *diag) {
   const mr_stage_t *s;
   for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
-    MR_TRY(mr_graph_go_on(g, mr_graph_before(g, s->name, 0), &outs->at[k], diag));
+    MR_TRY(mr_graph_resume(g, mr_graph_before(g, s->name, 0), &outs->at[k], diag));
     MR_TRY(mr_graph_start_number(g, s->name, outs->at[k].number, diag));
     MR_TRY(set_ledgers(g, process, outs->at[k].number, diag));
   }

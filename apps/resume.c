@@ -30,7 +30,7 @@ static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_train_prog
                             mr_diag_t *diag) {
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
     const char *before = mr_graph_before(g, step, i);
-    if (before && at->stream_known[i]) MR_TRY(mr_graph_go_on(g, before, &at->stream[i], diag));
+    if (before && at->stream_known[i]) MR_TRY(mr_graph_resume(g, before, &at->stream[i], diag));
   }
   return MR_OK;
 }

@@ -58,7 +58,7 @@ static mr_err_t serve_build(const mr_args_t *a, int shard, int shards, const mr_
   MR_TRY(mr_graph_link(*g, last, NULL, MR_SERVE_LINK, NULL, diag));
   MR_TRY(set_link(a, *g, shard, diag));
   if (at->number || at->position) {
-    MR_TRY(mr_graph_go_on(*g, last, at, diag));
+    MR_TRY(mr_graph_resume(*g, last, at, diag));
     MR_TRY(mr_graph_start_number(*g, MR_SERVE_LINK, at->number, diag));
   }
   return mr_graph_settle(*g, diag);

@@ -79,7 +79,7 @@ mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, cons
 
 /* link-out, after join: true, with the point in *at, if the peer wants the stream to resume
    elsewhere.  The graph must then be rebuilt with this stage's input at that point
-   (mr_graph_go_on).  False otherwise, also for a stage that never settled. */
+   (mr_graph_resume).  False otherwise, also for a stage that never settled. */
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at);
 
 /* link-out of a settled graph, before it starts: refuses a peer that asks for this point, with why

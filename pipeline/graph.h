@@ -122,8 +122,8 @@ mr_err_t mr_graph_set_pool(mr_graph_t *g, int most, mr_diag_t *diag);
    from this one upstream to the one that makes batches of records.  A stream with words is found at
    once.  MR_ERR_USAGE: no such stage; MR_ERR_CONFIG: a number outside [0,2^62); MR_ERR_DATA: the
    state of another graph.  After the links are made, before run. */
-mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
-                        mr_diag_t *diag);
+mr_err_t mr_graph_resume(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
+                         mr_diag_t *diag);
 
 /* The same from parts: a position alone (a stream that has words then walks its records from the
    start, and reads those that filters inspect), or with word[0,n), which is copied.  MR_ERR_DATA
@@ -138,7 +138,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
    stage; MR_ERR_CONFIG: a number outside [0,2^62). */
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag);
 
-/* As mr_graph_go_on, to before buffer `number`, from 0.  *found: the state follows from the number
+/* As mr_graph_resume, to before buffer `number`, from 0.  *found: the state follows from the number
    alone; if false, MR_OK is returned and nothing has changed.  After settle, before run. */
 mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *found,
                        mr_diag_t *diag);

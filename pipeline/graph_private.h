@@ -167,7 +167,7 @@ mr_err_t mr__process_copies(mr_graph_t *g, mr_diag_t *diag);
 void mr__graph_drop(mr_graph_t *g, int *kept);
 /* For a settled graph: MR_ERR_CONFIG if a stage is to resume from a state with more numbers than
    its stream has.  A state with fewer comes from an earlier version. */
-mr_err_t mr__go_on_check(const mr_graph_t *g, mr_diag_t *diag);
+mr_err_t mr__resume_check(const mr_graph_t *g, mr_diag_t *diag);
 mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
 /* Index of a port by name (NULL: the first), or -1 with a sentence that begins with pos and
    stage. */

@@ -38,8 +38,8 @@ bool mr_stream_at_unpack(mr_stream_at_t *at, const int64_t *from, int64_t n) {
 
 enum { MR_OWN_WORDS_MAX = 8 }; /* most numbers of a stage's own state */
 
-static mr_err_t go_on_find(mr_graph_t *g, const char *stage, int64_t number, const char *what,
-                           int *at, mr_diag_t *diag) {
+static mr_err_t find_resumed(mr_graph_t *g, const char *stage, int64_t number, const char *what,
+                             int *at, mr_diag_t *diag) {
   *at = mr__graph_find(g, stage);
   if (*at < 0)
     return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", stage);
@@ -64,8 +64,8 @@ static bool makes_batches(const mr_stage_def_t *def) {
 /* Sets the start of one stage; MR_END: no stage before it needs a start.  A stage with numbers of
    its own takes them off the front of the state and hands the rest upstream; the last of its own is
    the number of the input buffer it resumes with. */
-static mr_err_t go_on_tell(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
-                           mr_diag_t *diag) {
+static mr_err_t set_start(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t **word,
+                          mr_diag_t *diag) {
   mr__node_t *node = g->node[at];
   const mr_step_def_t *step = node->def->step;
   int own = step && here->n_words ? step->n_words : 0;
@@ -84,7 +84,7 @@ static mr_err_t go_on_tell(mr_graph_t *g, int at, mr_stream_at_t *here, const in
 static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t *word,
                           int depth, mr_diag_t *diag) {
   for (const mr__edge_t *before; depth <= g->n_nodes; depth++, at = before->from) {
-    mr_err_t e = go_on_tell(g, at, here, &word, diag);
+    mr_err_t e = set_start(g, at, here, &word, diag);
     before = mr__edge_into(g, at, 0);
     if (e != MR_OK || !before) return e < 0 ? e : MR_OK;
     for (int in = 1; in < MR_MAX_PORTS; in++) {
@@ -96,7 +96,7 @@ static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int
   return MR_OK;
 }
 
-mr_err_t mr__go_on_check(const mr_graph_t *g, mr_diag_t *diag) {
+mr_err_t mr__resume_check(const mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) {
     const mr__node_t *node = g->node[i];
     if (!mr__is_step(node->def) || !makes_batches(node->def)) continue;
@@ -109,12 +109,12 @@ mr_err_t mr__go_on_check(const mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_graph_go_on(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
-                        mr_diag_t *diag) {
+mr_err_t mr_graph_resume(mr_graph_t *g, const char *stage, const mr_stream_at_t *at,
+                         mr_diag_t *diag) {
   mr_stream_at_t here = *at;
   int node;
-  MR_TRY(go_on_find(g, stage, at->position, "position", &node, diag));
-  MR_TRY(go_on_find(g, stage, at->number, "number", &node, diag));
+  MR_TRY(find_resumed(g, stage, at->position, "position", &node, diag));
+  MR_TRY(find_resumed(g, stage, at->number, "number", &node, diag));
   return tell_back(g, node, &here, at->word, 0, diag);
 }
 
@@ -154,7 +154,7 @@ mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *f
   mr_stream_at_t st;
   begin_t begin = {0};
   int node;
-  MR_TRY(go_on_find(g, stage, number, "number", &node, diag));
+  MR_TRY(find_resumed(g, stage, number, "number", &node, diag));
   *found = state_before(g, node, number, &st, &begin);
   if (!*found) return MR_OK;
   MR_TRY(tell_back(g, node, &st, st.word, 0, diag));
@@ -164,7 +164,7 @@ mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *f
 
 mr_err_t mr_graph_start_at(mr_graph_t *g, const char *stage, int64_t position, mr_diag_t *diag) {
   int node;
-  MR_TRY(go_on_find(g, stage, position, "position", &node, diag));
+  MR_TRY(find_resumed(g, stage, position, "position", &node, diag));
   g->node[node]->start_position = position;
   return MR_OK;
 }
@@ -176,7 +176,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
   if (n < 0 || n > MR_STREAM_WORDS_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a state of %d numbers, want at most %d", stage, n,
                    MR_STREAM_WORDS_MAX);
-  MR_TRY(go_on_find(g, stage, 0, "", &node, diag));
+  MR_TRY(find_resumed(g, stage, 0, "", &node, diag));
   mr_stream_at_t at = {.position = position, .number = g->node[node]->start_number, .n_words = n};
   if (n) memcpy(at.word, word, (size_t)n * sizeof *word);
   return tell_back(g, node, &at, at.word, 0, diag);
@@ -184,7 +184,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
 
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {
   int node;
-  MR_TRY(go_on_find(g, stage, number, "number", &node, diag));
+  MR_TRY(find_resumed(g, stage, number, "number", &node, diag));
   g->node[node]->start_number = number;
   return MR_OK;
 }

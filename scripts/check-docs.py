@@ -30,7 +30,7 @@ NOT_RUN = [
 ]
 
 # Commands that are ended by Ctrl-C: (document, how it begins, file that must hold a text first, the text).
-# File "-" is what the command prints.  Such a command goes on while those after it run, unless it says "now".
+# File "-" is what the command prints.  Such a command runs on while those after it run, unless it says "now".
 INTERRUPTED = [
     ('docs/recipes.md', './millrace train --data', 'runs/a/metrics.jsonl', '"step":310,', 'now'),
     ('docs/recipes.md', './millrace top', '-', 'step', 'now'),
@@ -75,7 +75,7 @@ class Command:
 
 
 def is_open(text):
-    """Whether a quote of the command is still open, or its line goes on."""
+    """Whether a quote of the command is still open, or its line continues."""
     return text.count("'") % 2 == 1 or text.replace('\\"', '').count('"') % 2 == 1 or text.endswith('\\')
 
 

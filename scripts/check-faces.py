@@ -1,7 +1,7 @@
 """One run, watched through every face at once: a terminal's lines, millrace top (of the folder and of
 the page), the live page in a real Chromium, a real Prometheus, the real tensorboard package, JSON
 lines, CSV, a ZeroMQ subscriber, and one that does not read.  The process that trains is killed
-(SIGKILL) and goes on several times; then the process that reads is stopped, so that the other stands
+(SIGKILL) and resumes several times; then the process that reads is stopped, so that the other stands
 still at one step, and all faces must say the same of it.  At the end each of them must have every
 step once and in order.
 usage: check-faces.py MILLRACE; needs tensorboard, zmq, Chromium, Prometheus"""

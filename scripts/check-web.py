@@ -361,7 +361,7 @@ def status(port, path, headers, method="GET"):
 
 
 def refusals(url):
-    """Each fails closed, and the run goes on."""
+    """Each fails closed, and the run continues."""
     port = int(re.search(r":(\d+)/", url).group(1))
     token = url.split("token=")[1]
     good = {"Host": f"127.0.0.1:{port}"}
@@ -578,7 +578,7 @@ def a_model_without_classes(browser, work):
 
 
 def attack(browser, run, folder, url):
-    """All that a hostile page or client may try; the run goes on meanwhile.  Returns how many slow
+    """All that a hostile page or client may try; the run continues meanwhile.  Returns how many slow
     ones were let in, and for how many seconds."""
     port, token = refusals(url)
     hostile_pages(browser, os.path.join(os.path.dirname(folder), "elsewhere"), url, port)

@@ -17,7 +17,7 @@ static mr_var_t *squareplus(mr_fn_t *f, mr_var_t *x) {
 static float at_f32(float x) { return .5f * (x + sqrtf(x * x + 4)); }
 static double at_f64(double x) { return .5 * (x + sqrt(x * x + 4)); }
 
-/* y / sqrt(x^2 + 4), the slope: from ops that have rules themselves, so that it goes on and on. */
+/* y / sqrt(x^2 + 4), the slope: of ops with rules of their own, so it has a slope itself. */
 static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e) {
   mr_var_t *square = mr_lax_mul(f, e->in[0], e->in[0]);
   mr_var_t *root = mr_lax_rsqrt(f, mr_lax_add(f, square, mr_literal(f, square->aval.dtype, 4)));

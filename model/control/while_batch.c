@@ -42,7 +42,7 @@ static mr_err_t map_cond(mapping_t *m, mr_fn_t *f) {
 }
 
 /* The condition of the mapped loop: whether it is true for some example. */
-static mr_fn_t *any_goes_on(const mapping_t *m) {
+static mr_fn_t *any_continues(const mapping_t *m) {
   const mr_fn_t *c = m->mapped_cond;
   mr_fn_t *g = mr_fn_create();
   mr_var_t *yes;
@@ -56,7 +56,7 @@ static mr_fn_t *any_goes_on(const mapping_t *m) {
 
 /* The body of the mapped loop: (the condition's constants, the body's, carries) -> for each
    example the body's carries if its condition is true, else the carries it had. */
-static mr_fn_t *step_where_it_goes_on(const mapping_t *m) {
+static mr_fn_t *step_where_it_continues(const mapping_t *m) {
   const mr_fn_t *c = m->mapped_cond, *b = m->mapped_body;
   mr_fn_t *g = mr_fn_create();
   int n = m->p.n_cond;
@@ -79,7 +79,7 @@ static mr_err_t map_decision(mapping_t *m, mr_fn_t *f) {
   for (int k = 0; k < m->p.n_carry; k++) m->in[m->p.n_cond + m->p.n_body + k] = true;
   MR_TRY(map_body(m, f));
   MR_TRY(map_cond(m, f));
-  mr_fn_t *body = step_where_it_goes_on(m), *cond = any_goes_on(m);
+  mr_fn_t *body = step_where_it_continues(m), *cond = any_continues(m);
   mr_fn_destroy(m->mapped_body);
   mr_fn_destroy(m->mapped_cond);
   m->mapped_body = body;

@@ -68,7 +68,7 @@ static void each_steps_average_is_the_last_one_drawn_to_the_weights(void **state
   mr_safetensors_close(before);
 }
 
-static void a_resumed_run_goes_on_with_the_same_average(void **state) {
+static void a_resumed_run_continues_with_the_same_average(void **state) {
   char path[192];
   void *x, *y;
   size_t n, m;
@@ -149,7 +149,7 @@ static void a_checkpoint_without_an_average_begins_one(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_steps_average_is_the_last_one_drawn_to_the_weights),
-      cmocka_unit_test(a_resumed_run_goes_on_with_the_same_average),
+      cmocka_unit_test(a_resumed_run_continues_with_the_same_average),
       cmocka_unit_test(the_average_is_what_is_tested_and_evaluated),
       cmocka_unit_test(a_checkpoint_without_an_average_begins_one),
   };

@@ -1,4 +1,4 @@
-/* A stream left under some hosts, workers and queues goes on under others with the same records,
+/* A stream left under some hosts, workers and queues resumes under others with the same records,
    draws and bytes.  Hosts are processes of the program.
 
    MR_ELASTIC_PAIRS and MR_ELASTIC_KILLS make it longer (scripts/elastic.sh); MR_TEST_SEED repeats a
@@ -196,7 +196,7 @@ static int number_of(const char *name, int otherwise) {
   return text ? atoi(text) : otherwise;
 }
 
-static void any_triple_goes_on_where_any_other_has_left(void **state) {
+static void any_triple_resumes_where_any_other_has_left(void **state) {
   int pairs = number_of("MR_ELASTIC_PAIRS", 12);
   for (int g = 0; g < N_GRAPHS; g++) {
     static lines_t whole;
@@ -309,7 +309,7 @@ static int teardown(void **state) { return program_forget(dir); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_triple_goes_on_where_any_other_has_left),
+      cmocka_unit_test(any_triple_resumes_where_any_other_has_left),
       cmocka_unit_test(kill_9_at_any_moment_loses_and_moves_nothing),
       cmocka_unit_test(a_spoilt_state_is_refused),
       cmocka_unit_test(a_state_of_another_graph_is_refused),

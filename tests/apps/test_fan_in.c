@@ -153,7 +153,7 @@ static bool dies_twice(const char *name, const char *delay) {
   return killed;
 }
 
-static void a_host_that_dies_goes_on_from_the_last_checkpoint(void **state) {
+static void a_host_that_dies_resumes_from_the_last_checkpoint(void **state) {
   char name[32], delay[32], path[TEXT_MAX], a[24], b[24];
   running_t calm, on;
   undisturbed("calm-host", training, &calm);
@@ -241,7 +241,7 @@ int main(void) {
       cmocka_unit_test(batches_of_another_size_are_cut_where_they_are_made),
       cmocka_unit_test(readers_that_die_and_come_back_change_no_line),
       cmocka_unit_test(a_trainer_of_three_readers_ends_with_the_same_weights),
-      cmocka_unit_test(a_host_that_dies_goes_on_from_the_last_checkpoint),
+      cmocka_unit_test(a_host_that_dies_resumes_from_the_last_checkpoint),
       cmocka_unit_test(gather_takes_slices_of_one_batch_and_nothing_else),
       cmocka_unit_test(what_cannot_be_copied_is_told),
   };

@@ -130,7 +130,7 @@ static void a_fetched_archive_is_checked_and_unpacked(void **state) {
   assert_int_equal(server.requests, 1);
 }
 
-static void a_cut_connection_goes_on_where_it_stopped(void **state) {
+static void a_cut_connection_resumes_where_it_stopped(void **state) {
   server.cut = good_n / 3;
   server.cuts_left = 2;
   fetch(good_md5);
@@ -141,7 +141,7 @@ static void a_cut_connection_goes_on_where_it_stopped(void **state) {
   assert_int_equal(files_in("cifar-10-batches-bin"), 8);
 }
 
-static void a_later_call_goes_on_too(void **state) {
+static void a_later_call_resumes_too(void **state) {
   server.cut = good_n / 16;
   server.cuts_left = 5;
   fetch(good_md5);
@@ -251,8 +251,8 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(a_fetched_archive_is_checked_and_unpacked),
-      CASE(a_cut_connection_goes_on_where_it_stopped),
-      CASE(a_later_call_goes_on_too),
+      CASE(a_cut_connection_resumes_where_it_stopped),
+      CASE(a_later_call_resumes_too),
       CASE(a_server_without_ranges_sends_it_all_again),
       CASE(a_part_of_another_file_is_thrown_away),
       CASE(a_wrong_digest_leaves_nothing),

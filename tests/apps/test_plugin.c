@@ -1,4 +1,4 @@
-/* Plug-ins: what is refused and why, what is loaded, and runs that go on with theirs. */
+/* Plug-ins: what is refused and why, what is loaded, and runs that resume with theirs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -118,7 +118,7 @@ static bool kill_behind_the_first_checkpoint(const running_t *r, const char *nam
 }
 
 /* What a sending process says of the return: in every process before it the same number. */
-static void goes_on_from_what_was_committed(const char *err, const char *stage) {
+static void resumes_from_what_was_committed(const char *err, const char *stage) {
   char begin[64];
   long long from, released, committed, made;
   snprintf(begin, sizeof begin, "%s: the peer continues", stage);
@@ -171,8 +171,8 @@ static void after_a_death_between_two_checkpoints_the_committed_ones_do_not_come
   }
   assert_true(killed);
   if (r.p->status) fail_msg("%s", r.p->err);
-  goes_on_from_what_was_committed(r.p->err, "to-train");
-  goes_on_from_what_was_committed(r.p->err, "to-delay");
+  resumes_from_what_was_committed(r.p->err, "to-train");
+  resumes_from_what_was_committed(r.p->err, "to-delay");
   ledger_line(quiet.p->out, "train: ", a);
   ledger_line(r.p->out, "train: ", b);
   assert_string_equal(a, b);
@@ -334,7 +334,7 @@ static void all_twice(pid_t above, const char *path) {
   twice(above, path);
 }
 
-static void ctrl_c_stops_all_and_resume_goes_on(void **state) { stop_and_resume(once); }
+static void ctrl_c_stops_all_and_resume_continues(void **state) { stop_and_resume(once); }
 
 static void a_signal_that_comes_twice_is_one(void **state) {
   stop_and_resume(twice);
@@ -482,7 +482,7 @@ int main(void) {
       cmocka_unit_test(a_process_that_waits_for_another_says_that_this_one_limits),
       cmocka_unit_test(a_short_batch_of_a_link_is_judged_as_in_one_process),
       cmocka_unit_test(those_before_one_that_has_ended_end_too),
-      cmocka_unit_test(ctrl_c_stops_all_and_resume_goes_on),
+      cmocka_unit_test(ctrl_c_stops_all_and_resume_continues),
       cmocka_unit_test(a_signal_that_comes_twice_is_one),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),

@@ -1,4 +1,4 @@
-/* millrace serve: trainers elsewhere get their shard, from where they go on. */
+/* millrace serve: trainers elsewhere get their shard, from where they resume. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static void a_trainer_gets_the_stream_and_the_next_one_too(void **state) {
   fclose(out);
 }
 
-static void one_that_stops_goes_on_from_its_state(void **state) {
+static void one_that_stops_resumes_from_its_state(void **state) {
   FILE *out = tmpfile();
   char source[100], graph[400], from[100];
   program_t *p = calloc(1, sizeof *p);
@@ -198,7 +198,7 @@ static void an_address_that_cannot_be_is_refused_before_anybody_is_waited_for(vo
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_trainer_gets_the_stream_and_the_next_one_too),
-      cmocka_unit_test(one_that_stops_goes_on_from_its_state),
+      cmocka_unit_test(one_that_stops_resumes_from_its_state),
       cmocka_unit_test(each_shard_is_a_slice_of_every_batch),
       cmocka_unit_test(
           a_trainer_that_asks_for_what_cannot_be_is_refused_and_the_next_one_is_served),

@@ -116,7 +116,7 @@ static void a_checkpoint_of_another_model_is_refused(void **state) {
   expect(1, "a checkpoint of another model: it holds");
 }
 
-static void ctrl_c_leaves_a_checkpoint_to_go_on_from(void **state) {
+static void ctrl_c_leaves_a_checkpoint_to_resume_from(void **state) {
   FILE *out = tmpfile(), *err = tmpfile();
   pid_t pid = program_start((const char *const[]){"train", "--graph", file, "--run-dir", a,
                                                   "mlp=2048", "embed=256", NULL},
@@ -204,7 +204,7 @@ int main(void) {
       CASE(a_resumed_run_ends_as_one_that_never_stopped),
       CASE(a_damaged_checkpoint_is_not_resumed),
       CASE(a_checkpoint_of_another_model_is_refused),
-      CASE(ctrl_c_leaves_a_checkpoint_to_go_on_from),
+      CASE(ctrl_c_leaves_a_checkpoint_to_resume_from),
       CASE(bad_input_gets_one_sentence),
       CASE(a_run_of_no_step_says_why),
       CASE(many_classes_are_trained_and_tested_without_a_matrix),

@@ -171,7 +171,7 @@ static void another_seed_has_another_ledger(void **state) {
   assert_string_not_equal(now, ledger);
 }
 
-/* Starts or goes on, sends a signal after some milliseconds, and waits. */
+/* Starts or resumes, sends a signal after some milliseconds, and waits. */
 static void run_for(int ms, int workers, int signo, bool resume) {
   char set[32];
   snprintf(set, sizeof set, "batches.workers=%d", workers);

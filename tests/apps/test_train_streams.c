@@ -1,4 +1,4 @@
-/* Every stream of a training run goes on from what its checkpoint holds of it: walked ones too, the
+/* Every stream of a training run resumes from what its checkpoint holds of it: walked ones too, the
    validation stream too, and at once however far it has come. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static void start_run(const char *name, const char *steps) {
   went_well();
 }
 
-static void go_on(const char *name, const char *steps, const char *workers) {
+static void resume(const char *name, const char *steps, const char *workers) {
   RUN(&p, "train", "--resume", "--run-dir", in_dir(name), steps, workers);
   went_well();
 }
@@ -111,7 +111,7 @@ static int expect_same_run(const char *whole, const char *other, const char *wha
   return steps;
 }
 
-static void a_run_left_at_any_step_goes_on_with_all_its_streams(void **state) {
+static void a_run_left_at_any_step_resumes_with_all_its_streams(void **state) {
   for (int g = 0; g < N_GRAPHS; g++) {
     write_graph(g);
     start_run("whole", "steps=0");
@@ -122,7 +122,7 @@ static void a_run_left_at_any_step_goes_on_with_all_its_streams(void **state) {
       snprintf(at, sizeof at, "steps=%d", cut);
       snprintf(what, sizeof what, "graph %d left at step %d", g, cut);
       start_run("other", at);
-      go_on("other", "steps=0", cut % 2 ? "batches.workers=3" : "batches.workers=1");
+      resume("other", "steps=0", cut % 2 ? "batches.workers=3" : "batches.workers=1");
       expect_same_run("whole", "other", what);
       remove_run("other");
     }
@@ -179,7 +179,7 @@ static void edit_checkpoint(const char *run, edit_t *e) {
   assert_int_equal(rename(in_dir("edited"), link), 0);
 }
 
-static void checkpoints_of_the_first_version_go_on(void **state) {
+static void checkpoints_of_the_first_version_resume(void **state) {
   for (int g = 0; g < WALKED + 1; g++) {
     size_t n, m;
     edit_t e = {.without_streams = true};
@@ -187,7 +187,7 @@ static void checkpoints_of_the_first_version_go_on(void **state) {
     start_run("whole", "steps=6");
     start_run("other", "steps=3");
     edit_checkpoint("other", &e);
-    go_on("other", "steps=6", "batches.workers=2");
+    resume("other", "steps=6", "batches.workers=2");
     char *x = contents("whole", "checkpoints/latest", &n);
     char *y = contents("other", "checkpoints/latest", &m);
     assert_int_equal(n, m);
@@ -208,7 +208,7 @@ static void a_newer_version_is_refused(void **state) {
   remove_run("other");
 }
 
-/* A walk through a hundred million million records would never end: the words say where to go on.
+/* A walk through a hundred million million records would never end: the words say where to resume.
  */
 static void how_far_a_stream_has_come_costs_nothing(void **state) {
   static const char endless[] = HEAD
@@ -219,7 +219,7 @@ static void how_far_a_stream_has_come_costs_nothing(void **state) {
   start_run("other", "steps=2");
   edit_checkpoint("other", &e);
   assert_true(e.words > 1);
-  go_on("other", "steps=4", "batches.workers=2");
+  resume("other", "steps=4", "batches.workers=2");
   remove_run("other");
 }
 
@@ -232,8 +232,8 @@ static int teardown(void **state) { return program_forget(dir); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_left_at_any_step_goes_on_with_all_its_streams),
-      cmocka_unit_test(checkpoints_of_the_first_version_go_on),
+      cmocka_unit_test(a_run_left_at_any_step_resumes_with_all_its_streams),
+      cmocka_unit_test(checkpoints_of_the_first_version_resume),
       cmocka_unit_test(a_newer_version_is_refused),
       cmocka_unit_test(how_far_a_stream_has_come_costs_nothing),
   };

@@ -33,7 +33,7 @@ static void look(const mr_safetensors_t *f) {
 }
 
 /* A resume from the file: the streams that it holds are told to a graph. */
-static void go_on(const char *path) {
+static void resume(const char *path) {
   static const char text[] = "range 9 ! to-iter-dataset ! random-map seed=1 ! batch 2 ! rebatch 3";
   mr_train_progress_t at;
   mr_diag_t diag = {0};
@@ -41,7 +41,7 @@ static void go_on(const char *path) {
   mr_graph_t *g = mr_graph_create(fuzz_stages());
   fuzz_need(mr_graph_parse(g, text, NULL, 0, &diag) >= 0, diag.text);
   for (int i = 0; i < MR_TRAIN_STREAMS; i++)
-    if (at.stream_known[i]) mr_graph_go_on(g, "rebatch", &at.stream[i], &diag);
+    if (at.stream_known[i]) mr_graph_resume(g, "rebatch", &at.stream[i], &diag);
   mr_graph_destroy(g);
 }
 
@@ -61,6 +61,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   char model[MR_MODEL_TEXT];
   diag = (mr_diag_t){0};
   mr_train_state_model(path, model, &diag);
-  go_on(path);
+  resume(path);
   return 0;
 }

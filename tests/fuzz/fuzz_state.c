@@ -1,9 +1,9 @@
-/* The state that a stage ledger leaves (`run --from FILE`), and a stream that goes on from it: with
+/* The state that a stage ledger leaves (`run --from FILE`), and a stream that resumes from it: with
    whatever numbers the file holds it ends, or fails with a sentence. */
 #include "apps/resume.h"
 #include "tests/fuzz/fuzz.h"
 
-static void go_on(const char *graph, const char *path) {
+static void resume(const char *graph, const char *path) {
   mr_diag_t diag = {0};
   mr_graph_t *g = mr_graph_create(fuzz_stages());
   fuzz_need(mr_graph_parse(g, graph, NULL, 0, &diag) >= 0, diag.text);
@@ -18,6 +18,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       "range 9 ! batch 2 order=grain-workers loader-workers=2 ! ledger steps=20"};
   if (n > 4096) return 0;
   const char *path = fuzz_file("state.json", data, n);
-  for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) go_on(graph[i], path);
+  for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) resume(graph[i], path);
   return 0;
 }

@@ -116,7 +116,7 @@ static size_t bad_message(unsigned *seed, char *at, size_t cap) {
   return n < cap ? n : cap;
 }
 
-static void malformed_messages_are_counted_and_the_stream_goes_on(void **state) {
+static void malformed_messages_are_counted_and_the_stream_resumes(void **state) {
   both_t t;
   char message[512];
   unsigned seed = 5;
@@ -649,7 +649,7 @@ static int drop_keys(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(malformed_messages_are_counted_and_the_stream_goes_on),
+      cmocka_unit_test(malformed_messages_are_counted_and_the_stream_resumes),
       cmocka_unit_test(a_stranger_that_fills_the_queue_and_goes_does_not_end_the_process),
       cmocka_unit_test(a_peer_that_asks_for_a_point_that_cannot_be_is_refused),
       cmocka_unit_test(numbers_that_would_overflow_are_not_believed),

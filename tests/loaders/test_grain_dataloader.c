@@ -149,7 +149,7 @@ static void compare_state(const char *place, const run_t *r, int taken, const ch
   assert_int_equal(strtoll(at + 21, NULL, 10), turn(r, taken) - 1);
 }
 
-static void goes_on_from(const run_t *r, int taken) {
+static void resumes_from(const run_t *r, int taken) {
   if (!taken) return;
   for (int words = 0; words < 2; words++) {
     stream_t rest = stream_resume(r->graph, &r->t, taken - 1, words);
@@ -169,7 +169,7 @@ static void every_state_is_grains_and_resumes(void **state) {
     if (!strncmp(line, "run ", 4)) run_open(r, line);
     if (sscanf(line, "state %d %255s", &taken, file) == 2) {
       compare_state(*state, r, taken, file);
-      goes_on_from(r, taken);
+      resumes_from(r, taken);
       states++;
     }
     if (!strcmp(line, "end")) stream_free(&r->t);

@@ -214,7 +214,7 @@ static mr_err_t log_of(mr_fn_t *f, void *arg) {
   return mr_fn_return(f, 1, &y);
 }
 
-static void a_nan_comes_out_at_the_wait_with_op_and_scope_and_goes_on(void **state) {
+static void a_nan_comes_out_at_the_wait_with_op_and_scope_and_the_queue_continues(void **state) {
   mr_jitted_t *l = jitted("log_of", log_of, (mr_jitted_options_t){.check_nans = true});
   mr_jitted_t *t = jitted("twice", twice, (mr_jitted_options_t){0});
   mr_array_t *minus = filled(4, -1), *plus = filled(4, 1);
@@ -285,7 +285,7 @@ int main(void) {
       cmocka_unit_test(another_default_precision_is_another_graph),
       cmocka_unit_test(an_array_cannot_be_donated_and_read),
       cmocka_unit_test(shapes_that_do_not_fit_fail_the_call_with_op_and_shapes),
-      cmocka_unit_test(a_nan_comes_out_at_the_wait_with_op_and_scope_and_goes_on),
+      cmocka_unit_test(a_nan_comes_out_at_the_wait_with_op_and_scope_and_the_queue_continues),
       cmocka_unit_test(without_the_check_a_nan_is_a_value),
       cmocka_unit_test(too_little_memory_is_told_with_the_planned_peak_before_a_run),
       cmocka_unit_test(recursion_is_refused),

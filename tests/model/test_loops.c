@@ -318,7 +318,7 @@ static mr_fn_t *halved(void) {
   return f;
 }
 
-static void a_mapped_while_goes_on_until_all_examples_are_done(void **state) {
+static void a_mapped_while_continues_until_all_examples_are_done(void **state) {
   mr_fn_t *f = halved(), *m = NULL;
   OK(mr_vmap(f, 4, (int[]){0, MR_UNMAPPED}, NULL, &m, &diag));
   double x[] = {0.5, 8, 100, NAN}, bound = 1, *in[] = {x, &bound}, *y[2];
@@ -493,7 +493,7 @@ int main(void) {
       cmocka_unit_test(cond_prints_as_in_jax_and_runs_one_branch),
       cmocka_unit_test(the_way_back_of_cond_computes_nothing_again),
       cmocka_unit_test(branches_that_differ_are_named),
-      cmocka_unit_test(a_mapped_while_goes_on_until_all_examples_are_done),
+      cmocka_unit_test(a_mapped_while_continues_until_all_examples_are_done),
       cmocka_unit_test(while_has_forward_mode_and_says_that_it_has_no_other),
       cmocka_unit_test(reverse_mode_passes_a_while_that_no_tangent_reaches),
       cmocka_unit_test(slopes_of_a_branch_not_taken_stay_out_of_a_mapped_cond),

@@ -23,7 +23,7 @@
 enum { NODES = 9, WORKERS = 3, FATES = 3 };
 
 typedef enum what {
-  GOES_ON,
+  CONTINUES,
   FAILS,       /* with a sentence */
   FAILS_MUTE,  /* without one */
   ENDS,        /* all of its workers, each at a call of its own */

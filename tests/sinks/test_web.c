@@ -209,7 +209,7 @@ static void a_second_page_takes_another_port(void **state) {
   finish();
 }
 
-/* An open page then goes on showing the run after a resume. */
+/* An open page then continues to show the run after a resume. */
 static void the_next_page_of_a_folder_has_the_same_address(void **state) {
   char text[160], path[96], first[40];
   struct stat st;

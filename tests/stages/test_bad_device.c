@@ -1,4 +1,4 @@
-/* A device that fails under one record, or once: with on-bad= the run goes on, and what stands in
+/* A device that fails under one record, or once: with on-bad= the run continues, and what stands in
    for the record is what stands in for one whose bytes are bad. */
 #include <liburing.h>
 #include <sys/stat.h>

@@ -14,7 +14,7 @@ static const int64_t far_away[] = {
 static mr_err_t begin(mr_graph_t *g, int way, int64_t x, mr_diag_t *d) {
   mr_stream_at_t at = {.number = way == POSITION ? 0 : x, .position = way == NUMBER ? 0 : x};
   bool found;
-  if (way != SEEK) return mr_graph_go_on(g, "b", &at, d);
+  if (way != SEEK) return mr_graph_resume(g, "b", &at, d);
   MR_TRY(mr_graph_settle(g, d));
   MR_TRY(mr_graph_seek(g, "b", x, &found, d));
   return found ? MR_OK : mr_graph_start_number(g, "b", x, d);
@@ -88,7 +88,7 @@ static void an_order_that_asks_before_the_first_record_is_refused(void **state) 
   mr_diag_t d = {0};
   mr_graph_t *g = stream_graph("range 1000 epochs=0 ! slice ::300 ! batch 32");
   mr_stream_at_t at = {.position = (INT64_C(1) << 62) - 32};
-  assert_int_equal(mr_graph_go_on(g, "batch", &at, &d), MR_OK);
+  assert_int_equal(mr_graph_resume(g, "batch", &at, &d), MR_OK);
   assert_int_equal(mr_graph_run(g, &d), MR_ERR_CONFIG);
   assert_non_null(strstr(d.text, "position"));
   mr_graph_destroy(g);

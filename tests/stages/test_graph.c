@@ -325,7 +325,7 @@ static void the_remainder_is_dropped_when_asked(void **state) {
   mr_graph_destroy(g);
 }
 
-static void a_stream_goes_on_from_a_batch_boundary(void **state) {
+static void a_stream_resumes_from_a_batch_boundary(void **state) {
   mr_diag_t diag = {0};
   mr_graph_t *g = parsed("picks ! batch 7 drop-remainder workers=3 ! check");
   assert_int_equal(mr_graph_start_at(g, "batch", 121, &diag), MR_OK); /* third of epoch 1 */
@@ -369,7 +369,7 @@ int main(void) {
       cmocka_unit_test(an_endless_graph_can_be_stopped_and_cancelled),
       cmocka_unit_test(batches_do_not_depend_on_workers),
       cmocka_unit_test(the_remainder_is_dropped_when_asked),
-      cmocka_unit_test(a_stream_goes_on_from_a_batch_boundary),
+      cmocka_unit_test(a_stream_resumes_from_a_batch_boundary),
       cmocka_unit_test(a_graph_draws_itself),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

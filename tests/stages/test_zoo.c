@@ -276,7 +276,7 @@ static void check_steps(job_t *j, const char *what) {
   }
 }
 
-static void steps_go_on_exactly_in_both_dtypes(void **state) { each(check_steps); }
+static void steps_resume_exactly_in_both_dtypes(void **state) { each(check_steps); }
 
 static void leave_out(job_t *j, int i, float v) {
   j->label[i] = MR_LABEL_NONE, j->mask[i] = 0;
@@ -331,7 +331,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_table_row_is_whole),
       cmocka_unit_test(gradients_are_those_by_differences),
-      cmocka_unit_test(steps_go_on_exactly_in_both_dtypes),
+      cmocka_unit_test(steps_resume_exactly_in_both_dtypes),
       cmocka_unit_test(a_record_that_does_not_count_weighs_nothing),
       cmocka_unit_test(only_so_many_runs_may_be_unread),
       cmocka_unit_test(a_metric_that_a_table_cannot_name_is_refused),
