@@ -55,7 +55,8 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
 }
 
 mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
-  return graph_arg_is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag);
+  MR_TRY(graph_arg_is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag));
+  return mr_graph_overrides_once(g, a->word + at + 1, a->n_words - at - 1, diag);
 }
 
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {

@@ -127,6 +127,7 @@ static mr_err_t own_graph(const mr_args_t *a, mr_graph_t **g, mr_diag_t *diag) {
   MR_TRY(mr_args_settings(a, 0, diag));
   MR_TRY(mr_graph_set_origin(*g, "default graph", diag));
   MR_TRY(mr_graph_parse(*g, mr_default_graph, a->word, a->n_words, diag));
+  MR_TRY(mr_graph_overrides_once(*g, a->word, a->n_words, diag));
   return made_up ? mr_graph_swap(*g, "cifar10", "synthetic", diag) : MR_OK;
 }
 

@@ -200,9 +200,10 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
 
 /* Builds and checks the graph and writes the run's files, so that mistakes are reported before the
    first thread starts. */
-static mr_err_t train_begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g, bool *done,
-                            mr_diag_t *diag) {
+static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was, mr_graph_t *g,
+                            bool *done, mr_diag_t *diag) {
   MR_TRY(train_build(r, was ? &was->at : NULL, g, diag));
+  MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
   MR_TRY(mr_leak_check(g, train_build_again, r, diag));
@@ -212,11 +213,12 @@ static mr_err_t train_begin(mr_run_dir_t *r, const resume_t *was, mr_graph_t *g,
   return mr_versions_save(r->path, diag);
 }
 
-static int train(mr_run_dir_t *r, const resume_t *was, const mr_look_t *look, mr_diag_t *diag) {
+static int train(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was, const mr_look_t *look,
+                 mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false, done = false;
-  int e = train_begin(r, was, g, &done, diag);
+  int e = train_begin(a, r, was, g, &done, diag);
   if (e >= 0 && !done) {
     train_greet(r, was);
     e = mr_run_interruptible(g, look, &stopped, diag);
@@ -250,7 +252,7 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(train_check_words(a, diag));
   int e = resume ? prepare_resume(a, &r, &was, diag) : prepare_new(a, &r, &begun, diag);
   bool ready = e >= 0;
-  if (ready) e = train(&r, resume ? &was : NULL, &look, diag);
+  if (ready) e = train(a, &r, resume ? &was : NULL, &look, diag);
   if (e < 0 && ready && resume) forget_settings(&r, &was);
   if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);

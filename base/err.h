@@ -51,7 +51,7 @@ mr_err_t mr_fail(mr_diag_t *d, mr_err_t code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Relay the failure e of a call that wrote its sentence into `from`: into d go e and that sentence,
-   or mr_err_text(e) if there is none, with mr_diag_prefix behind "PREFIX: ", which says where.  As
+   or mr_err_text(e) without one, with mr_diag_prefix behind "PREFIX: ", which says where.  As
    in mr_fail the first failure wins and d may be NULL.  Both return e, always; if e >= 0, they
    write nothing. */
 mr_err_t mr_diag_relay(mr_diag_t *d, mr_err_t e, const mr_diag_t *from);

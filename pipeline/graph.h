@@ -83,7 +83,8 @@ void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx);
 
 /* Adds what text says, then applies overrides[0,n) (mr_graph_override).  A sentence about the text
    begins "ORIGIN:LINE:COLUMN: " (after mr_graph_set_origin; else "LINE:COLUMN: "), one about an
-   override names the override.  MR_ERR_USAGE: grammar, names, ports; MR_ERR_CONFIG: settings;
+   override names the override; of two for one setting the later wins.  MR_ERR_USAGE: grammar,
+   names, ports; MR_ERR_CONFIG: settings;
    MR_ERR_UNAVAILABLE: a stage's library, plug-ins.  After a failure the graph may only be
    destroyed. */
 mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *overrides, int n,
@@ -93,6 +94,11 @@ mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *over
    that exactly one stage has.  MR_ERR_USAGE: no "=", no such stage; MR_ERR_CONFIG: no such setting,
    or several stages have it (the sentence lists them). */
 mr_err_t mr_graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *diag);
+
+/* For overrides[0,n) that have been applied and come from one command line: MR_ERR_USAGE if two of
+   them set the same setting or variable, in whatever spelling (lr=1 train.lr=2). */
+mr_err_t mr_graph_overrides_once(const mr_graph_t *g, const char *const *name_value, int n,
+                                 mr_diag_t *diag);
 
 /* Replaces every stage of def `from` by one of def `to`; links stay, and so do the settings that
    both know.  MR_OK also when the graph has no such stage; a stage with its own name= keeps it.

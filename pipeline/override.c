@@ -217,6 +217,50 @@ static bool comes_first(const mr_graph_t *g, const char *name_value) {
   return false;
 }
 
+/* What an override sets, of a graph to which it has been applied: a variable, or a setting of a
+   stage or process. */
+typedef struct target {
+  const void *of; /* the mr__var_t or mr__node_t */
+  const char *name;
+  size_t n; /* of name; 0 for a variable */
+} target_t;
+
+static target_t target_of(const mr_graph_t *g, const char *name_value) {
+  size_t n = strcspn(name_value, "=");
+  int var = mr__graph_var(g, name_value, n);
+  if (var >= 0) return (target_t){.of = &g->var[var]};
+  const char *dot = memchr(name_value, '.', n);
+  target_t t = {.name = dot ? dot + 1 : name_value};
+  t.n = n - (size_t)(t.name - name_value);
+  size_t len = dot ? (size_t)(dot - name_value) : 0;
+  for (int i = 0; i < g->n_nodes + g->n_processes; i++) {
+    const mr__node_t *node = i < g->n_nodes ? g->node[i] : g->process[i - g->n_nodes];
+    bool named = dot && strlen(node->name) == len && !memcmp(node->name, name_value, len);
+    for (int k = 0; !dot && i < g->n_nodes && k < node->n_set; k++)
+      named |= strlen(node->set[k].name) == n && !memcmp(node->set[k].name, name_value, n);
+    if (!named) continue;
+    t.of = node;
+    return t;
+  }
+  return t;
+}
+
+mr_err_t mr_graph_overrides_once(const mr_graph_t *g, const char *const *name_value, int n,
+                                 mr_diag_t *diag) {
+  for (int j = 1; j < n; j++) {
+    target_t b = target_of(g, name_value[j]);
+    for (int i = 0; i < j; i++) {
+      target_t a = target_of(g, name_value[i]);
+      if (a.of != b.of || a.n != b.n || memcmp(a.name ? a.name : "", b.name ? b.name : "", a.n))
+        continue;
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "%.100s and %.100s set the same %s: it is given twice, want one of them",
+                     name_value[i], name_value[j], a.n ? "setting" : "variable");
+    }
+  }
+  return MR_OK;
+}
+
 mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *name_value, int n, mr_diag_t *diag) {
   bool chooses = false;
   for (int i = 0; i < g->n_nodes; i++) chooses |= g->node[i]->def->choose != NULL;

@@ -253,8 +253,12 @@ static const struct {
     {{"run", "npy images=images.npy labels=x ! batch 4 ! null"},
      "graph:1:1: npy: images.npy: cannot open: No such file or directory; images.npy.gz is there: "
      "unpack it first"},
+    {{"run", "synthetic n=8 ! batch 4 name=b ! null", "size=3", "b.size=2"},
+     "size=3 and b.size=2 set the same setting: it is given twice, want one of them"},
+    {{"train", "lr=1", "train.lr=2", "--run-dir", "nowhere"},
+     "lr=1 and train.lr=2 set the same setting: it is given twice, want one of them"},
     {{"run", "npy images=dir labels=x ! batch 4 ! null"},
-     "graph:1:1: npy: dir: cannot read, want an .npy file: Is a directory"},
+     "graph:1:1: npy: dir: cannot open: not a regular file; it is a folder"},
     {{"run", "npy images=zipped.npy labels=x ! batch 4 ! null"},
      "graph:1:1: npy: zipped.npy: not an .npy file of format 1 to 3; it is packed: unpack it first "
      "(gunzip)"},

@@ -249,6 +249,32 @@ static void overrides_reach_variables_and_settings(void **state) {
   mr_graph_destroy(g);
 }
 
+static void two_overrides_of_one_setting_are_refused(void **state) {
+  static const char *const text = "let a = 1\nsource n=1 ! pass n=2 ! meter name=m";
+  static const char *const twice[][2] = {{"fast=yes", "source.fast=no"},
+                                         {"source.fast=no", "fast=yes"},
+                                         {"pass.n=3", "pass.n=3"},
+                                         {"a=1", "a=2"}};
+  static const char *const once[][2] = {{"source.n=1", "pass.n=2"}, {"a=1", "fast=yes"}};
+  for (size_t i = 0; i < sizeof twice / sizeof *twice; i++) {
+    mr_registry_t reg;
+    mr_diag_t diag = {0};
+    mr_graph_t *g = create(&reg);
+    char want[160];
+    snprintf(want, sizeof want, "%s and %s set the same %s: it is given twice, want one of them",
+             twice[i][0], twice[i][1], i == 3 ? "variable" : "setting");
+    assert_int_equal(mr_graph_parse(g, text, twice[i], 2, &diag), MR_OK);
+    assert_int_equal(mr_graph_overrides_once(g, twice[i], 2, &diag), MR_ERR_USAGE);
+    assert_string_equal(diag.text, want);
+    mr_graph_destroy(g);
+  }
+  for (size_t i = 0; i < sizeof once / sizeof *once; i++) {
+    mr_graph_t *g = parsed(text, once[i], 2);
+    assert_int_equal(mr_graph_overrides_once(g, once[i], 2, NULL), MR_OK);
+    mr_graph_destroy(g);
+  }
+}
+
 static void a_swap_keeps_what_both_stages_know(void **state) {
   mr_graph_t *g = parsed("source 4 fast ! sink\nsource name=own ! sink", NULL, 0);
   assert_int_equal(mr_graph_swap(g, "source", "records", NULL), MR_OK);
@@ -349,6 +375,7 @@ int main(void) {
       cmocka_unit_test(wrong_text_is_told_with_its_place),
       cmocka_unit_test(a_graph_that_does_not_fit_is_refused_when_it_settles),
       cmocka_unit_test(overrides_reach_variables_and_settings),
+      cmocka_unit_test(two_overrides_of_one_setting_are_refused),
       cmocka_unit_test(a_swap_keeps_what_both_stages_know),
       cmocka_unit_test(a_dump_reads_back_as_the_same_graph),
       cmocka_unit_test(variables_that_grow_without_bound_are_refused),
