@@ -146,10 +146,10 @@ static mr_err_t check_size(const char *path, const mr_npy_t *a, size_t bytes, mr
 mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag) {
   *out = (mr_npy_t){0};
   char hint[256];
-  FILE *f = fopen(path, "rb");
+  FILE *f = mr_open_regular(path);
   int reason = errno;
   if (!f)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s%s", path, strerror(reason),
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s%s", path, mr_open_reason(reason),
                    mr_path_hint(path, hint, sizeof hint));
   char *head = malloc(HEADER_MAX + 12);
   struct stat st;
@@ -159,8 +159,6 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
     e = mr_no_memory(diag, "the header of %s", path);
   else if (ferror(f) || fstat(fileno(f), &st) < 0)
     e = mr_fail(diag, MR_ERR_IO, "%s: cannot read, want an .npy file: %s", path, strerror(errno));
-  else if (!S_ISREG(st.st_mode))
-    e = mr_fail(diag, MR_ERR_IO, "%s: not a regular file", path);
   else
     e = mr_npy_header(path, head, n, out, offset, diag);
   fclose(f);

@@ -300,12 +300,12 @@ static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_dia
 }
 
 static mr_err_t map_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  int fd = mr_open_regular_fd(path);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, mr_open_reason(errno));
   struct stat st;
   mr_err_t e = MR_OK;
-  if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-    e = mr_fail(diag, MR_ERR_IO, "%s: not a regular file", path);
+  if (fstat(fd, &st) < 0) {
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
   } else if (st.st_size < 10) {
     e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes are too few for a safetensors file", path,
                 (long long)st.st_size);

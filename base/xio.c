@@ -97,17 +97,34 @@ mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_d
   return MR_OK;
 }
 
-FILE *mr_open_regular(const char *path) {
+/* Reads are to wait for the disk: io_uring would otherwise return EAGAIN. */
+static bool let_reads_wait(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
+}
+
+int mr_open_regular_fd(const char *path) {
   struct stat st;
-  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  if (fd < 0) return NULL;
-  FILE *f = NULL;
-  if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
-    errno = EINVAL;
-  else
-    f = fdopen(fd, "r");
-  if (!f) close(fd);
+  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), error = EINVAL;
+  if (fd < 0) return -1;
+  if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && !let_reads_wait(fd)))
+    error = errno;
+  else if (S_ISREG(st.st_mode))
+    return fd;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+FILE *mr_open_regular(const char *path) {
+  int fd = mr_open_regular_fd(path);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+  if (fd >= 0 && !f) close(fd);
   return f;
+}
+
+const char *mr_open_reason(int error) {
+  return error == EINVAL ? "not a regular file" : strerror(error);
 }
 
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {

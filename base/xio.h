@@ -26,9 +26,13 @@ mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_d
    device; MR_ERR_NOMEM.  *data is NULL on failure. */
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
 
-/* Opens a regular file for reading; the caller closes it with fclose.  NULL, with errno, if it
-   cannot be opened or is not a regular file: a pipe would make the caller wait for its writer. */
+/* Open a regular file for reading, as a descriptor or a stream; the caller closes it.  -1 or NULL,
+   with errno, if it cannot be opened or is not a regular file: a pipe would make the caller wait
+   for its writer.  mr_open_reason: the text of that errno, never NULL; valid as long as
+   strerror's. */
+int mr_open_regular_fd(const char *path);
 FILE *mr_open_regular(const char *path);
+const char *mr_open_reason(int error);
 
 /* Makes a folder and its missing parents and syncs each into the folder above.  An existing folder
    is fine; MR_ERR_IO if path is something else or a folder cannot be made. */

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/xio.h"
+
 void mr__class_names_usual(mr_class_names_t *names, const char *const *usual, int n) {
   memcpy(names->name, usual, (size_t)n * sizeof *usual);
   names->n = n;
@@ -36,9 +38,9 @@ mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const
   char path[4200];
   int len = snprintf(path, sizeof path, "%s%s%s", folder ? folder : "", folder ? "/" : "", file);
   if (len >= (int)sizeof path) return mr_fail(diag, MR_ERR_CONFIG, "%s: too long a path", file);
-  FILE *f = fopen(path, "rb");
+  FILE *f = mr_open_regular(path);
   if (!f && errno == ENOENT && folder) return MR_OK;
-  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));
   size_t n = fread(names->text, 1, sizeof names->text, f);
   bool whole = n < sizeof names->text && !ferror(f) && !memchr(names->text, 0, n);
   fclose(f);

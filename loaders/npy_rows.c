@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/xio.h"
 #include "loaders/reader_choose.h"
 
 enum { CHUNK = 8192 /* offsets read together */, RECORD_MAX = 1 << 28 /* bytes */ };
@@ -85,8 +86,9 @@ static mr_err_t pass_over_file(pass_t *p, FILE *f, mr_diag_t *diag) {
 
 static mr_err_t peek_longest(mr_npy_rows_files_t *f, mr_diag_t *diag) {
   pass_t p = {.files = f, .longest = 1};
-  FILE *in = fopen(f->offsets, "rb");
-  if (!in) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", f->offsets, strerror(errno));
+  FILE *in = mr_open_regular(f->offsets);
+  if (!in)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", f->offsets, mr_open_reason(errno));
   mr_err_t e = pass_over_file(&p, in, diag);
   fclose(in);
   f->longest = p.longest;

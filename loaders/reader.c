@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/xio.h"
 #include "loaders/reader_private.h"
 
 static const struct {
@@ -44,12 +45,9 @@ static mr_err_t reader_open_file(mr_reader_t *r, int i, const char *path, mr_dia
   struct stat st;
   r->path[i] = strdup(path);
   if (!r->path[i]) return mr_no_memory(diag, "a path");
-  do {
-    r->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
-  } while (r->fd[i] < 0 && errno == EINTR);
+  r->fd[i] = mr_open_regular_fd(path);
   if (r->fd[i] < 0 || fstat(r->fd[i], &st) < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode)) return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));
   r->size[i] = st.st_size;
   return MR_OK;
 }

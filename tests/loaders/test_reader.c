@@ -206,7 +206,20 @@ static void a_missing_file_and_a_folder_are_named(void **state) {
   d = (mr_diag_t){0};
   assert_int_equal(mr_reader_open(&r, &(mr_reader_conf_t){.path = dir, .n_files = 1}, &d),
                    MR_ERR_IO);
-  assert_non_null(strstr(d.text, "is no regular file"));
+  assert_non_null(strstr(d.text, "not a regular file"));
+}
+
+static void a_pipe_is_refused_without_waiting_for_its_writer(void **state) {
+  char pipe[96];
+  snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+  const char *const paths[] = {pipe};
+  mr_reader_t *r;
+  mr_diag_t d = {0};
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  assert_int_equal(mr_reader_open(&r, &(mr_reader_conf_t){.path = paths, .n_files = 1}, &d),
+                   MR_ERR_IO);
+  assert_non_null(strstr(d.text, "not a regular file"));
+  unlink(pipe);
 }
 
 static void the_environment_names_a_way_for_auto_and_it_is_said(void **state) {
@@ -273,6 +286,7 @@ int main(void) {
       cmocka_unit_test(tiny_files_are_read_whole_and_not_beyond),
       cmocka_unit_test(a_file_cut_short_is_noticed_by_every_way),
       cmocka_unit_test(a_missing_file_and_a_folder_are_named),
+      cmocka_unit_test(a_pipe_is_refused_without_waiting_for_its_writer),
       cmocka_unit_test(the_environment_names_a_way_for_auto_and_it_is_said),
       cmocka_unit_test(the_choice_follows_from_machine_and_data),
       cmocka_unit_test(the_facts_of_files_just_written_are_found),
