@@ -64,24 +64,45 @@ static mr_err_t checkpoint_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
-static int by_step(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
-/* Checkpoints of the same run from before a resume count as its own.  At most `keep` of them are
-   found; others stay. */
-static void find_earlier(checkpoint_t *c) {
+/* Calls fn with the step of each checkpoint in the folder, in any order. */
+static void each_checkpoint(checkpoint_t *c, void (*fn)(checkpoint_t *c, int64_t step)) {
   DIR *d = opendir(c->dir);
   char again[MR_PATH_MAX];
-  for (struct dirent *e; d && c->n_written < c->keep && (e = readdir(d));) {
+  for (struct dirent *e; d && (e = readdir(d));) {
     int64_t step;
     if (sscanf(e->d_name, "step-%" SCNd64, &step) != 1) continue;
     snprintf(again, sizeof again, "step-%06" PRId64 ".safetensors", step);
-    if (!strcmp(again, e->d_name)) c->written[c->n_written++] = step;
+    if (!strcmp(again, e->d_name)) fn(c, step);
   }
   if (d) closedir(d);
-  qsort(c->written, (size_t)c->n_written, sizeof c->written[0], by_step);
+}
+
+static void checkpoint_forget(checkpoint_t *c, int at) {
+  memmove(c->written + at, c->written + at + 1,
+          sizeof c->written[0] * (size_t)(--c->n_written - at));
+}
+
+/* Keeps the newest `keep` steps, in order: checkpoints of the same run from before a resume count
+   as its own. */
+static void note_earlier(checkpoint_t *c, int64_t step) {
+  int at = c->n_written;
+  while (at > 0 && c->written[at - 1] > step) at--;
+  if (c->n_written == c->keep && at == 0) return;
+  if (c->n_written == c->keep) checkpoint_forget(c, 0), at--;
+  memmove(c->written + at + 1, c->written + at,
+          sizeof c->written[0] * (size_t)(c->n_written++ - at));
+  c->written[at] = step;
+}
+
+static void remove_file(const checkpoint_t *c, int64_t step) {
+  char path[MR_PATH_MAX];
+  checkpoint_path_of(c, step, path, sizeof path);
+  unlink(path);
+}
+
+/* Removes an earlier file beyond `keep`, which a kill or a larger `keep` before has left. */
+static void remove_surplus(checkpoint_t *c, int64_t step) {
+  if (step < c->last && c->n_written == c->keep && step < c->written[0]) remove_file(c, step);
 }
 
 /* Checks the folder now, so that an unwritable one fails before the first step and not hours
@@ -91,7 +112,7 @@ static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
   mr_diag_t diag = {0};
   mr_err_t e = mr_make_folder(c->dir, &diag);
   if (e >= 0) e = mr_folder_writable(c->dir, &diag);
-  if (e >= 0) find_earlier(c);
+  if (e >= 0 && c->keep) each_checkpoint(c, note_earlier);
   mr_commits(s);
   return mr_stage_relay(s, e, &diag);
 }
@@ -111,24 +132,16 @@ static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *dia
   return mr_sync_parent(link, diag);
 }
 
-static void checkpoint_forget(checkpoint_t *c, int at) {
-  memmove(c->written + at, c->written + at + 1,
-          sizeof c->written[0] * (size_t)(--c->n_written - at));
-}
-
 /* Adds a step and removes the oldest file beyond `keep`.  A step that is written again, over an
    earlier run's file, becomes the newest. */
 static void checkpoint_remember(checkpoint_t *c, int64_t step) {
+  bool first = c->last < 0;
   c->last = step;
   if (c->keep == 0) return;
+  if (first) each_checkpoint(c, remove_surplus);
   for (int i = 0; i < c->n_written; i++)
     if (c->written[i] == step) checkpoint_forget(c, i--);
-  if (c->n_written == c->keep) {
-    char old[MR_PATH_MAX];
-    checkpoint_path_of(c, c->written[0], old, sizeof old);
-    unlink(old);
-    checkpoint_forget(c, 0);
-  }
+  if (c->n_written == c->keep) remove_file(c, c->written[0]), checkpoint_forget(c, 0);
   c->written[c->n_written++] = step;
 }
 

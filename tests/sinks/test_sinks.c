@@ -222,6 +222,33 @@ static void checkpoints_of_the_run_before_a_resume_count_too(void **state) {
   }
 }
 
+/* A kill between writing and removing, or a larger keep before, leaves more files than `keep`. */
+static void surplus_checkpoints_from_before_a_resume_are_removed(void **state) {
+  char text[192], path[160];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/s", dir);
+  assert_int_equal(mkdir(path, 0755), 0);
+  for (int step = 1; step <= 9; step++) { /* in an order that readdir need not keep */
+    snprintf(path, sizeof path, "%s/s/step-%06d.safetensors", dir, step * 7 % 10);
+    FILE *f = fopen(path, "w");
+    fclose(f);
+  }
+  snprintf(path, sizeof path, "%s/s/step-000099.safetensors", dir);
+  fclose(fopen(path, "w")); /* newer than what this run writes */
+  snprintf(text, sizeof text, "save ! checkpoint dir=%s/s keep=6", dir);
+  assert_int_equal(run(text, &diag), MR_OK); /* 10, 20, .., 50 */
+  for (int step = 1; step <= 9; step++) {
+    snprintf(path, sizeof path, "%s/s/step-%06d.safetensors", dir, step);
+    assert_int_equal(access(path, F_OK), -1);
+  }
+  for (int step = 10; step <= 50; step += 10) {
+    snprintf(path, sizeof path, "%s/s/step-%06d.safetensors", dir, step);
+    assert_int_equal(access(path, F_OK), 0);
+  }
+  snprintf(path, sizeof path, "%s/s/step-000099.safetensors", dir);
+  assert_int_equal(access(path, F_OK), 0);
+}
+
 static void checkpoint_keeps_the_newest_and_points_to_it(void **state) {
   char text[192], path[128], link[64] = "";
   mr_diag_t diag;
@@ -274,6 +301,7 @@ int main(void) {
       CASE(a_pipe_is_resumed_without_reading_it),
       CASE(a_validation_that_comes_again_is_not_said_twice),
       CASE(checkpoints_of_the_run_before_a_resume_count_too),
+      CASE(surplus_checkpoints_from_before_a_resume_are_removed),
       CASE(checkpoint_keeps_the_newest_and_points_to_it),
       CASE(unwritable_folders_are_said_before_the_first_step),
       CASE(a_full_disk_fails_the_run_only_at_its_end),
