@@ -79,20 +79,26 @@ static void *zap_main(void *arg) {
   return NULL;
 }
 
-static bool curve_start(mr__zap_t *z, void *context) {
+static mr_err_t curve_start(mr__zap_t *z, void *context, mr_diag_t *diag) {
   sigset_t all, before;
   z->asked = zmq_socket(context, ZMQ_REP);
   z->stop = zmq_socket(context, ZMQ_PAIR);
   z->stopped = zmq_socket(context, ZMQ_PAIR);
-  if (!z->asked || !z->stop || !z->stopped) return false;
+  if (!z->asked || !z->stop || !z->stopped)
+    return mr_fail(diag, MR_ERR_NOMEM, "cannot create the sockets that check peers' keys: %s",
+                   zmq_strerror(zmq_errno()));
   if (zmq_bind(z->asked, "inproc://zeromq.zap.01") || zmq_bind(z->stop, "inproc://stop") ||
       zmq_connect(z->stopped, "inproc://stop"))
-    return false;
+    return mr_fail(diag, MR_ERR_IO, "cannot bind the sockets that check peers' keys: %s",
+                   zmq_strerror(zmq_errno()));
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  z->running = pthread_create(&z->thread, NULL, zap_main, z) == 0;
+  int error = pthread_create(&z->thread, NULL, zap_main, z);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return z->running;
+  z->running = error == 0;
+  if (z->running) return MR_OK;
+  return mr_fail(diag, MR_ERR_NOMEM, "cannot start the thread that checks peers' keys: %s",
+                 strerror(error));
 }
 
 void mr__zap_stop(mr__zap_t *z) {
@@ -109,25 +115,40 @@ void mr__zap_stop(mr__zap_t *z) {
 
 /* ---- the socket ---- */
 
+static mr_err_t curve_set(void *socket, int option, const void *value, size_t n, const char *what,
+                          mr_diag_t *diag) {
+  if (!zmq_setsockopt(socket, option, value, n)) return MR_OK;
+  if (zmq_errno() == EINVAL && !zmq_has("curve"))
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "this ZeroMQ library has no CURVE");
+  return mr_fail(diag, MR_ERR_CONFIG, "CURVE: ZeroMQ refuses %s: %s", what,
+                 zmq_strerror(zmq_errno()));
+}
+
+/* The end that binds asks the thread about each peer; the one that connects knows its peer's
+   key. */
+static mr_err_t curve_set_all(mr__socket_t *k, mr__zap_t *z, const char *pub, const char *sec,
+                              const char *peer, mr_diag_t *diag) {
+  int one = 1;
+  MR_TRY(curve_set(k->socket, ZMQ_CURVE_SECRETKEY, sec, MR_CURVE_KEY_TEXT, "the secret key", diag));
+  MR_TRY(curve_set(k->socket, ZMQ_CURVE_PUBLICKEY, pub, MR_CURVE_KEY_TEXT, "the public key", diag));
+  if (!k->router)
+    return curve_set(k->socket, ZMQ_CURVE_SERVERKEY, peer, MR_CURVE_KEY_TEXT,
+                     "the peer's public key", diag);
+  MR_TRY(curve_set(k->socket, ZMQ_CURVE_SERVER, &one, sizeof one, "to be the server", diag));
+  MR_TRY(curve_set(k->socket, ZMQ_ZAP_DOMAIN, "millrace", 8, "the domain", diag));
+  return curve_start(z, k->context, diag);
+}
+
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   char pub[MR_CURVE_KEY_TEXT], sec[MR_CURVE_KEY_TEXT], peer[MR_CURVE_KEY_TEXT];
-  int one = 1;
   if (!cfg->key && !cfg->peers) return MR_OK;
   if (!cfg->key) return mr_fail(diag, MR_ERR_CONFIG, "peers is given without key=NAME.key");
   MR_TRY(mr_curve_key_read_secret(cfg->key, pub, sec, diag));
   mr__zap_t *z = calloc(1, sizeof *z);
-  if (!z) return mr_no_memory(diag, "a link");
-  mr_err_t e = read_peers(cfg->peers, z, peer, diag);
-  bool good = e >= 0 && !zmq_setsockopt(k->socket, ZMQ_CURVE_SECRETKEY, sec, sizeof sec) &&
-              !zmq_setsockopt(k->socket, ZMQ_CURVE_PUBLICKEY, pub, sizeof pub);
+  mr_err_t e = z ? read_peers(cfg->peers, z, peer, diag) : mr_no_memory(diag, "a link");
+  if (e >= 0) e = curve_set_all(k, z, pub, sec, peer, diag);
   explicit_bzero(sec, sizeof sec);
-  if (good && k->router)
-    good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVER, &one, sizeof one) &&
-           !zmq_setsockopt(k->socket, ZMQ_ZAP_DOMAIN, "millrace", 8) && curve_start(z, k->context);
-  else if (good)
-    good = !zmq_setsockopt(k->socket, ZMQ_CURVE_SERVERKEY, peer, sizeof peer);
-  if (good && k->router) return k->zap = z, MR_OK;
+  if (e >= 0 && k->router) return k->zap = z, MR_OK;
   mr__zap_stop(z);
-  if (good) return MR_OK;
-  return e < 0 ? e : mr_fail(diag, MR_ERR_UNAVAILABLE, "this ZeroMQ library has no CURVE");
+  return e;
 }
